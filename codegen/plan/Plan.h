@@ -1,0 +1,55 @@
+//===- Plan.h - The plan in memory ------------------------------*- C++ -*-===//
+//
+// The plan is what codegen makes and the runtime executes. plan.fbs is its one definition; the structs here are what
+// flatc generates from it, under shorter names.
+//
+//===----------------------------------------------------------------------===//
+#ifndef CLEAVE_CODEGEN_PLAN_PLAN_H
+#define CLEAVE_CODEGEN_PLAN_PLAN_H
+
+#include "codegen/plan/plan_generated.h"
+
+namespace cleave::plan {
+
+using wire::ActionKind;
+using wire::ConstantKind;
+using wire::DType;
+using wire::InstructionKind;
+using wire::Source;
+using wire::TreeKind;
+using wire::WeightRole;
+
+using Action = wire::ActionT;
+using Block = wire::BlockT;
+using CapturePoint = wire::CapturePointT;
+using Constant = wire::ConstantT;
+using DimExpr = wire::DimExprT;
+using Input = wire::InputT;
+using Instruction = wire::InstructionT;
+using Mesh = wire::MeshT;
+using Note = wire::NoteT;
+using Output = wire::OutputT;
+using Plan = wire::PlanT;
+using Prediction = wire::PredictionT;
+using Program = wire::ProgramT;
+using ProgramInput = wire::ProgramInputT;
+using RankActions = wire::RankActionsT;
+using Schedule = wire::ScheduleT;
+using ShardFile = wire::ShardFileT;
+using Signature = wire::SignatureT;
+using SlotConstant = wire::SlotConstantT;
+using SlotSize = wire::SlotSizeT;
+using SlotType = wire::SlotTypeT;
+using SlotWeight = wire::SlotWeightT;
+using Stage = wire::StageT;
+using State = wire::StateT;
+using Symbol = wire::SymbolT;
+using TensorType = wire::TensorTypeT;
+using Term = wire::TermT;
+using Tree = wire::TreeT;
+using Weight = wire::WeightT;
+using WeightShard = wire::WeightShardT;
+
+} // namespace cleave::plan
+
+#endif // CLEAVE_CODEGEN_PLAN_PLAN_H

@@ -1,0 +1,56 @@
+//===- PlanFile.h - plan.fb: bytes, checks, and back ------------*- C++ -*-===//
+//
+// plan.fb = a header of 64 bytes, then the FlatBuffer:
+//
+//   0        8         12        16              24           32            64
+//   | CLEAVE | version | zero(4) | payload bytes | zero (8)   | BLAKE3 (32) | FlatBuffer …
+//   | \r\n   |  u32 LE |         |  u64 LE       |            | of payload  |
+//
+// Every bit of the file is covered: those of the header by what they must be, those of the payload by the checksum,
+// which is the plan's *root checksum*: it covers the checksums of the shards.
+//
+//===----------------------------------------------------------------------===//
+#ifndef CLEAVE_CODEGEN_PLAN_PLANFILE_H
+#define CLEAVE_CODEGEN_PLAN_PLANFILE_H
+
+#include "codegen/plan/Checksum.h"
+#include "codegen/plan/Plan.h"
+#include "llvm/ADT/StringRef.h"
+#include "llvm/Support/Error.h"
+#include <memory>
+#include <vector>
+
+namespace cleave::plan {
+
+/// Raised whenever a reader of the previous version would misread the file.
+inline constexpr uint32_t kFormatVersion = 1;
+inline constexpr char kPlanFileName[] = "plan.fb";
+
+/// `rank-000.safetensors`.
+std::string shardFileName(uint32_t rank);
+
+/// The bytes of plan.fb. The same plan gives the same bytes.
+std::vector<uint8_t> encode(const Plan &plan);
+
+/// A plan from the bytes of a plan.fb, checked down to every index (see validate). `origin` names it in messages.
+llvm::Expected<std::unique_ptr<Plan>> decode(llvm::ArrayRef<uint8_t> bytes, llvm::StringRef origin);
+
+/// The plan of a plan directory, and its root checksum. Shards are not opened.
+struct LoadedPlan {
+  std::unique_ptr<Plan> plan;
+  Digest rootChecksum;
+};
+llvm::Expected<LoadedPlan> readPlan(llvm::StringRef directory);
+
+/// Compares length and checksum of every shard of `directory` (of `ranks` only, unless empty) with the plan.
+llvm::Error checkShards(const Plan &plan, llvm::StringRef directory, llvm::ArrayRef<uint32_t> ranks = {});
+
+/// Whether everything that an executor relies on holds: tables present, indices in range, slots written once and before
+/// they are read, released slots not read again, shapes whose byte counts do not overflow, sources and outputs that
+/// exist, stages and ranks that fit the mesh, shard names without folders, schedules that run each stage once a
+/// micro-batch and cannot deadlock. The first thing that does not is the error.
+llvm::Error validate(const Plan &plan);
+
+} // namespace cleave::plan
+
+#endif // CLEAVE_CODEGEN_PLAN_PLANFILE_H

@@ -1,0 +1,82 @@
+//===- Session.h - Loading and running a plan -------------------*- C++ -*-===//
+#ifndef CLEAVE_RUNTIME_SESSION_H
+#define CLEAVE_RUNTIME_SESSION_H
+
+#include "codegen/plan/Checksum.h"
+#include "codegen/plan/Plan.h"
+#include "llvm/ADT/ArrayRef.h"
+#include "llvm/ADT/StringRef.h"
+#include "llvm/Support/Error.h"
+#include <ATen/core/Tensor.h>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace cleave::runtime {
+
+struct SessionOptions {
+  /// One entry per rank (`cpu:0`, `cpu:1`); empty: `cpu:0` to `cpu:n-1`.
+  std::vector<std::string> devices;
+  /// Libraries that bring operators of their own, loaded before the plan's operators are resolved.
+  std::vector<std::string> libraries;
+  /// Compare every tensor with the type the plan predicts, and fail where they differ (a check of inference; slow).
+  bool checkTypes = false;
+  /// How long `run` may take before it fails; a plan that waits longer is stuck.
+  std::chrono::seconds timeout{30};
+};
+
+/// What a device has held and done since the session was opened.
+struct DeviceStatistics {
+  std::string name;
+  uint32_t rank;
+  /// Of which weights: the tensors this rank's programs use.
+  int64_t weightBytes;
+  /// Most bytes held at one time, weights included.
+  int64_t peakBytes;
+  double busySeconds;
+};
+
+/// A plan, its weights and one worker thread a device. `run` may be called from several threads at a time.
+class Session {
+public:
+  /// Opens `planDirectory` as untrusted input: plan and shards are checked before anything is executed.
+  static llvm::Expected<std::unique_ptr<Session>> open(llvm::StringRef planDirectory, SessionOptions options = {});
+  ~Session();
+
+  const plan::Plan &plan() const;
+
+  /// A request under way. Destroying it waits for the end.
+  class Pending;
+  /// Runs signature `signature` on the leaves of its inputs, in the order of `Signature.inputs`. Inputs are read, never
+  /// written, and must not be changed until the result is there. Outputs are the leaves of `Signature.outputs`.
+  /// Fails on inputs that do not fit the signature (number, dtype, rank, a size that is not the traced one or that
+  /// contradicts another use of the same name), and with rank, stage and module path when an operator throws.
+  llvm::Expected<std::vector<at::Tensor>> run(llvm::ArrayRef<at::Tensor> inputs, uint32_t signature = 0);
+  /// The same without waiting: requests follow one another through the stages.
+  llvm::Expected<std::unique_ptr<Pending>> start(llvm::ArrayRef<at::Tensor> inputs, uint32_t signature = 0);
+
+  std::vector<DeviceStatistics> statistics() const;
+
+private:
+  struct Impl;
+  explicit Session(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl;
+};
+
+class Session::Pending {
+public:
+  ~Pending();
+  llvm::Expected<std::vector<at::Tensor>> wait();
+
+private:
+  friend class Session;
+  struct Impl;
+  explicit Pending(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl;
+};
+
+} // namespace cleave::runtime
+
+#endif // CLEAVE_RUNTIME_SESSION_H
