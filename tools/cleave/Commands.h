@@ -1,0 +1,23 @@
+//===- Commands.h - The subcommands of `cleave` -----------------*- C++ -*-===//
+#ifndef CLEAVE_TOOLS_CLEAVE_COMMANDS_H
+#define CLEAVE_TOOLS_CLEAVE_COMMANDS_H
+
+#include "llvm/Support/Error.h"
+#include <CLI/CLI.hpp>
+#include <functional>
+
+namespace cleave {
+
+/// What the chosen subcommand does once the whole command line has been read. An error becomes `error: …` on stderr and
+/// exit status 1.
+using Action = std::function<llvm::Error()>;
+
+/// Each adds one subcommand with its options to `app`; parsing it sets `chosen`.
+void addCompileCommand(CLI::App &app, Action &chosen);
+void addRunCommand(CLI::App &app, Action &chosen);
+void addVerifyCommand(CLI::App &app, Action &chosen);
+void addInspectCommand(CLI::App &app, Action &chosen);
+
+} // namespace cleave
+
+#endif // CLEAVE_TOOLS_CLEAVE_COMMANDS_H
