@@ -1,0 +1,17 @@
+//===- Functionalize.h - In-place operators without writing -----*- C++ -*-===//
+#ifndef CLEAVE_FRONTEND_FUNCTIONALIZE_H
+#define CLEAVE_FRONTEND_FUNCTIONALIZE_H
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+
+namespace cleave {
+
+/// Replaces operators that write an argument (`aten.add_.Tensor`) by those that do not (`aten.add.Tensor`), and lets every
+/// later use of the tensor, of the tensors it is a view of, and of views of those see the new value. What cannot be said
+/// without writing is refused with operator and module path: writing a weight, a value from outside the region, through
+/// a view that has no inverse, or a tensor that may or may not share memory with one that is used later.
+mlir::LogicalResult functionalize(mlir::func::FuncOp function);
+
+} // namespace cleave
+
+#endif // CLEAVE_FRONTEND_FUNCTIONALIZE_H

@@ -1,0 +1,26 @@
+//===- TorchScriptFile.h - A TorchScript archive, mapped --------*- C++ -*-===//
+#ifndef CLEAVE_FRONTEND_TORCHSCRIPTFILE_H
+#define CLEAVE_FRONTEND_TORCHSCRIPTFILE_H
+
+#include "llvm/ADT/StringRef.h"
+#include "llvm/Support/Error.h"
+#include <array>
+#include <cstdint>
+#include <torch/csrc/jit/api/module.h>
+
+namespace cleave {
+
+/// A loaded model whose weights lie in the mapped file. The mapping lives as long as any of its tensors.
+struct TorchScriptFile {
+  torch::jit::Module module;
+  /// BLAKE3 of the file.
+  std::array<uint8_t, 32> fingerprint;
+
+  /// Opens an archive that torch.jit.save wrote. Every record is compared with its CRC32 first (libtorch itself does not
+  /// for weights), so a damaged file is refused before anything is made of it.
+  static llvm::Expected<TorchScriptFile> open(llvm::StringRef path);
+};
+
+} // namespace cleave
+
+#endif // CLEAVE_FRONTEND_TORCHSCRIPTFILE_H

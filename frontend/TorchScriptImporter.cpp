@@ -1,0 +1,410 @@
+//===- TorchScriptImporter.cpp - Graphs to IR, node by node ---------------===//
+#include "frontend/TorchScriptImporter.h"
+#include "frontend/TypeConversion.h"
+#include "ir/Interpret.h"
+#include "ir/OperatorDialect.h"
+#include "mlir/IR/Matchers.h"
+#include <torch/csrc/jit/api/function_impl.h>
+#include <torch/csrc/jit/ir/constants.h>
+#include <torch/csrc/jit/ir/ir.h>
+
+using namespace mlir;
+
+namespace cleave {
+
+static std::string join(const std::string &path, const std::string &name) {
+  return path.empty() ? name : path + "." + name;
+}
+
+Location TorchScriptImporter::location() const {
+  StringRef path = frames.empty() ? "" : StringRef(frames.back().path);
+  return NameLoc::get(b.getStringAttr(path));
+}
+
+InFlightDiagnostic TorchScriptImporter::error() { return mlir::emitError(location()); }
+
+Value TorchScriptImporter::constant(Attribute value, Type type) {
+  return b.create<ConstantOp>(location(), type, value);
+}
+
+void TorchScriptImporter::collectWeights(const c10::IValue &module, const std::string &path) {
+  auto object = module.toObject();
+  auto type = object->type();
+  for (size_t i = 0; i < type->numAttributes(); ++i) {
+    const c10::IValue &value = object->getSlot(i);
+    std::string name = join(path, type->getAttributeName(i));
+    if (value.isTensor() && value.toTensor().defined())
+      weights.add(name, type->is_parameter(i) ? "parameter" : "buffer", value.toTensor());
+    else if (value.isObject() && value.toObject()->type()->is_module())
+      collectWeights(value, name);
+  }
+}
+
+Value TorchScriptImporter::parameter(const std::string &name, const std::string &role, const at::Tensor &tensor) {
+  std::string unique = weights.add(name, role, tensor);
+  Value &known = parameters[unique];
+  if (known)
+    return known;
+  RankedTensorType type = tensorTypeOf(tensor, b.getContext());
+  if (!type)
+    return {};
+  // At the function's start, so that every region sees it.
+  OpBuilder::InsertionGuard guard(b);
+  Region *region = b.getInsertionBlock()->getParent();
+  while (!isa<func::FuncOp>(region->getParentOp()))
+    region = region->getParentRegion();
+  b.setInsertionPointToStart(&region->front());
+  const WeightTable::Entry *entry = weights.find(unique);
+  IntegerAttr value;
+  if (tensor.dim() == 0 && tensor.scalar_type() == at::kLong)
+    value = b.getI64IntegerAttr(tensor.item<int64_t>());
+  StringRef owner = StringRef(unique).rsplit('.').first;
+  SmallVector<StringRef> aliases(entry->aliases.begin(), entry->aliases.end());
+  return known = b.create<ParamOp>(NameLoc::get(b.getStringAttr(owner)), type, unique,
+                                   aliases.empty() ? ArrayAttr() : b.getStrArrayAttr(aliases), entry->role, value);
+}
+
+FailureOr<SmallVector<Value>> TorchScriptImporter::importMethod(const c10::IValue &module, const std::string &method,
+                                                                ArrayRef<Value> arguments) {
+  auto graph = torch::jit::toGraphFunction(module.toObject()->type()->getMethod(method)).graph();
+  SmallVector<Binding> bound{Object{module, ""}};
+  llvm::append_range(bound, arguments);
+  auto results = importGraph(*graph, bound, Frame{"", ""});
+  if (failed(results))
+    return failure();
+  SmallVector<Value> values;
+  for (Binding &result : *results)
+    if (auto *value = std::get_if<Value>(&result))
+      values.push_back(*value);
+    else
+      return error() << "forward returns a module; expected tensors, or tuples, lists and dicts of them";
+  return values;
+}
+
+FailureOr<SmallVector<TorchScriptImporter::Binding>>
+TorchScriptImporter::importGraph(const torch::jit::Graph &graph, ArrayRef<Binding> arguments, Frame frame) {
+  if (frames.size() > 200)
+    return error() << "calls are nested more than 200 deep; a recursive model cannot be compiled";
+  Scope scope;
+  for (auto [input, argument] : llvm::zip(graph.inputs(), arguments))
+    scope[input] = argument;
+  bool isModuleCall = frames.empty() || frames.back().path != frame.path;
+  frames.push_back(std::move(frame));
+  if (failed(importBlock(graph.block(), scope)))
+    return failure();
+  SmallVector<Binding> results;
+  for (const torch::jit::Value *output : graph.outputs()) {
+    Binding &result = scope.at(output);
+    auto *value = std::get_if<Value>(&result);
+    // A tracer that marks module outputs has done so inside; else what escapes the module is offered.
+    if (value && isModuleCall && frames.back().boundaries == 0 && isTensorLike(value->getType()) &&
+        !frames.back().path.empty())
+      result = b.create<BoundaryOp>(location(), value->getType(), *value, frames.back().path, int64_t(results.size()))
+                   .getResult();
+    results.push_back(result);
+  }
+  frames.pop_back();
+  return results;
+}
+
+LogicalResult TorchScriptImporter::importBlock(const torch::jit::Block *block, Scope &scope) {
+  for (Node *node : const_cast<torch::jit::Block *>(block)->nodes())
+    if (failed(importNode(node, scope)))
+      return failure();
+  return success();
+}
+
+LogicalResult TorchScriptImporter::importNode(Node *node, Scope &scope) {
+  switch (node->kind()) {
+  case c10::prim::Constant:
+    return importConstant(node, scope);
+  case c10::prim::GetAttr:
+    return importGetAttr(node, scope);
+  case c10::prim::CallMethod:
+    return importCall(node, scope);
+  case c10::prim::CallFunction:
+    return importFunctionCall(node, scope);
+  case c10::prim::If:
+    return importIf(node, scope);
+  case c10::prim::Loop:
+    return importLoop(node, scope);
+  case c10::prim::TupleConstruct:
+  case c10::prim::ListConstruct:
+  case c10::prim::DictConstruct:
+  case c10::prim::TupleUnpack:
+  case c10::prim::ListUnpack:
+    return importConstruct(node, scope);
+  case c10::prim::unchecked_cast:
+    scope[node->output()] = scope.at(node->input());
+    return success();
+  case c10::prim::Uninitialized:
+    scope[node->output()] = constant(b.getUnitAttr(), NoneType::get(b.getContext()));
+    return success();
+  case c10::prim::SetAttr:
+    return error() << "sets attribute " << node->s(c10::attr::name)
+                   << ", which would keep state between calls; expected a model without state, or return the value";
+  case c10::aten::alias:
+    return importBoundary(node, scope);
+  default:
+    return importOperator(node, scope);
+  }
+}
+
+LogicalResult TorchScriptImporter::importConstant(Node *node, Scope &scope) {
+  torch::jit::Value *output = node->output();
+  if (output->type()->kind() == c10::TypeKind::FunctionType) {
+    scope[output] = Object{c10::IValue(), ""};
+    return success();
+  }
+  auto value = torch::jit::toIValue(output);
+  if (!value)
+    return error() << "holds a constant of type " << output->type()->annotation_str()
+                   << ", which cannot be read; expected tensors, scalars, strings, devices, None, or lists of these";
+  if (value->isTensor()) {
+    std::string name = "constants." + std::to_string(weights.entries().size());
+    Value tensor = parameter(name, "constant", value->toTensor());
+    if (!tensor)
+      return error() << "holds a constant tensor of dtype " << c10::toString(value->toTensor().scalar_type())
+                     << ", which has no type in the IR";
+    scope[output] = tensor;
+    return success();
+  }
+  Attribute attribute = toAttribute(*value, b.getContext());
+  if (!attribute)
+    return error() << "holds a constant of type " << output->type()->annotation_str() << ", expected a plain value";
+  scope[output] = constant(attribute, convertType(output->type(), b.getContext()));
+  return success();
+}
+
+FailureOr<TorchScriptImporter::Binding> TorchScriptImporter::bindAttribute(const c10::IValue &value,
+                                                                           const std::string &path) {
+  if (value.isObject() || value.isModule())
+    return Binding(Object{value, path});
+  if (value.isTensor()) {
+    if (Value tensor = parameter(path, "buffer", value.toTensor()))
+      return Binding(tensor);
+    return error() << path << " is a tensor of dtype " << c10::toString(value.toTensor().scalar_type())
+                   << ", which has no type in the IR";
+  }
+  Type type = convertType(value.type(), b.getContext());
+  if (value.isTensorList()) {
+    SmallVector<Value> items;
+    for (const at::Tensor &tensor : value.toTensorVector())
+      if (Value item = parameter(path + "." + std::to_string(items.size()), "buffer", tensor))
+        items.push_back(item);
+    return Binding(b.create<ListOp>(location(), type, items).getResult());
+  }
+  if (Attribute attribute = toAttribute(value, b.getContext()))
+    return Binding(constant(attribute, type));
+  return error() << "attribute " << path << " is a " << value.type()->annotation_str()
+                 << ", expected a tensor, a module or a plain value";
+}
+
+LogicalResult TorchScriptImporter::importGetAttr(Node *node, Scope &scope) {
+  auto *object = std::get_if<Object>(&scope.at(node->input()));
+  if (!object || !object->value.isObject())
+    return error() << "reads attribute " << node->s(c10::attr::name) << " of a value that is made while running; "
+                   << "expected an attribute of a module";
+  std::string name = node->s(c10::attr::name);
+  auto bound = bindAttribute(object->value.toObject()->getAttr(name), join(object->path, name));
+  if (failed(bound))
+    return failure();
+  scope[node->output()] = *bound;
+  return success();
+}
+
+LogicalResult TorchScriptImporter::importCall(Node *node, Scope &scope) {
+  auto *object = std::get_if<Object>(&scope.at(node->input(0)));
+  if (!object || !object->value.isObject())
+    return error() << "calls " << node->s(c10::attr::name) << " of an object that is made while running; expected a "
+                   << "module of the model";
+  SmallVector<Binding> arguments;
+  for (const torch::jit::Value *input : node->inputs())
+    arguments.push_back(scope.at(input));
+  const Frame &caller = frames.back();
+  // A method of the caller itself stays in its frame; a submodule's path continues the path of this very call.
+  std::string path = object->path == caller.objectPath ? caller.path : object->path;
+  StringRef rest = object->path;
+  if (path != caller.path) {
+    if (caller.objectPath.empty() ? !caller.path.empty() : rest.consume_front(caller.objectPath + "."))
+      path = join(caller.path, rest.str());
+    unsigned count = ++calls[path];
+    if (count > 1)
+      path += "#" + std::to_string(count);
+  }
+  auto &method = object->value.toObject()->type()->getMethod(node->s(c10::attr::name));
+  auto results = importGraph(*torch::jit::toGraphFunction(method).graph(), arguments, Frame{path, object->path});
+  if (failed(results))
+    return failure();
+  for (auto [output, result] : llvm::zip(node->outputs(), *results))
+    scope[output] = result;
+  return success();
+}
+
+LogicalResult TorchScriptImporter::importFunctionCall(Node *node, Scope &scope) {
+  auto type = node->input(0)->type()->expect<c10::FunctionType>();
+  SmallVector<Binding> arguments;
+  for (const torch::jit::Value *input : node->inputs().slice(1))
+    arguments.push_back(scope.at(input));
+  Frame frame = frames.back();
+  frame.boundaries = 0;
+  auto results = importGraph(*torch::jit::toGraphFunction(*type->function()).graph(), arguments, frame);
+  if (failed(results))
+    return failure();
+  for (auto [output, result] : llvm::zip(node->outputs(), *results))
+    scope[output] = result;
+  return success();
+}
+
+FailureOr<Value> TorchScriptImporter::valueOf(const torch::jit::Value *value, Scope &scope, Node *user) {
+  if (auto *bound = std::get_if<Value>(&scope.at(value)))
+    return *bound;
+  return error() << user->kind().toQualString() << " takes a module or function as a value, expected tensors, scalars "
+                 << "or lists";
+}
+
+FailureOr<SmallVector<Value>> TorchScriptImporter::operandsOf(Node *node, Scope &scope) {
+  SmallVector<Value> operands;
+  for (const torch::jit::Value *input : node->inputs()) {
+    auto value = valueOf(input, scope, node);
+    if (failed(value))
+      return failure();
+    operands.push_back(*value);
+  }
+  return operands;
+}
+
+void TorchScriptImporter::bindResults(Node *node, Scope &scope, Operation *op) {
+  SmallVector<Value> results(op->getResults());
+  SmallVector<Value> folded;
+  if (succeeded(b.tryFold(op, folded)) && !folded.empty()) {
+    op->erase();
+    results = folded;
+  }
+  for (auto [output, result] : llvm::zip(node->outputs(), results))
+    scope[output] = result;
+}
+
+LogicalResult TorchScriptImporter::importIf(Node *node, Scope &scope) {
+  auto condition = valueOf(node->input(), scope, node);
+  if (failed(condition))
+    return failure();
+  if (IntegerAttr known; matchPattern(*condition, m_Constant(&known))) {
+    const torch::jit::Block *taken = node->blocks()[known.getValue().isZero() ? 1 : 0];
+    if (failed(importBlock(taken, scope)))
+      return failure();
+    for (auto [output, result] : llvm::zip(node->outputs(), taken->outputs()))
+      scope[output] = scope.at(result);
+    return success();
+  }
+  SmallVector<Type> types;
+  for (const torch::jit::Value *output : node->outputs())
+    types.push_back(convertType(output->type(), b.getContext()));
+  auto branch = b.create<IfOp>(location(), types, *condition);
+  for (auto [block, region] : llvm::zip(node->blocks(), branch->getRegions())) {
+    region.emplaceBlock();
+    if (failed(importRegion(block, region, scope)))
+      return failure();
+  }
+  bindResults(node, scope, branch);
+  return success();
+}
+
+LogicalResult TorchScriptImporter::importLoop(Node *node, Scope &scope) {
+  auto operands = operandsOf(node, scope);
+  if (failed(operands))
+    return failure();
+  const torch::jit::Block *body = node->blocks()[0];
+  SmallVector<Type> types;
+  for (const torch::jit::Value *output : node->outputs())
+    types.push_back(convertType(output->type(), b.getContext()));
+  auto loop = b.create<LoopOp>(location(), types, (*operands)[0], (*operands)[1],
+                               ArrayRef<Value>(*operands).drop_front(2));
+  Block &entry = loop.getBody().emplaceBlock();
+  for (const torch::jit::Value *input : body->inputs())
+    scope[input] = Value(entry.addArgument(convertType(input->type(), b.getContext()), location()));
+  if (failed(importRegion(body, loop.getBody(), scope)))
+    return failure();
+  bindResults(node, scope, loop);
+  return success();
+}
+
+LogicalResult TorchScriptImporter::importRegion(const torch::jit::Block *block, Region &region, Scope &scope) {
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToEnd(&region.front());
+  if (failed(importBlock(block, scope)))
+    return failure();
+  SmallVector<Value> results;
+  for (const torch::jit::Value *output : block->outputs()) {
+    auto value = valueOf(output, scope, const_cast<Node *>(block->return_node()));
+    if (failed(value))
+      return failure();
+    results.push_back(*value);
+  }
+  b.create<YieldOp>(location(), results);
+  return success();
+}
+
+LogicalResult TorchScriptImporter::importConstruct(Node *node, Scope &scope) {
+  auto operands = operandsOf(node, scope);
+  if (failed(operands))
+    return failure();
+  SmallVector<Type> types;
+  for (const torch::jit::Value *output : node->outputs())
+    types.push_back(convertType(output->type(), b.getContext()));
+  Operation *op = nullptr;
+  switch (node->kind()) {
+  case c10::prim::TupleConstruct:
+    op = b.create<TupleOp>(location(), types[0], *operands);
+    break;
+  case c10::prim::ListConstruct:
+    op = b.create<ListOp>(location(), types[0], *operands);
+    break;
+  case c10::prim::DictConstruct:
+    op = b.create<DictOp>(location(), types[0], *operands);
+    break;
+  default:
+    op = b.create<UnpackOp>(location(), types, operands->front());
+  }
+  // Lists stay as they are made: whether one may be shared depends on users that are still to come.
+  if (isa<ListOp>(op))
+    scope[node->output()] = op->getResult(0);
+  else
+    bindResults(node, scope, op);
+  return success();
+}
+
+LogicalResult TorchScriptImporter::importBoundary(Node *node, Scope &scope) {
+  auto value = valueOf(node->input(), scope, node);
+  if (failed(value))
+    return failure();
+  Frame &frame = frames.back();
+  if (frame.path.empty())
+    scope[node->output()] = *value;
+  else
+    scope[node->output()] =
+        b.create<BoundaryOp>(location(), value->getType(), *value, frame.path, frame.boundaries++).getResult();
+  return success();
+}
+
+LogicalResult TorchScriptImporter::importOperator(Node *node, Scope &scope) {
+  const torch::jit::Operator *callee = node->maybeOperator();
+  std::string name = node->kind().toQualString();
+  if (!callee)
+    return error() << "calls " << name << ", which is no known operator; load its library with --library";
+  const c10::FunctionSchema &schema = callee->schema();
+  name = schema.name() + (schema.overload_name().empty() ? "" : "." + schema.overload_name());
+  auto operands = operandsOf(node, scope);
+  if (failed(operands))
+    return failure();
+  std::string irName = irNameOf(name);
+  if (!findSchema(irName))
+    return error() << "calls " << name << ", which the operator registry does not have";
+  SmallVector<Type> types;
+  for (const torch::jit::Value *output : node->outputs())
+    types.push_back(convertType(output->type(), b.getContext()));
+  bindResults(node, scope, OperatorOp::create(b, location(), irName, *operands, types));
+  return success();
+}
+
+} // namespace cleave

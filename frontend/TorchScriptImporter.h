@@ -1,0 +1,88 @@
+//===- TorchScriptImporter.h - Graphs to IR, node by node -------*- C++ -*-===//
+//
+// Private to frontend/. Modules are known objects at compile time, so a call of a submodule's method is inlined on the
+// spot, its path kept as the location of everything inside, and attributes are looked up. No pass of TorchScript's own
+// runs: its inliner forgets paths.
+//
+//===----------------------------------------------------------------------===//
+#ifndef CLEAVE_FRONTEND_TORCHSCRIPTIMPORTER_H
+#define CLEAVE_FRONTEND_TORCHSCRIPTIMPORTER_H
+
+#include "frontend/WeightTable.h"
+#include "ir/Cleave.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/Builders.h"
+#include <torch/csrc/jit/api/module.h>
+#include <unordered_map>
+#include <variant>
+
+namespace cleave {
+
+class TorchScriptImporter {
+public:
+  TorchScriptImporter(mlir::OpBuilder &builder, WeightTable &weights) : b(builder), weights(weights) {}
+
+  /// Enters every tensor of `module` into the weight table, in the order of its modules.
+  void collectWeights(const c10::IValue &module, const std::string &path);
+
+  /// Imports a method of the top module at the builder's insertion point. Its values, or failure with diagnostics.
+  mlir::FailureOr<llvm::SmallVector<mlir::Value>> importMethod(const c10::IValue &module, const std::string &method,
+                                                               llvm::ArrayRef<mlir::Value> arguments);
+
+private:
+  /// A module or other object that exists at compile time only.
+  struct Object {
+    c10::IValue value;
+    /// Where it hangs in the model, which names its weights.
+    std::string path;
+  };
+  using Binding = std::variant<mlir::Value, Object>;
+  using Scope = std::unordered_map<const torch::jit::Value *, Binding>;
+  /// One inlined call.
+  struct Frame {
+    /// Module path of the call, `path#k` from the second call of a module on.
+    std::string path;
+    /// Where the module hangs.
+    std::string objectPath;
+    int64_t boundaries = 0;
+  };
+  using Node = torch::jit::Node;
+  using Result = mlir::LogicalResult;
+
+  Result importBlock(const torch::jit::Block *block, Scope &scope);
+  Result importNode(Node *node, Scope &scope);
+  Result importConstant(Node *node, Scope &scope);
+  Result importGetAttr(Node *node, Scope &scope);
+  Result importCall(Node *node, Scope &scope);
+  Result importFunctionCall(Node *node, Scope &scope);
+  Result importIf(Node *node, Scope &scope);
+  Result importLoop(Node *node, Scope &scope);
+  Result importConstruct(Node *node, Scope &scope);
+  Result importBoundary(Node *node, Scope &scope);
+  Result importOperator(Node *node, Scope &scope);
+  /// Imports a block into `region`, which ends by yielding `leading` (from the block's outputs on).
+  Result importRegion(const torch::jit::Block *block, mlir::Region &region, Scope &scope);
+  mlir::FailureOr<llvm::SmallVector<Binding>> importGraph(const torch::jit::Graph &graph,
+                                                          llvm::ArrayRef<Binding> arguments, Frame frame);
+  mlir::FailureOr<Binding> bindAttribute(const c10::IValue &value, const std::string &path);
+
+  /// The IR value of a TorchScript value; failure with a diagnostic for objects.
+  mlir::FailureOr<mlir::Value> valueOf(const torch::jit::Value *value, Scope &scope, Node *user);
+  mlir::FailureOr<llvm::SmallVector<mlir::Value>> operandsOf(Node *node, Scope &scope);
+  /// Creates or folds an operation and binds the node's outputs to its results.
+  void bindResults(Node *node, Scope &scope, mlir::Operation *op);
+  mlir::Value parameter(const std::string &name, const std::string &role, const at::Tensor &tensor);
+  mlir::Value constant(mlir::Attribute value, mlir::Type type);
+  mlir::Location location() const;
+  mlir::InFlightDiagnostic error();
+
+  mlir::OpBuilder &b;
+  WeightTable &weights;
+  std::vector<Frame> frames;
+  llvm::StringMap<unsigned> calls;
+  llvm::StringMap<mlir::Value> parameters;
+};
+
+} // namespace cleave
+
+#endif // CLEAVE_FRONTEND_TORCHSCRIPTIMPORTER_H

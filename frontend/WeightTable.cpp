@@ -1,0 +1,40 @@
+//===- WeightTable.cpp - The weights of an imported model -----------------===//
+#include "frontend/WeightTable.h"
+#include "llvm/Support/raw_ostream.h"
+
+namespace cleave {
+
+static std::string memoryKey(const at::Tensor &tensor) {
+  std::string key;
+  llvm::raw_string_ostream out(key);
+  out << tensor.const_data_ptr() << ':' << int(tensor.scalar_type());
+  for (int64_t size : tensor.sizes())
+    out << ',' << size;
+  for (int64_t stride : tensor.strides())
+    out << ';' << stride;
+  return key;
+}
+
+std::string WeightTable::add(std::string name, const std::string &role, const at::Tensor &tensor) {
+  if (auto known = byName.find(name); known != byName.end())
+    return table[known->second].name;
+  // Empty tensors have no memory to be the same.
+  if (tensor.numel() > 0) {
+    auto [entry, isNew] = byMemory.try_emplace(memoryKey(tensor), table.size());
+    if (!isNew) {
+      table[entry->second].aliases.push_back(name);
+      byName[name] = entry->second;
+      return table[entry->second].name;
+    }
+  }
+  byName[name] = table.size();
+  table.push_back({name, {}, role, tensor});
+  return name;
+}
+
+const WeightTable::Entry *WeightTable::find(llvm::StringRef name) const {
+  auto found = byName.find(name);
+  return found != byName.end() && table[found->second].name == name ? &table[found->second] : nullptr;
+}
+
+} // namespace cleave

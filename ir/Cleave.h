@@ -1,0 +1,39 @@
+//===- Cleave.h - The cleave dialect ----------------------------*- C++ -*-===//
+#ifndef CLEAVE_IR_CLEAVE_H
+#define CLEAVE_IR_CLEAVE_H
+
+#include "mlir/Bytecode/BytecodeOpInterface.h"
+#include "mlir/IR/BuiltinTypes.h"
+#include "mlir/IR/Dialect.h"
+#include "mlir/IR/OpImplementation.h"
+#include "mlir/IR/TensorEncoding.h"
+#include "mlir/Interfaces/ControlFlowInterfaces.h"
+#include "mlir/Interfaces/InferTypeOpInterface.h"
+#include "mlir/Interfaces/SideEffectInterfaces.h"
+
+#include "ir/CleaveDialect.h.inc"
+
+#define GET_TYPEDEF_CLASSES
+#include "ir/CleaveTypes.h.inc"
+
+#define GET_ATTRDEF_CLASSES
+#include "ir/CleaveAttrs.h.inc"
+
+#define GET_OP_CLASSES
+#include "ir/CleaveOps.h.inc"
+
+namespace cleave {
+
+/// Everything that Cleave's IR consists of: func, cleave, and a dialect per operator namespace.
+void registerDialects(mlir::DialectRegistry &registry);
+
+/// Whether values of the type are tensors, known or not, or may be one (an optional tensor).
+bool isTensorLike(mlir::Type type);
+
+/// The location's module path: the name of its innermost NameLoc, or empty.
+llvm::StringRef modulePath(mlir::Location location);
+llvm::StringRef modulePath(mlir::Operation *op);
+
+} // namespace cleave
+
+#endif // CLEAVE_IR_CLEAVE_H

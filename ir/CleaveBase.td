@@ -1,0 +1,89 @@
+//===- CleaveBase.td - The dialect, its types and attributes --------------===//
+#ifndef CLEAVE_IR_CLEAVEBASE
+#define CLEAVE_IR_CLEAVEBASE
+
+include "mlir/IR/AttrTypeBase.td"
+include "mlir/IR/BuiltinAttributeInterfaces.td"
+include "mlir/IR/TensorEncoding.td"
+include "mlir/IR/OpBase.td"
+
+def CleaveDialect : Dialect {
+  let name = "cleave";
+  let cppNamespace = "::cleave";
+  let summary = "What a model needs besides PyTorch's own operators";
+  let description = [{
+    Parameters, values that are no tensors, control flow, named sizes, module boundaries and pipeline stages.
+    Operators of PyTorch keep their own names in dialects of their own (see OperatorDialect.h). docs/ir.md has examples.
+  }];
+  let useDefaultTypePrinterParser = 1;
+  let useDefaultAttributePrinterParser = 1;
+  let hasConstantMaterializer = 1;
+  let extraClassDeclaration = [{
+    void registerTypes();
+    void registerAttributes();
+  }];
+}
+
+class CleaveType<string name, string typeMnemonic> : TypeDef<CleaveDialect, name> {
+  let mnemonic = typeMnemonic;
+}
+
+def UnknownTensorType : CleaveType<"UnknownTensor", "tensor"> { let summary = "a tensor of which nothing is known yet"; }
+def StringType : CleaveType<"String", "str"> { let summary = "a string"; }
+def NumberType : CleaveType<"Number", "number"> { let summary = "an integer, a float or a bool"; }
+def DeviceType : CleaveType<"Device", "device"> { let summary = "a device"; }
+def GeneratorType : CleaveType<"Generator", "generator"> { let summary = "a random number generator"; }
+def AnyValueType : CleaveType<"Any", "any"> { let summary = "a value of any TorchScript type"; }
+def ListType : CleaveType<"List", "list"> {
+  let summary = "a list; equal elements' type";
+  let parameters = (ins "::mlir::Type":$element);
+  let assemblyFormat = "`<` $element `>`";
+}
+def DictType : CleaveType<"Dict", "dict"> {
+  let summary = "a dictionary in insertion order";
+  let parameters = (ins "::mlir::Type":$key, "::mlir::Type":$value);
+  let assemblyFormat = "`<` $key `,` $value `>`";
+}
+def OptionalType : CleaveType<"Optional", "optional"> {
+  let summary = "a value or None";
+  let parameters = (ins "::mlir::Type":$element);
+  let assemblyFormat = "`<` $element `>`";
+}
+
+class CleaveAttr<string name, string attrMnemonic, list<Trait> traits = []>
+    : AttrDef<CleaveDialect, name, traits> {
+  let mnemonic = attrMnemonic;
+}
+
+def DimAttr : CleaveAttr<"Dim", "dim"> {
+  let summary = "a size as an expression of named dimensions";
+  let description = [{
+    `#cleave.dim<"batch*12">`, `#cleave.dim<"(seq + 1) floordiv 2">`, `#cleave.dim<"?">` (unknown), in SymbolicDim's
+    canonical form.
+  }];
+  let parameters = (ins StringRefParameter<"canonical expression">:$expression);
+  let assemblyFormat = "`<` $expression `>`";
+  let genVerifyDecl = 1;
+}
+
+def LayoutAttr : CleaveAttr<"Layout", "layout",
+    [DeclareAttrInterfaceMethods<VerifiableTensorEncoding>]> {
+  let summary = "names of a tensor type's dynamic dimensions, and strides that are not row-major";
+  let description = [{
+    The encoding of a tensor type: `tensor<?x?x768xf32, #cleave.layout<dims = ["batch", "seq", "768"]>>`.
+    `strides` is empty for a contiguous tensor; both lists are in elements, one expression per dimension.
+  }];
+  let parameters = (ins OptionalArrayRefParameter<"std::string">:$dims, OptionalArrayRefParameter<"std::string">:$strides);
+  let hasCustomAssemblyFormat = 1;
+  let genVerifyDecl = 1;
+}
+
+def MeshAttr : CleaveAttr<"Mesh", "mesh"> {
+  let summary = "the device mesh: pipeline stages × data-parallel replicas × tensor-parallel ranks";
+  let parameters = (ins DefaultValuedParameter<"unsigned", "1">:$pp, DefaultValuedParameter<"unsigned", "1">:$dp,
+                        DefaultValuedParameter<"unsigned", "1">:$tp);
+  let assemblyFormat = "`<` struct(params) `>`";
+  let genVerifyDecl = 1;
+}
+
+#endif // CLEAVE_IR_CLEAVEBASE

@@ -1,0 +1,185 @@
+//===- CleaveDialect.cpp - Operations of the cleave dialect ---------------===//
+#include "ir/Cleave.h"
+#include "ir/OperatorDialect.h"
+#include "ir/SymbolicDim.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/Builders.h"
+
+using namespace mlir;
+
+#include "ir/CleaveDialect.cpp.inc"
+
+#define GET_OP_CLASSES
+#include "ir/CleaveOps.cpp.inc"
+
+namespace cleave {
+
+void CleaveDialect::initialize() {
+  registerTypes();
+  registerAttributes();
+  addOperations<
+#define GET_OP_LIST
+#include "ir/CleaveOps.cpp.inc"
+      >();
+}
+
+Operation *CleaveDialect::materializeConstant(OpBuilder &builder, Attribute value, Type type, Location loc) {
+  return builder.create<ConstantOp>(loc, type, value);
+}
+
+void registerDialects(DialectRegistry &registry) {
+  registry.insert<func::FuncDialect, CleaveDialect>();
+  registerOperatorDialects(registry);
+}
+
+StringRef modulePath(Location location) {
+  if (auto named = dyn_cast<NameLoc>(location))
+    return named.getName();
+  if (auto fused = dyn_cast<FusedLoc>(location))
+    return fused.getLocations().empty() ? StringRef() : modulePath(fused.getLocations().front());
+  return {};
+}
+
+StringRef modulePath(Operation *op) { return modulePath(op->getLoc()); }
+
+LogicalResult ParamOp::verify() {
+  if (!isTensorLike(getResult().getType()))
+    return emitOpError("found result ") << getResult().getType() << ", expected a tensor";
+  if (!llvm::is_contained({"parameter", "buffer", "constant"}, getRole()))
+    return emitOpError("found role \"") << getRole() << "\", expected parameter, buffer or constant";
+  return success();
+}
+
+OpFoldResult ConstantOp::fold(FoldAdaptor) { return getValue(); }
+
+/// Whether `value` can be a constant of `type`. Optional and any take what fits their element.
+static bool fitsType(Attribute value, Type type) {
+  if (auto optional = dyn_cast<OptionalType>(type))
+    return isa<UnitAttr>(value) || fitsType(value, optional.getElement());
+  if (isa<AnyType>(type))
+    return true;
+  if (isa<NoneType>(type))
+    return isa<UnitAttr>(value);
+  if (isa<StringType, DeviceType>(type))
+    return isa<StringAttr>(value);
+  if (isa<NumberType>(type))
+    return isa<IntegerAttr, FloatAttr>(value);
+  if (auto list = dyn_cast<ListType>(type)) {
+    auto items = dyn_cast<ArrayAttr>(value);
+    return items && llvm::all_of(items, [&](Attribute item) { return fitsType(item, list.getElement()); });
+  }
+  if (auto tuple = dyn_cast<TupleType>(type)) {
+    auto items = dyn_cast<ArrayAttr>(value);
+    return items && items.size() == tuple.size() &&
+           llvm::all_of(llvm::zip(items, tuple.getTypes()),
+                        [](auto pair) { return fitsType(std::get<0>(pair), std::get<1>(pair)); });
+  }
+  auto typed = dyn_cast<TypedAttr>(value);
+  return typed && typed.getType() == type && type.isIntOrFloat();
+}
+
+LogicalResult ConstantOp::verify() {
+  if (fitsType(getValue(), getType()))
+    return success();
+  return emitOpError("found value ") << getValue() << ", which is no constant of type " << getType();
+}
+
+LogicalResult SizeOp::verify() {
+  auto dim = SymbolicDim::parse(getExpression());
+  if (!dim || dim->isUnknown() || dim->str() != getExpression())
+    return emitOpError("found \"") << getExpression() << "\", expected a canonical size such as \"12*batch + 1\"";
+  return success();
+}
+
+LogicalResult ListOp::verify() {
+  if (isa<ListType>(getType()))
+    return success();
+  return emitOpError("found result ") << getType() << ", expected a list";
+}
+
+OpFoldResult ListOp::fold(FoldAdaptor adaptor) {
+  // A list that somebody appends to is not a constant; only pure users may share one.
+  for (Operation *user : getResult().getUsers())
+    if (!isMemoryEffectFree(user) && !user->hasTrait<OpTrait::IsTerminator>())
+      return {};
+  if (llvm::is_contained(adaptor.getElements(), Attribute()))
+    return {};
+  auto value = ArrayAttr::get(getContext(), adaptor.getElements());
+  return fitsType(value, getType()) ? OpFoldResult(value) : OpFoldResult();
+}
+
+LogicalResult TupleOp::verify() {
+  auto type = dyn_cast<TupleType>(getType());
+  if (type && type.size() == getElements().size())
+    return success();
+  return emitOpError("found result ") << getType() << ", expected a tuple of " << getElements().size() << " items";
+}
+
+LogicalResult DictOp::verify() {
+  if (!isa<DictType>(getType()))
+    return emitOpError("found result ") << getType() << ", expected a dict";
+  if (getElements().size() % 2)
+    return emitOpError("found a key without a value");
+  return success();
+}
+
+LogicalResult UnpackOp::verify() {
+  auto tuple = dyn_cast<TupleType>(getAggregate().getType());
+  if (tuple && tuple.size() != getNumResults())
+    return emitOpError("found ") << getNumResults() << " results for a tuple of " << tuple.size();
+  if (!tuple && !isa<ListType, AnyType>(getAggregate().getType()))
+    return emitOpError("found ") << getAggregate().getType() << ", expected a tuple or a list";
+  return success();
+}
+
+LogicalResult UnpackOp::fold(FoldAdaptor adaptor, SmallVectorImpl<OpFoldResult> &results) {
+  Operation *maker = getAggregate().getDefiningOp();
+  if (isa_and_nonnull<TupleOp, ListOp>(maker) && maker->getNumOperands() == getNumResults()) {
+    // A list may have been changed since it was made.
+    if (isa<ListOp>(maker) && llvm::any_of(getAggregate().getUsers(), [](Operation *user) {
+          return !isMemoryEffectFree(user);
+        }))
+      return failure();
+    llvm::append_range(results, maker->getOperands());
+    return success();
+  }
+  auto items = dyn_cast_or_null<ArrayAttr>(adaptor.getAggregate());
+  if (!items || items.size() != getNumResults())
+    return failure();
+  llvm::append_range(results, items);
+  return success();
+}
+
+/// Whether the region ends by yielding `types`, checked as far as counts go: an If may refine optionals.
+static LogicalResult verifyYields(Operation *op, Region &region, size_t count, StringRef what) {
+  auto yield = dyn_cast<YieldOp>(region.front().getTerminator());
+  if (!yield)
+    return op->emitOpError() << what << " must end in cleave.yield";
+  if (yield.getNumOperands() != count)
+    return op->emitOpError() << what << " yields " << yield.getNumOperands() << " values, expected " << count;
+  return success();
+}
+
+LogicalResult IfOp::verify() {
+  if (failed(verifyYields(*this, getThenRegion(), getNumResults(), "then region")))
+    return failure();
+  return verifyYields(*this, getElseRegion(), getNumResults(), "else region");
+}
+
+LogicalResult LoopOp::verify() {
+  if (getInits().size() != getNumResults())
+    return emitOpError("found ") << getInits().size() << " initial values for " << getNumResults() << " results";
+  if (getBody().getNumArguments() != getNumResults() + 1)
+    return emitOpError("found ") << getBody().getNumArguments()
+                                 << " block arguments, expected the iteration and the carried values";
+  return verifyYields(*this, getBody(), getNumResults() + 1, "body");
+}
+
+LogicalResult StageOp::verify() {
+  if (getBody().getArgumentTypes() != getInputs().getTypes())
+    return emitOpError("found block arguments ") << getBody().getArgumentTypes() << ", expected the inputs' types "
+                                                 << getInputs().getTypes();
+  return verifyYields(*this, getBody(), getNumResults(), "body");
+}
+
+} // namespace cleave

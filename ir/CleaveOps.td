@@ -1,0 +1,123 @@
+//===- CleaveOps.td - Operations of the cleave dialect --------------------===//
+#ifndef CLEAVE_IR_CLEAVEOPS
+#define CLEAVE_IR_CLEAVEOPS
+
+include "ir/CleaveBase.td"
+include "mlir/IR/OpAsmInterface.td"
+include "mlir/Interfaces/InferTypeOpInterface.td"
+include "mlir/Interfaces/SideEffectInterfaces.td"
+
+class CleaveOp<string mnemonic, list<Trait> traits = []> : Op<CleaveDialect, mnemonic, traits>;
+
+def ParamOp : CleaveOp<"param", [Pure]> {
+  let summary = "a weight, by the module path of its first use";
+  let description = [{
+    A name and a type, never bytes. `aliases`: other paths of the same tensor (tied weights). `value`: the bytes of a
+    0-d integer constant, which size arithmetic needs.
+    ```mlir
+    %w = cleave.param "transformer.wte.weight" {aliases = ["lm_head.weight"], role = "parameter"} : tensor<50257x768xf32>
+    ```
+  }];
+  let arguments = (ins StrAttr:$name, OptionalAttr<StrArrayAttr>:$aliases, StrAttr:$role,
+                       OptionalAttr<I64Attr>:$value);
+  let results = (outs AnyType:$result);
+  let assemblyFormat = "$name attr-dict `:` type($result)";
+  let hasVerifier = 1;
+}
+
+def ConstantOp : CleaveOp<"constant", [Pure, ConstantLike]> {
+  let summary = "a scalar, string, None, device, or a list of these";
+  let description = [{
+    ```mlir
+    %dim = cleave.constant(-1) : i64
+    %none = cleave.constant(unit) : none
+    %sizes = cleave.constant([1, 2]) : !cleave.list<i64>
+    ```
+  }];
+  let arguments = (ins AnyAttr:$value);
+  let results = (outs AnyType:$result);
+  let assemblyFormat = "`(` $value `)` attr-dict `:` type($result)";
+  let hasFolder = 1;
+  let hasVerifier = 1;
+}
+
+def SizeOp : CleaveOp<"size", [Pure]> {
+  let summary = "a size that depends on named dimensions, known once a request has bound them";
+  let description = [{ `%n = cleave.size "batch*12"` }];
+  let arguments = (ins StrAttr:$expression);
+  let results = (outs I64:$result);
+  let assemblyFormat = "$expression attr-dict";
+  let hasVerifier = 1;
+}
+
+class ConstructOp<string mnemonic, string what> : CleaveOp<mnemonic, [Pure]> {
+  let summary = what;
+  let arguments = (ins Variadic<AnyType>:$elements);
+  let results = (outs AnyType:$result);
+  let assemblyFormat = "`(` $elements `)` attr-dict `:` functional-type($elements, $result)";
+  let hasVerifier = 1;
+}
+def ListOp : ConstructOp<"list", "makes a list"> { let hasFolder = 1; }
+def TupleOp : ConstructOp<"tuple", "makes a tuple">;
+def DictOp : ConstructOp<"dict", "makes a dictionary from key, value, key, value, …">;
+
+def UnpackOp : CleaveOp<"unpack", [Pure]> {
+  let summary = "the items of a tuple or list of known length";
+  let arguments = (ins AnyType:$aggregate);
+  let results = (outs Variadic<AnyType>:$items);
+  let assemblyFormat = "$aggregate attr-dict `:` functional-type($aggregate, $items)";
+  let hasFolder = 1;
+  let hasVerifier = 1;
+}
+
+def BoundaryOp : CleaveOp<"boundary", [Pure]> {
+  let summary = "what a module returned: a value that can be captured";
+  let description = [{ `%y = cleave.boundary %x "transformer.h.3" output 0 : tensor<4x128x768xf32>` }];
+  let arguments = (ins AnyType:$value, StrAttr:$path, I64Attr:$index);
+  let results = (outs AnyType:$result);
+  let assemblyFormat = "$value $path `output` $index attr-dict `:` functional-type($value, $result)";
+}
+
+def YieldOp : CleaveOp<"yield", [Pure, Terminator]> {
+  let summary = "ends a region with its results";
+  let arguments = (ins Variadic<AnyType>:$values);
+  let assemblyFormat = "($values^)? attr-dict (`:` type($values)^)?";
+}
+
+def IfOp : CleaveOp<"if", [RecursiveMemoryEffects, SingleBlock]> {
+  let summary = "one of two regions, by a condition";
+  let arguments = (ins I1:$condition);
+  let results = (outs Variadic<AnyType>:$results);
+  let regions = (region SizedRegion<1>:$thenRegion, SizedRegion<1>:$elseRegion);
+  let assemblyFormat = "$condition attr-dict `:` type($results) $thenRegion `else` $elseRegion";
+  let hasVerifier = 1;
+}
+
+def LoopOp : CleaveOp<"loop", [RecursiveMemoryEffects, SingleBlock]> {
+  let summary = "TorchScript's loop: at most `trips` times, while the condition holds";
+  let description = [{
+    The body takes the iteration and the carried values, and yields the next condition and the carried values.
+  }];
+  let arguments = (ins I64:$trips, I1:$condition, Variadic<AnyType>:$inits);
+  let results = (outs Variadic<AnyType>:$results);
+  let regions = (region SizedRegion<1>:$body);
+  let assemblyFormat = [{
+    `(` $trips `,` $condition (`,` $inits^)? `)` attr-dict `:` functional-type($inits, $results) $body
+  }];
+  let hasVerifier = 1;
+}
+
+def StageOp : CleaveOp<"stage", [IsolatedFromAbove, SingleBlock, RecursiveMemoryEffects]> {
+  let summary = "one pipeline stage: everything that its device runs";
+  let description = [{
+    Operands are what the stage receives, from the request or from other stages; results are what later stages or the
+    caller use. Weights are parameters inside.
+  }];
+  let arguments = (ins I64Attr:$index, Variadic<AnyType>:$inputs);
+  let results = (outs Variadic<AnyType>:$results);
+  let regions = (region SizedRegion<1>:$body);
+  let assemblyFormat = "$index `(` $inputs `)` attr-dict `:` functional-type($inputs, $results) $body";
+  let hasVerifier = 1;
+}
+
+#endif // CLEAVE_IR_CLEAVEOPS

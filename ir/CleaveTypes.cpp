@@ -1,0 +1,115 @@
+//===- CleaveTypes.cpp - Types and attributes of the cleave dialect -------===//
+#include "ir/Cleave.h"
+#include "ir/SymbolicDim.h"
+#include "mlir/IR/DialectImplementation.h"
+#include "llvm/ADT/TypeSwitch.h"
+
+using namespace mlir;
+
+#define GET_TYPEDEF_CLASSES
+#include "ir/CleaveTypes.cpp.inc"
+
+#define GET_ATTRDEF_CLASSES
+#include "ir/CleaveAttrs.cpp.inc"
+
+namespace cleave {
+
+void CleaveDialect::registerTypes() {
+  addTypes<
+#define GET_TYPEDEF_LIST
+#include "ir/CleaveTypes.cpp.inc"
+      >();
+}
+
+void CleaveDialect::registerAttributes() {
+  addAttributes<
+#define GET_ATTRDEF_LIST
+#include "ir/CleaveAttrs.cpp.inc"
+      >();
+}
+
+bool isTensorLike(Type type) {
+  if (auto optional = dyn_cast<OptionalType>(type))
+    return isTensorLike(optional.getElement());
+  return isa<UnknownTensorType, mlir::TensorType>(type);
+}
+
+static LogicalResult verifyExpression(function_ref<InFlightDiagnostic()> emitError, StringRef text) {
+  auto dim = SymbolicDim::parse(text);
+  if (!dim)
+    return emitError() << "found \"" << text << "\", expected a size such as \"12*batch + 1\" or \"?\"";
+  if (dim->str() != text)
+    return emitError() << "found \"" << text << "\", expected its canonical form \"" << dim->str() << "\"";
+  return success();
+}
+
+LogicalResult DimAttr::verify(function_ref<InFlightDiagnostic()> emitError, StringRef expression) {
+  return verifyExpression(emitError, expression);
+}
+
+LogicalResult LayoutAttr::verify(function_ref<InFlightDiagnostic()> emitError, ArrayRef<std::string> dims,
+                                 ArrayRef<std::string> strides) {
+  for (auto &text : llvm::concat<const std::string>(dims, strides))
+    if (failed(verifyExpression(emitError, text)))
+      return failure();
+  if (dims.empty() && strides.empty())
+    return emitError() << "layout says nothing; leave it out";
+  return success();
+}
+
+LogicalResult LayoutAttr::verifyEncoding(ArrayRef<int64_t> shape, Type,
+                                         function_ref<InFlightDiagnostic()> emitError) const {
+  for (ArrayRef<std::string> list : {getDims(), getStrides()})
+    if (!list.empty() && list.size() != shape.size())
+      return emitError() << "layout has " << list.size() << " entries for " << shape.size() << " dimensions";
+  for (auto [size, text] : llvm::zip(shape, getDims())) {
+    auto known = SymbolicDim::parse(text)->asConstant();
+    if (ShapedType::isDynamic(size) ? known.has_value() : known != size)
+      return emitError() << "layout says \"" << text << "\" where the shape says "
+                         << (ShapedType::isDynamic(size) ? "?" : std::to_string(size));
+  }
+  return success();
+}
+
+static void printList(AsmPrinter &printer, StringRef name, ArrayRef<std::string> list) {
+  printer << name << " = [";
+  llvm::interleaveComma(list, printer, [&](const std::string &text) { printer.printString(text); });
+  printer << "]";
+}
+
+void LayoutAttr::print(AsmPrinter &printer) const {
+  printer << "<";
+  if (!getDims().empty())
+    printList(printer, "dims", getDims());
+  if (!getDims().empty() && !getStrides().empty())
+    printer << ", ";
+  if (!getStrides().empty())
+    printList(printer, "strides", getStrides());
+  printer << ">";
+}
+
+Attribute LayoutAttr::parse(AsmParser &parser, Type) {
+  SmallVector<std::string> dims, strides;
+  auto parseList = [&]() -> ParseResult {
+    StringRef name;
+    SMLoc loc = parser.getCurrentLocation();
+    if (parser.parseKeyword(&name) || parser.parseEqual())
+      return failure();
+    if (name != "dims" && name != "strides")
+      return parser.emitError(loc, "found '") << name << "', expected dims or strides";
+    auto &list = name == "dims" ? dims : strides;
+    return parser.parseCommaSeparatedList(AsmParser::Delimiter::Square,
+                                          [&] { return parser.parseString(&list.emplace_back()); });
+  };
+  if (parser.parseCommaSeparatedList(AsmParser::Delimiter::LessGreater, parseList))
+    return {};
+  return parser.getChecked<LayoutAttr>(parser.getContext(), dims, strides);
+}
+
+LogicalResult MeshAttr::verify(function_ref<InFlightDiagnostic()> emitError, unsigned pp, unsigned dp, unsigned tp) {
+  if (pp && dp && tp)
+    return success();
+  return emitError() << "found an empty mesh axis, expected pp, dp and tp of at least 1";
+}
+
+} // namespace cleave

@@ -1,0 +1,76 @@
+//===- ConstantFolding.cpp - Operators on constants -----------------------===//
+#include "ir/ConstantFolding.h"
+#include "ir/Interpret.h"
+#include "ir/semantics/OpSemantics.h"
+
+using namespace mlir;
+
+namespace cleave {
+
+/// Whether somebody changes the list after it was made; its elements in sight are then not its elements in truth.
+static bool isListChanged(Value list) {
+  return llvm::any_of(list.getUsers(), [](Operation *user) {
+    return isa<OperatorOp>(user) && !isMemoryEffectFree(user);
+  });
+}
+
+/// `list[i]` where list and i are in sight.
+static OpFoldResult foldItem(OperatorOp op, ArrayRef<Attribute> operands) {
+  if (op->getNumOperands() != 2)
+    return {};
+  Operation *maker = op->getOperand(0).getDefiningOp();
+  auto index = dyn_cast_or_null<IntegerAttr>(operands[1]);
+  if (!index || !isa_and_nonnull<ListOp, TupleOp>(maker) || isListChanged(op->getOperand(0)))
+    return {};
+  int64_t count = maker->getNumOperands();
+  int64_t position = index.getInt() < 0 ? index.getInt() + count : index.getInt();
+  if (position < 0 || position >= count)
+    return {};
+  return maker->getOperand(position);
+}
+
+/// Calls the operator. Null results where it throws: the program then does so when it runs.
+static SmallVector<Attribute> evaluate(OperatorOp op, ArrayRef<Attribute> operands) {
+  auto callee = findOperator(op.getName());
+  if (!callee)
+    return {};
+  torch::jit::Stack stack;
+  for (auto [attribute, operand] : llvm::zip(operands, op->getOperands()))
+    stack.push_back(toIValue(attribute, operand.getType()));
+  try {
+    callee->getOperation()(stack);
+  } catch (const std::exception &) {
+    return {};
+  }
+  SmallVector<Attribute> results;
+  for (const c10::IValue &value : stack)
+    results.push_back(toAttribute(value, op->getContext()));
+  return results;
+}
+
+LogicalResult foldOperator(OperatorOp op, ArrayRef<Attribute> operands, SmallVectorImpl<OpFoldResult> &results) {
+  const OpSemantics &semantics = semanticsOf(op.getName());
+  if (semantics.identityOf)
+    if (Value same = semantics.identityOf(op); same && same.getType() == op->getResult(0).getType()) {
+      results.push_back(same);
+      return success();
+    }
+  if (semantics.isItemAccess)
+    if (OpFoldResult item = foldItem(op, operands)) {
+      auto value = dyn_cast<Value>(item);
+      if (value && value.getType() == op->getResult(0).getType()) {
+        results.push_back(item);
+        return success();
+      }
+    }
+  if (op->getNumOperands() == 0 || llvm::is_contained(operands, Attribute()) || !isMemoryEffectFree(op) ||
+      llvm::any_of(op->getResultTypes(), isTensorLike))
+    return failure();
+  SmallVector<Attribute> values = evaluate(op, operands);
+  if (values.size() != op->getNumResults() || llvm::is_contained(values, Attribute()))
+    return failure();
+  llvm::append_range(results, values);
+  return success();
+}
+
+} // namespace cleave

@@ -1,0 +1,33 @@
+//===- Interpret.h - IR values as TorchScript values ------------*- C++ -*-===//
+//
+// Private to ir/: the bridge between attributes and types of the IR and libtorch's IValues.
+//
+//===----------------------------------------------------------------------===//
+#ifndef CLEAVE_IR_INTERPRET_H
+#define CLEAVE_IR_INTERPRET_H
+
+#include "ir/Cleave.h"
+#include <ATen/core/ivalue.h>
+#include <torch/csrc/jit/runtime/operator.h>
+
+namespace cleave {
+
+/// The dtype of an element type (`i1` is bool); nothing for types that no tensor has.
+std::optional<at::ScalarType> scalarTypeOf(mlir::Type element);
+/// Null for dtypes that the IR has no element type for.
+mlir::Type elementTypeOf(at::ScalarType dtype, mlir::MLIRContext *context);
+
+/// The TorchScript type of an IR type, as lists need it for their elements.
+c10::TypePtr torchTypeOf(mlir::Type type);
+
+/// The value of a constant of the given type.
+c10::IValue toIValue(mlir::Attribute value, mlir::Type type);
+/// The attribute of a value that is no tensor; null when it holds tensors or objects.
+mlir::Attribute toAttribute(const c10::IValue &value, mlir::MLIRContext *context);
+
+/// The registry's operator behind an IR name; null when there is none. Resolved once a process.
+std::shared_ptr<torch::jit::Operator> findOperator(llvm::StringRef irName);
+
+} // namespace cleave
+
+#endif // CLEAVE_IR_INTERPRET_H

@@ -1,0 +1,79 @@
+//===- TracedShapes.cpp - Sizes at the example inputs ---------------------===//
+#include "ir/TracedShapes.h"
+#include "mlir/IR/BuiltinAttributes.h"
+
+using namespace mlir;
+
+namespace cleave {
+
+TracedShapes::TracedShapes(Operation *function) {
+  if (auto table = function->getAttrOfType<DictionaryAttr>(kSymbolsAttr))
+    for (NamedAttribute entry : table)
+      if (auto size = dyn_cast<IntegerAttr>(entry.getValue()))
+        symbols[entry.getName()] = size.getInt();
+}
+
+std::optional<SmallVector<int64_t>> TracedShapes::evaluate(ArrayRef<std::string> expressions) const {
+  SmallVector<int64_t> result;
+  for (const std::string &text : expressions) {
+    auto dim = SymbolicDim::parse(text);
+    auto size = dim ? dim->evaluate(symbols) : std::nullopt;
+    if (!size)
+      return std::nullopt;
+    result.push_back(*size);
+  }
+  return result;
+}
+
+std::optional<SmallVector<int64_t>> TracedShapes::shapeOf(Value value) const {
+  auto type = dyn_cast<RankedTensorType>(value.getType());
+  if (!type)
+    return std::nullopt;
+  if (type.hasStaticShape())
+    return llvm::to_vector(type.getShape());
+  auto layout = dyn_cast_or_null<LayoutAttr>(type.getEncoding());
+  if (!layout || layout.getDims().empty())
+    return std::nullopt;
+  return evaluate(layout.getDims());
+}
+
+int64_t TracedShapes::elementsOf(Value value) const {
+  auto shape = shapeOf(value);
+  if (!shape)
+    return 0;
+  int64_t count = 1;
+  for (int64_t size : *shape)
+    count *= size;
+  return count;
+}
+
+int64_t TracedShapes::bytesOf(Value value) const {
+  auto type = dyn_cast<ShapedType>(value.getType());
+  return type ? elementsOf(value) * elementBytes(type.getElementType()) : 0;
+}
+
+int64_t TracedShapes::storageBytesOf(Value value) const {
+  auto type = dyn_cast<RankedTensorType>(value.getType());
+  auto layout = type ? dyn_cast_or_null<LayoutAttr>(type.getEncoding()) : LayoutAttr();
+  if (!layout || layout.getStrides().empty())
+    return bytesOf(value);
+  auto shape = shapeOf(value);
+  auto strides = evaluate(layout.getStrides());
+  if (!shape || !strides)
+    return bytesOf(value);
+  int64_t last = 0;
+  for (auto [size, stride] : llvm::zip(*shape, *strides)) {
+    if (size == 0)
+      return 0;
+    last += (size - 1) * stride;
+  }
+  return (last + 1) * elementBytes(type.getElementType());
+}
+
+int64_t elementBytes(Type element) {
+  if (auto complex = dyn_cast<ComplexType>(element))
+    return 2 * elementBytes(complex.getElementType());
+  return element.isIntOrFloat() ? (element.getIntOrFloatBitWidth() + 7) / 8 : 0;
+}
+
+} // namespace cleave

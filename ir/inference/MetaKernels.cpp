@@ -1,0 +1,93 @@
+//===- MetaKernels.cpp - Shapes of operators that libtorch has none for ---===//
+//
+// In C++ (Python adds more of its own) libtorch lacks kernels for the meta device for some leaf operators. Each kernel
+// here gives shape, dtype and strides as the CPU's kernel does; `cleave run --check-types` compares them.
+//
+//===----------------------------------------------------------------------===//
+#include "ir/inference/ShapeInference.h"
+#include <ATen/ATen.h>
+#include <torch/library.h>
+
+namespace cleave {
+
+using at::Tensor;
+using OptionalTensor = std::optional<Tensor>;
+
+static Tensor emptyMeta(at::IntArrayRef sizes, const Tensor &like) { return at::empty(sizes, like.options()); }
+
+static std::tuple<Tensor, Tensor, Tensor> nativeLayerNorm(const Tensor &input, c10::SymIntArrayRef normalized,
+                                                          const OptionalTensor &, const OptionalTensor &, double) {
+  auto statistics = input.sizes().vec();
+  std::fill(statistics.end() - normalized.size(), statistics.end(), 1);
+  return {at::empty_like(input, at::MemoryFormat::Contiguous), emptyMeta(statistics, input),
+          emptyMeta(statistics, input)};
+}
+
+static Tensor indexSelect(const Tensor &input, int64_t dim, const Tensor &index) {
+  auto sizes = input.sizes().vec();
+  if (!sizes.empty())
+    sizes[at::maybe_wrap_dim(dim, input.dim())] = index.numel();
+  return emptyMeta(sizes, input);
+}
+
+static Tensor whereSelf(const Tensor &condition, const Tensor &self, const Tensor &other) {
+  auto all = at::broadcast_tensors({condition, self, other});
+  return at::empty(all[0].sizes(), condition.options().device(at::kMeta).dtype(at::result_type(self, other)));
+}
+
+static Tensor safeSoftmax(const Tensor &input, int64_t, std::optional<at::ScalarType> dtype) {
+  return at::empty_like(input, input.options().dtype(dtype.value_or(input.scalar_type())));
+}
+
+static Tensor convolution(const Tensor &input, const Tensor &weight, const OptionalTensor &, c10::SymIntArrayRef stride,
+                          c10::SymIntArrayRef padding, c10::SymIntArrayRef dilation, bool isTransposed,
+                          c10::SymIntArrayRef outputPadding, c10::SymInt groups) {
+  auto at_ = [](c10::SymIntArrayRef list, int64_t i) { return list[list.size() == 1 ? 0 : i].expect_int(); };
+  std::vector<int64_t> sizes{input.size(0), isTransposed ? weight.size(1) * groups.expect_int() : weight.size(0)};
+  for (int64_t i = 0; i + 2 < input.dim(); ++i) {
+    int64_t extent = at_(dilation, i) * (weight.size(i + 2) - 1);
+    // Output sizes as in torch.nn.Conv2d and ConvTranspose2d.
+    sizes.push_back(isTransposed
+                        ? (input.size(i + 2) - 1) * at_(stride, i) - 2 * at_(padding, i) + extent + at_(outputPadding, i) + 1
+                        : (input.size(i + 2) + 2 * at_(padding, i) - extent - 1) / at_(stride, i) + 1);
+  }
+  return emptyMeta(sizes, input);
+}
+
+/// Whether the CPU runs its fused kernel, whose result is laid out [batch, position, head, channel]
+/// (aten/src/ATen/native/transformers/sdp_utils_cpp.cpp, use_flash_attention_cpp).
+static bool isFusedOnCpu(const Tensor &query, const Tensor &key, const Tensor &value, const OptionalTensor &mask,
+                         double dropout) {
+  if (query.dim() != 4 || key.dim() != 4 || value.dim() != 4 || dropout > 0)
+    return false;
+  if (query.size(3) != key.size(3) || query.size(3) != value.size(3) || query.size(1) != key.size(1) ||
+      query.size(0) != key.size(0))
+    return false;
+  if (query.stride(3) != 1 || key.stride(3) != 1 || value.stride(3) != 1 || query.size(2) == 0 || key.size(2) == 0)
+    return false;
+  return !mask || (!mask->requires_grad() && (mask->dim() == 2 || mask->dim() == 4));
+}
+
+static Tensor attention(const Tensor &query, const Tensor &key, const Tensor &value, const OptionalTensor &mask,
+                        double dropout, bool, std::optional<double>, bool) {
+  auto sizes = query.sizes().vec();
+  sizes.back() = value.size(-1);
+  if (isFusedOnCpu(query, key, value, mask, dropout))
+    return emptyMeta({sizes[0], sizes[2], sizes[1], sizes[3]}, query).transpose(1, 2);
+  return emptyMeta(sizes, query);
+}
+
+void registerMetaKernels() {
+  static torch::Library library = [] {
+    torch::Library kernels(torch::Library::IMPL, "aten", c10::DispatchKey::Meta, __FILE__, __LINE__);
+    kernels.impl("native_layer_norm", nativeLayerNorm);
+    kernels.impl("index_select", indexSelect);
+    kernels.impl("where.self", whereSelf);
+    kernels.impl("_safe_softmax", safeSoftmax);
+    kernels.impl("convolution_overrideable", convolution);
+    kernels.impl("scaled_dot_product_attention", attention);
+    return kernels;
+  }();
+}
+
+} // namespace cleave

@@ -1,0 +1,244 @@
+//===- Sampler.cpp - One run of a function without data -------------------===//
+#include "ir/inference/Sampler.h"
+#include "ir/SymbolicDim.h"
+#include <ATen/ops/empty.h>
+#include <ATen/ops/scalar_tensor.h>
+#include <ATen/ops/empty_strided.h>
+
+using namespace mlir;
+
+namespace cleave {
+
+/// Iterations of loops that are followed; longer ones stay unknown.
+static constexpr int64_t kMostIterations = 1000;
+
+static std::optional<std::vector<int64_t>> evaluate(ArrayRef<std::string> texts, const llvm::StringMap<int64_t> &sizes) {
+  std::vector<int64_t> result;
+  for (const std::string &text : texts) {
+    auto size = SymbolicDim::parse(text)->evaluate(sizes);
+    if (!size)
+      return std::nullopt;
+    result.push_back(*size);
+  }
+  return result;
+}
+
+c10::IValue Sampler::emptyTensor(RankedTensorType type) const {
+  auto dtype = scalarTypeOf(type.getElementType());
+  auto layout = dyn_cast_or_null<LayoutAttr>(type.getEncoding());
+  std::optional<std::vector<int64_t>> shape = type.getShape().vec();
+  if (!type.hasStaticShape())
+    shape = layout && !layout.getDims().empty() ? evaluate(layout.getDims(), sizes) : std::nullopt;
+  if (!dtype || !shape)
+    return {};
+  auto options = at::TensorOptions().device(at::kMeta).dtype(*dtype);
+  if (!layout || layout.getStrides().empty())
+    return at::empty(*shape, options);
+  auto strides = evaluate(layout.getStrides(), sizes);
+  return strides ? c10::IValue(at::empty_strided(*shape, *strides, options)) : c10::IValue();
+}
+
+void Sampler::run(func::FuncOp function) {
+  for (BlockArgument argument : function.getArguments())
+    if (auto type = dyn_cast<RankedTensorType>(argument.getType()))
+      if (c10::IValue tensor = emptyTensor(type); tensor.isTensor())
+        values[argument] = tensor;
+  runBlock(function.getBody().front());
+}
+
+void Sampler::runBlock(Block &block) {
+  for (Operation &op : block.without_terminator())
+    runOp(&op);
+}
+
+std::optional<std::vector<c10::IValue>> Sampler::operandsOf(Operation *op) const {
+  std::vector<c10::IValue> operands;
+  for (Value operand : op->getOperands()) {
+    auto known = values.find(operand);
+    if (known == values.end())
+      return std::nullopt;
+    operands.push_back(known->second);
+  }
+  return operands;
+}
+
+/// Whether two tensors look the same from outside.
+static bool isSameTensor(const c10::IValue &a, const c10::IValue &b) {
+  if (!a.isTensor() || !b.isTensor())
+    return false;
+  return a.toTensor().scalar_type() == b.toTensor().scalar_type() && a.toTensor().sizes() == b.toTensor().sizes() &&
+         a.toTensor().strides() == b.toTensor().strides();
+}
+
+static bool isSame(const c10::IValue &a, const c10::IValue &b) {
+  if (a.isTensor() || b.isTensor())
+    return isSameTensor(a, b);
+  return a.tagKind() == b.tagKind() && (a.isNone() || a.isInt() || a.isBool() || a.isDouble()) && a == b;
+}
+
+void Sampler::set(Value value, c10::IValue now) {
+  // Data on the CPU beyond a number is not followed: only sizes are wanted.
+  if (now.isTensor() && now.toTensor().defined() && now.toTensor().is_cpu() && now.toTensor().dim() > 0)
+    now = at::empty_strided(now.toTensor().sizes(), now.toTensor().strides(),
+                            now.toTensor().options().device(at::kMeta));
+  values[value] = std::move(now);
+}
+
+void Sampler::bindResults(ValueRange results, ValueRange from) {
+  for (auto [result, value] : llvm::zip(results, from)) {
+    auto known = values.find(value);
+    if (known == values.end())
+      values.erase(result);
+    else
+      values[result] = c10::IValue(known->second);
+  }
+}
+
+void Sampler::runOp(Operation *op) {
+  if (auto call = dyn_cast<OperatorOp>(op))
+    return runOperator(call);
+  if (isa<IfOp>(op))
+    return runIf(op);
+  if (isa<LoopOp>(op))
+    return runLoop(op);
+  if (auto param = dyn_cast<ParamOp>(op)) {
+    if (auto type = dyn_cast<RankedTensorType>(param.getType()))
+      set(param, param.getValue() ? c10::IValue(at::scalar_tensor(int64_t(*param.getValue()), at::kLong))
+                                  : emptyTensor(type));
+    return;
+  }
+  if (auto constant = dyn_cast<ConstantOp>(op))
+    return set(constant, isa<DeviceType>(constant.getType()) ? c10::IValue(at::Device(at::kMeta))
+                                                             : toIValue(constant.getValue(), constant.getType()));
+  if (auto size = dyn_cast<SizeOp>(op)) {
+    if (auto value = SymbolicDim::parse(size.getExpression())->evaluate(sizes))
+      set(size, *value);
+    return;
+  }
+  if (auto stage = dyn_cast<StageOp>(op)) {
+    bindResults(stage.getBody().getArguments(), stage.getInputs());
+    runBlock(stage.getBody().front());
+    return bindResults(stage.getResults(), stage.getBody().front().getTerminator()->getOperands());
+  }
+  if (isa<BoundaryOp>(op))
+    return bindResults(op->getResults(), op->getOperands());
+  auto operands = operandsOf(op);
+  if (!operands)
+    return;
+  if (isa<TupleOp>(op))
+    return set(op->getResult(0), c10::ivalue::Tuple::create(std::move(*operands)));
+  if (auto list = dyn_cast<ListOp>(op)) {
+    c10::impl::GenericList items(torchTypeOf(cast<ListType>(list.getType()).getElement()));
+    for (c10::IValue &operand : *operands)
+      items.push_back(std::move(operand));
+    return set(op->getResult(0), std::move(items));
+  }
+  if (auto dict = dyn_cast<DictOp>(op)) {
+    auto type = cast<DictType>(dict.getType());
+    c10::impl::GenericDict entries(torchTypeOf(type.getKey()), torchTypeOf(type.getValue()));
+    for (size_t i = 0; i + 1 < operands->size(); i += 2)
+      entries.insert((*operands)[i], (*operands)[i + 1]);
+    return set(op->getResult(0), std::move(entries));
+  }
+  if (isa<UnpackOp>(op)) {
+    c10::IValue aggregate = operands->front();
+    if (!aggregate.isTuple() && !aggregate.isList())
+      return;
+    auto items = aggregate.isTuple() ? c10::ArrayRef<c10::IValue>(aggregate.toTupleRef().elements())
+                                     : aggregate.toListRef();
+    if (items.size() == op->getNumResults())
+      for (auto [result, item] : llvm::zip(op->getResults(), items))
+        set(result, item);
+  }
+}
+
+void Sampler::runOperator(OperatorOp op) {
+  auto operands = operandsOf(op);
+  auto callee = findOperator(op.getName());
+  for (Value result : op->getResults())
+    values.erase(result);
+  if (!operands || !callee)
+    return;
+  torch::jit::Stack stack(std::move(*operands));
+  try {
+    callee->getOperation()(stack);
+  } catch (const std::exception &e) {
+    failures[op] = StringRef(e.what()).split('\n').first.str();
+    return;
+  }
+  for (auto [result, value] : llvm::zip(op->getResults(), stack))
+    set(result, value);
+}
+
+void Sampler::runIf(Operation *op) {
+  auto branch = cast<IfOp>(op);
+  auto condition = values.find(branch.getCondition());
+  Block &thenBlock = branch.getThenRegion().front(), &elseBlock = branch.getElseRegion().front();
+  if (condition != values.end() && condition->second.isBool()) {
+    Block &taken = condition->second.toBool() ? thenBlock : elseBlock;
+    runBlock(taken);
+    return bindResults(op->getResults(), taken.getTerminator()->getOperands());
+  }
+  runBlock(thenBlock);
+  runBlock(elseBlock);
+  for (auto [result, a, b] : llvm::zip(op->getResults(), thenBlock.getTerminator()->getOperands(),
+                                       elseBlock.getTerminator()->getOperands())) {
+    auto left = values.find(a), right = values.find(b);
+    if (left != values.end() && right != values.end() && isSame(left->second, right->second))
+      values[result] = c10::IValue(left->second);
+    else
+      values.erase(result);
+  }
+}
+
+void Sampler::runLoop(Operation *op) {
+  auto loop = cast<LoopOp>(op);
+  Block &body = loop.getBody().front();
+  auto trips = values.find(loop.getTrips()), start = values.find(loop.getCondition());
+  if (trips == values.end() || start == values.end() || !trips->second.isInt() || !start->second.isBool())
+    return;
+  int64_t limit = trips->second.toInt();
+  bool goesOn = start->second.toBool();
+  bindResults(body.getArguments().drop_front(), loop.getInits());
+  llvm::DenseMap<Value, c10::IValue> before;
+  llvm::DenseSet<Value> varying;
+  int64_t i = 0;
+  for (; goesOn && i < limit && i < kMostIterations; ++i) {
+    values[body.getArgument(0)] = c10::IValue(i);
+    runBlock(body);
+    // What differs between iterations has no one type.
+    body.walk([&](Operation *inner) {
+      for (Value result : inner->getResults()) {
+        auto now = values.find(result);
+        auto old = before.find(result);
+        if (now != values.end() && old != before.end() && !isSame(now->second, old->second))
+          varying.insert(result);
+        if (now != values.end())
+          before[result] = c10::IValue(now->second);
+      }
+    });
+    auto results = body.getTerminator()->getOperands();
+    auto next = values.find(results[0]);
+    if (next == values.end() || !next->second.isBool())
+      return;
+    goesOn = next->second.toBool();
+    SmallVector<c10::IValue> carried;
+    for (Value value : results.drop_front())
+      carried.push_back(values.count(value) ? values[value] : c10::IValue());
+    for (auto [argument, value, source] : llvm::zip(body.getArguments().drop_front(), carried, results.drop_front()))
+      if (values.count(source))
+        values[argument] = value;
+      else
+        values.erase(argument);
+  }
+  bool isDone = !goesOn || i == limit;
+  for (auto [result, argument] : llvm::zip(loop.getResults(), body.getArguments().drop_front()))
+    if (isDone && values.count(argument))
+      values[result] = c10::IValue(values[argument]);
+  for (BlockArgument argument : body.getArguments())
+    values.erase(argument);
+  for (Value value : varying)
+    values.erase(value);
+}
+
+} // namespace cleave

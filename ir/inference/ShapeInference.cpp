@@ -1,0 +1,158 @@
+//===- ShapeInference.cpp - Types and sizes of every value ----------------===//
+#include "ir/inference/ShapeInference.h"
+#include "ir/TracedShapes.h"
+#include "ir/inference/DimFitter.h"
+#include "ir/inference/Sampler.h"
+#include "mlir/IR/Builders.h"
+#include <ATen/core/grad_mode.h>
+#include <c10/core/InferenceMode.h>
+
+using namespace mlir;
+
+namespace cleave {
+
+namespace {
+/// Turns what a value was at every sample into what it is.
+class Generalizer {
+public:
+  Generalizer(MLIRContext *context, DimFitter &fitter, std::vector<Sampler> &samples, InferredValues &result)
+      : context(context), fitter(fitter), samples(samples), result(result) {}
+
+  void visit(Value value);
+
+private:
+  /// `get(sample's value)` at each sample, as one expression.
+  template <typename Get> SymbolicDim fit(Get get) {
+    std::vector<int64_t> observed;
+    for (Sampler &sample : samples)
+      observed.push_back(get(sample.values.find(current)->second));
+    return fitter.fit(observed);
+  }
+  bool all(llvm::function_ref<bool(const c10::IValue &)> holds) {
+    return llvm::all_of(samples, [&](Sampler &sample) { return holds(sample.values.find(current)->second); });
+  }
+  void visitTensor(const at::Tensor &first);
+  void visitList(size_t length);
+
+  MLIRContext *context;
+  DimFitter &fitter;
+  std::vector<Sampler> &samples;
+  InferredValues &result;
+  Value current;
+};
+} // namespace
+
+void Generalizer::visitTensor(const at::Tensor &first) {
+  bool isSame = all([&](const c10::IValue &value) {
+    return value.isTensor() && value.toTensor().defined() && value.toTensor().dim() == first.dim() &&
+           value.toTensor().scalar_type() == first.scalar_type();
+  });
+  Type element = elementTypeOf(first.scalar_type(), context);
+  if (!isSame || !element)
+    return;
+  bool isContiguous = all([](const c10::IValue &value) { return value.toTensor().is_contiguous(); });
+  SmallVector<int64_t> shape;
+  SmallVector<std::string> dims, strides;
+  for (int64_t i = 0; i < first.dim(); ++i) {
+    SymbolicDim size = fit([&](const c10::IValue &value) { return value.toTensor().size(i); });
+    shape.push_back(size.asConstant().value_or(ShapedType::kDynamic));
+    dims.push_back(size.str());
+    if (!isContiguous)
+      strides.push_back(fit([&](const c10::IValue &value) { return value.toTensor().stride(i); }).str());
+  }
+  if (!ShapedType::isDynamicShape(shape))
+    dims.clear();
+  Attribute layout;
+  if (!dims.empty() || !strides.empty())
+    layout = LayoutAttr::get(context, dims, strides);
+  result.tensors[current] = RankedTensorType::get(shape, element, layout);
+}
+
+void Generalizer::visitList(size_t length) {
+  if (!all([&](const c10::IValue &value) { return value.isIntList() && value.toIntVector().size() == length; }))
+    return;
+  std::vector<SymbolicDim> items;
+  for (size_t i = 0; i < length; ++i)
+    items.push_back(fit([&](const c10::IValue &value) { return value.toIntVector()[i]; }));
+  if (llvm::none_of(items, [](const SymbolicDim &item) { return item.isUnknown(); }))
+    result.sizeLists[current] = std::move(items);
+}
+
+void Generalizer::visit(Value value) {
+  current = value;
+  if (!llvm::all_of(samples, [&](Sampler &sample) { return sample.values.count(value); }))
+    return;
+  const c10::IValue &first = samples.front().values.find(value)->second;
+  if (first.isTensor() && first.toTensor().defined())
+    return visitTensor(first.toTensor());
+  if (first.isInt() && all([](const c10::IValue &other) { return other.isInt(); })) {
+    SymbolicDim size = fit([](const c10::IValue &other) { return other.toInt(); });
+    if (!size.isUnknown())
+      result.sizes[value] = size;
+  } else if (first.isIntList()) {
+    visitList(first.toIntVector().size());
+  } else if ((first.isBool() || first.isDouble() || first.isString()) &&
+             all([&](const c10::IValue &other) { return other.tagKind() == first.tagKind() && other == first; })) {
+    result.constants[value] = toAttribute(first, context);
+  }
+}
+
+static std::string describe(const llvm::StringMap<int64_t> &sizes) {
+  std::vector<std::string> parts;
+  for (auto &entry : sizes)
+    parts.push_back((entry.first() + "=" + llvm::Twine(entry.second)).str());
+  llvm::sort(parts);
+  std::string text;
+  for (const std::string &part : parts)
+    text += (text.empty() ? "" : ", ") + part;
+  return text;
+}
+
+/// An operator that works at the traced sizes but not at others fixes a dimension.
+static LogicalResult checkFailures(func::FuncOp function, const std::vector<Sampler> &samples,
+                                   const DimFitter &fitter) {
+  WalkResult walk = function.walk([&](Operation *op) {
+    if (samples.front().failures.count(op))
+      return WalkResult::advance();
+    for (size_t i = 1; i < samples.size(); ++i)
+      if (auto failed = samples[i].failures.find(op); failed != samples[i].failures.end()) {
+        op->emitError() << op->getName() << " fails at " << describe(fitter.samples()[i]) << " ("
+                        << failed->second << ") but not at the traced sizes; the model fixes a dimension there: "
+                        << "leave it out of --dynamic, or trace a model that takes it from its input";
+        return WalkResult::interrupt();
+      }
+    return WalkResult::advance();
+  });
+  return failure(walk.wasInterrupted());
+}
+
+FailureOr<InferredValues> inferShapes(func::FuncOp function) {
+  registerMetaKernels();
+  c10::InferenceMode inference;
+  TracedShapes traced(function);
+  std::vector<std::pair<std::string, int64_t>> symbols;
+  for (auto &entry : traced.sizes())
+    symbols.emplace_back(entry.first().str(), entry.second);
+  llvm::sort(symbols);
+  DimFitter fitter(symbols);
+  std::vector<Sampler> samples;
+  for (auto &point : fitter.samples()) {
+    samples.emplace_back(point).run(function);
+  }
+  if (failed(checkFailures(function, samples, fitter)))
+    return failure();
+  InferredValues result;
+  Generalizer generalizer(function.getContext(), fitter, samples, result);
+  function.walk([&](Operation *op) {
+    for (Region &region : op->getRegions())
+      for (BlockArgument argument : region.getArguments())
+        generalizer.visit(argument);
+    for (Value value : op->getResults())
+      generalizer.visit(value);
+    if (auto failed = samples.front().failures.find(op); failed != samples.front().failures.end())
+      result.unknown.emplace_back(op, failed->second);
+  });
+  return result;
+}
+
+} // namespace cleave

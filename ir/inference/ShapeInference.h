@@ -1,0 +1,35 @@
+//===- ShapeInference.h - Types and sizes of every value --------*- C++ -*-===//
+#ifndef CLEAVE_IR_INFERENCE_SHAPEINFERENCE_H
+#define CLEAVE_IR_INFERENCE_SHAPEINFERENCE_H
+
+#include "ir/SymbolicDim.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+
+namespace cleave {
+
+/// What is known of a function's values without weights or inputs.
+struct InferredValues {
+  /// Tensor types with sizes and strides; values that are missing could not be inferred.
+  llvm::DenseMap<mlir::Value, mlir::RankedTensorType> tensors;
+  /// Integers that depend on the sizes of the inputs alone.
+  llvm::DenseMap<mlir::Value, SymbolicDim> sizes;
+  /// The same for lists of integers, such as the result of aten.size.
+  llvm::DenseMap<mlir::Value, std::vector<SymbolicDim>> sizeLists;
+  /// Bools, floats and strings that depend on sizes alone and are the same at all of them.
+  llvm::DenseMap<mlir::Value, mlir::Attribute> constants;
+  /// Calls that could not be run without data, with the reason; in program order.
+  std::vector<std::pair<mlir::Operation *, std::string>> unknown;
+};
+
+/// Runs `function` on tensors without data (PyTorch's meta device) at the traced sizes of its named dimensions and at a
+/// few others, and reads types, strides and size arithmetic off. Sizes are then expressions that hold at all of them.
+/// Fails, with a diagnostic at the operator, where the program works at the traced sizes but not at others: there a
+/// dimension is fixed that was declared dynamic.
+mlir::FailureOr<InferredValues> inferShapes(mlir::func::FuncOp function);
+
+/// Adds kernels for the meta device that libtorch lacks in C++; idempotent. For each, strides are those of the CPU's.
+void registerMetaKernels();
+
+} // namespace cleave
+
+#endif // CLEAVE_IR_INFERENCE_SHAPEINFERENCE_H

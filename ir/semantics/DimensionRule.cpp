@@ -1,0 +1,139 @@
+//===- DimensionRule.cpp - How dimensions of operands and results relate --===//
+#include "ir/semantics/DimensionRule.h"
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringExtras.h"
+#include <map>
+
+namespace cleave {
+
+using Shape = std::optional<llvm::SmallVector<int64_t>>;
+
+namespace {
+/// Assigns factors to letters while a rule's text is read. Leading dimensions of `...` are letters too: their distance
+/// from the right, so that they align as broadcasting does.
+class EinsumReader {
+public:
+  DimensionRule rule;
+
+  bool read(llvm::StringRef subscript, const Shape &shape, bool isResult) {
+    auto &side = isResult ? rule.results : rule.operands;
+    auto &dims = side.emplace_back();
+    if (!shape)
+      return true;
+    llvm::StringRef letters = subscript.trim();
+    bool hasLeading = letters.consume_front("...");
+    if (hasLeading ? shape->size() < letters.size() : shape->size() != letters.size())
+      return false;
+    size_t leading = shape->size() - letters.size();
+    for (size_t i = 0; i < shape->size(); ++i) {
+      std::string key = i < leading ? "." + std::to_string(leading - i) : std::string(1, letters[i - leading]);
+      dims.push_back(factor(key, (*shape)[i], isResult));
+    }
+    return true;
+  }
+
+private:
+  unsigned factor(const std::string &key, int64_t size, bool isResult) {
+    auto [entry, isNew] = byKey.try_emplace(key, 0u);
+    if (isNew) {
+      entry->second = rule.addFactor(isResult ? FactorKind::Broadcast : FactorKind::Reduce, size);
+    } else if (isResult) {
+      rule.factors[entry->second].kind = FactorKind::Pass;
+    } else if (rule.factors[entry->second].size == 1 && size != 1) {
+      rule.factors[entry->second].size = size;
+    } else if (size == 1 && rule.factors[entry->second].size != 1) {
+      return rule.addFactor(FactorKind::Reduce, 1);
+    }
+    return entry->second;
+  }
+
+public:
+  std::map<std::string, unsigned> byKey;
+};
+} // namespace
+
+static FactorKind kindOf(llvm::StringRef word) {
+  if (word == "lookup")
+    return FactorKind::Lookup;
+  if (word == "prefix")
+    return FactorKind::Prefix;
+  if (word == "halo")
+    return FactorKind::Halo;
+  if (word == "reduce")
+    return FactorKind::Reduce;
+  assert(word == "block" && "a factor's kind in a rule's text");
+  return FactorKind::Block;
+}
+
+std::optional<DimensionRule> einsumRule(llvm::StringRef text, llvm::StringRef kinds,
+                                        llvm::ArrayRef<Shape> operandShapes, llvm::ArrayRef<Shape> resultShapes) {
+  auto [operandText, resultText] = text.split("->");
+  llvm::SmallVector<llvm::StringRef> operands, results, overrides;
+  operandText.split(operands, ',');
+  resultText.split(results, ',');
+  EinsumReader reader;
+  for (size_t i = 0; i < operandShapes.size(); ++i)
+    if (!reader.read(i < operands.size() ? operands[i] : "", i < operands.size() ? operandShapes[i] : Shape(), false))
+      return std::nullopt;
+  for (size_t i = 0; i < resultShapes.size() && i < results.size(); ++i)
+    if (!resultShapes[i] || !reader.read(results[i], resultShapes[i], true))
+      return std::nullopt;
+  kinds.split(overrides, ' ', -1, /*KeepEmpty=*/false);
+  for (llvm::StringRef entry : overrides) {
+    auto [letter, kind] = entry.split(':');
+    if (auto found = reader.byKey.find(letter.str()); found != reader.byKey.end())
+      reader.rule.factors[found->second].kind = kindOf(kind);
+  }
+  return std::move(reader.rule);
+}
+
+std::optional<DimensionRule> elementwiseRule(llvm::ArrayRef<Shape> operandShapes,
+                                             llvm::ArrayRef<int64_t> resultShape) {
+  DimensionRule rule;
+  size_t rank = resultShape.size();
+  auto &result = rule.results.emplace_back();
+  for (int64_t size : resultShape)
+    result.push_back(rule.addFactor(FactorKind::Broadcast, size));
+  for (const Shape &shape : operandShapes) {
+    auto &dims = rule.operands.emplace_back();
+    if (!shape)
+      continue;
+    if (shape->size() > rank)
+      return std::nullopt;
+    for (size_t i = 0; i < shape->size(); ++i) {
+      size_t aligned = rank - shape->size() + i;
+      if ((*shape)[i] == resultShape[aligned]) {
+        rule.factors[aligned].kind = FactorKind::Pass;
+        dims.push_back(aligned);
+      } else if ((*shape)[i] == 1) {
+        dims.push_back(rule.addFactor(FactorKind::Reduce, 1));
+      } else {
+        return std::nullopt;
+      }
+    }
+  }
+  return rule;
+}
+
+std::optional<DimensionRule> alongRule(llvm::ArrayRef<int64_t> shape, llvm::ArrayRef<int64_t> dims, FactorKind kind,
+                                       size_t operands, bool keepsDims) {
+  DimensionRule rule;
+  int64_t rank = shape.size();
+  auto isAlong = [&](int64_t i) {
+    return llvm::any_of(dims, [&](int64_t dim) { return (dim < 0 ? dim + rank : dim) == i; });
+  };
+  auto &first = rule.operands.emplace_back();
+  auto &result = rule.results.emplace_back();
+  for (int64_t i = 0; i < rank; ++i) {
+    unsigned factor = rule.addFactor(isAlong(i) ? kind : FactorKind::Pass, shape[i]);
+    first.push_back(factor);
+    if (!isAlong(i) || kind != FactorKind::Reduce)
+      result.push_back(factor);
+    else if (keepsDims)
+      result.push_back(rule.addFactor(FactorKind::Broadcast, 1));
+  }
+  rule.operands.resize(operands);
+  return rule;
+}
+
+} // namespace cleave

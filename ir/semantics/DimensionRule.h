@@ -1,0 +1,63 @@
+//===- DimensionRule.h - How dimensions of operands and results relate -*- C++ -*-===//
+#ifndef CLEAVE_IR_SEMANTICS_DIMENSIONRULE_H
+#define CLEAVE_IR_SEMANTICS_DIMENSIONRULE_H
+
+#include "llvm/ADT/ArrayRef.h"
+#include "llvm/ADT/SmallVector.h"
+#include "llvm/ADT/StringRef.h"
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace cleave {
+
+/// What splitting a factor over ranks means.
+enum class FactorKind {
+  Pass,      ///< in operands and results alike: free
+  Reduce,    ///< in operands only: the result is pending a sum
+  Lookup,    ///< an index ranges over it: masked indices, result pending a sum
+  Broadcast, ///< in results only: each rank makes its part
+  Prefix,    ///< order matters one way: slices in order with carried state
+  Halo,      ///< neighbours are needed
+  Block,     ///< needed whole: gather first
+};
+
+/// Factors of one operator instance, and for each dimension of each operand and result the factor that it is. An operand
+/// that is no tensor has no dimensions.
+///
+/// Shardy's op sharding rule has the same form (mapped, reduction, needs-replication factors).
+struct DimensionRule {
+  struct Factor {
+    FactorKind kind;
+    int64_t size;
+    bool operator==(const Factor &) const = default;
+  };
+  llvm::SmallVector<Factor> factors;
+  llvm::SmallVector<llvm::SmallVector<unsigned>> operands, results;
+  bool operator==(const DimensionRule &) const = default;
+
+  unsigned addFactor(FactorKind kind, int64_t size) {
+    factors.push_back({kind, size});
+    return factors.size() - 1;
+  }
+};
+
+/// A rule in einsum's manner, a letter a factor, operands by commas: `...k, nk, n -> ...n`. `...` stands for any number
+/// of leading dimensions. A letter of operands only is Reduce, of results only Broadcast, of both Pass, unless `kinds`
+/// says otherwise: `k:block v:lookup`. Shapes are the operands' then the results'; nothing where ranks do not fit.
+std::optional<DimensionRule> einsumRule(llvm::StringRef text, llvm::StringRef kinds,
+                                        llvm::ArrayRef<std::optional<llvm::SmallVector<int64_t>>> operandShapes,
+                                        llvm::ArrayRef<std::optional<llvm::SmallVector<int64_t>>> resultShapes);
+
+/// Broadcasting as elementwise operators do it: dimensions aligned from the right, size 1 met by a larger one is a
+/// factor of its own. Scalars and absent operands have no dimensions.
+std::optional<DimensionRule> elementwiseRule(llvm::ArrayRef<std::optional<llvm::SmallVector<int64_t>>> operandShapes,
+                                             llvm::ArrayRef<int64_t> resultShape);
+
+/// As elementwiseRule of one operand, with `dims` of the operand (negative count from the end) of the given kind.
+std::optional<DimensionRule> alongRule(llvm::ArrayRef<int64_t> shape, llvm::ArrayRef<int64_t> dims, FactorKind kind,
+                                       size_t operands, bool keepsDims);
+
+} // namespace cleave
+
+#endif // CLEAVE_IR_SEMANTICS_DIMENSIONRULE_H

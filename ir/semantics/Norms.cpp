@@ -1,0 +1,105 @@
+//===- Norms.cpp - Reductions, normalisations and pooling -----------------===//
+#include "ir/semantics/OpSemantics.h"
+#include "ir/semantics/Shapes.h"
+
+using namespace mlir;
+
+namespace cleave {
+
+static double perInputElement(OperatorOp op, const TracedShapes &shapes) {
+  return shapes.elementsOf(op->getOperand(0));
+}
+static double severalPerElement(OperatorOp op, const TracedShapes &shapes) {
+  return 8.0 * shapes.elementsOf(op->getOperand(0));
+}
+
+/// The dimensions named by `dim`; all of them where it is absent or None.
+static SmallVector<int64_t> dimsOf(OperatorOp op, size_t rank) {
+  if (auto dims = constantInts(op, "dim"); dims && !dims->empty())
+    return *dims;
+  if (auto dim = constantInt(op, "dim"))
+    return {*dim};
+  return llvm::to_vector(llvm::seq<int64_t>(0, rank));
+}
+
+static std::optional<DimensionRule> along(OperatorOp op, const TracedShapes &shapes, FactorKind kind) {
+  auto shape = shapes.shapeOf(op->getOperand(0));
+  if (!shape)
+    return std::nullopt;
+  return alongRule(*shape, dimsOf(op, shape->size()), kind, op->getNumOperands(),
+                   constantInt(op, "keepdim").value_or(0));
+}
+static std::optional<DimensionRule> reduces(OperatorOp op, const TracedShapes &shapes) {
+  return along(op, shapes, FactorKind::Reduce);
+}
+static std::optional<DimensionRule> needsWhole(OperatorOp op, const TracedShapes &shapes) {
+  return along(op, shapes, FactorKind::Block);
+}
+static std::optional<DimensionRule> inOrder(OperatorOp op, const TracedShapes &shapes) {
+  return along(op, shapes, FactorKind::Prefix);
+}
+
+/// Layer and RMS norms: the trailing `normalized_shape` dimensions are needed whole.
+static std::optional<DimensionRule> trailing(OperatorOp op, const TracedShapes &shapes) {
+  auto shape = shapes.shapeOf(op->getOperand(0));
+  auto normalized = constantInts(op, "normalized_shape");
+  if (!shape || !normalized)
+    return std::nullopt;
+  SmallVector<int64_t> dims;
+  for (int64_t i = 1; i <= int64_t(normalized->size()); ++i)
+    dims.push_back(-i);
+  return alongRule(*shape, dims, FactorKind::Block, op->getNumOperands(), true);
+}
+
+/// Batch norm in evaluation uses stored statistics and passes the batch; in training it mixes it.
+static std::optional<DimensionRule> batchNorm(OperatorOp op, const TracedShapes &shapes) {
+  auto shape = shapes.shapeOf(op->getOperand(0));
+  auto training = constantInt(op, "training");
+  if (!shape || !training)
+    return std::nullopt;
+  SmallVector<int64_t> mixed;
+  if (*training)
+    for (int64_t i = 0; i < int64_t(shape->size()); ++i)
+      if (i != 1)
+        mixed.push_back(i);
+  return alongRule(*shape, mixed, FactorKind::Block, op->getNumOperands(), true);
+}
+
+/// Everything but the batch is needed whole (groups, space).
+static std::optional<DimensionRule> batchOnly(OperatorOp op, const TracedShapes &shapes) {
+  auto from = shapes.shapeOf(op->getOperand(0)), to = shapes.shapeOf(op->getResult(0));
+  if (!from || !to || from->empty() || to->empty() || (*from)[0] != (*to)[0])
+    return std::nullopt;
+  DimensionRule rule;
+  rule.operands.resize(op->getNumOperands());
+  unsigned batch = rule.addFactor(FactorKind::Pass, (*from)[0]);
+  auto &result = rule.results.emplace_back();
+  rule.operands[0].push_back(batch);
+  result.push_back(batch);
+  for (int64_t size : ArrayRef<int64_t>(*from).drop_front())
+    rule.operands[0].push_back(rule.addFactor(FactorKind::Block, size));
+  for (int64_t size : ArrayRef<int64_t>(*to).drop_front())
+    result.push_back(rule.addFactor(FactorKind::Block, size));
+  return rule;
+}
+
+void addNorms(SemanticsTable &table) {
+  table.add({"aten.sum", "aten.mean", "aten.amax", "aten.amin", "aten.prod", "aten.all", "aten.any", "aten.max",
+             "aten.min", "aten.argmax", "aten.argmin", "aten.var", "aten.std", "aten.norm", "aten.linalg_vector_norm",
+             "aten.logsumexp", "aten.count_nonzero"},
+            {.flops = perInputElement, .dimensions = reduces});
+  table.add({"aten.softmax", "aten._softmax", "aten.log_softmax", "aten._log_softmax", "aten.sort", "aten.argsort",
+             "aten.topk", "aten.median", "aten.glu", "aten.cross_entropy_loss"},
+            {.flops = severalPerElement, .dimensions = needsWhole});
+  table.add({"aten.cumsum", "aten.cumprod", "aten.cummax"}, {.flops = perInputElement, .dimensions = inOrder});
+  table.add({"aten.layer_norm", "aten.native_layer_norm", "aten.rms_norm"},
+            {.flops = severalPerElement, .dimensions = trailing});
+  table.add({"aten.batch_norm"}, {.flops = severalPerElement, .dimensions = batchNorm});
+  table.add({"aten.group_norm", "aten.instance_norm", "aten.max_pool1d", "aten.max_pool2d", "aten.max_pool3d",
+             "aten.avg_pool1d", "aten.avg_pool2d", "aten.avg_pool3d", "aten.adaptive_avg_pool1d",
+             "aten.adaptive_avg_pool2d", "aten.adaptive_max_pool2d", "aten.upsample_nearest2d",
+             "aten.upsample_bilinear2d", "aten.upsample_bicubic2d", "aten.pixel_shuffle", "aten.grid_sampler"},
+            {.flops = severalPerElement, .dimensions = batchOnly});
+}
+
+} // namespace cleave

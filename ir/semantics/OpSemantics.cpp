@@ -1,0 +1,80 @@
+//===- OpSemantics.cpp - The table of operator knowledge ------------------===//
+#include "ir/semantics/OpSemantics.h"
+
+using namespace mlir;
+
+namespace cleave {
+
+void SemanticsTable::add(std::initializer_list<StringRef> names, OpSemantics entry) {
+  entry.isKnown = true;
+  for (StringRef name : names) {
+    [[maybe_unused]] bool isNew = entries.try_emplace(name, entry).second;
+    assert(isNew && "an operator has one entry");
+  }
+}
+
+const OpSemantics *SemanticsTable::find(StringRef name) const {
+  auto found = entries.find(name);
+  return found == entries.end() ? nullptr : &found->second;
+}
+
+static const SemanticsTable &table() {
+  static const SemanticsTable instance = [] {
+    SemanticsTable table;
+    addElementwise(table);
+    addProducts(table);
+    addNorms(table);
+    addShapes(table);
+    addIndexing(table);
+    addScalars(table);
+    return table;
+  }();
+  return instance;
+}
+
+const OpSemantics &semanticsOf(StringRef irName) {
+  static const OpSemantics unknown;
+  if (const OpSemantics *exact = table().find(irName))
+    return *exact;
+  StringRef base = irName.substr(0, irName.find('.', irName.find('.') + 1));
+  const OpSemantics *family = table().find(base);
+  return family ? *family : unknown;
+}
+
+OpWork workOf(Operation *op, const TracedShapes &shapes) {
+  OpWork work;
+  auto call = dyn_cast<OperatorOp>(op);
+  if (!call) {
+    // Control flow costs what its regions do, once.
+    for (Region &region : op->getRegions())
+      for (Operation &inner : region.getOps()) {
+        OpWork part = workOf(&inner, shapes);
+        work.flops += part.flops;
+        work.bytes += part.bytes;
+      }
+    return work;
+  }
+  const OpSemantics &semantics = semanticsOf(call.getName());
+  if (semantics.isView || semantics.isScalar)
+    return work;
+  int64_t largest = 0;
+  for (Value result : op->getResults()) {
+    work.bytes += shapes.bytesOf(result);
+    largest = std::max(largest, shapes.elementsOf(result));
+  }
+  for (Value operand : op->getOperands())
+    work.bytes += shapes.bytesOf(operand);
+  work.flops = semantics.flops ? semantics.flops(call, shapes) : largest;
+  return work;
+}
+
+bool passesDimension(OperatorOp op, unsigned dim, const TracedShapes &shapes) {
+  const OpSemantics &semantics = semanticsOf(op.getName());
+  auto rule = semantics.dimensions ? semantics.dimensions(op, shapes) : std::nullopt;
+  if (!rule || rule->results.empty() || dim >= rule->results[0].size())
+    return false;
+  FactorKind kind = rule->factors[rule->results[0][dim]].kind;
+  return kind == FactorKind::Pass || kind == FactorKind::Broadcast;
+}
+
+} // namespace cleave

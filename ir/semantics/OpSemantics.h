@@ -1,0 +1,79 @@
+//===- OpSemantics.h - What is known of each operator -----------*- C++ -*-===//
+//
+// The one table of operator knowledge: cost, views, effects, and how dimensions of operands and results relate. Every
+// pass and search reads it and none knows operators by name. One file an operator family; docs/adding-an-op.md shows
+// how to add one.
+//
+//===----------------------------------------------------------------------===//
+#ifndef CLEAVE_IR_SEMANTICS_OPSEMANTICS_H
+#define CLEAVE_IR_SEMANTICS_OPSEMANTICS_H
+
+#include "ir/OperatorDialect.h"
+#include "ir/TracedShapes.h"
+#include "ir/semantics/DimensionRule.h"
+
+namespace cleave {
+
+struct OpSemantics {
+  /// Whether the table has an entry; without one an operator is legal, unsplit, and reported.
+  bool isKnown = false;
+  /// Unused calls must stay: it throws, prints or writes.
+  bool hasSideEffects = false;
+  /// The result shares its operand's storage and costs nothing.
+  bool isView = false;
+  /// The result may share its operand's storage, as contiguous and reshape do.
+  bool mayBeView = false;
+  /// Works on sizes and scalars only.
+  bool isScalar = false;
+  /// `list[i]` or `tuple[i]`.
+  bool isItemAccess = false;
+  /// The operand that the result is, unchanged (dropout when not training); null value when this call changes it.
+  mlir::Value (*identityOf)(OperatorOp op) = nullptr;
+  /// Floating-point operations; null: one an element of the largest result.
+  double (*flops)(OperatorOp op, const TracedShapes &shapes) = nullptr;
+  /// Bytes allocated while it runs beyond its results; null: none.
+  int64_t (*workspaceBytes)(OperatorOp op, const TracedShapes &shapes) = nullptr;
+  /// How dimensions relate; null or nothing: every operand is needed whole.
+  std::optional<DimensionRule> (*dimensions)(OperatorOp op, const TracedShapes &shapes) = nullptr;
+  /// For a view: the operator that writes a changed view back into its base, as `aten.slice_scatter` for `aten.slice`
+  /// (same arguments with the new value second). Empty: no such operator; see also viewBack.
+  llvm::StringLiteral scatter = "";
+  /// For a view that covers its whole base: the base's new value from the view's.
+  mlir::Value (*viewBack)(OperatorOp view, mlir::Value changed, mlir::OpBuilder &builder) = nullptr;
+};
+
+/// The entry of an operator by IR name, or by its name without overload; one with isKnown = false if there is none.
+const OpSemantics &semanticsOf(llvm::StringRef irName);
+
+/// Floating-point operations of any operation, and bytes it reads and writes; zero for views, scalars and structure.
+struct OpWork {
+  double flops = 0;
+  double bytes = 0;
+};
+OpWork workOf(mlir::Operation *op, const TracedShapes &shapes);
+
+/// Whether result 0 of `op` computes position i of its dimension `dim` from position i of the operands alone. `dim` is
+/// splittable there: micro-batches and replicas ask this of the batch.
+bool passesDimension(OperatorOp op, unsigned dim, const TracedShapes &shapes);
+
+/// The table under construction; each family adds its entries.
+class SemanticsTable {
+public:
+  /// Adds `entry` for each name, marked known.
+  void add(std::initializer_list<llvm::StringRef> names, OpSemantics entry);
+  const OpSemantics *find(llvm::StringRef name) const;
+
+private:
+  llvm::StringMap<OpSemantics> entries;
+};
+
+void addElementwise(SemanticsTable &table);
+void addProducts(SemanticsTable &table);
+void addNorms(SemanticsTable &table);
+void addShapes(SemanticsTable &table);
+void addIndexing(SemanticsTable &table);
+void addScalars(SemanticsTable &table);
+
+} // namespace cleave
+
+#endif // CLEAVE_IR_SEMANTICS_OPSEMANTICS_H

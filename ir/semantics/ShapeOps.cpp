@@ -1,0 +1,143 @@
+//===- ShapeOps.cpp - Views, copies and joins -----------------------------===//
+#include "ir/semantics/OpSemantics.h"
+#include "ir/semantics/Shapes.h"
+#include "mlir/IR/Builders.h"
+
+using namespace mlir;
+
+namespace cleave {
+
+/// Splits and merges of row-major dimensions: sizes are matched from the left; where the running products meet, a group
+/// ends. A group of one dimension each side passes; in others the leading dimension passes as far as it is the same.
+static std::optional<DimensionRule> regroups(OperatorOp op, const TracedShapes &shapes) {
+  auto from = shapes.shapeOf(op->getOperand(0)), to = shapes.shapeOf(op->getResult(0));
+  if (!from || !to)
+    return std::nullopt;
+  DimensionRule rule;
+  rule.operands.resize(op->getNumOperands());
+  auto &source = rule.operands[0];
+  auto &result = rule.results.emplace_back();
+  size_t i = 0, j = 0;
+  while (i < from->size() && j < to->size() && (*from)[i] == (*to)[j]) {
+    unsigned same = rule.addFactor(FactorKind::Pass, (*from)[i]);
+    source.push_back(same);
+    result.push_back(same);
+    ++i, ++j;
+  }
+  for (; i < from->size(); ++i)
+    source.push_back(rule.addFactor(FactorKind::Block, (*from)[i]));
+  for (; j < to->size(); ++j)
+    result.push_back(rule.addFactor(FactorKind::Block, (*to)[j]));
+  return rule;
+}
+
+static std::optional<DimensionRule> permuted(OperatorOp op, const TracedShapes &shapes, ArrayRef<int64_t> order) {
+  auto from = shapes.shapeOf(op->getOperand(0));
+  if (!from || order.size() != from->size())
+    return std::nullopt;
+  DimensionRule rule;
+  rule.operands.resize(op->getNumOperands());
+  for (int64_t size : *from)
+    rule.operands[0].push_back(rule.addFactor(FactorKind::Pass, size));
+  auto &result = rule.results.emplace_back();
+  for (int64_t dim : order)
+    result.push_back(dim < 0 ? dim + from->size() : dim);
+  return rule;
+}
+
+static std::optional<DimensionRule> permutes(OperatorOp op, const TracedShapes &shapes) {
+  auto order = constantInts(op, "dims");
+  return order ? permuted(op, shapes, *order) : std::nullopt;
+}
+
+static std::optional<DimensionRule> transposes(OperatorOp op, const TracedShapes &shapes) {
+  auto from = shapes.shapeOf(op->getOperand(0));
+  if (!from)
+    return std::nullopt;
+  int64_t rank = from->size();
+  bool isMatrix = op->getNumOperands() == 1;
+  auto first = isMatrix ? 0 : constantInt(op, "dim0"), second = isMatrix ? 1 : constantInt(op, "dim1");
+  if (!first || !second || rank < 2)
+    return std::nullopt;
+  SmallVector<int64_t> order = llvm::to_vector(llvm::seq<int64_t>(0, rank));
+  std::swap(order[*first < 0 ? *first + rank : *first], order[*second < 0 ? *second + rank : *second]);
+  return permuted(op, shapes, order);
+}
+
+/// Operators that leave all dimensions but `dim` as they are and keep the rank.
+static std::optional<DimensionRule> cutsAlong(OperatorOp op, const TracedShapes &shapes) {
+  auto from = shapes.shapeOf(op->getOperand(0)), to = shapes.shapeOf(op->getResult(0));
+  auto dim = constantInt(op, "dim");
+  if (!from || !to || !dim || from->size() != to->size())
+    return std::nullopt;
+  DimensionRule rule;
+  rule.operands.resize(op->getNumOperands());
+  auto &result = rule.results.emplace_back();
+  int64_t cut = *dim < 0 ? *dim + from->size() : *dim;
+  for (int64_t i = 0; i < int64_t(from->size()); ++i) {
+    bool same = i != cut || (*from)[i] == (*to)[i];
+    rule.operands[0].push_back(rule.addFactor(same ? FactorKind::Pass : FactorKind::Block, (*from)[i]));
+    result.push_back(same ? rule.operands[0].back() : rule.addFactor(FactorKind::Block, (*to)[i]));
+  }
+  return rule;
+}
+
+static std::optional<DimensionRule> broadcastsTo(OperatorOp op, const TracedShapes &shapes) {
+  auto from = shapes.shapeOf(op->getOperand(0)), to = shapes.shapeOf(op->getResult(0));
+  if (!from || !to)
+    return std::nullopt;
+  SmallVector<OptionalShape> operands(op->getNumOperands());
+  operands[0] = from;
+  return elementwiseRule(operands, *to);
+}
+
+static Value sameOperand(OperatorOp op) { return op->getOperand(0); }
+
+/// Views whose inverse is the same operator: transpose, t.
+static Value again(OperatorOp view, Value changed, OpBuilder &builder) {
+  SmallVector<Value> operands(view->getOperands());
+  operands[0] = changed;
+  return OperatorOp::create(builder, view->getLoc(), view.getName(), operands, changed.getType())->getResult(0);
+}
+
+/// Views of the whole base: its size is asked of the base itself.
+static Value reshaped(OperatorOp view, Value changed, OpBuilder &builder) {
+  Value base = view->getOperand(0);
+  Type sizes = ListType::get(builder.getContext(), builder.getI64Type());
+  Value size = OperatorOp::create(builder, view->getLoc(), "aten.size", base, sizes)->getResult(0);
+  return OperatorOp::create(builder, view->getLoc(), "aten.reshape", {changed, size}, base.getType())->getResult(0);
+}
+
+static Value passed(OperatorOp, Value changed, OpBuilder &) { return changed; }
+
+void addShapes(SemanticsTable &table) {
+  table.add({"aten.alias", "aten.detach"},
+            {.isView = true, .identityOf = sameOperand, .dimensions = broadcastsTo, .viewBack = passed});
+  table.add({"aten.view", "aten.unsqueeze", "aten.squeeze", "aten._unsafe_view", "aten.unflatten", "aten.view_as"},
+            {.isView = true, .dimensions = regroups, .viewBack = reshaped});
+  table.add({"aten.reshape", "aten.flatten", "aten.reshape_as"},
+            {.mayBeView = true, .dimensions = regroups, .viewBack = reshaped});
+  table.add({"aten.contiguous", "aten.to", "aten.float", "aten.half", "aten.bfloat16", "aten.double", "aten.int", "aten.long", "aten.bool",
+             "aten.cpu"},
+            {.mayBeView = true, .dimensions = broadcastsTo});
+  table.add({"aten.expand", "aten.expand_as", "aten.broadcast_to"}, {.isView = true, .dimensions = broadcastsTo});
+  table.add({"aten.transpose", "aten.t", "aten.numpy_T", "aten.swapaxes", "aten.mT"},
+            {.isView = true, .dimensions = transposes, .viewBack = again});
+  table.add({"aten.permute"}, {.isView = true, .dimensions = permutes});
+  table.add({"aten.slice"}, {.isView = true, .dimensions = cutsAlong, .scatter = "aten.slice_scatter"});
+  table.add({"aten.select"}, {.isView = true, .scatter = "aten.select_scatter"});
+  table.add({"aten.diagonal"}, {.isView = true, .scatter = "aten.diagonal_scatter"});
+  table.add({"aten.narrow"}, {.isView = true, .dimensions = cutsAlong});
+  table.add({"aten.chunk", "aten.split", "aten.split_with_sizes", "aten.unbind", "aten.unfold", "aten.as_strided",
+             "aten.tensor_split", "aten.view_as_real", "aten.view_as_complex"},
+            {.isView = true});
+  table.add({"aten.roll", "aten.flip", "aten.repeat_interleave", "aten.pad", "aten.constant_pad_nd",
+             "aten.reflection_pad1d", "aten.slice_scatter"},
+            {.dimensions = cutsAlong});
+  table.add({"aten.cat", "aten.concat", "aten.stack", "aten.repeat", "aten.tile", "aten.select_scatter",
+             "aten.diagonal_scatter", "aten.tril", "aten.triu", "aten.meshgrid", "aten.broadcast_tensors",
+             "aten.one_hot"},
+            {});
+}
+
+} // namespace cleave

@@ -1,0 +1,51 @@
+//===- Shapes.cpp - Shapes and constant arguments, as rules read them -----===//
+#include "ir/semantics/Shapes.h"
+#include "mlir/IR/Matchers.h"
+
+using namespace mlir;
+
+namespace cleave {
+
+static SmallVector<OptionalShape> shapesOf(ValueRange values, const TracedShapes &shapes) {
+  return llvm::map_to_vector(values, [&](Value value) { return shapes.shapeOf(value); });
+}
+
+SmallVector<OptionalShape> operandShapes(OperatorOp op, const TracedShapes &shapes) {
+  return shapesOf(op->getOperands(), shapes);
+}
+
+SmallVector<OptionalShape> resultShapes(OperatorOp op, const TracedShapes &shapes) {
+  return shapesOf(op->getResults(), shapes);
+}
+
+std::optional<int64_t> constantInt(OperatorOp op, StringRef argument) {
+  auto number = dyn_cast_or_null<IntegerAttr>(op.getConstantArgument(argument));
+  if (!number)
+    return std::nullopt;
+  return number.getType().isInteger(1) ? number.getValue().getZExtValue() : number.getInt();
+}
+
+std::optional<SmallVector<int64_t>> constantInts(OperatorOp op, StringRef argument) {
+  SmallVector<Attribute> items;
+  Value operand = op.getArgument(argument);
+  if (auto list = operand ? operand.getDefiningOp<ListOp>() : ListOp()) {
+    for (Value element : list.getElements())
+      if (Attribute item; matchPattern(element, m_Constant(&item)))
+        items.push_back(item);
+      else
+        return std::nullopt;
+  } else if (auto array = dyn_cast_or_null<ArrayAttr>(op.getConstantArgument(argument))) {
+    llvm::append_range(items, array);
+  } else {
+    return std::nullopt;
+  }
+  SmallVector<int64_t> result;
+  for (Attribute item : items)
+    if (auto number = dyn_cast<IntegerAttr>(item))
+      result.push_back(number.getInt());
+    else
+      return std::nullopt;
+  return result;
+}
+
+} // namespace cleave

@@ -1,0 +1,22 @@
+//===- Shapes.h - Shapes and constant arguments, as rules read them -*- C++ -*-===//
+#ifndef CLEAVE_IR_SEMANTICS_SHAPES_H
+#define CLEAVE_IR_SEMANTICS_SHAPES_H
+
+#include "ir/OperatorDialect.h"
+#include "ir/TracedShapes.h"
+
+namespace cleave {
+
+using OptionalShape = std::optional<llvm::SmallVector<int64_t>>;
+
+/// The shape of every operand; nothing for those that are no tensors.
+llvm::SmallVector<OptionalShape> operandShapes(OperatorOp op, const TracedShapes &shapes);
+llvm::SmallVector<OptionalShape> resultShapes(OperatorOp op, const TracedShapes &shapes);
+
+/// A constant integer, bool or list argument; nothing when it is no constant or None.
+std::optional<int64_t> constantInt(OperatorOp op, llvm::StringRef argument);
+std::optional<llvm::SmallVector<int64_t>> constantInts(OperatorOp op, llvm::StringRef argument);
+
+} // namespace cleave
+
+#endif // CLEAVE_IR_SEMANTICS_SHAPES_H
