@@ -29,7 +29,11 @@ inline constexpr char kPlanFileName[] = "plan.fb";
 /// `rank-000.safetensors`.
 std::string shardFileName(uint32_t rank);
 
-/// The bytes of plan.fb. The same plan gives the same bytes.
+/// A digest as the plan stores it, and back.
+wire::Hash toHash(const Digest &digest);
+Digest toDigest(const wire::Hash &hash);
+
+/// The bytes of plan.fb; `plan` is valid. The same plan gives the same bytes.
 std::vector<uint8_t> encode(const Plan &plan);
 
 /// A plan from the bytes of a plan.fb, checked down to every index (see validate). `origin` names it in messages.

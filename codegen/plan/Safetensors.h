@@ -1,7 +1,9 @@
 //===- Safetensors.h - Tensors in a file ------------------------*- C++ -*-===//
 //
 // The safetensors layout (huggingface/safetensors, format of version 0.4): u64 LE header length, JSON header, data.
-// Tensors are written on 64-byte boundaries, so that a mapped file serves as weights directly.
+// The format allows no gaps between tensors. Those whose sizes are multiples of 64 bytes are written first, on 64-byte
+// boundaries, the others after them, each on the largest power of two that divides its size, so that a mapped file serves
+// as weights directly. Files of other writers promise no alignment.
 //
 //===----------------------------------------------------------------------===//
 #ifndef CLEAVE_CODEGEN_PLAN_SAFETENSORS_H
@@ -11,6 +13,7 @@
 #include "codegen/plan/Plan.h"
 #include "llvm/ADT/ArrayRef.h"
 #include "llvm/ADT/STLFunctionalExtras.h"
+#include "llvm/ADT/StringMap.h"
 #include "llvm/ADT/StringRef.h"
 #include "llvm/Support/Error.h"
 #include <cstdint>
@@ -53,11 +56,12 @@ private:
   uint8_t *base = nullptr;
   uint64_t length = 0;
   std::vector<TensorEntry> tensors;
+  llvm::StringMap<size_t> indexOf;
 };
 
 /// Writes `entries` (offset and bytes are filled in here) to a new file, the data of entry i from
-/// `write(i, sink)`, which hands the entry's bytes to `sink` in order and in pieces. Returns length and checksum of the
-/// file. A failed write leaves no file.
+/// `write(i, sink)`, which hands the entry's bytes to `sink` in order and in pieces; entries are asked for in the order of
+/// their data. Returns length and checksum of the file. A failed write leaves no file, or the older one of that name.
 struct WrittenFile {
   uint64_t bytes;
   Digest digest;

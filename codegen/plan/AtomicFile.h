@@ -1,0 +1,36 @@
+//===- AtomicFile.h - A file that appears whole or not at all ---*- C++ -*-===//
+#ifndef CLEAVE_CODEGEN_PLAN_ATOMICFILE_H
+#define CLEAVE_CODEGEN_PLAN_ATOMICFILE_H
+
+#include "llvm/ADT/ArrayRef.h"
+#include "llvm/ADT/StringRef.h"
+#include "llvm/Support/Error.h"
+#include <cstdint>
+#include <string>
+
+namespace cleave::plan {
+
+/// A file written under a temporary name beside its final one. `commit` syncs it and renames it into place,
+/// replacing an older file; destroyed without commit, it leaves nothing behind. Refuses to replace what is
+/// not a regular file.
+class AtomicFile {
+public:
+  static llvm::Expected<AtomicFile> create(llvm::StringRef finalPath);
+  AtomicFile(AtomicFile &&other) noexcept;
+  AtomicFile &operator=(AtomicFile &&) = delete;
+  ~AtomicFile();
+
+  llvm::Error write(llvm::ArrayRef<uint8_t> bytes);
+  llvm::Error commit();
+
+private:
+  AtomicFile(int file, std::string temporary, std::string final);
+  int file;
+  /// Empty once there is nothing left to remove.
+  std::string temporary;
+  std::string final;
+};
+
+} // namespace cleave::plan
+
+#endif // CLEAVE_CODEGEN_PLAN_ATOMICFILE_H

@@ -1,0 +1,127 @@
+//===- OutputDirectory.cpp - A directory that appears whole or not at all -===//
+#include "codegen/plan/OutputDirectory.h"
+#include "codegen/plan/AtomicFile.h"
+#include "codegen/plan/PlanFile.h"
+#include "codegen/plan/TemporaryPath.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/Path.h"
+#include <cerrno>
+#include <cstdio>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <utility>
+
+namespace cleave::plan {
+
+using llvm::Error;
+using llvm::Expected;
+using llvm::StringRef;
+
+using EntryVisitor = llvm::function_ref<Error(StringRef path)>;
+
+static Error forEachEntry(StringRef directory, EntryVisitor visit) {
+  std::error_code error;
+  for (llvm::sys::fs::directory_iterator it(directory, error), end; !error && it != end; it.increment(error))
+    if (Error failed = visit(it->path()))
+      return failed;
+  if (error)
+    return llvm::createStringError("cannot read '" + directory + "': " + error.message());
+  return Error::success();
+}
+
+/// Fails unless `path` is free, an empty directory, or holds a plan and nothing else: what is replaced is
+/// deleted.
+static Error checkReplaceable(StringRef path) {
+  if (!llvm::sys::fs::exists(path))
+    return Error::success();
+  auto refuse = [&](const llvm::Twine &why) {
+    return llvm::createStringError("will not replace '" + path + "': " + why +
+                                   "; remove it, or give another name");
+  };
+  if (!llvm::sys::fs::is_directory(path))
+    return refuse("it is no plan directory");
+  bool empty = true, hasPlan = false;
+  Error foreign = forEachEntry(path, [&](StringRef entry) -> Error {
+    StringRef name = llvm::sys::path::filename(entry);
+    empty = false;
+    hasPlan |= name == kPlanFileName;
+    bool ours = name == kPlanFileName || (name.starts_with("rank-") && name.ends_with(".safetensors"));
+    return ours ? Error::success() : refuse("it holds '" + name + "', which is no part of a plan");
+  });
+  if (foreign)
+    return foreign;
+  return empty || hasPlan ? Error::success() : refuse("it holds no " + llvm::Twine(kPlanFileName));
+}
+
+/// Puts `temporary` in the place of the directory `final`, whose contents then stand under `temporary`.
+static int exchangeNames(const std::string &temporary, const std::string &final) {
+  if (renameat2(AT_FDCWD, temporary.c_str(), AT_FDCWD, final.c_str(), RENAME_EXCHANGE) == 0)
+    return 0;
+  if (errno != EINVAL && errno != ENOSYS)
+    return errno;
+  // The file system cannot exchange names; for a moment there is neither plan.
+  std::string old = temporary + "-old";
+  if (std::rename(final.c_str(), old.c_str()) != 0)
+    return errno;
+  if (std::rename(temporary.c_str(), final.c_str()) != 0) {
+    int error = errno;
+    std::rename(old.c_str(), final.c_str());
+    return error;
+  }
+  return std::rename(old.c_str(), temporary.c_str()) == 0 ? 0 : errno;
+}
+
+OutputDirectory::OutputDirectory(std::string temporary, std::string final)
+    : temporary(std::move(temporary)), final(std::move(final)) {}
+
+OutputDirectory::OutputDirectory(OutputDirectory &&other) noexcept
+    : temporary(std::exchange(other.temporary, {})), final(std::move(other.final)) {}
+
+OutputDirectory::~OutputDirectory() {
+  if (!temporary.empty())
+    removeTemporary(temporary);
+}
+
+Expected<OutputDirectory> OutputDirectory::create(StringRef finalPath) {
+  Expected<std::string> final = resolveOutputPath(finalPath);
+  if (!final)
+    return final.takeError();
+  if (Error error = checkReplaceable(*final))
+    return error;
+  Expected<std::string> temporary =
+      makeTemporary(*final, [](const char *path) { return mkdir(path, 0777) == 0 ? 0 : errno; });
+  if (!temporary)
+    return temporary.takeError();
+  return OutputDirectory(std::move(*temporary), std::move(*final));
+}
+
+Error OutputDirectory::commit() {
+  if (Error error = forEachEntry(temporary, syncPath))
+    return error;
+  if (Error error = syncPath(temporary))
+    return error;
+  if (Error error = checkReplaceable(final))
+    return error;
+  // rename replaces an empty directory by itself.
+  if (std::rename(temporary.c_str(), final.c_str()) == 0)
+    keepTemporary(std::exchange(temporary, {}));
+  else if (errno != ENOTEMPTY && errno != EEXIST)
+    return cannotWrite(final, errno);
+  else if (int error = exchangeNames(temporary, final))
+    return cannotWrite(final, error);
+  else
+    removeTemporary(std::exchange(temporary, {}));
+  return syncPath(llvm::sys::path::parent_path(final));
+}
+
+Error writeFileAtomically(StringRef path, StringRef contents) {
+  Expected<AtomicFile> file = AtomicFile::create(path);
+  if (!file)
+    return file.takeError();
+  if (Error error = file->write(llvm::arrayRefFromStringRef(contents)))
+    return error;
+  return file->commit();
+}
+
+} // namespace cleave::plan

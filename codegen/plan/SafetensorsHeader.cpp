@@ -1,0 +1,206 @@
+//===- SafetensorsHeader.cpp - The JSON at the start of a file ------------===//
+#include "codegen/plan/SafetensorsHeader.h"
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringSet.h"
+#include "llvm/Support/CheckedArithmetic.h"
+#include "llvm/Support/Endian.h"
+#include "llvm/Support/JSON.h"
+#include "llvm/Support/MathExtras.h"
+#include <limits>
+
+namespace cleave::plan {
+
+using llvm::Error;
+using llvm::Expected;
+using llvm::StringRef;
+namespace json = llvm::json;
+
+static constexpr StringRef kMetadataKey = "__metadata__";
+/// {"name": {"shape": [1]}} is three deep; the parser recurses, so depth is bounded before it runs.
+static constexpr int kMaxNesting = 8;
+static constexpr uint64_t kDataAlignment = 64;
+
+namespace {
+struct DTypeWord {
+  StringRef word;
+  DType dtype;
+};
+} // namespace
+
+static constexpr DTypeWord kWords[] = {
+    {"BOOL", DType::Bool},         {"U8", DType::UInt8},         {"I8", DType::Int8},
+    {"I16", DType::Int16},         {"I32", DType::Int32},        {"I64", DType::Int64},
+    {"F16", DType::Half},          {"BF16", DType::BFloat16},    {"F32", DType::Float},
+    {"F64", DType::Double},        {"C64", DType::ComplexFloat}, {"F8_E4M3", DType::Float8E4M3},
+    {"F8_E5M2", DType::Float8E5M2}};
+
+std::optional<uint64_t> bytesOf(DType dtype, llvm::ArrayRef<int64_t> shape) {
+  std::optional<int64_t> bytes = bytesOf(dtype);
+  // A size of 0 makes the tensor empty, but must not hide an overflow before it.
+  for (int64_t size : shape) {
+    if (size < 0)
+      return std::nullopt;
+    bytes = llvm::checkedMul(*bytes, size);
+    if (!bytes)
+      return std::nullopt;
+  }
+  if (bytesOf(dtype) == 0)
+    return std::nullopt;
+  return *bytes;
+}
+
+//===- Reading ------------------------------------------------------------===//
+
+static bool isNestedTooDeep(StringRef text) {
+  int depth = 0;
+  bool inString = false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    char c = text[i];
+    if (inString && c == '\\')
+      ++i;
+    else if (c == '"')
+      inString = !inString;
+    else if (!inString && (c == '{' || c == '['))
+      ++depth;
+    else if (!inString && (c == '}' || c == ']'))
+      --depth;
+    if (depth > kMaxNesting)
+      return true;
+  }
+  return false;
+}
+
+static Error invalid(StringRef tensor, const llvm::Twine &what) {
+  return llvm::createStringError("tensor '" + tensor + "': " + what);
+}
+
+/// A list of `count` (any, if negative) integers that are 0 or more.
+static std::optional<std::vector<int64_t>> readSizes(const json::Object &object, StringRef key, int count) {
+  const json::Array *array = object.getArray(key);
+  if (!array || (count >= 0 && array->size() != static_cast<size_t>(count)))
+    return std::nullopt;
+  std::vector<int64_t> sizes;
+  for (const json::Value &value : *array) {
+    std::optional<int64_t> size = value.getAsInteger();
+    if (!size || *size < 0)
+      return std::nullopt;
+    sizes.push_back(*size);
+  }
+  return sizes;
+}
+
+static Expected<TensorEntry> parseEntry(StringRef name, const json::Value &value) {
+  const json::Object *object = value.getAsObject();
+  if (!object)
+    return invalid(name, "expected an object with dtype, shape and data_offsets");
+  StringRef word = object->getString("dtype").value_or("");
+  auto *known = llvm::find_if(kWords, [&](const DTypeWord &candidate) { return candidate.word == word; });
+  if (known == std::end(kWords))
+    return invalid(name, "dtype '" + word + "' is not supported");
+  auto shape = readSizes(*object, "shape", -1);
+  auto range = readSizes(*object, "data_offsets", 2);
+  if (!shape || !range || (*range)[0] > (*range)[1])
+    return invalid(name, "shape or data_offsets are missing or no sizes");
+  uint64_t stored = (*range)[1] - (*range)[0];
+  std::optional<uint64_t> bytes = bytesOf(known->dtype, *shape);
+  if (bytes != stored)
+    return invalid(name, "its shape and dtype do not make the " + llvm::Twine(stored) + " bytes that it has");
+  return TensorEntry{name.str(), known->dtype, std::move(*shape), static_cast<uint64_t>((*range)[0]), stored};
+}
+
+/// Sorts by place and checks that each tensor begins where the one before it ends.
+static Error checkCoverage(std::vector<TensorEntry> &entries, uint64_t dataBytes) {
+  llvm::sort(entries, [](const TensorEntry &a, const TensorEntry &b) {
+    return std::tie(a.offset, a.bytes, a.name) < std::tie(b.offset, b.bytes, b.name);
+  });
+  uint64_t end = 0;
+  for (const TensorEntry &entry : entries) {
+    if (entry.offset != end)
+      return invalid(entry.name, "its data begins at " + llvm::Twine(entry.offset) +
+                                     ", the data before it ends at " + llvm::Twine(end));
+    end = entry.offset + entry.bytes;
+  }
+  if (end != dataBytes)
+    return llvm::createStringError("its tensors take " + llvm::Twine(end) + " bytes, it has " +
+                                   llvm::Twine(dataBytes));
+  return Error::success();
+}
+
+Expected<std::vector<TensorEntry>> parseHeader(StringRef text, uint64_t dataBytes) {
+  if (!text.starts_with("{"))
+    return llvm::createStringError("its header is no JSON object");
+  if (isNestedTooDeep(text))
+    return llvm::createStringError("its header is nested deeper than " + llvm::Twine(kMaxNesting));
+  Expected<json::Value> header = json::parse(text);
+  if (!header)
+    return llvm::createStringError("its header is no JSON: " + toString(header.takeError()));
+  std::vector<TensorEntry> entries;
+  for (const auto &[key, value] : *header->getAsObject()) {
+    if (StringRef(key) == kMetadataKey)
+      continue;
+    Expected<TensorEntry> entry = parseEntry(key, value);
+    if (!entry)
+      return entry.takeError();
+    entries.push_back(std::move(*entry));
+  }
+  if (Error error = checkCoverage(entries, dataBytes))
+    return error;
+  for (TensorEntry &entry : entries)
+    entry.offset += kHeaderLengthBytes + text.size();
+  return entries;
+}
+
+//===- Writing ------------------------------------------------------------===//
+
+static Expected<StringRef> wordOf(const TensorEntry &entry) {
+  auto *known = llvm::find_if(kWords, [&](const DTypeWord &word) { return word.dtype == entry.dtype; });
+  if (known == std::end(kWords))
+    return invalid(entry.name, "safetensors cannot hold " + nameOf(entry.dtype));
+  return known->word;
+}
+
+static Error checkNames(llvm::ArrayRef<TensorEntry> entries) {
+  llvm::StringSet<> names;
+  for (const TensorEntry &entry : entries) {
+    if (entry.name == kMetadataKey || !json::isUTF8(entry.name))
+      return invalid(entry.name, "safetensors cannot hold a tensor of that name");
+    if (!names.insert(entry.name).second)
+      return invalid(entry.name, "there are two of that name");
+  }
+  return Error::success();
+}
+
+Expected<std::string> formatHeader(llvm::MutableArrayRef<TensorEntry> entries) {
+  if (Error error = checkNames(entries))
+    return error;
+  std::string text;
+  llvm::raw_string_ostream stream(text);
+  json::OStream writer(stream);
+  uint64_t end = 0;
+  writer.objectBegin();
+  for (TensorEntry &entry : entries) {
+    Expected<StringRef> word = wordOf(entry);
+    if (!word)
+      return word.takeError();
+    entry.offset = end;
+    end += entry.bytes;
+    writer.attributeObject(entry.name, [&] {
+      writer.attribute("dtype", *word);
+      writer.attributeArray("shape",
+                            [&] { llvm::for_each(entry.shape, [&](int64_t size) { writer.value(size); }); });
+      writer.attribute("data_offsets",
+                       json::Array{static_cast<int64_t>(entry.offset), static_cast<int64_t>(end)});
+    });
+  }
+  writer.objectEnd();
+  stream.flush();
+  uint64_t dataStart = llvm::alignTo(kHeaderLengthBytes + text.size(), kDataAlignment);
+  text.resize(dataStart - kHeaderLengthBytes, ' ');
+  std::string header(kHeaderLengthBytes, '\0');
+  llvm::support::endian::write64le(header.data(), text.size());
+  for (TensorEntry &entry : entries)
+    entry.offset += dataStart;
+  return header + text;
+}
+
+} // namespace cleave::plan

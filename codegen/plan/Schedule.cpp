@@ -1,0 +1,318 @@
+//===- Schedule.cpp - Which values flow between stages, and deadlocks -----===//
+#include "codegen/plan/Schedule.h"
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/SmallVector.h"
+#include "llvm/ADT/StringExtras.h"
+#include <map>
+#include <set>
+#include <tuple>
+
+namespace cleave::plan {
+
+using llvm::Error;
+
+std::vector<Transfer> transfers(const Plan &plan, uint32_t signature) {
+  std::map<std::pair<uint32_t, uint32_t>, Transfer> byStages;
+  for (const auto &program : plan.programs) {
+    if (program->signature != signature || program->tp_rank != 0)
+      continue;
+    for (auto [index, input] : llvm::enumerate(program->inputs)) {
+      if (input->source != Source::Stage)
+        continue;
+      Transfer &transfer = byStages[{input->stage, program->stage}];
+      transfer.from = input->stage;
+      transfer.to = program->stage;
+      transfer.results.push_back(input->index);
+      transfer.inputs.push_back(index);
+    }
+  }
+  std::vector<Transfer> ordered;
+  for (auto &[stages, transfer] : byStages)
+    ordered.push_back(std::move(transfer));
+  return ordered;
+}
+
+std::string toString(const Action &action) {
+  static constexpr char kLetters[] = "FBWSRA"; // A: the gradients of a stage are all-reduced.
+  std::string text(1, kLetters[static_cast<size_t>(action.kind)]);
+  text += std::to_string(action.stage) + "." + std::to_string(action.microbatch);
+  if (action.kind == ActionKind::Send)
+    text += ">" + std::to_string(action.peer);
+  if (action.kind == ActionKind::Recv)
+    text += "<" + std::to_string(action.peer);
+  return text;
+}
+
+static Error invalid(const Schedule &schedule, const llvm::Twine &what) {
+  return llvm::createStringError("schedule '" + schedule.name + "': " + what);
+}
+
+/// Micro-batches times slices: how often each stage runs.
+static uint64_t runsPerStage(const Schedule &schedule) {
+  return static_cast<uint64_t>(schedule.microbatches) * schedule.slices;
+}
+
+/// Ranks that hold one copy of one pipeline stage group: they stand side by side and act alike.
+static uint32_t ranksPerPlace(const Plan &plan) { return plan.mesh->dp * plan.mesh->tp; }
+
+/// The pipeline coordinate at which a stage runs.
+static uint32_t placeOf(const Plan &plan, uint32_t stage) {
+  return plan.stages[stage]->ranks.front() / ranksPerPlace(plan);
+}
+
+//===- Structure ----------------------------------------------------------===//
+
+static bool isTransport(const Action &action) {
+  return action.kind == ActionKind::Send || action.kind == ActionKind::Recv;
+}
+
+static bool areEqual(const Action &a, const Action &b) {
+  return std::tie(a.kind, a.stage, a.microbatch, a.peer) == std::tie(b.kind, b.stage, b.microbatch, b.peer);
+}
+
+static Error checkAction(const Plan &plan, const Schedule &schedule, uint32_t rank, const Action *action) {
+  auto refuse = [&](const llvm::Twine &what) {
+    return invalid(schedule, "rank " + llvm::Twine(rank) + ": " + what);
+  };
+  if (!action || action->kind > ActionKind::MAX)
+    return refuse("an action is missing or of an unknown kind");
+  if (action->stage >= plan.stages.size() || placeOf(plan, action->stage) != rank / ranksPerPlace(plan))
+    return refuse(toString(*action) + " is of a stage that is not on this rank");
+  if (action->microbatch >= runsPerStage(schedule))
+    return refuse(toString(*action) + ": there are " + llvm::Twine(runsPerStage(schedule)) +
+                  " micro-batches");
+  if (!isTransport(*action))
+    return Error::success();
+  if (action->peer >= plan.stages.size() || placeOf(plan, action->peer) == placeOf(plan, action->stage))
+    return refuse(toString(*action) + ": the other stage does not exist or is on the same rank");
+  return Error::success();
+}
+
+/// Every rank is there, in order, with sound actions; those that share their stages do the same.
+static Error checkStructure(const Plan &plan, const Schedule &schedule) {
+  if (schedule.microbatches == 0 || schedule.slices == 0)
+    return invalid(schedule, "no micro-batches or no slices");
+  size_t ranks = static_cast<size_t>(plan.mesh->pp) * ranksPerPlace(plan);
+  if (schedule.ranks.size() != ranks)
+    return invalid(schedule, "actions for " + llvm::Twine(schedule.ranks.size()) + " ranks, the mesh has " +
+                                 llvm::Twine(ranks));
+  for (auto [rank, actions] : llvm::enumerate(schedule.ranks)) {
+    if (!actions || actions->rank != rank)
+      return invalid(schedule, "entry " + llvm::Twine(rank) + " is missing or of another rank");
+    for (const auto &action : actions->actions)
+      if (Error error = checkAction(plan, schedule, rank, action.get()))
+        return error;
+    const RankActions &first = *schedule.ranks[rank - rank % ranksPerPlace(plan)];
+    if (!llvm::equal(actions->actions, first.actions, [](auto &a, auto &b) { return areEqual(*a, *b); }))
+      return invalid(schedule, "rank " + llvm::Twine(rank) + " does not act as rank " +
+                                   llvm::Twine(first.rank) + ", which has the same stages");
+  }
+  return Error::success();
+}
+
+//===- Simulation ---------------------------------------------------------===//
+
+namespace {
+/// Runs a schedule on paper, one rank a place, with sends that wait for their receive.
+class Simulation {
+public:
+  Simulation(const Plan &plan, const Schedule &schedule);
+  Error run();
+
+private:
+  using Done = std::tuple<ActionKind, uint32_t, uint32_t, uint32_t>;
+
+  const Action *head(uint32_t place) const;
+  bool isDone(ActionKind kind, uint32_t stage, uint32_t run, uint32_t peer = 0) const;
+  /// What must be done before `action` and is not: its name; empty if nothing.
+  std::string missing(const Action &action) const;
+  std::string missingInput(const Action &action, ActionKind compute, llvm::ArrayRef<uint32_t> sources) const;
+  std::string missingForSend(const Action &action) const;
+  Error finish(uint32_t place);
+  Error advance(uint32_t place);
+  Error deadlock() const;
+  Error checkComplete() const;
+
+  const Plan &plan;
+  const Schedule &schedule;
+  /// Per stage: those that give it values, those that it gives values.
+  std::vector<std::vector<uint32_t>> sources, targets;
+  std::vector<size_t> next;
+  std::vector<uint32_t> awake;
+  std::set<Done> done;
+  /// Per compute kind and stage: how often it ran.
+  std::map<std::pair<ActionKind, uint32_t>, uint64_t> runs;
+};
+} // namespace
+
+Simulation::Simulation(const Plan &plan, const Schedule &schedule)
+    : plan(plan), schedule(schedule), sources(plan.stages.size()), targets(plan.stages.size()),
+      next(plan.mesh->pp) {
+  for (const Transfer &transfer : transfers(plan, schedule.signature)) {
+    sources[transfer.to].push_back(transfer.from);
+    targets[transfer.from].push_back(transfer.to);
+  }
+}
+
+const Action *Simulation::head(uint32_t place) const {
+  const auto &actions = schedule.ranks[static_cast<size_t>(place) * ranksPerPlace(plan)]->actions;
+  return next[place] < actions.size() ? actions[next[place]].get() : nullptr;
+}
+
+bool Simulation::isDone(ActionKind kind, uint32_t stage, uint32_t run, uint32_t peer) const {
+  return done.count({kind, stage, run, peer}) != 0;
+}
+
+static std::string nameOf(ActionKind kind, uint32_t stage, uint32_t run, uint32_t peer = 0) {
+  Action action;
+  action.kind = kind;
+  action.stage = stage;
+  action.microbatch = run;
+  action.peer = peer;
+  return toString(action);
+}
+
+/// Values come by a receive, or from a stage of the same rank once that has computed them.
+std::string Simulation::missingInput(const Action &action, ActionKind compute,
+                                     llvm::ArrayRef<uint32_t> from) const {
+  for (uint32_t source : from) {
+    bool isLocal = placeOf(plan, source) == placeOf(plan, action.stage);
+    if (isLocal && !isDone(compute, source, action.microbatch))
+      return nameOf(compute, source, action.microbatch);
+    if (!isLocal && !isDone(ActionKind::Recv, action.stage, action.microbatch, source))
+      return nameOf(ActionKind::Recv, action.stage, action.microbatch, source);
+  }
+  return {};
+}
+
+/// Activations go the way of the transfers, gradients back.
+std::string Simulation::missingForSend(const Action &action) const {
+  bool isForward = llvm::is_contained(targets[action.stage], action.peer);
+  ActionKind compute = isForward ? ActionKind::Forward : ActionKind::BackwardInput;
+  if (!isForward && !llvm::is_contained(sources[action.stage], action.peer))
+    return "any value to send";
+  return isDone(compute, action.stage, action.microbatch) ? ""
+                                                          : nameOf(compute, action.stage, action.microbatch);
+}
+
+std::string Simulation::missing(const Action &action) const {
+  switch (action.kind) {
+  case ActionKind::Forward:
+    return missingInput(action, ActionKind::Forward, sources[action.stage]);
+  case ActionKind::BackwardInput:
+    if (!isDone(ActionKind::Forward, action.stage, action.microbatch))
+      return nameOf(ActionKind::Forward, action.stage, action.microbatch);
+    return missingInput(action, ActionKind::BackwardInput, targets[action.stage]);
+  case ActionKind::BackwardWeight:
+    if (!isDone(ActionKind::BackwardInput, action.stage, action.microbatch))
+      return nameOf(ActionKind::BackwardInput, action.stage, action.microbatch);
+    return {};
+  case ActionKind::Send:
+    return missingForSend(action);
+  case ActionKind::Reduce: {
+    auto backward = runs.find({ActionKind::BackwardInput, action.stage});
+    bool all = backward != runs.end() && backward->second == runsPerStage(schedule);
+    return all ? "" : "every backward of its stage";
+  }
+  case ActionKind::Recv:
+    return {};
+  }
+  return {};
+}
+
+/// Records the place's next action as done.
+Error Simulation::finish(uint32_t place) {
+  const Action &action = *head(place);
+  uint32_t peer = isTransport(action) ? action.peer : 0;
+  if (!done.insert({action.kind, action.stage, action.microbatch, peer}).second)
+    return invalid(schedule, toString(action) + " stands there twice");
+  if (!isTransport(action))
+    ++runs[{action.kind, action.stage}];
+  ++next[place];
+  return Error::success();
+}
+
+/// Takes a place as far as it gets without the others.
+Error Simulation::advance(uint32_t place) {
+  while (const Action *action = head(place)) {
+    if (std::string before = missing(*action); !before.empty())
+      return invalid(schedule, toString(*action) + " comes before " + before);
+    if (isTransport(*action)) {
+      uint32_t other = placeOf(plan, action->peer);
+      const Action *counterpart = head(other);
+      ActionKind wanted = action->kind == ActionKind::Send ? ActionKind::Recv : ActionKind::Send;
+      if (!counterpart ||
+          std::tie(counterpart->kind, counterpart->stage, counterpart->microbatch, counterpart->peer) !=
+              std::tie(wanted, action->peer, action->microbatch, action->stage))
+        return Error::success(); // The other one wakes this place when it gets there.
+      if (std::string before = missing(*counterpart); !before.empty())
+        return invalid(schedule, toString(*counterpart) + " comes before " + before);
+      if (Error error = finish(other))
+        return error;
+      awake.push_back(other);
+    }
+    if (Error error = finish(place))
+      return error;
+  }
+  return Error::success();
+}
+
+Error Simulation::deadlock() const {
+  static constexpr size_t kShown = 8;
+  llvm::SmallVector<std::string> waiting;
+  for (uint32_t place = 0; place < next.size(); ++place)
+    if (const Action *action = head(place))
+      waiting.push_back("rank " + std::to_string(place * ranksPerPlace(plan)) + " at " + toString(*action));
+  if (waiting.empty())
+    return Error::success();
+  std::string text = llvm::join(llvm::ArrayRef(waiting).take_front(kShown), ", ");
+  return invalid(schedule, "it cannot finish: " + text + (waiting.size() > kShown ? ", …" : "") +
+                               " would wait for ever");
+}
+
+/// Forward everywhere and as often as there are micro-batches; backward the same, or nowhere.
+Error Simulation::checkComplete() const {
+  auto count = [&](ActionKind kind, uint32_t stage) -> uint64_t {
+    auto found = runs.find({kind, stage});
+    return found == runs.end() ? 0 : found->second;
+  };
+  bool trains =
+      llvm::any_of(runs, [](auto &entry) { return entry.first.first == ActionKind::BackwardInput; });
+  for (uint32_t stage = 0; stage < plan.stages.size(); ++stage) {
+    uint64_t forward = count(ActionKind::Forward, stage), backward = count(ActionKind::BackwardInput, stage);
+    uint64_t weight = count(ActionKind::BackwardWeight, stage);
+    auto refuse = [&](uint64_t found, const llvm::Twine &what) {
+      return invalid(schedule, "stage " + llvm::Twine(stage) + " runs " + llvm::Twine(found) + " " + what +
+                                   ", there are " + llvm::Twine(runsPerStage(schedule)) + " micro-batches");
+    };
+    if (forward != runsPerStage(schedule))
+      return refuse(forward, "times forward");
+    if (backward != (trains ? runsPerStage(schedule) : 0))
+      return refuse(backward, "times backward");
+    if (weight != 0 && weight != runsPerStage(schedule))
+      return refuse(weight, "times backward for its weights");
+  }
+  return Error::success();
+}
+
+Error Simulation::run() {
+  for (uint32_t place = 0; place < next.size(); ++place)
+    awake.push_back(place);
+  while (!awake.empty()) {
+    uint32_t place = awake.back();
+    awake.pop_back();
+    if (Error error = advance(place))
+      return error;
+  }
+  if (Error error = deadlock())
+    return error;
+  return checkComplete();
+}
+
+Error checkSchedule(const Plan &plan, const Schedule &schedule) {
+  if (Error error = checkStructure(plan, schedule))
+    return error;
+  return Simulation(plan, schedule).run();
+}
+
+} // namespace cleave::plan

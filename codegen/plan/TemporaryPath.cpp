@@ -1,0 +1,174 @@
+//===- TemporaryPath.cpp - Unfinished output that no exit leaves behind ---===//
+#include "codegen/plan/TemporaryPath.h"
+#include "llvm/ADT/SmallString.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/Path.h"
+#include <atomic>
+#include <cerrno>
+#include <climits>
+#include <csignal>
+#include <cstring>
+#include <fcntl.h>
+#include <mutex>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+namespace cleave::plan {
+
+using llvm::StringRef;
+
+//===- What signals remove ------------------------------------------------===//
+// Lives in static storage and is read by a signal handler: no locks, no allocation.
+
+namespace {
+enum SlotState { Free, Filling, Armed };
+struct Slot {
+  std::atomic<int> state{Free};
+  char path[PATH_MAX];
+};
+/// What the kernel's getdents64 fills in; libc does not declare it.
+struct DirectoryEntry {
+  uint64_t inode;
+  int64_t offset;
+  unsigned short length;
+  unsigned char type;
+  char name[];
+};
+} // namespace
+
+static Slot slots[32];
+static constexpr int kSignals[] = {SIGINT, SIGTERM, SIGHUP};
+static struct sigaction previousActions[std::size(kSignals)];
+static constexpr int kMaxDepth = 8;
+
+/// Removes a file or a directory. Safe in signal handlers, which opendir is not.
+static void removeTree(int parent, const char *name, int depth) {
+  if (unlinkat(parent, name, 0) == 0 || depth > kMaxDepth)
+    return;
+  int directory = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+  if (directory < 0)
+    return;
+  alignas(DirectoryEntry) char buffer[4096];
+  long filled;
+  while ((filled = syscall(SYS_getdents64, directory, buffer, sizeof(buffer))) > 0)
+    for (long at = 0; at < filled;) {
+      auto *entry = reinterpret_cast<DirectoryEntry *>(buffer + at);
+      at += entry->length;
+      if (std::strcmp(entry->name, ".") != 0 && std::strcmp(entry->name, "..") != 0)
+        removeTree(directory, entry->name, depth + 1);
+    }
+  close(directory);
+  unlinkat(parent, name, AT_REMOVEDIR);
+}
+
+static void removeAllAndDie(int signal) {
+  int savedErrno = errno;
+  for (Slot &slot : slots)
+    if (slot.state.load() == Armed)
+      removeTree(AT_FDCWD, slot.path, 0);
+  for (size_t i = 0; i < std::size(kSignals); ++i)
+    if (kSignals[i] == signal)
+      sigaction(signal, &previousActions[i], nullptr);
+  errno = savedErrno;
+  raise(signal); // Delivered as the previous action when this handler returns.
+}
+
+static void installHandlers() {
+  for (size_t i = 0; i < std::size(kSignals); ++i) {
+    sigaction(kSignals[i], nullptr, &previousActions[i]);
+    if (previousActions[i].sa_handler == SIG_IGN)
+      continue; // nohup wants the work to go on.
+    struct sigaction action = {};
+    action.sa_handler = removeAllAndDie;
+    sigemptyset(&action.sa_mask);
+    sigaction(kSignals[i], &action, nullptr);
+  }
+}
+
+static bool arm(StringRef path) {
+  static std::once_flag installed;
+  std::call_once(installed, installHandlers);
+  for (Slot &slot : slots) {
+    int expected = Free;
+    if (path.size() >= sizeof(slot.path) || !slot.state.compare_exchange_strong(expected, Filling))
+      continue;
+    std::memcpy(slot.path, path.data(), path.size());
+    slot.path[path.size()] = '\0';
+    slot.state.store(Armed);
+    return true;
+  }
+  return false;
+}
+
+void keepTemporary(StringRef path) {
+  for (Slot &slot : slots)
+    if (slot.state.load() == Armed && path == slot.path) {
+      slot.state.store(Free);
+      return;
+    }
+}
+
+//===- Paths --------------------------------------------------------------===//
+
+llvm::Expected<std::string> makeTemporary(StringRef finalPath, llvm::function_ref<int(const char *)> make) {
+  static std::atomic<unsigned> counter{0};
+  while (true) {
+    llvm::SmallString<256> path(llvm::sys::path::parent_path(finalPath));
+    llvm::sys::path::append(path, "." + llvm::sys::path::filename(finalPath) + ".partial-" +
+                                      llvm::Twine(getpid()) + "-" + llvm::Twine(counter++));
+    // Armed before it exists: a signal in between finds nothing to remove.
+    if (!arm(path))
+      return llvm::createStringError("cannot write '" + finalPath + "': its path is too long, or " +
+                                     llvm::Twine(std::size(slots)) + " outputs are being written already");
+    int error = make(path.c_str());
+    if (error == 0)
+      return path.str().str();
+    keepTemporary(path);
+    if (error != EEXIST)
+      return cannotWrite(finalPath, error);
+  }
+}
+
+void removeTemporary(StringRef path) {
+  removeTree(AT_FDCWD, path.str().c_str(), 0);
+  keepTemporary(path);
+}
+
+llvm::Error cannotWrite(StringRef path, int errorNumber) {
+  StringRef remedy;
+  if (errorNumber == ENOSPC || errorNumber == EDQUOT || errorNumber == EFBIG)
+    remedy = "; free some space, or write to another disk";
+  else if (errorNumber == ENOENT || errorNumber == ENOTDIR)
+    remedy = "; make its folder first";
+  return llvm::createStringError("cannot write '" + path + "': " + std::strerror(errorNumber) + remedy);
+}
+
+llvm::Expected<std::string> resolveOutputPath(StringRef path) {
+  llvm::SmallString<256> resolved;
+  if (!path.empty() && !llvm::sys::fs::real_path(path, resolved))
+    return resolved.str().str();
+  resolved = path.rtrim('/');
+  StringRef name = llvm::sys::path::filename(resolved);
+  if (name.empty() || name == "." || name == "..")
+    return llvm::createStringError("cannot write '" + path + "': it names no file");
+  llvm::SmallString<256> parent(llvm::sys::path::parent_path(resolved));
+  if (parent.empty())
+    parent = ".";
+  llvm::SmallString<256> folder;
+  if (std::error_code error = llvm::sys::fs::real_path(parent, folder))
+    return cannotWrite(path, error.value());
+  llvm::sys::path::append(folder, name);
+  return folder.str().str();
+}
+
+llvm::Error syncPath(StringRef path) {
+  int file = open(path.str().c_str(), O_RDONLY | O_CLOEXEC);
+  if (file < 0)
+    return cannotWrite(path, errno);
+  int error = fsync(file) == 0 ? 0 : errno;
+  close(file);
+  return error == 0 ? llvm::Error::success() : cannotWrite(path, error);
+}
+
+} // namespace cleave::plan

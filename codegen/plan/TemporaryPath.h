@@ -1,0 +1,34 @@
+//===- TemporaryPath.h - Unfinished output that no exit leaves behind -*- C++ -*-===//
+#ifndef CLEAVE_CODEGEN_PLAN_TEMPORARYPATH_H
+#define CLEAVE_CODEGEN_PLAN_TEMPORARYPATH_H
+
+#include "llvm/ADT/STLFunctionalExtras.h"
+#include "llvm/ADT/StringRef.h"
+#include "llvm/Support/Error.h"
+#include <string>
+
+namespace cleave::plan {
+
+/// Picks a free name beside `finalPath` and makes a file or directory of it with `make`, which returns 0 or
+/// the errno. SIGINT, SIGTERM and SIGHUP remove it from then on.
+llvm::Expected<std::string> makeTemporary(llvm::StringRef finalPath,
+                                          llvm::function_ref<int(const char *path)> make);
+
+/// Signals leave `path` alone again; it is kept.
+void keepTemporary(llvm::StringRef path);
+
+/// Removes `path`, with all that is in it if it is a directory.
+void removeTemporary(llvm::StringRef path);
+
+/// `cannot write 'path': No space left on device; …`.
+llvm::Error cannotWrite(llvm::StringRef path, int errorNumber);
+
+/// The path that a name stands for: absolute, symbolic links followed, without a slash at its end.
+llvm::Expected<std::string> resolveOutputPath(llvm::StringRef path);
+
+/// Flushes a file or directory to its disk.
+llvm::Error syncPath(llvm::StringRef path);
+
+} // namespace cleave::plan
+
+#endif // CLEAVE_CODEGEN_PLAN_TEMPORARYPATH_H

@@ -1,0 +1,279 @@
+//===- Validate.cpp - Whether a plan can be trusted to run ----------------===//
+#include "codegen/plan/OperatorName.h"
+#include "codegen/plan/PlanFile.h"
+#include "codegen/plan/Schedule.h"
+#include "codegen/plan/ValidateParts.h"
+#include "llvm/ADT/StringSet.h"
+#include <cmath>
+#include <map>
+#include <set>
+#include <tuple>
+
+namespace cleave::plan {
+
+using llvm::Error;
+using llvm::Twine;
+
+/// Far above any machine; keeps products of mesh sizes small.
+static constexpr uint64_t kMaxRanks = 1 << 16;
+
+using ProgramTable = std::map<std::tuple<uint32_t, uint32_t, uint32_t>, const Program *>;
+
+//===- Mesh and stages ----------------------------------------------------===//
+
+static Error checkMesh(const Plan &plan) {
+  const Mesh *mesh = plan.mesh.get();
+  if (!mesh)
+    return invalid("mesh", "it is missing");
+  for (uint64_t size : {mesh->pp, mesh->dp, mesh->tp})
+    if (size == 0 || size > kMaxRanks)
+      return invalid("mesh", "an axis has the size " + Twine(size));
+  uint64_t plane = static_cast<uint64_t>(mesh->pp) * mesh->dp;
+  if (plane > kMaxRanks || plane * mesh->tp > kMaxRanks)
+    return invalid("mesh", "more than " + Twine(kMaxRanks) + " ranks");
+  return Error::success();
+}
+
+/// A stage is on all ranks of one pipeline coordinate.
+static Error checkStageRanks(const Plan &plan, const Stage &stage) {
+  std::string where = "stage " + std::to_string(stage.index);
+  uint32_t width = plan.mesh->dp * plan.mesh->tp, ranks = plan.mesh->pp * width;
+  if (stage.ranks.size() != width)
+    return invalid(where,
+                   "on " + Twine(stage.ranks.size()) + " ranks, the mesh has " + Twine(width) + " a stage");
+  uint32_t first = stage.ranks.front();
+  if (first >= ranks || first % width != 0)
+    return invalid(where, "its first rank " + Twine(first) + " is none of the mesh or begins no stage");
+  for (uint32_t i = 0; i < width; ++i)
+    if (stage.ranks[i] != first + i)
+      return invalid(where, "rank " + Twine(stage.ranks[i]) + " where " + Twine(first + i) + " belongs");
+  return Error::success();
+}
+
+static Error checkStages(const Plan &plan) {
+  if (plan.stages.empty() || hasNull(plan.stages))
+    return invalid("stages", "there are none, or one is missing");
+  std::set<uint32_t> used;
+  for (auto [index, stage] : llvm::enumerate(plan.stages)) {
+    if (stage->index != index)
+      return invalid("stages", "entry " + Twine(index) + " has the index " + Twine(stage->index));
+    if (Error error = checkStageRanks(plan, *stage))
+      return error;
+    used.insert(stage->ranks.front());
+    for (const std::string &path : stage->module_paths)
+      if (Error error = checkText("stage " + Twine(index), path))
+        return error;
+  }
+  if (used.size() != plan.mesh->pp)
+    return invalid("stages", "they use " + Twine(used.size()) + " of pp=" + Twine(plan.mesh->pp) + " places");
+  return Error::success();
+}
+
+//===- Strings and small tables -------------------------------------------===//
+
+static Error checkStrings(const Plan &plan) {
+  if (!plan.fingerprint)
+    return invalid("fingerprint", "it is missing");
+  if (Error error = checkText("producer", plan.producer))
+    return error;
+  if (Error error = checkText("pipeline", plan.pipeline))
+    return error;
+  for (const std::string &path : plan.paths)
+    if (Error error = checkText("module paths", path))
+      return error;
+  for (const std::string &op : plan.operators) {
+    if (!isOperatorName(op))
+      return invalid("operators", "an entry is no operator name; expected namespace::name.overload");
+    if (!isOperatorAllowed(op))
+      return invalid("operators", "'" + op + "' is not allowed in a plan, which only computes");
+  }
+  return Error::success();
+}
+
+static Error checkStates(const Plan &plan) {
+  llvm::StringSet<> names;
+  for (const auto &state : plan.states) {
+    if (!state)
+      return invalid("states", "an entry is missing");
+    if (Error error = checkName("states", state->name))
+      return error;
+    if (!names.insert(state->name).second)
+      return invalid("states", "there are two '" + state->name + "'");
+    if (Error error = checkType("state '" + state->name + "'", state->type.get(), {}))
+      return error;
+    if (state->stage >= plan.stages.size())
+      return invalid("state '" + state->name + "'",
+                     "of stage " + Twine(state->stage) + ", which is not there");
+  }
+  return Error::success();
+}
+
+static bool isAmount(double value) { return std::isfinite(value) && value >= 0; }
+
+static Error checkPredictions(const Plan &plan) {
+  std::set<uint32_t> stages;
+  for (const auto &prediction : plan.predictions) {
+    if (!prediction || prediction->stage >= plan.stages.size() || !stages.insert(prediction->stage).second)
+      return invalid("predictions",
+                     "an entry is missing, of a stage that is not there, or the second of its stage");
+    bool sound = isAmount(prediction->seconds) && isAmount(prediction->flops) &&
+                 isAmount(prediction->bytes_touched) && prediction->weight_bytes >= 0 &&
+                 prediction->activation_bytes >= 0 && prediction->peak_bytes >= 0 &&
+                 prediction->recv_bytes >= 0;
+    if (!sound)
+      return invalid("predictions",
+                     "stage " + Twine(prediction->stage) + " has a negative or infinite amount");
+  }
+  return Error::success();
+}
+
+static Error checkNotes(const Plan &plan) {
+  for (const auto &note : plan.notes) {
+    if (!note)
+      return invalid("notes", "an entry is missing");
+    for (const std::string *text : {&note->kind, &note->module_path, &note->op, &note->text})
+      if (Error error = checkText("notes", *text))
+        return error;
+  }
+  return Error::success();
+}
+
+static Error checkSignatures(const Plan &plan) {
+  if (plan.signatures.empty() || hasNull(plan.signatures))
+    return invalid("signatures", "there are none, or one is missing");
+  llvm::StringSet<> names;
+  for (const auto &signature : plan.signatures) {
+    if (Error error = checkName("signatures", signature->name))
+      return error;
+    if (!names.insert(signature->name).second)
+      return invalid("signatures", "there are two '" + signature->name + "'");
+    if (Error error = checkSignature(plan, *signature))
+      return error;
+  }
+  return Error::success();
+}
+
+//===- Programs and what refers to them -----------------------------------===//
+
+/// Every (signature, stage, tp rank) has one program.
+static llvm::Expected<ProgramTable> tabulatePrograms(const Plan &plan) {
+  ProgramTable table;
+  for (const auto &program : plan.programs) {
+    if (!program || program->signature >= plan.signatures.size() || program->stage >= plan.stages.size() ||
+        program->tp_rank >= plan.mesh->tp)
+      return invalid("programs", "one is missing, or of a signature, stage or tp rank that is not there");
+    if (!table.insert({{program->signature, program->stage, program->tp_rank}, program.get()}).second)
+      return invalid("programs", "stage " + Twine(program->stage) + " has two for one signature and tp rank");
+  }
+  uint64_t expected = static_cast<uint64_t>(plan.signatures.size()) * plan.stages.size() * plan.mesh->tp;
+  if (table.size() != expected)
+    return invalid("programs", "there are " + Twine(table.size()) + " for " + Twine(expected) +
+                                   " combinations of signature, stage and tp rank");
+  return table;
+}
+
+/// The values that a program takes from others exist, and are the same on every tp rank.
+static Error checkLinks(const ProgramTable &table, const Program &program) {
+  std::string where = "program of stage " + std::to_string(program.stage);
+  for (const auto &input : program.inputs) {
+    if (input->source != Source::Stage)
+      continue;
+    const Program &sender = *table.at({program.signature, input->stage, program.tp_rank});
+    if (input->index >= sender.outputs.size())
+      return invalid(where, "takes result " + Twine(input->index) + " of stage " + Twine(input->stage) +
+                                ", which has " + Twine(sender.outputs.size()));
+  }
+  const Program &first = *table.at({program.signature, program.stage, 0});
+  auto isSame = [](const auto &a, const auto &b) {
+    return std::tie(a->source, a->stage, a->index) == std::tie(b->source, b->stage, b->index);
+  };
+  if (!llvm::equal(program.inputs, first.inputs, isSame) || program.outputs.size() != first.outputs.size())
+    return invalid(where,
+                   "tp rank " + Twine(program.tp_rank) + " takes or gives other values than tp rank 0");
+  return Error::success();
+}
+
+/// The ranks that run a program hold the weights that it uses.
+static Error checkPlacement(const Plan &plan, const Program &program,
+                            const std::set<std::pair<uint32_t, uint32_t>> &placed) {
+  for (uint32_t rank : plan.stages[program.stage]->ranks)
+    for (const auto &use : program.weights)
+      if (rank % plan.mesh->tp == program.tp_rank && !placed.count({use->weight, rank}))
+        return invalid("program of stage " + Twine(program.stage),
+                       "uses weight '" + plan.weights[use->weight]->name + "', of which rank " + Twine(rank) +
+                           " has no shard");
+  return Error::success();
+}
+
+static Error checkPrograms(const Plan &plan, const ProgramTable &table) {
+  std::set<std::pair<uint32_t, uint32_t>> placed;
+  for (auto [index, weight] : llvm::enumerate(plan.weights))
+    for (const auto &shard : weight->shards)
+      placed.insert({index, shard->rank});
+  for (const auto &program : plan.programs)
+    if (Error error = checkProgram(plan, *program))
+      return error;
+  for (const auto &program : plan.programs) {
+    if (Error error = checkLinks(table, *program))
+      return error;
+    if (Error error = checkPlacement(plan, *program, placed))
+      return error;
+  }
+  return Error::success();
+}
+
+static Error checkOutputs(const Plan &plan, const ProgramTable &table) {
+  for (auto [index, signature] : llvm::enumerate(plan.signatures))
+    for (const auto &output : signature->outputs)
+      if (output->index >= table.at({index, output->stage, 0})->outputs.size())
+        return invalid("signature '" + signature->name + "', output '" + output->name + "'",
+                       "is result " + Twine(output->index) + " of stage " + Twine(output->stage) +
+                           ", which has fewer");
+  return Error::success();
+}
+
+static Error checkCapturePoints(const Plan &plan, const ProgramTable &table) {
+  for (const auto &point : plan.capture_points) {
+    if (!point)
+      return invalid("capture points", "an entry is missing");
+    if (Error error = checkName("capture points", point->path))
+      return error;
+    auto program = table.find({point->signature, point->stage, 0});
+    if (program == table.end() || point->slot >= program->second->slots)
+      return invalid("capture point '" + point->path + "'", "its program or slot is not there");
+  }
+  return Error::success();
+}
+
+static Error checkSchedules(const Plan &plan) {
+  std::set<uint32_t> scheduled;
+  for (const auto &schedule : plan.schedules) {
+    if (!schedule || schedule->signature >= plan.signatures.size() || hasNull(schedule->ranks))
+      return invalid("schedules", "one is missing, incomplete, or of a signature that is not there");
+    if (Error error = checkText("schedules", schedule->name))
+      return error;
+    if (Error error = checkSchedule(plan, *schedule))
+      return error;
+    scheduled.insert(schedule->signature);
+  }
+  if (scheduled.size() != plan.signatures.size())
+    return invalid("schedules", "a signature has none");
+  return Error::success();
+}
+
+Error validate(const Plan &plan) {
+  // Each check relies on those before it.
+  for (auto check : {checkMesh, checkStages, checkStrings, checkSignatures, checkWeights, checkShardFiles,
+                     checkStates, checkPredictions, checkNotes})
+    if (Error error = check(plan))
+      return error;
+  llvm::Expected<ProgramTable> table = tabulatePrograms(plan);
+  if (!table)
+    return table.takeError();
+  for (auto check : {checkPrograms, checkOutputs, checkCapturePoints})
+    if (Error error = check(plan, *table))
+      return error;
+  return checkSchedules(plan);
+}
+
+} // namespace cleave::plan

@@ -1,0 +1,340 @@
+//===- ValidateProgram.cpp - Checks of the instructions of one stage ------===//
+#include "codegen/plan/ValidateParts.h"
+#include <set>
+
+namespace cleave::plan {
+
+using llvm::ArrayRef;
+using llvm::Error;
+using llvm::Twine;
+
+/// Blocks are run by recursion.
+static constexpr int kMaxNesting = 32;
+
+namespace {
+/// What is known of a slot at one place of the program. Fixed ones hold constants, sizes and weights and
+/// stay.
+enum class SlotState : uint8_t { Unwritten, Fixed, Live, Gone };
+
+/// Follows a program as the executor would, each block once: every slot is written at one place, only read
+/// where it has been written and not released, and released by the block that wrote it.
+class ProgramCheck {
+public:
+  ProgramCheck(const Plan &plan, const Program &program);
+  Error run();
+
+private:
+  Error checkTables();
+  Error checkTypes();
+  Error writeFixed();
+  Error writeInputs();
+  Error checkOutputs();
+  Error checkBlock(uint32_t index, int depth);
+  Error checkInstruction(const Instruction &instruction, uint32_t block, int depth);
+  Error checkKind(const Instruction &instruction);
+  Error checkNested(const Instruction &instruction, uint32_t block, int depth);
+  Error checkNestedCounts(const Instruction &instruction);
+
+  Error write(uint32_t slot, uint32_t block, SlotState state);
+  Error read(uint32_t slot, const char *what);
+  Error release(uint32_t slot, uint32_t block);
+  /// The program, and the instruction under way.
+  std::string where() const;
+  Error refuse(const Twine &what) const { return invalid(where(), what); }
+  uint64_t countWrites() const;
+
+  const Plan &plan;
+  const Program &program;
+  std::vector<SlotState> states;
+  /// Per slot: the block that writes it.
+  std::vector<uint32_t> owners;
+  std::vector<bool> isBlockUsed;
+  const Instruction *current = nullptr;
+  uint32_t currentBlock = 0;
+  size_t currentIndex = 0;
+};
+} // namespace
+
+ProgramCheck::ProgramCheck(const Plan &plan, const Program &program)
+    : plan(plan), program(program), isBlockUsed(program.blocks.size()) {}
+
+std::string ProgramCheck::where() const {
+  std::string text = "program of '" + plan.signatures[program.signature]->name + "', stage " +
+                     std::to_string(program.stage) + ", tp rank " + std::to_string(program.tp_rank);
+  if (!current)
+    return text;
+  text += ": block " + std::to_string(currentBlock) + ", instruction " + std::to_string(currentIndex);
+  if (current->path < plan.paths.size() && !plan.paths[current->path].empty())
+    text += " (" + plan.paths[current->path] + ")";
+  return text;
+}
+
+//===- Slots --------------------------------------------------------------===//
+
+uint64_t ProgramCheck::countWrites() const {
+  uint64_t count =
+      program.constants.size() + program.sizes.size() + program.weights.size() + program.inputs.size();
+  for (const auto &block : program.blocks) {
+    count += block->params.size();
+    for (const auto &instruction : block->instructions)
+      count += instruction->results.size();
+  }
+  return count;
+}
+
+Error ProgramCheck::write(uint32_t slot, uint32_t block, SlotState state) {
+  if (slot >= states.size())
+    return refuse("writes slot " + Twine(slot) + ", there are " + Twine(states.size()));
+  if (states[slot] != SlotState::Unwritten)
+    return refuse("slot " + Twine(slot) + " is written twice");
+  states[slot] = state;
+  owners[slot] = block;
+  return Error::success();
+}
+
+Error ProgramCheck::read(uint32_t slot, const char *what) {
+  if (slot >= states.size())
+    return refuse(Twine(what) + " is slot " + Twine(slot) + ", there are " + Twine(states.size()));
+  if (states[slot] == SlotState::Unwritten)
+    return refuse(Twine(what) + " is slot " + Twine(slot) + ", which has not been written");
+  if (states[slot] == SlotState::Gone)
+    return refuse(Twine(what) + " is slot " + Twine(slot) +
+                  ", which has been released or is of another block");
+  return Error::success();
+}
+
+Error ProgramCheck::release(uint32_t slot, uint32_t block) {
+  if (Error error = read(slot, "a release"))
+    return error;
+  if (states[slot] == SlotState::Fixed)
+    return refuse("releases slot " + Twine(slot) + ", which holds a constant, a size or a weight");
+  if (owners[slot] != block)
+    return refuse("releases slot " + Twine(slot) + ", which an outer block has written");
+  states[slot] = SlotState::Gone;
+  return Error::success();
+}
+
+//===- Tables -------------------------------------------------------------===//
+
+Error ProgramCheck::checkTables() {
+  if (hasNull(program.constants) || hasNull(program.sizes) || hasNull(program.weights) ||
+      hasNull(program.types) || hasNull(program.inputs) || hasNull(program.blocks))
+    return refuse("an entry of a table is missing");
+  for (const auto &block : program.blocks)
+    if (hasNull(block->instructions))
+      return refuse("an instruction is missing");
+  if (program.blocks.empty() || !program.blocks[0]->params.empty() || !program.blocks[0]->results.empty())
+    return refuse("block 0 is missing, or has parameters or results, which only nested blocks have");
+  if (program.slots != countWrites())
+    return refuse(Twine(program.slots) + " slots, of which " + Twine(countWrites()) + " are written");
+  return Error::success();
+}
+
+Error ProgramCheck::checkTypes() {
+  std::vector<int64_t> traced = tracedSizes(*plan.signatures[program.signature]);
+  std::set<uint32_t> typed;
+  for (const auto &type : program.types) {
+    if (type->slot >= program.slots || !typed.insert(type->slot).second)
+      return refuse("slot " + Twine(type->slot) + " has two types, or is not there");
+    if (Error error = checkType(where() + ", slot " + Twine(type->slot), type->type.get(), traced))
+      return error;
+  }
+  return Error::success();
+}
+
+Error ProgramCheck::writeFixed() {
+  std::vector<int64_t> traced = tracedSizes(*plan.signatures[program.signature]);
+  for (const auto &constant : program.constants) {
+    if (Error error = checkConstant(where(), constant->value.get()))
+      return error;
+    if (Error error = write(constant->slot, 0, SlotState::Fixed))
+      return error;
+  }
+  for (const auto &size : program.sizes) {
+    if (Error error = checkSize(where(), size->value.get(), traced))
+      return error;
+    if (Error error = write(size->slot, 0, SlotState::Fixed))
+      return error;
+  }
+  for (const auto &weight : program.weights) {
+    if (weight->weight >= plan.weights.size())
+      return refuse("uses weight " + Twine(weight->weight) + ", there are " + Twine(plan.weights.size()));
+    if (Error error = write(weight->slot, 0, SlotState::Fixed))
+      return error;
+  }
+  return Error::success();
+}
+
+Error ProgramCheck::writeInputs() {
+  size_t requestInputs = plan.signatures[program.signature]->inputs.size();
+  for (const auto &input : program.inputs) {
+    if (input->source > Source::MAX)
+      return refuse("an input comes from an unknown source");
+    if (input->source == Source::Request && input->index >= requestInputs)
+      return refuse("takes input " + Twine(input->index) + " of the request, which has " +
+                    Twine(requestInputs));
+    if (input->source == Source::Stage && input->stage >= program.stage)
+      return refuse("takes a value from stage " + Twine(input->stage) + ", which is no earlier one");
+    if (Error error = write(input->slot, 0, SlotState::Live))
+      return error;
+  }
+  return Error::success();
+}
+
+Error ProgramCheck::checkOutputs() {
+  for (uint32_t slot : program.outputs)
+    if (Error error = read(slot, "an output"))
+      return error;
+  return Error::success();
+}
+
+//===- Instructions -------------------------------------------------------===//
+
+/// Counts of operands, results and blocks, and the indices into the plan's tables.
+Error ProgramCheck::checkKind(const Instruction &instruction) {
+  using Kind = InstructionKind;
+  size_t operands = instruction.operands.size(), results = instruction.results.size();
+  auto needs = [&](bool condition, const char *what) { return condition ? Error::success() : refuse(what); };
+  switch (instruction.kind) {
+  case Kind::Call:
+    return needs(instruction.op < plan.operators.size(), "calls an operator that is not in the table");
+  case Kind::Collective:
+    return needs(instruction.op < plan.operators.size() && operands >= 1,
+                 "a collective without operator or operand");
+  case Kind::List:
+    if (results != 1)
+      return refuse("a list has one result");
+    return checkElementType(where(), instruction.element);
+  case Kind::Tuple:
+    return needs(results == 1, "a tuple has one result");
+  case Kind::Dict:
+    if (results != 1 || operands % 2 != 0 || instruction.element.find(',') == std::string::npos)
+      return refuse("a dict has one result, keys and values in pairs, and types of both");
+    return checkElementType(where(), instruction.element);
+  case Kind::Unpack:
+    return needs(operands == 1, "unpacks one value");
+  case Kind::If:
+    return needs(operands == 1 && instruction.blocks.size() == 2, "an if has one operand and two blocks");
+  case Kind::Loop:
+    return needs(operands >= 2 && results == operands - 2 && instruction.blocks.size() == 1,
+                 "a loop has trip count, condition, a result for each carried value, and one block");
+  case Kind::StateRead:
+    return needs(instruction.op < plan.states.size() && operands == 0 && results == 1,
+                 "reads a state that is not there");
+  case Kind::StateWrite:
+    return needs(instruction.op < plan.states.size() && operands == 1 && results == 0,
+                 "writes a state that is not there");
+  }
+  return refuse("is of an unknown kind");
+}
+
+/// What a nested block takes and gives fits the instruction that runs it.
+Error ProgramCheck::checkNestedCounts(const Instruction &instruction) {
+  bool isLoop = instruction.kind == InstructionKind::Loop;
+  size_t carried = instruction.results.size();
+  for (uint32_t index : instruction.blocks) {
+    const Block &block = *program.blocks[index];
+    // A loop's block takes the iteration first and gives the condition first.
+    if (block.params.size() != (isLoop ? carried + 1 : 0) ||
+        block.results.size() != (isLoop ? carried + 1 : carried))
+      return refuse("block " + Twine(index) + " takes " + Twine(block.params.size()) + " values and gives " +
+                    Twine(block.results.size()) + ", which does not fit the instruction that runs it");
+  }
+  return Error::success();
+}
+
+Error ProgramCheck::checkNested(const Instruction &instruction, uint32_t block, int depth) {
+  bool runsBlocks = instruction.kind == InstructionKind::If || instruction.kind == InstructionKind::Loop;
+  if (!runsBlocks)
+    return instruction.blocks.empty() ? Error::success() : refuse("has blocks, but is no if or loop");
+  for (uint32_t index : instruction.blocks) {
+    // Ever larger numbers cannot form a cycle.
+    if (index <= block || index >= program.blocks.size() || isBlockUsed[index])
+      return refuse("runs block " + Twine(index) +
+                    ", which is not there, not behind its own, or run elsewhere");
+    isBlockUsed[index] = true;
+  }
+  if (Error error = checkNestedCounts(instruction))
+    return error;
+  const Instruction *outer = current;
+  size_t outerIndex = currentIndex;
+  for (uint32_t index : instruction.blocks) {
+    if (Error error = checkBlock(index, depth + 1))
+      return error;
+    current = outer;
+    currentBlock = block;
+    currentIndex = outerIndex;
+  }
+  return Error::success();
+}
+
+Error ProgramCheck::checkInstruction(const Instruction &instruction, uint32_t block, int depth) {
+  if (instruction.path >= plan.paths.size())
+    return refuse("its module path is not in the table");
+  if (Error error = checkKind(instruction))
+    return error;
+  for (uint32_t slot : instruction.operands)
+    if (Error error = read(slot, "an operand"))
+      return error;
+  if (Error error = checkNested(instruction, block, depth))
+    return error;
+  for (uint32_t slot : instruction.results)
+    if (Error error = write(slot, block, SlotState::Live))
+      return error;
+  for (uint32_t slot : instruction.releases)
+    if (Error error = release(slot, block))
+      return error;
+  return Error::success();
+}
+
+Error ProgramCheck::checkBlock(uint32_t index, int depth) {
+  if (depth > kMaxNesting)
+    return refuse("blocks are nested deeper than " + Twine(kMaxNesting));
+  const Block &block = *program.blocks[index];
+  for (uint32_t slot : block.params)
+    if (Error error = write(slot, index, SlotState::Live))
+      return error;
+  for (size_t i = 0; i < block.instructions.size(); ++i) {
+    current = block.instructions[i].get();
+    currentBlock = index;
+    currentIndex = i;
+    if (Error error = checkInstruction(*current, index, depth))
+      return error;
+  }
+  current = nullptr;
+  for (uint32_t slot : block.results)
+    if (Error error = read(slot, "a result of a block"))
+      return error;
+  if (index == 0)
+    return checkOutputs();
+  // Nothing outside sees what the block has written.
+  for (size_t slot = 0; slot < states.size(); ++slot)
+    if (owners[slot] == index && states[slot] == SlotState::Live)
+      states[slot] = SlotState::Gone;
+  return Error::success();
+}
+
+Error ProgramCheck::run() {
+  if (Error error = checkTables())
+    return error;
+  // Bounded by the table sizes that were just compared.
+  states.resize(program.slots, SlotState::Unwritten);
+  owners.resize(program.slots);
+  if (Error error = checkTypes())
+    return error;
+  if (Error error = writeFixed())
+    return error;
+  if (Error error = writeInputs())
+    return error;
+  isBlockUsed[0] = true;
+  if (Error error = checkBlock(0, 1))
+    return error;
+  auto unused = llvm::find(isBlockUsed, false);
+  if (unused != isBlockUsed.end())
+    return refuse("block " + Twine(unused - isBlockUsed.begin()) + " is never run");
+  return Error::success();
+}
+
+Error checkProgram(const Plan &plan, const Program &program) { return ProgramCheck(plan, program).run(); }
+
+} // namespace cleave::plan

@@ -1,0 +1,88 @@
+//===- ValidateSignature.cpp - Checks of what a plan takes and gives ------===//
+#include "codegen/plan/DimExpr.h"
+#include "codegen/plan/ValidateParts.h"
+#include "llvm/ADT/StringSet.h"
+
+namespace cleave::plan {
+
+using llvm::Error;
+using llvm::Twine;
+
+std::vector<int64_t> tracedSizes(const Signature &signature) {
+  std::vector<int64_t> sizes;
+  for (const auto &symbol : signature.symbols)
+    sizes.push_back(symbol->traced);
+  return sizes;
+}
+
+/// Names are there, sound and not the same.
+template <typename T>
+static Error checkNames(const Twine &where, const std::vector<std::unique_ptr<T>> &table) {
+  llvm::StringSet<> names;
+  for (const auto &entry : table) {
+    if (!entry)
+      return invalid(where, "an entry is missing");
+    if (Error error = checkName(where, entry->name))
+      return error;
+    if (!names.insert(entry->name).second)
+      return invalid(where, "there are two '" + entry->name + "'");
+  }
+  return Error::success();
+}
+
+/// The symbol that is this dimension by itself; nothing for other expressions.
+static std::optional<uint32_t> bareSymbol(const DimExpr &dim) {
+  if (dim.divisor != 1 || dim.terms.size() != 1 || dim.terms[0]->coefficient != 1 ||
+      dim.terms[0]->symbols.size() != 1)
+    return std::nullopt;
+  return dim.terms[0]->symbols[0];
+}
+
+static Error checkInputs(const Twine &where, const Signature &signature, llvm::ArrayRef<int64_t> traced) {
+  std::vector<bool> isBound(signature.symbols.size());
+  for (const auto &input : signature.inputs) {
+    std::string at = (where + ", input '" + input->name + "'").str();
+    if (Error error = checkText(at, input->role))
+      return error;
+    if (Error error = checkType(at, input->type.get(), traced))
+      return error;
+    if (!input->type->ranked || input->type->dtype == DType::Unknown)
+      return invalid(at, "its rank or dtype is unknown");
+    for (const auto &dim : input->type->dims)
+      if (auto symbol = bareSymbol(*dim))
+        isBound[*symbol] = true;
+  }
+  for (size_t i = 0; i < isBound.size(); ++i)
+    if (!isBound[i])
+      return invalid(where, "symbol '" + signature.symbols[i]->name + "' is no dimension of any input");
+  return Error::success();
+}
+
+Error checkSignature(const Plan &plan, const Signature &signature) {
+  std::string where = "signature '" + signature.name + "'";
+  if (Error error = checkNames(where + ", symbols", signature.symbols))
+    return error;
+  if (Error error = checkNames(where + ", inputs", signature.inputs))
+    return error;
+  if (Error error = checkNames(where + ", outputs", signature.outputs))
+    return error;
+  for (const auto &symbol : signature.symbols)
+    if (symbol->traced < 0)
+      return invalid(where,
+                     "symbol '" + symbol->name + "' was traced with the size " + Twine(symbol->traced));
+  std::vector<int64_t> traced = tracedSizes(signature);
+  if (Error error = checkInputs(where, signature, traced))
+    return error;
+  for (const auto &output : signature.outputs) {
+    if (Error error = checkType(where + ", output '" + output->name + "'", output->type.get(), traced))
+      return error;
+    if (output->stage >= plan.stages.size())
+      return invalid(where + ", output '" + output->name + "'",
+                     "comes from stage " + Twine(output->stage) + ", there are " + Twine(plan.stages.size()));
+  }
+  if (Error error = checkTree(where + ", inputs", signature.input_tree.get(), signature.inputs.size()))
+    return error;
+  return checkTree(where + ", outputs", signature.output_tree.get(), signature.outputs.size());
+}
+
+} // namespace cleave::plan
