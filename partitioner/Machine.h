@@ -46,17 +46,17 @@ struct Machine {
   ///       "link": {"latency_seconds": 5e-6, "bytes_per_second": 1e10}
   ///     }
   ///
-  /// | key                       | meaning                                                  | values |
-  /// |---------------------------|----------------------------------------------------------|----------------------|
-  /// | `devices`                 | one a rank, alike in all but name                        | 1 to 1024 of
-  /// them    | | `name`                    | for messages; may repeat                                 | 1 to
-  /// 64 ASCII        | | `flops_per_second`        | dense fp32 products, a multiplication and a sum each two
-  /// | 1 to 1e21            | | `memory_bytes_per_second` | main memory | 1 to 1e21            | |
-  /// `operator_seconds`        | spent on every operator besides its work                 | 0 to 1000 | |
-  /// `memory_bytes`            | what the device may use; without the key, not limited    | integer, 1 or
-  /// more   | | `link`                    | between any two devices, one direction                   | | |
-  /// `latency_seconds`         | of one message                                           | 0 to 1000 | |
-  /// `bytes_per_second`        | of one message                                           | 1 to 1e21 |
+  /// | key                       | meaning                                   | values                  |
+  /// |---------------------------|-------------------------------------------|-------------------------|
+  /// | `devices`                 | one a rank, alike in all but name         | 1 to 1024 of them       |
+  /// | `name`                    | for messages; may repeat                  | 1 to 64 printable ASCII |
+  /// | `flops_per_second`        | dense fp32, a product and its sum are two | 1 to 1e21               |
+  /// | `memory_bytes_per_second` | main memory                               | 1 to 1e21               |
+  /// | `operator_seconds`        | spent on an operator besides its work     | 0 to 1000               |
+  /// | `memory_bytes`            | may be used; key left out: not limited    | integer, 1 or more      |
+  /// | `link`                    | between any two devices, one direction    | an object               |
+  /// | `latency_seconds`         | of one message                            | 0 to 1000               |
+  /// | `bytes_per_second`        | of one message                            | 1 to 1e21               |
   ///
   /// Every key but `memory_bytes` must be there, and no other may. The file has at most 1 MiB.
   static llvm::Expected<Machine> load(llvm::StringRef presetOrPath);
