@@ -30,15 +30,27 @@ struct StageCut {
   double lowerBound = 0;
   /// The node that alone exceeds the mean, so that no balanced cut exists; nothing otherwise.
   std::optional<uint32_t> bottleneck;
+  /// Of `seconds`.
   double slowest() const;
+  /// Of `seconds`.
   double mean() const;
 };
 
-/// The contiguous cut of the node order whose slowest stage is fastest; among equals, the one that sends least.
-/// A stage costs its nodes' seconds plus `latency + bytes/bandwidth` for what it receives from each earlier stage.
-/// Exact for the given order, by dynamic programming over cut positions, O(nodes² · stages).
-/// Fails when there are fewer nodes than stages, or no cut meets the weight limit or the fixed starts; the message says
-/// the least that would do.
+/// The contiguous cut of the node order whose slowest stage is fastest; among equals (to 1e-9 of it), the one
+/// that sends the fewest bytes, then the one whose first differing cut is earlier.
+///
+/// A stage costs its nodes' seconds, plus `latency + bytes/bandwidth` if it receives anything. A value counts
+/// once a stage, whichever earlier stage made it. The latency counts once a stage however many stages send to
+/// it: who sends depends on the earlier cuts, which an interval's cost must not, and the messages overlap.
+///
+/// Exact for the given order, by dynamic programming over cut positions: O(nodes² · stages) time at worst,
+/// and O(nodes · stages) memory.
+///
+/// \param graph    a topological order: no consumer stands before its producer; seconds and bytes are >= 0.
+/// \param request  `stageStarts` are nodes of the graph, `link.bytesPerSecond` > 0.
+/// \returns an error when there are fewer nodes than stages, or no cut meets the weight limit or the fixed
+/// starts; the
+///          message says the least that would do.
 llvm::Expected<StageCut> cutStages(const StageGraph &graph, const CutRequest &request);
 
 } // namespace cleave

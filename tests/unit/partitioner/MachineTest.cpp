@@ -1,0 +1,193 @@
+//===- MachineTest.cpp - Presets and machine files ------------------------===//
+#include "partitioner/Machine.h"
+
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/raw_ostream.h"
+#include "gtest/gtest.h"
+
+using namespace cleave;
+
+static const char kDevice[] = R"({"name": "cpu:0", "flops_per_second": 1e11, "memory_bytes_per_second": 2e10,
+                                  "operator_seconds": 0, "memory_bytes": 1024})";
+static const char kLink[] = R"({"latency_seconds": 1e-6, "bytes_per_second": 5e9})";
+
+namespace {
+
+/// A file that goes with the test.
+class MachineFiles : public testing::Test {
+protected:
+  void SetUp() override { ASSERT_FALSE(llvm::sys::fs::createTemporaryFile("machine", "json", path)); }
+  void TearDown() override { llvm::sys::fs::remove(path); }
+
+  llvm::Expected<Machine> load(llvm::StringRef text) {
+    std::error_code error;
+    llvm::raw_fd_ostream(path, error) << text;
+    EXPECT_FALSE(error);
+    return Machine::load(path);
+  }
+  llvm::Expected<Machine> load(const std::string &devices, const std::string &link) {
+    return load("{\"devices\": " + devices + ", \"link\": " + link + "}");
+  }
+  /// The message that refuses `machine`, without the path that it begins with.
+  std::string messageOf(llvm::Expected<Machine> machine) {
+    if (machine)
+      return "no error";
+    const std::string message = llvm::toString(machine.takeError());
+    EXPECT_TRUE(llvm::StringRef(message).starts_with(path)) << message;
+    return message.substr(std::min(message.size(), path.size()));
+  }
+  /// For a device like kDevice with `from` replaced.
+  std::string messageWith(const std::string &from, const std::string &to) {
+    std::string text = std::string("{\"devices\": [") + kDevice + "], \"link\": " + kLink + "}";
+    const size_t at = text.find(from);
+    EXPECT_NE(at, std::string::npos);
+    return messageOf(load(text.replace(at, from.size(), to)));
+  }
+
+  llvm::SmallString<128> path;
+};
+
+} // namespace
+
+static std::string messageOf(llvm::StringRef preset) {
+  llvm::Expected<Machine> machine = Machine::load(preset);
+  return machine ? "no error" : llvm::toString(machine.takeError());
+}
+
+TEST(Machine, HasAPresetForCpuThreads) {
+  const Machine machine = llvm::cantFail(Machine::load("cpu:3"));
+  EXPECT_EQ(machine.devices, Machine::cpu(3).devices);
+  ASSERT_EQ(machine.devices.size(), 3u);
+  EXPECT_EQ(machine.devices[2].name, "cpu:2");
+  EXPECT_GT(machine.devices[2].flopsPerSecond, 0);
+  EXPECT_GT(machine.link.bytesPerSecond, 0);
+  EXPECT_FALSE(machine.devices[2].memoryBytes);
+  EXPECT_EQ(llvm::cantFail(Machine::load("cpu:1024")).devices.size(), 1024u);
+}
+
+TEST(Machine, NamesTheNearestPreset) {
+  const std::string after = ": no such preset or file; presets are cpu:1 to cpu:1024, the nearest is ";
+  EXPECT_EQ(messageOf("gpu:4"), "machine 'gpu:4'" + after + "cpu:4");
+  EXPECT_EQ(messageOf("cpu:0"), "machine 'cpu:0'" + after + "cpu:1");
+  EXPECT_EQ(messageOf("cpu:1025"), "machine 'cpu:1025'" + after + "cpu:1024");
+  EXPECT_EQ(messageOf("cpu:99999999999999999999"), "machine 'cpu:99999999999999999999'" + after + "cpu:1024");
+  EXPECT_EQ(messageOf("cpu:-1"), "machine 'cpu:-1'" + after + "cpu:1");
+  EXPECT_EQ(messageOf("cpu"), "machine 'cpu'" + after + "cpu:1");
+  EXPECT_EQ(messageOf(""), "machine ''" + after + "cpu:1");
+  EXPECT_EQ(messageOf("/none/such.json"), "machine '/none/such.json'" + after + "cpu:1");
+}
+
+TEST_F(MachineFiles, GiveDevicesAndLink) {
+  const std::string other =
+      R"({"operator_seconds": 0.0, "name": "cuda:1", "flops_per_second": 100000000000, "memory_bytes": 1.024e3,
+          "memory_bytes_per_second": 2e10})";
+  const Machine machine = llvm::cantFail(load(std::string("[") + kDevice + "," + other + "]", kLink));
+  ASSERT_EQ(machine.devices.size(), 2u);
+  EXPECT_EQ(machine.devices[0], (DeviceSpec{"cpu:0", 1e11, 2e10, 0, 1024}));
+  EXPECT_EQ(machine.devices[1], (DeviceSpec{"cuda:1", 1e11, 2e10, 0, 1024}));
+  EXPECT_EQ(machine.link.latencySeconds, 1e-6);
+  EXPECT_EQ(machine.link.bytesPerSecond, 5e9);
+}
+
+TEST_F(MachineFiles, MayLeaveMemoryUnlimited) {
+  EXPECT_EQ(messageWith(", \"memory_bytes\": 1024", ""), "no error");
+}
+
+TEST_F(MachineFiles, RefuseFiguresOutOfRange) {
+  EXPECT_EQ(messageWith("1e11", "-1"),
+            ": devices[0].flops_per_second: found -1, expected a number from 1 to 1e+21");
+  EXPECT_EQ(messageWith("1e11", "0"),
+            ": devices[0].flops_per_second: found 0, expected a number from 1 to 1e+21");
+  EXPECT_EQ(messageWith("1e11", "\"fast\""),
+            ": devices[0].flops_per_second: found \"fast\", expected a number from 1 to 1e+21");
+  EXPECT_EQ(messageWith("2e10", "1e999"),
+            ": devices[0].memory_bytes_per_second: found inf, expected a number from 1 to 1e+21");
+  EXPECT_EQ(messageWith("\"operator_seconds\": 0", "\"operator_seconds\": 1e4"),
+            ": devices[0].operator_seconds: found 10000, expected a number from 0 to 1000");
+  EXPECT_EQ(messageWith("1e-6", "null"),
+            ": link.latency_seconds: found null, expected a number from 0 to 1000");
+  EXPECT_EQ(messageWith("5e9", "[]"),
+            ": link.bytes_per_second: found an array, expected a number from 1 to 1e+21");
+}
+
+TEST_F(MachineFiles, RefuseNaN) { EXPECT_NE(messageWith("1e11", "NaN"), "no error"); }
+
+TEST_F(MachineFiles, RefuseMemoryThatIsNoByteCount) {
+  for (const char *bytes : {"0", "-5", "1.5", "1e300", "\"1024\"", "null"})
+    EXPECT_NE(messageWith("1024", bytes).find(": devices[0].memory_bytes: found "), std::string::npos)
+        << bytes;
+}
+
+TEST_F(MachineFiles, RefuseMissingKeys) {
+  EXPECT_EQ(messageWith("\"name\": \"cpu:0\", ", ""),
+            ": devices[0]: the key \"name\" is missing; keys that must be there: name, flops_per_second, "
+            "memory_bytes_per_second, operator_seconds");
+  EXPECT_EQ(messageOf(load("{\"devices\": []}")),
+            ": the key \"link\" is missing; keys that must be there: devices, link");
+  EXPECT_EQ(messageOf(load(std::string("[") + kDevice + "]", "{\"latency_seconds\": 1}")),
+            ": link: the key \"bytes_per_second\" is missing; keys that must be there: latency_seconds, "
+            "bytes_per_second");
+}
+
+TEST_F(MachineFiles, RefuseUnknownKeys) {
+  EXPECT_EQ(messageWith("\"name\": \"cpu:0\", ", "\"name\": \"cpu:0\", \"zz\": 1, \"cores\\u001b\": 4, "),
+            ": devices[0]: the key \"cores\\u001b\" is unknown; use name, flops_per_second, "
+            "memory_bytes_per_second, operator_seconds, memory_bytes");
+  EXPECT_EQ(messageWith("\"link\"", "\"links\": {}, \"link\""),
+            ": the key \"links\" is unknown; use devices, link");
+}
+
+TEST_F(MachineFiles, RefuseNamesThatWouldGarbleMessages) {
+  for (const char *name :
+       {"", "a\\u001b[2J", "\\u00e9", "12345678901234567890123456789012345678901234567890123456789012345"})
+    EXPECT_NE(messageWith("cpu:0", name).find(": devices[0].name: found \""), std::string::npos) << name;
+  EXPECT_NE(messageWith("\"cpu:0\"", "7").find(": devices[0].name: found 7"), std::string::npos);
+}
+
+TEST_F(MachineFiles, RefuseUnlikeDevices) {
+  std::string slower = kDevice;
+  slower.replace(slower.find("1e11"), 4, "5e10");
+  EXPECT_EQ(
+      messageOf(load(std::string("[") + kDevice + "," + slower + "]", kLink)),
+      ": devices[1]: its figures differ from those of devices[0]; devices must be alike, so give each the "
+      "slowest one's figures");
+}
+
+TEST_F(MachineFiles, RefuseTheWrongNumberOfDevices) {
+  EXPECT_EQ(messageOf(load("[]", kLink)),
+            ": devices: found 0 devices, expected an array of 1 to 1024 devices");
+  EXPECT_EQ(messageOf(load("{}", kLink)),
+            ": devices: found an object, expected an array of 1 to 1024 devices");
+  std::string devices = std::string("[") + kDevice;
+  for (unsigned index = 0; index < 1024; ++index)
+    devices += std::string(",") + kDevice;
+  EXPECT_EQ(messageOf(load(devices + "]", kLink)),
+            ": devices: found 1025 devices, expected an array of 1 to 1024 devices");
+}
+
+TEST_F(MachineFiles, RefuseOtherShapes) {
+  EXPECT_EQ(messageOf(load("[]")), ": found an array, expected an object with devices and link");
+  EXPECT_EQ(messageOf(load("[7]", kLink)),
+            ": devices[0]: found 7, expected an object with a device's figures");
+  EXPECT_EQ(messageOf(load(std::string("[") + kDevice + "]", "1")),
+            ": link: found 1, expected an object with latency_seconds and bytes_per_second");
+}
+
+TEST_F(MachineFiles, RefuseWhatIsNoJson) {
+  for (llvm::StringRef text : {"", "{", "{\"devices\": \xff}", "PK\x03\x04", "{} {}", "\"\\"})
+    EXPECT_NE(messageOf(load(text)), "no error") << text.str();
+}
+
+TEST_F(MachineFiles, RefuseDeepNesting) {
+  EXPECT_EQ(messageOf(load(std::string(500000, '['))),
+            ": byte 8: more than 8 levels of arrays and objects, a machine file has 3");
+  // Brackets in strings do not count.
+  EXPECT_EQ(messageWith("cpu:0", "\\\"[[[[[[[[[["), "no error");
+}
+
+TEST_F(MachineFiles, RefuseLargeFilesAndOtherThings) {
+  EXPECT_EQ(messageOf(load(std::string((1 << 20) + 1, ' '))),
+            ": expected a regular file of at most 1048576 bytes; is this a machine file?");
+  EXPECT_EQ(::messageOf("/dev/zero"),
+            "/dev/zero: expected a regular file of at most 1048576 bytes; is this a machine file?");
+}

@@ -1,0 +1,61 @@
+//===- RandomGraph.h - Seeded graphs for the property tests -----*- C++ -*-===//
+#ifndef CLEAVE_TESTS_UNIT_PARTITIONER_RANDOMGRAPH_H
+#define CLEAVE_TESTS_UNIT_PARTITIONER_RANDOMGRAPH_H
+
+#include "partitioner/StageCutter.h"
+#include <algorithm>
+#include <random>
+
+namespace cleave {
+
+/// Draws that are the same with every standard library, which its distributions are not.
+class Dice {
+public:
+  explicit Dice(uint32_t seed) : engine(seed) {}
+  /// A number from 0 to `count` - 1.
+  uint32_t below(uint32_t count) { return engine() % count; }
+
+private:
+  std::mt19937 engine;
+};
+
+/// A DAG with skips, shared weights, free nodes and ties. Times are whole numbers, so that sums are exact.
+inline StageGraph randomGraph(Dice &dice, uint32_t nodes) {
+  StageGraph graph;
+  for (uint32_t weight = 0, count = dice.below(4); weight < count; ++weight)
+    graph.weightBytes.push_back(dice.below(9));
+  for (uint32_t node = 0; node < nodes; ++node) {
+    graph.nodes.push_back({"op" + std::to_string(node), double(dice.below(8)), {}});
+    for (uint32_t weight = 0; weight < graph.weightBytes.size(); ++weight)
+      if (dice.below(3) == 0)
+        graph.nodes[node].weights.push_back(weight);
+  }
+  for (uint32_t node = 0; node + 1 < nodes; ++node) {
+    if (dice.below(8) == 0)
+      continue;
+    StageGraph::Value value{node, dice.below(6), {}};
+    for (uint32_t draw = 0, count = 1 + dice.below(3); draw < count; ++draw)
+      value.consumers.push_back(node + 1 + dice.below(nodes - node - 1));
+    graph.values.push_back(value);
+  }
+  return graph;
+}
+
+/// Stages, link, and at times a weight limit and fixed starts, which may leave no cut at all.
+inline CutRequest randomRequest(Dice &dice, const StageGraph &graph) {
+  const uint32_t nodes = graph.nodes.size();
+  CutRequest request;
+  request.stages = 1 + dice.below(std::min(nodes, 5u));
+  // Powers of two, for exact quotients.
+  request.link = {double(dice.below(3)), double(1u << dice.below(3))};
+  if (dice.below(2))
+    request.weightLimit = dice.below(20);
+  for (uint32_t node = 0; node < nodes; ++node)
+    if (dice.below(nodes) == 0)
+      request.stageStarts.push_back(node);
+  return request;
+}
+
+} // namespace cleave
+
+#endif // CLEAVE_TESTS_UNIT_PARTITIONER_RANDOMGRAPH_H
