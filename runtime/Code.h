@@ -1,0 +1,79 @@
+//===- Code.h - A program as the executor runs it ---------------*- C++ -*-===//
+#ifndef CLEAVE_RUNTIME_CODE_H
+#define CLEAVE_RUNTIME_CODE_H
+
+#include "codegen/plan/Plan.h"
+#include "runtime/Operators.h"
+#include "llvm/ADT/ArrayRef.h"
+#include "llvm/ADT/BitVector.h"
+#include "llvm/Support/Allocator.h"
+#include "llvm/Support/Error.h"
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace cleave::runtime {
+
+/// `last`: nothing reads the slot after this, so its value is moved out.
+struct Operand {
+  uint32_t slot;
+  bool last;
+};
+
+struct CodeBlock;
+
+struct CodeInstruction {
+  plan::InstructionKind kind;
+  /// Call: the operator, and whether it wants the number of its operands after them (`aten::format`).
+  torch::jit::Operation *operation = nullptr;
+  bool countsOperands = false;
+  /// List: the element type. Dict: key and value types.
+  c10::TypePtr element, value;
+  llvm::ArrayRef<Operand> operands;
+  llvm::ArrayRef<uint32_t> results;
+  /// Slots to empty afterwards, without those that `operands` has emptied.
+  llvm::ArrayRef<uint32_t> releases;
+  llvm::ArrayRef<const CodeBlock *> blocks;
+  const plan::Instruction *source;
+};
+
+struct CodeBlock {
+  llvm::ArrayRef<uint32_t> params;
+  std::vector<CodeInstruction> instructions;
+  llvm::ArrayRef<Operand> results;
+};
+
+/// A program with its operators resolved and every last use known: constants, sizes and weights stay in their
+/// slots from request to request, everything else leaves its slot with its last reader.
+class Code {
+public:
+  /// `program` must be valid and outlive the result, as must `operators`.
+  static llvm::Expected<std::unique_ptr<Code>> load(const plan::Plan &plan, const plan::Program &program,
+                                                    Operators &operators);
+
+  const CodeBlock &main() const { return blocks.front(); }
+  /// What the program gives, taken from its slots.
+  llvm::ArrayRef<Operand> outputs() const { return outputSlots; }
+  /// The slots whose values belong to a request.
+  llvm::ArrayRef<uint32_t> requestSlots() const { return transient; }
+  /// Most values that an instruction takes or gives at a time.
+  size_t stackDepth() const { return depth; }
+  /// `transformer.h.3.attn: aten::addmm`.
+  std::string describe(const CodeInstruction &instruction) const;
+
+private:
+  Code(const plan::Plan &plan, const plan::Program &program) : plan(plan), program(program) {}
+  friend class CodeLoader;
+
+  const plan::Plan &plan;
+  const plan::Program &program;
+  llvm::BumpPtrAllocator memory;
+  std::vector<CodeBlock> blocks;
+  llvm::ArrayRef<Operand> outputSlots;
+  std::vector<uint32_t> transient;
+  size_t depth = 0;
+};
+
+} // namespace cleave::runtime
+
+#endif // CLEAVE_RUNTIME_CODE_H

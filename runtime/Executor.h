@@ -1,0 +1,78 @@
+//===- Executor.h - Running a program ---------------------------*- C++ -*-===//
+#ifndef CLEAVE_RUNTIME_EXECUTOR_H
+#define CLEAVE_RUNTIME_EXECUTOR_H
+
+#include "codegen/plan/Plan.h"
+#include "runtime/Code.h"
+#include "runtime/TypeCheck.h"
+#include "runtime/WeightStore.h"
+#include "llvm/ADT/ArrayRef.h"
+#include "llvm/Support/Error.h"
+#include <ATen/core/ivalue.h>
+#include <atomic>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace cleave::runtime {
+
+/// One program with the slots it runs on. Runs one request at a time; what a request leaves behind is dropped
+/// with its last use, so that between requests only constants and weights are held.
+class Executor {
+public:
+  /// `plan`, `program` and `operators` must outlive the result.
+  static llvm::Expected<std::unique_ptr<Executor>> load(const plan::Plan &plan, const plan::Program &program,
+                                                        const WeightStore &weights, Operators &operators,
+                                                        bool checkTypes);
+
+  /// Gives the next run its input `index`.
+  void setInput(size_t index, c10::IValue value) { slots[program.inputs[index]->slot] = std::move(value); }
+
+  /// Runs on the inputs set since the last run, with size `symbols[i]` for symbol i, and puts what the
+  /// program gives into `outputs`. Throws what an operator throws, and soon after `cancelled` turns true; see
+  /// position.
+  void run(llvm::ArrayRef<int64_t> symbols, const std::atomic<bool> &cancelled,
+           std::vector<c10::IValue> &outputs);
+
+  /// Drops what an unfinished request has left in the slots.
+  void clear();
+
+  /// What ran last: `transformer.h.3.attn: aten::addmm`; empty before the first instruction.
+  std::string position() const { return current ? code->describe(*current) : ""; }
+
+private:
+  Executor(const plan::Program &program, std::unique_ptr<Code> code);
+  llvm::Error fillSlots(const WeightStore &weights);
+
+  void bindSizes();
+  void runBlock(const CodeBlock &block);
+  void execute(const CodeInstruction &instruction);
+  void call(const CodeInstruction &instruction);
+  void makeList(const CodeInstruction &instruction);
+  void makeTuple(const CodeInstruction &instruction);
+  void makeDict(const CodeInstruction &instruction);
+  void unpack(const CodeInstruction &instruction);
+  void choose(const CodeInstruction &instruction);
+  void loop(const CodeInstruction &instruction);
+  void checkTypes(llvm::ArrayRef<uint32_t> written) const;
+  void checkInputTypes() const;
+
+  c10::IValue take(Operand operand);
+  void push(llvm::ArrayRef<Operand> operands);
+  void popInto(llvm::ArrayRef<uint32_t> results);
+
+  const plan::Program &program;
+  const std::unique_ptr<Code> code;
+  std::optional<TypeCheck> types;
+  std::vector<c10::IValue> slots;
+  /// Empty between instructions; kept for its capacity.
+  torch::jit::Stack stack;
+  const CodeInstruction *current = nullptr;
+  llvm::ArrayRef<int64_t> symbols;
+  const std::atomic<bool> *cancelled = nullptr;
+};
+
+} // namespace cleave::runtime
+
+#endif // CLEAVE_RUNTIME_EXECUTOR_H

@@ -1,0 +1,128 @@
+//===- MemoryAccount.cpp --------------------------------------------------===//
+#include "runtime/MemoryAccount.h"
+#include <ATen/core/Tensor.h>
+#include <c10/core/CPUAllocator.h>
+#include <c10/core/alignment.h>
+#include <limits>
+
+namespace cleave::runtime {
+
+namespace {
+
+/// Stands in front of the data of every block:
+///
+///   | owner | bytes | (padding) | data …
+///   0       8       16          64
+struct alignas(c10::gAlignment) BlockHeader {
+  /// Holds a reference; null for blocks of threads that are not a device's.
+  std::atomic<MemoryAccount *> owner;
+  int64_t bytes;
+};
+static_assert(sizeof(BlockHeader) == c10::gAlignment, "data must stay aligned as c10 promises");
+
+/// libtorch's CPU allocator with a header that names the account of each block.
+class AccountingAllocator final : public c10::Allocator {
+public:
+  c10::DataPtr allocate(size_t bytes) override;
+  c10::DeleterFnPtr raw_deleter() const override;
+  void copy_data(void *to, const void *from, size_t bytes) const override {
+    default_copy_data(to, from, bytes);
+  }
+};
+
+} // namespace
+
+static thread_local MemoryAccount *currentAccount = nullptr;
+
+static BlockHeader *headerOf(void *data) { return static_cast<BlockHeader *>(data) - 1; }
+
+static void freeBlock(void *data) {
+  if (!data)
+    return;
+  BlockHeader *header = headerOf(data);
+  if (MemoryAccount *owner = header->owner.load(std::memory_order_acquire)) {
+    owner->release(header->bytes);
+    owner->Release();
+  }
+  c10::GetDefaultCPUAllocator()->raw_deallocate(header);
+}
+
+/// Counts the block in the account of this thread, which it returns with a reference taken.
+static MemoryAccount *holdInCurrentAccount(int64_t bytes) {
+  if (!currentAccount)
+    return nullptr;
+  currentAccount->hold(bytes);
+  currentAccount->Retain();
+  return currentAccount;
+}
+
+c10::DataPtr AccountingAllocator::allocate(size_t bytes) {
+  const c10::Device cpu(c10::DeviceType::CPU);
+  if (bytes == 0)
+    return {nullptr, nullptr, &freeBlock, cpu};
+  TORCH_CHECK(bytes <= size_t(std::numeric_limits<int64_t>::max()) - sizeof(BlockHeader), "cannot allocate ",
+              bytes, " bytes");
+  void *base = c10::GetDefaultCPUAllocator()->raw_allocate(bytes + sizeof(BlockHeader));
+  auto *header = new (base) BlockHeader{{nullptr}, int64_t(bytes)};
+  c10::DataPtr block(header + 1, header + 1, &freeBlock, cpu);
+  header->owner.store(holdInCurrentAccount(int64_t(bytes)), std::memory_order_release);
+  return block;
+}
+
+c10::DeleterFnPtr AccountingAllocator::raw_deleter() const { return &freeBlock; }
+
+// Installed before main, and for good: oneDNN gives memory that it took raw from libtorch's allocator back to
+// whichever allocator is installed by then, so a later change could free one's block with the other.
+static const bool installed = [] {
+  // Never destroyed: blocks outlive static objects.
+  static auto *allocator = new AccountingAllocator;
+  c10::SetCPUAllocator(allocator, /*priority=*/1);
+  return true;
+}();
+
+void MemoryAccount::hold(int64_t bytes) {
+  int64_t now = held.fetch_add(bytes, std::memory_order_relaxed) + bytes;
+  if (limit && now > limit) {
+    release(bytes);
+    TORCH_CHECK_WITH(OutOfMemoryError, false, name, ": ", bytes, " bytes wanted, ", now - bytes, " of ",
+                     limit, " held");
+  }
+  int64_t seen = peak.load(std::memory_order_relaxed);
+  while (now > seen && !peak.compare_exchange_weak(seen, now, std::memory_order_relaxed)) {
+  }
+}
+
+ScopedAccount::ScopedAccount(MemoryAccount &account) : previous(currentAccount) { currentAccount = &account; }
+
+ScopedAccount::~ScopedAccount() { currentAccount = previous; }
+
+static void moveBlock(const at::Tensor &tensor, MemoryAccount *receiver) {
+  if (!tensor.defined() || !tensor.has_storage())
+    return;
+  const c10::DataPtr &data = tensor.storage().data_ptr();
+  if (data.get_deleter() != &freeBlock || !data.get_context())
+    return;
+  BlockHeader *header = headerOf(data.get_context());
+  if (header->owner.load(std::memory_order_acquire) == receiver)
+    return;
+  if (receiver) {
+    receiver->hold(header->bytes);
+    receiver->Retain();
+  }
+  if (MemoryAccount *giver = header->owner.exchange(receiver, std::memory_order_acq_rel)) {
+    giver->release(header->bytes);
+    giver->Release();
+  }
+}
+
+void moveAccounting(const c10::IValue &value, MemoryAccount *receiver) {
+  if (value.isTensor())
+    return moveBlock(value.toTensor(), receiver);
+  value.visit([&](const c10::IValue &part) {
+    if (part.isTensor())
+      moveBlock(part.toTensor(), receiver);
+    return false;
+  });
+}
+
+} // namespace cleave::runtime

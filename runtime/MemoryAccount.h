@@ -1,0 +1,56 @@
+//===- MemoryAccount.h - Which device holds how many bytes ------*- C++ -*-===//
+#ifndef CLEAVE_RUNTIME_MEMORYACCOUNT_H
+#define CLEAVE_RUNTIME_MEMORYACCOUNT_H
+
+#include "llvm/ADT/IntrusiveRefCntPtr.h"
+#include <ATen/core/ivalue.h>
+#include <atomic>
+#include <cstdint>
+#include <string>
+
+namespace cleave::runtime {
+
+/// The bytes that one device holds, now and at most. Every block of memory that a device's thread allocates
+/// is counted here until it is freed, by whichever thread, or moved to another account. An account lives as
+/// long as anything that is counted in it.
+class MemoryAccount : public llvm::ThreadSafeRefCountedBase<MemoryAccount> {
+public:
+  /// \param limitBytes  most bytes that may be held at one time; 0 for no limit.
+  explicit MemoryAccount(std::string name, int64_t limitBytes = 0)
+      : name(std::move(name)), limit(limitBytes) {}
+
+  /// Counts `bytes` as held. Throws c10::OutOfMemoryError, and counts nothing, where that exceeds the limit.
+  void hold(int64_t bytes);
+  void release(int64_t bytes) { held.fetch_sub(bytes, std::memory_order_relaxed); }
+
+  int64_t heldBytes() const { return held.load(std::memory_order_relaxed); }
+  int64_t peakBytes() const { return peak.load(std::memory_order_relaxed); }
+
+private:
+  const std::string name;
+  const int64_t limit;
+  std::atomic<int64_t> held{0}, peak{0};
+};
+
+using MemoryAccountRef = llvm::IntrusiveRefCntPtr<MemoryAccount>;
+
+/// While it lives, what this thread allocates through libtorch is counted in `account`.
+class ScopedAccount {
+public:
+  explicit ScopedAccount(MemoryAccount &account);
+  ~ScopedAccount();
+  ScopedAccount(const ScopedAccount &) = delete;
+  ScopedAccount &operator=(const ScopedAccount &) = delete;
+
+private:
+  MemoryAccount *previous;
+};
+
+/// Counts the memory behind every tensor of `value` in `receiver` instead of where it was counted; null:
+/// nowhere, it is the caller's from now on. Memory that no account's thread has allocated (mapped weights, a
+/// request's inputs) stays uncounted.
+void moveAccounting(const c10::IValue &value, MemoryAccount *receiver);
+
+} // namespace cleave::runtime
+
+#endif // CLEAVE_RUNTIME_MEMORYACCOUNT_H

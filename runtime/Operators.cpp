@@ -1,0 +1,63 @@
+//===- Operators.cpp ------------------------------------------------------===//
+#include "runtime/Operators.h"
+#include "runtime/Exceptions.h"
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringRef.h"
+#include <ATen/core/jit_type.h>
+#include <dlfcn.h>
+#include <torch/csrc/jit/runtime/operator.h>
+
+namespace cleave::runtime {
+
+llvm::Error loadLibrary(const std::string &path) {
+  // Not RTLD_GLOBAL: its symbols must not take the place of ours.
+  if (dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL))
+    return llvm::Error::success();
+  return llvm::createStringError(llvm::Twine("cannot load library: ") + dlerror());
+}
+
+/// Whether an operator writes to the tensor, or the tensors of the list, that it is given for `argument`.
+static bool writesTensors(const c10::Argument &argument) {
+  if (!argument.alias_info() || !argument.alias_info()->isWrite())
+    return false;
+  c10::TypePtr type = argument.type();
+  while (type->kind() == c10::TypeKind::ListType || type->kind() == c10::TypeKind::OptionalType)
+    type = type->containedType(0);
+  return type->kind() == c10::TypeKind::TensorType;
+}
+
+/// `; did you mean aten::add?`, or nothing.
+static std::string suggestion(const std::string &name) {
+  std::vector<c10::Symbol> similar = torch::jit::findSimilarOperators(c10::Symbol::fromQualString(name));
+  if (similar.empty())
+    return "";
+  return "; did you mean " + std::string(similar.front().toQualString()) + "?";
+}
+
+static llvm::Expected<std::unique_ptr<ResolvedOperator>> find(const std::string &qualified) {
+  auto [name, overload] = llvm::StringRef(qualified).split('.');
+  auto found = torch::jit::findOperatorFor({name.str(), overload.str()});
+  // Those without an operation of their own make one from the node of a TorchScript graph, which is not
+  // there.
+  if (!found || !found->hasOperation())
+    return llvm::createStringError("this libtorch has no operator " + qualified + suggestion(name.str()) +
+                                   "; an operator of another package needs its library (--library)");
+  if (llvm::any_of(found->schema().arguments(), writesTensors))
+    return llvm::createStringError(
+        "operator " + qualified +
+        " writes to its operand, expected one that makes a new value; compile the model "
+        "again");
+  return std::make_unique<ResolvedOperator>(ResolvedOperator{found->schema(), found->getOperation()});
+}
+
+llvm::Expected<ResolvedOperator *> Operators::resolve(uint32_t index) {
+  if (!resolved[index]) {
+    auto found = catching([&] { return find(names[index]); });
+    if (!found)
+      return found.takeError();
+    resolved[index] = std::move(*found);
+  }
+  return resolved[index].get();
+}
+
+} // namespace cleave::runtime

@@ -1,0 +1,41 @@
+//===- Operators.h - The operators of a plan, resolved ----------*- C++ -*-===//
+#ifndef CLEAVE_RUNTIME_OPERATORS_H
+#define CLEAVE_RUNTIME_OPERATORS_H
+
+#include "codegen/plan/Plan.h"
+#include "llvm/ADT/ArrayRef.h"
+#include "llvm/Support/Error.h"
+#include <ATen/core/function_schema.h>
+#include <ATen/core/stack.h>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace cleave::runtime {
+
+/// Loads a library that registers operators with libtorch; it stays loaded.
+llvm::Error loadLibrary(const std::string &path);
+
+struct ResolvedOperator {
+  c10::FunctionSchema schema;
+  torch::jit::Operation operation;
+};
+
+/// The operators of a plan's table, each looked up in libtorch's registry once, when it is first asked for.
+class Operators {
+public:
+  explicit Operators(const plan::Plan &plan) : names(plan.operators), resolved(plan.operators.size()) {}
+
+  const std::string &name(uint32_t index) const { return names[index]; }
+  /// Fails on names that nobody registered, and on operators that write to tensors: values are shared between
+  /// stages, requests and the caller, so a plan holds none. The result lives as long as this object.
+  llvm::Expected<ResolvedOperator *> resolve(uint32_t index);
+
+private:
+  llvm::ArrayRef<std::string> names;
+  std::vector<std::unique_ptr<ResolvedOperator>> resolved;
+};
+
+} // namespace cleave::runtime
+
+#endif // CLEAVE_RUNTIME_OPERATORS_H

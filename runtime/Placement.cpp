@@ -1,0 +1,63 @@
+//===- Placement.cpp ------------------------------------------------------===//
+#include "runtime/Placement.h"
+#include "llvm/ADT/STLExtras.h"
+
+namespace cleave::runtime {
+
+using llvm::Error;
+using llvm::Twine;
+using plan::ActionKind;
+
+static Error unsupported(const Twine &found, const Twine &expected) {
+  return llvm::createStringError("plan has " + found + ", but this version runs " + expected + " only");
+}
+
+static const plan::Schedule *findSchedule(const plan::Plan &plan, uint32_t signature) {
+  auto found =
+      llvm::find_if(plan.schedules, [&](const auto &schedule) { return schedule->signature == signature; });
+  return found == plan.schedules.end() ? nullptr : found->get();
+}
+
+static Error checkSchedule(const plan::Schedule &schedule) {
+  if (schedule.microbatches != 1)
+    return unsupported(Twine(schedule.microbatches) + " micro-batches", "one micro-batch");
+  if (schedule.slices != 1)
+    return unsupported(Twine(schedule.slices) + " sequence slices", "one slice");
+  for (const auto &rank : schedule.ranks)
+    for (const auto &action : rank->actions)
+      if (!llvm::is_contained({ActionKind::Forward, ActionKind::Send, ActionKind::Recv}, action->kind))
+        return unsupported(Twine("training actions (") + plan::wire::EnumNameActionKind(action->kind) + ")",
+                           "forward passes");
+  return Error::success();
+}
+
+Error checkSupported(const plan::Plan &plan) {
+  if (plan.mesh->tp != 1)
+    return unsupported("tensor sharding (tp=" + Twine(plan.mesh->tp) + ")", "tp=1");
+  if (plan.mesh->dp != 1)
+    return unsupported("data parallelism (dp=" + Twine(plan.mesh->dp) + ")", "dp=1");
+  for (size_t index = 0; index < plan.signatures.size(); ++index) {
+    const plan::Schedule *schedule = findSchedule(plan, index);
+    if (!schedule)
+      return llvm::createStringError("plan has no schedule for signature " + plan.signatures[index]->name);
+    if (Error error = checkSchedule(*schedule))
+      return error;
+  }
+  return Error::success();
+}
+
+size_t rankCount(const plan::Plan &plan) { return size_t(plan.mesh->pp) * plan.mesh->dp * plan.mesh->tp; }
+
+std::vector<const plan::Program *> programsOf(const plan::Plan &plan, uint32_t rank) {
+  std::vector<const plan::Program *> programs;
+  for (const auto &program : plan.programs)
+    if (llvm::is_contained(plan.stages[program->stage]->ranks, rank))
+      programs.push_back(program.get());
+  return programs;
+}
+
+const plan::Schedule &scheduleOf(const plan::Plan &plan, uint32_t signature) {
+  return *findSchedule(plan, signature);
+}
+
+} // namespace cleave::runtime

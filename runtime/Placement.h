@@ -1,0 +1,25 @@
+//===- Placement.h - What of a plan belongs to a rank -----------*- C++ -*-===//
+#ifndef CLEAVE_RUNTIME_PLACEMENT_H
+#define CLEAVE_RUNTIME_PLACEMENT_H
+
+#include "codegen/plan/Plan.h"
+#include "llvm/Support/Error.h"
+#include <vector>
+
+namespace cleave::runtime {
+
+/// Fails on plans that this runtime cannot execute, naming the property that it lacks.
+llvm::Error checkSupported(const plan::Plan &plan);
+
+/// How many ranks the plan was compiled for.
+size_t rankCount(const plan::Plan &plan);
+
+/// The programs that `rank` runs, all signatures, in the order of the plan.
+std::vector<const plan::Program *> programsOf(const plan::Plan &plan, uint32_t rank);
+
+/// The schedule of `signature`; one that checkSupported has seen.
+const plan::Schedule &scheduleOf(const plan::Plan &plan, uint32_t signature);
+
+} // namespace cleave::runtime
+
+#endif // CLEAVE_RUNTIME_PLACEMENT_H

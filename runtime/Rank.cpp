@@ -1,0 +1,128 @@
+//===- Rank.cpp -----------------------------------------------------------===//
+#include "runtime/Rank.h"
+#include "runtime/Exceptions.h"
+#include "runtime/Placement.h"
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/ScopeExit.h"
+#include <chrono>
+
+namespace cleave::runtime {
+
+using llvm::Error;
+using plan::ActionKind;
+
+static std::string where(uint32_t rank, uint32_t stage) {
+  return "rank " + std::to_string(rank) + " (stage " + std::to_string(stage) + "): ";
+}
+
+StageRun *Rank::Part::find(uint32_t stage) const {
+  auto found = llvm::find_if(stages, [&](const auto &run) { return run->stage() == stage; });
+  return found == stages.end() ? nullptr : found->get();
+}
+
+Rank::Rank(const plan::Plan &plan, uint32_t index, Device &device, WeightStore weights)
+    : plan(plan), index(index), worker(device), weights(std::move(weights)), parts(plan.signatures.size()) {
+  for (uint32_t signature = 0; signature < parts.size(); ++signature)
+    parts[signature].transfers = plan::transfers(plan, signature);
+}
+
+Error Rank::loadStage(const plan::Program &program, Operators &operators, bool checkTypes) {
+  auto executor = Executor::load(plan, program, weights, operators, checkTypes);
+  if (!executor)
+    return llvm::createStringError(where(index, program.stage) + llvm::toString(executor.takeError()));
+  Part &part = parts[program.signature];
+  part.stages.push_back(std::make_unique<StageRun>(*plan.signatures[program.signature], program,
+                                                   std::move(*executor), part.transfers));
+  return Error::success();
+}
+
+/// The transfer that `action` makes; null for actions that make none.
+static const plan::Transfer *transferOf(llvm::ArrayRef<plan::Transfer> transfers,
+                                        const plan::Action &action) {
+  const bool sends = action.kind == ActionKind::Send;
+  if (!sends && action.kind != ActionKind::Recv)
+    return nullptr;
+  const uint32_t from = sends ? action.stage : action.peer, to = sends ? action.peer : action.stage;
+  return llvm::find_if(
+      transfers, [&](const plan::Transfer &transfer) { return transfer.from == from && transfer.to == to; });
+}
+
+void Rank::loadSteps(uint32_t signature) {
+  Part &part = parts[signature];
+  for (const auto &action : scheduleOf(plan, signature).ranks[index]->actions)
+    part.steps.push_back({action.get(), part.find(action->stage), transferOf(part.transfers, *action)});
+}
+
+llvm::Expected<std::unique_ptr<Rank>> Rank::load(const plan::Plan &plan, llvm::StringRef directory,
+                                                 uint32_t index, Device &device, Operators &operators,
+                                                 bool checkTypes) {
+  auto weights = WeightStore::open(plan, directory, index);
+  if (!weights)
+    return llvm::createStringError("rank " + llvm::Twine(index) + ": " + llvm::toString(weights.takeError()));
+  std::unique_ptr<Rank> rank(new Rank(plan, index, device, std::move(*weights)));
+  device.memory().hold(rank->weightBytes());
+  for (const plan::Program *program : programsOf(plan, index))
+    if (Error error = rank->loadStage(*program, operators, checkTypes))
+      return error;
+  for (uint32_t signature = 0; signature < plan.signatures.size(); ++signature)
+    rank->loadSteps(signature);
+  return rank;
+}
+
+void Rank::execute(Request &request, uint32_t signature) {
+  const Part &part = parts[signature];
+  for (const Step &step : part.steps) {
+    if (request.failed())
+      break;
+    request.enter(index, *step.action);
+    try {
+      if (!perform(request, part, step))
+        break;
+    } catch (const std::exception &exception) {
+      std::string position = step.stage->position();
+      request.fail(where(index, step.action->stage) + (position.empty() ? "" : position + ": ") +
+                   messageOf(exception));
+    }
+  }
+  for (const auto &stage : part.stages)
+    stage->finish(request);
+  request.leave(index);
+}
+
+bool Rank::perform(Request &request, const Part &part, const Step &step) {
+  switch (step.action->kind) {
+  case ActionKind::Forward:
+    forward(request, part, *step.stage);
+    return true;
+  case ActionKind::Send:
+    return request.send(part.mailboxOf(*step.transfer), step.stage->take(*step.transfer));
+  case ActionKind::Recv:
+    return receive(request, part, step);
+  default:
+    TORCH_INTERNAL_ASSERT(false, "checkSupported refuses the other kinds");
+  }
+}
+
+bool Rank::receive(Request &request, const Part &part, const Step &step) {
+  std::vector<c10::IValue> values;
+  if (!request.receive(part.mailboxOf(*step.transfer), values))
+    return false;
+  for (const c10::IValue &value : values)
+    moveAccounting(value, &worker.memory());
+  step.stage->receive(*step.transfer, std::move(values));
+  return true;
+}
+
+void Rank::forward(Request &request, const Part &part, StageRun &stage) {
+  using Clock = std::chrono::steady_clock;
+  auto count = llvm::make_scope_exit([this, begin = Clock::now()] {
+    busyNanoseconds += std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - begin).count();
+  });
+  // Between stages of one rank there are no actions.
+  for (const plan::Transfer &transfer : part.transfers)
+    if (StageRun *giver = part.find(transfer.from); giver && transfer.to == stage.stage())
+      stage.receive(transfer, giver->take(transfer));
+  stage.forward(request);
+}
+
+} // namespace cleave::runtime

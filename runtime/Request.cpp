@@ -1,0 +1,129 @@
+//===- Request.cpp --------------------------------------------------------===//
+#include "runtime/Request.h"
+#include "runtime/MemoryAccount.h"
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringExtras.h"
+#include <algorithm>
+
+namespace cleave::runtime {
+
+Request::Request(std::vector<at::Tensor> inputs, std::vector<int64_t> symbols, size_t outputCount,
+                 size_t transfers, llvm::ArrayRef<uint32_t> rankIds, Patience patience)
+    : inputs(std::move(inputs)), sizes(std::move(symbols)), outputs(outputCount),
+      patience(std::move(patience)), mailboxes(transfers), working(rankIds.size()) {
+  for (uint32_t rank : rankIds)
+    ranks.push_back({rank});
+}
+
+Request::RankState &Request::stateOf(uint32_t rank) {
+  return *llvm::find_if(ranks, [&](const RankState &state) { return state.rank == rank; });
+}
+
+Request::Clock::time_point Request::deadline() const {
+  if (begun != Clock::time_point())
+    return begun + patience.timeout;
+  Clock::time_point lastEnd{Clock::duration(patience.lastEnd->load())};
+  return std::max(submitted, lastEnd) + patience.timeout;
+}
+
+template <typename Condition> bool Request::waitUntil(std::unique_lock<std::mutex> &lock, Condition reached) {
+  while (!hasFailed && !reached()) {
+    // Looked up anew after each wait: it moves while earlier requests end.
+    if (Clock::now() >= deadline())
+      failLocked(describeStuck());
+    else
+      changed.wait_until(lock, deadline());
+  }
+  return !hasFailed;
+}
+
+/// What a rank that has not finished does or waits for.
+static std::string describeAction(uint32_t rank, const plan::Action *action) {
+  std::string who = "rank " + std::to_string(rank);
+  if (!action)
+    return who + " is busy with an earlier request";
+  who += " (stage " + std::to_string(action->stage) + ")";
+  if (action->kind == plan::ActionKind::Recv)
+    return who + " waits for the values of stage " + std::to_string(action->peer);
+  if (action->kind == plan::ActionKind::Send)
+    return who + " waits for stage " + std::to_string(action->peer) + " to take its values";
+  return who + " is computing";
+}
+
+std::string Request::describeStuck() const {
+  std::string message = "no result after " + std::to_string(patience.timeout.count()) + " s: ";
+  std::vector<std::string> busy;
+  for (const RankState &state : ranks)
+    if (!state.left)
+      busy.push_back(describeAction(state.rank, state.action));
+  return message + llvm::join(busy, ", ") + "; allow more time (--timeout)";
+}
+
+void Request::enter(uint32_t rank, const plan::Action &action) {
+  std::lock_guard lock(mutex);
+  if (begun == Clock::time_point())
+    begun = Clock::now();
+  stateOf(rank).action = &action;
+}
+
+bool Request::send(size_t transfer, std::vector<c10::IValue> values) {
+  std::unique_lock lock(mutex);
+  Mailbox &mailbox = mailboxes[transfer];
+  mailbox.values = std::move(values);
+  mailbox.given = true;
+  changed.notify_all();
+  // A sender that ran ahead would hold more than the plan's peak.
+  return waitUntil(lock, [&] { return mailbox.taken; });
+}
+
+bool Request::receive(size_t transfer, std::vector<c10::IValue> &values) {
+  std::unique_lock lock(mutex);
+  Mailbox &mailbox = mailboxes[transfer];
+  if (!waitUntil(lock, [&] { return mailbox.given; }))
+    return false;
+  values = std::move(mailbox.values);
+  mailbox.taken = true;
+  changed.notify_all();
+  return true;
+}
+
+void Request::leave(uint32_t rank) {
+  std::lock_guard lock(mutex);
+  stateOf(rank).left = true;
+  if (--working == 0)
+    end();
+}
+
+void Request::end() {
+  // A later stage may have counted an output that it also read.
+  for (const at::Tensor &output : outputs)
+    moveAccounting(output, nullptr);
+  inputs.clear();
+  for (Mailbox &mailbox : mailboxes)
+    mailbox.values.clear();
+  patience.lastEnd->store(Clock::now().time_since_epoch().count());
+  changed.notify_all();
+}
+
+void Request::fail(std::string message) {
+  std::lock_guard lock(mutex);
+  failLocked(std::move(message));
+}
+
+void Request::failLocked(std::string message) {
+  if (hasFailed)
+    return;
+  failure = std::move(message);
+  hasFailed = true;
+  patience.lastEnd->store(Clock::now().time_since_epoch().count());
+  changed.notify_all();
+}
+
+llvm::Expected<std::vector<at::Tensor>> Request::wait() {
+  std::unique_lock lock(mutex);
+  if (!waitUntil(lock, [&] { return working == 0; }))
+    return llvm::createStringError(failure);
+  return outputs;
+}
+
+} // namespace cleave::runtime

@@ -1,0 +1,99 @@
+//===- Request.h - One run of a signature under way -------------*- C++ -*-===//
+#ifndef CLEAVE_RUNTIME_REQUEST_H
+#define CLEAVE_RUNTIME_REQUEST_H
+
+#include "codegen/plan/Plan.h"
+#include "llvm/ADT/ArrayRef.h"
+#include "llvm/Support/Error.h"
+#include <ATen/core/Tensor.h>
+#include <ATen/core/ivalue.h>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+namespace cleave::runtime {
+
+/// How long a request may take. The time of a request begins when the first rank takes it up; until then,
+/// with the end of the request before it.
+struct Patience {
+  std::chrono::seconds timeout;
+  /// When the last request of the session ended, as steady_clock counts.
+  std::shared_ptr<std::atomic<std::chrono::steady_clock::rep>> lastEnd;
+};
+
+/// What the ranks that work on a request and the caller that waits for it share. Every wait ends at the
+/// deadline, or when the request fails; the first failure is the one that is reported.
+class Request {
+public:
+  /// \param ranks      which ranks take part.
+  /// \param transfers  how many transfers between stages there are.
+  Request(std::vector<at::Tensor> inputs, std::vector<int64_t> symbols, size_t outputs, size_t transfers,
+          llvm::ArrayRef<uint32_t> ranks, Patience patience);
+
+  const at::Tensor &input(size_t leaf) const { return inputs[leaf]; }
+  llvm::ArrayRef<int64_t> symbols() const { return sizes; }
+
+  /// Notes what `rank` does from now on, for messages.
+  void enter(uint32_t rank, const plan::Action &action);
+  /// Gives the values of a transfer to its receiver and returns when that has taken them; false when the
+  /// request failed.
+  bool send(size_t transfer, std::vector<c10::IValue> values);
+  /// Takes the values of a transfer when its sender has given them; false when the request failed.
+  bool receive(size_t transfer, std::vector<c10::IValue> &values);
+  /// Sets a leaf of the outputs; once a leaf, by one rank.
+  void setOutput(size_t leaf, at::Tensor tensor) { outputs[leaf] = std::move(tensor); }
+  const at::Tensor &output(size_t leaf) const { return outputs[leaf]; }
+  /// Ends the part of `rank`; with that of the last one the request is done.
+  void leave(uint32_t rank);
+
+  void fail(std::string message);
+  const std::atomic<bool> &failed() const { return hasFailed; }
+
+  /// Blocks until the request is done or has failed.
+  llvm::Expected<std::vector<at::Tensor>> wait();
+
+private:
+  using Clock = std::chrono::steady_clock;
+  struct Mailbox {
+    std::vector<c10::IValue> values;
+    bool given = false, taken = false;
+  };
+  struct RankState {
+    uint32_t rank;
+    /// What it does; null before it has begun.
+    const plan::Action *action = nullptr;
+    bool left = false;
+  };
+
+  RankState &stateOf(uint32_t rank);
+  Clock::time_point deadline() const;
+  /// Waits until `reached` holds; false when the request failed.
+  template <typename Condition> bool waitUntil(std::unique_lock<std::mutex> &lock, Condition reached);
+  void failLocked(std::string message);
+  void end();
+  std::string describeStuck() const;
+
+  std::vector<at::Tensor> inputs;
+  const std::vector<int64_t> sizes;
+  std::vector<at::Tensor> outputs;
+  const Patience patience;
+  std::atomic<bool> hasFailed{false};
+
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::vector<Mailbox> mailboxes;
+  std::vector<RankState> ranks;
+  size_t working;
+  const Clock::time_point submitted = Clock::now();
+  Clock::time_point begun{};
+  std::string failure;
+};
+
+} // namespace cleave::runtime
+
+#endif // CLEAVE_RUNTIME_REQUEST_H

@@ -1,0 +1,135 @@
+//===- Values.cpp ---------------------------------------------------------===//
+#include "runtime/Values.h"
+#include "codegen/plan/DimExpr.h"
+#include "codegen/plan/Safetensors.h"
+#include "runtime/DTypes.h"
+#include "runtime/Exceptions.h"
+#include "llvm/ADT/StringExtras.h"
+#include <ATen/core/List.h>
+#include <ATen/core/jit_type.h>
+#include <torch/csrc/jit/frontend/schema_type_parser.h>
+
+namespace cleave::runtime {
+
+using llvm::Expected;
+using plan::ConstantKind;
+using torch::jit::Lexer;
+
+/// Longer texts are no types; a parser that calls itself must not be fed without bound.
+static constexpr size_t kLongestType = 256;
+
+/// Reads `count` types separated by commas, and nothing else.
+static Expected<std::vector<c10::TypePtr>> parseTypes(llvm::StringRef text, size_t count) {
+  auto parsed = catching([&]() -> Expected<std::vector<c10::TypePtr>> {
+    TORCH_CHECK(text.size() <= kLongestType, "it is too long");
+    Lexer lexer(std::make_shared<torch::jit::Source>(text.str()));
+    torch::jit::SchemaTypeParser parser(lexer, /*parse_complete_tensor_types=*/false,
+                                        /*allow_typevars=*/false);
+    std::vector<c10::TypePtr> types;
+    while (types.size() < count) {
+      if (!types.empty())
+        lexer.expect(',');
+      types.push_back(parser.parseType().first);
+    }
+    lexer.nextIf(torch::jit::TK_NEWLINE);
+    lexer.expect(torch::jit::TK_EOF);
+    return types;
+  });
+  if (!parsed)
+    return llvm::createStringError("'" + text.take_front(kLongestType) +
+                                   "' is no type: " + llvm::toString(parsed.takeError()));
+  return parsed;
+}
+
+Expected<c10::TypePtr> parseType(llvm::StringRef text) {
+  auto types = parseTypes(text, 1);
+  if (!types)
+    return types.takeError();
+  return types->front();
+}
+
+Expected<std::pair<c10::TypePtr, c10::TypePtr>> parseDictTypes(llvm::StringRef text) {
+  auto types = parseTypes(text, 2);
+  if (!types)
+    return types.takeError();
+  return std::pair((*types)[0], (*types)[1]);
+}
+
+static Expected<std::vector<c10::IValue>> toValues(const plan::Constant &constant) {
+  std::vector<c10::IValue> values;
+  for (const auto &item : constant.items) {
+    Expected<c10::IValue> value = toValue(*item);
+    if (!value)
+      return value.takeError();
+    values.push_back(std::move(*value));
+  }
+  return values;
+}
+
+static Expected<c10::IValue> toList(const plan::Constant &constant) {
+  Expected<c10::TypePtr> element = parseType(constant.element);
+  if (!element)
+    return element.takeError();
+  Expected<std::vector<c10::IValue>> items = toValues(constant);
+  if (!items)
+    return items.takeError();
+  c10::impl::GenericList list(*element);
+  for (c10::IValue &item : *items) {
+    if (!item.type()->isSubtypeOf(**element))
+      return llvm::createStringError("a list of " + constant.element + " holds a " + item.type()->str());
+    list.push_back(std::move(item));
+  }
+  return c10::IValue(std::move(list));
+}
+
+static Expected<c10::IValue> toTuple(const plan::Constant &constant) {
+  Expected<std::vector<c10::IValue>> items = toValues(constant);
+  if (!items)
+    return items.takeError();
+  return c10::IValue(c10::ivalue::Tuple::create(std::move(*items)));
+}
+
+static Expected<c10::IValue> convert(const plan::Constant &constant) {
+  switch (constant.kind) {
+  case ConstantKind::None:
+    return c10::IValue();
+  case ConstantKind::Bool:
+    return c10::IValue(constant.integer != 0);
+  case ConstantKind::Int:
+    return c10::IValue(constant.integer);
+  case ConstantKind::Float:
+    return c10::IValue(constant.real);
+  case ConstantKind::Complex:
+    return c10::IValue(c10::complex<double>(constant.real, constant.imaginary));
+  case ConstantKind::String:
+    return c10::IValue(constant.text);
+  case ConstantKind::Device:
+    return c10::IValue(c10::Device(constant.text));
+  case ConstantKind::List:
+    return toList(constant);
+  case ConstantKind::Tuple:
+    return toTuple(constant);
+  }
+  return llvm::createStringError("a constant is of a kind that this version does not know");
+}
+
+Expected<c10::IValue> toValue(const plan::Constant &constant) {
+  return catching([&] { return convert(constant); });
+}
+
+std::string describe(const at::Tensor &tensor) {
+  plan::DType dtype = dtypeOf(tensor.scalar_type());
+  std::string name =
+      dtype == plan::DType::Unknown ? c10::toString(tensor.scalar_type()) : plan::nameOf(dtype).str();
+  auto sizes = llvm::map_range(tensor.sizes(), [](int64_t size) { return std::to_string(size); });
+  return name + "[" + llvm::join(sizes, ", ") + "]";
+}
+
+std::string describe(const plan::TensorType &type, llvm::ArrayRef<std::string> symbolNames) {
+  if (!type.ranked)
+    return plan::nameOf(type.dtype).str() + "[…]";
+  auto dims = llvm::map_range(type.dims, [&](const auto &dim) { return plan::toString(*dim, symbolNames); });
+  return plan::nameOf(type.dtype).str() + "[" + llvm::join(dims, ", ") + "]";
+}
+
+} // namespace cleave::runtime

@@ -1,0 +1,30 @@
+//===- Values.h - The plan's constants and types as libtorch's --*- C++ -*-===//
+#ifndef CLEAVE_RUNTIME_VALUES_H
+#define CLEAVE_RUNTIME_VALUES_H
+
+#include "codegen/plan/Plan.h"
+#include "llvm/ADT/ArrayRef.h"
+#include "llvm/ADT/StringRef.h"
+#include "llvm/Support/Error.h"
+#include <ATen/core/Tensor.h>
+#include <ATen/core/ivalue.h>
+#include <string>
+#include <utility>
+
+namespace cleave::runtime {
+
+/// A type in TorchScript's words: `int`, `Tensor?`, `Dict(str, Tensor)`.
+llvm::Expected<c10::TypePtr> parseType(llvm::StringRef text);
+/// Key and value types of a dict, `str,Tensor`.
+llvm::Expected<std::pair<c10::TypePtr, c10::TypePtr>> parseDictTypes(llvm::StringRef text);
+
+llvm::Expected<c10::IValue> toValue(const plan::Constant &constant);
+
+/// `int64[4, 128]`.
+std::string describe(const at::Tensor &tensor);
+/// The same of what is expected: `int64[batch, 128]`; sizes that are not known are `?`.
+std::string describe(const plan::TensorType &type, llvm::ArrayRef<std::string> symbolNames);
+
+} // namespace cleave::runtime
+
+#endif // CLEAVE_RUNTIME_VALUES_H

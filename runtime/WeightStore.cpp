@@ -1,0 +1,69 @@
+//===- WeightStore.cpp ----------------------------------------------------===//
+#include "runtime/WeightStore.h"
+#include "runtime/Placement.h"
+#include "runtime/TensorFile.h"
+#include "runtime/Values.h"
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/SmallString.h"
+#include "llvm/Support/Path.h"
+
+namespace cleave::runtime {
+
+static llvm::Expected<std::shared_ptr<plan::SafetensorsFile>>
+openShards(const plan::Plan &plan, llvm::StringRef directory, uint32_t rank) {
+  auto file = llvm::find_if(plan.shard_files, [&](const auto &file) { return file->rank == rank; });
+  if (file == plan.shard_files.end())
+    return llvm::createStringError("the plan has no weight file for this rank");
+  llvm::SmallString<256> path(directory);
+  llvm::sys::path::append(path, (*file)->name);
+  return plan::SafetensorsFile::open(path);
+}
+
+/// The rank's piece of `weight`, or an error where the file disagrees with the plan.
+static llvm::Expected<const plan::TensorEntry *> findPiece(const plan::SafetensorsFile &file,
+                                                           const plan::Weight &weight, uint32_t rank) {
+  auto shard = llvm::find_if(weight.shards, [&](const auto &shard) { return shard->rank == rank; });
+  if (shard == weight.shards.end())
+    return llvm::createStringError("weight " + weight.name + ": the plan puts no piece of it on this rank");
+  const plan::TensorEntry *entry = file.find((*shard)->key);
+  if (!entry)
+    return llvm::createStringError("weight " + weight.name + ": its file has no tensor " + (*shard)->key);
+  if (entry->dtype != weight.dtype || entry->shape != (*shard)->shape)
+    return llvm::createStringError("weight " + weight.name +
+                                   ": its file and the plan give it different types");
+  return entry;
+}
+
+llvm::Error WeightStore::add(const plan::Plan &plan, std::shared_ptr<plan::SafetensorsFile> file,
+                             uint32_t rank, uint32_t weight) {
+  auto entry = findPiece(*file, *plan.weights[weight], rank);
+  if (!entry)
+    return entry.takeError();
+  auto tensor = mappedTensor(std::move(file), **entry);
+  if (!tensor)
+    return tensor.takeError();
+  if (tensors.try_emplace(weight, std::move(*tensor)).second)
+    total += (*entry)->bytes;
+  return llvm::Error::success();
+}
+
+llvm::Expected<WeightStore> WeightStore::open(const plan::Plan &plan, llvm::StringRef directory,
+                                              uint32_t rank) {
+  WeightStore store;
+  std::shared_ptr<plan::SafetensorsFile> file;
+  for (const plan::Program *program : programsOf(plan, rank)) {
+    for (const auto &use : program->weights) {
+      if (!file) {
+        auto opened = openShards(plan, directory, rank);
+        if (!opened)
+          return opened.takeError();
+        file = std::move(*opened);
+      }
+      if (llvm::Error error = store.add(plan, file, rank, use->weight))
+        return error;
+    }
+  }
+  return store;
+}
+
+} // namespace cleave::runtime
