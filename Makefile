@@ -1,0 +1,32 @@
+# From a fresh Debian 12 or Ubuntu 24.04: `make demo` shows Cleave at work, `make test` checks it.
+JOBS ?= $(shell nproc)
+CLEAVE = build/bin/cleave
+
+.PHONY: all setup build test demo format clean
+all: build
+
+# System packages and .venv.
+setup:
+	tools/setup.sh
+
+# Executables in build/bin/.
+build: setup
+	cmake --preset release
+	cmake --build build --parallel $(JOBS)
+
+test: build
+	ctest --test-dir build --output-on-failure --parallel $(JOBS)
+
+# GPT-2 small over four devices.
+demo: build
+	rm -rf demo && mkdir demo
+	build/bin/cleave-trace hf:gpt2 -o demo/gpt2.pt
+	$(CLEAVE) compile demo/gpt2.pt --inputs demo/gpt2.inputs.safetensors --devices 4 --verify -o demo/gpt2.plan
+	$(CLEAVE) run demo/gpt2.plan --inputs demo/gpt2.inputs.safetensors --outputs demo/outputs.safetensors
+	$(CLEAVE) inspect demo/gpt2.plan
+
+format: setup
+	git ls-files '*.cpp' '*.h' | xargs .venv/bin/clang-format -i
+
+clean:
+	rm -rf build build-dev build-tsan demo

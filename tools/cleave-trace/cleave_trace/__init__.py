@@ -1,0 +1,1 @@
+"""Traces PyTorch models to TorchScript files that `cleave compile` reads."""

@@ -1,0 +1,3 @@
+from cleave_trace.cli import main
+
+raise SystemExit(main())

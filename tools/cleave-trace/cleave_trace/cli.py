@@ -1,0 +1,134 @@
+"""The command line of cleave-trace."""
+
+import argparse
+import contextlib
+import json
+import re
+import signal
+import sys
+import traceback
+import warnings
+
+from cleave_trace.errors import TraceError, one_line
+
+EPILOG = """sources:
+  hf:NAME           an architecture of transformers, default configuration, seeded random weights
+  hf:FOLDER         a folder with config.json and .safetensors, with its weights
+  torchvision:NAME  a model of torchvision, seeded random weights
+  FILE.py:FUNCTION  FUNCTION() returns (module, example inputs): a tensor, a tuple of arguments or a
+                    dictionary of keyword arguments, which may nest tuples, lists, dictionaries, None and scalars
+
+beside NAME.pt, NAME.inputs.safetensors and NAME.outputs.safetensors are written. exit status: 0 done, 1 failed,
+2 wrong usage."""
+
+
+def main(argv=None):
+    options = parse(argv)
+    # A killed run must leave as little behind as a failed one.
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+    warnings.simplefilter("ignore")
+    try:
+        if options.list:
+            print_names(options.json)
+            return 0
+        # What a module prints while it runs is not our answer.
+        with contextlib.redirect_stdout(sys.stderr):
+            report = run(options)
+        print(json.dumps(report) if options.json else text(report))
+    except Exception as error:
+        if options.traceback:
+            traceback.print_exc()
+        print(f"error: {options.source}: {explanation(error)}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 128 + signal.SIGINT
+    return 0
+
+
+def explanation(error):
+    if isinstance(error, TraceError):
+        return one_line(error)
+    return f"{type(error).__name__}: {one_line(error)}; pass --traceback to see where"
+
+
+def parse(argv):
+    parser = argparse.ArgumentParser(prog="cleave-trace", description="Traces a PyTorch model to a TorchScript file.",
+                                     epilog=EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("source", nargs="?", help="what to trace, see below")
+    parser.add_argument("-o", "--output", metavar="FILE", help="where to write the model")
+    parser.add_argument("--config", type=assignments, action="append", default=[], metavar="K=V,…",
+                        help="set fields of the configuration")
+    parser.add_argument("--class", dest="class_name", metavar="NAME", help="the model class of transformers to take")
+    parser.add_argument("--batch", type=positive, default=4, metavar="N", help="batch size of the inputs (4)")
+    parser.add_argument("--seq", type=positive, default=128, metavar="N", help="sequence length of the inputs (128)")
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="seed of weights and inputs (0)")
+    parser.add_argument("--json", action="store_true", help="print one JSON object about what was written")
+    parser.add_argument("--list", action="store_true", help="print the names that hf: and torchvision: know")
+    parser.add_argument("--traceback", action="store_true", help="on failure, print where in Python it failed")
+    options = parser.parse_args(argv)
+    if not options.list and not (options.source and options.output):
+        parser.error("expected a source and -o FILE")
+    is_file = options.source and not re.match(r"(hf|torchvision):", options.source)
+    if is_file and (options.config or options.class_name):
+        parser.error("--config and --class belong to hf: and torchvision:")
+    return options
+
+
+def assignments(text):
+    """`n_layer=2,hidden_sizes=[16,32]` as a dictionary; commas within brackets do not separate."""
+    found = {}
+    for item in re.split(r",(?![^\[{(]*[\]})])", text):
+        key, equals, value = item.partition("=")
+        if not (key and equals):
+            raise argparse.ArgumentTypeError(f"'{item}' is not K=V")
+        found[key.strip()] = value.strip()
+    return found
+
+
+def positive(text):
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{number} is less than 1")
+    return number
+
+
+def run(options):
+    from cleave_trace import files, sources, tracing
+
+    files.check_writable(options.output)
+    config = {key: value for fields in options.config for key, value in fields.items()}
+    module, example = sources.load(options.source, sources.Options(
+        config=config, class_name=options.class_name, batch=options.batch, seq=options.seq, seed=options.seed))
+    class_name = type(module).__name__
+    parameters = sum(parameter.numel() for parameter in module.parameters())
+    trace = tracing.trace(module, example, options.seed)
+    model, inputs, outputs = map(str, files.write(trace, options.output))
+    return {"model": model, "class": class_name, "parameters": parameters,
+              "inputs_file": inputs, "inputs": summary(trace.inputs),
+              "outputs_file": outputs, "outputs": summary(trace.outputs)}
+
+
+def summary(tensors):
+    from cleave_trace import tracing
+
+    return [{"name": path, "dtype": tracing.dtype_name(tensor), "shape": list(tensor.shape)}
+            for path, tensor in tensors.items()]
+
+
+def text(report):
+    lines = [f"{report['model']}: {report['class']}, {report['parameters']:,} parameters"]
+    for kind in ("inputs", "outputs"):
+        lines.append(f"{report[kind + '_file']}:")
+        lines += [f"  {item['name']}: {item['dtype']}[{','.join(map(str, item['shape']))}]" for item in report[kind]]
+    return "\n".join(lines)
+
+
+def print_names(as_json):
+    from cleave_trace import huggingface, vision
+
+    names = {**{f"hf:{name}": cls for name, cls in huggingface.names().items()},
+             **{f"torchvision:{name}": None for name in vision.names()}}
+    if as_json:
+        print(json.dumps({"names": list(names)}))
+    else:
+        print("\n".join(f"{name}  {cls}" if cls else name for name, cls in names.items()))

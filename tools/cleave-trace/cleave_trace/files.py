@@ -1,0 +1,73 @@
+"""The three files of a trace, written whole or not at all."""
+
+import contextlib
+import os
+import pathlib
+import shutil
+import tempfile
+
+import torch
+from safetensors.torch import save
+
+from cleave_trace.errors import TraceError, one_line
+
+
+def paths(model_path):
+    """(model, inputs, outputs): gpt2.pt goes with gpt2.inputs.safetensors and gpt2.outputs.safetensors."""
+    model_path = pathlib.Path(model_path)
+    stem = model_path.with_suffix("") if model_path.suffix == ".pt" else model_path
+    return model_path, *(stem.with_name(f"{stem.name}.{kind}.safetensors") for kind in ("inputs", "outputs"))
+
+
+def check_writable(model_path):
+    """Refuses early what `write` could not do after minutes of tracing."""
+    model_path = pathlib.Path(model_path)
+    if not model_path.parent.is_dir():
+        raise TraceError(f"{model_path.parent}: no such folder, expected where to write {model_path.name}; make it first")
+    if not os.access(model_path.parent, os.W_OK):
+        raise TraceError(f"{model_path.parent}: not writable, expected where to write {model_path.name}; choose another")
+    for path in paths(model_path):
+        if path.is_dir():
+            raise TraceError(f"{path}: a folder, expected a file to write; choose another name")
+
+
+def write(trace, model_path):
+    """Writes model, inputs and outputs under temporary names beside `model_path`, then renames them, the model last."""
+    with temporary_folder(pathlib.Path(model_path).parent) as folder:
+        targets = paths(model_path)
+        # The archive's folder is named after the file, so the file has its own name even here.
+        model, inputs, outputs = (folder / target.name for target in targets)
+        save_module(trace.module, model)
+        inputs.write_bytes(save(storable(trace.inputs)))
+        outputs.write_bytes(save(storable(trace.outputs)))
+        for path in (model, inputs, outputs):
+            sync(path)
+        for path, target in reversed(list(zip((model, inputs, outputs), targets))):
+            os.replace(path, target)
+    return targets
+
+
+def save_module(module, path):
+    try:
+        torch.jit.save(module, path)
+    except RuntimeError as error:
+        raise TraceError(f"TorchScript cannot save the module: {one_line(error)}; pass --traceback to see where") from error
+
+
+def storable(tensors):
+    """Copies that share no memory, as safetensors wants them."""
+    return {path: tensor.detach().clone(memory_format=torch.contiguous_format) for path, tensor in tensors.items()}
+
+
+def sync(path):
+    with open(path, "rb") as file:
+        os.fsync(file.fileno())
+
+
+@contextlib.contextmanager
+def temporary_folder(parent):
+    folder = pathlib.Path(tempfile.mkdtemp(prefix=".cleave-trace-", dir=parent))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,129 @@
+"""Classes that change how a module traces, put on the module itself.
+
+A wrapper module around the model would prefix every path in the file, so each module gets a subclass of its own class
+instead, with the same name.
+"""
+
+import contextlib
+import copy
+import functools
+import inspect
+import types
+from collections.abc import MutableMapping
+
+import torch
+from torch import nn
+
+from cleave_trace import trees
+
+CONTAINERS = (nn.ModuleList, nn.ModuleDict, nn.ParameterList, nn.ParameterDict)
+
+
+def replace_forward(module, forward):
+    """Gives `module` a subclass of its class with this `forward`; `module` keeps its identity and its class's name."""
+    cls = type(module)
+    names = {"__module__": cls.__module__, "__qualname__": cls.__qualname__, "__doc__": cls.__doc__}
+    module.__class__ = type(cls.__name__, (cls,), {"forward": forward, **names})
+
+
+def alias(value):
+    """`value` with an `aten::alias`, which copies nothing, on each of its tensors."""
+    if isinstance(value, torch.Tensor):
+        return torch.ops.aten.alias(value)
+    if isinstance(value, MutableMapping):
+        aliased = copy.copy(value)
+        for key, child in value.items():
+            aliased[key] = alias(child)
+        return aliased
+    if isinstance(value, (tuple, list)) and not isinstance(value, torch.Size):
+        items = [alias(item) for item in value]
+        return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
+    return value
+
+
+def mark_outputs(root):
+    """Puts an `aten::alias` inside each submodule on what it returns.
+
+    A trace keeps only the values that escape a module, and calls a value by the innermost module that made it. With
+    the mark, each module's own output is there, under the module's own name.
+    """
+    for module in list(root.modules()):
+        has_own_forward = "forward" in vars(module)
+        if module is root or has_own_forward or isinstance(module, (*CONTAINERS, torch.jit.ScriptModule)):
+            continue
+        replace_forward(module, marked(type(module).forward))
+
+
+def marked(forward):
+    @functools.wraps(forward)
+    def marked_forward(self, *args, **kwargs):
+        return alias(forward(self, *args, **kwargs))
+
+    return marked_forward
+
+
+@contextlib.contextmanager
+def functions_inlined():
+    """Within it, calling a torch.autograd.Function runs its forward in the open: TorchScript cannot save the call."""
+    original = torch.autograd.Function.apply
+
+    @classmethod
+    def apply(cls, *args, **kwargs):
+        has_own_context = cls.setup_context is not torch.autograd.Function.setup_context
+        return cls.forward(*args, **kwargs) if has_own_context else cls.forward(ForwardContext(), *args, **kwargs)
+
+    torch.autograd.Function.apply = apply
+    try:
+        yield
+    finally:
+        torch.autograd.Function.apply = original
+
+
+class ForwardContext:
+    """The context of a torch.autograd.Function that no backward pass will read."""
+
+    needs_input_grad = ()
+
+    def save_for_backward(self, *tensors):
+        self.saved_tensors = tensors
+
+    def ignore(self, *values):
+        pass
+
+    save_for_forward = mark_dirty = mark_non_differentiable = set_materialize_grads = ignore
+
+
+def take_tensors_only(root, bound):
+    """Gives `root` a forward whose arguments are the tensors of an example call, by their own names.
+
+    `bound` is the example call as inspect.BoundArguments; what it holds besides tensors is fixed. Returns the arguments
+    as {name: value}. The new forward returns what trees.traceable makes of the original's result.
+    """
+    original = vars(root).pop("forward", None) or types.MethodType(type(root).forward, root)
+    arguments = named_arguments(bound)
+    traced = {name: trees.traceable(value) for name, value in arguments.items()}
+    traced = {name: value for name, value in traced.items() if value is not None}
+
+    def tensor_forward(self, *values):
+        tensors = iter(trees.leaves(values).values())
+        args, kwargs = trees.fill((bound.args, bound.kwargs), tensors)
+        return trees.traceable(trees.plain(original(*args, **kwargs)))
+
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    tensor_forward.__signature__ = inspect.Signature([inspect.Parameter(name, kind) for name in ("self", *traced)])
+    replace_forward(root, tensor_forward)
+    return traced
+
+
+def named_arguments(bound):
+    """The arguments of a call by name, in the order of `bound.args` and `bound.kwargs`; `*xs` gives xs_0, xs_1, …"""
+    named = {}
+    for name, value in bound.arguments.items():
+        kind = bound.signature.parameters[name].kind
+        if kind is inspect.Parameter.VAR_POSITIONAL:
+            named.update({f"{name}_{position}": item for position, item in enumerate(value)})
+        elif kind is inspect.Parameter.VAR_KEYWORD:
+            named.update(value)
+        else:
+            named[name] = value
+    return named

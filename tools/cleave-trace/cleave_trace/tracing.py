@@ -1,0 +1,107 @@
+"""From a module and an example call to a TorchScript module that answers as the original does."""
+
+import dataclasses
+import inspect
+
+import torch
+
+from cleave_trace import marking, trees
+from cleave_trace.errors import TraceError, one_line
+
+# A trace may take another kernel than the module (attention with a mask of ones, say), so bits may differ. What these
+# allow is far below what a wrongly fixed branch or size does to an answer.
+RELATIVE_TOLERANCE = 1e-3
+ABSOLUTE_TOLERANCE = 1e-4
+
+
+@dataclasses.dataclass
+class Trace:
+    module: torch.jit.ScriptModule
+    inputs: dict[str, torch.Tensor]  # by path
+    outputs: dict[str, torch.Tensor]  # what the trace answers, by path
+
+
+@torch.no_grad()
+def trace(module, example, seed=0):
+    """Traces `module` on `example`: a tensor, a tuple of positional arguments or a dictionary of keyword arguments.
+
+    `module` is in evaluation mode and is used up: it keeps the classes that marking gives it.
+    """
+    bound = bind(module, example)
+    if not trees.leaves(list(bound.arguments.values())):
+        raise TraceError("example inputs: no tensor among them, expected at least one; give the arguments of forward")
+    expected = answer(lambda: module(*bound.args, **bound.kwargs), "the module fails on its example inputs", seed)
+    expected = trees.leaves(trees.plain(expected), "output")
+    if not expected:
+        raise TraceError("output: forward returns no tensor, expected at least one; return what it computes")
+
+    inputs = marking.take_tensors_only(module, bound)
+    marking.mark_outputs(module)
+    values = tuple(inputs.values())
+    with marking.functions_inlined():
+        script = answer(lambda: torch.jit.trace(module, values, strict=False, check_trace=False),
+                        "TorchScript cannot trace the module", seed)
+    found = answer(lambda: script(*values), "the trace fails on its example inputs", seed)
+    outputs = trees.leaves(found, "output")
+    check_same(expected, outputs)
+    return Trace(script, trees.leaves(inputs), outputs)
+
+
+def bind(module, example):
+    """The example call, matched with the arguments of the module's forward."""
+    if isinstance(example, torch.Tensor):
+        args, kwargs = (example,), {}
+    elif isinstance(example, dict):
+        args, kwargs = (), example
+    elif isinstance(example, (tuple, list)):
+        args, kwargs = tuple(example), {}
+    else:
+        raise TraceError(f"example inputs: a {type(example).__name__}, expected a tensor, a tuple of arguments or a "
+                         "dictionary of keyword arguments; wrap it in a tuple")
+    signature = inspect.signature(module.forward)
+    try:
+        return signature.bind(*args, **kwargs)
+    except TypeError as error:
+        raise TraceError(f"example inputs: {error}, expected forward{signature}; give one value an argument") from error
+
+
+def answer(run, failure, seed):
+    """What `run` returns, with random operators seeded; what it raises becomes a TraceError beginning with `failure`."""
+    torch.manual_seed(seed)
+    try:
+        return run()
+    except TraceError:
+        raise
+    except Exception as error:
+        raise TraceError(f"{failure}: {type(error).__name__}: {one_line(error)}; "
+                         "pass --traceback to see where") from error
+
+
+def check_same(expected, found):
+    """Refuses a trace whose outputs are not those of the module."""
+    if list(expected) != list(found):
+        raise TraceError(f"output: the trace returns {', '.join(found)}, expected {', '.join(expected)}; return tensors "
+                         "in tuples, lists or dictionaries")
+    for path, value in expected.items():
+        other = found[path]
+        if value.shape != other.shape or value.dtype != other.dtype:
+            raise TraceError(f"{path}: the trace answers with {describe(other)}, expected {describe(value)}; "
+                             "script the submodule that chooses by value")
+        if not torch.allclose(value, other, RELATIVE_TOLERANCE, ABSOLUTE_TOLERANCE, equal_nan=True):
+            difference = (value.double() - other.double()).abs().max().item()
+            raise TraceError(f"{path}: the trace differs from the module by {difference:.3g}, expected the same answer; "
+                             "script the submodule that chooses by value")
+
+
+def describe(tensor):
+    """Type and shape as `cleave` writes them: `f32[4,128]`."""
+    return f"{dtype_name(tensor)}[{','.join(map(str, tensor.shape))}]"
+
+
+def dtype_name(tensor):
+    return DTYPE_NAMES.get(tensor.dtype, str(tensor.dtype).removeprefix("torch."))
+
+
+DTYPE_NAMES = {torch.bool: "bool", torch.uint8: "u8", torch.int8: "i8", torch.int16: "i16", torch.int32: "i32",
+               torch.int64: "i64", torch.float16: "f16", torch.bfloat16: "bf16", torch.float32: "f32",
+               torch.float64: "f64", torch.complex64: "c64", torch.complex128: "c128"}

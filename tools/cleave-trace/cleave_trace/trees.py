@@ -1,0 +1,84 @@
+"""Nested values: the tensors in them, the paths that name these, and the form in which TorchScript can hold them.
+
+A path joins argument names, keys and positions with dots: `past.0.key`.
+"""
+
+import dataclasses
+from collections.abc import Mapping
+
+import torch
+
+from cleave_trace.errors import TraceError
+
+
+def entries(value):
+    """The (key, child) pairs of a container, or None for anything else."""
+    if isinstance(value, Mapping):
+        return [(str(key), child) for key, child in value.items()]
+    if isinstance(value, (tuple, list)):
+        return [(str(position), child) for position, child in enumerate(value)]
+    return None
+
+
+def join(path, key):
+    return f"{path}.{key}" if path else key
+
+
+def leaves(value, path=""):
+    """Every tensor in `value` with its path, in order."""
+    if isinstance(value, torch.Tensor):
+        return {path: value}
+    found = {}
+    for key, child in entries(value) or []:
+        found.update(leaves(child, join(path, key)))
+    return found
+
+
+def traceable(value):
+    """`value` as TorchScript can hold it, without what is not a tensor; None if nothing is left.
+
+    TorchScript's lists and dictionaries hold items of one type. So a list of more than tensors becomes a tuple, and a
+    dictionary of more than tensors becomes flat: {"a": (x, y)} turns into {"a.0": x, "a.1": y}. Paths stay the same.
+    """
+    if isinstance(value, torch.Tensor):
+        return value
+    children = [(key, traceable(child)) for key, child in entries(value) or []]
+    children = [(key, child) for key, child in children if child is not None]
+    if not children:
+        return None
+    if isinstance(value, Mapping):
+        return leaves(dict(children))
+    items = [child for _, child in children]
+    is_tensor_list = isinstance(value, list) and all(isinstance(item, torch.Tensor) for item in items)
+    return items if is_tensor_list else tuple(items)
+
+
+def fill(template, tensors):
+    """A copy of `template` with its tensors, in order, taken from the iterator `tensors`."""
+    if isinstance(template, torch.Tensor):
+        return next(tensors)
+    if isinstance(template, Mapping):
+        return {key: fill(child, tensors) for key, child in template.items()}
+    if isinstance(template, (tuple, list)):
+        items = [fill(child, tensors) for child in template]
+        return type(template)(*items) if hasattr(template, "_fields") else type(template)(items)
+    return template
+
+
+def plain(value, path="output"):
+    """What a forward returned as tuples, lists and dictionaries of tensors; fixed scalars and None are left out.
+
+    Raises TraceError on an object that a trace cannot return.
+    """
+    if value is None or isinstance(value, (torch.Tensor, bool, int, float, str)):
+        return value
+    children = entries(value)
+    if children is None and dataclasses.is_dataclass(value):
+        children = [(field.name, getattr(value, field.name)) for field in dataclasses.fields(value)]
+    if children is None:
+        raise TraceError(f"{path}: forward returns a {type(value).__name__}, expected tensors in tuples, lists or "
+                         "dictionaries; return the tensors that you need")
+    children = {key: plain(child, join(path, key)) for key, child in children}
+    if isinstance(value, tuple):
+        return tuple(children.values())
+    return list(children.values()) if isinstance(value, list) else children
