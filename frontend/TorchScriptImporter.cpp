@@ -45,7 +45,10 @@ Value TorchScriptImporter::parameter(const std::string &name, const std::string 
   Value &known = parameters[unique];
   if (known)
     return known;
+  // Shards hold weights row-major, whatever strides the model saw them with.
   RankedTensorType type = tensorTypeOf(tensor, b.getContext());
+  if (type)
+    type = RankedTensorType::get(type.getShape(), type.getElementType());
   if (!type)
     return {};
   // At the function's start, so that every region sees it.

@@ -126,7 +126,36 @@ static LogicalResult checkFailures(func::FuncOp function, const std::vector<Samp
   return failure(walk.wasInterrupted());
 }
 
-FailureOr<InferredValues> inferShapes(func::FuncOp function) {
+/// Numbers storages in program order.
+static void collectStorages(func::FuncOp function, Sampler &sample, InferredValues &result) {
+  DenseMap<const void *, unsigned> ids;
+  auto add = [&](Value value, const at::Tensor &tensor) {
+    if (!tensor.defined() || !tensor.has_storage())
+      return;
+    const void *storage = tensor.storage().unsafeGetStorageImpl();
+    unsigned id = ids.try_emplace(storage, ids.size()).first->second;
+    result.storages[value].push_back({id, int64_t(tensor.storage().nbytes())});
+  };
+  auto visit = [&](Value value) {
+    auto known = sample.values.find(value);
+    if (known == sample.values.end())
+      return;
+    if (known->second.isTensor())
+      add(value, known->second.toTensor());
+    else if (known->second.isTensorList())
+      for (const at::Tensor &tensor : known->second.toTensorVector())
+        add(value, tensor);
+  };
+  llvm::for_each(function.getArguments(), visit);
+  function.walk<WalkOrder::PreOrder>([&](Operation *op) {
+    llvm::for_each(op->getResults(), visit);
+    for (Region &region : op->getRegions())
+      if (op != function)
+        llvm::for_each(region.getArguments(), visit);
+  });
+}
+
+static FailureOr<InferredValues> infer(func::FuncOp function, bool onlyTraced) {
   registerMetaKernels();
   c10::InferenceMode inference;
   TracedShapes traced(function);
@@ -136,12 +165,13 @@ FailureOr<InferredValues> inferShapes(func::FuncOp function) {
   llvm::sort(symbols);
   DimFitter fitter(symbols);
   std::vector<Sampler> samples;
-  for (auto &point : fitter.samples()) {
+  samples.reserve(fitter.samples().size());
+  for (auto &point : llvm::ArrayRef(fitter.samples()).take_front(onlyTraced ? 1 : fitter.samples().size()))
     samples.emplace_back(point).run(function);
-  }
   if (failed(checkFailures(function, samples, fitter)))
     return failure();
   InferredValues result;
+  collectStorages(function, samples.front(), result);
   Generalizer generalizer(function.getContext(), fitter, samples, result);
   function.walk([&](Operation *op) {
     for (Region &region : op->getRegions())
@@ -154,5 +184,9 @@ FailureOr<InferredValues> inferShapes(func::FuncOp function) {
   });
   return result;
 }
+
+FailureOr<InferredValues> inferShapes(func::FuncOp function) { return infer(function, /*onlyTraced=*/false); }
+
+FailureOr<InferredValues> inferTracedShapes(func::FuncOp function) { return infer(function, /*onlyTraced=*/true); }
 
 } // namespace cleave

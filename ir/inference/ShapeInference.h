@@ -17,6 +17,13 @@ struct InferredValues {
   llvm::DenseMap<mlir::Value, std::vector<SymbolicDim>> sizeLists;
   /// Bools, floats and strings that depend on sizes alone and are the same at all of them.
   llvm::DenseMap<mlir::Value, mlir::Attribute> constants;
+  /// Memory behind each tensor, or behind the tensors of a list, at the traced sizes: values with an id in common share
+  /// it.
+  struct Storage {
+    unsigned id;
+    int64_t bytes;
+  };
+  llvm::DenseMap<mlir::Value, llvm::SmallVector<Storage, 1>> storages;
   /// Calls that could not be run without data, with the reason; in program order.
   std::vector<std::pair<mlir::Operation *, std::string>> unknown;
 };
@@ -26,6 +33,9 @@ struct InferredValues {
 /// Fails, with a diagnostic at the operator, where the program works at the traced sizes but not at others: there a
 /// dimension is fixed that was declared dynamic.
 mlir::FailureOr<InferredValues> inferShapes(mlir::func::FuncOp function);
+
+/// The same at the traced sizes alone: one run, where `inferShapes` has confirmed the others.
+mlir::FailureOr<InferredValues> inferTracedShapes(mlir::func::FuncOp function);
 
 /// Adds kernels for the meta device that libtorch lacks in C++; idempotent. For each, strides are those of the CPU's.
 void registerMetaKernels();

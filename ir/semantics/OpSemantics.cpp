@@ -62,8 +62,11 @@ OpWork workOf(Operation *op, const TracedShapes &shapes) {
     work.bytes += shapes.bytesOf(result);
     largest = std::max(largest, shapes.elementsOf(result));
   }
-  for (Value operand : op->getOperands())
-    work.bytes += shapes.bytesOf(operand);
+  double written = work.bytes;
+  for (auto [i, operand] : llvm::enumerate(op->getOperands())) {
+    double bytes = shapes.bytesOf(operand);
+    work.bytes += semantics.readsSparsely && i == 0 ? std::min(bytes, written) : bytes;
+  }
   work.flops = semantics.flops ? semantics.flops(call, shapes) : largest;
   return work;
 }

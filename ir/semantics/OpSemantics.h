@@ -23,6 +23,8 @@ struct OpSemantics {
   bool isView = false;
   /// The result may share its operand's storage, as contiguous and reshape do.
   bool mayBeView = false;
+  /// Reads no more of its first operand than it writes: lookups and gathers.
+  bool readsSparsely = false;
   /// Works on sizes and scalars only.
   bool isScalar = false;
   /// `list[i]` or `tuple[i]`.

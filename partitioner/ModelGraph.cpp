@@ -1,0 +1,193 @@
+//===- ModelGraph.cpp - A function as the stage cutter's graph ------------===//
+#include "partitioner/ModelGraph.h"
+#include "ir/OperatorDialect.h"
+#include "ir/semantics/OpSemantics.h"
+#include "mlir/Transforms/RegionUtils.h"
+#include "llvm/ADT/MapVector.h"
+#include "llvm/ADT/SetVector.h"
+
+using namespace mlir;
+
+namespace cleave {
+
+/// Buffers up to this size (tables of positions, frequencies) do not keep an operation from being recomputed.
+static constexpr int64_t kSmallWeightBytes = 64 << 10;
+
+SmallVector<Value> usedValues(Operation *op) {
+  llvm::SetVector<Value> used(op->operand_begin(), op->operand_end());
+  for (Region &region : op->getRegions())
+    getUsedValuesDefinedAbove(region, used);
+  return SmallVector<Value>(used.begin(), used.end());
+}
+
+double operationSeconds(Operation *op, const TracedShapes &shapes, const DeviceSpec &device) {
+  OpWork work = workOf(op, shapes);
+  double seconds = std::max(work.flops / device.flopsPerSecond, work.bytes / device.memoryBytesPerSecond);
+  auto call = dyn_cast<OperatorOp>(op);
+  bool isFree = isa<BoundaryOp>(op) || (call && semanticsOf(call.getName()).isScalar);
+  return isFree ? 0 : seconds + device.operatorSeconds;
+}
+
+/// Operations that every stage makes for itself at no cost.
+static bool isGlue(Operation *op) { return isa<ParamOp, ConstantOp, SizeOp, ListOp, TupleOp, DictOp>(op); }
+
+/// Types that a stage can send.
+static bool isSendable(Type type) { return isTensorLike(type) || type.isIntOrFloat() || isa<NumberType>(type); }
+
+namespace {
+class GraphBuilder {
+public:
+  GraphBuilder(func::FuncOp function, const Machine &machine, uint32_t stages)
+      : function(function), shapes(function), device(machine.devices.front()), stages(stages) {}
+
+  ModelGraph build();
+
+private:
+  void findCheap();
+  double coneSeconds(Operation *op, double limit);
+  void makeNodes();
+  void connect();
+  /// The values of nodes or arguments behind `value`, through glue and cheap operations; weights go to `weights`.
+  void sourcesOf(Value value, llvm::SetVector<Value> &sources, llvm::SetVector<uint32_t> &weights,
+                 llvm::DenseSet<Value> &seen);
+  uint32_t weightOf(ParamOp param);
+
+  func::FuncOp function;
+  TracedShapes shapes;
+  DeviceSpec device;
+  uint32_t stages;
+  ModelGraph result;
+  llvm::DenseMap<Operation *, double> cones;
+  llvm::DenseSet<Operation *> cheap;
+  llvm::DenseMap<Operation *, uint32_t> nodeOf;
+  llvm::StringMap<uint32_t> weightIds;
+};
+} // namespace
+
+uint32_t GraphBuilder::weightOf(ParamOp param) {
+  auto [entry, isNew] = weightIds.try_emplace(param.getName(), result.weightNames.size());
+  if (isNew) {
+    result.weightNames.push_back(param.getName().str());
+    result.graph.weightBytes.push_back(shapes.bytesOf(param));
+  }
+  return entry->second;
+}
+
+/// Seconds to make the operation's results from the request's inputs; infinite where that must not be done twice.
+double GraphBuilder::coneSeconds(Operation *op, double limit) {
+  constexpr double kNever = std::numeric_limits<double>::infinity();
+  if (auto param = dyn_cast<ParamOp>(op))
+    return shapes.bytesOf(param) <= kSmallWeightBytes ? 0 : kNever;
+  bool isRepeatable = isMemoryEffectFree(op) && op->getNumRegions() == 0;
+  double seconds = isRepeatable ? operationSeconds(op, shapes, device) : kNever;
+  for (Value operand : op->getOperands()) {
+    if (seconds > limit)
+      return kNever;
+    if (Operation *maker = operand.getDefiningOp())
+      seconds += cones.lookup(maker);
+  }
+  return seconds > limit ? kNever : seconds;
+}
+
+void GraphBuilder::findCheap() {
+  double total = 0;
+  for (Operation &op : function.getBody().front().without_terminator())
+    total += operationSeconds(&op, shapes, device);
+  double limit = total / stages / 100;
+  for (Operation &op : function.getBody().front().without_terminator()) {
+    double cone = cones[&op] = coneSeconds(&op, limit);
+    if (std::isfinite(cone) && !isGlue(&op))
+      cheap.insert(&op);
+  }
+}
+
+void GraphBuilder::makeNodes() {
+  SmallVector<Operation *> ops;
+  llvm::DenseMap<Operation *, size_t> position;
+  for (Operation &op : function.getBody().front().without_terminator())
+    if (!isGlue(&op) && !cheap.contains(&op)) {
+      position[&op] = ops.size();
+      ops.push_back(&op);
+    }
+  // joined[i]: operation i goes with the one before it, since a value that cannot be sent connects their range.
+  std::vector<bool> joined(ops.size() + 1, false);
+  for (Operation *op : ops)
+    for (Value value : usedValues(op)) {
+      auto maker = value.getDefiningOp() ? position.find(value.getDefiningOp()) : position.end();
+      if (maker != position.end() && !isSendable(value.getType()))
+        std::fill(joined.begin() + maker->second + 1, joined.begin() + position[op] + 1, true);
+    }
+  for (auto [i, op] : llvm::enumerate(ops)) {
+    if (!joined[i] || i == 0)
+      result.nodes.emplace_back();
+    result.nodes.back().push_back(op);
+    nodeOf[op] = result.nodes.size() - 1;
+  }
+}
+
+void GraphBuilder::sourcesOf(Value value, llvm::SetVector<Value> &sources, llvm::SetVector<uint32_t> &weights,
+                             llvm::DenseSet<Value> &seen) {
+  Operation *maker = value.getDefiningOp();
+  if (!maker || !seen.insert(value).second)
+    return;
+  if (auto param = dyn_cast<ParamOp>(maker)) {
+    weights.insert(weightOf(param));
+  } else if (nodeOf.count(maker)) {
+    sources.insert(value);
+  } else {
+    for (Value operand : usedValues(maker))
+      sourcesOf(operand, sources, weights, seen);
+  }
+}
+
+void GraphBuilder::connect() {
+  llvm::MapVector<Value, StageGraph::Value> values;
+  for (auto [index, ops] : llvm::enumerate(result.nodes)) {
+    StageGraph::Node &node = result.graph.nodes.emplace_back();
+    llvm::SetVector<Value> sources;
+    llvm::SetVector<uint32_t> weights;
+    llvm::DenseSet<Value> seen;
+    double largest = -1;
+    for (Operation *op : ops) {
+      double seconds = operationSeconds(op, shapes, device);
+      node.seconds += seconds;
+      if (seconds > largest)
+        node.label = (op->getName().getStringRef() + " at " + modulePath(op)).str();
+      largest = std::max(largest, seconds);
+      for (Value value : usedValues(op))
+        sourcesOf(value, sources, weights, seen);
+    }
+    node.weights.assign(weights.begin(), weights.end());
+    for (Value source : sources) {
+      uint32_t producer = nodeOf.lookup(source.getDefiningOp());
+      if (producer == index)
+        continue;
+      auto &value = values[source];
+      value.producer = producer;
+      value.bytes = std::max<int64_t>(shapes.bytesOf(source), 8);
+      value.consumers.push_back(index);
+    }
+  }
+  for (auto &[source, value] : values)
+    result.graph.values.push_back(std::move(value));
+}
+
+ModelGraph GraphBuilder::build() {
+  findCheap();
+  makeNodes();
+  // A model of nothing but cheap operations is still work for somebody.
+  if (result.nodes.size() < stages) {
+    cheap.clear();
+    result.nodes.clear();
+    nodeOf.clear();
+    makeNodes();
+  }
+  connect();
+  return std::move(result);
+}
+
+ModelGraph buildModelGraph(func::FuncOp function, const Machine &machine, uint32_t stages) {
+  return GraphBuilder(function, machine, stages).build();
+}
+
+} // namespace cleave

@@ -1,0 +1,36 @@
+//===- ModelGraph.h - A function as the stage cutter's graph ----*- C++ -*-===//
+#ifndef CLEAVE_PARTITIONER_MODELGRAPH_H
+#define CLEAVE_PARTITIONER_MODELGRAPH_H
+
+#include "partitioner/Machine.h"
+#include "partitioner/StageGraph.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+
+namespace cleave {
+
+/// A function's operations as nodes of a StageGraph, in program order.
+///
+/// Not in the graph, since every stage makes its own: parameters, constants, sizes, lists and tuples made in sight, and
+/// *cheap* operations, whose whole computation from the request's inputs and small buffers costs less than a hundredth of
+/// a stage (masks, positions, scalar arithmetic). Operations that a value other than a tensor or scalar connects are one
+/// node.
+struct ModelGraph {
+  StageGraph graph;
+  /// Operations of each node, in program order.
+  std::vector<std::vector<mlir::Operation *>> nodes;
+  /// Names of `graph.weightBytes`.
+  std::vector<std::string> weightNames;
+};
+
+ModelGraph buildModelGraph(mlir::func::FuncOp function, const Machine &machine, uint32_t stages);
+
+/// Seconds of one operation on `device`: the roofline of Williams et al. 2009, max(flops / peak, bytes / bandwidth), and a
+/// fixed cost of calling it.
+double operationSeconds(mlir::Operation *op, const class TracedShapes &shapes, const DeviceSpec &device);
+
+/// Values that the operation uses: operands, and what its regions use from outside.
+llvm::SmallVector<mlir::Value> usedValues(mlir::Operation *op);
+
+} // namespace cleave
+
+#endif // CLEAVE_PARTITIONER_MODELGRAPH_H

@@ -1,0 +1,88 @@
+//===- AssignStages.cpp - Marks operations with their stage ---------------===//
+#include "partitioner/ModelGraph.h"
+#include "partitioner/StageCutter.h"
+#include "passes/Passes.h"
+#include "llvm/ADT/STLExtras.h"
+
+using namespace mlir;
+
+namespace cleave {
+
+#define GEN_PASS_DEF_ASSIGNSTAGES
+#include "passes/Passes.h.inc"
+
+/// Whether `path` is the module `module`, or inside it, in any call of it.
+static bool isInside(StringRef path, StringRef module) {
+  return path.consume_front(module) && (path.empty() || path.front() == '.' || path.front() == '#');
+}
+
+namespace {
+struct AssignStages : impl::AssignStagesBase<AssignStages> {
+  using AssignStagesBase::AssignStagesBase;
+
+  void runOnOperation() override {
+    func::FuncOp function = getOperation();
+    auto target = machine.empty() ? llvm::Expected<Machine>(Machine::cpu(stages)) : Machine::load(machine);
+    if (!target)
+      return fail(llvm::toString(target.takeError()));
+    ModelGraph model = buildModelGraph(function, *target, stages);
+    CutRequest request;
+    request.stages = stages;
+    request.link = target->link;
+    if (failed(findStarts(model, request)))
+      return signalPassFailure();
+    auto cut = cutStages(model.graph, request);
+    if (!cut)
+      return fail(llvm::toString(cut.takeError()));
+    write(function, model, *cut);
+  }
+
+  void fail(StringRef message) {
+    getOperation().emitError() << message;
+    signalPassFailure();
+  }
+
+  LogicalResult findStarts(const ModelGraph &model, CutRequest &request) {
+    for (const std::string &path : stageBefore) {
+      auto first = llvm::find_if(model.nodes, [&](auto &ops) {
+        return llvm::any_of(ops, [&](Operation *op) { return isInside(modulePath(op), path); });
+      });
+      if (first == model.nodes.end())
+        return getOperation().emitError() << "--stage-before " << path << ": no module of this path does work; "
+                                          << "did you mean " << nearestPath(model, path) << "?";
+      if (first != model.nodes.begin())
+        request.stageStarts.push_back(first - model.nodes.begin());
+    }
+    llvm::sort(request.stageStarts);
+    request.stageStarts.erase(llvm::unique(request.stageStarts), request.stageStarts.end());
+    return success();
+  }
+
+  static StringRef nearestPath(const ModelGraph &model, StringRef wanted) {
+    StringRef best;
+    unsigned distance = ~0u;
+    for (auto &ops : model.nodes)
+      for (Operation *op : ops)
+        // The path and each module around it.
+        for (StringRef path = modulePath(op); !path.empty(); path = path.contains('.') ? path.rsplit('.').first : "")
+          if (unsigned here = path.edit_distance(wanted); here < distance) {
+            distance = here;
+            best = path;
+          }
+    return best;
+  }
+
+  static void write(func::FuncOp function, const ModelGraph &model, const StageCut &cut) {
+    Builder b(function.getContext());
+    for (auto [ops, stage] : llvm::zip(model.nodes, cut.stageOf))
+      for (Operation *op : ops)
+        op->setAttr(kStageAttr, b.getI64IntegerAttr(stage));
+    function->setAttr(kStageSecondsAttr, b.getF64ArrayAttr(cut.seconds));
+    function->setAttr(kStageRecvBytesAttr, b.getI64ArrayAttr(cut.recvBytes));
+    if (cut.bottleneck)
+      function->setAttr(kBottleneckAttr, b.getStringAttr(model.graph.nodes[*cut.bottleneck].label));
+  }
+};
+} // namespace
+
+} // namespace cleave

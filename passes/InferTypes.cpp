@@ -1,0 +1,38 @@
+//===- InferTypes.cpp - Gives tensors their types -------------------------===//
+#include "ir/inference/ShapeInference.h"
+#include "passes/Passes.h"
+
+using namespace mlir;
+
+namespace cleave {
+
+#define GEN_PASS_DEF_INFERTYPES
+#include "passes/Passes.h.inc"
+
+namespace {
+struct InferTypes : impl::InferTypesBase<InferTypes> {
+  void runOnOperation() override {
+    func::FuncOp function = getOperation();
+    auto inferred = inferShapes(function);
+    if (failed(inferred))
+      return signalPassFailure();
+    for (auto &[value, type] : inferred->tensors)
+      // Optional tensors keep saying that they may be absent.
+      if (isa<UnknownTensorType, mlir::TensorType>(value.getType()) && !isa<BlockArgument>(value))
+        Value(value).setType(type);
+    setRegionArgumentTypes(function);
+    auto results = function.getBody().front().getTerminator()->getOperandTypes();
+    function.setType(FunctionType::get(&getContext(), function.getArgumentTypes(), results));
+  }
+
+  /// Regions' arguments and results have the types of what flows into them.
+  void setRegionArgumentTypes(func::FuncOp function) {
+    function.walk<WalkOrder::PreOrder>([](StageOp stage) {
+      for (auto [argument, input] : llvm::zip(stage.getBody().getArguments(), stage.getInputs()))
+        argument.setType(input.getType());
+    });
+  }
+};
+} // namespace
+
+} // namespace cleave

@@ -1,0 +1,16 @@
+//===- Passes.cpp - Registration ------------------------------------------===//
+#include "passes/Passes.h"
+#include "mlir/Transforms/Passes.h"
+
+namespace cleave {
+
+#define GEN_PASS_REGISTRATION
+#include "passes/Passes.h.inc"
+
+void registerPasses() {
+  registerCleavePasses();
+  mlir::registerCanonicalizerPass();
+  mlir::registerCSEPass();
+}
+
+} // namespace cleave

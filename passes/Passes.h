@@ -1,0 +1,25 @@
+//===- Passes.h - Cleave's passes -------------------------------*- C++ -*-===//
+#ifndef CLEAVE_PASSES_PASSES_H
+#define CLEAVE_PASSES_PASSES_H
+
+#include "ir/Cleave.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Pass/Pass.h"
+
+namespace cleave {
+
+#define GEN_PASS_DECL
+#include "passes/Passes.h.inc"
+
+/// Registers the passes by name, and MLIR's canonicalize and cse, so that pipelines can be given as text.
+void registerPasses();
+
+// What passes leave for those behind them, as attributes.
+inline constexpr llvm::StringLiteral kStageAttr = "cleave.stage";
+inline constexpr llvm::StringLiteral kStageSecondsAttr = "cleave.stage_seconds";
+inline constexpr llvm::StringLiteral kStageRecvBytesAttr = "cleave.stage_recv_bytes";
+inline constexpr llvm::StringLiteral kBottleneckAttr = "cleave.bottleneck";
+
+} // namespace cleave
+
+#endif // CLEAVE_PASSES_PASSES_H

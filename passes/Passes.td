@@ -1,0 +1,79 @@
+//===- Passes.td - Cleave's passes ----------------------------------------===//
+#ifndef CLEAVE_PASSES_PASSES
+#define CLEAVE_PASSES_PASSES
+
+include "mlir/Pass/PassBase.td"
+
+def InferTypes : Pass<"infer-types", "::mlir::func::FuncOp"> {
+  let summary = "gives every tensor its dtype, shape and strides";
+  let description = [{
+    Runs the function on tensors without data and writes down what came out. Named dimensions stay names:
+    ```mlir
+    %y = aten.relu(%x) : (tensor<?x8xf32, #cleave.layout<dims = ["batch", "8"]>>) -> !cleave.tensor
+    // becomes
+    %y = aten.relu(%x) : (tensor<?x8xf32, #cleave.layout<dims = ["batch", "8"]>>)
+                       -> tensor<?x8xf32, #cleave.layout<dims = ["batch", "8"]>>
+    ```
+    A tensor that only data decides stays `!cleave.tensor`. Fails where the function works at the traced sizes but not
+    at others.
+  }];
+}
+
+def FoldSizes : Pass<"fold-sizes", "::mlir::func::FuncOp"> {
+  let summary = "replaces size arithmetic by constants and cleave.size";
+  let description = [{
+    ```mlir
+    %n = aten.size.int(%ids, %dim0) : (tensor<?x8xi64, …dims = ["batch", "8"]>, i64) -> i64
+    // becomes
+    %n = cleave.size "batch"
+    ```
+    Whatever integer, bool or list of integers depends on the inputs' sizes alone is folded, also through 0-d tensors;
+    what made it is removed once nobody uses it.
+  }];
+  let dependentDialects = ["::cleave::CleaveDialect"];
+}
+
+def StripBoundaries : Pass<"strip-boundaries", "::mlir::func::FuncOp"> {
+  let summary = "removes module boundaries that nobody asked to capture";
+  let description = [{
+    `keep` holds glob patterns of module paths (`transformer.h.*`); boundaries of other modules are replaced by their
+    operand.
+  }];
+  let options = [ListOption<"keep", "keep", "std::string", "module paths to keep, with * and ?">];
+}
+
+def AssignStages : Pass<"assign-stages", "::mlir::func::FuncOp"> {
+  let summary = "marks every operation with its pipeline stage";
+  let description = [{
+    Asks the stage cutter and writes its answer as attribute `cleave.stage`. Operations without one are made in every
+    stage that uses them: parameters, constants, and computations too cheap to send.
+    ```mlir
+    %y = aten.linear(%x, %w, %b) {cleave.stage = 1 : i64} : …
+    ```
+    The function gets the cutter's account: `cleave.stage_seconds`, `cleave.stage_recv_bytes`, and `cleave.bottleneck`
+    where one operation alone makes balance impossible.
+  }];
+  let options = [
+    Option<"stages", "stages", "unsigned", "1", "number of pipeline stages">,
+    Option<"machine", "machine", "std::string", "\"\"", "machine preset or file; cpu:<stages> where empty">,
+    ListOption<"stageBefore", "stage-before", "std::string", "module paths that must begin a stage">
+  ];
+}
+
+def SplitStages : Pass<"split-stages", "::mlir::func::FuncOp"> {
+  let summary = "moves the operations of each stage into a cleave.stage";
+  let description = [{
+    ```mlir
+    %h = aten.relu(%x) {cleave.stage = 0 : i64} : …
+    %y = aten.tanh(%h) {cleave.stage = 1 : i64} : …
+    // becomes
+    %h = cleave.stage 0(%x) : (…) -> … { ^bb0(%a: …): … cleave.yield %0 : … }
+    %y = cleave.stage 1(%h) : (…) -> … { ^bb0(%a: …): … cleave.yield %0 : … }
+    ```
+    Operations without a stage are cloned into each stage that uses them. Every operand must come from the same or an
+    earlier stage.
+  }];
+  let dependentDialects = ["::cleave::CleaveDialect"];
+}
+
+#endif // CLEAVE_PASSES_PASSES

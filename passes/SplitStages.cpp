@@ -1,0 +1,121 @@
+//===- SplitStages.cpp - Operations into cleave.stage ---------------------===//
+#include "partitioner/ModelGraph.h"
+#include "passes/Passes.h"
+#include "mlir/IR/IRMapping.h"
+#include "llvm/ADT/SetVector.h"
+
+using namespace mlir;
+
+namespace cleave {
+
+#define GEN_PASS_DEF_SPLITSTAGES
+#include "passes/Passes.h.inc"
+
+namespace {
+/// One stage while it is filled.
+struct StageUnderConstruction {
+  Region body;
+  IRMapping inside;
+  /// Values from outside that the stage takes, and its own that others take, in the order they were asked for.
+  SmallVector<Value> inputs;
+  llvm::SetVector<Value> outputs;
+};
+
+struct SplitStages : impl::SplitStagesBase<SplitStages> {
+  void runOnOperation() override {
+    Block &block = getOperation().getBody().front();
+    int64_t last = -1;
+    for (Operation &op : block)
+      if (auto stage = stageOf(&op))
+        last = std::max(last, *stage);
+    if (last < 0)
+      return;
+    stages = std::vector<StageUnderConstruction>(last + 1);
+    for (auto &stage : stages)
+      stage.body.emplaceBlock();
+    for (Operation &op : block.without_terminator())
+      if (auto stage = stageOf(&op); stage && failed(cloneInto(&op, *stage)))
+        return signalPassFailure();
+    if (failed(placeResults(block.getTerminator())))
+      return signalPassFailure();
+    replaceBody(block);
+    stages.clear();
+  }
+
+  static std::optional<int64_t> stageOf(Operation *op) {
+    auto attribute = op->getAttrOfType<IntegerAttr>(kStageAttr);
+    return attribute ? std::optional<int64_t>(attribute.getInt()) : std::nullopt;
+  }
+
+  /// Makes `value` available inside the stage: as its input, or by cloning what makes it.
+  LogicalResult require(Value value, int64_t stage, Operation *user) {
+    StageUnderConstruction &target = stages[stage];
+    if (target.inside.contains(value))
+      return success();
+    Operation *maker = value.getDefiningOp();
+    auto from = maker ? stageOf(maker) : std::nullopt;
+    if (maker && !from)
+      return cloneInto(maker, stage);
+    if (from && *from >= stage)
+      return user->emitError() << "is in stage " << stage << " but uses a value of stage " << *from
+                               << "; values only flow to later stages";
+    if (from)
+      stages[*from].outputs.insert(value);
+    target.inputs.push_back(value);
+    target.inside.map(value, target.body.front().addArgument(value.getType(), value.getLoc()));
+    return success();
+  }
+
+  LogicalResult cloneInto(Operation *op, int64_t stage) {
+    for (Value value : usedValues(op))
+      if (failed(require(value, stage, op)))
+        return failure();
+    OpBuilder b = OpBuilder::atBlockEnd(&stages[stage].body.front());
+    b.clone(*op, stages[stage].inside)->removeAttr(kStageAttr);
+    return success();
+  }
+
+  /// Results that no stage makes (an input passed through, a constant) are made by the last.
+  LogicalResult placeResults(Operation *terminator) {
+    for (Value value : terminator->getOperands()) {
+      Operation *maker = value.getDefiningOp();
+      int64_t stage = maker && stageOf(maker) ? *stageOf(maker) : stages.size() - 1;
+      if (failed(require(value, stage, terminator)))
+        return failure();
+      stages[stage].outputs.insert(value);
+    }
+    return success();
+  }
+
+  void replaceBody(Block &block) {
+    Operation *terminator = block.getTerminator();
+    OpBuilder b(terminator);
+    // Values of the old body → results of the stages.
+    IRMapping outside;
+    for (auto [index, stage] : llvm::enumerate(stages)) {
+      SmallVector<Value> inputs;
+      for (Value input : stage.inputs)
+        inputs.push_back(outside.lookupOrDefault(input));
+      SmallVector<Type> types;
+      SmallVector<Value> yielded;
+      for (Value output : stage.outputs) {
+        types.push_back(output.getType());
+        yielded.push_back(stage.inside.lookup(output));
+      }
+      OpBuilder::atBlockEnd(&stage.body.front()).create<YieldOp>(terminator->getLoc(), yielded);
+      auto op = b.create<StageOp>(terminator->getLoc(), types, int64_t(index), inputs);
+      op.getBody().takeBody(stage.body);
+      outside.map(ArrayRef<Value>(stage.outputs.getArrayRef()), op.getResults());
+    }
+    for (OpOperand &operand : terminator->getOpOperands())
+      operand.set(outside.lookupOrDefault(operand.get()));
+    for (Operation &op : llvm::make_early_inc_range(llvm::reverse(block.without_terminator())))
+      if (!isa<StageOp>(op))
+        op.erase();
+  }
+
+  std::vector<StageUnderConstruction> stages;
+};
+} // namespace
+
+} // namespace cleave
