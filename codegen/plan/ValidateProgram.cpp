@@ -38,6 +38,8 @@ private:
   Error write(uint32_t slot, uint32_t block, SlotState state);
   Error read(uint32_t slot, const char *what);
   Error release(uint32_t slot, uint32_t block);
+  /// What a nested block has written is not seen outside.
+  void hide(const Block &block);
   /// The program, and the instruction under way.
   std::string where() const;
   Error refuse(const Twine &what) const { return invalid(where(), what); }
@@ -112,6 +114,16 @@ Error ProgramCheck::release(uint32_t slot, uint32_t block) {
     return refuse("releases slot " + Twine(slot) + ", which an outer block has written");
   states[slot] = SlotState::Gone;
   return Error::success();
+}
+
+void ProgramCheck::hide(const Block &block) {
+  auto hideAll = [&](ArrayRef<uint32_t> slots) {
+    for (uint32_t slot : slots)
+      states[slot] = SlotState::Gone;
+  };
+  hideAll(block.params);
+  for (const auto &instruction : block.instructions)
+    hideAll(instruction->results);
 }
 
 //===- Tables -------------------------------------------------------------===//
@@ -307,10 +319,7 @@ Error ProgramCheck::checkBlock(uint32_t index, int depth) {
       return error;
   if (index == 0)
     return checkOutputs();
-  // Nothing outside sees what the block has written.
-  for (size_t slot = 0; slot < states.size(); ++slot)
-    if (owners[slot] == index && states[slot] == SlotState::Live)
-      states[slot] = SlotState::Gone;
+  hide(block);
   return Error::success();
 }
 

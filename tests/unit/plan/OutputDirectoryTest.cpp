@@ -1,0 +1,140 @@
+//===- OutputDirectoryTest.cpp --------------------------------------------===//
+#include "codegen/plan/OutputDirectory.h"
+#include "tests/unit/plan/PlanBuilder.h"
+#include "llvm/Support/FileSystem.h"
+#include <csignal>
+#include <gtest/gtest.h>
+#include <optional>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+namespace cleave::plan {
+
+using Names = std::vector<std::string>;
+
+/// Writes the first file of a plan into a directory that has been made for `path`.
+static OutputDirectory startOutput(const std::string &path) {
+  OutputDirectory output = llvm::cantFail(OutputDirectory::create(path));
+  writeFile(output.path() + "/plan.fb", "new");
+  return output;
+}
+
+TEST(OutputDirectory, AppearsOnCommit) {
+  TestFolder folder;
+  OutputDirectory output = startOutput(folder.at("a.plan"));
+  EXPECT_FALSE(llvm::sys::fs::exists(folder.at("a.plan")));
+  EXPECT_EQ(messageOf(output.commit()), "");
+  EXPECT_EQ(folder.names(), Names{"a.plan"});
+  EXPECT_EQ(readFile(folder.at("a.plan/plan.fb")), "new");
+}
+
+TEST(OutputDirectory, LeavesNothingWithoutCommit) {
+  TestFolder folder;
+  {
+    OutputDirectory output = startOutput(folder.at("a.plan"));
+    llvm::sys::fs::create_directory(output.path() + "/inner");
+    writeFile(output.path() + "/inner/file", "x");
+  }
+  EXPECT_EQ(folder.names(), Names{});
+}
+
+TEST(OutputDirectory, ReplacesAnOlderPlanOnlyOnCommit) {
+  TestFolder folder;
+  llvm::sys::fs::create_directory(folder.at("a.plan"));
+  writeFile(folder.at("a.plan/plan.fb"), "old");
+  writeFile(folder.at("a.plan/rank-000.safetensors"), "old");
+  OutputDirectory output = startOutput(folder.at("a.plan/"));
+  EXPECT_EQ(readFile(folder.at("a.plan/plan.fb")), "old");
+  EXPECT_EQ(messageOf(output.commit()), "");
+  EXPECT_EQ(folder.names(), Names{"a.plan"});
+  EXPECT_EQ(readFile(folder.at("a.plan/plan.fb")), "new");
+  EXPECT_FALSE(llvm::sys::fs::exists(folder.at("a.plan/rank-000.safetensors")));
+}
+
+TEST(OutputDirectory, RefusesToReplaceOtherThings) {
+  TestFolder folder;
+  writeFile(folder.at("file"), "x");
+  EXPECT_NE(messageOf(OutputDirectory::create(folder.at("file"))).find("it is no plan directory"),
+            std::string::npos);
+  llvm::sys::fs::create_directory(folder.at("home"));
+  writeFile(folder.at("home/plan.fb"), "x");
+  writeFile(folder.at("home/thesis.tex"), "x");
+  EXPECT_EQ(messageOf(OutputDirectory::create(folder.at("home"))),
+            "will not replace '" + folder.at("home") +
+                "': it holds 'thesis.tex', which is no part of a plan; remove it, or give another name");
+  EXPECT_EQ(folder.names(), (Names{"file", "home"}));
+}
+
+TEST(OutputDirectory, NamesAMissingFolder) {
+  TestFolder folder;
+  EXPECT_EQ(messageOf(OutputDirectory::create(folder.at("none/a.plan"))),
+            "cannot write '" + folder.at("none/a.plan") +
+                "': No such file or directory; make its folder first");
+}
+
+/// Runs `work` in a child process and returns how that ended.
+static int runInChild(llvm::function_ref<void()> work) {
+  pid_t child = fork();
+  if (child == 0) {
+    work();
+    _exit(0);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  return status;
+}
+
+TEST(OutputDirectory, IsRemovedBySignals) {
+  for (int signal : {SIGINT, SIGTERM, SIGHUP}) {
+    TestFolder folder;
+    int status = runInChild([&] {
+      OutputDirectory output = startOutput(folder.at("a.plan"));
+      raise(signal);
+    });
+    EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == signal);
+    EXPECT_EQ(folder.names(), Names{});
+  }
+}
+
+TEST(OutputDirectory, OutlivesSignalsThatAreIgnored) {
+  TestFolder folder;
+  int status = runInChild([&] {
+    signal(SIGHUP, SIG_IGN);
+    OutputDirectory output = startOutput(folder.at("a.plan"));
+    raise(SIGHUP);
+    _exit(messageOf(output.commit()).empty() ? 0 : 1);
+  });
+  EXPECT_EQ(status, 0);
+  EXPECT_EQ(folder.names(), Names{"a.plan"});
+}
+
+TEST(WriteFileAtomically, ReplacesAFileOrLeavesItAlone) {
+  TestFolder folder;
+  EXPECT_EQ(messageOf(writeFileAtomically(folder.at("file"), "old")), "");
+  EXPECT_EQ(messageOf(writeFileAtomically(folder.at("file"), "new")), "");
+  EXPECT_EQ(readFile(folder.at("file")), "new");
+  EXPECT_EQ(folder.names(), Names{"file"});
+}
+
+TEST(WriteFileAtomically, RefusesDevicesAndFolders) {
+  TestFolder folder;
+  for (const std::string &path : {folder.path(), std::string("/dev/null")})
+    EXPECT_NE(messageOf(writeFileAtomically(path, "x")).find("no regular file"), std::string::npos);
+}
+
+// A limit on file sizes stands in for a full disk: both fail in write().
+TEST(WriteFileAtomically, ReportsAFullDiskAndLeavesNothing) {
+  TestFolder folder;
+  int status = runInChild([&] {
+    signal(SIGXFSZ, SIG_IGN);
+    rlimit limit = {1000, 1000};
+    setrlimit(RLIMIT_FSIZE, &limit);
+    std::string message = messageOf(writeFileAtomically(folder.at("file"), std::string(2000, 'x')));
+    _exit(message.find("free some space, or write to another disk") == std::string::npos);
+  });
+  EXPECT_EQ(status, 0);
+  EXPECT_EQ(folder.names(), Names{});
+}
+
+} // namespace cleave::plan

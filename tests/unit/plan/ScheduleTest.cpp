@@ -1,0 +1,133 @@
+//===- ScheduleTest.cpp ---------------------------------------------------===//
+#include "codegen/plan/Schedule.h"
+#include "codegen/plan/PlanFile.h"
+#include "tests/unit/plan/PlanBuilder.h"
+#include <gtest/gtest.h>
+
+namespace cleave::plan {
+
+using Kind = ActionKind;
+
+/// Replaces the actions of a rank by those named: `F0.1`, `S0.1>1`, `R1.0<0`.
+static void setActions(Plan &plan, uint32_t rank, const std::vector<std::string> &names) {
+  auto &actions = plan.schedules[0]->ranks[rank]->actions;
+  actions.clear();
+  for (const std::string &name : names) {
+    static const std::string letters = "FBWSRA";
+    size_t dot = name.find('.'), peer = name.find_first_of("<>");
+    actions.push_back(makeAction(static_cast<Kind>(letters.find(name[0])), std::stoul(name.substr(1)),
+                                 std::stoul(name.substr(dot + 1)),
+                                 peer == std::string::npos ? 0 : std::stoul(name.substr(peer + 1))));
+    ASSERT_EQ(toString(*actions.back()), name);
+  }
+}
+
+static std::string scheduleMessage(const Plan &plan) {
+  return messageOf(checkSchedule(plan, *plan.schedules[0]));
+}
+
+static std::string messageWith(const std::vector<std::string> &first,
+                               const std::vector<std::string> &second) {
+  auto plan = makeTwoStagePlan();
+  setActions(*plan, 0, first);
+  setActions(*plan, 1, second);
+  return scheduleMessage(*plan);
+}
+
+TEST(Schedule, TransfersFollowTheProgramInputs) {
+  auto plan = makeTwoStagePlan();
+  EXPECT_EQ(transfers(*plan, 0), (std::vector<Transfer>{{0, 1, {0}, {0}}}));
+  EXPECT_TRUE(transfers(*plan, 1).empty());
+}
+
+TEST(Schedule, AcceptsForwardPipelines) {
+  EXPECT_EQ(messageWith({"F0.0", "S0.0>1", "F0.1", "S0.1>1"}, {"R1.0<0", "F1.0", "R1.1<0", "F1.1"}), "");
+  EXPECT_EQ(messageWith({"F0.1", "F0.0", "S0.1>1", "S0.0>1"}, {"R1.1<0", "R1.0<0", "F1.0", "F1.1"}), "");
+}
+
+TEST(Schedule, AcceptsTraining) {
+  EXPECT_EQ(messageWith({"F0.0", "S0.0>1", "F0.1", "S0.1>1", "R0.0<1", "B0.0", "W0.0", "R0.1<1", "B0.1",
+                         "W0.1", "A0.0"},
+                        {"R1.0<0", "F1.0", "R1.1<0", "F1.1", "B1.0", "S1.0>0", "B1.1", "S1.1>0", "A1.0"}),
+            "");
+}
+
+TEST(Schedule, FindsDeadlocksOfSendsThatWait) {
+  EXPECT_EQ(messageWith({"F0.0", "F0.1", "S0.0>1", "S0.1>1"}, {"R1.1<0", "R1.0<0", "F1.0", "F1.1"}),
+            "schedule 'gpipe': it cannot finish: rank 0 at S0.0>1, rank 1 at R1.1<0 would wait for ever");
+}
+
+// With buffers both sends would go through.
+TEST(Schedule, FindsSendsThatFaceEachOther) {
+  std::string message = messageWith({"F0.0", "S0.0>1", "F0.1", "S0.1>1", "R0.0<1", "B0.0", "R0.1<1", "B0.1"},
+                                    {"R1.0<0", "F1.0", "B1.0", "S1.0>0", "R1.1<0", "F1.1", "B1.1", "S1.1>0"});
+  EXPECT_NE(message.find("rank 0 at S0.1>1, rank 1 at S1.0>0"), std::string::npos) << message;
+}
+
+TEST(Schedule, FindsSendsAndReceivesWithoutTheOther) {
+  EXPECT_NE(
+      messageWith({"F0.0", "S0.0>1", "F0.1"}, {"R1.0<0", "F1.0", "R1.1<0", "F1.1"}).find("rank 1 at R1.1<0"),
+      std::string::npos);
+  EXPECT_EQ(messageWith({"F0.0", "S0.0>1", "F0.1", "S0.1>1"}, {"R1.0<0", "F1.0", "F1.1"}),
+            "schedule 'gpipe': F1.1 comes before R1.1<0");
+}
+
+TEST(Schedule, FindsWrongOrders) {
+  EXPECT_EQ(messageWith({"S0.0>1", "F0.0", "F0.1", "S0.1>1"}, {"R1.0<0", "F1.0", "R1.1<0", "F1.1"}),
+            "schedule 'gpipe': S0.0>1 comes before F0.0");
+  EXPECT_EQ(messageWith({"F0.0", "S0.0>1", "F0.1", "S0.1>1"}, {"F1.0", "R1.0<0", "R1.1<0", "F1.1"}),
+            "schedule 'gpipe': F1.0 comes before R1.0<0");
+  EXPECT_EQ(messageWith({"B0.0"}, {}), "schedule 'gpipe': B0.0 comes before F0.0");
+  EXPECT_EQ(messageWith({"A0.0"}, {}), "schedule 'gpipe': A0.0 comes before every backward of its stage");
+}
+
+TEST(Schedule, FindsStagesThatRunTooSeldomOrTwice) {
+  EXPECT_EQ(messageWith({"F0.0", "S0.0>1"}, {"R1.0<0", "F1.0"}),
+            "schedule 'gpipe': stage 0 runs 1 times forward, there are 2 micro-batches");
+  EXPECT_EQ(messageWith({"F0.0", "F0.0"}, {}), "schedule 'gpipe': F0.0 stands there twice");
+}
+
+TEST(Schedule, RefusesActionsThatDoNotBelong) {
+  EXPECT_EQ(messageWith({"F1.0"}, {}),
+            "schedule 'gpipe': rank 0: F1.0 is of a stage that is not on this rank");
+  EXPECT_EQ(messageWith({"F9.0"}, {}),
+            "schedule 'gpipe': rank 0: F9.0 is of a stage that is not on this rank");
+  EXPECT_EQ(messageWith({"F0.2"}, {}), "schedule 'gpipe': rank 0: F0.2: there are 2 micro-batches");
+  EXPECT_NE(messageWith({"S0.0>0"}, {}).find("the other stage does not exist or is on the same rank"),
+            std::string::npos);
+  EXPECT_NE(messageWith({"S0.0>7"}, {}).find("the other stage does not exist"), std::string::npos);
+}
+
+TEST(Schedule, RefusesMissingRanks) {
+  auto plan = makeTwoStagePlan();
+  plan->schedules[0]->ranks.pop_back();
+  EXPECT_EQ(scheduleMessage(*plan), "schedule 'gpipe': actions for 1 ranks, the mesh has 2");
+}
+
+// Both stages on one rank: values are handed over there.
+TEST(Schedule, NeedsNoTransportWithinARank) {
+  auto plan = makeTwoStagePlan();
+  plan->mesh->pp = 1;
+  plan->stages[1]->ranks = {0};
+  plan->schedules[0]->ranks.pop_back();
+  setActions(*plan, 0, {"F0.0", "F1.0", "F0.1", "F1.1"});
+  EXPECT_EQ(scheduleMessage(*plan), "");
+  setActions(*plan, 0, {"F1.0", "F0.0", "F0.1", "F1.1"});
+  EXPECT_EQ(scheduleMessage(*plan), "schedule 'gpipe': F1.0 comes before F0.0");
+}
+
+TEST(Schedule, RanksOfOneStageActAlike) {
+  auto plan = makeTwoStagePlan();
+  plan->mesh->pp = 1;
+  plan->mesh->dp = 2;
+  for (auto &stage : plan->stages)
+    stage->ranks = {0, 1};
+  setActions(*plan, 0, {"F0.0", "F1.0", "F0.1", "F1.1"});
+  setActions(*plan, 1, {"F0.0", "F0.1", "F1.0", "F1.1"});
+  EXPECT_EQ(scheduleMessage(*plan),
+            "schedule 'gpipe': rank 1 does not act as rank 0, which has the same stages");
+  setActions(*plan, 1, {"F0.0", "F1.0", "F0.1", "F1.1"});
+  EXPECT_EQ(scheduleMessage(*plan), "");
+}
+
+} // namespace cleave::plan

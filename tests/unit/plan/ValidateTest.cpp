@@ -1,0 +1,314 @@
+//===- ValidateTest.cpp - Each thing that validate refuses ----------------===//
+#include "codegen/plan/DimExpr.h"
+#include "codegen/plan/PlanFile.h"
+#include "tests/unit/plan/PlanBuilder.h"
+#include <gtest/gtest.h>
+#include <limits>
+
+namespace cleave::plan {
+
+namespace {
+/// One change to the valid plan, and what the message about it holds.
+struct Mutation {
+  const char *name;
+  void (*apply)(Plan &plan);
+  const char *message;
+};
+class Validate : public testing::TestWithParam<Mutation> {};
+} // namespace
+
+static Signature &signature(Plan &plan) { return *plan.signatures[0]; }
+static Program &first(Plan &plan) { return *plan.programs[0]; }
+static Program &second(Plan &plan) { return *plan.programs[1]; }
+static Instruction &instruction(Program &program, size_t block, size_t index) {
+  return *program.blocks[block]->instructions[index];
+}
+static WeightShard &shard(Plan &plan) { return *plan.weights[0]->shards[0]; }
+
+static std::unique_ptr<DimExpr> makeHuge() {
+  return std::make_unique<DimExpr>(constantDim(std::numeric_limits<int64_t>::max()));
+}
+
+/// A tuple in a tuple in a tuple …
+template <typename T, typename Kind>
+static std::unique_ptr<T> nest(int depth, Kind kind, std::vector<std::unique_ptr<T>> T::*children) {
+  auto value = std::make_unique<T>();
+  for (; depth > 0; --depth) {
+    auto outer = std::make_unique<T>();
+    outer->kind = kind;
+    ((*outer).*children).push_back(std::move(value));
+    value = std::move(outer);
+  }
+  return value;
+}
+
+/// Turns the if of the second program into a loop of one carried value, which passes.
+static void makeLoop(Plan &plan) {
+  Program &program = second(plan);
+  Instruction &loop = instruction(program, 0, 0);
+  loop.kind = InstructionKind::Loop;
+  loop.operands = {1, 2, 0};
+  loop.blocks = {1};
+  program.blocks.pop_back();
+  program.blocks[1]->params = {5, 6};
+  program.blocks[1]->results = {2, 4};
+  instruction(program, 1, 0).operands = {6, 1};
+  program.slots = 7;
+}
+
+static void setConstant(Plan &plan, ConstantKind kind, std::string element, ConstantKind item) {
+  Constant &constant = *second(plan).constants[0]->value;
+  constant.kind = kind;
+  constant.element = std::move(element);
+  constant.items.push_back(std::make_unique<Constant>());
+  constant.items[0]->kind = item;
+}
+
+TEST_P(Validate, Refuses) {
+  auto plan = makeTwoStagePlan();
+  GetParam().apply(*plan);
+  std::string message = messageOf(validate(*plan));
+  EXPECT_NE(message.find(GetParam().message), std::string::npos)
+      << "expected: " << GetParam().message << "\nfound: " << message;
+}
+
+TEST(ValidPlans, Pass) {
+  auto plan = makeTwoStagePlan();
+  EXPECT_EQ(messageOf(validate(*plan)), "");
+  makeLoop(*plan);
+  EXPECT_EQ(messageOf(validate(*plan)), "");
+}
+
+TEST(ValidPlans, MayHoldSegmentedShards) {
+  auto plan = makeTwoStagePlan();
+  plan->weights[0]->shape = {48, 8};
+  shard(*plan).segment_dim = 0;
+  shard(*plan).segment_offsets = {0, 16, 40};
+  shard(*plan).segment_sizes = {4, 4, 8};
+  EXPECT_EQ(messageOf(validate(*plan)), "");
+}
+
+#define MUTATION(name, message, ...)                                                                         \
+  Mutation {                                                                                                 \
+    name, [](Plan &plan) { __VA_ARGS__; }, message                                                           \
+  }
+
+static const Mutation kTables[] = {
+    MUTATION("NoMesh", "mesh: it is missing", plan.mesh.reset()),
+    MUTATION("EmptyAxis", "mesh: an axis has the size 0", plan.mesh->tp = 0),
+    MUTATION("HugeMesh", "mesh: more than 65536 ranks", plan.mesh->dp = plan.mesh->tp = 65536),
+    MUTATION("NoStages", "stages: there are none", plan.stages.clear()),
+    MUTATION("NullStage", "stages: there are none, or one is missing", plan.stages[1].reset()),
+    MUTATION("StageIndex", "stages: entry 1 has the index 7", plan.stages[1]->index = 7),
+    MUTATION("StageRank", "stage 1: its first rank 2 is none of the mesh", plan.stages[1]->ranks = {2}),
+    MUTATION("StageWithoutRank", "stage 1: on 0 ranks", plan.stages[1]->ranks.clear()),
+    MUTATION("IdleRank", "stages: they use 1 of pp=2 places", plan.stages[1]->ranks = {0}),
+    MUTATION("NoFingerprint", "fingerprint: it is missing", plan.fingerprint.reset()),
+    MUTATION("EscapeSequence", "producer: its text holds control characters", plan.producer = "\033[2J"),
+    MUTATION("NoUtf8", "module paths: its text is no UTF-8", plan.paths[1] = "\xff\xfe"),
+    MUTATION("Print", "operators: 'prim::Print' is not allowed", plan.operators[0] = "prim::Print"),
+    MUTATION("FromFile", "operators: 'aten::from_file' is not allowed",
+             plan.operators[0] = "aten::from_file"),
+    MUTATION("NoOperator", "operators: an entry is no operator name", plan.operators[0] = "linear"),
+    MUTATION("NullNote", "notes: an entry is missing", plan.notes[0].reset()),
+    MUTATION("NegativePrediction", "predictions: stage 0 has a negative or infinite amount",
+             plan.predictions[0]->peak_bytes = -1),
+    MUTATION("InfinitePrediction", "predictions: stage 0 has a negative or infinite amount",
+             plan.predictions[0]->seconds = std::numeric_limits<double>::infinity()),
+    MUTATION("PredictionTwice", "the second of its stage", plan.predictions[1]->stage = 0),
+    MUTATION("StateWithoutType", "state 's': its type is missing",
+             plan.states.push_back(std::make_unique<State>());
+             plan.states[0]->name = "s"),
+    MUTATION("CaptureSlot", "capture point 'layer0': its program or slot", plan.capture_points[0]->slot = 6),
+    MUTATION("CaptureStage", "capture point 'layer0': its program or slot",
+             plan.capture_points[0]->stage = 2),
+};
+
+static const Mutation kSignatures[] = {
+    MUTATION("NoSignature", "signatures: there are none", plan.signatures.clear()),
+    MUTATION("NamelessSignature", "signatures: it has no name", signature(plan).name.clear()),
+    MUTATION("SignatureTwice", "signatures: there are two 'forward'",
+             plan.signatures.push_back(std::make_unique<Signature>(signature(plan)))),
+    MUTATION("NegativeSymbol", "symbol 'batch' was traced with the size -1",
+             signature(plan).symbols[0]->traced = -1),
+    MUTATION("UnboundSymbol", "symbol 'seq' is no dimension of any input",
+             signature(plan).symbols.push_back(std::make_unique<Symbol>());
+             signature(plan).symbols[1]->name = "seq"),
+    MUTATION("NoInputType", "input 'x': its type is missing", signature(plan).inputs[0]->type.reset()),
+    MUTATION("BadDType", "input 'x': its type is missing or of an unknown dtype",
+             signature(plan).inputs[0]->type->dtype = static_cast<DType>(99)),
+    MUTATION("UnknownDType", "input 'x': its rank or dtype is unknown",
+             signature(plan).inputs[0]->type->dtype = DType::Unknown),
+    MUTATION("NullDim", "input 'x': a size is missing", signature(plan).inputs[0]->type->dims[1].reset()),
+    MUTATION("NullTerm", "input 'x': a size is missing",
+             signature(plan).inputs[0]->type->dims[1]->terms[0].reset()),
+    MUTATION("WrongSymbol", "of a symbol that is not there",
+             signature(plan).inputs[0]->type->dims[0]->terms[0]->symbols[0] = 1),
+    MUTATION("NegativeSize", "input 'x': a size is missing, negative",
+             signature(plan).inputs[0]->type->dims[1]->terms[0]->coefficient = -8),
+    MUTATION("Overflow", "input 'x': a size is negative, or its bytes are beyond int64",
+             signature(plan).inputs[0]->type->dims[1] = makeHuge()),
+    MUTATION("Strides", "1 strides for 2 dimensions",
+             signature(plan).inputs[0]->type->strides.push_back(makeHuge())),
+    MUTATION("Unranked", "dimensions although its rank is unknown",
+             signature(plan).inputs[0]->type->ranked = false),
+    MUTATION("OutputStage", "output 'y': comes from stage 2, there are 2",
+             signature(plan).outputs[0]->stage = 2),
+    MUTATION("OutputIndex", "output 'y': is result 1 of stage 1, which has fewer",
+             signature(plan).outputs[0]->index = 1),
+    MUTATION("NoTree", "outputs: the nesting is missing", signature(plan).output_tree.reset()),
+    MUTATION("TreeKind", "of an unknown kind", signature(plan).input_tree->kind = static_cast<TreeKind>(50)),
+    MUTATION("LeafTwice", "leaf 0 stands there twice",
+             signature(plan).input_tree->children.push_back(std::make_unique<Tree>())),
+    MUTATION("LeafAbsent", "leaf 0 does not stand in the nesting",
+             signature(plan).input_tree->children.clear()),
+    MUTATION("LeafRange", "or there are only 1", signature(plan).input_tree->children[0]->leaf = 1),
+    MUTATION("NullChild", "the nesting is missing", signature(plan).input_tree->children[0].reset()),
+    MUTATION("DictKeys", "a dict has 0 keys and 1 values", signature(plan).input_tree->kind = TreeKind::Dict),
+    MUTATION("FixedWithout", "a constant is missing",
+             signature(plan).input_tree->children[0]->kind = TreeKind::Fixed),
+    MUTATION("DeepTree", "nested deeper than 24",
+             signature(plan).input_tree = nest(1000, TreeKind::Tuple, &Tree::children)),
+};
+
+static const Mutation kWeights[] = {
+    MUTATION("NullWeight", "weights: an entry is missing", plan.weights[0].reset()),
+    MUTATION("WeightTwice", "weights: there are two 'layer0.weight'",
+             plan.weights[1]->name = "layer0.weight"),
+    MUTATION("AliasTwice", "weights: there are two 'layer0.bias'",
+             plan.weights[2]->aliases = {"layer0.bias"}),
+    MUTATION("WeightDType", "weight 'layer0.weight': its dtype is unknown",
+             plan.weights[0]->dtype = DType::Unknown),
+    MUTATION("WeightOverflow", "or its bytes are beyond int64",
+             plan.weights[0]->shape = {1ll << 40, 1ll << 40}),
+    MUTATION("ShardRank", "weight 'layer0.weight', rank 2: there are only 2 ranks", shard(plan).rank = 2),
+    MUTATION("NullShard", "a shard is missing", plan.weights[0]->shards[0].reset()),
+    MUTATION("ShardShape", "dimension 1 is 9, the weight's is 8", shard(plan).shape = {16, 9}),
+    MUTATION("ShardNegative", "a size is negative", shard(plan).shape = {16, -8}),
+    MUTATION("ShardRankCount", "it has other dimensions than the weight", shard(plan).shape = {16, 8, 1}),
+    MUTATION("SegmentDim", "it has other dimensions than the weight", shard(plan).segment_dim = 2),
+    MUTATION("SegmentSum", "its segments add up to 4, its shape has 16", shard(plan).segment_dim = 0;
+             shard(plan).segment_offsets = {0}; shard(plan).segment_sizes = {4}),
+    MUTATION("SegmentRange", "a segment leaves the weight", shard(plan).segment_dim = 0;
+             shard(plan).segment_offsets = {1};
+             shard(plan).segment_sizes = {std::numeric_limits<int64_t>::max()}),
+    MUTATION("SegmentOverlap", "overlaps the one before", shard(plan).segment_dim = 0;
+             shard(plan).segment_offsets = {0, 4}; shard(plan).segment_sizes = {8, 8}),
+    MUTATION("ShardKeyTwice", "another weight has the key 'layer0.weight', too",
+             plan.weights[1]->shards[0]->key = "layer0.weight"),
+    MUTATION("ShardTooLarge", "the shard file is too small for it", plan.shard_files[0]->bytes = 500),
+    MUTATION("FileOutside", "'../secret' is no file name of a shard",
+             plan.shard_files[0]->name = "../secret"),
+    MUTATION("FileAbsolute", "is no file name of a shard", plan.shard_files[0]->name = "/etc/passwd"),
+    MUTATION("FileParent", "'..' is no file name", plan.shard_files[0]->name = ".."),
+    MUTATION("FileOfPlan", "'plan.fb' is no file name", plan.shard_files[0]->name = "plan.fb"),
+    MUTATION("FileZero", "control characters", plan.shard_files[0]->name = std::string("a\0b", 3)),
+    MUTATION("FileTwice", "is that of another rank's, too",
+             plan.shard_files[1]->name = "rank-000.safetensors"),
+    MUTATION("FileMissing", "1 files for 2 ranks", plan.shard_files.pop_back()),
+    MUTATION("FileHash", "an entry or its checksum is missing", plan.shard_files[0]->hash.reset()),
+};
+
+static const Mutation kPrograms[] = {
+    MUTATION("ProgramMissing", "programs: there are 1 for 2 combinations", plan.programs.pop_back()),
+    MUTATION("ProgramTwice", "stage 0 has two", second(plan).stage = 0),
+    MUTATION("ProgramSignature", "of a signature, stage or tp rank that is not there",
+             first(plan).signature = 1),
+    MUTATION("Slots", "7 slots, of which 6 are written", first(plan).slots = 7),
+    MUTATION("HugeSlots", "4294967295 slots, of which 6 are written", first(plan).slots = 0xffffffff),
+    MUTATION("NullInstruction", "an instruction is missing", first(plan).blocks[0]->instructions[0].reset()),
+    MUTATION("NullBlock", "an entry of a table is missing", first(plan).blocks[0].reset()),
+    MUTATION("NoBlocks", "block 0 is missing", first(plan).blocks.clear()),
+    MUTATION("BodyResults", "block 0 is missing, or has parameters or results",
+             first(plan).blocks[0]->results = {5}),
+    MUTATION("WrittenTwice", "slot 0 is written twice", instruction(first(plan), 0, 0).results = {0}),
+    MUTATION("WriteRange", "writes slot 60, there are 6", instruction(first(plan), 0, 0).results = {60}),
+    MUTATION("ReadRange", "block 0, instruction 1 (layer1): an operand is slot 60, there are 6",
+             instruction(first(plan), 0, 1).operands = {60}),
+    MUTATION("ReadEarly", "an operand is slot 5, which has not been written",
+             instruction(first(plan), 0, 0).operands = {5}),
+    MUTATION("ReadReleased", "an operand is slot 0, which has been released",
+             instruction(first(plan), 0, 1).operands = {0}),
+    MUTATION("ReleasedTwice", "a release is slot 0, which has been released",
+             instruction(first(plan), 0, 1).releases = {0}),
+    MUTATION("ReleasedWeight", "releases slot 1, which holds a constant, a size or a weight",
+             instruction(first(plan), 0, 0).releases = {1}),
+    MUTATION("ReleasedOuter", "releases slot 0, which an outer block has written",
+             instruction(second(plan), 1, 0).releases = {0}),
+    MUTATION("ReleasedOutput", "an output is slot 5, which has been released",
+             instruction(first(plan), 0, 1).releases = {5}),
+    MUTATION("OutputRange", "an output is slot 9, there are 6", first(plan).outputs = {9}),
+    MUTATION("OutputOfBranch", "an output is slot 4, which has been released or is of another block",
+             second(plan).outputs = {4}),
+    MUTATION("OtherBranch", "an operand is slot 4, which has been released or is of another block",
+             instruction(second(plan), 2, 0).operands = {4}),
+    MUTATION("OperatorRange", "calls an operator that is not in the table",
+             instruction(first(plan), 0, 0).op = 2),
+    MUTATION("PathRange", "its module path is not in the table", instruction(first(plan), 0, 0).path = 3),
+    MUTATION("KindRange", "is of an unknown kind",
+             instruction(first(plan), 0, 0).kind = static_cast<InstructionKind>(77)),
+    MUTATION("UnpackMany", "unpacks one value",
+             instruction(first(plan), 0, 0).kind = InstructionKind::Unpack),
+    MUTATION("ListType", "its element type is no type",
+             instruction(first(plan), 0, 0).kind = InstructionKind::List),
+    MUTATION("DictPairs", "a dict has one result",
+             instruction(first(plan), 0, 0).kind = InstructionKind::Dict),
+    MUTATION("StateRange", "reads a state that is not there",
+             instruction(first(plan), 0, 0).kind = InstructionKind::StateRead),
+    MUTATION("CallWithBlocks", "has blocks, but is no if or loop",
+             instruction(first(plan), 0, 0).blocks = {0}),
+    MUTATION("IfBlocks", "an if has one operand and two blocks",
+             instruction(second(plan), 0, 0).blocks = {1}),
+    MUTATION("BlockItself", "runs block 0, which is not there, not behind its own",
+             instruction(second(plan), 0, 0).blocks = {0, 1}),
+    MUTATION("BlockRange", "runs block 3, which is not there",
+             instruction(second(plan), 0, 0).blocks = {1, 3}),
+    MUTATION("BlockTwice", "or run elsewhere", instruction(second(plan), 0, 0).blocks = {1, 1}),
+    MUTATION("BlockUnused", "block 3 is never run", second(plan).blocks.push_back(std::make_unique<Block>())),
+    MUTATION("BranchResults", "block 1 takes 0 values and gives 0", second(plan).blocks[1]->results.clear()),
+    MUTATION("BranchResultRange", "a result of a block is slot 9", second(plan).blocks[1]->results = {9}),
+    MUTATION("LoopParams", "block 1 takes 0 values", makeLoop(plan); second(plan).blocks[1]->params.clear();
+             second(plan).slots = 5),
+    MUTATION("LoopCarried", "a loop has trip count", makeLoop(plan);
+             instruction(second(plan), 0, 0).operands = {1, 2}),
+    MUTATION("InputRange", "takes input 1 of the request, which has 1", first(plan).inputs[0]->index = 1),
+    MUTATION("InputSource", "an input comes from an unknown source",
+             first(plan).inputs[0]->source = static_cast<Source>(9)),
+    MUTATION("InputFromItself", "takes a value from stage 1, which is no earlier one",
+             second(plan).inputs[0]->stage = 1),
+    MUTATION("InputResult", "takes result 1 of stage 0, which has 1", second(plan).inputs[0]->index = 1),
+    MUTATION("WeightRange", "uses weight 3, there are 3", first(plan).weights[0]->weight = 3),
+    MUTATION("WeightElsewhere", "uses weight 'layer1.weight', of which rank 0 has no shard",
+             first(plan).weights[0]->weight = 2),
+    MUTATION("SizeUnknown", "a size is missing", *first(plan).sizes[0]->value = unknownDim()),
+    MUTATION("SizeNull", "a size is missing", first(plan).sizes[0]->value.reset()),
+    MUTATION("SlotTypeRange", "slot 6 has two types, or is not there", first(plan).types[0]->slot = 6),
+    MUTATION("SlotTypeNull", "slot 5: its type is missing", first(plan).types[0]->type.reset()),
+    MUTATION("ConstantNull", "a constant is missing", second(plan).constants[0]->value.reset()),
+    MUTATION("ConstantBool", "a truth value is neither 0 nor 1",
+             second(plan).constants[0]->value->integer = 2),
+    MUTATION("ConstantItems", "a constant that is no list has items",
+             setConstant(plan, ConstantKind::Int, "", ConstantKind::Int)),
+    MUTATION("ConstantElement", "an item of a list of int is of another type",
+             setConstant(plan, ConstantKind::List, "int", ConstantKind::None)),
+    MUTATION("ConstantListType", "its element type is no type",
+             setConstant(plan, ConstantKind::List, "int;", ConstantKind::Int)),
+    MUTATION("ConstantDeep", "a constant is nested deeper than 24",
+             second(plan).constants[0]->value = nest(1000, ConstantKind::Tuple, &Constant::items)),
+    MUTATION("ScheduleMissing", "schedules: a signature has none", plan.schedules.clear()),
+    MUTATION("ScheduleSignature", "of a signature that is not there", plan.schedules[0]->signature = 1),
+    MUTATION("ScheduleNullRank", "schedules: one is missing, incomplete",
+             plan.schedules[0]->ranks[0].reset()),
+    MUTATION("ScheduleNullAction", "an action is missing", plan.schedules[0]->ranks[0]->actions[0].reset()),
+    MUTATION("ScheduleEmpty", "no micro-batches or no slices", plan.schedules[0]->microbatches = 0),
+    MUTATION("ScheduleHuge", "there are 18446744065119617025 micro-batches",
+             plan.schedules[0]->microbatches = plan.schedules[0]->slices = 0xffffffff),
+};
+
+static std::string nameOf(const testing::TestParamInfo<Mutation> &info) { return info.param.name; }
+INSTANTIATE_TEST_SUITE_P(Tables, Validate, testing::ValuesIn(kTables), nameOf);
+INSTANTIATE_TEST_SUITE_P(Signatures, Validate, testing::ValuesIn(kSignatures), nameOf);
+INSTANTIATE_TEST_SUITE_P(Weights, Validate, testing::ValuesIn(kWeights), nameOf);
+INSTANTIATE_TEST_SUITE_P(Programs, Validate, testing::ValuesIn(kPrograms), nameOf);
+
+} // namespace cleave::plan

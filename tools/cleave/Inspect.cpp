@@ -1,0 +1,48 @@
+//===- Inspect.cpp - `cleave inspect` -------------------------------------===//
+#include "tools/cleave/Inspect.h"
+#include "tools/cleave/Commands.h"
+#include "llvm/Support/Path.h"
+#include <memory>
+
+namespace cleave {
+
+using llvm::Error;
+
+namespace {
+struct InspectOptions {
+  std::string plan;
+  std::string format = "text";
+  bool json = false;
+};
+} // namespace
+
+static Error inspect(const InspectOptions &options) {
+  llvm::Expected<plan::LoadedPlan> loaded = plan::readPlan(options.plan);
+  if (!loaded)
+    return loaded.takeError();
+  llvm::raw_fd_ostream &out = llvm::outs();
+  if (options.json || options.format == "json")
+    out << llvm::formatv("{0:2}\n", llvm::json::Value(toJson(*loaded)));
+  else
+    printText(out, *loaded, llvm::sys::path::filename(llvm::StringRef(options.plan).rtrim('/')));
+  out.flush();
+  if (std::error_code error = out.error()) {
+    out.clear_error();
+    return llvm::createStringError("cannot write to the standard output: " + error.message());
+  }
+  return Error::success();
+}
+
+void addInspectCommand(CLI::App &app, Action &chosen) {
+  auto options = std::make_shared<InspectOptions>();
+  CLI::App *command =
+      app.add_subcommand("inspect", "Show what is in a plan: stages, weights, inputs and outputs");
+  command->add_option("plan", options->plan, "The plan's folder")->required();
+  command->add_option("--format", options->format, "How to show it")
+      ->check(CLI::IsMember({"text", "json"}))
+      ->capture_default_str();
+  command->add_flag("--json", options->json, "The same as --format json");
+  command->callback([options, &chosen] { chosen = [options] { return inspect(*options); }; });
+}
+
+} // namespace cleave

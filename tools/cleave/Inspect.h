@@ -1,0 +1,19 @@
+//===- Inspect.h - A plan for people and for programs -----------*- C++ -*-===//
+#ifndef CLEAVE_TOOLS_CLEAVE_INSPECT_H
+#define CLEAVE_TOOLS_CLEAVE_INSPECT_H
+
+#include "codegen/plan/PlanFile.h"
+#include "llvm/Support/JSON.h"
+#include "llvm/Support/raw_ostream.h"
+
+namespace cleave {
+
+/// What `inspect --format json` prints; docs/plan-format.md lists the keys.
+llvm::json::Object toJson(const plan::LoadedPlan &loaded);
+
+/// What `inspect` prints: the plan at a glance, a table of its stages, inputs and outputs, notes.
+void printText(llvm::raw_ostream &stream, const plan::LoadedPlan &loaded, llvm::StringRef name);
+
+} // namespace cleave
+
+#endif // CLEAVE_TOOLS_CLEAVE_INSPECT_H

@@ -1,0 +1,159 @@
+//===- InspectText.cpp - A plan as people read it -------------------------===//
+#include "codegen/plan/Safetensors.h"
+#include "tools/cleave/Inspect.h"
+#include "tools/cleave/PlanFacts.h"
+#include "tools/cleave/TextTable.h"
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/FormatVariadic.h"
+#include <numeric>
+
+namespace cleave {
+
+using namespace plan;
+using llvm::formatv;
+
+/// Modules that a row names; the rest is counted.
+static constexpr size_t kShownModules = 3;
+
+static std::string megabytes(int64_t bytes) { return formatv("{0:f2}", bytes / 1e6); }
+
+/// `1 device`, `4 devices`.
+static std::string count(uint64_t number, llvm::StringRef noun) {
+  return formatv("{0} {1}{2}", number, noun, number == 1 ? "" : "s");
+}
+
+/// `float32[batch, 768]`.
+static std::string typeText(const Signature &signature, const TensorType &type) {
+  std::string dimensions = type.ranked ? llvm::join(dimensionsOf(signature, type), ", ") : "…";
+  return formatv("{0}[{1}]", nameOf(type.dtype), dimensions);
+}
+
+//===- At a glance --------------------------------------------------------===//
+
+static std::string meshText(const Mesh &mesh) {
+  uint64_t devices = static_cast<uint64_t>(mesh.pp) * mesh.dp * mesh.tp;
+  return formatv("pp={0} dp={1} tp={2}, {3}", mesh.pp, mesh.dp, mesh.tp, count(devices, "device"));
+}
+
+static std::string balanceText(const Plan &plan) {
+  std::optional<Balance> balance = balanceOf(plan);
+  return balance ? formatv("{0:f2} (slowest stage / mean)", balance->ratio()).str() : "not predicted";
+}
+
+static void printGlance(llvm::raw_ostream &stream, const LoadedPlan &loaded, llvm::StringRef name) {
+  const Plan &plan = *loaded.plan;
+  const Schedule &schedule = scheduleOf(plan, 0);
+  std::vector<int64_t> bytes = weightBytesOfStages(plan);
+  TextTable table({Align::Left, Align::Left});
+  table.add({"mesh", meshText(*plan.mesh)});
+  table.add({"schedule", formatv("{0}, {1}, {2}", schedule.name, count(schedule.microbatches, "micro-batch"),
+                                 count(schedule.slices, "slice"))});
+  table.add({"weights", formatv("{0}, {1} MB over the stages", count(plan.weights.size(), "tensor"),
+                                megabytes(std::accumulate(bytes.begin(), bytes.end(), int64_t{0})))});
+  table.add({"balance", balanceText(plan)});
+  table.add({"made by", plan.producer});
+  table.add({"checksum", toHex(loaded.rootChecksum)});
+  stream << name << "\n";
+  table.print(stream, "  ");
+}
+
+//===- Stages -------------------------------------------------------------===//
+
+static std::string devicesText(const Stage &stage) {
+  if (stage.ranks.size() == 1)
+    return deviceOf(stage.ranks.front());
+  return formatv("{0}..{1}", deviceOf(stage.ranks.front()), stage.ranks.back());
+}
+
+static std::string modulesText(const Stage &stage) {
+  llvm::ArrayRef<std::string> paths = stage.module_paths;
+  std::string text = llvm::join(paths.take_front(kShownModules), ", ");
+  return paths.size() > kShownModules ? formatv("{0} +{1}", text, paths.size() - kShownModules).str() : text;
+}
+
+/// `1.57 MB from 0, 0.02 MB from 1`.
+static std::string receivesText(const Plan &plan, uint32_t stage) {
+  std::vector<std::string> parts;
+  for (const Transfer &transfer : transfers(plan, 0))
+    if (transfer.to == stage)
+      parts.push_back(formatv("{0} MB from {1}", megabytes(bytesOf(plan, 0, transfer)), transfer.from));
+  return parts.empty() ? "-" : llvm::join(parts, ", ");
+}
+
+static void printStages(llvm::raw_ostream &stream, const Plan &plan) {
+  TextTable table({Align::Right, Align::Left, Align::Right, Align::Right, Align::Right, Align::Right,
+                   Align::Left, Align::Left});
+  table.add({"stage", "device", "ops", "weights MB", "predicted ms", "peak MB", "receives", "modules"});
+  std::vector<int64_t> weightBytes = weightBytesOfStages(plan);
+  for (const auto &stage : plan.stages) {
+    const Prediction *prediction = predictionOf(plan, stage->index);
+    table.add({std::to_string(stage->index), devicesText(*stage), std::to_string(stage->ops),
+               megabytes(weightBytes[stage->index]),
+               prediction ? formatv("{0:f2}", prediction->seconds * 1e3).str() : "-",
+               prediction ? megabytes(prediction->peak_bytes) : "-", receivesText(plan, stage->index),
+               modulesText(*stage)});
+  }
+  stream << "\n";
+  table.print(stream);
+}
+
+//===- Inputs, outputs, notes ---------------------------------------------===//
+
+static void printSymbols(llvm::raw_ostream &stream, const Signature &signature) {
+  std::vector<std::string> sizes;
+  for (const auto &symbol : signature.symbols)
+    sizes.push_back(formatv("{0}={1}", symbol->name, symbol->traced));
+  if (!sizes.empty())
+    stream << "  traced with " << llvm::join(sizes, ", ") << "\n";
+}
+
+static void printSignature(llvm::raw_ostream &stream, const Signature &signature) {
+  stream << "\n" << signature.name << "\n";
+  TextTable table({Align::Left, Align::Left, Align::Left, Align::Left});
+  for (const auto &input : signature.inputs)
+    table.add({"takes", input->name, typeText(signature, *input->type), input->role});
+  for (const auto &output : signature.outputs)
+    table.add(
+        {"gives", output->name, typeText(signature, *output->type), formatv("stage {0}", output->stage)});
+  table.print(stream, "  ");
+  printSymbols(stream, signature);
+}
+
+static void printTiedWeights(llvm::raw_ostream &stream, const Plan &plan) {
+  TextTable table({Align::Left, Align::Left});
+  for (auto [weight, stages] : llvm::zip(plan.weights, stagesOfWeights(plan))) {
+    if (weight->aliases.empty())
+      continue;
+    std::vector<std::string> numbers;
+    for (uint32_t stage : stages)
+      numbers.push_back(std::to_string(stage));
+    table.add({weight->name + " = " + llvm::join(weight->aliases, " = "),
+               formatv("stage{0} {1}", numbers.size() == 1 ? "" : "s", llvm::join(numbers, ", "))});
+  }
+  stream << "\ntied weights\n";
+  table.print(stream, "  ");
+}
+
+static void printNotes(llvm::raw_ostream &stream, const Plan &plan) {
+  stream << "\nnotes\n";
+  for (const auto &note : plan.notes) {
+    std::string where = note->module_path.empty() || note->op.empty() ? note->module_path + note->op
+                                                                      : note->module_path + " " + note->op;
+    stream << "  " << note->kind << ": " << note->text << (where.empty() ? "" : " (" + where + ")") << "\n";
+  }
+}
+
+void printText(llvm::raw_ostream &stream, const LoadedPlan &loaded, llvm::StringRef name) {
+  const Plan &plan = *loaded.plan;
+  printGlance(stream, loaded, name);
+  printStages(stream, plan);
+  for (const auto &signature : plan.signatures)
+    printSignature(stream, *signature);
+  if (llvm::any_of(plan.weights, [](const auto &weight) { return !weight->aliases.empty(); }))
+    printTiedWeights(stream, plan);
+  if (!plan.notes.empty())
+    printNotes(stream, plan);
+}
+
+} // namespace cleave

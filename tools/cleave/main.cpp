@@ -1,0 +1,27 @@
+//===- main.cpp - The `cleave` program ------------------------------------===//
+#include "tools/cleave/Commands.h"
+#include "llvm/Support/raw_ostream.h"
+#include <csignal>
+
+static constexpr int kFailed = 1, kWrongUsage = 2;
+
+int main(int argc, char **argv) {
+  // At a limit on file sizes, write() is to fail as it does on a full disk.
+  std::signal(SIGXFSZ, SIG_IGN);
+  CLI::App app("Splits PyTorch models over devices and runs them.", "cleave");
+  app.set_version_flag("--version", "cleave " CLEAVE_VERSION);
+  app.require_subcommand(1);
+  cleave::Action chosen;
+  cleave::addInspectCommand(app, chosen);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError &error) {
+    // --help and --version come here as well, with the code 0.
+    return app.exit(error) == 0 ? 0 : kWrongUsage;
+  }
+  if (llvm::Error error = chosen()) {
+    llvm::errs() << "error: " << toString(std::move(error)) << "\n";
+    return kFailed;
+  }
+  return 0;
+}
