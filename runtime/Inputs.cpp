@@ -22,7 +22,8 @@ public:
   Error checkInput(size_t index, const at::Tensor &tensor);
   /// Holds sizes that are neither fixed nor a symbol to what the symbols make of them.
   Error checkExpressions(llvm::ArrayRef<at::Tensor> inputs) const;
-  llvm::Expected<std::vector<int64_t>> take();
+  /// Every symbol is a dimension of some input, as a valid plan has it.
+  std::vector<int64_t> take() { return std::move(sizes); }
 
 private:
   Error bind(size_t index, const at::Tensor &tensor, size_t dim, uint32_t symbol);
@@ -80,10 +81,8 @@ Error SymbolBinder::checkInput(size_t index, const at::Tensor &tensor) {
                                    describe(*input.type, names));
   if (!tensor.device().is_cpu() || tensor.layout() != c10::kStrided)
     return mismatch(index, tensor, "it must be a dense tensor on the CPU, and is " + tensor.toString());
-  if (input.type->dtype != plan::DType::Unknown && dtypeOf(tensor.scalar_type()) != input.type->dtype)
+  if (dtypeOf(tensor.scalar_type()) != input.type->dtype)
     return mismatch(index, tensor, "convert it to " + plan::nameOf(input.type->dtype));
-  if (!input.type->ranked)
-    return Error::success();
   if (int64_t(input.type->dims.size()) != tensor.dim())
     return mismatch(index, tensor, "give it " + Twine(input.type->dims.size()) + " dimensions");
   for (size_t dim = 0; dim < input.type->dims.size(); ++dim) {
@@ -111,13 +110,6 @@ Error SymbolBinder::checkExpressions(llvm::ArrayRef<at::Tensor> inputs) const {
     }
   }
   return Error::success();
-}
-
-llvm::Expected<std::vector<int64_t>> SymbolBinder::take() {
-  for (size_t symbol = 0; symbol < sizes.size(); ++symbol)
-    if (sizes[symbol] == 0)
-      return llvm::createStringError("the plan's size " + names[symbol] + " is the size of no input");
-  return std::move(sizes);
 }
 
 /// `2 inputs (input_ids, attention_mask)`.

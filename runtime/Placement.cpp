@@ -12,12 +12,6 @@ static Error unsupported(const Twine &found, const Twine &expected) {
   return llvm::createStringError("plan has " + found + ", but this version runs " + expected + " only");
 }
 
-static const plan::Schedule *findSchedule(const plan::Plan &plan, uint32_t signature) {
-  auto found =
-      llvm::find_if(plan.schedules, [&](const auto &schedule) { return schedule->signature == signature; });
-  return found == plan.schedules.end() ? nullptr : found->get();
-}
-
 static Error checkSchedule(const plan::Schedule &schedule) {
   if (schedule.microbatches != 1)
     return unsupported(Twine(schedule.microbatches) + " micro-batches", "one micro-batch");
@@ -36,13 +30,9 @@ Error checkSupported(const plan::Plan &plan) {
     return unsupported("tensor sharding (tp=" + Twine(plan.mesh->tp) + ")", "tp=1");
   if (plan.mesh->dp != 1)
     return unsupported("data parallelism (dp=" + Twine(plan.mesh->dp) + ")", "dp=1");
-  for (size_t index = 0; index < plan.signatures.size(); ++index) {
-    const plan::Schedule *schedule = findSchedule(plan, index);
-    if (!schedule)
-      return llvm::createStringError("plan has no schedule for signature " + plan.signatures[index]->name);
+  for (const auto &schedule : plan.schedules)
     if (Error error = checkSchedule(*schedule))
       return error;
-  }
   return Error::success();
 }
 
@@ -57,7 +47,8 @@ std::vector<const plan::Program *> programsOf(const plan::Plan &plan, uint32_t r
 }
 
 const plan::Schedule &scheduleOf(const plan::Plan &plan, uint32_t signature) {
-  return *findSchedule(plan, signature);
+  return **llvm::find_if(plan.schedules,
+                         [&](const auto &schedule) { return schedule->signature == signature; });
 }
 
 } // namespace cleave::runtime

@@ -17,7 +17,7 @@ size_t rankCount(const plan::Plan &plan);
 /// The programs that `rank` runs, all signatures, in the order of the plan.
 std::vector<const plan::Program *> programsOf(const plan::Plan &plan, uint32_t rank);
 
-/// The schedule of `signature`; one that checkSupported has seen.
+/// The schedule of `signature`.
 const plan::Schedule &scheduleOf(const plan::Plan &plan, uint32_t signature);
 
 } // namespace cleave::runtime

@@ -12,8 +12,6 @@ namespace cleave::runtime {
 static llvm::Expected<std::shared_ptr<plan::SafetensorsFile>>
 openShards(const plan::Plan &plan, llvm::StringRef directory, uint32_t rank) {
   auto file = llvm::find_if(plan.shard_files, [&](const auto &file) { return file->rank == rank; });
-  if (file == plan.shard_files.end())
-    return llvm::createStringError("the plan has no weight file for this rank");
   llvm::SmallString<256> path(directory);
   llvm::sys::path::append(path, (*file)->name);
   return plan::SafetensorsFile::open(path);
@@ -23,8 +21,6 @@ openShards(const plan::Plan &plan, llvm::StringRef directory, uint32_t rank) {
 static llvm::Expected<const plan::TensorEntry *> findPiece(const plan::SafetensorsFile &file,
                                                            const plan::Weight &weight, uint32_t rank) {
   auto shard = llvm::find_if(weight.shards, [&](const auto &shard) { return shard->rank == rank; });
-  if (shard == weight.shards.end())
-    return llvm::createStringError("weight " + weight.name + ": the plan puts no piece of it on this rank");
   const plan::TensorEntry *entry = file.find((*shard)->key);
   if (!entry)
     return llvm::createStringError("weight " + weight.name + ": its file has no tensor " + (*shard)->key);
@@ -50,19 +46,13 @@ llvm::Error WeightStore::add(const plan::Plan &plan, std::shared_ptr<plan::Safet
 llvm::Expected<WeightStore> WeightStore::open(const plan::Plan &plan, llvm::StringRef directory,
                                               uint32_t rank) {
   WeightStore store;
-  std::shared_ptr<plan::SafetensorsFile> file;
-  for (const plan::Program *program : programsOf(plan, rank)) {
-    for (const auto &use : program->weights) {
-      if (!file) {
-        auto opened = openShards(plan, directory, rank);
-        if (!opened)
-          return opened.takeError();
-        file = std::move(*opened);
-      }
-      if (llvm::Error error = store.add(plan, file, rank, use->weight))
+  auto file = openShards(plan, directory, rank);
+  if (!file)
+    return file.takeError();
+  for (const plan::Program *program : programsOf(plan, rank))
+    for (const auto &use : program->weights)
+      if (llvm::Error error = store.add(plan, *file, rank, use->weight))
         return error;
-    }
-  }
   return store;
 }
 

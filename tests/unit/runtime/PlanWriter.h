@@ -1,0 +1,88 @@
+//===- PlanWriter.h - Little plans by hand ----------------------*- C++ -*-===//
+#ifndef CLEAVE_TESTS_UNIT_RUNTIME_PLANWRITER_H
+#define CLEAVE_TESTS_UNIT_RUNTIME_PLANWRITER_H
+
+#include "codegen/plan/DimExpr.h"
+#include "codegen/plan/Plan.h"
+#include "runtime/TensorFile.h"
+#include "llvm/ADT/ArrayRef.h"
+#include "llvm/ADT/STLFunctionalExtras.h"
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace cleave::runtime {
+
+using Slots = std::vector<uint32_t>;
+
+plan::Constant integer(int64_t value);
+plan::Constant real(double value);
+plan::Constant none();
+plan::Constant text(std::string value);
+plan::Constant integers(llvm::ArrayRef<int64_t> values);
+/// `dims` of each entry a size or, negative, -1 - symbol.
+plan::TensorType tensorType(plan::DType dtype, llvm::ArrayRef<int64_t> dims);
+
+class PlanWriter;
+
+/// Writes one stage, instruction after instruction. Releases are worked out when the plan is written.
+class StageWriter {
+public:
+  uint32_t input(uint32_t leaf);
+  uint32_t receive(uint32_t stage, uint32_t result);
+  uint32_t weight(const std::string &name, const at::Tensor &value);
+  uint32_t constant(const plan::Constant &value);
+  uint32_t size(const plan::DimExpr &value);
+  /// One operator with one result, of the module `path`.
+  uint32_t call(const std::string &op, Slots operands, const std::string &path = "");
+  uint32_t list(const std::string &element, Slots items);
+  /// Any instruction; gives its results.
+  Slots emit(plan::InstructionKind kind, Slots operands, size_t results, Slots blocks = {},
+             const std::string &element = "");
+  /// A nested block: `body` gets its parameters and gives its results. Gives its index.
+  uint32_t block(size_t params, llvm::function_ref<Slots(Slots)> body);
+  void predict(uint32_t slot, const plan::TensorType &type);
+  /// Gives the index of the result.
+  uint32_t output(uint32_t slot);
+
+private:
+  friend class PlanWriter;
+  StageWriter(PlanWriter &plan, uint32_t stage, uint32_t rank);
+  Slots newSlots(size_t count);
+  void writeReleases();
+
+  PlanWriter &writer;
+  const uint32_t rank;
+  std::unique_ptr<plan::Program> program;
+  uint32_t currentBlock = 0;
+  std::vector<NamedTensor> weights;
+};
+
+/// A plan of one signature, stage i on rank `ranks[i]`.
+class PlanWriter {
+public:
+  explicit PlanWriter(Slots ranks);
+
+  uint32_t symbol(const std::string &name, int64_t traced);
+  uint32_t input(const std::string &name, const plan::TensorType &type);
+  void output(const std::string &name, uint32_t stage, uint32_t result);
+  StageWriter &stage(uint32_t index) { return stages[index]; }
+  /// Writes the plan to `directory`, a new folder, with a schedule that runs the stages one after the other.
+  void write(const std::string &directory);
+
+  /// For tests that want something unusual in it.
+  std::unique_ptr<plan::Plan> plan;
+
+private:
+  friend class StageWriter;
+  void writeSchedule();
+  void writeShards(const std::string &directory);
+  uint32_t operatorIndex(const std::string &name);
+  uint32_t pathIndex(const std::string &path);
+
+  std::vector<StageWriter> stages;
+};
+
+} // namespace cleave::runtime
+
+#endif // CLEAVE_TESTS_UNIT_RUNTIME_PLANWRITER_H
