@@ -218,7 +218,12 @@ llvm::Expected<TorchScriptFile> TorchScriptFile::open(llvm::StringRef path) {
       return fail(path, "is an archive without a TorchScript module; expected a file that torch.jit.save wrote");
     if (auto error = checkRecords(*reader, **mapping, path))
       return error;
-    return TorchScriptFile{loadModule(reader, *mapping), fingerprintOf(**mapping)};
+    auto release = [mapping = *mapping](const void *begin, size_t bytes) {
+      size_t offset = static_cast<const uint8_t *>(begin) - mapping->data();
+      if (offset < mapping->bytes().size() && bytes <= mapping->bytes().size() - offset)
+        mapping->release(offset, bytes);
+    };
+    return TorchScriptFile{loadModule(reader, *mapping), fingerprintOf(**mapping), release};
   } catch (const std::exception &e) {
     return fail(path, "cannot be loaded as TorchScript: " + firstLine(e));
   }

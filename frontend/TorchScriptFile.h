@@ -6,6 +6,7 @@
 #include "llvm/Support/Error.h"
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <torch/csrc/jit/api/module.h>
 
 namespace cleave {
@@ -15,6 +16,9 @@ struct TorchScriptFile {
   torch::jit::Module module;
   /// BLAKE3 of the file.
   std::array<uint8_t, 32> fingerprint;
+  /// Tells the system that these bytes of a weight are not needed for now, where they lie in the mapping: they count as
+  /// resident only while somebody reads them.
+  std::function<void(const void *begin, size_t bytes)> release;
 
   /// Opens an archive that torch.jit.save wrote. Every record is compared with its CRC32 first (libtorch itself does not
   /// for weights), so a damaged file is refused before anything is made of it.

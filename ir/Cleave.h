@@ -11,6 +11,8 @@
 #include "mlir/Interfaces/InferTypeOpInterface.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 
+#include <string>
+
 #include "ir/CleaveDialect.h.inc"
 
 #define GET_TYPEDEF_CLASSES
@@ -29,6 +31,9 @@ void registerDialects(mlir::DialectRegistry &registry);
 
 /// Whether values of the type are tensors, known or not, or may be one (an optional tensor).
 bool isTensorLike(mlir::Type type);
+
+/// The type in the words of TorchScript's operator schemas: `int`, `Tensor?`, `float[]`, `Dict(str, Tensor)`.
+std::string schemaTypeName(mlir::Type type);
 
 /// The location's module path: the name of its innermost NameLoc, or empty.
 llvm::StringRef modulePath(mlir::Location location);

@@ -34,6 +34,32 @@ bool isTensorLike(Type type) {
   return isa<UnknownTensorType, mlir::TensorType>(type);
 }
 
+std::string schemaTypeName(Type type) {
+  if (auto optional = dyn_cast<OptionalType>(type))
+    return schemaTypeName(optional.getElement()) + "?";
+  if (auto list = dyn_cast<ListType>(type))
+    return schemaTypeName(list.getElement()) + "[]";
+  if (auto dict = dyn_cast<DictType>(type))
+    return "Dict(" + schemaTypeName(dict.getKey()) + ", " + schemaTypeName(dict.getValue()) + ")";
+  if (auto tuple = dyn_cast<TupleType>(type)) {
+    std::string items;
+    for (Type item : tuple.getTypes())
+      items += (items.empty() ? "" : ", ") + schemaTypeName(item);
+    return "(" + items + ")";
+  }
+  return TypeSwitch<Type, std::string>(type)
+      .Case<UnknownTensorType, mlir::TensorType>([](Type) { return "Tensor"; })
+      .Case<StringType>([](Type) { return "str"; })
+      .Case<NumberType>([](Type) { return "Scalar"; })
+      .Case<DeviceType>([](Type) { return "Device"; })
+      .Case<GeneratorType>([](Type) { return "Generator"; })
+      .Case<NoneType>([](Type) { return "NoneType"; })
+      .Case<ComplexType>([](Type) { return "complex"; })
+      .Case<FloatType>([](Type) { return "float"; })
+      .Case<IntegerType>([](IntegerType integer) { return integer.getWidth() == 1 ? "bool" : "int"; })
+      .Default([](Type) { return "Any"; });
+}
+
 static LogicalResult verifyExpression(function_ref<InFlightDiagnostic()> emitError, StringRef text) {
   auto dim = SymbolicDim::parse(text);
   if (!dim)

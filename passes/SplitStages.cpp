@@ -3,6 +3,7 @@
 #include "passes/Passes.h"
 #include "mlir/IR/IRMapping.h"
 #include "llvm/ADT/SetVector.h"
+#include <deque>
 
 using namespace mlir;
 
@@ -21,25 +22,21 @@ struct StageUnderConstruction {
   llvm::SetVector<Value> outputs;
 };
 
-struct SplitStages : impl::SplitStagesBase<SplitStages> {
-  void runOnOperation() override {
-    Block &block = getOperation().getBody().front();
-    int64_t last = -1;
-    for (Operation &op : block)
-      if (auto stage = stageOf(&op))
-        last = std::max(last, *stage);
-    if (last < 0)
-      return;
-    stages = std::vector<StageUnderConstruction>(last + 1);
+/// Fills the stages of one function.
+class StageSplitter {
+public:
+  StageSplitter(Block &block, int64_t count) : block(block), stages(count) {}
+
+  LogicalResult run() {
     for (auto &stage : stages)
       stage.body.emplaceBlock();
     for (Operation &op : block.without_terminator())
       if (auto stage = stageOf(&op); stage && failed(cloneInto(&op, *stage)))
-        return signalPassFailure();
+        return failure();
     if (failed(placeResults(block.getTerminator())))
-      return signalPassFailure();
-    replaceBody(block);
-    stages.clear();
+      return failure();
+    replaceBody();
+    return success();
   }
 
   static std::optional<int64_t> stageOf(Operation *op) {
@@ -47,6 +44,8 @@ struct SplitStages : impl::SplitStagesBase<SplitStages> {
     return attribute ? std::optional<int64_t>(attribute.getInt()) : std::nullopt;
   }
 
+
+private:
   /// Makes `value` available inside the stage: as its input, or by cloning what makes it.
   LogicalResult require(Value value, int64_t stage, Operation *user) {
     StageUnderConstruction &target = stages[stage];
@@ -87,7 +86,7 @@ struct SplitStages : impl::SplitStagesBase<SplitStages> {
     return success();
   }
 
-  void replaceBody(Block &block) {
+  void replaceBody() {
     Operation *terminator = block.getTerminator();
     OpBuilder b(terminator);
     // Values of the old body → results of the stages.
@@ -114,7 +113,21 @@ struct SplitStages : impl::SplitStagesBase<SplitStages> {
         op.erase();
   }
 
-  std::vector<StageUnderConstruction> stages;
+  Block &block;
+  // Regions stay where they are made.
+  std::deque<StageUnderConstruction> stages;
+};
+
+struct SplitStages : impl::SplitStagesBase<SplitStages> {
+  void runOnOperation() override {
+    Block &block = getOperation().getBody().front();
+    int64_t last = -1;
+    for (Operation &op : block)
+      if (auto stage = StageSplitter::stageOf(&op))
+        last = std::max(last, *stage);
+    if (last >= 0 && failed(StageSplitter(block, last + 1).run()))
+      signalPassFailure();
+  }
 };
 } // namespace
 

@@ -1,0 +1,185 @@
+//===- EmitPlan.cpp - From split IR to a plan -----------------------------===//
+#include "codegen/EmitPlan.h"
+#include "codegen/MemoryPlan.h"
+#include "codegen/Notes.h"
+#include "codegen/ProgramEmitter.h"
+#include "codegen/plan/Schedule.h"
+#include "ir/Signature.h"
+#include "ir/semantics/OpSemantics.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "partitioner/Schedules.h"
+#include "passes/Passes.h"
+
+using namespace mlir;
+
+namespace cleave {
+
+namespace {
+/// Builds one plan.
+class PlanEmitter {
+public:
+  PlanEmitter(const PlanOrigin &origin) { start(origin); }
+
+  LogicalResult addSignature(func::FuncOp function);
+  std::unique_ptr<plan::Plan> finish();
+
+private:
+  void start(const PlanOrigin &origin);
+  std::unique_ptr<plan::Signature> signatureOf(func::FuncOp function, SymbolIndices &symbols);
+  void addStage(StageOp stage);
+  void addPrediction(StageOp stage, const InferredValues &inferred, const TracedShapes &shapes);
+  void addWeights();
+
+  std::unique_ptr<plan::Plan> result = std::make_unique<plan::Plan>();
+  PlanTables tables;
+};
+} // namespace
+
+void PlanEmitter::start(const PlanOrigin &origin) {
+  result->producer = origin.producer;
+  result->pipeline = origin.pipeline;
+  result->fingerprint = std::make_unique<plan::wire::Hash>(origin.fingerprint);
+  result->mesh = std::make_unique<plan::Mesh>();
+}
+
+std::unique_ptr<plan::Signature> PlanEmitter::signatureOf(func::FuncOp function, SymbolIndices &symbols) {
+  auto signature = std::make_unique<plan::Signature>();
+  signature->name = function.getName().str();
+  if (auto table = function->getAttrOfType<DictionaryAttr>(kSymbolsAttr))
+    for (NamedAttribute entry : table) {
+      symbols[entry.getName()] = signature->symbols.size();
+      auto symbol = std::make_unique<plan::Symbol>();
+      symbol->name = entry.getName().str();
+      symbol->traced = cast<IntegerAttr>(entry.getValue()).getInt();
+      signature->symbols.push_back(std::move(symbol));
+    }
+  for (BlockArgument argument : function.getArguments()) {
+    auto input = std::make_unique<plan::Input>();
+    input->name = function.getArgAttrOfType<StringAttr>(argument.getArgNumber(), kNameAttr).str();
+    if (auto role = function.getArgAttrOfType<StringAttr>(argument.getArgNumber(), kRoleAttr))
+      input->role = role.str();
+    input->type = tensorTypeOf(argument.getType(), symbols);
+    signature->inputs.push_back(std::move(input));
+  }
+  signature->input_tree = treeOf(function->getAttr(kInputTreeAttr));
+  signature->output_tree = treeOf(function->getAttr(kOutputTreeAttr));
+  for (OpOperand &operand : function.getBody().front().getTerminator()->getOpOperands()) {
+    auto output = std::make_unique<plan::Output>();
+    auto source = cast<OpResult>(operand.get());
+    output->name = function.getResultAttrOfType<StringAttr>(operand.getOperandNumber(), kNameAttr).str();
+    output->type = tensorTypeOf(operand.get().getType(), symbols);
+    output->stage = cast<StageOp>(source.getOwner()).getIndex();
+    output->index = source.getResultNumber();
+    signature->outputs.push_back(std::move(output));
+  }
+  return signature;
+}
+
+void PlanEmitter::addStage(StageOp op) {
+  auto stage = std::make_unique<plan::Stage>();
+  stage->index = op.getIndex();
+  stage->ranks = {stage->index};
+  stage->module_paths = topModules(op);
+  for (Operation &inner : op.getBody().getOps())
+    stage->ops += isa<OperatorOp>(inner) || inner.getNumRegions() > 0;
+  result->stages.push_back(std::move(stage));
+}
+
+void PlanEmitter::addPrediction(StageOp stage, const InferredValues &inferred, const TracedShapes &shapes) {
+  auto function = stage->getParentOfType<func::FuncOp>();
+  auto at = [&](StringRef name) { return function->getAttrOfType<ArrayAttr>(name)[stage.getIndex()]; };
+  auto prediction = std::make_unique<plan::Prediction>();
+  prediction->stage = stage.getIndex();
+  prediction->seconds = cast<FloatAttr>(at(kStageSecondsAttr)).getValueAsDouble();
+  prediction->recv_bytes = cast<IntegerAttr>(at(kStageRecvBytesAttr)).getInt();
+  for (Operation &op : stage.getBody().getOps()) {
+    OpWork work = workOf(&op, shapes);
+    prediction->flops += work.flops;
+    prediction->bytes_touched += work.bytes;
+  }
+  StageMemory memory = memoryOf(stage, inferred, shapes);
+  prediction->weight_bytes = memory.weightBytes;
+  prediction->activation_bytes = memory.activationBytes;
+  prediction->peak_bytes = memory.weightBytes + memory.activationBytes;
+  result->predictions.push_back(std::move(prediction));
+}
+
+LogicalResult PlanEmitter::addSignature(func::FuncOp function) {
+  auto inferred = inferTracedShapes(function);
+  if (failed(inferred))
+    return failure();
+  TracedShapes shapes(function);
+  SymbolIndices symbols;
+  uint32_t index = result->signatures.size();
+  result->signatures.push_back(signatureOf(function, symbols));
+  for (StageOp stage : function.getBody().getOps<StageOp>()) {
+    ProgramEmitter emitter(tables, symbols);
+    auto program = emitter.emit(stage);
+    if (failed(program))
+      return failure();
+    (*program)->signature = index;
+    result->programs.push_back(std::move(*program));
+    for (auto &point : emitter.takeCapturePoints()) {
+      point->signature = index;
+      result->capture_points.push_back(std::move(point));
+    }
+    // Stages are those of the first signature; further ones share them.
+    if (index == 0) {
+      addStage(stage);
+      addPrediction(stage, *inferred, shapes);
+    }
+  }
+  result->mesh->pp = result->stages.size();
+  auto schedule = gpipe(index, result->stages.size(), /*microbatches=*/1, plan::transfers(*result, index));
+  result->schedules.push_back(std::make_unique<plan::Schedule>(std::move(schedule)));
+  for (plan::Note &note : notesOf(function, *inferred))
+    result->notes.push_back(std::make_unique<plan::Note>(std::move(note)));
+  return success();
+}
+
+void PlanEmitter::addWeights() {
+  for (auto &[name, param] : tables.weights) {
+    auto weight = std::make_unique<plan::Weight>();
+    auto type = cast<RankedTensorType>(param.getType());
+    weight->name = name.str();
+    if (param.getAliases())
+      for (StringRef alias : param.getAliases()->getAsValueRange<StringAttr>())
+        weight->aliases.push_back(alias.str());
+    weight->role = param.getRole() == "parameter" ? plan::WeightRole::Parameter
+                   : param.getRole() == "buffer"  ? plan::WeightRole::Buffer
+                                                  : plan::WeightRole::Constant;
+    weight->dtype = dtypeOf(type.getElementType());
+    weight->shape = type.getShape().vec();
+    weight->style = "replicate";
+    result->weights.push_back(std::move(weight));
+  }
+  llvm::SetVector<std::pair<uint32_t, uint32_t>> placed;
+  for (auto &program : result->programs)
+    for (auto &use : program->weights)
+      placed.insert({use->weight, program->stage});
+  for (auto [index, rank] : placed) {
+    auto shard = std::make_unique<plan::WeightShard>();
+    plan::Weight &weight = *result->weights[index];
+    shard->rank = rank;
+    shard->key = weight.name;
+    shard->shape = weight.shape;
+    weight.shards.push_back(std::move(shard));
+  }
+}
+
+std::unique_ptr<plan::Plan> PlanEmitter::finish() {
+  addWeights();
+  result->operators = tables.operators.take();
+  result->paths = tables.paths.take();
+  return std::move(result);
+}
+
+FailureOr<std::unique_ptr<plan::Plan>> emitPlan(ModuleOp module, const PlanOrigin &origin) {
+  PlanEmitter emitter(origin);
+  for (auto function : module.getOps<func::FuncOp>())
+    if (failed(emitter.addSignature(function)))
+      return failure();
+  return emitter.finish();
+}
+
+} // namespace cleave

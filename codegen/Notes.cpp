@@ -1,0 +1,127 @@
+//===- Notes.cpp - What a person should know of a plan --------------------===//
+#include "codegen/Notes.h"
+#include "ir/OperatorDialect.h"
+#include "ir/TracedShapes.h"
+#include "ir/semantics/OpSemantics.h"
+#include "passes/Passes.h"
+#include "llvm/ADT/MapVector.h"
+#include "llvm/ADT/SetVector.h"
+#include "llvm/Support/FormatVariadic.h"
+
+using namespace mlir;
+
+namespace cleave {
+
+/// Every operator call below `op`.
+static void forEachCall(Operation *op, llvm::function_ref<void(OperatorOp)> visit) {
+  op->walk([&](OperatorOp call) { visit(call); });
+}
+
+/// Module paths of a stage's calls, and of all modules around them.
+static void collectModules(StageOp stage, llvm::SetVector<StringRef> &modules) {
+  forEachCall(stage, [&](OperatorOp call) {
+    for (StringRef path = modulePath(call); !path.empty();
+         path = path.contains('.') ? path.rsplit('.').first : StringRef())
+      modules.insert(path);
+  });
+}
+
+std::vector<std::string> topModules(StageOp stage) {
+  llvm::SetVector<StringRef> own, foreign;
+  collectModules(stage, own);
+  for (auto other : stage->getBlock()->getOps<StageOp>())
+    if (other != stage)
+      collectModules(other, foreign);
+  std::vector<std::string> top;
+  auto isTop = [&](StringRef path) { return !foreign.contains(path) || llvm::none_of(own, [&](StringRef inner) {
+                                       return inner.size() > path.size() && inner.starts_with(path) &&
+                                              inner[path.size()] == '.';
+                                     }); };
+  for (StringRef path : own) {
+    StringRef parent = path.contains('.') ? path.rsplit('.').first : StringRef();
+    if (isTop(path) && (parent.empty() || !isTop(parent)))
+      top.push_back(path.str());
+  }
+  // Depth-first walks meet inner modules first; people read in program order.
+  llvm::DenseMap<StringRef, size_t> first;
+  size_t order = 0;
+  forEachCall(stage, [&](OperatorOp call) {
+    for (StringRef path = modulePath(call); !path.empty();
+         path = path.contains('.') ? path.rsplit('.').first : StringRef())
+      first.try_emplace(path, order);
+    ++order;
+  });
+  llvm::stable_sort(top, [&](auto &a, auto &b) { return first.lookup(a) < first.lookup(b); });
+  return top;
+}
+
+static plan::Note makeNote(StringRef kind, StringRef path, StringRef op, std::string text) {
+  plan::Note note;
+  note.kind = kind.str();
+  note.module_path = path.str();
+  note.op = op.str();
+  note.text = std::move(text);
+  return note;
+}
+
+static void noteSharedWeights(func::FuncOp function, std::vector<plan::Note> &notes) {
+  TracedShapes shapes(function);
+  llvm::MapVector<StringRef, SmallVector<ParamOp>> uses;
+  function.walk([&](ParamOp param) { uses[param.getName()].push_back(param); });
+  for (auto &[name, params] : uses) {
+    int64_t bytes = shapes.bytesOf(params.front());
+    if (params.size() < 2 || bytes < 1 << 20)
+      continue;
+    std::string stages, names = name.str();
+    for (ParamOp param : params)
+      stages += (stages.empty() ? "" : ", ") + std::to_string(param->getParentOfType<StageOp>().getIndex());
+    if (params.front().getAliases())
+      for (StringRef alias : params.front().getAliases()->getAsValueRange<StringAttr>())
+        names += " = " + alias.str();
+    notes.push_back(makeNote("tied-weight", name, "",
+                             llvm::formatv("{0} ({1:f1} MB) is used in stages {2}; each has a copy of its own", names,
+                                           bytes / 1e6, stages)));
+  }
+}
+
+static void noteBalance(func::FuncOp function, std::vector<plan::Note> &notes) {
+  auto bottleneck = function->getAttrOfType<StringAttr>(kBottleneckAttr);
+  if (!bottleneck)
+    return;
+  auto [op, path] = bottleneck.getValue().split(" at ");
+  notes.push_back(makeNote("balance", path, op,
+                           llvm::formatv("{0} alone takes longer than a balanced stage would; no cut between operations "
+                                         "is more balanced, only splitting it over devices",
+                                         bottleneck.getValue())));
+}
+
+/// One note an operator kind, with the first place and the number of calls.
+static void noteKinds(func::FuncOp function, const InferredValues &inferred, std::vector<plan::Note> &notes) {
+  llvm::MapVector<StringRef, std::pair<OperatorOp, unsigned>> unknown;
+  forEachCall(function, [&](OperatorOp call) {
+    if (!semanticsOf(call.getName()).isKnown)
+      ++unknown.insert({call.getName(), {call, 0}}).first->second.second;
+  });
+  for (auto &[name, use] : unknown)
+    notes.push_back(makeNote("no-semantics", modulePath(use.first), name,
+                             llvm::formatv("{0} ({1} call(s), first in {2}) has no entry in the op-semantics table; it "
+                                           "runs whole wherever it is",
+                                           name, use.second, modulePath(use.first))));
+  llvm::SetVector<StringRef> kinds;
+  for (auto &[op, reason] : inferred.unknown)
+    if (kinds.insert(op->getName().getStringRef()))
+      notes.push_back(makeNote("unknown-type", modulePath(op), op->getName().getStringRef(),
+                               llvm::formatv("the type of {0} in {1} is only known when running ({2}); its cost and "
+                                             "memory are not predicted",
+                                             op->getName().getStringRef(), modulePath(op), reason)));
+}
+
+std::vector<plan::Note> notesOf(func::FuncOp function, const InferredValues &inferred) {
+  std::vector<plan::Note> notes;
+  noteSharedWeights(function, notes);
+  noteBalance(function, notes);
+  noteKinds(function, inferred, notes);
+  return notes;
+}
+
+} // namespace cleave

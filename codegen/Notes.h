@@ -1,0 +1,25 @@
+//===- Notes.h - What a person should know of a plan ------------*- C++ -*-===//
+//
+// Private to codegen/.
+//
+//===----------------------------------------------------------------------===//
+#ifndef CLEAVE_CODEGEN_NOTES_H
+#define CLEAVE_CODEGEN_NOTES_H
+
+#include "codegen/plan/Plan.h"
+#include "ir/Cleave.h"
+#include "ir/inference/ShapeInference.h"
+
+namespace cleave {
+
+/// The largest modules that lie in the stage, in program order: `transformer.h.0`, …, `lm_head`. A module that spans
+/// stages is named by its parts.
+std::vector<std::string> topModules(StageOp stage);
+
+/// Weights that several stages hold, the operation that makes balance impossible, operators without semantics, and those
+/// whose types could not be inferred. Kinds: `tied-weight`, `balance`, `no-semantics`, `unknown-type`.
+std::vector<plan::Note> notesOf(mlir::func::FuncOp function, const InferredValues &inferred);
+
+} // namespace cleave
+
+#endif // CLEAVE_CODEGEN_NOTES_H

@@ -1,0 +1,30 @@
+//===- PlanTypes.h - Types, constants and trees of the plan -----*- C++ -*-===//
+//
+// Private to codegen/.
+//
+//===----------------------------------------------------------------------===//
+#ifndef CLEAVE_CODEGEN_PLANTYPES_H
+#define CLEAVE_CODEGEN_PLANTYPES_H
+
+#include "codegen/plan/Plan.h"
+#include "ir/SymbolicDim.h"
+#include "mlir/IR/BuiltinTypes.h"
+#include "llvm/ADT/StringMap.h"
+#include <memory>
+
+namespace cleave {
+
+/// Indices of a signature's named dimensions.
+using SymbolIndices = llvm::StringMap<uint32_t>;
+
+plan::DType dtypeOf(mlir::Type element);
+std::unique_ptr<plan::DimExpr> dimOf(const SymbolicDim &dim, const SymbolIndices &symbols);
+/// Sizes and strides; for a type without layout, row-major ones. Unranked where the IR does not know.
+std::unique_ptr<plan::TensorType> tensorTypeOf(mlir::Type type, const SymbolIndices &symbols);
+std::unique_ptr<plan::Constant> constantOf(mlir::Attribute value, mlir::Type type);
+/// A tree attribute of ir/Signature.h.
+std::unique_ptr<plan::Tree> treeOf(mlir::Attribute tree);
+
+} // namespace cleave
+
+#endif // CLEAVE_CODEGEN_PLANTYPES_H

@@ -1,0 +1,194 @@
+//===- ProgramEmitter.cpp - A stage as an instruction list ----------------===//
+#include "codegen/ProgramEmitter.h"
+#include "codegen/plan/OperatorName.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+
+using namespace mlir;
+
+namespace cleave {
+
+using plan::InstructionKind;
+
+uint32_t ProgramEmitter::define(Value value) {
+  uint32_t slot = program->slots++;
+  slots[value] = slot;
+  if (isTensorLike(value.getType()) && isa<RankedTensorType>(value.getType())) {
+    auto type = std::make_unique<plan::SlotType>();
+    type->slot = slot;
+    type->type = tensorTypeOf(value.getType(), symbols);
+    program->types.push_back(std::move(type));
+  }
+  return slot;
+}
+
+FailureOr<std::unique_ptr<plan::Program>> ProgramEmitter::emit(StageOp op) {
+  program = std::make_unique<plan::Program>();
+  stage = program->stage = op.getIndex();
+  slots.clear();
+  Block &body = op.getBody().front();
+  for (auto [argument, operand] : llvm::zip(body.getArguments(), op.getInputs())) {
+    auto input = std::make_unique<plan::ProgramInput>();
+    input->slot = define(argument);
+    if (auto result = dyn_cast<OpResult>(operand)) {
+      input->source = plan::Source::Stage;
+      input->stage = cast<StageOp>(result.getOwner()).getIndex();
+      input->index = result.getResultNumber();
+    } else {
+      input->source = plan::Source::Request;
+      input->index = cast<BlockArgument>(operand).getArgNumber();
+    }
+    program->inputs.push_back(std::move(input));
+  }
+  program->blocks.push_back(std::make_unique<plan::Block>());
+  if (failed(emitBlock(body, 0)))
+    return failure();
+  for (Value output : body.getTerminator()->getOperands())
+    program->outputs.push_back(slot(output));
+  llvm::SetVector<uint32_t> kept(program->outputs.begin(), program->outputs.end());
+  for (uint32_t i = 0; i < program->blocks.size(); ++i)
+    addReleases(*program->blocks[i], i == 0 ? kept : llvm::SetVector<uint32_t>(program->blocks[i]->results.begin(),
+                                                                               program->blocks[i]->results.end()));
+  return std::move(program);
+}
+
+LogicalResult ProgramEmitter::emitBlock(Block &block, uint32_t index) {
+  for (Operation &op : block.without_terminator())
+    // The vector of blocks grows while nested ones are emitted.
+    if (failed(emitOp(&op, *program->blocks[index], index)))
+      return failure();
+  return success();
+}
+
+std::unique_ptr<plan::Instruction> ProgramEmitter::instructionFor(Operation *op) {
+  auto instruction = std::make_unique<plan::Instruction>();
+  for (Value operand : op->getOperands())
+    instruction->operands.push_back(slot(operand));
+  instruction->path = tables.paths.add(modulePath(op));
+  return instruction;
+}
+
+LogicalResult ProgramEmitter::emitOp(Operation *op, plan::Block &block, uint32_t index) {
+  if (auto constant = dyn_cast<ConstantOp>(op)) {
+    auto entry = std::make_unique<plan::SlotConstant>();
+    entry->value = constantOf(constant.getValue(), constant.getType());
+    entry->slot = define(constant);
+    program->constants.push_back(std::move(entry));
+    return success();
+  }
+  if (auto size = dyn_cast<SizeOp>(op)) {
+    auto entry = std::make_unique<plan::SlotSize>();
+    entry->value = dimOf(*SymbolicDim::parse(size.getExpression()), symbols);
+    entry->slot = define(size);
+    program->sizes.push_back(std::move(entry));
+    return success();
+  }
+  if (auto param = dyn_cast<ParamOp>(op)) {
+    auto entry = std::make_unique<plan::SlotWeight>();
+    entry->weight = tables.weights.insert({param.getName(), param}).first - tables.weights.begin();
+    entry->slot = define(param);
+    program->weights.push_back(std::move(entry));
+    return success();
+  }
+  if (auto boundary = dyn_cast<BoundaryOp>(op)) {
+    // No instruction: the module's output is the value itself.
+    slots[boundary] = slot(boundary.getValue());
+    auto point = std::make_unique<plan::CapturePoint>();
+    point->path = boundary.getPath().str();
+    if (boundary.getIndex() > 0)
+      point->path += ":" + std::to_string(boundary.getIndex());
+    point->stage = stage;
+    point->slot = slots[boundary];
+    captures.push_back(std::move(point));
+    return success();
+  }
+  if (auto call = dyn_cast<OperatorOp>(op))
+    return emitCall(call, block);
+  if (isa<IfOp, LoopOp>(op))
+    return emitNested(op, block, index);
+  auto instruction = instructionFor(op);
+  if (auto list = dyn_cast<ListOp>(op)) {
+    instruction->kind = InstructionKind::List;
+    instruction->element = schemaTypeName(cast<ListType>(list.getType()).getElement());
+  } else if (auto dict = dyn_cast<DictOp>(op)) {
+    instruction->kind = InstructionKind::Dict;
+    auto type = cast<DictType>(dict.getType());
+    instruction->element = schemaTypeName(type.getKey()) + "," + schemaTypeName(type.getValue());
+  } else if (isa<TupleOp>(op)) {
+    instruction->kind = InstructionKind::Tuple;
+  } else if (isa<UnpackOp>(op)) {
+    instruction->kind = InstructionKind::Unpack;
+  } else {
+    return op->emitOpError("has no instruction in a plan");
+  }
+  for (Value result : op->getResults())
+    instruction->results.push_back(define(result));
+  block.instructions.push_back(std::move(instruction));
+  return success();
+}
+
+LogicalResult ProgramEmitter::emitCall(OperatorOp op, plan::Block &block) {
+  const std::string &name = op.getSchema().torchName;
+  if (!plan::isOperatorAllowed(name))
+    return op->emitError() << "calls " << name << ", which a plan must not: it reaches files, the terminal or the "
+                           << "process; remove it from the model";
+  auto instruction = instructionFor(op);
+  instruction->op = tables.operators.add(name);
+  for (Value result : op->getResults())
+    instruction->results.push_back(define(result));
+  block.instructions.push_back(std::move(instruction));
+  return success();
+}
+
+LogicalResult ProgramEmitter::emitNested(Operation *op, plan::Block &block, uint32_t index) {
+  auto instruction = instructionFor(op);
+  instruction->kind = isa<IfOp>(op) ? InstructionKind::If : InstructionKind::Loop;
+  for (Region &region : op->getRegions()) {
+    uint32_t nested = program->blocks.size();
+    instruction->blocks.push_back(nested);
+    program->blocks.push_back(std::make_unique<plan::Block>());
+    for (BlockArgument argument : region.getArguments())
+      program->blocks[nested]->params.push_back(define(argument));
+    if (failed(emitBlock(region.front(), nested)))
+      return failure();
+    for (Value result : region.front().getTerminator()->getOperands())
+      program->blocks[nested]->results.push_back(slot(result));
+  }
+  for (Value result : op->getResults())
+    instruction->results.push_back(define(result));
+  program->blocks[index]->instructions.push_back(std::move(instruction));
+  return success();
+}
+
+void ProgramEmitter::collectReads(const plan::Instruction &instruction, llvm::SetVector<uint32_t> &reads) const {
+  reads.insert(instruction.operands.begin(), instruction.operands.end());
+  for (uint32_t nested : instruction.blocks) {
+    for (auto &inner : program->blocks[nested]->instructions)
+      collectReads(*inner, reads);
+    reads.insert(program->blocks[nested]->results.begin(), program->blocks[nested]->results.end());
+  }
+}
+
+/// Each slot that the block writes is released by the last instruction that reads it, or by its maker if none does.
+void ProgramEmitter::addReleases(plan::Block &block, const llvm::SetVector<uint32_t> &kept) {
+  llvm::MapVector<uint32_t, size_t> lastUse;
+  if (&block == program->blocks[0].get())
+    for (auto &input : program->inputs)
+      lastUse.insert({input->slot, 0});
+  for (uint32_t param : block.params)
+    lastUse.insert({param, 0});
+  for (auto [i, instruction] : llvm::enumerate(block.instructions)) {
+    llvm::SetVector<uint32_t> reads;
+    collectReads(*instruction, reads);
+    for (uint32_t slot : reads)
+      if (auto own = lastUse.find(slot); own != lastUse.end())
+        own->second = i;
+    for (uint32_t slot : instruction->results)
+      lastUse.insert({slot, i});
+  }
+  if (!block.instructions.empty())
+    for (auto &[slot, last] : lastUse)
+      if (!kept.contains(slot))
+        block.instructions[last]->releases.push_back(slot);
+}
+
+} // namespace cleave

@@ -1,0 +1,74 @@
+//===- ProgramEmitter.h - A stage as an instruction list --------*- C++ -*-===//
+//
+// Private to codegen/.
+//
+//===----------------------------------------------------------------------===//
+#ifndef CLEAVE_CODEGEN_PROGRAMEMITTER_H
+#define CLEAVE_CODEGEN_PROGRAMEMITTER_H
+
+#include "codegen/PlanTypes.h"
+#include "ir/Cleave.h"
+#include "ir/OperatorDialect.h"
+#include "llvm/ADT/MapVector.h"
+#include "llvm/ADT/SetVector.h"
+
+namespace cleave {
+
+/// Strings of the plan's tables, numbered in the order of their first use.
+class StringTable {
+public:
+  uint32_t add(llvm::StringRef text) {
+    return indices.insert({text.str(), indices.size()}).first->second;
+  }
+  std::vector<std::string> take() {
+    std::vector<std::string> result;
+    for (auto &entry : indices)
+      result.push_back(entry.first);
+    return result;
+  }
+
+private:
+  llvm::MapVector<std::string, uint32_t, std::map<std::string, unsigned>> indices;
+};
+
+/// What programs of one plan share.
+struct PlanTables {
+  StringTable operators, paths;
+  /// Weights by name, in the order of their first use.
+  llvm::MapVector<llvm::StringRef, ParamOp> weights;
+};
+
+/// Emits one program.
+class ProgramEmitter {
+public:
+  ProgramEmitter(PlanTables &tables, const SymbolIndices &symbols) : tables(tables), symbols(symbols) {}
+
+  /// Fails with a diagnostic where the stage has an operation that no instruction exists for.
+  mlir::FailureOr<std::unique_ptr<plan::Program>> emit(StageOp stage);
+
+  /// Boundaries that were met, as capture points of stage `index`.
+  std::vector<std::unique_ptr<plan::CapturePoint>> takeCapturePoints() { return std::move(captures); }
+
+private:
+  mlir::LogicalResult emitBlock(mlir::Block &block, uint32_t index);
+  mlir::LogicalResult emitOp(mlir::Operation *op, plan::Block &block, uint32_t index);
+  std::unique_ptr<plan::Instruction> instructionFor(mlir::Operation *op);
+  mlir::LogicalResult emitCall(OperatorOp op, plan::Block &block);
+  mlir::LogicalResult emitNested(mlir::Operation *op, plan::Block &block, uint32_t index);
+  void addReleases(plan::Block &block, const llvm::SetVector<uint32_t> &kept);
+  /// Slots that an instruction reads, in itself and in its blocks.
+  void collectReads(const plan::Instruction &instruction, llvm::SetVector<uint32_t> &reads) const;
+  uint32_t define(mlir::Value value);
+  uint32_t slot(mlir::Value value) const { return slots.lookup(value); }
+
+  PlanTables &tables;
+  const SymbolIndices &symbols;
+  std::unique_ptr<plan::Program> program;
+  llvm::DenseMap<mlir::Value, uint32_t> slots;
+  std::vector<std::unique_ptr<plan::CapturePoint>> captures;
+  uint32_t stage = 0;
+};
+
+} // namespace cleave
+
+#endif // CLEAVE_CODEGEN_PROGRAMEMITTER_H

@@ -1,0 +1,70 @@
+//===- Verify.cpp - `cleave verify` ---------------------------------------===//
+#include "tools/driver/Verify.h"
+#include "tools/cleave/Commands.h"
+#include "llvm/Support/FormatVariadic.h"
+#include "llvm/Support/JSON.h"
+#include "llvm/Support/raw_ostream.h"
+#include <memory>
+
+namespace cleave {
+
+static llvm::json::Value number(double value) {
+  // JSON has no infinity.
+  return std::isfinite(value) ? llvm::json::Value(value) : llvm::json::Value(nullptr);
+}
+
+static void printJson(const VerifyReport &report) {
+  llvm::json::Array outputs;
+  for (auto &output : report.outputs) {
+    llvm::json::Object entry{{"name", output.name},
+                             {"shape", llvm::json::Array(output.shape)},
+                             {"ok", output.ok},
+                             {"max_abs_error", number(output.maxAbsError)},
+                             {"max_rel_error", number(output.maxRelError)},
+                             {"allowed", output.allowed}};
+    if (!output.sizes.empty())
+      entry["sizes"] = output.sizes;
+    outputs.push_back(std::move(entry));
+  }
+  llvm::json::Object result{{"ok", report.ok()},
+                            {"max_abs_error", number(report.maxAbsError())},
+                            {"max_rel_error", number(report.maxRelError())},
+                            {"outputs", std::move(outputs)}};
+  llvm::outs() << llvm::formatv("{0:2}\n", llvm::json::Value(std::move(result)));
+}
+
+static void printText(const VerifyReport &report) {
+  for (auto &output : report.outputs)
+    llvm::outs() << llvm::formatv("{0} {1}{2}: largest error {3:e1}, allowed {4:e1}\n", output.ok ? "same" : "DIFFERENT",
+                                  output.name, output.sizes.empty() ? "" : " at " + output.sizes, output.maxAbsError,
+                                  output.allowed);
+}
+
+static llvm::Error runVerify(const VerifyOptions &options, bool json) {
+  auto report = verify(options);
+  if (!report)
+    return report.takeError();
+  json ? printJson(*report) : printText(*report);
+  for (auto &output : report->outputs)
+    if (!output.ok)
+      return llvm::createStringError("%s: differs from %s in %s: found an error of %g, allowed %g",
+                                     options.plan.c_str(), options.model.c_str(), output.name.c_str(),
+                                     output.maxAbsError, output.allowed);
+  return llvm::Error::success();
+}
+
+void addVerifyCommand(CLI::App &app, Action &chosen) {
+  auto options = std::make_shared<VerifyOptions>();
+  auto json = std::make_shared<bool>(false);
+  CLI::App *command = app.add_subcommand("verify", "Compare a plan with the model it was made from");
+  command->add_option("plan", options->plan, "The plan's folder")->required();
+  command->add_option("--model", options->model, "The TorchScript file")->required();
+  command->add_option("--inputs", options->inputsFile,
+                      "Inputs: a safetensors file; else MODEL.inputs.safetensors, else made up");
+  command->add_option("--devices", options->devices, "One device a rank: cpu:0,cpu:1")->delimiter(',');
+  command->add_option("--library", options->libraries, "A library of operators")->allow_extra_args(false);
+  command->add_flag("--json", *json, "Report as one JSON object");
+  command->callback([options, json, &chosen] { chosen = [options, json] { return runVerify(*options, *json); }; });
+}
+
+} // namespace cleave

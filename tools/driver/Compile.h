@@ -1,0 +1,60 @@
+//===- Compile.h - From a model file to a plan ------------------*- C++ -*-===//
+//
+// What `cleave compile` calls, and a program that compiles on its own links (target cleave_driver).
+//
+//===----------------------------------------------------------------------===//
+#ifndef CLEAVE_TOOLS_DRIVER_COMPILE_H
+#define CLEAVE_TOOLS_DRIVER_COMPILE_H
+
+#include "llvm/Support/Error.h"
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace cleave {
+
+struct CompileOptions {
+  /// A TorchScript file, and the directory to write.
+  std::string model, output;
+  /// A safetensors file whose names, dtypes and shapes are the example inputs'; may be empty.
+  std::string inputsFile;
+  /// `ids:i64[4,128]` (a tensor) or `sr=16000` (a scalar that is fixed).
+  std::vector<std::string> inputs;
+  /// `ids=batch,seq`: names of an input's dimensions; a number or `_` leaves one static.
+  std::vector<std::string> dynamic;
+  /// `ids=tokens`: what an input means.
+  std::vector<std::string> roles;
+  /// Number of devices; 0: as many as the mesh or the machine says, else 1.
+  uint32_t devices = 0;
+  /// `pp=4`; empty: all devices are pipeline stages.
+  std::string mesh;
+  /// Preset or file; empty: that many CPU devices.
+  std::string machine;
+  std::vector<std::string> stageBefore;
+  /// Globs of module paths whose outputs can be captured.
+  std::vector<std::string> capturePoints;
+  /// Run the original and the plan before the plan is put in place.
+  bool verify = false;
+  /// Directory for the IR after each pass; may be empty.
+  std::string emitIr;
+  /// Libraries of operators.
+  std::vector<std::string> libraries;
+};
+
+struct CompileReport {
+  uint32_t stages = 0;
+  uint64_t weightBytes = 0;
+  /// Wall-clock seconds: reading and importing, passes, writing shards, verifying.
+  double readSeconds = 0, passSeconds = 0, writeSeconds = 0, verifySeconds = 0;
+  /// Slowest stage over the mean, predicted.
+  double balance = 1;
+  /// Sentences for people (plan.notes).
+  std::vector<std::string> notes;
+};
+
+/// Compiles. `output` is a complete plan afterwards, or what it was before.
+llvm::Expected<CompileReport> compile(const CompileOptions &options);
+
+} // namespace cleave
+
+#endif // CLEAVE_TOOLS_DRIVER_COMPILE_H

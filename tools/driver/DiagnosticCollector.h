@@ -1,0 +1,41 @@
+//===- DiagnosticCollector.h - Diagnostics as an error ----------*- C++ -*-===//
+//
+// Private to tools/driver/.
+//
+//===----------------------------------------------------------------------===//
+#ifndef CLEAVE_TOOLS_DRIVER_DIAGNOSTICCOLLECTOR_H
+#define CLEAVE_TOOLS_DRIVER_DIAGNOSTICCOLLECTOR_H
+
+#include "ir/Cleave.h"
+#include "mlir/IR/Diagnostics.h"
+#include "llvm/Support/Error.h"
+
+namespace cleave {
+
+/// Keeps a context's error diagnostics, each as `module.path: message`.
+class DiagnosticCollector {
+public:
+  explicit DiagnosticCollector(mlir::MLIRContext &context)
+      : handler(&context, [this](mlir::Diagnostic &diagnostic) {
+          if (diagnostic.getSeverity() != mlir::DiagnosticSeverity::Error)
+            return mlir::success();
+          llvm::StringRef path = modulePath(diagnostic.getLocation());
+          messages.push_back((path.empty() ? "" : path.str() + ": ") + diagnostic.str());
+          return mlir::success();
+        }) {}
+
+  /// The first message, behind `origin`: what follows is mostly its consequence.
+  llvm::Error takeError(llvm::StringRef origin) {
+    if (messages.empty())
+      return llvm::Error::success();
+    return llvm::createStringError((origin + ": " + messages.front()).str());
+  }
+
+private:
+  std::vector<std::string> messages;
+  mlir::ScopedDiagnosticHandler handler;
+};
+
+} // namespace cleave
+
+#endif // CLEAVE_TOOLS_DRIVER_DIAGNOSTICCOLLECTOR_H

@@ -1,0 +1,134 @@
+//===- InputOptions.cpp - Example inputs from the command line ------------===//
+#include "tools/driver/InputOptions.h"
+#include "codegen/plan/Safetensors.h"
+#include "ir/SymbolicDim.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/ADT/StringSwitch.h"
+#include "runtime/DTypes.h"
+
+namespace cleave {
+
+using llvm::StringRef;
+
+static llvm::Error fail(const llvm::Twine &message) {
+  return llvm::createStringError(llvm::inconvertibleErrorCode(), message);
+}
+
+/// torch's names, and short ones.
+static std::optional<at::ScalarType> parseDType(StringRef name) {
+  return llvm::StringSwitch<std::optional<at::ScalarType>>(name)
+      .Cases("bool", "b1", at::kBool)
+      .Cases("uint8", "u8", at::kByte)
+      .Cases("int8", "i8", at::kChar)
+      .Cases("int16", "i16", at::kShort)
+      .Cases("int32", "i32", "int", at::kInt)
+      .Cases("int64", "i64", "long", at::kLong)
+      .Cases("float16", "f16", "half", at::kHalf)
+      .Cases("bfloat16", "bf16", at::kBFloat16)
+      .Cases("float32", "f32", "float", at::kFloat)
+      .Cases("float64", "f64", "double", at::kDouble)
+      .Default(std::nullopt);
+}
+
+/// `ids:i64[4,128]`.
+static llvm::Expected<ModelInputs::Tensor> parseTensor(StringRef text) {
+  auto [name, type] = text.split(':');
+  auto [dtypeName, sizes] = type.split('[');
+  auto dtype = parseDType(dtypeName);
+  if (name.empty() || !dtype || !sizes.consume_back("]"))
+    return fail("--input " + text + ": expected NAME:DTYPE[SIZES] such as ids:i64[4,128], or NAME=VALUE for a scalar");
+  ModelInputs::Tensor tensor{name.str(), *dtype, {}, {}, ""};
+  llvm::SmallVector<StringRef> parts;
+  sizes.split(parts, ',', -1, /*KeepEmpty=*/!sizes.empty());
+  for (StringRef part : parts) {
+    int64_t size;
+    if (part.trim().getAsInteger(10, size) || size < 0)
+      return fail("--input " + text + ": found size \"" + part + "\", expected a number");
+    tensor.shape.push_back(size);
+  }
+  return tensor;
+}
+
+static llvm::Error readFile(StringRef path, ModelInputs &inputs) {
+  auto file = plan::SafetensorsFile::open(path);
+  if (!file)
+    return file.takeError();
+  for (const plan::TensorEntry &entry : (*file)->entries())
+    inputs.tensors.push_back({entry.name, *runtime::scalarTypeOf(entry.dtype), entry.shape, {}, ""});
+  return llvm::Error::success();
+}
+
+static llvm::Expected<ModelInputs::Tensor *> inputNamed(ModelInputs &inputs, StringRef name, const llvm::Twine &option) {
+  llvm::SmallVector<StringRef> names;
+  for (auto &tensor : inputs.tensors) {
+    if (tensor.name == name)
+      return &tensor;
+    names.push_back(tensor.name);
+  }
+  return fail(option + ": there is no input " + name + "; inputs are: " + llvm::join(names, ", "));
+}
+
+/// `ids=batch,seq`.
+static llvm::Error applyDynamic(StringRef text, ModelInputs &inputs) {
+  auto [name, list] = text.split('=');
+  auto tensor = inputNamed(inputs, name, "--dynamic " + text);
+  if (!tensor)
+    return tensor.takeError();
+  llvm::SmallVector<StringRef> dims;
+  list.split(dims, ',');
+  if (list.empty() || dims.size() != (*tensor)->shape.size())
+    return fail("--dynamic " + text + ": found " + llvm::Twine(list.empty() ? 0 : dims.size()) + " names, expected " +
+                llvm::Twine((*tensor)->shape.size()) + ", one for each dimension of " + name +
+                " (`_` leaves one static)");
+  for (auto [i, dim] : llvm::enumerate(dims)) {
+    int64_t size;
+    bool isStatic = dim == "_" || (!dim.getAsInteger(10, size) && size == (*tensor)->shape[i]);
+    if (!isStatic && !isDimName(dim))
+      return fail("--dynamic " + text + ": found \"" + dim + "\", expected a name, `_`, or the traced size " +
+                  llvm::Twine((*tensor)->shape[i]));
+    (*tensor)->dims.push_back(isStatic ? "" : dim.str());
+  }
+  return llvm::Error::success();
+}
+
+static llvm::Error applyRole(StringRef text, ModelInputs &inputs) {
+  auto [name, role] = text.split('=');
+  auto tensor = inputNamed(inputs, name, "--role " + text);
+  if (!tensor)
+    return tensor.takeError();
+  if (!llvm::is_contained({"tokens", "attention_mask", "positions", "labels"}, role))
+    return fail("--role " + text + ": found \"" + role + "\", expected tokens, attention_mask, positions or labels");
+  (*tensor)->role = role.str();
+  return llvm::Error::success();
+}
+
+llvm::Expected<ModelInputs> readInputOptions(const CompileOptions &options) {
+  ModelInputs inputs;
+  if (!options.inputsFile.empty())
+    if (auto error = readFile(options.inputsFile, inputs))
+      return error;
+  for (StringRef text : options.inputs) {
+    // A tensor's colon comes before any equals sign.
+    if (text.find('=') < text.find(':')) {
+      auto [name, value] = text.split('=');
+      inputs.scalars.push_back({name.str(), value.str()});
+      continue;
+    }
+    auto tensor = parseTensor(text);
+    if (!tensor)
+      return tensor.takeError();
+    for (auto &other : inputs.tensors)
+      if (other.name == tensor->name)
+        return fail("--input " + text + ": input " + tensor->name + " is given twice");
+    inputs.tensors.push_back(std::move(*tensor));
+  }
+  for (StringRef text : options.dynamic)
+    if (auto error = applyDynamic(text, inputs))
+      return error;
+  for (StringRef text : options.roles)
+    if (auto error = applyRole(text, inputs))
+      return error;
+  return inputs;
+}
+
+} // namespace cleave

@@ -1,0 +1,19 @@
+//===- InputOptions.h - Example inputs from the command line ----*- C++ -*-===//
+//
+// Private to tools/driver/.
+//
+//===----------------------------------------------------------------------===//
+#ifndef CLEAVE_TOOLS_DRIVER_INPUTOPTIONS_H
+#define CLEAVE_TOOLS_DRIVER_INPUTOPTIONS_H
+
+#include "frontend/ModelInputs.h"
+#include "tools/driver/Compile.h"
+
+namespace cleave {
+
+/// The inputs that the options describe. Fails on text that cannot be read and on names that two options give.
+llvm::Expected<ModelInputs> readInputOptions(const CompileOptions &options);
+
+} // namespace cleave
+
+#endif // CLEAVE_TOOLS_DRIVER_INPUTOPTIONS_H

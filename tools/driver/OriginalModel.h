@@ -1,0 +1,32 @@
+//===- OriginalModel.h - The TorchScript module, run as it is ---*- C++ -*-===//
+//
+// Private to tools/driver/.
+//
+//===----------------------------------------------------------------------===//
+#ifndef CLEAVE_TOOLS_DRIVER_ORIGINALMODEL_H
+#define CLEAVE_TOOLS_DRIVER_ORIGINALMODEL_H
+
+#include "codegen/plan/Plan.h"
+#include "frontend/TorchScriptFile.h"
+#include "llvm/ADT/ArrayRef.h"
+#include "llvm/Support/Error.h"
+
+namespace cleave {
+
+/// Calls the original's forward with the leaves of a signature's inputs, nested as its tree says, and takes its result
+/// apart into the leaves of the outputs.
+class OriginalModel {
+public:
+  OriginalModel(const TorchScriptFile &file, const plan::Signature &signature);
+  llvm::Expected<std::vector<at::Tensor>> run(llvm::ArrayRef<at::Tensor> inputs);
+
+private:
+  c10::IValue nest(const plan::Tree &tree, const c10::TypePtr &type, llvm::ArrayRef<at::Tensor> leaves) const;
+
+  torch::jit::Module module;
+  const plan::Signature &signature;
+};
+
+} // namespace cleave
+
+#endif // CLEAVE_TOOLS_DRIVER_ORIGINALMODEL_H

@@ -1,0 +1,84 @@
+//===- Pipeline.cpp - The passes of a compilation -------------------------===//
+#include "tools/driver/Pipeline.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Pass/PassInstrumentation.h"
+#include "mlir/Pass/PassManager.h"
+#include "mlir/Pass/PassRegistry.h"
+#include "passes/Passes.h"
+#include "llvm/ADT/SmallString.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/FormatVariadic.h"
+#include "llvm/Support/Path.h"
+
+using namespace mlir;
+
+namespace cleave {
+
+std::string pipelineOf(const CompileOptions &options, const PipelineShape &shape) {
+  std::string strip = "strip-boundaries", assign = "assign-stages{stages=" + std::to_string(shape.stages);
+  if (!options.capturePoints.empty())
+    strip += "{keep=" + llvm::join(options.capturePoints, ",") + "}";
+  if (!options.machine.empty())
+    assign += " machine=" + options.machine;
+  if (!options.stageBefore.empty())
+    assign += " stage-before=" + llvm::join(options.stageBefore, ",");
+  return "builtin.module(func.func(" + strip + ",canonicalize,infer-types,fold-sizes,canonicalize,cse," + assign +
+         "},split-stages))";
+}
+
+namespace {
+/// Writes the function after each pass.
+class IrWriter : public PassInstrumentation {
+public:
+  IrWriter(StringRef directory, std::string &failure) : directory(directory), failure(failure) {}
+
+  void runAfterPass(Pass *pass, Operation *op) override { write(pass, op); }
+  void runAfterPassFailed(Pass *pass, Operation *op) override { write(pass, op); }
+
+private:
+  void write(Pass *pass, Operation *op) {
+    if (!isa<func::FuncOp>(op) || pass->getArgument().empty())
+      return;
+    llvm::SmallString<256> path(directory);
+    llvm::sys::path::append(path, llvm::formatv("{0,0+2}-{1}.mlir", ++count, pass->getArgument()).str());
+    std::error_code error;
+    llvm::raw_fd_ostream out(path, error);
+    if (!error)
+      op->getParentOp()->print(out, OpPrintingFlags().enableDebugInfo(true, /*prettyForm=*/false).useLocalScope());
+    if (error && failure.empty())
+      failure = "--emit-ir: cannot write " + path.str().str() + ": " + error.message();
+  }
+
+  std::string directory;
+  std::string &failure;
+  unsigned count = 0;
+};
+} // namespace
+
+llvm::Error runPipeline(ModuleOp module, StringRef pipeline, StringRef emitIr) {
+  static bool isRegistered = [] {
+    registerPasses();
+    return true;
+  }();
+  (void)isRegistered;
+  PassManager manager(module.getContext(), ModuleOp::getOperationName(), OpPassManager::Nesting::Explicit);
+  std::string text;
+  llvm::raw_string_ostream errors(text);
+  auto parsed = parsePassPipeline(pipeline, errors);
+  if (failed(parsed))
+    return llvm::createStringError("pass pipeline: " + text);
+  static_cast<OpPassManager &>(manager) = std::move(*parsed);
+  std::string failure;
+  if (!emitIr.empty()) {
+    if (std::error_code error = llvm::sys::fs::create_directories(emitIr))
+      return llvm::createStringError("--emit-ir " + emitIr.str() + ": " + error.message());
+    manager.addInstrumentation(std::make_unique<IrWriter>(emitIr, failure));
+  }
+  bool isDone = succeeded(manager.run(module));
+  if (!failure.empty())
+    return llvm::createStringError(failure);
+  return isDone ? llvm::Error::success() : llvm::createStringError("a pass failed");
+}
+
+} // namespace cleave

@@ -1,0 +1,195 @@
+//===- Verify.cpp - A plan against its original ---------------------------===//
+#include "tools/driver/Verify.h"
+#include "codegen/plan/DimExpr.h"
+#include "frontend/TorchScriptFile.h"
+#include "runtime/DTypes.h"
+#include "runtime/Session.h"
+#include "runtime/TensorFile.h"
+#include "tools/driver/OriginalModel.h"
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/Support/FileSystem.h"
+#include <ATen/ATen.h>
+#include <c10/core/InferenceMode.h>
+
+namespace cleave {
+
+static llvm::Error fail(const llvm::Twine &message) {
+  return llvm::createStringError(llvm::inconvertibleErrorCode(), message);
+}
+
+bool VerifyReport::ok() const {
+  return llvm::all_of(outputs, [](const Output &output) { return output.ok; });
+}
+double VerifyReport::maxAbsError() const {
+  double most = 0;
+  for (const Output &output : outputs)
+    most = std::max(most, output.maxAbsError);
+  return most;
+}
+double VerifyReport::maxRelError() const {
+  double most = 0;
+  for (const Output &output : outputs)
+    most = std::max(most, output.maxRelError);
+  return most;
+}
+
+static double toleranceOf(at::ScalarType dtype) {
+  switch (dtype) {
+  case at::kDouble:
+  case at::kComplexDouble:
+    return 1e-9;
+  case at::kFloat:
+  case at::kComplexFloat:
+    return 1e-5;
+  case at::kHalf:
+    return 1e-2;
+  case at::kBFloat16:
+    return 3e-2;
+  default:
+    return 0;
+  }
+}
+
+static VerifyReport::Output compare(const std::string &name, const at::Tensor &actual, const at::Tensor &expected) {
+  VerifyReport::Output output;
+  output.name = name;
+  output.shape = expected.sizes().vec();
+  if (actual.scalar_type() != expected.scalar_type() || actual.sizes() != expected.sizes()) {
+    output.ok = false;
+    output.maxAbsError = output.maxRelError = std::numeric_limits<double>::infinity();
+    return output;
+  }
+  if (expected.numel() == 0)
+    return output;
+  auto wide = expected.is_complex() ? at::kComplexDouble : at::kDouble;
+  at::Tensor a = actual.to(wide), b = expected.to(wide);
+  // Infinities and NaNs must stand in the same places; elsewhere the difference counts.
+  at::Tensor same = at::logical_or(a == b, at::logical_and(a.isnan(), b.isnan()));
+  at::Tensor difference = at::where(same, at::zeros({}, at::kDouble), (a - b).abs());
+  output.maxAbsError = difference.max().item<double>();
+  double largest = at::where(b.abs().isfinite(), b.abs(), at::zeros({}, at::kDouble)).max().item<double>();
+  output.maxRelError = largest > 0 ? output.maxAbsError / largest : output.maxAbsError;
+  output.allowed = toleranceOf(expected.scalar_type()) * std::max(1.0, largest);
+  output.ok = output.maxAbsError <= output.allowed;
+  return output;
+}
+
+/// `gpt2.pt` → `gpt2.inputs.safetensors`, if it is there.
+static std::string inputsBeside(llvm::StringRef model) {
+  model.consume_back(".pt");
+  std::string path = (model + ".inputs.safetensors").str();
+  return llvm::sys::fs::exists(path) ? path : "";
+}
+
+static llvm::Expected<std::vector<at::Tensor>> readInputs(const plan::Signature &signature, const std::string &path) {
+  auto tensors = runtime::readTensors(path);
+  if (!tensors)
+    return tensors.takeError();
+  std::vector<at::Tensor> inputs;
+  for (auto &input : signature.inputs) {
+    auto found = llvm::find_if(*tensors, [&](auto &tensor) { return tensor.name == input->name; });
+    if (found == tensors->end())
+      return fail(path + ": has no tensor " + input->name + ", which the plan takes");
+    inputs.push_back(found->tensor);
+  }
+  return inputs;
+}
+
+/// Numbers in [0, 1), zeros and ones for integers: in range for any table.
+static std::vector<at::Tensor> makeInputs(const plan::Signature &signature) {
+  auto generator = at::make_generator<at::CPUGeneratorImpl>(uint64_t{0});
+  std::vector<int64_t> traced;
+  for (auto &symbol : signature.symbols)
+    traced.push_back(symbol->traced);
+  std::vector<at::Tensor> inputs;
+  for (auto &input : signature.inputs) {
+    std::vector<int64_t> shape;
+    for (auto &dim : input->type->dims)
+      shape.push_back(plan::evaluate(*dim, traced).value_or(1));
+    auto dtype = *runtime::scalarTypeOf(input->type->dtype);
+    inputs.push_back(at::isFloatingType(dtype) ? at::rand(shape, generator, at::kFloat).to(dtype)
+                                               : at::randint(0, 2, shape, generator, at::kLong).to(dtype));
+  }
+  return inputs;
+}
+
+/// The inputs with each named dimension cut or repeated to `sizes`: their values stay in range.
+static std::vector<at::Tensor> resized(const plan::Signature &signature, llvm::ArrayRef<at::Tensor> inputs,
+                                       llvm::ArrayRef<int64_t> sizes) {
+  std::vector<at::Tensor> result;
+  for (auto [input, tensor] : llvm::zip(signature.inputs, inputs)) {
+    at::Tensor changed = tensor;
+    for (int64_t dim = 0; dim < tensor.dim(); ++dim) {
+      int64_t size = plan::evaluate(*input->type->dims[dim], sizes).value_or(tensor.size(dim));
+      if (tensor.size(dim) > 0)
+        changed = changed.index_select(dim, at::arange(size).remainder(tensor.size(dim)));
+    }
+    result.push_back(changed);
+  }
+  return result;
+}
+
+/// Other sizes to try: one more of small dimensions, about half of large ones; odd, so that nothing divides them.
+static std::vector<int64_t> otherSizes(const plan::Signature &signature) {
+  std::vector<int64_t> sizes;
+  for (auto &symbol : signature.symbols)
+    sizes.push_back(symbol->traced < 16 ? symbol->traced + 1 : symbol->traced / 2 | 1);
+  return sizes;
+}
+
+static llvm::Error compareAt(runtime::Session &session, OriginalModel &original, std::vector<at::Tensor> inputs,
+                             const std::string &sizes, VerifyReport &report) {
+  auto expected = original.run(inputs);
+  if (!expected)
+    return expected.takeError();
+  auto actual = session.run(inputs);
+  if (!actual)
+    return actual.takeError();
+  const plan::Signature &signature = *session.plan().signatures[0];
+  if (expected->size() != actual->size())
+    return fail("the original gives " + llvm::Twine(expected->size()) + " tensors, the plan " +
+                llvm::Twine(actual->size()));
+  for (auto [output, a, b] : llvm::zip(signature.outputs, *actual, *expected)) {
+    report.outputs.push_back(compare(output->name, a, b));
+    report.outputs.back().sizes = sizes;
+  }
+  return llvm::Error::success();
+}
+
+llvm::Expected<VerifyReport> verify(const VerifyOptions &options) {
+  auto session = runtime::Session::open(options.plan, {.devices = options.devices, .libraries = options.libraries});
+  if (!session)
+    return session.takeError();
+  auto file = TorchScriptFile::open(options.model);
+  if (!file)
+    return file.takeError();
+  const plan::Plan &plan = (*session)->plan();
+  if (!llvm::equal(file->fingerprint, *plan.fingerprint->bytes()))
+    return fail(options.model + ": is not the model that " + options.plan + " was compiled from; give that one");
+  const plan::Signature &signature = *plan.signatures[0];
+  try {
+    c10::InferenceMode inference;
+    OriginalModel original(*file, signature);
+    std::string path = options.inputsFile.empty() ? inputsBeside(options.model) : options.inputsFile;
+    auto inputs = path.empty() ? llvm::Expected<std::vector<at::Tensor>>(makeInputs(signature))
+                               : readInputs(signature, path);
+    if (!inputs)
+      return inputs.takeError();
+    VerifyReport report;
+    if (auto error = compareAt(**session, original, *inputs, "", report))
+      return error;
+    if (signature.symbols.empty())
+      return report;
+    std::vector<int64_t> sizes = otherSizes(signature);
+    std::string text;
+    for (auto [symbol, size] : llvm::zip(signature.symbols, sizes))
+      text += (text.empty() ? "" : ", ") + symbol->name + "=" + std::to_string(size);
+    if (auto error = compareAt(**session, original, resized(signature, *inputs, sizes), text, report))
+      return error;
+    return report;
+  } catch (const std::exception &e) {
+    return fail(options.model + ": " + llvm::StringRef(e.what()).split('\n').first);
+  }
+}
+
+} // namespace cleave
