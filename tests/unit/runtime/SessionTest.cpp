@@ -106,8 +106,9 @@ TEST_F(SessionTest, OutputsOutliveTheSession) {
   stage.output(stage.call("aten::t", {stage.weight("w", weight)}));
   stage.output(stage.call("aten::t", {stage.input(0)}));
   stage.output(stage.call("aten::exp", {stage.weight("v", weight)}));
-  for (uint32_t i : {0, 1, 2})
-    writer.output("y" + std::to_string(i), 0, i);
+  writer.output("weight", 0, 0);
+  writer.output("input", 0, 1);
+  writer.output("computed", 0, 2);
   auto session = open(writer);
   at::Tensor x = at::randn({2, 3}), copy = x.clone();
   auto outputs = llvm::cantFail(session->run({x}));
