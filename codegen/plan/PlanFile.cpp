@@ -1,6 +1,7 @@
 //===- PlanFile.cpp - plan.fb: bytes, checks, and back --------------------===//
 #include "codegen/plan/PlanFile.h"
 #include "codegen/plan/Safetensors.h"
+#include "codegen/plan/UnpackedSize.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/Endian.h"
@@ -22,8 +23,8 @@ namespace endian = llvm::support::endian;
 
 static constexpr uint8_t kMagic[8] = {'C', 'L', 'E', 'A', 'V', 'E', '\r', '\n'};
 static constexpr size_t kVersionAt = 8, kPayloadBytesAt = 16, kDigestAt = 32, kHeaderBytes = 64;
-/// What FlatBuffers can address.
-static constexpr uint64_t kMaxPayloadBytes = (1ull << 31) - 1;
+/// The most that FlatBuffers' verifier takes.
+static constexpr uint64_t kMaxPayloadBytes = FLATBUFFERS_MAX_BUFFER_SIZE - 1;
 /// Values and trees nest at most this deep in the file, counted in tables; `validate` allows less.
 static constexpr uint32_t kMaxTableDepth = 128;
 static constexpr StringRef kRemedy = "; compile the model again";
@@ -94,10 +95,14 @@ static Expected<std::unique_ptr<Plan>> unpack(ArrayRef<uint8_t> payload) {
   std::vector<uint64_t> aligned((payload.size() + 7) / 8);
   std::memcpy(aligned.data(), payload.data(), payload.size());
   auto *buffer = reinterpret_cast<const uint8_t *>(aligned.data());
-  // A table takes at least four bytes.
-  flatbuffers::Verifier verifier(buffer, payload.size(), kMaxTableDepth, payload.size() / 4);
+  flatbuffers::Verifier::Options options;
+  options.max_depth = kMaxTableDepth;
+  options.max_tables = payload.size() / 4; // None is smaller than four bytes.
+  flatbuffers::Verifier verifier(buffer, payload.size(), options);
   if (!wire::VerifyPlanBuffer(verifier))
     return llvm::createStringError("it is malformed: offsets leave the file" + kRemedy);
+  if (!isUnpackedOnce(buffer, payload.size()))
+    return llvm::createStringError("it is malformed: parts of it stand for several things" + kRemedy);
   std::unique_ptr<Plan> plan = wire::UnPackPlan(buffer);
   if (Error error = validate(*plan))
     return llvm::createStringError(toString(std::move(error)) + kRemedy);

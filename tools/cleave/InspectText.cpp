@@ -18,9 +18,10 @@ static constexpr size_t kShownModules = 3;
 
 static std::string megabytes(int64_t bytes) { return formatv("{0:f2}", bytes / 1e6); }
 
-/// `1 device`, `4 devices`.
+/// `1 device`, `4 devices`, `2 batches`.
 static std::string count(uint64_t number, llvm::StringRef noun) {
-  return formatv("{0} {1}{2}", number, noun, number == 1 ? "" : "s");
+  llvm::StringRef ending = number == 1 ? "" : noun.ends_with("ch") ? "es" : "s";
+  return formatv("{0} {1}{2}", number, noun, ending);
 }
 
 /// `float32[batch, 768]`.

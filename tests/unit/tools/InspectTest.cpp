@@ -1,0 +1,112 @@
+//===- InspectTest.cpp - What `cleave inspect` shows ----------------------===//
+#include "tools/cleave/Inspect.h"
+#include "tests/unit/plan/PlanBuilder.h"
+#include <gtest/gtest.h>
+
+namespace cleave {
+
+using namespace plan;
+namespace json = llvm::json;
+
+static LoadedPlan load() { return {makeTwoStagePlan(), Digest{}}; }
+
+static std::string textOf(const LoadedPlan &loaded) {
+  std::string text;
+  llvm::raw_string_ostream stream(text);
+  printText(stream, loaded, "two.plan");
+  return stream.str();
+}
+
+/// The JSON object without spaces, keys sorted.
+static std::string compact(const json::Value *value) {
+  return value ? llvm::formatv("{0}", *value).str() : "absent";
+}
+
+TEST(InspectJson, HasThePromisedKeys) {
+  json::Object object = toJson(load());
+  EXPECT_EQ(compact(object.get("mesh")), R"({"dp":1,"pp":2,"tp":1})");
+  EXPECT_EQ(object.getInteger("microbatches"), 2);
+  EXPECT_EQ(object.getInteger("slices"), 1);
+  EXPECT_EQ(object.getString("schedule"), "gpipe");
+  EXPECT_EQ(compact(object.get("collectives")), "[]");
+  EXPECT_EQ(compact(object.get("replicated_ops")), "[]");
+  const json::Object *stage = (*object.getArray("stages"))[1].getAsObject();
+  EXPECT_EQ(compact(stage->get("devices")), R"(["cpu:1"])");
+  EXPECT_EQ(compact(stage->get("module_paths")), R"(["layer1"])");
+  EXPECT_EQ(stage->getInteger("index"), 1);
+  EXPECT_EQ(stage->getInteger("ops"), 1);
+  EXPECT_EQ(stage->getInteger("weight_bytes"), 256);
+  EXPECT_EQ(stage->getNumber("predicted_seconds"), 0.001);
+  EXPECT_EQ(stage->getInteger("predicted_peak_bytes"), 1024);
+}
+
+TEST(InspectJson, DescribesWeightsWithTheirShards) {
+  json::Object object = toJson(load());
+  EXPECT_EQ(
+      compact(&(*object.getArray("weights"))[2]),
+      R"({"aliases":["head.weight"],"devices":["cpu:1"],"dtype":"float32","name":"layer1.weight",)"
+      R"("role":"parameter","shape":[4,16],"shard_shapes":[[4,16]],"stage":1,"stages":[1],"style":""})");
+}
+
+TEST(InspectJson, DescribesInputsInTheUsersWords) {
+  json::Object object = toJson(load());
+  const json::Object *signature = (*object.getArray("signatures"))[0].getAsObject();
+  EXPECT_EQ(compact(signature->get("inputs")),
+            R"([{"dtype":"float32","name":"x","role":"tokens","shape":["batch",8]}])");
+  EXPECT_EQ(compact(signature->get("outputs")),
+            R"([{"dtype":"float32","name":"y","shape":["batch",4],"stage":1}])");
+}
+
+TEST(InspectJson, CountsWhatStagesSend) {
+  LoadedPlan loaded = load();
+  auto type = std::make_unique<SlotType>(*loaded.plan->programs[0]->types[0]);
+  type->slot = 0;
+  loaded.plan->programs[1]->types.push_back(std::move(type));
+  // float32[3, 16] at the traced batch of 3.
+  EXPECT_EQ(compact(toJson(loaded).get("transfers")),
+            R"([{"bytes":192,"from":0,"signature":"forward","to":1,"values":1}])");
+}
+
+TEST(InspectJson, ListsOperatorsWithoutSemanticsAsReplicated) {
+  LoadedPlan loaded = load();
+  loaded.plan->notes[0]->kind = "no-semantics";
+  EXPECT_EQ(
+      compact(toJson(loaded).get("replicated_ops")),
+      R"([{"module_path":"layer0","op":"aten::linear","reason":"one operation takes most of the time"}])");
+}
+
+TEST(InspectJson, LeavesOutWhatIsNotPredicted) {
+  LoadedPlan loaded = load();
+  loaded.plan->predictions.clear();
+  json::Object object = toJson(loaded);
+  EXPECT_EQ(compact(object.get("balance")), "null");
+  EXPECT_EQ(compact((*object.getArray("stages"))[0].getAsObject()->get("predicted_seconds")), "null");
+}
+
+TEST(InspectText, ShowsStagesSignaturesAndNotes) {
+  EXPECT_EQ(textOf(load()), R"(two.plan
+  mesh      pp=2 dp=1 tp=1, 2 devices
+  schedule  gpipe, 2 micro-batches, 1 slice
+  weights   3 tensors, 0.00 MB over the stages
+  balance   1.50 (slowest stage / mean)
+  made by   cleave test
+  checksum  0000000000000000000000000000000000000000000000000000000000000000
+
+stage  device  ops  weights MB  predicted ms  peak MB  receives        modules
+    0  cpu:0     2        0.00          3.00     0.00  -               layer0
+    1  cpu:1     1        0.00          1.00     0.00  0.00 MB from 0  layer1
+
+forward
+  takes  x  float32[batch, 8]  tokens
+  gives  y  float32[batch, 4]  stage 1
+  traced with batch=3
+
+tied weights
+  layer1.weight = head.weight  stage 1
+
+notes
+  balance: one operation takes most of the time (layer0 aten::linear)
+)");
+}
+
+} // namespace cleave
