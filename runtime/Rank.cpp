@@ -105,10 +105,8 @@ bool Rank::perform(Request &request, const Part &part, const Step &step) {
 
 bool Rank::receive(Request &request, const Part &part, const Step &step) {
   std::vector<c10::IValue> values;
-  if (!request.receive(part.mailboxOf(*step.transfer), values))
+  if (!request.receive(part.mailboxOf(*step.transfer), worker.memory(), values))
     return false;
-  for (const c10::IValue &value : values)
-    moveAccounting(value, &worker.memory());
   step.stage->receive(*step.transfer, std::move(values));
   return true;
 }

@@ -1,6 +1,5 @@
 //===- Request.cpp --------------------------------------------------------===//
 #include "runtime/Request.h"
-#include "runtime/MemoryAccount.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 #include <algorithm>
@@ -76,11 +75,14 @@ bool Request::send(size_t transfer, std::vector<c10::IValue> values) {
   return waitUntil(lock, [&] { return mailbox.taken; });
 }
 
-bool Request::receive(size_t transfer, std::vector<c10::IValue> &values) {
+bool Request::receive(size_t transfer, MemoryAccount &receiver, std::vector<c10::IValue> &values) {
   std::unique_lock lock(mutex);
   Mailbox &mailbox = mailboxes[transfer];
   if (!waitUntil(lock, [&] { return mailbox.given; }))
     return false;
+  // Before the sender goes on: what it makes next must not be counted beside what it gave away.
+  for (const c10::IValue &value : mailbox.values)
+    moveAccounting(value, &receiver);
   values = std::move(mailbox.values);
   mailbox.taken = true;
   changed.notify_all();

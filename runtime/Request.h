@@ -3,6 +3,7 @@
 #define CLEAVE_RUNTIME_REQUEST_H
 
 #include "codegen/plan/Plan.h"
+#include "runtime/MemoryAccount.h"
 #include "llvm/ADT/ArrayRef.h"
 #include "llvm/Support/Error.h"
 #include <ATen/core/Tensor.h>
@@ -43,8 +44,9 @@ public:
   /// Gives the values of a transfer to its receiver and returns when that has taken them; false when the
   /// request failed.
   bool send(size_t transfer, std::vector<c10::IValue> values);
-  /// Takes the values of a transfer when its sender has given them; false when the request failed.
-  bool receive(size_t transfer, std::vector<c10::IValue> &values);
+  /// Takes the values of a transfer when its sender has given them, and counts them as the receiver's; false
+  /// when the request failed.
+  bool receive(size_t transfer, MemoryAccount &receiver, std::vector<c10::IValue> &values);
   /// Sets a leaf of the outputs; once a leaf, by one rank.
   void setOutput(size_t leaf, at::Tensor tensor) { outputs[leaf] = std::move(tensor); }
   const at::Tensor &output(size_t leaf) const { return outputs[leaf]; }

@@ -1,6 +1,7 @@
 //===- PlanFile.cpp - plan.fb: bytes, checks, and back --------------------===//
 #include "codegen/plan/PlanFile.h"
 #include "codegen/plan/Safetensors.h"
+#include "codegen/plan/UnpackedSize.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/Endian.h"
@@ -100,6 +101,8 @@ static Expected<std::unique_ptr<Plan>> unpack(ArrayRef<uint8_t> payload) {
   flatbuffers::Verifier verifier(buffer, payload.size(), options);
   if (!wire::VerifyPlanBuffer(verifier))
     return llvm::createStringError("it is malformed: offsets leave the file" + kRemedy);
+  if (!isUnpackedOnce(buffer, payload.size()))
+    return llvm::createStringError("it is malformed: parts of it stand for several things" + kRemedy);
   std::unique_ptr<Plan> plan = wire::UnPackPlan(buffer);
   if (Error error = validate(*plan))
     return llvm::createStringError(toString(std::move(error)) + kRemedy);

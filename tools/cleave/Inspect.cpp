@@ -1,6 +1,7 @@
 //===- Inspect.cpp - `cleave inspect` -------------------------------------===//
 #include "tools/cleave/Inspect.h"
 #include "tools/cleave/Commands.h"
+#include "tools/cleave/Output.h"
 #include "llvm/Support/Path.h"
 #include <memory>
 
@@ -20,17 +21,12 @@ static Error inspect(const InspectOptions &options) {
   llvm::Expected<plan::LoadedPlan> loaded = plan::readPlan(options.plan);
   if (!loaded)
     return loaded.takeError();
-  llvm::raw_fd_ostream &out = llvm::outs();
+  llvm::raw_ostream &out = llvm::outs();
   if (options.json || options.format == "json")
     out << llvm::formatv("{0:2}\n", llvm::json::Value(toJson(*loaded)));
   else
     printText(out, *loaded, llvm::sys::path::filename(llvm::StringRef(options.plan).rtrim('/')));
-  out.flush();
-  if (std::error_code error = out.error()) {
-    out.clear_error();
-    return llvm::createStringError("cannot write to the standard output: " + error.message());
-  }
-  return Error::success();
+  return finishOutput();
 }
 
 void addInspectCommand(CLI::App &app, Action &chosen) {

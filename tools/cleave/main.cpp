@@ -13,6 +13,7 @@ int main(int argc, char **argv) {
   app.require_subcommand(1);
   cleave::Action chosen;
   cleave::addInspectCommand(app, chosen);
+  cleave::addRunCommand(app, chosen);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError &error) {

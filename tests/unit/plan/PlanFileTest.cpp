@@ -99,6 +99,22 @@ TEST(PlanFile, SurvivesForgedPayloads) {
   }
 }
 
+// A few bytes that unpack to gigabytes.
+TEST(PlanFile, RefusesPayloadsThatReferToOneStringOften) {
+  flatbuffers::FlatBufferBuilder builder;
+  auto text = builder.CreateString(std::string(1000, 'x'));
+  auto paths = builder.CreateVector(std::vector<flatbuffers::Offset<flatbuffers::String>>(1000, text));
+  wire::PlanBuilder plan(builder);
+  plan.add_paths(paths);
+  builder.Finish(plan.Finish());
+  Bytes bytes = encode(*makeTwoStagePlan());
+  bytes.resize(kHeaderBytes);
+  bytes.insert(bytes.end(), builder.GetBufferPointer(), builder.GetBufferPointer() + builder.GetSize());
+  sealHeader(bytes);
+  EXPECT_EQ(decodeMessage(bytes),
+            "plan.fb: it is malformed: parts of it stand for several things; compile the model again");
+}
+
 TEST(PlanFile, ReadsAPlanDirectory) {
   TestFolder folder;
   writeTwoStagePlan(folder.path());

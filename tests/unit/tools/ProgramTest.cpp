@@ -1,27 +1,13 @@
 //===- ProgramTest.cpp - The exit status and streams of `cleave` ----------===//
 #include "llvm/Support/Program.h"
 #include "tests/unit/plan/PlanBuilder.h"
+#include "tests/unit/tools/RunCleave.h"
 #include "llvm/Support/JSON.h"
 #include <gtest/gtest.h>
 
 namespace cleave {
 
 using namespace plan;
-
-namespace {
-struct Outcome {
-  int status;
-  std::string out, err;
-};
-} // namespace
-
-static Outcome runCleave(std::vector<llvm::StringRef> arguments) {
-  TestFolder folder;
-  std::string out = folder.at("out"), err = folder.at("err");
-  arguments.insert(arguments.begin(), CLEAVE_PROGRAM);
-  int status = llvm::sys::ExecuteAndWait(CLEAVE_PROGRAM, arguments, /*Env=*/std::nullopt, {"", out, err});
-  return {status, readFile(out), readFile(err)};
-}
 
 TEST(Program, InspectsAPlan) {
   TestFolder folder;

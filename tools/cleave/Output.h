@@ -1,0 +1,14 @@
+//===- Output.h - The standard output as a result ---------------*- C++ -*-===//
+#ifndef CLEAVE_TOOLS_CLEAVE_OUTPUT_H
+#define CLEAVE_TOOLS_CLEAVE_OUTPUT_H
+
+#include "llvm/Support/Error.h"
+
+namespace cleave {
+
+/// Ends what was written to llvm::outs(); fails where it did not all arrive.
+llvm::Error finishOutput();
+
+} // namespace cleave
+
+#endif // CLEAVE_TOOLS_CLEAVE_OUTPUT_H

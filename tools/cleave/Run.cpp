@@ -1,0 +1,186 @@
+//===- Run.cpp - `cleave run` ---------------------------------------------===//
+#include "runtime/DTypes.h"
+#include "runtime/Session.h"
+#include "runtime/TensorFile.h"
+#include "tools/cleave/Commands.h"
+#include "tools/cleave/Output.h"
+#include "tools/cleave/SignatureInputs.h"
+#include "tools/cleave/TextTable.h"
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/FormatVariadic.h"
+#include "llvm/Support/JSON.h"
+#include "llvm/Support/raw_ostream.h"
+#include <chrono>
+#include <deque>
+#include <memory>
+
+namespace cleave {
+
+using llvm::Error;
+using llvm::Expected;
+using runtime::DeviceStatistics;
+using runtime::NamedTensor;
+using runtime::Session;
+
+namespace {
+struct RunOptions {
+  std::string plan, inputs, outputs;
+  uint64_t repeat = 1;
+  uint64_t timeoutSeconds = 30;
+  runtime::SessionOptions session;
+  bool json = false;
+};
+
+/// What the steps gave and took.
+struct Measurement {
+  std::vector<NamedTensor> outputs;
+  double secondsPerStep;
+  /// Peaks since the session was opened; busy during the steps.
+  std::vector<DeviceStatistics> devices;
+};
+} // namespace
+
+//===- Running ------------------------------------------------------------===//
+
+/// Runs `steps` requests that follow one another through the stages, and gives the outputs of the last.
+static Expected<std::vector<at::Tensor>> runSteps(Session &session, llvm::ArrayRef<at::Tensor> inputs,
+                                                  uint64_t steps) {
+  // Enough to keep every rank at work; more would only hold more outputs.
+  const size_t mostUnderWay = session.plan().stages.size() + 1;
+  std::deque<std::unique_ptr<Session::Pending>> underWay;
+  std::vector<at::Tensor> outputs;
+  for (uint64_t started = 0; started < steps || !underWay.empty();) {
+    if (started < steps && underWay.size() < mostUnderWay) {
+      auto pending = session.start(inputs);
+      if (!pending)
+        return pending.takeError();
+      underWay.push_back(std::move(*pending));
+      ++started;
+      continue;
+    }
+    if (Error error = underWay.front()->wait().moveInto(outputs))
+      return error;
+    underWay.pop_front();
+  }
+  return outputs;
+}
+
+static Expected<Measurement> measure(Session &session, llvm::ArrayRef<at::Tensor> inputs, uint64_t steps) {
+  if (auto warmUp = session.run(inputs); !warmUp)
+    return warmUp.takeError();
+  Measurement measurement;
+  std::vector<DeviceStatistics> before = session.statistics();
+  auto begin = std::chrono::steady_clock::now();
+  auto outputs = runSteps(session, inputs, steps);
+  if (!outputs)
+    return outputs.takeError();
+  std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
+  measurement.secondsPerStep = seconds.count() / double(steps);
+  measurement.devices = session.statistics();
+  for (auto [device, earlier] : llvm::zip(measurement.devices, before))
+    device.busySeconds -= earlier.busySeconds;
+  for (auto [tensor, output] : llvm::zip(*outputs, session.plan().signatures[0]->outputs))
+    measurement.outputs.push_back({output->name, tensor});
+  return measurement;
+}
+
+//===- Reporting ----------------------------------------------------------===//
+
+static llvm::StringRef dtypeNameOf(const at::Tensor &tensor) {
+  return plan::nameOf(runtime::dtypeOf(tensor.scalar_type()));
+}
+
+static llvm::json::Object toJson(const Measurement &measurement) {
+  llvm::json::Array devices, outputs;
+  for (const DeviceStatistics &device : measurement.devices)
+    devices.push_back(llvm::json::Object{{"name", device.name},
+                                         {"peak_bytes", device.peakBytes},
+                                         {"weight_bytes", device.weightBytes},
+                                         {"busy_seconds", device.busySeconds}});
+  for (const auto &[name, tensor] : measurement.outputs)
+    outputs.push_back(llvm::json::Object{
+        {"name", name}, {"dtype", dtypeNameOf(tensor)}, {"shape", llvm::json::Array(tensor.sizes())}});
+  return llvm::json::Object{{"seconds", measurement.secondsPerStep},
+                            {"devices", std::move(devices)},
+                            {"outputs", std::move(outputs)}};
+}
+
+static std::string megabytes(int64_t bytes) { return llvm::formatv("{0:f2}", double(bytes) / 1e6); }
+
+static void printText(llvm::raw_ostream &out, const Measurement &measurement) {
+  out << llvm::formatv("{0:f2} ms a step\n\n", measurement.secondsPerStep * 1e3);
+  TextTable devices({Align::Left, Align::Right, Align::Right, Align::Right});
+  devices.add({"device", "peak MB", "weights MB", "busy ms"});
+  for (const DeviceStatistics &device : measurement.devices)
+    devices.add({device.name, megabytes(device.peakBytes), megabytes(device.weightBytes),
+                 llvm::formatv("{0:f2}", device.busySeconds * 1e3)});
+  devices.print(out);
+  out << "\n";
+  TextTable outputs({Align::Left, Align::Left});
+  outputs.add({"output", "type"});
+  for (const auto &[name, tensor] : measurement.outputs) {
+    auto sizes = llvm::map_range(tensor.sizes(), [](int64_t size) { return std::to_string(size); });
+    outputs.add({name, (dtypeNameOf(tensor) + "[" + llvm::join(sizes, ", ") + "]").str()});
+  }
+  outputs.print(out);
+}
+
+//===- The command --------------------------------------------------------===//
+
+static Expected<std::vector<at::Tensor>> readInputs(const RunOptions &options,
+                                                    const plan::Signature &signature) {
+  if (options.inputs.empty())
+    return llvm::createStringError("no inputs were given, expected " + describeInputs(signature) +
+                                   "; pass --inputs with a safetensors file that has them by name");
+  auto tensors = runtime::readTensors(options.inputs);
+  if (!tensors)
+    return tensors.takeError();
+  return matchInputs(signature, *tensors, options.inputs);
+}
+
+static Error run(RunOptions options) {
+  options.session.timeout = std::chrono::seconds(options.timeoutSeconds);
+  auto session = Session::open(options.plan, options.session);
+  if (!session)
+    return session.takeError();
+  auto inputs = readInputs(options, *(*session)->plan().signatures[0]);
+  if (!inputs)
+    return inputs.takeError();
+  auto measurement = measure(**session, *inputs, options.repeat);
+  if (!measurement)
+    return measurement.takeError();
+  if (!options.outputs.empty())
+    if (Error error = runtime::writeTensors(options.outputs, measurement->outputs))
+      return error;
+  if (options.json)
+    llvm::outs() << llvm::formatv("{0:2}\n", llvm::json::Value(toJson(*measurement)));
+  else
+    printText(llvm::outs(), *measurement);
+  return finishOutput();
+}
+
+void addRunCommand(CLI::App &app, Action &chosen) {
+  auto options = std::make_shared<RunOptions>();
+  CLI::App *command = app.add_subcommand("run", "Run a plan on inputs from a file");
+  command->add_option("plan", options->plan, "The plan's folder")->required();
+  command->add_option("--inputs", options->inputs, "Safetensors file with the inputs by name");
+  command->add_option("--outputs", options->outputs, "Safetensors file to write the outputs to");
+  command->add_option("--repeat", options->repeat, "Steps to measure, after one to warm up")
+      ->check(CLI::Range(uint64_t(1), uint64_t(1000000000)))
+      ->capture_default_str();
+  command->add_option("--timeout", options->timeoutSeconds, "Seconds that a step may take")
+      ->check(CLI::Range(uint64_t(1), uint64_t(1000000000)))
+      ->capture_default_str();
+  command->add_option("--devices", options->session.devices, "One device a rank, such as cpu:0,cpu:1")
+      ->delimiter(',');
+  command->add_option("--library", options->session.libraries, "Library with operators of another package")
+      ->expected(1)
+      ->take_all();
+  command->add_flag("--check-types", options->session.checkTypes,
+                    "Compare every value with the type that the plan predicts");
+  command->add_flag("--json", options->json, "Print one JSON object");
+  command->callback([options, &chosen] { chosen = [options] { return run(*options); }; });
+}
+
+} // namespace cleave

@@ -1,0 +1,64 @@
+//===- SignatureInputs.cpp - Inputs of a request by name ------------------===//
+#include "tools/cleave/SignatureInputs.h"
+#include "codegen/plan/Safetensors.h"
+#include "tools/cleave/PlanFacts.h"
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringExtras.h"
+
+namespace cleave {
+
+using runtime::NamedTensor;
+
+std::string describeInputs(const plan::Signature &signature) {
+  auto inputs = llvm::map_range(signature.inputs, [&](const auto &input) {
+    return input->name + " " + plan::nameOf(input->type->dtype).str() + "[" +
+           llvm::join(dimensionsOf(signature, *input->type), ", ") + "]";
+  });
+  return llvm::join(inputs, ", ");
+}
+
+/// The one of `names` that `name` was probably meant to be.
+static std::string nearest(llvm::StringRef name, llvm::ArrayRef<std::string> names) {
+  return *llvm::min_element(names, [&](llvm::StringRef a, llvm::StringRef b) {
+    return name.edit_distance(a) < name.edit_distance(b);
+  });
+}
+
+static std::vector<std::string> namesOf(const plan::Signature &signature) {
+  std::vector<std::string> names;
+  for (const auto &input : signature.inputs)
+    names.push_back(input->name);
+  return names;
+}
+
+/// Fails on tensors that no input is named after.
+static llvm::Error checkNames(const plan::Signature &signature, llvm::ArrayRef<NamedTensor> tensors,
+                              llvm::StringRef file) {
+  std::vector<std::string> names = namesOf(signature);
+  for (const NamedTensor &tensor : tensors) {
+    if (llvm::is_contained(names, tensor.name))
+      continue;
+    std::string remedy =
+        names.empty() ? "the plan takes none" : "did you mean " + nearest(tensor.name, names) + "?";
+    return llvm::createStringError(file + ": tensor " + tensor.name + " is no input of the plan; " + remedy);
+  }
+  return llvm::Error::success();
+}
+
+llvm::Expected<std::vector<at::Tensor>>
+matchInputs(const plan::Signature &signature, llvm::ArrayRef<NamedTensor> tensors, llvm::StringRef file) {
+  if (llvm::Error error = checkNames(signature, tensors, file))
+    return error;
+  std::vector<at::Tensor> inputs;
+  for (const auto &input : signature.inputs) {
+    auto found =
+        llvm::find_if(tensors, [&](const NamedTensor &tensor) { return tensor.name == input->name; });
+    if (found == tensors.end())
+      return llvm::createStringError(file + ": input " + input->name + " is missing, expected " +
+                                     describeInputs(signature));
+    inputs.push_back(found->tensor);
+  }
+  return inputs;
+}
+
+} // namespace cleave
