@@ -6,7 +6,6 @@
 #include "llvm/Support/Endian.h"
 #include "llvm/Support/JSON.h"
 #include "llvm/Support/MathExtras.h"
-#include <limits>
 
 namespace cleave::plan {
 
