@@ -51,10 +51,8 @@ ENCODER_DECODER_HEADS = 2
 
 
 def names():
-    """Every hf: name with the class that stands for it, aliases included."""
-    chosen = {model_type: class_name(model_type, False) for model_type in CONFIG_MAPPING_NAMES}
-    chosen.update({alias: chosen[model_type] for alias, model_type in ALIASES.items()})
-    return {name: cls for name, cls in sorted(chosen.items()) if cls}
+    """Every architecture that has a model class, and the aliases."""
+    return sorted([*(model_type for model_type in CONFIG_MAPPING_NAMES if class_name(model_type, False)), *ALIASES])
 
 
 def load(name, options):
