@@ -60,6 +60,16 @@ class Sum(nn.Module):
 variadic = lambda: (Sum(), (torch.ones(2), torch.ones(2), torch.ones(2)))
 zero_dimensional = lambda: (Sum(), torch.tensor(1.0))
 
+class Doubling(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x * 2
+
+class Doubler(nn.Module):
+    def forward(self, x):
+        return Doubling.apply(x)
+
 class Counter(nn.Module):
     count = 0
     def forward(self, x):
@@ -74,6 +84,7 @@ class Quiet(nn.Module):
     def forward(self, x):
         return x + 1
 
+doubler = lambda: (Doubler(), torch.ones(2))
 counter = lambda: (Counter(), torch.ones(2))
 opaque = lambda: (Opaque(), torch.ones(2))
 quiet = lambda: (Quiet(), torch.ones(2))
@@ -228,6 +239,12 @@ def test_bare_tensors(module_file, tmp_path, function, names, capsys):
     assert sorted(item["name"] for item in report["inputs"]) == names
     assert [item["name"] for item in report["outputs"]] == ["output"]
     assert list(load_file(tmp_path / "m.outputs.safetensors")) == ["output"]
+
+
+def test_autograd_functions_are_inlined(module_file, tmp_path):
+    assert trace(f"{module_file}:doubler", "-o", tmp_path / "m.pt") == 0
+    assert "aten::mul" in str(torch.jit.load(tmp_path / "m.pt").graph)
+    assert torch.equal(load_file(tmp_path / "m.outputs.safetensors")["output"], torch.full((2,), 2.0))
 
 
 def test_folder_brings_its_own_weights(tmp_path):
