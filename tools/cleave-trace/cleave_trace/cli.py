@@ -38,7 +38,7 @@ def main(argv=None):
     except Exception as error:
         if options.traceback:
             traceback.print_exc()
-        print(f"error: {options.source}: {explanation(error)}", file=sys.stderr)
+        print(f"error: {options.source or '--list'}: {explanation(error)}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return 128 + signal.SIGINT
@@ -47,7 +47,7 @@ def main(argv=None):
 
 def explanation(error):
     if isinstance(error, TraceError):
-        return one_line(error)
+        return one_line(error, limit=1000)
     return f"{type(error).__name__}: {one_line(error)}; pass --traceback to see where"
 
 
@@ -104,8 +104,8 @@ def run(options):
     trace = tracing.trace(module, example, options.seed)
     model, inputs, outputs = map(str, files.write(trace, options.output))
     return {"model": model, "class": class_name, "parameters": parameters,
-              "inputs_file": inputs, "inputs": summary(trace.inputs),
-              "outputs_file": outputs, "outputs": summary(trace.outputs)}
+            "inputs_file": inputs, "inputs": summary(trace.inputs),
+            "outputs_file": outputs, "outputs": summary(trace.outputs)}
 
 
 def summary(tensors):
@@ -126,9 +126,5 @@ def text(report):
 def print_names(as_json):
     from cleave_trace import huggingface, vision
 
-    names = {**{f"hf:{name}": cls for name, cls in huggingface.names().items()},
-             **{f"torchvision:{name}": None for name in vision.names()}}
-    if as_json:
-        print(json.dumps({"names": list(names)}))
-    else:
-        print("\n".join(f"{name}  {cls}" if cls else name for name, cls in names.items()))
+    names = [*(f"hf:{name}" for name in huggingface.names()), *(f"torchvision:{name}" for name in vision.names())]
+    print(json.dumps({"names": names}) if as_json else "\n".join(names))

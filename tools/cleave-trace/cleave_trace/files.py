@@ -23,9 +23,9 @@ def check_writable(model_path):
     """Refuses early what `write` could not do after minutes of tracing."""
     model_path = pathlib.Path(model_path)
     if not model_path.parent.is_dir():
-        raise TraceError(f"{model_path.parent}: no such folder, expected where to write {model_path.name}; make it first")
+        raise TraceError(f"{model_path.parent}: no such folder, expected one to write {model_path.name} in; make it")
     if not os.access(model_path.parent, os.W_OK):
-        raise TraceError(f"{model_path.parent}: not writable, expected where to write {model_path.name}; choose another")
+        raise TraceError(f"{model_path.parent}: not writable, expected one to write {model_path.name} in; choose another")
     for path in paths(model_path):
         if path.is_dir():
             raise TraceError(f"{path}: a folder, expected a file to write; choose another name")
@@ -51,7 +51,8 @@ def save_module(module, path):
     try:
         torch.jit.save(module, path)
     except RuntimeError as error:
-        raise TraceError(f"TorchScript cannot save the module: {one_line(error)}; pass --traceback to see where") from error
+        raise TraceError(f"TorchScript cannot save the module: {one_line(error)}; "
+                         "pass --traceback to see where") from error
 
 
 def storable(tensors):

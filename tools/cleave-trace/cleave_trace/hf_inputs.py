@@ -3,6 +3,7 @@
 import inspect
 
 import torch
+from transformers.models.auto.modeling_auto import MODEL_FOR_ZERO_SHOT_IMAGE_CLASSIFICATION_MAPPING_NAMES
 
 from cleave_trace.errors import TraceError
 
@@ -46,8 +47,7 @@ def check_length(config, seq):
 def main_inputs(model, arguments):
     """What the model's first input is called, and the second of models of text and images (CLIP)."""
     names = [model.main_input_name]
-    is_pair = hasattr(model.config, "text_config") and hasattr(model.config, "vision_config")
-    if is_pair and "logits_per_image" in inspect.getsource(type(model).forward):
+    if type(model).__name__ in MODEL_FOR_ZERO_SHOT_IMAGE_CLASSIFICATION_MAPPING_NAMES.values():
         names = [name for name in ("input_ids", "pixel_values") if name in arguments]
     return names
 

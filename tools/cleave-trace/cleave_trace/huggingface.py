@@ -33,7 +33,6 @@ ALIASES = {
     "llama-7b": "llama",
     "mistral-7b": "mistral",
     "resnet-50": "resnet",
-    "roberta-base": "roberta",
     "swin-tiny": "swin",
     "t5-small": "t5",
     "vit-base": "vit",
@@ -44,17 +43,15 @@ ALIASES = {
 
 # The heads in the order in which they are tried; encoder-decoders try the first two, others start at the third. A model
 # that can be an encoder (BERT) is one, and what none of these has is taken without a head.
-HEADS = ("SEQ_TO_SEQ_CAUSAL_LM", "SPEECH_SEQ_2_SEQ", "MASKED_LM", "CAUSAL_LM", "ZERO_SHOT_IMAGE_CLASSIFICATION",
-         "IMAGE_CLASSIFICATION", "CTC", "AUDIO_CLASSIFICATION", "OBJECT_DETECTION", "SEMANTIC_SEGMENTATION",
-         "UNIVERSAL_SEGMENTATION", "DEPTH_ESTIMATION", "VIDEO_CLASSIFICATION", "IMAGE_TO_IMAGE")
+HEADS = ("SEQ_TO_SEQ_CAUSAL_LM", "SPEECH_SEQ_2_SEQ", "MASKED_LM", "CAUSAL_LM", "IMAGE_TEXT_TO_TEXT",
+         "ZERO_SHOT_IMAGE_CLASSIFICATION", "IMAGE_CLASSIFICATION", "CTC", "AUDIO_CLASSIFICATION", "OBJECT_DETECTION",
+         "SEMANTIC_SEGMENTATION", "UNIVERSAL_SEGMENTATION", "DEPTH_ESTIMATION", "VIDEO_CLASSIFICATION", "IMAGE_TO_IMAGE")
 ENCODER_DECODER_HEADS = 2
 
 
 def names():
-    """Every hf: name with the class that stands for it, aliases included."""
-    chosen = {model_type: class_name(model_type, False) for model_type in CONFIG_MAPPING_NAMES}
-    chosen.update({alias: chosen[model_type] for alias, model_type in ALIASES.items()})
-    return {name: cls for name, cls in sorted(chosen.items()) if cls}
+    """Every architecture that has a model class, and the aliases."""
+    return sorted([*(model_type for model_type in CONFIG_MAPPING_NAMES if class_name(model_type, False)), *ALIASES])
 
 
 def load(name, options):

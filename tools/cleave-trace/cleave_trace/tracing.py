@@ -8,10 +8,9 @@ import torch
 from cleave_trace import marking, trees
 from cleave_trace.errors import TraceError, one_line
 
-# A trace may take another kernel than the module (attention with a mask of ones, say), so bits may differ. What these
-# allow is far below what a wrongly fixed branch or size does to an answer.
-RELATIVE_TOLERANCE = 1e-3
-ABSOLUTE_TOLERANCE = 1e-4
+# Of an output's largest value. A trace may take another kernel than the module (attention with a mask of ones, say), so
+# bits may differ; what this allows is far below what a wrongly fixed branch or size does to an answer.
+TOLERANCE = 1e-4
 
 
 @dataclasses.dataclass
@@ -31,7 +30,7 @@ def trace(module, example, seed=0):
     if not trees.leaves(list(bound.arguments.values())):
         raise TraceError("example inputs: no tensor among them, expected at least one; give the arguments of forward")
     expected = answer(lambda: module(*bound.args, **bound.kwargs), "the module fails on its example inputs", seed)
-    expected = trees.leaves(trees.plain(expected), "output")
+    expected = trees.leaves(trees.traceable(trees.plain(expected)), "output")
     if not expected:
         raise TraceError("output: forward returns no tensor, expected at least one; return what it computes")
 
@@ -87,10 +86,19 @@ def check_same(expected, found):
         if value.shape != other.shape or value.dtype != other.dtype:
             raise TraceError(f"{path}: the trace answers with {describe(other)}, expected {describe(value)}; "
                              "script the submodule that chooses by value")
-        if not torch.allclose(value, other, RELATIVE_TOLERANCE, ABSOLUTE_TOLERANCE, equal_nan=True):
-            difference = (value.double() - other.double()).abs().max().item()
+        if not is_close(value, other):
+            difference = (value.to(torch.complex128) - other.to(torch.complex128)).abs().max().item()
             raise TraceError(f"{path}: the trace differs from the module by {difference:.3g}, expected the same answer; "
                              "script the submodule that chooses by value")
+
+
+def is_close(value, other):
+    if not (value.is_floating_point() or value.is_complex()):
+        return torch.equal(value, other)
+    finite = value[value.isfinite()].abs()
+    largest = finite.max().item() if finite.numel() else 1.0
+    tolerance = max(TOLERANCE, 8 * torch.finfo(value.dtype).eps) * max(1.0, largest)
+    return torch.allclose(value, other, rtol=0, atol=tolerance, equal_nan=True)
 
 
 def describe(tensor):

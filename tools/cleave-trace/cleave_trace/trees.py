@@ -38,7 +38,8 @@ def traceable(value):
     """`value` as TorchScript can hold it, without what is not a tensor; None if nothing is left.
 
     TorchScript's lists and dictionaries hold items of one type. So a list of more than tensors becomes a tuple, and a
-    dictionary of more than tensors becomes flat: {"a": (x, y)} turns into {"a.0": x, "a.1": y}. Paths stay the same.
+    dictionary of more than tensors becomes flat: {"a": (x, y)} turns into {"a.0": x, "a.1": y}. Paths stay the same,
+    except that what is left out no longer counts: (None, x) has x at 0.
     """
     if isinstance(value, torch.Tensor):
         return value
