@@ -93,9 +93,17 @@ static std::array<uint8_t, 32> fingerprintOf(const Mapping &file) {
   return hash.final<32>();
 }
 
-/// The CRC32 of every record, from the archive's central directory (PKWARE APPNOTE 4.3.12), by the offset of its local
+namespace {
+struct RecordEntry {
+  uint32_t crc;
+  /// Not compressed: its bytes in the file are its content.
+  bool isStored;
+};
+} // namespace
+
+/// CRC32 and method of every record, from the archive's central directory (PKWARE APPNOTE 4.3.12), by the offset of its local
 /// header. Nothing when the directory is damaged.
-static std::optional<std::map<uint64_t, uint32_t>> recordChecksums(llvm::ArrayRef<uint8_t> file) {
+static std::optional<std::map<uint64_t, RecordEntry>> recordEntries(llvm::ArrayRef<uint8_t> file) {
   using namespace llvm::support::endian;
   constexpr uint32_t kEnd = 0x06054b50, kEnd64 = 0x06064b50, kEnd64Locator = 0x07064b50, kEntry = 0x02014b50;
   if (file.size() < 22)
@@ -112,7 +120,7 @@ static std::optional<std::map<uint64_t, uint32_t>> recordChecksums(llvm::ArrayRe
     entries = read64le(&file[end64 + 32]);
     at = read64le(&file[end64 + 48]);
   }
-  std::map<uint64_t, uint32_t> checksums;
+  std::map<uint64_t, RecordEntry> records;
   for (uint64_t i = 0; i < entries; ++i) {
     if (at > file.size() || file.size() - at < 46 || read32le(&file[at]) != kEntry)
       return std::nullopt;
@@ -125,31 +133,43 @@ static std::optional<std::map<uint64_t, uint32_t>> recordChecksums(llvm::ArrayRe
       if (read16le(field) == 1 && read16le(field + 2) >= before + 8)
         offset = read64le(field + 4 + before);
     }
-    checksums[offset] = read32le(&file[at + 16]);
+    records[offset] = {read32le(&file[at + 16]), read16le(&file[at + 10]) == 0};
     at += 46 + name + extra + comment;
   }
-  return checksums;
+  return records;
 }
 
-/// The CRC32 of a record whose data begins at `data`: that of the last local header before it.
+/// The CRC32 of a record's content. Weights are stored as they are and read in place; source text is compressed.
+static uint32_t checksumOf(PyTorchStreamReader &reader, const std::string &name, bool isStored, const Mapping &file) {
+  size_t offset = reader.getRecordOffset(name), size = reader.getRecordSize(name);
+  if (!isStored) {
+    auto [content, length] = reader.getRecord(name);
+    return llvm::crc32({static_cast<const uint8_t *>(content.get()), length});
+  }
+  uint32_t crc = 0;
+  for (size_t at = 0; at < size; at += kChunk) {
+    size_t count = std::min(kChunk, size - at);
+    crc = llvm::crc32(crc, file.bytes().slice(offset + at, count));
+    file.release(offset + at, count);
+  }
+  return crc;
+}
+
+/// Compares every record with the checksum of the last local header before it.
 static llvm::Error checkRecords(PyTorchStreamReader &reader, const Mapping &file, llvm::StringRef path) {
-  auto checksums = recordChecksums(file.bytes());
-  if (!checksums)
+  auto entries = recordEntries(file.bytes());
+  if (!entries)
     return fail(path, "the archive's directory is damaged; save the model again");
   for (const std::string &name : reader.getAllRecords()) {
     size_t offset = reader.getRecordOffset(name), size = reader.getRecordSize(name);
     if (offset > file.bytes().size() || size > file.bytes().size() - offset)
       return fail(path, "record " + name + " reaches past the end of the file, which is truncated; copy it again");
-    auto expected = checksums->upper_bound(offset);
-    if (expected == checksums->begin())
+    // An empty record ends where the next header begins.
+    auto expected = entries->lower_bound(offset);
+    if (expected == entries->begin())
       return fail(path, "record " + name + " has no entry in the archive's directory; save the model again");
-    uint32_t crc = 0;
-    for (size_t at = 0; at < size; at += kChunk) {
-      size_t count = std::min(kChunk, size - at);
-      crc = llvm::crc32(crc, file.bytes().slice(offset + at, count));
-      file.release(offset + at, count);
-    }
-    if (crc != std::prev(expected)->second)
+    const RecordEntry &entry = std::prev(expected)->second;
+    if (checksumOf(reader, name, entry.isStored, file) != entry.crc)
       return fail(path, "record " + name + " is damaged (its CRC32 differs); copy or save the model again");
   }
   return llvm::Error::success();

@@ -40,8 +40,7 @@ void TorchScriptImporter::collectWeights(const c10::IValue &module, const std::s
   }
 }
 
-Value TorchScriptImporter::parameter(const std::string &name, const std::string &role, const at::Tensor &tensor) {
-  std::string unique = weights.add(name, role, tensor);
+Value TorchScriptImporter::parameter(const std::string &unique, const at::Tensor &tensor) {
   Value &known = parameters[unique];
   if (known)
     return known;
@@ -51,20 +50,25 @@ Value TorchScriptImporter::parameter(const std::string &name, const std::string 
     type = RankedTensorType::get(type.getShape(), type.getElementType());
   if (!type)
     return {};
-  // At the function's start, so that every region sees it.
+  // At the function's start, behind the parameters before it, so that every region sees it.
   OpBuilder::InsertionGuard guard(b);
-  Region *region = b.getInsertionBlock()->getParent();
-  while (!isa<func::FuncOp>(region->getParentOp()))
-    region = region->getParentRegion();
-  b.setInsertionPointToStart(&region->front());
+  if (lastParameter) {
+    b.setInsertionPointAfter(lastParameter);
+  } else {
+    Region *region = b.getInsertionBlock()->getParent();
+    while (!isa<func::FuncOp>(region->getParentOp()))
+      region = region->getParentRegion();
+    b.setInsertionPointToStart(&region->front());
+  }
   const WeightTable::Entry *entry = weights.find(unique);
   IntegerAttr value;
   if (tensor.dim() == 0 && tensor.scalar_type() == at::kLong)
     value = b.getI64IntegerAttr(tensor.item<int64_t>());
   StringRef owner = StringRef(unique).rsplit('.').first;
   SmallVector<StringRef> aliases(entry->aliases.begin(), entry->aliases.end());
-  return known = b.create<ParamOp>(NameLoc::get(b.getStringAttr(owner)), type, unique,
-                                   aliases.empty() ? ArrayAttr() : b.getStrArrayAttr(aliases), entry->role, value);
+  lastParameter = b.create<ParamOp>(NameLoc::get(b.getStringAttr(owner)), type, unique,
+                                    aliases.empty() ? ArrayAttr() : b.getStrArrayAttr(aliases), entry->role, value);
+  return known = lastParameter->getResult(0);
 }
 
 FailureOr<SmallVector<Value>> TorchScriptImporter::importMethod(const c10::IValue &module, const std::string &method,
@@ -164,8 +168,7 @@ LogicalResult TorchScriptImporter::importConstant(Node *node, Scope &scope) {
     return error() << "holds a constant of type " << output->type()->annotation_str()
                    << ", which cannot be read; expected tensors, scalars, strings, devices, None, or lists of these";
   if (value->isTensor()) {
-    std::string name = "constants." + std::to_string(weights.entries().size());
-    Value tensor = parameter(name, "constant", value->toTensor());
+    Value tensor = parameter(weights.addConstant(value->toTensor()), value->toTensor());
     if (!tensor)
       return error() << "holds a constant tensor of dtype " << c10::toString(value->toTensor().scalar_type())
                      << ", which has no type in the IR";
@@ -184,7 +187,7 @@ FailureOr<TorchScriptImporter::Binding> TorchScriptImporter::bindAttribute(const
   if (value.isObject() || value.isModule())
     return Binding(Object{value, path});
   if (value.isTensor()) {
-    if (Value tensor = parameter(path, "buffer", value.toTensor()))
+    if (Value tensor = parameter(weights.add(path, "buffer", value.toTensor()), value.toTensor()))
       return Binding(tensor);
     return error() << path << " is a tensor of dtype " << c10::toString(value.toTensor().scalar_type())
                    << ", which has no type in the IR";
@@ -193,7 +196,7 @@ FailureOr<TorchScriptImporter::Binding> TorchScriptImporter::bindAttribute(const
   if (value.isTensorList()) {
     SmallVector<Value> items;
     for (const at::Tensor &tensor : value.toTensorVector())
-      if (Value item = parameter(path + "." + std::to_string(items.size()), "buffer", tensor))
+      if (Value item = parameter(weights.add(path + "." + std::to_string(items.size()), "buffer", tensor), tensor))
         items.push_back(item);
     return Binding(b.create<ListOp>(location(), type, items).getResult());
   }

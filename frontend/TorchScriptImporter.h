@@ -71,7 +71,8 @@ private:
   mlir::FailureOr<llvm::SmallVector<mlir::Value>> operandsOf(Node *node, Scope &scope);
   /// Creates or folds an operation and binds the node's outputs to its results.
   void bindResults(Node *node, Scope &scope, mlir::Operation *op);
-  mlir::Value parameter(const std::string &name, const std::string &role, const at::Tensor &tensor);
+  /// The parameter of a weight of the table; null where the IR has no type for it.
+  mlir::Value parameter(const std::string &name, const at::Tensor &tensor);
   mlir::Value constant(mlir::Attribute value, mlir::Type type);
   mlir::Location location() const;
   mlir::InFlightDiagnostic error();
@@ -81,6 +82,7 @@ private:
   std::vector<Frame> frames;
   llvm::StringMap<unsigned> calls;
   llvm::StringMap<mlir::Value> parameters;
+  mlir::Operation *lastParameter = nullptr;
 };
 
 } // namespace cleave

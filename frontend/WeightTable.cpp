@@ -32,6 +32,13 @@ std::string WeightTable::add(std::string name, const std::string &role, const at
   return name;
 }
 
+std::string WeightTable::addConstant(const at::Tensor &tensor) {
+  auto known = tensor.numel() > 0 ? byMemory.find(memoryKey(tensor)) : byMemory.end();
+  if (known != byMemory.end())
+    return table[known->second].name;
+  return add("constants." + std::to_string(constants++), "constant", tensor);
+}
+
 const WeightTable::Entry *WeightTable::find(llvm::StringRef name) const {
   auto found = byName.find(name);
   return found != byName.end() && table[found->second].name == name ? &table[found->second] : nullptr;

@@ -26,12 +26,16 @@ public:
   /// the entry's name.
   std::string add(std::string name, const std::string &role, const at::Tensor &tensor);
 
+  /// The same for a constant of the program, which has no path: it is named `constants.<n>`.
+  std::string addConstant(const at::Tensor &tensor);
+
   /// Null when there is none of that name (aliases are not names).
   const Entry *find(llvm::StringRef name) const;
   const std::vector<Entry> &entries() const { return table; }
 
 private:
   std::vector<Entry> table;
+  size_t constants = 0;
   llvm::StringMap<size_t> byName;
   /// Address, dtype, sizes and strides of a tensor → its entry.
   llvm::StringMap<size_t> byMemory;

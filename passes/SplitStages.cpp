@@ -69,8 +69,10 @@ private:
     for (Value value : usedValues(op))
       if (failed(require(value, stage, op)))
         return failure();
-    OpBuilder b = OpBuilder::atBlockEnd(&stages[stage].body.front());
-    b.clone(*op, stages[stage].inside)->removeAttr(kStageAttr);
+    // The region hangs nowhere yet and cannot name its context.
+    OpBuilder b(op->getContext());
+    b.setInsertionPointToEnd(&stages[stage].body.front());
+    b.clone(*op, stages[stage].inside)->removeDiscardableAttr(kStageAttr);
     return success();
   }
 
@@ -101,16 +103,20 @@ private:
         types.push_back(output.getType());
         yielded.push_back(stage.inside.lookup(output));
       }
-      OpBuilder::atBlockEnd(&stage.body.front()).create<YieldOp>(terminator->getLoc(), yielded);
       auto op = b.create<StageOp>(terminator->getLoc(), types, int64_t(index), inputs);
       op.getBody().takeBody(stage.body);
+      OpBuilder::atBlockEnd(&op.getBody().front()).create<YieldOp>(terminator->getLoc(), yielded);
       outside.map(ArrayRef<Value>(stage.outputs.getArrayRef()), op.getResults());
     }
     for (OpOperand &operand : terminator->getOpOperands())
       operand.set(outside.lookupOrDefault(operand.get()));
-    for (Operation &op : llvm::make_early_inc_range(llvm::reverse(block.without_terminator())))
+    SmallVector<Operation *> replaced;
+    for (Operation &op : block.without_terminator())
       if (!isa<StageOp>(op))
-        op.erase();
+        replaced.push_back(&op);
+    // Users first.
+    for (Operation *op : llvm::reverse(replaced))
+      op->erase();
   }
 
   Block &block;

@@ -12,8 +12,10 @@ int main(int argc, char **argv) {
   app.set_version_flag("--version", "cleave " CLEAVE_VERSION);
   app.require_subcommand(1);
   cleave::Action chosen;
-  cleave::addInspectCommand(app, chosen);
+  cleave::addCompileCommand(app, chosen);
   cleave::addRunCommand(app, chosen);
+  cleave::addVerifyCommand(app, chosen);
+  cleave::addInspectCommand(app, chosen);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError &error) {
