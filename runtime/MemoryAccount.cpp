@@ -1,6 +1,5 @@
 //===- MemoryAccount.cpp --------------------------------------------------===//
 #include "runtime/MemoryAccount.h"
-#include <ATen/core/Tensor.h>
 #include <c10/core/CPUAllocator.h>
 #include <c10/core/alignment.h>
 #include <limits>
@@ -96,26 +95,27 @@ ScopedAccount::ScopedAccount(MemoryAccount &account) : previous(currentAccount) 
 
 ScopedAccount::~ScopedAccount() { currentAccount = previous; }
 
-static void moveBlock(const at::Tensor &tensor, MemoryAccount *receiver) {
+/// The header of the block behind `tensor`; null when it is none of our allocator's.
+static BlockHeader *blockOf(const at::Tensor &tensor) {
   if (!tensor.defined() || !tensor.has_storage())
-    return;
+    return nullptr;
   const c10::DataPtr &data = tensor.storage().data_ptr();
-  if (data.get_deleter() != &freeBlock || !data.get_context())
+  return data.get_deleter() == &freeBlock && data.get_context() ? headerOf(data.get_context()) : nullptr;
+}
+
+static void moveBlock(const at::Tensor &tensor, MemoryAccount &receiver) {
+  BlockHeader *block = blockOf(tensor);
+  if (!block || block->owner.load(std::memory_order_acquire) == &receiver)
     return;
-  BlockHeader *header = headerOf(data.get_context());
-  if (header->owner.load(std::memory_order_acquire) == receiver)
-    return;
-  if (receiver) {
-    receiver->hold(header->bytes);
-    receiver->Retain();
-  }
-  if (MemoryAccount *giver = header->owner.exchange(receiver, std::memory_order_acq_rel)) {
-    giver->release(header->bytes);
+  receiver.hold(block->bytes);
+  receiver.Retain();
+  if (MemoryAccount *giver = block->owner.exchange(&receiver, std::memory_order_acq_rel)) {
+    giver->release(block->bytes);
     giver->Release();
   }
 }
 
-void moveAccounting(const c10::IValue &value, MemoryAccount *receiver) {
+void moveAccounting(const c10::IValue &value, MemoryAccount &receiver) {
   if (value.isTensor())
     return moveBlock(value.toTensor(), receiver);
   value.visit([&](const c10::IValue &part) {
@@ -123,6 +123,15 @@ void moveAccounting(const c10::IValue &value, MemoryAccount *receiver) {
       moveBlock(part.toTensor(), receiver);
     return false;
   });
+}
+
+void stopAccounting(const at::Tensor &tensor, MemoryAccount &giver) {
+  BlockHeader *block = blockOf(tensor);
+  MemoryAccount *owner = &giver;
+  if (!block || !block->owner.compare_exchange_strong(owner, nullptr, std::memory_order_acq_rel))
+    return;
+  giver.release(block->bytes);
+  giver.Release();
 }
 
 } // namespace cleave::runtime

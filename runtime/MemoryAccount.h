@@ -3,6 +3,7 @@
 #define CLEAVE_RUNTIME_MEMORYACCOUNT_H
 
 #include "llvm/ADT/IntrusiveRefCntPtr.h"
+#include <ATen/core/Tensor.h>
 #include <ATen/core/ivalue.h>
 #include <atomic>
 #include <cstdint>
@@ -46,10 +47,13 @@ private:
   MemoryAccount *previous;
 };
 
-/// Counts the memory behind every tensor of `value` in `receiver` instead of where it was counted; null:
-/// nowhere, it is the caller's from now on. Memory that no account's thread has allocated (mapped weights, a
-/// request's inputs) stays uncounted.
-void moveAccounting(const c10::IValue &value, MemoryAccount *receiver);
+/// Counts the memory behind every tensor of `value` in `receiver` instead of where it was counted. Memory
+/// that no account's thread has allocated (mapped weights, a request's inputs) stays uncounted.
+void moveAccounting(const c10::IValue &value, MemoryAccount &receiver);
+
+/// Stops counting the memory behind `tensor` in `giver`, if it is counted there: it is the caller's from now
+/// on.
+void stopAccounting(const at::Tensor &tensor, MemoryAccount &giver);
 
 } // namespace cleave::runtime
 

@@ -34,11 +34,14 @@ TEST_F(MemoryTest, MovesAccountingWithTheValue) {
     ScopedAccount counted(*giver);
     pair = c10::ivalue::Tuple::create({at::empty({10}), at::empty({20}).view({4, 5})});
   }
-  moveAccounting(pair, receiver.get());
+  moveAccounting(pair, *receiver);
   EXPECT_EQ(giver->heldBytes(), 0);
   EXPECT_EQ(receiver->heldBytes(), 120);
-  moveAccounting(pair, nullptr);
-  EXPECT_EQ(receiver->heldBytes(), 0);
+  const at::Tensor first = pair.toTupleRef().elements()[0].toTensor();
+  stopAccounting(first, *giver);
+  EXPECT_EQ(receiver->heldBytes(), 120);
+  stopAccounting(first, *receiver);
+  EXPECT_EQ(receiver->heldBytes(), 80);
 }
 
 TEST_F(MemoryTest, BlocksOutliveTheirAccount) {
@@ -128,6 +131,24 @@ TEST_F(MemoryTest, ReceivedValuesAreCountedOnceAndFreedAtTheirLastUse) {
   auto session = open(writer);
   for (int i = 0; i < 20; ++i)
     llvm::cantFail(session->run({at::ones({1000})}));
+  EXPECT_EQ(session->statistics()[0].peakBytes, 4000);
+  EXPECT_EQ(session->statistics()[1].peakBytes, 8000);
+}
+
+TEST_F(MemoryTest, OutputsThatAreSentOnAreTheReceiversUntilItHasEnded) {
+  PlanWriter writer({0, 1});
+  writer.input("x", tensorType(DType::Float, {1000}));
+  StageWriter &first = writer.stage(0), &second = writer.stage(1);
+  first.output(first.call("aten::neg", {first.input(0)}));
+  second.output(second.call("aten::exp", {second.receive(0, 0)}));
+  writer.output("hidden", 0, 0);
+  writer.output("y", 1, 0);
+  auto session = open(writer);
+  std::vector<std::unique_ptr<Session::Pending>> pending;
+  for (int i = 0; i < 20; ++i)
+    pending.push_back(llvm::cantFail(session->start({at::ones({1000})})));
+  for (const auto &request : pending)
+    llvm::cantFail(request->wait());
   EXPECT_EQ(session->statistics()[0].peakBytes, 4000);
   EXPECT_EQ(session->statistics()[1].peakBytes, 8000);
 }
