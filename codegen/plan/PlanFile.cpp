@@ -1,7 +1,7 @@
 //===- PlanFile.cpp - plan.fb: bytes, checks, and back --------------------===//
 #include "codegen/plan/PlanFile.h"
 #include "codegen/plan/Safetensors.h"
-#include "codegen/plan/UnpackedSize.h"
+#include "codegen/plan/UnpackCheck.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/Endian.h"
@@ -89,8 +89,9 @@ static Expected<ArrayRef<uint8_t>> checkHeader(ArrayRef<uint8_t> bytes) {
 
 /// Unpacks a payload whose checksum fits, which still may come from anyone.
 static Expected<std::unique_ptr<Plan>> unpack(ArrayRef<uint8_t> payload) {
-  if (payload.size() > kMaxPayloadBytes)
-    return llvm::createStringError("it is larger than " + Twine(kMaxPayloadBytes) + " bytes" + kRemedy);
+  if (payload.empty() || payload.size() > kMaxPayloadBytes)
+    return llvm::createStringError("it is empty, or larger than " + Twine(kMaxPayloadBytes) + " bytes" +
+                                   kRemedy);
   // Fields are read in place, at their alignment.
   std::vector<uint64_t> aligned((payload.size() + 7) / 8);
   std::memcpy(aligned.data(), payload.data(), payload.size());
@@ -101,8 +102,8 @@ static Expected<std::unique_ptr<Plan>> unpack(ArrayRef<uint8_t> payload) {
   flatbuffers::Verifier verifier(buffer, payload.size(), options);
   if (!wire::VerifyPlanBuffer(verifier))
     return llvm::createStringError("it is malformed: offsets leave the file" + kRemedy);
-  if (!isUnpackedOnce(buffer, payload.size()))
-    return llvm::createStringError("it is malformed: parts of it stand for several things" + kRemedy);
+  if (!canUnpack(buffer, payload.size()))
+    return llvm::createStringError("it is malformed: its parts overlap or are misaligned" + kRemedy);
   std::unique_ptr<Plan> plan = wire::UnPackPlan(buffer);
   if (Error error = validate(*plan))
     return llvm::createStringError(toString(std::move(error)) + kRemedy);

@@ -6,7 +6,6 @@
 #include "llvm/Support/Endian.h"
 #include "llvm/Support/JSON.h"
 #include "llvm/Support/MathExtras.h"
-#include <limits>
 
 namespace cleave::plan {
 
@@ -152,47 +151,47 @@ Expected<std::vector<TensorEntry>> parseHeader(StringRef text, uint64_t dataByte
 
 //===- Writing ------------------------------------------------------------===//
 
-static Expected<StringRef> wordOf(const TensorEntry &entry) {
-  auto *known = llvm::find_if(kWords, [&](const DTypeWord &word) { return word.dtype == entry.dtype; });
-  if (known == std::end(kWords))
-    return invalid(entry.name, "safetensors cannot hold " + nameOf(entry.dtype));
-  return known->word;
+/// Empty when the format has no word for the dtype.
+static StringRef wordOf(DType dtype) {
+  auto *known = llvm::find_if(kWords, [&](const DTypeWord &word) { return word.dtype == dtype; });
+  return known == std::end(kWords) ? StringRef() : known->word;
 }
 
-static Error checkNames(llvm::ArrayRef<TensorEntry> entries) {
+static Error checkWritable(llvm::ArrayRef<TensorEntry> entries) {
   llvm::StringSet<> names;
   for (const TensorEntry &entry : entries) {
     if (entry.name == kMetadataKey || !json::isUTF8(entry.name))
       return invalid(entry.name, "safetensors cannot hold a tensor of that name");
     if (!names.insert(entry.name).second)
       return invalid(entry.name, "there are two of that name");
+    if (wordOf(entry.dtype).empty())
+      return invalid(entry.name, "safetensors cannot hold " + nameOf(entry.dtype));
   }
   return Error::success();
 }
 
+static void writeEntry(json::OStream &writer, const TensorEntry &entry) {
+  writer.attributeObject(entry.name, [&] {
+    writer.attribute("dtype", wordOf(entry.dtype));
+    writer.attribute("shape", json::Array(entry.shape));
+    writer.attribute("data_offsets", json::Array{entry.offset, entry.offset + entry.bytes});
+  });
+}
+
 Expected<std::string> formatHeader(llvm::MutableArrayRef<TensorEntry> entries) {
-  if (Error error = checkNames(entries))
+  if (Error error = checkWritable(entries))
     return error;
   std::string text;
   llvm::raw_string_ostream stream(text);
   json::OStream writer(stream);
   uint64_t end = 0;
-  writer.objectBegin();
-  for (TensorEntry &entry : entries) {
-    Expected<StringRef> word = wordOf(entry);
-    if (!word)
-      return word.takeError();
-    entry.offset = end;
-    end += entry.bytes;
-    writer.attributeObject(entry.name, [&] {
-      writer.attribute("dtype", *word);
-      writer.attributeArray("shape",
-                            [&] { llvm::for_each(entry.shape, [&](int64_t size) { writer.value(size); }); });
-      writer.attribute("data_offsets",
-                       json::Array{static_cast<int64_t>(entry.offset), static_cast<int64_t>(end)});
-    });
-  }
-  writer.objectEnd();
+  writer.object([&] {
+    for (TensorEntry &entry : entries) {
+      entry.offset = end;
+      end += entry.bytes;
+      writeEntry(writer, entry);
+    }
+  });
   stream.flush();
   uint64_t dataStart = llvm::alignTo(kHeaderLengthBytes + text.size(), kDataAlignment);
   text.resize(dataStart - kHeaderLengthBytes, ' ');

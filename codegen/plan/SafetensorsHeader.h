@@ -3,6 +3,7 @@
 #define CLEAVE_CODEGEN_PLAN_SAFETENSORSHEADER_H
 
 #include "codegen/plan/Safetensors.h"
+#include <optional>
 
 namespace cleave::plan {
 

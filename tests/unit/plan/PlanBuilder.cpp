@@ -284,6 +284,8 @@ std::vector<std::string> TestFolder::names() const {
 }
 
 void writeFile(llvm::StringRef path, llvm::StringRef contents) {
+  // Some file systems flush a file that is truncated and written again; a new one they do not.
+  llvm::sys::fs::remove(path);
   std::error_code error;
   llvm::raw_fd_ostream(path, error) << contents;
 }

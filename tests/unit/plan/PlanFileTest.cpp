@@ -112,7 +112,7 @@ TEST(PlanFile, RefusesPayloadsThatReferToOneStringOften) {
   bytes.insert(bytes.end(), builder.GetBufferPointer(), builder.GetBufferPointer() + builder.GetSize());
   sealHeader(bytes);
   EXPECT_EQ(decodeMessage(bytes),
-            "plan.fb: it is malformed: parts of it stand for several things; compile the model again");
+            "plan.fb: it is malformed: its parts overlap or are misaligned; compile the model again");
 }
 
 TEST(PlanFile, ReadsAPlanDirectory) {

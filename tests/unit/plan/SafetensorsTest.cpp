@@ -2,6 +2,7 @@
 #include "codegen/plan/Safetensors.h"
 #include "tests/unit/plan/PlanBuilder.h"
 #include "llvm/Support/Endian.h"
+#include "llvm/Support/Program.h"
 #include <gtest/gtest.h>
 #include <random>
 
@@ -73,6 +74,27 @@ TEST(Safetensors, AlignsTensorsAsFarAsTheirSizesAllow) {
   EXPECT_EQ(file->find("weight")->offset % 64, 0u);
   EXPECT_EQ(file->find("half")->offset % 64, 0u);
   EXPECT_EQ(file->find("scalar")->offset % 8, 0u);
+}
+
+// The reference implementation loads our file, and we load what it makes of it.
+TEST(Safetensors, AgreesWithThePythonPackage) {
+  static constexpr llvm::StringRef kScript =
+      "import sys; from safetensors.numpy import load_file, save_file; "
+      "save_file(load_file(sys.argv[1]), sys.argv[2], {'format': 'pt'})";
+  TestFolder folder;
+  std::string ours = folder.at("ours"), theirs = folder.at("theirs");
+  std::vector<TensorEntry> entries = makeEntries();
+  entries.pop_back(); // numpy has no bfloat16.
+  llvm::cantFail(writeEntries(ours, entries));
+  ASSERT_EQ(llvm::sys::ExecuteAndWait(CLEAVE_PYTHON, {CLEAVE_PYTHON, "-c", kScript, ours, theirs}), 0);
+  auto file = llvm::cantFail(SafetensorsFile::open(theirs));
+  ASSERT_EQ(file->entries().size(), entries.size());
+  for (size_t i = 0; i < entries.size(); ++i) {
+    const TensorEntry *found = file->find(entries[i].name);
+    ASSERT_TRUE(found && found->dtype == entries[i].dtype && found->shape == entries[i].shape);
+    for (uint64_t byte = 0; byte < found->bytes; ++byte)
+      ASSERT_EQ(file->data(*found)[byte], i);
+  }
 }
 
 TEST(Safetensors, DataMayBeWrittenToInMemoryOnly) {

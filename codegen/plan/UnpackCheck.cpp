@@ -1,5 +1,5 @@
-//===- UnpackedSize.cpp - What a FlatBuffer would grow to -----------------===//
-#include "codegen/plan/UnpackedSize.h"
+//===- UnpackCheck.cpp - What FlatBuffers' verifier leaves open -------------===//
+#include "codegen/plan/UnpackCheck.h"
 #include "codegen/plan/plan_generated.h"
 #include <flatbuffers/minireflect.h>
 
@@ -12,11 +12,12 @@ using flatbuffers::TypeTable;
 static constexpr uint64_t kPrefixBytes = 4;
 
 namespace {
-/// Walks everything that unpacking would copy, and stops once that is more than the payload has.
+/// Walks everything that unpacking would copy, and stops once that is more than the payload has, or
+/// misaligned.
 class Walk {
 public:
   explicit Walk(uint64_t budget) : left(budget) {}
-  /// False when the budget is spent.
+  /// False when the budget is spent or a number is not at its alignment.
   bool visitTable(const uint8_t *table, const TypeTable *type);
 
 private:
@@ -51,6 +52,9 @@ bool Walk::visitTarget(ElementaryType kind, const uint8_t *offset, const TypeTab
 bool Walk::visitVector(ElementaryType kind, const uint8_t *vector, const TypeTable *type) {
   uint64_t count = flatbuffers::ReadScalar<flatbuffers::uoffset_t>(vector);
   uint64_t width = flatbuffers::InlineSize(kind, type);
+  bool isNumber = kind != flatbuffers::ET_SEQUENCE && kind != flatbuffers::ET_STRING;
+  if (isNumber && reinterpret_cast<uintptr_t>(vector + kPrefixBytes) % width != 0)
+    return false;
   if (!spend(kPrefixBytes + count * width))
     return false;
   for (uint64_t i = 0; i < count; ++i)
@@ -78,7 +82,7 @@ bool Walk::visitTable(const uint8_t *table, const TypeTable *type) {
   return true;
 }
 
-bool isUnpackedOnce(const uint8_t *payload, uint64_t payloadBytes) {
+bool canUnpack(const uint8_t *payload, uint64_t payloadBytes) {
   return Walk(payloadBytes).visitTable(follow(payload), wire::PlanTypeTable());
 }
 
