@@ -55,14 +55,25 @@ static MemoryAccount *holdInCurrentAccount(int64_t bytes) {
   return currentAccount;
 }
 
+/// The memory of a block and its header.
+static void *allocateBlock(size_t bytes) {
+  try {
+    return c10::GetDefaultCPUAllocator()->raw_allocate(bytes + sizeof(BlockHeader));
+  } catch (const c10::Error &) {
+    if (!currentAccount)
+      throw;
+    TORCH_CHECK_WITH(OutOfMemoryError, false, currentAccount->name(), ": no memory for ", bytes,
+                     " bytes more, ", currentAccount->heldBytes(), " held");
+  }
+}
+
 c10::DataPtr AccountingAllocator::allocate(size_t bytes) {
   const c10::Device cpu(c10::DeviceType::CPU);
   if (bytes == 0)
     return {nullptr, nullptr, &freeBlock, cpu};
   TORCH_CHECK(bytes <= size_t(std::numeric_limits<int64_t>::max()) - sizeof(BlockHeader), "cannot allocate ",
               bytes, " bytes");
-  void *base = c10::GetDefaultCPUAllocator()->raw_allocate(bytes + sizeof(BlockHeader));
-  auto *header = new (base) BlockHeader{{nullptr}, int64_t(bytes)};
+  auto *header = new (allocateBlock(bytes)) BlockHeader{{nullptr}, int64_t(bytes)};
   c10::DataPtr block(header + 1, header + 1, &freeBlock, cpu);
   header->owner.store(holdInCurrentAccount(int64_t(bytes)), std::memory_order_release);
   return block;
@@ -83,7 +94,7 @@ void MemoryAccount::hold(int64_t bytes) {
   int64_t now = held.fetch_add(bytes, std::memory_order_relaxed) + bytes;
   if (limit && now > limit) {
     release(bytes);
-    TORCH_CHECK_WITH(OutOfMemoryError, false, name, ": ", bytes, " bytes wanted, ", now - bytes, " of ",
+    TORCH_CHECK_WITH(OutOfMemoryError, false, label, ": ", bytes, " bytes wanted, ", now - bytes, " of ",
                      limit, " held");
   }
   int64_t seen = peak.load(std::memory_order_relaxed);

@@ -168,6 +168,20 @@ TEST_F(MemoryTest, RequestsInFlightHoldNoMoreThanOne) {
   EXPECT_GT(after[0].busySeconds, before[0].busySeconds);
 }
 
+TEST_F(MemoryTest, SaysWhoHasNoMemory) {
+  PlanWriter writer({0});
+  writer.input("x", tensorType(DType::Float, {1000}));
+  StageWriter &stage = writer.stage(0);
+  uint32_t kept = stage.call("aten::neg", {stage.input(0)});
+  uint32_t petabytes = stage.constant(integers({int64_t(1) << 50})), nothing = stage.constant(none());
+  uint32_t huge = stage.call("aten::zeros", {petabytes, nothing, nothing, nothing, nothing}, "net.huge");
+  stage.output(stage.call("aten::add.Tensor", {huge, kept, stage.constant(integer(1))}));
+  writer.output("y", 0, 0);
+  EXPECT_EQ(
+      failureOf(open(writer)->run({at::ones({1000})})),
+      "rank 0 (stage 0): net.huge: aten::zeros: cpu:0: no memory for 4503599627370496 bytes more, 4000 held");
+}
+
 TEST_F(MemoryTest, FailedRequestsLeaveNothing) {
   PlanWriter writer({0, 1});
   writer.symbol("n", 4);
