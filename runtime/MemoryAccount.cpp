@@ -1,6 +1,5 @@
 //===- MemoryAccount.cpp --------------------------------------------------===//
 #include "runtime/MemoryAccount.h"
-#include <ATen/core/Tensor.h>
 #include <c10/core/CPUAllocator.h>
 #include <c10/core/alignment.h>
 #include <limits>
@@ -56,14 +55,25 @@ static MemoryAccount *holdInCurrentAccount(int64_t bytes) {
   return currentAccount;
 }
 
+/// The memory of a block and its header.
+static void *allocateBlock(size_t bytes) {
+  try {
+    return c10::GetDefaultCPUAllocator()->raw_allocate(bytes + sizeof(BlockHeader));
+  } catch (const c10::Error &) {
+    if (!currentAccount)
+      throw;
+    TORCH_CHECK_WITH(OutOfMemoryError, false, currentAccount->name(), ": no memory for ", bytes,
+                     " bytes more, ", currentAccount->heldBytes(), " held");
+  }
+}
+
 c10::DataPtr AccountingAllocator::allocate(size_t bytes) {
   const c10::Device cpu(c10::DeviceType::CPU);
   if (bytes == 0)
     return {nullptr, nullptr, &freeBlock, cpu};
   TORCH_CHECK(bytes <= size_t(std::numeric_limits<int64_t>::max()) - sizeof(BlockHeader), "cannot allocate ",
               bytes, " bytes");
-  void *base = c10::GetDefaultCPUAllocator()->raw_allocate(bytes + sizeof(BlockHeader));
-  auto *header = new (base) BlockHeader{{nullptr}, int64_t(bytes)};
+  auto *header = new (allocateBlock(bytes)) BlockHeader{{nullptr}, int64_t(bytes)};
   c10::DataPtr block(header + 1, header + 1, &freeBlock, cpu);
   header->owner.store(holdInCurrentAccount(int64_t(bytes)), std::memory_order_release);
   return block;
@@ -84,7 +94,7 @@ void MemoryAccount::hold(int64_t bytes) {
   int64_t now = held.fetch_add(bytes, std::memory_order_relaxed) + bytes;
   if (limit && now > limit) {
     release(bytes);
-    TORCH_CHECK_WITH(OutOfMemoryError, false, name, ": ", bytes, " bytes wanted, ", now - bytes, " of ",
+    TORCH_CHECK_WITH(OutOfMemoryError, false, label, ": ", bytes, " bytes wanted, ", now - bytes, " of ",
                      limit, " held");
   }
   int64_t seen = peak.load(std::memory_order_relaxed);
@@ -96,26 +106,27 @@ ScopedAccount::ScopedAccount(MemoryAccount &account) : previous(currentAccount) 
 
 ScopedAccount::~ScopedAccount() { currentAccount = previous; }
 
-static void moveBlock(const at::Tensor &tensor, MemoryAccount *receiver) {
+/// The header of the block behind `tensor`; null when it is none of our allocator's.
+static BlockHeader *blockOf(const at::Tensor &tensor) {
   if (!tensor.defined() || !tensor.has_storage())
-    return;
+    return nullptr;
   const c10::DataPtr &data = tensor.storage().data_ptr();
-  if (data.get_deleter() != &freeBlock || !data.get_context())
+  return data.get_deleter() == &freeBlock && data.get_context() ? headerOf(data.get_context()) : nullptr;
+}
+
+static void moveBlock(const at::Tensor &tensor, MemoryAccount &receiver) {
+  BlockHeader *block = blockOf(tensor);
+  if (!block || block->owner.load(std::memory_order_acquire) == &receiver)
     return;
-  BlockHeader *header = headerOf(data.get_context());
-  if (header->owner.load(std::memory_order_acquire) == receiver)
-    return;
-  if (receiver) {
-    receiver->hold(header->bytes);
-    receiver->Retain();
-  }
-  if (MemoryAccount *giver = header->owner.exchange(receiver, std::memory_order_acq_rel)) {
-    giver->release(header->bytes);
+  receiver.hold(block->bytes);
+  receiver.Retain();
+  if (MemoryAccount *giver = block->owner.exchange(&receiver, std::memory_order_acq_rel)) {
+    giver->release(block->bytes);
     giver->Release();
   }
 }
 
-void moveAccounting(const c10::IValue &value, MemoryAccount *receiver) {
+void moveAccounting(const c10::IValue &value, MemoryAccount &receiver) {
   if (value.isTensor())
     return moveBlock(value.toTensor(), receiver);
   value.visit([&](const c10::IValue &part) {
@@ -123,6 +134,15 @@ void moveAccounting(const c10::IValue &value, MemoryAccount *receiver) {
       moveBlock(part.toTensor(), receiver);
     return false;
   });
+}
+
+void stopAccounting(const at::Tensor &tensor, MemoryAccount &giver) {
+  BlockHeader *block = blockOf(tensor);
+  MemoryAccount *owner = &giver;
+  if (!block || !block->owner.compare_exchange_strong(owner, nullptr, std::memory_order_acq_rel))
+    return;
+  giver.release(block->bytes);
+  giver.Release();
 }
 
 } // namespace cleave::runtime

@@ -3,6 +3,7 @@
 #define CLEAVE_RUNTIME_MEMORYACCOUNT_H
 
 #include "llvm/ADT/IntrusiveRefCntPtr.h"
+#include <ATen/core/Tensor.h>
 #include <ATen/core/ivalue.h>
 #include <atomic>
 #include <cstdint>
@@ -17,17 +18,18 @@ class MemoryAccount : public llvm::ThreadSafeRefCountedBase<MemoryAccount> {
 public:
   /// \param limitBytes  most bytes that may be held at one time; 0 for no limit.
   explicit MemoryAccount(std::string name, int64_t limitBytes = 0)
-      : name(std::move(name)), limit(limitBytes) {}
+      : label(std::move(name)), limit(limitBytes) {}
 
   /// Counts `bytes` as held. Throws c10::OutOfMemoryError, and counts nothing, where that exceeds the limit.
   void hold(int64_t bytes);
   void release(int64_t bytes) { held.fetch_sub(bytes, std::memory_order_relaxed); }
 
+  const std::string &name() const { return label; }
   int64_t heldBytes() const { return held.load(std::memory_order_relaxed); }
   int64_t peakBytes() const { return peak.load(std::memory_order_relaxed); }
 
 private:
-  const std::string name;
+  const std::string label;
   const int64_t limit;
   std::atomic<int64_t> held{0}, peak{0};
 };
@@ -46,10 +48,13 @@ private:
   MemoryAccount *previous;
 };
 
-/// Counts the memory behind every tensor of `value` in `receiver` instead of where it was counted; null:
-/// nowhere, it is the caller's from now on. Memory that no account's thread has allocated (mapped weights, a
-/// request's inputs) stays uncounted.
-void moveAccounting(const c10::IValue &value, MemoryAccount *receiver);
+/// Counts the memory behind every tensor of `value` in `receiver` instead of where it was counted. Memory
+/// that no account's thread has allocated (mapped weights, a request's inputs) stays uncounted.
+void moveAccounting(const c10::IValue &value, MemoryAccount &receiver);
+
+/// Stops counting the memory behind `tensor` in `giver`, if it is counted there: it is the caller's from now
+/// on.
+void stopAccounting(const at::Tensor &tensor, MemoryAccount &giver);
 
 } // namespace cleave::runtime
 

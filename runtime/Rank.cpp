@@ -85,8 +85,8 @@ void Rank::execute(Request &request, uint32_t signature) {
     }
   }
   for (const auto &stage : part.stages)
-    stage->finish(request);
-  request.leave(index);
+    stage->clear();
+  request.leave(index, worker.memory());
 }
 
 bool Rank::perform(Request &request, const Part &part, const Step &step) {

@@ -82,24 +82,29 @@ bool Request::receive(size_t transfer, MemoryAccount &receiver, std::vector<c10:
     return false;
   // Before the sender goes on: what it makes next must not be counted beside what it gave away.
   for (const c10::IValue &value : mailbox.values)
-    moveAccounting(value, &receiver);
+    moveAccounting(value, receiver);
   values = std::move(mailbox.values);
   mailbox.taken = true;
   changed.notify_all();
   return true;
 }
 
-void Request::leave(uint32_t rank) {
+void Request::setOutput(size_t leaf, at::Tensor tensor) {
   std::lock_guard lock(mutex);
+  outputs[leaf] = std::move(tensor);
+}
+
+void Request::leave(uint32_t rank, MemoryAccount &account) {
+  std::lock_guard lock(mutex);
+  // Those of other ranks as well: this one may have received them.
+  for (const at::Tensor &output : outputs)
+    stopAccounting(output, account);
   stateOf(rank).left = true;
   if (--working == 0)
     end();
 }
 
 void Request::end() {
-  // A later stage may have counted an output that it also read.
-  for (const at::Tensor &output : outputs)
-    moveAccounting(output, nullptr);
   inputs.clear();
   for (Mailbox &mailbox : mailboxes)
     mailbox.values.clear();

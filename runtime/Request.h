@@ -48,10 +48,10 @@ public:
   /// when the request failed.
   bool receive(size_t transfer, MemoryAccount &receiver, std::vector<c10::IValue> &values);
   /// Sets a leaf of the outputs; once a leaf, by one rank.
-  void setOutput(size_t leaf, at::Tensor tensor) { outputs[leaf] = std::move(tensor); }
-  const at::Tensor &output(size_t leaf) const { return outputs[leaf]; }
-  /// Ends the part of `rank`; with that of the last one the request is done.
-  void leave(uint32_t rank);
+  void setOutput(size_t leaf, at::Tensor tensor);
+  /// Ends the part of `rank`, which counts no output in its `account` any more; with that of the last one the
+  /// request is done.
+  void leave(uint32_t rank, MemoryAccount &account);
 
   void fail(std::string message);
   const std::atomic<bool> &failed() const { return hasFailed; }

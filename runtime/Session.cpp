@@ -53,7 +53,6 @@ Session::Impl::~Impl() {
   for (const std::weak_ptr<Request> &request : underWay)
     if (std::shared_ptr<Request> running = request.lock())
       running->fail("the session was closed while the request was under way");
-  devices.clear();
 }
 
 Error Session::Impl::load(llvm::StringRef directory) {

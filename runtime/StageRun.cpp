@@ -1,6 +1,5 @@
 //===- StageRun.cpp -------------------------------------------------------===//
 #include "runtime/StageRun.h"
-#include "runtime/MemoryAccount.h"
 
 namespace cleave::runtime {
 
@@ -48,9 +47,7 @@ std::vector<c10::IValue> StageRun::take(const plan::Transfer &transfer) {
   return values;
 }
 
-void StageRun::finish(Request &request) {
-  for (auto [result, leaf] : leaves)
-    moveAccounting(request.output(leaf), nullptr);
+void StageRun::clear() {
   results.clear();
   executor->clear();
 }

@@ -31,8 +31,8 @@ public:
   void forward(Request &request);
   /// What a transfer takes away, after forward.
   std::vector<c10::IValue> take(const plan::Transfer &transfer);
-  /// Drops what the request has left here; its outputs are the caller's from now on.
-  void finish(Request &request);
+  /// Drops what the request has left here.
+  void clear();
 
 private:
   /// A result that is a leaf of the signature's outputs.

@@ -34,11 +34,14 @@ TEST_F(MemoryTest, MovesAccountingWithTheValue) {
     ScopedAccount counted(*giver);
     pair = c10::ivalue::Tuple::create({at::empty({10}), at::empty({20}).view({4, 5})});
   }
-  moveAccounting(pair, receiver.get());
+  moveAccounting(pair, *receiver);
   EXPECT_EQ(giver->heldBytes(), 0);
   EXPECT_EQ(receiver->heldBytes(), 120);
-  moveAccounting(pair, nullptr);
-  EXPECT_EQ(receiver->heldBytes(), 0);
+  const at::Tensor first = pair.toTupleRef().elements()[0].toTensor();
+  stopAccounting(first, *giver);
+  EXPECT_EQ(receiver->heldBytes(), 120);
+  stopAccounting(first, *receiver);
+  EXPECT_EQ(receiver->heldBytes(), 80);
 }
 
 TEST_F(MemoryTest, BlocksOutliveTheirAccount) {
@@ -132,6 +135,24 @@ TEST_F(MemoryTest, ReceivedValuesAreCountedOnceAndFreedAtTheirLastUse) {
   EXPECT_EQ(session->statistics()[1].peakBytes, 8000);
 }
 
+TEST_F(MemoryTest, OutputsThatAreSentOnAreTheReceiversUntilItHasEnded) {
+  PlanWriter writer({0, 1});
+  writer.input("x", tensorType(DType::Float, {1000}));
+  StageWriter &first = writer.stage(0), &second = writer.stage(1);
+  first.output(first.call("aten::neg", {first.input(0)}));
+  second.output(second.call("aten::exp", {second.receive(0, 0)}));
+  writer.output("hidden", 0, 0);
+  writer.output("y", 1, 0);
+  auto session = open(writer);
+  std::vector<std::unique_ptr<Session::Pending>> pending;
+  for (int i = 0; i < 20; ++i)
+    pending.push_back(llvm::cantFail(session->start({at::ones({1000})})));
+  for (const auto &request : pending)
+    llvm::cantFail(request->wait());
+  EXPECT_EQ(session->statistics()[0].peakBytes, 4000);
+  EXPECT_EQ(session->statistics()[1].peakBytes, 8000);
+}
+
 TEST_F(MemoryTest, RequestsInFlightHoldNoMoreThanOne) {
   TwoLayers model;
   auto session = open(model.writer);
@@ -145,6 +166,20 @@ TEST_F(MemoryTest, RequestsInFlightHoldNoMoreThanOne) {
   EXPECT_EQ(after[0].peakBytes, before[0].peakBytes);
   EXPECT_EQ(after[1].peakBytes, before[1].peakBytes);
   EXPECT_GT(after[0].busySeconds, before[0].busySeconds);
+}
+
+TEST_F(MemoryTest, SaysWhoHasNoMemory) {
+  PlanWriter writer({0});
+  writer.input("x", tensorType(DType::Float, {1000}));
+  StageWriter &stage = writer.stage(0);
+  uint32_t kept = stage.call("aten::neg", {stage.input(0)});
+  uint32_t petabytes = stage.constant(integers({int64_t(1) << 50})), nothing = stage.constant(none());
+  uint32_t huge = stage.call("aten::zeros", {petabytes, nothing, nothing, nothing, nothing}, "net.huge");
+  stage.output(stage.call("aten::add.Tensor", {huge, kept, stage.constant(integer(1))}));
+  writer.output("y", 0, 0);
+  EXPECT_EQ(
+      failureOf(open(writer)->run({at::ones({1000})})),
+      "rank 0 (stage 0): net.huge: aten::zeros: cpu:0: no memory for 4503599627370496 bytes more, 4000 held");
 }
 
 TEST_F(MemoryTest, FailedRequestsLeaveNothing) {
