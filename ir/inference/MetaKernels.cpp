@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 #include "ir/inference/ShapeInference.h"
 #include <ATen/ATen.h>
+#include <ATen/TensorIterator.h>
 #include <torch/library.h>
 
 namespace cleave {
@@ -31,8 +32,19 @@ static Tensor indexSelect(const Tensor &input, int64_t dim, const Tensor &index)
 }
 
 static Tensor whereSelf(const Tensor &condition, const Tensor &self, const Tensor &other) {
-  auto all = at::broadcast_tensors({condition, self, other});
-  return at::empty(all[0].sizes(), condition.options().device(at::kMeta).dtype(at::result_type(self, other)));
+  auto dtype = at::result_type(self, other);
+  // The iterator decides the strides, as it does for the CPU's kernel; operands need not be of one dtype for that.
+  Tensor result;
+  auto iterator = at::TensorIteratorConfig()
+                      .check_all_same_dtype(false)
+                      .check_all_same_device(false)
+                      .declare_static_dtype_and_device(dtype, at::kMeta)
+                      .add_output(result)
+                      .add_const_input(condition)
+                      .add_const_input(self)
+                      .add_const_input(other)
+                      .build();
+  return iterator.output();
 }
 
 static Tensor safeSoftmax(const Tensor &input, int64_t, std::optional<at::ScalarType> dtype) {
@@ -52,6 +64,14 @@ static Tensor convolution(const Tensor &input, const Tensor &weight, const Optio
                         : (input.size(i + 2) + 2 * at_(padding, i) - extent - 1) / at_(stride, i) + 1);
   }
   return emptyMeta(sizes, input);
+}
+
+static std::tuple<Tensor, Tensor, Tensor> nativeBatchNorm(const Tensor &input, const OptionalTensor &,
+                                                          const OptionalTensor &, const OptionalTensor &,
+                                                          const OptionalTensor &, bool isTraining, double, double) {
+  // Evaluation keeps no statistics for a backward pass.
+  int64_t kept = isTraining ? input.size(1) : 0;
+  return {at::empty_like(input, input.suggest_memory_format()), emptyMeta({kept}, input), emptyMeta({kept}, input)};
 }
 
 /// Whether the CPU runs its fused kernel, whose result is laid out [batch, position, head, channel]
@@ -85,6 +105,7 @@ void registerMetaKernels() {
     kernels.impl("where.self", whereSelf);
     kernels.impl("_safe_softmax", safeSoftmax);
     kernels.impl("convolution_overrideable", convolution);
+    kernels.impl("native_batch_norm", nativeBatchNorm);
     kernels.impl("scaled_dot_product_attention", attention);
     return kernels;
   }();

@@ -1,6 +1,7 @@
 //===- Sampler.cpp - One run of a function without data -------------------===//
 #include "ir/inference/Sampler.h"
 #include "ir/SymbolicDim.h"
+#include "ir/semantics/OpSemantics.h"
 #include <ATen/ops/empty.h>
 #include <ATen/ops/scalar_tensor.h>
 #include <ATen/ops/empty_strided.h>
@@ -11,6 +12,8 @@ namespace cleave {
 
 /// Iterations of loops that are followed; longer ones stay unknown.
 static constexpr int64_t kMostIterations = 1000;
+/// Bytes of one operand that are filled with zeros to try an operator.
+static constexpr int64_t kMostFallbackBytes = 64 << 20;
 
 static std::optional<std::vector<int64_t>> evaluate(ArrayRef<std::string> texts, const llvm::StringMap<int64_t> &sizes) {
   std::vector<int64_t> result;
@@ -152,6 +155,69 @@ void Sampler::runOp(Operation *op) {
   }
 }
 
+/// Whether zeros in place of its operands' data leave the operator's result types as they are.
+static bool hasTypesWithoutData(OperatorOp op) {
+  const OperatorSchema &schema = op.getSchema();
+  return semanticsOf(op.getName()).isKnown && !schema.isDataDependent && !schema.isRandom;
+}
+
+/// A tensor of zeros on the CPU in place of one without data; nothing where they would be too many.
+static std::optional<at::Tensor> zerosLike(const at::Tensor &tensor) {
+  if (!tensor.defined() || !tensor.is_meta())
+    return tensor;
+  if (int64_t(tensor.storage().nbytes()) > kMostFallbackBytes)
+    return std::nullopt;
+  return at::empty_strided(tensor.sizes(), tensor.strides(), tensor.options().device(at::kCPU)).zero_();
+}
+
+/// Runs the operator's CPU kernel on zeros, for those that have none for the meta device.
+static bool runOnZeros(const torch::jit::Operator &callee, torch::jit::Stack &stack) {
+  for (c10::IValue &value : stack) {
+    if (value.isTensor()) {
+      auto zeros = zerosLike(value.toTensor());
+      if (!zeros)
+        return false;
+      value = *zeros;
+    } else if (value.isTensorList()) {
+      c10::List<at::Tensor> list;
+      for (const at::Tensor &tensor : value.toTensorVector()) {
+        auto zeros = zerosLike(tensor);
+        if (!zeros)
+          return false;
+        list.push_back(*zeros);
+      }
+      value = std::move(list);
+    } else if (value.isDevice()) {
+      value = at::Device(at::kCPU);
+    }
+  }
+  callee.getOperation()(stack);
+  return true;
+}
+
+/// Calls the operator; the reason where that is not possible without data.
+static std::optional<std::string> call(OperatorOp op, const torch::jit::Operator &callee, torch::jit::Stack &stack) {
+  torch::jit::Stack again = stack;
+  try {
+    callee.getOperation()(stack);
+    return std::nullopt;
+  } catch (const c10::NotImplementedError &) {
+    if (!hasTypesWithoutData(op))
+      return "it depends on data";
+  } catch (const std::exception &e) {
+    return StringRef(e.what()).split('\n').first.str();
+  }
+  try {
+    if (runOnZeros(callee, again)) {
+      stack = std::move(again);
+      return std::nullopt;
+    }
+    return "its operands are too large to try";
+  } catch (const std::exception &e) {
+    return StringRef(e.what()).split('\n').first.str();
+  }
+}
+
 void Sampler::runOperator(OperatorOp op) {
   auto operands = operandsOf(op);
   auto callee = findOperator(op.getName());
@@ -160,10 +226,8 @@ void Sampler::runOperator(OperatorOp op) {
   if (!operands || !callee)
     return;
   torch::jit::Stack stack(std::move(*operands));
-  try {
-    callee->getOperation()(stack);
-  } catch (const std::exception &e) {
-    failures[op] = StringRef(e.what()).split('\n').first.str();
+  if (auto reason = call(op, *callee, stack)) {
+    failures[op] = *reason;
     return;
   }
   for (auto [result, value] : llvm::zip(op->getResults(), stack))
