@@ -4,7 +4,7 @@
 #include "ir/inference/DimFitter.h"
 #include "ir/inference/Sampler.h"
 #include "mlir/IR/Builders.h"
-#include <ATen/core/grad_mode.h>
+#include <ATen/Parallel.h>
 #include <c10/core/InferenceMode.h>
 
 using namespace mlir;
@@ -155,9 +155,22 @@ static void collectStorages(func::FuncOp function, Sampler &sample, InferredValu
   });
 }
 
+namespace {
+/// One intra-op thread while it lives: trying small operators gains nothing from more.
+class SingleThreaded {
+public:
+  SingleThreaded() : before(at::get_num_threads()) { at::set_num_threads(1); }
+  ~SingleThreaded() { at::set_num_threads(before); }
+
+private:
+  int before;
+};
+} // namespace
+
 static FailureOr<InferredValues> infer(func::FuncOp function, bool onlyTraced) {
   registerMetaKernels();
   c10::InferenceMode inference;
+  SingleThreaded singleThreaded;
   TracedShapes traced(function);
   std::vector<std::pair<std::string, int64_t>> symbols;
   for (auto &entry : traced.sizes())
