@@ -70,7 +70,8 @@ static void noteSharedWeights(func::FuncOp function, std::vector<plan::Note> &no
   function.walk([&](ParamOp param) { uses[param.getName()].push_back(param); });
   for (auto &[name, params] : uses) {
     int64_t bytes = shapes.bytesOf(params.front());
-    if (params.size() < 2 || bytes < 1 << 20)
+    // Tables and constants of the program are small and copied without a word.
+    if (params.size() < 2 || params.front().getRole() != "parameter")
       continue;
     std::string stages, names = name.str();
     for (ParamOp param : params)

@@ -104,51 +104,51 @@ void Sampler::runOp(Operation *op) {
     return runIf(op);
   if (isa<LoopOp>(op))
     return runLoop(op);
-  if (auto param = dyn_cast<ParamOp>(op)) {
-    if (auto type = dyn_cast<RankedTensorType>(param.getType()))
-      set(param, param.getValue() ? c10::IValue(at::scalar_tensor(int64_t(*param.getValue()), at::kLong))
-                                  : emptyTensor(type));
-    return;
-  }
-  if (auto constant = dyn_cast<ConstantOp>(op))
-    return set(constant, isa<DeviceType>(constant.getType()) ? c10::IValue(at::Device(at::kMeta))
-                                                             : toIValue(constant.getValue(), constant.getType()));
-  if (auto size = dyn_cast<SizeOp>(op)) {
-    if (auto value = SymbolicDim::parse(size.getExpression())->evaluate(sizes))
-      set(size, *value);
-    return;
-  }
+  if (isa<BoundaryOp>(op))
+    return bindResults(op->getResults(), op->getOperands());
   if (auto stage = dyn_cast<StageOp>(op)) {
     bindResults(stage.getBody().getArguments(), stage.getInputs());
     runBlock(stage.getBody().front());
     return bindResults(stage.getResults(), stage.getBody().front().getTerminator()->getOperands());
   }
-  if (isa<BoundaryOp>(op))
-    return bindResults(op->getResults(), op->getOperands());
-  auto operands = operandsOf(op);
-  if (!operands)
-    return;
-  if (isa<TupleOp>(op))
-    return set(op->getResult(0), c10::ivalue::Tuple::create(std::move(*operands)));
+  if (op->getNumOperands() == 0 && isa<ParamOp, ConstantOp, SizeOp>(op))
+    return runLeaf(op);
+  if (auto operands = operandsOf(op))
+    construct(op, std::move(*operands));
+}
+
+void Sampler::runLeaf(Operation *op) {
+  if (auto param = dyn_cast<ParamOp>(op)) {
+    auto type = dyn_cast<RankedTensorType>(param.getType());
+    if (param.getValue())
+      set(param, at::scalar_tensor(int64_t(*param.getValue()), at::kLong));
+    else if (type)
+      set(param, emptyTensor(type));
+  } else if (auto constant = dyn_cast<ConstantOp>(op)) {
+    set(constant, isa<DeviceType>(constant.getType()) ? c10::IValue(at::Device(at::kMeta))
+                                                      : toIValue(constant.getValue(), constant.getType()));
+  } else if (auto value = SymbolicDim::parse(cast<SizeOp>(op).getExpression())->evaluate(sizes)) {
+    set(op->getResult(0), *value);
+  }
+}
+
+void Sampler::construct(Operation *op, std::vector<c10::IValue> operands) {
   if (auto list = dyn_cast<ListOp>(op)) {
     c10::impl::GenericList items(torchTypeOf(cast<ListType>(list.getType()).getElement()));
-    for (c10::IValue &operand : *operands)
+    for (c10::IValue &operand : operands)
       items.push_back(std::move(operand));
-    return set(op->getResult(0), std::move(items));
-  }
-  if (auto dict = dyn_cast<DictOp>(op)) {
+    set(list, std::move(items));
+  } else if (auto dict = dyn_cast<DictOp>(op)) {
     auto type = cast<DictType>(dict.getType());
     c10::impl::GenericDict entries(torchTypeOf(type.getKey()), torchTypeOf(type.getValue()));
-    for (size_t i = 0; i + 1 < operands->size(); i += 2)
-      entries.insert((*operands)[i], (*operands)[i + 1]);
-    return set(op->getResult(0), std::move(entries));
-  }
-  if (isa<UnpackOp>(op)) {
-    c10::IValue aggregate = operands->front();
-    if (!aggregate.isTuple() && !aggregate.isList())
-      return;
-    auto items = aggregate.isTuple() ? c10::ArrayRef<c10::IValue>(aggregate.toTupleRef().elements())
-                                     : aggregate.toListRef();
+    for (size_t i = 0; i + 1 < operands.size(); i += 2)
+      entries.insert(operands[i], operands[i + 1]);
+    set(dict, std::move(entries));
+  } else if (isa<TupleOp>(op)) {
+    set(op->getResult(0), c10::ivalue::Tuple::create(std::move(operands)));
+  } else if (isa<UnpackOp>(op) && (operands[0].isTuple() || operands[0].isList())) {
+    auto items = operands[0].isTuple() ? c10::ArrayRef<c10::IValue>(operands[0].toTupleRef().elements())
+                                       : operands[0].toListRef();
     if (items.size() == op->getNumResults())
       for (auto [result, item] : llvm::zip(op->getResults(), items))
         set(result, item);
@@ -262,47 +262,57 @@ void Sampler::runLoop(Operation *op) {
   if (trips == values.end() || start == values.end() || !trips->second.isInt() || !start->second.isBool())
     return;
   int64_t limit = trips->second.toInt();
-  bool goesOn = start->second.toBool();
-  bindResults(body.getArguments().drop_front(), loop.getInits());
+  std::optional<bool> goesOn = start->second.toBool();
+  ValueRange carried = body.getArguments().drop_front();
+  bindResults(carried, loop.getInits());
   llvm::DenseMap<Value, c10::IValue> before;
   llvm::DenseSet<Value> varying;
   int64_t i = 0;
-  for (; goesOn && i < limit && i < kMostIterations; ++i) {
+  for (; goesOn.value_or(false) && i < limit && i < kMostIterations; ++i) {
     values[body.getArgument(0)] = c10::IValue(i);
-    runBlock(body);
-    // What differs between iterations has no one type.
-    body.walk([&](Operation *inner) {
-      for (Value result : inner->getResults()) {
-        auto now = values.find(result);
-        auto old = before.find(result);
-        if (now != values.end() && old != before.end() && !isSame(now->second, old->second))
-          varying.insert(result);
-        if (now != values.end())
-          before[result] = c10::IValue(now->second);
-      }
-    });
-    auto results = body.getTerminator()->getOperands();
-    auto next = values.find(results[0]);
-    if (next == values.end() || !next->second.isBool())
-      return;
-    goesOn = next->second.toBool();
-    SmallVector<c10::IValue> carried;
-    for (Value value : results.drop_front())
-      carried.push_back(values.count(value) ? values[value] : c10::IValue());
-    for (auto [argument, value, source] : llvm::zip(body.getArguments().drop_front(), carried, results.drop_front()))
-      if (values.count(source))
-        values[argument] = value;
-      else
-        values.erase(argument);
+    goesOn = runIteration(body, before, varying);
   }
-  bool isDone = !goesOn || i == limit;
-  for (auto [result, argument] : llvm::zip(loop.getResults(), body.getArguments().drop_front()))
-    if (isDone && values.count(argument))
-      values[result] = c10::IValue(values[argument]);
+  if (!goesOn)
+    return;
+  if (!*goesOn || i == limit)
+    bindResults(loop.getResults(), carried);
   for (BlockArgument argument : body.getArguments())
     values.erase(argument);
   for (Value value : varying)
     values.erase(value);
+}
+
+std::optional<bool> Sampler::runIteration(Block &body, llvm::DenseMap<Value, c10::IValue> &before,
+                                          llvm::DenseSet<Value> &varying) {
+  runBlock(body);
+  // What differs between iterations has no one type.
+  body.walk([&](Operation *inner) {
+    for (Value result : inner->getResults()) {
+      auto now = values.find(result);
+      auto old = before.find(result);
+      if (now != values.end() && old != before.end() && !isSame(now->second, old->second))
+        varying.insert(result);
+      if (now != values.end())
+        before[result] = c10::IValue(now->second);
+    }
+  });
+  OperandRange results = body.getTerminator()->getOperands();
+  auto next = values.find(results[0]);
+  if (next == values.end() || !next->second.isBool())
+    return std::nullopt;
+  bool goesOn = next->second.toBool();
+  // All are read before the first is written: a value may be carried to another's place.
+  SmallVector<std::optional<c10::IValue>> carried;
+  for (Value value : results.drop_front()) {
+    auto known = values.find(value);
+    carried.push_back(known == values.end() ? std::nullopt : std::optional<c10::IValue>(known->second));
+  }
+  for (auto [argument, value] : llvm::zip(body.getArguments().drop_front(), carried))
+    if (value)
+      values[argument] = *value;
+    else
+      values.erase(argument);
+  return goesOn;
 }
 
 } // namespace cleave

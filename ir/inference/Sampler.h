@@ -28,9 +28,16 @@ public:
 private:
   void runBlock(mlir::Block &block);
   void runOp(mlir::Operation *op);
+  void runLeaf(mlir::Operation *op);
+  /// Makes a list, tuple or dict, or takes one apart.
+  void construct(mlir::Operation *op, std::vector<c10::IValue> operands);
   void runOperator(OperatorOp op);
   void runIf(mlir::Operation *op);
   void runLoop(mlir::Operation *op);
+  /// One iteration: whether another follows; nothing where only data tells. `varying` collects what is not the same as
+  /// `before`.
+  std::optional<bool> runIteration(mlir::Block &body, llvm::DenseMap<mlir::Value, c10::IValue> &before,
+                                   llvm::DenseSet<mlir::Value> &varying);
   void bindResults(mlir::ValueRange results, mlir::ValueRange from);
   void set(mlir::Value value, c10::IValue now);
   /// Collects operands; nothing when one is not known.
