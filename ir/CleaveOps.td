@@ -12,14 +12,14 @@ class CleaveOp<string mnemonic, list<Trait> traits = []> : Op<CleaveDialect, mne
 def ParamOp : CleaveOp<"param", [Pure]> {
   let summary = "a weight, by the module path of its first use";
   let description = [{
-    A name and a type, never bytes. `aliases`: other paths of the same tensor (tied weights). `value`: the bytes of a
-    0-d integer constant, which size arithmetic needs.
+    A name and a type, never bytes. `aliases`: other paths of the same tensor (tied weights). `value`: the
+    elements of a small integer tensor, which size arithmetic needs.
     ```mlir
     %w = cleave.param "transformer.wte.weight" {aliases = ["lm_head.weight"], role = "parameter"} : tensor<50257x768xf32>
     ```
   }];
   let arguments = (ins StrAttr:$name, OptionalAttr<StrArrayAttr>:$aliases, StrAttr:$role,
-                       OptionalAttr<I64Attr>:$value);
+                       OptionalAttr<DenseI64ArrayAttr>:$value);
   let results = (outs AnyType:$result);
   let assemblyFormat = "$name attr-dict `:` type($result)";
   let hasVerifier = 1;

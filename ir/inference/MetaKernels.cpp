@@ -63,7 +63,11 @@ static Tensor convolution(const Tensor &input, const Tensor &weight, const Optio
                         ? (input.size(i + 2) - 1) * at_(stride, i) - 2 * at_(padding, i) + extent + at_(outputPadding, i) + 1
                         : (input.size(i + 2) + 2 * at_(padding, i) - extent - 1) / at_(stride, i) + 1);
   }
-  return emptyMeta(sizes, input);
+  // oneDNN answers in the layout of its operands.
+  bool isChannelsLast = input.dim() == 4 && (input.suggest_memory_format() == at::MemoryFormat::ChannelsLast ||
+                                             weight.suggest_memory_format() == at::MemoryFormat::ChannelsLast);
+  return at::empty(sizes, input.options(),
+                   isChannelsLast ? at::MemoryFormat::ChannelsLast : at::MemoryFormat::Contiguous);
 }
 
 static std::tuple<Tensor, Tensor, Tensor> nativeBatchNorm(const Tensor &input, const OptionalTensor &,
@@ -74,7 +78,7 @@ static std::tuple<Tensor, Tensor, Tensor> nativeBatchNorm(const Tensor &input, c
   return {at::empty_like(input, input.suggest_memory_format()), emptyMeta({kept}, input), emptyMeta({kept}, input)};
 }
 
-/// Whether the CPU runs its fused kernel, whose result is laid out [batch, position, head, channel]
+/// Laid out as the query is, where the CPU runs its fused kernel
 /// (aten/src/ATen/native/transformers/sdp_utils_cpp.cpp, use_flash_attention_cpp).
 static bool isFusedOnCpu(const Tensor &query, const Tensor &key, const Tensor &value, const OptionalTensor &mask,
                          double dropout) {
@@ -85,15 +89,15 @@ static bool isFusedOnCpu(const Tensor &query, const Tensor &key, const Tensor &v
     return false;
   if (query.stride(3) != 1 || key.stride(3) != 1 || value.stride(3) != 1 || query.size(2) == 0 || key.size(2) == 0)
     return false;
-  return !mask || (!mask->requires_grad() && (mask->dim() == 2 || mask->dim() == 4));
+  return !mask || mask->dim() == 2 || mask->dim() == 4;
 }
 
 static Tensor attention(const Tensor &query, const Tensor &key, const Tensor &value, const OptionalTensor &mask,
                         double dropout, bool, std::optional<double>, bool) {
+  if (isFusedOnCpu(query, key, value, mask, dropout))
+    return at::empty_like(query);
   auto sizes = query.sizes().vec();
   sizes.back() = value.size(-1);
-  if (isFusedOnCpu(query, key, value, mask, dropout))
-    return emptyMeta({sizes[0], sizes[2], sizes[1], sizes[3]}, query).transpose(1, 2);
   return emptyMeta(sizes, query);
 }
 

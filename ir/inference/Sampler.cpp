@@ -3,7 +3,7 @@
 #include "ir/SymbolicDim.h"
 #include "ir/semantics/OpSemantics.h"
 #include <ATen/ops/empty.h>
-#include <ATen/ops/scalar_tensor.h>
+#include <ATen/ops/tensor.h>
 #include <ATen/ops/empty_strided.h>
 
 using namespace mlir;
@@ -12,6 +12,8 @@ namespace cleave {
 
 /// Iterations of loops that are followed; longer ones stay unknown.
 static constexpr int64_t kMostIterations = 1000;
+/// Elements of a one-dimensional integer tensor whose values are followed.
+static constexpr int64_t kMostKnownElements = 16;
 /// Bytes of one operand that are filled with zeros to try an operator.
 static constexpr int64_t kMostFallbackBytes = 64 << 20;
 
@@ -79,11 +81,19 @@ static bool isSame(const c10::IValue &a, const c10::IValue &b) {
   return a.tagKind() == b.tagKind() && (a.isNone() || a.isInt() || a.isBool() || a.isDouble()) && a == b;
 }
 
+/// Integers that sizes may be made of: few of them, with their values.
+static bool isSmallAndKnown(const at::Tensor &tensor) {
+  return tensor.is_cpu() && (tensor.dim() == 0 || (tensor.dim() == 1 && tensor.numel() <= kMostKnownElements &&
+                                                   c10::isIntegralType(tensor.scalar_type(), true)));
+}
+
+static at::Tensor withoutData(const at::Tensor &tensor) {
+  return at::empty_strided(tensor.sizes(), tensor.strides(), tensor.options().device(at::kMeta));
+}
+
 void Sampler::set(Value value, c10::IValue now) {
-  // Data on the CPU beyond a number is not followed: only sizes are wanted.
-  if (now.isTensor() && now.toTensor().defined() && now.toTensor().is_cpu() && now.toTensor().dim() > 0)
-    now = at::empty_strided(now.toTensor().sizes(), now.toTensor().strides(),
-                            now.toTensor().options().device(at::kMeta));
+  if (now.isTensor() && now.toTensor().defined() && now.toTensor().is_cpu() && !isSmallAndKnown(now.toTensor()))
+    now = withoutData(now.toTensor());
   values[value] = std::move(now);
 }
 
@@ -120,8 +130,9 @@ void Sampler::runOp(Operation *op) {
 void Sampler::runLeaf(Operation *op) {
   if (auto param = dyn_cast<ParamOp>(op)) {
     auto type = dyn_cast<RankedTensorType>(param.getType());
-    if (param.getValue())
-      set(param, at::scalar_tensor(int64_t(*param.getValue()), at::kLong));
+    if (param.getValue() && type)
+      values[param] = at::tensor(at::IntArrayRef(param.getValue()->data(), param.getValue()->size()), at::kLong)
+                          .reshape(at::IntArrayRef(type.getShape().data(), type.getRank()));
     else if (type)
       set(param, emptyTensor(type));
   } else if (auto constant = dyn_cast<ConstantOp>(op)) {
@@ -170,52 +181,93 @@ static std::optional<at::Tensor> zerosLike(const at::Tensor &tensor) {
   return at::empty_strided(tensor.sizes(), tensor.strides(), tensor.options().device(at::kCPU)).zero_();
 }
 
-/// Runs the operator's CPU kernel on zeros, for those that have none for the meta device.
-static bool runOnZeros(const torch::jit::Operator &callee, torch::jit::Stack &stack) {
+/// Applies `change` to every tensor on the stack, also inside lists; false where it gives none.
+static bool changeTensors(torch::jit::Stack &stack,
+                          llvm::function_ref<std::optional<at::Tensor>(const at::Tensor &)> change) {
   for (c10::IValue &value : stack) {
     if (value.isTensor()) {
-      auto zeros = zerosLike(value.toTensor());
-      if (!zeros)
+      auto changed = change(value.toTensor());
+      if (!changed)
         return false;
-      value = *zeros;
+      value = *changed;
     } else if (value.isTensorList()) {
       c10::List<at::Tensor> list;
       for (const at::Tensor &tensor : value.toTensorVector()) {
-        auto zeros = zerosLike(tensor);
-        if (!zeros)
+        auto changed = change(tensor);
+        if (!changed)
           return false;
-        list.push_back(*zeros);
+        list.push_back(*changed);
       }
       value = std::move(list);
-    } else if (value.isDevice()) {
-      value = at::Device(at::kCPU);
     }
   }
-  callee.getOperation()(stack);
   return true;
+}
+
+/// Takes the data of everything but 0-d tensors away.
+static std::optional<at::Tensor> onMeta(const at::Tensor &tensor) {
+  return tensor.defined() && tensor.is_cpu() && tensor.dim() > 0 ? withoutData(tensor) : tensor;
+}
+
+/// Runs the operator's CPU kernel on zeros, for those that have none for the meta device. Only types are kept of what
+/// comes out: a number made of zeros is no number of the model.
+static bool runOnZeros(const torch::jit::Operator &callee, torch::jit::Stack &stack) {
+  if (!changeTensors(stack, zerosLike))
+    return false;
+  for (c10::IValue &value : stack)
+    if (value.isDevice())
+      value = at::Device(at::kCPU);
+  callee.getOperation()(stack);
+  bool hasOnlyTensors = llvm::all_of(stack, [](const c10::IValue &value) {
+    return value.isTensor() || value.isTensorList();
+  });
+  return hasOnlyTensors && changeTensors(stack, [](const at::Tensor &tensor) -> std::optional<at::Tensor> {
+    return tensor.defined() ? withoutData(tensor) : tensor;
+  });
 }
 
 /// Calls the operator; the reason where that is not possible without data.
 static std::optional<std::string> call(OperatorOp op, const torch::jit::Operator &callee, torch::jit::Stack &stack) {
-  torch::jit::Stack again = stack;
-  try {
-    callee.getOperation()(stack);
-    return std::nullopt;
-  } catch (const c10::NotImplementedError &) {
-    if (!hasTypesWithoutData(op))
-      return "it depends on data";
-  } catch (const std::exception &e) {
-    return StringRef(e.what()).split('\n').first.str();
-  }
-  try {
-    if (runOnZeros(callee, again)) {
-      stack = std::move(again);
-      return std::nullopt;
+  // As it is, then without the known integers, which may meet tensors of the meta device, then on zeros.
+  torch::jit::Stack withoutIntegers = stack, onZeros = stack;
+  std::string reason;
+  auto isDone = [&](llvm::function_ref<bool()> attempt) {
+    try {
+      return attempt();
+    } catch (const std::exception &e) {
+      reason = StringRef(e.what()).split('\n').first.str();
+      return false;
     }
-    return "its operands are too large to try";
-  } catch (const std::exception &e) {
-    return StringRef(e.what()).split('\n').first.str();
+  };
+  if (isDone([&] {
+        callee.getOperation()(stack);
+        return true;
+      }))
+    return std::nullopt;
+  if (isDone([&] {
+        changeTensors(withoutIntegers, onMeta);
+        callee.getOperation()(withoutIntegers);
+        return true;
+      })) {
+    stack = std::move(withoutIntegers);
+    return std::nullopt;
   }
+  if (hasTypesWithoutData(op) && isDone([&] { return runOnZeros(callee, onZeros); })) {
+    stack = std::move(onZeros);
+    return std::nullopt;
+  }
+  return reason;
+}
+
+/// Devices are the meta device here; but known integers that are moved "to the CPU" stay known.
+static void keepOnCpu(torch::jit::Stack &stack) {
+  auto isKnownTensor = [](const c10::IValue &value) { return value.isTensor() && value.toTensor().is_cpu(); };
+  if (!llvm::any_of(stack, isKnownTensor) ||
+      llvm::any_of(stack, [&](const c10::IValue &value) { return value.isTensor() && !isKnownTensor(value); }))
+    return;
+  for (c10::IValue &value : stack)
+    if (value.isDevice())
+      value = at::Device(at::kCPU);
 }
 
 void Sampler::runOperator(OperatorOp op) {
@@ -226,6 +278,7 @@ void Sampler::runOperator(OperatorOp op) {
   if (!operands || !callee)
     return;
   torch::jit::Stack stack(std::move(*operands));
+  keepOnCpu(stack);
   if (auto reason = call(op, *callee, stack)) {
     failures[op] = *reason;
     return;

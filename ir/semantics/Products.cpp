@@ -150,6 +150,8 @@ void addProducts(SemanticsTable &table) {
   table.add({"aten.bmm"}, {.flops = firstTimesLast, .dimensions = bmm});
   table.add({"aten.baddbmm"}, {.flops = secondTimesLast, .dimensions = baddbmm});
   table.add({"aten.matmul"}, {.flops = firstTimesLast, .workspaceBytes = matmulWorkspace, .dimensions = matmul});
+  // Rows by expert: the expert of a row is not in its position.
+  table.add({"aten._grouped_mm"}, {.flops = firstTimesLast});
   table.add({"aten._convolution", "aten.convolution", "aten.conv1d", "aten.conv2d", "aten.conv3d",
              "aten.conv_transpose1d", "aten.conv_transpose2d", "aten.conv_transpose3d"},
             {.flops = convolutionFlops, .workspaceBytes = convolutionWorkspace, .dimensions = convolution});
