@@ -89,7 +89,10 @@ def IfOp : CleaveOp<"if", [RecursiveMemoryEffects, SingleBlock]> {
   let arguments = (ins I1:$condition);
   let results = (outs Variadic<AnyType>:$results);
   let regions = (region SizedRegion<1>:$thenRegion, SizedRegion<1>:$elseRegion);
-  let assemblyFormat = "$condition attr-dict `:` type($results) $thenRegion `else` $elseRegion";
+  // The keyword tells attributes from a region where there are no results.
+  let assemblyFormat = [{
+    $condition (`:` type($results)^)? attr-dict-with-keyword $thenRegion `else` $elseRegion
+  }];
   let hasVerifier = 1;
 }
 

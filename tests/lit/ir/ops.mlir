@@ -73,6 +73,15 @@ func.func @regions(%x: tensor<4xf32>, %c: i1, %n: i64) -> (tensor<4xf32>, tensor
   } else {
     cleave.yield %x : tensor<4xf32>
   }
+  // An if for its effects alone has no results.
+  // CHECK: cleave.if %{{.*}} {
+  // CHECK:   cleave.yield
+  // CHECK: } else {
+  cleave.if %c {
+    cleave.yield
+  } else {
+    cleave.yield
+  }
   // CHECK: cleave.loop(%{{.*}}, %{{.*}}, %{{.*}}) : (tensor<4xf32>) -> tensor<4xf32> {
   // CHECK: ^bb0(%{{.*}}: i64, %{{.*}}: tensor<4xf32>):
   // CHECK:   cleave.yield %{{.*}}, %{{.*}} : i1, tensor<4xf32>
