@@ -31,6 +31,24 @@ func.func @two_changed_lists(%n: i64) -> (!cleave.list<i64>, !cleave.list<i64>) 
   return %a, %b : !cleave.list<i64>, !cleave.list<i64>
 }
 
+// Nor does one that is appended to after it went through a tuple and a branch.
+// CHECK-LABEL: func.func @changed_elsewhere(
+// CHECK: cleave.list(
+// CHECK: aten.len.t
+func.func @changed_elsewhere(%c: i1, %n: i64) -> i64 {
+  %list = cleave.list() : () -> !cleave.list<i64>
+  %tuple = cleave.tuple(%list, %n) : (!cleave.list<i64>, i64) -> tuple<!cleave.list<i64>, i64>
+  %0 = cleave.if %c : !cleave.list<i64> {
+    %items:2 = cleave.unpack %tuple : (tuple<!cleave.list<i64>, i64>) -> (!cleave.list<i64>, i64)
+    cleave.yield %items#0 : !cleave.list<i64>
+  } else {
+    cleave.yield %list : !cleave.list<i64>
+  }
+  %1 = aten.append.t(%0, %n) : (!cleave.list<i64>, i64) -> !cleave.list<i64>
+  %2 = aten.len.t(%list) : (!cleave.list<i64>) -> i64
+  return %2 : i64
+}
+
 // Training drops.
 // CHECK-LABEL: func.func @training(
 // CHECK: aten.dropout
