@@ -1,0 +1,301 @@
+"""What a traced or scripted model may do: each is compiled, run as a plan, and compared with the original."""
+
+from typing import Dict, List, NamedTuple, Optional, Tuple
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from torch import nn
+
+from conftest import cleave
+
+X = torch.linspace(-1, 1, 24).reshape(4, 6)
+
+
+class Compiler:
+    """Saves a module in the test's folder and compiles it."""
+
+    def __init__(self, folder):
+        self.folder = folder
+
+    def save(self, module, inputs=None):
+        if not isinstance(module, torch.jit.ScriptModule):
+            module = torch.jit.script(module.eval())
+        torch.jit.save(module, self.folder / "model.pt")
+        save_file({name: value.contiguous() for name, value in (inputs or {}).items()},
+                  self.folder / "model.inputs.safetensors")
+
+    def compile(self, module, *options, **inputs):
+        """Compiles and verifies: the plan's outputs are the original's."""
+        self.save(module, inputs)
+        return cleave("compile", "model.pt", "--inputs", "model.inputs.safetensors", "--verify", *options,
+                      "-o", "model.plan", cwd=self.folder)
+
+    def run(self, module, *options, **inputs):
+        """The outputs of the compiled module, by name."""
+        self.compile(module, *options, **inputs)
+        cleave("run", "model.plan", "--inputs", "model.inputs.safetensors", "--outputs", "outputs.safetensors",
+               cwd=self.folder)
+        return load_file(self.folder / "outputs.safetensors")
+
+    def refuse(self, module, *options, **inputs):
+        """The one error line of a compilation that must fail and write nothing."""
+        self.save(module, inputs)
+        result = cleave("compile", "model.pt", "--inputs", "model.inputs.safetensors", *options, "-o", "model.plan",
+                        status=1, cwd=self.folder)
+        lines = result.err.splitlines()
+        assert len(lines) == 1 and lines[0].startswith("error: "), result.err
+        assert not (self.folder / "model.plan").exists()
+        return lines[0]
+
+
+@pytest.fixture
+def compiler(tmp_path):
+    return Compiler(tmp_path)
+
+
+def traced(module, *inputs, **options):
+    return torch.jit.trace(module.eval(), inputs, check_trace=False, **options)
+
+
+# Nested inputs and outputs
+
+
+class Nested(nn.Module):
+    def forward(self, x, pair: Tuple[torch.Tensor, Tuple[torch.Tensor, torch.Tensor]], items: List[torch.Tensor],
+                table: Dict[str, torch.Tensor], more: Optional[torch.Tensor] = None):
+        total = x + pair[0] + pair[1][0] * pair[1][1]
+        for item in items:
+            total = total + item
+        total = total * table["a"] - table["b"]
+        if more is not None:
+            total = total + more
+        return {"sum": total, "parts": x * 2}, [total, x], (pair[1][0], (total.mean(), None))
+
+
+NESTED = {"x": X, "pair.0": X + 1, "pair.1.0": X + 2, "pair.1.1": X + 3, "items.0": X * 2, "items.1": X * 3,
+          "table.a": X * 4, "table.b": X * 5}
+
+
+def nested_outputs(compiler, inputs):
+    module = torch.jit.script(Nested())
+    compiler.save(module, inputs)
+    cleave("compile", "model.pt", "--inputs", "model.inputs.safetensors", "--verify", "-o", "model.plan",
+           cwd=compiler.folder)
+    cleave("run", "model.plan", "--inputs", "model.inputs.safetensors", "--outputs", "outputs.safetensors",
+           cwd=compiler.folder)
+    return load_file(compiler.folder / "outputs.safetensors")
+
+
+def test_tuples_lists_dicts_and_none_in_and_out(compiler):
+    outputs = nested_outputs(compiler, NESTED)
+    assert sorted(outputs) == ["output.0.parts", "output.0.sum", "output.1.0", "output.1.1", "output.2.0",
+                               "output.2.1.0"]
+    torch.testing.assert_close(outputs["output.1.1"], X)
+
+
+def test_an_optional_input_that_is_there(compiler):
+    outputs = nested_outputs(compiler, {**NESTED, "more": X * 100})
+    without = nested_outputs(compiler, NESTED)
+    torch.testing.assert_close(outputs["output.0.sum"], without["output.0.sum"] + X * 100)
+
+
+class ListOut(nn.Module):
+    def forward(self, x):
+        parts: List[torch.Tensor] = []
+        for i in range(3):
+            parts.append(x * i)
+        named: Dict[str, torch.Tensor] = {}
+        named["first"] = parts[0]
+        named["last"] = parts[-1]
+        return parts, named
+
+
+class Point(NamedTuple):
+    x: torch.Tensor
+    y: torch.Tensor
+
+
+class NamedTupleOut(nn.Module):
+    def forward(self, x):
+        return Point(x + 1, x - 1)
+
+
+class TupleOfTuples(nn.Module):
+    def forward(self, x):
+        return ((x, (x + 1,)), [[x], [x + 2, x + 3]])
+
+
+class Scalars(nn.Module):
+    def forward(self, x, count: int, factor: float, flag: bool, word: str, offset: int = 5,
+                sizes: Optional[List[int]] = None, mode: Optional[str] = None):
+        y = x * factor + count + offset
+        if flag:
+            y = -y
+        if word == "relu":
+            y = torch.relu(y)
+        if mode is not None:
+            y = y + 1000
+        return y
+
+
+def test_scalars_are_fixed_at_compile_time(compiler):
+    outputs = compiler.run(Scalars(), "--input", "count=3", "--input", "factor=0.5", "--input", "flag=true",
+                           "--input", "word=relu", x=X)
+    torch.testing.assert_close(outputs["output"], torch.relu(-(X * 0.5 + 8)))
+
+
+def test_default_and_optional_scalars_can_be_given(compiler):
+    outputs = compiler.run(Scalars(), "--input", "count=3", "--input", "factor=2", "--input", "flag=False",
+                           "--input", "word=", "--input", "offset=-7", "--input", "mode=x", x=X)
+    torch.testing.assert_close(outputs["output"], X * 2 - 4 + 1000)
+
+
+@pytest.mark.parametrize("option, words", [
+    ("count=three", ["input count", '"three"', "an integer"]),
+    ("factor=half", ["input factor", "a number"]),
+    ("flag=1", ["input flag", "true or false"]),
+    ("x=5", ["input x"]),
+    ("nobody=5", ["input nobody", "is no input of forward", "factor"]),
+])
+def test_a_scalar_that_does_not_fit(compiler, option, words):
+    given = {"count": "3", "factor": "0.5", "flag": "true", "word": "a"}
+    name, value = option.split("=")
+    given[name] = value
+    options = [word for name, value in given.items() for word in ("--input", f"{name}={value}")]
+    error = compiler.refuse(Scalars(), *options, x=X) if name != "x" else compiler.refuse(Scalars(), *options)
+    assert all(word in error for word in words), error
+
+
+def test_a_missing_scalar(compiler):
+    error = compiler.refuse(Scalars(), "--input", "count=3", x=X)
+    assert "input factor: is missing" in error and "float" in error
+
+
+# Weights
+
+
+class Tied(nn.Module):
+    """The same tensor under two paths, and other views of the same storage."""
+
+    def __init__(self):
+        super().__init__()
+        self.embed = nn.Embedding(6, 4)
+        self.head = nn.Linear(4, 6, bias=False)
+        self.head.weight = self.embed.weight
+        table = torch.arange(24.0).reshape(6, 4)
+        self.register_buffer("table", table)
+        self.register_buffer("flipped", table.t())
+        self.register_buffer("row", table[2])
+        self.register_buffer("every_other", table[::2, 1:3])
+        self.register_buffer("same", table)
+
+    def forward(self, x):
+        y = self.head(self.embed((x.abs() * 5).long()))
+        return y @ self.table + self.row, self.flipped * 2, self.every_other + 1, self.same - 1
+
+
+class NonContiguous(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(6, 5, generator=torch.Generator().manual_seed(0)).t())
+        self.conv = nn.Conv2d(2, 3, 2).to(memory_format=torch.channels_last)
+        self.expanded = nn.Parameter(torch.arange(6.0).expand(4, 6))
+
+    def forward(self, x):
+        y = x * self.expanded
+        return nn.functional.linear(y, self.weight), self.conv(x.reshape(1, 2, 3, 4)), self.weight.stride(0)
+
+
+class OddNames(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList([nn.Linear(6, 6), nn.Sequential(nn.Linear(6, 6), nn.ReLU())])
+        self.table = nn.ModuleDict({"a b": nn.Linear(6, 6), "forward_": nn.Tanh(), "ünïcode": nn.Linear(6, 6)})
+        self.scales = nn.ParameterList([nn.Parameter(torch.ones(6)), nn.Parameter(torch.full((6,), 2.0))])
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = layer(x)
+        for layer in self.table.values():
+            x = layer(x)
+        for scale in self.scales:
+            x = x * scale
+        return x
+
+
+class Dtypes(nn.Module):
+    ALL = [torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.float16, torch.bfloat16,
+           torch.float32, torch.float64, torch.complex64, torch.complex128]
+
+    def __init__(self):
+        super().__init__()
+        for dtype in self.ALL:
+            self.register_buffer("b_" + str(dtype).split(".")[1], torch.arange(6).to(dtype))
+
+    def forward(self, x):
+        return (self.b_bool, self.b_uint8 + 1, self.b_int8 + 1, self.b_int16 + 1, self.b_int32 + 1, self.b_int64 + 1,
+                self.b_float16 + 1, self.b_bfloat16 + 1, self.b_float32 + x, self.b_float64 + 1, self.b_complex64 * 2,
+                self.b_complex128 * 2)
+
+
+class NoWeights(nn.Module):
+    def forward(self, x):
+        return torch.softmax(x, -1)
+
+
+class SmallTensors(nn.Module):
+    """0-d and empty tensors as weights, constants, intermediates and results."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("scalar", torch.tensor(3.0))
+        self.register_buffer("count", torch.tensor(2))
+        self.register_buffer("empty", torch.empty(0, 6))
+        self.register_buffer("other_empty", torch.empty(0))
+
+    def forward(self, x):
+        return torch.cat([x, self.empty]) * self.scalar + self.count, self.empty, self.scalar, self.other_empty.sum()
+
+
+class ReturnsItself(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(3))
+
+    def forward(self, x):
+        y = x + 1
+        return x, self.weight, torch.ones(2), y, y, (y, x), self.weight.t()
+
+
+class TensorListAttribute(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.items: List[torch.Tensor] = [torch.ones(6), torch.full((6,), 2.0)]
+        self.numbers: List[int] = [1, 2, 3]
+        self.table: Dict[str, int] = {"a": 4}
+        self.named: Dict[str, torch.Tensor] = {"w": torch.full((6,), 3.0)}
+
+    def forward(self, x):
+        for item in self.items:
+            x = x * item
+        for number in self.numbers:
+            x = x + number
+        return x + self.table["a"] + self.named["w"]
+
+
+@pytest.mark.parametrize("module", [
+    ListOut, NamedTupleOut, TupleOfTuples, Tied, OddNames, Dtypes, NoWeights, SmallTensors, ReturnsItself,
+    TensorListAttribute,
+], ids=lambda module: module.__name__)
+@pytest.mark.parametrize("how", ["traced", "scripted"])
+def test_models(compiler, module, how):
+    if how == "traced":
+        compiler.compile(traced(module(), X, strict=False) if module is not Dtypes else traced(module(), X[0]),
+                         x=X if module is not Dtypes else X[0])
+    else:
+        compiler.compile(module(), x=X if module is not Dtypes else X[0])
+
+
+def test_weights_that_are_not_row_major(compiler):
+    compiler.compile(traced(NonContiguous(), X), x=X)
