@@ -11,9 +11,10 @@ static std::string describeWrongUsage(const CLI::App *app, const CLI::Error &err
   std::string command, message = error.what();
   for (const CLI::App *chosen : app->get_subcommands())
     command = chosen->get_name();
-  // CLI11 writes sentences; names of options and arguments stay as they are.
-  if (message.size() > 1 && llvm::isLower(message[1]))
-    message[0] = llvm::toLower(message[0]);
+  if (command.empty() && app->remaining_size() > 0)
+    message = "there is no subcommand " + app->remaining().front();
+  // CLI11 writes sentences.
+  message[0] = llvm::toLower(message[0]);
   return "error: " + (command.empty() ? "" : command + ": ") + message + "; see cleave " +
          (command.empty() ? "" : command + " ") + "--help\n";
 }
