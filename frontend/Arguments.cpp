@@ -76,9 +76,9 @@ SmallVector<std::string> ArgumentMaker::itemsOf(const std::string &name, bool is
 }
 
 Argument ArgumentMaker::constant(Attribute value, Type type) {
-  return {b.create<ConstantOp>(location(), type, value), nodeTree(b, isa<UnitAttr>(value) ? "none" : "fixed",
-                                                                  isa<UnitAttr>(value) ? ArrayRef<Attribute>()
-                                                                                       : ArrayRef<Attribute>(value))};
+  return {b.create<ConstantOp>(location(), type, value),
+          nodeTree(b, isa<UnitAttr>(value) ? "none" : "fixed",
+                   isa<UnitAttr>(value) ? ArrayRef<Attribute>() : ArrayRef<Attribute>(value))};
 }
 
 RankedTensorType ArgumentMaker::typeOf(const ModelInputs::Tensor &given) {
@@ -203,8 +203,8 @@ FailureOr<Argument> ArgumentMaker::make(const std::string &name, const c10::Type
     }
   if (fallback)
     if (Attribute value = toAttribute(*fallback, b.getContext()))
-      return constant(value, isa<UnitAttr>(value) ? Type(NoneType::get(b.getContext()))
-                                                  : convertType(type, b.getContext()));
+      return constant(value,
+                      isa<UnitAttr>(value) ? Type(NoneType::get(b.getContext())) : convertType(type, b.getContext()));
   if (type->kind() == c10::TypeKind::TensorType)
     return error(name) << "is missing; forward takes a tensor of this name: give it in --inputs, or as --input " << name
                        << ":DTYPE[SIZES]";

@@ -1,9 +1,11 @@
 //===- Functionalize.cpp - In-place operators without writing -------------===//
 #include "frontend/Functionalize.h"
+#include "frontend/Aliasing.h"
 #include "ir/Cleave.h"
 #include "ir/OperatorDialect.h"
 #include "ir/semantics/OpSemantics.h"
 #include "mlir/IR/Builders.h"
+#include "mlir/IR/Matchers.h"
 
 using namespace mlir;
 
@@ -15,57 +17,48 @@ namespace {
 class Functionalizer {
 public:
   LogicalResult run(Block &block);
-  /// Removes the operators that `run` has replaced.
+  /// Removes the operations that `run` has replaced.
   void eraseReplaced() {
-    for (Operation *op : llvm::reverse(written))
+    for (Operation *op : llvm::reverse(replaced))
       op->erase();
   }
 
 private:
-  /// How a tensor came from another: by which operation, and the other's version it was read at.
-  struct Origin {
-    Operation *view;
-    Value base;
-    unsigned version;
+  /// The current value of a view, tuple, list or dict, and the operands it was made of.
+  struct Made {
+    Value value;
+    SmallVector<Value> of;
   };
 
   LogicalResult visit(Operation *op);
+  LogicalResult visitRegion(Region &region);
   LogicalResult visitWrite(OperatorOp op);
-  void visitView(Operation *op);
-  /// The value to use for `tensor` now; null after a diagnostic.
-  Value current(Value tensor, Operation *user);
+  FailureOr<SmallVector<Value>> currentOperands(Operation *op, Operation *user);
+  /// Makes a view or aggregate of other operands, in front of `user`.
+  void makeAgain(Operation *op, ArrayRef<Value> operands, Operation *user);
+  /// The value to use for `value` now; null after a diagnostic.
+  Value current(Value value, Operation *user);
+  /// The same for the result of a view or aggregate, which is made again when what it was made of has changed.
+  Value currentOf(Operation *maker, Value value, Operation *user);
   /// Makes `value` the current value of `tensor` and of what it is a view of.
-  LogicalResult assign(Value tensor, Value value, Operation *writer, OpBuilder &b);
-  Value writtenBack(Operation *view, Value base, Value value, OpBuilder &b);
+  LogicalResult assign(Value tensor, Value value, OperatorOp writer, OpBuilder &b);
+  LogicalResult assignThrough(Operation *view, Value tensor, Value value, OperatorOp writer, OpBuilder &b);
 
-  DenseMap<Value, Origin> origins;
-  DenseMap<Value, Value> currents;
-  /// Raised whenever the tensor is written, itself or through a view.
-  DenseMap<Value, unsigned> versions;
-  /// Result of an in-place operator → the tensor it is.
+  /// Result of an in-place operator → the tensor it wrote, itself no such result.
   DenseMap<Value, Value> sameAs;
-  /// In-place operators that have been replaced, in order.
-  SmallVector<Operation *> written;
+  /// Tensors that were written and are no views.
+  DenseMap<Value, Value> currents;
+  DenseMap<Value, Made> made;
+  /// Entries of `made` that the region being visited has changed, with what they were: what is made inside a region
+  /// cannot be used outside.
+  SmallVector<std::pair<Value, std::optional<Made>>> *changes = nullptr;
+  /// In-place operators, and views and aggregates of their results, in order: nobody uses them any more.
+  SmallVector<Operation *> replaced;
 };
 } // namespace
 
-/// The operand whose memory the operation's result may be, and whether that is certain. Null when there is none.
-static Value aliasedOperand(Operation *op) {
-  if (auto boundary = dyn_cast<BoundaryOp>(op))
-    return boundary.getValue();
-  auto call = dyn_cast<OperatorOp>(op);
-  if (!call || call.getSchema().isVariadic)
-    return {};
-  for (auto [argument, operand] : llvm::zip(call.getSchema().arguments, op->getOperands()))
-    if (argument.isAliased && isTensorLike(operand.getType()))
-      return operand;
-  return {};
-}
-
-static bool isCertainView(Operation *op) {
-  auto call = dyn_cast<OperatorOp>(op);
-  return !call || semanticsOf(call.getName()).isView;
-}
+/// Views and aggregates: what they hold changes when their operands are written.
+static bool isMadeOfTensors(Operation *op) { return isa<TupleOp, ListOp, DictOp>(op) || aliasedOperand(op); }
 
 LogicalResult Functionalizer::run(Block &block) {
   for (Operation &op : llvm::make_early_inc_range(block))
@@ -74,115 +67,192 @@ LogicalResult Functionalizer::run(Block &block) {
   return success();
 }
 
+LogicalResult Functionalizer::visitRegion(Region &region) {
+  SmallVector<std::pair<Value, std::optional<Made>>> inside;
+  auto *outside = std::exchange(changes, &inside);
+  LogicalResult result = run(region.front());
+  changes = outside;
+  for (auto &[value, before] : llvm::reverse(inside))
+    if (before)
+      made[value] = *before;
+    else
+      made.erase(value);
+  return result;
+}
+
+/// Normalisations update running statistics when they train, though their schemas do not say so.
+static LogicalResult checkStatistics(OperatorOp op) {
+  Value statistics = op.getArgument("running_mean");
+  Value training = op.getArgument(op.getBaseName() == "aten.instance_norm" ? "use_input_stats" : "training");
+  if (!statistics || !training || isa<NoneType>(statistics.getType()))
+    return success();
+  BoolAttr isTraining;
+  if (matchPattern(training, m_Constant(&isTraining)) && !isTraining.getValue())
+    return success();
+  auto param = rootOf(statistics).getDefiningOp<ParamOp>();
+  return op->emitError() << op.getName() << " updates "
+                         << (param ? (param.getRole() + " " + param.getName()).str() : "its running statistics")
+                         << " in place, which would keep state between calls; call eval() on the model before it is "
+                         << "saved";
+}
+
 LogicalResult Functionalizer::visit(Operation *op) {
   for (Region &region : op->getRegions())
-    for (Block &block : region)
-      if (failed(run(block)))
-        return failure();
-  auto call = dyn_cast<OperatorOp>(op);
-  if (call && call.getSchema().writesAnyArgument() && isTensorLike(op->getOperand(0).getType()))
-    return visitWrite(call);
-  if (!written.empty())
-    for (OpOperand &operand : op->getOpOperands()) {
-      if (!isTensorLike(operand.get().getType()))
-        continue;
-      Value now = current(operand.get(), op);
-      if (!now)
-        return failure();
-      operand.set(now);
-    }
-  visitView(op);
+    if (failed(visitRegion(region)))
+      return failure();
+  if (auto call = dyn_cast<OperatorOp>(op)) {
+    if (writtenOperand(call))
+      return visitWrite(call);
+    if (failed(checkStatistics(call)))
+      return failure();
+  }
+  if (replaced.empty())
+    return success();
+  auto operands = currentOperands(op, op);
+  if (failed(operands))
+    return failure();
+  if (!isMadeOfTensors(op))
+    op->setOperands(*operands);
+  else if (!llvm::equal(*operands, op->getOperands())) {
+    makeAgain(op, *operands, op);
+    replaced.push_back(op);
+  }
   return success();
 }
 
-void Functionalizer::visitView(Operation *op) {
-  Value base = aliasedOperand(op);
-  if (!base)
-    return;
-  for (Value result : op->getResults())
-    origins[result] = {op, base, versions.lookup(base)};
-}
-
-Value Functionalizer::current(Value tensor, Operation *user) {
-  if (Value same = sameAs.lookup(tensor))
-    return current(same, user);
-  auto origin = origins.find(tensor);
-  if (origin != origins.end() && versions.lookup(origin->second.base) != origin->second.version) {
-    auto [view, base, version] = origin->second;
-    if (!isCertainView(view)) {
-      user->emitError() << "uses the result of " << view->getName() << " at " << modulePath(view)
-                        << " after its operand was written in place; whether they share memory is only known when "
-                           "running; use a copy";
-      return {};
-    }
-    // Views are made anew of the base's new value.
-    Value now = current(base, user);
-    if (!now)
-      return {};
-    OpBuilder b(user);
-    Operation *again = b.clone(*view);
-    again->replaceUsesOfWith(base, now);
-    again->setOperand(0, now);
-    currents[tensor] = again->getResult(cast<OpResult>(tensor).getResultNumber());
-    origins[tensor].version = versions.lookup(base);
+FailureOr<SmallVector<Value>> Functionalizer::currentOperands(Operation *op, Operation *user) {
+  SmallVector<Value> operands;
+  for (Value operand : op->getOperands()) {
+    operands.push_back(current(operand, user));
+    if (!operands.back())
+      return failure();
   }
-  Value now = currents.lookup(tensor);
-  return now ? now : tensor;
+  return operands;
 }
 
-Value Functionalizer::writtenBack(Operation *view, Value base, Value value, OpBuilder &b) {
+void Functionalizer::makeAgain(Operation *op, ArrayRef<Value> operands, Operation *user) {
+  OpBuilder b(user);
+  Operation *again = b.clone(*op);
+  again->setOperands(operands);
+  for (auto [result, now] : llvm::zip(op->getResults(), again->getResults())) {
+    auto known = made.find(result);
+    if (changes)
+      changes->push_back({result, known == made.end() ? std::nullopt : std::optional<Made>(known->second)});
+    made[result] = {now, SmallVector<Value>(operands)};
+  }
+}
+
+Value Functionalizer::current(Value value, Operation *user) {
+  if (!holdsTensors(value.getType()))
+    return value;
+  if (Value tensor = sameAs.lookup(value))
+    value = tensor;
+  Operation *maker = value.getDefiningOp();
+  if (maker && isMadeOfTensors(maker))
+    return currentOf(maker, value, user);
+  Value now = currents.lookup(value);
+  return now ? now : value;
+}
+
+/// How a message names an operation: by what made the aggregate that it takes apart, and where.
+static std::string describe(Operation *view) {
+  while (isa<UnpackOp>(view) && view->getOperand(0).getDefiningOp())
+    view = view->getOperand(0).getDefiningOp();
+  StringRef path = modulePath(view);
+  return (view->getName().getStringRef() + (path.empty() ? "" : " at ") + path).str();
+}
+
+Value Functionalizer::currentOf(Operation *maker, Value value, Operation *user) {
+  // As it is so far; the map may grow below.
+  Made before{value, SmallVector<Value>(maker->getOperands())};
+  if (auto known = made.find(value); known != made.end())
+    before = known->second;
+  auto operands = currentOperands(maker, user);
+  if (failed(operands))
+    return {};
+  // Views keep the sizes they were made with; what changes is what they are views of.
+  if (Value base = aliasedOperand(maker))
+    for (auto [operand, now, old] : llvm::zip(maker->getOperands(), *operands, before.of))
+      if (operand != base)
+        now = old;
+  if (llvm::equal(*operands, before.of))
+    return before.value;
+  if (!isCertainView(maker)) {
+    user->emitError() << "uses the result of " << describe(maker)
+                      << " after its operand was written in place; whether they share memory is only known when "
+                         "running; use a copy";
+    return {};
+  }
+  makeAgain(maker, *operands, user);
+  return made.find(value)->second.value;
+}
+
+/// The base's new value when `value` is the view's; `operands` are the view's. Null where nothing can say that.
+static Value writtenBack(Operation *view, ArrayRef<Value> operands, Value value, OpBuilder &b) {
   auto call = dyn_cast<OperatorOp>(view);
   if (!call)
-    return value; // a boundary is its operand
+    return isa<BoundaryOp>(view) ? value : Value();
   const OpSemantics &semantics = semanticsOf(call.getName());
   if (semantics.viewBack) {
     Operation *onBase = b.clone(*view);
-    onBase->setOperand(0, base);
-    return semantics.viewBack(OperatorOp(onBase), value, b);
+    onBase->setOperands(operands);
+    Value result = semantics.viewBack(OperatorOp(onBase), value, b);
+    if (onBase->use_empty())
+      onBase->erase();
+    return result;
   }
   if (semantics.scatter.empty())
     return {};
   // `slice(base, dim, …)` → `slice_scatter(base, value, dim, …)`; the overload goes.
-  SmallVector<Value> operands{base, value};
-  llvm::append_range(operands, view->getOperands().drop_front());
-  return OperatorOp::create(b, view->getLoc(), semantics.scatter, operands, base.getType())->getResult(0);
+  SmallVector<Value> arguments{operands.front(), value};
+  llvm::append_range(arguments, operands.drop_front());
+  return OperatorOp::create(b, view->getLoc(), semantics.scatter, arguments, value.getType())->getResult(0);
 }
 
-LogicalResult Functionalizer::assign(Value tensor, Value value, Operation *writer, OpBuilder &b) {
-  if (Value same = sameAs.lookup(tensor))
-    return assign(same, value, writer, b);
-  if (auto param = tensor.getDefiningOp<ParamOp>())
-    return writer->emitError() << "writes " << param.getRole() << " " << param.getName()
-                               << " in place, which would keep state between calls; return the new value instead";
-  if (tensor.getParentBlock() != writer->getBlock())
-    return writer->emitError() << "writes a tensor in place that was made outside this branch or loop; return the new "
-                                  "value from it instead";
-  currents[tensor] = value;
-  ++versions[tensor];
-  auto origin = origins.find(tensor);
-  if (origin == origins.end())
+LogicalResult Functionalizer::assignThrough(Operation *view, Value tensor, Value value, OperatorOp writer,
+                                            OpBuilder &b) {
+  Value base = aliasedOperand(view);
+  if (!isCertainView(view)) {
+    if (rootOf(base).getDefiningOp<ParamOp>() || !isPrivate(rootOf(base)) || isSeenLater(base, tensor, writer))
+      return writer->emitError() << writer.getName() << " writes the result of " << describe(view)
+                                 << " in place; whether its operand changes as well is only known when running; use a "
+                                 << "copy";
+    made[tensor] = {value, SmallVector<Value>(view->getOperands())};
     return success();
-  auto [view, base, version] = origin->second;
-  bool isCertain = isCertainView(view);
-  bool isUsedLater = llvm::any_of(base.getUsers(), [&](Operation *user) {
-    Operation *here = writer->getBlock()->findAncestorOpInBlock(*user);
-    return !here || writer->isBeforeInBlock(here);
-  });
-  if (!isCertain && !isUsedLater && !isa<BlockArgument>(base))
-    return success();
-  if (!isCertain)
-    return writer->emitError() << "writes the result of " << view->getName() << " at " << modulePath(view)
-                               << " in place; whether its operand changes as well is only known when running; use a "
-                                  "copy";
-  Value baseNow = current(base, writer);
-  Value changed = baseNow ? writtenBack(view, baseNow, value, b) : Value();
+  }
+  auto operands = currentOperands(view, writer);
+  if (failed(operands))
+    return failure();
+  Value changed = writtenBack(view, *operands, value, b);
   if (!changed)
-    return writer->emitError() << "writes in place through " << view->getName() << " at " << modulePath(view)
+    return writer->emitError() << writer.getName() << " writes in place through " << describe(view)
                                << ", a view that cannot be written back; use a copy";
   if (failed(assign(base, changed, writer, b)))
     return failure();
   // The view itself is up to date.
-  origins[tensor].version = versions.lookup(base);
+  operands = currentOperands(view, writer);
+  if (failed(operands))
+    return failure();
+  made[tensor] = {value, *operands};
+  return success();
+}
+
+LogicalResult Functionalizer::assign(Value tensor, Value value, OperatorOp writer, OpBuilder &b) {
+  if (Value same = sameAs.lookup(tensor))
+    tensor = same;
+  Operation *maker = tensor.getDefiningOp();
+  if (auto param = dyn_cast_or_null<ParamOp>(maker))
+    return writer->emitError() << writer.getName() << " writes " << param.getRole() << " " << param.getName()
+                               << " in place, which would keep state between calls; return the new value instead";
+  if (tensor.getParentBlock() != writer->getBlock())
+    return writer->emitError() << writer.getName() << " writes a tensor in place that was made outside this branch or "
+                               << "loop; return the new value from it instead";
+  if (maker && aliasedOperand(maker))
+    return assignThrough(maker, tensor, value, writer, b);
+  if (!isPrivate(tensor))
+    return writer->emitError() << writer.getName() << " writes a tensor in place that a branch or loop may have taken "
+                               << "from outside; whether that changes as well is only known when running; use a copy";
+  currents[tensor] = value;
   return success();
 }
 
@@ -195,30 +265,49 @@ static std::string functionalName(OperatorOp op) {
   const OperatorSchema *plain = findSchema(base.str() + rest);
   if (!plain || plain->arguments.size() != op.getSchema().arguments.size() || plain->writesAnyArgument())
     return {};
-  return plain->irName;
+  // `unsqueeze_` makes another view of the tensor it is given, and writes nothing.
+  const OpSemantics &semantics = semanticsOf(plain->irName);
+  return semantics.isView && !semantics.identityOf ? std::string() : plain->irName;
+}
+
+/// Whether the operator's result can be of another dtype than its first operand, which in place it is cast to:
+/// promotion with a second tensor, truth values.
+static bool mayChangeDType(OperatorOp op) {
+  StringRef name = op.getBaseName();
+  name.consume_front("aten.");
+  if (llvm::is_contained({"copy", "index_put", "_index_put_impl", "masked_fill", "masked_scatter", "index_copy",
+                          "index_add", "index_fill", "scatter", "scatter_add", "scatter_reduce", "put"},
+                         name))
+    return false;
+  if (name.starts_with("logical_") ||
+      llvm::is_contained({"eq", "ne", "lt", "le", "gt", "ge", "less", "greater", "equal", "not_equal"}, name))
+    return true;
+  return llvm::count_if(op.getSchema().arguments, [](auto &argument) { return argument.type == "Tensor"; }) > 1;
 }
 
 LogicalResult Functionalizer::visitWrite(OperatorOp op) {
   std::string name = functionalName(op);
-  if (name.empty())
-    return op->emitError() << "writes its argument in place and has no form that does not; use one that returns the "
-                              "new value";
+  Value tensor = op->getOperand(0);
+  if (name.empty() || writtenOperand(op) != tensor || !isTensorLike(tensor.getType()))
+    return op->emitError() << op.getName() << " writes its argument in place and has no form that does not; use one "
+                           << "that returns the new value";
   OpBuilder b(op);
   SmallVector<Value> operands;
   for (Value operand : op->getOperands()) {
-    Value now = isTensorLike(operand.getType()) ? current(operand, op) : operand;
+    Value now = current(operand, op);
     if (!now)
       return failure();
     operands.push_back(now);
   }
-  Value tensor = op->getOperand(0);
-  Value result = OperatorOp::create(b, op->getLoc(), name, operands, op->getResultTypes())->getResult(0);
-  if (failed(assign(tensor, result, op, b)))
-    return failure();
+  OperatorOp plain(OperatorOp::create(b, op->getLoc(), name, operands, op->getResultTypes()));
+  Value result = plain->getResult(0);
+  if (mayChangeDType(plain))
+    result = OperatorOp::create(b, op->getLoc(), "aten.type_as", {result, operands[0]}, result.getType())->getResult(0);
   // Users of the operator's own result follow the tensor from here on.
-  sameAs[op->getResult(0)] = tensor;
-  written.push_back(op);
-  return success();
+  Value same = sameAs.lookup(tensor);
+  sameAs[op->getResult(0)] = same ? same : tensor;
+  replaced.push_back(op);
+  return assign(tensor, result, op, b);
 }
 
 LogicalResult functionalize(func::FuncOp function) {

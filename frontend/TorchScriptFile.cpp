@@ -99,8 +99,9 @@ static c10::IValue readPickle(const std::string &name, PyTorchStreamReader &read
     if (record.name.rfind(name + "/", 0) != 0)
       continue;
     TORCH_CHECK(!record.isCompressed, "record ", record.name, " holds a weight and is compressed");
-    at::DataPtr data(mapping->data() + record.offset, new std::shared_ptr<Mapping>(mapping),
-                     [](void *owner) { delete static_cast<std::shared_ptr<Mapping> *>(owner); }, at::kCPU);
+    at::DataPtr data(
+        mapping->data() + record.offset, new std::shared_ptr<Mapping>(mapping),
+        [](void *owner) { delete static_cast<std::shared_ptr<Mapping> *>(owner); }, at::kCPU);
     storages->addStorage(record.name.substr(name.size() + 1),
                          c10::Storage(c10::Storage::use_byte_size_t(), record.size, std::move(data)));
   }

@@ -20,8 +20,8 @@ struct TorchScriptFile {
   /// resident only while somebody reads them.
   std::function<void(const void *begin, size_t bytes)> release;
 
-  /// Opens an archive that torch.jit.save wrote. Every record is compared with its CRC32 first (libtorch itself does not
-  /// for weights), so a damaged file is refused before anything is made of it.
+  /// Opens an archive that torch.jit.save wrote. Every record is compared with its CRC32 first (libtorch itself does
+  /// not for weights), so a damaged file is refused before anything is made of it.
   static llvm::Expected<TorchScriptFile> open(llvm::StringRef path);
 };
 

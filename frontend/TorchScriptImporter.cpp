@@ -190,6 +190,8 @@ FailureOr<TorchScriptImporter::Binding> TorchScriptImporter::bindAttribute(const
                                                                            const std::string &path) {
   if (value.isObject() || value.isModule())
     return Binding(Object{value, path});
+  if (value.isTensor() && !value.toTensor().defined())
+    return Binding(constant(b.getUnitAttr(), NoneType::get(b.getContext())));
   if (value.isTensor()) {
     if (Value tensor = parameter(weights.add(path, "buffer", value.toTensor()), value.toTensor()))
       return Binding(tensor);
@@ -197,17 +199,42 @@ FailureOr<TorchScriptImporter::Binding> TorchScriptImporter::bindAttribute(const
                    << ", which has no type in the IR";
   }
   Type type = convertType(value.type(), b.getContext());
-  if (value.isTensorList()) {
-    SmallVector<Value> items;
-    for (const at::Tensor &tensor : value.toTensorVector())
-      if (Value item = parameter(weights.add(path + "." + std::to_string(items.size()), "buffer", tensor), tensor))
-        items.push_back(item);
-    return Binding(b.create<ListOp>(location(), type, items).getResult());
-  }
   if (Attribute attribute = toAttribute(value, b.getContext()))
     return Binding(constant(attribute, type));
+  if (value.isList() || value.isTuple() || value.isGenericDict())
+    return bindItems(value, type, path);
   return error() << "attribute " << path << " is a " << value.type()->annotation_str()
                  << ", expected a tensor, a module or a plain value";
+}
+
+FailureOr<TorchScriptImporter::Binding> TorchScriptImporter::bindItems(const c10::IValue &value, Type type,
+                                                                       const std::string &path) {
+  SmallVector<Value> items;
+  auto add = [&](const c10::IValue &item, const std::string &name) -> LogicalResult {
+    auto bound = bindAttribute(item, join(path, name));
+    if (failed(bound))
+      return failure();
+    auto *known = std::get_if<Value>(&*bound);
+    if (!known)
+      return error() << "attribute " << path << " holds modules, expected tensors and plain values";
+    items.push_back(*known);
+    return success();
+  };
+  if (value.isGenericDict()) {
+    for (const auto &entry : value.toGenericDict()) {
+      std::string key = entry.key().isString() ? entry.key().toStringRef() : std::to_string(items.size() / 2);
+      if (failed(add(entry.key(), key)) || failed(add(entry.value(), key)))
+        return failure();
+    }
+    return Binding(b.create<DictOp>(location(), type, items).getResult());
+  }
+  auto values = value.isList() ? value.toListRef() : c10::ArrayRef<c10::IValue>(value.toTupleRef().elements());
+  for (const c10::IValue &item : values)
+    if (failed(add(item, std::to_string(items.size()))))
+      return failure();
+  if (value.isTuple())
+    return Binding(b.create<TupleOp>(location(), type, items).getResult());
+  return Binding(b.create<ListOp>(location(), type, items).getResult());
 }
 
 LogicalResult TorchScriptImporter::importGetAttr(Node *node, Scope &scope) {
@@ -268,7 +295,7 @@ LogicalResult TorchScriptImporter::importFunctionCall(Node *node, Scope &scope) 
 
 FailureOr<Value> TorchScriptImporter::valueOf(const torch::jit::Value *value, Scope &scope, Node *user) {
   if (auto *bound = std::get_if<Value>(&scope.at(value)))
-    return *bound;
+    return lists.current(*bound);
   return error() << user->kind().toQualString() << " takes a module or function as a value, expected tensors, scalars "
                  << "or lists";
 }
@@ -295,73 +322,18 @@ void TorchScriptImporter::bindResults(Node *node, Scope &scope, Operation *op) {
     scope[output] = result;
 }
 
-LogicalResult TorchScriptImporter::importIf(Node *node, Scope &scope) {
-  auto condition = valueOf(node->input(), scope, node);
-  if (failed(condition))
-    return failure();
-  if (IntegerAttr known; matchPattern(*condition, m_Constant(&known))) {
-    const torch::jit::Block *taken = node->blocks()[known.getValue().isZero() ? 1 : 0];
-    if (failed(importBlock(taken, scope)))
-      return failure();
-    for (auto [output, result] : llvm::zip(node->outputs(), taken->outputs()))
-      scope[output] = scope.at(result);
-    return success();
-  }
+SmallVector<Type> TorchScriptImporter::resultTypes(const Node *node) {
   SmallVector<Type> types;
   for (const torch::jit::Value *output : node->outputs())
     types.push_back(convertType(output->type(), b.getContext()));
-  auto branch = b.create<IfOp>(location(), types, *condition);
-  for (auto [block, region] : llvm::zip(node->blocks(), branch->getRegions())) {
-    region.emplaceBlock();
-    if (failed(importRegion(block, region, scope)))
-      return failure();
-  }
-  bindResults(node, scope, branch);
-  return success();
-}
-
-LogicalResult TorchScriptImporter::importLoop(Node *node, Scope &scope) {
-  auto operands = operandsOf(node, scope);
-  if (failed(operands))
-    return failure();
-  const torch::jit::Block *body = node->blocks()[0];
-  SmallVector<Type> types;
-  for (const torch::jit::Value *output : node->outputs())
-    types.push_back(convertType(output->type(), b.getContext()));
-  auto loop = b.create<LoopOp>(location(), types, (*operands)[0], (*operands)[1],
-                               ArrayRef<Value>(*operands).drop_front(2));
-  Block &entry = loop.getBody().emplaceBlock();
-  for (const torch::jit::Value *input : body->inputs())
-    scope[input] = Value(entry.addArgument(convertType(input->type(), b.getContext()), location()));
-  if (failed(importRegion(body, loop.getBody(), scope)))
-    return failure();
-  bindResults(node, scope, loop);
-  return success();
-}
-
-LogicalResult TorchScriptImporter::importRegion(const torch::jit::Block *block, Region &region, Scope &scope) {
-  OpBuilder::InsertionGuard guard(b);
-  b.setInsertionPointToEnd(&region.front());
-  if (failed(importBlock(block, scope)))
-    return failure();
-  SmallVector<Value> results;
-  for (const torch::jit::Value *output : block->outputs()) {
-    auto value = valueOf(output, scope, const_cast<Node *>(block->return_node()));
-    if (failed(value))
-      return failure();
-    results.push_back(*value);
-  }
-  b.create<YieldOp>(location(), results);
-  return success();
+  return types;
 }
 
 LogicalResult TorchScriptImporter::importConstruct(Node *node, Scope &scope) {
   auto operands = operandsOf(node, scope);
   if (failed(operands))
     return failure();
-  SmallVector<Type> types;
-  for (const torch::jit::Value *output : node->outputs())
-    types.push_back(convertType(output->type(), b.getContext()));
+  SmallVector<Type> types = resultTypes(node);
   Operation *op = nullptr;
   switch (node->kind()) {
   case c10::prim::TupleConstruct:
@@ -376,11 +348,15 @@ LogicalResult TorchScriptImporter::importConstruct(Node *node, Scope &scope) {
   default:
     op = b.create<UnpackOp>(location(), types, operands->front());
   }
-  // Lists stay as they are made: whether one may be shared depends on users that are still to come.
-  if (isa<ListOp>(op))
+  // What it holds may be changed by others' name from here on.
+  for (const torch::jit::Value *input : node->inputs())
+    lists.share(std::get<Value>(scope.at(input)));
+  if (isa<ListOp, DictOp>(op)) {
     scope[node->output()] = op->getResult(0);
-  else
+    lists.own(op->getResult(0));
+  } else {
     bindResults(node, scope, op);
+  }
   return success();
 }
 
@@ -397,7 +373,29 @@ LogicalResult TorchScriptImporter::importBoundary(Node *node, Scope &scope) {
   return success();
 }
 
+LogicalResult TorchScriptImporter::importListChange(Node *node, Scope &scope) {
+  auto operands = operandsOf(node, scope);
+  if (failed(operands))
+    return failure();
+  Value list = std::get<Value>(scope.at(node->input(0)));
+  const c10::FunctionSchema &schema = node->schema();
+  std::string name = irNameOf(schema.name() + (schema.overload_name().empty() ? "" : "." + schema.overload_name()));
+  Value item;
+  if (!lists.isOwned(list))
+    return error() << name << " changes a list or dict that another value may hold; make a new one instead";
+  for (const torch::jit::Value *input : node->inputs().slice(1))
+    lists.share(std::get<Value>(scope.at(input)));
+  if (failed(lists.change(name, list, *operands, b, location(), item)))
+    return error() << name << " changes a list or dict of which only running tells the content; expected one whose "
+                   << "length, positions and keys are known when compiling";
+  for (const torch::jit::Value *output : node->outputs())
+    scope[output] = item ? item : list;
+  return success();
+}
+
 LogicalResult TorchScriptImporter::importOperator(Node *node, Scope &scope) {
+  if (Lists::isChange(node))
+    return importListChange(node, scope);
   const torch::jit::Operator *callee = node->maybeOperator();
   std::string name = node->kind().toQualString();
   if (!callee)
@@ -410,10 +408,7 @@ LogicalResult TorchScriptImporter::importOperator(Node *node, Scope &scope) {
   std::string irName = irNameOf(name);
   if (!findSchema(irName))
     return error() << "calls " << name << ", which the operator registry does not have";
-  SmallVector<Type> types;
-  for (const torch::jit::Value *output : node->outputs())
-    types.push_back(convertType(output->type(), b.getContext()));
-  bindResults(node, scope, OperatorOp::create(b, location(), irName, *operands, types));
+  bindResults(node, scope, OperatorOp::create(b, location(), irName, *operands, resultTypes(node)));
   return success();
 }
 

@@ -8,6 +8,7 @@
 #ifndef CLEAVE_FRONTEND_TORCHSCRIPTIMPORTER_H
 #define CLEAVE_FRONTEND_TORCHSCRIPTIMPORTER_H
 
+#include "frontend/Lists.h"
 #include "frontend/WeightTable.h"
 #include "ir/Cleave.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -57,14 +58,23 @@ private:
   Result importFunctionCall(Node *node, Scope &scope);
   Result importIf(Node *node, Scope &scope);
   Result importLoop(Node *node, Scope &scope);
+  /// A loop whose number of iterations is known: its body again and again.
+  Result unrollLoop(Node *node, int64_t trips, Scope &scope);
   Result importConstruct(Node *node, Scope &scope);
   Result importBoundary(Node *node, Scope &scope);
   Result importOperator(Node *node, Scope &scope);
-  /// Imports a block into `region`, which ends by yielding `leading` (from the block's outputs on).
-  Result importRegion(const torch::jit::Block *block, mlir::Region &region, Scope &scope);
+  Result importListChange(Node *node, Scope &scope);
+  /// Imports a block into `region`, which yields the block's outputs, then what `changed` hold at its end.
+  Result importRegion(const torch::jit::Block *block, mlir::Region &region, llvm::ArrayRef<mlir::Value> changed,
+                      Scope &scope);
+  /// The lists and dicts from outside that the blocks of `node` change.
+  mlir::FailureOr<llvm::SmallVector<mlir::Value>> changedLists(Node *node, Scope &scope);
+  llvm::SmallVector<mlir::Type> resultTypes(const Node *node);
   mlir::FailureOr<llvm::SmallVector<Binding>> importGraph(const torch::jit::Graph &graph,
                                                           llvm::ArrayRef<Binding> arguments, Frame frame);
   mlir::FailureOr<Binding> bindAttribute(const c10::IValue &value, const std::string &path);
+  /// A list, tuple or dict with tensors in it.
+  mlir::FailureOr<Binding> bindItems(const c10::IValue &value, mlir::Type type, const std::string &path);
 
   /// The IR value of a TorchScript value; failure with a diagnostic for objects.
   mlir::FailureOr<mlir::Value> valueOf(const torch::jit::Value *value, Scope &scope, Node *user);
@@ -79,6 +89,7 @@ private:
 
   mlir::OpBuilder &b;
   WeightTable &weights;
+  Lists lists;
   std::vector<Frame> frames;
   llvm::StringMap<unsigned> calls;
   llvm::StringMap<mlir::Value> parameters;

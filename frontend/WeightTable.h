@@ -9,8 +9,8 @@
 
 namespace cleave {
 
-/// Every tensor a model owns, by the module path that holds it first. Bytes stay in the mapped model file until somebody
-/// reads them.
+/// Every tensor a model owns, by the module path that holds it first. Bytes stay in the mapped model file until
+/// somebody reads them.
 class WeightTable {
 public:
   struct Entry {

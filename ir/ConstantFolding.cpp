@@ -23,6 +23,15 @@ static OpFoldResult foldItem(OperatorOp op, ArrayRef<Attribute> operands) {
   return maker->getOperand(position);
 }
 
+/// The operand of a cast to the dtype it has: what in-place operators leave behind when they are made functional.
+static Value uncast(OperatorOp op) {
+  if (op.getName() != "aten.type_as")
+    return {};
+  auto from = dyn_cast<RankedTensorType>(op->getOperand(0).getType());
+  auto like = dyn_cast<RankedTensorType>(op->getOperand(1).getType());
+  return from && like && from.getElementType() == like.getElementType() ? op->getOperand(0) : Value();
+}
+
 /// Calls the operator. Null results where it throws: the program then does so when it runs.
 static SmallVector<Attribute> evaluate(OperatorOp op, ArrayRef<Attribute> operands) {
   auto callee = findOperator(op.getName());
@@ -49,6 +58,10 @@ LogicalResult foldOperator(OperatorOp op, ArrayRef<Attribute> operands, SmallVec
       results.push_back(same);
       return success();
     }
+  if (Value same = uncast(op); same && same.getType() == op->getResult(0).getType()) {
+    results.push_back(same);
+    return success();
+  }
   if (semantics.isItemAccess)
     if (OpFoldResult item = foldItem(op, operands)) {
       auto value = dyn_cast<Value>(item);

@@ -11,6 +11,8 @@ import subprocess
 import sys
 
 import pytest
+import torch
+from safetensors.torch import load_file, save_file
 
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
 BIN = pathlib.Path(os.environ.get("CLEAVE_BIN", SOURCE / "build/bin"))
@@ -105,3 +107,45 @@ def tmp_path(tmp_path):
     """pytest's folder, removed after the test: plans of real models are as large as these."""
     yield tmp_path
     shutil.rmtree(tmp_path, ignore_errors=True)
+
+
+class Compiler:
+    """Saves a module in the test's folder and compiles it."""
+
+    def __init__(self, folder):
+        self.folder = folder
+
+    def save(self, module, inputs=None):
+        if not isinstance(module, torch.jit.ScriptModule):
+            module = torch.jit.script(module.eval())
+        torch.jit.save(module, self.folder / "model.pt")
+        save_file({name: value.contiguous() for name, value in (inputs or {}).items()},
+                  self.folder / "model.inputs.safetensors")
+
+    def compile(self, module, *options, **inputs):
+        """Compiles and verifies: the plan's outputs are the original's."""
+        self.save(module, inputs)
+        return cleave("compile", "model.pt", "--inputs", "model.inputs.safetensors", "--verify", *options,
+                      "-o", "model.plan", cwd=self.folder)
+
+    def run(self, module, *options, **inputs):
+        """The outputs of the compiled module, by name."""
+        self.compile(module, *options, **inputs)
+        cleave("run", "model.plan", "--inputs", "model.inputs.safetensors", "--outputs", "outputs.safetensors",
+               cwd=self.folder)
+        return load_file(self.folder / "outputs.safetensors")
+
+    def refuse(self, module, *options, **inputs):
+        """The one error line of a compilation that must fail and write nothing."""
+        self.save(module, inputs)
+        result = cleave("compile", "model.pt", "--inputs", "model.inputs.safetensors", *options, "-o", "model.plan",
+                        status=1, cwd=self.folder)
+        lines = result.err.splitlines()
+        assert len(lines) == 1 and lines[0].startswith("error: "), result.err
+        assert not (self.folder / "model.plan").exists()
+        return lines[0]
+
+
+@pytest.fixture
+def compiler(tmp_path):
+    return Compiler(tmp_path)

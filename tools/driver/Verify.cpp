@@ -135,9 +135,13 @@ static std::vector<int64_t> otherSizes(const plan::Signature &signature) {
   return sizes;
 }
 
-static llvm::Error compareAt(runtime::Session &session, OriginalModel &original,
-                             std::vector<at::Tensor> inputs, const std::string &sizes, VerifyReport &report) {
-  auto expected = original.run(inputs);
+static llvm::Error compareAt(runtime::Session &session, OriginalModel &original, std::vector<at::Tensor> inputs,
+                             const std::string &sizes, VerifyReport &report) {
+  // The original may write its inputs in place.
+  std::vector<at::Tensor> copies;
+  for (const at::Tensor &input : inputs)
+    copies.push_back(input.clone());
+  auto expected = original.run(copies);
   if (!expected)
     return expected.takeError();
   auto actual = session.run(inputs);
