@@ -48,6 +48,10 @@ LogicalResult ParamOp::verify() {
     return emitOpError("found result ") << getResult().getType() << ", expected a tensor";
   if (!llvm::is_contained({"parameter", "buffer", "constant"}, getRole()))
     return emitOpError("found role \"") << getRole() << "\", expected parameter, buffer or constant";
+  auto type = dyn_cast<RankedTensorType>(getResult().getType());
+  bool canHaveValue = type && type.hasStaticShape() && type.getElementType().isInteger(64);
+  if (getValue() && (!canHaveValue || type.getNumElements() != int64_t(getValue()->size())))
+    return emitOpError("found a value of ") << getValue()->size() << " integers for " << getResult().getType();
   return success();
 }
 

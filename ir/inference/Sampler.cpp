@@ -1,5 +1,6 @@
 //===- Sampler.cpp - One run of a function without data -------------------===//
 #include "ir/inference/Sampler.h"
+#include "ir/Aggregates.h"
 #include "ir/SymbolicDim.h"
 #include "ir/semantics/OpSemantics.h"
 #include <ATen/ops/empty.h>
@@ -276,15 +277,34 @@ void Sampler::runOperator(OperatorOp op) {
   for (Value result : op->getResults())
     values.erase(result);
   if (!operands || !callee)
-    return;
+    return leave(op);
   torch::jit::Stack stack(std::move(*operands));
   keepOnCpu(stack);
   if (auto reason = call(op, *callee, stack)) {
     failures[op] = *reason;
-    return;
+    return leave(op);
   }
   for (auto [result, value] : llvm::zip(op->getResults(), stack))
     set(result, value);
+}
+
+void Sampler::leave(Operation *op) {
+  for (Region &region : op->getRegions()) {
+    for (BlockArgument argument : region.getArguments())
+      values.erase(argument);
+    region.walk([&](Operation *inner) {
+      for (Value result : inner->getResults())
+        values.erase(result);
+    });
+  }
+  if (isMemoryEffectFree(op))
+    return;
+  SmallVector<Value> changing;
+  for (auto &entry : values)
+    if (mayChange(entry.first))
+      changing.push_back(entry.first);
+  for (Value value : changing)
+    values.erase(value);
 }
 
 void Sampler::runIf(Operation *op) {
@@ -296,6 +316,9 @@ void Sampler::runIf(Operation *op) {
     runBlock(taken);
     return bindResults(op->getResults(), taken.getTerminator()->getOperands());
   }
+  // Either may run: lists that one of them changes are not followed into the other.
+  if (!isMemoryEffectFree(op))
+    leave(op);
   runBlock(thenBlock);
   runBlock(elseBlock);
   for (auto [result, a, b] : llvm::zip(op->getResults(), thenBlock.getTerminator()->getOperands(),
@@ -313,7 +336,7 @@ void Sampler::runLoop(Operation *op) {
   Block &body = loop.getBody().front();
   auto trips = values.find(loop.getTrips()), start = values.find(loop.getCondition());
   if (trips == values.end() || start == values.end() || !trips->second.isInt() || !start->second.isBool())
-    return;
+    return leave(op);
   int64_t limit = trips->second.toInt();
   std::optional<bool> goesOn = start->second.toBool();
   ValueRange carried = body.getArguments().drop_front();
@@ -325,10 +348,9 @@ void Sampler::runLoop(Operation *op) {
     values[body.getArgument(0)] = c10::IValue(i);
     goesOn = runIteration(body, before, varying);
   }
-  if (!goesOn)
-    return;
-  if (!*goesOn || i == limit)
-    bindResults(loop.getResults(), carried);
+  if (!goesOn || (*goesOn && i < limit))
+    return leave(op);
+  bindResults(loop.getResults(), carried);
   for (BlockArgument argument : body.getArguments())
     values.erase(argument);
   for (Value value : varying)

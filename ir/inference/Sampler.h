@@ -38,6 +38,9 @@ private:
   /// `before`.
   std::optional<bool> runIteration(mlir::Block &body, llvm::DenseMap<mlir::Value, c10::IValue> &before,
                                    llvm::DenseSet<mlir::Value> &varying);
+  /// Gives up on an operation that only data can decide: nothing is known inside its regions, nor of lists that it, or
+  /// what is inside, may have changed.
+  void leave(mlir::Operation *op);
   void bindResults(mlir::ValueRange results, mlir::ValueRange from);
   void set(mlir::Value value, c10::IValue now);
   /// Collects operands; nothing when one is not known.

@@ -18,6 +18,22 @@ func.func @f() {
 // -----
 
 func.func @f() {
+  // expected-error @below {{found a value of 2 integers for 'tensor<3xi64>'}}
+  %0 = cleave.param "w" {role = "constant", value = array<i64: 1, 2>} : tensor<3xi64>
+  return
+}
+
+// -----
+
+func.func @f() {
+  // expected-error @below {{found a value of 1 integers for 'tensor<f32>'}}
+  %0 = cleave.param "w" {role = "constant", value = array<i64: 1>} : tensor<f32>
+  return
+}
+
+// -----
+
+func.func @f() {
   // expected-error @below {{requires attribute 'role'}}
   %0 = cleave.param "w" : tensor<2xf32>
   return
