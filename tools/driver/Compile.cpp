@@ -75,8 +75,13 @@ llvm::Error Compilation::read() {
 llvm::Error Compilation::runPasses() {
   DiagnosticCollector diagnostics(context);
   std::string pipeline = pipelineOf(options, shape);
-  if (auto error = runPipeline(*model.module, pipeline, options.emitIr))
-    return joinErrors(diagnostics.takeError(options.model), std::move(error));
+  if (auto error = runPipeline(*model.module, pipeline, options.emitIr)) {
+    auto why = diagnostics.takeError(options.model);
+    if (!why)
+      return error;
+    llvm::consumeError(std::move(error));
+    return why;
+  }
   auto emitted = emitPlan(*model.module, {"cleave " CLEAVE_VERSION, file->fingerprint, pipeline});
   if (mlir::failed(emitted))
     return diagnostics.takeError(options.model);
