@@ -143,4 +143,16 @@ bool isSeenLater(Value base, Value written, Operation *writer) {
   return false;
 }
 
+bool areOwnParts(UnpackOp unpack, Operation *writer) {
+  Value list = unpack.getAggregate();
+  auto maker = dyn_cast_or_null<OperatorOp>(list.getDefiningOp());
+  if (!maker || !list.hasOneUse() ||
+      !llvm::is_contained({"aten.chunk", "aten.split", "aten.split_with_sizes", "aten.tensor_split", "aten.unbind",
+                           "aten.unsafe_chunk", "aten.unsafe_split", "aten.unsafe_split_with_sizes"},
+                          maker.getBaseName()))
+    return false;
+  Value base = rootOf(maker->getOperand(0));
+  return !base.getDefiningOp<ParamOp>() && isPrivate(base) && !isSeenLater(base, list, writer);
+}
+
 } // namespace cleave

@@ -6,6 +6,7 @@
 #ifndef CLEAVE_FRONTEND_ALIASING_H
 #define CLEAVE_FRONTEND_ALIASING_H
 
+#include "ir/Cleave.h"
 #include "ir/OperatorDialect.h"
 #include "mlir/IR/Value.h"
 
@@ -31,6 +32,10 @@ mlir::Value rootOf(mlir::Value value);
 /// Whether nobody but users of `root` sees its memory: it is an argument of the program, or an operator made it, or a
 /// branch or loop whose every alternative did so for nobody else.
 bool isPrivate(mlir::Value root);
+
+/// Whether `unpack` takes apart a list of parts that share memory with nothing that is used behind `writer`: pieces of a
+/// tensor (`chunk`, `unbind`) which overlap nowhere.
+bool areOwnParts(UnpackOp unpack, mlir::Operation *writer);
 
 /// Whether anything but `written` and its own views is used behind `writer` and may share memory with `base`.
 bool isSeenLater(mlir::Value base, mlir::Value written, mlir::Operation *writer);

@@ -292,7 +292,7 @@ FailureOr<Attribute> LeafCollector::collect(Value value, const std::string &name
     llvm::append_range(items, b.create<UnpackOp>(value.getLoc(), tuple.getTypes(), value).getResults());
   else
     return mlir::emitError(value.getLoc(), "output ")
-           << name << " is a " << value.getType()
+           << name << " is a " << schemaTypeName(value.getType())
            << " of which only running tells the content; expected tensors in tuples, lists and dicts of fixed length";
   SmallVector<Attribute> trees;
   for (auto [i, item] : llvm::enumerate(items)) {

@@ -223,6 +223,10 @@ LogicalResult Functionalizer::assignThrough(Operation *view, Value tensor, Value
   auto operands = currentOperands(view, writer);
   if (failed(operands))
     return failure();
+  if (auto unpack = dyn_cast<UnpackOp>(view); unpack && areOwnParts(unpack, writer)) {
+    made[tensor] = {value, *operands};
+    return success();
+  }
   Value changed = writtenBack(view, *operands, value, b);
   if (!changed)
     return writer->emitError() << writer.getName() << " writes in place through " << describe(view)

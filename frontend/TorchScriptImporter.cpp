@@ -6,6 +6,7 @@
 #include "mlir/IR/Matchers.h"
 #include <torch/csrc/jit/api/function_impl.h>
 #include <torch/csrc/jit/ir/constants.h>
+#include <sstream>
 #include <torch/csrc/jit/ir/ir.h>
 
 using namespace mlir;
@@ -86,7 +87,7 @@ FailureOr<SmallVector<Value>> TorchScriptImporter::importMethod(const c10::IValu
   SmallVector<Value> values;
   for (Binding &result : *results)
     if (auto *value = std::get_if<Value>(&result))
-      values.push_back(*value);
+      values.push_back(lists.current(*value));
     else
       return error() << "forward returns a module; expected tensors, or tuples, lists and dicts of them";
   return values;
@@ -161,6 +162,15 @@ LogicalResult TorchScriptImporter::importNode(Node *node, Scope &scope) {
   }
 }
 
+/// `QInt8`, `Float (Sparse)`.
+static std::string describe(const at::Tensor &tensor) {
+  std::ostringstream text;
+  text << tensor.scalar_type();
+  if (tensor.layout() != at::kStrided)
+    text << " (" << tensor.layout() << ")";
+  return text.str();
+}
+
 LogicalResult TorchScriptImporter::importConstant(Node *node, Scope &scope) {
   torch::jit::Value *output = node->output();
   if (output->type()->kind() == c10::TypeKind::FunctionType) {
@@ -174,7 +184,7 @@ LogicalResult TorchScriptImporter::importConstant(Node *node, Scope &scope) {
   if (value->isTensor()) {
     Value tensor = parameter(weights.addConstant(value->toTensor()), value->toTensor());
     if (!tensor)
-      return error() << "holds a constant tensor of dtype " << c10::toString(value->toTensor().scalar_type())
+      return error() << "holds a constant tensor of dtype " << describe(value->toTensor())
                      << ", which has no type in the IR";
     scope[output] = tensor;
     return success();
@@ -195,7 +205,7 @@ FailureOr<TorchScriptImporter::Binding> TorchScriptImporter::bindAttribute(const
   if (value.isTensor()) {
     if (Value tensor = parameter(weights.add(path, "buffer", value.toTensor()), value.toTensor()))
       return Binding(tensor);
-    return error() << path << " is a tensor of dtype " << c10::toString(value.toTensor().scalar_type())
+    return error() << path << " is a tensor of dtype " << describe(value.toTensor())
                    << ", which has no type in the IR";
   }
   Type type = convertType(value.type(), b.getContext());
@@ -294,10 +304,14 @@ LogicalResult TorchScriptImporter::importFunctionCall(Node *node, Scope &scope) 
 }
 
 FailureOr<Value> TorchScriptImporter::valueOf(const torch::jit::Value *value, Scope &scope, Node *user) {
-  if (auto *bound = std::get_if<Value>(&scope.at(value)))
-    return lists.current(*bound);
-  return error() << user->kind().toQualString() << " takes a module or function as a value, expected tensors, scalars "
-                 << "or lists";
+  Binding &bound = scope.at(value);
+  if (auto *known = std::get_if<Value>(&bound))
+    return lists.current(*known);
+  const Object &object = std::get<Object>(bound);
+  std::string what = object.value.isObject() ? object.path + ", a " + object.value.type()->annotation_str()
+                                             : std::string("a function");
+  return error() << user->kind().toQualString() << " takes " << what << ", as a value; expected tensors, scalars or "
+                 << "lists";
 }
 
 FailureOr<SmallVector<Value>> TorchScriptImporter::operandsOf(Node *node, Scope &scope) {

@@ -4,6 +4,9 @@
 
 namespace cleave {
 
+/// Empty and sparse tensors have none, which could be the same.
+static bool hasMemory(const at::Tensor &tensor) { return tensor.has_storage() && tensor.numel() > 0; }
+
 static std::string memoryKey(const at::Tensor &tensor) {
   std::string key;
   llvm::raw_string_ostream out(key);
@@ -18,8 +21,7 @@ static std::string memoryKey(const at::Tensor &tensor) {
 std::string WeightTable::add(std::string name, const std::string &role, const at::Tensor &tensor) {
   if (auto known = byName.find(name); known != byName.end())
     return table[known->second].name;
-  // Empty tensors have no memory to be the same.
-  if (tensor.numel() > 0) {
+  if (hasMemory(tensor)) {
     auto [entry, isNew] = byMemory.try_emplace(memoryKey(tensor), table.size());
     if (!isNew) {
       table[entry->second].aliases.push_back(name);
@@ -33,7 +35,7 @@ std::string WeightTable::add(std::string name, const std::string &role, const at
 }
 
 std::string WeightTable::addConstant(const at::Tensor &tensor) {
-  auto known = tensor.numel() > 0 ? byMemory.find(memoryKey(tensor)) : byMemory.end();
+  auto known = hasMemory(tensor) ? byMemory.find(memoryKey(tensor)) : byMemory.end();
   if (known != byMemory.end())
     return table[known->second].name;
   return add("constants." + std::to_string(constants++), "constant", tensor);

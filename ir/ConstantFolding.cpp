@@ -3,6 +3,8 @@
 #include "ir/Aggregates.h"
 #include "ir/Interpret.h"
 #include "ir/semantics/OpSemantics.h"
+#include "mlir/IR/Builders.h"
+#include "mlir/IR/Matchers.h"
 
 using namespace mlir;
 
@@ -21,6 +23,28 @@ static OpFoldResult foldItem(OperatorOp op, ArrayRef<Attribute> operands) {
   if (position < 0 || position >= count)
     return {};
   return maker->getOperand(position);
+}
+
+/// The value of a list of constants that is made in sight; null for others.
+static Attribute constantList(Value value) {
+  auto list = value.getDefiningOp<ListOp>();
+  if (!list || isListChanged(value))
+    return {};
+  SmallVector<Attribute> items;
+  for (Value element : list.getElements())
+    if (Attribute item; matchPattern(element, m_Constant(&item)))
+      items.push_back(item);
+    else
+      return {};
+  return ArrayAttr::get(value.getContext(), items);
+}
+
+/// `len` of a list, tuple or dict that is made in sight.
+static Attribute foldLength(OperatorOp op) {
+  Operation *maker = op.getBaseName() == "aten.len" ? op->getOperand(0).getDefiningOp() : nullptr;
+  if (!isa_and_nonnull<ListOp, TupleOp>(maker) || isListChanged(op->getOperand(0)))
+    return {};
+  return Builder(op->getContext()).getI64IntegerAttr(maker->getNumOperands());
 }
 
 /// The operand of a cast to the dtype it has: what in-place operators leave behind when they are made functional.
@@ -62,6 +86,10 @@ LogicalResult foldOperator(OperatorOp op, ArrayRef<Attribute> operands, SmallVec
     results.push_back(same);
     return success();
   }
+  if (Attribute length = foldLength(op)) {
+    results.push_back(length);
+    return success();
+  }
   if (semantics.isItemAccess)
     if (OpFoldResult item = foldItem(op, operands)) {
       auto value = dyn_cast<Value>(item);
@@ -70,10 +98,13 @@ LogicalResult foldOperator(OperatorOp op, ArrayRef<Attribute> operands, SmallVec
         return success();
       }
     }
-  if (op->getNumOperands() == 0 || llvm::is_contained(operands, Attribute()) || !isMemoryEffectFree(op) ||
-      llvm::any_of(op->getResultTypes(), isTensorLike))
+  if (op->getNumOperands() == 0 || !isMemoryEffectFree(op) || llvm::any_of(op->getResultTypes(), isTensorLike))
     return failure();
-  SmallVector<Attribute> values = evaluate(op, operands);
+  SmallVector<Attribute> known(operands);
+  for (auto [attribute, operand] : llvm::zip(known, op->getOperands()))
+    if (!attribute && !(attribute = constantList(operand)))
+      return failure();
+  SmallVector<Attribute> values = evaluate(op, known);
   if (values.size() != op->getNumResults() || llvm::is_contained(values, Attribute()))
     return failure();
   llvm::append_range(results, values);

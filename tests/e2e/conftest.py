@@ -138,11 +138,15 @@ class Compiler:
     def refuse(self, module, *options, **inputs):
         """The one error line of a compilation that must fail and write nothing."""
         self.save(module, inputs)
+        return self.refuse_saved(*options)
+
+    def refuse_saved(self, *options):
+        before = everything_below(self.folder)
         result = cleave("compile", "model.pt", "--inputs", "model.inputs.safetensors", *options, "-o", "model.plan",
                         status=1, cwd=self.folder)
         lines = result.err.splitlines()
         assert len(lines) == 1 and lines[0].startswith("error: "), result.err
-        assert not (self.folder / "model.plan").exists()
+        assert everything_below(self.folder) == before
         return lines[0]
 
 

@@ -1,5 +1,7 @@
 """What a traced or scripted model may do: each is compiled, run as a plan, and compared with the original."""
 
+import random
+import zipfile
 from typing import Dict, List, NamedTuple, Optional, Tuple
 
 import pytest
@@ -162,14 +164,14 @@ class NonContiguous(nn.Module):
 
     def forward(self, x):
         y = x * self.expanded
-        return nn.functional.linear(y, self.weight), self.conv(x.reshape(1, 2, 3, 4)), self.weight.stride(0)
+        return nn.functional.linear(y, self.weight), self.conv(x.reshape(1, 2, 3, 4))
 
 
 class OddNames(nn.Module):
     def __init__(self):
         super().__init__()
         self.layers = nn.ModuleList([nn.Linear(6, 6), nn.Sequential(nn.Linear(6, 6), nn.ReLU())])
-        self.table = nn.ModuleDict({"a b": nn.Linear(6, 6), "forward_": nn.Tanh(), "ünïcode": nn.Linear(6, 6)})
+        self.table = nn.ModuleDict({"a b": nn.Linear(6, 6), "forward_": nn.Tanh(), "a-b/c": nn.Linear(6, 6)})
         self.scales = nn.ParameterList([nn.Parameter(torch.ones(6)), nn.Parameter(torch.full((6,), 2.0))])
 
     def forward(self, x):
@@ -184,7 +186,7 @@ class OddNames(nn.Module):
 
 class Dtypes(nn.Module):
     ALL = [torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.float16, torch.bfloat16,
-           torch.float32, torch.float64, torch.complex64, torch.complex128]
+           torch.float32, torch.float64, torch.complex64]
 
     def __init__(self):
         super().__init__()
@@ -193,8 +195,7 @@ class Dtypes(nn.Module):
 
     def forward(self, x):
         return (self.b_bool, self.b_uint8 + 1, self.b_int8 + 1, self.b_int16 + 1, self.b_int32 + 1, self.b_int64 + 1,
-                self.b_float16 + 1, self.b_bfloat16 + 1, self.b_float32 + x, self.b_float64 + 1, self.b_complex64 * 2,
-                self.b_complex128 * 2)
+                self.b_float16 + 1, self.b_bfloat16 + 1, self.b_float32 + x, self.b_float64 + 1, self.b_complex64 * 2)
 
 
 class NoWeights(nn.Module):
@@ -242,18 +243,360 @@ class TensorListAttribute(nn.Module):
         return x + self.table["a"] + self.named["w"]
 
 
-@pytest.mark.parametrize("module", [
-    ListOut, NamedTupleOut, TupleOfTuples, Tied, OddNames, Dtypes, NoWeights, SmallTensors, ReturnsItself,
-    TensorListAttribute,
-], ids=lambda module: module.__name__)
+MODELS = [ListOut, NamedTupleOut, TupleOfTuples, Tied, NonContiguous, OddNames, Dtypes, NoWeights, SmallTensors,
+          ReturnsItself, TensorListAttribute]
+
+
+@pytest.mark.parametrize("module", MODELS, ids=lambda module: module.__name__)
+def test_scripted(compiler, module):
+    compiler.compile(module(), x=X[0] if module is Dtypes else X)
+
+
+@pytest.mark.parametrize("module", [NamedTupleOut, NonContiguous, OddNames, Dtypes, NoWeights, SmallTensors,
+                                    TensorListAttribute], ids=lambda module: module.__name__)
+def test_traced(compiler, module):
+    x = X[0] if module is Dtypes else X
+    compiler.compile(traced(module(), x, strict=False), x=x)
+
+
+def test_tied_weights_are_stored_once(compiler):
+    module = nn.Sequential(nn.Linear(6, 6), nn.Tanh(), nn.Linear(6, 6))
+    module[2].weight = module[0].weight
+    compiler.compile(module, input=X)
+    stored = load_file(compiler.folder / "model.plan/rank-000.safetensors")
+    assert sorted(stored) == ["0.bias", "0.weight", "2.bias"]
+
+
+def test_input_and_output_dtypes(compiler):
+    class EachTimesTwo(nn.Module):
+        def forward(self, a, b, c, d, e, f, g, h, i):
+            return a, b * 2, c * 2, d * 2, e * 2, f * 2, g * 2, h * 2, i * 2
+
+    dtypes = [dtype for dtype in Dtypes.ALL if dtype not in (torch.float32, torch.int64, torch.complex64)]
+    values = {name: torch.arange(6).to(dtype) for name, dtype in zip("abcdefgh", dtypes)}
+    outputs = compiler.run(EachTimesTwo(), **values, i=torch.tensor(3))
+    assert [outputs[f"output.{i}"].dtype for i in range(8)] == dtypes
+
+
+# Modules and functions
+
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.Sequential(nn.Linear(6, 6), nn.ReLU())
+
+    def helper(self, x, scale: float = 2.0):
+        return self.inner(x) * scale
+
+    def forward(self, x):
+        return self.helper(x) + self.helper(x, 3.0)
+
+
+class Shared(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.block = Block()
+        self.again = self.block
+
+    def forward(self, x):
+        return self.again(self.block(self.block(x)))
+
+
+def test_calls_of_a_shared_module_are_numbered(compiler):
+    compiler.compile(Shared(), "--capture-points", "*", "--emit-ir", "ir", x=X)
+    text = next(compiler.folder.glob("ir/*strip-boundaries.mlir")).read_text()
+    for path in ["block", "block#2", "again", "block.inner.0", "block.inner#2.1", "block#2.inner.0"]:
+        assert f'"{path}"' in text, path
+
+
+@torch.jit.script
+def shifted(x, by: int = 1):
+    return x + by
+
+
+class Functions(nn.Module):
+    def forward(self, x):
+        return shifted(x) * shifted(x, 3) + shifted(shifted(x), by=2)
+
+
+def test_functions_with_defaults(compiler):
+    compiler.compile(Functions(), x=X)
+
+
+# Control flow
+
+
+class Pruned(nn.Module):
+    """Branches on attributes and on what training is, known when compiling; the other side could not be compiled."""
+
+    def __init__(self):
+        super().__init__()
+        self.depth = 2
+        self.wide: Optional[torch.Tensor] = None
+        self.register_buffer("count", torch.zeros(1))
+
+    def forward(self, x, mask: Optional[torch.Tensor] = None):
+        if self.training:
+            self.count.add_(1)
+        if self.depth > 1 and self.wide is None:
+            x = x * 2
+        else:
+            self.count.mul_(2)
+        if mask is not None:
+            x = x * mask
+        return x if self.depth == 2 else -x
+
+
+def test_branches_on_constants_are_pruned(compiler):
+    compiler.compile(Pruned(), "--emit-ir", "ir", x=X)
+    assert "cleave.if" not in next(compiler.folder.glob("ir/01-*.mlir")).read_text()
+
+
+class DataDependent(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = nn.Linear(6, 6), nn.Linear(6, 6)
+
+    def forward(self, x):
+        y = self.first(x)
+        if bool(y.sum() > 0):
+            y = self.second(y)
+            if bool(y[0, 0] > 0):
+                y = torch.relu(y)
+        else:
+            y = y - 1
+        count = 0
+        while bool(y.abs().max() < 50):
+            y = y * 2 + self.first(x)
+            count += 1
+        total = torch.zeros(4, 6)
+        for i in range(count):
+            if i == 2:
+                continue
+            total = total + y * i
+            if bool(total.max() > 1000):
+                break
+        return torch.relu(total), y, torch.tensor(count)
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+@pytest.mark.parametrize("devices", [1, 2])
+def test_conditions_that_depend_on_data(compiler, sign, devices):
+    torch.manual_seed(0)
+    compiler.compile(DataDependent(), "--devices", devices, x=X * sign)
+
+
+class Lists(nn.Module):
+    """Lists that are filled in branches and in loops, of known and unknown length."""
+
+    def forward(self, x):
+        rows: List[torch.Tensor] = []
+        for i in range(x.size(0)):
+            rows.append(x[i] * i)
+        known: List[torch.Tensor] = [x[0]]
+        for i in range(3):
+            known.append(x[i])
+            known += [x[i] * 2]
+        known[0] = x[3]
+        last = known.pop()
+        known.insert(0, last)
+        known.reverse()
+        chosen = [x]
+        if bool(x.sum() > 0):
+            chosen.append(x * 2)
+            rows.append(x[0])
+        else:
+            chosen.extend([x * 3, x * 4])
+        table: Dict[str, torch.Tensor] = {}
+        for i, name in enumerate(["a", "b"]):
+            table[name] = x * i
+        table["a"] = table["b"] + 1
+        return torch.stack(rows), torch.stack(known), torch.cat(chosen), table["a"], table
+
+
+@pytest.mark.parametrize("devices", [1, 2])
+@pytest.mark.parametrize("sign", [1, -1])
+def test_lists_that_are_filled(compiler, sign, devices):
+    compiler.compile(Lists(), "--devices", devices, x=(X + 0.1) * sign)
+
+
+class Recurrent(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.cell = nn.LSTMCell(6, 5)
+        self.lstm = nn.LSTM(6, 5, 2, batch_first=True, bidirectional=True)
+
+    def forward(self, x):
+        state = (torch.zeros(2, 5), torch.zeros(2, 5))
+        outputs: List[torch.Tensor] = []
+        for step in x.unbind(1):
+            state = self.cell(step, state)
+            outputs.append(state[0])
+        return torch.stack(outputs, 1), self.lstm(x)
+
+
 @pytest.mark.parametrize("how", ["traced", "scripted"])
-def test_models(compiler, module, how):
-    if how == "traced":
-        compiler.compile(traced(module(), X, strict=False) if module is not Dtypes else traced(module(), X[0]),
-                         x=X if module is not Dtypes else X[0])
-    else:
-        compiler.compile(module(), x=X if module is not Dtypes else X[0])
+def test_a_recurrent_network(compiler, how):
+    x = torch.linspace(-1, 1, 48).reshape(2, 4, 6)
+    compiler.compile(traced(Recurrent(), x) if how == "traced" else Recurrent(), "--devices", 2, x=x)
 
 
-def test_weights_that_are_not_row_major(compiler):
-    compiler.compile(traced(NonContiguous(), X), x=X)
+def test_a_deep_and_long_model(compiler):
+    class Deep(nn.Module):
+        def __init__(self, depth):
+            super().__init__()
+            self.inner = Deep(depth - 1) if depth else nn.Linear(6, 6)
+
+        def forward(self, x):
+            for i in range(20):
+                x = x + i
+            return self.inner(x) * 0.5
+
+    compiler.compile(traced(Deep(60), X), x=X)
+
+
+# What is refused
+
+
+class NoTensorOut(nn.Module):
+    def forward(self, x):
+        return "a", 5
+
+
+class CountOut(nn.Module):
+    def forward(self, x):
+        return x, int(x.sum())
+
+
+class ListOfUnknownLength(nn.Module):
+    def forward(self, x):
+        rows: List[torch.Tensor] = []
+        for i in range(int(x.abs().sum())):
+            rows.append(x[0])
+        return rows
+
+
+class ModuleOut(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.Linear(6, 6)
+
+    @torch.jit.export
+    def other(self, x):
+        return self.inner(x)
+
+
+class Quantized(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.part = nn.Sequential(nn.Linear(6, 6))
+
+    def forward(self, x):
+        return self.part(x)
+
+
+class QuantizedTensor(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("table", torch.quantize_per_tensor(torch.ones(6), 0.1, 0, torch.qint8))
+
+    def forward(self, x):
+        return x + self.table.dequantize()
+
+
+class SparseTensor(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("table", torch.eye(6).to_sparse())
+
+    def forward(self, x):
+        return torch.mm(x, self.table.to_dense())
+
+
+class Complex128(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("table", torch.ones(6, dtype=torch.complex128))
+
+    def forward(self, x):
+        return x * self.table
+
+
+class KeyOut(nn.Module):
+    def forward(self, x):
+        return {1: x}
+
+
+@pytest.mark.parametrize("module, words", [
+    (NoTensorOut, ["forward returns no tensor"]),
+    (CountOut, ["output.1 is a int"]),
+    (ListOfUnknownLength, ["model.pt: ", "output is a Tensor[]"]),
+    (ModuleOut, ["no forward method"]),
+    (QuantizedTensor, ["model.pt: ", "table", "QInt8"]),
+    (SparseTensor, ["model.pt: ", "table", "Sparse"]),
+    (Complex128, ["table", "complex128"]),
+    (KeyOut, ["output", "dict key"]),
+], ids=lambda value: value.__name__ if isinstance(value, type) else "")
+def test_refused(compiler, module, words):
+    error = compiler.refuse(module(), x=X)
+    assert all(word in error for word in words), error
+
+
+def test_packed_parameters_are_named(compiler):
+    torch.backends.quantized.engine = "fbgemm" if "fbgemm" in torch.backends.quantized.supported_engines else "qnnpack"
+    quantized = torch.ao.quantization.quantize_dynamic(Quantized().eval(), {nn.Linear}, dtype=torch.qint8)
+    error = compiler.refuse(traced(quantized, X), x=X)
+    assert "model.pt: part.0: " in error and "part.0._packed_params" in error and "LinearPackedParams" in error, error
+
+
+def save_state(path):
+    torch.save(nn.Linear(6, 6).state_dict(), path)
+
+
+def save_pickled_module(path):
+    torch.save(nn.Linear(6, 6), path)
+
+
+def save_exported(path):
+    torch.export.save(torch.export.export(nn.Linear(6, 6), (X,)), path)
+
+
+def save_zip(path):
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("model/data.pkl", b"nothing")
+        archive.writestr("model/constants.pkl", b"nothing")
+
+
+def save_tensor(path):
+    torch.jit.save(torch.jit.script(NoWeights()), path)
+    with zipfile.ZipFile(path) as archive:
+        records = {item: archive.read(item) for item in archive.namelist()}
+    write = torch._C.PyTorchFileWriter(str(path))
+    for name, content in records.items():
+        name = name.split("/", 1)[1]
+        if name not in ("version", "byteorder", ".data/serialization_id"):
+            content = b"\x80\x02K\x05." if name == "data.pkl" else content
+            write.write_record(name, content, len(content))
+    write.write_end_of_file()
+
+
+@pytest.mark.parametrize("save", [save_state, save_pickled_module, save_exported, save_zip, save_tensor],
+                         ids=lambda save: save.__name__)
+def test_other_files_than_torchscript(compiler, save):
+    compiler.save(NoWeights(), {"x": X})
+    save(compiler.folder / "model.pt")
+    error = compiler.refuse_saved()
+    assert error.startswith("error: model.pt: ") and "TorchScript" in error, error
+
+
+def test_a_flipped_bit_anywhere(compiler):
+    compiler.save(NonContiguous(), {"x": X})
+    path = compiler.folder / "model.pt"
+    content = path.read_bytes()
+    for bit in random.Random(0).sample(range(8 * len(content)), 24):
+        damaged = bytearray(content)
+        damaged[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(damaged)
+        error = compiler.refuse_saved()
+        assert error.startswith("error: model.pt: "), (bit, error)

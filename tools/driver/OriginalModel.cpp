@@ -61,6 +61,13 @@ static void flatten(const c10::IValue &value, std::vector<at::Tensor> &leaves) {
       flatten(entry.value(), leaves);
 }
 
+/// TorchScript's messages are a backtrace of the model's source, then what happened, then perhaps a backtrace of libtorch.
+static llvm::StringRef whatHappened(llvm::StringRef message) {
+  message = message.split("\nException raised from").first.rtrim();
+  size_t last = message.rfind('\n');
+  return message.substr(last == llvm::StringRef::npos ? 0 : last + 1).trim();
+}
+
 llvm::Expected<std::vector<at::Tensor>> OriginalModel::run(llvm::ArrayRef<at::Tensor> inputs) {
   // Argument i of forward is child i of the tree, a dict by argument name.
   auto &arguments = module.get_method("forward").function().getSchema().arguments();
@@ -72,9 +79,7 @@ llvm::Expected<std::vector<at::Tensor>> OriginalModel::run(llvm::ArrayRef<at::Te
     flatten(module.forward(std::move(stack)), leaves);
     return leaves;
   } catch (const std::exception &e) {
-    // TorchScript's messages are a backtrace; what happened is their last line.
-    llvm::StringRef text = llvm::StringRef(e.what()).rtrim();
-    return llvm::createStringError("the original model raises: " + text.rsplit('\n').second.trim().str());
+    return llvm::createStringError("the original model raises: " + whatHappened(e.what()).str());
   }
 }
 
