@@ -227,18 +227,20 @@ static bool runOnZeros(const torch::jit::Operator &callee, torch::jit::Stack &st
   });
 }
 
-/// Calls the operator; the reason where that is not possible without data.
-static std::optional<std::string> call(OperatorOp op, const torch::jit::Operator &callee, torch::jit::Stack &stack) {
+std::optional<Sampler::Failure> Sampler::call(OperatorOp op, const torch::jit::Operator &callee,
+                                              torch::jit::Stack &stack) {
   // As it is, then without the known integers, which may meet tensors of the meta device, then on zeros.
   torch::jit::Stack withoutIntegers = stack, onZeros = stack;
-  std::string reason;
+  Failure failure;
   auto isDone = [&](llvm::function_ref<bool()> attempt) {
     try {
       return attempt();
+    } catch (const c10::NotImplementedError &e) {
+      failure = {StringRef(e.what()).split('\n').first.str(), /*isRefusal=*/false};
     } catch (const std::exception &e) {
-      reason = StringRef(e.what()).split('\n').first.str();
-      return false;
+      failure = {StringRef(e.what()).split('\n').first.str(), /*isRefusal=*/true};
     }
+    return false;
   };
   if (isDone([&] {
         callee.getOperation()(stack);
@@ -253,11 +255,13 @@ static std::optional<std::string> call(OperatorOp op, const torch::jit::Operator
     stack = std::move(withoutIntegers);
     return std::nullopt;
   }
+  // Only the CPU's kernel tells whether the operands are wrong.
+  failure.isRefusal = false;
   if (hasTypesWithoutData(op) && isDone([&] { return runOnZeros(callee, onZeros); })) {
     stack = std::move(onZeros);
     return std::nullopt;
   }
-  return reason;
+  return failure;
 }
 
 /// Devices are the meta device here; but known integers that are moved "to the CPU" stay known.
@@ -280,8 +284,8 @@ void Sampler::runOperator(OperatorOp op) {
     return leave(op);
   torch::jit::Stack stack(std::move(*operands));
   keepOnCpu(stack);
-  if (auto reason = call(op, *callee, stack)) {
-    failures[op] = *reason;
+  if (auto failure = call(op, *callee, stack)) {
+    failures[op] = std::move(*failure);
     return leave(op);
   }
   for (auto [result, value] : llvm::zip(op->getResults(), stack))
