@@ -80,7 +80,11 @@ double GraphBuilder::coneSeconds(Operation *op, double limit) {
   constexpr double kNever = std::numeric_limits<double>::infinity();
   if (auto param = dyn_cast<ParamOp>(op))
     return shapes.bytesOf(param) <= kSmallWeightBytes ? 0 : kNever;
-  bool isRepeatable = isMemoryEffectFree(op) && op->getNumRegions() == 0;
+  // What cannot be priced is not cheap.
+  bool isPriced = llvm::none_of(op->getResultTypes(), [](Type type) {
+    return isTensorLike(type) && !isa<RankedTensorType>(type);
+  });
+  bool isRepeatable = isMemoryEffectFree(op) && op->getNumRegions() == 0 && isPriced;
   double seconds = isRepeatable ? operationSeconds(op, shapes, device) : kNever;
   for (Value operand : op->getOperands()) {
     if (seconds > limit)

@@ -12,6 +12,9 @@ namespace cleave {
 #define GEN_PASS_DEF_SPLITSTAGES
 #include "passes/Passes.h.inc"
 
+/// As many devices as the tools take.
+static constexpr int64_t kMostStages = 65536;
+
 namespace {
 /// One stage while it is filled.
 struct StageUnderConstruction {
@@ -128,9 +131,14 @@ struct SplitStages : impl::SplitStagesBase<SplitStages> {
   void runOnOperation() override {
     Block &block = getOperation().getBody().front();
     int64_t last = -1;
-    for (Operation &op : block)
-      if (auto stage = StageSplitter::stageOf(&op))
-        last = std::max(last, *stage);
+    for (Operation &op : block) {
+      auto stage = StageSplitter::stageOf(&op);
+      if (stage && (*stage < 0 || *stage >= kMostStages)) {
+        op.emitError() << "found stage " << *stage << ", expected 0 to " << kMostStages - 1;
+        return signalPassFailure();
+      }
+      last = std::max(last, stage.value_or(-1));
+    }
     if (last >= 0 && failed(StageSplitter(block, last + 1).run()))
       signalPassFailure();
   }

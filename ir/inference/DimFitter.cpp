@@ -67,6 +67,10 @@ static std::vector<std::vector<long double>> invert(std::vector<std::vector<long
   return result;
 }
 
+static bool isSamePoint(const llvm::StringMap<int64_t> &a, const llvm::StringMap<int64_t> &b) {
+  return llvm::all_of(a, [&](auto &entry) { return b.lookup(entry.first()) == entry.second; });
+}
+
 DimFitter::DimFitter(std::vector<std::pair<std::string, int64_t>> traced) {
   std::vector<std::string> names;
   for (auto &[name, size] : traced)
@@ -76,16 +80,20 @@ DimFitter::DimFitter(std::vector<std::pair<std::string, int64_t>> traced) {
   points.emplace_back();
   for (auto &[name, size] : traced)
     points[0][name] = size;
+  fitted = points.size();
   if (names.empty())
     return;
   uint32_t state = 12345;
   // Unlucky samples may not determine the polynomial; others then will.
   for (int attempt = 0; attempt < 50 && inverse.empty(); ++attempt) {
     points.resize(1);
-    while (points.size() < monomials.size() + kChecks) {
-      auto &point = points.emplace_back();
+    // A point that is there already would check nothing; a few names in small ranges may run out of others.
+    for (int draw = 0; draw < 1000 && points.size() < monomials.size() + kChecks; ++draw) {
+      llvm::StringMap<int64_t> point;
       for (auto &[name, size] : traced)
         point[name] = sampleSize(size, state);
+      if (llvm::none_of(points, [&](auto &other) { return isSamePoint(point, other); }))
+        points.push_back(std::move(point));
     }
     std::vector<std::vector<long double>> matrix(monomials.size());
     for (size_t i = 0; i < monomials.size(); ++i)
@@ -93,17 +101,24 @@ DimFitter::DimFitter(std::vector<std::pair<std::string, int64_t>> traced) {
         matrix[i].push_back(valueOf(monomial, points[i]));
     inverse = invert(std::move(matrix));
   }
+  fitted = points.size();
+  // Where programs often do something else: at one, and far above the traced sizes.
+  for (auto [factor, more] : {std::pair(0, 1), std::pair(2, 1), std::pair(7, 3), std::pair(30, 7)}) {
+    auto &edge = points.emplace_back();
+    for (auto &[name, size] : traced)
+      edge[name] = factor * size + more;
+  }
 }
 
 bool DimFitter::agrees(const SymbolicDim &dim, const std::vector<int64_t> &observed) const {
   for (auto [point, value] : llvm::zip(points, observed))
-    if (dim.evaluate(point) != value)
+    if (value != kNotObserved && dim.evaluate(point) != value)
       return false;
   return true;
 }
 
 SymbolicDim DimFitter::solve(const std::vector<int64_t> &observed) const {
-  if (llvm::all_equal(observed))
+  if (llvm::all_of(observed, [&](int64_t value) { return value == observed[0] || value == kNotObserved; }))
     return SymbolicDim::constant(observed[0]);
   if (inverse.empty())
     return SymbolicDim::unknown();

@@ -3,6 +3,7 @@
 #define CLEAVE_IR_INFERENCE_DIMFITTER_H
 
 #include "ir/SymbolicDim.h"
+#include <limits>
 #include <vector>
 
 namespace cleave {
@@ -18,8 +19,15 @@ public:
 
   /// Sizes of every name at each sample point.
   const std::vector<llvm::StringMap<int64_t>> &samples() const { return points; }
+  /// How many samples, from the first on, the program must run at. The others are *edges* (1, and far above the traced
+  /// sizes), where it may fail or not say what a size is.
+  size_t mustRun() const { return fitted; }
 
-  /// The expression that has value `observed[i]` at sample i; unknown where there is none of the form above.
+  /// What an edge observed that did not come as far.
+  static constexpr int64_t kNotObserved = std::numeric_limits<int64_t>::min();
+
+  /// The expression that has value `observed[i]` at sample i, wherever something was observed; unknown where there is
+  /// none of the form above. Edges may be missing at the end.
   const SymbolicDim &fit(const std::vector<int64_t> &observed);
 
 private:
@@ -28,6 +36,7 @@ private:
 
   std::vector<SymbolicDim::Monomial> monomials;
   std::vector<llvm::StringMap<int64_t>> points;
+  size_t fitted = 1;
   /// Inverse of the monomials' values at the first points.
   std::vector<std::vector<long double>> inverse;
   std::map<std::vector<int64_t>, SymbolicDim> known;

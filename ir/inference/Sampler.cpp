@@ -6,6 +6,7 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/empty_strided.h>
+#include <ATen/ops/equal.h>
 
 using namespace mlir;
 
@@ -72,6 +73,10 @@ std::optional<std::vector<c10::IValue>> Sampler::operandsOf(Operation *op) const
 static bool isSameTensor(const c10::IValue &a, const c10::IValue &b) {
   if (!a.isTensor() || !b.isTensor())
     return false;
+  // Known numbers must be the same numbers.
+  if (a.toTensor().is_cpu() || b.toTensor().is_cpu())
+    return a.toTensor().is_cpu() && b.toTensor().is_cpu() && a.toTensor().scalar_type() == b.toTensor().scalar_type() &&
+           at::equal(a.toTensor(), b.toTensor());
   return a.toTensor().scalar_type() == b.toTensor().scalar_type() && a.toTensor().sizes() == b.toTensor().sizes() &&
          a.toTensor().strides() == b.toTensor().strides();
 }
@@ -170,7 +175,7 @@ void Sampler::construct(Operation *op, std::vector<c10::IValue> operands) {
 /// Whether zeros in place of its operands' data leave the operator's result types as they are.
 static bool hasTypesWithoutData(OperatorOp op) {
   const OperatorSchema &schema = op.getSchema();
-  return semanticsOf(op.getName()).isKnown && !schema.isDataDependent && !schema.isRandom;
+  return semanticsOf(op.getName()).hasTypesOfOperands && !schema.isDataDependent && !schema.isRandom;
 }
 
 /// A tensor of zeros on the CPU in place of one without data; nothing where they would be too many.
@@ -288,8 +293,12 @@ void Sampler::runOperator(OperatorOp op) {
     failures[op] = std::move(*failure);
     return leave(op);
   }
+  bool hasData = !op.getSchema().isRandom && !semanticsOf(op.getName()).isUninitialized;
   for (auto [result, value] : llvm::zip(op->getResults(), stack))
-    set(result, value);
+    if (hasData || !value.isTensor() || !value.toTensor().defined())
+      set(result, value);
+    else
+      set(result, withoutData(value.toTensor()));
 }
 
 void Sampler::leave(Operation *op) {

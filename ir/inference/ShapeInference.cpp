@@ -21,15 +21,29 @@ public:
   void visit(Value value);
 
 private:
-  /// `get(sample's value)` at each sample, as one expression.
-  template <typename Get> SymbolicDim fit(Get get) {
+  /// The value at sample `i`; null where an edge did not come as far.
+  const c10::IValue *valueAt(size_t i) const {
+    auto found = samples[i].values.find(current);
+    return found == samples[i].values.end() ? nullptr : &found->second;
+  }
+  bool isEdge(size_t i) const { return i >= fitter.mustRun(); }
+
+  /// `get(value)` at each sample, as one expression. Strides of dimensions of size 1 mean nothing, so they are not asked
+  /// of edges.
+  template <typename Get> SymbolicDim fit(Get get, bool withEdges = true) {
     std::vector<int64_t> observed;
-    for (Sampler &sample : samples)
-      observed.push_back(get(sample.values.find(current)->second));
+    for (size_t i = 0; i < samples.size(); ++i) {
+      const c10::IValue *value = isEdge(i) && !withEdges ? nullptr : valueAt(i);
+      observed.push_back(value ? get(*value) : DimFitter::kNotObserved);
+    }
     return fitter.fit(observed);
   }
+  /// Whether it holds at every sample that has a value.
   bool all(llvm::function_ref<bool(const c10::IValue &)> holds) {
-    return llvm::all_of(samples, [&](Sampler &sample) { return holds(sample.values.find(current)->second); });
+    for (size_t i = 0; i < samples.size(); ++i)
+      if (const c10::IValue *value = valueAt(i); value && !holds(*value))
+        return false;
+    return true;
   }
   void visitTensor(const at::Tensor &first);
   void visitList(size_t length);
@@ -58,7 +72,8 @@ void Generalizer::visitTensor(const at::Tensor &first) {
     shape.push_back(size.asConstant().value_or(ShapedType::kDynamic));
     dims.push_back(size.str());
     if (!isContiguous)
-      strides.push_back(fit([&](const c10::IValue &value) { return value.toTensor().stride(i); }).str());
+      strides.push_back(
+          fit([&](const c10::IValue &value) { return value.toTensor().stride(i); }, /*withEdges=*/false).str());
   }
   if (!ShapedType::isDynamicShape(shape))
     dims.clear();
@@ -80,8 +95,9 @@ void Generalizer::visitList(size_t length) {
 
 void Generalizer::visit(Value value) {
   current = value;
-  if (!llvm::all_of(samples, [&](Sampler &sample) { return sample.values.count(value); }))
-    return;
+  for (size_t i = 0; i < samples.size(); ++i)
+    if (!isEdge(i) && !valueAt(i))
+      return;
   const c10::IValue &first = samples.front().values.find(value)->second;
   if (first.isTensor() && first.toTensor().defined())
     return visitTensor(first.toTensor());
@@ -123,7 +139,7 @@ static LogicalResult checkFailures(func::FuncOp function, const std::vector<Samp
                       << "); give inputs that the model takes";
       return WalkResult::interrupt();
     }
-    for (size_t i = 1; i < samples.size(); ++i)
+    for (size_t i = 1; i < std::min(samples.size(), fitter.mustRun()); ++i)
       if (auto failed = samples[i].failures.find(op); failed != samples[i].failures.end()) {
         op->emitError() << op->getName() << " fails at " << describe(fitter.samples()[i]) << " ("
                         << failed->second.reason << ") but not at the traced sizes; the model fixes a dimension there: "
@@ -176,7 +192,7 @@ private:
 };
 } // namespace
 
-static FailureOr<InferredValues> infer(func::FuncOp function, bool onlyTraced) {
+static FailureOr<InferredValues> inferAt(func::FuncOp function, bool onlyTraced) {
   registerMetaKernels();
   c10::InferenceMode inference;
   SingleThreaded singleThreaded;
@@ -205,6 +221,15 @@ static FailureOr<InferredValues> infer(func::FuncOp function, bool onlyTraced) {
       result.unknown.emplace_back(op, failed->second.reason);
   });
   return result;
+}
+
+/// Tensors too large to describe, and devices that do not exist, are libtorch's to refuse.
+static FailureOr<InferredValues> infer(func::FuncOp function, bool onlyTraced) {
+  try {
+    return inferAt(function, onlyTraced);
+  } catch (const std::exception &e) {
+    return function.emitError() << "the types of its values cannot be inferred: " << StringRef(e.what()).split('\n').first;
+  }
 }
 
 FailureOr<InferredValues> inferShapes(func::FuncOp function) { return infer(function, /*onlyTraced=*/false); }

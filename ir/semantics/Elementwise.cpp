@@ -39,8 +39,8 @@ void addElementwise(SemanticsTable &table) {
              "aten.isfinite",     "aten.nan_to_num",  "aten.fill",          "aten.zero",        "aten.copy",
              "aten.bitwise_left_shift", "aten.bitwise_right_shift", "aten.__lshift__", "aten.__rshift__",
              "aten.real",         "aten.imag",        "aten.zeros_like",    "aten.ones_like",   "aten.full_like",
-             "aten.empty_like",   "aten.clone",       "aten.type_as",       "aten.masked_scatter.elementwise"},
-            {.dimensions = broadcasts});
+             "aten.clone",       "aten.type_as",       "aten.masked_scatter.elementwise"},
+            {.hasTypesOfOperands = true, .dimensions = broadcasts});
   table.add({"aten.div",      "aten.true_divide", "aten.pow",   "aten.exp",      "aten.exp2",  "aten.expm1",
              "aten.log",      "aten.log2",        "aten.log10", "aten.log1p",    "aten.sqrt",  "aten.rsqrt",
              "aten.sin",      "aten.cos",         "aten.tan",   "aten.tanh",     "aten.sigmoid", "aten.silu",
@@ -48,11 +48,12 @@ void addElementwise(SemanticsTable &table) {
              "aten.erf",      "aten.erfinv",      "aten.atan",  "aten.atan2",    "aten.asin",  "aten.acos",
              "aten.sinh",     "aten.cosh",        "aten.log_sigmoid", "aten.logaddexp", "aten.logit",
              "aten.angle",    "aten.polar",       "aten.complex"},
-            {.flops = costly, .dimensions = broadcasts});
+            {.hasTypesOfOperands = true, .flops = costly, .dimensions = broadcasts});
   table.add({"aten.dropout", "aten.feature_dropout", "aten.alpha_dropout", "aten.feature_alpha_dropout"},
             {.identityOf = dropoutIdentity, .dimensions = broadcasts});
+  table.add({"aten.empty_like"}, {.hasTypesOfOperands = true, .isUninitialized = true, .dimensions = broadcasts});
   // Random streams on a split dimension must be independent, so these pass only as far as shapes go.
-  table.add({"aten.bernoulli", "aten.rand_like", "aten.randn_like", "aten.native_dropout"}, {.dimensions = broadcasts});
+  table.add({"aten.bernoulli", "aten.rand_like", "aten.randn_like", "aten.native_dropout"}, {.hasTypesOfOperands = true, .dimensions = broadcasts});
 }
 
 } // namespace cleave

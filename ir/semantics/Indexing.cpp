@@ -28,15 +28,16 @@ static std::optional<DimensionRule> fresh(OperatorOp op, const TracedShapes &sha
 }
 
 void addIndexing(SemanticsTable &table) {
-  table.add({"aten.embedding"}, {.readsSparsely = true, .flops = nothing, .dimensions = embedding});
+  table.add({"aten.embedding"}, {.hasTypesOfOperands = true, .readsSparsely = true, .flops = nothing, .dimensions = embedding});
   table.add({"aten.index", "aten.index_select", "aten.gather", "aten.take_along_dim", "aten.scatter",
              "aten.scatter_add", "aten.index_put", "aten.index_add", "aten.index_copy", "aten.index_fill",
-             "aten.masked_scatter", "aten.nonzero", "aten.masked_select", "aten.bucketize", "aten.searchsorted",
-             "aten.embedding_bag", "aten.histc", "aten.bincount", "aten.unique_consecutive", "aten.where"},
-            {.readsSparsely = true});
-  table.add({"aten.zeros", "aten.ones", "aten.full", "aten.empty", "aten.new_zeros", "aten.new_ones", "aten.new_full",
-             "aten.new_empty", "aten.scalar_tensor", "aten.tensor"},
+             "aten.masked_scatter", "aten.bucketize", "aten.searchsorted", "aten.embedding_bag", "aten.histc"},
+            {.hasTypesOfOperands = true, .readsSparsely = true});
+  // The shape of what these give is in the data.
+  table.add({"aten.nonzero", "aten.masked_select", "aten.bincount", "aten.unique_consecutive", "aten.where"}, {});
+  table.add({"aten.zeros", "aten.ones", "aten.full", "aten.new_zeros", "aten.new_ones", "aten.new_full", "aten.scalar_tensor", "aten.tensor"},
             {.dimensions = fresh});
+  table.add({"aten.empty", "aten.new_empty", "aten.empty_strided"}, {.isUninitialized = true, .dimensions = fresh});
   // Positions: their local part starts at an offset, so they do not split by sizes alone.
   table.add({"aten.arange", "aten.linspace", "aten.eye", "aten.rand", "aten.randn", "aten.randint"}, {});
 }

@@ -87,20 +87,20 @@ void addNorms(SemanticsTable &table) {
   table.add({"aten.sum", "aten.mean", "aten.amax", "aten.amin", "aten.prod", "aten.all", "aten.any", "aten.max",
              "aten.min", "aten.argmax", "aten.argmin", "aten.var", "aten.std", "aten.norm", "aten.linalg_vector_norm",
              "aten.logsumexp", "aten.count_nonzero"},
-            {.flops = perInputElement, .dimensions = reduces});
+            {.hasTypesOfOperands = true, .flops = perInputElement, .dimensions = reduces});
   table.add({"aten.softmax", "aten._softmax", "aten.log_softmax", "aten._log_softmax", "aten.sort", "aten.argsort",
              "aten.topk", "aten.median", "aten.glu", "aten.cross_entropy_loss", "aten.diff"},
-            {.flops = severalPerElement, .dimensions = needsWhole});
-  table.add({"aten.cumsum", "aten.cumprod", "aten.cummax"}, {.flops = perInputElement, .dimensions = inOrder});
+            {.hasTypesOfOperands = true, .flops = severalPerElement, .dimensions = needsWhole});
+  table.add({"aten.cumsum", "aten.cumprod", "aten.cummax"}, {.hasTypesOfOperands = true, .flops = perInputElement, .dimensions = inOrder});
   table.add({"aten.layer_norm", "aten.native_layer_norm", "aten.rms_norm"},
-            {.flops = severalPerElement, .dimensions = trailing});
-  table.add({"aten._weight_norm"}, {.flops = perInputElement});
-  table.add({"aten.batch_norm"}, {.flops = severalPerElement, .dimensions = batchNorm});
+            {.hasTypesOfOperands = true, .flops = severalPerElement, .dimensions = trailing});
+  table.add({"aten._weight_norm"}, {.hasTypesOfOperands = true, .flops = perInputElement});
+  table.add({"aten.batch_norm"}, {.hasTypesOfOperands = true, .flops = severalPerElement, .dimensions = batchNorm});
   table.add({"aten.group_norm", "aten.instance_norm", "aten.max_pool1d", "aten.max_pool2d", "aten.max_pool3d",
              "aten.avg_pool1d", "aten.avg_pool2d", "aten.avg_pool3d", "aten.adaptive_avg_pool1d",
              "aten.adaptive_avg_pool2d", "aten.adaptive_max_pool2d", "aten.upsample_nearest2d",
              "aten.upsample_bilinear2d", "aten.upsample_bicubic2d", "aten.pixel_shuffle", "aten.grid_sampler"},
-            {.flops = severalPerElement, .dimensions = batchOnly});
+            {.hasTypesOfOperands = true, .flops = severalPerElement, .dimensions = batchOnly});
 }
 
 } // namespace cleave

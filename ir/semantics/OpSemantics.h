@@ -23,6 +23,11 @@ struct OpSemantics {
   bool isView = false;
   /// The result may share its operand's storage, as contiguous and reshape do.
   bool mayBeView = false;
+  /// Types of results follow from types of operands and scalar arguments alone, whatever the tensors hold: where it has no
+  /// kernel for the meta device it may be tried on zeros.
+  bool hasTypesOfOperands = false;
+  /// The result holds whatever was in memory.
+  bool isUninitialized = false;
   /// Reads no more of its first operand than it writes: lookups and gathers.
   bool readsSparsely = false;
   /// Works on sizes and scalars only.

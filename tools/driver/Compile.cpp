@@ -85,14 +85,17 @@ llvm::Error Compilation::runPasses() {
   DiagnosticCollector diagnostics(context);
   std::string pipeline = pipelineOf(options, shape);
   if (auto error = runPipeline(*model.module, pipeline, options.emitIr)) {
-    auto diagnosed = diagnostics.takeError(options.model);
-    if (!diagnosed)
+    if (!diagnostics.hasErrors())
       return error;
     // The pipeline's own error only says that a pass failed.
     consumeError(std::move(error));
-    return diagnosed;
+    return diagnostics.takeError(options.model);
   }
-  auto emitted = emitPlan(*model.module, {"cleave " CLEAVE_VERSION, file->fingerprint, pipeline});
+  // The plan says which machine file it was made for, not where that lay.
+  CompileOptions named = options;
+  named.machine = llvm::sys::path::filename(options.machine).str();
+  std::string recorded = pipelineOf(named, shape);
+  auto emitted = emitPlan(*model.module, {"cleave " CLEAVE_VERSION, file->fingerprint, recorded});
   if (mlir::failed(emitted))
     return diagnostics.takeError(options.model);
   plan = std::move(*emitted);

@@ -81,6 +81,8 @@ static llvm::Error applyDynamic(StringRef text, ModelInputs &inputs) {
   auto tensor = inputNamed(inputs, name, "--dynamic " + text);
   if (!tensor)
     return tensor.takeError();
+  if (!(*tensor)->dims.empty())
+    return fail("--dynamic " + text + ": the dimensions of " + name + " are named twice; give them in one --dynamic");
   llvm::SmallVector<StringRef> dims;
   list.split(dims, ',');
   if (list.empty() || dims.size() != (*tensor)->shape.size())
