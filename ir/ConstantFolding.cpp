@@ -28,7 +28,7 @@ static OpFoldResult foldItem(OperatorOp op, ArrayRef<Attribute> operands) {
 /// The value of a list of constants that is made in sight; null for others.
 static Attribute constantList(Value value) {
   auto list = value.getDefiningOp<ListOp>();
-  if (!list || isListChanged(value))
+  if (!list || mayChange(value))
     return {};
   SmallVector<Attribute> items;
   for (Value element : list.getElements())
@@ -42,7 +42,7 @@ static Attribute constantList(Value value) {
 /// `len` of a list, tuple or dict that is made in sight.
 static Attribute foldLength(OperatorOp op) {
   Operation *maker = op.getBaseName() == "aten.len" ? op->getOperand(0).getDefiningOp() : nullptr;
-  if (!isa_and_nonnull<ListOp, TupleOp>(maker) || isListChanged(op->getOperand(0)))
+  if (!isa_and_nonnull<ListOp, TupleOp>(maker) || mayChange(op->getOperand(0)))
     return {};
   return Builder(op->getContext()).getI64IntegerAttr(maker->getNumOperands());
 }
