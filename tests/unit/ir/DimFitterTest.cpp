@@ -48,7 +48,8 @@ TEST(DimFitterTest, FindsConstantsWithoutNames) {
 
 TEST(DimFitterTest, HasTwoDegreesForFiveNames) {
   Sizes traced{{"a", 3}, {"b", 40}, {"c", 7}, {"d", 64}, {"e", 5}};
-  EXPECT_EQ(fitted(traced, [](auto &at) { return at.lookup("a") * at.lookup("e") + 2 * at.lookup("d"); }), "a*e + 2*d");
+  EXPECT_EQ(fitted(traced, [](auto &at) { return at.lookup("a") * at.lookup("e") + 2 * at.lookup("d"); }),
+            "a*e + 2*d");
   EXPECT_EQ(fitted(traced, [](auto &at) { return at.lookup("a") * at.lookup("b") * at.lookup("c"); }), "?");
 }
 
@@ -58,7 +59,8 @@ TEST(DimFitterTest, DoesNotGuess) {
   EXPECT_EQ(fitted(traced, [](auto &at) { return (at.lookup("seq") + 7) / 8 * 8; }), "?") << "padded up";
   EXPECT_EQ(fitted(traced, [](auto &at) { return std::max(at.lookup("seq"), int64_t(100)); }), "?");
   EXPECT_EQ(fitted(traced, [](auto &at) { return at.lookup("seq") % 3; }), "?");
-  EXPECT_EQ(fitted(traced, [](auto &at) { return at.lookup("seq") == 128 ? 128 : at.lookup("seq") + 1; }), "?");
+  EXPECT_EQ(fitted(traced, [](auto &at) { return at.lookup("seq") == 128 ? 128 : at.lookup("seq") + 1; }),
+            "?");
   int64_t calls = 0;
   EXPECT_EQ(fitted(traced, [&](auto &) { return ++calls % 7; }), "?") << "no function of sizes";
 }

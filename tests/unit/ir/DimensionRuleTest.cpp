@@ -16,7 +16,8 @@ std::string describe(const std::optional<DimensionRule> &rule) {
   static const char *const kKinds[] = {"pass", "reduce", "lookup", "broadcast", "prefix", "halo", "block"};
   std::string text;
   for (const DimensionRule::Factor &factor : rule->factors)
-    text += (text.empty() ? "" : ", ") + std::string(kKinds[int(factor.kind)]) + " " + std::to_string(factor.size);
+    text += (text.empty() ? "" : ", ") + std::string(kKinds[int(factor.kind)]) + " " +
+            std::to_string(factor.size);
   auto add = [&](llvm::ArrayRef<llvm::SmallVector<unsigned>> side) {
     for (size_t i = 0; i < side.size(); ++i) {
       text += i ? "," : "";
@@ -34,7 +35,8 @@ std::string describe(const std::optional<DimensionRule> &rule) {
 TEST(EinsumRuleTest, ReadsKindsOffTheSidesALetterIsOn) {
   EXPECT_EQ(describe(einsumRule("mk, kn -> mn", "", {shape({2, 3}), shape({3, 4})}, {shape({2, 4})})),
             "pass 2, reduce 3, pass 4; 0 1, 1 2 -> 0 2");
-  EXPECT_EQ(describe(einsumRule("m -> mn", "", {shape({2})}, {shape({2, 4})})), "pass 2, broadcast 4; 0 -> 0 1");
+  EXPECT_EQ(describe(einsumRule("m -> mn", "", {shape({2})}, {shape({2, 4})})),
+            "pass 2, broadcast 4; 0 -> 0 1");
 }
 
 TEST(EinsumRuleTest, AlignsLeadingDimensionsFromTheRight) {
@@ -58,13 +60,15 @@ TEST(EinsumRuleTest, TakesKindsAsTold) {
 }
 
 TEST(EinsumRuleTest, LeavesOperandsThatAreNoTensorsWithoutDimensions) {
-  EXPECT_EQ(describe(einsumRule("mk, kn, n -> mn", "", {shape({2, 3}), shape({3, 4}), std::nullopt}, {shape({2, 4})})),
+  EXPECT_EQ(describe(einsumRule("mk, kn, n -> mn", "", {shape({2, 3}), shape({3, 4}), std::nullopt},
+                                {shape({2, 4})})),
             "pass 2, reduce 3, pass 4; 0 1, 1 2, -> 0 2");
   EXPECT_EQ(describe(einsumRule("m -> m", "", {shape({2}), std::nullopt}, {shape({2})})), "pass 2; 0, -> 0");
 }
 
 TEST(EinsumRuleTest, HasNoneWhereRanksDoNotFit) {
-  EXPECT_EQ(describe(einsumRule("mk, kn -> mn", "", {shape({2, 3, 4}), shape({3, 4})}, {shape({2, 4})})), "none");
+  EXPECT_EQ(describe(einsumRule("mk, kn -> mn", "", {shape({2, 3, 4}), shape({3, 4})}, {shape({2, 4})})),
+            "none");
   EXPECT_EQ(describe(einsumRule("...mk -> ...m", "", {shape({2})}, {shape({2})})), "none");
   EXPECT_EQ(describe(einsumRule("m -> m", "", {shape({2})}, {std::nullopt})), "none") << "an unknown result";
 }

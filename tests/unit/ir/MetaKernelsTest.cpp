@@ -13,8 +13,8 @@ using at::Tensor;
 
 const c10::IValue kNone;
 
-/// The same values in every layout that models pass on: row-major, transposed, a part of something larger, one value
-/// for a whole dimension, channels last, heads split off.
+/// The same values in every layout that models pass on: row-major, transposed, a part of something larger,
+/// one value for a whole dimension, channels last, heads split off.
 std::vector<Tensor> layoutsOf(at::IntArrayRef shape, at::ScalarType dtype = at::kFloat) {
   int64_t rank = shape.size();
   std::vector<Tensor> layouts{at::zeros(shape, dtype)};
@@ -87,7 +87,8 @@ TEST(MetaKernelsTest, Where) {
     for (const Tensor &x : layoutsOf({4, 5, 6}))
       for (const Tensor &other : layoutsOf({5, 6}, at::kDouble))
         expectSameTypes("aten.where.self", {condition, x, other});
-  expectSameTypes("aten.where.self", {at::zeros({4, 1}, at::kBool), at::zeros({}, at::kLong), at::zeros({6})});
+  expectSameTypes("aten.where.self",
+                  {at::zeros({4, 1}, at::kBool), at::zeros({}, at::kLong), at::zeros({6})});
 }
 
 TEST(MetaKernelsTest, SafeSoftmax) {
@@ -106,12 +107,12 @@ TEST(MetaKernelsTest, Convolution) {
         expectSameTypes("aten.conv2d", {x, weight, at::zeros({4}), std::vector<int64_t>{stride, stride},
                                         std::vector<int64_t>{1, 1}, std::vector<int64_t>{1, 1}, 2});
   for (const Tensor &x : layoutsOf({2, 6, 9}))
-    expectSameTypes("aten.conv1d", {x, at::zeros({4, 6, 3}), kNone, std::vector<int64_t>{2}, std::vector<int64_t>{0},
-                                    std::vector<int64_t>{2}, 1});
+    expectSameTypes("aten.conv1d", {x, at::zeros({4, 6, 3}), kNone, std::vector<int64_t>{2},
+                                    std::vector<int64_t>{0}, std::vector<int64_t>{2}, 1});
   for (const Tensor &x : layoutsOf({2, 6, 5, 4}))
-    expectSameTypes("aten.conv_transpose2d.input", {x, at::zeros({6, 2, 3, 3}), kNone, std::vector<int64_t>{2, 2},
-                                                    std::vector<int64_t>{1, 1}, std::vector<int64_t>{1, 1}, 2,
-                                                    std::vector<int64_t>{1, 1}});
+    expectSameTypes("aten.conv_transpose2d.input",
+                    {x, at::zeros({6, 2, 3, 3}), kNone, std::vector<int64_t>{2, 2},
+                     std::vector<int64_t>{1, 1}, std::vector<int64_t>{1, 1}, 2, std::vector<int64_t>{1, 1}});
 }
 
 TEST(MetaKernelsTest, BatchNorm) {
@@ -119,26 +120,33 @@ TEST(MetaKernelsTest, BatchNorm) {
   for (const std::vector<int64_t> &shape : {std::vector<int64_t>{4, 6, 5, 3}, {4, 6, 5}, {4, 6}})
     for (const Tensor &x : layoutsOf(shape))
       for (bool isTraining : {false, true})
-        expectSameTypes("aten.native_batch_norm", {x, ones, ones, ones.clone(), ones.clone(), isTraining, 0.1, 1e-5});
+        expectSameTypes("aten.native_batch_norm",
+                        {x, ones, ones, ones.clone(), ones.clone(), isTraining, 0.1, 1e-5});
 }
 
 TEST(MetaKernelsTest, Attention) {
   const c10::IValue noScale = kNone;
   for (const Tensor &query : layoutsOf({2, 4, 5, 8}))
     for (const Tensor &key : layoutsOf({2, 4, 7, 8}))
-      for (const c10::IValue &mask : {kNone, c10::IValue(at::zeros({5, 7})), c10::IValue(at::zeros({2, 1, 5, 7})),
-                                      c10::IValue(at::zeros({5, 7}, at::kBool))})
-        expectSameTypes("aten.scaled_dot_product_attention", {query, key, key, mask, 0.0, false, noScale, false});
+      for (const c10::IValue &mask :
+           {kNone, c10::IValue(at::zeros({5, 7})), c10::IValue(at::zeros({2, 1, 5, 7})),
+            c10::IValue(at::zeros({5, 7}, at::kBool))})
+        expectSameTypes("aten.scaled_dot_product_attention",
+                        {query, key, key, mask, 0.0, false, noScale, false});
   for (const Tensor &query : layoutsOf({2, 4, 5, 8}))
-    expectSameTypes("aten.scaled_dot_product_attention", {query, query, query, kNone, 0.0, true, noScale, false});
+    expectSameTypes("aten.scaled_dot_product_attention",
+                    {query, query, query, kNone, 0.0, true, noScale, false});
   // Another width of values, other ranks, and grouped heads do not take the fused kernel.
-  expectSameTypes("aten.scaled_dot_product_attention", {at::zeros({2, 4, 5, 8}), at::zeros({2, 4, 7, 8}),
-                                                        at::zeros({2, 4, 7, 6}), kNone, 0.0, false, noScale, false});
+  expectSameTypes("aten.scaled_dot_product_attention",
+                  {at::zeros({2, 4, 5, 8}), at::zeros({2, 4, 7, 8}), at::zeros({2, 4, 7, 6}), kNone, 0.0,
+                   false, noScale, false});
   for (const Tensor &query : layoutsOf({4, 5, 8}))
-    expectSameTypes("aten.scaled_dot_product_attention", {query, query, query, kNone, 0.0, false, noScale, false});
+    expectSameTypes("aten.scaled_dot_product_attention",
+                    {query, query, query, kNone, 0.0, false, noScale, false});
   for (const Tensor &query : layoutsOf({2, 4, 5, 8}))
-    expectSameTypes("aten.scaled_dot_product_attention", {query, at::zeros({2, 2, 7, 8}), at::zeros({2, 2, 7, 8}), kNone,
-                                                          0.0, false, noScale, true});
+    expectSameTypes(
+        "aten.scaled_dot_product_attention",
+        {query, at::zeros({2, 2, 7, 8}), at::zeros({2, 2, 7, 8}), kNone, 0.0, false, noScale, true});
 }
 
 } // namespace

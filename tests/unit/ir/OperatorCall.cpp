@@ -51,8 +51,9 @@ static std::string functionText(const std::string &name, const std::vector<std::
   const OperatorSchema *schema = findSchema(name);
   EXPECT_NE(schema, nullptr) << name;
   std::vector<std::string> results(schema ? schema->results.size() : 1, "!cleave.tensor");
-  return "func.func @f(" + arguments + ") {\n" + constants + "  %r:" + std::to_string(results.size()) + " = " + name +
-         "(" + values + ") : (" + types + ") -> (" + llvm::join(results, ", ") + ")\n  return\n}\n";
+  return "func.func @f(" + arguments + ") {\n" + constants + "  %r:" + std::to_string(results.size()) +
+         " = " + name + "(" + values + ") : (" + types + ") -> (" + llvm::join(results, ", ") +
+         ")\n  return\n}\n";
 }
 
 OperatorCall::OperatorCall(const std::string &name, const std::vector<std::string> &operands)

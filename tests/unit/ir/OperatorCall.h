@@ -15,7 +15,8 @@ namespace cleave {
 /// A function with one call in it, whose result types are inferred.
 class OperatorCall {
 public:
-  /// `operands` are a tensor's type, `tensor<4x6xf32>`, or a constant: `none`, `true`, `-1`, `0.5`, `[2, 3]`, `"text"`.
+  /// `operands` are a tensor's type, `tensor<4x6xf32>`, or a constant: `none`, `true`, `-1`, `0.5`, `[2, 3]`,
+  /// `"text"`.
   OperatorCall(const std::string &name, const std::vector<std::string> &operands);
 
   OperatorOp op() const { return OperatorOp(call); }

@@ -61,7 +61,8 @@ public:
   }
 
   unsigned count(FactorKind kind) const {
-    return llvm::count_if(rule->factors, [&](auto &factor) { return factor.kind == kind && factor.size > 1; });
+    return llvm::count_if(rule->factors,
+                          [&](auto &factor) { return factor.kind == kind && factor.size > 1; });
   }
 
 private:
@@ -116,7 +117,8 @@ private:
 
   void checkSum(unsigned factor) {
     int64_t size = rule->factors[factor].size;
-    at::Tensor sum = runPart(factor, 0, size / 2)[0].toTensor() + runPart(factor, size / 2, size)[0].toTensor();
+    at::Tensor sum =
+        runPart(factor, 0, size / 2)[0].toTensor() + runPart(factor, size / 2, size)[0].toTensor();
     expectSame(whole[0].toTensor(), sum);
   }
 
@@ -145,41 +147,43 @@ const std::string kX = "tensor<4x6xf32>";
 
 std::vector<Case> elementwise() {
   std::vector<Case> cases;
-  for (const char *name : {"abs", "neg", "relu", "relu6", "floor", "ceil", "round", "trunc", "sign", "reciprocal",
-                           "square", "hardswish", "hardsigmoid", "isnan", "isinf", "isfinite", "logical_not", "exp",
-                           "exp2", "expm1", "log", "log2", "log10", "log1p", "sqrt", "rsqrt", "sin", "cos", "tan",
-                           "tanh", "sigmoid", "silu", "selu", "mish", "erf", "erfinv", "atan", "asin", "acos", "sinh",
-                           "cosh", "log_sigmoid", "angle", "zero", "detach", "alias"})
+  for (const char *name :
+       {"abs",         "neg",         "relu",   "relu6",     "floor",       "ceil",  "round",   "trunc",
+        "sign",        "reciprocal",  "square", "hardswish", "hardsigmoid", "isnan", "isinf",   "isfinite",
+        "logical_not", "exp",         "exp2",   "expm1",     "log",         "log2",  "log10",   "log1p",
+        "sqrt",        "rsqrt",       "sin",    "cos",       "tan",         "tanh",  "sigmoid", "silu",
+        "selu",        "mish",        "erf",    "erfinv",    "atan",        "asin",  "acos",    "sinh",
+        "cosh",        "log_sigmoid", "angle",  "zero",      "detach",      "alias"})
     cases.push_back({"aten." + std::string(name), {kX}});
-  for (const char *name : {"mul.Tensor", "maximum", "minimum", "eq.Tensor", "lt.Tensor", "fmod.Tensor", "floor_divide",
-                           "remainder.Tensor", "logical_and", "logical_or", "div.Tensor", "true_divide.Tensor",
-                           "pow.Tensor_Tensor", "atan2", "logaddexp", "copy"})
+  for (const char *name : {"mul.Tensor", "maximum", "minimum", "eq.Tensor", "lt.Tensor", "fmod.Tensor",
+                           "floor_divide", "remainder.Tensor", "logical_and", "logical_or", "div.Tensor",
+                           "true_divide.Tensor", "pow.Tensor_Tensor", "atan2", "logaddexp", "copy"})
     for (const char *other : {"tensor<4x6xf32>", "tensor<6xf32>", "tensor<4x1xf32>", "tensor<f32>"}) {
       cases.push_back({"aten." + std::string(name), {kX, other}});
       if (name == std::string("copy"))
         cases.back().operands.push_back("false");
     }
   llvm::append_range(cases, std::vector<Case>{
-      {"aten.add.Tensor", {"tensor<5x1x6xf32>", "tensor<4x1xf32>", "2"}},
-      {"aten.sub.Scalar", {kX, "3", "1"}},
-      {"aten.where.self", {"tensor<6xi1>", kX, "tensor<4x1xf32>"}},
-      {"aten.masked_fill.Scalar", {kX, "tensor<4x1xi1>", "0.5"}},
-      {"aten.clamp", {kX, "-1", "none"}},
-      {"aten.clamp_min", {kX, "0"}},
-      {"aten.lerp.Tensor", {kX, "tensor<6xf32>", "tensor<4x1xf32>"}},
-      {"aten.addcmul", {kX, "tensor<6xf32>", "tensor<4x1xf32>", "2"}},
-      {"aten.gelu", {kX, "\"tanh\""}},
-      {"aten.leaky_relu", {kX, "0.1"}},
-      {"aten.elu", {kX, "1.0", "1.0", "1.0"}},
-      {"aten.softplus", {kX, "1", "20"}},
-      {"aten.dropout", {kX, "0.5", "false"}},
-      {"aten.type_as", {kX, "tensor<4x6xf64>"}},
-      {"aten.bitwise_and.Tensor", {"tensor<4x6xi64>", "tensor<6xi64>"}},
-      {"aten.complex", {kX, "tensor<6xf32>"}},
-      {"aten.zeros_like", {kX, "none", "none", "none", "none", "none"}},
-      {"aten.to.dtype", {kX, "7", "false", "false", "none"}},
-      {"aten.contiguous", {kX, "0"}},
-  });
+                                {"aten.add.Tensor", {"tensor<5x1x6xf32>", "tensor<4x1xf32>", "2"}},
+                                {"aten.sub.Scalar", {kX, "3", "1"}},
+                                {"aten.where.self", {"tensor<6xi1>", kX, "tensor<4x1xf32>"}},
+                                {"aten.masked_fill.Scalar", {kX, "tensor<4x1xi1>", "0.5"}},
+                                {"aten.clamp", {kX, "-1", "none"}},
+                                {"aten.clamp_min", {kX, "0"}},
+                                {"aten.lerp.Tensor", {kX, "tensor<6xf32>", "tensor<4x1xf32>"}},
+                                {"aten.addcmul", {kX, "tensor<6xf32>", "tensor<4x1xf32>", "2"}},
+                                {"aten.gelu", {kX, "\"tanh\""}},
+                                {"aten.leaky_relu", {kX, "0.1"}},
+                                {"aten.elu", {kX, "1.0", "1.0", "1.0"}},
+                                {"aten.softplus", {kX, "1", "20"}},
+                                {"aten.dropout", {kX, "0.5", "false"}},
+                                {"aten.type_as", {kX, "tensor<4x6xf64>"}},
+                                {"aten.bitwise_and.Tensor", {"tensor<4x6xi64>", "tensor<6xi64>"}},
+                                {"aten.complex", {kX, "tensor<6xf32>"}},
+                                {"aten.zeros_like", {kX, "none", "none", "none", "none", "none"}},
+                                {"aten.to.dtype", {kX, "7", "false", "false", "none"}},
+                                {"aten.contiguous", {kX, "0"}},
+                            });
   return cases;
 }
 INSTANTIATE_TEST_SUITE_P(Elementwise, OperatorRulesTest, testing::ValuesIn(elementwise()));
@@ -205,21 +209,30 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"aten.baddbmm", {"tensor<4x5xf32>", "tensor<2x4x6xf32>", "tensor<2x6x5xf32>", "1", "1"}},
         Case{"aten.baddbmm", {"tensor<5xf32>", "tensor<2x4x6xf32>", "tensor<2x6x5xf32>", "1", "1"}},
         Case{"aten.conv1d", {"tensor<4x6x9xf32>", "tensor<2x6x3xf32>", "none", "[1]", "[1]", "[1]", "1"}},
-        Case{"aten.conv2d", {"tensor<4x6x9x8xf32>", "tensor<2x3x3x3xf32>", "tensor<2xf32>", "[2, 1]", "[1, 1]", "[1, 1]", "2"}},
-        Case{"aten.conv_transpose2d.input", {"tensor<4x6x5x5xf32>", "tensor<6x2x3x3xf32>", "none", "[2, 2]", "[1, 1]", "[0, 0]", "1", "[1, 1]"}}));
+        Case{"aten.conv2d",
+             {"tensor<4x6x9x8xf32>", "tensor<2x3x3x3xf32>", "tensor<2xf32>", "[2, 1]", "[1, 1]", "[1, 1]",
+              "2"}},
+        Case{"aten.conv_transpose2d.input",
+             {"tensor<4x6x5x5xf32>", "tensor<6x2x3x3xf32>", "none", "[2, 2]", "[1, 1]", "[0, 0]", "1",
+              "[1, 1]"}}));
 
 std::vector<Case> attention() {
   std::vector<Case> cases;
-  for (const char *mask : {"none", "tensor<5x7xf32>", "tensor<2x1x5x7xf32>", "tensor<2x4x5x7xf32>", "tensor<1x4x1x7xf32>"})
+  for (const char *mask :
+       {"none", "tensor<5x7xf32>", "tensor<2x1x5x7xf32>", "tensor<2x4x5x7xf32>", "tensor<1x4x1x7xf32>"})
     cases.push_back({"aten.scaled_dot_product_attention",
-                     {"tensor<2x4x5x8xf32>", "tensor<2x4x7x8xf32>", "tensor<2x4x7x6xf32>", mask, "0.0", "false", "none", "false"}});
+                     {"tensor<2x4x5x8xf32>", "tensor<2x4x7x8xf32>", "tensor<2x4x7x6xf32>", mask, "0.0",
+                      "false", "none", "false"}});
   cases.push_back({"aten.scaled_dot_product_attention",
-                   {"tensor<2x4x5x8xf32>", "tensor<2x4x5x8xf32>", "tensor<2x4x5x8xf32>", "none", "0.0", "true", "none", "false"}});
+                   {"tensor<2x4x5x8xf32>", "tensor<2x4x5x8xf32>", "tensor<2x4x5x8xf32>", "none", "0.0",
+                    "true", "none", "false"}});
   cases.push_back({"aten.scaled_dot_product_attention",
-                   {"tensor<4x5x8xf32>", "tensor<4x7x8xf32>", "tensor<4x7x8xf32>", "none", "0.0", "false", "none", "false"}});
+                   {"tensor<4x5x8xf32>", "tensor<4x7x8xf32>", "tensor<4x7x8xf32>", "none", "0.0", "false",
+                    "none", "false"}});
   for (const char *mask : {"none", "tensor<5x7xf32>", "tensor<2x1x5x7xf32>"})
     cases.push_back({"aten.scaled_dot_product_attention",
-                     {"tensor<2x4x5x8xf32>", "tensor<2x2x7x8xf32>", "tensor<2x2x7x8xf32>", mask, "0.0", "false", "none", "true"}});
+                     {"tensor<2x4x5x8xf32>", "tensor<2x2x7x8xf32>", "tensor<2x2x7x8xf32>", mask, "0.0",
+                      "false", "none", "true"}});
   return cases;
 }
 INSTANTIATE_TEST_SUITE_P(Attention, OperatorRulesTest, testing::ValuesIn(attention()));
@@ -263,7 +276,9 @@ std::vector<Case> reductions() {
       {"aten.rms_norm", {x, "[6]", "tensor<6xf32>", "0.001"}},
   };
   for (const char *training : {"false", "true"})
-    cases.push_back({"aten.batch_norm", {"tensor<4x6x5xf32>", "tensor<6xf32>", "tensor<6xf32>", "tensor<6xf32>", "tensor<6xf32>", training, "0.1", "0.5", "false"}});
+    cases.push_back({"aten.batch_norm",
+                     {"tensor<4x6x5xf32>", "tensor<6xf32>", "tensor<6xf32>", "tensor<6xf32>", "tensor<6xf32>",
+                      training, "0.1", "0.5", "false"}});
   return cases;
 }
 INSTANTIATE_TEST_SUITE_P(Reductions, OperatorRulesTest, testing::ValuesIn(reductions()));
@@ -271,7 +286,8 @@ INSTANTIATE_TEST_SUITE_P(Reductions, OperatorRulesTest, testing::ValuesIn(reduct
 INSTANTIATE_TEST_SUITE_P(
     BatchOnly, OperatorRulesTest,
     testing::Values(
-        Case{"aten.group_norm", {"tensor<4x6x5xf32>", "2", "tensor<6xf32>", "tensor<6xf32>", "0.001", "true"}},
+        Case{"aten.group_norm",
+             {"tensor<4x6x5xf32>", "2", "tensor<6xf32>", "tensor<6xf32>", "0.001", "true"}},
         Case{"aten.max_pool2d", {"tensor<4x6x8x8xf32>", "[2, 2]", "[2, 2]", "[0, 0]", "[1, 1]", "false"}},
         Case{"aten.adaptive_avg_pool2d", {"tensor<4x6x8x8xf32>", "[1, 1]"}},
         Case{"aten.pixel_shuffle", {"tensor<3x8x2x2xf32>", "2"}},
@@ -279,30 +295,32 @@ INSTANTIATE_TEST_SUITE_P(
 
 INSTANTIATE_TEST_SUITE_P(
     Views, OperatorRulesTest,
-    testing::Values(Case{"aten.view", {"tensor<4x6xf32>", "[4, 2, 3]"}}, Case{"aten.view", {"tensor<4x2x3xf32>", "[4, 6]"}},
-                    Case{"aten.view", {"tensor<4x6xf32>", "[-1, 6]"}}, Case{"aten.view", {"tensor<4x6xf32>", "[6, 4]"}},
-                    Case{"aten.reshape", {"tensor<4x6x2xf32>", "[4, 12]"}},
-                    Case{"aten.flatten.using_ints", {"tensor<4x2x3xf32>", "1", "2"}},
-                    Case{"aten.unsqueeze", {"tensor<4x6xf32>", "1"}}, Case{"aten.unsqueeze", {"tensor<4x6xf32>", "0"}},
-                    Case{"aten.squeeze.dim", {"tensor<4x1x6xf32>", "1"}},
-                    Case{"aten.squeeze", {"tensor<4x1x4x6xf32>"}},
-                    Case{"aten.unflatten.int", {"tensor<4x6xf32>", "1", "[2, 3]"}},
-                    Case{"aten.view_as", {"tensor<4x6xf32>", "tensor<4x2x3xf32>"}}, Case{"aten.expand_as", {"tensor<4x1xf32>", "tensor<2x4x6xf32>"}},
-                    Case{"aten.expand", {"tensor<4x1x6xf32>", "[2, 4, 5, 6]", "false"}},
-                    Case{"aten.expand", {"tensor<4x1xf32>", "[-1, 5]", "false"}},
-                    Case{"aten.broadcast_to", {"tensor<6xf32>", "[4, 6]"}}, Case{"aten.t", {"tensor<4x6xf32>"}},
-                    Case{"aten.transpose.int", {"tensor<4x5x6xf32>", "-1", "0"}},
-                    Case{"aten.mT", {"tensor<4x5x6xf32>"}}, Case{"aten.numpy_T", {"tensor<4x5x6xf32>"}},
-                    Case{"aten.permute", {"tensor<4x5x6xf32>", "[2, 0, -2]"}},
-                    Case{"aten.slice.Tensor", {"tensor<4x6xf32>", "1", "1", "5", "2"}},
-                    Case{"aten.slice.Tensor", {"tensor<4x6xf32>", "1", "0", "9223372036854775807", "1"}},
-                    Case{"aten.slice.Tensor", {"tensor<4x6xf32>", "-1", "-6", "6", "1"}},
-                    Case{"aten.narrow", {"tensor<4x6xf32>", "1", "1", "3"}},
-                    Case{"aten.narrow", {"tensor<4x6xf32>", "1", "0", "6"}},
-                    Case{"aten.slice_scatter", {"tensor<4x6xf32>", "tensor<4x2xf32>", "1", "1", "3", "1"}},
-                    Case{"aten.slice_scatter", {"tensor<4x6xf32>", "tensor<4x6xf32>", "1", "0", "6", "1"}},
-                    Case{"aten.repeat_interleave.self_int", {"tensor<4x6xf32>", "2", "1", "none"}},
-                    Case{"aten.repeat_interleave.self_int", {"tensor<4x6xf32>", "1", "1", "none"}}));
+    testing::Values(
+        Case{"aten.view", {"tensor<4x6xf32>", "[4, 2, 3]"}},
+        Case{"aten.view", {"tensor<4x2x3xf32>", "[4, 6]"}}, Case{"aten.view", {"tensor<4x6xf32>", "[-1, 6]"}},
+        Case{"aten.view", {"tensor<4x6xf32>", "[6, 4]"}},
+        Case{"aten.reshape", {"tensor<4x6x2xf32>", "[4, 12]"}},
+        Case{"aten.flatten.using_ints", {"tensor<4x2x3xf32>", "1", "2"}},
+        Case{"aten.unsqueeze", {"tensor<4x6xf32>", "1"}}, Case{"aten.unsqueeze", {"tensor<4x6xf32>", "0"}},
+        Case{"aten.squeeze.dim", {"tensor<4x1x6xf32>", "1"}}, Case{"aten.squeeze", {"tensor<4x1x4x6xf32>"}},
+        Case{"aten.unflatten.int", {"tensor<4x6xf32>", "1", "[2, 3]"}},
+        Case{"aten.view_as", {"tensor<4x6xf32>", "tensor<4x2x3xf32>"}},
+        Case{"aten.expand_as", {"tensor<4x1xf32>", "tensor<2x4x6xf32>"}},
+        Case{"aten.expand", {"tensor<4x1x6xf32>", "[2, 4, 5, 6]", "false"}},
+        Case{"aten.expand", {"tensor<4x1xf32>", "[-1, 5]", "false"}},
+        Case{"aten.broadcast_to", {"tensor<6xf32>", "[4, 6]"}}, Case{"aten.t", {"tensor<4x6xf32>"}},
+        Case{"aten.transpose.int", {"tensor<4x5x6xf32>", "-1", "0"}}, Case{"aten.mT", {"tensor<4x5x6xf32>"}},
+        Case{"aten.numpy_T", {"tensor<4x5x6xf32>"}},
+        Case{"aten.permute", {"tensor<4x5x6xf32>", "[2, 0, -2]"}},
+        Case{"aten.slice.Tensor", {"tensor<4x6xf32>", "1", "1", "5", "2"}},
+        Case{"aten.slice.Tensor", {"tensor<4x6xf32>", "1", "0", "9223372036854775807", "1"}},
+        Case{"aten.slice.Tensor", {"tensor<4x6xf32>", "-1", "-6", "6", "1"}},
+        Case{"aten.narrow", {"tensor<4x6xf32>", "1", "1", "3"}},
+        Case{"aten.narrow", {"tensor<4x6xf32>", "1", "0", "6"}},
+        Case{"aten.slice_scatter", {"tensor<4x6xf32>", "tensor<4x2xf32>", "1", "1", "3", "1"}},
+        Case{"aten.slice_scatter", {"tensor<4x6xf32>", "tensor<4x6xf32>", "1", "0", "6", "1"}},
+        Case{"aten.repeat_interleave.self_int", {"tensor<4x6xf32>", "2", "1", "none"}},
+        Case{"aten.repeat_interleave.self_int", {"tensor<4x6xf32>", "1", "1", "none"}}));
 
 INSTANTIATE_TEST_SUITE_P(
     Indexing, OperatorRulesTest,
@@ -310,14 +328,15 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{"aten.zeros", {"[4, 6]", "none", "none", "none", "none"}},
                     Case{"aten.new_zeros", {"tensor<3xf32>", "[4, 6]", "none", "none", "none", "none"}}));
 
-// A rule that gives up passes every test above, so the ones that decide how a transformer is split are stated.
+// A rule that gives up passes every test above, so the ones that decide how a transformer is split are
+// stated.
 TEST(OperatorRulesTest, SplitsWhatMattersMost) {
   RuleCheck linear({"aten.linear", {"tensor<4x3x6xf32>", "tensor<5x6xf32>", "tensor<5xf32>"}});
   EXPECT_EQ(linear.count(FactorKind::Pass), 3u);
   EXPECT_EQ(linear.count(FactorKind::Reduce), 1u);
   RuleCheck attention({"aten.scaled_dot_product_attention",
-                       {"tensor<2x4x5x8xf32>", "tensor<2x4x7x8xf32>", "tensor<2x4x7x6xf32>", "tensor<2x1x5x7xf32>",
-                        "0.0", "false", "none", "false"}});
+                       {"tensor<2x4x5x8xf32>", "tensor<2x4x7x8xf32>", "tensor<2x4x7x6xf32>",
+                        "tensor<2x1x5x7xf32>", "0.0", "false", "none", "false"}});
   EXPECT_EQ(attention.count(FactorKind::Pass), 4u) << "batch, heads, positions, value's width";
   RuleCheck norm({"aten.layer_norm", {"tensor<4x5x6xf32>", "[6]", "none", "none", "0.001", "true"}});
   EXPECT_EQ(norm.count(FactorKind::Pass), 2u);

@@ -12,7 +12,8 @@ using testing::Optional;
 constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
 constexpr int64_t kLeast = std::numeric_limits<int64_t>::min();
 
-std::optional<int64_t> evaluate(llvm::StringRef text, std::initializer_list<std::pair<llvm::StringRef, int64_t>> sizes) {
+std::optional<int64_t> evaluate(llvm::StringRef text,
+                                std::initializer_list<std::pair<llvm::StringRef, int64_t>> sizes) {
   auto dim = SymbolicDim::parse(text);
   EXPECT_TRUE(dim.has_value()) << text.str();
   return dim ? dim->evaluate(llvm::StringMap<int64_t>(sizes)) : std::nullopt;
@@ -43,9 +44,10 @@ TEST(SymbolicDimTest, HasOneTextForEqualExpressions) {
 }
 
 TEST(SymbolicDimTest, RefusesWhatIsNoExpression) {
-  for (const char *text : {"", " ", "batch+", "batch + ", "2batch", "batch seq", "(seq", "seq floordiv 2",
-                           "(seq) floordiv 0", "(seq) floordiv -2", "(seq) floordiv two", "0x10", "1.5", "? + 1",
-                           "9223372036854775808", "9223372036854775807*2", "9223372036854775807 + 1", "batch**2"})
+  for (const char *text :
+       {"", " ", "batch+", "batch + ", "2batch", "batch seq", "(seq", "seq floordiv 2", "(seq) floordiv 0",
+        "(seq) floordiv -2", "(seq) floordiv two", "0x10", "1.5", "? + 1", "9223372036854775808",
+        "9223372036854775807*2", "9223372036854775807 + 1", "batch**2"})
     EXPECT_EQ(canonical(text), "none") << text;
 }
 
