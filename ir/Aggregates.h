@@ -6,9 +6,10 @@
 
 namespace cleave {
 
-/// Whether somebody appends to, or writes an item of, the list or dictionary that `value` is, holds, or is held in. Such
-/// a value is not what it was made from: it must neither be merged with an equal one nor be made twice, and reading it
-/// gives different answers at different places. False for other values; when in doubt, true.
+/// Whether somebody appends to, or writes an item of, the list or dictionary that `value` is, holds, or is
+/// held in. Such a value is not what it was made from: it must neither be merged with an equal one nor be
+/// made twice, and reading it gives different answers at different places. False for other values; when in
+/// doubt, true.
 bool mayChange(mlir::Value value);
 
 } // namespace cleave

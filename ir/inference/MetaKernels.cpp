@@ -47,8 +47,11 @@ static Tensor whereSelf(const Tensor &condition, const Tensor &self, const Tenso
   return iterator.output();
 }
 
-static Tensor safeSoftmax(const Tensor &input, int64_t, std::optional<at::ScalarType> dtype) {
-  return at::empty_like(input, input.options().dtype(dtype.value_or(input.scalar_type())));
+static Tensor safeSoftmax(const Tensor &input, int64_t dim, std::optional<at::ScalarType> dtype) {
+  // Its own steps, since they decide the strides: rows of nothing but -inf become zeros.
+  Tensor result = at::softmax(input, dim, dtype);
+  Tensor isEmpty = at::all(at::eq(input, 0), dim, /*keepdim=*/true);
+  return at::where(isEmpty, at::zeros({}, result.options()), result);
 }
 
 static Tensor convolution(const Tensor &input, const Tensor &weight, const OptionalTensor &, c10::SymIntArrayRef stride,
@@ -81,11 +84,11 @@ static std::tuple<Tensor, Tensor, Tensor> nativeBatchNorm(const Tensor &input, c
 /// Laid out as the query is, where the CPU runs its fused kernel
 /// (aten/src/ATen/native/transformers/sdp_utils_cpp.cpp, use_flash_attention_cpp).
 static bool isFusedOnCpu(const Tensor &query, const Tensor &key, const Tensor &value, const OptionalTensor &mask,
-                         double dropout) {
+                         double dropout, bool isGrouped) {
   if (query.dim() != 4 || key.dim() != 4 || value.dim() != 4 || dropout > 0)
     return false;
-  if (query.size(3) != key.size(3) || query.size(3) != value.size(3) || query.size(1) != key.size(1) ||
-      query.size(0) != key.size(0))
+  bool hasHeads = isGrouped ? query.size(1) % key.size(1) == 0 : query.size(1) == key.size(1);
+  if (query.size(3) != key.size(3) || query.size(3) != value.size(3) || !hasHeads || query.size(0) != key.size(0))
     return false;
   if (query.stride(3) != 1 || key.stride(3) != 1 || value.stride(3) != 1 || query.size(2) == 0 || key.size(2) == 0)
     return false;
@@ -93,8 +96,8 @@ static bool isFusedOnCpu(const Tensor &query, const Tensor &key, const Tensor &v
 }
 
 static Tensor attention(const Tensor &query, const Tensor &key, const Tensor &value, const OptionalTensor &mask,
-                        double dropout, bool, std::optional<double>, bool) {
-  if (isFusedOnCpu(query, key, value, mask, dropout))
+                        double dropout, bool, std::optional<double>, bool isGrouped) {
+  if (isFusedOnCpu(query, key, value, mask, dropout, isGrouped))
     return at::empty_like(query);
   auto sizes = query.sizes().vec();
   sizes.back() = value.size(-1);

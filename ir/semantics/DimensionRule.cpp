@@ -35,16 +35,16 @@ public:
 private:
   unsigned factor(const std::string &key, int64_t size, bool isResult) {
     auto [entry, isNew] = byKey.try_emplace(key, 0u);
-    if (isNew) {
-      entry->second = rule.addFactor(isResult ? FactorKind::Broadcast : FactorKind::Reduce, size);
-    } else if (isResult) {
-      rule.factors[entry->second].kind = FactorKind::Pass;
-    } else if (rule.factors[entry->second].size == 1 && size != 1) {
-      rule.factors[entry->second].size = size;
-    } else if (size == 1 && rule.factors[entry->second].size != 1) {
-      return rule.addFactor(FactorKind::Reduce, 1);
+    if (!isNew && rule.factors[entry->second].size == size) {
+      if (isResult)
+        rule.factors[entry->second].kind = FactorKind::Pass;
+      return entry->second;
     }
-    return entry->second;
+    // A size 1 that broadcasts is a factor of its own; the letter stands for the larger one.
+    unsigned added = rule.addFactor(isResult ? FactorKind::Broadcast : FactorKind::Reduce, size);
+    if (isNew || size != 1)
+      entry->second = added;
+    return added;
   }
 
 public:

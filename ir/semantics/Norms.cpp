@@ -24,7 +24,8 @@ static SmallVector<int64_t> dimsOf(OperatorOp op, size_t rank) {
 
 static std::optional<DimensionRule> along(OperatorOp op, const TracedShapes &shapes, FactorKind kind) {
   auto shape = shapes.shapeOf(op->getOperand(0));
-  if (!shape)
+  auto isTensor = [&](Value operand) { return shapes.shapeOf(operand).has_value(); };
+  if (!shape || llvm::any_of(op->getOperands().drop_front(), isTensor))
     return std::nullopt;
   return alongRule(*shape, dimsOf(op, shape->size()), kind, op->getNumOperands(),
                    constantInt(op, "keepdim").value_or(0));
@@ -32,8 +33,16 @@ static std::optional<DimensionRule> along(OperatorOp op, const TracedShapes &sha
 static std::optional<DimensionRule> reduces(OperatorOp op, const TracedShapes &shapes) {
   return along(op, shapes, FactorKind::Reduce);
 }
+/// The dimension may come out in another size, as topk's.
 static std::optional<DimensionRule> needsWhole(OperatorOp op, const TracedShapes &shapes) {
-  return along(op, shapes, FactorKind::Block);
+  auto rule = along(op, shapes, FactorKind::Block);
+  auto result = shapes.shapeOf(op->getResult(0));
+  if (!rule || !result || result->size() != rule->results[0].size())
+    return std::nullopt;
+  for (auto [factor, size] : llvm::zip(rule->results[0], *result))
+    if (rule->factors[factor].size != size)
+      factor = rule->addFactor(FactorKind::Block, size);
+  return rule;
 }
 static std::optional<DimensionRule> inOrder(OperatorOp op, const TracedShapes &shapes) {
   return along(op, shapes, FactorKind::Prefix);
@@ -55,14 +64,25 @@ static std::optional<DimensionRule> trailing(OperatorOp op, const TracedShapes &
 static std::optional<DimensionRule> batchNorm(OperatorOp op, const TracedShapes &shapes) {
   auto shape = shapes.shapeOf(op->getOperand(0));
   auto training = constantInt(op, "training");
-  if (!shape || !training)
+  if (!shape || !training || shape->size() < 2)
     return std::nullopt;
   SmallVector<int64_t> mixed;
   if (*training)
     for (int64_t i = 0; i < int64_t(shape->size()); ++i)
       if (i != 1)
         mixed.push_back(i);
-  return alongRule(*shape, mixed, FactorKind::Block, op->getNumOperands(), true);
+  auto rule = alongRule(*shape, mixed, FactorKind::Block, op->getNumOperands(), true);
+  // Weight, bias, mean and variance have an entry a channel.
+  for (unsigned i = 1; i < 5; ++i)
+    if (shapes.shapeOf(op->getOperand(i)))
+      rule->operands[i].push_back(rule->operands[0][1]);
+  return rule;
+}
+
+/// input[n,c,h,w], grid[n,x,y,2] → [n,c,x,y].
+static std::optional<DimensionRule> gridSampler(OperatorOp op, const TracedShapes &shapes) {
+  return einsumRule("nchw, nxyt -> ncxy", "h:block w:block t:block", operandShapes(op, shapes),
+                    resultShapes(op, shapes));
 }
 
 /// Everything but the batch is needed whole (groups, space).
@@ -99,8 +119,10 @@ void addNorms(SemanticsTable &table) {
   table.add({"aten.group_norm", "aten.instance_norm", "aten.max_pool1d", "aten.max_pool2d", "aten.max_pool3d",
              "aten.avg_pool1d", "aten.avg_pool2d", "aten.avg_pool3d", "aten.adaptive_avg_pool1d",
              "aten.adaptive_avg_pool2d", "aten.adaptive_max_pool2d", "aten.upsample_nearest2d",
-             "aten.upsample_bilinear2d", "aten.upsample_bicubic2d", "aten.pixel_shuffle", "aten.grid_sampler"},
+             "aten.upsample_bilinear2d", "aten.upsample_bicubic2d", "aten.pixel_shuffle"},
             {.hasTypesOfOperands = true, .flops = severalPerElement, .dimensions = batchOnly});
+  table.add({"aten.grid_sampler"},
+            {.hasTypesOfOperands = true, .flops = severalPerElement, .dimensions = gridSampler});
 }
 
 } // namespace cleave

@@ -25,8 +25,16 @@ static std::optional<DimensionRule> einsum(OperatorOp op, const TracedShapes &sh
 static std::optional<DimensionRule> linear(OperatorOp op, const TracedShapes &shapes) {
   return einsum(op, shapes, "...k, nk, n -> ...n");
 }
+/// The first operand is added to the product and broadcasts to it: it has the last of the result's letters.
+static std::optional<DimensionRule> addedProduct(OperatorOp op, const TracedShapes &shapes, StringRef product,
+                                                 StringRef result) {
+  auto added = shapes.shapeOf(op->getOperand(0));
+  if (!added || added->size() > result.size())
+    return std::nullopt;
+  return einsum(op, shapes, (result.take_back(added->size()) + ", " + product + " -> " + result).str());
+}
 static std::optional<DimensionRule> addmm(OperatorOp op, const TracedShapes &shapes) {
-  return einsum(op, shapes, "...n, mk, kn -> mn");
+  return addedProduct(op, shapes, "mk, kn", "mn");
 }
 static std::optional<DimensionRule> mm(OperatorOp op, const TracedShapes &shapes) {
   return einsum(op, shapes, "mk, kn -> mn");
@@ -35,7 +43,7 @@ static std::optional<DimensionRule> bmm(OperatorOp op, const TracedShapes &shape
   return einsum(op, shapes, "bmk, bkn -> bmn");
 }
 static std::optional<DimensionRule> baddbmm(OperatorOp op, const TracedShapes &shapes) {
-  return einsum(op, shapes, "...mn, bmk, bkn -> bmn");
+  return addedProduct(op, shapes, "bmk, bkn", "bmn");
 }
 
 static std::optional<DimensionRule> matmul(OperatorOp op, const TracedShapes &shapes) {
@@ -68,8 +76,7 @@ static double convolutionFlops(OperatorOp op, const TracedShapes &shapes) {
   auto weight = shapes.shapeOf(op->getOperand(1));
   if (!weight || weight->empty())
     return 0;
-  auto transposed = dyn_cast_or_null<IntegerAttr>(op.getConstantArgument("transposed"));
-  bool isTransposed = transposed && !transposed.getValue().isZero();
+  bool isTransposed = op.getName().starts_with("aten.conv_transpose") || constantInt(op, "transposed").value_or(0);
   // Weight [out, in/groups, k…]: an output element takes in/groups·k… products; transposed: an input element out/groups·k….
   double taps = 1;
   for (int64_t size : ArrayRef<int64_t>(*weight).drop_front())
@@ -95,8 +102,10 @@ static int64_t convolutionWorkspace(OperatorOp op, const TracedShapes &shapes) {
 
 static std::optional<DimensionRule> convolution(OperatorOp op, const TracedShapes &shapes) {
   auto input = shapes.shapeOf(op->getOperand(0));
+  auto weight = shapes.shapeOf(op->getOperand(1));
   auto result = shapes.shapeOf(op->getResult(0));
-  if (!input || !result || input->size() != result->size() || input->size() < 3)
+  // An input of one dimension less than the weight has no batch.
+  if (!input || !weight || !result || input->size() != weight->size() || input->size() != result->size())
     return std::nullopt;
   // Channels are one segment here whatever the groups; grouped splits come with their own factor.
   DimensionRule rule;
@@ -127,14 +136,17 @@ static std::optional<DimensionRule> attention(OperatorOp op, const TracedShapes 
   auto operands = operandShapes(op, shapes);
   if (operands.size() < 3 || !operands[0] || !operands[1] || operands[0]->size() < 3)
     return std::nullopt;
-  auto causal = constantInt(op, "is_causal");
-  // Grouped queries have more heads than keys; they are one factor only where equal.
-  bool isGrouped = operands[0]->size() == 4 && (*operands[0])[1] != (*operands[1])[1];
-  StringRef text = isGrouped ? "bhsd, bgtd, bgte -> bhse" : "...sd, ...td, ...te -> ...se";
-  for (size_t i = 3; i < operands.size(); ++i)
-    operands[i] = std::nullopt;
-  return einsumRule(text, causal.value_or(0) ? "t:prefix d:block g:block" : "t:block d:block g:block", operands,
-                    resultShapes(op, shapes));
+  // Grouped queries have more heads than keys, and which keys are a query's is counted from the first head.
+  bool isGrouped = operands[0]->size() == 4 && operands[1]->size() == 4 && (*operands[0])[1] != (*operands[1])[1];
+  std::string text = "...sd, ...td, ...te, ...st -> ...se";
+  if (isGrouped) {
+    size_t maskRank = operands.size() > 3 && operands[3] ? operands[3]->size() : 0;
+    text = ("bhsd, bgtd, bgte, " + StringRef("bhst").take_back(maskRank) + " -> bhse").str();
+  }
+  // A causal mask is counted from the first query and key.
+  bool isCausal = constantInt(op, "is_causal").value_or(0);
+  return einsumRule(text, isCausal ? "s:prefix t:prefix d:block g:block h:block" : "t:block d:block g:block h:block",
+                    operands, resultShapes(op, shapes));
 }
 
 /// The CPU kernel's running maximum and sum, one of each a query row, kept for the backward pass.

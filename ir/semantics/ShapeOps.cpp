@@ -28,6 +28,9 @@ static std::optional<DimensionRule> regroups(OperatorOp op, const TracedShapes &
     source.push_back(rule.addFactor(FactorKind::Block, (*from)[i]));
   for (; j < to->size(); ++j)
     result.push_back(rule.addFactor(FactorKind::Block, (*to)[j]));
+  // The operand that view_as and reshape_as take the shape from.
+  if (op->getNumOperands() > 1 && shapes.shapeOf(op->getOperand(1)))
+    rule.operands[1] = result;
   return rule;
 }
 
@@ -56,7 +59,7 @@ static std::optional<DimensionRule> transposes(OperatorOp op, const TracedShapes
     return std::nullopt;
   int64_t rank = from->size();
   bool isMatrix = op->getNumOperands() == 1;
-  auto first = isMatrix ? 0 : constantInt(op, "dim0"), second = isMatrix ? 1 : constantInt(op, "dim1");
+  auto first = isMatrix ? -2 : constantInt(op, "dim0"), second = isMatrix ? -1 : constantInt(op, "dim1");
   if (!first || !second || rank < 2)
     return std::nullopt;
   SmallVector<int64_t> order = llvm::to_vector(llvm::seq<int64_t>(0, rank));
@@ -64,22 +67,41 @@ static std::optional<DimensionRule> transposes(OperatorOp op, const TracedShapes
   return permuted(op, shapes, order);
 }
 
-/// Operators that leave all dimensions but `dim` as they are and keep the rank.
+/// numpy's transpose: all dimensions the other way round.
+static std::optional<DimensionRule> reverses(OperatorOp op, const TracedShapes &shapes) {
+  auto from = shapes.shapeOf(op->getOperand(0));
+  if (!from)
+    return std::nullopt;
+  return permuted(op, shapes, llvm::to_vector(llvm::reverse(llvm::seq<int64_t>(0, from->size()))));
+}
+
+/// Operators that leave all dimensions but `dim` as they are and keep the rank. All tensors have these dimensions.
 static std::optional<DimensionRule> cutsAlong(OperatorOp op, const TracedShapes &shapes) {
-  auto from = shapes.shapeOf(op->getOperand(0)), to = shapes.shapeOf(op->getResult(0));
+  auto to = shapes.shapeOf(op->getResult(0));
   auto dim = constantInt(op, "dim");
-  if (!from || !to || !dim || from->size() != to->size())
+  if (!to || !dim)
     return std::nullopt;
   DimensionRule rule;
-  rule.operands.resize(op->getNumOperands());
   auto &result = rule.results.emplace_back();
-  int64_t cut = *dim < 0 ? *dim + from->size() : *dim;
-  for (int64_t i = 0; i < int64_t(from->size()); ++i) {
-    bool same = i != cut || (*from)[i] == (*to)[i];
-    rule.operands[0].push_back(rule.addFactor(same ? FactorKind::Pass : FactorKind::Block, (*from)[i]));
-    result.push_back(same ? rule.operands[0].back() : rule.addFactor(FactorKind::Block, (*to)[i]));
+  int64_t cut = *dim < 0 ? *dim + to->size() : *dim;
+  for (auto [i, size] : llvm::enumerate(*to))
+    result.push_back(rule.addFactor(int64_t(i) == cut ? FactorKind::Block : FactorKind::Pass, size));
+  for (const OptionalShape &from : operandShapes(op, shapes)) {
+    auto &dims = rule.operands.emplace_back();
+    if (!from)
+      continue;
+    if (from->size() != to->size())
+      return std::nullopt;
+    dims = result;
+    dims[cut] = rule.addFactor(FactorKind::Block, (*from)[cut]);
   }
   return rule;
+}
+
+/// A slice of everything passes the dimension.
+static std::optional<DimensionRule> slices(OperatorOp op, const TracedShapes &shapes) {
+  auto from = shapes.shapeOf(op->getOperand(0)), to = shapes.shapeOf(op->getResult(0));
+  return from && to && *from == *to ? elementwiseRule(operandShapes(op, shapes), *to) : cutsAlong(op, shapes);
 }
 
 static std::optional<DimensionRule> broadcastsTo(OperatorOp op, const TracedShapes &shapes) {
@@ -88,6 +110,9 @@ static std::optional<DimensionRule> broadcastsTo(OperatorOp op, const TracedShap
     return std::nullopt;
   SmallVector<OptionalShape> operands(op->getNumOperands());
   operands[0] = from;
+  // The operand that expand_as takes the shape from.
+  if (operands.size() > 1 && shapes.shapeOf(op->getOperand(1)) == to)
+    operands[1] = to;
   return elementwiseRule(operands, *to);
 }
 
@@ -121,10 +146,11 @@ void addShapes(SemanticsTable &table) {
              "aten.cpu"},
             {.mayBeView = true, .dimensions = broadcastsTo});
   table.add({"aten.expand", "aten.expand_as", "aten.broadcast_to"}, {.isView = true, .dimensions = broadcastsTo});
-  table.add({"aten.transpose", "aten.t", "aten.numpy_T", "aten.swapaxes", "aten.mT"},
+  table.add({"aten.transpose", "aten.swapaxes", "aten.mT"},
             {.isView = true, .dimensions = transposes, .viewBack = again});
+  table.add({"aten.t", "aten.numpy_T"}, {.isView = true, .dimensions = reverses, .viewBack = again});
   table.add({"aten.permute"}, {.isView = true, .dimensions = permutes});
-  table.add({"aten.slice"}, {.isView = true, .dimensions = cutsAlong, .scatter = "aten.slice_scatter"});
+  table.add({"aten.slice"}, {.isView = true, .dimensions = slices, .scatter = "aten.slice_scatter"});
   table.add({"aten.select"}, {.isView = true, .scatter = "aten.select_scatter"});
   table.add({"aten.diagonal"}, {.isView = true, .scatter = "aten.diagonal_scatter"});
   table.add({"aten.narrow"}, {.isView = true, .dimensions = cutsAlong});

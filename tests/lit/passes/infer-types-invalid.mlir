@@ -20,3 +20,13 @@ func.func @fixed_by_table(%x: !hidden) -> !cleave.tensor attributes {cleave.symb
   %0 = aten.add.Tensor(%x, %table, %one) : (!hidden, tensor<1x6x8xf32>, i64) -> !cleave.tensor
   return %0 : !cleave.tensor
 }
+
+// -----
+
+// What always runs must work at the traced sizes.
+func.func @fails_at_the_example(%x: tensor<5xf32>) -> !cleave.tensor {
+  %sizes = cleave.constant([2, 2]) : !cleave.list<i64>
+  // expected-error @below {{aten.view fails on the example inputs (shape '[2, 2]' is invalid for input of size 5); give inputs that the model takes}}
+  %0 = aten.view(%x, %sizes) : (tensor<5xf32>, !cleave.list<i64>) -> !cleave.tensor
+  return %0 : !cleave.tensor
+}

@@ -31,12 +31,18 @@ func.func @optional(%x: tensor<2xf32>) -> !cleave.optional<!cleave.tensor> {
   return %0 : !cleave.optional<!cleave.tensor>
 }
 
-// What the operator throws at the traced sizes it shall throw when it runs.
+// What a branch throws that may never be taken, it shall throw when it runs.
 // CHECK-LABEL: func.func @throws(
 // CHECK: aten.view({{.*}} -> !cleave.tensor
-func.func @throws(%x: tensor<5xf32>) -> !cleave.tensor {
+func.func @throws(%x: tensor<5xf32>, %c: i1) -> !cleave.tensor {
   %sizes = cleave.constant([2, 2]) : !cleave.list<i64>
-  %0 = aten.view(%x, %sizes) : (tensor<5xf32>, !cleave.list<i64>) -> !cleave.tensor
+  %0 = cleave.if %c : !cleave.tensor {
+    %1 = aten.view(%x, %sizes) : (tensor<5xf32>, !cleave.list<i64>) -> !cleave.tensor
+    cleave.yield %1 : !cleave.tensor
+  } else {
+    %1 = aten.relu(%x) : (tensor<5xf32>) -> !cleave.tensor
+    cleave.yield %1 : !cleave.tensor
+  }
   return %0 : !cleave.tensor
 }
 

@@ -1,0 +1,86 @@
+#include "ir/inference/DimFitter.h"
+#include "RandomDim.h"
+#include <gmock/gmock.h>
+
+namespace cleave {
+namespace {
+
+using Sizes = std::vector<std::pair<std::string, int64_t>>;
+
+/// What the fitter makes of a function of the sizes.
+template <typename Function> std::string fitted(const Sizes &traced, Function observe) {
+  DimFitter fitter(traced);
+  std::vector<int64_t> observed;
+  for (const llvm::StringMap<int64_t> &point : fitter.samples())
+    observed.push_back(observe(point));
+  return fitter.fit(observed).str();
+}
+
+TEST(DimFitterTest, FindsPolynomials) {
+  Dice dice(2);
+  for (int round = 0; round < 300; ++round) {
+    Sizes traced;
+    std::vector<std::string> names;
+    for (int64_t name = 0, count = 1 + dice.below(4); name < count; ++name) {
+      names.push_back("d" + std::to_string(name));
+      traced.emplace_back(names.back(), 1 + dice.below(200));
+    }
+    SymbolicDim wanted = randomDim(dice, names, 1);
+    EXPECT_EQ(fitted(traced, [&](auto &point) { return *wanted.evaluate(point); }), wanted.str());
+  }
+}
+
+// Sums whose value the divisor divides everywhere, as windows and halves of even products have.
+TEST(DimFitterTest, FindsDivisors) {
+  Sizes traced{{"batch", 4}, {"seq", 128}};
+  for (const char *text : {"(seq*seq - seq) floordiv 2", "(seq*seq*seq - seq) floordiv 6",
+                           "(batch*seq*seq + batch*seq) floordiv 2"}) {
+    SymbolicDim wanted = *SymbolicDim::parse(text);
+    EXPECT_EQ(fitted(traced, [&](auto &point) { return *wanted.evaluate(point); }), text);
+  }
+}
+
+TEST(DimFitterTest, FindsConstantsWithoutNames) {
+  DimFitter fitter({});
+  ASSERT_EQ(fitter.samples().size(), 1u);
+  EXPECT_EQ(fitter.fit({42}).str(), "42");
+}
+
+TEST(DimFitterTest, HasTwoDegreesForFiveNames) {
+  Sizes traced{{"a", 3}, {"b", 40}, {"c", 7}, {"d", 64}, {"e", 5}};
+  EXPECT_EQ(fitted(traced, [](auto &at) { return at.lookup("a") * at.lookup("e") + 2 * at.lookup("d"); }),
+            "a*e + 2*d");
+  EXPECT_EQ(fitted(traced, [](auto &at) { return at.lookup("a") * at.lookup("b") * at.lookup("c"); }), "?");
+}
+
+TEST(DimFitterTest, DoesNotGuess) {
+  Sizes traced{{"batch", 4}, {"seq", 128}};
+  EXPECT_EQ(fitted(traced, [](auto &at) { return at.lookup("seq") / 2; }), "?") << "rounded down";
+  EXPECT_EQ(fitted(traced, [](auto &at) { return (at.lookup("seq") + 7) / 8 * 8; }), "?") << "padded up";
+  EXPECT_EQ(fitted(traced, [](auto &at) { return std::max(at.lookup("seq"), int64_t(100)); }), "?");
+  EXPECT_EQ(fitted(traced, [](auto &at) { return at.lookup("seq") % 3; }), "?");
+  EXPECT_EQ(fitted(traced, [](auto &at) { return at.lookup("seq") == 128 ? 128 : at.lookup("seq") + 1; }),
+            "?");
+  int64_t calls = 0;
+  EXPECT_EQ(fitted(traced, [&](auto &) { return ++calls % 7; }), "?") << "no function of sizes";
+}
+
+TEST(DimFitterTest, SamplesTheTracedSizesFirst) {
+  DimFitter fitter({{"batch", 4}, {"seq", 128}});
+  EXPECT_EQ(fitter.samples()[0].lookup("batch"), 4);
+  EXPECT_EQ(fitter.samples()[0].lookup("seq"), 128);
+  for (const llvm::StringMap<int64_t> &point : llvm::ArrayRef(fitter.samples()).drop_front()) {
+    EXPECT_GE(point.lookup("batch"), 2) << "1 broadcasts";
+    EXPECT_LE(point.lookup("seq"), 128) << "tables of positions may end at the traced length";
+  }
+}
+
+TEST(DimFitterTest, SamplesTheSameEverywhere) {
+  DimFitter one({{"n", 30}}), other({{"n", 30}});
+  ASSERT_EQ(one.samples().size(), other.samples().size());
+  for (size_t i = 0; i < one.samples().size(); ++i)
+    EXPECT_EQ(one.samples()[i].lookup("n"), other.samples()[i].lookup("n"));
+}
+
+} // namespace
+} // namespace cleave

@@ -1,0 +1,153 @@
+// Kernels of ours for the meta device against the CPU's: shape, dtype, strides.
+#include "ir/Interpret.h"
+#include "ir/inference/ShapeInference.h"
+#include <ATen/ATen.h>
+#include <c10/core/InferenceMode.h>
+#include <gmock/gmock.h>
+
+namespace cleave {
+namespace {
+
+using Stack = std::vector<c10::IValue>;
+using at::Tensor;
+
+const c10::IValue kNone;
+
+/// The same values in every layout that models pass on: row-major, transposed, a part of something larger,
+/// one value for a whole dimension, channels last, heads split off.
+std::vector<Tensor> layoutsOf(at::IntArrayRef shape, at::ScalarType dtype = at::kFloat) {
+  int64_t rank = shape.size();
+  std::vector<Tensor> layouts{at::zeros(shape, dtype)};
+  std::vector<int64_t> swapped = shape.vec();
+  if (rank >= 2) {
+    std::swap(swapped[rank - 1], swapped[rank - 2]);
+    layouts.push_back(at::zeros(swapped, dtype).transpose(-1, -2));
+    std::vector<int64_t> single = shape.vec();
+    single[0] = 1;
+    layouts.push_back(at::zeros(single, dtype).expand(shape));
+  }
+  std::vector<int64_t> larger = shape.vec();
+  larger.back() *= 2;
+  layouts.push_back(at::zeros(larger, dtype).narrow(-1, 1, shape.back()));
+  if (rank == 4) {
+    layouts.push_back(layouts[0].contiguous(at::MemoryFormat::ChannelsLast));
+    layouts.push_back(at::zeros({shape[0], shape[2], shape[1], shape[3]}, dtype).transpose(1, 2));
+  }
+  return layouts;
+}
+
+/// Runs the operator on the CPU and on the meta device.
+void expectSameTypes(const char *name, const Stack &operands) {
+  registerMetaKernels();
+  c10::InferenceMode inference;
+  Stack onCpu, onMeta;
+  std::string layouts;
+  for (const c10::IValue &operand : operands) {
+    onCpu.push_back(operand);
+    onMeta.push_back(operand);
+    if (!operand.isTensor())
+      continue;
+    const Tensor &tensor = operand.toTensor();
+    layouts += (testing::Message() << " " << tensor.sizes() << "/" << tensor.strides()).GetString();
+    onMeta.back() = at::empty_strided(tensor.sizes(), tensor.strides(), tensor.options().device(at::kMeta));
+  }
+  SCOPED_TRACE(name + layouts);
+  findOperator(name)->getOperation()(onCpu);
+  ASSERT_NO_THROW(findOperator(name)->getOperation()(onMeta));
+  ASSERT_EQ(onCpu.size(), onMeta.size());
+  for (size_t i = 0; i < onCpu.size(); ++i) {
+    const Tensor &wanted = onCpu[i].toTensor(), &found = onMeta[i].toTensor();
+    EXPECT_EQ(wanted.scalar_type(), found.scalar_type()) << "result " << i;
+    ASSERT_EQ(wanted.sizes(), found.sizes()) << "result " << i;
+    // libtorch leaves the strides of tensors without elements, and of dimensions of size 1, to the kernel.
+    for (int64_t d = 0; d < wanted.dim() && wanted.numel() > 0; ++d) {
+      if (wanted.size(d) != 1) {
+        EXPECT_EQ(wanted.stride(d), found.stride(d)) << "result " << i << " dimension " << d;
+      }
+    }
+  }
+}
+
+TEST(MetaKernelsTest, LayerNorm) {
+  for (const Tensor &x : layoutsOf({4, 5, 6}))
+    for (std::vector<int64_t> dims : {std::vector<int64_t>{6}, {5, 6}})
+      expectSameTypes("aten.native_layer_norm", {x, dims, at::ones(dims), at::ones(dims), 1e-5});
+}
+
+TEST(MetaKernelsTest, IndexSelect) {
+  for (at::ScalarType dtype : {at::kFloat, at::kLong})
+    for (const Tensor &x : layoutsOf({4, 5, 6}, dtype))
+      for (int64_t dim : {0, 1, -1})
+        expectSameTypes("aten.index_select", {x, dim, at::zeros({3}, at::kLong)});
+  expectSameTypes("aten.index_select", {at::zeros({}), 0, at::zeros({1}, at::kLong)});
+}
+
+TEST(MetaKernelsTest, Where) {
+  for (const Tensor &condition : layoutsOf({4, 5, 6}, at::kBool))
+    for (const Tensor &x : layoutsOf({4, 5, 6}))
+      for (const Tensor &other : layoutsOf({5, 6}, at::kDouble))
+        expectSameTypes("aten.where.self", {condition, x, other});
+  expectSameTypes("aten.where.self",
+                  {at::zeros({4, 1}, at::kBool), at::zeros({}, at::kLong), at::zeros({6})});
+}
+
+TEST(MetaKernelsTest, SafeSoftmax) {
+  for (const Tensor &x : layoutsOf({4, 5, 6})) {
+    expectSameTypes("aten._safe_softmax", {x, -1, kNone});
+    expectSameTypes("aten._safe_softmax", {x, 1, int64_t(at::kDouble)});
+  }
+  for (const Tensor &x : layoutsOf({2, 4, 5, 6}))
+    expectSameTypes("aten._safe_softmax", {x, -1, kNone});
+}
+
+TEST(MetaKernelsTest, Convolution) {
+  for (const Tensor &x : layoutsOf({2, 6, 9, 8}))
+    for (const Tensor &weight : layoutsOf({4, 3, 3, 3}))
+      for (int64_t stride : {1, 2})
+        expectSameTypes("aten.conv2d", {x, weight, at::zeros({4}), std::vector<int64_t>{stride, stride},
+                                        std::vector<int64_t>{1, 1}, std::vector<int64_t>{1, 1}, 2});
+  for (const Tensor &x : layoutsOf({2, 6, 9}))
+    expectSameTypes("aten.conv1d", {x, at::zeros({4, 6, 3}), kNone, std::vector<int64_t>{2},
+                                    std::vector<int64_t>{0}, std::vector<int64_t>{2}, 1});
+  for (const Tensor &x : layoutsOf({2, 6, 5, 4}))
+    expectSameTypes("aten.conv_transpose2d.input",
+                    {x, at::zeros({6, 2, 3, 3}), kNone, std::vector<int64_t>{2, 2},
+                     std::vector<int64_t>{1, 1}, std::vector<int64_t>{1, 1}, 2, std::vector<int64_t>{1, 1}});
+}
+
+TEST(MetaKernelsTest, BatchNorm) {
+  Tensor ones = at::ones({6});
+  for (const std::vector<int64_t> &shape : {std::vector<int64_t>{4, 6, 5, 3}, {4, 6, 5}, {4, 6}})
+    for (const Tensor &x : layoutsOf(shape))
+      for (bool isTraining : {false, true})
+        expectSameTypes("aten.native_batch_norm",
+                        {x, ones, ones, ones.clone(), ones.clone(), isTraining, 0.1, 1e-5});
+}
+
+TEST(MetaKernelsTest, Attention) {
+  const c10::IValue noScale = kNone;
+  for (const Tensor &query : layoutsOf({2, 4, 5, 8}))
+    for (const Tensor &key : layoutsOf({2, 4, 7, 8}))
+      for (const c10::IValue &mask :
+           {kNone, c10::IValue(at::zeros({5, 7})), c10::IValue(at::zeros({2, 1, 5, 7})),
+            c10::IValue(at::zeros({5, 7}, at::kBool))})
+        expectSameTypes("aten.scaled_dot_product_attention",
+                        {query, key, key, mask, 0.0, false, noScale, false});
+  for (const Tensor &query : layoutsOf({2, 4, 5, 8}))
+    expectSameTypes("aten.scaled_dot_product_attention",
+                    {query, query, query, kNone, 0.0, true, noScale, false});
+  // Another width of values, other ranks, and grouped heads do not take the fused kernel.
+  expectSameTypes("aten.scaled_dot_product_attention",
+                  {at::zeros({2, 4, 5, 8}), at::zeros({2, 4, 7, 8}), at::zeros({2, 4, 7, 6}), kNone, 0.0,
+                   false, noScale, false});
+  for (const Tensor &query : layoutsOf({4, 5, 8}))
+    expectSameTypes("aten.scaled_dot_product_attention",
+                    {query, query, query, kNone, 0.0, false, noScale, false});
+  for (const Tensor &query : layoutsOf({2, 4, 5, 8}))
+    expectSameTypes(
+        "aten.scaled_dot_product_attention",
+        {query, at::zeros({2, 2, 7, 8}), at::zeros({2, 2, 7, 8}), kNone, 0.0, false, noScale, true});
+}
+
+} // namespace
+} // namespace cleave

@@ -1,0 +1,363 @@
+// Runs operators in parts, as their rules say that they may be split, and compares with the whole.
+#include "OperatorCall.h"
+#include "ir/Interpret.h"
+#include "ir/semantics/OpSemantics.h"
+#include "ir/semantics/Shapes.h"
+#include <ATen/ATen.h>
+#include <gmock/gmock.h>
+
+namespace cleave {
+namespace {
+
+struct Case {
+  std::string name;
+  std::vector<std::string> operands;
+  /// Sums of parts give the whole along Reduce factors.
+  bool sums = false;
+};
+
+void PrintTo(const Case &value, std::ostream *out) {
+  *out << value.name << "(";
+  for (const std::string &operand : value.operands)
+    *out << " " << operand;
+  *out << " )";
+}
+
+/// One operator instance and its rule.
+class RuleCheck {
+public:
+  explicit RuleCheck(const Case &value)
+      : call(value.name, value.operands), shapes(call.shapes()), operands(call.makeOperands(7)),
+        whole(call.run(operands)), sums(value.sums) {
+    const OpSemantics &semantics = semanticsOf(value.name);
+    rule = semantics.dimensions ? semantics.dimensions(call.op(), shapes) : std::nullopt;
+  }
+
+  bool hasRule() const { return rule.has_value(); }
+
+  /// Every operand's and result's dimensions are there, each with the size of its factor.
+  void checkForm() {
+    ASSERT_EQ(rule->operands.size(), operands.size());
+    ASSERT_GE(rule->results.size(), 1u);
+    ASSERT_LE(rule->results.size(), whole.size());
+    for (size_t i = 0; i < operands.size(); ++i)
+      if (!rule->operands[i].empty())
+        checkSizes(rule->operands[i], operands[i].toTensor());
+    for (size_t i = 0; i < rule->results.size(); ++i)
+      checkSizes(rule->results[i], whole[i].toTensor());
+  }
+
+  void checkFactors() {
+    for (unsigned factor = 0; factor < rule->factors.size(); ++factor) {
+      auto [kind, size] = rule->factors[factor];
+      if (size < 2)
+        continue;
+      SCOPED_TRACE("factor " + std::to_string(factor) + " of size " + std::to_string(size));
+      if (kind == FactorKind::Pass || (kind == FactorKind::Broadcast && sizesArgument()))
+        checkPass(factor);
+      else if (kind == FactorKind::Reduce && sums)
+        checkSum(factor);
+    }
+  }
+
+  unsigned count(FactorKind kind) const {
+    return llvm::count_if(rule->factors,
+                          [&](auto &factor) { return factor.kind == kind && factor.size > 1; });
+  }
+
+private:
+  void checkSizes(llvm::ArrayRef<unsigned> dims, const at::Tensor &tensor) {
+    ASSERT_EQ(int64_t(dims.size()), tensor.dim());
+    for (size_t d = 0; d < dims.size(); ++d)
+      EXPECT_EQ(rule->factors[dims[d]].size, tensor.size(d)) << "dimension " << d;
+  }
+
+  /// The argument that names the result's sizes, as view's.
+  std::optional<size_t> sizesArgument() {
+    for (auto [i, argument] : llvm::enumerate(call.op().getSchema().arguments))
+      if ((argument.name == "size" || argument.name == "shape") && operands[i].isIntList())
+        return i;
+    return std::nullopt;
+  }
+
+  static at::Tensor part(at::Tensor tensor, llvm::ArrayRef<unsigned> dims, unsigned factor, int64_t begin,
+                         int64_t end) {
+    for (size_t d = 0; d < dims.size(); ++d)
+      if (dims[d] == factor)
+        tensor = tensor.narrow(d, begin, end - begin);
+    return tensor;
+  }
+
+  /// Runs the positions [begin, end) of a factor.
+  std::vector<c10::IValue> runPart(unsigned factor, int64_t begin, int64_t end) {
+    std::vector<c10::IValue> local = operands;
+    for (size_t i = 0; i < local.size(); ++i)
+      if (local[i].isTensor() && local[i].toTensor().defined())
+        local[i] = part(local[i].toTensor(), rule->operands[i], factor, begin, end);
+    if (auto sizes = sizesArgument()) {
+      std::vector<int64_t> values = local[*sizes].toIntVector();
+      for (size_t d = 0; d < values.size(); ++d)
+        if (rule->results[0][d] == factor && values[d] > 0)
+          values[d] = end - begin;
+      local[*sizes] = values;
+    }
+    return call.run(local);
+  }
+
+  void checkPass(unsigned factor) {
+    int64_t size = rule->factors[factor].size;
+    // Uneven parts where the size is odd.
+    for (auto [begin, end] : {std::pair<int64_t, int64_t>{0, size / 2}, {size / 2, size}}) {
+      std::vector<c10::IValue> results;
+      ASSERT_NO_THROW(results = runPart(factor, begin, end));
+      for (size_t i = 0; i < rule->results.size(); ++i)
+        expectSame(part(whole[i].toTensor(), rule->results[i], factor, begin, end), results[i].toTensor());
+    }
+  }
+
+  void checkSum(unsigned factor) {
+    int64_t size = rule->factors[factor].size;
+    at::Tensor sum =
+        runPart(factor, 0, size / 2)[0].toTensor() + runPart(factor, size / 2, size)[0].toTensor();
+    expectSame(whole[0].toTensor(), sum);
+  }
+
+  static void expectSame(const at::Tensor &wanted, const at::Tensor &found) {
+    ASSERT_EQ(wanted.sizes(), found.sizes());
+    EXPECT_TRUE(at::allclose(wanted.to(at::kDouble), found.to(at::kDouble), 1e-4, 1e-5, /*equal_nan=*/true));
+  }
+
+  OperatorCall call;
+  TracedShapes shapes;
+  std::vector<c10::IValue> operands, whole;
+  bool sums;
+  std::optional<DimensionRule> rule;
+};
+
+class OperatorRulesTest : public testing::TestWithParam<Case> {};
+
+TEST_P(OperatorRulesTest, SplitsAsTheRuleSays) {
+  RuleCheck check(GetParam());
+  ASSERT_TRUE(check.hasRule());
+  ASSERT_NO_FATAL_FAILURE(check.checkForm());
+  check.checkFactors();
+}
+
+const std::string kX = "tensor<4x6xf32>";
+
+std::vector<Case> elementwise() {
+  std::vector<Case> cases;
+  for (const char *name :
+       {"abs",         "neg",         "relu",   "relu6",     "floor",       "ceil",  "round",   "trunc",
+        "sign",        "reciprocal",  "square", "hardswish", "hardsigmoid", "isnan", "isinf",   "isfinite",
+        "logical_not", "exp",         "exp2",   "expm1",     "log",         "log2",  "log10",   "log1p",
+        "sqrt",        "rsqrt",       "sin",    "cos",       "tan",         "tanh",  "sigmoid", "silu",
+        "selu",        "mish",        "erf",    "erfinv",    "atan",        "asin",  "acos",    "sinh",
+        "cosh",        "log_sigmoid", "angle",  "zero",      "detach",      "alias"})
+    cases.push_back({"aten." + std::string(name), {kX}});
+  for (const char *name : {"mul.Tensor", "maximum", "minimum", "eq.Tensor", "lt.Tensor", "fmod.Tensor",
+                           "floor_divide", "remainder.Tensor", "logical_and", "logical_or", "div.Tensor",
+                           "true_divide.Tensor", "pow.Tensor_Tensor", "atan2", "logaddexp", "copy"})
+    for (const char *other : {"tensor<4x6xf32>", "tensor<6xf32>", "tensor<4x1xf32>", "tensor<f32>"}) {
+      cases.push_back({"aten." + std::string(name), {kX, other}});
+      if (name == std::string("copy"))
+        cases.back().operands.push_back("false");
+    }
+  llvm::append_range(cases, std::vector<Case>{
+                                {"aten.add.Tensor", {"tensor<5x1x6xf32>", "tensor<4x1xf32>", "2"}},
+                                {"aten.sub.Scalar", {kX, "3", "1"}},
+                                {"aten.where.self", {"tensor<6xi1>", kX, "tensor<4x1xf32>"}},
+                                {"aten.masked_fill.Scalar", {kX, "tensor<4x1xi1>", "0.5"}},
+                                {"aten.clamp", {kX, "-1", "none"}},
+                                {"aten.clamp_min", {kX, "0"}},
+                                {"aten.lerp.Tensor", {kX, "tensor<6xf32>", "tensor<4x1xf32>"}},
+                                {"aten.addcmul", {kX, "tensor<6xf32>", "tensor<4x1xf32>", "2"}},
+                                {"aten.gelu", {kX, "\"tanh\""}},
+                                {"aten.leaky_relu", {kX, "0.1"}},
+                                {"aten.elu", {kX, "1.0", "1.0", "1.0"}},
+                                {"aten.softplus", {kX, "1", "20"}},
+                                {"aten.dropout", {kX, "0.5", "false"}},
+                                {"aten.type_as", {kX, "tensor<4x6xf64>"}},
+                                {"aten.bitwise_and.Tensor", {"tensor<4x6xi64>", "tensor<6xi64>"}},
+                                {"aten.complex", {kX, "tensor<6xf32>"}},
+                                {"aten.zeros_like", {kX, "none", "none", "none", "none", "none"}},
+                                {"aten.to.dtype", {kX, "7", "false", "false", "none"}},
+                                {"aten.contiguous", {kX, "0"}},
+                            });
+  return cases;
+}
+INSTANTIATE_TEST_SUITE_P(Elementwise, OperatorRulesTest, testing::ValuesIn(elementwise()));
+
+INSTANTIATE_TEST_SUITE_P(
+    Products, OperatorRulesTest,
+    testing::Values(
+        Case{"aten.linear", {"tensor<4x3x6xf32>", "tensor<5x6xf32>", "none"}, true},
+        Case{"aten.linear", {"tensor<4x3x6xf32>", "tensor<5x6xf32>", "tensor<5xf32>"}},
+        Case{"aten.linear", {"tensor<6xf32>", "tensor<5x6xf32>", "none"}, true},
+        Case{"aten.mm", {"tensor<4x6xf32>", "tensor<6x5xf32>"}, true},
+        Case{"aten.bmm", {"tensor<2x4x6xf32>", "tensor<2x6x5xf32>"}, true},
+        Case{"aten.matmul", {"tensor<4x6xf32>", "tensor<6x5xf32>"}, true},
+        Case{"aten.matmul", {"tensor<6xf32>", "tensor<6xf32>"}, true},
+        Case{"aten.matmul", {"tensor<3x4x6xf32>", "tensor<6xf32>"}, true},
+        Case{"aten.matmul", {"tensor<6xf32>", "tensor<3x6x5xf32>"}, true},
+        Case{"aten.matmul", {"tensor<2x1x4x6xf32>", "tensor<3x6x5xf32>"}, true},
+        Case{"aten.matmul", {"tensor<2x3x4x6xf32>", "tensor<2x3x6x5xf32>"}, true},
+        Case{"aten.addmm", {"tensor<5xf32>", "tensor<4x6xf32>", "tensor<6x5xf32>", "1", "1"}},
+        Case{"aten.addmm", {"tensor<4x5xf32>", "tensor<4x6xf32>", "tensor<6x5xf32>", "1", "1"}},
+        Case{"aten.addmm", {"tensor<4x1xf32>", "tensor<4x6xf32>", "tensor<6x5xf32>", "1", "1"}},
+        Case{"aten.baddbmm", {"tensor<2x4x5xf32>", "tensor<2x4x6xf32>", "tensor<2x6x5xf32>", "1", "1"}},
+        Case{"aten.baddbmm", {"tensor<4x5xf32>", "tensor<2x4x6xf32>", "tensor<2x6x5xf32>", "1", "1"}},
+        Case{"aten.baddbmm", {"tensor<5xf32>", "tensor<2x4x6xf32>", "tensor<2x6x5xf32>", "1", "1"}},
+        Case{"aten.conv1d", {"tensor<4x6x9xf32>", "tensor<2x6x3xf32>", "none", "[1]", "[1]", "[1]", "1"}},
+        Case{"aten.conv2d",
+             {"tensor<4x6x9x8xf32>", "tensor<2x3x3x3xf32>", "tensor<2xf32>", "[2, 1]", "[1, 1]", "[1, 1]",
+              "2"}},
+        Case{"aten.conv_transpose2d.input",
+             {"tensor<4x6x5x5xf32>", "tensor<6x2x3x3xf32>", "none", "[2, 2]", "[1, 1]", "[0, 0]", "1",
+              "[1, 1]"}}));
+
+std::vector<Case> attention() {
+  std::vector<Case> cases;
+  for (const char *mask :
+       {"none", "tensor<5x7xf32>", "tensor<2x1x5x7xf32>", "tensor<2x4x5x7xf32>", "tensor<1x4x1x7xf32>"})
+    cases.push_back({"aten.scaled_dot_product_attention",
+                     {"tensor<2x4x5x8xf32>", "tensor<2x4x7x8xf32>", "tensor<2x4x7x6xf32>", mask, "0.0",
+                      "false", "none", "false"}});
+  cases.push_back({"aten.scaled_dot_product_attention",
+                   {"tensor<2x4x5x8xf32>", "tensor<2x4x5x8xf32>", "tensor<2x4x5x8xf32>", "none", "0.0",
+                    "true", "none", "false"}});
+  cases.push_back({"aten.scaled_dot_product_attention",
+                   {"tensor<4x5x8xf32>", "tensor<4x7x8xf32>", "tensor<4x7x8xf32>", "none", "0.0", "false",
+                    "none", "false"}});
+  for (const char *mask : {"none", "tensor<5x7xf32>", "tensor<2x1x5x7xf32>"})
+    cases.push_back({"aten.scaled_dot_product_attention",
+                     {"tensor<2x4x5x8xf32>", "tensor<2x2x7x8xf32>", "tensor<2x2x7x8xf32>", mask, "0.0",
+                      "false", "none", "true"}});
+  return cases;
+}
+INSTANTIATE_TEST_SUITE_P(Attention, OperatorRulesTest, testing::ValuesIn(attention()));
+
+std::vector<Case> reductions() {
+  const std::string x = "tensor<4x5x6xf32>";
+  std::vector<Case> cases{
+      {"aten.sum", {x, "none"}, true},
+      {"aten.sum.dim_IntList", {x, "[1]", "false", "none"}, true},
+      {"aten.sum.dim_IntList", {x, "[-1, 0]", "true", "none"}, true},
+      {"aten.sum.dim_IntList", {x, "none", "false", "none"}, true},
+      {"aten.sum.dim_IntList", {x, "[]", "false", "none"}, true},
+      {"aten.mean.dim", {x, "[1, 2]", "true", "none"}},
+      {"aten.amax", {x, "[]", "false"}},
+      {"aten.amin", {x, "[2]", "false"}},
+      {"aten.prod.dim_int", {x, "1", "false", "none"}},
+      {"aten.max", {x}},
+      {"aten.max.dim", {x, "1", "true"}},
+      {"aten.min.dim", {x, "1", "false"}},
+      {"aten.max.other", {x, "tensor<5x6xf32>"}},
+      {"aten.min.other", {x, "tensor<5x1xf32>"}},
+      {"aten.argmax", {x, "1", "false"}},
+      {"aten.argmax", {x, "none", "false"}},
+      {"aten.all.dim", {"tensor<4x5xi1>", "1", "false"}},
+      {"aten.any", {"tensor<4x5xi1>"}},
+      {"aten.var.correction", {x, "[1]", "1", "true"}},
+      {"aten.std.dim", {x, "[1]", "true", "false"}},
+      {"aten.linalg_vector_norm", {x, "2", "[1]", "true", "none"}},
+      {"aten.logsumexp", {x, "[1]", "false"}},
+      {"aten.count_nonzero", {x, "1"}},
+      {"aten.softmax.int", {x, "-1", "none"}},
+      {"aten._softmax", {x, "1", "false"}},
+      {"aten.log_softmax.int", {x, "0", "none"}},
+      {"aten.sort", {x, "1", "false"}},
+      {"aten.argsort", {x, "1", "false"}},
+      {"aten.cumsum", {x, "1", "none"}},
+      {"aten.cummax", {x, "1"}},
+      {"aten.layer_norm", {x, "[6]", "tensor<6xf32>", "tensor<6xf32>", "0.001", "true"}},
+      {"aten.layer_norm", {x, "[5, 6]", "none", "none", "0.001", "true"}},
+      {"aten.native_layer_norm", {x, "[6]", "tensor<6xf32>", "none", "0.001"}},
+      {"aten.rms_norm", {x, "[6]", "tensor<6xf32>", "0.001"}},
+  };
+  for (const char *training : {"false", "true"})
+    cases.push_back({"aten.batch_norm",
+                     {"tensor<4x6x5xf32>", "tensor<6xf32>", "tensor<6xf32>", "tensor<6xf32>", "tensor<6xf32>",
+                      training, "0.1", "0.5", "false"}});
+  return cases;
+}
+INSTANTIATE_TEST_SUITE_P(Reductions, OperatorRulesTest, testing::ValuesIn(reductions()));
+
+INSTANTIATE_TEST_SUITE_P(
+    BatchOnly, OperatorRulesTest,
+    testing::Values(
+        Case{"aten.group_norm",
+             {"tensor<4x6x5xf32>", "2", "tensor<6xf32>", "tensor<6xf32>", "0.001", "true"}},
+        Case{"aten.max_pool2d", {"tensor<4x6x8x8xf32>", "[2, 2]", "[2, 2]", "[0, 0]", "[1, 1]", "false"}},
+        Case{"aten.adaptive_avg_pool2d", {"tensor<4x6x8x8xf32>", "[1, 1]"}},
+        Case{"aten.pixel_shuffle", {"tensor<3x8x2x2xf32>", "2"}},
+        Case{"aten.grid_sampler", {"tensor<4x3x5x5xf32>", "tensor<4x2x2x2xf32>", "0", "0", "false"}}));
+
+INSTANTIATE_TEST_SUITE_P(
+    Views, OperatorRulesTest,
+    testing::Values(
+        Case{"aten.view", {"tensor<4x6xf32>", "[4, 2, 3]"}},
+        Case{"aten.view", {"tensor<4x2x3xf32>", "[4, 6]"}}, Case{"aten.view", {"tensor<4x6xf32>", "[-1, 6]"}},
+        Case{"aten.view", {"tensor<4x6xf32>", "[6, 4]"}},
+        Case{"aten.reshape", {"tensor<4x6x2xf32>", "[4, 12]"}},
+        Case{"aten.flatten.using_ints", {"tensor<4x2x3xf32>", "1", "2"}},
+        Case{"aten.unsqueeze", {"tensor<4x6xf32>", "1"}}, Case{"aten.unsqueeze", {"tensor<4x6xf32>", "0"}},
+        Case{"aten.squeeze.dim", {"tensor<4x1x6xf32>", "1"}}, Case{"aten.squeeze", {"tensor<4x1x4x6xf32>"}},
+        Case{"aten.unflatten.int", {"tensor<4x6xf32>", "1", "[2, 3]"}},
+        Case{"aten.view_as", {"tensor<4x6xf32>", "tensor<4x2x3xf32>"}},
+        Case{"aten.expand_as", {"tensor<4x1xf32>", "tensor<2x4x6xf32>"}},
+        Case{"aten.expand", {"tensor<4x1x6xf32>", "[2, 4, 5, 6]", "false"}},
+        Case{"aten.expand", {"tensor<4x1xf32>", "[-1, 5]", "false"}},
+        Case{"aten.broadcast_to", {"tensor<6xf32>", "[4, 6]"}}, Case{"aten.t", {"tensor<4x6xf32>"}},
+        Case{"aten.transpose.int", {"tensor<4x5x6xf32>", "-1", "0"}}, Case{"aten.mT", {"tensor<4x5x6xf32>"}},
+        Case{"aten.numpy_T", {"tensor<4x5x6xf32>"}},
+        Case{"aten.permute", {"tensor<4x5x6xf32>", "[2, 0, -2]"}},
+        Case{"aten.slice.Tensor", {"tensor<4x6xf32>", "1", "1", "5", "2"}},
+        Case{"aten.slice.Tensor", {"tensor<4x6xf32>", "1", "0", "9223372036854775807", "1"}},
+        Case{"aten.slice.Tensor", {"tensor<4x6xf32>", "-1", "-6", "6", "1"}},
+        Case{"aten.narrow", {"tensor<4x6xf32>", "1", "1", "3"}},
+        Case{"aten.narrow", {"tensor<4x6xf32>", "1", "0", "6"}},
+        Case{"aten.slice_scatter", {"tensor<4x6xf32>", "tensor<4x2xf32>", "1", "1", "3", "1"}},
+        Case{"aten.slice_scatter", {"tensor<4x6xf32>", "tensor<4x6xf32>", "1", "0", "6", "1"}},
+        Case{"aten.repeat_interleave.self_int", {"tensor<4x6xf32>", "2", "1", "none"}},
+        Case{"aten.repeat_interleave.self_int", {"tensor<4x6xf32>", "1", "1", "none"}}));
+
+INSTANTIATE_TEST_SUITE_P(
+    Indexing, OperatorRulesTest,
+    testing::Values(Case{"aten.embedding", {"tensor<9x6xf32>", "tensor<4x5xi64>", "-1", "false", "false"}},
+                    Case{"aten.zeros", {"[4, 6]", "none", "none", "none", "none"}},
+                    Case{"aten.new_zeros", {"tensor<3xf32>", "[4, 6]", "none", "none", "none", "none"}}));
+
+// A rule that gives up passes every test above, so the ones that decide how a transformer is split are
+// stated.
+TEST(OperatorRulesTest, SplitsWhatMattersMost) {
+  RuleCheck linear({"aten.linear", {"tensor<4x3x6xf32>", "tensor<5x6xf32>", "tensor<5xf32>"}});
+  EXPECT_EQ(linear.count(FactorKind::Pass), 3u);
+  EXPECT_EQ(linear.count(FactorKind::Reduce), 1u);
+  RuleCheck attention({"aten.scaled_dot_product_attention",
+                       {"tensor<2x4x5x8xf32>", "tensor<2x4x7x8xf32>", "tensor<2x4x7x6xf32>",
+                        "tensor<2x1x5x7xf32>", "0.0", "false", "none", "false"}});
+  EXPECT_EQ(attention.count(FactorKind::Pass), 4u) << "batch, heads, positions, value's width";
+  RuleCheck norm({"aten.layer_norm", {"tensor<4x5x6xf32>", "[6]", "none", "none", "0.001", "true"}});
+  EXPECT_EQ(norm.count(FactorKind::Pass), 2u);
+  RuleCheck embedding({"aten.embedding", {"tensor<9x6xf32>", "tensor<4x5xi64>", "-1", "false", "false"}});
+  EXPECT_EQ(embedding.count(FactorKind::Pass), 3u);
+  EXPECT_EQ(embedding.count(FactorKind::Lookup), 1u);
+}
+
+// A cut, a reduction or a mixing of the batch is not a dimension that passes.
+TEST(PassesDimensionTest, AsksForOneDimension) {
+  auto passes = [](const std::string &name, const std::vector<std::string> &operands, unsigned dim) {
+    OperatorCall call(name, operands);
+    return passesDimension(call.op(), dim, call.shapes());
+  };
+  EXPECT_TRUE(passes("aten.relu", {kX}, 0));
+  EXPECT_FALSE(passes("aten.relu", {kX}, 2)) << "no such dimension";
+  EXPECT_FALSE(passes("aten.softmax.int", {kX, "0", "none"}, 0));
+  EXPECT_TRUE(passes("aten.softmax.int", {kX, "0", "none"}, 1));
+  EXPECT_FALSE(passes("aten.slice.Tensor", {kX, "0", "0", "2", "1"}, 0));
+  EXPECT_FALSE(passes("aten.tril", {kX, "0"}, 0)) << "no rule";
+}
+
+} // namespace
+} // namespace cleave
