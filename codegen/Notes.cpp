@@ -70,7 +70,8 @@ static void noteSharedWeights(func::FuncOp function, std::vector<plan::Note> &no
   function.walk([&](ParamOp param) { uses[param.getName()].push_back(param); });
   for (auto &[name, params] : uses) {
     int64_t bytes = shapes.bytesOf(params.front());
-    if (params.size() < 2 || bytes < 1 << 20)
+    // Tables and constants of the program are small and copied without a word.
+    if (params.size() < 2 || params.front().getRole() != "parameter")
       continue;
     std::string stages, names = name.str();
     for (ParamOp param : params)
@@ -95,6 +96,11 @@ static void noteBalance(func::FuncOp function, std::vector<plan::Note> &notes) {
                                          bottleneck.getValue())));
 }
 
+static std::string placeOf(Operation *op) {
+  StringRef path = modulePath(op);
+  return path.empty() ? "the model itself" : path.str();
+}
+
 /// One note an operator kind, with the first place and the number of calls.
 static void noteKinds(func::FuncOp function, const InferredValues &inferred, std::vector<plan::Note> &notes) {
   llvm::MapVector<StringRef, std::pair<OperatorOp, unsigned>> unknown;
@@ -104,16 +110,17 @@ static void noteKinds(func::FuncOp function, const InferredValues &inferred, std
   });
   for (auto &[name, use] : unknown)
     notes.push_back(makeNote("no-semantics", modulePath(use.first), name,
-                             llvm::formatv("{0} ({1} call(s), first in {2}) has no entry in the op-semantics table; it "
-                                           "runs whole wherever it is",
-                                           name, use.second, modulePath(use.first))));
+                             llvm::formatv("{0} has no entry in the op-semantics table; it runs whole wherever it is: "
+                                           "in {1}{2}",
+                                           name, placeOf(use.first),
+                                           use.second == 1 ? "" : llvm::formatv(" and {0} more times", use.second - 1).str())));
   llvm::SetVector<StringRef> kinds;
   for (auto &[op, reason] : inferred.unknown)
     if (kinds.insert(op->getName().getStringRef()))
       notes.push_back(makeNote("unknown-type", modulePath(op), op->getName().getStringRef(),
                                llvm::formatv("the type of {0} in {1} is only known when running ({2}); its cost and "
                                              "memory are not predicted",
-                                             op->getName().getStringRef(), modulePath(op), reason)));
+                                             op->getName().getStringRef(), placeOf(op), reason)));
 }
 
 std::vector<plan::Note> notesOf(func::FuncOp function, const InferredValues &inferred) {

@@ -67,38 +67,45 @@ std::unique_ptr<plan::Instruction> ProgramEmitter::instructionFor(Operation *op)
   return instruction;
 }
 
-LogicalResult ProgramEmitter::emitOp(Operation *op, plan::Block &block, uint32_t index) {
+bool ProgramEmitter::emitFixed(Operation *op) {
   if (auto constant = dyn_cast<ConstantOp>(op)) {
     auto entry = std::make_unique<plan::SlotConstant>();
     entry->value = constantOf(constant.getValue(), constant.getType());
     entry->slot = define(constant);
     program->constants.push_back(std::move(entry));
-    return success();
-  }
-  if (auto size = dyn_cast<SizeOp>(op)) {
+  } else if (auto size = dyn_cast<SizeOp>(op)) {
     auto entry = std::make_unique<plan::SlotSize>();
     entry->value = dimOf(*SymbolicDim::parse(size.getExpression()), symbols);
     entry->slot = define(size);
     program->sizes.push_back(std::move(entry));
-    return success();
-  }
-  if (auto param = dyn_cast<ParamOp>(op)) {
+  } else if (auto param = dyn_cast<ParamOp>(op)) {
     auto entry = std::make_unique<plan::SlotWeight>();
     entry->weight = tables.weights.insert({param.getName(), param}).first - tables.weights.begin();
     entry->slot = define(param);
     program->weights.push_back(std::move(entry));
-    return success();
+  } else {
+    return false;
   }
+  return true;
+}
+
+/// No instruction: the module's output is the value itself.
+void ProgramEmitter::emitBoundary(BoundaryOp boundary) {
+  slots[boundary] = slot(boundary.getValue());
+  auto point = std::make_unique<plan::CapturePoint>();
+  point->path = boundary.getPath().str();
+  if (boundary.getIndex() > 0)
+    point->path += ":" + std::to_string(boundary.getIndex());
+  point->stage = stage;
+  point->slot = slots[boundary];
+  captures.push_back(std::move(point));
+}
+
+LogicalResult ProgramEmitter::emitOp(Operation *op, plan::Block &block, uint32_t index) {
+  if (emitFixed(op))
+    return success();
   if (auto boundary = dyn_cast<BoundaryOp>(op)) {
-    // No instruction: the module's output is the value itself.
-    slots[boundary] = slot(boundary.getValue());
-    auto point = std::make_unique<plan::CapturePoint>();
-    point->path = boundary.getPath().str();
-    if (boundary.getIndex() > 0)
-      point->path += ":" + std::to_string(boundary.getIndex());
-    point->stage = stage;
-    point->slot = slots[boundary];
-    captures.push_back(std::move(point));
+    emitBoundary(boundary);
     return success();
   }
   if (auto call = dyn_cast<OperatorOp>(op))

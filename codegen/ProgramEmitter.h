@@ -52,6 +52,9 @@ public:
 private:
   mlir::LogicalResult emitBlock(mlir::Block &block, uint32_t index);
   mlir::LogicalResult emitOp(mlir::Operation *op, plan::Block &block, uint32_t index);
+  /// Values that stand before the program runs: constants, sizes, weights. False for other operations.
+  bool emitFixed(mlir::Operation *op);
+  void emitBoundary(BoundaryOp boundary);
   std::unique_ptr<plan::Instruction> instructionFor(mlir::Operation *op);
   mlir::LogicalResult emitCall(OperatorOp op, plan::Block &block);
   mlir::LogicalResult emitNested(mlir::Operation *op, plan::Block &block, uint32_t index);

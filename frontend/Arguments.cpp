@@ -43,8 +43,9 @@ private:
     auto found = llvm::find_if(inputs.tensors, [&](auto &tensor) { return tensor.name == name; });
     return found == inputs.tensors.end() ? nullptr : &*found;
   }
-  /// The next component of every given name below `name.`, in order: items of a list, keys of a dict.
-  SmallVector<std::string> itemsOf(const std::string &name) const;
+  /// Items of a list or keys of a dict, in order: what follows `name.` in given names, up to the next dot where items
+  /// are nested.
+  SmallVector<std::string> itemsOf(const std::string &name, bool isNested = true) const;
 
   func::FuncOp function;
   OpBuilder &b;
@@ -54,12 +55,16 @@ private:
 };
 } // namespace
 
-SmallVector<std::string> ArgumentMaker::itemsOf(const std::string &name) const {
+static bool isComposite(const c10::TypePtr &type) {
+  return type->cast<c10::TupleType>() || type->cast<c10::ListType>() || type->cast<c10::DictType>();
+}
+
+SmallVector<std::string> ArgumentMaker::itemsOf(const std::string &name, bool isNested) const {
   SmallVector<std::string> items;
   auto consider = [&](StringRef given) {
     if (!given.consume_front(name + "."))
       return;
-    std::string item = given.split('.').first.str();
+    std::string item = isNested ? given.split('.').first.str() : given.str();
     if (!llvm::is_contained(items, item))
       items.push_back(item);
   };
@@ -162,7 +167,8 @@ FailureOr<Argument> ArgumentMaker::makeItems(const std::string &name, const c10:
     return error(name) << "is a " << type->annotation_str() << "; expected a dict with strings as keys";
   SmallVector<Attribute> entries;
   SmallVector<Value> elements;
-  for (const std::string &key : itemsOf(name)) {
+  // A dict of tensors is flat, and its keys may have dots: {"history.0": x}.
+  for (const std::string &key : itemsOf(name, isComposite(dict->getValueType()))) {
     elements.push_back(b.create<ConstantOp>(location(), StringType::get(b.getContext()), b.getStringAttr(key)));
     if (failed(add(key, dict->getValueType())))
       return failure();
@@ -181,8 +187,7 @@ FailureOr<Argument> ArgumentMaker::make(const std::string &name, const c10::Type
     wanted.push_back(name);
     return constant(b.getUnitAttr(), NoneType::get(b.getContext()));
   }
-  bool isComposite = type->cast<c10::TupleType>() || type->cast<c10::ListType>() || type->cast<c10::DictType>();
-  if (isComposite && (!fallback || !itemsOf(name).empty()))
+  if (isComposite(type) && (!fallback || !itemsOf(name).empty()))
     return makeItems(name, type);
   wanted.push_back(name);
   if (const ModelInputs::Tensor *given = tensorNamed(name)) {

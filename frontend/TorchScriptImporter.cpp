@@ -13,6 +13,9 @@ using namespace mlir;
 
 namespace cleave {
 
+/// Integer tensors up to this size have their elements in the IR, since size arithmetic may run through them.
+static constexpr int64_t kMostKnownElements = 16;
+
 static std::string join(const std::string &path, const std::string &name) {
   return path.empty() ? name : path + "." + name;
 }
@@ -62,9 +65,10 @@ Value TorchScriptImporter::parameter(const std::string &unique, const at::Tensor
     b.setInsertionPointToStart(&region->front());
   }
   const WeightTable::Entry *entry = weights.find(unique);
-  IntegerAttr value;
-  if (tensor.dim() == 0 && tensor.scalar_type() == at::kLong)
-    value = b.getI64IntegerAttr(tensor.item<int64_t>());
+  DenseI64ArrayAttr value;
+  if (tensor.dim() <= 1 && tensor.numel() <= kMostKnownElements && tensor.scalar_type() == at::kLong)
+    value = b.getDenseI64ArrayAttr(
+        ArrayRef<int64_t>(tensor.contiguous().const_data_ptr<int64_t>(), size_t(tensor.numel())));
   StringRef owner = StringRef(unique).rsplit('.').first;
   SmallVector<StringRef> aliases(entry->aliases.begin(), entry->aliases.end());
   lastParameter = b.create<ParamOp>(NameLoc::get(b.getStringAttr(owner)), type, unique,

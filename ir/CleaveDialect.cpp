@@ -1,5 +1,6 @@
 //===- CleaveDialect.cpp - Operations of the cleave dialect ---------------===//
 #include "ir/Cleave.h"
+#include "ir/Aggregates.h"
 #include "ir/OperatorDialect.h"
 #include "ir/SymbolicDim.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -47,6 +48,10 @@ LogicalResult ParamOp::verify() {
     return emitOpError("found result ") << getResult().getType() << ", expected a tensor";
   if (!llvm::is_contained({"parameter", "buffer", "constant"}, getRole()))
     return emitOpError("found role \"") << getRole() << "\", expected parameter, buffer or constant";
+  auto type = dyn_cast<RankedTensorType>(getResult().getType());
+  bool canHaveValue = type && type.hasStaticShape() && type.getElementType().isInteger(64);
+  if (getValue() && (!canHaveValue || type.getNumElements() != int64_t(getValue()->size())))
+    return emitOpError("found a value of ") << getValue()->size() << " integers for " << getResult().getType();
   return success();
 }
 
@@ -91,6 +96,23 @@ LogicalResult SizeOp::verify() {
   return success();
 }
 
+using Effects = SmallVectorImpl<SideEffects::EffectInstance<MemoryEffects::Effect>>;
+
+void ListOp::getEffects(Effects &effects) {
+  if (mayChange(getResult()))
+    effects.emplace_back(MemoryEffects::Allocate::get(), getOperation()->getResult(0));
+}
+
+void DictOp::getEffects(Effects &effects) {
+  if (mayChange(getResult()))
+    effects.emplace_back(MemoryEffects::Allocate::get(), getOperation()->getResult(0));
+}
+
+void UnpackOp::getEffects(Effects &effects) {
+  if (mayChange(getAggregate()))
+    effects.emplace_back(MemoryEffects::Read::get());
+}
+
 LogicalResult ListOp::verify() {
   if (isa<ListType>(getType()))
     return success();
@@ -98,11 +120,7 @@ LogicalResult ListOp::verify() {
 }
 
 OpFoldResult ListOp::fold(FoldAdaptor adaptor) {
-  // A list that somebody appends to is not a constant; only pure users may share one.
-  for (Operation *user : getResult().getUsers())
-    if (!isMemoryEffectFree(user) && !user->hasTrait<OpTrait::IsTerminator>())
-      return {};
-  if (llvm::is_contained(adaptor.getElements(), Attribute()))
+  if (mayChange(getResult()) || llvm::is_contained(adaptor.getElements(), Attribute()))
     return {};
   auto value = ArrayAttr::get(getContext(), adaptor.getElements());
   return fitsType(value, getType()) ? OpFoldResult(value) : OpFoldResult();
@@ -135,10 +153,7 @@ LogicalResult UnpackOp::verify() {
 LogicalResult UnpackOp::fold(FoldAdaptor adaptor, SmallVectorImpl<OpFoldResult> &results) {
   Operation *maker = getAggregate().getDefiningOp();
   if (isa_and_nonnull<TupleOp, ListOp>(maker) && maker->getNumOperands() == getNumResults()) {
-    // A list may have been changed since it was made.
-    if (isa<ListOp>(maker) && llvm::any_of(getAggregate().getUsers(), [](Operation *user) {
-          return !isMemoryEffectFree(user);
-        }))
+    if (isa<ListOp>(maker) && mayChange(getAggregate()))
       return failure();
     llvm::append_range(results, maker->getOperands());
     return success();

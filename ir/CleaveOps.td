@@ -12,14 +12,14 @@ class CleaveOp<string mnemonic, list<Trait> traits = []> : Op<CleaveDialect, mne
 def ParamOp : CleaveOp<"param", [Pure]> {
   let summary = "a weight, by the module path of its first use";
   let description = [{
-    A name and a type, never bytes. `aliases`: other paths of the same tensor (tied weights). `value`: the bytes of a
-    0-d integer constant, which size arithmetic needs.
+    A name and a type, never bytes. `aliases`: other paths of the same tensor (tied weights). `value`: the
+    elements of a small integer tensor, which size arithmetic needs.
     ```mlir
     %w = cleave.param "transformer.wte.weight" {aliases = ["lm_head.weight"], role = "parameter"} : tensor<50257x768xf32>
     ```
   }];
   let arguments = (ins StrAttr:$name, OptionalAttr<StrArrayAttr>:$aliases, StrAttr:$role,
-                       OptionalAttr<I64Attr>:$value);
+                       OptionalAttr<DenseI64ArrayAttr>:$value);
   let results = (outs AnyType:$result);
   let assemblyFormat = "$name attr-dict `:` type($result)";
   let hasVerifier = 1;
@@ -50,18 +50,20 @@ def SizeOp : CleaveOp<"size", [Pure]> {
   let hasVerifier = 1;
 }
 
-class ConstructOp<string mnemonic, string what> : CleaveOp<mnemonic, [Pure]> {
+class ConstructOp<string mnemonic, string what, list<Trait> traits> : CleaveOp<mnemonic, traits> {
   let summary = what;
   let arguments = (ins Variadic<AnyType>:$elements);
   let results = (outs AnyType:$result);
   let assemblyFormat = "`(` $elements `)` attr-dict `:` functional-type($elements, $result)";
   let hasVerifier = 1;
 }
-def ListOp : ConstructOp<"list", "makes a list"> { let hasFolder = 1; }
-def TupleOp : ConstructOp<"tuple", "makes a tuple">;
-def DictOp : ConstructOp<"dict", "makes a dictionary from key, value, key, value, …">;
+// One that somebody changes is allocated: neither merged with an equal one nor made in several stages.
+def MayAllocate : DeclareOpInterfaceMethods<MemoryEffectsOpInterface>;
+def ListOp : ConstructOp<"list", "makes a list", [MayAllocate]> { let hasFolder = 1; }
+def TupleOp : ConstructOp<"tuple", "makes a tuple", [Pure]>;
+def DictOp : ConstructOp<"dict", "makes a dictionary from key, value, key, value, …", [MayAllocate]>;
 
-def UnpackOp : CleaveOp<"unpack", [Pure]> {
+def UnpackOp : CleaveOp<"unpack", [DeclareOpInterfaceMethods<MemoryEffectsOpInterface>]> {
   let summary = "the items of a tuple or list of known length";
   let arguments = (ins AnyType:$aggregate);
   let results = (outs Variadic<AnyType>:$items);
@@ -89,7 +91,10 @@ def IfOp : CleaveOp<"if", [RecursiveMemoryEffects, SingleBlock]> {
   let arguments = (ins I1:$condition);
   let results = (outs Variadic<AnyType>:$results);
   let regions = (region SizedRegion<1>:$thenRegion, SizedRegion<1>:$elseRegion);
-  let assemblyFormat = "$condition attr-dict `:` type($results) $thenRegion `else` $elseRegion";
+  // The keyword tells attributes from a region where there are no results.
+  let assemblyFormat = [{
+    $condition (`:` type($results)^)? attr-dict-with-keyword $thenRegion `else` $elseRegion
+  }];
   let hasVerifier = 1;
 }
 

@@ -1,5 +1,6 @@
 //===- ConstantFolding.cpp - Operators on constants -----------------------===//
 #include "ir/ConstantFolding.h"
+#include "ir/Aggregates.h"
 #include "ir/Interpret.h"
 #include "ir/semantics/OpSemantics.h"
 #include "mlir/IR/Builders.h"
@@ -9,20 +10,13 @@ using namespace mlir;
 
 namespace cleave {
 
-/// Whether somebody changes the list after it was made; its elements in sight are then not its elements in truth.
-static bool isListChanged(Value list) {
-  return llvm::any_of(list.getUsers(), [](Operation *user) {
-    return isa<OperatorOp>(user) && !isMemoryEffectFree(user);
-  });
-}
-
 /// `list[i]` where list and i are in sight.
 static OpFoldResult foldItem(OperatorOp op, ArrayRef<Attribute> operands) {
   if (op->getNumOperands() != 2)
     return {};
   Operation *maker = op->getOperand(0).getDefiningOp();
   auto index = dyn_cast_or_null<IntegerAttr>(operands[1]);
-  if (!index || !isa_and_nonnull<ListOp, TupleOp>(maker) || isListChanged(op->getOperand(0)))
+  if (!index || !isa_and_nonnull<ListOp, TupleOp>(maker) || (isa<ListOp>(maker) && mayChange(op->getOperand(0))))
     return {};
   int64_t count = maker->getNumOperands();
   int64_t position = index.getInt() < 0 ? index.getInt() + count : index.getInt();

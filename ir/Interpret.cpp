@@ -4,6 +4,7 @@
 #include "mlir/IR/Builders.h"
 #include "llvm/ADT/StringMap.h"
 #include <ATen/core/jit_type.h>
+#include <mutex>
 
 using namespace mlir;
 
@@ -169,7 +170,10 @@ Attribute toAttribute(const c10::IValue &value, MLIRContext *context) {
 }
 
 std::shared_ptr<torch::jit::Operator> findOperator(StringRef irName) {
+  // Passes run on several functions at once.
+  static std::mutex mutex;
   static llvm::StringMap<std::shared_ptr<torch::jit::Operator>> resolved;
+  std::lock_guard lock(mutex);
   auto [entry, isNew] = resolved.try_emplace(irName);
   const OperatorSchema *schema = isNew ? findSchema(irName) : nullptr;
   if (schema) {

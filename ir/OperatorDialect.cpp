@@ -1,5 +1,6 @@
 //===- OperatorDialect.cpp - PyTorch's operators as MLIR operations -------===//
 #include "ir/OperatorDialect.h"
+#include "ir/Aggregates.h"
 #include "ir/Cleave.h"
 #include "ir/ConstantFolding.h"
 #include "ir/semantics/OpSemantics.h"
@@ -89,8 +90,15 @@ struct OperatorModel : OperationName::Impl {
   llvm::hash_code hashProperties(OpaqueProperties) final { return {}; }
 };
 
-struct NoEffects : MemoryEffectOpInterface::FallbackModel<NoEffects> {
-  void getEffects(Operation *, SmallVectorImpl<MemoryEffects::EffectInstance> &) const {}
+/// No effects but those of lists that somebody changes: where they are made and read matters.
+struct PureEffects : MemoryEffectOpInterface::FallbackModel<PureEffects> {
+  void getEffects(Operation *op, SmallVectorImpl<MemoryEffects::EffectInstance> &effects) const {
+    if (llvm::any_of(op->getOperands(), mayChange))
+      effects.emplace_back(MemoryEffects::Read::get());
+    for (OpResult result : op->getResults())
+      if (mayChange(result))
+        effects.emplace_back(MemoryEffects::Allocate::get(), result);
+  }
 };
 
 /// One dialect's type ids; kept for the life of the process, since contexts come and go.
@@ -125,7 +133,7 @@ OperatorDialect::OperatorDialect(StringRef ns, TypeID id, MLIRContext *context) 
     RegisteredOperationName::insert(
         std::make_unique<OperatorModel>(schema.irName, this, operators.ids[i].getTypeID()), {});
     if (isPure(schema))
-      RegisteredOperationName::lookup(schema.irName, context)->attachInterface<NoEffects>();
+      RegisteredOperationName::lookup(schema.irName, context)->attachInterface<PureEffects>();
   }
 }
 

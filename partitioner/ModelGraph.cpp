@@ -28,8 +28,10 @@ double operationSeconds(Operation *op, const TracedShapes &shapes, const DeviceS
   return isFree ? 0 : seconds + device.operatorSeconds;
 }
 
-/// Operations that every stage makes for itself at no cost.
-static bool isGlue(Operation *op) { return isa<ParamOp, ConstantOp, SizeOp, ListOp, TupleOp, DictOp>(op); }
+/// Operations that every stage makes for itself at no cost; not a list that somebody changes.
+static bool isGlue(Operation *op) {
+  return isa<ParamOp, ConstantOp, SizeOp, ListOp, TupleOp, DictOp>(op) && isMemoryEffectFree(op);
+}
 
 /// Types that a stage can send.
 static bool isSendable(Type type) { return isTensorLike(type) || type.isIntOrFloat() || isa<NumberType>(type); }

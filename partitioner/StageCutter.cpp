@@ -32,8 +32,10 @@ public:
   Error checkFeasible();
   /// The slowest stage of the best cut, if that is at most `bound`; kNever otherwise.
   double fastest(double bound);
-  /// The first node of each stage, of the cut that sends least while no stage takes longer than `slowest`.
-  std::vector<uint32_t> sendingLeast(double slowest);
+  /// The first node of each stage, of the most even cut while no stage takes longer than `slowest`: where one node makes
+  /// its stage slow, the others still share the rest. Even is the least sum of squared seconds, which charges sending
+  /// too.
+  std::vector<uint32_t> mostEven(double slowest);
   StageCut describe(llvm::ArrayRef<uint32_t> starts);
 
 private:
@@ -93,24 +95,24 @@ double Search::fastest(double bound) {
   return slowest[stages];
 }
 
-std::vector<uint32_t> Search::sendingLeast(double slowest) {
-  constexpr int64_t none = std::numeric_limits<int64_t>::max();
+std::vector<uint32_t> Search::mostEven(double slowest) {
   const size_t width = stages + 1;
-  std::vector<int64_t> sent((nodes + 1) * width, none);
+  std::vector<double> squares((nodes + 1) * width, kNever);
   std::vector<uint32_t> firstEnd((nodes + 1) * width, 0);
-  sent[nodes * width] = 0;
+  squares[nodes * width] = 0;
   for (uint32_t start = nodes; start-- > 0;)
     forEachStageFrom(start, slowest, [&] {
-      const int64_t *rest = &sent[stage.end() * width];
+      const double own = stage.seconds() * stage.seconds();
+      const double *rest = &squares[stage.end() * width];
       for (uint32_t count = 1; count <= stages; ++count) {
         // Ends come ascending, so that among equals the earliest cut stays.
-        if (rest[count - 1] == none || stage.recvBytes() + rest[count - 1] >= sent[start * width + count])
+        if ((own + rest[count - 1]) * kSameTime >= squares[start * width + count])
           continue;
-        sent[start * width + count] = stage.recvBytes() + rest[count - 1];
+        squares[start * width + count] = own + rest[count - 1];
         firstEnd[start * width + count] = stage.end();
       }
     });
-  assert(sent[stages] != none && "the time was found by a cut");
+  assert(squares[stages] < kNever && "the time was found by a cut");
   std::vector<uint32_t> starts{0};
   for (uint32_t count = stages; count > 1; --count)
     starts.push_back(firstEnd[starts.back() * width + count]);
@@ -243,7 +245,7 @@ llvm::Expected<StageCut> cutStages(const StageGraph &graph, const CutRequest &re
   for (double bound : {2 * lowerBound, 16 * lowerBound, kNever})
     if ((fastest = search.fastest(bound)) < kNever)
       break;
-  StageCut cut = search.describe(search.sendingLeast(fastest * kSameTime));
+  StageCut cut = search.describe(search.mostEven(fastest * kSameTime));
   // The mean is summed in another order than the stages, and may come out above them by rounding.
   cut.lowerBound = std::min(lowerBound, cut.slowest());
   if (graph.nodes[largest].seconds > mean * kSameTime)

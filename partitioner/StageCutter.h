@@ -36,8 +36,8 @@ struct StageCut {
   double mean() const;
 };
 
-/// The contiguous cut of the node order whose slowest stage is fastest; among equals (to 1e-9 of it), the one
-/// that sends the fewest bytes, then the one whose first differing cut is earlier.
+/// The contiguous cut of the node order whose slowest stage is fastest; among equals (to 1e-9 of it), the most
+/// even one, by the sum of squared seconds, then the one whose first differing cut is earlier.
 ///
 /// A stage costs its nodes' seconds, plus `latency + bytes/bandwidth` if it receives anything. A value counts
 /// once a stage, whichever earlier stage made it. The latency counts once a stage however many stages send to

@@ -1,4 +1,5 @@
 //===- FoldSizes.cpp - Size arithmetic to constants and named sizes -------===//
+#include "ir/Aggregates.h"
 #include "ir/inference/ShapeInference.h"
 #include "ir/OperatorDialect.h"
 #include "passes/Passes.h"
@@ -33,7 +34,7 @@ struct FoldSizes : impl::FoldSizesBase<FoldSizes> {
   }
 
   static void fold(Operation *call, const InferredValues &inferred) {
-    if (!isMemoryEffectFree(call))
+    if (!wouldOpBeTriviallyDead(call))
       return;
     OpBuilder b(call);
     for (Value result : call->getResults()) {
@@ -41,7 +42,8 @@ struct FoldSizes : impl::FoldSizesBase<FoldSizes> {
         continue;
       if (auto size = inferred.sizes.find(result); size != inferred.sizes.end() && result.getType().isInteger(64)) {
         result.replaceAllUsesWith(makeSize(b, call->getLoc(), size->second));
-      } else if (auto list = inferred.sizeLists.find(result); list != inferred.sizeLists.end()) {
+      } else if (auto list = inferred.sizeLists.find(result);
+                 list != inferred.sizeLists.end() && !mayChange(result)) {
         SmallVector<Value> items;
         for (const SymbolicDim &item : list->second)
           items.push_back(makeSize(b, call->getLoc(), item));

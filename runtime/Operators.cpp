@@ -34,6 +34,13 @@ static std::string suggestion(const std::string &name) {
   return "; did you mean " + std::string(similar.front().toQualString()) + "?";
 }
 
+/// `prim::RaiseException(str msg, str? cls)`. libtorch's own leaves the message out.
+static void raiseException(torch::jit::Stack &stack) {
+  c10::IValue type = torch::jit::pop(stack), message = torch::jit::pop(stack);
+  llvm::StringRef name = type.isString() ? llvm::StringRef(type.toStringRef()).rsplit('.').second : "";
+  throw std::runtime_error((name.empty() ? "" : name.str() + ": ") + message.toStringRef());
+}
+
 static llvm::Expected<std::unique_ptr<ResolvedOperator>> find(const std::string &qualified) {
   auto [name, overload] = llvm::StringRef(qualified).split('.');
   auto found = torch::jit::findOperatorFor({name.str(), overload.str()});
@@ -47,7 +54,9 @@ static llvm::Expected<std::unique_ptr<ResolvedOperator>> find(const std::string 
         "operator " + qualified +
         " writes to its operand, expected one that makes a new value; compile the model "
         "again");
-  return std::make_unique<ResolvedOperator>(ResolvedOperator{found->schema(), found->getOperation()});
+  torch::jit::Operation operation =
+      name == "prim::RaiseException" ? torch::jit::Operation(raiseException) : found->getOperation();
+  return std::make_unique<ResolvedOperator>(ResolvedOperator{found->schema(), std::move(operation)});
 }
 
 llvm::Expected<ResolvedOperator *> Operators::resolve(uint32_t index) {

@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 #include "ir/inference/ShapeInference.h"
 #include <ATen/ATen.h>
+#include <ATen/TensorIterator.h>
 #include <torch/library.h>
 
 namespace cleave {
@@ -31,8 +32,19 @@ static Tensor indexSelect(const Tensor &input, int64_t dim, const Tensor &index)
 }
 
 static Tensor whereSelf(const Tensor &condition, const Tensor &self, const Tensor &other) {
-  auto all = at::broadcast_tensors({condition, self, other});
-  return at::empty(all[0].sizes(), condition.options().device(at::kMeta).dtype(at::result_type(self, other)));
+  auto dtype = at::result_type(self, other);
+  // The iterator decides the strides, as it does for the CPU's kernel; operands need not be of one dtype for that.
+  Tensor result;
+  auto iterator = at::TensorIteratorConfig()
+                      .check_all_same_dtype(false)
+                      .check_all_same_device(false)
+                      .declare_static_dtype_and_device(dtype, at::kMeta)
+                      .add_output(result)
+                      .add_const_input(condition)
+                      .add_const_input(self)
+                      .add_const_input(other)
+                      .build();
+  return iterator.output();
 }
 
 static Tensor safeSoftmax(const Tensor &input, int64_t, std::optional<at::ScalarType> dtype) {
@@ -51,10 +63,22 @@ static Tensor convolution(const Tensor &input, const Tensor &weight, const Optio
                         ? (input.size(i + 2) - 1) * at_(stride, i) - 2 * at_(padding, i) + extent + at_(outputPadding, i) + 1
                         : (input.size(i + 2) + 2 * at_(padding, i) - extent - 1) / at_(stride, i) + 1);
   }
-  return emptyMeta(sizes, input);
+  // oneDNN answers in the layout of its operands.
+  bool isChannelsLast = input.dim() == 4 && (input.suggest_memory_format() == at::MemoryFormat::ChannelsLast ||
+                                             weight.suggest_memory_format() == at::MemoryFormat::ChannelsLast);
+  return at::empty(sizes, input.options(),
+                   isChannelsLast ? at::MemoryFormat::ChannelsLast : at::MemoryFormat::Contiguous);
 }
 
-/// Whether the CPU runs its fused kernel, whose result is laid out [batch, position, head, channel]
+static std::tuple<Tensor, Tensor, Tensor> nativeBatchNorm(const Tensor &input, const OptionalTensor &,
+                                                          const OptionalTensor &, const OptionalTensor &,
+                                                          const OptionalTensor &, bool isTraining, double, double) {
+  // Evaluation keeps no statistics for a backward pass.
+  int64_t kept = isTraining ? input.size(1) : 0;
+  return {at::empty_like(input, input.suggest_memory_format()), emptyMeta({kept}, input), emptyMeta({kept}, input)};
+}
+
+/// Laid out as the query is, where the CPU runs its fused kernel
 /// (aten/src/ATen/native/transformers/sdp_utils_cpp.cpp, use_flash_attention_cpp).
 static bool isFusedOnCpu(const Tensor &query, const Tensor &key, const Tensor &value, const OptionalTensor &mask,
                          double dropout) {
@@ -65,15 +89,15 @@ static bool isFusedOnCpu(const Tensor &query, const Tensor &key, const Tensor &v
     return false;
   if (query.stride(3) != 1 || key.stride(3) != 1 || value.stride(3) != 1 || query.size(2) == 0 || key.size(2) == 0)
     return false;
-  return !mask || (!mask->requires_grad() && (mask->dim() == 2 || mask->dim() == 4));
+  return !mask || mask->dim() == 2 || mask->dim() == 4;
 }
 
 static Tensor attention(const Tensor &query, const Tensor &key, const Tensor &value, const OptionalTensor &mask,
                         double dropout, bool, std::optional<double>, bool) {
+  if (isFusedOnCpu(query, key, value, mask, dropout))
+    return at::empty_like(query);
   auto sizes = query.sizes().vec();
   sizes.back() = value.size(-1);
-  if (isFusedOnCpu(query, key, value, mask, dropout))
-    return emptyMeta({sizes[0], sizes[2], sizes[1], sizes[3]}, query).transpose(1, 2);
   return emptyMeta(sizes, query);
 }
 
@@ -85,6 +109,7 @@ void registerMetaKernels() {
     kernels.impl("where.self", whereSelf);
     kernels.impl("_safe_softmax", safeSoftmax);
     kernels.impl("convolution_overrideable", convolution);
+    kernels.impl("native_batch_norm", nativeBatchNorm);
     kernels.impl("scaled_dot_product_attention", attention);
     return kernels;
   }();

@@ -1,8 +1,10 @@
 //===- Sampler.cpp - One run of a function without data -------------------===//
 #include "ir/inference/Sampler.h"
+#include "ir/Aggregates.h"
 #include "ir/SymbolicDim.h"
+#include "ir/semantics/OpSemantics.h"
 #include <ATen/ops/empty.h>
-#include <ATen/ops/scalar_tensor.h>
+#include <ATen/ops/tensor.h>
 #include <ATen/ops/empty_strided.h>
 
 using namespace mlir;
@@ -11,6 +13,10 @@ namespace cleave {
 
 /// Iterations of loops that are followed; longer ones stay unknown.
 static constexpr int64_t kMostIterations = 1000;
+/// Elements of a one-dimensional integer tensor whose values are followed.
+static constexpr int64_t kMostKnownElements = 16;
+/// Bytes of one operand that are filled with zeros to try an operator.
+static constexpr int64_t kMostFallbackBytes = 64 << 20;
 
 static std::optional<std::vector<int64_t>> evaluate(ArrayRef<std::string> texts, const llvm::StringMap<int64_t> &sizes) {
   std::vector<int64_t> result;
@@ -76,11 +82,19 @@ static bool isSame(const c10::IValue &a, const c10::IValue &b) {
   return a.tagKind() == b.tagKind() && (a.isNone() || a.isInt() || a.isBool() || a.isDouble()) && a == b;
 }
 
+/// Integers that sizes may be made of: few of them, with their values.
+static bool isSmallAndKnown(const at::Tensor &tensor) {
+  return tensor.is_cpu() && (tensor.dim() == 0 || (tensor.dim() == 1 && tensor.numel() <= kMostKnownElements &&
+                                                   c10::isIntegralType(tensor.scalar_type(), true)));
+}
+
+static at::Tensor withoutData(const at::Tensor &tensor) {
+  return at::empty_strided(tensor.sizes(), tensor.strides(), tensor.options().device(at::kMeta));
+}
+
 void Sampler::set(Value value, c10::IValue now) {
-  // Data on the CPU beyond a number is not followed: only sizes are wanted.
-  if (now.isTensor() && now.toTensor().defined() && now.toTensor().is_cpu() && now.toTensor().dim() > 0)
-    now = at::empty_strided(now.toTensor().sizes(), now.toTensor().strides(),
-                            now.toTensor().options().device(at::kMeta));
+  if (now.isTensor() && now.toTensor().defined() && now.toTensor().is_cpu() && !isSmallAndKnown(now.toTensor()))
+    now = withoutData(now.toTensor());
   values[value] = std::move(now);
 }
 
@@ -101,55 +115,164 @@ void Sampler::runOp(Operation *op) {
     return runIf(op);
   if (isa<LoopOp>(op))
     return runLoop(op);
-  if (auto param = dyn_cast<ParamOp>(op)) {
-    if (auto type = dyn_cast<RankedTensorType>(param.getType()))
-      set(param, param.getValue() ? c10::IValue(at::scalar_tensor(int64_t(*param.getValue()), at::kLong))
-                                  : emptyTensor(type));
-    return;
-  }
-  if (auto constant = dyn_cast<ConstantOp>(op))
-    return set(constant, isa<DeviceType>(constant.getType()) ? c10::IValue(at::Device(at::kMeta))
-                                                             : toIValue(constant.getValue(), constant.getType()));
-  if (auto size = dyn_cast<SizeOp>(op)) {
-    if (auto value = SymbolicDim::parse(size.getExpression())->evaluate(sizes))
-      set(size, *value);
-    return;
-  }
+  if (isa<BoundaryOp>(op))
+    return bindResults(op->getResults(), op->getOperands());
   if (auto stage = dyn_cast<StageOp>(op)) {
     bindResults(stage.getBody().getArguments(), stage.getInputs());
     runBlock(stage.getBody().front());
     return bindResults(stage.getResults(), stage.getBody().front().getTerminator()->getOperands());
   }
-  if (isa<BoundaryOp>(op))
-    return bindResults(op->getResults(), op->getOperands());
-  auto operands = operandsOf(op);
-  if (!operands)
-    return;
-  if (isa<TupleOp>(op))
-    return set(op->getResult(0), c10::ivalue::Tuple::create(std::move(*operands)));
+  if (op->getNumOperands() == 0 && isa<ParamOp, ConstantOp, SizeOp>(op))
+    return runLeaf(op);
+  if (auto operands = operandsOf(op))
+    construct(op, std::move(*operands));
+}
+
+void Sampler::runLeaf(Operation *op) {
+  if (auto param = dyn_cast<ParamOp>(op)) {
+    auto type = dyn_cast<RankedTensorType>(param.getType());
+    if (param.getValue() && type)
+      values[param] = at::tensor(at::IntArrayRef(param.getValue()->data(), param.getValue()->size()), at::kLong)
+                          .reshape(at::IntArrayRef(type.getShape().data(), type.getRank()));
+    else if (type)
+      set(param, emptyTensor(type));
+  } else if (auto constant = dyn_cast<ConstantOp>(op)) {
+    set(constant, isa<DeviceType>(constant.getType()) ? c10::IValue(at::Device(at::kMeta))
+                                                      : toIValue(constant.getValue(), constant.getType()));
+  } else if (auto value = SymbolicDim::parse(cast<SizeOp>(op).getExpression())->evaluate(sizes)) {
+    set(op->getResult(0), *value);
+  }
+}
+
+void Sampler::construct(Operation *op, std::vector<c10::IValue> operands) {
   if (auto list = dyn_cast<ListOp>(op)) {
     c10::impl::GenericList items(torchTypeOf(cast<ListType>(list.getType()).getElement()));
-    for (c10::IValue &operand : *operands)
+    for (c10::IValue &operand : operands)
       items.push_back(std::move(operand));
-    return set(op->getResult(0), std::move(items));
-  }
-  if (auto dict = dyn_cast<DictOp>(op)) {
+    set(list, std::move(items));
+  } else if (auto dict = dyn_cast<DictOp>(op)) {
     auto type = cast<DictType>(dict.getType());
     c10::impl::GenericDict entries(torchTypeOf(type.getKey()), torchTypeOf(type.getValue()));
-    for (size_t i = 0; i + 1 < operands->size(); i += 2)
-      entries.insert((*operands)[i], (*operands)[i + 1]);
-    return set(op->getResult(0), std::move(entries));
-  }
-  if (isa<UnpackOp>(op)) {
-    c10::IValue aggregate = operands->front();
-    if (!aggregate.isTuple() && !aggregate.isList())
-      return;
-    auto items = aggregate.isTuple() ? c10::ArrayRef<c10::IValue>(aggregate.toTupleRef().elements())
-                                     : aggregate.toListRef();
+    for (size_t i = 0; i + 1 < operands.size(); i += 2)
+      entries.insert(operands[i], operands[i + 1]);
+    set(dict, std::move(entries));
+  } else if (isa<TupleOp>(op)) {
+    set(op->getResult(0), c10::ivalue::Tuple::create(std::move(operands)));
+  } else if (isa<UnpackOp>(op) && (operands[0].isTuple() || operands[0].isList())) {
+    auto items = operands[0].isTuple() ? c10::ArrayRef<c10::IValue>(operands[0].toTupleRef().elements())
+                                       : operands[0].toListRef();
     if (items.size() == op->getNumResults())
       for (auto [result, item] : llvm::zip(op->getResults(), items))
         set(result, item);
   }
+}
+
+/// Whether zeros in place of its operands' data leave the operator's result types as they are.
+static bool hasTypesWithoutData(OperatorOp op) {
+  const OperatorSchema &schema = op.getSchema();
+  return semanticsOf(op.getName()).isKnown && !schema.isDataDependent && !schema.isRandom;
+}
+
+/// A tensor of zeros on the CPU in place of one without data; nothing where they would be too many.
+static std::optional<at::Tensor> zerosLike(const at::Tensor &tensor) {
+  if (!tensor.defined() || !tensor.is_meta())
+    return tensor;
+  if (int64_t(tensor.storage().nbytes()) > kMostFallbackBytes)
+    return std::nullopt;
+  return at::empty_strided(tensor.sizes(), tensor.strides(), tensor.options().device(at::kCPU)).zero_();
+}
+
+/// Applies `change` to every tensor on the stack, also inside lists; false where it gives none.
+static bool changeTensors(torch::jit::Stack &stack,
+                          llvm::function_ref<std::optional<at::Tensor>(const at::Tensor &)> change) {
+  for (c10::IValue &value : stack) {
+    if (value.isTensor()) {
+      auto changed = change(value.toTensor());
+      if (!changed)
+        return false;
+      value = *changed;
+    } else if (value.isTensorList()) {
+      c10::List<at::Tensor> list;
+      for (const at::Tensor &tensor : value.toTensorVector()) {
+        auto changed = change(tensor);
+        if (!changed)
+          return false;
+        list.push_back(*changed);
+      }
+      value = std::move(list);
+    }
+  }
+  return true;
+}
+
+/// Takes the data of everything but 0-d tensors away.
+static std::optional<at::Tensor> onMeta(const at::Tensor &tensor) {
+  return tensor.defined() && tensor.is_cpu() && tensor.dim() > 0 ? withoutData(tensor) : tensor;
+}
+
+/// Runs the operator's CPU kernel on zeros, for those that have none for the meta device. Only types are kept of what
+/// comes out: a number made of zeros is no number of the model.
+static bool runOnZeros(const torch::jit::Operator &callee, torch::jit::Stack &stack) {
+  if (!changeTensors(stack, zerosLike))
+    return false;
+  for (c10::IValue &value : stack)
+    if (value.isDevice())
+      value = at::Device(at::kCPU);
+  callee.getOperation()(stack);
+  bool hasOnlyTensors = llvm::all_of(stack, [](const c10::IValue &value) {
+    return value.isTensor() || value.isTensorList();
+  });
+  return hasOnlyTensors && changeTensors(stack, [](const at::Tensor &tensor) -> std::optional<at::Tensor> {
+    return tensor.defined() ? withoutData(tensor) : tensor;
+  });
+}
+
+std::optional<Sampler::Failure> Sampler::call(OperatorOp op, const torch::jit::Operator &callee,
+                                              torch::jit::Stack &stack) {
+  // As it is, then without the known integers, which may meet tensors of the meta device, then on zeros.
+  torch::jit::Stack withoutIntegers = stack, onZeros = stack;
+  Failure failure;
+  auto isDone = [&](llvm::function_ref<bool()> attempt) {
+    try {
+      return attempt();
+    } catch (const c10::NotImplementedError &e) {
+      failure = {StringRef(e.what()).split('\n').first.str(), /*isRefusal=*/false};
+    } catch (const std::exception &e) {
+      failure = {StringRef(e.what()).split('\n').first.str(), /*isRefusal=*/true};
+    }
+    return false;
+  };
+  if (isDone([&] {
+        callee.getOperation()(stack);
+        return true;
+      }))
+    return std::nullopt;
+  if (isDone([&] {
+        changeTensors(withoutIntegers, onMeta);
+        callee.getOperation()(withoutIntegers);
+        return true;
+      })) {
+    stack = std::move(withoutIntegers);
+    return std::nullopt;
+  }
+  // Only the CPU's kernel tells whether the operands are wrong.
+  failure.isRefusal = false;
+  if (hasTypesWithoutData(op) && isDone([&] { return runOnZeros(callee, onZeros); })) {
+    stack = std::move(onZeros);
+    return std::nullopt;
+  }
+  return failure;
+}
+
+/// Devices are the meta device here; but known integers that are moved "to the CPU" stay known.
+static void keepOnCpu(torch::jit::Stack &stack) {
+  auto isKnownTensor = [](const c10::IValue &value) { return value.isTensor() && value.toTensor().is_cpu(); };
+  if (!llvm::any_of(stack, isKnownTensor) ||
+      llvm::any_of(stack, [&](const c10::IValue &value) { return value.isTensor() && !isKnownTensor(value); }))
+    return;
+  for (c10::IValue &value : stack)
+    if (value.isDevice())
+      value = at::Device(at::kCPU);
 }
 
 void Sampler::runOperator(OperatorOp op) {
@@ -158,16 +281,34 @@ void Sampler::runOperator(OperatorOp op) {
   for (Value result : op->getResults())
     values.erase(result);
   if (!operands || !callee)
-    return;
+    return leave(op);
   torch::jit::Stack stack(std::move(*operands));
-  try {
-    callee->getOperation()(stack);
-  } catch (const std::exception &e) {
-    failures[op] = StringRef(e.what()).split('\n').first.str();
-    return;
+  keepOnCpu(stack);
+  if (auto failure = call(op, *callee, stack)) {
+    failures[op] = std::move(*failure);
+    return leave(op);
   }
   for (auto [result, value] : llvm::zip(op->getResults(), stack))
     set(result, value);
+}
+
+void Sampler::leave(Operation *op) {
+  for (Region &region : op->getRegions()) {
+    for (BlockArgument argument : region.getArguments())
+      values.erase(argument);
+    region.walk([&](Operation *inner) {
+      for (Value result : inner->getResults())
+        values.erase(result);
+    });
+  }
+  if (isMemoryEffectFree(op))
+    return;
+  SmallVector<Value> changing;
+  for (auto &entry : values)
+    if (mayChange(entry.first))
+      changing.push_back(entry.first);
+  for (Value value : changing)
+    values.erase(value);
 }
 
 void Sampler::runIf(Operation *op) {
@@ -179,6 +320,9 @@ void Sampler::runIf(Operation *op) {
     runBlock(taken);
     return bindResults(op->getResults(), taken.getTerminator()->getOperands());
   }
+  // Either may run: lists that one of them changes are not followed into the other.
+  if (!isMemoryEffectFree(op))
+    leave(op);
   runBlock(thenBlock);
   runBlock(elseBlock);
   for (auto [result, a, b] : llvm::zip(op->getResults(), thenBlock.getTerminator()->getOperands(),
@@ -196,49 +340,58 @@ void Sampler::runLoop(Operation *op) {
   Block &body = loop.getBody().front();
   auto trips = values.find(loop.getTrips()), start = values.find(loop.getCondition());
   if (trips == values.end() || start == values.end() || !trips->second.isInt() || !start->second.isBool())
-    return;
+    return leave(op);
   int64_t limit = trips->second.toInt();
-  bool goesOn = start->second.toBool();
-  bindResults(body.getArguments().drop_front(), loop.getInits());
+  std::optional<bool> goesOn = start->second.toBool();
+  ValueRange carried = body.getArguments().drop_front();
+  bindResults(carried, loop.getInits());
   llvm::DenseMap<Value, c10::IValue> before;
   llvm::DenseSet<Value> varying;
   int64_t i = 0;
-  for (; goesOn && i < limit && i < kMostIterations; ++i) {
+  for (; goesOn.value_or(false) && i < limit && i < kMostIterations; ++i) {
     values[body.getArgument(0)] = c10::IValue(i);
-    runBlock(body);
-    // What differs between iterations has no one type.
-    body.walk([&](Operation *inner) {
-      for (Value result : inner->getResults()) {
-        auto now = values.find(result);
-        auto old = before.find(result);
-        if (now != values.end() && old != before.end() && !isSame(now->second, old->second))
-          varying.insert(result);
-        if (now != values.end())
-          before[result] = c10::IValue(now->second);
-      }
-    });
-    auto results = body.getTerminator()->getOperands();
-    auto next = values.find(results[0]);
-    if (next == values.end() || !next->second.isBool())
-      return;
-    goesOn = next->second.toBool();
-    SmallVector<c10::IValue> carried;
-    for (Value value : results.drop_front())
-      carried.push_back(values.count(value) ? values[value] : c10::IValue());
-    for (auto [argument, value, source] : llvm::zip(body.getArguments().drop_front(), carried, results.drop_front()))
-      if (values.count(source))
-        values[argument] = value;
-      else
-        values.erase(argument);
+    goesOn = runIteration(body, before, varying);
   }
-  bool isDone = !goesOn || i == limit;
-  for (auto [result, argument] : llvm::zip(loop.getResults(), body.getArguments().drop_front()))
-    if (isDone && values.count(argument))
-      values[result] = c10::IValue(values[argument]);
+  if (!goesOn || (*goesOn && i < limit))
+    return leave(op);
+  bindResults(loop.getResults(), carried);
   for (BlockArgument argument : body.getArguments())
     values.erase(argument);
   for (Value value : varying)
     values.erase(value);
+}
+
+std::optional<bool> Sampler::runIteration(Block &body, llvm::DenseMap<Value, c10::IValue> &before,
+                                          llvm::DenseSet<Value> &varying) {
+  runBlock(body);
+  // What differs between iterations has no one type.
+  body.walk([&](Operation *inner) {
+    for (Value result : inner->getResults()) {
+      auto now = values.find(result);
+      auto old = before.find(result);
+      if (now != values.end() && old != before.end() && !isSame(now->second, old->second))
+        varying.insert(result);
+      if (now != values.end())
+        before[result] = c10::IValue(now->second);
+    }
+  });
+  OperandRange results = body.getTerminator()->getOperands();
+  auto next = values.find(results[0]);
+  if (next == values.end() || !next->second.isBool())
+    return std::nullopt;
+  bool goesOn = next->second.toBool();
+  // All are read before the first is written: a value may be carried to another's place.
+  SmallVector<std::optional<c10::IValue>> carried;
+  for (Value value : results.drop_front()) {
+    auto known = values.find(value);
+    carried.push_back(known == values.end() ? std::nullopt : std::optional<c10::IValue>(known->second));
+  }
+  for (auto [argument, value] : llvm::zip(body.getArguments().drop_front(), carried))
+    if (value)
+      values[argument] = *value;
+    else
+      values.erase(argument);
+  return goesOn;
 }
 
 } // namespace cleave

@@ -22,15 +22,33 @@ public:
   void run(mlir::func::FuncOp function);
 
   llvm::DenseMap<mlir::Value, c10::IValue> values;
-  /// Calls that threw, with the first line of what they said.
-  llvm::DenseMap<mlir::Operation *, std::string> failures;
+  struct Failure {
+    /// The first line of what the operator said.
+    std::string reason;
+    /// The CPU's kernel refuses operands of these types, whatever their data.
+    bool isRefusal = false;
+  };
+  /// Calls that threw.
+  llvm::DenseMap<mlir::Operation *, Failure> failures;
 
 private:
   void runBlock(mlir::Block &block);
   void runOp(mlir::Operation *op);
+  void runLeaf(mlir::Operation *op);
+  /// Makes a list, tuple or dict, or takes one apart.
+  void construct(mlir::Operation *op, std::vector<c10::IValue> operands);
   void runOperator(OperatorOp op);
+  /// Calls the operator; what went wrong where that is not possible without data.
+  static std::optional<Failure> call(OperatorOp op, const torch::jit::Operator &callee, torch::jit::Stack &stack);
   void runIf(mlir::Operation *op);
   void runLoop(mlir::Operation *op);
+  /// One iteration: whether another follows; nothing where only data tells. `varying` collects what is not the same as
+  /// `before`.
+  std::optional<bool> runIteration(mlir::Block &body, llvm::DenseMap<mlir::Value, c10::IValue> &before,
+                                   llvm::DenseSet<mlir::Value> &varying);
+  /// Gives up on an operation that only data can decide: nothing is known inside its regions, nor of lists that it, or
+  /// what is inside, may have changed.
+  void leave(mlir::Operation *op);
   void bindResults(mlir::ValueRange results, mlir::ValueRange from);
   void set(mlir::Value value, c10::IValue now);
   /// Collects operands; nothing when one is not known.

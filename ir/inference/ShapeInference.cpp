@@ -4,7 +4,7 @@
 #include "ir/inference/DimFitter.h"
 #include "ir/inference/Sampler.h"
 #include "mlir/IR/Builders.h"
-#include <ATen/core/grad_mode.h>
+#include <ATen/Parallel.h>
 #include <c10/core/InferenceMode.h>
 
 using namespace mlir;
@@ -108,16 +108,25 @@ static std::string describe(const llvm::StringMap<int64_t> &sizes) {
   return text;
 }
 
-/// An operator that works at the traced sizes but not at others fixes a dimension.
+/// Whether the operator is called in every run.
+static bool isAlwaysRun(Operation *op) { return !op->getParentOfType<IfOp>() && !op->getParentOfType<LoopOp>(); }
+
+/// An operator that refuses the example inputs makes them wrong; one that works at the traced sizes but not at others
+/// fixes a dimension.
 static LogicalResult checkFailures(func::FuncOp function, const std::vector<Sampler> &samples,
                                    const DimFitter &fitter) {
   WalkResult walk = function.walk([&](Operation *op) {
-    if (samples.front().failures.count(op))
-      return WalkResult::advance();
+    if (auto failed = samples.front().failures.find(op); failed != samples.front().failures.end()) {
+      if (!failed->second.isRefusal || !isAlwaysRun(op))
+        return WalkResult::advance();
+      op->emitError() << op->getName() << " fails on the example inputs (" << failed->second.reason
+                      << "); give inputs that the model takes";
+      return WalkResult::interrupt();
+    }
     for (size_t i = 1; i < samples.size(); ++i)
       if (auto failed = samples[i].failures.find(op); failed != samples[i].failures.end()) {
         op->emitError() << op->getName() << " fails at " << describe(fitter.samples()[i]) << " ("
-                        << failed->second << ") but not at the traced sizes; the model fixes a dimension there: "
+                        << failed->second.reason << ") but not at the traced sizes; the model fixes a dimension there: "
                         << "leave it out of --dynamic, or trace a model that takes it from its input";
         return WalkResult::interrupt();
       }
@@ -155,9 +164,22 @@ static void collectStorages(func::FuncOp function, Sampler &sample, InferredValu
   });
 }
 
+namespace {
+/// One intra-op thread while it lives: trying small operators gains nothing from more.
+class SingleThreaded {
+public:
+  SingleThreaded() : before(at::get_num_threads()) { at::set_num_threads(1); }
+  ~SingleThreaded() { at::set_num_threads(before); }
+
+private:
+  int before;
+};
+} // namespace
+
 static FailureOr<InferredValues> infer(func::FuncOp function, bool onlyTraced) {
   registerMetaKernels();
   c10::InferenceMode inference;
+  SingleThreaded singleThreaded;
   TracedShapes traced(function);
   std::vector<std::pair<std::string, int64_t>> symbols;
   for (auto &entry : traced.sizes())
@@ -180,7 +202,7 @@ static FailureOr<InferredValues> infer(func::FuncOp function, bool onlyTraced) {
     for (Value value : op->getResults())
       generalizer.visit(value);
     if (auto failed = samples.front().failures.find(op); failed != samples.front().failures.end())
-      result.unknown.emplace_back(op, failed->second);
+      result.unknown.emplace_back(op, failed->second.reason);
   });
   return result;
 }

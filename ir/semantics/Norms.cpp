@@ -89,11 +89,12 @@ void addNorms(SemanticsTable &table) {
              "aten.logsumexp", "aten.count_nonzero"},
             {.flops = perInputElement, .dimensions = reduces});
   table.add({"aten.softmax", "aten._softmax", "aten.log_softmax", "aten._log_softmax", "aten.sort", "aten.argsort",
-             "aten.topk", "aten.median", "aten.glu", "aten.cross_entropy_loss"},
+             "aten.topk", "aten.median", "aten.glu", "aten.cross_entropy_loss", "aten.diff"},
             {.flops = severalPerElement, .dimensions = needsWhole});
   table.add({"aten.cumsum", "aten.cumprod", "aten.cummax"}, {.flops = perInputElement, .dimensions = inOrder});
   table.add({"aten.layer_norm", "aten.native_layer_norm", "aten.rms_norm"},
             {.flops = severalPerElement, .dimensions = trailing});
+  table.add({"aten._weight_norm"}, {.flops = perInputElement});
   table.add({"aten.batch_norm"}, {.flops = severalPerElement, .dimensions = batchNorm});
   table.add({"aten.group_norm", "aten.instance_norm", "aten.max_pool1d", "aten.max_pool2d", "aten.max_pool3d",
              "aten.avg_pool1d", "aten.avg_pool2d", "aten.avg_pool3d", "aten.adaptive_avg_pool1d",

@@ -35,20 +35,26 @@ class Result:
         return json.loads(self.out)
 
 
-def execute(program, *arguments, status=0, cwd=None):
-    """Runs one of our executables and checks its exit status."""
+def execute(program, *arguments, status=0, **options):
+    """Runs one of our executables and checks its exit status; `options` are those of subprocess.run."""
     command = [str(BIN / program), *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=cwd, timeout=600)
+    options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "timeout": 600, **options}
+    done = subprocess.run(command, **options)
     assert done.returncode == status, f"{' '.join(command)}: exit status {done.returncode}\n{done.stdout}{done.stderr}"
     return Result(done.stdout, done.stderr)
 
 
-def cleave(*arguments, status=0, cwd=None):
-    return execute("cleave", *arguments, status=status, cwd=cwd)
+def cleave(*arguments, status=0, **options):
+    return execute("cleave", *arguments, status=status, **options)
 
 
 def everything_below(folder):
-    return sorted(path.relative_to(folder) for path in folder.rglob("*"))
+    """Files and folders, hidden ones too, with the sizes and times of the files."""
+    found = {}
+    for path in folder.rglob("*"):
+        facts = path.stat()
+        found[str(path.relative_to(folder))] = (facts.st_size, facts.st_mtime_ns) if path.is_file() else None
+    return found
 
 
 def minilm_folder():

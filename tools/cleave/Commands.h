@@ -8,8 +8,8 @@
 
 namespace cleave {
 
-/// What the chosen subcommand does once the whole command line has been read. An error becomes `error: …` on stderr and
-/// exit status 1.
+/// What the chosen subcommand does once the whole command line has been read. An error becomes `error: …` on
+/// stderr and exit status 1.
 using Action = std::function<llvm::Error()>;
 
 /// Each adds one subcommand with its options to `app`; parsing it sets `chosen`.

@@ -1,8 +1,10 @@
 //===- Compile.cpp - `cleave compile` -------------------------------------===//
 #include "tools/driver/Compile.h"
 #include "tools/cleave/Commands.h"
+#include "tools/cleave/Output.h"
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/JSON.h"
+#include "llvm/Support/Process.h"
 #include "llvm/Support/raw_ostream.h"
 #include <memory>
 
@@ -18,17 +20,23 @@ static void printJson(const CompileOptions &options, const CompileReport &report
                             {"write_seconds", report.writeSeconds},
                             {"verify_seconds", report.verifySeconds},
                             {"notes", llvm::json::Array(report.notes)}};
+  if (options.verify)
+    result["max_abs_error"] = report.maxAbsError;
   llvm::outs() << llvm::formatv("{0:2}\n", llvm::json::Value(std::move(result)));
 }
 
 static void printText(const CompileOptions &options, const CompileReport &report) {
   llvm::raw_ostream &out = llvm::outs();
-  out << llvm::formatv("{0}: {1} stage{2}, {3:f1} MB of weights, slowest stage {4:f2} x the mean\n", options.output,
-                       report.stages, report.stages == 1 ? "" : "s", report.weightBytes / 1e6, report.balance);
+  out << llvm::formatv("{0}: {1} stage{2}, {3:f1} MB of weights, slowest stage {4:f2} x the mean\n",
+                       options.output, report.stages, report.stages == 1 ? "" : "s", report.weightBytes / 1e6,
+                       report.balance);
   for (const std::string &note : report.notes)
     out << "note: " << note << "\n";
-  out << llvm::formatv("read {0:f1} s, passes {1:f1} s, shards {2:f1} s", report.readSeconds, report.passSeconds,
-                       report.writeSeconds);
+  if (options.verify)
+    out << llvm::formatv("same as the original: largest error {0:e1}, allowed {1:e1}\n", report.maxAbsError,
+                         report.allowedError);
+  out << llvm::formatv("read {0:f1} s, passes {1:f1} s, shards {2:f1} s", report.readSeconds,
+                       report.passSeconds, report.writeSeconds);
   if (options.verify)
     out << llvm::formatv(", verified {0:f1} s", report.verifySeconds);
   out << "\n";
@@ -37,36 +45,64 @@ static void printText(const CompileOptions &options, const CompileReport &report
 void addCompileCommand(CLI::App &app, Action &chosen) {
   auto options = std::make_shared<CompileOptions>();
   auto json = std::make_shared<bool>(false);
-  CLI::App *command = app.add_subcommand("compile", "Split a TorchScript model over devices and write a plan");
-  command->add_option("model", options->model, "The TorchScript file")->required();
-  command->add_option("-o,--output", options->output, "The plan's folder")->required();
-  command->add_option("--inputs", options->inputsFile, "Example inputs: a safetensors file");
-  command->add_option("--input", options->inputs, "An example input, ids:i64[4,128], or a fixed scalar, sr=16000")
-      ->allow_extra_args(false);
-  command->add_option("--dynamic", options->dynamic, "Names for an input's dimensions that may change: ids=batch,seq")
-      ->allow_extra_args(false);
-  command->add_option("--role", options->roles, "What an input means, as ids=tokens: tokens, attention_mask, positions "
-                                                "or labels")
-      ->allow_extra_args(false);
-  command->add_option("--devices", options->devices, "How many devices")->check(CLI::Range(1u, 65536u));
-  command->add_option("--mesh", options->mesh, "How to use them: pp=4");
-  command->add_option("--machine", options->machine, "A machine preset (cpu:4) or file");
+  CLI::App *command =
+      app.add_subcommand("compile", "Split a TorchScript model over devices and write a plan");
+  command->add_option("model", options->model, "The model: a TorchScript file")
+      ->required()
+      ->type_name("FILE");
+  command->add_option("-o,--output", options->output, "The plan's folder; a plan that is there is replaced")
+      ->required()
+      ->type_name("FOLDER");
+  command->add_option("--inputs", options->inputsFile, "Example inputs by name, a safetensors file")
+      ->type_name("FILE");
+  command
+      ->add_option("--input", options->inputs,
+                   "An example input, ids:i64[4,128], or a fixed scalar, sr=16000")
+      ->allow_extra_args(false)
+      ->type_name("INPUT");
+  command
+      ->add_option("--dynamic", options->dynamic,
+                   "Names for the sizes of an input that may change: ids=batch,seq (_ leaves one fixed)")
+      ->allow_extra_args(false)
+      ->type_name("INPUT=NAMES");
+  command
+      ->add_option("--role", options->roles,
+                   "What an input means, as ids=tokens: tokens, attention_mask, positions or labels")
+      ->allow_extra_args(false)
+      ->type_name("INPUT=ROLE");
+  command
+      ->add_option("--devices", options->devices, "How many devices (1, or as many as mesh or machine say)")
+      ->check(CLI::Range(1u, 65536u).description(""))
+      ->type_name("N");
+  command->add_option("--mesh", options->mesh, "How to use them, pp=4: pipeline stages")->type_name("AXES");
+  command->add_option("--machine", options->machine, "What they are: a preset such as cpu:4, or a file")
+      ->type_name("MACHINE");
   command->add_option("--stage-before", options->stageBefore, "A module path that begins a stage")
-      ->allow_extra_args(false);
-  command->add_option("--capture-points", options->capturePoints, "Module paths to keep capturable, with * and ?")
-      ->allow_extra_args(false);
+      ->allow_extra_args(false)
+      ->type_name("PATH");
+  command
+      ->add_option("--capture-points", options->capturePoints,
+                   "Module paths to keep capturable, with * and ?")
+      ->allow_extra_args(false)
+      ->type_name("PATTERN");
   command->add_flag("--verify", options->verify, "Compare with the original before the plan is put in place");
-  command->add_option("--emit-ir", options->emitIr, "A folder for the IR after each pass");
+  command->add_option("--emit-ir", options->emitIr, "A folder for the IR after each pass")
+      ->type_name("FOLDER");
   command->add_option("--library", options->libraries, "A library of operators, as torch loads them")
-      ->allow_extra_args(false);
+      ->allow_extra_args(false)
+      ->type_name("FILE");
   command->add_flag("--json", *json, "Report as one JSON object");
+  command->footer("example:\n  cleave compile gpt2.pt --inputs gpt2.inputs.safetensors --devices 4 --verify "
+                  "-o gpt2.plan");
   command->callback([options, json, &chosen] {
     chosen = [options, json]() -> llvm::Error {
+      if (llvm::sys::Process::StandardErrIsDisplayed())
+        options->progress = printProgress;
       auto report = compile(*options);
       if (!report)
         return report.takeError();
       *json ? printJson(*options, *report) : printText(*options, *report);
-      return llvm::Error::success();
+      return finishOutput();
     };
   });
 }

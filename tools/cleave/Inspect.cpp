@@ -33,11 +33,13 @@ void addInspectCommand(CLI::App &app, Action &chosen) {
   auto options = std::make_shared<InspectOptions>();
   CLI::App *command =
       app.add_subcommand("inspect", "Show what is in a plan: stages, weights, inputs and outputs");
-  command->add_option("plan", options->plan, "The plan's folder")->required();
-  command->add_option("--format", options->format, "How to show it")
-      ->check(CLI::IsMember({"text", "json"}))
-      ->capture_default_str();
+  command->add_option("plan", options->plan, "The plan's folder")->required()->type_name("FOLDER");
+  command->add_option("--format", options->format, "How to show it: text or json")
+      ->check(CLI::IsMember({"text", "json"}).description(""))
+      ->capture_default_str()
+      ->type_name("FORMAT");
   command->add_flag("--json", options->json, "The same as --format json");
+  command->footer("example:\n  cleave inspect gpt2.plan");
   command->callback([options, &chosen] { chosen = [options] { return inspect(*options); }; });
 }
 

@@ -1,8 +1,10 @@
-//===- Output.cpp - The standard output as a result -----------------------===//
+//===- Output.cpp - What goes to the standard streams ---------------------===//
 #include "tools/cleave/Output.h"
 #include "llvm/Support/raw_ostream.h"
 
 namespace cleave {
+
+void printProgress(const std::string &step) { llvm::errs() << step << " ...\n"; }
 
 llvm::Error finishOutput() {
   llvm::raw_fd_ostream &out = llvm::outs();

@@ -1,10 +1,14 @@
-//===- Output.h - The standard output as a result ---------------*- C++ -*-===//
+//===- Output.h - What goes to the standard streams -------------*- C++ -*-===//
 #ifndef CLEAVE_TOOLS_CLEAVE_OUTPUT_H
 #define CLEAVE_TOOLS_CLEAVE_OUTPUT_H
 
 #include "llvm/Support/Error.h"
+#include <string>
 
 namespace cleave {
+
+/// Says on stderr what is being done; for terminals.
+void printProgress(const std::string &step);
 
 /// Ends what was written to llvm::outs(); fails where it did not all arrive.
 llvm::Error finishOutput();

@@ -4,8 +4,8 @@
 #include "runtime/TensorFile.h"
 #include "tools/cleave/Commands.h"
 #include "tools/cleave/Output.h"
-#include "tools/cleave/SignatureInputs.h"
 #include "tools/cleave/TextTable.h"
+#include "tools/driver/SignatureInputs.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FormatVariadic.h"
@@ -163,23 +163,31 @@ static Error run(RunOptions options) {
 void addRunCommand(CLI::App &app, Action &chosen) {
   auto options = std::make_shared<RunOptions>();
   CLI::App *command = app.add_subcommand("run", "Run a plan on inputs from a file");
-  command->add_option("plan", options->plan, "The plan's folder")->required();
-  command->add_option("--inputs", options->inputs, "Safetensors file with the inputs by name");
-  command->add_option("--outputs", options->outputs, "Safetensors file to write the outputs to");
+  command->add_option("plan", options->plan, "The plan's folder")->required()->type_name("FOLDER");
+  command->add_option("--inputs", options->inputs, "The inputs by name, a safetensors file")
+      ->type_name("FILE");
+  command->add_option("--outputs", options->outputs, "Where to write the outputs, a safetensors file")
+      ->type_name("FILE");
   command->add_option("--repeat", options->repeat, "Steps to measure, after one to warm up")
-      ->check(CLI::Range(uint64_t(1), uint64_t(1000000000)))
-      ->capture_default_str();
+      ->check(CLI::Range(uint64_t(1), uint64_t(1000000000)).description(""))
+      ->capture_default_str()
+      ->type_name("N");
   command->add_option("--timeout", options->timeoutSeconds, "Seconds that a step may take")
-      ->check(CLI::Range(uint64_t(1), uint64_t(1000000000)))
-      ->capture_default_str();
-  command->add_option("--devices", options->session.devices, "One device a rank, such as cpu:0,cpu:1")
-      ->delimiter(',');
-  command->add_option("--library", options->session.libraries, "Library with operators of another package")
-      ->expected(1)
-      ->take_all();
+      ->check(CLI::Range(uint64_t(1), uint64_t(1000000000)).description(""))
+      ->capture_default_str()
+      ->type_name("N");
+  command->add_option("--devices", options->session.devices, "One device a rank: cpu:0,cpu:1")
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->type_name("DEVICES");
+  command->add_option("--library", options->session.libraries, "A library of operators, as torch loads them")
+      ->allow_extra_args(false)
+      ->type_name("FILE");
   command->add_flag("--check-types", options->session.checkTypes,
                     "Compare every value with the type that the plan predicts");
-  command->add_flag("--json", options->json, "Print one JSON object");
+  command->add_flag("--json", options->json, "Report as one JSON object");
+  command->footer(
+      "example:\n  cleave run gpt2.plan --inputs gpt2.inputs.safetensors --outputs outputs.safetensors");
   command->callback([options, &chosen] { chosen = [options] { return run(*options); }; });
 }
 

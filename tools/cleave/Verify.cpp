@@ -1,8 +1,10 @@
 //===- Verify.cpp - `cleave verify` ---------------------------------------===//
 #include "tools/driver/Verify.h"
 #include "tools/cleave/Commands.h"
+#include "tools/cleave/Output.h"
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/JSON.h"
+#include "llvm/Support/Process.h"
 #include "llvm/Support/raw_ostream.h"
 #include <memory>
 
@@ -35,16 +37,20 @@ static void printJson(const VerifyReport &report) {
 
 static void printText(const VerifyReport &report) {
   for (auto &output : report.outputs)
-    llvm::outs() << llvm::formatv("{0} {1}{2}: largest error {3:e1}, allowed {4:e1}\n", output.ok ? "same" : "DIFFERENT",
-                                  output.name, output.sizes.empty() ? "" : " at " + output.sizes, output.maxAbsError,
-                                  output.allowed);
+    llvm::outs() << llvm::formatv(
+        "{0} {1}{2}: largest error {3:e1}, allowed {4:e1}\n", output.ok ? "same" : "DIFFERENT", output.name,
+        output.sizes.empty() ? "" : " at " + output.sizes, output.maxAbsError, output.allowed);
 }
 
-static llvm::Error runVerify(const VerifyOptions &options, bool json) {
+static llvm::Error runVerify(VerifyOptions options, bool json) {
+  if (llvm::sys::Process::StandardErrIsDisplayed())
+    options.progress = printProgress;
   auto report = verify(options);
   if (!report)
     return report.takeError();
   json ? printJson(*report) : printText(*report);
+  if (auto error = finishOutput())
+    return error;
   for (auto &output : report->outputs)
     if (!output.ok)
       return llvm::createStringError("%s: differs from %s in %s: found an error of %g, allowed %g",
@@ -57,14 +63,27 @@ void addVerifyCommand(CLI::App &app, Action &chosen) {
   auto options = std::make_shared<VerifyOptions>();
   auto json = std::make_shared<bool>(false);
   CLI::App *command = app.add_subcommand("verify", "Compare a plan with the model it was made from");
-  command->add_option("plan", options->plan, "The plan's folder")->required();
-  command->add_option("--model", options->model, "The TorchScript file")->required();
-  command->add_option("--inputs", options->inputsFile,
-                      "Inputs: a safetensors file; else MODEL.inputs.safetensors, else made up");
-  command->add_option("--devices", options->devices, "One device a rank: cpu:0,cpu:1")->delimiter(',');
-  command->add_option("--library", options->libraries, "A library of operators")->allow_extra_args(false);
+  command->add_option("plan", options->plan, "The plan's folder")->required()->type_name("FOLDER");
+  command->add_option("--model", options->model, "The TorchScript file")->required()->type_name("FILE");
+  command
+      ->add_option("--inputs", options->inputsFile,
+                   "Inputs by name, a safetensors file; else MODEL.inputs.safetensors, else made up")
+      ->type_name("FILE");
+  command->add_option("--devices", options->devices, "One device a rank: cpu:0,cpu:1")
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->type_name("DEVICES");
+  command->add_option("--timeout", options->timeoutSeconds, "Seconds that one run of the plan may take")
+      ->check(CLI::Range(uint64_t(1), uint64_t(1000000000)).description(""))
+      ->capture_default_str()
+      ->type_name("N");
+  command->add_option("--library", options->libraries, "A library of operators, as torch loads them")
+      ->allow_extra_args(false)
+      ->type_name("FILE");
   command->add_flag("--json", *json, "Report as one JSON object");
-  command->callback([options, json, &chosen] { chosen = [options, json] { return runVerify(*options, *json); }; });
+  command->footer("example:\n  cleave verify gpt2.plan --model gpt2.pt");
+  command->callback(
+      [options, json, &chosen] { chosen = [options, json] { return runVerify(*options, *json); }; });
 }
 
 } // namespace cleave

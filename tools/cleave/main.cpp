@@ -1,9 +1,23 @@
 //===- main.cpp - The `cleave` program ------------------------------------===//
 #include "tools/cleave/Commands.h"
+#include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/raw_ostream.h"
 #include <csignal>
 
 static constexpr int kFailed = 1, kWrongUsage = 2;
+
+/// `error: compile: --devices: value 0 not in range 1 to 65536; see cleave compile --help`.
+static std::string describeWrongUsage(const CLI::App *app, const CLI::Error &error) {
+  std::string command, message = error.what();
+  for (const CLI::App *chosen : app->get_subcommands())
+    command = chosen->get_name();
+  if (command.empty() && app->remaining_size() > 0)
+    message = "there is no subcommand " + app->remaining().front();
+  // CLI11 writes sentences.
+  message[0] = llvm::toLower(message[0]);
+  return "error: " + (command.empty() ? "" : command + ": ") + message + "; see cleave " +
+         (command.empty() ? "" : command + " ") + "--help\n";
+}
 
 int main(int argc, char **argv) {
   // At a limit on file sizes, write() is to fail as it does on a full disk.
@@ -11,6 +25,7 @@ int main(int argc, char **argv) {
   CLI::App app("Splits PyTorch models over devices and runs them.", "cleave");
   app.set_version_flag("--version", "cleave " CLEAVE_VERSION);
   app.require_subcommand(1);
+  app.failure_message(describeWrongUsage);
   cleave::Action chosen;
   cleave::addCompileCommand(app, chosen);
   cleave::addRunCommand(app, chosen);

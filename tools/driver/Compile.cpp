@@ -11,7 +11,9 @@
 #include "tools/driver/Mesh.h"
 #include "tools/driver/Pipeline.h"
 #include "tools/driver/Verify.h"
+#include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SmallString.h"
+#include "llvm/Support/GlobPattern.h"
 #include "llvm/Support/Path.h"
 #include <chrono>
 
@@ -33,7 +35,13 @@ private:
   llvm::Error runPasses();
   llvm::Error write();
   llvm::Error readWeight(llvm::StringRef name, plan::ByteSink sink) const;
+  llvm::Error checkCapturePoints() const;
+  llvm::Error verifyPlan();
   void describe();
+  void progress(const llvm::Twine &step) const {
+    if (options.progress)
+      options.progress(step.str());
+  }
 
   const CompileOptions &options;
   CompileReport report;
@@ -42,6 +50,7 @@ private:
   std::optional<TorchScriptFile> file;
   ImportedModel model;
   std::unique_ptr<plan::Plan> plan;
+  std::optional<plan::OutputDirectory> directory;
 };
 } // namespace
 
@@ -76,16 +85,31 @@ llvm::Error Compilation::runPasses() {
   DiagnosticCollector diagnostics(context);
   std::string pipeline = pipelineOf(options, shape);
   if (auto error = runPipeline(*model.module, pipeline, options.emitIr)) {
-    auto why = diagnostics.takeError(options.model);
-    if (!why)
+    auto diagnosed = diagnostics.takeError(options.model);
+    if (!diagnosed)
       return error;
-    llvm::consumeError(std::move(error));
-    return why;
+    // The pipeline's own error only says that a pass failed.
+    consumeError(std::move(error));
+    return diagnosed;
   }
   auto emitted = emitPlan(*model.module, {"cleave " CLEAVE_VERSION, file->fingerprint, pipeline});
   if (mlir::failed(emitted))
     return diagnostics.takeError(options.model);
   plan = std::move(*emitted);
+  return checkCapturePoints();
+}
+
+/// A pattern that matches nothing is a misspelt one.
+llvm::Error Compilation::checkCapturePoints() const {
+  for (const std::string &text : options.capturePoints) {
+    auto pattern = llvm::GlobPattern::create(text);
+    if (!pattern)
+      return llvm::createStringError("--capture-points " + text + ": " + toString(pattern.takeError()));
+    if (llvm::none_of(plan->capture_points, [&](auto &point) { return pattern->match(point->path); }))
+      return llvm::createStringError(
+          "--capture-points " + text +
+          ": matches no module; give module paths as the model's source has them, with * and ?");
+  }
   return llvm::Error::success();
 }
 
@@ -105,9 +129,6 @@ llvm::Error Compilation::readWeight(llvm::StringRef name, plan::ByteSink sink) c
 
 llvm::Error Compilation::write() {
   auto start = std::chrono::steady_clock::now();
-  auto directory = plan::OutputDirectory::create(options.output);
-  if (!directory)
-    return directory.takeError();
   if (auto error = writeShards(*plan, directory->path(), [&](llvm::StringRef name, plan::ByteSink sink) {
         return readWeight(name, sink);
       }))
@@ -122,20 +143,34 @@ llvm::Error Compilation::write() {
           path, llvm::StringRef(reinterpret_cast<const char *>(bytes.data()), bytes.size())))
     return error;
   report.writeSeconds = secondsSince(start);
-  if (options.verify) {
-    start = std::chrono::steady_clock::now();
-    auto verified = verify({directory->path(), options.model, options.inputsFile, {}, options.libraries});
-    if (!verified)
-      return verified.takeError();
-    report.verifySeconds = secondsSince(start);
-    for (auto &output : verified->outputs)
-      if (!output.ok)
-        return llvm::createStringError("%s: the plan differs from the original in %s%s%s: found an error of %g, allowed "
-                                       "%g; no plan was written",
-                                       options.model.c_str(), output.name.c_str(), output.sizes.empty() ? "" : " at ",
-                                       output.sizes.c_str(), output.maxAbsError, output.allowed);
+  return llvm::Error::success();
+}
+
+llvm::Error Compilation::verifyPlan() {
+  auto start = std::chrono::steady_clock::now();
+  VerifyOptions verification;
+  verification.plan = directory->path();
+  verification.model = options.model;
+  verification.inputsFile = options.inputsFile;
+  verification.libraries = options.libraries;
+  verification.progress = options.progress;
+  auto verified = verify(verification);
+  if (!verified)
+    return verified.takeError();
+  report.verifySeconds = secondsSince(start);
+  for (auto &output : verified->outputs) {
+    if (!output.ok)
+      return llvm::createStringError(
+          "%s: the plan differs from the original in %s%s%s: found an error of %g, allowed "
+          "%g; no plan was written",
+          options.model.c_str(), output.name.c_str(), output.sizes.empty() ? "" : " at ",
+          output.sizes.c_str(), output.maxAbsError, output.allowed);
+    if (output.maxAbsError >= report.maxAbsError) {
+      report.maxAbsError = output.maxAbsError;
+      report.allowedError = output.allowed;
+    }
   }
-  return directory->commit();
+  return llvm::Error::success();
 }
 
 void Compilation::describe() {
@@ -152,17 +187,30 @@ void Compilation::describe() {
 }
 
 llvm::Expected<CompileReport> Compilation::run() {
+  // First, since a place that cannot be written is best known before the work.
+  auto created = plan::OutputDirectory::create(options.output);
+  if (!created)
+    return created.takeError();
+  directory.emplace(std::move(*created));
   auto start = std::chrono::steady_clock::now();
+  progress("reading " + options.model);
   if (auto error = read())
     return error;
   report.readSeconds = secondsSince(start);
   start = std::chrono::steady_clock::now();
+  progress("cutting into " + llvm::Twine(shape.stages) + (shape.stages == 1 ? " stage" : " stages"));
   if (auto error = runPasses())
     return error;
   report.passSeconds = secondsSince(start);
+  describe();
+  progress("writing " + llvm::Twine((report.weightBytes + 500'000) / 1'000'000) + " MB of weights");
   if (auto error = write())
     return error;
-  describe();
+  if (options.verify)
+    if (auto error = verifyPlan())
+      return error;
+  if (auto error = directory->commit())
+    return error;
   return report;
 }
 

@@ -8,6 +8,7 @@
 
 #include "llvm/Support/Error.h"
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -39,6 +40,8 @@ struct CompileOptions {
   std::string emitIr;
   /// Libraries of operators.
   std::vector<std::string> libraries;
+  /// Told of each step when it begins; may be empty.
+  std::function<void(const std::string &)> progress;
 };
 
 struct CompileReport {
@@ -46,6 +49,8 @@ struct CompileReport {
   uint64_t weightBytes = 0;
   /// Wall-clock seconds: reading and importing, passes, writing shards, verifying.
   double readSeconds = 0, passSeconds = 0, writeSeconds = 0, verifySeconds = 0;
+  /// What CompileOptions::verify found: the largest error, and what was allowed there.
+  double maxAbsError = 0, allowedError = 0;
   /// Slowest stage over the mean, predicted.
   double balance = 1;
   /// Sentences for people (plan.notes).

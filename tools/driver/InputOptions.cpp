@@ -2,9 +2,9 @@
 #include "tools/driver/InputOptions.h"
 #include "codegen/plan/Safetensors.h"
 #include "ir/SymbolicDim.h"
+#include "runtime/DTypes.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringSwitch.h"
-#include "runtime/DTypes.h"
 
 namespace cleave {
 
@@ -37,7 +37,8 @@ static llvm::Expected<ModelInputs::Tensor> parseTensor(StringRef text) {
   auto [dtypeName, sizes] = type.split('[');
   auto dtype = parseDType(dtypeName);
   if (name.empty() || !dtype || !sizes.consume_back("]"))
-    return fail("--input " + text + ": expected NAME:DTYPE[SIZES] such as ids:i64[4,128], or NAME=VALUE for a scalar");
+    return fail("--input " + text +
+                ": expected NAME:DTYPE[SIZES] such as ids:i64[4,128], or NAME=VALUE for a scalar");
   ModelInputs::Tensor tensor{name.str(), *dtype, {}, {}, ""};
   llvm::SmallVector<StringRef> parts;
   sizes.split(parts, ',', -1, /*KeepEmpty=*/!sizes.empty());
@@ -59,7 +60,13 @@ static llvm::Error readFile(StringRef path, ModelInputs &inputs) {
   return llvm::Error::success();
 }
 
-static llvm::Expected<ModelInputs::Tensor *> inputNamed(ModelInputs &inputs, StringRef name, const llvm::Twine &option) {
+static bool isGiven(const ModelInputs &inputs, StringRef name) {
+  auto hasName = [&](const auto &input) { return input.name == name; };
+  return llvm::any_of(inputs.tensors, hasName) || llvm::any_of(inputs.scalars, hasName);
+}
+
+static llvm::Expected<ModelInputs::Tensor *> inputNamed(ModelInputs &inputs, StringRef name,
+                                                        const llvm::Twine &option) {
   llvm::SmallVector<StringRef> names;
   for (auto &tensor : inputs.tensors) {
     if (tensor.name == name)
@@ -78,9 +85,9 @@ static llvm::Error applyDynamic(StringRef text, ModelInputs &inputs) {
   llvm::SmallVector<StringRef> dims;
   list.split(dims, ',');
   if (list.empty() || dims.size() != (*tensor)->shape.size())
-    return fail("--dynamic " + text + ": found " + llvm::Twine(list.empty() ? 0 : dims.size()) + " names, expected " +
-                llvm::Twine((*tensor)->shape.size()) + ", one for each dimension of " + name +
-                " (`_` leaves one static)");
+    return fail("--dynamic " + text + ": found " + llvm::Twine(list.empty() ? 0 : dims.size()) +
+                " names, expected " + llvm::Twine((*tensor)->shape.size()) + ", one for each dimension of " +
+                name + " (`_` leaves one static)");
   for (auto [i, dim] : llvm::enumerate(dims)) {
     int64_t size;
     bool isStatic = dim == "_" || (!dim.getAsInteger(10, size) && size == (*tensor)->shape[i]);
@@ -98,7 +105,8 @@ static llvm::Error applyRole(StringRef text, ModelInputs &inputs) {
   if (!tensor)
     return tensor.takeError();
   if (!llvm::is_contained({"tokens", "attention_mask", "positions", "labels"}, role))
-    return fail("--role " + text + ": found \"" + role + "\", expected tokens, attention_mask, positions or labels");
+    return fail("--role " + text + ": found \"" + role +
+                "\", expected tokens, attention_mask, positions or labels");
   (*tensor)->role = role.str();
   return llvm::Error::success();
 }
@@ -109,18 +117,17 @@ llvm::Expected<ModelInputs> readInputOptions(const CompileOptions &options) {
     if (auto error = readFile(options.inputsFile, inputs))
       return error;
   for (StringRef text : options.inputs) {
+    StringRef name = text.take_until([](char c) { return c == ':' || c == '='; });
+    if (isGiven(inputs, name))
+      return fail("--input " + text + ": input " + name + " is given twice");
     // A tensor's colon comes before any equals sign.
     if (text.find('=') < text.find(':')) {
-      auto [name, value] = text.split('=');
-      inputs.scalars.push_back({name.str(), value.str()});
+      inputs.scalars.push_back({name.str(), text.drop_front(name.size() + 1).str()});
       continue;
     }
     auto tensor = parseTensor(text);
     if (!tensor)
       return tensor.takeError();
-    for (auto &other : inputs.tensors)
-      if (other.name == tensor->name)
-        return fail("--input " + text + ": input " + tensor->name + " is given twice");
     inputs.tensors.push_back(std::move(*tensor));
   }
   for (StringRef text : options.dynamic)

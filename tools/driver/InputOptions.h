@@ -11,7 +11,8 @@
 
 namespace cleave {
 
-/// The inputs that the options describe. Fails on text that cannot be read and on names that two options give.
+/// The inputs that the options describe. Fails on text that cannot be read and on names that two options
+/// give.
 llvm::Expected<ModelInputs> readInputOptions(const CompileOptions &options);
 
 } // namespace cleave

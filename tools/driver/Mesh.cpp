@@ -20,7 +20,8 @@ static llvm::Expected<llvm::StringMap<uint32_t>> parseMesh(StringRef text) {
     auto [axis, size] = part.trim().split('=');
     uint32_t count;
     if (!llvm::is_contained({"pp", "dp", "tp"}, axis) || size.getAsInteger(10, count) || count == 0)
-      return fail("--mesh " + text + ": found \"" + part + "\", expected pp=N, dp=N or tp=N with N of at least 1");
+      return fail("--mesh " + text + ": found \"" + part +
+                  "\", expected pp=N, dp=N or tp=N with N of at least 1");
     if (!axes.try_emplace(axis, count).second)
       return fail("--mesh " + text + ": " + axis + " is given twice");
   }
@@ -55,8 +56,8 @@ llvm::Expected<PipelineShape> readPipelineShape(const CompileOptions &options) {
                   llvm::Twine(devices.value_or(mesh->lookup(axis))));
   shape.stages = std::max(1u, mesh->lookup("pp"));
   if (devices && *devices != shape.stages)
-    return fail("--mesh " + options.mesh + ": takes " + llvm::Twine(shape.stages) + " devices, but there are " +
-                llvm::Twine(*devices) + "; make --devices equal");
+    return fail("--mesh " + options.mesh + ": takes " + llvm::Twine(shape.stages) +
+                " devices, but there are " + llvm::Twine(*devices) + "; make --devices equal");
   return shape;
 }
 

@@ -13,8 +13,8 @@
 
 namespace cleave {
 
-/// Calls the original's forward with the leaves of a signature's inputs, nested as its tree says, and takes its result
-/// apart into the leaves of the outputs.
+/// Calls the original's forward with the leaves of a signature's inputs, nested as its tree says, and takes
+/// its result apart into the leaves of the outputs.
 class OriginalModel {
 public:
   OriginalModel(const TorchScriptFile &file, const plan::Signature &signature);

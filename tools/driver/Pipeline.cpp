@@ -23,8 +23,8 @@ std::string pipelineOf(const CompileOptions &options, const PipelineShape &shape
     assign += " machine=" + options.machine;
   if (!options.stageBefore.empty())
     assign += " stage-before=" + llvm::join(options.stageBefore, ",");
-  return "builtin.module(func.func(" + strip + ",canonicalize,infer-types,fold-sizes,canonicalize,cse," + assign +
-         "},split-stages))";
+  return "builtin.module(func.func(" + strip + ",canonicalize,infer-types,fold-sizes,canonicalize,cse," +
+         assign + "},split-stages))";
 }
 
 namespace {
@@ -45,7 +45,8 @@ private:
     std::error_code error;
     llvm::raw_fd_ostream out(path, error);
     if (!error)
-      op->getParentOp()->print(out, OpPrintingFlags().enableDebugInfo(true, /*prettyForm=*/false).useLocalScope());
+      op->getParentOp()->print(out,
+                               OpPrintingFlags().enableDebugInfo(true, /*prettyForm=*/false).useLocalScope());
     if (error && failure.empty())
       failure = "--emit-ir: cannot write " + path.str().str() + ": " + error.message();
   }

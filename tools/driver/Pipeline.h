@@ -15,8 +15,8 @@ namespace cleave {
 /// The pass pipeline as text, as `cleave-opt --pass-pipeline=` takes it.
 std::string pipelineOf(const CompileOptions &options, const PipelineShape &shape);
 
-/// Runs it. `emitIr`: directory for the module after each pass (`03-fold-sizes.mlir`), with module paths; may be empty.
-/// Diagnostics are the context's; the error is success() where they say why a pass failed.
+/// Runs it. `emitIr`: directory for the module after each pass (`03-fold-sizes.mlir`), with module paths; may
+/// be empty. Diagnostics are the context's; the error is success() where they say why a pass failed.
 llvm::Error runPipeline(mlir::ModuleOp module, llvm::StringRef pipeline, llvm::StringRef emitIr);
 
 } // namespace cleave

@@ -3,9 +3,11 @@
 #include "codegen/plan/DimExpr.h"
 #include "frontend/TorchScriptFile.h"
 #include "runtime/DTypes.h"
+#include "runtime/Inputs.h"
 #include "runtime/Session.h"
 #include "runtime/TensorFile.h"
 #include "tools/driver/OriginalModel.h"
+#include "tools/driver/SignatureInputs.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/FileSystem.h"
 #include <ATen/ATen.h>
@@ -50,7 +52,8 @@ static double toleranceOf(at::ScalarType dtype) {
   }
 }
 
-static VerifyReport::Output compare(const std::string &name, const at::Tensor &actual, const at::Tensor &expected) {
+static VerifyReport::Output compare(const std::string &name, const at::Tensor &actual,
+                                    const at::Tensor &expected) {
   VerifyReport::Output output;
   output.name = name;
   output.shape = expected.sizes().vec();
@@ -81,18 +84,12 @@ static std::string inputsBeside(llvm::StringRef model) {
   return llvm::sys::fs::exists(path) ? path : "";
 }
 
-static llvm::Expected<std::vector<at::Tensor>> readInputs(const plan::Signature &signature, const std::string &path) {
+static llvm::Expected<std::vector<at::Tensor>> readInputs(const plan::Signature &signature,
+                                                          const std::string &path) {
   auto tensors = runtime::readTensors(path);
   if (!tensors)
     return tensors.takeError();
-  std::vector<at::Tensor> inputs;
-  for (auto &input : signature.inputs) {
-    auto found = llvm::find_if(*tensors, [&](auto &tensor) { return tensor.name == input->name; });
-    if (found == tensors->end())
-      return fail(path + ": has no tensor " + input->name + ", which the plan takes");
-    inputs.push_back(found->tensor);
-  }
-  return inputs;
+  return matchInputs(signature, *tensors, path);
 }
 
 /// Numbers in [0, 1), zeros and ones for integers: in range for any table.
@@ -129,7 +126,8 @@ static std::vector<at::Tensor> resized(const plan::Signature &signature, llvm::A
   return result;
 }
 
-/// Other sizes to try: one more of small dimensions, about half of large ones; odd, so that nothing divides them.
+/// Other sizes to try: one more of small dimensions, about half of large ones; odd, so that nothing divides
+/// them.
 static std::vector<int64_t> otherSizes(const plan::Signature &signature) {
   std::vector<int64_t> sizes;
   for (auto &symbol : signature.symbols)
@@ -161,7 +159,15 @@ static llvm::Error compareAt(runtime::Session &session, OriginalModel &original,
 }
 
 llvm::Expected<VerifyReport> verify(const VerifyOptions &options) {
-  auto session = runtime::Session::open(options.plan, {.devices = options.devices, .libraries = options.libraries});
+  auto progress = [&](const llvm::Twine &step) {
+    if (options.progress)
+      options.progress(step.str());
+  };
+  progress("loading the plan");
+  auto session =
+      runtime::Session::open(options.plan, {.devices = options.devices,
+                                            .libraries = options.libraries,
+                                            .timeout = std::chrono::seconds(options.timeoutSeconds)});
   if (!session)
     return session.takeError();
   auto file = TorchScriptFile::open(options.model);
@@ -169,7 +175,8 @@ llvm::Expected<VerifyReport> verify(const VerifyOptions &options) {
     return file.takeError();
   const plan::Plan &plan = (*session)->plan();
   if (!llvm::equal(file->fingerprint, *plan.fingerprint->bytes()))
-    return fail(options.model + ": is not the model that " + options.plan + " was compiled from; give that one");
+    return fail(options.model + ": is not the model that " + options.plan +
+                " was compiled from; give that one");
   const plan::Signature &signature = *plan.signatures[0];
   try {
     c10::InferenceMode inference;
@@ -179,7 +186,10 @@ llvm::Expected<VerifyReport> verify(const VerifyOptions &options) {
                                : readInputs(signature, path);
     if (!inputs)
       return inputs.takeError();
+    if (auto sizes = runtime::bindSymbols(signature, *inputs); !sizes)
+      return sizes.takeError();
     VerifyReport report;
+    progress("running the original and the plan");
     if (auto error = compareAt(**session, original, *inputs, "", report))
       return error;
     if (signature.symbols.empty())
@@ -188,6 +198,7 @@ llvm::Expected<VerifyReport> verify(const VerifyOptions &options) {
     std::string text;
     for (auto [symbol, size] : llvm::zip(signature.symbols, sizes))
       text += (text.empty() ? "" : ", ") + symbol->name + "=" + std::to_string(size);
+    progress("running both at " + text);
     if (auto error = compareAt(**session, original, resized(signature, *inputs, sizes), text, report))
       return error;
     return report;

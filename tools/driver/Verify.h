@@ -4,6 +4,7 @@
 
 #include "llvm/Support/Error.h"
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,10 @@ struct VerifyOptions {
   /// A safetensors file; empty: `<model without .pt>.inputs.safetensors` where it exists, else made up.
   std::string inputsFile;
   std::vector<std::string> devices, libraries;
+  /// How long one run of the plan may take.
+  uint64_t timeoutSeconds = 600;
+  /// Told of each step when it begins; may be empty.
+  std::function<void(const std::string &)> progress;
 };
 
 struct VerifyReport {
@@ -34,10 +39,10 @@ struct VerifyReport {
   double maxRelError() const;
 };
 
-/// Runs the original TorchScript file and the plan on the same inputs, and again at other sizes of the named dimensions.
-/// Tolerances: float64 1e-9, float32 and complex64 1e-5, float16 1e-2, bfloat16 3e-2; integers and bools must be equal.
-/// An output that differs is no error: the report says so. Fails where either cannot be run, or the plan is of another
-/// model.
+/// Runs the original TorchScript file and the plan on the same inputs, and again at other sizes of the named
+/// dimensions. Tolerances: float64 1e-9, float32 and complex64 1e-5, float16 1e-2, bfloat16 3e-2; integers
+/// and bools must be equal. An output that differs is no error: the report says so. Fails where either cannot
+/// be run, or the plan is of another model.
 llvm::Expected<VerifyReport> verify(const VerifyOptions &options);
 
 } // namespace cleave

@@ -16,8 +16,8 @@ struct Costs {
   std::vector<int64_t> weightBytes, recvBytes;
 };
 
-/// A cut's rank among all: slowest stage, bytes sent, stage starts.
-using Rank = std::tuple<double, int64_t, std::vector<uint32_t>>;
+/// A cut's rank among all: slowest stage, sum of squared seconds, stage starts.
+using Rank = std::tuple<double, double, std::vector<uint32_t>>;
 
 } // namespace
 
@@ -66,15 +66,14 @@ static std::optional<Rank> rankOf(const StageGraph &graph, const CutRequest &req
   for (uint32_t start : request.stageStarts)
     if (!std::count(starts.begin(), starts.end(), start))
       return std::nullopt;
-  int64_t sent = 0;
-  double slowest = 0;
+  double squares = 0, slowest = 0;
   for (uint32_t stage = 0; stage < request.stages; ++stage) {
     if (request.weightLimit && costs.weightBytes[stage] > *request.weightLimit)
       return std::nullopt;
-    sent += costs.recvBytes[stage];
+    squares += costs.seconds[stage] * costs.seconds[stage];
     slowest = std::max(slowest, costs.seconds[stage]);
   }
-  return Rank{slowest, sent, starts};
+  return Rank{slowest, squares, starts};
 }
 
 /// The best of all contiguous cuts into exactly that many stages.
@@ -207,6 +206,14 @@ TEST(StageCutter, CountsALatencyOnceAStage) {
   request.link = {/*latencySeconds=*/2, /*bytesPerSecond=*/1};
   const StageCut cut = llvm::cantFail(cutStages(graph, request));
   EXPECT_EQ(cut.seconds, (std::vector<double>{4, 4 + 2 + 1, 4 + 2 + 4}));
+}
+
+TEST(StageCutter, SharesTheRestEvenlyBesideALargeNode) {
+  CutRequest request;
+  request.stages = 4;
+  const StageCut cut = llvm::cantFail(cutStages(chain({1, 1, 1, 1, 1, 1, 50}), request));
+  EXPECT_EQ(cut.stageOf, (std::vector<uint32_t>{0, 0, 1, 1, 2, 2, 3}));
+  EXPECT_EQ(cut.bottleneck, 6u);
 }
 
 TEST(StageCutter, SendsAValueOnceAStage) {

@@ -1,7 +1,6 @@
 //===- SignatureInputs.cpp - Inputs of a request by name ------------------===//
-#include "tools/cleave/SignatureInputs.h"
-#include "codegen/plan/Safetensors.h"
-#include "tools/cleave/PlanFacts.h"
+#include "tools/driver/SignatureInputs.h"
+#include "runtime/Values.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 
@@ -10,9 +9,11 @@ namespace cleave {
 using runtime::NamedTensor;
 
 std::string describeInputs(const plan::Signature &signature) {
+  std::vector<std::string> symbols;
+  for (const auto &symbol : signature.symbols)
+    symbols.push_back(symbol->name);
   auto inputs = llvm::map_range(signature.inputs, [&](const auto &input) {
-    return input->name + " " + plan::nameOf(input->type->dtype).str() + "[" +
-           llvm::join(dimensionsOf(signature, *input->type), ", ") + "]";
+    return input->name + " " + runtime::describe(*input->type, symbols);
   });
   return llvm::join(inputs, ", ");
 }

@@ -1,6 +1,6 @@
 //===- SignatureInputs.h - Inputs of a request by name ----------*- C++ -*-===//
-#ifndef CLEAVE_TOOLS_CLEAVE_SIGNATUREINPUTS_H
-#define CLEAVE_TOOLS_CLEAVE_SIGNATUREINPUTS_H
+#ifndef CLEAVE_TOOLS_DRIVER_SIGNATUREINPUTS_H
+#define CLEAVE_TOOLS_DRIVER_SIGNATUREINPUTS_H
 
 #include "codegen/plan/Plan.h"
 #include "runtime/TensorFile.h"
@@ -24,4 +24,4 @@ llvm::Expected<std::vector<at::Tensor>> matchInputs(const plan::Signature &signa
 
 } // namespace cleave
 
-#endif // CLEAVE_TOOLS_CLEAVE_SIGNATUREINPUTS_H
+#endif // CLEAVE_TOOLS_DRIVER_SIGNATUREINPUTS_H

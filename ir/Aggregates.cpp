@@ -1,0 +1,86 @@
+//===- Aggregates.cpp - Lists and dictionaries that change ----------------===//
+#include "ir/Aggregates.h"
+#include "ir/Cleave.h"
+#include "ir/OperatorDialect.h"
+#include "ir/semantics/OpSemantics.h"
+#include "llvm/ADT/SetVector.h"
+
+using namespace mlir;
+
+namespace cleave {
+
+static bool isAggregate(Type type) {
+  if (auto optional = dyn_cast<OptionalType>(type))
+    return isAggregate(optional.getElement());
+  return isa<ListType, DictType, TupleType, AnyType>(type);
+}
+
+namespace {
+/// The aggregates of which one may be, hold, or be held in another.
+class Aliases {
+public:
+  explicit Aliases(Value value) { add(value); }
+
+  bool areChanged() {
+    for (size_t i = 0; i < found.size(); ++i) {
+      Value value = found[i];
+      Operation *maker = value.getDefiningOp();
+      if (visit(maker ? maker : value.getParentBlock()->getParentOp()))
+        return true;
+      for (Operation *user : value.getUsers())
+        if (visit(isa<YieldOp>(user) ? user->getParentOp() : user))
+          return true;
+    }
+    return false;
+  }
+
+private:
+  void add(Value value) {
+    if (isAggregate(value.getType()))
+      found.insert(value);
+  }
+  void add(ValueRange values) {
+    for (Value value : values)
+      add(value);
+  }
+
+  /// Adds what the operation may connect; true when it writes one of them.
+  bool visit(Operation *op) {
+    if (auto call = dyn_cast<OperatorOp>(op))
+      return visitOperator(call);
+    // A function's arguments and results are apart, and constants are shared by those who change nothing.
+    if (op->getDialect() != op->getContext()->getLoadedDialect<CleaveDialect>() || isa<ConstantOp>(op))
+      return false;
+    add(op->getOperands());
+    add(op->getResults());
+    for (Region &region : op->getRegions()) {
+      add(region.getArguments());
+      if (region.front().mightHaveTerminator())
+        add(region.front().getTerminator()->getOperands());
+    }
+    return false;
+  }
+
+  bool visitOperator(OperatorOp op) {
+    bool passesOn = semanticsOf(op.getName()).isItemAccess;
+    for (auto [argument, operand] : llvm::zip(op.getSchema().arguments, op->getOperands())) {
+      if (!isAggregate(operand.getType()))
+        continue;
+      if (argument.isWritten)
+        return true;
+      passesOn |= argument.isAliased;
+    }
+    if (passesOn) {
+      add(op->getOperands());
+      add(op->getResults());
+    }
+    return false;
+  }
+
+  llvm::SetVector<Value> found;
+};
+} // namespace
+
+bool mayChange(Value value) { return isAggregate(value.getType()) && Aliases(value).areChanged(); }
+
+} // namespace cleave

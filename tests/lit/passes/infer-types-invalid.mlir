@@ -1,0 +1,22 @@
+// RUN: cleave-opt %s --infer-types --verify-diagnostics --split-input-file
+// A dimension that was declared dynamic but is fixed by the model is reported where it is fixed.
+
+!ids = tensor<?x8xf32, #cleave.layout<dims = ["batch", "8"]>>
+func.func @fixed_by_view(%x: !ids) -> !cleave.tensor attributes {cleave.symbols = {batch = 4}} {
+  %sizes = cleave.constant([4, 8]) : !cleave.list<i64>
+  // expected-error-re @below {{aten.view fails at batch={{[0-9]+}} (shape '[4, 8]' is invalid for input of size {{[0-9]+}}) but not at the traced sizes; the model fixes a dimension there: leave it out of --dynamic, or trace a model that takes it from its input}}
+  %0 = aten.view(%x, %sizes) : (!ids, !cleave.list<i64>) -> !cleave.tensor
+  return %0 : !cleave.tensor
+}
+
+// -----
+
+// A table of positions that was sliced to the traced length.
+!hidden = tensor<?x?x8xf32, #cleave.layout<dims = ["batch", "seq", "8"]>>
+func.func @fixed_by_table(%x: !hidden) -> !cleave.tensor attributes {cleave.symbols = {batch = 2, seq = 6}} {
+  %table = cleave.param "positions" {role = "buffer"} : tensor<1x6x8xf32>
+  %one = cleave.constant(1 : i64) : i64
+  // expected-error-re @below {{aten.add.Tensor fails at batch={{[0-9]+}}, seq={{[0-9]+}} (The size of tensor a ({{[0-9]+}}) must match the size of tensor b (6) at non-singleton dimension 1) but not at the traced sizes}}
+  %0 = aten.add.Tensor(%x, %table, %one) : (!hidden, tensor<1x6x8xf32>, i64) -> !cleave.tensor
+  return %0 : !cleave.tensor
+}
