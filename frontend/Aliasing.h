@@ -33,8 +33,8 @@ mlir::Value rootOf(mlir::Value value);
 /// branch or loop whose every alternative did so for nobody else.
 bool isPrivate(mlir::Value root);
 
-/// Whether `unpack` takes apart a list of parts that share memory with nothing that is used behind `writer`: pieces of a
-/// tensor (`chunk`, `unbind`) which overlap nowhere.
+/// Whether `unpack` takes apart pieces of a tensor (`chunk`, `unbind`), which overlap nowhere, and nothing else of that
+/// tensor is used behind `writer`.
 bool areOwnParts(UnpackOp unpack, mlir::Operation *writer);
 
 /// Whether anything but `written` and its own views is used behind `writer` and may share memory with `base`.

@@ -7,9 +7,11 @@
 namespace cleave {
 
 /// Replaces operators that write an argument (`aten.add_.Tensor`) by those that do not (`aten.add.Tensor`), and lets
-/// every later use of the tensor, of the tensors it is a view of, and of views of those see the new value. What cannot
-/// be said without writing is refused with operator and module path: writing a weight, a value from outside the region,
-/// through a view that has no inverse, or a tensor that may or may not share memory with one that is used later.
+/// every later use of the tensor, of what it is a view of, of other views of that, and of lists and tuples that hold
+/// one of them see the new value. What cannot be said without writing is refused with operator and module path: writing
+/// a weight, a value from outside the region, through a view that has no inverse, a tensor that may or may not share
+/// memory with one that is used later, `out=`, and statistics that a normalisation updates while it trains. Afterwards
+/// no operator writes a tensor.
 mlir::LogicalResult functionalize(mlir::func::FuncOp function);
 
 } // namespace cleave

@@ -137,7 +137,9 @@ static torch::jit::Module loadModule(const std::shared_ptr<PyTorchStreamReader> 
   auto tuple = readPickle("constants", *reader, records, mapping, resolver).toTuple();
   for (const c10::IValue &constant : tuple->elements())
     constants->push_back(constant);
-  torch::jit::Module module(readPickle("data", *reader, records, mapping, resolver).toObject());
+  c10::IValue value = readPickle("data", *reader, records, mapping, resolver);
+  TORCH_CHECK(value.isModule(), "it holds a ", value.tagKind(), ", expected a module");
+  torch::jit::Module module(value.toObject());
   // Methods compile on first use; their constants must be there by then.
   for (const torch::jit::Module &submodule : module.modules())
     for (const auto &method : submodule.get_methods())
@@ -145,8 +147,11 @@ static torch::jit::Module loadModule(const std::shared_ptr<PyTorchStreamReader> 
   return module;
 }
 
-static bool hasRecord(llvm::ArrayRef<ZipRecord> records, llvm::StringRef name) {
-  return llvm::any_of(records, [&](const ZipRecord &record) { return record.name == name; });
+/// Whether the archive has what every TorchScript module has.
+static bool holdsModule(llvm::ArrayRef<ZipRecord> records) {
+  return llvm::all_of(std::array{"version", "data.pkl", "constants.pkl"}, [&](llvm::StringRef name) {
+    return llvm::any_of(records, [&](const ZipRecord &record) { return record.name == name; });
+  });
 }
 
 llvm::Expected<TorchScriptFile> TorchScriptFile::open(llvm::StringRef path) {
@@ -158,7 +163,7 @@ llvm::Expected<TorchScriptFile> TorchScriptFile::open(llvm::StringRef path) {
     auto records = checkArchive(mapping->bytes(), [&](size_t offset, size_t size) { mapping->release(offset, size); });
     if (!records)
       return fail(path, llvm::toString(records.takeError()));
-    if (!hasRecord(*records, "data.pkl") || !hasRecord(*records, "constants.pkl"))
+    if (!holdsModule(*records))
       return fail(path, "is an archive without a TorchScript module; expected a file that torch.jit.save wrote");
     auto reader = std::make_shared<PyTorchStreamReader>(std::make_shared<BytesReader>(mapping->bytes(), mapping));
     auto release = [mapping](const void *begin, size_t bytes) {

@@ -4,9 +4,9 @@
 #include "ir/Interpret.h"
 #include "ir/OperatorDialect.h"
 #include "mlir/IR/Matchers.h"
+#include <sstream>
 #include <torch/csrc/jit/api/function_impl.h>
 #include <torch/csrc/jit/ir/constants.h>
-#include <sstream>
 #include <torch/csrc/jit/ir/ir.h>
 
 using namespace mlir;
@@ -205,8 +205,7 @@ FailureOr<TorchScriptImporter::Binding> TorchScriptImporter::bindAttribute(const
   if (value.isTensor()) {
     if (Value tensor = parameter(weights.add(path, "buffer", value.toTensor()), value.toTensor()))
       return Binding(tensor);
-    return error() << path << " is a tensor of dtype " << describe(value.toTensor())
-                   << ", which has no type in the IR";
+    return error() << path << " is a tensor of dtype " << describe(value.toTensor()) << ", which has no type in the IR";
   }
   Type type = convertType(value.type(), b.getContext());
   if (Attribute attribute = toAttribute(value, b.getContext()))

@@ -27,6 +27,7 @@ static std::optional<at::ScalarType> parseDType(StringRef name) {
       .Cases("bfloat16", "bf16", at::kBFloat16)
       .Cases("float32", "f32", "float", at::kFloat)
       .Cases("float64", "f64", "double", at::kDouble)
+      .Cases("complex64", "c64", at::kComplexFloat)
       .Default(std::nullopt);
 }
 
