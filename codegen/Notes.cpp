@@ -12,6 +12,10 @@ using namespace mlir;
 
 namespace cleave {
 
+static std::string sizeText(int64_t bytes) {
+  return bytes < 100'000 ? llvm::formatv("{0:f1} kB", bytes / 1e3).str() : llvm::formatv("{0:f1} MB", bytes / 1e6).str();
+}
+
 /// Every operator call below `op`.
 static void forEachCall(Operation *op, llvm::function_ref<void(OperatorOp)> visit) {
   op->walk([&](OperatorOp call) { visit(call); });
@@ -80,8 +84,8 @@ static void noteSharedWeights(func::FuncOp function, std::vector<plan::Note> &no
       for (StringRef alias : params.front().getAliases()->getAsValueRange<StringAttr>())
         names += " = " + alias.str();
     notes.push_back(makeNote("tied-weight", name, "",
-                             llvm::formatv("{0} ({1:f1} MB) is used in stages {2}; each has a copy of its own", names,
-                                           bytes / 1e6, stages)));
+                             llvm::formatv("{0} ({1}) is used in stages {2}; each has a copy of its own", names,
+                                           sizeText(bytes), stages)));
   }
 }
 

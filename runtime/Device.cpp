@@ -11,7 +11,8 @@ namespace cleave::runtime {
 /// What was probably meant by a name that is not `cpu:N`: its number kept.
 static std::string nearestDevice(llvm::StringRef name) {
   llvm::StringRef digits = name.take_back(name.size() - name.find_last_not_of("0123456789") - 1);
-  return "cpu:" + (digits.empty() ? "0" : digits.str());
+  unsigned index;
+  return "cpu:" + (digits.getAsInteger(10, index) ? "0" : digits.str());
 }
 
 static llvm::Error checkDeviceName(llvm::StringRef name) {

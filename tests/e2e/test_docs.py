@@ -74,10 +74,10 @@ def test_commands_work(page, tmp_path):
     printed = None
     for block in blocks(page):
         if block.language == "sh":
-            done = subprocess.run(["bash", "-euo", "pipefail", "-c", block.text], cwd=tmp_path, capture_output=True,
-                                  text=True, timeout=600)
-            assert done.returncode == 0, f"{page.name}:{block.line}: exit status {done.returncode}\n{done.stderr}"
-            printed = done.stdout + done.stderr
+            done = subprocess.run(["bash", "-euo", "pipefail", "-c", block.text], cwd=tmp_path, stdout=subprocess.PIPE,
+                                  stderr=subprocess.STDOUT, text=True, timeout=600)
+            assert done.returncode == 0, f"{page.name}:{block.line}: exit status {done.returncode}\n{done.stdout}"
+            printed = done.stdout
         elif block.language == "sh no-run":
             commands = [line.split("#")[0].strip() for line in block.text.splitlines()]
             assert all(SET_UP.fullmatch(command) for command in commands if command), f"{page.name}:{block.line}: run it"
