@@ -172,7 +172,8 @@ void addRunCommand(CLI::App &app, Action &chosen) {
   command->add_option("--timeout", options->timeoutSeconds, "Seconds that a step may take")
       ->check(CLI::Range(uint64_t(1), uint64_t(1000000000)))
       ->capture_default_str();
-  command->add_option("--devices", options->session.devices, "One device a rank, such as cpu:0,cpu:1")
+  command
+      ->add_option("--devices", options->session.devices, "One device a rank, cpu:N or cuda:N: cpu:0,cuda:0")
       ->delimiter(',');
   command->add_option("--library", options->session.libraries, "Library with operators of another package")
       ->expected(1)

@@ -61,7 +61,7 @@ void addVerifyCommand(CLI::App &app, Action &chosen) {
   command->add_option("--model", options->model, "The TorchScript file")->required();
   command->add_option("--inputs", options->inputsFile,
                       "Inputs: a safetensors file; else MODEL.inputs.safetensors, else made up");
-  command->add_option("--devices", options->devices, "One device a rank: cpu:0,cpu:1")->delimiter(',');
+  command->add_option("--devices", options->devices, "One device a rank, cpu:N or cuda:N: cpu:0,cuda:0")->delimiter(',');
   command->add_option("--library", options->libraries, "A library of operators")->allow_extra_args(false);
   command->add_flag("--json", *json, "Report as one JSON object");
   command->callback([options, json, &chosen] { chosen = [options, json] { return runVerify(*options, *json); }; });
