@@ -29,4 +29,4 @@ format: setup
 	git ls-files '*.cpp' '*.h' | xargs .venv/bin/clang-format -i
 
 clean:
-	rm -rf build build-dev build-tsan demo
+	rm -rf build build-dev build-tsan build-nocuda demo

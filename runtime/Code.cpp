@@ -15,8 +15,8 @@ using plan::InstructionKind;
 
 class CodeLoader {
 public:
-  CodeLoader(const plan::Plan &plan, const plan::Program &program, Operators &operators)
-      : plan(plan), program(program), operators(operators), code(new Code(plan, program)) {}
+  CodeLoader(const plan::Plan &plan, const plan::Program &program, Operators &operators, c10::Device place)
+      : plan(plan), program(program), operators(operators), place(place), code(new Code(plan, program)) {}
   llvm::Expected<std::unique_ptr<Code>> load();
 
 private:
@@ -25,6 +25,8 @@ private:
   llvm::Expected<CodeInstruction> loadInstruction(const plan::Instruction &instruction);
   Error loadKind(CodeInstruction &loaded);
   Error loadCall(CodeInstruction &loaded);
+  bool isNone(uint32_t slot) const;
+  void nameDevice(CodeInstruction &loaded, const c10::FunctionSchema &schema);
   void collectReads(const plan::Instruction &instruction, DenseSet<uint32_t> &reads) const;
   ArrayRef<Operand> operandsOf(const plan::Instruction &instruction);
   ArrayRef<uint32_t> releasesOf(const plan::Instruction &instruction, ArrayRef<Operand> operands);
@@ -33,13 +35,15 @@ private:
   const plan::Plan &plan;
   const plan::Program &program;
   Operators &operators;
+  const c10::Device place;
   std::unique_ptr<Code> code;
   /// Constants, sizes and weights.
   llvm::BitVector persistent;
 };
 
 void CodeLoader::findPersistentSlots() {
-  persistent.resize(program.slots);
+  persistent.resize(code->slotCount());
+  persistent.set(code->deviceSlot());
   for (const auto &constant : program.constants)
     persistent.set(constant->slot);
   for (const auto &size : program.sizes)
@@ -88,6 +92,27 @@ ArrayRef<uint32_t> CodeLoader::releasesOf(const plan::Instruction &instruction, 
   return ArrayRef(releases).copy(code->memory);
 }
 
+bool CodeLoader::isNone(uint32_t slot) const {
+  return llvm::any_of(program.constants, [&](const auto &constant) {
+    return constant->slot == slot && constant->value->kind == plan::ConstantKind::None;
+  });
+}
+
+/// Without a device, `aten::zeros` takes the CPU and `aten::zeros_like` that of its operand. The first is to
+/// take that of the rank.
+void CodeLoader::nameDevice(CodeInstruction &loaded, const c10::FunctionSchema &schema) {
+  if (llvm::any_of(schema.arguments(), [](const c10::Argument &argument) {
+        return argument.type()->isSubtypeOf(*c10::TensorType::get());
+      }))
+    return;
+  std::optional<int> argument = schema.argumentIndexWithName("device");
+  if (!argument || !isNone(loaded.operands[*argument].slot))
+    return;
+  std::vector<Operand> operands(loaded.operands);
+  operands[*argument].slot = code->deviceSlot();
+  loaded.operands = ArrayRef(operands).copy(code->memory);
+}
+
 Error CodeLoader::loadCall(CodeInstruction &loaded) {
   const plan::Instruction &source = *loaded.source;
   auto resolved = operators.resolve(source.op);
@@ -106,6 +131,8 @@ Error CodeLoader::loadCall(CodeInstruction &loaded) {
                                      ", which is a constant of the plan");
   loaded.operation = &(*resolved)->operation;
   loaded.countsOperands = schema.is_vararg();
+  if (!place.is_cpu() && !schema.is_vararg())
+    nameDevice(loaded, schema);
   return Error::success();
 }
 
@@ -186,8 +213,8 @@ llvm::Expected<std::unique_ptr<Code>> CodeLoader::load() {
 }
 
 llvm::Expected<std::unique_ptr<Code>> Code::load(const plan::Plan &plan, const plan::Program &program,
-                                                 Operators &operators) {
-  return CodeLoader(plan, program, operators).load();
+                                                 Operators &operators, c10::Device place) {
+  return CodeLoader(plan, program, operators, place).load();
 }
 
 std::string Code::describe(const CodeInstruction &instruction) const {

@@ -47,15 +47,19 @@ struct CodeBlock {
 /// slots from request to request, everything else leaves its slot with its last reader.
 class Code {
 public:
-  /// `program` must be valid and outlive the result, as must `operators`.
+  /// `program` must be valid and outlive the result, as must `operators`. Where it runs on another `place`
+  /// than the CPU, operators that make tensors of nothing and leave the device open get that of deviceSlot.
   static llvm::Expected<std::unique_ptr<Code>> load(const plan::Plan &plan, const plan::Program &program,
-                                                    Operators &operators);
+                                                    Operators &operators, c10::Device place);
 
   const CodeBlock &main() const { return blocks.front(); }
   /// What the program gives, taken from its slots.
   llvm::ArrayRef<Operand> outputs() const { return outputSlots; }
   /// The slots whose values belong to a request.
   llvm::ArrayRef<uint32_t> requestSlots() const { return transient; }
+  size_t slotCount() const { return program.slots + 1; }
+  /// A slot beside the program's own, for the device that it runs on.
+  uint32_t deviceSlot() const { return program.slots; }
   /// Most values that an instruction takes or gives at a time.
   size_t stackDepth() const { return depth; }
   /// `transformer.h.3.attn: aten::addmm`.

@@ -1,34 +1,68 @@
 //===- Device.cpp ---------------------------------------------------------===//
 #include "runtime/Device.h"
+#include "runtime/Exceptions.h"
+#include "runtime/PluginLoader.h"
+#include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 #include <ATen/Parallel.h>
 #include <algorithm>
+#include <c10/core/DeviceGuard.h>
 #include <c10/core/InferenceMode.h>
 #include <pthread.h>
 
 namespace cleave::runtime {
 
-/// What was probably meant by a name that is not `cpu:N`: its number kept.
-static std::string nearestDevice(llvm::StringRef name) {
+/// The device of `kind` with the number in `name`.
+static std::string nearestDevice(llvm::StringRef kind, llvm::StringRef name) {
   llvm::StringRef digits = name.take_back(name.size() - name.find_last_not_of("0123456789") - 1);
   unsigned index;
-  return "cpu:" + (digits.getAsInteger(10, index) ? "0" : digits.str());
+  return (kind + ":" + (digits.getAsInteger(10, index) ? "0" : digits)).str();
+}
+
+/// The number in `cuda:3` for the kind `cuda`; nothing for other names.
+static std::optional<unsigned> indexIn(llvm::StringRef name, llvm::StringRef kind) {
+  unsigned index;
+  if (!name.consume_front(kind) || !name.consume_front(":") || !llvm::all_of(name, llvm::isDigit) ||
+      name.getAsInteger(10, index))
+    return std::nullopt;
+  return index;
 }
 
 static llvm::Error checkDeviceName(llvm::StringRef name) {
-  llvm::StringRef number = name;
-  unsigned index;
-  if (number.consume_front("cpu:") && llvm::all_of(number, llvm::isDigit) && !number.getAsInteger(10, index))
+  if (indexIn(name, "cpu") || indexIn(name, "cuda"))
     return llvm::Error::success();
-  if (name.starts_with("cuda:") || name == "cuda")
-    return llvm::createStringError(
-        "device %s: found a GPU, expected cpu:N, as this runtime has no GPU support; use %s",
-        name.str().c_str(), nearestDevice(name).c_str());
-  return llvm::createStringError("device %s: not a device, expected cpu:N; did you mean %s?",
-                                 name.str().c_str(), nearestDevice(name).c_str());
+  return llvm::createStringError("device " + name +
+                                 ": not a device, expected cpu:N or cuda:N; did you mean " +
+                                 nearestDevice(name.starts_with("cuda") ? "cuda" : "cpu", name) + "?");
 }
 
-llvm::Expected<std::vector<std::string>> resolveDevices(std::vector<std::string> names, size_t ranks) {
+/// The plugin, once it has made GPU `index` ready.
+static llvm::Expected<DevicePlugin *> pluginFor(unsigned index) {
+  auto plugin = loadCudaPlugin(pluginFolders());
+  if (!plugin)
+    return plugin.takeError();
+  return catching([&]() -> llvm::Expected<DevicePlugin *> {
+    const int count = (*plugin)->start();
+    if (index >= unsigned(count))
+      return llvm::createStringError("found " + llvm::Twine(count) + " GPUs, expected more than " +
+                                     llvm::Twine(index));
+    (*plugin)->open(int(index));
+    return *plugin;
+  });
+}
+
+static llvm::Expected<ResolvedDevice> resolve(const std::string &name) {
+  std::optional<unsigned> index = indexIn(name, "cuda");
+  if (!index)
+    return ResolvedDevice{name};
+  auto plugin = pluginFor(*index);
+  if (!plugin)
+    return llvm::createStringError("device " + name + ": " + llvm::toString(plugin.takeError()) + "; use " +
+                                   nearestDevice("cpu", name));
+  return ResolvedDevice{name, c10::Device(c10::kCUDA, c10::DeviceIndex(*index)), *plugin};
+}
+
+llvm::Expected<std::vector<ResolvedDevice>> resolveDevices(std::vector<std::string> names, size_t ranks) {
   if (names.empty())
     for (size_t rank = 0; rank < ranks; ++rank)
       names.push_back("cpu:" + std::to_string(rank));
@@ -39,11 +73,18 @@ llvm::Expected<std::vector<std::string>> resolveDevices(std::vector<std::string>
     return llvm::createStringError(
         "plan was compiled for %zu devices, %zu were given; pass --devices with %zu entries", ranks,
         names.size(), ranks);
-  return names;
+  std::vector<ResolvedDevice> devices;
+  for (const std::string &name : names) {
+    auto device = resolve(name);
+    if (!device)
+      return device.takeError();
+    devices.push_back(std::move(*device));
+  }
+  return devices;
 }
 
-Device::Device(std::string name, int width)
-    : deviceName(std::move(name)), account(new MemoryAccount(deviceName)),
+Device::Device(ResolvedDevice device, int width)
+    : resolved(std::move(device)), account(new MemoryAccount(resolved.name)),
       thread([this, width] { work(width); }) {
   std::unique_lock lock(mutex);
   changed.wait(lock, [&] { return started; });
@@ -56,6 +97,20 @@ Device::~Device() {
   }
   changed.notify_all();
   thread.join();
+}
+
+void Device::holdWeights(int64_t bytes) const {
+  if (!resolved.plugin)
+    account->hold(bytes);
+}
+
+int64_t Device::peakBytes() const {
+  return resolved.plugin ? resolved.plugin->peakBytes(resolved.place.index()) : account->peakBytes();
+}
+
+void Device::finish() const {
+  if (resolved.plugin)
+    resolved.plugin->finish(resolved.place.index());
 }
 
 void Device::post(std::function<void()> task) {
@@ -77,12 +132,13 @@ std::function<void()> Device::next() {
 }
 
 void Device::work(int width) {
-  pthread_setname_np(pthread_self(), deviceName.substr(0, 15).c_str());
+  pthread_setname_np(pthread_self(), name().substr(0, 15).c_str());
   // Asking first makes libtorch set up this thread's state; without it the next line is undone by the first
   // operator.
   (void)at::get_num_threads();
   at::set_num_threads(width);
   c10::InferenceMode inference;
+  c10::DeviceGuard there(resolved.place);
   ScopedAccount counted(*account);
   {
     std::lock_guard lock(mutex);
@@ -93,12 +149,13 @@ void Device::work(int width) {
     task();
 }
 
-std::vector<std::unique_ptr<Device>> startDevices(llvm::ArrayRef<std::string> names) {
+std::vector<std::unique_ptr<Device>> startDevices(llvm::ArrayRef<ResolvedDevice> resolved) {
   const int threads = at::get_num_threads();
-  const int width = std::max<int>(1, threads / std::max<int>(1, names.size()));
+  const int cpus = llvm::count_if(resolved, [](const ResolvedDevice &device) { return !device.plugin; });
+  const int width = std::max<int>(1, threads / std::max<int>(1, cpus));
   std::vector<std::unique_ptr<Device>> devices;
-  for (const std::string &name : names)
-    devices.push_back(std::make_unique<Device>(name, width));
+  for (const ResolvedDevice &device : resolved)
+    devices.push_back(std::make_unique<Device>(device, width));
   // The width set last is what threads that start later would take for theirs.
   at::set_num_threads(threads);
   return devices;

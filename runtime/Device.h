@@ -2,9 +2,11 @@
 #ifndef CLEAVE_RUNTIME_DEVICE_H
 #define CLEAVE_RUNTIME_DEVICE_H
 
+#include "runtime/DevicePlugin.h"
 #include "runtime/MemoryAccount.h"
 #include "llvm/ADT/ArrayRef.h"
 #include "llvm/Support/Error.h"
+#include <c10/core/Device.h>
 #include <condition_variable>
 #include <deque>
 #include <functional>
@@ -16,23 +18,40 @@
 
 namespace cleave::runtime {
 
+/// A device of this machine.
+struct ResolvedDevice {
+  std::string name;
+  /// Where libtorch keeps what it computes. All of `cpu:N` are one place.
+  c10::Device place = c10::kCPU;
+  /// Null for the CPU.
+  DevicePlugin *plugin = nullptr;
+};
+
 /// The devices of a plan of `ranks` ranks: `names`, or `cpu:0` to `cpu:ranks-1` when there are none. Fails on
 /// names that are no device of this machine and on a wrong number of them.
-llvm::Expected<std::vector<std::string>> resolveDevices(std::vector<std::string> names, size_t ranks);
+llvm::Expected<std::vector<ResolvedDevice>> resolveDevices(std::vector<std::string> names, size_t ranks);
 
 /// A thread that does the work of one device in the order it was posted, in inference mode, with its memory
 /// counted and with intra-op threads of its own.
 class Device {
 public:
   /// \param width  how many threads an operator may use; at least 1.
-  Device(std::string name, int width);
+  Device(ResolvedDevice device, int width);
   /// Does what was posted, then ends the thread.
   ~Device();
   Device(const Device &) = delete;
   Device &operator=(const Device &) = delete;
 
-  const std::string &name() const { return deviceName; }
+  const std::string &name() const { return resolved.name; }
+  c10::Device place() const { return resolved.place; }
+  /// What its thread allocates on the CPU.
   MemoryAccount &memory() const { return *account; }
+  /// Counts weights as held. A GPU's allocator has counted them already.
+  void holdWeights(int64_t bytes) const;
+  /// Most bytes held at one time; of a GPU, by all that use it.
+  int64_t peakBytes() const;
+  /// Returns when what the thread has given the device is done: at once on the CPU.
+  void finish() const;
   /// `task` must not throw.
   void post(std::function<void()> task);
 
@@ -41,7 +60,7 @@ private:
   /// The next task; empty when the device ends.
   std::function<void()> next();
 
-  const std::string deviceName;
+  const ResolvedDevice resolved;
   const MemoryAccountRef account;
   std::mutex mutex;
   std::condition_variable changed;
@@ -50,8 +69,9 @@ private:
   std::thread thread;
 };
 
-/// One device a name, the threads of this process shared out evenly between them.
-std::vector<std::unique_ptr<Device>> startDevices(llvm::ArrayRef<std::string> names);
+/// Starts the threads of the devices, with the intra-op threads of this process shared out evenly between
+/// those on the CPU.
+std::vector<std::unique_ptr<Device>> startDevices(llvm::ArrayRef<ResolvedDevice> resolved);
 
 } // namespace cleave::runtime
 

@@ -11,15 +11,20 @@ using c10::IValue;
 using llvm::ArrayRef;
 using plan::InstructionKind;
 
-Executor::Executor(const plan::Program &program, std::unique_ptr<Code> loaded)
-    : program(program), code(std::move(loaded)), slots(program.slots) {
+Executor::Executor(const plan::Program &program, std::unique_ptr<Code> loaded, c10::Device place)
+    : program(program), code(std::move(loaded)), place(place), slots(code->slotCount()) {
   stack.reserve(code->stackDepth());
 }
 
 llvm::Error Executor::fillSlots(const WeightStore &weights) {
-  for (const auto &constant : program.constants)
-    if (llvm::Error error = toValue(*constant->value).moveInto(slots[constant->slot]))
+  for (const auto &constant : program.constants) {
+    c10::IValue &slot = slots[constant->slot];
+    if (llvm::Error error = toValue(*constant->value).moveInto(slot))
       return error;
+    if (slot.isDevice() && !place.is_cpu())
+      slot = place;
+  }
+  slots[code->deviceSlot()] = place;
   for (const auto &weight : program.weights)
     slots[weight->slot] = weights.at(weight->weight);
   return llvm::Error::success();
@@ -27,16 +32,20 @@ llvm::Error Executor::fillSlots(const WeightStore &weights) {
 
 llvm::Expected<std::unique_ptr<Executor>> Executor::load(const plan::Plan &plan, const plan::Program &program,
                                                          const WeightStore &weights, Operators &operators,
-                                                         bool checkTypes) {
-  auto code = Code::load(plan, program, operators);
+                                                         c10::Device place, bool checkTypes) {
+  auto code = Code::load(plan, program, operators, place);
   if (!code)
     return code.takeError();
-  std::unique_ptr<Executor> executor(new Executor(program, std::move(*code)));
+  std::unique_ptr<Executor> executor(new Executor(program, std::move(*code), place));
   if (llvm::Error error = executor->fillSlots(weights))
     return error;
   if (checkTypes)
     executor->types.emplace(program, *plan.signatures[program.signature]);
   return executor;
+}
+
+void Executor::setInput(size_t index, IValue value) {
+  slots[program.inputs[index]->slot] = movedTo(place, std::move(value));
 }
 
 void Executor::run(ArrayRef<int64_t> sizes, const std::atomic<bool> &cancel, std::vector<IValue> &outputs) {

@@ -21,13 +21,14 @@ namespace cleave::runtime {
 /// with its last use, so that between requests only constants and weights are held.
 class Executor {
 public:
-  /// `plan`, `program` and `operators` must outlive the result.
+  /// `plan`, `program` and `operators` must outlive the result. `weights` are on `place`, where the program
+  /// runs: its inputs are brought there, and what the original says of devices means that one.
   static llvm::Expected<std::unique_ptr<Executor>> load(const plan::Plan &plan, const plan::Program &program,
                                                         const WeightStore &weights, Operators &operators,
-                                                        bool checkTypes);
+                                                        c10::Device place, bool checkTypes);
 
   /// Gives the next run its input `index`.
-  void setInput(size_t index, c10::IValue value) { slots[program.inputs[index]->slot] = std::move(value); }
+  void setInput(size_t index, c10::IValue value);
 
   /// Runs on the inputs set since the last run, with size `symbols[i]` for symbol i, and puts what the
   /// program gives into `outputs`. Throws what an operator throws, and soon after `cancelled` turns true; see
@@ -42,7 +43,7 @@ public:
   std::string position() const { return current ? code->describe(*current) : ""; }
 
 private:
-  Executor(const plan::Program &program, std::unique_ptr<Code> code);
+  Executor(const plan::Program &program, std::unique_ptr<Code> code, c10::Device place);
   llvm::Error fillSlots(const WeightStore &weights);
 
   void bindSizes();
@@ -64,6 +65,7 @@ private:
 
   const plan::Program &program;
   const std::unique_ptr<Code> code;
+  const c10::Device place;
   std::optional<TypeCheck> types;
   std::vector<c10::IValue> slots;
   /// Empty between instructions; kept for its capacity.

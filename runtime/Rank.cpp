@@ -27,7 +27,7 @@ Rank::Rank(const plan::Plan &plan, uint32_t index, Device &device, WeightStore w
 }
 
 Error Rank::loadStage(const plan::Program &program, Operators &operators, bool checkTypes) {
-  auto executor = Executor::load(plan, program, weights, operators, checkTypes);
+  auto executor = Executor::load(plan, program, weights, operators, worker.place(), checkTypes);
   if (!executor)
     return llvm::createStringError(where(index, program.stage) + llvm::toString(executor.takeError()));
   Part &part = parts[program.signature];
@@ -56,11 +56,11 @@ void Rank::loadSteps(uint32_t signature) {
 llvm::Expected<std::unique_ptr<Rank>> Rank::load(const plan::Plan &plan, llvm::StringRef directory,
                                                  uint32_t index, Device &device, Operators &operators,
                                                  bool checkTypes) {
-  auto weights = WeightStore::open(plan, directory, index);
+  auto weights = WeightStore::open(plan, directory, index, device.place());
   if (!weights)
     return llvm::createStringError("rank " + llvm::Twine(index) + ": " + llvm::toString(weights.takeError()));
   std::unique_ptr<Rank> rank(new Rank(plan, index, device, std::move(*weights)));
-  device.memory().hold(rank->weightBytes());
+  device.holdWeights(rank->weightBytes());
   for (const plan::Program *program : programsOf(plan, index))
     if (Error error = rank->loadStage(*program, operators, checkTypes))
       return error;
@@ -121,6 +121,8 @@ void Rank::forward(Request &request, const Part &part, StageRun &stage) {
     if (StageRun *giver = part.find(transfer.from); giver && transfer.to == stage.stage())
       stage.receive(transfer, giver->take(transfer));
   stage.forward(request);
+  // So that failures and busy time are this stage's.
+  worker.finish();
 }
 
 } // namespace cleave::runtime

@@ -58,15 +58,15 @@ Session::Impl::~Impl() {
 Error Session::Impl::load(llvm::StringRef directory) {
   if (Error error = checkSupported(*plan))
     return error;
-  auto names = resolveDevices(options.devices, rankCount(*plan));
-  if (!names)
-    return names.takeError();
+  auto resolved = resolveDevices(options.devices, rankCount(*plan));
+  if (!resolved)
+    return resolved.takeError();
   if (Error error = plan::checkShards(*plan, directory))
     return error;
   for (const std::string &library : options.libraries)
     if (Error error = loadLibrary(library))
       return error;
-  devices = startDevices(*names);
+  devices = startDevices(*resolved);
   // Weights are nobody's to differentiate.
   c10::InferenceMode inference;
   for (uint32_t index = 0; index < devices.size(); ++index) {
@@ -152,8 +152,8 @@ std::vector<DeviceStatistics> Session::statistics() const {
   std::vector<DeviceStatistics> all;
   for (uint32_t index = 0; index < impl->ranks.size(); ++index) {
     const Rank &rank = *impl->ranks[index];
-    all.push_back({rank.device().name(), index, rank.weightBytes(), rank.device().memory().peakBytes(),
-                   rank.busySeconds()});
+    all.push_back(
+        {rank.device().name(), index, rank.weightBytes(), rank.device().peakBytes(), rank.busySeconds()});
   }
   return all;
 }

@@ -17,7 +17,7 @@
 namespace cleave::runtime {
 
 struct SessionOptions {
-  /// One entry per rank (`cpu:0`, `cpu:1`); empty: `cpu:0` to `cpu:n-1`.
+  /// One entry per rank (`cpu:0`, `cuda:1`), a GPU as often as wanted; empty: `cpu:0` to `cpu:n-1`.
   std::vector<std::string> devices;
   /// Libraries that bring operators of their own, loaded before the plan's operators are resolved.
   std::vector<std::string> libraries;
@@ -33,7 +33,7 @@ struct DeviceStatistics {
   uint32_t rank;
   /// Of which weights: the tensors this rank's programs use.
   int64_t weightBytes;
-  /// Most bytes held at one time, weights included.
+  /// Most bytes held at one time, weights included; of a GPU, by all in this process that use it.
   int64_t peakBytes;
   double busySeconds;
 };

@@ -1,5 +1,6 @@
 //===- StageRun.cpp -------------------------------------------------------===//
 #include "runtime/StageRun.h"
+#include "runtime/Values.h"
 
 namespace cleave::runtime {
 
@@ -29,7 +30,7 @@ void StageRun::forward(Request &request) {
   for (auto [result, leaf] : leaves) {
     TORCH_CHECK(results[result].isTensor(), "output ", leaf, " is a ", results[result].tagKind(),
                 ", expected a tensor");
-    request.setOutput(leaf, results[result].toTensor());
+    request.setOutput(leaf, movedTo(c10::kCPU, results[result]).toTensor());
   }
   readersLeft = readers;
   for (size_t result = 0; result < results.size(); ++result)

@@ -117,6 +117,24 @@ Expected<c10::IValue> toValue(const plan::Constant &constant) {
   return catching([&] { return convert(constant); });
 }
 
+static bool isElsewhere(c10::Device place, const at::Tensor &tensor) {
+  return tensor.defined() && tensor.device() != place && !(tensor.is_cpu() && tensor.dim() == 0);
+}
+
+static bool hasElsewhere(c10::Device place, const c10::IValue &value) {
+  bool found = false;
+  value.visit([&](const c10::IValue &part) {
+    return found = found || (part.isTensor() && isElsewhere(place, part.toTensor()));
+  });
+  return found;
+}
+
+c10::IValue movedTo(c10::Device place, c10::IValue value) {
+  if (value.isTensor())
+    return isElsewhere(place, value.toTensor()) ? value.toTensor().to(place) : std::move(value);
+  return hasElsewhere(place, value) ? value.deepcopy(place) : std::move(value);
+}
+
 std::string describe(const at::Tensor &tensor) {
   plan::DType dtype = dtypeOf(tensor.scalar_type());
   std::string name =

@@ -1,5 +1,6 @@
 //===- WeightStore.cpp ----------------------------------------------------===//
 #include "runtime/WeightStore.h"
+#include "runtime/Exceptions.h"
 #include "runtime/Placement.h"
 #include "runtime/TensorFile.h"
 #include "runtime/Values.h"
@@ -31,27 +32,31 @@ static llvm::Expected<const plan::TensorEntry *> findPiece(const plan::Safetenso
 }
 
 llvm::Error WeightStore::add(const plan::Plan &plan, std::shared_ptr<plan::SafetensorsFile> file,
-                             uint32_t rank, uint32_t weight) {
+                             uint32_t rank, uint32_t weight, c10::Device place) {
+  if (tensors.contains(weight))
+    return llvm::Error::success();
   auto entry = findPiece(*file, *plan.weights[weight], rank);
   if (!entry)
     return entry.takeError();
   auto tensor = mappedTensor(std::move(file), **entry);
   if (!tensor)
     return tensor.takeError();
-  if (tensors.try_emplace(weight, std::move(*tensor)).second)
-    total += (*entry)->bytes;
-  return llvm::Error::success();
+  total += (*entry)->bytes;
+  return catching([&]() -> llvm::Error {
+    tensors.try_emplace(weight, place.is_cpu() ? std::move(*tensor) : tensor->to(place));
+    return llvm::Error::success();
+  });
 }
 
 llvm::Expected<WeightStore> WeightStore::open(const plan::Plan &plan, llvm::StringRef directory,
-                                              uint32_t rank) {
+                                              uint32_t rank, c10::Device place) {
   WeightStore store;
   auto file = openShards(plan, directory, rank);
   if (!file)
     return file.takeError();
   for (const plan::Program *program : programsOf(plan, rank))
     for (const auto &use : program->weights)
-      if (llvm::Error error = store.add(plan, *file, rank, use->weight))
+      if (llvm::Error error = store.add(plan, *file, rank, use->weight, place))
         return error;
   return store;
 }

@@ -12,11 +12,12 @@
 
 namespace cleave::runtime {
 
-/// The weights that the programs of one rank use, over the mapped shard file: they are read by who computes
-/// with them, never copied, and keep the mapping alive.
+/// The weights that the programs of one rank use. On the CPU they are the mapped shard file: they are read by
+/// who computes with them, never copied, and keep the mapping alive.
 class WeightStore {
 public:
-  static llvm::Expected<WeightStore> open(const plan::Plan &plan, llvm::StringRef directory, uint32_t rank);
+  static llvm::Expected<WeightStore> open(const plan::Plan &plan, llvm::StringRef directory, uint32_t rank,
+                                          c10::Device place);
 
   /// Weight `index` of the plan; one that a program of this rank uses.
   const at::Tensor &at(uint32_t index) const { return tensors.find(index)->second; }
@@ -24,7 +25,7 @@ public:
 
 private:
   llvm::Error add(const plan::Plan &plan, std::shared_ptr<plan::SafetensorsFile> file, uint32_t rank,
-                  uint32_t weight);
+                  uint32_t weight, c10::Device place);
 
   llvm::DenseMap<uint32_t, at::Tensor> tensors;
   int64_t total = 0;

@@ -176,7 +176,7 @@ void addRunCommand(CLI::App &app, Action &chosen) {
       ->check(CLI::Range(uint64_t(1), uint64_t(1000000000)).description(""))
       ->capture_default_str()
       ->type_name("N");
-  command->add_option("--devices", options->session.devices, "One device a rank: cpu:0,cpu:1")
+  command->add_option("--devices", options->session.devices, "One device a rank, cpu:N or cuda:N: cpu:0,cuda:0")
       ->delimiter(',')
       ->allow_extra_args(false)
       ->type_name("DEVICES");

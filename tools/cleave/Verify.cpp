@@ -69,7 +69,7 @@ void addVerifyCommand(CLI::App &app, Action &chosen) {
       ->add_option("--inputs", options->inputsFile,
                    "Inputs by name, a safetensors file; else MODEL.inputs.safetensors, else made up")
       ->type_name("FILE");
-  command->add_option("--devices", options->devices, "One device a rank: cpu:0,cpu:1")
+  command->add_option("--devices", options->devices, "One device a rank, cpu:N or cuda:N: cpu:0,cuda:0")
       ->delimiter(',')
       ->allow_extra_args(false)
       ->type_name("DEVICES");

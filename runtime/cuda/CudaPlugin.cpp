@@ -1,0 +1,73 @@
+//===- CudaPlugin.cpp - CUDA devices --------------------------------------===//
+#include "runtime/DevicePlugin.h"
+#include <ATen/Context.h>
+#include <c10/cuda/CUDACachingAllocator.h>
+#include <c10/cuda/CUDAFunctions.h>
+#include <c10/cuda/CUDAGuard.h>
+#include <c10/cuda/CUDAStream.h>
+#include <c10/macros/Export.h>
+#include <stdexcept>
+
+namespace cleave::runtime {
+
+using c10::DeviceIndex;
+using c10::CachingAllocator::StatType;
+
+namespace {
+
+class CudaPlugin final : public DevicePlugin {
+public:
+  int start() override;
+  void open(int index) override;
+  void finish(int index) const override { c10::cuda::getCurrentCUDAStream(DeviceIndex(index)).synchronize(); }
+  int64_t peakBytes(int index) const override;
+};
+
+} // namespace
+
+static int countDevices() {
+  int count = 0;
+  switch (cudaError_t error = c10::cuda::GetDeviceCount(&count)) {
+  case cudaSuccess:
+    return count;
+  case cudaErrorNoDevice:
+    return 0;
+  case cudaErrorInsufficientDriver:
+    throw std::runtime_error("found no NVIDIA driver, or one too old for CUDA " +
+                             std::to_string(CUDART_VERSION / 1000) + "." +
+                             std::to_string(CUDART_VERSION % 1000 / 10));
+  default:
+    throw std::runtime_error("the NVIDIA driver gave error " + std::to_string(error));
+  }
+}
+
+int CudaPlugin::start() {
+  const int count = countDevices();
+  // libtorch remembers for good that it has no CUDA once it was asked; at::manual_seed, for one, asks.
+  if (!at::globalContext().hasCUDART())
+    throw std::runtime_error(
+        "libtorch was asked about CUDA before the plugin was loaded; open the session on the "
+        "GPU first");
+  if (count > 0)
+    at::globalContext().lazyInitDevice(at::kCUDA);
+  return count;
+}
+
+void CudaPlugin::open(int index) {
+  c10::cuda::CUDAGuard guard{DeviceIndex(index)};
+  // Makes the device's context here, where failing does no harm: the worker threads take it as given.
+  c10::cuda::set_device(DeviceIndex(index), /*force=*/true);
+  c10::cuda::CUDACachingAllocator::resetPeakStats(DeviceIndex(index));
+}
+
+int64_t CudaPlugin::peakBytes(int index) const {
+  auto statistics = c10::cuda::CUDACachingAllocator::getDeviceStats(DeviceIndex(index));
+  return statistics.allocated_bytes[size_t(StatType::AGGREGATE)].peak;
+}
+
+} // namespace cleave::runtime
+
+extern "C" C10_EXPORT cleave::runtime::DevicePlugin *cleaveDevicePlugin1() {
+  static cleave::runtime::CudaPlugin plugin;
+  return &plugin;
+}

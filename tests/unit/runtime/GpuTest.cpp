@@ -1,0 +1,166 @@
+//===- GpuTest.cpp - CUDA devices, and machines without -------------------===//
+#include "runtime/Device.h"
+#include "runtime/Executor.h"
+#include "runtime/PluginLoader.h"
+#include "runtime/Values.h"
+#include "tests/unit/runtime/TestModels.h"
+#include "llvm/Support/FileSystem.h"
+#include <ATen/ATen.h>
+#include <dlfcn.h>
+#include <fstream>
+#include <gmock/gmock.h>
+
+namespace cleave::runtime {
+
+using plan::DType;
+using testing::AllOf;
+using testing::EndsWith;
+using testing::HasSubstr;
+using testing::StartsWith;
+
+/// What needs no GPU.
+class DevicePluginTest : public PlanTest {};
+
+TEST_F(DevicePluginTest, SaysWhereThePluginIsMissing) {
+  EXPECT_EQ(failureOf(loadCudaPlugin({path("bin"), path("lib")})),
+            "found no CUDA plugin, expected cleave_cuda.so in " + path("bin") + " or " + path("lib") +
+                ", as a build makes it where CUDA's headers are");
+}
+
+TEST_F(DevicePluginTest, SaysWhyThePluginCannotBeLoaded) {
+  std::ofstream(path("cleave_cuda.so")) << "no library";
+  EXPECT_THAT(
+      failureOf(loadCudaPlugin({path("bin"), path("")})),
+      AllOf(StartsWith("cannot load the CUDA plugin: "), HasSubstr("cleave_cuda.so: file too short")));
+}
+
+TEST_F(DevicePluginTest, RefusesPluginsOfOtherVersions) {
+  Dl_info torch;
+  ASSERT_TRUE(dladdr(reinterpret_cast<void *>(&at::show_config), &torch));
+  ASSERT_FALSE(llvm::sys::fs::create_link(torch.dli_fname, path("cleave_cuda.so")));
+  EXPECT_THAT(failureOf(loadCudaPlugin({path("")})), HasSubstr("is of another version of Cleave"));
+}
+
+TEST_F(DevicePluginTest, SaysWhyAMachineHasNoGpu) {
+  TwoLayers model;
+  llvm::cantFail(open(model.writer)->run({at::ones({2, 8})}));
+  SessionOptions options;
+  options.devices = {"cpu:0", "cuda:1"};
+  std::string failure = failureOf(Session::open(path("a.plan"), options));
+  if (failure.empty())
+    GTEST_SKIP() << "this machine has two GPUs";
+  EXPECT_THAT(failure, AllOf(StartsWith("device cuda:1: found "), EndsWith("; use cpu:1")));
+  // libtorch has not made up its mind about CUDA while it ran on the CPU.
+  if (auto plugin = loadCudaPlugin(pluginFolders()))
+    EXPECT_TRUE(at::Context::hasCUDART());
+  else
+    llvm::consumeError(plugin.takeError());
+}
+
+TEST_F(DevicePluginTest, MovesTensorsButScalars) {
+  // A device without data, which every machine has.
+  const c10::Device place(c10::kMeta);
+  EXPECT_TRUE(movedTo(place, at::ones({1})).toTensor().is_meta());
+  EXPECT_TRUE(movedTo(place, at::scalar_tensor(1)).toTensor().is_cpu());
+  EXPECT_TRUE(movedTo(place, c10::List<at::Tensor>({at::ones({1})})).toTensorVector()[0].is_meta());
+  at::Tensor there = at::ones({2});
+  EXPECT_TRUE(movedTo(c10::kCPU, there).toTensor().is_same(there));
+  EXPECT_EQ(movedTo(place, c10::List<int64_t>({3})).toIntVector(), std::vector<int64_t>{3});
+}
+
+/// x + w + ones(4) + zeros(4), whose ones are made on the CPU by name and whose zeros on no device by name.
+static void writeFactories(PlanWriter &writer) {
+  writer.input("x", tensorType(DType::Float, {4}));
+  StageWriter &stage = writer.stage(0);
+  plan::Constant cpu = text("cpu");
+  cpu.kind = plan::ConstantKind::Device;
+  uint32_t size = stage.constant(integers({4})), nothing = stage.constant(none()),
+           one = stage.constant(integer(1)), device = stage.constant(cpu);
+  uint32_t sum = stage.call("aten::add.Tensor", {stage.input(0), stage.weight("w", at::ones({4})), one});
+  sum = stage.call("aten::add.Tensor",
+                   {sum, stage.call("aten::ones", {size, nothing, nothing, device, nothing}), one});
+  sum = stage.call("aten::add.Tensor",
+                   {sum, stage.call("aten::zeros", {size, nothing, nothing, nothing, nothing}), one});
+  stage.output(sum);
+  writer.output("y", 0, 0);
+}
+
+TEST_F(DevicePluginTest, ProgramsMakeTheirTensorsWhereTheyRun) {
+  PlanWriter writer({0});
+  writeFactories(writer);
+  writer.write(path("a.plan"));
+  const c10::Device place(c10::kMeta);
+  Operators operators(*writer.plan);
+  auto weights = llvm::cantFail(WeightStore::open(*writer.plan, path("a.plan"), 0, place));
+  auto executor = llvm::cantFail(
+      Executor::load(*writer.plan, *writer.plan->programs[0], weights, operators, place, false));
+  executor->setInput(0, at::ones({4}));
+  std::vector<c10::IValue> outputs;
+  std::atomic<bool> cancelled{false};
+  // Operators refuse operands of two devices, so what comes out has been there all along.
+  executor->run({}, cancelled, outputs);
+  EXPECT_TRUE(outputs[0].toTensor().is_meta());
+}
+
+/// What needs one.
+class GpuTest : public PlanTest {
+protected:
+  void SetUp() override {
+    std::string missing = failureOf(resolveDevices({"cuda:0"}, 1));
+    if (!missing.empty())
+      GTEST_SKIP() << missing;
+  }
+
+  /// Runs two layers over `devices` and on the CPU.
+  void expectSameAsOnCpu(std::vector<std::string> devices) {
+    TwoLayers model;
+    SessionOptions options;
+    options.devices = std::move(devices);
+    auto session = open(model.writer, options);
+    std::vector<at::Tensor> inputs;
+    std::vector<std::unique_ptr<Session::Pending>> pending;
+    for (int64_t i = 0; i < 50; ++i) {
+      inputs.push_back(at::randn({1 + i % 7, 8}));
+      pending.push_back(llvm::cantFail(session->start({inputs.back()})));
+    }
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      at::Tensor output = llvm::cantFail(pending[i]->wait())[0];
+      ASSERT_TRUE(output.is_cpu());
+      EXPECT_TRUE(at::allclose(output, model.expected(inputs[i]), 1e-5, 1e-5));
+    }
+  }
+};
+
+TEST_F(GpuTest, TwoStagesOnOneGpuGiveWhatTheCpuGives) { expectSameAsOnCpu({"cuda:0", "cuda:0"}); }
+TEST_F(GpuTest, AGpuTakesOverFromTheCpu) { expectSameAsOnCpu({"cpu:0", "cuda:0"}); }
+TEST_F(GpuTest, TheCpuTakesOverFromAGpu) { expectSameAsOnCpu({"cuda:0", "cpu:0"}); }
+
+TEST_F(GpuTest, MakesTensorsOnTheGpu) {
+  PlanWriter writer({0});
+  writeFactories(writer);
+  SessionOptions options;
+  options.devices = {"cuda:0"};
+  EXPECT_TRUE(at::equal(llvm::cantFail(open(writer, options)->run({at::ones({4})}))[0], at::full({4}, 3.f)));
+}
+
+TEST_F(GpuTest, ReportsThePeakOfTheGpu) {
+  PlanWriter writer({0});
+  writer.input("x", tensorType(DType::Float, {1 << 20}));
+  StageWriter &stage = writer.stage(0);
+  stage.output(stage.call("aten::neg", {stage.input(0)}));
+  writer.output("y", 0, 0);
+  SessionOptions options;
+  options.devices = {"cuda:0"};
+  auto session = open(writer, options);
+  llvm::cantFail(session->run({at::ones({1 << 20})}));
+  // The input, which is brought there, and the output; what libtorch keeps for itself counts too.
+  EXPECT_GE(session->statistics()[0].peakBytes, 2 << 22);
+}
+
+TEST_F(GpuTest, RefusesIndicesBeyondTheGpus) {
+  EXPECT_THAT(failureOf(resolveDevices({"cuda:1000"}, 1)),
+              AllOf(StartsWith("device cuda:1000: found "),
+                    EndsWith(" GPUs, expected more than 1000; use cpu:1000")));
+}
+
+} // namespace cleave::runtime
