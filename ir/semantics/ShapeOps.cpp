@@ -139,17 +139,17 @@ void addShapes(SemanticsTable &table) {
   table.add({"aten.alias", "aten.detach"},
             {.isView = true, .identityOf = sameOperand, .dimensions = broadcastsTo, .viewBack = passed});
   table.add({"aten.view", "aten.unsqueeze", "aten.squeeze", "aten._unsafe_view", "aten.unflatten", "aten.view_as"},
-            {.isView = true, .dimensions = regroups, .viewBack = reshaped});
+            {.isView = true, .hasTypesOfOperands = true, .dimensions = regroups, .viewBack = reshaped});
   table.add({"aten.reshape", "aten.flatten", "aten.reshape_as"},
-            {.mayBeView = true, .dimensions = regroups, .viewBack = reshaped});
+            {.mayBeView = true, .hasTypesOfOperands = true, .dimensions = regroups, .viewBack = reshaped});
   table.add({"aten.contiguous", "aten.to", "aten.float", "aten.half", "aten.bfloat16", "aten.double", "aten.int", "aten.long", "aten.bool",
              "aten.cpu"},
-            {.mayBeView = true, .dimensions = broadcastsTo});
-  table.add({"aten.expand", "aten.expand_as", "aten.broadcast_to"}, {.isView = true, .dimensions = broadcastsTo});
+            {.mayBeView = true, .hasTypesOfOperands = true, .dimensions = broadcastsTo});
+  table.add({"aten.expand", "aten.expand_as", "aten.broadcast_to"}, {.isView = true, .hasTypesOfOperands = true, .dimensions = broadcastsTo});
   table.add({"aten.transpose", "aten.swapaxes", "aten.mT"},
-            {.isView = true, .dimensions = transposes, .viewBack = again});
+            {.isView = true, .hasTypesOfOperands = true, .dimensions = transposes, .viewBack = again});
   table.add({"aten.t", "aten.numpy_T"}, {.isView = true, .dimensions = reverses, .viewBack = again});
-  table.add({"aten.permute"}, {.isView = true, .dimensions = permutes});
+  table.add({"aten.permute"}, {.isView = true, .hasTypesOfOperands = true, .dimensions = permutes});
   table.add({"aten.slice"}, {.isView = true, .dimensions = slices, .scatter = "aten.slice_scatter"});
   table.add({"aten.select"}, {.isView = true, .scatter = "aten.select_scatter"});
   table.add({"aten.diagonal"}, {.isView = true, .scatter = "aten.diagonal_scatter"});

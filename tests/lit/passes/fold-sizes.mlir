@@ -59,8 +59,9 @@ func.func @lists(%ids: !ids) -> !cleave.list<i64> attributes {cleave.symbols = {
 // CHECK: return %[[T]]
 func.func @bools(%ids: !ids) -> i1 attributes {cleave.symbols = {batch = 4, seq = 128}} {
   %one = cleave.constant(1 : i64) : i64
+  %zero = cleave.constant(0 : i64) : i64
   %seq = aten.size.int(%ids, %one) : (!ids, i64) -> i64
-  %0 = aten.gt.int(%seq, %one) : (i64, i64) -> i1
+  %0 = aten.gt.int(%seq, %zero) : (i64, i64) -> i1
   return %0 : i1
 }
 

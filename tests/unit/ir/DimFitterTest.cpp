@@ -69,10 +69,18 @@ TEST(DimFitterTest, SamplesTheTracedSizesFirst) {
   DimFitter fitter({{"batch", 4}, {"seq", 128}});
   EXPECT_EQ(fitter.samples()[0].lookup("batch"), 4);
   EXPECT_EQ(fitter.samples()[0].lookup("seq"), 128);
-  for (const llvm::StringMap<int64_t> &point : llvm::ArrayRef(fitter.samples()).drop_front()) {
+  for (const llvm::StringMap<int64_t> &point : llvm::ArrayRef(fitter.samples()).take_front(fitter.mustRun())) {
     EXPECT_GE(point.lookup("batch"), 2) << "1 broadcasts";
     EXPECT_LE(point.lookup("seq"), 128) << "tables of positions may end at the traced length";
   }
+}
+
+TEST(DimFitterTest, TriesSizeOneAndLargeSizesAsEdges) {
+  DimFitter fitter({{"seq", 128}});
+  std::vector<int64_t> edges;
+  for (const llvm::StringMap<int64_t> &point : llvm::ArrayRef(fitter.samples()).drop_front(fitter.mustRun()))
+    edges.push_back(point.lookup("seq"));
+  EXPECT_EQ(edges, (std::vector<int64_t>{1, 257, 899, 3847}));
 }
 
 TEST(DimFitterTest, SamplesTheSameEverywhere) {
