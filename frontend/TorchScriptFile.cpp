@@ -149,7 +149,7 @@ static torch::jit::Module loadModule(const std::shared_ptr<PyTorchStreamReader> 
 
 /// Whether the archive has what every TorchScript module has.
 static bool holdsModule(llvm::ArrayRef<ZipRecord> records) {
-  return llvm::all_of(std::array{"version", "data.pkl", "constants.pkl"}, [&](llvm::StringRef name) {
+  return llvm::all_of(std::array{"data.pkl", "constants.pkl"}, [&](llvm::StringRef name) {
     return llvm::any_of(records, [&](const ZipRecord &record) { return record.name == name; });
   });
 }
