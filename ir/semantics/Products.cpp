@@ -84,18 +84,27 @@ static double convolutionFlops(OperatorOp op, const TracedShapes &shapes) {
   return 2.0 * taps * shapes.elementsOf(isTransposed ? op->getOperand(0) : op->getResult(0));
 }
 
-/// oneDNN copies input and weight into its blocked layout and, those freed, the result back; a pointwise strided
-/// convolution also gathers the input's used points of one image, for each thread (one a device). Measured over the
-/// convolutions of ResNet-50 on AVX-512.
+/// A pointwise convolution of stride one is a product of matrices in place. Any other copies weight and input into
+/// oneDNN's blocked layout (inputs of fewer channels than a block are read as they are) and, those freed, the result
+/// back; a strided pointwise one also gathers the input's used points of one image, for each thread (one a device).
+/// Measured over the convolutions of ResNet-50 on AVX-512.
 static int64_t convolutionWorkspace(OperatorOp op, const TracedShapes &shapes) {
+  constexpr int64_t channelsOfBlock = 16;
   auto input = shapes.shapeOf(op->getOperand(0)), weight = shapes.shapeOf(op->getOperand(1));
   auto result = shapes.shapeOf(op->getResult(0));
   auto stride = constantInts(op, "stride");
-  int64_t before = shapes.bytesOf(op->getOperand(0)) + shapes.bytesOf(op->getOperand(1));
-  int64_t after = shapes.bytesOf(op->getResult(0));
-  bool isPointwise = weight && llvm::all_of(llvm::drop_begin(*weight, 2), [](int64_t size) { return size == 1; });
+  if (!input || !weight || !result || input->size() < 3 || input->size() != result->size())
+    return 0;
+  bool isPointwise = llvm::all_of(llvm::drop_begin(*weight, 2), [](int64_t size) { return size == 1; });
   bool isStrided = stride && llvm::any_of(*stride, [](int64_t step) { return step > 1; });
-  if (isPointwise && isStrided && input && result && after > 0)
+  bool isGrouped = (*weight)[1] != (*input)[1];
+  if (isPointwise && !isStrided && !isGrouped)
+    return 0;
+  int64_t after = shapes.bytesOf(op->getResult(0));
+  int64_t before = shapes.bytesOf(op->getOperand(1));
+  if ((*input)[1] >= channelsOfBlock)
+    before += shapes.bytesOf(op->getOperand(0));
+  if (isPointwise && isStrided && after > 0)
     before += after / (*result)[0] / (*result)[1] * (*input)[1];
   return std::max(before, after);
 }
