@@ -9,8 +9,8 @@ namespace cleave {
 using Shape = std::optional<llvm::SmallVector<int64_t>>;
 
 namespace {
-/// Assigns factors to letters while a rule's text is read. Leading dimensions of `...` are letters too: their distance
-/// from the right, so that they align as broadcasting does.
+/// Assigns factors to letters while a rule's text is read. Leading dimensions of `...` are letters too: their
+/// distance from the right, so that they align as broadcasting does.
 class EinsumReader {
 public:
   DimensionRule rule;
@@ -26,8 +26,9 @@ public:
       return false;
     size_t leading = shape->size() - letters.size();
     for (size_t i = 0; i < shape->size(); ++i) {
-      std::string key = i < leading ? "." + std::to_string(leading - i) : std::string(1, letters[i - leading]);
-      dims.push_back(factor(key, (*shape)[i], isResult));
+      std::string key =
+          i < leading ? "." + std::to_string(leading - i) : std::string(1, letters[i - leading]);
+      dims.push_back({factor(key, (*shape)[i], isResult)});
     }
     return true;
   }
@@ -66,14 +67,16 @@ static FactorKind kindOf(llvm::StringRef word) {
 }
 
 std::optional<DimensionRule> einsumRule(llvm::StringRef text, llvm::StringRef kinds,
-                                        llvm::ArrayRef<Shape> operandShapes, llvm::ArrayRef<Shape> resultShapes) {
+                                        llvm::ArrayRef<Shape> operandShapes,
+                                        llvm::ArrayRef<Shape> resultShapes) {
   auto [operandText, resultText] = text.split("->");
   llvm::SmallVector<llvm::StringRef> operands, results, overrides;
   operandText.split(operands, ',');
   resultText.split(results, ',');
   EinsumReader reader;
   for (size_t i = 0; i < operandShapes.size(); ++i)
-    if (!reader.read(i < operands.size() ? operands[i] : "", i < operands.size() ? operandShapes[i] : Shape(), false))
+    if (!reader.read(i < operands.size() ? operands[i] : "", i < operands.size() ? operandShapes[i] : Shape(),
+                     false))
       return std::nullopt;
   for (size_t i = 0; i < resultShapes.size() && i < results.size(); ++i)
     if (!resultShapes[i] || !reader.read(results[i], resultShapes[i], true))
@@ -93,7 +96,7 @@ std::optional<DimensionRule> elementwiseRule(llvm::ArrayRef<Shape> operandShapes
   size_t rank = resultShape.size();
   auto &result = rule.results.emplace_back();
   for (int64_t size : resultShape)
-    result.push_back(rule.addFactor(FactorKind::Broadcast, size));
+    result.push_back(rule.addDim(FactorKind::Broadcast, size));
   for (const Shape &shape : operandShapes) {
     auto &dims = rule.operands.emplace_back();
     if (!shape)
@@ -104,9 +107,9 @@ std::optional<DimensionRule> elementwiseRule(llvm::ArrayRef<Shape> operandShapes
       size_t aligned = rank - shape->size() + i;
       if ((*shape)[i] == resultShape[aligned]) {
         rule.factors[aligned].kind = FactorKind::Pass;
-        dims.push_back(aligned);
+        dims.push_back(result[aligned]);
       } else if ((*shape)[i] == 1) {
-        dims.push_back(rule.addFactor(FactorKind::Reduce, 1));
+        dims.push_back(rule.addDim(FactorKind::Reduce, 1));
       } else {
         return std::nullopt;
       }
@@ -115,8 +118,67 @@ std::optional<DimensionRule> elementwiseRule(llvm::ArrayRef<Shape> operandShapes
   return rule;
 }
 
-std::optional<DimensionRule> alongRule(llvm::ArrayRef<int64_t> shape, llvm::ArrayRef<int64_t> dims, FactorKind kind,
-                                       size_t operands, bool keepsDims) {
+/// Factors of dimensions with equal products, shared as far as they can be.
+static void refine(DimensionRule &rule, llvm::ArrayRef<int64_t> from, llvm::ArrayRef<int64_t> to,
+                   DimensionRule::Dims &source, DimensionRule::Dims &result) {
+  DimensionRule refined = rule;
+  DimensionRule::Dims left(from.size()), right(to.size());
+  int64_t a = 1, b = 1;
+  for (size_t i = 0, j = 0; i < from.size() || j < to.size();) {
+    a = a == 1 && i < from.size() ? from[i] : a;
+    b = b == 1 && j < to.size() ? to[j] : b;
+    int64_t part = std::min(a, b);
+    // Neither border falls on the other's grid.
+    if (part == 0 || a % part || b % part) {
+      for (int64_t size : from)
+        source.push_back(rule.addDim(FactorKind::Block, size));
+      for (int64_t size : to)
+        result.push_back(rule.addDim(FactorKind::Block, size));
+      return;
+    }
+    if (part > 1) {
+      unsigned factor = refined.addFactor(FactorKind::Pass, part);
+      left[i].push_back(factor);
+      right[j].push_back(factor);
+    }
+    a /= part;
+    b /= part;
+    // Sizes 1 are stepped over, on either side.
+    i += i < from.size() && a == 1;
+    j += j < to.size() && b == 1;
+  }
+  rule = std::move(refined);
+  source.append(left);
+  result.append(right);
+}
+
+std::optional<DimensionRule> viewRule(llvm::ArrayRef<int64_t> from, llvm::ArrayRef<int64_t> to) {
+  DimensionRule rule;
+  rule.operands.emplace_back();
+  rule.results.emplace_back();
+  if (llvm::is_contained(from, 0) || llvm::is_contained(to, 0))
+    return std::nullopt;
+  // Groups end where the products of both sides meet.
+  while (!from.empty() || !to.empty()) {
+    size_t i = 0, j = 0;
+    int64_t left = 1, right = 1;
+    do {
+      if (i < from.size() && (left <= right || j == to.size()))
+        left *= from[i++];
+      else if (j < to.size())
+        right *= to[j++];
+      else
+        return std::nullopt;
+    } while (left != right);
+    refine(rule, from.take_front(i), to.take_front(j), rule.operands[0], rule.results[0]);
+    from = from.drop_front(i);
+    to = to.drop_front(j);
+  }
+  return rule;
+}
+
+std::optional<DimensionRule> alongRule(llvm::ArrayRef<int64_t> shape, llvm::ArrayRef<int64_t> dims,
+                                       FactorKind kind, size_t operands, bool keepsDims) {
   DimensionRule rule;
   int64_t rank = shape.size();
   auto isAlong = [&](int64_t i) {
@@ -125,12 +187,12 @@ std::optional<DimensionRule> alongRule(llvm::ArrayRef<int64_t> shape, llvm::Arra
   auto &first = rule.operands.emplace_back();
   auto &result = rule.results.emplace_back();
   for (int64_t i = 0; i < rank; ++i) {
-    unsigned factor = rule.addFactor(isAlong(i) ? kind : FactorKind::Pass, shape[i]);
+    DimensionRule::Dim factor = rule.addDim(isAlong(i) ? kind : FactorKind::Pass, shape[i]);
     first.push_back(factor);
     if (!isAlong(i) || kind != FactorKind::Reduce)
       result.push_back(factor);
     else if (keepsDims)
-      result.push_back(rule.addFactor(FactorKind::Broadcast, 1));
+      result.push_back(rule.addDim(FactorKind::Broadcast, 1));
   }
   rule.operands.resize(operands);
   return rule;

@@ -23,13 +23,89 @@ static std::optional<DimensionRule> fresh(OperatorOp op, const TracedShapes &sha
   rule.operands.resize(op->getNumOperands());
   auto &result = rule.results.emplace_back();
   for (int64_t size : *shape)
-    result.push_back(rule.addFactor(FactorKind::Broadcast, size));
+    result.push_back(rule.addDim(FactorKind::Broadcast, size));
+  return rule;
+}
+
+/// self[…, i, …] with tensors of indices in some places and None, or nothing, in the others. Indices broadcast against
+/// each other; their dimensions stand where the first of them is, or in front when a None parts them.
+static std::optional<DimensionRule> index(OperatorOp op, const TracedShapes &shapes) {
+  auto operands = operandShapes(op, shapes);
+  auto result = shapes.shapeOf(op->getResult(0));
+  if (!result || operands.size() < 2 || !operands[0] || operands.size() - 1 > operands[0]->size())
+    return std::nullopt;
+  const auto &self = *operands[0];
+  SmallVector<OptionalShape> indices(ArrayRef<OptionalShape>(operands).drop_front());
+  SmallVector<size_t> places;
+  size_t rank = 0;
+  for (auto [place, shape] : llvm::enumerate(indices))
+    if (shape) {
+      places.push_back(place);
+      rank = std::max(rank, shape->size());
+    }
+  // Masks take a data-dependent number of elements.
+  bool hasMasks = llvm::any_of(ArrayRef<Value>(flatOperands(op)).drop_front(), [](Value value) {
+    auto type = dyn_cast<ShapedType>(value.getType());
+    return type && (type.getElementType().isInteger(1) || type.getElementType().isUnsignedInteger(8));
+  });
+  if (places.empty() || hasMasks || result->size() != self.size() - places.size() + rank)
+    return std::nullopt;
+  bool isAdjacent = places.back() - places.front() + 1 == places.size();
+  size_t at = isAdjacent ? places.front() : 0;
+  auto rule = elementwiseRule(indices, ArrayRef<int64_t>(*result).slice(at, rank));
+  if (!rule)
+    return std::nullopt;
+  DimensionRule::Dims from, to;
+  for (auto [dim, size] : llvm::enumerate(self)) {
+    bool isIndexed = llvm::is_contained(places, dim);
+    from.push_back(rule->addDim(isIndexed ? FactorKind::Block : FactorKind::Pass, size));
+    if (!isIndexed)
+      to.push_back(from.back());
+  }
+  to.insert(to.begin() + at, rule->results[0].begin(), rule->results[0].end());
+  rule->results[0] = to;
+  rule->operands.insert(rule->operands.begin(), from);
+  return rule;
+}
+
+/// self[…, d, …], index[n] → […, n, …].
+static std::optional<DimensionRule> indexSelect(OperatorOp op, const TracedShapes &shapes) {
+  auto self = shapes.shapeOf(op->getOperand(0)), index = shapes.shapeOf(op.getArgument("index"));
+  auto dim = constantInt(op, "dim");
+  if (!self || !dim || !index || index->size() != 1)
+    return std::nullopt;
+  auto rule = alongRule(*self, {*dim}, FactorKind::Block, op->getNumOperands(), true);
+  size_t at = *dim < 0 ? *dim + self->size() : *dim;
+  rule->operands[2].push_back(rule->addDim(FactorKind::Pass, (*index)[0]));
+  rule->results[0][at] = rule->operands[2][0];
+  return rule;
+}
+
+/// self and index have one rank; where they are as large they go together, but for `dim`, which is looked up.
+static std::optional<DimensionRule> gather(OperatorOp op, const TracedShapes &shapes) {
+  auto self = shapes.shapeOf(op->getOperand(0)), index = shapes.shapeOf(op.getArgument("index"));
+  auto dim = constantInt(op, "dim");
+  if (!self || !dim || !index || index->size() != self->size())
+    return std::nullopt;
+  DimensionRule rule;
+  rule.operands.resize(op->getNumOperands());
+  auto &result = rule.results.emplace_back();
+  size_t at = *dim < 0 ? *dim + self->size() : *dim;
+  for (size_t i = 0; i < self->size(); ++i) {
+    bool isTogether = i != at && (*self)[i] == (*index)[i];
+    result.push_back(rule.addDim(isTogether || i == at ? FactorKind::Pass : FactorKind::Block, (*index)[i]));
+    rule.operands[0].push_back(isTogether ? result.back() : rule.addDim(FactorKind::Block, (*self)[i]));
+  }
+  rule.operands[2] = result;
   return rule;
 }
 
 void addIndexing(SemanticsTable &table) {
   table.add({"aten.embedding"}, {.hasTypesOfOperands = true, .readsSparsely = true, .flops = nothing, .dimensions = embedding});
-  table.add({"aten.index", "aten.index_select", "aten.gather", "aten.take_along_dim", "aten.scatter",
+  table.add({"aten.index"}, {.hasTypesOfOperands = true, .readsSparsely = true, .dimensions = index});
+  table.add({"aten.index_select"}, {.hasTypesOfOperands = true, .readsSparsely = true, .dimensions = indexSelect});
+  table.add({"aten.gather"}, {.hasTypesOfOperands = true, .readsSparsely = true, .dimensions = gather});
+  table.add({"aten.take_along_dim", "aten.scatter",
              "aten.scatter_add", "aten.index_put", "aten.index_add", "aten.index_copy", "aten.index_fill",
              "aten.masked_scatter", "aten.bucketize", "aten.searchsorted", "aten.embedding_bag", "aten.histc"},
             {.hasTypesOfOperands = true, .readsSparsely = true});

@@ -39,9 +39,9 @@ static std::optional<DimensionRule> needsWhole(OperatorOp op, const TracedShapes
   auto result = shapes.shapeOf(op->getResult(0));
   if (!rule || !result || result->size() != rule->results[0].size())
     return std::nullopt;
-  for (auto [factor, size] : llvm::zip(rule->results[0], *result))
-    if (rule->factors[factor].size != size)
-      factor = rule->addFactor(FactorKind::Block, size);
+  for (auto [dim, size] : llvm::zip(rule->results[0], *result))
+    if (rule->factors[dim[0]].size != size)
+      dim = rule->addDim(FactorKind::Block, size);
   return rule;
 }
 static std::optional<DimensionRule> inOrder(OperatorOp op, const TracedShapes &shapes) {
@@ -92,14 +92,14 @@ static std::optional<DimensionRule> batchOnly(OperatorOp op, const TracedShapes 
     return std::nullopt;
   DimensionRule rule;
   rule.operands.resize(op->getNumOperands());
-  unsigned batch = rule.addFactor(FactorKind::Pass, (*from)[0]);
+  DimensionRule::Dim batch = rule.addDim(FactorKind::Pass, (*from)[0]);
   auto &result = rule.results.emplace_back();
   rule.operands[0].push_back(batch);
   result.push_back(batch);
   for (int64_t size : ArrayRef<int64_t>(*from).drop_front())
-    rule.operands[0].push_back(rule.addFactor(FactorKind::Block, size));
+    rule.operands[0].push_back(rule.addDim(FactorKind::Block, size));
   for (int64_t size : ArrayRef<int64_t>(*to).drop_front())
-    result.push_back(rule.addFactor(FactorKind::Block, size));
+    result.push_back(rule.addDim(FactorKind::Block, size));
   return rule;
 }
 

@@ -71,13 +71,4 @@ OpWork workOf(Operation *op, const TracedShapes &shapes) {
   return work;
 }
 
-bool passesDimension(OperatorOp op, unsigned dim, const TracedShapes &shapes) {
-  const OpSemantics &semantics = semanticsOf(op.getName());
-  auto rule = semantics.dimensions ? semantics.dimensions(op, shapes) : std::nullopt;
-  if (!rule || rule->results.empty() || dim >= rule->results[0].size())
-    return false;
-  FactorKind kind = rule->factors[rule->results[0][dim]].kind;
-  return kind == FactorKind::Pass || kind == FactorKind::Broadcast;
-}
-
 } // namespace cleave

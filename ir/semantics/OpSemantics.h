@@ -59,10 +59,6 @@ struct OpWork {
 };
 OpWork workOf(mlir::Operation *op, const TracedShapes &shapes);
 
-/// Whether result 0 of `op` computes position i of its dimension `dim` from position i of the operands alone. `dim` is
-/// splittable there: micro-batches and replicas ask this of the batch.
-bool passesDimension(OperatorOp op, unsigned dim, const TracedShapes &shapes);
-
 /// The table under construction; each family adds its entries.
 class SemanticsTable {
 public:

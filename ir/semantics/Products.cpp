@@ -121,12 +121,12 @@ static std::optional<DimensionRule> convolution(OperatorOp op, const TracedShape
   rule.operands.resize(op->getNumOperands());
   auto &from = rule.operands[0];
   auto &to = rule.results.emplace_back();
-  unsigned batch = rule.addFactor(FactorKind::Pass, (*input)[0]);
-  from = {batch, rule.addFactor(FactorKind::Block, (*input)[1])};
-  to = {batch, rule.addFactor(FactorKind::Block, (*result)[1])};
+  DimensionRule::Dim batch = rule.addDim(FactorKind::Pass, (*input)[0]);
+  from = {batch, rule.addDim(FactorKind::Block, (*input)[1])};
+  to = {batch, rule.addDim(FactorKind::Block, (*result)[1])};
   for (size_t i = 2; i < input->size(); ++i) {
-    from.push_back(rule.addFactor(FactorKind::Halo, (*input)[i]));
-    to.push_back(rule.addFactor(FactorKind::Halo, (*result)[i]));
+    from.push_back(rule.addDim(FactorKind::Halo, (*input)[i]));
+    to.push_back(rule.addDim(FactorKind::Halo, (*result)[i]));
   }
   return rule;
 }

@@ -7,30 +7,16 @@ using namespace mlir;
 
 namespace cleave {
 
-/// Splits and merges of row-major dimensions: sizes are matched from the left; where the running products meet, a group
-/// ends. A group of one dimension each side passes; in others the leading dimension passes as far as it is the same.
+/// Splits and merges of row-major dimensions.
 static std::optional<DimensionRule> regroups(OperatorOp op, const TracedShapes &shapes) {
   auto from = shapes.shapeOf(op->getOperand(0)), to = shapes.shapeOf(op->getResult(0));
-  if (!from || !to)
+  auto rule = from && to ? viewRule(*from, *to) : std::nullopt;
+  if (!rule)
     return std::nullopt;
-  DimensionRule rule;
-  rule.operands.resize(op->getNumOperands());
-  auto &source = rule.operands[0];
-  auto &result = rule.results.emplace_back();
-  size_t i = 0, j = 0;
-  while (i < from->size() && j < to->size() && (*from)[i] == (*to)[j]) {
-    unsigned same = rule.addFactor(FactorKind::Pass, (*from)[i]);
-    source.push_back(same);
-    result.push_back(same);
-    ++i, ++j;
-  }
-  for (; i < from->size(); ++i)
-    source.push_back(rule.addFactor(FactorKind::Block, (*from)[i]));
-  for (; j < to->size(); ++j)
-    result.push_back(rule.addFactor(FactorKind::Block, (*to)[j]));
+  rule->operands.resize(op->getNumOperands());
   // The operand that view_as and reshape_as take the shape from.
   if (op->getNumOperands() > 1 && shapes.shapeOf(op->getOperand(1)))
-    rule.operands[1] = result;
+    rule->operands[1] = rule->results[0];
   return rule;
 }
 
@@ -41,10 +27,10 @@ static std::optional<DimensionRule> permuted(OperatorOp op, const TracedShapes &
   DimensionRule rule;
   rule.operands.resize(op->getNumOperands());
   for (int64_t size : *from)
-    rule.operands[0].push_back(rule.addFactor(FactorKind::Pass, size));
+    rule.operands[0].push_back(rule.addDim(FactorKind::Pass, size));
   auto &result = rule.results.emplace_back();
   for (int64_t dim : order)
-    result.push_back(dim < 0 ? dim + from->size() : dim);
+    result.push_back(rule.operands[0][dim < 0 ? dim + from->size() : dim]);
   return rule;
 }
 
@@ -75,25 +61,118 @@ static std::optional<DimensionRule> reverses(OperatorOp op, const TracedShapes &
   return permuted(op, shapes, llvm::to_vector(llvm::reverse(llvm::seq<int64_t>(0, from->size()))));
 }
 
-/// Operators that leave all dimensions but `dim` as they are and keep the rank. All tensors have these dimensions.
+/// Operators that leave all dimensions of `shape` but those at `cut` as they are and keep the rank. All tensors among the
+/// operands have these dimensions.
+static std::optional<DimensionRule> cutsDims(OperatorOp op, const TracedShapes &shapes, ArrayRef<int64_t> shape,
+                                             ArrayRef<int64_t> cut) {
+  DimensionRule rule;
+  DimensionRule::Dims result;
+  for (int64_t size : shape)
+    result.push_back(rule.addDim(FactorKind::Pass, size));
+  // A cut dimension is another one in each tensor.
+  auto dimsOf = [&](ArrayRef<int64_t> sizes) {
+    DimensionRule::Dims dims = result;
+    for (int64_t dim : cut)
+      dims[dim < 0 ? dim + sizes.size() : dim] = rule.addDim(FactorKind::Block, sizes[dim < 0 ? dim + sizes.size() : dim]);
+    return dims;
+  };
+  rule.results.push_back(dimsOf(shape));
+  for (const OptionalShape &from : operandShapes(op, shapes)) {
+    if (from && from->size() != shape.size())
+      return std::nullopt;
+    rule.operands.push_back(from ? dimsOf(*from) : DimensionRule::Dims());
+  }
+  return rule;
+}
+
+/// The dimension that argument `dim` names, cut or joined.
 static std::optional<DimensionRule> cutsAlong(OperatorOp op, const TracedShapes &shapes) {
+  auto to = shapes.shapeOf(op->getResult(0));
+  auto dim = constantInt(op, "dim");
+  return to && dim ? cutsDims(op, shapes, *to, {*dim}) : std::nullopt;
+}
+
+/// The dimensions that argument `dims` names, moved within.
+static std::optional<DimensionRule> cutsAlongAll(OperatorOp op, const TracedShapes &shapes) {
+  auto to = shapes.shapeOf(op->getResult(0));
+  auto dims = constantInts(op, "dims");
+  // Without dimensions it works on the flattened tensor.
+  return to && dims && !dims->empty() ? cutsDims(op, shapes, *to, *dims) : std::nullopt;
+}
+
+/// A list of pieces along `dim`. Pieces have the dimensions of the whole but this one.
+static std::optional<DimensionRule> splitsAlong(OperatorOp op, const TracedShapes &shapes) {
+  auto from = shapes.shapeOf(op->getOperand(0));
+  auto dim = constantInt(op, "dim");
+  return from && dim ? cutsDims(op, shapes, *from, {*dim}) : std::nullopt;
+}
+
+/// Operators that take one position, or each, of dimension `dim` away.
+static std::optional<DimensionRule> drops(OperatorOp op, const TracedShapes &shapes) {
+  auto from = shapes.shapeOf(op->getOperand(0));
+  auto dim = constantInt(op, "dim");
+  if (!from || !dim)
+    return std::nullopt;
+  auto rule = cutsDims(op, shapes, *from, {*dim});
+  rule->results[0].erase(rule->results[0].begin() + (*dim < 0 ? *dim + from->size() : *dim));
+  return rule;
+}
+
+/// A new dimension at `dim`, a position an item.
+static std::optional<DimensionRule> stacks(OperatorOp op, const TracedShapes &shapes) {
   auto to = shapes.shapeOf(op->getResult(0));
   auto dim = constantInt(op, "dim");
   if (!to || !dim)
     return std::nullopt;
   DimensionRule rule;
   auto &result = rule.results.emplace_back();
-  int64_t cut = *dim < 0 ? *dim + to->size() : *dim;
-  for (auto [i, size] : llvm::enumerate(*to))
-    result.push_back(rule.addFactor(int64_t(i) == cut ? FactorKind::Block : FactorKind::Pass, size));
-  for (const OptionalShape &from : operandShapes(op, shapes)) {
-    auto &dims = rule.operands.emplace_back();
-    if (!from)
-      continue;
-    if (from->size() != to->size())
-      return std::nullopt;
-    dims = result;
-    dims[cut] = rule.addFactor(FactorKind::Block, (*from)[cut]);
+  for (int64_t size : *to)
+    result.push_back(rule.addDim(FactorKind::Pass, size));
+  DimensionRule::Dims item = result;
+  size_t added = *dim < 0 ? *dim + to->size() : *dim;
+  item.erase(item.begin() + added);
+  rule.factors[result[added][0]].kind = FactorKind::Block;
+  for (const OptionalShape &from : operandShapes(op, shapes))
+    rule.operands.push_back(from ? item : DimensionRule::Dims());
+  return rule;
+}
+
+/// The last dimensions, two numbers each in `pad`, are needed whole.
+static std::optional<DimensionRule> pads(OperatorOp op, const TracedShapes &shapes) {
+  auto to = shapes.shapeOf(op->getResult(0));
+  auto pad = constantInts(op, "pad");
+  if (!pad)
+    pad = constantInts(op, "padding");
+  if (!to || !pad)
+    return std::nullopt;
+  SmallVector<int64_t> padded;
+  for (int64_t i = 0; i < int64_t(pad->size() / 2); ++i)
+    if ((*pad)[2 * i] || (*pad)[2 * i + 1])
+      padded.push_back(-1 - i);
+  return cutsDims(op, shapes, *to, padded);
+}
+
+/// Triangles of the last two dimensions.
+static std::optional<DimensionRule> triangles(OperatorOp op, const TracedShapes &shapes) {
+  auto to = shapes.shapeOf(op->getResult(0));
+  return to && to->size() >= 2 ? cutsDims(op, shapes, *to, {-2, -1}) : std::nullopt;
+}
+
+/// Dimensions repeated once pass; a size 1 that is repeated is broadcast.
+static std::optional<DimensionRule> repeats(OperatorOp op, const TracedShapes &shapes) {
+  auto from = shapes.shapeOf(op->getOperand(0)), to = shapes.shapeOf(op->getResult(0));
+  if (!from || !to || to->size() < from->size())
+    return std::nullopt;
+  DimensionRule rule;
+  rule.operands.resize(op->getNumOperands());
+  auto &result = rule.results.emplace_back();
+  size_t added = to->size() - from->size();
+  for (auto [i, size] : llvm::enumerate(*to)) {
+    int64_t before = i < added ? 1 : (*from)[i - added];
+    FactorKind kind = size == before ? FactorKind::Pass : before == 1 ? FactorKind::Broadcast : FactorKind::Block;
+    result.push_back(rule.addDim(kind, size));
+    if (i >= added)
+      rule.operands[0].push_back(size == before ? result.back() : rule.addDim(FactorKind::Block, before));
   }
   return rule;
 }
@@ -151,18 +230,22 @@ void addShapes(SemanticsTable &table) {
   table.add({"aten.t", "aten.numpy_T"}, {.isView = true, .dimensions = reverses, .viewBack = again});
   table.add({"aten.permute"}, {.isView = true, .hasTypesOfOperands = true, .dimensions = permutes});
   table.add({"aten.slice"}, {.isView = true, .dimensions = slices, .scatter = "aten.slice_scatter"});
-  table.add({"aten.select"}, {.isView = true, .scatter = "aten.select_scatter"});
+  table.add({"aten.select"}, {.isView = true, .dimensions = drops, .scatter = "aten.select_scatter"});
   table.add({"aten.diagonal"}, {.isView = true, .scatter = "aten.diagonal_scatter"});
   table.add({"aten.narrow"}, {.isView = true, .dimensions = cutsAlong});
-  table.add({"aten.chunk", "aten.split", "aten.split_with_sizes", "aten.unbind", "aten.unfold", "aten.as_strided",
-             "aten.tensor_split", "aten.view_as_real", "aten.view_as_complex"},
-            {.isView = true});
-  table.add({"aten.roll", "aten.flip", "aten.repeat_interleave", "aten.pad", "aten.constant_pad_nd",
-             "aten.reflection_pad1d", "aten.slice_scatter"},
-            {.dimensions = cutsAlong});
-  table.add({"aten.cat", "aten.concat", "aten.stack", "aten.repeat", "aten.tile", "aten.select_scatter",
-             "aten.diagonal_scatter", "aten.tril", "aten.triu", "aten.meshgrid", "aten.broadcast_tensors",
-             "aten.one_hot"},
+  table.add({"aten.chunk", "aten.split", "aten.split_with_sizes", "aten.tensor_split"},
+            {.isView = true, .dimensions = splitsAlong});
+  table.add({"aten.unbind"}, {.isView = true, .dimensions = drops});
+  table.add({"aten.unfold", "aten.as_strided", "aten.view_as_real", "aten.view_as_complex"}, {.isView = true});
+  table.add({"aten.cat", "aten.concat", "aten.repeat_interleave", "aten.slice_scatter"}, {.dimensions = cutsAlong});
+  table.add({"aten.roll", "aten.flip"}, {.hasTypesOfOperands = true, .dimensions = cutsAlongAll});
+  table.add({"aten.pad", "aten.constant_pad_nd", "aten.reflection_pad1d", "aten.replication_pad1d",
+             "aten.reflection_pad2d"},
+            {.hasTypesOfOperands = true, .dimensions = pads});
+  table.add({"aten.tril", "aten.triu"}, {.hasTypesOfOperands = true, .dimensions = triangles});
+  table.add({"aten.repeat", "aten.tile"}, {.dimensions = repeats});
+  table.add({"aten.stack"}, {.dimensions = stacks});
+  table.add({"aten.select_scatter", "aten.diagonal_scatter", "aten.meshgrid", "aten.broadcast_tensors", "aten.one_hot"},
             {});
 }
 

@@ -6,12 +6,25 @@ using namespace mlir;
 
 namespace cleave {
 
+SmallVector<Value> flatOperands(OperatorOp op) {
+  SmallVector<Value> flat;
+  for (Value operand : op->getOperands()) {
+    auto list = operand.getDefiningOp<ListOp>();
+    bool holdsTensors = list && llvm::any_of(list.getElements().getTypes(), isTensorLike);
+    if (holdsTensors)
+      llvm::append_range(flat, list.getElements());
+    else
+      flat.push_back(operand);
+  }
+  return flat;
+}
+
 static SmallVector<OptionalShape> shapesOf(ValueRange values, const TracedShapes &shapes) {
   return llvm::map_to_vector(values, [&](Value value) { return shapes.shapeOf(value); });
 }
 
 SmallVector<OptionalShape> operandShapes(OperatorOp op, const TracedShapes &shapes) {
-  return shapesOf(op->getOperands(), shapes);
+  return shapesOf(flatOperands(op), shapes);
 }
 
 SmallVector<OptionalShape> resultShapes(OperatorOp op, const TracedShapes &shapes) {

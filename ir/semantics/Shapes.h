@@ -9,7 +9,10 @@ namespace cleave {
 
 using OptionalShape = std::optional<llvm::SmallVector<int64_t>>;
 
-/// The shape of every operand; nothing for those that are no tensors.
+/// The operands, where the items of a list of tensors that is made in sight stand for it.
+llvm::SmallVector<mlir::Value> flatOperands(OperatorOp op);
+
+/// The shape of every flat operand; nothing for those that are no tensors.
 llvm::SmallVector<OptionalShape> operandShapes(OperatorOp op, const TracedShapes &shapes);
 llvm::SmallVector<OptionalShape> resultShapes(OperatorOp op, const TracedShapes &shapes);
 

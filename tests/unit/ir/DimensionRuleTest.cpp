@@ -5,7 +5,6 @@ namespace cleave {
 namespace {
 
 using Shape = std::optional<llvm::SmallVector<int64_t>>;
-using Dims = llvm::SmallVector<unsigned>;
 
 Shape shape(std::initializer_list<int64_t> sizes) { return llvm::SmallVector<int64_t>(sizes); }
 
@@ -18,11 +17,14 @@ std::string describe(const std::optional<DimensionRule> &rule) {
   for (const DimensionRule::Factor &factor : rule->factors)
     text += (text.empty() ? "" : ", ") + std::string(kKinds[int(factor.kind)]) + " " +
             std::to_string(factor.size);
-  auto add = [&](llvm::ArrayRef<llvm::SmallVector<unsigned>> side) {
+  auto add = [&](llvm::ArrayRef<DimensionRule::Dims> side) {
     for (size_t i = 0; i < side.size(); ++i) {
       text += i ? "," : "";
-      for (unsigned factor : side[i])
-        text += " " + std::to_string(factor);
+      for (const DimensionRule::Dim &dim : side[i]) {
+        text += dim.empty() ? " 1" : " ";
+        for (size_t f = 0; f < dim.size(); ++f)
+          text += (f ? "*" : "") + std::to_string(dim[f]);
+      }
     }
   };
   text += ";";
@@ -71,6 +73,23 @@ TEST(EinsumRuleTest, HasNoneWhereRanksDoNotFit) {
             "none");
   EXPECT_EQ(describe(einsumRule("...mk -> ...m", "", {shape({2})}, {shape({2})})), "none");
   EXPECT_EQ(describe(einsumRule("m -> m", "", {shape({2})}, {std::nullopt})), "none") << "an unknown result";
+}
+
+TEST(ViewRuleTest, RefinesBothShapes) {
+  EXPECT_EQ(describe(viewRule({4, 6}, {4, 2, 3})), "pass 4, pass 2, pass 3; 0 1*2 -> 0 1 2");
+  EXPECT_EQ(describe(viewRule({4, 6}, {24})), "pass 4, pass 6; 0 1 -> 0*1");
+  EXPECT_EQ(describe(viewRule({2, 12}, {4, 6})), "pass 2, pass 2, pass 6; 0 1*2 -> 0*1 2");
+  EXPECT_EQ(describe(viewRule({4, 1, 6}, {1, 4, 6})).substr(0, 14), "pass 4, pass 6");
+}
+
+TEST(ViewRuleTest, BlocksDimensionsWithoutARefinement) {
+  EXPECT_EQ(describe(viewRule({5, 4, 6}, {5, 6, 4})),
+            "pass 5, block 4, block 6, block 6, block 4; 0 1 2 -> 0 3 4");
+}
+
+TEST(ViewRuleTest, HasNoneForEmptyOrUnequalShapes) {
+  EXPECT_EQ(describe(viewRule({0, 4}, {0, 2})), "none");
+  EXPECT_EQ(describe(viewRule({4}, {3})), "none");
 }
 
 TEST(ElementwiseRuleTest, BroadcastsFromTheRight) {

@@ -33,27 +33,59 @@ static std::pair<std::string, std::string> constantText(const std::string &opera
   return {isFloat ? "f64" : "i64", operand + (isFloat ? " : f64" : " : i64")};
 }
 
-static std::string functionText(const std::string &name, const std::vector<std::string> &operands) {
-  std::string arguments, constants, values, types;
-  for (auto [i, operand] : llvm::enumerate(operands)) {
-    std::string value = "%v" + std::to_string(i), comma = i ? ", " : "";
-    std::string type = operand;
-    if (operand.rfind("tensor", 0) == 0) {
-      arguments += (arguments.empty() ? "" : ", ") + value + ": " + type;
-    } else {
-      auto [constantType, text] = constantText(operand);
-      type = constantType;
-      constants += "  " + value + " = cleave.constant(" + text + ") : " + type + "\n";
+namespace {
+/// The text of a function, operand by operand.
+struct FunctionText {
+  std::string arguments, body;
+  unsigned values = 0;
+
+  /// Value and type of an operand.
+  std::pair<std::string, std::string> add(llvm::StringRef operand) {
+    std::string value = "%v" + std::to_string(values++);
+    if (operand.consume_front("(")) {
+      llvm::SmallVector<llvm::StringRef> items;
+      operand.drop_back().split(items, ';');
+      std::vector<std::string> names, types;
+      for (llvm::StringRef item : items) {
+        auto [name, type] = add(item.trim());
+        names.push_back(name);
+        types.push_back(type);
+      }
+      std::string list = llvm::is_contained(types, "none") ? "!cleave.list<!cleave.optional<!cleave.tensor>>"
+                                                           : "!cleave.list<!cleave.tensor>";
+      body += "  " + value + " = cleave.list(" + llvm::join(names, ", ") + ") : (" + llvm::join(types, ", ") +
+              ") -> " + list + "\n";
+      return {value, list};
     }
-    values += comma + value;
-    types += comma + type;
+    if (operand.starts_with("tensor")) {
+      arguments += (arguments.empty() ? "" : ", ") + value + ": " + operand.str();
+      return {value, operand.str()};
+    }
+    auto [type, text] = constantText(operand.str());
+    body += "  " + value + " = cleave.constant(" + text + ") : " + type + "\n";
+    return {value, type};
+  }
+};
+} // namespace
+
+static std::string functionText(const std::string &name, const std::vector<std::string> &operands) {
+  FunctionText text;
+  std::vector<std::string> values, types;
+  for (const std::string &operand : operands) {
+    auto [value, type] = text.add(operand);
+    values.push_back(value);
+    types.push_back(type);
   }
   const OperatorSchema *schema = findSchema(name);
   EXPECT_NE(schema, nullptr) << name;
-  std::vector<std::string> results(schema ? schema->results.size() : 1, "!cleave.tensor");
-  return "func.func @f(" + arguments + ") {\n" + constants + "  %r:" + std::to_string(results.size()) +
-         " = " + name + "(" + values + ") : (" + types + ") -> (" + llvm::join(results, ", ") +
-         ")\n  return\n}\n";
+  std::vector<std::string> results;
+  for (size_t i = 0; i < (schema ? schema->results.size() : 1); ++i)
+    results.push_back(schema && llvm::StringRef(schema->results[i]).starts_with("Tensor[")
+                          ? "!cleave.list<!cleave.tensor>"
+                          : "!cleave.tensor");
+  return "func.func @f(" + text.arguments + ") {\n" + text.body + "  %r:" + std::to_string(results.size()) +
+         " = " + name + "(" + llvm::join(values, ", ") + ") : (" + llvm::join(types, ", ") + ") -> (" +
+         llvm::join(results, ", ") + ")\n  return\n}\n";
 }
 
 OperatorCall::OperatorCall(const std::string &name, const std::vector<std::string> &operands)
@@ -78,15 +110,28 @@ static at::Tensor randomTensor(RankedTensorType type) {
   return at::randint(dtype == at::kBool ? 2 : 3, shape, dtype);
 }
 
+static c10::IValue makeOperand(Value operand) {
+  if (auto constant = operand.getDefiningOp<ConstantOp>())
+    return toIValue(constant.getValue(), constant.getType());
+  auto list = operand.getDefiningOp<ListOp>();
+  if (!list)
+    return randomTensor(cast<RankedTensorType>(operand.getType()));
+  std::vector<c10::IValue> items;
+  for (Value element : list.getElements())
+    items.push_back(makeOperand(element));
+  bool hasNone = llvm::any_of(items, [](const c10::IValue &item) { return item.isNone(); });
+  c10::TypePtr type = c10::TensorType::get();
+  c10::impl::GenericList values(hasNone ? c10::OptionalType::create(type) : type);
+  for (c10::IValue &item : items)
+    values.push_back(item);
+  return values;
+}
+
 std::vector<c10::IValue> OperatorCall::makeOperands(uint64_t seed) const {
   at::manual_seed(seed);
   std::vector<c10::IValue> operands;
-  for (Value operand : call->getOperands()) {
-    if (auto constant = operand.getDefiningOp<ConstantOp>())
-      operands.push_back(toIValue(constant.getValue(), constant.getType()));
-    else
-      operands.push_back(randomTensor(cast<RankedTensorType>(operand.getType())));
-  }
+  for (Value operand : call->getOperands())
+    operands.push_back(makeOperand(operand));
   return operands;
 }
 

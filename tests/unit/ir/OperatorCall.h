@@ -16,7 +16,7 @@ namespace cleave {
 class OperatorCall {
 public:
   /// `operands` are a tensor's type, `tensor<4x6xf32>`, or a constant: `none`, `true`, `-1`, `0.5`, `[2, 3]`,
-  /// `"text"`.
+  /// `"text"`; or a list of tensors and none, `(tensor<4x6xf32>; none)`.
   OperatorCall(const std::string &name, const std::vector<std::string> &operands);
 
   OperatorOp op() const { return OperatorOp(call); }

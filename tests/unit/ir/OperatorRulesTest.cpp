@@ -35,16 +35,18 @@ public:
 
   bool hasRule() const { return rule.has_value(); }
 
-  /// Every operand's and result's dimensions are there, each with the size of its factor.
+  /// Every operand's and result's dimensions are there, each with the size of its factors.
   void checkForm() {
-    ASSERT_EQ(rule->operands.size(), operands.size());
+    std::vector<c10::IValue> flat = flatten(operands);
+    ASSERT_EQ(rule->operands.size(), flat.size());
     ASSERT_GE(rule->results.size(), 1u);
     ASSERT_LE(rule->results.size(), whole.size());
-    for (size_t i = 0; i < operands.size(); ++i)
+    for (size_t i = 0; i < flat.size(); ++i)
       if (!rule->operands[i].empty())
-        checkSizes(rule->operands[i], operands[i].toTensor());
+        checkSizes(rule->operands[i], flat[i].toTensor());
     for (size_t i = 0; i < rule->results.size(); ++i)
-      checkSizes(rule->results[i], whole[i].toTensor());
+      if (whole[i].isTensor())
+        checkSizes(rule->results[i], whole[i].toTensor());
   }
 
   void checkFactors() {
@@ -66,10 +68,33 @@ public:
   }
 
 private:
-  void checkSizes(llvm::ArrayRef<unsigned> dims, const at::Tensor &tensor) {
+  /// The items of a list of tensors stand for it.
+  static std::vector<c10::IValue> flatten(const std::vector<c10::IValue> &values) {
+    std::vector<c10::IValue> flat;
+    for (const c10::IValue &value : values)
+      if (isTensors(value))
+        for (const c10::IValue &item : value.toListRef())
+          flat.push_back(item);
+      else
+        flat.push_back(value);
+    return flat;
+  }
+
+  static bool isTensors(const c10::IValue &value) {
+    return value.isList() && llvm::any_of(value.toListRef(), [](const c10::IValue &item) { return item.isTensor(); });
+  }
+
+  int64_t sizeOf(const DimensionRule::Dim &dim) const {
+    int64_t size = 1;
+    for (unsigned factor : dim)
+      size *= rule->factors[factor].size;
+    return size;
+  }
+
+  void checkSizes(llvm::ArrayRef<DimensionRule::Dim> dims, const at::Tensor &tensor) {
     ASSERT_EQ(int64_t(dims.size()), tensor.dim());
     for (size_t d = 0; d < dims.size(); ++d)
-      EXPECT_EQ(rule->factors[dims[d]].size, tensor.size(d)) << "dimension " << d;
+      EXPECT_EQ(sizeOf(dims[d]), tensor.size(d)) << "dimension " << d;
   }
 
   /// The argument that names the result's sizes, as view's.
@@ -80,25 +105,48 @@ private:
     return std::nullopt;
   }
 
-  static at::Tensor part(at::Tensor tensor, llvm::ArrayRef<unsigned> dims, unsigned factor, int64_t begin,
-                         int64_t end) {
-    for (size_t d = 0; d < dims.size(); ++d)
-      if (dims[d] == factor)
-        tensor = tensor.narrow(d, begin, end - begin);
+  /// Positions [begin, end) of a factor, wherever it stands in the dimensions.
+  at::Tensor part(at::Tensor tensor, llvm::ArrayRef<DimensionRule::Dim> dims, unsigned factor, int64_t begin,
+                  int64_t end) const {
+    for (size_t d = 0; d < dims.size(); ++d) {
+      auto found = llvm::find(dims[d], factor);
+      if (found == dims[d].end())
+        continue;
+      std::vector<int64_t> sizes;
+      for (unsigned each : dims[d])
+        sizes.push_back(rule->factors[each].size);
+      int64_t at = d + (found - dims[d].begin());
+      tensor = tensor.unflatten(d, sizes).narrow(at, begin, end - begin).flatten(d, d + sizes.size() - 1).contiguous();
+    }
     return tensor;
+  }
+
+  c10::IValue part(const c10::IValue &value, llvm::ArrayRef<DimensionRule::Dim> dims, unsigned factor, int64_t begin,
+                   int64_t end) const {
+    if (value.isTensor() && value.toTensor().defined())
+      return part(value.toTensor(), dims, factor, begin, end);
+    return value;
   }
 
   /// Runs the positions [begin, end) of a factor.
   std::vector<c10::IValue> runPart(unsigned factor, int64_t begin, int64_t end) {
-    std::vector<c10::IValue> local = operands;
-    for (size_t i = 0; i < local.size(); ++i)
-      if (local[i].isTensor() && local[i].toTensor().defined())
-        local[i] = part(local[i].toTensor(), rule->operands[i], factor, begin, end);
+    std::vector<c10::IValue> local;
+    size_t flat = 0;
+    for (const c10::IValue &operand : operands) {
+      if (!isTensors(operand)) {
+        local.push_back(part(operand, rule->operands[flat++], factor, begin, end));
+        continue;
+      }
+      auto items = operand.toList().copy();
+      for (size_t i = 0; i < items.size(); ++i)
+        items.set(i, part(items.get(i), rule->operands[flat++], factor, begin, end));
+      local.push_back(items);
+    }
     if (auto sizes = sizesArgument()) {
       std::vector<int64_t> values = local[*sizes].toIntVector();
       for (size_t d = 0; d < values.size(); ++d)
-        if (rule->results[0][d] == factor && values[d] > 0)
-          values[d] = end - begin;
+        if (llvm::is_contained(rule->results[0][d], factor) && values[d] > 0)
+          values[d] = sizeOf(rule->results[0][d]) / rule->factors[factor].size * (end - begin);
       local[*sizes] = values;
     }
     return call.run(local);
@@ -111,8 +159,17 @@ private:
       std::vector<c10::IValue> results;
       ASSERT_NO_THROW(results = runPart(factor, begin, end));
       for (size_t i = 0; i < rule->results.size(); ++i)
-        expectSame(part(whole[i].toTensor(), rule->results[i], factor, begin, end), results[i].toTensor());
+        expectParts(whole[i], results[i], rule->results[i], factor, begin, end);
     }
+  }
+
+  void expectParts(const c10::IValue &wanted, const c10::IValue &found, llvm::ArrayRef<DimensionRule::Dim> dims,
+                   unsigned factor, int64_t begin, int64_t end) const {
+    if (wanted.isTensor())
+      return expectSame(part(wanted.toTensor(), dims, factor, begin, end), found.toTensor());
+    ASSERT_EQ(wanted.toListRef().size(), found.toListRef().size());
+    for (size_t i = 0; i < wanted.toListRef().size(); ++i)
+      expectSame(part(wanted.toListRef()[i].toTensor(), dims, factor, begin, end), found.toListRef()[i].toTensor());
   }
 
   void checkSum(unsigned factor) {
@@ -303,7 +360,7 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"aten.flatten.using_ints", {"tensor<4x2x3xf32>", "1", "2"}},
         Case{"aten.unsqueeze", {"tensor<4x6xf32>", "1"}}, Case{"aten.unsqueeze", {"tensor<4x6xf32>", "0"}},
         Case{"aten.squeeze.dim", {"tensor<4x1x6xf32>", "1"}}, Case{"aten.squeeze", {"tensor<4x1x4x6xf32>"}},
-        Case{"aten.unflatten.int", {"tensor<4x6xf32>", "1", "[2, 3]"}},
+        Case{"aten.unflatten.int", {"tensor<4x6xf32>", "1", "[-1, 1]"}},
         Case{"aten.view_as", {"tensor<4x6xf32>", "tensor<4x2x3xf32>"}},
         Case{"aten.expand_as", {"tensor<4x1xf32>", "tensor<2x4x6xf32>"}},
         Case{"aten.expand", {"tensor<4x1x6xf32>", "[2, 4, 5, 6]", "false"}},
@@ -320,11 +377,33 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"aten.slice_scatter", {"tensor<4x6xf32>", "tensor<4x2xf32>", "1", "1", "3", "1"}},
         Case{"aten.slice_scatter", {"tensor<4x6xf32>", "tensor<4x6xf32>", "1", "0", "6", "1"}},
         Case{"aten.repeat_interleave.self_int", {"tensor<4x6xf32>", "2", "1", "none"}},
-        Case{"aten.repeat_interleave.self_int", {"tensor<4x6xf32>", "1", "1", "none"}}));
+        Case{"aten.repeat_interleave.self_int", {"tensor<4x6xf32>", "1", "1", "none"}},
+        Case{"aten.view", {"tensor<4x6xf32>", "[24]"}}, Case{"aten.view", {"tensor<24xf32>", "[4, 1, 6]"}},
+        Case{"aten.view", {"tensor<2x12xf32>", "[4, 6]"}},
+        Case{"aten.cat", {"(tensor<4x6xf32>; tensor<4x2xf32>)", "1"}},
+        Case{"aten.cat", {"(tensor<4x6xf32>; tensor<2x6xf32>; tensor<4x6xf32>)", "-2"}},
+        Case{"aten.stack", {"(tensor<4x6xf32>; tensor<4x6xf32>)", "1"}},
+        Case{"aten.stack", {"(tensor<4x6xf32>; tensor<4x6xf32>)", "-1"}},
+        Case{"aten.select.int", {"tensor<4x5x6xf32>", "1", "2"}},
+        Case{"aten.select.int", {"tensor<4x5x6xf32>", "-3", "-1"}}, Case{"aten.unbind.int", {"tensor<4x3x6xf32>", "1"}},
+        Case{"aten.chunk", {"tensor<4x6xf32>", "3", "-1"}}, Case{"aten.split.Tensor", {"tensor<4x6xf32>", "4", "1"}},
+        Case{"aten.split_with_sizes", {"tensor<4x6xf32>", "[2, 4]", "1"}},
+        Case{"aten.roll", {"tensor<4x6x5xf32>", "[1, 2]", "[1, -1]"}}, Case{"aten.flip", {"tensor<4x6xf32>", "[1]"}},
+        Case{"aten.constant_pad_nd", {"tensor<4x6xf32>", "[1, 2]", "0"}},
+        Case{"aten.pad", {"tensor<4x6xf32>", "[1, 2, 0, 0]", "\"constant\"", "none"}},
+        Case{"aten.tril", {"tensor<4x5x6xf32>", "0"}}, Case{"aten.repeat", {"tensor<4x1xf32>", "[2, 1, 3]"}},
+        Case{"aten.repeat", {"tensor<4x6xf32>", "[1, 2]"}}));
 
 INSTANTIATE_TEST_SUITE_P(
     Indexing, OperatorRulesTest,
     testing::Values(Case{"aten.embedding", {"tensor<9x6xf32>", "tensor<4x5xi64>", "-1", "false", "false"}},
+                    Case{"aten.index.Tensor", {"tensor<4x6x5xf32>", "(none; tensor<3x2xi64>)"}},
+                    Case{"aten.index.Tensor", {"tensor<4x6x5xf32>", "(tensor<7x1xi64>; tensor<2xi64>; none)"}},
+                    Case{"aten.index.Tensor", {"tensor<4x6x5xf32>", "(tensor<7xi64>; none; tensor<7xi64>)"}},
+                    Case{"aten.index.Tensor", {"tensor<4x6x5xf32>", "(none; none; tensor<i64>)"}},
+                    Case{"aten.index_select", {"tensor<4x6x5xf32>", "1", "tensor<7xi64>"}},
+                    Case{"aten.gather", {"tensor<4x6x5xf32>", "1", "tensor<4x3x5xi64>", "false"}},
+                    Case{"aten.gather", {"tensor<4x6x5xf32>", "-1", "tensor<4x2x3xi64>", "false"}},
                     Case{"aten.zeros", {"[4, 6]", "none", "none", "none", "none"}},
                     Case{"aten.new_zeros", {"tensor<3xf32>", "[4, 6]", "none", "none", "none", "none"}}));
 
@@ -343,20 +422,6 @@ TEST(OperatorRulesTest, SplitsWhatMattersMost) {
   RuleCheck embedding({"aten.embedding", {"tensor<9x6xf32>", "tensor<4x5xi64>", "-1", "false", "false"}});
   EXPECT_EQ(embedding.count(FactorKind::Pass), 3u);
   EXPECT_EQ(embedding.count(FactorKind::Lookup), 1u);
-}
-
-// A cut, a reduction or a mixing of the batch is not a dimension that passes.
-TEST(PassesDimensionTest, AsksForOneDimension) {
-  auto passes = [](const std::string &name, const std::vector<std::string> &operands, unsigned dim) {
-    OperatorCall call(name, operands);
-    return passesDimension(call.op(), dim, call.shapes());
-  };
-  EXPECT_TRUE(passes("aten.relu", {kX}, 0));
-  EXPECT_FALSE(passes("aten.relu", {kX}, 2)) << "no such dimension";
-  EXPECT_FALSE(passes("aten.softmax.int", {kX, "0", "none"}, 0));
-  EXPECT_TRUE(passes("aten.softmax.int", {kX, "0", "none"}, 1));
-  EXPECT_FALSE(passes("aten.slice.Tensor", {kX, "0", "0", "2", "1"}, 0));
-  EXPECT_FALSE(passes("aten.tril", {kX, "0"}, 0)) << "no rule";
 }
 
 } // namespace
