@@ -15,6 +15,16 @@ using namespace mlir;
 namespace cleave {
 
 namespace {
+/// What is known of a function's values while it runs on one micro-batch of the example inputs.
+struct Microbatch {
+  InferredValues inferred;
+  TracedShapes shapes;
+  /// It is not the whole batch.
+  bool isPart;
+
+  static FailureOr<Microbatch> of(func::FuncOp function);
+};
+
 /// Builds one plan.
 class PlanEmitter {
 public:
@@ -26,8 +36,8 @@ public:
 private:
   void start(const PlanOrigin &origin);
   std::unique_ptr<plan::Signature> signatureOf(func::FuncOp function, SymbolIndices &symbols);
-  void addStage(StageOp stage);
-  void addPrediction(StageOp stage, const InferredValues &inferred, const TracedShapes &shapes);
+  void addStage(StageOp stage, uint32_t ranks);
+  void addPrediction(StageOp stage, const Microbatch &microbatch);
   void addWeights();
 
   std::unique_ptr<plan::Plan> result = std::make_unique<plan::Plan>();
@@ -75,18 +85,37 @@ std::unique_ptr<plan::Signature> PlanEmitter::signatureOf(func::FuncOp function,
   return signature;
 }
 
-void PlanEmitter::addStage(StageOp op) {
+/// What assign-schedule has left on the function; `fallback` where it has not run.
+static int64_t decisionOf(func::FuncOp function, StringRef name, int64_t fallback) {
+  auto attribute = function->getAttrOfType<IntegerAttr>(name);
+  return attribute ? attribute.getInt() : fallback;
+}
+
+/// A function's symbols with the batch at the size of the largest micro-batch.
+static DictionaryAttr symbolsOfMicrobatch(func::FuncOp function, int64_t microbatches) {
+  auto symbols = function->getAttrOfType<DictionaryAttr>(kSymbolsAttr);
+  auto batch = function->getAttrOfType<StringAttr>(kBatchAttr);
+  if (!symbols || !batch)
+    return symbols;
+  NamedAttrList sizes(symbols);
+  auto size = cast<IntegerAttr>(symbols.get(batch));
+  sizes.set(batch, IntegerAttr::get(size.getType(), llvm::divideCeil(size.getInt(), microbatches)));
+  return sizes.getDictionary(function.getContext());
+}
+
+void PlanEmitter::addStage(StageOp op, uint32_t ranks) {
   auto stage = std::make_unique<plan::Stage>();
   stage->index = op.getIndex();
-  stage->ranks = {stage->index};
+  stage->ranks = {stage->index % ranks};
   stage->module_paths = topModules(op);
   for (Operation &inner : op.getBody().getOps())
     stage->ops += isa<OperatorOp>(inner) || inner.getNumRegions() > 0;
   result->stages.push_back(std::move(stage));
 }
 
-void PlanEmitter::addPrediction(StageOp stage, const InferredValues &inferred, const TracedShapes &shapes) {
+void PlanEmitter::addPrediction(StageOp stage, const Microbatch &microbatch) {
   auto function = stage->getParentOfType<func::FuncOp>();
+  TracedShapes shapes(function);
   auto at = [&](StringRef name) { return function->getAttrOfType<ArrayAttr>(name)[stage.getIndex()]; };
   auto prediction = std::make_unique<plan::Prediction>();
   prediction->stage = stage.getIndex();
@@ -97,22 +126,44 @@ void PlanEmitter::addPrediction(StageOp stage, const InferredValues &inferred, c
     prediction->flops += work.flops;
     prediction->bytes_touched += work.bytes;
   }
-  StageMemory memory = memoryOf(stage, inferred, shapes);
+  StageMemory memory = memoryOf(stage, microbatch.inferred, microbatch.shapes);
   prediction->weight_bytes = memory.weightBytes;
   prediction->activation_bytes = memory.activationBytes;
-  prediction->peak_bytes = memory.weightBytes + memory.activationBytes;
+  if (microbatch.isPart)
+    for (Value output : function.getBody().front().getTerminator()->getOperands())
+      if (output.getDefiningOp() == stage)
+        prediction->activation_bytes += shapes.bytesOf(output);
+  prediction->peak_bytes = prediction->weight_bytes + prediction->activation_bytes;
   result->predictions.push_back(std::move(prediction));
 }
 
-LogicalResult PlanEmitter::addSignature(func::FuncOp function) {
+FailureOr<Microbatch> Microbatch::of(func::FuncOp function) {
+  auto whole = function->getAttrOfType<DictionaryAttr>(kSymbolsAttr);
+  int64_t count = decisionOf(function, kMicrobatchesAttr, 1);
+  if (count > 1)
+    function->setAttr(kSymbolsAttr, symbolsOfMicrobatch(function, count));
   auto inferred = inferTracedShapes(function);
+  TracedShapes shapes(function);
+  if (count > 1)
+    function->setAttr(kSymbolsAttr, whole);
   if (failed(inferred))
     return failure();
-  TracedShapes shapes(function);
+  return Microbatch{std::move(*inferred), std::move(shapes), count > 1};
+}
+
+LogicalResult PlanEmitter::addSignature(func::FuncOp function) {
+  auto microbatch = Microbatch::of(function);
+  if (failed(microbatch))
+    return failure();
+  auto stages = llvm::to_vector(function.getBody().getOps<StageOp>());
+  uint32_t ranks = decisionOf(function, kRanksAttr, stages.size());
+  uint32_t microbatches = decisionOf(function, kMicrobatchesAttr, 1);
+  if (ranks > stages.size())
+    return function.emitError() << ranks << " ranks, expected at most " << stages.size() << ", one a stage";
   SymbolIndices symbols;
   uint32_t index = result->signatures.size();
   result->signatures.push_back(signatureOf(function, symbols));
-  for (StageOp stage : function.getBody().getOps<StageOp>()) {
+  for (StageOp stage : stages) {
     ProgramEmitter emitter(tables, symbols);
     auto program = emitter.emit(stage);
     if (failed(program))
@@ -125,14 +176,16 @@ LogicalResult PlanEmitter::addSignature(func::FuncOp function) {
     }
     // Stages are those of the first signature; further ones share them.
     if (index == 0) {
-      addStage(stage);
-      addPrediction(stage, *inferred, shapes);
+      addStage(stage, ranks);
+      addPrediction(stage, *microbatch);
     }
   }
-  result->mesh->pp = result->stages.size();
-  auto schedule = gpipe(index, result->stages.size(), /*microbatches=*/1, plan::transfers(*result, index));
+  if (auto batch = function->getAttrOfType<StringAttr>(kBatchAttr))
+    result->signatures.back()->batch = int32_t(symbols.lookup(batch));
+  result->mesh->pp = ranks;
+  auto schedule = gpipe(index, stages.size(), ranks, microbatches, plan::transfers(*result, index));
   result->schedules.push_back(std::make_unique<plan::Schedule>(std::move(schedule)));
-  for (plan::Note &note : notesOf(function, *inferred))
+  for (plan::Note &note : notesOf(function, microbatch->inferred))
     result->notes.push_back(std::make_unique<plan::Note>(std::move(note)));
   return success();
 }
@@ -156,7 +209,8 @@ void PlanEmitter::addWeights() {
   llvm::SetVector<std::pair<uint32_t, uint32_t>> placed;
   for (auto &program : result->programs)
     for (auto &use : program->weights)
-      placed.insert({use->weight, program->stage});
+      for (uint32_t rank : result->stages[program->stage]->ranks)
+        placed.insert({use->weight, rank});
   for (auto [index, rank] : placed) {
     auto shard = std::make_unique<plan::WeightShard>();
     plan::Weight &weight = *result->weights[index];

@@ -13,6 +13,12 @@ TracedShapes::TracedShapes(Operation *function) {
         symbols[entry.getName()] = size.getInt();
 }
 
+TracedShapes TracedShapes::resized(StringRef name, int64_t size) const {
+  TracedShapes other = *this;
+  other.symbols[name] = size;
+  return other;
+}
+
 std::optional<SmallVector<int64_t>> TracedShapes::evaluate(ArrayRef<std::string> expressions) const {
   SmallVector<int64_t> result;
   for (const std::string &text : expressions) {

@@ -15,6 +15,8 @@ inline constexpr llvm::StringLiteral kSymbolsAttr = "cleave.symbols";
 class TracedShapes {
 public:
   explicit TracedShapes(mlir::Operation *function);
+  /// The same with another size for one named dimension.
+  TracedShapes resized(llvm::StringRef name, int64_t size) const;
 
   /// Nothing when the value is no tensor or its shape is not known.
   std::optional<llvm::SmallVector<int64_t>> shapeOf(mlir::Value value) const;

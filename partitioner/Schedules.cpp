@@ -1,59 +1,84 @@
 //===- Schedules.cpp - Schedule generators --------------------------------===//
 #include "partitioner/Schedules.h"
 
+#include "llvm/ADT/STLExtras.h"
 #include <algorithm>
 #include <cassert>
 #include <memory>
+#include <tuple>
 
 namespace cleave {
 
-static void append(plan::Schedule &schedule, plan::ActionKind kind, uint32_t stage, uint32_t microbatch,
+namespace {
+/// Something that happens in one rank, or between two.
+struct Event {
+  /// Counted in forward passes, all taken to last equally long.
+  uint32_t time;
+  /// At one time, transfers come before what they make possible.
+  bool isForward;
+  uint32_t microbatch, stage, peer;
+  auto key() const { return std::tie(time, isForward, microbatch, stage, peer); }
+  bool operator<(const Event &other) const { return key() < other.key(); }
+};
+} // namespace
+
+static void append(plan::Schedule &schedule, uint32_t rank, plan::ActionKind kind, uint32_t stage, uint32_t microbatch,
                    uint32_t peer) {
   auto action = std::make_unique<plan::Action>();
   action->kind = kind;
   action->stage = stage;
   action->microbatch = microbatch;
   action->peer = peer;
-  schedule.ranks[stage]->actions.push_back(std::move(action));
+  schedule.ranks[rank]->actions.push_back(std::move(action));
 }
 
-/// Per stage, the stages that it sends to, ascending.
-static std::vector<std::vector<uint32_t>> receivers(uint32_t stages,
-                                                    llvm::ArrayRef<plan::Transfer> transfers) {
-  std::vector<std::vector<uint32_t>> result(stages);
-  for (const plan::Transfer &transfer : transfers) {
-    assert(transfer.from < transfer.to && transfer.to < stages && "transfers go to later stages");
-    result[transfer.from].push_back(transfer.to);
-  }
-  for (std::vector<uint32_t> &peers : result) {
-    std::sort(peers.begin(), peers.end());
-    assert(std::adjacent_find(peers.begin(), peers.end()) == peers.end() && "one transfer a pair of stages");
-  }
-  return result;
+/// Forward passes and transfers, in order of time.
+static std::vector<Event> simulate(uint32_t stages, uint32_t ranks, uint32_t microbatches,
+                                   llvm::ArrayRef<plan::Transfer> transfers) {
+  std::vector<Event> events;
+  std::vector<uint32_t> rankIsFree(ranks, 0);
+  std::vector<std::vector<uint32_t>> ends(stages, std::vector<uint32_t>(microbatches, 0));
+  for (uint32_t group = 0; group < microbatches; group += ranks)
+    for (uint32_t stage = 0; stage < stages; ++stage)
+      for (uint32_t microbatch = group; microbatch < std::min(group + ranks, microbatches); ++microbatch) {
+        uint32_t start = rankIsFree[stage % ranks];
+        for (const plan::Transfer &transfer : transfers)
+          if (transfer.to == stage)
+            start = std::max(start, ends[transfer.from][microbatch]);
+        events.push_back({start, /*isForward=*/true, microbatch, stage, /*peer=*/0});
+        rankIsFree[stage % ranks] = ends[stage][microbatch] = start + 1;
+        for (const plan::Transfer &transfer : transfers)
+          // Stages of one rank hand over without actions.
+          if (transfer.from == stage && transfer.to % ranks != stage % ranks)
+            events.push_back({start + 1, /*isForward=*/false, microbatch, stage, transfer.to});
+      }
+  llvm::sort(events);
+  return events;
 }
 
-// All actions are dealt out in one global order: by micro-batch, then sender, then receiver. Each rank's list
-// follows that order, and a send stands in it right beside its receive, so the first transfer not yet done is
-// always the next one for both of its ranks: whatever has to wait, something can go on.
-plan::Schedule gpipe(uint32_t signature, uint32_t stages, uint32_t microbatches,
+// All actions are dealt out in one global order, and a send stands in it right beside its receive, so the first transfer
+// not yet done is always the next one for both of its ranks: whatever has to wait, something can go on.
+plan::Schedule gpipe(uint32_t signature, uint32_t stages, uint32_t ranks, uint32_t microbatches,
                      llvm::ArrayRef<plan::Transfer> transfers) {
+  assert(ranks <= stages && "every rank has a stage");
+  assert(llvm::all_of(transfers, [&](auto &each) { return each.from < each.to && each.to < stages; }) &&
+         "transfers go to later stages");
   plan::Schedule schedule;
   schedule.signature = signature;
-  schedule.name = "gpipe";
+  schedule.name = ranks == stages ? "gpipe" : "interleaved";
   schedule.microbatches = microbatches;
-  for (uint32_t rank = 0; rank < stages; ++rank) {
+  for (uint32_t rank = 0; rank < ranks; ++rank) {
     schedule.ranks.push_back(std::make_unique<plan::RankActions>());
     schedule.ranks.back()->rank = rank;
   }
-  const std::vector<std::vector<uint32_t>> peers = receivers(stages, transfers);
-  for (uint32_t microbatch = 0; microbatch < microbatches; ++microbatch)
-    for (uint32_t stage = 0; stage < stages; ++stage) {
-      append(schedule, plan::ActionKind::Forward, stage, microbatch, /*peer=*/0);
-      for (uint32_t peer : peers[stage]) {
-        append(schedule, plan::ActionKind::Send, stage, microbatch, peer);
-        append(schedule, plan::ActionKind::Recv, peer, microbatch, stage);
-      }
+  for (const Event &event : simulate(stages, ranks, microbatches, transfers)) {
+    if (event.isForward) {
+      append(schedule, event.stage % ranks, plan::ActionKind::Forward, event.stage, event.microbatch, /*peer=*/0);
+      continue;
     }
+    append(schedule, event.stage % ranks, plan::ActionKind::Send, event.stage, event.microbatch, event.peer);
+    append(schedule, event.peer % ranks, plan::ActionKind::Recv, event.peer, event.microbatch, event.stage);
+  }
   return schedule;
 }
 

@@ -8,19 +8,22 @@
 
 namespace cleave {
 
-/// The forward half of GPipe (Huang et al. 2019), which is all of it for inference: the micro-batches go
-/// through the stages one behind the other. For two stages and two micro-batches, in the words of
-/// plan::toString:
+/// The forward half of GPipe (Huang et al. 2019), which is all of it for inference: the micro-batches go through the
+/// stages one behind the other. For two stages and two micro-batches, in the words of plan::toString:
 ///
 ///     rank 0:  F0.0  S0.0>1  F0.1  S0.1>1
 ///     rank 1:  R1.0<0  F1.0  R1.1<0  F1.1
 ///
+/// With more stages than ranks, stage s is on rank s mod ranks and micro-batches pass in groups of as many as there are
+/// ranks, which shortens the wait at both ends (interleaving, Narayanan et al. 2021). For four stages on two ranks:
+///
+///     rank 0:  F0.0  S0.0>1  F0.1  S0.1>1  R2.0<1  F2.0  R2.1<1  …
+///
 /// Never deadlocks, even where a send waits for its receive and whatever the transfers are.
 ///
-/// \param stages     each runs on the rank of its number.
-/// \param transfers  between stages, each from an earlier to a later one and each pair at most once; any
-/// order.
-plan::Schedule gpipe(uint32_t signature, uint32_t stages, uint32_t microbatches,
+/// \param ranks      at most as many as stages.
+/// \param transfers  between stages, each from an earlier to a later one and each pair at most once; any order.
+plan::Schedule gpipe(uint32_t signature, uint32_t stages, uint32_t ranks, uint32_t microbatches,
                      llvm::ArrayRef<plan::Transfer> transfers);
 
 } // namespace cleave

@@ -33,6 +33,12 @@ struct FoldSizes : impl::FoldSizesBase<FoldSizes> {
     return b.create<SizeOp>(loc, b.getI64Type(), size.str());
   }
 
+  /// Integers, and numbers that are integers here where an operator takes either.
+  static bool mayBeSize(Value value) {
+    auto isCall = [](Operation *user) { return isa<OperatorOp>(user); };
+    return value.getType().isInteger(64) || (isa<NumberType>(value.getType()) && llvm::all_of(value.getUsers(), isCall));
+  }
+
   static void fold(Operation *call, const InferredValues &inferred) {
     if (!wouldOpBeTriviallyDead(call))
       return;
@@ -40,7 +46,7 @@ struct FoldSizes : impl::FoldSizesBase<FoldSizes> {
     for (Value result : call->getResults()) {
       if (result.use_empty())
         continue;
-      if (auto size = inferred.sizes.find(result); size != inferred.sizes.end() && result.getType().isInteger(64)) {
+      if (auto size = inferred.sizes.find(result); size != inferred.sizes.end() && mayBeSize(result)) {
         result.replaceAllUsesWith(makeSize(b, call->getLoc(), size->second));
       } else if (auto list = inferred.sizeLists.find(result);
                  list != inferred.sizeLists.end() && !mayChange(result)) {

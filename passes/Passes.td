@@ -60,6 +60,26 @@ def AssignStages : Pass<"assign-stages", "::mlir::func::FuncOp"> {
   ];
 }
 
+def AssignSchedule : Pass<"assign-schedule", "::mlir::func::FuncOp"> {
+  let summary = "decides on ranks, micro-batches and the order of work";
+  let description = [{
+    Writes the decision on the function. With more than one micro-batch every operation must pass dimension `batch`; the
+    first that does not is an error that names it.
+    ```mlir
+    func.func @forward(…) attributes {cleave.batch = "batch", cleave.microbatches = 4 : i64, cleave.ranks = 2 : i64,
+                                      cleave.schedule = "gpipe"}
+    ```
+    `microbatches=0` takes the number whose predicted time is least, and 1 where the batch does not split.
+  }];
+  let options = [
+    Option<"schedule", "schedule", "std::string", "\"gpipe\"", "gpipe, or interleaved: stage s is on rank s mod ranks">,
+    Option<"ranks", "ranks", "unsigned", "1", "number of ranks">,
+    Option<"microbatches", "microbatches", "unsigned", "1", "parts of the batch; 0: the best number">,
+    Option<"batch", "batch", "std::string", "\"batch\"", "the dimension to split">,
+    Option<"machine", "machine", "std::string", "\"\"", "machine preset or file; cpu:<ranks> where empty">
+  ];
+}
+
 def SplitStages : Pass<"split-stages", "::mlir::func::FuncOp"> {
   let summary = "moves the operations of each stage into a cleave.stage";
   let description = [{

@@ -13,8 +13,6 @@ static Error unsupported(const Twine &found, const Twine &expected) {
 }
 
 static Error checkSchedule(const plan::Schedule &schedule) {
-  if (schedule.microbatches != 1)
-    return unsupported(Twine(schedule.microbatches) + " micro-batches", "one micro-batch");
   if (schedule.slices != 1)
     return unsupported(Twine(schedule.slices) + " sequence slices", "one slice");
   for (const auto &rank : schedule.ranks)

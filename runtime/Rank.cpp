@@ -3,8 +3,8 @@
 #include "runtime/Exceptions.h"
 #include "runtime/Placement.h"
 #include "llvm/ADT/STLExtras.h"
-#include "llvm/ADT/ScopeExit.h"
 #include <chrono>
+#include <utility>
 
 namespace cleave::runtime {
 
@@ -20,8 +20,9 @@ StageRun *Rank::Part::find(uint32_t stage) const {
   return found == stages.end() ? nullptr : found->get();
 }
 
-Rank::Rank(const plan::Plan &plan, uint32_t index, Device &device, WeightStore weights)
-    : plan(plan), index(index), worker(device), weights(std::move(weights)), parts(plan.signatures.size()) {
+Rank::Rank(const plan::Plan &plan, uint32_t index, Device &device, WeightStore weights, bool traced)
+    : plan(plan), index(index), worker(device), weights(std::move(weights)), parts(plan.signatures.size()),
+      traced(traced) {
   for (uint32_t signature = 0; signature < parts.size(); ++signature)
     parts[signature].transfers = plan::transfers(plan, signature);
 }
@@ -32,7 +33,8 @@ Error Rank::loadStage(const plan::Program &program, Operators &operators, bool c
     return llvm::createStringError(where(index, program.stage) + llvm::toString(executor.takeError()));
   Part &part = parts[program.signature];
   part.stages.push_back(std::make_unique<StageRun>(*plan.signatures[program.signature], program,
-                                                   std::move(*executor), part.transfers));
+                                                   std::move(*executor), part.transfers,
+                                                   scheduleOf(plan, program.signature).microbatches));
   return Error::success();
 }
 
@@ -55,11 +57,11 @@ void Rank::loadSteps(uint32_t signature) {
 
 llvm::Expected<std::unique_ptr<Rank>> Rank::load(const plan::Plan &plan, llvm::StringRef directory,
                                                  uint32_t index, Device &device, Operators &operators,
-                                                 bool checkTypes) {
+                                                 bool checkTypes, bool traced) {
   auto weights = WeightStore::open(plan, directory, index, device.place());
   if (!weights)
     return llvm::createStringError("rank " + llvm::Twine(index) + ": " + llvm::toString(weights.takeError()));
-  std::unique_ptr<Rank> rank(new Rank(plan, index, device, std::move(*weights)));
+  std::unique_ptr<Rank> rank(new Rank(plan, index, device, std::move(*weights), traced));
   device.holdWeights(rank->weightBytes());
   for (const plan::Program *program : programsOf(plan, index))
     if (Error error = rank->loadStage(*program, operators, checkTypes))
@@ -74,7 +76,11 @@ void Rank::execute(Request &request, uint32_t signature) {
   for (const Step &step : part.steps) {
     if (request.failed())
       break;
+    // A small batch has fewer micro-batches than the plan; all ranks leave out the same.
+    if (step.action->microbatch >= request.microbatches.count())
+      continue;
     request.enter(index, *step.action);
+    const TraceEvent::Clock::time_point begin = TraceEvent::Clock::now();
     try {
       if (!perform(request, part, step))
         break;
@@ -83,19 +89,35 @@ void Rank::execute(Request &request, uint32_t signature) {
       request.fail(where(index, step.action->stage) + (position.empty() ? "" : position + ": ") +
                    messageOf(exception));
     }
+    note(request, *step.action, begin);
   }
   for (const auto &stage : part.stages)
     stage->clear();
   request.leave(index, worker.memory());
 }
 
+void Rank::note(const Request &request, const plan::Action &action, TraceEvent::Clock::time_point begin) {
+  const TraceEvent::Clock::time_point end = TraceEvent::Clock::now();
+  if (action.kind == ActionKind::Forward)
+    busyNanoseconds += std::chrono::duration_cast<std::chrono::nanoseconds>(end - begin).count();
+  if (!traced)
+    return;
+  std::lock_guard lock(traceMutex);
+  trace.push_back({request.number, index, &action, begin, end});
+}
+
+std::vector<TraceEvent> Rank::takeTrace() {
+  std::lock_guard lock(traceMutex);
+  return std::exchange(trace, {});
+}
+
 bool Rank::perform(Request &request, const Part &part, const Step &step) {
   switch (step.action->kind) {
   case ActionKind::Forward:
-    forward(request, part, *step.stage);
+    forward(request, part, step);
     return true;
   case ActionKind::Send:
-    return request.send(part.mailboxOf(*step.transfer), step.stage->take(*step.transfer));
+    return send(request, part, step);
   case ActionKind::Recv:
     return receive(request, part, step);
   default:
@@ -103,24 +125,27 @@ bool Rank::perform(Request &request, const Part &part, const Step &step) {
   }
 }
 
+bool Rank::send(Request &request, const Part &part, const Step &step) {
+  step.stage->take(*step.transfer, step.action->microbatch, moved);
+  return request.send(part.mailboxOf(*step.transfer), step.action->microbatch, moved);
+}
+
 bool Rank::receive(Request &request, const Part &part, const Step &step) {
-  std::vector<c10::IValue> values;
-  if (!request.receive(part.mailboxOf(*step.transfer), worker.memory(), values))
+  if (!request.receive(part.mailboxOf(*step.transfer), step.action->microbatch, worker.memory(), moved))
     return false;
-  step.stage->receive(*step.transfer, std::move(values));
+  step.stage->receive(*step.transfer, step.action->microbatch, moved);
   return true;
 }
 
-void Rank::forward(Request &request, const Part &part, StageRun &stage) {
-  using Clock = std::chrono::steady_clock;
-  auto count = llvm::make_scope_exit([this, begin = Clock::now()] {
-    busyNanoseconds += std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - begin).count();
-  });
+void Rank::forward(Request &request, const Part &part, const Step &step) {
+  const uint32_t microbatch = step.action->microbatch;
   // Between stages of one rank there are no actions.
   for (const plan::Transfer &transfer : part.transfers)
-    if (StageRun *giver = part.find(transfer.from); giver && transfer.to == stage.stage())
-      stage.receive(transfer, giver->take(transfer));
-  stage.forward(request);
+    if (StageRun *giver = part.find(transfer.from); giver && transfer.to == step.stage->stage()) {
+      giver->take(transfer, microbatch, moved);
+      step.stage->receive(transfer, microbatch, moved);
+    }
+  step.stage->forward(request, microbatch);
   // So that failures and busy time are this stage's.
   worker.finish();
 }

@@ -8,12 +8,14 @@
 #include "runtime/Operators.h"
 #include "runtime/Request.h"
 #include "runtime/StageRun.h"
+#include "runtime/Trace.h"
 #include "runtime/WeightStore.h"
 #include "llvm/ADT/StringRef.h"
 #include "llvm/Support/Error.h"
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <vector>
 
 namespace cleave::runtime {
@@ -25,12 +27,15 @@ public:
   /// `plan`, `operators` and `device` must outlive the result.
   static llvm::Expected<std::unique_ptr<Rank>> load(const plan::Plan &plan, llvm::StringRef directory,
                                                     uint32_t rank, Device &device, Operators &operators,
-                                                    bool checkTypes);
+                                                    bool checkTypes, bool traced);
 
   /// Whether this rank has anything to do for `signature`.
   bool takesPart(uint32_t signature) const { return !parts[signature].steps.empty(); }
   /// Does this rank's part of a request, on the thread of its device. Failures become the request's.
   void execute(Request &request, uint32_t signature);
+
+  /// What was done since the last call, in order; empty unless `traced`.
+  std::vector<TraceEvent> takeTrace();
 
   int64_t weightBytes() const { return weights.bytes(); }
   double busySeconds() const { return double(busyNanoseconds.load()) * 1e-9; }
@@ -54,13 +59,16 @@ private:
     size_t mailboxOf(const plan::Transfer &transfer) const { return &transfer - transfers.data(); }
   };
 
-  Rank(const plan::Plan &plan, uint32_t index, Device &device, WeightStore weights);
+  Rank(const plan::Plan &plan, uint32_t index, Device &device, WeightStore weights, bool traced);
   llvm::Error loadStage(const plan::Program &program, Operators &operators, bool checkTypes);
   void loadSteps(uint32_t signature);
 
+  /// Counts and keeps what was done.
+  void note(const Request &request, const plan::Action &action, TraceEvent::Clock::time_point begin);
   /// False when the request failed meanwhile.
   bool perform(Request &request, const Part &part, const Step &step);
-  void forward(Request &request, const Part &part, StageRun &stage);
+  void forward(Request &request, const Part &part, const Step &step);
+  bool send(Request &request, const Part &part, const Step &step);
   bool receive(Request &request, const Part &part, const Step &step);
 
   const plan::Plan &plan;
@@ -70,6 +78,11 @@ private:
   /// By signature.
   std::vector<Part> parts;
   std::atomic<int64_t> busyNanoseconds{0};
+  /// What a transfer moves, kept for its memory.
+  std::vector<c10::IValue> moved;
+  const bool traced;
+  std::mutex traceMutex;
+  std::vector<TraceEvent> trace;
 };
 
 } // namespace cleave::runtime

@@ -6,10 +6,10 @@
 
 namespace cleave::runtime {
 
-Request::Request(std::vector<at::Tensor> inputs, std::vector<int64_t> symbols, size_t outputCount,
-                 size_t transfers, llvm::ArrayRef<uint32_t> rankIds, Patience patience)
-    : inputs(std::move(inputs)), sizes(std::move(symbols)), outputs(outputCount),
-      patience(std::move(patience)), mailboxes(transfers), working(rankIds.size()) {
+Request::Request(uint64_t number, std::vector<at::Tensor> inputs, Microbatches microbatches, size_t outputCount,
+                 size_t transfers, llvm::ArrayRef<uint32_t> rankIds, std::shared_ptr<Traffic> traffic)
+    : number(number), microbatches(std::move(microbatches)), inputs(std::move(inputs)), outputs(outputCount),
+      traffic(std::move(traffic)), mailboxes(transfers * this->microbatches.count()), working(rankIds.size()) {
   for (uint32_t rank : rankIds)
     ranks.push_back({rank});
 }
@@ -20,9 +20,8 @@ Request::RankState &Request::stateOf(uint32_t rank) {
 
 Request::Clock::time_point Request::deadline() const {
   if (begun != Clock::time_point())
-    return begun + patience.timeout;
-  Clock::time_point lastEnd{Clock::duration(patience.lastEnd->load())};
-  return std::max(submitted, lastEnd) + patience.timeout;
+    return begun + traffic->timeout;
+  return std::max(submitted, traffic->lastEnd()) + traffic->timeout;
 }
 
 template <typename Condition> bool Request::waitUntil(std::unique_lock<std::mutex> &lock, Condition reached) {
@@ -50,7 +49,7 @@ static std::string describeAction(uint32_t rank, const plan::Action *action) {
 }
 
 std::string Request::describeStuck() const {
-  std::string message = "no result after " + std::to_string(patience.timeout.count()) + " s: ";
+  std::string message = "no result after " + std::to_string(traffic->timeout.count()) + " s: ";
   std::vector<std::string> busy;
   for (const RankState &state : ranks)
     if (!state.left)
@@ -65,19 +64,21 @@ void Request::enter(uint32_t rank, const plan::Action &action) {
   stateOf(rank).action = &action;
 }
 
-bool Request::send(size_t transfer, std::vector<c10::IValue> values) {
+bool Request::send(size_t transfer, uint32_t microbatch, std::vector<c10::IValue> &values) {
   std::unique_lock lock(mutex);
-  Mailbox &mailbox = mailboxes[transfer];
-  mailbox.values = std::move(values);
+  Mailbox &mailbox = mailboxOf(transfer, microbatch);
+  mailbox.values.swap(values);
+  values.clear();
   mailbox.given = true;
   changed.notify_all();
   // A sender that ran ahead would hold more than the plan's peak.
   return waitUntil(lock, [&] { return mailbox.taken; });
 }
 
-bool Request::receive(size_t transfer, MemoryAccount &receiver, std::vector<c10::IValue> &values) {
+bool Request::receive(size_t transfer, uint32_t microbatch, MemoryAccount &receiver,
+                      std::vector<c10::IValue> &values) {
   std::unique_lock lock(mutex);
-  Mailbox &mailbox = mailboxes[transfer];
+  Mailbox &mailbox = mailboxOf(transfer, microbatch);
   if (!waitUntil(lock, [&] { return mailbox.given; }))
     return false;
   // Before the sender goes on: what it makes next must not be counted beside what it gave away.
@@ -89,9 +90,14 @@ bool Request::receive(size_t transfer, MemoryAccount &receiver, std::vector<c10:
   return true;
 }
 
-void Request::setOutput(size_t leaf, at::Tensor tensor) {
-  std::lock_guard lock(mutex);
-  outputs[leaf] = std::move(tensor);
+void Request::addOutput(size_t leaf, uint32_t microbatch, at::Tensor tensor) {
+  std::unique_lock lock(mutex);
+  at::Tensor whole = outputs[leaf];
+  // No other rank has this leaf, and copying takes time.
+  lock.unlock();
+  microbatches.join(leaf, microbatch, tensor, whole);
+  lock.lock();
+  outputs[leaf] = std::move(whole);
 }
 
 void Request::leave(uint32_t rank, MemoryAccount &account) {
@@ -100,7 +106,7 @@ void Request::leave(uint32_t rank, MemoryAccount &account) {
   for (const at::Tensor &output : outputs)
     stopAccounting(output, account);
   stateOf(rank).left = true;
-  if (--working == 0)
+  if (--working == 0 && !hasFailed)
     end();
 }
 
@@ -108,7 +114,7 @@ void Request::end() {
   inputs.clear();
   for (Mailbox &mailbox : mailboxes)
     mailbox.values.clear();
-  patience.lastEnd->store(Clock::now().time_since_epoch().count());
+  traffic->leave();
   changed.notify_all();
 }
 
@@ -122,7 +128,7 @@ void Request::failLocked(std::string message) {
     return;
   failure = std::move(message);
   hasFailed = true;
-  patience.lastEnd->store(Clock::now().time_since_epoch().count());
+  traffic->leave();
   changed.notify_all();
 }
 

@@ -4,6 +4,8 @@
 
 #include "codegen/plan/Plan.h"
 #include "runtime/MemoryAccount.h"
+#include "runtime/Microbatches.h"
+#include "runtime/Traffic.h"
 #include "llvm/ADT/ArrayRef.h"
 #include "llvm/Support/Error.h"
 #include <ATen/core/Tensor.h>
@@ -19,36 +21,36 @@
 
 namespace cleave::runtime {
 
-/// How long a request may take. The time of a request begins when the first rank takes it up; until then,
-/// with the end of the request before it.
-struct Patience {
-  std::chrono::seconds timeout;
-  /// When the last request of the session ended, as steady_clock counts.
-  std::shared_ptr<std::atomic<std::chrono::steady_clock::rep>> lastEnd;
-};
-
 /// What the ranks that work on a request and the caller that waits for it share. Every wait ends at the
-/// deadline, or when the request fails; the first failure is the one that is reported.
+/// deadline, or when the request fails; the first failure is the one that is reported. The time of a request begins when
+/// the first rank takes it up; until then, with the end of the request before it.
 class Request {
 public:
+  /// \param number     of the request in its session, for traces.
   /// \param ranks      which ranks take part.
-  /// \param transfers  how many transfers between stages there are.
-  Request(std::vector<at::Tensor> inputs, std::vector<int64_t> symbols, size_t outputs, size_t transfers,
-          llvm::ArrayRef<uint32_t> ranks, Patience patience);
+  /// \param transfers  how many transfers between stages there are in one micro-batch.
+  /// \param traffic    has counted the request (`enter`).
+  Request(uint64_t number, std::vector<at::Tensor> inputs, Microbatches microbatches, size_t outputs, size_t transfers,
+          llvm::ArrayRef<uint32_t> ranks, std::shared_ptr<Traffic> traffic);
 
-  const at::Tensor &input(size_t leaf) const { return inputs[leaf]; }
-  llvm::ArrayRef<int64_t> symbols() const { return sizes; }
+  const uint64_t number;
+  const Microbatches microbatches;
+
+  /// Leaf `leaf` of the inputs as micro-batch `microbatch` sees it.
+  at::Tensor input(size_t leaf, uint32_t microbatch) const {
+    return microbatches.part(leaf, inputs[leaf], microbatch);
+  }
 
   /// Notes what `rank` does from now on, for messages.
   void enter(uint32_t rank, const plan::Action &action);
-  /// Gives the values of a transfer to its receiver and returns when that has taken them; false when the
+  /// Gives the values of a transfer to its receiver, leaving none in `values`, and returns when that has taken them; false when the
   /// request failed.
-  bool send(size_t transfer, std::vector<c10::IValue> values);
+  bool send(size_t transfer, uint32_t microbatch, std::vector<c10::IValue> &values);
   /// Takes the values of a transfer when its sender has given them, and counts them as the receiver's; false
   /// when the request failed.
-  bool receive(size_t transfer, MemoryAccount &receiver, std::vector<c10::IValue> &values);
-  /// Sets a leaf of the outputs; once a leaf, by one rank.
-  void setOutput(size_t leaf, at::Tensor tensor);
+  bool receive(size_t transfer, uint32_t microbatch, MemoryAccount &receiver, std::vector<c10::IValue> &values);
+  /// Adds what a micro-batch gives to a leaf of the outputs; for one leaf always by one rank.
+  void addOutput(size_t leaf, uint32_t microbatch, at::Tensor tensor);
   /// Ends the part of `rank`, which counts no output in its `account` any more; with that of the last one the
   /// request is done.
   void leave(uint32_t rank, MemoryAccount &account);
@@ -60,7 +62,7 @@ public:
   llvm::Expected<std::vector<at::Tensor>> wait();
 
 private:
-  using Clock = std::chrono::steady_clock;
+  using Clock = Traffic::Clock;
   struct Mailbox {
     std::vector<c10::IValue> values;
     bool given = false, taken = false;
@@ -73,6 +75,9 @@ private:
   };
 
   RankState &stateOf(uint32_t rank);
+  Mailbox &mailboxOf(size_t transfer, uint32_t microbatch) {
+    return mailboxes[transfer * microbatches.count() + microbatch];
+  }
   Clock::time_point deadline() const;
   /// Waits until `reached` holds; false when the request failed.
   template <typename Condition> bool waitUntil(std::unique_lock<std::mutex> &lock, Condition reached);
@@ -81,9 +86,8 @@ private:
   std::string describeStuck() const;
 
   std::vector<at::Tensor> inputs;
-  const std::vector<int64_t> sizes;
   std::vector<at::Tensor> outputs;
-  const Patience patience;
+  const std::shared_ptr<Traffic> traffic;
   std::atomic<bool> hasFailed{false};
 
   std::mutex mutex;

@@ -35,11 +35,12 @@ struct Session::Impl {
   Operators operators;
   std::vector<std::unique_ptr<Rank>> ranks;
   std::vector<Route> routes;
-  const Patience patience{options.timeout, std::make_shared<std::atomic<std::chrono::steady_clock::rep>>()};
+  std::shared_ptr<Traffic> traffic;
 
   /// Held while a request is given to its ranks: all must take up the requests in one order.
   std::mutex submission;
   std::vector<std::weak_ptr<Request>> underWay;
+  uint64_t submitted = 0;
   /// One a rank. The last member: their threads end before what they use is gone.
   std::vector<std::unique_ptr<Device>> devices;
 };
@@ -69,8 +70,10 @@ Error Session::Impl::load(llvm::StringRef directory) {
   devices = startDevices(*resolved);
   // Weights are nobody's to differentiate.
   c10::InferenceMode inference;
+  traffic = std::make_shared<Traffic>(options.timeout,
+                                      options.requests ? options.requests : 2 * devices.size() + 2);
   for (uint32_t index = 0; index < devices.size(); ++index) {
-    auto rank = Rank::load(*plan, directory, index, *devices[index], operators, options.checkTypes);
+    auto rank = Rank::load(*plan, directory, index, *devices[index], operators, options.checkTypes, options.trace);
     if (!rank)
       return rank.takeError();
     ranks.push_back(std::move(*rank));
@@ -103,10 +106,16 @@ Expected<std::shared_ptr<Request>> Session::Impl::submit(llvm::ArrayRef<at::Tens
   if (!symbols)
     return symbols.takeError();
   const Route &route = routes[signature];
-  auto request = std::make_shared<Request>(inOrder(inputs), std::move(*symbols),
-                                           plan->signatures[signature]->outputs.size(), route.transfers,
-                                           route.ranks, patience);
+  std::vector<at::Tensor> leaves = inOrder(inputs);
+  Microbatches microbatches(*plan->signatures[signature], scheduleOf(*plan, signature).microbatches,
+                            std::move(*symbols));
+  if (!traffic->enter())
+    return llvm::createStringError("no room for another request after " + llvm::Twine(options.timeout.count()) +
+                                   " s; allow more time (--timeout)");
   std::lock_guard lock(submission);
+  auto request = std::make_shared<Request>(submitted++, std::move(leaves), std::move(microbatches),
+                                           plan->signatures[signature]->outputs.size(), route.transfers,
+                                           route.ranks, traffic);
   llvm::erase_if(underWay, [](const std::weak_ptr<Request> &request) { return request.expired(); });
   underWay.push_back(request);
   for (uint32_t index : route.ranks)
@@ -155,6 +164,13 @@ std::vector<DeviceStatistics> Session::statistics() const {
     all.push_back(
         {rank.device().name(), index, rank.weightBytes(), rank.device().peakBytes(), rank.busySeconds()});
   }
+  return all;
+}
+
+std::vector<TraceEvent> Session::takeTrace() {
+  std::vector<TraceEvent> all;
+  for (const auto &rank : impl->ranks)
+    llvm::append_range(all, rank->takeTrace());
   return all;
 }
 

@@ -4,6 +4,7 @@
 
 #include "codegen/plan/Checksum.h"
 #include "codegen/plan/Plan.h"
+#include "runtime/Trace.h"
 #include "llvm/ADT/ArrayRef.h"
 #include "llvm/ADT/StringRef.h"
 #include "llvm/Support/Error.h"
@@ -23,6 +24,10 @@ struct SessionOptions {
   std::vector<std::string> libraries;
   /// Compare every tensor with the type the plan predicts, and fail where they differ (a check of inference; slow).
   bool checkTypes = false;
+  /// How many requests may be under way at one time; `start` waits for the others. 0: twice the number of ranks and two.
+  uint32_t requests = 0;
+  /// Keep what every rank does and when, for `takeTrace`.
+  bool trace = false;
   /// How long `run` may take before it fails; a plan that waits longer is stuck.
   std::chrono::seconds timeout{30};
 };
@@ -54,10 +59,13 @@ public:
   /// Fails on inputs that do not fit the signature (number, dtype, rank, a size that is not the traced one or that
   /// contradicts another use of the same name), and with rank, stage and module path when an operator throws.
   llvm::Expected<std::vector<at::Tensor>> run(llvm::ArrayRef<at::Tensor> inputs, uint32_t signature = 0);
-  /// The same without waiting: requests follow one another through the stages.
+  /// The same without waiting for the result: requests follow one another through the stages. Waits for room while
+  /// `SessionOptions::requests` are under way.
   llvm::Expected<std::unique_ptr<Pending>> start(llvm::ArrayRef<at::Tensor> inputs, uint32_t signature = 0);
 
   std::vector<DeviceStatistics> statistics() const;
+  /// What was done since the last call, by rank and then in order; empty unless `SessionOptions::trace`.
+  std::vector<TraceEvent> takeTrace();
 
 private:
   struct Impl;

@@ -5,7 +5,8 @@
 namespace cleave::runtime {
 
 StageRun::StageRun(const plan::Signature &signature, const plan::Program &program,
-                   std::unique_ptr<Executor> loaded, llvm::ArrayRef<plan::Transfer> transfers)
+                   std::unique_ptr<Executor> loaded, llvm::ArrayRef<plan::Transfer> transfers,
+                   uint32_t microbatches)
     : program(program), executor(std::move(loaded)), readers(program.outputs.size()) {
   for (uint32_t leaf = 0; leaf < signature.outputs.size(); ++leaf)
     if (signature.outputs[leaf]->stage == program.stage)
@@ -14,42 +15,55 @@ StageRun::StageRun(const plan::Signature &signature, const plan::Program &progra
     if (transfer.from == program.stage)
       for (uint32_t result : transfer.results)
         ++readers[result];
-  results.reserve(program.outputs.size());
+  passages.resize(microbatches);
+  for (Passage &passage : passages) {
+    passage.inputs.resize(program.inputs.size());
+    passage.results.reserve(program.outputs.size());
+    passage.readersLeft.resize(readers.size());
+  }
 }
 
-void StageRun::receive(const plan::Transfer &transfer, std::vector<c10::IValue> values) {
+void StageRun::receive(const plan::Transfer &transfer, uint32_t microbatch,
+                       llvm::MutableArrayRef<c10::IValue> values) {
   for (size_t i = 0; i < values.size(); ++i)
-    executor->setInput(transfer.inputs[i], std::move(values[i]));
+    passages[microbatch].inputs[transfer.inputs[i]] = std::move(values[i]);
 }
 
-void StageRun::forward(Request &request) {
-  for (size_t input = 0; input < program.inputs.size(); ++input)
-    if (program.inputs[input]->source == plan::Source::Request)
-      executor->setInput(input, request.input(program.inputs[input]->index));
-  executor->run(request.symbols(), request.failed(), results);
+void StageRun::forward(Request &request, uint32_t microbatch) {
+  Passage &passage = passages[microbatch];
+  for (size_t input = 0; input < program.inputs.size(); ++input) {
+    const plan::ProgramInput &source = *program.inputs[input];
+    executor->setInput(input, source.source == plan::Source::Request
+                                  ? c10::IValue(request.input(source.index, microbatch))
+                                  : std::move(passage.inputs[input]));
+  }
+  std::vector<c10::IValue> &results = passage.results;
+  executor->run(request.microbatches.symbols(microbatch), request.failed(), results);
   for (auto [result, leaf] : leaves) {
     TORCH_CHECK(results[result].isTensor(), "output ", leaf, " is a ", results[result].tagKind(),
                 ", expected a tensor");
-    request.setOutput(leaf, movedTo(c10::kCPU, results[result]).toTensor());
+    request.addOutput(leaf, microbatch, movedTo(c10::kCPU, results[result]).toTensor());
   }
-  readersLeft = readers;
+  passage.readersLeft = readers;
   for (size_t result = 0; result < results.size(); ++result)
     if (readers[result] == 0)
       results[result] = c10::IValue();
 }
 
-std::vector<c10::IValue> StageRun::take(const plan::Transfer &transfer) {
-  std::vector<c10::IValue> values;
-  values.reserve(transfer.results.size());
+void StageRun::take(const plan::Transfer &transfer, uint32_t microbatch, std::vector<c10::IValue> &values) {
+  Passage &passage = passages[microbatch];
+  values.clear();
   for (uint32_t result : transfer.results) {
-    c10::IValue &value = results[result];
-    values.push_back(--readersLeft[result] == 0 ? std::move(value) : value);
+    c10::IValue &value = passage.results[result];
+    values.push_back(--passage.readersLeft[result] == 0 ? std::move(value) : value);
   }
-  return values;
 }
 
 void StageRun::clear() {
-  results.clear();
+  for (Passage &passage : passages) {
+    passage.inputs.assign(passage.inputs.size(), c10::IValue());
+    passage.results.clear();
+  }
   executor->clear();
 }
 

@@ -14,23 +14,23 @@
 
 namespace cleave::runtime {
 
-/// The program of one stage with what it has given for the request under way: each result is held until the
-/// last transfer has taken it.
+/// The program of one stage with what it has taken and given for each micro-batch of the request under way: a result is
+/// held until the last transfer has taken it.
 class StageRun {
 public:
   /// \param transfers  all transfers of the signature.
   StageRun(const plan::Signature &signature, const plan::Program &program, std::unique_ptr<Executor> executor,
-           llvm::ArrayRef<plan::Transfer> transfers);
+           llvm::ArrayRef<plan::Transfer> transfers, uint32_t microbatches);
 
   uint32_t stage() const { return program.stage; }
   std::string position() const { return executor->position(); }
 
-  /// Gives the program what a transfer brings.
-  void receive(const plan::Transfer &transfer, std::vector<c10::IValue> values);
+  /// Keeps what a transfer brings for the program.
+  void receive(const plan::Transfer &transfer, uint32_t microbatch, llvm::MutableArrayRef<c10::IValue> values);
   /// Runs the program and hands the request its outputs. Throws what an operator throws.
-  void forward(Request &request);
+  void forward(Request &request, uint32_t microbatch);
   /// What a transfer takes away, after forward.
-  std::vector<c10::IValue> take(const plan::Transfer &transfer);
+  void take(const plan::Transfer &transfer, uint32_t microbatch, std::vector<c10::IValue> &values);
   /// Drops what the request has left here.
   void clear();
 
@@ -39,13 +39,19 @@ private:
   struct Leaf {
     uint32_t result, leaf;
   };
+  /// The way of a micro-batch through the stage: what other stages gave, by program input, and results.
+  struct Passage {
+    std::vector<c10::IValue> inputs, results;
+    /// By result: how many transfers have not taken it yet.
+    std::vector<uint32_t> readersLeft;
+  };
 
   const plan::Program &program;
   const std::unique_ptr<Executor> executor;
   std::vector<Leaf> leaves;
-  /// By result: how many transfers take it, and how many have not yet.
-  std::vector<uint32_t> readers, readersLeft;
-  std::vector<c10::IValue> results;
+  /// By result: how many transfers take it.
+  std::vector<uint32_t> readers;
+  std::vector<Passage> passages;
 };
 
 } // namespace cleave::runtime

@@ -92,6 +92,8 @@ static Error checkAction(const Plan &plan, const Schedule &schedule, uint32_t ra
 static Error checkStructure(const Plan &plan, const Schedule &schedule) {
   if (schedule.microbatches == 0 || schedule.slices == 0)
     return invalid(schedule, "no micro-batches or no slices");
+  if (schedule.microbatches > 1 && plan.signatures[schedule.signature]->batch < 0)
+    return invalid(schedule, llvm::Twine(schedule.microbatches) + " micro-batches of a signature without a batch");
   size_t ranks = static_cast<size_t>(plan.mesh->pp) * ranksPerPlace(plan);
   if (schedule.ranks.size() != ranks)
     return invalid(schedule, "actions for " + llvm::Twine(schedule.ranks.size()) + " ranks, the mesh has " +

@@ -1,4 +1,5 @@
 //===- ValidateSignature.cpp - Checks of what a plan takes and gives ------===//
+#include "codegen/plan/Batch.h"
 #include "codegen/plan/DimExpr.h"
 #include "codegen/plan/ValidateParts.h"
 #include "llvm/ADT/StringSet.h"
@@ -58,6 +59,22 @@ static Error checkInputs(const Twine &where, const Signature &signature, llvm::A
   return Error::success();
 }
 
+/// The batch is a symbol, and every tensor holds it in a way that parts of it are parts of the tensor.
+static Error checkBatch(const Twine &where, const Signature &signature) {
+  if (signature.batch == -1)
+    return Error::success();
+  if (signature.batch < 0 || size_t(signature.batch) >= signature.symbols.size())
+    return invalid(where, "its batch is symbol " + Twine(signature.batch) + ", there are " +
+                              Twine(signature.symbols.size()));
+  for (const auto &input : signature.inputs)
+    if (!isSplittable(*input->type, signature.batch))
+      return invalid(where + ", input '" + input->name + "'", "it is not in proportion to the batch");
+  for (const auto &output : signature.outputs)
+    if (!isSplittable(*output->type, signature.batch))
+      return invalid(where + ", output '" + output->name + "'", "it is not known to be in proportion to the batch");
+  return Error::success();
+}
+
 Error checkSignature(const Plan &plan, const Signature &signature) {
   std::string where = "signature '" + signature.name + "'";
   if (Error error = checkNames(where + ", symbols", signature.symbols))
@@ -80,6 +97,8 @@ Error checkSignature(const Plan &plan, const Signature &signature) {
       return invalid(where + ", output '" + output->name + "'",
                      "comes from stage " + Twine(output->stage) + ", there are " + Twine(plan.stages.size()));
   }
+  if (Error error = checkBatch(where, signature))
+    return error;
   if (Error error = checkTree(where + ", inputs", signature.input_tree.get(), signature.inputs.size()))
     return error;
   return checkTree(where + ", outputs", signature.output_tree.get(), signature.outputs.size());

@@ -36,8 +36,15 @@ struct DimensionRule {
   };
   using Dim = llvm::SmallVector<unsigned, 1>;
   using Dims = llvm::SmallVector<Dim>;
+  /// The values of operand `index` are positions in dimension `dim` of operand `operand`, which has a Block factor: an
+  /// index that is the position itself passes it.
+  struct Lookup {
+    unsigned index, operand, dim;
+    bool operator==(const Lookup &) const = default;
+  };
   llvm::SmallVector<Factor> factors;
   llvm::SmallVector<Dims> operands, results;
+  llvm::SmallVector<Lookup, 0> lookups;
   bool operator==(const DimensionRule &) const = default;
 
   unsigned addFactor(FactorKind kind, int64_t size) {

@@ -65,6 +65,8 @@ static std::optional<DimensionRule> index(OperatorOp op, const TracedShapes &sha
   to.insert(to.begin() + at, rule->results[0].begin(), rule->results[0].end());
   rule->results[0] = to;
   rule->operands.insert(rule->operands.begin(), from);
+  for (size_t place : places)
+    rule->lookups.push_back({unsigned(place + 1), 0, unsigned(place)});
   return rule;
 }
 
@@ -78,6 +80,7 @@ static std::optional<DimensionRule> indexSelect(OperatorOp op, const TracedShape
   size_t at = *dim < 0 ? *dim + self->size() : *dim;
   rule->operands[2].push_back(rule->addDim(FactorKind::Pass, (*index)[0]));
   rule->results[0][at] = rule->operands[2][0];
+  rule->lookups.push_back({2, 0, unsigned(at)});
   return rule;
 }
 
@@ -115,7 +118,8 @@ void addIndexing(SemanticsTable &table) {
             {.dimensions = fresh});
   table.add({"aten.empty", "aten.new_empty", "aten.empty_strided"}, {.isUninitialized = true, .dimensions = fresh});
   // Positions: their local part starts at an offset, so they do not split by sizes alone.
-  table.add({"aten.arange", "aten.linspace", "aten.eye", "aten.rand", "aten.randn", "aten.randint"}, {});
+  table.add({"aten.arange"}, {.countsPositions = true, .dimensions = fresh});
+  table.add({"aten.linspace", "aten.eye", "aten.rand", "aten.randn", "aten.randint"}, {});
 }
 
 } // namespace cleave

@@ -109,7 +109,7 @@ void addNorms(SemanticsTable &table) {
              "aten.logsumexp", "aten.count_nonzero"},
             {.hasTypesOfOperands = true, .flops = perInputElement, .dimensions = reduces});
   table.add({"aten.softmax", "aten._softmax", "aten.log_softmax", "aten._log_softmax", "aten.sort", "aten.argsort",
-             "aten.topk", "aten.median", "aten.glu", "aten.cross_entropy_loss", "aten.diff"},
+             "aten.topk", "aten.median", "aten.glu", "aten.cross_entropy_loss"},
             {.hasTypesOfOperands = true, .flops = severalPerElement, .dimensions = needsWhole});
   table.add({"aten.cumsum", "aten.cumprod", "aten.cummax"}, {.hasTypesOfOperands = true, .flops = perInputElement, .dimensions = inOrder});
   table.add({"aten.layer_norm", "aten.native_layer_norm", "aten.rms_norm"},

@@ -41,6 +41,14 @@ const OpSemantics &semanticsOf(StringRef irName) {
   return family ? *family : unknown;
 }
 
+bool isRandom(OperatorOp op) {
+  if (!op.getSchema().isRandom)
+    return false;
+  llvm::StringLiteral chance = semanticsOf(op.getName()).chance;
+  auto value = chance.empty() ? nullptr : dyn_cast_or_null<FloatAttr>(op.getConstantArgument(chance));
+  return !value || !value.getValue().isZero();
+}
+
 OpWork workOf(Operation *op, const TracedShapes &shapes) {
   OpWork work;
   auto call = dyn_cast<OperatorOp>(op);

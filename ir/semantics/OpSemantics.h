@@ -30,6 +30,10 @@ struct OpSemantics {
   bool isUninitialized = false;
   /// Reads no more of its first operand than it writes: lookups and gathers.
   bool readsSparsely = false;
+  /// Its values are the positions along its one dimension, counted from 0 to its operand, as arange's.
+  bool countsPositions = false;
+  /// For a random operator: the argument that, where it is 0, leaves nothing to chance.
+  llvm::StringLiteral chance = "";
   /// Works on sizes and scalars only.
   bool isScalar = false;
   /// `list[i]` or `tuple[i]`.
@@ -51,6 +55,9 @@ struct OpSemantics {
 
 /// The entry of an operator by IR name, or by its name without overload; one with isKnown = false if there is none.
 const OpSemantics &semanticsOf(llvm::StringRef irName);
+
+/// Whether two calls with the same operands may give different numbers.
+bool isRandom(OperatorOp op);
 
 /// Floating-point operations of any operation, and bytes it reads and writes; zero for views, scalars and structure.
 struct OpWork {

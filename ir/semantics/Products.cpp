@@ -177,7 +177,7 @@ void addProducts(SemanticsTable &table) {
              "aten.conv_transpose1d", "aten.conv_transpose2d", "aten.conv_transpose3d"},
             {.hasTypesOfOperands = true, .flops = convolutionFlops, .workspaceBytes = convolutionWorkspace, .dimensions = convolution});
   table.add({"aten.scaled_dot_product_attention"},
-            {.hasTypesOfOperands = true, .flops = attentionFlops, .workspaceBytes = attentionWorkspace, .dimensions = attention});
+            {.hasTypesOfOperands = true, .chance = "dropout_p", .flops = attentionFlops, .workspaceBytes = attentionWorkspace, .dimensions = attention});
 }
 
 } // namespace cleave

@@ -238,6 +238,7 @@ void addShapes(SemanticsTable &table) {
   table.add({"aten.unbind"}, {.isView = true, .dimensions = drops});
   table.add({"aten.unfold", "aten.as_strided", "aten.view_as_real", "aten.view_as_complex"}, {.isView = true});
   table.add({"aten.cat", "aten.concat", "aten.repeat_interleave", "aten.slice_scatter"}, {.dimensions = cutsAlong});
+  table.add({"aten.diff"}, {.hasTypesOfOperands = true, .dimensions = cutsAlong});
   table.add({"aten.roll", "aten.flip"}, {.hasTypesOfOperands = true, .dimensions = cutsAlongAll});
   table.add({"aten.pad", "aten.constant_pad_nd", "aten.reflection_pad1d", "aten.replication_pad1d",
              "aten.reflection_pad2d"},

@@ -13,6 +13,7 @@ namespace cleave {
 static void printJson(const CompileOptions &options, const CompileReport &report) {
   llvm::json::Object result{{"plan", options.output},
                             {"stages", report.stages},
+                            {"microbatches", report.microbatches},
                             {"weight_bytes", int64_t(report.weightBytes)},
                             {"balance", report.balance},
                             {"read_seconds", report.readSeconds},
@@ -27,8 +28,10 @@ static void printJson(const CompileOptions &options, const CompileReport &report
 
 static void printText(const CompileOptions &options, const CompileReport &report) {
   llvm::raw_ostream &out = llvm::outs();
-  out << llvm::formatv("{0}: {1} stage{2}, {3:f1} MB of weights, slowest stage {4:f2} x the mean\n",
-                       options.output, report.stages, report.stages == 1 ? "" : "s", report.weightBytes / 1e6,
+  out << llvm::formatv("{0}: {1} stage{2}, ", options.output, report.stages, report.stages == 1 ? "" : "s");
+  if (report.microbatches > 1)
+    out << report.microbatches << " micro-batches, ";
+  out << llvm::formatv("{0:f1} MB of weights, slowest stage {1:f2} x the mean\n", report.weightBytes / 1e6,
                        report.balance);
   for (const std::string &note : report.notes)
     out << "note: " << note << "\n";
@@ -85,6 +88,15 @@ void addCompileCommand(CLI::App &app, Action &chosen) {
                    "Module paths to keep capturable, with * and ?")
       ->allow_extra_args(false)
       ->type_name("PATTERN");
+  command
+      ->add_option("--microbatches", options->microbatches,
+                   "Parts of the batch that follow one another through the stages, or auto (1)")
+      ->transform([](std::string text) { return text == "auto" ? std::string("0") : text == "0" ? std::string("-") : text; })
+      ->check(CLI::Range(0u, 65536u).description(""))
+      ->type_name("N|auto");
+  command
+      ->add_option("--schedule", options->schedule, "gpipe, or interleaved: two stages a device (gpipe)")
+      ->type_name("NAME");
   command->add_flag("--verify", options->verify, "Compare with the original before the plan is put in place");
   command->add_option("--emit-ir", options->emitIr, "A folder for the IR after each pass")
       ->type_name("FOLDER");

@@ -65,6 +65,8 @@ llvm::Error Compilation::read() {
   auto inputs = readInputOptions(options);
   if (!inputs)
     return inputs.takeError();
+  if (options.microbatches != 1)
+    shape.batch = nameBatch(*inputs);
   auto opened = TorchScriptFile::open(options.model);
   if (!opened)
     return opened.takeError();
@@ -178,6 +180,7 @@ llvm::Error Compilation::verifyPlan() {
 
 void Compilation::describe() {
   report.stages = plan->stages.size();
+  report.microbatches = plan->schedules.front()->microbatches;
   double slowest = 0, sum = 0;
   for (auto &prediction : plan->predictions) {
     slowest = std::max(slowest, prediction->seconds);
@@ -217,6 +220,18 @@ llvm::Expected<CompileReport> Compilation::run() {
   return report;
 }
 
-llvm::Expected<CompileReport> compile(const CompileOptions &options) { return Compilation(options).run(); }
+llvm::Expected<CompileReport> compile(const CompileOptions &options) {
+  auto report = Compilation(options).run();
+  if (report || options.microbatches != 0)
+    return report;
+  // A model that holds the traced batch in itself compiles only for that.
+  std::string reason = toString(report.takeError());
+  CompileOptions whole = options;
+  whole.microbatches = 1;
+  auto second = Compilation(whole).run();
+  if (second)
+    second->notes.push_back("the batch is not split: " + reason);
+  return second;
+}
 
 } // namespace cleave

@@ -32,6 +32,11 @@ struct CompileOptions {
   /// Preset or file; empty: that many CPU devices.
   std::string machine;
   std::vector<std::string> stageBefore;
+  /// Parts of the batch that follow one another through the stages; 0: the number that is predicted to end first, 1 where
+  /// the batch does not split. The batch is the dimension named `batch`, else the first one of the inputs.
+  uint32_t microbatches = 1;
+  /// `gpipe`, or `interleaved`: two stages a device.
+  std::string schedule = "gpipe";
   /// Globs of module paths whose outputs can be captured.
   std::vector<std::string> capturePoints;
   /// Run the original and the plan before the plan is put in place.
@@ -45,7 +50,7 @@ struct CompileOptions {
 };
 
 struct CompileReport {
-  uint32_t stages = 0;
+  uint32_t stages = 0, microbatches = 1;
   uint64_t weightBytes = 0;
   /// Wall-clock seconds: reading and importing, passes, writing shards, verifying.
   double readSeconds = 0, passSeconds = 0, writeSeconds = 0, verifySeconds = 0;

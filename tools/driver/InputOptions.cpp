@@ -141,4 +141,27 @@ llvm::Expected<ModelInputs> readInputOptions(const CompileOptions &options) {
   return inputs;
 }
 
+std::string nameBatch(ModelInputs &inputs) {
+  const std::string name = "batch";
+  ModelInputs::Tensor *first = nullptr;
+  for (ModelInputs::Tensor &tensor : inputs.tensors) {
+    if (llvm::is_contained(tensor.dims, name))
+      return name;
+    if (!first && !tensor.shape.empty())
+      first = &tensor;
+  }
+  if (!first)
+    return name;
+  if (!first->dims.empty() && !first->dims[0].empty())
+    return first->dims[0];
+  for (ModelInputs::Tensor &tensor : inputs.tensors) {
+    if (tensor.shape.empty() || tensor.shape[0] != first->shape[0])
+      continue;
+    tensor.dims.resize(tensor.shape.size());
+    if (tensor.dims[0].empty())
+      tensor.dims[0] = name;
+  }
+  return name;
+}
+
 } // namespace cleave

@@ -15,6 +15,10 @@ namespace cleave {
 /// give.
 llvm::Expected<ModelInputs> readInputOptions(const CompileOptions &options);
 
+/// The name of the dimension that micro-batches split: `batch` where an option has named one so, else the first dimension
+/// of the first tensor. Where that has no name, it and every equal first dimension are named `batch` in `inputs`.
+std::string nameBatch(ModelInputs &inputs);
+
 } // namespace cleave
 
 #endif // CLEAVE_TOOLS_DRIVER_INPUTOPTIONS_H

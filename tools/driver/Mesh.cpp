@@ -28,7 +28,8 @@ static llvm::Expected<llvm::StringMap<uint32_t>> parseMesh(StringRef text) {
   return axes;
 }
 
-llvm::Expected<PipelineShape> readPipelineShape(const CompileOptions &options) {
+/// Sets the number of ranks.
+static llvm::Expected<PipelineShape> readRanks(const CompileOptions &options) {
   std::vector<std::string> words{options.machine};
   llvm::append_range(words, options.stageBefore);
   llvm::append_range(words, options.capturePoints);
@@ -50,7 +51,7 @@ llvm::Expected<PipelineShape> readPipelineShape(const CompileOptions &options) {
     devices = devices.value_or(machine->devices.size());
   }
   if (options.mesh.empty()) {
-    shape.stages = devices.value_or(1);
+    shape.ranks = devices.value_or(1);
     return shape;
   }
   auto mesh = parseMesh(options.mesh);
@@ -61,10 +62,23 @@ llvm::Expected<PipelineShape> readPipelineShape(const CompileOptions &options) {
       return fail("--mesh " + options.mesh + ": found " + axis + "=" + llvm::Twine(mesh->lookup(axis)) +
                   ", expected 1: plans of this version split over pipeline stages; use pp=" +
                   llvm::Twine(devices.value_or(mesh->lookup(axis))));
-  shape.stages = std::max(1u, mesh->lookup("pp"));
-  if (devices && *devices != shape.stages)
-    return fail("--mesh " + options.mesh + ": takes " + llvm::Twine(shape.stages) +
+  shape.ranks = std::max(1u, mesh->lookup("pp"));
+  if (devices && *devices != shape.ranks)
+    return fail("--mesh " + options.mesh + ": takes " + llvm::Twine(shape.ranks) +
                 " devices, but there are " + llvm::Twine(*devices) + "; make --devices equal");
+  return shape;
+}
+
+llvm::Expected<PipelineShape> readPipelineShape(const CompileOptions &options) {
+  constexpr uint32_t stagesOfRank = 2;
+  if (llvm::is_contained({"1f1b", "zb-h1"}, options.schedule))
+    return fail("--schedule " + options.schedule + ": orders backward passes, and plans of this version have none; use " +
+                "gpipe or interleaved");
+  if (!llvm::is_contained({"gpipe", "interleaved", "auto"}, options.schedule))
+    return fail("--schedule " + options.schedule + ": not a schedule; use gpipe, interleaved or auto");
+  auto shape = readRanks(options);
+  if (shape)
+    shape->stages = options.schedule == "interleaved" ? stagesOfRank * shape->ranks : shape->ranks;
   return shape;
 }
 

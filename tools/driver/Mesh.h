@@ -11,7 +11,10 @@
 namespace cleave {
 
 struct PipelineShape {
-  uint32_t stages = 1;
+  /// Devices, and stages: as many, or twice as many where they are interleaved.
+  uint32_t ranks = 1, stages = 1;
+  /// The dimension that micro-batches split; empty where there is one.
+  std::string batch;
 };
 
 /// Reconciles --devices, --mesh and --machine.

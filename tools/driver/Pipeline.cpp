@@ -21,10 +21,17 @@ std::string pipelineOf(const CompileOptions &options, const PipelineShape &shape
     strip += "{keep=" + llvm::join(options.capturePoints, ",") + "}";
   if (!options.machine.empty())
     assign += " machine=" + options.machine;
+  std::string schedule = "assign-schedule{schedule=" + (options.schedule == "auto" ? "gpipe" : options.schedule) +
+                         " ranks=" + std::to_string(shape.ranks) +
+                         " microbatches=" + std::to_string(options.microbatches);
+  if (!shape.batch.empty())
+    schedule += " batch=" + shape.batch;
+  if (!options.machine.empty())
+    schedule += " machine=" + options.machine;
   if (!options.stageBefore.empty())
     assign += " stage-before=" + llvm::join(options.stageBefore, ",");
   return "builtin.module(func.func(" + strip + ",canonicalize,infer-types,fold-sizes,canonicalize,cse," +
-         assign + "},split-stages))";
+         assign + "}," + schedule + "},split-stages))";
 }
 
 namespace {

@@ -83,3 +83,21 @@ func.func @regions(%ids: !ids, %n: i64) -> i64 attributes {cleave.symbols = {bat
   }
   return %0 : i64
 }
+
+// A number that is an integer here is one to the operator that takes it.
+// CHECK-LABEL: func.func @numbers(
+// CHECK: %[[N:.*]] = cleave.size "batch"
+// CHECK: aten.arange(%[[N]],
+func.func @numbers(%ids: !ids) -> tensor<?xi64, #cleave.layout<dims = ["batch"]>>
+    attributes {cleave.symbols = {batch = 4, seq = 128}} {
+  %zero = cleave.constant(0 : i64) : i64
+  %none = cleave.constant(unit) : none
+  %cpu = cleave.constant("cpu") : !cleave.device
+  %false = cleave.constant(false) : i1
+  %batch = aten.size.int(%ids, %zero) : (!ids, i64) -> i64
+  %tensor = prim.NumToTensor.Scalar(%batch) : (i64) -> tensor<i64>
+  %number = aten.ScalarImplicit(%tensor) : (tensor<i64>) -> !cleave.number
+  %0 = aten.arange(%number, %none, %none, %cpu, %false)
+      : (!cleave.number, none, none, !cleave.device, i1) -> tensor<?xi64, #cleave.layout<dims = ["batch"]>>
+  return %0 : tensor<?xi64, #cleave.layout<dims = ["batch"]>>
+}

@@ -391,6 +391,7 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"aten.roll", {"tensor<4x6x5xf32>", "[1, 2]", "[1, -1]"}}, Case{"aten.flip", {"tensor<4x6xf32>", "[1]"}},
         Case{"aten.constant_pad_nd", {"tensor<4x6xf32>", "[1, 2]", "0"}},
         Case{"aten.pad", {"tensor<4x6xf32>", "[1, 2, 0, 0]", "\"constant\"", "none"}},
+        Case{"aten.diff", {"tensor<4x6xf32>", "1", "-1", "tensor<4x1xf32>", "none"}},
         Case{"aten.tril", {"tensor<4x5x6xf32>", "0"}}, Case{"aten.repeat", {"tensor<4x1xf32>", "[2, 1, 3]"}},
         Case{"aten.repeat", {"tensor<4x6xf32>", "[1, 2]"}}));
 

@@ -9,15 +9,16 @@ using namespace cleave;
 
 /// A plan of one signature whose stages exchange values at random: skips, fan-in, fan-out, stages that stand
 /// alone.
-static plan::Plan randomPlan(Dice &dice, uint32_t stages) {
+static plan::Plan randomPlan(Dice &dice, uint32_t stages, uint32_t ranks) {
   plan::Plan plan;
   plan.mesh = std::make_unique<plan::Mesh>();
-  plan.mesh->pp = stages;
+  plan.mesh->pp = ranks;
   plan.signatures.push_back(std::make_unique<plan::Signature>());
+  plan.signatures.back()->batch = 0;
   for (uint32_t stage = 0; stage < stages; ++stage) {
     plan.stages.push_back(std::make_unique<plan::Stage>());
     plan.stages.back()->index = stage;
-    plan.stages.back()->ranks = {stage};
+    plan.stages.back()->ranks = {stage % ranks};
     auto program = std::make_unique<plan::Program>();
     program->stage = stage;
     for (uint32_t slot = 0; slot < 3; ++slot)
@@ -49,7 +50,7 @@ static std::string messageOf(llvm::Error error) {
 
 TEST(Gpipe, SendsMicrobatchesOneBehindTheOther) {
   const plan::Schedule schedule =
-      gpipe(/*signature=*/3, /*stages=*/2, /*microbatches=*/2, {{0, 1, {0}, {0}}});
+      gpipe(/*signature=*/3, /*stages=*/2, /*ranks=*/2, /*microbatches=*/2, {{0, 1, {0}, {0}}});
   EXPECT_EQ(schedule.signature, 3u);
   EXPECT_EQ(schedule.name, "gpipe");
   EXPECT_EQ(schedule.microbatches, 2u);
@@ -62,27 +63,35 @@ TEST(Gpipe, SendsMicrobatchesOneBehindTheOther) {
 
 TEST(Gpipe, OrdersPeersByStage) {
   const plan::Transfer transfers[] = {{1, 2, {0}, {0}}, {0, 2, {0}, {0}}, {0, 1, {0}, {0}}};
-  const plan::Schedule schedule = gpipe(0, 3, 1, transfers);
+  const plan::Schedule schedule = gpipe(0, 3, 3, 1, transfers);
   EXPECT_EQ(actionsOf(schedule, 0), (std::vector<std::string>{"F0.0", "S0.0>1", "S0.0>2"}));
   EXPECT_EQ(actionsOf(schedule, 1), (std::vector<std::string>{"R1.0<0", "F1.0", "S1.0>2"}));
   EXPECT_EQ(actionsOf(schedule, 2), (std::vector<std::string>{"R2.0<0", "R2.0<1", "F2.0"}));
 }
 
+TEST(Gpipe, InterleavesStagesOfARank) {
+  const plan::Transfer transfers[] = {{0, 1, {0}, {0}}, {1, 2, {0}, {0}}, {2, 3, {0}, {0}}};
+  const plan::Schedule schedule = gpipe(0, 4, 2, 2, transfers);
+  EXPECT_EQ(schedule.name, "interleaved");
+  EXPECT_EQ(actionsOf(schedule, 0), (std::vector<std::string>{"F0.0", "S0.0>1", "F0.1", "R2.0<1", "S0.1>1", "F2.0",
+                                                              "S2.0>3", "R2.1<1", "F2.1", "S2.1>3"}));
+}
+
 TEST(Gpipe, RunsOneStageAlone) {
-  EXPECT_EQ(actionsOf(gpipe(0, 1, 2, {}), 0), (std::vector<std::string>{"F0.0", "F0.1"}));
+  EXPECT_EQ(actionsOf(gpipe(0, 1, 1, 2, {}), 0), (std::vector<std::string>{"F0.0", "F0.1"}));
 }
 
 TEST(Gpipe, NeverDeadlocks) {
   for (uint32_t seed = 0; seed < 300; ++seed) {
     SCOPED_TRACE(seed);
     Dice dice(seed);
-    const uint32_t stages = 1 + dice.below(9), microbatches = 1 + dice.below(6);
-    const plan::Plan plan = randomPlan(dice, stages);
+    const uint32_t stages = 1 + dice.below(9), ranks = 1 + dice.below(stages), microbatches = 1 + dice.below(6);
+    const plan::Plan plan = randomPlan(dice, stages, ranks);
     std::vector<plan::Transfer> transfers = plan::transfers(plan, 0);
-    const plan::Schedule schedule = gpipe(0, stages, microbatches, transfers);
+    const plan::Schedule schedule = gpipe(0, stages, ranks, microbatches, transfers);
     EXPECT_EQ(messageOf(plan::checkSchedule(plan, schedule)), "no error");
     std::reverse(transfers.begin(), transfers.end());
-    for (uint32_t rank = 0; rank < stages; ++rank)
-      EXPECT_EQ(actionsOf(schedule, rank), actionsOf(gpipe(0, stages, microbatches, transfers), rank));
+    for (uint32_t rank = 0; rank < ranks; ++rank)
+      EXPECT_EQ(actionsOf(schedule, rank), actionsOf(gpipe(0, stages, ranks, microbatches, transfers), rank));
   }
 }

@@ -89,6 +89,7 @@ static std::unique_ptr<Signature> makeSignature() {
   signature->symbols.push_back(std::make_unique<Symbol>());
   signature->symbols[0]->name = "batch";
   signature->symbols[0]->traced = 3;
+  signature->batch = 0;
   signature->inputs.push_back(std::make_unique<Input>());
   signature->inputs[0]->name = "x";
   signature->inputs[0]->role = "tokens";

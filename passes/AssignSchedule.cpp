@@ -1,0 +1,90 @@
+//===- AssignSchedule.cpp - Ranks, micro-batches, order of work -----------===//
+#include "ir/TracedShapes.h"
+#include "partitioner/BatchAnalysis.h"
+#include "partitioner/ModelGraph.h"
+#include "passes/Passes.h"
+
+using namespace mlir;
+
+namespace cleave {
+
+#define GEN_PASS_DEF_ASSIGNSCHEDULE
+#include "passes/Passes.h.inc"
+
+namespace {
+struct AssignSchedule : impl::AssignScheduleBase<AssignSchedule> {
+  using AssignScheduleBase::AssignScheduleBase;
+
+  void runOnOperation() override {
+    func::FuncOp function = getOperation();
+    if (schedule != "gpipe" && schedule != "interleaved")
+      return fail("schedule " + schedule + ": not a schedule for inference, expected gpipe or interleaved");
+    auto target = machine.empty() ? llvm::Expected<Machine>(Machine::cpu(ranks)) : Machine::load(machine);
+    if (!target)
+      return fail(llvm::toString(target.takeError()));
+    auto obstacle = microbatches == 1 ? std::nullopt : findBatchObstacle(function, batch);
+    if (obstacle && microbatches > 1)
+      return report(*obstacle);
+    unsigned count = microbatches;
+    if (count == 0)
+      count = obstacle ? 1 : fastestCount(function, target->devices.front());
+    Builder b(function.getContext());
+    function->setAttr(kScheduleAttr, b.getStringAttr(schedule));
+    function->setAttr(kRanksAttr, b.getI64IntegerAttr(ranks));
+    function->setAttr(kMicrobatchesAttr, b.getI64IntegerAttr(count));
+    if (count > 1)
+      function->setAttr(kBatchAttr, b.getStringAttr(batch));
+  }
+
+  void fail(const Twine &message) {
+    getOperation().emitError() << message;
+    signalPassFailure();
+  }
+
+  void report(const BatchObstacle &obstacle) {
+    std::string name = isa<func::FuncOp>(obstacle.op) ? "the model" : obstacle.op->getName().getStringRef().str();
+    obstacle.op->emitError() << name << " " << obstacle.reason << ", so micro-batches are not parts of it; use "
+                             << "--microbatches 1";
+    signalPassFailure();
+  }
+
+  /// Seconds of each stage on a batch of `size`.
+  SmallVector<double> secondsAt(const TracedShapes &shapes, const DeviceSpec &device) {
+    SmallVector<double> seconds;
+    for (Operation &op : getOperation().getBody().front().without_terminator())
+      if (auto stage = op.getAttrOfType<IntegerAttr>(kStageAttr)) {
+        seconds.resize(std::max<size_t>(seconds.size(), stage.getInt() + 1));
+        seconds[stage.getInt()] += operationSeconds(&op, shapes, device);
+      }
+    return seconds;
+  }
+
+  /// The number of micro-batches, up to the batch's size, that ends first: the first one passes all stages, the others
+  /// follow at the pace of the slowest rank (Huang et al. 2019).
+  unsigned fastestCount(func::FuncOp function, const DeviceSpec &device) {
+    TracedShapes shapes(function);
+    int64_t size = shapes.sizes().lookup(batch);
+    unsigned best = 1;
+    double bestSeconds = std::numeric_limits<double>::infinity();
+    for (int64_t count = 1; count <= size; ++count) {
+      // Others leave parts of unequal size, which cost as the larger ones.
+      if (size % count != 0)
+        continue;
+      SmallVector<double> perRank(ranks);
+      double first = 0;
+      for (auto [stage, seconds] : llvm::enumerate(secondsAt(shapes.resized(batch, size / count), device))) {
+        perRank[stage % ranks] += seconds;
+        first += seconds;
+      }
+      double seconds = first + (count - 1) * *llvm::max_element(perRank);
+      if (seconds < bestSeconds) {
+        bestSeconds = seconds;
+        best = count;
+      }
+    }
+    return best;
+  }
+};
+} // namespace
+
+} // namespace cleave

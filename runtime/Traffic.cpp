@@ -1,0 +1,35 @@
+//===- Traffic.cpp --------------------------------------------------------===//
+#include "runtime/Traffic.h"
+#include <algorithm>
+
+namespace cleave::runtime {
+
+bool Traffic::enter() {
+  std::unique_lock lock(mutex);
+  const Clock::time_point begun = Clock::now();
+  while (underWay >= limit) {
+    // Looked up anew after each wait: it moves while requests end.
+    const Clock::time_point deadline = std::max(begun, ended) + timeout;
+    if (Clock::now() >= deadline)
+      return false;
+    changed.wait_until(lock, deadline);
+  }
+  ++underWay;
+  return true;
+}
+
+void Traffic::leave() {
+  {
+    std::lock_guard lock(mutex);
+    --underWay;
+    ended = Clock::now();
+  }
+  changed.notify_one();
+}
+
+Traffic::Clock::time_point Traffic::lastEnd() const {
+  std::lock_guard lock(mutex);
+  return ended;
+}
+
+} // namespace cleave::runtime

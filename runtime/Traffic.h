@@ -1,0 +1,39 @@
+//===- Traffic.h - The requests of a session that are under way -*- C++ -*-===//
+#ifndef CLEAVE_RUNTIME_TRAFFIC_H
+#define CLEAVE_RUNTIME_TRAFFIC_H
+
+#include <chrono>
+#include <condition_variable>
+#include <cstddef>
+#include <mutex>
+
+namespace cleave::runtime {
+
+/// Counts requests, holds new ones back while there are too many, and knows when the last one ended.
+class Traffic {
+public:
+  using Clock = std::chrono::steady_clock;
+
+  /// \param limit  most requests under way at one time; at least 1.
+  Traffic(std::chrono::seconds timeout, size_t limit) : timeout(timeout), limit(limit) {}
+
+  /// Waits until there is room for a request and counts it; false when there was none for `timeout` after the last
+  /// request ended.
+  bool enter();
+  /// One has ended.
+  void leave();
+  Clock::time_point lastEnd() const;
+
+  const std::chrono::seconds timeout;
+
+private:
+  const size_t limit;
+  mutable std::mutex mutex;
+  std::condition_variable changed;
+  size_t underWay = 0;
+  Clock::time_point ended{};
+};
+
+} // namespace cleave::runtime
+
+#endif // CLEAVE_RUNTIME_TRAFFIC_H
