@@ -203,6 +203,9 @@ BatchWalk::Found BatchWalk::checkPositions(OperatorOp op, const DimensionRule &r
 
 BatchWalk::Found BatchWalk::checkResults(OperatorOp op, const DimensionRule &rule, std::optional<unsigned> factor) {
   for (auto [i, result] : llvm::enumerate(op->getResults())) {
+    // Nothing of the batch was read.
+    if (!factor && !holds(result))
+      continue;
     if (!isTensorLike(result.getType()) && !isa<ListType>(result.getType()))
       return obstacle(op, "makes numbers of");
     // Operators of several results, as sort, give each the same dimensions.
@@ -246,12 +249,12 @@ BatchWalk::Found BatchWalk::visitOperator(OperatorOp op) {
   bool isUnknown = llvm::any_of(operands, [](Value value) {
     return isTensorLike(value.getType()) && !isa<RankedTensorType>(value.getType());
   });
-  auto rule = semantics.dimensions && !isUnknown ? semantics.dimensions(op, shapes) : std::nullopt;
+  auto rule = isUnknown ? std::nullopt : dimensionRuleOf(op, shapes);
   if (!rule || rule->results.empty())
     return obstacle(op, "has no rule for");
   std::optional<unsigned> factor;
   for (unsigned i = 0; i < operands.size(); ++i)
-    if (holds(operands[i]))
+    if (holds(operands[i]) && !semantics.readsNoElements)
       if (Found found = checkOperand(op, *rule, operands, i, factor))
         return found;
   if (Found found = checkPositions(op, *rule, operands))

@@ -115,10 +115,10 @@ void addIndexing(SemanticsTable &table) {
   // The shape of what these give is in the data.
   table.add({"aten.nonzero", "aten.masked_select", "aten.bincount", "aten.unique_consecutive", "aten.where"}, {});
   table.add({"aten.zeros", "aten.ones", "aten.full", "aten.new_zeros", "aten.new_ones", "aten.new_full", "aten.scalar_tensor", "aten.tensor"},
-            {.dimensions = fresh});
-  table.add({"aten.empty", "aten.new_empty", "aten.empty_strided"}, {.isUninitialized = true, .dimensions = fresh});
+            {.readsNoElements = true, .dimensions = fresh});
+  table.add({"aten.empty", "aten.new_empty", "aten.empty_strided"}, {.isUninitialized = true, .readsNoElements = true, .dimensions = fresh});
   // Positions: their local part starts at an offset, so they do not split by sizes alone.
-  table.add({"aten.arange"}, {.countsPositions = true, .dimensions = fresh});
+  table.add({"aten.arange"}, {.readsNoElements = true, .countsPositions = true, .dimensions = fresh});
   table.add({"aten.linspace", "aten.eye", "aten.rand", "aten.randn", "aten.randint"}, {});
 }
 

@@ -85,6 +85,23 @@ static std::optional<DimensionRule> gridSampler(OperatorOp op, const TracedShape
                     resultShapes(op, shapes));
 }
 
+/// Windows over the trailing dimensions, as many as the operator's name says; batch and channels pass.
+static std::optional<DimensionRule> windows(OperatorOp op, const TracedShapes &shapes) {
+  auto from = shapes.shapeOf(op->getOperand(0)), to = shapes.shapeOf(op->getResult(0));
+  size_t spatial = op.getBaseName().drop_back().back() - '0';
+  if (!from || !to || from->size() != to->size() || from->size() < spatial)
+    return std::nullopt;
+  DimensionRule rule;
+  rule.operands.resize(op->getNumOperands());
+  auto &result = rule.results.emplace_back();
+  for (size_t i = 0; i < to->size(); ++i) {
+    bool isSpace = i >= to->size() - spatial;
+    result.push_back(rule.addDim(isSpace ? FactorKind::Block : FactorKind::Pass, (*to)[i]));
+    rule.operands[0].push_back(isSpace ? rule.addDim(FactorKind::Block, (*from)[i]) : result.back());
+  }
+  return rule;
+}
+
 /// Everything but the batch is needed whole (groups, space).
 static std::optional<DimensionRule> batchOnly(OperatorOp op, const TracedShapes &shapes) {
   auto from = shapes.shapeOf(op->getOperand(0)), to = shapes.shapeOf(op->getResult(0));
@@ -116,10 +133,12 @@ void addNorms(SemanticsTable &table) {
             {.hasTypesOfOperands = true, .flops = severalPerElement, .dimensions = trailing});
   table.add({"aten._weight_norm"}, {.hasTypesOfOperands = true, .flops = perInputElement});
   table.add({"aten.batch_norm"}, {.hasTypesOfOperands = true, .flops = severalPerElement, .dimensions = batchNorm});
-  table.add({"aten.group_norm", "aten.instance_norm", "aten.max_pool1d", "aten.max_pool2d", "aten.max_pool3d",
-             "aten.avg_pool1d", "aten.avg_pool2d", "aten.avg_pool3d", "aten.adaptive_avg_pool1d",
-             "aten.adaptive_avg_pool2d", "aten.adaptive_max_pool2d", "aten.upsample_nearest2d",
-             "aten.upsample_bilinear2d", "aten.upsample_bicubic2d", "aten.pixel_shuffle"},
+  table.add({"aten.max_pool1d", "aten.max_pool2d", "aten.max_pool3d", "aten.avg_pool1d", "aten.avg_pool2d",
+             "aten.avg_pool3d", "aten.adaptive_avg_pool1d", "aten.adaptive_avg_pool2d", "aten.adaptive_max_pool2d",
+             "aten.upsample_nearest1d", "aten.upsample_nearest2d", "aten.upsample_bilinear2d",
+             "aten.upsample_bicubic2d"},
+            {.hasTypesOfOperands = true, .flops = severalPerElement, .dimensions = windows});
+  table.add({"aten.group_norm", "aten.instance_norm", "aten.pixel_shuffle"},
             {.hasTypesOfOperands = true, .flops = severalPerElement, .dimensions = batchOnly});
   table.add({"aten.grid_sampler"},
             {.hasTypesOfOperands = true, .flops = severalPerElement, .dimensions = gridSampler});

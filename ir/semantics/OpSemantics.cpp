@@ -1,5 +1,6 @@
 //===- OpSemantics.cpp - The table of operator knowledge ------------------===//
 #include "ir/semantics/OpSemantics.h"
+#include "ir/semantics/Shapes.h"
 
 using namespace mlir;
 
@@ -39,6 +40,21 @@ const OpSemantics &semanticsOf(StringRef irName) {
   StringRef base = irName.substr(0, irName.find('.', irName.find('.') + 1));
   const OpSemantics *family = table().find(base);
   return family ? *family : unknown;
+}
+
+std::optional<DimensionRule> dimensionRuleOf(OperatorOp op, const TracedShapes &shapes) {
+  const OpSemantics &semantics = semanticsOf(op.getName());
+  auto rule = semantics.dimensions ? semantics.dimensions(op, shapes) : std::nullopt;
+  if (!rule || rule->results.empty() || semantics.readsNoElements)
+    return rule;
+  // Operands that a rule does not speak of are needed whole.
+  auto operands = operandShapes(op, shapes);
+  rule->operands.resize(operands.size());
+  for (auto [dims, shape] : llvm::zip(rule->operands, operands))
+    if (shape && dims.empty())
+      for (int64_t size : *shape)
+        dims.push_back(rule->addDim(FactorKind::Block, size));
+  return rule;
 }
 
 bool isRandom(OperatorOp op) {

@@ -30,6 +30,8 @@ struct OpSemantics {
   bool isUninitialized = false;
   /// Reads no more of its first operand than it writes: lookups and gathers.
   bool readsSparsely = false;
+  /// Makes a tensor from sizes alone; an operand gives dtype and device.
+  bool readsNoElements = false;
   /// Its values are the positions along its one dimension, counted from 0 to its operand, as arange's.
   bool countsPositions = false;
   /// For a random operator: the argument that, where it is 0, leaves nothing to chance.
@@ -44,7 +46,7 @@ struct OpSemantics {
   double (*flops)(OperatorOp op, const TracedShapes &shapes) = nullptr;
   /// Bytes allocated while it runs beyond its results; null: none.
   int64_t (*workspaceBytes)(OperatorOp op, const TracedShapes &shapes) = nullptr;
-  /// How dimensions relate; null or nothing: every operand is needed whole.
+  /// How dimensions relate (call dimensionRuleOf); null or nothing: every operand is needed whole.
   std::optional<DimensionRule> (*dimensions)(OperatorOp op, const TracedShapes &shapes) = nullptr;
   /// For a view: the operator that writes a changed view back into its base, as `aten.slice_scatter` for `aten.slice`
   /// (same arguments with the new value second). Empty: no such operator; see also viewBack.
@@ -55,6 +57,9 @@ struct OpSemantics {
 
 /// The entry of an operator by IR name, or by its name without overload; one with isKnown = false if there is none.
 const OpSemantics &semanticsOf(llvm::StringRef irName);
+
+/// The rule of one call; nothing where every operand is needed whole.
+std::optional<DimensionRule> dimensionRuleOf(OperatorOp op, const TracedShapes &shapes);
 
 /// Whether two calls with the same operands may give different numbers.
 bool isRandom(OperatorOp op);

@@ -158,7 +158,7 @@ static std::optional<DimensionRule> triangles(OperatorOp op, const TracedShapes 
   return to && to->size() >= 2 ? cutsDims(op, shapes, *to, {-2, -1}) : std::nullopt;
 }
 
-/// Dimensions repeated once pass; a size 1 that is repeated is broadcast.
+/// Each dimension is repeated as a whole: the copies are a factor of their own, outside.
 static std::optional<DimensionRule> repeats(OperatorOp op, const TracedShapes &shapes) {
   auto from = shapes.shapeOf(op->getOperand(0)), to = shapes.shapeOf(op->getResult(0));
   if (!from || !to || to->size() < from->size())
@@ -169,10 +169,15 @@ static std::optional<DimensionRule> repeats(OperatorOp op, const TracedShapes &s
   size_t added = to->size() - from->size();
   for (auto [i, size] : llvm::enumerate(*to)) {
     int64_t before = i < added ? 1 : (*from)[i - added];
-    FactorKind kind = size == before ? FactorKind::Pass : before == 1 ? FactorKind::Broadcast : FactorKind::Block;
-    result.push_back(rule.addDim(kind, size));
-    if (i >= added)
-      rule.operands[0].push_back(size == before ? result.back() : rule.addDim(FactorKind::Block, before));
+    DimensionRule::Dim &dim = result.emplace_back();
+    if (before == 0)
+      return std::nullopt;
+    if (size != before)
+      dim = rule.addDim(FactorKind::Broadcast, size / before);
+    if (i < added)
+      continue;
+    rule.operands[0].push_back(rule.addDim(FactorKind::Pass, before));
+    dim.append(rule.operands[0].back());
   }
   return rule;
 }

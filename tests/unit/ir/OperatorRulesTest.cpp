@@ -29,8 +29,7 @@ public:
   explicit RuleCheck(const Case &value)
       : call(value.name, value.operands), shapes(call.shapes()), operands(call.makeOperands(7)),
         whole(call.run(operands)), sums(value.sums) {
-    const OpSemantics &semantics = semanticsOf(value.name);
-    rule = semantics.dimensions ? semantics.dimensions(call.op(), shapes) : std::nullopt;
+    rule = dimensionRuleOf(call.op(), shapes);
   }
 
   bool hasRule() const { return rule.has_value(); }
@@ -346,6 +345,8 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"aten.group_norm",
              {"tensor<4x6x5xf32>", "2", "tensor<6xf32>", "tensor<6xf32>", "0.001", "true"}},
         Case{"aten.max_pool2d", {"tensor<4x6x8x8xf32>", "[2, 2]", "[2, 2]", "[0, 0]", "[1, 1]", "false"}},
+        Case{"aten.max_pool2d", {"tensor<6x8x8xf32>", "[2, 2]", "[2, 2]", "[0, 0]", "[1, 1]", "false"}},
+        Case{"aten.upsample_nearest2d", {"tensor<4x6x3x3xf32>", "[6, 6]", "none", "none"}},
         Case{"aten.adaptive_avg_pool2d", {"tensor<4x6x8x8xf32>", "[1, 1]"}},
         Case{"aten.pixel_shuffle", {"tensor<3x8x2x2xf32>", "2"}},
         Case{"aten.grid_sampler", {"tensor<4x3x5x5xf32>", "tensor<4x2x2x2xf32>", "0", "0", "false"}}));
