@@ -167,12 +167,14 @@ llvm::Error Compilation::verifyPlan() {
           "%s: the plan differs from the original in %s%s%s: found an error of %g, allowed "
           "%g; no plan was written",
           options.model.c_str(), output.name.c_str(), output.sizes.empty() ? "" : " at ",
-          output.sizes.c_str(), output.maxAbsError, output.allowed);
-    if (output.maxAbsError >= report.maxAbsError) {
-      report.maxAbsError = output.maxAbsError;
+          output.sizes.c_str(), output.error, output.allowed);
+    if (output.error * report.allowedError >= report.error * output.allowed) {
+      report.error = output.error;
       report.allowedError = output.allowed;
     }
   }
+  report.maxAbsError = verified->maxAbsError();
+  report.skipped = verified->skipped;
   return llvm::Error::success();
 }
 

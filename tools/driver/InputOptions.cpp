@@ -83,7 +83,8 @@ static llvm::Error applyDynamic(StringRef text, ModelInputs &inputs) {
   if (!tensor)
     return tensor.takeError();
   if (!(*tensor)->dims.empty())
-    return fail("--dynamic " + text + ": the dimensions of " + name + " are named twice; give them in one --dynamic");
+    return fail("--dynamic " + text + ": the dimensions of " + name +
+                " are named twice; give them in one --dynamic");
   llvm::SmallVector<StringRef> dims;
   list.split(dims, ',');
   if (list.empty() || dims.size() != (*tensor)->shape.size())

@@ -34,7 +34,8 @@ llvm::Expected<PipelineShape> readPipelineShape(const CompileOptions &options) {
   llvm::append_range(words, options.capturePoints);
   for (StringRef text : words)
     if (text.find_first_of(" ,{}'\"") != StringRef::npos)
-      return fail("\"" + text + "\": found a blank, comma, brace or quote in the name of a machine file, module or "
+      return fail("\"" + text +
+                  "\": found a blank, comma, brace or quote in the name of a machine file, module or "
                   "pattern, which the pass pipeline cannot carry; rename it");
   PipelineShape shape;
   std::optional<uint32_t> devices;
