@@ -379,6 +379,17 @@ def test_a_full_disk(model, plan):
     assert "free some space" in run_refused(plan, inputs, preexec_fn=limit_file_size)
 
 
+def test_a_full_disk_below_emitted_ir(model):
+    (model.parent / "ir").mkdir()
+    message = compile_refused(model, "--emit-ir", "ir", preexec_fn=limit_file_size)
+    assert message.startswith("error: --emit-ir: cannot write ") and "free some space" in message
+
+
+def test_emitted_ir_does_not_replace_a_folder(model):
+    (model.parent / "ir/01-strip-boundaries.mlir").mkdir(parents=True)
+    assert "01-strip-boundaries.mlir" in compile_refused(model, "--emit-ir", "ir")
+
+
 @pytest.mark.parametrize("command", ["compile", "run", "verify", "inspect"])
 def test_a_full_standard_output(model, plan, command):
     arguments = {"compile": (model.name, "--inputs", "model.inputs.safetensors", "-o", "new.plan"),
