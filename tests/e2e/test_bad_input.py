@@ -379,6 +379,26 @@ def test_a_full_disk(model, plan):
     assert "free some space" in run_refused(plan, inputs, preexec_fn=limit_file_size)
 
 
+@pytest.mark.parametrize("target", ["inputs", "a symbolic link to inputs", "a hard link to inputs", "plan.fb", "a new file",
+                                    "a symbolic link to plan.fb", "a hard link to plan.fb", "a link into the plan"])
+def test_outputs_do_not_replace_what_is_read(model, plan, target):
+    inputs, link = model.parent / "model.inputs.safetensors", model.parent / "link"
+    if "inputs" in target or "plan.fb" in target:
+        link = inputs if "inputs" in target else plan / "plan.fb"
+    if target.startswith("a symbolic link"):
+        (model.parent / "link").symlink_to(link)
+        link = model.parent / "link"
+    elif target.startswith("a hard link"):
+        os.link(link, model.parent / "link")
+        link = model.parent / "link"
+    elif target == "a new file":
+        link = plan / "outputs.safetensors"
+    elif target == "a link into the plan":
+        (model.parent / "folder").symlink_to(plan)
+        link = model.parent / "folder/outputs.safetensors"
+    assert "give another name" in run_refused(plan, inputs, "--outputs", link)
+
+
 def test_a_full_disk_below_emitted_ir(model):
     (model.parent / "ir").mkdir()
     message = compile_refused(model, "--emit-ir", "ir", preexec_fn=limit_file_size)
