@@ -215,6 +215,7 @@ void addRunCommand(CLI::App &app, Action &chosen) {
       ->add_option("--devices", options->session.devices, "One device a rank, cpu:N or cuda:N: cpu:0,cuda:0")
       ->delimiter(',')
       ->allow_extra_args(false)
+      ->check(deviceName())
       ->type_name("DEVICES");
   command->add_option("--library", options->session.libraries, "A library of operators, as torch loads them")
       ->allow_extra_args(false)

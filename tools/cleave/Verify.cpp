@@ -77,6 +77,7 @@ void addVerifyCommand(CLI::App &app, Action &chosen) {
   command->add_option("--devices", options->devices, "One device a rank, cpu:N or cuda:N: cpu:0,cuda:0")
       ->delimiter(',')
       ->allow_extra_args(false)
+      ->check(deviceName())
       ->type_name("DEVICES");
   command->add_option("--timeout", options->timeoutSeconds, "Seconds that one run of the plan may take")
       ->check(CLI::Range(uint64_t(1), uint64_t(1000000000)).description(""))

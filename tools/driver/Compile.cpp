@@ -105,10 +105,8 @@ llvm::Error Compilation::runPasses() {
 /// A pattern that matches nothing is a misspelt one.
 llvm::Error Compilation::checkCapturePoints() const {
   for (const std::string &text : options.capturePoints) {
-    auto pattern = llvm::GlobPattern::create(text);
-    if (!pattern)
-      return llvm::createStringError("--capture-points " + text + ": " + toString(pattern.takeError()));
-    if (llvm::none_of(plan->capture_points, [&](auto &point) { return pattern->match(point->path); }))
+    auto pattern = llvm::cantFail(llvm::GlobPattern::create(text), "readPipelineShape has checked it");
+    if (llvm::none_of(plan->capture_points, [&](auto &point) { return pattern.match(point->path); }))
       return llvm::createStringError(
           "--capture-points " + text +
           ": matches no module; give module paths as the model's source has them, with * and ?");
