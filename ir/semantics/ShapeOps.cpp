@@ -220,10 +220,10 @@ void addShapes(SemanticsTable &table) {
   table.add({"aten.view", "aten.unsqueeze", "aten.squeeze", "aten._unsafe_view", "aten.unflatten", "aten.view_as"},
             {.isView = true, .hasTypesOfOperands = true, .dimensions = regroups, .viewBack = reshaped});
   table.add({"aten.reshape", "aten.flatten", "aten.reshape_as"},
-            {.mayBeView = true, .hasTypesOfOperands = true, .dimensions = regroups, .viewBack = reshaped});
+            {.hasTypesOfOperands = true, .dimensions = regroups, .viewBack = reshaped});
   table.add({"aten.contiguous", "aten.to", "aten.float", "aten.half", "aten.bfloat16", "aten.double", "aten.int", "aten.long", "aten.bool",
              "aten.cpu"},
-            {.mayBeView = true, .hasTypesOfOperands = true, .dimensions = broadcastsTo});
+            {.hasTypesOfOperands = true, .dimensions = broadcastsTo});
   table.add({"aten.expand", "aten.expand_as", "aten.broadcast_to"}, {.isView = true, .hasTypesOfOperands = true, .dimensions = broadcastsTo});
   table.add({"aten.transpose", "aten.swapaxes", "aten.mT"},
             {.isView = true, .hasTypesOfOperands = true, .dimensions = transposes, .viewBack = again});
