@@ -84,6 +84,11 @@ class Quiet(nn.Module):
     def forward(self, x):
         return x + 1
 
+class Holes(nn.Module):
+    def forward(self, past, x):
+        return None, past[1] + x, (3, past[2][1] * x)
+
+holes = lambda: (Holes(), ((None, torch.ones(4), [None, torch.ones(4) + 1]), torch.ones(4) * 2))
 doubler = lambda: (Doubler(), torch.ones(2))
 counter = lambda: (Counter(), torch.ones(2))
 opaque = lambda: (Opaque(), torch.ones(2))
@@ -213,13 +218,28 @@ def test_seed_decides_weights_and_inputs(tmp_path):
 def test_nested_inputs_and_outputs(module_file, tmp_path):
     assert trace(f"{module_file}:nested", "-o", tmp_path / "m.pt") == 0
     inputs = load_file(tmp_path / "m.inputs.safetensors")
-    assert set(inputs) == {"x", "past.key.0", "past.more.0", "bias"}
+    assert set(inputs) == {"x", "past.key.0", "past.more.1", "bias"}
     model = torch.jit.load(tmp_path / "m.pt")
     past = {key.removeprefix("past."): value for key, value in inputs.items() if key.startswith("past.")}
     with torch.no_grad():
         found = call(model, {"x": inputs["x"], "past": past, "bias": inputs["bias"]})
-    assert set(found) == {"output.y", "output.past.0.0", "output.past.0.1", "output.list.0", "output.list.1.0"}
+    assert set(found) == {"output.y", "output.past.1.0", "output.past.1.1", "output.list.0", "output.list.1.0"}
     assert_same_bits(found, load_file(tmp_path / "m.outputs.safetensors"))
+
+
+def test_names_are_by_position(module_file, tmp_path):
+    """Also behind what is left out."""
+    assert trace(f"{module_file}:holes", "-o", tmp_path / "m.pt") == 0
+    assert set(load_file(tmp_path / "m.inputs.safetensors")) == {"past.1", "past.2.1", "x"}
+    compiled_as_traced(tmp_path, "--verify")
+    outputs = load_file(tmp_path / "m.outputs.safetensors")
+    assert set(outputs) == {"output.1", "output.2.1"}
+    assert_same_bits(load_file(tmp_path / "found.safetensors"), outputs)
+
+
+def compiled_as_traced(folder, *more):
+    execute("cleave", "compile", "m.pt", "--inputs", "m.inputs.safetensors", *more, "-o", "m.plan", cwd=folder)
+    execute("cleave", "run", "m.plan", "--inputs", "m.inputs.safetensors", "--outputs", "found.safetensors", cwd=folder)
 
 
 def test_shared_module_is_called_twice(module_file, tmp_path):
