@@ -34,6 +34,16 @@ def leaves(value, path=""):
     return found
 
 
+def scalars(value, path=""):
+    """Every int, bool, float and str in `value` with its path, as `cleave compile --input PATH=TEXT` takes it."""
+    if isinstance(value, (bool, int, float, str)):
+        return {path: str(value).lower() if isinstance(value, bool) else str(value)}
+    found = {}
+    for key, child in entries(value) or []:
+        found.update(scalars(child, join(path, key)))
+    return found
+
+
 def traceable(value):
     """`value` as TorchScript can hold it, without what is not a tensor; None if nothing is left.
 
