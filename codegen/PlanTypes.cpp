@@ -44,8 +44,11 @@ std::unique_ptr<plan::DimExpr> dimOf(const SymbolicDim &dim, const SymbolIndices
   for (auto &[monomial, coefficient] : dim.getTerms()) {
     auto term = std::make_unique<plan::Term>();
     term->coefficient = coefficient;
-    for (const std::string &name : monomial)
-      term->symbols.push_back(symbols.lookup(name));
+    for (const std::string &name : monomial) {
+      auto found = symbols.find(name);
+      assert(found != symbols.end() && "a type has a dimension that the signature does not name");
+      term->symbols.push_back(found == symbols.end() ? UINT32_MAX : found->second);
+    }
     result->terms.push_back(std::move(term));
   }
   return result;

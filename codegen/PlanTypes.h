@@ -18,6 +18,7 @@ namespace cleave {
 using SymbolIndices = llvm::StringMap<uint32_t>;
 
 plan::DType dtypeOf(mlir::Type element);
+/// A name that `symbols` lacks gives an index that the plan's validation refuses.
 std::unique_ptr<plan::DimExpr> dimOf(const SymbolicDim &dim, const SymbolIndices &symbols);
 /// Sizes and strides; for a type without layout, row-major ones. Unranked where the IR does not know.
 std::unique_ptr<plan::TensorType> tensorTypeOf(mlir::Type type, const SymbolIndices &symbols);

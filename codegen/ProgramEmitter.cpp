@@ -21,6 +21,12 @@ uint32_t ProgramEmitter::define(Value value) {
   return slot;
 }
 
+uint32_t ProgramEmitter::slot(Value value) const {
+  auto found = slots.find(value);
+  assert(found != slots.end() && "a value is used before it is defined");
+  return found == slots.end() ? UINT32_MAX : found->second;
+}
+
 FailureOr<std::unique_ptr<plan::Program>> ProgramEmitter::emit(StageOp op) {
   program = std::make_unique<plan::Program>();
   stage = program->stage = op.getIndex();
@@ -46,8 +52,9 @@ FailureOr<std::unique_ptr<plan::Program>> ProgramEmitter::emit(StageOp op) {
     program->outputs.push_back(slot(output));
   llvm::SetVector<uint32_t> kept(program->outputs.begin(), program->outputs.end());
   for (uint32_t i = 0; i < program->blocks.size(); ++i)
-    addReleases(*program->blocks[i], i == 0 ? kept : llvm::SetVector<uint32_t>(program->blocks[i]->results.begin(),
-                                                                               program->blocks[i]->results.end()));
+    addReleases(*program->blocks[i], i == 0 ? kept
+                                            : llvm::SetVector<uint32_t>(program->blocks[i]->results.begin(),
+                                                                        program->blocks[i]->results.end()));
   return std::move(program);
 }
 
@@ -136,7 +143,8 @@ LogicalResult ProgramEmitter::emitOp(Operation *op, plan::Block &block, uint32_t
 LogicalResult ProgramEmitter::emitCall(OperatorOp op, plan::Block &block) {
   const std::string &name = op.getSchema().torchName;
   if (!plan::isOperatorAllowed(name))
-    return op->emitError() << "calls " << name << ", which a plan must not: it reaches files, the terminal or the "
+    return op->emitError() << "calls " << name
+                           << ", which a plan must not: it reaches files, the terminal or the "
                            << "process; remove it from the model";
   auto instruction = instructionFor(op);
   instruction->op = tables.operators.add(name);
@@ -166,7 +174,8 @@ LogicalResult ProgramEmitter::emitNested(Operation *op, plan::Block &block, uint
   return success();
 }
 
-void ProgramEmitter::collectReads(const plan::Instruction &instruction, llvm::SetVector<uint32_t> &reads) const {
+void ProgramEmitter::collectReads(const plan::Instruction &instruction,
+                                  llvm::SetVector<uint32_t> &reads) const {
   reads.insert(instruction.operands.begin(), instruction.operands.end());
   for (uint32_t nested : instruction.blocks) {
     for (auto &inner : program->blocks[nested]->instructions)
@@ -175,7 +184,8 @@ void ProgramEmitter::collectReads(const plan::Instruction &instruction, llvm::Se
   }
 }
 
-/// Each slot that the block writes is released by the last instruction that reads it, or by its maker if none does.
+/// Each slot that the block writes is released by the last instruction that reads it, or by its maker if none
+/// does.
 void ProgramEmitter::addReleases(plan::Block &block, const llvm::SetVector<uint32_t> &kept) {
   llvm::MapVector<uint32_t, size_t> lastUse;
   if (&block == program->blocks[0].get())

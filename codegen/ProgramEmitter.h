@@ -17,9 +17,7 @@ namespace cleave {
 /// Strings of the plan's tables, numbered in the order of their first use.
 class StringTable {
 public:
-  uint32_t add(llvm::StringRef text) {
-    return indices.insert({text.str(), indices.size()}).first->second;
-  }
+  uint32_t add(llvm::StringRef text) { return indices.insert({text.str(), indices.size()}).first->second; }
   std::vector<std::string> take() {
     std::vector<std::string> result;
     for (auto &entry : indices)
@@ -62,7 +60,9 @@ private:
   /// Slots that an instruction reads, in itself and in its blocks.
   void collectReads(const plan::Instruction &instruction, llvm::SetVector<uint32_t> &reads) const;
   uint32_t define(mlir::Value value);
-  uint32_t slot(mlir::Value value) const { return slots.lookup(value); }
+  /// The slot of a value that was defined before. Should there be none, the plan's validation refuses what
+  /// this gives.
+  uint32_t slot(mlir::Value value) const;
 
   PlanTables &tables;
   const SymbolIndices &symbols;

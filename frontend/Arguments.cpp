@@ -28,7 +28,6 @@ public:
   FailureOr<Argument> make(const std::string &name, const c10::TypePtr &type,
                            const std::optional<c10::IValue> &fallback);
   LogicalResult finish();
-  std::string takenNames() const { return llvm::join(wanted, ", "); }
 
 private:
   FailureOr<Argument> makeTensor(const std::string &name, const ModelInputs::Tensor &given);

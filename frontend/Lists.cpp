@@ -8,8 +8,6 @@ using namespace mlir;
 
 namespace cleave {
 
-bool Lists::isChangeable(Type type) { return isa<ListType, DictType>(type); }
-
 bool Lists::isChange(const torch::jit::Node *node) {
   const c10::FunctionSchema *schema = node->maybeSchema();
   if (!schema || schema->arguments().empty() || node->inputs().empty())

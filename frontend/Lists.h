@@ -17,8 +17,6 @@ namespace cleave {
 /// What each list and dict holds now. An object is known by the value that made it.
 class Lists {
 public:
-  /// Whether values of the type are objects that a program can change.
-  static bool isChangeable(mlir::Type type);
   /// Whether the node changes its first argument, a list or dict.
   static bool isChange(const torch::jit::Node *node);
   /// Lists and dicts from outside that the blocks of `node` change, in program order.

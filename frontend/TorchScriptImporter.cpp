@@ -71,12 +71,14 @@ Value TorchScriptImporter::parameter(const std::string &unique, const at::Tensor
         ArrayRef<int64_t>(tensor.contiguous().const_data_ptr<int64_t>(), size_t(tensor.numel())));
   StringRef owner = StringRef(unique).rsplit('.').first;
   SmallVector<StringRef> aliases(entry->aliases.begin(), entry->aliases.end());
-  lastParameter = b.create<ParamOp>(NameLoc::get(b.getStringAttr(owner)), type, unique,
-                                    aliases.empty() ? ArrayAttr() : b.getStrArrayAttr(aliases), entry->role, value);
+  lastParameter =
+      b.create<ParamOp>(NameLoc::get(b.getStringAttr(owner)), type, unique,
+                        aliases.empty() ? ArrayAttr() : b.getStrArrayAttr(aliases), entry->role, value);
   return known = lastParameter->getResult(0);
 }
 
-FailureOr<SmallVector<Value>> TorchScriptImporter::importMethod(const c10::IValue &module, const std::string &method,
+FailureOr<SmallVector<Value>> TorchScriptImporter::importMethod(const c10::IValue &module,
+                                                                const std::string &method,
                                                                 ArrayRef<Value> arguments) {
   auto graph = torch::jit::toGraphFunction(module.toObject()->type()->getMethod(method)).graph();
   SmallVector<Binding> bound{Object{module, ""}};
@@ -111,7 +113,8 @@ TorchScriptImporter::importGraph(const torch::jit::Graph &graph, ArrayRef<Bindin
     // A tracer that marks module outputs has done so inside; else what escapes the module is offered.
     if (value && isModuleCall && frames.back().boundaries == 0 && isTensorLike(value->getType()) &&
         !frames.back().path.empty())
-      result = b.create<BoundaryOp>(location(), value->getType(), *value, frames.back().path, int64_t(results.size()))
+      result = b.create<BoundaryOp>(location(), value->getType(), *value, frames.back().path,
+                                    int64_t(results.size()))
                    .getResult();
     results.push_back(result);
   }
@@ -120,9 +123,17 @@ TorchScriptImporter::importGraph(const torch::jit::Graph &graph, ArrayRef<Bindin
 }
 
 LogicalResult TorchScriptImporter::importBlock(const torch::jit::Block *block, Scope &scope) {
-  for (Node *node : const_cast<torch::jit::Block *>(block)->nodes())
-    if (failed(importNode(node, scope)))
-      return failure();
+  for (Node *node : const_cast<torch::jit::Block *>(block)->nodes()) {
+    // libtorch's own checks, and lookups of what a damaged graph does not define. Here since the module path
+    // is known.
+    try {
+      if (failed(importNode(node, scope)))
+        return failure();
+    } catch (const std::exception &e) {
+      return error() << "has " << node->kind().toQualString()
+                     << ", which cannot be read: " << StringRef(e.what()).split('\n').first;
+    }
+  }
   return success();
 }
 
@@ -153,8 +164,9 @@ LogicalResult TorchScriptImporter::importNode(Node *node, Scope &scope) {
     scope[node->output()] = constant(b.getUnitAttr(), NoneType::get(b.getContext()));
     return success();
   case c10::prim::SetAttr:
-    return error() << "sets attribute " << node->s(c10::attr::name)
-                   << ", which would keep state between calls; expected a model without state, or return the value";
+    return error()
+           << "sets attribute " << node->s(c10::attr::name)
+           << ", which would keep state between calls; expected a model without state, or return the value";
   case c10::aten::alias:
     return importBoundary(node, scope);
   default:
@@ -179,8 +191,9 @@ LogicalResult TorchScriptImporter::importConstant(Node *node, Scope &scope) {
   }
   auto value = torch::jit::toIValue(output);
   if (!value)
-    return error() << "holds a constant of type " << output->type()->annotation_str()
-                   << ", which cannot be read; expected tensors, scalars, strings, devices, None, or lists of these";
+    return error()
+           << "holds a constant of type " << output->type()->annotation_str()
+           << ", which cannot be read; expected tensors, scalars, strings, devices, None, or lists of these";
   if (value->isTensor()) {
     Value tensor = parameter(weights.addConstant(value->toTensor()), value->toTensor());
     if (!tensor)
@@ -191,7 +204,8 @@ LogicalResult TorchScriptImporter::importConstant(Node *node, Scope &scope) {
   }
   Attribute attribute = toAttribute(*value, b.getContext());
   if (!attribute)
-    return error() << "holds a constant of type " << output->type()->annotation_str() << ", expected a plain value";
+    return error() << "holds a constant of type " << output->type()->annotation_str()
+                   << ", expected a plain value";
   scope[output] = constant(attribute, convertType(output->type(), b.getContext()));
   return success();
 }
@@ -205,7 +219,8 @@ FailureOr<TorchScriptImporter::Binding> TorchScriptImporter::bindAttribute(const
   if (value.isTensor()) {
     if (Value tensor = parameter(weights.add(path, "buffer", value.toTensor()), value.toTensor()))
       return Binding(tensor);
-    return error() << path << " is a tensor of dtype " << describe(value.toTensor()) << ", which has no type in the IR";
+    return error() << path << " is a tensor of dtype " << describe(value.toTensor())
+                   << ", which has no type in the IR";
   }
   Type type = convertType(value.type(), b.getContext());
   if (Attribute attribute = toAttribute(value, b.getContext()))
@@ -237,7 +252,8 @@ FailureOr<TorchScriptImporter::Binding> TorchScriptImporter::bindItems(const c10
     }
     return Binding(b.create<DictOp>(location(), type, items).getResult());
   }
-  auto values = value.isList() ? value.toListRef() : c10::ArrayRef<c10::IValue>(value.toTupleRef().elements());
+  auto values =
+      value.isList() ? value.toListRef() : c10::ArrayRef<c10::IValue>(value.toTupleRef().elements());
   for (const c10::IValue &item : values)
     if (failed(add(item, std::to_string(items.size()))))
       return failure();
@@ -249,9 +265,13 @@ FailureOr<TorchScriptImporter::Binding> TorchScriptImporter::bindItems(const c10
 LogicalResult TorchScriptImporter::importGetAttr(Node *node, Scope &scope) {
   auto *object = std::get_if<Object>(&scope.at(node->input()));
   if (!object || !object->value.isObject())
-    return error() << "reads attribute " << node->s(c10::attr::name) << " of a value that is made while running; "
+    return error() << "reads attribute " << node->s(c10::attr::name)
+                   << " of a value that is made while running; "
                    << "expected an attribute of a module";
   std::string name = node->s(c10::attr::name);
+  if (!object->value.toObject()->type()->hasAttribute(name))
+    return error() << "reads attribute " << name << ", which "
+                   << (object->path.empty() ? "the model" : object->path) << " does not have";
   auto bound = bindAttribute(object->value.toObject()->getAttr(name), join(object->path, name));
   if (failed(bound))
     return failure();
@@ -262,13 +282,15 @@ LogicalResult TorchScriptImporter::importGetAttr(Node *node, Scope &scope) {
 LogicalResult TorchScriptImporter::importCall(Node *node, Scope &scope) {
   auto *object = std::get_if<Object>(&scope.at(node->input(0)));
   if (!object || !object->value.isObject())
-    return error() << "calls " << node->s(c10::attr::name) << " of an object that is made while running; expected a "
+    return error() << "calls " << node->s(c10::attr::name)
+                   << " of an object that is made while running; expected a "
                    << "module of the model";
   SmallVector<Binding> arguments;
   for (const torch::jit::Value *input : node->inputs())
     arguments.push_back(scope.at(input));
   const Frame &caller = frames.back();
-  // A method of the caller itself stays in its frame; a submodule's path continues the path of this very call.
+  // A method of the caller itself stays in its frame; a submodule's path continues the path of this very
+  // call.
   std::string path = object->path == caller.objectPath ? caller.path : object->path;
   StringRef rest = object->path;
   if (path != caller.path) {
@@ -278,8 +300,18 @@ LogicalResult TorchScriptImporter::importCall(Node *node, Scope &scope) {
     if (count > 1)
       path += "#" + std::to_string(count);
   }
-  auto &method = object->value.toObject()->type()->getMethod(node->s(c10::attr::name));
-  auto results = importGraph(*torch::jit::toGraphFunction(method).graph(), arguments, Frame{path, object->path});
+  auto *method = object->value.toObject()->type()->findMethod(node->s(c10::attr::name));
+  auto *code = method ? torch::jit::tryToGraphFunction(*method) : nullptr;
+  if (!code)
+    return error() << "calls " << node->s(c10::attr::name) << " of " << object->path << ", a "
+                   << object->value.type()->annotation_str()
+                   << ", which is no TorchScript; expected a module of the "
+                   << "model";
+  if (code->graph()->inputs().size() != arguments.size() ||
+      code->graph()->outputs().size() != node->outputs().size())
+    return error() << "calls " << node->s(c10::attr::name) << " of " << object->path << " with "
+                   << arguments.size() << " arguments, expected " << code->graph()->inputs().size();
+  auto results = importGraph(*code->graph(), arguments, Frame{path, object->path});
   if (failed(results))
     return failure();
   for (auto [output, result] : llvm::zip(node->outputs(), *results))
@@ -288,13 +320,22 @@ LogicalResult TorchScriptImporter::importCall(Node *node, Scope &scope) {
 }
 
 LogicalResult TorchScriptImporter::importFunctionCall(Node *node, Scope &scope) {
-  auto type = node->input(0)->type()->expect<c10::FunctionType>();
+  auto type = node->input(0)->type()->cast<c10::FunctionType>();
+  auto *code = type ? torch::jit::tryToGraphFunction(*type->function()) : nullptr;
+  if (!code)
+    return error() << "calls a " << node->input(0)->type()->annotation_str()
+                   << ", which is no TorchScript; expected a "
+                   << "scripted function";
   SmallVector<Binding> arguments;
   for (const torch::jit::Value *input : node->inputs().slice(1))
     arguments.push_back(scope.at(input));
   Frame frame = frames.back();
   frame.boundaries = 0;
-  auto results = importGraph(*torch::jit::toGraphFunction(*type->function()).graph(), arguments, frame);
+  if (code->graph()->inputs().size() != arguments.size() ||
+      code->graph()->outputs().size() != node->outputs().size())
+    return error() << "calls " << type->function()->name() << " with " << arguments.size()
+                   << " arguments, expected " << code->graph()->inputs().size();
+  auto results = importGraph(*code->graph(), arguments, frame);
   if (failed(results))
     return failure();
   for (auto [output, result] : llvm::zip(node->outputs(), *results))
@@ -309,7 +350,8 @@ FailureOr<Value> TorchScriptImporter::valueOf(const torch::jit::Value *value, Sc
   const Object &object = std::get<Object>(bound);
   std::string what = object.value.isObject() ? object.path + ", a " + object.value.type()->annotation_str()
                                              : std::string("a function");
-  return error() << user->kind().toQualString() << " takes " << what << ", as a value; expected tensors, scalars or "
+  return error() << user->kind().toQualString() << " takes " << what
+                 << ", as a value; expected tensors, scalars or "
                  << "lists";
 }
 
@@ -382,7 +424,8 @@ LogicalResult TorchScriptImporter::importBoundary(Node *node, Scope &scope) {
     scope[node->output()] = *value;
   else
     scope[node->output()] =
-        b.create<BoundaryOp>(location(), value->getType(), *value, frame.path, frame.boundaries++).getResult();
+        b.create<BoundaryOp>(location(), value->getType(), *value, frame.path, frame.boundaries++)
+            .getResult();
   return success();
 }
 
@@ -392,14 +435,16 @@ LogicalResult TorchScriptImporter::importListChange(Node *node, Scope &scope) {
     return failure();
   Value list = std::get<Value>(scope.at(node->input(0)));
   const c10::FunctionSchema &schema = node->schema();
-  std::string name = irNameOf(schema.name() + (schema.overload_name().empty() ? "" : "." + schema.overload_name()));
+  std::string name =
+      irNameOf(schema.name() + (schema.overload_name().empty() ? "" : "." + schema.overload_name()));
   Value item;
   if (!lists.isOwned(list))
     return error() << name << " changes a list or dict that another value may hold; make a new one instead";
   for (const torch::jit::Value *input : node->inputs().slice(1))
     lists.share(std::get<Value>(scope.at(input)));
   if (failed(lists.change(name, list, *operands, b, location(), item)))
-    return error() << name << " changes a list or dict of which only running tells the content; expected one whose "
+    return error() << name
+                   << " changes a list or dict of which only running tells the content; expected one whose "
                    << "length, positions and keys are known when compiling";
   for (const torch::jit::Value *output : node->outputs())
     scope[output] = item ? item : list;

@@ -58,24 +58,6 @@ int64_t TracedShapes::bytesOf(Value value) const {
   return type ? elementsOf(value) * elementBytes(type.getElementType()) : 0;
 }
 
-int64_t TracedShapes::storageBytesOf(Value value) const {
-  auto type = dyn_cast<RankedTensorType>(value.getType());
-  auto layout = type ? dyn_cast_or_null<LayoutAttr>(type.getEncoding()) : LayoutAttr();
-  if (!layout || layout.getStrides().empty())
-    return bytesOf(value);
-  auto shape = shapeOf(value);
-  auto strides = evaluate(layout.getStrides());
-  if (!shape || !strides)
-    return bytesOf(value);
-  int64_t last = 0;
-  for (auto [size, stride] : llvm::zip(*shape, *strides)) {
-    if (size == 0)
-      return 0;
-    last += (size - 1) * stride;
-  }
-  return (last + 1) * elementBytes(type.getElementType());
-}
-
 int64_t elementBytes(Type element) {
   if (auto complex = dyn_cast<ComplexType>(element))
     return 2 * elementBytes(complex.getElementType());

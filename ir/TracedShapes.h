@@ -10,8 +10,8 @@ namespace cleave {
 /// Name of the function attribute that gives each named dimension its size in the example inputs.
 inline constexpr llvm::StringLiteral kSymbolsAttr = "cleave.symbols";
 
-/// Concrete shapes of a function's values where every named dimension has the size of the example inputs. Costs are
-/// counted in these.
+/// Concrete shapes of a function's values where every named dimension has the size of the example inputs.
+/// Costs are counted in these.
 class TracedShapes {
 public:
   explicit TracedShapes(mlir::Operation *function);
@@ -24,8 +24,6 @@ public:
   int64_t elementsOf(mlir::Value value) const;
   /// Bytes of the elements (not of gaps between strides); 0 when not known.
   int64_t bytesOf(mlir::Value value) const;
-  /// Bytes of the storage from the first to the last element, which is what an allocation holds; 0 when not known.
-  int64_t storageBytesOf(mlir::Value value) const;
   const llvm::StringMap<int64_t> &sizes() const { return symbols; }
 
 private:

@@ -146,6 +146,12 @@ void GraphBuilder::sourcesOf(Value value, llvm::SetVector<Value> &sources, llvm:
   }
 }
 
+/// `aten.linear at lm_head`; of what no module holds, the operator alone.
+static std::string labelOf(Operation *op) {
+  StringRef name = op->getName().getStringRef(), path = modulePath(op);
+  return path.empty() ? name.str() : (name + " at " + path).str();
+}
+
 void GraphBuilder::connect() {
   llvm::MapVector<Value, StageGraph::Value> values;
   for (auto [index, ops] : llvm::enumerate(result.nodes)) {
@@ -158,7 +164,7 @@ void GraphBuilder::connect() {
       double seconds = operationSeconds(op, shapes, device);
       node.seconds += seconds;
       if (seconds > largest)
-        node.label = (op->getName().getStringRef() + " at " + modulePath(op)).str();
+        node.label = labelOf(op);
       largest = std::max(largest, seconds);
       for (Value value : usedValues(op))
         sourcesOf(value, sources, weights, seen);

@@ -25,8 +25,8 @@ static std::vector<SymbolicDim::Monomial> monomialsOf(llvm::ArrayRef<std::string
   return result;
 }
 
-/// A size to try in place of `traced`: not above it where it is large, since tables of positions end somewhere; never 1,
-/// which broadcasts.
+/// A size to try in place of `traced`: not above it where it is large, since tables of positions end
+/// somewhere; never 1, which broadcasts.
 static int64_t sampleSize(int64_t traced, uint32_t &state) {
   state = state * 1664525u + 1013904223u; // Numerical Recipes' generator: the same samples on every machine
   int64_t low = traced >= 16 ? traced / 2 : 2;
@@ -57,7 +57,8 @@ static std::vector<std::vector<long double>> invert(std::vector<std::vector<long
     std::swap(matrix[pivot], matrix[column]);
     std::swap(result[pivot], result[column]);
     for (size_t row = 0; row < n; ++row) {
-      long double factor = row == column ? 1 - 1 / matrix[column][column] : matrix[row][column] / matrix[column][column];
+      long double factor =
+          row == column ? 1 - 1 / matrix[column][column] : matrix[row][column] / matrix[column][column];
       for (size_t k = 0; k < n; ++k) {
         matrix[row][k] -= factor * matrix[column][k];
         result[row][k] -= factor * result[column][k];
@@ -103,7 +104,8 @@ DimFitter::DimFitter(std::vector<std::pair<std::string, int64_t>> traced) {
   }
   fitted = points.size();
   // Where programs often do something else: at one, and far above the traced sizes.
-  for (auto [factor, more] : {std::pair(0, 1), std::pair(2, 1), std::pair(7, 3), std::pair(30, 7)}) {
+  for (auto [factor, more] :
+       {std::pair(0, 1), std::pair(2, 1), std::pair(7, 3), std::pair(30, 7), std::pair(4111, 11)}) {
     auto &edge = points.emplace_back();
     for (auto &[name, size] : traced)
       edge[name] = factor * size + more;

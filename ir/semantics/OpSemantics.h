@@ -21,7 +21,7 @@ struct OpSemantics {
   bool hasSideEffects = false;
   /// The result shares its operand's storage and costs nothing.
   bool isView = false;
-  /// The result may share its operand's storage, as contiguous and reshape do.
+  /// The result has the values of its operand in a storage of its own, or not, as contiguous and reshape do.
   bool mayBeView = false;
   /// Types of results follow from types of operands and scalar arguments alone, whatever the tensors hold: where it has no
   /// kernel for the meta device it may be tried on zeros.

@@ -270,10 +270,16 @@ def test_inputs_that_are_no_tensors(plan, model, content):
     assert "model.inputs.safetensors" in compile_refused(model)
 
 
-@pytest.mark.parametrize("devices", ["cpu:0", "cpu:0,cpu:1,cpu:2", "cpu:0,gpu:1", "cpu:0,cpu:x", "cpu:0,cpu:-1", "cpu:0,",
-                                     "cuda:0,cuda:1", "cpu:0,cpu:99999999999999999999"])
+@pytest.mark.parametrize("devices", ["cpu:0", "cpu:0,cpu:1,cpu:2", "cuda:0,cuda:1"])
 def test_unknown_devices(plan, tiny_model, devices):
     assert "device" in run_refused(plan, tiny_model("gpt2").inputs, "--devices", devices)
+
+
+@pytest.mark.parametrize("devices", ["cpu:0,gpu:1", "cpu:0,cpu:x", "cpu:0,cpu:-1", "cpu", "cpu:0,cpu:99999999999999999999"])
+def test_malformed_devices(plan, devices):
+    for command in (("run", plan.name), ("verify", plan.name, "--model", "model.pt")):
+        message = refused(plan.parent, *command, "--devices", devices, status=2)
+        assert "device" in message and "--help" in message
 
 
 # What cannot be compiled --------------------------------------------------------------------------------------------
@@ -282,17 +288,7 @@ def test_unknown_devices(plan, tiny_model, devices):
 @pytest.mark.parametrize("more, message", [
     (("--input", "input_ids:f32[2,16]"), "transformer.wte"),
     (("--input", "ids:i64[2,16]"), "input_ids"),
-    (("--input", "input_ids:i64[2,16]", "--input", "input_ids:i64[2,16]"), "given twice"),
-    (("--input", "input_ids:i64[2,16]", "--input", "input_ids=3"), "given twice"),
-    (("--input", "input_ids:i63[2,16]"), "ids:i64[4,128]"),
-    (("--input", "input_ids:i64[2,-16]"), '"-16"'),
     (("--devices", "1000"), "1000 stages"),
-    (("--mesh", "pp=3"), "2"),
-    (("--mesh", "tp=2"), "tp=2"),
-    (("--mesh", "pp=2,pp=2"), "given twice"),
-    (("--mesh", "zz=2"), "zz=2"),
-    (("--mesh", "pp=two"), "pp=two"),
-    (("--mesh", "pp=0"), "pp=0"),
     (("--machine", "nowhere"), "nowhere"),
     (("--machine", "cpu:1"), "cpu:1"),
     (("--stage-before", "transformer.no_such_module"), "transformer.no_such_module"),
@@ -300,15 +296,65 @@ def test_unknown_devices(plan, tiny_model, devices):
     (("--capture-points", "transformer.no_such_module.*"), "transformer.no_such_module"),
     (("--dynamic", "no_such_input=batch,seq"), "no_such_input"),
     (("--dynamic", "input_ids=batch"), "2"),
-    (("--dynamic", "input_ids=batch,1x"), "1x"),
+    (("--dynamic", "input_ids=batch,17"), "17"),
     (("--dynamic", "input_ids=n,n"), "dimension n"),
-    (("--role", "input_ids=nonsense"), "nonsense"),
     (("--role", "no_such_input=tokens"), "no_such_input"),
     (("--library", "nowhere.so"), "nowhere.so"),
     (("--emit-ir", "model.pt"), "--emit-ir"),
 ], ids=lambda value: " ".join(value) if isinstance(value, tuple) else "")
 def test_impossible_wishes(model, more, message):
     assert message in compile_refused(model, *more)
+
+
+@pytest.mark.parametrize("more, message", [
+    (("--input", "input_ids:i64[2,16]", "--input", "input_ids:i64[2,16]"), "given twice"),
+    (("--input", "input_ids:i64[2,16]", "--input", "input_ids=3"), "given twice"),
+    (("--input", "input_ids:i63[2,16]"), "ids:i64[4,128]"),
+    (("--input", "input_ids:i64[2,-16]"), '"-16"'),
+    (("--input", "input_ids:i64[2,16"), "ids:i64[4,128]"),
+    (("--input", "input_ids"), "ids:i64[4,128]"),
+    (("--mesh", "pp=3"), "make --devices equal"),
+    (("--mesh", "tp=2"), "tp=2"),
+    (("--mesh", "pp=2,pp=2"), "given twice"),
+    (("--mesh", "zz=2"), "zz=2"),
+    (("--mesh", "pp=two"), "pp=two"),
+    (("--mesh", "pp=0"), "pp=0"),
+    (("--machine", "a b.json"), '" "'),
+    (("--machine", "a[.json"), '"["'),
+    (("--stage-before", "transformer.h["), '"["'),
+    (("--stage-before", "transformer.h]"), '"]"'),
+    (("--stage-before", "transformer.h(1"), '"("'),
+    (("--stage-before", "transformer.h.1,transformer.h.2"), '","'),
+    (("--stage-before", "a\nb"), "does not print"),
+    (("--stage-before", ""), "nothing"),
+    (("--capture-points", "transformer.h["), "transformer.h["),
+    (("--capture-points", "transformer.h[0-"), "transformer.h[0-"),
+    (("--capture-points", "transformer.h]"), "transformer.h]"),
+    (("--capture-points", "transformer.h[]]"), "transformer.h[]]"),
+    (("--capture-points", "transformer.h[[]"), "transformer.h[[]"),
+    (("--capture-points", "{a,b}"), "{"),
+    (("--capture-points", "transformer.(h"), '"("'),
+    (("--capture-points", "a\\"), "a\\"),
+    (("--capture-points", ""), "nothing"),
+    (("--dynamic", "input_ids=batch,1x"), "1x"),
+    (("--dynamic", "input_ids=batch,[seq"), "[seq"),
+    (("--dynamic", "input_ids"), "--dynamic input_ids"),
+    (("--dynamic", "=batch,seq"), "--dynamic"),
+    (("--dynamic", "input_ids=a,b", "--dynamic", "input_ids=a,b"), "named twice"),
+    (("--role", "input_ids=nonsense"), "nonsense"),
+    (("--role", "input_ids"), "--role input_ids"),
+], ids=lambda value: " ".join(value) if isinstance(value, tuple) else "")
+def test_malformed_wishes(model, more, message):
+    """Wrong usage: no model could make them right."""
+    line = compile_refused(model, *more, status=2)
+    assert message in line and line.startswith("error: compile: ") and line.endswith("; see cleave compile --help")
+
+
+def test_brackets_in_a_pattern(model):
+    cleave("compile", model.name, "--inputs", "model.inputs.safetensors", "--capture-points", "transformer.h.[0-1].mlp",
+           "-o", "new.plan", cwd=model.parent)
+    points = cleave("inspect", "new.plan", "--json", cwd=model.parent).json()["capture_points"]
+    assert [point["path"] for point in points] == ["transformer.h.0.mlp", "transformer.h.1.mlp"]
 
 
 @pytest.mark.parametrize("name, module, operator", [("view", "combine", "aten.view"), ("table", "combine", "aten.add")])
@@ -377,6 +423,37 @@ def test_a_full_disk(model, plan):
     inputs = model.parent / "model.inputs.safetensors"
     assert "free some space" in compile_refused(model, preexec_fn=limit_file_size)
     assert "free some space" in run_refused(plan, inputs, preexec_fn=limit_file_size)
+
+
+@pytest.mark.parametrize("target", ["inputs", "a symbolic link to inputs", "a hard link to inputs", "plan.fb", "a new file",
+                                    "a symbolic link to plan.fb", "a hard link to plan.fb", "a link into the plan"])
+def test_outputs_do_not_replace_what_is_read(model, plan, target):
+    inputs, link = model.parent / "model.inputs.safetensors", model.parent / "link"
+    if "inputs" in target or "plan.fb" in target:
+        link = inputs if "inputs" in target else plan / "plan.fb"
+    if target.startswith("a symbolic link"):
+        (model.parent / "link").symlink_to(link)
+        link = model.parent / "link"
+    elif target.startswith("a hard link"):
+        os.link(link, model.parent / "link")
+        link = model.parent / "link"
+    elif target == "a new file":
+        link = plan / "outputs.safetensors"
+    elif target == "a link into the plan":
+        (model.parent / "folder").symlink_to(plan)
+        link = model.parent / "folder/outputs.safetensors"
+    assert "give another name" in run_refused(plan, inputs, "--outputs", link)
+
+
+def test_a_full_disk_below_emitted_ir(model):
+    (model.parent / "ir").mkdir()
+    message = compile_refused(model, "--emit-ir", "ir", preexec_fn=limit_file_size)
+    assert message.startswith("error: --emit-ir: cannot write ") and "free some space" in message
+
+
+def test_emitted_ir_does_not_replace_a_folder(model):
+    (model.parent / "ir/01-strip-boundaries.mlir").mkdir(parents=True)
+    assert "01-strip-boundaries.mlir" in compile_refused(model, "--emit-ir", "ir")
 
 
 @pytest.mark.parametrize("command", ["compile", "run", "verify", "inspect"])

@@ -107,6 +107,22 @@ def test_packed_parameters_are_named(compiler):
     assert "model.pt: part.0: " in error and "part.0._packed_params" in error and "LinearPackedParams" in error, error
 
 
+class PackedStride(nn.Module):
+    def __init__(self):
+        super().__init__()
+        weight = torch.quantize_per_tensor(torch.ones(2, 2, 1, 1), 1.0, 0, torch.qint8)
+        self.packed = torch.ops.quantized.conv2d_prepack(weight, None, [1, 1], [0, 0], [1, 1], 1)
+
+    def forward(self, x):
+        return x + self.packed.stride()[0]
+
+
+def test_methods_of_libraries_are_named(compiler):
+    torch.backends.quantized.engine = "fbgemm" if "fbgemm" in torch.backends.quantized.supported_engines else "qnnpack"
+    error = compiler.refuse(torch.jit.script(nn.Sequential(PackedStride())), input=X)
+    assert "model.pt: 0: calls stride of 0.packed" in error and "Conv2dPackedParams" in error, error
+
+
 def save_state(path):
     torch.save(nn.Linear(6, 6).state_dict(), path)
 

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 import signal
 import subprocess
 import time
@@ -84,6 +85,32 @@ class Quiet(nn.Module):
     def forward(self, x):
         return x + 1
 
+class Holes(nn.Module):
+    def forward(self, past, x):
+        return None, past[1] + x, (3, past[2][1] * x)
+
+class InPlace(nn.Module):
+    def forward(self, x, y):
+        return x.add_(1) * y
+
+class Seen(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("seen", torch.zeros(()))
+
+    def forward(self, x):
+        self.seen = self.seen + x.sum()
+        return x + self.seen
+
+class Scaled(nn.Module):
+    def forward(self, x, count: int, flag: bool, pair: tuple[torch.Tensor, float], word: str = "a b"):
+        return x * pair[1] + count + pair[0] if flag else x
+
+holes = lambda: (Holes(), ((None, torch.ones(4), [None, torch.ones(4) + 1]), torch.ones(4) * 2))
+in_place = lambda: (InPlace(), (torch.ones(2), torch.ones(2)))
+seen = lambda: (nn.Sequential(Seen()), torch.ones(2))
+scaled = lambda: (Scaled(), (torch.ones(2), 3, True, (torch.ones(2), 2.0)))
+scripted = lambda: (torch.jit.script(Scaled()), (torch.ones(2), 3, True, (torch.ones(2), 2.0), "c d"))
 doubler = lambda: (Doubler(), torch.ones(2))
 counter = lambda: (Counter(), torch.ones(2))
 opaque = lambda: (Opaque(), torch.ones(2))
@@ -213,13 +240,41 @@ def test_seed_decides_weights_and_inputs(tmp_path):
 def test_nested_inputs_and_outputs(module_file, tmp_path):
     assert trace(f"{module_file}:nested", "-o", tmp_path / "m.pt") == 0
     inputs = load_file(tmp_path / "m.inputs.safetensors")
-    assert set(inputs) == {"x", "past.key.0", "past.more.0", "bias"}
+    assert set(inputs) == {"x", "past.key.0", "past.more.1", "bias"}
     model = torch.jit.load(tmp_path / "m.pt")
     past = {key.removeprefix("past."): value for key, value in inputs.items() if key.startswith("past.")}
     with torch.no_grad():
         found = call(model, {"x": inputs["x"], "past": past, "bias": inputs["bias"]})
-    assert set(found) == {"output.y", "output.past.0.0", "output.past.0.1", "output.list.0", "output.list.1.0"}
+    assert set(found) == {"output.y", "output.past.1.0", "output.past.1.1", "output.list.0", "output.list.1.0"}
     assert_same_bits(found, load_file(tmp_path / "m.outputs.safetensors"))
+
+
+def test_names_are_by_position(module_file, tmp_path):
+    """Also behind what is left out."""
+    assert trace(f"{module_file}:holes", "-o", tmp_path / "m.pt") == 0
+    assert set(load_file(tmp_path / "m.inputs.safetensors")) == {"past.1", "past.2.1", "x"}
+    compiled_as_traced(tmp_path, "--verify")
+    outputs = load_file(tmp_path / "m.outputs.safetensors")
+    assert set(outputs) == {"output.1", "output.2.1"}
+    assert_same_bits(load_file(tmp_path / "found.safetensors"), outputs)
+
+
+def compiled_as_traced(folder, *more):
+    execute("cleave", "compile", "m.pt", "--inputs", "m.inputs.safetensors", *more, "-o", "m.plan", cwd=folder)
+    execute("cleave", "run", "m.plan", "--inputs", "m.inputs.safetensors", "--outputs", "found.safetensors", cwd=folder)
+
+
+@pytest.mark.parametrize("function", ["scaled", "scripted"])
+def test_scalar_arguments(module_file, tmp_path, function, capsys):
+    """A trace fixes them; a scripted module keeps them, and it is said how to give them."""
+    assert trace(f"{module_file}:{function}", "-o", tmp_path / "m.pt") == 0
+    line = capsys.readouterr().out.splitlines()[-1]
+    if function == "scripted":
+        assert line == "compile it with --input count=3 --input flag=true --input pair.1=2.0 --input 'word=c d'"
+        compiled_as_traced(tmp_path, *shlex.split(line)[3:])
+    else:
+        compiled_as_traced(tmp_path)
+    assert_same_bits(load_file(tmp_path / "found.safetensors"), load_file(tmp_path / "m.outputs.safetensors"))
 
 
 def test_shared_module_is_called_twice(module_file, tmp_path):
@@ -288,7 +343,6 @@ def refused(folder, capsys, *arguments, message):
     (["hf:bert", "--class", "BertConfig"], "no model class"),
     (["hf:/nowhere"], "no config.json"),
     (["torchvision:resnet51"], "did you mean torchvision:resnet50?"),
-    (["gpt2"], "expected hf:NAME"),
     (["nowhere.py:build"], "no such file"),
     (["hf:gpt2", "-o", "nowhere/m.pt"], "no such folder"),
 ])
@@ -298,7 +352,9 @@ def test_wrong_arguments_are_refused(tmp_path, capsys, arguments, message):
 
 @pytest.mark.parametrize("function, message", [
     ("broken", "ValueError: several lines"),
-    ("counter", "the trace differs from the module by 1"),
+    ("counter", "output: forward answers otherwise when it is called again"),
+    ("in_place", "input x: forward changes it in place"),
+    ("seen", "0.seen: forward changes this buffer"),
     ("opaque", "forward returns a object"),
     ("wrong_arguments", "missing a required argument: 'x'"),
     ("no_tensors", "no tensor among them"),
@@ -328,7 +384,8 @@ def test_a_killed_run_leaves_nothing(module_file, tmp_path):
     assert not list(tmp_path.glob("*.pt")) and not list(tmp_path.glob(".cleave-trace-*"))
 
 
-@pytest.mark.parametrize("arguments", [[], ["hf:gpt2"], ["hf:gpt2", "-o", "m.pt", "--batch", "0"], ["--no-such-option"],
+@pytest.mark.parametrize("arguments", [[], ["hf:gpt2"], ["gpt2", "-o", "m.pt"], ["hf:", "-o", "m.pt"], ["m.py", "-o", "m.pt"],
+                                       ["m.py:", "-o", "m.pt"], ["hf:gpt2", "-o", ""], ["hf:gpt2", "-o", "m.pt", "--batch", "0"], ["--no-such-option"],
                                        ["m.py:build", "-o", "m.pt", "--config", "a=1"],
                                        ["hf:gpt2", "-o", "m.pt", "--config", "n_layer"]])
 def test_wrong_usage(arguments, capsys):

@@ -9,8 +9,11 @@
 namespace cleave {
 
 /// What the chosen subcommand does once the whole command line has been read. An error becomes `error: …` on
-/// stderr and exit status 1.
+/// stderr and exit status 1, or 2 for a UsageError.
 using Action = std::function<llvm::Error()>;
+
+/// Accepts what a device may be called, `cpu:N` or `cuda:N`.
+CLI::Validator deviceName();
 
 /// Each adds one subcommand with its options to `app`; parsing it sets `chosen`.
 void addCompileCommand(CLI::App &app, Action &chosen);

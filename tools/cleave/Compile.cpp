@@ -21,8 +21,10 @@ static void printJson(const CompileOptions &options, const CompileReport &report
                             {"write_seconds", report.writeSeconds},
                             {"verify_seconds", report.verifySeconds},
                             {"notes", llvm::json::Array(report.notes)}};
-  if (options.verify)
+  if (options.verify) {
     result["max_abs_error"] = report.maxAbsError;
+    result["skipped_sizes"] = llvm::json::Array(report.skipped);
+  }
   llvm::outs() << llvm::formatv("{0:2}\n", llvm::json::Value(std::move(result)));
 }
 
@@ -36,8 +38,10 @@ static void printText(const CompileOptions &options, const CompileReport &report
   for (const std::string &note : report.notes)
     out << "note: " << note << "\n";
   if (options.verify)
-    out << llvm::formatv("same as the original: largest error {0:e1}, allowed {1:e1}\n", report.maxAbsError,
+    out << llvm::formatv("same as the original: largest error {0:e1}, allowed {1:e1}\n", report.error,
                          report.allowedError);
+  for (const std::string &sizes : report.skipped)
+    out << "note: not compared at " << sizes << "\n";
   out << llvm::formatv("read {0:f1} s, passes {1:f1} s, shards {2:f1} s", report.readSeconds,
                        report.passSeconds, report.writeSeconds);
   if (options.verify)

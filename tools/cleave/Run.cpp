@@ -7,9 +7,12 @@
 #include "tools/cleave/TextTable.h"
 #include "tools/driver/SignatureInputs.h"
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/SmallString.h"
 #include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/FileSystem.h"
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/JSON.h"
+#include "llvm/Support/Path.h"
 #include "llvm/Support/raw_ostream.h"
 #include <chrono>
 #include <deque>
@@ -139,7 +142,39 @@ static Expected<std::vector<at::Tensor>> readInputs(const RunOptions &options,
   return matchInputs(signature, *tensors, options.inputs);
 }
 
+/// The outputs replace what is there, so that must not be what the run reads. Files are compared by identity:
+/// a link is the file.
+static Error checkOutputs(const RunOptions &options) {
+  namespace fs = llvm::sys::fs;
+  namespace path = llvm::sys::path;
+  auto refused = [&](const llvm::Twine &what) {
+    return llvm::createStringError("--outputs " + options.outputs + ": is " + what + "; give another name");
+  };
+  if (fs::equivalent(options.outputs, options.inputs))
+    return refused("the file of --inputs");
+  std::error_code none;
+  for (fs::directory_iterator file(options.plan, none), end; !none && file != end; file.increment(none))
+    if (fs::equivalent(options.outputs, file->path()))
+      return refused("a file of the plan " + options.plan);
+  // A new file must not get into the plan either.
+  llvm::SmallString<256> folder(options.outputs);
+  if (fs::real_path(options.outputs, folder)) {
+    llvm::StringRef parent = path::parent_path(options.outputs);
+    if (fs::real_path(parent.empty() ? "." : parent, folder))
+      return Error::success();
+    path::append(folder, path::filename(options.outputs));
+  }
+  for (llvm::StringRef parent = path::parent_path(folder); !parent.empty();
+       parent = path::parent_path(parent))
+    if (fs::equivalent(parent, options.plan))
+      return refused("in the plan " + options.plan);
+  return Error::success();
+}
+
 static Error run(RunOptions options) {
+  if (!options.outputs.empty())
+    if (Error error = checkOutputs(options))
+      return error;
   options.session.timeout = std::chrono::seconds(options.timeoutSeconds);
   auto session = Session::open(options.plan, options.session);
   if (!session)
@@ -176,9 +211,11 @@ void addRunCommand(CLI::App &app, Action &chosen) {
       ->check(CLI::Range(uint64_t(1), uint64_t(1000000000)).description(""))
       ->capture_default_str()
       ->type_name("N");
-  command->add_option("--devices", options->session.devices, "One device a rank, cpu:N or cuda:N: cpu:0,cuda:0")
+  command
+      ->add_option("--devices", options->session.devices, "One device a rank, cpu:N or cuda:N: cpu:0,cuda:0")
       ->delimiter(',')
       ->allow_extra_args(false)
+      ->check(deviceName())
       ->type_name("DEVICES");
   command->add_option("--library", options->session.libraries, "A library of operators, as torch loads them")
       ->allow_extra_args(false)

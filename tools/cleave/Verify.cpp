@@ -23,6 +23,7 @@ static void printJson(const VerifyReport &report) {
                              {"ok", output.ok},
                              {"max_abs_error", number(output.maxAbsError)},
                              {"max_rel_error", number(output.maxRelError)},
+                             {"error", number(output.error)},
                              {"allowed", output.allowed}};
     if (!output.sizes.empty())
       entry["sizes"] = output.sizes;
@@ -31,7 +32,8 @@ static void printJson(const VerifyReport &report) {
   llvm::json::Object result{{"ok", report.ok()},
                             {"max_abs_error", number(report.maxAbsError())},
                             {"max_rel_error", number(report.maxRelError())},
-                            {"outputs", std::move(outputs)}};
+                            {"outputs", std::move(outputs)},
+                            {"skipped_sizes", llvm::json::Array(report.skipped)}};
   llvm::outs() << llvm::formatv("{0:2}\n", llvm::json::Value(std::move(result)));
 }
 
@@ -39,7 +41,9 @@ static void printText(const VerifyReport &report) {
   for (auto &output : report.outputs)
     llvm::outs() << llvm::formatv(
         "{0} {1}{2}: largest error {3:e1}, allowed {4:e1}\n", output.ok ? "same" : "DIFFERENT", output.name,
-        output.sizes.empty() ? "" : " at " + output.sizes, output.maxAbsError, output.allowed);
+        output.sizes.empty() ? "" : " at " + output.sizes, output.error, output.allowed);
+  for (const std::string &sizes : report.skipped)
+    llvm::outs() << "not compared at " << sizes << "\n";
 }
 
 static llvm::Error runVerify(VerifyOptions options, bool json) {
@@ -53,9 +57,10 @@ static llvm::Error runVerify(VerifyOptions options, bool json) {
     return error;
   for (auto &output : report->outputs)
     if (!output.ok)
-      return llvm::createStringError("%s: differs from %s in %s: found an error of %g, allowed %g",
+      return llvm::createStringError("%s: differs from %s in %s%s%s: found an error of %g, allowed %g",
                                      options.plan.c_str(), options.model.c_str(), output.name.c_str(),
-                                     output.maxAbsError, output.allowed);
+                                     output.sizes.empty() ? "" : " at ", output.sizes.c_str(), output.error,
+                                     output.allowed);
   return llvm::Error::success();
 }
 
@@ -72,6 +77,7 @@ void addVerifyCommand(CLI::App &app, Action &chosen) {
   command->add_option("--devices", options->devices, "One device a rank, cpu:N or cuda:N: cpu:0,cuda:0")
       ->delimiter(',')
       ->allow_extra_args(false)
+      ->check(deviceName())
       ->type_name("DEVICES");
   command->add_option("--timeout", options->timeoutSeconds, "Seconds that one run of the plan may take")
       ->check(CLI::Range(uint64_t(1), uint64_t(1000000000)).description(""))

@@ -1,5 +1,6 @@
 //===- main.cpp - The `cleave` program ------------------------------------===//
 #include "tools/cleave/Commands.h"
+#include "tools/driver/UsageError.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/raw_ostream.h"
 #include <csignal>
@@ -17,6 +18,17 @@ static std::string describeWrongUsage(const CLI::App *app, const CLI::Error &err
   message[0] = llvm::toLower(message[0]);
   return "error: " + (command.empty() ? "" : command + ": ") + message + "; see cleave " +
          (command.empty() ? "" : command + " ") + "--help\n";
+}
+
+CLI::Validator cleave::deviceName() {
+  auto check = [](const std::string &text) -> std::string {
+    llvm::StringRef name = text;
+    uint16_t index;
+    if ((name.consume_front("cpu:") || name.consume_front("cuda:")) && !name.getAsInteger(10, index))
+      return "";
+    return "found device \"" + text + "\", expected cpu:N or cuda:N";
+  };
+  return CLI::Validator(check, "");
 }
 
 int main(int argc, char **argv) {
@@ -37,7 +49,14 @@ int main(int argc, char **argv) {
     // --help and --version come here as well, with the code 0.
     return app.exit(error) == 0 ? 0 : kWrongUsage;
   }
-  if (llvm::Error error = chosen()) {
+  llvm::Error error = chosen();
+  if (error.isA<cleave::UsageError>()) {
+    std::string command = app.get_subcommands().front()->get_name();
+    llvm::errs() << "error: " << command << ": " << toString(std::move(error)) << "; see cleave " << command
+                 << " --help\n";
+    return kWrongUsage;
+  }
+  if (error) {
     llvm::errs() << "error: " << toString(std::move(error)) << "\n";
     return kFailed;
   }

@@ -54,8 +54,11 @@ struct CompileReport {
   uint64_t weightBytes = 0;
   /// Wall-clock seconds: reading and importing, passes, writing shards, verifying.
   double readSeconds = 0, passSeconds = 0, writeSeconds = 0, verifySeconds = 0;
-  /// What CompileOptions::verify found: the largest error, and what was allowed there.
-  double maxAbsError = 0, allowedError = 0;
+  /// What CompileOptions::verify found: the largest error; and of the element that is nearest to its limit,
+  /// the error and the limit.
+  double maxAbsError = 0, error = 0, allowedError = 0;
+  /// Sizes at which nothing could be compared, and why.
+  std::vector<std::string> skipped;
   /// Slowest stage over the mean, predicted.
   double balance = 1;
   /// Sentences for people (plan.notes).

@@ -29,7 +29,8 @@ public:
   /// The first message, behind `origin`: what follows is mostly its consequence. An error in any case.
   llvm::Error takeError(llvm::StringRef origin) {
     if (messages.empty())
-      return llvm::createStringError((origin + ": failed without saying why; this is a defect of cleave").str());
+      return llvm::createStringError(
+          (origin + ": failed without saying why; this is a defect of cleave").str());
     return llvm::createStringError((origin + ": " + messages.front()).str());
   }
 

@@ -3,6 +3,7 @@
 #include "codegen/plan/Safetensors.h"
 #include "ir/SymbolicDim.h"
 #include "runtime/DTypes.h"
+#include "tools/driver/UsageError.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringSwitch.h"
 
@@ -37,15 +38,15 @@ static llvm::Expected<ModelInputs::Tensor> parseTensor(StringRef text) {
   auto [dtypeName, sizes] = type.split('[');
   auto dtype = parseDType(dtypeName);
   if (name.empty() || !dtype || !sizes.consume_back("]"))
-    return fail("--input " + text +
-                ": expected NAME:DTYPE[SIZES] such as ids:i64[4,128], or NAME=VALUE for a scalar");
+    return wrongUsage("--input " + text +
+                      ": expected NAME:DTYPE[SIZES] such as ids:i64[4,128], or NAME=VALUE for a scalar");
   ModelInputs::Tensor tensor{name.str(), *dtype, {}, {}, ""};
   llvm::SmallVector<StringRef> parts;
   sizes.split(parts, ',', -1, /*KeepEmpty=*/!sizes.empty());
   for (StringRef part : parts) {
     int64_t size;
     if (part.trim().getAsInteger(10, size) || size < 0)
-      return fail("--input " + text + ": found size \"" + part + "\", expected a number");
+      return wrongUsage("--input " + text + ": found size \"" + part + "\", expected a number");
     tensor.shape.push_back(size);
   }
   return tensor;
@@ -79,36 +80,41 @@ static llvm::Expected<ModelInputs::Tensor *> inputNamed(ModelInputs &inputs, Str
 /// `ids=batch,seq`.
 static llvm::Error applyDynamic(StringRef text, ModelInputs &inputs) {
   auto [name, list] = text.split('=');
+  llvm::SmallVector<StringRef> dims;
+  list.split(dims, ',');
+  auto isNumber = [](StringRef dim) { return !dim.empty() && llvm::all_of(dim, llvm::isDigit); };
+  for (StringRef dim : dims)
+    if (name.empty() || (dim != "_" && !isNumber(dim) && !isDimName(dim)))
+      return wrongUsage("--dynamic " + text + ": found \"" + dim +
+                        "\", expected INPUT=NAMES as in ids=batch,seq, a name "
+                        "for each dimension, or `_` or the traced size for one that stays");
   auto tensor = inputNamed(inputs, name, "--dynamic " + text);
   if (!tensor)
     return tensor.takeError();
   if (!(*tensor)->dims.empty())
-    return fail("--dynamic " + text + ": the dimensions of " + name + " are named twice; give them in one --dynamic");
-  llvm::SmallVector<StringRef> dims;
-  list.split(dims, ',');
-  if (list.empty() || dims.size() != (*tensor)->shape.size())
-    return fail("--dynamic " + text + ": found " + llvm::Twine(list.empty() ? 0 : dims.size()) +
-                " names, expected " + llvm::Twine((*tensor)->shape.size()) + ", one for each dimension of " +
-                name + " (`_` leaves one static)");
-  for (auto [i, dim] : llvm::enumerate(dims)) {
-    int64_t size;
-    bool isStatic = dim == "_" || (!dim.getAsInteger(10, size) && size == (*tensor)->shape[i]);
-    if (!isStatic && !isDimName(dim))
+    return wrongUsage("--dynamic " + text + ": the dimensions of " + name +
+                      " are named twice; give them in one --dynamic");
+  if (dims.size() != (*tensor)->shape.size())
+    return fail("--dynamic " + text + ": found " + llvm::Twine(dims.size()) + " names, expected " +
+                llvm::Twine((*tensor)->shape.size()) + ", one for each dimension of " + name +
+                " (`_` leaves one static)");
+  for (auto [dim, size] : llvm::zip(dims, (*tensor)->shape)) {
+    if (isNumber(dim) && dim != std::to_string(size))
       return fail("--dynamic " + text + ": found \"" + dim + "\", expected a name, `_`, or the traced size " +
-                  llvm::Twine((*tensor)->shape[i]));
-    (*tensor)->dims.push_back(isStatic ? "" : dim.str());
+                  llvm::Twine(size));
+    (*tensor)->dims.push_back(dim == "_" || isNumber(dim) ? "" : dim.str());
   }
   return llvm::Error::success();
 }
 
 static llvm::Error applyRole(StringRef text, ModelInputs &inputs) {
   auto [name, role] = text.split('=');
+  if (!llvm::is_contained({"tokens", "attention_mask", "positions", "labels"}, role))
+    return wrongUsage("--role " + text + ": found \"" + role +
+                      "\", expected INPUT=ROLE with tokens, attention_mask, positions or labels");
   auto tensor = inputNamed(inputs, name, "--role " + text);
   if (!tensor)
     return tensor.takeError();
-  if (!llvm::is_contained({"tokens", "attention_mask", "positions", "labels"}, role))
-    return fail("--role " + text + ": found \"" + role +
-                "\", expected tokens, attention_mask, positions or labels");
   (*tensor)->role = role.str();
   return llvm::Error::success();
 }
@@ -121,7 +127,7 @@ llvm::Expected<ModelInputs> readInputOptions(const CompileOptions &options) {
   for (StringRef text : options.inputs) {
     StringRef name = text.take_until([](char c) { return c == ':' || c == '='; });
     if (isGiven(inputs, name))
-      return fail("--input " + text + ": input " + name + " is given twice");
+      return wrongUsage("--input " + text + ": input " + name + " is given twice");
     // A tensor's colon comes before any equals sign.
     if (text.find('=') < text.find(':')) {
       inputs.scalars.push_back({name.str(), text.drop_front(name.size() + 1).str()});

@@ -1,15 +1,15 @@
 //===- Mesh.cpp - Devices and mesh from the options -----------------------===//
 #include "tools/driver/Mesh.h"
 #include "partitioner/Machine.h"
+#include "tools/driver/UsageError.h"
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringMap.h"
+#include "llvm/Support/GlobPattern.h"
 
 namespace cleave {
 
 using llvm::StringRef;
-
-static llvm::Error fail(const llvm::Twine &message) {
-  return llvm::createStringError(llvm::inconvertibleErrorCode(), message);
-}
 
 /// `pp=2,tp=2` → axis sizes.
 static llvm::Expected<llvm::StringMap<uint32_t>> parseMesh(StringRef text) {
@@ -20,23 +20,58 @@ static llvm::Expected<llvm::StringMap<uint32_t>> parseMesh(StringRef text) {
     auto [axis, size] = part.trim().split('=');
     uint32_t count;
     if (!llvm::is_contained({"pp", "dp", "tp"}, axis) || size.getAsInteger(10, count) || count == 0)
-      return fail("--mesh " + text + ": found \"" + part +
-                  "\", expected pp=N, dp=N or tp=N with N of at least 1");
+      return wrongUsage("--mesh " + text + ": found \"" + part +
+                        "\", expected pp=N, dp=N or tp=N with N of at least 1");
     if (!axes.try_emplace(axis, count).second)
-      return fail("--mesh " + text + ": " + axis + " is given twice");
+      return wrongUsage("--mesh " + text + ": " + axis + " is given twice");
   }
   return axes;
 }
 
+/// Whether MLIR's parser of pass options takes the word as one: it looks for the end of every bracket.
+static bool hasBalancedBrackets(StringRef word) {
+  int64_t open = 0;
+  for (char c : word) {
+    open += c == '[' ? 1 : c == ']' ? -1 : 0;
+    if (open < 0)
+      return false;
+  }
+  return open == 0;
+}
+
+/// The pass pipeline is text, in which names of machines and modules must stand as they are.
+static llvm::Error checkPipelineWords(const CompileOptions &options) {
+  for (const std::string &pattern : options.capturePoints) {
+    if (auto glob = llvm::GlobPattern::create(pattern); !glob)
+      return wrongUsage("--capture-points " + pattern + ": " + toString(glob.takeError()));
+    if (!hasBalancedBrackets(pattern))
+      return wrongUsage("--capture-points " + pattern +
+                        ": found a bracket without its other; give module paths as "
+                        "the model's source has them, with *, ? and [0-9]");
+  }
+  auto check = [](StringRef option, StringRef word, StringRef unfit) -> llvm::Error {
+    auto isControl = [](unsigned char c) { return c < ' ' || c == 127; };
+    if (word.empty() || llvm::any_of(word, isControl))
+      return wrongUsage(option + ": found " + (word.empty() ? "nothing" : "a character that does not print") +
+                        ", expected a name");
+    size_t found = word.find_first_of(unfit);
+    if (found == StringRef::npos)
+      return llvm::Error::success();
+    return wrongUsage(option + " " + word + ": found \"" + word.substr(found, 1) +
+                      "\", which the pass pipeline cannot carry in a name");
+  };
+  const StringRef unfit = " ,(){}<>'\"\\[]";
+  for (const std::string &pattern : options.capturePoints)
+    if (auto error = check("--capture-points", pattern, unfit.drop_back(2)))
+      return error;
+  for (const std::string &path : options.stageBefore)
+    if (auto error = check("--stage-before", path, unfit))
+      return error;
+  return options.machine.empty() ? llvm::Error::success() : check("--machine", options.machine, unfit);
+}
+
 /// Sets the number of ranks.
 static llvm::Expected<PipelineShape> readRanks(const CompileOptions &options) {
-  std::vector<std::string> words{options.machine};
-  llvm::append_range(words, options.stageBefore);
-  llvm::append_range(words, options.capturePoints);
-  for (StringRef text : words)
-    if (text.find_first_of(" ,{}'\"") != StringRef::npos)
-      return fail("\"" + text + "\": found a blank, comma, brace or quote in the name of a machine file, module or "
-                  "pattern, which the pass pipeline cannot carry; rename it");
   PipelineShape shape;
   std::optional<uint32_t> devices;
   if (options.devices)
@@ -46,8 +81,8 @@ static llvm::Expected<PipelineShape> readRanks(const CompileOptions &options) {
     if (!machine)
       return machine.takeError();
     if (devices && *devices > machine->devices.size())
-      return fail("--devices " + llvm::Twine(*devices) + ": machine " + options.machine + " has " +
-                  llvm::Twine(machine->devices.size()));
+      return llvm::createStringError("--devices " + llvm::Twine(*devices) + ": machine " + options.machine +
+                                     " has " + llvm::Twine(machine->devices.size()));
     devices = devices.value_or(machine->devices.size());
   }
   if (options.mesh.empty()) {
@@ -59,23 +94,25 @@ static llvm::Expected<PipelineShape> readRanks(const CompileOptions &options) {
     return mesh.takeError();
   for (StringRef axis : {"tp", "dp"})
     if (mesh->lookup(axis) > 1)
-      return fail("--mesh " + options.mesh + ": found " + axis + "=" + llvm::Twine(mesh->lookup(axis)) +
-                  ", expected 1: plans of this version split over pipeline stages; use pp=" +
-                  llvm::Twine(devices.value_or(mesh->lookup(axis))));
+      return wrongUsage("--mesh " + options.mesh + ": found " + axis + "=" + llvm::Twine(mesh->lookup(axis)) +
+                        ", expected 1: plans of this version split over pipeline stages; use pp=" +
+                        llvm::Twine(devices.value_or(mesh->lookup(axis))));
   shape.ranks = std::max(1u, mesh->lookup("pp"));
   if (devices && *devices != shape.ranks)
-    return fail("--mesh " + options.mesh + ": takes " + llvm::Twine(shape.ranks) +
-                " devices, but there are " + llvm::Twine(*devices) + "; make --devices equal");
+    return wrongUsage("--mesh " + options.mesh + ": takes " + llvm::Twine(shape.ranks) +
+                      " devices, but there are " + llvm::Twine(*devices) + "; make --devices equal");
   return shape;
 }
 
 llvm::Expected<PipelineShape> readPipelineShape(const CompileOptions &options) {
   constexpr uint32_t stagesOfRank = 2;
+  if (auto error = checkPipelineWords(options))
+    return error;
   if (llvm::is_contained({"1f1b", "zb-h1"}, options.schedule))
-    return fail("--schedule " + options.schedule + ": orders backward passes, and plans of this version have none; use " +
+    return wrongUsage("--schedule " + options.schedule + ": orders backward passes, and plans of this version have none; use " +
                 "gpipe or interleaved");
   if (!llvm::is_contained({"gpipe", "interleaved", "auto"}, options.schedule))
-    return fail("--schedule " + options.schedule + ": not a schedule; use gpipe, interleaved or auto");
+    return wrongUsage("--schedule " + options.schedule + ": not a schedule; use gpipe, interleaved or auto");
   auto shape = readRanks(options);
   if (shape)
     shape->stages = options.schedule == "interleaved" ? stagesOfRank * shape->ranks : shape->ranks;

@@ -1,6 +1,7 @@
 //===- OriginalModel.cpp - The TorchScript module, run as it is -----------===//
 #include "tools/driver/OriginalModel.h"
 #include "runtime/Values.h"
+#include "llvm/ADT/STLExtras.h"
 #include <torch/csrc/jit/runtime/graph_executor.h>
 
 namespace cleave {
@@ -12,38 +13,80 @@ OriginalModel::OriginalModel(const TorchScriptFile &file, const plan::Signature 
   torch::jit::setGraphExecutorOptimize(false);
 }
 
-c10::IValue OriginalModel::nest(const plan::Tree &tree, const c10::TypePtr &type,
-                                llvm::ArrayRef<at::Tensor> leaves) const {
-  auto inner = type->cast<c10::OptionalType>() ? type->expectRef<c10::OptionalType>().getElementType() : type;
+static llvm::Error mismatch(const c10::TypePtr &type, const char *found) {
+  return llvm::createStringError("forward takes a " + type->annotation_str() +
+                                 ", but the plan's inputs have a " + found +
+                                 " there; the plan is of another model, or damaged: compile it again");
+}
+
+using Leaves = llvm::ArrayRef<at::Tensor>;
+static llvm::Expected<c10::IValue> nest(const plan::Tree &tree, const c10::TypePtr &type, Leaves leaves);
+
+static llvm::Expected<c10::IValue> nestTuple(const plan::Tree &tree, const c10::TypePtr &type,
+                                             Leaves leaves) {
+  auto tuple = type->cast<c10::TupleType>();
+  if (!tuple || tuple->elements().size() != tree.children.size())
+    return mismatch(type, "tuple of another length");
+  std::vector<c10::IValue> items;
+  for (auto [child, element] : llvm::zip(tree.children, tuple->elements())) {
+    auto item = nest(*child, element, leaves);
+    if (!item)
+      return item.takeError();
+    items.push_back(std::move(*item));
+  }
+  return c10::ivalue::Tuple::create(std::move(items));
+}
+
+static llvm::Expected<c10::IValue> nestList(const plan::Tree &tree, const c10::TypePtr &type, Leaves leaves) {
+  auto list = type->cast<c10::ListType>();
+  if (!list)
+    return mismatch(type, "list");
+  c10::impl::GenericList items(list->getElementType());
+  for (auto &child : tree.children) {
+    auto item = nest(*child, list->getElementType(), leaves);
+    if (!item)
+      return item.takeError();
+    items.push_back(std::move(*item));
+  }
+  return items;
+}
+
+static llvm::Expected<c10::IValue> nestDict(const plan::Tree &tree, const c10::TypePtr &type, Leaves leaves) {
+  auto dict = type->cast<c10::DictType>();
+  if (!dict || dict->getKeyType()->kind() != c10::TypeKind::StringType ||
+      tree.keys.size() != tree.children.size())
+    return mismatch(type, "dict of strings");
+  c10::impl::GenericDict entries(dict->getKeyType(), dict->getValueType());
+  for (auto [key, child] : llvm::zip(tree.keys, tree.children)) {
+    auto item = nest(*child, dict->getValueType(), leaves);
+    if (!item)
+      return item.takeError();
+    entries.insert(key, std::move(*item));
+  }
+  return entries;
+}
+
+/// An argument of `type` as `tree` says.
+static llvm::Expected<c10::IValue> nest(const plan::Tree &tree, const c10::TypePtr &type, Leaves leaves) {
+  if (auto optional = type->cast<c10::OptionalType>(); optional && tree.kind != plan::TreeKind::None)
+    return nest(tree, optional->getElementType(), leaves);
   switch (tree.kind) {
   case plan::TreeKind::Leaf:
+    if (tree.leaf >= leaves.size())
+      return mismatch(type, "tensor without a name");
     return leaves[tree.leaf];
   case plan::TreeKind::None:
-    return {};
+    return c10::IValue();
   case plan::TreeKind::Fixed:
-    return llvm::cantFail(runtime::toValue(*tree.constant));
-  case plan::TreeKind::Tuple: {
-    std::vector<c10::IValue> items;
-    for (size_t i = 0; i < tree.children.size(); ++i)
-      items.push_back(nest(*tree.children[i], inner->expectRef<c10::TupleType>().elements()[i], leaves));
-    return c10::ivalue::Tuple::create(std::move(items));
+    return tree.constant ? runtime::toValue(*tree.constant) : mismatch(type, "constant without a value");
+  case plan::TreeKind::Tuple:
+    return nestTuple(tree, type, leaves);
+  case plan::TreeKind::List:
+    return nestList(tree, type, leaves);
+  case plan::TreeKind::Dict:
+    return nestDict(tree, type, leaves);
   }
-  case plan::TreeKind::List: {
-    c10::TypePtr element = inner->expectRef<c10::ListType>().getElementType();
-    c10::impl::GenericList items(element);
-    for (auto &child : tree.children)
-      items.push_back(nest(*child, element, leaves));
-    return items;
-  }
-  case plan::TreeKind::Dict: {
-    auto &dict = inner->expectRef<c10::DictType>();
-    c10::impl::GenericDict entries(dict.getKeyType(), dict.getValueType());
-    for (size_t i = 0; i < tree.children.size(); ++i)
-      entries.insert(tree.keys[i], nest(*tree.children[i], dict.getValueType(), leaves));
-    return entries;
-  }
-  }
-  return {};
+  return mismatch(type, "value of an unknown kind");
 }
 
 /// The tensors of a value, in the order of the output tree.
@@ -61,22 +104,36 @@ static void flatten(const c10::IValue &value, std::vector<at::Tensor> &leaves) {
       flatten(entry.value(), leaves);
 }
 
-/// TorchScript's messages are a backtrace of the model's source, then what happened, then perhaps a backtrace of libtorch.
+/// TorchScript's messages are a backtrace of the model's source, then what happened, then perhaps a backtrace
+/// of libtorch.
 static llvm::StringRef whatHappened(llvm::StringRef message) {
   message = message.split("\nException raised from").first.rtrim();
   size_t last = message.rfind('\n');
   return message.substr(last == llvm::StringRef::npos ? 0 : last + 1).trim();
 }
 
-llvm::Expected<std::vector<at::Tensor>> OriginalModel::run(llvm::ArrayRef<at::Tensor> inputs) {
-  // Argument i of forward is child i of the tree, a dict by argument name.
-  auto &arguments = module.get_method("forward").function().getSchema().arguments();
-  std::vector<c10::IValue> stack;
-  for (size_t i = 0; i < signature.input_tree->children.size(); ++i)
-    stack.push_back(nest(*signature.input_tree->children[i], arguments.at(i + 1).type(), inputs));
+llvm::Expected<std::vector<at::Tensor>> OriginalModel::run(llvm::ArrayRef<at::Tensor> inputs) const {
+  auto forward = module.find_method("forward");
+  if (!forward)
+    return llvm::createStringError("the original model has no forward method");
   try {
+    // Argument i of forward is child i of the tree, a dict by argument name; argument 0 is the module.
+    auto &arguments = forward->function().getSchema().arguments();
+    auto &given = signature.input_tree->children;
+    if (given.size() + 1 != arguments.size())
+      return llvm::createStringError("forward takes " + llvm::Twine(arguments.size() - 1) +
+                                     " arguments, the plan " + llvm::Twine(given.size()) +
+                                     "; the plan is of another model, or damaged: compile it "
+                                     "again");
+    std::vector<c10::IValue> stack;
+    for (auto [tree, argument] : llvm::zip(given, llvm::drop_begin(arguments))) {
+      auto value = nest(*tree, argument.type(), inputs);
+      if (!value)
+        return value.takeError();
+      stack.push_back(std::move(*value));
+    }
     std::vector<at::Tensor> leaves;
-    flatten(module.forward(std::move(stack)), leaves);
+    flatten((*forward)(std::move(stack)), leaves);
     return leaves;
   } catch (const std::exception &e) {
     return llvm::createStringError("the original model raises: " + whatHappened(e.what()).str());

@@ -18,11 +18,10 @@ namespace cleave {
 class OriginalModel {
 public:
   OriginalModel(const TorchScriptFile &file, const plan::Signature &signature);
-  llvm::Expected<std::vector<at::Tensor>> run(llvm::ArrayRef<at::Tensor> inputs);
+  /// Fails where the module raises, or takes other arguments than the signature's tree gives.
+  llvm::Expected<std::vector<at::Tensor>> run(llvm::ArrayRef<at::Tensor> inputs) const;
 
 private:
-  c10::IValue nest(const plan::Tree &tree, const c10::TypePtr &type, llvm::ArrayRef<at::Tensor> leaves) const;
-
   torch::jit::Module module;
   const plan::Signature &signature;
 };

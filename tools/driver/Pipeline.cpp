@@ -1,5 +1,6 @@
 //===- Pipeline.cpp - The passes of a compilation -------------------------===//
 #include "tools/driver/Pipeline.h"
+#include "codegen/plan/OutputDirectory.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Pass/PassInstrumentation.h"
 #include "mlir/Pass/PassManager.h"
@@ -35,7 +36,7 @@ std::string pipelineOf(const CompileOptions &options, const PipelineShape &shape
 }
 
 namespace {
-/// Writes the function after each pass.
+/// Writes the function after each pass, each file whole or not at all, until one cannot be written.
 class IrWriter : public PassInstrumentation {
 public:
   IrWriter(StringRef directory, std::string &failure) : directory(directory), failure(failure) {}
@@ -45,17 +46,16 @@ public:
 
 private:
   void write(Pass *pass, Operation *op) {
-    if (!isa<func::FuncOp>(op) || pass->getArgument().empty())
+    if (!failure.empty() || !isa<func::FuncOp>(op) || pass->getArgument().empty())
       return;
     llvm::SmallString<256> path(directory);
     llvm::sys::path::append(path, llvm::formatv("{0,0+2}-{1}.mlir", ++count, pass->getArgument()).str());
-    std::error_code error;
-    llvm::raw_fd_ostream out(path, error);
-    if (!error)
-      op->getParentOp()->print(out,
-                               OpPrintingFlags().enableDebugInfo(true, /*prettyForm=*/false).useLocalScope());
-    if (error && failure.empty())
-      failure = "--emit-ir: cannot write " + path.str().str() + ": " + error.message();
+    std::string text;
+    llvm::raw_string_ostream out(text);
+    op->getParentOp()->print(out,
+                             OpPrintingFlags().enableDebugInfo(true, /*prettyForm=*/false).useLocalScope());
+    if (auto error = plan::writeFileAtomically(path, text))
+      failure = "--emit-ir: " + toString(std::move(error));
   }
 
   std::string directory;

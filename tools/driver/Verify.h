@@ -25,24 +25,28 @@ struct VerifyReport {
   struct Output {
     std::string name;
     std::vector<int64_t> shape;
-    /// Largest |plan − original|, and that over the largest |original| of the tensor.
+    /// Largest |plan − original|, and that over |original|, or over the ordinary size of the tensor's
+    /// elements where that is more.
     double maxAbsError = 0, maxRelError = 0;
-    /// What the absolute error may be: tolerance · max(1, largest |original|).
-    double allowed = 0;
+    /// Of the element that is nearest to its limit, or furthest beyond: the absolute error, and the limit.
+    double error = 0, allowed = 0;
     bool ok = true;
     /// Sizes of the named dimensions, where they are not the traced ones: `batch=3, seq=65`.
     std::string sizes;
   };
   std::vector<Output> outputs;
+  /// Sizes at which the original itself raises, with what it says: nothing was compared there.
+  std::vector<std::string> skipped;
   bool ok() const;
   double maxAbsError() const;
   double maxRelError() const;
 };
 
 /// Runs the original TorchScript file and the plan on the same inputs, and again at other sizes of the named
-/// dimensions. Tolerances: float64 1e-9, float32 and complex64 1e-5, float16 1e-2, bfloat16 3e-2; integers
-/// and bools must be equal. An output that differs is no error: the report says so. Fails where either cannot
-/// be run, or the plan is of another model.
+/// dimensions: 1, and such as are smaller and larger than the traced ones. tools/driver/Comparison.h says
+/// what may differ by how much: about 1e-5 for float32. An output that differs is no error: the report says
+/// so. Fails where either cannot be run on the inputs, the plan cannot where the original can, or the plan is
+/// of another model.
 llvm::Expected<VerifyReport> verify(const VerifyOptions &options);
 
 } // namespace cleave

@@ -4,6 +4,7 @@ import argparse
 import contextlib
 import json
 import re
+import shlex
 import signal
 import sys
 import traceback
@@ -68,6 +69,8 @@ def parse(argv):
     options = parser.parse_args(argv)
     if not options.list and not (options.source and options.output):
         parser.error("expected a source and -o FILE")
+    if options.source and not re.fullmatch(r"(hf|torchvision):.+|.*\.py:\w+", options.source):
+        parser.error(f"no such source as {options.source}, expected hf:NAME, torchvision:NAME or FILE.py:FUNCTION")
     is_file = options.source and not re.match(r"(hf|torchvision):", options.source)
     if is_file and (options.config or options.class_name):
         parser.error("--config and --class belong to hf: and torchvision:")
@@ -105,7 +108,7 @@ def run(options):
     model, inputs, outputs = map(str, files.write(trace, options.output))
     return {"model": model, "class": class_name, "parameters": parameters,
             "inputs_file": inputs, "inputs": summary(trace.inputs),
-            "outputs_file": outputs, "outputs": summary(trace.outputs)}
+            "outputs_file": outputs, "outputs": summary(trace.outputs), "scalars": trace.scalars}
 
 
 def summary(tensors):
@@ -120,6 +123,9 @@ def text(report):
     for kind in ("inputs", "outputs"):
         lines.append(f"{report[kind + '_file']}:")
         lines += [f"  {item['name']}: {item['dtype']}[{','.join(map(str, item['shape']))}]" for item in report[kind]]
+    if report["scalars"]:
+        more = (shlex.quote(f"{name}={value}") for name, value in report["scalars"].items())
+        lines.append("compile it with " + " ".join(f"--input {option}" for option in more))
     return "\n".join(lines)
 
 

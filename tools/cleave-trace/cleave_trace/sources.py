@@ -40,8 +40,6 @@ def load(source, options):
 def from_python_file(source):
     """Calls `build` of `my_module.py:build`."""
     path, _, function = source.rpartition(":")
-    if not path.endswith(".py"):
-        raise TraceError("no such source, expected hf:NAME, torchvision:NAME or FILE.py:FUNCTION; see --list for names")
     path = pathlib.Path(path)
     if not path.is_file():
         raise TraceError("no such file, expected a Python file; check the path")

@@ -18,6 +18,7 @@ class Trace:
     module: torch.jit.ScriptModule
     inputs: dict[str, torch.Tensor]  # by path
     outputs: dict[str, torch.Tensor]  # what the trace answers, by path
+    scalars: dict[str, str]  # what `cleave compile` needs besides, as --input NAME=VALUE, by path
 
 
 @torch.no_grad()
@@ -29,6 +30,7 @@ def trace(module, example, seed=0):
     bound = bind(module, example)
     if not trees.leaves(list(bound.arguments.values())):
         raise TraceError("example inputs: no tensor among them, expected at least one; give the arguments of forward")
+    before = Snapshot(module, bound)
     expected = answer(lambda: module(*bound.args, **bound.kwargs), "the module fails on its example inputs", seed)
     expected = trees.leaves(trees.traceable(trees.plain(expected)), "output")
     if not expected:
@@ -42,8 +44,49 @@ def trace(module, example, seed=0):
                         "TorchScript cannot trace the module", seed)
     found = answer(lambda: script(*values), "the trace fails on its example inputs", seed)
     outputs = trees.leaves(found, "output")
-    check_same(expected, outputs)
-    return Trace(script, trees.leaves(inputs), outputs)
+    try:
+        check_same(expected, outputs)
+    except TraceError:
+        before.check_unchanged()
+        again = answer(lambda: module(*values), "the module fails when called again", seed)
+        check_stateless(outputs, trees.leaves(again, "output"))
+        raise
+    # Tracing leaves a scripted module as it is, with all its arguments.
+    scalars = trees.scalars(marking.named_arguments(bound)) if isinstance(module, torch.jit.ScriptModule) else {}
+    return Trace(script, trees.leaves(inputs), outputs, scalars)
+
+
+class Snapshot:
+    """What a call of a module must leave alone: its inputs and its buffers."""
+
+    def __init__(self, module, bound):
+        self.inputs = trees.leaves(marking.named_arguments(bound))
+        self.module = module
+        self.before = {path: value.clone() for path, value in self.inputs.items()}
+        self.buffers = {path: value.clone() for path, value in module.named_buffers()}
+
+    def check_unchanged(self):
+        for path, value in self.inputs.items():
+            if not same_bits(value, self.before[path]):
+                raise TraceError(f"input {path}: forward changes it in place, so that tracing does not see what it was, "
+                                 f"expected inputs left as they are; begin forward with a clone of it")
+        for path, value in self.module.named_buffers():
+            if path in self.buffers and not same_bits(value, self.buffers[path]):
+                raise TraceError(f"{path}: forward changes this buffer, so that each call answers otherwise, expected a "
+                                 "module without state; take it as an argument and return it")
+
+
+def same_bits(value, other):
+    return value.shape == other.shape and torch.equal(value.nan_to_num(), other.nan_to_num())
+
+
+def check_stateless(found, again):
+    """Refuses a module that answers otherwise when it is called once more."""
+    for path, value in found.items():
+        other = again.get(path)
+        if other is None or value.shape != other.shape or value.dtype != other.dtype or not is_close(value, other):
+            raise TraceError(f"{path}: forward answers otherwise when it is called again, expected a module without state; "
+                             "take what it keeps as an argument and return it")
 
 
 def bind(module, example):

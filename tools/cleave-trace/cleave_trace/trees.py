@@ -34,20 +34,32 @@ def leaves(value, path=""):
     return found
 
 
+def scalars(value, path=""):
+    """Every int, bool, float and str in `value` with its path, as `cleave compile --input PATH=TEXT` takes it."""
+    if isinstance(value, (bool, int, float, str)):
+        return {path: str(value).lower() if isinstance(value, bool) else str(value)}
+    found = {}
+    for key, child in entries(value) or []:
+        found.update(scalars(child, join(path, key)))
+    return found
+
+
 def traceable(value):
     """`value` as TorchScript can hold it, without what is not a tensor; None if nothing is left.
 
     TorchScript's lists and dictionaries hold items of one type. So a list of more than tensors becomes a tuple, and a
-    dictionary of more than tensors becomes flat: {"a": (x, y)} turns into {"a.0": x, "a.1": y}. Paths stay the same,
-    except that what is left out no longer counts: (None, x) has x at 0.
+    dictionary of more than tensors becomes flat: {"a": (x, y)} turns into {"a.0": x, "a.1": y}. Where something is left
+    out before a tensor, positions become keys, since they would change: (None, x) turns into {"1": x}. So paths stay the
+    same.
     """
     if isinstance(value, torch.Tensor):
         return value
     children = [(key, traceable(child)) for key, child in entries(value) or []]
+    positions = [position for position, (_, child) in enumerate(children) if child is not None]
     children = [(key, child) for key, child in children if child is not None]
     if not children:
         return None
-    if isinstance(value, Mapping):
+    if isinstance(value, Mapping) or positions != list(range(len(positions))):
         return leaves(dict(children))
     items = [child for _, child in children]
     is_tensor_list = isinstance(value, list) and all(isinstance(item, torch.Tensor) for item in items)

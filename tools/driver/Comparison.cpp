@@ -1,0 +1,87 @@
+//===- Comparison.cpp - Whether two tensors are the same ------------------===//
+#include "tools/driver/Comparison.h"
+#include <ATen/ATen.h>
+#include <limits>
+
+namespace cleave {
+
+static double toleranceOf(at::ScalarType dtype) {
+  switch (dtype) {
+  case at::kDouble:
+  case at::kComplexDouble:
+    return 1e-9;
+  case at::kHalf:
+    return 1e-2;
+  case at::kBFloat16:
+    return 3e-2;
+  default:
+    return 1e-5;
+  }
+}
+
+/// Finite magnitudes that are not 0, smallest first.
+static std::vector<double> magnitudesOf(const at::Tensor &tensor) {
+  constexpr int64_t kMostLookedAt = 1 << 20;
+  at::Tensor flat = tensor.reshape({-1});
+  // An odd step does not meet the same column of every row of a matrix with an even number of them.
+  if (flat.numel() > kMostLookedAt)
+    flat = flat.slice(0, 0, flat.numel(), (flat.numel() / kMostLookedAt + 1) | 1);
+  at::Tensor sizes = flat.to(flat.is_complex() ? at::kComplexDouble : at::kDouble).abs();
+  sizes = std::get<0>(sizes.masked_select(at::logical_and(sizes.isfinite(), sizes > 0)).sort());
+  const double *first = sizes.const_data_ptr<double>();
+  return {first, first + sizes.numel()};
+}
+
+double ordinarySize(const at::Tensor &tensor) {
+  constexpr double kLeastMask = 1e4, kMaskGap = 100, kMaskSpread = 2, kLargestOverMedian = 16;
+  std::vector<double> sizes = magnitudesOf(tensor);
+  if (sizes.empty())
+    return 0;
+  // There may be masks of several sizes, as -1e9 beside -3.4e38.
+  for (size_t i = sizes.size() - 1; i > 0 && sizes[i] >= kLeastMask && sizes.back() <= kMaskSpread * sizes[i];
+       --i)
+    if (sizes[i] >= kMaskGap * sizes[i - 1])
+      sizes.resize(i);
+  double largest = sizes.back(), median = sizes[sizes.size() / 2];
+  return std::min(largest, std::max(1.0, kLargestOverMedian * median));
+}
+
+Comparison compare(const at::Tensor &found, const at::Tensor &expected) {
+  Comparison result;
+  if (found.scalar_type() != expected.scalar_type() || found.sizes() != expected.sizes()) {
+    result.isSame = false;
+    result.error = result.maxAbsError = result.maxRelError = std::numeric_limits<double>::infinity();
+    return result;
+  }
+  if (expected.numel() == 0)
+    return result;
+  auto wide = expected.is_complex() ? at::kComplexDouble : at::kDouble;
+  at::Tensor a = found.to(wide), b = expected.to(wide);
+  // Infinities and NaNs must stand in the same places; elsewhere the difference counts.
+  at::Tensor same = at::logical_or(a == b, at::logical_and(a.isnan(), b.isnan()));
+  at::Tensor difference = (a - b).abs();
+  difference.masked_fill_(at::logical_not(difference.isfinite()), std::numeric_limits<double>::infinity());
+  difference.masked_fill_(same, 0);
+  result.maxAbsError = difference.max().item<double>();
+  // Doubles do not tell large integers apart.
+  if (c10::isIntegralType(expected.scalar_type(), /*includeBool=*/true)) {
+    result.error = result.maxRelError = result.maxAbsError;
+    result.isSame = at::equal(found, expected);
+    return result;
+  }
+  double tolerance = toleranceOf(expected.scalar_type()), size = ordinarySize(expected);
+  double common = std::min(tolerance * std::max(1.0, size), std::min(100 * tolerance, 0.1) * size);
+  at::Tensor magnitude = b.abs();
+  magnitude.masked_fill_(at::logical_not(magnitude.isfinite()), 0);
+  at::Tensor allowed = (magnitude * tolerance).clamp_min(common);
+  result.isSame = (difference <= allowed).all().item<bool>();
+  // An element that may not be off at all, and is not, is no worry.
+  constexpr double kLeast = std::numeric_limits<double>::min();
+  int64_t worst = (difference / allowed.clamp_min(kLeast)).argmax().item<int64_t>();
+  result.error = difference.flatten()[worst].item<double>();
+  result.allowed = allowed.flatten()[worst].item<double>();
+  result.maxRelError = (difference / magnitude.clamp_min(std::max(size, kLeast))).max().item<double>();
+  return result;
+}
+
+} // namespace cleave

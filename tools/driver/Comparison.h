@@ -1,0 +1,40 @@
+//===- Comparison.h - Whether two tensors are the same ----------*- C++ -*-===//
+//
+// Private to tools/driver/.
+//
+// The tolerance t of a dtype: float64 and complex128 1e-9, float32 and complex64 1e-5, float16 1e-2, bfloat16
+// 3e-2. An element whose original is e may be off by
+//
+//   t · |e|,  or by  min(t · max(1, s), r · s)  where that is more,  with r = min(100 · t, 0.1),
+//
+// where s is the ordinary size of the tensor's elements, so that neither a few huge ones (masks of -1e9 or
+// -3.4e38) nor the 1 hide wrong small ones. NaNs and infinities must stand in the same places; integers and
+// bools must be equal.
+//
+//===----------------------------------------------------------------------===//
+#ifndef CLEAVE_TOOLS_DRIVER_COMPARISON_H
+#define CLEAVE_TOOLS_DRIVER_COMPARISON_H
+
+#include <ATen/core/Tensor.h>
+
+namespace cleave {
+
+struct Comparison {
+  bool isSame = true;
+  /// Largest |found − expected|, and largest |found − expected| / max(s, |expected|).
+  double maxAbsError = 0, maxRelError = 0;
+  /// The error of the element that is nearest to what it may be off by, or furthest beyond, and that limit.
+  double error = 0, allowed = 0;
+};
+
+/// Largest magnitude of a tensor's finite elements, without masks (at least 1e4, within a factor 2 of each
+/// other, and 100 times everything below) and, above 1, no more than 16 times the median of those that are
+/// not 0. Of large tensors, about a million elements are looked at.
+double ordinarySize(const at::Tensor &tensor);
+
+/// Other dtypes or shapes are an infinite error.
+Comparison compare(const at::Tensor &found, const at::Tensor &expected);
+
+} // namespace cleave
+
+#endif // CLEAVE_TOOLS_DRIVER_COMPARISON_H
