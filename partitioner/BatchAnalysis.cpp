@@ -268,6 +268,13 @@ BatchWalk::Found BatchWalk::visit(Operation *op) {
       numbers.insert(size);
     return std::nullopt;
   }
+  if (auto boundary = dyn_cast<BoundaryOp>(op)) {
+    if (positions.contains(boundary.getValue()))
+      positions.insert(boundary.getResult());
+    if (auto list = lists.find(boundary.getValue()); list != lists.end())
+      lists[boundary.getResult()] = unsigned(list->second);
+    return std::nullopt;
+  }
   if (auto list = dyn_cast<ListOp>(op))
     return visitList(list);
   if (isa<UnpackOp>(op))
@@ -299,7 +306,9 @@ BatchWalk::Found BatchWalk::run() {
       return found;
   Operation *end = function.getBody().front().getTerminator();
   for (Value output : end->getOperands())
-    if (!isa<RankedTensorType>(output.getType()) || (holds(output) && !holdsIt(output)))
+    if (positions.contains(output))
+      return obstacle(function, "gives positions in");
+    else if (!isa<RankedTensorType>(output.getType()) || (holds(output) && !holdsIt(output)))
       return obstacle(function, "has an output that is not known to be proportional to");
   return std::nullopt;
 }

@@ -5,6 +5,7 @@
 #include "tools/cleave/Commands.h"
 #include "tools/cleave/Output.h"
 #include "tools/cleave/TextTable.h"
+#include "tools/cleave/TraceFile.h"
 #include "tools/driver/SignatureInputs.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SmallString.h"
@@ -14,9 +15,11 @@
 #include "llvm/Support/JSON.h"
 #include "llvm/Support/Path.h"
 #include "llvm/Support/raw_ostream.h"
+#include <array>
 #include <chrono>
 #include <deque>
 #include <memory>
+#include <optional>
 
 namespace cleave {
 
@@ -28,7 +31,7 @@ using runtime::Session;
 
 namespace {
 struct RunOptions {
-  std::string plan, inputs, outputs;
+  std::string plan, inputs, outputs, trace;
   uint64_t repeat = 1;
   uint64_t timeoutSeconds = 30;
   runtime::SessionOptions session;
@@ -39,8 +42,13 @@ struct RunOptions {
 struct Measurement {
   std::vector<NamedTensor> outputs;
   double secondsPerStep;
+  uint64_t steps;
   /// Peaks since the session was opened; busy during the steps.
   std::vector<DeviceStatistics> devices;
+  /// Share of the ranks' time in which they wait while one request has them to itself, and what it is where all stages
+  /// take equally long. Nothing for one rank.
+  std::optional<double> bubble, bubbleOfFormula;
+  std::vector<runtime::TraceEvent> trace;
 };
 } // namespace
 
@@ -69,10 +77,45 @@ static Expected<std::vector<at::Tensor>> runSteps(Session &session, llvm::ArrayR
   return outputs;
 }
 
+static double sumOfBusySeconds(const Session &session) {
+  double sum = 0;
+  for (const DeviceStatistics &device : session.statistics())
+    sum += device.busySeconds;
+  return sum;
+}
+
+/// The median of a few requests that run alone.
+static Expected<double> measureBubble(Session &session, llvm::ArrayRef<at::Tensor> inputs) {
+  std::array<double, 3> bubbles;
+  for (double &bubble : bubbles) {
+    double busy = sumOfBusySeconds(session);
+    auto begin = std::chrono::steady_clock::now();
+    if (auto outputs = session.run(inputs); !outputs)
+      return outputs.takeError();
+    std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
+    bubble = 1 - (sumOfBusySeconds(session) - busy) / (seconds.count() * session.statistics().size());
+  }
+  llvm::sort(bubbles);
+  return bubbles[bubbles.size() / 2];
+}
+
+/// (p-1) / (v m + p-1) for p ranks of v stages and m micro-batches (Narayanan et al. 2021).
+static double bubbleOfFormula(const plan::Plan &plan, size_t ranks) {
+  double work = double(plan.stages.size()) / ranks * plan.schedules[0]->microbatches;
+  return (ranks - 1) / (work + ranks - 1);
+}
+
 static Expected<Measurement> measure(Session &session, llvm::ArrayRef<at::Tensor> inputs, uint64_t steps) {
   if (auto warmUp = session.run(inputs); !warmUp)
     return warmUp.takeError();
   Measurement measurement;
+  measurement.steps = steps;
+  if (size_t ranks = session.statistics().size(); ranks > 1) {
+    if (Error error = measureBubble(session, inputs).moveInto(measurement.bubble.emplace()))
+      return error;
+    measurement.bubbleOfFormula = bubbleOfFormula(session.plan(), ranks);
+  }
+  session.takeTrace();
   std::vector<DeviceStatistics> before = session.statistics();
   auto begin = std::chrono::steady_clock::now();
   auto outputs = runSteps(session, inputs, steps);
@@ -81,6 +124,7 @@ static Expected<Measurement> measure(Session &session, llvm::ArrayRef<at::Tensor
   std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
   measurement.secondsPerStep = seconds.count() / double(steps);
   measurement.devices = session.statistics();
+  measurement.trace = session.takeTrace();
   for (auto [device, earlier] : llvm::zip(measurement.devices, before))
     device.busySeconds -= earlier.busySeconds;
   for (auto [tensor, output] : llvm::zip(*outputs, session.plan().signatures[0]->outputs))
@@ -94,30 +138,45 @@ static llvm::StringRef dtypeNameOf(const at::Tensor &tensor) {
   return plan::nameOf(runtime::dtypeOf(tensor.scalar_type()));
 }
 
+/// Of all steps.
+static double idleSeconds(const Measurement &measurement, const DeviceStatistics &device) {
+  return measurement.secondsPerStep * measurement.steps - device.busySeconds;
+}
+
 static llvm::json::Object toJson(const Measurement &measurement) {
   llvm::json::Array devices, outputs;
   for (const DeviceStatistics &device : measurement.devices)
     devices.push_back(llvm::json::Object{{"name", device.name},
                                          {"peak_bytes", device.peakBytes},
                                          {"weight_bytes", device.weightBytes},
-                                         {"busy_seconds", device.busySeconds}});
+                                         {"busy_seconds", device.busySeconds},
+                                         {"idle_seconds", idleSeconds(measurement, device)}});
   for (const auto &[name, tensor] : measurement.outputs)
     outputs.push_back(llvm::json::Object{
         {"name", name}, {"dtype", dtypeNameOf(tensor)}, {"shape", llvm::json::Array(tensor.sizes())}});
-  return llvm::json::Object{{"seconds", measurement.secondsPerStep},
+  llvm::json::Object result{{"seconds", measurement.secondsPerStep},
                             {"devices", std::move(devices)},
                             {"outputs", std::move(outputs)}};
+  if (measurement.bubble)
+    result["bubble"] =
+        llvm::json::Object{{"measured", *measurement.bubble}, {"formula", *measurement.bubbleOfFormula}};
+  return result;
 }
 
 static std::string megabytes(int64_t bytes) { return llvm::formatv("{0:f2}", double(bytes) / 1e6); }
 
 static void printText(llvm::raw_ostream &out, const Measurement &measurement) {
-  out << llvm::formatv("{0:f2} ms a step\n\n", measurement.secondsPerStep * 1e3);
-  TextTable devices({Align::Left, Align::Right, Align::Right, Align::Right});
-  devices.add({"device", "peak MB", "weights MB", "busy ms"});
+  out << llvm::formatv("{0:f2} ms a step\n", measurement.secondsPerStep * 1e3);
+  if (measurement.bubble)
+    out << llvm::formatv("bubble of one step alone: {0:f1} %, {1:f1} % by formula\n", *measurement.bubble * 100,
+                         *measurement.bubbleOfFormula * 100);
+  out << "\n";
+  TextTable devices({Align::Left, Align::Right, Align::Right, Align::Right, Align::Right});
+  devices.add({"device", "peak MB", "weights MB", "busy ms", "idle ms"});
   for (const DeviceStatistics &device : measurement.devices)
     devices.add({device.name, megabytes(device.peakBytes), megabytes(device.weightBytes),
-                 llvm::formatv("{0:f2}", device.busySeconds * 1e3)});
+                 llvm::formatv("{0:f2}", device.busySeconds * 1e3),
+                 llvm::formatv("{0:f2}", idleSeconds(measurement, device) * 1e3)});
   devices.print(out);
   out << "\n";
   TextTable outputs({Align::Left, Align::Left});
@@ -142,27 +201,27 @@ static Expected<std::vector<at::Tensor>> readInputs(const RunOptions &options,
   return matchInputs(signature, *tensors, options.inputs);
 }
 
-/// The outputs replace what is there, so that must not be what the run reads. Files are compared by identity:
+/// A file that is written replaces what is there, so that must not be what the run reads. Files are compared by identity:
 /// a link is the file.
-static Error checkOutputs(const RunOptions &options) {
+static Error checkWritten(llvm::StringRef option, const std::string &file, const RunOptions &options) {
   namespace fs = llvm::sys::fs;
   namespace path = llvm::sys::path;
   auto refused = [&](const llvm::Twine &what) {
-    return llvm::createStringError("--outputs " + options.outputs + ": is " + what + "; give another name");
+    return llvm::createStringError(option + " " + file + ": is " + what + "; give another name");
   };
-  if (fs::equivalent(options.outputs, options.inputs))
+  if (fs::equivalent(file, options.inputs))
     return refused("the file of --inputs");
   std::error_code none;
-  for (fs::directory_iterator file(options.plan, none), end; !none && file != end; file.increment(none))
-    if (fs::equivalent(options.outputs, file->path()))
+  for (fs::directory_iterator entry(options.plan, none), end; !none && entry != end; entry.increment(none))
+    if (fs::equivalent(file, entry->path()))
       return refused("a file of the plan " + options.plan);
   // A new file must not get into the plan either.
-  llvm::SmallString<256> folder(options.outputs);
-  if (fs::real_path(options.outputs, folder)) {
-    llvm::StringRef parent = path::parent_path(options.outputs);
+  llvm::SmallString<256> folder(file);
+  if (fs::real_path(file, folder)) {
+    llvm::StringRef parent = path::parent_path(file);
     if (fs::real_path(parent.empty() ? "." : parent, folder))
       return Error::success();
-    path::append(folder, path::filename(options.outputs));
+    path::append(folder, path::filename(file));
   }
   for (llvm::StringRef parent = path::parent_path(folder); !parent.empty();
        parent = path::parent_path(parent))
@@ -173,8 +232,12 @@ static Error checkOutputs(const RunOptions &options) {
 
 static Error run(RunOptions options) {
   if (!options.outputs.empty())
-    if (Error error = checkOutputs(options))
+    if (Error error = checkWritten("--outputs", options.outputs, options))
       return error;
+  if (!options.trace.empty())
+    if (Error error = checkWritten("--trace", options.trace, options))
+      return error;
+  options.session.trace = !options.trace.empty();
   options.session.timeout = std::chrono::seconds(options.timeoutSeconds);
   auto session = Session::open(options.plan, options.session);
   if (!session)
@@ -187,6 +250,9 @@ static Error run(RunOptions options) {
     return measurement.takeError();
   if (!options.outputs.empty())
     if (Error error = runtime::writeTensors(options.outputs, measurement->outputs))
+      return error;
+  if (!options.trace.empty())
+    if (Error error = writeTrace(options.trace, (*session)->plan(), measurement->devices, measurement->trace))
       return error;
   if (options.json)
     llvm::outs() << llvm::formatv("{0:2}\n", llvm::json::Value(toJson(*measurement)));
@@ -202,6 +268,8 @@ void addRunCommand(CLI::App &app, Action &chosen) {
   command->add_option("--inputs", options->inputs, "The inputs by name, a safetensors file")
       ->type_name("FILE");
   command->add_option("--outputs", options->outputs, "Where to write the outputs, a safetensors file")
+      ->type_name("FILE");
+  command->add_option("--trace", options->trace, "Where to write what each device did when, for ui.perfetto.dev")
       ->type_name("FILE");
   command->add_option("--repeat", options->repeat, "Steps to measure, after one to warm up")
       ->check(CLI::Range(uint64_t(1), uint64_t(1000000000)).description(""))

@@ -268,6 +268,13 @@ static uint32_t indexIn(std::vector<std::string> &table, const std::string &entr
 uint32_t PlanWriter::operatorIndex(const std::string &name) { return indexIn(plan->operators, name); }
 uint32_t PlanWriter::pathIndex(const std::string &path) { return indexIn(plan->paths, path); }
 
+void PlanWriter::splitBatch(uint32_t count) {
+  microbatches = count;
+  plan->signatures[0]->batch = 0;
+  for (auto &output : plan->signatures[0]->outputs)
+    output->type = std::make_unique<plan::TensorType>(tensorType(plan::DType::Float, {-1, 4}));
+}
+
 void PlanWriter::writeSchedule() {
   auto schedule = std::make_unique<plan::Schedule>();
   schedule->name = "gpipe";
@@ -276,22 +283,25 @@ void PlanWriter::writeSchedule() {
     schedule->ranks.back()->rank = rank;
   }
   auto rankOf = [&](uint32_t stage) { return plan->stages[stage]->ranks[0]; };
-  auto act = [&](ActionKind kind, uint32_t stage, uint32_t peer) {
+  auto act = [&](ActionKind kind, uint32_t stage, uint32_t microbatch, uint32_t peer) {
     auto action = std::make_unique<plan::Action>();
     action->kind = kind;
     action->stage = stage;
+    action->microbatch = microbatch;
     action->peer = peer;
     schedule->ranks[rankOf(stage)]->actions.push_back(std::move(action));
   };
-  for (uint32_t stage = 0; stage < plan->stages.size(); ++stage) {
-    for (const plan::Transfer &transfer : plan::transfers(*plan, 0))
-      if (transfer.to == stage && rankOf(transfer.from) != rankOf(stage))
-        act(ActionKind::Recv, stage, transfer.from);
-    act(ActionKind::Forward, stage, 0);
-    for (const plan::Transfer &transfer : plan::transfers(*plan, 0))
-      if (transfer.from == stage && rankOf(transfer.to) != rankOf(stage))
-        act(ActionKind::Send, stage, transfer.to);
-  }
+  schedule->microbatches = microbatches;
+  for (uint32_t microbatch = 0; microbatch < microbatches; ++microbatch)
+    for (uint32_t stage = 0; stage < plan->stages.size(); ++stage) {
+      for (const plan::Transfer &transfer : plan::transfers(*plan, 0))
+        if (transfer.to == stage && rankOf(transfer.from) != rankOf(stage))
+          act(ActionKind::Recv, stage, microbatch, transfer.from);
+      act(ActionKind::Forward, stage, microbatch, 0);
+      for (const plan::Transfer &transfer : plan::transfers(*plan, 0))
+        if (transfer.from == stage && rankOf(transfer.to) != rankOf(stage))
+          act(ActionKind::Send, stage, microbatch, transfer.to);
+    }
   plan->schedules.push_back(std::move(schedule));
 }
 

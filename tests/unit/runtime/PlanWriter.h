@@ -66,6 +66,8 @@ public:
   uint32_t symbol(const std::string &name, int64_t traced);
   uint32_t input(const std::string &name, const plan::TensorType &type);
   void output(const std::string &name, uint32_t stage, uint32_t result);
+  /// Splits symbol 0, the batch. Outputs are taken to be `batch` rows of 4 where the test says nothing else.
+  void splitBatch(uint32_t microbatches);
   StageWriter &stage(uint32_t index) { return stages[index]; }
   /// Writes the plan to `directory`, a new folder, with a schedule that runs the stages one after the other.
   void write(const std::string &directory);
@@ -76,6 +78,7 @@ public:
 private:
   friend class StageWriter;
   void writeSchedule();
+  uint32_t microbatches = 1;
   void writeShards(const std::string &directory);
   uint32_t operatorIndex(const std::string &name);
   uint32_t pathIndex(const std::string &path);

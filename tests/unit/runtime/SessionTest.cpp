@@ -1,9 +1,13 @@
 //===- SessionTest.cpp - Opening and running plans ------------------------===//
 #include "runtime/Session.h"
+#include "codegen/plan/Schedule.h"
 #include "tests/unit/runtime/TestModels.h"
+#include "llvm/Support/FileSystem.h"
 #include <ATen/ATen.h>
+#include <fstream>
 #include <gmock/gmock.h>
 #include <thread>
+#include <unistd.h>
 
 namespace cleave::runtime {
 
@@ -135,6 +139,103 @@ TEST_F(SessionTest, TakesRequestsFromManyThreads) {
   for (std::thread &thread : threads)
     thread.join();
   EXPECT_EQ(right, 8 * 20);
+}
+
+/// Bytes of this process that are in memory.
+static int64_t residentBytes() {
+  std::ifstream file("/proc/self/statm");
+  int64_t total = 0, resident = 0;
+  file >> total >> resident;
+  return resident * sysconf(_SC_PAGESIZE);
+}
+
+TEST_F(SessionTest, ServesTenThousandRequestsInTheMemoryOfAThousand) {
+  TwoLayers model;
+  auto session = open(model.writer);
+  std::atomic<int> done{0}, right{0};
+  std::atomic<int64_t> afterThousand{0};
+  std::vector<std::thread> threads;
+  for (int thread = 0; thread < 8; ++thread)
+    threads.emplace_back([&, thread] {
+      for (int i = 0; i < 1250; ++i) {
+        at::Tensor x = at::full({1 + i % 7, 8}, thread + 0.001 * i);
+        auto outputs = session->run({x});
+        right += outputs && at::allclose((*outputs)[0], model.expected(x), 1e-5, 1e-5);
+        if (++done == 1000)
+          afterThousand = residentBytes();
+      }
+    });
+  for (std::thread &thread : threads)
+    thread.join();
+  EXPECT_EQ(right, 10000);
+  EXPECT_LE(residentBytes(), afterThousand + afterThousand / 100);
+}
+
+TEST_F(SessionTest, SplitsTheBatchAndJoinsTheOutputs) {
+  for (uint32_t microbatches : {2, 3, 8}) {
+    TwoLayers model;
+    model.writer.splitBatch(microbatches);
+    auto session = open(model.writer);
+    // Also a batch that does not divide evenly, and one of fewer samples than micro-batches.
+    for (int64_t batch : {8, 5, 1}) {
+      at::Tensor x = at::randn({batch, 8});
+      auto outputs = llvm::cantFail(session->run({x}));
+      EXPECT_EQ(outputs[0].sizes(), (std::vector<int64_t>{batch, 4}));
+      EXPECT_TRUE(at::allclose(outputs[0], model.expected(x), 1e-5, 1e-6)) << microbatches << " of " << batch;
+      EXPECT_TRUE(at::equal(outputs[0], llvm::cantFail(session->run({x}))[0])) << "the same bits each time";
+    }
+    llvm::sys::fs::remove_directories(path("a.plan"));
+  }
+}
+
+TEST_F(SessionTest, GivesInputsWithoutABatchWhole) {
+  PlanWriter writer({0});
+  writer.symbol("batch", 4);
+  writer.input("x", tensorType(DType::Float, {-1, 2}));
+  writer.input("scale", tensorType(DType::Float, {2}));
+  StageWriter &stage = writer.stage(0);
+  uint32_t scale = stage.input(1);
+  stage.output(stage.call("aten::mul.Tensor", {stage.input(0), scale}));
+  stage.output(stage.call("aten::neg", {scale}));
+  writer.output("y", 0, 0);
+  writer.output("negated", 0, 1);
+  writer.splitBatch(2);
+  writer.plan->signatures[0]->outputs[0]->type = std::make_unique<plan::TensorType>(tensorType(DType::Float, {-1, 2}));
+  writer.plan->signatures[0]->outputs[1]->type = std::make_unique<plan::TensorType>(tensorType(DType::Float, {2}));
+  auto session = open(writer);
+  at::Tensor x = at::randn({3, 2}), factor = at::randn({2});
+  auto outputs = llvm::cantFail(session->run({x, factor}));
+  EXPECT_TRUE(at::equal(outputs[0], x * factor));
+  EXPECT_TRUE(at::equal(outputs[1], factor.neg()));
+}
+
+TEST_F(SessionTest, HoldsNewRequestsBackUntilThereIsRoom) {
+  TwoLayers model;
+  SessionOptions options;
+  options.requests = 1;
+  auto session = open(model.writer, options);
+  std::vector<std::unique_ptr<Session::Pending>> pending;
+  for (int i = 0; i < 20; ++i)
+    pending.push_back(llvm::cantFail(session->start({at::randn({2, 8})})));
+  for (auto &request : pending)
+    EXPECT_EQ(failureOf(request->wait()), "");
+}
+
+TEST_F(SessionTest, TracesWhatEveryRankDoes) {
+  TwoLayers model;
+  model.writer.splitBatch(2);
+  SessionOptions options;
+  options.trace = true;
+  auto session = open(model.writer, options);
+  llvm::cantFail(session->run({at::randn({4, 8})}));
+  std::vector<std::string> actions;
+  for (const TraceEvent &event : session->takeTrace()) {
+    EXPECT_LE(event.begin, event.end);
+    EXPECT_EQ(event.rank, event.action->stage);
+    actions.push_back(plan::toString(*event.action));
+  }
+  EXPECT_THAT(actions, testing::ElementsAre("F0.0", "S0.0>1", "F0.1", "S0.1>1", "R1.0<0", "F1.0", "R1.1<0", "F1.1"));
+  EXPECT_TRUE(session->takeTrace().empty()) << "taken once";
 }
 
 TEST_F(SessionTest, RequestsFollowOneAnother) {

@@ -1,0 +1,97 @@
+// RUN: cleave-opt %s --assign-schedule="ranks=2 microbatches=4" --split-input-file --verify-diagnostics
+// The first operation that does not pass the batch is named.
+
+!x = tensor<?x8xf32, #cleave.layout<dims = ["batch", "8"]>>
+func.func @softmax_over_samples(%x: !x) -> !x attributes {cleave.symbols = {batch = 4}} {
+  %zero = cleave.constant(0 : i64) : i64
+  %none = cleave.constant(unit) : none
+  %0 = aten.relu(%x) : (!x) -> !x
+  // expected-error @below {{aten.softmax.int needs the whole of dimension batch, so micro-batches are not parts of it; use --microbatches 1}}
+  %1 = aten.softmax.int(%0, %zero, %none) : (!x, i64, none) -> !x
+  return %1 : !x
+}
+
+// -----
+
+!x = tensor<?x8xf32, #cleave.layout<dims = ["batch", "8"]>>
+func.func @mean_over_samples(%x: !x) -> tensor<8xf32> attributes {cleave.symbols = {batch = 4}} {
+  %zero = cleave.constant([0]) : !cleave.list<i64>
+  %false = cleave.constant(false) : i1
+  %none = cleave.constant(unit) : none
+  // expected-error @below {{aten.mean.dim reduces over dimension batch}}
+  %0 = aten.mean.dim(%x, %zero, %false, %none) : (!x, !cleave.list<i64>, i1, none) -> tensor<8xf32>
+  return %0 : tensor<8xf32>
+}
+
+// -----
+
+!x = tensor<?x8xf32, #cleave.layout<dims = ["batch", "8"]>>
+func.func @divides_by_the_batch(%x: !x) -> !x attributes {cleave.symbols = {batch = 4}} {
+  %size = cleave.size "batch"
+  // expected-error @below {{aten.div.Scalar computes with the size of dimension batch}}
+  %0 = aten.div.Scalar(%x, %size) : (!x, i64) -> !x
+  return %0 : !x
+}
+
+// -----
+
+!x = tensor<?x8xf32, #cleave.layout<dims = ["batch", "8"]>>
+func.func @every_pair(%x: !x) -> tensor<?x?xf32, #cleave.layout<dims = ["batch", "batch"]>>
+    attributes {cleave.symbols = {batch = 4}} {
+  %0 = aten.t(%x) : (!x) -> tensor<8x?xf32, #cleave.layout<dims = ["8", "batch"]>>
+  // expected-error @below {{aten.mm takes every pair of positions in dimension batch}}
+  %1 = aten.mm(%x, %0) : (!x, tensor<8x?xf32, #cleave.layout<dims = ["8", "batch"]>>)
+      -> tensor<?x?xf32, #cleave.layout<dims = ["batch", "batch"]>>
+  return %1 : tensor<?x?xf32, #cleave.layout<dims = ["batch", "batch"]>>
+}
+
+// -----
+
+!x = tensor<?x8xf32, #cleave.layout<dims = ["batch", "8"]>>
+func.func @numbers_samples(%x: !x) -> tensor<?xi64, #cleave.layout<dims = ["batch"]>>
+    attributes {cleave.symbols = {batch = 4}} {
+  %size = cleave.size "batch"
+  %none = cleave.constant(unit) : none
+  %one = cleave.constant(1 : i64) : i64
+  %cpu = cleave.constant("cpu") : !cleave.device
+  %false = cleave.constant(false) : i1
+  %0 = aten.arange(%size, %none, %none, %cpu, %false)
+      : (i64, none, none, !cleave.device, i1) -> tensor<?xi64, #cleave.layout<dims = ["batch"]>>
+  // expected-error @below {{aten.add.Scalar computes with positions in dimension batch}}
+  %1 = aten.add.Scalar(%0, %one, %one) : (tensor<?xi64, #cleave.layout<dims = ["batch"]>>, i64, i64)
+      -> tensor<?xi64, #cleave.layout<dims = ["batch"]>>
+  return %1 : tensor<?xi64, #cleave.layout<dims = ["batch"]>>
+}
+
+// -----
+
+!x = tensor<?x8xf32, #cleave.layout<dims = ["batch", "8"]>>
+func.func @draws(%x: !x) -> !x attributes {cleave.symbols = {batch = 4}} {
+  %none = cleave.constant(unit) : none
+  // expected-error @below {{aten.rand_like draws random numbers, others for each part of dimension batch}}
+  %0 = aten.rand_like(%x, %none, %none, %none, %none, %none) : (!x, none, none, none, none, none) -> !x
+  return %0 : !x
+}
+
+// -----
+
+// expected-error @below {{the model has no input with dimension batch}}
+func.func @no_batch(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {
+  return %x : tensor<4x8xf32>
+}
+
+// -----
+
+// expected-error @below {{the model gives positions in dimension batch}}
+func.func @gives_numbers(%x: tensor<?x8xf32, #cleave.layout<dims = ["batch", "8"]>>)
+    -> tensor<?xi64, #cleave.layout<dims = ["batch"]>> attributes {cleave.symbols = {batch = 4}} {
+  %size = cleave.size "batch"
+  %none = cleave.constant(unit) : none
+  %cpu = cleave.constant("cpu") : !cleave.device
+  %false = cleave.constant(false) : i1
+  %0 = aten.arange(%size, %none, %none, %cpu, %false)
+      : (i64, none, none, !cleave.device, i1) -> tensor<?xi64, #cleave.layout<dims = ["batch"]>>
+  %1 = cleave.boundary %0 "numbers" output 0
+      : (tensor<?xi64, #cleave.layout<dims = ["batch"]>>) -> tensor<?xi64, #cleave.layout<dims = ["batch"]>>
+  return %1 : tensor<?xi64, #cleave.layout<dims = ["batch"]>>
+}

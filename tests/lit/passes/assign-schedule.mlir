@@ -1,0 +1,66 @@
+// RUN: cleave-opt %s --assign-schedule="ranks=2 microbatches=4" | FileCheck %s
+// RUN: cleave-opt %s --assign-schedule="ranks=2 microbatches=0" | FileCheck %s --check-prefix=AUTO
+// RUN: cleave-opt %s --assign-schedule="ranks=2 schedule=interleaved" | FileCheck %s --check-prefix=WHOLE
+// The decision stands on the function; the batch must pass every operation.
+
+!ids = tensor<?x8xi64, #cleave.layout<dims = ["batch", "8"]>>
+!x = tensor<?x8x64xf32, #cleave.layout<dims = ["batch", "8", "64"]>>
+!rows = tensor<?x64xf32, #cleave.layout<dims = ["8*batch", "64"]>>
+!w = tensor<64x64xf32>
+
+// Through a view that merges the batch with another dimension, and back.
+// CHECK-LABEL: func.func @through_rows(
+// CHECK-SAME: cleave.batch = "batch"
+// CHECK-SAME: cleave.microbatches = 4 : i64
+// CHECK-SAME: cleave.ranks = 2 : i64
+// CHECK-SAME: cleave.schedule = "gpipe"
+// AUTO-LABEL: func.func @through_rows(
+// AUTO-SAME: cleave.microbatches = 1 : i64
+// WHOLE-LABEL: func.func @through_rows(
+// WHOLE-NOT: cleave.batch =
+// WHOLE-SAME: cleave.microbatches = 1 : i64
+// WHOLE-SAME: cleave.schedule = "interleaved"
+func.func @through_rows(%x: !x) -> !x attributes {cleave.symbols = {batch = 4}} {
+  %w = cleave.param "w" {role = "parameter"} : !w
+  %none = cleave.constant(unit) : none
+  %rows = cleave.constant([-1, 64]) : !cleave.list<i64>
+  %back = cleave.constant([-1, 8, 64]) : !cleave.list<i64>
+  %0 = aten.view(%x, %rows) : (!x, !cleave.list<i64>) -> !rows
+  %1 = aten.linear(%0, %w, %none) {cleave.stage = 0 : i64} : (!rows, !w, none) -> !rows
+  %2 = aten.view(%1, %back) : (!rows, !cleave.list<i64>) -> !x
+  return %2 : !x
+}
+
+// Two equal stages of much work: as many micro-batches as pay for their calls.
+// AUTO-LABEL: func.func @balanced(
+// AUTO-SAME: cleave.microbatches = 8 : i64
+!big = tensor<?x2048xf32, #cleave.layout<dims = ["batch", "2048"]>>
+!bigw = tensor<2048x2048xf32>
+func.func @balanced(%x: !big) -> !big attributes {cleave.symbols = {batch = 8}} {
+  %w = cleave.param "w" {role = "parameter"} : !bigw
+  %none = cleave.constant(unit) : none
+  %0 = aten.linear(%x, %w, %none) {cleave.stage = 0 : i64} : (!big, !bigw, none) -> !big
+  %1 = aten.linear(%0, %w, %none) {cleave.stage = 1 : i64} : (!big, !bigw, none) -> !big
+  return %1 : !big
+}
+
+// Samples that are looked up by their own number, as masks of transformers do.
+// CHECK-LABEL: func.func @own_sample(
+// CHECK-SAME: cleave.microbatches = 4 : i64
+func.func @own_sample(%ids: !ids) -> tensor<?x8xi64, #cleave.layout<dims = ["batch", "8"]>>
+    attributes {cleave.symbols = {batch = 4}} {
+  %size = cleave.size "batch"
+  %none = cleave.constant(unit) : none
+  %one = cleave.constant(1 : i64) : i64
+  %cpu = cleave.constant("cpu") : !cleave.device
+  %false = cleave.constant(false) : i1
+  %columns = cleave.param "columns" {role = "buffer"} : tensor<1x8xi64>
+  %0 = aten.arange(%size, %none, %none, %cpu, %false)
+      : (i64, none, none, !cleave.device, i1) -> tensor<?xi64, #cleave.layout<dims = ["batch"]>>
+  %1 = aten.unsqueeze(%0, %one)
+      : (tensor<?xi64, #cleave.layout<dims = ["batch"]>>, i64) -> tensor<?x1xi64, #cleave.layout<dims = ["batch", "1"]>>
+  %2 = cleave.list(%1, %columns)
+      : (tensor<?x1xi64, #cleave.layout<dims = ["batch", "1"]>>, tensor<1x8xi64>) -> !cleave.list<!cleave.optional<!cleave.tensor>>
+  %3 = aten.index.Tensor(%ids, %2) : (!ids, !cleave.list<!cleave.optional<!cleave.tensor>>) -> !ids
+  return %3 : !ids
+}

@@ -1,0 +1,217 @@
+// Random models, cut at random into stages, ranks and micro-batches, give what they give uncut.
+#include "codegen/EmitPlan.h"
+#include "codegen/Shards.h"
+#include "codegen/plan/OutputDirectory.h"
+#include "codegen/plan/PlanFile.h"
+#include "ir/TracedShapes.h"
+#include "passes/Passes.h"
+#include "runtime/Session.h"
+#include "tests/unit/partitioner/RandomGraph.h"
+#include "mlir/Parser/Parser.h"
+#include "mlir/Pass/PassManager.h"
+#include "mlir/Pass/PassRegistry.h"
+#include "llvm/ADT/SmallString.h"
+#include "llvm/Support/FileSystem.h"
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+using namespace mlir;
+
+namespace cleave {
+namespace {
+
+/// A function of `x: f32[batch, 8]` in a random DAG of operators; every value is of that type between the lines that an
+/// operator needs. Operations have random stages, ascending.
+class RandomModel {
+public:
+  RandomModel(Dice &dice, uint32_t stages) : dice(dice) {
+    const uint32_t steps = stages + dice.below(12);
+    for (uint32_t step = 0; step < steps; ++step) {
+      // The first operations are one a stage, so that none is empty.
+      stage = step * stages / steps;
+      values.push_back(addStep(dice.below(8)));
+    }
+    const uint32_t outputs = 1 + dice.below(3);
+    for (uint32_t i = 0; i < outputs; ++i)
+      results.push_back(values[values.size() - 1 - dice.below(std::min<size_t>(values.size(), 4))]);
+  }
+
+  std::string text(uint32_t stages, uint32_t ranks, uint32_t microbatches) const {
+    const std::string count = std::to_string(microbatches);
+    std::string attributes = "cleave.symbols = {batch = 6}, cleave.batch = \"batch\", cleave.microbatches = " + count +
+                             ", cleave.ranks = " + std::to_string(ranks) + ", cleave.stage_seconds = [" +
+                             repeated("0.0", stages) + "], cleave.stage_recv_bytes = [" + repeated("0", stages) +
+                             "], cleave.input_tree = [\"tuple\", 0], cleave.output_tree = [\"tuple\"";
+    std::string types, names, arguments;
+    for (size_t i = 0; i < results.size(); ++i) {
+      attributes += ", " + std::to_string(i);
+      types += (i ? ", " : "") + kType + " {cleave.name = \"y" + std::to_string(i) + "\"}";
+      names += (i ? ", " : "") + results[i];
+      arguments += (i ? ", " : "") + kType;
+    }
+    return "func.func @forward(%x: " + kType + " {cleave.name = \"x\"}) -> (" + types + ") attributes {" + attributes +
+           "]} {\n" + head + body + "  return " + names + " : " + arguments + "\n}\n";
+  }
+
+  std::vector<std::string> weights;
+
+private:
+  static std::string repeated(const std::string &item, uint32_t count) {
+    std::string text = item;
+    for (uint32_t i = 1; i < count; ++i)
+      text += ", " + item;
+    return text;
+  }
+
+  std::string name() { return "%v" + std::to_string(count++); }
+  const std::string &any() { return values.empty() ? kInput : values[dice.below(values.size())]; }
+
+  std::string constant(const std::string &value, const std::string &type) {
+    std::string result = name();
+    head += "  " + result + " = cleave.constant(" + value + ") : " + type + "\n";
+    return result;
+  }
+  std::string integer(int64_t value) { return constant(std::to_string(value) + " : i64", "i64"); }
+
+  /// A call of `op`; operands and types alternate.
+  std::string call(const std::string &op, const std::vector<std::pair<std::string, std::string>> &operands,
+                   const std::string &type) {
+    std::string result = name(), names, types;
+    for (auto &[operand, operandType] : operands) {
+      names += (names.empty() ? "" : ", ") + operand;
+      types += (types.empty() ? "" : ", ") + operandType;
+    }
+    body += "  " + result + " = " + op + "(" + names + ") {cleave.stage = " + std::to_string(stage) + " : i64} : (" +
+            types + ") -> " + type + "\n";
+    return result;
+  }
+
+  std::string weight(const std::string &shape) {
+    weights.push_back("w" + std::to_string(weights.size()));
+    std::string result = name();
+    head += "  " + result + " = cleave.param \"" + weights.back() + "\" {role = \"parameter\"} : tensor<" + shape +
+            "xf32>\n";
+    return result;
+  }
+
+  std::string addStep(uint32_t kind) {
+    const std::string none = constant("unit", "none");
+    switch (kind) {
+    case 0:
+      return call("aten.tanh", {{any(), kType}}, kType);
+    case 1:
+      return call("aten.add.Tensor", {{any(), kType}, {any(), kType}, {integer(1), "i64"}}, kType);
+    case 2:
+      return call("aten.linear", {{any(), kType}, {weight("8x8"), "tensor<8x8xf32>"}, {none, "none"}}, kType);
+    case 3:
+      return call("aten.softmax.int", {{any(), kType}, {integer(-1), "i64"}, {none, "none"}}, kType);
+    case 4: {
+      // Through a shape in which the batch is part of a dimension.
+      std::string sizes = constant("[-1, 4]", "!cleave.list<i64>"), back = constant("[-1, 8]", "!cleave.list<i64>");
+      std::string halves = call("aten.reshape", {{any(), kType}, {sizes, "!cleave.list<i64>"}}, kHalves);
+      std::string soft = call("aten.softmax.int", {{halves, kHalves}, {integer(-1), "i64"}, {none, "none"}}, kHalves);
+      return call("aten.reshape", {{soft, kHalves}, {back, "!cleave.list<i64>"}}, kType);
+    }
+    case 5: {
+      std::string shape = constant("[8]", "!cleave.list<i64>"), epsilon = constant("1.0e-5 : f64", "f64");
+      std::string flag = constant("false", "i1");
+      return call("aten.layer_norm",
+                  {{any(), kType}, {shape, "!cleave.list<i64>"}, {weight("8"), "tensor<8xf32>"}, {none, "none"},
+                   {epsilon, "f64"}, {flag, "i1"}},
+                  kType);
+    }
+    case 6:
+      // A value without the batch is sent as well.
+      return call("aten.mul.Tensor",
+                  {{any(), kType}, {call("aten.exp", {{weight("8"), "tensor<8xf32>"}}, "tensor<8xf32>"), "tensor<8xf32>"}},
+                  kType);
+    default: {
+      std::string dims = constant("[1]", "!cleave.list<i64>"), keep = constant("true", "i1");
+      std::string sum = call("aten.sum.dim_IntList",
+                             {{any(), kType}, {dims, "!cleave.list<i64>"}, {keep, "i1"}, {none, "none"}}, kColumn);
+      return call("aten.sub.Tensor", {{any(), kType}, {sum, kColumn}, {integer(1), "i64"}}, kType);
+    }
+    }
+  }
+
+  inline static const std::string kInput = "%x";
+  inline static const std::string kType = "tensor<?x8xf32, #cleave.layout<dims = [\"batch\", \"8\"]>>";
+  inline static const std::string kHalves = "tensor<?x4xf32, #cleave.layout<dims = [\"2*batch\", \"4\"]>>";
+  inline static const std::string kColumn = "tensor<?x1xf32, #cleave.layout<dims = [\"batch\", \"1\"]>>";
+
+  Dice &dice;
+  std::string head, body;
+  std::vector<std::string> values, results;
+  uint32_t stage = 0, count = 0;
+};
+
+class RandomPlanTest : public testing::TestWithParam<uint32_t> {
+protected:
+  RandomPlanTest() {
+    EXPECT_FALSE(llvm::sys::fs::createUniqueDirectory("cleave-random", folder));
+    DialectRegistry registry;
+    registerDialects(registry);
+    context.appendDialectRegistry(registry);
+    context.loadAllAvailableDialects();
+    static const bool isRegistered = (registerPasses(), true);
+    (void)isRegistered;
+  }
+  ~RandomPlanTest() override { llvm::sys::fs::remove_directories(folder); }
+
+  std::unique_ptr<runtime::Session> open(const std::string &text) {
+    auto module = parseSourceString<ModuleOp>(text, &context);
+    EXPECT_TRUE(module) << text;
+    PassManager manager(&context);
+    EXPECT_TRUE(succeeded(parsePassPipeline("builtin.module(func.func(split-stages))", manager)));
+    EXPECT_TRUE(succeeded(manager.run(*module)));
+    auto plan = llvm::cantFail(expectedOf(emitPlan(*module, {"test", {}, ""})));
+    const std::string directory = (folder + "/" + std::to_string(opened++)).str();
+    EXPECT_FALSE(llvm::sys::fs::create_directory(directory));
+    llvm::cantFail(writeShards(*plan, directory, [&](StringRef name, plan::ByteSink sink) {
+      at::manual_seed(std::stoi(name.drop_front().str()));
+      bool isMatrix = llvm::find_if(plan->weights, [&](auto &each) { return each->name == name; })->get()->shape.size() == 2;
+      at::Tensor tensor = isMatrix ? at::randn({8, 8}) : at::randn({8});
+      return sink({static_cast<const uint8_t *>(tensor.const_data_ptr()), tensor.nbytes()});
+    }));
+    std::vector<uint8_t> bytes = plan::encode(*plan);
+    llvm::cantFail(plan::writeFileAtomically(directory + "/" + plan::kPlanFileName,
+                                             {reinterpret_cast<const char *>(bytes.data()), bytes.size()}));
+    return llvm::cantFail(runtime::Session::open(directory));
+  }
+
+private:
+  static llvm::Expected<std::unique_ptr<plan::Plan>> expectedOf(FailureOr<std::unique_ptr<plan::Plan>> plan) {
+    if (failed(plan))
+      return llvm::createStringError("no plan");
+    return std::move(*plan);
+  }
+
+  MLIRContext context{MLIRContext::Threading::DISABLED};
+  llvm::SmallString<128> folder;
+  unsigned opened = 0;
+};
+
+TEST_P(RandomPlanTest, GivesWhatOneDeviceGives) {
+  Dice dice(GetParam());
+  const uint32_t stages = 1 + dice.below(5), ranks = 1 + dice.below(stages), microbatches = 2 + dice.below(6);
+  RandomModel model(dice, stages);
+  const std::string whole = model.text(stages, /*ranks=*/1, /*microbatches=*/1);
+  SCOPED_TRACE(model.text(stages, ranks, microbatches));
+  auto one = open(whole), many = open(model.text(stages, ranks, microbatches));
+  // Fewer samples than micro-batches, and numbers that these do not divide.
+  for (int64_t batch : {1, 6, 13}) {
+    at::Tensor x = at::randn({batch, 8});
+    auto expected = llvm::cantFail(one->run({x})), found = llvm::cantFail(many->run({x}));
+    auto again = llvm::cantFail(many->run({x}));
+    ASSERT_EQ(expected.size(), found.size());
+    for (size_t i = 0; i < found.size(); ++i) {
+      EXPECT_TRUE(at::allclose(found[i], expected[i], 1e-6, 1e-6)) << "batch " << batch << ", output " << i;
+      EXPECT_TRUE(at::equal(found[i], again[i])) << "the same bits each time";
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Seeds, RandomPlanTest, testing::Range(0u, 60u));
+
+} // namespace
+} // namespace cleave

@@ -1,0 +1,59 @@
+//===- TraceFile.cpp - What ranks did, for trace viewers ------------------===//
+#include "tools/cleave/TraceFile.h"
+#include "codegen/plan/OutputDirectory.h"
+#include "codegen/plan/Schedule.h"
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/FormatVariadic.h"
+#include "llvm/Support/JSON.h"
+#include <algorithm>
+#include <chrono>
+
+namespace cleave {
+
+using llvm::json::Array;
+using llvm::json::Object;
+using runtime::TraceEvent;
+
+/// Names the row of a rank.
+static Object rowName(const runtime::DeviceStatistics &device) {
+  std::string name = "rank " + std::to_string(device.rank) + " (" + device.name + ")";
+  return Object{{"ph", "M"}, {"pid", 0}, {"tid", device.rank}, {"name", "thread_name"}, {"args", Object{{"name", name}}}};
+}
+
+static double microseconds(TraceEvent::Clock::duration duration) {
+  return std::chrono::duration<double, std::micro>(duration).count();
+}
+
+static Object entryOf(const plan::Plan &plan, const TraceEvent &event, TraceEvent::Clock::time_point start) {
+  const plan::Action &action = *event.action;
+  bool computes = action.kind != plan::ActionKind::Send && action.kind != plan::ActionKind::Recv;
+  return Object{{"ph", "X"},
+                {"pid", 0},
+                {"tid", event.rank},
+                {"name", plan::toString(action)},
+                {"cat", computes ? "compute" : "wait"},
+                {"ts", microseconds(event.begin - start)},
+                {"dur", microseconds(event.end - event.begin)},
+                {"args", Object{{"action", plan::wire::EnumNameActionKind(action.kind)},
+                                {"stage", action.stage},
+                                {"microbatch", action.microbatch},
+                                {"request", int64_t(event.request)},
+                                {"module_paths", Array(plan.stages[action.stage]->module_paths)}}}};
+}
+
+llvm::Error writeTrace(const std::string &path, const plan::Plan &plan,
+                       llvm::ArrayRef<runtime::DeviceStatistics> devices, llvm::ArrayRef<TraceEvent> events) {
+  Array entries;
+  for (const runtime::DeviceStatistics &device : devices)
+    entries.push_back(rowName(device));
+  TraceEvent::Clock::time_point start = TraceEvent::Clock::time_point::max();
+  for (const TraceEvent &event : events)
+    start = std::min(start, event.begin);
+  for (const TraceEvent &event : events)
+    entries.push_back(entryOf(plan, event, start));
+  Object trace{{"displayTimeUnit", "ms"}, {"traceEvents", std::move(entries)}};
+  return plan::writeFileAtomically(path, llvm::formatv("{0}\n", llvm::json::Value(std::move(trace))).str());
+}
+
+} // namespace cleave

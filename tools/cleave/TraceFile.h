@@ -1,0 +1,20 @@
+//===- TraceFile.h - What ranks did, for trace viewers ----------*- C++ -*-===//
+#ifndef CLEAVE_TOOLS_CLEAVE_TRACEFILE_H
+#define CLEAVE_TOOLS_CLEAVE_TRACEFILE_H
+
+#include "codegen/plan/Plan.h"
+#include "runtime/Session.h"
+#include "llvm/ADT/ArrayRef.h"
+#include <string>
+#include <vector>
+
+namespace cleave {
+
+/// Writes the events in Chrome's trace format, which Perfetto opens: a row a device, an entry an action. Replaces the
+/// file whole or not at all.
+llvm::Error writeTrace(const std::string &path, const plan::Plan &plan,
+                       llvm::ArrayRef<runtime::DeviceStatistics> devices, llvm::ArrayRef<runtime::TraceEvent> events);
+
+} // namespace cleave
+
+#endif // CLEAVE_TOOLS_CLEAVE_TRACEFILE_H
