@@ -10,8 +10,9 @@ namespace cleave::runtime {
 
 /// One page table entry can cover this much.
 static constexpr size_t hugePage = size_t(1) << 21;
-/// Small blocks share chunks of this size.
-static constexpr size_t leastChunk = size_t(1) << 25;
+/// Blocks of less than `largeSpan` share chunks of this size; a larger one that finds no place gets a chunk
+/// of its own.
+static constexpr size_t sharedChunk = size_t(1) << 25, largeSpan = size_t(1) << 23;
 /// More than any machine has, little enough for `binCount`.
 static constexpr size_t mostBytes = size_t(1) << 46;
 
@@ -133,7 +134,7 @@ static void *mapAligned(size_t bytes) {
 Arena::Block *Arena::mapChunk(size_t span) {
   // They are too small, or we would not be here.
   unmapFreeChunks();
-  const size_t bytes = std::max(llvm::alignTo(span + unit, hugePage), leastChunk);
+  const size_t bytes = span < largeSpan ? sharedChunk : llvm::alignTo(span + unit, hugePage);
   void *chunk = mapAligned(bytes);
   if (!chunk)
     return nullptr;
@@ -148,7 +149,7 @@ Arena::Block *Arena::mapChunk(size_t span) {
 }
 
 void Arena::unmapFreeChunks() {
-  for (int bin = occupied.find_next(binOf(leastChunk - unit) - 1); bin >= 0; bin = occupied.find_next(bin))
+  for (int bin = occupied.find_next(binOf(largeSpan) - 1); bin >= 0; bin = occupied.find_next(bin))
     for (Block *block = bins[bin], *next; block; block = next) {
       next = block->next;
       if (!block->isWholeChunk())
