@@ -61,12 +61,15 @@ static BlockHeader *allocateUncounted(int64_t bytes) {
 
 /// A block that is counted in `account`.
 static BlockHeader *allocateIn(MemoryAccount &account, int64_t bytes) {
-  account.hold(bytes);
   auto *header = static_cast<BlockHeader *>(account.arena().allocate(bytes + sizeof(BlockHeader)));
-  if (!header) {
-    account.release(bytes);
-    TORCH_CHECK_WITH(OutOfMemoryError, false, account.name(), ": no memory for ", bytes, " bytes more, ",
-                     account.heldBytes(), " held");
+  TORCH_CHECK_WITH(OutOfMemoryError, header, account.name(), ": no memory for ", bytes, " bytes more, ",
+                   account.heldBytes(), " held");
+  // Last, so that what there was no memory for is in no peak.
+  try {
+    account.hold(bytes);
+  } catch (...) {
+    Arena::free(header);
+    throw;
   }
   account.Retain();
   new (&header->owner) std::atomic<MemoryAccount *>(&account);

@@ -179,6 +179,14 @@ TEST(ArenaTest, WhatIsKeptForLaterDoesNotCountAgainstTheLimit) {
   EXPECT_EQ(account->heldBytes(), 0);
   EXPECT_EQ(account->peakBytes(), 100 * megabyte);
   EXPECT_THROW(at::empty({101 * int64_t(megabyte)}, at::kByte), c10::OutOfMemoryError);
+  EXPECT_EQ(account->heldBytes(), 0);
+}
+
+TEST(ArenaTest, WhatThereIsNoMemoryForIsInNoPeak) {
+  MemoryAccountRef account(new MemoryAccount("cpu:0"));
+  ScopedAccount counted(*account);
+  EXPECT_THROW(at::empty({int64_t(1) << 50}, at::kByte), c10::OutOfMemoryError);
+  EXPECT_EQ(account->peakBytes(), 0);
 }
 
 } // namespace cleave::runtime
