@@ -4,9 +4,11 @@
 #include <ATen/ATen.h>
 #include <atomic>
 #include <cstring>
+#include <deque>
 #include <gmock/gmock.h>
 #include <random>
 #include <thread>
+#include <utility>
 #include <vector>
 
 namespace cleave::runtime {
@@ -75,6 +77,50 @@ TEST(ArenaTest, GivesFreeChunksBackBeforeItTakesMore) {
     Arena::free(arena->allocate(megabytes * megabyte));
     EXPECT_LT(arena->mappedBytes(), (megabytes + megabytes / 16 + 4) * megabyte);
   }
+}
+
+/// Requests of random lengths, each with the blocks of a few layers of a transformer, of which the caller
+/// keeps the last three results.
+TEST(ArenaTest, StaysFlatOverRequestsOfEverySize) {
+  Arena::Handle arena = Arena::create();
+  std::mt19937 random(1);
+  size_t live = 0, peak = 0, mapped = 0;
+  std::deque<std::pair<Arena::Block *, size_t>> results;
+  auto allocate = [&](size_t bytes) {
+    peak = std::max(peak, live += bytes);
+    return std::pair(arena->allocate(bytes), bytes);
+  };
+  auto release = [&](std::pair<Arena::Block *, size_t> block) {
+    Arena::free(block.first);
+    live -= block.second;
+  };
+  for (int request = 0; request < 2000; ++request) {
+    const size_t length = 1 + random() % 1000;
+    auto hidden = allocate(length * 3072);
+    for (int layer = 0; layer < 4; ++layer) {
+      auto projected = allocate(length * 9216);
+      auto scores = allocate(length * length * 48), weights = allocate(length * length * 48);
+      release(scores);
+      auto mixed = allocate(length * 3072);
+      release(weights);
+      release(projected);
+      release(std::exchange(hidden, mixed));
+      auto wide = allocate(length * 12288), active = allocate(length * 12288);
+      release(wide);
+      release(std::exchange(hidden, allocate(length * 3072)));
+      release(active);
+    }
+    results.push_back(allocate(length * 200000));
+    release(hidden);
+    if (results.size() > 3) {
+      release(results.front());
+      results.pop_front();
+    }
+    mapped = std::max(mapped, arena->mappedBytes());
+  }
+  EXPECT_LT(mapped, peak + peak / 8) << "of " << peak;
+  for (auto result : results)
+    release(result);
 }
 
 TEST(ArenaTest, SaysWhereTheSystemHasNoMore) {
