@@ -1,5 +1,6 @@
 //===- Arena.cpp ----------------------------------------------------------===//
 #include "runtime/Arena.h"
+#include "llvm/Support/Compiler.h"
 #include "llvm/Support/MathExtras.h"
 #include <algorithm>
 #include <cstdint>
@@ -42,6 +43,7 @@ void Arena::push(Block *block) {
     block->next->previous = block;
   bins[bin] = block;
   occupied.set(bin);
+  __asan_poison_memory_region(block + 1, block->span - sizeof(Block));
 }
 
 void Arena::remove(Block *block) {
@@ -52,6 +54,7 @@ void Arena::remove(Block *block) {
   if (!bins[bin])
     occupied.reset(bin);
   block->free = false;
+  __asan_unpoison_memory_region(block + 1, block->span - sizeof(Block));
 }
 
 //===- Blocks -------------------------------------------------------------===//
