@@ -69,8 +69,9 @@ private:
   std::thread thread;
 };
 
-/// Starts the threads of the devices, with the intra-op threads of this process shared out evenly between
-/// those on the CPU.
+/// Starts the threads of the devices. The intra-op threads of this process (the cores it may use, or
+/// OMP_NUM_THREADS) are shared out evenly between those on the CPU, what is left over to nobody: one device
+/// has all, and devices times width are no more than threads, unless there are more devices than threads.
 std::vector<std::unique_ptr<Device>> startDevices(llvm::ArrayRef<ResolvedDevice> resolved);
 
 } // namespace cleave::runtime

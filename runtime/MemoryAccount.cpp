@@ -10,9 +10,9 @@ namespace {
 
 /// Stands in front of the data of every block:
 ///
-///   | owner | bytes | (padding) | data …
-///   0       8       16          64
-struct alignas(c10::gAlignment) BlockHeader {
+///   | arena's | owner | bytes | data …
+///   0         48      56      64
+struct alignas(c10::gAlignment) BlockHeader : Arena::Block {
   /// Holds a reference; null for blocks of threads that are not a device's.
   std::atomic<MemoryAccount *> owner;
   int64_t bytes;
@@ -43,28 +43,38 @@ static void freeBlock(void *data) {
     owner->release(header->bytes);
     owner->Release();
   }
-  c10::GetDefaultCPUAllocator()->raw_deallocate(header);
+  if (header->arena)
+    Arena::free(header);
+  else
+    c10::GetDefaultCPUAllocator()->raw_deallocate(header);
 }
 
-/// Counts the block in the account of this thread, which it returns with a reference taken.
-static MemoryAccount *holdInCurrentAccount(int64_t bytes) {
-  if (!currentAccount)
-    return nullptr;
-  currentAccount->hold(bytes);
-  currentAccount->Retain();
-  return currentAccount;
+/// A block for a thread that is no device's.
+static BlockHeader *allocateUncounted(int64_t bytes) {
+  void *memory = c10::GetDefaultCPUAllocator()->raw_allocate(bytes + sizeof(BlockHeader));
+  auto *header = static_cast<BlockHeader *>(memory);
+  header->arena = nullptr;
+  new (&header->owner) std::atomic<MemoryAccount *>(nullptr);
+  header->bytes = bytes;
+  return header;
 }
 
-/// The memory of a block and its header.
-static void *allocateBlock(size_t bytes) {
+/// A block that is counted in `account`.
+static BlockHeader *allocateIn(MemoryAccount &account, int64_t bytes) {
+  auto *header = static_cast<BlockHeader *>(account.arena().allocate(bytes + sizeof(BlockHeader)));
+  TORCH_CHECK_WITH(OutOfMemoryError, header, account.name(), ": no memory for ", bytes, " bytes more, ",
+                   account.heldBytes(), " held");
+  // Last, so that what there was no memory for is in no peak.
   try {
-    return c10::GetDefaultCPUAllocator()->raw_allocate(bytes + sizeof(BlockHeader));
-  } catch (const c10::Error &) {
-    if (!currentAccount)
-      throw;
-    TORCH_CHECK_WITH(OutOfMemoryError, false, currentAccount->name(), ": no memory for ", bytes,
-                     " bytes more, ", currentAccount->heldBytes(), " held");
+    account.hold(bytes);
+  } catch (...) {
+    Arena::free(header);
+    throw;
   }
+  account.Retain();
+  new (&header->owner) std::atomic<MemoryAccount *>(&account);
+  header->bytes = bytes;
+  return header;
 }
 
 c10::DataPtr AccountingAllocator::allocate(size_t bytes) {
@@ -73,10 +83,9 @@ c10::DataPtr AccountingAllocator::allocate(size_t bytes) {
     return {nullptr, nullptr, &freeBlock, cpu};
   TORCH_CHECK(bytes <= size_t(std::numeric_limits<int64_t>::max()) - sizeof(BlockHeader), "cannot allocate ",
               bytes, " bytes");
-  auto *header = new (allocateBlock(bytes)) BlockHeader{{nullptr}, int64_t(bytes)};
-  c10::DataPtr block(header + 1, header + 1, &freeBlock, cpu);
-  header->owner.store(holdInCurrentAccount(int64_t(bytes)), std::memory_order_release);
-  return block;
+  BlockHeader *header =
+      currentAccount ? allocateIn(*currentAccount, int64_t(bytes)) : allocateUncounted(int64_t(bytes));
+  return {header + 1, header + 1, &freeBlock, cpu};
 }
 
 c10::DeleterFnPtr AccountingAllocator::raw_deleter() const { return &freeBlock; }

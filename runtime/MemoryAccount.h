@@ -2,6 +2,7 @@
 #ifndef CLEAVE_RUNTIME_MEMORYACCOUNT_H
 #define CLEAVE_RUNTIME_MEMORYACCOUNT_H
 
+#include "runtime/Arena.h"
 #include "llvm/ADT/IntrusiveRefCntPtr.h"
 #include <ATen/core/Tensor.h>
 #include <ATen/core/ivalue.h>
@@ -11,9 +12,10 @@
 
 namespace cleave::runtime {
 
-/// The bytes that one device holds, now and at most. Every block of memory that a device's thread allocates
-/// is counted here until it is freed, by whichever thread, or moved to another account. An account lives as
-/// long as anything that is counted in it.
+/// The bytes that one device holds, now and at most, and the arena that it allocates from. Every block of
+/// memory that a device's thread allocates is counted here until it is freed, by whichever thread, or moved
+/// to another account; it goes back to the arena that it is from in any case. An account lives as long as
+/// anything that is counted in it. What the arena keeps for later is not counted.
 class MemoryAccount : public llvm::ThreadSafeRefCountedBase<MemoryAccount> {
 public:
   /// \param limitBytes  most bytes that may be held at one time; 0 for no limit.
@@ -24,6 +26,7 @@ public:
   void hold(int64_t bytes);
   void release(int64_t bytes) { held.fetch_sub(bytes, std::memory_order_relaxed); }
 
+  Arena &arena() const { return *memory; }
   const std::string &name() const { return label; }
   int64_t heldBytes() const { return held.load(std::memory_order_relaxed); }
   int64_t peakBytes() const { return peak.load(std::memory_order_relaxed); }
@@ -31,12 +34,15 @@ public:
 private:
   const std::string label;
   const int64_t limit;
+  const Arena::Handle memory = Arena::create();
   std::atomic<int64_t> held{0}, peak{0};
 };
 
 using MemoryAccountRef = llvm::IntrusiveRefCntPtr<MemoryAccount>;
 
-/// While it lives, what this thread allocates through libtorch is counted in `account`.
+/// While it lives, what this thread allocates through libtorch comes from the arena of `account` and is
+/// counted there. Other threads, such as those that libtorch shares an operator out to, allocate as they
+/// always do.
 class ScopedAccount {
 public:
   explicit ScopedAccount(MemoryAccount &account);
