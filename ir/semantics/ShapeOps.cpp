@@ -118,6 +118,21 @@ static std::optional<DimensionRule> broadcastsTo(OperatorOp op, const TracedShap
 
 static Value sameOperand(OperatorOp op) { return op->getOperand(0); }
 
+/// The operand of a cast to the dtype it has, which is returned as it is unless a copy is asked for.
+static Value castIdentity(OperatorOp op) {
+  auto from = dyn_cast<RankedTensorType>(op->getOperand(0).getType());
+  Value format = op.getArgument("memory_format");
+  bool isSame = from && from == op->getResult(0).getType() && (!format || isa<NoneType>(format.getType()));
+  return isSame && constantInt(op, "copy") == 0 ? op->getOperand(0) : Value();
+}
+
+/// `x[:]`
+static Value sliceIdentity(OperatorOp op) {
+  bool isWhole = constantInt(op, "start") == 0 && constantInt(op, "step") == 1 &&
+                 constantInt(op, "end") == std::numeric_limits<int64_t>::max();
+  return isWhole ? op->getOperand(0) : Value();
+}
+
 /// Views whose inverse is the same operator: transpose, t.
 static Value again(OperatorOp view, Value changed, OpBuilder &builder) {
   SmallVector<Value> operands(view->getOperands());
@@ -135,6 +150,15 @@ static Value reshaped(OperatorOp view, Value changed, OpBuilder &builder) {
 
 static Value passed(OperatorOp, Value changed, OpBuilder &) { return changed; }
 
+/// Rolled dimensions come whole.
+static std::optional<DimensionRule> rolls(OperatorOp op, const TracedShapes &shapes) {
+  auto shape = shapes.shapeOf(op->getOperand(0));
+  auto dims = constantInts(op, "dims");
+  if (!shape || !dims || dims->empty())
+    return std::nullopt;
+  return alongRule(*shape, *dims, FactorKind::Block, op->getNumOperands(), true);
+}
+
 void addShapes(SemanticsTable &table) {
   table.add({"aten.alias", "aten.detach"},
             {.isView = true, .identityOf = sameOperand, .dimensions = broadcastsTo, .viewBack = passed});
@@ -142,22 +166,29 @@ void addShapes(SemanticsTable &table) {
             {.isView = true, .hasTypesOfOperands = true, .dimensions = regroups, .viewBack = reshaped});
   table.add({"aten.reshape", "aten.flatten", "aten.reshape_as"},
             {.mayBeView = true, .hasTypesOfOperands = true, .dimensions = regroups, .viewBack = reshaped});
-  table.add({"aten.contiguous", "aten.to", "aten.float", "aten.half", "aten.bfloat16", "aten.double", "aten.int", "aten.long", "aten.bool",
-             "aten.cpu"},
+  table.add({"aten.to"}, {.mayBeView = true,
+                          .hasTypesOfOperands = true,
+                          .identityOf = castIdentity,
+                          .dimensions = broadcastsTo});
+  table.add({"aten.contiguous", "aten.float", "aten.half", "aten.bfloat16", "aten.double", "aten.int",
+             "aten.long", "aten.bool", "aten.cpu"},
             {.mayBeView = true, .hasTypesOfOperands = true, .dimensions = broadcastsTo});
   table.add({"aten.expand", "aten.expand_as", "aten.broadcast_to"}, {.isView = true, .hasTypesOfOperands = true, .dimensions = broadcastsTo});
   table.add({"aten.transpose", "aten.swapaxes", "aten.mT"},
             {.isView = true, .hasTypesOfOperands = true, .dimensions = transposes, .viewBack = again});
   table.add({"aten.t", "aten.numpy_T"}, {.isView = true, .dimensions = reverses, .viewBack = again});
   table.add({"aten.permute"}, {.isView = true, .hasTypesOfOperands = true, .dimensions = permutes});
-  table.add({"aten.slice"}, {.isView = true, .dimensions = slices, .scatter = "aten.slice_scatter"});
+  table.add(
+      {"aten.slice"},
+      {.isView = true, .identityOf = sliceIdentity, .dimensions = slices, .scatter = "aten.slice_scatter"});
   table.add({"aten.select"}, {.isView = true, .scatter = "aten.select_scatter"});
   table.add({"aten.diagonal"}, {.isView = true, .scatter = "aten.diagonal_scatter"});
   table.add({"aten.narrow"}, {.isView = true, .dimensions = cutsAlong});
   table.add({"aten.chunk", "aten.split", "aten.split_with_sizes", "aten.unbind", "aten.unfold", "aten.as_strided",
              "aten.tensor_split", "aten.view_as_real", "aten.view_as_complex"},
             {.isView = true});
-  table.add({"aten.roll", "aten.flip", "aten.repeat_interleave", "aten.pad", "aten.constant_pad_nd",
+  table.add({"aten.roll"}, {.hasTypesOfOperands = true, .dimensions = rolls});
+  table.add({"aten.flip", "aten.repeat_interleave", "aten.pad", "aten.constant_pad_nd",
              "aten.reflection_pad1d", "aten.slice_scatter"},
             {.dimensions = cutsAlong});
   table.add({"aten.cat", "aten.concat", "aten.stack", "aten.repeat", "aten.tile", "aten.select_scatter",
