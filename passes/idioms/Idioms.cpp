@@ -31,6 +31,10 @@ std::optional<double> numberOf(Value value) {
     bool isNumber = param.getRole() == "constant" && param.getValue() && type && type.getRank() == 0;
     return isNumber ? std::optional<double>(param.getValue()->front()) : std::nullopt;
   }
+  auto op = dyn_cast_or_null<OperatorOp>(value.getDefiningOp());
+  if (auto type = op && op.getName() == "aten.full" ? floatTensor(value) : RankedTensorType();
+      type && type.getRank() == 0)
+    return numberOf(op.getArgument("fill_value"));
   Attribute constant;
   if (!matchPattern(value, m_Constant(&constant)))
     return std::nullopt;
