@@ -36,7 +36,8 @@ private:
   llvm::SetVector<mlir::Operation *> ops;
 };
 
-/// The number that `value` is: a scalar constant, or a tensor without dimensions that is constant or filled with one.
+/// The number that `value` is: a scalar constant, or a tensor without dimensions that is constant or filled
+/// with one.
 std::optional<double> numberOf(mlir::Value value);
 /// Whether two constants are the same to a computation in `element`, though written with fewer digits.
 bool isSameNumber(double found, double expected, mlir::Type element);
