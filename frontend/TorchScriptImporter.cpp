@@ -69,11 +69,15 @@ Value TorchScriptImporter::parameter(const std::string &unique, const at::Tensor
   if (tensor.dim() <= 1 && tensor.numel() <= kMostKnownElements && tensor.scalar_type() == at::kLong)
     value = b.getDenseI64ArrayAttr(
         ArrayRef<int64_t>(tensor.contiguous().const_data_ptr<int64_t>(), size_t(tensor.numel())));
+  // Parameters and buffers are what training changes.
+  FloatAttr number;
+  if (entry->role == "constant" && tensor.dim() == 0 && at::isFloatingType(tensor.scalar_type()))
+    number = b.getF64FloatAttr(tensor.item<double>());
   StringRef owner = StringRef(unique).rsplit('.').first;
   SmallVector<StringRef> aliases(entry->aliases.begin(), entry->aliases.end());
-  lastParameter =
-      b.create<ParamOp>(NameLoc::get(b.getStringAttr(owner)), type, unique,
-                        aliases.empty() ? ArrayAttr() : b.getStrArrayAttr(aliases), entry->role, value);
+  lastParameter = b.create<ParamOp>(NameLoc::get(b.getStringAttr(owner)), type, unique,
+                                    aliases.empty() ? ArrayAttr() : b.getStrArrayAttr(aliases), entry->role,
+                                    value, number);
   return known = lastParameter->getResult(0);
 }
 

@@ -52,6 +52,12 @@ LogicalResult ParamOp::verify() {
   bool canHaveValue = type && type.hasStaticShape() && type.getElementType().isInteger(64);
   if (getValue() && (!canHaveValue || type.getNumElements() != int64_t(getValue()->size())))
     return emitOpError("found a value of ") << getValue()->size() << " integers for " << getResult().getType();
+  bool canHaveNumber =
+      getRole() == "constant" && type && type.getRank() == 0 && isa<FloatType>(type.getElementType());
+  if (getNumber() && !canHaveNumber)
+    return emitOpError("found a number for ")
+           << getRole() << " " << getResult().getType()
+           << ", expected a constant floating-point tensor without dimensions";
   return success();
 }
 

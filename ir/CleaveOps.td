@@ -13,13 +13,14 @@ def ParamOp : CleaveOp<"param", [Pure]> {
   let summary = "a weight, by the module path of its first use";
   let description = [{
     A name and a type, never bytes. `aliases`: other paths of the same tensor (tied weights). `value`: the
-    elements of a small integer tensor, which size arithmetic needs.
+    elements of a small integer tensor, which size arithmetic needs. `number`: what a constant floating-point tensor
+    without dimensions holds, by which idioms are recognised.
     ```mlir
     %w = cleave.param "transformer.wte.weight" {aliases = ["lm_head.weight"], role = "parameter"} : tensor<50257x768xf32>
     ```
   }];
   let arguments = (ins StrAttr:$name, OptionalAttr<StrArrayAttr>:$aliases, StrAttr:$role,
-                       OptionalAttr<DenseI64ArrayAttr>:$value);
+                       OptionalAttr<DenseI64ArrayAttr>:$value, OptionalAttr<F64Attr>:$number);
   let results = (outs AnyType:$result);
   let assemblyFormat = "$name attr-dict `:` type($result)";
   let hasVerifier = 1;

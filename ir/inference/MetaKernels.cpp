@@ -104,6 +104,21 @@ static Tensor attention(const Tensor &query, const Tensor &key, const Tensor &va
   return emptyMeta(sizes, query);
 }
 
+/// The CPU's steps: each dimension's two parts, the other way round, joined.
+static Tensor roll(const Tensor &input, c10::SymIntArrayRef shifts, at::IntArrayRef dims) {
+  if (input.numel() == 0)
+    return input.clone(at::MemoryFormat::Preserve);
+  if (dims.empty())
+    return roll(input.flatten(), shifts, 0).view(input.sizes());
+  Tensor rolled = input;
+  for (size_t i = 0; i < dims.size(); ++i) {
+    int64_t size = input.size(dims[i]), start = (size - shifts[i].expect_int() % size) % size;
+    rolled =
+        at::cat({rolled.narrow(dims[i], start, size - start), rolled.narrow(dims[i], 0, start)}, dims[i]);
+  }
+  return rolled;
+}
+
 void registerMetaKernels() {
   static torch::Library library = [] {
     torch::Library kernels(torch::Library::IMPL, "aten", c10::DispatchKey::Meta, __FILE__, __LINE__);
@@ -113,6 +128,7 @@ void registerMetaKernels() {
     kernels.impl("_safe_softmax", safeSoftmax);
     kernels.impl("convolution_overrideable", convolution);
     kernels.impl("native_batch_norm", nativeBatchNorm);
+    kernels.impl("roll", roll);
     kernels.impl("scaled_dot_product_attention", attention);
     return kernels;
   }();

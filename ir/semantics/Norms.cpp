@@ -60,6 +60,21 @@ static std::optional<DimensionRule> trailing(OperatorOp op, const TracedShapes &
   return alongRule(*shape, dims, FactorKind::Block, op->getNumOperands(), true);
 }
 
+/// On CPU ATen computes an RMS norm step by step, in float32 or wider: its squares, or, for a weight, the
+/// normed input while the result is made; a narrow input widened; and one or two numbers a row.
+static int64_t rmsNormWorkspace(OperatorOp op, const TracedShapes &shapes) {
+  auto type = dyn_cast<RankedTensorType>(op->getOperand(0).getType());
+  if (!type)
+    return 0;
+  int64_t elements = shapes.elementsOf(op->getOperand(0)), size = elementBytes(type.getElementType());
+  bool hasWeight = !isa<NoneType>(op.getArgument("weight").getType());
+  int64_t narrow = size < 4 ? 8 - (hasWeight ? size : 0) : 0;
+  int64_t wide = std::max<int64_t>(size, 4), rows = 0;
+  if (auto shape = shapes.shapeOf(op->getOperand(0)); elements && shape && !shape->empty())
+    rows = elements / shape->back();
+  return elements * (narrow + (hasWeight ? wide : 0)) + rows * wide * (hasWeight ? 1 : 2);
+}
+
 /// Batch norm in evaluation uses stored statistics and passes the batch; in training it mixes it.
 static std::optional<DimensionRule> batchNorm(OperatorOp op, const TracedShapes &shapes) {
   auto shape = shapes.shapeOf(op->getOperand(0));
@@ -129,8 +144,12 @@ void addNorms(SemanticsTable &table) {
              "aten.topk", "aten.median", "aten.glu", "aten.cross_entropy_loss"},
             {.hasTypesOfOperands = true, .flops = severalPerElement, .dimensions = needsWhole});
   table.add({"aten.cumsum", "aten.cumprod", "aten.cummax"}, {.hasTypesOfOperands = true, .flops = perInputElement, .dimensions = inOrder});
-  table.add({"aten.layer_norm", "aten.native_layer_norm", "aten.rms_norm"},
+  table.add({"aten.layer_norm", "aten.native_layer_norm"},
             {.hasTypesOfOperands = true, .flops = severalPerElement, .dimensions = trailing});
+  table.add({"aten.rms_norm"}, {.hasTypesOfOperands = true,
+                                .flops = severalPerElement,
+                                .workspaceBytes = rmsNormWorkspace,
+                                .dimensions = trailing});
   table.add({"aten._weight_norm"}, {.hasTypesOfOperands = true, .flops = perInputElement});
   table.add({"aten.batch_norm"}, {.hasTypesOfOperands = true, .flops = severalPerElement, .dimensions = batchNorm});
   table.add({"aten.max_pool1d", "aten.max_pool2d", "aten.max_pool3d", "aten.avg_pool1d", "aten.avg_pool2d",

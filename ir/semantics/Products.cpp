@@ -158,10 +158,18 @@ static std::optional<DimensionRule> attention(OperatorOp op, const TracedShapes 
                     operands, resultShapes(op, shapes));
 }
 
-/// The CPU kernel's running maximum and sum, one of each a query row, kept for the backward pass.
+/// The CPU kernel's sum of each query row, kept for the backward pass; a block of scores and of results with
+/// their running maximum and sum (one thread a device); and a mask of bools as numbers.
 static int64_t attentionWorkspace(OperatorOp op, const TracedShapes &shapes) {
-  auto query = shapes.shapeOf(op.getArgument("query"));
-  return query && query->size() == 4 ? 4 * (*query)[0] * (*query)[1] * (*query)[2] : 0;
+  auto query = shapes.shapeOf(op.getArgument("query")), key = shapes.shapeOf(op.getArgument("key"));
+  if (!query || !key || query->size() != 4 || key->size() != 4)
+    return 0;
+  int64_t rows = (*query)[2], block = std::min<int64_t>(rows, rows >= 768 ? 256 : rows >= 192 ? 64 : 32);
+  int64_t scores = block * (std::min<int64_t>((*key)[2], 512) + 2 + query->back());
+  auto mask = dyn_cast<RankedTensorType>(op.getArgument("attn_mask").getType());
+  bool isBool = mask && mask.getElementType().isInteger(1);
+  return 4 * ((*query)[0] * (*query)[1] * rows + scores +
+              (isBool ? shapes.elementsOf(op.getArgument("attn_mask")) : 0));
 }
 
 void addProducts(SemanticsTable &table) {

@@ -202,6 +202,21 @@ static std::optional<DimensionRule> broadcastsTo(OperatorOp op, const TracedShap
 
 static Value sameOperand(OperatorOp op) { return op->getOperand(0); }
 
+/// The operand of a cast to the dtype it has, which is returned as it is unless a copy is asked for.
+static Value castIdentity(OperatorOp op) {
+  auto from = dyn_cast<RankedTensorType>(op->getOperand(0).getType());
+  Value format = op.getArgument("memory_format");
+  bool isSame = from && from == op->getResult(0).getType() && (!format || isa<NoneType>(format.getType()));
+  return isSame && constantInt(op, "copy") == 0 ? op->getOperand(0) : Value();
+}
+
+/// `x[:]`
+static Value sliceIdentity(OperatorOp op) {
+  bool isWhole = constantInt(op, "start") == 0 && constantInt(op, "step") == 1 &&
+                 constantInt(op, "end") == std::numeric_limits<int64_t>::max();
+  return isWhole ? op->getOperand(0) : Value();
+}
+
 /// Views whose inverse is the same operator: transpose, t.
 static Value again(OperatorOp view, Value changed, OpBuilder &builder) {
   SmallVector<Value> operands(view->getOperands());
@@ -226,15 +241,20 @@ void addShapes(SemanticsTable &table) {
             {.isView = true, .hasTypesOfOperands = true, .dimensions = regroups, .viewBack = reshaped});
   table.add({"aten.reshape", "aten.flatten", "aten.reshape_as"},
             {.mayBeView = true, .hasTypesOfOperands = true, .dimensions = regroups, .viewBack = reshaped});
-  table.add({"aten.contiguous", "aten.to", "aten.float", "aten.half", "aten.bfloat16", "aten.double", "aten.int", "aten.long", "aten.bool",
-             "aten.cpu"},
+  table.add({"aten.to"}, {.mayBeView = true,
+                          .hasTypesOfOperands = true,
+                          .identityOf = castIdentity,
+                          .dimensions = broadcastsTo});
+  table.add({"aten.contiguous", "aten.float", "aten.half", "aten.bfloat16", "aten.double", "aten.int",
+             "aten.long", "aten.bool", "aten.cpu"},
             {.mayBeView = true, .hasTypesOfOperands = true, .dimensions = broadcastsTo});
   table.add({"aten.expand", "aten.expand_as", "aten.broadcast_to"}, {.isView = true, .hasTypesOfOperands = true, .dimensions = broadcastsTo});
   table.add({"aten.transpose", "aten.swapaxes", "aten.mT"},
             {.isView = true, .hasTypesOfOperands = true, .dimensions = transposes, .viewBack = again});
   table.add({"aten.t", "aten.numpy_T"}, {.isView = true, .dimensions = reverses, .viewBack = again});
   table.add({"aten.permute"}, {.isView = true, .hasTypesOfOperands = true, .dimensions = permutes});
-  table.add({"aten.slice"}, {.isView = true, .dimensions = slices, .scatter = "aten.slice_scatter"});
+  table.add({"aten.slice"},
+            {.isView = true, .identityOf = sliceIdentity, .dimensions = slices, .scatter = "aten.slice_scatter"});
   table.add({"aten.select"}, {.isView = true, .dimensions = drops, .scatter = "aten.select_scatter"});
   table.add({"aten.diagonal"}, {.isView = true, .scatter = "aten.diagonal_scatter"});
   table.add({"aten.narrow"}, {.isView = true, .dimensions = cutsAlong});

@@ -101,6 +101,8 @@ void addCompileCommand(CLI::App &app, Action &chosen) {
   command
       ->add_option("--schedule", options->schedule, "gpipe, or interleaved: two stages a device (gpipe)")
       ->type_name("NAME");
+  command->add_flag("!--no-idioms", options->rewritesIdioms,
+                    "Keep sequences of operators that one operator could do");
   command->add_flag("--verify", options->verify, "Compare with the original before the plan is put in place");
   command->add_option("--emit-ir", options->emitIr, "A folder for the IR after each pass")
       ->type_name("FOLDER");

@@ -39,6 +39,8 @@ struct CompileOptions {
   std::string schedule = "gpipe";
   /// Globs of module paths whose outputs can be captured.
   std::vector<std::string> capturePoints;
+  /// Replace sequences of operators by the one that does the same (pass rewrite-idioms).
+  bool rewritesIdioms = true;
   /// Run the original and the plan before the plan is put in place.
   bool verify = false;
   /// Directory for the IR after each pass; may be empty.

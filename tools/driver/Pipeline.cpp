@@ -31,8 +31,9 @@ std::string pipelineOf(const CompileOptions &options, const PipelineShape &shape
     schedule += " machine=" + options.machine;
   if (!options.stageBefore.empty())
     assign += " stage-before=" + llvm::join(options.stageBefore, ",");
+  std::string idioms = options.rewritesIdioms ? "rewrite-idioms,cse,infer-types," : "";
   return "builtin.module(func.func(" + strip + ",canonicalize,infer-types,fold-sizes,canonicalize,cse," +
-         assign + "}," + schedule + "},split-stages))";
+         idioms + assign + "}," + schedule + "},split-stages))";
 }
 
 namespace {

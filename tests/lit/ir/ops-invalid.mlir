@@ -9,6 +9,14 @@ func.func @f() {
 
 // -----
 
+func.func @param() {
+  // expected-error @below {{found a number for parameter 'tensor<f32>', expected a constant floating-point tensor without dimensions}}
+  %0 = cleave.param "w" {role = "parameter", number = 0.5 : f64} : tensor<f32>
+  return
+}
+
+// -----
+
 func.func @f() {
   // expected-error @below {{found role "weight", expected parameter, buffer or constant}}
   %0 = cleave.param "w" {role = "weight"} : tensor<2xf32>

@@ -9,6 +9,8 @@ func.func @values(%x: tensor<4x8xf32>, %n: i64) -> tensor<4x8xf32> {
   %b = cleave.param "wpe.position_ids" {role = "buffer"} : tensor<1x8xi64>
   // CHECK: cleave.param "constants.0" {role = "constant", value = array<i64: 12>} : tensor<i64>
   %c = cleave.param "constants.0" {role = "constant", value = array<i64: 12>} : tensor<i64>
+  // CHECK: cleave.param "constants.1" {number = 5.000000e-01 : f64, role = "constant"} : tensor<f32>
+  %scalar = cleave.param "constants.1" {role = "constant", number = 0.5 : f64} : tensor<f32>
   // CHECK: cleave.param "late" {role = "buffer"} : !cleave.tensor
   %late = cleave.param "late" {role = "buffer"} : !cleave.tensor
 

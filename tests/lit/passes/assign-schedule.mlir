@@ -34,7 +34,7 @@ func.func @through_rows(%x: !x) -> !x attributes {cleave.symbols = {batch = 4}} 
 // Two equal stages of much work: as many micro-batches as pay for their calls.
 // AUTO-LABEL: func.func @balanced(
 // AUTO-SAME: cleave.microbatches = 8 : i64
-!big = tensor<?x2048xf32, #cleave.layout<dims = ["batch", "2048"]>>
+!big = tensor<?x512x2048xf32, #cleave.layout<dims = ["batch", "512", "2048"]>>
 !bigw = tensor<2048x2048xf32>
 func.func @balanced(%x: !big) -> !big attributes {cleave.symbols = {batch = 8}} {
   %w = cleave.param "w" {role = "parameter"} : !bigw

@@ -104,3 +104,24 @@ func.func @effects(%x: tensor<2xf32>) {
   prim.RaiseException(%text, %none) : (!cleave.str, none) -> ()
   return
 }
+
+// A cast, a copy that is asked for, a slice that leaves something out, and types that are not known yet.
+// CHECK-LABEL: func.func @casts_and_slices(
+// CHECK-COUNT-3: aten.to.dtype
+// CHECK: aten.slice.Tensor
+func.func @casts_and_slices(%x: tensor<4x8xf32>, %y: !cleave.tensor)
+    -> (tensor<4x8xf64>, tensor<4x8xf32>, !cleave.tensor, tensor<3x8xf32>) {
+  %f32 = cleave.constant(6 : i64) : i64
+  %f64 = cleave.constant(7 : i64) : i64
+  %zero = cleave.constant(0 : i64) : i64
+  %one = cleave.constant(1 : i64) : i64
+  %end = cleave.constant(9223372036854775807 : i64) : i64
+  %false = cleave.constant(false) : i1
+  %true = cleave.constant(true) : i1
+  %none = cleave.constant(unit) : none
+  %0 = aten.to.dtype(%x, %f64, %false, %false, %none) : (tensor<4x8xf32>, i64, i1, i1, none) -> tensor<4x8xf64>
+  %1 = aten.to.dtype(%x, %f32, %false, %true, %none) : (tensor<4x8xf32>, i64, i1, i1, none) -> tensor<4x8xf32>
+  %2 = aten.to.dtype(%y, %f32, %false, %false, %none) : (!cleave.tensor, i64, i1, i1, none) -> !cleave.tensor
+  %3 = aten.slice.Tensor(%x, %zero, %one, %end, %one) : (tensor<4x8xf32>, i64, i64, i64, i64) -> tensor<3x8xf32>
+  return %0, %1, %2, %3 : tensor<4x8xf64>, tensor<4x8xf32>, !cleave.tensor, tensor<3x8xf32>
+}

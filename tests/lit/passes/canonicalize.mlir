@@ -105,3 +105,19 @@ func.func @dead_code(%x: tensor<2xf32>, %c: i1) -> tensor<2xf32> {
   %2 = cleave.boundary %1 "head" output 0 : (tensor<2xf32>) -> tensor<2xf32>
   return %x : tensor<2xf32>
 }
+
+// Casts to the dtype that is there, and slices of everything.
+// CHECK-LABEL: func.func @nothing(
+// CHECK-SAME: %[[X:.*]]: tensor<4x8xf32>)
+// CHECK-NEXT: return %[[X]], %[[X]]
+func.func @nothing(%x: tensor<4x8xf32>) -> (tensor<4x8xf32>, tensor<4x8xf32>) {
+  %f32 = cleave.constant(6 : i64) : i64
+  %zero = cleave.constant(0 : i64) : i64
+  %one = cleave.constant(1 : i64) : i64
+  %end = cleave.constant(9223372036854775807 : i64) : i64
+  %false = cleave.constant(false) : i1
+  %none = cleave.constant(unit) : none
+  %0 = aten.to.dtype(%x, %f32, %false, %false, %none) : (tensor<4x8xf32>, i64, i1, i1, none) -> tensor<4x8xf32>
+  %1 = aten.slice.Tensor(%x, %zero, %zero, %end, %one) : (tensor<4x8xf32>, i64, i64, i64, i64) -> tensor<4x8xf32>
+  return %0, %1 : tensor<4x8xf32>, tensor<4x8xf32>
+}

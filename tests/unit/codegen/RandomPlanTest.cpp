@@ -162,7 +162,7 @@ protected:
     auto module = parseSourceString<ModuleOp>(text, &context);
     EXPECT_TRUE(module) << text;
     PassManager manager(&context);
-    EXPECT_TRUE(succeeded(parsePassPipeline("builtin.module(func.func(split-stages))", manager)));
+    EXPECT_TRUE(succeeded(parsePassPipeline("func.func(split-stages)", manager)));
     EXPECT_TRUE(succeeded(manager.run(*module)));
     auto plan = llvm::cantFail(expectedOf(emitPlan(*module, {"test", {}, ""})));
     const std::string directory = (folder + "/" + std::to_string(opened++)).str();

@@ -124,6 +124,16 @@ TEST(MetaKernelsTest, BatchNorm) {
                         {x, ones, ones, ones.clone(), ones.clone(), isTraining, 0.1, 1e-5});
 }
 
+TEST(MetaKernelsTest, Roll) {
+  using Ints = std::vector<int64_t>;
+  for (const Tensor &x : layoutsOf({2, 4, 6, 8})) {
+    expectSameTypes("aten.roll", {x, Ints{4}, Ints{-1}});
+    expectSameTypes("aten.roll", {x, Ints{-3, 2}, Ints{1, 2}});
+    expectSameTypes("aten.roll", {x, Ints{5}, Ints{}});
+    expectSameTypes("aten.roll", {x, Ints{0}, Ints{0}});
+  }
+}
+
 TEST(MetaKernelsTest, Attention) {
   const c10::IValue noScale = kNone;
   for (const Tensor &query : layoutsOf({2, 4, 5, 8}))

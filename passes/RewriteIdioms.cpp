@@ -1,0 +1,28 @@
+//===- RewriteIdioms.cpp - Sequences to one operator ----------------------===//
+#include "mlir/Transforms/GreedyPatternRewriteDriver.h"
+#include "passes/Passes.h"
+#include "passes/idioms/Idioms.h"
+
+using namespace mlir;
+
+namespace cleave {
+
+#define GEN_PASS_DEF_REWRITEIDIOMS
+#include "passes/Passes.h.inc"
+
+namespace {
+struct RewriteIdioms : impl::RewriteIdiomsBase<RewriteIdioms> {
+  void runOnOperation() override {
+    RewritePatternSet patterns(&getContext());
+    addTanhGelu(patterns);
+    addRmsNorm(patterns);
+    addRotary(patterns);
+    addAttention(patterns);
+    addGroupedAttention(patterns);
+    if (failed(applyPatternsAndFoldGreedily(getOperation(), std::move(patterns))))
+      signalPassFailure();
+  }
+};
+} // namespace
+
+} // namespace cleave
