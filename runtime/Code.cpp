@@ -129,7 +129,7 @@ Error CodeLoader::loadCall(CodeInstruction &loaded) {
     if (argument.alias_info() && argument.alias_info()->isWrite() && persistent.test(slot))
       return llvm::createStringError("it writes to operand " + argument.name() +
                                      ", which is a constant of the plan");
-  loaded.operation = &(*resolved)->operation;
+  loaded.operation = place.is_cpu() ? &(*resolved)->onCpu : &(*resolved)->operation;
   loaded.countsOperands = schema.is_vararg();
   if (!place.is_cpu() && !schema.is_vararg())
     nameDevice(loaded, schema);

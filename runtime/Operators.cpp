@@ -1,5 +1,6 @@
 //===- Operators.cpp ------------------------------------------------------===//
 #include "runtime/Operators.h"
+#include "runtime/CpuKernels.h"
 #include "runtime/Exceptions.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringRef.h"
@@ -56,7 +57,9 @@ static llvm::Expected<std::unique_ptr<ResolvedOperator>> find(const std::string 
         "again");
   torch::jit::Operation operation =
       name == "prim::RaiseException" ? torch::jit::Operation(raiseException) : found->getOperation();
-  return std::make_unique<ResolvedOperator>(ResolvedOperator{found->schema(), std::move(operation)});
+  torch::jit::Operation onCpu = cpuKernel(qualified, operation);
+  return std::make_unique<ResolvedOperator>(
+      ResolvedOperator{found->schema(), std::move(operation), std::move(onCpu)});
 }
 
 llvm::Expected<ResolvedOperator *> Operators::resolve(uint32_t index) {

@@ -19,6 +19,8 @@ llvm::Error loadLibrary(const std::string &path);
 struct ResolvedOperator {
   c10::FunctionSchema schema;
   torch::jit::Operation operation;
+  /// The same, for devices that are CPUs.
+  torch::jit::Operation onCpu;
 };
 
 /// The operators of a plan's table, each looked up in libtorch's registry once, when it is first asked for.
