@@ -89,7 +89,7 @@ private:
   }
 
   Found visit(Operation *op);
-  Found visitList(ListOp list);
+  void visitAggregate(Operation *op);
   Found visitItems(Operation *op);
   Found visitOperator(OperatorOp op);
   bool isWholeRange(OperatorOp op) const;
@@ -111,25 +111,25 @@ private:
 };
 } // namespace
 
-BatchWalk::Found BatchWalk::visitList(ListOp list) {
-  for (Value item : list.getElements()) {
+/// Lists, tuples and dictionaries: operators and item accesses look through them at their items.
+void BatchWalk::visitAggregate(Operation *op) {
+  for (Value item : op->getOperands())
     if (numbers.contains(item))
-      numbers.insert(list);
-    if (holds(item))
-      // Operators look through the list at its items.
-      lists[list] = dimensionIn(item).value_or(0);
-  }
-  return std::nullopt;
+      numbers.insert(op->getResult(0));
 }
 
 /// Items taken out of a list or tuple.
 BatchWalk::Found BatchWalk::visitItems(Operation *op) {
   Value whole = op->getOperand(0);
   Operation *maker = whole.getDefiningOp();
-  bool isMadeInSight = maker && isa<ListOp, TupleOp>(maker);
+  bool isMadeInSight = maker && isa<ListOp, TupleOp, DictOp>(maker);
+  bool holdsPositions =
+      isMadeInSight && llvm::any_of(maker->getOperands(), [&](Value item) { return positions.contains(item); });
   for (Value result : op->getResults()) {
     if (numbers.contains(whole))
       numbers.insert(result);
+    if (holdsPositions)
+      positions.insert(result);
     if (!isMadeInSight && holds(result) && (!lists.count(whole) || dimensionIn(result) != lists[whole]))
       return obstacle(op, "has items of unknown");
   }
@@ -275,8 +275,10 @@ BatchWalk::Found BatchWalk::visit(Operation *op) {
       lists[boundary.getResult()] = unsigned(list->second);
     return std::nullopt;
   }
-  if (auto list = dyn_cast<ListOp>(op))
-    return visitList(list);
+  if (isa<ListOp, TupleOp, DictOp>(op)) {
+    visitAggregate(op);
+    return std::nullopt;
+  }
   if (isa<UnpackOp>(op))
     return visitItems(op);
   if (auto call = dyn_cast<OperatorOp>(op))
