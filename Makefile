@@ -21,7 +21,7 @@ test: build
 demo: build
 	rm -rf demo && mkdir demo
 	build/bin/cleave-trace hf:gpt2 -o demo/gpt2.pt
-	$(CLEAVE) compile demo/gpt2.pt --inputs demo/gpt2.inputs.safetensors --devices 4 --verify -o demo/gpt2.plan
+	$(CLEAVE) compile demo/gpt2.pt --inputs demo/gpt2.inputs.safetensors --devices 4 --microbatches 4 --verify -o demo/gpt2.plan
 	$(CLEAVE) run demo/gpt2.plan --inputs demo/gpt2.inputs.safetensors --outputs demo/outputs.safetensors
 	$(CLEAVE) inspect demo/gpt2.plan
 
