@@ -124,7 +124,8 @@ void Request::fail(std::string message) {
 }
 
 void Request::failLocked(std::string message) {
-  if (hasFailed)
+  // What is done stays done.
+  if (hasFailed || working == 0)
     return;
   failure = std::move(message);
   hasFailed = true;

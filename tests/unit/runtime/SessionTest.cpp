@@ -251,6 +251,17 @@ TEST_F(SessionTest, RequestsFollowOneAnother) {
     EXPECT_TRUE(at::allclose(llvm::cantFail(pending[i]->wait())[0], model.expected(inputs[i]), 1e-5, 1e-5));
 }
 
+TEST_F(SessionTest, ClosingKeepsWhatIsDone) {
+  TwoLayers model;
+  auto session = open(model.writer);
+  at::Tensor x = at::randn({2, 8});
+  auto first = llvm::cantFail(session->start({x}));
+  // Requests end in order.
+  llvm::cantFail(session->run({x}));
+  session.reset();
+  EXPECT_EQ(failureOf(first->wait()), "");
+}
+
 TEST_F(SessionTest, ClosingFailsWhatIsUnderWay) {
   TwoLayers model;
   auto session = open(model.writer);
