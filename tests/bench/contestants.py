@@ -114,8 +114,11 @@ CONTESTANTS = {
 
 def output(command, **environment):
     """What a command prints; raises what it says is wrong."""
-    done = subprocess.run([*map(str, command)], env={**os.environ, **environment}, stdout=subprocess.PIPE,
-                          stderr=subprocess.PIPE, text=True, timeout=2 * TIMEOUT)
+    try:
+        done = subprocess.run([*map(str, command)], env={**os.environ, **environment}, stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE, text=True, timeout=TIMEOUT)
+    except subprocess.TimeoutExpired:
+        raise Failure(f"no answer after {TIMEOUT} s") from None
     if done.returncode:
         raise Failure(reason(done))
     return done.stdout

@@ -3,8 +3,8 @@
 
 usage: pipelined.py [--bin build/bin] [--models gpt2,bert,vit,resnet-50] [--rounds 5] [--repeat 12] [--quick]
 In each round every contestant runs once, in a fresh process, on batches of 8. Prints Markdown, and puts it into
-docs/results.md. --quick takes one round of a tiny GPT-2, leaves out torch.compile, which compiles for a minute, writes
-nothing, and fails if a contestant does.
+docs/results.md. --quick takes one round of a tiny GPT-2 without those who take long to start (torch.compile, the tracer),
+writes nothing, and fails if a contestant does.
 """
 
 import argparse
@@ -22,6 +22,7 @@ import report
 from contestants import CONTESTANTS, Bench, Failure, Model
 
 CORES = 2
+SLOW_TO_START = ("compile", "tracer")
 MODELS = {name: Model(name, f"hf:{name}", "", batch=8, seq=128) for name in ("gpt2", "bert", "vit", "resnet-50")}
 TINY = {
     "gpt2": "n_layer=2,n_embd=32,n_head=4,vocab_size=128,n_positions=64",
@@ -39,8 +40,9 @@ def main():
     before = os.getloadavg()[0]
     results = {model.name: compete(options, model) for model in models(options)}
     overhead = executor_overhead(options)
-    how = (f"Medians of {options.rounds} rounds; ratios are medians of the rounds' own. Back to back means {options.repeat} "
-           "batches, which for two devices hold one filling and one emptying of the pipeline.")
+    how = ("Default configurations, seeded; batches of 8, texts of 128 tokens. Every contestant in a fresh process, one after "
+           f"another; medians of {options.rounds} such rounds, ratios of each round's own times. Back to back means "
+           f"{options.repeat} batches, among which the pipeline of two devices is filled and emptied once.")
     found = report.text(results, overhead, how, (before, os.getloadavg()[0]))
     print(found)
     page = report.put(RESULTS.read_text(), found)
@@ -75,7 +77,7 @@ def models(options):
 def compete(options, model):
     """By contestant, its measurements, or why there are none."""
     taking_part = {name: contestant for name, contestant in CONTESTANTS.items()
-                   if not (options.quick and name == "compile")}
+                   if not (options.quick and name in SLOW_TO_START)}
     with tempfile.TemporaryDirectory(prefix="cleave-bench-") as folder:
         bench = Bench(options.bin, pathlib.Path(folder), model, options.repeat)
         bench.trace()

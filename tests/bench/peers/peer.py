@@ -45,17 +45,21 @@ def run_alone(prepare):
     torch.set_num_threads(options.threads)
     try:
         with torch.inference_mode():
-            report(measure(prepare(options), options))
+            step = prepare(options)
+            check(warm_up(step), options)
+            report(mean_seconds(step, options))
     except Exception as error:
         raise SystemExit(report_failure(error))
 
 
-def measure(step, options, answers=True):
-    """Mean seconds of a step. What the steps to warm up answer is checked, unless another process has the answers."""
+def warm_up(step):
+    """What the step answers when it is warm."""
     for _ in range(WARM_UPS):
         answer = step()
-        if answers:
-            check(answer, options)
+    return answer
+
+
+def mean_seconds(step, options):
     start = time.perf_counter()
     for _ in range(options.steps):
         step()
