@@ -2,7 +2,7 @@
 JOBS ?= $(shell nproc)
 CLEAVE = build/bin/cleave
 
-.PHONY: all setup build test demo format clean
+.PHONY: all setup build test bench demo format clean
 all: build
 
 # System packages and .venv.
@@ -16,6 +16,11 @@ build: setup
 
 test: build
 	ctest --test-dir build --output-on-failure --parallel $(JOBS)
+
+# Speed against eager, TorchScript, torch.compile and torch.distributed.pipelining, into docs/results.md. Takes an hour or two on a
+# quiet machine; BENCH="--models gpt2 --rounds 3" takes less.
+bench: build
+	.venv/bin/python tests/bench/pipelined.py $(BENCH)
 
 # GPT-2 small over four devices.
 demo: build
