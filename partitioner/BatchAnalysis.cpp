@@ -9,8 +9,22 @@ using namespace mlir;
 
 namespace cleave {
 
-/// A size for the batch that no other dimension has, so that rules, which compare sizes, tell it from the others.
-static constexpr int64_t kProbeSize = 1'000'003;
+/// A size for the batch that no other dimension has, so that rules, which compare sizes, tell it from the others. A prime,
+/// so that no view takes it apart.
+static constexpr int64_t kProbeSize = 999'999'937;
+
+/// Every other named dimension gets a prime of its own: sizes that are equal in the example inputs alone decide nothing.
+static TracedShapes probeShapes(func::FuncOp function, StringRef batch) {
+  constexpr int64_t primes[] = {10007, 10009, 10037, 10039, 10061, 10067, 10069, 10079, 10091, 10093, 10099, 10103};
+  TracedShapes shapes(function);
+  std::vector<std::string> names;
+  for (auto &symbol : shapes.sizes())
+    names.push_back(symbol.first().str());
+  llvm::sort(names);
+  for (auto [i, symbol] : llvm::enumerate(names))
+    shapes = shapes.resized(symbol, primes[i % std::size(primes)]);
+  return shapes.resized(batch, kProbeSize);
+}
 
 /// How a size depends on the dimension.
 enum class Dependence { None, Proportional, Other };
@@ -75,7 +89,7 @@ namespace {
 class BatchWalk {
 public:
   BatchWalk(func::FuncOp function, StringRef name)
-      : function(function), name(name), shapes(TracedShapes(function).resized(name, kProbeSize)) {}
+      : function(function), name(name), shapes(probeShapes(function, name)) {}
 
   std::optional<BatchObstacle> run();
 
@@ -88,7 +102,14 @@ private:
     return list != lists.end() ? list->second : dimensionHolding(value.getType(), name);
   }
 
+  /// Whether dimension `dim` of the tensor is the batch and nothing more, so that position n of it is sample n.
+  bool isOneRowASample(Value tensor, unsigned dim) const {
+    auto dims = dimsOf(tensor.getType());
+    return dim < dims.size() && dims[dim] == name;
+  }
+
   Found visit(Operation *op);
+  Found visitRegions(Operation *op);
   void visitAggregate(Operation *op);
   Found visitItems(Operation *op);
   Found visitOperator(OperatorOp op);
@@ -128,7 +149,7 @@ BatchWalk::Found BatchWalk::visitItems(Operation *op) {
   for (Value result : op->getResults()) {
     if (numbers.contains(whole))
       numbers.insert(result);
-    if (holdsPositions)
+    if (holdsPositions || positions.contains(whole))
       positions.insert(result);
     if (!isMadeInSight && holds(result) && (!lists.count(whole) || dimensionIn(result) != lists[whole]))
       return obstacle(op, "has items of unknown");
@@ -136,11 +157,15 @@ BatchWalk::Found BatchWalk::visitItems(Operation *op) {
   return std::nullopt;
 }
 
+/// Whether an argument is absent or this number.
+static bool isAbsentOr(OperatorOp op, StringRef argument, int64_t number) {
+  return !op.getArgument(argument) || constantInt(op, argument) == number;
+}
+
 /// Counts 0, 1, … to the batch's size.
 bool BatchWalk::isWholeRange(OperatorOp op) const {
   auto size = op.getArgument("end") ? op.getArgument("end").getDefiningOp<SizeOp>() : SizeOp();
-  return size && size.getExpression() == name && constantInt(op, "start").value_or(0) == 0 &&
-         constantInt(op, "step").value_or(1) == 1;
+  return size && size.getExpression() == name && isAbsentOr(op, "start", 0) && isAbsentOr(op, "step", 1);
 }
 
 /// Numbers that depend on the batch's size may say how large a result is, and nothing else.
@@ -151,7 +176,7 @@ BatchWalk::Found BatchWalk::checkSizes(OperatorOp op) {
     const OperatorSchema &schema = op.getSchema();
     StringRef argument = i < schema.arguments.size() ? StringRef(schema.arguments[i].name) : "";
     bool isSize = llvm::is_contained({"size", "shape", "output_size", "repeats"}, argument);
-    bool takesAll = semanticsOf(op.getName()).isView && op->getResult(0).getType() == op->getOperand(0).getType();
+    bool takesAll = i > 0 && semanticsOf(op.getName()).isView && op->getResult(0).getType() == op->getOperand(0).getType();
     bool countsAll = semanticsOf(op.getName()).countsPositions && isWholeRange(op);
     if (countsAll)
       positions.insert(op->getResult(0));
@@ -168,7 +193,8 @@ BatchWalk::Found BatchWalk::checkOperand(OperatorOp op, const DimensionRule &rul
     return obstacle(op, "has no rule for");
   // Sample n of the batch is looked up at position n of it.
   auto isOwnSample = [&](const DimensionRule::Lookup &lookup) {
-    return lookup.operand == i && lookup.dim == *dim && positions.contains(operands[lookup.index]);
+    return lookup.operand == i && lookup.dim == *dim && positions.contains(operands[lookup.index]) &&
+           isOneRowASample(operands[i], lookup.dim);
   };
   if (llvm::any_of(rule.lookups, isOwnSample))
     return std::nullopt;
@@ -193,7 +219,7 @@ BatchWalk::Found BatchWalk::checkPositions(OperatorOp op, const DimensionRule &r
     }
     auto namesSample = [&, i = i](const DimensionRule::Lookup &lookup) {
       Value table = operands[lookup.operand];
-      return lookup.index == i && holds(table) && dimensionIn(table) == lookup.dim;
+      return lookup.index == i && isOneRowASample(table, lookup.dim);
     };
     if (llvm::none_of(rule.lookups, namesSample))
       return obstacle(op, "computes with positions in");
@@ -283,17 +309,21 @@ BatchWalk::Found BatchWalk::visit(Operation *op) {
     return visitItems(op);
   if (auto call = dyn_cast<OperatorOp>(op))
     return visitOperator(call);
-  if (op->getNumRegions() == 0)
-    return std::nullopt;
-  for (Value value : usedValues(op))
-    if (holds(value) || numbers.contains(value))
-      return obstacle(op, "is control flow on");
+  return op->getNumRegions() > 0 ? visitRegions(op) : std::nullopt;
+}
+
+/// Control flow must have nothing to do with the batch, inside or out.
+BatchWalk::Found BatchWalk::visitRegions(Operation *op) {
+  bool touches = llvm::any_of(usedValues(op), [&](Value value) { return holds(value) || numbers.contains(value); });
   Found found;
   op->walk([&](Operation *inner) {
-    if (auto call = dyn_cast<OperatorOp>(inner); call && !found)
-      found = visitOperator(call);
+    auto size = dyn_cast<SizeOp>(inner);
+    touches |= size && dependenceOf(size.getExpression(), name) != Dependence::None;
+    touches |= llvm::any_of(inner->getResults(), [&](Value value) { return holds(value); });
+    if (auto call = dyn_cast<OperatorOp>(inner); call && isRandom(call) && !found)
+      found = obstacle(inner, "draws random numbers, others for each part of");
   });
-  return found;
+  return touches ? obstacle(op, "is control flow on") : found;
 }
 
 BatchWalk::Found BatchWalk::run() {
@@ -308,8 +338,8 @@ BatchWalk::Found BatchWalk::run() {
       return found;
   Operation *end = function.getBody().front().getTerminator();
   for (Value output : end->getOperands())
-    if (positions.contains(output))
-      return obstacle(function, "gives positions in");
+    if (positions.contains(output) || numbers.contains(output))
+      return obstacle(function, "gives numbers that count");
     else if (!isa<RankedTensorType>(output.getType()) || (holds(output) && !holdsIt(output)))
       return obstacle(function, "has an output that is not known to be proportional to");
   return std::nullopt;

@@ -19,6 +19,8 @@ struct AssignSchedule : impl::AssignScheduleBase<AssignSchedule> {
     func::FuncOp function = getOperation();
     if (schedule != "gpipe" && schedule != "interleaved")
       return fail("schedule " + schedule + ": not a schedule for inference, expected gpipe or interleaved");
+    if (ranks == 0)
+      return fail("found 0 ranks, expected at least 1");
     auto target = machine.empty() ? llvm::Expected<Machine>(Machine::cpu(ranks)) : Machine::load(machine);
     if (!target)
       return fail(llvm::toString(target.takeError()));
@@ -50,7 +52,7 @@ struct AssignSchedule : impl::AssignScheduleBase<AssignSchedule> {
 
   /// Seconds of each stage on a batch of `size`.
   SmallVector<double> secondsAt(const TracedShapes &shapes, const DeviceSpec &device) {
-    SmallVector<double> seconds;
+    SmallVector<double> seconds(1);
     for (Operation &op : getOperation().getBody().front().without_terminator())
       if (auto stage = op.getAttrOfType<IntegerAttr>(kStageAttr)) {
         seconds.resize(std::max<size_t>(seconds.size(), stage.getInt() + 1));

@@ -40,6 +40,9 @@ void Microbatches::join(size_t leaf, uint32_t index, const at::Tensor &part, at:
   }
   auto [begin, end] = plan::samplesOf(batch, parts, index);
   const int64_t perSample = part.size(*dim) / (end - begin);
+  TORCH_CHECK(part.size(*dim) == perSample * (end - begin) && (!whole.defined() || whole.size(*dim) == batch * perSample),
+              "output ", leaf, " has ", part.size(*dim), " rows for ", end - begin,
+              " samples, which is not what the plan says");
   if (!whole.defined()) {
     std::vector<int64_t> shape = part.sizes().vec();
     shape[*dim] = batch * perSample;

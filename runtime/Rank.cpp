@@ -103,7 +103,7 @@ void Rank::note(const Request &request, const plan::Action &action, TraceEvent::
   if (!traced)
     return;
   std::lock_guard lock(traceMutex);
-  trace.push_back({request.number, index, &action, begin, end});
+  trace.push_back({request.number, index, action, begin, end});
 }
 
 std::vector<TraceEvent> Rank::takeTrace() {

@@ -106,14 +106,15 @@ void Request::leave(uint32_t rank, MemoryAccount &account) {
   for (const at::Tensor &output : outputs)
     stopAccounting(output, account);
   stateOf(rank).left = true;
-  if (--working == 0 && !hasFailed)
+  if (--working == 0)
     end();
 }
 
 void Request::end() {
   inputs.clear();
-  for (Mailbox &mailbox : mailboxes)
-    mailbox.values.clear();
+  mailboxes.clear();
+  if (!hasFailed)
+    traffic->noteEnd();
   traffic->leave();
   changed.notify_all();
 }
@@ -129,7 +130,7 @@ void Request::failLocked(std::string message) {
     return;
   failure = std::move(message);
   hasFailed = true;
-  traffic->leave();
+  traffic->noteEnd();
   changed.notify_all();
 }
 

@@ -29,7 +29,7 @@ public:
   /// \param number     of the request in its session, for traces.
   /// \param ranks      which ranks take part.
   /// \param transfers  how many transfers between stages there are in one micro-batch.
-  /// \param traffic    has counted the request (`enter`).
+  /// \param traffic    counts the request (`enter`) before a rank takes it up.
   Request(uint64_t number, std::vector<at::Tensor> inputs, Microbatches microbatches, size_t outputs, size_t transfers,
           llvm::ArrayRef<uint32_t> ranks, std::shared_ptr<Traffic> traffic);
 

@@ -40,7 +40,7 @@ struct Session::Impl {
   /// Held while a request is given to its ranks: all must take up the requests in one order.
   std::mutex submission;
   std::vector<std::weak_ptr<Request>> underWay;
-  uint64_t submitted = 0;
+  std::atomic<uint64_t> submitted{0};
   /// One a rank. The last member: their threads end before what they use is gone.
   std::vector<std::unique_ptr<Device>> devices;
 };
@@ -109,13 +109,13 @@ Expected<std::shared_ptr<Request>> Session::Impl::submit(llvm::ArrayRef<at::Tens
   std::vector<at::Tensor> leaves = inOrder(inputs);
   Microbatches microbatches(*plan->signatures[signature], scheduleOf(*plan, signature).microbatches,
                             std::move(*symbols));
+  auto request = std::make_shared<Request>(submitted++, std::move(leaves), std::move(microbatches),
+                                           plan->signatures[signature]->outputs.size(), route.transfers,
+                                           route.ranks, traffic);
   if (!traffic->enter())
     return llvm::createStringError("no room for another request after " + llvm::Twine(options.timeout.count()) +
                                    " s; allow more time (--timeout)");
   std::lock_guard lock(submission);
-  auto request = std::make_shared<Request>(submitted++, std::move(leaves), std::move(microbatches),
-                                           plan->signatures[signature]->outputs.size(), route.transfers,
-                                           route.ranks, traffic);
   llvm::erase_if(underWay, [](const std::weak_ptr<Request> &request) { return request.expired(); });
   underWay.push_back(request);
   for (uint32_t index : route.ranks)

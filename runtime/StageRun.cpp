@@ -16,21 +16,27 @@ StageRun::StageRun(const plan::Signature &signature, const plan::Program &progra
       for (uint32_t result : transfer.results)
         ++readers[result];
   passages.resize(microbatches);
-  for (Passage &passage : passages) {
+}
+
+StageRun::Passage &StageRun::passageOf(uint32_t microbatch) {
+  Passage &passage = passages[microbatch];
+  // When it is first met: an untrusted plan may have more micro-batches than any batch has samples.
+  if (passage.inputs.size() != program.inputs.size()) {
     passage.inputs.resize(program.inputs.size());
     passage.results.reserve(program.outputs.size());
-    passage.readersLeft.resize(readers.size());
   }
+  return passage;
 }
 
 void StageRun::receive(const plan::Transfer &transfer, uint32_t microbatch,
                        llvm::MutableArrayRef<c10::IValue> values) {
+  Passage &passage = passageOf(microbatch);
   for (size_t i = 0; i < values.size(); ++i)
-    passages[microbatch].inputs[transfer.inputs[i]] = std::move(values[i]);
+    passage.inputs[transfer.inputs[i]] = std::move(values[i]);
 }
 
 void StageRun::forward(Request &request, uint32_t microbatch) {
-  Passage &passage = passages[microbatch];
+  Passage &passage = passageOf(microbatch);
   for (size_t input = 0; input < program.inputs.size(); ++input) {
     const plan::ProgramInput &source = *program.inputs[input];
     executor->setInput(input, source.source == plan::Source::Request
@@ -51,7 +57,7 @@ void StageRun::forward(Request &request, uint32_t microbatch) {
 }
 
 void StageRun::take(const plan::Transfer &transfer, uint32_t microbatch, std::vector<c10::IValue> &values) {
-  Passage &passage = passages[microbatch];
+  Passage &passage = passageOf(microbatch);
   values.clear();
   for (uint32_t result : transfer.results) {
     c10::IValue &value = passage.results[result];

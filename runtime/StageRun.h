@@ -46,6 +46,8 @@ private:
     std::vector<uint32_t> readersLeft;
   };
 
+  Passage &passageOf(uint32_t microbatch);
+
   const plan::Program &program;
   const std::unique_ptr<Executor> executor;
   std::vector<Leaf> leaves;

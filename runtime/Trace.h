@@ -14,8 +14,7 @@ struct TraceEvent {
   /// Number of the request in its session, from 0.
   uint64_t request;
   uint32_t rank;
-  /// Of the plan's schedule.
-  const plan::Action *action;
+  plan::Action action;
   Clock::time_point begin, end;
 };
 

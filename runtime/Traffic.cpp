@@ -18,11 +18,15 @@ bool Traffic::enter() {
   return true;
 }
 
+void Traffic::noteEnd() {
+  std::lock_guard lock(mutex);
+  ended = Clock::now();
+}
+
 void Traffic::leave() {
   {
     std::lock_guard lock(mutex);
     --underWay;
-    ended = Clock::now();
   }
   changed.notify_one();
 }

@@ -20,7 +20,9 @@ public:
   /// Waits until there is room for a request and counts it; false when there was none for `timeout` after the last
   /// request ended.
   bool enter();
-  /// One has ended.
+  /// One has ended: with its result, or failed while ranks still work on it. Those behind it wait from now on.
+  void noteEnd();
+  /// No rank works on it any more, which makes room.
   void leave();
   Clock::time_point lastEnd() const;
 

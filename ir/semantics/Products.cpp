@@ -1,6 +1,7 @@
 //===- Products.cpp - Matrix products, convolutions and attention ---------===//
 #include "ir/semantics/OpSemantics.h"
 #include "ir/semantics/Shapes.h"
+#include "llvm/ADT/StringExtras.h"
 
 using namespace mlir;
 
@@ -70,6 +71,47 @@ static int64_t matmulWorkspace(OperatorOp op, const TracedShapes &shapes) {
     }
   }
   return bytes;
+}
+
+/// Letters as torch.einsum takes them; not where they are left out, repeat in one operand, or stand for several dimensions.
+static std::optional<DimensionRule> einsumOf(OperatorOp op, const TracedShapes &shapes) {
+  auto equation = dyn_cast_or_null<StringAttr>(op.getConstantArgument("equation"));
+  if (!equation || equation.getValue().contains('.') || !equation.getValue().contains("->"))
+    return std::nullopt;
+  std::string text;
+  llvm::SmallDenseSet<char> letters;
+  for (char letter : equation.getValue()) {
+    if (letter == ',' || letter == '-')
+      letters.clear();
+    if (llvm::isAlpha(letter) && !letters.insert(letter).second)
+      return std::nullopt;
+    if (letter != ' ')
+      text += letter;
+  }
+  // The equation itself is the first operand.
+  return einsum(op, shapes, "," + text);
+}
+
+/// Two operations an element of the result and of each summed dimension.
+static double einsumFlops(OperatorOp op, const TracedShapes &shapes) {
+  auto rule = einsumOf(op, shapes);
+  double flops = rule ? 2.0 * shapes.elementsOf(op->getResult(0)) : 0;
+  for (size_t i = 0; rule && i < rule->factors.size(); ++i)
+    if (rule->factors[i].kind == FactorKind::Reduce)
+      flops *= rule->factors[i].size;
+  return flops;
+}
+
+/// Every position is multiplied by all weight matrices (of inputs and of the hidden state).
+static double recurrentFlops(OperatorOp op, const TracedShapes &shapes) {
+  auto input = shapes.shapeOf(op->getOperand(0));
+  if (!input || input->empty() || input->back() == 0)
+    return 0;
+  double weights = 0;
+  for (Value operand : flatOperands(op))
+    if (auto shape = shapes.shapeOf(operand); shape && shape->size() == 2)
+      weights += shapes.elementsOf(operand);
+  return 2.0 * weights * shapes.elementsOf(op->getOperand(0)) / input->back();
 }
 
 static double convolutionFlops(OperatorOp op, const TracedShapes &shapes) {
@@ -153,7 +195,7 @@ static std::optional<DimensionRule> attention(OperatorOp op, const TracedShapes 
     text = ("bhsd, bgtd, bgte, " + StringRef("bhst").take_back(maskRank) + " -> bhse").str();
   }
   // A causal mask is counted from the first query and key.
-  bool isCausal = constantInt(op, "is_causal").value_or(0);
+  bool isCausal = constantInt(op, "is_causal").value_or(1);
   return einsumRule(text, isCausal ? "s:prefix t:prefix d:block g:block h:block" : "t:block d:block g:block h:block",
                     operands, resultShapes(op, shapes));
 }
@@ -179,6 +221,9 @@ void addProducts(SemanticsTable &table) {
   table.add({"aten.bmm"}, {.hasTypesOfOperands = true, .flops = firstTimesLast, .dimensions = bmm});
   table.add({"aten.baddbmm"}, {.hasTypesOfOperands = true, .flops = secondTimesLast, .dimensions = baddbmm});
   table.add({"aten.matmul"}, {.hasTypesOfOperands = true, .flops = firstTimesLast, .workspaceBytes = matmulWorkspace, .dimensions = matmul});
+  table.add({"aten.einsum"}, {.hasTypesOfOperands = true, .flops = einsumFlops, .dimensions = einsumOf});
+  table.add({"aten.lstm", "aten.gru", "aten.rnn_tanh", "aten.rnn_relu"},
+            {.hasTypesOfOperands = true, .chance = "dropout", .flops = recurrentFlops});
   // Rows by expert: the expert of a row is not in its position.
   table.add({"aten._grouped_mm"}, {.hasTypesOfOperands = true, .flops = firstTimesLast});
   table.add({"aten._convolution", "aten.convolution", "aten.conv1d", "aten.conv2d", "aten.conv3d",

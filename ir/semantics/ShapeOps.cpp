@@ -45,7 +45,9 @@ static std::optional<DimensionRule> transposes(OperatorOp op, const TracedShapes
     return std::nullopt;
   int64_t rank = from->size();
   bool isMatrix = op->getNumOperands() == 1;
-  auto first = isMatrix ? -2 : constantInt(op, "dim0"), second = isMatrix ? -1 : constantInt(op, "dim1");
+  bool isAxes = op.getBaseName() == "aten.swapaxes";
+  auto first = isMatrix ? -2 : constantInt(op, isAxes ? "axis0" : "dim0");
+  auto second = isMatrix ? -1 : constantInt(op, isAxes ? "axis1" : "dim1");
   if (!first || !second || rank < 2)
     return std::nullopt;
   SmallVector<int64_t> order = llvm::to_vector(llvm::seq<int64_t>(0, rank));

@@ -1,6 +1,7 @@
 """cleave-trace alone."""
 
 import json
+import os
 import re
 import shlex
 import signal
@@ -405,3 +406,16 @@ def test_the_script_works_in_any_folder(tmp_path):
     (tmp_path / "torch.py").write_text("raise ImportError('the wrong torch')")
     execute("cleave-trace", "hf:gpt2-small", "--config", TINY["gpt2"], "--seq", 16, "-o", "m.pt", cwd=tmp_path)
     assert sorted(path.name for path in tmp_path.glob("m.*")) == ["m.inputs.safetensors", "m.outputs.safetensors", "m.pt"]
+
+
+def test_replaces_regular_files_only(tmp_path):
+    """A device or a link that is there stays what it is."""
+    (tmp_path / "linear.py").write_text("import torch\ndef build():\n    return torch.nn.Linear(2, 2), torch.ones(1, 2)\n")
+    (tmp_path / "target.pt").write_text("mine")
+    (tmp_path / "link.pt").symlink_to("target.pt")
+    os.mkfifo(tmp_path / "pipe.pt")
+    for name in ("link.pt", "pipe.pt"):
+        result = execute("cleave-trace", "linear.py:build", "-o", name, status=1, cwd=tmp_path)
+        assert f"{name}: is there and no regular file" in result.err
+    assert (tmp_path / "link.pt").is_symlink() and (tmp_path / "target.pt").read_text() == "mine"
+    assert (tmp_path / "pipe.pt").is_fifo()

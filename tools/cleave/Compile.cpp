@@ -49,6 +49,20 @@ static void printText(const CompileOptions &options, const CompileReport &report
   out << "\n";
 }
 
+/// A number, or auto, which becomes 0.
+static CLI::Validator microbatchesOption() {
+  return CLI::Validator(
+      [](std::string &text) {
+        unsigned count;
+        if (text == "auto")
+          text = "0";
+        else if (llvm::StringRef(text).getAsInteger(10, count) || count < 1 || count > 65536)
+          return "found \"" + text + "\", expected a number from 1 to 65536, or auto";
+        return std::string();
+      },
+      "");
+}
+
 void addCompileCommand(CLI::App &app, Action &chosen) {
   auto options = std::make_shared<CompileOptions>();
   auto json = std::make_shared<bool>(false);
@@ -95,11 +109,10 @@ void addCompileCommand(CLI::App &app, Action &chosen) {
   command
       ->add_option("--microbatches", options->microbatches,
                    "Parts of the batch that follow one another through the stages, or auto (1)")
-      ->transform([](std::string text) { return text == "auto" ? std::string("0") : text == "0" ? std::string("-") : text; })
-      ->check(CLI::Range(0u, 65536u).description(""))
+      ->transform(microbatchesOption())
       ->type_name("N|auto");
   command
-      ->add_option("--schedule", options->schedule, "gpipe, or interleaved: two stages a device (gpipe)")
+      ->add_option("--schedule", options->schedule, "gpipe; interleaved: two stages a device; or auto, which is gpipe (gpipe)")
       ->type_name("NAME");
   command->add_flag("!--no-idioms", options->rewritesIdioms,
                     "Keep sequences of operators that one operator could do");

@@ -237,6 +237,8 @@ static Error run(RunOptions options) {
   if (!options.trace.empty())
     if (Error error = checkWritten("--trace", options.trace, options))
       return error;
+  if (!options.trace.empty() && options.trace == options.outputs)
+    return llvm::createStringError("--trace " + options.trace + ": is the file of --outputs; give another name");
   options.session.trace = !options.trace.empty();
   options.session.timeout = std::chrono::seconds(options.timeoutSeconds);
   auto session = Session::open(options.plan, options.session);

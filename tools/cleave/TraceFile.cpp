@@ -26,7 +26,7 @@ static double microseconds(TraceEvent::Clock::duration duration) {
 }
 
 static Object entryOf(const plan::Plan &plan, const TraceEvent &event, TraceEvent::Clock::time_point start) {
-  const plan::Action &action = *event.action;
+  const plan::Action &action = event.action;
   bool computes = action.kind != plan::ActionKind::Send && action.kind != plan::ActionKind::Recv;
   return Object{{"ph", "X"},
                 {"pid", 0},

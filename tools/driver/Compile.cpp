@@ -29,6 +29,8 @@ class Compilation {
 public:
   explicit Compilation(const CompileOptions &options) : options(options) {}
   llvm::Expected<CompileReport> run();
+  /// The passes accepted the model; what failed later is no matter of how it was split.
+  bool hasPlan() const { return plan != nullptr; }
 
 private:
   llvm::Error read();
@@ -221,8 +223,9 @@ llvm::Expected<CompileReport> Compilation::run() {
 }
 
 llvm::Expected<CompileReport> compile(const CompileOptions &options) {
-  auto report = Compilation(options).run();
-  if (report || options.microbatches != 0)
+  Compilation compilation(options);
+  auto report = compilation.run();
+  if (report || options.microbatches != 0 || compilation.hasPlan())
     return report;
   // A model that holds the traced batch in itself compiles only for that.
   std::string reason = toString(report.takeError());

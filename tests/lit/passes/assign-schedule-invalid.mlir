@@ -82,7 +82,7 @@ func.func @no_batch(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {
 
 // -----
 
-// expected-error @below {{the model gives positions in dimension batch}}
+// expected-error @below {{the model gives numbers that count dimension batch}}
 func.func @gives_numbers(%x: tensor<?x8xf32, #cleave.layout<dims = ["batch", "8"]>>)
     -> tensor<?xi64, #cleave.layout<dims = ["batch"]>> attributes {cleave.symbols = {batch = 4}} {
   %size = cleave.size "batch"
@@ -94,4 +94,56 @@ func.func @gives_numbers(%x: tensor<?x8xf32, #cleave.layout<dims = ["batch", "8"
   %1 = cleave.boundary %0 "numbers" output 0
       : (tensor<?xi64, #cleave.layout<dims = ["batch"]>>) -> tensor<?xi64, #cleave.layout<dims = ["batch"]>>
   return %1 : tensor<?xi64, #cleave.layout<dims = ["batch"]>>
+}
+
+// -----
+
+// A size that is asked for inside a branch.
+!x = tensor<?x8xf32, #cleave.layout<dims = ["batch", "8"]>>
+func.func @divides_in_a_branch(%x: !x, %c: i1) -> !x attributes {cleave.symbols = {batch = 4}} {
+  %w = cleave.param "w" {role = "parameter"} : tensor<8xf32>
+  %one = cleave.constant(1 : i64) : i64
+  // expected-error @below {{cleave.if is control flow on dimension batch}}
+  %0 = cleave.if %c : tensor<8xf32> {
+    %size = cleave.size "batch"
+    %1 = aten.div.Scalar(%w, %size) : (tensor<8xf32>, i64) -> tensor<8xf32>
+    cleave.yield %1 : tensor<8xf32>
+  } else {
+    cleave.yield %w : tensor<8xf32>
+  }
+  %2 = aten.add.Tensor(%x, %0, %one) : (!x, tensor<8xf32>, i64) -> !x
+  return %2 : !x
+}
+
+// -----
+
+// Three rows a sample: row n is not of sample n.
+!x = tensor<?x8xf32, #cleave.layout<dims = ["batch", "8"]>>
+!rows = tensor<?x8xf32, #cleave.layout<dims = ["3*batch", "8"]>>
+func.func @rows_of_others(%rows: !rows, %x: !x) -> !x attributes {cleave.symbols = {batch = 4}} {
+  %size = cleave.size "batch"
+  %none = cleave.constant(unit) : none
+  %cpu = cleave.constant("cpu") : !cleave.device
+  %false = cleave.constant(false) : i1
+  %0 = aten.arange(%size, %none, %none, %cpu, %false)
+      : (i64, none, none, !cleave.device, i1) -> tensor<?xi64, #cleave.layout<dims = ["batch"]>>
+  %1 = cleave.list(%0) : (tensor<?xi64, #cleave.layout<dims = ["batch"]>>) -> !cleave.list<!cleave.optional<!cleave.tensor>>
+  // expected-error @below {{aten.index.Tensor needs the whole of dimension batch}}
+  %2 = aten.index.Tensor(%rows, %1) : (!rows, !cleave.list<!cleave.optional<!cleave.tensor>>) -> !x
+  return %2 : !x
+}
+
+// -----
+
+// The view is right for a sequence of the traced length alone.
+!x = tensor<?x?x8xf32, #cleave.layout<dims = ["batch", "seq", "8"]>>
+!y = tensor<?x?x8xf32, #cleave.layout<dims = ["seq", "batch", "8"]>>
+func.func @scrambles_other_sizes(%x: !x) -> !y attributes {cleave.symbols = {batch = 4, seq = 1}} {
+  %batch = cleave.size "batch"
+  %seq = cleave.size "seq"
+  %eight = cleave.constant(8 : i64) : i64
+  %shape = cleave.list(%seq, %batch, %eight) : (i64, i64, i64) -> !cleave.list<i64>
+  // expected-error @below {{dimension batch}}
+  %0 = aten.view(%x, %shape) : (!x, !cleave.list<i64>) -> !y
+  return %0 : !y
 }

@@ -264,6 +264,8 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"aten.baddbmm", {"tensor<2x4x5xf32>", "tensor<2x4x6xf32>", "tensor<2x6x5xf32>", "1", "1"}},
         Case{"aten.baddbmm", {"tensor<4x5xf32>", "tensor<2x4x6xf32>", "tensor<2x6x5xf32>", "1", "1"}},
         Case{"aten.baddbmm", {"tensor<5xf32>", "tensor<2x4x6xf32>", "tensor<2x6x5xf32>", "1", "1"}},
+        Case{"aten.einsum", {"\"bhid, bhjd -> bhij\"", "(tensor<2x3x4x6xf32>; tensor<2x3x5x6xf32>)", "none"}, true},
+        Case{"aten.einsum", {"\"ij,jk->ki\"", "(tensor<4x6xf32>; tensor<6x5xf32>)", "none"}, true},
         Case{"aten.conv1d", {"tensor<4x6x9xf32>", "tensor<2x6x3xf32>", "none", "[1]", "[1]", "[1]", "1"}},
         Case{"aten.conv2d",
              {"tensor<4x6x9x8xf32>", "tensor<2x3x3x3xf32>", "tensor<2xf32>", "[2, 1]", "[1, 1]", "[1, 1]",
@@ -392,6 +394,7 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"aten.roll", {"tensor<4x6x5xf32>", "[1, 2]", "[1, -1]"}}, Case{"aten.flip", {"tensor<4x6xf32>", "[1]"}},
         Case{"aten.constant_pad_nd", {"tensor<4x6xf32>", "[1, 2]", "0"}},
         Case{"aten.pad", {"tensor<4x6xf32>", "[1, 2, 0, 0]", "\"constant\"", "none"}},
+        Case{"aten.swapaxes", {"tensor<4x5x6xf32>", "0", "-1"}},
         Case{"aten.diff", {"tensor<4x6xf32>", "1", "-1", "tensor<4x1xf32>", "none"}},
         Case{"aten.tril", {"tensor<4x5x6xf32>", "0"}}, Case{"aten.repeat", {"tensor<4x1xf32>", "[2, 1, 3]"}},
         Case{"aten.repeat", {"tensor<4x6xf32>", "[1, 2]"}}));

@@ -231,8 +231,8 @@ TEST_F(SessionTest, TracesWhatEveryRankDoes) {
   std::vector<std::string> actions;
   for (const TraceEvent &event : session->takeTrace()) {
     EXPECT_LE(event.begin, event.end);
-    EXPECT_EQ(event.rank, event.action->stage);
-    actions.push_back(plan::toString(*event.action));
+    EXPECT_EQ(event.rank, event.action.stage);
+    actions.push_back(plan::toString(event.action));
   }
   EXPECT_THAT(actions, testing::ElementsAre("F0.0", "S0.0>1", "F0.1", "S0.1>1", "R1.0<0", "F1.0", "R1.1<0", "F1.1"));
   EXPECT_TRUE(session->takeTrace().empty()) << "taken once";

@@ -29,10 +29,13 @@ def check_writable(model_path):
     for path in paths(model_path):
         if path.is_dir():
             raise TraceError(f"{path}: a folder, expected a file to write; choose another name")
+        if os.path.lexists(path) and (path.is_symlink() or not path.is_file()):
+            raise TraceError(f"{path}: is there and no regular file, expected one to replace; choose another name")
 
 
 def write(trace, model_path):
     """Writes model, inputs and outputs under temporary names beside `model_path`, then renames them, the model last."""
+    check_space(trace.module, pathlib.Path(model_path).parent)
     with temporary_folder(pathlib.Path(model_path).parent) as folder:
         targets = paths(model_path)
         # The archive's folder is named after the file, so the file has its own name even here.
@@ -45,6 +48,17 @@ def write(trace, model_path):
         for path, target in reversed(list(zip((model, inputs, outputs), targets))):
             os.replace(path, target)
     return targets
+
+
+def check_space(module, folder):
+    """torch.jit.save aborts the process where the disk is full, so that is found out before."""
+    tensors = {tensor.data_ptr(): tensor.nbytes for tensor in (*module.parameters(), *module.buffers())}
+    needed, free = sum(tensors.values()), shutil.disk_usage(folder).free
+    # Code and alignment come on top.
+    slack = 1 << 20
+    if free < needed + slack:
+        raise TraceError(f"{folder}: {free:,} bytes free, expected at least {needed + slack:,} for the model; "
+                         "make room or choose another folder")
 
 
 def save_module(module, path):
