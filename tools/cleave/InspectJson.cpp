@@ -54,7 +54,8 @@ static json::Object describe(const Plan &plan, const Signature &signature, uint3
                       {"inputs", toArray(signature.inputs, input)},
                       {"outputs", toArray(signature.outputs, output)},
                       {"schedule", schedule.name},
-                      {"microbatches", schedule.microbatches},
+                      {"precision", plan.precision == DType::Unknown ? json::Value(nullptr) : json::Value(nameOf(plan.precision))},
+      {"microbatches", schedule.microbatches},
                       {"slices", schedule.slices}};
 }
 

@@ -33,7 +33,10 @@ struct Comparison {
 double ordinarySize(const at::Tensor &tensor);
 
 /// Other dtypes or shapes are an infinite error.
-Comparison compare(const at::Tensor &found, const at::Tensor &expected);
+///
+/// \param products  the dtype in which `found` was computed, where that is not the original's.
+Comparison compare(const at::Tensor &found, const at::Tensor &expected,
+                   std::optional<at::ScalarType> products = std::nullopt);
 
 } // namespace cleave
 
