@@ -7,7 +7,8 @@
 
 namespace cleave {
 
-/// Hands a weight's bytes, row-major and in the dtype that the plan gives it, to the sink in order and in pieces.
+/// Hands a weight's bytes, row-major and in the dtype that the plan gives it, to the sink in order and in
+/// pieces.
 using WeightReader = llvm::function_ref<llvm::Error(const plan::Weight &weight, plan::ByteSink sink)>;
 
 /// Writes a file of weights for each rank of `plan` into `directory` and enters them in the plan.

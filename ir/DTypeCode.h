@@ -6,8 +6,8 @@
 
 namespace cleave {
 
-/// The number by which an argument `dtype` of an operator names an element type (6 is float32); nothing for types that
-/// no tensor has.
+/// The number by which an argument `dtype` of an operator names an element type (6 is float32); nothing for
+/// types that no tensor has.
 std::optional<int64_t> dtypeCodeOf(mlir::Type element);
 
 } // namespace cleave

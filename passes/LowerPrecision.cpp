@@ -28,8 +28,8 @@ static bool isRearrangement(Operation *op) {
   return (semantics.isView || semantics.mayBeView || semantics.isItemAccess) && !semantics.isCast;
 }
 
-/// A product that gains by a narrower dtype. One that sums nothing is left, as the angles of rotary positions: it is
-/// not of many operations, and bfloat16 does not tell position 257 from 256.
+/// A product that gains by a narrower dtype. One that sums nothing is left, as the angles of rotary
+/// positions: it is not of many operations, and bfloat16 does not tell position 257 from 256.
 static bool isLargeEnough(OperatorOp op, const TracedShapes &shapes) {
   return semanticsOf(op.getName()).flops(op, shapes) > 2.0 * shapes.elementsOf(op->getResult(0));
 }
@@ -159,8 +159,8 @@ void Lowering::widenResult(Operation *op) {
   result.replaceAllUsesExcept(widened, widened.getDefiningOp());
 }
 
-/// `value` in the narrow dtype. A cast stands where the value is made, so that one serves all, and what goes to another
-/// stage is narrow. `user`: where an argument of the function is cast.
+/// `value` in the narrow dtype. A cast stands where the value is made, so that one serves all, and what goes
+/// to another stage is narrow. `user`: where an argument of the function is cast.
 Value Lowering::narrowed(Value value, Location user) {
   if (Value found = foundNarrow(value))
     return found;
@@ -172,7 +172,8 @@ Value Lowering::narrowed(Value value, Location user) {
   return made;
 }
 
-/// The same for a value that was cast from the narrow dtype, or is a rearrangement of one that was; null for others.
+/// The same for a value that was cast from the narrow dtype, or is a rearrangement of one that was; null for
+/// others.
 Value Lowering::foundNarrow(Value value) {
   if (Value known = narrowOf.lookup(value))
     return known;

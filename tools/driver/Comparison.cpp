@@ -46,7 +46,8 @@ double ordinarySize(const at::Tensor &tensor) {
   return std::min(largest, std::max(1.0, kLargestOverMedian * median));
 }
 
-Comparison compare(const at::Tensor &found, const at::Tensor &expected, std::optional<at::ScalarType> products) {
+Comparison compare(const at::Tensor &found, const at::Tensor &expected,
+                   std::optional<at::ScalarType> products) {
   Comparison result;
   if (found.scalar_type() != expected.scalar_type() || found.sizes() != expected.sizes()) {
     result.isSame = false;

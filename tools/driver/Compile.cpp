@@ -134,9 +134,10 @@ llvm::Error Compilation::readWeight(const plan::Weight &weight, plan::ByteSink s
 
 llvm::Error Compilation::write() {
   auto start = std::chrono::steady_clock::now();
-  if (auto error = writeShards(*plan, directory->path(), [&](const plan::Weight &weight, plan::ByteSink sink) {
-        return readWeight(weight, sink);
-      }))
+  if (auto error =
+          writeShards(*plan, directory->path(), [&](const plan::Weight &weight, plan::ByteSink sink) {
+            return readWeight(weight, sink);
+          }))
     return error;
   // What we write we can read: our own bugs are found here, not by a user.
   if (auto error = plan::validate(*plan))
@@ -193,7 +194,8 @@ void Compilation::describe() {
   for (auto &note : plan->notes)
     report.notes.push_back(note->text);
   if (options.dtype != "traced" && plan->precision == plan::DType::Unknown)
-    report.notes.push_back("--dtype " + options.dtype + " changes nothing: the model has no products in float32");
+    report.notes.push_back("--dtype " + options.dtype +
+                           " changes nothing: the model has no products in float32");
 }
 
 llvm::Expected<CompileReport> Compilation::run() {
