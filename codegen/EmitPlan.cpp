@@ -182,6 +182,8 @@ LogicalResult PlanEmitter::addSignature(func::FuncOp function) {
   }
   if (auto batch = function->getAttrOfType<StringAttr>(kBatchAttr))
     result->signatures.back()->batch = int32_t(symbols.lookup(batch));
+  if (auto precision = function->getAttrOfType<StringAttr>(kPrecisionAttr); precision && precision == "bf16")
+    result->precision = plan::DType::BFloat16;
   result->mesh->pp = ranks;
   auto schedule = gpipe(index, stages.size(), ranks, microbatches, plan::transfers(*result, index));
   result->schedules.push_back(std::make_unique<plan::Schedule>(std::move(schedule)));

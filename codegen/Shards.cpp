@@ -8,12 +8,12 @@ namespace cleave {
 
 static llvm::Error writeRank(plan::Plan &plan, uint32_t rank, llvm::StringRef directory, WeightReader read) {
   std::vector<plan::TensorEntry> entries;
-  std::vector<llvm::StringRef> names;
+  std::vector<const plan::Weight *> weights;
   for (auto &weight : plan.weights)
     for (auto &shard : weight->shards)
       if (shard->rank == rank) {
         entries.push_back({shard->key, weight->dtype, shard->shape});
-        names.push_back(weight->name);
+        weights.push_back(weight.get());
       }
   auto file = std::make_unique<plan::ShardFile>();
   file->rank = rank;
@@ -21,7 +21,7 @@ static llvm::Error writeRank(plan::Plan &plan, uint32_t rank, llvm::StringRef di
   llvm::SmallString<256> path(directory);
   llvm::sys::path::append(path, file->name);
   auto written = plan::writeSafetensors(path, std::move(entries), [&](size_t entry, plan::ByteSink sink) {
-    return read(names[entry], sink);
+    return read(*weights[entry], sink);
   });
   if (!written)
     return written.takeError();

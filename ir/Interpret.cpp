@@ -1,5 +1,6 @@
 //===- Interpret.cpp - IR values as TorchScript values --------------------===//
 #include "ir/Interpret.h"
+#include "ir/DTypeCode.h"
 #include "ir/Schemas.h"
 #include "mlir/IR/Builders.h"
 #include "llvm/ADT/StringMap.h"
@@ -41,6 +42,11 @@ std::optional<at::ScalarType> scalarTypeOf(Type element) {
   if (element.isFloat8E5M2())
     return at::kFloat8_e5m2;
   return std::nullopt;
+}
+
+std::optional<int64_t> dtypeCodeOf(Type element) {
+  auto dtype = scalarTypeOf(element);
+  return dtype ? std::optional(static_cast<int64_t>(*dtype)) : std::nullopt;
 }
 
 Type elementTypeOf(at::ScalarType dtype, MLIRContext *context) {

@@ -15,6 +15,7 @@ namespace cleave {
 void registerPasses();
 
 // What passes leave for those behind them, as attributes.
+inline constexpr llvm::StringLiteral kPrecisionAttr = "cleave.precision";
 inline constexpr llvm::StringLiteral kStageAttr = "cleave.stage";
 inline constexpr llvm::StringLiteral kStageSecondsAttr = "cleave.stage_seconds";
 inline constexpr llvm::StringLiteral kStageRecvBytesAttr = "cleave.stage_recv_bytes";

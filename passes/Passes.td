@@ -54,6 +54,30 @@ def RewriteIdioms : Pass<"rewrite-idioms", "::mlir::func::FuncOp"> {
   let dependentDialects = ["::cleave::CleaveDialect"];
 }
 
+def LowerPrecision : Pass<"lower-precision", "::mlir::func::FuncOp"> {
+  let summary = "computes products in bfloat16, from weights stored in bfloat16";
+  let description = [{
+    Products of float32 matrices, as the op-semantics table marks them, take and give bfloat16; all else stays in float32.
+    ```mlir
+    %w = cleave.param "fc.weight" {role = "parameter"} : tensor<16x8xf32>
+    %y = aten.linear(%x, %w, %none) : (tensor<4x8xf32>, tensor<16x8xf32>, none) -> tensor<4x16xf32>
+    // becomes
+    %w = cleave.param "fc.weight" {role = "parameter"} : tensor<16x8xbf16>
+    %0 = aten.to.dtype(%x, …) : … -> tensor<4x8xbf16>
+    %1 = aten.linear(%0, %w, %none) : (tensor<4x8xbf16>, tensor<16x8xbf16>, none) -> tensor<4x16xbf16>
+    %y = aten.to.dtype(%1, …) : … -> tensor<4x16xf32>
+    ```
+    A weight that a product uses is stored in bfloat16 for all: lookups cast the rows they take, other users the whole.
+    Between products, views and copies are taken in bfloat16, without casts. Products that sum nothing (outer products,
+    as of positions and frequencies), masks of attention, boundaries, inputs and outputs keep their dtypes. A function
+    of which something was lowered gets `cleave.precision = "bf16"`.
+
+    Needs types. Leaves dead operations to canonicalize, and strides to infer-types.
+  }];
+  let options = [Option<"dtype", "dtype", "std::string", "\"bf16\"", "the dtype of products: bf16">];
+  let dependentDialects = ["::cleave::CleaveDialect"];
+}
+
 def StripBoundaries : Pass<"strip-boundaries", "::mlir::func::FuncOp"> {
   let summary = "removes module boundaries that nobody asked to capture";
   let description = [{

@@ -90,6 +90,13 @@ static Error checkStrings(const Plan &plan) {
   return Error::success();
 }
 
+static Error checkPrecision(const Plan &plan) {
+  if (plan.precision != DType::Unknown && plan.precision != DType::BFloat16)
+    return invalid("precision", "products are in the dtype " + Twine(static_cast<unsigned>(plan.precision)) +
+                                    ", expected bfloat16 or none");
+  return Error::success();
+}
+
 static Error checkStates(const Plan &plan) {
   llvm::StringSet<> names;
   for (const auto &state : plan.states) {
@@ -264,7 +271,7 @@ static Error checkSchedules(const Plan &plan) {
 Error validate(const Plan &plan) {
   // Each check relies on those before it.
   for (auto check : {checkMesh, checkStages, checkStrings, checkSignatures, checkWeights, checkShardFiles,
-                     checkStates, checkPredictions, checkNotes})
+                     checkPrecision, checkStates, checkPredictions, checkNotes})
     if (Error error = check(plan))
       return error;
   llvm::Expected<ProgramTable> table = tabulatePrograms(plan);

@@ -23,6 +23,13 @@ struct OpSemantics {
   bool isView = false;
   /// The result has the values of its operand in a storage of its own, or not, as contiguous and reshape do.
   bool mayBeView = false;
+  /// The result has the values of its operand in the dtype that the call names, and shares its storage where that has it.
+  bool isCast = false;
+  /// Sums of products of its floating-point tensors, which may be of a narrow dtype, all of the same: sums are made in
+  /// float32 all the same, and the result is rounded to that dtype. Such an operator has `flops`.
+  bool isProduct = false;
+  /// The tensor argument of a product that may have a wider dtype than the others.
+  llvm::StringLiteral wideArgument = "";
   /// Types of results follow from types of operands and scalar arguments alone, whatever the tensors hold: where it has no
   /// kernel for the meta device it may be tried on zeros.
   bool hasTypesOfOperands = false;

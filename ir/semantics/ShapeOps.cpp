@@ -244,12 +244,14 @@ void addShapes(SemanticsTable &table) {
   table.add({"aten.reshape", "aten.flatten", "aten.reshape_as"},
             {.mayBeView = true, .hasTypesOfOperands = true, .dimensions = regroups, .viewBack = reshaped});
   table.add({"aten.to"}, {.mayBeView = true,
+                          .isCast = true,
                           .hasTypesOfOperands = true,
                           .identityOf = castIdentity,
                           .dimensions = broadcastsTo});
-  table.add({"aten.contiguous", "aten.float", "aten.half", "aten.bfloat16", "aten.double", "aten.int",
-             "aten.long", "aten.bool", "aten.cpu"},
+  table.add({"aten.contiguous", "aten.cpu"},
             {.mayBeView = true, .hasTypesOfOperands = true, .dimensions = broadcastsTo});
+  table.add({"aten.float", "aten.half", "aten.bfloat16", "aten.double", "aten.int", "aten.long", "aten.bool"},
+            {.mayBeView = true, .isCast = true, .hasTypesOfOperands = true, .dimensions = broadcastsTo});
   table.add({"aten.expand", "aten.expand_as", "aten.broadcast_to"}, {.isView = true, .hasTypesOfOperands = true, .dimensions = broadcastsTo});
   table.add({"aten.transpose", "aten.swapaxes", "aten.mT"},
             {.isView = true, .hasTypesOfOperands = true, .dimensions = transposes, .viewBack = again});

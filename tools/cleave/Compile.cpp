@@ -116,6 +116,10 @@ void addCompileCommand(CLI::App &app, Action &chosen) {
       ->type_name("NAME");
   command->add_flag("!--no-idioms", options->rewritesIdioms,
                     "Keep sequences of operators that one operator could do");
+  command
+      ->add_option("--dtype", options->dtype,
+                   "What products of float32 matrices are computed in, and their weights stored: bf16, or traced (traced)")
+      ->type_name("DTYPE");
   command->add_flag("--verify", options->verify, "Compare with the original before the plan is put in place");
   command->add_option("--emit-ir", options->emitIr, "A folder for the IR after each pass")
       ->type_name("FOLDER");

@@ -177,6 +177,8 @@ json::Object toJson(const LoadedPlan &loaded) {
       {"root_checksum", toHex(loaded.rootChecksum)},
       {"fingerprint", toHex(toDigest(*plan.fingerprint))},
       {"pipeline", plan.pipeline},
+      {"precision",
+       plan.precision == DType::Unknown ? json::Value(nullptr) : json::Value(nameOf(plan.precision))},
       {"mesh", json::Object{{"pp", plan.mesh->pp}, {"dp", plan.mesh->dp}, {"tp", plan.mesh->tp}}},
       {"microbatches", schedule.microbatches},
       {"slices", schedule.slices},

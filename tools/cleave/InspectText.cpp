@@ -52,6 +52,8 @@ static void printGlance(llvm::raw_ostream &stream, const LoadedPlan &loaded, llv
                                  count(schedule.slices, "slice"))});
   table.add({"weights", formatv("{0}, {1} MB over the stages", count(plan.weights.size(), "tensor"),
                                 megabytes(std::accumulate(bytes.begin(), bytes.end(), int64_t{0})))});
+  if (plan.precision != DType::Unknown)
+    table.add({"products", nameOf(plan.precision).str()});
   table.add({"balance", balanceText(plan)});
   table.add({"made by", plan.producer});
   table.add({"checksum", toHex(loaded.rootChecksum)});

@@ -46,7 +46,8 @@ double ordinarySize(const at::Tensor &tensor) {
   return std::min(largest, std::max(1.0, kLargestOverMedian * median));
 }
 
-Comparison compare(const at::Tensor &found, const at::Tensor &expected) {
+Comparison compare(const at::Tensor &found, const at::Tensor &expected,
+                   std::optional<at::ScalarType> products) {
   Comparison result;
   if (found.scalar_type() != expected.scalar_type() || found.sizes() != expected.sizes()) {
     result.isSame = false;
@@ -69,7 +70,10 @@ Comparison compare(const at::Tensor &found, const at::Tensor &expected) {
     result.isSame = at::equal(found, expected);
     return result;
   }
-  double tolerance = toleranceOf(expected.scalar_type()), size = ordinarySize(expected);
+  double tolerance = toleranceOf(expected.scalar_type());
+  if (products)
+    tolerance = std::max(tolerance, toleranceOf(*products));
+  double size = ordinarySize(expected);
   double common = std::min(tolerance * std::max(1.0, size), std::min(100 * tolerance, 0.1) * size);
   at::Tensor magnitude = b.abs();
   magnitude.masked_fill_(at::logical_not(magnitude.isfinite()), 0);

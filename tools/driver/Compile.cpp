@@ -6,6 +6,7 @@
 #include "codegen/plan/PlanFile.h"
 #include "frontend/Import.h"
 #include "ir/Schemas.h"
+#include "runtime/DTypes.h"
 #include "tools/driver/DiagnosticCollector.h"
 #include "tools/driver/InputOptions.h"
 #include "tools/driver/Mesh.h"
@@ -36,7 +37,7 @@ private:
   llvm::Error read();
   llvm::Error runPasses();
   llvm::Error write();
-  llvm::Error readWeight(llvm::StringRef name, plan::ByteSink sink) const;
+  llvm::Error readWeight(const plan::Weight &weight, plan::ByteSink sink) const;
   llvm::Error checkCapturePoints() const;
   llvm::Error verifyPlan();
   void describe();
@@ -118,25 +119,27 @@ llvm::Error Compilation::checkCapturePoints() const {
   return llvm::Error::success();
 }
 
-llvm::Error Compilation::readWeight(llvm::StringRef name, plan::ByteSink sink) const {
-  const WeightTable::Entry *entry = model.weights.find(name);
-  at::Tensor tensor = entry->tensor.contiguous();
-  auto *bytes = static_cast<const uint8_t *>(tensor.const_data_ptr());
-  constexpr size_t kPiece = 8 << 20;
-  for (size_t done = 0; done < tensor.nbytes(); done += kPiece) {
-    size_t count = std::min(kPiece, tensor.nbytes() - done);
-    if (auto error = sink({bytes + done, count}))
+llvm::Error Compilation::readWeight(const plan::Weight &weight, plan::ByteSink sink) const {
+  const WeightTable::Entry *entry = model.weights.find(weight.name);
+  at::Tensor tensor = entry->tensor.contiguous().view(-1);
+  auto dtype = *runtime::scalarTypeOf(weight.dtype);
+  constexpr int64_t kPieceBytes = 8 << 20;
+  const int64_t step = kPieceBytes / tensor.element_size();
+  for (int64_t done = 0; done < tensor.numel(); done += step) {
+    at::Tensor piece = tensor.slice(0, done, done + step), stored = piece.to(dtype);
+    if (auto error = sink({static_cast<const uint8_t *>(stored.const_data_ptr()), stored.nbytes()}))
       return error;
-    file->release(bytes + done, count);
+    file->release(piece.const_data_ptr(), piece.nbytes());
   }
   return llvm::Error::success();
 }
 
 llvm::Error Compilation::write() {
   auto start = std::chrono::steady_clock::now();
-  if (auto error = writeShards(*plan, directory->path(), [&](llvm::StringRef name, plan::ByteSink sink) {
-        return readWeight(name, sink);
-      }))
+  if (auto error =
+          writeShards(*plan, directory->path(), [&](const plan::Weight &weight, plan::ByteSink sink) {
+            return readWeight(weight, sink);
+          }))
     return error;
   // What we write we can read: our own bugs are found here, not by a user.
   if (auto error = plan::validate(*plan))
@@ -192,6 +195,9 @@ void Compilation::describe() {
   report.balance = sum > 0 ? slowest * plan->predictions.size() / sum : 1;
   for (auto &note : plan->notes)
     report.notes.push_back(note->text);
+  if (options.dtype != "traced" && plan->precision == plan::DType::Unknown)
+    report.notes.push_back("--dtype " + options.dtype +
+                           " changes nothing: the model has no products in float32");
 }
 
 llvm::Expected<CompileReport> Compilation::run() {

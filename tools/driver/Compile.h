@@ -41,6 +41,8 @@ struct CompileOptions {
   std::vector<std::string> capturePoints;
   /// Replace sequences of operators by the one that does the same (pass rewrite-idioms).
   bool rewritesIdioms = true;
+  /// What products of float32 matrices are computed in, from weights stored so: `bf16`, or `traced`, as the model has them.
+  std::string dtype = "traced";
   /// Run the original and the plan before the plan is put in place.
   bool verify = false;
   /// Directory for the IR after each pass; may be empty.

@@ -113,6 +113,9 @@ llvm::Expected<PipelineShape> readPipelineShape(const CompileOptions &options) {
                 "gpipe or interleaved");
   if (!llvm::is_contained({"gpipe", "interleaved", "auto"}, options.schedule))
     return wrongUsage("--schedule " + options.schedule + ": not a schedule; use gpipe, interleaved or auto");
+  if (!llvm::is_contained({"traced", "bf16"}, options.dtype))
+    return wrongUsage("--dtype " + options.dtype + ": found \"" + options.dtype +
+                      "\", expected bf16, or traced for the dtypes that the model was traced with");
   auto shape = readRanks(options);
   if (shape)
     shape->stages = options.schedule == "interleaved" ? stagesOfRank * shape->ranks : shape->ranks;

@@ -32,8 +32,9 @@ std::string pipelineOf(const CompileOptions &options, const PipelineShape &shape
   if (!options.stageBefore.empty())
     assign += " stage-before=" + llvm::join(options.stageBefore, ",");
   std::string idioms = options.rewritesIdioms ? "rewrite-idioms,cse,infer-types," : "";
+  std::string precision = options.dtype == "traced" ? "" : "lower-precision{dtype=" + options.dtype + "},canonicalize,cse,infer-types,";
   return "builtin.module(func.func(" + strip + ",canonicalize,infer-types,fold-sizes,canonicalize,cse," +
-         idioms + assign + "}," + schedule + "},split-stages))";
+         idioms + precision + assign + "}," + schedule + "},split-stages))";
 }
 
 namespace {

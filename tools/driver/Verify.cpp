@@ -119,11 +119,12 @@ static llvm::Error compareAt(runtime::Session &session, llvm::Expected<std::vect
   if (!actual)
     return actual.takeError();
   const plan::Signature &signature = *session.plan().signatures[0];
+  auto precision = runtime::scalarTypeOf(session.plan().precision);
   if (expected->size() != actual->size())
     return fail("the original gives " + llvm::Twine(expected->size()) + " tensors, the plan " +
                 llvm::Twine(actual->size()));
   for (auto [output, a, b] : llvm::zip(signature.outputs, *actual, *expected)) {
-    Comparison found = compare(a, b);
+    Comparison found = compare(a, b, precision);
     report.outputs.push_back({output->name, b.sizes().vec(), found.maxAbsError, found.maxRelError,
                               found.error, found.allowed, found.isSame, sizes});
   }

@@ -167,9 +167,9 @@ protected:
     auto plan = llvm::cantFail(expectedOf(emitPlan(*module, {"test", {}, ""})));
     const std::string directory = (folder + "/" + std::to_string(opened++)).str();
     EXPECT_FALSE(llvm::sys::fs::create_directory(directory));
-    llvm::cantFail(writeShards(*plan, directory, [&](StringRef name, plan::ByteSink sink) {
-      at::manual_seed(std::stoi(name.drop_front().str()));
-      bool isMatrix = llvm::find_if(plan->weights, [&](auto &each) { return each->name == name; })->get()->shape.size() == 2;
+    llvm::cantFail(writeShards(*plan, directory, [&](const plan::Weight &weight, plan::ByteSink sink) {
+      at::manual_seed(std::stoi(weight.name.substr(1)));
+      bool isMatrix = weight.shape.size() == 2;
       at::Tensor tensor = isMatrix ? at::randn({8, 8}) : at::randn({8});
       return sink({static_cast<const uint8_t *>(tensor.const_data_ptr()), tensor.nbytes()});
     }));

@@ -300,6 +300,8 @@ static const Mutation kPrograms[] = {
     MUTATION("ScheduleNullRank", "schedules: one is missing, incomplete",
              plan.schedules[0]->ranks[0].reset()),
     MUTATION("ScheduleNullAction", "an action is missing", plan.schedules[0]->ranks[0]->actions[0].reset()),
+    MUTATION("Precision", "products are in the dtype 10, expected bfloat16 or none",
+             plan.precision = DType::Double),
     MUTATION("ScheduleEmpty", "no micro-batches or no slices", plan.schedules[0]->microbatches = 0),
     MUTATION("ScheduleHuge", "there are 18446744065119617025 micro-batches",
              plan.schedules[0]->microbatches = plan.schedules[0]->slices = 0xffffffff),

@@ -62,6 +62,16 @@ TEST(Comparison, SeesWrongElementsBesideOutliers) {
   EXPECT_FALSE(compare(found, expected).isSame);
 }
 
+TEST(Comparison, AllowsRoundedProducts) {
+  at::Tensor expected = numbers(1000), found = expected + 1e-2;
+  EXPECT_FALSE(compare(found, expected).isSame);
+  EXPECT_TRUE(compare(found, expected, at::kBFloat16).isSame);
+  EXPECT_FALSE(compare(expected + 0.3, expected, at::kBFloat16).isSame);
+  // Integers are counted, not rounded.
+  at::Tensor counts = at::arange(1000);
+  EXPECT_FALSE(compare(counts + 1, counts, at::kBFloat16).isSame);
+}
+
 TEST(Comparison, LeavesOneOfTwoLargeNumbersItsRounding) {
   at::Tensor expected = at::tensor({110.0f, 0.001f});
   EXPECT_TRUE(compare(expected + 1e-4, expected).isSame);

@@ -1,0 +1,224 @@
+//===- LowerPrecision.cpp - Products in bfloat16 --------------------------===//
+#include "ir/Aggregates.h"
+#include "ir/DTypeCode.h"
+#include "ir/OperatorDialect.h"
+#include "ir/TracedShapes.h"
+#include "ir/semantics/OpSemantics.h"
+#include "passes/Passes.h"
+#include "llvm/ADT/StringSet.h"
+
+using namespace mlir;
+
+namespace cleave {
+
+#define GEN_PASS_DEF_LOWERPRECISION
+#include "passes/Passes.h.inc"
+
+static bool isTensorOf(Type type, Type element) {
+  auto tensor = dyn_cast<RankedTensorType>(type);
+  return tensor && tensor.getElementType() == element;
+}
+
+/// An operator whose result holds elements of its first operand, in its dtype.
+static bool isRearrangement(Operation *op) {
+  auto call = dyn_cast<OperatorOp>(op);
+  if (!call)
+    return isa<UnpackOp>(op);
+  const OpSemantics &semantics = semanticsOf(call.getName());
+  return (semantics.isView || semantics.mayBeView || semantics.isItemAccess) && !semantics.isCast;
+}
+
+/// A product that gains by a narrower dtype. One that sums nothing is left, as the angles of rotary
+/// positions: it is not of many operations, and bfloat16 does not tell position 257 from 256.
+static bool isLargeEnough(OperatorOp op, const TracedShapes &shapes) {
+  return semanticsOf(op.getName()).flops(op, shapes) > 2.0 * shapes.elementsOf(op->getResult(0));
+}
+
+namespace {
+/// Gives the products of one function operands of dtype `narrow` in place of `wide`.
+class Lowering {
+public:
+  Lowering(func::FuncOp function, Type narrow, Type wide)
+      : function(function), narrow(narrow), wide(wide), shapes(function) {}
+  /// Whether there was one.
+  bool run();
+
+private:
+  bool isLowered(OperatorOp op) const;
+  bool isLowered(OperatorOp op, OpOperand &operand) const;
+  void collectWeights(OperatorOp op);
+  void storeNarrow(ParamOp param);
+  void lower(OperatorOp op);
+  Value narrowed(Value value, Location user);
+  Value foundNarrow(Value value);
+  Type narrowType(Type type) const;
+  void widenResult(Operation *op);
+  Value cast(OpBuilder &b, Location loc, Value value, Type element);
+
+  func::FuncOp function;
+  Type narrow, wide;
+  TracedShapes shapes;
+  llvm::StringSet<> weights;
+  /// What is known in both dtypes, as made by this pass.
+  DenseMap<Value, Value> narrowOf;
+};
+
+struct LowerPrecision : impl::LowerPrecisionBase<LowerPrecision> {
+  using LowerPrecisionBase::LowerPrecisionBase;
+
+  void runOnOperation() override {
+    func::FuncOp function = getOperation();
+    Builder b(&getContext());
+    if (dtype != "bf16") {
+      function.emitError() << "dtype " << dtype << ": no dtype for products, expected bf16";
+      return signalPassFailure();
+    }
+    if (Lowering(function, b.getBF16Type(), b.getF32Type()).run())
+      function->setAttr(kPrecisionAttr, b.getStringAttr(dtype));
+  }
+};
+} // namespace
+
+/// Whether this operand of a product changes its dtype with it.
+bool Lowering::isLowered(OperatorOp op, OpOperand &operand) const {
+  StringRef wideArgument = semanticsOf(op.getName()).wideArgument;
+  return isTensorLike(operand.get().getType()) &&
+         (wideArgument.empty() || operand.get() != op.getArgument(wideArgument));
+}
+
+bool Lowering::isLowered(OperatorOp op) const {
+  return semanticsOf(op.getName()).isProduct && op->getNumResults() == 1 &&
+         isTensorOf(op->getResult(0).getType(), wide) && isLargeEnough(op, shapes) &&
+         llvm::all_of(op->getOpOperands(), [&](OpOperand &operand) {
+           return !isLowered(op, operand) || isTensorOf(operand.get().getType(), wide);
+         });
+}
+
+bool Lowering::run() {
+  SmallVector<Operation *> products;
+  function.walk([&](OperatorOp op) {
+    if (isLowered(op))
+      products.push_back(op);
+  });
+  for (Operation *op : products)
+    collectWeights(OperatorOp(op));
+  function.walk([&](ParamOp param) {
+    if (weights.contains(param.getName()) && isTensorOf(param.getType(), wide))
+      storeNarrow(param);
+  });
+  for (Operation *op : products)
+    lower(OperatorOp(op));
+  return !products.empty();
+}
+
+/// Notes the weights that are operands of a product as they are, or rearranged.
+void Lowering::collectWeights(OperatorOp op) {
+  for (OpOperand &operand : op->getOpOperands()) {
+    Operation *source = isLowered(op, operand) ? operand.get().getDefiningOp() : nullptr;
+    while (source && source->getNumOperands() > 0 && isRearrangement(source))
+      source = source->getOperand(0).getDefiningOp();
+    if (auto param = dyn_cast_or_null<ParamOp>(source))
+      weights.insert(param.getName());
+  }
+}
+
+/// Products find the narrow weight behind its cast; a lookup takes its rows before they are cast.
+void Lowering::storeNarrow(ParamOp param) {
+  OpBuilder b(param->getContext());
+  b.setInsertionPointAfter(param);
+  auto users = llvm::to_vector(param->getUsers());
+  param.getResult().setType(narrowType(param.getType()));
+  Value widened = cast(b, param.getLoc(), param, wide);
+  param.getResult().replaceAllUsesExcept(widened, widened.getDefiningOp());
+  for (Operation *user : users) {
+    auto call = dyn_cast<OperatorOp>(user);
+    if (!call || !semanticsOf(call.getName()).readsSparsely || user->getNumResults() != 1 ||
+        user->getOperand(0) != widened || llvm::count(user->getOperands(), widened) != 1)
+      continue;
+    user->setOperand(0, param);
+    widenResult(user);
+  }
+  if (widened.use_empty())
+    widened.getDefiningOp()->erase();
+}
+
+void Lowering::lower(OperatorOp op) {
+  for (OpOperand &operand : op->getOpOperands())
+    if (isLowered(op, operand))
+      operand.set(narrowed(operand.get(), op->getLoc()));
+  widenResult(op);
+}
+
+/// Makes the operator give the narrow dtype, and casts for its users.
+void Lowering::widenResult(Operation *op) {
+  Value result = op->getResult(0);
+  result.setType(narrowType(result.getType()));
+  OpBuilder b(op->getContext());
+  b.setInsertionPointAfter(op);
+  Value widened = cast(b, op->getLoc(), result, wide);
+  result.replaceAllUsesExcept(widened, widened.getDefiningOp());
+}
+
+/// `value` in the narrow dtype. A cast stands where the value is made, so that one serves all, and what goes
+/// to another stage is narrow. `user`: where an argument of the function is cast.
+Value Lowering::narrowed(Value value, Location user) {
+  if (Value found = foundNarrow(value))
+    return found;
+  OpBuilder b(value.getContext());
+  b.setInsertionPointAfterValue(value);
+  Operation *source = value.getDefiningOp();
+  Value made = cast(b, source ? source->getLoc() : user, value, narrow);
+  narrowOf[value] = made;
+  return made;
+}
+
+/// The same for a value that was cast from the narrow dtype, or is a rearrangement of one that was; null for
+/// others.
+Value Lowering::foundNarrow(Value value) {
+  if (Value known = narrowOf.lookup(value))
+    return known;
+  Operation *op = value.getDefiningOp();
+  if (!op || op->getNumOperands() == 0 || !narrowType(value.getType()) || mayChange(value))
+    return {};
+  Value source = op->getOperand(0);
+  auto call = dyn_cast<OperatorOp>(op);
+  if (call && semanticsOf(call.getName()).isCast)
+    return isTensorOf(source.getType(), narrow) ? source : Value();
+  if (!isRearrangement(op) ||
+      !llvm::all_of(op->getResultTypes(), [&](Type type) { return narrowType(type) != nullptr; }))
+    return {};
+  Value from = foundNarrow(source);
+  if (!from)
+    return {};
+  OpBuilder b(op);
+  Operation *copy = b.clone(*op);
+  copy->setOperand(0, from);
+  for (auto [old, made] : llvm::zip(op->getResults(), copy->getResults())) {
+    made.setType(narrowType(old.getType()));
+    narrowOf[old] = made;
+  }
+  return narrowOf.lookup(value);
+}
+
+/// Of a wide tensor, or a list of such; null for others.
+Type Lowering::narrowType(Type type) const {
+  if (isTensorOf(type, wide))
+    return mlir::cast<RankedTensorType>(type).clone(narrow);
+  auto list = dyn_cast<ListType>(type);
+  if (!list)
+    return {};
+  if (isa<UnknownTensorType>(list.getElement()))
+    return type;
+  Type element = narrowType(list.getElement());
+  return element ? ListType::get(type.getContext(), element) : Type();
+}
+
+Value Lowering::cast(OpBuilder &b, Location loc, Value value, Type element) {
+  Type type = mlir::cast<RankedTensorType>(value.getType()).clone(element);
+  Value code = b.create<ConstantOp>(loc, b.getI64Type(), b.getI64IntegerAttr(*dtypeCodeOf(element)));
+  Value no = b.create<ConstantOp>(loc, b.getI1Type(), b.getBoolAttr(false));
+  Value none = b.create<ConstantOp>(loc, b.getNoneType(), b.getUnitAttr());
+  return OperatorOp::create(b, loc, "aten.to.dtype", {value, code, no, no, none}, type)->getResult(0);
+}
+
+} // namespace cleave

@@ -1,0 +1,66 @@
+"""`--dtype bf16`: products and their weights in bfloat16, within the tolerance that `verify` states."""
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from torch import nn
+
+from conftest import cleave
+
+
+def compile_bf16(model, plan, *options):
+    return cleave("compile", model.path, "--inputs", model.inputs, "--dtype", "bf16", "--devices", 2, *options,
+                  "-o", plan)
+
+
+def weights(plan):
+    return {name: value for path in sorted(plan.glob("rank-*.safetensors")) for name, value in load_file(path).items()}
+
+
+@pytest.mark.parametrize("name", ["gpt2", "bert", "t5"])
+def test_plan_verifies(name, tiny_model, tmp_path):
+    model = tiny_model(name)
+    compile_bf16(model, tmp_path / "a.plan", "--verify")
+    cleave("run", tmp_path / "a.plan", "--inputs", model.inputs, "--check-types", "--outputs", tmp_path / "o.st")
+    assert {key: value.dtype for key, value in load_file(tmp_path / "o.st").items()} == {
+        key: value.dtype for key, value in load_file(model.outputs).items()}
+    assert cleave("inspect", tmp_path / "a.plan", "--json").json()["precision"] == "bfloat16"
+
+
+def test_weights_of_products_are_half_as_large(tiny_model, tmp_path):
+    model = tiny_model("gpt2")
+    compile_bf16(model, tmp_path / "a.plan")
+    cleave("compile", model.path, "--inputs", model.inputs, "--devices", 2, "-o", tmp_path / "b.plan")
+    narrow, wide = weights(tmp_path / "a.plan"), weights(tmp_path / "b.plan")
+    assert all(torch.equal(narrow[name], value.to(narrow[name].dtype)) for name, value in wide.items())
+    assert torch.bfloat16 not in {value.dtype for value in wide.values()}
+    kept = [name for name, value in narrow.items() if value.dtype == torch.float32]
+    assert kept and all(".ln_" in name or "wpe" in name for name in kept), kept
+    wte = [weight for weight in cleave("inspect", tmp_path / "a.plan", "--json").json()["weights"]
+           if weight["name"] == "transformer.wte.weight"]
+    assert wte[0]["dtype"] == "bfloat16"
+
+
+def test_same_plan_and_outputs_twice(tiny_model, tmp_path):
+    model = tiny_model("gpt2")
+    for name in ("a", "b"):
+        compile_bf16(model, tmp_path / f"{name}.plan", "--microbatches", 2, "--verify")
+        cleave("run", tmp_path / f"{name}.plan", "--inputs", model.inputs, "--outputs", tmp_path / f"{name}.st")
+    for path in (tmp_path / "a.plan").iterdir():
+        assert path.read_bytes() == (tmp_path / "b.plan" / path.name).read_bytes()
+    assert (tmp_path / "a.st").read_bytes() == (tmp_path / "b.st").read_bytes()
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f16", "", "bf16}"])
+def test_other_dtypes_are_refused(dtype, tiny_model, tmp_path):
+    model = tiny_model("gpt2")
+    result = cleave("compile", model.path, "--inputs", model.inputs, "--dtype", dtype, "-o", tmp_path / "a.plan",
+                    status=2)
+    assert "expected bf16" in result.err
+    assert not list(tmp_path.iterdir())
+
+
+def test_says_where_nothing_changes(compiler):
+    model = torch.jit.trace(nn.ReLU(), torch.randn(4))
+    done = compiler.compile(model, "--dtype", "bf16", input=torch.randn(4))
+    assert "--dtype bf16 changes nothing" in done.out

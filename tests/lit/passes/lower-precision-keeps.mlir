@@ -1,0 +1,33 @@
+// RUN: cleave-opt %s --lower-precision --canonicalize --cse | FileCheck %s
+// What is no product of float32, or sums nothing, stays; boundaries keep their dtypes.
+
+// CHECK-NOT: cleave.precision
+// CHECK-LABEL: func.func @others(
+// CHECK-NOT: bf16
+// CHECK: return
+func.func @others(%x: tensor<4x8xf32>, %d: tensor<8x8xf64>, %h: tensor<8x8xf16>) -> (tensor<4x8xf32>, tensor<8x8xf64>, tensor<8x8xf16>) {
+  %w = cleave.param "scale" {role = "parameter"} : tensor<8xf32>
+  %0 = aten.mul.Tensor(%x, %w) : (tensor<4x8xf32>, tensor<8xf32>) -> tensor<4x8xf32>
+  %1 = aten.mm(%d, %d) : (tensor<8x8xf64>, tensor<8x8xf64>) -> tensor<8x8xf64>
+  %2 = aten.mm(%h, %h) : (tensor<8x8xf16>, tensor<8x8xf16>) -> tensor<8x8xf16>
+  return %0, %1, %2 : tensor<4x8xf32>, tensor<8x8xf64>, tensor<8x8xf16>
+}
+
+// Angles of positions: bfloat16 does not tell 257 from 256.
+// CHECK-LABEL: func.func @outer(
+// CHECK-NOT: bf16
+// CHECK: return
+func.func @outer(%positions: tensor<1x1x16xf32>) -> tensor<1x4x16xf32> {
+  %f = cleave.param "inv_freq" {role = "buffer"} : tensor<1x4x1xf32>
+  %0 = aten.matmul(%f, %positions) : (tensor<1x4x1xf32>, tensor<1x1x16xf32>) -> tensor<1x4x16xf32>
+  return %0 : tensor<1x4x16xf32>
+}
+
+// CHECK-LABEL: func.func @boundary(
+// CHECK: cleave.boundary {{.*}} : (tensor<8x8xf32>) -> tensor<8x8xf32>
+func.func @boundary(%x: tensor<8x8xf32>) -> tensor<8x8xf32> {
+  %0 = aten.mm(%x, %x) : (tensor<8x8xf32>, tensor<8x8xf32>) -> tensor<8x8xf32>
+  %1 = cleave.boundary %0 "fc" output 0 : (tensor<8x8xf32>) -> tensor<8x8xf32>
+  %2 = aten.mm(%1, %1) : (tensor<8x8xf32>, tensor<8x8xf32>) -> tensor<8x8xf32>
+  return %2 : tensor<8x8xf32>
+}
