@@ -108,17 +108,17 @@ void addCompileCommand(CLI::App &app, Action &chosen) {
       ->type_name("PATTERN");
   command
       ->add_option("--microbatches", options->microbatches,
-                   "Parts of the batch that follow one another through the stages, or auto (1)")
+                   "Parts of the batch that follow one another, or auto (1)")
       ->transform(microbatchesOption())
       ->type_name("N|auto");
   command
-      ->add_option("--schedule", options->schedule, "gpipe; interleaved: two stages a device; or auto, which is gpipe (gpipe)")
+      ->add_option("--schedule", options->schedule, "gpipe, interleaved (two stages a device), or auto (gpipe)")
       ->type_name("NAME");
   command->add_flag("!--no-idioms", options->rewritesIdioms,
                     "Keep sequences of operators that one operator could do");
   command
       ->add_option("--dtype", options->dtype,
-                   "What products of float32 matrices are computed in, and their weights stored: bf16, or traced (traced)")
+                   "Dtype of float32 products and their weights: bf16, or traced (traced)")
       ->type_name("DTYPE");
   command->add_flag("--verify", options->verify, "Compare with the original before the plan is put in place");
   command->add_option("--emit-ir", options->emitIr, "A folder for the IR after each pass")
