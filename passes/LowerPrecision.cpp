@@ -45,8 +45,6 @@ public:
 
 private:
   bool isLowered(OperatorOp op) const;
-  bool isLowered(OperatorOp op, OpOperand &operand) const;
-  void collectWeights(OperatorOp op);
   void storeNarrow(ParamOp param);
   void lower(OperatorOp op);
   Value narrowed(Value value, Location user);
@@ -79,19 +77,46 @@ struct LowerPrecision : impl::LowerPrecisionBase<LowerPrecision> {
 };
 } // namespace
 
-/// Whether this operand of a product changes its dtype with it.
-bool Lowering::isLowered(OperatorOp op, OpOperand &operand) const {
+/// The operands of a product that change their dtype with it, where a list stands for its items.
+static SmallVector<OpOperand *> loweredOperands(OperatorOp op) {
   StringRef wideArgument = semanticsOf(op.getName()).wideArgument;
-  return isTensorLike(operand.get().getType()) &&
-         (wideArgument.empty() || operand.get() != op.getArgument(wideArgument));
+  SmallVector<OpOperand *> found;
+  for (OpOperand &operand : op->getOpOperands()) {
+    if (!wideArgument.empty() && operand.get() == op.getArgument(wideArgument))
+      continue;
+    if (auto list = operand.get().getDefiningOp<ListOp>()) {
+      for (OpOperand &item : list->getOpOperands())
+        if (isTensorLike(item.get().getType()))
+          found.push_back(&item);
+    } else if (isTensorLike(operand.get().getType())) {
+      found.push_back(&operand);
+    }
+  }
+  return found;
+}
+
+/// The weight that `value` is as it stands, or rearranged; null for others.
+static ParamOp weightBehind(Value value) {
+  Operation *source = value.getDefiningOp();
+  while (source && source->getNumOperands() > 0 && isRearrangement(source))
+    source = source->getOperand(0).getDefiningOp();
+  return dyn_cast_or_null<ParamOp>(source);
+}
+
+/// Whether the product adds what may be a mask or positions, whose numbers are beyond bfloat16.
+static bool addsComputed(OperatorOp op) {
+  Value added = op.getArgument(semanticsOf(op.getName()).addedArgument);
+  return added && isTensorLike(added.getType()) && !weightBehind(added);
 }
 
 bool Lowering::isLowered(OperatorOp op) const {
-  return semanticsOf(op.getName()).isProduct && op->getNumResults() == 1 &&
-         isTensorOf(op->getResult(0).getType(), wide) && isLargeEnough(op, shapes) &&
-         llvm::all_of(op->getOpOperands(), [&](OpOperand &operand) {
-           return !isLowered(op, operand) || isTensorOf(operand.get().getType(), wide);
-         });
+  if (!semanticsOf(op.getName()).isProduct || op->getNumResults() != 1 ||
+      !isTensorOf(op->getResult(0).getType(), wide) || !isLargeEnough(op, shapes) || addsComputed(op))
+    return false;
+  auto operands = loweredOperands(op);
+  return !operands.empty() && llvm::all_of(operands, [&](OpOperand *operand) {
+    return isTensorOf(operand->get().getType(), wide);
+  });
 }
 
 bool Lowering::run() {
@@ -101,7 +126,9 @@ bool Lowering::run() {
       products.push_back(op);
   });
   for (Operation *op : products)
-    collectWeights(OperatorOp(op));
+    for (OpOperand *operand : loweredOperands(OperatorOp(op)))
+      if (ParamOp param = weightBehind(operand->get()))
+        weights.insert(param.getName());
   function.walk([&](ParamOp param) {
     if (weights.contains(param.getName()) && isTensorOf(param.getType(), wide))
       storeNarrow(param);
@@ -109,17 +136,6 @@ bool Lowering::run() {
   for (Operation *op : products)
     lower(OperatorOp(op));
   return !products.empty();
-}
-
-/// Notes the weights that are operands of a product as they are, or rearranged.
-void Lowering::collectWeights(OperatorOp op) {
-  for (OpOperand &operand : op->getOpOperands()) {
-    Operation *source = isLowered(op, operand) ? operand.get().getDefiningOp() : nullptr;
-    while (source && source->getNumOperands() > 0 && isRearrangement(source))
-      source = source->getOperand(0).getDefiningOp();
-    if (auto param = dyn_cast_or_null<ParamOp>(source))
-      weights.insert(param.getName());
-  }
 }
 
 /// Products find the narrow weight behind its cast; a lookup takes its rows before they are cast.
@@ -132,7 +148,7 @@ void Lowering::storeNarrow(ParamOp param) {
   param.getResult().replaceAllUsesExcept(widened, widened.getDefiningOp());
   for (Operation *user : users) {
     auto call = dyn_cast<OperatorOp>(user);
-    if (!call || !semanticsOf(call.getName()).readsSparsely || user->getNumResults() != 1 ||
+    if (!call || !semanticsOf(call.getName()).isLookup || user->getNumResults() != 1 ||
         user->getOperand(0) != widened || llvm::count(user->getOperands(), widened) != 1)
       continue;
     user->setOperand(0, param);
@@ -143,9 +159,15 @@ void Lowering::storeNarrow(ParamOp param) {
 }
 
 void Lowering::lower(OperatorOp op) {
+  // Others may use the list, too.
   for (OpOperand &operand : op->getOpOperands())
-    if (isLowered(op, operand))
-      operand.set(narrowed(operand.get(), op->getLoc()));
+    if (auto list = operand.get().getDefiningOp<ListOp>())
+      operand.set(OpBuilder(op).clone(*list)->getResult(0));
+  for (OpOperand *operand : loweredOperands(op)) {
+    operand->set(narrowed(operand->get(), op->getLoc()));
+    if (auto list = dyn_cast<ListOp>(operand->getOwner()))
+      list.getResult().setType(ListType::get(op->getContext(), operand->get().getType()));
+  }
   widenResult(op);
 }
 

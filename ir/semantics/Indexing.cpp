@@ -103,11 +103,20 @@ static std::optional<DimensionRule> gather(OperatorOp op, const TracedShapes &sh
   return rule;
 }
 
+/// Whether an argument is absent or this number.
+static bool isAbsentOr(OperatorOp op, StringRef argument, int64_t number) {
+  return !op.getArgument(argument) || constantInt(op, argument) == number;
+}
+
+static Value endOfRange(OperatorOp op) {
+  return isAbsentOr(op, "start", 0) && isAbsentOr(op, "step", 1) ? op.getArgument("end") : Value();
+}
+
 void addIndexing(SemanticsTable &table) {
-  table.add({"aten.embedding"}, {.hasTypesOfOperands = true, .readsSparsely = true, .flops = nothing, .dimensions = embedding});
-  table.add({"aten.index"}, {.hasTypesOfOperands = true, .readsSparsely = true, .dimensions = index});
-  table.add({"aten.index_select"}, {.hasTypesOfOperands = true, .readsSparsely = true, .dimensions = indexSelect});
-  table.add({"aten.gather"}, {.hasTypesOfOperands = true, .readsSparsely = true, .dimensions = gather});
+  table.add({"aten.embedding"}, {.hasTypesOfOperands = true, .readsSparsely = true, .isLookup = true, .flops = nothing, .dimensions = embedding});
+  table.add({"aten.index"}, {.hasTypesOfOperands = true, .readsSparsely = true, .isLookup = true, .dimensions = index});
+  table.add({"aten.index_select"}, {.hasTypesOfOperands = true, .readsSparsely = true, .isLookup = true, .dimensions = indexSelect});
+  table.add({"aten.gather"}, {.hasTypesOfOperands = true, .readsSparsely = true, .isLookup = true, .dimensions = gather});
   table.add({"aten.take_along_dim", "aten.scatter",
              "aten.scatter_add", "aten.index_put", "aten.index_add", "aten.index_copy", "aten.index_fill",
              "aten.masked_scatter", "aten.bucketize", "aten.searchsorted", "aten.embedding_bag", "aten.histc"},
@@ -115,10 +124,11 @@ void addIndexing(SemanticsTable &table) {
   // The shape of what these give is in the data.
   table.add({"aten.nonzero", "aten.masked_select", "aten.bincount", "aten.unique_consecutive", "aten.where"}, {});
   table.add({"aten.zeros", "aten.ones", "aten.full", "aten.new_zeros", "aten.new_ones", "aten.new_full", "aten.scalar_tensor", "aten.tensor"},
-            {.readsNoElements = true, .dimensions = fresh});
-  table.add({"aten.empty", "aten.new_empty", "aten.empty_strided"}, {.isUninitialized = true, .readsNoElements = true, .dimensions = fresh});
+            {.readsNoElements = true, .sizes = "size", .dimensions = fresh});
+  table.add({"aten.empty", "aten.new_empty", "aten.empty_strided"},
+            {.isUninitialized = true, .readsNoElements = true, .sizes = "size", .dimensions = fresh});
   // Positions: their local part starts at an offset, so they do not split by sizes alone.
-  table.add({"aten.arange"}, {.readsNoElements = true, .countsPositions = true, .dimensions = fresh});
+  table.add({"aten.arange"}, {.readsNoElements = true, .countsTo = endOfRange, .dimensions = fresh});
   table.add({"aten.linspace", "aten.eye", "aten.rand", "aten.randn", "aten.randint"}, {});
 }
 

@@ -30,6 +30,8 @@ struct OpSemantics {
   bool isProduct = false;
   /// The tensor argument of a product that may have a wider dtype than the others.
   llvm::StringLiteral wideArgument = "";
+  /// The tensor argument of a product that is added to it: a bias or, where it is no weight, perhaps a mask.
+  llvm::StringLiteral addedArgument = "";
   /// Types of results follow from types of operands and scalar arguments alone, whatever the tensors hold: where it has no
   /// kernel for the meta device it may be tried on zeros.
   bool hasTypesOfOperands = false;
@@ -37,10 +39,15 @@ struct OpSemantics {
   bool isUninitialized = false;
   /// Reads no more of its first operand than it writes: lookups and gathers.
   bool readsSparsely = false;
+  /// Every element of the result is one of the first operand's, in its dtype, taken by position: lookups and gathers.
+  bool isLookup = false;
   /// Makes a tensor from sizes alone; an operand gives dtype and device.
   bool readsNoElements = false;
-  /// Its values are the positions along its one dimension, counted from 0 to its operand, as arange's.
-  bool countsPositions = false;
+  /// The argument that says how large the result is, or how often each dimension is repeated.
+  llvm::StringLiteral sizes = "";
+  /// For a call whose values are the positions 0, 1, … along its one dimension: up to which operand; null value when this
+  /// call counts otherwise.
+  mlir::Value (*countsTo)(OperatorOp op) = nullptr;
   /// For a random operator: the argument that, where it is 0, leaves nothing to chance.
   llvm::StringLiteral chance = "";
   /// Works on sizes and scalars only.

@@ -215,11 +215,11 @@ static int64_t attentionWorkspace(OperatorOp op, const TracedShapes &shapes) {
 }
 
 void addProducts(SemanticsTable &table) {
-  table.add({"aten.linear"}, {.isProduct = true, .hasTypesOfOperands = true, .flops = firstTimesLast, .dimensions = linear});
-  table.add({"aten.addmm"}, {.isProduct = true, .hasTypesOfOperands = true, .flops = secondTimesLast, .dimensions = addmm});
+  table.add({"aten.linear"}, {.isProduct = true, .addedArgument = "bias", .hasTypesOfOperands = true, .flops = firstTimesLast, .dimensions = linear});
+  table.add({"aten.addmm"}, {.isProduct = true, .addedArgument = "self", .hasTypesOfOperands = true, .flops = secondTimesLast, .dimensions = addmm});
   table.add({"aten.mm"}, {.isProduct = true, .hasTypesOfOperands = true, .flops = firstTimesLast, .dimensions = mm});
   table.add({"aten.bmm"}, {.isProduct = true, .hasTypesOfOperands = true, .flops = firstTimesLast, .dimensions = bmm});
-  table.add({"aten.baddbmm"}, {.isProduct = true, .hasTypesOfOperands = true, .flops = secondTimesLast, .dimensions = baddbmm});
+  table.add({"aten.baddbmm"}, {.isProduct = true, .addedArgument = "self", .hasTypesOfOperands = true, .flops = secondTimesLast, .dimensions = baddbmm});
   table.add({"aten.matmul"}, {.isProduct = true, .hasTypesOfOperands = true, .flops = firstTimesLast, .workspaceBytes = matmulWorkspace, .dimensions = matmul});
   table.add({"aten.einsum"}, {.isProduct = true, .hasTypesOfOperands = true, .flops = einsumFlops, .dimensions = einsumOf});
   table.add({"aten.lstm", "aten.gru", "aten.rnn_tanh", "aten.rnn_relu"},
@@ -228,7 +228,7 @@ void addProducts(SemanticsTable &table) {
   table.add({"aten._grouped_mm"}, {.isProduct = true, .hasTypesOfOperands = true, .flops = firstTimesLast});
   table.add({"aten._convolution", "aten.convolution", "aten.conv1d", "aten.conv2d", "aten.conv3d",
              "aten.conv_transpose1d", "aten.conv_transpose2d", "aten.conv_transpose3d"},
-            {.isProduct = true, .hasTypesOfOperands = true, .flops = convolutionFlops, .workspaceBytes = convolutionWorkspace, .dimensions = convolution});
+            {.isProduct = true, .addedArgument = "bias", .hasTypesOfOperands = true, .flops = convolutionFlops, .workspaceBytes = convolutionWorkspace, .dimensions = convolution});
   table.add({"aten.scaled_dot_product_attention"},
             {.isProduct = true, .wideArgument = "attn_mask", .hasTypesOfOperands = true, .chance = "dropout_p", .flops = attentionFlops, .workspaceBytes = attentionWorkspace, .dimensions = attention});
 }

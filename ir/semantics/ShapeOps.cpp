@@ -87,18 +87,13 @@ static std::optional<DimensionRule> cutsDims(OperatorOp op, const TracedShapes &
   return rule;
 }
 
-/// The dimension that argument `dim` names, cut or joined.
+/// The dimension that argument `dim` names, or those of `dims`: cut, joined, or moved within.
 static std::optional<DimensionRule> cutsAlong(OperatorOp op, const TracedShapes &shapes) {
   auto to = shapes.shapeOf(op->getResult(0));
-  auto dim = constantInt(op, "dim");
-  return to && dim ? cutsDims(op, shapes, *to, {*dim}) : std::nullopt;
-}
-
-/// The dimensions that argument `dims` names, moved within.
-static std::optional<DimensionRule> cutsAlongAll(OperatorOp op, const TracedShapes &shapes) {
-  auto to = shapes.shapeOf(op->getResult(0));
   auto dims = constantInts(op, "dims");
-  // Without dimensions it works on the flattened tensor.
+  if (auto dim = constantInt(op, "dim"))
+    dims = SmallVector<int64_t>{*dim};
+  // Without dimensions roll works on the flattened tensor.
   return to && dims && !dims->empty() ? cutsDims(op, shapes, *to, *dims) : std::nullopt;
 }
 
@@ -236,13 +231,21 @@ static Value reshaped(OperatorOp view, Value changed, OpBuilder &builder) {
 
 static Value passed(OperatorOp, Value changed, OpBuilder &) { return changed; }
 
+static OpSemantics sized(OpSemantics entry, llvm::StringLiteral sizes) {
+  entry.sizes = sizes;
+  return entry;
+}
+
 void addShapes(SemanticsTable &table) {
   table.add({"aten.alias", "aten.detach"},
             {.isView = true, .identityOf = sameOperand, .dimensions = broadcastsTo, .viewBack = passed});
-  table.add({"aten.view", "aten.unsqueeze", "aten.squeeze", "aten._unsafe_view", "aten.unflatten", "aten.view_as"},
-            {.isView = true, .hasTypesOfOperands = true, .dimensions = regroups, .viewBack = reshaped});
-  table.add({"aten.reshape", "aten.flatten", "aten.reshape_as"},
-            {.mayBeView = true, .hasTypesOfOperands = true, .dimensions = regroups, .viewBack = reshaped});
+  OpSemantics view{.isView = true, .hasTypesOfOperands = true, .dimensions = regroups, .viewBack = reshaped};
+  table.add({"aten.unsqueeze", "aten.squeeze", "aten.view_as"}, view);
+  table.add({"aten.view", "aten._unsafe_view"}, sized(view, "size"));
+  table.add({"aten.unflatten"}, sized(view, "sizes"));
+  OpSemantics reshape{.mayBeView = true, .hasTypesOfOperands = true, .dimensions = regroups, .viewBack = reshaped};
+  table.add({"aten.flatten", "aten.reshape_as"}, reshape);
+  table.add({"aten.reshape"}, sized(reshape, "shape"));
   table.add({"aten.to"}, {.mayBeView = true,
                           .isCast = true,
                           .hasTypesOfOperands = true,
@@ -252,7 +255,9 @@ void addShapes(SemanticsTable &table) {
             {.mayBeView = true, .hasTypesOfOperands = true, .dimensions = broadcastsTo});
   table.add({"aten.float", "aten.half", "aten.bfloat16", "aten.double", "aten.int", "aten.long", "aten.bool"},
             {.mayBeView = true, .isCast = true, .hasTypesOfOperands = true, .dimensions = broadcastsTo});
-  table.add({"aten.expand", "aten.expand_as", "aten.broadcast_to"}, {.isView = true, .hasTypesOfOperands = true, .dimensions = broadcastsTo});
+  OpSemantics expand{.isView = true, .hasTypesOfOperands = true, .dimensions = broadcastsTo};
+  table.add({"aten.expand_as"}, expand);
+  table.add({"aten.expand", "aten.broadcast_to"}, sized(expand, "size"));
   table.add({"aten.transpose", "aten.swapaxes", "aten.mT"},
             {.isView = true, .hasTypesOfOperands = true, .dimensions = transposes, .viewBack = again});
   table.add({"aten.t", "aten.numpy_T"}, {.isView = true, .dimensions = reverses, .viewBack = again});
@@ -268,12 +273,13 @@ void addShapes(SemanticsTable &table) {
   table.add({"aten.unfold", "aten.as_strided", "aten.view_as_real", "aten.view_as_complex"}, {.isView = true});
   table.add({"aten.cat", "aten.concat", "aten.repeat_interleave", "aten.slice_scatter"}, {.dimensions = cutsAlong});
   table.add({"aten.diff"}, {.hasTypesOfOperands = true, .dimensions = cutsAlong});
-  table.add({"aten.roll", "aten.flip"}, {.hasTypesOfOperands = true, .dimensions = cutsAlongAll});
+  table.add({"aten.roll", "aten.flip"}, {.hasTypesOfOperands = true, .dimensions = cutsAlong});
   table.add({"aten.pad", "aten.constant_pad_nd", "aten.reflection_pad1d", "aten.replication_pad1d",
              "aten.reflection_pad2d"},
             {.hasTypesOfOperands = true, .dimensions = pads});
   table.add({"aten.tril", "aten.triu"}, {.hasTypesOfOperands = true, .dimensions = triangles});
-  table.add({"aten.repeat", "aten.tile"}, {.dimensions = repeats});
+  table.add({"aten.repeat"}, {.sizes = "repeats", .dimensions = repeats});
+  table.add({"aten.tile"}, {.sizes = "dims", .dimensions = repeats});
   table.add({"aten.stack"}, {.dimensions = stacks});
   table.add({"aten.select_scatter", "aten.diagonal_scatter", "aten.meshgrid", "aten.broadcast_tensors", "aten.one_hot"},
             {});

@@ -31,3 +31,13 @@ func.func @boundary(%x: tensor<8x8xf32>) -> tensor<8x8xf32> {
   %2 = aten.mm(%1, %1) : (tensor<8x8xf32>, tensor<8x8xf32>) -> tensor<8x8xf32>
   return %2 : tensor<8x8xf32>
 }
+
+// A mask that is added in the product: the least float32 would be an infinity in bfloat16.
+// CHECK-LABEL: func.func @masked(
+// CHECK-NOT: bf16
+// CHECK: return
+func.func @masked(%mask: tensor<2x1x5xf32>, %q: tensor<2x5x8xf32>, %k: tensor<2x8x5xf32>) -> tensor<2x5x5xf32> {
+  %one = cleave.constant(1 : i64) : i64
+  %0 = aten.baddbmm(%mask, %q, %k, %one, %one) : (tensor<2x1x5xf32>, tensor<2x5x8xf32>, tensor<2x8x5xf32>, i64, i64) -> tensor<2x5x5xf32>
+  return %0 : tensor<2x5x5xf32>
+}

@@ -68,3 +68,31 @@ func.func @attention(%q: tensor<1x2x4x8xf32>, %mask: tensor<1x1x4x4xf32>) -> ten
   %0 = aten.scaled_dot_product_attention(%q, %q, %q, %mask, %zero, %false, %none, %false) : (tensor<1x2x4x8xf32>, tensor<1x2x4x8xf32>, tensor<1x2x4x8xf32>, tensor<1x1x4x4xf32>, f64, i1, none, i1) -> tensor<1x2x4x8xf32>
   return %0 : tensor<1x2x4x8xf32>
 }
+
+// Operands in a list; another user of the list keeps its own.
+// CHECK-LABEL: func.func @einsum(
+// CHECK: %[[NARROW:.*]] = aten.to.dtype
+// CHECK: cleave.list(%[[NARROW]], %[[NARROW]]) : {{.*}} -> !cleave.list<tensor<4x8xbf16>>
+// CHECK: aten.einsum({{.*}} -> tensor<4x4xbf16>
+// CHECK: aten.stack({{.*}} -> tensor<2x4x8xf32>
+func.func @einsum(%x: tensor<4x8xf32>) -> (tensor<4x4xf32>, tensor<2x4x8xf32>) {
+  %equation = cleave.constant("ik,jk->ij") : !cleave.str
+  %none = cleave.constant(unit) : none
+  %zero = cleave.constant(0 : i64) : i64
+  %both = cleave.list(%x, %x) : (tensor<4x8xf32>, tensor<4x8xf32>) -> !cleave.list<tensor<4x8xf32>>
+  %0 = aten.einsum(%equation, %both, %none) : (!cleave.str, !cleave.list<tensor<4x8xf32>>, none) -> tensor<4x4xf32>
+  %1 = aten.stack(%both, %zero) : (!cleave.list<tensor<4x8xf32>>, i64) -> tensor<2x4x8xf32>
+  return %0, %1 : tensor<4x4xf32>, tensor<2x4x8xf32>
+}
+
+// Indices are no elements of the weight; it is cast for who searches it.
+// CHECK-LABEL: func.func @searched(
+// CHECK: aten.searchsorted.Tensor({{.*}} -> tensor<8x4xi64>
+func.func @searched(%x: tensor<4x8xf32>, %v: tensor<8x4xf32>) -> (tensor<4x8xf32>, tensor<8x4xi64>) {
+  %w = cleave.param "table" {role = "parameter"} : tensor<8x8xf32>
+  %false = cleave.constant(false) : i1
+  %none = cleave.constant(unit) : none
+  %0 = aten.mm(%x, %w) : (tensor<4x8xf32>, tensor<8x8xf32>) -> tensor<4x8xf32>
+  %1 = aten.searchsorted.Tensor(%w, %v, %false, %false, %none, %none) : (tensor<8x8xf32>, tensor<8x4xf32>, i1, i1, none, none) -> tensor<8x4xi64>
+  return %0, %1 : tensor<4x8xf32>, tensor<8x4xi64>
+}

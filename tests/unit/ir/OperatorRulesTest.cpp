@@ -96,12 +96,18 @@ private:
       EXPECT_EQ(sizeOf(dims[d]), tensor.size(d)) << "dimension " << d;
   }
 
-  /// The argument that names the result's sizes, as view's.
+  /// The argument that names the result's sizes, as view's, or how often it repeats, as repeat's.
   std::optional<size_t> sizesArgument() {
+    llvm::StringRef sizes = semanticsOf(call.op().getName()).sizes;
     for (auto [i, argument] : llvm::enumerate(call.op().getSchema().arguments))
-      if ((argument.name == "size" || argument.name == "shape") && operands[i].isIntList())
+      if (argument.name == sizes && operands[i].isIntList())
         return i;
     return std::nullopt;
+  }
+
+  /// Whether the argument of sizes names the factor: it is a size of the result, or how often a dimension is repeated.
+  bool isNamed(unsigned factor, int64_t value, const DimensionRule::Dim &dim) const {
+    return rule->factors[factor].kind == FactorKind::Broadcast || value == sizeOf(dim);
   }
 
   /// Positions [begin, end) of a factor, wherever it stands in the dimensions.
@@ -144,8 +150,8 @@ private:
     if (auto sizes = sizesArgument()) {
       std::vector<int64_t> values = local[*sizes].toIntVector();
       for (size_t d = 0; d < values.size(); ++d)
-        if (llvm::is_contained(rule->results[0][d], factor) && values[d] > 0)
-          values[d] = sizeOf(rule->results[0][d]) / rule->factors[factor].size * (end - begin);
+        if (llvm::is_contained(rule->results[0][d], factor) && isNamed(factor, values[d], rule->results[0][d]))
+          values[d] = values[d] / rule->factors[factor].size * (end - begin);
       local[*sizes] = values;
     }
     return call.run(local);
@@ -364,6 +370,7 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"aten.unsqueeze", {"tensor<4x6xf32>", "1"}}, Case{"aten.unsqueeze", {"tensor<4x6xf32>", "0"}},
         Case{"aten.squeeze.dim", {"tensor<4x1x6xf32>", "1"}}, Case{"aten.squeeze", {"tensor<4x1x4x6xf32>"}},
         Case{"aten.unflatten.int", {"tensor<4x6xf32>", "1", "[-1, 1]"}},
+        Case{"aten.unflatten.int", {"tensor<24x5xf32>", "0", "[4, 6]"}},
         Case{"aten.view_as", {"tensor<4x6xf32>", "tensor<4x2x3xf32>"}},
         Case{"aten.expand_as", {"tensor<4x1xf32>", "tensor<2x4x6xf32>"}},
         Case{"aten.expand", {"tensor<4x1x6xf32>", "[2, 4, 5, 6]", "false"}},
@@ -397,7 +404,7 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"aten.swapaxes", {"tensor<4x5x6xf32>", "0", "-1"}},
         Case{"aten.diff", {"tensor<4x6xf32>", "1", "-1", "tensor<4x1xf32>", "none"}},
         Case{"aten.tril", {"tensor<4x5x6xf32>", "0"}}, Case{"aten.repeat", {"tensor<4x1xf32>", "[2, 1, 3]"}},
-        Case{"aten.repeat", {"tensor<4x6xf32>", "[1, 2]"}}));
+        Case{"aten.repeat", {"tensor<4x6xf32>", "[1, 2]"}}, Case{"aten.tile", {"tensor<4x6xf32>", "[2, 3]"}}));
 
 INSTANTIATE_TEST_SUITE_P(
     Indexing, OperatorRulesTest,
