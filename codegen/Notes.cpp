@@ -100,6 +100,11 @@ static void noteBalance(func::FuncOp function, std::vector<plan::Note> &notes) {
                                          bottleneck.getValue())));
 }
 
+static void noteBatch(func::FuncOp function, std::vector<plan::Note> &notes) {
+  if (auto obstacle = function->getAttrOfType<StringAttr>(kBatchObstacleAttr))
+    notes.push_back(makeNote("batch", "", "", "the batch is not split: " + obstacle.str()));
+}
+
 static std::string placeOf(Operation *op) {
   StringRef path = modulePath(op);
   return path.empty() ? "the model itself" : path.str();
@@ -131,6 +136,7 @@ std::vector<plan::Note> notesOf(func::FuncOp function, const InferredValues &inf
   std::vector<plan::Note> notes;
   noteSharedWeights(function, notes);
   noteBalance(function, notes);
+  noteBatch(function, notes);
   noteKinds(function, inferred, notes);
   return notes;
 }

@@ -10,19 +10,32 @@ using namespace mlir;
 namespace cleave {
 
 /// A size for the batch that no other dimension has, so that rules, which compare sizes, tell it from the others. A prime,
-/// so that no view takes it apart.
-static constexpr int64_t kProbeSize = 999'999'937;
+/// so that no view takes it apart; small enough for the elements of a tensor to be counted.
+static constexpr int64_t kProbeSize = 1'000'003;
+
+static int64_t nextPrime(int64_t above) {
+  auto isPrime = [](int64_t number) {
+    for (int64_t divisor = 2; divisor * divisor <= number; ++divisor)
+      if (number % divisor == 0)
+        return false;
+    return true;
+  };
+  do
+    ++above;
+  while (!isPrime(above));
+  return above;
+}
 
 /// Every other named dimension gets a prime of its own: sizes that are equal in the example inputs alone decide nothing.
 static TracedShapes probeShapes(func::FuncOp function, StringRef batch) {
-  constexpr int64_t primes[] = {10007, 10009, 10037, 10039, 10061, 10067, 10069, 10079, 10091, 10093, 10099, 10103};
   TracedShapes shapes(function);
   std::vector<std::string> names;
   for (auto &symbol : shapes.sizes())
     names.push_back(symbol.first().str());
   llvm::sort(names);
-  for (auto [i, symbol] : llvm::enumerate(names))
-    shapes = shapes.resized(symbol, primes[i % std::size(primes)]);
+  int64_t prime = 10'000;
+  for (StringRef symbol : names)
+    shapes = shapes.resized(symbol, prime = nextPrime(prime));
   return shapes.resized(batch, kProbeSize);
 }
 
@@ -142,6 +155,9 @@ void BatchWalk::visitAggregate(Operation *op) {
 /// Items taken out of a list or tuple.
 BatchWalk::Found BatchWalk::visitItems(Operation *op) {
   Value whole = op->getOperand(0);
+  for (Value position : op->getOperands().drop_front())
+    if (numbers.contains(position))
+      return obstacle(op, "computes with the size of");
   Operation *maker = whole.getDefiningOp();
   bool isMadeInSight = maker && isa<ListOp, TupleOp, DictOp>(maker);
   bool holdsPositions =
@@ -157,15 +173,12 @@ BatchWalk::Found BatchWalk::visitItems(Operation *op) {
   return std::nullopt;
 }
 
-/// Whether an argument is absent or this number.
-static bool isAbsentOr(OperatorOp op, StringRef argument, int64_t number) {
-  return !op.getArgument(argument) || constantInt(op, argument) == number;
-}
-
 /// Counts 0, 1, … to the batch's size.
 bool BatchWalk::isWholeRange(OperatorOp op) const {
-  auto size = op.getArgument("end") ? op.getArgument("end").getDefiningOp<SizeOp>() : SizeOp();
-  return size && size.getExpression() == name && isAbsentOr(op, "start", 0) && isAbsentOr(op, "step", 1);
+  auto countsTo = semanticsOf(op.getName()).countsTo;
+  Value end = countsTo ? countsTo(op) : Value();
+  auto size = end ? end.getDefiningOp<SizeOp>() : SizeOp();
+  return size && size.getExpression() == name;
 }
 
 /// Numbers that depend on the batch's size may say how large a result is, and nothing else.
@@ -173,12 +186,10 @@ BatchWalk::Found BatchWalk::checkSizes(OperatorOp op) {
   for (auto [i, operand] : llvm::enumerate(op->getOperands())) {
     if (!numbers.contains(operand))
       continue;
-    const OperatorSchema &schema = op.getSchema();
-    StringRef argument = i < schema.arguments.size() ? StringRef(schema.arguments[i].name) : "";
-    bool isSize = llvm::is_contained({"size", "shape", "output_size", "repeats"}, argument);
-    bool takesAll = i > 0 && semanticsOf(op.getName()).isView && op->getResult(0).getType() == op->getOperand(0).getType();
-    bool countsAll = semanticsOf(op.getName()).countsPositions && isWholeRange(op);
-    if (countsAll)
+    const OpSemantics &semantics = semanticsOf(op.getName());
+    bool isSize = operand == op.getArgument(semantics.sizes);
+    bool takesAll = i > 0 && semantics.isView && op->getResult(0).getType() == op->getOperand(0).getType();
+    if (isWholeRange(op))
       positions.insert(op->getResult(0));
     else if (!isSize && !takesAll)
       return obstacle(op, "computes with the size of");
@@ -295,8 +306,9 @@ BatchWalk::Found BatchWalk::visit(Operation *op) {
     return std::nullopt;
   }
   if (auto boundary = dyn_cast<BoundaryOp>(op)) {
-    if (positions.contains(boundary.getValue()))
-      positions.insert(boundary.getResult());
+    for (llvm::DenseSet<Value> *known : {&numbers, &positions})
+      if (known->contains(boundary.getValue()))
+        known->insert(boundary.getResult());
     if (auto list = lists.find(boundary.getValue()); list != lists.end())
       lists[boundary.getResult()] = unsigned(list->second);
     return std::nullopt;

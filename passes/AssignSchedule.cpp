@@ -17,8 +17,6 @@ struct AssignSchedule : impl::AssignScheduleBase<AssignSchedule> {
 
   void runOnOperation() override {
     func::FuncOp function = getOperation();
-    if (schedule != "gpipe" && schedule != "interleaved")
-      return fail("schedule " + schedule + ": not a schedule for inference, expected gpipe or interleaved");
     if (ranks == 0)
       return fail("found 0 ranks, expected at least 1");
     auto target = machine.empty() ? llvm::Expected<Machine>(Machine::cpu(ranks)) : Machine::load(machine);
@@ -31,11 +29,12 @@ struct AssignSchedule : impl::AssignScheduleBase<AssignSchedule> {
     if (count == 0)
       count = obstacle ? 1 : fastestCount(function, target->devices.front());
     Builder b(function.getContext());
-    function->setAttr(kScheduleAttr, b.getStringAttr(schedule));
     function->setAttr(kRanksAttr, b.getI64IntegerAttr(ranks));
     function->setAttr(kMicrobatchesAttr, b.getI64IntegerAttr(count));
     if (count > 1)
       function->setAttr(kBatchAttr, b.getStringAttr(batch));
+    else if (obstacle)
+      function->setAttr(kBatchObstacleAttr, b.getStringAttr(describe(*obstacle)));
   }
 
   void fail(const Twine &message) {
@@ -43,11 +42,19 @@ struct AssignSchedule : impl::AssignScheduleBase<AssignSchedule> {
     signalPassFailure();
   }
 
+  static std::string nameOf(Operation *op) {
+    return isa<func::FuncOp>(op) ? "the model" : op->getName().getStringRef().str();
+  }
+
   void report(const BatchObstacle &obstacle) {
-    std::string name = isa<func::FuncOp>(obstacle.op) ? "the model" : obstacle.op->getName().getStringRef().str();
-    obstacle.op->emitError() << name << " " << obstacle.reason << ", so micro-batches are not parts of it; use "
-                             << "--microbatches 1";
+    obstacle.op->emitError() << nameOf(obstacle.op) << " " << obstacle.reason
+                             << ", so micro-batches are not parts of it; use --microbatches 1";
     signalPassFailure();
+  }
+
+  static std::string describe(const BatchObstacle &obstacle) {
+    StringRef path = modulePath(obstacle.op);
+    return (Twine(nameOf(obstacle.op)) + (path.empty() ? "" : " at ") + path + " " + obstacle.reason).str();
   }
 
   /// Seconds of each stage on a batch of `size`.

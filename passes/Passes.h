@@ -20,9 +20,9 @@ inline constexpr llvm::StringLiteral kStageAttr = "cleave.stage";
 inline constexpr llvm::StringLiteral kStageSecondsAttr = "cleave.stage_seconds";
 inline constexpr llvm::StringLiteral kStageRecvBytesAttr = "cleave.stage_recv_bytes";
 inline constexpr llvm::StringLiteral kBottleneckAttr = "cleave.bottleneck";
-inline constexpr llvm::StringLiteral kScheduleAttr = "cleave.schedule";
 inline constexpr llvm::StringLiteral kMicrobatchesAttr = "cleave.microbatches";
 inline constexpr llvm::StringLiteral kBatchAttr = "cleave.batch";
+inline constexpr llvm::StringLiteral kBatchObstacleAttr = "cleave.batch_obstacle";
 inline constexpr llvm::StringLiteral kRanksAttr = "cleave.ranks";
 
 } // namespace cleave

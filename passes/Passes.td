@@ -111,13 +111,12 @@ def AssignSchedule : Pass<"assign-schedule", "::mlir::func::FuncOp"> {
     Writes the decision on the function. With more than one micro-batch every operation must pass dimension `batch`; the
     first that does not is an error that names it.
     ```mlir
-    func.func @forward(…) attributes {cleave.batch = "batch", cleave.microbatches = 4 : i64, cleave.ranks = 2 : i64,
-                                      cleave.schedule = "gpipe"}
+    func.func @forward(…) attributes {cleave.batch = "batch", cleave.microbatches = 4 : i64, cleave.ranks = 2 : i64}
     ```
-    `microbatches=0` takes the number whose predicted time is least, and 1 where the batch does not split.
+    `microbatches=0` takes the number whose predicted time is least; where the batch does not split that is 1, and
+    `cleave.batch_obstacle` says why. Stage s runs on rank s mod ranks, so that more stages than ranks are interleaved.
   }];
   let options = [
-    Option<"schedule", "schedule", "std::string", "\"gpipe\"", "gpipe, or interleaved: stage s is on rank s mod ranks">,
     Option<"ranks", "ranks", "unsigned", "1", "number of ranks">,
     Option<"microbatches", "microbatches", "unsigned", "1", "parts of the batch; 0: the best number">,
     Option<"batch", "batch", "std::string", "\"batch\"", "the dimension to split">,

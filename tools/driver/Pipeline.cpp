@@ -22,8 +22,7 @@ std::string pipelineOf(const CompileOptions &options, const PipelineShape &shape
     strip += "{keep=" + llvm::join(options.capturePoints, ",") + "}";
   if (!options.machine.empty())
     assign += " machine=" + options.machine;
-  std::string schedule = "assign-schedule{schedule=" + (options.schedule == "auto" ? "gpipe" : options.schedule) +
-                         " ranks=" + std::to_string(shape.ranks) +
+  std::string schedule = "assign-schedule{ranks=" + std::to_string(shape.ranks) +
                          " microbatches=" + std::to_string(options.microbatches);
   if (!shape.batch.empty())
     schedule += " batch=" + shape.batch;

@@ -147,3 +147,18 @@ func.func @scrambles_other_sizes(%x: !x) -> !y attributes {cleave.symbols = {bat
   %0 = aten.view(%x, %shape) : (!x, !cleave.list<i64>) -> !y
   return %0 : !y
 }
+
+// -----
+
+// Which item is taken depends on how many samples there are.
+!x = tensor<?x8xf32, #cleave.layout<dims = ["batch", "8"]>>
+func.func @picks_by_size(%x: !x) -> !x attributes {cleave.symbols = {batch = 4}} {
+  %size = cleave.size "batch"
+  %three = cleave.constant(3 : i64) : i64
+  %scales = cleave.constant([1.0, 2.0, 3.0]) : !cleave.list<f64>
+  %0 = aten.remainder.int(%size, %three) : (i64, i64) -> i64
+  // expected-error @below {{aten.__getitem__.t computes with the size of dimension batch}}
+  %1 = aten.__getitem__.t(%scales, %0) : (!cleave.list<f64>, i64) -> f64
+  %2 = aten.mul.Scalar(%x, %1) : (!x, f64) -> !x
+  return %2 : !x
+}

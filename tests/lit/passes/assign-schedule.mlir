@@ -1,6 +1,6 @@
 // RUN: cleave-opt %s --assign-schedule="ranks=2 microbatches=4" | FileCheck %s
 // RUN: cleave-opt %s --assign-schedule="ranks=2 microbatches=0" | FileCheck %s --check-prefix=AUTO
-// RUN: cleave-opt %s --assign-schedule="ranks=2 schedule=interleaved" | FileCheck %s --check-prefix=WHOLE
+// RUN: cleave-opt %s --assign-schedule="ranks=2" | FileCheck %s --check-prefix=WHOLE
 // The decision stands on the function; the batch must pass every operation.
 
 !ids = tensor<?x8xi64, #cleave.layout<dims = ["batch", "8"]>>
@@ -13,13 +13,11 @@
 // CHECK-SAME: cleave.batch = "batch"
 // CHECK-SAME: cleave.microbatches = 4 : i64
 // CHECK-SAME: cleave.ranks = 2 : i64
-// CHECK-SAME: cleave.schedule = "gpipe"
 // AUTO-LABEL: func.func @through_rows(
 // AUTO-SAME: cleave.microbatches = 1 : i64
 // WHOLE-LABEL: func.func @through_rows(
 // WHOLE-NOT: cleave.batch =
 // WHOLE-SAME: cleave.microbatches = 1 : i64
-// WHOLE-SAME: cleave.schedule = "interleaved"
 func.func @through_rows(%x: !x) -> !x attributes {cleave.symbols = {batch = 4}} {
   %w = cleave.param "w" {role = "parameter"} : !w
   %none = cleave.constant(unit) : none
