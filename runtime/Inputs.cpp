@@ -45,14 +45,6 @@ SymbolBinder::SymbolBinder(const plan::Signature &signature)
     names.push_back(symbol->name);
 }
 
-/// The symbol that `expr` is, if it is nothing else.
-static std::optional<uint32_t> asSymbol(const plan::DimExpr &expr) {
-  if (expr.divisor != 1 || expr.terms.size() != 1 || expr.terms[0]->coefficient != 1 ||
-      expr.terms[0]->symbols.size() != 1)
-    return std::nullopt;
-  return expr.terms[0]->symbols[0];
-}
-
 Error SymbolBinder::mismatch(size_t index, const at::Tensor &tensor, const Twine &remedy) const {
   const plan::Input &input = *signature.inputs[index];
   return llvm::createStringError("input " + input.name + ": found " + describe(tensor) + ", expected " +
@@ -87,7 +79,7 @@ Error SymbolBinder::checkInput(size_t index, const at::Tensor &tensor) {
     return mismatch(index, tensor, "give it " + Twine(input.type->dims.size()) + " dimensions");
   for (size_t dim = 0; dim < input.type->dims.size(); ++dim) {
     const plan::DimExpr &expected = *input.type->dims[dim];
-    if (std::optional<uint32_t> symbol = asSymbol(expected)) {
+    if (std::optional<uint32_t> symbol = plan::asSymbol(expected)) {
       if (Error error = bind(index, tensor, dim, *symbol))
         return error;
     } else if (auto size = plan::asConstant(expected); size && *size != tensor.size(dim)) {

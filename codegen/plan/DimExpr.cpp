@@ -38,6 +38,13 @@ std::optional<int64_t> evaluate(const DimExpr &expr, llvm::ArrayRef<int64_t> sym
 // Without any symbol, an expression that names one has no value.
 std::optional<int64_t> asConstant(const DimExpr &expr) { return evaluate(expr, {}); }
 
+std::optional<uint32_t> asSymbol(const DimExpr &expr) {
+  if (expr.divisor != 1 || expr.terms.size() != 1 || expr.terms[0]->coefficient != 1 ||
+      expr.terms[0]->symbols.size() != 1)
+    return std::nullopt;
+  return expr.terms[0]->symbols[0];
+}
+
 DimExpr constantDim(int64_t value) {
   DimExpr expr;
   if (value == 0)

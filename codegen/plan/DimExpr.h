@@ -18,6 +18,9 @@ std::optional<int64_t> evaluate(const DimExpr &expr, llvm::ArrayRef<int64_t> sym
 /// The constant it is, if it names no symbol and is known.
 std::optional<int64_t> asConstant(const DimExpr &expr);
 
+/// The symbol that it is, if it is nothing else.
+std::optional<uint32_t> asSymbol(const DimExpr &expr);
+
 DimExpr constantDim(int64_t value);
 DimExpr symbolDim(uint32_t symbol);
 DimExpr unknownDim();

@@ -31,14 +31,6 @@ static Error checkNames(const Twine &where, const std::vector<std::unique_ptr<T>
   return Error::success();
 }
 
-/// The symbol that is this dimension by itself; nothing for other expressions.
-static std::optional<uint32_t> bareSymbol(const DimExpr &dim) {
-  if (dim.divisor != 1 || dim.terms.size() != 1 || dim.terms[0]->coefficient != 1 ||
-      dim.terms[0]->symbols.size() != 1)
-    return std::nullopt;
-  return dim.terms[0]->symbols[0];
-}
-
 static Error checkInputs(const Twine &where, const Signature &signature, llvm::ArrayRef<int64_t> traced) {
   std::vector<bool> isBound(signature.symbols.size());
   for (const auto &input : signature.inputs) {
@@ -50,7 +42,7 @@ static Error checkInputs(const Twine &where, const Signature &signature, llvm::A
     if (!input->type->ranked || input->type->dtype == DType::Unknown)
       return invalid(at, "its rank or dtype is unknown");
     for (const auto &dim : input->type->dims)
-      if (auto symbol = bareSymbol(*dim))
+      if (auto symbol = asSymbol(*dim))
         isBound[*symbol] = true;
   }
   for (size_t i = 0; i < isBound.size(); ++i)

@@ -87,6 +87,12 @@ TEST(Schedule, FindsStagesThatRunTooSeldomOrTwice) {
   EXPECT_EQ(messageWith({"F0.0", "F0.0"}, {}), "schedule 'gpipe': F0.0 stands there twice");
 }
 
+TEST(Schedule, RefusesMicrobatchesOfNoBatch) {
+  auto plan = makeTwoStagePlan();
+  plan->signatures[0]->batch = -1;
+  EXPECT_EQ(scheduleMessage(*plan), "schedule 'gpipe': 2 micro-batches of a signature without a batch");
+}
+
 TEST(Schedule, RefusesActionsThatDoNotBelong) {
   EXPECT_EQ(messageWith({"F1.0"}, {}),
             "schedule 'gpipe': rank 0: F1.0 is of a stage that is not on this rank");
