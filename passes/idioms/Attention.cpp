@@ -5,7 +5,8 @@
 // to `aten.scaled_dot_product_attention(q, k, v, mask, 0, false, scale)`. The scale may be a product or
 // quotient of scores, queries or keys, or absent; masks are tensors that are added, or a `where` or
 // `masked_fill` of a number that swallows any score it is added to, as the least float32 does. A fill of −∞
-// stays as it is: a row of nothing else is NaN there and zero in ATen's kernel. Of float32 and float64 only:
+// stays as it is: a row of nothing else is NaN there and zero in ATen's kernel, as it is with a tensor of −∞ that
+// is added, which nobody can see here. Of float32 and float64 only:
 // in narrower types the kernel rounds less often. Weights that somebody else takes (output_attentions) keep
 // the sequence.
 //

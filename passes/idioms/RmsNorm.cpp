@@ -35,63 +35,57 @@ static bool isMeanSquare(Value value, Value x, Match &match) {
   return op && op->getOperand(0) == x && numberOf(op->getOperand(1)) == 2;
 }
 
+static LogicalResult rewriteNorm(Operation *root, Value x, Value scale, PatternRewriter &rewriter) {
+  Match match;
+  RankedTensorType type = floatTensor(x);
+  auto rsqrt = match.made(scale, {"aten.rsqrt"});
+  if (!type || type.getRank() == 0 || !rsqrt || !isSameShape(type, root->getResult(0).getType()))
+    return failure();
+  auto sum = match.made(rsqrt->getOperand(0), {"aten.add"});
+  auto parts = sum && isPlainSum(sum) ? withNumber(sum) : std::nullopt;
+  int64_t size = type.getShape().back();
+  if (!parts || parts->number < 0 || size == ShapedType::kDynamic || !isMeanSquare(parts->value, x, match) ||
+      !match.isReplacedWith(root))
+    return failure();
+  Maker make(rewriter, root);
+  rewriter.replaceOp(root, make.call("aten.rms_norm", {x, make.integers(size), make.none(), make.real(parts->number)},
+                                     root->getResult(0).getType()));
+  return success();
+}
+
+static LogicalResult rewriteWeight(Operation *root, Value normed, Value weight, PatternRewriter &rewriter) {
+  Match match;
+  auto norm = match.made(normed, {"aten.rms_norm"});
+  RankedTensorType type = floatTensor(normed), weights = floatTensor(weight);
+  if (!norm || !type || !weights || !isa<NoneType>(norm.getArgument("weight").getType()))
+    return failure();
+  auto shape = constantInts(norm, "normalized_shape");
+  if (!shape || weights.getShape() != ArrayRef<int64_t>(*shape) ||
+      weights.getElementType() != type.getElementType() || !match.isReplacedWith(root))
+    return failure();
+  Maker make(rewriter, root);
+  rewriter.replaceOp(
+      root, make.call("aten.rms_norm",
+                      {norm->getOperand(0), norm.getArgument("normalized_shape"), weight, norm.getArgument("eps")},
+                      root->getResult(0).getType()));
+  return success();
+}
+
 namespace {
-struct RmsNorm : RewritePattern {
-  explicit RmsNorm(MLIRContext *context) : RewritePattern("aten.mul.Tensor", 1, context) {}
+/// A product whose factors may stand in either order.
+template <LogicalResult (*rewriteProduct)(Operation *, Value, Value, PatternRewriter &)>
+struct ProductPattern : RewritePattern {
+  explicit ProductPattern(MLIRContext *context) : RewritePattern("aten.mul.Tensor", 1, context) {}
 
   LogicalResult matchAndRewrite(Operation *root, PatternRewriter &rewriter) const override {
-    return failure(failed(rewrite(root, root->getOperand(0), root->getOperand(1), rewriter)) &&
-                   failed(rewrite(root, root->getOperand(1), root->getOperand(0), rewriter)));
-  }
-
-  static LogicalResult rewrite(Operation *root, Value x, Value scale, PatternRewriter &rewriter) {
-    Match match;
-    RankedTensorType type = floatTensor(x);
-    auto rsqrt = match.made(scale, {"aten.rsqrt"});
-    if (!type || type.getRank() == 0 || !rsqrt || !isSameShape(type, root->getResult(0).getType()))
-      return failure();
-    auto sum = match.made(rsqrt->getOperand(0), {"aten.add"});
-    auto parts = sum && isPlainSum(sum) ? withNumber(sum) : std::nullopt;
-    int64_t size = type.getShape().back();
-    if (!parts || parts->number < 0 || size == ShapedType::kDynamic ||
-        !isMeanSquare(parts->value, x, match) || !match.isReplacedWith(root))
-      return failure();
-    Maker make(rewriter, root);
-    rewriter.replaceOp(root, make.call("aten.rms_norm",
-                                       {x, make.integers(size), make.none(), make.real(parts->number)},
-                                       root->getResult(0).getType()));
-    return success();
-  }
-};
-
-struct RmsNormWeight : RewritePattern {
-  explicit RmsNormWeight(MLIRContext *context) : RewritePattern("aten.mul.Tensor", 1, context) {}
-
-  LogicalResult matchAndRewrite(Operation *root, PatternRewriter &rewriter) const override {
-    return failure(failed(rewrite(root, root->getOperand(0), root->getOperand(1), rewriter)) &&
-                   failed(rewrite(root, root->getOperand(1), root->getOperand(0), rewriter)));
-  }
-
-  static LogicalResult rewrite(Operation *root, Value normed, Value weight, PatternRewriter &rewriter) {
-    Match match;
-    auto norm = match.made(normed, {"aten.rms_norm"});
-    RankedTensorType type = floatTensor(normed), weights = floatTensor(weight);
-    if (!norm || !type || !weights || !isa<NoneType>(norm.getArgument("weight").getType()))
-      return failure();
-    auto shape = constantInts(norm, "normalized_shape");
-    if (!shape || weights.getShape() != ArrayRef<int64_t>(*shape) ||
-        weights.getElementType() != type.getElementType() || !match.isReplacedWith(root))
-      return failure();
-    Maker make(rewriter, root);
-    rewriter.replaceOp(root, make.call("aten.rms_norm",
-                                       {norm->getOperand(0), norm.getArgument("normalized_shape"), weight,
-                                        norm.getArgument("eps")},
-                                       root->getResult(0).getType()));
-    return success();
+    return failure(failed(rewriteProduct(root, root->getOperand(0), root->getOperand(1), rewriter)) &&
+                   failed(rewriteProduct(root, root->getOperand(1), root->getOperand(0), rewriter)));
   }
 };
 } // namespace
 
-void addRmsNorm(RewritePatternSet &patterns) { patterns.add<RmsNorm, RmsNormWeight>(patterns.getContext()); }
+void addRmsNorm(RewritePatternSet &patterns) {
+  patterns.add<ProductPattern<rewriteNorm>, ProductPattern<rewriteWeight>>(patterns.getContext());
+}
 
 } // namespace cleave
