@@ -18,7 +18,7 @@ test: build
 	ctest --test-dir build --output-on-failure --parallel $(JOBS)
 
 # Speed against eager, TorchScript, torch.compile and torch.distributed.pipelining, into docs/results.md. Takes an hour or two on a
-# quiet machine; BENCH="--models gpt2 --rounds 3" takes less.
+# quiet machine; BENCH="--models gpt2 --rounds 3" takes less and only prints.
 bench: build
 	.venv/bin/python tests/bench/pipelined.py $(BENCH)
 

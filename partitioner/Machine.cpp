@@ -14,12 +14,13 @@ using llvm::StringRef;
 
 namespace cleave {
 
-// Assumptions, which `cleave profile` replaces by measurements: one core of a current server CPU makes 64
-// fp32 operations a cycle (two AVX-512 units, fused multiply-add) at about 3 GHz, and gets some 10 GB/s of
-// main memory while its neighbours are busy too; libtorch spends about 2 us on dispatching an operator.
+// Assumptions, which `cleave profile` replaces by measurements: one core of a current server CPU makes 32
+// fp32 operations a cycle (two units of eight, fused multiply-add, or of sixteen half of the time) at about
+// 3 GHz, and gets some 10 GB/s of main memory while its neighbours are busy too; libtorch spends about 2 us
+// on dispatching an operator.
 // Devices are threads of one process and hand tensors over by reference: a few us to wake the receiver, which
 // then reads at memory speed.
-static constexpr double kCpuFlopsPerSecond = 200e9;
+static constexpr double kCpuFlopsPerSecond = 100e9;
 static constexpr double kCpuMemoryBytesPerSecond = 10e9;
 static constexpr double kCpuOperatorSeconds = 2e-6;
 static constexpr Link kCpuLink = {/*latencySeconds=*/5e-6, /*bytesPerSecond=*/10e9};

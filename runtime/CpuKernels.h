@@ -10,7 +10,8 @@ namespace cleave::runtime {
 /// A kernel that does on the CPU what `operation` does as operator `name` (`aten::linear`), and faster; `operation`
 /// itself where none is known.
 ///
-/// Large float32 products go to oneDNN, which libtorch gives to MKL: 1.05 to 1.9 times as fast on AMD (docs/results.md).
+/// Large float32 products go to oneDNN, which libtorch gives to MKL: 1.06 to 1.4 times as fast at 1,024 rows on the one
+/// CPU measured, an AMD EPYC with AVX-512 (docs/results.md).
 /// Which kernel runs is decided by shapes alone, so the same inputs give the same bits.
 torch::jit::Operation cpuKernel(llvm::StringRef name, torch::jit::Operation operation);
 

@@ -26,7 +26,7 @@ struct SessionOptions {
   bool checkTypes = false;
   /// How many requests may be under way at one time; `start` waits for the others. 0: twice the number of ranks and two.
   uint32_t requests = 0;
-  /// Keep what every rank does and when, for `takeTrace`.
+  /// Keep what every rank does and when, for `takeTrace`; it grows until that is called.
   bool trace = false;
   /// How long `run` may take before it fails; a plan that waits longer is stuck.
   std::chrono::seconds timeout{30};

@@ -4,14 +4,11 @@ import dataclasses
 import json
 import os
 import pathlib
-import statistics
 import subprocess
 import sys
 
 PEERS = pathlib.Path(__file__).resolve().parent / "peers"
 TIMEOUT = 1800
-# Times that a plan is started for one batch alone; `cleave run` gives each of them several batches to warm up.
-STARTS = 3
 
 
 class Failure(Exception):
@@ -85,16 +82,9 @@ class Plan:
                 "--microbatches", self.microbatches, "--verify", "-o", self.plan(bench)])
 
     def measure(self, bench):
-        runs = [self.run(bench, 1) for _ in range(STARTS)] if self.alone else [self.run(bench, bench.steps)]
-        found = {"seconds": statistics.median(run["seconds"] for run in runs)}
-        if self.devices > 1:
-            found["bubble"] = statistics.median(run["bubble"]["measured"] for run in runs)
-            found["formula"] = runs[0]["bubble"]["formula"]
-        return found
-
-    def run(self, bench, steps):
-        return json.loads(output([bench.tools / "cleave", "run", self.plan(bench), "--inputs", bench.inputs,
-                                  "--repeat", steps, "--timeout", TIMEOUT, "--json"]))
+        run = json.loads(output([bench.tools / "cleave", "run", self.plan(bench), "--inputs", bench.inputs,
+                                 "--repeat", 1 if self.alone else bench.steps, "--timeout", TIMEOUT, "--json"]))
+        return {"seconds": run["seconds_alone" if self.alone else "seconds"], **run.get("bubble", {})}
 
 
 CONTESTANTS = {

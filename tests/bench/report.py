@@ -89,7 +89,7 @@ def against(rounds, name, other, least):
 def bubble(rounds, name):
     if not measured(rounds, name):
         return "–"
-    found, formula = (100 * statistics.median(one[key] for one in rounds[name]) for key in ("bubble", "formula"))
+    found, formula = (100 * statistics.median(one[key] for one in rounds[name]) for key in ("measured", "formula"))
     short = "" if abs(found - formula) <= BUBBLE_POINTS else ", short"
     return f"{found:.1f} %, {formula:.1f} %{short}"
 

@@ -1,9 +1,11 @@
 //===- Run.cpp - `cleave run` ---------------------------------------------===//
+#include "codegen/plan/DimExpr.h"
 #include "runtime/DTypes.h"
 #include "runtime/Session.h"
 #include "runtime/TensorFile.h"
 #include "tools/cleave/Commands.h"
 #include "tools/cleave/Output.h"
+#include "tools/cleave/PlanFacts.h"
 #include "tools/cleave/TextTable.h"
 #include "tools/cleave/TraceFile.h"
 #include "tools/driver/SignatureInputs.h"
@@ -15,7 +17,6 @@
 #include "llvm/Support/JSON.h"
 #include "llvm/Support/Path.h"
 #include "llvm/Support/raw_ostream.h"
-#include <array>
 #include <chrono>
 #include <deque>
 #include <memory>
@@ -41,7 +42,8 @@ struct RunOptions {
 /// What the steps gave and took.
 struct Measurement {
   std::vector<NamedTensor> outputs;
-  double secondsPerStep;
+  /// While steps follow one another through the stages, and of a step that has them to itself.
+  double secondsPerStep, secondsAlone;
   uint64_t steps;
   /// Peaks since the session was opened; busy during the steps.
   std::vector<DeviceStatistics> devices;
@@ -84,24 +86,37 @@ static double sumOfBusySeconds(const Session &session) {
   return sum;
 }
 
-/// The median of a few requests that run alone.
-static Expected<double> measureBubble(Session &session, llvm::ArrayRef<at::Tensor> inputs) {
-  std::array<double, 3> bubbles;
-  for (double &bubble : bubbles) {
-    double busy = sumOfBusySeconds(session);
-    auto begin = std::chrono::steady_clock::now();
+/// A request that has all ranks to itself.
+struct Alone {
+  double seconds;
+  /// Share of the ranks' time in which they wait.
+  double bubble;
+};
+
+/// The mean of a few, each started when the one before has ended.
+static Expected<Alone> measureAlone(Session &session, llvm::ArrayRef<at::Tensor> inputs) {
+  constexpr int runs = 3;
+  const double busyBefore = sumOfBusySeconds(session);
+  auto begin = std::chrono::steady_clock::now();
+  for (int run = 0; run < runs; ++run)
     if (auto outputs = session.run(inputs); !outputs)
       return outputs.takeError();
-    std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
-    bubble = 1 - (sumOfBusySeconds(session) - busy) / (seconds.count() * session.statistics().size());
-  }
-  llvm::sort(bubbles);
-  return bubbles[bubbles.size() / 2];
+  std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
+  const double busy = sumOfBusySeconds(session) - busyBefore;
+  return Alone{seconds.count() / runs, 1 - busy / (seconds.count() * session.statistics().size())};
 }
 
-/// (p-1) / (v m + p-1) for p ranks of v stages and m micro-batches (Narayanan et al. 2021).
-static double bubbleOfFormula(const plan::Plan &plan, size_t ranks) {
-  double work = double(plan.stages.size()) / ranks * plan.schedules[0]->microbatches;
+/// (p-1) / (v m + p-1) for p ranks of v stages and m micro-batches (Narayanan et al. 2021), of which a batch of fewer
+/// samples has fewer.
+static double bubbleOfFormula(const plan::Plan &plan, llvm::ArrayRef<at::Tensor> inputs, size_t ranks) {
+  int64_t parts = scheduleOf(plan, 0).microbatches;
+  const plan::Signature &signature = *plan.signatures[0];
+  if (parts > 1)
+    for (auto [tensor, input] : llvm::zip(inputs, signature.inputs))
+      for (auto [dim, size] : llvm::enumerate(input->type->dims))
+        if (plan::asSymbol(*size) == uint32_t(signature.batch))
+          parts = std::min(parts, tensor.size(dim));
+  double work = double(plan.stages.size()) / ranks * parts;
   return (ranks - 1) / (work + ranks - 1);
 }
 
@@ -111,9 +126,12 @@ static Expected<Measurement> measure(Session &session, llvm::ArrayRef<at::Tensor
   Measurement measurement;
   measurement.steps = steps;
   if (size_t ranks = session.statistics().size(); ranks > 1) {
-    if (Error error = measureBubble(session, inputs).moveInto(measurement.bubble.emplace()))
-      return error;
-    measurement.bubbleOfFormula = bubbleOfFormula(session.plan(), ranks);
+    Expected<Alone> alone = measureAlone(session, inputs);
+    if (!alone)
+      return alone.takeError();
+    measurement.secondsAlone = alone->seconds;
+    measurement.bubble = alone->bubble;
+    measurement.bubbleOfFormula = bubbleOfFormula(session.plan(), inputs, ranks);
   }
   session.takeTrace();
   std::vector<DeviceStatistics> before = session.statistics();
@@ -123,6 +141,8 @@ static Expected<Measurement> measure(Session &session, llvm::ArrayRef<at::Tensor
     return outputs.takeError();
   std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
   measurement.secondsPerStep = seconds.count() / double(steps);
+  if (!measurement.bubble) // the steps of one rank cannot overlap
+    measurement.secondsAlone = measurement.secondsPerStep;
   measurement.devices = session.statistics();
   measurement.trace = session.takeTrace();
   for (auto [device, earlier] : llvm::zip(measurement.devices, before))
@@ -155,6 +175,7 @@ static llvm::json::Object toJson(const Measurement &measurement) {
     outputs.push_back(llvm::json::Object{
         {"name", name}, {"dtype", dtypeNameOf(tensor)}, {"shape", llvm::json::Array(tensor.sizes())}});
   llvm::json::Object result{{"seconds", measurement.secondsPerStep},
+                            {"seconds_alone", measurement.secondsAlone},
                             {"devices", std::move(devices)},
                             {"outputs", std::move(outputs)}};
   if (measurement.bubble)
@@ -168,8 +189,8 @@ static std::string megabytes(int64_t bytes) { return llvm::formatv("{0:f2}", dou
 static void printText(llvm::raw_ostream &out, const Measurement &measurement) {
   out << llvm::formatv("{0:f2} ms a step\n", measurement.secondsPerStep * 1e3);
   if (measurement.bubble)
-    out << llvm::formatv("bubble of one step alone: {0:f1} %, {1:f1} % by formula\n", *measurement.bubble * 100,
-                         *measurement.bubbleOfFormula * 100);
+    out << llvm::formatv("{0:f2} ms a step alone; bubble {1:f1} %, {2:f1} % by formula\n",
+                         measurement.secondsAlone * 1e3, *measurement.bubble * 100, *measurement.bubbleOfFormula * 100);
   out << "\n";
   TextTable devices({Align::Left, Align::Right, Align::Right, Align::Right, Align::Right});
   devices.add({"device", "peak MB", "weights MB", "busy ms", "idle ms"});
@@ -201,6 +222,19 @@ static Expected<std::vector<at::Tensor>> readInputs(const RunOptions &options,
   return matchInputs(signature, *tensors, options.inputs);
 }
 
+/// The path without links; of a file that is not there yet, what its folder's path is.
+static llvm::SmallString<256> realPath(const std::string &file) {
+  namespace fs = llvm::sys::fs;
+  namespace path = llvm::sys::path;
+  llvm::SmallString<256> found;
+  if (!fs::real_path(file, found))
+    return found;
+  llvm::StringRef parent = path::parent_path(file);
+  if (!fs::real_path(parent.empty() ? "." : parent, found))
+    path::append(found, path::filename(file));
+  return found;
+}
+
 /// A file that is written replaces what is there, so that must not be what the run reads. Files are compared by identity:
 /// a link is the file.
 static Error checkWritten(llvm::StringRef option, const std::string &file, const RunOptions &options) {
@@ -216,15 +250,8 @@ static Error checkWritten(llvm::StringRef option, const std::string &file, const
     if (fs::equivalent(file, entry->path()))
       return refused("a file of the plan " + options.plan);
   // A new file must not get into the plan either.
-  llvm::SmallString<256> folder(file);
-  if (fs::real_path(file, folder)) {
-    llvm::StringRef parent = path::parent_path(file);
-    if (fs::real_path(parent.empty() ? "." : parent, folder))
-      return Error::success();
-    path::append(folder, path::filename(file));
-  }
-  for (llvm::StringRef parent = path::parent_path(folder); !parent.empty();
-       parent = path::parent_path(parent))
+  llvm::SmallString<256> whole = realPath(file);
+  for (llvm::StringRef parent = path::parent_path(whole); !parent.empty(); parent = path::parent_path(parent))
     if (fs::equivalent(parent, options.plan))
       return refused("in the plan " + options.plan);
   return Error::success();
@@ -237,7 +264,7 @@ static Error run(RunOptions options) {
   if (!options.trace.empty())
     if (Error error = checkWritten("--trace", options.trace, options))
       return error;
-  if (!options.trace.empty() && options.trace == options.outputs)
+  if (!options.trace.empty() && realPath(options.trace) == realPath(options.outputs))
     return llvm::createStringError("--trace " + options.trace + ": is the file of --outputs; give another name");
   options.session.trace = !options.trace.empty();
   options.session.timeout = std::chrono::seconds(options.timeoutSeconds);
