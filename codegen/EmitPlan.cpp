@@ -225,6 +225,8 @@ void PlanEmitter::addWeights() {
 
 std::unique_ptr<plan::Plan> PlanEmitter::finish() {
   addWeights();
+  for (auto &[name, state] : tables.states)
+    result->states.push_back(std::move(state));
   result->operators = tables.operators.take();
   result->paths = tables.paths.take();
   return std::move(result);

@@ -70,6 +70,11 @@ void MemoryWalk::visit(Operation *op) {
     memory.weightBytes += shapes.bytesOf(param);
     return ignore(param);
   }
+  // Beside what a state was, the session keeps what it is to be.
+  if (auto state = dyn_cast<StateOp>(op)) {
+    live += 2 * shapes.bytesOf(state);
+    ignore(state);
+  }
   for (Value result : op->getResults())
     hold(result);
   memory.activationBytes = std::max(memory.activationBytes, live + workspaceOf(op));

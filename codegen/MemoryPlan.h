@@ -12,7 +12,8 @@ namespace cleave {
 struct StageMemory {
   int64_t weightBytes = 0;
   /// Most bytes alive at one time beside the weights: values until their last use, what came from other stages from the
-  /// start on, outputs until the end, and what operators allocate for themselves. The request's inputs are the caller's.
+  /// start on, outputs until the end, states, and what operators allocate for themselves. The request's inputs are the
+  /// caller's.
   int64_t activationBytes = 0;
 };
 

@@ -132,12 +132,23 @@ static void noteKinds(func::FuncOp function, const InferredValues &inferred, std
                                              op->getName().getStringRef(), placeOf(op), reason)));
 }
 
+static void noteStates(func::FuncOp function, std::vector<plan::Note> &notes) {
+  function.walk([&](StateOp state) {
+    if (isa<UnknownTensorType>(state.getType()))
+      notes.push_back(makeNote("unknown-type", modulePath(state), state->getName().getStringRef(),
+                               llvm::formatv("the shape of state {0} may change from call to call; cost and memory of "
+                                             "what is made of it are not predicted",
+                                             state.getName())));
+  });
+}
+
 std::vector<plan::Note> notesOf(func::FuncOp function, const InferredValues &inferred) {
   std::vector<plan::Note> notes;
   noteSharedWeights(function, notes);
   noteBalance(function, notes);
   noteBatch(function, notes);
   noteKinds(function, inferred, notes);
+  noteStates(function, notes);
   return notes;
 }
 

@@ -16,8 +16,8 @@ namespace cleave {
 /// stages is named by its parts.
 std::vector<std::string> topModules(StageOp stage);
 
-/// Weights that several stages hold, the operation that makes balance impossible, operators without semantics, and those
-/// whose types could not be inferred. Kinds: `tied-weight`, `balance`, `no-semantics`, `unknown-type`.
+/// Weights that several stages hold, the operation that makes balance impossible, operators without semantics, those whose
+/// types could not be inferred, and states whose types change. Kinds: `tied-weight`, `balance`, `no-semantics`, `unknown-type`.
 std::vector<plan::Note> notesOf(mlir::func::FuncOp function, const InferredValues &inferred);
 
 } // namespace cleave

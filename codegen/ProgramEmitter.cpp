@@ -131,6 +131,12 @@ LogicalResult ProgramEmitter::emitOp(Operation *op, plan::Block &block, uint32_t
     instruction->kind = InstructionKind::Tuple;
   } else if (isa<UnpackOp>(op)) {
     instruction->kind = InstructionKind::Unpack;
+  } else if (auto state = dyn_cast<StateOp>(op)) {
+    instruction->kind = InstructionKind::StateRead;
+    instruction->op = stateOf(state);
+  } else if (auto update = dyn_cast<UpdateOp>(op)) {
+    instruction->kind = InstructionKind::StateWrite;
+    instruction->op = stateOf(update.getState());
   } else {
     return op->emitOpError("has no instruction in a plan");
   }
@@ -138,6 +144,17 @@ LogicalResult ProgramEmitter::emitOp(Operation *op, plan::Block &block, uint32_t
     instruction->results.push_back(define(result));
   block.instructions.push_back(std::move(instruction));
   return success();
+}
+
+uint32_t ProgramEmitter::stateOf(StateOp state) {
+  auto [entry, isNew] = tables.states.try_emplace(state.getName());
+  if (isNew) {
+    entry->second = std::make_unique<plan::State>();
+    entry->second->name = state.getName().str();
+    entry->second->type = tensorTypeOf(state.getType(), symbols);
+    entry->second->stage = stage;
+  }
+  return entry - tables.states.begin();
 }
 
 LogicalResult ProgramEmitter::emitCall(OperatorOp op, plan::Block &block) {

@@ -34,6 +34,8 @@ struct PlanTables {
   StringTable operators, paths;
   /// Weights by name, in the order of their first use.
   llvm::MapVector<llvm::StringRef, ParamOp> weights;
+  /// States by name, in the order of their first use.
+  llvm::MapVector<llvm::StringRef, std::unique_ptr<plan::State>> states;
 };
 
 /// Emits one program.
@@ -55,6 +57,8 @@ private:
   void emitBoundary(BoundaryOp boundary);
   std::unique_ptr<plan::Instruction> instructionFor(mlir::Operation *op);
   mlir::LogicalResult emitCall(OperatorOp op, plan::Block &block);
+  /// Enters a state in the plan's table.
+  uint32_t stateOf(StateOp state);
   mlir::LogicalResult emitNested(mlir::Operation *op, plan::Block &block, uint32_t index);
   void addReleases(plan::Block &block, const llvm::SetVector<uint32_t> &kept);
   /// Slots that an instruction reads, in itself and in its blocks.

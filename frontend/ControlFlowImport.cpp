@@ -40,17 +40,44 @@ LogicalResult TorchScriptImporter::importIf(Node *node, Scope &scope) {
   SmallVector<Type> types = resultTypes(node);
   llvm::append_range(types, ValueRange(*changed).getTypes());
   auto branch = b.create<IfOp>(location(), types, *condition);
+  SmallVector<States, 2> after;
   for (auto [block, region] : llvm::zip(node->blocks(), branch->getRegions())) {
     auto before = lists.save();
+    States outside = states;
     region.emplaceBlock();
     if (failed(importRegion(block, region, *changed, scope)))
       return failure();
     lists.restore(std::move(before));
+    after.push_back(std::exchange(states, std::move(outside)));
   }
+  branch = addStates(branch, after);
   bindResults(node, scope, branch);
-  for (auto [list, now] : llvm::zip(*changed, branch.getResults().take_back(changed->size())))
+  for (auto [list, now] : llvm::zip(*changed, branch.getResults().drop_front(node->outputs().size())))
     lists.setCurrent(list, now);
   return success();
+}
+
+IfOp TorchScriptImporter::addStates(IfOp branch, ArrayRef<States> after) {
+  SmallVector<Type> types(branch.getResultTypes());
+  SmallVector<size_t> changed;
+  for (size_t i = 0; i < states.size(); ++i)
+    if (after[0][i] != states[i] || after[1][i] != states[i]) {
+      changed.push_back(i);
+      types.push_back(stateType(i));
+    }
+  if (changed.empty())
+    return branch;
+  auto whole = b.create<IfOp>(branch.getLoc(), types, branch.getCondition());
+  for (auto [from, to, values] : llvm::zip(branch->getRegions(), whole->getRegions(), after)) {
+    to.takeBody(from);
+    Operation *yield = to.front().getTerminator();
+    for (size_t i : changed)
+      yield->insertOperands(yield->getNumOperands(), lists.current(values[i]));
+  }
+  for (auto [i, result] : llvm::zip(changed, whole.getResults().take_back(changed.size())))
+    states[i] = result;
+  branch.erase();
+  return whole;
 }
 
 /// Loops of more nodes than this, all iterations together, stay loops.
@@ -108,17 +135,29 @@ LogicalResult TorchScriptImporter::importLoop(Node *node, Scope &scope) {
     inits.push_back(lists.current(list));
     types.push_back(list.getType());
   }
+  for (size_t i = 0; i < states.size(); ++i) {
+    inits.push_back(lists.current(states[i]));
+    types.push_back(stateType(i));
+  }
   auto loop = b.create<LoopOp>(location(), types, (*operands)[0], (*operands)[1], inits);
   Block &entry = loop.getBody().emplaceBlock();
   for (const torch::jit::Value *input : body->inputs())
     scope[input] = Value(entry.addArgument(convertType(input->type(), b.getContext()), location()));
   for (Value list : *changed)
     lists.setCurrent(list, entry.addArgument(list.getType(), location()));
+  // Every state, since only what is imported tells which of them the body sets.
+  for (size_t i = 0; i < states.size(); ++i)
+    states[i] = entry.addArgument(stateType(i), location());
   if (failed(importRegion(body, loop.getBody(), *changed, scope)))
     return failure();
+  Operation *yield = entry.getTerminator();
+  for (Value state : states)
+    yield->insertOperands(yield->getNumOperands(), lists.current(state));
   bindResults(node, scope, loop);
-  for (auto [list, now] : llvm::zip(*changed, loop.getResults().take_back(changed->size())))
+  ValueRange added = ValueRange(loop.getResults()).drop_front(node->outputs().size());
+  for (auto [list, now] : llvm::zip(*changed, added))
     lists.setCurrent(list, now);
+  states.assign(added.begin() + changed->size(), added.end());
   return success();
 }
 

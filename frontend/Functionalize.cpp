@@ -17,6 +17,8 @@ namespace {
 class Functionalizer {
 public:
   LogicalResult run(Block &block);
+  /// Makes states of the weights that `run` found written.
+  LogicalResult makeStates(func::FuncOp function, const WeightTable &weights);
   /// Removes the operations that `run` has replaced.
   void eraseReplaced() {
     for (Operation *op : llvm::reverse(replaced))
@@ -33,6 +35,7 @@ private:
   LogicalResult visit(Operation *op);
   LogicalResult visitRegion(Region &region);
   LogicalResult visitWrite(OperatorOp op);
+  LogicalResult visitBatchNorm(OperatorOp op);
   FailureOr<SmallVector<Value>> currentOperands(Operation *op, Operation *user);
   /// Makes a view or aggregate of other operands, in front of `user`.
   void makeAgain(Operation *op, ArrayRef<Value> operands, Operation *user);
@@ -81,19 +84,32 @@ LogicalResult Functionalizer::visitRegion(Region &region) {
 }
 
 /// Normalisations update running statistics when they train, though their schemas do not say so.
-static LogicalResult checkStatistics(OperatorOp op) {
+static bool updatesStatistics(OperatorOp op) {
   Value statistics = op.getArgument("running_mean");
   Value training = op.getArgument(op.getBaseName() == "aten.instance_norm" ? "use_input_stats" : "training");
-  if (!statistics || !training || isa<NoneType>(statistics.getType()))
-    return success();
   BoolAttr isTraining;
-  if (matchPattern(training, m_Constant(&isTraining)) && !isTraining.getValue())
-    return success();
-  auto param = rootOf(statistics).getDefiningOp<ParamOp>();
-  return op->emitError() << op.getName() << " updates "
-                         << (param ? (param.getRole() + " " + param.getName()).str() : "its running statistics")
-                         << " in place, which would keep state between calls; call eval() on the model before it is "
-                         << "saved";
+  return statistics && training && !isa<NoneType>(statistics.getType()) &&
+         !(matchPattern(training, m_Constant(&isTraining)) && !isTraining.getValue());
+}
+
+/// A batch norm that trains: the one that returns the new statistics, which are then written.
+LogicalResult Functionalizer::visitBatchNorm(OperatorOp op) {
+  if (op.getBaseName() != "aten.batch_norm")
+    return op->emitError() << op.getName() << " updates its running statistics in place and has no form that does not; "
+                           << "call eval() on the model before it is saved";
+  auto operands = currentOperands(op, op);
+  if (failed(operands))
+    return failure();
+  OpBuilder b(op);
+  SmallVector<Type> types(5, UnknownTensorType::get(op->getContext()));
+  // The last one chooses among libraries.
+  Operation *plain = OperatorOp::create(b, op->getLoc(), "aten._native_batch_norm_legit_functional",
+                                        ValueRange(*operands).drop_back(), types);
+  op->getResult(0).replaceAllUsesWith(plain->getResult(0));
+  replaced.push_back(op);
+  if (failed(assign(op->getOperand(3), plain->getResult(3), op, b)))
+    return failure();
+  return assign(op->getOperand(4), plain->getResult(4), op, b);
 }
 
 LogicalResult Functionalizer::visit(Operation *op) {
@@ -103,8 +119,8 @@ LogicalResult Functionalizer::visit(Operation *op) {
   if (auto call = dyn_cast<OperatorOp>(op)) {
     if (writtenOperand(call))
       return visitWrite(call);
-    if (failed(checkStatistics(call)))
-      return failure();
+    if (updatesStatistics(call))
+      return visitBatchNorm(call);
   }
   if (replaced.empty())
     return success();
@@ -245,15 +261,15 @@ LogicalResult Functionalizer::assign(Value tensor, Value value, OperatorOp write
   if (Value same = sameAs.lookup(tensor))
     tensor = same;
   Operation *maker = tensor.getDefiningOp();
-  if (auto param = dyn_cast_or_null<ParamOp>(maker))
-    return writer->emitError() << writer.getName() << " writes " << param.getRole() << " " << param.getName()
-                               << " in place, which would keep state between calls; return the new value instead";
+  if (auto param = dyn_cast_or_null<ParamOp>(maker); param && param.getRole() == "constant")
+    return writer->emitError() << writer.getName() << " writes constant " << param.getName()
+                               << " of the program in place; make it a buffer, or use a copy";
   if (tensor.getParentBlock() != writer->getBlock())
     return writer->emitError() << writer.getName() << " writes a tensor in place that was made outside this branch or "
                                << "loop; return the new value from it instead";
   if (maker && aliasedOperand(maker))
     return assignThrough(maker, tensor, value, writer, b);
-  if (!isPrivate(tensor))
+  if (!isa_and_nonnull<ParamOp>(maker) && !isPrivate(tensor))
     return writer->emitError() << writer.getName() << " writes a tensor in place that a branch or loop may have taken "
                                << "from outside; whether that changes as well is only known when running; use a copy";
   currents[tensor] = value;
@@ -314,9 +330,65 @@ LogicalResult Functionalizer::visitWrite(OperatorOp op) {
   return assign(tensor, result, op, b);
 }
 
-LogicalResult functionalize(func::FuncOp function) {
+LogicalResult Functionalizer::makeStates(func::FuncOp function, const WeightTable &weights) {
+  Operation *end = function.getBody().front().getTerminator();
+  for (ParamOp param : llvm::make_early_inc_range(function.getOps<ParamOp>())) {
+    Value now = currents.lookup(param);
+    if (!now)
+      continue;
+    if (std::string other = weights.sharingMemory(param.getName()); !other.empty())
+      return param.emitError() << "writes " << param.getRole() << " " << param.getName()
+                               << " in place, which shares memory with " << other << "; use a copy of one of them";
+    for (Operation *user : param->getUsers())
+      if (auto other = dyn_cast<StateOp>(user))
+        return param.emitError() << "writes " << param.getRole() << " " << param.getName()
+                                 << " in place and sets attribute " << other.getName()
+                                 << ", which is the same tensor; use a copy of one of them";
+    OpBuilder b(param);
+    b.setInsertionPointAfter(param);
+    auto state = b.create<StateOp>(param.getLoc(), param.getType(), param.getName(), param);
+    param.getResult().replaceAllUsesExcept(state, state);
+    OpBuilder(end).create<UpdateOp>(param.getLoc(), param.getName(), now);
+  }
+  return success();
+}
+
+/// The attribute or weight, other than the state itself, that is the same tensor as the state: before the call, or after
+/// it. Empty where there is none in sight.
+static std::string sharerOf(StateOp state, func::FuncOp function, const WeightTable &weights) {
+  if (auto param = state.getInitial().getDefiningOp<ParamOp>()) {
+    if (!param->hasOneUse())
+      return param.getName().str();
+    if (std::string other = weights.sharingMemory(param.getName()); !other.empty())
+      return other;
+  }
+  auto updates = function.getOps<UpdateOp>();
+  auto own = llvm::find_if(updates, [&](UpdateOp update) { return update.getState() == state; });
+  for (UpdateOp update : updates)
+    if (update != *own && rootOf(update.getValue()) == rootOf((*own).getValue()))
+      return update.getName().str();
+  return "";
+}
+
+/// Writing an attribute's tensor in place would change another attribute that is the same tensor.
+static LogicalResult checkSharedStates(func::FuncOp function, const WeightTable &weights) {
+  WalkResult walk = function.walk([&](OperatorOp op) {
+    Value written = writtenOperand(op);
+    auto state = written ? rootOf(written).getDefiningOp<StateOp>() : StateOp();
+    std::string other = state ? sharerOf(state, function, weights) : "";
+    if (other.empty())
+      return WalkResult::advance();
+    return WalkResult(op->emitError() << op.getName() << " writes attribute " << state.getName()
+                                      << " in place, which may be the same tensor as " << other << "; use a copy");
+  });
+  return failure(walk.wasInterrupted());
+}
+
+LogicalResult functionalize(func::FuncOp function, const WeightTable &weights) {
+  if (failed(checkSharedStates(function, weights)))
+    return failure();
   Functionalizer functionalizer;
-  if (failed(functionalizer.run(function.getBody().front())))
+  if (failed(functionalizer.run(function.getBody().front())) || failed(functionalizer.makeStates(function, weights)))
     return failure();
   functionalizer.eraseReplaced();
   return success();

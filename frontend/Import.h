@@ -17,7 +17,8 @@ struct ImportedModel {
 };
 
 /// The model's `forward` as `func.func @forward`: submodule calls inlined under their module paths, attributes
-/// resolved, branches on constants decided, in-place operators made functional. Its arguments are the tensor leaves of
+/// resolved, branches on constants decided, in-place operators made functional, attributes and weights that are written
+/// made states. Its arguments are the tensor leaves of
 /// the inputs (attributes `cleave.name`, `cleave.role`), its results the tensor leaves of the outputs;
 /// `cleave.input_tree` and `cleave.output_tree` hold the nesting (see Signature.h). Fails with diagnostics on
 /// `context`, located by module path.

@@ -3,8 +3,8 @@
 #include "frontend/TypeConversion.h"
 #include "ir/Interpret.h"
 #include "ir/OperatorDialect.h"
+#include "ir/semantics/OpSemantics.h"
 #include "mlir/IR/Matchers.h"
-#include <sstream>
 #include <torch/csrc/jit/api/function_impl.h>
 #include <torch/csrc/jit/ir/constants.h>
 #include <torch/csrc/jit/ir/ir.h>
@@ -12,13 +12,6 @@
 using namespace mlir;
 
 namespace cleave {
-
-/// Integer tensors up to this size have their elements in the IR, since size arithmetic may run through them.
-static constexpr int64_t kMostKnownElements = 16;
-
-static std::string join(const std::string &path, const std::string &name) {
-  return path.empty() ? name : path + "." + name;
-}
 
 Location TorchScriptImporter::location() const {
   StringRef path = frames.empty() ? "" : StringRef(frames.back().path);
@@ -31,65 +24,20 @@ Value TorchScriptImporter::constant(Attribute value, Type type) {
   return b.create<ConstantOp>(location(), type, value);
 }
 
-void TorchScriptImporter::collectWeights(const c10::IValue &module, const std::string &path) {
-  auto object = module.toObject();
-  auto type = object->type();
-  for (size_t i = 0; i < type->numAttributes(); ++i) {
-    const c10::IValue &value = object->getSlot(i);
-    std::string name = join(path, type->getAttributeName(i));
-    if (value.isTensor() && value.toTensor().defined())
-      weights.add(name, type->is_parameter(i) ? "parameter" : "buffer", value.toTensor());
-    else if (value.isObject() && value.toObject()->type()->is_module())
-      collectWeights(value, name);
-  }
-}
-
-Value TorchScriptImporter::parameter(const std::string &unique, const at::Tensor &tensor) {
-  Value &known = parameters[unique];
-  if (known)
-    return known;
-  // Shards hold weights row-major, whatever strides the model saw them with.
-  RankedTensorType type = tensorTypeOf(tensor, b.getContext());
-  if (type)
-    type = RankedTensorType::get(type.getShape(), type.getElementType());
-  if (!type)
-    return {};
-  // At the function's start, behind the parameters before it, so that every region sees it.
-  OpBuilder::InsertionGuard guard(b);
-  if (lastParameter) {
-    b.setInsertionPointAfter(lastParameter);
-  } else {
-    Region *region = b.getInsertionBlock()->getParent();
-    while (!isa<func::FuncOp>(region->getParentOp()))
-      region = region->getParentRegion();
-    b.setInsertionPointToStart(&region->front());
-  }
-  const WeightTable::Entry *entry = weights.find(unique);
-  DenseI64ArrayAttr value;
-  if (tensor.dim() <= 1 && tensor.numel() <= kMostKnownElements && tensor.scalar_type() == at::kLong)
-    value = b.getDenseI64ArrayAttr(
-        ArrayRef<int64_t>(tensor.contiguous().const_data_ptr<int64_t>(), size_t(tensor.numel())));
-  // Parameters and buffers are what training changes.
-  FloatAttr number;
-  if (entry->role == "constant" && tensor.dim() == 0 && at::isFloatingType(tensor.scalar_type()))
-    number = b.getF64FloatAttr(tensor.item<double>());
-  StringRef owner = StringRef(unique).rsplit('.').first;
-  SmallVector<StringRef> aliases(entry->aliases.begin(), entry->aliases.end());
-  lastParameter = b.create<ParamOp>(NameLoc::get(b.getStringAttr(owner)), type, unique,
-                                    aliases.empty() ? ArrayAttr() : b.getStrArrayAttr(aliases), entry->role,
-                                    value, number);
-  return known = lastParameter->getResult(0);
-}
-
 FailureOr<SmallVector<Value>> TorchScriptImporter::importMethod(const c10::IValue &module,
                                                                 const std::string &method,
                                                                 ArrayRef<Value> arguments) {
   auto graph = torch::jit::toGraphFunction(module.toObject()->type()->getMethod(method)).graph();
   SmallVector<Binding> bound{Object{module, ""}};
   llvm::append_range(bound, arguments);
+  if (failed(makeStates()))
+    return failure();
   auto results = importGraph(*graph, bound, Frame{"", ""});
   if (failed(results))
     return failure();
+  // One that was only now found to be set has none, and what was imported will not be used.
+  for (auto [attribute, value] : llvm::zip(attributes, states))
+    b.create<UpdateOp>(NameLoc::get(b.getStringAttr(ownerPath(attribute.first))), attribute.first, lists.current(value));
   SmallVector<Value> values;
   for (Binding &result : *results)
     if (auto *value = std::get_if<Value>(&result))
@@ -168,23 +116,12 @@ LogicalResult TorchScriptImporter::importNode(Node *node, Scope &scope) {
     scope[node->output()] = constant(b.getUnitAttr(), NoneType::get(b.getContext()));
     return success();
   case c10::prim::SetAttr:
-    return error()
-           << "sets attribute " << node->s(c10::attr::name)
-           << ", which would keep state between calls; expected a model without state, or return the value";
+    return importSetAttr(node, scope);
   case c10::aten::alias:
     return importBoundary(node, scope);
   default:
     return importOperator(node, scope);
   }
-}
-
-/// `QInt8`, `Float (Sparse)`.
-static std::string describe(const at::Tensor &tensor) {
-  std::ostringstream text;
-  text << tensor.scalar_type();
-  if (tensor.layout() != at::kStrided)
-    text << " (" << tensor.layout() << ")";
-  return text.str();
 }
 
 LogicalResult TorchScriptImporter::importConstant(Node *node, Scope &scope) {
@@ -201,7 +138,7 @@ LogicalResult TorchScriptImporter::importConstant(Node *node, Scope &scope) {
   if (value->isTensor()) {
     Value tensor = parameter(weights.addConstant(value->toTensor()), value->toTensor());
     if (!tensor)
-      return error() << "holds a constant tensor of dtype " << describe(value->toTensor())
+      return error() << "holds a constant tensor of dtype " << describeDType(value->toTensor())
                      << ", which has no type in the IR";
     scope[output] = tensor;
     return success();
@@ -211,75 +148,6 @@ LogicalResult TorchScriptImporter::importConstant(Node *node, Scope &scope) {
     return error() << "holds a constant of type " << output->type()->annotation_str()
                    << ", expected a plain value";
   scope[output] = constant(attribute, convertType(output->type(), b.getContext()));
-  return success();
-}
-
-FailureOr<TorchScriptImporter::Binding> TorchScriptImporter::bindAttribute(const c10::IValue &value,
-                                                                           const std::string &path) {
-  if (value.isObject() || value.isModule())
-    return Binding(Object{value, path});
-  if (value.isTensor() && !value.toTensor().defined())
-    return Binding(constant(b.getUnitAttr(), NoneType::get(b.getContext())));
-  if (value.isTensor()) {
-    if (Value tensor = parameter(weights.add(path, "buffer", value.toTensor()), value.toTensor()))
-      return Binding(tensor);
-    return error() << path << " is a tensor of dtype " << describe(value.toTensor())
-                   << ", which has no type in the IR";
-  }
-  Type type = convertType(value.type(), b.getContext());
-  if (Attribute attribute = toAttribute(value, b.getContext()))
-    return Binding(constant(attribute, type));
-  if (value.isList() || value.isTuple() || value.isGenericDict())
-    return bindItems(value, type, path);
-  return error() << "attribute " << path << " is a " << value.type()->annotation_str()
-                 << ", expected a tensor, a module or a plain value";
-}
-
-FailureOr<TorchScriptImporter::Binding> TorchScriptImporter::bindItems(const c10::IValue &value, Type type,
-                                                                       const std::string &path) {
-  SmallVector<Value> items;
-  auto add = [&](const c10::IValue &item, const std::string &name) -> LogicalResult {
-    auto bound = bindAttribute(item, join(path, name));
-    if (failed(bound))
-      return failure();
-    auto *known = std::get_if<Value>(&*bound);
-    if (!known)
-      return error() << "attribute " << path << " holds modules, expected tensors and plain values";
-    items.push_back(*known);
-    return success();
-  };
-  if (value.isGenericDict()) {
-    for (const auto &entry : value.toGenericDict()) {
-      std::string key = entry.key().isString() ? entry.key().toStringRef() : std::to_string(items.size() / 2);
-      if (failed(add(entry.key(), key)) || failed(add(entry.value(), key)))
-        return failure();
-    }
-    return Binding(b.create<DictOp>(location(), type, items).getResult());
-  }
-  auto values =
-      value.isList() ? value.toListRef() : c10::ArrayRef<c10::IValue>(value.toTupleRef().elements());
-  for (const c10::IValue &item : values)
-    if (failed(add(item, std::to_string(items.size()))))
-      return failure();
-  if (value.isTuple())
-    return Binding(b.create<TupleOp>(location(), type, items).getResult());
-  return Binding(b.create<ListOp>(location(), type, items).getResult());
-}
-
-LogicalResult TorchScriptImporter::importGetAttr(Node *node, Scope &scope) {
-  auto *object = std::get_if<Object>(&scope.at(node->input()));
-  if (!object || !object->value.isObject())
-    return error() << "reads attribute " << node->s(c10::attr::name)
-                   << " of a value that is made while running; "
-                   << "expected an attribute of a module";
-  std::string name = node->s(c10::attr::name);
-  if (!object->value.toObject()->type()->hasAttribute(name))
-    return error() << "reads attribute " << name << ", which "
-                   << (object->path.empty() ? "the model" : object->path) << " does not have";
-  auto bound = bindAttribute(object->value.toObject()->getAttr(name), join(object->path, name));
-  if (failed(bound))
-    return failure();
-  scope[node->output()] = *bound;
   return success();
 }
 
@@ -299,7 +167,7 @@ LogicalResult TorchScriptImporter::importCall(Node *node, Scope &scope) {
   StringRef rest = object->path;
   if (path != caller.path) {
     if (caller.objectPath.empty() ? !caller.path.empty() : rest.consume_front(caller.objectPath + "."))
-      path = join(caller.path, rest.str());
+      path = joinPath(caller.path, rest.str());
     unsigned count = ++calls[path];
     if (count > 1)
       path += "#" + std::to_string(count);
@@ -470,6 +338,11 @@ LogicalResult TorchScriptImporter::importOperator(Node *node, Scope &scope) {
   std::string irName = irNameOf(name);
   if (!findSchema(irName))
     return error() << "calls " << name << ", which the operator registry does not have";
+  // Outside of branches, what is raised is raised whatever the inputs hold.
+  StringAttr message;
+  if (semanticsOf(irName).raises && isa<func::FuncOp>(b.getInsertionBlock()->getParentOp()) &&
+      matchPattern(operands->front(), m_Constant(&message)))
+    return error() << "the model raises \"" << message.getValue() << "\" on such inputs; give some that it takes";
   bindResults(node, scope, OperatorOp::create(b, location(), irName, *operands, resultTypes(node)));
   return success();
 }

@@ -13,15 +13,34 @@
 #include "ir/Cleave.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Builders.h"
+#include "llvm/ADT/MapVector.h"
 #include <torch/csrc/jit/api/module.h>
+#include <map>
 #include <unordered_map>
 #include <variant>
 
 namespace cleave {
 
+/// `encoder.layer`; one of them may be empty.
+std::string joinPath(const std::string &path, const std::string &name);
+/// `QInt8`, `Float (Sparse)`.
+std::string describeDType(const at::Tensor &tensor);
+/// The module that has an attribute.
+llvm::StringRef ownerPath(llvm::StringRef attribute);
+
+/// Attributes that the program sets, by path: what they hold when it is saved, and what they may hold.
+struct SetAttribute {
+  c10::IValue initial;
+  c10::TypePtr type;
+};
+using SetAttributes = llvm::MapVector<std::string, SetAttribute, std::map<std::string, unsigned>>;
+
 class TorchScriptImporter {
 public:
-  TorchScriptImporter(mlir::OpBuilder &builder, WeightTable &weights) : b(builder), weights(weights) {}
+  /// `attributes` are those that the program is known to set. Others that it turns out to set are added, and what was
+  /// imported is then wrong: they were taken for constants.
+  TorchScriptImporter(mlir::OpBuilder &builder, WeightTable &weights, SetAttributes &attributes)
+      : b(builder), weights(weights), attributes(attributes) {}
 
   /// Enters every tensor of `module` into the weight table, in the order of its modules.
   void collectWeights(const c10::IValue &module, const std::string &path);
@@ -54,6 +73,7 @@ private:
   Result importNode(Node *node, Scope &scope);
   Result importConstant(Node *node, Scope &scope);
   Result importGetAttr(Node *node, Scope &scope);
+  Result importSetAttr(Node *node, Scope &scope);
   Result importCall(Node *node, Scope &scope);
   Result importFunctionCall(Node *node, Scope &scope);
   Result importIf(Node *node, Scope &scope);
@@ -64,6 +84,16 @@ private:
   Result importBoundary(Node *node, Scope &scope);
   Result importOperator(Node *node, Scope &scope);
   Result importListChange(Node *node, Scope &scope);
+  /// What each attribute that is set holds, in the order of `attributes`.
+  using States = llvm::SmallVector<mlir::Value>;
+  /// The name of an attribute as a state: a module that hangs at two places has one.
+  std::string statePath(const Object &object, const std::string &name);
+  /// The states at the beginning.
+  Result makeStates();
+  /// What a branch or loop may leave of a state, of which no more is known than the attribute's type.
+  mlir::Type stateType(size_t index);
+  /// Adds results to `branch` for the states that its regions leave changed; `after` are those of each.
+  IfOp addStates(IfOp branch, llvm::ArrayRef<States> after);
   /// Imports a block into `region`, which yields the block's outputs, then what `changed` hold at its end.
   Result importRegion(const torch::jit::Block *block, mlir::Region &region, llvm::ArrayRef<mlir::Value> changed,
                       Scope &scope);
@@ -89,6 +119,10 @@ private:
 
   mlir::OpBuilder &b;
   WeightTable &weights;
+  SetAttributes &attributes;
+  States states;
+  /// Where each object hangs first.
+  llvm::DenseMap<const c10::ivalue::Object *, std::string> objectPaths;
   Lists lists;
   std::vector<Frame> frames;
   llvm::StringMap<unsigned> calls;

@@ -41,6 +41,14 @@ std::string WeightTable::addConstant(const at::Tensor &tensor) {
   return add("constants." + std::to_string(constants++), "constant", tensor);
 }
 
+std::string WeightTable::sharingMemory(llvm::StringRef name) const {
+  const at::Tensor &tensor = find(name)->tensor;
+  for (const Entry &entry : table)
+    if (entry.name != name && hasMemory(tensor) && hasMemory(entry.tensor) && entry.tensor.is_alias_of(tensor))
+      return entry.name;
+  return "";
+}
+
 const WeightTable::Entry *WeightTable::find(llvm::StringRef name) const {
   auto found = byName.find(name);
   return found != byName.end() && table[found->second].name == name ? &table[found->second] : nullptr;

@@ -29,6 +29,9 @@ public:
   /// The same for a constant of the program, which has no path: it is named `constants.<n>`.
   std::string addConstant(const at::Tensor &tensor);
 
+  /// Another weight whose memory is that of weight `name`, or a part of it; empty where there is none.
+  std::string sharingMemory(llvm::StringRef name) const;
+
   /// Null when there is none of that name (aliases are not names).
   const Entry *find(llvm::StringRef name) const;
   const std::vector<Entry> &entries() const { return table; }

@@ -5,6 +5,8 @@
 #include "ir/SymbolicDim.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Builders.h"
+#include "mlir/IR/Matchers.h"
+#include "mlir/IR/PatternMatch.h"
 
 using namespace mlir;
 
@@ -93,6 +95,56 @@ LogicalResult ConstantOp::verify() {
   if (fitsType(getValue(), getType()))
     return success();
   return emitOpError("found value ") << getValue() << ", which is no constant of type " << getType();
+}
+
+/// Whether a state of one type can hold a value of the other, which may not have been inferred yet.
+static bool mayHold(Type state, Type value) {
+  if (auto optional = dyn_cast<OptionalType>(state))
+    return isa<NoneType, OptionalType>(value) || mayHold(optional.getElement(), value);
+  if (auto tensor = dyn_cast<RankedTensorType>(state)) {
+    auto other = dyn_cast<RankedTensorType>(value);
+    return other ? other.getShape() == tensor.getShape() && other.getElementType() == tensor.getElementType()
+                 : isa<UnknownTensorType>(value);
+  }
+  if (isTensorLike(state))
+    return isTensorLike(value);
+  // What lists and tuples hold may be known better in one than in the other.
+  return isa<AnyType>(state) || (state.isIntOrFloat() ? state == value : state.getTypeID() == value.getTypeID());
+}
+
+LogicalResult StateOp::verify() {
+  if (getName().empty())
+    return emitOpError("found no name, expected the path of an attribute");
+  auto tensor = dyn_cast<RankedTensorType>(getType());
+  if (tensor && !tensor.hasStaticShape())
+    return emitOpError("found ") << getType() << ", expected a type without named sizes, which requests may change";
+  if (!mayHold(getType(), getInitial().getType()))
+    return emitOpError("found initial value ") << getInitial().getType() << " for a state of type " << getType();
+  WalkResult others = getOperation()->getParentRegion()->walk([&](StateOp other) {
+    return WalkResult(failure(other != *this && other.getName() == getName()));
+  });
+  if (others.wasInterrupted())
+    return emitOpError("found two states \"") << getName() << "\"";
+  return success();
+}
+
+StateOp UpdateOp::getState() {
+  for (StateOp state : getOperation()->getBlock()->getOps<StateOp>())
+    if (state.getName() == getName())
+      return state;
+  return {};
+}
+
+LogicalResult UpdateOp::verify() {
+  StateOp state = getState();
+  if (!state)
+    return emitOpError("found no cleave.state \"") << getName() << "\" in its block, which holds what it updates";
+  if (!mayHold(state.getType(), getValue().getType()))
+    return emitOpError("found ") << getValue().getType() << " for a state of type " << state.getType();
+  for (UpdateOp other : getOperation()->getBlock()->getOps<UpdateOp>())
+    if (other != *this && other.getName() == getName())
+      return emitOpError("found two updates of \"") << getName() << "\"";
+  return success();
 }
 
 LogicalResult SizeOp::verify() {
@@ -185,6 +237,36 @@ LogicalResult IfOp::verify() {
   if (failed(verifyYields(*this, getThenRegion(), getNumResults(), "then region")))
     return failure();
   return verifyYields(*this, getElseRegion(), getNumResults(), "else region");
+}
+
+/// Puts the region that runs in the operation's place where the condition is known.
+static LogicalResult inlineKnownBranch(IfOp op, PatternRewriter &rewriter) {
+  IntegerAttr condition;
+  if (!matchPattern(op.getCondition(), m_Constant(&condition)))
+    return failure();
+  Block &taken = (condition.getValue().isZero() ? op.getElseRegion() : op.getThenRegion()).front();
+  Operation *yield = taken.getTerminator();
+  rewriter.inlineBlockBefore(&taken, op);
+  rewriter.replaceOp(op, yield->getOperands());
+  rewriter.eraseOp(yield);
+  return success();
+}
+
+/// Replaces results for which both regions yield the same value.
+static LogicalResult replaceSameYields(IfOp op, PatternRewriter &rewriter) {
+  bool isChanged = false;
+  for (auto [result, first, second] : llvm::zip(op.getResults(), op.getThenRegion().front().getTerminator()->getOperands(),
+                                                op.getElseRegion().front().getTerminator()->getOperands()))
+    if (first == second && !result.use_empty()) {
+      rewriter.replaceAllUsesWith(result, first);
+      isChanged = true;
+    }
+  return success(isChanged);
+}
+
+void IfOp::getCanonicalizationPatterns(RewritePatternSet &patterns, MLIRContext *) {
+  patterns.add(inlineKnownBranch);
+  patterns.add(replaceSameYields);
 }
 
 LogicalResult LoopOp::verify() {

@@ -73,6 +73,35 @@ def UnpackOp : CleaveOp<"unpack", [DeclareOpInterfaceMethods<MemoryEffectsOpInte
   let hasVerifier = 1;
 }
 
+def StateOp : CleaveOp<"state", [Pure]> {
+  let summary = "what a module keeps from call to call, as it is when a request begins";
+  let description = [{
+    `initial` is what it is in the first request of a session. A ranked type is what it has in every request; of a state
+    whose shape changes nothing is known.
+    ```mlir
+    %h = cleave.state "cell.hidden" from %zeros : (tensor<4xf32>) -> tensor<4xf32>
+    ```
+  }];
+  let arguments = (ins StrAttr:$name, AnyType:$initial);
+  let results = (outs AnyType:$result);
+  let assemblyFormat = "$name `from` $initial attr-dict `:` functional-type($initial, $result)";
+  let hasVerifier = 1;
+}
+
+def UpdateOp : CleaveOp<"update", [MemoryEffects<[MemWrite]>]> {
+  let summary = "what a state is in the next request, if this one succeeds";
+  let description = [{
+    `cleave.update "cell.hidden" %new : tensor<4xf32>`, in the block of the state, so that one stage has both.
+  }];
+  let arguments = (ins StrAttr:$name, AnyType:$value);
+  let assemblyFormat = "$name $value attr-dict `:` type($value)";
+  let hasVerifier = 1;
+  let extraClassDeclaration = [{
+    /// The state that it is the update of; null in IR that the verifier refuses.
+    StateOp getState();
+  }];
+}
+
 def BoundaryOp : CleaveOp<"boundary", [Pure]> {
   let summary = "what a module returned: a value that can be captured";
   let description = [{ `%y = cleave.boundary %x "transformer.h.3" output 0 : tensor<4x128x768xf32>` }];
@@ -96,6 +125,7 @@ def IfOp : CleaveOp<"if", [RecursiveMemoryEffects, SingleBlock]> {
   let assemblyFormat = [{
     $condition (`:` type($results)^)? attr-dict-with-keyword $thenRegion `else` $elseRegion
   }];
+  let hasCanonicalizer = 1;
   let hasVerifier = 1;
 }
 

@@ -64,6 +64,8 @@ static SmallVector<Attribute> evaluate(OperatorOp op, ArrayRef<Attribute> operan
   torch::jit::Stack stack;
   for (auto [attribute, operand] : llvm::zip(operands, op->getOperands()))
     stack.push_back(toIValue(attribute, operand.getType()));
+  if (op.getSchema().isVariadic)
+    stack.emplace_back(int64_t(op->getNumOperands()));
   try {
     callee->getOperation()(stack);
   } catch (const std::exception &) {

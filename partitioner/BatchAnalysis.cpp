@@ -300,6 +300,8 @@ BatchWalk::Found BatchWalk::visitOperator(OperatorOp op) {
 }
 
 BatchWalk::Found BatchWalk::visit(Operation *op) {
+  if (auto state = dyn_cast<StateOp>(op))
+    return obstacle(op, "\"" + state.getName() + "\" would pass from part to part of");
   if (auto size = dyn_cast<SizeOp>(op)) {
     if (dependenceOf(size.getExpression(), name) != Dependence::None)
       numbers.insert(size);

@@ -24,7 +24,7 @@ double operationSeconds(Operation *op, const TracedShapes &shapes, const DeviceS
   OpWork work = workOf(op, shapes);
   double seconds = std::max(work.flops / device.flopsPerSecond, work.bytes / device.memoryBytesPerSecond);
   auto call = dyn_cast<OperatorOp>(op);
-  bool isFree = isa<BoundaryOp>(op) || (call && semanticsOf(call.getName()).isScalar);
+  bool isFree = isa<BoundaryOp, StateOp>(op) || (call && semanticsOf(call.getName()).isScalar);
   return isFree ? 0 : seconds + device.operatorSeconds;
 }
 
@@ -84,7 +84,8 @@ double GraphBuilder::coneSeconds(Operation *op, double limit) {
   bool isPriced = llvm::none_of(op->getResultTypes(), [](Type type) {
     return isTensorLike(type) && !isa<RankedTensorType>(type);
   });
-  bool isRepeatable = isMemoryEffectFree(op) && op->getNumRegions() == 0 && isPriced;
+  // One stage has a state.
+  bool isRepeatable = isMemoryEffectFree(op) && op->getNumRegions() == 0 && isPriced && !isa<StateOp>(op);
   double seconds = isRepeatable ? operationSeconds(op, shapes, device) : kNever;
   for (Value operand : op->getOperands()) {
     if (seconds > limit)
@@ -115,14 +116,21 @@ void GraphBuilder::makeNodes() {
       position[&op] = ops.size();
       ops.push_back(&op);
     }
-  // joined[i]: operation i goes with the one before it, since a value that cannot be sent connects their range.
+  // joined[i]: operation i goes with the one before it, since a value that cannot be sent connects their range, or since
+  // they lie between a state and its update.
   std::vector<bool> joined(ops.size() + 1, false);
-  for (Operation *op : ops)
+  auto join = [&](size_t a, size_t b) {
+    std::fill(joined.begin() + std::min(a, b) + 1, joined.begin() + std::max(a, b) + 1, true);
+  };
+  for (Operation *op : ops) {
     for (Value value : usedValues(op)) {
       auto maker = value.getDefiningOp() ? position.find(value.getDefiningOp()) : position.end();
       if (maker != position.end() && !isSendable(value.getType()))
-        std::fill(joined.begin() + maker->second + 1, joined.begin() + position[op] + 1, true);
+        join(maker->second, position[op]);
     }
+    if (auto update = dyn_cast<UpdateOp>(op))
+      join(position[update.getState()], position[op]);
+  }
   for (auto [i, op] : llvm::enumerate(ops)) {
     if (!joined[i] || i == 0)
       result.nodes.emplace_back();

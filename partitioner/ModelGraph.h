@@ -13,7 +13,7 @@ namespace cleave {
 /// Not in the graph, since every stage makes its own: parameters, constants, sizes, lists and tuples made in sight, and
 /// *cheap* operations, whose whole computation from the request's inputs and small buffers costs less than a hundredth of
 /// a stage (masks, positions, scalar arithmetic). Operations that a value other than a tensor or scalar connects are one
-/// node.
+/// node, and so are those between a state and its update.
 struct ModelGraph {
   StageGraph graph;
   /// Operations of each node, in program order.

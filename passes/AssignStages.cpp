@@ -33,8 +33,21 @@ struct AssignStages : impl::AssignStagesBase<AssignStages> {
       return signalPassFailure();
     auto cut = cutStages(model.graph, request);
     if (!cut)
-      return fail(llvm::toString(cut.takeError()));
+      return fail(llvm::toString(cut.takeError()) + describeStates(model));
     write(function, model, *cut);
+  }
+
+  /// The state that keeps most operations together, for a cut that fails; empty where none does.
+  static std::string describeStates(const ModelGraph &model) {
+    UpdateOp worst;
+    size_t most = 0;
+    for (auto &ops : model.nodes)
+      for (Operation *op : ops)
+        if (auto update = dyn_cast<UpdateOp>(op); update && ops.size() > most) {
+          worst = update;
+          most = ops.size();
+        }
+    return worst ? ("; state " + worst.getName() + " keeps " + Twine(most) + " operations in one stage").str() : "";
   }
 
   void fail(StringRef message) {

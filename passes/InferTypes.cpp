@@ -13,7 +13,7 @@ namespace {
 struct InferTypes : impl::InferTypesBase<InferTypes> {
   void runOnOperation() override {
     func::FuncOp function = getOperation();
-    auto inferred = inferShapes(function);
+    auto inferred = inferWithStates(function);
     if (failed(inferred))
       return signalPassFailure();
     for (auto &[value, type] : inferred->tensors)
@@ -23,6 +23,27 @@ struct InferTypes : impl::InferTypesBase<InferTypes> {
     setRegionArgumentTypes(function);
     auto results = function.getBody().front().getTerminator()->getOperandTypes();
     function.setType(FunctionType::get(&getContext(), function.getArgumentTypes(), results));
+  }
+
+  /// A state is taken to keep the type that it begins with. That holds where the function leaves such a value, given such
+  /// values; of states for which it does not, nothing is known.
+  static FailureOr<InferredValues> inferWithStates(func::FuncOp function) {
+    while (true) {
+      auto inferred = inferShapes(function);
+      if (failed(inferred))
+        return failure();
+      bool isStable = true;
+      function.walk([&](UpdateOp update) {
+        Value state = update.getState();
+        auto before = dyn_cast<RankedTensorType>(state.getType()), after = inferred->tensors.lookup(update.getValue());
+        if (!before || (after && after.getShape() == before.getShape() && after.getElementType() == before.getElementType()))
+          return;
+        state.setType(UnknownTensorType::get(function.getContext()));
+        isStable = false;
+      });
+      if (isStable)
+        return inferred;
+    }
   }
 
   /// Regions' arguments and results have the types of what flows into them.

@@ -154,13 +154,11 @@ Error CodeLoader::loadKind(CodeInstruction &loaded) {
   case InstructionKind::Unpack:
   case InstructionKind::If:
   case InstructionKind::Loop:
+  case InstructionKind::StateRead:
+  case InstructionKind::StateWrite:
     return Error::success();
   case InstructionKind::Collective:
     return llvm::createStringError("tensor sharding is not executed by this version; compile with tp=1");
-  case InstructionKind::StateRead:
-  case InstructionKind::StateWrite:
-    return llvm::createStringError(
-        "modules that keep state from call to call are not executed by this version");
   }
   return llvm::createStringError("an instruction is of a kind that this version does not know");
 }
@@ -221,6 +219,8 @@ std::string Code::describe(const CodeInstruction &instruction) const {
   const plan::Instruction &source = *instruction.source;
   std::string name = source.kind == InstructionKind::Call ? plan.operators[source.op]
                                                           : plan::wire::EnumNameInstructionKind(source.kind);
+  if (name == "prim::RaiseException")
+    name = "the model raises";
   const std::string &path = plan.paths[source.path];
   return path.empty() ? name : path + ": " + name;
 }

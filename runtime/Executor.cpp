@@ -11,8 +11,8 @@ using c10::IValue;
 using llvm::ArrayRef;
 using plan::InstructionKind;
 
-Executor::Executor(const plan::Program &program, std::unique_ptr<Code> loaded, c10::Device place)
-    : program(program), code(std::move(loaded)), place(place), slots(code->slotCount()) {
+Executor::Executor(const plan::Program &program, std::unique_ptr<Code> loaded, States &states, c10::Device place)
+    : program(program), code(std::move(loaded)), states(states), place(place), slots(code->slotCount()) {
   stack.reserve(code->stackDepth());
 }
 
@@ -32,11 +32,11 @@ llvm::Error Executor::fillSlots(const WeightStore &weights) {
 
 llvm::Expected<std::unique_ptr<Executor>> Executor::load(const plan::Plan &plan, const plan::Program &program,
                                                          const WeightStore &weights, Operators &operators,
-                                                         c10::Device place, bool checkTypes) {
+                                                         States &states, c10::Device place, bool checkTypes) {
   auto code = Code::load(plan, program, operators, place);
   if (!code)
     return code.takeError();
-  std::unique_ptr<Executor> executor(new Executor(program, std::move(*code), place));
+  std::unique_ptr<Executor> executor(new Executor(program, std::move(*code), states, place));
   if (llvm::Error error = executor->fillSlots(weights))
     return error;
   if (checkTypes)
@@ -106,9 +106,11 @@ void Executor::execute(const CodeInstruction &instruction) {
     return choose(instruction);
   case InstructionKind::Loop:
     return loop(instruction);
-  case InstructionKind::Collective:
   case InstructionKind::StateRead:
+    return readState(instruction);
   case InstructionKind::StateWrite:
+    return writeState(instruction);
+  case InstructionKind::Collective:
     break;
   }
   TORCH_INTERNAL_ASSERT(false, "Code::load refuses the other kinds");
@@ -207,6 +209,14 @@ void Executor::loop(const CodeInstruction &instruction) {
   popInto(instruction.results);
   for (uint32_t slot : body.params)
     slots[slot] = IValue();
+}
+
+void Executor::readState(const CodeInstruction &instruction) {
+  slots[instruction.results[0]] = states.read(instruction.source->op, take(instruction.operands[0]));
+}
+
+void Executor::writeState(const CodeInstruction &instruction) {
+  states.write(instruction.source->op, take(instruction.operands[0]));
 }
 
 void Executor::checkTypes(ArrayRef<uint32_t> written) const {

@@ -4,6 +4,7 @@
 
 #include "codegen/plan/Plan.h"
 #include "runtime/Code.h"
+#include "runtime/States.h"
 #include "runtime/TypeCheck.h"
 #include "runtime/WeightStore.h"
 #include "llvm/ADT/ArrayRef.h"
@@ -21,11 +22,11 @@ namespace cleave::runtime {
 /// with its last use, so that between requests only constants and weights are held.
 class Executor {
 public:
-  /// `plan`, `program` and `operators` must outlive the result. `weights` are on `place`, where the program
+  /// `plan`, `program`, `operators` and `states` must outlive the result. `weights` are on `place`, where the program
   /// runs: its inputs are brought there, and what the original says of devices means that one.
   static llvm::Expected<std::unique_ptr<Executor>> load(const plan::Plan &plan, const plan::Program &program,
                                                         const WeightStore &weights, Operators &operators,
-                                                        c10::Device place, bool checkTypes);
+                                                        States &states, c10::Device place, bool checkTypes);
 
   /// Gives the next run its input `index`.
   void setInput(size_t index, c10::IValue value);
@@ -43,7 +44,7 @@ public:
   std::string position() const { return current ? code->describe(*current) : ""; }
 
 private:
-  Executor(const plan::Program &program, std::unique_ptr<Code> code, c10::Device place);
+  Executor(const plan::Program &program, std::unique_ptr<Code> code, States &states, c10::Device place);
   llvm::Error fillSlots(const WeightStore &weights);
 
   void bindSizes();
@@ -56,6 +57,8 @@ private:
   void unpack(const CodeInstruction &instruction);
   void choose(const CodeInstruction &instruction);
   void loop(const CodeInstruction &instruction);
+  void readState(const CodeInstruction &instruction);
+  void writeState(const CodeInstruction &instruction);
   void checkTypes(llvm::ArrayRef<uint32_t> written) const;
   void checkInputTypes() const;
 
@@ -65,6 +68,7 @@ private:
 
   const plan::Program &program;
   const std::unique_ptr<Code> code;
+  States &states;
   const c10::Device place;
   std::optional<TypeCheck> types;
   std::vector<c10::IValue> slots;

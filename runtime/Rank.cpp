@@ -27,13 +27,13 @@ Rank::Rank(const plan::Plan &plan, uint32_t index, Device &device, WeightStore w
     parts[signature].transfers = plan::transfers(plan, signature);
 }
 
-Error Rank::loadStage(const plan::Program &program, Operators &operators, bool checkTypes) {
-  auto executor = Executor::load(plan, program, weights, operators, worker.place(), checkTypes);
+Error Rank::loadStage(const plan::Program &program, Operators &operators, States &states, bool checkTypes) {
+  auto executor = Executor::load(plan, program, weights, operators, states, worker.place(), checkTypes);
   if (!executor)
     return llvm::createStringError(where(index, program.stage) + llvm::toString(executor.takeError()));
   Part &part = parts[program.signature];
   part.stages.push_back(std::make_unique<StageRun>(*plan.signatures[program.signature], program,
-                                                   std::move(*executor), part.transfers,
+                                                   std::move(*executor), states, part.transfers,
                                                    scheduleOf(plan, program.signature).microbatches));
   return Error::success();
 }
@@ -57,14 +57,14 @@ void Rank::loadSteps(uint32_t signature) {
 
 llvm::Expected<std::unique_ptr<Rank>> Rank::load(const plan::Plan &plan, llvm::StringRef directory,
                                                  uint32_t index, Device &device, Operators &operators,
-                                                 bool checkTypes, bool traced) {
+                                                 States &states, bool checkTypes, bool traced) {
   auto weights = WeightStore::open(plan, directory, index, device.place());
   if (!weights)
     return llvm::createStringError("rank " + llvm::Twine(index) + ": " + llvm::toString(weights.takeError()));
   std::unique_ptr<Rank> rank(new Rank(plan, index, device, std::move(*weights), traced));
   device.holdWeights(rank->weightBytes());
   for (const plan::Program *program : programsOf(plan, index))
-    if (Error error = rank->loadStage(*program, operators, checkTypes))
+    if (Error error = rank->loadStage(*program, operators, states, checkTypes))
       return error;
   for (uint32_t signature = 0; signature < plan.signatures.size(); ++signature)
     rank->loadSteps(signature);

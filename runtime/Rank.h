@@ -24,10 +24,10 @@ namespace cleave::runtime {
 /// request.
 class Rank {
 public:
-  /// `plan`, `operators` and `device` must outlive the result.
+  /// `plan`, `operators`, `states` and `device` must outlive the result.
   static llvm::Expected<std::unique_ptr<Rank>> load(const plan::Plan &plan, llvm::StringRef directory,
                                                     uint32_t rank, Device &device, Operators &operators,
-                                                    bool checkTypes, bool traced);
+                                                    States &states, bool checkTypes, bool traced);
 
   /// Whether this rank has anything to do for `signature`.
   bool takesPart(uint32_t signature) const { return !parts[signature].steps.empty(); }
@@ -60,7 +60,7 @@ private:
   };
 
   Rank(const plan::Plan &plan, uint32_t index, Device &device, WeightStore weights, bool traced);
-  llvm::Error loadStage(const plan::Program &program, Operators &operators, bool checkTypes);
+  llvm::Error loadStage(const plan::Program &program, Operators &operators, States &states, bool checkTypes);
   void loadSteps(uint32_t signature);
 
   /// Counts and keeps what was done.

@@ -7,9 +7,9 @@
 namespace cleave::runtime {
 
 Request::Request(uint64_t number, std::vector<at::Tensor> inputs, Microbatches microbatches, size_t outputCount,
-                 size_t transfers, llvm::ArrayRef<uint32_t> rankIds, std::shared_ptr<Traffic> traffic)
+                 size_t transfers, llvm::ArrayRef<uint32_t> rankIds, std::shared_ptr<Traffic> traffic, States &states)
     : number(number), microbatches(std::move(microbatches)), inputs(std::move(inputs)), outputs(outputCount),
-      traffic(std::move(traffic)), mailboxes(transfers * this->microbatches.count()), working(rankIds.size()) {
+      traffic(std::move(traffic)), states(states), mailboxes(transfers * this->microbatches.count()), working(rankIds.size()) {
   for (uint32_t rank : rankIds)
     ranks.push_back({rank});
 }
@@ -113,8 +113,12 @@ void Request::leave(uint32_t rank, MemoryAccount &account) {
 void Request::end() {
   inputs.clear();
   mailboxes.clear();
-  if (!hasFailed)
+  if (hasFailed) {
+    states.discard();
+  } else {
+    states.commit();
     traffic->noteEnd();
+  }
   traffic->leave();
   changed.notify_all();
 }

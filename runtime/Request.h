@@ -5,6 +5,7 @@
 #include "codegen/plan/Plan.h"
 #include "runtime/MemoryAccount.h"
 #include "runtime/Microbatches.h"
+#include "runtime/States.h"
 #include "runtime/Traffic.h"
 #include "llvm/ADT/ArrayRef.h"
 #include "llvm/Support/Error.h"
@@ -30,8 +31,9 @@ public:
   /// \param ranks      which ranks take part.
   /// \param transfers  how many transfers between stages there are in one micro-batch.
   /// \param traffic    counts the request (`enter`) before a rank takes it up.
+  /// \param states     what the request writes there counts from its end on, if it succeeds; lives as long as the ranks.
   Request(uint64_t number, std::vector<at::Tensor> inputs, Microbatches microbatches, size_t outputs, size_t transfers,
-          llvm::ArrayRef<uint32_t> ranks, std::shared_ptr<Traffic> traffic);
+          llvm::ArrayRef<uint32_t> ranks, std::shared_ptr<Traffic> traffic, States &states);
 
   const uint64_t number;
   const Microbatches microbatches;
@@ -88,6 +90,7 @@ private:
   std::vector<at::Tensor> inputs;
   std::vector<at::Tensor> outputs;
   const std::shared_ptr<Traffic> traffic;
+  States &states;
   std::atomic<bool> hasFailed{false};
 
   std::mutex mutex;

@@ -25,14 +25,17 @@ struct Session::Impl {
   };
 
   Impl(std::unique_ptr<plan::Plan> plan, SessionOptions options)
-      : plan(std::move(plan)), options(std::move(options)), operators(*this->plan) {}
+      : plan(std::move(plan)), options(std::move(options)), operators(*this->plan), states(this->plan->states.size()) {}
   ~Impl();
   Error load(llvm::StringRef directory);
   Expected<std::shared_ptr<Request>> submit(llvm::ArrayRef<at::Tensor> inputs, uint32_t signature);
+  /// Waits for room for a request.
+  Error enter();
 
   const std::unique_ptr<plan::Plan> plan;
   const SessionOptions options;
   Operators operators;
+  States states;
   std::vector<std::unique_ptr<Rank>> ranks;
   std::vector<Route> routes;
   std::shared_ptr<Traffic> traffic;
@@ -70,10 +73,13 @@ Error Session::Impl::load(llvm::StringRef directory) {
   devices = startDevices(*resolved);
   // Weights are nobody's to differentiate.
   c10::InferenceMode inference;
-  traffic = std::make_shared<Traffic>(options.timeout,
-                                      options.requests ? options.requests : 2 * devices.size() + 2);
+  // A request reads the states that the one before it has left.
+  traffic = std::make_shared<Traffic>(options.timeout, !states.empty()     ? 1
+                                                       : options.requests ? options.requests
+                                                                          : 2 * devices.size() + 2);
   for (uint32_t index = 0; index < devices.size(); ++index) {
-    auto rank = Rank::load(*plan, directory, index, *devices[index], operators, options.checkTypes, options.trace);
+    auto rank = Rank::load(*plan, directory, index, *devices[index], operators, states, options.checkTypes,
+                           options.trace);
     if (!rank)
       return rank.takeError();
     ranks.push_back(std::move(*rank));
@@ -97,6 +103,13 @@ static std::vector<at::Tensor> inOrder(llvm::ArrayRef<at::Tensor> inputs) {
   return tensors;
 }
 
+Error Session::Impl::enter() {
+  if (traffic->enter())
+    return Error::success();
+  return llvm::createStringError("no room for another request after " + llvm::Twine(options.timeout.count()) +
+                                 " s; allow more time (--timeout)");
+}
+
 Expected<std::shared_ptr<Request>> Session::Impl::submit(llvm::ArrayRef<at::Tensor> inputs,
                                                          uint32_t signature) {
   if (signature >= plan->signatures.size())
@@ -111,10 +124,9 @@ Expected<std::shared_ptr<Request>> Session::Impl::submit(llvm::ArrayRef<at::Tens
                             std::move(*symbols));
   auto request = std::make_shared<Request>(submitted++, std::move(leaves), std::move(microbatches),
                                            plan->signatures[signature]->outputs.size(), route.transfers,
-                                           route.ranks, traffic);
-  if (!traffic->enter())
-    return llvm::createStringError("no room for another request after " + llvm::Twine(options.timeout.count()) +
-                                   " s; allow more time (--timeout)");
+                                           route.ranks, traffic, states);
+  if (Error error = enter())
+    return error;
   std::lock_guard lock(submission);
   llvm::erase_if(underWay, [](const std::weak_ptr<Request> &request) { return request.expired(); });
   underWay.push_back(request);
@@ -155,6 +167,16 @@ Expected<std::vector<at::Tensor>> Session::run(llvm::ArrayRef<at::Tensor> inputs
   if (!pending)
     return pending.takeError();
   return (*pending)->wait();
+}
+
+Error Session::resetState() {
+  if (impl->states.empty())
+    return Error::success();
+  if (Error error = impl->enter())
+    return error;
+  impl->states.reset();
+  impl->traffic->leave();
+  return Error::success();
 }
 
 std::vector<DeviceStatistics> Session::statistics() const {

@@ -25,6 +25,7 @@ struct SessionOptions {
   /// Compare every tensor with the type the plan predicts, and fail where they differ (a check of inference; slow).
   bool checkTypes = false;
   /// How many requests may be under way at one time; `start` waits for the others. 0: twice the number of ranks and two.
+  /// Always one where the model keeps state from call to call.
   uint32_t requests = 0;
   /// Keep what every rank does and when, for `takeTrace`; it grows until that is called.
   bool trace = false;
@@ -62,6 +63,10 @@ public:
   /// The same without waiting for the result: requests follow one another through the stages. Waits for room while
   /// `SessionOptions::requests` are under way.
   llvm::Expected<std::unique_ptr<Pending>> start(llvm::ArrayRef<at::Tensor> inputs, uint32_t signature = 0);
+
+  /// Makes everything that the model keeps from request to request what it was when the model was saved, once the
+  /// request under way has ended. A request that fails changes nothing of that.
+  llvm::Error resetState();
 
   std::vector<DeviceStatistics> statistics() const;
   /// What was done since the last call, by rank and then in order; empty unless `SessionOptions::trace`.

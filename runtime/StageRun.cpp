@@ -5,9 +5,9 @@
 namespace cleave::runtime {
 
 StageRun::StageRun(const plan::Signature &signature, const plan::Program &program,
-                   std::unique_ptr<Executor> loaded, llvm::ArrayRef<plan::Transfer> transfers,
-                   uint32_t microbatches)
-    : program(program), executor(std::move(loaded)), readers(program.outputs.size()) {
+                   std::unique_ptr<Executor> loaded, const States &states,
+                   llvm::ArrayRef<plan::Transfer> transfers, uint32_t microbatches)
+    : program(program), executor(std::move(loaded)), states(states), readers(program.outputs.size()) {
   for (uint32_t leaf = 0; leaf < signature.outputs.size(); ++leaf)
     if (signature.outputs[leaf]->stage == program.stage)
       leaves.push_back({signature.outputs[leaf]->index, leaf});
@@ -48,7 +48,7 @@ void StageRun::forward(Request &request, uint32_t microbatch) {
   for (auto [result, leaf] : leaves) {
     TORCH_CHECK(results[result].isTensor(), "output ", leaf, " is a ", results[result].tagKind(),
                 ", expected a tensor");
-    request.addOutput(leaf, microbatch, movedTo(c10::kCPU, results[result]).toTensor());
+    request.addOutput(leaf, microbatch, states.apart(movedTo(c10::kCPU, results[result]).toTensor()));
   }
   passage.readersLeft = readers;
   for (size_t result = 0; result < results.size(); ++result)

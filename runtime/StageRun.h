@@ -20,7 +20,7 @@ class StageRun {
 public:
   /// \param transfers  all transfers of the signature.
   StageRun(const plan::Signature &signature, const plan::Program &program, std::unique_ptr<Executor> executor,
-           llvm::ArrayRef<plan::Transfer> transfers, uint32_t microbatches);
+           const States &states, llvm::ArrayRef<plan::Transfer> transfers, uint32_t microbatches);
 
   uint32_t stage() const { return program.stage; }
   std::string position() const { return executor->position(); }
@@ -50,6 +50,7 @@ private:
 
   const plan::Program &program;
   const std::unique_ptr<Executor> executor;
+  const States &states;
   std::vector<Leaf> leaves;
   /// By result: how many transfers take it.
   std::vector<uint32_t> readers;

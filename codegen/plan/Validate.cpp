@@ -261,6 +261,9 @@ static Error checkSchedules(const Plan &plan) {
       return error;
     if (Error error = checkSchedule(plan, *schedule))
       return error;
+    if (!plan.states.empty() && (schedule->microbatches > 1 || schedule->slices > 1))
+      return invalid("schedules", "a request comes in parts, between which state '" + plan.states[0]->name +
+                                      "' would pass");
     scheduled.insert(schedule->signature);
   }
   if (scheduled.size() != plan.signatures.size())

@@ -207,6 +207,7 @@ Error ProgramCheck::checkKind(const Instruction &instruction) {
   using Kind = InstructionKind;
   size_t operands = instruction.operands.size(), results = instruction.results.size();
   auto needs = [&](bool condition, const char *what) { return condition ? Error::success() : refuse(what); };
+  auto isState = [&](uint32_t op) { return op < plan.states.size() && plan.states[op]->stage == program.stage; };
   switch (instruction.kind) {
   case Kind::Call:
     return needs(instruction.op < plan.operators.size(), "calls an operator that is not in the table");
@@ -231,11 +232,11 @@ Error ProgramCheck::checkKind(const Instruction &instruction) {
     return needs(operands >= 2 && results == operands - 2 && instruction.blocks.size() == 1,
                  "a loop has trip count, condition, a result for each carried value, and one block");
   case Kind::StateRead:
-    return needs(instruction.op < plan.states.size() && operands == 0 && results == 1,
-                 "reads a state that is not there");
+    return needs(isState(instruction.op) && operands == 1 && results == 1,
+                 "reads a state that is not there or not of its stage");
   case Kind::StateWrite:
-    return needs(instruction.op < plan.states.size() && operands == 1 && results == 0,
-                 "writes a state that is not there");
+    return needs(isState(instruction.op) && operands == 1 && results == 0,
+                 "writes a state that is not there or not of its stage");
   }
   return refuse("is of an unknown kind");
 }

@@ -127,7 +127,7 @@ void Sampler::runOp(Operation *op) {
     runBlock(stage.getBody().front());
     return bindResults(stage.getResults(), stage.getBody().front().getTerminator()->getOperands());
   }
-  if (op->getNumOperands() == 0 && isa<ParamOp, ConstantOp, SizeOp>(op))
+  if (isa<ParamOp, ConstantOp, SizeOp, StateOp>(op))
     return runLeaf(op);
   if (auto operands = operandsOf(op))
     construct(op, std::move(*operands));
@@ -141,6 +141,10 @@ void Sampler::runLeaf(Operation *op) {
                           .reshape(at::IntArrayRef(type.getShape().data(), type.getRank()));
     else if (type)
       set(param, emptyTensor(type));
+  } else if (auto state = dyn_cast<StateOp>(op)) {
+    // What it holds is another request's doing.
+    if (auto type = dyn_cast<RankedTensorType>(state.getType()))
+      set(state, emptyTensor(type));
   } else if (auto constant = dyn_cast<ConstantOp>(op)) {
     set(constant, isa<DeviceType>(constant.getType()) ? c10::IValue(at::Device(at::kMeta))
                                                       : toIValue(constant.getValue(), constant.getType()));
@@ -280,7 +284,19 @@ static void keepOnCpu(torch::jit::Stack &stack) {
       value = at::Device(at::kCPU);
 }
 
+void Sampler::raise(OperatorOp op) {
+  if (guesses)
+    return;
+  auto operands = operandsOf(op);
+  std::string text = "the model raises";
+  if (operands && operands->front().isString())
+    text += " \"" + operands->front().toStringRef() + "\"";
+  failures[op] = {std::move(text), /*isRefusal=*/true, /*isRaised=*/true};
+}
+
 void Sampler::runOperator(OperatorOp op) {
+  if (semanticsOf(op.getName()).raises)
+    return raise(op);
   auto operands = operandsOf(op);
   auto callee = findOperator(op.getName());
   for (Value result : op->getResults())
@@ -289,6 +305,8 @@ void Sampler::runOperator(OperatorOp op) {
     return leave(op);
   torch::jit::Stack stack(std::move(*operands));
   keepOnCpu(stack);
+  if (op.getSchema().isVariadic)
+    stack.emplace_back(int64_t(op->getNumOperands()));
   if (auto failure = call(op, *callee, stack)) {
     failures[op] = std::move(*failure);
     return leave(op);
@@ -320,6 +338,16 @@ void Sampler::leave(Operation *op) {
     values.erase(value);
 }
 
+/// Whether the block never comes to its end.
+static bool raisesAlways(Block &block) {
+  return llvm::any_of(block, [](Operation &op) {
+    auto call = dyn_cast<OperatorOp>(op);
+    auto branch = dyn_cast<IfOp>(op);
+    return (call && semanticsOf(call.getName()).raises) ||
+           (branch && raisesAlways(branch.getThenRegion().front()) && raisesAlways(branch.getElseRegion().front()));
+  });
+}
+
 void Sampler::runIf(Operation *op) {
   auto branch = cast<IfOp>(op);
   auto condition = values.find(branch.getCondition());
@@ -332,8 +360,13 @@ void Sampler::runIf(Operation *op) {
   // Either may run: lists that one of them changes are not followed into the other.
   if (!isMemoryEffectFree(op))
     leave(op);
+  ++guesses;
   runBlock(thenBlock);
   runBlock(elseBlock);
+  --guesses;
+  // What comes out is of the other branch where one raises.
+  if (raisesAlways(thenBlock) || raisesAlways(elseBlock))
+    return bindResults(op->getResults(), (raisesAlways(thenBlock) ? elseBlock : thenBlock).getTerminator()->getOperands());
   for (auto [result, a, b] : llvm::zip(op->getResults(), thenBlock.getTerminator()->getOperands(),
                                        elseBlock.getTerminator()->getOperands())) {
     auto left = values.find(a), right = values.find(b);

@@ -27,6 +27,8 @@ public:
     std::string reason;
     /// The CPU's kernel refuses operands of these types, whatever their data.
     bool isRefusal = false;
+    /// The model raises, and nothing but sizes leads there.
+    bool isRaised = false;
   };
   /// Calls that threw.
   llvm::DenseMap<mlir::Operation *, Failure> failures;
@@ -35,6 +37,8 @@ private:
   void runBlock(mlir::Block &block);
   void runOp(mlir::Operation *op);
   void runLeaf(mlir::Operation *op);
+  /// Notes what the model says, unless only data tells whether it comes so far.
+  void raise(OperatorOp op);
   /// Makes a list, tuple or dict, or takes one apart.
   void construct(mlir::Operation *op, std::vector<c10::IValue> operands);
   void runOperator(OperatorOp op);
@@ -56,6 +60,8 @@ private:
   c10::IValue emptyTensor(mlir::RankedTensorType type) const;
 
   const llvm::StringMap<int64_t> &sizes;
+  /// Branches around the current operation of which only data tells whether they run.
+  unsigned guesses = 0;
 };
 
 } // namespace cleave

@@ -133,7 +133,7 @@ static LogicalResult checkFailures(func::FuncOp function, const std::vector<Samp
                                    const DimFitter &fitter) {
   WalkResult walk = function.walk([&](Operation *op) {
     if (auto failed = samples.front().failures.find(op); failed != samples.front().failures.end()) {
-      if (!failed->second.isRefusal || !isAlwaysRun(op))
+      if (!failed->second.isRefusal || !(failed->second.isRaised || isAlwaysRun(op)))
         return WalkResult::advance();
       op->emitError() << op->getName() << " fails on the example inputs (" << failed->second.reason
                       << "); give inputs that the model takes";

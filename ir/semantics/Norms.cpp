@@ -151,6 +151,7 @@ void addNorms(SemanticsTable &table) {
                                 .workspaceBytes = rmsNormWorkspace,
                                 .dimensions = trailing});
   table.add({"aten._weight_norm"}, {.hasTypesOfOperands = true, .flops = perInputElement});
+  table.add({"aten._native_batch_norm_legit_functional"}, {.hasTypesOfOperands = true, .flops = severalPerElement});
   table.add({"aten.batch_norm"}, {.hasTypesOfOperands = true, .flops = severalPerElement, .dimensions = batchNorm});
   table.add({"aten.max_pool1d", "aten.max_pool2d", "aten.max_pool3d", "aten.avg_pool1d", "aten.avg_pool2d",
              "aten.avg_pool3d", "aten.adaptive_avg_pool1d", "aten.adaptive_avg_pool2d", "aten.adaptive_max_pool2d",

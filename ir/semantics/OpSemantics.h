@@ -19,6 +19,8 @@ struct OpSemantics {
   bool isKnown = false;
   /// Unused calls must stay: it throws, prints or writes.
   bool hasSideEffects = false;
+  /// It ends the request: `raise(message, class)`.
+  bool raises = false;
   /// The result shares its operand's storage and costs nothing.
   bool isView = false;
   /// The result has the values of its operand in a storage of its own, or not, as contiguous and reshape do.

@@ -15,7 +15,8 @@ void addScalars(SemanticsTable &table) {
             {.isScalar = true});
   table.add({"aten.__getitem__"}, {.isScalar = true, .isItemAccess = true});
   table.add({"prim.TupleIndex"}, {.isScalar = true, .isItemAccess = true});
-  table.add({"prim.RaiseException", "prim.Print", "aten.warn", "aten._assert", "aten._assert_async",
+  table.add({"prim.RaiseException"}, {.hasSideEffects = true, .raises = true, .isScalar = true});
+  table.add({"prim.Print", "aten.warn", "aten._assert", "aten._assert_async",
              "aten.manual_seed"},
             {.hasSideEffects = true, .isScalar = true});
 }

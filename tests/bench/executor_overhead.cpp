@@ -166,8 +166,9 @@ static void runPlan(benchmark::State &state, const Chain &chain) {
   auto loaded = llvm::cantFail(plan::readPlan(directory));
   Operators operators(*loaded.plan);
   WeightStore weights = llvm::cantFail(WeightStore::open(*loaded.plan, directory, 0, c10::kCPU));
+  States states(0);
   auto executor = llvm::cantFail(
-      Executor::load(*loaded.plan, *loaded.plan->programs[0], weights, operators, c10::kCPU, false));
+      Executor::load(*loaded.plan, *loaded.plan->programs[0], weights, operators, states, c10::kCPU, false));
   llvm::sys::fs::remove_directories(folder);
 
   MemoryAccountRef account(new MemoryAccount("bench"));

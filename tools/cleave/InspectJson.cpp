@@ -116,6 +116,17 @@ static json::Array describeCollectives(const Plan &plan) {
   return collectives;
 }
 
+static json::Array describeStates(const Plan &plan) {
+  static const Signature none{};
+  return toArray(plan.states, [](const auto &state) {
+    const TensorType &type = *state->type;
+    return json::Object{{"name", state->name},
+                        {"stage", state->stage},
+                        {"dtype", type.ranked ? json::Value(nameOf(type.dtype)) : json::Value(nullptr)},
+                        {"shape", shapeOf(none, type)}};
+  });
+}
+
 static json::Array describeTransfers(const Plan &plan) {
   json::Array all;
   for (uint32_t signature = 0; signature < plan.signatures.size(); ++signature)
@@ -187,6 +198,7 @@ json::Object toJson(const LoadedPlan &loaded) {
       {"stages", describeStages(plan)},
       {"balance", describeBalance(plan)},
       {"weights", describeWeights(plan)},
+      {"states", describeStates(plan)},
       {"transfers", describeTransfers(plan)},
       {"collectives", describeCollectives(plan)},
       {"replicated_ops", describeReplicatedOps(plan)},

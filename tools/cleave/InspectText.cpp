@@ -138,6 +138,15 @@ static void printTiedWeights(llvm::raw_ostream &stream, const Plan &plan) {
   table.print(stream, "  ");
 }
 
+static void printStates(llvm::raw_ostream &stream, const Plan &plan) {
+  static const Signature none{};
+  TextTable table({Align::Left, Align::Left, Align::Left});
+  for (const auto &state : plan.states)
+    table.add({state->name, state->type->ranked ? typeText(none, *state->type) : "?", formatv("stage {0}", state->stage)});
+  stream << "\nkept from call to call\n";
+  table.print(stream, "  ");
+}
+
 static void printNotes(llvm::raw_ostream &stream, const Plan &plan) {
   stream << "\nnotes\n";
   for (const auto &note : plan.notes) {
@@ -155,6 +164,8 @@ void printText(llvm::raw_ostream &stream, const LoadedPlan &loaded, llvm::String
     printSignature(stream, *signature);
   if (llvm::any_of(plan.weights, [](const auto &weight) { return !weight->aliases.empty(); }))
     printTiedWeights(stream, plan);
+  if (!plan.states.empty())
+    printStates(stream, plan);
   if (!plan.notes.empty())
     printNotes(stream, plan);
 }

@@ -6,6 +6,7 @@
 #include "tools/cleave/Commands.h"
 #include "tools/cleave/Output.h"
 #include "tools/cleave/PlanFacts.h"
+#include "tools/cleave/Stream.h"
 #include "tools/cleave/TextTable.h"
 #include "tools/cleave/TraceFile.h"
 #include "tools/driver/SignatureInputs.h"
@@ -36,12 +37,12 @@ struct RunOptions {
   uint64_t repeat = 1;
   uint64_t timeoutSeconds = 30;
   runtime::SessionOptions session;
-  bool json = false;
+  bool json = false, stream = false;
 };
 
 /// What the steps gave and took.
 struct Measurement {
-  std::vector<NamedTensor> outputs;
+  Requests outputs;
   /// While steps follow one another through the stages, and of a step that has them to itself.
   double secondsPerStep, secondsAlone;
   uint64_t steps;
@@ -56,23 +57,28 @@ struct Measurement {
 
 //===- Running ------------------------------------------------------------===//
 
-/// Runs `steps` requests that follow one another through the stages, and gives the outputs of the last.
-static Expected<std::vector<at::Tensor>> runSteps(Session &session, llvm::ArrayRef<at::Tensor> inputs,
-                                                  uint64_t steps) {
+/// Runs `steps` times the requests, which follow one another through the stages, each time from the state that the model
+/// was saved with. Gives the outputs of the last time.
+static Expected<Requests> runSteps(Session &session, const Requests &requests, uint64_t steps) {
   // Enough to keep every rank at work; more would only hold more outputs.
   const size_t mostUnderWay = session.plan().stages.size() + 1;
   std::deque<std::unique_ptr<Session::Pending>> underWay;
-  std::vector<at::Tensor> outputs;
-  for (uint64_t started = 0; started < steps || !underWay.empty();) {
-    if (started < steps && underWay.size() < mostUnderWay) {
-      auto pending = session.start(inputs);
+  Requests outputs(requests.size());
+  const uint64_t count = steps * requests.size();
+  for (uint64_t started = 0, done = 0; done < count;) {
+    if (started < count && underWay.size() < mostUnderWay) {
+      const size_t index = started % requests.size();
+      if (index == 0)
+        if (Error error = session.resetState())
+          return error;
+      auto pending = session.start(requests[index]);
       if (!pending)
         return pending.takeError();
       underWay.push_back(std::move(*pending));
       ++started;
       continue;
     }
-    if (Error error = underWay.front()->wait().moveInto(outputs))
+    if (Error error = underWay.front()->wait().moveInto(outputs[done++ % requests.size()]))
       return error;
     underWay.pop_front();
   }
@@ -86,21 +92,25 @@ static double sumOfBusySeconds(const Session &session) {
   return sum;
 }
 
-/// A request that has all ranks to itself.
+/// A step that has all ranks to itself.
 struct Alone {
   double seconds;
   /// Share of the ranks' time in which they wait.
   double bubble;
 };
 
-/// The mean of a few, each started when the one before has ended.
-static Expected<Alone> measureAlone(Session &session, llvm::ArrayRef<at::Tensor> inputs) {
+/// The mean of a few, each request of which is started when the one before has ended.
+static Expected<Alone> measureAlone(Session &session, const Requests &requests) {
   constexpr int runs = 3;
   const double busyBefore = sumOfBusySeconds(session);
   auto begin = std::chrono::steady_clock::now();
-  for (int run = 0; run < runs; ++run)
-    if (auto outputs = session.run(inputs); !outputs)
-      return outputs.takeError();
+  for (int run = 0; run < runs; ++run) {
+    if (Error error = session.resetState())
+      return error;
+    for (const std::vector<at::Tensor> &inputs : requests)
+      if (auto outputs = session.run(inputs); !outputs)
+        return outputs.takeError();
+  }
   std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
   const double busy = sumOfBusySeconds(session) - busyBefore;
   return Alone{seconds.count() / runs, 1 - busy / (seconds.count() * session.statistics().size())};
@@ -120,23 +130,23 @@ static double bubbleOfFormula(const plan::Plan &plan, llvm::ArrayRef<at::Tensor>
   return (ranks - 1) / (work + ranks - 1);
 }
 
-static Expected<Measurement> measure(Session &session, llvm::ArrayRef<at::Tensor> inputs, uint64_t steps) {
-  if (auto warmUp = session.run(inputs); !warmUp)
+static Expected<Measurement> measure(Session &session, const Requests &requests, uint64_t steps) {
+  if (auto warmUp = session.run(requests.front()); !warmUp)
     return warmUp.takeError();
   Measurement measurement;
   measurement.steps = steps;
   if (size_t ranks = session.statistics().size(); ranks > 1) {
-    Expected<Alone> alone = measureAlone(session, inputs);
+    Expected<Alone> alone = measureAlone(session, requests);
     if (!alone)
       return alone.takeError();
     measurement.secondsAlone = alone->seconds;
     measurement.bubble = alone->bubble;
-    measurement.bubbleOfFormula = bubbleOfFormula(session.plan(), inputs, ranks);
+    measurement.bubbleOfFormula = bubbleOfFormula(session.plan(), requests.front(), ranks);
   }
   session.takeTrace();
   std::vector<DeviceStatistics> before = session.statistics();
   auto begin = std::chrono::steady_clock::now();
-  auto outputs = runSteps(session, inputs, steps);
+  auto outputs = runSteps(session, requests, steps);
   if (!outputs)
     return outputs.takeError();
   std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
@@ -147,8 +157,7 @@ static Expected<Measurement> measure(Session &session, llvm::ArrayRef<at::Tensor
   measurement.trace = session.takeTrace();
   for (auto [device, earlier] : llvm::zip(measurement.devices, before))
     device.busySeconds -= earlier.busySeconds;
-  for (auto [tensor, output] : llvm::zip(*outputs, session.plan().signatures[0]->outputs))
-    measurement.outputs.push_back({output->name, tensor});
+  measurement.outputs = std::move(*outputs);
   return measurement;
 }
 
@@ -163,7 +172,7 @@ static double idleSeconds(const Measurement &measurement, const DeviceStatistics
   return measurement.secondsPerStep * measurement.steps - device.busySeconds;
 }
 
-static llvm::json::Object toJson(const Measurement &measurement) {
+static llvm::json::Object toJson(const Measurement &measurement, llvm::ArrayRef<NamedTensor> named) {
   llvm::json::Array devices, outputs;
   for (const DeviceStatistics &device : measurement.devices)
     devices.push_back(llvm::json::Object{{"name", device.name},
@@ -171,7 +180,7 @@ static llvm::json::Object toJson(const Measurement &measurement) {
                                          {"weight_bytes", device.weightBytes},
                                          {"busy_seconds", device.busySeconds},
                                          {"idle_seconds", idleSeconds(measurement, device)}});
-  for (const auto &[name, tensor] : measurement.outputs)
+  for (const auto &[name, tensor] : named)
     outputs.push_back(llvm::json::Object{
         {"name", name}, {"dtype", dtypeNameOf(tensor)}, {"shape", llvm::json::Array(tensor.sizes())}});
   llvm::json::Object result{{"seconds", measurement.secondsPerStep},
@@ -186,7 +195,7 @@ static llvm::json::Object toJson(const Measurement &measurement) {
 
 static std::string megabytes(int64_t bytes) { return llvm::formatv("{0:f2}", double(bytes) / 1e6); }
 
-static void printText(llvm::raw_ostream &out, const Measurement &measurement) {
+static void printText(llvm::raw_ostream &out, const Measurement &measurement, llvm::ArrayRef<NamedTensor> named) {
   out << llvm::formatv("{0:f2} ms a step\n", measurement.secondsPerStep * 1e3);
   if (measurement.bubble)
     out << llvm::formatv("{0:f2} ms a step alone; bubble {1:f1} %, {2:f1} % by formula\n",
@@ -202,7 +211,7 @@ static void printText(llvm::raw_ostream &out, const Measurement &measurement) {
   out << "\n";
   TextTable outputs({Align::Left, Align::Left});
   outputs.add({"output", "type"});
-  for (const auto &[name, tensor] : measurement.outputs) {
+  for (const auto &[name, tensor] : named) {
     auto sizes = llvm::map_range(tensor.sizes(), [](int64_t size) { return std::to_string(size); });
     outputs.add({name, (dtypeNameOf(tensor) + "[" + llvm::join(sizes, ", ") + "]").str()});
   }
@@ -211,15 +220,31 @@ static void printText(llvm::raw_ostream &out, const Measurement &measurement) {
 
 //===- The command --------------------------------------------------------===//
 
-static Expected<std::vector<at::Tensor>> readInputs(const RunOptions &options,
-                                                    const plan::Signature &signature) {
+static Expected<Requests> readInputs(const RunOptions &options, const plan::Signature &signature) {
   if (options.inputs.empty())
     return llvm::createStringError("no inputs were given, expected " + describeInputs(signature) +
                                    "; pass --inputs with a safetensors file that has them by name");
   auto tensors = runtime::readTensors(options.inputs);
   if (!tensors)
     return tensors.takeError();
-  return matchInputs(signature, *tensors, options.inputs);
+  auto inputs = matchInputs(signature, *tensors, options.inputs);
+  if (!inputs)
+    return inputs.takeError();
+  if (options.stream)
+    return splitStream(signature, *inputs);
+  return Requests{std::move(*inputs)};
+}
+
+/// The outputs as they are written: of one request, or of a stream.
+static Expected<std::vector<NamedTensor>> nameOutputs(const RunOptions &options, const plan::Signature &signature,
+                                                      Requests &outputs) {
+  if (options.stream)
+    if (Error error = joinStream(signature, outputs).moveInto(outputs.front()))
+      return error;
+  std::vector<NamedTensor> named;
+  for (auto [tensor, output] : llvm::zip(outputs.front(), signature.outputs))
+    named.push_back({output->name, tensor});
+  return named;
 }
 
 /// The path without links; of a file that is not there yet, what its folder's path is.
@@ -277,16 +302,19 @@ static Error run(RunOptions options) {
   auto measurement = measure(**session, *inputs, options.repeat);
   if (!measurement)
     return measurement.takeError();
+  auto outputs = nameOutputs(options, *(*session)->plan().signatures[0], measurement->outputs);
+  if (!outputs)
+    return outputs.takeError();
   if (!options.outputs.empty())
-    if (Error error = runtime::writeTensors(options.outputs, measurement->outputs))
+    if (Error error = runtime::writeTensors(options.outputs, *outputs))
       return error;
   if (!options.trace.empty())
     if (Error error = writeTrace(options.trace, (*session)->plan(), measurement->devices, measurement->trace))
       return error;
   if (options.json)
-    llvm::outs() << llvm::formatv("{0:2}\n", llvm::json::Value(toJson(*measurement)));
+    llvm::outs() << llvm::formatv("{0:2}\n", llvm::json::Value(toJson(*measurement, *outputs)));
   else
-    printText(llvm::outs(), *measurement);
+    printText(llvm::outs(), *measurement, *outputs);
   return finishOutput();
 }
 
@@ -300,7 +328,7 @@ void addRunCommand(CLI::App &app, Action &chosen) {
       ->type_name("FILE");
   command->add_option("--trace", options->trace, "Where to write what each device did when, for ui.perfetto.dev")
       ->type_name("FILE");
-  command->add_option("--repeat", options->repeat, "Steps to measure, after one to warm up")
+  command->add_option("--repeat", options->repeat, "Steps to measure (requests, or streams), after one request to warm up")
       ->check(CLI::Range(uint64_t(1), uint64_t(1000000000)).description(""))
       ->capture_default_str()
       ->type_name("N");
@@ -317,6 +345,8 @@ void addRunCommand(CLI::App &app, Action &chosen) {
   command->add_option("--library", options->session.libraries, "A library of operators, as torch loads them")
       ->allow_extra_args(false)
       ->type_name("FILE");
+  command->add_flag("--stream", options->stream,
+                    "Inputs and outputs have one more dimension in front: requests one after the other");
   command->add_flag("--check-types", options->session.checkTypes,
                     "Compare every value with the type that the plan predicts");
   command->add_flag("--json", options->json, "Report as one JSON object");

@@ -27,6 +27,8 @@ static void printJson(const VerifyReport &report) {
                              {"allowed", output.allowed}};
     if (!output.sizes.empty())
       entry["sizes"] = output.sizes;
+    if (output.call)
+      entry["call"] = output.call;
     outputs.push_back(std::move(entry));
   }
   llvm::json::Object result{{"ok", report.ok()},
@@ -40,8 +42,8 @@ static void printJson(const VerifyReport &report) {
 static void printText(const VerifyReport &report) {
   for (auto &output : report.outputs)
     llvm::outs() << llvm::formatv(
-        "{0} {1}{2}: largest error {3:e1}, allowed {4:e1}\n", output.ok ? "same" : "DIFFERENT", output.name,
-        output.sizes.empty() ? "" : " at " + output.sizes, output.error, output.allowed);
+        "{0} {1}: largest error {2:e1}, allowed {3:e1}\n", output.ok ? "same" : "DIFFERENT", output.describe(),
+        output.error, output.allowed);
   for (const std::string &sizes : report.skipped)
     llvm::outs() << "not compared at " << sizes << "\n";
 }
@@ -57,10 +59,9 @@ static llvm::Error runVerify(VerifyOptions options, bool json) {
     return error;
   for (auto &output : report->outputs)
     if (!output.ok)
-      return llvm::createStringError("%s: differs from %s in %s%s%s: found an error of %g, allowed %g",
-                                     options.plan.c_str(), options.model.c_str(), output.name.c_str(),
-                                     output.sizes.empty() ? "" : " at ", output.sizes.c_str(), output.error,
-                                     output.allowed);
+      return llvm::createStringError("%s: differs from %s in %s: found an error of %g, allowed %g",
+                                     options.plan.c_str(), options.model.c_str(), output.describe().c_str(),
+                                     output.error, output.allowed);
   return llvm::Error::success();
 }
 

@@ -169,10 +169,9 @@ llvm::Error Compilation::verifyPlan() {
   for (auto &output : verified->outputs) {
     if (!output.ok)
       return llvm::createStringError(
-          "%s: the plan differs from the original in %s%s%s: found an error of %g, allowed "
+          "%s: the plan differs from the original in %s: found an error of %g, allowed "
           "%g; no plan was written",
-          options.model.c_str(), output.name.c_str(), output.sizes.empty() ? "" : " at ",
-          output.sizes.c_str(), output.error, output.allowed);
+          options.model.c_str(), output.describe().c_str(), output.error, output.allowed);
     if (output.error * report.allowedError >= report.error * output.allowed) {
       report.error = output.error;
       report.allowedError = output.allowed;

@@ -2,6 +2,8 @@
 #include "tools/driver/OriginalModel.h"
 #include "runtime/Values.h"
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/SmallVector.h"
+#include "llvm/ADT/StringRef.h"
 #include <torch/csrc/jit/runtime/graph_executor.h>
 
 namespace cleave {
@@ -11,6 +13,35 @@ OriginalModel::OriginalModel(const TorchScriptFile &file, const plan::Signature 
   // As it stands: no fusion, no specialisation to the shapes of the first call.
   torch::jit::getExecutorMode() = false;
   torch::jit::setGraphExecutorOptimize(false);
+}
+
+llvm::Error OriginalModel::findStates(const plan::Plan &plan) {
+  for (const auto &state : plan.states) {
+    auto owner = module._ivalue();
+    llvm::SmallVector<llvm::StringRef> path;
+    llvm::StringRef(state->name).split(path, '.');
+    for (llvm::StringRef part : path) {
+      bool isLast = part.end() == llvm::StringRef(state->name).end();
+      if (!owner->type()->hasAttribute(part.str()))
+        return llvm::createStringError("state " + state->name +
+                                       " is no attribute of the original model; the plan is damaged: compile it again");
+      c10::IValue value = owner->getAttr(part.str());
+      if (isLast)
+        states.push_back({owner, part.str(), value, value.deepcopy()});
+      else if (value.isObject())
+        owner = value.toObject();
+    }
+  }
+  return llvm::Error::success();
+}
+
+void OriginalModel::resetState() const {
+  for (const State &state : states) {
+    bool isTensor = state.value.isTensor() && state.value.toTensor().defined();
+    if (isTensor)
+      state.value.toTensor().copy_(state.copy.toTensor());
+    state.owner->setAttr(state.name, isTensor ? state.value : state.copy.deepcopy());
+  }
 }
 
 static llvm::Error mismatch(const c10::TypePtr &type, const char *found) {

@@ -20,6 +20,10 @@ static llvm::Error fail(const llvm::Twine &message) {
   return llvm::createStringError(llvm::inconvertibleErrorCode(), message);
 }
 
+std::string VerifyReport::Output::describe() const {
+  return name + (sizes.empty() ? "" : " at " + sizes) + (call ? ", call " + std::to_string(call) : "");
+}
+
 bool VerifyReport::ok() const {
   return llvm::all_of(outputs, [](const Output &output) { return output.ok; });
 }
@@ -110,23 +114,41 @@ static llvm::Expected<std::vector<at::Tensor>> runOriginal(const OriginalModel &
   return original.run(copies);
 }
 
-static llvm::Error compareAt(runtime::Session &session, llvm::Expected<std::vector<at::Tensor>> expected,
-                             llvm::ArrayRef<at::Tensor> inputs, const std::string &sizes,
-                             VerifyReport &report) {
-  if (!expected)
-    return expected.takeError();
-  auto actual = session.run(inputs);
-  if (!actual)
-    return actual.takeError();
+/// The outputs of as many calls as are compared, beginning with the state that the model was saved with.
+using Calls = std::vector<std::vector<at::Tensor>>;
+static llvm::Expected<Calls> callOriginal(const OriginalModel &original, llvm::ArrayRef<at::Tensor> inputs,
+                                          size_t count) {
+  Calls calls;
+  original.resetState();
+  while (calls.size() < count) {
+    auto outputs = runOriginal(original, inputs);
+    if (!outputs)
+      return outputs.takeError();
+    // A later call may write what this one gave.
+    for (at::Tensor &output : calls.emplace_back(std::move(*outputs)))
+      output = output.clone();
+  }
+  return calls;
+}
+
+static llvm::Error compareAt(runtime::Session &session, const Calls &calls, llvm::ArrayRef<at::Tensor> inputs,
+                             const std::string &sizes, VerifyReport &report) {
   const plan::Signature &signature = *session.plan().signatures[0];
   auto precision = runtime::scalarTypeOf(session.plan().precision);
-  if (expected->size() != actual->size())
-    return fail("the original gives " + llvm::Twine(expected->size()) + " tensors, the plan " +
-                llvm::Twine(actual->size()));
-  for (auto [output, a, b] : llvm::zip(signature.outputs, *actual, *expected)) {
-    Comparison found = compare(a, b, precision);
-    report.outputs.push_back({output->name, b.sizes().vec(), found.maxAbsError, found.maxRelError,
-                              found.error, found.allowed, found.isSame, sizes});
+  if (auto error = session.resetState())
+    return error;
+  for (auto [call, expected] : llvm::enumerate(calls)) {
+    auto actual = session.run(inputs);
+    if (!actual)
+      return actual.takeError();
+    if (expected.size() != actual->size())
+      return fail("the original gives " + llvm::Twine(expected.size()) + " tensors, the plan " +
+                  llvm::Twine(actual->size()));
+    for (auto [output, a, b] : llvm::zip(signature.outputs, *actual, expected)) {
+      Comparison found = compare(a, b, precision);
+      report.outputs.push_back({output->name, b.sizes().vec(), found.maxAbsError, found.maxRelError, found.error,
+                                found.allowed, found.isSame, calls.size() > 1 ? uint32_t(call + 1) : 0, sizes});
+    }
   }
   return llvm::Error::success();
 }
@@ -154,6 +176,9 @@ llvm::Expected<VerifyReport> verify(const VerifyOptions &options) {
   try {
     c10::InferenceMode inference;
     OriginalModel original(*file, signature);
+    if (auto error = original.findStates(plan))
+      return error;
+    const size_t calls = plan.states.empty() ? 1 : 2;
     std::string path = options.inputsFile.empty() ? inputsBeside(options.model) : options.inputsFile;
     auto inputs = path.empty() ? llvm::Expected<std::vector<at::Tensor>>(makeInputs(signature))
                                : readInputs(signature, path);
@@ -168,7 +193,10 @@ llvm::Expected<VerifyReport> verify(const VerifyOptions &options) {
       return sizes.takeError();
     VerifyReport report;
     progress("running the original and the plan");
-    if (auto error = compareAt(**session, runOriginal(original, *inputs), *inputs, "", report))
+    auto expected = callOriginal(original, *inputs, calls);
+    if (!expected)
+      return expected.takeError();
+    if (auto error = compareAt(**session, *expected, *inputs, "", report))
       return error;
     for (const std::vector<int64_t> &sizes : otherSizes(signature)) {
       std::string text;
@@ -176,10 +204,10 @@ llvm::Expected<VerifyReport> verify(const VerifyOptions &options) {
         text += (text.empty() ? "" : ", ") + symbol->name + "=" + std::to_string(size);
       progress("running both at " + text);
       std::vector<at::Tensor> changed = resized(signature, *inputs, sizes);
-      auto expected = runOriginal(original, changed);
+      auto expected = callOriginal(original, changed, calls);
       if (!expected)
         report.skipped.push_back(text + ": " + toString(expected.takeError()));
-      else if (auto error = compareAt(**session, std::move(expected), changed, text, report))
+      else if (auto error = compareAt(**session, *expected, changed, text, report))
         return llvm::createStringError("at " + text + ": " + toString(std::move(error)));
     }
     return report;

@@ -31,8 +31,12 @@ struct VerifyReport {
     /// Of the element that is nearest to its limit, or furthest beyond: the absolute error, and the limit.
     double error = 0, allowed = 0;
     bool ok = true;
+    /// Which call of the model, from 1, where it keeps state from call to call; else 0.
+    uint32_t call = 0;
     /// Sizes of the named dimensions, where they are not the traced ones: `batch=3, seq=65`.
     std::string sizes;
+    /// `output.0 at batch=3, call 2`.
+    std::string describe() const;
   };
   std::vector<Output> outputs;
   /// Sizes at which the original itself raises, with what it says: nothing was compared there.
@@ -43,7 +47,8 @@ struct VerifyReport {
 };
 
 /// Runs the original TorchScript file and the plan on the same inputs, and again at other sizes of the named
-/// dimensions: 1, and such as are smaller and larger than the traced ones. tools/driver/Comparison.h says
+/// dimensions: 1, and such as are smaller and larger than the traced ones. A model that keeps state is called twice each
+/// time, beginning with the state that it was saved with. tools/driver/Comparison.h says
 /// what may differ by how much: about 1e-5 for float32. An output that differs is no error: the report says
 /// so. Fails where either cannot be run on the inputs, the plan cannot where the original can, or the plan is
 /// of another model.

@@ -162,3 +162,16 @@ func.func @picks_by_size(%x: !x) -> !x attributes {cleave.symbols = {batch = 4}}
   %2 = aten.mul.Scalar(%x, %1) : (!x, f64) -> !x
   return %2 : !x
 }
+
+// -----
+
+!x = tensor<?x8xf32, #cleave.layout<dims = ["batch", "8"]>>
+func.func @keeps_state(%x: !x) -> !x attributes {cleave.symbols = {batch = 4}} {
+  %zeros = cleave.param "last" {role = "buffer"} : tensor<8xf32>
+  %one = cleave.constant(1 : i64) : i64
+  // expected-error @below {{cleave.state "last" would pass from part to part of dimension batch, so micro-batches are not parts of it; use --microbatches 1}}
+  %last = cleave.state "last" from %zeros : (tensor<8xf32>) -> tensor<8xf32>
+  %0 = aten.add.Tensor(%x, %last, %one) : (!x, tensor<8xf32>, i64) -> !x
+  cleave.update "last" %last : tensor<8xf32>
+  return %0 : !x
+}

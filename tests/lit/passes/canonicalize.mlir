@@ -30,6 +30,17 @@ func.func @is_none() -> i1 {
   return %0 : i1
 }
 
+// CHECK-LABEL: func.func @format()
+// CHECK: cleave.constant("7 of [1, 2]") : !cleave.str
+// CHECK-NOT: aten.format
+func.func @format() -> !cleave.str {
+  %text = cleave.constant("{} of {}") : !cleave.str
+  %7 = cleave.constant(7 : i64) : i64
+  %list = cleave.constant([1, 2]) : !cleave.list<i64>
+  %0 = aten.format(%text, %7, %list) : (!cleave.str, i64, !cleave.list<i64>) -> !cleave.str
+  return %0 : !cleave.str
+}
+
 // CHECK-LABEL: func.func @length()
 // CHECK: cleave.constant(3 : i64) : i64
 // CHECK-NOT: aten.len
@@ -120,4 +131,33 @@ func.func @nothing(%x: tensor<4x8xf32>) -> (tensor<4x8xf32>, tensor<4x8xf32>) {
   %0 = aten.to.dtype(%x, %f32, %false, %false, %none) : (tensor<4x8xf32>, i64, i1, i1, none) -> tensor<4x8xf32>
   %1 = aten.slice.Tensor(%x, %zero, %zero, %end, %one) : (tensor<4x8xf32>, i64, i64, i64, i64) -> tensor<4x8xf32>
   return %0, %1 : tensor<4x8xf32>, tensor<4x8xf32>
+}
+
+// A branch whose condition is known is no branch.
+// CHECK-LABEL: func.func @known_branch(
+// CHECK-NEXT: %[[Y:.*]] = aten.tanh
+// CHECK-NEXT: return %[[Y]]
+func.func @known_branch(%x: tensor<4xf32>) -> tensor<4xf32> {
+  %false = cleave.constant(false) : i1
+  %0 = cleave.if %false : tensor<4xf32> {
+    %1 = aten.relu(%x) : (tensor<4xf32>) -> tensor<4xf32>
+    cleave.yield %1 : tensor<4xf32>
+  } else {
+    %2 = aten.tanh(%x) : (tensor<4xf32>) -> tensor<4xf32>
+    cleave.yield %2 : tensor<4xf32>
+  }
+  return %0 : tensor<4xf32>
+}
+
+// What both branches give is no result of the branch.
+// CHECK-LABEL: func.func @same_yields(
+// CHECK-SAME: %[[X:[^:]*]]: tensor<4xf32>
+// CHECK: return %[[X]]
+func.func @same_yields(%x: tensor<4xf32>, %often: i1) -> tensor<4xf32> {
+  %0 = cleave.if %often : tensor<4xf32> {
+    cleave.yield %x : tensor<4xf32>
+  } else {
+    cleave.yield %x : tensor<4xf32>
+  }
+  return %0 : tensor<4xf32>
 }

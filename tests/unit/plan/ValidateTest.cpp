@@ -64,6 +64,15 @@ static void setConstant(Plan &plan, ConstantKind kind, std::string element, Cons
   constant.items[0]->kind = item;
 }
 
+/// A state `s` of which no more is known.
+static void addState(Plan &plan, uint32_t stage) {
+  auto state = std::make_unique<State>();
+  state->name = "s";
+  state->type = std::make_unique<TensorType>();
+  state->stage = stage;
+  plan.states.push_back(std::move(state));
+}
+
 TEST_P(Validate, Refuses) {
   auto plan = makeTwoStagePlan();
   GetParam().apply(*plan);
@@ -119,6 +128,10 @@ static const Mutation kTables[] = {
     MUTATION("StateWithoutType", "state 's': its type is missing",
              plan.states.push_back(std::make_unique<State>());
              plan.states[0]->name = "s"),
+    MUTATION("StateTwice", "states: there are two 's'", addState(plan, 0); addState(plan, 0)),
+    MUTATION("StateStage", "state 's': of stage 2, which is not there", addState(plan, 2)),
+    MUTATION("StateOfParts", "schedules: a request comes in parts, between which state 's' would pass",
+             addState(plan, 0)),
     MUTATION("CaptureSlot", "capture point 'layer0': its program or slot", plan.capture_points[0]->slot = 6),
     MUTATION("CaptureStage", "capture point 'layer0': its program or slot",
              plan.capture_points[0]->stage = 2),
@@ -263,6 +276,12 @@ static const Mutation kPrograms[] = {
              instruction(first(plan), 0, 0).kind = InstructionKind::Dict),
     MUTATION("StateRange", "reads a state that is not there",
              instruction(first(plan), 0, 0).kind = InstructionKind::StateRead),
+    MUTATION("StateElsewhere", "reads a state that is not there or not of its stage", addState(plan, 1);
+             instruction(first(plan), 0, 0).kind = InstructionKind::StateRead;
+             instruction(first(plan), 0, 0).op = 0; instruction(first(plan), 0, 0).operands = {0}),
+    MUTATION("StateWriteResult", "writes a state that is not there", addState(plan, 0);
+             instruction(first(plan), 0, 0).kind = InstructionKind::StateWrite;
+             instruction(first(plan), 0, 0).op = 0; instruction(first(plan), 0, 0).operands = {0}),
     MUTATION("CallWithBlocks", "has blocks, but is no if or loop",
              instruction(first(plan), 0, 0).blocks = {0}),
     MUTATION("IfBlocks", "an if has one operand and two blocks",

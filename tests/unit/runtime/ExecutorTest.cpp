@@ -36,7 +36,7 @@ protected:
     operators = std::make_unique<Operators>(*plan);
     weights = llvm::cantFail(WeightStore::open(*plan, path("a.plan"), 0, c10::kCPU));
     executor =
-        llvm::cantFail(Executor::load(*plan, *plan->programs[0], *weights, *operators, c10::kCPU, false));
+        llvm::cantFail(Executor::load(*plan, *plan->programs[0], *weights, *operators, states, c10::kCPU, false));
   }
 
   /// The allocations of a run on `x` that is not the first.
@@ -59,6 +59,7 @@ private:
   std::unique_ptr<plan::Plan> plan;
   std::unique_ptr<Operators> operators;
   std::optional<WeightStore> weights;
+  States states{0};
   std::unique_ptr<Executor> executor;
   const std::atomic<bool> cancelled{false};
   std::vector<c10::IValue> outputs;

@@ -92,8 +92,9 @@ TEST_F(DevicePluginTest, ProgramsMakeTheirTensorsWhereTheyRun) {
   const c10::Device place(c10::kMeta);
   Operators operators(*writer.plan);
   auto weights = llvm::cantFail(WeightStore::open(*writer.plan, path("a.plan"), 0, place));
+  States states(0);
   auto executor = llvm::cantFail(
-      Executor::load(*writer.plan, *writer.plan->programs[0], weights, operators, place, false));
+      Executor::load(*writer.plan, *writer.plan->programs[0], weights, operators, states, place, false));
   executor->setInput(0, at::ones({4}));
   std::vector<c10::IValue> outputs;
   std::atomic<bool> cancelled{false};

@@ -137,6 +137,29 @@ uint32_t StageWriter::list(const std::string &element, Slots items) {
   return emit(InstructionKind::List, std::move(items), 1, {}, element)[0];
 }
 
+uint32_t StageWriter::stateIndex(const std::string &name) {
+  auto &states = writer.plan->states;
+  auto found = llvm::find_if(states, [&](const auto &state) { return state->name == name; });
+  if (found != states.end())
+    return found - states.begin();
+  states.push_back(std::make_unique<plan::State>());
+  states.back()->name = name;
+  states.back()->type = std::make_unique<plan::TensorType>();
+  states.back()->stage = program->stage;
+  return states.size() - 1;
+}
+
+uint32_t StageWriter::readState(const std::string &name, uint32_t initial) {
+  uint32_t slot = emit(InstructionKind::StateRead, {initial}, 1)[0];
+  program->blocks[currentBlock]->instructions.back()->op = stateIndex(name);
+  return slot;
+}
+
+void StageWriter::writeState(const std::string &name, uint32_t value) {
+  emit(InstructionKind::StateWrite, {value}, 0);
+  program->blocks[currentBlock]->instructions.back()->op = stateIndex(name);
+}
+
 Slots StageWriter::emit(InstructionKind kind, Slots operands, size_t results, Slots blocks,
                         const std::string &element) {
   auto instruction = std::make_unique<plan::Instruction>();

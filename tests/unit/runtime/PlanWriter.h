@@ -36,6 +36,9 @@ public:
   /// One operator with one result, of the module `path`.
   uint32_t call(const std::string &op, Slots operands, const std::string &path = "");
   uint32_t list(const std::string &element, Slots items);
+  /// What state `name` of this stage, which the first mention enters in the plan, holds.
+  uint32_t readState(const std::string &name, uint32_t initial);
+  void writeState(const std::string &name, uint32_t value);
   /// Any instruction; gives its results.
   Slots emit(plan::InstructionKind kind, Slots operands, size_t results, Slots blocks = {},
              const std::string &element = "");
@@ -49,6 +52,7 @@ private:
   friend class PlanWriter;
   StageWriter(PlanWriter &plan, uint32_t stage, uint32_t rank);
   Slots newSlots(size_t count);
+  uint32_t stateIndex(const std::string &name);
   void writeReleases();
 
   PlanWriter &writer;
