@@ -17,7 +17,8 @@ namespace cleave {
 std::vector<std::string> topModules(StageOp stage);
 
 /// Weights that several stages hold, the operation that makes balance impossible, operators without semantics, those whose
-/// types could not be inferred, and states whose types change. Kinds: `tied-weight`, `balance`, `no-semantics`, `unknown-type`.
+/// types could not be inferred, and states whose types change. Kinds: `tied-weight`, `balance`, `no-semantics`,
+/// `unknown-type`.
 std::vector<plan::Note> notesOf(mlir::func::FuncOp function, const InferredValues &inferred);
 
 } // namespace cleave

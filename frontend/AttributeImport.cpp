@@ -170,7 +170,10 @@ LogicalResult TorchScriptImporter::importSetAttr(Node *node, Scope &scope) {
   if (failed(value))
     return failure();
   lists.share(std::get<Value>(scope.at(node->input(1))));
-  auto known = attributes.insert({statePath(*object, name), {object->value.toObject()->getAttr(name), type->getAttribute(name)}}).first;
+  auto known = attributes
+                   .insert({statePath(*object, name),
+                            {object->value.toObject()->getAttr(name), type->getAttribute(name)}})
+                   .first;
   if (size_t index = known - attributes.begin(); index < states.size())
     states[index] = *value;
   return success();

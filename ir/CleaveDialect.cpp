@@ -255,8 +255,10 @@ static LogicalResult inlineKnownBranch(IfOp op, PatternRewriter &rewriter) {
 /// Replaces results for which both regions yield the same value.
 static LogicalResult replaceSameYields(IfOp op, PatternRewriter &rewriter) {
   bool isChanged = false;
-  for (auto [result, first, second] : llvm::zip(op.getResults(), op.getThenRegion().front().getTerminator()->getOperands(),
-                                                op.getElseRegion().front().getTerminator()->getOperands()))
+  Operation *thenYield = op.getThenRegion().front().getTerminator();
+  Operation *elseYield = op.getElseRegion().front().getTerminator();
+  for (auto [result, first, second] :
+       llvm::zip(op.getResults(), thenYield->getOperands(), elseYield->getOperands()))
     if (first == second && !result.use_empty()) {
       rewriter.replaceAllUsesWith(result, first);
       isChanged = true;

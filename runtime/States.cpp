@@ -7,7 +7,8 @@ namespace cleave::runtime {
 
 void States::write(uint32_t state, const c10::IValue &value) {
   const bool isTensor = value.isTensor() && value.toTensor().defined();
-  written[state] = isTensor ? c10::IValue(value.toTensor().clone(at::MemoryFormat::Contiguous)) : value.deepcopy();
+  written[state] =
+      isTensor ? c10::IValue(value.toTensor().clone(at::MemoryFormat::Contiguous)) : value.deepcopy();
 }
 
 at::Tensor States::apart(at::Tensor value) const {

@@ -12,8 +12,9 @@
 
 namespace cleave::runtime {
 
-/// The states of a session, by their index in the plan. A request writes beside what it reads; `commit` puts that in
-/// place, so that a request that fails leaves the states as they were. One request at a time; each state is one rank's.
+/// The states of a session, by their index in the plan. A request writes beside what it reads; `commit` puts
+/// that in place, so that a request that fails leaves the states as they were. One request at a time; each
+/// state is one rank's.
 class States {
 public:
   explicit States(size_t count) : current(count), written(count) {}

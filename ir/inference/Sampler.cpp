@@ -365,8 +365,10 @@ void Sampler::runIf(Operation *op) {
   runBlock(elseBlock);
   --guesses;
   // What comes out is of the other branch where one raises.
-  if (raisesAlways(thenBlock) || raisesAlways(elseBlock))
-    return bindResults(op->getResults(), (raisesAlways(thenBlock) ? elseBlock : thenBlock).getTerminator()->getOperands());
+  if (raisesAlways(thenBlock) || raisesAlways(elseBlock)) {
+    Block &other = raisesAlways(thenBlock) ? elseBlock : thenBlock;
+    return bindResults(op->getResults(), other.getTerminator()->getOperands());
+  }
   for (auto [result, a, b] : llvm::zip(op->getResults(), thenBlock.getTerminator()->getOperands(),
                                        elseBlock.getTerminator()->getOperands())) {
     auto left = values.find(a), right = values.find(b);

@@ -27,15 +27,17 @@ llvm::Expected<Requests> splitStream(const plan::Signature &signature, llvm::Arr
   return requests.empty() ? Requests(1) : std::move(requests);
 }
 
-llvm::Expected<std::vector<at::Tensor>> joinStream(const plan::Signature &signature, const Requests &outputs) {
+llvm::Expected<std::vector<at::Tensor>> joinStream(const plan::Signature &signature,
+                                                   const Requests &outputs) {
   std::vector<at::Tensor> joined;
   for (auto [leaf, output] : llvm::enumerate(signature.outputs)) {
     std::vector<at::Tensor> parts;
     for (const std::vector<at::Tensor> &request : outputs) {
       parts.push_back(request[leaf]);
       if (parts.back().sizes() != parts.front().sizes() || parts.back().dtype() != parts.front().dtype())
-        return llvm::createStringError("output " + output->name + ": request " + llvm::Twine(parts.size() - 1) +
-                                       " gives " + describe(parts.back()) + ", the first " + describe(parts.front()) +
+        return llvm::createStringError("output " + output->name + ": request " +
+                                       llvm::Twine(parts.size() - 1) + " gives " + describe(parts.back()) +
+                                       ", the first " + describe(parts.front()) +
                                        "; --stream takes requests whose outputs are of one size");
     }
     joined.push_back(at::stack(parts));

@@ -2,6 +2,7 @@
 #include "runtime/Session.h"
 #include "tests/unit/runtime/TestModels.h"
 #include <ATen/ATen.h>
+#include <c10/core/InferenceMode.h>
 #include <gmock/gmock.h>
 #include <thread>
 
@@ -16,15 +17,17 @@ protected:
   static at::Tensor run(Session &session, const at::Tensor &x) { return llvm::cantFail(session.run({x}))[0]; }
 };
 
-/// `sum += x; return sum`, from 10 on. The second stage fails where `x` is not of two elements: it views it so.
+/// `sum += x.mean(); return sum`, as often as `x` has elements, from 10 on. The second stage fails where `x`
+/// is not of two elements: it views it so.
 static void writeSum(PlanWriter &writer) {
   writer.symbol("n", 2);
   writer.input("x", tensorType(DType::Float, {-1}));
   StageWriter &first = writer.stage(0), &second = writer.stage(1);
   uint32_t x = first.input(0), before = first.readState("sum", first.weight("sum", at::full({1}, 10.f)));
-  uint32_t sum = first.call("aten::add.Tensor", {before, x, first.constant(integer(1))});
+  uint32_t mean = first.call("aten::mean", {x, first.constant(none())});
+  uint32_t sum = first.call("aten::add.Tensor", {before, mean, first.constant(integer(1))});
   first.writeState("sum", sum);
-  first.output(sum);
+  first.output(first.call("aten::expand_as", {sum, x}));
   second.output(second.call("aten::view", {second.receive(0, 0), second.constant(integers({2}))}));
   writer.output("y", 1, 0);
 }
@@ -36,7 +39,8 @@ TEST_F(StateTest, PassesFromRequestToRequest) {
   for (float sum : {11, 12, 13})
     EXPECT_TRUE(at::equal(run(*session, ones()), at::full({2}, sum)));
   // Another session begins anew.
-  EXPECT_TRUE(at::equal(run(*open(writer), ones()), at::full({2}, 11.f)));
+  auto other = llvm::cantFail(Session::open(path("a.plan")));
+  EXPECT_TRUE(at::equal(run(*other, ones()), at::full({2}, 11.f)));
 }
 
 TEST_F(StateTest, IsResetToWhatWasSaved) {
@@ -90,6 +94,8 @@ TEST_F(StateTest, IsNotTheCallersMemory) {
   stage.writeState("last", x);
   writer.output("y", 0, 0);
   auto session = open(writer);
+  // As who may write what comes out.
+  c10::InferenceMode inference;
   at::Tensor mine = ones();
   run(*session, mine);
   mine.fill_(7);
