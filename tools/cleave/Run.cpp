@@ -2,13 +2,13 @@
 #include "codegen/plan/DimExpr.h"
 #include "runtime/DTypes.h"
 #include "runtime/Session.h"
+#include "runtime/SignatureInputs.h"
 #include "runtime/TensorFile.h"
 #include "tools/cleave/Commands.h"
 #include "tools/cleave/Output.h"
 #include "tools/cleave/PlanFacts.h"
 #include "tools/cleave/TextTable.h"
 #include "tools/cleave/TraceFile.h"
-#include "tools/driver/SignatureInputs.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SmallString.h"
 #include "llvm/ADT/StringExtras.h"
@@ -214,12 +214,12 @@ static void printText(llvm::raw_ostream &out, const Measurement &measurement) {
 static Expected<std::vector<at::Tensor>> readInputs(const RunOptions &options,
                                                     const plan::Signature &signature) {
   if (options.inputs.empty())
-    return llvm::createStringError("no inputs were given, expected " + describeInputs(signature) +
+    return llvm::createStringError("no inputs were given, expected " + runtime::describeInputs(signature) +
                                    "; pass --inputs with a safetensors file that has them by name");
   auto tensors = runtime::readTensors(options.inputs);
   if (!tensors)
     return tensors.takeError();
-  return matchInputs(signature, *tensors, options.inputs);
+  return runtime::matchInputs(signature, *tensors, options.inputs);
 }
 
 /// The path without links; of a file that is not there yet, what its folder's path is.

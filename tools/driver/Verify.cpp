@@ -5,10 +5,10 @@
 #include "runtime/DTypes.h"
 #include "runtime/Inputs.h"
 #include "runtime/Session.h"
+#include "runtime/SignatureInputs.h"
 #include "runtime/TensorFile.h"
 #include "tools/driver/Comparison.h"
 #include "tools/driver/OriginalModel.h"
-#include "tools/driver/SignatureInputs.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/FileSystem.h"
 #include <ATen/ATen.h>
@@ -48,7 +48,7 @@ static llvm::Expected<std::vector<at::Tensor>> readInputs(const plan::Signature 
   auto tensors = runtime::readTensors(path);
   if (!tensors)
     return tensors.takeError();
-  return matchInputs(signature, *tensors, path);
+  return runtime::matchInputs(signature, *tensors, path);
 }
 
 /// Numbers in [0, 1), zeros and ones for integers: in range for any table.
