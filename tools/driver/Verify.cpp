@@ -131,10 +131,41 @@ static llvm::Error compareAt(runtime::Session &session, llvm::Expected<std::vect
   return llvm::Error::success();
 }
 
+/// At the sizes of the inputs, then at others. `progress` is told which share is done.
+static llvm::Error compareEverywhere(runtime::Session &session, const OriginalModel &original,
+                                     llvm::ArrayRef<at::Tensor> inputs, llvm::function_ref<void(double)> progress,
+                                     VerifyReport &report) {
+  const plan::Signature &signature = *session.plan().signatures[0];
+  const std::vector<std::vector<int64_t>> others = otherSizes(signature);
+  // The original and the plan, at each of the sizes.
+  const double runs = 2.0 * (1 + others.size());
+  double done = 0;
+  auto runOriginalAt = [&](llvm::ArrayRef<at::Tensor> at) {
+    progress(done++ / runs);
+    auto expected = runOriginal(original, at);
+    progress(done++ / runs);
+    return expected;
+  };
+  if (auto error = compareAt(session, runOriginalAt(inputs), inputs, "", report))
+    return error;
+  for (const std::vector<int64_t> &sizes : others) {
+    std::string text;
+    for (auto [symbol, size] : llvm::zip(signature.symbols, sizes))
+      text += (text.empty() ? "" : ", ") + symbol->name + "=" + std::to_string(size);
+    std::vector<at::Tensor> changed = resized(signature, inputs, sizes);
+    auto expected = runOriginalAt(changed);
+    if (!expected)
+      report.skipped.push_back(text + ": " + toString(expected.takeError()));
+    else if (auto error = compareAt(session, std::move(expected), changed, text, report))
+      return llvm::createStringError("at " + text + ": " + toString(std::move(error)));
+  }
+  return llvm::Error::success();
+}
+
 llvm::Expected<VerifyReport> verify(const VerifyOptions &options) {
-  auto progress = [&](const llvm::Twine &step) {
+  auto progress = [&](const char *step, std::optional<double> done = std::nullopt) {
     if (options.progress)
-      options.progress(step.str());
+      options.progress(step, done);
   };
   progress("loading the plan");
   auto session =
@@ -143,7 +174,7 @@ llvm::Expected<VerifyReport> verify(const VerifyOptions &options) {
                                             .timeout = std::chrono::seconds(options.timeoutSeconds)});
   if (!session)
     return session.takeError();
-  auto file = TorchScriptFile::open(options.model);
+  auto file = TorchScriptFile::open(options.model, [&](double done) { progress("reading the original", done); });
   if (!file)
     return file.takeError();
   const plan::Plan &plan = (*session)->plan();
@@ -167,21 +198,9 @@ llvm::Expected<VerifyReport> verify(const VerifyOptions &options) {
     if (auto sizes = runtime::bindSymbols(signature, *inputs); !sizes)
       return sizes.takeError();
     VerifyReport report;
-    progress("running the original and the plan");
-    if (auto error = compareAt(**session, runOriginal(original, *inputs), *inputs, "", report))
+    auto compared = [&](double done) { progress("comparing with the original", done); };
+    if (auto error = compareEverywhere(**session, original, *inputs, compared, report))
       return error;
-    for (const std::vector<int64_t> &sizes : otherSizes(signature)) {
-      std::string text;
-      for (auto [symbol, size] : llvm::zip(signature.symbols, sizes))
-        text += (text.empty() ? "" : ", ") + symbol->name + "=" + std::to_string(size);
-      progress("running both at " + text);
-      std::vector<at::Tensor> changed = resized(signature, *inputs, sizes);
-      auto expected = runOriginal(original, changed);
-      if (!expected)
-        report.skipped.push_back(text + ": " + toString(expected.takeError()));
-      else if (auto error = compareAt(**session, std::move(expected), changed, text, report))
-        return llvm::createStringError("at " + text + ": " + toString(std::move(error)));
-    }
     return report;
   } catch (const std::exception &e) {
     return fail(options.model + ": " + llvm::StringRef(e.what()).split('\n').first);
