@@ -8,5 +8,5 @@ include(AddMLIR)
 
 # What every target that includes LLVM or MLIR headers needs.
 add_library(cleave_llvm INTERFACE)
-target_include_directories(cleave_llvm SYSTEM INTERFACE ${LLVM_INCLUDE_DIRS} ${MLIR_INCLUDE_DIRS})
+target_include_directories(cleave_llvm SYSTEM INTERFACE "$<BUILD_INTERFACE:${LLVM_INCLUDE_DIRS};${MLIR_INCLUDE_DIRS}>")
 target_link_options(cleave_llvm INTERFACE -Wl,--exclude-libs,ALL)

@@ -1,53 +1,27 @@
-# libtorch from the PyPI wheel in .venv, as imported targets of our own: find_package(Torch) insists on a CUDA
-# toolkit. `torch::cpu` is all that the compiler and the CPU runtime link.
-set(CLEAVE_PYTHON "${PROJECT_SOURCE_DIR}/.venv/bin/python" CACHE FILEPATH "Python that has the pinned torch wheel")
-execute_process(
-  COMMAND ${CLEAVE_PYTHON} -c "import importlib.util as u; print(u.find_spec('torch').submodule_search_locations[0])"
-  OUTPUT_VARIABLE CLEAVE_TORCH_DIR OUTPUT_STRIP_TRAILING_WHITESPACE RESULT_VARIABLE CLEAVE_TORCH_FAILED)
-if(CLEAVE_TORCH_FAILED)
-  message(FATAL_ERROR "no torch wheel for ${CLEAVE_PYTHON}; run `make setup`, or pass -DCLEAVE_PYTHON=…")
+# libtorch from the PyPI wheel as an imported target of our own, `torch::cpu`: find_package(Torch) insists on a CUDA toolkit.
+# It is all that the compiler and the CPU runtime link. CLEAVE_TORCH is the folder of Python's torch package; where that is not
+# given, the one of CLEAVE_PYTHON. What is wrong is in CLEAVE_TORCH_PROBLEM. The build uses this file, and so does whoever
+# finds an installed Cleave.
+set(CLEAVE_TORCH_PROBLEM)
+if(NOT CLEAVE_TORCH)
+  execute_process(
+    COMMAND ${CLEAVE_PYTHON} -c "import importlib.util as u; print(u.find_spec('torch').submodule_search_locations[0])"
+    OUTPUT_VARIABLE CLEAVE_TORCH OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
 endif()
-
-add_library(torch::cpu INTERFACE IMPORTED)
-target_include_directories(torch::cpu SYSTEM INTERFACE
-  ${CLEAVE_TORCH_DIR}/include ${CLEAVE_TORCH_DIR}/include/torch/csrc/api/include)
-target_link_libraries(torch::cpu INTERFACE ${CLEAVE_TORCH_DIR}/lib/libtorch_cpu.so ${CLEAVE_TORCH_DIR}/lib/libc10.so
-  Threads::Threads)
-
-# `torch::cuda` is libtorch's CUDA half with headers of the CUDA runtime: those of the PyPI packages, which fit the wheel,
-# or a toolkit's. Where neither is there, so is no `torch::cuda`, and the plugin that links it is left out.
-set(CLEAVE_CUDA AUTO CACHE STRING "Build the CUDA plugin: AUTO (where CUDA's headers are), ON or OFF")
-set_property(CACHE CLEAVE_CUDA PROPERTY STRINGS AUTO ON OFF)
-
-# What the torch wheel depends on.
-get_filename_component(CLEAVE_NVIDIA_DIR ${CLEAVE_TORCH_DIR}/../nvidia/cu13 ABSOLUTE)
-
-function(find_cuda_headers RESULT)
-  set(PYPI ${CLEAVE_NVIDIA_DIR}/include)
-  if(EXISTS ${PYPI}/cuda_runtime_api.h AND EXISTS ${PYPI}/crt/host_defines.h)
-    set(${RESULT} ${PYPI} PARENT_SCOPE)
-    return()
-  endif()
-  find_package(CUDAToolkit 13.0 QUIET)
-  set(${RESULT} ${CUDAToolkit_INCLUDE_DIRS} PARENT_SCOPE)
-endfunction()
-
-if(CLEAVE_CUDA AND EXISTS ${CLEAVE_TORCH_DIR}/lib/libtorch_cuda.so AND EXISTS ${CLEAVE_NVIDIA_DIR}/lib/libcudart.so.13)
-  find_cuda_headers(CLEAVE_CUDA_HEADERS)
-endif()
-if(CLEAVE_CUDA_HEADERS)
-  message(STATUS "CUDA plugin: with the headers in ${CLEAVE_CUDA_HEADERS}")
-  add_library(torch::cuda INTERFACE IMPORTED)
-  target_include_directories(torch::cuda SYSTEM INTERFACE ${CLEAVE_CUDA_HEADERS})
-  # libtorch_cuda registers its kernels when it is loaded; no symbol of it may be wanted, and yet it must be.
-  target_link_options(torch::cuda INTERFACE -Wl,--no-as-needed)
-  target_link_libraries(torch::cuda INTERFACE torch::cpu ${CLEAVE_TORCH_DIR}/lib/libtorch_cuda.so
-    ${CLEAVE_TORCH_DIR}/lib/libc10_cuda.so ${CLEAVE_NVIDIA_DIR}/lib/libcudart.so.13)
-elseif(CLEAVE_CUDA STREQUAL "ON")
-  message(FATAL_ERROR "CUDA plugin: found no CUDA headers beside the torch wheel and no CUDA toolkit 13; "
-    "run `make setup` or install one, or pass -DCLEAVE_CUDA=OFF")
-elseif(CLEAVE_CUDA)
-  message(STATUS "CUDA plugin: left out, as there are no CUDA headers (no nvidia-cuda-crt in .venv, no toolkit 13)")
+set(CLEAVE_TORCH_HEADER ${CLEAVE_TORCH}/include/torch/headeronly/version.h)
+if(NOT CLEAVE_TORCH)
+  set(CLEAVE_TORCH_PROBLEM "${CLEAVE_PYTHON} has no torch")
+elseif(NOT EXISTS ${CLEAVE_TORCH_HEADER} OR NOT EXISTS ${CLEAVE_TORCH}/lib/libtorch_cpu.so)
+  set(CLEAVE_TORCH_PROBLEM "${CLEAVE_TORCH} is no folder of a torch wheel")
 else()
-  message(STATUS "CUDA plugin: left out, as CLEAVE_CUDA is OFF")
+  file(STRINGS ${CLEAVE_TORCH_HEADER} CLEAVE_TORCH_VERSION REGEX "define TORCH_VERSION_(MAJOR|MINOR|PATCH) [0-9]+")
+  list(TRANSFORM CLEAVE_TORCH_VERSION REPLACE "[^0-9]+" "")
+  string(JOIN "." CLEAVE_TORCH_VERSION ${CLEAVE_TORCH_VERSION})
+  if(NOT TARGET torch::cpu)
+    add_library(torch::cpu INTERFACE IMPORTED)
+    target_include_directories(torch::cpu SYSTEM INTERFACE
+      ${CLEAVE_TORCH}/include ${CLEAVE_TORCH}/include/torch/csrc/api/include)
+    target_link_libraries(torch::cpu INTERFACE ${CLEAVE_TORCH}/lib/libtorch_cpu.so ${CLEAVE_TORCH}/lib/libc10.so
+      Threads::Threads)
+  endif()
 endif()

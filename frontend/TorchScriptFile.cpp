@@ -68,12 +68,12 @@ using caffe2::serialize::PyTorchStreamReader;
 
 static constexpr size_t kChunk = 8 << 20;
 
-static std::array<uint8_t, 32> fingerprintOf(const Mapping &file) {
+static std::array<uint8_t, 32> fingerprintOf(const Mapping &file, const ReleaseBytes &release) {
   llvm::BLAKE3 hash;
   for (size_t at = 0; at < file.bytes().size(); at += kChunk) {
     auto chunk = file.bytes().slice(at, std::min(kChunk, file.bytes().size() - at));
     hash.update(chunk);
-    file.release(at, chunk.size());
+    release(at, chunk.size());
   }
   return hash.final<32>();
 }
@@ -154,13 +154,22 @@ static bool holdsModule(llvm::ArrayRef<ZipRecord> records) {
   });
 }
 
-llvm::Expected<TorchScriptFile> TorchScriptFile::open(llvm::StringRef path) {
+llvm::Expected<TorchScriptFile> TorchScriptFile::open(llvm::StringRef path,
+                                                      const std::function<void(double)> &progress) {
   auto opened = Mapping::open(path);
   if (!opened)
     return opened.takeError();
   std::shared_ptr<Mapping> mapping = *opened;
+  // Every byte is read twice: for its record's CRC32 and for the fingerprint.
+  size_t read = 0;
+  auto releaseRead = [&](size_t offset, size_t size) {
+    mapping->release(offset, size);
+    read += size;
+    if (progress)
+      progress(std::min(1.0, read / (2.0 * mapping->bytes().size())));
+  };
   try {
-    auto records = checkArchive(mapping->bytes(), [&](size_t offset, size_t size) { mapping->release(offset, size); });
+    auto records = checkArchive(mapping->bytes(), releaseRead);
     if (!records)
       return fail(path, llvm::toString(records.takeError()));
     if (!holdsModule(*records))
@@ -171,7 +180,7 @@ llvm::Expected<TorchScriptFile> TorchScriptFile::open(llvm::StringRef path) {
       if (offset < mapping->bytes().size() && bytes <= mapping->bytes().size() - offset)
         mapping->release(offset, bytes);
     };
-    return TorchScriptFile{loadModule(reader, *records, mapping), fingerprintOf(*mapping), release};
+    return TorchScriptFile{loadModule(reader, *records, mapping), fingerprintOf(*mapping, releaseRead), release};
   } catch (const std::exception &e) {
     return fail(path, "cannot be loaded as TorchScript: " + firstLine(e));
   }

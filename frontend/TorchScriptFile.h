@@ -21,8 +21,9 @@ struct TorchScriptFile {
   std::function<void(const void *begin, size_t bytes)> release;
 
   /// Opens an archive that torch.jit.save wrote. Every record is compared with its CRC32 first (libtorch itself does
-  /// not for weights), so a damaged file is refused before anything is made of it.
-  static llvm::Expected<TorchScriptFile> open(llvm::StringRef path);
+  /// not for weights), so a damaged file is refused before anything is made of it. `progress`, unless empty, is told which
+  /// share of this is done.
+  static llvm::Expected<TorchScriptFile> open(llvm::StringRef path, const std::function<void(double)> &progress = {});
 };
 
 } // namespace cleave

@@ -33,10 +33,15 @@ std::vector<std::string> pluginFolders() {
   return {folder, lib.str().str()};
 }
 
+/// Null where there is no such file; one without a folder is looked for as the system does.
 static llvm::Expected<DevicePlugin *> loadPlugin(const std::string &file) {
   void *library = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (!library)
-    return llvm::createStringError(llvm::Twine("cannot load the CUDA plugin: ") + dlerror());
+  if (!library) {
+    llvm::StringRef reason = dlerror();
+    if (reason.starts_with(file + ": cannot open shared object file: No such file"))
+      return nullptr;
+    return llvm::createStringError("cannot load the CUDA plugin: " + reason);
+  }
   auto *entry = reinterpret_cast<DevicePlugin *(*)()>(dlsym(library, kEntry));
   if (!entry)
     return llvm::createStringError(file + ": is of another version of Cleave, expected one that has " +
@@ -45,12 +50,17 @@ static llvm::Expected<DevicePlugin *> loadPlugin(const std::string &file) {
 }
 
 llvm::Expected<DevicePlugin *> loadCudaPlugin(llvm::ArrayRef<std::string> folders) {
+  std::vector<std::string> files;
   for (const std::string &folder : folders) {
     llvm::SmallString<256> file(folder);
     path::append(file, kFileName);
-    if (llvm::sys::fs::exists(file))
-      return loadPlugin(file.str().str());
+    files.push_back(file.str().str());
   }
+  // A program that links an installed Cleave lies elsewhere and has the plugin's folder in its run path.
+  files.push_back(kFileName.str());
+  for (const std::string &file : files)
+    if (auto plugin = loadPlugin(file); !plugin || *plugin)
+      return plugin;
   return llvm::createStringError("found no CUDA plugin, expected " + kFileName + " in " +
                                  llvm::join(folders, " or ") +
                                  ", as a build makes it where CUDA's headers are");

@@ -14,8 +14,8 @@ namespace cleave::runtime {
 /// its folder.
 std::vector<std::string> pluginFolders();
 
-/// The CUDA plugin, loaded from the first of `folders` that has it. Loading takes a second and 240 MB, so it
-/// waits for a device that wants it.
+/// The CUDA plugin, loaded from the first of `folders` that has it, else from the program's run path. Loading takes a second
+/// and 240 MB, so it waits for a device that wants it.
 llvm::Expected<DevicePlugin *> loadCudaPlugin(llvm::ArrayRef<std::string> folders);
 
 } // namespace cleave::runtime

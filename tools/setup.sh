@@ -9,28 +9,42 @@ fail() {
   exit 1
 }
 
-missing_packages() {
-  sed -e '/^#/d' -e 's/ .*//' cmake/packages.txt | while read -r package; do
+# Of the packages on standard input, those that are not installed.
+missing() {
+  while read -r package; do
     # Debian writes "install ok installed"; a removed package is known but not installed.
     dpkg-query --show --showformat='${Status}' "$package" 2>/dev/null | grep -q ' installed$' || echo "$package"
+  done | tr '\n' ' '
+}
+
+# Of the packages on standard input, those that apt has here.
+available() {
+  while read -r package; do
+    if apt-cache show "$package" >/dev/null 2>&1; then echo "$package"; fi
   done
 }
 
 install_packages() {
-  command -v dpkg-query >/dev/null || fail "system packages: no dpkg here, expected Debian 12 or Ubuntu 24.04;" \
-    "install what cmake/packages.txt lists by your own means, then run cmake --preset release"
-  missing=$(missing_packages | tr '\n' ' ')
-  [ -n "$missing" ] || return 0
   if [ "$(id -u)" -eq 0 ]; then
     sudo=
   elif command -v sudo >/dev/null; then
     sudo=sudo
   else
-    fail "system packages: not root and no sudo; have these installed: $missing"
+    echo "system packages: not root and no sudo" >&2
+    return 1
   fi
-  echo "installing $missing"
-  $sudo env DEBIAN_FRONTEND=noninteractive sh -c "apt-get update && apt-get install -y --no-install-recommends $missing" ||
-    fail "system packages: apt failed; have these installed: $missing"
+  echo "installing $1"
+  $sudo env DEBIAN_FRONTEND=noninteractive sh -c "apt-get update && apt-get install -y --no-install-recommends $1"
+}
+
+get_packages() {
+  command -v dpkg-query >/dev/null || fail "system packages: no dpkg here, expected Debian 12 or Ubuntu 24.04;" \
+    "install what cmake/packages.txt lists by your own means, then run cmake --preset release"
+  listed=$(sed -e '/^#/d' -e 's/ .*//' cmake/packages.txt)
+  needed=$(echo "$listed" | grep -v '^?' | missing)
+  [ -z "$needed" ] || install_packages "$needed" || fail "system packages: have these installed: $needed"
+  wanted=$(echo "$listed" | sed -n 's/^?//p' | available | missing)
+  [ -z "$wanted" ] || install_packages "$wanted" || echo "note: tests that want these are skipped: $wanted" >&2
 }
 
 make_environment() {
@@ -48,5 +62,5 @@ make_environment() {
   cp requirements.txt .venv/requirements.stamp
 }
 
-install_packages
+get_packages
 make_environment

@@ -67,8 +67,7 @@ def each_page(test):
 @each_page
 def test_commands_work(page, tmp_path):
     # Pages write build/bin/cleave, and name example files from the root.
-    (tmp_path / "build").mkdir()
-    (tmp_path / "build/bin").symlink_to(BIN.resolve())
+    (tmp_path / "build").symlink_to(BIN.resolve().parent)
     for name in ("tests", "tools", ".venv"):
         (tmp_path / name).symlink_to(SOURCE / name)
     printed = None

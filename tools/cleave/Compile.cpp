@@ -2,9 +2,9 @@
 #include "tools/driver/Compile.h"
 #include "tools/cleave/Commands.h"
 #include "tools/cleave/Output.h"
+#include "tools/cleave/ProgressBar.h"
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/JSON.h"
-#include "llvm/Support/Process.h"
 #include "llvm/Support/raw_ostream.h"
 #include <memory>
 
@@ -49,6 +49,21 @@ static void printText(const CompileOptions &options, const CompileReport &report
   out << "\n";
 }
 
+static llvm::Error runCompile(CompileOptions options, bool json, bool quiet) {
+  std::optional<ProgressBar> bar;
+  if (!quiet)
+    options.progress = showOn(bar);
+  auto report = compile(options);
+  bar.reset();
+  if (!report)
+    return report.takeError();
+  if (json)
+    printJson(options, *report);
+  else if (!quiet)
+    printText(options, *report);
+  return finishOutput();
+}
+
 /// A number, or auto, which becomes 0.
 static CLI::Validator microbatchesOption() {
   return CLI::Validator(
@@ -65,7 +80,7 @@ static CLI::Validator microbatchesOption() {
 
 void addCompileCommand(CLI::App &app, Action &chosen) {
   auto options = std::make_shared<CompileOptions>();
-  auto json = std::make_shared<bool>(false);
+  auto json = std::make_shared<bool>(false), quiet = std::make_shared<bool>(false);
   CLI::App *command =
       app.add_subcommand("compile", "Split a TorchScript model over devices and write a plan");
   command->add_option("model", options->model, "The model: a TorchScript file")
@@ -127,18 +142,11 @@ void addCompileCommand(CLI::App &app, Action &chosen) {
       ->allow_extra_args(false)
       ->type_name("FILE");
   command->add_flag("--json", *json, "Report as one JSON object");
+  command->add_flag("--quiet", *quiet, "Say nothing but errors, and what --json reports");
   command->footer("example:\n  cleave compile gpt2.pt --inputs gpt2.inputs.safetensors --devices 4 --verify "
                   "-o gpt2.plan");
-  command->callback([options, json, &chosen] {
-    chosen = [options, json]() -> llvm::Error {
-      if (llvm::sys::Process::StandardErrIsDisplayed())
-        options->progress = printProgress;
-      auto report = compile(*options);
-      if (!report)
-        return report.takeError();
-      *json ? printJson(*options, *report) : printText(*options, *report);
-      return finishOutput();
-    };
+  command->callback([options, json, quiet, &chosen] {
+    chosen = [options, json, quiet] { return runCompile(*options, *json, *quiet); };
   });
 }
 

@@ -22,10 +22,15 @@ static Error inspect(const InspectOptions &options) {
   if (!loaded)
     return loaded.takeError();
   llvm::raw_ostream &out = llvm::outs();
+  llvm::StringRef name = llvm::sys::path::filename(llvm::StringRef(options.plan).rtrim('/'));
   if (options.json || options.format == "json")
     out << llvm::formatv("{0:2}\n", llvm::json::Value(toJson(*loaded)));
+  else if (options.format == "html")
+    printHtml(out, *loaded, name);
+  else if (options.format == "dot")
+    printDot(out, *loaded);
   else
-    printText(out, *loaded, llvm::sys::path::filename(llvm::StringRef(options.plan).rtrim('/')));
+    printText(out, *loaded, name);
   return finishOutput();
 }
 
@@ -34,12 +39,12 @@ void addInspectCommand(CLI::App &app, Action &chosen) {
   CLI::App *command =
       app.add_subcommand("inspect", "Show what is in a plan: stages, weights, inputs and outputs");
   command->add_option("plan", options->plan, "The plan's folder")->required()->type_name("FOLDER");
-  command->add_option("--format", options->format, "How to show it: text or json")
-      ->check(CLI::IsMember({"text", "json"}).description(""))
+  command->add_option("--format", options->format, "How to show it: text, json, html (a page) or dot (for Graphviz)")
+      ->check(CLI::IsMember({"text", "json", "html", "dot"}).description(""))
       ->capture_default_str()
       ->type_name("FORMAT");
   command->add_flag("--json", options->json, "The same as --format json");
-  command->footer("example:\n  cleave inspect gpt2.plan");
+  command->footer("examples:\n  cleave inspect gpt2.plan\n  cleave inspect gpt2.plan --format html > gpt2.html");
   command->callback([options, &chosen] { chosen = [options] { return inspect(*options); }; });
 }
 

@@ -14,6 +14,12 @@ llvm::json::Object toJson(const plan::LoadedPlan &loaded);
 /// What `inspect` prints: the plan at a glance, a table of its stages, inputs and outputs, notes.
 void printText(llvm::raw_ostream &stream, const plan::LoadedPlan &loaded, llvm::StringRef name);
 
+/// One page that needs nothing but itself, with the stages side by side. What names a plan holds is text in it, never markup.
+void printHtml(llvm::raw_ostream &stream, const plan::LoadedPlan &loaded, llvm::StringRef name);
+
+/// A graph for Graphviz: the stages and what flows between them.
+void printDot(llvm::raw_ostream &stream, const plan::LoadedPlan &loaded);
+
 } // namespace cleave
 
 #endif // CLEAVE_TOOLS_CLEAVE_INSPECT_H

@@ -1,6 +1,7 @@
 //===- InspectJson.cpp - A plan as one JSON object ------------------------===//
 #include "codegen/plan/DimExpr.h"
 #include "codegen/plan/Safetensors.h"
+#include "codegen/plan/ValidateParts.h"
 #include "tools/cleave/Inspect.h"
 #include "tools/cleave/PlanFacts.h"
 #include "llvm/ADT/STLExtras.h"
@@ -60,9 +61,14 @@ static json::Object describe(const Plan &plan, const Signature &signature, uint3
 
 static json::Array describeStages(const Plan &plan) {
   std::vector<int64_t> weightBytes = weightBytesOfStages(plan);
+  std::vector<std::vector<ModuleShare>> modules = modulesOfStages(plan);
+  auto module = [](const ModuleShare &share) {
+    return json::Object{{"path", share.path}, {"ops", share.ops}, {"weight_bytes", share.weightBytes}};
+  };
   return toArray(plan.stages, [&](const auto &stage) {
     json::Object object{{"index", stage->index},
                         {"module_paths", json::Array(stage->module_paths)},
+                        {"modules", toArray(modules[stage->index], module)},
                         {"ops", stage->ops},
                         {"devices", toArray(stage->ranks, deviceOf)},
                         {"weight_bytes", weightBytes[stage->index]}};
@@ -105,7 +111,8 @@ static json::Array describeCollectives(const Plan &plan) {
       for (const auto &instruction : block->instructions) {
         if (program->tp_rank != 0 || instruction->kind != InstructionKind::Collective)
           continue;
-        std::optional<int64_t> bytes = bytesOfSlot(plan, *program, instruction->operands.front());
+        std::optional<int64_t> bytes =
+            bytesOfSlot(*program, instruction->operands.front(), tracedSizes(*plan.signatures[program->signature]));
         collectives.push_back(
             json::Object{{"kind", llvm::StringRef(plan.operators[instruction->op]).split("::").second},
                          {"stage", program->stage},
@@ -135,7 +142,9 @@ static json::Array describeTransfers(const Plan &plan) {
                                  {"from", transfer.from},
                                  {"to", transfer.to},
                                  {"values", transfer.inputs.size()},
-                                 {"bytes", bytesOf(plan, signature, transfer)}});
+                                 {"bytes", bytesOf(plan, signature, transfer, tracedSizes(*plan.signatures[signature]))},
+                                 {"bytes_per_microbatch",
+                                  bytesOf(plan, signature, transfer, microbatchSizes(plan, signature))}});
   return all;
 }
 
@@ -194,6 +203,7 @@ json::Object toJson(const LoadedPlan &loaded) {
       {"microbatches", schedule.microbatches},
       {"slices", schedule.slices},
       {"schedule", schedule.name},
+      {"bubble_by_formula", bubbleByFormula(plan, schedule.microbatches)},
       {"signatures", std::move(signatures)},
       {"stages", describeStages(plan)},
       {"balance", describeBalance(plan)},

@@ -1,8 +1,10 @@
 //===- InspectText.cpp - A plan as people read it -------------------------===//
 #include "codegen/plan/Safetensors.h"
+#include "codegen/plan/ValidateParts.h"
 #include "tools/cleave/Inspect.h"
 #include "tools/cleave/PlanFacts.h"
 #include "tools/cleave/TextTable.h"
+#include "tools/cleave/Wording.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FormatVariadic.h"
@@ -16,26 +18,7 @@ using llvm::formatv;
 /// Modules that a row names; the rest is counted.
 static constexpr size_t kShownModules = 3;
 
-static std::string megabytes(int64_t bytes) { return formatv("{0:f2}", bytes / 1e6); }
-
-/// `1 device`, `4 devices`, `2 batches`.
-static std::string count(uint64_t number, llvm::StringRef noun) {
-  llvm::StringRef ending = number == 1 ? "" : noun.ends_with("ch") ? "es" : "s";
-  return formatv("{0} {1}{2}", number, noun, ending);
-}
-
-/// `float32[batch, 768]`.
-static std::string typeText(const Signature &signature, const TensorType &type) {
-  std::string dimensions = type.ranked ? llvm::join(dimensionsOf(signature, type), ", ") : "…";
-  return formatv("{0}[{1}]", nameOf(type.dtype), dimensions);
-}
-
 //===- At a glance --------------------------------------------------------===//
-
-static std::string meshText(const Mesh &mesh) {
-  uint64_t devices = static_cast<uint64_t>(mesh.pp) * mesh.dp * mesh.tp;
-  return formatv("pp={0} dp={1} tp={2}, {3}", mesh.pp, mesh.dp, mesh.tp, count(devices, "device"));
-}
 
 static std::string balanceText(const Plan &plan) {
   std::optional<Balance> balance = balanceOf(plan);
@@ -63,12 +46,6 @@ static void printGlance(llvm::raw_ostream &stream, const LoadedPlan &loaded, llv
 
 //===- Stages -------------------------------------------------------------===//
 
-static std::string devicesText(const Stage &stage) {
-  if (stage.ranks.size() == 1)
-    return deviceOf(stage.ranks.front());
-  return formatv("{0}..{1}", deviceOf(stage.ranks.front()), stage.ranks.back());
-}
-
 static std::string modulesText(const Stage &stage) {
   llvm::ArrayRef<std::string> paths = stage.module_paths;
   std::string text = llvm::join(paths.take_front(kShownModules), ", ");
@@ -77,10 +54,11 @@ static std::string modulesText(const Stage &stage) {
 
 /// `1.57 MB from 0, 0.02 MB from 1`.
 static std::string receivesText(const Plan &plan, uint32_t stage) {
+  std::vector<int64_t> traced = tracedSizes(*plan.signatures[0]);
   std::vector<std::string> parts;
   for (const Transfer &transfer : transfers(plan, 0))
     if (transfer.to == stage)
-      parts.push_back(formatv("{0} MB from {1}", megabytes(bytesOf(plan, 0, transfer)), transfer.from));
+      parts.push_back(formatv("{0} MB from {1}", megabytes(bytesOf(plan, 0, transfer, traced)), transfer.from));
   return parts.empty() ? "-" : llvm::join(parts, ", ");
 }
 
@@ -93,7 +71,7 @@ static void printStages(llvm::raw_ostream &stream, const Plan &plan) {
     const Prediction *prediction = predictionOf(plan, stage->index);
     table.add({std::to_string(stage->index), devicesText(*stage), std::to_string(stage->ops),
                megabytes(weightBytes[stage->index]),
-               prediction ? formatv("{0:f2}", prediction->seconds * 1e3).str() : "-",
+               prediction ? milliseconds(prediction->seconds) : "-",
                prediction ? megabytes(prediction->peak_bytes) : "-", receivesText(plan, stage->index),
                modulesText(*stage)});
   }
@@ -102,14 +80,6 @@ static void printStages(llvm::raw_ostream &stream, const Plan &plan) {
 }
 
 //===- Inputs, outputs, notes ---------------------------------------------===//
-
-static void printSymbols(llvm::raw_ostream &stream, const Signature &signature) {
-  std::vector<std::string> sizes;
-  for (const auto &symbol : signature.symbols)
-    sizes.push_back(formatv("{0}={1}", symbol->name, symbol->traced));
-  if (!sizes.empty())
-    stream << "  traced with " << llvm::join(sizes, ", ") << "\n";
-}
 
 static void printSignature(llvm::raw_ostream &stream, const Signature &signature) {
   stream << "\n" << signature.name << "\n";
@@ -120,20 +90,15 @@ static void printSignature(llvm::raw_ostream &stream, const Signature &signature
     table.add(
         {"gives", output->name, typeText(signature, *output->type), formatv("stage {0}", output->stage)});
   table.print(stream, "  ");
-  printSymbols(stream, signature);
+  if (!signature.symbols.empty())
+    stream << "  traced with " << sizesText(signature, tracedSizes(signature)) << "\n";
 }
 
 static void printTiedWeights(llvm::raw_ostream &stream, const Plan &plan) {
   TextTable table({Align::Left, Align::Left});
-  for (auto [weight, stages] : llvm::zip(plan.weights, stagesOfWeights(plan))) {
-    if (weight->aliases.empty())
-      continue;
-    std::vector<std::string> numbers;
-    for (uint32_t stage : stages)
-      numbers.push_back(std::to_string(stage));
-    table.add({weight->name + " = " + llvm::join(weight->aliases, " = "),
-               formatv("stage{0} {1}", numbers.size() == 1 ? "" : "s", llvm::join(numbers, ", "))});
-  }
+  for (auto [weight, stages] : llvm::zip(plan.weights, stagesOfWeights(plan)))
+    if (!weight->aliases.empty())
+      table.add({weight->name + " = " + llvm::join(weight->aliases, " = "), stagesText(stages)});
   stream << "\ntied weights\n";
   table.print(stream, "  ");
 }
@@ -150,8 +115,7 @@ static void printStates(llvm::raw_ostream &stream, const Plan &plan) {
 static void printNotes(llvm::raw_ostream &stream, const Plan &plan) {
   stream << "\nnotes\n";
   for (const auto &note : plan.notes) {
-    std::string where = note->module_path.empty() || note->op.empty() ? note->module_path + note->op
-                                                                      : note->module_path + " " + note->op;
+    std::string where = placeText(*note);
     stream << "  " << note->kind << ": " << note->text << (where.empty() ? "" : " (" + where + ")") << "\n";
   }
 }

@@ -4,8 +4,6 @@
 
 namespace cleave {
 
-void printProgress(const std::string &step) { llvm::errs() << step << " ...\n"; }
-
 llvm::Error finishOutput() {
   llvm::raw_fd_ostream &out = llvm::outs();
   out.flush();

@@ -7,9 +7,6 @@
 
 namespace cleave {
 
-/// Says on stderr what is being done; for terminals.
-void printProgress(const std::string &step);
-
 /// Ends what was written to llvm::outs(); fails where it did not all arrive.
 llvm::Error finishOutput();
 

@@ -1,8 +1,12 @@
 //===- PlanFacts.cpp - What follows from a plan ---------------------------===//
 #include "tools/cleave/PlanFacts.h"
 #include "codegen/plan/DimExpr.h"
-#include "codegen/plan/Safetensors.h"
+#include "codegen/plan/SafetensorsHeader.h"
+#include "codegen/plan/ValidateParts.h"
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/ADT/StringMap.h"
+#include "llvm/Support/MathExtras.h"
 #include <algorithm>
 #include <set>
 
@@ -41,37 +45,110 @@ std::vector<int64_t> weightBytesOfStages(const Plan &plan) {
   return bytes;
 }
 
-static std::optional<int64_t> bytesOf(const Signature &signature, const TensorType &type) {
-  if (!type.ranked || type.dtype == DType::Unknown)
-    return std::nullopt;
-  std::vector<int64_t> traced;
-  for (const auto &symbol : signature.symbols)
-    traced.push_back(symbol->traced);
-  int64_t bytes = bytesOf(type.dtype);
-  for (const auto &dim : type.dims) {
-    std::optional<int64_t> size = evaluate(*dim, traced);
-    if (!size)
-      return std::nullopt;
-    bytes *= *size;
-  }
-  return bytes;
+//===- Modules ------------------------------------------------------------===//
+
+/// `h.1` of `h#2.1`, which is that of the second call.
+static std::string withoutCalls(llvm::StringRef path) {
+  llvm::SmallVector<llvm::StringRef> names;
+  path.split(names, '.');
+  for (llvm::StringRef &name : names)
+    name = name.split('#').first;
+  return llvm::join(names, ".");
 }
 
-std::optional<int64_t> bytesOfSlot(const Plan &plan, const Program &program, uint32_t slot) {
+/// The module that a weight is of.
+static llvm::StringRef moduleOf(llvm::StringRef weight) {
+  return weight.contains('.') ? weight.rsplit('.').first : llvm::StringRef();
+}
+
+/// Whether Stage.ops counts it: what builds or takes apart lists, tuples and dicts is none.
+static bool isOperation(const Instruction &instruction) {
+  switch (instruction.kind) {
+  case InstructionKind::List:
+  case InstructionKind::Tuple:
+  case InstructionKind::Dict:
+  case InstructionKind::Unpack:
+    return false;
+  default:
+    return true;
+  }
+}
+
+namespace {
+/// The modules of one stage by path.
+class ModuleShares {
+public:
+  ModuleShare &operator[](llvm::StringRef path) {
+    auto [entry, isNew] = indices.try_emplace(path, shares.size());
+    if (isNew)
+      shares.push_back({path.str()});
+    return shares[entry->second];
+  }
+  std::vector<ModuleShare> take() { return std::move(shares); }
+
+private:
+  llvm::StringMap<size_t> indices;
+  std::vector<ModuleShare> shares;
+};
+} // namespace
+
+std::vector<std::vector<ModuleShare>> modulesOfStages(const Plan &plan) {
+  std::vector<ModuleShares> modules(plan.stages.size());
+  for (const auto &program : plan.programs)
+    if (program->signature == 0 && program->tp_rank == 0)
+      for (const auto &instruction : program->blocks.front()->instructions)
+        if (isOperation(*instruction))
+          ++modules[program->stage][withoutCalls(plan.paths[instruction->path])].ops;
+  for (auto [weight, users] : llvm::zip(plan.weights, stagesOfWeights(plan)))
+    for (uint32_t stage : users)
+      modules[stage][moduleOf(weight->name)].weightBytes += bytesOf(*weight, plan.stages[stage]->ranks.front());
+  std::vector<std::vector<ModuleShare>> result;
+  for (ModuleShares &shares : modules)
+    result.push_back(shares.take());
+  return result;
+}
+
+//===- Traffic ------------------------------------------------------------===//
+
+std::vector<int64_t> microbatchSizes(const Plan &plan, uint32_t signature) {
+  std::vector<int64_t> sizes = tracedSizes(*plan.signatures[signature]);
+  if (int32_t batch = plan.signatures[signature]->batch; batch >= 0)
+    sizes[batch] = llvm::divideCeil(uint64_t(sizes[batch]), uint64_t(scheduleOf(plan, signature).microbatches));
+  return sizes;
+}
+
+static std::optional<int64_t> bytesOf(const TensorType &type, llvm::ArrayRef<int64_t> symbols) {
+  if (!type.ranked)
+    return std::nullopt;
+  std::vector<int64_t> shape;
+  for (const auto &dim : type.dims)
+    shape.push_back(evaluate(*dim, symbols).value_or(-1));
+  return bytesOf(type.dtype, shape);
+}
+
+std::optional<int64_t> bytesOfSlot(const Program &program, uint32_t slot, llvm::ArrayRef<int64_t> symbols) {
   for (const auto &type : program.types)
     if (type->slot == slot)
-      return bytesOf(*plan.signatures[program.signature], *type->type);
+      return bytesOf(*type->type, symbols);
   return std::nullopt;
 }
 
-int64_t bytesOf(const Plan &plan, uint32_t signature, const Transfer &transfer) {
+int64_t bytesOf(const Plan &plan, uint32_t signature, const Transfer &transfer, llvm::ArrayRef<int64_t> symbols) {
   int64_t bytes = 0;
   for (const auto &program : plan.programs)
     if (program->signature == signature && program->stage == transfer.to && program->tp_rank == 0)
       for (uint32_t input : transfer.inputs)
-        bytes += bytesOfSlot(plan, *program, program->inputs[input]->slot).value_or(0);
+        bytes += bytesOfSlot(*program, program->inputs[input]->slot, symbols).value_or(0);
   return bytes;
 }
+
+double bubbleByFormula(const Plan &plan, int64_t microbatches) {
+  double ranks = double(plan.mesh->pp) * plan.mesh->dp * plan.mesh->tp;
+  double work = plan.stages.size() / ranks * microbatches;
+  return (ranks - 1) / (work + ranks - 1);
+}
+
+//===- The rest -----------------------------------------------------------===//
 
 std::vector<std::string> dimensionsOf(const Signature &signature, const TensorType &type) {
   std::vector<std::string> names, dimensions;

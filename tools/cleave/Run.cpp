@@ -2,6 +2,7 @@
 #include "codegen/plan/DimExpr.h"
 #include "runtime/DTypes.h"
 #include "runtime/Session.h"
+#include "runtime/SignatureInputs.h"
 #include "runtime/TensorFile.h"
 #include "tools/cleave/Commands.h"
 #include "tools/cleave/Output.h"
@@ -9,7 +10,6 @@
 #include "tools/cleave/Stream.h"
 #include "tools/cleave/TextTable.h"
 #include "tools/cleave/TraceFile.h"
-#include "tools/driver/SignatureInputs.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SmallString.h"
 #include "llvm/ADT/StringExtras.h"
@@ -50,7 +50,7 @@ struct Measurement {
   std::vector<DeviceStatistics> devices;
   /// Share of the ranks' time in which they wait while one request has them to itself, and what it is where all stages
   /// take equally long. Nothing for one rank.
-  std::optional<double> bubble, bubbleOfFormula;
+  std::optional<double> bubble, bubbleByFormula;
   std::vector<runtime::TraceEvent> trace;
 };
 } // namespace
@@ -116,9 +116,8 @@ static Expected<Alone> measureAlone(Session &session, const Requests &requests) 
   return Alone{seconds.count() / runs, 1 - busy / (seconds.count() * session.statistics().size())};
 }
 
-/// (p-1) / (v m + p-1) for p ranks of v stages and m micro-batches (Narayanan et al. 2021), of which a batch of fewer
-/// samples has fewer.
-static double bubbleOfFormula(const plan::Plan &plan, llvm::ArrayRef<at::Tensor> inputs, size_t ranks) {
+/// The parts that a batch goes through the stages in: one of fewer samples than the plan has micro-batches has fewer.
+static int64_t partsOf(const plan::Plan &plan, llvm::ArrayRef<at::Tensor> inputs) {
   int64_t parts = scheduleOf(plan, 0).microbatches;
   const plan::Signature &signature = *plan.signatures[0];
   if (parts > 1)
@@ -126,8 +125,7 @@ static double bubbleOfFormula(const plan::Plan &plan, llvm::ArrayRef<at::Tensor>
       for (auto [dim, size] : llvm::enumerate(input->type->dims))
         if (plan::asSymbol(*size) == uint32_t(signature.batch))
           parts = std::min(parts, tensor.size(dim));
-  double work = double(plan.stages.size()) / ranks * parts;
-  return (ranks - 1) / (work + ranks - 1);
+  return parts;
 }
 
 static Expected<Measurement> measure(Session &session, const Requests &requests, uint64_t steps) {
@@ -135,13 +133,13 @@ static Expected<Measurement> measure(Session &session, const Requests &requests,
     return warmUp.takeError();
   Measurement measurement;
   measurement.steps = steps;
-  if (size_t ranks = session.statistics().size(); ranks > 1) {
+  if (session.statistics().size() > 1) {
     Expected<Alone> alone = measureAlone(session, requests);
     if (!alone)
       return alone.takeError();
     measurement.secondsAlone = alone->seconds;
     measurement.bubble = alone->bubble;
-    measurement.bubbleOfFormula = bubbleOfFormula(session.plan(), requests.front(), ranks);
+    measurement.bubbleByFormula = bubbleByFormula(session.plan(), partsOf(session.plan(), requests.front()));
   }
   session.takeTrace();
   std::vector<DeviceStatistics> before = session.statistics();
@@ -189,7 +187,7 @@ static llvm::json::Object toJson(const Measurement &measurement, llvm::ArrayRef<
                             {"outputs", std::move(outputs)}};
   if (measurement.bubble)
     result["bubble"] =
-        llvm::json::Object{{"measured", *measurement.bubble}, {"formula", *measurement.bubbleOfFormula}};
+        llvm::json::Object{{"measured", *measurement.bubble}, {"formula", *measurement.bubbleByFormula}};
   return result;
 }
 
@@ -199,7 +197,7 @@ static void printText(llvm::raw_ostream &out, const Measurement &measurement, ll
   out << llvm::formatv("{0:f2} ms a step\n", measurement.secondsPerStep * 1e3);
   if (measurement.bubble)
     out << llvm::formatv("{0:f2} ms a step alone; bubble {1:f1} %, {2:f1} % by formula\n",
-                         measurement.secondsAlone * 1e3, *measurement.bubble * 100, *measurement.bubbleOfFormula * 100);
+                         measurement.secondsAlone * 1e3, *measurement.bubble * 100, *measurement.bubbleByFormula * 100);
   out << "\n";
   TextTable devices({Align::Left, Align::Right, Align::Right, Align::Right, Align::Right});
   devices.add({"device", "peak MB", "weights MB", "busy ms", "idle ms"});
@@ -222,12 +220,12 @@ static void printText(llvm::raw_ostream &out, const Measurement &measurement, ll
 
 static Expected<Requests> readInputs(const RunOptions &options, const plan::Signature &signature) {
   if (options.inputs.empty())
-    return llvm::createStringError("no inputs were given, expected " + describeInputs(signature) +
+    return llvm::createStringError("no inputs were given, expected " + runtime::describeInputs(signature) +
                                    "; pass --inputs with a safetensors file that has them by name");
   auto tensors = runtime::readTensors(options.inputs);
   if (!tensors)
     return tensors.takeError();
-  auto inputs = matchInputs(signature, *tensors, options.inputs);
+  auto inputs = runtime::matchInputs(signature, *tensors, options.inputs);
   if (!inputs)
     return inputs.takeError();
   if (options.stream)

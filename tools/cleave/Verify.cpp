@@ -2,9 +2,9 @@
 #include "tools/driver/Verify.h"
 #include "tools/cleave/Commands.h"
 #include "tools/cleave/Output.h"
+#include "tools/cleave/ProgressBar.h"
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/JSON.h"
-#include "llvm/Support/Process.h"
 #include "llvm/Support/raw_ostream.h"
 #include <memory>
 
@@ -48,13 +48,18 @@ static void printText(const VerifyReport &report) {
     llvm::outs() << "not compared at " << sizes << "\n";
 }
 
-static llvm::Error runVerify(VerifyOptions options, bool json) {
-  if (llvm::sys::Process::StandardErrIsDisplayed())
-    options.progress = printProgress;
+static llvm::Error runVerify(VerifyOptions options, bool json, bool quiet) {
+  std::optional<ProgressBar> bar;
+  if (!quiet)
+    options.progress = showOn(bar);
   auto report = verify(options);
+  bar.reset();
   if (!report)
     return report.takeError();
-  json ? printJson(*report) : printText(*report);
+  if (json)
+    printJson(*report);
+  else if (!quiet)
+    printText(*report);
   if (auto error = finishOutput())
     return error;
   for (auto &output : report->outputs)
@@ -67,7 +72,7 @@ static llvm::Error runVerify(VerifyOptions options, bool json) {
 
 void addVerifyCommand(CLI::App &app, Action &chosen) {
   auto options = std::make_shared<VerifyOptions>();
-  auto json = std::make_shared<bool>(false);
+  auto json = std::make_shared<bool>(false), quiet = std::make_shared<bool>(false);
   CLI::App *command = app.add_subcommand("verify", "Compare a plan with the model it was made from");
   command->add_option("plan", options->plan, "The plan's folder")->required()->type_name("FOLDER");
   command->add_option("--model", options->model, "The TorchScript file")->required()->type_name("FILE");
@@ -88,9 +93,11 @@ void addVerifyCommand(CLI::App &app, Action &chosen) {
       ->allow_extra_args(false)
       ->type_name("FILE");
   command->add_flag("--json", *json, "Report as one JSON object");
+  command->add_flag("--quiet", *quiet, "Say nothing but errors, and what --json reports");
   command->footer("example:\n  cleave verify gpt2.plan --model gpt2.pt");
-  command->callback(
-      [options, json, &chosen] { chosen = [options, json] { return runVerify(*options, *json); }; });
+  command->callback([options, json, quiet, &chosen] {
+    chosen = [options, json, quiet] { return runVerify(*options, *json, *quiet); };
+  });
 }
 
 } // namespace cleave

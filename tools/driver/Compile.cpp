@@ -4,6 +4,7 @@
 #include "codegen/Shards.h"
 #include "codegen/plan/OutputDirectory.h"
 #include "codegen/plan/PlanFile.h"
+#include "codegen/plan/SafetensorsHeader.h"
 #include "frontend/Import.h"
 #include "ir/Schemas.h"
 #include "runtime/DTypes.h"
@@ -14,6 +15,7 @@
 #include "tools/driver/Verify.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SmallString.h"
+#include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/GlobPattern.h"
 #include "llvm/Support/Path.h"
 #include <chrono>
@@ -37,13 +39,14 @@ private:
   llvm::Error read();
   llvm::Error runPasses();
   llvm::Error write();
-  llvm::Error readWeight(const plan::Weight &weight, plan::ByteSink sink) const;
+  llvm::Error writeShards();
+  llvm::Error readWeight(const plan::Weight &weight, llvm::function_ref<llvm::Error(const at::Tensor &piece)> use) const;
   llvm::Error checkCapturePoints() const;
   llvm::Error verifyPlan();
   void describe();
-  void progress(const llvm::Twine &step) const {
+  void progress(const llvm::Twine &step, std::optional<double> done = std::nullopt) const {
     if (options.progress)
-      options.progress(step.str());
+      options.progress(step.str(), done);
   }
 
   const CompileOptions &options;
@@ -70,10 +73,12 @@ llvm::Error Compilation::read() {
     return inputs.takeError();
   if (options.microbatches != 1)
     shape.batch = nameBatch(*inputs);
-  auto opened = TorchScriptFile::open(options.model);
+  auto opened = TorchScriptFile::open(
+      options.model, [&](double done) { progress("reading " + options.model, done); });
   if (!opened)
     return opened.takeError();
   file = std::move(*opened);
+  progress("importing " + options.model);
   mlir::DialectRegistry registry;
   registerDialects(registry);
   context.appendDialectRegistry(registry);
@@ -89,7 +94,9 @@ llvm::Error Compilation::read() {
 llvm::Error Compilation::runPasses() {
   DiagnosticCollector diagnostics(context);
   std::string pipeline = pipelineOf(options, shape);
-  if (auto error = runPipeline(*model.module, pipeline, options.emitIr)) {
+  std::string cutting = llvm::formatv("cutting into {0} stage{1}: ", shape.stages, shape.stages == 1 ? "" : "s");
+  if (auto error = runPipeline(*model.module, pipeline, options.emitIr,
+                               [&](llvm::StringRef pass) { progress(cutting + pass); })) {
     if (!diagnostics.hasErrors())
       return error;
     // The pipeline's own error only says that a pass failed.
@@ -119,27 +126,40 @@ llvm::Error Compilation::checkCapturePoints() const {
   return llvm::Error::success();
 }
 
-llvm::Error Compilation::readWeight(const plan::Weight &weight, plan::ByteSink sink) const {
+llvm::Error Compilation::readWeight(const plan::Weight &weight,
+                                    llvm::function_ref<llvm::Error(const at::Tensor &piece)> use) const {
   const WeightTable::Entry *entry = model.weights.find(weight.name);
   at::Tensor tensor = entry->tensor.contiguous().view(-1);
   auto dtype = *runtime::scalarTypeOf(weight.dtype);
   constexpr int64_t kPieceBytes = 8 << 20;
   const int64_t step = kPieceBytes / tensor.element_size();
   for (int64_t done = 0; done < tensor.numel(); done += step) {
-    at::Tensor piece = tensor.slice(0, done, done + step), stored = piece.to(dtype);
-    if (auto error = sink({static_cast<const uint8_t *>(stored.const_data_ptr()), stored.nbytes()}))
+    at::Tensor piece = tensor.slice(0, done, done + step);
+    if (auto error = use(piece.to(dtype)))
       return error;
     file->release(piece.const_data_ptr(), piece.nbytes());
   }
   return llvm::Error::success();
 }
 
+llvm::Error Compilation::writeShards() {
+  uint64_t written = 0, all = 0;
+  for (auto &weight : plan->weights)
+    all += weight->shards.size() * plan::bytesOf(weight->dtype, weight->shape).value_or(0);
+  std::string step = llvm::formatv("writing {0} MB of weights", (all + 500'000) / 1'000'000);
+  progress(step, 0);
+  return cleave::writeShards(*plan, directory->path(), [&](const plan::Weight &weight, plan::ByteSink sink) {
+    return readWeight(weight, [&](const at::Tensor &piece) {
+      written += piece.nbytes();
+      progress(step, double(written) / all);
+      return sink({static_cast<const uint8_t *>(piece.const_data_ptr()), piece.nbytes()});
+    });
+  });
+}
+
 llvm::Error Compilation::write() {
   auto start = std::chrono::steady_clock::now();
-  if (auto error =
-          writeShards(*plan, directory->path(), [&](const plan::Weight &weight, plan::ByteSink sink) {
-            return readWeight(weight, sink);
-          }))
+  if (auto error = writeShards())
     return error;
   // What we write we can read: our own bugs are found here, not by a user.
   if (auto error = plan::validate(*plan))
@@ -206,22 +226,20 @@ llvm::Expected<CompileReport> Compilation::run() {
     return created.takeError();
   directory.emplace(std::move(*created));
   auto start = std::chrono::steady_clock::now();
-  progress("reading " + options.model);
   if (auto error = read())
     return error;
   report.readSeconds = secondsSince(start);
   start = std::chrono::steady_clock::now();
-  progress("cutting into " + llvm::Twine(shape.stages) + (shape.stages == 1 ? " stage" : " stages"));
   if (auto error = runPasses())
     return error;
   report.passSeconds = secondsSince(start);
   describe();
-  progress("writing " + llvm::Twine((report.weightBytes + 500'000) / 1'000'000) + " MB of weights");
   if (auto error = write())
     return error;
   if (options.verify)
     if (auto error = verifyPlan())
       return error;
+  progress("putting " + options.output + " in place");
   if (auto error = directory->commit())
     return error;
   return report;

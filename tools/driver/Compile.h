@@ -6,9 +6,9 @@
 #ifndef CLEAVE_TOOLS_DRIVER_COMPILE_H
 #define CLEAVE_TOOLS_DRIVER_COMPILE_H
 
+#include "tools/driver/Progress.h"
 #include "llvm/Support/Error.h"
 #include <cstdint>
-#include <functional>
 #include <string>
 #include <vector>
 
@@ -49,8 +49,8 @@ struct CompileOptions {
   std::string emitIr;
   /// Libraries of operators.
   std::vector<std::string> libraries;
-  /// Told of each step when it begins; may be empty.
-  std::function<void(const std::string &)> progress;
+  /// Told what is being done; may be empty.
+  Progress progress;
 };
 
 struct CompileReport {

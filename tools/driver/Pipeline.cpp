@@ -63,9 +63,24 @@ private:
   std::string &failure;
   unsigned count = 0;
 };
+
+/// Tells of each pass when it begins.
+class PassTeller : public PassInstrumentation {
+public:
+  PassTeller(llvm::function_ref<void(StringRef)> begins) : begins(begins) {}
+
+  void runBeforePass(Pass *pass, Operation *) override {
+    if (!pass->getArgument().empty())
+      begins(pass->getArgument());
+  }
+
+private:
+  llvm::function_ref<void(StringRef)> begins;
+};
 } // namespace
 
-llvm::Error runPipeline(ModuleOp module, StringRef pipeline, StringRef emitIr) {
+llvm::Error runPipeline(ModuleOp module, StringRef pipeline, StringRef emitIr,
+                        llvm::function_ref<void(StringRef)> begins) {
   static bool isRegistered = [] {
     registerPasses();
     return true;
@@ -78,6 +93,7 @@ llvm::Error runPipeline(ModuleOp module, StringRef pipeline, StringRef emitIr) {
   if (failed(parsed))
     return llvm::createStringError("pass pipeline: " + text);
   static_cast<OpPassManager &>(manager) = std::move(*parsed);
+  manager.addInstrumentation(std::make_unique<PassTeller>(begins));
   std::string failure;
   if (!emitIr.empty()) {
     if (std::error_code error = llvm::sys::fs::create_directories(emitIr))

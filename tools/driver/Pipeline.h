@@ -16,8 +16,10 @@ namespace cleave {
 std::string pipelineOf(const CompileOptions &options, const PipelineShape &shape);
 
 /// Runs it. `emitIr`: directory for the module after each pass (`03-fold-sizes.mlir`), with module paths; may
-/// be empty. Diagnostics are the context's; the error is success() where they say why a pass failed.
-llvm::Error runPipeline(mlir::ModuleOp module, llvm::StringRef pipeline, llvm::StringRef emitIr);
+/// be empty. `begins` is told the name of each pass. Diagnostics are the context's; the error is success() where they say
+/// why a pass failed.
+llvm::Error runPipeline(mlir::ModuleOp module, llvm::StringRef pipeline, llvm::StringRef emitIr,
+                        llvm::function_ref<void(llvm::StringRef pass)> begins);
 
 } // namespace cleave
 

@@ -5,10 +5,10 @@
 #include "runtime/DTypes.h"
 #include "runtime/Inputs.h"
 #include "runtime/Session.h"
+#include "runtime/SignatureInputs.h"
 #include "runtime/TensorFile.h"
 #include "tools/driver/Comparison.h"
 #include "tools/driver/OriginalModel.h"
-#include "tools/driver/SignatureInputs.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/FileSystem.h"
 #include <ATen/ATen.h>
@@ -52,7 +52,7 @@ static llvm::Expected<std::vector<at::Tensor>> readInputs(const plan::Signature 
   auto tensors = runtime::readTensors(path);
   if (!tensors)
     return tensors.takeError();
-  return matchInputs(signature, *tensors, path);
+  return runtime::matchInputs(signature, *tensors, path);
 }
 
 /// Numbers in [0, 1), zeros and ones for integers: in range for any table.
@@ -153,10 +153,44 @@ static llvm::Error compareAt(runtime::Session &session, const Calls &calls, llvm
   return llvm::Error::success();
 }
 
+/// At the sizes of the inputs, then at others. `progress` is told which share is done.
+static llvm::Error compareEverywhere(runtime::Session &session, const OriginalModel &original, size_t calls,
+                                     llvm::ArrayRef<at::Tensor> inputs, llvm::function_ref<void(double)> progress,
+                                     VerifyReport &report) {
+  const plan::Signature &signature = *session.plan().signatures[0];
+  const std::vector<std::vector<int64_t>> others = otherSizes(signature);
+  // The original and the plan, at each of the sizes.
+  const double runs = 2.0 * (1 + others.size());
+  double done = 0;
+  auto callOriginalAt = [&](llvm::ArrayRef<at::Tensor> at) {
+    progress(done++ / runs);
+    auto expected = callOriginal(original, at, calls);
+    progress(done++ / runs);
+    return expected;
+  };
+  auto expected = callOriginalAt(inputs);
+  if (!expected)
+    return expected.takeError();
+  if (auto error = compareAt(session, *expected, inputs, "", report))
+    return error;
+  for (const std::vector<int64_t> &sizes : others) {
+    std::string text;
+    for (auto [symbol, size] : llvm::zip(signature.symbols, sizes))
+      text += (text.empty() ? "" : ", ") + symbol->name + "=" + std::to_string(size);
+    std::vector<at::Tensor> changed = resized(signature, inputs, sizes);
+    auto changedExpected = callOriginalAt(changed);
+    if (!changedExpected)
+      report.skipped.push_back(text + ": " + toString(changedExpected.takeError()));
+    else if (auto error = compareAt(session, *changedExpected, changed, text, report))
+      return llvm::createStringError("at " + text + ": " + toString(std::move(error)));
+  }
+  return llvm::Error::success();
+}
+
 llvm::Expected<VerifyReport> verify(const VerifyOptions &options) {
-  auto progress = [&](const llvm::Twine &step) {
+  auto progress = [&](const char *step, std::optional<double> done = std::nullopt) {
     if (options.progress)
-      options.progress(step.str());
+      options.progress(step, done);
   };
   progress("loading the plan");
   auto session =
@@ -165,7 +199,7 @@ llvm::Expected<VerifyReport> verify(const VerifyOptions &options) {
                                             .timeout = std::chrono::seconds(options.timeoutSeconds)});
   if (!session)
     return session.takeError();
-  auto file = TorchScriptFile::open(options.model);
+  auto file = TorchScriptFile::open(options.model, [&](double done) { progress("reading the original", done); });
   if (!file)
     return file.takeError();
   const plan::Plan &plan = (*session)->plan();
@@ -192,24 +226,9 @@ llvm::Expected<VerifyReport> verify(const VerifyOptions &options) {
     if (auto sizes = runtime::bindSymbols(signature, *inputs); !sizes)
       return sizes.takeError();
     VerifyReport report;
-    progress("running the original and the plan");
-    auto expected = callOriginal(original, *inputs, calls);
-    if (!expected)
-      return expected.takeError();
-    if (auto error = compareAt(**session, *expected, *inputs, "", report))
+    auto compared = [&](double done) { progress("comparing with the original", done); };
+    if (auto error = compareEverywhere(**session, original, calls, *inputs, compared, report))
       return error;
-    for (const std::vector<int64_t> &sizes : otherSizes(signature)) {
-      std::string text;
-      for (auto [symbol, size] : llvm::zip(signature.symbols, sizes))
-        text += (text.empty() ? "" : ", ") + symbol->name + "=" + std::to_string(size);
-      progress("running both at " + text);
-      std::vector<at::Tensor> changed = resized(signature, *inputs, sizes);
-      auto expected = callOriginal(original, changed, calls);
-      if (!expected)
-        report.skipped.push_back(text + ": " + toString(expected.takeError()));
-      else if (auto error = compareAt(**session, *expected, changed, text, report))
-        return llvm::createStringError("at " + text + ": " + toString(std::move(error)));
-    }
     return report;
   } catch (const std::exception &e) {
     return fail(options.model + ": " + llvm::StringRef(e.what()).split('\n').first);

@@ -2,9 +2,9 @@
 #ifndef CLEAVE_TOOLS_DRIVER_VERIFY_H
 #define CLEAVE_TOOLS_DRIVER_VERIFY_H
 
+#include "tools/driver/Progress.h"
 #include "llvm/Support/Error.h"
 #include <cstdint>
-#include <functional>
 #include <string>
 #include <vector>
 
@@ -17,8 +17,8 @@ struct VerifyOptions {
   std::vector<std::string> devices, libraries;
   /// How long one run of the plan may take.
   uint64_t timeoutSeconds = 600;
-  /// Told of each step when it begins; may be empty.
-  std::function<void(const std::string &)> progress;
+  /// Told what is being done; may be empty.
+  Progress progress;
 };
 
 struct VerifyReport {

@@ -62,9 +62,9 @@ TEST(InspectJson, CountsWhatStagesSend) {
   auto type = std::make_unique<SlotType>(*loaded.plan->programs[0]->types[0]);
   type->slot = 0;
   loaded.plan->programs[1]->types.push_back(std::move(type));
-  // float32[3, 16] at the traced batch of 3.
+  // float32[3, 16] at the traced batch of 3; of its two micro-batches one has two samples.
   EXPECT_EQ(compact(toJson(loaded).get("transfers")),
-            R"([{"bytes":192,"from":0,"signature":"forward","to":1,"values":1}])");
+            R"([{"bytes":192,"bytes_per_microbatch":128,"from":0,"signature":"forward","to":1,"values":1}])");
 }
 
 TEST(InspectJson, ListsOperatorsWithoutSemanticsAsReplicated) {
@@ -81,6 +81,82 @@ TEST(InspectJson, LeavesOutWhatIsNotPredicted) {
   json::Object object = toJson(loaded);
   EXPECT_EQ(compact(object.get("balance")), "null");
   EXPECT_EQ(compact((*object.getArray("stages"))[0].getAsObject()->get("predicted_seconds")), "null");
+}
+
+TEST(InspectJson, CountsWhatModulesDoAndHold) {
+  LoadedPlan loaded = load();
+  // A second call of a module, and a module that only holds weights.
+  loaded.plan->paths[2] = "layer0#1";
+  loaded.plan->weights[1]->name = "tables.bias";
+  json::Object object = toJson(loaded);
+  EXPECT_EQ(compact((*object.getArray("stages"))[0].getAsObject()->get("modules")),
+            R"([{"ops":2,"path":"layer0","weight_bytes":512},{"ops":0,"path":"tables","weight_bytes":64}])");
+}
+
+static constexpr char kHostile[] = "a<script>alert(\"1\")</script>&lt;'\\N\xE2\x80\xAE.b";
+
+/// With that as a name wherever a plan has one.
+static LoadedPlan loadHostile() {
+  LoadedPlan loaded = load();
+  Plan &plan = *loaded.plan;
+  for (std::string *name :
+       {&plan.paths[1], &plan.stages[0]->module_paths[0], &plan.weights[0]->name, &plan.weights[2]->aliases[0],
+        &plan.signatures[0]->name, &plan.signatures[0]->inputs[0]->name, &plan.signatures[0]->inputs[0]->role,
+        &plan.signatures[0]->outputs[0]->name, &plan.signatures[0]->symbols[0]->name, &plan.notes[0]->kind,
+        &plan.notes[0]->text, &plan.producer, &plan.pipeline, &plan.schedules[0]->name})
+    *name = kHostile;
+  return loaded;
+}
+
+TEST(InspectHtml, TakesNamesAsText) {
+  std::string page;
+  llvm::raw_string_ostream stream(page);
+  printHtml(stream, loadHostile(), kHostile);
+  EXPECT_EQ(page.find("<script"), std::string::npos);
+  EXPECT_EQ(page.find("alert(\""), std::string::npos);
+  EXPECT_EQ(page.find("&lt;&"), std::string::npos) << "an entity of a name is text too";
+  EXPECT_NE(page.find("a&lt;script&gt;alert(&quot;1&quot;)&lt;/script&gt;&amp;lt;&apos;\\N"), std::string::npos) << page;
+}
+
+TEST(InspectHtml, ShowsPlansWithoutPredictions) {
+  LoadedPlan loaded = load();
+  loaded.plan->predictions.clear();
+  std::string page;
+  llvm::raw_string_ostream stream(page);
+  printHtml(stream, loaded, "two.plan");
+  EXPECT_NE(page.find("Not predicted"), std::string::npos);
+}
+
+TEST(InspectHtml, NestsPathsOfAnyDepth) {
+  LoadedPlan loaded = load();
+  loaded.plan->paths[1] = std::string(200'000, '.');
+  std::string page;
+  llvm::raw_string_ostream stream(page);
+  printHtml(stream, loaded, "two.plan");
+  EXPECT_NE(page.find("layer1"), std::string::npos);
+}
+
+TEST(InspectDot, ShowsStagesAndTraffic) {
+  std::string text;
+  llvm::raw_string_ostream stream(text);
+  printDot(stream, load());
+  EXPECT_EQ(text, R"(// Stages, and what one micro-batch sends between them.
+digraph plan {
+  rankdir=LR;
+  node [shape=box, fontname="sans-serif", fontsize=11];
+  edge [fontname="sans-serif", fontsize=10];
+  s0 [label="stage 0, cpu:0\l3.00 ms, peak 0.00 MB\l2 ops, 0.00 MB of weights\llayer0\l"];
+  s1 [label="stage 1, cpu:1\l1.00 ms, peak 0.00 MB\l1 op, 0.00 MB of weights\llayer1\l"];
+  s0 -> s1 [label="0.00 MB"];
+}
+)");
+}
+
+TEST(InspectDot, TakesNamesAsText) {
+  std::string text;
+  llvm::raw_string_ostream stream(text);
+  printDot(stream, loadHostile());
+  EXPECT_NE(text.find(R"(a<script>alert(\"1\")</script>&amp;lt;'\\N)"), std::string::npos) << text;
 }
 
 TEST(InspectText, ShowsStagesSignaturesAndNotes) {

@@ -19,6 +19,8 @@ TEST(Program, InspectsAPlan) {
   EXPECT_EQ(json.status, 0) << json.err;
   EXPECT_TRUE(static_cast<bool>(llvm::json::parse(json.out))) << json.out;
   EXPECT_EQ(json.out, runCleave({"inspect", "--format", "json", folder.path()}).out);
+  EXPECT_EQ(runCleave({"inspect", "--format", "html", folder.path()}).out.rfind("<!doctype html>", 0), 0u);
+  EXPECT_EQ(runCleave({"inspect", "--format", "dot", folder.path()}).out.rfind("//", 0), 0u);
 }
 
 TEST(Program, FailsWithOneErrorAndStatus1) {

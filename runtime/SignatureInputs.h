@@ -1,6 +1,6 @@
 //===- SignatureInputs.h - Inputs of a request by name ----------*- C++ -*-===//
-#ifndef CLEAVE_TOOLS_DRIVER_SIGNATUREINPUTS_H
-#define CLEAVE_TOOLS_DRIVER_SIGNATUREINPUTS_H
+#ifndef CLEAVE_RUNTIME_SIGNATUREINPUTS_H
+#define CLEAVE_RUNTIME_SIGNATUREINPUTS_H
 
 #include "codegen/plan/Plan.h"
 #include "runtime/TensorFile.h"
@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-namespace cleave {
+namespace cleave::runtime {
 
 /// `input_ids int64[batch, seq], attention_mask int64[batch, seq]`.
 std::string describeInputs(const plan::Signature &signature);
@@ -19,9 +19,9 @@ std::string describeInputs(const plan::Signature &signature);
 /// The leaves of the signature's inputs out of the tensors of a file. Fails on inputs that are not there and
 /// on tensors that are no inputs. `file` is its name in messages.
 llvm::Expected<std::vector<at::Tensor>> matchInputs(const plan::Signature &signature,
-                                                    llvm::ArrayRef<runtime::NamedTensor> tensors,
+                                                    llvm::ArrayRef<NamedTensor> tensors,
                                                     llvm::StringRef file);
 
-} // namespace cleave
+} // namespace cleave::runtime
 
-#endif // CLEAVE_TOOLS_DRIVER_SIGNATUREINPUTS_H
+#endif // CLEAVE_RUNTIME_SIGNATUREINPUTS_H

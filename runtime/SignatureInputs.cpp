@@ -1,19 +1,17 @@
 //===- SignatureInputs.cpp - Inputs of a request by name ------------------===//
-#include "tools/driver/SignatureInputs.h"
+#include "runtime/SignatureInputs.h"
 #include "runtime/Values.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 
-namespace cleave {
-
-using runtime::NamedTensor;
+namespace cleave::runtime {
 
 std::string describeInputs(const plan::Signature &signature) {
   std::vector<std::string> symbols;
   for (const auto &symbol : signature.symbols)
     symbols.push_back(symbol->name);
   auto inputs = llvm::map_range(signature.inputs, [&](const auto &input) {
-    return input->name + " " + runtime::describe(*input->type, symbols);
+    return input->name + " " + describe(*input->type, symbols);
   });
   return llvm::join(inputs, ", ");
 }
@@ -62,4 +60,4 @@ matchInputs(const plan::Signature &signature, llvm::ArrayRef<NamedTensor> tensor
   return inputs;
 }
 
-} // namespace cleave
+} // namespace cleave::runtime

@@ -1,0 +1,63 @@
+# What `cmake --install build --prefix P` puts where. Component Runtime: what serves plans; Compiler: the rest. Nothing in
+# lib/cmake/Cleave names a folder of this machine: torch and LLVM are found by whoever finds Cleave. The programs and the
+# CUDA plugin are linked already and look for torch where it was.
+include(GNUInstallDirs)
+include(CMakePackageConfigHelpers)
+set(CMAKE_INSTALL_RPATH ${CLEAVE_TORCH}/lib)
+set(CLEAVE_CMAKE_DIR ${CMAKE_INSTALL_LIBDIR}/cmake/Cleave)
+
+# Public headers, as cleave/FOLDER/NAME.h; so they include each other.
+function(install_headers COMPONENT)
+  foreach(HEADER ${ARGN})
+    string(CONFIGURE [[
+      file(READ "@PROJECT_SOURCE_DIR@/@HEADER@" TEXT)
+      string(REGEX REPLACE "#include \"(codegen|runtime|tools)/" "#include \"cleave/\\1/" TEXT "${TEXT}")
+      set(FILE "${CMAKE_INSTALL_PREFIX}/include/cleave/@HEADER@")
+      message(STATUS "Installing: $ENV{DESTDIR}${FILE}")
+      file(WRITE "$ENV{DESTDIR}${FILE}" "${TEXT}")
+      list(APPEND CMAKE_INSTALL_MANIFEST_FILES "${FILE}")
+    ]] REWRITE @ONLY)
+    install(CODE "${REWRITE}" COMPONENT ${COMPONENT})
+  endforeach()
+endfunction()
+
+# Libraries of a component as Cleave::NAME, without the prefix cleave_.
+function(install_libraries COMPONENT)
+  foreach(LIBRARY ${ARGN})
+    string(REPLACE cleave_ "" NAME ${LIBRARY})
+    set_target_properties(${LIBRARY} PROPERTIES EXPORT_NAME ${NAME})
+  endforeach()
+  install(TARGETS ${ARGN} EXPORT Cleave${COMPONENT} ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT ${COMPONENT})
+  install(EXPORT Cleave${COMPONENT} NAMESPACE Cleave:: DESTINATION ${CLEAVE_CMAKE_DIR} COMPONENT ${COMPONENT})
+endfunction()
+
+function(install_cleave)
+  install_libraries(Runtime cleave_llvm cleave_plan cleave_runtime)
+  install_headers(Runtime
+    codegen/plan/Checksum.h
+    codegen/plan/Plan.h
+    codegen/plan/Safetensors.h
+    runtime/Session.h
+    runtime/SignatureInputs.h
+    runtime/TensorFile.h
+    runtime/Trace.h)
+  install(FILES ${PROJECT_BINARY_DIR}/codegen/plan/plan_generated.h DESTINATION include/cleave/codegen/plan COMPONENT Runtime)
+  if(TARGET cleave_cuda)
+    set_property(TARGET cleave_cuda APPEND PROPERTY INSTALL_RPATH ${CLEAVE_NVIDIA_DIR}/lib)
+    install(TARGETS cleave_cuda LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT Runtime)
+  endif()
+
+  install_libraries(Compiler cleave_ir cleave_frontend cleave_partitioner cleave_passes cleave_codegen cleave_driver)
+  set_target_properties(cleave_driver PROPERTIES EXPORT_NAME compiler)
+  install_headers(Compiler tools/driver/Compile.h tools/driver/Progress.h tools/driver/UsageError.h tools/driver/Verify.h)
+  install(TARGETS cleave cleave-opt RUNTIME COMPONENT Compiler)
+
+  install(FILES examples/CMakeLists.txt examples/serve.cpp DESTINATION share/cleave/examples COMPONENT Runtime)
+  install(FILES examples/compile.cpp DESTINATION share/cleave/examples COMPONENT Compiler)
+
+  configure_package_config_file(cmake/CleaveConfig.cmake.in ${PROJECT_BINARY_DIR}/CleaveConfig.cmake
+    INSTALL_DESTINATION ${CLEAVE_CMAKE_DIR} NO_SET_AND_CHECK_MACRO)
+  write_basic_package_version_file(${PROJECT_BINARY_DIR}/CleaveConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+  install(FILES ${PROJECT_BINARY_DIR}/CleaveConfig.cmake ${PROJECT_BINARY_DIR}/CleaveConfigVersion.cmake cmake/Torch.cmake
+    DESTINATION ${CLEAVE_CMAKE_DIR} COMPONENT Runtime)
+endfunction()

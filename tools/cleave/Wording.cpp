@@ -1,0 +1,56 @@
+//===- Wording.cpp - How facts of a plan are worded -----------------------===//
+#include "tools/cleave/Wording.h"
+#include "codegen/plan/Safetensors.h"
+#include "tools/cleave/PlanFacts.h"
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/FormatVariadic.h"
+
+namespace cleave {
+
+using namespace plan;
+using llvm::formatv;
+
+std::string megabytes(int64_t bytes) { return formatv("{0:f2}", bytes / 1e6); }
+
+std::string milliseconds(double seconds) { return formatv("{0:f2}", seconds * 1e3); }
+
+std::string count(uint64_t number, llvm::StringRef noun) {
+  llvm::StringRef ending = number == 1 ? "" : noun.ends_with("ch") ? "es" : "s";
+  return formatv("{0} {1}{2}", number, noun, ending);
+}
+
+std::string meshText(const Mesh &mesh) {
+  uint64_t devices = static_cast<uint64_t>(mesh.pp) * mesh.dp * mesh.tp;
+  return formatv("pp={0} dp={1} tp={2}, {3}", mesh.pp, mesh.dp, mesh.tp, count(devices, "device"));
+}
+
+std::string devicesText(const Stage &stage) {
+  if (stage.ranks.size() == 1)
+    return deviceOf(stage.ranks.front());
+  return formatv("{0}..{1}", deviceOf(stage.ranks.front()), stage.ranks.back());
+}
+
+std::string stagesText(llvm::ArrayRef<uint32_t> stages) {
+  auto numbers = llvm::map_range(stages, [](uint32_t stage) { return std::to_string(stage); });
+  return formatv("stage{0} {1}", stages.size() == 1 ? "" : "s", llvm::join(numbers, ", "));
+}
+
+std::string typeText(const Signature &signature, const TensorType &type) {
+  std::string dimensions = type.ranked ? llvm::join(dimensionsOf(signature, type), ", ") : "…";
+  return formatv("{0}[{1}]", nameOf(type.dtype), dimensions);
+}
+
+std::string sizesText(const Signature &signature, llvm::ArrayRef<int64_t> sizes) {
+  std::vector<std::string> texts;
+  for (auto [symbol, size] : llvm::zip(signature.symbols, sizes))
+    texts.push_back(formatv("{0}={1}", symbol->name, size));
+  return llvm::join(texts, ", ");
+}
+
+std::string placeText(const Note &note) {
+  llvm::StringRef between = note.module_path.empty() || note.op.empty() ? "" : " ";
+  return (note.module_path + between + note.op).str();
+}
+
+} // namespace cleave

@@ -1,0 +1,17 @@
+//===- Progress.h - What a long call is doing -------------------*- C++ -*-===//
+#ifndef CLEAVE_TOOLS_DRIVER_PROGRESS_H
+#define CLEAVE_TOOLS_DRIVER_PROGRESS_H
+
+#include <functional>
+#include <optional>
+#include <string>
+
+namespace cleave {
+
+/// Told of each step when it begins, and again while it goes on: `done` is the share of it that is done, 0 to
+/// 1, where that is known. Called by the thread that made the long call, which waits for it; may be empty.
+using Progress = std::function<void(const std::string &step, std::optional<double> done)>;
+
+} // namespace cleave
+
+#endif // CLEAVE_TOOLS_DRIVER_PROGRESS_H
