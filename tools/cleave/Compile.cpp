@@ -49,6 +49,16 @@ static void printText(const CompileOptions &options, const CompileReport &report
   out << "\n";
 }
 
+static llvm::Error runCompile(CompileOptions options, bool json) {
+  if (llvm::sys::Process::StandardErrIsDisplayed())
+    options.progress = printProgress;
+  auto report = compile(options);
+  if (!report)
+    return report.takeError();
+  json ? printJson(options, *report) : printText(options, *report);
+  return finishOutput();
+}
+
 /// A number, or auto, which becomes 0.
 static CLI::Validator microbatchesOption() {
   return CLI::Validator(
@@ -66,6 +76,7 @@ static CLI::Validator microbatchesOption() {
 void addCompileCommand(CLI::App &app, Action &chosen) {
   auto options = std::make_shared<CompileOptions>();
   auto json = std::make_shared<bool>(false);
+  auto limits = std::make_shared<Limits>();
   CLI::App *command =
       app.add_subcommand("compile", "Split a TorchScript model over devices and write a plan");
   command->add_option("model", options->model, "The model: a TorchScript file")
@@ -126,19 +137,12 @@ void addCompileCommand(CLI::App &app, Action &chosen) {
   command->add_option("--library", options->libraries, "A library of operators, as torch loads them")
       ->allow_extra_args(false)
       ->type_name("FILE");
+  addLimits(command, *limits);
   command->add_flag("--json", *json, "Report as one JSON object");
   command->footer("example:\n  cleave compile gpt2.pt --inputs gpt2.inputs.safetensors --devices 4 --verify "
                   "-o gpt2.plan");
-  command->callback([options, json, &chosen] {
-    chosen = [options, json]() -> llvm::Error {
-      if (llvm::sys::Process::StandardErrIsDisplayed())
-        options->progress = printProgress;
-      auto report = compile(*options);
-      if (!report)
-        return report.takeError();
-      *json ? printJson(*options, *report) : printText(*options, *report);
-      return finishOutput();
-    };
+  command->callback([options, json, limits, &chosen] {
+    chosen = {[options, json] { return runCompile(*options, *json); }, *limits, options->model};
   });
 }
 

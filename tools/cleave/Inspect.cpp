@@ -40,7 +40,7 @@ void addInspectCommand(CLI::App &app, Action &chosen) {
       ->type_name("FORMAT");
   command->add_flag("--json", options->json, "The same as --format json");
   command->footer("example:\n  cleave inspect gpt2.plan");
-  command->callback([options, &chosen] { chosen = [options] { return inspect(*options); }; });
+  command->callback([options, &chosen] { chosen = {[options] { return inspect(*options); }, {}, {}}; });
 }
 
 } // namespace cleave
