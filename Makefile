@@ -2,7 +2,7 @@
 JOBS ?= $(shell nproc)
 CLEAVE = build/bin/cleave
 
-.PHONY: all setup build test bench demo format clean
+.PHONY: all setup build test fuzz bench demo format clean
 all: build
 
 # System packages and .venv.
@@ -16,6 +16,14 @@ build: setup
 
 test: build
 	ctest --test-dir build --output-on-failure --parallel $(JOBS)
+
+# Mutated input for everything that reads files, RUNS cases each, with sanitizers and guided by coverage; SEED=2 gives others.
+RUNS ?= 25000
+SEED ?= 1
+fuzz: setup
+	cmake --preset fuzz
+	cmake --build build-fuzz --parallel $(JOBS) --target fuzz
+	tests/fuzz/run.sh build-fuzz $(RUNS) $(SEED)
 
 # Speed against eager, TorchScript, torch.compile and torch.distributed.pipelining, into docs/results.md. Takes an hour or two on a
 # quiet machine; BENCH="--models gpt2 --rounds 3" takes less and only prints.
@@ -34,4 +42,4 @@ format: setup
 	git ls-files '*.cpp' '*.h' | xargs .venv/bin/clang-format -i
 
 clean:
-	rm -rf build build-dev build-tsan build-nocuda demo
+	rm -rf build build-dev build-fuzz build-tsan build-nocuda demo

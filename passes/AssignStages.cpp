@@ -1,8 +1,11 @@
 //===- AssignStages.cpp - Marks operations with their stage ---------------===//
+#include "ir/NearestName.h"
 #include "partitioner/ModelGraph.h"
 #include "partitioner/StageCutter.h"
 #include "passes/Passes.h"
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/SetVector.h"
+#include "llvm/ADT/StringExtras.h"
 
 using namespace mlir;
 
@@ -61,8 +64,8 @@ struct AssignStages : impl::AssignStagesBase<AssignStages> {
         return llvm::any_of(ops, [&](Operation *op) { return isInside(modulePath(op), path); });
       });
       if (first == model.nodes.end())
-        return getOperation().emitError() << "--stage-before " << path << ": no module of this path does work; "
-                                          << "did you mean " << nearestPath(model, path) << "?";
+        return getOperation().emitError() << "--stage-before " << path << ": no module of this path does work"
+                                          << suggestPath(model, path);
       if (first != model.nodes.begin())
         request.stageStarts.push_back(first - model.nodes.begin());
     }
@@ -71,19 +74,28 @@ struct AssignStages : impl::AssignStagesBase<AssignStages> {
     return success();
   }
 
-  static StringRef nearestPath(const ModelGraph &model, StringRef wanted) {
-    StringRef best;
-    unsigned distance = ~0u;
+  /// The path that was probably meant, else what there is beside it: `; transformer has wte, wpe, h, ln_f`.
+  static std::string suggestPath(const ModelGraph &model, StringRef wanted) {
+    llvm::SetVector<StringRef> paths;
     for (auto &ops : model.nodes)
       for (Operation *op : ops)
         // The path and each module around it.
-        for (StringRef path = modulePath(op); !path.empty(); path = path.contains('.') ? path.rsplit('.').first : "")
-          if (unsigned here = path.edit_distance(wanted); here < distance) {
-            distance = here;
-            best = path;
-          }
-    return best;
+        for (StringRef path = modulePath(op).split('#').first; !path.empty(); path = parentOf(path))
+          paths.insert(path);
+    if (std::string meant = didYouMean(wanted, llvm::to_vector(llvm::map_range(paths, std::mem_fn(&StringRef::str))));
+        !meant.empty())
+      return meant;
+    StringRef known = wanted;
+    while (!known.empty() && !paths.contains(known))
+      known = parentOf(known);
+    std::vector<StringRef> inside;
+    for (StringRef path : paths)
+      if (parentOf(path) == known)
+        inside.push_back(path.drop_front(known.empty() ? 0 : known.size() + 1));
+    return ("; " + (known.empty() ? StringRef("the model") : known) + " has " + llvm::join(inside, ", ")).str();
   }
+
+  static StringRef parentOf(StringRef path) { return path.contains('.') ? path.rsplit('.').first : ""; }
 
   static void write(func::FuncOp function, const ModelGraph &model, const StageCut &cut) {
     Builder b(function.getContext());

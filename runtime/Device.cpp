@@ -28,7 +28,7 @@ static std::optional<unsigned> indexIn(llvm::StringRef name, llvm::StringRef kin
   return index;
 }
 
-static llvm::Error checkDeviceName(llvm::StringRef name) {
+llvm::Error checkDeviceName(llvm::StringRef name) {
   if (indexIn(name, "cpu") || indexIn(name, "cuda"))
     return llvm::Error::success();
   return llvm::createStringError("device " + name +

@@ -5,6 +5,7 @@
 #include "runtime/DevicePlugin.h"
 #include "runtime/MemoryAccount.h"
 #include "llvm/ADT/ArrayRef.h"
+#include "llvm/ADT/StringRef.h"
 #include "llvm/Support/Error.h"
 #include <c10/core/Device.h>
 #include <condition_variable>
@@ -26,6 +27,9 @@ struct ResolvedDevice {
   /// Null for the CPU.
   DevicePlugin *plugin = nullptr;
 };
+
+/// Fails on a name that is none of a device, of this machine or another.
+llvm::Error checkDeviceName(llvm::StringRef name);
 
 /// The devices of a plan of `ranks` ranks: `names`, or `cpu:0` to `cpu:ranks-1` when there are none. Fails on
 /// names that are no device of this machine and on a wrong number of them.

@@ -10,6 +10,8 @@
 #include <cstring>
 #include <fcntl.h>
 #include <mutex>
+#include <new>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -19,7 +21,8 @@ namespace cleave::plan {
 using llvm::StringRef;
 
 //===- What signals remove ------------------------------------------------===//
-// Lives in static storage and is read by a signal handler: no locks, no allocation.
+// Is read by a signal handler: no locks, no allocation. Child processes share it, so that what a child left behind can be
+// removed.
 
 namespace {
 enum SlotState { Free, Filling, Armed };
@@ -37,7 +40,18 @@ struct DirectoryEntry {
 };
 } // namespace
 
-static Slot slots[32];
+static constexpr size_t kSlots = 32;
+using Slots = Slot[kSlots];
+
+/// Before `main`, and so before any child.
+static Slots &mapSlots() {
+  void *memory = mmap(nullptr, sizeof(Slots), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  // Without memory for this there is none for anything.
+  if (memory == MAP_FAILED)
+    llvm::report_bad_alloc_error("no memory for the names of temporary files");
+  return *reinterpret_cast<Slots *>(new (memory) Slots);
+}
+static Slots &slots = mapSlots();
 static constexpr int kSignals[] = {SIGINT, SIGTERM, SIGHUP};
 static struct sigaction previousActions[std::size(kSignals)];
 static constexpr int kMaxDepth = 8;
@@ -62,11 +76,15 @@ static void removeTree(int parent, const char *name, int depth) {
   unlinkat(parent, name, AT_REMOVEDIR);
 }
 
-static void removeAllAndDie(int signal) {
-  int savedErrno = errno;
+void removeTemporaries() {
   for (Slot &slot : slots)
     if (slot.state.load() == Armed)
       removeTree(AT_FDCWD, slot.path, 0);
+}
+
+static void removeAllAndDie(int signal) {
+  int savedErrno = errno;
+  removeTemporaries();
   for (size_t i = 0; i < std::size(kSignals); ++i)
     if (kSignals[i] == signal)
       sigaction(signal, &previousActions[i], nullptr);
@@ -120,7 +138,7 @@ llvm::Expected<std::string> makeTemporary(StringRef finalPath, llvm::function_re
     // Armed before it exists: a signal in between finds nothing to remove.
     if (!arm(path))
       return llvm::createStringError("cannot write '" + finalPath + "': its path is too long, or " +
-                                     llvm::Twine(std::size(slots)) + " outputs are being written already");
+                                     llvm::Twine(kSlots) + " outputs are being written already");
     int error = make(path.c_str());
     if (error == 0)
       return path.str().str();

@@ -20,6 +20,9 @@ void keepTemporary(llvm::StringRef path);
 /// Removes `path`, with all that is in it if it is a directory.
 void removeTemporary(llvm::StringRef path);
 
+/// Removes whatever is unfinished in this process and in its children, as signals do.
+void removeTemporaries();
+
 /// `cannot write 'path': No space left on device; …`.
 llvm::Error cannotWrite(llvm::StringRef path, int errorNumber);
 

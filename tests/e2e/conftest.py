@@ -153,3 +153,60 @@ class Compiler:
 @pytest.fixture
 def compiler(tmp_path):
     return Compiler(tmp_path)
+
+
+# What must be refused -------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def model(tiny_model, tmp_path):
+    """A copy of a tiny GPT-2 with its inputs, to be damaged."""
+    original = tiny_model("gpt2")
+    for path in (original.path, original.inputs):
+        shutil.copy(path, tmp_path)
+    return tmp_path / "model.pt"
+
+
+@pytest.fixture(scope="session")
+def pristine_plan(tiny_model, tmp_path_factory):
+    plan = tmp_path_factory.mktemp("plan") / "model.plan"
+    cleave("compile", tiny_model("gpt2").path, "--inputs", tiny_model("gpt2").inputs, "--devices", 2, "-o", plan)
+    yield plan
+    shutil.rmtree(plan.parent)
+
+
+@pytest.fixture
+def plan(pristine_plan, tmp_path):
+    """A copy of a plan for two devices, to be damaged."""
+    return shutil.copytree(pristine_plan, tmp_path / "model.plan")
+
+
+def refused(folder, *arguments, status=1, **options):
+    """The one error line of a command that must fail and leave `folder` as it was."""
+    before = everything_below(folder)
+    result = cleave(*arguments, status=status, cwd=folder, **options)
+    lines = result.err.splitlines()
+    assert len(lines) == 1 and lines[0].startswith("error: "), result.err
+    assert not result.out
+    assert everything_below(folder) == before
+    return lines[0]
+
+
+def compile_refused(model, *more, **options):
+    inputs = () if "--input" in more else ("--inputs", "model.inputs.safetensors")
+    devices = () if "--devices" in more else ("--devices", 2)
+    output = () if "-o" in more else ("-o", "new.plan")
+    return refused(model.parent, "compile", model.name, *inputs, *devices, *more, *output, **options)
+
+
+def run_refused(plan, inputs, *more, **options):
+    output = () if "--outputs" in more else ("--outputs", "outputs.safetensors")
+    return refused(plan.parent, "run", plan.name, "--inputs", inputs, *output, *more, **options)
+
+
+def verify_refused(plan, model, *more):
+    return refused(plan.parent, "verify", plan.name, "--model", model, *more)
+
+
+def contents(plan):
+    return {path.name: path.read_bytes() for path in plan.iterdir()}

@@ -2,18 +2,29 @@
 #ifndef CLEAVE_TOOLS_CLEAVE_COMMANDS_H
 #define CLEAVE_TOOLS_CLEAVE_COMMANDS_H
 
+#include "tools/cleave/Supervisor.h"
 #include "llvm/Support/Error.h"
 #include <CLI/CLI.hpp>
 #include <functional>
+#include <optional>
+#include <string>
 
 namespace cleave {
 
 /// What the chosen subcommand does once the whole command line has been read. An error becomes `error: …` on
 /// stderr and exit status 1, or 2 for a UsageError.
-using Action = std::function<llvm::Error()>;
+struct Action {
+  std::function<llvm::Error()> run;
+  /// Within these, in a process of its own, since it executes what is in the file `model`; nothing: in this one.
+  std::optional<Limits> limits;
+  std::string model;
+};
 
 /// Accepts what a device may be called, `cpu:N` or `cuda:N`.
 CLI::Validator deviceName();
+
+/// Adds --memory-limit and --time-limit.
+void addLimits(CLI::App *command, Limits &limits);
 
 /// Each adds one subcommand with its options to `app`; parsing it sets `chosen`.
 void addCompileCommand(CLI::App &app, Action &chosen);

@@ -81,6 +81,7 @@ static CLI::Validator microbatchesOption() {
 void addCompileCommand(CLI::App &app, Action &chosen) {
   auto options = std::make_shared<CompileOptions>();
   auto json = std::make_shared<bool>(false), quiet = std::make_shared<bool>(false);
+  auto limits = std::make_shared<Limits>();
   CLI::App *command =
       app.add_subcommand("compile", "Split a TorchScript model over devices and write a plan");
   command->add_option("model", options->model, "The model: a TorchScript file")
@@ -141,12 +142,13 @@ void addCompileCommand(CLI::App &app, Action &chosen) {
   command->add_option("--library", options->libraries, "A library of operators, as torch loads them")
       ->allow_extra_args(false)
       ->type_name("FILE");
+  addLimits(command, *limits);
   command->add_flag("--json", *json, "Report as one JSON object");
   command->add_flag("--quiet", *quiet, "Say nothing but errors, and what --json reports");
   command->footer("example:\n  cleave compile gpt2.pt --inputs gpt2.inputs.safetensors --devices 4 --verify "
                   "-o gpt2.plan");
-  command->callback([options, json, quiet, &chosen] {
-    chosen = [options, json, quiet] { return runCompile(*options, *json, *quiet); };
+  command->callback([options, json, quiet, limits, &chosen] {
+    chosen = {[options, json, quiet] { return runCompile(*options, *json, *quiet); }, *limits, options->model};
   });
 }
 

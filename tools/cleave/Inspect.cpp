@@ -45,7 +45,7 @@ void addInspectCommand(CLI::App &app, Action &chosen) {
       ->type_name("FORMAT");
   command->add_flag("--json", options->json, "The same as --format json");
   command->footer("examples:\n  cleave inspect gpt2.plan\n  cleave inspect gpt2.plan --format html > gpt2.html");
-  command->callback([options, &chosen] { chosen = [options] { return inspect(*options); }; });
+  command->callback([options, &chosen] { chosen = {[options] { return inspect(*options); }, {}, {}}; });
 }
 
 } // namespace cleave

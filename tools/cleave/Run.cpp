@@ -350,7 +350,7 @@ void addRunCommand(CLI::App &app, Action &chosen) {
   command->add_flag("--json", options->json, "Report as one JSON object");
   command->footer(
       "example:\n  cleave run gpt2.plan --inputs gpt2.inputs.safetensors --outputs outputs.safetensors");
-  command->callback([options, &chosen] { chosen = [options] { return run(*options); }; });
+  command->callback([options, &chosen] { chosen = {[options] { return run(*options); }, {}, {}}; });
 }
 
 } // namespace cleave

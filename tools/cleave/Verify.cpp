@@ -73,6 +73,7 @@ static llvm::Error runVerify(VerifyOptions options, bool json, bool quiet) {
 void addVerifyCommand(CLI::App &app, Action &chosen) {
   auto options = std::make_shared<VerifyOptions>();
   auto json = std::make_shared<bool>(false), quiet = std::make_shared<bool>(false);
+  auto limits = std::make_shared<Limits>();
   CLI::App *command = app.add_subcommand("verify", "Compare a plan with the model it was made from");
   command->add_option("plan", options->plan, "The plan's folder")->required()->type_name("FOLDER");
   command->add_option("--model", options->model, "The TorchScript file")->required()->type_name("FILE");
@@ -92,11 +93,12 @@ void addVerifyCommand(CLI::App &app, Action &chosen) {
   command->add_option("--library", options->libraries, "A library of operators, as torch loads them")
       ->allow_extra_args(false)
       ->type_name("FILE");
+  addLimits(command, *limits);
   command->add_flag("--json", *json, "Report as one JSON object");
   command->add_flag("--quiet", *quiet, "Say nothing but errors, and what --json reports");
   command->footer("example:\n  cleave verify gpt2.plan --model gpt2.pt");
-  command->callback([options, json, quiet, &chosen] {
-    chosen = [options, json, quiet] { return runVerify(*options, *json, *quiet); };
+  command->callback([options, json, quiet, limits, &chosen] {
+    chosen = {[options, json, quiet] { return runVerify(*options, *json, *quiet); }, *limits, options->model};
   });
 }
 

@@ -1,19 +1,44 @@
 //===- main.cpp - The `cleave` program ------------------------------------===//
+#include "ir/NearestName.h"
+#include "runtime/Device.h"
 #include "tools/cleave/Commands.h"
+#include "tools/cleave/Output.h"
 #include "tools/driver/UsageError.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/raw_ostream.h"
 #include <csignal>
+#include <sstream>
 
-static constexpr int kFailed = 1, kWrongUsage = 2;
+using cleave::didYouMean;
+
+static constexpr int kWrongUsage = 2;
+
+/// `there is no --ouput; did you mean --output?`. CLI11 tells of what is missing first, which is there, misspelt.
+static std::string describeUnexpected(const CLI::App &command) {
+  const std::string found = command.remaining().front();
+  if (found[0] != '-')
+    return found + ": one more argument than it takes";
+  std::vector<std::string> names;
+  for (const CLI::Option *option : command.get_options())
+    for (const std::string &name : option->get_lnames())
+      names.push_back("--" + name);
+  return "there is no option " + found + didYouMean(llvm::StringRef(found).split('=').first, names);
+}
 
 /// `error: compile: --devices: value 0 not in range 1 to 65536; see cleave compile --help`.
 static std::string describeWrongUsage(const CLI::App *app, const CLI::Error &error) {
   std::string command, message = error.what();
-  for (const CLI::App *chosen : app->get_subcommands())
+  for (const CLI::App *chosen : app->get_subcommands()) {
     command = chosen->get_name();
-  if (command.empty() && app->remaining_size() > 0)
-    message = "there is no subcommand " + app->remaining().front();
+    if (chosen->remaining_size() > 0)
+      message = describeUnexpected(*chosen);
+  }
+  if (command.empty() && app->remaining_size() > 0) {
+    std::vector<std::string> names;
+    for (const CLI::App *known : app->get_subcommands({}))
+      names.push_back(known->get_name());
+    message = "there is no subcommand " + app->remaining().front() + didYouMean(app->remaining().front(), names);
+  }
   // CLI11 writes sentences.
   message[0] = llvm::toLower(message[0]);
   return "error: " + (command.empty() ? "" : command + ": ") + message + "; see cleave " +
@@ -21,14 +46,32 @@ static std::string describeWrongUsage(const CLI::App *app, const CLI::Error &err
 }
 
 CLI::Validator cleave::deviceName() {
-  auto check = [](const std::string &text) -> std::string {
-    llvm::StringRef name = text;
-    uint16_t index;
-    if ((name.consume_front("cpu:") || name.consume_front("cuda:")) && !name.getAsInteger(10, index))
-      return "";
-    return "found device \"" + text + "\", expected cpu:N or cuda:N";
-  };
-  return CLI::Validator(check, "");
+  return CLI::Validator([](const std::string &text) { return toString(runtime::checkDeviceName(text)); }, "");
+}
+
+void cleave::addLimits(CLI::App *command, Limits &limits) {
+  command
+      ->add_option("--memory-limit", limits.memoryBytes,
+                   "Bytes of memory it may take, as 8GB; 0: any (9/10 of this machine's)")
+      ->transform(CLI::AsSizeValue(/*kb_is_1000=*/true))
+      ->type_name("SIZE");
+  command->add_option("--time-limit", limits.seconds, "Seconds it may take in all; 0: any")
+      ->check(CLI::Range(uint64_t(0), uint64_t(1000000000)).description(""))
+      ->capture_default_str()
+      ->type_name("N");
+}
+
+/// The exit status of what has been done.
+static int conclude(llvm::StringRef command, llvm::Error error) {
+  if (!error)
+    return EXIT_SUCCESS;
+  const bool isUsage = error.isA<cleave::UsageError>();
+  std::string message = toString(std::move(error));
+  if (isUsage)
+    llvm::errs() << "error: " << command << ": " << message << "; see cleave " << command << " --help\n";
+  else
+    llvm::errs() << "error: " << message << "\n";
+  return isUsage ? kWrongUsage : EXIT_FAILURE;
 }
 
 int main(int argc, char **argv) {
@@ -47,18 +90,16 @@ int main(int argc, char **argv) {
     app.parse(argc, argv);
   } catch (const CLI::ParseError &error) {
     // --help and --version come here as well, with the code 0.
-    return app.exit(error) == 0 ? 0 : kWrongUsage;
+    std::ostringstream text;
+    if (app.exit(error, text) != 0)
+      return kWrongUsage;
+    llvm::outs() << text.str();
+    return conclude("", cleave::finishOutput());
   }
-  llvm::Error error = chosen();
-  if (error.isA<cleave::UsageError>()) {
-    std::string command = app.get_subcommands().front()->get_name();
-    llvm::errs() << "error: " << command << ": " << toString(std::move(error)) << "; see cleave " << command
-                 << " --help\n";
-    return kWrongUsage;
-  }
-  if (error) {
-    llvm::errs() << "error: " << toString(std::move(error)) << "\n";
-    return kFailed;
-  }
-  return 0;
+  const std::string command = app.get_subcommands().front()->get_name();
+  auto perform = [&] { return conclude(command, chosen.run()); };
+  if (chosen.limits)
+    return cleave::supervise(command, chosen.model, *chosen.limits, perform);
+  cleave::announceSignals(command);
+  return perform();
 }

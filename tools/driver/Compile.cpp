@@ -6,6 +6,7 @@
 #include "codegen/plan/PlanFile.h"
 #include "codegen/plan/SafetensorsHeader.h"
 #include "frontend/Import.h"
+#include "ir/NearestName.h"
 #include "ir/Schemas.h"
 #include "runtime/DTypes.h"
 #include "tools/driver/DiagnosticCollector.h"
@@ -19,6 +20,7 @@
 #include "llvm/Support/GlobPattern.h"
 #include "llvm/Support/Path.h"
 #include <chrono>
+#include <map>
 
 namespace cleave {
 
@@ -42,6 +44,8 @@ private:
   llvm::Error writeShards();
   llvm::Error readWeight(const plan::Weight &weight, llvm::function_ref<llvm::Error(const at::Tensor &piece)> use) const;
   llvm::Error checkCapturePoints() const;
+  llvm::Error checkMemory() const;
+  std::string suggestion(llvm::StringRef pattern) const;
   llvm::Error verifyPlan();
   void describe();
   void progress(const llvm::Twine &step, std::optional<double> done = std::nullopt) const {
@@ -111,7 +115,18 @@ llvm::Error Compilation::runPasses() {
   if (mlir::failed(emitted))
     return diagnostics.takeError(options.model);
   plan = std::move(*emitted);
-  return checkCapturePoints();
+  if (auto error = checkCapturePoints())
+    return error;
+  return checkMemory();
+}
+
+/// The module path that a pattern was probably meant to match.
+std::string Compilation::suggestion(llvm::StringRef pattern) const {
+  std::vector<std::string> paths;
+  for (llvm::StringRef path : plan->paths)
+    for (; !path.empty(); path = path.contains('.') ? path.rsplit('.').first : "")
+      paths.push_back(path.str());
+  return didYouMean(pattern, paths);
 }
 
 /// A pattern that matches nothing is a misspelt one.
@@ -121,9 +136,32 @@ llvm::Error Compilation::checkCapturePoints() const {
     if (llvm::none_of(plan->capture_points, [&](auto &point) { return pattern.match(point->path); }))
       return llvm::createStringError(
           "--capture-points " + text +
-          ": matches no module; give module paths as the model's source has them, with * and ?");
+          ": matches no module; give module paths as the model's source has them, with * and ?" + suggestion(text));
   }
   return llvm::Error::success();
+}
+
+/// What the devices are to hold at their peaks has room in them.
+llvm::Error Compilation::checkMemory() const {
+  struct Need {
+    int64_t weights = 0, others = 0;
+    int64_t bytes() const { return weights + others; }
+  };
+  std::map<uint32_t, Need> needs;
+  for (auto &prediction : plan->predictions)
+    for (uint32_t rank : plan->stages[prediction->stage]->ranks) {
+      // Stages of one rank compute one after the other, and keep their weights.
+      needs[rank].weights += prediction->weight_bytes;
+      needs[rank].others = std::max(needs[rank].others, prediction->peak_bytes - prediction->weight_bytes);
+    }
+  auto most = llvm::max_element(needs, [](auto &a, auto &b) { return a.second.bytes() < b.second.bytes(); });
+  if (!shape.memoryBytes || most == needs.end() || most->second.bytes() <= *shape.memoryBytes)
+    return llvm::Error::success();
+  return llvm::createStringError(
+      llvm::formatv("{0}: rank {1} takes {2} bytes at its peak, its device has {3}; use more --devices, or "
+                    "devices with memory for {2}",
+                    options.model, most->first, most->second.bytes(), *shape.memoryBytes)
+          .str());
 }
 
 llvm::Error Compilation::readWeight(const plan::Weight &weight,
@@ -214,6 +252,9 @@ void Compilation::describe() {
   report.balance = sum > 0 ? slowest * plan->predictions.size() / sum : 1;
   for (auto &note : plan->notes)
     report.notes.push_back(note->text);
+  if (shape.devicesOfMachine)
+    report.notes.push_back(llvm::formatv("{0} of the {1} devices of {2} are used; leave --devices away to use all",
+                                         shape.ranks, shape.devicesOfMachine, options.machine));
   if (options.dtype != "traced" && plan->precision == plan::DType::Unknown)
     report.notes.push_back("--dtype " + options.dtype +
                            " changes nothing: the model has no products in float32");

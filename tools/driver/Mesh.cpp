@@ -83,6 +83,9 @@ static llvm::Expected<PipelineShape> readRanks(const CompileOptions &options) {
     if (devices && *devices > machine->devices.size())
       return llvm::createStringError("--devices " + llvm::Twine(*devices) + ": machine " + options.machine +
                                      " has " + llvm::Twine(machine->devices.size()));
+    shape.memoryBytes = machine->devices.front().memoryBytes;
+    if (devices && *devices < machine->devices.size())
+      shape.devicesOfMachine = machine->devices.size();
     devices = devices.value_or(machine->devices.size());
   }
   if (options.mesh.empty()) {

@@ -7,6 +7,7 @@
 #define CLEAVE_TOOLS_DRIVER_MESH_H
 
 #include "tools/driver/Compile.h"
+#include <optional>
 
 namespace cleave {
 
@@ -15,6 +16,10 @@ struct PipelineShape {
   uint32_t ranks = 1, stages = 1;
   /// The dimension that micro-batches split; empty where there is one.
   std::string batch;
+  /// How many the machine has where they are more than are used; else 0.
+  uint32_t devicesOfMachine = 0;
+  /// Of each device; nothing: not limited.
+  std::optional<int64_t> memoryBytes;
 };
 
 /// Reconciles --devices, --mesh and --machine.

@@ -1,0 +1,72 @@
+"""The command line: wrong usage is one line and exit status 2; what goes to which stream."""
+
+import json
+import os
+
+import pytest
+from conftest import cleave, refused
+
+
+# Wrong usage --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("arguments, word", [
+    ((), "subcommand"),
+    (("explode",), "explode"),
+    (("compile",), "model"),
+    (("compile", "model.pt"), "--output"),
+    (("compile", "model.pt", "-o"), "--output"),
+    (("compile", "model.pt", "-o", "a.plan", "-o", "b.plan"), "--output"),
+    (("compile", "model.pt", "-o", "a.plan", "--devices", "0"), "--devices"),
+    (("compile", "model.pt", "-o", "a.plan", "--devices", "many"), "--devices"),
+    (("compile", "model.pt", "-o", "a.plan", "--no-such-option"), "--no-such-option"),
+    (("run", "--bogus"), "there is no option --bogus"),
+    (("compile", "model.pt", "--ouput=a.plan"), "there is no option --ouput=a.plan; did you mean --output?"),
+    (("inspct", "a.plan"), "there is no subcommand inspct; did you mean inspect?"),
+    (("compile", "model.pt", "-o", "a.plan", "--memory-limit", "much"), "--memory-limit"),
+    (("compile", "model.pt", "-o", "a.plan", "--time-limit", "-1"), "--time-limit"),
+    (("run", "a.plan", "--repeat", "0"), "--repeat"),
+    (("run", "a.plan", "b.plan"), "b.plan"),
+    (("run", "--devices", "cpu:0", "a.plan", "--repeat", "x"), "--repeat"),
+    (("verify", "a.plan"), "--model"),
+    (("inspect", "a.plan", "--format", "yaml"), "yaml"),
+], ids=lambda value: " ".join(value) if isinstance(value, tuple) else "")
+def test_wrong_usage(tmp_path, arguments, word):
+    message = refused(tmp_path, *arguments, status=2)
+    assert word in message and "--help" in message
+
+
+@pytest.mark.parametrize("command", ["", "compile", "run", "verify", "inspect"])
+def test_help(command):
+    result = cleave(*command.split(), "--help")
+    assert not result.err and "Usage: cleave" in result.out
+    # CLI11's own words for types and ranges.
+    assert "TEXT" not in result.out and "UINT" not in result.out
+    assert max(map(len, result.out.splitlines())) <= 120
+
+
+@pytest.mark.parametrize("arguments", [("--help",), ("--version",), ("compile", "--help")], ids=" ".join)
+def test_help_that_does_not_arrive(arguments):
+    with open("/dev/full", "w") as full:
+        result = cleave(*arguments, status=1, stdout=full)
+    assert result.err == "error: cannot write to the standard output: No space left on device\n"
+
+
+def test_json_alone_is_on_standard_output(model, plan):
+    inputs = "model.inputs.safetensors"
+    for arguments in (("compile", model.name, "--inputs", inputs, "--verify", "-o", "new.plan"),
+                      ("run", plan.name, "--inputs", inputs), ("verify", plan.name, "--model", model.name),
+                      ("inspect", plan.name)):
+        result = cleave(*arguments, "--json", cwd=model.parent)
+        assert isinstance(json.loads(result.out), dict) and not result.err
+
+
+def test_progress_is_for_terminals(model):
+    ours, theirs = os.openpty()
+    result = cleave("compile", model.name, "--inputs", "model.inputs.safetensors", "--verify", "-o", "new.plan",
+                    cwd=model.parent, stderr=theirs)
+    os.close(theirs)
+    shown = os.read(ours, 10000).decode().splitlines()
+    os.close(ours)
+    assert [line.split()[0] for line in shown] == ["reading", "cutting", "writing", "loading", "running"]
+    assert result.out.startswith("new.plan: 1 stage, ")

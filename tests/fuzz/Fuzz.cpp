@@ -1,0 +1,160 @@
+//===- Fuzz.cpp - Between libFuzzer and the targets -----------------------===//
+#include "tests/fuzz/Fuzz.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/ADT/Twine.h"
+#include "llvm/Support/DJB.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/raw_ostream.h"
+#include "llvm/Support/xxhash.h"
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+namespace cleave::fuzz {
+
+#ifdef __SANITIZE_ADDRESS__
+/// Instrumented code is several times as slow, and its shadow memory counts as memory.
+static constexpr bool kIsSanitized = true;
+#else
+static constexpr bool kIsSanitized = false;
+#endif
+static constexpr time_t kMostSeconds = kIsSanitized ? 5 : 1;
+/// Exit statuses of children, which a sanitizer does not use.
+static constexpr int kUseless = 40, kUseful = 41;
+static constexpr rlim_t kMostBytes = rlim_t(2) << 30;
+
+//===- Coverage -----------------------------------------------------------===//
+// libFuzzer watches these counters: the first half is for places of the program, the other for outcomes.
+// Children share them. Their addresses are the linker's, which makes them the same in every run.
+
+static constexpr size_t kCounters = 1 << 17;
+alignas(4096) __attribute__((section("__libfuzzer_extra_counters"))) static uint8_t counters[kCounters];
+
+extern "C" char __executable_start;
+
+/// What GCC's -fsanitize-coverage=trace-pc calls; libFuzzer itself only knows Clang's ways (linked with
+/// --wrap).
+extern "C" __attribute__((no_sanitize_coverage, no_sanitize("address", "undefined"))) void
+__wrap___sanitizer_cov_trace_pc() {
+  auto place = static_cast<char *>(__builtin_return_address(0)) - &__executable_start;
+  ++counters[size_t(place) % (kCounters / 2)];
+}
+/// Comparisons of floating-point numbers, which libFuzzer does not use.
+extern "C" void __sanitizer_cov_trace_cmpf(float, float) {}
+extern "C" void __sanitizer_cov_trace_cmpd(double, double) {}
+
+void noteOutcome(llvm::StringRef message) {
+  std::string shape;
+  bool isQuoted = false;
+  for (char c : message) {
+    isQuoted ^= c == '\'' || c == '"';
+    if (!isQuoted && !llvm::isDigit(c))
+      shape += c;
+  }
+  counters[kCounters / 2 + llvm::djbHash(shape) % (kCounters / 2)] = 1;
+}
+
+//===- Cases --------------------------------------------------------------===//
+
+void promise(bool holds, const llvm::Twine &what) {
+  if (holds)
+    return;
+  llvm::errs() << "broken promise: " << what << "\n";
+  std::abort();
+}
+
+static void limitSeconds(time_t seconds) {
+  itimerval timer = {{0, 0}, {seconds, 0}};
+  setitimer(ITIMER_PROF, &timer, nullptr);
+}
+
+static void beTooSlow(int) {
+  static const char message[] = "broken promise: a case takes more than a second of CPU time\n";
+  (void)!write(STDERR_FILENO, message, sizeof(message) - 1);
+  std::abort();
+}
+
+bool inChild(llvm::function_ref<bool()> work) {
+  llvm::errs().flush();
+  pid_t child = fork();
+  promise(child >= 0, "fork");
+  if (child == 0) {
+    // libFuzzer's handlers would write the case, which is for the parent to do.
+    for (int signal : {SIGSEGV, SIGBUS, SIGABRT, SIGILL, SIGFPE, SIGALRM, SIGPROF})
+      if (!kIsSanitized || signal == SIGPROF || signal == SIGALRM)
+        std::signal(signal, SIG_DFL);
+    rlimit memory = {kMostBytes, kMostBytes};
+    if (!kIsSanitized)
+      setrlimit(RLIMIT_DATA, &memory);
+    limitSeconds(2 * kMostSeconds);
+    _exit(work() ? kUseful : kUseless);
+  }
+  int status;
+  // libFuzzer's clock interrupts it.
+  while (waitpid(child, &status, 0) != child)
+    promise(errno == EINTR, "waitpid");
+  promise(!WIFSIGNALED(status), "a child process dies of signal " + llvm::Twine(WTERMSIG(status)));
+  promise(WEXITSTATUS(status) == kUseful || WEXITSTATUS(status) == kUseless,
+          "a child process ends with status " + llvm::Twine(WEXITSTATUS(status)));
+  return WEXITSTATUS(status) == kUseful;
+}
+
+MemoryFile::MemoryFile(int file) : path("/proc/self/fd/" + std::to_string(file)), file(file) {}
+
+MemoryFile::MemoryFile(llvm::ArrayRef<uint8_t> bytes) : MemoryFile(memfd_create("case", MFD_CLOEXEC)) {
+  promise(write(file, bytes.data(), bytes.size()) == ssize_t(bytes.size()), "write to a file in memory");
+}
+
+MemoryFile::~MemoryFile() { close(file); }
+
+/// Writes the seeds to files, which libFuzzer takes by name.
+static std::string writeSeeds() {
+  std::string names;
+  llvm::sys::fs::create_directory("seeds");
+  for (const std::string &seed : seeds()) {
+    std::string name = "seeds/" + llvm::utohexstr(llvm::xxh3_64bits(seed));
+    std::error_code error;
+    llvm::raw_fd_ostream(name, error) << seed;
+    promise(!error, name + ": " + error.message());
+    names += (names.empty() ? "" : ",") + name;
+  }
+  return names;
+}
+
+} // namespace cleave::fuzz
+
+//===- What libFuzzer calls -----------------------------------------------===//
+
+using namespace cleave::fuzz;
+
+extern "C" int LLVMFuzzerInitialize(int *count, char ***arguments) {
+  mmap(counters, kCounters, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+  std::signal(SIGPROF, beTooSlow);
+  static std::string option = "-seed_inputs=" + writeSeeds();
+  static std::vector<char *> extended(*arguments, *arguments + *count);
+  // Before the others, which may say otherwise.
+  extended.insert(extended.begin() + 1, option.data());
+  *count = int(extended.size());
+  extended.push_back(nullptr);
+  *arguments = extended.data();
+  return 0;
+}
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+  limitSeconds(kMostSeconds);
+  const bool isOfUse = test({data, size});
+  limitSeconds(0);
+  return isOfUse ? 0 : -1;
+}
+
+#ifdef __SANITIZE_ADDRESS__
+/// An allocation that nothing could hold is to fail as it does otherwise.
+extern "C" __attribute__((visibility("default"))) const char *__asan_default_options() {
+  return "allocator_may_return_null=1:max_allocation_size_mb=2048:detect_leaks=0";
+}
+#endif

@@ -1,0 +1,77 @@
+//===- Fuzz.h - What the fuzz targets share ---------------------*- C++ -*-===//
+//
+// A target is a program that links libFuzzer and defines `seeds` and `test`. libFuzzer calls `test` with what
+// it makes of the seeds; a case that crashes, takes longer than a second of CPU time or breaks a promise is
+// written to a file, and `fuzzPlan FILE` runs it again.
+//
+//===----------------------------------------------------------------------===//
+#ifndef CLEAVE_TESTS_FUZZ_FUZZ_H
+#define CLEAVE_TESTS_FUZZ_FUZZ_H
+
+#include "llvm/ADT/ArrayRef.h"
+#include "llvm/ADT/STLFunctionalExtras.h"
+#include "llvm/ADT/StringRef.h"
+#include "llvm/ADT/Twine.h"
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace cleave::fuzz {
+
+/// Inputs to begin with; the working directory is the target's own.
+std::vector<std::string> seeds();
+
+/// One case; false when it was refused so early that there is nothing to find behind it, and mutating it
+/// further is in vain.
+bool test(llvm::ArrayRef<uint8_t> bytes);
+
+/// Ends the program, and keeps the case, unless `holds`.
+void promise(bool holds, const llvm::Twine &what);
+
+/// Tells libFuzzer how the case ended: the first cases of each outcome are mutated further. Numbers and
+/// quoted words in `message` do not make another outcome.
+void noteOutcome(llvm::StringRef message);
+
+/// Runs `work` in a process of its own with bounded memory and time, and breaks a promise where that crashes.
+/// `noteOutcome` works in it. Gives what `work` gives.
+bool inChild(llvm::function_ref<bool()> work);
+
+/// Random bytes of a mutation, the same for the same seed.
+class Dice {
+public:
+  explicit Dice(unsigned seed) : state(seed * 2 + 1) {}
+  /// A number below `end`.
+  size_t below(size_t end) {
+    state = state * 6364136223846793005u + 1442695040888963407u;
+    return (state >> 33) % end;
+  }
+
+private:
+  uint64_t state;
+};
+
+/// A file in memory, and its path.
+class MemoryFile {
+public:
+  explicit MemoryFile(llvm::ArrayRef<uint8_t> bytes);
+  ~MemoryFile();
+  MemoryFile(const MemoryFile &) = delete;
+  MemoryFile &operator=(const MemoryFile &) = delete;
+  const std::string path;
+
+private:
+  explicit MemoryFile(int file);
+  const int file;
+};
+
+inline llvm::ArrayRef<uint8_t> bytesOf(llvm::StringRef text) { return {text.bytes_begin(), text.size()}; }
+inline llvm::StringRef textOf(llvm::ArrayRef<uint8_t> bytes) {
+  return {reinterpret_cast<const char *>(bytes.data()), bytes.size()};
+}
+
+} // namespace cleave::fuzz
+
+/// libFuzzer's own mutation of `size` bytes in a buffer of `most`; gives the new size.
+extern "C" size_t LLVMFuzzerMutate(uint8_t *data, size_t size, size_t most);
+
+#endif // CLEAVE_TESTS_FUZZ_FUZZ_H

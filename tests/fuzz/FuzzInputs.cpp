@@ -1,0 +1,145 @@
+//===- FuzzInputs.cpp - Small files and words from anyone -----------------===//
+//
+// A case is read as a machine file, as a safetensors file, as the header of one, and as options of `cleave
+// compile`, a line each. What passes is what it should be.
+//
+//===----------------------------------------------------------------------===//
+#include "codegen/plan/SafetensorsHeader.h"
+#include "mlir/Pass/PassManager.h"
+#include "mlir/Pass/PassRegistry.h"
+#include "partitioner/MachineFile.h"
+#include "passes/Passes.h"
+#include "runtime/TensorFile.h"
+#include "tests/fuzz/Fuzz.h"
+#include "tools/driver/InputOptions.h"
+#include "tools/driver/Mesh.h"
+#include "tools/driver/Pipeline.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/ADT/StringSwitch.h"
+#include "llvm/Support/Endian.h"
+#include <ATen/ATen.h>
+#include <cmath>
+
+namespace cleave::fuzz {
+
+static constexpr char kMachine[] = R"({"devices": [
+  {"name": "cpu:0", "flops_per_second": 2e11, "memory_bytes_per_second": 1e10, "operator_seconds": 2e-6, "memory_bytes": 8589934592},
+  {"name": "cpu:1", "flops_per_second": 2e11, "memory_bytes_per_second": 1e10, "operator_seconds": 2e-6, "memory_bytes": 8589934592}],
+ "link": {"latency_seconds": 5e-6, "bytes_per_second": 1e10}})";
+static constexpr char kHeader[] = R"({"__metadata__": {"format": "pt"},
+ "a": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]},
+ "b": {"dtype": "I64", "shape": [], "data_offsets": [24, 32]},
+ "c\u00e9": {"dtype": "BOOL", "shape": [0, 7], "data_offsets": [32, 32]}})";
+static constexpr char kOptions[] = R"(input ids:i64[4,128]
+input x:float32[]
+input sr=16000
+dynamic ids=batch,seq
+role ids=tokens
+mesh pp=4
+machine cpu:4
+stage-before transformer.h.1
+capture-points transformer.h.[0-9].*
+schedule interleaved
+dtype bf16
+batch 1
+)";
+static constexpr uint64_t kHeaderData = 32;
+
+/// A safetensors file of that header.
+static std::string fileOf(llvm::StringRef header, uint64_t dataBytes) {
+  std::string file(plan::kHeaderLengthBytes, '\0');
+  llvm::support::endian::write64le(file.data(), header.size());
+  return file + header.str() + std::string(dataBytes, '\1');
+}
+
+std::vector<std::string> seeds() { return {kMachine, kHeader, kOptions, fileOf(kHeader, kHeaderData)}; }
+
+static void readMachine(llvm::StringRef path) {
+  auto machine = readMachineFile(path);
+  if (!machine)
+    return noteOutcome(llvm::StringRef(toString(machine.takeError())).split(": ").second);
+  noteOutcome("a machine");
+  promise(!machine->devices.empty() && machine->devices.size() <= kMostDevices, "a machine of no devices");
+  for (const DeviceSpec &device : machine->devices)
+    promise(std::isfinite(device.flopsPerSecond) && device.flopsPerSecond > 0 &&
+                device.memoryBytesPerSecond > 0 && device.operatorSeconds >= 0 &&
+                device.memoryBytes.value_or(1) > 0,
+            "a machine with figures that are none");
+}
+
+/// Every element of every tensor is there.
+static void readTensorFile(llvm::StringRef path) {
+  auto tensors = runtime::readTensors(path);
+  if (!tensors)
+    return noteOutcome(llvm::StringRef(toString(tensors.takeError())).split(": ").second);
+  noteOutcome("tensors");
+  uint64_t sum = 0;
+  for (const runtime::NamedTensor &tensor : *tensors)
+    for (uint8_t byte :
+         llvm::ArrayRef(static_cast<const uint8_t *>(tensor.tensor.const_data_ptr()), tensor.tensor.nbytes()))
+      sum += byte;
+  promise(sum != UINT64_MAX, "a sum");
+}
+
+static CompileOptions optionsOf(llvm::StringRef text) {
+  CompileOptions options;
+  llvm::SmallVector<llvm::StringRef> lines;
+  text.split(lines, '\n', -1, /*KeepEmpty=*/false);
+  for (llvm::StringRef line : lines) {
+    auto [option, value] = line.split(' ');
+    auto *list = llvm::StringSwitch<std::vector<std::string> *>(option)
+                     .Case("input", &options.inputs)
+                     .Case("dynamic", &options.dynamic)
+                     .Case("role", &options.roles)
+                     .Case("stage-before", &options.stageBefore)
+                     .Case("capture-points", &options.capturePoints)
+                     .Default(nullptr);
+    auto *word = llvm::StringSwitch<std::string *>(option)
+                     .Case("mesh", &options.mesh)
+                     .Case("machine", &options.machine)
+                     .Case("schedule", &options.schedule)
+                     .Case("dtype", &options.dtype)
+                     .Default(nullptr);
+    if (list)
+      list->push_back(value.str());
+    else if (word)
+      *word = value.str();
+    else if (option == "batch")
+      options.microbatches = 2;
+  }
+  return options;
+}
+
+/// Options that pass make a pass pipeline, in which they stand as they were given.
+static void readOptions(llvm::StringRef text) {
+  CompileOptions options = optionsOf(text);
+  auto inputs = readInputOptions(options);
+  if (!inputs)
+    return noteOutcome(toString(inputs.takeError()));
+  auto shape = readPipelineShape(options);
+  if (!shape)
+    return noteOutcome(toString(shape.takeError()));
+  if (options.microbatches != 1)
+    shape->batch = nameBatch(*inputs);
+  static const bool isRegistered = (registerPasses(), true);
+  (void)isRegistered;
+  std::string pipeline = pipelineOf(options, *shape), errors, printed;
+  llvm::raw_string_ostream out(printed), errorOut(errors);
+  auto parsed = mlir::parsePassPipeline(pipeline, errorOut);
+  promise(succeeded(parsed), "a pipeline that does not parse: " + pipeline + ": " + errors);
+  parsed->printAsTextualPipeline(out);
+  for (const std::string &path : options.stageBefore)
+    promise(llvm::StringRef(printed).contains(path), path + " is not in " + printed);
+  noteOutcome("options");
+}
+
+bool test(llvm::ArrayRef<uint8_t> bytes) {
+  MemoryFile file(bytes), headed(bytesOf(fileOf(textOf(bytes), kHeaderData)));
+  readMachine(file.path);
+  readTensorFile(file.path);
+  readTensorFile(headed.path);
+  readOptions(textOf(bytes));
+  return true;
+}
+
+} // namespace cleave::fuzz

@@ -1,0 +1,73 @@
+//===- FuzzIr.cpp - IR as text --------------------------------------------===//
+//
+// A case is text as cleave-opt takes it: a parse error, or a module that prints to text which parses to the
+// same.
+//
+//===----------------------------------------------------------------------===//
+#include "ir/Cleave.h"
+#include "mlir/IR/BuiltinOps.h"
+#include "mlir/IR/Diagnostics.h"
+#include "mlir/Parser/Parser.h"
+#include "tests/fuzz/Fuzz.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/MemoryBuffer.h"
+
+using namespace mlir;
+
+namespace cleave::fuzz {
+
+/// The modules of the pass tests, those that are wrong as well.
+std::vector<std::string> seeds() {
+  std::vector<std::string> modules;
+  std::error_code error;
+  for (llvm::sys::fs::recursive_directory_iterator file(CLEAVE_LIT_FOLDER, error), end; !error && file != end;
+       file.increment(error)) {
+    if (!StringRef(file->path()).ends_with(".mlir"))
+      continue;
+    auto buffer = llvm::MemoryBuffer::getFile(file->path());
+    promise(bool(buffer), file->path());
+    SmallVector<StringRef> parts;
+    (*buffer)->getBuffer().split(parts, "// -----");
+    for (StringRef part : parts)
+      modules.push_back(part.str());
+  }
+  promise(!error && !modules.empty(), "pass tests in " CLEAVE_LIT_FOLDER);
+  // The order of a folder is nobody's.
+  llvm::sort(modules);
+  return modules;
+}
+
+static std::string printed(ModuleOp module, bool isGeneric) {
+  std::string text;
+  llvm::raw_string_ostream out(text);
+  OpPrintingFlags flags;
+  flags.enableDebugInfo(true);
+  module.print(out, isGeneric ? flags.printGenericOpForm() : flags);
+  return text;
+}
+
+bool test(llvm::ArrayRef<uint8_t> bytes) {
+  static const DialectRegistry registry = [] {
+    DialectRegistry all;
+    registerDialects(all);
+    return all;
+  }();
+  MLIRContext context(registry, MLIRContext::Threading::DISABLED);
+  std::string message = "accepted";
+  ScopedDiagnosticHandler handler(&context, [&](Diagnostic &diagnostic) { message = diagnostic.str(); });
+  auto module = parseSourceString<ModuleOp>(textOf(bytes), &context);
+  promise(module || message != "accepted", "a module is refused without a reason");
+  if (!module)
+    return false;
+  module->walk([&](Operation *op) { message += " " + op->getName().getStringRef().str(); });
+  noteOutcome(message);
+  for (bool isGeneric : {false, true}) {
+    std::string text = printed(*module, isGeneric);
+    auto again = parseSourceString<ModuleOp>(text, &context);
+    promise(bool(again), "what is printed does not parse: " + message + "\n" + text);
+    promise(printed(*again, isGeneric) == text, "what is printed parses to something else\n" + text);
+  }
+  return true;
+}
+
+} // namespace cleave::fuzz

@@ -1,0 +1,36 @@
+//===- Supervisor.h - Work on files from strangers --------------*- C++ -*-===//
+#ifndef CLEAVE_TOOLS_CLEAVE_SUPERVISOR_H
+#define CLEAVE_TOOLS_CLEAVE_SUPERVISOR_H
+
+#include "llvm/ADT/STLFunctionalExtras.h"
+#include "llvm/ADT/StringRef.h"
+#include <cstdint>
+
+namespace cleave {
+
+/// What a process may take; 0: as much as it wants.
+struct Limits {
+  /// Of memory that belongs to no file, resident or swapped out.
+  uint64_t memoryBytes = defaultMemoryBytes();
+  /// From its beginning to its end.
+  uint64_t seconds = 3600;
+
+  /// Nine tenths of the machine's memory.
+  static uint64_t defaultMemoryBytes();
+};
+
+/// Runs `work` in a child process within `limits` and gives its exit status. A TorchScript file is a program:
+/// reading it executes it, and libtorch trusts it. Where the child crashes or goes beyond a limit, what it
+/// had not finished is removed, one error that names `command` and `file` says so, and the status is 1.
+/// Signals that end this process are handed on, and end it as soon as the child has ended.
+///
+/// To be called while the process has one thread.
+int supervise(llvm::StringRef command, llvm::StringRef file, const Limits &limits,
+              llvm::function_ref<int()> work);
+
+/// From now on signals that end the process say so in a line on the standard error, as `supervise` does.
+void announceSignals(llvm::StringRef command);
+
+} // namespace cleave
+
+#endif // CLEAVE_TOOLS_CLEAVE_SUPERVISOR_H
