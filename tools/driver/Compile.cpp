@@ -14,6 +14,7 @@
 #include "tools/driver/Verify.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SmallString.h"
+#include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/GlobPattern.h"
 #include "llvm/Support/Path.h"
 #include <chrono>
@@ -195,6 +196,11 @@ void Compilation::describe() {
   report.balance = sum > 0 ? slowest * plan->predictions.size() / sum : 1;
   for (auto &note : plan->notes)
     report.notes.push_back(note->text);
+  if (int32_t batch = plan->signatures.front()->batch; batch >= 0)
+    if (int64_t samples = plan->signatures.front()->symbols[batch]->traced; samples < report.microbatches)
+      report.notes.push_back(llvm::formatv("{0} micro-batches, but {1} samples in the example inputs: batches of fewer "
+                                           "samples than micro-batches are not split",
+                                           report.microbatches, samples));
   if (options.dtype != "traced" && plan->precision == plan::DType::Unknown)
     report.notes.push_back("--dtype " + options.dtype +
                            " changes nothing: the model has no products in float32");
