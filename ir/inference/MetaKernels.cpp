@@ -120,6 +120,13 @@ static Tensor roll(const Tensor &input, c10::SymIntArrayRef shifts, at::IntArray
   return rolled;
 }
 
+static Tensor encoderLayer(const Tensor &source, int64_t, int64_t, const Tensor &, const Tensor &, const Tensor &,
+                           const Tensor &, bool, bool, double, const Tensor &, const Tensor &, const Tensor &,
+                           const Tensor &, const Tensor &, const Tensor &, const Tensor &, const Tensor &,
+                           const OptionalTensor &, std::optional<int64_t>) {
+  return emptyMeta(source.sizes(), source);
+}
+
 /// A quantized tensor has the type of the integers that it holds: the meta device has no others.
 static Tensor quantizePerTensor(const Tensor &input, double, int64_t, at::ScalarType dtype) {
   return at::empty_like(input, input.options().dtype(c10::toUnderlying(dtype)));
@@ -191,6 +198,7 @@ void registerMetaKernels() {
     kernels.impl("native_batch_norm", nativeBatchNorm);
     kernels.impl("roll", roll);
     kernels.impl("scaled_dot_product_attention", attention);
+    kernels.impl("_transformer_encoder_layer_fwd", encoderLayer);
     registerQuantized(kernels);
     return kernels;
   }();
