@@ -75,8 +75,10 @@ void MemoryWalk::visit(Operation *op) {
     live += 2 * shapes.bytesOf(state);
     ignore(state);
   }
+  // Made when the plan is loaded, of weights that nobody reads afterwards.
+  bool isPrepared = preparesWeights(op);
   for (Value result : op->getResults())
-    hold(result);
+    isPrepared ? ignore(result) : hold(result);
   memory.activationBytes = std::max(memory.activationBytes, live + workspaceOf(op));
 }
 

@@ -142,8 +142,17 @@ static void noteStates(func::FuncOp function, std::vector<plan::Note> &notes) {
   });
 }
 
+static void noteMultiples(func::FuncOp function, std::vector<plan::Note> &notes) {
+  if (auto table = function->getAttrOfType<DictionaryAttr>(kMultiplesAttr))
+    for (NamedAttribute entry : table)
+      notes.push_back(makeNote("multiple", "", "",
+                               llvm::formatv("{0} must be a multiple of {1}: the model itself runs at no other size",
+                                             entry.getName().getValue(), cast<IntegerAttr>(entry.getValue()).getInt())));
+}
+
 std::vector<plan::Note> notesOf(func::FuncOp function, const InferredValues &inferred) {
   std::vector<plan::Note> notes;
+  noteMultiples(function, notes);
   noteSharedWeights(function, notes);
   noteBalance(function, notes);
   noteBatch(function, notes);

@@ -1,6 +1,7 @@
 //===- ProgramEmitter.cpp - A stage as an instruction list ----------------===//
 #include "codegen/ProgramEmitter.h"
 #include "codegen/plan/OperatorName.h"
+#include "ir/semantics/OpSemantics.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
 using namespace mlir;
@@ -46,7 +47,7 @@ FailureOr<std::unique_ptr<plan::Program>> ProgramEmitter::emit(StageOp op) {
     program->inputs.push_back(std::move(input));
   }
   program->blocks.push_back(std::make_unique<plan::Block>());
-  if (failed(emitBlock(body, 0)))
+  if (failed(emitSetup(body)) || failed(emitBlock(body, 0)))
     return failure();
   for (Value output : body.getTerminator()->getOperands())
     program->outputs.push_back(slot(output));
@@ -58,10 +59,25 @@ FailureOr<std::unique_ptr<plan::Program>> ProgramEmitter::emit(StageOp op) {
   return std::move(program);
 }
 
+LogicalResult ProgramEmitter::emitSetup(Block &body) {
+  for (Operation &op : body.without_terminator()) {
+    if (!preparesWeights(&op))
+      continue;
+    for (Value operand : op.getOperands())
+      if (!slots.contains(operand))
+        emitFixed(operand.getDefiningOp());
+    if (failed(emitCall(cast<OperatorOp>(op), *program->blocks[0])))
+      return failure();
+  }
+  program->setup = program->blocks[0]->instructions.size();
+  return success();
+}
+
 LogicalResult ProgramEmitter::emitBlock(Block &block, uint32_t index) {
+  auto isEmitted = [&](Operation &op) { return op.getNumResults() > 0 && slots.contains(op.getResult(0)); };
   for (Operation &op : block.without_terminator())
     // The vector of blocks grows while nested ones are emitted.
-    if (failed(emitOp(&op, *program->blocks[index], index)))
+    if (!isEmitted(op) && failed(emitOp(&op, *program->blocks[index], index)))
       return failure();
   return success();
 }
@@ -202,7 +218,7 @@ void ProgramEmitter::collectReads(const plan::Instruction &instruction,
 }
 
 /// Each slot that the block writes is released by the last instruction that reads it, or by its maker if none
-/// does.
+/// does; but what is prepared for others stays.
 void ProgramEmitter::addReleases(plan::Block &block, const llvm::SetVector<uint32_t> &kept) {
   llvm::MapVector<uint32_t, size_t> lastUse;
   if (&block == program->blocks[0].get())
@@ -219,6 +235,11 @@ void ProgramEmitter::addReleases(plan::Block &block, const llvm::SetVector<uint3
     for (uint32_t slot : instruction->results)
       lastUse.insert({slot, i});
   }
+  if (&block == program->blocks[0].get())
+    for (size_t i = 0; i < program->setup; ++i)
+      for (uint32_t slot : block.instructions[i]->results)
+        if (lastUse[slot] >= program->setup)
+          lastUse.erase(slot);
   if (!block.instructions.empty())
     for (auto &[slot, last] : lastUse)
       if (!kept.contains(slot))

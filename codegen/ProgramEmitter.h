@@ -50,6 +50,8 @@ public:
   std::vector<std::unique_ptr<plan::CapturePoint>> takeCapturePoints() { return std::move(captures); }
 
 private:
+  /// What prepares weights comes first, since it runs once.
+  mlir::LogicalResult emitSetup(mlir::Block &body);
   mlir::LogicalResult emitBlock(mlir::Block &block, uint32_t index);
   mlir::LogicalResult emitOp(mlir::Operation *op, plan::Block &block, uint32_t index);
   /// Values that stand before the program runs: constants, sizes, weights. False for other operations.

@@ -26,6 +26,8 @@ static LogicalResult setSymbols(func::FuncOp function, Builder &b, const ModelIn
     }
   if (!symbols.empty())
     function->setAttr(kSymbolsAttr, symbols.getDictionary(b.getContext()));
+  if (!inputs.opened.empty())
+    function->setAttr(kOpenedAttr, b.getStringAttr(inputs.opened));
   return success();
 }
 

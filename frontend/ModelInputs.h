@@ -26,6 +26,8 @@ struct ModelInputs {
   };
   std::vector<Tensor> tensors;
   std::vector<Scalar> scalars;
+  /// The dimension that micro-batches need open and that no user named; empty: none.
+  std::string opened;
 };
 
 } // namespace cleave

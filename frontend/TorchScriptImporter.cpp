@@ -220,6 +220,8 @@ FailureOr<Value> TorchScriptImporter::valueOf(const torch::jit::Value *value, Sc
   if (auto *known = std::get_if<Value>(&bound))
     return lists.current(*known);
   const Object &object = std::get<Object>(bound);
+  if (Value packed = importPacked(object))
+    return packed;
   std::string what = object.value.isObject() ? object.path + ", a " + object.value.type()->annotation_str()
                                              : std::string("a function");
   return error() << user->kind().toQualString() << " takes " << what

@@ -113,6 +113,8 @@ private:
   void bindResults(Node *node, Scope &scope, mlir::Operation *op);
   /// The parameter of a weight of the table; null where the IR has no type for it.
   mlir::Value parameter(const std::string &name, const at::Tensor &tensor);
+  /// A packed weight, made of parameters at the function's start; null for objects of other kinds.
+  mlir::Value importPacked(const Object &object);
   mlir::Value constant(mlir::Attribute value, mlir::Type type);
   mlir::Location location() const;
   mlir::InFlightDiagnostic error();

@@ -6,12 +6,18 @@ using namespace mlir;
 
 namespace cleave {
 
-TracedShapes::TracedShapes(Operation *function) {
-  if (auto table = function->getAttrOfType<DictionaryAttr>(kSymbolsAttr))
+static llvm::StringMap<int64_t> sizesIn(Operation *function, StringRef attribute) {
+  llvm::StringMap<int64_t> sizes;
+  if (auto table = function->getAttrOfType<DictionaryAttr>(attribute))
     for (NamedAttribute entry : table)
       if (auto size = dyn_cast<IntegerAttr>(entry.getValue()))
-        symbols[entry.getName()] = size.getInt();
+        sizes[entry.getName()] = size.getInt();
+  return sizes;
 }
+
+llvm::StringMap<int64_t> multiplesOf(Operation *function) { return sizesIn(function, kMultiplesAttr); }
+
+TracedShapes::TracedShapes(Operation *function) : symbols(sizesIn(function, kSymbolsAttr)) {}
 
 TracedShapes TracedShapes::resized(StringRef name, int64_t size) const {
   TracedShapes other = *this;

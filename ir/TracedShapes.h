@@ -9,6 +9,13 @@ namespace cleave {
 
 /// Name of the function attribute that gives each named dimension its size in the example inputs.
 inline constexpr llvm::StringLiteral kSymbolsAttr = "cleave.symbols";
+/// … and of that for named dimensions that must be multiples of a number above 1.
+inline constexpr llvm::StringLiteral kMultiplesAttr = "cleave.multiples";
+/// … and of the named dimension that --microbatches opened and no user named.
+inline constexpr llvm::StringLiteral kOpenedAttr = "cleave.opened";
+
+/// What the attribute says; a name that it leaves out may have any size.
+llvm::StringMap<int64_t> multiplesOf(mlir::Operation *function);
 
 /// Concrete shapes of a function's values where every named dimension has the size of the example inputs.
 /// Costs are counted in these.

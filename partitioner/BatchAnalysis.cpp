@@ -26,16 +26,18 @@ static int64_t nextPrime(int64_t above) {
   return above;
 }
 
-/// Every other named dimension gets a prime of its own: sizes that are equal in the example inputs alone decide nothing.
+/// Every other named dimension gets a prime of its own, times what it is a multiple of: sizes that are equal in the example
+/// inputs alone decide nothing.
 static TracedShapes probeShapes(func::FuncOp function, StringRef batch) {
   TracedShapes shapes(function);
+  auto multiples = multiplesOf(function);
   std::vector<std::string> names;
   for (auto &symbol : shapes.sizes())
     names.push_back(symbol.first().str());
   llvm::sort(names);
   int64_t prime = 10'000;
   for (StringRef symbol : names)
-    shapes = shapes.resized(symbol, prime = nextPrime(prime));
+    shapes = shapes.resized(symbol, (prime = nextPrime(prime)) * std::max<int64_t>(1, multiples.lookup(symbol)));
   return shapes.resized(batch, kProbeSize);
 }
 
@@ -341,6 +343,8 @@ BatchWalk::Found BatchWalk::visitRegions(Operation *op) {
 }
 
 BatchWalk::Found BatchWalk::run() {
+  if (multiplesOf(function).count(name))
+    return obstacle(function, "runs at multiples only of");
   auto holdsIt = [&](Value value) { return dimensionIn(value).has_value(); };
   if (llvm::none_of(function.getArguments(), holdsIt))
     return obstacle(function, "has no input with");

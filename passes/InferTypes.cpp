@@ -1,4 +1,5 @@
 //===- InferTypes.cpp - Gives tensors their types -------------------------===//
+#include "ir/TracedShapes.h"
 #include "ir/inference/ShapeInference.h"
 #include "passes/Passes.h"
 
@@ -21,6 +22,7 @@ struct InferTypes : impl::InferTypesBase<InferTypes> {
       if (isa<UnknownTensorType, mlir::TensorType>(value.getType()) && !isa<BlockArgument>(value))
         Value(value).setType(type);
     setRegionArgumentTypes(function);
+    setMultiples(function, inferred->multiples);
     auto results = function.getBody().front().getTerminator()->getOperandTypes();
     function.setType(FunctionType::get(&getContext(), function.getArgumentTypes(), results));
   }
@@ -44,6 +46,14 @@ struct InferTypes : impl::InferTypesBase<InferTypes> {
       if (isStable)
         return inferred;
     }
+  }
+
+  void setMultiples(func::FuncOp function, const llvm::StringMap<int64_t> &multiples) {
+    NamedAttrList table;
+    for (auto &entry : multiples)
+      table.set(entry.first(), Builder(&getContext()).getI64IntegerAttr(entry.second));
+    if (!table.empty())
+      function->setAttr(kMultiplesAttr, table.getDictionary(&getContext()));
   }
 
   /// Regions' arguments and results have the types of what flows into them.

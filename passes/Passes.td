@@ -14,8 +14,8 @@ def InferTypes : Pass<"infer-types", "::mlir::func::FuncOp"> {
     %y = aten.relu(%x) : (tensor<?x8xf32, #cleave.layout<dims = ["batch", "8"]>>)
                        -> tensor<?x8xf32, #cleave.layout<dims = ["batch", "8"]>>
     ```
-    A tensor that only data decides stays `!cleave.tensor`. Fails where the function works at the traced sizes but not
-    at others.
+    A tensor that only data decides stays `!cleave.tensor`. Where the function works at multiples of a number only, that
+    becomes `cleave.multiples = {height = 4}`; fails where it works at the traced sizes but not at others.
   }];
 }
 

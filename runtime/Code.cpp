@@ -37,7 +37,7 @@ private:
   Operators &operators;
   const c10::Device place;
   std::unique_ptr<Code> code;
-  /// Constants, sizes and weights.
+  /// Constants, sizes, weights, and what the first instructions make of them once.
   llvm::BitVector persistent;
 };
 
@@ -50,6 +50,9 @@ void CodeLoader::findPersistentSlots() {
     persistent.set(size->slot);
   for (const auto &weight : program.weights)
     persistent.set(weight->slot);
+  for (size_t i = 0; i < program.setup; ++i)
+    for (uint32_t slot : program.blocks[0]->instructions[i]->results)
+      persistent.set(slot);
   for (uint32_t slot = 0; slot < program.slots; ++slot)
     if (!persistent.test(slot))
       code->transient.push_back(slot);
@@ -190,7 +193,8 @@ Error CodeLoader::loadBlock(uint32_t index) {
     auto loaded = loadInstruction(*instruction);
     if (!loaded)
       return loaded.takeError();
-    block.instructions.push_back(std::move(*loaded));
+    bool isSetup = index == 0 && code->setupInstructions.size() < program.setup;
+    (isSetup ? code->setupInstructions : block.instructions).push_back(std::move(*loaded));
     own.insert(instruction->results.begin(), instruction->results.end());
   }
   // A value from outside the block may be wanted again: in the next iteration, or after it.

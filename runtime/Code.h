@@ -43,8 +43,8 @@ struct CodeBlock {
   llvm::ArrayRef<Operand> results;
 };
 
-/// A program with its operators resolved and every last use known: constants, sizes and weights stay in their
-/// slots from request to request, everything else leaves its slot with its last reader.
+/// A program with its operators resolved and every last use known: constants, sizes, weights and what is made of these
+/// at load stay in their slots from request to request, everything else leaves its slot with its last reader.
 class Code {
 public:
   /// `program` must be valid and outlive the result, as must `operators`. Where it runs on another `place`
@@ -52,6 +52,8 @@ public:
   static llvm::Expected<std::unique_ptr<Code>> load(const plan::Plan &plan, const plan::Program &program,
                                                     Operators &operators, c10::Device place);
 
+  /// What runs once, before the first request; its results stay in their slots.
+  llvm::ArrayRef<CodeInstruction> setup() const { return setupInstructions; }
   const CodeBlock &main() const { return blocks.front(); }
   /// What the program gives, taken from its slots.
   llvm::ArrayRef<Operand> outputs() const { return outputSlots; }
@@ -72,6 +74,7 @@ private:
   const plan::Plan &plan;
   const plan::Program &program;
   llvm::BumpPtrAllocator memory;
+  std::vector<CodeInstruction> setupInstructions;
   std::vector<CodeBlock> blocks;
   llvm::ArrayRef<Operand> outputSlots;
   std::vector<uint32_t> transient;

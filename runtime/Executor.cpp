@@ -1,6 +1,7 @@
 //===- Executor.cpp -------------------------------------------------------===//
 #include "runtime/Executor.h"
 #include "codegen/plan/DimExpr.h"
+#include "runtime/Exceptions.h"
 #include "runtime/Values.h"
 #include <ATen/core/Dict.h>
 #include <ATen/core/List.h>
@@ -30,6 +31,22 @@ llvm::Error Executor::fillSlots(const WeightStore &weights) {
   return llvm::Error::success();
 }
 
+llvm::Error Executor::setUp() {
+  auto done = catching([&]() -> llvm::Error {
+    for (const CodeInstruction &instruction : code->setup()) {
+      current = &instruction;
+      execute(instruction);
+      for (uint32_t slot : instruction.releases)
+        slots[slot] = IValue();
+    }
+    return llvm::Error::success();
+  });
+  if (done)
+    return llvm::createStringError(position() + ": " + llvm::toString(std::move(done)));
+  current = nullptr;
+  return llvm::Error::success();
+}
+
 llvm::Expected<std::unique_ptr<Executor>> Executor::load(const plan::Plan &plan, const plan::Program &program,
                                                          const WeightStore &weights, Operators &operators,
                                                          States &states, c10::Device place, bool checkTypes) {
@@ -38,6 +55,8 @@ llvm::Expected<std::unique_ptr<Executor>> Executor::load(const plan::Plan &plan,
     return code.takeError();
   std::unique_ptr<Executor> executor(new Executor(program, std::move(*code), states, place));
   if (llvm::Error error = executor->fillSlots(weights))
+    return error;
+  if (llvm::Error error = executor->setUp())
     return error;
   if (checkTypes)
     executor->types.emplace(program, *plan.signatures[program.signature]);

@@ -46,6 +46,8 @@ public:
 private:
   Executor(const plan::Program &program, std::unique_ptr<Code> code, States &states, c10::Device place);
   llvm::Error fillSlots(const WeightStore &weights);
+  /// Runs what comes before the first request.
+  llvm::Error setUp();
 
   void bindSizes();
   void runBlock(const CodeBlock &block);

@@ -55,6 +55,9 @@ Error SymbolBinder::bind(size_t index, const at::Tensor &tensor, size_t dim, uin
   const int64_t size = tensor.size(dim);
   if (size < 1)
     return mismatch(index, tensor, names[symbol] + " must be at least 1");
+  if (int64_t multiple = signature.symbols[symbol]->multiple; size % multiple != 0)
+    return mismatch(index, tensor, names[symbol] + " must be a multiple of " + Twine(multiple) +
+                                       "; the model runs at no other size");
   if (sizes[symbol] == 0) {
     sizes[symbol] = size;
     boundBy[symbol] = index;

@@ -54,7 +54,9 @@ void TypeCheck::check(uint32_t slot, const c10::IValue &value, llvm::ArrayRef<in
   TORCH_CHECK(value.isTensor(), "the plan predicts ", describe(*type, symbolNames), ", found ",
               value.tagKind());
   const at::Tensor &tensor = value.toTensor();
-  bool sameDType = type->dtype == plan::DType::Unknown || type->dtype == dtypeOf(tensor.scalar_type());
+  // A quantized tensor has the type of the integers that it holds.
+  plan::DType found = dtypeOf(c10::toUnderlying(tensor.scalar_type()));
+  bool sameDType = type->dtype == plan::DType::Unknown || type->dtype == found;
   TORCH_CHECK(sameDType && sizesFit(*type, tensor, symbols), "the plan predicts ",
               describe(*type, symbolNames), ", found ", describe(tensor));
   TORCH_CHECK(stridesFit(*type, tensor, symbols), "the plan predicts ", describe(*type, symbolNames),

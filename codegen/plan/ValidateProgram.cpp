@@ -27,6 +27,8 @@ private:
   Error checkTables();
   Error checkTypes();
   Error writeFixed();
+  Error writeSizes();
+  Error checkSetup();
   Error writeInputs();
   Error checkOutputs();
   Error checkBlock(uint32_t index, int depth);
@@ -155,23 +157,27 @@ Error ProgramCheck::checkTypes() {
 }
 
 Error ProgramCheck::writeFixed() {
-  std::vector<int64_t> traced = tracedSizes(*plan.signatures[program.signature]);
   for (const auto &constant : program.constants) {
     if (Error error = checkConstant(where(), constant->value.get()))
       return error;
     if (Error error = write(constant->slot, 0, SlotState::Fixed))
       return error;
   }
-  for (const auto &size : program.sizes) {
-    if (Error error = checkSize(where(), size->value.get(), traced))
-      return error;
-    if (Error error = write(size->slot, 0, SlotState::Fixed))
-      return error;
-  }
   for (const auto &weight : program.weights) {
     if (weight->weight >= plan.weights.size())
       return refuse("uses weight " + Twine(weight->weight) + ", there are " + Twine(plan.weights.size()));
     if (Error error = write(weight->slot, 0, SlotState::Fixed))
+      return error;
+  }
+  return Error::success();
+}
+
+Error ProgramCheck::writeSizes() {
+  std::vector<int64_t> traced = tracedSizes(*plan.signatures[program.signature]);
+  for (const auto &size : program.sizes) {
+    if (Error error = checkSize(where(), size->value.get(), traced))
+      return error;
+    if (Error error = write(size->slot, 0, SlotState::Fixed))
       return error;
   }
   return Error::success();
@@ -300,6 +306,25 @@ Error ProgramCheck::checkInstruction(const Instruction &instruction, uint32_t bl
   return Error::success();
 }
 
+/// Comes before sizes and inputs are written: those are a request's.
+Error ProgramCheck::checkSetup() {
+  const Block &block = *program.blocks[0];
+  if (program.setup > block.instructions.size())
+    return refuse(Twine(program.setup) + " instructions set it up, of " + Twine(block.instructions.size()));
+  for (currentIndex = 0; currentIndex < program.setup; ++currentIndex) {
+    current = block.instructions[currentIndex].get();
+    if (current->kind != InstructionKind::Call)
+      return refuse("sets the program up, but is no call");
+    if (Error error = checkInstruction(*current, 0, 1))
+      return error;
+  }
+  current = nullptr;
+  for (SlotState &state : states)
+    if (state == SlotState::Live)
+      state = SlotState::Fixed;
+  return Error::success();
+}
+
 Error ProgramCheck::checkBlock(uint32_t index, int depth) {
   if (depth > kMaxNesting)
     return refuse("blocks are nested deeper than " + Twine(kMaxNesting));
@@ -307,7 +332,7 @@ Error ProgramCheck::checkBlock(uint32_t index, int depth) {
   for (uint32_t slot : block.params)
     if (Error error = write(slot, index, SlotState::Live))
       return error;
-  for (size_t i = 0; i < block.instructions.size(); ++i) {
+  for (size_t i = index == 0 ? program.setup : 0; i < block.instructions.size(); ++i) {
     current = block.instructions[i].get();
     currentBlock = index;
     currentIndex = i;
@@ -333,6 +358,10 @@ Error ProgramCheck::run() {
   if (Error error = checkTypes())
     return error;
   if (Error error = writeFixed())
+    return error;
+  if (Error error = checkSetup())
+    return error;
+  if (Error error = writeSizes())
     return error;
   if (Error error = writeInputs())
     return error;

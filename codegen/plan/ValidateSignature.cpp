@@ -75,10 +75,14 @@ Error checkSignature(const Plan &plan, const Signature &signature) {
     return error;
   if (Error error = checkNames(where + ", outputs", signature.outputs))
     return error;
-  for (const auto &symbol : signature.symbols)
+  for (const auto &symbol : signature.symbols) {
     if (symbol->traced < 0)
       return invalid(where,
                      "symbol '" + symbol->name + "' was traced with the size " + Twine(symbol->traced));
+    if (symbol->multiple < 1 || symbol->traced % symbol->multiple != 0)
+      return invalid(where, "symbol '" + symbol->name + "' of size " + Twine(symbol->traced) +
+                                " is said to be a multiple of " + Twine(symbol->multiple));
+  }
   std::vector<int64_t> traced = tracedSizes(signature);
   if (Error error = checkInputs(where, signature, traced))
     return error;

@@ -27,11 +27,12 @@ static std::vector<SymbolicDim::Monomial> monomialsOf(llvm::ArrayRef<std::string
 
 /// A size to try in place of `traced`: not above it where it is large, since tables of positions end
 /// somewhere; never 1, which broadcasts.
-static int64_t sampleSize(int64_t traced, uint32_t &state) {
+static int64_t sampleSize(int64_t traced, int64_t multiple, uint32_t &state) {
+  traced /= multiple;
   state = state * 1664525u + 1013904223u; // Numerical Recipes' generator: the same samples on every machine
   int64_t low = traced >= 16 ? traced / 2 : 2;
   int64_t high = traced >= 16 ? traced : traced + 9;
-  return low + (state >> 8) % (high - low + 1);
+  return multiple * (low + (state >> 8) % (high - low + 1));
 }
 
 static long double valueOf(const SymbolicDim::Monomial &monomial, const llvm::StringMap<int64_t> &sizes) {
@@ -72,7 +73,9 @@ static bool isSamePoint(const llvm::StringMap<int64_t> &a, const llvm::StringMap
   return llvm::all_of(a, [&](auto &entry) { return b.lookup(entry.first()) == entry.second; });
 }
 
-DimFitter::DimFitter(std::vector<std::pair<std::string, int64_t>> traced) {
+DimFitter::DimFitter(std::vector<std::pair<std::string, int64_t>> traced,
+                     const llvm::StringMap<int64_t> &multiples) {
+  auto multipleOf = [&](llvm::StringRef name) { return std::max<int64_t>(1, multiples.lookup(name)); };
   std::vector<std::string> names;
   for (auto &[name, size] : traced)
     names.push_back(name);
@@ -92,7 +95,7 @@ DimFitter::DimFitter(std::vector<std::pair<std::string, int64_t>> traced) {
     for (int draw = 0; draw < 1000 && points.size() < monomials.size() + kChecks; ++draw) {
       llvm::StringMap<int64_t> point;
       for (auto &[name, size] : traced)
-        point[name] = sampleSize(size, state);
+        point[name] = sampleSize(size, multipleOf(name), state);
       if (llvm::none_of(points, [&](auto &other) { return isSamePoint(point, other); }))
         points.push_back(std::move(point));
     }
@@ -108,7 +111,7 @@ DimFitter::DimFitter(std::vector<std::pair<std::string, int64_t>> traced) {
        {std::pair(0, 1), std::pair(2, 1), std::pair(7, 3), std::pair(30, 7), std::pair(4111, 11)}) {
     auto &edge = points.emplace_back();
     for (auto &[name, size] : traced)
-      edge[name] = factor * size + more;
+      edge[name] = factor * size + more * multipleOf(name);
   }
 }
 

@@ -15,7 +15,8 @@ namespace cleave {
 class DimFitter {
 public:
   /// `traced`: names and their sizes in the examples, in a fixed order. The first sample is the traced point.
-  explicit DimFitter(std::vector<std::pair<std::string, int64_t>> traced);
+  /// `multiples`: names whose sizes are multiples of a number.
+  explicit DimFitter(std::vector<std::pair<std::string, int64_t>> traced, const llvm::StringMap<int64_t> &multiples = {});
 
   /// Sizes of every name at each sample point.
   const std::vector<llvm::StringMap<int64_t>> &samples() const { return points; }

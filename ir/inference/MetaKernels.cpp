@@ -7,6 +7,7 @@
 #include "ir/inference/ShapeInference.h"
 #include <ATen/ATen.h>
 #include <ATen/TensorIterator.h>
+#include <ATen/native/quantized/PackedParams.h>
 #include <torch/library.h>
 
 namespace cleave {
@@ -119,6 +120,73 @@ static Tensor roll(const Tensor &input, c10::SymIntArrayRef shifts, at::IntArray
   return rolled;
 }
 
+static Tensor encoderLayer(const Tensor &source, int64_t, int64_t, const Tensor &, const Tensor &, const Tensor &,
+                           const Tensor &, bool, bool, double, const Tensor &, const Tensor &, const Tensor &,
+                           const Tensor &, const Tensor &, const Tensor &, const Tensor &, const Tensor &,
+                           const OptionalTensor &, std::optional<int64_t>) {
+  return emptyMeta(source.sizes(), source);
+}
+
+/// A quantized tensor has the type of the integers that it holds: the meta device has no others.
+static Tensor quantizePerTensor(const Tensor &input, double, int64_t, at::ScalarType dtype) {
+  return at::empty_like(input, input.options().dtype(c10::toUnderlying(dtype)));
+}
+static Tensor dequantize(const Tensor &input) { return at::empty_like(input, input.options().dtype(at::kFloat)); }
+static Tensor quantizedTensor(const Tensor &integers, double, int64_t) { return at::empty_like(integers); }
+static Tensor quantizedRows(const Tensor &integers, const Tensor &, const Tensor &, int64_t) {
+  return at::empty_like(integers);
+}
+
+namespace {
+/// Packed weights of which the shape alone is known.
+class ShapeOfLinear : public LinearPackedParamsBase {
+public:
+  explicit ShapeOfLinear(Tensor weight, OptionalTensor addend) : weight(std::move(weight)), addend(std::move(addend)) {}
+
+  Tensor apply(Tensor input, double, int64_t) override { return result(input, input.scalar_type()); }
+  Tensor apply_relu(Tensor input, double, int64_t) override { return result(input, input.scalar_type()); }
+  Tensor apply_dynamic(Tensor input, bool) override { return result(input, at::kFloat); }
+  Tensor apply_dynamic_relu(Tensor input, bool) override { return result(input, at::kFloat); }
+  std::tuple<Tensor, OptionalTensor> unpack() override { return {weight, addend}; }
+  OptionalTensor bias() override { return addend; }
+
+private:
+  Tensor result(const Tensor &input, at::ScalarType dtype) const {
+    TORCH_CHECK(input.size(-1) == weight.size(1), "a weight for ", weight.size(1), " features meets ", input.size(-1));
+    auto sizes = input.sizes().vec();
+    sizes.back() = weight.size(0);
+    return at::empty(sizes, input.options().dtype(dtype));
+  }
+  const Tensor weight;
+  const OptionalTensor addend;
+};
+} // namespace
+
+using PackedLinear = c10::intrusive_ptr<LinearPackedParamsBase>;
+
+static PackedLinear packLinear(Tensor weight, OptionalTensor bias) {
+  return c10::make_intrusive<ShapeOfLinear>(std::move(weight), std::move(bias));
+}
+static Tensor quantizedLinear(Tensor input, const PackedLinear &weight, double scale, int64_t zeroPoint) {
+  return weight->apply(std::move(input), scale, zeroPoint);
+}
+static Tensor dynamicLinear(Tensor input, const PackedLinear &weight, bool reducesRange) {
+  return weight->apply_dynamic(std::move(input), reducesRange);
+}
+
+static void registerQuantized(torch::Library &aten) {
+  aten.impl("quantize_per_tensor", quantizePerTensor);
+  aten.impl("dequantize.self", dequantize);
+  aten.impl("_make_per_tensor_quantized_tensor", quantizedTensor);
+  aten.impl("_make_per_channel_quantized_tensor", quantizedRows);
+  static torch::Library quantized(torch::Library::IMPL, "quantized", c10::DispatchKey::Meta, __FILE__, __LINE__);
+  quantized.impl("linear_prepack", packLinear);
+  quantized.impl("linear", quantizedLinear);
+  quantized.impl("linear_relu", quantizedLinear);
+  quantized.impl("linear_dynamic", dynamicLinear);
+  quantized.impl("linear_relu_dynamic", dynamicLinear);
+}
+
 void registerMetaKernels() {
   static torch::Library library = [] {
     torch::Library kernels(torch::Library::IMPL, "aten", c10::DispatchKey::Meta, __FILE__, __LINE__);
@@ -130,6 +198,8 @@ void registerMetaKernels() {
     kernels.impl("native_batch_norm", nativeBatchNorm);
     kernels.impl("roll", roll);
     kernels.impl("scaled_dot_product_attention", attention);
+    kernels.impl("_transformer_encoder_layer_fwd", encoderLayer);
+    registerQuantized(kernels);
     return kernels;
   }();
 }

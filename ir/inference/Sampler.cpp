@@ -236,6 +236,13 @@ static bool runOnZeros(const torch::jit::Operator &callee, torch::jit::Stack &st
   });
 }
 
+/// The first line of what an exception says. libtorch's own `what` looks up the symbols of a backtrace, which takes far
+/// longer than the call that failed.
+static std::string messageOf(const std::exception &exception) {
+  auto *error = dynamic_cast<const c10::Error *>(&exception);
+  return StringRef(error ? error->what_without_backtrace() : exception.what()).split('\n').first.str();
+}
+
 std::optional<Sampler::Failure> Sampler::call(OperatorOp op, const torch::jit::Operator &callee,
                                               torch::jit::Stack &stack) {
   // As it is, then without the known integers, which may meet tensors of the meta device, then on zeros.
@@ -245,9 +252,9 @@ std::optional<Sampler::Failure> Sampler::call(OperatorOp op, const torch::jit::O
     try {
       return attempt();
     } catch (const c10::NotImplementedError &e) {
-      failure = {StringRef(e.what()).split('\n').first.str(), /*isRefusal=*/false};
+      failure = {messageOf(e), /*isRefusal=*/false};
     } catch (const std::exception &e) {
-      failure = {StringRef(e.what()).split('\n').first.str(), /*isRefusal=*/true};
+      failure = {messageOf(e), /*isRefusal=*/true};
     }
     return false;
   };

@@ -3,6 +3,7 @@
 #include "ir/TracedShapes.h"
 #include "ir/inference/DimFitter.h"
 #include "ir/inference/Sampler.h"
+#include "ir/semantics/OpSemantics.h"
 #include "mlir/IR/Builders.h"
 #include <ATen/Parallel.h>
 #include <c10/core/InferenceMode.h>
@@ -10,6 +11,8 @@
 using namespace mlir;
 
 namespace cleave {
+
+using SizeTable = std::vector<std::pair<std::string, int64_t>>;
 
 namespace {
 /// Turns what a value was at every sample into what it is.
@@ -127,32 +130,122 @@ static std::string describe(const llvm::StringMap<int64_t> &sizes) {
 /// Whether the operator is called in every run.
 static bool isAlwaysRun(Operation *op) { return !op->getParentOfType<IfOp>() && !op->getParentOfType<LoopOp>(); }
 
-/// An operator that refuses the example inputs makes them wrong; one that works at the traced sizes but not at others
-/// fixes a dimension.
-static LogicalResult checkFailures(func::FuncOp function, const std::vector<Sampler> &samples,
-                                   const DimFitter &fitter) {
+/// An operator that refuses the example inputs makes them wrong.
+static LogicalResult checkExample(func::FuncOp function, const Sampler &traced) {
   WalkResult walk = function.walk([&](Operation *op) {
-    if (auto failed = samples.front().failures.find(op); failed != samples.front().failures.end()) {
-      if (!failed->second.isRefusal || !(failed->second.isRaised || isAlwaysRun(op)))
-        return WalkResult::advance();
-      op->emitError() << op->getName() << " fails on the example inputs (" << failed->second.reason
-                      << "); give inputs that the model takes";
-      return WalkResult::interrupt();
-    }
-    for (size_t i = 1; i < std::min(samples.size(), fitter.mustRun()); ++i)
-      if (auto failed = samples[i].failures.find(op); failed != samples[i].failures.end()) {
-        op->emitError() << op->getName() << " fails at " << describe(fitter.samples()[i]) << " ("
-                        << failed->second.reason << ") but not at the traced sizes; the model fixes a dimension there: "
-                        << "leave it out of --dynamic, or trace a model that takes it from its input";
-        return WalkResult::interrupt();
-      }
-    return WalkResult::advance();
+    auto failed = traced.failures.find(op);
+    if (failed == traced.failures.end() || !failed->second.isRefusal ||
+        !(failed->second.isRaised || isAlwaysRun(op)))
+      return WalkResult::advance();
+    op->emitError() << op->getName() << " fails on the example inputs (" << failed->second.reason
+                    << "); give inputs that the model takes";
+    return WalkResult::interrupt();
   });
   return failure(walk.wasInterrupted());
 }
 
+namespace {
+/// Runs of the function at the sizes that a fitter chose.
+struct Samples {
+  Samples(func::FuncOp function, const SizeTable &sizes, const llvm::StringMap<int64_t> &multiples, bool onlyTraced)
+      : fitter(sizes, multiples) {
+    for (auto &point : ArrayRef(fitter.samples()).take_front(onlyTraced ? 1 : fitter.samples().size()))
+      runs.emplace_back(point).run(function);
+  }
+
+  DimFitter fitter;
+  std::vector<Sampler> runs;
+};
+
+/// An operator that works at the traced sizes but not at others.
+struct FixedPlace {
+  Operation *op = nullptr;
+  std::string reason;
+  llvm::StringMap<int64_t> sizes;
+};
+} // namespace
+
+static std::optional<FixedPlace> findFixed(func::FuncOp function, const Samples &samples) {
+  std::optional<FixedPlace> found;
+  auto mustRun = ArrayRef(samples.runs).take_front(samples.fitter.mustRun());
+  function.walk([&](Operation *op) {
+    for (auto [i, run] : llvm::enumerate(mustRun))
+      if (auto failed = run.failures.find(op);
+          failed != run.failures.end() && !samples.runs.front().failures.count(op)) {
+        found = FixedPlace{op, failed->second.reason, samples.fitter.samples()[i]};
+        return WalkResult::interrupt();
+      }
+    return WalkResult::advance();
+  });
+  return found;
+}
+
+/// Whether the function runs at `size` of one dimension as it does at the traced one.
+static bool runsAt(func::FuncOp function, const Samples &samples, StringRef name, int64_t size) {
+  llvm::StringMap<int64_t> point = samples.fitter.samples().front();
+  point[name] = size;
+  Sampler run(point);
+  run.run(function);
+  return llvm::all_of(run.failures, [&](auto &failed) { return samples.runs.front().failures.count(failed.first); });
+}
+
+/// For each dimension the least number, at most half of the traced size, of whose multiples the function runs at another
+/// one; where there is none, it is `fixed`. A view of a fixed size is the mark of a size that the trace has fixed.
+static llvm::StringMap<int64_t> findMultiples(func::FuncOp function, const SizeTable &sizes, const Samples &samples,
+                                              const FixedPlace &place, std::string &fixed) {
+  constexpr int64_t kLargest = 256;
+  auto call = dyn_cast<OperatorOp>(place.op);
+  bool isView = call && (semanticsOf(call.getName()).isView || semanticsOf(call.getName()).mayBeView);
+  llvm::StringMap<int64_t> multiples;
+  for (auto &[name, size] : sizes) {
+    int64_t multiple = 1, largest = isView ? 1 : std::clamp<int64_t>(size / 2, 1, kLargest);
+    // 1 is a size of its own kind, and tables of positions end somewhere.
+    auto runs = [&](int64_t step) { return runsAt(function, samples, name, size - step > 1 ? size - step : size + step); };
+    while (multiple <= largest && (size % multiple != 0 || !runs(multiple)))
+      ++multiple;
+    if (multiple > largest) {
+      fixed = name;
+      return {};
+    }
+    if (multiple > 1)
+      multiples[name] = multiple;
+  }
+  return multiples;
+}
+
+static LogicalResult reportFixed(func::FuncOp function, const FixedPlace &place, const std::string &fixed) {
+  auto opened = function->getAttrOfType<StringAttr>(kOpenedAttr);
+  return place.op->emitError() << place.op->getName() << " fails at " << describe(place.sizes) << " (" << place.reason
+                               << ") but not at the traced sizes; the model fixes "
+                               << (fixed.empty() ? "a dimension" : fixed) << " there: "
+                               << (opened && opened.getValue() == fixed ? "use --microbatches 1" : "leave it out of --dynamic")
+                               << ", or trace a model that takes it from its input";
+}
+
+/// Samples at which the function runs, where it does at more than the traced sizes.
+static FailureOr<std::unique_ptr<Samples>> sample(func::FuncOp function, llvm::StringMap<int64_t> &multiples,
+                                                  bool onlyTraced) {
+  TracedShapes traced(function);
+  SizeTable sizes;
+  for (auto &entry : traced.sizes())
+    sizes.emplace_back(entry.first().str(), entry.second);
+  llvm::sort(sizes);
+  auto samples = std::make_unique<Samples>(function, sizes, multiples, onlyTraced);
+  if (failed(checkExample(function, samples->runs.front())))
+    return failure();
+  auto place = findFixed(function, *samples);
+  if (!place)
+    return samples;
+  std::string fixed;
+  multiples = findMultiples(function, sizes, *samples, *place, fixed);
+  if (!multiples.empty())
+    if (auto again = std::make_unique<Samples>(function, sizes, multiples, onlyTraced); !findFixed(function, *again))
+      return again;
+  return reportFixed(function, *place, fixed);
+}
+
 /// Numbers storages in program order.
-static void collectStorages(func::FuncOp function, Sampler &sample, InferredValues &result) {
+static void collectStorages(func::FuncOp function, const Sampler &sample, InferredValues &result) {
   DenseMap<const void *, unsigned> ids;
   auto add = [&](Value value, const at::Tensor &tensor) {
     if (!tensor.defined() || !tensor.has_storage())
@@ -196,28 +289,21 @@ static FailureOr<InferredValues> inferAt(func::FuncOp function, bool onlyTraced)
   registerMetaKernels();
   c10::InferenceMode inference;
   SingleThreaded singleThreaded;
-  TracedShapes traced(function);
-  std::vector<std::pair<std::string, int64_t>> symbols;
-  for (auto &entry : traced.sizes())
-    symbols.emplace_back(entry.first().str(), entry.second);
-  llvm::sort(symbols);
-  DimFitter fitter(symbols);
-  std::vector<Sampler> samples;
-  samples.reserve(fitter.samples().size());
-  for (auto &point : llvm::ArrayRef(fitter.samples()).take_front(onlyTraced ? 1 : fitter.samples().size()))
-    samples.emplace_back(point).run(function);
-  if (failed(checkFailures(function, samples, fitter)))
-    return failure();
   InferredValues result;
-  collectStorages(function, samples.front(), result);
-  Generalizer generalizer(function.getContext(), fitter, samples, result);
+  result.multiples = multiplesOf(function);
+  auto samples = sample(function, result.multiples, onlyTraced);
+  if (failed(samples))
+    return failure();
+  const Sampler &traced = (*samples)->runs.front();
+  collectStorages(function, traced, result);
+  Generalizer generalizer(function.getContext(), (*samples)->fitter, (*samples)->runs, result);
   function.walk([&](Operation *op) {
     for (Region &region : op->getRegions())
       for (BlockArgument argument : region.getArguments())
         generalizer.visit(argument);
     for (Value value : op->getResults())
       generalizer.visit(value);
-    if (auto failed = samples.front().failures.find(op); failed != samples.front().failures.end())
+    if (auto failed = traced.failures.find(op); failed != traced.failures.end())
       result.unknown.emplace_back(op, failed->second.reason);
   });
   return result;

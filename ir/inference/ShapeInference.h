@@ -24,13 +24,16 @@ struct InferredValues {
     int64_t bytes;
   };
   llvm::DenseMap<mlir::Value, llvm::SmallVector<Storage, 1>> storages;
+  /// Named dimensions that must be multiples of a number above 1.
+  llvm::StringMap<int64_t> multiples;
   /// Calls that could not be run without data, with the reason; in program order.
   std::vector<std::pair<mlir::Operation *, std::string>> unknown;
 };
 
 /// Runs `function` on tensors without data (PyTorch's meta device) at the traced sizes of its named dimensions and at a
 /// few others, and reads types, strides and size arithmetic off. Sizes are then expressions that hold at all of them.
-/// Fails, with a diagnostic at the operator, where the program works at the traced sizes but not at others: there a
+/// Where the program fails at other sizes, but not at those that have a divisor in common with the traced one (a
+/// U-Net's sides, say), the dimension is a multiple of that. Else it fails, with a diagnostic at the operator: there a
 /// dimension is fixed that was declared dynamic.
 mlir::FailureOr<InferredValues> inferShapes(mlir::func::FuncOp function);
 

@@ -39,7 +39,8 @@ void addElementwise(SemanticsTable &table) {
              "aten.isfinite",     "aten.nan_to_num",  "aten.fill",          "aten.zero",        "aten.copy",
              "aten.bitwise_left_shift", "aten.bitwise_right_shift", "aten.__lshift__", "aten.__rshift__",
              "aten.real",         "aten.imag",        "aten.zeros_like",    "aten.ones_like",   "aten.full_like",
-             "aten.clone",       "aten.type_as",       "aten.max.other",    "aten.min.other"},
+             "aten.clone",       "aten.type_as",       "aten.max.other",    "aten.min.other",
+             "aten.quantize_per_tensor", "aten.dequantize.self"},
             {.hasTypesOfOperands = true, .dimensions = broadcasts});
   table.add({"aten.div",      "aten.true_divide", "aten.pow",   "aten.exp",      "aten.exp2",  "aten.expm1",
              "aten.log",      "aten.log2",        "aten.log10", "aten.log1p",    "aten.sqrt",  "aten.rsqrt",

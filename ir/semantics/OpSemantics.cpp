@@ -57,6 +57,14 @@ std::optional<DimensionRule> dimensionRuleOf(OperatorOp op, const TracedShapes &
   return rule;
 }
 
+bool preparesWeights(Operation *op) {
+  auto call = dyn_cast<OperatorOp>(op);
+  return call && semanticsOf(call.getName()).preparesWeights && llvm::all_of(op->getOperands(), [](Value value) {
+    Operation *maker = value.getDefiningOp();
+    return maker && (isa<ParamOp, ConstantOp>(maker) || preparesWeights(maker));
+  });
+}
+
 bool isRandom(OperatorOp op) {
   if (!op.getSchema().isRandom)
     return false;
@@ -79,7 +87,7 @@ OpWork workOf(Operation *op, const TracedShapes &shapes) {
     return work;
   }
   const OpSemantics &semantics = semanticsOf(call.getName());
-  if (semantics.isView || semantics.isScalar)
+  if (semantics.isView || semantics.isScalar || preparesWeights(op))
     return work;
   int64_t largest = 0;
   for (Value result : op->getResults()) {

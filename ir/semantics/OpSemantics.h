@@ -54,6 +54,8 @@ struct OpSemantics {
   llvm::StringLiteral chance = "";
   /// Works on sizes and scalars only.
   bool isScalar = false;
+  /// Turns weights into a form that other operators compute with, and nothing else can read.
+  bool preparesWeights = false;
   /// `list[i]` or `tuple[i]`.
   bool isItemAccess = false;
   /// The operand that the result is, unchanged (dropout when not training); null value when this call changes it.
@@ -76,6 +78,10 @@ const OpSemantics &semanticsOf(llvm::StringRef irName);
 
 /// The rule of one call; nothing where every operand is needed whole.
 std::optional<DimensionRule> dimensionRuleOf(OperatorOp op, const TracedShapes &shapes);
+
+/// Whether the operation prepares weights and takes nothing but parameters, constants and others of its kind: it is done
+/// once, when a plan is loaded, by each stage that needs it.
+bool preparesWeights(mlir::Operation *op);
 
 /// Whether two calls with the same operands may give different numbers.
 bool isRandom(OperatorOp op);

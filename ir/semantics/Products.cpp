@@ -26,6 +26,23 @@ static std::optional<DimensionRule> einsum(OperatorOp op, const TracedShapes &sh
 static std::optional<DimensionRule> linear(OperatorOp op, const TracedShapes &shapes) {
   return einsum(op, shapes, "...k, nk, n -> ...n");
 }
+/// Of a whole encoder layer: every matrix among the weights times the tokens, and attention.
+static double encoderLayerFlops(OperatorOp op, const TracedShapes &shapes) {
+  auto source = shapes.shapeOf(op->getOperand(0));
+  if (!source || source->empty())
+    return 0;
+  double tokens = double(shapes.elementsOf(op->getOperand(0))) / std::max<int64_t>(1, source->back()), weights = 0;
+  for (Value operand : op->getOperands().drop_front())
+    if (auto shape = shapes.shapeOf(operand); shape && shape->size() == 2 && isa_and_nonnull<ParamOp>(operand.getDefiningOp()))
+      weights += shapes.elementsOf(operand);
+  double length = source->size() > 1 ? (*source)[source->size() - 2] : 1;
+  return 2 * tokens * weights + 4 * tokens * length * source->back();
+}
+
+/// The weight is packed.
+static std::optional<DimensionRule> quantizedLinear(OperatorOp op, const TracedShapes &shapes) {
+  return einsum(op, shapes, "...k -> ...n", "k:block");
+}
 /// The first operand is added to the product and broadcasts to it: it has the last of the result's letters.
 static std::optional<DimensionRule> addedProduct(OperatorOp op, const TracedShapes &shapes, StringRef product,
                                                  StringRef result) {
@@ -224,6 +241,12 @@ void addProducts(SemanticsTable &table) {
   table.add({"aten.einsum"}, {.isProduct = true, .hasTypesOfOperands = true, .flops = einsumFlops, .dimensions = einsumOf});
   table.add({"aten.lstm", "aten.gru", "aten.rnn_tanh", "aten.rnn_relu"},
             {.hasTypesOfOperands = true, .chance = "dropout", .flops = recurrentFlops});
+  table.add({"quantized.linear", "quantized.linear_relu"}, {.flops = firstTimesLast, .dimensions = quantizedLinear});
+  // The scale of what they compute with is that of all rows together, so that no dimension may be split.
+  table.add({"quantized.linear_dynamic", "quantized.linear_relu_dynamic"}, {.flops = firstTimesLast});
+  table.add({"aten._make_per_tensor_quantized_tensor", "aten._make_per_channel_quantized_tensor", "quantized.linear_prepack"},
+            {.preparesWeights = true});
+  table.add({"aten._transformer_encoder_layer_fwd"}, {.hasTypesOfOperands = true, .flops = encoderLayerFlops});
   // Rows by expert: the expert of a row is not in its position.
   table.add({"aten._grouped_mm"}, {.isProduct = true, .hasTypesOfOperands = true, .flops = firstTimesLast});
   table.add({"aten._convolution", "aten.convolution", "aten.conv1d", "aten.conv2d", "aten.conv3d",

@@ -123,6 +123,21 @@ class Fixed(nn.Module):
         return x.reshape(8, 2, 3).sum(-1)
 
 
+def test_a_fixed_batch_is_no_matter_of_dynamic(compiler):
+    """The user has named no dimension; one who has is told to leave it out."""
+    error = compiler.refuse(torch.jit.trace(Fixed(), X), "--microbatches", "2", x=X)
+    assert "the model fixes batch there: use --microbatches 1, or trace" in error, error
+    error = compiler.refuse(torch.jit.trace(Fixed(), X), "--microbatches", "2", "--dynamic", "x=n,_", x=X)
+    assert "the model fixes n there: leave it out of --dynamic" in error, error
+
+
+def test_more_microbatches_than_samples_are_noted(compiler):
+    result = compiler.compile(layers(), "--microbatches", "9", input=X)
+    assert "note: 9 micro-batches, but 8 samples in the example inputs: batches of fewer samples than micro-batches are " \
+        "not split" in result.out
+    assert "samples" not in compiler.compile(layers(), "--microbatches", "8", input=X).out
+
+
 def test_auto_says_why_a_model_is_fixed(compiler):
     result = compiler.compile(torch.jit.trace(Fixed(), X), "--microbatches", "auto", x=X)
     assert "note: the batch is not split: " in result.out

@@ -102,7 +102,7 @@ def test_refused(compiler, module, words):
 
 def test_packed_parameters_are_named(compiler):
     torch.backends.quantized.engine = "fbgemm" if "fbgemm" in torch.backends.quantized.supported_engines else "qnnpack"
-    quantized = torch.ao.quantization.quantize_dynamic(Quantized().eval(), {nn.Linear}, dtype=torch.qint8)
+    quantized = torch.ao.quantization.quantize_dynamic(Quantized().eval(), {nn.Linear}, dtype=torch.float16)
     error = compiler.refuse(torch.jit.trace(quantized, X), x=X)
     assert "model.pt: part.0: " in error and "part.0._packed_params" in error and "LinearPackedParams" in error, error
 

@@ -142,6 +142,28 @@ def test_right_or_refused_at_every_size(compiler, module):
             torch.testing.assert_close(value, other, rtol=1e-5, atol=1e-4)
 
 
+class Steps(nn.Module):
+    """Halves twice and comes back, as a U-Net does: sides are multiples of 4."""
+
+    def forward(self, x):
+        small = nn.functional.max_pool2d(nn.functional.max_pool2d(x, 2), 2)
+        return x + nn.functional.interpolate(small, scale_factor=4.0)
+
+
+def test_sizes_may_be_multiples(compiler):
+    x = torch.linspace(-1, 1, 512).reshape(1, 2, 16, 16)
+    result = compiler.compile(torch.jit.trace(Steps(), x), "--dynamic", "x=batch,_,height,width", "--devices", 2, x=x)
+    assert "note: height must be a multiple of 4: the model itself runs at no other size" in result.out
+    report = cleave("verify", "model.plan", "--model", "model.pt", "--json", cwd=compiler.folder).json()
+    assert [output.get("sizes") for output in report["outputs"]] == \
+        [None, "batch=2, height=20, width=20", "batch=1, height=4, width=4", "batch=3, height=24, width=24"]
+    symbols = cleave("inspect", "model.plan", "--json", cwd=compiler.folder).json()["signatures"][0]["symbols"]
+    assert {symbol["name"]: symbol["multiple"] for symbol in symbols} == {"batch": 1, "height": 4, "width": 4}
+    save_file({"x": x[:, :, :10].contiguous()}, compiler.folder / "x.safetensors")
+    error = cleave("run", "model.plan", "--inputs", "x.safetensors", status=1, cwd=compiler.folder).err
+    assert "height must be a multiple of 4; the model runs at no other size" in error
+
+
 def test_a_random_size_is_left_unknown(compiler):
     """Nothing is said about a tensor of a length that only running tells."""
     compiler.save(torch.jit.script(RandomShape()), {"x": X})

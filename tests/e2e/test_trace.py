@@ -107,6 +107,25 @@ class Scaled(nn.Module):
     def forward(self, x, count: int, flag: bool, pair: tuple[torch.Tensor, float], word: str = "a b"):
         return x * pair[1] + count + pair[0] if flag else x
 
+class Deciding(nn.Module):
+    def forward(self, x):
+        if x.sum() > 0:
+            x = x * 2
+        return x, x.shape[0], "word"
+
+class Noticed(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.deciding = Deciding()
+
+    def forward(self, x, scale=1.0):
+        y, length, word = self.deciding(x)
+        for row in y:
+            y = y + row * int(x.max())
+        return {"y": y * scale, "length": 3, "word": (word, None)}
+
+noticed = lambda: (Noticed(), (torch.ones(2, 2), 0.5))
+library = lambda: (Noticed().eval(), torch.ones(2, 2))
 holes = lambda: (Holes(), ((None, torch.ones(4), [None, torch.ones(4) + 1]), torch.ones(4) * 2))
 in_place = lambda: (InPlace(), (torch.ones(2), torch.ones(2)))
 seen = lambda: (nn.Sequential(Seen()), torch.ones(2))
@@ -144,6 +163,40 @@ def module_file(tmp_path):
 def trace(*arguments):
     """Runs cleave-trace within this process and returns its exit status."""
     return cli.main([*map(str, arguments)])
+
+
+def test_says_what_the_trace_fixes_and_leaves_out(module_file, tmp_path, capsys):
+    assert trace(f"{module_file}:noticed", "-o", tmp_path / "m.pt") == 0
+    line = next(number for number, text in enumerate(MODULES.splitlines(), 1) if "x.sum() > 0" in text)
+    stays = "stays as the example has it; script the module if it may change"
+    assert capsys.readouterr().err.splitlines() == [
+        f"warning: deciding: {module_file}:{line}: a condition on a tensor or a size {stays}",
+        f"warning: {module_file}:{line + 11}: the number of a loop's turns over a tensor {stays}",
+        f"warning: {module_file}:{line + 12}: an integer taken from a tensor or a size {stays}",
+        "note: the module was in training mode and is traced in evaluation mode; call eval() on it in the function",
+        "note: scale=0.5: constant in the trace, which takes tensors only; script the module to leave it open",
+        "note: output.length=3, output.word.0=word: returned by forward and left out, since it is no tensor; return "
+        "torch.tensor(…) of it to keep it"]
+
+
+def test_notes_are_in_the_report(module_file, tmp_path, capsys):
+    assert trace(f"{module_file}:library", "-o", tmp_path / "m.pt", "--json") == 0
+    report = json.loads(capsys.readouterr().out)
+    assert len(report["warnings"]) == 3 and len(report["notes"]) == 1
+
+
+def test_few_warnings_are_printed(tmp_path, capsys):
+    (tmp_path / "many.py").write_text(MODULES + "class Many(nn.Module):\n    def forward(self, x):\n"
+                                      + "        x = x + int(x.sum())\n" * 9 + "        return x\n"
+                                      "many = lambda: (Many().eval(), torch.ones(2))\n")
+    assert trace(f"{tmp_path / 'many.py'}:many", "-o", tmp_path / "m.pt") == 0
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 6 and lines[-1] == "warning: and 4 more such warnings; --json has all"
+
+
+def test_values_of_config_may_nest():
+    given = 'a=1,b=[[1,2],"x"],c={"d":"e","f":[3,4],"g":5},h=2'
+    assert cli.assignments(given) == {"a": "1", "b": '[[1,2],"x"]', "c": '{"d":"e","f":[3,4],"g":5}', "h": "2"}
 
 
 def trace_tiny(name, output, *more):

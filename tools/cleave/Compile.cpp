@@ -23,6 +23,8 @@ static void printJson(const CompileOptions &options, const CompileReport &report
                             {"notes", llvm::json::Array(report.notes)}};
   if (options.verify) {
     result["max_abs_error"] = report.maxAbsError;
+    result["error"] = report.error;
+    result["allowed"] = report.allowedError;
     result["skipped_sizes"] = llvm::json::Array(report.skipped);
   }
   llvm::outs() << llvm::formatv("{0:2}\n", llvm::json::Value(std::move(result)));

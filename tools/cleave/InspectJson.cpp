@@ -2,9 +2,11 @@
 #include "codegen/plan/DimExpr.h"
 #include "codegen/plan/Safetensors.h"
 #include "codegen/plan/ValidateParts.h"
+#include "ir/Schemas.h"
 #include "tools/cleave/Inspect.h"
 #include "tools/cleave/PlanFacts.h"
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringMap.h"
 
 namespace cleave {
 
@@ -36,7 +38,7 @@ static json::Value shapeOf(const Signature &signature, const TensorType &type) {
 static json::Object describe(const Plan &plan, const Signature &signature, uint32_t index) {
   const Schedule &schedule = scheduleOf(plan, index);
   auto symbol = [](const auto &entry) {
-    return json::Object{{"name", entry->name}, {"traced", entry->traced}};
+    return json::Object{{"name", entry->name}, {"traced", entry->traced}, {"multiple", entry->multiple}};
   };
   auto input = [&](const auto &entry) {
     return json::Object{{"name", entry->name},
@@ -148,12 +150,28 @@ static json::Array describeTransfers(const Plan &plan) {
   return all;
 }
 
-static json::Array describeReplicatedOps(const Plan &plan) {
+/// How often the programs of tp rank 0 call each operator, by its name in the plan.
+static llvm::StringMap<int64_t> countCalls(const Plan &plan) {
+  llvm::StringMap<int64_t> calls;
+  for (const auto &program : plan.programs)
+    for (const auto &block : program->blocks)
+      for (const auto &instruction : block->instructions)
+        if (program->tp_rank == 0 && instruction->kind == InstructionKind::Call)
+          ++calls[plan.operators[instruction->op]];
+  return calls;
+}
+
+static json::Array describeReplicatedOps(const Plan &plan, const llvm::StringMap<int64_t> &calls) {
+  llvm::StringMap<int64_t> callsOfIr;
+  for (const auto &entry : calls)
+    callsOfIr[irNameOf(entry.first().str())] += entry.second;
   json::Array ops;
   for (const auto &note : plan.notes)
     if (note->kind == "no-semantics")
-      ops.push_back(
-          json::Object{{"op", note->op}, {"module_path", note->module_path}, {"reason", note->text}});
+      ops.push_back(json::Object{{"op", note->op},
+                                 {"module_path", note->module_path},
+                                 {"calls", callsOfIr.lookup(note->op)},
+                                 {"reason", note->text}});
   return ops;
 }
 
@@ -191,6 +209,10 @@ json::Object toJson(const LoadedPlan &loaded) {
                         {"signature", plan.signatures[entry->signature]->name},
                         {"stage", entry->stage}};
   };
+  llvm::StringMap<int64_t> calls = countCalls(plan);
+  int64_t numberOfCalls = 0;
+  for (const auto &entry : calls)
+    numberOfCalls += entry.second;
   return json::Object{
       {"format_version", kFormatVersion},
       {"producer", plan.producer},
@@ -211,7 +233,8 @@ json::Object toJson(const LoadedPlan &loaded) {
       {"states", describeStates(plan)},
       {"transfers", describeTransfers(plan)},
       {"collectives", describeCollectives(plan)},
-      {"replicated_ops", describeReplicatedOps(plan)},
+      {"calls", numberOfCalls},
+      {"replicated_ops", describeReplicatedOps(plan, calls)},
       {"capture_points", toArray(plan.capture_points, capturePoint)},
       {"notes", toArray(plan.notes, note)},
       {"shard_files", describeShardFiles(plan)}};

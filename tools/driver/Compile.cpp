@@ -255,6 +255,11 @@ void Compilation::describe() {
   if (shape.devicesOfMachine)
     report.notes.push_back(llvm::formatv("{0} of the {1} devices of {2} are used; leave --devices away to use all",
                                          shape.ranks, shape.devicesOfMachine, options.machine));
+  if (int32_t batch = plan->signatures.front()->batch; batch >= 0)
+    if (int64_t samples = plan->signatures.front()->symbols[batch]->traced; samples < report.microbatches)
+      report.notes.push_back(llvm::formatv("{0} micro-batches, but {1} samples in the example inputs: batches of fewer "
+                                           "samples than micro-batches are not split",
+                                           report.microbatches, samples));
   if (options.dtype != "traced" && plan->precision == plan::DType::Unknown)
     report.notes.push_back("--dtype " + options.dtype +
                            " changes nothing: the model has no products in float32");

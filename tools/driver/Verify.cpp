@@ -90,15 +90,15 @@ static std::vector<at::Tensor> resized(const plan::Signature &signature, llvm::A
 }
 
 /// Other sizes to try: one more of small dimensions and about half of large ones; 1, where models like to
-/// behave in their own way; and more of each. Odd ones, so that nothing divides them.
+/// behave in their own way; and more of each. Odd ones, so that nothing divides them, times what they must be multiples of.
 static std::vector<std::vector<int64_t>> otherSizes(const plan::Signature &signature) {
   std::vector<int64_t> traced, near, ones, larger;
   for (auto &symbol : signature.symbols) {
-    int64_t size = symbol->traced;
-    traced.push_back(size);
-    near.push_back(size < 16 ? size + 1 : size / 2 | 1);
-    ones.push_back(1);
-    larger.push_back(size < 16 ? size + 2 : (size + size / 8 + 1) | 1);
+    int64_t multiple = symbol->multiple, size = symbol->traced / multiple;
+    traced.push_back(symbol->traced);
+    near.push_back(multiple * (size < 16 ? size + 1 : size / 2 | 1));
+    ones.push_back(multiple);
+    larger.push_back(multiple * (size < 16 ? size + 2 : (size + size / 8 + 1) | 1));
   }
   std::vector<std::vector<int64_t>> result{near, ones, larger};
   llvm::erase(result, traced);

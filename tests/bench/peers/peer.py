@@ -35,7 +35,9 @@ def parse():
 
 def load(options):
     """The (module, inputs by name) that cleave-trace would trace."""
-    return sources.load(options.source, sources.Options(options.config, None, options.batch, options.seq, seed=0))
+    module, example = sources.load(options.source,
+                                   sources.Options(options.config, None, options.batch, options.seq, seed=0))
+    return module.eval(), example
 
 
 def run_alone(prepare):

@@ -112,3 +112,23 @@ func.func @stages(%x: tensor<2xf32>) -> !cleave.tensor {
   }
   return %1 : !cleave.tensor
 }
+
+// A length that is halved and doubled is even; that of the other dimension is free.
+// CHECK-LABEL: func.func @even(
+// CHECK-SAME: cleave.multiples = {seq = 2 : i64}
+// CHECK: aten.add.Tensor{{.*}} -> tensor<?x?xf32, #cleave.layout<dims = ["batch", "seq"]>>
+!even = tensor<?x?xf32, #cleave.layout<dims = ["batch", "seq"]>>
+func.func @even(%x: !even) -> !cleave.tensor attributes {cleave.symbols = {batch = 2 : i64, seq = 8 : i64}} {
+  %kernel = cleave.constant([2]) : !cleave.list<i64>
+  %none = cleave.constant([]) : !cleave.list<i64>
+  %zero = cleave.constant([0]) : !cleave.list<i64>
+  %dilation = cleave.constant([1]) : !cleave.list<i64>
+  %false = cleave.constant(false) : i1
+  %one = cleave.constant(1 : i64) : i64
+  %half = aten.max_pool1d(%x, %kernel, %none, %zero, %dilation, %false)
+      : (!even, !cleave.list<i64>, !cleave.list<i64>, !cleave.list<i64>, !cleave.list<i64>, i1) -> !cleave.tensor
+  %halves = cleave.list(%half, %half) : (!cleave.tensor, !cleave.tensor) -> !cleave.list<!cleave.tensor>
+  %whole = aten.cat(%halves, %one) : (!cleave.list<!cleave.tensor>, i64) -> !cleave.tensor
+  %sum = aten.add.Tensor(%x, %whole, %one) : (!even, !cleave.tensor, i64) -> !cleave.tensor
+  return %sum : !cleave.tensor
+}

@@ -88,6 +88,20 @@ TEST(ValidPlans, Pass) {
   EXPECT_EQ(messageOf(validate(*plan)), "");
 }
 
+/// The first instruction of the first program takes weights alone and runs once.
+static void setUp(Plan &plan) {
+  first(plan).setup = 1;
+  instruction(first(plan), 0, 0).operands = {1, 2};
+  instruction(first(plan), 0, 0).releases = {};
+  instruction(first(plan), 0, 1).releases = {0};
+}
+
+TEST(ValidPlans, MaySetUp) {
+  auto plan = makeTwoStagePlan();
+  setUp(*plan);
+  EXPECT_EQ(messageOf(validate(*plan)), "");
+}
+
 TEST(ValidPlans, MayHoldSegmentedShards) {
   auto plan = makeTwoStagePlan();
   plan->weights[0]->shape = {48, 8};
@@ -144,6 +158,10 @@ static const Mutation kSignatures[] = {
              plan.signatures.push_back(std::make_unique<Signature>(signature(plan)))),
     MUTATION("NegativeSymbol", "symbol 'batch' was traced with the size -1",
              signature(plan).symbols[0]->traced = -1),
+    MUTATION("NoMultiple", "symbol 'batch' of size 3 is said to be a multiple of 2",
+             signature(plan).symbols[0]->multiple = 2),
+    MUTATION("MultipleOfZero", "symbol 'batch' of size 3 is said to be a multiple of 0",
+             signature(plan).symbols[0]->multiple = 0),
     MUTATION("UnboundSymbol", "symbol 'seq' is no dimension of any input",
              signature(plan).symbols.push_back(std::make_unique<Symbol>());
              signature(plan).symbols[1]->name = "seq"),
@@ -258,6 +276,13 @@ static const Mutation kPrograms[] = {
              instruction(second(plan), 1, 0).releases = {0}),
     MUTATION("ReleasedOutput", "an output is slot 5, which has been released",
              instruction(first(plan), 0, 1).releases = {5}),
+    MUTATION("SetupRange", "3 instructions set it up, of 2", first(plan).setup = 3),
+    MUTATION("SetupReadsInput", "an operand is slot 0, which has not been written", first(plan).setup = 1),
+    MUTATION("SetupReadsSize", "an operand is slot 3, which has not been written", setUp(plan);
+             instruction(first(plan), 0, 0).operands = {3}),
+    MUTATION("SetupReleased", "releases slot 4, which holds a constant, a size or a weight", setUp(plan);
+             instruction(first(plan), 0, 1).releases = {4}),
+    MUTATION("SetupRunsBlocks", "sets the program up, but is no call", second(plan).setup = 1),
     MUTATION("OutputRange", "an output is slot 9, there are 6", first(plan).outputs = {9}),
     MUTATION("OutputOfBranch", "an output is slot 4, which has been released or is of another block",
              second(plan).outputs = {4}),

@@ -36,6 +36,7 @@ def main(argv=None):
         with contextlib.redirect_stdout(sys.stderr):
             report = run(options)
         print(json.dumps(report) if options.json else text(report))
+        tell(report)
     except Exception as error:
         if options.traceback:
             traceback.print_exc()
@@ -71,21 +72,36 @@ def parse(argv):
         parser.error("expected a source and -o FILE")
     if options.source and not re.fullmatch(r"(hf|torchvision):.+|.*\.py:\w+", options.source):
         parser.error(f"no such source as {options.source}, expected hf:NAME, torchvision:NAME or FILE.py:FUNCTION")
-    is_file = options.source and not re.match(r"(hf|torchvision):", options.source)
-    if is_file and (options.config or options.class_name):
+    if options.source and not is_library(options.source) and (options.config or options.class_name):
         parser.error("--config and --class belong to hf: and torchvision:")
     return options
+
+
+def is_library(source):
+    return source.startswith(("hf:", "torchvision:"))
 
 
 def assignments(text):
     """`n_layer=2,hidden_sizes=[16,32]` as a dictionary; commas within brackets do not separate."""
     found = {}
-    for item in re.split(r",(?![^\[{(]*[\]})])", text):
+    for item in split(text):
         key, equals, value = item.partition("=")
         if not (key and equals):
             raise argparse.ArgumentTypeError(f"'{item}' is not K=V")
         found[key.strip()] = value.strip()
     return found
+
+
+def split(text):
+    """The parts between commas that are in no bracket."""
+    parts, depth = [""], 0
+    for character in text:
+        depth += (character in "[{(") - (character in "]})")
+        if character == "," and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += character
+    return parts
 
 
 def positive(text):
@@ -102,13 +118,20 @@ def run(options):
     config = {key: value for fields in options.config for key, value in fields.items()}
     module, example = sources.load(options.source, sources.Options(
         config=config, class_name=options.class_name, batch=options.batch, seq=options.seq, seed=options.seed))
-    class_name = type(module).__name__
+    class_name, was_training = type(module).__name__, module.training
+    module.eval()
     parameters = sum(parameter.numel() for parameter in module.parameters())
     trace = tracing.trace(module, example, options.seed)
+    # What a library's model is made with is not the user's doing.
+    notes = []
+    if not is_library(options.source):
+        training = "the module was in training mode and is traced in evaluation mode; call eval() on it in the function"
+        notes = [*([training] if was_training else []), *trace.notes]
     model, inputs, outputs = map(str, files.write(trace, options.output))
     return {"model": model, "class": class_name, "parameters": parameters,
             "inputs_file": inputs, "inputs": summary(trace.inputs),
-            "outputs_file": outputs, "outputs": summary(trace.outputs), "scalars": trace.scalars}
+            "outputs_file": outputs, "outputs": summary(trace.outputs), "scalars": trace.scalars,
+            "warnings": trace.warnings, "notes": notes}
 
 
 def summary(tensors):
@@ -127,6 +150,15 @@ def text(report):
         more = (shlex.quote(f"{name}={value}") for name, value in report["scalars"].items())
         lines.append("compile it with " + " ".join(f"--input {option}" for option in more))
     return "\n".join(lines)
+
+
+def tell(report):
+    """What the user should know goes beside the answer."""
+    from cleave_trace.notes import shown
+
+    for kind in ("warnings", "notes"):
+        for line in shown(report[kind], f"such {kind}; --json has all"):
+            print(f"{kind[:-1]}: {line}", file=sys.stderr)
 
 
 def print_names(as_json):

@@ -21,20 +21,18 @@ class Options:
 
 
 def load(source, options):
-    """The (module, example inputs) that `source` names, in evaluation mode, its weights drawn from `options.seed`."""
+    """The (module, example inputs) that `source` names, its weights drawn from `options.seed`."""
     torch.manual_seed(options.seed)
     kind, _, name = source.partition(":")
     if kind == "hf":
         from cleave_trace import huggingface
 
-        module, example = huggingface.load(name, options)
-    elif kind == "torchvision":
+        return huggingface.load(name, options)
+    if kind == "torchvision":
         from cleave_trace import vision
 
-        module, example = vision.load(name, options)
-    else:
-        module, example = from_python_file(source)
-    return module.eval(), example
+        return vision.load(name, options)
+    return from_python_file(source)
 
 
 def from_python_file(source):

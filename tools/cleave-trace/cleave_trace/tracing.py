@@ -5,7 +5,7 @@ import inspect
 
 import torch
 
-from cleave_trace import marking, trees
+from cleave_trace import marking, notes, trees
 from cleave_trace.errors import TraceError, one_line
 
 # Of an output's largest value. A trace may take another kernel than the module (attention with a mask of ones, say), so
@@ -19,6 +19,8 @@ class Trace:
     inputs: dict[str, torch.Tensor]  # by path
     outputs: dict[str, torch.Tensor]  # what the trace answers, by path
     scalars: dict[str, str]  # what `cleave compile` needs besides, as --input NAME=VALUE, by path
+    warnings: list[str]  # what the trace fixed, by place in the source
+    notes: list[str]  # what it leaves out
 
 
 @torch.no_grad()
@@ -32,14 +34,15 @@ def trace(module, example, seed=0):
         raise TraceError("example inputs: no tensor among them, expected at least one; give the arguments of forward")
     before = Snapshot(module, bound)
     expected = answer(lambda: module(*bound.args, **bound.kwargs), "the module fails on its example inputs", seed)
-    expected = trees.leaves(trees.traceable(trees.plain(expected)), "output")
+    answered = trees.plain(expected)
+    expected = trees.leaves(trees.traceable(answered), "output")
     if not expected:
         raise TraceError("output: forward returns no tensor, expected at least one; return what it computes")
 
     inputs = marking.take_tensors_only(module, bound)
     marking.mark_outputs(module)
     values = tuple(inputs.values())
-    with marking.functions_inlined():
+    with marking.functions_inlined(), notes.fixed_values(module) as fixed:
         script = answer(lambda: torch.jit.trace(module, values, strict=False, check_trace=False),
                         "TorchScript cannot trace the module", seed)
     found = answer(lambda: script(*values), "the trace fails on its example inputs", seed)
@@ -51,9 +54,12 @@ def trace(module, example, seed=0):
         again = answer(lambda: module(*values), "the module fails when called again", seed)
         check_stateless(outputs, trees.leaves(again, "output"))
         raise
+    scalars = trees.scalars(marking.named_arguments(bound))
+    left_out = notes.left_out(trees.scalars(answered, "output"))
     # Tracing leaves a scripted module as it is, with all its arguments.
-    scalars = trees.scalars(marking.named_arguments(bound)) if isinstance(module, torch.jit.ScriptModule) else {}
-    return Trace(script, trees.leaves(inputs), outputs, scalars)
+    if isinstance(module, torch.jit.ScriptModule):
+        return Trace(script, trees.leaves(inputs), outputs, scalars, fixed, left_out)
+    return Trace(script, trees.leaves(inputs), outputs, {}, fixed, [*notes.constants(scalars), *left_out])
 
 
 class Snapshot:
