@@ -8,6 +8,7 @@
 #include "llvm/Support/raw_ostream.h"
 #include <csignal>
 #include <sstream>
+#include <unistd.h>
 
 using cleave::didYouMean;
 
@@ -99,7 +100,8 @@ int main(int argc, char **argv) {
   const std::string command = app.get_subcommands().front()->get_name();
   auto perform = [&] { return conclude(command, chosen.run()); };
   if (chosen.limits)
-    return cleave::supervise(command, chosen.model, *chosen.limits, perform);
+    // Without what exit would touch: the child has done the work, and its pages are shared.
+    _exit(cleave::supervise(command, chosen.model, *chosen.limits, perform));
   cleave::announceSignals(command);
   return perform();
 }
