@@ -117,7 +117,7 @@ ZOO = {
         *(f"vision_config.{field}" for field in VISION.split(",")), "projection_dim=16"]), is_tested=True),
     # Plain PyTorch.
     "unet": Entry("unet", "skips; sides are multiples of 8", dynamic=("x=batch,_,height,width",), is_tested=True),
-    "lstm": Entry("lstm", "torch.nn.LSTM, two layers, both ways", dynamic=("ids=batch,seq",), is_tested=True),
+    "lstm": Entry("lstm", "torch.nn.LSTM, two layers, both ways", dynamic=("ids=batch,seq",)),
     "gru": Entry("gru", "torch.nn.GRU", dynamic=("ids=batch,seq",)),
     "encoder": Entry("encoder", "torch.nn.TransformerEncoder with padding", dynamic=("x=batch,seq,_", "padding=batch,seq"),
                      is_tested=True),
