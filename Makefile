@@ -2,7 +2,7 @@
 JOBS ?= $(shell nproc)
 CLEAVE = build/bin/cleave
 
-.PHONY: all setup build test fuzz bench demo format clean
+.PHONY: all setup build test fuzz bench zoo demo format clean
 all: build
 
 # System packages and .venv.
@@ -29,6 +29,10 @@ fuzz: setup
 # quiet machine; BENCH="--models gpt2 --rounds 3" takes less and only prints.
 bench: build
 	.venv/bin/python tests/bench/pipelined.py $(BENCH)
+
+# Many architectures, compiled and held to their originals, into docs/coverage.md. A few minutes.
+zoo: build
+	.venv/bin/python tests/zoo/zoo.py
 
 # GPT-2 small over four devices.
 demo: build
