@@ -51,7 +51,7 @@ def test_large_products_give_the_same_bits(compiler):
     torch.manual_seed(0)
     module = nn.Sequential(nn.Linear(256, 512), nn.GELU(), nn.Linear(512, 256), nn.LayerNorm(256))
     x = torch.randn(8, 64, 256)
-    found = [compiler.run(module, "--microbatches", "2", *more, x=x)["output"]
+    found = [compiler.run(module, "--microbatches", "2", *more, input=x)["output"]
              for more in (("--devices", "1"), ("--devices", "2"), ("--devices", "2", "--schedule", "interleaved"))]
     assert all(torch.equal(outputs, found[0]) for outputs in found)
 
