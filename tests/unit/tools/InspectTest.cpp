@@ -70,9 +70,10 @@ TEST(InspectJson, CountsWhatStagesSend) {
 TEST(InspectJson, ListsOperatorsWithoutSemanticsAsReplicated) {
   LoadedPlan loaded = load();
   loaded.plan->notes[0]->kind = "no-semantics";
+  loaded.plan->notes[0]->op = "aten.linear";
   EXPECT_EQ(
       compact(toJson(loaded).get("replicated_ops")),
-      R"([{"module_path":"layer0","op":"aten::linear","reason":"one operation takes most of the time"}])");
+      R"([{"calls":3,"module_path":"layer0","op":"aten.linear","reason":"one operation takes most of the time"}])");
 }
 
 TEST(InspectJson, LeavesOutWhatIsNotPredicted) {
