@@ -1,7 +1,6 @@
 """The command line: wrong usage is one line and exit status 2; what goes to which stream."""
 
 import json
-import os
 
 import pytest
 from conftest import cleave, refused
@@ -59,14 +58,3 @@ def test_json_alone_is_on_standard_output(model, plan):
                       ("inspect", plan.name)):
         result = cleave(*arguments, "--json", cwd=model.parent)
         assert isinstance(json.loads(result.out), dict) and not result.err
-
-
-def test_progress_is_for_terminals(model):
-    ours, theirs = os.openpty()
-    result = cleave("compile", model.name, "--inputs", "model.inputs.safetensors", "--verify", "-o", "new.plan",
-                    cwd=model.parent, stderr=theirs)
-    os.close(theirs)
-    shown = os.read(ours, 10000).decode().splitlines()
-    os.close(ours)
-    assert [line.split()[0] for line in shown] == ["reading", "cutting", "writing", "loading", "running"]
-    assert result.out.startswith("new.plan: 1 stage, ")
