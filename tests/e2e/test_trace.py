@@ -194,6 +194,12 @@ def test_few_warnings_are_printed(tmp_path, capsys):
     assert len(lines) == 6 and lines[-1] == "warning: and 4 more such warnings; --json has all"
 
 
+def test_replaces_traces_only(module_file, capsys):
+    assert trace(f"{module_file}:nested", "-o", module_file) == 1
+    assert "is there and no traced model, expected one to replace; choose another name" in capsys.readouterr().err
+    assert module_file.read_text() == MODULES
+
+
 def test_values_of_config_may_nest():
     given = 'a=1,b=[[1,2],"x"],c={"d":"e","f":[3,4],"g":5},h=2'
     assert cli.assignments(given) == {"a": "1", "b": '[[1,2],"x"]', "c": '{"d":"e","f":[3,4],"g":5}', "h": "2"}

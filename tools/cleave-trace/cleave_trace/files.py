@@ -5,6 +5,7 @@ import os
 import pathlib
 import shutil
 import tempfile
+import zipfile
 
 import torch
 from safetensors.torch import save
@@ -31,6 +32,8 @@ def check_writable(model_path):
             raise TraceError(f"{path}: a folder, expected a file to write; choose another name")
         if os.path.lexists(path) and (path.is_symlink() or not path.is_file()):
             raise TraceError(f"{path}: is there and no regular file, expected one to replace; choose another name")
+    if model_path.exists() and not zipfile.is_zipfile(model_path):
+        raise TraceError(f"{model_path}: is there and no traced model, expected one to replace; choose another name")
 
 
 def write(trace, model_path):
