@@ -500,7 +500,7 @@ def test_silero_vad_streams(silero, tmp_path, devices):
         expected = torch.stack([original(chunk, 16000) for chunk in chunks])
     assert found.shape == expected.shape == (len(chunks), 1, 1)
     assert expected.max() - expected.min() > 0.01
-    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-6)
 
 
 @pytest.mark.parametrize("samples, rate, words", [
