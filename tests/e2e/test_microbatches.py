@@ -43,7 +43,8 @@ def test_schedules_give_the_same_bits(name, tiny_model, tmp_path):
     for (_, microbatches, _), outputs in found.items():
         for path, tensor in outputs.items():
             assert torch.equal(tensor, found[1, microbatches, "gpipe"][path]), path
-            assert torch.allclose(tensor, found[1, 1, "gpipe"][path], rtol=1e-6, atol=2e-6), path
+            whole = found[1, 1, "gpipe"][path]
+            assert (tensor - whole).abs().max() <= 1e-6 * whole.abs().max(), path
 
 
 def test_large_products_give_the_same_bits(compiler):
