@@ -5,6 +5,7 @@ import json
 import re
 import shutil
 import subprocess
+import time
 
 import pytest
 import torch
@@ -183,6 +184,14 @@ def test_is_light_and_dark(gpt2, browser):
     assert len(backgrounds) == 2
 
 
+def becomes_true(page, expression):
+    """Scrolling takes time. `wait_for_function` is no help: it needs `eval`, which the page forbids."""
+    deadline = time.monotonic() + 10
+    while not page.evaluate(expression):
+        assert time.monotonic() < deadline, expression
+        page.wait_for_timeout(20)
+
+
 @needs_browser
 def test_keys_reach_everything(deep, browser):
     with opened(browser, deep, 1000) as page:
@@ -190,12 +199,12 @@ def test_keys_reach_everything(deep, browser):
         pipeline.focus()
         page.keyboard.press("End")
         page.keyboard.press("ArrowRight")
-        page.wait_for_function("document.querySelector('.pipeline').scrollLeft > 0")
+        becomes_true(page, "document.querySelector('.pipeline').scrollLeft > 0")
         # The overview leads to a stage.
         page.locator(".bars a").nth(40).focus()
         page.keyboard.press("Enter")
-        page.wait_for_function("""() => { const box = document.querySelector('#stage-40').getBoundingClientRect();
-                                          return box.left >= 0 && box.right <= innerWidth }""")
+        becomes_true(page, """() => { const box = document.querySelector('#stage-40').getBoundingClientRect();
+                                      return box.left >= 0 && box.right <= innerWidth }""")
         fold = page.locator("details").first
         assert fold.get_attribute("open") is None
         fold.locator("summary").focus()
