@@ -96,7 +96,7 @@ CONTESTANTS = {
     "tracer": Peer("torch.distributed.pipelining by its tracer, one batch in 8 micro-batches",
                    "pipelining_by_tracer.py", threads=1, microbatches=8),
     "one": Plan("Cleave, one device, 2 threads", devices=1),
-    "two": Plan("Cleave, two devices, batches back to back", devices=2),
+    "two": Plan("Cleave, two devices, batches back to back, each in 2 micro-batches", devices=2, microbatches=2),
     "in4": Plan("Cleave, two devices, one batch in 4 micro-batches", devices=2, microbatches=4, alone=True),
     "in8": Plan("Cleave, two devices, one batch in 8 micro-batches", devices=2, microbatches=8, alone=True),
 }
