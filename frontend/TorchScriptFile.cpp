@@ -2,6 +2,7 @@
 #include "frontend/TorchScriptFile.h"
 #include "frontend/ArchiveCheck.h"
 #include "frontend/BytesReader.h"
+#include "frontend/PickleCheck.h"
 #include "llvm/ADT/ScopeExit.h"
 #include "llvm/Support/BLAKE3.h"
 #include "llvm/Support/Errno.h"
@@ -94,6 +95,9 @@ static bool reachesOutside(const at::Tensor &tensor) {
 /// One pickled archive of the file (`constants`, `data`), its tensors over the mapping.
 static c10::IValue readPickle(const std::string &name, PyTorchStreamReader &reader, llvm::ArrayRef<ZipRecord> records,
                               const std::shared_ptr<Mapping> &mapping, torch::jit::TypeResolver resolver) {
+  auto [pickle, size] = reader.getRecord(name + ".pkl");
+  if (llvm::Error error = checkPickle({static_cast<const uint8_t *>(pickle.get()), size}))
+    TORCH_CHECK(false, "record ", name, ".pkl is damaged: ", llvm::toString(std::move(error)));
   auto storages = std::make_shared<torch::jit::DeserializationStorageContext>();
   for (const ZipRecord &record : records) {
     if (record.name.rfind(name + "/", 0) != 0)
