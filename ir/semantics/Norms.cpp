@@ -100,10 +100,11 @@ static std::optional<DimensionRule> gridSampler(OperatorOp op, const TracedShape
                     resultShapes(op, shapes));
 }
 
-/// Windows over the trailing dimensions, as many as the operator's name says; batch and channels pass.
+/// Windows over the trailing dimensions, as many as the operator's name says (`aten.max_pool2d_with_indices`); batch and
+/// channels pass.
 static std::optional<DimensionRule> windows(OperatorOp op, const TracedShapes &shapes) {
   auto from = shapes.shapeOf(op->getOperand(0)), to = shapes.shapeOf(op->getResult(0));
-  size_t spatial = op.getBaseName().drop_back().back() - '0';
+  size_t spatial = op.getBaseName()[op.getBaseName().find_first_of("123")] - '0';
   if (!from || !to || from->size() != to->size() || from->size() < spatial)
     return std::nullopt;
   DimensionRule rule;
@@ -153,10 +154,14 @@ void addNorms(SemanticsTable &table) {
   table.add({"aten._weight_norm"}, {.hasTypesOfOperands = true, .flops = perInputElement});
   table.add({"aten._native_batch_norm_legit_functional"}, {.hasTypesOfOperands = true, .flops = severalPerElement});
   table.add({"aten.batch_norm"}, {.hasTypesOfOperands = true, .flops = severalPerElement, .dimensions = batchNorm});
-  table.add({"aten.max_pool1d", "aten.max_pool2d", "aten.max_pool3d", "aten.avg_pool1d", "aten.avg_pool2d",
-             "aten.avg_pool3d", "aten.adaptive_avg_pool1d", "aten.adaptive_avg_pool2d", "aten.adaptive_max_pool2d",
-             "aten.upsample_nearest1d", "aten.upsample_nearest2d", "aten.upsample_bilinear2d",
-             "aten.upsample_bicubic2d"},
+  table.add({"aten.max_pool1d", "aten.max_pool2d", "aten.max_pool3d", "aten.max_pool1d_with_indices",
+             "aten.max_pool2d_with_indices", "aten.max_pool3d_with_indices", "aten.avg_pool1d", "aten.avg_pool2d",
+             "aten.avg_pool3d", "aten.adaptive_avg_pool1d", "aten.adaptive_avg_pool2d", "aten.adaptive_avg_pool3d",
+             "aten.adaptive_max_pool1d", "aten.adaptive_max_pool2d", "aten.adaptive_max_pool3d",
+             "aten.upsample_nearest1d", "aten.upsample_nearest2d", "aten.upsample_nearest3d",
+             "aten._upsample_nearest_exact1d", "aten._upsample_nearest_exact2d", "aten._upsample_nearest_exact3d",
+             "aten.upsample_linear1d", "aten.upsample_bilinear2d", "aten.upsample_trilinear3d",
+             "aten.upsample_bicubic2d", "aten._upsample_bilinear2d_aa", "aten._upsample_bicubic2d_aa"},
             {.hasTypesOfOperands = true, .flops = severalPerElement, .dimensions = windows});
   table.add({"aten.group_norm", "aten.instance_norm", "aten.pixel_shuffle"},
             {.hasTypesOfOperands = true, .flops = severalPerElement, .dimensions = batchOnly});

@@ -60,6 +60,18 @@ static std::optional<DimensionRule> mm(OperatorOp op, const TracedShapes &shapes
 static std::optional<DimensionRule> bmm(OperatorOp op, const TracedShapes &shapes) {
   return einsum(op, shapes, "bmk, bkn -> bmn");
 }
+static std::optional<DimensionRule> dot(OperatorOp op, const TracedShapes &shapes) {
+  return einsum(op, shapes, "k, k -> ");
+}
+static std::optional<DimensionRule> mv(OperatorOp op, const TracedShapes &shapes) {
+  return einsum(op, shapes, "mk, k -> m");
+}
+static std::optional<DimensionRule> addmv(OperatorOp op, const TracedShapes &shapes) {
+  return addedProduct(op, shapes, "mk, k", "m");
+}
+static std::optional<DimensionRule> outer(OperatorOp op, const TracedShapes &shapes) {
+  return einsum(op, shapes, "m, n -> mn");
+}
 static std::optional<DimensionRule> baddbmm(OperatorOp op, const TracedShapes &shapes) {
   return addedProduct(op, shapes, "bmk, bkn", "bmn");
 }
@@ -237,6 +249,11 @@ void addProducts(SemanticsTable &table) {
   table.add({"aten.mm"}, {.isProduct = true, .hasTypesOfOperands = true, .flops = firstTimesLast, .dimensions = mm});
   table.add({"aten.bmm"}, {.isProduct = true, .hasTypesOfOperands = true, .flops = firstTimesLast, .dimensions = bmm});
   table.add({"aten.baddbmm"}, {.isProduct = true, .addedArgument = "self", .hasTypesOfOperands = true, .flops = secondTimesLast, .dimensions = baddbmm});
+  // Of one vector: too little to be worth another precision.
+  table.add({"aten.dot", "aten.vdot"}, {.hasTypesOfOperands = true, .flops = firstTimesLast, .dimensions = dot});
+  table.add({"aten.mv"}, {.hasTypesOfOperands = true, .flops = firstTimesLast, .dimensions = mv});
+  table.add({"aten.addmv"}, {.hasTypesOfOperands = true, .flops = secondTimesLast, .dimensions = addmv});
+  table.add({"aten.outer", "aten.ger"}, {.hasTypesOfOperands = true, .dimensions = outer});
   table.add({"aten.matmul"}, {.isProduct = true, .hasTypesOfOperands = true, .flops = firstTimesLast, .workspaceBytes = matmulWorkspace, .dimensions = matmul});
   table.add({"aten.einsum"}, {.isProduct = true, .hasTypesOfOperands = true, .flops = einsumFlops, .dimensions = einsumOf});
   table.add({"aten.lstm", "aten.gru", "aten.rnn_tanh", "aten.rnn_relu"},

@@ -419,6 +419,39 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{"aten.zeros", {"[4, 6]", "none", "none", "none", "none"}},
                     Case{"aten.new_zeros", {"tensor<3xf32>", "[4, 6]", "none", "none", "none", "none"}}));
 
+INSTANTIATE_TEST_SUITE_P(
+    Windows, OperatorRulesTest,
+    testing::Values(
+        Case{"aten.max_pool1d", {"tensor<4x6x9xf32>", "[2]", "[2]", "[0]", "[1]", "true"}},
+        Case{"aten.max_pool3d", {"tensor<4x2x6x5x4xf32>", "[2, 2, 2]", "[2, 1, 2]", "[0, 0, 0]", "[1, 1, 1]", "false"}},
+        Case{"aten.max_pool2d_with_indices", {"tensor<4x6x8x8xf32>", "[3, 2]", "[2, 2]", "[1, 0]", "[1, 2]", "false"}},
+        Case{"aten.avg_pool1d", {"tensor<4x6x9xf32>", "[3]", "[2]", "[1]", "true", "false"}},
+        Case{"aten.avg_pool2d", {"tensor<4x6x9x8xf32>", "[3, 3]", "[2, 2]", "[1, 1]", "true", "true", "none"}},
+        Case{"aten.avg_pool3d",
+             {"tensor<4x2x6x5x4xf32>", "[2, 2, 2]", "[2, 2, 2]", "[0, 0, 0]", "false", "true", "none"}},
+        Case{"aten.adaptive_avg_pool1d", {"tensor<4x6x9xf32>", "[4]"}},
+        Case{"aten.adaptive_avg_pool3d", {"tensor<4x2x6x5x4xf32>", "[3, 2, 2]"}},
+        Case{"aten.adaptive_max_pool1d", {"tensor<4x6x9xf32>", "[4]"}},
+        Case{"aten.adaptive_max_pool2d", {"tensor<4x6x8x7xf32>", "[3, 2]"}},
+        Case{"aten.adaptive_max_pool3d", {"tensor<4x2x6x5x4xf32>", "[3, 2, 2]"}},
+        Case{"aten.upsample_nearest1d", {"tensor<4x6x5xf32>", "[7]", "none"}},
+        Case{"aten.upsample_nearest3d", {"tensor<4x2x3x3x2xf32>", "[6, 5, 4]", "none", "none", "none"}},
+        Case{"aten._upsample_nearest_exact2d", {"tensor<4x6x3x3xf32>", "[7, 5]", "none", "none"}},
+        Case{"aten.upsample_linear1d", {"tensor<4x6x5xf32>", "[7]", "false", "none"}},
+        Case{"aten.upsample_bilinear2d", {"tensor<4x6x3x3xf32>", "[7, 5]", "true", "none", "none"}},
+        Case{"aten.upsample_trilinear3d", {"tensor<4x2x3x3x2xf32>", "[6, 5, 4]", "false", "none", "none", "none"}},
+        Case{"aten.upsample_bicubic2d", {"tensor<4x6x5x5xf32>", "[7, 4]", "false", "none", "none"}},
+        Case{"aten._upsample_bilinear2d_aa", {"tensor<4x6x8x8xf32>", "[3, 5]", "false", "none", "none"}}));
+
+INSTANTIATE_TEST_SUITE_P(
+    Vectors, OperatorRulesTest,
+    testing::Values(Case{"aten.dot", {"tensor<6xf32>", "tensor<6xf32>"}, true},
+                    Case{"aten.vdot", {"tensor<6xf32>", "tensor<6xf32>"}, true},
+                    Case{"aten.mv", {"tensor<4x6xf32>", "tensor<6xf32>"}, true},
+                    Case{"aten.addmv", {"tensor<4xf32>", "tensor<4x6xf32>", "tensor<6xf32>", "1", "1"}},
+                    Case{"aten.outer", {"tensor<4xf32>", "tensor<6xf32>"}},
+                    Case{"aten.linalg_vector_norm", {"tensor<6xf32>", "2", "none", "false", "none"}}));
+
 // A rule that gives up passes every test above, so the ones that decide how a transformer is split are
 // stated.
 TEST(OperatorRulesTest, SplitsWhatMattersMost) {
@@ -431,6 +464,10 @@ TEST(OperatorRulesTest, SplitsWhatMattersMost) {
   EXPECT_EQ(attention.count(FactorKind::Pass), 4u) << "batch, heads, positions, value's width";
   RuleCheck norm({"aten.layer_norm", {"tensor<4x5x6xf32>", "[6]", "none", "none", "0.001", "true"}});
   EXPECT_EQ(norm.count(FactorKind::Pass), 2u);
+  RuleCheck pool({"aten.max_pool3d", {"tensor<4x2x6x5x4xf32>", "[2]", "[2]", "[0]", "[1]", "false"}});
+  EXPECT_EQ(pool.count(FactorKind::Pass), 2u);
+  RuleCheck product({"aten.mv", {"tensor<4x6xf32>", "tensor<6xf32>"}});
+  EXPECT_EQ(product.count(FactorKind::Pass), 1u);
   RuleCheck embedding({"aten.embedding", {"tensor<9x6xf32>", "tensor<4x5xi64>", "-1", "false", "false"}});
   EXPECT_EQ(embedding.count(FactorKind::Pass), 3u);
   EXPECT_EQ(embedding.count(FactorKind::Lookup), 1u);
