@@ -25,6 +25,10 @@ struct OpSemantics {
   bool isView = false;
   /// The result has the values of its operand in a storage of its own, or not, as contiguous and reshape do.
   bool mayBeView = false;
+  /// The result is laid out the same whatever the strides of the first operand: contiguous, reshape.
+  bool takesAnyLayout = false;
+  /// A view with the dimensions in another order.
+  bool permutes = false;
   /// The result has the values of its operand in the dtype that the call names, and shares its storage where that has it.
   bool isCast = false;
   /// Sums of products of its floating-point tensors, which may be of a narrow dtype, all of the same: sums are made in

@@ -243,7 +243,7 @@ void addShapes(SemanticsTable &table) {
   table.add({"aten.unsqueeze", "aten.squeeze", "aten.view_as"}, view);
   table.add({"aten.view", "aten._unsafe_view"}, sized(view, "size"));
   table.add({"aten.unflatten"}, sized(view, "sizes"));
-  OpSemantics reshape{.mayBeView = true, .hasTypesOfOperands = true, .dimensions = regroups, .viewBack = reshaped};
+  OpSemantics reshape{.mayBeView = true, .takesAnyLayout = true, .hasTypesOfOperands = true, .dimensions = regroups, .viewBack = reshaped};
   table.add({"aten.flatten", "aten.reshape_as"}, reshape);
   table.add({"aten.reshape"}, sized(reshape, "shape"));
   table.add({"aten.to"}, {.mayBeView = true,
@@ -251,17 +251,18 @@ void addShapes(SemanticsTable &table) {
                           .hasTypesOfOperands = true,
                           .identityOf = castIdentity,
                           .dimensions = broadcastsTo});
-  table.add({"aten.contiguous", "aten.cpu"},
-            {.mayBeView = true, .hasTypesOfOperands = true, .dimensions = broadcastsTo});
+  table.add({"aten.contiguous"},
+            {.mayBeView = true, .takesAnyLayout = true, .hasTypesOfOperands = true, .dimensions = broadcastsTo});
+  table.add({"aten.cpu"}, {.mayBeView = true, .hasTypesOfOperands = true, .dimensions = broadcastsTo});
   table.add({"aten.float", "aten.half", "aten.bfloat16", "aten.double", "aten.int", "aten.long", "aten.bool"},
             {.mayBeView = true, .isCast = true, .hasTypesOfOperands = true, .dimensions = broadcastsTo});
   OpSemantics expand{.isView = true, .hasTypesOfOperands = true, .dimensions = broadcastsTo};
   table.add({"aten.expand_as"}, expand);
   table.add({"aten.expand", "aten.broadcast_to"}, sized(expand, "size"));
   table.add({"aten.transpose", "aten.swapaxes", "aten.mT"},
-            {.isView = true, .hasTypesOfOperands = true, .dimensions = transposes, .viewBack = again});
-  table.add({"aten.t", "aten.numpy_T"}, {.isView = true, .dimensions = reverses, .viewBack = again});
-  table.add({"aten.permute"}, {.isView = true, .hasTypesOfOperands = true, .dimensions = permutes});
+            {.isView = true, .permutes = true, .hasTypesOfOperands = true, .dimensions = transposes, .viewBack = again});
+  table.add({"aten.t", "aten.numpy_T"}, {.isView = true, .permutes = true, .dimensions = reverses, .viewBack = again});
+  table.add({"aten.permute"}, {.isView = true, .permutes = true, .hasTypesOfOperands = true, .dimensions = permutes});
   table.add({"aten.slice"},
             {.isView = true, .identityOf = sliceIdentity, .dimensions = slices, .scatter = "aten.slice_scatter"});
   table.add({"aten.select"}, {.isView = true, .dimensions = drops, .scatter = "aten.select_scatter"});

@@ -14,6 +14,7 @@
 // memory, twice.
 //
 //===----------------------------------------------------------------------===//
+#include "ir/semantics/OpSemantics.h"
 #include "ir/semantics/Shapes.h"
 #include "passes/idioms/Idioms.h"
 
@@ -148,19 +149,16 @@ static bool hasKernel(Value query, Value transposedKey, Value value) {
          hasUnitStride(v);
 }
 
-/// Whether all users take `value` in any layout. The kernel's has the heads behind the positions.
-static bool isTakenInAnyLayout(Value value) {
-  auto isAny = [](Operation *user, bool isTransposed) {
-    auto op = dyn_cast<OperatorOp>(user);
-    return op &&
-           (llvm::is_contained({"aten.contiguous", "aten.reshape", "aten.flatten"}, op.getBaseName()) ||
-            (!isTransposed && llvm::is_contained({"aten.transpose", "aten.permute"}, op.getBaseName())));
-  };
+/// Whether all users take `value` in any layout, directly or once its dimensions are permuted. The kernel's has the heads
+/// behind the positions.
+static bool isTakenInAnyLayout(Value value, bool isPermuted = false) {
   return llvm::all_of(value.getUsers(), [&](Operation *user) {
     auto op = dyn_cast<OperatorOp>(user);
-    bool isView = op && llvm::is_contained({"aten.transpose", "aten.permute"}, op.getBaseName());
-    return isAny(user, false) &&
-           (!isView || llvm::all_of(user->getUsers(), [&](Operation *next) { return isAny(next, true); }));
+    if (!op)
+      return false;
+    const OpSemantics &semantics = semanticsOf(op.getName());
+    return semantics.takesAnyLayout ||
+           (semantics.permutes && !isPermuted && isTakenInAnyLayout(op->getResult(0), /*isPermuted=*/true));
   });
 }
 
