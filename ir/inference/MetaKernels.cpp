@@ -4,6 +4,7 @@
 // here gives shape, dtype and strides as the CPU's kernel does; `cleave run --check-types` compares them.
 //
 //===----------------------------------------------------------------------===//
+#include "ir/inference/MetaKernels.h"
 #include "ir/inference/ShapeInference.h"
 #include <ATen/ATen.h>
 #include <ATen/TensorIterator.h>
@@ -199,6 +200,7 @@ void registerMetaKernels() {
     kernels.impl("roll", roll);
     kernels.impl("scaled_dot_product_attention", attention);
     kernels.impl("_transformer_encoder_layer_fwd", encoderLayer);
+    registerRecurrent(kernels);
     registerQuantized(kernels);
     return kernels;
   }();
