@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <unistd.h>
 #include <utility>
 
 namespace cleave::plan {
@@ -73,12 +74,15 @@ static int exchangeNames(const std::string &temporary, const std::string &final)
 }
 
 OutputDirectory::OutputDirectory(std::string temporary, std::string final)
-    : temporary(std::move(temporary)), final(std::move(final)) {}
+    : lock(holdTemporary(temporary)), temporary(std::move(temporary)), final(std::move(final)) {}
 
 OutputDirectory::OutputDirectory(OutputDirectory &&other) noexcept
-    : temporary(std::exchange(other.temporary, {})), final(std::move(other.final)) {}
+    : lock(std::exchange(other.lock, -1)), temporary(std::exchange(other.temporary, {})),
+      final(std::move(other.final)) {}
 
 OutputDirectory::~OutputDirectory() {
+  if (lock >= 0)
+    close(lock);
   if (!temporary.empty())
     removeTemporary(temporary);
 }
@@ -89,6 +93,7 @@ Expected<OutputDirectory> OutputDirectory::create(StringRef finalPath) {
     return final.takeError();
   if (Error error = checkReplaceable(*final))
     return error;
+  removeAbandoned(*final);
   Expected<std::string> temporary =
       makeTemporary(*final, [](const char *path) { return mkdir(path, 0777) == 0 ? 0 : errno; });
   if (!temporary)

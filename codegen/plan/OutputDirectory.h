@@ -10,7 +10,7 @@ namespace cleave::plan {
 
 /// A directory written under a temporary name beside its final one. `commit` syncs every file and the directory and
 /// renames it into place, replacing an older plan there; destroyed without commit, it leaves nothing behind. On SIGINT,
-/// SIGTERM and SIGHUP it is removed as well. Refuses to replace anything that is not a plan directory or empty.
+/// SIGTERM and SIGHUP it is removed as well, and what a killed process left behind for the same name by the next `create`. Refuses to replace anything that is not a plan directory or empty.
 class OutputDirectory {
 public:
   static llvm::Expected<OutputDirectory> create(llvm::StringRef finalPath);
@@ -24,6 +24,8 @@ public:
 
 private:
   OutputDirectory(std::string temporary, std::string final);
+  /// Tells other processes that this one lives.
+  int lock;
   std::string temporary, final;
 };
 

@@ -11,6 +11,7 @@
 #include <fcntl.h>
 #include <mutex>
 #include <new>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -129,11 +130,50 @@ void keepTemporary(StringRef path) {
 
 //===- Paths --------------------------------------------------------------===//
 
+/// What makeTemporary puts between a name and the process and number.
+static constexpr llvm::StringLiteral kInfix = ".partial-";
+
+int holdTemporary(StringRef path) {
+  int directory = open(path.str().c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+  if (directory >= 0 && flock(directory, LOCK_EX | LOCK_NB) != 0) {
+    close(directory);
+    return -1;
+  }
+  return directory;
+}
+
+/// Whether `name` is `.NAME.partial-PROCESS-NUMBER` of a process that no longer exists.
+static bool isOfDeadProcess(StringRef name, StringRef finalName) {
+  pid_t process;
+  unsigned number;
+  if (!name.consume_front(".") || !name.consume_front(finalName) || !name.consume_front(kInfix) ||
+      name.consumeInteger(10, process) || !name.consume_front("-") || name.getAsInteger(10, number))
+    return false;
+  return process > 0 && kill(process, 0) != 0 && errno == ESRCH;
+}
+
+void removeAbandoned(StringRef finalPath) {
+  StringRef parent = llvm::sys::path::parent_path(finalPath), name = llvm::sys::path::filename(finalPath);
+  std::error_code error;
+  for (llvm::sys::fs::directory_iterator it(parent, error, /*follow_symlinks=*/false), end; !error && it != end;
+       it.increment(error)) {
+    if (!isOfDeadProcess(llvm::sys::path::filename(it->path()), name))
+      continue;
+    int directory = holdTemporary(it->path());
+    if (directory < 0)
+      continue;
+    struct stat facts;
+    if (fstat(directory, &facts) == 0 && facts.st_uid == geteuid())
+      removeTree(AT_FDCWD, it->path().c_str(), 0);
+    close(directory);
+  }
+}
+
 llvm::Expected<std::string> makeTemporary(StringRef finalPath, llvm::function_ref<int(const char *)> make) {
   static std::atomic<unsigned> counter{0};
   while (true) {
     llvm::SmallString<256> path(llvm::sys::path::parent_path(finalPath));
-    llvm::sys::path::append(path, "." + llvm::sys::path::filename(finalPath) + ".partial-" +
+    llvm::sys::path::append(path, "." + llvm::sys::path::filename(finalPath) + kInfix +
                                       llvm::Twine(getpid()) + "-" + llvm::Twine(counter++));
     // Armed before it exists: a signal in between finds nothing to remove.
     if (!arm(path))

@@ -14,6 +14,14 @@ namespace cleave::plan {
 llvm::Expected<std::string> makeTemporary(llvm::StringRef finalPath,
                                           llvm::function_ref<int(const char *path)> make);
 
+/// Removes directories that `makeTemporary` made for `finalPath`, and whose process no longer exists: one that was killed.
+/// Others than this user's, and those that a process still holds (`holdTemporary`), perhaps on another machine or in a
+/// container, stay.
+void removeAbandoned(llvm::StringRef finalPath);
+
+/// Locks a directory until the descriptor is closed or its process ends; -1 where that cannot be done.
+int holdTemporary(llvm::StringRef path);
+
 /// Signals leave `path` alone again; it is kept.
 void keepTemporary(llvm::StringRef path);
 

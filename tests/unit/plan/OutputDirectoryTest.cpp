@@ -1,8 +1,10 @@
 //===- OutputDirectoryTest.cpp --------------------------------------------===//
 #include "codegen/plan/OutputDirectory.h"
+#include "codegen/plan/TemporaryPath.h"
 #include "tests/unit/plan/PlanBuilder.h"
 #include "llvm/Support/FileSystem.h"
 #include <csignal>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <optional>
 #include <sys/resource.h>
@@ -95,6 +97,42 @@ TEST(OutputDirectory, IsRemovedBySignals) {
     EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == signal);
     EXPECT_EQ(folder.names(), Names{});
   }
+}
+
+TEST(OutputDirectory, RemovesWhatAKilledProcessLeft) {
+  TestFolder folder;
+  runInChild([&] {
+    OutputDirectory output = startOutput(folder.at("a.plan"));
+    raise(SIGKILL);
+  });
+  ASSERT_EQ(folder.names().size(), 1u);
+  OutputDirectory output = startOutput(folder.at("a.plan"));
+  EXPECT_EQ(folder.names().size(), 1u);
+  EXPECT_EQ(messageOf(output.commit()), "");
+  EXPECT_EQ(folder.names(), Names{"a.plan"});
+}
+
+TEST(OutputDirectory, LeavesAloneWhatOthersAreWriting) {
+  TestFolder folder;
+  pid_t child = fork();
+  if (child == 0)
+    _exit(0);
+  waitpid(child, nullptr, 0);
+  const std::string dead = std::to_string(child);
+  const std::string living = ".a.plan.partial-" + std::to_string(getppid()) + "-0";
+  Names kept{".a.plan.partial-" + dead + "-0-old", ".a.plan.partial-" + dead + "-x", ".a.plan.partial-0-0",
+             ".b.a.plan.partial-" + dead + "-0", ".other.plan.partial-" + dead + "-0", living};
+  for (const std::string &name : kept)
+    llvm::sys::fs::create_directory(folder.at(name));
+  // A file of that name, and a directory that a process elsewhere holds.
+  writeFile(folder.at(".a.plan.partial-" + dead + "-1"), "x");
+  llvm::sys::fs::create_directory(folder.at(".a.plan.partial-" + dead + "-2"));
+  int held = holdTemporary(folder.at(".a.plan.partial-" + dead + "-2"));
+  ASSERT_GE(held, 0);
+  { OutputDirectory output = startOutput(folder.at("a.plan")); }
+  kept.insert(kept.end(), {".a.plan.partial-" + dead + "-1", ".a.plan.partial-" + dead + "-2"});
+  EXPECT_THAT(folder.names(), testing::UnorderedElementsAreArray(kept));
+  close(held);
 }
 
 TEST(OutputDirectory, OutlivesSignalsThatAreIgnored) {
