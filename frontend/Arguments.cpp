@@ -5,6 +5,7 @@
 #include "ir/Signature.h"
 #include "ir/SymbolicDim.h"
 #include "ir/TracedShapes.h"
+#include "ir/semantics/OpSemantics.h"
 #include "mlir/IR/Matchers.h"
 #include "llvm/ADT/SetVector.h"
 #include "llvm/ADT/StringExtras.h"
@@ -162,13 +163,21 @@ FailureOr<Argument> ArgumentMaker::makeItems(const std::string &name, const c10:
     return Argument{b.create<ListOp>(location(), irType, values), nodeTree(b, "list", trees)};
   }
   auto dict = type->expect<c10::DictType>();
-  if (dict->getKeyType()->kind() != c10::TypeKind::StringType)
-    return error(name) << "is a " << type->annotation_str() << "; expected a dict with strings as keys";
+  bool hasNumbers = dict->getKeyType()->kind() == c10::TypeKind::IntType;
+  if (!hasNumbers && dict->getKeyType()->kind() != c10::TypeKind::StringType)
+    return error(name) << "is a " << type->annotation_str() << "; expected a dict with strings or integers as keys";
   SmallVector<Attribute> entries;
   SmallVector<Value> elements;
   // A dict of tensors is flat, and its keys may have dots: {"history.0": x}.
   for (const std::string &key : itemsOf(name, isComposite(dict->getValueType()))) {
-    elements.push_back(b.create<ConstantOp>(location(), StringType::get(b.getContext()), b.getStringAttr(key)));
+    int64_t number = 0;
+    if (hasNumbers && StringRef(key).getAsInteger(10, number))
+      return error(name + "." + key) << "found \"" << key << "\" as key of a " << type->annotation_str()
+                                     << ", expected an integer";
+    if (hasNumbers)
+      elements.push_back(b.create<ConstantOp>(location(), b.getI64Type(), b.getI64IntegerAttr(number)));
+    else
+      elements.push_back(b.create<ConstantOp>(location(), StringType::get(b.getContext()), b.getStringAttr(key)));
     if (failed(add(key, dict->getValueType())))
       return failure();
     elements.push_back(values.back());
@@ -263,8 +272,11 @@ FailureOr<Attribute> LeafCollector::collectDict(DictOp dict, const std::string &
     Attribute key;
     matchPattern(dict.getElements()[i], m_Constant(&key));
     auto text = dyn_cast_or_null<StringAttr>(key);
+    if (auto number = dyn_cast_or_null<IntegerAttr>(key))
+      text = b.getStringAttr(llvm::Twine(number.getInt()));
     if (!text)
-      return mlir::emitError(dict.getLoc(), "output ") << name << ": found a dict key that is no constant string";
+      return mlir::emitError(dict.getLoc(), "output ")
+             << name << ": found a dict key that is no constant string or integer";
     auto tree = collect(dict.getElements()[i + 1], name + "." + text.str());
     if (failed(tree))
       return failure();
@@ -308,8 +320,16 @@ LogicalResult returnLeaves(func::FuncOp function, OpBuilder &builder, Value resu
   auto tree = collector.collect(result, "output");
   if (failed(tree))
     return failure();
+  bool raises = false;
+  function.walk([&](OperatorOp op) { raises |= semanticsOf(op.getName()).raises; });
+  if (collector.leaves.empty() && raises)
+    return mlir::emitError(function.getLoc(), "the model raises whichever way it takes; give inputs that it takes");
   if (collector.leaves.empty())
     return mlir::emitError(function.getLoc(), "forward returns no tensor; there is nothing to compute");
+  for (auto [i, name] : llvm::enumerate(collector.names))
+    if (llvm::is_contained(ArrayRef(collector.names).take_front(i), name))
+      return mlir::emitError(function.getLoc(), "output ")
+             << name << ": two tensors have this name; give one of their keys another";
   builder.create<func::ReturnOp>(function.getLoc(), collector.leaves);
   function->setAttr(kOutputTreeAttr, *tree);
   SmallVector<Type> types;

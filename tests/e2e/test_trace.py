@@ -54,6 +54,20 @@ def nested():
     x, key, more, bias = torch.randn(4, 2, 3, 4)
     return Nested(), {"x": x, "past": {"key": (key, None), "more": [3, more]}, "scale": 2.0, "bias": bias}
 
+class OneTwice(nn.Module):
+    def forward(self, x):
+        return {1: x + 1, "1": x * 2}
+
+def one_twice():
+    return OneTwice(), torch.ones(2)
+
+class Dots(nn.Module):
+    def forward(self, x):
+        return {"a": [x + 1], "a.0": x * 2}
+
+def dots():
+    return Dots(), torch.ones(2)
+
 class Sum(nn.Module):
     def forward(self, x, *rest):
         print("a module may print")
@@ -416,6 +430,8 @@ def test_wrong_arguments_are_refused(tmp_path, capsys, arguments, message):
     ("in_place", "input x: forward changes it in place"),
     ("seen", "0.seen: forward changes this buffer"),
     ("opaque", "forward returns a object"),
+    ("one_twice", "output: found the keys 1 and '1' in one dictionary, which would both be named output.1"),
+    ("dots", "output.a.0: two tensors have this name; rename one of the keys that make it up"),
     ("wrong_arguments", "missing a required argument: 'x'"),
     ("no_tensors", "no tensor among them"),
     ("no_pair", "expected (module, example inputs)"),

@@ -84,15 +84,19 @@ static llvm::Expected<c10::IValue> nestList(const plan::Tree &tree, const c10::T
 
 static llvm::Expected<c10::IValue> nestDict(const plan::Tree &tree, const c10::TypePtr &type, Leaves leaves) {
   auto dict = type->cast<c10::DictType>();
-  if (!dict || dict->getKeyType()->kind() != c10::TypeKind::StringType ||
+  bool hasNumbers = dict && dict->getKeyType()->kind() == c10::TypeKind::IntType;
+  if (!dict || (!hasNumbers && dict->getKeyType()->kind() != c10::TypeKind::StringType) ||
       tree.keys.size() != tree.children.size())
-    return mismatch(type, "dict of strings");
+    return mismatch(type, "dict of strings or integers");
   c10::impl::GenericDict entries(dict->getKeyType(), dict->getValueType());
   for (auto [key, child] : llvm::zip(tree.keys, tree.children)) {
     auto item = nest(*child, dict->getValueType(), leaves);
     if (!item)
       return item.takeError();
-    entries.insert(key, std::move(*item));
+    int64_t number = 0;
+    if (hasNumbers && llvm::StringRef(key).getAsInteger(10, number))
+      return mismatch(type, "dict with strings as keys");
+    entries.insert(hasNumbers ? c10::IValue(number) : c10::IValue(key), std::move(*item));
   }
   return entries;
 }

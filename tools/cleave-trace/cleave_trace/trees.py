@@ -11,9 +11,18 @@ import torch
 from cleave_trace.errors import TraceError
 
 
-def entries(value):
-    """The (key, child) pairs of a container, or None for anything else."""
+def entries(value, path=""):
+    """The (key, child) pairs of a container, or None for anything else.
+
+    Raises TraceError where two keys, as 1 and "1", have the same text.
+    """
     if isinstance(value, Mapping):
+        texts = {}
+        for key in value:
+            if str(key) in texts:
+                raise TraceError(f"{path or 'input'}: found the keys {texts[str(key)]!r} and {key!r} in one dictionary, "
+                                 f"which would both be named {join(path, str(key))}; rename one of them")
+            texts[str(key)] = key
         return [(str(key), child) for key, child in value.items()]
     if isinstance(value, (tuple, list)):
         return [(str(position), child) for position, child in enumerate(value)]
@@ -29,8 +38,11 @@ def leaves(value, path=""):
     if isinstance(value, torch.Tensor):
         return {path: value}
     found = {}
-    for key, child in entries(value) or []:
-        found.update(leaves(child, join(path, key)))
+    for key, child in entries(value, path) or []:
+        for name, tensor in leaves(child, join(path, key)).items():
+            if name in found:
+                raise TraceError(f"{name}: two tensors have this name; rename one of the keys that make it up")
+            found[name] = tensor
     return found
 
 
@@ -85,7 +97,7 @@ def plain(value, path="output"):
     """
     if value is None or isinstance(value, (torch.Tensor, bool, int, float, str)):
         return value
-    children = entries(value)
+    children = entries(value, path)
     if children is None and dataclasses.is_dataclass(value):
         children = [(field.name, getattr(value, field.name)) for field in dataclasses.fields(value)]
     if children is None:
