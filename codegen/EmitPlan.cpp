@@ -55,14 +55,17 @@ void PlanEmitter::start(const PlanOrigin &origin) {
 std::unique_ptr<plan::Signature> PlanEmitter::signatureOf(func::FuncOp function, SymbolIndices &symbols) {
   auto signature = std::make_unique<plan::Signature>();
   signature->name = function.getName().str();
-  auto multiples = multiplesOf(function);
+  auto limits = limitsOf(function);
   if (auto table = function->getAttrOfType<DictionaryAttr>(kSymbolsAttr))
     for (NamedAttribute entry : table) {
       symbols[entry.getName()] = signature->symbols.size();
       auto symbol = std::make_unique<plan::Symbol>();
       symbol->name = entry.getName().str();
       symbol->traced = cast<IntegerAttr>(entry.getValue()).getInt();
-      symbol->multiple = std::max<int64_t>(1, multiples.lookup(entry.getName()));
+      SizeLimits limit = limits.lookup(entry.getName());
+      symbol->multiple = limit.multiple;
+      symbol->least = limit.least;
+      symbol->most = limit.most;
       signature->symbols.push_back(std::move(symbol));
     }
   for (BlockArgument argument : function.getArguments()) {

@@ -124,8 +124,13 @@ static void noteKinds(func::FuncOp function, const InferredValues &inferred, std
                                            name, placeOf(use.first),
                                            use.second == 1 ? "" : llvm::formatv(" and {0} more times", use.second - 1).str())));
   llvm::SetVector<StringRef> kinds;
-  for (auto &[op, reason] : inferred.unknown)
-    if (kinds.insert(op->getName().getStringRef()))
+  for (auto &[op, reason, alwaysFails] : inferred.unknown)
+    if (alwaysFails)
+      notes.push_back(makeNote("fails", modulePath(op), op->getName().getStringRef(),
+                               llvm::formatv("{0} in {1} fails at the traced sizes, whatever the inputs hold ({2}); a "
+                                             "request that comes there ends with that error",
+                                             op->getName().getStringRef(), placeOf(op), reason)));
+    else if (kinds.insert(op->getName().getStringRef()))
       notes.push_back(makeNote("unknown-type", modulePath(op), op->getName().getStringRef(),
                                llvm::formatv("the type of {0} in {1} is only known when running ({2}); its cost and "
                                              "memory are not predicted",
@@ -142,17 +147,32 @@ static void noteStates(func::FuncOp function, std::vector<plan::Note> &notes) {
   });
 }
 
-static void noteMultiples(func::FuncOp function, std::vector<plan::Note> &notes) {
-  if (auto table = function->getAttrOfType<DictionaryAttr>(kMultiplesAttr))
-    for (NamedAttribute entry : table)
+static void noteLimits(func::FuncOp function, std::vector<plan::Note> &notes) {
+  auto limits = limitsOf(function);
+  SmallVector<StringRef> names(limits.keys());
+  llvm::sort(names);
+  for (StringRef name : names) {
+    SizeLimits limit = limits.lookup(name);
+    if (limit.multiple > 1)
       notes.push_back(makeNote("multiple", "", "",
                                llvm::formatv("{0} must be a multiple of {1}: the model itself runs at no other size",
-                                             entry.getName().getValue(), cast<IntegerAttr>(entry.getValue()).getInt())));
+                                             name, limit.multiple)));
+    auto noteRange = [&](StringRef end, int64_t size, StringRef others) {
+      notes.push_back(makeNote("range", "", "",
+                               llvm::formatv("{0} was tried {1} {2}: with the other sizes as traced, the model itself "
+                                             "runs at no {3} one",
+                                             name, end, size, others)));
+    };
+    if (limit.least > 1)
+      noteRange("from", limit.least, "smaller");
+    if (limit.most != SizeLimits().most)
+      noteRange("up to", limit.most, "larger");
+  }
 }
 
 std::vector<plan::Note> notesOf(func::FuncOp function, const InferredValues &inferred) {
   std::vector<plan::Note> notes;
-  noteMultiples(function, notes);
+  noteLimits(function, notes);
   noteSharedWeights(function, notes);
   noteBalance(function, notes);
   noteBatch(function, notes);

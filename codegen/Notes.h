@@ -16,9 +16,10 @@ namespace cleave {
 /// stages is named by its parts.
 std::vector<std::string> topModules(StageOp stage);
 
-/// Sizes that must be multiples of a number, weights that several stages hold, the operation that makes balance impossible,
-/// what keeps the batch whole, operators without semantics, those whose types could not be inferred, and states whose types
-/// change. Kinds: `multiple`, `tied-weight`, `balance`, `batch`, `no-semantics`, `unknown-type`.
+/// Sizes at which the model does not run, weights that several stages hold, the operation that makes balance impossible,
+/// what keeps the batch whole, operators without semantics, those whose types could not be inferred or that always fail, and states whose types
+/// change. Kinds: `multiple`, `range`, `tied-weight`, `balance`, `batch`, `no-semantics`, `unknown-type`,
+/// `fails`.
 std::vector<plan::Note> notesOf(mlir::func::FuncOp function, const InferredValues &inferred);
 
 } // namespace cleave

@@ -1,5 +1,6 @@
 //===- TracedShapes.cpp - Sizes at the example inputs ---------------------===//
 #include "ir/TracedShapes.h"
+#include "mlir/IR/Builders.h"
 #include "mlir/IR/BuiltinAttributes.h"
 
 using namespace mlir;
@@ -15,7 +16,31 @@ static llvm::StringMap<int64_t> sizesIn(Operation *function, StringRef attribute
   return sizes;
 }
 
-llvm::StringMap<int64_t> multiplesOf(Operation *function) { return sizesIn(function, kMultiplesAttr); }
+llvm::StringMap<SizeLimits> limitsOf(Operation *function) {
+  llvm::StringMap<SizeLimits> limits;
+  for (auto &entry : sizesIn(function, kMultiplesAttr))
+    limits[entry.first()].multiple = entry.second;
+  for (auto &entry : sizesIn(function, kLeastAttr))
+    limits[entry.first()].least = entry.second;
+  for (auto &entry : sizesIn(function, kMostAttr))
+    limits[entry.first()].most = entry.second;
+  return limits;
+}
+
+void setLimits(Operation *function, const llvm::StringMap<SizeLimits> &limits) {
+  Builder builder(function->getContext());
+  auto set = [&](StringRef attribute, int64_t SizeLimits::*limit) {
+    NamedAttrList table;
+    for (auto &entry : limits)
+      if (entry.second.*limit != SizeLimits().*limit)
+        table.set(entry.first(), builder.getI64IntegerAttr(entry.second.*limit));
+    if (!table.empty())
+      function->setAttr(attribute, table.getDictionary(function->getContext()));
+  };
+  set(kMultiplesAttr, &SizeLimits::multiple);
+  set(kLeastAttr, &SizeLimits::least);
+  set(kMostAttr, &SizeLimits::most);
+}
 
 TracedShapes::TracedShapes(Operation *function) : symbols(sizesIn(function, kSymbolsAttr)) {}
 

@@ -4,18 +4,29 @@
 
 #include "ir/Cleave.h"
 #include "ir/SymbolicDim.h"
+#include <limits>
 
 namespace cleave {
 
 /// Name of the function attribute that gives each named dimension its size in the example inputs.
 inline constexpr llvm::StringLiteral kSymbolsAttr = "cleave.symbols";
-/// … and of that for named dimensions that must be multiples of a number above 1.
+/// … and of those for named dimensions that do not run at every size.
 inline constexpr llvm::StringLiteral kMultiplesAttr = "cleave.multiples";
+inline constexpr llvm::StringLiteral kLeastAttr = "cleave.least";
+inline constexpr llvm::StringLiteral kMostAttr = "cleave.most";
 /// … and of the named dimension that --microbatches opened and no user named.
 inline constexpr llvm::StringLiteral kOpenedAttr = "cleave.opened";
 
-/// What the attribute says; a name that it leaves out may have any size.
-llvm::StringMap<int64_t> multiplesOf(mlir::Operation *function);
+/// The sizes of a named dimension at which a model runs, as far as they were tried.
+struct SizeLimits {
+  int64_t multiple = 1;
+  /// Multiples of `multiple`, with the other dimensions as traced.
+  int64_t least = 1, most = std::numeric_limits<int64_t>::max();
+};
+
+/// What the attributes say; a name that they leave out may have any size.
+llvm::StringMap<SizeLimits> limitsOf(mlir::Operation *function);
+void setLimits(mlir::Operation *function, const llvm::StringMap<SizeLimits> &limits);
 
 /// Concrete shapes of a function's values where every named dimension has the size of the example inputs.
 /// Costs are counted in these.

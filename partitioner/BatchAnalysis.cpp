@@ -30,14 +30,14 @@ static int64_t nextPrime(int64_t above) {
 /// inputs alone decide nothing.
 static TracedShapes probeShapes(func::FuncOp function, StringRef batch) {
   TracedShapes shapes(function);
-  auto multiples = multiplesOf(function);
+  auto limits = limitsOf(function);
   std::vector<std::string> names;
   for (auto &symbol : shapes.sizes())
     names.push_back(symbol.first().str());
   llvm::sort(names);
   int64_t prime = 10'000;
   for (StringRef symbol : names)
-    shapes = shapes.resized(symbol, (prime = nextPrime(prime)) * std::max<int64_t>(1, multiples.lookup(symbol)));
+    shapes = shapes.resized(symbol, (prime = nextPrime(prime)) * limits.lookup(symbol).multiple);
   return shapes.resized(batch, kProbeSize);
 }
 
@@ -64,6 +64,14 @@ static ArrayRef<std::string> dimsOf(Type type) {
   auto tensor = dyn_cast<RankedTensorType>(type);
   auto layout = tensor ? dyn_cast_or_null<LayoutAttr>(tensor.getEncoding()) : LayoutAttr();
   return layout ? ArrayRef<std::string>(layout.getDims()) : ArrayRef<std::string>();
+}
+
+static constexpr llvm::StringLiteral kUnknownSizes = "has sizes for which no formula of the named ones was found, beside";
+
+/// Whether an operand or result has a dimension for whose size no expression was found.
+static bool hasUnknownSizes(Operation *op) {
+  auto isUnknown = [](Type type) { return llvm::is_contained(dimsOf(type), "?"); };
+  return llvm::any_of(op->getOperandTypes(), isUnknown) || llvm::any_of(op->getResultTypes(), isUnknown);
 }
 
 /// Whether the type depends on the dimension at all.
@@ -203,7 +211,7 @@ BatchWalk::Found BatchWalk::checkOperand(OperatorOp op, const DimensionRule &rul
                                          unsigned i, std::optional<unsigned> &factor) const {
   auto dim = dimensionIn(operands[i]);
   if (!dim || i >= rule.operands.size() || *dim >= rule.operands[i].size() || rule.operands[i][*dim].empty())
-    return obstacle(op, "has no rule for");
+    return obstacle(op, hasUnknownSizes(op) ? kUnknownSizes : "has no rule for");
   // Sample n of the batch is looked up at position n of it.
   auto isOwnSample = [&](const DimensionRule::Lookup &lookup) {
     return lookup.operand == i && lookup.dim == *dim && positions.contains(operands[lookup.index]) &&
@@ -290,7 +298,7 @@ BatchWalk::Found BatchWalk::visitOperator(OperatorOp op) {
   });
   auto rule = isUnknown ? std::nullopt : dimensionRuleOf(op, shapes);
   if (!rule || rule->results.empty())
-    return obstacle(op, "has no rule for");
+    return obstacle(op, hasUnknownSizes(op) ? kUnknownSizes : "has no rule for");
   std::optional<unsigned> factor;
   for (unsigned i = 0; i < operands.size(); ++i)
     if (holds(operands[i]) && !semantics.readsNoElements)
@@ -343,8 +351,11 @@ BatchWalk::Found BatchWalk::visitRegions(Operation *op) {
 }
 
 BatchWalk::Found BatchWalk::run() {
-  if (multiplesOf(function).count(name))
+  SizeLimits limits = limitsOf(function).lookup(name);
+  if (limits.multiple > 1)
     return obstacle(function, "runs at multiples only of");
+  if (limits.least > 1)
+    return obstacle(function, "runs at no size below " + Twine(limits.least) + " of");
   auto holdsIt = [&](Value value) { return dimensionIn(value).has_value(); };
   if (llvm::none_of(function.getArguments(), holdsIt))
     return obstacle(function, "has no input with");

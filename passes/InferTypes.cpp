@@ -22,7 +22,7 @@ struct InferTypes : impl::InferTypesBase<InferTypes> {
       if (isa<UnknownTensorType, mlir::TensorType>(value.getType()) && !isa<BlockArgument>(value))
         Value(value).setType(type);
     setRegionArgumentTypes(function);
-    setMultiples(function, inferred->multiples);
+    setLimits(function, inferred->limits);
     auto results = function.getBody().front().getTerminator()->getOperandTypes();
     function.setType(FunctionType::get(&getContext(), function.getArgumentTypes(), results));
   }
@@ -46,14 +46,6 @@ struct InferTypes : impl::InferTypesBase<InferTypes> {
       if (isStable)
         return inferred;
     }
-  }
-
-  void setMultiples(func::FuncOp function, const llvm::StringMap<int64_t> &multiples) {
-    NamedAttrList table;
-    for (auto &entry : multiples)
-      table.set(entry.first(), Builder(&getContext()).getI64IntegerAttr(entry.second));
-    if (!table.empty())
-      function->setAttr(kMultiplesAttr, table.getDictionary(&getContext()));
   }
 
   /// Regions' arguments and results have the types of what flows into them.

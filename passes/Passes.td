@@ -15,7 +15,8 @@ def InferTypes : Pass<"infer-types", "::mlir::func::FuncOp"> {
                        -> tensor<?x8xf32, #cleave.layout<dims = ["batch", "8"]>>
     ```
     A tensor that only data decides stays `!cleave.tensor`. Where the function works at multiples of a number only, that
-    becomes `cleave.multiples = {height = 4}`; fails where it works at the traced sizes but not at others.
+    becomes `cleave.multiples = {height = 4}`; where it works from a size on or up to one, `cleave.least = {height = 8}` or
+    `cleave.most`. Fails where it works at the traced sizes but not at others.
   }];
 }
 

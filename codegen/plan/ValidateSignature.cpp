@@ -82,6 +82,9 @@ Error checkSignature(const Plan &plan, const Signature &signature) {
     if (symbol->multiple < 1 || symbol->traced % symbol->multiple != 0)
       return invalid(where, "symbol '" + symbol->name + "' of size " + Twine(symbol->traced) +
                                 " is said to be a multiple of " + Twine(symbol->multiple));
+    if (symbol->least < 1 || (symbol->least > 1 && symbol->least > symbol->traced) || symbol->most < symbol->traced)
+      return invalid(where, "symbol '" + symbol->name + "' of size " + Twine(symbol->traced) + " is said to be from " +
+                                Twine(symbol->least) + " to " + Twine(symbol->most));
   }
   std::vector<int64_t> traced = tracedSizes(signature);
   if (Error error = checkInputs(where, signature, traced))

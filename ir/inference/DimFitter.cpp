@@ -8,8 +8,9 @@ namespace cleave {
 /// Samples beyond those that determine a polynomial.
 static constexpr size_t kChecks = 3;
 
-/// All products of at most `degree` of the names, sorted.
-static std::vector<SymbolicDim::Monomial> monomialsOf(llvm::ArrayRef<std::string> names, size_t degree) {
+/// All products of at most `degree` of the names, each at most as often as `powers` says, sorted.
+static std::vector<SymbolicDim::Monomial> monomialsOf(llvm::ArrayRef<std::string> names, size_t degree,
+                                                      const llvm::StringMap<int64_t> &powers) {
   std::vector<SymbolicDim::Monomial> result{{}};
   for (size_t begin = 0, d = 0; d < degree; ++d) {
     size_t end = result.size();
@@ -18,6 +19,8 @@ static std::vector<SymbolicDim::Monomial> monomialsOf(llvm::ArrayRef<std::string
         if (result[i].empty() || result[i].back() <= name) {
           auto longer = result[i];
           longer.push_back(name);
+          if (llvm::count(longer, name) > powers.lookup(name))
+            continue;
           result.push_back(std::move(longer));
         }
     begin = end;
@@ -25,14 +28,22 @@ static std::vector<SymbolicDim::Monomial> monomialsOf(llvm::ArrayRef<std::string
   return result;
 }
 
-/// A size to try in place of `traced`: not above it where it is large, since tables of positions end
-/// somewhere; never 1, which broadcasts.
-static int64_t sampleSize(int64_t traced, int64_t multiple, uint32_t &state) {
-  traced /= multiple;
+/// Not above the traced size where that is large, since tables of positions end somewhere; never 1, which broadcasts.
+/// Where there is a least size, there are some above it all the same.
+std::pair<int64_t, int64_t> DimFitter::triedRange(int64_t traced, const SizeLimits &limits) {
+  int64_t steps = traced / limits.multiple, least = (limits.least - 1) / limits.multiple + 1;
+  int64_t low = std::max(steps >= 16 ? steps / 2 : 2, least);
+  int64_t high = steps >= 16 ? steps : steps + 9;
+  if (least > 1)
+    high = std::max(high, low + 9);
+  high = std::min(high, limits.most / limits.multiple);
+  return {limits.multiple * std::min(low, high), limits.multiple * high};
+}
+
+/// A size to try in place of the traced one.
+static int64_t sampleSize(std::pair<int64_t, int64_t> range, int64_t multiple, uint32_t &state) {
   state = state * 1664525u + 1013904223u; // Numerical Recipes' generator: the same samples on every machine
-  int64_t low = traced >= 16 ? traced / 2 : 2;
-  int64_t high = traced >= 16 ? traced : traced + 9;
-  return multiple * (low + (state >> 8) % (high - low + 1));
+  return range.first + multiple * ((state >> 8) % ((range.second - range.first) / multiple + 1));
 }
 
 static long double valueOf(const SymbolicDim::Monomial &monomial, const llvm::StringMap<int64_t> &sizes) {
@@ -74,13 +85,18 @@ static bool isSamePoint(const llvm::StringMap<int64_t> &a, const llvm::StringMap
 }
 
 DimFitter::DimFitter(std::vector<std::pair<std::string, int64_t>> traced,
-                     const llvm::StringMap<int64_t> &multiples) {
-  auto multipleOf = [&](llvm::StringRef name) { return std::max<int64_t>(1, multiples.lookup(name)); };
+                     const llvm::StringMap<SizeLimits> &limits) {
+  auto rangeOf = [&](llvm::StringRef name, int64_t size) { return triedRange(size, limits.lookup(name)); };
   std::vector<std::string> names;
-  for (auto &[name, size] : traced)
+  llvm::StringMap<int64_t> powers;
+  for (auto &[name, size] : traced) {
     names.push_back(name);
+    auto [low, high] = rangeOf(name, size);
+    // One more size than a polynomial of that power needs.
+    powers[name] = std::max<int64_t>(1, (high - low) / limits.lookup(name).multiple - 1);
+  }
   llvm::sort(names);
-  monomials = monomialsOf(names, names.size() < 5 ? 3 : 2);
+  monomials = monomialsOf(names, names.size() < 5 ? 3 : 2, powers);
   points.emplace_back();
   for (auto &[name, size] : traced)
     points[0][name] = size;
@@ -95,10 +111,12 @@ DimFitter::DimFitter(std::vector<std::pair<std::string, int64_t>> traced,
     for (int draw = 0; draw < 1000 && points.size() < monomials.size() + kChecks; ++draw) {
       llvm::StringMap<int64_t> point;
       for (auto &[name, size] : traced)
-        point[name] = sampleSize(size, multipleOf(name), state);
+        point[name] = sampleSize(rangeOf(name, size), limits.lookup(name).multiple, state);
       if (llvm::none_of(points, [&](auto &other) { return isSamePoint(point, other); }))
         points.push_back(std::move(point));
     }
+    if (points.size() < monomials.size())
+      continue;
     std::vector<std::vector<long double>> matrix(monomials.size());
     for (size_t i = 0; i < monomials.size(); ++i)
       for (auto &monomial : monomials)
@@ -111,7 +129,7 @@ DimFitter::DimFitter(std::vector<std::pair<std::string, int64_t>> traced,
        {std::pair(0, 1), std::pair(2, 1), std::pair(7, 3), std::pair(30, 7), std::pair(4111, 11)}) {
     auto &edge = points.emplace_back();
     for (auto &[name, size] : traced)
-      edge[name] = factor * size + more * multipleOf(name);
+      edge[name] = factor * size + more * limits.lookup(name).multiple;
   }
 }
 
@@ -140,7 +158,73 @@ SymbolicDim DimFitter::solve(const std::vector<int64_t> &observed) const {
     if (agrees(dim, observed))
       return dim;
   }
+  if (auto rounded = findRounded(observed); rounded.size() == 1 && rounded[0].low == rounded[0].high)
+    return SymbolicDim::make({{{rounded[0].name}, rounded[0].a}, {{}, rounded[0].low}}, rounded[0].d);
   return SymbolicDim::unknown();
+}
+
+std::optional<DimFitter::Rounded> DimFitter::findRounded(const std::string &name,
+                                                         const std::vector<int64_t> &observed) const {
+  constexpr int64_t kLargestDivisor = 64;
+  std::vector<std::pair<int64_t, int64_t>> seen;
+  for (auto [point, value] : llvm::zip(points, observed))
+    if (value != kNotObserved)
+      seen.emplace_back(point.lookup(name), value);
+  auto [first, last] = std::minmax_element(seen.begin(), seen.end());
+  std::optional<Rounded> found;
+  for (int64_t d = 2; d <= kLargestDivisor && first->first != last->first; ++d) {
+    auto slope = static_cast<long double>(last->second - first->second) / (last->first - first->first);
+    int64_t a = std::llround(slope * d);
+    // Lower terms have been tried.
+    if (a < 1 || std::gcd(a, d) > 1)
+      continue;
+    Rounded candidate{name, a, d, std::numeric_limits<int64_t>::min(), std::numeric_limits<int64_t>::max()};
+    for (auto [size, value] : seen) {
+      candidate.low = std::max(candidate.low, d * value - a * size);
+      candidate.high = std::min(candidate.high, d * value - a * size + d - 1);
+    }
+    if (candidate.low > candidate.high)
+      continue;
+    if (found)
+      return std::nullopt;
+    found = candidate;
+  }
+  return found;
+}
+
+std::vector<DimFitter::Rounded> DimFitter::findRounded(const std::vector<int64_t> &observed) const {
+  std::vector<Rounded> found;
+  for (auto &entry : points.front())
+    if (auto candidate = findRounded(entry.first().str(), observed))
+      found.push_back(*candidate);
+  return found;
+}
+
+std::optional<llvm::StringMap<int64_t>> DimFitter::tellingPoint(const std::vector<int64_t> &observed) const {
+  auto rounded = findRounded(observed);
+  if (rounded.empty() || (rounded.size() == 1 && rounded[0].low == rounded[0].high))
+    return std::nullopt;
+  llvm::StringMap<int64_t> point = points.front();
+  // In any order the candidates come to the same, but not the samples.
+  llvm::sort(rounded, [](auto &one, auto &other) { return one.name < other.name; });
+  const Rounded &first = rounded[0];
+  int64_t &size = point[first.name];
+  if (rounded.size() > 1) {
+    // Names whose sizes have so far been large and small together.
+    size = 30 * size + 7;
+  } else {
+    // Where a·size + middle is a multiple of d, a smaller c gives one less.
+    int64_t middle = first.low + (first.high - first.low + 1) / 2;
+    while ((first.a * size + middle) % first.d != 0)
+      ++size;
+  }
+  return llvm::none_of(points, [&](auto &other) { return isSamePoint(point, other); }) ? std::optional(point)
+                                                                                      : std::nullopt;
+}
+
+void DimFitter::addSample(llvm::StringMap<int64_t> point) {
+  points.push_back(std::move(point));
+  known.clear();
 }
 
 const SymbolicDim &DimFitter::fit(const std::vector<int64_t> &observed) {

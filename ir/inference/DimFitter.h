@@ -2,8 +2,9 @@
 #ifndef CLEAVE_IR_INFERENCE_DIMFITTER_H
 #define CLEAVE_IR_INFERENCE_DIMFITTER_H
 
-#include "ir/SymbolicDim.h"
+#include "ir/TracedShapes.h"
 #include <limits>
+#include <numeric>
 #include <vector>
 
 namespace cleave {
@@ -11,18 +12,26 @@ namespace cleave {
 /// Chooses sizes for named dimensions at which to try a program, and finds the expression behind what was observed there.
 ///
 /// A polynomial of total degree ≤ 3 (2 from five names on) with a common divisor is determined by as many points as it
-/// has monomials; further points must then agree exactly, or the size is unknown.
+/// has monomials; further points must then agree exactly, or the size is unknown. A name that has few sizes to try has
+/// lower powers. A size that is rounded down, as a strided window's, is floor((a·name + c) / d), where one a/d alone agrees
+/// with all points; it may take more of them to tell c.
 class DimFitter {
 public:
   /// `traced`: names and their sizes in the examples, in a fixed order. The first sample is the traced point.
-  /// `multiples`: names whose sizes are multiples of a number.
-  explicit DimFitter(std::vector<std::pair<std::string, int64_t>> traced, const llvm::StringMap<int64_t> &multiples = {});
+  /// `limits`: of names that do not run at every size.
+  explicit DimFitter(std::vector<std::pair<std::string, int64_t>> traced,
+                     const llvm::StringMap<SizeLimits> &limits = {});
+
+  /// The least and the greatest size at which a dimension is tried, but for edges.
+  static std::pair<int64_t, int64_t> triedRange(int64_t traced, const SizeLimits &limits);
 
   /// Sizes of every name at each sample point.
   const std::vector<llvm::StringMap<int64_t>> &samples() const { return points; }
   /// How many samples, from the first on, the program must run at. The others are *edges* (1, and far above the traced
   /// sizes), where it may fail or not say what a size is.
   size_t mustRun() const { return fitted; }
+  /// The edge where every dimension has size 1, or the least multiple.
+  size_t smallest() const { return fitted; }
 
   /// What an edge observed that did not come as far.
   static constexpr int64_t kNotObserved = std::numeric_limits<int64_t>::min();
@@ -31,7 +40,20 @@ public:
   /// none of the form above. Edges may be missing at the end.
   const SymbolicDim &fit(const std::vector<int64_t> &observed);
 
+  /// For an observation without an expression: a point that would tell some of those apart that are rounded down and agree
+  /// with it. Nothing where there are none.
+  std::optional<llvm::StringMap<int64_t>> tellingPoint(const std::vector<int64_t> &observed) const;
+  void addSample(llvm::StringMap<int64_t> point);
+
 private:
+  /// floor((a·name + c) / d) for any c from `low` to `high`.
+  struct Rounded {
+    std::string name;
+    int64_t a, d, low, high;
+  };
+  /// At most one a name.
+  std::vector<Rounded> findRounded(const std::vector<int64_t> &observed) const;
+  std::optional<Rounded> findRounded(const std::string &name, const std::vector<int64_t> &observed) const;
   SymbolicDim solve(const std::vector<int64_t> &observed) const;
   bool agrees(const SymbolicDim &dim, const std::vector<int64_t> &observed) const;
 

@@ -23,7 +23,7 @@ public:
 
   llvm::DenseMap<mlir::Value, c10::IValue> values;
   struct Failure {
-    /// The first line of what the operator said.
+    /// The first sentence of what the operator said.
     std::string reason;
     /// The CPU's kernel refuses operands of these types, whatever their data.
     bool isRefusal = false;

@@ -3,16 +3,16 @@
 #include "ir/TracedShapes.h"
 #include "ir/inference/DimFitter.h"
 #include "ir/inference/Sampler.h"
+#include "ir/inference/SizeSearch.h"
 #include "ir/semantics/OpSemantics.h"
 #include "mlir/IR/Builders.h"
 #include <ATen/Parallel.h>
 #include <c10/core/InferenceMode.h>
+#include <set>
 
 using namespace mlir;
 
 namespace cleave {
-
-using SizeTable = std::vector<std::pair<std::string, int64_t>>;
 
 namespace {
 /// Turns what a value was at every sample into what it is.
@@ -22,6 +22,9 @@ public:
       : context(context), fitter(fitter), samples(samples), result(result) {}
 
   void visit(Value value);
+
+  /// What was observed of sizes for which there is no expression.
+  std::set<std::vector<int64_t>> unresolved;
 
 private:
   /// The value at sample `i`; null where an edge did not come as far.
@@ -39,7 +42,10 @@ private:
       const c10::IValue *value = isEdge(i) && !withEdges ? nullptr : valueAt(i);
       observed.push_back(value ? get(*value) : DimFitter::kNotObserved);
     }
-    return fitter.fit(observed);
+    const SymbolicDim &dim = fitter.fit(observed);
+    if (dim.isUnknown() && withEdges)
+      unresolved.insert(std::move(observed));
+    return dim;
   }
   /// Whether it holds at every sample that has a value.
   bool all(llvm::function_ref<bool(const c10::IValue &)> holds) {
@@ -130,6 +136,27 @@ static std::string describe(const llvm::StringMap<int64_t> &sizes) {
 /// Whether the operator is called in every run.
 static bool isAlwaysRun(Operation *op) { return !op->getParentOfType<IfOp>() && !op->getParentOfType<LoopOp>(); }
 
+/// The call in the block at which the model fails at the latest, whatever data decides; null where it may come through.
+static Operation *findCertainFailure(Block &block, const Sampler &traced) {
+  for (Operation &op : block) {
+    auto failed = traced.failures.find(&op);
+    auto call = dyn_cast<OperatorOp>(op);
+    if ((failed != traced.failures.end() && failed->second.isRefusal) || (call && semanticsOf(call.getName()).raises))
+      return &op;
+    if (!isa<IfOp>(op))
+      continue;
+    Operation *first = nullptr;
+    bool isCertain = llvm::all_of(op.getRegions(), [&](Region &region) {
+      Operation *inside = region.empty() ? nullptr : findCertainFailure(region.front(), traced);
+      first = first ? first : inside;
+      return inside != nullptr;
+    });
+    if (isCertain)
+      return first;
+  }
+  return nullptr;
+}
+
 /// An operator that refuses the example inputs makes them wrong.
 static LogicalResult checkExample(func::FuncOp function, const Sampler &traced) {
   WalkResult walk = function.walk([&](Operation *op) {
@@ -141,16 +168,35 @@ static LogicalResult checkExample(func::FuncOp function, const Sampler &traced) 
                     << "); give inputs that the model takes";
     return WalkResult::interrupt();
   });
-  return failure(walk.wasInterrupted());
+  if (walk.wasInterrupted())
+    return failure();
+  Operation *certain = findCertainFailure(function.getBody().front(), traced);
+  if (!certain)
+    return success();
+  auto failed = traced.failures.find(certain);
+  return certain->emitError() << certain->getName() << " fails on the example inputs ("
+                              << (failed == traced.failures.end() ? "the model raises" : failed->second.reason)
+                              << "), and every other branch fails as well; give inputs that the model takes";
 }
 
 namespace {
 /// Runs of the function at the sizes that a fitter chose.
 struct Samples {
-  Samples(func::FuncOp function, const SizeTable &sizes, const llvm::StringMap<int64_t> &multiples, bool onlyTraced)
-      : fitter(sizes, multiples) {
+  Samples(func::FuncOp function, const SizeTable &sizes, const llvm::StringMap<SizeLimits> &limits, bool onlyTraced)
+      : fitter(sizes, limits) {
     for (auto &point : ArrayRef(fitter.samples()).take_front(onlyTraced ? 1 : fitter.samples().size()))
       runs.emplace_back(point).run(function);
+  }
+
+  /// Runs the function where it tells apart what could be behind such observations; false where nothing would.
+  bool refine(func::FuncOp function, const std::set<std::vector<int64_t>> &unresolved) {
+    size_t before = fitter.samples().size();
+    for (const std::vector<int64_t> &observed : unresolved)
+      if (auto point = fitter.tellingPoint(observed))
+        fitter.addSample(std::move(*point));
+    for (auto &point : ArrayRef(fitter.samples()).drop_front(before))
+      runs.emplace_back(point).run(function);
+    return fitter.samples().size() > before;
   }
 
   DimFitter fitter;
@@ -180,39 +226,6 @@ static std::optional<FixedPlace> findFixed(func::FuncOp function, const Samples 
   return found;
 }
 
-/// Whether the function runs at `size` of one dimension as it does at the traced one.
-static bool runsAt(func::FuncOp function, const Samples &samples, StringRef name, int64_t size) {
-  llvm::StringMap<int64_t> point = samples.fitter.samples().front();
-  point[name] = size;
-  Sampler run(point);
-  run.run(function);
-  return llvm::all_of(run.failures, [&](auto &failed) { return samples.runs.front().failures.count(failed.first); });
-}
-
-/// For each dimension the least number, at most half of the traced size, of whose multiples the function runs at another
-/// one; where there is none, it is `fixed`. A view of a fixed size is the mark of a size that the trace has fixed.
-static llvm::StringMap<int64_t> findMultiples(func::FuncOp function, const SizeTable &sizes, const Samples &samples,
-                                              const FixedPlace &place, std::string &fixed) {
-  constexpr int64_t kLargest = 256;
-  auto call = dyn_cast<OperatorOp>(place.op);
-  bool isView = call && (semanticsOf(call.getName()).isView || semanticsOf(call.getName()).mayBeView);
-  llvm::StringMap<int64_t> multiples;
-  for (auto &[name, size] : sizes) {
-    int64_t multiple = 1, largest = isView ? 1 : std::clamp<int64_t>(size / 2, 1, kLargest);
-    // 1 is a size of its own kind, and tables of positions end somewhere.
-    auto runs = [&](int64_t step) { return runsAt(function, samples, name, size - step > 1 ? size - step : size + step); };
-    while (multiple <= largest && (size % multiple != 0 || !runs(multiple)))
-      ++multiple;
-    if (multiple > largest) {
-      fixed = name;
-      return {};
-    }
-    if (multiple > 1)
-      multiples[name] = multiple;
-  }
-  return multiples;
-}
-
 static LogicalResult reportFixed(func::FuncOp function, const FixedPlace &place, const std::string &fixed) {
   auto opened = function->getAttrOfType<StringAttr>(kOpenedAttr);
   return place.op->emitError() << place.op->getName() << " fails at " << describe(place.sizes) << " (" << place.reason
@@ -223,24 +236,44 @@ static LogicalResult reportFixed(func::FuncOp function, const FixedPlace &place,
 }
 
 /// Samples at which the function runs, where it does at more than the traced sizes.
-static FailureOr<std::unique_ptr<Samples>> sample(func::FuncOp function, llvm::StringMap<int64_t> &multiples,
+static FailureOr<std::unique_ptr<Samples>> sample(func::FuncOp function, llvm::StringMap<SizeLimits> &limits,
                                                   bool onlyTraced) {
   TracedShapes traced(function);
   SizeTable sizes;
   for (auto &entry : traced.sizes())
     sizes.emplace_back(entry.first().str(), entry.second);
   llvm::sort(sizes);
-  auto samples = std::make_unique<Samples>(function, sizes, multiples, onlyTraced);
+  auto samples = std::make_unique<Samples>(function, sizes, limits, onlyTraced);
   if (failed(checkExample(function, samples->runs.front())))
     return failure();
-  auto place = findFixed(function, *samples);
-  if (!place)
+  if (onlyTraced || sizes.empty())
     return samples;
+  SizeSearch search(function, sizes, samples->runs.front());
+  auto place = findFixed(function, *samples);
+  if (!place) {
+    if (!search.runsAsTraced(samples->runs[samples->fitter.smallest()]))
+      search.findLeast(limits);
+    return samples;
+  }
+  auto runsWithin = [&](const llvm::StringMap<SizeLimits> &found) {
+    auto again = std::make_unique<Samples>(function, sizes, found, onlyTraced);
+    if (findFixed(function, *again))
+      return false;
+    samples = std::move(again);
+    limits = found;
+    return true;
+  };
   std::string fixed;
-  multiples = findMultiples(function, sizes, *samples, *place, fixed);
-  if (!multiples.empty())
-    if (auto again = std::make_unique<Samples>(function, sizes, multiples, onlyTraced); !findFixed(function, *again))
-      return again;
+  llvm::StringMap<SizeLimits> found;
+  if (search.findRanges(found, fixed) && runsWithin(found))
+    return samples;
+  auto call = dyn_cast<OperatorOp>(place->op);
+  // A view of a fixed size is the mark of a size that the trace has fixed.
+  bool isView = call && (semanticsOf(call.getName()).isView || semanticsOf(call.getName()).mayBeView);
+  found = {};
+  if (search.findMultiples(isView ? 1 : 256, found, fixed) &&
+      (runsWithin(found) || (search.findRanges(found, fixed) && runsWithin(found))))
+    return samples;
   return reportFixed(function, *place, fixed);
 }
 
@@ -285,26 +318,41 @@ private:
 };
 } // namespace
 
+/// Values as expressions, after as many more samples as these take.
+static void generalize(func::FuncOp function, Samples &samples, InferredValues &result) {
+  // Each sample halves what is open: 64 divisors take six.
+  constexpr int kMostRounds = 8;
+  for (int round = 0; round < kMostRounds; ++round) {
+    result.tensors.clear();
+    result.sizes.clear();
+    result.sizeLists.clear();
+    result.constants.clear();
+    Generalizer generalizer(function.getContext(), samples.fitter, samples.runs, result);
+    function.walk([&](Operation *op) {
+      for (Region &region : op->getRegions())
+        llvm::for_each(region.getArguments(), [&](Value value) { generalizer.visit(value); });
+      llvm::for_each(op->getResults(), [&](Value value) { generalizer.visit(value); });
+    });
+    if (!samples.refine(function, generalizer.unresolved))
+      return;
+  }
+}
+
 static FailureOr<InferredValues> inferAt(func::FuncOp function, bool onlyTraced) {
   registerMetaKernels();
   c10::InferenceMode inference;
   SingleThreaded singleThreaded;
   InferredValues result;
-  result.multiples = multiplesOf(function);
-  auto samples = sample(function, result.multiples, onlyTraced);
+  result.limits = limitsOf(function);
+  auto samples = sample(function, result.limits, onlyTraced);
   if (failed(samples))
     return failure();
+  generalize(function, **samples, result);
   const Sampler &traced = (*samples)->runs.front();
   collectStorages(function, traced, result);
-  Generalizer generalizer(function.getContext(), (*samples)->fitter, (*samples)->runs, result);
   function.walk([&](Operation *op) {
-    for (Region &region : op->getRegions())
-      for (BlockArgument argument : region.getArguments())
-        generalizer.visit(argument);
-    for (Value value : op->getResults())
-      generalizer.visit(value);
     if (auto failed = traced.failures.find(op); failed != traced.failures.end())
-      result.unknown.emplace_back(op, failed->second.reason);
+      result.unknown.push_back({op, failed->second.reason, failed->second.isRefusal});
   });
   return result;
 }

@@ -3,6 +3,7 @@
 #define CLEAVE_IR_INFERENCE_SHAPEINFERENCE_H
 
 #include "ir/SymbolicDim.h"
+#include "ir/TracedShapes.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
 namespace cleave {
@@ -24,17 +25,25 @@ struct InferredValues {
     int64_t bytes;
   };
   llvm::DenseMap<mlir::Value, llvm::SmallVector<Storage, 1>> storages;
-  /// Named dimensions that must be multiples of a number above 1.
-  llvm::StringMap<int64_t> multiples;
-  /// Calls that could not be run without data, with the reason; in program order.
-  std::vector<std::pair<mlir::Operation *, std::string>> unknown;
+  /// Of named dimensions that do not run at every size.
+  llvm::StringMap<SizeLimits> limits;
+  /// A call that could not be run without data.
+  struct Unknown {
+    mlir::Operation *op;
+    std::string reason;
+    /// It fails on any data: the CPU's kernel refuses operands of these types.
+    bool alwaysFails;
+  };
+  /// In program order.
+  std::vector<Unknown> unknown;
 };
 
 /// Runs `function` on tensors without data (PyTorch's meta device) at the traced sizes of its named dimensions and at a
 /// few others, and reads types, strides and size arithmetic off. Sizes are then expressions that hold at all of them.
-/// Where the program fails at other sizes, but not at those that have a divisor in common with the traced one (a
-/// U-Net's sides, say), the dimension is a multiple of that. Else it fails, with a diagnostic at the operator: there a
-/// dimension is fixed that was declared dynamic.
+/// Where the program fails at some sizes, those are searched at which it runs: from a least one on (a convolution's
+/// kernel), up to a greatest one (a table of positions), or at those that have a divisor in common with the traced one (a
+/// U-Net's sides). Where there is no other, it fails, with a diagnostic at the operator: there a dimension is fixed that
+/// was declared dynamic.
 mlir::FailureOr<InferredValues> inferShapes(mlir::func::FuncOp function);
 
 /// The same at the traced sizes alone: one run, where `inferShapes` has confirmed the others.

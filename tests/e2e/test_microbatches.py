@@ -187,3 +187,19 @@ def test_trace_is_no_input(compiler):
         result = cleave("run", "model.plan", "--inputs", "model.inputs.safetensors", "--trace", name, status=1,
                         cwd=compiler.folder)
         assert f"--trace {name}: is " in result.err
+
+
+class Normed(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first = nn.utils.parametrizations.spectral_norm(nn.Linear(6, 6))
+        self.second = nn.utils.parametrizations.weight_norm(nn.Linear(6, 6))
+
+    def forward(self, x):
+        return self.second(torch.tanh(self.first(x)))
+
+
+def test_a_batch_passes_layers_with_normed_weights(compiler):
+    torch.manual_seed(0)
+    result = compiler.compile(torch.jit.trace(Normed().eval(), X), "--devices", 2, "--microbatches", 2, x=X)
+    assert "note" not in result.out, result.out

@@ -164,6 +164,86 @@ def test_sizes_may_be_multiples(compiler):
     assert "height must be a multiple of 4; the model runs at no other size" in error
 
 
+class Table(nn.Module):
+    """Positions up to 8, as a parameter."""
+
+    def __init__(self):
+        super().__init__()
+        self.table = nn.Parameter(torch.linspace(0, 1, 8))
+
+    def forward(self, x):
+        return x + self.table[:x.size(1)]
+
+
+def test_sizes_below_a_kernel_are_not_tried(compiler):
+    """A convolution of 8 positions, or of 3 that are 3 apart, takes no fewer."""
+    module = nn.Sequential(nn.Conv1d(2, 3, 8), nn.ReLU(), nn.Conv1d(3, 2, 3, dilation=3)).eval()
+    for length in (14, 17, 40):
+        x = torch.linspace(-1, 1, 8 * length).reshape(4, 2, length)
+        result = compiler.compile(torch.jit.trace(module, x), "--dynamic", "input=batch,_,length", input=x)
+        assert "note: length was tried from 14: with the other sizes as traced, the model itself runs at no smaller one" \
+            in result.out
+        assert "not compared" not in result.out
+        report = cleave("verify", "model.plan", "--model", "model.pt", "--json", cwd=compiler.folder).json()
+        assert report["ok"] and "batch=1, length=14" in [output.get("sizes") for output in report["outputs"]]
+        symbols = cleave("inspect", "model.plan", "--json", cwd=compiler.folder).json()["signatures"][0]["symbols"]
+        assert {symbol["name"]: symbol["least"] for symbol in symbols} == {"batch": 1, "length": 14}
+
+
+def test_sizes_beyond_a_table_are_not_tried(compiler):
+    for length in (6, 8):
+        x = torch.linspace(-1, 1, 4 * length).reshape(4, length)
+        result = compiler.compile(Table(), "--dynamic", "x=batch,length", x=x)
+        assert "note: length was tried up to 8: " in result.out and "not compared" not in result.out, result.out
+
+
+def test_a_batch_with_a_least_size_is_not_split(compiler):
+    class Differences(nn.Module):
+        def forward(self, x):
+            return nn.functional.avg_pool2d(x, [3, 1], stride=[1, 1], padding=[1, 0])[2:]
+
+    reason = compiler.refuse(Differences(), "--dynamic", "x=batch,_,_", "--microbatches", 2, x=torch.ones(8, 4, 5))
+    assert "batch" in reason
+
+
+class Pools(nn.Module):
+    """Sides come out rounded down, and up."""
+
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Conv2d(3, 4, 3, padding=1, stride=2)
+        self.last = nn.Conv2d(4, 2, 1)
+
+    def forward(self, x):
+        y = nn.functional.max_pool2d(self.first(x), 2, ceil_mode=True)
+        z = nn.functional.interpolate(x, scale_factor=1.5, mode="bilinear")
+        return self.last(y), z, nn.functional.adaptive_avg_pool2d(y, (3, 2)), nn.functional.avg_pool2d(x, 3, 1)
+
+
+def test_a_batch_is_split_where_sides_are_rounded(compiler):
+    x = torch.linspace(-1, 1, 4 * 3 * 20 * 26).reshape(4, 3, 20, 26)
+    module = torch.jit.trace(Pools().eval(), x)
+    compiler.compile(module, "--dynamic", "x=batch,_,height,width", "--devices", 2, "--microbatches", 2, x=x)
+    for shape in ((4, 3, 21, 27), (7, 3, 9, 50), (2, 3, 64, 33), (1, 3, 47, 8)):
+        x = torch.randn(shape, generator=torch.Generator().manual_seed(0))
+        save_file({"x": x}, compiler.folder / "x.safetensors")
+        cleave("run", "model.plan", "--inputs", "x.safetensors", "--outputs", "y.safetensors", "--check-types",
+               cwd=compiler.folder)
+        found = load_file(compiler.folder / "y.safetensors")
+        for i, value in enumerate(module(x)):
+            torch.testing.assert_close(found[f"output.{i}"], value, rtol=1e-5, atol=1e-5)
+
+
+def test_a_batch_beside_unknown_sizes_says_so(compiler):
+    class Doubled(nn.Module):
+        def forward(self, x):
+            return nn.functional.interpolate(nn.functional.max_pool1d(x, 2), scale_factor=2.0)
+
+    error = compiler.refuse(Doubled(), "--dynamic", "x=batch,_,length", "--microbatches", 2, x=torch.ones(4, 3, 10))
+    assert "aten.upsample_nearest1d.vec has sizes for which no formula of the named ones was found, beside dimension batch" \
+        in error
+
+
 def test_a_random_size_is_left_unknown(compiler):
     """Nothing is said about a tensor of a length that only running tells."""
     compiler.save(torch.jit.script(RandomShape()), {"x": X})

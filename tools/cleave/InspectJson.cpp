@@ -38,7 +38,11 @@ static json::Value shapeOf(const Signature &signature, const TensorType &type) {
 static json::Object describe(const Plan &plan, const Signature &signature, uint32_t index) {
   const Schedule &schedule = scheduleOf(plan, index);
   auto symbol = [](const auto &entry) {
-    return json::Object{{"name", entry->name}, {"traced", entry->traced}, {"multiple", entry->multiple}};
+    json::Object object{{"name", entry->name}, {"traced", entry->traced}, {"multiple", entry->multiple},
+                        {"least", entry->least}};
+    if (entry->most != Symbol().most)
+      object["most"] = entry->most;
+    return object;
   };
   auto input = [&](const auto &entry) {
     return json::Object{{"name", entry->name},

@@ -32,14 +32,16 @@ func.func @maximum(%ids: !ids) -> i64 attributes {cleave.symbols = {batch = 4, s
   return %0 : i64
 }
 
-// Nor is a half that is rounded down.
+// Nor is the double of a half that is rounded down.
 // CHECK-LABEL: func.func @rounded(
-// CHECK: aten.floordiv.int
+// CHECK: cleave.size "(seq) floordiv 2"
+// CHECK: aten.mul.int
 func.func @rounded(%ids: !ids) -> i64 attributes {cleave.symbols = {batch = 4, seq = 5}} {
   %one = cleave.constant(1 : i64) : i64
   %two = cleave.constant(2 : i64) : i64
   %seq = aten.size.int(%ids, %one) : (!ids, i64) -> i64
-  %0 = aten.floordiv.int(%seq, %two) : (i64, i64) -> i64
+  %half = aten.floordiv.int(%seq, %two) : (i64, i64) -> i64
+  %0 = aten.mul.int(%half, %two) : (i64, i64) -> i64
   return %0 : i64
 }
 

@@ -20,6 +20,20 @@ func.func @named(%ids: !ids) -> (i64, i64) attributes {cleave.symbols = {batch =
   return %batch, %pairs : i64, i64
 }
 
+// What windows of 3 with a stride of 2, and then of 4 with one of 4, leave.
+// CHECK-LABEL: func.func @rounded(
+// CHECK: cleave.size "(seq - 1) floordiv 8"
+func.func @rounded(%ids: !ids) -> i64 attributes {cleave.symbols = {batch = 4, seq = 128}} {
+  %one = cleave.constant(1 : i64) : i64
+  %two = cleave.constant(2 : i64) : i64
+  %four = cleave.constant(4 : i64) : i64
+  %seq = aten.size.int(%ids, %one) : (!ids, i64) -> i64
+  %rest = aten.sub.int(%seq, %one) : (i64, i64) -> i64
+  %first = aten.floordiv.int(%rest, %two) : (i64, i64) -> i64
+  %second = aten.floordiv.int(%first, %four) : (i64, i64) -> i64
+  return %second : i64
+}
+
 // CHECK-LABEL: func.func @static(
 // CHECK: %[[N:.*]] = cleave.constant(8 : i64) : i64
 // CHECK-NEXT: return %[[N]]

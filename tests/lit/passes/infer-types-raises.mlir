@@ -18,3 +18,23 @@ func.func @raises(%x: tensor<4xf32>) -> !cleave.tensor {
   %0 = aten.relu(%x) : (tensor<4xf32>) -> !cleave.tensor
   return %0 : !cleave.tensor
 }
+
+// -----
+
+// Data decides which branch is taken, and each fails.
+func.func @fails_in_every_branch(%x: tensor<8xf32>, %data: tensor<i1>) -> !cleave.tensor {
+  %up = aten.Bool.Tensor(%data) : (tensor<i1>) -> i1
+  %message = cleave.constant("too low") : !cleave.str
+  %class = cleave.constant("builtins.ValueError") : !cleave.str
+  %sizes = cleave.constant([3, 7]) : !cleave.list<i64>
+  cleave.if %up {
+    // expected-error @below {{aten.view fails on the example inputs (shape '[3, 7]' is invalid for input of size 8), and every other branch fails as well; give inputs that the model takes}}
+    %0 = aten.view(%x, %sizes) : (tensor<8xf32>, !cleave.list<i64>) -> !cleave.tensor
+    cleave.yield
+  } else {
+    prim.RaiseException(%message, %class) : (!cleave.str, !cleave.str) -> ()
+    cleave.yield
+  }
+  %1 = aten.relu(%x) : (tensor<8xf32>) -> !cleave.tensor
+  return %1 : !cleave.tensor
+}

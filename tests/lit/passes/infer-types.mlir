@@ -132,3 +132,31 @@ func.func @even(%x: !even) -> !cleave.tensor attributes {cleave.symbols = {batch
   %sum = aten.add.Tensor(%x, %whole, %one) : (!even, !cleave.tensor, i64) -> !cleave.tensor
   return %sum : !cleave.tensor
 }
+
+// A window of 8 takes no fewer positions than 8, and what it leaves is rounded down.
+// CHECK-LABEL: func.func @window(
+// CHECK-SAME: cleave.least = {seq = 8 : i64}
+// CHECK: aten.avg_pool1d{{.*}} -> tensor<?x?xf32, #cleave.layout<dims = ["batch", "(seq - 5) floordiv 3"]>>
+func.func @window(%x: !even) -> !cleave.tensor attributes {cleave.symbols = {batch = 2 : i64, seq = 9 : i64}} {
+  %kernel = cleave.constant([8]) : !cleave.list<i64>
+  %stride = cleave.constant([3]) : !cleave.list<i64>
+  %padding = cleave.constant([0]) : !cleave.list<i64>
+  %false = cleave.constant(false) : i1
+  %true = cleave.constant(true) : i1
+  %0 = aten.avg_pool1d(%x, %kernel, %stride, %padding, %false, %true)
+      : (!even, !cleave.list<i64>, !cleave.list<i64>, !cleave.list<i64>, i1, i1) -> !cleave.tensor
+  return %0 : !cleave.tensor
+}
+
+// A table of 8 positions, of which the first are taken, ends there.
+// CHECK-LABEL: func.func @table(
+// CHECK-SAME: cleave.most = {seq = 8 : i64}
+func.func @table(%x: !even) -> !cleave.tensor attributes {cleave.symbols = {batch = 2 : i64, seq = 6 : i64}} {
+  %table = cleave.param "positions" {role = "parameter"} : tensor<8xf32>
+  %zero = cleave.constant(0 : i64) : i64
+  %one = cleave.constant(1 : i64) : i64
+  %seq = aten.size.int(%x, %one) : (!even, i64) -> i64
+  %taken = aten.slice.Tensor(%table, %zero, %zero, %seq, %one) : (tensor<8xf32>, i64, i64, i64, i64) -> !cleave.tensor
+  %0 = aten.add.Tensor(%x, %taken, %one) : (!even, !cleave.tensor, i64) -> !cleave.tensor
+  return %0 : !cleave.tensor
+}

@@ -1,5 +1,6 @@
 #include "ir/inference/DimFitter.h"
 #include "RandomDim.h"
+#include "llvm/ADT/STLExtras.h"
 #include <gmock/gmock.h>
 
 namespace cleave {
@@ -55,7 +56,6 @@ TEST(DimFitterTest, HasTwoDegreesForFiveNames) {
 
 TEST(DimFitterTest, DoesNotGuess) {
   Sizes traced{{"batch", 4}, {"seq", 128}};
-  EXPECT_EQ(fitted(traced, [](auto &at) { return at.lookup("seq") / 2; }), "?") << "rounded down";
   EXPECT_EQ(fitted(traced, [](auto &at) { return (at.lookup("seq") + 7) / 8 * 8; }), "?") << "padded up";
   EXPECT_EQ(fitted(traced, [](auto &at) { return std::max(at.lookup("seq"), int64_t(100)); }), "?");
   EXPECT_EQ(fitted(traced, [](auto &at) { return at.lookup("seq") % 3; }), "?");
@@ -63,6 +63,62 @@ TEST(DimFitterTest, DoesNotGuess) {
             "?");
   int64_t calls = 0;
   EXPECT_EQ(fitted(traced, [&](auto &) { return ++calls % 7; }), "?") << "no function of sizes";
+}
+
+/// The same, with as many more samples as tell apart what could be behind them.
+template <typename Function> std::string fittedWithMore(const Sizes &traced, Function observe) {
+  DimFitter fitter(traced);
+  while (true) {
+    std::vector<int64_t> observed;
+    for (const llvm::StringMap<int64_t> &point : fitter.samples())
+      observed.push_back(observe(point));
+    auto point = fitter.tellingPoint(observed);
+    if (!point)
+      return fitter.fit(observed).str();
+    fitter.addSample(std::move(*point));
+  }
+}
+
+// What windows with strides leave of a dimension, one after the other too.
+TEST(DimFitterTest, FindsSizesThatAreRoundedDown) {
+  for (int64_t traced : {6, 16, 224}) {
+    SCOPED_TRACE(traced);
+    Sizes sizes{{"batch", 4}, {"height", traced}};
+    auto of = [](auto &at) { return at.lookup("height"); };
+    EXPECT_EQ(fittedWithMore(sizes, [&](auto &at) { return of(at) / 2; }), "(height) floordiv 2");
+    EXPECT_EQ(fittedWithMore(sizes, [&](auto &at) { return (of(at) - 1) / 2 + 1; }), "(height + 1) floordiv 2");
+    EXPECT_EQ(fittedWithMore(sizes, [&](auto &at) { return (of(at) + 31) / 32; }), "(height + 31) floordiv 32");
+    EXPECT_EQ(fittedWithMore(sizes, [&](auto &at) { return of(at) * 3 / 2; }), "(3*height) floordiv 2");
+    EXPECT_EQ(fittedWithMore(sizes, [&](auto &at) { return ((of(at) / 2 + 1) / 3 + 2) / 2; }),
+              "(height + 14) floordiv 12");
+  }
+}
+
+TEST(DimFitterTest, LeavesOtherRoundedSizesUnknown) {
+  Sizes sizes{{"batch", 4}, {"height", 16}};
+  for (int64_t (*observe)(int64_t, int64_t) :
+       {+[](int64_t batch, int64_t height) { return height / 2 * (height / 2); },
+        +[](int64_t batch, int64_t height) { return height / 2 * 2; },
+        +[](int64_t batch, int64_t height) { return (batch + height) / 2; },
+        +[](int64_t batch, int64_t height) { return height / 2 + (height > 100); }})
+    EXPECT_EQ(fittedWithMore(sizes, [&](auto &at) { return observe(at.lookup("batch"), at.lookup("height")); }), "?");
+}
+
+// One polynomial of lower powers where a name has few sizes.
+TEST(DimFitterTest, StaysWithinLimits) {
+  llvm::StringMap<SizeLimits> limits;
+  limits["seq"] = {.multiple = 1, .least = 6, .most = 8};
+  DimFitter fitter({{"batch", 4}, {"seq", 8}}, limits);
+  std::vector<int64_t> observed;
+  for (auto [i, point] : llvm::enumerate(fitter.samples())) {
+    if (i < fitter.mustRun()) {
+      EXPECT_GE(point.lookup("seq"), 6);
+      EXPECT_LE(point.lookup("seq"), 8);
+    }
+    observed.push_back(i < fitter.mustRun() ? 3 * point.lookup("batch") * point.lookup("seq") + 1
+                                            : DimFitter::kNotObserved);
+  }
+  EXPECT_EQ(fitter.fit(observed).str(), "3*batch*seq + 1");
 }
 
 TEST(DimFitterTest, SamplesTheTracedSizesFirst) {

@@ -1,0 +1,83 @@
+//===- SizeSearch.cpp - Sizes at which a function runs --------------------===//
+#include "ir/inference/SizeSearch.h"
+#include "ir/inference/DimFitter.h"
+#include "llvm/ADT/STLExtras.h"
+
+using namespace mlir;
+
+namespace cleave {
+
+bool SizeSearch::runsAsTraced(const Sampler &run) const {
+  return llvm::all_of(run.failures, [&](auto &failed) { return traced.failures.count(failed.first); });
+}
+
+bool SizeSearch::runsAt(StringRef name, int64_t size) const {
+  llvm::StringMap<int64_t> point;
+  for (auto &[other, traced] : sizes)
+    point[other] = traced;
+  point[name] = size;
+  Sampler run(point);
+  run.run(function);
+  return runsAsTraced(run);
+}
+
+/// The size next to `runs` at which the function runs, where it does not at `fails`, which is as many steps away.
+static int64_t bisect(int64_t fails, int64_t runs, int64_t step, llvm::function_ref<bool(int64_t)> runsAt) {
+  while (std::abs(runs - fails) > step) {
+    int64_t middle = fails + (runs - fails) / step / 2 * step;
+    (runsAt(middle) ? runs : fails) = middle;
+  }
+  return runs;
+}
+
+int64_t SizeSearch::leastOf(StringRef name, int64_t size, int64_t multiple) const {
+  auto runs = [&](int64_t at) { return runsAt(name, at); };
+  if (size <= multiple || runs(multiple))
+    return 1;
+  return bisect(multiple, size, multiple, runs);
+}
+
+void SizeSearch::findLeast(llvm::StringMap<SizeLimits> &limits) const {
+  for (auto &[name, size] : sizes) {
+    SizeLimits &limit = limits[name];
+    limit.least = leastOf(name, size, limit.multiple);
+  }
+}
+
+bool SizeSearch::findRanges(llvm::StringMap<SizeLimits> &limits, std::string &fixed) const {
+  findLeast(limits);
+  for (auto &[name, size] : sizes) {
+    SizeLimits &limit = limits[name];
+    int64_t high = DimFitter::triedRange(size, limit).second;
+    auto runs = [&, &name = name](int64_t at) { return runsAt(name, at); };
+    if (high > size && !runs(high))
+      limit.most = bisect(high, size, limit.multiple, runs);
+    if (auto [low, most] = DimFitter::triedRange(size, limit); low == most) {
+      fixed = name;
+      return false;
+    }
+  }
+  return true;
+}
+
+bool SizeSearch::findMultiples(int64_t most, llvm::StringMap<SizeLimits> &limits, std::string &fixed) const {
+  bool isAny = false;
+  for (auto &[name, size] : sizes) {
+    int64_t multiple = 1, largest = std::clamp<int64_t>(size / 2, 1, most);
+    // 1 is a size of its own kind, and tables of positions end somewhere.
+    auto runs = [&, &name = name, &size = size](int64_t step) {
+      return runsAt(name, size - step > 1 ? size - step : size + step);
+    };
+    while (multiple <= largest && (size % multiple != 0 || !runs(multiple)))
+      ++multiple;
+    if (multiple > largest) {
+      fixed = name;
+      return false;
+    }
+    limits[name].multiple = multiple;
+    isAny |= multiple > 1;
+  }
+  return isAny;
+}
+
+} // namespace cleave

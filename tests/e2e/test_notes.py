@@ -1,0 +1,59 @@
+"""What a compilation says of calls that it could not run, and of models that cannot run at all."""
+
+import torch
+from torch import nn
+
+from conftest import cleave
+
+X = torch.linspace(-1, 1, 24).reshape(4, 6)
+
+
+class FailsInOneBranch(nn.Module):
+    def forward(self, x):
+        if bool(x.sum() > 1000):
+            return x.view(3, 5)
+        return x
+
+
+def test_a_call_that_always_fails_is_noted(compiler):
+    result = compiler.compile(FailsInOneBranch(), x=X)
+    assert "aten.view in the model itself fails at the traced sizes, whatever the inputs hold (shape '[3, 5]' is invalid " \
+        f"for input of size {X.numel()}); a request that comes there ends with that error" in result.out, result.out
+
+
+class Unheard(nn.Module):
+    def forward(self, x):
+        return torch.cdist(x, x).bincount() if x.size(0) > 1000 else torch.bincount(x[0].long())
+
+
+def test_notes_do_not_quote_libtorchs_advice(compiler):
+    compiler.save(Unheard(), {"x": X.abs()})
+    result = cleave("compile", "model.pt", "--inputs", "model.inputs.safetensors", "-o", "model.plan",
+                    cwd=compiler.folder)
+    assert "only known when running (libtorch has no kernel for it that needs no data)" in result.out, result.out
+    assert "PT2" not in result.out and "Meta" not in result.out
+
+
+class RaisesEitherWay(nn.Module):
+    def forward(self, x):
+        if bool(x.sum() > 0):
+            raise ValueError("too much")
+        else:
+            raise ValueError("too little")
+        return x
+
+
+class FailsEitherWay(nn.Module):
+    def forward(self, x):
+        if bool(x.sum() > 0):
+            y = x.view(3, 5)
+        else:
+            y = x.view(5, 3)
+        return y
+
+
+def test_a_model_that_cannot_run_is_refused(compiler):
+    assert "the model raises whichever way it takes; give inputs that it takes" in \
+        compiler.refuse(RaisesEitherWay(), x=X)
+    assert "fails on the example inputs (shape '[3, 5]' is invalid for input of size 24), and every other branch fails " \
+        "as well" in compiler.refuse(FailsEitherWay(), x=X)
