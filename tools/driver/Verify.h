@@ -47,8 +47,8 @@ struct VerifyReport {
 };
 
 /// Runs the original TorchScript file and the plan on the same inputs, and again at other sizes of the named
-/// dimensions: 1, and such as are smaller and larger than the traced ones. A model that keeps state is called twice each
-/// time, beginning with the state that it was saved with. tools/driver/Comparison.h says
+/// dimensions: 1, and such as are smaller and larger than the traced ones. A model that keeps state is called four times
+/// each, with other inputs, beginning with the state that it was saved with. tools/driver/Comparison.h says
 /// what may differ by how much: about 1e-5 for float32. An output that differs is no error: the report says
 /// so. Fails where either cannot be run on the inputs, the plan cannot where the original can, or the plan is
 /// of another model.
