@@ -431,7 +431,7 @@ def test_wrong_arguments_are_refused(tmp_path, capsys, arguments, message):
     ("seen", "0.seen: forward changes this buffer"),
     ("opaque", "forward returns a object"),
     ("one_twice", "output: found the keys 1 and '1' in one dictionary, which would both be named output.1"),
-    ("dots", "output.a.0: two tensors have this name; rename one of the keys that make it up"),
+    ("dots", "a.0: two tensors have this name; rename one of the keys that make it up"),
     ("wrong_arguments", "missing a required argument: 'x'"),
     ("no_tensors", "no tensor among them"),
     ("no_pair", "expected (module, example inputs)"),
