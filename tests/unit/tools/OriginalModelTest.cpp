@@ -49,7 +49,7 @@ TEST(OriginalModel, RefusesTreesThatDoNotFit) {
   auto single = tree(TreeKind::Tuple);
   single->children.push_back(tree(TreeKind::Leaf));
   EXPECT_THAT(call("x: Tuple[Tensor, Tensor]", std::move(single)), HasSubstr("Tuple[Tensor, Tensor]"));
-  EXPECT_THAT(call("x: Dict[int, Tensor]", tree(TreeKind::Dict)), HasSubstr("Dict[int, Tensor]"));
+  EXPECT_THAT(call("x: Dict[float, Tensor]", tree(TreeKind::Dict)), HasSubstr("Dict[float, Tensor]"));
 }
 
 TEST(OriginalModel, RefusesBadConstants) {
