@@ -25,13 +25,21 @@ def join(path, key):
 
 
 def leaves(value, path=""):
-    """Every tensor in `value` with its path, in order."""
+    """Every tensor in `value` with its path, in order. Raises TraceError where two have one path."""
     if isinstance(value, torch.Tensor):
         return {path: value}
     found = {}
     for key, child in entries(value) or []:
-        found.update(leaves(child, join(path, key)))
+        for name, tensor in leaves(child, join(path, key)).items():
+            if name in found:
+                raise named_twice(name)
+            found[name] = tensor
     return found
+
+
+def named_twice(path):
+    return TraceError(f"{path}: two values are named so, as those of the keys 1 and '1' are, expected a name for each; "
+                      "rename a key")
 
 
 def scalars(value, path=""):
@@ -91,7 +99,11 @@ def plain(value, path="output"):
     if children is None:
         raise TraceError(f"{path}: forward returns a {type(value).__name__}, expected tensors in tuples, lists or "
                          "dictionaries; return the tensors that you need")
-    children = {key: plain(child, join(path, key)) for key, child in children}
+    found = {}
+    for key, child in children:
+        if key in found:
+            raise named_twice(join(path, key))
+        found[key] = plain(child, join(path, key))
     if isinstance(value, tuple):
-        return tuple(children.values())
-    return list(children.values()) if isinstance(value, list) else children
+        return tuple(found.values())
+    return list(found.values()) if isinstance(value, list) else found
