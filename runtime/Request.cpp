@@ -99,7 +99,7 @@ void Request::addOutput(size_t leaf, uint32_t microbatch, at::Tensor tensor) {
   at::Tensor whole = outputs[leaf];
   // No other rank has this leaf, and copying takes time.
   lock.unlock();
-  microbatches.join(leaf, microbatch, tensor, whole);
+  microbatches.addOutputOf(microbatch, leaf, tensor, whole);
   lock.lock();
   outputs[leaf] = std::move(whole);
 }

@@ -40,7 +40,7 @@ public:
 
   /// Leaf `leaf` of the inputs as micro-batch `microbatch` sees it.
   at::Tensor input(size_t leaf, uint32_t microbatch) const {
-    return microbatches.part(leaf, inputs[leaf], microbatch);
+    return microbatches.inputOf(microbatch, leaf, inputs[leaf]);
   }
 
   /// Notes what `rank` does from now on, for messages.

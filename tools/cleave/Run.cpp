@@ -114,16 +114,16 @@ static Expected<Alone> measureAlone(Session &session, const Requests &requests) 
   return Alone{seconds.count() / runs, 1 - busy / (seconds.count() * session.statistics().size())};
 }
 
-/// The parts that a batch goes through the stages in: one of fewer samples than the plan has micro-batches has fewer.
-static int64_t partsOf(const plan::Plan &plan, llvm::ArrayRef<at::Tensor> inputs) {
-  int64_t parts = scheduleOf(plan, 0).microbatches;
+/// The micro-batches that a request goes through the stages in: one of fewer samples than the plan has has fewer.
+static int64_t microbatchesOf(const plan::Plan &plan, llvm::ArrayRef<at::Tensor> inputs) {
+  int64_t microbatches = scheduleOf(plan, 0).microbatches;
   const plan::Signature &signature = *plan.signatures[0];
-  if (parts > 1)
+  if (microbatches > 1)
     for (auto [tensor, input] : llvm::zip(inputs, signature.inputs))
       for (auto [dim, size] : llvm::enumerate(input->type->dims))
         if (plan::asSymbol(*size) == uint32_t(signature.batch))
-          parts = std::min(parts, tensor.size(dim));
-  return parts;
+          microbatches = std::min(microbatches, tensor.size(dim));
+  return microbatches;
 }
 
 static Expected<Measurement> measure(Session &session, const Requests &requests, uint64_t steps) {
@@ -137,7 +137,7 @@ static Expected<Measurement> measure(Session &session, const Requests &requests,
       return alone.takeError();
     measurement.secondsAlone = alone->seconds;
     measurement.bubble = alone->bubble;
-    measurement.bubbleByFormula = bubbleByFormula(session.plan(), partsOf(session.plan(), requests.front()));
+    measurement.bubbleByFormula = bubbleByFormula(session.plan(), microbatchesOf(session.plan(), requests.front()));
   }
   session.takeTrace();
   std::vector<DeviceStatistics> before = session.statistics();
