@@ -23,7 +23,8 @@ struct Argument {
 
 class ArgumentMaker {
 public:
-  ArgumentMaker(func::FuncOp function, OpBuilder &builder, const c10::FunctionSchema &schema, const ModelInputs &inputs)
+  ArgumentMaker(func::FuncOp function, OpBuilder &builder, const c10::FunctionSchema &schema,
+                const ModelInputs &inputs)
       : function(function), b(builder), schema(schema), inputs(inputs) {}
 
   FailureOr<Argument> make(const std::string &name, const c10::TypePtr &type,

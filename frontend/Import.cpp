@@ -22,8 +22,9 @@ static LogicalResult setSymbols(func::FuncOp function, Builder &b, const ModelIn
       auto known = dyn_cast_or_null<IntegerAttr>(symbols.get(tensor.dims[i]));
       if (known && known != size)
         return mlir::emitError(function.getLoc(), "input ")
-               << tensor.name << ": dimension " << tensor.dims[i] << " has size " << tensor.shape[i] << ", and size "
-               << known.getInt() << " in " << namedIn[tensor.dims[i]] << ", expected one size for a name; use two names";
+               << tensor.name << ": dimension " << tensor.dims[i] << " has size " << tensor.shape[i]
+               << ", and size " << known.getInt() << " in " << namedIn[tensor.dims[i]]
+               << ", expected one size for a name; use two names";
       namedIn.try_emplace(tensor.dims[i], tensor.name);
       symbols.set(tensor.dims[i], size);
     }

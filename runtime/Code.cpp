@@ -144,7 +144,8 @@ Error CodeLoader::loadList(CodeInstruction &loaded) {
   if (Error error = parseType(loaded.source->element).moveInto(loaded.element))
     return error;
   // One of tensors would hold these beyond their last use.
-  if (loaded.element->isSubtypeOf(*c10::NumberType::get()) || loaded.element->kind() == c10::TypeKind::BoolType)
+  if (loaded.element->isSubtypeOf(*c10::NumberType::get()) ||
+      loaded.element->kind() == c10::TypeKind::BoolType)
     loaded.kept = code->kept++;
   return Error::success();
 }

@@ -12,8 +12,10 @@ using c10::IValue;
 using llvm::ArrayRef;
 using plan::InstructionKind;
 
-Executor::Executor(const plan::Program &program, std::unique_ptr<Code> loaded, States &states, c10::Device place)
-    : program(program), code(std::move(loaded)), states(states), place(place), slots(code->slotCount()), lists(code->keptLists()) {
+Executor::Executor(const plan::Program &program, std::unique_ptr<Code> loaded, States &states,
+                   c10::Device place)
+    : program(program), code(std::move(loaded)), states(states), place(place), slots(code->slotCount()),
+      lists(code->keptLists()) {
   stack.reserve(code->stackDepth());
 }
 

@@ -31,8 +31,10 @@ at::Tensor Microbatches::inputOf(uint32_t microbatch, size_t leaf, const at::Ten
   return whole.narrow(*dim, begin * rowsPerSample, (end - begin) * rowsPerSample).contiguous();
 }
 
-void Microbatches::addOutputOf(uint32_t microbatch, size_t leaf, const at::Tensor &output, at::Tensor &whole) const {
-  auto dim = count() == 1 ? std::nullopt : plan::batchDimension(*signature.outputs[leaf]->type, signature.batch);
+void Microbatches::addOutputOf(uint32_t microbatch, size_t leaf, const at::Tensor &output,
+                               at::Tensor &whole) const {
+  auto dim =
+      count() == 1 ? std::nullopt : plan::batchDimension(*signature.outputs[leaf]->type, signature.batch);
   if (!dim) {
     // Without a batch every micro-batch gives the same.
     if (microbatch == 0)
@@ -41,8 +43,10 @@ void Microbatches::addOutputOf(uint32_t microbatch, size_t leaf, const at::Tenso
   }
   auto [begin, end] = plan::samplesOf(samples, count(), microbatch);
   const int64_t rows = output.size(*dim), rowsPerSample = rows / (end - begin);
-  TORCH_CHECK(rows == rowsPerSample * (end - begin) && (!whole.defined() || whole.size(*dim) == samples * rowsPerSample),
-              "output ", leaf, " has ", rows, " rows for ", end - begin, " samples, which is not what the plan says");
+  TORCH_CHECK(rows == rowsPerSample * (end - begin) &&
+                  (!whole.defined() || whole.size(*dim) == samples * rowsPerSample),
+              "output ", leaf, " has ", rows, " rows for ", end - begin,
+              " samples, which is not what the plan says");
   if (!whole.defined()) {
     std::vector<int64_t> shape = output.sizes().vec();
     shape[*dim] = samples * rowsPerSample;

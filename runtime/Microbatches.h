@@ -21,9 +21,11 @@ public:
   uint32_t count() const { return symbolSizes.size(); }
   /// Sizes of the symbols within one micro-batch.
   llvm::ArrayRef<int64_t> symbols(uint32_t microbatch) const { return symbolSizes[microbatch]; }
-  /// What a micro-batch sees of `whole`, leaf `leaf` of the inputs: contiguous, and `whole` itself where it has no batch.
+  /// What a micro-batch sees of `whole`, leaf `leaf` of the inputs: contiguous, and `whole` itself where it
+  /// has no batch.
   at::Tensor inputOf(uint32_t microbatch, size_t leaf, const at::Tensor &whole) const;
-  /// Adds `output`, what a micro-batch gives for leaf `leaf` of the outputs, to `whole`, which the first one given makes.
+  /// Adds `output`, what a micro-batch gives for leaf `leaf` of the outputs, to `whole`, which the first one
+  /// given makes.
   void addOutputOf(uint32_t microbatch, size_t leaf, const at::Tensor &output, at::Tensor &whole) const;
 
 private:

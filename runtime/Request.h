@@ -45,8 +45,8 @@ public:
 
   /// Notes what `rank` does from now on, for messages.
   void enter(uint32_t rank, const plan::Action &action);
-  /// Gives the values of a transfer to its receiver, leaving none in `values`, whose memory stays the sender's, and returns
-  /// when that has taken them; false when the request failed.
+  /// Gives the values of a transfer to its receiver, leaving none in `values`, whose memory stays the
+  /// sender's, and returns when that has taken them; false when the request failed.
   bool send(size_t transfer, uint32_t microbatch, std::vector<c10::IValue> &values);
   /// Takes the values of a transfer when its sender has given them, and counts them as the receiver's; false
   /// when the request failed.

@@ -36,8 +36,8 @@ static llvm::Error checkNames(const plan::Signature &signature, llvm::ArrayRef<N
     if (llvm::is_contained(names, tensor.name))
       continue;
     std::string takes = names.empty() ? "none" : describeInputs(signature);
-    std::string remedy =
-        missing.empty() ? "which takes " + takes + "; leave it out" : "did you mean " + nearest(tensor.name, missing) + "?";
+    std::string remedy = missing.empty() ? "which takes " + takes + "; leave it out"
+                                         : "did you mean " + nearest(tensor.name, missing) + "?";
     return llvm::createStringError(file + ": tensor " + tensor.name + " is no input of the plan" +
                                    (missing.empty() ? ", " : "; ") + remedy);
   }

@@ -31,7 +31,8 @@ def test_a_stream_of_a_model_without_state(streams):
 
 
 @pytest.mark.parametrize("inputs, words", [
-    ({"x": torch.zeros(())}, ["input x: found float32[], expected float32[4, 6] of each request of --stream", "3 dimensions"]),
+    ({"x": torch.zeros(())},
+     ["input x: found float32[], expected float32[4, 6] of each request of --stream", "3 dimensions"]),
     ({"x": X}, ["input x: found float32[4, 6], expected float32[4, 6] of each request of --stream along one more dimension "
                 "in front; stack the requests, or leave --stream out"]),
     ({"x": CALLS[:0]}, ["input x: found float32[0, 4, 6]", "at least one request"]),

@@ -61,9 +61,7 @@ static CLI::Validator microbatchesOption() {
 }
 
 static void addFileOptions(CLI::App *command, CompileOptions &options) {
-  command->add_option("model", options.model, "The model: a TorchScript file")
-      ->required()
-      ->type_name("FILE");
+  command->add_option("model", options.model, "The model: a TorchScript file")->required()->type_name("FILE");
   command->add_option("-o,--output", options.output, "The plan's folder; a plan that is there is replaced")
       ->required()
       ->type_name("FOLDER");
@@ -78,8 +76,7 @@ static void addInputOptions(CLI::App *command, CompileOptions &options) {
   command->add_option("--inputs", options.inputsFile, "Example inputs by name, a safetensors file")
       ->type_name("FILE");
   command
-      ->add_option("--input", options.inputs,
-                   "An example input, ids:i64[4,128], or a fixed scalar, sr=16000")
+      ->add_option("--input", options.inputs, "An example input, ids:i64[4,128], or a fixed scalar, sr=16000")
       ->allow_extra_args(false)
       ->type_name("INPUT");
   command
@@ -95,8 +92,7 @@ static void addInputOptions(CLI::App *command, CompileOptions &options) {
 }
 
 static void addDeviceOptions(CLI::App *command, CompileOptions &options) {
-  command
-      ->add_option("--devices", options.devices, "How many devices (1, or as many as mesh or machine say)")
+  command->add_option("--devices", options.devices, "How many devices (1, or as many as mesh or machine say)")
       ->check(CLI::Range(1u, 65536u).description(""))
       ->type_name("N");
   command->add_option("--mesh", options.mesh, "How to use them, pp=4: pipeline stages")->type_name("AXES");
@@ -111,14 +107,14 @@ static void addDeviceOptions(CLI::App *command, CompileOptions &options) {
       ->transform(microbatchesOption())
       ->type_name("N|auto");
   command
-      ->add_option("--schedule", options.schedule, "gpipe, interleaved (two stages a device), or auto (gpipe)")
+      ->add_option("--schedule", options.schedule,
+                   "gpipe, interleaved (two stages a device), or auto (gpipe)")
       ->type_name("NAME");
 }
 
 static void addModelOptions(CLI::App *command, CompileOptions &options) {
   command
-      ->add_option("--capture-points", options.capturePoints,
-                   "Module paths to keep capturable, with * and ?")
+      ->add_option("--capture-points", options.capturePoints, "Module paths to keep capturable, with * and ?")
       ->allow_extra_args(false)
       ->type_name("PATTERN");
   command->add_flag("!--no-idioms", options.rewritesIdioms,
@@ -144,7 +140,8 @@ void addCompileCommand(CLI::App &app, Action &chosen) {
                   "-o gpt2.plan");
   command->callback([options, how, &chosen] {
     auto run = [options, how] {
-      return workAndReport<CompileOptions, CompileReport>(*options, *how, {compile, toJson, printText}).takeError();
+      return workAndReport<CompileOptions, CompileReport>(*options, *how, {compile, toJson, printText})
+          .takeError();
     };
     chosen = {run, Confinement{options->model, how->limits, !how->quiet}};
   });

@@ -43,7 +43,9 @@ void addInspectCommand(CLI::App &app, Action &chosen) {
   CLI::App *command =
       app.add_subcommand("inspect", "Show what is in a plan: stages, weights, inputs and outputs");
   command->add_option("plan", options->plan, "The plan's folder")->required()->type_name("FOLDER");
-  command->add_option("--format", options->format, "How to show it: text, json, html (a page) or dot (for Graphviz) (text)")
+  command
+      ->add_option("--format", options->format,
+                   "How to show it: text, json, html (a page) or dot (for Graphviz) (text)")
       ->check(CLI::IsMember({"text", "json", "html", "dot"}).description(""))
       ->type_name("FORMAT");
   command->add_flag("--json", options->json, "The same as --format json");

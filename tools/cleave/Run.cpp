@@ -114,7 +114,8 @@ static Expected<Alone> measureAlone(Session &session, const Requests &requests) 
   return Alone{seconds.count() / runs, 1 - busy / (seconds.count() * session.statistics().size())};
 }
 
-/// The micro-batches that a request goes through the stages in: one of fewer samples than the plan has has fewer.
+/// The micro-batches that a request goes through the stages in: one of fewer samples than the plan has has
+/// fewer.
 static int64_t microbatchesOf(const plan::Plan &plan, llvm::ArrayRef<at::Tensor> inputs) {
   int64_t microbatches = scheduleOf(plan, 0).microbatches;
   const plan::Signature &signature = *plan.signatures[0];
@@ -137,7 +138,8 @@ static Expected<Measurement> measure(Session &session, const Requests &requests,
       return alone.takeError();
     measurement.secondsAlone = alone->seconds;
     measurement.bubble = alone->bubble;
-    measurement.bubbleByFormula = bubbleByFormula(session.plan(), microbatchesOf(session.plan(), requests.front()));
+    measurement.bubbleByFormula =
+        bubbleByFormula(session.plan(), microbatchesOf(session.plan(), requests.front()));
   }
   session.takeTrace();
   std::vector<DeviceStatistics> before = session.statistics();
@@ -278,7 +280,9 @@ void addRunCommand(CLI::App &app, Action &chosen) {
       ->type_name("FILE");
   command->add_option("--outputs", options->files.outputs, "Where to write the outputs, a safetensors file")
       ->type_name("FILE");
-  command->add_option("--trace", options->files.trace, "Where to write what each device did when, for ui.perfetto.dev")
+  command
+      ->add_option("--trace", options->files.trace,
+                   "Where to write what each device did when, for ui.perfetto.dev")
       ->type_name("FILE");
   command->add_option("--repeat", options->repeat, "Steps to measure (requests, or streams), after one request to warm up")
       ->check(CLI::Range(uint64_t(1), uint64_t(1000000000)).description(""))

@@ -25,8 +25,8 @@ static llvm::SmallString<256> realPath(const std::string &file) {
   return found;
 }
 
-/// A file that is written replaces what is there, so that must not be what the run reads. Files are compared by identity:
-/// a link is the file.
+/// A file that is written replaces what is there, so that must not be what the run reads. Files are compared
+/// by identity: a link is the file.
 static Error checkWritten(llvm::StringRef option, const std::string &file, const RunFiles &files) {
   namespace fs = llvm::sys::fs;
   namespace path = llvm::sys::path;
@@ -58,7 +58,8 @@ Error checkRunFiles(const RunFiles &files) {
       return error;
   }
   if (!files.trace.empty() && realPath(files.trace) == realPath(files.outputs))
-    return llvm::createStringError("--trace " + files.trace + ": is the file of --outputs; give another name");
+    return llvm::createStringError("--trace " + files.trace +
+                                   ": is the file of --outputs; give another name");
   return Error::success();
 }
 

@@ -13,7 +13,8 @@ struct RunFiles {
   std::string plan, inputs, outputs, trace;
 };
 
-/// Fails where a file could not be written, or would replace what is read: better before the run than after it.
+/// Fails where a file could not be written, or would replace what is read: better before the run than after
+/// it.
 llvm::Error checkRunFiles(const RunFiles &files);
 
 /// Writes all, each whole, or none.

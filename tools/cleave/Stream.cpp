@@ -17,10 +17,12 @@ llvm::Expected<Requests> splitStream(const plan::Signature &signature, llvm::Arr
     const size_t rank = input->type->dims.size();
     if (size_t(tensor.dim()) != rank + 1 || tensor.size(0) == 0)
       return llvm::createStringError(
-          "input " + input->name + ": found " + describe(tensor) + ", expected " + describe(*input->type, symbols) +
+          "input " + input->name + ": found " + describe(tensor) + ", expected " +
+          describe(*input->type, symbols) +
           " of each request of --stream along one more dimension in front; " +
-          (size_t(tensor.dim()) == rank ? "stack the requests, or leave --stream out"
-                                        : "give it " + llvm::Twine(rank + 1) + " dimensions and at least one request"));
+          (size_t(tensor.dim()) == rank
+               ? "stack the requests, or leave --stream out"
+               : "give it " + llvm::Twine(rank + 1) + " dimensions and at least one request"));
     if (requests.empty())
       requests.resize(tensor.size(0));
     if (int64_t(requests.size()) != tensor.size(0))

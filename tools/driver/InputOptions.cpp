@@ -75,7 +75,8 @@ static llvm::Expected<ModelInputs::Tensor *> inputNamed(ModelInputs &inputs, Str
       return &tensor;
     names.push_back(tensor.name);
   }
-  return fail(option + ": there is no input " + name + "; inputs are: " + llvm::join(names, ", ") + didYouMean(name, names));
+  return fail(option + ": there is no input " + name + "; inputs are: " + llvm::join(names, ", ") +
+              didYouMean(name, names));
 }
 
 /// `ids=batch,seq`.
@@ -96,7 +97,8 @@ static llvm::Error applyDynamic(StringRef text, ModelInputs &inputs) {
     return wrongUsage("--dynamic " + text + ": the dimensions of " + name +
                       " are named twice; give them in one --dynamic");
   if (dims.size() != (*tensor)->shape.size())
-    return fail("--dynamic " + text + ": found " + llvm::Twine(dims.size()) + (dims.size() == 1 ? " name" : " names") + ", expected " +
+    return fail("--dynamic " + text + ": found " + llvm::Twine(dims.size()) +
+                (dims.size() == 1 ? " name" : " names") + ", expected " +
                 llvm::Twine((*tensor)->shape.size()) + ", one for each dimension of " + name +
                 " (`_` leaves one static)");
   for (auto [dim, size] : llvm::zip(dims, (*tensor)->shape)) {

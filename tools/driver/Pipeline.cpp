@@ -88,7 +88,8 @@ llvm::Error checkIrFolder(StringRef folder) {
     if (!fs::exists(path))
       continue;
     if (!fs::is_directory(path))
-      return refuse((path == folder ? "" : path + " ") + "is a file, expected a folder for the IR after each pass");
+      return refuse((path == folder ? "" : path + " ") +
+                    "is a file, expected a folder for the IR after each pass");
     return fs::can_write(path) ? llvm::Error::success() : refuse(path + " cannot be written");
   }
   return llvm::Error::success();

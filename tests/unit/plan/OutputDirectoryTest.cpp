@@ -140,7 +140,8 @@ TEST(WriteFileAtomically, ReportsALimitOnFileSizesAndLeavesNothing) {
     rlimit limit = {1000, 1000};
     setrlimit(RLIMIT_FSIZE, &limit);
     std::string message = messageOf(writeFileAtomically(folder.at("file"), std::string(2000, 'x')));
-    _exit(message.find("File too large; raise the limit on the size of files (ulimit -f)") == std::string::npos);
+    _exit(message.find("File too large; raise the limit on the size of files (ulimit -f)") ==
+          std::string::npos);
   });
   EXPECT_EQ(status, 0);
   EXPECT_EQ(folder.names(), Names{});

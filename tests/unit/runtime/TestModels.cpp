@@ -29,8 +29,8 @@ std::string PlanTest::openFailure(PlanWriter &writer, SessionOptions options) {
 }
 
 TwoLayers::TwoLayers(int64_t width, int64_t hidden)
-    : firstWeight(at::randn({hidden, width})), firstBias(at::randn({hidden})), secondWeight(at::randn({4, hidden})),
-      writer({0, 1}) {
+    : firstWeight(at::randn({hidden, width})), firstBias(at::randn({hidden})),
+      secondWeight(at::randn({4, hidden})), writer({0, 1}) {
   writer.symbol("batch", 3);
   writer.input("x", tensorType(plan::DType::Float, {-1, width}));
   StageWriter &first = writer.stage(0), &second = writer.stage(1);

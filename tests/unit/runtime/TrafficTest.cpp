@@ -21,7 +21,8 @@ class TrafficTest : public PlanTest {
 protected:
   static constexpr int clients = 8;
 
-  /// Sends `requests` in all, `make(client, i)` the i-th of each client, and counts the answers that are the model's.
+  /// Sends `requests` in all, `make(client, i)` the i-th of each client, and counts the answers that are the
+  /// model's.
   /// \param ofLargest  how far a value may be off beside 1e-5, as a share of the largest one.
   void serve(Session &session, const TwoLayers &model, int requests,
              llvm::function_ref<at::Tensor(int client, int i)> make, double ofLargest = 0) {
@@ -56,7 +57,8 @@ TEST_F(TrafficTest, TakesRequestsFromManyThreads) {
 TEST_F(TrafficTest, ServesTenThousandRequestsInTheMemoryOfAThousand) {
   TwoLayers model;
   auto session = open(model.writer);
-  serve(*session, model, 10000, [](int client, int i) { return at::full({1 + i % 7, 8}, client + 0.001 * i); });
+  serve(*session, model, 10000,
+        [](int client, int i) { return at::full({1 + i % 7, 8}, client + 0.001 * i); });
   EXPECT_EQ(right, 10000);
   EXPECT_LE(residentBytes(), afterATenth + afterATenth / 100);
 }
@@ -67,7 +69,8 @@ TEST_F(TrafficTest, ServesMicrobatchesOfLargeProductsInFlatMemory) {
   model.writer.splitBatch(2);
   auto session = open(model.writer);
   serve(
-      *session, model, 2000, [](int client, int i) { return at::full({130 + i % 5, 128}, client + 0.001 * i); }, 1e-6);
+      *session, model, 2000,
+      [](int client, int i) { return at::full({130 + i % 5, 128}, client + 0.001 * i); }, 1e-6);
   EXPECT_EQ(right, 2000);
   EXPECT_LE(residentBytes(), afterATenth + afterATenth / 100);
 }

@@ -55,7 +55,7 @@ def write(trace, model_path):
 
 
 def check_space(trace, folder):
-    """torch.jit.save aborts the process where the disk is full or a file may not be as large, so that is found out before."""
+    """torch.jit.save aborts where the disk is full or a file may not be as large, so that is found out before."""
     weights = {tensor.data_ptr(): tensor for tensor in (*trace.module.parameters(), *trace.module.buffers())}
     sizes = [sum(tensor.nbytes for tensor in tensors)
              for tensors in (weights.values(), trace.inputs.values(), trace.outputs.values())]
