@@ -2,6 +2,7 @@
 #include "frontend/Arguments.h"
 #include "frontend/TypeConversion.h"
 #include "ir/Interpret.h"
+#include "ir/NearestName.h"
 #include "ir/Signature.h"
 #include "ir/SymbolicDim.h"
 #include "ir/TracedShapes.h"
@@ -23,8 +24,9 @@ struct Argument {
 
 class ArgumentMaker {
 public:
-  ArgumentMaker(func::FuncOp function, OpBuilder &builder, const ModelInputs &inputs)
-      : function(function), b(builder), inputs(inputs) {}
+  ArgumentMaker(func::FuncOp function, OpBuilder &builder, const c10::FunctionSchema &schema,
+                const ModelInputs &inputs)
+      : function(function), b(builder), schema(schema), inputs(inputs) {}
 
   FailureOr<Argument> make(const std::string &name, const c10::TypePtr &type,
                            const std::optional<c10::IValue> &fallback);
@@ -36,6 +38,8 @@ private:
   FailureOr<Argument> makeScalar(const std::string &name, const c10::TypePtr &type, StringRef text);
   RankedTensorType typeOf(const ModelInputs::Tensor &given);
   Argument constant(Attribute value, Type type);
+  LogicalResult missing(const std::string &name, const c10::TypePtr &type);
+  std::vector<std::string> givenNames() const;
   InFlightDiagnostic error(StringRef name) { return mlir::emitError(location(), "input ") << name << ": "; }
   Location location() { return NameLoc::get(b.getStringAttr("")); }
 
@@ -49,6 +53,7 @@ private:
 
   func::FuncOp function;
   OpBuilder &b;
+  const c10::FunctionSchema &schema;
   const ModelInputs &inputs;
   llvm::SetVector<StringRef> used;
   std::vector<std::string> wanted;
@@ -213,6 +218,26 @@ FailureOr<Argument> ArgumentMaker::make(const std::string &name, const c10::Type
     if (Attribute value = toAttribute(*fallback, b.getContext()))
       return constant(value,
                       isa<UnitAttr>(value) ? Type(NoneType::get(b.getContext())) : convertType(type, b.getContext()));
+  return missing(name, type);
+}
+
+std::vector<std::string> ArgumentMaker::givenNames() const {
+  std::vector<std::string> names;
+  for (auto &tensor : inputs.tensors)
+    names.push_back(tensor.name);
+  for (auto &scalar : inputs.scalars)
+    names.push_back(scalar.name);
+  return names;
+}
+
+/// Where a given name that no argument has was probably meant to be `name`, the error is that one's.
+LogicalResult ArgumentMaker::missing(const std::string &name, const c10::TypePtr &type) {
+  for (StringRef given : givenNames()) {
+    StringRef head = given.split('.').first;
+    bool isKnown = llvm::any_of(schema.arguments(), [&](auto &argument) { return argument.name() == head; });
+    if (std::string near = didYouMean(given, name); !isKnown && !near.empty())
+      return error(given) << "is no input of forward" << near;
+  }
   if (type->kind() == c10::TypeKind::TensorType)
     return error(name) << "is missing; forward takes a tensor of this name: give it in --inputs, or as --input " << name
                        << ":DTYPE[SIZES]";
@@ -221,21 +246,25 @@ FailureOr<Argument> ArgumentMaker::make(const std::string &name, const c10::Type
 }
 
 LogicalResult ArgumentMaker::finish() {
-  SmallVector<std::string> extra;
-  for (auto &tensor : inputs.tensors)
-    if (!used.contains(tensor.name))
-      extra.push_back(tensor.name);
-  for (auto &scalar : inputs.scalars)
-    if (!used.contains(scalar.name))
-      extra.push_back(scalar.name);
-  if (extra.empty())
+  std::vector<std::string> given = givenNames();
+  auto extra = llvm::find_if(given, [&](auto &name) { return !used.contains(name); });
+  if (extra == given.end())
     return success();
-  return error(extra.front()) << "is no input of forward, which takes: " << llvm::join(wanted, ", ");
+  // What has its default is not in the wrong place.
+  std::vector<std::string> left;
+  llvm::copy_if(wanted, std::back_inserter(left), [&](auto &name) { return !used.contains(name); });
+  // A list or a dictionary of which nothing was given.
+  if (wanted.empty())
+    for (const c10::Argument &argument : llvm::drop_begin(schema.arguments()))
+      wanted.push_back(argument.name());
+  std::string near = didYouMean(*extra, left);
+  return error(*extra) << "is no input of forward, which takes: " << llvm::join(wanted, ", ")
+                       << (near.empty() ? "; leave it out" : near);
 }
 
 FailureOr<SmallVector<Value>> makeArguments(func::FuncOp function, OpBuilder &builder,
                                             const c10::FunctionSchema &schema, const ModelInputs &inputs) {
-  ArgumentMaker maker(function, builder, inputs);
+  ArgumentMaker maker(function, builder, schema, inputs);
   SmallVector<Value> values;
   SmallVector<Attribute> trees;
   for (const c10::Argument &argument : llvm::drop_begin(schema.arguments())) {

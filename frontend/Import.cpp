@@ -4,6 +4,7 @@
 #include "frontend/Functionalize.h"
 #include "frontend/TorchScriptImporter.h"
 #include "ir/TracedShapes.h"
+#include "llvm/ADT/StringMap.h"
 
 using namespace mlir;
 
@@ -12,6 +13,7 @@ namespace cleave {
 /// Sizes of the named dimensions in the examples; the same name must mean the same size.
 static LogicalResult setSymbols(func::FuncOp function, Builder &b, const ModelInputs &inputs) {
   NamedAttrList symbols;
+  llvm::StringMap<StringRef> namedIn;
   for (const ModelInputs::Tensor &tensor : inputs.tensors)
     for (size_t i = 0; i < tensor.dims.size(); ++i) {
       if (tensor.dims[i].empty())
@@ -21,7 +23,9 @@ static LogicalResult setSymbols(func::FuncOp function, Builder &b, const ModelIn
       if (known && known != size)
         return mlir::emitError(function.getLoc(), "input ")
                << tensor.name << ": dimension " << tensor.dims[i] << " has size " << tensor.shape[i]
-               << ", but another input has it with size " << known.getInt() << "; use two names";
+               << ", and size " << known.getInt() << " in " << namedIn[tensor.dims[i]]
+               << ", expected one size for a name; use two names";
+      namedIn.try_emplace(tensor.dims[i], tensor.name);
       symbols.set(tensor.dims[i], size);
     }
   if (!symbols.empty())

@@ -25,6 +25,7 @@ private:
   llvm::Expected<CodeInstruction> loadInstruction(const plan::Instruction &instruction);
   Error loadKind(CodeInstruction &loaded);
   Error loadCall(CodeInstruction &loaded);
+  Error loadList(CodeInstruction &loaded);
   bool isNone(uint32_t slot) const;
   void nameDevice(CodeInstruction &loaded, const c10::FunctionSchema &schema);
   void collectReads(const plan::Instruction &instruction, DenseSet<uint32_t> &reads) const;
@@ -139,13 +140,23 @@ Error CodeLoader::loadCall(CodeInstruction &loaded) {
   return Error::success();
 }
 
+Error CodeLoader::loadList(CodeInstruction &loaded) {
+  if (Error error = parseType(loaded.source->element).moveInto(loaded.element))
+    return error;
+  // One of tensors would hold these beyond their last use.
+  if (loaded.element->isSubtypeOf(*c10::NumberType::get()) ||
+      loaded.element->kind() == c10::TypeKind::BoolType)
+    loaded.kept = code->kept++;
+  return Error::success();
+}
+
 /// What depends on the kind; the places of the blocks are known beforehand.
 Error CodeLoader::loadKind(CodeInstruction &loaded) {
   switch (loaded.kind) {
   case InstructionKind::Call:
     return loadCall(loaded);
   case InstructionKind::List:
-    return parseType(loaded.source->element).moveInto(loaded.element);
+    return loadList(loaded);
   case InstructionKind::Dict: {
     auto types = parseDictTypes(loaded.source->element);
     if (!types)

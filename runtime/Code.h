@@ -9,6 +9,7 @@
 #include "llvm/Support/Allocator.h"
 #include "llvm/Support/Error.h"
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -29,6 +30,8 @@ struct CodeInstruction {
   bool countsOperands = false;
   /// List: the element type. Dict: key and value types.
   c10::TypePtr element, value;
+  /// List of numbers: which of the kept lists it makes anew.
+  std::optional<uint32_t> kept;
   llvm::ArrayRef<Operand> operands;
   llvm::ArrayRef<uint32_t> results;
   /// Slots to empty afterwards, without those that `operands` has emptied.
@@ -64,6 +67,8 @@ public:
   uint32_t deviceSlot() const { return program.slots; }
   /// Most values that an instruction takes or gives at a time.
   size_t stackDepth() const { return depth; }
+  /// How many lists are kept from run to run for their memory.
+  size_t keptLists() const { return kept; }
   /// `transformer.h.3.attn: aten::addmm`.
   std::string describe(const CodeInstruction &instruction) const;
 
@@ -79,6 +84,7 @@ private:
   llvm::ArrayRef<Operand> outputSlots;
   std::vector<uint32_t> transient;
   size_t depth = 0;
+  uint32_t kept = 0;
 };
 
 } // namespace cleave::runtime

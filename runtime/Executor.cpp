@@ -12,8 +12,10 @@ using c10::IValue;
 using llvm::ArrayRef;
 using plan::InstructionKind;
 
-Executor::Executor(const plan::Program &program, std::unique_ptr<Code> loaded, States &states, c10::Device place)
-    : program(program), code(std::move(loaded)), states(states), place(place), slots(code->slotCount()) {
+Executor::Executor(const plan::Program &program, std::unique_ptr<Code> loaded, States &states,
+                   c10::Device place)
+    : program(program), code(std::move(loaded)), states(states), place(place), slots(code->slotCount()),
+      lists(code->keptLists()) {
   stack.reserve(code->stackDepth());
 }
 
@@ -161,9 +163,22 @@ void Executor::call(const CodeInstruction &instruction) {
   popInto(instruction.results);
 }
 
-void Executor::makeList(const CodeInstruction &instruction) {
+/// With room for the operands.
+c10::impl::GenericList Executor::emptyList(const CodeInstruction &instruction) {
+  if (instruction.kept && lists[*instruction.kept].isList() && lists[*instruction.kept].use_count() == 1) {
+    c10::impl::GenericList list = lists[*instruction.kept].toList();
+    list.clear();
+    return list;
+  }
   c10::impl::GenericList list(instruction.element);
   list.reserve(instruction.operands.size());
+  if (instruction.kept)
+    lists[*instruction.kept] = list;
+  return list;
+}
+
+void Executor::makeList(const CodeInstruction &instruction) {
+  c10::impl::GenericList list = emptyList(instruction);
   for (Operand operand : instruction.operands)
     list.push_back(take(operand));
   slots[instruction.results[0]] = std::move(list);

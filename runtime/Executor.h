@@ -54,6 +54,7 @@ private:
   void execute(const CodeInstruction &instruction);
   void call(const CodeInstruction &instruction);
   void makeList(const CodeInstruction &instruction);
+  c10::impl::GenericList emptyList(const CodeInstruction &instruction);
   void makeTuple(const CodeInstruction &instruction);
   void makeDict(const CodeInstruction &instruction);
   void unpack(const CodeInstruction &instruction);
@@ -76,6 +77,8 @@ private:
   std::vector<c10::IValue> slots;
   /// Empty between instructions; kept for its capacity.
   torch::jit::Stack stack;
+  /// Lists of numbers that runs have made; made anew where nobody else holds them any more.
+  std::vector<c10::IValue> lists;
   const CodeInstruction *current = nullptr;
   llvm::ArrayRef<int64_t> symbols;
   const std::atomic<bool> *cancelled = nullptr;

@@ -1,4 +1,4 @@
-//===- Microbatches.cpp - The parts of one request ------------------------===//
+//===- Microbatches.cpp - One request in micro-batches --------------------===//
 #include "runtime/Microbatches.h"
 #include "codegen/plan/Batch.h"
 #include <ATen/Functions.h>
@@ -6,49 +6,53 @@
 
 namespace cleave::runtime {
 
-Microbatches::Microbatches(const plan::Signature &signature, uint32_t wanted, std::vector<int64_t> whole)
+Microbatches::Microbatches(const plan::Signature &signature, uint32_t wanted, std::vector<int64_t> sizes)
     : signature(signature) {
+  uint32_t microbatches = 1;
   if (wanted > 1) {
-    batch = whole[signature.batch];
-    parts = uint32_t(std::min<int64_t>(wanted, batch));
+    samples = sizes[signature.batch];
+    microbatches = uint32_t(std::min<int64_t>(wanted, samples));
   }
-  sizes.assign(parts, std::move(whole));
-  for (uint32_t index = 0; parts > 1 && index < parts; ++index) {
-    auto [begin, end] = plan::samplesOf(batch, parts, index);
-    sizes[index][signature.batch] = end - begin;
+  symbolSizes.assign(microbatches, std::move(sizes));
+  for (uint32_t microbatch = 0; microbatches > 1 && microbatch < microbatches; ++microbatch) {
+    auto [begin, end] = plan::samplesOf(samples, microbatches, microbatch);
+    symbolSizes[microbatch][signature.batch] = end - begin;
   }
 }
 
-at::Tensor Microbatches::part(size_t leaf, const at::Tensor &whole, uint32_t index) const {
-  if (parts == 1)
+at::Tensor Microbatches::inputOf(uint32_t microbatch, size_t leaf, const at::Tensor &whole) const {
+  if (count() == 1)
     return whole;
   auto dim = plan::batchDimension(*signature.inputs[leaf]->type, signature.batch);
   if (!dim)
     return whole;
-  auto [begin, end] = plan::samplesOf(batch, parts, index);
-  const int64_t perSample = whole.size(*dim) / batch;
-  return whole.narrow(*dim, begin * perSample, (end - begin) * perSample).contiguous();
+  auto [begin, end] = plan::samplesOf(samples, count(), microbatch);
+  const int64_t rowsPerSample = whole.size(*dim) / samples;
+  return whole.narrow(*dim, begin * rowsPerSample, (end - begin) * rowsPerSample).contiguous();
 }
 
-void Microbatches::join(size_t leaf, uint32_t index, const at::Tensor &part, at::Tensor &whole) const {
-  auto dim = parts == 1 ? std::nullopt : plan::batchDimension(*signature.outputs[leaf]->type, signature.batch);
+void Microbatches::addOutputOf(uint32_t microbatch, size_t leaf, const at::Tensor &output,
+                               at::Tensor &whole) const {
+  auto dim =
+      count() == 1 ? std::nullopt : plan::batchDimension(*signature.outputs[leaf]->type, signature.batch);
   if (!dim) {
     // Without a batch every micro-batch gives the same.
-    if (index == 0)
-      whole = part;
+    if (microbatch == 0)
+      whole = output;
     return;
   }
-  auto [begin, end] = plan::samplesOf(batch, parts, index);
-  const int64_t perSample = part.size(*dim) / (end - begin);
-  TORCH_CHECK(part.size(*dim) == perSample * (end - begin) && (!whole.defined() || whole.size(*dim) == batch * perSample),
-              "output ", leaf, " has ", part.size(*dim), " rows for ", end - begin,
+  auto [begin, end] = plan::samplesOf(samples, count(), microbatch);
+  const int64_t rows = output.size(*dim), rowsPerSample = rows / (end - begin);
+  TORCH_CHECK(rows == rowsPerSample * (end - begin) &&
+                  (!whole.defined() || whole.size(*dim) == samples * rowsPerSample),
+              "output ", leaf, " has ", rows, " rows for ", end - begin,
               " samples, which is not what the plan says");
   if (!whole.defined()) {
-    std::vector<int64_t> shape = part.sizes().vec();
-    shape[*dim] = batch * perSample;
-    whole = at::empty(shape, part.options());
+    std::vector<int64_t> shape = output.sizes().vec();
+    shape[*dim] = samples * rowsPerSample;
+    whole = at::empty(shape, output.options());
   }
-  whole.narrow(*dim, begin * perSample, part.size(*dim)).copy_(part);
+  whole.narrow(*dim, begin * rowsPerSample, rows).copy_(output);
 }
 
 } // namespace cleave::runtime

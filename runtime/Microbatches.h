@@ -1,4 +1,4 @@
-//===- Microbatches.h - The parts of one request ----------------*- C++ -*-===//
+//===- Microbatches.h - One request in micro-batches ------------*- C++ -*-===//
 #ifndef CLEAVE_RUNTIME_MICROBATCHES_H
 #define CLEAVE_RUNTIME_MICROBATCHES_H
 
@@ -18,20 +18,22 @@ public:
   /// \param sizes   of the signature's symbols; `signature` must outlive the result.
   Microbatches(const plan::Signature &signature, uint32_t wanted, std::vector<int64_t> sizes);
 
-  uint32_t count() const { return parts; }
+  uint32_t count() const { return symbolSizes.size(); }
   /// Sizes of the symbols within one micro-batch.
-  llvm::ArrayRef<int64_t> symbols(uint32_t index) const { return sizes[index]; }
-  /// What micro-batch `index` sees of `whole`, leaf `leaf` of the inputs: contiguous, and `whole` itself where it has no
-  /// batch.
-  at::Tensor part(size_t leaf, const at::Tensor &whole, uint32_t index) const;
-  /// Adds what micro-batch `index` gives for leaf `leaf` of the outputs to `whole`, which the first one given makes.
-  void join(size_t leaf, uint32_t index, const at::Tensor &part, at::Tensor &whole) const;
+  llvm::ArrayRef<int64_t> symbols(uint32_t microbatch) const { return symbolSizes[microbatch]; }
+  /// What a micro-batch sees of `whole`, leaf `leaf` of the inputs: contiguous, and `whole` itself where it
+  /// has no batch.
+  at::Tensor inputOf(uint32_t microbatch, size_t leaf, const at::Tensor &whole) const;
+  /// Adds `output`, what a micro-batch gives for leaf `leaf` of the outputs, to `whole`, which the first one
+  /// given makes.
+  void addOutputOf(uint32_t microbatch, size_t leaf, const at::Tensor &output, at::Tensor &whole) const;
 
 private:
   const plan::Signature &signature;
-  uint32_t parts = 1;
-  int64_t batch = 0;
-  std::vector<std::vector<int64_t>> sizes;
+  /// Of the request; 0 where it is not split.
+  int64_t samples = 0;
+  /// By micro-batch.
+  std::vector<std::vector<int64_t>> symbolSizes;
 };
 
 } // namespace cleave::runtime

@@ -3,6 +3,7 @@
 #include "runtime/Exceptions.h"
 #include "runtime/Placement.h"
 #include "llvm/ADT/STLExtras.h"
+#include <algorithm>
 #include <chrono>
 #include <utility>
 
@@ -23,8 +24,13 @@ StageRun *Rank::Part::find(uint32_t stage) const {
 Rank::Rank(const plan::Plan &plan, uint32_t index, Device &device, WeightStore weights, bool traced)
     : plan(plan), index(index), worker(device), weights(std::move(weights)), parts(plan.signatures.size()),
       traced(traced) {
-  for (uint32_t signature = 0; signature < parts.size(); ++signature)
+  size_t most = 0;
+  for (uint32_t signature = 0; signature < parts.size(); ++signature) {
     parts[signature].transfers = plan::transfers(plan, signature);
+    for (const plan::Transfer &transfer : parts[signature].transfers)
+      most = std::max(most, transfer.results.size());
+  }
+  moved.reserve(most);
 }
 
 Error Rank::loadStage(const plan::Program &program, Operators &operators, States &states, bool checkTypes) {

@@ -67,24 +67,28 @@ void Request::enter(uint32_t rank, const plan::Action &action) {
 bool Request::send(size_t transfer, uint32_t microbatch, std::vector<c10::IValue> &values) {
   std::unique_lock lock(mutex);
   Mailbox &mailbox = mailboxOf(transfer, microbatch);
-  mailbox.values.swap(values);
-  values.clear();
-  mailbox.given = true;
+  mailbox.values = &values;
   changed.notify_all();
   // A sender that ran ahead would hold more than the plan's peak.
-  return waitUntil(lock, [&] { return mailbox.taken; });
+  const bool isTaken = waitUntil(lock, [&] { return mailbox.taken; });
+  // Nobody takes them after a failure.
+  values.clear();
+  return isTaken;
 }
 
 bool Request::receive(size_t transfer, uint32_t microbatch, MemoryAccount &receiver,
                       std::vector<c10::IValue> &values) {
   std::unique_lock lock(mutex);
   Mailbox &mailbox = mailboxOf(transfer, microbatch);
-  if (!waitUntil(lock, [&] { return mailbox.given; }))
+  if (!waitUntil(lock, [&] { return mailbox.values != nullptr; }))
     return false;
   // Before the sender goes on: what it makes next must not be counted beside what it gave away.
-  for (const c10::IValue &value : mailbox.values)
+  for (const c10::IValue &value : *mailbox.values)
     moveAccounting(value, receiver);
-  values = std::move(mailbox.values);
+  // One by one: each side keeps the memory of its vector for the next transfer.
+  values.clear();
+  for (c10::IValue &value : *mailbox.values)
+    values.push_back(std::move(value));
   mailbox.taken = true;
   changed.notify_all();
   return true;
@@ -95,7 +99,7 @@ void Request::addOutput(size_t leaf, uint32_t microbatch, at::Tensor tensor) {
   at::Tensor whole = outputs[leaf];
   // No other rank has this leaf, and copying takes time.
   lock.unlock();
-  microbatches.join(leaf, microbatch, tensor, whole);
+  microbatches.addOutputOf(microbatch, leaf, tensor, whole);
   lock.lock();
   outputs[leaf] = std::move(whole);
 }

@@ -40,13 +40,13 @@ public:
 
   /// Leaf `leaf` of the inputs as micro-batch `microbatch` sees it.
   at::Tensor input(size_t leaf, uint32_t microbatch) const {
-    return microbatches.part(leaf, inputs[leaf], microbatch);
+    return microbatches.inputOf(microbatch, leaf, inputs[leaf]);
   }
 
   /// Notes what `rank` does from now on, for messages.
   void enter(uint32_t rank, const plan::Action &action);
-  /// Gives the values of a transfer to its receiver, leaving none in `values`, and returns when that has taken them; false when the
-  /// request failed.
+  /// Gives the values of a transfer to its receiver, leaving none in `values`, whose memory stays the
+  /// sender's, and returns when that has taken them; false when the request failed.
   bool send(size_t transfer, uint32_t microbatch, std::vector<c10::IValue> &values);
   /// Takes the values of a transfer when its sender has given them, and counts them as the receiver's; false
   /// when the request failed.
@@ -66,8 +66,9 @@ public:
 private:
   using Clock = Traffic::Clock;
   struct Mailbox {
-    std::vector<c10::IValue> values;
-    bool given = false, taken = false;
+    /// The sender's, which waits until they are taken; null before they are given.
+    std::vector<c10::IValue> *values = nullptr;
+    bool taken = false;
   };
   struct RankState {
     uint32_t rank;

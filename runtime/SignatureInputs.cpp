@@ -16,30 +16,30 @@ std::string describeInputs(const plan::Signature &signature) {
   return llvm::join(inputs, ", ");
 }
 
-/// The one of `names` that `name` was probably meant to be.
+/// The one of `names`, of which there are some, that `name` was probably meant to be.
 static std::string nearest(llvm::StringRef name, llvm::ArrayRef<std::string> names) {
   return *llvm::min_element(names, [&](llvm::StringRef a, llvm::StringRef b) {
     return name.edit_distance(a) < name.edit_distance(b);
   });
 }
 
-static std::vector<std::string> namesOf(const plan::Signature &signature) {
-  std::vector<std::string> names;
-  for (const auto &input : signature.inputs)
-    names.push_back(input->name);
-  return names;
-}
-
 /// Fails on tensors that no input is named after.
 static llvm::Error checkNames(const plan::Signature &signature, llvm::ArrayRef<NamedTensor> tensors,
                               llvm::StringRef file) {
-  std::vector<std::string> names = namesOf(signature);
+  std::vector<std::string> names, missing;
+  for (const auto &input : signature.inputs) {
+    names.push_back(input->name);
+    if (llvm::none_of(tensors, [&](const NamedTensor &tensor) { return tensor.name == input->name; }))
+      missing.push_back(input->name);
+  }
   for (const NamedTensor &tensor : tensors) {
     if (llvm::is_contained(names, tensor.name))
       continue;
-    std::string remedy =
-        names.empty() ? "the plan takes none" : "did you mean " + nearest(tensor.name, names) + "?";
-    return llvm::createStringError(file + ": tensor " + tensor.name + " is no input of the plan; " + remedy);
+    std::string takes = names.empty() ? "none" : describeInputs(signature);
+    std::string remedy = missing.empty() ? "which takes " + takes + "; leave it out"
+                                         : "did you mean " + nearest(tensor.name, missing) + "?";
+    return llvm::createStringError(file + ": tensor " + tensor.name + " is no input of the plan" +
+                                   (missing.empty() ? ", " : "; ") + remedy);
   }
   return llvm::Error::success();
 }

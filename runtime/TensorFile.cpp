@@ -53,7 +53,7 @@ static llvm::Expected<std::vector<plan::TensorEntry>> entriesOf(std::vector<Name
   return entries;
 }
 
-llvm::Error writeTensors(llvm::StringRef path, llvm::ArrayRef<NamedTensor> named) {
+llvm::Error writeTensors(plan::AtomicFile &file, llvm::ArrayRef<NamedTensor> named) {
   return catching([&]() -> llvm::Error {
     std::vector<NamedTensor> tensors(named);
     auto entries = entriesOf(tensors);
@@ -63,8 +63,17 @@ llvm::Error writeTensors(llvm::StringRef path, llvm::ArrayRef<NamedTensor> named
       const at::Tensor &tensor = tensors[index].tensor;
       return sink({static_cast<const uint8_t *>(tensor.const_data_ptr()), tensor.nbytes()});
     };
-    return plan::writeSafetensors(path, std::move(*entries), write).takeError();
+    return plan::writeSafetensors(file, std::move(*entries), write).takeError();
   });
+}
+
+llvm::Error writeTensors(llvm::StringRef path, llvm::ArrayRef<NamedTensor> tensors) {
+  auto file = plan::AtomicFile::create(path);
+  if (!file)
+    return file.takeError();
+  if (llvm::Error error = writeTensors(*file, tensors))
+    return error;
+  return file->commit();
 }
 
 } // namespace cleave::runtime

@@ -2,6 +2,7 @@
 #ifndef CLEAVE_RUNTIME_TENSORFILE_H
 #define CLEAVE_RUNTIME_TENSORFILE_H
 
+#include "codegen/plan/AtomicFile.h"
 #include "codegen/plan/Safetensors.h"
 #include "llvm/ADT/ArrayRef.h"
 #include "llvm/ADT/StringRef.h"
@@ -28,6 +29,8 @@ llvm::Expected<std::vector<NamedTensor>> readTensors(llvm::StringRef path);
 
 /// Writes a safetensors file, which appears whole or not at all.
 llvm::Error writeTensors(llvm::StringRef path, llvm::ArrayRef<NamedTensor> tensors);
+/// The same into `file`, which is not committed.
+llvm::Error writeTensors(plan::AtomicFile &file, llvm::ArrayRef<NamedTensor> tensors);
 
 } // namespace cleave::runtime
 

@@ -97,20 +97,16 @@ namespace {
 /// A file under way, with the checksum of what it holds so far.
 class HashedFile {
 public:
-  explicit HashedFile(AtomicFile file) : file(std::move(file)) {}
+  explicit HashedFile(AtomicFile &file) : file(file) {}
   Error write(llvm::ArrayRef<uint8_t> bytes) {
     hasher.update(bytes);
     length += bytes.size();
     return file.write(bytes);
   }
-  Expected<WrittenFile> commit() {
-    if (Error error = file.commit())
-      return error;
-    return WrittenFile{length, hasher.final()};
-  }
+  WrittenFile written() { return {length, hasher.final()}; }
 
 private:
-  AtomicFile file;
+  AtomicFile &file;
   llvm::BLAKE3 hasher;
   uint64_t length = 0;
 };
@@ -157,7 +153,7 @@ static Error setBytes(llvm::MutableArrayRef<TensorEntry> entries) {
   return Error::success();
 }
 
-Expected<WrittenFile> writeSafetensors(StringRef path, std::vector<TensorEntry> entries,
+Expected<WrittenFile> writeSafetensors(AtomicFile &into, std::vector<TensorEntry> entries,
                                        llvm::function_ref<Error(size_t entry, ByteSink sink)> write) {
   if (Error error = setBytes(entries))
     return error;
@@ -168,16 +164,26 @@ Expected<WrittenFile> writeSafetensors(StringRef path, std::vector<TensorEntry> 
   Expected<std::string> header = formatHeader(arranged);
   if (!header)
     return header.takeError();
-  Expected<AtomicFile> created = AtomicFile::create(path);
-  if (!created)
-    return created.takeError();
-  HashedFile file(std::move(*created));
+  HashedFile file(into);
   if (Error error = file.write(llvm::arrayRefFromStringRef(*header)))
     return error;
   for (auto [entry, index] : llvm::zip(arranged, order))
     if (Error error = writeEntry(file, entry, [&, i = index](ByteSink sink) { return write(i, sink); }))
       return error;
-  return file.commit();
+  return file.written();
+}
+
+Expected<WrittenFile> writeSafetensors(StringRef path, std::vector<TensorEntry> entries,
+                                       llvm::function_ref<Error(size_t entry, ByteSink sink)> write) {
+  Expected<AtomicFile> file = AtomicFile::create(path);
+  if (!file)
+    return file.takeError();
+  Expected<WrittenFile> written = writeSafetensors(*file, std::move(entries), write);
+  if (!written)
+    return written;
+  if (Error error = file->commit())
+    return error;
+  return written;
 }
 
 } // namespace cleave::plan

@@ -23,6 +23,8 @@
 
 namespace cleave::plan {
 
+class AtomicFile;
+
 /// Bytes of one element; 0 for Unknown.
 int64_t bytesOf(DType dtype);
 /// torch's words: `float32`, `int64`, `bool`, …
@@ -69,6 +71,10 @@ struct WrittenFile {
 using ByteSink = llvm::function_ref<llvm::Error(llvm::ArrayRef<uint8_t>)>;
 llvm::Expected<WrittenFile>
 writeSafetensors(llvm::StringRef path, std::vector<TensorEntry> entries,
+                 llvm::function_ref<llvm::Error(size_t entry, ByteSink sink)> write);
+/// The same into `file`, which is not committed.
+llvm::Expected<WrittenFile>
+writeSafetensors(AtomicFile &file, std::vector<TensorEntry> entries,
                  llvm::function_ref<llvm::Error(size_t entry, ByteSink sink)> write);
 
 } // namespace cleave::plan

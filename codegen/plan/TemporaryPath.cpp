@@ -195,10 +195,15 @@ void removeTemporary(StringRef path) {
 
 llvm::Error cannotWrite(StringRef path, int errorNumber) {
   StringRef remedy;
-  if (errorNumber == ENOSPC || errorNumber == EDQUOT || errorNumber == EFBIG)
+  if (errorNumber == ENOSPC || errorNumber == EDQUOT)
     remedy = "; free some space, or write to another disk";
-  else if (errorNumber == ENOENT || errorNumber == ENOTDIR)
+  else if (errorNumber == EFBIG)
+    remedy = "; raise the limit on the size of files (ulimit -f), or write to another disk";
+  else if (errorNumber == ENOENT && !llvm::sys::fs::exists(llvm::sys::path::parent_path(path)))
     remedy = "; make its folder first";
+  else if (errorNumber == ENOENT || errorNumber == ENOTDIR || errorNumber == EACCES || errorNumber == EPERM ||
+           errorNumber == EROFS)
+    remedy = "; write to another folder";
   return llvm::createStringError("cannot write '" + path + "': " + std::strerror(errorNumber) + remedy);
 }
 

@@ -155,6 +155,13 @@ def compiler(tmp_path):
     return Compiler(tmp_path)
 
 
+@pytest.fixture
+def streams(compiler):
+    from streams import Streams
+
+    return Streams(compiler)
+
+
 # What must be refused -------------------------------------------------------------------------------------------------
 
 

@@ -62,7 +62,8 @@ def custom_model(trace_model, tmp_path_factory):
 
 WRONG_INPUTS = {
     "none": (lambda inputs: {}, "input_ids"),
-    "one too many": (lambda inputs: {**inputs, "more": inputs["input_ids"].clone()}, "more"),
+    "one too many": (lambda inputs: {**inputs, "more": inputs["input_ids"].clone()},
+                     "tensor more is no input of the plan, which takes input_ids int64[2, 16]; leave it out"),
     "another name": (lambda inputs: {"ids": inputs["input_ids"]}, "did you mean input_ids?"),
     "another type": (lambda inputs: {"input_ids": inputs["input_ids"].float()}, "float32[2, 16]"),
     "another size": (lambda inputs: {"input_ids": inputs["input_ids"][:1].contiguous()}, "input_ids: found int64[1, 16]"),
@@ -99,7 +100,10 @@ def test_malformed_devices(plan, devices):
 
 @pytest.mark.parametrize("more, message", [
     (("--input", "input_ids:f32[2,16]"), "transformer.wte"),
-    (("--input", "ids:i64[2,16]"), "input_ids"),
+    (("--input", "ids:i64[2,16]"), "input input_ids: is missing; "),
+    (("--input", "input_id:i64[2,16]"), "input input_id: is no input of forward; did you mean input_ids?"),
+    (("--input", "input_ids:i64[2,16]", "--input", "input_idz:i64[2,16]"),
+     "input input_idz: is no input of forward, which takes: input_ids; leave it out"),
     (("--devices", "1000"), "1000 stages"),
     (("--machine", "nowhere"), "nowhere"),
     (("--machine", "cpu:1"), "cpu:1"),
@@ -110,12 +114,15 @@ def test_malformed_devices(plan, devices):
     (("--stage-before", "transformer.h.1", "--stage-before", "transformer.h.2"), "--stage-before"),
     (("--capture-points", "transformer.no_such_module.*"), "transformer.no_such_module"),
     (("--dynamic", "no_such_input=batch,seq"), "no_such_input"),
-    (("--dynamic", "input_ids=batch"), "2"),
+    (("--dynamic", "input_idz=batch,seq"), "did you mean input_ids?"),
+    (("--dynamic", "input_ids=batch"), "found 1 name, expected 2"),
     (("--dynamic", "input_ids=batch,17"), "17"),
-    (("--dynamic", "input_ids=n,n"), "dimension n"),
+    (("--dynamic", "input_ids=n,n"), "dimension n has size 16, and size 2 in input_ids, expected one size for a name; "),
     (("--role", "no_such_input=tokens"), "no_such_input"),
     (("--library", "nowhere.so"), "nowhere.so"),
-    (("--emit-ir", "model.pt"), "--emit-ir"),
+    (("--emit-ir", "model.pt"), "--emit-ir model.pt: is a file, expected a folder for the IR after each pass; give another"),
+    (("--emit-ir", "model.pt/ir"), "--emit-ir model.pt/ir: model.pt is a file, expected a folder"),
+    (("--emit-ir", "/proc/ir"), "--emit-ir /proc/ir: cannot make this folder: "),
 ], ids=lambda value: " ".join(value) if isinstance(value, tuple) else "")
 def test_impossible_wishes(model, more, message):
     assert message in compile_refused(model, *more)

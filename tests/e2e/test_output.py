@@ -12,7 +12,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from conftest import BIN, cleave, compile_refused, contents, everything_below, refused, run_refused
+from conftest import BIN, cleave, compile_refused, contents, everything_below, execute, refused, run_refused
 
 
 # Where it cannot be written -----------------------------------------------------------------------------------------
@@ -53,10 +53,27 @@ def limit_file_size():
     resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
 
 
-def test_a_full_disk(model, plan):
+def test_a_limit_on_the_size_of_files(model, plan):
     inputs = model.parent / "model.inputs.safetensors"
-    assert "free some space" in compile_refused(model, preexec_fn=limit_file_size)
-    assert "free some space" in run_refused(plan, inputs, preexec_fn=limit_file_size)
+    remedy = "File too large; raise the limit on the size of files (ulimit -f)"
+    assert remedy in compile_refused(model, preexec_fn=limit_file_size)
+    assert remedy in run_refused(plan, inputs, preexec_fn=limit_file_size)
+
+
+def test_a_limit_on_the_size_of_traces(tmp_path):
+    """TorchScript would abort, and leave its folder."""
+    (tmp_path / "linear.py").write_text("import torch\ndef build():\n    return torch.nn.Linear(2, 2), torch.ones(1, 2)\n")
+    result = execute("cleave-trace", "linear.py:build", "-o", "m.pt", status=1, cwd=tmp_path, preexec_fn=limit_file_size)
+    assert "raise the limit (ulimit -f)" in result.err.splitlines()[-1]
+    assert [path.name for path in tmp_path.iterdir()] == ["linear.py"]
+
+
+@pytest.mark.parametrize("trace", ["no/such/trace.json", "model.pt/trace.json", "/sys/trace.json", "folder"])
+def test_a_trace_that_cannot_be_written(model, plan, trace):
+    """Neither are the outputs, and nothing is run: the inputs would fail."""
+    (model.parent / "folder").mkdir()
+    message = run_refused(plan, "no.safetensors", "--trace", trace)
+    assert message.startswith("error: cannot write '") and f"{trace}': " in message, message
 
 
 @pytest.mark.parametrize("target", ["inputs", "a symbolic link to inputs", "a hard link to inputs", "plan.fb", "a new file",
@@ -79,10 +96,10 @@ def test_outputs_do_not_replace_what_is_read(model, plan, target):
     assert "give another name" in run_refused(plan, inputs, "--outputs", link)
 
 
-def test_a_full_disk_below_emitted_ir(model):
+def test_a_limit_on_the_size_of_emitted_ir(model):
     (model.parent / "ir").mkdir()
     message = compile_refused(model, "--emit-ir", "ir", preexec_fn=limit_file_size)
-    assert message.startswith("error: --emit-ir: cannot write ") and "free some space" in message
+    assert message.startswith("error: --emit-ir: cannot write ") and "ulimit -f" in message
 
 
 def test_emitted_ir_does_not_replace_a_folder(model):
@@ -120,6 +137,8 @@ def test_a_disk_without_room(model, plan, tiny_disk):
     (tiny_disk / "filler").write_bytes(bytes(56 << 10))
     outputs = tiny_disk / "outputs.safetensors"
     assert "No space left on device; free some space" in run_refused(plan, "model.inputs.safetensors", "--outputs", outputs)
+    assert "No space left on device" in run_refused(plan, "model.inputs.safetensors", "--repeat", 200, "--trace",
+                                                    tiny_disk / "trace.json")
     (tiny_disk / "ir").mkdir()
     assert "free some space" in compile_refused(model, "--emit-ir", tiny_disk / "ir")
 

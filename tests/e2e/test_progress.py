@@ -93,6 +93,13 @@ def test_errors_stand_alone(slow_model, tmp_path):
     assert re.fullmatch(r"error: [^\r\n]*\r\n", shown.rpartition(ERASED)[2]), shown
 
 
+def test_errors_stand_alone_where_the_child_was_stopped(slow_model, tmp_path):
+    _, shown = on_terminal("compile", slow_model, "--input", "ids:i64[1000]", "--verify", "--time-limit", "1", "-o",
+                           tmp_path / "a.plan", status=1)
+    assert shown.count(ERASED) > 1, shown
+    assert re.fullmatch(r"error: compile: [^\r\n]* took longer than 1 s [^\r\n]*\r\n", shown.rpartition(ERASED)[2]), shown
+
+
 def test_elsewhere_nothing_is_drawn(slow_model, tmp_path):
     result = cleave("compile", slow_model, "--input", "ids:i64[1000]", "-o", tmp_path / "a.plan")
     assert result.err == "" and result.out.startswith(str(tmp_path / "a.plan"))

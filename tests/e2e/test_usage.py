@@ -29,6 +29,7 @@ from conftest import cleave, refused
     (("run", "--devices", "cpu:0", "a.plan", "--repeat", "x"), "--repeat"),
     (("verify", "a.plan"), "--model"),
     (("inspect", "a.plan", "--format", "yaml"), "yaml"),
+    (("inspect", "a.plan", "--format", "html", "--json"), "--format html: found --json as well, expected one of them"),
 ], ids=lambda value: " ".join(value) if isinstance(value, tuple) else "")
 def test_wrong_usage(tmp_path, arguments, word):
     message = refused(tmp_path, *arguments, status=2)

@@ -15,16 +15,12 @@ namespace cleave {
 /// stderr and exit status 1, or 2 for a UsageError.
 struct Action {
   std::function<llvm::Error()> run;
-  /// Within these, in a process of its own, since it executes what is in the file `model`; nothing: in this one.
-  std::optional<Limits> limits;
-  std::string model;
+  /// In a process of its own, since it executes what is in a file; nothing: in this one.
+  std::optional<Confinement> confinement;
 };
 
 /// Accepts what a device may be called, `cpu:N` or `cuda:N`.
 CLI::Validator deviceName();
-
-/// Adds --memory-limit and --time-limit.
-void addLimits(CLI::App *command, Limits &limits);
 
 /// Each adds one subcommand with its options to `app`; parsing it sets `chosen`.
 void addCompileCommand(CLI::App &app, Action &chosen);

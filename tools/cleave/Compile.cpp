@@ -1,16 +1,12 @@
 //===- Compile.cpp - `cleave compile` -------------------------------------===//
 #include "tools/driver/Compile.h"
 #include "tools/cleave/Commands.h"
-#include "tools/cleave/Output.h"
-#include "tools/cleave/ProgressBar.h"
-#include "llvm/Support/FormatVariadic.h"
-#include "llvm/Support/JSON.h"
-#include "llvm/Support/raw_ostream.h"
+#include "tools/cleave/Supervised.h"
 #include <memory>
 
 namespace cleave {
 
-static void printJson(const CompileOptions &options, const CompileReport &report) {
+static llvm::json::Object toJson(const CompileOptions &options, const CompileReport &report) {
   llvm::json::Object result{{"plan", options.output},
                             {"stages", report.stages},
                             {"microbatches", report.microbatches},
@@ -27,11 +23,10 @@ static void printJson(const CompileOptions &options, const CompileReport &report
     result["allowed"] = report.allowedError;
     result["skipped_sizes"] = llvm::json::Array(report.skipped);
   }
-  llvm::outs() << llvm::formatv("{0:2}\n", llvm::json::Value(std::move(result)));
+  return result;
 }
 
-static void printText(const CompileOptions &options, const CompileReport &report) {
-  llvm::raw_ostream &out = llvm::outs();
+static void printText(llvm::raw_ostream &out, const CompileOptions &options, const CompileReport &report) {
   out << llvm::formatv("{0}: {1} stage{2}, ", options.output, report.stages, report.stages == 1 ? "" : "s");
   if (report.microbatches > 1)
     out << report.microbatches << " micro-batches, ";
@@ -51,21 +46,6 @@ static void printText(const CompileOptions &options, const CompileReport &report
   out << "\n";
 }
 
-static llvm::Error runCompile(CompileOptions options, bool json, bool quiet) {
-  std::optional<ProgressBar> bar;
-  if (!quiet)
-    options.progress = showOn(bar);
-  auto report = compile(options);
-  bar.reset();
-  if (!report)
-    return report.takeError();
-  if (json)
-    printJson(options, *report);
-  else if (!quiet)
-    printText(options, *report);
-  return finishOutput();
-}
-
 /// A number, or auto, which becomes 0.
 static CLI::Validator microbatchesOption() {
   return CLI::Validator(
@@ -80,77 +60,90 @@ static CLI::Validator microbatchesOption() {
       "");
 }
 
-void addCompileCommand(CLI::App &app, Action &chosen) {
-  auto options = std::make_shared<CompileOptions>();
-  auto json = std::make_shared<bool>(false), quiet = std::make_shared<bool>(false);
-  auto limits = std::make_shared<Limits>();
-  CLI::App *command =
-      app.add_subcommand("compile", "Split a TorchScript model over devices and write a plan");
-  command->add_option("model", options->model, "The model: a TorchScript file")
-      ->required()
-      ->type_name("FILE");
-  command->add_option("-o,--output", options->output, "The plan's folder; a plan that is there is replaced")
+static void addFileOptions(CLI::App *command, CompileOptions &options) {
+  command->add_option("model", options.model, "The model: a TorchScript file")->required()->type_name("FILE");
+  command->add_option("-o,--output", options.output, "The plan's folder; a plan that is there is replaced")
       ->required()
       ->type_name("FOLDER");
-  command->add_option("--inputs", options->inputsFile, "Example inputs by name, a safetensors file")
+  command->add_option("--emit-ir", options.emitIr, "A folder for the IR after each pass")
+      ->type_name("FOLDER");
+  command->add_option("--library", options.libraries, "A library of operators, as torch loads them")
+      ->allow_extra_args(false)
+      ->type_name("FILE");
+}
+
+static void addInputOptions(CLI::App *command, CompileOptions &options) {
+  command->add_option("--inputs", options.inputsFile, "Example inputs by name, a safetensors file")
       ->type_name("FILE");
   command
-      ->add_option("--input", options->inputs,
-                   "An example input, ids:i64[4,128], or a fixed scalar, sr=16000")
+      ->add_option("--input", options.inputs, "An example input, ids:i64[4,128], or a fixed scalar, sr=16000")
       ->allow_extra_args(false)
       ->type_name("INPUT");
   command
-      ->add_option("--dynamic", options->dynamic,
+      ->add_option("--dynamic", options.dynamic,
                    "Names for the sizes of an input that may change: ids=batch,seq (_ leaves one fixed)")
       ->allow_extra_args(false)
       ->type_name("INPUT=NAMES");
   command
-      ->add_option("--role", options->roles,
+      ->add_option("--role", options.roles,
                    "What an input means, as ids=tokens: tokens, attention_mask, positions or labels")
       ->allow_extra_args(false)
       ->type_name("INPUT=ROLE");
-  command
-      ->add_option("--devices", options->devices, "How many devices (1, or as many as mesh or machine say)")
+}
+
+static void addDeviceOptions(CLI::App *command, CompileOptions &options) {
+  command->add_option("--devices", options.devices, "How many devices (1, or as many as mesh or machine say)")
       ->check(CLI::Range(1u, 65536u).description(""))
       ->type_name("N");
-  command->add_option("--mesh", options->mesh, "How to use them, pp=4: pipeline stages")->type_name("AXES");
-  command->add_option("--machine", options->machine, "What they are: a preset such as cpu:4, or a file")
+  command->add_option("--mesh", options.mesh, "How to use them, pp=4: pipeline stages")->type_name("AXES");
+  command->add_option("--machine", options.machine, "What they are: a preset such as cpu:4, or a file")
       ->type_name("MACHINE");
-  command->add_option("--stage-before", options->stageBefore, "A module path that begins a stage")
+  command->add_option("--stage-before", options.stageBefore, "A module path that begins a stage")
       ->allow_extra_args(false)
       ->type_name("PATH");
   command
-      ->add_option("--capture-points", options->capturePoints,
-                   "Module paths to keep capturable, with * and ?")
-      ->allow_extra_args(false)
-      ->type_name("PATTERN");
-  command
-      ->add_option("--microbatches", options->microbatches,
+      ->add_option("--microbatches", options.microbatches,
                    "Parts of the batch that follow one another, or auto (1)")
       ->transform(microbatchesOption())
       ->type_name("N|auto");
   command
-      ->add_option("--schedule", options->schedule, "gpipe, interleaved (two stages a device), or auto (gpipe)")
+      ->add_option("--schedule", options.schedule,
+                   "gpipe, interleaved (two stages a device), or auto (gpipe)")
       ->type_name("NAME");
-  command->add_flag("!--no-idioms", options->rewritesIdioms,
+}
+
+static void addModelOptions(CLI::App *command, CompileOptions &options) {
+  command
+      ->add_option("--capture-points", options.capturePoints, "Module paths to keep capturable, with * and ?")
+      ->allow_extra_args(false)
+      ->type_name("PATTERN");
+  command->add_flag("!--no-idioms", options.rewritesIdioms,
                     "Keep sequences of operators that one operator could do");
   command
-      ->add_option("--dtype", options->dtype,
+      ->add_option("--dtype", options.dtype,
                    "Dtype of float32 products and their weights: bf16, or traced (traced)")
       ->type_name("DTYPE");
-  command->add_flag("--verify", options->verify, "Compare with the original before the plan is put in place");
-  command->add_option("--emit-ir", options->emitIr, "A folder for the IR after each pass")
-      ->type_name("FOLDER");
-  command->add_option("--library", options->libraries, "A library of operators, as torch loads them")
-      ->allow_extra_args(false)
-      ->type_name("FILE");
-  addLimits(command, *limits);
-  command->add_flag("--json", *json, "Report as one JSON object");
-  command->add_flag("--quiet", *quiet, "Say nothing but errors, and what --json reports");
+  command->add_flag("--verify", options.verify, "Compare with the original before the plan is put in place");
+}
+
+void addCompileCommand(CLI::App &app, Action &chosen) {
+  auto options = std::make_shared<CompileOptions>();
+  auto how = std::make_shared<SupervisedOptions>();
+  CLI::App *command =
+      app.add_subcommand("compile", "Split a TorchScript model over devices and write a plan");
+  addFileOptions(command, *options);
+  addInputOptions(command, *options);
+  addDeviceOptions(command, *options);
+  addModelOptions(command, *options);
+  addSupervisedOptions(command, *how);
   command->footer("example:\n  cleave compile gpt2.pt --inputs gpt2.inputs.safetensors --devices 4 --verify "
                   "-o gpt2.plan");
-  command->callback([options, json, quiet, limits, &chosen] {
-    chosen = {[options, json, quiet] { return runCompile(*options, *json, *quiet); }, *limits, options->model};
+  command->callback([options, how, &chosen] {
+    auto run = [options, how] {
+      return workAndReport<CompileOptions, CompileReport>(*options, *how, {compile, toJson, printText})
+          .takeError();
+    };
+    chosen = {run, Confinement{options->model, how->limits, !how->quiet}};
   });
 }
 

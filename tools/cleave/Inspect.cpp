@@ -2,6 +2,7 @@
 #include "tools/cleave/Inspect.h"
 #include "tools/cleave/Commands.h"
 #include "tools/cleave/Output.h"
+#include "tools/driver/UsageError.h"
 #include "llvm/Support/Path.h"
 #include <memory>
 
@@ -12,12 +13,15 @@ using llvm::Error;
 namespace {
 struct InspectOptions {
   std::string plan;
-  std::string format = "text";
+  /// Empty: text.
+  std::string format;
   bool json = false;
 };
 } // namespace
 
 static Error inspect(const InspectOptions &options) {
+  if (options.json && !options.format.empty() && options.format != "json")
+    return wrongUsage("--format " + options.format + ": found --json as well, expected one of them");
   llvm::Expected<plan::LoadedPlan> loaded = plan::readPlan(options.plan);
   if (!loaded)
     return loaded.takeError();
@@ -39,13 +43,14 @@ void addInspectCommand(CLI::App &app, Action &chosen) {
   CLI::App *command =
       app.add_subcommand("inspect", "Show what is in a plan: stages, weights, inputs and outputs");
   command->add_option("plan", options->plan, "The plan's folder")->required()->type_name("FOLDER");
-  command->add_option("--format", options->format, "How to show it: text, json, html (a page) or dot (for Graphviz)")
+  command
+      ->add_option("--format", options->format,
+                   "How to show it: text, json, html (a page) or dot (for Graphviz) (text)")
       ->check(CLI::IsMember({"text", "json", "html", "dot"}).description(""))
-      ->capture_default_str()
       ->type_name("FORMAT");
   command->add_flag("--json", options->json, "The same as --format json");
   command->footer("examples:\n  cleave inspect gpt2.plan\n  cleave inspect gpt2.plan --format html > gpt2.html");
-  command->callback([options, &chosen] { chosen = {[options] { return inspect(*options); }, {}, {}}; });
+  command->callback([options, &chosen] { chosen = {[options] { return inspect(*options); }, {}}; });
 }
 
 } // namespace cleave

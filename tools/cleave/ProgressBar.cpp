@@ -23,6 +23,11 @@ bool ProgressBar::canDraw() {
          *terminal != "dumb";
 }
 
+void ProgressBar::erase() {
+  if (canDraw())
+    llvm::errs() << kEmptyLine;
+}
+
 static int columnsOfTerminal() {
   winsize size{};
   return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;

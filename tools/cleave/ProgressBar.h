@@ -23,6 +23,9 @@ public:
   /// Whether stderr is a terminal on which a line can be written anew: not where TERM is `dumb` or missing.
   static bool canDraw();
 
+  /// Empties the line in which a bar may stand whose process has ended before it.
+  static void erase();
+
   /// As Progress.
   void show(const std::string &step, std::optional<double> done);
 

@@ -7,16 +7,14 @@
 #include "tools/cleave/Commands.h"
 #include "tools/cleave/Output.h"
 #include "tools/cleave/PlanFacts.h"
+#include "tools/cleave/RunFiles.h"
 #include "tools/cleave/Stream.h"
 #include "tools/cleave/TextTable.h"
 #include "tools/cleave/TraceFile.h"
 #include "llvm/ADT/STLExtras.h"
-#include "llvm/ADT/SmallString.h"
 #include "llvm/ADT/StringExtras.h"
-#include "llvm/Support/FileSystem.h"
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/JSON.h"
-#include "llvm/Support/Path.h"
 #include "llvm/Support/raw_ostream.h"
 #include <chrono>
 #include <deque>
@@ -33,7 +31,7 @@ using runtime::Session;
 
 namespace {
 struct RunOptions {
-  std::string plan, inputs, outputs, trace;
+  RunFiles files;
   uint64_t repeat = 1;
   uint64_t timeoutSeconds = 30;
   runtime::SessionOptions session;
@@ -116,16 +114,17 @@ static Expected<Alone> measureAlone(Session &session, const Requests &requests) 
   return Alone{seconds.count() / runs, 1 - busy / (seconds.count() * session.statistics().size())};
 }
 
-/// The parts that a batch goes through the stages in: one of fewer samples than the plan has micro-batches has fewer.
-static int64_t partsOf(const plan::Plan &plan, llvm::ArrayRef<at::Tensor> inputs) {
-  int64_t parts = scheduleOf(plan, 0).microbatches;
+/// The micro-batches that a request goes through the stages in: one of fewer samples than the plan has has
+/// fewer.
+static int64_t microbatchesOf(const plan::Plan &plan, llvm::ArrayRef<at::Tensor> inputs) {
+  int64_t microbatches = scheduleOf(plan, 0).microbatches;
   const plan::Signature &signature = *plan.signatures[0];
-  if (parts > 1)
+  if (microbatches > 1)
     for (auto [tensor, input] : llvm::zip(inputs, signature.inputs))
       for (auto [dim, size] : llvm::enumerate(input->type->dims))
         if (plan::asSymbol(*size) == uint32_t(signature.batch))
-          parts = std::min(parts, tensor.size(dim));
-  return parts;
+          microbatches = std::min(microbatches, tensor.size(dim));
+  return microbatches;
 }
 
 static Expected<Measurement> measure(Session &session, const Requests &requests, uint64_t steps) {
@@ -139,7 +138,8 @@ static Expected<Measurement> measure(Session &session, const Requests &requests,
       return alone.takeError();
     measurement.secondsAlone = alone->seconds;
     measurement.bubble = alone->bubble;
-    measurement.bubbleByFormula = bubbleByFormula(session.plan(), partsOf(session.plan(), requests.front()));
+    measurement.bubbleByFormula =
+        bubbleByFormula(session.plan(), microbatchesOf(session.plan(), requests.front()));
   }
   session.takeTrace();
   std::vector<DeviceStatistics> before = session.statistics();
@@ -219,13 +219,13 @@ static void printText(llvm::raw_ostream &out, const Measurement &measurement, ll
 //===- The command --------------------------------------------------------===//
 
 static Expected<Requests> readInputs(const RunOptions &options, const plan::Signature &signature) {
-  if (options.inputs.empty())
+  if (options.files.inputs.empty())
     return llvm::createStringError("no inputs were given, expected " + runtime::describeInputs(signature) +
                                    "; pass --inputs with a safetensors file that has them by name");
-  auto tensors = runtime::readTensors(options.inputs);
+  auto tensors = runtime::readTensors(options.files.inputs);
   if (!tensors)
     return tensors.takeError();
-  auto inputs = runtime::matchInputs(signature, *tensors, options.inputs);
+  auto inputs = runtime::matchInputs(signature, *tensors, options.files.inputs);
   if (!inputs)
     return inputs.takeError();
   if (options.stream)
@@ -245,53 +245,12 @@ static Expected<std::vector<NamedTensor>> nameOutputs(const RunOptions &options,
   return named;
 }
 
-/// The path without links; of a file that is not there yet, what its folder's path is.
-static llvm::SmallString<256> realPath(const std::string &file) {
-  namespace fs = llvm::sys::fs;
-  namespace path = llvm::sys::path;
-  llvm::SmallString<256> found;
-  if (!fs::real_path(file, found))
-    return found;
-  llvm::StringRef parent = path::parent_path(file);
-  if (!fs::real_path(parent.empty() ? "." : parent, found))
-    path::append(found, path::filename(file));
-  return found;
-}
-
-/// A file that is written replaces what is there, so that must not be what the run reads. Files are compared by identity:
-/// a link is the file.
-static Error checkWritten(llvm::StringRef option, const std::string &file, const RunOptions &options) {
-  namespace fs = llvm::sys::fs;
-  namespace path = llvm::sys::path;
-  auto refused = [&](const llvm::Twine &what) {
-    return llvm::createStringError(option + " " + file + ": is " + what + "; give another name");
-  };
-  if (fs::equivalent(file, options.inputs))
-    return refused("the file of --inputs");
-  std::error_code none;
-  for (fs::directory_iterator entry(options.plan, none), end; !none && entry != end; entry.increment(none))
-    if (fs::equivalent(file, entry->path()))
-      return refused("a file of the plan " + options.plan);
-  // A new file must not get into the plan either.
-  llvm::SmallString<256> whole = realPath(file);
-  for (llvm::StringRef parent = path::parent_path(whole); !parent.empty(); parent = path::parent_path(parent))
-    if (fs::equivalent(parent, options.plan))
-      return refused("in the plan " + options.plan);
-  return Error::success();
-}
-
 static Error run(RunOptions options) {
-  if (!options.outputs.empty())
-    if (Error error = checkWritten("--outputs", options.outputs, options))
-      return error;
-  if (!options.trace.empty())
-    if (Error error = checkWritten("--trace", options.trace, options))
-      return error;
-  if (!options.trace.empty() && realPath(options.trace) == realPath(options.outputs))
-    return llvm::createStringError("--trace " + options.trace + ": is the file of --outputs; give another name");
-  options.session.trace = !options.trace.empty();
+  if (Error error = checkRunFiles(options.files))
+    return error;
+  options.session.trace = !options.files.trace.empty();
   options.session.timeout = std::chrono::seconds(options.timeoutSeconds);
-  auto session = Session::open(options.plan, options.session);
+  auto session = Session::open(options.files.plan, options.session);
   if (!session)
     return session.takeError();
   auto inputs = readInputs(options, *(*session)->plan().signatures[0]);
@@ -303,12 +262,9 @@ static Error run(RunOptions options) {
   auto outputs = nameOutputs(options, *(*session)->plan().signatures[0], measurement->outputs);
   if (!outputs)
     return outputs.takeError();
-  if (!options.outputs.empty())
-    if (Error error = runtime::writeTensors(options.outputs, *outputs))
-      return error;
-  if (!options.trace.empty())
-    if (Error error = writeTrace(options.trace, (*session)->plan(), measurement->devices, measurement->trace))
-      return error;
+  auto trace = [&] { return formatTrace((*session)->plan(), measurement->devices, measurement->trace); };
+  if (Error error = writeRunFiles(options.files, *outputs, trace))
+    return error;
   if (options.json)
     llvm::outs() << llvm::formatv("{0:2}\n", llvm::json::Value(toJson(*measurement, *outputs)));
   else
@@ -319,12 +275,14 @@ static Error run(RunOptions options) {
 void addRunCommand(CLI::App &app, Action &chosen) {
   auto options = std::make_shared<RunOptions>();
   CLI::App *command = app.add_subcommand("run", "Run a plan on inputs from a file");
-  command->add_option("plan", options->plan, "The plan's folder")->required()->type_name("FOLDER");
-  command->add_option("--inputs", options->inputs, "The inputs by name, a safetensors file")
+  command->add_option("plan", options->files.plan, "The plan's folder")->required()->type_name("FOLDER");
+  command->add_option("--inputs", options->files.inputs, "The inputs by name, a safetensors file")
       ->type_name("FILE");
-  command->add_option("--outputs", options->outputs, "Where to write the outputs, a safetensors file")
+  command->add_option("--outputs", options->files.outputs, "Where to write the outputs, a safetensors file")
       ->type_name("FILE");
-  command->add_option("--trace", options->trace, "Where to write what each device did when, for ui.perfetto.dev")
+  command
+      ->add_option("--trace", options->files.trace,
+                   "Where to write what each device did when, for ui.perfetto.dev")
       ->type_name("FILE");
   command->add_option("--repeat", options->repeat, "Steps to measure (requests, or streams), after one request to warm up")
       ->check(CLI::Range(uint64_t(1), uint64_t(1000000000)).description(""))
@@ -350,7 +308,7 @@ void addRunCommand(CLI::App &app, Action &chosen) {
   command->add_flag("--json", options->json, "Report as one JSON object");
   command->footer(
       "example:\n  cleave run gpt2.plan --inputs gpt2.inputs.safetensors --outputs outputs.safetensors");
-  command->callback([options, &chosen] { chosen = {[options] { return run(*options); }, {}, {}}; });
+  command->callback([options, &chosen] { chosen = {[options] { return run(*options); }, {}}; });
 }
 
 } // namespace cleave

@@ -10,10 +10,19 @@ using runtime::describe;
 
 llvm::Expected<Requests> splitStream(const plan::Signature &signature, llvm::ArrayRef<at::Tensor> inputs) {
   Requests requests;
+  std::vector<std::string> symbols;
+  for (const auto &symbol : signature.symbols)
+    symbols.push_back(symbol->name);
   for (auto [input, tensor] : llvm::zip(signature.inputs, inputs)) {
-    if (tensor.dim() == 0 || tensor.size(0) == 0)
-      return llvm::createStringError("input " + input->name + ": found " + describe(tensor) +
-                                     ", expected the requests of --stream along one more dimension in front");
+    const size_t rank = input->type->dims.size();
+    if (size_t(tensor.dim()) != rank + 1 || tensor.size(0) == 0)
+      return llvm::createStringError(
+          "input " + input->name + ": found " + describe(tensor) + ", expected " +
+          describe(*input->type, symbols) +
+          " of each request of --stream along one more dimension in front; " +
+          (size_t(tensor.dim()) == rank
+               ? "stack the requests, or leave --stream out"
+               : "give it " + llvm::Twine(rank + 1) + " dimensions and at least one request"));
     if (requests.empty())
       requests.resize(tensor.size(0));
     if (int64_t(requests.size()) != tensor.size(0))

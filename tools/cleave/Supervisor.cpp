@@ -1,6 +1,7 @@
 //===- Supervisor.cpp - Work on files from strangers ----------------------===//
 #include "tools/cleave/Supervisor.h"
 #include "codegen/plan/TemporaryPath.h"
+#include "tools/cleave/ProgressBar.h"
 #include "llvm/ADT/SmallString.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FormatVariadic.h"
@@ -92,8 +93,9 @@ namespace {
 /// Waits for a child, and stops it where it goes beyond its limits.
 class Supervision {
 public:
-  Supervision(llvm::StringRef command, llvm::StringRef file, const Limits &limits, pid_t child)
-      : command(command), file(file), limits(limits), child(child) {}
+  Supervision(llvm::StringRef command, const Confinement &confinement, pid_t child)
+      : command(command), file(confinement.file), limits(confinement.limits), drawsBar(confinement.drawsBar),
+        child(child) {}
   /// The exit status for this process. `watched`: the signals to wait for, which are blocked.
   int wait(const sigset_t &watched);
 
@@ -101,9 +103,12 @@ private:
   void checkLimits();
   int conclude(int status);
   int fail(const llvm::Twine &message);
+  /// Removes what the child has left: files, and a progress bar.
+  void clear();
 
   const llvm::StringRef command, file;
   const Limits limits;
+  const bool drawsBar;
   const pid_t child;
   const Clock::time_point begun = Clock::now();
   /// The signal that was handed on, and when.
@@ -114,8 +119,14 @@ private:
 };
 } // namespace
 
-int Supervision::fail(const llvm::Twine &message) {
+void Supervision::clear() {
   plan::removeTemporaries();
+  if (drawsBar)
+    ProgressBar::erase();
+}
+
+int Supervision::fail(const llvm::Twine &message) {
+  clear();
   llvm::errs() << "error: " << command << ": " << message << "\n";
   return EXIT_FAILURE;
 }
@@ -154,7 +165,7 @@ int Supervision::conclude(int status) {
   if (!reason.empty())
     return fail(file + ": " + reason);
   if (handedOn || llvm::is_contained(kSignals, signal)) {
-    plan::removeTemporaries();
+    clear();
     llvm::errs() << describeSignal(command, handedOn ? handedOn : signal);
     dieOf(handedOn ? handedOn : signal);
   }
@@ -181,8 +192,7 @@ int Supervision::wait(const sigset_t &watched) {
   }
 }
 
-int supervise(llvm::StringRef command, llvm::StringRef file, const Limits &limits,
-              llvm::function_ref<int()> work) {
+int supervise(llvm::StringRef command, const Confinement &confinement, llvm::function_ref<int()> work) {
   sigset_t watched, before;
   sigemptyset(&watched);
   sigaddset(&watched, SIGCHLD);
@@ -203,7 +213,7 @@ int supervise(llvm::StringRef command, llvm::StringRef file, const Limits &limit
     confine(parent);
     std::exit(work());
   }
-  return Supervision(command, file, limits, child).wait(watched);
+  return Supervision(command, confinement, child).wait(watched);
 }
 
 } // namespace cleave

@@ -5,6 +5,7 @@
 #include "llvm/ADT/STLFunctionalExtras.h"
 #include "llvm/ADT/StringRef.h"
 #include <cstdint>
+#include <string>
 
 namespace cleave {
 
@@ -19,14 +20,21 @@ struct Limits {
   static uint64_t defaultMemoryBytes();
 };
 
-/// Runs `work` in a child process within `limits` and gives its exit status. A TorchScript file is a program:
+/// What work on a file is allowed, and what it does beside it.
+struct Confinement {
+  std::string file;
+  Limits limits;
+  /// It draws a progress bar where that can be done.
+  bool drawsBar = false;
+};
+
+/// Runs `work` in a child process and gives its exit status. A TorchScript file is a program:
 /// reading it executes it, and libtorch trusts it. Where the child crashes or goes beyond a limit, what it
-/// had not finished is removed, one error that names `command` and `file` says so, and the status is 1.
+/// had not finished is removed, one error that names `command` and the file says so, and the status is 1.
 /// Signals that end this process are handed on, and end it as soon as the child has ended.
 ///
 /// To be called while the process has one thread.
-int supervise(llvm::StringRef command, llvm::StringRef file, const Limits &limits,
-              llvm::function_ref<int()> work);
+int supervise(llvm::StringRef command, const Confinement &confinement, llvm::function_ref<int()> work);
 
 /// From now on signals that end the process say so in a line on the standard error, as `supervise` does.
 void announceSignals(llvm::StringRef command);

@@ -1,6 +1,5 @@
 //===- TraceFile.cpp - What ranks did, for trace viewers ------------------===//
 #include "tools/cleave/TraceFile.h"
-#include "codegen/plan/OutputDirectory.h"
 #include "codegen/plan/Schedule.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
@@ -42,8 +41,8 @@ static Object entryOf(const plan::Plan &plan, const TraceEvent &event, TraceEven
                                 {"module_paths", Array(plan.stages[action.stage]->module_paths)}}}};
 }
 
-llvm::Error writeTrace(const std::string &path, const plan::Plan &plan,
-                       llvm::ArrayRef<runtime::DeviceStatistics> devices, llvm::ArrayRef<TraceEvent> events) {
+std::string formatTrace(const plan::Plan &plan, llvm::ArrayRef<runtime::DeviceStatistics> devices,
+                        llvm::ArrayRef<TraceEvent> events) {
   Array entries;
   for (const runtime::DeviceStatistics &device : devices)
     entries.push_back(rowName(device));
@@ -53,7 +52,7 @@ llvm::Error writeTrace(const std::string &path, const plan::Plan &plan,
   for (const TraceEvent &event : events)
     entries.push_back(entryOf(plan, event, start));
   Object trace{{"displayTimeUnit", "ms"}, {"traceEvents", std::move(entries)}};
-  return plan::writeFileAtomically(path, llvm::formatv("{0}\n", llvm::json::Value(std::move(trace))).str());
+  return llvm::formatv("{0}\n", llvm::json::Value(std::move(trace)));
 }
 
 } // namespace cleave

@@ -10,10 +10,9 @@
 
 namespace cleave {
 
-/// Writes the events in Chrome's trace format, which Perfetto opens: a row a device, an entry an action. Replaces the
-/// file whole or not at all.
-llvm::Error writeTrace(const std::string &path, const plan::Plan &plan,
-                       llvm::ArrayRef<runtime::DeviceStatistics> devices, llvm::ArrayRef<runtime::TraceEvent> events);
+/// The events in Chrome's trace format, which Perfetto opens: a row a device, an entry an action.
+std::string formatTrace(const plan::Plan &plan, llvm::ArrayRef<runtime::DeviceStatistics> devices,
+                        llvm::ArrayRef<runtime::TraceEvent> events);
 
 } // namespace cleave
 

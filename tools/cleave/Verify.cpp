@@ -1,11 +1,7 @@
 //===- Verify.cpp - `cleave verify` ---------------------------------------===//
 #include "tools/driver/Verify.h"
 #include "tools/cleave/Commands.h"
-#include "tools/cleave/Output.h"
-#include "tools/cleave/ProgressBar.h"
-#include "llvm/Support/FormatVariadic.h"
-#include "llvm/Support/JSON.h"
-#include "llvm/Support/raw_ostream.h"
+#include "tools/cleave/Supervised.h"
 #include <memory>
 
 namespace cleave {
@@ -15,7 +11,7 @@ static llvm::json::Value number(double value) {
   return std::isfinite(value) ? llvm::json::Value(value) : llvm::json::Value(nullptr);
 }
 
-static void printJson(const VerifyReport &report) {
+static llvm::json::Object toJson(const VerifyOptions &, const VerifyReport &report) {
   llvm::json::Array outputs;
   for (auto &output : report.outputs) {
     llvm::json::Object entry{{"name", output.name},
@@ -31,37 +27,25 @@ static void printJson(const VerifyReport &report) {
       entry["call"] = output.call;
     outputs.push_back(std::move(entry));
   }
-  llvm::json::Object result{{"ok", report.ok()},
+  return llvm::json::Object{{"ok", report.ok()},
                             {"max_abs_error", number(report.maxAbsError())},
                             {"max_rel_error", number(report.maxRelError())},
                             {"outputs", std::move(outputs)},
                             {"skipped_sizes", llvm::json::Array(report.skipped)}};
-  llvm::outs() << llvm::formatv("{0:2}\n", llvm::json::Value(std::move(result)));
 }
 
-static void printText(const VerifyReport &report) {
+static void printText(llvm::raw_ostream &out, const VerifyOptions &, const VerifyReport &report) {
   for (auto &output : report.outputs)
-    llvm::outs() << llvm::formatv(
-        "{0} {1}: largest error {2:e1}, allowed {3:e1}\n", output.ok ? "same" : "DIFFERENT", output.describe(),
-        output.error, output.allowed);
+    out << llvm::formatv("{0} {1}: largest error {2:e1}, allowed {3:e1}\n", output.ok ? "same" : "DIFFERENT",
+                         output.describe(), output.error, output.allowed);
   for (const std::string &sizes : report.skipped)
-    llvm::outs() << "not compared at " << sizes << "\n";
+    out << "not compared at " << sizes << "\n";
 }
 
-static llvm::Error runVerify(VerifyOptions options, bool json, bool quiet) {
-  std::optional<ProgressBar> bar;
-  if (!quiet)
-    options.progress = showOn(bar);
-  auto report = verify(options);
-  bar.reset();
+static llvm::Error runVerify(const VerifyOptions &options, const SupervisedOptions &how) {
+  auto report = workAndReport<VerifyOptions, VerifyReport>(options, how, {verify, toJson, printText});
   if (!report)
     return report.takeError();
-  if (json)
-    printJson(*report);
-  else if (!quiet)
-    printText(*report);
-  if (auto error = finishOutput())
-    return error;
   for (auto &output : report->outputs)
     if (!output.ok)
       return llvm::createStringError("%s: differs from %s in %s: found an error of %g, allowed %g",
@@ -72,8 +56,7 @@ static llvm::Error runVerify(VerifyOptions options, bool json, bool quiet) {
 
 void addVerifyCommand(CLI::App &app, Action &chosen) {
   auto options = std::make_shared<VerifyOptions>();
-  auto json = std::make_shared<bool>(false), quiet = std::make_shared<bool>(false);
-  auto limits = std::make_shared<Limits>();
+  auto how = std::make_shared<SupervisedOptions>();
   CLI::App *command = app.add_subcommand("verify", "Compare a plan with the model it was made from");
   command->add_option("plan", options->plan, "The plan's folder")->required()->type_name("FOLDER");
   command->add_option("--model", options->model, "The TorchScript file")->required()->type_name("FILE");
@@ -93,12 +76,11 @@ void addVerifyCommand(CLI::App &app, Action &chosen) {
   command->add_option("--library", options->libraries, "A library of operators, as torch loads them")
       ->allow_extra_args(false)
       ->type_name("FILE");
-  addLimits(command, *limits);
-  command->add_flag("--json", *json, "Report as one JSON object");
-  command->add_flag("--quiet", *quiet, "Say nothing but errors, and what --json reports");
+  addSupervisedOptions(command, *how);
   command->footer("example:\n  cleave verify gpt2.plan --model gpt2.pt");
-  command->callback([options, json, quiet, limits, &chosen] {
-    chosen = {[options, json, quiet] { return runVerify(*options, *json, *quiet); }, *limits, options->model};
+  command->callback([options, how, &chosen] {
+    chosen = {[options, how] { return runVerify(*options, *how); },
+              Confinement{options->model, how->limits, !how->quiet}};
   });
 }
 

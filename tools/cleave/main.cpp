@@ -50,18 +50,6 @@ CLI::Validator cleave::deviceName() {
   return CLI::Validator([](const std::string &text) { return toString(runtime::checkDeviceName(text)); }, "");
 }
 
-void cleave::addLimits(CLI::App *command, Limits &limits) {
-  command
-      ->add_option("--memory-limit", limits.memoryBytes,
-                   "Bytes of memory it may take, as 8GB; 0: any (9/10 of this machine's)")
-      ->transform(CLI::AsSizeValue(/*kb_is_1000=*/true))
-      ->type_name("SIZE");
-  command->add_option("--time-limit", limits.seconds, "Seconds it may take in all; 0: any")
-      ->check(CLI::Range(uint64_t(0), uint64_t(1000000000)).description(""))
-      ->capture_default_str()
-      ->type_name("N");
-}
-
 /// The exit status of what has been done.
 static int conclude(llvm::StringRef command, llvm::Error error) {
   if (!error)
@@ -99,9 +87,9 @@ int main(int argc, char **argv) {
   }
   const std::string command = app.get_subcommands().front()->get_name();
   auto perform = [&] { return conclude(command, chosen.run()); };
-  if (chosen.limits)
+  if (chosen.confinement)
     // Without what exit would touch: the child has done the work, and its pages are shared.
-    _exit(cleave::supervise(command, chosen.model, *chosen.limits, perform));
+    _exit(cleave::supervise(command, *chosen.confinement, perform));
   cleave::announceSignals(command);
   return perform();
 }

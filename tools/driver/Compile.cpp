@@ -271,6 +271,8 @@ llvm::Expected<CompileReport> Compilation::run() {
   if (!created)
     return created.takeError();
   directory.emplace(std::move(*created));
+  if (auto error = checkIrFolder(options.emitIr))
+    return error;
   auto start = std::chrono::steady_clock::now();
   if (auto error = read())
     return error;

@@ -1,6 +1,7 @@
 //===- InputOptions.cpp - Example inputs from the command line ------------===//
 #include "tools/driver/InputOptions.h"
 #include "codegen/plan/Safetensors.h"
+#include "ir/NearestName.h"
 #include "ir/SymbolicDim.h"
 #include "runtime/DTypes.h"
 #include "tools/driver/UsageError.h"
@@ -68,13 +69,14 @@ static bool isGiven(const ModelInputs &inputs, StringRef name) {
 
 static llvm::Expected<ModelInputs::Tensor *> inputNamed(ModelInputs &inputs, StringRef name,
                                                         const llvm::Twine &option) {
-  llvm::SmallVector<StringRef> names;
+  std::vector<std::string> names;
   for (auto &tensor : inputs.tensors) {
     if (tensor.name == name)
       return &tensor;
     names.push_back(tensor.name);
   }
-  return fail(option + ": there is no input " + name + "; inputs are: " + llvm::join(names, ", "));
+  return fail(option + ": there is no input " + name + "; inputs are: " + llvm::join(names, ", ") +
+              didYouMean(name, names));
 }
 
 /// `ids=batch,seq`.
@@ -95,7 +97,8 @@ static llvm::Error applyDynamic(StringRef text, ModelInputs &inputs) {
     return wrongUsage("--dynamic " + text + ": the dimensions of " + name +
                       " are named twice; give them in one --dynamic");
   if (dims.size() != (*tensor)->shape.size())
-    return fail("--dynamic " + text + ": found " + llvm::Twine(dims.size()) + " names, expected " +
+    return fail("--dynamic " + text + ": found " + llvm::Twine(dims.size()) +
+                (dims.size() == 1 ? " name" : " names") + ", expected " +
                 llvm::Twine((*tensor)->shape.size()) + ", one for each dimension of " + name +
                 " (`_` leaves one static)");
   for (auto [dim, size] : llvm::zip(dims, (*tensor)->shape)) {

@@ -79,6 +79,22 @@ private:
 };
 } // namespace
 
+llvm::Error checkIrFolder(StringRef folder) {
+  namespace fs = llvm::sys::fs;
+  auto refuse = [&](const llvm::Twine &why) {
+    return llvm::createStringError("--emit-ir " + folder + ": " + why + "; give another name");
+  };
+  for (StringRef path = folder.rtrim('/'); !path.empty(); path = llvm::sys::path::parent_path(path)) {
+    if (!fs::exists(path))
+      continue;
+    if (!fs::is_directory(path))
+      return refuse((path == folder ? "" : path + " ") +
+                    "is a file, expected a folder for the IR after each pass");
+    return fs::can_write(path) ? llvm::Error::success() : refuse(path + " cannot be written");
+  }
+  return llvm::Error::success();
+}
+
 llvm::Error runPipeline(ModuleOp module, StringRef pipeline, StringRef emitIr,
                         llvm::function_ref<void(StringRef)> begins) {
   static bool isRegistered = [] {
@@ -97,7 +113,8 @@ llvm::Error runPipeline(ModuleOp module, StringRef pipeline, StringRef emitIr,
   std::string failure;
   if (!emitIr.empty()) {
     if (std::error_code error = llvm::sys::fs::create_directories(emitIr))
-      return llvm::createStringError("--emit-ir " + emitIr.str() + ": " + error.message());
+      return llvm::createStringError("--emit-ir " + emitIr + ": cannot make this folder: " + error.message() +
+                                     "; give another name");
     manager.addInstrumentation(std::make_unique<IrWriter>(emitIr, failure));
   }
   bool isDone = succeeded(manager.run(module));

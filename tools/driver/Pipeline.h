@@ -15,6 +15,9 @@ namespace cleave {
 /// The pass pipeline as text, as `cleave-opt --pass-pipeline=` takes it.
 std::string pipelineOf(const CompileOptions &options, const PipelineShape &shape);
 
+/// Fails where `folder` could not be made, or be written.
+llvm::Error checkIrFolder(llvm::StringRef folder);
+
 /// Runs it. `emitIr`: directory for the module after each pass (`03-fold-sizes.mlir`), with module paths; may
 /// be empty. `begins` is told the name of each pass. Diagnostics are the context's; the error is success() where they say
 /// why a pass failed.

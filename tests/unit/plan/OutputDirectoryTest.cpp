@@ -75,6 +75,15 @@ TEST(OutputDirectory, NamesAMissingFolder) {
                 "': No such file or directory; make its folder first");
 }
 
+TEST(OutputDirectory, NamesAFolderThatIsNone) {
+  TestFolder folder;
+  writeFile(folder.at("file"), "x");
+  EXPECT_EQ(messageOf(OutputDirectory::create(folder.at("file/a.plan"))),
+            "cannot write '" + folder.at("file/a.plan") + "': Not a directory; write to another folder");
+  EXPECT_EQ(messageOf(OutputDirectory::create("/proc/a.plan")),
+            "cannot write '/proc/a.plan': No such file or directory; write to another folder");
+}
+
 /// Runs `work` in a child process and returns how that ended.
 static int runInChild(llvm::function_ref<void()> work) {
   pid_t child = fork();
@@ -161,15 +170,16 @@ TEST(WriteFileAtomically, RefusesDevicesAndFolders) {
     EXPECT_NE(messageOf(writeFileAtomically(path, "x")).find("no regular file"), std::string::npos);
 }
 
-// A limit on file sizes stands in for a full disk: both fail in write().
-TEST(WriteFileAtomically, ReportsAFullDiskAndLeavesNothing) {
+// As a full disk, it shows in write().
+TEST(WriteFileAtomically, ReportsALimitOnFileSizesAndLeavesNothing) {
   TestFolder folder;
   int status = runInChild([&] {
     signal(SIGXFSZ, SIG_IGN);
     rlimit limit = {1000, 1000};
     setrlimit(RLIMIT_FSIZE, &limit);
     std::string message = messageOf(writeFileAtomically(folder.at("file"), std::string(2000, 'x')));
-    _exit(message.find("free some space, or write to another disk") == std::string::npos);
+    _exit(message.find("File too large; raise the limit on the size of files (ulimit -f)") ==
+          std::string::npos);
   });
   EXPECT_EQ(status, 0);
   EXPECT_EQ(folder.names(), Names{});

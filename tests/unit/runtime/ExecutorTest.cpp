@@ -2,25 +2,11 @@
 #include "runtime/Executor.h"
 #include "codegen/plan/PlanFile.h"
 #include "runtime/MemoryAccount.h"
+#include "tests/unit/runtime/Allocations.h"
 #include "tests/unit/runtime/TestModels.h"
 #include <ATen/ATen.h>
 #include <c10/core/InferenceMode.h>
-#include <cstdlib>
 #include <gmock/gmock.h>
-#include <new>
-
-static thread_local int64_t allocations = 0;
-
-// Counts what this program allocates, libtorch's part included. Not inlined: GCC would see `free` beside a
-// `new`.
-[[gnu::noinline]] void *operator new(size_t bytes) {
-  ++allocations;
-  if (void *memory = std::malloc(bytes))
-    return memory;
-  throw std::bad_alloc();
-}
-[[gnu::noinline]] void operator delete(void *memory) noexcept { std::free(memory); }
-[[gnu::noinline]] void operator delete(void *memory, size_t) noexcept { std::free(memory); }
 
 namespace cleave::runtime {
 
@@ -42,9 +28,18 @@ protected:
   /// The allocations of a run on `x` that is not the first.
   int64_t allocationsOfARun(const at::Tensor &x) {
     run(x);
-    const int64_t before = allocations;
+    const int64_t before = allocationsOfThisThread();
     run(x);
-    return allocations - before;
+    return allocationsOfThisThread() - before;
+  }
+
+  /// The program's first result on `x`.
+  c10::IValue resultOn(const at::Tensor &x) {
+    executor->setInput(0, x);
+    executor->run({}, cancelled, outputs);
+    c10::IValue result = outputs.front();
+    outputs.clear();
+    return result;
   }
 
   c10::InferenceMode inference;
@@ -88,6 +83,38 @@ TEST_F(ExecutorTest, AllocatesNothingForInstructionsLoopsAndBranches) {
   EXPECT_EQ(allocationsOfARun(at::ones({4})), 0);
 }
 
+TEST_F(ExecutorTest, AllocatesNothingForListsOfNumbersThatNobodyKeeps) {
+  PlanWriter writer({0});
+  writer.input("x", tensorType(DType::Float, {4}));
+  StageWriter &stage = writer.stage(0);
+  const uint32_t x = stage.input(0), two = stage.constant(integer(2)), many = stage.constant(integer(20));
+  const uint32_t yes = stage.call("aten::lt.int", {two, many});
+  const uint32_t body = stage.block(2, [&](Slots params) {
+    return Slots{yes, stage.call("aten::len.t", {stage.list("int", {params[0], params[1], two})})};
+  });
+  const uint32_t length = stage.emit(InstructionKind::Loop, {many, yes, two}, 1, {body})[0];
+  stage.output(stage.call("aten::len.t", {stage.list("int", {length, two})}));
+  stage.output(x);
+  writer.output("y", 0, 1);
+  load(writer);
+  EXPECT_EQ(allocationsOfARun(at::ones({4})), 0);
+}
+
+TEST_F(ExecutorTest, ListsThatAreKeptStayAsTheyAre) {
+  PlanWriter writer({0});
+  writer.input("x", tensorType(DType::Float, {4}));
+  StageWriter &stage = writer.stage(0);
+  const uint32_t x = stage.input(0);
+  const uint32_t list = stage.list("int", {stage.call("aten::size.int", {x, stage.constant(integer(0))})});
+  stage.output(list);
+  stage.output(x);
+  writer.output("y", 0, 1);
+  load(writer);
+  const c10::IValue first = resultOn(at::ones({4})), second = resultOn(at::ones({5}));
+  EXPECT_EQ(first.toListRef()[0].toInt(), 4);
+  EXPECT_EQ(second.toListRef()[0].toInt(), 5);
+}
+
 TEST_F(ExecutorTest, AllocatesNothingBesideTheOperators) {
   PlanWriter writer({0});
   writer.input("x", tensorType(DType::Float, {4}));
@@ -102,9 +129,9 @@ TEST_F(ExecutorTest, AllocatesNothingBesideTheOperators) {
   ScopedAccount counted(*account);
   const at::Tensor x = at::ones({4});
   at::neg(x);
-  const int64_t before = allocations;
+  const int64_t before = allocationsOfThisThread();
   at::neg(x);
-  const int64_t ofOne = allocations - before;
+  const int64_t ofOne = allocationsOfThisThread() - before;
   EXPECT_GT(ofOne, 0);
   EXPECT_EQ(allocationsOfARun(x), 100 * ofOne);
 }

@@ -4,10 +4,7 @@
 #include "tests/unit/runtime/TestModels.h"
 #include "llvm/Support/FileSystem.h"
 #include <ATen/ATen.h>
-#include <fstream>
 #include <gmock/gmock.h>
-#include <thread>
-#include <unistd.h>
 
 namespace cleave::runtime {
 
@@ -121,54 +118,6 @@ TEST_F(SessionTest, OutputsOutliveTheSession) {
   EXPECT_TRUE(at::equal(outputs[0], weight.t()));
   EXPECT_TRUE(at::equal(outputs[1], copy.t()));
   EXPECT_TRUE(at::equal(outputs[2], weight.exp()));
-}
-
-TEST_F(SessionTest, TakesRequestsFromManyThreads) {
-  TwoLayers model;
-  auto session = open(model.writer);
-  std::vector<std::thread> threads;
-  std::atomic<int> right{0};
-  for (int thread = 0; thread < 8; ++thread)
-    threads.emplace_back([&, thread] {
-      for (int64_t i = 0; i < 20; ++i) {
-        at::Tensor x = at::full({1 + i % 3, 8}, thread + 0.1 * i);
-        auto outputs = session->run({x});
-        right += outputs && at::allclose((*outputs)[0], model.expected(x), 1e-5, 1e-5);
-      }
-    });
-  for (std::thread &thread : threads)
-    thread.join();
-  EXPECT_EQ(right, 8 * 20);
-}
-
-/// Bytes of this process that are in memory.
-static int64_t residentBytes() {
-  std::ifstream file("/proc/self/statm");
-  int64_t total = 0, resident = 0;
-  file >> total >> resident;
-  return resident * sysconf(_SC_PAGESIZE);
-}
-
-TEST_F(SessionTest, ServesTenThousandRequestsInTheMemoryOfAThousand) {
-  TwoLayers model;
-  auto session = open(model.writer);
-  std::atomic<int> done{0}, right{0};
-  std::atomic<int64_t> afterThousand{0};
-  std::vector<std::thread> threads;
-  for (int thread = 0; thread < 8; ++thread)
-    threads.emplace_back([&, thread] {
-      for (int i = 0; i < 1250; ++i) {
-        at::Tensor x = at::full({1 + i % 7, 8}, thread + 0.001 * i);
-        auto outputs = session->run({x});
-        right += outputs && at::allclose((*outputs)[0], model.expected(x), 1e-5, 1e-5);
-        if (++done == 1000)
-          afterThousand = residentBytes();
-      }
-    });
-  for (std::thread &thread : threads)
-    thread.join();
-  EXPECT_EQ(right, 10000);
-  EXPECT_LE(residentBytes(), afterThousand + afterThousand / 100);
 }
 
 TEST_F(SessionTest, SplitsTheBatchAndJoinsTheOutputs) {

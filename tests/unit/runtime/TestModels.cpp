@@ -28,17 +28,17 @@ std::string PlanTest::openFailure(PlanWriter &writer, SessionOptions options) {
   return failureOf(Session::open(path("a.plan"), std::move(options)));
 }
 
-TwoLayers::TwoLayers()
-    : firstWeight(at::randn({16, 8})), firstBias(at::randn({16})), secondWeight(at::randn({4, 16})),
-      writer({0, 1}) {
+TwoLayers::TwoLayers(int64_t width, int64_t hidden)
+    : firstWeight(at::randn({hidden, width})), firstBias(at::randn({hidden})),
+      secondWeight(at::randn({4, hidden})), writer({0, 1}) {
   writer.symbol("batch", 3);
-  writer.input("x", tensorType(plan::DType::Float, {-1, 8}));
+  writer.input("x", tensorType(plan::DType::Float, {-1, width}));
   StageWriter &first = writer.stage(0), &second = writer.stage(1);
-  uint32_t hidden = first.call(
+  uint32_t product = first.call(
       "aten::linear",
       {first.input(0), first.weight("net.0.weight", firstWeight), first.weight("net.0.bias", firstBias)},
       "net.0");
-  first.output(first.call("aten::relu", {hidden}, "net.0"));
+  first.output(first.call("aten::relu", {product}, "net.0"));
   uint32_t received = second.receive(0, 0);
   uint32_t weight = second.weight("net.1.weight", secondWeight);
   second.output(second.call("aten::linear", {received, weight, second.constant(none())}, "net.1"));

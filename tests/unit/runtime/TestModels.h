@@ -30,10 +30,10 @@ private:
   std::string folder;
 };
 
-/// `y = linear(relu(linear(x, w0, b0)), w1)` with `x : float32[batch, 8]`, cut after the relu. The first
-/// stage is module `net.0`, the second `net.1`.
+/// `y = linear(relu(linear(x, w0, b0)), w1)` with `x : float32[batch, width]` and 4 outputs, cut after the
+/// relu. The first stage is module `net.0`, the second `net.1`.
 struct TwoLayers {
-  TwoLayers();
+  explicit TwoLayers(int64_t width = 8, int64_t hidden = 16);
   at::Tensor expected(const at::Tensor &x) const;
 
   at::Tensor firstWeight, firstBias, secondWeight;

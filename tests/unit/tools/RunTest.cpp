@@ -66,7 +66,12 @@ TEST_F(RunTest, RefusesInputsOfOtherNames) {
   writeInputs({{"x", x}, {"xx", x}});
   Outcome unknown = runCleave({"run", plan, "--inputs", inputs});
   EXPECT_EQ(unknown.status, 1);
-  EXPECT_EQ(unknown.err, "error: " + inputs + ": tensor xx is no input of the plan; did you mean x?\n");
+  EXPECT_EQ(unknown.err,
+            "error: " + inputs +
+                ": tensor xx is no input of the plan, which takes x float32[batch, 8]; leave it out\n");
+  writeInputs({{"xx", x}});
+  EXPECT_EQ(runCleave({"run", plan, "--inputs", inputs}).err,
+            "error: " + inputs + ": tensor xx is no input of the plan; did you mean x?\n");
   writeInputs({});
   EXPECT_EQ(runCleave({"run", plan, "--inputs", inputs}).err,
             "error: " + inputs + ": input x is missing, expected x float32[batch, 8]\n");

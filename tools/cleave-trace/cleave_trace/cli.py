@@ -2,6 +2,7 @@
 
 import argparse
 import contextlib
+import difflib
 import json
 import re
 import shlex
@@ -53,27 +54,46 @@ def explanation(error):
     return f"{type(error).__name__}: {one_line(error)}; pass --traceback to see where"
 
 
+class Parser(argparse.ArgumentParser):
+    """Says what is wrong in one line, as `cleave` does."""
+
+    def error(self, message):
+        self.exit(2, f"error: {message.removeprefix('argument ')}; see cleave-trace --help\n")
+
+    def parse_all(self, argv):
+        options, unknown = self.parse_known_args(argv)
+        if not unknown:
+            return options
+        if not unknown[0].startswith("-"):
+            self.error(f"{unknown[0]}: one more argument than it takes")
+        near = difflib.get_close_matches(unknown[0].partition("=")[0], self._option_string_actions, 1)
+        self.error(f"there is no option {unknown[0]}" + "".join(f"; did you mean {match}?" for match in near))
+
+
 def parse(argv):
-    parser = argparse.ArgumentParser(prog="cleave-trace", description="Traces a PyTorch model to a TorchScript file.",
-                                     epilog=EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = Parser(prog="cleave-trace", description="Traces a PyTorch model to a TorchScript file.",
+                    epilog=EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("source", nargs="?", help="what to trace, see below")
     parser.add_argument("-o", "--output", metavar="FILE", help="where to write the model")
     parser.add_argument("--config", type=assignments, action="append", default=[], metavar="K=V,…",
                         help="set fields of the configuration")
     parser.add_argument("--class", dest="class_name", metavar="NAME", help="the model class of transformers to take")
-    parser.add_argument("--batch", type=positive, default=4, metavar="N", help="batch size of the inputs (4)")
-    parser.add_argument("--seq", type=positive, default=128, metavar="N", help="sequence length of the inputs (128)")
+    parser.add_argument("--batch", type=positive, metavar="N", help="batch size of the inputs (4)")
+    parser.add_argument("--seq", type=positive, metavar="N", help="sequence length of the inputs (128)")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="seed of weights and inputs (0)")
     parser.add_argument("--json", action="store_true", help="print one JSON object about what was written")
     parser.add_argument("--list", action="store_true", help="print the names that hf: and torchvision: know")
     parser.add_argument("--traceback", action="store_true", help="on failure, print where in Python it failed")
-    options = parser.parse_args(argv)
+    options = parser.parse_all(argv)
     if not options.list and not (options.source and options.output):
         parser.error("expected a source and -o FILE")
     if options.source and not re.fullmatch(r"(hf|torchvision):.+|.*\.py:\w+", options.source):
         parser.error(f"no such source as {options.source}, expected hf:NAME, torchvision:NAME or FILE.py:FUNCTION")
-    if options.source and not is_library(options.source) and (options.config or options.class_name):
-        parser.error("--config and --class belong to hf: and torchvision:")
+    for name in ("config", "class_name", "batch", "seq"):
+        if options.source and not is_library(options.source) and getattr(options, name):
+            parser.error(f"--{name.removesuffix('_name')} belongs to hf: and torchvision:, {options.source} makes its "
+                         "own module and inputs")
+    options.batch, options.seq = options.batch or 4, options.seq or 128
     return options
 
 
@@ -105,10 +125,9 @@ def split(text):
 
 
 def positive(text):
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"{number} is less than 1")
-    return number
+    if not re.fullmatch("0*[1-9][0-9]*", text):
+        raise argparse.ArgumentTypeError(f'found "{text}", expected a number of at least 1')
+    return int(text)
 
 
 def run(options):

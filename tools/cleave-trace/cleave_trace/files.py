@@ -3,6 +3,7 @@
 import contextlib
 import os
 import pathlib
+import resource
 import shutil
 import tempfile
 import zipfile
@@ -38,7 +39,7 @@ def check_writable(model_path):
 
 def write(trace, model_path):
     """Writes model, inputs and outputs under temporary names beside `model_path`, then renames them, the model last."""
-    check_space(trace.module, pathlib.Path(model_path).parent)
+    check_space(trace, pathlib.Path(model_path).parent)
     with temporary_folder(pathlib.Path(model_path).parent) as folder:
         targets = paths(model_path)
         # The archive's folder is named after the file, so the file has its own name even here.
@@ -53,15 +54,21 @@ def write(trace, model_path):
     return targets
 
 
-def check_space(module, folder):
-    """torch.jit.save aborts the process where the disk is full, so that is found out before."""
-    tensors = {tensor.data_ptr(): tensor.nbytes for tensor in (*module.parameters(), *module.buffers())}
-    needed, free = sum(tensors.values()), shutil.disk_usage(folder).free
+def check_space(trace, folder):
+    """torch.jit.save aborts where the disk is full or a file may not be as large, so that is found out before."""
+    weights = {tensor.data_ptr(): tensor for tensor in (*trace.module.parameters(), *trace.module.buffers())}
+    sizes = [sum(tensor.nbytes for tensor in tensors)
+             for tensors in (weights.values(), trace.inputs.values(), trace.outputs.values())]
     # Code and alignment come on top.
     slack = 1 << 20
-    if free < needed + slack:
-        raise TraceError(f"{folder}: {free:,} bytes free, expected at least {needed + slack:,} for the model; "
+    free, needed = shutil.disk_usage(folder).free, sum(sizes) + slack
+    if free < needed:
+        raise TraceError(f"{folder}: {free:,} bytes free, expected at least {needed:,} for the model; "
                          "make room or choose another folder")
+    limit, needed = resource.getrlimit(resource.RLIMIT_FSIZE)[0], max(sizes) + slack
+    if limit != resource.RLIM_INFINITY and limit < needed:
+        raise TraceError(f"{folder}: a file may take {limit:,} bytes, expected at least {needed:,} for the model; "
+                         "raise the limit (ulimit -f)")
 
 
 def save_module(module, path):

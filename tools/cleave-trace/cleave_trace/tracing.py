@@ -1,5 +1,6 @@
 """From a module and an example call to a TorchScript module that answers as the original does."""
 
+import copy
 import dataclasses
 import inspect
 
@@ -30,14 +31,14 @@ def trace(module, example, seed=0):
     `module` is in evaluation mode and is used up: it keeps the classes that marking gives it.
     """
     bound = bind(module, example)
-    if not trees.leaves(list(bound.arguments.values())):
+    if not trees.leaves(marking.named_arguments(bound)):
         raise TraceError("example inputs: no tensor among them, expected at least one; give the arguments of forward")
+    if isinstance(module, torch.jit.ScriptModule):
+        return pass_on(module, bound, seed)
     before = Snapshot(module, bound)
     expected = answer(lambda: module(*bound.args, **bound.kwargs), "the module fails on its example inputs", seed)
     answered = trees.plain(expected)
-    expected = trees.leaves(trees.traceable(answered), "output")
-    if not expected:
-        raise TraceError("output: forward returns no tensor, expected at least one; return what it computes")
+    expected = some_leaves(answered)
 
     inputs = marking.take_tensors_only(module, bound)
     marking.mark_outputs(module)
@@ -56,10 +57,27 @@ def trace(module, example, seed=0):
         raise
     scalars = trees.scalars(marking.named_arguments(bound))
     left_out = notes.left_out(trees.scalars(answered, "output"))
-    # Tracing leaves a scripted module as it is, with all its arguments.
-    if isinstance(module, torch.jit.ScriptModule):
-        return Trace(script, trees.leaves(inputs), outputs, scalars, fixed, left_out)
     return Trace(script, trees.leaves(inputs), outputs, {}, fixed, [*notes.constants(scalars), *left_out])
+
+
+def pass_on(module, bound, seed):
+    """A scripted module stays as it is, with all its arguments; what it keeps from call to call, too: a copy is called."""
+    inputs = trees.leaves(marking.named_arguments(bound))
+    tensors = iter([tensor.clone() for tensor in trees.leaves((bound.args, bound.kwargs)).values()])
+    args, kwargs = trees.fill((bound.args, bound.kwargs), tensors)
+    called = copy.deepcopy(module)
+    answered = trees.plain(answer(lambda: called(*args, **kwargs), "the module fails on its example inputs", seed))
+    outputs = some_leaves(answered)
+    return Trace(module, inputs, outputs, trees.scalars(marking.named_arguments(bound)), [],
+                 notes.left_out(trees.scalars(answered, "output")))
+
+
+def some_leaves(answered):
+    """The tensors that a call returned, by path; there are some."""
+    found = trees.leaves(trees.traceable(answered), "output")
+    if not found:
+        raise TraceError("output: forward returns no tensor, expected at least one; return what it computes")
+    return found
 
 
 class Snapshot:

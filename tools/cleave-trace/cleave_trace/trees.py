@@ -11,18 +11,9 @@ import torch
 from cleave_trace.errors import TraceError
 
 
-def entries(value, path=""):
-    """The (key, child) pairs of a container, or None for anything else.
-
-    Raises TraceError where two keys, as 1 and "1", have the same text.
-    """
+def entries(value):
+    """The (key, child) pairs of a container, or None for anything else."""
     if isinstance(value, Mapping):
-        texts = {}
-        for key in value:
-            if str(key) in texts:
-                raise TraceError(f"{path or 'input'}: found the keys {texts[str(key)]!r} and {key!r} in one dictionary, "
-                                 f"which would both be named {join(path, str(key))}; rename one of them")
-            texts[str(key)] = key
         return [(str(key), child) for key, child in value.items()]
     if isinstance(value, (tuple, list)):
         return [(str(position), child) for position, child in enumerate(value)]
@@ -34,16 +25,21 @@ def join(path, key):
 
 
 def leaves(value, path=""):
-    """Every tensor in `value` with its path, in order."""
+    """Every tensor in `value` with its path, in order. Raises TraceError where two have one path."""
     if isinstance(value, torch.Tensor):
         return {path: value}
     found = {}
-    for key, child in entries(value, path) or []:
+    for key, child in entries(value) or []:
         for name, tensor in leaves(child, join(path, key)).items():
             if name in found:
-                raise TraceError(f"{name}: two tensors have this name; rename one of the keys that make it up")
+                raise named_twice(name)
             found[name] = tensor
     return found
+
+
+def named_twice(path):
+    return TraceError(f"{path}: two values are named so, as those of the keys 1 and '1' are, expected a name for each; "
+                      "rename a key")
 
 
 def scalars(value, path=""):
@@ -97,13 +93,17 @@ def plain(value, path="output"):
     """
     if value is None or isinstance(value, (torch.Tensor, bool, int, float, str)):
         return value
-    children = entries(value, path)
+    children = entries(value)
     if children is None and dataclasses.is_dataclass(value):
         children = [(field.name, getattr(value, field.name)) for field in dataclasses.fields(value)]
     if children is None:
         raise TraceError(f"{path}: forward returns a {type(value).__name__}, expected tensors in tuples, lists or "
                          "dictionaries; return the tensors that you need")
-    children = {key: plain(child, join(path, key)) for key, child in children}
+    found = {}
+    for key, child in children:
+        if key in found:
+            raise named_twice(join(path, key))
+        found[key] = plain(child, join(path, key))
     if isinstance(value, tuple):
-        return tuple(children.values())
-    return list(children.values()) if isinstance(value, list) else children
+        return tuple(found.values())
+    return list(found.values()) if isinstance(value, list) else found

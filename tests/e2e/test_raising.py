@@ -1,0 +1,69 @@
+"""Models that raise: the plan raises as the original does, and says where."""
+
+import torch
+from safetensors.torch import save_file
+from torch import nn
+
+from conftest import cleave
+from streams import X
+
+
+class Raises(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("count", torch.zeros(()))
+
+    def forward(self, x):
+        self.count.add_(1)
+        if bool(x.sum() > 100):
+            raise ValueError("the sum is too large: {}".format(int(x.sum())))
+        return x + self.count
+
+
+class Wrapped(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = Raises()
+
+    def forward(self, x):
+        return self.inner(x) * 2
+
+
+def test_a_model_that_raises(compiler):
+    compiler.compile(torch.jit.script(Wrapped()), x=X)
+    save_file({"x": torch.full((4, 6), 10.0)}, compiler.folder / "large.safetensors")
+    error = cleave("run", "model.plan", "--inputs", "large.safetensors", status=1, cwd=compiler.folder).err
+    assert error == "error: rank 0 (stage 0): inner: the model raises: ValueError: the sum is too large: 240\n"
+    error = cleave("verify", "model.plan", "--model", "model.pt", "--inputs", "large.safetensors", status=1,
+                   cwd=compiler.folder).err
+    assert "the original model raises: " in error and "the sum is too large: 240" in error, error
+
+
+def test_a_model_that_raises_on_the_example_inputs(compiler):
+    class Short(nn.Module):
+        def forward(self, x):
+            if x.size(0) < 5:
+                raise ValueError("too short")
+            return x
+
+    error = compiler.refuse(Short(), x=X)
+    assert 'raises "too short"' in error and "example inputs" in error, error
+
+
+class RaisesAtASize(nn.Module):
+    def forward(self, x):
+        if x.size(0) > 1000:
+            raise ValueError("too long")
+        if x.size(0) == 0:
+            y = x
+        elif bool(x.sum() > 1000):
+            raise RuntimeError("too large")
+        else:
+            y = torch.relu(x)
+        return torch.tanh(y)
+
+
+def test_types_are_those_of_the_branch_that_does_not_raise(compiler):
+    compiler.compile(RaisesAtASize(), "--dynamic", "x=batch,6", "--devices", "2", x=X)
+    plan = cleave("inspect", "model.plan", "--json", cwd=compiler.folder).json()
+    assert plan["signatures"][0]["outputs"][0]["shape"] == ["batch", 6]

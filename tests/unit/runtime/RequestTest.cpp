@@ -1,0 +1,58 @@
+//===- RequestTest.cpp - What moves between ranks -------------------------===//
+#include "runtime/Request.h"
+#include "tests/unit/runtime/Allocations.h"
+#include <gmock/gmock.h>
+#include <thread>
+
+namespace cleave::runtime {
+
+using Values = std::vector<c10::IValue>;
+
+class RequestTest : public testing::Test {
+protected:
+  static constexpr size_t transfers = 8;
+
+  plan::Signature signature;
+  States states{0};
+  std::shared_ptr<Traffic> traffic = std::make_shared<Traffic>(std::chrono::seconds(30), 1);
+  Request request{0, {}, Microbatches(signature, 1, {}), 0, transfers, {0, 1}, traffic, states};
+  MemoryAccountRef account{new MemoryAccount("test")};
+};
+
+TEST_F(RequestTest, TransfersAllocateNothing) {
+  int64_t ofSender = 0;
+  std::thread sender([&] {
+    Values values;
+    values.reserve(2);
+    const int64_t before = allocationsOfThisThread();
+    for (size_t transfer = 0; transfer < transfers; ++transfer) {
+      values.push_back(int64_t(transfer));
+      values.push_back(true);
+      EXPECT_TRUE(request.send(transfer, 0, values));
+      EXPECT_TRUE(values.empty());
+    }
+    ofSender = allocationsOfThisThread() - before;
+  });
+  Values values;
+  values.reserve(2);
+  const int64_t before = allocationsOfThisThread();
+  for (size_t transfer = 0; transfer < transfers; ++transfer) {
+    EXPECT_TRUE(request.receive(transfer, 0, *account, values));
+    ASSERT_EQ(values.size(), 2u);
+    EXPECT_EQ(values[0].toInt(), int64_t(transfer));
+  }
+  EXPECT_EQ(allocationsOfThisThread() - before, 0);
+  sender.join();
+  EXPECT_EQ(ofSender, 0);
+}
+
+TEST_F(RequestTest, AFailureLeavesNothingWithTheSender) {
+  Values given = {int64_t(1)}, taken;
+  request.fail("broken");
+  EXPECT_FALSE(request.send(0, 0, given));
+  EXPECT_TRUE(given.empty());
+  EXPECT_FALSE(request.receive(0, 0, *account, taken));
+  EXPECT_TRUE(taken.empty());
+}
+
+} // namespace cleave::runtime

@@ -1,0 +1,26 @@
+//===- RunFiles.h - The files of `cleave run` -------------------*- C++ -*-===//
+#ifndef CLEAVE_TOOLS_CLEAVE_RUNFILES_H
+#define CLEAVE_TOOLS_CLEAVE_RUNFILES_H
+
+#include "runtime/TensorFile.h"
+#include "llvm/ADT/STLFunctionalExtras.h"
+#include <string>
+
+namespace cleave {
+
+/// What a run reads, and what it writes where that is not empty.
+struct RunFiles {
+  std::string plan, inputs, outputs, trace;
+};
+
+/// Fails where a file could not be written, or would replace what is read: better before the run than after
+/// it.
+llvm::Error checkRunFiles(const RunFiles &files);
+
+/// Writes all, each whole, or none.
+llvm::Error writeRunFiles(const RunFiles &files, llvm::ArrayRef<runtime::NamedTensor> outputs,
+                          llvm::function_ref<std::string()> trace);
+
+} // namespace cleave
+
+#endif // CLEAVE_TOOLS_CLEAVE_RUNFILES_H

@@ -1,0 +1,20 @@
+//===- Supervised.cpp - What `compile` and `verify` have in common --------===//
+#include "tools/cleave/Supervised.h"
+
+namespace cleave {
+
+void addSupervisedOptions(CLI::App *command, SupervisedOptions &options) {
+  command
+      ->add_option("--memory-limit", options.limits.memoryBytes,
+                   "Bytes of memory it may take, as 8GB; 0: any (9/10 of this machine's)")
+      ->transform(CLI::AsSizeValue(/*kb_is_1000=*/true))
+      ->type_name("SIZE");
+  command->add_option("--time-limit", options.limits.seconds, "Seconds it may take in all; 0: any")
+      ->check(CLI::Range(uint64_t(0), uint64_t(1000000000)).description(""))
+      ->capture_default_str()
+      ->type_name("N");
+  command->add_flag("--json", options.json, "Report as one JSON object");
+  command->add_flag("--quiet", options.quiet, "Say nothing but errors, and what --json reports");
+}
+
+} // namespace cleave

@@ -1,0 +1,54 @@
+//===- Supervised.h - What `compile` and `verify` have in common -*- C++ -*-===//
+#ifndef CLEAVE_TOOLS_CLEAVE_SUPERVISED_H
+#define CLEAVE_TOOLS_CLEAVE_SUPERVISED_H
+
+#include "tools/cleave/Output.h"
+#include "tools/cleave/ProgressBar.h"
+#include "tools/cleave/Supervisor.h"
+#include "llvm/Support/FormatVariadic.h"
+#include "llvm/Support/JSON.h"
+#include "llvm/Support/raw_ostream.h"
+#include <CLI/CLI.hpp>
+#include <optional>
+
+namespace cleave {
+
+/// How a command works on a file from strangers, and reports.
+struct SupervisedOptions {
+  Limits limits;
+  bool json = false, quiet = false;
+};
+
+/// Adds --memory-limit, --time-limit, --json and --quiet.
+void addSupervisedOptions(CLI::App *command, SupervisedOptions &options);
+
+/// One command's work, and its report in two forms.
+template <typename Options, typename Report> struct Reporter {
+  llvm::Expected<Report> (*work)(const Options &);
+  llvm::json::Object (*toJson)(const Options &, const Report &);
+  void (*printText)(llvm::raw_ostream &, const Options &, const Report &);
+};
+
+/// Works, with a progress bar where one can be drawn and is wanted, and prints the report.
+template <typename Options, typename Report>
+llvm::Expected<Report> workAndReport(Options options, const SupervisedOptions &how,
+                                     const Reporter<Options, Report> &reporter) {
+  std::optional<ProgressBar> bar;
+  if (!how.quiet)
+    options.progress = showOn(bar);
+  llvm::Expected<Report> report = reporter.work(options);
+  bar.reset();
+  if (!report)
+    return report;
+  if (how.json)
+    llvm::outs() << llvm::formatv("{0:2}\n", llvm::json::Value(reporter.toJson(options, *report)));
+  else if (!how.quiet)
+    reporter.printText(llvm::outs(), options, *report);
+  if (llvm::Error error = finishOutput())
+    return error;
+  return report;
+}
+
+} // namespace cleave
+
+#endif // CLEAVE_TOOLS_CLEAVE_SUPERVISED_H
