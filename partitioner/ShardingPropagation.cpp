@@ -73,9 +73,12 @@ ShardingPropagation::ShardingPropagation(func::FuncOp function) : shapes(functio
 /// One propagation.
 class LabelFlow {
 public:
-  explicit LabelFlow(const ShardingPropagation &function) : function(function) {}
+  /// \param preference  which factor of a dimension to split where a view takes it apart, counted from the outermost.
+  LabelFlow(const ShardingPropagation &function, unsigned preference) : function(function), preference(preference) {}
 
   SplitClass run(TensorRef tensor, unsigned dim, int64_t size);
+  /// The largest number of factors that there were to choose from.
+  unsigned countAlternatives() const { return alternatives; }
 
 private:
   using Call = ShardingPropagation::Call;
@@ -102,10 +105,10 @@ private:
   /// The factors of a tensor's labelled dimension; empty where it is not labelled or the rule says nothing of it.
   ArrayRef<unsigned> labelledFactors(TensorRef tensor, ArrayRef<DimensionRule::Dims> dims, size_t index) const;
   Labels project(const Labels &labels, const DimensionRule &rule, ArrayRef<unsigned> dim, unsigned factor);
-  int64_t countAfter(const Labels &labels, const DimensionRule &rule, ArrayRef<unsigned> dim, unsigned factor);
   void classify(unsigned index, SplitClass &result);
 
   const ShardingPropagation &function;
+  unsigned preference, alternatives = 1;
   Labels parents;
   llvm::MapVector<TensorRef, Labelling> tensors;
   llvm::SmallSetVector<unsigned, 16> queue, visited;
@@ -213,44 +216,28 @@ LabelFlow::Labels LabelFlow::project(const Labels &labels, const DimensionRule &
   return projected;
 }
 
-/// How many labels a projection would leave.
-int64_t LabelFlow::countAfter(const Labels &labels, const DimensionRule &rule, ArrayRef<unsigned> dim,
-                              unsigned factor) {
-  Labels before = parents;
-  llvm::SmallDenseSet<int32_t> left;
-  for (int32_t label : project(labels, rule, dim, factor))
-    if (label != Labelling::kWhole)
-      left.insert(find(label));
-  parents = std::move(before);
-  return left.size();
-}
-
-/// Of all factors in labelled dimensions the one that most of them have; among these the one that keeps most labels, and
-/// the first of them.
+/// Of all factors in labelled dimensions one that most of them have. Where a view takes a dimension apart, several are left:
+/// of these the one that this flow prefers, from the outermost on.
 std::optional<unsigned> LabelFlow::chooseFactor(const Call &call) {
-  struct Score {
-    int64_t tensors = 0, labels = 0;
-  };
-  llvm::MapVector<unsigned, Score> scores;
+  llvm::MapVector<unsigned, unsigned> counts;
   auto count = [&](ArrayRef<TensorRef> side, ArrayRef<DimensionRule::Dims> dims) {
-    for (auto [index, tensor] : llvm::enumerate(side)) {
-      ArrayRef<unsigned> dim = labelledFactors(tensor, dims, index);
-      for (unsigned factor : dim) {
-        Score &score = scores[factor];
-        ++score.tensors;
-        score.labels = dim.size() == 1
-                           ? call.rule->factors[factor].size
-                           : std::max(score.labels, countAfter(labellingOf(tensor)->labels, *call.rule, dim, factor));
-      }
-    }
+    for (auto [index, tensor] : llvm::enumerate(side))
+      for (unsigned factor : labelledFactors(tensor, dims, index))
+        counts[factor] += call.rule->factors[factor].size > 1;
   };
   count(call.operands, call.rule->operands);
   count(call.results, call.rule->results);
-  std::optional<unsigned> best;
-  for (auto &[factor, score] : scores)
-    if (!best || std::pair(score.tensors, score.labels) > std::pair(scores[*best].tensors, scores[*best].labels))
-      best = factor;
-  return best;
+  unsigned most = 1;
+  for (auto &[factor, tensors] : counts)
+    most = std::max(most, tensors);
+  SmallVector<unsigned> candidates;
+  for (auto &[factor, tensors] : counts)
+    if (tensors == most)
+      candidates.push_back(factor);
+  if (candidates.empty())
+    return std::nullopt;
+  alternatives = std::max<unsigned>(alternatives, candidates.size());
+  return candidates[std::min<size_t>(preference, candidates.size() - 1)];
 }
 
 void LabelFlow::visitFactors(unsigned index) {
@@ -360,7 +347,16 @@ int64_t ShardingPropagation::sizeOf(TensorRef tensor, unsigned dim) const {
 }
 
 SplitClass ShardingPropagation::propagate(TensorRef tensor, unsigned dim) const {
-  return LabelFlow(*this).run(tensor, dim, sizeOf(tensor, dim));
+  std::optional<SplitClass> best;
+  // Heads are outside of what a head is made of, but parts of a fused weight may be outside of heads.
+  for (unsigned preference = 0, alternatives = 1; preference < alternatives; ++preference) {
+    LabelFlow flow(*this, preference);
+    SplitClass found = flow.run(tensor, dim, sizeOf(tensor, dim));
+    alternatives = flow.countAlternatives();
+    if (!best || found.gathers.size() < best->gathers.size())
+      best = std::move(found);
+  }
+  return std::move(*best);
 }
 
 } // namespace cleave

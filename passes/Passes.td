@@ -140,7 +140,7 @@ def SplitStages : Pass<"split-stages", "::mlir::func::FuncOp"> {
   let dependentDialects = ["::cleave::CleaveDialect"];
 }
 
-def PrintSplitClasses : Pass<"print-split-classes", "::mlir::func::FuncOp"> {
+def PrintSplitClasses : Pass<"print-split-classes", "::mlir::ModuleOp"> {
   let summary = "prints what splitting each dimension of each weight entails";
   let description = [{
     A block a class, with the number of its parts, what is split with it, and what that owes: sums of which each rank has a

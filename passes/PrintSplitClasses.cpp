@@ -12,10 +12,17 @@ namespace cleave {
 
 namespace {
 struct PrintSplitClasses : impl::PrintSplitClassesBase<PrintSplitClasses> {
+  // Of the module, so that functions are printed in order.
   void runOnOperation() override {
-    ShardingPropagation propagation(getOperation());
+    for (auto function : getOperation().getOps<func::FuncOp>())
+      print(function);
+    markAllAnalysesPreserved();
+  }
+
+  static void print(func::FuncOp function) {
+    ShardingPropagation propagation(function);
     llvm::DenseSet<std::pair<Value, unsigned>> seen;
-    for (auto param : getOperation().getBody().getOps<ParamOp>()) {
+    for (auto param : function.getBody().getOps<ParamOp>()) {
       auto type = dyn_cast<RankedTensorType>(param.getType());
       for (unsigned dim = 0; type && dim < type.getRank(); ++dim) {
         if (type.getDimSize(dim) < 2 || seen.contains({param, dim}))
@@ -26,7 +33,6 @@ struct PrintSplitClasses : impl::PrintSplitClassesBase<PrintSplitClasses> {
         print(param, dim, found);
       }
     }
-    markAllAnalysesPreserved();
   }
 
   /// The runs of positions that the first of two ranks has.
@@ -43,7 +49,7 @@ struct PrintSplitClasses : impl::PrintSplitClassesBase<PrintSplitClasses> {
     return StringRef(text).take_front(60).str();
   }
 
-  void print(ParamOp seed, unsigned dim, const SplitClass &found) {
+  static void print(ParamOp seed, unsigned dim, const SplitClass &found) {
     llvm::outs() << "class of " << seed.getName() << " dim " << dim << ": " << found.count << " parts, "
                  << found.tensors.size() << " tensors, " << found.sums.size() << " sums, " << found.gathers.size()
                  << " gathers\n";
