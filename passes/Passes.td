@@ -141,4 +141,12 @@ def SplitStages : Pass<"split-stages", "::mlir::func::FuncOp"> {
   let dependentDialects = ["::cleave::CleaveDialect"];
 }
 
+def PrintSplitClasses : Pass<"print-split-classes", "::mlir::ModuleOp"> {
+  let summary = "prints what splitting each dimension of each weight entails";
+  let description = [{
+    A block a class, with the number of its parts, what is split with it, and what that owes: sums of which each rank has a
+    part, and operands that must be gathered. Changes nothing; for tests and for looking.
+  }];
+}
+
 #endif // CLEAVE_PASSES_PASSES

@@ -57,6 +57,11 @@ std::optional<DimensionRule> dimensionRuleOf(OperatorOp op, const TracedShapes &
   return rule;
 }
 
+std::optional<PositionRule> positionRuleOf(OperatorOp op, const TracedShapes &shapes) {
+  auto positions = semanticsOf(op.getName()).positions;
+  return positions ? positions(op, shapes) : std::nullopt;
+}
+
 bool preparesWeights(Operation *op) {
   auto call = dyn_cast<OperatorOp>(op);
   return call && semanticsOf(call.getName()).preparesWeights && llvm::all_of(op->getOperands(), [](Value value) {

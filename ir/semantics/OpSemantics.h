@@ -11,6 +11,7 @@
 #include "ir/OperatorDialect.h"
 #include "ir/TracedShapes.h"
 #include "ir/semantics/DimensionRule.h"
+#include "ir/semantics/PositionRule.h"
 
 namespace cleave {
 
@@ -70,6 +71,8 @@ struct OpSemantics {
   int64_t (*workspaceBytes)(OperatorOp op, const TracedShapes &shapes) = nullptr;
   /// How dimensions relate (call dimensionRuleOf); null or nothing: every operand is needed whole.
   std::optional<DimensionRule> (*dimensions)(OperatorOp op, const TracedShapes &shapes) = nullptr;
+  /// Where positions of the dimension come from that the call joins, cuts or reorders; null or nothing: not known.
+  std::optional<PositionRule> (*positions)(OperatorOp op, const TracedShapes &shapes) = nullptr;
   /// For a view: the operator that writes a changed view back into its base, as `aten.slice_scatter` for `aten.slice`
   /// (same arguments with the new value second). Empty: no such operator; see also viewBack.
   llvm::StringLiteral scatter = "";
@@ -82,6 +85,9 @@ const OpSemantics &semanticsOf(llvm::StringRef irName);
 
 /// The rule of one call; nothing where every operand is needed whole.
 std::optional<DimensionRule> dimensionRuleOf(OperatorOp op, const TracedShapes &shapes);
+
+/// Where one call takes the positions of a dimension from; nothing where that is not known.
+std::optional<PositionRule> positionRuleOf(OperatorOp op, const TracedShapes &shapes);
 
 /// Whether the operation prepares weights and takes nothing but parameters, constants and others of its kind: it is done
 /// once, when a plan is loaded, by each stage that needs it.

@@ -264,17 +264,20 @@ void addShapes(SemanticsTable &table) {
   table.add({"aten.t", "aten.numpy_T"}, {.isView = true, .permutes = true, .dimensions = reverses, .viewBack = again});
   table.add({"aten.permute"}, {.isView = true, .permutes = true, .hasTypesOfOperands = true, .dimensions = permutes});
   table.add({"aten.slice"},
-            {.isView = true, .identityOf = sliceIdentity, .dimensions = slices, .scatter = "aten.slice_scatter"});
+            {.isView = true, .identityOf = sliceIdentity, .dimensions = slices, .positions = slicePositions, .scatter = "aten.slice_scatter"});
   table.add({"aten.select"}, {.isView = true, .dimensions = drops, .scatter = "aten.select_scatter"});
   table.add({"aten.diagonal"}, {.isView = true, .scatter = "aten.diagonal_scatter"});
-  table.add({"aten.narrow"}, {.isView = true, .dimensions = cutsAlong});
+  table.add({"aten.narrow"}, {.isView = true, .dimensions = cutsAlong, .positions = slicePositions});
   table.add({"aten.chunk", "aten.split", "aten.split_with_sizes", "aten.tensor_split"},
-            {.isView = true, .dimensions = splitsAlong});
+            {.isView = true, .dimensions = splitsAlong, .positions = splitPositions});
   table.add({"aten.unbind"}, {.isView = true, .dimensions = drops});
   table.add({"aten.unfold", "aten.as_strided", "aten.view_as_real", "aten.view_as_complex"}, {.isView = true});
-  table.add({"aten.cat", "aten.concat", "aten.repeat_interleave", "aten.slice_scatter"}, {.dimensions = cutsAlong});
+  table.add({"aten.cat", "aten.concat"}, {.dimensions = cutsAlong, .positions = joinedPositions});
+  table.add({"aten.repeat_interleave"}, {.dimensions = cutsAlong, .positions = interleavedPositions});
+  table.add({"aten.slice_scatter"}, {.dimensions = cutsAlong});
   table.add({"aten.diff"}, {.hasTypesOfOperands = true, .dimensions = cutsAlong});
-  table.add({"aten.roll", "aten.flip"}, {.hasTypesOfOperands = true, .dimensions = cutsAlong});
+  table.add({"aten.roll"}, {.hasTypesOfOperands = true, .dimensions = cutsAlong, .positions = rolledPositions});
+  table.add({"aten.flip"}, {.hasTypesOfOperands = true, .dimensions = cutsAlong, .positions = flippedPositions});
   table.add({"aten.pad", "aten.constant_pad_nd", "aten.reflection_pad1d", "aten.replication_pad1d",
              "aten.reflection_pad2d"},
             {.hasTypesOfOperands = true, .dimensions = pads});

@@ -1,0 +1,38 @@
+//===- PositionRule.h - Operators that join, cut or reorder a dimension -*- C++ -*-===//
+#ifndef CLEAVE_IR_SEMANTICS_POSITIONRULE_H
+#define CLEAVE_IR_SEMANTICS_POSITIONRULE_H
+
+#include "ir/OperatorDialect.h"
+#include "ir/TracedShapes.h"
+#include "llvm/ADT/SmallVector.h"
+#include <cstdint>
+#include <optional>
+
+namespace cleave {
+
+/// Of an operator that takes every position of dimension `dim` of its results from one of its operands, as cat, split,
+/// slice and flip do; all other dimensions pass as they are, in order. Operands count as `flatOperands` gives them. A
+/// result that is a list has one entry for each of its items.
+struct PositionRule {
+  struct Source {
+    unsigned operand;
+    int64_t position;
+    bool operator==(const Source &) const = default;
+  };
+  /// The same in operands and results.
+  unsigned dim;
+  /// For each result, or item of the one result, for each position of `dim`.
+  llvm::SmallVector<std::vector<Source>> results;
+};
+
+/// Rules by what an operator does along its argument `dim` (`dims` for the last two).
+std::optional<PositionRule> joinedPositions(OperatorOp op, const TracedShapes &shapes);
+std::optional<PositionRule> splitPositions(OperatorOp op, const TracedShapes &shapes);
+std::optional<PositionRule> slicePositions(OperatorOp op, const TracedShapes &shapes);
+std::optional<PositionRule> interleavedPositions(OperatorOp op, const TracedShapes &shapes);
+std::optional<PositionRule> flippedPositions(OperatorOp op, const TracedShapes &shapes);
+std::optional<PositionRule> rolledPositions(OperatorOp op, const TracedShapes &shapes);
+
+} // namespace cleave
+
+#endif // CLEAVE_IR_SEMANTICS_POSITIONRULE_H

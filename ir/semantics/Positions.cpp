@@ -1,0 +1,141 @@
+//===- Positions.cpp - Where positions of a dimension come from -----------===//
+#include "ir/semantics/OpSemantics.h"
+#include "ir/semantics/Shapes.h"
+
+using namespace mlir;
+
+namespace cleave {
+
+namespace {
+/// The dimension of argument `dim`, with the sizes that the operands have along it.
+struct Along {
+  unsigned dim;
+  SmallVector<int64_t> sizes;
+
+  static std::optional<Along> of(OperatorOp op, const TracedShapes &shapes);
+};
+} // namespace
+
+std::optional<Along> Along::of(OperatorOp op, const TracedShapes &shapes) {
+  auto named = constantInt(op, "dim");
+  if (!named)
+    return std::nullopt;
+  Along along;
+  size_t rank = 0;
+  for (const OptionalShape &shape : operandShapes(op, shapes)) {
+    // Scalar arguments stand behind the tensors.
+    if (!shape)
+      break;
+    rank = rank ? rank : shape->size();
+    if (shape->size() != rank || *named < -int64_t(rank) || *named >= int64_t(rank))
+      return std::nullopt;
+    along.dim = *named < 0 ? *named + rank : *named;
+    along.sizes.push_back((*shape)[along.dim]);
+  }
+  return along.sizes.empty() ? std::nullopt : std::optional(along);
+}
+
+/// `count` positions of the first operand, from `begin` on.
+static std::vector<PositionRule::Source> range(int64_t begin, int64_t count, int64_t step = 1) {
+  std::vector<PositionRule::Source> result;
+  for (int64_t i = 0; i < count; ++i)
+    result.push_back({0, begin + i * step});
+  return result;
+}
+
+std::optional<PositionRule> joinedPositions(OperatorOp op, const TracedShapes &shapes) {
+  auto along = Along::of(op, shapes);
+  if (!along)
+    return std::nullopt;
+  PositionRule rule{along->dim, {{}}};
+  for (auto [operand, size] : llvm::enumerate(along->sizes))
+    for (int64_t i = 0; i < size; ++i)
+      rule.results[0].push_back({unsigned(operand), i});
+  return rule;
+}
+
+/// The sizes of the pieces, as each operator says them.
+static std::optional<SmallVector<int64_t>> pieceSizes(OperatorOp op, int64_t size) {
+  SmallVector<int64_t> sizes;
+  auto cutBy = [&](int64_t piece) {
+    for (int64_t at = 0; at < size; at += piece)
+      sizes.push_back(std::min(piece, size - at));
+  };
+  if (auto given = constantInts(op, "split_sizes"))
+    return given;
+  if (auto given = constantInts(op, "split_size"))
+    return given;
+  if (auto piece = constantInt(op, "split_size"); piece && *piece > 0)
+    cutBy(*piece);
+  else if (auto chunks = constantInt(op, "chunks"); chunks && *chunks > 0 && size > 0)
+    cutBy(llvm::divideCeil(size, *chunks));
+  else if (auto sections = constantInt(op, "sections"); sections && *sections > 0)
+    for (int64_t i = 0; i < *sections; ++i)
+      sizes.push_back(size / *sections + (i < size % *sections));
+  else
+    return std::nullopt;
+  return sizes;
+}
+
+std::optional<PositionRule> splitPositions(OperatorOp op, const TracedShapes &shapes) {
+  auto along = Along::of(op, shapes);
+  auto sizes = along ? pieceSizes(op, along->sizes[0]) : std::nullopt;
+  if (!sizes || std::accumulate(sizes->begin(), sizes->end(), int64_t(0)) != along->sizes[0])
+    return std::nullopt;
+  PositionRule rule{along->dim, {}};
+  int64_t at = 0;
+  for (int64_t size : *sizes) {
+    rule.results.push_back(range(at, size));
+    at += size;
+  }
+  return rule;
+}
+
+std::optional<PositionRule> slicePositions(OperatorOp op, const TracedShapes &shapes) {
+  auto along = Along::of(op, shapes);
+  auto to = shapes.shapeOf(op->getResult(0));
+  if (!along || !to || to->size() <= along->dim)
+    return std::nullopt;
+  int64_t size = along->sizes[0], step = constantInt(op, "step").value_or(1);
+  auto start = constantInt(op, "start");
+  // Absent is the beginning; anything else has to be known.
+  if (Value given = op.getArgument("start"); !start && !isa<NoneType>(given.getType()))
+    return std::nullopt;
+  int64_t begin = std::clamp<int64_t>(start.value_or(0) < 0 ? *start + size : start.value_or(0), 0, size);
+  return PositionRule{along->dim, {range(begin, (*to)[along->dim], step)}};
+}
+
+std::optional<PositionRule> flippedPositions(OperatorOp op, const TracedShapes &shapes) {
+  auto shape = shapes.shapeOf(op->getOperand(0));
+  auto dims = constantInts(op, "dims");
+  if (!shape || !dims || dims->size() != 1)
+    return std::nullopt;
+  unsigned dim = (*dims)[0] < 0 ? (*dims)[0] + shape->size() : (*dims)[0];
+  return PositionRule{dim, {range((*shape)[dim] - 1, (*shape)[dim], -1)}};
+}
+
+std::optional<PositionRule> rolledPositions(OperatorOp op, const TracedShapes &shapes) {
+  auto shape = shapes.shapeOf(op->getOperand(0));
+  auto dims = constantInts(op, "dims"), shifts = constantInts(op, "shifts");
+  if (!shape || !dims || !shifts || dims->size() != 1 || shifts->size() != 1)
+    return std::nullopt;
+  unsigned dim = (*dims)[0] < 0 ? (*dims)[0] + shape->size() : (*dims)[0];
+  PositionRule rule{dim, {range(0, (*shape)[dim])}};
+  if (int64_t size = (*shape)[dim])
+    for (int64_t i = 0; i < size; ++i)
+      rule.results[0][i].position = (((i - (*shifts)[0]) % size) + size) % size;
+  return rule;
+}
+
+std::optional<PositionRule> interleavedPositions(OperatorOp op, const TracedShapes &shapes) {
+  auto along = Along::of(op, shapes);
+  auto repeats = constantInt(op, "repeats");
+  if (!along || !repeats)
+    return std::nullopt;
+  PositionRule rule{along->dim, {{}}};
+  for (int64_t i = 0; i < along->sizes[0] * *repeats; ++i)
+    rule.results[0].push_back({0, i / *repeats});
+  return rule;
+}
+
+} // namespace cleave

@@ -1,0 +1,69 @@
+//===- PrintSplitClasses.cpp - What splitting a dimension entails ---------===//
+#include "partitioner/ShardingPropagation.h"
+#include "passes/Passes.h"
+#include "llvm/ADT/SetVector.h"
+
+using namespace mlir;
+
+namespace cleave {
+
+#define GEN_PASS_DEF_PRINTSPLITCLASSES
+#include "passes/Passes.h.inc"
+
+namespace {
+struct PrintSplitClasses : impl::PrintSplitClassesBase<PrintSplitClasses> {
+  // Of the module, so that functions are printed in order.
+  void runOnOperation() override {
+    for (auto function : getOperation().getOps<func::FuncOp>())
+      print(function);
+    markAllAnalysesPreserved();
+  }
+
+  static void print(func::FuncOp function) {
+    ShardingPropagation propagation(function);
+    llvm::DenseSet<std::pair<Value, unsigned>> seen;
+    for (auto param : function.getBody().getOps<ParamOp>()) {
+      auto type = dyn_cast<RankedTensorType>(param.getType());
+      for (unsigned dim = 0; type && dim < type.getRank(); ++dim) {
+        if (type.getDimSize(dim) < 2 || seen.contains({param, dim}))
+          continue;
+        SplitClass found = propagation.propagate({param}, dim);
+        for (auto &[tensor, labelling] : found.tensors)
+          seen.insert({tensor.value, labelling.dim});
+        print(param, dim, found);
+      }
+    }
+  }
+
+  /// The runs of positions that the first of two ranks has.
+  static std::string firstHalf(const Labelling &labelling, int32_t count) {
+    std::string text;
+    size_t begin = 0, size = labelling.labels.size();
+    auto isFirst = [&](size_t i) { return i < size && labelling.labels[i] < count / 2; };
+    for (size_t i = 0; i <= size; ++i) {
+      if (isFirst(i) && (i == 0 || !isFirst(i - 1)))
+        begin = i;
+      if (!isFirst(i) && i > 0 && isFirst(i - 1))
+        text += " " + std::to_string(begin) + ":" + std::to_string(i);
+    }
+    return StringRef(text).take_front(60).str();
+  }
+
+  static void print(ParamOp seed, unsigned dim, const SplitClass &found) {
+    llvm::outs() << "class of " << seed.getName() << " dim " << dim << ": " << found.count << " parts, "
+                 << found.tensors.size() << " tensors, " << found.sums.size() << " sums, " << found.gathers.size()
+                 << " gathers\n";
+    for (auto &[tensor, labelling] : found.tensors)
+      if (auto param = tensor.value.getDefiningOp<ParamOp>())
+        llvm::outs() << "  weight " << param.getName() << " dim " << labelling.dim << ", first half"
+                     << firstHalf(labelling, found.count) << "\n";
+    for (OpResult sum : found.sums)
+      llvm::outs() << "  sum " << sum.getOwner()->getName() << " at " << modulePath(sum.getOwner()) << "\n";
+    for (OpOperand *use : found.gathers)
+      llvm::outs() << "  gather operand " << use->getOperandNumber() << " of " << use->getOwner()->getName() << " at "
+                   << modulePath(use->getOwner()) << "\n";
+  }
+};
+} // namespace
+
+} // namespace cleave
