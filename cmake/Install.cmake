@@ -34,6 +34,7 @@ endfunction()
 function(install_cleave)
   install_libraries(Runtime cleave_llvm cleave_plan cleave_runtime)
   install_headers(Runtime
+    codegen/plan/AtomicFile.h
     codegen/plan/Checksum.h
     codegen/plan/Plan.h
     codegen/plan/Safetensors.h

@@ -157,16 +157,16 @@ static void noteLimits(func::FuncOp function, std::vector<plan::Note> &notes) {
       notes.push_back(makeNote("multiple", "", "",
                                llvm::formatv("{0} must be a multiple of {1}: the model itself runs at no other size",
                                              name, limit.multiple)));
-    auto noteRange = [&](StringRef end, int64_t size, StringRef others) {
+    auto noteRange = [&](StringRef end, int64_t size, int64_t next) {
       notes.push_back(makeNote("range", "", "",
                                llvm::formatv("{0} was tried {1} {2}: with the other sizes as traced, the model itself "
-                                             "runs at no {3} one",
-                                             name, end, size, others)));
+                                             "fails at {3}",
+                                             name, end, size, next)));
     };
     if (limit.least > 1)
-      noteRange("from", limit.least, "smaller");
+      noteRange("from", limit.least, limit.least - limit.multiple);
     if (limit.most != SizeLimits().most)
-      noteRange("up to", limit.most, "larger");
+      noteRange("up to", limit.most, limit.most + limit.multiple);
   }
 }
 

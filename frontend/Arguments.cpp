@@ -176,7 +176,8 @@ FailureOr<Argument> ArgumentMaker::makeItems(const std::string &name, const c10:
   // A dict of tensors is flat, and its keys may have dots: {"history.0": x}.
   for (const std::string &key : itemsOf(name, isComposite(dict->getValueType()))) {
     int64_t number = 0;
-    if (hasNumbers && StringRef(key).getAsInteger(10, number))
+    // 01 would be the same key as 1.
+    if (hasNumbers && (StringRef(key).getAsInteger(10, number) || std::to_string(number) != key))
       return error(name + "." + key) << "found \"" << key << "\" as key of a " << type->annotation_str()
                                      << ", expected an integer";
     if (hasNumbers)

@@ -19,9 +19,9 @@ static llvm::StringMap<int64_t> sizesIn(Operation *function, StringRef attribute
 llvm::StringMap<SizeLimits> limitsOf(Operation *function) {
   llvm::StringMap<SizeLimits> limits;
   for (auto &entry : sizesIn(function, kMultiplesAttr))
-    limits[entry.first()].multiple = entry.second;
+    limits[entry.first()].multiple = std::max<int64_t>(1, entry.second);
   for (auto &entry : sizesIn(function, kLeastAttr))
-    limits[entry.first()].least = entry.second;
+    limits[entry.first()].least = std::max<int64_t>(1, entry.second);
   for (auto &entry : sizesIn(function, kMostAttr))
     limits[entry.first()].most = entry.second;
   return limits;

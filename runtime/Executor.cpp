@@ -166,6 +166,8 @@ void Executor::call(const CodeInstruction &instruction) {
 /// With room for the operands.
 c10::impl::GenericList Executor::emptyList(const CodeInstruction &instruction) {
   if (instruction.kept && lists[*instruction.kept].isList() && lists[*instruction.kept].use_count() == 1) {
+    // Another thread may have been the last to read it, and counts are read in no order.
+    std::atomic_thread_fence(std::memory_order_acquire);
     c10::impl::GenericList list = lists[*instruction.kept].toList();
     list.clear();
     return list;

@@ -15,8 +15,8 @@ llvm::Expected<std::string> makeTemporary(llvm::StringRef finalPath,
                                           llvm::function_ref<int(const char *path)> make);
 
 /// Removes directories that `makeTemporary` made for `finalPath`, and whose process no longer exists: one that was killed.
-/// Others than this user's, and those that a process still holds (`holdTemporary`), perhaps on another machine or in a
-/// container, stay.
+/// Others than this user's, and those that a process still holds (`holdTemporary`), perhaps in a container, stay; between
+/// making one and holding it a process of a container is not seen, nor is one on a file system that has no locks.
 void removeAbandoned(llvm::StringRef finalPath);
 
 /// Locks a directory until the descriptor is closed or its process ends; -1 where that cannot be done.

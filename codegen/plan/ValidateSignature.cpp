@@ -67,6 +67,9 @@ static Error checkBatch(const Twine &where, const Signature &signature) {
   return Error::success();
 }
 
+/// Of a named dimension in the example inputs: no tensor is larger, and sums and multiples of it stay within 64 bits.
+static constexpr int64_t kLargestSize = int64_t(1) << 40;
+
 Error checkSignature(const Plan &plan, const Signature &signature) {
   std::string where = "signature '" + signature.name + "'";
   if (Error error = checkNames(where + ", symbols", signature.symbols))
@@ -76,7 +79,8 @@ Error checkSignature(const Plan &plan, const Signature &signature) {
   if (Error error = checkNames(where + ", outputs", signature.outputs))
     return error;
   for (const auto &symbol : signature.symbols) {
-    if (symbol->traced < 0)
+    // Sizes are multiplied by each other.
+    if (symbol->traced < 0 || symbol->traced > kLargestSize)
       return invalid(where,
                      "symbol '" + symbol->name + "' was traced with the size " + Twine(symbol->traced));
     if (symbol->multiple < 1 || symbol->traced % symbol->multiple != 0)
@@ -85,6 +89,9 @@ Error checkSignature(const Plan &plan, const Signature &signature) {
     if (symbol->least < 1 || (symbol->least > 1 && symbol->least > symbol->traced) || symbol->most < symbol->traced)
       return invalid(where, "symbol '" + symbol->name + "' of size " + Twine(symbol->traced) + " is said to be from " +
                                 Twine(symbol->least) + " to " + Twine(symbol->most));
+    if (symbol->least > 1 && symbol->least % symbol->multiple != 0)
+      return invalid(where, "symbol '" + symbol->name + "' runs from " + Twine(symbol->least) +
+                                ", which is no multiple of " + Twine(symbol->multiple));
   }
   std::vector<int64_t> traced = tracedSizes(signature);
   if (Error error = checkInputs(where, signature, traced))

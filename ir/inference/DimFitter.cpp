@@ -85,7 +85,8 @@ static bool isSamePoint(const llvm::StringMap<int64_t> &a, const llvm::StringMap
 }
 
 DimFitter::DimFitter(std::vector<std::pair<std::string, int64_t>> traced,
-                     const llvm::StringMap<SizeLimits> &limits) {
+                     const llvm::StringMap<SizeLimits> &limits)
+    : limits(limits) {
   auto rangeOf = [&](llvm::StringRef name, int64_t size) { return triedRange(size, limits.lookup(name)); };
   std::vector<std::string> names;
   llvm::StringMap<int64_t> powers;
@@ -125,8 +126,8 @@ DimFitter::DimFitter(std::vector<std::pair<std::string, int64_t>> traced,
   }
   fitted = points.size();
   // Where programs often do something else: at one, and far above the traced sizes.
-  for (auto [factor, more] :
-       {std::pair(0, 1), std::pair(2, 1), std::pair(7, 3), std::pair(30, 7), std::pair(4111, 11)}) {
+  constexpr std::pair<int, int> edges[kEdges] = {{0, 1}, {2, 1}, {7, 3}, {30, 7}, {4111, 11}};
+  for (auto [factor, more] : edges) {
     auto &edge = points.emplace_back();
     for (auto &[name, size] : traced)
       edge[name] = factor * size + more * limits.lookup(name).multiple;
@@ -158,25 +159,51 @@ SymbolicDim DimFitter::solve(const std::vector<int64_t> &observed) const {
     if (agrees(dim, observed))
       return dim;
   }
-  if (auto rounded = findRounded(observed); rounded.size() == 1 && rounded[0].low == rounded[0].high)
+  auto rounded = findRounded(observed);
+  auto isSeen = [&](auto &point) { return isObserved(point, observed); };
+  if (rounded.size() == 1 && rounded[0].low == rounded[0].high && llvm::all_of(rowFor(rounded[0]), isSeen))
     return SymbolicDim::make({{{rounded[0].name}, rounded[0].a}, {{}, rounded[0].low}}, rounded[0].d);
   return SymbolicDim::unknown();
 }
 
+bool DimFitter::isObserved(const llvm::StringMap<int64_t> &at, const std::vector<int64_t> &observed) const {
+  return llvm::any_of(llvm::zip(points, observed), [&](auto pair) {
+    return std::get<1>(pair) != kNotObserved && isSamePoint(at, std::get<0>(pair));
+  });
+}
+
+/// As long as the candidate's period, and as those of what else divides by up to 4, 6, 8 or 12.
+std::vector<llvm::StringMap<int64_t>> DimFitter::rowFor(const Rounded &candidate) const {
+  SizeLimits limit = limits.lookup(candidate.name);
+  int64_t traced = points.front().lookup(candidate.name), length = std::max<int64_t>(24, candidate.d);
+  int64_t reach = (length - 1) * limit.multiple, low = triedRange(traced, limit).first;
+  // Sizes below the traced one run where there are enough; otherwise those above are tried.
+  int64_t begin = traced - reach >= low ? traced - reach : traced <= limit.most - reach ? traced : low;
+  std::vector<llvm::StringMap<int64_t>> row(length, points.front());
+  for (auto [i, point] : llvm::enumerate(row))
+    point[candidate.name] = begin + int64_t(i) * limit.multiple;
+  return row;
+}
+
 std::optional<DimFitter::Rounded> DimFitter::findRounded(const std::string &name,
                                                          const std::vector<int64_t> &observed) const {
-  constexpr int64_t kLargestDivisor = 64;
+  // So that no product below leaves 64 bits.
+  constexpr int64_t kLargestDivisor = 64, kLargestFactor = 1 << 20, kLargestSize = int64_t(1) << 40;
   std::vector<std::pair<int64_t, int64_t>> seen;
-  for (auto [point, value] : llvm::zip(points, observed))
-    if (value != kNotObserved)
-      seen.emplace_back(point.lookup(name), value);
+  for (auto [point, value] : llvm::zip(points, observed)) {
+    if (value == kNotObserved)
+      continue;
+    if (point.lookup(name) > kLargestSize || value > kLargestSize || value < -kLargestSize)
+      return std::nullopt;
+    seen.emplace_back(point.lookup(name), value);
+  }
   auto [first, last] = std::minmax_element(seen.begin(), seen.end());
   std::optional<Rounded> found;
   for (int64_t d = 2; d <= kLargestDivisor && first->first != last->first; ++d) {
     auto slope = static_cast<long double>(last->second - first->second) / (last->first - first->first);
     int64_t a = std::llround(slope * d);
     // Lower terms have been tried.
-    if (a < 1 || std::gcd(a, d) > 1)
+    if (a < 1 || a > kLargestFactor || std::gcd(a, d) > 1)
       continue;
     Rounded candidate{name, a, d, std::numeric_limits<int64_t>::min(), std::numeric_limits<int64_t>::max()};
     for (auto [size, value] : seen) {
@@ -200,14 +227,16 @@ std::vector<DimFitter::Rounded> DimFitter::findRounded(const std::vector<int64_t
   return found;
 }
 
-std::optional<llvm::StringMap<int64_t>> DimFitter::tellingPoint(const std::vector<int64_t> &observed) const {
+std::vector<llvm::StringMap<int64_t>> DimFitter::tellingPoints(const std::vector<int64_t> &observed) const {
   auto rounded = findRounded(observed);
-  if (rounded.empty() || (rounded.size() == 1 && rounded[0].low == rounded[0].high))
-    return std::nullopt;
-  llvm::StringMap<int64_t> point = points.front();
+  if (rounded.empty())
+    return {};
   // In any order the candidates come to the same, but not the samples.
   llvm::sort(rounded, [](auto &one, auto &other) { return one.name < other.name; });
   const Rounded &first = rounded[0];
+  if (rounded.size() == 1 && first.low == first.high)
+    return rowFor(first);
+  llvm::StringMap<int64_t> point = points.front();
   int64_t &size = point[first.name];
   if (rounded.size() > 1) {
     // Names whose sizes have so far been large and small together.
@@ -218,12 +247,13 @@ std::optional<llvm::StringMap<int64_t>> DimFitter::tellingPoint(const std::vecto
     while ((first.a * size + middle) % first.d != 0)
       ++size;
   }
-  return llvm::none_of(points, [&](auto &other) { return isSamePoint(point, other); }) ? std::optional(point)
-                                                                                      : std::nullopt;
+  return {std::move(point)};
 }
 
-void DimFitter::addSample(llvm::StringMap<int64_t> point) {
-  points.push_back(std::move(point));
+void DimFitter::addSamples(const std::vector<llvm::StringMap<int64_t>> &more) {
+  for (auto &point : more)
+    if (llvm::none_of(points, [&](auto &other) { return isSamePoint(point, other); }))
+      points.push_back(point);
   known.clear();
 }
 

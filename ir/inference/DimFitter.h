@@ -14,7 +14,8 @@ namespace cleave {
 /// A polynomial of total degree ≤ 3 (2 from five names on) with a common divisor is determined by as many points as it
 /// has monomials; further points must then agree exactly, or the size is unknown. A name that has few sizes to try has
 /// lower powers. A size that is rounded down, as a strided window's, is floor((a·name + c) / d), where one a/d alone agrees
-/// with all points; it may take more of them to tell c.
+/// with all points; it takes more of them to tell c, and a row of sizes one after the other that all agree, since differences
+/// of such sizes (n/2 - n/3) are like one where few are tried.
 class DimFitter {
 public:
   /// `traced`: names and their sizes in the examples, in a fixed order. The first sample is the traced point.
@@ -40,12 +41,17 @@ public:
   /// none of the form above. Edges may be missing at the end.
   const SymbolicDim &fit(const std::vector<int64_t> &observed);
 
-  /// For an observation without an expression: a point that would tell some of those apart that are rounded down and agree
-  /// with it. Nothing where there are none.
-  std::optional<llvm::StringMap<int64_t>> tellingPoint(const std::vector<int64_t> &observed) const;
-  void addSample(llvm::StringMap<int64_t> point);
+  /// Whether sample `i` is an edge, and not one that was added.
+  bool isEdge(size_t i) const { return i >= fitted && i < fitted + kEdges; }
+
+  /// For an observation without an expression: points that would tell those apart that are rounded down and agree with it,
+  /// or confirm the one that does. None where there is none such, or the points have been tried.
+  std::vector<llvm::StringMap<int64_t>> tellingPoints(const std::vector<int64_t> &observed) const;
+  /// Adds those of the points that are new.
+  void addSamples(const std::vector<llvm::StringMap<int64_t>> &more);
 
 private:
+  static constexpr size_t kEdges = 5;
   /// floor((a·name + c) / d) for any c from `low` to `high`.
   struct Rounded {
     std::string name;
@@ -54,9 +60,13 @@ private:
   /// At most one a name.
   std::vector<Rounded> findRounded(const std::vector<int64_t> &observed) const;
   std::optional<Rounded> findRounded(const std::string &name, const std::vector<int64_t> &observed) const;
+  /// A row of sizes at which the candidate is put to the test.
+  std::vector<llvm::StringMap<int64_t>> rowFor(const Rounded &candidate) const;
+  bool isObserved(const llvm::StringMap<int64_t> &at, const std::vector<int64_t> &observed) const;
   SymbolicDim solve(const std::vector<int64_t> &observed) const;
   bool agrees(const SymbolicDim &dim, const std::vector<int64_t> &observed) const;
 
+  llvm::StringMap<SizeLimits> limits;
   std::vector<SymbolicDim::Monomial> monomials;
   std::vector<llvm::StringMap<int64_t>> points;
   size_t fitted = 1;

@@ -236,12 +236,15 @@ static bool runOnZeros(const torch::jit::Operator &callee, torch::jit::Stack &st
   });
 }
 
-/// The first sentence of what an exception says; what follows is about libtorch. Its own `what` looks up the symbols of a
-/// backtrace, which takes far longer than the call that failed.
+/// What an exception says, without libtorch's advice to those who write operators. Its own `what` looks up the symbols of
+/// a backtrace, which takes far longer than the call that failed.
 static std::string messageOf(const std::exception &exception) {
   auto *error = dynamic_cast<const c10::Error *>(&exception);
   StringRef text(error ? error->what_without_backtrace() : exception.what());
-  return text.split('\n').first.split(". ").first.rtrim('.').str();
+  text = text.split('\n').first;
+  for (StringRef advice : {". This could be ", ". You may ", ". If you ", ". Please "})
+    text = text.split(advice).first;
+  return text.rtrim('.').str();
 }
 
 std::optional<Sampler::Failure> Sampler::call(OperatorOp op, const torch::jit::Operator &callee,

@@ -59,7 +59,7 @@ private:
   std::optional<std::vector<c10::IValue>> operandsOf(mlir::Operation *op) const;
   c10::IValue emptyTensor(mlir::RankedTensorType type) const;
 
-  const llvm::StringMap<int64_t> &sizes;
+  llvm::StringMap<int64_t> sizes;
   /// Branches around the current operation of which only data tells whether they run.
   unsigned guesses = 0;
 };

@@ -32,7 +32,7 @@ private:
     auto found = samples[i].values.find(current);
     return found == samples[i].values.end() ? nullptr : &found->second;
   }
-  bool isEdge(size_t i) const { return i >= fitter.mustRun(); }
+  bool isEdge(size_t i) const { return fitter.isEdge(i); }
 
   /// `get(value)` at each sample, as one expression. Strides of dimensions of size 1 mean nothing, so they are not asked
   /// of edges.
@@ -192,8 +192,7 @@ struct Samples {
   bool refine(func::FuncOp function, const std::set<std::vector<int64_t>> &unresolved) {
     size_t before = fitter.samples().size();
     for (const std::vector<int64_t> &observed : unresolved)
-      if (auto point = fitter.tellingPoint(observed))
-        fitter.addSample(std::move(*point));
+      fitter.addSamples(fitter.tellingPoints(observed));
     for (auto &point : ArrayRef(fitter.samples()).drop_front(before))
       runs.emplace_back(point).run(function);
     return fitter.samples().size() > before;
@@ -320,7 +319,7 @@ private:
 
 /// Values as expressions, after as many more samples as these take.
 static void generalize(func::FuncOp function, Samples &samples, InferredValues &result) {
-  // Each sample halves what is open: 64 divisors take six.
+  // Each sample halves what is open: 64 divisors take six, and a row confirms what is left.
   constexpr int kMostRounds = 8;
   for (int round = 0; round < kMostRounds; ++round) {
     result.tensors.clear();

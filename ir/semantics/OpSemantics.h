@@ -26,7 +26,8 @@ struct OpSemantics {
   bool isView = false;
   /// The result has the values of its operand in a storage of its own, or not, as contiguous and reshape do.
   bool mayBeView = false;
-  /// The result is laid out the same whatever the strides of the first operand: contiguous, reshape.
+  /// The result is laid out the same whatever the strides of the first operand: contiguous. Not reshape, which is a view
+  /// where it can be.
   bool takesAnyLayout = false;
   /// A view with the dimensions in another order.
   bool permutes = false;

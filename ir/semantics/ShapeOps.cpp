@@ -243,7 +243,7 @@ void addShapes(SemanticsTable &table) {
   table.add({"aten.unsqueeze", "aten.squeeze", "aten.view_as"}, view);
   table.add({"aten.view", "aten._unsafe_view"}, sized(view, "size"));
   table.add({"aten.unflatten"}, sized(view, "sizes"));
-  OpSemantics reshape{.mayBeView = true, .takesAnyLayout = true, .hasTypesOfOperands = true, .dimensions = regroups, .viewBack = reshaped};
+  OpSemantics reshape{.mayBeView = true, .hasTypesOfOperands = true, .dimensions = regroups, .viewBack = reshaped};
   table.add({"aten.flatten", "aten.reshape_as"}, reshape);
   table.add({"aten.reshape"}, sized(reshape, "shape"));
   table.add({"aten.to"}, {.mayBeView = true,

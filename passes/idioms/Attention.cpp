@@ -149,16 +149,31 @@ static bool hasKernel(Value query, Value transposedKey, Value value) {
          hasUnitStride(v);
 }
 
-/// Whether all users take `value` in any layout, directly or once its dimensions are permuted. The kernel's has the heads
-/// behind the positions.
-static bool isTakenInAnyLayout(Value value, bool isPermuted = false) {
+/// Whether the call swaps the second and the third dimension. The kernel's result has the heads behind the positions, so
+/// that swapped it is row-major.
+static bool swapsHeads(OperatorOp op) {
+  auto isDims = [&](ArrayRef<int64_t> found, ArrayRef<int64_t> wanted) {
+    return llvm::equal(found, wanted, [](int64_t one, int64_t other) { return (one + 4) % 4 == other; });
+  };
+  auto first = constantInt(op, "dim0"), second = constantInt(op, "dim1");
+  if (first && second)
+    return isDims({*first, *second}, {1, 2}) || isDims({*first, *second}, {2, 1});
+  auto order = constantInts(op, "dims");
+  return order && isDims(*order, {0, 2, 1, 3});
+}
+
+/// Whether all users of the product take it in the kernel's layout, too: as any, or swapped and then as a row-major tensor
+/// or a copy of one.
+static bool isTakenInAnyLayout(Value value, bool isSwapped = false) {
   return llvm::all_of(value.getUsers(), [&](Operation *user) {
     auto op = dyn_cast<OperatorOp>(user);
     if (!op)
       return false;
     const OpSemantics &semantics = semanticsOf(op.getName());
-    return semantics.takesAnyLayout ||
-           (semantics.permutes && !isPermuted && isTakenInAnyLayout(op->getResult(0), /*isPermuted=*/true));
+    bool isRowMajor = isSwapped && semantics.mayBeView && !semantics.isCast;
+    return semantics.takesAnyLayout || isRowMajor ||
+           (!isSwapped && semantics.permutes && swapsHeads(op) &&
+            isTakenInAnyLayout(op->getResult(0), /*isSwapped=*/true));
   });
 }
 

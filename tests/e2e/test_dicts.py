@@ -21,6 +21,12 @@ def test_dicts_may_have_integers_as_keys(compiler):
         compiler.refuse(Numbered(), **{"table.3": X, "table.a": X + 1})
 
 
+def test_an_integer_has_one_name(compiler):
+    """1 and 01 would be one key."""
+    error = compiler.refuse(Numbered(), **{"table.3": X, "table.-2": X, "table.03": X})
+    assert 'input table.03: found "03" as key' in error, error
+
+
 class TwiceNamed(nn.Module):
     def forward(self, x):
         return {"a": {"b.c": x + 1}, "a.b": {"c": x * 2}}

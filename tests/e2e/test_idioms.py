@@ -55,6 +55,11 @@ def viewed_attention(q, k, v):
     return torch.matmul(torch.softmax(torch.matmul(q, k.transpose(-1, -2)), -1), v).view(8, 16, 8)
 
 
+def reshaped_attention(q, k, v):
+    """The same behind a reshape, which leaves the result as it lies, too."""
+    return torch.matmul(torch.softmax(torch.matmul(q, k.transpose(-1, -2)), -1), v).reshape(2, 4, 16, 8).view(8, 128)
+
+
 def causal_attention(q, k, v, padding):
     causal = torch.ones(16, 16, dtype=torch.bool).tril()[None, None]
     least = torch.full([], torch.finfo(torch.float32).min)
@@ -118,6 +123,7 @@ CASES = {
     "attention": (attention, (HEADS, HEADS + 1, HEADS * 2), ATTENTION, "aten.softmax"),
     "masked_attention": (masked_attention, (HEADS, HEADS + 1, HEADS * 2, MASK, PADDING), ATTENTION, "aten.softmax"),
     "viewed_attention": (viewed_attention, (HEADS, HEADS + 1, HEADS * 2), ATTENTION, "aten.softmax"),
+    "reshaped_attention": (reshaped_attention, (HEADS, HEADS + 1, HEADS * 2), ATTENTION, "aten.softmax"),
     "causal_attention": (causal_attention, (HEADS, HEADS + 1, HEADS * 2, PADDING), ATTENTION, "aten.softmax"),
     "filled_attention": (filled_attention, (HEADS, HEADS + 1, HEADS * 2, PADDING), ATTENTION, "aten.softmax"),
     "position_bias": (position_bias, (HEADS, HEADS + 1, HEADS * 2, torch.randn(16, 16, 4)), ATTENTION, "aten.softmax"),

@@ -82,7 +82,7 @@ class Complex128(nn.Module):
 
 class KeyOut(nn.Module):
     def forward(self, x):
-        return {1: x}
+        return {0.5: x + 1}
 
 
 @pytest.mark.parametrize("module, words", [

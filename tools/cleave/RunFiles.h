@@ -17,7 +17,7 @@ struct RunFiles {
 /// it.
 llvm::Error checkRunFiles(const RunFiles &files);
 
-/// Writes all, each whole, or none.
+/// Writes all, each whole; none before all have room.
 llvm::Error writeRunFiles(const RunFiles &files, llvm::ArrayRef<runtime::NamedTensor> outputs,
                           llvm::function_ref<std::string()> trace);
 

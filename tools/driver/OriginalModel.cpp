@@ -94,7 +94,7 @@ static llvm::Expected<c10::IValue> nestDict(const plan::Tree &tree, const c10::T
     if (!item)
       return item.takeError();
     int64_t number = 0;
-    if (hasNumbers && llvm::StringRef(key).getAsInteger(10, number))
+    if (hasNumbers && (llvm::StringRef(key).getAsInteger(10, number) || std::to_string(number) != key))
       return mismatch(type, "dict with strings as keys");
     entries.insert(hasNumbers ? c10::IValue(number) : c10::IValue(key), std::move(*item));
   }
