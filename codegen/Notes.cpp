@@ -123,6 +123,16 @@ static void noteKinds(func::FuncOp function, const InferredValues &inferred, std
                                            "in {1}{2}",
                                            name, placeOf(use.first),
                                            use.second == 1 ? "" : llvm::formatv(" and {0} more times", use.second - 1).str())));
+  llvm::MapVector<StringRef, OperatorOp> random;
+  forEachCall(function, [&](OperatorOp call) {
+    if (isRandom(call))
+      random.insert({call.getName(), call});
+  });
+  for (auto &[name, call] : random)
+    notes.push_back(makeNote("random", modulePath(call), name,
+                             llvm::formatv("{0} in {1} draws random numbers: every run gives others, and none gives what "
+                                           "the original does",
+                                           name, placeOf(call))));
   llvm::SetVector<StringRef> kinds;
   for (auto &[op, reason, alwaysFails] : inferred.unknown)
     if (alwaysFails)

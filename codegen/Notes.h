@@ -17,9 +17,9 @@ namespace cleave {
 std::vector<std::string> topModules(StageOp stage);
 
 /// Sizes at which the model does not run, weights that several stages hold, the operation that makes balance impossible,
-/// what keeps the batch whole, operators without semantics, those whose types could not be inferred or that always fail, and states whose types
-/// change. Kinds: `multiple`, `range`, `tied-weight`, `balance`, `batch`, `no-semantics`, `unknown-type`,
-/// `fails`.
+/// what keeps the batch whole, operators without semantics, those that draw random numbers, those whose types could not be
+/// inferred or that always fail, and states whose types change. Kinds: `multiple`, `range`, `tied-weight`, `balance`,
+/// `batch`, `no-semantics`, `random`, `unknown-type`, `fails`.
 std::vector<plan::Note> notesOf(mlir::func::FuncOp function, const InferredValues &inferred);
 
 } // namespace cleave

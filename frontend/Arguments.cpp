@@ -139,7 +139,8 @@ FailureOr<Argument> ArgumentMaker::makeScalar(const std::string &name, const c10
   case c10::TypeKind::StringType:
     return constant(b.getStringAttr(text), irType);
   default:
-    return error(name) << "is a " << type->annotation_str() << ", expected a tensor for it, not \"" << text << "\"";
+    return error(name) << "is a " << type->annotation_str() << ", found \"" << text << "\", expected a tensor; give its type, "
+                       << name << ":DTYPE[SIZES]";
   }
 }
 

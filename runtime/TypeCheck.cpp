@@ -30,8 +30,9 @@ static bool sizesFit(const plan::TensorType &type, const at::Tensor &tensor,
 
 static bool stridesFit(const plan::TensorType &type, const at::Tensor &tensor,
                        llvm::ArrayRef<int64_t> symbols) {
-  // libtorch leaves the strides of tensors without elements, and of dimensions of size 1, to the kernel.
-  if (!type.ranked || type.strides.size() != type.dims.size() || tensor.numel() == 0)
+  // libtorch leaves the strides of tensors without elements, and of dimensions of size 1, to the kernel; and of what is made
+  // of such a dimension, as a reshape that is a view for size 1 alone.
+  if (!type.ranked || type.strides.size() != type.dims.size() || tensor.numel() == 0 || llvm::is_contained(symbols, 1))
     return true;
   for (auto [predicted, size, stride] : llvm::zip(type.strides, tensor.sizes(), tensor.strides()))
     if (size != 1 && !fits(*predicted, stride, symbols))

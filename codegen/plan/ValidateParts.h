@@ -35,8 +35,6 @@ llvm::Error checkName(const llvm::Twine &where, llvm::StringRef name);
 /// The type of a list's elements, or of a dict's keys and values, in TorchScript's words.
 llvm::Error checkElementType(const llvm::Twine &where, llvm::StringRef words);
 llvm::Error checkConstant(const llvm::Twine &where, const Constant *constant);
-/// Has a value that is 0 or more where the symbols have the sizes `traced`.
-llvm::Error checkSize(const llvm::Twine &where, const DimExpr *expr, llvm::ArrayRef<int64_t> traced);
 /// Dimensions may be unknown; if they are not, the tensor's bytes fit an int64 where symbols have the sizes
 /// `traced`.
 llvm::Error checkType(const llvm::Twine &where, const TensorType *type, llvm::ArrayRef<int64_t> traced);

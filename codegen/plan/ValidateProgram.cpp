@@ -1,4 +1,5 @@
 //===- ValidateProgram.cpp - Checks of the instructions of one stage ------===//
+#include "codegen/plan/DimExpr.h"
 #include "codegen/plan/ValidateParts.h"
 #include <set>
 
@@ -175,8 +176,9 @@ Error ProgramCheck::writeFixed() {
 Error ProgramCheck::writeSizes() {
   std::vector<int64_t> traced = tracedSizes(*plan.signatures[program.signature]);
   for (const auto &size : program.sizes) {
-    if (Error error = checkSize(where(), size->value.get(), traced))
-      return error;
+    // Numbers that programs compute from sizes, as where a range begins, may be negative.
+    if (!size->value || !evaluate(*size->value, traced))
+      return invalid(where(), "a size is missing, beyond int64, or of a symbol that is not there");
     if (Error error = write(size->slot, 0, SlotState::Fixed))
       return error;
   }

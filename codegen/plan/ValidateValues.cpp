@@ -86,7 +86,8 @@ Error checkConstant(const Twine &where, const Constant *constant) {
 
 //===- Sizes and types ----------------------------------------------------===//
 
-Error checkSize(const Twine &where, const DimExpr *expr, llvm::ArrayRef<int64_t> traced) {
+/// Has a value that is 0 or more where the symbols have the sizes `traced`.
+static Error checkSize(const Twine &where, const DimExpr *expr, llvm::ArrayRef<int64_t> traced) {
   std::optional<int64_t> size = expr ? evaluate(*expr, traced) : std::nullopt;
   if (!size || *size < 0)
     return invalid(where, "a size is missing, negative, beyond int64, or of a symbol that is not there");

@@ -230,7 +230,9 @@ static LogicalResult reportFixed(func::FuncOp function, const FixedPlace &place,
   return place.op->emitError() << place.op->getName() << " fails at " << describe(place.sizes) << " (" << place.reason
                                << ") but not at the traced sizes; the model fixes "
                                << (fixed.empty() ? "a dimension" : fixed) << " there: "
-                               << (opened && opened.getValue() == fixed ? "use --microbatches 1" : "leave it out of --dynamic")
+                               << (opened && opened.getValue() == fixed
+                                       ? "use --microbatches 1"
+                                       : "name it at each input that has it, leave it out of --dynamic")
                                << ", or trace a model that takes it from its input";
 }
 

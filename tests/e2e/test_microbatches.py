@@ -129,7 +129,7 @@ def test_a_fixed_batch_is_no_matter_of_dynamic(compiler):
     error = compiler.refuse(torch.jit.trace(Fixed(), X), "--microbatches", "2", x=X)
     assert "the model fixes batch there: use --microbatches 1, or trace" in error, error
     error = compiler.refuse(torch.jit.trace(Fixed(), X), "--microbatches", "2", "--dynamic", "x=n,_", x=X)
-    assert "the model fixes n there: leave it out of --dynamic" in error, error
+    assert "the model fixes n there: name it at each input that has it, leave it out of --dynamic" in error, error
 
 
 def test_more_microbatches_than_samples_are_noted(compiler):

@@ -21,6 +21,17 @@ def test_a_call_that_always_fails_is_noted(compiler):
         f"for input of size {X.numel()}); a request that comes there ends with that error" in result.out, result.out
 
 
+class Draws(nn.Module):
+    def forward(self, x):
+        return x + torch.randn_like(x)
+
+
+def test_random_numbers_are_noted(compiler):
+    compiler.save(Draws(), {"x": X})
+    result = cleave("compile", "model.pt", "--inputs", "model.inputs.safetensors", "-o", "model.plan", cwd=compiler.folder)
+    assert "note: aten.randn_like in the model itself draws random numbers: every run gives others" in result.out, result.out
+
+
 class Unheard(nn.Module):
     def forward(self, x):
         return torch.cdist(x, x).bincount() if x.size(0) > 1000 else torch.bincount(x[0].long())

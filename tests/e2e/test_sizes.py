@@ -190,6 +190,26 @@ def test_sizes_below_a_kernel_are_not_tried(compiler):
         assert {symbol["name"]: symbol["least"] for symbol in symbols} == {"batch": 1, "length": 14}
 
 
+def test_verify_of_sizes_without_values_takes_no_file(compiler):
+    """The file beside the model is of other sizes."""
+    compiler.save(nn.Linear(6, 3), {"input": torch.zeros(4, 6)})
+    cleave("compile", "model.pt", "--input", "input:f32[3,6]", "--verify", "-o", "model.plan", cwd=compiler.folder)
+
+
+class Relative(nn.Module):
+    """Positions from n down to -n, as relative attention numbers them."""
+
+    def forward(self, x):
+        n = x.size(0)
+        return x.sum() * torch.arange(n, -n, -1.0)
+
+
+def test_numbers_from_sizes_may_be_negative(compiler):
+    x = torch.linspace(-1, 1, 24).reshape(4, 6)
+    compiler.compile(torch.jit.trace(Relative(), x), "--dynamic", "x=n,_", x=x)
+    assert cleave("verify", "model.plan", "--model", "model.pt", "--json", cwd=compiler.folder).json()["ok"]
+
+
 def test_sizes_beyond_a_table_are_not_tried(compiler):
     for length in (6, 8):
         x = torch.linspace(-1, 1, 4 * length).reshape(4, length)

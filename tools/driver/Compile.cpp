@@ -218,6 +218,7 @@ llvm::Error Compilation::verifyPlan() {
   verification.plan = directory->path();
   verification.model = options.model;
   verification.inputsFile = options.inputsFile;
+  verification.looksBeside = false;
   verification.libraries = options.libraries;
   verification.progress = options.progress;
   auto verified = verify(verification);

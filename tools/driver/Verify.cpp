@@ -242,7 +242,7 @@ llvm::Expected<VerifyReport> verify(const VerifyOptions &options) {
     OriginalModel original(*file, signature);
     if (auto error = original.findStates(plan))
       return error;
-    std::string path = options.inputsFile.empty() ? inputsBeside(options.model) : options.inputsFile;
+    std::string path = options.inputsFile.empty() && options.looksBeside ? inputsBeside(options.model) : options.inputsFile;
     auto inputs = path.empty() ? llvm::Expected<std::vector<at::Tensor>>(makeInputs(signature))
                                : readInputs(signature, path);
     // What lies beside the model need not be the inputs that the plan was compiled for.

@@ -12,8 +12,9 @@ namespace cleave {
 
 struct VerifyOptions {
   std::string plan, model;
-  /// A safetensors file; empty: `<model without .pt>.inputs.safetensors` where it exists, else made up.
+  /// A safetensors file; empty: `<model without .pt>.inputs.safetensors` where it exists and `looksBeside`, else made up.
   std::string inputsFile;
+  bool looksBeside = true;
   std::vector<std::string> devices, libraries;
   /// How long one run of the plan may take.
   uint64_t timeoutSeconds = 600;

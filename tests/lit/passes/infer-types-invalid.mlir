@@ -4,7 +4,7 @@
 !ids = tensor<?x8xf32, #cleave.layout<dims = ["batch", "8"]>>
 func.func @fixed_by_view(%x: !ids) -> !cleave.tensor attributes {cleave.symbols = {batch = 4}} {
   %sizes = cleave.constant([4, 8]) : !cleave.list<i64>
-  // expected-error-re @below {{aten.view fails at batch={{[0-9]+}} (shape '[4, 8]' is invalid for input of size {{[0-9]+}}) but not at the traced sizes; the model fixes batch there: leave it out of --dynamic, or trace a model that takes it from its input}}
+  // expected-error-re @below {{aten.view fails at batch={{[0-9]+}} (shape '[4, 8]' is invalid for input of size {{[0-9]+}}) but not at the traced sizes; the model fixes batch there: name it at each input that has it, leave it out of --dynamic, or trace a model that takes it from its input}}
   %0 = aten.view(%x, %sizes) : (!ids, !cleave.list<i64>) -> !cleave.tensor
   return %0 : !cleave.tensor
 }

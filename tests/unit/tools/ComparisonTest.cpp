@@ -97,6 +97,14 @@ TEST(Comparison, WantsIntegersAndTypesToBeEqual) {
   EXPECT_TRUE(compare(at::zeros({3}), at::zeros({3})).isSame);
 }
 
+// Kernels may take such numbers for 0.
+TEST(Comparison, AllowsWhatIsBelowTheLeastNormalNumber) {
+  at::Tensor denormal = at::tensor({3e-41f, 1e-43f});
+  EXPECT_TRUE(compare(at::zeros({2}), denormal).isSame);
+  EXPECT_FALSE(compare(at::zeros({2}), at::tensor({3e-37f, 1e-43f})).isSame);
+  EXPECT_FALSE(compare(at::zeros({2}, at::kDouble), denormal.to(at::kDouble)).isSame);
+}
+
 TEST(Comparison, ReportsTheElementBeyondItsLimit) {
   at::Tensor expected = at::tensor({1.0f, 2.0f, 1e9f}), found = at::tensor({1.0f, 2.5f, 1e9f + 64});
   Comparison comparison = compare(found, expected);
