@@ -4,42 +4,15 @@
 #include "ir/semantics/OpSemantics.h"
 #include "ir/semantics/Shapes.h"
 #include "partitioner/ModelGraph.h"
+#include "partitioner/ProbeShapes.h"
 
 using namespace mlir;
 
 namespace cleave {
 
 /// A size for the batch that no other dimension has, so that rules, which compare sizes, tell it from the others. A prime,
-/// so that no view takes it apart; small enough for the elements of a tensor to be counted.
+/// so that no view takes it apart, beyond those of probeShapes; small enough for the elements of a tensor to be counted.
 static constexpr int64_t kProbeSize = 1'000'003;
-
-static int64_t nextPrime(int64_t above) {
-  auto isPrime = [](int64_t number) {
-    for (int64_t divisor = 2; divisor * divisor <= number; ++divisor)
-      if (number % divisor == 0)
-        return false;
-    return true;
-  };
-  do
-    ++above;
-  while (!isPrime(above));
-  return above;
-}
-
-/// Every other named dimension gets a prime of its own, times what it is a multiple of: sizes that are equal in the example
-/// inputs alone decide nothing.
-static TracedShapes probeShapes(func::FuncOp function, StringRef batch) {
-  TracedShapes shapes(function);
-  auto limits = limitsOf(function);
-  std::vector<std::string> names;
-  for (auto &symbol : shapes.sizes())
-    names.push_back(symbol.first().str());
-  llvm::sort(names);
-  int64_t prime = 10'000;
-  for (StringRef symbol : names)
-    shapes = shapes.resized(symbol, (prime = nextPrime(prime)) * limits.lookup(symbol).multiple);
-  return shapes.resized(batch, kProbeSize);
-}
 
 /// How a size depends on the dimension.
 enum class Dependence { None, Proportional, Other };
@@ -112,7 +85,7 @@ namespace {
 class BatchWalk {
 public:
   BatchWalk(func::FuncOp function, StringRef name)
-      : function(function), name(name), shapes(probeShapes(function, name)) {}
+      : function(function), name(name), shapes(probeShapes(function).resized(name, kProbeSize)) {}
 
   std::optional<BatchObstacle> run();
 

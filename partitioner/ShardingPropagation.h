@@ -1,11 +1,12 @@
 //===- ShardingPropagation.h - What splitting one dimension entails -*- C++ -*-===//
 //
-// Splitting a dimension of one tensor over ranks splits dimensions of others with it: the other operand of a product, the
-// parts of a fused weight, the heads that a view makes of a width. What goes together is found by labels: each position of
-// the dimension that one begins with has a label of its own, labels go with positions through every operator as its entry
-// in ir/semantics says, both ways, and where an operator needs positions in one place, their labels become one.
-// Whatever gives each label to some rank is then a legal split: a shard is the positions with the rank's labels, which in a
-// fused weight are a range in each part, and in rows of heads whole heads.
+// Splitting a dimension of one tensor over ranks splits dimensions of others with it: the other operand of a
+// product, the parts of a fused weight, the heads that a view makes of a width. What goes together is found
+// by labels: each position of the dimension that one begins with has a label of its own, labels go with
+// positions through every operator as its entry in ir/semantics says, both ways, and where an operator needs
+// positions in one place, their labels become one. Whatever gives each label to some rank is then a legal
+// split: a shard is the positions with the rank's labels, which in a fused weight are a range in each part,
+// and in rows of heads whole heads.
 //
 //===----------------------------------------------------------------------===//
 #ifndef CLEAVE_PARTITIONER_SHARDINGPROPAGATION_H
@@ -24,6 +25,22 @@ struct TensorRef {
   bool operator==(const TensorRef &) const = default;
 };
 
+} // namespace cleave
+
+template <> struct llvm::DenseMapInfo<cleave::TensorRef> {
+  using Pair = llvm::DenseMapInfo<std::pair<mlir::Value, unsigned>>;
+  static cleave::TensorRef getEmptyKey() { return {llvm::DenseMapInfo<mlir::Value>::getEmptyKey(), 0}; }
+  static cleave::TensorRef getTombstoneKey() {
+    return {llvm::DenseMapInfo<mlir::Value>::getTombstoneKey(), 0};
+  }
+  static unsigned getHashValue(const cleave::TensorRef &ref) {
+    return Pair::getHashValue({ref.value, ref.item});
+  }
+  static bool isEqual(const cleave::TensorRef &left, const cleave::TensorRef &right) { return left == right; }
+};
+
+namespace cleave {
+
 /// The labels of one dimension's positions.
 struct Labelling {
   /// Of a position that every rank has.
@@ -40,17 +57,32 @@ struct SplitClass {
   llvm::MapVector<TensorRef, Labelling> tensors;
   /// Results that are sums of which each rank has a part: an all-reduce is owed.
   llvm::SmallVector<mlir::OpResult> sums;
-  /// Operands that an operation needs whole though they are split: a gather is owed.
+  /// Operands of these that are added to the sum, and that only one rank may add.
+  llvm::SmallVector<mlir::OpOperand *> addOnce;
+  /// Operands that an operation needs whole though they are split: a gather is owed. Whatever is no operator
+  /// of the function's own body needs them whole: control flow and what it holds, states, lists that anything
+  /// else takes.
   llvm::SmallVector<mlir::OpOperand *> gathers;
+  /// Results that operands split in one dimension while the class splits another: a gather and a slice are
+  /// owed, or an all-to-all. Of a list of tensors any item.
+  llvm::SmallVector<mlir::OpResult> reshards;
+  /// Operands of the function's return that are split: a gather is owed unless the caller takes parts.
+  llvm::SmallVector<mlir::OpOperand *> outputs;
 };
 
-/// Of one function, whose tensors have types. Named dimensions have the sizes of the example inputs and are not split.
+/// Of one function, whose tensors have types. Dimensions whose sizes depend on named ones are not split.
 class ShardingPropagation {
 public:
   explicit ShardingPropagation(mlir::func::FuncOp function);
 
-  /// What splitting dimension `dim` of `tensor` entails; a class of one label where nothing can be split.
+  /// What splitting dimension `dim` of `tensor` entails, with the fewest gathers and reshards of the ways to
+  /// split what a view takes apart. A class of one label where nothing can be split, of none where the
+  /// dimension is a named one.
   SplitClass propagate(TensorRef tensor, unsigned dim) const;
+
+  /// The tensor that a value is: items of lists and tuples are followed to who made them, boundaries are
+  /// looked through.
+  static TensorRef tensorOf(mlir::Value value);
 
 private:
   friend class LabelFlow;
@@ -59,26 +91,29 @@ private:
     OperatorOp op;
     std::optional<DimensionRule> rule;
     std::optional<PositionRule> positions;
-    /// Operands as `flatOperands` counts them, and the tensors that they are.
+    /// Operands as `flatOperands` counts them, and the tensors that they are; one of a null value for what is
+    /// none.
     llvm::SmallVector<mlir::OpOperand *> uses;
     llvm::SmallVector<TensorRef> operands, results;
   };
-  static TensorRef origin(mlir::Value value);
+  void collectItems(mlir::func::FuncOp function);
+  void addCall(OperatorOp op, const TracedShapes &probes);
+  mlir::RankedTensorType typeOf(TensorRef tensor) const;
+  /// 0 for a dimension that is not there or not static.
   int64_t sizeOf(TensorRef tensor, unsigned dim) const;
+  bool hasNamed(const Call &call, unsigned dim) const;
+  void blockNamed(Call &call) const;
+  void findOtherUses(mlir::Value value, std::optional<unsigned> item, SplitClass &found) const;
 
+  mlir::Block *body;
   TracedShapes shapes;
+  /// Of lists and tuples: a value for each item that is taken out of them, and how many items are.
+  llvm::DenseMap<TensorRef, mlir::Value> items;
+  llvm::DenseMap<mlir::Value, unsigned> itemCounts;
   std::vector<Call> calls;
   llvm::DenseMap<TensorRef, llvm::SmallVector<unsigned>> callsOf;
 };
 
 } // namespace cleave
-
-template <> struct llvm::DenseMapInfo<cleave::TensorRef> {
-  using Pair = llvm::DenseMapInfo<std::pair<mlir::Value, unsigned>>;
-  static cleave::TensorRef getEmptyKey() { return {llvm::DenseMapInfo<mlir::Value>::getEmptyKey(), 0}; }
-  static cleave::TensorRef getTombstoneKey() { return {llvm::DenseMapInfo<mlir::Value>::getTombstoneKey(), 0}; }
-  static unsigned getHashValue(const cleave::TensorRef &ref) { return Pair::getHashValue({ref.value, ref.item}); }
-  static bool isEqual(const cleave::TensorRef &left, const cleave::TensorRef &right) { return left == right; }
-};
 
 #endif // CLEAVE_PARTITIONER_SHARDINGPROPAGATION_H

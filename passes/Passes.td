@@ -145,7 +145,8 @@ def PrintSplitClasses : Pass<"print-split-classes", "::mlir::ModuleOp"> {
   let summary = "prints what splitting each dimension of each weight entails";
   let description = [{
     A block a class, with the number of its parts, what is split with it, and what that owes: sums of which each rank has a
-    part, and operands that must be gathered. Changes nothing; for tests and for looking.
+    part (with the operands that only one rank may add), operands that must be gathered, results that are made split in one
+    dimension and wanted in another, and split outputs. Changes nothing; for tests and for looking.
   }];
 }
 

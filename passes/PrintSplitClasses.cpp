@@ -46,22 +46,34 @@ struct PrintSplitClasses : impl::PrintSplitClassesBase<PrintSplitClasses> {
       if (!isFirst(i) && i > 0 && isFirst(i - 1))
         text += " " + std::to_string(begin) + ":" + std::to_string(i);
     }
-    return StringRef(text).take_front(60).str();
+    return text;
+  }
+
+  static void print(StringRef what, OpOperand &use) {
+    llvm::outs() << "  " << what << " operand " << use.getOperandNumber() << " of "
+                 << use.getOwner()->getName() << " at " << modulePath(use.getOwner()) << "\n";
   }
 
   static void print(ParamOp seed, unsigned dim, const SplitClass &found) {
     llvm::outs() << "class of " << seed.getName() << " dim " << dim << ": " << found.count << " parts, "
-                 << found.tensors.size() << " tensors, " << found.sums.size() << " sums, " << found.gathers.size()
-                 << " gathers\n";
+                 << found.tensors.size() << " tensors, " << found.sums.size() << " sums, "
+                 << found.gathers.size() << " gathers, " << found.reshards.size() << " reshards, "
+                 << found.outputs.size() << " outputs\n";
     for (auto &[tensor, labelling] : found.tensors)
       if (auto param = tensor.value.getDefiningOp<ParamOp>())
         llvm::outs() << "  weight " << param.getName() << " dim " << labelling.dim << ", first half"
                      << firstHalf(labelling, found.count) << "\n";
     for (OpResult sum : found.sums)
       llvm::outs() << "  sum " << sum.getOwner()->getName() << " at " << modulePath(sum.getOwner()) << "\n";
+    for (OpOperand *use : found.addOnce)
+      print("add once", *use);
     for (OpOperand *use : found.gathers)
-      llvm::outs() << "  gather operand " << use->getOperandNumber() << " of " << use->getOwner()->getName() << " at "
-                   << modulePath(use->getOwner()) << "\n";
+      print("gather", *use);
+    for (OpResult result : found.reshards)
+      llvm::outs() << "  reshard result " << result.getResultNumber() << " of "
+                   << result.getOwner()->getName() << " at " << modulePath(result.getOwner()) << "\n";
+    for (OpOperand *use : found.outputs)
+      llvm::outs() << "  output " << use->getOperandNumber() << "\n";
   }
 };
 } // namespace

@@ -137,8 +137,10 @@ static std::optional<DimensionRule> batchOnly(OperatorOp op, const TracedShapes 
 }
 
 void addNorms(SemanticsTable &table) {
-  table.add({"aten.sum", "aten.mean", "aten.amax", "aten.amin", "aten.prod", "aten.all", "aten.any", "aten.max",
-             "aten.min", "aten.argmax", "aten.argmin", "aten.var", "aten.std", "aten.norm", "aten.linalg_vector_norm",
+  table.add({"aten.sum"},
+            {.sumsParts = true, .hasTypesOfOperands = true, .flops = perInputElement, .dimensions = reduces});
+  table.add({"aten.mean", "aten.amax", "aten.amin", "aten.prod", "aten.all", "aten.any", "aten.max", "aten.min",
+             "aten.argmax", "aten.argmin", "aten.var", "aten.std", "aten.norm", "aten.linalg_vector_norm",
              "aten.logsumexp", "aten.count_nonzero"},
             {.hasTypesOfOperands = true, .flops = perInputElement, .dimensions = reduces});
   table.add({"aten.softmax", "aten._softmax", "aten.log_softmax", "aten._log_softmax", "aten.sort", "aten.argsort",

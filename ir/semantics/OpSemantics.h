@@ -36,6 +36,8 @@ struct OpSemantics {
   /// Sums of products of its floating-point tensors, which may be of a narrow dtype, all of the same: sums are made in
   /// float32 all the same, and the result is rounded to that dtype. Such an operator has `flops`.
   bool isProduct = false;
+  /// Along its Reduce factors the result is the sum of what parts of the operands give, addedArgument added once.
+  bool sumsParts = false;
   /// The tensor argument of a product that may have a wider dtype than the others.
   llvm::StringLiteral wideArgument = "";
   /// The tensor argument of a product that is added to it: a bias or, where it is no weight, perhaps a mask.

@@ -27,9 +27,10 @@ std::optional<Along> Along::of(OperatorOp op, const TracedShapes &shapes) {
     if (!shape)
       break;
     rank = rank ? rank : shape->size();
-    if (shape->size() != rank || *named < -int64_t(rank) || *named >= int64_t(rank))
+    auto dim = dimensionAt(*named, rank);
+    if (shape->size() != rank || !dim)
       return std::nullopt;
-    along.dim = *named < 0 ? *named + rank : *named;
+    along.dim = *dim;
     along.sizes.push_back((*shape)[along.dim]);
   }
   return along.sizes.empty() ? std::nullopt : std::optional(along);
@@ -108,22 +109,23 @@ std::optional<PositionRule> slicePositions(OperatorOp op, const TracedShapes &sh
 std::optional<PositionRule> flippedPositions(OperatorOp op, const TracedShapes &shapes) {
   auto shape = shapes.shapeOf(op->getOperand(0));
   auto dims = constantInts(op, "dims");
-  if (!shape || !dims || dims->size() != 1)
+  auto dim = shape && dims && dims->size() == 1 ? dimensionAt((*dims)[0], shape->size()) : std::nullopt;
+  if (!dim)
     return std::nullopt;
-  unsigned dim = (*dims)[0] < 0 ? (*dims)[0] + shape->size() : (*dims)[0];
-  return PositionRule{dim, {range((*shape)[dim] - 1, (*shape)[dim], -1)}};
+  int64_t size = (*shape)[*dim];
+  return PositionRule{*dim, {range(size - 1, size, -1)}};
 }
 
 std::optional<PositionRule> rolledPositions(OperatorOp op, const TracedShapes &shapes) {
   auto shape = shapes.shapeOf(op->getOperand(0));
   auto dims = constantInts(op, "dims"), shifts = constantInts(op, "shifts");
-  if (!shape || !dims || !shifts || dims->size() != 1 || shifts->size() != 1)
+  auto dim = shape && dims && dims->size() == 1 ? dimensionAt((*dims)[0], shape->size()) : std::nullopt;
+  if (!dim || !shifts || shifts->size() != 1)
     return std::nullopt;
-  unsigned dim = (*dims)[0] < 0 ? (*dims)[0] + shape->size() : (*dims)[0];
-  PositionRule rule{dim, {range(0, (*shape)[dim])}};
-  if (int64_t size = (*shape)[dim])
-    for (int64_t i = 0; i < size; ++i)
-      rule.results[0][i].position = (((i - (*shifts)[0]) % size) + size) % size;
+  int64_t size = (*shape)[*dim];
+  PositionRule rule{*dim, {range(0, size)}};
+  for (int64_t i = 0; i < size; ++i)
+    rule.results[0][i].position = (((i - (*shifts)[0]) % size) + size) % size;
   return rule;
 }
 

@@ -244,18 +244,36 @@ static int64_t attentionWorkspace(OperatorOp op, const TracedShapes &shapes) {
 }
 
 void addProducts(SemanticsTable &table) {
-  table.add({"aten.linear"}, {.isProduct = true, .addedArgument = "bias", .hasTypesOfOperands = true, .flops = firstTimesLast, .dimensions = linear});
-  table.add({"aten.addmm"}, {.isProduct = true, .addedArgument = "self", .hasTypesOfOperands = true, .flops = secondTimesLast, .dimensions = addmm});
-  table.add({"aten.mm"}, {.isProduct = true, .hasTypesOfOperands = true, .flops = firstTimesLast, .dimensions = mm});
-  table.add({"aten.bmm"}, {.isProduct = true, .hasTypesOfOperands = true, .flops = firstTimesLast, .dimensions = bmm});
-  table.add({"aten.baddbmm"}, {.isProduct = true, .addedArgument = "self", .hasTypesOfOperands = true, .flops = secondTimesLast, .dimensions = baddbmm});
+  table.add({"aten.linear"},
+            {.isProduct = true, .sumsParts = true, .addedArgument = "bias", .hasTypesOfOperands = true,
+             .flops = firstTimesLast, .dimensions = linear});
+  table.add({"aten.addmm"},
+            {.isProduct = true, .sumsParts = true, .addedArgument = "self", .hasTypesOfOperands = true,
+             .flops = secondTimesLast, .dimensions = addmm});
+  table.add({"aten.mm"},
+            {.isProduct = true, .sumsParts = true, .hasTypesOfOperands = true, .flops = firstTimesLast,
+             .dimensions = mm});
+  table.add({"aten.bmm"},
+            {.isProduct = true, .sumsParts = true, .hasTypesOfOperands = true, .flops = firstTimesLast,
+             .dimensions = bmm});
+  table.add({"aten.baddbmm"},
+            {.isProduct = true, .sumsParts = true, .addedArgument = "self", .hasTypesOfOperands = true,
+             .flops = secondTimesLast, .dimensions = baddbmm});
   // Of one vector: too little to be worth another precision.
-  table.add({"aten.dot", "aten.vdot"}, {.hasTypesOfOperands = true, .flops = firstTimesLast, .dimensions = dot});
-  table.add({"aten.mv"}, {.hasTypesOfOperands = true, .flops = firstTimesLast, .dimensions = mv});
-  table.add({"aten.addmv"}, {.hasTypesOfOperands = true, .flops = secondTimesLast, .dimensions = addmv});
+  table.add({"aten.dot", "aten.vdot"},
+            {.sumsParts = true, .hasTypesOfOperands = true, .flops = firstTimesLast, .dimensions = dot});
+  table.add({"aten.mv"},
+            {.sumsParts = true, .hasTypesOfOperands = true, .flops = firstTimesLast, .dimensions = mv});
+  table.add({"aten.addmv"},
+            {.sumsParts = true, .addedArgument = "self", .hasTypesOfOperands = true, .flops = secondTimesLast,
+             .dimensions = addmv});
   table.add({"aten.outer", "aten.ger"}, {.hasTypesOfOperands = true, .dimensions = outer});
-  table.add({"aten.matmul"}, {.isProduct = true, .hasTypesOfOperands = true, .flops = firstTimesLast, .workspaceBytes = matmulWorkspace, .dimensions = matmul});
-  table.add({"aten.einsum"}, {.isProduct = true, .hasTypesOfOperands = true, .flops = einsumFlops, .dimensions = einsumOf});
+  table.add({"aten.matmul"},
+            {.isProduct = true, .sumsParts = true, .hasTypesOfOperands = true, .flops = firstTimesLast,
+             .workspaceBytes = matmulWorkspace, .dimensions = matmul});
+  table.add({"aten.einsum"},
+            {.isProduct = true, .sumsParts = true, .hasTypesOfOperands = true, .flops = einsumFlops,
+             .dimensions = einsumOf});
   table.add({"aten.lstm", "aten.gru", "aten.rnn_tanh", "aten.rnn_relu"},
             {.hasTypesOfOperands = true, .chance = "dropout", .flops = recurrentFlops});
   table.add({"quantized.linear", "quantized.linear_relu"}, {.flops = firstTimesLast, .dimensions = quantizedLinear});

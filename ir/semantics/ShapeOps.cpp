@@ -30,7 +30,10 @@ static std::optional<DimensionRule> permuted(OperatorOp op, const TracedShapes &
     rule.operands[0].push_back(rule.addDim(FactorKind::Pass, size));
   auto &result = rule.results.emplace_back();
   for (int64_t dim : order)
-    result.push_back(rule.operands[0][dim < 0 ? dim + from->size() : dim]);
+    if (auto source = dimensionAt(dim, from->size()))
+      result.push_back(rule.operands[0][*source]);
+    else
+      return std::nullopt;
   return rule;
 }
 
@@ -48,10 +51,12 @@ static std::optional<DimensionRule> transposes(OperatorOp op, const TracedShapes
   bool isAxes = op.getBaseName() == "aten.swapaxes";
   auto first = isMatrix ? -2 : constantInt(op, isAxes ? "axis0" : "dim0");
   auto second = isMatrix ? -1 : constantInt(op, isAxes ? "axis1" : "dim1");
-  if (!first || !second || rank < 2)
+  auto left = first ? dimensionAt(*first, rank) : std::nullopt;
+  auto right = second ? dimensionAt(*second, rank) : std::nullopt;
+  if (!left || !right || rank < 2)
     return std::nullopt;
   SmallVector<int64_t> order = llvm::to_vector(llvm::seq<int64_t>(0, rank));
-  std::swap(order[*first < 0 ? *first + rank : *first], order[*second < 0 ? *second + rank : *second]);
+  std::swap(order[*left], order[*right]);
   return permuted(op, shapes, order);
 }
 
@@ -71,11 +76,15 @@ static std::optional<DimensionRule> cutsDims(OperatorOp op, const TracedShapes &
   DimensionRule::Dims result;
   for (int64_t size : shape)
     result.push_back(rule.addDim(FactorKind::Pass, size));
+  if (llvm::any_of(cut, [&](int64_t dim) { return !dimensionAt(dim, shape.size()); }))
+    return std::nullopt;
   // A cut dimension is another one in each tensor.
   auto dimsOf = [&](ArrayRef<int64_t> sizes) {
     DimensionRule::Dims dims = result;
-    for (int64_t dim : cut)
-      dims[dim < 0 ? dim + sizes.size() : dim] = rule.addDim(FactorKind::Block, sizes[dim < 0 ? dim + sizes.size() : dim]);
+    for (int64_t dim : cut) {
+      unsigned counted = *dimensionAt(dim, sizes.size());
+      dims[counted] = rule.addDim(FactorKind::Block, sizes[counted]);
+    }
     return dims;
   };
   rule.results.push_back(dimsOf(shape));
@@ -111,7 +120,8 @@ static std::optional<DimensionRule> drops(OperatorOp op, const TracedShapes &sha
   if (!from || !dim)
     return std::nullopt;
   auto rule = cutsDims(op, shapes, *from, {*dim});
-  rule->results[0].erase(rule->results[0].begin() + (*dim < 0 ? *dim + from->size() : *dim));
+  if (rule)
+    rule->results[0].erase(rule->results[0].begin() + *dimensionAt(*dim, from->size()));
   return rule;
 }
 
@@ -119,16 +129,16 @@ static std::optional<DimensionRule> drops(OperatorOp op, const TracedShapes &sha
 static std::optional<DimensionRule> stacks(OperatorOp op, const TracedShapes &shapes) {
   auto to = shapes.shapeOf(op->getResult(0));
   auto dim = constantInt(op, "dim");
-  if (!to || !dim)
+  auto added = to && dim ? dimensionAt(*dim, to->size()) : std::nullopt;
+  if (!added)
     return std::nullopt;
   DimensionRule rule;
   auto &result = rule.results.emplace_back();
   for (int64_t size : *to)
     result.push_back(rule.addDim(FactorKind::Pass, size));
   DimensionRule::Dims item = result;
-  size_t added = *dim < 0 ? *dim + to->size() : *dim;
-  item.erase(item.begin() + added);
-  rule.factors[result[added][0]].kind = FactorKind::Block;
+  item.erase(item.begin() + *added);
+  rule.factors[result[*added][0]].kind = FactorKind::Block;
   for (const OptionalShape &from : operandShapes(op, shapes))
     rule.operands.push_back(from ? item : DimensionRule::Dims());
   return rule;

@@ -61,4 +61,9 @@ std::optional<SmallVector<int64_t>> constantInts(OperatorOp op, StringRef argume
   return result;
 }
 
+std::optional<unsigned> dimensionAt(int64_t dim, size_t rank) {
+  int64_t counted = dim < 0 ? dim + int64_t(rank) : dim;
+  return counted >= 0 && counted < int64_t(rank) ? std::optional<unsigned>(counted) : std::nullopt;
+}
+
 } // namespace cleave

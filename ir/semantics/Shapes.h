@@ -20,6 +20,9 @@ llvm::SmallVector<OptionalShape> resultShapes(OperatorOp op, const TracedShapes 
 std::optional<int64_t> constantInt(OperatorOp op, llvm::StringRef argument);
 std::optional<llvm::SmallVector<int64_t>> constantInts(OperatorOp op, llvm::StringRef argument);
 
+/// The dimension that `dim` names, which counts from the end where it is negative; nothing where there is none.
+std::optional<unsigned> dimensionAt(int64_t dim, size_t rank);
+
 } // namespace cleave
 
 #endif // CLEAVE_IR_SEMANTICS_SHAPES_H

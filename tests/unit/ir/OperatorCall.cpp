@@ -96,7 +96,7 @@ OperatorCall::OperatorCall(const std::string &name, const std::vector<std::strin
   call = *function.getOps<OperatorOp>().begin();
   auto inferred = inferShapes(function);
   for (Value result : call->getResults())
-    if (auto type = inferred->tensors.lookup(result))
+    if (auto type = succeeded(inferred) ? inferred->tensors.lookup(result) : RankedTensorType())
       result.setType(type);
 }
 

@@ -12,7 +12,7 @@
 
 namespace cleave {
 
-/// A function with one call in it, whose result types are inferred.
+/// A function with one call in it, whose result types are inferred; of a call that fails they are not known.
 class OperatorCall {
 public:
   /// `operands` are a tensor's type, `tensor<4x6xf32>`, or a constant: `none`, `true`, `-1`, `0.5`, `[2, 3]`,

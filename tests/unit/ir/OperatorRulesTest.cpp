@@ -28,7 +28,7 @@ class RuleCheck {
 public:
   explicit RuleCheck(const Case &value)
       : call(value.name, value.operands), shapes(call.shapes()), operands(call.makeOperands(7)),
-        whole(call.run(operands)), sums(value.sums) {
+        whole(call.run(operands)), semantics(semanticsOf(value.name)) {
     rule = dimensionRuleOf(call.op(), shapes);
   }
 
@@ -56,7 +56,7 @@ public:
       SCOPED_TRACE("factor " + std::to_string(factor) + " of size " + std::to_string(size));
       if (kind == FactorKind::Pass || (kind == FactorKind::Broadcast && sizesArgument()))
         checkPass(factor);
-      else if (kind == FactorKind::Reduce && sums)
+      else if (kind == FactorKind::Reduce && semantics.sumsParts)
         checkSum(factor);
     }
   }
@@ -133,8 +133,8 @@ private:
     return value;
   }
 
-  /// Runs the positions [begin, end) of a factor.
-  std::vector<c10::IValue> runPart(unsigned factor, int64_t begin, int64_t end) {
+  /// Runs the positions [begin, end) of a factor; without what is added once where `addsOnce` is false.
+  std::vector<c10::IValue> runPart(unsigned factor, int64_t begin, int64_t end, bool addsOnce = true) {
     std::vector<c10::IValue> local;
     size_t flat = 0;
     for (const c10::IValue &operand : operands) {
@@ -154,6 +154,9 @@ private:
           values[d] = values[d] / rule->factors[factor].size * (end - begin);
       local[*sizes] = values;
     }
+    for (auto [argument, value] : llvm::zip(call.op().getSchema().arguments, local))
+      if (!addsOnce && argument.name == semantics.addedArgument && value.isTensor())
+        value = at::zeros_like(value.toTensor());
     return call.run(local);
   }
 
@@ -179,9 +182,9 @@ private:
 
   void checkSum(unsigned factor) {
     int64_t size = rule->factors[factor].size;
-    at::Tensor sum =
-        runPart(factor, 0, size / 2)[0].toTensor() + runPart(factor, size / 2, size)[0].toTensor();
-    expectSame(whole[0].toTensor(), sum);
+    at::Tensor first = runPart(factor, 0, size / 2)[0].toTensor();
+    at::Tensor second = runPart(factor, size / 2, size, /*addsOnce=*/false)[0].toTensor();
+    expectSame(whole[0].toTensor(), first + second);
   }
 
   static void expectSame(const at::Tensor &wanted, const at::Tensor &found) {
@@ -192,7 +195,7 @@ private:
   OperatorCall call;
   TracedShapes shapes;
   std::vector<c10::IValue> operands, whole;
-  bool sums;
+  const OpSemantics &semantics;
   std::optional<DimensionRule> rule;
 };
 
@@ -201,6 +204,7 @@ class OperatorRulesTest : public testing::TestWithParam<Case> {};
 TEST_P(OperatorRulesTest, SplitsAsTheRuleSays) {
   RuleCheck check(GetParam());
   ASSERT_TRUE(check.hasRule());
+  EXPECT_TRUE(semanticsOf(GetParam().name).sumsParts || !GetParam().sums);
   ASSERT_NO_FATAL_FAILURE(check.checkForm());
   check.checkFactors();
 }
@@ -254,7 +258,7 @@ INSTANTIATE_TEST_SUITE_P(
     Products, OperatorRulesTest,
     testing::Values(
         Case{"aten.linear", {"tensor<4x3x6xf32>", "tensor<5x6xf32>", "none"}, true},
-        Case{"aten.linear", {"tensor<4x3x6xf32>", "tensor<5x6xf32>", "tensor<5xf32>"}},
+        Case{"aten.linear", {"tensor<4x3x6xf32>", "tensor<5x6xf32>", "tensor<5xf32>"}, true},
         Case{"aten.linear", {"tensor<6xf32>", "tensor<5x6xf32>", "none"}, true},
         Case{"aten.mm", {"tensor<4x6xf32>", "tensor<6x5xf32>"}, true},
         Case{"aten.bmm", {"tensor<2x4x6xf32>", "tensor<2x6x5xf32>"}, true},
@@ -264,12 +268,12 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"aten.matmul", {"tensor<6xf32>", "tensor<3x6x5xf32>"}, true},
         Case{"aten.matmul", {"tensor<2x1x4x6xf32>", "tensor<3x6x5xf32>"}, true},
         Case{"aten.matmul", {"tensor<2x3x4x6xf32>", "tensor<2x3x6x5xf32>"}, true},
-        Case{"aten.addmm", {"tensor<5xf32>", "tensor<4x6xf32>", "tensor<6x5xf32>", "1", "1"}},
-        Case{"aten.addmm", {"tensor<4x5xf32>", "tensor<4x6xf32>", "tensor<6x5xf32>", "1", "1"}},
-        Case{"aten.addmm", {"tensor<4x1xf32>", "tensor<4x6xf32>", "tensor<6x5xf32>", "1", "1"}},
-        Case{"aten.baddbmm", {"tensor<2x4x5xf32>", "tensor<2x4x6xf32>", "tensor<2x6x5xf32>", "1", "1"}},
-        Case{"aten.baddbmm", {"tensor<4x5xf32>", "tensor<2x4x6xf32>", "tensor<2x6x5xf32>", "1", "1"}},
-        Case{"aten.baddbmm", {"tensor<5xf32>", "tensor<2x4x6xf32>", "tensor<2x6x5xf32>", "1", "1"}},
+        Case{"aten.addmm", {"tensor<5xf32>", "tensor<4x6xf32>", "tensor<6x5xf32>", "1", "1"}, true},
+        Case{"aten.addmm", {"tensor<4x5xf32>", "tensor<4x6xf32>", "tensor<6x5xf32>", "1", "1"}, true},
+        Case{"aten.addmm", {"tensor<4x1xf32>", "tensor<4x6xf32>", "tensor<6x5xf32>", "1", "1"}, true},
+        Case{"aten.baddbmm", {"tensor<2x4x5xf32>", "tensor<2x4x6xf32>", "tensor<2x6x5xf32>", "1", "1"}, true},
+        Case{"aten.baddbmm", {"tensor<4x5xf32>", "tensor<2x4x6xf32>", "tensor<2x6x5xf32>", "1", "1"}, true},
+        Case{"aten.baddbmm", {"tensor<5xf32>", "tensor<2x4x6xf32>", "tensor<2x6x5xf32>", "1", "1"}, true},
         Case{"aten.einsum", {"\"bhid, bhjd -> bhij\"", "(tensor<2x3x4x6xf32>; tensor<2x3x5x6xf32>)", "none"}, true},
         Case{"aten.einsum", {"\"ij,jk->ki\"", "(tensor<4x6xf32>; tensor<6x5xf32>)", "none"}, true},
         Case{"aten.conv1d", {"tensor<4x6x9xf32>", "tensor<2x6x3xf32>", "none", "[1]", "[1]", "[1]", "1"}},
@@ -448,7 +452,7 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(Case{"aten.dot", {"tensor<6xf32>", "tensor<6xf32>"}, true},
                     Case{"aten.vdot", {"tensor<6xf32>", "tensor<6xf32>"}, true},
                     Case{"aten.mv", {"tensor<4x6xf32>", "tensor<6xf32>"}, true},
-                    Case{"aten.addmv", {"tensor<4xf32>", "tensor<4x6xf32>", "tensor<6xf32>", "1", "1"}},
+                    Case{"aten.addmv", {"tensor<4xf32>", "tensor<4x6xf32>", "tensor<6xf32>", "1", "1"}, true},
                     Case{"aten.outer", {"tensor<4xf32>", "tensor<6xf32>"}},
                     Case{"aten.linalg_vector_norm", {"tensor<6xf32>", "2", "none", "false", "none"}}));
 
@@ -471,6 +475,15 @@ TEST(OperatorRulesTest, SplitsWhatMattersMost) {
   RuleCheck embedding({"aten.embedding", {"tensor<9x6xf32>", "tensor<4x5xi64>", "-1", "false", "false"}});
   EXPECT_EQ(embedding.count(FactorKind::Pass), 3u);
   EXPECT_EQ(embedding.count(FactorKind::Lookup), 1u);
+}
+
+TEST(OperatorRulesTest, HasNoRuleForDimensionsThatAreNot) {
+  for (const Case &value : {Case{"aten.flip", {kX, "[2]"}}, Case{"aten.split.Tensor", {kX, "2", "-3"}},
+                            Case{"aten.select.int", {kX, "2", "0"}}, Case{"aten.transpose.int", {kX, "0", "2"}},
+                            Case{"aten.permute", {kX, "[0, 2]"}}}) {
+    OperatorCall call(value.name, value.operands);
+    EXPECT_FALSE(dimensionRuleOf(call.op(), call.shapes()).has_value()) << value.name;
+  }
 }
 
 } // namespace

@@ -75,7 +75,8 @@ INSTANTIATE_TEST_SUITE_P(
 
 TEST(PositionRuleTest, KnowsNothingOfWhatIsNotConstant) {
   for (const Case &value : {Case{"aten.flip", {x, "[0, 1]"}}, Case{"aten.roll", {x, "[1, 1]", "[0, 1]"}},
-                            Case{"aten.roll", {x, "[1]", "[]"}},
+                            Case{"aten.roll", {x, "[1]", "[]"}}, Case{"aten.roll", {x, "[1]", "[-4]"}},
+                            Case{"aten.flip", {x, "[3]"}}, Case{"aten.split.Tensor", {x, "4", "3"}},
                             Case{"aten.repeat_interleave.self_int", {x, "2", "none", "none"}}}) {
     OperatorCall call(value.name, value.operands);
     EXPECT_FALSE(positionRuleOf(call.op(), call.shapes()).has_value()) << value.name;

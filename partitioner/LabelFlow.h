@@ -1,0 +1,72 @@
+//===- LabelFlow.h - One propagation of labels ------------------*- C++ -*-===//
+#ifndef CLEAVE_PARTITIONER_LABELFLOW_H
+#define CLEAVE_PARTITIONER_LABELFLOW_H
+
+#include "partitioner/ShardingPropagation.h"
+#include "llvm/ADT/SetVector.h"
+
+namespace cleave {
+
+/// One propagation.
+class LabelFlow {
+public:
+  /// \param preference  which factor of a dimension to split where a view takes it apart, counted from the
+  /// outermost.
+  LabelFlow(const ShardingPropagation &function, unsigned preference)
+      : function(function), preference(preference) {}
+
+  /// What operators owe; other uses are left out.
+  SplitClass run(TensorRef tensor, unsigned dim, int64_t size);
+  /// The largest number of factors that there were to choose from.
+  unsigned countAlternatives() const { return alternatives; }
+
+private:
+  using Call = ShardingPropagation::Call;
+  using Labels = std::vector<int32_t>;
+
+  int32_t find(int32_t label) {
+    while (parents[label] != label)
+      label = parents[label] = parents[parents[label]];
+    return label;
+  }
+  void unite(int32_t left, int32_t right) {
+    left = find(left), right = find(right);
+    parents[std::max(left, right)] = std::min(left, right);
+  }
+  /// Makes `to` the same as `label`; true where it had none.
+  bool meet(int32_t &to, int32_t label);
+  bool give(TensorRef tensor, unsigned dim, Labels labels);
+  const Labelling *labellingOf(TensorRef tensor) const;
+
+  void visit(unsigned index);
+  void visitPositions(const Call &call);
+  void visitFactors(unsigned index);
+  std::optional<unsigned> chooseFactor(const Call &call);
+  /// The factors of a tensor's labelled dimension; empty where it is not labelled or the rule says nothing of
+  /// it.
+  llvm::ArrayRef<unsigned> labelledFactors(TensorRef tensor, llvm::ArrayRef<DimensionRule::Dims> dims,
+                                           size_t index) const;
+  /// Whether the call joins, cuts or reorders a split dimension.
+  bool isAlong(const Call &call) const;
+  bool isAlong(const Call &call, TensorRef tensor) const;
+  Labels project(const Labels &labels, const DimensionRule &rule, llvm::ArrayRef<unsigned> dim,
+                 unsigned factor);
+  /// What a split operand is to its call.
+  enum class Use { Pass, Sum, Gather };
+  Use useOf(const Call &call, unsigned operand, std::optional<unsigned> factor) const;
+  /// Whether the call makes result `index` split in another way than the class splits it.
+  bool refuses(const Call &call, unsigned index, std::optional<unsigned> factor) const;
+  void classify(unsigned index, SplitClass &found) const;
+
+  const ShardingPropagation &function;
+  unsigned preference, alternatives = 1;
+  Labels parents;
+  llvm::MapVector<TensorRef, Labelling> tensors;
+  llvm::SmallSetVector<unsigned, 16> queue, visited;
+  /// By call.
+  llvm::DenseMap<unsigned, unsigned> factors;
+};
+
+} // namespace cleave
+
+#endif // CLEAVE_PARTITIONER_LABELFLOW_H
