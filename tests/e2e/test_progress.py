@@ -28,7 +28,7 @@ class Slow(nn.Module):
 
     def forward(self, ids):
         x = self.table(ids)
-        for _ in range(12):
+        for _ in range(40):
             x = torch.tanh(x @ x)
         return x
 
@@ -68,12 +68,17 @@ def on_terminal(*arguments, columns=100, status=0, **environment):
     return out.decode(), shown.decode()
 
 
-def compile_slow(model, folder, *more, **options):
-    return on_terminal("compile", model, "--input", "ids:i64[1000]", "-o", folder / "a.plan", *more, **options)
+def compile_slow(model, folder, *more, drawn="", **options):
+    """Again until `drawn` is: a fast machine may be done before a bar is due."""
+    for _ in range(10):
+        out, shown = on_terminal("compile", model, "--input", "ids:i64[1000]", "-o", folder / "a.plan", *more, **options)
+        if drawn in shown:
+            break
+    return out, shown
 
 
 def test_a_terminal_shows_how_far_it_is(slow_model, tmp_path):
-    out, shown = compile_slow(slow_model, tmp_path, "--verify")
+    out, shown = compile_slow(slow_model, tmp_path, "--verify", drawn="writing")
     assert re.search(r"writing 400 MB of weights  \[=*>? *\] +\d+ %  \d+ s", shown), shown
     assert re.search(r"comparing with the original  \[=*>? *\] +\d+ %  \d+ s", shown), shown
     # Drawn in one line, which is empty in the end; no colours.
@@ -83,7 +88,7 @@ def test_a_terminal_shows_how_far_it_is(slow_model, tmp_path):
 
 
 def test_lines_fit_the_terminal(slow_model, tmp_path):
-    _, shown = compile_slow(slow_model, tmp_path, columns=24)
+    _, shown = compile_slow(slow_model, tmp_path, columns=24, drawn=ERASED)
     lines = shown.split(ERASED)
     assert len(lines) > 1 and max(map(len, lines)) < 24, lines
 
@@ -93,11 +98,19 @@ def test_errors_stand_alone(slow_model, tmp_path):
     assert re.fullmatch(r"error: [^\r\n]*\r\n", shown.rpartition(ERASED)[2]), shown
 
 
-def test_errors_stand_alone_where_the_child_was_stopped(slow_model, tmp_path):
-    _, shown = on_terminal("compile", slow_model, "--input", "ids:i64[1000]", "--verify", "--time-limit", "1", "-o",
-                           tmp_path / "a.plan", status=1)
-    assert shown.count(ERASED) > 1, shown
-    assert re.fullmatch(r"error: compile: [^\r\n]* took longer than 1 s [^\r\n]*\r\n", shown.rpartition(ERASED)[2]), shown
+class Endless(nn.Module):
+    def forward(self, x):
+        while bool(x.sum() > -1):
+            x = torch.relu(x)
+        return x
+
+
+def test_errors_stand_alone_where_the_child_was_stopped(compiler, tmp_path):
+    compiler.save(Endless(), {"x": torch.ones(2, 6)})
+    _, shown = on_terminal("compile", tmp_path / "model.pt", "--inputs", tmp_path / "model.inputs.safetensors", "--verify",
+                           "--time-limit", "4", "-o", tmp_path / "a.plan", status=1)
+    assert "comparing with the original" in shown, shown
+    assert re.fullmatch(r"error: compile: [^\r\n]* took longer than 4 s [^\r\n]*\r\n", shown.rpartition(ERASED)[2]), shown
 
 
 def test_elsewhere_nothing_is_drawn(slow_model, tmp_path):
@@ -116,7 +129,7 @@ def test_quiet_leaves_errors(slow_model, tmp_path):
 
 
 def test_json_is_alone_on_standard_output(slow_model, tmp_path):
-    out, shown = compile_slow(slow_model, tmp_path, "--json")
+    out, shown = compile_slow(slow_model, tmp_path, "--json", drawn="writing")
     assert json.loads(out)["stages"] == 1 and "writing" in shown
     out, shown = compile_slow(slow_model, tmp_path, "--json", "--quiet")
     assert json.loads(out)["stages"] == 1 and shown == ""
