@@ -1,5 +1,6 @@
 //===- Schemas.cpp - PyTorch's operator registry, as the IR names it ------===//
 #include "ir/Schemas.h"
+#include "collectives/Collectives.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringMap.h"
 #include "llvm/Support/DynamicLibrary.h"
@@ -46,6 +47,7 @@ struct Registry {
   std::vector<const OperatorSchema *> ordered;
 
   Registry() {
+    registerCollectives();
     for (auto &op : torch::jit::getAllOperators()) {
       OperatorSchema schema = describe(*op);
       byName.try_emplace(schema.irName, std::move(schema));
