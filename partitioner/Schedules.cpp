@@ -22,14 +22,17 @@ struct Event {
 };
 } // namespace
 
-static void append(plan::Schedule &schedule, uint32_t rank, plan::ActionKind kind, uint32_t stage, uint32_t microbatch,
+/// Of all tensor ranks of `rank`.
+static void append(plan::Schedule &schedule, uint32_t tp, uint32_t rank, plan::ActionKind kind, uint32_t stage, uint32_t microbatch,
                    uint32_t peer) {
-  auto action = std::make_unique<plan::Action>();
-  action->kind = kind;
-  action->stage = stage;
-  action->microbatch = microbatch;
-  action->peer = peer;
-  schedule.ranks[rank]->actions.push_back(std::move(action));
+  for (uint32_t each = rank * tp; each < (rank + 1) * tp; ++each) {
+    auto action = std::make_unique<plan::Action>();
+    action->kind = kind;
+    action->stage = stage;
+    action->microbatch = microbatch;
+    action->peer = peer;
+    schedule.ranks[each]->actions.push_back(std::move(action));
+  }
 }
 
 /// Forward passes and transfers, in order of time.
@@ -59,7 +62,7 @@ static std::vector<Event> simulate(uint32_t stages, uint32_t ranks, uint32_t mic
 // All actions are dealt out in one global order, and a send stands in it right beside its receive, so the first transfer
 // not yet done is always the next one for both of its ranks: whatever has to wait, something can go on.
 plan::Schedule gpipe(uint32_t signature, uint32_t stages, uint32_t ranks, uint32_t microbatches,
-                     llvm::ArrayRef<plan::Transfer> transfers) {
+                     llvm::ArrayRef<plan::Transfer> transfers, uint32_t tp) {
   assert(ranks <= stages && "every rank has a stage");
   assert(llvm::all_of(transfers, [&](auto &each) { return each.from < each.to && each.to < stages; }) &&
          "transfers go to later stages");
@@ -67,17 +70,17 @@ plan::Schedule gpipe(uint32_t signature, uint32_t stages, uint32_t ranks, uint32
   schedule.signature = signature;
   schedule.name = ranks == stages ? "gpipe" : "interleaved";
   schedule.microbatches = microbatches;
-  for (uint32_t rank = 0; rank < ranks; ++rank) {
+  for (uint32_t rank = 0; rank < ranks * tp; ++rank) {
     schedule.ranks.push_back(std::make_unique<plan::RankActions>());
     schedule.ranks.back()->rank = rank;
   }
   for (const Event &event : simulate(stages, ranks, microbatches, transfers)) {
     if (event.isForward) {
-      append(schedule, event.stage % ranks, plan::ActionKind::Forward, event.stage, event.microbatch, /*peer=*/0);
+      append(schedule, tp, event.stage % ranks, plan::ActionKind::Forward, event.stage, event.microbatch, /*peer=*/0);
       continue;
     }
-    append(schedule, event.stage % ranks, plan::ActionKind::Send, event.stage, event.microbatch, event.peer);
-    append(schedule, event.peer % ranks, plan::ActionKind::Recv, event.peer, event.microbatch, event.stage);
+    append(schedule, tp, event.stage % ranks, plan::ActionKind::Send, event.stage, event.microbatch, event.peer);
+    append(schedule, tp, event.peer % ranks, plan::ActionKind::Recv, event.peer, event.microbatch, event.stage);
   }
   return schedule;
 }

@@ -21,10 +21,11 @@ namespace cleave {
 ///
 /// Never deadlocks, even where a send waits for its receive and whatever the transfers are.
 ///
-/// \param ranks      at most as many as stages.
+/// \param ranks      of the pipeline: at most as many as stages.
 /// \param transfers  between stages, each from an earlier to a later one and each pair at most once; any order.
+/// \param tp         how many ranks, one behind the other, do what one of the pipeline's does: its tensor group.
 plan::Schedule gpipe(uint32_t signature, uint32_t stages, uint32_t ranks, uint32_t microbatches,
-                     llvm::ArrayRef<plan::Transfer> transfers);
+                     llvm::ArrayRef<plan::Transfer> transfers, uint32_t tp = 1);
 
 } // namespace cleave
 

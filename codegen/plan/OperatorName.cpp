@@ -109,4 +109,6 @@ bool isOperatorAllowed(StringRef name) {
   return !llvm::is_contained(kRefusedNamespaces, space);
 }
 
+bool isExchange(StringRef name) { return name.starts_with("spmd::") && name != "spmd::shard"; }
+
 } // namespace cleave::plan

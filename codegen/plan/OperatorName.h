@@ -16,6 +16,9 @@ bool isOperatorName(llvm::StringRef name);
 /// library.
 bool isOperatorAllowed(llvm::StringRef name);
 
+/// Whether the operator waits for the other ranks of a tensor group: those of `spmd::` but `spmd::shard`.
+bool isExchange(llvm::StringRef name);
+
 } // namespace cleave::plan
 
 #endif // CLEAVE_CODEGEN_PLAN_OPERATORNAME_H

@@ -179,8 +179,17 @@ static llvm::Expected<ProgramTable> tabulatePrograms(const Plan &plan) {
   return table;
 }
 
-/// The values that a program takes from others exist, and are the same on every tp rank.
-static Error checkLinks(const ProgramTable &table, const Program &program) {
+/// What a program exchanges with the other tp ranks, in order. It does so in no other block.
+static std::vector<llvm::StringRef> exchangesOf(const Plan &plan, const Program &program) {
+  std::vector<llvm::StringRef> names;
+  for (const auto &instruction : program.blocks[0]->instructions)
+    if (instruction->kind == InstructionKind::Call && isExchange(plan.operators[instruction->op]))
+      names.push_back(plan.operators[instruction->op]);
+  return names;
+}
+
+/// The values that a program takes from others exist, and are the same on every tp rank, as are its exchanges.
+static Error checkLinks(const Plan &plan, const ProgramTable &table, const Program &program) {
   std::string where = "program of stage " + std::to_string(program.stage);
   for (const auto &input : program.inputs) {
     if (input->source != Source::Stage)
@@ -197,6 +206,9 @@ static Error checkLinks(const ProgramTable &table, const Program &program) {
   if (!llvm::equal(program.inputs, first.inputs, isSame) || program.outputs.size() != first.outputs.size())
     return invalid(where,
                    "tp rank " + Twine(program.tp_rank) + " takes or gives other values than tp rank 0");
+  if (exchangesOf(plan, program) != exchangesOf(plan, first))
+    return invalid(where, "tp rank " + Twine(program.tp_rank) +
+                              " calls other operators of 'spmd::' than tp rank 0, or in another order");
   return Error::success();
 }
 
@@ -221,7 +233,7 @@ static Error checkPrograms(const Plan &plan, const ProgramTable &table) {
     if (Error error = checkProgram(plan, *program))
       return error;
   for (const auto &program : plan.programs) {
-    if (Error error = checkLinks(table, *program))
+    if (Error error = checkLinks(plan, table, *program))
       return error;
     if (Error error = checkPlacement(plan, *program, placed))
       return error;

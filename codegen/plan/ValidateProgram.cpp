@@ -1,5 +1,6 @@
 //===- ValidateProgram.cpp - Checks of the instructions of one stage ------===//
 #include "codegen/plan/DimExpr.h"
+#include "codegen/plan/OperatorName.h"
 #include "codegen/plan/ValidateParts.h"
 #include <set>
 
@@ -218,10 +219,12 @@ Error ProgramCheck::checkKind(const Instruction &instruction) {
   auto isState = [&](uint32_t op) { return op < plan.states.size() && plan.states[op]->stage == program.stage; };
   switch (instruction.kind) {
   case Kind::Call:
-    return needs(instruction.op < plan.operators.size(), "calls an operator that is not in the table");
+    if (instruction.op >= plan.operators.size())
+      return refuse("calls an operator that is not in the table");
+    return needs(!isExchange(plan.operators[instruction.op]) || (currentBlock == 0 && currentIndex >= program.setup),
+                 "exchanges values with other ranks in a nested block or before the first request");
   case Kind::Collective:
-    return needs(instruction.op < plan.operators.size() && operands >= 1,
-                 "a collective without operator or operand");
+    return refuse("is a collective, which is no instruction but a call of an operator 'spmd::'");
   case Kind::List:
     if (results != 1)
       return refuse("a list has one result");

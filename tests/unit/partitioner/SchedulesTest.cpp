@@ -81,6 +81,16 @@ TEST(Gpipe, RunsOneStageAlone) {
   EXPECT_EQ(actionsOf(gpipe(0, 1, 1, 2, {}), 0), (std::vector<std::string>{"F0.0", "F0.1"}));
 }
 
+TEST(Gpipe, TensorRanksActAlike) {
+  const plan::Transfer transfers[] = {{0, 1, {0}, {0}}};
+  const plan::Schedule alone = gpipe(0, 2, 2, 3, transfers), schedule = gpipe(0, 2, 2, 3, transfers, /*tp=*/3);
+  ASSERT_EQ(schedule.ranks.size(), 6u);
+  for (uint32_t rank = 0; rank < 6; ++rank) {
+    EXPECT_EQ(schedule.ranks[rank]->rank, rank);
+    EXPECT_EQ(actionsOf(schedule, rank), actionsOf(alone, rank / 3));
+  }
+}
+
 TEST(Gpipe, NeverDeadlocks) {
   for (uint32_t seed = 0; seed < 300; ++seed) {
     SCOPED_TRACE(seed);

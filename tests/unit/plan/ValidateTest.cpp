@@ -4,6 +4,7 @@
 #include "tests/unit/plan/PlanBuilder.h"
 #include <gtest/gtest.h>
 #include <limits>
+#include <tuple>
 
 namespace cleave::plan {
 
@@ -108,6 +109,50 @@ TEST(ValidPlans, MayHoldSegmentedShards) {
   shard(*plan).segment_dim = 0;
   shard(*plan).segment_offsets = {0, 16, 40};
   shard(*plan).segment_sizes = {4, 4, 8};
+  EXPECT_EQ(messageOf(validate(*plan)), "");
+}
+
+template <typename T> static std::unique_ptr<T> copyOf(const std::unique_ptr<T> &value) {
+  return std::make_unique<T>(*value);
+}
+
+/// Two tensor ranks for each rank, which split the first weight unevenly and add up the first program's result.
+static void splitTensors(Plan &plan) {
+  plan.mesh->tp = 2;
+  plan.operators = {"aten::linear", "spmd::all_reduce", "spmd::broadcast"};
+  for (auto &stage : plan.stages)
+    stage->ranks = {2 * stage->index, 2 * stage->index + 1};
+  for (size_t i : {0, 1}) {
+    plan.programs.push_back(copyOf(plan.programs[i]));
+    plan.programs.back()->tp_rank = 1;
+  }
+  for (auto &weight : plan.weights) {
+    weight->shards[0]->rank *= 2;
+    weight->shards.push_back(copyOf(weight->shards[0]));
+    ++weight->shards[1]->rank;
+  }
+  for (auto [shard, begin, size] : {std::tuple(0, 0, 11), std::tuple(1, 11, 5)}) {
+    WeightShard &part = *plan.weights[0]->shards[shard];
+    part.segment_dim = 0;
+    part.segment_offsets = {begin};
+    part.segment_sizes = {size};
+    part.shape = {size, 8};
+  }
+  for (uint32_t rank : {2, 3}) {
+    plan.shard_files.push_back(copyOf(plan.shard_files[0]));
+    plan.shard_files[rank]->rank = rank;
+    plan.shard_files[rank]->name = shardFileName(rank);
+  }
+  auto &actions = plan.schedules[0]->ranks;
+  actions.insert(actions.begin() + 1, copyOf(actions[0]));
+  actions.push_back(copyOf(actions[2]));
+  for (uint32_t rank = 0; rank < 4; ++rank)
+    actions[rank]->rank = rank;
+}
+
+TEST(ValidPlans, MaySplitTensors) {
+  auto plan = makeTwoStagePlan();
+  splitTensors(*plan);
   EXPECT_EQ(messageOf(validate(*plan)), "");
 }
 
@@ -367,10 +412,48 @@ static const Mutation kPrograms[] = {
              plan.schedules[0]->microbatches = plan.schedules[0]->slices = 0xffffffff),
 };
 
+static const Mutation kTensorRanks[] = {
+    MUTATION("Programs", "programs: there are 3 for 4 combinations", splitTensors(plan); plan.programs.pop_back()),
+    MUTATION("ProgramOfRank", "of a signature, stage or tp rank that is not there", splitTensors(plan);
+             plan.programs[3]->tp_rank = 2),
+    MUTATION("StageRanks", "stage 0: on 1 ranks, the mesh has 2 a stage", splitTensors(plan);
+             plan.stages[0]->ranks.pop_back()),
+    MUTATION("StageRankOrder", "stage 0: rank 2 where 1 belongs", splitTensors(plan); plan.stages[0]->ranks = {0, 2}),
+    MUTATION("StageOfTwoPlaces", "its first rank 1 is none of the mesh or begins no stage", splitTensors(plan);
+             plan.stages[0]->ranks = {1, 2}),
+    MUTATION("OtherInput", "tp rank 1 takes or gives other values than tp rank 0", splitTensors(plan);
+             plan.programs[3]->inputs[0]->source = Source::Request),
+    MUTATION("OtherOutputs", "tp rank 1 takes or gives other values than tp rank 0", splitTensors(plan);
+             plan.programs[3]->outputs.push_back(3)),
+    MUTATION("OtherExchange", "tp rank 1 calls other operators of 'spmd::' than tp rank 0, or in another order",
+             splitTensors(plan);
+             instruction(*plan.programs[2], 0, 1).op = 2),
+    MUTATION("NoExchange", "tp rank 1 calls other operators of 'spmd::'", splitTensors(plan);
+             instruction(*plan.programs[2], 0, 1).op = 0),
+    MUTATION("ExchangeInABranch", "exchanges values with other ranks in a nested block", splitTensors(plan);
+             instruction(second(plan), 1, 0).op = 1),
+    MUTATION("ExchangeAtSetup", "exchanges values with other ranks in a nested block or before the first request",
+             setUp(plan);
+             plan.operators[0] = "spmd::all_gather"),
+    MUTATION("Collective", "is a collective, which is no instruction but a call of an operator 'spmd::'",
+             instruction(first(plan), 0, 0).kind = InstructionKind::Collective),
+    MUTATION("ShardMissing", "uses weight 'layer0.bias', of which rank 1 has no shard", splitTensors(plan);
+             plan.weights[1]->shards.pop_back()),
+    MUTATION("ShardSize", "its segments add up to 5, its shape has 6", splitTensors(plan);
+             plan.weights[0]->shards[1]->shape = {6, 8}),
+    MUTATION("ShardNotSplit", "rank 1: dimension 0 is 5, the weight's is 16 and not split", splitTensors(plan);
+             plan.weights[0]->shards[1]->segment_dim = -1),
+    MUTATION("ScheduleRanks", "actions for 3 ranks, the mesh has 4", splitTensors(plan);
+             plan.schedules[0]->ranks.pop_back()),
+    MUTATION("ScheduleOtherActions", "rank 3 does not act as rank 2, which has the same stages", splitTensors(plan);
+             plan.schedules[0]->ranks[3]->actions.pop_back()),
+};
+
 static std::string nameOf(const testing::TestParamInfo<Mutation> &info) { return info.param.name; }
 INSTANTIATE_TEST_SUITE_P(Tables, Validate, testing::ValuesIn(kTables), nameOf);
 INSTANTIATE_TEST_SUITE_P(Signatures, Validate, testing::ValuesIn(kSignatures), nameOf);
 INSTANTIATE_TEST_SUITE_P(Weights, Validate, testing::ValuesIn(kWeights), nameOf);
+INSTANTIATE_TEST_SUITE_P(TensorRanks, Validate, testing::ValuesIn(kTensorRanks), nameOf);
 INSTANTIATE_TEST_SUITE_P(Programs, Validate, testing::ValuesIn(kPrograms), nameOf);
 
 } // namespace cleave::plan
