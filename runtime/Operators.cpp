@@ -1,5 +1,6 @@
 //===- Operators.cpp ------------------------------------------------------===//
 #include "runtime/Operators.h"
+#include "runtime/Communicator.h"
 #include "runtime/CpuKernels.h"
 #include "runtime/Exceptions.h"
 #include "llvm/ADT/STLExtras.h"
@@ -60,6 +61,10 @@ static llvm::Expected<std::unique_ptr<ResolvedOperator>> find(const std::string 
   torch::jit::Operation onCpu = cpuKernel(qualified, operation);
   return std::make_unique<ResolvedOperator>(
       ResolvedOperator{found->schema(), std::move(operation), std::move(onCpu)});
+}
+
+Operators::Operators(const plan::Plan &plan) : names(plan.operators), resolved(plan.operators.size()) {
+  registerCollectiveKernels();
 }
 
 llvm::Expected<ResolvedOperator *> Operators::resolve(uint32_t index) {

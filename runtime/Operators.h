@@ -26,7 +26,7 @@ struct ResolvedOperator {
 /// The operators of a plan's table, each looked up in libtorch's registry once, when it is first asked for.
 class Operators {
 public:
-  explicit Operators(const plan::Plan &plan) : names(plan.operators), resolved(plan.operators.size()) {}
+  explicit Operators(const plan::Plan &plan);
 
   const std::string &name(uint32_t index) const { return names[index]; }
   /// Fails on names that nobody registered, and on operators that write to tensors: values are shared between

@@ -24,8 +24,6 @@ static Error checkSchedule(const plan::Schedule &schedule) {
 }
 
 Error checkSupported(const plan::Plan &plan) {
-  if (plan.mesh->tp != 1)
-    return unsupported("tensor sharding (tp=" + Twine(plan.mesh->tp) + ")", "tp=1");
   if (plan.mesh->dp != 1)
     return unsupported("data parallelism (dp=" + Twine(plan.mesh->dp) + ")", "dp=1");
   for (const auto &schedule : plan.schedules)
@@ -34,12 +32,22 @@ Error checkSupported(const plan::Plan &plan) {
   return Error::success();
 }
 
+Error checkDevices(const plan::Plan &plan, llvm::ArrayRef<std::string> names) {
+  auto gpu = llvm::find_if(names, [](llvm::StringRef name) { return name.starts_with("cuda"); });
+  if (plan.mesh->tp > 1 && gpu != names.end())
+    return llvm::createStringError("device " + *gpu + ": plan has tensor sharding (tp=" + Twine(plan.mesh->tp) +
+                                   "), which this version runs on CPUs only; pass --devices with cpu:N");
+  return Error::success();
+}
+
 size_t rankCount(const plan::Plan &plan) { return size_t(plan.mesh->pp) * plan.mesh->dp * plan.mesh->tp; }
+
+uint32_t tensorRankOf(const plan::Plan &plan, uint32_t rank) { return rank % plan.mesh->tp; }
 
 std::vector<const plan::Program *> programsOf(const plan::Plan &plan, uint32_t rank) {
   std::vector<const plan::Program *> programs;
   for (const auto &program : plan.programs)
-    if (llvm::is_contained(plan.stages[program->stage]->ranks, rank))
+    if (program->tp_rank == tensorRankOf(plan, rank) && llvm::is_contained(plan.stages[program->stage]->ranks, rank))
       programs.push_back(program.get());
   return programs;
 }

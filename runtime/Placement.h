@@ -3,7 +3,9 @@
 #define CLEAVE_RUNTIME_PLACEMENT_H
 
 #include "codegen/plan/Plan.h"
+#include "llvm/ADT/ArrayRef.h"
 #include "llvm/Support/Error.h"
+#include <string>
 #include <vector>
 
 namespace cleave::runtime {
@@ -11,8 +13,13 @@ namespace cleave::runtime {
 /// Fails on plans that this runtime cannot execute, naming the property that it lacks.
 llvm::Error checkSupported(const plan::Plan &plan);
 
+/// Fails on devices, by their names, that the plan cannot run on.
+llvm::Error checkDevices(const plan::Plan &plan, llvm::ArrayRef<std::string> names);
+
 /// How many ranks the plan was compiled for.
 size_t rankCount(const plan::Plan &plan);
+/// Which of the ranks that share their stages `rank` is.
+uint32_t tensorRankOf(const plan::Plan &plan, uint32_t rank);
 
 /// The programs that `rank` runs, all signatures, in the order of the plan.
 std::vector<const plan::Program *> programsOf(const plan::Plan &plan, uint32_t rank);

@@ -1,5 +1,6 @@
 //===- Rank.cpp -----------------------------------------------------------===//
 #include "runtime/Rank.h"
+#include "runtime/Communicator.h"
 #include "runtime/Exceptions.h"
 #include "runtime/Placement.h"
 #include "llvm/ADT/STLExtras.h"
@@ -22,7 +23,7 @@ StageRun *Rank::Part::find(uint32_t stage) const {
 }
 
 Rank::Rank(const plan::Plan &plan, uint32_t index, Device &device, WeightStore weights, bool traced)
-    : plan(plan), index(index), worker(device), weights(std::move(weights)), parts(plan.signatures.size()),
+    : plan(plan), index(index), tensorRank(tensorRankOf(plan, index)), worker(device), weights(std::move(weights)), parts(plan.signatures.size()),
       traced(traced) {
   size_t most = 0;
   for (uint32_t signature = 0; signature < parts.size(); ++signature) {
@@ -79,6 +80,7 @@ llvm::Expected<std::unique_ptr<Rank>> Rank::load(const plan::Plan &plan, llvm::S
 
 void Rank::execute(Request &request, uint32_t signature) {
   const Part &part = parts[signature];
+  CommunicatorScope scope(request.communicatorOf(index));
   for (const Step &step : part.steps) {
     if (request.failed())
       break;
@@ -131,13 +133,17 @@ bool Rank::perform(Request &request, const Part &part, const Step &step) {
   }
 }
 
+size_t Rank::mailboxOf(const Part &part, const plan::Transfer &transfer) const {
+  return tensorRank * part.transfers.size() + (&transfer - part.transfers.data());
+}
+
 bool Rank::send(Request &request, const Part &part, const Step &step) {
   step.stage->take(*step.transfer, step.action->microbatch, moved);
-  return request.send(part.mailboxOf(*step.transfer), step.action->microbatch, moved);
+  return request.send(mailboxOf(part, *step.transfer), step.action->microbatch, moved);
 }
 
 bool Rank::receive(Request &request, const Part &part, const Step &step) {
-  if (!request.receive(part.mailboxOf(*step.transfer), step.action->microbatch, worker.memory(), moved))
+  if (!request.receive(mailboxOf(part, *step.transfer), step.action->microbatch, worker.memory(), moved))
     return false;
   step.stage->receive(*step.transfer, step.action->microbatch, moved);
   return true;

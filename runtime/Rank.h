@@ -56,12 +56,13 @@ private:
 
     /// Null when the stage is another rank's.
     StageRun *find(uint32_t stage) const;
-    size_t mailboxOf(const plan::Transfer &transfer) const { return &transfer - transfers.data(); }
   };
 
   Rank(const plan::Plan &plan, uint32_t index, Device &device, WeightStore weights, bool traced);
   llvm::Error loadStage(const plan::Program &program, Operators &operators, States &states, bool checkTypes);
   void loadSteps(uint32_t signature);
+  /// What the request calls a transfer of this rank: it goes to the same tensor rank of the other stage.
+  size_t mailboxOf(const Part &part, const plan::Transfer &transfer) const;
 
   /// Counts and keeps what was done.
   void note(const Request &request, const plan::Action &action, TraceEvent::Clock::time_point begin);
@@ -72,7 +73,7 @@ private:
   bool receive(Request &request, const Part &part, const Step &step);
 
   const plan::Plan &plan;
-  const uint32_t index;
+  const uint32_t index, tensorRank;
   Device &worker;
   const WeightStore weights;
   /// By signature.

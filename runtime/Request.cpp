@@ -3,22 +3,43 @@
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 #include <algorithm>
+#include <thread>
 
 namespace cleave::runtime {
 
 Request::Request(uint64_t number, std::vector<at::Tensor> inputs, Microbatches microbatches, size_t outputCount,
-                 size_t transfers, llvm::ArrayRef<uint32_t> rankIds, std::shared_ptr<Traffic> traffic, States &states)
+                 size_t transfers, llvm::ArrayRef<uint32_t> rankIds, uint32_t groupSize, std::shared_ptr<Traffic> traffic,
+                 llvm::MutableArrayRef<States> states)
     : number(number), microbatches(std::move(microbatches)), inputs(std::move(inputs)), outputs(outputCount),
-      traffic(std::move(traffic)), states(states), mailboxes(transfers * this->microbatches.count()), working(rankIds.size()) {
+      traffic(std::move(traffic)), states(states), groupSize(groupSize), mailboxes(transfers * this->microbatches.count()),
+      working(rankIds.size()) {
   for (uint32_t rank : rankIds)
     ranks.push_back({rank});
+  const bool haveCores = rankIds.size() <= std::thread::hardware_concurrency();
+  Patience &patience = *this;
+  for (uint32_t first = 0; groupSize > 1 && first <= rankIds.back(); first += groupSize)
+    groups.push_back(std::make_unique<LocalGroup>(first, groupSize, /*spins=*/haveCores, patience));
+}
+
+Communicator *Request::communicatorOf(uint32_t rank) {
+  return groups.empty() ? nullptr : &groups[rank / groupSize]->member(rank % groupSize);
 }
 
 Request::RankState &Request::stateOf(uint32_t rank) {
   return *llvm::find_if(ranks, [&](const RankState &state) { return state.rank == rank; });
 }
 
-Request::Clock::time_point Request::deadline() const {
+Request::Clock::time_point Request::deadline() {
+  std::lock_guard lock(mutex);
+  return deadlineLocked();
+}
+
+void Request::expire() {
+  std::lock_guard lock(mutex);
+  failLocked(describeStuck());
+}
+
+Request::Clock::time_point Request::deadlineLocked() const {
   if (begun != Clock::time_point())
     return begun + traffic->timeout;
   return std::max(submitted, traffic->lastEnd()) + traffic->timeout;
@@ -27,17 +48,17 @@ Request::Clock::time_point Request::deadline() const {
 template <typename Condition> bool Request::waitUntil(std::unique_lock<std::mutex> &lock, Condition reached) {
   while (!hasFailed && !reached()) {
     // Looked up anew after each wait: it moves while earlier requests end.
-    if (Clock::now() >= deadline())
+    if (Clock::now() >= deadlineLocked())
       failLocked(describeStuck());
     else
-      changed.wait_until(lock, deadline());
+      changed.wait_until(lock, deadlineLocked());
   }
   return !hasFailed;
 }
 
-/// What a rank that has not finished does or waits for.
-static std::string describeAction(uint32_t rank, const plan::Action *action) {
-  std::string who = "rank " + std::to_string(rank);
+std::string Request::describe(const RankState &state) const {
+  const plan::Action *action = state.action;
+  std::string who = "rank " + std::to_string(state.rank);
   if (!action)
     return who + " is busy with an earlier request";
   who += " (stage " + std::to_string(action->stage) + ")";
@@ -45,7 +66,8 @@ static std::string describeAction(uint32_t rank, const plan::Action *action) {
     return who + " waits for the values of stage " + std::to_string(action->peer);
   if (action->kind == plan::ActionKind::Send)
     return who + " waits for stage " + std::to_string(action->peer) + " to take its values";
-  return who + " is computing";
+  const std::string other = groups.empty() ? "" : groups[state.rank / groupSize]->awaited(state.rank % groupSize);
+  return who + (other.empty() ? " is computing" : " waits for " + other);
 }
 
 std::string Request::describeStuck() const {
@@ -53,7 +75,7 @@ std::string Request::describeStuck() const {
   std::vector<std::string> busy;
   for (const RankState &state : ranks)
     if (!state.left)
-      busy.push_back(describeAction(state.rank, state.action));
+      busy.push_back(describe(state));
   return message + llvm::join(busy, ", ") + "; allow more time (--timeout)";
 }
 
@@ -117,12 +139,11 @@ void Request::leave(uint32_t rank, MemoryAccount &account) {
 void Request::end() {
   inputs.clear();
   mailboxes.clear();
-  if (hasFailed) {
-    states.discard();
-  } else {
-    states.commit();
+  groups.clear();
+  for (States &each : states)
+    hasFailed ? each.discard() : each.commit();
+  if (!hasFailed)
     traffic->noteEnd();
-  }
   traffic->leave();
   changed.notify_all();
 }
@@ -140,6 +161,8 @@ void Request::failLocked(std::string message) {
   hasFailed = true;
   traffic->noteEnd();
   changed.notify_all();
+  for (const auto &group : groups)
+    group->wake();
 }
 
 llvm::Expected<std::vector<at::Tensor>> Request::wait() {

@@ -3,6 +3,7 @@
 #define CLEAVE_RUNTIME_REQUEST_H
 
 #include "codegen/plan/Plan.h"
+#include "runtime/LocalGroup.h"
 #include "runtime/MemoryAccount.h"
 #include "runtime/Microbatches.h"
 #include "runtime/States.h"
@@ -25,15 +26,17 @@ namespace cleave::runtime {
 /// What the ranks that work on a request and the caller that waits for it share. Every wait ends at the
 /// deadline, or when the request fails; the first failure is the one that is reported. The time of a request begins when
 /// the first rank takes it up; until then, with the end of the request before it.
-class Request {
+class Request : private Patience {
 public:
   /// \param number     of the request in its session, for traces.
-  /// \param ranks      which ranks take part.
-  /// \param transfers  how many transfers between stages there are in one micro-batch.
+  /// \param transfers  how many transfers between stages there are in one micro-batch, on all ranks.
+  /// \param ranks      which ranks take part, ascending.
+  /// \param groupSize  how many of them, beginning at each multiple, are a tensor group.
   /// \param traffic    counts the request (`enter`) before a rank takes it up.
-  /// \param states     what the request writes there counts from its end on, if it succeeds; lives as long as the ranks.
+  /// \param states     what the request writes there counts from its end on, if it succeeds; live as long as the ranks.
   Request(uint64_t number, std::vector<at::Tensor> inputs, Microbatches microbatches, size_t outputs, size_t transfers,
-          llvm::ArrayRef<uint32_t> ranks, std::shared_ptr<Traffic> traffic, States &states);
+          llvm::ArrayRef<uint32_t> ranks, uint32_t groupSize, std::shared_ptr<Traffic> traffic,
+          llvm::MutableArrayRef<States> states);
 
   const uint64_t number;
   const Microbatches microbatches;
@@ -43,6 +46,8 @@ public:
     return microbatches.inputOf(microbatch, leaf, inputs[leaf]);
   }
 
+  /// What `rank` and its tensor group exchange for this request until all have left; null where it is alone.
+  Communicator *communicatorOf(uint32_t rank);
   /// Notes what `rank` does from now on, for messages.
   void enter(uint32_t rank, const plan::Action &action);
   /// Gives the values of a transfer to its receiver, leaving none in `values`, whose memory stays the
@@ -81,17 +86,23 @@ private:
   Mailbox &mailboxOf(size_t transfer, uint32_t microbatch) {
     return mailboxes[transfer * microbatches.count() + microbatch];
   }
-  Clock::time_point deadline() const;
+  Clock::time_point deadlineLocked() const;
+  bool isOver() const override { return hasFailed; }
+  Clock::time_point deadline() override;
+  void expire() override;
   /// Waits until `reached` holds; false when the request failed.
   template <typename Condition> bool waitUntil(std::unique_lock<std::mutex> &lock, Condition reached);
   void failLocked(std::string message);
   void end();
+  /// What a rank that has not finished does or waits for.
+  std::string describe(const RankState &state) const;
   std::string describeStuck() const;
 
   std::vector<at::Tensor> inputs;
   std::vector<at::Tensor> outputs;
   const std::shared_ptr<Traffic> traffic;
-  States &states;
+  const llvm::MutableArrayRef<States> states;
+  const uint32_t groupSize;
   std::atomic<bool> hasFailed{false};
 
   std::mutex mutex;
@@ -99,6 +110,8 @@ private:
   std::vector<Mailbox> mailboxes;
   std::vector<RankState> ranks;
   size_t working;
+  /// By the place in the pipeline; none where every rank is alone.
+  std::vector<std::unique_ptr<LocalGroup>> groups;
   const Clock::time_point submitted = Clock::now();
   Clock::time_point begun{};
   std::string failure;

@@ -20,12 +20,14 @@ using llvm::Expected;
 struct Session::Impl {
   /// What requests of one signature have in common.
   struct Route {
+    /// Of all tensor ranks.
     size_t transfers;
     std::vector<uint32_t> ranks;
   };
 
   Impl(std::unique_ptr<plan::Plan> plan, SessionOptions options)
-      : plan(std::move(plan)), options(std::move(options)), operators(*this->plan), states(this->plan->states.size()) {}
+      : plan(std::move(plan)), options(std::move(options)), operators(*this->plan),
+        states(this->plan->mesh->tp, States(this->plan->states.size())) {}
   ~Impl();
   Error load(llvm::StringRef directory);
   Expected<std::shared_ptr<Request>> submit(llvm::ArrayRef<at::Tensor> inputs, uint32_t signature);
@@ -35,7 +37,8 @@ struct Session::Impl {
   const std::unique_ptr<plan::Plan> plan;
   const SessionOptions options;
   Operators operators;
-  States states;
+  /// By tensor rank: each keeps its own, of the same values.
+  std::vector<States> states;
   std::vector<std::unique_ptr<Rank>> ranks;
   std::vector<Route> routes;
   std::shared_ptr<Traffic> traffic;
@@ -62,6 +65,8 @@ Session::Impl::~Impl() {
 Error Session::Impl::load(llvm::StringRef directory) {
   if (Error error = checkSupported(*plan))
     return error;
+  if (Error error = checkDevices(*plan, options.devices))
+    return error;
   auto resolved = resolveDevices(options.devices, rankCount(*plan));
   if (!resolved)
     return resolved.takeError();
@@ -74,18 +79,18 @@ Error Session::Impl::load(llvm::StringRef directory) {
   // Weights are nobody's to differentiate.
   c10::InferenceMode inference;
   // A request reads the states that the one before it has left.
-  traffic = std::make_shared<Traffic>(options.timeout, !states.empty()     ? 1
-                                                       : options.requests ? options.requests
-                                                                          : 2 * devices.size() + 2);
+  traffic = std::make_shared<Traffic>(options.timeout, !plan->states.empty() ? 1
+                                                       : options.requests    ? options.requests
+                                                                             : 2 * devices.size() + 2);
   for (uint32_t index = 0; index < devices.size(); ++index) {
-    auto rank = Rank::load(*plan, directory, index, *devices[index], operators, states, options.checkTypes,
-                           options.trace);
+    auto rank = Rank::load(*plan, directory, index, *devices[index], operators, states[tensorRankOf(*plan, index)],
+                           options.checkTypes, options.trace);
     if (!rank)
       return rank.takeError();
     ranks.push_back(std::move(*rank));
   }
   for (uint32_t signature = 0; signature < plan->signatures.size(); ++signature) {
-    Route route{plan::transfers(*plan, signature).size(), {}};
+    Route route{plan::transfers(*plan, signature).size() * plan->mesh->tp, {}};
     for (uint32_t index = 0; index < ranks.size(); ++index)
       if (ranks[index]->takesPart(signature))
         route.ranks.push_back(index);
@@ -124,7 +129,7 @@ Expected<std::shared_ptr<Request>> Session::Impl::submit(llvm::ArrayRef<at::Tens
                             std::move(*symbols));
   auto request = std::make_shared<Request>(submitted++, std::move(leaves), std::move(microbatches),
                                            plan->signatures[signature]->outputs.size(), route.transfers,
-                                           route.ranks, traffic, states);
+                                           route.ranks, plan->mesh->tp, traffic, states);
   if (Error error = enter())
     return error;
   std::lock_guard lock(submission);
@@ -170,11 +175,12 @@ Expected<std::vector<at::Tensor>> Session::run(llvm::ArrayRef<at::Tensor> inputs
 }
 
 Error Session::resetState() {
-  if (impl->states.empty())
+  if (plan().states.empty())
     return Error::success();
   if (Error error = impl->enter())
     return error;
-  impl->states.reset();
+  for (States &states : impl->states)
+    states.reset();
   impl->traffic->leave();
   return Error::success();
 }

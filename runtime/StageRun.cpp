@@ -9,7 +9,7 @@ StageRun::StageRun(const plan::Signature &signature, const plan::Program &progra
                    llvm::ArrayRef<plan::Transfer> transfers, uint32_t microbatches)
     : program(program), executor(std::move(loaded)), states(states), readers(program.outputs.size()) {
   for (uint32_t leaf = 0; leaf < signature.outputs.size(); ++leaf)
-    if (signature.outputs[leaf]->stage == program.stage)
+    if (signature.outputs[leaf]->stage == program.stage && program.tp_rank == 0)
       leaves.push_back({signature.outputs[leaf]->index, leaf});
   for (const plan::Transfer &transfer : transfers)
     if (transfer.from == program.stage)

@@ -35,7 +35,7 @@ public:
   void clear();
 
 private:
-  /// A result that is a leaf of the signature's outputs.
+  /// A result that is a leaf of the signature's outputs. Tensor ranks have the same, of which the first one gives it.
   struct Leaf {
     uint32_t result, leaf;
   };

@@ -14,12 +14,11 @@ namespace cleave::runtime {
 
 /// The states of a session, by their index in the plan. A request writes beside what it reads; `commit` puts
 /// that in place, so that a request that fails leaves the states as they were. One request at a time; each
-/// state is one rank's.
+/// state is one rank's. Ranks that share their stages have an object each.
 class States {
 public:
   explicit States(size_t count) : current(count), written(count) {}
 
-  bool empty() const { return current.empty(); }
   /// What the last request that succeeded has written; `initial` where none has.
   c10::IValue read(uint32_t state, c10::IValue initial) const {
     return current[state] ? *current[state] : std::move(initial);

@@ -3,6 +3,7 @@
 #include "codegen/plan/OutputDirectory.h"
 #include "codegen/plan/PlanFile.h"
 #include "codegen/plan/Schedule.h"
+#include "collectives/Collectives.h"
 #include "runtime/DTypes.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/FileSystem.h"
@@ -61,9 +62,10 @@ plan::TensorType tensorType(plan::DType dtype, llvm::ArrayRef<int64_t> dims) {
 
 //===- StageWriter --------------------------------------------------------===//
 
-StageWriter::StageWriter(PlanWriter &plan, uint32_t stage, uint32_t rank)
+StageWriter::StageWriter(PlanWriter &plan, uint32_t stage, uint32_t rank, uint32_t tensorRank)
     : writer(plan), rank(rank), program(std::make_unique<plan::Program>()) {
   program->stage = stage;
+  program->tp_rank = tensorRank;
   program->blocks.push_back(std::make_unique<plan::Block>());
 }
 
@@ -90,22 +92,42 @@ uint32_t StageWriter::receive(uint32_t stage, uint32_t result) {
   return slot;
 }
 
-uint32_t StageWriter::weight(const std::string &name, const at::Tensor &value) {
-  auto weight = std::make_unique<plan::Weight>();
-  weight->name = name;
-  weight->dtype = dtypeOf(value.scalar_type());
-  weight->shape = value.sizes().vec();
+/// Uses `part` of the weight `whole`, which the first mention enters in the plan.
+plan::WeightShard &StageWriter::addWeight(const std::string &name, const at::Tensor &whole, const at::Tensor &part) {
+  auto &table = writer.plan->weights;
+  auto found = llvm::find_if(table, [&](const auto &weight) { return weight->name == name; });
+  auto use = std::make_unique<plan::SlotWeight>();
+  use->slot = newSlots(1)[0];
+  use->weight = found - table.begin();
+  program->weights.push_back(std::move(use));
+  if (found == table.end()) {
+    found = table.insert(found, std::make_unique<plan::Weight>());
+    (*found)->name = name;
+    (*found)->dtype = dtypeOf(whole.scalar_type());
+    (*found)->shape = whole.sizes().vec();
+  }
   auto shard = std::make_unique<plan::WeightShard>();
   shard->rank = rank;
   shard->key = name;
-  shard->shape = weight->shape;
-  weight->shards.push_back(std::move(shard));
-  auto use = std::make_unique<plan::SlotWeight>();
-  use->slot = newSlots(1)[0];
-  use->weight = writer.plan->weights.size();
-  writer.plan->weights.push_back(std::move(weight));
-  weights.push_back({name, value});
-  program->weights.push_back(std::move(use));
+  shard->shape = part.sizes().vec();
+  (*found)->shards.push_back(std::move(shard));
+  weights.push_back({name, part});
+  return *(*found)->shards.back();
+}
+
+uint32_t StageWriter::weight(const std::string &name, const at::Tensor &value) {
+  addWeight(name, value, value);
+  return program->weights.back()->slot;
+}
+
+uint32_t StageWriter::shard(const std::string &name, const at::Tensor &whole, int64_t dim,
+                            llvm::ArrayRef<int64_t> ranges) {
+  plan::WeightShard &shard = addWeight(name, whole, cleave::shard(whole, dim, {ranges.data(), ranges.size()}));
+  shard.segment_dim = dim;
+  for (size_t i = 0; i < ranges.size(); i += 2) {
+    shard.segment_offsets.push_back(ranges[i]);
+    shard.segment_sizes.push_back(ranges[i + 1]);
+  }
   return program->weights.back()->slot;
 }
 
@@ -230,10 +252,11 @@ void StageWriter::writeReleases() {
 
 //===- PlanWriter ---------------------------------------------------------===//
 
-PlanWriter::PlanWriter(Slots ranks) : plan(std::make_unique<plan::Plan>()) {
+PlanWriter::PlanWriter(Slots places, uint32_t tp) : plan(std::make_unique<plan::Plan>()) {
   plan->fingerprint = std::make_unique<plan::wire::Hash>();
   plan->mesh = std::make_unique<plan::Mesh>();
-  plan->mesh->pp = std::set<uint32_t>(ranks.begin(), ranks.end()).size();
+  plan->mesh->pp = std::set<uint32_t>(places.begin(), places.end()).size();
+  plan->mesh->tp = tp;
   plan->paths = {""};
   plan->signatures.push_back(std::make_unique<plan::Signature>());
   plan->signatures[0]->name = "forward";
@@ -241,11 +264,13 @@ PlanWriter::PlanWriter(Slots ranks) : plan(std::make_unique<plan::Plan>()) {
     (*plan->signatures[0]).*tree = std::make_unique<plan::Tree>();
     ((*plan->signatures[0]).*tree)->kind = plan::TreeKind::Tuple;
   }
-  for (auto [index, rank] : llvm::enumerate(ranks)) {
+  for (auto [index, place] : llvm::enumerate(places)) {
     plan->stages.push_back(std::make_unique<plan::Stage>());
     plan->stages.back()->index = index;
-    plan->stages.back()->ranks = {rank};
-    stages.push_back(StageWriter(*this, index, rank));
+    for (uint32_t rank = 0; rank < tp; ++rank) {
+      plan->stages.back()->ranks.push_back(place * tp + rank);
+      stages.push_back(StageWriter(*this, index, place * tp + rank, rank));
+    }
   }
 }
 
@@ -301,18 +326,20 @@ void PlanWriter::splitBatch(uint32_t count) {
 void PlanWriter::writeSchedule() {
   auto schedule = std::make_unique<plan::Schedule>();
   schedule->name = "gpipe";
-  for (uint32_t rank = 0; rank < plan->mesh->pp; ++rank) {
+  for (uint32_t rank = 0; rank < plan->mesh->pp * plan->mesh->tp; ++rank) {
     schedule->ranks.push_back(std::make_unique<plan::RankActions>());
     schedule->ranks.back()->rank = rank;
   }
   auto rankOf = [&](uint32_t stage) { return plan->stages[stage]->ranks[0]; };
   auto act = [&](ActionKind kind, uint32_t stage, uint32_t microbatch, uint32_t peer) {
-    auto action = std::make_unique<plan::Action>();
-    action->kind = kind;
-    action->stage = stage;
-    action->microbatch = microbatch;
-    action->peer = peer;
-    schedule->ranks[rankOf(stage)]->actions.push_back(std::move(action));
+    for (uint32_t rank : plan->stages[stage]->ranks) {
+      auto action = std::make_unique<plan::Action>();
+      action->kind = kind;
+      action->stage = stage;
+      action->microbatch = microbatch;
+      action->peer = peer;
+      schedule->ranks[rank]->actions.push_back(std::move(action));
+    }
   };
   schedule->microbatches = microbatches;
   for (uint32_t microbatch = 0; microbatch < microbatches; ++microbatch)
@@ -329,7 +356,7 @@ void PlanWriter::writeSchedule() {
 }
 
 void PlanWriter::writeShards(const std::string &directory) {
-  for (uint32_t rank = 0; rank < plan->mesh->pp; ++rank) {
+  for (uint32_t rank = 0; rank < plan->mesh->pp * plan->mesh->tp; ++rank) {
     std::vector<plan::TensorEntry> entries;
     std::vector<at::Tensor> tensors;
     for (const StageWriter &stage : stages)

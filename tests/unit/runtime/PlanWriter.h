@@ -31,6 +31,8 @@ public:
   uint32_t input(uint32_t leaf);
   uint32_t receive(uint32_t stage, uint32_t result);
   uint32_t weight(const std::string &name, const at::Tensor &value);
+  /// The ranges (offset, size, offset, size, …) of `whole` along `dim`.
+  uint32_t shard(const std::string &name, const at::Tensor &whole, int64_t dim, llvm::ArrayRef<int64_t> ranges);
   uint32_t constant(const plan::Constant &value);
   uint32_t size(const plan::DimExpr &value);
   /// One operator with one result, of the module `path`.
@@ -50,7 +52,8 @@ public:
 
 private:
   friend class PlanWriter;
-  StageWriter(PlanWriter &plan, uint32_t stage, uint32_t rank);
+  StageWriter(PlanWriter &plan, uint32_t stage, uint32_t rank, uint32_t tensorRank);
+  plan::WeightShard &addWeight(const std::string &name, const at::Tensor &whole, const at::Tensor &part);
   Slots newSlots(size_t count);
   uint32_t stateIndex(const std::string &name);
   void writeReleases();
@@ -62,17 +65,18 @@ private:
   std::vector<NamedTensor> weights;
 };
 
-/// A plan of one signature, stage i on rank `ranks[i]`.
+/// A plan of one signature, stage i on place `places[i]` of the pipeline, which are `tp` ranks.
 class PlanWriter {
 public:
-  explicit PlanWriter(Slots ranks);
+  explicit PlanWriter(Slots places, uint32_t tp = 1);
 
   uint32_t symbol(const std::string &name, int64_t traced);
   uint32_t input(const std::string &name, const plan::TensorType &type);
   void output(const std::string &name, uint32_t stage, uint32_t result);
   /// Splits symbol 0, the batch. Outputs are taken to be `batch` rows of 4 where the test says nothing else.
   void splitBatch(uint32_t microbatches);
-  StageWriter &stage(uint32_t index) { return stages[index]; }
+  /// The part of tensor rank `rank`.
+  StageWriter &stage(uint32_t index, uint32_t rank = 0) { return stages[index * plan->mesh->tp + rank]; }
   /// Writes the plan to `directory`, a new folder, with a schedule that runs the stages one after the other.
   void write(const std::string &directory);
 

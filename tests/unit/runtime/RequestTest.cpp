@@ -15,7 +15,7 @@ protected:
   plan::Signature signature;
   States states{0};
   std::shared_ptr<Traffic> traffic = std::make_shared<Traffic>(std::chrono::seconds(30), 1);
-  Request request{0, {}, Microbatches(signature, 1, {}), 0, transfers, {0, 1}, traffic, states};
+  Request request{0, {}, Microbatches(signature, 1, {}), 0, transfers, {0, 1}, 1, traffic, states};
   MemoryAccountRef account{new MemoryAccount("test")};
 };
 
