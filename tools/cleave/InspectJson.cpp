@@ -1,5 +1,6 @@
 //===- InspectJson.cpp - A plan as one JSON object ------------------------===//
 #include "codegen/plan/DimExpr.h"
+#include "codegen/plan/OperatorName.h"
 #include "codegen/plan/Safetensors.h"
 #include "codegen/plan/ValidateParts.h"
 #include "ir/Schemas.h"
@@ -115,7 +116,8 @@ static json::Array describeCollectives(const Plan &plan) {
   for (const auto &program : plan.programs)
     for (const auto &block : program->blocks)
       for (const auto &instruction : block->instructions) {
-        if (program->tp_rank != 0 || instruction->kind != InstructionKind::Collective)
+        if (program->tp_rank != 0 || instruction->kind != InstructionKind::Call ||
+            !plan::isExchange(plan.operators[instruction->op]))
           continue;
         std::optional<int64_t> bytes =
             bytesOfSlot(*program, instruction->operands.front(), tracedSizes(*plan.signatures[program->signature]));

@@ -48,6 +48,14 @@ TEST(InspectJson, DescribesWeightsWithTheirShards) {
       R"("role":"parameter","shape":[4,16],"shard_shapes":[[4,16]],"stage":1,"stages":[1],"style":""})");
 }
 
+TEST(InspectJson, TellsWhatRanksOfAGroupExchange) {
+  LoadedPlan loaded = load();
+  loaded.plan->operators[1] = "spmd::all_reduce";
+  loaded.plan->programs[0]->types[0]->slot = 4;
+  EXPECT_EQ(compact(toJson(loaded).get("collectives")),
+            R"([{"bytes":192,"kind":"all_reduce","module_path":"layer1","per_microbatch":true,"stage":0}])");
+}
+
 TEST(InspectJson, DescribesInputsInTheUsersWords) {
   json::Object object = toJson(load());
   const json::Object *signature = (*object.getArray("signatures"))[0].getAsObject();
