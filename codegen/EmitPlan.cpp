@@ -3,12 +3,14 @@
 #include "codegen/MemoryPlan.h"
 #include "codegen/Notes.h"
 #include "codegen/ProgramEmitter.h"
+#include "codegen/SpecializeRank.h"
 #include "codegen/plan/Schedule.h"
 #include "ir/Signature.h"
 #include "ir/semantics/OpSemantics.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "partitioner/Schedules.h"
 #include "passes/Passes.h"
+#include "passes/TensorShardings.h"
 
 using namespace mlir;
 
@@ -36,12 +38,19 @@ public:
 private:
   void start(const PlanOrigin &origin);
   std::unique_ptr<plan::Signature> signatureOf(func::FuncOp function, SymbolIndices &symbols);
+  /// The programs of one rank of every tensor group.
+  LogicalResult addPrograms(func::FuncOp function, uint32_t signature, uint32_t tensorRank,
+                            const SymbolIndices &symbols);
   void addStage(StageOp stage, uint32_t ranks);
   void addPrediction(StageOp stage, const Microbatch &microbatch);
   void addWeights();
+  void addShard(plan::Weight &weight, uint32_t rank, uint32_t tensorRank,
+                std::optional<ShardingAttr> sharding);
 
   std::unique_ptr<plan::Plan> result = std::make_unique<plan::Plan>();
   PlanTables tables;
+  /// Functions of single tensor ranks, to whose operations the tables refer.
+  std::vector<OwningOpRef<func::FuncOp>> specialized;
 };
 } // namespace
 
@@ -111,7 +120,8 @@ static DictionaryAttr symbolsOfMicrobatch(func::FuncOp function, int64_t microba
 void PlanEmitter::addStage(StageOp op, uint32_t ranks) {
   auto stage = std::make_unique<plan::Stage>();
   stage->index = op.getIndex();
-  stage->ranks = {stage->index % ranks};
+  for (uint32_t tensorRank = 0; tensorRank < result->mesh->tp; ++tensorRank)
+    stage->ranks.push_back(stage->index % ranks * result->mesh->tp + tensorRank);
   stage->module_paths = topModules(op);
   for (Operation &inner : op.getBody().getOps())
     stage->ops += isa<OperatorOp>(inner) || inner.getNumRegions() > 0;
@@ -139,6 +149,13 @@ void PlanEmitter::addPrediction(StageOp stage, const Microbatch &microbatch) {
       if (output.getDefiningOp() == stage)
         prediction->activation_bytes += shapes.bytesOf(output);
   prediction->peak_bytes = prediction->weight_bytes + prediction->activation_bytes;
+  // Of the tensor rank that needs most.
+  for (auto &known : result->predictions)
+    if (known->stage == prediction->stage) {
+      if (known->peak_bytes < prediction->peak_bytes)
+        known = std::move(prediction);
+      return;
+    }
   result->predictions.push_back(std::move(prediction));
 }
 
@@ -156,10 +173,38 @@ FailureOr<Microbatch> Microbatch::of(func::FuncOp function) {
   return Microbatch{std::move(*inferred), std::move(shapes), count > 1};
 }
 
-LogicalResult PlanEmitter::addSignature(func::FuncOp function) {
+LogicalResult PlanEmitter::addPrograms(func::FuncOp function, uint32_t signature, uint32_t tensorRank,
+                                       const SymbolIndices &symbols) {
   auto microbatch = Microbatch::of(function);
   if (failed(microbatch))
     return failure();
+  uint32_t ranks = result->mesh->pp;
+  for (auto stage : function.getBody().getOps<StageOp>()) {
+    ProgramEmitter emitter(tables, symbols);
+    auto program = emitter.emit(stage);
+    if (failed(program))
+      return failure();
+    (*program)->signature = signature;
+    (*program)->tp_rank = tensorRank;
+    result->programs.push_back(std::move(*program));
+    if (tensorRank == 0)
+      for (auto &point : emitter.takeCapturePoints()) {
+        point->signature = signature;
+        result->capture_points.push_back(std::move(point));
+      }
+    // Stages are those of the first signature; further ones share them.
+    if (signature == 0 && tensorRank == 0)
+      addStage(stage, ranks);
+    if (signature == 0)
+      addPrediction(stage, *microbatch);
+  }
+  if (tensorRank == 0)
+    for (plan::Note &note : notesOf(function, microbatch->inferred))
+      result->notes.push_back(std::make_unique<plan::Note>(std::move(note)));
+  return success();
+}
+
+LogicalResult PlanEmitter::addSignature(func::FuncOp function) {
   auto stages = llvm::to_vector(function.getBody().getOps<StageOp>());
   uint32_t ranks = decisionOf(function, kRanksAttr, stages.size());
   uint32_t microbatches = decisionOf(function, kMicrobatchesAttr, 1);
@@ -168,33 +213,40 @@ LogicalResult PlanEmitter::addSignature(func::FuncOp function) {
   SymbolIndices symbols;
   uint32_t index = result->signatures.size();
   result->signatures.push_back(signatureOf(function, symbols));
-  for (StageOp stage : stages) {
-    ProgramEmitter emitter(tables, symbols);
-    auto program = emitter.emit(stage);
-    if (failed(program))
+  result->mesh->pp = ranks;
+  result->mesh->tp = tensorRanksOf(function);
+  for (uint32_t tensorRank = 0; tensorRank < result->mesh->tp; ++tensorRank) {
+    auto own = specialized.emplace_back(cast<func::FuncOp>(function->clone())).get();
+    if (failed(specializeRank(own, tensorRank)) || failed(addPrograms(own, index, tensorRank, symbols)))
       return failure();
-    (*program)->signature = index;
-    result->programs.push_back(std::move(*program));
-    for (auto &point : emitter.takeCapturePoints()) {
-      point->signature = index;
-      result->capture_points.push_back(std::move(point));
-    }
-    // Stages are those of the first signature; further ones share them.
-    if (index == 0) {
-      addStage(stage, ranks);
-      addPrediction(stage, *microbatch);
-    }
   }
   if (auto batch = function->getAttrOfType<StringAttr>(kBatchAttr))
     result->signatures.back()->batch = int32_t(symbols.lookup(batch));
   if (auto precision = function->getAttrOfType<StringAttr>(kPrecisionAttr); precision && precision == "bf16")
     result->precision = plan::DType::BFloat16;
-  result->mesh->pp = ranks;
-  auto schedule = gpipe(index, stages.size(), ranks, microbatches, plan::transfers(*result, index));
+  auto schedule =
+      gpipe(index, stages.size(), ranks, microbatches, plan::transfers(*result, index), result->mesh->tp);
   result->schedules.push_back(std::make_unique<plan::Schedule>(std::move(schedule)));
-  for (plan::Note &note : notesOf(function, microbatch->inferred))
-    result->notes.push_back(std::make_unique<plan::Note>(std::move(note)));
   return success();
+}
+
+void PlanEmitter::addShard(plan::Weight &weight, uint32_t rank, uint32_t tensorRank,
+                           std::optional<ShardingAttr> sharding) {
+  auto shard = std::make_unique<plan::WeightShard>();
+  shard->rank = rank;
+  shard->key = weight.name;
+  shard->shape = weight.shape;
+  if (sharding) {
+    SmallVector<int64_t> part = sharding->shapeOf(tensorRank, shard->shape);
+    shard->shape.assign(part.begin(), part.end());
+    shard->segment_dim = sharding->getDim();
+    ArrayRef<int64_t> ranges = sharding->getRanks()[tensorRank];
+    for (size_t i = 0; i < ranges.size(); i += 2) {
+      shard->segment_offsets.push_back(ranges[i]);
+      shard->segment_sizes.push_back(ranges[i + 1]);
+    }
+  }
+  weight.shards.push_back(std::move(shard));
 }
 
 void PlanEmitter::addWeights() {
@@ -210,22 +262,21 @@ void PlanEmitter::addWeights() {
                                                   : plan::WeightRole::Constant;
     weight->dtype = dtypeOf(type.getElementType());
     weight->shape = type.getShape().vec();
-    weight->style = "replicate";
+    if (auto shard = param.getShard())
+      weight->shape[shard->getDim()] = shard->getSize();
+    auto style = param->getAttrOfType<StringAttr>(kStyleAttr);
+    weight->style = style ? style.str() : "replicate";
     result->weights.push_back(std::move(weight));
   }
-  llvm::SetVector<std::pair<uint32_t, uint32_t>> placed;
+  /// Weight and rank, with the rank in its tensor group.
+  llvm::MapVector<std::pair<uint32_t, uint32_t>, uint32_t> placed;
   for (auto &program : result->programs)
     for (auto &use : program->weights)
-      for (uint32_t rank : result->stages[program->stage]->ranks)
-        placed.insert({use->weight, rank});
-  for (auto [index, rank] : placed) {
-    auto shard = std::make_unique<plan::WeightShard>();
-    plan::Weight &weight = *result->weights[index];
-    shard->rank = rank;
-    shard->key = weight.name;
-    shard->shape = weight.shape;
-    weight.shards.push_back(std::move(shard));
-  }
+      placed.insert(
+          {{use->weight, result->stages[program->stage]->ranks[program->tp_rank]}, program->tp_rank});
+  for (auto &[place, tensorRank] : placed)
+    addShard(*result->weights[place.first], place.second, tensorRank,
+             (tables.weights.begin() + place.first)->second.getShard());
 }
 
 std::unique_ptr<plan::Plan> PlanEmitter::finish() {

@@ -8,12 +8,12 @@ namespace cleave {
 
 static llvm::Error writeRank(plan::Plan &plan, uint32_t rank, llvm::StringRef directory, WeightReader read) {
   std::vector<plan::TensorEntry> entries;
-  std::vector<const plan::Weight *> weights;
+  std::vector<std::pair<const plan::Weight *, const plan::WeightShard *>> parts;
   for (auto &weight : plan.weights)
     for (auto &shard : weight->shards)
       if (shard->rank == rank) {
         entries.push_back({shard->key, weight->dtype, shard->shape});
-        weights.push_back(weight.get());
+        parts.push_back({weight.get(), shard.get()});
       }
   auto file = std::make_unique<plan::ShardFile>();
   file->rank = rank;
@@ -21,7 +21,7 @@ static llvm::Error writeRank(plan::Plan &plan, uint32_t rank, llvm::StringRef di
   llvm::SmallString<256> path(directory);
   llvm::sys::path::append(path, file->name);
   auto written = plan::writeSafetensors(path, std::move(entries), [&](size_t entry, plan::ByteSink sink) {
-    return read(*weights[entry], sink);
+    return read(*parts[entry].first, *parts[entry].second, sink);
   });
   if (!written)
     return written.takeError();

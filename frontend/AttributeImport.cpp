@@ -71,7 +71,7 @@ Value TorchScriptImporter::parameter(const std::string &unique, const at::Tensor
   SmallVector<StringRef> aliases(entry->aliases.begin(), entry->aliases.end());
   lastParameter = b.create<ParamOp>(NameLoc::get(b.getStringAttr(owner)), type, unique,
                                     aliases.empty() ? ArrayAttr() : b.getStrArrayAttr(aliases), entry->role,
-                                    value, number);
+                                    value, number, ShardingAttr());
   return known = lastParameter->getResult(0);
 }
 

@@ -78,6 +78,28 @@ def LayoutAttr : CleaveAttr<"Layout", "layout",
   let genVerifyDecl = 1;
 }
 
+def ShardingAttr : CleaveAttr<"Sharding", "sharding"> {
+  let summary = "which positions of one dimension each rank of a tensor group has";
+  let description = [{
+    `#cleave.sharding<1, [0, 384, 768, 384], [384, 384, 1152, 384]>`: of dimension 1, for each rank (offset, size) pairs,
+    ascending and apart. A rank's part of a tensor is these positions, one after the other. Ranks may have positions in
+    common; together they have all.
+  }];
+  let parameters = (ins "unsigned":$dim, ArrayRefParameter<"::mlir::DenseI64ArrayAttr">:$ranks);
+  let hasCustomAssemblyFormat = 1;
+  let genVerifyDecl = 1;
+  let extraClassDeclaration = [{
+    /// How many positions a rank has.
+    int64_t extentOf(unsigned rank) const;
+    /// How many there are.
+    int64_t getSize() const;
+    /// Extents of all ranks.
+    ::llvm::SmallVector<int64_t> getExtents() const;
+    /// A rank's part of a shape.
+    ::llvm::SmallVector<int64_t> shapeOf(unsigned rank, ::llvm::ArrayRef<int64_t> shape) const;
+  }];
+}
+
 def MeshAttr : CleaveAttr<"Mesh", "mesh"> {
   let summary = "the device mesh: pipeline stages × data-parallel replicas × tensor-parallel ranks";
   let parameters = (ins DefaultValuedParameter<"unsigned", "1">:$pp, DefaultValuedParameter<"unsigned", "1">:$dp,

@@ -1,6 +1,6 @@
 //===- CleaveDialect.cpp - Operations of the cleave dialect ---------------===//
-#include "ir/Cleave.h"
 #include "ir/Aggregates.h"
+#include "ir/Cleave.h"
 #include "ir/OperatorDialect.h"
 #include "ir/SymbolicDim.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -53,7 +53,8 @@ LogicalResult ParamOp::verify() {
   auto type = dyn_cast<RankedTensorType>(getResult().getType());
   bool canHaveValue = type && type.hasStaticShape() && type.getElementType().isInteger(64);
   if (getValue() && (!canHaveValue || type.getNumElements() != int64_t(getValue()->size())))
-    return emitOpError("found a value of ") << getValue()->size() << " integers for " << getResult().getType();
+    return emitOpError("found a value of ")
+           << getValue()->size() << " integers for " << getResult().getType();
   bool canHaveNumber =
       getRole() == "constant" && type && type.getRank() == 0 && isa<FloatType>(type.getElementType());
   if (getNumber() && !canHaveNumber)
@@ -109,7 +110,8 @@ static bool mayHold(Type state, Type value) {
   if (isTensorLike(state))
     return isTensorLike(value);
   // What lists and tuples hold may be known better in one than in the other.
-  return isa<AnyType>(state) || (state.isIntOrFloat() ? state == value : state.getTypeID() == value.getTypeID());
+  return isa<AnyType>(state) ||
+         (state.isIntOrFloat() ? state == value : state.getTypeID() == value.getTypeID());
 }
 
 LogicalResult StateOp::verify() {
@@ -117,12 +119,13 @@ LogicalResult StateOp::verify() {
     return emitOpError("found no name, expected the path of an attribute");
   auto tensor = dyn_cast<RankedTensorType>(getType());
   if (tensor && !tensor.hasStaticShape())
-    return emitOpError("found ") << getType() << ", expected a type without named sizes, which requests may change";
+    return emitOpError("found ") << getType()
+                                 << ", expected a type without named sizes, which requests may change";
   if (!mayHold(getType(), getInitial().getType()))
-    return emitOpError("found initial value ") << getInitial().getType() << " for a state of type " << getType();
-  WalkResult others = getOperation()->getParentRegion()->walk([&](StateOp other) {
-    return WalkResult(failure(other != *this && other.getName() == getName()));
-  });
+    return emitOpError("found initial value ")
+           << getInitial().getType() << " for a state of type " << getType();
+  WalkResult others = getOperation()->getParentRegion()->walk(
+      [&](StateOp other) { return WalkResult(failure(other != *this && other.getName() == getName())); });
   if (others.wasInterrupted())
     return emitOpError("found two states \"") << getName() << "\"";
   return success();
@@ -138,7 +141,8 @@ StateOp UpdateOp::getState() {
 LogicalResult UpdateOp::verify() {
   StateOp state = getState();
   if (!state)
-    return emitOpError("found no cleave.state \"") << getName() << "\" in its block, which holds what it updates";
+    return emitOpError("found no cleave.state \"")
+           << getName() << "\" in its block, which holds what it updates";
   if (!mayHold(state.getType(), getValue().getType()))
     return emitOpError("found ") << getValue().getType() << " for a state of type " << state.getType();
   for (UpdateOp other : getOperation()->getBlock()->getOps<UpdateOp>())
@@ -147,10 +151,20 @@ LogicalResult UpdateOp::verify() {
   return success();
 }
 
+LogicalResult PerRankOp::verify() {
+  if (getValues().empty())
+    return emitOpError("found no values, expected one a rank");
+  for (Attribute value : getValues())
+    if (!fitsType(value, getType()))
+      return emitOpError("found ") << value << ", expected a constant of type " << getType();
+  return success();
+}
+
 LogicalResult SizeOp::verify() {
   auto dim = SymbolicDim::parse(getExpression());
   if (!dim || dim->isUnknown() || dim->str() != getExpression())
-    return emitOpError("found \"") << getExpression() << "\", expected a canonical size such as \"12*batch + 1\"";
+    return emitOpError("found \"") << getExpression()
+                                   << "\", expected a canonical size such as \"12*batch + 1\"";
   return success();
 }
 
@@ -188,7 +202,8 @@ LogicalResult TupleOp::verify() {
   auto type = dyn_cast<TupleType>(getType());
   if (type && type.size() == getElements().size())
     return success();
-  return emitOpError("found result ") << getType() << ", expected a tuple of " << getElements().size() << " items";
+  return emitOpError("found result ")
+         << getType() << ", expected a tuple of " << getElements().size() << " items";
 }
 
 LogicalResult DictOp::verify() {
@@ -273,7 +288,8 @@ void IfOp::getCanonicalizationPatterns(RewritePatternSet &patterns, MLIRContext 
 
 LogicalResult LoopOp::verify() {
   if (getInits().size() != getNumResults())
-    return emitOpError("found ") << getInits().size() << " initial values for " << getNumResults() << " results";
+    return emitOpError("found ") << getInits().size() << " initial values for " << getNumResults()
+                                 << " results";
   if (getBody().getNumArguments() != getNumResults() + 1)
     return emitOpError("found ") << getBody().getNumArguments()
                                  << " block arguments, expected the iteration and the carried values";
@@ -282,8 +298,8 @@ LogicalResult LoopOp::verify() {
 
 LogicalResult StageOp::verify() {
   if (getBody().getArgumentTypes() != getInputs().getTypes())
-    return emitOpError("found block arguments ") << getBody().getArgumentTypes() << ", expected the inputs' types "
-                                                 << getInputs().getTypes();
+    return emitOpError("found block arguments ")
+           << getBody().getArgumentTypes() << ", expected the inputs' types " << getInputs().getTypes();
   return verifyYields(*this, getBody(), getNumResults(), "body");
 }
 

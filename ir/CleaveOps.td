@@ -14,13 +14,15 @@ def ParamOp : CleaveOp<"param", [Pure]> {
   let description = [{
     A name and a type, never bytes. `aliases`: other paths of the same tensor (tied weights). `value`: the
     elements of a small integer tensor, which size arithmetic needs. `number`: what a constant floating-point tensor
-    without dimensions holds, by which idioms are recognised.
+    without dimensions holds, by which idioms are recognised. `shard`: each rank of a tensor group has a part of the
+    weight; the type is the first rank's.
     ```mlir
     %w = cleave.param "transformer.wte.weight" {aliases = ["lm_head.weight"], role = "parameter"} : tensor<50257x768xf32>
     ```
   }];
   let arguments = (ins StrAttr:$name, OptionalAttr<StrArrayAttr>:$aliases, StrAttr:$role,
-                       OptionalAttr<DenseI64ArrayAttr>:$value, OptionalAttr<F64Attr>:$number);
+                       OptionalAttr<DenseI64ArrayAttr>:$value, OptionalAttr<F64Attr>:$number,
+                       OptionalAttr<ShardingAttr>:$shard);
   let results = (outs AnyType:$result);
   let assemblyFormat = "$name attr-dict `:` type($result)";
   let hasVerifier = 1;
@@ -49,6 +51,34 @@ def SizeOp : CleaveOp<"size", [Pure]> {
   let results = (outs I64:$result);
   let assemblyFormat = "$expression attr-dict";
   let hasVerifier = 1;
+}
+
+def PerRankOp : CleaveOp<"per_rank", [Pure]> {
+  let summary = "a constant that each rank of a tensor group has its own of";
+  let description = [{ `%heads = cleave.per_rank([2, 1, 2, 1]) : i64` }];
+  let arguments = (ins ArrayAttr:$values);
+  let results = (outs AnyType:$result);
+  let assemblyFormat = "`(` $values `)` attr-dict `:` type($result)";
+  let hasVerifier = 1;
+}
+
+def FirstRankOp : CleaveOp<"first_rank", [Pure]> {
+  let summary = "the operand on the first rank of a tensor group, None on the others";
+  let description = [{ `%b = cleave.first_rank %bias : tensor<768xf32>`: what must be added once. }];
+  let arguments = (ins AnyType:$value);
+  let results = (outs AnyType:$result);
+  let assemblyFormat = "$value attr-dict `:` functional-type($value, $result)";
+}
+
+def ReshardOp : CleaveOp<"reshard", [Pure]> {
+  let summary = "the same tensor, with each rank of a tensor group having other positions of it";
+  let description = [{
+    `%y = cleave.reshard %x {cleave.shardings = [#cleave.sharding<1, [0, 4], [4, 4]>]} : (tensor<2x8xf32>) -> tensor<2x8xf32>`
+    before partition-spmd, which makes a collective of it. Without the attribute every rank has all.
+  }];
+  let arguments = (ins AnyType:$value);
+  let results = (outs AnyType:$result);
+  let assemblyFormat = "$value attr-dict `:` functional-type($value, $result)";
 }
 
 class ConstructOp<string mnemonic, string what, list<Trait> traits> : CleaveOp<mnemonic, traits> {

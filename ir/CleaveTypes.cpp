@@ -132,7 +132,80 @@ Attribute LayoutAttr::parse(AsmParser &parser, Type) {
   return parser.getChecked<LayoutAttr>(parser.getContext(), dims, strides);
 }
 
-LogicalResult MeshAttr::verify(function_ref<InFlightDiagnostic()> emitError, unsigned pp, unsigned dp, unsigned tp) {
+LogicalResult ShardingAttr::verify(function_ref<InFlightDiagnostic()> emitError, unsigned,
+                                   ArrayRef<DenseI64ArrayAttr> ranks) {
+  if (ranks.size() < 2)
+    return emitError() << "found a sharding over " << ranks.size() << " ranks, expected at least 2";
+  for (DenseI64ArrayAttr ranges : ranks) {
+    int64_t end = 0;
+    if (ranges.size() % 2)
+      return emitError() << "found " << ranges.size()
+                         << " numbers for a rank, expected pairs of offset and size";
+    for (int64_t i = 0; i < ranges.size(); i += 2) {
+      if (ranges[i] < end || ranges[i + 1] <= 0)
+        return emitError() << "found positions from " << ranges[i] << " on and " << ranges[i + 1]
+                           << " of them, expected ranges that ascend";
+      end = ranges[i] + ranges[i + 1];
+    }
+  }
+  return success();
+}
+
+int64_t ShardingAttr::extentOf(unsigned rank) const {
+  int64_t extent = 0;
+  for (int64_t i = 1; i < getRanks()[rank].size(); i += 2)
+    extent += getRanks()[rank][i];
+  return extent;
+}
+
+SmallVector<int64_t> ShardingAttr::getExtents() const {
+  return llvm::map_to_vector(llvm::seq<unsigned>(0, getRanks().size()),
+                             [&](unsigned rank) { return extentOf(rank); });
+}
+
+int64_t ShardingAttr::getSize() const {
+  int64_t size = 0;
+  for (DenseI64ArrayAttr ranges : getRanks())
+    if (!ranges.empty())
+      size = std::max(size, ranges[ranges.size() - 2] + ranges[ranges.size() - 1]);
+  return size;
+}
+
+SmallVector<int64_t> ShardingAttr::shapeOf(unsigned rank, ArrayRef<int64_t> shape) const {
+  SmallVector<int64_t> part(shape);
+  part[getDim()] = extentOf(rank);
+  return part;
+}
+
+void ShardingAttr::print(AsmPrinter &printer) const {
+  printer << "<" << getDim();
+  for (DenseI64ArrayAttr ranges : getRanks()) {
+    printer << ", [";
+    llvm::interleaveComma(ranges.asArrayRef(), printer);
+    printer << "]";
+  }
+  printer << ">";
+}
+
+Attribute ShardingAttr::parse(AsmParser &parser, Type) {
+  unsigned dim;
+  SmallVector<DenseI64ArrayAttr> ranks;
+  if (parser.parseLess() || parser.parseInteger(dim))
+    return {};
+  while (succeeded(parser.parseOptionalComma())) {
+    SmallVector<int64_t> ranges;
+    if (parser.parseCommaSeparatedList(AsmParser::Delimiter::Square,
+                                       [&] { return parser.parseInteger(ranges.emplace_back()); }))
+      return {};
+    ranks.push_back(DenseI64ArrayAttr::get(parser.getContext(), ranges));
+  }
+  if (parser.parseGreater())
+    return {};
+  return parser.getChecked<ShardingAttr>(parser.getContext(), dim, ranks);
+}
+
+LogicalResult MeshAttr::verify(function_ref<InFlightDiagnostic()> emitError, unsigned pp, unsigned dp,
+                               unsigned tp) {
   if (pp && dp && tp)
     return success();
   return emitError() << "found an empty mesh axis, expected pp, dp and tp of at least 1";

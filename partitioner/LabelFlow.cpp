@@ -21,6 +21,8 @@ bool LabelFlow::meet(int32_t &to, int32_t label) {
 
 /// A tensor that is split in another dimension stays so.
 bool LabelFlow::give(TensorRef tensor, unsigned dim, Labels labels) {
+  if (isWhole && isWhole(tensor))
+    return false;
   auto [entry, isNew] = tensors.insert({tensor, {dim, {}}});
   Labelling &own = entry->second;
   if (isNew)
@@ -135,8 +137,10 @@ std::optional<unsigned> LabelFlow::chooseFactor(const Call &call) {
       candidates.push_back(factor);
   if (candidates.empty())
     return std::nullopt;
-  alternatives = std::max<unsigned>(alternatives, candidates.size());
-  return candidates[std::min<size_t>(preference, candidates.size() - 1)];
+  const OpSemantics &semantics = semanticsOf(OperatorOp(call.op).getName());
+  auto of = semantics.isView || semantics.mayBeView ? &Preference::ofViews : &Preference::ofOthers;
+  alternatives.*of = std::max<unsigned>(alternatives.*of, candidates.size());
+  return candidates[std::min<size_t>(preference.*of, candidates.size() - 1)];
 }
 
 void LabelFlow::visitFactors(unsigned index) {

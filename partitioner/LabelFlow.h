@@ -10,15 +10,20 @@ namespace cleave {
 /// One propagation.
 class LabelFlow {
 public:
-  /// \param preference  which factor of a dimension to split where a view takes it apart, counted from the
-  /// outermost.
-  LabelFlow(const ShardingPropagation &function, unsigned preference)
-      : function(function), preference(preference) {}
+  /// Which factor of a dimension to split where there are several, counted from the outermost: where a view
+  /// takes it apart, and where any other operator does, as attention of grouped heads.
+  struct Preference {
+    unsigned ofViews, ofOthers;
+  };
+  /// \param isWhole  tensors that get no labels; may be null.
+  LabelFlow(const ShardingPropagation &function, Preference preference,
+            llvm::function_ref<bool(TensorRef)> isWhole)
+      : function(function), preference(preference), isWhole(isWhole) {}
 
   /// What operators owe; other uses are left out.
   SplitClass run(TensorRef tensor, unsigned dim, int64_t size);
-  /// The largest number of factors that there were to choose from.
-  unsigned countAlternatives() const { return alternatives; }
+  /// The largest numbers of factors that there were to choose from.
+  Preference countAlternatives() const { return alternatives; }
 
 private:
   using Call = ShardingPropagation::Call;
@@ -59,7 +64,9 @@ private:
   void classify(unsigned index, SplitClass &found) const;
 
   const ShardingPropagation &function;
-  unsigned preference, alternatives = 1;
+  const Preference preference;
+  Preference alternatives{1, 1};
+  llvm::function_ref<bool(TensorRef)> isWhole;
   Labels parents;
   llvm::MapVector<TensorRef, Labelling> tensors;
   llvm::SmallSetVector<unsigned, 16> queue, visited;

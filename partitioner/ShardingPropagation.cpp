@@ -120,6 +120,12 @@ int64_t ShardingPropagation::sizeOf(TensorRef tensor, unsigned dim) const {
   return type && dim < type.getRank() && !type.isDynamicDim(dim) ? type.getDimSize(dim) : 0;
 }
 
+int64_t ShardingPropagation::bytesOf(TensorRef tensor) const {
+  bool isItem = !isTensorLike(tensor.value.getType());
+  Value value = isItem ? items.lookup(tensor) : tensor.value;
+  return value ? shapes.bytesOf(value) : 0;
+}
+
 /// Whether a tensor of the call has a dimension `dim` whose size is not static.
 bool ShardingPropagation::hasNamed(const Call &call, unsigned dim) const {
   auto isNamed = [&](TensorRef tensor) {
@@ -176,27 +182,30 @@ void ShardingPropagation::findOtherUses(Value value, std::optional<unsigned> ite
 
 //===- Classes ------------------------------------------------------------===//
 
-SplitClass ShardingPropagation::propagate(TensorRef tensor, unsigned dim) const {
+SplitClass ShardingPropagation::propagate(TensorRef tensor, unsigned dim, int32_t ranks,
+                                          llvm::function_ref<bool(TensorRef)> isWhole) const {
   std::optional<SplitClass> best;
-  // A class of one label splits nothing.
-  auto costOf = [](const SplitClass &found) {
-    return std::pair(found.count < 2, found.gathers.size() + found.reshards.size());
+  auto costOf = [&](const SplitClass &found) {
+    return std::pair(found.count < ranks, found.gathers.size() + found.reshards.size());
   };
   int64_t size = sizeOf(tensor, dim);
   if (size == 0)
     return {};
   // Heads are outside of what a head is made of, but parts of a fused weight may be outside of heads.
-  for (unsigned preference = 0, alternatives = 1; preference < alternatives; ++preference) {
-    LabelFlow flow(*this, preference);
-    SplitClass found = flow.run(tensor, dim, size);
-    alternatives = flow.countAlternatives();
-    for (auto &[split, labelling] : found.tensors) {
-      bool isItem = !isTensorLike(split.value.getType());
-      findOtherUses(split.value, isItem ? std::optional(split.item) : std::nullopt, found);
+  LabelFlow::Preference alternatives{1, 1};
+  for (unsigned ofOthers = 0; ofOthers < alternatives.ofOthers; ++ofOthers)
+    for (unsigned ofViews = 0; ofViews < alternatives.ofViews; ++ofViews) {
+      LabelFlow flow(*this, {ofViews, ofOthers}, isWhole);
+      SplitClass found = flow.run(tensor, dim, size);
+      alternatives.ofViews = std::max(alternatives.ofViews, flow.countAlternatives().ofViews);
+      alternatives.ofOthers = std::max(alternatives.ofOthers, flow.countAlternatives().ofOthers);
+      for (auto &[split, labelling] : found.tensors) {
+        bool isItem = !isTensorLike(split.value.getType());
+        findOtherUses(split.value, isItem ? std::optional(split.item) : std::nullopt, found);
+      }
+      if (!best || costOf(found) < costOf(*best))
+        best = std::move(found);
     }
-    if (!best || costOf(found) < costOf(*best))
-      best = std::move(found);
-  }
   return std::move(*best);
 }
 

@@ -15,6 +15,7 @@
 #include "ir/semantics/OpSemantics.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/ADT/MapVector.h"
+#include "llvm/ADT/STLFunctionalExtras.h"
 
 namespace cleave {
 
@@ -70,15 +71,39 @@ struct SplitClass {
   llvm::SmallVector<mlir::OpOperand *> outputs;
 };
 
+/// One call of an operator, as far as splitting is concerned.
+struct SplittableCall {
+  OperatorOp op;
+  /// Dimensions whose sizes depend on named ones have Block factors.
+  std::optional<DimensionRule> rule;
+  std::optional<PositionRule> positions;
+  /// Operands as `flatOperands` counts them, and the tensors that they are; one of a null value for what is
+  /// none.
+  llvm::SmallVector<mlir::OpOperand *> uses;
+  llvm::SmallVector<TensorRef> operands, results;
+};
+
 /// Of one function, whose tensors have types. Dimensions whose sizes depend on named ones are not split.
 class ShardingPropagation {
 public:
+  using Call = SplittableCall;
   explicit ShardingPropagation(mlir::func::FuncOp function);
 
   /// What splitting dimension `dim` of `tensor` entails, with the fewest gathers and reshards of the ways to
-  /// split what a view takes apart. A class of one label where nothing can be split, of none where the
-  /// dimension is a named one.
-  SplitClass propagate(TensorRef tensor, unsigned dim) const;
+  /// split what a view takes apart into at least `ranks` parts, if there is one. A class of one label where
+  /// nothing can be split, of none where the dimension is a named one.
+  /// \param isWhole  tensors that are not to be split: the class ends before them.
+  SplitClass propagate(TensorRef tensor, unsigned dim, int32_t ranks = 2,
+                       llvm::function_ref<bool(TensorRef)> isWhole = nullptr) const;
+
+  /// In program order; calls inside of control flow are none of them.
+  llvm::ArrayRef<Call> getCalls() const { return calls; }
+  /// 0 for a dimension that is not there or not static.
+  int64_t sizeOf(TensorRef tensor, unsigned dim) const;
+  /// Nothing is known of the shape where it is null.
+  mlir::RankedTensorType typeOf(TensorRef tensor) const;
+  /// Bytes at the traced sizes; 0 where they are not known.
+  int64_t bytesOf(TensorRef tensor) const;
 
   /// The tensor that a value is: items of lists and tuples are followed to who made them, boundaries are
   /// looked through.
@@ -86,21 +111,8 @@ public:
 
 private:
   friend class LabelFlow;
-  /// What is known of one call.
-  struct Call {
-    OperatorOp op;
-    std::optional<DimensionRule> rule;
-    std::optional<PositionRule> positions;
-    /// Operands as `flatOperands` counts them, and the tensors that they are; one of a null value for what is
-    /// none.
-    llvm::SmallVector<mlir::OpOperand *> uses;
-    llvm::SmallVector<TensorRef> operands, results;
-  };
   void collectItems(mlir::func::FuncOp function);
   void addCall(OperatorOp op, const TracedShapes &probes);
-  mlir::RankedTensorType typeOf(TensorRef tensor) const;
-  /// 0 for a dimension that is not there or not static.
-  int64_t sizeOf(TensorRef tensor, unsigned dim) const;
   bool hasNamed(const Call &call, unsigned dim) const;
   void blockNamed(Call &call) const;
   void findOtherUses(mlir::Value value, std::optional<unsigned> item, SplitClass &found) const;

@@ -88,6 +88,74 @@ def StripBoundaries : Pass<"strip-boundaries", "::mlir::func::FuncOp"> {
   let options = [ListOption<"keep", "keep", "std::string", "module paths to keep, with * and ?">];
 }
 
+def AnnotateSharding : Pass<"annotate-sharding", "::mlir::func::FuncOp"> {
+  let summary = "says which weights are split over tensor ranks, and how";
+  let description = [{
+    Weights of products, convolutions and lookups get a style; those from which the split of the others follows get the
+    dimension, and the order in which they count (`cleave.split_cut`: the class ends at the weight).
+    ```mlir
+    %w = cleave.param "c_fc.weight" {cleave.split = 1 : i64, cleave.split_order = 0 : i64, cleave.style = "colwise", …} : …
+    %v = cleave.param "c_proj.weight" {cleave.style = "rowwise", …} : …
+    ```
+    `shard` holds `PATTERN=STYLE`: globs of module or weight paths, and colwise, rowwise, embedding_rowwise or replicate, or
+    the names that torch and transformers have for these. The last match counts.
+  }];
+  let options = [
+    Option<"tp", "tp", "unsigned", "1", "ranks of the tensor group">,
+    Option<"machine", "machine", "std::string", "\"\"", "machine preset or file; cpu:<tp> where empty">,
+    ListOption<"shard", "shard", "std::string", "PATTERN=STYLE: what weights of these paths must be">
+  ];
+}
+
+def PropagateSharding : Pass<"propagate-sharding", "::mlir::func::FuncOp"> {
+  let summary = "from split weights to every tensor that is split with them";
+  let description = [{
+    Follows `cleave.split` through all operators, both ways, to a fixed point, and writes what the ranks have of each tensor.
+    ```mlir
+    %y = aten.linear(%x, %w, %b) {cleave.shardings = [#cleave.sharding<2, [0, 1536], [1536, 1536]>]} : …
+    ```
+    What split weights before it have split is left as it is.
+  }];
+  let dependentDialects = ["::cleave::CleaveDialect"];
+}
+
+def ResolveConflicts : Pass<"resolve-conflicts", "::mlir::func::FuncOp"> {
+  let summary = "puts a cleave.reshard where an operation needs other parts than there are";
+  let description = [{
+    Afterwards each operation either is done whole on every rank, or in the parts that its operands and results have. A sum
+    over a split dimension is no conflict.
+  }];
+  let dependentDialects = ["::cleave::CleaveDialect"];
+}
+
+def PartitionSpmd : Pass<"partition-spmd", "::mlir::func::FuncOp"> {
+  let summary = "makes the program what each rank does, with collectives";
+  let description = [{
+    ```mlir
+    %w = cleave.param "c_fc.weight" … {shard = #cleave.sharding<1, [0, 1536], [1536, 1536]>} : tensor<768x1536xf32>
+    %1 = spmd.all_reduce(%0) : …
+    ```
+    Sizes that calls say in numbers become each rank's (`cleave.per_rank`), lookups in a part of a table give zeros for other
+    rows, what is added to a sum is added by the first rank (`cleave.first_rank`), slices are taken of what the rank has. Run
+    infer-types afterwards.
+  }];
+}
+
+def PlaceCollectives : Pass<"place-collectives", "::mlir::func::FuncOp"> {
+  let summary = "merges sums over ranks, and gives ranks that take a part of a sum no more";
+  let description = [{
+    ```mlir
+    %a = spmd.all_reduce(%0) : …
+    %b = spmd.all_reduce(%1) : …
+    %c = aten.add.Tensor(%a, %b, %one) : …
+    // becomes
+    %2 = aten.add.Tensor(%0, %1, %one) : …
+    %c = spmd.all_reduce(%2) : …
+    ```
+    Sums move behind views to meet others. A sum of which each rank takes a part becomes spmd.reduce_scatter.
+  }];
+}
+
 def AssignStages : Pass<"assign-stages", "::mlir::func::FuncOp"> {
   let summary = "marks every operation with its pipeline stage";
   let description = [{

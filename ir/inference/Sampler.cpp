@@ -4,9 +4,9 @@
 #include "ir/SymbolicDim.h"
 #include "ir/semantics/OpSemantics.h"
 #include <ATen/ops/empty.h>
-#include <ATen/ops/tensor.h>
 #include <ATen/ops/empty_strided.h>
 #include <ATen/ops/equal.h>
+#include <ATen/ops/tensor.h>
 
 using namespace mlir;
 
@@ -19,7 +19,8 @@ static constexpr int64_t kMostKnownElements = 16;
 /// Bytes of one operand that are filled with zeros to try an operator.
 static constexpr int64_t kMostFallbackBytes = 64 << 20;
 
-static std::optional<std::vector<int64_t>> evaluate(ArrayRef<std::string> texts, const llvm::StringMap<int64_t> &sizes) {
+static std::optional<std::vector<int64_t>> evaluate(ArrayRef<std::string> texts,
+                                                    const llvm::StringMap<int64_t> &sizes) {
   std::vector<int64_t> result;
   for (const std::string &text : texts) {
     auto size = SymbolicDim::parse(text)->evaluate(sizes);
@@ -75,10 +76,10 @@ static bool isSameTensor(const c10::IValue &a, const c10::IValue &b) {
     return false;
   // Known numbers must be the same numbers.
   if (a.toTensor().is_cpu() || b.toTensor().is_cpu())
-    return a.toTensor().is_cpu() && b.toTensor().is_cpu() && a.toTensor().scalar_type() == b.toTensor().scalar_type() &&
-           at::equal(a.toTensor(), b.toTensor());
-  return a.toTensor().scalar_type() == b.toTensor().scalar_type() && a.toTensor().sizes() == b.toTensor().sizes() &&
-         a.toTensor().strides() == b.toTensor().strides();
+    return a.toTensor().is_cpu() && b.toTensor().is_cpu() &&
+           a.toTensor().scalar_type() == b.toTensor().scalar_type() && at::equal(a.toTensor(), b.toTensor());
+  return a.toTensor().scalar_type() == b.toTensor().scalar_type() &&
+         a.toTensor().sizes() == b.toTensor().sizes() && a.toTensor().strides() == b.toTensor().strides();
 }
 
 static bool isSame(const c10::IValue &a, const c10::IValue &b) {
@@ -89,8 +90,9 @@ static bool isSame(const c10::IValue &a, const c10::IValue &b) {
 
 /// Integers that sizes may be made of: few of them, with their values.
 static bool isSmallAndKnown(const at::Tensor &tensor) {
-  return tensor.is_cpu() && (tensor.dim() == 0 || (tensor.dim() == 1 && tensor.numel() <= kMostKnownElements &&
-                                                   c10::isIntegralType(tensor.scalar_type(), true)));
+  return tensor.is_cpu() &&
+         (tensor.dim() == 0 || (tensor.dim() == 1 && tensor.numel() <= kMostKnownElements &&
+                                c10::isIntegralType(tensor.scalar_type(), true)));
 }
 
 static at::Tensor withoutData(const at::Tensor &tensor) {
@@ -98,7 +100,8 @@ static at::Tensor withoutData(const at::Tensor &tensor) {
 }
 
 void Sampler::set(Value value, c10::IValue now) {
-  if (now.isTensor() && now.toTensor().defined() && now.toTensor().is_cpu() && !isSmallAndKnown(now.toTensor()))
+  if (now.isTensor() && now.toTensor().defined() && now.toTensor().is_cpu() &&
+      !isSmallAndKnown(now.toTensor()))
     now = withoutData(now.toTensor());
   values[value] = std::move(now);
 }
@@ -120,14 +123,14 @@ void Sampler::runOp(Operation *op) {
     return runIf(op);
   if (isa<LoopOp>(op))
     return runLoop(op);
-  if (isa<BoundaryOp>(op))
+  if (isa<BoundaryOp, FirstRankOp, ReshardOp>(op))
     return bindResults(op->getResults(), op->getOperands());
   if (auto stage = dyn_cast<StageOp>(op)) {
     bindResults(stage.getBody().getArguments(), stage.getInputs());
     runBlock(stage.getBody().front());
     return bindResults(stage.getResults(), stage.getBody().front().getTerminator()->getOperands());
   }
-  if (isa<ParamOp, ConstantOp, SizeOp, StateOp>(op))
+  if (isa<ParamOp, ConstantOp, PerRankOp, SizeOp, StateOp>(op))
     return runLeaf(op);
   if (auto operands = operandsOf(op))
     construct(op, std::move(*operands));
@@ -137,8 +140,9 @@ void Sampler::runLeaf(Operation *op) {
   if (auto param = dyn_cast<ParamOp>(op)) {
     auto type = dyn_cast<RankedTensorType>(param.getType());
     if (param.getValue() && type)
-      values[param] = at::tensor(at::IntArrayRef(param.getValue()->data(), param.getValue()->size()), at::kLong)
-                          .reshape(at::IntArrayRef(type.getShape().data(), type.getRank()));
+      values[param] =
+          at::tensor(at::IntArrayRef(param.getValue()->data(), param.getValue()->size()), at::kLong)
+              .reshape(at::IntArrayRef(type.getShape().data(), type.getRank()));
     else if (type)
       set(param, emptyTensor(type));
   } else if (auto state = dyn_cast<StateOp>(op)) {
@@ -148,6 +152,9 @@ void Sampler::runLeaf(Operation *op) {
   } else if (auto constant = dyn_cast<ConstantOp>(op)) {
     set(constant, isa<DeviceType>(constant.getType()) ? c10::IValue(at::Device(at::kMeta))
                                                       : toIValue(constant.getValue(), constant.getType()));
+  } else if (auto perRank = dyn_cast<PerRankOp>(op)) {
+    // Of the first rank, as are types.
+    set(perRank, toIValue(perRank.getValues()[0], perRank.getType()));
   } else if (auto value = SymbolicDim::parse(cast<SizeOp>(op).getExpression())->evaluate(sizes)) {
     set(op->getResult(0), *value);
   }
@@ -219,8 +226,8 @@ static std::optional<at::Tensor> onMeta(const at::Tensor &tensor) {
   return tensor.defined() && tensor.is_cpu() && tensor.dim() > 0 ? withoutData(tensor) : tensor;
 }
 
-/// Runs the operator's CPU kernel on zeros, for those that have none for the meta device. Only types are kept of what
-/// comes out: a number made of zeros is no number of the model.
+/// Runs the operator's CPU kernel on zeros, for those that have none for the meta device. Only types are kept
+/// of what comes out: a number made of zeros is no number of the model.
 static bool runOnZeros(const torch::jit::Operator &callee, torch::jit::Stack &stack) {
   if (!changeTensors(stack, zerosLike))
     return false;
@@ -228,16 +235,15 @@ static bool runOnZeros(const torch::jit::Operator &callee, torch::jit::Stack &st
     if (value.isDevice())
       value = at::Device(at::kCPU);
   callee.getOperation()(stack);
-  bool hasOnlyTensors = llvm::all_of(stack, [](const c10::IValue &value) {
-    return value.isTensor() || value.isTensorList();
-  });
+  bool hasOnlyTensors =
+      llvm::all_of(stack, [](const c10::IValue &value) { return value.isTensor() || value.isTensorList(); });
   return hasOnlyTensors && changeTensors(stack, [](const at::Tensor &tensor) -> std::optional<at::Tensor> {
-    return tensor.defined() ? withoutData(tensor) : tensor;
-  });
+           return tensor.defined() ? withoutData(tensor) : tensor;
+         });
 }
 
-/// What an exception says, without libtorch's advice to those who write operators. Its own `what` looks up the symbols of
-/// a backtrace, which takes far longer than the call that failed.
+/// What an exception says, without libtorch's advice to those who write operators. Its own `what` looks up
+/// the symbols of a backtrace, which takes far longer than the call that failed.
 static std::string messageOf(const std::exception &exception) {
   auto *error = dynamic_cast<const c10::Error *>(&exception);
   StringRef text(error ? error->what_without_backtrace() : exception.what());
@@ -287,8 +293,9 @@ std::optional<Sampler::Failure> Sampler::call(OperatorOp op, const torch::jit::O
 /// Devices are the meta device here; but known integers that are moved "to the CPU" stay known.
 static void keepOnCpu(torch::jit::Stack &stack) {
   auto isKnownTensor = [](const c10::IValue &value) { return value.isTensor() && value.toTensor().is_cpu(); };
-  if (!llvm::any_of(stack, isKnownTensor) ||
-      llvm::any_of(stack, [&](const c10::IValue &value) { return value.isTensor() && !isKnownTensor(value); }))
+  if (!llvm::any_of(stack, isKnownTensor) || llvm::any_of(stack, [&](const c10::IValue &value) {
+        return value.isTensor() && !isKnownTensor(value);
+      }))
     return;
   for (c10::IValue &value : stack)
     if (value.isDevice())
@@ -355,7 +362,8 @@ static bool raisesAlways(Block &block) {
     auto call = dyn_cast<OperatorOp>(op);
     auto branch = dyn_cast<IfOp>(op);
     return (call && semanticsOf(call.getName()).raises) ||
-           (branch && raisesAlways(branch.getThenRegion().front()) && raisesAlways(branch.getElseRegion().front()));
+           (branch && raisesAlways(branch.getThenRegion().front()) &&
+            raisesAlways(branch.getElseRegion().front()));
   });
 }
 

@@ -36,8 +36,8 @@ struct DimensionRule {
   };
   using Dim = llvm::SmallVector<unsigned, 1>;
   using Dims = llvm::SmallVector<Dim>;
-  /// The values of operand `index` are positions in dimension `dim` of operand `operand`, which has a Block factor: an
-  /// index that is the position itself passes it.
+  /// The values of operand `index` are positions in dimension `dim` of operand `operand`, which has a Block
+  /// factor: an index that is the position itself passes it.
   struct Lookup {
     unsigned index, operand, dim;
     bool operator==(const Lookup &) const = default;
@@ -45,6 +45,8 @@ struct DimensionRule {
   llvm::SmallVector<Factor> factors;
   llvm::SmallVector<Dims> operands, results;
   llvm::SmallVector<Lookup, 0> lookups;
+  /// The factor that the operator's argument of that name counts.
+  std::optional<unsigned> groups;
   bool operator==(const DimensionRule &) const = default;
 
   unsigned addFactor(FactorKind kind, int64_t size) {

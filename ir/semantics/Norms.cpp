@@ -94,14 +94,36 @@ static std::optional<DimensionRule> batchNorm(OperatorOp op, const TracedShapes 
   return rule;
 }
 
+/// input[b, g·c, …], weight[g·c], bias[g·c] → [b, g·c, …], each of g groups by itself.
+static std::optional<DimensionRule> groupNorm(OperatorOp op, const TracedShapes &shapes) {
+  auto shape = shapes.shapeOf(op->getOperand(0));
+  auto groups = constantInt(op, "num_groups");
+  if (!shape || shape->size() < 2 || !groups || *groups < 1 || (*shape)[1] % *groups)
+    return std::nullopt;
+  DimensionRule rule;
+  rule.operands.resize(op->getNumOperands());
+  rule.groups = rule.addFactor(FactorKind::Pass, *groups);
+  DimensionRule::Dim batch = rule.addDim(FactorKind::Pass, (*shape)[0]);
+  DimensionRule::Dim channels{*rule.groups, rule.addFactor(FactorKind::Block, (*shape)[1] / *groups)};
+  auto &input = rule.operands[0];
+  input = {batch, channels};
+  for (int64_t size : ArrayRef<int64_t>(*shape).drop_front(2))
+    input.push_back(rule.addDim(FactorKind::Block, size));
+  for (unsigned i = 1; i < rule.operands.size(); ++i)
+    if (shapes.shapeOf(op->getOperand(i)))
+      rule.operands[i] = {channels};
+  rule.results.push_back(input);
+  return rule;
+}
+
 /// input[n,c,h,w], grid[n,x,y,2] → [n,c,x,y].
 static std::optional<DimensionRule> gridSampler(OperatorOp op, const TracedShapes &shapes) {
   return einsumRule("nchw, nxyt -> ncxy", "h:block w:block t:block", operandShapes(op, shapes),
                     resultShapes(op, shapes));
 }
 
-/// Windows over the trailing dimensions, as many as the operator's name says (`aten.max_pool2d_with_indices`); batch and
-/// channels pass.
+/// Windows over the trailing dimensions, as many as the operator's name says
+/// (`aten.max_pool2d_with_indices`); batch and channels pass.
 static std::optional<DimensionRule> windows(OperatorOp op, const TracedShapes &shapes) {
   auto from = shapes.shapeOf(op->getOperand(0)), to = shapes.shapeOf(op->getResult(0));
   size_t spatial = op.getBaseName()[op.getBaseName().find_first_of("123")] - '0';
@@ -139,14 +161,15 @@ static std::optional<DimensionRule> batchOnly(OperatorOp op, const TracedShapes 
 void addNorms(SemanticsTable &table) {
   table.add({"aten.sum"},
             {.sumsParts = true, .hasTypesOfOperands = true, .flops = perInputElement, .dimensions = reduces});
-  table.add({"aten.mean", "aten.amax", "aten.amin", "aten.prod", "aten.all", "aten.any", "aten.max", "aten.min",
-             "aten.argmax", "aten.argmin", "aten.var", "aten.std", "aten.norm", "aten.linalg_vector_norm",
-             "aten.logsumexp", "aten.count_nonzero"},
+  table.add({"aten.mean", "aten.amax", "aten.amin", "aten.prod", "aten.all", "aten.any", "aten.max",
+             "aten.min", "aten.argmax", "aten.argmin", "aten.var", "aten.std", "aten.norm",
+             "aten.linalg_vector_norm", "aten.logsumexp", "aten.count_nonzero"},
             {.hasTypesOfOperands = true, .flops = perInputElement, .dimensions = reduces});
-  table.add({"aten.softmax", "aten._softmax", "aten.log_softmax", "aten._log_softmax", "aten.sort", "aten.argsort",
-             "aten.topk", "aten.median", "aten.glu", "aten.cross_entropy_loss"},
+  table.add({"aten.softmax", "aten._softmax", "aten.log_softmax", "aten._log_softmax", "aten.sort",
+             "aten.argsort", "aten.topk", "aten.median", "aten.glu", "aten.cross_entropy_loss"},
             {.hasTypesOfOperands = true, .flops = severalPerElement, .dimensions = needsWhole});
-  table.add({"aten.cumsum", "aten.cumprod", "aten.cummax"}, {.hasTypesOfOperands = true, .flops = perInputElement, .dimensions = inOrder});
+  table.add({"aten.cumsum", "aten.cumprod", "aten.cummax"},
+            {.hasTypesOfOperands = true, .flops = perInputElement, .dimensions = inOrder});
   table.add({"aten.layer_norm", "aten.native_layer_norm"},
             {.hasTypesOfOperands = true, .flops = severalPerElement, .dimensions = trailing});
   table.add({"aten.rms_norm"}, {.hasTypesOfOperands = true,
@@ -154,18 +177,43 @@ void addNorms(SemanticsTable &table) {
                                 .workspaceBytes = rmsNormWorkspace,
                                 .dimensions = trailing});
   table.add({"aten._weight_norm"}, {.hasTypesOfOperands = true, .flops = perInputElement});
-  table.add({"aten._native_batch_norm_legit_functional"}, {.hasTypesOfOperands = true, .flops = severalPerElement});
-  table.add({"aten.batch_norm"}, {.hasTypesOfOperands = true, .flops = severalPerElement, .dimensions = batchNorm});
-  table.add({"aten.max_pool1d", "aten.max_pool2d", "aten.max_pool3d", "aten.max_pool1d_with_indices",
-             "aten.max_pool2d_with_indices", "aten.max_pool3d_with_indices", "aten.avg_pool1d", "aten.avg_pool2d",
-             "aten.avg_pool3d", "aten.adaptive_avg_pool1d", "aten.adaptive_avg_pool2d", "aten.adaptive_avg_pool3d",
-             "aten.adaptive_max_pool1d", "aten.adaptive_max_pool2d", "aten.adaptive_max_pool3d",
-             "aten.upsample_nearest1d", "aten.upsample_nearest2d", "aten.upsample_nearest3d",
-             "aten._upsample_nearest_exact1d", "aten._upsample_nearest_exact2d", "aten._upsample_nearest_exact3d",
-             "aten.upsample_linear1d", "aten.upsample_bilinear2d", "aten.upsample_trilinear3d",
-             "aten.upsample_bicubic2d", "aten._upsample_bilinear2d_aa", "aten._upsample_bicubic2d_aa"},
+  table.add({"aten._native_batch_norm_legit_functional"},
+            {.hasTypesOfOperands = true, .flops = severalPerElement});
+  table.add({"aten.batch_norm"},
+            {.hasTypesOfOperands = true, .flops = severalPerElement, .dimensions = batchNorm});
+  table.add({"aten.max_pool1d",
+             "aten.max_pool2d",
+             "aten.max_pool3d",
+             "aten.max_pool1d_with_indices",
+             "aten.max_pool2d_with_indices",
+             "aten.max_pool3d_with_indices",
+             "aten.avg_pool1d",
+             "aten.avg_pool2d",
+             "aten.avg_pool3d",
+             "aten.adaptive_avg_pool1d",
+             "aten.adaptive_avg_pool2d",
+             "aten.adaptive_avg_pool3d",
+             "aten.adaptive_max_pool1d",
+             "aten.adaptive_max_pool2d",
+             "aten.adaptive_max_pool3d",
+             "aten.upsample_nearest1d",
+             "aten.upsample_nearest2d",
+             "aten.upsample_nearest3d",
+             "aten._upsample_nearest_exact1d",
+             "aten._upsample_nearest_exact2d",
+             "aten._upsample_nearest_exact3d",
+             "aten.upsample_linear1d",
+             "aten.upsample_bilinear2d",
+             "aten.upsample_trilinear3d",
+             "aten.upsample_bicubic2d",
+             "aten._upsample_bilinear2d_aa",
+             "aten._upsample_bicubic2d_aa"},
             {.hasTypesOfOperands = true, .flops = severalPerElement, .dimensions = windows});
-  table.add({"aten.group_norm", "aten.instance_norm", "aten.pixel_shuffle"},
+  table.add({"aten.group_norm"}, {.hasTypesOfOperands = true,
+                                  .groups = "num_groups",
+                                  .flops = severalPerElement,
+                                  .dimensions = groupNorm});
+  table.add({"aten.instance_norm", "aten.pixel_shuffle"},
             {.hasTypesOfOperands = true, .flops = severalPerElement, .dimensions = batchOnly});
   table.add({"aten.grid_sampler"},
             {.hasTypesOfOperands = true, .flops = severalPerElement, .dimensions = gridSampler});

@@ -28,6 +28,7 @@ static const SemanticsTable &table() {
     addShapes(table);
     addIndexing(table);
     addScalars(table);
+    addCollectives(table);
     return table;
   }();
   return instance;
@@ -64,10 +65,11 @@ std::optional<PositionRule> positionRuleOf(OperatorOp op, const TracedShapes &sh
 
 bool preparesWeights(Operation *op) {
   auto call = dyn_cast<OperatorOp>(op);
-  return call && semanticsOf(call.getName()).preparesWeights && llvm::all_of(op->getOperands(), [](Value value) {
-    Operation *maker = value.getDefiningOp();
-    return maker && (isa<ParamOp, ConstantOp>(maker) || preparesWeights(maker));
-  });
+  return call && semanticsOf(call.getName()).preparesWeights &&
+         llvm::all_of(op->getOperands(), [](Value value) {
+           Operation *maker = value.getDefiningOp();
+           return maker && (isa<ParamOp, ConstantOp>(maker) || preparesWeights(maker));
+         });
 }
 
 bool isRandom(OperatorOp op) {

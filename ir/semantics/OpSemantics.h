@@ -1,8 +1,8 @@
 //===- OpSemantics.h - What is known of each operator -----------*- C++ -*-===//
 //
-// The one table of operator knowledge: cost, views, effects, and how dimensions of operands and results relate. Every
-// pass and search reads it and none knows operators by name. One file an operator family; docs/adding-an-op.md shows
-// how to add one.
+// The one table of operator knowledge: cost, views, effects, and how dimensions of operands and results
+// relate. Every pass and search reads it and none knows operators by name. One file an operator family;
+// docs/adding-an-op.md shows how to add one.
 //
 //===----------------------------------------------------------------------===//
 #ifndef CLEAVE_IR_SEMANTICS_OPSEMANTICS_H
@@ -26,37 +26,43 @@ struct OpSemantics {
   bool isView = false;
   /// The result has the values of its operand in a storage of its own, or not, as contiguous and reshape do.
   bool mayBeView = false;
-  /// The result is laid out the same whatever the strides of the first operand: contiguous. Not reshape, which is a view
-  /// where it can be.
+  /// The result is laid out the same whatever the strides of the first operand: contiguous. Not reshape,
+  /// which is a view where it can be.
   bool takesAnyLayout = false;
   /// A view with the dimensions in another order.
   bool permutes = false;
-  /// The result has the values of its operand in the dtype that the call names, and shares its storage where that has it.
+  /// The result has the values of its operand in the dtype that the call names, and shares its storage where
+  /// that has it.
   bool isCast = false;
-  /// Sums of products of its floating-point tensors, which may be of a narrow dtype, all of the same: sums are made in
-  /// float32 all the same, and the result is rounded to that dtype. Such an operator has `flops`.
+  /// Sums of products of its floating-point tensors, which may be of a narrow dtype, all of the same: sums
+  /// are made in float32 all the same, and the result is rounded to that dtype. Such an operator has `flops`.
   bool isProduct = false;
-  /// Along its Reduce factors the result is the sum of what parts of the operands give, addedArgument added once.
+  /// Along its Reduce factors the result is the sum of what parts of the operands give, addedArgument added
+  /// once.
   bool sumsParts = false;
   /// The tensor argument of a product that may have a wider dtype than the others.
   llvm::StringLiteral wideArgument = "";
   /// The tensor argument of a product that is added to it: a bias or, where it is no weight, perhaps a mask.
   llvm::StringLiteral addedArgument = "";
-  /// Types of results follow from types of operands and scalar arguments alone, whatever the tensors hold: where it has no
-  /// kernel for the meta device it may be tried on zeros.
+  /// Types of results follow from types of operands and scalar arguments alone, whatever the tensors hold:
+  /// where it has no kernel for the meta device it may be tried on zeros.
   bool hasTypesOfOperands = false;
   /// The result holds whatever was in memory.
   bool isUninitialized = false;
   /// Reads no more of its first operand than it writes: lookups and gathers.
   bool readsSparsely = false;
-  /// Every element of the result is one of the first operand's, in its dtype, taken by position: lookups and gathers.
+  /// Every element of the result is one of the first operand's, in its dtype, taken by position: lookups and
+  /// gathers.
   bool isLookup = false;
   /// Makes a tensor from sizes alone; an operand gives dtype and device.
   bool readsNoElements = false;
   /// The argument that says how large the result is, or how often each dimension is repeated.
   llvm::StringLiteral sizes = "";
-  /// For a call whose values are the positions 0, 1, … along its one dimension: up to which operand; null value when this
-  /// call counts otherwise.
+  /// The argument that says into how many groups channels are divided: the positions of its rule's factor
+  /// `groups`.
+  llvm::StringLiteral groups = "";
+  /// For a call whose values are the positions 0, 1, … along its one dimension: up to which operand; null
+  /// value when this call counts otherwise.
   mlir::Value (*countsTo)(OperatorOp op) = nullptr;
   /// For a random operator: the argument that, where it is 0, leaves nothing to chance.
   llvm::StringLiteral chance = "";
@@ -66,7 +72,8 @@ struct OpSemantics {
   bool preparesWeights = false;
   /// `list[i]` or `tuple[i]`.
   bool isItemAccess = false;
-  /// The operand that the result is, unchanged (dropout when not training); null value when this call changes it.
+  /// The operand that the result is, unchanged (dropout when not training); null value when this call changes
+  /// it.
   mlir::Value (*identityOf)(OperatorOp op) = nullptr;
   /// Floating-point operations; null: one an element of the largest result.
   double (*flops)(OperatorOp op, const TracedShapes &shapes) = nullptr;
@@ -74,16 +81,18 @@ struct OpSemantics {
   int64_t (*workspaceBytes)(OperatorOp op, const TracedShapes &shapes) = nullptr;
   /// How dimensions relate (call dimensionRuleOf); null or nothing: every operand is needed whole.
   std::optional<DimensionRule> (*dimensions)(OperatorOp op, const TracedShapes &shapes) = nullptr;
-  /// Where positions of the dimension come from that the call joins, cuts or reorders; null or nothing: not known.
+  /// Where positions of the dimension come from that the call joins, cuts or reorders; null or nothing: not
+  /// known.
   std::optional<PositionRule> (*positions)(OperatorOp op, const TracedShapes &shapes) = nullptr;
-  /// For a view: the operator that writes a changed view back into its base, as `aten.slice_scatter` for `aten.slice`
-  /// (same arguments with the new value second). Empty: no such operator; see also viewBack.
+  /// For a view: the operator that writes a changed view back into its base, as `aten.slice_scatter` for
+  /// `aten.slice` (same arguments with the new value second). Empty: no such operator; see also viewBack.
   llvm::StringLiteral scatter = "";
   /// For a view that covers its whole base: the base's new value from the view's.
   mlir::Value (*viewBack)(OperatorOp view, mlir::Value changed, mlir::OpBuilder &builder) = nullptr;
 };
 
-/// The entry of an operator by IR name, or by its name without overload; one with isKnown = false if there is none.
+/// The entry of an operator by IR name, or by its name without overload; one with isKnown = false if there is
+/// none.
 const OpSemantics &semanticsOf(llvm::StringRef irName);
 
 /// The rule of one call; nothing where every operand is needed whole.
@@ -92,14 +101,15 @@ std::optional<DimensionRule> dimensionRuleOf(OperatorOp op, const TracedShapes &
 /// Where one call takes the positions of a dimension from; nothing where that is not known.
 std::optional<PositionRule> positionRuleOf(OperatorOp op, const TracedShapes &shapes);
 
-/// Whether the operation prepares weights and takes nothing but parameters, constants and others of its kind: it is done
-/// once, when a plan is loaded, by each stage that needs it.
+/// Whether the operation prepares weights and takes nothing but parameters, constants and others of its kind:
+/// it is done once, when a plan is loaded, by each stage that needs it.
 bool preparesWeights(mlir::Operation *op);
 
 /// Whether two calls with the same operands may give different numbers.
 bool isRandom(OperatorOp op);
 
-/// Floating-point operations of any operation, and bytes it reads and writes; zero for views, scalars and structure.
+/// Floating-point operations of any operation, and bytes it reads and writes; zero for views, scalars and
+/// structure.
 struct OpWork {
   double flops = 0;
   double bytes = 0;
@@ -123,6 +133,7 @@ void addNorms(SemanticsTable &table);
 void addShapes(SemanticsTable &table);
 void addIndexing(SemanticsTable &table);
 void addScalars(SemanticsTable &table);
+void addCollectives(SemanticsTable &table);
 
 } // namespace cleave
 

@@ -15,8 +15,12 @@ static double contraction(OperatorOp op, const TracedShapes &shapes, unsigned op
   return 2.0 * shapes.elementsOf(op->getResult(0)) * (*shape)[shape->size() - dimFromEnd];
 }
 
-static double firstTimesLast(OperatorOp op, const TracedShapes &shapes) { return contraction(op, shapes, 0, 1); }
-static double secondTimesLast(OperatorOp op, const TracedShapes &shapes) { return contraction(op, shapes, 1, 1); }
+static double firstTimesLast(OperatorOp op, const TracedShapes &shapes) {
+  return contraction(op, shapes, 0, 1);
+}
+static double secondTimesLast(OperatorOp op, const TracedShapes &shapes) {
+  return contraction(op, shapes, 1, 1);
+}
 
 static std::optional<DimensionRule> einsum(OperatorOp op, const TracedShapes &shapes, StringRef text,
                                            StringRef kinds = "") {
@@ -31,9 +35,11 @@ static double encoderLayerFlops(OperatorOp op, const TracedShapes &shapes) {
   auto source = shapes.shapeOf(op->getOperand(0));
   if (!source || source->empty())
     return 0;
-  double tokens = double(shapes.elementsOf(op->getOperand(0))) / std::max<int64_t>(1, source->back()), weights = 0;
+  double tokens = double(shapes.elementsOf(op->getOperand(0))) / std::max<int64_t>(1, source->back()),
+         weights = 0;
   for (Value operand : op->getOperands().drop_front())
-    if (auto shape = shapes.shapeOf(operand); shape && shape->size() == 2 && isa_and_nonnull<ParamOp>(operand.getDefiningOp()))
+    if (auto shape = shapes.shapeOf(operand);
+        shape && shape->size() == 2 && isa_and_nonnull<ParamOp>(operand.getDefiningOp()))
       weights += shapes.elementsOf(operand);
   double length = source->size() > 1 ? (*source)[source->size() - 2] : 1;
   return 2 * tokens * weights + 4 * tokens * length * source->back();
@@ -92,7 +98,8 @@ static int64_t matmulWorkspace(OperatorOp op, const TracedShapes &shapes) {
     auto type = dyn_cast<RankedTensorType>(operand.getType());
     auto layout = type ? dyn_cast_or_null<LayoutAttr>(type.getEncoding()) : LayoutAttr();
     if (type && type.getRank() > 3 && layout && !layout.getStrides().empty()) {
-      auto batch = SymbolicDim::parse(layout.getStrides()[0]), head = SymbolicDim::parse(layout.getStrides()[1]);
+      auto batch = SymbolicDim::parse(layout.getStrides()[0]),
+           head = SymbolicDim::parse(layout.getStrides()[1]);
       auto outer = batch->evaluate(shapes.sizes()), inner = head->evaluate(shapes.sizes());
       auto shape = shapes.shapeOf(operand);
       if (shape && outer && inner && (*shape)[0] != 1 && *outer != *inner * (*shape)[1])
@@ -102,7 +109,8 @@ static int64_t matmulWorkspace(OperatorOp op, const TracedShapes &shapes) {
   return bytes;
 }
 
-/// Letters as torch.einsum takes them; not where they are left out, repeat in one operand, or stand for several dimensions.
+/// Letters as torch.einsum takes them; not where they are left out, repeat in one operand, or stand for
+/// several dimensions.
 static std::optional<DimensionRule> einsumOf(OperatorOp op, const TracedShapes &shapes) {
   auto equation = dyn_cast_or_null<StringAttr>(op.getConstantArgument("equation"));
   if (!equation || equation.getValue().contains('.') || !equation.getValue().contains("->"))
@@ -147,18 +155,20 @@ static double convolutionFlops(OperatorOp op, const TracedShapes &shapes) {
   auto weight = shapes.shapeOf(op->getOperand(1));
   if (!weight || weight->empty())
     return 0;
-  bool isTransposed = op.getName().starts_with("aten.conv_transpose") || constantInt(op, "transposed").value_or(0);
-  // Weight [out, in/groups, k…]: an output element takes in/groups·k… products; transposed: an input element out/groups·k….
+  bool isTransposed =
+      op.getName().starts_with("aten.conv_transpose") || constantInt(op, "transposed").value_or(0);
+  // Weight [out, in/groups, k…]: an output element takes in/groups·k… products; transposed: an input element
+  // out/groups·k….
   double taps = 1;
   for (int64_t size : ArrayRef<int64_t>(*weight).drop_front())
     taps *= size;
   return 2.0 * taps * shapes.elementsOf(isTransposed ? op->getOperand(0) : op->getResult(0));
 }
 
-/// A pointwise convolution of stride one is a product of matrices in place. Any other copies weight and input into
-/// oneDNN's blocked layout (inputs of fewer channels than a block are read as they are) and, those freed, the result
-/// back; a strided pointwise one also gathers the input's used points of one image, for each thread (one a device).
-/// Measured over the convolutions of ResNet-50 on AVX-512.
+/// A pointwise convolution of stride one is a product of matrices in place. Any other copies weight and input
+/// into oneDNN's blocked layout (inputs of fewer channels than a block are read as they are) and, those
+/// freed, the result back; a strided pointwise one also gathers the input's used points of one image, for
+/// each thread (one a device). Measured over the convolutions of ResNet-50 on AVX-512.
 static int64_t convolutionWorkspace(OperatorOp op, const TracedShapes &shapes) {
   constexpr int64_t channelsOfBlock = 16;
   auto input = shapes.shapeOf(op->getOperand(0)), weight = shapes.shapeOf(op->getOperand(1));
@@ -180,29 +190,51 @@ static int64_t convolutionWorkspace(OperatorOp op, const TracedShapes &shapes) {
   return std::max(before, after);
 }
 
+/// input[b, g·c, …], weight[g·o, c, …] → [b, g·o, …] in g groups; transposed, the weight is [g·c, o, …].
 static std::optional<DimensionRule> convolution(OperatorOp op, const TracedShapes &shapes) {
   auto input = shapes.shapeOf(op->getOperand(0));
   auto weight = shapes.shapeOf(op->getOperand(1));
   auto result = shapes.shapeOf(op->getResult(0));
   // An input of one dimension less than the weight has no batch.
-  if (!input || !weight || !result || input->size() != weight->size() || input->size() != result->size())
+  if (!input || !weight || !result || input->size() != weight->size() || input->size() != result->size() ||
+      input->size() < 3 || (*weight)[1] == 0)
     return std::nullopt;
-  // Channels are one segment here whatever the groups; grouped splits come with their own factor.
+  bool isTransposed =
+      op.getName().starts_with("aten.conv_transpose") || constantInt(op, "transposed").value_or(0);
+  int64_t groups = (isTransposed ? *result : *input)[1] / (*weight)[1];
+  if (groups == 0 || (*input)[1] % groups || (*result)[1] % groups)
+    return std::nullopt;
   DimensionRule rule;
   rule.operands.resize(op->getNumOperands());
-  auto &from = rule.operands[0];
+  auto &from = rule.operands[0], &kernel = rule.operands[1];
   auto &to = rule.results.emplace_back();
   DimensionRule::Dim batch = rule.addDim(FactorKind::Pass, (*input)[0]);
-  from = {batch, rule.addDim(FactorKind::Block, (*input)[1])};
-  to = {batch, rule.addDim(FactorKind::Block, (*result)[1])};
+  unsigned in = rule.addFactor(FactorKind::Reduce, (*input)[1] / groups);
+  unsigned out = rule.addFactor(FactorKind::Pass, (*result)[1] / groups);
+  DimensionRule::Dim ins{in}, outs{out};
+  if (groups > 1) {
+    rule.groups = rule.addFactor(FactorKind::Pass, groups);
+    ins.insert(ins.begin(), *rule.groups);
+    outs.insert(outs.begin(), *rule.groups);
+  }
+  from = {batch, ins};
+  to = {batch, outs};
+  if (isTransposed)
+    kernel = {ins, {out}};
+  else
+    kernel = {outs, {in}};
+  if (shapes.shapeOf(op.getArgument("bias")))
+    rule.operands[2] = {outs};
   for (size_t i = 2; i < input->size(); ++i) {
     from.push_back(rule.addDim(FactorKind::Halo, (*input)[i]));
+    kernel.push_back(rule.addDim(FactorKind::Block, (*weight)[i]));
     to.push_back(rule.addDim(FactorKind::Halo, (*result)[i]));
   }
   return rule;
 }
 
-/// q[b,h,s,d], k[b,g,t,d], v[b,g,t,e]: two products of s × t a head (Vaswani et al. 2017); causal ones are made whole.
+/// q[b,h,s,d], k[b,g,t,d], v[b,g,t,e]: two products of s × t a head (Vaswani et al. 2017); causal ones are
+/// made whole.
 static double attentionFlops(OperatorOp op, const TracedShapes &shapes) {
   auto query = shapes.shapeOf(op.getArgument("query")), key = shapes.shapeOf(op.getArgument("key"));
   auto value = shapes.shapeOf(op.getArgument("value"));
@@ -212,12 +244,28 @@ static double attentionFlops(OperatorOp op, const TracedShapes &shapes) {
   return 2.0 * scores + 2.0 * scores / query->back() * value->back();
 }
 
+/// Queries have several heads for each head of keys: the first of these is of the first so many queries.
+static std::optional<DimensionRule> groupHeads(DimensionRule rule) {
+  unsigned heads = rule.operands[0][1][0], groups = rule.operands[1][1][0];
+  DimensionRule::Factor &each = rule.factors[heads], &group = rule.factors[groups];
+  if (group.size == 0 || each.size % group.size)
+    return std::nullopt;
+  each = {FactorKind::Pass, each.size / group.size};
+  group.kind = FactorKind::Pass;
+  for (auto *side : {&rule.operands, &rule.results})
+    for (DimensionRule::Dims &dims : *side)
+      for (DimensionRule::Dim &dim : dims)
+        if (dim == DimensionRule::Dim{heads})
+          dim = {groups, heads};
+  return rule;
+}
+
 static std::optional<DimensionRule> attention(OperatorOp op, const TracedShapes &shapes) {
   auto operands = operandShapes(op, shapes);
   if (operands.size() < 3 || !operands[0] || !operands[1] || operands[0]->size() < 3)
     return std::nullopt;
-  // Grouped queries have more heads than keys, and which keys are a query's is counted from the first head.
-  bool isGrouped = operands[0]->size() == 4 && operands[1]->size() == 4 && (*operands[0])[1] != (*operands[1])[1];
+  bool isGrouped =
+      operands[0]->size() == 4 && operands[1]->size() == 4 && (*operands[0])[1] != (*operands[1])[1];
   std::string text = "...sd, ...td, ...te, ...st -> ...se";
   if (isGrouped) {
     size_t maskRank = operands.size() > 3 && operands[3] ? operands[3]->size() : 0;
@@ -225,8 +273,9 @@ static std::optional<DimensionRule> attention(OperatorOp op, const TracedShapes 
   }
   // A causal mask is counted from the first query and key.
   bool isCausal = constantInt(op, "is_causal").value_or(1);
-  return einsumRule(text, isCausal ? "s:prefix t:prefix d:block g:block h:block" : "t:block d:block g:block h:block",
-                    operands, resultShapes(op, shapes));
+  auto rule = einsumRule(text, isCausal ? "s:prefix t:prefix d:block" : "t:block d:block", operands,
+                         resultShapes(op, shapes));
+  return rule && isGrouped ? groupHeads(std::move(*rule)) : rule;
 }
 
 /// The CPU kernel's sum of each query row, kept for the backward pass; a block of scores and of results with
@@ -244,51 +293,86 @@ static int64_t attentionWorkspace(OperatorOp op, const TracedShapes &shapes) {
 }
 
 void addProducts(SemanticsTable &table) {
-  table.add({"aten.linear"},
-            {.isProduct = true, .sumsParts = true, .addedArgument = "bias", .hasTypesOfOperands = true,
-             .flops = firstTimesLast, .dimensions = linear});
-  table.add({"aten.addmm"},
-            {.isProduct = true, .sumsParts = true, .addedArgument = "self", .hasTypesOfOperands = true,
-             .flops = secondTimesLast, .dimensions = addmm});
-  table.add({"aten.mm"},
-            {.isProduct = true, .sumsParts = true, .hasTypesOfOperands = true, .flops = firstTimesLast,
-             .dimensions = mm});
-  table.add({"aten.bmm"},
-            {.isProduct = true, .sumsParts = true, .hasTypesOfOperands = true, .flops = firstTimesLast,
-             .dimensions = bmm});
-  table.add({"aten.baddbmm"},
-            {.isProduct = true, .sumsParts = true, .addedArgument = "self", .hasTypesOfOperands = true,
-             .flops = secondTimesLast, .dimensions = baddbmm});
+  table.add({"aten.linear"}, {.isProduct = true,
+                              .sumsParts = true,
+                              .addedArgument = "bias",
+                              .hasTypesOfOperands = true,
+                              .flops = firstTimesLast,
+                              .dimensions = linear});
+  table.add({"aten.addmm"}, {.isProduct = true,
+                             .sumsParts = true,
+                             .addedArgument = "self",
+                             .hasTypesOfOperands = true,
+                             .flops = secondTimesLast,
+                             .dimensions = addmm});
+  table.add({"aten.mm"}, {.isProduct = true,
+                          .sumsParts = true,
+                          .hasTypesOfOperands = true,
+                          .flops = firstTimesLast,
+                          .dimensions = mm});
+  table.add({"aten.bmm"}, {.isProduct = true,
+                           .sumsParts = true,
+                           .hasTypesOfOperands = true,
+                           .flops = firstTimesLast,
+                           .dimensions = bmm});
+  table.add({"aten.baddbmm"}, {.isProduct = true,
+                               .sumsParts = true,
+                               .addedArgument = "self",
+                               .hasTypesOfOperands = true,
+                               .flops = secondTimesLast,
+                               .dimensions = baddbmm});
   // Of one vector: too little to be worth another precision.
   table.add({"aten.dot", "aten.vdot"},
             {.sumsParts = true, .hasTypesOfOperands = true, .flops = firstTimesLast, .dimensions = dot});
   table.add({"aten.mv"},
             {.sumsParts = true, .hasTypesOfOperands = true, .flops = firstTimesLast, .dimensions = mv});
-  table.add({"aten.addmv"},
-            {.sumsParts = true, .addedArgument = "self", .hasTypesOfOperands = true, .flops = secondTimesLast,
-             .dimensions = addmv});
+  table.add({"aten.addmv"}, {.sumsParts = true,
+                             .addedArgument = "self",
+                             .hasTypesOfOperands = true,
+                             .flops = secondTimesLast,
+                             .dimensions = addmv});
   table.add({"aten.outer", "aten.ger"}, {.hasTypesOfOperands = true, .dimensions = outer});
-  table.add({"aten.matmul"},
-            {.isProduct = true, .sumsParts = true, .hasTypesOfOperands = true, .flops = firstTimesLast,
-             .workspaceBytes = matmulWorkspace, .dimensions = matmul});
-  table.add({"aten.einsum"},
-            {.isProduct = true, .sumsParts = true, .hasTypesOfOperands = true, .flops = einsumFlops,
-             .dimensions = einsumOf});
+  table.add({"aten.matmul"}, {.isProduct = true,
+                              .sumsParts = true,
+                              .hasTypesOfOperands = true,
+                              .flops = firstTimesLast,
+                              .workspaceBytes = matmulWorkspace,
+                              .dimensions = matmul});
+  table.add({"aten.einsum"}, {.isProduct = true,
+                              .sumsParts = true,
+                              .hasTypesOfOperands = true,
+                              .flops = einsumFlops,
+                              .dimensions = einsumOf});
   table.add({"aten.lstm", "aten.gru", "aten.rnn_tanh", "aten.rnn_relu"},
             {.hasTypesOfOperands = true, .chance = "dropout", .flops = recurrentFlops});
-  table.add({"quantized.linear", "quantized.linear_relu"}, {.flops = firstTimesLast, .dimensions = quantizedLinear});
+  table.add({"quantized.linear", "quantized.linear_relu"},
+            {.flops = firstTimesLast, .dimensions = quantizedLinear});
   // The scale of what they compute with is that of all rows together, so that no dimension may be split.
   table.add({"quantized.linear_dynamic", "quantized.linear_relu_dynamic"}, {.flops = firstTimesLast});
-  table.add({"aten._make_per_tensor_quantized_tensor", "aten._make_per_channel_quantized_tensor", "quantized.linear_prepack"},
+  table.add({"aten._make_per_tensor_quantized_tensor", "aten._make_per_channel_quantized_tensor",
+             "quantized.linear_prepack"},
             {.preparesWeights = true});
-  table.add({"aten._transformer_encoder_layer_fwd"}, {.hasTypesOfOperands = true, .flops = encoderLayerFlops});
+  table.add({"aten._transformer_encoder_layer_fwd"},
+            {.hasTypesOfOperands = true, .flops = encoderLayerFlops});
   // Rows by expert: the expert of a row is not in its position.
   table.add({"aten._grouped_mm"}, {.isProduct = true, .hasTypesOfOperands = true, .flops = firstTimesLast});
   table.add({"aten._convolution", "aten.convolution", "aten.conv1d", "aten.conv2d", "aten.conv3d",
              "aten.conv_transpose1d", "aten.conv_transpose2d", "aten.conv_transpose3d"},
-            {.isProduct = true, .addedArgument = "bias", .hasTypesOfOperands = true, .flops = convolutionFlops, .workspaceBytes = convolutionWorkspace, .dimensions = convolution});
-  table.add({"aten.scaled_dot_product_attention"},
-            {.isProduct = true, .wideArgument = "attn_mask", .hasTypesOfOperands = true, .chance = "dropout_p", .flops = attentionFlops, .workspaceBytes = attentionWorkspace, .dimensions = attention});
+            {.isProduct = true,
+             .sumsParts = true,
+             .addedArgument = "bias",
+             .hasTypesOfOperands = true,
+             .groups = "groups",
+             .flops = convolutionFlops,
+             .workspaceBytes = convolutionWorkspace,
+             .dimensions = convolution});
+  table.add({"aten.scaled_dot_product_attention"}, {.isProduct = true,
+                                                    .wideArgument = "attn_mask",
+                                                    .hasTypesOfOperands = true,
+                                                    .chance = "dropout_p",
+                                                    .flops = attentionFlops,
+                                                    .workspaceBytes = attentionWorkspace,
+                                                    .dimensions = attention});
 }
 
 } // namespace cleave

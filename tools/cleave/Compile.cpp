@@ -95,12 +95,19 @@ static void addDeviceOptions(CLI::App *command, CompileOptions &options) {
   command->add_option("--devices", options.devices, "How many devices (1, or as many as mesh or machine say)")
       ->check(CLI::Range(1u, 65536u).description(""))
       ->type_name("N");
-  command->add_option("--mesh", options.mesh, "How to use them, pp=4: pipeline stages")->type_name("AXES");
+  command->add_option("--mesh", options.mesh, "How to use them: pp=2,tp=2 (pipeline stages, tensor ranks)")
+      ->type_name("AXES");
   command->add_option("--machine", options.machine, "What they are: a preset such as cpu:4, or a file")
       ->type_name("MACHINE");
   command->add_option("--stage-before", options.stageBefore, "A module path that begins a stage")
       ->allow_extra_args(false)
       ->type_name("PATH");
+  command
+      ->add_option("--shard", options.shard, "How weights are split over tensor ranks, layers.*.wq=colwise")
+      ->allow_extra_args(false)
+      ->type_name("PATTERN=STYLE");
+  command->add_option("--shard-file", options.shardFile, "The same as JSON, {\"layers.*.wq\": \"colwise\"}")
+      ->type_name("FILE");
   command
       ->add_option("--microbatches", options.microbatches,
                    "Parts of the batch that follow one another, or auto (1)")

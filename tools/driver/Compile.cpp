@@ -19,6 +19,7 @@
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/GlobPattern.h"
 #include "llvm/Support/Path.h"
+#include <ATen/ops/cat.h>
 #include <chrono>
 #include <map>
 
@@ -42,7 +43,8 @@ private:
   llvm::Error runPasses();
   llvm::Error write();
   llvm::Error writeShards();
-  llvm::Error readWeight(const plan::Weight &weight, llvm::function_ref<llvm::Error(const at::Tensor &piece)> use) const;
+  llvm::Error readWeight(const plan::Weight &weight, const plan::WeightShard &shard,
+                         llvm::function_ref<llvm::Error(const at::Tensor &piece)> use) const;
   llvm::Error checkCapturePoints() const;
   llvm::Error checkMemory() const;
   std::string suggestion(llvm::StringRef pattern) const;
@@ -77,8 +79,8 @@ llvm::Error Compilation::read() {
     return inputs.takeError();
   if (options.microbatches != 1)
     shape.batch = nameBatch(*inputs);
-  auto opened = TorchScriptFile::open(
-      options.model, [&](double done) { progress("reading " + options.model, done); });
+  auto opened =
+      TorchScriptFile::open(options.model, [&](double done) { progress("reading " + options.model, done); });
   if (!opened)
     return opened.takeError();
   file = std::move(*opened);
@@ -98,7 +100,8 @@ llvm::Error Compilation::read() {
 llvm::Error Compilation::runPasses() {
   DiagnosticCollector diagnostics(context);
   std::string pipeline = pipelineOf(options, shape);
-  std::string cutting = llvm::formatv("cutting into {0} stage{1}: ", shape.stages, shape.stages == 1 ? "" : "s");
+  std::string cutting =
+      llvm::formatv("cutting into {0} stage{1}: ", shape.stages, shape.stages == 1 ? "" : "s");
   if (auto error = runPipeline(*model.module, pipeline, options.emitIr,
                                [&](llvm::StringRef pass) { progress(cutting + pass); })) {
     if (!diagnostics.hasErrors())
@@ -136,7 +139,8 @@ llvm::Error Compilation::checkCapturePoints() const {
     if (llvm::none_of(plan->capture_points, [&](auto &point) { return pattern.match(point->path); }))
       return llvm::createStringError(
           "--capture-points " + text +
-          ": matches no module; give module paths as the model's source has them, with * and ?" + suggestion(text));
+          ": matches no module; give module paths as the model's source has them, with * and ?" +
+          suggestion(text));
   }
   return llvm::Error::success();
 }
@@ -164,35 +168,75 @@ llvm::Error Compilation::checkMemory() const {
           .str());
 }
 
-llvm::Error Compilation::readWeight(const plan::Weight &weight,
-                                    llvm::function_ref<llvm::Error(const at::Tensor &piece)> use) const {
-  const WeightTable::Entry *entry = model.weights.find(weight.name);
-  at::Tensor tensor = entry->tensor.contiguous().view(-1);
-  auto dtype = *runtime::scalarTypeOf(weight.dtype);
-  constexpr int64_t kPieceBytes = 8 << 20;
-  const int64_t step = kPieceBytes / tensor.element_size();
-  for (int64_t done = 0; done < tensor.numel(); done += step) {
-    at::Tensor piece = tensor.slice(0, done, done + step);
-    if (auto error = use(piece.to(dtype)))
-      return error;
-    file->release(piece.const_data_ptr(), piece.nbytes());
+/// Calls `use` with the part of `tensor`, which has three dimensions, that the segments of the middle one
+/// are, in pieces of about `step` elements.
+static llvm::Error
+forEachPiece(const at::Tensor &tensor, const plan::WeightShard &shard, int64_t step,
+             llvm::function_ref<llvm::Error(const at::Tensor &piece, const at::Tensor &read)> use) {
+  const int64_t row = std::max<int64_t>(tensor.size(1) * tensor.size(2), 1),
+                rows = std::max<int64_t>(step / row, 1);
+  for (int64_t begin = 0; begin < tensor.size(0); begin += rows) {
+    at::Tensor read = tensor.slice(0, begin, begin + rows);
+    std::vector<at::Tensor> segments;
+    // Segments of one row may be large themselves.
+    const int64_t most = tensor.size(0) == 1
+                             ? std::max<int64_t>(step / std::max<int64_t>(tensor.size(2), 1), 1)
+                             : tensor.size(1);
+    for (size_t i = 0; i < shard.segment_offsets.size(); ++i)
+      for (int64_t done = 0; done < shard.segment_sizes[i]; done += most)
+        segments.push_back(
+            read.narrow(1, shard.segment_offsets[i] + done, std::min(most, shard.segment_sizes[i] - done)));
+    if (tensor.size(0) == 1) {
+      for (const at::Tensor &segment : segments)
+        if (auto error = use(segment, segment))
+          return error;
+    } else if (!segments.empty()) {
+      if (auto error = use(at::cat(segments, 1), read))
+        return error;
+    }
   }
   return llvm::Error::success();
+}
+
+llvm::Error Compilation::readWeight(const plan::Weight &weight, const plan::WeightShard &shard,
+                                    llvm::function_ref<llvm::Error(const at::Tensor &piece)> use) const {
+  const WeightTable::Entry *entry = model.weights.find(weight.name);
+  at::Tensor tensor = entry->tensor.contiguous();
+  auto dtype = *runtime::scalarTypeOf(weight.dtype);
+  // A whole weight is one segment of one row.
+  plan::WeightShard whole;
+  whole.segment_offsets = {0};
+  whole.segment_sizes = {tensor.numel()};
+  const bool isPart = shard.segment_dim >= 0;
+  const auto outer = isPart ? c10::multiply_integers(tensor.sizes().slice(0, shard.segment_dim)) : 1;
+  const auto middle = isPart ? tensor.size(shard.segment_dim) : tensor.numel();
+  const auto inner = isPart ? c10::multiply_integers(tensor.sizes().slice(shard.segment_dim + 1)) : 1;
+  constexpr int64_t kPieceBytes = 8 << 20;
+  return forEachPiece(tensor.view({outer, middle, inner}), isPart ? shard : whole,
+                      kPieceBytes / tensor.element_size(),
+                      [&](const at::Tensor &piece, const at::Tensor &read) -> llvm::Error {
+                        if (auto error = use(piece.contiguous().to(dtype)))
+                          return error;
+                        file->release(read.const_data_ptr(), read.nbytes());
+                        return llvm::Error::success();
+                      });
 }
 
 llvm::Error Compilation::writeShards() {
   uint64_t written = 0, all = 0;
   for (auto &weight : plan->weights)
-    all += weight->shards.size() * plan::bytesOf(weight->dtype, weight->shape).value_or(0);
+    for (auto &shard : weight->shards)
+      all += plan::bytesOf(weight->dtype, shard->shape).value_or(0);
   std::string step = llvm::formatv("writing {0} MB of weights", (all + 500'000) / 1'000'000);
   progress(step, 0);
-  return cleave::writeShards(*plan, directory->path(), [&](const plan::Weight &weight, plan::ByteSink sink) {
-    return readWeight(weight, [&](const at::Tensor &piece) {
+  auto reader = [&](const plan::Weight &weight, const plan::WeightShard &shard, plan::ByteSink sink) {
+    return readWeight(weight, shard, [&](const at::Tensor &piece) {
       written += piece.nbytes();
       progress(step, double(written) / all);
       return sink({static_cast<const uint8_t *>(piece.const_data_ptr()), piece.nbytes()});
     });
-  });
+  };
+  return cleave::writeShards(*plan, directory->path(), reader);
 }
 
 llvm::Error Compilation::write() {
@@ -254,13 +298,15 @@ void Compilation::describe() {
   for (auto &note : plan->notes)
     report.notes.push_back(note->text);
   if (shape.devicesOfMachine)
-    report.notes.push_back(llvm::formatv("{0} of the {1} devices of {2} are used; leave --devices away to use all",
-                                         shape.ranks, shape.devicesOfMachine, options.machine));
+    report.notes.push_back(
+        llvm::formatv("{0} of the {1} devices of {2} are used; leave --devices away to use all",
+                      shape.ranks * shape.tensorRanks, shape.devicesOfMachine, options.machine));
   if (int32_t batch = plan->signatures.front()->batch; batch >= 0)
     if (int64_t samples = plan->signatures.front()->symbols[batch]->traced; samples < report.microbatches)
-      report.notes.push_back(llvm::formatv("{0} micro-batches, but {1} samples in the example inputs: batches of fewer "
-                                           "samples than micro-batches are not split",
-                                           report.microbatches, samples));
+      report.notes.push_back(
+          llvm::formatv("{0} micro-batches, but {1} samples in the example inputs: batches of fewer "
+                        "samples than micro-batches are not split",
+                        report.microbatches, samples));
   if (options.dtype != "traced" && plan->precision == plan::DType::Unknown)
     report.notes.push_back("--dtype " + options.dtype +
                            " changes nothing: the model has no products in float32");

@@ -32,8 +32,13 @@ struct CompileOptions {
   /// Preset or file; empty: that many CPU devices.
   std::string machine;
   std::vector<std::string> stageBefore;
-  /// Parts of the batch that follow one another through the stages; 0: the number that is predicted to end first, 1 where
-  /// the batch does not split. The batch is the dimension named `batch`, else the first one of the inputs.
+  /// `layers.*.wq=colwise`: how weights of these paths are split over tensor ranks; the last match counts.
+  std::vector<std::string> shard;
+  /// The same in a file, before them: `{"layers.*.wq": "colwise"}`; may be empty.
+  std::string shardFile;
+  /// Parts of the batch that follow one another through the stages; 0: the number that is predicted to end
+  /// first, 1 where the batch does not split. The batch is the dimension named `batch`, else the first one of
+  /// the inputs.
   uint32_t microbatches = 1;
   /// `gpipe`, or `interleaved`: two stages a device.
   std::string schedule = "gpipe";
@@ -41,7 +46,8 @@ struct CompileOptions {
   std::vector<std::string> capturePoints;
   /// Replace sequences of operators by the one that does the same (pass rewrite-idioms).
   bool rewritesIdioms = true;
-  /// What products of float32 matrices are computed in, from weights stored so: `bf16`, or `traced`, as the model has them.
+  /// What products of float32 matrices are computed in, from weights stored so: `bf16`, or `traced`, as the
+  /// model has them.
   std::string dtype = "traced";
   /// Run the original and the plan before the plan is put in place.
   bool verify = false;

@@ -1,6 +1,7 @@
 //===- Mesh.cpp - Devices and mesh from the options -----------------------===//
 #include "tools/driver/Mesh.h"
 #include "partitioner/Machine.h"
+#include "tools/driver/ShardOptions.h"
 #include "tools/driver/UsageError.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
@@ -95,14 +96,15 @@ static llvm::Expected<PipelineShape> readRanks(const CompileOptions &options) {
   auto mesh = parseMesh(options.mesh);
   if (!mesh)
     return mesh.takeError();
-  for (StringRef axis : {"tp", "dp"})
-    if (mesh->lookup(axis) > 1)
-      return wrongUsage("--mesh " + options.mesh + ": found " + axis + "=" + llvm::Twine(mesh->lookup(axis)) +
-                        ", expected 1: plans of this version split over pipeline stages; use pp=" +
-                        llvm::Twine(devices.value_or(mesh->lookup(axis))));
+  if (mesh->lookup("dp") > 1)
+    return wrongUsage(
+        "--mesh " + options.mesh + ": found dp=" + llvm::Twine(mesh->lookup("dp")) +
+        ", expected 1: plans of this version split over pipeline stages and tensor ranks; use pp or tp");
   shape.ranks = std::max(1u, mesh->lookup("pp"));
-  if (devices && *devices != shape.ranks)
-    return wrongUsage("--mesh " + options.mesh + ": takes " + llvm::Twine(shape.ranks) +
+  shape.tensorRanks = std::max(1u, mesh->lookup("tp"));
+  uint64_t taken = uint64_t(shape.ranks) * shape.tensorRanks;
+  if (devices && *devices != taken)
+    return wrongUsage("--mesh " + options.mesh + ": takes " + llvm::Twine(taken) +
                       " devices, but there are " + llvm::Twine(*devices) + "; make --devices equal");
   return shape;
 }
@@ -112,16 +114,25 @@ llvm::Expected<PipelineShape> readPipelineShape(const CompileOptions &options) {
   if (auto error = checkPipelineWords(options))
     return error;
   if (llvm::is_contained({"1f1b", "zb-h1"}, options.schedule))
-    return wrongUsage("--schedule " + options.schedule + ": orders backward passes, and plans of this version have none; use " +
-                "gpipe or interleaved");
+    return wrongUsage("--schedule " + options.schedule +
+                      ": orders backward passes, and plans of this version have none; use " +
+                      "gpipe or interleaved");
   if (!llvm::is_contained({"gpipe", "interleaved", "auto"}, options.schedule))
     return wrongUsage("--schedule " + options.schedule + ": not a schedule; use gpipe, interleaved or auto");
   if (!llvm::is_contained({"traced", "bf16"}, options.dtype))
     return wrongUsage("--dtype " + options.dtype + ": found \"" + options.dtype +
                       "\", expected bf16, or traced for the dtypes that the model was traced with");
+  auto rules = readShardOptions(options);
+  if (!rules)
+    return rules.takeError();
   auto shape = readRanks(options);
-  if (shape)
-    shape->stages = options.schedule == "interleaved" ? stagesOfRank * shape->ranks : shape->ranks;
+  if (!shape)
+    return shape;
+  if (!rules->empty() && shape->tensorRanks < 2)
+    return wrongUsage("--shard " + rules->front() +
+                      ": nothing to split over; give --mesh tp=N with N of at least 2");
+  shape->shard = std::move(*rules);
+  shape->stages = options.schedule == "interleaved" ? stagesOfRank * shape->ranks : shape->ranks;
   return shape;
 }
 

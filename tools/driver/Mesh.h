@@ -12,8 +12,12 @@
 namespace cleave {
 
 struct PipelineShape {
-  /// Devices, and stages: as many, or twice as many where they are interleaved.
+  /// Pipeline ranks, and stages: as many, or twice as many where they are interleaved.
   uint32_t ranks = 1, stages = 1;
+  /// Devices of each pipeline rank, between which tensors are split.
+  uint32_t tensorRanks = 1;
+  /// `PATTERN=STYLE`, how weights are to be split between them.
+  std::vector<std::string> shard;
   /// The dimension that micro-batches split; empty where there is one.
   std::string batch;
   /// How many the machine has where they are more than are used; else 0.

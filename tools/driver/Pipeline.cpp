@@ -31,9 +31,21 @@ std::string pipelineOf(const CompileOptions &options, const PipelineShape &shape
   if (!options.stageBefore.empty())
     assign += " stage-before=" + llvm::join(options.stageBefore, ",");
   std::string idioms = options.rewritesIdioms ? "rewrite-idioms,cse,infer-types," : "";
-  std::string precision = options.dtype == "traced" ? "" : "lower-precision{dtype=" + options.dtype + "},canonicalize,cse,infer-types,";
+  std::string precision = options.dtype == "traced"
+                              ? ""
+                              : "lower-precision{dtype=" + options.dtype + "},canonicalize,cse,infer-types,";
+  std::string sharding;
+  if (shape.tensorRanks > 1) {
+    sharding = "annotate-sharding{tp=" + std::to_string(shape.tensorRanks);
+    if (!options.machine.empty())
+      sharding += " machine=" + options.machine;
+    if (!shape.shard.empty())
+      sharding += " shard=" + llvm::join(shape.shard, ",");
+    sharding += "},propagate-sharding,resolve-conflicts,partition-spmd,place-collectives,canonicalize,cse,"
+                "infer-types,";
+  }
   return "builtin.module(func.func(" + strip + ",canonicalize,infer-types,fold-sizes,canonicalize,cse," +
-         idioms + precision + assign + "}," + schedule + "},split-stages))";
+         idioms + precision + sharding + assign + "}," + schedule + "},split-stages))";
 }
 
 namespace {

@@ -1,0 +1,34 @@
+//===- Collectives.cpp - Operators between the ranks of a group -----------===//
+#include "ir/semantics/OpSemantics.h"
+#include "ir/semantics/Shapes.h"
+
+using namespace mlir;
+
+namespace cleave {
+
+/// Passes every dimension but those that arguments name, of which ranks give and take positions.
+static std::optional<DimensionRule> exchanges(OperatorOp op, const TracedShapes &shapes) {
+  auto from = shapes.shapeOf(op->getOperand(0)), to = shapes.shapeOf(op->getResult(0));
+  if (!from || !to || from->size() != to->size())
+    return std::nullopt;
+  DimensionRule rule;
+  rule.operands.resize(op->getNumOperands());
+  auto &result = rule.results.emplace_back();
+  for (auto [dim, size] : llvm::enumerate(*from)) {
+    bool isNamed =
+        llvm::any_of(ArrayRef<StringRef>{"dim", "from", "to"}, [&, d = int64_t(dim)](StringRef name) {
+          return op.getArgument(name) && constantInt(op, name) == d;
+        });
+    rule.operands[0].push_back(rule.addDim(isNamed ? FactorKind::Block : FactorKind::Pass, size));
+    result.push_back(isNamed ? rule.addDim(FactorKind::Block, (*to)[dim]) : rule.operands[0].back());
+  }
+  return rule;
+}
+
+void addCollectives(SemanticsTable &table) {
+  table.add({"spmd.all_reduce", "spmd.all_gather", "spmd.reduce_scatter", "spmd.all_to_all", "spmd.broadcast",
+             "spmd.shard"},
+            {.hasTypesOfOperands = true, .dimensions = exchanges});
+}
+
+} // namespace cleave

@@ -1,0 +1,288 @@
+//===- Sharding.cpp - Which positions each rank has -----------------------===//
+#include "partitioner/Sharding.h"
+
+using namespace mlir;
+
+namespace cleave {
+
+//===- Parts --------------------------------------------------------------===//
+
+Parts partsOf(ShardingAttr sharding, int64_t size) {
+  Parts parts;
+  for (DenseI64ArrayAttr ranges : sharding.getRanks()) {
+    llvm::BitVector &part = parts.emplace_back(size);
+    for (int64_t i = 0; i < ranges.size(); i += 2)
+      part.set(std::min(ranges[i], size), std::min(ranges[i] + ranges[i + 1], size));
+  }
+  return parts;
+}
+
+ShardingAttr shardingOf(MLIRContext *context, unsigned dim, const Parts &parts) {
+  SmallVector<DenseI64ArrayAttr> ranks;
+  for (const llvm::BitVector &part : parts) {
+    SmallVector<int64_t> ranges;
+    for (int begin = part.find_first(); begin >= 0;) {
+      int end = part.find_next_unset(begin);
+      end = end < 0 ? part.size() : end;
+      ranges.append({begin, end - begin});
+      begin = end < int(part.size()) ? part.find_next(end - 1) : -1;
+    }
+    ranks.push_back(DenseI64ArrayAttr::get(context, ranges));
+  }
+  return ShardingAttr::get(context, dim, ranks);
+}
+
+ShardingAttr shardingOf(MLIRContext *context, const Labelling &labelling, int32_t count, unsigned ranks) {
+  Parts parts(ranks, llvm::BitVector(labelling.labels.size()));
+  for (auto [position, label] : llvm::enumerate(labelling.labels))
+    for (unsigned rank = 0; rank < ranks; ++rank)
+      if (label == Labelling::kWhole ||
+          (int64_t(count) * rank / ranks <= label && label < int64_t(count) * (rank + 1) / ranks))
+        parts[rank].set(position);
+  return shardingOf(context, labelling.dim, parts);
+}
+
+/// How far apart positions of a factor are within a dimension.
+static int64_t strideOf(const DimensionRule &rule, ArrayRef<unsigned> dim, unsigned factor) {
+  int64_t stride = 1;
+  for (unsigned inner : llvm::reverse(dim)) {
+    if (inner == factor)
+      break;
+    stride *= rule.factors[inner].size;
+  }
+  return stride;
+}
+
+Parts partsOfDimension(const Parts &parts, const DimensionRule &rule, ArrayRef<unsigned> dim,
+                       unsigned factor) {
+  int64_t size = 1, stride = strideOf(rule, dim, factor);
+  for (unsigned part : dim)
+    size *= rule.factors[part].size;
+  Parts result(parts.size(), llvm::BitVector(size));
+  for (auto [own, part] : llvm::zip(result, parts))
+    for (int64_t position = 0; position < size; ++position)
+      if (part[position / stride % part.size()])
+        own.set(position);
+  return result;
+}
+
+std::optional<Parts> partsOfFactor(const Parts &parts, const DimensionRule &rule, ArrayRef<unsigned> dim,
+                                   unsigned factor) {
+  int64_t size = rule.factors[factor].size, stride = strideOf(rule, dim, factor);
+  Parts result(parts.size(), llvm::BitVector(size));
+  for (auto [own, part] : llvm::zip(result, parts))
+    for (unsigned position : part.set_bits())
+      own.set(int64_t(position) / stride % size);
+  if (partsOfDimension(result, rule, dim, factor) != parts)
+    return std::nullopt;
+  return result;
+}
+
+bool isMadeOfWeights(Value value) {
+  Operation *op = value.getDefiningOp();
+  if (isa_and_nonnull<ParamOp>(op))
+    return true;
+  if (!isa_and_nonnull<OperatorOp, ListOp, UnpackOp, ReshardOp>(op))
+    return false;
+  bool hasTensor = false;
+  for (Value operand : op->getOperands())
+    if (isTensorLike(operand.getType()) || isa<ListType, TupleType>(operand.getType())) {
+      if (operand.getDefiningOp() && isa<ConstantOp>(operand.getDefiningOp()))
+        continue;
+      if (!isMadeOfWeights(operand))
+        return false;
+      hasTensor = true;
+    }
+  return hasTensor;
+}
+
+//===- Calls --------------------------------------------------------------===//
+
+namespace {
+/// One call with what the ranks have of its tensors.
+class CallSplitter {
+public:
+  CallSplitter(const ShardingPropagation &function, const SplittableCall &call,
+               ArrayRef<ShardingAttr> operands, ArrayRef<ShardingAttr> wanted)
+      : function(function), call(call), operands(operands), wanted(wanted), op(call.op) {}
+  CallSplit run();
+
+private:
+  CallSplit whole() const;
+  bool isAlong() const;
+  CallSplit along() const;
+  std::optional<CallSplit> byResults() const;
+  std::optional<CallSplit> byOperands() const;
+  std::optional<CallSplit> byFactor(unsigned factor, Parts parts) const;
+  const DimensionRule::Dims *dimsOf(ArrayRef<DimensionRule::Dims> all, size_t index) const {
+    return all.empty() ? nullptr : &all[std::min(index, all.size() - 1)];
+  }
+  /// The one sharding that a tensor's dimension with the factor has then; nothing for a tensor without it.
+  ShardingAttr spread(const Parts &parts, const DimensionRule::Dims *dims, unsigned factor) const;
+  template <typename Try>
+  std::optional<CallSplit> eachFactor(ShardingAttr sharding, const DimensionRule::Dims *dims,
+                                      Try attempt) const;
+
+  const ShardingPropagation &function;
+  const SplittableCall &call;
+  ArrayRef<ShardingAttr> operands, wanted;
+  mutable OperatorOp op;
+};
+} // namespace
+
+CallSplit CallSplitter::whole() const {
+  CallSplit split;
+  split.operands.resize(operands.size());
+  split.results.resize(wanted.size());
+  return split;
+}
+
+bool CallSplitter::isAlong() const {
+  auto isSplitThere = [&](ShardingAttr sharding) {
+    return sharding && sharding.getDim() == call.positions->dim;
+  };
+  return call.positions && (llvm::any_of(operands, isSplitThere) || llvm::any_of(wanted, isSplitThere));
+}
+
+CallSplit CallSplitter::along() const {
+  CallSplit split = whole();
+  unsigned dim = call.positions->dim, ranks = 0;
+  std::vector<Parts> given(operands.size());
+  for (auto [i, sharding] : llvm::enumerate(operands))
+    if (sharding && sharding.getDim() == dim) {
+      split.operands[i] = sharding;
+      ranks = sharding.getRanks().size();
+      given[i] = partsOf(sharding, function.sizeOf(call.operands[i], dim));
+    }
+  if (ranks == 0)
+    return split;
+  split.kind = CallSplit::Kind::Along;
+  for (auto [i, sources] : llvm::enumerate(call.positions->results)) {
+    Parts parts(ranks, llvm::BitVector(sources.size()));
+    bool isWhole = true;
+    for (auto [position, source] : llvm::enumerate(sources))
+      for (unsigned rank = 0; rank < ranks; ++rank) {
+        bool hasIt = given[source.operand].empty() || given[source.operand][rank][source.position];
+        parts[rank][position] = hasIt;
+        isWhole &= hasIt;
+      }
+    if (!isWhole)
+      split.results[i] = shardingOf(op->getContext(), dim, parts);
+  }
+  return split;
+}
+
+ShardingAttr CallSplitter::spread(const Parts &parts, const DimensionRule::Dims *dims,
+                                  unsigned factor) const {
+  if (dims)
+    for (auto [d, dim] : llvm::enumerate(*dims))
+      if (llvm::is_contained(dim, factor))
+        return shardingOf(op->getContext(), d, partsOfDimension(parts, *call.rule, dim, factor));
+  return {};
+}
+
+/// Whether every rank's part is one range, and none is empty.
+static bool areRanges(const Parts &parts) {
+  return llvm::all_of(parts, [](const llvm::BitVector &part) {
+    return part.any() && part.count() == unsigned(part.find_last() - part.find_first() + 1);
+  });
+}
+
+static bool areApart(const Parts &parts) {
+  llvm::BitVector seen(parts.front().size());
+  for (const llvm::BitVector &part : parts) {
+    if (seen.anyCommon(part))
+      return false;
+    seen |= part;
+  }
+  return true;
+}
+
+std::optional<CallSplit> CallSplitter::byFactor(unsigned factor, Parts parts) const {
+  const OpSemantics &semantics = semanticsOf(op.getName());
+  FactorKind kind = call.rule->factors[factor].kind;
+  CallSplit split = whole();
+  split.kind = CallSplit::Kind::Factor;
+  split.factor = factor;
+  split.isSum = kind == FactorKind::Lookup || (kind == FactorKind::Reduce && semantics.sumsParts);
+  if (!split.isSum && kind != FactorKind::Pass && kind != FactorKind::Broadcast)
+    return std::nullopt;
+  if ((split.isSum && !areApart(parts)) || (kind == FactorKind::Lookup && !areRanges(parts)))
+    return std::nullopt;
+  for (auto [i, sharding] : llvm::enumerate(split.operands))
+    if (i < call.rule->operands.size())
+      sharding = spread(parts, &call.rule->operands[i], factor);
+  for (auto [i, sharding] : llvm::enumerate(split.results))
+    sharding = spread(parts, dimsOf(call.rule->results, i), factor);
+  split.parts = std::move(parts);
+  return split;
+}
+
+template <typename Try>
+std::optional<CallSplit> CallSplitter::eachFactor(ShardingAttr sharding, const DimensionRule::Dims *dims,
+                                                  Try attempt) const {
+  if (!sharding || !dims || sharding.getDim() >= dims->size())
+    return std::nullopt;
+  ArrayRef<unsigned> dim = (*dims)[sharding.getDim()];
+  int64_t size = 1;
+  for (unsigned factor : dim)
+    size *= call.rule->factors[factor].size;
+  if (sharding.getSize() > size)
+    return std::nullopt;
+  for (unsigned factor : dim)
+    if (auto parts = partsOfFactor(partsOf(sharding, size), *call.rule, dim, factor))
+      if (std::optional<CallSplit> split = attempt(factor, std::move(*parts)))
+        return split;
+  return std::nullopt;
+}
+
+/// The factor by which the ranks make what is wanted.
+std::optional<CallSplit> CallSplitter::byResults() const {
+  for (auto [i, sharding] : llvm::enumerate(wanted)) {
+    auto attempt = [&](unsigned factor, Parts parts) -> std::optional<CallSplit> {
+      auto split = byFactor(factor, std::move(parts));
+      return split && ArrayRef<ShardingAttr>(split->results) == wanted ? split : std::nullopt;
+    };
+    if (auto split = eachFactor(sharding, dimsOf(call.rule->results, i), attempt))
+      return split;
+  }
+  return std::nullopt;
+}
+
+/// A sum over what the ranks have, or the part of a product with the part of a weight.
+std::optional<CallSplit> CallSplitter::byOperands() const {
+  for (auto [i, sharding] : llvm::enumerate(operands)) {
+    if (i >= call.rule->operands.size())
+      break;
+    bool isWeight = call.operands[i].value && isMadeOfWeights(call.operands[i].value);
+    auto attempt = [&](unsigned factor, Parts parts) -> std::optional<CallSplit> {
+      auto split = byFactor(factor, std::move(parts));
+      return split && (split->isSum || (isWeight && split->operands[i] == sharding)) ? split : std::nullopt;
+    };
+    if (auto split = eachFactor(sharding, &call.rule->operands[i], attempt))
+      return split;
+  }
+  return std::nullopt;
+}
+
+CallSplit CallSplitter::run() {
+  auto isSplit = [](ShardingAttr sharding) { return bool(sharding); };
+  if (isRandom(op) || (llvm::none_of(operands, isSplit) && llvm::none_of(wanted, isSplit)))
+    return whole();
+  if (isAlong())
+    return along();
+  if (!call.rule)
+    return whole();
+  if (auto split = byResults())
+    return *split;
+  if (auto split = byOperands())
+    return *split;
+  return whole();
+}
+
+CallSplit splitOf(const ShardingPropagation &function, const SplittableCall &call,
+                  ArrayRef<ShardingAttr> operands, ArrayRef<ShardingAttr> wanted) {
+  return CallSplitter(function, call, operands, wanted).run();
+}
+
+} // namespace cleave

@@ -1,0 +1,57 @@
+//===- Sharding.h - Which positions each rank has ---------------*- C++ -*-===//
+#ifndef CLEAVE_PARTITIONER_SHARDING_H
+#define CLEAVE_PARTITIONER_SHARDING_H
+
+#include "partitioner/ShardingPropagation.h"
+#include "llvm/ADT/BitVector.h"
+
+namespace cleave {
+
+/// The positions of a dimension, or of a factor, that each rank has.
+using Parts = std::vector<llvm::BitVector>;
+
+Parts partsOf(ShardingAttr sharding, int64_t size);
+ShardingAttr shardingOf(mlir::MLIRContext *context, unsigned dim, const Parts &parts);
+
+/// Deals labels 0 … count − 1 out evenly, in order: of 12 over 8 ranks, one or two each.
+ShardingAttr shardingOf(mlir::MLIRContext *context, const Labelling &labelling, int32_t count,
+                        unsigned ranks);
+
+/// The positions of factor `factor` that a dimension's parts have; nothing where they are no whole positions
+/// of it.
+/// \param dim  the factors of the dimension, major to minor.
+std::optional<Parts> partsOfFactor(const Parts &parts, const DimensionRule &rule,
+                                   llvm::ArrayRef<unsigned> dim, unsigned factor);
+/// The positions of the dimension that have these of the factor.
+Parts partsOfDimension(const Parts &parts, const DimensionRule &rule, llvm::ArrayRef<unsigned> dim,
+                       unsigned factor);
+
+/// How a call is done in parts.
+struct CallSplit {
+  enum class Kind {
+    Whole,  ///< all operands whole
+    Factor, ///< each rank does its positions of `factor`
+    Along,  ///< each rank joins, cuts or reorders the positions that it has
+  };
+  Kind kind = Kind::Whole;
+  unsigned factor = 0;
+  /// Which positions of the factor each rank does.
+  Parts parts;
+  /// Results are sums over the ranks.
+  bool isSum = false;
+  /// What the ranks must have of the operands and what they then have of the results, as the call counts
+  /// them; null: the whole.
+  llvm::SmallVector<ShardingAttr> operands, results;
+};
+
+/// \param operands  what the ranks have of the operands.
+/// \param wanted    what they are to have of the results; the answer may leave other parts.
+CallSplit splitOf(const ShardingPropagation &function, const SplittableCall &call,
+                  llvm::ArrayRef<ShardingAttr> operands, llvm::ArrayRef<ShardingAttr> wanted);
+
+/// Whether the value is a weight, or made of weights and constants alone.
+bool isMadeOfWeights(mlir::Value value);
+
+} // namespace cleave
+
+#endif // CLEAVE_PARTITIONER_SHARDING_H

@@ -1,0 +1,301 @@
+//===- ShardingSearch.cpp - Which dimensions to split ---------------------===//
+#include "partitioner/ShardingSearch.h"
+#include "llvm/ADT/SetVector.h"
+#include "llvm/ADT/StringSwitch.h"
+#include "llvm/Support/GlobPattern.h"
+
+using namespace mlir;
+
+namespace cleave {
+
+//===- Shardings ----------------------------------------------------------===//
+
+SplitClass Shardings::classOf(const ShardingSeed &seed) const {
+  auto isWhole = [&](TensorRef tensor) {
+    return tensors.contains(tensor) || (seed.isCut && !isMadeOfWeights(tensor.value));
+  };
+  return function.propagate(TensorRef{ParamOp(seed.weight)}, seed.dim, ranks, isWhole);
+}
+
+void Shardings::add(const SplitClass &found) {
+  for (auto &[tensor, labelling] : found.tensors)
+    if (!isa<BlockArgument>(tensor.value))
+      tensors.insert({tensor, shardingOf(tensor.value.getContext(), labelling, found.count, ranks)});
+}
+
+//===- Styles -------------------------------------------------------------===//
+
+StringRef wordOf(ShardingStyle style) {
+  switch (style) {
+  case ShardingStyle::Replicate:
+    return "replicate";
+  case ShardingStyle::Colwise:
+    return "colwise";
+  case ShardingStyle::Rowwise:
+    return "rowwise";
+  case ShardingStyle::EmbeddingRowwise:
+    return "embedding_rowwise";
+  }
+  llvm_unreachable("all styles have words");
+}
+
+std::optional<ShardingStyle> parseShardingStyle(StringRef word) {
+  // Whether inputs and outputs are whole or split follows from the class, so the variants that say it mean
+  // the same.
+  return llvm::StringSwitch<std::optional<ShardingStyle>>(word)
+      .Cases("colwise", "colwise_rep", "colwise_gather_output", "packed_colwise", "local_colwise",
+             "ColwiseParallel", ShardingStyle::Colwise)
+      .Cases("rowwise", "rowwise_rep", "rowwise_split_input", "packed_rowwise", "local_rowwise",
+             "RowwiseParallel", ShardingStyle::Rowwise)
+      .Cases("embedding_rowwise", "vocab", ShardingStyle::EmbeddingRowwise)
+      .Cases("replicate", "replicated_with_grad_allreduce", ShardingStyle::Replicate)
+      .Default(std::nullopt);
+}
+
+//===- The search ---------------------------------------------------------===//
+
+namespace {
+class Search {
+public:
+  Search(func::FuncOp function, unsigned ranks, const Link &link, ArrayRef<ShardingRule> rules)
+      : function(function), propagation(function), shardings(propagation, ranks), ranks(ranks), link(link),
+        rules(rules) {}
+  ShardingDecision run();
+
+private:
+  struct Candidate {
+    ShardingSeed seed;
+    SplitClass found;
+    double seconds;
+  };
+
+  void findWeights();
+  void applyRules();
+  void takeClasses();
+  void takeRest();
+  double secondsOf(const SplitClass &found) const;
+  ShardingStyle styleOf(const ShardingSeed &seed) const;
+  int64_t gainOf(const SplitClass &found) const;
+  bool isAllowed(const SplitClass &found) const;
+  std::optional<Candidate> candidateOf(ShardingSeed seed) const;
+  void take(const Candidate &candidate);
+  /// The number of a weight that is to be split and is not yet.
+  std::optional<size_t> openWeight(TensorRef tensor) const;
+
+  func::FuncOp function;
+  ShardingPropagation propagation;
+  Shardings shardings;
+  unsigned ranks;
+  Link link;
+  ArrayRef<ShardingRule> rules;
+  ShardingDecision decision;
+  llvm::MapVector<TensorRef, size_t> weights;
+  /// Weights of which a user has said how they are to be split.
+  llvm::DenseMap<TensorRef, ShardingStyle> fixed;
+};
+} // namespace
+
+/// Whether it is the rows of a weight that the operator multiplies or takes.
+static bool usesWeights(OperatorOp op) {
+  const OpSemantics &semantics = semanticsOf(op.getName());
+  return semantics.isLookup ||
+         (semantics.sumsParts && op->getNumOperands() > 1 && isTensorLike(op->getOperand(0).getType()) &&
+          isTensorLike(op->getOperand(1).getType()));
+}
+
+/// The weights that a value is made of.
+static void collectWeights(Value value, llvm::SetVector<Operation *> &found) {
+  Operation *op = value.getDefiningOp();
+  if (!op || !isMadeOfWeights(value))
+    return;
+  if (isa<ParamOp>(op))
+    found.insert(op);
+  for (Value operand : op->getOperands())
+    if (isTensorLike(operand.getType()) || isa<ListType>(operand.getType()))
+      collectWeights(operand, found);
+}
+
+void Search::findWeights() {
+  llvm::SetVector<Operation *> found;
+  for (const SplittableCall &call : propagation.getCalls())
+    if (usesWeights(call.op))
+      for (TensorRef operand : call.operands)
+        if (operand.value)
+          collectWeights(operand.value, found);
+  for (Operation *op : found) {
+    auto param = cast<ParamOp>(op);
+    auto type = dyn_cast<RankedTensorType>(param.getType());
+    if (!type || type.getRank() < 2)
+      continue;
+    weights.insert({TensorRef{param}, decision.weights.size()});
+    decision.weights.push_back({param});
+  }
+}
+
+double Search::secondsOf(const SplitClass &found) const {
+  double seconds = 0;
+  // An all-gather brings each rank the parts of the others, an all-reduce does that twice.
+  auto owe = [&](TensorRef tensor, double times) {
+    seconds +=
+        link.latencySeconds + times * propagation.bytesOf(tensor) * (ranks - 1) / ranks / link.bytesPerSecond;
+  };
+  llvm::SetVector<Value> gathered;
+  for (OpResult sum : found.sums)
+    owe({sum}, 2);
+  for (OpOperand *use : found.gathers)
+    gathered.insert(use->get());
+  for (OpOperand *use : found.outputs)
+    gathered.insert(use->get());
+  for (OpResult result : found.reshards)
+    gathered.insert(result);
+  for (Value value : gathered)
+    owe(ShardingPropagation::tensorOf(value), 1);
+  return seconds;
+}
+
+std::optional<size_t> Search::openWeight(TensorRef tensor) const {
+  auto known = weights.find(tensor);
+  if (known == weights.end() || decision.weights[known->second].seed >= 0)
+    return std::nullopt;
+  return known->second;
+}
+
+int64_t Search::gainOf(const SplitClass &found) const {
+  int64_t bytes = 0;
+  for (auto &[tensor, labelling] : found.tensors)
+    if (openWeight(tensor))
+      bytes += propagation.bytesOf(tensor);
+  return bytes;
+}
+
+/// Nobody's weight in another way than they said.
+bool Search::isAllowed(const SplitClass &found) const {
+  for (auto &[tensor, labelling] : found.tensors)
+    if (auto said = fixed.find(tensor); said != fixed.end())
+      if (said->second == ShardingStyle::Replicate ||
+          styleOf({tensor.value.getDefiningOp<ParamOp>(), labelling.dim, true}) != said->second)
+        return false;
+  return found.count >= int32_t(ranks);
+}
+
+std::optional<Search::Candidate> Search::candidateOf(ShardingSeed seed) const {
+  SplitClass found = shardings.classOf(seed);
+  if (!isAllowed(found))
+    return std::nullopt;
+  double seconds = secondsOf(found);
+  return Candidate{seed, std::move(found), seconds};
+}
+
+ShardingStyle Search::styleOf(const ShardingSeed &seed) const {
+  auto isWhole = [](TensorRef tensor) { return !isMadeOfWeights(tensor.value); };
+  SplitClass found = propagation.propagate(TensorRef{ParamOp(seed.weight)}, seed.dim, ranks, isWhole);
+  if (found.sums.empty())
+    return ShardingStyle::Colwise;
+  auto isLookup = [](OpResult sum) { return semanticsOf(OperatorOp(sum.getOwner()).getName()).isLookup; };
+  return llvm::any_of(found.sums, isLookup) ? ShardingStyle::EmbeddingRowwise : ShardingStyle::Rowwise;
+}
+
+void Search::take(const Candidate &candidate) {
+  for (auto &[tensor, labelling] : candidate.found.tensors)
+    if (auto index = openWeight(tensor)) {
+      WeightDecision &weight = decision.weights[*index];
+      weight.seed = decision.seeds.size();
+      weight.style = styleOf({weight.weight, labelling.dim, true});
+    }
+  shardings.add(candidate.found);
+  decision.seeds.push_back(candidate.seed);
+}
+
+/// Whether the weight is `path`, or in the module `path`.
+static bool matches(const llvm::GlobPattern &pattern, ParamOp weight) {
+  auto matchesPath = [&](StringRef path) {
+    return pattern.match(path) || pattern.match(path.rsplit('.').first);
+  };
+  if (matchesPath(weight.getName()))
+    return true;
+  return weight.getAliases() && llvm::any_of(weight.getAliases()->getAsValueRange<StringAttr>(), matchesPath);
+}
+
+void Search::applyRules() {
+  for (const ShardingRule &rule : rules) {
+    auto pattern = llvm::GlobPattern::create(rule.pattern);
+    bool isMatched = false;
+    if (!pattern)
+      llvm::consumeError(pattern.takeError());
+    else
+      for (auto &[tensor, index] : weights)
+        if (matches(*pattern, decision.weights[index].weight)) {
+          fixed[tensor] = rule.style;
+          isMatched = true;
+        }
+    if (!isMatched)
+      decision.unmatched.push_back(rule.pattern);
+  }
+}
+
+/// Classes as they are, by seconds for a byte that is split.
+void Search::takeClasses() {
+  std::vector<Candidate> candidates;
+  llvm::DenseSet<std::pair<Value, unsigned>> known;
+  for (auto &[tensor, index] : weights)
+    for (unsigned dim = 0; dim < propagation.typeOf(tensor).getRank(); ++dim) {
+      if (known.contains({tensor.value, dim}) || propagation.sizeOf(tensor, dim) < ranks)
+        continue;
+      auto candidate = candidateOf({decision.weights[index].weight, dim});
+      if (!candidate)
+        continue;
+      for (auto &[split, labelling] : candidate->found.tensors)
+        known.insert({split.value, labelling.dim});
+      candidates.push_back(std::move(*candidate));
+    }
+  while (true) {
+    const Candidate *best = nullptr;
+    double least = 0;
+    for (const Candidate &candidate : candidates) {
+      auto isTaken = [&](auto &entry) { return bool(shardings.lookup(entry.first)); };
+      int64_t gain = gainOf(candidate.found);
+      if (gain == 0 || llvm::any_of(candidate.found.tensors, isTaken))
+        continue;
+      double price = candidate.seconds / gain;
+      if (!best || price < least) {
+        best = &candidate;
+        least = price;
+      }
+    }
+    if (!best)
+      return;
+    take(*best);
+  }
+}
+
+/// Each weight that is left, by itself or with what is left around it.
+void Search::takeRest() {
+  for (auto &[tensor, index] : weights) {
+    if (!openWeight(tensor) || shardings.lookup(tensor))
+      continue;
+    std::optional<Candidate> best;
+    for (bool isCut : {false, true})
+      for (unsigned dim = 0; dim < propagation.typeOf(tensor).getRank(); ++dim)
+        if (propagation.sizeOf(tensor, dim) >= ranks)
+          if (auto candidate = candidateOf({decision.weights[index].weight, dim, isCut}))
+            if (!best || candidate->seconds / gainOf(candidate->found) < best->seconds / gainOf(best->found))
+              best = std::move(candidate);
+    if (best)
+      take(*best);
+  }
+}
+
+ShardingDecision Search::run() {
+  findWeights();
+  applyRules();
+  takeClasses();
+  takeRest();
+  return std::move(decision);
+}
+
+ShardingDecision decideSharding(func::FuncOp function, unsigned ranks, const Link &link,
+                                ArrayRef<ShardingRule> rules) {
+  return Search(function, ranks, link, rules).run();
+}
+
+} // namespace cleave

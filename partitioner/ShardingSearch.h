@@ -1,0 +1,76 @@
+//===- ShardingSearch.h - Which dimensions to split -------------*- C++ -*-===//
+#ifndef CLEAVE_PARTITIONER_SHARDINGSEARCH_H
+#define CLEAVE_PARTITIONER_SHARDINGSEARCH_H
+
+#include "partitioner/Machine.h"
+#include "partitioner/Sharding.h"
+
+namespace cleave {
+
+/// A dimension of a weight to split, from which the rest follows.
+struct ShardingSeed {
+  ParamOp weight;
+  unsigned dim;
+  /// The weight alone is split, and what its products give or take is whole: its class ends there.
+  bool isCut = false;
+};
+
+/// Every tensor that seeds split, and how. The class of a seed ends before what seeds before it have split.
+class Shardings {
+public:
+  /// Both must outlive it.
+  Shardings(const ShardingPropagation &function, unsigned ranks) : function(function), ranks(ranks) {}
+
+  /// What splitting the seed would add.
+  SplitClass classOf(const ShardingSeed &seed) const;
+  void add(const SplitClass &found);
+  /// Null for what is whole.
+  ShardingAttr lookup(TensorRef tensor) const { return tensors.lookup(tensor); }
+  const llvm::MapVector<TensorRef, ShardingAttr> &all() const { return tensors; }
+
+private:
+  const ShardingPropagation &function;
+  unsigned ranks;
+  llvm::MapVector<TensorRef, ShardingAttr> tensors;
+};
+
+/// The words for how a weight is split, transformers' and torch's.
+enum class ShardingStyle { Replicate, Colwise, Rowwise, EmbeddingRowwise };
+llvm::StringRef wordOf(ShardingStyle style);
+/// `colwise`, `rowwise`, `replicate`, `embedding_rowwise`, and the other names that these have, such as
+/// `ColwiseParallel`.
+std::optional<ShardingStyle> parseShardingStyle(llvm::StringRef word);
+
+/// What a user said of the weights that a pattern matches; the last match counts.
+struct ShardingRule {
+  /// A glob of the paths of modules or weights.
+  std::string pattern;
+  ShardingStyle style;
+};
+
+/// A weight that products, convolutions or lookups use, and what was decided for it.
+struct WeightDecision {
+  ParamOp weight;
+  ShardingStyle style = ShardingStyle::Replicate;
+  /// Index of the seed that splits it; -1 for none.
+  int seed = -1;
+};
+
+struct ShardingDecision {
+  /// In the order in which they count.
+  std::vector<ShardingSeed> seeds;
+  std::vector<WeightDecision> weights;
+  /// Patterns that matched nothing.
+  std::vector<std::string> unmatched;
+};
+
+/// Splits every weight of products, convolutions and lookups that can be split over `ranks`: whole classes
+/// first, those with the least communication (seconds over `link`) for their bytes before others, as far as
+/// they do not want one tensor in two ways; each weight that is left then in its cheapest way, by a class
+/// that ends before what is split, or by itself. Greedy: how far from the best is not known.
+ShardingDecision decideSharding(mlir::func::FuncOp function, unsigned ranks, const Link &link,
+                                llvm::ArrayRef<ShardingRule> rules);
+
+} // namespace cleave
+
+#endif // CLEAVE_PARTITIONER_SHARDINGSEARCH_H

@@ -1,0 +1,74 @@
+//===- AnnotateSharding.cpp - Says which weights are split, and how -------===//
+#include "ir/NearestName.h"
+#include "partitioner/ShardingSearch.h"
+#include "passes/Passes.h"
+#include "passes/TensorShardings.h"
+
+using namespace mlir;
+
+namespace cleave {
+
+#define GEN_PASS_DEF_ANNOTATESHARDING
+#include "passes/Passes.h.inc"
+
+namespace {
+struct AnnotateSharding : impl::AnnotateShardingBase<AnnotateSharding> {
+  using AnnotateShardingBase::AnnotateShardingBase;
+
+  void runOnOperation() override {
+    if (tp < 2)
+      return;
+    func::FuncOp function = getOperation();
+    auto target = machine.empty() ? llvm::Expected<Machine>(Machine::cpu(tp)) : Machine::load(machine);
+    if (!target)
+      return fail(llvm::toString(target.takeError()));
+    std::vector<ShardingRule> rules;
+    for (const std::string &text : shard) {
+      auto [pattern, word] = StringRef(text).rsplit('=');
+      auto style = parseShardingStyle(word);
+      if (!style)
+        return fail("--shard " + text + ": found style \"" + word.str() +
+                    "\", expected colwise, rowwise, embedding_rowwise or replicate" +
+                    didYouMean(word, {"colwise", "rowwise", "embedding_rowwise", "replicate",
+                                      "ColwiseParallel", "RowwiseParallel"}));
+      rules.push_back({pattern.str(), *style});
+    }
+    ShardingDecision decision = decideSharding(function, tp, target->link, rules);
+    if (!decision.unmatched.empty())
+      return fail("--shard " + decision.unmatched.front() +
+                  ": matches no weight of a linear layer, convolution or embedding" +
+                  didYouMean(decision.unmatched.front(), names(decision)));
+    write(function, decision);
+  }
+
+  void fail(const std::string &message) {
+    getOperation().emitError() << message;
+    signalPassFailure();
+  }
+
+  static std::vector<std::string> names(const ShardingDecision &decision) {
+    std::vector<std::string> all;
+    for (WeightDecision weight : decision.weights) {
+      all.push_back(weight.weight.getName().str());
+      all.push_back(weight.weight.getName().rsplit('.').first.str());
+    }
+    return all;
+  }
+
+  void write(func::FuncOp function, const ShardingDecision &decision) {
+    Builder b(&getContext());
+    function->setAttr(kTensorRanksAttr, b.getI64IntegerAttr(tp));
+    for (WeightDecision weight : decision.weights)
+      weight.weight->setAttr(kStyleAttr, b.getStringAttr(wordOf(weight.style)));
+    for (auto [order, seed] : llvm::enumerate(decision.seeds)) {
+      ParamOp weight = seed.weight;
+      weight->setAttr(kSplitAttr, b.getI64IntegerAttr(seed.dim));
+      weight->setAttr(kSplitOrderAttr, b.getI64IntegerAttr(order));
+      if (seed.isCut)
+        weight->setAttr(kSplitCutAttr, b.getUnitAttr());
+    }
+  }
+};
+} // namespace
+
+} // namespace cleave

@@ -1,0 +1,420 @@
+//===- PartitionSpmd.cpp - One program for all ranks of a tensor group ----===//
+#include "ir/semantics/Shapes.h"
+#include "mlir/IR/Matchers.h"
+#include "partitioner/Sharding.h"
+#include "passes/Passes.h"
+#include "passes/TensorShardings.h"
+
+using namespace mlir;
+
+namespace cleave {
+
+#define GEN_PASS_DEF_PARTITIONSPMD
+#include "passes/Passes.h.inc"
+
+using Ranges = SmallVector<int64_t>;
+
+namespace {
+/// Makes each operation what a rank does of it.
+class Partitioner {
+public:
+  Partitioner(func::FuncOp function, unsigned ranks)
+      : function(function), ranks(ranks), builder(function.getContext()), propagation(function) {}
+  void run();
+
+private:
+  struct SplitCall {
+    const SplittableCall *call;
+    CallSplit split;
+    SmallVector<ShardingAttr> operands;
+  };
+
+  void planCalls();
+  void partitionParam(ParamOp param);
+  void partitionReshard(ReshardOp op, ShardingAttr from, ShardingAttr to);
+  void partitionCall(const SplitCall &planned);
+  void localizeSizes(OperatorOp op, ShardingAttr result);
+  void addOnce(OperatorOp op);
+  void maskLookup(const SplitCall &planned);
+  void reorder(const SplitCall &planned);
+  Value pick(Value from, unsigned dim, const std::vector<Ranges> &ranges);
+  void reduce(OpResult result);
+
+  Value perRank(Type type, ArrayRef<Attribute> values);
+  Value perRank(ArrayRef<int64_t> values);
+  Value constant(int64_t value) { return perRank(SmallVector<int64_t>(ranks, value)); }
+  Value ints(ArrayRef<int64_t> values);
+  Value call(StringRef name, ValueRange operands) {
+    return OperatorOp::create(builder, builder.getUnknownLoc(), name, operands,
+                              UnknownTensorType::get(builder.getContext()))
+        ->getResult(0);
+  }
+
+  func::FuncOp function;
+  unsigned ranks;
+  OpBuilder builder;
+  Location location = UnknownLoc::get(builder.getContext());
+  ShardingPropagation propagation;
+  std::vector<SplitCall> calls;
+};
+} // namespace
+
+//===- Constants ----------------------------------------------------------===//
+
+Value Partitioner::perRank(Type type, ArrayRef<Attribute> values) {
+  if (llvm::all_equal(values))
+    return builder.create<ConstantOp>(location, type, values.front());
+  return builder.create<PerRankOp>(location, type, builder.getArrayAttr(values));
+}
+
+Value Partitioner::perRank(ArrayRef<int64_t> values) {
+  SmallVector<Attribute> all;
+  for (int64_t value : values)
+    all.push_back(builder.getI64IntegerAttr(value));
+  return perRank(builder.getI64Type(), all);
+}
+
+static Type intsType(MLIRContext *context) { return ListType::get(context, IntegerType::get(context, 64)); }
+
+static Attribute intsAttr(Builder &b, ArrayRef<int64_t> values) {
+  SmallVector<Attribute> items;
+  for (int64_t value : values)
+    items.push_back(b.getI64IntegerAttr(value));
+  return b.getArrayAttr(items);
+}
+
+Value Partitioner::ints(ArrayRef<int64_t> values) {
+  return builder.create<ConstantOp>(location, intsType(builder.getContext()), intsAttr(builder, values));
+}
+
+//===- Parts of tensors ---------------------------------------------------===//
+
+/// The ranges of each rank's tensor, one after the other; of one range a view.
+Value Partitioner::pick(Value from, unsigned dim, const std::vector<Ranges> &ranges) {
+  Value axis = constant(dim);
+  if (llvm::all_of(ranges, [](const Ranges &own) { return own.size() <= 2; })) {
+    SmallVector<int64_t> offsets, sizes;
+    for (const Ranges &own : ranges) {
+      offsets.push_back(own.empty() ? 0 : own[0]);
+      sizes.push_back(own.empty() ? 0 : own[1]);
+    }
+    return call("aten.narrow", {from, axis, perRank(offsets), perRank(sizes)});
+  }
+  SmallVector<Attribute> lists;
+  for (const Ranges &own : ranges)
+    lists.push_back(intsAttr(builder, own));
+  return call("spmd.shard", {from, axis, perRank(intsType(builder.getContext()), lists)});
+}
+
+static std::vector<Ranges> rangesOf(ShardingAttr sharding) {
+  std::vector<Ranges> ranges;
+  for (DenseI64ArrayAttr own : sharding.getRanks())
+    ranges.emplace_back(own.asArrayRef());
+  return ranges;
+}
+
+/// Where each position of the whole is: triples of rank, offset in its part, and size.
+static SmallVector<int64_t> piecesOf(ShardingAttr sharding) {
+  int64_t size = sharding.getSize();
+  Parts parts = partsOf(sharding, size);
+  SmallVector<int64_t> pieces, offsets(parts.size(), 0);
+  for (int64_t position = 0; position < size; ++position) {
+    int64_t owner = -1;
+    for (auto [rank, part] : llvm::enumerate(parts)) {
+      if (!part[position])
+        continue;
+      if (owner < 0) {
+        owner = rank;
+        bool continues = !pieces.empty() && pieces[pieces.size() - 3] == owner &&
+                         pieces[pieces.size() - 2] + pieces.back() == offsets[rank];
+        if (continues)
+          ++pieces.back();
+        else
+          pieces.append({owner, offsets[rank], 1});
+      }
+      ++offsets[rank];
+    }
+  }
+  return pieces;
+}
+
+void Partitioner::partitionParam(ParamOp param) {
+  ShardingAttr sharding = shardingOf(TensorRef{param});
+  if (!sharding)
+    return;
+  auto type = cast<RankedTensorType>(param.getType());
+  param.setShardAttr(sharding);
+  param.getResult().setType(
+      RankedTensorType::get(sharding.shapeOf(0, type.getShape()), type.getElementType()));
+}
+
+void Partitioner::partitionReshard(ReshardOp op, ShardingAttr from, ShardingAttr to) {
+  builder.setInsertionPoint(op);
+  location = op.getLoc();
+  Value value = op.getValue(), result;
+  Type type = intsType(builder.getContext());
+  if (!from) {
+    result = pick(value, to.getDim(), rangesOf(to));
+  } else if (!to) {
+    result = call("spmd.all_gather", {value, constant(from.getDim()), ints(piecesOf(from))});
+  } else {
+    SmallVector<Attribute> lists;
+    for (const Ranges &own : rangesOf(to))
+      lists.push_back(intsAttr(builder, own));
+    result = call("spmd.all_to_all", {value, constant(from.getDim()), ints(piecesOf(from)),
+                                      constant(to.getDim()), perRank(type, lists)});
+  }
+  result.getDefiningOp()->setLoc(location);
+  if (!to)
+    result.setType(op.getType());
+  op.getResult().replaceAllUsesWith(result);
+  op.erase();
+}
+
+//===- Calls --------------------------------------------------------------===//
+
+/// Sizes that are said in numbers are each rank's own.
+void Partitioner::localizeSizes(OperatorOp op, ShardingAttr result) {
+  StringRef name = semanticsOf(op.getName()).sizes;
+  Value sizes = name.empty() ? Value() : op.getArgument(name);
+  if (!sizes || !result)
+    return;
+  int64_t entry = result.getDim();
+  // The sizes of the dimensions that one is taken apart into.
+  if (auto dim = constantInt(op, "dim"))
+    if (auto first = dimensionAt(*dim, cast<RankedTensorType>(op->getOperand(0).getType()).getRank()))
+      entry -= *first;
+  SmallVector<int64_t> extents = result.getExtents();
+  auto isTotal = [&](Attribute value) {
+    auto number = dyn_cast_or_null<IntegerAttr>(value);
+    return number && number.getInt() == result.getSize();
+  };
+  Attribute known;
+  if (matchPattern(sizes, m_Constant(&known))) {
+    auto items = dyn_cast<ArrayAttr>(known);
+    if (!items || entry < 0 || entry >= int64_t(items.size()) || !isTotal(items[entry]))
+      return;
+    SmallVector<Attribute> all;
+    for (int64_t extent : extents) {
+      SmallVector<Attribute> own(items.begin(), items.end());
+      own[entry] = builder.getI64IntegerAttr(extent);
+      all.push_back(builder.getArrayAttr(own));
+    }
+    Value local = perRank(sizes.getType(), all);
+    op->replaceUsesOfWith(sizes, local);
+  } else if (auto list = sizes.getDefiningOp<ListOp>()) {
+    Attribute value;
+    if (entry < 0 || entry >= int64_t(list->getNumOperands()) ||
+        !matchPattern(list->getOperand(entry), m_Constant(&value)) || !isTotal(value))
+      return;
+    SmallVector<Value> elements(list.getElements());
+    elements[entry] = perRank(extents);
+    op->replaceUsesOfWith(sizes, builder.create<ListOp>(location, list.getType(), elements));
+  }
+}
+
+/// What is added to a product of parts is added by the first rank.
+void Partitioner::addOnce(OperatorOp op) {
+  StringRef name = semanticsOf(op.getName()).addedArgument;
+  if (name.empty())
+    return;
+  auto arguments = llvm::enumerate(op.getSchema().arguments);
+  for (auto [i, argument] : arguments) {
+    OpOperand &operand = op->getOpOperand(i);
+    if (argument.name == name && isTensorLike(operand.get().getType()) &&
+        StringRef(argument.type).starts_with("Optional["))
+      operand.set(builder.create<FirstRankOp>(location, operand.get().getType(), operand.get()));
+    if (argument.name == "beta") {
+      SmallVector<Attribute> factors(ranks, builder.getI64IntegerAttr(0));
+      Attribute given;
+      matchPattern(operand.get(), m_Constant(&given));
+      factors[0] = given ? given : builder.getI64IntegerAttr(1);
+      if (auto number = dyn_cast<FloatAttr>(factors[0]))
+        std::fill(factors.begin() + 1, factors.end(), builder.getF64FloatAttr(0));
+      operand.set(perRank(operand.get().getType(), factors));
+    }
+  }
+}
+
+/// Rows that another rank has come out as zeros.
+void Partitioner::maskLookup(const SplitCall &planned) {
+  OperatorOp op = planned.call->op;
+  const DimensionRule &rule = *planned.call->rule;
+  SmallVector<int64_t> begins, lasts;
+  for (const llvm::BitVector &part : planned.split.parts) {
+    begins.push_back(part.find_first());
+    lasts.push_back(part.count() - 1);
+  }
+  // The operand whose numbers are positions: the tensor without the factor.
+  for (auto [i, use] : llvm::enumerate(planned.call->uses)) {
+    bool isTable = llvm::any_of(rule.operands[i],
+                                [&](auto &dim) { return llvm::is_contained(dim, planned.split.factor); });
+    if (isTable || !isTensorLike(use->get().getType()))
+      continue;
+    Value one = constant(1);
+    Value local = call("aten.sub.Scalar", {use->get(), perRank(begins), one});
+    Value own = call("aten.clamp", {local, constant(0), perRank(lasts)});
+    Value isOther = call("aten.ne.Tensor", {local, own});
+    use->set(own);
+    builder.setInsertionPointAfter(op);
+    // The positions' dimensions stand in the result where the first and the last of them do.
+    auto &result = rule.results[0];
+    unsigned last = 0;
+    for (auto [d, dim] : llvm::enumerate(result))
+      for (auto &given : rule.operands[i])
+        if (dim == given)
+          last = d;
+    for (unsigned d = last + 1; d < result.size(); ++d)
+      isOther = call("aten.unsqueeze", {isOther, constant(-1)});
+    Value whole = op->getResult(0);
+    Value masked = call("aten.masked_fill.Scalar", {whole, isOther, constant(0)});
+    whole.replaceAllUsesExcept(masked, masked.getDefiningOp());
+    reduce(cast<OpResult>(masked));
+    return;
+  }
+}
+
+/// All ranks' sums are theirs together.
+void Partitioner::reduce(OpResult result) {
+  builder.setInsertionPointAfter(result.getOwner());
+  Value sum = call("spmd.all_reduce", result);
+  sum.getDefiningOp()->setLoc(result.getLoc());
+  sum.setType(result.getType());
+  result.replaceAllUsesExcept(sum, sum.getDefiningOp());
+}
+
+/// The ranges that consecutive numbers make.
+static Ranges runsOf(ArrayRef<int64_t> positions) {
+  Ranges runs;
+  for (int64_t position : positions)
+    if (!runs.empty() && runs[runs.size() - 2] + runs.back() == position)
+      ++runs.back();
+    else
+      runs.append({position, 1});
+  return runs;
+}
+
+/// Each result's positions are taken from where they are in what the rank has of the operands.
+void Partitioner::reorder(const SplitCall &planned) {
+  OperatorOp op = planned.call->op;
+  const PositionRule &rule = *planned.call->positions;
+  // Of each operand and position, where it is in the rank's parts of all operands, one after the other.
+  std::vector<std::vector<std::vector<int64_t>>> places(ranks);
+  std::vector<int64_t> counts(ranks, 0);
+  for (auto [i, sharding] : llvm::enumerate(planned.operands)) {
+    int64_t size = sharding ? sharding.getSize() : 0;
+    for (const auto &sources : rule.results)
+      for (const PositionRule::Source &source : sources)
+        if (source.operand == i)
+          size = std::max(size, source.position + 1);
+    Parts parts = sharding ? partsOf(sharding, size) : Parts(ranks, llvm::BitVector(size, true));
+    for (unsigned rank = 0; rank < ranks; ++rank) {
+      std::vector<int64_t> &own = places[rank].emplace_back(size, -1);
+      for (unsigned position : parts[rank].set_bits())
+        own[position] = counts[rank]++;
+    }
+  }
+  SmallVector<Value> results;
+  Value source = op->getOperand(0);
+  bool joins = source.getDefiningOp<ListOp>() && isa<ListType>(source.getType());
+  builder.setInsertionPointAfter(op);
+  for (const auto &sources : rule.results) {
+    std::vector<Ranges> ranges;
+    bool isAll = true;
+    for (unsigned rank = 0; rank < ranks; ++rank) {
+      SmallVector<int64_t> taken;
+      for (const PositionRule::Source &from : sources)
+        if (int64_t place = places[rank][from.operand][from.position]; place >= 0)
+          taken.push_back(place);
+      ranges.push_back(runsOf(taken));
+      isAll &= ranges.back() == Ranges{0, counts[rank]} || (taken.empty() && counts[rank] == 0);
+    }
+    if (joins && isAll)
+      return;
+    results.push_back(pick(joins ? op->getResult(0) : source, rule.dim, ranges));
+    results.back().getDefiningOp()->setLoc(location);
+  }
+  Value result = op->getResult(0);
+  if (isTensorLike(result.getType()))
+    result.replaceAllUsesExcept(results[0], results[0].getDefiningOp());
+  else
+    result.replaceAllUsesWith(builder.create<ListOp>(location, result.getType(), results));
+}
+
+void Partitioner::partitionCall(const SplitCall &planned) {
+  OperatorOp op = planned.call->op;
+  const CallSplit &split = planned.split;
+  builder.setInsertionPoint(op);
+  location = op->getLoc();
+  if (split.kind == CallSplit::Kind::Along)
+    return reorder(planned);
+  localizeSizes(op, split.results[0]);
+  StringRef groups = semanticsOf(op.getName()).groups;
+  if (!groups.empty() && planned.call->rule->groups == split.factor) {
+    SmallVector<int64_t> counts;
+    for (const llvm::BitVector &part : split.parts)
+      counts.push_back(part.count());
+    op->replaceUsesOfWith(op.getArgument(groups), perRank(counts));
+  }
+  if (!split.isSum)
+    return;
+  if (planned.call->rule->factors[split.factor].kind == FactorKind::Lookup)
+    return maskLookup(planned);
+  addOnce(op);
+  for (OpResult result : op->getResults())
+    reduce(result);
+}
+
+void Partitioner::planCalls() {
+  for (const SplittableCall &call : propagation.getCalls()) {
+    SmallVector<ShardingAttr> operands, results;
+    for (TensorRef tensor : call.operands)
+      operands.push_back(shardingOf(tensor));
+    for (TensorRef tensor : call.results)
+      results.push_back(shardingOf(tensor));
+    CallSplit split = splitOf(propagation, call, operands, results);
+    if (split.kind != CallSplit::Kind::Whole)
+      calls.push_back({&call, std::move(split), std::move(operands)});
+  }
+}
+
+void Partitioner::run() {
+  planCalls();
+  struct Move {
+    ReshardOp op;
+    ShardingAttr from, to;
+  };
+  std::vector<Move> moves;
+  for (auto op : function.getBody().front().getOps<ReshardOp>())
+    moves.push_back(
+        {op, shardingOf(ShardingPropagation::tensorOf(op.getValue())), shardingOf(TensorRef{op})});
+  for (const SplitCall &planned : calls)
+    partitionCall(planned);
+  for (auto &[op, from, to] : moves)
+    partitionReshard(op, from, to);
+  for (Operation &op : function.getBody().front()) {
+    if (auto param = dyn_cast<ParamOp>(op))
+      partitionParam(param);
+    else if (op.hasAttr(kShardingsAttr))
+      for (OpResult result : op.getResults())
+        if (isTensorLike(result.getType()))
+          result.setType(UnknownTensorType::get(op.getContext()));
+    op.removeAttr(kShardingsAttr);
+  }
+  auto results = function.getBody().front().getTerminator()->getOperandTypes();
+  function.setType(builder.getFunctionType(function.getArgumentTypes(), results));
+}
+
+namespace {
+struct PartitionSpmd : impl::PartitionSpmdBase<PartitionSpmd> {
+  void getDependentDialects(DialectRegistry &registry) const override { registerOperatorDialects(registry); }
+
+  void runOnOperation() override {
+    unsigned ranks = tensorRanksOf(getOperation());
+    if (ranks > 1)
+      Partitioner(getOperation(), ranks).run();
+  }
+};
+} // namespace
+
+} // namespace cleave

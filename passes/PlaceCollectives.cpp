@@ -1,0 +1,124 @@
+//===- PlaceCollectives.cpp - Fewer and smaller collectives ---------------===//
+#include "ir/OperatorDialect.h"
+#include "ir/semantics/OpSemantics.h"
+#include "ir/semantics/Shapes.h"
+#include "mlir/IR/Matchers.h"
+#include "mlir/IR/PatternMatch.h"
+#include "mlir/Transforms/GreedyPatternRewriteDriver.h"
+#include "passes/Passes.h"
+
+using namespace mlir;
+
+namespace cleave {
+
+#define GEN_PASS_DEF_PLACECOLLECTIVES
+#include "passes/Passes.h.inc"
+
+/// A sum over ranks that nobody else takes; null for other values.
+static Operation *soleSum(Value value) {
+  auto op = dyn_cast_or_null<OperatorOp>(value.getDefiningOp());
+  return op && op.getName() == "spmd.all_reduce" && value.hasOneUse() ? op.getOperation() : nullptr;
+}
+
+static Value makeCall(PatternRewriter &rewriter, Location loc, StringRef name, ValueRange operands,
+                      Type type) {
+  return OperatorOp::create(rewriter, loc, name, operands, type)->getResult(0);
+}
+
+namespace {
+struct CollectivePattern : RewritePattern {
+  CollectivePattern(MLIRContext *context) : RewritePattern(MatchAnyOpTypeTag(), 1, context) {}
+  LogicalResult matchAndRewrite(Operation *op, PatternRewriter &rewriter) const override {
+    auto call = dyn_cast<OperatorOp>(op);
+    return call ? match(call, rewriter) : failure();
+  }
+  virtual LogicalResult match(OperatorOp op, PatternRewriter &rewriter) const = 0;
+};
+
+/// sum(a) + sum(b) = sum(a + b): layers beside one another, embeddings of tokens and positions.
+struct MergeSums : CollectivePattern {
+  using CollectivePattern::CollectivePattern;
+  LogicalResult match(OperatorOp op, PatternRewriter &rewriter) const override {
+    if (op.getName() != "aten.add.Tensor")
+      return failure();
+    Operation *left = soleSum(op->getOperand(0)), *right = soleSum(op->getOperand(1));
+    if (!left || !right)
+      return failure();
+    Value sum =
+        makeCall(rewriter, op->getLoc(), op.getName(),
+                 {left->getOperand(0), right->getOperand(0), op->getOperand(2)}, op->getResult(0).getType());
+    rewriter.replaceOp(op,
+                       makeCall(rewriter, op->getLoc(), "spmd.all_reduce", sum, op->getResult(0).getType()));
+    return success();
+  }
+};
+
+/// A view of a sum is the sum of views, and meets others to be merged with.
+struct SinkThroughViews : CollectivePattern {
+  using CollectivePattern::CollectivePattern;
+  LogicalResult match(OperatorOp op, PatternRewriter &rewriter) const override {
+    const OpSemantics &semantics = semanticsOf(op.getName());
+    bool isView = (semantics.isView || semantics.mayBeView) && !semantics.isCast &&
+                  op->getNumResults() == 1 && isTensorLike(op->getResult(0).getType());
+    Operation *sum = isView ? soleSum(op->getOperand(0)) : nullptr;
+    auto hasMany = [](Value operand) { return isTensorLike(operand.getType()); };
+    if (!sum || llvm::any_of(op->getOperands().drop_front(), hasMany) || takesOwnPart(op))
+      return failure();
+    SmallVector<Value> operands(op->getOperands());
+    operands[0] = sum->getOperand(0);
+    Value view = makeCall(rewriter, op->getLoc(), op.getName(), operands, op->getResult(0).getType());
+    rewriter.replaceOp(
+        op, makeCall(rewriter, sum->getLoc(), "spmd.all_reduce", view, op->getResult(0).getType()));
+    return success();
+  }
+  static bool takesOwnPart(OperatorOp op) {
+    return llvm::any_of(op->getOperands(),
+                        [](Value operand) { return operand.getDefiningOp<PerRankOp>() != nullptr; });
+  }
+};
+
+/// A rank's part of a sum.
+struct ReduceScatter : CollectivePattern {
+  using CollectivePattern::CollectivePattern;
+  LogicalResult match(OperatorOp op, PatternRewriter &rewriter) const override {
+    bool isNarrow = op.getName() == "aten.narrow";
+    Operation *sum = isNarrow || op.getName() == "spmd.shard" ? soleSum(op->getOperand(0)) : nullptr;
+    if (!sum)
+      return failure();
+    Value ranges = isNarrow ? rangesOf(op, rewriter) : op->getOperand(2);
+    if (!ranges)
+      return failure();
+    rewriter.replaceOp(op,
+                       makeCall(rewriter, sum->getLoc(), "spmd.reduce_scatter",
+                                {sum->getOperand(0), op->getOperand(1), ranges}, op->getResult(0).getType()));
+    return success();
+  }
+  /// Start and length of a view as each rank's ranges; null where the ranks take the same.
+  static Value rangesOf(OperatorOp op, PatternRewriter &rewriter) {
+    auto starts = op->getOperand(2).getDefiningOp<PerRankOp>();
+    if (!starts)
+      return {};
+    auto lengths = op->getOperand(3).getDefiningOp<PerRankOp>();
+    Attribute length;
+    matchPattern(op->getOperand(3), m_Constant(&length));
+    SmallVector<Attribute> all;
+    for (auto [rank, start] : llvm::enumerate(starts.getValues()))
+      all.push_back(rewriter.getArrayAttr({start, lengths ? lengths.getValues()[rank] : length}));
+    return rewriter.create<PerRankOp>(op->getLoc(), ListType::get(op->getContext(), rewriter.getI64Type()),
+                                      rewriter.getArrayAttr(all));
+  }
+};
+
+struct PlaceCollectives : impl::PlaceCollectivesBase<PlaceCollectives> {
+  void getDependentDialects(DialectRegistry &registry) const override { registerOperatorDialects(registry); }
+
+  void runOnOperation() override {
+    RewritePatternSet patterns(&getContext());
+    patterns.add<MergeSums, SinkThroughViews, ReduceScatter>(&getContext());
+    if (failed(applyPatternsAndFoldGreedily(getOperation(), std::move(patterns))))
+      signalPassFailure();
+  }
+};
+} // namespace
+
+} // namespace cleave

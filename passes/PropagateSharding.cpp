@@ -1,0 +1,51 @@
+//===- PropagateSharding.cpp - From split weights to everything else ------===//
+#include "partitioner/ShardingSearch.h"
+#include "passes/Passes.h"
+#include "passes/TensorShardings.h"
+
+using namespace mlir;
+
+namespace cleave {
+
+#define GEN_PASS_DEF_PROPAGATESHARDING
+#include "passes/Passes.h.inc"
+
+static std::vector<ShardingSeed> seedsOf(func::FuncOp function) {
+  std::vector<std::pair<int64_t, ShardingSeed>> found;
+  for (auto param : function.getBody().front().getOps<ParamOp>())
+    if (auto dim = param->getAttrOfType<IntegerAttr>(kSplitAttr)) {
+      auto order = param->getAttrOfType<IntegerAttr>(kSplitOrderAttr);
+      found.push_back(
+          {order ? order.getInt() : 0, {param, unsigned(dim.getInt()), param->hasAttr(kSplitCutAttr)}});
+    }
+  llvm::stable_sort(found, [](auto &left, auto &right) { return left.first < right.first; });
+  std::vector<ShardingSeed> seeds;
+  for (auto &[order, seed] : found)
+    seeds.push_back(seed);
+  return seeds;
+}
+
+namespace {
+struct PropagateSharding : impl::PropagateShardingBase<PropagateSharding> {
+  void runOnOperation() override {
+    func::FuncOp function = getOperation();
+    unsigned ranks = tensorRanksOf(function);
+    if (ranks < 2)
+      return;
+    ShardingPropagation propagation(function);
+    Shardings shardings(propagation, ranks);
+    for (const ShardingSeed &seed : seedsOf(function)) {
+      auto type = dyn_cast<RankedTensorType>(ParamOp(seed.weight).getType());
+      if (!type || seed.dim >= type.getRank()) {
+        ParamOp(seed.weight).emitError() << "has no dimension " << seed.dim << " to split";
+        return signalPassFailure();
+      }
+      shardings.add(shardings.classOf(seed));
+    }
+    for (auto &[tensor, sharding] : shardings.all())
+      setSharding(tensor, sharding);
+  }
+};
+} // namespace
+
+} // namespace cleave

@@ -1,0 +1,33 @@
+//===- TensorShardings.h - Shardings as attributes of operations -*- C++ -*-===//
+//
+// Between annotate-sharding and partition-spmd: what is known of an operation's tensors stands in its
+// attribute `cleave.shardings`, an entry a result, or an item of the one result that is a list; `unit` for a
+// whole tensor.
+//
+//===----------------------------------------------------------------------===//
+#ifndef CLEAVE_PASSES_TENSORSHARDINGS_H
+#define CLEAVE_PASSES_TENSORSHARDINGS_H
+
+#include "partitioner/ShardingPropagation.h"
+
+namespace cleave {
+
+/// Ranks of the tensor group, on the function.
+inline constexpr llvm::StringLiteral kTensorRanksAttr = "cleave.tp";
+/// Of a weight, how it is split: a word such as `colwise`.
+inline constexpr llvm::StringLiteral kStyleAttr = "cleave.style";
+/// Of a weight that is a seed: the dimension, which seeds come before it, and whether its class ends at once.
+inline constexpr llvm::StringLiteral kSplitAttr = "cleave.split";
+inline constexpr llvm::StringLiteral kSplitOrderAttr = "cleave.split_order";
+inline constexpr llvm::StringLiteral kSplitCutAttr = "cleave.split_cut";
+inline constexpr llvm::StringLiteral kShardingsAttr = "cleave.shardings";
+
+/// 1 where nothing has been decided.
+unsigned tensorRanksOf(mlir::Operation *function);
+/// Null for a whole tensor, and for arguments.
+ShardingAttr shardingOf(TensorRef tensor);
+void setSharding(TensorRef tensor, ShardingAttr sharding);
+
+} // namespace cleave
+
+#endif // CLEAVE_PASSES_TENSORSHARDINGS_H
