@@ -1,6 +1,7 @@
 //===- CollectivesTest.cpp - What ranks of a group exchange ---------------===//
 #include "collectives/Collectives.h"
 #include "runtime/LocalGroup.h"
+#include "tests/unit/runtime/Allocations.h"
 #include <ATen/ATen.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <gmock/gmock.h>
@@ -241,6 +242,23 @@ TEST_P(CollectivesTest, ManyCallsFollowOneAnother) {
                               return at::full({100}, int64_t(x * ranks() + sum), at::kLong);
                             })[0]));
   }
+}
+
+TEST_P(CollectivesTest, AllReduceAllocatesItsResultOnly) {
+  auto counts = onRanks(ranks(), [&](uint32_t) {
+    const Tensor x = at::ones({1000});
+    allReduce(x);
+    int64_t before = allocationsOfThisThread();
+    at::empty(x.sizes(), x.options());
+    const int64_t ofResult = allocationsOfThisThread() - before;
+    std::vector<c10::IValue> stack{x};
+    auto operation = c10::Dispatcher::singleton().findSchemaOrThrow("spmd::all_reduce", "");
+    before = allocationsOfThisThread();
+    operation.callBoxed(stack);
+    return at::full({1}, allocationsOfThisThread() - before - ofResult, at::kLong);
+  });
+  for (const Tensor &beyond : counts)
+    EXPECT_EQ(beyond.item<int64_t>(), 0);
 }
 
 //===- Failures -----------------------------------------------------------===//
