@@ -1,8 +1,8 @@
 //===- all_reduce.cpp - What two ranks' all_reduce costs ------------------===//
 //
-// A sum of two threads' tensors beside what it cannot be cheaper than: a copy of the same bytes, which both threads
-// make, too. The argument is the bytes of a tensor, the time that of one call. Run with two cores to itself:
-// build/bin/allReduce --benchmark_repetitions=5
+// A sum of two threads' tensors beside what it cannot be cheaper than: a copy of the same bytes, which both
+// threads make, too. The argument is the bytes of a tensor, the time that of one call. Run with two cores to
+// itself: build/bin/allReduce --benchmark_repetitions=5
 //
 //===----------------------------------------------------------------------===//
 #include "runtime/LocalGroup.h"
@@ -57,7 +57,8 @@ static void copy(benchmark::State &state) {
 static void allReduce(benchmark::State &state) {
   Forever patience;
   LocalGroup group(0, 2, /*spins=*/true, patience);
-  runTwice(state, [&](uint32_t rank, const at::Tensor &tensor) { return group.member(rank).allReduce(tensor); });
+  runTwice(state,
+           [&](uint32_t rank, const at::Tensor &tensor) { return group.member(rank).allReduce(tensor); });
 }
 
 BENCHMARK(copy)->Arg(4 << 10)->Arg(1 << 20)->Arg(16 << 20)->UseRealTime();

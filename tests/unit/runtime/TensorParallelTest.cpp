@@ -20,9 +20,9 @@ using testing::StartsWith;
 class TensorParallelTest : public PlanTest {};
 
 namespace {
-/// `y = linear(relu(linear(x, w0, b0)), w1, b1)` with `x : float32[batch, 8]` and 4 outputs: the first layer split by its
-/// rows, the second one by its columns, the partial products added. On `places` places the first layer is one stage and the
-/// second another.
+/// `y = linear(relu(linear(x, w0, b0)), w1, b1)` with `x : float32[batch, 8]` and 4 outputs: the first layer
+/// split by its rows, the second one by its columns, the partial products added. On `places` places the first
+/// layer is one stage and the second another.
 struct SplitLayers {
   SplitLayers(uint32_t tp, uint32_t places);
   at::Tensor expected(const at::Tensor &x) const {
@@ -47,7 +47,8 @@ SplitLayers::SplitLayers(uint32_t tp, uint32_t places) : writer(places == 1 ? Sl
     StageWriter &first = writer.stage(0, rank), &second = writer.stage(places - 1, rank);
     const std::vector<int64_t> range = rangeOf(rank, tp);
     const uint32_t x = first.input(0), weight = first.shard("0.weight", firstWeight, 0, range);
-    const uint32_t product = first.call("aten::linear", {x, weight, first.shard("0.bias", firstBias, 0, range)}, "0");
+    const uint32_t product =
+        first.call("aten::linear", {x, weight, first.shard("0.bias", firstBias, 0, range)}, "0");
     uint32_t hidden = first.call("aten::relu", {product}, "0");
     if (places == 2) {
       first.output(hidden);
@@ -56,7 +57,8 @@ SplitLayers::SplitLayers(uint32_t tp, uint32_t places) : writer(places == 1 ? Sl
     const uint32_t columns = second.shard("1.weight", secondWeight, 1, range);
     const uint32_t part = second.call("aten::linear", {hidden, columns, second.constant(none())}, "1");
     const uint32_t sum = second.call("spmd::all_reduce", {part}, "1");
-    second.output(second.call("aten::add.Tensor", {sum, second.weight("1.bias", secondBias), second.constant(integer(1))}, "1"));
+    second.output(second.call("aten::add.Tensor",
+                              {sum, second.weight("1.bias", secondBias), second.constant(integer(1))}, "1"));
   }
   writer.output("y", places - 1, 0);
 }
@@ -117,8 +119,8 @@ TEST_F(TensorParallelTest, TakesRequestsFromManyThreads) {
   EXPECT_EQ(right, 100);
 }
 
-/// Tensor ranks take turns with different dimensions of `x : float32[n, 4]`: rows are gathered, then exchanged for columns,
-/// whose sums every rank gets back.
+/// Tensor ranks take turns with different dimensions of `x : float32[n, 4]`: rows are gathered, then
+/// exchanged for columns, whose sums every rank gets back.
 TEST_F(TensorParallelTest, ExchangesInEveryWay) {
   PlanWriter writer({0}, 2);
   writer.input("x", tensorType(DType::Float, {6, 4}));
@@ -127,14 +129,17 @@ TEST_F(TensorParallelTest, ExchangesInEveryWay) {
     auto list = [&](std::vector<int64_t> numbers) { return stage.constant(integers(numbers)); };
     const uint32_t zero = stage.constant(integer(0)), one = stage.constant(integer(1)), x = stage.input(0);
     // 2 rows and 4.
-    const uint32_t rows = stage.call("spmd::shard", {x, zero, list(rank == 0 ? std::vector<int64_t>{0, 2} : std::vector<int64_t>{2, 4})});
+    const uint32_t rows = stage.call(
+        "spmd::shard", {x, zero, list(rank == 0 ? std::vector<int64_t>{0, 2} : std::vector<int64_t>{2, 4})});
     // 1 column and 3.
     const std::vector<int64_t> own = rank == 0 ? std::vector<int64_t>{0, 1} : std::vector<int64_t>{1, 3};
-    const uint32_t columns = stage.call("spmd::all_to_all", {rows, zero, list({0, 0, 2, 1, 0, 4}), one, list(own)});
+    const uint32_t columns =
+        stage.call("spmd::all_to_all", {rows, zero, list({0, 0, 2, 1, 0, 4}), one, list(own)});
     const uint32_t whole = stage.call("spmd::all_gather", {columns, one, list({0, 0, 1, 1, 0, 3})});
     const uint32_t sum = stage.call("spmd::reduce_scatter", {whole, one, list(own)});
     stage.output(stage.call("spmd::all_gather", {sum, one, list({0, 0, 1, 1, 0, 3})}));
-    stage.output(stage.call("spmd::broadcast", {stage.weight("w" + std::to_string(rank), at::full({2}, rank)), one}));
+    stage.output(
+        stage.call("spmd::broadcast", {stage.weight("w" + std::to_string(rank), at::full({2}, rank)), one}));
   }
   writer.output("y", 0, 0);
   writer.output("z", 0, 1);
@@ -147,16 +152,19 @@ TEST_F(TensorParallelTest, ExchangesInEveryWay) {
 
 //===- States -------------------------------------------------------------===//
 
-/// `sum += 2 * x.mean(); return sum`, as often as `x` has elements, each tensor rank with one mean. The second stage fails where `x` is not of two elements.
+/// `sum += 2 * x.mean(); return sum`, as often as `x` has elements, each tensor rank with one mean. The
+/// second stage fails where `x` is not of two elements.
 TEST_F(TensorParallelTest, EveryRankKeepsStates) {
   PlanWriter writer({0, 1}, 2);
   writer.symbol("n", 2);
   writer.input("x", tensorType(DType::Float, {-1}));
   for (uint32_t rank : {0, 1}) {
     StageWriter &first = writer.stage(0, rank), &second = writer.stage(1, rank);
-    const uint32_t x = first.input(0), before = first.readState("sum", first.weight("sum", at::full({1}, 10.f)));
+    const uint32_t x = first.input(0),
+                   before = first.readState("sum", first.weight("sum", at::full({1}, 10.f)));
     const uint32_t mean = first.call("aten::mean", {x, first.constant(none())});
-    const uint32_t sum = first.call("aten::add.Tensor", {before, first.call("spmd::all_reduce", {mean}), first.constant(integer(1))});
+    const uint32_t sum = first.call(
+        "aten::add.Tensor", {before, first.call("spmd::all_reduce", {mean}), first.constant(integer(1))});
     first.writeState("sum", sum);
     first.output(first.call("aten::expand_as", {sum, x}));
     second.output(second.call("aten::view", {second.receive(0, 0), second.constant(integers({2}))}));
@@ -199,7 +207,8 @@ TEST_F(TensorParallelTest, FailureEndsTheWaitsOfTheOthers) {
     // The next request is not touched by it.
     EXPECT_TRUE(at::equal(llvm::cantFail(session->run({at::ones({1000})}))[0], at::full({1000}, 2.f)));
   }
-  EXPECT_LE(session->statistics()[0].peakBytes, 2 * 4096) << "of the failed request and the next; others have given back theirs";
+  EXPECT_LE(session->statistics()[0].peakBytes, 2 * 4096)
+      << "of the failed request and the next; others have given back theirs";
 }
 
 TEST_F(TensorParallelTest, RanksThatDisagreeAreNamed) {
@@ -213,8 +222,9 @@ TEST_F(TensorParallelTest, RanksThatDisagreeAreNamed) {
   }
   writer.output("y", 0, 0);
   auto session = open(writer);
-  const std::string found = " (stage 0): net.2: spmd::all_reduce: rank 1 calls all_reduce of float32[3], rank 0 calls "
-                            "all_reduce of float32[2]; expected the same call on all ranks of a group";
+  const std::string found =
+      " (stage 0): net.2: spmd::all_reduce: rank 1 calls all_reduce of float32[3], rank 0 calls "
+      "all_reduce of float32[2]; expected the same call on all ranks of a group";
   EXPECT_THAT(failureOf(session->run({at::ones({4})})), AnyOf("rank 0" + found, "rank 1" + found));
 }
 
@@ -250,7 +260,8 @@ TEST_F(TensorParallelTest, NeedsAGroup) {
   stage.output(stage.call("spmd::all_reduce", {stage.input(0)}, "net"));
   writer.output("y", 0, 0);
   EXPECT_EQ(failureOf(open(writer)->run({at::ones({4})})),
-            "rank 0 (stage 0): net: spmd::all_reduce: found no tensor group, expected a plan with tp above 1, whose "
+            "rank 0 (stage 0): net: spmd::all_reduce: found no tensor group, expected a plan with tp above "
+            "1, whose "
             "ranks are one");
 }
 
@@ -258,13 +269,15 @@ TEST_F(TensorParallelTest, RefusesGpusAndOtherOperators) {
   SplitLayers model(2, 1);
   SessionOptions options;
   options.devices = {"cpu:0", "cuda:0"};
-  EXPECT_EQ(openFailure(model.writer, options), "device cuda:0: plan has tensor sharding (tp=2), which this version runs on "
-                                                "CPUs only; pass --devices with cpu:N");
+  EXPECT_EQ(openFailure(model.writer, options),
+            "device cuda:0: plan has tensor sharding (tp=2), which this version runs on "
+            "CPUs only; pass --devices with cpu:N");
   llvm::sys::fs::remove_directories(path("a.plan"));
   PlanWriter writer({0}, 2);
   writer.input("x", tensorType(DType::Float, {4}));
   for (uint32_t rank : {0, 1})
-    writer.stage(0, rank).output(writer.stage(0, rank).call("spmd::all_add", {writer.stage(0, rank).input(0)}));
+    writer.stage(0, rank).output(
+        writer.stage(0, rank).call("spmd::all_add", {writer.stage(0, rank).input(0)}));
   writer.output("y", 0, 0);
   EXPECT_THAT(openFailure(writer), HasSubstr("this libtorch has no operator spmd::all_add"));
 }
