@@ -7,10 +7,11 @@
 
 namespace cleave::runtime {
 
-/// One rank's access to its tensor group. All ranks of the group make the same calls in the same order; what these give,
-/// and what ranges and pieces are, stands in collectives/Collectives.h. Sums are made element by element in the order of
-/// ranks, in float32 where elements are narrower floats, so that bits depend neither on timing nor on who adds.
-/// Throws c10::Error where ranks disagree, when the request fails meanwhile, and at its deadline.
+/// One rank's access to its tensor group. All ranks of the group make the same calls in the same order; what
+/// these give, and what ranges and pieces are, stands in collectives/Collectives.h. Sums are made element by
+/// element in the order of ranks, in float32 where elements are narrower floats, so that bits depend neither
+/// on timing nor on who adds. Throws c10::Error where ranks disagree, when the request fails meanwhile, and
+/// at its deadline.
 class Communicator {
 public:
   virtual ~Communicator() = default;
@@ -34,8 +35,8 @@ private:
   Communicator *const outer;
 };
 
-/// Gives PyTorch the kernels of the operators of collectives/Collectives.h, which use the communicator of their thread;
-/// may be called again.
+/// Gives PyTorch the kernels of the operators of collectives/Collectives.h, which use the communicator of
+/// their thread; may be called again.
 void registerCollectiveKernels();
 
 } // namespace cleave::runtime

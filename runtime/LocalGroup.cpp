@@ -44,13 +44,16 @@ bool LocalGroup::haveReached(Counter counter, uint64_t count) const {
 
 void LocalGroup::wake() {
   // Whoever has looked and not slept yet holds the lock.
-  { std::lock_guard lock(mutex); }
+  {
+    std::lock_guard lock(mutex);
+  }
   changed.notify_all();
 }
 
 void LocalGroup::publish(std::atomic<uint64_t> &counter, uint64_t count) {
   counter = count;
-  // One that begins to sleep counts itself before it looks at the counter: either this sees it or it sees that.
+  // One that begins to sleep counts itself before it looks at the counter: either this sees it or it sees
+  // that.
   if (sleepers > 0)
     wake();
 }
@@ -60,8 +63,8 @@ bool LocalGroup::sleep(Counter counter, uint64_t count) {
   const auto deadline = patience.deadline();
   ++sleepers;
   std::unique_lock lock(mutex);
-  const bool ended = changed.wait_until(lock, deadline,
-                                        [&] { return haveReached(counter, count) || patience.isOver(); });
+  const bool ended =
+      changed.wait_until(lock, deadline, [&] { return haveReached(counter, count) || patience.isOver(); });
   --sleepers;
   return ended;
 }
@@ -131,7 +134,8 @@ void LocalGroup::checkAlike() const {
                   post.tensor.dim() == first.tensor.dim();
     for (int64_t dim = 0; isSame && dim < first.tensor.dim(); ++dim)
       isSame = (gathers && dim == first.dim) || post.tensor.size(dim) == first.tensor.size(dim);
-    TORCH_CHECK(isSame, describe(index), ", ", describe(0), "; expected the same call on all ranks of a group");
+    TORCH_CHECK(isSame, describe(index), ", ", describe(0),
+                "; expected the same call on all ranks of a group");
   }
 }
 
@@ -154,7 +158,9 @@ template <typename Work> void LocalGroup::Member::exchange(Post post, Work work)
 /// Chunks of ranks begin at multiples of this many elements: at least a cache line of any dtype.
 static constexpr int64_t kChunkStep = 64;
 
-static const char *bytesOf(const Tensor &tensor) { return static_cast<const char *>(tensor.const_data_ptr()); }
+static const char *bytesOf(const Tensor &tensor) {
+  return static_cast<const char *>(tensor.const_data_ptr());
+}
 
 void LocalGroup::Member::sumOwnChunk() {
   const Tensor &tensor = slot().post.tensor;
@@ -181,8 +187,8 @@ Tensor LocalGroup::Member::allReduce(const Tensor &tensor) {
 /// Every range within `size` positions.
 static void checkRanges(IntArrayRef ranges, int64_t size) {
   for (size_t i = 0; i < ranges.size(); i += 2)
-    TORCH_CHECK(ranges[i] <= size && ranges[i + 1] <= size - ranges[i], "found ", ranges[i + 1], " positions from ",
-                ranges[i], " on, expected them among ", size);
+    TORCH_CHECK(ranges[i] <= size && ranges[i + 1] <= size - ranges[i], "found ", ranges[i + 1],
+                " positions from ", ranges[i], " on, expected them among ", size);
 }
 
 /// Product of the sizes of dimensions [begin, end).
@@ -198,9 +204,11 @@ Tensor LocalGroup::Member::reduceScatter(const Tensor &tensor, int64_t dim, IntA
   Tensor result = at::empty(sizesWith(tensor, dim, extentOf(ranges, 2)), tensor.options());
   checkRanges(ranges, tensor.size(dim));
   exchange({Kind::ReduceScatter, tensor.contiguous(), {}, dim}, [&] {
-    const int64_t outer = productOf(tensor.sizes(), 0, dim), inner = productOf(tensor.sizes(), dim + 1, tensor.dim());
+    const int64_t outer = productOf(tensor.sizes(), 0, dim),
+                  inner = productOf(tensor.sizes(), dim + 1, tensor.dim());
     char *place = static_cast<char *>(result.mutable_data_ptr());
-    for (int64_t row = 0; row < outer; ++row)
+    // Of nothing there may be more rows than can be counted.
+    for (int64_t row = 0; result.numel() > 0 && row < outer; ++row)
       for (size_t i = 0; i < ranges.size(); i += 2) {
         const int64_t begin = (row * tensor.size(dim) + ranges[i]) * inner, count = ranges[i + 1] * inner;
         for (size_t rank = 0; rank < group.slots.size(); ++rank)
@@ -225,7 +233,8 @@ struct Grid {
       : major(tensor.size(majorDim)),
         middle(minorDim < 0 ? 1 : productOf(tensor.sizes(), majorDim + 1, minorDim)),
         minor(minorDim < 0 ? 1 : tensor.size(minorDim)),
-        bytes(productOf(tensor.sizes(), std::max(majorDim, minorDim) + 1, tensor.dim()) * tensor.itemsize()) {}
+        bytes(productOf(tensor.sizes(), std::max(majorDim, minorDim) + 1, tensor.dim()) * tensor.itemsize()) {
+  }
 };
 
 /// Positions along a dimension, in what is read and in what is written.
@@ -235,8 +244,8 @@ struct Window {
 } // namespace
 
 /// Copies the elements at the windows' positions, `outer` times over.
-static void copyWindow(const char *from, const Grid &source, char *to, const Grid &target, int64_t outer, Window major,
-                       Window minor) {
+static void copyWindow(const char *from, const Grid &source, char *to, const Grid &target, int64_t outer,
+                       Window major, Window minor) {
   if (outer == 0 || major.size == 0 || minor.size == 0 || source.middle == 0 || source.bytes == 0)
     return;
   const bool isWhole = source.middle == 1 && minor.size == source.minor && minor.size == target.minor;
@@ -244,8 +253,10 @@ static void copyWindow(const char *from, const Grid &source, char *to, const Gri
   for (int64_t row = 0; row < outer; ++row)
     for (int64_t i = 0; i < (isWhole ? 1 : major.size); ++i)
       for (int64_t j = 0; j < source.middle; ++j) {
-        const int64_t read = ((row * source.major + major.from + i) * source.middle + j) * source.minor + minor.from;
-        const int64_t write = ((row * target.major + major.to + i) * target.middle + j) * target.minor + minor.to;
+        const int64_t read =
+            ((row * source.major + major.from + i) * source.middle + j) * source.minor + minor.from;
+        const int64_t write =
+            ((row * target.major + major.to + i) * target.middle + j) * target.minor + minor.to;
         std::memcpy(to + write * target.bytes, from + read * source.bytes, run);
       }
 }
@@ -253,8 +264,8 @@ static void copyWindow(const char *from, const Grid &source, char *to, const Gri
 /// Every piece is of what its rank has posted.
 void LocalGroup::Member::checkPieces(int64_t dim, IntArrayRef pieces) const {
   for (size_t i = 0; i < pieces.size(); i += 3) {
-    TORCH_CHECK(pieces[i] >= 0 && pieces[i] < int64_t(group.slots.size()), "found a piece of rank ", pieces[i],
-                ", expected one of the group's ", group.slots.size());
+    TORCH_CHECK(pieces[i] >= 0 && pieces[i] < int64_t(group.slots.size()), "found a piece of rank ",
+                pieces[i], ", expected one of the group's ", group.slots.size());
     checkRanges(pieces.slice(i + 1, 2), group.slots[pieces[i]].post.tensor.size(dim));
   }
 }
@@ -270,8 +281,8 @@ Tensor LocalGroup::Member::allGather(const Tensor &tensor, int64_t dim, IntArray
     int64_t done = 0;
     for (size_t i = 0; i < pieces.size(); i += 3) {
       const Tensor &source = group.slots[pieces[i]].post.tensor;
-      copyWindow(bytesOf(source), Grid(source, dim, -1), static_cast<char *>(result.mutable_data_ptr()), target,
-                 productOf(sizes, 0, dim), {pieces[i + 1], done, pieces[i + 2]}, {0, 0, 1});
+      copyWindow(bytesOf(source), Grid(source, dim, -1), static_cast<char *>(result.mutable_data_ptr()),
+                 target, productOf(sizes, 0, dim), {pieces[i + 1], done, pieces[i + 2]}, {0, 0, 1});
       done += pieces[i + 2];
     }
   });
@@ -298,8 +309,9 @@ Tensor LocalGroup::Member::allToAll(const Tensor &tensor, int64_t from, IntArray
       int64_t kept = 0;
       for (size_t j = 0; j < ranges.size(); j += 2) {
         const Window range{ranges[j], kept, ranges[j + 1]};
-        copyWindow(bytesOf(source), Grid(source, major, minor), static_cast<char *>(result.mutable_data_ptr()), target,
-                   productOf(sizes, 0, major), from < to ? piece : range, from < to ? range : piece);
+        copyWindow(bytesOf(source), Grid(source, major, minor),
+                   static_cast<char *>(result.mutable_data_ptr()), target, productOf(sizes, 0, major),
+                   from < to ? piece : range, from < to ? range : piece);
         kept += ranges[j + 1];
       }
       gathered += pieces[i + 2];
@@ -309,8 +321,8 @@ Tensor LocalGroup::Member::allToAll(const Tensor &tensor, int64_t from, IntArray
 }
 
 Tensor LocalGroup::Member::broadcast(const Tensor &tensor, int64_t root) {
-  TORCH_CHECK(root >= 0 && root < int64_t(group.slots.size()), "found root ", root, ", expected one of the group's ",
-              group.slots.size(), " ranks");
+  TORCH_CHECK(root >= 0 && root < int64_t(group.slots.size()), "found root ", root,
+              ", expected one of the group's ", group.slots.size(), " ranks");
   Tensor result = at::empty(tensor.sizes(), tensor.options());
   exchange({Kind::Broadcast, tensor.contiguous(), {}, -1, root}, [&] {
     if (result.nbytes() > 0)

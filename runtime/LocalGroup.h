@@ -2,8 +2,8 @@
 #ifndef CLEAVE_RUNTIME_LOCALGROUP_H
 #define CLEAVE_RUNTIME_LOCALGROUP_H
 
-#include "llvm/ADT/ArrayRef.h"
 #include "runtime/Communicator.h"
+#include "llvm/ADT/ArrayRef.h"
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -13,7 +13,8 @@
 
 namespace cleave::runtime {
 
-/// How long ranks wait for each other: what a group has to know of a request. Called without any lock of the group.
+/// How long ranks wait for each other: what a group has to know of a request. Called without any lock of the
+/// group.
 class Patience {
 public:
   virtual ~Patience() = default;
@@ -24,14 +25,15 @@ public:
   virtual void expire() = 0;
 };
 
-/// The ranks of a tensor group as threads of this process, for one request: nothing that a failed one leaves behind is
-/// seen by the next. They read each other's tensors in place. Each call has two meetings: at the first one all ranks have
-/// posted what they give, which every rank then checks and takes its own part of; at the second one nobody reads it any more.
-/// After a call that throws a rank must make no other one.
+/// The ranks of a tensor group as threads of this process, for one request: nothing that a failed one leaves
+/// behind is seen by the next. They read each other's tensors in place. Each call has two meetings: at the
+/// first one all ranks have posted what they give, which every rank then checks and takes its own part of; at
+/// the second one nobody reads it any more. After a call that throws a rank must make no other one.
 class LocalGroup {
 public:
   /// \param firstRank  of the group in the plan, for messages.
-  /// \param spins      whether ranks spin for some µs before they sleep: not where they would take the others' cores.
+  /// \param spins      whether ranks spin for some µs before they sleep: not where they would take the
+  /// others' cores.
   /// \param patience   must outlive the group.
   LocalGroup(uint32_t firstRank, uint32_t size, bool spins, Patience &patience);
 

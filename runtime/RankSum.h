@@ -8,10 +8,11 @@
 
 namespace cleave::runtime {
 
-/// Adds `count` elements of each input, in the order of the inputs, and writes the sums into every output. bfloat16 and
-/// half are added in float32 and rounded once, integers wrap, of bools it is whether any is true. Inputs and outputs do not
-/// overlap.
-void sumInOrder(c10::ScalarType dtype, llvm::ArrayRef<const char *> inputs, llvm::ArrayRef<char *> outputs, int64_t count);
+/// Adds `count` elements of each input, in the order of the inputs, and writes the sums into every output.
+/// bfloat16 and half are added in float32 and rounded once, integers wrap, of bools it is whether any is
+/// true. Inputs and outputs do not overlap.
+void sumInOrder(c10::ScalarType dtype, llvm::ArrayRef<const char *> inputs, llvm::ArrayRef<char *> outputs,
+                int64_t count);
 
 /// Throws c10::Error for dtypes that `sumInOrder` does not add.
 void checkSummable(c10::ScalarType dtype);

@@ -143,9 +143,8 @@ int64_t bytesOf(const Plan &plan, uint32_t signature, const Transfer &transfer, 
 }
 
 double bubbleByFormula(const Plan &plan, int64_t microbatches) {
-  double ranks = double(plan.mesh->pp) * plan.mesh->dp * plan.mesh->tp;
-  double work = plan.stages.size() / ranks * microbatches;
-  return (ranks - 1) / (work + ranks - 1);
+  const double places = plan.mesh->pp, work = plan.stages.size() / places * microbatches;
+  return (places - 1) / (work + places - 1);
 }
 
 //===- The rest -----------------------------------------------------------===//

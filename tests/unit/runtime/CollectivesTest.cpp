@@ -1,6 +1,7 @@
 //===- CollectivesTest.cpp - What ranks of a group exchange ---------------===//
 #include "collectives/Collectives.h"
 #include "runtime/LocalGroup.h"
+#include "tests/unit/runtime/Allocations.h"
 #include <ATen/ATen.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <gmock/gmock.h>
@@ -89,7 +90,8 @@ INSTANTIATE_TEST_SUITE_P(Ranks, CollectivesTest, testing::Values(2, 3, 4, 8), na
 
 /// Different on every rank.
 static Tensor valuesOf(uint32_t rank, at::IntArrayRef sizes, at::ScalarType dtype = at::kFloat) {
-  Tensor values = at::arange(at::zeros(sizes).numel()).mul(int64_t(7 * rank + 3)).remainder(101).sub(50).reshape(sizes);
+  Tensor values =
+      at::arange(at::zeros(sizes).numel()).mul(int64_t(7 * rank + 3)).remainder(101).sub(50).reshape(sizes);
   return dtype == at::kBool ? values.remainder(rank + 2).eq(0) : values.to(at::kDouble).div(3).to(dtype);
 }
 
@@ -98,19 +100,21 @@ static Tensor sumOf(uint32_t ranks, at::IntArrayRef sizes, at::ScalarType dtype)
   const bool isNarrow = dtype == at::kHalf || dtype == at::kBFloat16;
   Tensor sum = valuesOf(0, sizes, dtype).to(isNarrow ? at::kFloat : dtype);
   for (uint32_t rank = 1; rank < ranks; ++rank)
-    sum = dtype == at::kBool ? sum.logical_or(valuesOf(rank, sizes, dtype)) : sum + valuesOf(rank, sizes, dtype);
+    sum = dtype == at::kBool ? sum.logical_or(valuesOf(rank, sizes, dtype))
+                             : sum + valuesOf(rank, sizes, dtype);
   return sum.to(dtype);
 }
 
-static const at::ScalarType kSummable[] = {at::kBool,   at::kByte, at::kChar,          at::kShort,        at::kInt,  at::kLong,
-                                           at::kHalf,   at::kBFloat16, at::kFloat, at::kDouble, at::kComplexFloat,
-                                           at::kComplexDouble};
+static const at::ScalarType kSummable[] = {at::kBool,  at::kByte,   at::kChar,         at::kShort,
+                                           at::kInt,   at::kLong,   at::kHalf,         at::kBFloat16,
+                                           at::kFloat, at::kDouble, at::kComplexFloat, at::kComplexDouble};
 
 TEST_P(CollectivesTest, AllReduceAddsInTheOrderOfRanks) {
   const std::vector<std::vector<int64_t>> shapes = {{}, {1}, {0, 3}, {7, 13}, {3, 1031}, {64, 128}};
   for (at::ScalarType dtype : kSummable)
     for (const std::vector<int64_t> &sizes : shapes)
-      for (const Tensor &result : onRanks(ranks(), [&](uint32_t rank) { return allReduce(valuesOf(rank, sizes, dtype)); })) {
+      for (const Tensor &result :
+           onRanks(ranks(), [&](uint32_t rank) { return allReduce(valuesOf(rank, sizes, dtype)); })) {
         ASSERT_EQ(failure, "");
         EXPECT_EQ(result.scalar_type(), dtype);
         EXPECT_EQ(result.sizes(), at::IntArrayRef(sizes));
@@ -171,8 +175,7 @@ TEST_P(CollectivesTest, AllGatherOrdersPiecesOfFusedSegments) {
       pieces.insert(pieces.end(), {rank, part * width, width});
   auto results = onRanks(ranks(), [&](uint32_t rank) {
     const int64_t begin = rank * width;
-    const Tensor own =
-        shard(whole, 1, {begin, width, begin + segment, width, begin + 2 * segment, width});
+    const Tensor own = shard(whole, 1, {begin, width, begin + segment, width, begin + 2 * segment, width});
     // The last rank wants a part only, in another order and twice.
     return call("spmd::all_gather",
                 {own, 1, rank + 1 < ranks() ? pieces : std::vector<int64_t>{1, 2, 3, 0, 0, 1, 1, 2, 3}});
@@ -180,7 +183,9 @@ TEST_P(CollectivesTest, AllGatherOrdersPiecesOfFusedSegments) {
   ASSERT_EQ(failure, "");
   for (uint32_t rank = 0; rank + 1 < ranks(); ++rank)
     EXPECT_TRUE(at::equal(results[rank], whole));
-  EXPECT_TRUE(at::equal(results.back(), shard(whole, 1, {width + 2, 2, segment + width, 1, 0, 1, width + 2, 2, segment + width, 1})));
+  EXPECT_TRUE(
+      at::equal(results.back(),
+                shard(whole, 1, {width + 2, 2, segment + width, 1, 0, 1, width + 2, 2, segment + width, 1})));
 }
 
 TEST_P(CollectivesTest, ReduceScatterAddsOwnRanges) {
@@ -188,12 +193,15 @@ TEST_P(CollectivesTest, ReduceScatterAddsOwnRanges) {
     for (at::ScalarType dtype : kSummable) {
       auto results = onRanks(ranks(), [&](uint32_t rank) {
         auto [begin, size] = partOf(rank, ranks(), 17);
-        return call("spmd::reduce_scatter", {valuesOf(rank, {17, 17, 17}, dtype), dim, std::vector<int64_t>{begin, size, 2, 3}});
+        return call("spmd::reduce_scatter",
+                    {valuesOf(rank, {17, 17, 17}, dtype), dim, std::vector<int64_t>{begin, size, 2, 3}});
       });
       ASSERT_EQ(failure, "");
       for (uint32_t rank = 0; rank < ranks(); ++rank) {
         auto [begin, size] = partOf(rank, ranks(), 17);
-        EXPECT_TRUE(at::equal(results[rank], shard(sumOf(ranks(), {17, 17, 17}, dtype), dim, {begin, size, 2, 3}))) << dtype;
+        EXPECT_TRUE(
+            at::equal(results[rank], shard(sumOf(ranks(), {17, 17, 17}, dtype), dim, {begin, size, 2, 3})))
+            << dtype;
       }
     }
 }
@@ -207,7 +215,8 @@ TEST_P(CollectivesTest, AllToAllChangesTheDimensionThatIsSplit) {
     auto results = onRanks(ranks(), [&, from = from, to = to](uint32_t rank) {
       auto [begin, size] = partOf(rank, ranks(), whole.size(from));
       auto [first, kept] = partOf(rank, ranks(), whole.size(to));
-      return call("spmd::all_to_all", {whole.narrow(from, begin, size), from, pieces, to, std::vector<int64_t>{first, kept, 0, 1}});
+      return call("spmd::all_to_all", {whole.narrow(from, begin, size), from, pieces, to,
+                                       std::vector<int64_t>{first, kept, 0, 1}});
     });
     ASSERT_EQ(failure, "");
     for (uint32_t rank = 0; rank < ranks(); ++rank) {
@@ -220,8 +229,9 @@ TEST_P(CollectivesTest, AllToAllChangesTheDimensionThatIsSplit) {
 TEST_P(CollectivesTest, BroadcastGivesTheRoots) {
   for (uint32_t root = 0; root < ranks(); ++root)
     for (const std::vector<int64_t> &sizes : {std::vector<int64_t>{}, {0}, {5, 6}})
-      for (const Tensor &result : onRanks(
-               ranks(), [&](uint32_t rank) { return call("spmd::broadcast", {valuesOf(rank, sizes, at::kDouble), int64_t(root)}); }))
+      for (const Tensor &result : onRanks(ranks(), [&](uint32_t rank) {
+             return call("spmd::broadcast", {valuesOf(rank, sizes, at::kDouble), int64_t(root)});
+           }))
         EXPECT_TRUE(at::equal(result, valuesOf(root, sizes, at::kDouble)));
 }
 
@@ -243,12 +253,30 @@ TEST_P(CollectivesTest, ManyCallsFollowOneAnother) {
   }
 }
 
+TEST_P(CollectivesTest, AllReduceAllocatesItsResultOnly) {
+  auto counts = onRanks(ranks(), [&](uint32_t) {
+    const Tensor x = at::ones({1000});
+    allReduce(x);
+    int64_t before = allocationsOfThisThread();
+    at::empty(x.sizes(), x.options());
+    const int64_t ofResult = allocationsOfThisThread() - before;
+    std::vector<c10::IValue> stack{x};
+    auto operation = c10::Dispatcher::singleton().findSchemaOrThrow("spmd::all_reduce", "");
+    before = allocationsOfThisThread();
+    operation.callBoxed(stack);
+    return at::full({1}, allocationsOfThisThread() - before - ofResult, at::kLong);
+  });
+  for (const Tensor &beyond : counts)
+    EXPECT_EQ(beyond.item<int64_t>(), 0);
+}
+
 //===- Failures -----------------------------------------------------------===//
 
 TEST_F(CollectiveFailures, NeedAGroup) {
   registerCollectiveKernels();
   EXPECT_THAT([] { allReduce(at::ones({2})); },
-              testing::ThrowsMessage<c10::Error>(HasSubstr("found no tensor group, expected a plan with tp above 1")));
+              testing::ThrowsMessage<c10::Error>(
+                  HasSubstr("found no tensor group, expected a plan with tp above 1")));
 }
 
 TEST_F(CollectiveFailures, SayWhichRanksCallOtherThings) {
@@ -256,14 +284,19 @@ TEST_F(CollectiveFailures, SayWhichRanksCallOtherThings) {
     onRanks(3, [&](uint32_t rank) { return rank == 1 ? work(rank) : allReduce(at::ones({2, 3})); });
     return failure;
   };
-  const std::string rest = ", rank 10 calls all_reduce of float32[2, 3]; expected the same call on all ranks of a group";
-  EXPECT_EQ(other([](uint32_t) { return allReduce(at::ones({3, 2})); }), "rank 11 calls all_reduce of float32[3, 2]" + rest);
-  EXPECT_EQ(other([](uint32_t) { return allReduce(at::ones({6})); }), "rank 11 calls all_reduce of float32[6]" + rest);
+  const std::string rest =
+      ", rank 10 calls all_reduce of float32[2, 3]; expected the same call on all ranks of a group";
+  EXPECT_EQ(other([](uint32_t) { return allReduce(at::ones({3, 2})); }),
+            "rank 11 calls all_reduce of float32[3, 2]" + rest);
+  EXPECT_EQ(other([](uint32_t) { return allReduce(at::ones({6})); }),
+            "rank 11 calls all_reduce of float32[6]" + rest);
   EXPECT_EQ(other([](uint32_t) { return allReduce(at::ones({2, 3}, at::kLong)); }),
             "rank 11 calls all_reduce of int64[2, 3]" + rest);
   EXPECT_EQ(other([](uint32_t) { return call("spmd::broadcast", {at::ones({2, 3}), 2}); }),
             "rank 11 calls broadcast of float32[2, 3] from 2" + rest);
-  EXPECT_EQ(other([](uint32_t) { return call("spmd::all_gather", {at::ones({2, 3}), 1, std::vector<int64_t>{0, 0, 1}}); }),
+  EXPECT_EQ(other([](uint32_t) {
+              return call("spmd::all_gather", {at::ones({2, 3}), 1, std::vector<int64_t>{0, 0, 1}});
+            }),
             "rank 11 calls all_gather of float32[2, 3] along 1" + rest);
 }
 
@@ -293,9 +326,14 @@ TEST_F(CollectiveFailures, RefuseRangesAndDimensionsThatAreNotThere) {
     return with([=](uint32_t) { return call("spmd::reduce_scatter", {at::ones({2, 3}), dim, ranges}); });
   };
   auto swap = [&](int64_t from, int64_t to, std::vector<int64_t> ranges) {
-    return with([=](uint32_t) { return call("spmd::all_to_all", {at::ones({2, 2}), from, all, to, ranges}); });
+    return with(
+        [=](uint32_t) { return call("spmd::all_to_all", {at::ones({2, 2}), from, all, to, ranges}); });
   };
   EXPECT_EQ(scatter(1, {1, 3}), "found 3 positions from 1 on, expected them among 3");
+  EXPECT_EQ(with([](uint32_t) {
+              return call("spmd::reduce_scatter", {at::ones({int64_t(1) << 40, 0}), 1, std::vector<int64_t>{0, 0}});
+            }),
+            "") << "nothing, 2^40 times";
   EXPECT_EQ(scatter(2, {0, 1}), "found dimension 2, expected one of the tensor's 2");
   EXPECT_EQ(scatter(-1, {0, 1}), "found dimension -1, expected one of the tensor's 2");
   EXPECT_EQ(swap(0, 0, {0, 1}), "found dimensions 0 and 0, expected two of the tensor's 2");
@@ -325,7 +363,9 @@ TEST_F(CollectiveFailures, OfOneRankEndTheWaitsOfTheOthers) {
 
 TEST_F(CollectiveFailures, EndWaitsAtTheDeadline) {
   const auto begin = steady_clock::now();
-  onRanks(3, [&](uint32_t rank) { return rank == 1 ? Tensor() : allReduce(at::ones({8})); }, std::chrono::milliseconds(100));
+  onRanks(
+      3, [&](uint32_t rank) { return rank == 1 ? Tensor() : allReduce(at::ones({8})); },
+      std::chrono::milliseconds(100));
   EXPECT_EQ(failure, "expired");
   EXPECT_LT(steady_clock::now() - begin, std::chrono::seconds(10));
 }

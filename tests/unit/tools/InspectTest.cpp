@@ -56,6 +56,13 @@ TEST(InspectJson, TellsWhatRanksOfAGroupExchange) {
             R"([{"bytes":192,"kind":"all_reduce","module_path":"layer1","per_microbatch":true,"stage":0}])");
 }
 
+TEST(InspectJson, TheBubbleIsThePipelines) {
+  LoadedPlan loaded = load();
+  const std::optional<double> alone = toJson(loaded).getNumber("bubble_by_formula");
+  loaded.plan->mesh->tp = 2;
+  EXPECT_EQ(toJson(loaded).getNumber("bubble_by_formula"), alone);
+}
+
 TEST(InspectJson, DescribesInputsInTheUsersWords) {
   json::Object object = toJson(load());
   const json::Object *signature = (*object.getArray("signatures"))[0].getAsObject();
