@@ -43,6 +43,7 @@ private:
                             const SymbolIndices &symbols);
   void addStage(StageOp stage, uint32_t ranks);
   void addPrediction(StageOp stage, const Microbatch &microbatch);
+  void addDimensions(func::FuncOp function);
   void addWeights();
   void addShard(plan::Weight &weight, uint32_t rank, uint32_t tensorRank,
                 std::optional<ShardingAttr> sharding);
@@ -204,6 +205,22 @@ LogicalResult PlanEmitter::addPrograms(func::FuncOp function, uint32_t signature
   return success();
 }
 
+void PlanEmitter::addDimensions(func::FuncOp function) {
+  auto all = function->getAttrOfType<ArrayAttr>(kDimensionsAttr);
+  if (!all)
+    return;
+  for (auto entry : all.getAsRange<DictionaryAttr>()) {
+    auto dimension = std::make_unique<plan::Dimension>();
+    dimension->path = cast<StringAttr>(entry.get("path")).str();
+    dimension->parts = cast<IntegerAttr>(entry.get("parts")).getInt();
+    for (StringRef weight : cast<ArrayAttr>(entry.get("weights")).getAsValueRange<StringAttr>())
+      dimension->weights.push_back(weight.str());
+    dimension->sums = cast<IntegerAttr>(entry.get("sums")).getInt();
+    dimension->gathers = cast<IntegerAttr>(entry.get("gathers")).getInt();
+    result->dimensions.push_back(std::move(dimension));
+  }
+}
+
 LogicalResult PlanEmitter::addSignature(func::FuncOp function) {
   auto stages = llvm::to_vector(function.getBody().getOps<StageOp>());
   uint32_t ranks = decisionOf(function, kRanksAttr, stages.size());
@@ -220,6 +237,7 @@ LogicalResult PlanEmitter::addSignature(func::FuncOp function) {
     if (failed(specializeRank(own, tensorRank)) || failed(addPrograms(own, index, tensorRank, symbols)))
       return failure();
   }
+  addDimensions(function);
   if (auto batch = function->getAttrOfType<StringAttr>(kBatchAttr))
     result->signatures.back()->batch = int32_t(symbols.lookup(batch));
   if (auto precision = function->getAttrOfType<StringAttr>(kPrecisionAttr); precision && precision == "bf16")

@@ -4,6 +4,7 @@
 #include "ir/TracedShapes.h"
 #include "ir/semantics/OpSemantics.h"
 #include "passes/Passes.h"
+#include "passes/TensorShardings.h"
 #include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/SetVector.h"
 #include "llvm/Support/FormatVariadic.h"
@@ -147,6 +148,24 @@ static void noteKinds(func::FuncOp function, const InferredValues &inferred, std
                                              op->getName().getStringRef(), placeOf(op), reason)));
 }
 
+/// Weights that every tensor rank has whole, by the first operator that uses them.
+static void noteReplicated(func::FuncOp function, std::vector<plan::Note> &notes) {
+  if (tensorRanksOf(function) < 2)
+    return;
+  TracedShapes shapes(function);
+  function.walk([&](ParamOp param) {
+    auto style = param->getAttrOfType<StringAttr>(kStyleAttr);
+    auto type = dyn_cast<RankedTensorType>(param.getType());
+    bool isMatrix = param.getRole() == "parameter" && type && type.getRank() > 1;
+    if (param->use_empty() || (style ? style != "replicate" : !isMatrix || param.getShard()))
+      return;
+    Operation *user = *param->user_begin();
+    notes.push_back(makeNote("replicated", modulePath(param), user->getName().getStringRef(),
+                             llvm::formatv("{0} ({1}) is whole on every tensor rank: {2} has no part of it to do",
+                                           param.getName(), sizeText(shapes.bytesOf(param)), user->getName())));
+  });
+}
+
 static void noteStates(func::FuncOp function, std::vector<plan::Note> &notes) {
   function.walk([&](StateOp state) {
     if (isa<UnknownTensorType>(state.getType()))
@@ -188,6 +207,7 @@ std::vector<plan::Note> notesOf(func::FuncOp function, const InferredValues &inf
   noteBatch(function, notes);
   noteKinds(function, inferred, notes);
   noteStates(function, notes);
+  noteReplicated(function, notes);
   return notes;
 }
 

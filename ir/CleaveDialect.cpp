@@ -170,6 +170,12 @@ LogicalResult SizeOp::verify() {
 
 using Effects = SmallVectorImpl<SideEffects::EffectInstance<MemoryEffects::Effect>>;
 
+/// One that nobody else uses stays: it may be captured.
+void BoundaryOp::getEffects(Effects &effects) {
+  if (getResult().use_empty())
+    effects.emplace_back(MemoryEffects::Write::get());
+}
+
 void ListOp::getEffects(Effects &effects) {
   if (mayChange(getResult()))
     effects.emplace_back(MemoryEffects::Allocate::get(), getOperation()->getResult(0));

@@ -132,7 +132,7 @@ def UpdateOp : CleaveOp<"update", [MemoryEffects<[MemWrite]>]> {
   }];
 }
 
-def BoundaryOp : CleaveOp<"boundary", [Pure]> {
+def BoundaryOp : CleaveOp<"boundary", [DeclareOpInterfaceMethods<MemoryEffectsOpInterface>]> {
   let summary = "what a module returned: a value that can be captured";
   let description = [{ `%y = cleave.boundary %x "transformer.h.3" output 0 : tensor<4x128x768xf32>` }];
   let arguments = (ins AnyType:$value, StrAttr:$path, I64Attr:$index);

@@ -125,7 +125,8 @@ void Search::findWeights() {
   for (Operation *op : found) {
     auto param = cast<ParamOp>(op);
     auto type = dyn_cast<RankedTensorType>(param.getType());
-    if (!type || type.getRank() < 2)
+    // Tables of integers, as of positions, are no weights.
+    if (!type || type.getRank() < 2 || !isa<FloatType>(type.getElementType()))
       continue;
     weights.insert({TensorRef{param}, decision.weights.size()});
     decision.weights.push_back({param});
@@ -195,6 +196,24 @@ ShardingStyle Search::styleOf(const ShardingSeed &seed) const {
   return llvm::any_of(found.sums, isLookup) ? ShardingStyle::EmbeddingRowwise : ShardingStyle::Rowwise;
 }
 
+static SplitDimension describe(const SplitClass &found) {
+  SplitDimension dimension;
+  dimension.parts = found.count;
+  dimension.sums = found.sums.size();
+  dimension.gathers = found.gathers.size() + found.reshards.size() + found.outputs.size();
+  for (auto &[tensor, labelling] : found.tensors)
+    if (auto param = tensor.value.getDefiningOp<ParamOp>()) {
+      StringRef name = param.getName(), path = dimension.path;
+      if (dimension.weights.empty())
+        path = name.rsplit('.').first;
+      while (!path.empty() && !(name.starts_with(path) && name.drop_front(path.size()).starts_with(".")))
+        path = path.contains('.') ? path.rsplit('.').first : StringRef();
+      dimension.path = path.str();
+      dimension.weights.push_back(name.str());
+    }
+  return dimension;
+}
+
 void Search::take(const Candidate &candidate) {
   for (auto &[tensor, labelling] : candidate.found.tensors)
     if (auto index = openWeight(tensor)) {
@@ -204,6 +223,7 @@ void Search::take(const Candidate &candidate) {
     }
   shardings.add(candidate.found);
   decision.seeds.push_back(candidate.seed);
+  decision.dimensions.push_back(describe(candidate.found));
 }
 
 /// Whether the weight is `path`, or in the module `path`.

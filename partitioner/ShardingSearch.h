@@ -56,9 +56,21 @@ struct WeightDecision {
   int seed = -1;
 };
 
+/// What splitting from one seed came to.
+struct SplitDimension {
+  /// The module that its weights have in common; empty for the model.
+  std::string path;
+  /// How many parts it has: heads, rows of a width.
+  int32_t parts = 0;
+  std::vector<std::string> weights;
+  unsigned sums = 0, gathers = 0;
+};
+
 struct ShardingDecision {
   /// In the order in which they count.
   std::vector<ShardingSeed> seeds;
+  /// One a seed.
+  std::vector<SplitDimension> dimensions;
   std::vector<WeightDecision> weights;
   /// Patterns that matched nothing.
   std::vector<std::string> unmatched;

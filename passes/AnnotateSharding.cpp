@@ -60,6 +60,16 @@ struct AnnotateSharding : impl::AnnotateShardingBase<AnnotateSharding> {
     function->setAttr(kTensorRanksAttr, b.getI64IntegerAttr(tp));
     for (WeightDecision weight : decision.weights)
       weight.weight->setAttr(kStyleAttr, b.getStringAttr(wordOf(weight.style)));
+    SmallVector<Attribute> dimensions;
+    for (const SplitDimension &dimension : decision.dimensions) {
+      SmallVector<StringRef> weights(dimension.weights.begin(), dimension.weights.end());
+      dimensions.push_back(b.getDictionaryAttr({b.getNamedAttr("path", b.getStringAttr(dimension.path)),
+                                                b.getNamedAttr("parts", b.getI64IntegerAttr(dimension.parts)),
+                                                b.getNamedAttr("weights", b.getStrArrayAttr(weights)),
+                                                b.getNamedAttr("sums", b.getI64IntegerAttr(dimension.sums)),
+                                                b.getNamedAttr("gathers", b.getI64IntegerAttr(dimension.gathers))}));
+    }
+    function->setAttr(kDimensionsAttr, b.getArrayAttr(dimensions));
     for (auto [order, seed] : llvm::enumerate(decision.seeds)) {
       ParamOp weight = seed.weight;
       weight->setAttr(kSplitAttr, b.getI64IntegerAttr(seed.dim));

@@ -20,6 +20,8 @@ inline constexpr llvm::StringLiteral kStyleAttr = "cleave.style";
 inline constexpr llvm::StringLiteral kSplitAttr = "cleave.split";
 inline constexpr llvm::StringLiteral kSplitOrderAttr = "cleave.split_order";
 inline constexpr llvm::StringLiteral kSplitCutAttr = "cleave.split_cut";
+/// On the function, for the plan: what is split, a dictionary a seed.
+inline constexpr llvm::StringLiteral kDimensionsAttr = "cleave.dimensions";
 inline constexpr llvm::StringLiteral kShardingsAttr = "cleave.shardings";
 
 /// 1 where nothing has been decided.

@@ -24,6 +24,7 @@ using Block = wire::BlockT;
 using CapturePoint = wire::CapturePointT;
 using Constant = wire::ConstantT;
 using DimExpr = wire::DimExprT;
+using Dimension = wire::DimensionT;
 using Input = wire::InputT;
 using Instruction = wire::InstructionT;
 using Mesh = wire::MeshT;

@@ -145,6 +145,19 @@ static Error checkNotes(const Plan &plan) {
   return Error::success();
 }
 
+static Error checkDimensions(const Plan &plan) {
+  for (const auto &dimension : plan.dimensions) {
+    if (!dimension || dimension->parts < 1)
+      return invalid("dimensions", "an entry is missing, or has no parts");
+    if (Error error = checkText("dimensions", dimension->path))
+      return error;
+    for (const std::string &weight : dimension->weights)
+      if (Error error = checkText("dimensions", weight))
+        return error;
+  }
+  return Error::success();
+}
+
 static Error checkSignatures(const Plan &plan) {
   if (plan.signatures.empty() || hasNull(plan.signatures))
     return invalid("signatures", "there are none, or one is missing");
@@ -286,7 +299,7 @@ static Error checkSchedules(const Plan &plan) {
 Error validate(const Plan &plan) {
   // Each check relies on those before it.
   for (auto check : {checkMesh, checkStages, checkStrings, checkSignatures, checkWeights, checkShardFiles,
-                     checkPrecision, checkStates, checkPredictions, checkNotes})
+                     checkPrecision, checkStates, checkPredictions, checkNotes, checkDimensions})
     if (Error error = check(plan))
       return error;
   llvm::Expected<ProgramTable> table = tabulatePrograms(plan);

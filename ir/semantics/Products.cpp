@@ -82,6 +82,11 @@ static std::optional<DimensionRule> baddbmm(OperatorOp op, const TracedShapes &s
   return addedProduct(op, shapes, "bmk, bkn", "bmn");
 }
 
+/// Rows of x[m,k] by experts, each with its own of weight[e,k,n]; where each expert's end is in offsets[e].
+static std::optional<DimensionRule> groupedProduct(OperatorOp op, const TracedShapes &shapes) {
+  return einsum(op, shapes, "mk, ekn, e -> mn", "m:block e:block");
+}
+
 static std::optional<DimensionRule> matmul(OperatorOp op, const TracedShapes &shapes) {
   auto left = shapes.shapeOf(op->getOperand(0)), right = shapes.shapeOf(op->getOperand(1));
   if (!left || !right)
@@ -355,7 +360,8 @@ void addProducts(SemanticsTable &table) {
   table.add({"aten._transformer_encoder_layer_fwd"},
             {.hasTypesOfOperands = true, .flops = encoderLayerFlops});
   // Rows by expert: the expert of a row is not in its position.
-  table.add({"aten._grouped_mm"}, {.isProduct = true, .hasTypesOfOperands = true, .flops = firstTimesLast});
+  table.add({"aten._grouped_mm"}, {.isProduct = true, .sumsParts = true, .hasTypesOfOperands = true,
+                                   .flops = firstTimesLast, .dimensions = groupedProduct});
   table.add({"aten._convolution", "aten.convolution", "aten.conv1d", "aten.conv2d", "aten.conv3d",
              "aten.conv_transpose1d", "aten.conv_transpose2d", "aten.conv_transpose3d"},
             {.isProduct = true,

@@ -15,7 +15,7 @@ struct InspectOptions {
   std::string plan;
   /// Empty: text.
   std::string format;
-  bool json = false;
+  bool json = false, dimensions = false;
 };
 } // namespace
 
@@ -33,6 +33,8 @@ static Error inspect(const InspectOptions &options) {
     printHtml(out, *loaded, name);
   else if (options.format == "dot")
     printDot(out, *loaded);
+  else if (options.dimensions)
+    printDimensions(out, *loaded->plan);
   else
     printText(out, *loaded, name);
   return finishOutput();
@@ -49,6 +51,7 @@ void addInspectCommand(CLI::App &app, Action &chosen) {
       ->check(CLI::IsMember({"text", "json", "html", "dot"}).description(""))
       ->type_name("FORMAT");
   command->add_flag("--json", options->json, "The same as --format json");
+  command->add_flag("--dims", options->dimensions, "The dimensions that are split over tensor ranks, as text");
   command->footer("examples:\n  cleave inspect gpt2.plan\n  cleave inspect gpt2.plan --format html > gpt2.html");
   command->callback([options, &chosen] { chosen = {[options] { return inspect(*options); }, {}}; });
 }

@@ -11,6 +11,10 @@ namespace cleave {
 /// What `inspect --format json` prints; docs/plan-format.md lists the keys.
 llvm::json::Object toJson(const plan::LoadedPlan &loaded);
 
+/// How weights are split over tensor ranks, and what these exchange; and the dimensions that are split, from which it follows.
+void printSharding(llvm::raw_ostream &stream, const plan::Plan &plan);
+void printDimensions(llvm::raw_ostream &stream, const plan::Plan &plan);
+
 /// What `inspect` prints: the plan at a glance, a table of its stages, inputs and outputs, notes.
 void printText(llvm::raw_ostream &stream, const plan::LoadedPlan &loaded, llvm::StringRef name);
 

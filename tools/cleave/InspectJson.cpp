@@ -112,23 +112,23 @@ static json::Array describeWeights(const Plan &plan) {
 
 /// The collectives of tp rank 0, each of which runs once a micro-batch.
 static json::Array describeCollectives(const Plan &plan) {
-  json::Array collectives;
-  for (const auto &program : plan.programs)
-    for (const auto &block : program->blocks)
-      for (const auto &instruction : block->instructions) {
-        if (program->tp_rank != 0 || instruction->kind != InstructionKind::Call ||
-            !plan::isExchange(plan.operators[instruction->op]))
-          continue;
-        std::optional<int64_t> bytes =
-            bytesOfSlot(*program, instruction->operands.front(), tracedSizes(*plan.signatures[program->signature]));
-        collectives.push_back(
-            json::Object{{"kind", llvm::StringRef(plan.operators[instruction->op]).split("::").second},
-                         {"stage", program->stage},
-                         {"module_path", plan.paths[instruction->path]},
-                         {"bytes", bytes},
-                         {"per_microbatch", true}});
-      }
-  return collectives;
+  return toArray(collectivesOf(plan), [](const CollectiveFact &fact) {
+    return json::Object{{"kind", fact.kind},
+                        {"stage", fact.stage},
+                        {"module_path", fact.path},
+                        {"bytes", fact.bytes},
+                        {"per_microbatch", true}};
+  });
+}
+
+static json::Array describeDimensions(const Plan &plan) {
+  return toArray(plan.dimensions, [](const auto &dimension) {
+    return json::Object{{"module_path", dimension->path},
+                        {"parts", dimension->parts},
+                        {"weights", json::Array(dimension->weights)},
+                        {"sums", dimension->sums},
+                        {"gathers", dimension->gathers}};
+  });
 }
 
 static json::Array describeStates(const Plan &plan) {
@@ -173,7 +173,7 @@ static json::Array describeReplicatedOps(const Plan &plan, const llvm::StringMap
     callsOfIr[irNameOf(entry.first().str())] += entry.second;
   json::Array ops;
   for (const auto &note : plan.notes)
-    if (note->kind == "no-semantics")
+    if (note->kind == "no-semantics" || note->kind == "replicated")
       ops.push_back(json::Object{{"op", note->op},
                                  {"module_path", note->module_path},
                                  {"calls", callsOfIr.lookup(note->op)},
@@ -239,6 +239,7 @@ json::Object toJson(const LoadedPlan &loaded) {
       {"states", describeStates(plan)},
       {"transfers", describeTransfers(plan)},
       {"collectives", describeCollectives(plan)},
+      {"dimensions", describeDimensions(plan)},
       {"calls", numberOfCalls},
       {"replicated_ops", describeReplicatedOps(plan, calls)},
       {"capture_points", toArray(plan.capture_points, capturePoint)},

@@ -124,6 +124,8 @@ void printText(llvm::raw_ostream &stream, const LoadedPlan &loaded, llvm::String
   const Plan &plan = *loaded.plan;
   printGlance(stream, loaded, name);
   printStages(stream, plan);
+  if (plan.mesh->tp > 1)
+    printSharding(stream, plan);
   for (const auto &signature : plan.signatures)
     printSignature(stream, *signature);
   if (llvm::any_of(plan.weights, [](const auto &weight) { return !weight->aliases.empty(); }))

@@ -1,6 +1,7 @@
 //===- PlanFacts.cpp - What follows from a plan ---------------------------===//
 #include "tools/cleave/PlanFacts.h"
 #include "codegen/plan/DimExpr.h"
+#include "codegen/plan/OperatorName.h"
 #include "codegen/plan/SafetensorsHeader.h"
 #include "codegen/plan/ValidateParts.h"
 #include "llvm/ADT/STLExtras.h"
@@ -23,6 +24,20 @@ static int64_t bytesOf(const Weight &weight, uint32_t rank) {
       return bytes;
     }
   return 0;
+}
+
+std::vector<CollectiveFact> collectivesOf(const Plan &plan) {
+  std::vector<CollectiveFact> facts;
+  for (const auto &program : plan.programs)
+    for (const auto &block : program->blocks)
+      for (const auto &instruction : block->instructions)
+        if (program->tp_rank == 0 && instruction->kind == InstructionKind::Call &&
+            isExchange(plan.operators[instruction->op]))
+          facts.push_back({llvm::StringRef(plan.operators[instruction->op]).split("::").second.str(),
+                           plan.paths[instruction->path], program->stage,
+                           bytesOfSlot(*program, instruction->operands.front(),
+                                       tracedSizes(*plan.signatures[program->signature]))});
+  return facts;
 }
 
 std::vector<std::vector<uint32_t>> stagesOfWeights(const Plan &plan) {

@@ -17,6 +17,17 @@
 
 namespace cleave {
 
+/// A call between the ranks of a tensor group, which each micro-batch makes once.
+struct CollectiveFact {
+  std::string kind, path;
+  uint32_t stage;
+  /// Of what one rank gives, at the traced sizes; nothing where they are not known.
+  std::optional<int64_t> bytes;
+};
+
+/// Those of tensor rank 0, in program order.
+std::vector<CollectiveFact> collectivesOf(const plan::Plan &plan);
+
 /// Per weight: the stages whose programs use it, ascending.
 std::vector<std::vector<uint32_t>> stagesOfWeights(const plan::Plan &plan);
 

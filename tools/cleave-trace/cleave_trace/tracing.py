@@ -1,5 +1,6 @@
 """From a module and an example call to a TorchScript module that answers as the original does."""
 
+import contextlib
 import copy
 import dataclasses
 import inspect
@@ -24,6 +25,17 @@ class Trace:
     notes: list[str]  # what it leaves out
 
 
+@contextlib.contextmanager
+def no_fused_layers():
+    """torch.nn.TransformerEncoderLayer and MultiheadAttention as the operators that they are made of, which can be split."""
+    before = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(before)
+
+
 @torch.no_grad()
 def trace(module, example, seed=0):
     """Traces `module` on `example`: a tensor, a tuple of positional arguments or a dictionary of keyword arguments.
@@ -43,7 +55,7 @@ def trace(module, example, seed=0):
     inputs = marking.take_tensors_only(module, bound)
     marking.mark_outputs(module)
     values = tuple(inputs.values())
-    with marking.functions_inlined(), notes.fixed_values(module) as fixed:
+    with marking.functions_inlined(), no_fused_layers(), notes.fixed_values(module) as fixed:
         script = answer(lambda: torch.jit.trace(module, values, strict=False, check_trace=False),
                         "TorchScript cannot trace the module", seed)
     found = answer(lambda: script(*values), "the trace fails on its example inputs", seed)
