@@ -203,8 +203,23 @@ Value Functionalizer::currentOf(Operation *maker, Value value, Operation *user) 
   return made.find(value)->second.value;
 }
 
-/// The base's new value when `value` is the view's; `operands` are the view's. Null where nothing can say that.
-static Value writtenBack(Operation *view, ArrayRef<Value> operands, Value value, OpBuilder &b) {
+/// The list of parts `operands` with the new value of `part` in it. Null unless they cover one base.
+static Value listWith(UnpackOp unpack, ArrayRef<Value> operands, Value part, Value value, OpBuilder &b) {
+  auto maker = dyn_cast_or_null<OperatorOp>(unpack.getAggregate().getDefiningOp());
+  if (!maker || !semanticsOf(maker.getName()).viewBack)
+    return {};
+  Operation *now = b.clone(*unpack);
+  now->setOperands(operands);
+  SmallVector<Value> items(now->getResults());
+  items[cast<OpResult>(part).getResultNumber()] = value;
+  return b.create<ListOp>(unpack.getLoc(), operands.front().getType(), items);
+}
+
+/// The base's new value when that of the view `tensor` is `value`; `operands` are the view's. Null where nothing can say
+/// that.
+static Value writtenBack(Operation *view, ArrayRef<Value> operands, Value tensor, Value value, OpBuilder &b) {
+  if (auto unpack = dyn_cast<UnpackOp>(view))
+    return listWith(unpack, operands, tensor, value, b);
   auto call = dyn_cast<OperatorOp>(view);
   if (!call)
     return isa<BoundaryOp>(view) ? value : Value();
@@ -243,7 +258,7 @@ LogicalResult Functionalizer::assignThrough(Operation *view, Value tensor, Value
     made[tensor] = {value, *operands};
     return success();
   }
-  Value changed = writtenBack(view, *operands, value, b);
+  Value changed = writtenBack(view, *operands, tensor, value, b);
   if (!changed)
     return writer->emitError() << writer.getName() << " writes in place through " << describe(view)
                                << ", a view that cannot be written back; use a copy";

@@ -36,7 +36,8 @@ public:
   static llvm::Expected<std::shared_ptr<Mapping>> open(llvm::StringRef path) {
     int file = ::open(path.str().c_str(), O_RDONLY | O_CLOEXEC);
     if (file < 0)
-      return fail(path, "cannot be read: " + llvm::sys::StrError());
+      return fail(path, "cannot be read: " + llvm::sys::StrError() +
+                            "; give a TorchScript archive, as torch.jit.save writes it");
     auto closer = llvm::make_scope_exit([&] { ::close(file); });
     struct stat info;
     if (fstat(file, &info) != 0 || !S_ISREG(info.st_mode))

@@ -128,7 +128,8 @@ Expected<LoadedPlan> readPlan(StringRef directory) {
   };
   uint64_t length = 0;
   if (!llvm::sys::fs::is_regular_file(path))
-    return refuse("there is no such file; give the folder that `cleave compile` wrote");
+    return refuse(Twine(llvm::sys::fs::exists(path) ? "it is no regular file" : "there is no such file") +
+                  "; give the folder that `cleave compile` wrote");
   if (std::error_code error = llvm::sys::fs::file_size(path, length))
     return refuse(error.message());
   if (length > kHeaderBytes + kMaxPayloadBytes)
@@ -154,7 +155,8 @@ static Error checkContents(const ShardFile &file, StringRef path) {
   auto refuse = [&](const Twine &what) { return llvm::createStringError(path + ": " + what + kRemedy); };
   uint64_t length = 0;
   if (!llvm::sys::fs::is_regular_file(path) || llvm::sys::fs::file_size(path, length))
-    return refuse("the shard of rank " + Twine(file.rank) + " is missing");
+    return refuse("the shard of rank " + Twine(file.rank) +
+                  (llvm::sys::fs::exists(path) ? " is no regular file" : " is missing"));
   if (length != file.bytes)
     return refuse("the shard of rank " + Twine(file.rank) + " has " + Twine(length) +
                   " bytes, the plan tells of " + Twine(file.bytes));

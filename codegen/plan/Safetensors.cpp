@@ -42,13 +42,13 @@ static Expected<Mapping> mapFile(StringRef path, uint64_t atLeast) {
   // Not to wait for a writer, should it be a named pipe.
   int file = open(path.str().c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (file < 0)
-    return cannotRead(path, std::strerror(errno));
+    return cannotRead(path, std::strerror(errno) + llvm::Twine("; give a safetensors file that can be read"));
   auto close = llvm::make_scope_exit([&] { ::close(file); });
   struct stat status;
   if (fstat(file, &status) != 0)
     return cannotRead(path, std::strerror(errno));
   if (!S_ISREG(status.st_mode))
-    return cannotRead(path, "it is no regular file");
+    return cannotRead(path, "it is no regular file; give a safetensors file");
   uint64_t length = status.st_size;
   if (length < atLeast)
     return cannotRead(path, "it has " + llvm::Twine(length) + " bytes, a safetensors file has more");

@@ -87,7 +87,7 @@ struct OpSemantics {
   /// For a view: the operator that writes a changed view back into its base, as `aten.slice_scatter` for
   /// `aten.slice` (same arguments with the new value second). Empty: no such operator; see also viewBack.
   llvm::StringLiteral scatter = "";
-  /// For a view that covers its whole base: the base's new value from the view's.
+  /// For a view, or a list of views, that covers its whole base: the base's new value from the view's.
   mlir::Value (*viewBack)(OperatorOp view, mlir::Value changed, mlir::OpBuilder &builder) = nullptr;
 };
 

@@ -241,6 +241,18 @@ static Value reshaped(OperatorOp view, Value changed, OpBuilder &builder) {
 
 static Value passed(OperatorOp, Value changed, OpBuilder &) { return changed; }
 
+static Value joinedBy(StringRef name, OperatorOp view, Value parts, OpBuilder &builder) {
+  return OperatorOp::create(builder, view->getLoc(), name, {parts, view.getArgument("dim")}, view->getOperand(0).getType())
+      ->getResult(0);
+}
+/// Lists of views that cover the base between them.
+static Value concatenated(OperatorOp view, Value parts, OpBuilder &builder) {
+  return joinedBy("aten.cat", view, parts, builder);
+}
+static Value stacked(OperatorOp view, Value parts, OpBuilder &builder) {
+  return joinedBy("aten.stack", view, parts, builder);
+}
+
 static OpSemantics sized(OpSemantics entry, llvm::StringLiteral sizes) {
   entry.sizes = sizes;
   return entry;
@@ -279,8 +291,8 @@ void addShapes(SemanticsTable &table) {
   table.add({"aten.diagonal"}, {.isView = true, .scatter = "aten.diagonal_scatter"});
   table.add({"aten.narrow"}, {.isView = true, .dimensions = cutsAlong, .positions = slicePositions});
   table.add({"aten.chunk", "aten.split", "aten.split_with_sizes", "aten.tensor_split"},
-            {.isView = true, .dimensions = splitsAlong, .positions = splitPositions});
-  table.add({"aten.unbind"}, {.isView = true, .dimensions = drops});
+            {.isView = true, .dimensions = splitsAlong, .positions = splitPositions, .viewBack = concatenated});
+  table.add({"aten.unbind"}, {.isView = true, .dimensions = drops, .viewBack = stacked});
   table.add({"aten.unfold", "aten.as_strided", "aten.view_as_real", "aten.view_as_complex"}, {.isView = true});
   table.add({"aten.cat", "aten.concat"}, {.dimensions = cutsAlong, .positions = joinedPositions});
   table.add({"aten.repeat_interleave"}, {.dimensions = cutsAlong, .positions = interleavedPositions});

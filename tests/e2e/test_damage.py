@@ -1,6 +1,8 @@
 """Files that are damaged, swapped or none of ours: one clear error, exit status 1, nothing written."""
 
 import ctypes
+import os
+import pathlib
 import random
 import shutil
 import subprocess
@@ -153,6 +155,21 @@ def test_a_file_without_permission(model, plan, name):
     else:
         message = compile_refused(model, preexec_fn=without_rights)
     assert path.name in message and "ermission denied" in message
+
+
+@pytest.mark.parametrize("make", [pathlib.Path.mkdir, os.mkfifo], ids=["folder", "pipe"])
+def test_a_plan_file_that_is_none(plan, make):
+    (plan / "plan.fb").unlink()
+    make(plan / "plan.fb")
+    assert "plan.fb': it is no regular file; give the folder " in run_refused(plan, "model.inputs.safetensors")
+    assert "plan.fb': it is no regular file; give the folder " in refused(plan.parent, "inspect", plan.name)
+
+
+def test_names_of_nothing(model):
+    message = refused(model.parent, "compile", "nosuch", "-o", "new.plan")
+    assert message.endswith("; give a TorchScript archive, as torch.jit.save writes it")
+    message = refused(model.parent, "compile", model.name, "--inputs", "nosuch", "-o", "new.plan")
+    assert message.endswith("'nosuch': No such file or directory; give a safetensors file that can be read")
 
 
 # Damaged inputs -----------------------------------------------------------------------------------------------------

@@ -121,6 +121,22 @@ def copies(x):
     return y, z
 
 
+def writes_through_parts(x):
+    y = x * 1
+    left, right = y.chunk(2, dim=1)
+    left.add_(1)
+    right[0].mul_(3)
+    left.mul_(right)
+    head, tail = y.split([1, 3])
+    tail[1:].sub_(head)
+    a, b, c, d = y.unbind(0)
+    c.copy_(a * 2)
+    first, second, third = y.t().tensor_split(3)
+    second.neg_()
+    y.add_(1)
+    return y, left, right, head, tail, c, d, second, third
+
+
 def split_tensors_seen(x):
     y = x * 1
     left, right = y.chunk(2, dim=1)
@@ -161,7 +177,7 @@ def loop_of_views(x):
 
 
 FUNCTIONS = [add_, add_returns_the_tensor, relu_and_operator, keeps_the_dtype, slice_assignment, writes_seen_by_views,
-             writes_through_views, views_of_views, sibling_views, masks_and_indices, copies, split_tensors_seen,
+             writes_through_views, views_of_views, sibling_views, masks_and_indices, copies, split_tensors_seen, writes_through_parts,
              aggregates_seen, written_after_it_was_returned_by_reshape, in_an_expression, loop_of_views]
 
 
@@ -352,11 +368,18 @@ class WritesABranchResult(nn.Module):
         return y
 
 
-class WritesAChunk(nn.Module):
+class WritesAnItem(nn.Module):
     def forward(self, x):
         y = x * 1
-        left, right = y.chunk(2, dim=1)
-        left.add_(1)
+        y.chunk(2, dim=1)[0].add_(1)
+        return y
+
+
+class WritesABroadcastTensor(nn.Module):
+    def forward(self, x):
+        y = x * 1
+        a, b = torch.broadcast_tensors(y, x)
+        a.add_(1)
         return y
 
 
@@ -384,7 +407,8 @@ class AppendsToASharedList(nn.Module):
     (WritesAListOut, ["aten.cat.out"]),
     (WritesAnOuter, ["aten.add_", "outside"]),
     (WritesABranchResult, ["aten.add_", "branch"]),
-    (WritesAChunk, ["aten.add_", "aten.chunk"]),
+    (WritesAnItem, ["aten.add_", "aten.__getitem__"]),
+    (WritesABroadcastTensor, ["aten.add_", "aten.broadcast_tensors"]),
     (ChangesTheShape, ["aten.unsqueeze_"]),
     (AppendsToASharedList, ["aten.append.t"]),
 ], ids=lambda value: value.__name__ if isinstance(value, type) else "")

@@ -107,6 +107,14 @@ def test_emitted_ir_does_not_replace_a_folder(model):
     assert "01-strip-boundaries.mlir" in compile_refused(model, "--emit-ir", "ir")
 
 
+def test_emitted_ir_shows_where_a_pass_failed(model):
+    cleave("compile", model.name, "--input", "input_ids:f32[2,16]", "-o", "new.plan", "--emit-ir", "ir", cwd=model.parent,
+           status=1)
+    last = max((model.parent / "ir").iterdir())
+    assert "infer-types" in last.name and "aten.embedding" in last.read_text()
+    assert not (model.parent / "new.plan").exists()
+
+
 @pytest.mark.parametrize("command", ["compile", "run", "verify", "inspect"])
 def test_a_full_standard_output(model, plan, command):
     arguments = {"compile": (model.name, "--inputs", "model.inputs.safetensors", "-o", "new.plan"),

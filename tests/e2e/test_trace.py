@@ -435,13 +435,17 @@ def test_a_module_that_cannot_be_saved_leaves_nothing(module_file, tmp_path, cap
     refused(tmp_path, capsys, f"{module_file}:quiet", message="cannot save the module")
 
 
-def test_a_killed_run_leaves_nothing(module_file, tmp_path):
-    process = subprocess.Popen([BIN / "cleave-trace", f"{module_file}:saved_slowly", "-o", "m.pt"], cwd=tmp_path)
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=lambda number: number.name)
+def test_a_killed_run_leaves_nothing(module_file, tmp_path, number):
+    source = f"{module_file}:saved_slowly"
+    process = subprocess.Popen([BIN / "cleave-trace", source, "-o", "m.pt"], cwd=tmp_path, stderr=subprocess.PIPE, text=True)
     deadline = time.monotonic() + 60
     while not (tmp_path / "started").exists() and time.monotonic() < deadline:
         time.sleep(0.1)
-    process.send_signal(signal.SIGTERM)
-    assert process.wait(60) == 128 + signal.SIGTERM
+    process.send_signal(number)
+    errors = process.communicate(timeout=60)[1]
+    assert process.returncode == 128 + number
+    assert errors == f"error: {source}: stopped by {number.name}\n"
     assert not list(tmp_path.glob("*.pt")) and not list(tmp_path.glob(".cleave-trace-*"))
 
 

@@ -28,6 +28,9 @@ from conftest import cleave, refused
     (("run", "a.plan", "b.plan"), "b.plan"),
     (("run", "--devices", "cpu:0", "a.plan", "--repeat", "x"), "--repeat"),
     (("verify", "a.plan"), "--model"),
+    (("compile", "", "-o", "a.plan"), "model: found an empty name, expected a file or folder"),
+    (("run", ""), "plan: found an empty name, expected a file or folder"),
+    (("compile", "model.pt", "-o", "a.plan", "--stage-before", "a", "b"), "b: one more argument than it takes"),
     (("inspect", "a.plan", "--format", "yaml"), "yaml"),
     (("inspect", "a.plan", "--format", "html", "--json"), "--format html: found --json as well, expected one of them"),
 ], ids=lambda value: " ".join(value) if isinstance(value, tuple) else "")
@@ -43,6 +46,8 @@ def test_help(command):
     # CLI11's own words for types and ranges.
     assert "TEXT" not in result.out and "UINT" not in result.out
     assert max(map(len, result.out.splitlines())) <= 120
+    # No option takes several values at once.
+    assert " ..." not in result.out.replace(", ...]", "")
 
 
 @pytest.mark.parametrize("arguments", [("--help",), ("--version",), ("compile", "--help")], ids=" ".join)

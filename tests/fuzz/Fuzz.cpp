@@ -79,6 +79,8 @@ static void beTooSlow(int) {
   std::abort();
 }
 
+void endChild(bool isUseful) { _exit(isUseful ? kUseful : kUseless); }
+
 bool inChild(llvm::function_ref<bool()> work) {
   llvm::errs().flush();
   pid_t child = fork();
@@ -92,7 +94,7 @@ bool inChild(llvm::function_ref<bool()> work) {
     if (!kIsSanitized)
       setrlimit(RLIMIT_DATA, &memory);
     limitSeconds(2 * kMostSeconds);
-    _exit(work() ? kUseful : kUseless);
+    endChild(work());
   }
   int status;
   // libFuzzer's clock interrupts it.
@@ -151,10 +153,3 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   limitSeconds(0);
   return isOfUse ? 0 : -1;
 }
-
-#ifdef __SANITIZE_ADDRESS__
-/// An allocation that nothing could hold is to fail as it does otherwise.
-extern "C" __attribute__((visibility("default"))) const char *__asan_default_options() {
-  return "allocator_may_return_null=1:max_allocation_size_mb=2048:detect_leaks=0";
-}
-#endif

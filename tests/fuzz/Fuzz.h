@@ -35,6 +35,8 @@ void noteOutcome(llvm::StringRef message);
 /// Runs `work` in a process of its own with bounded memory and time, and breaks a promise where that crashes.
 /// `noteOutcome` works in it. Gives what `work` gives.
 bool inChild(llvm::function_ref<bool()> work);
+/// In it: ends it, as if `work` had given this.
+[[noreturn]] void endChild(bool isUseful);
 
 /// Random bytes of a mutation, the same for the same seed.
 class Dice {

@@ -1,7 +1,7 @@
 //===- FuzzIr.cpp - IR as text --------------------------------------------===//
 //
-// A case is text as cleave-opt takes it: a parse error, or a module that prints to text which parses to the
-// same.
+// A case is text as cleave-opt takes it: refused, or a module that prints to text which parses to the same.
+// It runs in a process of its own since a text that does not parse ends cleave-opt (`checkParses`).
 //
 //===----------------------------------------------------------------------===//
 #include "ir/Cleave.h"
@@ -9,6 +9,7 @@
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/Parser/Parser.h"
 #include "tests/fuzz/Fuzz.h"
+#include "tools/cleave-opt/ParseCheck.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/MemoryBuffer.h"
 
@@ -46,28 +47,47 @@ static std::string printed(ModuleOp module, bool isGeneric) {
   return text;
 }
 
-bool test(llvm::ArrayRef<uint8_t> bytes) {
-  static const DialectRegistry registry = [] {
-    DialectRegistry all;
-    registerDialects(all);
-    return all;
-  }();
-  MLIRContext context(registry, MLIRContext::Threading::DISABLED);
+/// Ends the process where the text does not parse.
+static void checkParses(StringRef text, MLIRContext &context) {
+  auto source = std::make_shared<llvm::SourceMgr>();
+  source->AddNewSourceBuffer(llvm::MemoryBuffer::getMemBufferCopy(text), llvm::SMLoc());
+  cleave::checkParses(source, context, [](Diagnostic &diagnostic) {
+    noteOutcome(diagnostic.str());
+    endChild(/*isUseful=*/false);
+  });
+}
+
+static bool testText(StringRef text, MLIRContext &context) {
+  checkParses(text, context);
   std::string message = "accepted";
   ScopedDiagnosticHandler handler(&context, [&](Diagnostic &diagnostic) { message = diagnostic.str(); });
-  auto module = parseSourceString<ModuleOp>(textOf(bytes), &context);
+  auto module = parseSourceString<ModuleOp>(text, &context);
   promise(module || message != "accepted", "a module is refused without a reason");
   if (!module)
     return false;
   module->walk([&](Operation *op) { message += " " + op->getName().getStringRef().str(); });
   noteOutcome(message);
   for (bool isGeneric : {false, true}) {
-    std::string text = printed(*module, isGeneric);
-    auto again = parseSourceString<ModuleOp>(text, &context);
-    promise(bool(again), "what is printed does not parse: " + message + "\n" + text);
-    promise(printed(*again, isGeneric) == text, "what is printed parses to something else\n" + text);
+    std::string print = printed(*module, isGeneric);
+    auto again = parseSourceString<ModuleOp>(print, &context);
+    promise(bool(again), "what is printed does not parse: " + message + "\n" + print);
+    promise(printed(*again, isGeneric) == print, "what is printed parses to something else\n" + print);
   }
   return true;
+}
+
+bool test(llvm::ArrayRef<uint8_t> bytes) {
+  static const DialectRegistry registry = [] {
+    DialectRegistry all;
+    registerDialects(all);
+    return all;
+  }();
+  // Thousands of operators: children inherit what they need not make.
+  static MLIRContext context(registry, MLIRContext::Threading::DISABLED);
+  context.loadAllAvailableDialects();
+  // The lexer reads the zero behind a text.
+  const std::string text = textOf(bytes).str();
+  return inChild([&] { return testText(text, context); });
 }
 
 } // namespace cleave::fuzz

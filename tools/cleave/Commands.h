@@ -22,6 +22,12 @@ struct Action {
 /// Accepts what a device may be called, `cpu:N` or `cuda:N`.
 CLI::Validator deviceName();
 
+/// Accepts any name but the empty one.
+CLI::Validator fileName();
+
+/// Lets an option that fills a list be given several times, with one value each time, and says so.
+CLI::Option *repeatable(CLI::Option *option);
+
 /// Each adds one subcommand with its options to `app`; parsing it sets `chosen`.
 void addCompileCommand(CLI::App &app, Action &chosen);
 void addRunCommand(CLI::App &app, Action &chosen);

@@ -61,33 +61,33 @@ static CLI::Validator microbatchesOption() {
 }
 
 static void addFileOptions(CLI::App *command, CompileOptions &options) {
-  command->add_option("model", options.model, "The model: a TorchScript file")->required()->type_name("FILE");
+  command->add_option("model", options.model, "The model: a TorchScript file")
+      ->required()
+      ->check(fileName())
+      ->type_name("FILE");
   command->add_option("-o,--output", options.output, "The plan's folder; a plan that is there is replaced")
       ->required()
       ->type_name("FOLDER");
-  command->add_option("--emit-ir", options.emitIr, "A folder for the IR after each pass")
+  command
+      ->add_option("--emit-ir", options.emitIr, "A folder for the IR after each pass, also where one fails")
       ->type_name("FOLDER");
-  command->add_option("--library", options.libraries, "A library of operators, as torch loads them")
-      ->allow_extra_args(false)
+  repeatable(
+      command->add_option("--library", options.libraries, "A library of operators, as torch loads them"))
       ->type_name("FILE");
 }
 
 static void addInputOptions(CLI::App *command, CompileOptions &options) {
   command->add_option("--inputs", options.inputsFile, "Example inputs by name, a safetensors file")
       ->type_name("FILE");
-  command
-      ->add_option("--input", options.inputs, "An example input, ids:i64[4,128], or a fixed scalar, sr=16000")
-      ->allow_extra_args(false)
+  repeatable(command->add_option("--input", options.inputs,
+                                 "An example input, ids:i64[4,128], or a fixed scalar, sr=16000"))
       ->type_name("INPUT");
-  command
-      ->add_option("--dynamic", options.dynamic,
-                   "Names for the sizes of an input that may change: ids=batch,seq (_ leaves one fixed)")
-      ->allow_extra_args(false)
+  repeatable(command->add_option("--dynamic", options.dynamic,
+                                 "Names for an input's sizes that may change: ids=batch,seq (_: fixed)"))
       ->type_name("INPUT=NAMES");
-  command
-      ->add_option("--role", options.roles,
-                   "What an input means, as ids=tokens: tokens, attention_mask, positions or labels")
-      ->allow_extra_args(false)
+  repeatable(
+      command->add_option("--role", options.roles,
+                          "What an input means, ids=tokens: tokens, attention_mask, positions or labels"))
       ->type_name("INPUT=ROLE");
 }
 
@@ -99,8 +99,7 @@ static void addDeviceOptions(CLI::App *command, CompileOptions &options) {
       ->type_name("AXES");
   command->add_option("--machine", options.machine, "What they are: a preset such as cpu:4, or a file")
       ->type_name("MACHINE");
-  command->add_option("--stage-before", options.stageBefore, "A module path that begins a stage")
-      ->allow_extra_args(false)
+  repeatable(command->add_option("--stage-before", options.stageBefore, "A module path that begins a stage"))
       ->type_name("PATH");
   command
       ->add_option("--shard", options.shard, "How weights are split over tensor ranks, layers.*.wq=colwise")
@@ -120,9 +119,8 @@ static void addDeviceOptions(CLI::App *command, CompileOptions &options) {
 }
 
 static void addModelOptions(CLI::App *command, CompileOptions &options) {
-  command
-      ->add_option("--capture-points", options.capturePoints, "Module paths to keep capturable, with * and ?")
-      ->allow_extra_args(false)
+  repeatable(command->add_option("--capture-points", options.capturePoints,
+                                 "Module paths to keep capturable, with * and ?"))
       ->type_name("PATTERN");
   command->add_flag("!--no-idioms", options.rewritesIdioms,
                     "Keep sequences of operators that one operator could do");

@@ -44,7 +44,10 @@ void addInspectCommand(CLI::App &app, Action &chosen) {
   auto options = std::make_shared<InspectOptions>();
   CLI::App *command =
       app.add_subcommand("inspect", "Show what is in a plan: stages, weights, inputs and outputs");
-  command->add_option("plan", options->plan, "The plan's folder")->required()->type_name("FOLDER");
+  command->add_option("plan", options->plan, "The plan's folder")
+      ->required()
+      ->check(fileName())
+      ->type_name("FOLDER");
   command
       ->add_option("--format", options->format,
                    "How to show it: text, json, html (a page) or dot (for Graphviz) (text)")

@@ -275,7 +275,10 @@ static Error run(RunOptions options) {
 void addRunCommand(CLI::App &app, Action &chosen) {
   auto options = std::make_shared<RunOptions>();
   CLI::App *command = app.add_subcommand("run", "Run a plan on inputs from a file");
-  command->add_option("plan", options->files.plan, "The plan's folder")->required()->type_name("FOLDER");
+  command->add_option("plan", options->files.plan, "The plan's folder")
+      ->required()
+      ->check(fileName())
+      ->type_name("FOLDER");
   command->add_option("--inputs", options->files.inputs, "The inputs by name, a safetensors file")
       ->type_name("FILE");
   command->add_option("--outputs", options->files.outputs, "Where to write the outputs, a safetensors file")
@@ -292,14 +295,13 @@ void addRunCommand(CLI::App &app, Action &chosen) {
       ->check(CLI::Range(uint64_t(1), uint64_t(1000000000)).description(""))
       ->capture_default_str()
       ->type_name("N");
-  command
-      ->add_option("--devices", options->session.devices, "One device a rank, cpu:N or cuda:N: cpu:0,cuda:0")
+  repeatable(command->add_option("--devices", options->session.devices,
+                                 "One device a rank, cpu:N or cuda:N: cpu:0,cuda:0"))
       ->delimiter(',')
-      ->allow_extra_args(false)
       ->check(deviceName())
       ->type_name("DEVICES");
-  command->add_option("--library", options->session.libraries, "A library of operators, as torch loads them")
-      ->allow_extra_args(false)
+  repeatable(command->add_option("--library", options->session.libraries,
+                                 "A library of operators, as torch loads them"))
       ->type_name("FILE");
   command->add_flag("--stream", options->stream,
                     "Inputs and outputs have one more dimension in front: requests one after the other");

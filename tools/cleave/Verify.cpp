@@ -58,23 +58,29 @@ void addVerifyCommand(CLI::App &app, Action &chosen) {
   auto options = std::make_shared<VerifyOptions>();
   auto how = std::make_shared<SupervisedOptions>();
   CLI::App *command = app.add_subcommand("verify", "Compare a plan with the model it was made from");
-  command->add_option("plan", options->plan, "The plan's folder")->required()->type_name("FOLDER");
-  command->add_option("--model", options->model, "The TorchScript file")->required()->type_name("FILE");
+  command->add_option("plan", options->plan, "The plan's folder")
+      ->required()
+      ->check(fileName())
+      ->type_name("FOLDER");
+  command->add_option("--model", options->model, "The TorchScript file")
+      ->required()
+      ->check(fileName())
+      ->type_name("FILE");
   command
       ->add_option("--inputs", options->inputsFile,
                    "Inputs by name, a safetensors file; else MODEL.inputs.safetensors, else made up")
       ->type_name("FILE");
-  command->add_option("--devices", options->devices, "One device a rank, cpu:N or cuda:N: cpu:0,cuda:0")
+  repeatable(
+      command->add_option("--devices", options->devices, "One device a rank, cpu:N or cuda:N: cpu:0,cuda:0"))
       ->delimiter(',')
-      ->allow_extra_args(false)
       ->check(deviceName())
       ->type_name("DEVICES");
   command->add_option("--timeout", options->timeoutSeconds, "Seconds that one run of the plan may take")
       ->check(CLI::Range(uint64_t(1), uint64_t(1000000000)).description(""))
       ->capture_default_str()
       ->type_name("N");
-  command->add_option("--library", options->libraries, "A library of operators, as torch loads them")
-      ->allow_extra_args(false)
+  repeatable(
+      command->add_option("--library", options->libraries, "A library of operators, as torch loads them"))
       ->type_name("FILE");
   addSupervisedOptions(command, *how);
   command->footer("example:\n  cleave verify gpt2.plan --model gpt2.pt");

@@ -50,6 +50,21 @@ CLI::Validator cleave::deviceName() {
   return CLI::Validator([](const std::string &text) { return toString(runtime::checkDeviceName(text)); }, "");
 }
 
+CLI::Validator cleave::fileName() {
+  return CLI::Validator(
+      [](const std::string &text) {
+        return text.empty() ? "found an empty name, expected a file or folder" : "";
+      },
+      "");
+}
+
+CLI::Option *cleave::repeatable(CLI::Option *option) {
+  return option->expected(1)
+      ->allow_extra_args(false)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+      ->description(option->get_description() + "; repeatable");
+}
+
 /// The exit status of what has been done.
 static int conclude(llvm::StringRef command, llvm::Error error) {
   if (!error)

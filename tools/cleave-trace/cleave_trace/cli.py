@@ -27,7 +27,9 @@ beside NAME.pt, NAME.inputs.safetensors and NAME.outputs.safetensors are written
 def main(argv=None):
     options = parse(argv)
     # A killed run must leave as little behind as a failed one.
-    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) != signal.SIG_IGN:  # nohup wants the work to go on.
+            signal.signal(number, stop)
     warnings.simplefilter("ignore")
     try:
         if options.list:
@@ -43,9 +45,21 @@ def main(argv=None):
             traceback.print_exc()
         print(f"error: {options.source or '--list'}: {explanation(error)}", file=sys.stderr)
         return 1
-    except KeyboardInterrupt:
-        return 128 + signal.SIGINT
+    except Stopped as stopped:
+        print(f"error: {options.source or '--list'}: stopped by {stopped.signal.name}", file=sys.stderr)
+        return 128 + stopped.signal
     return 0
+
+
+class Stopped(BaseException):
+    """A signal is to end the program; not an Exception, which libraries catch."""
+
+    def __init__(self, number):
+        self.signal = signal.Signals(number)
+
+
+def stop(number, frame):
+    raise Stopped(number)
 
 
 def explanation(error):
