@@ -157,6 +157,9 @@ void Partitioner::partitionReshard(ReshardOp op, ShardingAttr from, ShardingAttr
     result = pick(value, to.getDim(), rangesOf(to));
   } else if (!to) {
     result = call("spmd.all_gather", {value, constant(from.getDim()), ints(piecesOf(from))});
+  } else if (from.getDim() == to.getDim()) {
+    result = call("spmd.all_gather", {value, constant(from.getDim()), ints(piecesOf(from))});
+    result = pick(result, to.getDim(), rangesOf(to));
   } else {
     SmallVector<Attribute> lists;
     for (const Ranges &own : rangesOf(to))
