@@ -3,7 +3,7 @@
 #include "tools/cleave/PlanFacts.h"
 #include "tools/cleave/TextTable.h"
 #include "tools/cleave/Wording.h"
-#include "llvm/ADT/MapVector.h"
+#include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FormatVariadic.h"
 
@@ -27,18 +27,21 @@ static std::string shapeText(llvm::ArrayRef<int64_t> shape) {
 }
 
 /// How often each row comes, in the order in which they come first.
-using Rows = llvm::MapVector<std::string, std::pair<std::vector<std::string>, unsigned>>;
+using Rows = std::vector<std::pair<std::vector<std::string>, unsigned>>;
 
 static void count(Rows &rows, std::vector<std::string> cells) {
-  std::string key = llvm::join(cells, "\n");
-  ++rows.insert({key, {std::move(cells), 0}}).first->second.second;
+  auto known = llvm::find_if(rows, [&](auto &row) { return row.first == cells; });
+  if (known == rows.end())
+    rows.push_back({std::move(cells), 1});
+  else
+    ++known->second;
 }
 
 static void print(llvm::raw_ostream &stream, llvm::StringRef title, const Rows &rows, std::vector<Align> columns) {
   TextTable table(std::move(columns));
-  for (auto &[key, row] : rows) {
-    std::vector<std::string> cells = row.first;
-    cells.insert(cells.begin(), formatv("{0} x", row.second));
+  for (auto &[row, times] : rows) {
+    std::vector<std::string> cells = row;
+    cells.insert(cells.begin(), formatv("{0} x", times));
     table.add(std::move(cells));
   }
   stream << "\n" << title << "\n";
