@@ -125,3 +125,13 @@ func.func @casts_and_slices(%x: tensor<4x8xf32>, %y: !cleave.tensor)
   %3 = aten.slice.Tensor(%x, %zero, %one, %end, %one) : (tensor<4x8xf32>, i64, i64, i64, i64) -> tensor<3x8xf32>
   return %0, %1, %2, %3 : tensor<4x8xf64>, tensor<4x8xf32>, !cleave.tensor, tensor<3x8xf32>
 }
+
+// What a module returned can be captured, also where the model has no use for it.
+// CHECK-LABEL: func.func @captured(
+// CHECK: %[[Y:.*]] = aten.relu
+// CHECK: cleave.boundary %[[Y]] "head" output 0
+func.func @captured(%x: tensor<2xf32>) -> tensor<2xf32> {
+  %0 = aten.relu(%x) : (tensor<2xf32>) -> tensor<2xf32>
+  %1 = cleave.boundary %0 "head" output 0 : (tensor<2xf32>) -> tensor<2xf32>
+  return %x : tensor<2xf32>
+}

@@ -113,7 +113,6 @@ func.func @dead_code(%x: tensor<2xf32>, %c: i1) -> tensor<2xf32> {
   } else {
     cleave.yield %x : tensor<2xf32>
   }
-  %2 = cleave.boundary %1 "head" output 0 : (tensor<2xf32>) -> tensor<2xf32>
   return %x : tensor<2xf32>
 }
 

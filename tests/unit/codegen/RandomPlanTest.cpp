@@ -4,12 +4,12 @@
 #include "codegen/plan/OutputDirectory.h"
 #include "codegen/plan/PlanFile.h"
 #include "ir/TracedShapes.h"
-#include "passes/Passes.h"
-#include "runtime/Session.h"
-#include "tests/unit/partitioner/RandomGraph.h"
 #include "mlir/Parser/Parser.h"
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Pass/PassRegistry.h"
+#include "passes/Passes.h"
+#include "runtime/Session.h"
+#include "tests/unit/partitioner/RandomGraph.h"
 #include "llvm/ADT/SmallString.h"
 #include "llvm/Support/FileSystem.h"
 #include <ATen/ATen.h>
@@ -20,8 +20,8 @@ using namespace mlir;
 namespace cleave {
 namespace {
 
-/// A function of `x: f32[batch, 8]` in a random DAG of operators; every value is of that type between the lines that an
-/// operator needs. Operations have random stages, ascending.
+/// A function of `x: f32[batch, 8]` in a random DAG of operators; every value is of that type between the
+/// lines that an operator needs. Operations have random stages, ascending.
 class RandomModel {
 public:
   /// \param mayMix  whether some operations may take one sample's numbers to another.
@@ -41,10 +41,11 @@ public:
 
   std::string text(uint32_t stages, uint32_t ranks, uint32_t microbatches) const {
     const std::string count = std::to_string(microbatches);
-    std::string attributes = "cleave.symbols = {batch = 6}, cleave.batch = \"batch\", cleave.microbatches = " + count +
-                             ", cleave.ranks = " + std::to_string(ranks) + ", cleave.stage_seconds = [" +
-                             repeated("0.0", stages) + "], cleave.stage_recv_bytes = [" + repeated("0", stages) +
-                             "], cleave.input_tree = [\"tuple\", 0], cleave.output_tree = [\"tuple\"";
+    std::string attributes =
+        "cleave.symbols = {batch = 6}, cleave.batch = \"batch\", cleave.microbatches = " + count +
+        ", cleave.ranks = " + std::to_string(ranks) + ", cleave.stage_seconds = [" + repeated("0.0", stages) +
+        "], cleave.stage_recv_bytes = [" + repeated("0", stages) +
+        "], cleave.input_tree = [\"tuple\", 0], cleave.output_tree = [\"tuple\"";
     std::string types, names, arguments;
     for (size_t i = 0; i < results.size(); ++i) {
       attributes += ", " + std::to_string(i);
@@ -52,8 +53,8 @@ public:
       names += (i ? ", " : "") + results[i];
       arguments += (i ? ", " : "") + kType;
     }
-    return "func.func @forward(%x: " + kType + " {cleave.name = \"x\"}) -> (" + types + ") attributes {" + attributes +
-           "]} {\n" + head + body + "  return " + names + " : " + arguments + "\n}\n";
+    return "func.func @forward(%x: " + kType + " {cleave.name = \"x\"}) -> (" + types + ") attributes {" +
+           attributes + "]} {\n" + head + body + "  return " + names + " : " + arguments + "\n}\n";
   }
 
   std::vector<std::string> weights;
@@ -86,16 +87,16 @@ private:
       names += (names.empty() ? "" : ", ") + operand;
       types += (types.empty() ? "" : ", ") + operandType;
     }
-    body += "  " + result + " = " + op + "(" + names + ") {cleave.stage = " + std::to_string(stage) + " : i64} : (" +
-            types + ") -> " + type + "\n";
+    body += "  " + result + " = " + op + "(" + names + ") {cleave.stage = " + std::to_string(stage) +
+            " : i64} : (" + types + ") -> " + type + "\n";
     return result;
   }
 
   std::string weight(const std::string &shape) {
     weights.push_back("w" + std::to_string(weights.size()));
     std::string result = name();
-    head += "  " + result + " = cleave.param \"" + weights.back() + "\" {role = \"parameter\"} : tensor<" + shape +
-            "xf32>\n";
+    head += "  " + result + " = cleave.param \"" + weights.back() + "\" {role = \"parameter\"} : tensor<" +
+            shape + "xf32>\n";
     return result;
   }
 
@@ -112,28 +113,36 @@ private:
       return call("aten.softmax.int", {{any(), kType}, {integer(-1), "i64"}, {none, "none"}}, kType);
     case 4: {
       // Through a shape in which the batch is part of a dimension.
-      std::string sizes = constant("[-1, 4]", "!cleave.list<i64>"), back = constant("[-1, 8]", "!cleave.list<i64>");
+      std::string sizes = constant("[-1, 4]", "!cleave.list<i64>"),
+                  back = constant("[-1, 8]", "!cleave.list<i64>");
       std::string halves = call("aten.reshape", {{any(), kType}, {sizes, "!cleave.list<i64>"}}, kHalves);
-      std::string soft = call("aten.softmax.int", {{halves, kHalves}, {integer(-1), "i64"}, {none, "none"}}, kHalves);
+      std::string soft =
+          call("aten.softmax.int", {{halves, kHalves}, {integer(-1), "i64"}, {none, "none"}}, kHalves);
       return call("aten.reshape", {{soft, kHalves}, {back, "!cleave.list<i64>"}}, kType);
     }
     case 5: {
       std::string shape = constant("[8]", "!cleave.list<i64>"), epsilon = constant("1.0e-5 : f64", "f64");
       std::string flag = constant("false", "i1");
       return call("aten.layer_norm",
-                  {{any(), kType}, {shape, "!cleave.list<i64>"}, {weight("8"), "tensor<8xf32>"}, {none, "none"},
-                   {epsilon, "f64"}, {flag, "i1"}},
+                  {{any(), kType},
+                   {shape, "!cleave.list<i64>"},
+                   {weight("8"), "tensor<8xf32>"},
+                   {none, "none"},
+                   {epsilon, "f64"},
+                   {flag, "i1"}},
                   kType);
     }
     case 6:
       // A value without the batch is sent as well.
       return call("aten.mul.Tensor",
-                  {{any(), kType}, {call("aten.exp", {{weight("8"), "tensor<8xf32>"}}, "tensor<8xf32>"), "tensor<8xf32>"}},
+                  {{any(), kType},
+                   {call("aten.exp", {{weight("8"), "tensor<8xf32>"}}, "tensor<8xf32>"), "tensor<8xf32>"}},
                   kType);
     default: {
       std::string dims = constant("[1]", "!cleave.list<i64>"), keep = constant("true", "i1");
-      std::string sum = call("aten.sum.dim_IntList",
-                             {{any(), kType}, {dims, "!cleave.list<i64>"}, {keep, "i1"}, {none, "none"}}, kColumn);
+      std::string sum =
+          call("aten.sum.dim_IntList",
+               {{any(), kType}, {dims, "!cleave.list<i64>"}, {keep, "i1"}, {none, "none"}}, kColumn);
       return call("aten.sub.Tensor", {{any(), kType}, {sum, kColumn}, {integer(1), "i64"}}, kType);
     }
     }
@@ -141,10 +150,12 @@ private:
 
   std::string addMixingStep(uint32_t kind) {
     const std::string none = constant("unit", "none"), zero = integer(0), one = integer(1);
-    const std::string list = "!cleave.list<i64>", keep = constant("true", "i1"), first = constant("[0]", list);
+    const std::string list = "!cleave.list<i64>", keep = constant("true", "i1"),
+                      first = constant("[0]", list);
     switch (kind) {
     case 0: {
-      std::string mean = call("aten.mean.dim", {{any(), kType}, {first, list}, {keep, "i1"}, {none, "none"}}, kRow);
+      std::string mean =
+          call("aten.mean.dim", {{any(), kType}, {first, list}, {keep, "i1"}, {none, "none"}}, kRow);
       return call("aten.sub.Tensor", {{any(), kType}, {mean, kRow}, {one, "i64"}}, kType);
     }
     case 1:
@@ -153,7 +164,8 @@ private:
       // Every sample attends to every other.
       std::string turned = call("aten.t", {{any(), kType}}, kTurned);
       std::string pairs = call("aten.matmul", {{any(), kType}, {turned, kTurned}}, kPairs);
-      std::string soft = call("aten.softmax.int", {{pairs, kPairs}, {integer(-1), "i64"}, {none, "none"}}, kPairs);
+      std::string soft =
+          call("aten.softmax.int", {{pairs, kPairs}, {integer(-1), "i64"}, {none, "none"}}, kPairs);
       return call("aten.matmul", {{soft, kPairs}, {any(), kType}}, kType);
     }
     case 3:
@@ -161,7 +173,8 @@ private:
     case 4:
       return call("aten.div.Scalar", {{any(), kType}, {batchSize(), "i64"}}, kType);
     case 5: {
-      std::string sample = call("aten.select.int", {{any(), kType}, {zero, "i64"}, {zero, "i64"}}, "tensor<8xf32>");
+      std::string sample =
+          call("aten.select.int", {{any(), kType}, {zero, "i64"}, {zero, "i64"}}, "tensor<8xf32>");
       return call("aten.add.Tensor", {{any(), kType}, {sample, "tensor<8xf32>"}, {one, "i64"}}, kType);
     }
     default: {
@@ -216,7 +229,8 @@ protected:
   ~RandomPlanTest() override { llvm::sys::fs::remove_directories(folder); }
 
   /// Null where a pass refuses the function.
-  std::unique_ptr<runtime::Session> open(const std::string &text, const std::string &passes = "split-stages") {
+  std::unique_ptr<runtime::Session> open(const std::string &text,
+                                         const std::string &passes = "split-stages") {
     auto module = parseSourceString<ModuleOp>(text, &context);
     EXPECT_TRUE(module) << text;
     PassManager manager(&context);
@@ -227,12 +241,13 @@ protected:
     auto plan = llvm::cantFail(expectedOf(emitPlan(*module, {"test", {}, ""})));
     const std::string directory = (folder + "/" + std::to_string(opened++)).str();
     EXPECT_FALSE(llvm::sys::fs::create_directory(directory));
-    llvm::cantFail(writeShards(*plan, directory, [&](const plan::Weight &weight, plan::ByteSink sink) {
-      at::manual_seed(std::stoi(weight.name.substr(1)));
-      bool isMatrix = weight.shape.size() == 2;
-      at::Tensor tensor = isMatrix ? at::randn({8, 8}) : at::randn({8});
-      return sink({static_cast<const uint8_t *>(tensor.const_data_ptr()), tensor.nbytes()});
-    }));
+    llvm::cantFail(writeShards(
+        *plan, directory, [&](const plan::Weight &weight, const plan::WeightShard &, plan::ByteSink sink) {
+          at::manual_seed(std::stoi(weight.name.substr(1)));
+          bool isMatrix = weight.shape.size() == 2;
+          at::Tensor tensor = isMatrix ? at::randn({8, 8}) : at::randn({8});
+          return sink({static_cast<const uint8_t *>(tensor.const_data_ptr()), tensor.nbytes()});
+        }));
     std::vector<uint8_t> bytes = plan::encode(*plan);
     llvm::cantFail(plan::writeFileAtomically(directory + "/" + plan::kPlanFileName,
                                              {reinterpret_cast<const char *>(bytes.data()), bytes.size()}));

@@ -80,7 +80,8 @@ private:
   }
 
   static bool isTensors(const c10::IValue &value) {
-    return value.isList() && llvm::any_of(value.toListRef(), [](const c10::IValue &item) { return item.isTensor(); });
+    return value.isList() &&
+           llvm::any_of(value.toListRef(), [](const c10::IValue &item) { return item.isTensor(); });
   }
 
   int64_t sizeOf(const DimensionRule::Dim &dim) const {
@@ -105,7 +106,8 @@ private:
     return std::nullopt;
   }
 
-  /// Whether the argument of sizes names the factor: it is a size of the result, or how often a dimension is repeated.
+  /// Whether the argument of sizes names the factor: it is a size of the result, or how often a dimension is
+  /// repeated.
   bool isNamed(unsigned factor, int64_t value, const DimensionRule::Dim &dim) const {
     return rule->factors[factor].kind == FactorKind::Broadcast || value == sizeOf(dim);
   }
@@ -121,13 +123,16 @@ private:
       for (unsigned each : dims[d])
         sizes.push_back(rule->factors[each].size);
       int64_t at = d + (found - dims[d].begin());
-      tensor = tensor.unflatten(d, sizes).narrow(at, begin, end - begin).flatten(d, d + sizes.size() - 1).contiguous();
+      tensor = tensor.unflatten(d, sizes)
+                   .narrow(at, begin, end - begin)
+                   .flatten(d, d + sizes.size() - 1)
+                   .contiguous();
     }
     return tensor;
   }
 
-  c10::IValue part(const c10::IValue &value, llvm::ArrayRef<DimensionRule::Dim> dims, unsigned factor, int64_t begin,
-                   int64_t end) const {
+  c10::IValue part(const c10::IValue &value, llvm::ArrayRef<DimensionRule::Dim> dims, unsigned factor,
+                   int64_t begin, int64_t end) const {
     if (value.isTensor() && value.toTensor().defined())
       return part(value.toTensor(), dims, factor, begin, end);
     return value;
@@ -150,12 +155,15 @@ private:
     if (auto sizes = sizesArgument()) {
       std::vector<int64_t> values = local[*sizes].toIntVector();
       for (size_t d = 0; d < values.size(); ++d)
-        if (llvm::is_contained(rule->results[0][d], factor) && isNamed(factor, values[d], rule->results[0][d]))
+        if (llvm::is_contained(rule->results[0][d], factor) &&
+            isNamed(factor, values[d], rule->results[0][d]))
           values[d] = values[d] / rule->factors[factor].size * (end - begin);
       local[*sizes] = values;
     }
     for (auto [argument, value] : llvm::zip(call.op().getSchema().arguments, local))
-      if (!addsOnce && argument.name == semantics.addedArgument && value.isTensor())
+      if (rule->groups == factor && argument.name == semantics.groups)
+        value = end - begin;
+      else if (!addsOnce && argument.name == semantics.addedArgument && value.isTensor())
         value = at::zeros_like(value.toTensor());
     return call.run(local);
   }
@@ -171,13 +179,15 @@ private:
     }
   }
 
-  void expectParts(const c10::IValue &wanted, const c10::IValue &found, llvm::ArrayRef<DimensionRule::Dim> dims,
-                   unsigned factor, int64_t begin, int64_t end) const {
+  void expectParts(const c10::IValue &wanted, const c10::IValue &found,
+                   llvm::ArrayRef<DimensionRule::Dim> dims, unsigned factor, int64_t begin,
+                   int64_t end) const {
     if (wanted.isTensor())
       return expectSame(part(wanted.toTensor(), dims, factor, begin, end), found.toTensor());
     ASSERT_EQ(wanted.toListRef().size(), found.toListRef().size());
     for (size_t i = 0; i < wanted.toListRef().size(); ++i)
-      expectSame(part(wanted.toListRef()[i].toTensor(), dims, factor, begin, end), found.toListRef()[i].toTensor());
+      expectSame(part(wanted.toListRef()[i].toTensor(), dims, factor, begin, end),
+                 found.toListRef()[i].toTensor());
   }
 
   void checkSum(unsigned factor) {
@@ -274,7 +284,9 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"aten.baddbmm", {"tensor<2x4x5xf32>", "tensor<2x4x6xf32>", "tensor<2x6x5xf32>", "1", "1"}, true},
         Case{"aten.baddbmm", {"tensor<4x5xf32>", "tensor<2x4x6xf32>", "tensor<2x6x5xf32>", "1", "1"}, true},
         Case{"aten.baddbmm", {"tensor<5xf32>", "tensor<2x4x6xf32>", "tensor<2x6x5xf32>", "1", "1"}, true},
-        Case{"aten.einsum", {"\"bhid, bhjd -> bhij\"", "(tensor<2x3x4x6xf32>; tensor<2x3x5x6xf32>)", "none"}, true},
+        Case{"aten.einsum",
+             {"\"bhid, bhjd -> bhij\"", "(tensor<2x3x4x6xf32>; tensor<2x3x5x6xf32>)", "none"},
+             true},
         Case{"aten.einsum", {"\"ij,jk->ki\"", "(tensor<4x6xf32>; tensor<6x5xf32>)", "none"}, true},
         Case{"aten.conv1d", {"tensor<4x6x9xf32>", "tensor<2x6x3xf32>", "none", "[1]", "[1]", "[1]", "1"}},
         Case{"aten.conv2d",
@@ -399,22 +411,27 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"aten.stack", {"(tensor<4x6xf32>; tensor<4x6xf32>)", "1"}},
         Case{"aten.stack", {"(tensor<4x6xf32>; tensor<4x6xf32>)", "-1"}},
         Case{"aten.select.int", {"tensor<4x5x6xf32>", "1", "2"}},
-        Case{"aten.select.int", {"tensor<4x5x6xf32>", "-3", "-1"}}, Case{"aten.unbind.int", {"tensor<4x3x6xf32>", "1"}},
-        Case{"aten.chunk", {"tensor<4x6xf32>", "3", "-1"}}, Case{"aten.split.Tensor", {"tensor<4x6xf32>", "4", "1"}},
+        Case{"aten.select.int", {"tensor<4x5x6xf32>", "-3", "-1"}},
+        Case{"aten.unbind.int", {"tensor<4x3x6xf32>", "1"}},
+        Case{"aten.chunk", {"tensor<4x6xf32>", "3", "-1"}},
+        Case{"aten.split.Tensor", {"tensor<4x6xf32>", "4", "1"}},
         Case{"aten.split_with_sizes", {"tensor<4x6xf32>", "[2, 4]", "1"}},
-        Case{"aten.roll", {"tensor<4x6x5xf32>", "[1, 2]", "[1, -1]"}}, Case{"aten.flip", {"tensor<4x6xf32>", "[1]"}},
+        Case{"aten.roll", {"tensor<4x6x5xf32>", "[1, 2]", "[1, -1]"}},
+        Case{"aten.flip", {"tensor<4x6xf32>", "[1]"}},
         Case{"aten.constant_pad_nd", {"tensor<4x6xf32>", "[1, 2]", "0"}},
         Case{"aten.pad", {"tensor<4x6xf32>", "[1, 2, 0, 0]", "\"constant\"", "none"}},
         Case{"aten.swapaxes", {"tensor<4x5x6xf32>", "0", "-1"}},
         Case{"aten.diff", {"tensor<4x6xf32>", "1", "-1", "tensor<4x1xf32>", "none"}},
         Case{"aten.tril", {"tensor<4x5x6xf32>", "0"}}, Case{"aten.repeat", {"tensor<4x1xf32>", "[2, 1, 3]"}},
-        Case{"aten.repeat", {"tensor<4x6xf32>", "[1, 2]"}}, Case{"aten.tile", {"tensor<4x6xf32>", "[2, 3]"}}));
+        Case{"aten.repeat", {"tensor<4x6xf32>", "[1, 2]"}},
+        Case{"aten.tile", {"tensor<4x6xf32>", "[2, 3]"}}));
 
 INSTANTIATE_TEST_SUITE_P(
     Indexing, OperatorRulesTest,
     testing::Values(Case{"aten.embedding", {"tensor<9x6xf32>", "tensor<4x5xi64>", "-1", "false", "false"}},
                     Case{"aten.index.Tensor", {"tensor<4x6x5xf32>", "(none; tensor<3x2xi64>)"}},
-                    Case{"aten.index.Tensor", {"tensor<4x6x5xf32>", "(tensor<7x1xi64>; tensor<2xi64>; none)"}},
+                    Case{"aten.index.Tensor",
+                         {"tensor<4x6x5xf32>", "(tensor<7x1xi64>; tensor<2xi64>; none)"}},
                     Case{"aten.index.Tensor", {"tensor<4x6x5xf32>", "(tensor<7xi64>; none; tensor<7xi64>)"}},
                     Case{"aten.index.Tensor", {"tensor<4x6x5xf32>", "(none; none; tensor<i64>)"}},
                     Case{"aten.index_select", {"tensor<4x6x5xf32>", "1", "tensor<7xi64>"}},
@@ -427,10 +444,13 @@ INSTANTIATE_TEST_SUITE_P(
     Windows, OperatorRulesTest,
     testing::Values(
         Case{"aten.max_pool1d", {"tensor<4x6x9xf32>", "[2]", "[2]", "[0]", "[1]", "true"}},
-        Case{"aten.max_pool3d", {"tensor<4x2x6x5x4xf32>", "[2, 2, 2]", "[2, 1, 2]", "[0, 0, 0]", "[1, 1, 1]", "false"}},
-        Case{"aten.max_pool2d_with_indices", {"tensor<4x6x8x8xf32>", "[3, 2]", "[2, 2]", "[1, 0]", "[1, 2]", "false"}},
+        Case{"aten.max_pool3d",
+             {"tensor<4x2x6x5x4xf32>", "[2, 2, 2]", "[2, 1, 2]", "[0, 0, 0]", "[1, 1, 1]", "false"}},
+        Case{"aten.max_pool2d_with_indices",
+             {"tensor<4x6x8x8xf32>", "[3, 2]", "[2, 2]", "[1, 0]", "[1, 2]", "false"}},
         Case{"aten.avg_pool1d", {"tensor<4x6x9xf32>", "[3]", "[2]", "[1]", "true", "false"}},
-        Case{"aten.avg_pool2d", {"tensor<4x6x9x8xf32>", "[3, 3]", "[2, 2]", "[1, 1]", "true", "true", "none"}},
+        Case{"aten.avg_pool2d",
+             {"tensor<4x6x9x8xf32>", "[3, 3]", "[2, 2]", "[1, 1]", "true", "true", "none"}},
         Case{"aten.avg_pool3d",
              {"tensor<4x2x6x5x4xf32>", "[2, 2, 2]", "[2, 2, 2]", "[0, 0, 0]", "false", "true", "none"}},
         Case{"aten.adaptive_avg_pool1d", {"tensor<4x6x9xf32>", "[4]"}},
@@ -443,7 +463,8 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"aten._upsample_nearest_exact2d", {"tensor<4x6x3x3xf32>", "[7, 5]", "none", "none"}},
         Case{"aten.upsample_linear1d", {"tensor<4x6x5xf32>", "[7]", "false", "none"}},
         Case{"aten.upsample_bilinear2d", {"tensor<4x6x3x3xf32>", "[7, 5]", "true", "none", "none"}},
-        Case{"aten.upsample_trilinear3d", {"tensor<4x2x3x3x2xf32>", "[6, 5, 4]", "false", "none", "none", "none"}},
+        Case{"aten.upsample_trilinear3d",
+             {"tensor<4x2x3x3x2xf32>", "[6, 5, 4]", "false", "none", "none", "none"}},
         Case{"aten.upsample_bicubic2d", {"tensor<4x6x5x5xf32>", "[7, 4]", "false", "none", "none"}},
         Case{"aten._upsample_bilinear2d_aa", {"tensor<4x6x8x8xf32>", "[3, 5]", "false", "none", "none"}}));
 
@@ -478,9 +499,10 @@ TEST(OperatorRulesTest, SplitsWhatMattersMost) {
 }
 
 TEST(OperatorRulesTest, HasNoRuleForDimensionsThatAreNot) {
-  for (const Case &value : {Case{"aten.flip", {kX, "[2]"}}, Case{"aten.split.Tensor", {kX, "2", "-3"}},
-                            Case{"aten.select.int", {kX, "2", "0"}}, Case{"aten.transpose.int", {kX, "0", "2"}},
-                            Case{"aten.permute", {kX, "[0, 2]"}}}) {
+  for (const Case &value :
+       {Case{"aten.flip", {kX, "[2]"}}, Case{"aten.split.Tensor", {kX, "2", "-3"}},
+        Case{"aten.select.int", {kX, "2", "0"}}, Case{"aten.transpose.int", {kX, "0", "2"}},
+        Case{"aten.permute", {kX, "[0, 2]"}}}) {
     OperatorCall call(value.name, value.operands);
     EXPECT_FALSE(dimensionRuleOf(call.op(), call.shapes()).has_value()) << value.name;
   }

@@ -71,7 +71,7 @@ TEST_F(Shards, AreRefusedWithoutTheirWeights) {
 TEST_F(Shards, AreRefusedWhereTheFileIsNone) {
   llvm::sys::fs::remove(first);
   llvm::sys::fs::create_directory(first);
-  expectRefused("the shard of rank 0 is missing");
+  expectRefused("the shard of rank 0 is no regular file");
 }
 
 } // namespace cleave::plan
