@@ -282,6 +282,7 @@ void PlanEmitter::addWeights() {
     weight->shape = type.getShape().vec();
     if (auto shard = param.getShard())
       weight->shape[shard->getDim()] = shard->getSize();
+    weight->wrapped_number = param.getWrapped();
     auto style = param->getAttrOfType<StringAttr>(kStyleAttr);
     weight->style = style ? style.str() : "replicate";
     result->weights.push_back(std::move(weight));

@@ -11,7 +11,8 @@ namespace {
 /// Follows the executor through a stage: storages are alive while a slot refers to them.
 class MemoryWalk {
 public:
-  MemoryWalk(const InferredValues &inferred, const TracedShapes &shapes) : inferred(inferred), shapes(shapes) {}
+  MemoryWalk(const InferredValues &inferred, const TracedShapes &shapes)
+      : inferred(inferred), shapes(shapes) {}
 
   StageMemory run(StageOp stage);
 

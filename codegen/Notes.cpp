@@ -14,7 +14,8 @@ using namespace mlir;
 namespace cleave {
 
 static std::string sizeText(int64_t bytes) {
-  return bytes < 100'000 ? llvm::formatv("{0:f1} kB", bytes / 1e3).str() : llvm::formatv("{0:f1} MB", bytes / 1e6).str();
+  return bytes < 100'000 ? llvm::formatv("{0:f1} kB", bytes / 1e3).str()
+                         : llvm::formatv("{0:f1} MB", bytes / 1e6).str();
 }
 
 /// Every operator call below `op`.
@@ -38,10 +39,11 @@ std::vector<std::string> topModules(StageOp stage) {
     if (other != stage)
       collectModules(other, foreign);
   std::vector<std::string> top;
-  auto isTop = [&](StringRef path) { return !foreign.contains(path) || llvm::none_of(own, [&](StringRef inner) {
-                                       return inner.size() > path.size() && inner.starts_with(path) &&
-                                              inner[path.size()] == '.';
-                                     }); };
+  auto isTop = [&](StringRef path) {
+    return !foreign.contains(path) || llvm::none_of(own, [&](StringRef inner) {
+      return inner.size() > path.size() && inner.starts_with(path) && inner[path.size()] == '.';
+    });
+  };
   for (StringRef path : own) {
     StringRef parent = path.contains('.') ? path.rsplit('.').first : StringRef();
     if (isTop(path) && (parent.empty() || !isTop(parent)))
@@ -85,8 +87,8 @@ static void noteSharedWeights(func::FuncOp function, std::vector<plan::Note> &no
       for (StringRef alias : params.front().getAliases()->getAsValueRange<StringAttr>())
         names += " = " + alias.str();
     notes.push_back(makeNote("tied-weight", name, "",
-                             llvm::formatv("{0} ({1}) is used in stages {2}; each has a copy of its own", names,
-                                           sizeText(bytes), stages)));
+                             llvm::formatv("{0} ({1}) is used in stages {2}; each has a copy of its own",
+                                           names, sizeText(bytes), stages)));
   }
 }
 
@@ -95,10 +97,11 @@ static void noteBalance(func::FuncOp function, std::vector<plan::Note> &notes) {
   if (!bottleneck)
     return;
   auto [op, path] = bottleneck.getValue().split(" at ");
-  notes.push_back(makeNote("balance", path, op,
-                           llvm::formatv("{0} alone takes longer than a balanced stage would; no cut between operations "
-                                         "is more balanced, only splitting it over devices",
-                                         bottleneck.getValue())));
+  notes.push_back(
+      makeNote("balance", path, op,
+               llvm::formatv("{0} alone takes longer than a balanced stage would; no cut between operations "
+                             "is more balanced, only splitting it over devices",
+                             bottleneck.getValue())));
 }
 
 static void noteBatch(func::FuncOp function, std::vector<plan::Note> &notes) {
@@ -119,33 +122,37 @@ static void noteKinds(func::FuncOp function, const InferredValues &inferred, std
       ++unknown.insert({call.getName(), {call, 0}}).first->second.second;
   });
   for (auto &[name, use] : unknown)
-    notes.push_back(makeNote("no-semantics", modulePath(use.first), name,
-                             llvm::formatv("{0} has no entry in the op-semantics table; it runs whole wherever it is: "
-                                           "in {1}{2}",
-                                           name, placeOf(use.first),
-                                           use.second == 1 ? "" : llvm::formatv(" and {0} more times", use.second - 1).str())));
+    notes.push_back(makeNote(
+        "no-semantics", modulePath(use.first), name,
+        llvm::formatv("{0} has no entry in the op-semantics table; it runs whole wherever it is: "
+                      "in {1}{2}",
+                      name, placeOf(use.first),
+                      use.second == 1 ? "" : llvm::formatv(" and {0} more times", use.second - 1).str())));
   llvm::MapVector<StringRef, OperatorOp> random;
   forEachCall(function, [&](OperatorOp call) {
     if (isRandom(call))
       random.insert({call.getName(), call});
   });
   for (auto &[name, call] : random)
-    notes.push_back(makeNote("random", modulePath(call), name,
-                             llvm::formatv("{0} in {1} draws random numbers: every run gives others, and none gives what "
-                                           "the original does",
-                                           name, placeOf(call))));
+    notes.push_back(
+        makeNote("random", modulePath(call), name,
+                 llvm::formatv("{0} in {1} draws random numbers: every run gives others, and none gives what "
+                               "the original does",
+                               name, placeOf(call))));
   llvm::SetVector<StringRef> kinds;
   for (auto &[op, reason, alwaysFails] : inferred.unknown)
     if (alwaysFails)
-      notes.push_back(makeNote("fails", modulePath(op), op->getName().getStringRef(),
-                               llvm::formatv("{0} in {1} fails at the traced sizes, whatever the inputs hold ({2}); a "
-                                             "request that comes there ends with that error",
-                                             op->getName().getStringRef(), placeOf(op), reason)));
+      notes.push_back(
+          makeNote("fails", modulePath(op), op->getName().getStringRef(),
+                   llvm::formatv("{0} in {1} fails at the traced sizes, whatever the inputs hold ({2}); a "
+                                 "request that comes there ends with that error",
+                                 op->getName().getStringRef(), placeOf(op), reason)));
     else if (kinds.insert(op->getName().getStringRef()))
-      notes.push_back(makeNote("unknown-type", modulePath(op), op->getName().getStringRef(),
-                               llvm::formatv("the type of {0} in {1} is only known when running ({2}); its cost and "
-                                             "memory are not predicted",
-                                             op->getName().getStringRef(), placeOf(op), reason)));
+      notes.push_back(
+          makeNote("unknown-type", modulePath(op), op->getName().getStringRef(),
+                   llvm::formatv("the type of {0} in {1} is only known when running ({2}); its cost and "
+                                 "memory are not predicted",
+                                 op->getName().getStringRef(), placeOf(op), reason)));
 }
 
 /// Weights that every tensor rank has whole, by the first operator that uses them.
@@ -160,19 +167,21 @@ static void noteReplicated(func::FuncOp function, std::vector<plan::Note> &notes
     if (param->use_empty() || (style ? style != "replicate" : !isMatrix || param.getShard()))
       return;
     Operation *user = *param->user_begin();
-    notes.push_back(makeNote("replicated", modulePath(param), user->getName().getStringRef(),
-                             llvm::formatv("{0} ({1}) is whole on every tensor rank: {2} has no part of it to do",
-                                           param.getName(), sizeText(shapes.bytesOf(param)), user->getName())));
+    notes.push_back(
+        makeNote("replicated", modulePath(param), user->getName().getStringRef(),
+                 llvm::formatv("{0} ({1}) is whole on every tensor rank: {2} has no part of it to do",
+                               param.getName(), sizeText(shapes.bytesOf(param)), user->getName())));
   });
 }
 
 static void noteStates(func::FuncOp function, std::vector<plan::Note> &notes) {
   function.walk([&](StateOp state) {
     if (isa<UnknownTensorType>(state.getType()))
-      notes.push_back(makeNote("unknown-type", modulePath(state), state->getName().getStringRef(),
-                               llvm::formatv("the shape of state {0} may change from call to call; cost and memory of "
-                                             "what is made of it are not predicted",
-                                             state.getName())));
+      notes.push_back(
+          makeNote("unknown-type", modulePath(state), state->getName().getStringRef(),
+                   llvm::formatv("the shape of state {0} may change from call to call; cost and memory of "
+                                 "what is made of it are not predicted",
+                                 state.getName())));
   });
 }
 
@@ -183,14 +192,16 @@ static void noteLimits(func::FuncOp function, std::vector<plan::Note> &notes) {
   for (StringRef name : names) {
     SizeLimits limit = limits.lookup(name);
     if (limit.multiple > 1)
-      notes.push_back(makeNote("multiple", "", "",
-                               llvm::formatv("{0} must be a multiple of {1}: the model itself runs at no other size",
-                                             name, limit.multiple)));
+      notes.push_back(
+          makeNote("multiple", "", "",
+                   llvm::formatv("{0} must be a multiple of {1}: the model itself runs at no other size",
+                                 name, limit.multiple)));
     auto noteRange = [&](StringRef end, int64_t size, int64_t next) {
-      notes.push_back(makeNote("range", "", "",
-                               llvm::formatv("{0} was tried {1} {2}: with the other sizes as traced, the model itself "
-                                             "fails at {3}",
-                                             name, end, size, next)));
+      notes.push_back(
+          makeNote("range", "", "",
+                   llvm::formatv("{0} was tried {1} {2}: with the other sizes as traced, the model itself "
+                                 "fails at {3}",
+                                 name, end, size, next)));
     };
     if (limit.least > 1)
       noteRange("from", limit.least, limit.least - limit.multiple);

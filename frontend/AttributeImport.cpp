@@ -67,11 +67,12 @@ Value TorchScriptImporter::parameter(const std::string &unique, const at::Tensor
   FloatAttr number;
   if (entry->role == "constant" && tensor.dim() == 0 && at::isFloatingType(tensor.scalar_type()))
     number = b.getF64FloatAttr(tensor.item<double>());
+  const bool isWrapped = tensor.dim() == 0 && tensor.unsafeGetTensorImpl()->is_wrapped_number();
   StringRef owner = StringRef(unique).rsplit('.').first;
   SmallVector<StringRef> aliases(entry->aliases.begin(), entry->aliases.end());
   lastParameter = b.create<ParamOp>(NameLoc::get(b.getStringAttr(owner)), type, unique,
                                     aliases.empty() ? ArrayAttr() : b.getStrArrayAttr(aliases), entry->role,
-                                    value, number, ShardingAttr());
+                                    value, number, isWrapped, ShardingAttr());
   return known = lastParameter->getResult(0);
 }
 

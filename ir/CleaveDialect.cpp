@@ -61,6 +61,8 @@ LogicalResult ParamOp::verify() {
     return emitOpError("found a number for ")
            << getRole() << " " << getResult().getType()
            << ", expected a constant floating-point tensor without dimensions";
+  if (getWrapped() && (!type || type.getRank() != 0))
+    return emitOpError("found a wrapped number of ") << getResult().getType() << ", expected a tensor without dimensions";
   return success();
 }
 

@@ -14,7 +14,8 @@ def ParamOp : CleaveOp<"param", [Pure]> {
   let description = [{
     A name and a type, never bytes. `aliases`: other paths of the same tensor (tied weights). `value`: the
     elements of a small integer tensor, which size arithmetic needs. `number`: what a constant floating-point tensor
-    without dimensions holds, by which idioms are recognised. `shard`: each rank of a tensor group has a part of the
+    without dimensions holds, by which idioms are recognised. `wrapped`: it stands for a number of the program, which never
+    widens the dtype of a tensor that it meets. `shard`: each rank of a tensor group has a part of the
     weight; the type is the first rank's.
     ```mlir
     %w = cleave.param "transformer.wte.weight" {aliases = ["lm_head.weight"], role = "parameter"} : tensor<50257x768xf32>
@@ -22,6 +23,7 @@ def ParamOp : CleaveOp<"param", [Pure]> {
   }];
   let arguments = (ins StrAttr:$name, OptionalAttr<StrArrayAttr>:$aliases, StrAttr:$role,
                        OptionalAttr<DenseI64ArrayAttr>:$value, OptionalAttr<F64Attr>:$number,
+                       UnitAttr:$wrapped,
                        OptionalAttr<ShardingAttr>:$shard);
   let results = (outs AnyType:$result);
   let assemblyFormat = "$name attr-dict `:` type($result)";

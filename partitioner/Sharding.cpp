@@ -205,7 +205,10 @@ std::optional<CallSplit> CallSplitter::byFactor(unsigned factor, Parts parts) co
   split.kind = CallSplit::Kind::Factor;
   split.factor = factor;
   split.isSum = kind == FactorKind::Lookup || (kind == FactorKind::Reduce && semantics.sumsParts);
-  if (!split.isSum && kind != FactorKind::Pass && kind != FactorKind::Broadcast)
+  // What makes positions out of nothing is told how many by an argument, or makes others from the first one
+  // on.
+  bool isMade = kind == FactorKind::Broadcast && !semantics.sizes.empty();
+  if (!split.isSum && kind != FactorKind::Pass && !isMade)
     return std::nullopt;
   if ((split.isSum && !areApart(parts)) || (kind == FactorKind::Lookup && !areRanges(parts)))
     return std::nullopt;

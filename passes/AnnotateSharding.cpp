@@ -63,11 +63,12 @@ struct AnnotateSharding : impl::AnnotateShardingBase<AnnotateSharding> {
     SmallVector<Attribute> dimensions;
     for (const SplitDimension &dimension : decision.dimensions) {
       SmallVector<StringRef> weights(dimension.weights.begin(), dimension.weights.end());
-      dimensions.push_back(b.getDictionaryAttr({b.getNamedAttr("path", b.getStringAttr(dimension.path)),
-                                                b.getNamedAttr("parts", b.getI64IntegerAttr(dimension.parts)),
-                                                b.getNamedAttr("weights", b.getStrArrayAttr(weights)),
-                                                b.getNamedAttr("sums", b.getI64IntegerAttr(dimension.sums)),
-                                                b.getNamedAttr("gathers", b.getI64IntegerAttr(dimension.gathers))}));
+      dimensions.push_back(
+          b.getDictionaryAttr({b.getNamedAttr("path", b.getStringAttr(dimension.path)),
+                               b.getNamedAttr("parts", b.getI64IntegerAttr(dimension.parts)),
+                               b.getNamedAttr("weights", b.getStrArrayAttr(weights)),
+                               b.getNamedAttr("sums", b.getI64IntegerAttr(dimension.sums)),
+                               b.getNamedAttr("gathers", b.getI64IntegerAttr(dimension.gathers))}));
     }
     function->setAttr(kDimensionsAttr, b.getArrayAttr(dimensions));
     for (auto [order, seed] : llvm::enumerate(decision.seeds)) {

@@ -68,8 +68,8 @@ struct AssignSchedule : impl::AssignScheduleBase<AssignSchedule> {
     return seconds;
   }
 
-  /// The number of micro-batches, up to the batch's size, that ends first: the first one passes all stages, the others
-  /// follow at the pace of the slowest rank (Huang et al. 2019).
+  /// The number of micro-batches, up to the batch's size, that ends first: the first one passes all stages,
+  /// the others follow at the pace of the slowest rank (Huang et al. 2019).
   unsigned fastestCount(func::FuncOp function, const DeviceSpec &device) {
     TracedShapes shapes(function);
     int64_t size = shapes.sizes().lookup(batch);

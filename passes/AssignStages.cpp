@@ -50,7 +50,8 @@ struct AssignStages : impl::AssignStagesBase<AssignStages> {
           worst = update;
           most = ops.size();
         }
-    return worst ? ("; state " + worst.getName() + " keeps " + Twine(most) + " operations in one stage").str() : "";
+    return worst ? ("; state " + worst.getName() + " keeps " + Twine(most) + " operations in one stage").str()
+                 : "";
   }
 
   void fail(StringRef message) {
@@ -82,7 +83,8 @@ struct AssignStages : impl::AssignStagesBase<AssignStages> {
         // The path and each module around it.
         for (StringRef path = modulePath(op).split('#').first; !path.empty(); path = parentOf(path))
           paths.insert(path);
-    if (std::string meant = didYouMean(wanted, llvm::to_vector(llvm::map_range(paths, std::mem_fn(&StringRef::str))));
+    if (std::string meant =
+            didYouMean(wanted, llvm::to_vector(llvm::map_range(paths, std::mem_fn(&StringRef::str))));
         !meant.empty())
       return meant;
     StringRef known = wanted;
@@ -92,7 +94,8 @@ struct AssignStages : impl::AssignStagesBase<AssignStages> {
     for (StringRef path : paths)
       if (parentOf(path) == known)
         inside.push_back(path.drop_front(known.empty() ? 0 : known.size() + 1));
-    return ("; " + (known.empty() ? StringRef("the model") : known) + " has " + llvm::join(inside, ", ")).str();
+    return ("; " + (known.empty() ? StringRef("the model") : known) + " has " + llvm::join(inside, ", "))
+        .str();
   }
 
   static StringRef parentOf(StringRef path) { return path.contains('.') ? path.rsplit('.').first : ""; }

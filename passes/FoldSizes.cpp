@@ -1,7 +1,7 @@
 //===- FoldSizes.cpp - Size arithmetic to constants and named sizes -------===//
 #include "ir/Aggregates.h"
-#include "ir/inference/ShapeInference.h"
 #include "ir/OperatorDialect.h"
+#include "ir/inference/ShapeInference.h"
 #include "passes/Passes.h"
 
 using namespace mlir;
@@ -36,7 +36,8 @@ struct FoldSizes : impl::FoldSizesBase<FoldSizes> {
   /// Integers, and numbers that are integers here where an operator takes either.
   static bool mayBeSize(Value value) {
     auto isCall = [](Operation *user) { return isa<OperatorOp>(user); };
-    return value.getType().isInteger(64) || (isa<NumberType>(value.getType()) && llvm::all_of(value.getUsers(), isCall));
+    return value.getType().isInteger(64) ||
+           (isa<NumberType>(value.getType()) && llvm::all_of(value.getUsers(), isCall));
   }
 
   static void fold(Operation *call, const InferredValues &inferred) {

@@ -27,8 +27,8 @@ struct InferTypes : impl::InferTypesBase<InferTypes> {
     function.setType(FunctionType::get(&getContext(), function.getArgumentTypes(), results));
   }
 
-  /// A state is taken to keep the type that it begins with. That holds where the function leaves such a value, given such
-  /// values; of states for which it does not, nothing is known.
+  /// A state is taken to keep the type that it begins with. That holds where the function leaves such a
+  /// value, given such values; of states for which it does not, nothing is known.
   static FailureOr<InferredValues> inferWithStates(func::FuncOp function) {
     while (true) {
       auto inferred = inferShapes(function);
@@ -37,8 +37,10 @@ struct InferTypes : impl::InferTypesBase<InferTypes> {
       bool isStable = true;
       function.walk([&](UpdateOp update) {
         Value state = update.getState();
-        auto before = dyn_cast<RankedTensorType>(state.getType()), after = inferred->tensors.lookup(update.getValue());
-        if (!before || (after && after.getShape() == before.getShape() && after.getElementType() == before.getElementType()))
+        auto before = dyn_cast<RankedTensorType>(state.getType()),
+             after = inferred->tensors.lookup(update.getValue());
+        if (!before || (after && after.getShape() == before.getShape() &&
+                        after.getElementType() == before.getElementType()))
           return;
         state.setType(UnknownTensorType::get(function.getContext()));
         isStable = false;

@@ -31,6 +31,7 @@ private:
 
   void planCalls();
   void partitionParam(ParamOp param);
+  Value gatheredPieces(ReshardOp op, ShardingAttr from);
   void partitionReshard(ReshardOp op, ShardingAttr from, ShardingAttr to);
   void partitionCall(const SplitCall &planned);
   void localizeSizes(OperatorOp op, ShardingAttr result);
@@ -148,6 +149,15 @@ void Partitioner::partitionParam(ParamOp param) {
       RankedTensorType::get(sharding.shapeOf(0, type.getShape()), type.getElementType()));
 }
 
+/// What the caller alone takes is gathered by the first rank, which hands it out.
+Value Partitioner::gatheredPieces(ReshardOp op, ShardingAttr from) {
+  bool isOutput = llvm::all_of(op->getUsers(), [](Operation *user) { return isa<func::ReturnOp>(user); });
+  SmallVector<int64_t> pieces = piecesOf(from);
+  SmallVector<Attribute> all(ranks, intsAttr(builder, isOutput ? ArrayRef<int64_t>() : pieces));
+  all[0] = intsAttr(builder, pieces);
+  return perRank(intsType(builder.getContext()), all);
+}
+
 void Partitioner::partitionReshard(ReshardOp op, ShardingAttr from, ShardingAttr to) {
   builder.setInsertionPoint(op);
   location = op.getLoc();
@@ -156,7 +166,7 @@ void Partitioner::partitionReshard(ReshardOp op, ShardingAttr from, ShardingAttr
   if (!from) {
     result = pick(value, to.getDim(), rangesOf(to));
   } else if (!to) {
-    result = call("spmd.all_gather", {value, constant(from.getDim()), ints(piecesOf(from))});
+    result = call("spmd.all_gather", {value, constant(from.getDim()), gatheredPieces(op, from)});
   } else if (from.getDim() == to.getDim()) {
     result = call("spmd.all_gather", {value, constant(from.getDim()), ints(piecesOf(from))});
     result = pick(result, to.getDim(), rangesOf(to));

@@ -30,14 +30,28 @@ public:
   }
 
 private:
+  /// Takes items of a list or tuple apart, known which.
+  static bool takesApart(Operation *op) {
+    auto call = dyn_cast<OperatorOp>(op);
+    bool isKnownItem = call && semanticsOf(call.getName()).isItemAccess &&
+                       ShardingPropagation::tensorOf(op->getResult(0)).value != op->getResult(0);
+    return isKnownItem || isa<UnpackOp>(op);
+  }
+
   /// Whether operators see the items of the aggregate, each by itself.
   static bool isLookedThrough(Operation *op) {
-    if (isa<UnpackOp>(op))
-      return true;
-    if (auto call = dyn_cast<OperatorOp>(op))
-      return semanticsOf(call.getName()).isItemAccess;
-    return isa<ListOp, TupleOp>(op) &&
-           llvm::all_of(op->getUsers(), [](Operation *user) { return isa<OperatorOp, UnpackOp>(user); });
+    auto isSeen = [&](Operation *user) {
+      auto call = dyn_cast<OperatorOp>(user);
+      return takesApart(user) || (isa<ListOp>(op) && call && !semanticsOf(call.getName()).isItemAccess);
+    };
+    return takesApart(op) || (isa<ListOp, TupleOp>(op) && llvm::all_of(op->getUsers(), isSeen));
+  }
+
+  /// Whether somebody takes a list that the operator makes as it is, or items of it that are not known.
+  static bool givesListAway(OperatorOp op) {
+    return llvm::any_of(op->getResults(), [](OpResult result) {
+      return !isTensorLike(result.getType()) && !llvm::all_of(result.getUsers(), takesApart);
+    });
   }
 
   void visitCall(const SplittableCall &call) {
@@ -47,6 +61,10 @@ private:
     for (TensorRef tensor : call.results)
       wanted.push_back(shardingOf(tensor));
     CallSplit split = splitOf(propagation, call, operands, wanted);
+    if (givesListAway(call.op)) {
+      split.operands.assign(operands.size(), {});
+      split.results.assign(wanted.size(), {});
+    }
     for (auto [use, has, needs] : llvm::zip(call.uses, operands, split.operands))
       if (has != needs)
         use->set(reshard(use->get(), needs));

@@ -1,7 +1,7 @@
 //===- SplitStages.cpp - Operations into cleave.stage ---------------------===//
+#include "mlir/IR/IRMapping.h"
 #include "partitioner/ModelGraph.h"
 #include "passes/Passes.h"
-#include "mlir/IR/IRMapping.h"
 #include "llvm/ADT/SetVector.h"
 #include <deque>
 
@@ -20,7 +20,8 @@ namespace {
 struct StageUnderConstruction {
   Region body;
   IRMapping inside;
-  /// Values from outside that the stage takes, and its own that others take, in the order they were asked for.
+  /// Values from outside that the stage takes, and its own that others take, in the order they were asked
+  /// for.
   SmallVector<Value> inputs;
   llvm::SetVector<Value> outputs;
 };
@@ -46,7 +47,6 @@ public:
     auto attribute = op->getAttrOfType<IntegerAttr>(kStageAttr);
     return attribute ? std::optional<int64_t>(attribute.getInt()) : std::nullopt;
   }
-
 
 private:
   /// Makes `value` available inside the stage: as its input, or by cloning what makes it.

@@ -43,7 +43,10 @@ llvm::Error WeightStore::add(const plan::Plan &plan, std::shared_ptr<plan::Safet
     return tensor.takeError();
   total += (*entry)->bytes;
   return catching([&]() -> llvm::Error {
-    tensors.try_emplace(weight, place.is_cpu() ? std::move(*tensor) : tensor->to(place));
+    at::Tensor &placed =
+        tensors.try_emplace(weight, place.is_cpu() ? std::move(*tensor) : tensor->to(place)).first->second;
+    if (plan.weights[weight]->wrapped_number)
+      placed.unsafeGetTensorImpl()->set_wrapped_number(true);
     return llvm::Error::success();
   });
 }

@@ -63,6 +63,8 @@ static Error checkWeight(const Plan &plan, const Weight &weight) {
     return error;
   if (Error error = checkShape(where, weight.dtype, weight.shape))
     return error;
+  if (weight.wrapped_number && !weight.shape.empty())
+    return invalid(where, "it is a number with dimensions");
   std::set<uint32_t> ranks;
   for (const auto &shard : weight.shards) {
     std::string at = where + ", rank " + std::to_string(shard->rank);

@@ -145,6 +145,8 @@ void Sampler::runLeaf(Operation *op) {
               .reshape(at::IntArrayRef(type.getShape().data(), type.getRank()));
     else if (type)
       set(param, emptyTensor(type));
+    if (auto known = values.find(param); param.getWrapped() && known != values.end())
+      known->second.toTensor().unsafeGetTensorImpl()->set_wrapped_number(true);
   } else if (auto state = dyn_cast<StateOp>(op)) {
     // What it holds is another request's doing.
     if (auto type = dyn_cast<RankedTensorType>(state.getType()))
