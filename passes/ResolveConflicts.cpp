@@ -30,14 +30,20 @@ public:
   }
 
 private:
+  static bool isItemAccess(Operation *op) {
+    auto call = dyn_cast<OperatorOp>(op);
+    return isa<UnpackOp>(op) || (call && semanticsOf(call.getName()).isItemAccess);
+  }
+
   /// Whether operators see the items of the aggregate, each by itself.
   static bool isLookedThrough(Operation *op) {
-    if (isa<UnpackOp>(op))
+    if (isItemAccess(op))
       return true;
-    if (auto call = dyn_cast<OperatorOp>(op))
-      return semanticsOf(call.getName()).isItemAccess;
-    return isa<ListOp, TupleOp>(op) &&
-           llvm::all_of(op->getUsers(), [](Operation *user) { return isa<OperatorOp, UnpackOp>(user); });
+    auto isCall = [&](Operation *user) {
+      return user->getBlock() == op->getBlock() && isa<OperatorOp>(user) && !isItemAccess(user);
+    };
+    return isa<ListOp, TupleOp>(op) && (ShardingPropagation::isTakenByItems(op->getResult(0)) ||
+                                        (isa<ListOp>(op) && llvm::all_of(op->getUsers(), isCall)));
   }
 
   void visitCall(const SplittableCall &call) {
