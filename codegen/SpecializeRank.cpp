@@ -20,15 +20,9 @@ static void specialize(FirstRankOp op, unsigned rank) {
   op.replaceAllUsesWith(
       rank == 0 ? value : b.create<ConstantOp>(op.getLoc(), b.getNoneType(), b.getUnitAttr()).getResult());
   op.erase();
-  // The other ranks have no use for it.
-  while (Operation *maker = value.getDefiningOp()) {
-    if (!isOpTriviallyDead(maker))
-      break;
-    value = maker->getNumOperands() ? maker->getOperand(0) : Value();
-    maker->erase();
-    if (!value)
-      break;
-  }
+  // The other ranks have no use for it. What is no weight stays: all ranks make the same exchanges.
+  if (auto weight = value.getDefiningOp<ParamOp>(); weight && isOpTriviallyDead(weight))
+    weight->erase();
 }
 
 /// Whether the type is another rank's.

@@ -19,9 +19,17 @@ bool LabelFlow::meet(int32_t &to, int32_t label) {
   return true;
 }
 
+/// Control flow, states and items that are only known when it runs are whole.
+static bool canBeSplit(TensorRef tensor) {
+  Operation *maker = tensor.value.getDefiningOp();
+  if (auto call = dyn_cast_or_null<OperatorOp>(maker))
+    return !semanticsOf(call.getName()).isItemAccess;
+  return !maker || isa<ParamOp>(maker);
+}
+
 /// A tensor that is split in another dimension stays so.
 bool LabelFlow::give(TensorRef tensor, unsigned dim, Labels labels) {
-  if (isWhole && isWhole(tensor))
+  if (!canBeSplit(tensor) || (isWhole && isWhole(tensor)))
     return false;
   auto [entry, isNew] = tensors.insert({tensor, {dim, {}}});
   Labelling &own = entry->second;

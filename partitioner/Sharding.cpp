@@ -157,7 +157,9 @@ CallSplit CallSplitter::along() const {
   if (ranks == 0)
     return split;
   split.kind = CallSplit::Kind::Along;
-  for (auto [i, sources] : llvm::enumerate(call.positions->results)) {
+  // Items that nobody takes have no entry.
+  for (auto [i, result] : llvm::enumerate(split.results)) {
+    const auto &sources = call.positions->results[i];
     Parts parts(ranks, llvm::BitVector(sources.size()));
     bool isWhole = true;
     for (auto [position, source] : llvm::enumerate(sources))
@@ -167,7 +169,7 @@ CallSplit CallSplitter::along() const {
         isWhole &= hasIt;
       }
     if (!isWhole)
-      split.results[i] = shardingOf(op->getContext(), dim, parts);
+      result = shardingOf(op->getContext(), dim, parts);
   }
   return split;
 }

@@ -44,6 +44,13 @@ TensorRef ShardingPropagation::tensorOf(Value value) {
   return {whole, *item};
 }
 
+bool ShardingPropagation::isTakenByItems(Value list) {
+  return llvm::all_of(list.getUsers(), [&](Operation *user) {
+    return user->getBlock() == list.getParentBlock() &&
+           (isa<UnpackOp>(user) || (isItemAccess(user) && constantItem(OperatorOp(user))));
+  });
+}
+
 /// Whether operators look through the list at its elements.
 static bool isListInSight(Value value) {
   auto list = value.getDefiningOp<ListOp>();
@@ -95,6 +102,11 @@ void ShardingPropagation::addCall(OperatorOp op, const TracedShapes &probes) {
         call.results.push_back({result, item});
   // Of a static dimension it is the same at all sizes of the others.
   call.positions = positionRuleOf(op, shapes);
+  auto isTakenWhole = [](Value result) { return isa<ListType>(result.getType()) && !isTakenByItems(result); };
+  if (llvm::any_of(op->getResults(), isTakenWhole)) {
+    call.rule.reset();
+    call.positions.reset();
+  }
   if (call.positions &&
       (hasNamed(call, call.positions->dim) || call.positions->results.size() < call.results.size()))
     call.positions.reset();

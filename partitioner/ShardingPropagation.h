@@ -108,6 +108,8 @@ public:
   /// The tensor that a value is: items of lists and tuples are followed to who made them, boundaries are
   /// looked through.
   static TensorRef tensorOf(mlir::Value value);
+  /// Whether all that is done with a list or tuple is to take items out that are known by number.
+  static bool isTakenByItems(mlir::Value list);
 
 private:
   friend class LabelFlow;

@@ -34,7 +34,7 @@ private:
   Value gatheredPieces(ReshardOp op, ShardingAttr from);
   void partitionReshard(ReshardOp op, ShardingAttr from, ShardingAttr to);
   void partitionCall(const SplitCall &planned);
-  void localizeSizes(OperatorOp op, ShardingAttr result);
+  void localizeSizes(const SplitCall &planned);
   void addOnce(OperatorOp op);
   void maskLookup(const SplitCall &planned);
   void reorder(const SplitCall &planned);
@@ -186,8 +186,14 @@ void Partitioner::partitionReshard(ReshardOp op, ShardingAttr from, ShardingAttr
 
 //===- Calls --------------------------------------------------------------===//
 
+static SmallVector<int64_t> countsOf(const Parts &parts) {
+  return llvm::map_to_vector(parts, [](const llvm::BitVector &part) { return int64_t(part.count()); });
+}
+
 /// Sizes that are said in numbers are each rank's own.
-void Partitioner::localizeSizes(OperatorOp op, ShardingAttr result) {
+void Partitioner::localizeSizes(const SplitCall &planned) {
+  OperatorOp op = planned.call->op;
+  ShardingAttr result = planned.split.results[0];
   StringRef name = semanticsOf(op.getName()).sizes;
   Value sizes = name.empty() ? Value() : op.getArgument(name);
   if (!sizes || !result)
@@ -195,12 +201,16 @@ void Partitioner::localizeSizes(OperatorOp op, ShardingAttr result) {
   int64_t entry = result.getDim();
   // The sizes of the dimensions that one is taken apart into.
   if (auto dim = constantInt(op, "dim"))
-    if (auto first = dimensionAt(*dim, cast<RankedTensorType>(op->getOperand(0).getType()).getRank()))
+    if (auto first = dimensionAt(*dim, planned.call->rule->operands[0].size()))
       entry -= *first;
-  SmallVector<int64_t> extents = result.getExtents();
+  // What the call makes more of is counted in copies.
+  const auto &factor = planned.call->rule->factors[planned.split.factor];
+  bool isMade = factor.kind == FactorKind::Broadcast;
+  int64_t total = isMade ? factor.size : result.getSize();
+  SmallVector<int64_t> extents = isMade ? countsOf(planned.split.parts) : result.getExtents();
   auto isTotal = [&](Attribute value) {
     auto number = dyn_cast_or_null<IntegerAttr>(value);
-    return number && number.getInt() == result.getSize();
+    return number && number.getInt() == total;
   };
   Attribute known;
   if (matchPattern(sizes, m_Constant(&known))) {
@@ -249,14 +259,16 @@ void Partitioner::addOnce(OperatorOp op) {
   }
 }
 
-/// Rows that another rank has come out as zeros.
+/// Rows that another rank has come out as zeros. What is no row at all fails where it is next to the table.
 void Partitioner::maskLookup(const SplitCall &planned) {
   OperatorOp op = planned.call->op;
   const DimensionRule &rule = *planned.call->rule;
-  SmallVector<int64_t> begins, lasts;
+  constexpr int64_t least = std::numeric_limits<int32_t>::min(), most = std::numeric_limits<int32_t>::max();
+  SmallVector<int64_t> begins, firsts, lasts;
   for (const llvm::BitVector &part : planned.split.parts) {
     begins.push_back(part.find_first());
-    lasts.push_back(part.count() - 1);
+    firsts.push_back(part.find_first() == 0 ? least : 0);
+    lasts.push_back(part.find_last() + 1 == int(part.size()) ? most : int64_t(part.count()) - 1);
   }
   // The operand whose numbers are positions: the tensor without the factor.
   for (auto [i, use] : llvm::enumerate(planned.call->uses)) {
@@ -266,7 +278,7 @@ void Partitioner::maskLookup(const SplitCall &planned) {
       continue;
     Value one = constant(1);
     Value local = call("aten.sub.Scalar", {use->get(), perRank(begins), one});
-    Value own = call("aten.clamp", {local, constant(0), perRank(lasts)});
+    Value own = call("aten.clamp", {local, perRank(firsts), perRank(lasts)});
     Value isOther = call("aten.ne.Tensor", {local, own});
     use->set(own);
     builder.setInsertionPointAfter(op);
@@ -361,14 +373,10 @@ void Partitioner::partitionCall(const SplitCall &planned) {
   location = op->getLoc();
   if (split.kind == CallSplit::Kind::Along)
     return reorder(planned);
-  localizeSizes(op, split.results[0]);
+  localizeSizes(planned);
   StringRef groups = semanticsOf(op.getName()).groups;
-  if (!groups.empty() && planned.call->rule->groups == split.factor) {
-    SmallVector<int64_t> counts;
-    for (const llvm::BitVector &part : split.parts)
-      counts.push_back(part.count());
-    op->replaceUsesOfWith(op.getArgument(groups), perRank(counts));
-  }
+  if (!groups.empty() && planned.call->rule->groups == split.factor)
+    op->replaceUsesOfWith(op.getArgument(groups), perRank(countsOf(split.parts)));
   if (!split.isSum)
     return;
   if (planned.call->rule->factors[split.factor].kind == FactorKind::Lookup)

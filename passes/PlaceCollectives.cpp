@@ -58,8 +58,10 @@ struct SinkThroughViews : CollectivePattern {
   using CollectivePattern::CollectivePattern;
   LogicalResult match(OperatorOp op, PatternRewriter &rewriter) const override {
     const OpSemantics &semantics = semanticsOf(op.getName());
+    // A view in another dtype is one of bits.
     bool isView = (semantics.isView || semantics.mayBeView) && !semantics.isCast &&
-                  op->getNumResults() == 1 && isTensorLike(op->getResult(0).getType());
+                  !op.getArgument("dtype") && op->getNumResults() == 1 &&
+                  isTensorLike(op->getResult(0).getType());
     Operation *sum = isView ? soleSum(op->getOperand(0)) : nullptr;
     auto hasMany = [](Value operand) { return isTensorLike(operand.getType()); };
     if (!sum || llvm::any_of(op->getOperands().drop_front(), hasMany) || takesOwnPart(op))

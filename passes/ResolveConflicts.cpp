@@ -30,28 +30,20 @@ public:
   }
 
 private:
-  /// Takes items of a list or tuple apart, known which.
-  static bool takesApart(Operation *op) {
+  static bool isItemAccess(Operation *op) {
     auto call = dyn_cast<OperatorOp>(op);
-    bool isKnownItem = call && semanticsOf(call.getName()).isItemAccess &&
-                       ShardingPropagation::tensorOf(op->getResult(0)).value != op->getResult(0);
-    return isKnownItem || isa<UnpackOp>(op);
+    return isa<UnpackOp>(op) || (call && semanticsOf(call.getName()).isItemAccess);
   }
 
   /// Whether operators see the items of the aggregate, each by itself.
   static bool isLookedThrough(Operation *op) {
-    auto isSeen = [&](Operation *user) {
-      auto call = dyn_cast<OperatorOp>(user);
-      return takesApart(user) || (isa<ListOp>(op) && call && !semanticsOf(call.getName()).isItemAccess);
+    if (isItemAccess(op))
+      return true;
+    auto isCall = [&](Operation *user) {
+      return user->getBlock() == op->getBlock() && isa<OperatorOp>(user) && !isItemAccess(user);
     };
-    return takesApart(op) || (isa<ListOp, TupleOp>(op) && llvm::all_of(op->getUsers(), isSeen));
-  }
-
-  /// Whether somebody takes a list that the operator makes as it is, or items of it that are not known.
-  static bool givesListAway(OperatorOp op) {
-    return llvm::any_of(op->getResults(), [](OpResult result) {
-      return !isTensorLike(result.getType()) && !llvm::all_of(result.getUsers(), takesApart);
-    });
+    return isa<ListOp, TupleOp>(op) && (ShardingPropagation::isTakenByItems(op->getResult(0)) ||
+                                        (isa<ListOp>(op) && llvm::all_of(op->getUsers(), isCall)));
   }
 
   void visitCall(const SplittableCall &call) {
@@ -61,10 +53,6 @@ private:
     for (TensorRef tensor : call.results)
       wanted.push_back(shardingOf(tensor));
     CallSplit split = splitOf(propagation, call, operands, wanted);
-    if (givesListAway(call.op)) {
-      split.operands.assign(operands.size(), {});
-      split.results.assign(wanted.size(), {});
-    }
     for (auto [use, has, needs] : llvm::zip(call.uses, operands, split.operands))
       if (has != needs)
         use->set(reshard(use->get(), needs));

@@ -40,11 +40,11 @@ func.func @loop(%trips: i64, %c: i1) -> tensor<4x6xf32> {
   return %0 : tensor<4x6xf32>
 }
 
-// Of what stands in a tuple, the item is returned; the list of pieces is taken by an operator as it is.
+// Of what stands in a tuple, the item is returned; pieces that are taken as a list are cut from the whole.
 // CHECK: class of item dim 0: {{.*}} 0 gathers, 0 reshards, 1 outputs
 // CHECK: output 0
 // CHECK: class of pieces dim 0: {{.*}} 1 gathers, 0 reshards, 0 outputs
-// CHECK: gather operand 0 of aten.cat at
+// CHECK: gather operand 0 of aten.split.Tensor at
 func.func @aggregates() -> (tuple<tensor<4x6xf32>, i64>, tensor<8x6xf32>) {
   %w = cleave.param "item" {role = "parameter"} : tensor<4x6xf32>
   %p = cleave.param "pieces" {role = "parameter"} : tensor<8x6xf32>

@@ -1,0 +1,54 @@
+// RUN: cleave-opt %s --place-collectives | FileCheck %s
+// Sums that stay where they are.
+
+// Somebody else takes the sum too.
+// CHECK-LABEL: func.func @shared
+// CHECK: %[[SUM:.*]] = spmd.all_reduce(%arg0)
+// CHECK: aten.add.Tensor(%[[SUM]],
+func.func @shared(%x: tensor<4x6xf32>, %y: tensor<4x6xf32>) -> (tensor<4x6xf32>, tensor<4x6xf32>) {
+  %one = cleave.constant(1 : i64) : i64
+  %0 = spmd.all_reduce(%x) : (tensor<4x6xf32>) -> tensor<4x6xf32>
+  %1 = spmd.all_reduce(%y) : (tensor<4x6xf32>) -> tensor<4x6xf32>
+  %2 = aten.add.Tensor(%0, %1, %one) : (tensor<4x6xf32>, tensor<4x6xf32>, i64) -> tensor<4x6xf32>
+  return %0, %2 : tensor<4x6xf32>, tensor<4x6xf32>
+}
+
+// What every rank has would be added by each.
+// CHECK-LABEL: func.func @whole
+// CHECK: %[[SUM:.*]] = spmd.all_reduce(%arg0)
+// CHECK: aten.add.Tensor(%[[SUM]], %arg1,
+func.func @whole(%x: tensor<4x6xf32>, %y: tensor<4x6xf32>) -> tensor<4x6xf32> {
+  %one = cleave.constant(1 : i64) : i64
+  %0 = spmd.all_reduce(%x) : (tensor<4x6xf32>) -> tensor<4x6xf32>
+  %1 = aten.add.Tensor(%0, %y, %one) : (tensor<4x6xf32>, tensor<4x6xf32>, i64) -> tensor<4x6xf32>
+  return %1 : tensor<4x6xf32>
+}
+
+// The sum of bits is not the bits of the sum, and a sum of rounded numbers is not the rounded sum.
+// CHECK-LABEL: func.func @bits
+// CHECK: %[[SUM:.*]] = spmd.all_reduce(%arg0)
+// CHECK: aten.view.dtype(%[[SUM]],
+// CHECK: %[[OTHER:.*]] = spmd.all_reduce(%arg1)
+// CHECK: aten.to.dtype(%[[OTHER]],
+func.func @bits(%x: tensor<4x6xf32>, %y: tensor<4x6xf32>) -> (tensor<4x6xi32>, tensor<4x6xi32>) {
+  %int = cleave.constant(3 : i64) : i64
+  %no = cleave.constant(false) : i1
+  %none = cleave.constant(unit) : none
+  %0 = spmd.all_reduce(%x) : (tensor<4x6xf32>) -> tensor<4x6xf32>
+  %1 = aten.view.dtype(%0, %int) : (tensor<4x6xf32>, i64) -> tensor<4x6xi32>
+  %2 = spmd.all_reduce(%y) : (tensor<4x6xf32>) -> tensor<4x6xf32>
+  %3 = aten.to.dtype(%2, %int, %no, %no, %none) : (tensor<4x6xf32>, i64, i1, i1, none) -> tensor<4x6xi32>
+  return %1, %3 : tensor<4x6xi32>, tensor<4x6xi32>
+}
+
+// All ranks take the same part: there is less to send behind it.
+// CHECK-LABEL: func.func @same
+// CHECK: %[[PART:.*]] = aten.narrow(%arg0,
+// CHECK: spmd.all_reduce(%[[PART]])
+func.func @same(%x: tensor<4x6xf32>) -> tensor<4x3xf32> {
+  %one = cleave.constant(1 : i64) : i64
+  %three = cleave.constant(3 : i64) : i64
+  %0 = spmd.all_reduce(%x) : (tensor<4x6xf32>) -> tensor<4x6xf32>
+  %1 = aten.narrow(%0, %one, %three, %three) : (tensor<4x6xf32>, i64, i64, i64) -> tensor<4x3xf32>
+  return %1 : tensor<4x3xf32>
+}
