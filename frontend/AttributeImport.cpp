@@ -67,7 +67,8 @@ Value TorchScriptImporter::parameter(const std::string &unique, const at::Tensor
   FloatAttr number;
   if (entry->role == "constant" && tensor.dim() == 0 && at::isFloatingType(tensor.scalar_type()))
     number = b.getF64FloatAttr(tensor.item<double>());
-  const bool isWrapped = tensor.dim() == 0 && tensor.unsafeGetTensorImpl()->is_wrapped_number();
+  // TorchScript's interpreter takes them so, also those that a trace has from tensors.
+  const bool isWrapped = entry->role == "constant" && tensor.dim() == 0;
   StringRef owner = StringRef(unique).rsplit('.').first;
   SmallVector<StringRef> aliases(entry->aliases.begin(), entry->aliases.end());
   lastParameter = b.create<ParamOp>(NameLoc::get(b.getStringAttr(owner)), type, unique,

@@ -362,7 +362,7 @@ void addProducts(SemanticsTable &table) {
   // Rows by expert: the expert of a row is not in its position.
   table.add({"aten._grouped_mm"}, {.isProduct = true, .sumsParts = true, .hasTypesOfOperands = true,
                                    .flops = firstTimesLast, .dimensions = groupedProduct});
-  table.add({"aten._convolution", "aten.convolution", "aten.conv1d", "aten.conv2d", "aten.conv3d",
+  table.add({"aten._convolution", "aten.convolution", "aten._convolution_mode", "aten.conv1d", "aten.conv2d", "aten.conv3d",
              "aten.conv_transpose1d", "aten.conv_transpose2d", "aten.conv_transpose3d"},
             {.isProduct = true,
              .sumsParts = true,

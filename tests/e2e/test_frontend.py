@@ -447,3 +447,18 @@ def test_a_deep_and_long_model(compiler):
             return self.inner(x) * 0.5
 
     compiler.compile(traced(Deep(60), X), x=X)
+
+
+# Numbers that a trace holds as tensors
+
+
+class Numbers(nn.Module):
+    def forward(self, x):
+        return x * 100.0, x.to(torch.int32) + 1, x > 2.5
+
+
+def test_a_number_does_not_widen_the_integers_that_it_meets(compiler):
+    x = torch.arange(6)
+    outputs = compiler.run(traced(Numbers(), x), x=x)
+    assert [outputs[f"output.{i}"].dtype for i in range(3)] == [torch.float32, torch.int32, torch.bool]
+    torch.testing.assert_close(outputs["output.0"], x * 100.0)
