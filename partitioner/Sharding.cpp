@@ -144,6 +144,11 @@ bool CallSplitter::isAlong() const {
   return call.positions && (llvm::any_of(operands, isSplitThere) || llvm::any_of(wanted, isSplitThere));
 }
 
+/// Whether each rank has some: kernels may not take tensors of nothing, attention without heads ends the process.
+static bool haveAll(const Parts &parts) {
+  return llvm::all_of(parts, [](const llvm::BitVector &part) { return part.any(); });
+}
+
 CallSplit CallSplitter::along() const {
   CallSplit split = whole();
   unsigned dim = call.positions->dim, ranks = 0;
@@ -168,6 +173,8 @@ CallSplit CallSplitter::along() const {
         parts[rank][position] = hasIt;
         isWhole &= hasIt;
       }
+    if (!isWhole && !haveAll(parts))
+      return whole();
     if (!isWhole)
       result = shardingOf(op->getContext(), dim, parts);
   }
@@ -212,7 +219,7 @@ std::optional<CallSplit> CallSplitter::byFactor(unsigned factor, Parts parts) co
   bool isMade = kind == FactorKind::Broadcast && !semantics.sizes.empty();
   if (!split.isSum && kind != FactorKind::Pass && !isMade)
     return std::nullopt;
-  if ((split.isSum && !areApart(parts)) || (kind == FactorKind::Lookup && !areRanges(parts)))
+  if (!haveAll(parts) || (split.isSum && !areApart(parts)) || (kind == FactorKind::Lookup && !areRanges(parts)))
     return std::nullopt;
   for (auto [i, sharding] : llvm::enumerate(split.operands))
     if (i < call.rule->operands.size())

@@ -102,8 +102,13 @@ void ShardingPropagation::addCall(OperatorOp op, const TracedShapes &probes) {
         call.results.push_back({result, item});
   // Of a static dimension it is the same at all sizes of the others.
   call.positions = positionRuleOf(op, shapes);
+  // Of lists that are taken as they are, or given so, no item is seen.
   auto isTakenWhole = [](Value result) { return isa<ListType>(result.getType()) && !isTakenByItems(result); };
-  if (llvm::any_of(op->getResults(), isTakenWhole)) {
+  auto isGivenWhole = [](Value operand) {
+    auto list = dyn_cast<ListType>(operand.getType());
+    return list && isTensorLike(list.getElement()) && !isListInSight(operand);
+  };
+  if (llvm::any_of(op->getResults(), isTakenWhole) || llvm::any_of(op->getOperands(), isGivenWhole)) {
     call.rule.reset();
     call.positions.reset();
   }

@@ -18,9 +18,14 @@ SplitClass Shardings::classOf(const ShardingSeed &seed) const {
 }
 
 void Shardings::add(const SplitClass &found) {
-  for (auto &[tensor, labelling] : found.tensors)
-    if (!isa<BlockArgument>(tensor.value))
-      tensors.insert({tensor, shardingOf(tensor.value.getContext(), labelling, found.count, ranks)});
+  for (auto &[tensor, labelling] : found.tensors) {
+    if (isa<BlockArgument>(tensor.value))
+      continue;
+    ShardingAttr sharding = shardingOf(tensor.value.getContext(), labelling, found.count, ranks);
+    // Of a part of a fused weight some ranks may have nothing: it is whole then.
+    if (!llvm::is_contained(sharding.getExtents(), 0))
+      tensors.insert({tensor, sharding});
+  }
 }
 
 //===- Styles -------------------------------------------------------------===//

@@ -4,6 +4,7 @@
 #include "partitioner/ShardingSearch.h"
 #include "tools/driver/UsageError.h"
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/Support/FileSystem.h"
 #include "llvm/Support/GlobPattern.h"
 #include "llvm/Support/JSON.h"
 #include "llvm/Support/MemoryBuffer.h"
@@ -51,11 +52,15 @@ static llvm::Error readFile(const std::string &path, std::vector<std::string> &r
     return llvm::createStringError("--shard-file " + path + ": " + what);
   };
   constexpr uint64_t kMostBytes = 1 << 20;
-  auto buffer = llvm::MemoryBuffer::getFileSlice(path, kMostBytes + 1, 0);
+  const std::string remedy = "; give a JSON file of patterns and styles";
+  llvm::sys::fs::file_status status;
+  if (std::error_code error = llvm::sys::fs::status(path, status))
+    return fault(error.message() + remedy);
+  if (status.type() != llvm::sys::fs::file_type::regular_file || status.getSize() > kMostBytes)
+    return fault("no regular file of at most 1 MiB" + remedy);
+  auto buffer = llvm::MemoryBuffer::getFile(path);
   if (!buffer)
-    return fault(buffer.getError().message() + "; give a JSON file of patterns and styles");
-  if ((*buffer)->getBufferSize() > kMostBytes)
-    return fault("larger than 1 MiB");
+    return fault(buffer.getError().message() + remedy);
   auto value = llvm::json::parse((*buffer)->getBuffer());
   if (!value)
     return fault("no JSON: " + toString(value.takeError()));

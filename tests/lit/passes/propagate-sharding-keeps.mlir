@@ -41,7 +41,8 @@ func.func @structure(%x: tensor<4x6xf32>, %c: i1) -> tensor<4x6xf32> attributes 
 
 // -----
 
-// Pieces in a list that is taken as it is, or by a number that only running tells.
+// Pieces in a list that is taken as it is, or by a number that only running tells; and what is made of such a list,
+// though it meets what is split.
 // CHECK-LABEL: func.func @lists
 // CHECK: aten.linear({{.*}}) {cleave.shardings
 // CHECK: aten.chunk({{[^)]*}}) :
@@ -59,5 +60,6 @@ func.func @lists(%x: tensor<4x6xf32>) -> (!cleave.tensor, !cleave.tensor) attrib
   %2 = aten.cat(%1, %one) : (!cleave.list<!cleave.tensor>, i64) -> !cleave.tensor
   %3 = aten.chunk(%0, %two, %one) : (!cleave.tensor, i64, i64) -> !cleave.list<!cleave.tensor>
   %4 = aten.__getitem__.t(%3, %last) : (!cleave.list<!cleave.tensor>, i64) -> !cleave.tensor
-  return %2, %4 : !cleave.tensor, !cleave.tensor
+  %5 = aten.add.Tensor(%2, %0, %one) : (!cleave.tensor, !cleave.tensor, i64) -> !cleave.tensor
+  return %5, %4 : !cleave.tensor, !cleave.tensor
 }

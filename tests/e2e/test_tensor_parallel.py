@@ -1,0 +1,328 @@
+"""Plans whose tensors are split over ranks: what each model gives is what it gave as a whole."""
+
+import collections
+import json
+import warnings
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from torch import nn
+from torch.nn import functional as F
+
+from conftest import TINY, cleave, compile_refused, run_refused
+from streams import CALLS
+
+X = torch.linspace(-1, 1, 48).reshape(8, 6)
+IMAGES = torch.linspace(-2, 2, 2 * 3 * 8 * 8).reshape(2, 3, 8, 8)
+
+DECODER = "vocab_size=101,hidden_size=48,intermediate_size=100,num_hidden_layers=2,max_position_embeddings=64"
+T5 = "vocab_size=101,d_model=32,d_kv=8,d_ff=60,num_layers=2,num_heads=4"
+
+
+def plan_of(compiler):
+    return cleave("inspect", "model.plan", "--json", cwd=compiler.folder).json()
+
+
+def collectives(report):
+    return dict(collections.Counter(entry["kind"] for entry in report["collectives"]))
+
+
+def styles(report):
+    return {weight["name"]: weight["style"] for weight in report["weights"]}
+
+
+# Architectures ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("source, config, mesh, replicated", [
+    # A fused weight of three parts, each split in itself, and the embedding tied to the logits.
+    ("gpt2", "vocab_size=101,n_embd=48,n_layer=2,n_head=6,n_positions=64", "tp=3", []),
+    # 12 heads over 8 ranks, which nothing divides.
+    ("gpt2", "vocab_size=101,n_embd=60,n_layer=1,n_head=12,n_positions=64,n_inner=101", "tp=8", []),
+    # A fused weight by heads: each has its own three parts.
+    ("gpt_neox", f"{DECODER},num_attention_heads=6", "tp=2", []),
+    # A fused weight of unequal parts, and a fused gate.
+    ("phi3", f"{DECODER},num_attention_heads=6,num_key_value_heads=2,pad_token_id=0", "pp=2,tp=2", []),
+    # Fewer heads of keys than ranks.
+    ("llama", f"{DECODER},num_attention_heads=8,num_key_value_heads=2", "tp=4", []),
+    # Norms of queries and keys: of each head, and of all heads together.
+    ("qwen3", f"{DECODER},num_attention_heads=6,num_key_value_heads=3,head_dim=8", "tp=3", []),
+    ("olmo2", f"{DECODER},num_attention_heads=6,num_key_value_heads=3,pad_token_id=0", "tp=2", []),
+    # A bias for each head.
+    ("bloom", "vocab_size=101,hidden_size=48,n_layer=2,n_head=4", "tp=2", []),
+    # An encoder, a decoder, and attention across.
+    ("t5", T5, "pp=2,tp=2", []),
+    ("t5", T5, "tp=3", []),
+])
+def test_architectures(source, config, mesh, replicated, trace_model, tmp_path):
+    model = trace_model(f"hf:{source}", "--config", config, "--batch", 2, "--seq", 8)
+    dynamic = ("input_ids=batch,seq", *(("decoder_input_ids=batch,target",) if source == "t5" else ()))
+    names = [argument for name in dynamic for argument in ("--dynamic", name)]
+    plan = tmp_path / "a.plan"
+    cleave("compile", model.path, "--inputs", model.inputs, "--mesh", mesh, *names, "--verify", "-o", plan)
+    report = cleave("inspect", plan, "--json").json()
+    large = [weight for weight in report["weights"] if len(weight["shape"]) > 1 and weight["style"] == "replicate"
+             and weight["role"] == "parameter"]
+    assert [weight["name"] for weight in large if min(weight["shape"]) > 8] == replicated
+    # At other sizes than those that were traced.
+    inputs = {name: torch.arange(15).reshape(3, 5) * 7 % 101 for name in load_file(model.inputs)}
+    save_file(inputs, tmp_path / "inputs.safetensors")
+    cleave("run", plan, "--inputs", tmp_path / "inputs.safetensors", "--outputs", tmp_path / "outputs.safetensors",
+           "--check-types")
+    with torch.no_grad():
+        expected = torch.jit.load(model.path)(*inputs.values())
+    first = next(iter(expected.values())) if isinstance(expected, dict) else expected[0] if isinstance(expected, tuple) else expected
+    found = load_file(tmp_path / "outputs.safetensors")
+    assert any(tensor.shape == first.shape and torch.allclose(tensor, first, atol=1e-5) for tensor in found.values())
+
+
+def test_a_layer_of_gpt2_has_two_sums(trace_model, tmp_path):
+    def report(layers):
+        model = trace_model("hf:gpt2", "--config", f"vocab_size=101,n_embd=48,n_layer={layers},n_head=6,n_positions=64",
+                            "--batch", 2, "--seq", 8)
+        cleave("compile", model.path, "--inputs", model.inputs, "--mesh", "tp=2", "-o", tmp_path / f"{layers}.plan")
+        return collectives(cleave("inspect", tmp_path / f"{layers}.plan", "--json").json())
+
+    two, three = report(2), report(3)
+    assert {kind: three[kind] - two.get(kind, 0) for kind in three if three[kind] != two.get(kind, 0)} == {"all_reduce": 2}
+
+
+# Small modules ------------------------------------------------------------------------------------------------------------
+
+
+class FeedForward(nn.Module):
+    """Three products without biases."""
+
+    def __init__(self, width=64, hidden=176):
+        super().__init__()
+        torch.manual_seed(0)
+        self.w1 = nn.Linear(width, hidden, bias=False)
+        self.w2 = nn.Linear(hidden, width, bias=False)
+        self.w3 = nn.Linear(width, hidden, bias=False)
+
+    def forward(self, x):
+        return self.w2(F.silu(self.w1(x)) * self.w3(x))
+
+
+class Convolutions(nn.Module):
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.layers = nn.Sequential(
+            nn.Conv2d(3, 9, 3, padding=1), nn.BatchNorm2d(9), nn.ReLU(), nn.Conv2d(9, 9, 3, padding=1, groups=9),
+            nn.Conv2d(9, 12, 1), nn.GroupNorm(4, 12), nn.MaxPool2d(2), nn.Conv2d(12, 8, 3, groups=4),
+            nn.ConvTranspose2d(8, 6, 2, stride=2), nn.SiLU())
+        self.top = nn.Linear(6, 5)
+        for norm in (self.layers[1],):
+            norm.running_mean.uniform_(-1, 1)
+            norm.running_var.uniform_(1, 2)
+
+    def forward(self, x):
+        return self.top(self.layers(x).mean([2, 3]))
+
+
+class NoProducts(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.scale = nn.Parameter(torch.linspace(1, 2, 6))
+
+    def forward(self, x):
+        return torch.softmax(x * self.scale, -1)
+
+
+class Branches(nn.Module):
+    """Control flow that uses, and gives, what is split around it."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.up, self.down = nn.Linear(6, 9), nn.Linear(9, 6)
+
+    def forward(self, x):
+        h = torch.relu(self.up(x))
+        if bool(x.sum() > 0):
+            g = h * 2
+        else:
+            g = h + 1
+        for i in range(int(x.shape[0]) // 4):
+            g = g + torch.tanh(h) * i
+        return self.down(g + h)
+
+
+class Pieces(nn.Module):
+    """Lists of split pieces, taken from the end, one by one in a loop, in part, and as they are."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.up, self.down, self.last = nn.Linear(6, 12), nn.Linear(4, 6), nn.Linear(6, 6)
+
+    def forward(self, x):
+        pieces = torch.relu(self.up(x)).chunk(3, -1)
+        sums = pieces[0] * 1
+        for piece in pieces:
+            sums = sums + piece
+        y = self.down(pieces[-1]) + self.down(sums)
+        first = self.up(x).chunk(3, -1)
+        joined = torch.cat(self.up(y).chunk(3, -1), 0)
+        return self.last(self.down(first[0] * first[1])) + self.down(joined)[:x.shape[0]]
+
+
+class Halves(nn.Module):
+    """More ranks than a fused weight's halves have channels each; nothing is left for some."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.fused = nn.Conv2d(3, 8, 1)
+        self.left, self.right = nn.Conv2d(4, 4, 1), nn.Conv2d(4, 4, 3, padding=1)
+
+    def forward(self, x):
+        left, right = self.fused(x).chunk(2, 1)
+        return torch.cat([self.left(left), self.right(right)], 1)
+
+
+class Bits(nn.Module):
+    """The bits of a sum are not the sum of bits."""
+
+    def __init__(self):
+        super().__init__()
+        self.up, self.down = nn.Linear(6, 8, bias=False), nn.Linear(8, 6, bias=False)
+        for layer in (self.up, self.down):
+            nn.init.constant_(layer.weight, 0.5)
+
+    def forward(self, x):
+        return self.down(self.up(x.round())).view(torch.int32)
+
+
+class Remembers(nn.Module):
+    """A state between split products."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.up, self.down = nn.Linear(6, 9), nn.Linear(9, 6)
+        self.register_buffer("hidden", torch.zeros(4, 9))
+
+    def forward(self, x):
+        self.hidden = torch.tanh(self.up(x) + self.hidden)
+        return self.down(self.hidden)
+
+
+@pytest.mark.parametrize("module, x, mesh", [
+    (FeedForward(6, 9), X, "tp=2"), (FeedForward(6, 9), X, "pp=2,tp=3"), (Convolutions(), IMAGES, "tp=2"),
+    (Convolutions(), IMAGES, "pp=2,tp=3"), (NoProducts(), X, "tp=2"), (Branches(), X, "tp=2"), (Branches(), -X, "tp=4"),
+    (Pieces(), X, "tp=2"), (Pieces(), X, "tp=3"), (Halves(), IMAGES, "tp=4"),
+    (torch.jit.trace(Bits(), X), X, "tp=2"),
+], ids=lambda value: type(value).__name__ if isinstance(value, nn.Module) else value if isinstance(value, str) else "")
+def test_modules(module, x, mesh, compiler):
+    compiler.compile(module, "--mesh", mesh, x=x)
+
+
+def test_each_rank_has_its_part_of_the_weights(compiler):
+    compiler.compile(FeedForward(), "--mesh", "tp=4", x=torch.linspace(-1, 1, 512).reshape(8, 64))
+    report = plan_of(compiler)
+    assert [stage["weight_bytes"] for stage in report["stages"]] == [3 * 64 * 176 * 4 // 4]
+    assert all(shape in ([44, 64], [64, 44]) for weight in report["weights"] for shape in weight["shard_shapes"])
+    assert len({file["bytes"] for file in report["shard_files"]}) == 1
+    assert collectives(report) == {"all_reduce": 1}
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_narrow_dtypes(dtype, compiler):
+    module = nn.Sequential(nn.Linear(6, 9), nn.ReLU(), nn.Linear(9, 6)).to(dtype)
+    compiler.compile(module, "--mesh", "tp=2", input=X.to(dtype))
+
+
+def test_packed_weights_are_on_every_rank(compiler):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        module = torch.ao.quantization.quantize_dynamic(
+            nn.Sequential(nn.Linear(6, 16), nn.ReLU(), nn.Linear(16, 6)).eval(), {nn.Linear})
+        compiler.compile(torch.jit.trace(module, X), "--mesh", "tp=2", input=X)
+    assert set(styles(plan_of(compiler)).values()) == {"replicate"}
+
+
+def test_states_stay_right_from_call_to_call(streams):
+    streams.check(Remembers().eval(), CALLS, "--mesh", "tp=2")
+
+
+def test_ids_that_are_no_rows_are_refused_as_without_ranks(compiler):
+    class Words(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.words, self.top = nn.Embedding(10, 6), nn.Linear(6, 10)
+
+        def forward(self, ids):
+            return self.top(self.words(ids))
+
+    torch.manual_seed(0)
+    compiler.compile(Words(), "--mesh", "tp=3", "--shard", "words=embedding_rowwise", ids=torch.arange(10).reshape(2, 5))
+    assert styles(plan_of(compiler))["words.weight"] == "embedding_rowwise"
+    for row in (10, -1, 2**40):
+        save_file({"ids": torch.full((2, 5), row)}, compiler.folder / "wrong.safetensors")
+        assert "index out of range" in run_refused(compiler.folder / "model.plan", "wrong.safetensors")
+
+
+# With other options -------------------------------------------------------------------------------------------------------
+
+
+def test_microbatches_give_the_same_bits(compiler):
+    """Where they do without ranks: products of one row have another order of sums than those of several."""
+    torch.manual_seed(0)
+    module = nn.Sequential(nn.Linear(6, 9), nn.Tanh(), nn.Linear(9, 6))
+    x = torch.randn(16, 6)
+    for mesh in ("pp=2", "pp=2,tp=2", "tp=3"):
+        one, four = (compiler.run(module, "--mesh", mesh, "--microbatches", count, input=x)["output"] for count in "14")
+        cleave("run", "model.plan", "--inputs", "model.inputs.safetensors", "--outputs", "again.safetensors",
+               cwd=compiler.folder)
+        assert torch.equal(one, four), mesh
+        assert torch.equal(four, load_file(compiler.folder / "again.safetensors")["output"])
+
+
+def test_captured_values_stay(tiny_model, tmp_path):
+    """Also those that are split: a plan over ranks has the points that one without has."""
+    model, pattern = tiny_model("gpt2"), "transformer.h.*.mlp.c_fc"
+    points = []
+    for mesh in ("pp=1", "tp=2"):
+        cleave("compile", model.path, "--inputs", model.inputs, "--mesh", mesh, "--capture-points", pattern, "--verify",
+               "-o", tmp_path / "a.plan")
+        points.append(cleave("inspect", tmp_path / "a.plan", "--json").json()["capture_points"])
+    assert len(points[0]) == 4
+    assert points[0] == points[1]
+
+
+def test_weights_as_users_say(compiler, tmp_path):
+    x = torch.linspace(-1, 1, 512).reshape(8, 64)
+    (tmp_path / "shards.json").write_text(json.dumps({"w*": "replicate", "w1": "colwise"}))
+    compiler.compile(FeedForward(), "--mesh", "tp=2", "--shard-file", tmp_path / "shards.json", "--shard",
+                     "w3.weight=rowwise", x=x)
+    assert styles(plan_of(compiler)) == {"w1.weight": "colwise", "w2.weight": "replicate", "w3.weight": "rowwise"}
+
+
+@pytest.mark.parametrize("options, status, words", [
+    (("--shard", "h.*.c_fcc=colwise"), 1, "matches no weight"),
+    (("--shard", "transformer.h.0.mlp.c_fcc=colwise"), 1, "did you mean transformer.h.0.mlp.c_fc"),
+    (("--shard", "transformer.h.*=colwis"), 2, "did you mean colwise?"),
+    (("--shard", "transformer.h.*"), 2, "expected PATTERN=STYLE"),
+    (("--shard", "=colwise"), 2, "found pattern"),
+    (("--shard", "transformer.h[=colwise"), 2, "found pattern"),
+    (("--shard-file", "no.json"), 1, "no.json"),
+    (("--shard-file", "words.json"), 1, "no JSON"),
+    (("--shard-file", "large.json"), 1, "at most 1 MiB"),
+    (("--shard-file", "."), 1, "no regular file"),
+    (("--shard-file", "list.json"), 1, "expected an object"),
+    (("--shard-file", "number.json"), 1, "expected a style in quotes"),
+    (("--shard-file", "style.json"), 1, "did you mean rowwise?"),
+])
+def test_what_users_say_wrong(options, status, words, model):
+    for name, content in {"list": [], "number": {"a": 1}, "style": {"a": "rowise"}}.items():
+        (model.parent / f"{name}.json").write_text(json.dumps(content))
+    (model.parent / "words.json").write_text("colwise")
+    (model.parent / "large.json").write_text(" " * (2**20 + 1))
+    assert words in compile_refused(model, "--mesh", "tp=2", *options, "--devices", 2, status=status)
+
+
+def test_nothing_to_split_over(model):
+    assert "nothing to split over" in compile_refused(model, "--shard", "transformer.*=colwise", status=2)
