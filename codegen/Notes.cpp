@@ -167,6 +167,8 @@ static void noteReplicated(func::FuncOp function, std::vector<plan::Note> &notes
     if (param->use_empty() || (style ? style != "replicate" : !isMatrix || param.getShard()))
       return;
     Operation *user = *param->user_begin();
+    while (isa<ListOp>(user) && !user->use_empty())
+      user = *user->user_begin();
     notes.push_back(
         makeNote("replicated", modulePath(param), user->getName().getStringRef(),
                  llvm::formatv("{0} ({1}) is whole on every tensor rank: {2} has no part of it to do",

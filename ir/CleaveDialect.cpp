@@ -61,6 +61,10 @@ LogicalResult ParamOp::verify() {
     return emitOpError("found a number for ")
            << getRole() << " " << getResult().getType()
            << ", expected a constant floating-point tensor without dimensions";
+  if (auto shard = getShard();
+      shard && (!type || shard->getDim() >= type.getRank() ||
+                !llvm::is_contained(shard->getExtents(), type.getDimSize(shard->getDim()))))
+    return emitOpError("found ") << getResult().getType() << ", expected a rank's part of " << *shard;
   if (getWrapped() && (!type || type.getRank() != 0))
     return emitOpError("found a wrapped number of ") << getResult().getType() << ", expected a tensor without dimensions";
   return success();

@@ -16,7 +16,7 @@ def ParamOp : CleaveOp<"param", [Pure]> {
     elements of a small integer tensor, which size arithmetic needs. `number`: what a constant floating-point tensor
     without dimensions holds, by which idioms are recognised. `wrapped`: it stands for a number of the program, which never
     widens the dtype of a tensor that it meets. `shard`: each rank of a tensor group has a part of the
-    weight; the type is the first rank's.
+    weight; the type is a rank's part, the first one's in a program for all.
     ```mlir
     %w = cleave.param "transformer.wte.weight" {aliases = ["lm_head.weight"], role = "parameter"} : tensor<50257x768xf32>
     ```

@@ -16,7 +16,8 @@ static OpFoldResult foldItem(OperatorOp op, ArrayRef<Attribute> operands) {
     return {};
   Operation *maker = op->getOperand(0).getDefiningOp();
   auto index = dyn_cast_or_null<IntegerAttr>(operands[1]);
-  if (!index || !isa_and_nonnull<ListOp, TupleOp>(maker) || (isa<ListOp>(maker) && mayChange(op->getOperand(0))))
+  if (!index || !isa_and_nonnull<ListOp, TupleOp>(maker) ||
+      (isa<ListOp>(maker) && mayChange(op->getOperand(0))))
     return {};
   int64_t count = maker->getNumOperands();
   int64_t position = index.getInt() < 0 ? index.getInt() + count : index.getInt();
@@ -47,7 +48,8 @@ static Attribute foldLength(OperatorOp op) {
   return Builder(op->getContext()).getI64IntegerAttr(maker->getNumOperands());
 }
 
-/// The operand of a cast to the dtype it has: what in-place operators leave behind when they are made functional.
+/// The operand of a cast to the dtype it has: what in-place operators leave behind when they are made
+/// functional.
 static Value uncast(OperatorOp op) {
   if (op.getName() != "aten.type_as")
     return {};
@@ -77,10 +79,18 @@ static SmallVector<Attribute> evaluate(OperatorOp op, ArrayRef<Attribute> operan
   return results;
 }
 
-LogicalResult foldOperator(OperatorOp op, ArrayRef<Attribute> operands, SmallVectorImpl<OpFoldResult> &results) {
+/// What an operator gives of one is a tensor like others.
+static bool isWrappedNumber(Value value) {
+  auto param = value.getDefiningOp<ParamOp>();
+  return param && param.getWrapped();
+}
+
+LogicalResult foldOperator(OperatorOp op, ArrayRef<Attribute> operands,
+                           SmallVectorImpl<OpFoldResult> &results) {
   const OpSemantics &semantics = semanticsOf(op.getName());
   if (semantics.identityOf)
-    if (Value same = semantics.identityOf(op); same && same.getType() == op->getResult(0).getType()) {
+    if (Value same = semantics.identityOf(op);
+        same && same.getType() == op->getResult(0).getType() && !isWrappedNumber(same)) {
       results.push_back(same);
       return success();
     }
@@ -100,7 +110,8 @@ LogicalResult foldOperator(OperatorOp op, ArrayRef<Attribute> operands, SmallVec
         return success();
       }
     }
-  if (op->getNumOperands() == 0 || !isMemoryEffectFree(op) || llvm::any_of(op->getResultTypes(), isTensorLike))
+  if (op->getNumOperands() == 0 || !isMemoryEffectFree(op) ||
+      llvm::any_of(op->getResultTypes(), isTensorLike))
     return failure();
   SmallVector<Attribute> known(operands);
   for (auto [attribute, operand] : llvm::zip(known, op->getOperands()))

@@ -108,6 +108,7 @@ public:
   CallSplit run();
 
 private:
+  CallSplit choose();
   CallSplit whole() const;
   bool isAlong() const;
   CallSplit along() const;
@@ -144,7 +145,8 @@ bool CallSplitter::isAlong() const {
   return call.positions && (llvm::any_of(operands, isSplitThere) || llvm::any_of(wanted, isSplitThere));
 }
 
-/// Whether each rank has some: kernels may not take tensors of nothing, attention without heads ends the process.
+/// Whether each rank has some: kernels may not take tensors of nothing, attention without heads ends the
+/// process.
 static bool haveAll(const Parts &parts) {
   return llvm::all_of(parts, [](const llvm::BitVector &part) { return part.any(); });
 }
@@ -219,7 +221,11 @@ std::optional<CallSplit> CallSplitter::byFactor(unsigned factor, Parts parts) co
   bool isMade = kind == FactorKind::Broadcast && !semantics.sizes.empty();
   if (!split.isSum && kind != FactorKind::Pass && !isMade)
     return std::nullopt;
-  if (!haveAll(parts) || (split.isSum && !areApart(parts)) || (kind == FactorKind::Lookup && !areRanges(parts)))
+  // By what the first rank alone multiplies what is added has to be known.
+  if (split.isSum && op.getArgument("beta") && !op.getConstantArgument("beta"))
+    return std::nullopt;
+  if (!haveAll(parts) || (split.isSum && !areApart(parts)) ||
+      (kind == FactorKind::Lookup && !areRanges(parts)))
     return std::nullopt;
   for (auto [i, sharding] : llvm::enumerate(split.operands))
     if (i < call.rule->operands.size())
@@ -277,7 +283,7 @@ std::optional<CallSplit> CallSplitter::byOperands() const {
   return std::nullopt;
 }
 
-CallSplit CallSplitter::run() {
+CallSplit CallSplitter::choose() {
   auto isSplit = [](ShardingAttr sharding) { return bool(sharding); };
   if (isRandom(op) || (llvm::none_of(operands, isSplit) && llvm::none_of(wanted, isSplit)))
     return whole();
@@ -290,6 +296,14 @@ CallSplit CallSplitter::run() {
   if (auto split = byOperands())
     return *split;
   return whole();
+}
+
+CallSplit CallSplitter::run() {
+  CallSplit split = choose();
+  // Of an operand that gives dtype and device alone any part will do.
+  if (semanticsOf(op.getName()).readsNoElements)
+    split.operands.assign(operands.begin(), operands.end());
+  return split;
 }
 
 CallSplit splitOf(const ShardingPropagation &function, const SplittableCall &call,

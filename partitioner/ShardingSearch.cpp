@@ -101,11 +101,11 @@ private:
 } // namespace
 
 /// Whether it is the rows of a weight that the operator multiplies or takes.
-static bool usesWeights(OperatorOp op) {
-  const OpSemantics &semantics = semanticsOf(op.getName());
-  return semantics.isLookup ||
-         (semantics.sumsParts && op->getNumOperands() > 1 && isTensorLike(op->getOperand(0).getType()) &&
-          isTensorLike(op->getOperand(1).getType()));
+static bool usesWeights(const SplittableCall &call) {
+  const OpSemantics &semantics = semanticsOf(OperatorOp(call.op).getName());
+  return semantics.isLookup || (semantics.sumsParts && llvm::count_if(call.operands, [](TensorRef tensor) {
+                                                         return bool(tensor.value);
+                                                       }) > 1);
 }
 
 /// The weights that a value is made of.
@@ -123,7 +123,7 @@ static void collectWeights(Value value, llvm::SetVector<Operation *> &found) {
 void Search::findWeights() {
   llvm::SetVector<Operation *> found;
   for (const SplittableCall &call : propagation.getCalls())
-    if (usesWeights(call.op))
+    if (usesWeights(call))
       for (TensorRef operand : call.operands)
         if (operand.value)
           collectWeights(operand.value, found);
@@ -181,7 +181,12 @@ bool Search::isAllowed(const SplitClass &found) const {
       if (said->second == ShardingStyle::Replicate ||
           styleOf({tensor.value.getDefiningOp<ParamOp>(), labelling.dim, true}) != said->second)
         return false;
-  return found.count >= int32_t(ranks);
+  // Not every kernel takes nothing, such as attention without heads.
+  auto leavesNothing = [&](auto &entry) {
+    return llvm::is_contained(
+        shardingOf(entry.first.value.getContext(), entry.second, found.count, ranks).getExtents(), 0);
+  };
+  return found.count >= int32_t(ranks) && llvm::none_of(found.tensors, leavesNothing);
 }
 
 std::optional<Search::Candidate> Search::candidateOf(ShardingSeed seed) const {

@@ -22,6 +22,16 @@ struct AnnotateSharding : impl::AnnotateShardingBase<AnnotateSharding> {
     auto target = machine.empty() ? llvm::Expected<Machine>(Machine::cpu(tp)) : Machine::load(machine);
     if (!target)
       return fail(llvm::toString(target.takeError()));
+    WalkResult draws = function.walk([&](OperatorOp op) {
+      if (!isRandom(op) || op->getParentOp() == function)
+        return WalkResult::advance();
+      op->emitError() << op.getName()
+                      << " draws random numbers inside control flow, others on each tensor rank; use "
+                      << "pipeline stages alone (--mesh pp=N)";
+      return WalkResult::interrupt();
+    });
+    if (draws.wasInterrupted())
+      return signalPassFailure();
     std::vector<ShardingRule> rules;
     for (const std::string &text : shard) {
       auto [pattern, word] = StringRef(text).rsplit('=');

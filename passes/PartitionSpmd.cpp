@@ -38,7 +38,9 @@ private:
   void addOnce(OperatorOp op);
   void maskLookup(const SplitCall &planned);
   void reorder(const SplitCall &planned);
-  Value pick(Value from, unsigned dim, const std::vector<Ranges> &ranges);
+  Value pick(Value from, unsigned dim, const std::vector<Ranges> &ranges, bool copies = false);
+  Value laidOut(Value exchanged, Type type);
+  void shareDraws(OperatorOp op);
   void reduce(OpResult result);
 
   Value perRank(Type type, ArrayRef<Attribute> values);
@@ -56,6 +58,8 @@ private:
   OpBuilder builder;
   Location location = UnknownLoc::get(builder.getContext());
   ShardingPropagation propagation;
+  /// Of named dimensions, as traced.
+  llvm::StringMap<int64_t> sizes = TracedShapes(function).sizes();
   std::vector<SplitCall> calls;
 };
 } // namespace
@@ -90,10 +94,10 @@ Value Partitioner::ints(ArrayRef<int64_t> values) {
 
 //===- Parts of tensors ---------------------------------------------------===//
 
-/// The ranges of each rank's tensor, one after the other; of one range a view.
-Value Partitioner::pick(Value from, unsigned dim, const std::vector<Ranges> &ranges) {
+/// The ranges of each rank's tensor, one after the other; of one range a view, unless `copies`.
+Value Partitioner::pick(Value from, unsigned dim, const std::vector<Ranges> &ranges, bool copies) {
   Value axis = constant(dim);
-  if (llvm::all_of(ranges, [](const Ranges &own) { return own.size() <= 2; })) {
+  if (!copies && llvm::all_of(ranges, [](const Ranges &own) { return own.size() <= 2; })) {
     SmallVector<int64_t> offsets, sizes;
     for (const Ranges &own : ranges) {
       offsets.push_back(own.empty() ? 0 : own[0]);
@@ -164,12 +168,12 @@ void Partitioner::partitionReshard(ReshardOp op, ShardingAttr from, ShardingAttr
   Value value = op.getValue(), result;
   Type type = intsType(builder.getContext());
   if (!from) {
-    result = pick(value, to.getDim(), rangesOf(to));
+    result = pick(value, to.getDim(), rangesOf(to), /*copies=*/true);
   } else if (!to) {
     result = call("spmd.all_gather", {value, constant(from.getDim()), gatheredPieces(op, from)});
   } else if (from.getDim() == to.getDim()) {
     result = call("spmd.all_gather", {value, constant(from.getDim()), ints(piecesOf(from))});
-    result = pick(result, to.getDim(), rangesOf(to));
+    result = pick(result, to.getDim(), rangesOf(to), /*copies=*/true);
   } else {
     SmallVector<Attribute> lists;
     for (const Ranges &own : rangesOf(to))
@@ -180,6 +184,7 @@ void Partitioner::partitionReshard(ReshardOp op, ShardingAttr from, ShardingAttr
   result.getDefiningOp()->setLoc(location);
   if (!to)
     result.setType(op.getType());
+  result = laidOut(result, op.getType());
   op.getResult().replaceAllUsesWith(result);
   op.erase();
 }
@@ -188,6 +193,12 @@ void Partitioner::partitionReshard(ReshardOp op, ShardingAttr from, ShardingAttr
 
 static SmallVector<int64_t> countsOf(const Parts &parts) {
   return llvm::map_to_vector(parts, [](const llvm::BitVector &part) { return int64_t(part.count()); });
+}
+
+static void setArgument(OperatorOp op, StringRef name, Value value) {
+  for (auto [argument, operand] : llvm::zip(op.getSchema().arguments, op->getOpOperands()))
+    if (argument.name == name)
+      operand.set(value);
 }
 
 /// Sizes that are said in numbers are each rank's own.
@@ -223,8 +234,7 @@ void Partitioner::localizeSizes(const SplitCall &planned) {
       own[entry] = builder.getI64IntegerAttr(extent);
       all.push_back(builder.getArrayAttr(own));
     }
-    Value local = perRank(sizes.getType(), all);
-    op->replaceUsesOfWith(sizes, local);
+    setArgument(op, name, perRank(sizes.getType(), all));
   } else if (auto list = sizes.getDefiningOp<ListOp>()) {
     Attribute value;
     if (entry < 0 || entry >= int64_t(list->getNumOperands()) ||
@@ -232,7 +242,7 @@ void Partitioner::localizeSizes(const SplitCall &planned) {
       return;
     SmallVector<Value> elements(list.getElements());
     elements[entry] = perRank(extents);
-    op->replaceUsesOfWith(sizes, builder.create<ListOp>(location, list.getType(), elements));
+    setArgument(op, name, builder.create<ListOp>(location, list.getType(), elements));
   }
 }
 
@@ -299,13 +309,49 @@ void Partitioner::maskLookup(const SplitCall &planned) {
   }
 }
 
+/// Every rank has random numbers of its own, and all take the first one's.
+void Partitioner::shareDraws(OperatorOp op) {
+  for (OpResult result : op->getResults())
+    if (isTensorLike(result.getType())) {
+      builder.setInsertionPointAfter(op);
+      location = op->getLoc();
+      Value shared = call("spmd.broadcast", {result, constant(0)});
+      shared.getDefiningOp()->setLoc(location);
+      shared.setType(result.getType());
+      llvm::SmallPtrSet<Operation *, 1> except{shared.getDefiningOp()};
+      result.replaceAllUsesExcept(shared, except);
+    }
+}
+
+/// What ranks exchange is row-major; views of what had its dimensions in another order in memory want them
+/// so.
+Value Partitioner::laidOut(Value exchanged, Type type) {
+  auto tensor = dyn_cast<RankedTensorType>(type);
+  auto layout = tensor ? dyn_cast_or_null<LayoutAttr>(tensor.getEncoding()) : LayoutAttr();
+  if (!layout || layout.getStrides().empty())
+    return exchanged;
+  SmallVector<int64_t> strides;
+  for (const std::string &stride : layout.getStrides())
+    strides.push_back(SymbolicDim::parse(stride)->evaluate(sizes).value_or(0));
+  SmallVector<int64_t> order = llvm::to_vector(llvm::seq<int64_t>(0, strides.size())), back(order);
+  llvm::stable_sort(order, [&](int64_t left, int64_t right) { return strides[left] > strides[right]; });
+  if (llvm::is_sorted(order))
+    return exchanged;
+  for (auto [place, dim] : llvm::enumerate(order))
+    back[dim] = place;
+  Value none = builder.create<ConstantOp>(location, builder.getI64Type(), builder.getI64IntegerAttr(0));
+  Value ordered = call("aten.contiguous", {call("aten.permute", {exchanged, ints(order)}), none});
+  return call("aten.permute", {ordered, ints(back)});
+}
+
 /// All ranks' sums are theirs together.
 void Partitioner::reduce(OpResult result) {
   builder.setInsertionPointAfter(result.getOwner());
   Value sum = call("spmd.all_reduce", result);
-  sum.getDefiningOp()->setLoc(result.getLoc());
+  Operation *collective = sum.getDefiningOp();
+  collective->setLoc(result.getLoc());
   sum.setType(result.getType());
-  result.replaceAllUsesExcept(sum, sum.getDefiningOp());
+  result.replaceAllUsesExcept(laidOut(sum, result.getType()), collective);
 }
 
 /// The ranges that consecutive numbers make.
@@ -376,7 +422,7 @@ void Partitioner::partitionCall(const SplitCall &planned) {
   localizeSizes(planned);
   StringRef groups = semanticsOf(op.getName()).groups;
   if (!groups.empty() && planned.call->rule->groups == split.factor)
-    op->replaceUsesOfWith(op.getArgument(groups), perRank(countsOf(split.parts)));
+    setArgument(op, groups, perRank(countsOf(split.parts)));
   if (!split.isSum)
     return;
   if (planned.call->rule->factors[split.factor].kind == FactorKind::Lookup)
@@ -409,6 +455,9 @@ void Partitioner::run() {
   for (auto op : function.getBody().front().getOps<ReshardOp>())
     moves.push_back(
         {op, shardingOf(ShardingPropagation::tensorOf(op.getValue())), shardingOf(TensorRef{op})});
+  for (const SplittableCall &call : propagation.getCalls())
+    if (isRandom(call.op))
+      shareDraws(call.op);
   for (const SplitCall &planned : calls)
     partitionCall(planned);
   for (auto &[op, from, to] : moves)
@@ -431,6 +480,8 @@ struct PartitionSpmd : impl::PartitionSpmdBase<PartitionSpmd> {
   void getDependentDialects(DialectRegistry &registry) const override { registerOperatorDialects(registry); }
 
   void runOnOperation() override {
+    if (failed(checkShardings(getOperation())))
+      return signalPassFailure();
     unsigned ranks = tensorRanksOf(getOperation());
     if (ranks > 1)
       Partitioner(getOperation(), ranks).run();

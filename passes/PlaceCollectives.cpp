@@ -14,10 +14,12 @@ namespace cleave {
 #define GEN_PASS_DEF_PLACECOLLECTIVES
 #include "passes/Passes.h.inc"
 
-/// A sum over ranks that nobody else takes; null for other values.
-static Operation *soleSum(Value value) {
+/// A sum over ranks that nobody but `user` takes, beside it; null for other values.
+static Operation *soleSum(Value value, Operation *user) {
   auto op = dyn_cast_or_null<OperatorOp>(value.getDefiningOp());
-  return op && op.getName() == "spmd.all_reduce" && value.hasOneUse() ? op.getOperation() : nullptr;
+  bool isSole =
+      op && op.getName() == "spmd.all_reduce" && value.hasOneUse() && op->getBlock() == user->getBlock();
+  return isSole ? op.getOperation() : nullptr;
 }
 
 static Value makeCall(PatternRewriter &rewriter, Location loc, StringRef name, ValueRange operands,
@@ -41,7 +43,7 @@ struct MergeSums : CollectivePattern {
   LogicalResult match(OperatorOp op, PatternRewriter &rewriter) const override {
     if (op.getName() != "aten.add.Tensor")
       return failure();
-    Operation *left = soleSum(op->getOperand(0)), *right = soleSum(op->getOperand(1));
+    Operation *left = soleSum(op->getOperand(0), op), *right = soleSum(op->getOperand(1), op);
     if (!left || !right)
       return failure();
     Value sum =
@@ -58,11 +60,11 @@ struct SinkThroughViews : CollectivePattern {
   using CollectivePattern::CollectivePattern;
   LogicalResult match(OperatorOp op, PatternRewriter &rewriter) const override {
     const OpSemantics &semantics = semanticsOf(op.getName());
-    // A view in another dtype is one of bits.
-    bool isView = (semantics.isView || semantics.mayBeView) && !semantics.isCast &&
-                  !op.getArgument("dtype") && op->getNumResults() == 1 &&
-                  isTensorLike(op->getResult(0).getType());
-    Operation *sum = isView ? soleSum(op->getOperand(0)) : nullptr;
+    // A view in another dtype is one of bits. Orders in memory are what the program has them to be.
+    bool isView = (semantics.isView || semantics.mayBeView) && !semantics.isCast && !semantics.permutes &&
+                  !semantics.takesAnyLayout && !op.getArgument("dtype") && op->getNumResults() == 1 &&
+                  isTensorLike(op->getResult(0).getType()) && !copies(op);
+    Operation *sum = isView ? soleSum(op->getOperand(0), op) : nullptr;
     auto hasMany = [](Value operand) { return isTensorLike(operand.getType()); };
     if (!sum || llvm::any_of(op->getOperands().drop_front(), hasMany) || takesOwnPart(op))
       return failure();
@@ -72,6 +74,11 @@ struct SinkThroughViews : CollectivePattern {
     rewriter.replaceOp(
         op, makeCall(rewriter, sum->getLoc(), "spmd.all_reduce", view, op->getResult(0).getType()));
     return success();
+  }
+  /// Gives more elements than it takes, as expand does.
+  static bool copies(OperatorOp op) {
+    TracedShapes shapes(op->getParentOfType<func::FuncOp>());
+    return shapes.elementsOf(op->getResult(0)) > shapes.elementsOf(op->getOperand(0));
   }
   static bool takesOwnPart(OperatorOp op) {
     return llvm::any_of(op->getOperands(),
@@ -84,7 +91,7 @@ struct ReduceScatter : CollectivePattern {
   using CollectivePattern::CollectivePattern;
   LogicalResult match(OperatorOp op, PatternRewriter &rewriter) const override {
     bool isNarrow = op.getName() == "aten.narrow";
-    Operation *sum = isNarrow || op.getName() == "spmd.shard" ? soleSum(op->getOperand(0)) : nullptr;
+    Operation *sum = isNarrow || op.getName() == "spmd.shard" ? soleSum(op->getOperand(0), op) : nullptr;
     if (!sum)
       return failure();
     Value ranges = isNarrow ? rangesOf(op, rewriter) : op->getOperand(2);

@@ -29,6 +29,8 @@ namespace {
 struct PropagateSharding : impl::PropagateShardingBase<PropagateSharding> {
   void runOnOperation() override {
     func::FuncOp function = getOperation();
+    if (failed(checkShardings(function)))
+      return signalPassFailure();
     unsigned ranks = tensorRanksOf(function);
     if (ranks < 2)
       return;

@@ -101,6 +101,8 @@ private:
 struct ResolveConflicts : impl::ResolveConflictsBase<ResolveConflicts> {
   void runOnOperation() override {
     func::FuncOp function = getOperation();
+    if (failed(checkShardings(function)))
+      return signalPassFailure();
     if (tensorRanksOf(function) < 2)
       return;
     shareNoLists(function);

@@ -10,6 +10,39 @@ unsigned tensorRanksOf(Operation *function) {
   return ranks ? ranks.getInt() : 1;
 }
 
+/// Of each tensor of a group.
+static constexpr int64_t kMostRanks = 1024;
+
+static LogicalResult checkSharding(Operation *op, Value value, ShardingAttr sharding, int64_t ranks) {
+  if (int64_t(sharding.getRanks().size()) != ranks)
+    return op->emitError() << "is split over " << sharding.getRanks().size() << " ranks, expected " << ranks;
+  auto type = dyn_cast<RankedTensorType>(value.getType());
+  // Of an item of a list nothing is known here.
+  if (!type)
+    return success();
+  if (sharding.getDim() >= type.getRank() || sharding.getSize() != type.getDimSize(sharding.getDim()))
+    return op->emitError() << "found " << sharding << ", which is no split of " << type;
+  return success();
+}
+
+LogicalResult checkShardings(func::FuncOp function) {
+  auto ranks = function->getAttrOfType<IntegerAttr>(kTensorRanksAttr);
+  if (ranks && (ranks.getInt() < 1 || ranks.getInt() > kMostRanks))
+    return function.emitError() << kTensorRanksAttr << ": found " << ranks.getInt() << ", expected 1 to "
+                                << kMostRanks;
+  WalkResult walk = function.walk([&](Operation *op) {
+    auto all = op->getAttrOfType<ArrayAttr>(kShardingsAttr);
+    for (unsigned i = 0; all && i < all.size(); ++i) {
+      auto sharding = dyn_cast<ShardingAttr>(all[i]);
+      Value value = op->getNumResults() ? op->getResult(std::min(i, op->getNumResults() - 1)) : Value();
+      if (sharding && (!value || failed(checkSharding(op, value, sharding, ranks ? ranks.getInt() : 1))))
+        return WalkResult::interrupt();
+    }
+    return WalkResult::advance();
+  });
+  return failure(walk.wasInterrupted());
+}
+
 static unsigned indexOf(TensorRef tensor) {
   return isTensorLike(tensor.value.getType()) ? cast<OpResult>(tensor.value).getResultNumber() : tensor.item;
 }

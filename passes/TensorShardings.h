@@ -26,6 +26,9 @@ inline constexpr llvm::StringLiteral kShardingsAttr = "cleave.shardings";
 
 /// 1 where nothing has been decided.
 unsigned tensorRanksOf(mlir::Operation *function);
+/// Fails where an attribute is none that a pass before would have left: other ranks than the function's, or positions that
+/// a tensor does not have.
+mlir::LogicalResult checkShardings(mlir::func::FuncOp function);
 /// Null for a whole tensor, and for arguments.
 ShardingAttr shardingOf(TensorRef tensor);
 void setSharding(TensorRef tensor, ShardingAttr sharding);

@@ -165,7 +165,10 @@ static LogicalResult checkExample(func::FuncOp function, const Sampler &traced) 
         !(failed->second.isRaised || isAlwaysRun(op)))
       return WalkResult::advance();
     op->emitError() << op->getName() << " fails on the example inputs (" << failed->second.reason
-                    << "); give inputs that the model takes";
+                    << "); "
+                    << (function->hasAttr("cleave.tp") ? "its part of a tensor rank is none that it takes: keep weights "
+                                                         "around it whole (--shard PATTERN=replicate), or --mesh tp=1"
+                                                       : "give inputs that the model takes");
     return WalkResult::interrupt();
   });
   if (walk.wasInterrupted())

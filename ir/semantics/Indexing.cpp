@@ -123,8 +123,10 @@ void addIndexing(SemanticsTable &table) {
             {.hasTypesOfOperands = true, .readsSparsely = true});
   // The shape of what these give is in the data.
   table.add({"aten.nonzero", "aten.masked_select", "aten.bincount", "aten.unique_consecutive", "aten.where"}, {});
-  table.add({"aten.zeros", "aten.ones", "aten.full", "aten.new_zeros", "aten.new_ones", "aten.new_full", "aten.scalar_tensor", "aten.tensor"},
+  table.add({"aten.zeros", "aten.ones", "aten.full", "aten.new_zeros", "aten.new_ones", "aten.new_full"},
             {.readsNoElements = true, .sizes = "size", .dimensions = fresh});
+  // Of numbers that are said one by one.
+  table.add({"aten.scalar_tensor", "aten.tensor"}, {.readsNoElements = true, .dimensions = fresh});
   table.add({"aten.empty", "aten.new_empty", "aten.empty_strided"},
             {.isUninitialized = true, .readsNoElements = true, .sizes = "size", .dimensions = fresh});
   // Positions: their local part starts at an offset, so they do not split by sizes alone.

@@ -82,9 +82,34 @@ static std::optional<DimensionRule> baddbmm(OperatorOp op, const TracedShapes &s
   return addedProduct(op, shapes, "bmk, bkn", "bmn");
 }
 
+/// Splits a factor into runs of `granule` positions, which stay whole; all of it stays whole where they do
+/// not fill it.
+static void keepTogether(DimensionRule &rule, unsigned factor, int64_t granule) {
+  if (rule.factors[factor].size % granule) {
+    rule.factors[factor].kind = FactorKind::Block;
+    return;
+  }
+  rule.factors[factor].size /= granule;
+  unsigned inner = rule.addFactor(FactorKind::Block, granule);
+  for (auto *side : {&rule.operands, &rule.results})
+    for (DimensionRule::Dims &dims : *side)
+      for (DimensionRule::Dim &dim : dims)
+        if (dim == DimensionRule::Dim{factor})
+          dim.push_back(inner);
+}
+
 /// Rows of x[m,k] by experts, each with its own of weight[e,k,n]; where each expert's end is in offsets[e].
+/// The kernel wants rows that begin at multiples of 16 bytes.
 static std::optional<DimensionRule> groupedProduct(OperatorOp op, const TracedShapes &shapes) {
-  return einsum(op, shapes, "mk, ekn, e -> mn", "m:block e:block");
+  constexpr int64_t alignment = 16;
+  auto rule = einsum(op, shapes, "mk, ekn, e -> mn", "m:block e:block");
+  auto type = dyn_cast<RankedTensorType>(op->getOperand(0).getType());
+  if (!rule || !type)
+    return std::nullopt;
+  unsigned summed = rule->operands[0][1][0], made = rule->operands[1][2][0];
+  for (unsigned factor : {summed, made})
+    keepTogether(*rule, factor, std::max<int64_t>(1, alignment / elementBytes(type.getElementType())));
+  return rule;
 }
 
 static std::optional<DimensionRule> matmul(OperatorOp op, const TracedShapes &shapes) {
@@ -360,10 +385,13 @@ void addProducts(SemanticsTable &table) {
   table.add({"aten._transformer_encoder_layer_fwd"},
             {.hasTypesOfOperands = true, .flops = encoderLayerFlops});
   // Rows by expert: the expert of a row is not in its position.
-  table.add({"aten._grouped_mm"}, {.isProduct = true, .sumsParts = true, .hasTypesOfOperands = true,
-                                   .flops = firstTimesLast, .dimensions = groupedProduct});
-  table.add({"aten._convolution", "aten.convolution", "aten._convolution_mode", "aten.conv1d", "aten.conv2d", "aten.conv3d",
-             "aten.conv_transpose1d", "aten.conv_transpose2d", "aten.conv_transpose3d"},
+  table.add({"aten._grouped_mm"}, {.isProduct = true,
+                                   .sumsParts = true,
+                                   .hasTypesOfOperands = true,
+                                   .flops = firstTimesLast,
+                                   .dimensions = groupedProduct});
+  table.add({"aten._convolution", "aten.convolution", "aten._convolution_mode", "aten.conv1d", "aten.conv2d",
+             "aten.conv3d", "aten.conv_transpose1d", "aten.conv_transpose2d", "aten.conv_transpose3d"},
             {.isProduct = true,
              .sumsParts = true,
              .addedArgument = "bias",

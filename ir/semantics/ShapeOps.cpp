@@ -20,7 +20,22 @@ static std::optional<DimensionRule> regroups(OperatorOp op, const TracedShapes &
   return rule;
 }
 
-static std::optional<DimensionRule> permuted(OperatorOp op, const TracedShapes &shapes, ArrayRef<int64_t> order) {
+/// A part of one position would vanish where it may be dropped.
+static std::optional<DimensionRule> squeezes(OperatorOp op, const TracedShapes &shapes) {
+  auto rule = regroups(op, shapes);
+  auto from = shapes.shapeOf(op->getOperand(0));
+  auto dims = constantInts(op, "dim");
+  if (auto dim = constantInt(op, "dim"))
+    dims = {*dim};
+  for (unsigned d = 0; rule && d < rule->operands[0].size(); ++d)
+    if (!dims || llvm::any_of(*dims, [&](int64_t dim) { return dimensionAt(dim, from->size()) == d; }))
+      for (unsigned factor : rule->operands[0][d])
+        rule->factors[factor].kind = FactorKind::Block;
+  return rule;
+}
+
+static std::optional<DimensionRule> permuted(OperatorOp op, const TracedShapes &shapes,
+                                             ArrayRef<int64_t> order) {
   auto from = shapes.shapeOf(op->getOperand(0));
   if (!from || order.size() != from->size())
     return std::nullopt;
@@ -68,10 +83,10 @@ static std::optional<DimensionRule> reverses(OperatorOp op, const TracedShapes &
   return permuted(op, shapes, llvm::to_vector(llvm::reverse(llvm::seq<int64_t>(0, from->size()))));
 }
 
-/// Operators that leave all dimensions of `shape` but those at `cut` as they are and keep the rank. All tensors among the
-/// operands have these dimensions.
-static std::optional<DimensionRule> cutsDims(OperatorOp op, const TracedShapes &shapes, ArrayRef<int64_t> shape,
-                                             ArrayRef<int64_t> cut) {
+/// Operators that leave all dimensions of `shape` but those at `cut` as they are and keep the rank. All
+/// tensors among the operands have these dimensions.
+static std::optional<DimensionRule> cutsDims(OperatorOp op, const TracedShapes &shapes,
+                                             ArrayRef<int64_t> shape, ArrayRef<int64_t> cut) {
   DimensionRule rule;
   DimensionRule::Dims result;
   for (int64_t size : shape)
@@ -228,7 +243,8 @@ static Value sliceIdentity(OperatorOp op) {
 static Value again(OperatorOp view, Value changed, OpBuilder &builder) {
   SmallVector<Value> operands(view->getOperands());
   operands[0] = changed;
-  return OperatorOp::create(builder, view->getLoc(), view.getName(), operands, changed.getType())->getResult(0);
+  return OperatorOp::create(builder, view->getLoc(), view.getName(), operands, changed.getType())
+      ->getResult(0);
 }
 
 /// Views of the whole base: its size is asked of the base itself.
@@ -236,13 +252,15 @@ static Value reshaped(OperatorOp view, Value changed, OpBuilder &builder) {
   Value base = view->getOperand(0);
   Type sizes = ListType::get(builder.getContext(), builder.getI64Type());
   Value size = OperatorOp::create(builder, view->getLoc(), "aten.size", base, sizes)->getResult(0);
-  return OperatorOp::create(builder, view->getLoc(), "aten.reshape", {changed, size}, base.getType())->getResult(0);
+  return OperatorOp::create(builder, view->getLoc(), "aten.reshape", {changed, size}, base.getType())
+      ->getResult(0);
 }
 
 static Value passed(OperatorOp, Value changed, OpBuilder &) { return changed; }
 
 static Value joinedBy(StringRef name, OperatorOp view, Value parts, OpBuilder &builder) {
-  return OperatorOp::create(builder, view->getLoc(), name, {parts, view.getArgument("dim")}, view->getOperand(0).getType())
+  return OperatorOp::create(builder, view->getLoc(), name, {parts, view.getArgument("dim")},
+                            view->getOperand(0).getType())
       ->getResult(0);
 }
 /// Lists of views that cover the base between them.
@@ -262,10 +280,14 @@ void addShapes(SemanticsTable &table) {
   table.add({"aten.alias", "aten.detach"},
             {.isView = true, .identityOf = sameOperand, .dimensions = broadcastsTo, .viewBack = passed});
   OpSemantics view{.isView = true, .hasTypesOfOperands = true, .dimensions = regroups, .viewBack = reshaped};
-  table.add({"aten.unsqueeze", "aten.squeeze", "aten.view_as"}, view);
+  table.add({"aten.unsqueeze", "aten.view_as"}, view);
+  OpSemantics squeeze = view;
+  squeeze.dimensions = squeezes;
+  table.add({"aten.squeeze"}, squeeze);
   table.add({"aten.view", "aten._unsafe_view"}, sized(view, "size"));
   table.add({"aten.unflatten"}, sized(view, "sizes"));
-  OpSemantics reshape{.mayBeView = true, .hasTypesOfOperands = true, .dimensions = regroups, .viewBack = reshaped};
+  OpSemantics reshape{
+      .mayBeView = true, .hasTypesOfOperands = true, .dimensions = regroups, .viewBack = reshaped};
   table.add({"aten.flatten", "aten.reshape_as"}, reshape);
   table.add({"aten.reshape"}, sized(reshape, "shape"));
   table.add({"aten.to"}, {.mayBeView = true,
@@ -273,41 +295,56 @@ void addShapes(SemanticsTable &table) {
                           .hasTypesOfOperands = true,
                           .identityOf = castIdentity,
                           .dimensions = broadcastsTo});
-  table.add({"aten.contiguous"},
-            {.mayBeView = true, .takesAnyLayout = true, .hasTypesOfOperands = true, .dimensions = broadcastsTo});
+  table.add(
+      {"aten.contiguous"},
+      {.mayBeView = true, .takesAnyLayout = true, .hasTypesOfOperands = true, .dimensions = broadcastsTo});
   table.add({"aten.cpu"}, {.mayBeView = true, .hasTypesOfOperands = true, .dimensions = broadcastsTo});
   table.add({"aten.float", "aten.half", "aten.bfloat16", "aten.double", "aten.int", "aten.long", "aten.bool"},
             {.mayBeView = true, .isCast = true, .hasTypesOfOperands = true, .dimensions = broadcastsTo});
   OpSemantics expand{.isView = true, .hasTypesOfOperands = true, .dimensions = broadcastsTo};
   table.add({"aten.expand_as"}, expand);
   table.add({"aten.expand", "aten.broadcast_to"}, sized(expand, "size"));
-  table.add({"aten.transpose", "aten.swapaxes", "aten.mT"},
-            {.isView = true, .permutes = true, .hasTypesOfOperands = true, .dimensions = transposes, .viewBack = again});
-  table.add({"aten.t", "aten.numpy_T"}, {.isView = true, .permutes = true, .dimensions = reverses, .viewBack = again});
-  table.add({"aten.permute"}, {.isView = true, .permutes = true, .hasTypesOfOperands = true, .dimensions = permutes});
-  table.add({"aten.slice"},
-            {.isView = true, .identityOf = sliceIdentity, .dimensions = slices, .positions = slicePositions, .scatter = "aten.slice_scatter"});
+  table.add({"aten.transpose", "aten.swapaxes", "aten.mT"}, {.isView = true,
+                                                             .permutes = true,
+                                                             .hasTypesOfOperands = true,
+                                                             .dimensions = transposes,
+                                                             .viewBack = again});
+  table.add({"aten.t", "aten.numpy_T"},
+            {.isView = true, .permutes = true, .dimensions = reverses, .viewBack = again});
+  table.add({"aten.permute"},
+            {.isView = true, .permutes = true, .hasTypesOfOperands = true, .dimensions = permutes});
+  table.add({"aten.slice"}, {.isView = true,
+                             .identityOf = sliceIdentity,
+                             .dimensions = slices,
+                             .positions = slicePositions,
+                             .scatter = "aten.slice_scatter"});
   table.add({"aten.select"}, {.isView = true, .dimensions = drops, .scatter = "aten.select_scatter"});
   table.add({"aten.diagonal"}, {.isView = true, .scatter = "aten.diagonal_scatter"});
   table.add({"aten.narrow"}, {.isView = true, .dimensions = cutsAlong, .positions = slicePositions});
-  table.add({"aten.chunk", "aten.split", "aten.split_with_sizes", "aten.tensor_split"},
-            {.isView = true, .dimensions = splitsAlong, .positions = splitPositions, .viewBack = concatenated});
+  table.add(
+      {"aten.chunk", "aten.split", "aten.split_with_sizes", "aten.tensor_split"},
+      {.isView = true, .dimensions = splitsAlong, .positions = splitPositions, .viewBack = concatenated});
   table.add({"aten.unbind"}, {.isView = true, .dimensions = drops, .viewBack = stacked});
-  table.add({"aten.unfold", "aten.as_strided", "aten.view_as_real", "aten.view_as_complex"}, {.isView = true});
+  table.add({"aten.unfold", "aten.as_strided", "aten.view_as_real", "aten.view_as_complex"},
+            {.isView = true});
   table.add({"aten.cat", "aten.concat"}, {.dimensions = cutsAlong, .positions = joinedPositions});
   table.add({"aten.repeat_interleave"}, {.dimensions = cutsAlong, .positions = interleavedPositions});
   table.add({"aten.slice_scatter"}, {.dimensions = cutsAlong});
   table.add({"aten.diff"}, {.hasTypesOfOperands = true, .dimensions = cutsAlong});
-  table.add({"aten.roll"}, {.hasTypesOfOperands = true, .dimensions = cutsAlong, .positions = rolledPositions});
-  table.add({"aten.flip"}, {.hasTypesOfOperands = true, .dimensions = cutsAlong, .positions = flippedPositions});
+  table.add({"aten.roll"},
+            {.hasTypesOfOperands = true, .dimensions = cutsAlong, .positions = rolledPositions});
+  table.add({"aten.flip"},
+            {.hasTypesOfOperands = true, .dimensions = cutsAlong, .positions = flippedPositions});
   table.add({"aten.pad", "aten.constant_pad_nd", "aten.reflection_pad1d", "aten.replication_pad1d",
              "aten.reflection_pad2d"},
             {.hasTypesOfOperands = true, .dimensions = pads});
   table.add({"aten.tril", "aten.triu"}, {.hasTypesOfOperands = true, .dimensions = triangles});
   table.add({"aten.repeat"}, {.sizes = "repeats", .dimensions = repeats});
-  table.add({"aten.tile"}, {.sizes = "dims", .dimensions = repeats});
+  // Its list may be shorter than the result's dimensions.
+  table.add({"aten.tile"}, {.dimensions = repeats});
   table.add({"aten.stack"}, {.dimensions = stacks});
-  table.add({"aten.select_scatter", "aten.diagonal_scatter", "aten.meshgrid", "aten.broadcast_tensors", "aten.one_hot"},
+  table.add({"aten.select_scatter", "aten.diagonal_scatter", "aten.meshgrid", "aten.broadcast_tensors",
+             "aten.one_hot"},
             {});
 }
 

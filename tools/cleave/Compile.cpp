@@ -102,7 +102,7 @@ static void addDeviceOptions(CLI::App *command, CompileOptions &options) {
   repeatable(command->add_option("--stage-before", options.stageBefore, "A module path that begins a stage"))
       ->type_name("PATH");
   command
-      ->add_option("--shard", options.shard, "How weights are split over tensor ranks, layers.*.wq=colwise")
+      ->add_option("--shard", options.shard, "How weights are split: layers.*.wq=colwise, rowwise, embedding_rowwise or replicate")
       ->allow_extra_args(false)
       ->type_name("PATTERN=STYLE");
   command->add_option("--shard-file", options.shardFile, "The same as JSON, {\"layers.*.wq\": \"colwise\"}")

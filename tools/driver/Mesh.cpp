@@ -12,6 +12,9 @@ namespace cleave {
 
 using llvm::StringRef;
 
+/// Every tensor rank has programs of its own.
+static constexpr uint32_t kMostTensorRanks = 1024;
+
 /// `pp=2,tp=2` → axis sizes.
 static llvm::Expected<llvm::StringMap<uint32_t>> parseMesh(StringRef text) {
   llvm::StringMap<uint32_t> axes;
@@ -103,6 +106,9 @@ static llvm::Expected<PipelineShape> readRanks(const CompileOptions &options) {
   shape.ranks = std::max(1u, mesh->lookup("pp"));
   shape.tensorRanks = std::max(1u, mesh->lookup("tp"));
   uint64_t taken = uint64_t(shape.ranks) * shape.tensorRanks;
+  if (shape.tensorRanks > kMostTensorRanks)
+    return wrongUsage("--mesh " + options.mesh + ": found tp=" + llvm::Twine(shape.tensorRanks) + ", expected at most " +
+                      llvm::Twine(kMostTensorRanks));
   if (devices && *devices != taken)
     return wrongUsage("--mesh " + options.mesh + ": takes " + llvm::Twine(taken) +
                       " devices, but there are " + llvm::Twine(*devices) + "; make --devices equal");
