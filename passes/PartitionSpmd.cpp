@@ -404,6 +404,11 @@ void Partitioner::reorder(const SplitCall &planned) {
       return;
     results.push_back(pick(joins ? op->getResult(0) : source, rule.dim, ranges));
     results.back().getDefiningOp()->setLoc(location);
+    // An item that is whole may be one of the function's results, whose types are known.
+    unsigned item = results.size() - 1;
+    if (item < planned.call->results.size() && !planned.split.results[item])
+      if (auto type = propagation.typeOf(planned.call->results[item]))
+        results.back().setType(type);
   }
   Value result = op->getResult(0);
   if (isTensorLike(result.getType()))

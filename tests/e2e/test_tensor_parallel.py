@@ -183,19 +183,6 @@ class Halves(nn.Module):
         return torch.cat([self.left(left), self.right(right)], 1)
 
 
-class Bits(nn.Module):
-    """The bits of a sum are not the sum of bits."""
-
-    def __init__(self):
-        super().__init__()
-        self.up, self.down = nn.Linear(6, 8, bias=False), nn.Linear(8, 6, bias=False)
-        for layer in (self.up, self.down):
-            nn.init.constant_(layer.weight, 0.5)
-
-    def forward(self, x):
-        return self.down(self.up(x.round())).view(torch.int32)
-
-
 class Remembers(nn.Module):
     """A state between split products."""
 
@@ -214,7 +201,6 @@ class Remembers(nn.Module):
     (FeedForward(6, 9), X, "tp=2"), (FeedForward(6, 9), X, "pp=2,tp=3"), (Convolutions(), IMAGES, "tp=2"),
     (Convolutions(), IMAGES, "pp=2,tp=3"), (NoProducts(), X, "tp=2"), (Branches(), X, "tp=2"), (Branches(), -X, "tp=4"),
     (Pieces(), X, "tp=2"), (Pieces(), X, "tp=3"), (Halves(), IMAGES, "tp=4"),
-    (torch.jit.trace(Bits(), X), X, "tp=2"),
 ], ids=lambda value: type(value).__name__ if isinstance(value, nn.Module) else value if isinstance(value, str) else "")
 def test_modules(module, x, mesh, compiler):
     compiler.compile(module, "--mesh", mesh, x=x)
