@@ -17,7 +17,8 @@ import torch
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tools/cleave-trace"))
 
 from cleave_trace import files, hf_config, huggingface, tracing, trees, vision  # noqa: E402
-from cleave_trace.errors import one_line  # noqa: E402
+from cleave_trace.errors import TraceError, one_line  # noqa: E402
+from transformers.models.auto import modeling_auto  # noqa: E402
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING  # noqa: E402
 
 import inputs  # noqa: E402
@@ -78,7 +79,7 @@ def kind(module, given):
     return sorts.pop() if len(sorts) == 1 else "multimodal" if sorts else "other"
 
 
-SORTS = {"text": r"input_ids|^inputs$|_ids$", "vision": r"pixel_|image|^x$|^video", "audio": r"input_values|features|audio|spectrogram"}
+SORTS = {"text": r"input_ids|^inputs$|_ids$", "vision": r"pixel_|image|^x$|^video|grid_thw", "audio": r"input_values|features|audio|spectrogram"}
 
 
 def all_fields(config):
@@ -105,7 +106,7 @@ def trace(name, path, seconds=SECONDS):
         found = Traced(**json.loads(text))
     elif os.WIFSIGNALED(status):
         number = os.WTERMSIG(status)
-        found = Traced(reason=f"more than {seconds} s" if number == signal.SIGALRM else f"died of signal {number}")
+        found = Traced(reason=f"more than {seconds} s" if number in (signal.SIGPROF, signal.SIGALRM) else f"died of signal {number}")
     else:
         found = Traced(reason=f"ended with {os.waitstatus_to_exitcode(status)}")
     found.seconds = time.time() - begin
@@ -113,7 +114,9 @@ def trace(name, path, seconds=SECONDS):
 
 
 def child(name, path, seconds, writing):
-    signal.alarm(seconds)
+    # Of its own time, whatever else the machine does.
+    signal.setitimer(signal.ITIMER_PROF, seconds)
+    signal.alarm(10 * seconds)
     taken = int(pathlib.Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (taken + MEMORY, taken + MEMORY))
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
@@ -156,7 +159,7 @@ def attempts_hf(model_type):
 def build_hf(model_type, default, way, variant):
     config = shrinking.shrink(default, way)
     hf_config.set_everywhere(config, "use_cache", False)
-    cls = huggingface.model_class(config, None)
+    cls = model_class(config)
     with torch.device("meta"), contextlib.suppress(RuntimeError, NotImplementedError):
         count = sum(value.numel() for value in cls(config).parameters())
         if count > LARGEST:
@@ -165,6 +168,19 @@ def build_hf(model_type, default, way, variant):
     module = cls(config).eval()
     hf_config.set_everywhere(module.config, "use_cache", False)
     return stirred(module), inputs.example(module, variant)
+
+
+def model_class(config):
+    """What cleave-trace would take, or any other class of the architecture that takes this configuration."""
+    tables = (value for name, value in sorted(vars(modeling_auto).items()) if name.endswith("_MAPPING_NAMES"))
+    listed = (table.get(config.model_type) for table in tables)
+    names = [name for found in listed if found for name in ([found] if isinstance(found, str) else found)]
+    for name in (None, *names):
+        try:
+            return huggingface.model_class(config, name)
+        except TraceError as error:
+            first = error if name is None else first
+    raise first
 
 
 def attempts_vision(name):

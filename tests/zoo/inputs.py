@@ -69,11 +69,8 @@ class Maker:
         """Images as a row of patches, for models that ask for their numbers in time, height and width."""
         if "image_grid_thw" not in self.arguments:
             return
-        vision = self.vision()
-        patch = vision.patch_size
-        width = self.channels(vision) * getattr(vision, "temporal_patch_size", 1) * patch * patch
-        found["image_grid_thw"] = torch.tensor([[1, 4, 4]] * BATCH)
-        found["pixel_values"] = torch.randn(BATCH * 16, width, generator=self.generator)
+        found["image_grid_thw"] = self.grid_thw()
+        found["pixel_values"] = self.patches()
         if "mm_token_type_ids" in self.arguments:
             found["mm_token_type_ids"] = None
 
@@ -95,6 +92,11 @@ class Maker:
             found["mm_token_type_ids"] = (found["input_ids"] == token).long()
         if "token_type_ids" in self.arguments and "token_type_ids" in found:
             found["token_type_ids"] = (found["input_ids"] == token).long()
+
+    def patches(self):
+        vision = self.vision()
+        width = self.channels(vision) * getattr(vision, "temporal_patch_size", 1) * vision.patch_size ** 2
+        return torch.randn(BATCH * 16, width, generator=self.generator)
 
     # One function an input.
 
@@ -130,6 +132,8 @@ class Maker:
         return found.repeat(channels, 1) if channels else found
 
     def pixel_values(self):
+        if "grid_thw" in self.arguments:
+            return self.patches()
         vision = self.vision()
         size = next((getattr(config, "image_size") for config in (vision, self.config)
                      if getattr(config, "image_size", None)), 64)
@@ -187,6 +191,24 @@ class Maker:
         return torch.randn(BATCH, SEQUENCE, self.text().hidden_size, generator=self.generator)
 
     def hidden_states(self):
+        return self.patches() if "grid_thw" in self.arguments else self.encoder_hidden_states()
+
+    def grid_thw(self):
+        return torch.tensor([[1, 4, 4]] * BATCH)
+
+    def image_grid_thw(self):
+        return self.grid_thw()
+
+    def input_features_mask(self):
+        return torch.ones(BATCH, FRAMES, dtype=torch.bool)
+
+    def audio_mel(self):
+        return self.input_features()
+
+    def audio_mel_mask(self):
+        return torch.zeros(BATCH, FRAMES, dtype=torch.bool)
+
+    def query_embeds(self):
         return self.encoder_hidden_states()
 
     def past_values(self):

@@ -20,9 +20,11 @@ RANK = 48
 VOCABULARY = 504
 POSITIONS = 128
 FRAMES = 40
-PREDICTED = 8
 EXPERTS = 4
 SIDE = 64
+
+# Fields that must be set and have no default.
+NEEDED = {"prediction_length": 8, "vocab_size": VOCABULARY, "n_routed_experts": EXPERTS, "num_experts_per_tok": 2}
 
 LAYER_COUNT = re.compile(r"(^|_)(n_|num_)?(hidden_|encoder_|decoder_|res)*(layers?|blocks?)$|^depth$|num_.*layers$|_depth$")
 DEPTHS = re.compile(r"^(depths|layers|block_sizes|num_block_repeats|block_repeats|num_blocks|stage_num_blocks)$")
@@ -56,9 +58,7 @@ WAYS = (Way("named", "named", True), Way("scaled", "scaled", True), Way("scaled,
 
 def shrink(config, way):
     """A configuration of the same class and kind as `config`, made small `way`."""
-    # Models of images of any size rotate positions in time, height and width; the shares are often written in the code.
-    has_grids = any(hasattr(child, "spatial_merge_size") for child in (config, *nested(config).values()))
-    return Shrinker(way, head_scale(config) if way.widths == "scaled" else 1, has_grids).config(config)
+    return Shrinker(way, head_scale(config) if way.widths == "scaled" else 1).config(config)
 
 
 def declared(config):
@@ -88,14 +88,18 @@ def nested(config):
 def head_scale(config):
     """By what all widths may be divided so that the narrowest head keeps HEAD elements."""
     scales = [head_scale(child) for child in nested(config).values()]
-    hidden, heads = getattr(config, "hidden_size", None), getattr(config, "num_attention_heads", None)
-    size = getattr(config, "head_dim", None)
-    if not isinstance(size, int) and isinstance(hidden, int) and isinstance(heads, int) and heads > 0:
-        size = hidden // heads
-    if isinstance(size, int):
-        scales.append(max(1, size // HEAD))
+    if size_of_heads(config):
+        scales.append(max(1, size_of_heads(config) // HEAD))
     scale = min(scales, default=4)
     return 1 << (scale.bit_length() - 1)
+
+
+def size_of_heads(config):
+    """Elements of a head, None where a configuration has no heads."""
+    hidden, heads, size = (value_of(config, name) for name in ("hidden_size", "num_attention_heads", "head_dim"))
+    if is_number(size):
+        return size
+    return hidden // heads if is_number(hidden) and is_number(heads) and heads > 0 else None
 
 
 def is_number(value):
@@ -106,11 +110,17 @@ def are_numbers(value):
     return isinstance(value, (list, tuple)) and len(value) > 0 and all(map(is_number, value))
 
 
+def are_repeated(value):
+    """Whether it is kinds of layers and how often these come: [[["global", "local"], 12]]."""
+    return isinstance(value, (list, tuple)) and len(value) > 0 and all(
+        isinstance(item, (list, tuple)) and len(item) == 2 and isinstance(item[0], list) and is_number(item[1]) for item in value)
+
+
 class Shrinker:
     """Shrinks one configuration with all that are nested in it; equal token numbers stay equal."""
 
-    def __init__(self, way, scale, has_grids):
-        self.way, self.scale, self.has_grids = way, scale, has_grids
+    def __init__(self, way, scale):
+        self.way, self.scale = way, scale
         self.tokens = {}
 
     def config(self, config):
@@ -123,7 +133,7 @@ class Shrinker:
         layers, kinds = self.layers(config, fields)
         found = {}
         for name, value in fields.items():
-            if name in names:
+            if name in names or are_repeated(value):
                 new = self.field(name, value, fields, layers)
                 if new != value:
                     found[name] = new
@@ -132,12 +142,13 @@ class Shrinker:
         for name, child in nested(config).items():
             if name in fields:
                 found[name] = self.config(child)
-        if "prediction_length" in fields and fields["prediction_length"] is None:
-            found["prediction_length"] = PREDICTED
+        found.update({name: new for name, new in NEEDED.items() if name in fields and fields[name] is None})
         new = type(config)(**found)
         rope = getattr(new, "rope_parameters", None)
-        if self.way.widths != "same" and isinstance(rope, dict) and ("mrope_section" in rope or self.has_grids):
+        if self.way.widths != "same" and isinstance(rope, dict) and "rope_type" in rope and size_of_heads(new):
             new.rope_parameters = {**rope, "mrope_section": sections(new, rope)}
+        if "head_dim" in fields and value_of(new, "head_dim") is None and size_of_heads(new):
+            new.head_dim = size_of_heads(new)
         return new
 
     def layers(self, config, fields):
@@ -158,6 +169,10 @@ class Shrinker:
             return value
         if is_number(value):
             return self.number(name, value, fields, layers)
+        if isinstance(value, (list, tuple)) and layers is not None and len(value) == fields.get("num_hidden_layers"):
+            value = value[:layers]  # one of each layer
+        if layers is not None and are_repeated(value):
+            return [[kinds, max(1, layers // len(kinds))] for kinds, _ in value]
         if are_numbers(value):
             return type(value)(self.numbers(name, list(value), fields, layers))
         return value
@@ -168,8 +183,6 @@ class Shrinker:
         if VOCABULARY_SIZE.search(name) and value > VOCABULARY:
             return VOCABULARY
         if layers is not None:
-            if LAYER_COUNT.search(name) and value > layers and "per" not in name.split("_"):
-                return layers
             if re.search(r"first_k_dense|num_dense_layers|moe_layer_start", name):
                 return min(value, 1)
             if name == "decoder_sparse_step" or re.search(r"layer_(period|interval|freq)|_interval$|_pattern$", name):
@@ -178,6 +191,8 @@ class Shrinker:
                 return min(value, 1)
             if re.search(r"shared_layers$|insert_layer_id|max_window_layers", name):
                 return min(value, layers - 1) if name != "num_kv_shared_layers" else 0
+            if LAYER_COUNT.search(name) and value > layers and "per" not in name.split("_"):
+                return layers
         if EXPERT_COUNT.search(name):
             return min(value, EXPERTS)
         if re.search(r"per_tok(en)?$|moe_(top_?)?k$|^top_?k$|router_topk", name):
@@ -286,9 +301,7 @@ def side(fields):
 
 
 def sections(config, rope):
-    """Positions in time, height and width share the half of a head that is rotated."""
-    size = getattr(config, "head_dim", None)
-    size = size or config.hidden_size // config.num_attention_heads
-    half = int(size * rope.get("partial_rotary_factor", 1)) // 2
-    parts = len(rope.get("mrope_section", (1, 1, 1)))
-    return [half - (parts - 1) * (half // parts), *[half // parts] * (parts - 1)]
+    """What positions in time, height and width have of the half of a head that is rotated; the code has other shares if the
+    configuration has none."""
+    half = int(size_of_heads(config) * rope.get("partial_rotary_factor", 1)) // 2
+    return [half - 2 * (half // 3), half // 3, half // 3]
