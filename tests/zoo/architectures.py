@@ -27,8 +27,8 @@ import shrinking  # noqa: E402
 SECONDS, MEMORY = 60, 6 << 30  # that tracing one may take
 LARGEST = 30e6  # parameters
 SIDE, FRAMES = 64, 4
-SIDES = {"inception_v3": 128, "maxvit_t": 224, "swin_t": 64, "vit_b_16": 224, "vit_b_32": 224, "raft_small": 128,
-         "mvit_v1_b": 224, "mvit_v2_s": 224, "s3d": 64}
+# Models of torchvision that take one size, or need more than SIDE.
+SIDES = {"inception_v3": 128, "maxvit_t": 224, "vit_b_16": 224, "raft_small": 128, "mvit_v1_b": 224, "mvit_v2_s": 224}
 
 
 @dataclasses.dataclass
@@ -79,7 +79,8 @@ def kind(module, given):
     return sorts.pop() if len(sorts) == 1 else "multimodal" if sorts else "other"
 
 
-SORTS = {"text": r"input_ids|^inputs$|_ids$", "vision": r"pixel_|image|^x$|^video|grid_thw", "audio": r"input_values|features|audio|spectrogram"}
+SORTS = {"text": r"^(input_ids|inputs)$", "vision": r"pixel_|image|^x$|^video|grid_thw",
+         "audio": r"input_values|features|audio|spectrogram"}
 
 
 def all_fields(config):
@@ -106,7 +107,8 @@ def trace(name, path, seconds=SECONDS):
         found = Traced(**json.loads(text))
     elif os.WIFSIGNALED(status):
         number = os.WTERMSIG(status)
-        found = Traced(reason=f"more than {seconds} s" if number in (signal.SIGPROF, signal.SIGALRM) else f"died of signal {number}")
+        is_late = number in (signal.SIGPROF, signal.SIGALRM)
+        found = Traced(reason=f"more than {seconds} s" if is_late else f"died of signal {number}")
     else:
         found = Traced(reason=f"ended with {os.waitstatus_to_exitcode(status)}")
     found.seconds = time.time() - begin
@@ -166,7 +168,6 @@ def build_hf(model_type, default, way, variant):
             raise ValueError(f"{count:,} parameters, too many")
     torch.manual_seed(0)
     module = cls(config).eval()
-    hf_config.set_everywhere(module.config, "use_cache", False)
     return stirred(module), inputs.example(module, variant)
 
 

@@ -263,9 +263,6 @@ class Maker:
     def inputs(self):
         return self.input_ids()
 
-    def num_frames(self):
-        return None
-
 
 KINDS = ("input_ids", "pixel_values", "pixel_values_videos", "input_features", "input_values", "bbox", "task_inputs")
 MORE = ("past_values", "states", "spectrogram", "prompt_pixel_values", "audio_values", "audio_codes", "inputs")

@@ -9,8 +9,8 @@ PAGE = pathlib.Path(__file__).resolve().parents[2] / "docs/coverage.md"
 BEGIN, END = "<!-- make zoo, architectures: begin -->", "<!-- make zoo, architectures: end -->"
 MESHES = ("pp=2", "tp=2", "tp=3", "pp=2,tp=2")
 KINDS = ("text", "vision", "audio", "multimodal", "state-space", "MoE", "other")
-HEADER = """| architecture | class | kind | pp=2 | tp=2 | tp=3 | pp=2,tp=2 | bytes sharded | collectives a layer | replicated ops | compile, s |
-|---|---|---|---|---|---|---|---|---|---|---|"""
+COLUMNS = ("architecture", "class", "kind", *MESHES, "bytes sharded", "collectives a layer", "replicated ops", "compile, s")
+HEADER = "| " + " | ".join(COLUMNS) + " |\n" + "|---" * len(COLUMNS) + "|"
 SHOWN = "tp=2"  # of which mesh the last columns are
 
 

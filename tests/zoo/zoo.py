@@ -158,8 +158,7 @@ def repeated(paths):
 def pattern(reason):
     """A reason without names and numbers, by which failures are grouped."""
     reason = re.sub(r"\"[^\"]*\"|'[^']*'|`[^`]*`", "…", reason)
-    reason = re.sub(r"\b[\w-]+(\.[\w-]+)+(?=[:, ])(?<!aten)", lambda found: found.group(0) if found.group(0).startswith(
-        ("aten.", "torch.", "quantized.", "spmd.")) else "…", reason)
+    reason = re.sub(r"(?<![\w.])(?!aten\.|spmd\.|cleave\.|quantized\.)[A-Za-z_]\w*(\.\w+)+", "…", reason)
     return re.sub(r"-?\d[\d.,e+-]*", "N", reason)
 
 
