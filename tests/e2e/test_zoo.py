@@ -55,3 +55,21 @@ def test_counts_collectives_of_repeated_modules():
     found = zoo.counted({"weights": weights, "collectives": collectives, "replicated_ops": [], "calls": 9})
     assert found["layers"] == 2 and found["layer_collectives"] == 2 and found["collectives"] == 4
     assert found["sharded"] == pytest.approx(4 / 6)
+
+
+def test_shrinks_configurations_by_what_fields_are_called():
+    import shrinking
+    from transformers import CLIPConfig, MixtralConfig, Zamba2Config
+
+    way = shrinking.WAYS[0]
+    mixtral = shrinking.shrink(MixtralConfig(), way)
+    assert (mixtral.num_attention_heads, mixtral.num_key_value_heads, mixtral.hidden_size) == (12, 3, 96)
+    assert (mixtral.num_hidden_layers, mixtral.num_local_experts, mixtral.vocab_size) == (2, 4, 504)
+    assert sorted(shrinking.shrink(Zamba2Config(), way).layers_block_type) == ["hybrid", "linear_attention"]
+    clip = shrinking.shrink(CLIPConfig(), way)
+    assert (clip.text_config.hidden_size, clip.vision_config.image_size, clip.vision_config.patch_size) == (96, 128, 32)
+
+
+def test_groups_failures_by_what_they_say():
+    reasons = ["h.0.attn: aten.view fails on 12 elements", "model.layers.7.mixer: aten.view fails on 9 elements"]
+    assert zoo.pattern(reasons[0]) == zoo.pattern(reasons[1]) == "…: aten.view fails on N elements"

@@ -28,7 +28,7 @@ SECONDS, MEMORY = 60, 6 << 30  # that tracing one may take
 LARGEST = 30e6  # parameters
 SIDE, FRAMES = 64, 4
 # Models of torchvision that take one size, or need more than SIDE.
-SIDES = {"inception_v3": 128, "maxvit_t": 224, "vit_b_16": 224, "raft_small": 128, "mvit_v1_b": 224, "mvit_v2_s": 224}
+SIDES = {"inception_v3": 128, "maxvit_t": 224, "vit_b_16": 224, "raft_small": 128, "mvit_v1_b": 224, "mvit_v2_s": 224, "s3d": 224}
 
 
 @dataclasses.dataclass
@@ -191,7 +191,8 @@ def attempts_vision(name):
         torch.manual_seed(0)
         module = torchvision.models.get_model(name, **vision.arguments(name, {})).eval()
         side = SIDES.get(name, SIDE)
-        shape = (2, 3, FRAMES, side, side) if vision.family(name) == "video" else (2, 3, side, side)
+        frames = 16 if name in SIDES else FRAMES
+        shape = (2, 3, frames, side, side) if vision.family(name) == "video" else (2, 3, side, side)
         images = torch.randn(shape, generator=torch.Generator().manual_seed(1))
         if vision.family(name) == "optical_flow":
             return stirred(module), (images, images.flip(-1))

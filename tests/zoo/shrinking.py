@@ -137,8 +137,9 @@ class Shrinker:
                 new = self.field(name, value, fields, layers)
                 if new != value:
                     found[name] = new
-        if kinds and "layer_types" in fields:
-            found["layer_types"] = kinds
+        types = config.attribute_map.get("layer_types", "layer_types")
+        if kinds and types in fields:
+            found[types] = kinds
         for name, child in nested(config).items():
             if name in fields:
                 found[name] = self.config(child)
