@@ -30,7 +30,7 @@ def text(entries):
         parts.append("Failures, by mesh:\n\n" + "\n".join(f"- {name}, {mesh}: {escaped(reason)}" for name, mesh, reason in failed))
     untraced = [entry for entry in entries if entry["trace"]["reason"]]
     if untraced:
-        parts.append("Not traced, saved and loaded again by PyTorch itself, so no model for Cleave:\n\n" + "\n".join(
+        parts.append("No model for Cleave, since PyTorch did not trace, save and load them again, or the rules did not fit them:\n\n" + "\n".join(
             f"- {names}: {reason}" for reason, names in by_reason(untraced)))
     return "\n\n".join(parts)
 
@@ -38,7 +38,7 @@ def text(entries):
 def summary(entries, traced):
     """What the table comes to."""
     kinds = collections.Counter(entry["trace"]["kind"] for entry in traced)
-    lines = [f"Of {len(entries)} architectures that were tried PyTorch traces, saves and loads {len(traced)} ("
+    lines = [f"Of {len(entries)} architectures that were tried, PyTorch traces, saves and loads again {len(traced)} ("
              + ", ".join(f"{kinds[kind]} {kind}" for kind in KINDS if kinds[kind]) + ").", "",
              "| | " + " | ".join(MESHES) + " |", "|---|" + "---|" * len(MESHES)]
     lines.append("| answer as the original | " + " | ".join(map(lambda mesh: passed(traced, mesh), MESHES)) + " |")
