@@ -1,218 +1,216 @@
-"""The models of docs/coverage.md: how each is traced, and what came of it over 2 and 4 devices.
+"""Every architecture that PyTorch can trace, small, over pipeline stages and tensor ranks: the second table of docs/coverage.md.
 
-`make zoo` traces and compiles all of them, holds each plan to its original and writes the table; tests/e2e/test_zoo.py does
-a part of it and holds the table to it.
+Each is traced (architectures.py), compiled for every mesh, held to its original, and inspected. What came of it is kept as one
+JSON line a model in WORK/results.jsonl, the latest line counts; what is there already is not done again, so that a run can be
+stopped, and go on later, and a part can be run anew with --again.
 """
 
 import argparse
-import contextlib
-import dataclasses
+import errno
 import json
+import multiprocessing
+import os
 import pathlib
+import re
+import shutil
 import subprocess
 import sys
-import tempfile
+import time
 
 FOLDER = pathlib.Path(__file__).resolve().parent
 SOURCE = FOLDER.parents[1]
-PAGE = SOURCE / "docs/coverage.md"
-BEGIN, END = "<!-- make zoo: begin -->", "<!-- make zoo: end -->"
-DEVICES = (2, 4)
+MESHES = ("pp=2", "tp=2", "tp=3", "pp=2,tp=2")
+COMPILE_SECONDS = 600
 
 
-@dataclasses.dataclass(frozen=True)
-class Entry:
-    source: str  # as cleave-trace takes it
-    what: str  # what is special about it
-    config: str = ""
-    dynamic: tuple[str, ...] = ()  # as `cleave compile` takes them
-    is_tested: bool = False  # in `make test`
-    options: tuple[str, ...] = ()
+class Cleave:
+    """The executable; waits where it is being built anew."""
 
-    @property
-    def trace(self):
-        """The arguments of cleave-trace."""
-        if ":" in self.source:
-            return (self.source, "--config", self.config, "--batch", "2", "--seq", "16", *self.options)
-        return (f"{FOLDER / 'models.py'}:{self.source}",)
+    def __init__(self, folder):
+        self.program = folder / "cleave"
 
-
-def fields(*more, **names):
-    """Sizes of a tiny model by the names that its configuration has for them."""
-    return ",".join([*(f"{name}={value}" for name, value in names.items()), *more])
-
-
-DECODER = fields(vocab_size=128, hidden_size=32, num_hidden_layers=4, num_attention_heads=4, intermediate_size=64,
-                 max_position_embeddings=64)
-GROUPED = f"{DECODER},num_key_value_heads=2"
-GPT = fields(vocab_size=128, n_embd=32, n_layer=4, n_head=4)
-SPEECH = fields(vocab_size=128, d_model=32, encoder_layers=2, decoder_layers=2, encoder_attention_heads=4,
-                decoder_attention_heads=4, encoder_ffn_dim=64, decoder_ffn_dim=64)
-VISION = fields(hidden_size=32, num_hidden_layers=4, num_attention_heads=4, intermediate_size=64, image_size=32, patch_size=8)
-TEXT, MASKED = ("input_ids=batch,seq",), ("input_ids=batch,seq", "attention_mask=batch,seq")
-TRANSLATED = ("input_ids=batch,seq", "decoder_input_ids=batch,target")
-IMAGES = ("pixel_values=batch,_,_,_",)
-
-ZOO = {
-    # Decoders.
-    "gpt2": Entry("hf:gpt2", "learned positions, tied embeddings", f"{GPT},n_positions=64", TEXT),
-    "gpt_neo": Entry("hf:gpt_neo", "local attention by turns", fields(
-        'attention_types=[[["global","local"],2]]', vocab_size=128, hidden_size=32, num_layers=4, num_heads=4,
-        max_position_embeddings=64, window_size=8), TEXT),
-    "gptj": Entry("hf:gptj", "rotary positions of part of a head", f"{GPT},n_positions=64,rotary_dim=4", TEXT),
-    "gpt_neox": Entry("hf:gpt_neox", "fused QKV by heads", DECODER, TEXT),
-    "opt": Entry("hf:opt", "positions from a mask's sum", fields(
-        vocab_size=128, hidden_size=32, num_hidden_layers=4, num_attention_heads=4, ffn_dim=64, max_position_embeddings=64,
-        word_embed_proj_dim=32), TEXT),
-    "bloom": Entry("hf:bloom", "ALiBi, an autograd function", fields(vocab_size=128, hidden_size=32, n_layer=4, n_head=4),
-                   TEXT),
-    "falcon": Entry("hf:falcon", "one key for all heads", fields(
-        vocab_size=128, hidden_size=32, num_hidden_layers=4, num_attention_heads=4), TEXT),
-    "llama": Entry("hf:llama", "rotary positions, grouped keys, RMS norm", GROUPED, TEXT, True),
-    "mistral": Entry("hf:mistral", "sliding window", f"{GROUPED},sliding_window=8", TEXT, True),
-    "qwen2": Entry("hf:qwen2", "biases in QKV", GROUPED, TEXT),
-    "qwen3": Entry("hf:qwen3", "norms of queries and keys", f"{GROUPED},head_dim=8", TEXT),
-    "gemma2": Entry("hf:gemma2", "soft caps, windows by turns", f"{GROUPED},head_dim=8,sliding_window=8", TEXT),
-    "phi3": Entry("hf:phi3", "fused gate and up", f"{GROUPED},pad_token_id=0", TEXT),
-    "mixtral": Entry("hf:mixtral", "experts chosen by token", f"{GROUPED},num_local_experts=4", TEXT, True),
-    "qwen2_moe": Entry("hf:qwen2_moe", "experts, and one shared by all", ",".join([GROUPED, fields(
-        num_experts=4, num_experts_per_tok=2, moe_intermediate_size=16, shared_expert_intermediate_size=32)]), TEXT),
-    "mamba": Entry("hf:mamba", "a scan, unrolled by the trace", fields(
-        vocab_size=128, hidden_size=32, num_hidden_layers=4, state_size=8), ("input_ids=batch,_",), True),
-    # Encoders, and both.
-    "bert": Entry("hf:bert", "padding masks", DECODER, MASKED),
-    "roberta": Entry("hf:roberta", "positions from a cumulative sum", DECODER, MASKED),
-    "distilbert": Entry("hf:distilbert", "", fields(
-        vocab_size=128, dim=32, n_layers=4, n_heads=4, hidden_dim=64, max_position_embeddings=64), MASKED),
-    "deberta_v2": Entry("hf:deberta-v2", "relative attention both ways, scripted functions", ",".join([DECODER, fields(
-        'pos_att_type=["p2c","c2p"]', relative_attention="true")]), MASKED),
-    "electra": Entry("hf:electra", "", f"{DECODER},embedding_size=32", MASKED),
-    "albert": Entry("hf:albert", "one layer used again and again", f"{DECODER},embedding_size=32", MASKED),
-    "t5": Entry("hf:t5", "encoder and decoder, position buckets", fields(
-        vocab_size=128, d_model=32, d_kv=8, d_ff=64, num_layers=2, num_heads=4), TRANSLATED),
-    "bart": Entry("hf:bart", "encoder and decoder, shifted labels", f"{SPEECH},max_position_embeddings=64", TRANSLATED),
-    "whisper": Entry("hf:whisper", "sound in, text out", ",".join([SPEECH, fields(
-        max_source_positions=40, max_target_positions=32, num_mel_bins=16, pad_token_id=0, bos_token_id=1, eos_token_id=2,
-        decoder_start_token_id=1)]), ("input_features=batch,_,_", "decoder_input_ids=batch,target"), True),
-    "wav2vec2": Entry("hf:wav2vec2", "convolutions over samples, weight norm", fields(
-        "conv_dim=[16,16]", "conv_stride=[4,2]", "conv_kernel=[8,3]", vocab_size=128, hidden_size=32, num_hidden_layers=4,
-        num_attention_heads=4, intermediate_size=64, num_feat_extract_layers=2, num_conv_pos_embeddings=16,
-        num_conv_pos_embedding_groups=2), ("input_values=batch,_",)),
-    # Images.
-    "vit": Entry("hf:vit", "", VISION, IMAGES),
-    "swin": Entry("hf:swin", "shifted windows", fields(
-        "depths=[2,2]", "num_heads=[2,4]", image_size=32, patch_size=4, embed_dim=16, window_size=4), IMAGES, True),
-    "convnext": Entry("hf:convnext", "depthwise convolutions", fields(
-        "hidden_sizes=[16,32]", "depths=[1,2]", num_stages=2, image_size=64), IMAGES),
-    "resnet": Entry("hf:resnet", "batch norm", fields(
-        "hidden_sizes=[16,32]", "depths=[2,2]", embedding_size=16, layer_type="basic"), IMAGES),
-    "detr": Entry("hf:detr", "a set of boxes by queries", ",".join([fields(
-        'backbone_config={"model_type":"resnet","embedding_size":16,"hidden_sizes":[16,32],"depths":[1,2],'
-        '"layer_type":"basic","out_features":["stage2"]}', d_model=32, encoder_layers=2, decoder_layers=2, encoder_attention_heads=4,
-        decoder_attention_heads=4, encoder_ffn_dim=64, decoder_ffn_dim=64, num_queries=5)])),
-    "clip": Entry("hf:clip", "two towers, several outputs", ",".join([
-        *(f"text_config.{field}" for field in fields(
-            vocab_size=128, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=64,
-            max_position_embeddings=64, bos_token_id=1, eos_token_id=2).split(",")),
-        *(f"vision_config.{field}" for field in VISION.split(",")), "projection_dim=16"]), is_tested=True),
-    # Plain PyTorch.
-    "unet": Entry("unet", "skips; sides are multiples of 8", dynamic=("x=batch,_,height,width",), is_tested=True),
-    "lstm": Entry("lstm", "torch.nn.LSTM, two layers, both ways", dynamic=("ids=batch,seq",)),
-    "gru": Entry("gru", "torch.nn.GRU", dynamic=("ids=batch,seq",)),
-    "encoder": Entry("encoder", "torch.nn.TransformerEncoder with padding", dynamic=("x=batch,seq,_", "padding=batch,seq"),
-                     is_tested=True),
-    "translator": Entry("translator", "torch.nn.Transformer", dynamic=("source=batch,seq,_", "target=batch,target,_")),
-    "heads": Entry("heads", "nested dictionaries of outputs", dynamic=("x=batch,_",), is_tested=True),
-    "in_place": Entry("in_place", "updates in place", dynamic=("x=batch,_", "keep=batch"), is_tested=True),
-    "scripted": Entry("scripted", "scripted if, for and while", dynamic=("x=batch,_",), is_tested=True),
-    "depthwise": Entry("depthwise", "separable convolutions over time, attentive pooling", dynamic=("x=batch,_,time",)),
-}
+    def __call__(self, *arguments):
+        """The JSON that a command prints; its error line is the exception's."""
+        for _ in range(120):
+            try:
+                done = subprocess.run([self.program, *map(str, arguments)], capture_output=True, text=True,
+                                      timeout=COMPILE_SECONDS, env={**os.environ, "OMP_NUM_THREADS": "1"})
+                break
+            except OSError as error:
+                if error.errno not in (errno.ENOENT, errno.ETXTBSY, errno.EACCES, errno.ENOEXEC):
+                    raise
+                time.sleep(5)
+        else:
+            raise RuntimeError(f"{self.program} cannot be run")
+        if done.returncode:
+            lines = done.stderr.strip().splitlines() or [f"exit status {done.returncode}"]
+            raise RuntimeError(next((line for line in lines if line.startswith("error: ")), lines[-1]))
+        return json.loads(done.stdout)
 
 
-@dataclasses.dataclass
-class Found:
-    """What compiling a model over some devices gave."""
-    calls: int
-    known: int
-    sizes: list[str]
-    seconds: list[float]
-    error: float = 0
-    allowed: float = 1
+class Zoo:
+    def __init__(self, options):
+        self.options, self.cleave = options, Cleave(options.bin)
+        self.traced, self.results = options.work / "traced", options.work / "results.jsonl"
+        self.traced.mkdir(parents=True, exist_ok=True)
 
-    def row(self, name):
-        entry = ZOO[name]
-        what = [entry.what] if entry.what else []
-        seconds = ", ".join(f"{value:.1f}" for value in self.seconds)
-        return (f"| {name} | {'; '.join(what)} | {', '.join(self.sizes) or '–'} | {self.known} of {self.calls} | {seconds} | "
-                f"{self.error:.0e} / {self.allowed:.0e} |")
+    def read(self):
+        """{name: what came of it}, in the order of the names."""
+        lines = self.results.read_text().splitlines() if self.results.exists() else []
+        return {entry["name"]: entry for entry in sorted(map(json.loads, lines), key=lambda entry: entry["name"])}
+
+    def due(self, names):
+        """The names that have not been through all meshes asked for, or are to go through them again."""
+        known = self.read()
+        found = []
+        for name in names:
+            entry = known.get(name) or {"name": name, "trace": None, "meshes": {}}
+            if self.options.again and self.options.again.search(json.dumps(entry)):
+                entry = {**entry, "meshes": {mesh: result for mesh, result in entry["meshes"].items() if not result["reason"]}}
+                entry["trace"] = entry["trace"] if entry["trace"] and not entry["trace"]["reason"] else None
+            is_traced = entry["trace"] is not None
+            if not is_traced or not entry["trace"]["reason"] and set(self.options.meshes) - set(entry["meshes"]):
+                found.append(entry)
+        return found[:self.options.limit]
+
+    def go_through(self, entry):
+        import architectures
+
+        path = self.traced / f"{entry['name'].replace(':', '.')}.pt"
+        if not entry["trace"] or not entry["trace"]["reason"] and not path.exists():
+            entry["trace"] = vars(architectures.trace(entry["name"], path))
+        if not entry["trace"]["reason"]:
+            for mesh in self.options.meshes:
+                if mesh not in entry["meshes"]:
+                    entry["meshes"][mesh] = compiled(self.cleave, path, mesh, entry["name"])
+        return entry
 
 
-HEADER = """| model | | sizes that may change | calls with semantics | compile, s | largest error / allowed |
-|---|---|---|---|---|---|"""
-
-
-def compiled(name, model, cleave, folder):
-    """Compiles a traced model for each number of devices, held to the original; `cleave` runs it and returns its JSON."""
-    found = None
-    for devices in DEVICES:
-        plan = folder / f"{name}.{devices}.plan"
-        dynamic = [word for option in ZOO[name].dynamic for word in ("--dynamic", option)]
-        report = cleave("compile", model, "--inputs", model.with_suffix(".inputs.safetensors"), "--devices", devices, *dynamic,
-                        "--verify", "--json", "-o", plan)
+def compiled(cleave, path, mesh, name):
+    """Facts of the plan for one mesh, or why there is none."""
+    plan = path.with_suffix(f".{os.getpid()}.plan")
+    begin = time.time()
+    try:
+        report = cleave("compile", path, "--inputs", path.with_suffix(".inputs.safetensors"), "--mesh", mesh, "--verify", "--json",
+                        *library(name), "-o", plan)
         facts = cleave("inspect", plan, "--json")
-        assert report["stages"] == devices, f"{name}: {report['stages']} stages over {devices} devices"
-        if found is None:
-            found = Found(facts["calls"], facts["calls"] - sum(op["calls"] for op in facts["replicated_ops"]),
-                          [symbol["name"] for symbol in facts["signatures"][0]["symbols"]], [])
-        found.seconds.append(sum(report[f"{step}_seconds"] for step in ("read", "pass", "write")))
-        if report["error"] * found.allowed >= found.error * report["allowed"]:
-            found.error, found.allowed = report["error"], report["allowed"]
-    return found
+    except subprocess.TimeoutExpired:
+        return {"reason": f"more than {COMPILE_SECONDS} s", "seconds": time.time() - begin}
+    except RuntimeError as error:
+        return {"reason": short(str(error), path), "seconds": time.time() - begin}
+    finally:
+        shutil.rmtree(plan, ignore_errors=True)
+    return {"reason": "", "error": report["error"], "allowed": report["allowed"],
+            "seconds": sum(report[f"{step}_seconds"] for step in ("read", "pass", "write")), **counted(facts)}
 
 
-def rows():
-    """The table's rows by model, as docs/coverage.md has them."""
-    table = PAGE.read_text().partition(BEGIN)[2].partition(END)[0]
-    lines = [line for line in table.splitlines() if line.startswith("| ")][1:]
-    return {line.split("|")[1].strip(): line for line in lines}
+def library(name):
+    """torchvision's own operators."""
+    if not name.startswith("torchvision:"):
+        return []
+    import torchvision
+
+    return ["--library", str(pathlib.Path(torchvision.__file__).parent / "_C.so")]
 
 
-def write(lines):
-    before, _, rest = PAGE.read_text().partition(BEGIN)
-    PAGE.write_text("\n".join([before + BEGIN, HEADER, *lines, END]) + rest.partition(END)[2])
+def short(message, path):
+    """An error line without the file that it is about."""
+    return message.removeprefix("error: ").replace(f"{path}: ", "").replace(str(path), path.name)
 
 
-def run(program, *arguments):
-    done = subprocess.run([program, *map(str, arguments)], capture_output=True, text=True)
-    if done.returncode:
-        raise RuntimeError(f"{' '.join(map(str, arguments))}: {done.stderr.strip()}")
-    return json.loads(done.stdout)
+def counted(facts):
+    """What the table says of a plan, of what `cleave inspect` says."""
+    parameters = [weight for weight in facts["weights"] if weight["role"] == "parameter"]
+    matrices = [weight for weight in parameters if len(weight["shape"]) > 1]
+    total = sum(map(elements, matrices))
+    layers = repeated([weight["name"] for weight in parameters])
+    inside = [entry for entry in facts["collectives"] if prefix(entry["module_path"]) in layers]
+    operators = {}
+    for entry in facts["replicated_ops"]:
+        operators[entry["op"]] = operators.get(entry["op"], 0) + entry.get("calls", 1)
+    return {"sharded": sum(elements(weight) for weight in matrices if weight["style"] != "replicate") / total if total else None,
+            "layers": len(layers), "collectives": len(facts["collectives"]), "layer_collectives": len(inside),
+            "calls": facts["calls"], "replicated": operators}
+
+
+def elements(weight):
+    count = 1
+    for size in weight["shape"]:
+        count *= size
+    return count
+
+
+def prefix(path):
+    """The outermost numbered module that a path is in: `model.layers.3` of `model.layers.3.mlp.down_proj`."""
+    found = re.match(r"(.*?\.)?\d+(?=\.|$)", path)
+    return found.group(0) if found else None
+
+
+def repeated(paths):
+    """The outermost numbered modules that are one of several."""
+    numbered = {prefix(path) for path in paths} - {None}
+    several = {}
+    for path in numbered:
+        several.setdefault(path.rpartition(".")[0], []).append(path)
+    return {path for group in several.values() if len(group) > 1 for path in group}
+
+
+def pattern(reason):
+    """A reason without names and numbers, by which failures are grouped."""
+    reason = re.sub(r"\"[^\"]*\"|'[^']*'|`[^`]*`", "…", reason)
+    reason = re.sub(r"(?<![\w.])(?!aten\.|spmd\.|cleave\.|quantized\.)[A-Za-z_]\w*(\.\w+)+", "…", reason)
+    return re.sub(r"-?\d[\d.,e+-]*", "N", reason)
+
+
+def failures(entries):
+    """Groups of failures, most frequent first, each with one example and how to repeat it."""
+    groups = {}
+    for entry in entries:
+        for mesh, result in entry["meshes"].items():
+            if result["reason"]:
+                groups.setdefault(pattern(result["reason"]), []).append((entry["name"], mesh, result["reason"]))
+    lines = []
+    for group in sorted(groups.values(), key=len, reverse=True):
+        name, mesh, reason = min(group, key=lambda item: (MESHES.index(item[1]), item[0]))
+        models = sorted({item[0] for item in group})
+        lines.append(f"{len(group)} of {len(models)} models: {reason}\n    --mesh {mesh} {name}; "
+                     f"all: {', '.join(models[:12])}{' …' if len(models) > 12 else ''}")
+    return lines
+
+
+def parse():
+    parser = argparse.ArgumentParser(description="Traces, compiles and verifies every architecture there is.")
+    parser.add_argument("--bin", type=pathlib.Path, default=SOURCE / "build/bin", help="where the executables are")
+    parser.add_argument("--work", type=pathlib.Path, default=SOURCE / "build/zoo", help="where results and traces are kept")
+    parser.add_argument("--only", type=re.compile, default=re.compile(""), metavar="REGEX", help="architectures by name")
+    parser.add_argument("--again", type=re.compile, metavar="REGEX", help="repeat failures of results that match")
+    parser.add_argument("--meshes", nargs="*", default=MESHES, choices=MESHES, metavar="MESH", help="these alone")
+    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="models at a time (1)")
+    parser.add_argument("--limit", type=int, metavar="N", help="models at most")
+    parser.add_argument("--table", action="store_true", help="run nothing, write the table of what is there")
+    return parser.parse_args()
 
 
 def main():
-    parser = argparse.ArgumentParser(description="Traces, compiles and verifies the models of docs/coverage.md.")
-    parser.add_argument("--bin", type=pathlib.Path, default=SOURCE / "build/bin", help="where the executables are")
-    parser.add_argument("--only", nargs="*", metavar="MODEL", help="these, and leave the table alone")
-    options = parser.parse_args()
-    sys.path.insert(0, str(SOURCE / "tools/cleave-trace"))
-    from cleave_trace import cli
+    options = parse()
+    zoo = Zoo(options)
+    if not options.table:
+        import architectures
 
-    lines, failed = [], 0
-    for name in options.only or ZOO:
-        with tempfile.TemporaryDirectory() as folder:
-            model = pathlib.Path(folder) / f"{name}.pt"
-            try:
-                with contextlib.redirect_stdout(sys.stderr):
-                    assert cli.main([*ZOO[name].trace, "-o", str(model)]) == 0, "cannot be traced"
-                found = compiled(name, model, lambda *arguments: run(options.bin / "cleave", *arguments), model.parent)
-                lines.append(found.row(name))
-                print(lines[-1], flush=True)
-            except (AssertionError, RuntimeError) as error:
-                failed += 1
-                print(f"{name}: {error}", file=sys.stderr, flush=True)
-    if not failed and not options.only:
-        write(lines)
-    return 1 if failed else 0
+        due = zoo.due([name for name in architectures.names() if options.only.search(name)])
+        with multiprocessing.get_context("fork").Pool(options.jobs) as pool, open(zoo.results, "a") as file:
+            for count, entry in enumerate(pool.imap_unordered(zoo.go_through, due), 1):
+                print(json.dumps(entry), file=file, flush=True)
+                reasons = [f"{mesh}: {result['reason']}" for mesh, result in entry["meshes"].items() if result["reason"]]
+                print(f"{count}/{len(due)} {entry['name']}: {entry['trace']['reason'] or '; '.join(reasons) or 'ok'}", flush=True)
+    entries = list(zoo.read().values())
+    print("\n".join(failures(entries)))
+    is_whole = all(entry["trace"]["reason"] or set(MESHES) <= set(entry["meshes"]) for entry in entries)
+    if options.table or (is_whole and not options.only.pattern and not options.limit):
+        import table
+
+        table.write(entries)
+    return 0
 
 
 if __name__ == "__main__":
