@@ -26,12 +26,13 @@ class Model:
     name: str
     source: str
     config: str  # for cleave-trace --config, may be empty
-    batch: int
+    batch: int  # 0: the source makes its own inputs
     seq: int
 
     def options(self):
         config = ["--config", self.config] if self.config else []
-        return [self.source, *config, "--batch", self.batch, "--seq", self.seq]
+        size = ["--batch", self.batch, "--seq", self.seq] if self.batch else []
+        return [self.source, *config, *size]
 
     def tiny(self):
         return dataclasses.replace(self, config=TINY[self.source.removeprefix("hf:")], seq=16)

@@ -19,7 +19,7 @@ MOST = 1.05
 def measure(tools, width):
     """By number of ranks, the statistics of each device."""
     found = {}
-    model = Model("feed-forward block", f"{SOURCE}:block_{width}", "", batch=8, seq=1)
+    model = Model("feed-forward block", f"{SOURCE}:block_{width}", "", batch=0, seq=0)
     with tempfile.TemporaryDirectory(prefix="cleave-bench-") as folder:
         bench = Bench(tools, pathlib.Path(folder), model, steps=1)
         bench.trace()
