@@ -2,7 +2,7 @@
 JOBS ?= $(shell nproc)
 CLEAVE = build/bin/cleave
 
-.PHONY: all setup build test fuzz bench zoo demo format clean
+.PHONY: all setup build test fuzz bench bench-pipelined bench-tensor-parallel zoo demo format clean
 all: build
 
 # System packages and .venv.
@@ -25,10 +25,15 @@ fuzz: setup
 	cmake --build build-fuzz --parallel $(JOBS) --target fuzz
 	tests/fuzz/run.sh build-fuzz $(RUNS) $(SEED)
 
-# Speed against eager, TorchScript, torch.compile and torch.distributed.pipelining, into docs/results.md. Takes an hour or two on a
-# quiet machine; BENCH="--models gpt2 --rounds 3" takes less and only prints.
-bench: build
+# Speed against eager and what else there is, into docs/results.md. Takes two or three hours on a quiet machine;
+# BENCH="--models gpt2 --rounds 3" takes less and only prints. bench-tensor-parallel downloads a peer when it first runs.
+bench: bench-pipelined bench-tensor-parallel
+
+bench-pipelined: build
 	.venv/bin/python tests/bench/pipelined.py $(BENCH)
+
+bench-tensor-parallel: build
+	.venv/bin/python tests/bench/tensor_parallel.py $(BENCH)
 
 # Many architectures, compiled over several meshes and held to their originals, into docs/coverage.md. Some hours, and it goes on
 # where it was stopped; ZOO="--only bert --meshes tp=2" is a part, which leaves the table alone.

@@ -1,4 +1,4 @@
-"""Who takes part in tests/bench/pipelined.py, and how each is run: in processes of its own, every time."""
+"""Who can take part in a benchmark, and how each is run: in processes of its own, every time."""
 
 import dataclasses
 import json
@@ -9,6 +9,12 @@ import sys
 
 PEERS = pathlib.Path(__file__).resolve().parent / "peers"
 TIMEOUT = 1800
+TINY = {
+    "gpt2": "n_layer=2,n_embd=32,n_head=4,vocab_size=128,n_positions=64",
+    "bert": "num_hidden_layers=2,hidden_size=32,num_attention_heads=4,intermediate_size=64,vocab_size=128",
+    "vit": "num_hidden_layers=2,hidden_size=32,num_attention_heads=4,intermediate_size=64,image_size=32",
+    "resnet-50": "embedding_size=16,hidden_sizes=[16,32],depths=[1,2]",
+}
 
 
 class Failure(Exception):
@@ -20,12 +26,16 @@ class Model:
     name: str
     source: str
     config: str  # for cleave-trace --config, may be empty
-    batch: int
+    batch: int  # 0: the source makes its own inputs
     seq: int
 
     def options(self):
         config = ["--config", self.config] if self.config else []
-        return [self.source, *config, "--batch", self.batch, "--seq", self.seq]
+        size = ["--batch", self.batch, "--seq", self.seq] if self.batch else []
+        return [self.source, *config, *size]
+
+    def tiny(self):
+        return dataclasses.replace(self, config=TINY[self.source.removeprefix("hf:")], seq=16)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,52 +64,48 @@ class Peer:
     script: str
     threads: int
     microbatches: int = 1
+    # A folder of packages that come before those of this environment.
+    packages: pathlib.Path | None = None
 
     def prepare(self, bench):
         pass
 
     def measure(self, bench):
-        command = [sys.executable, PEERS / self.script, *bench.model.options(), "--traced", bench.traced,
+        return json.loads(self.output(self.script, bench))
+
+    def output(self, script, bench):
+        """What `script` of PEERS prints."""
+        command = [sys.executable, PEERS / script, *bench.model.options(), "--traced", bench.traced,
                    "--threads", self.threads, "--microbatches", self.microbatches, "--steps", bench.steps]
         # What one round compiled, the next finds: compiling is not what is measured.
-        return json.loads(output(command, TORCHINDUCTOR_CACHE_DIR=str(bench.folder / "inductor")))
+        environment = {"TORCHINDUCTOR_CACHE_DIR": str(bench.folder / "inductor")}
+        return output(command, **environment, **({"PYTHONPATH": str(self.packages)} if self.packages else {}))
 
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
     """A plan with as many threads as there are cores, shared among its devices."""
     label: str
-    devices: int
+    mesh: str  # for cleave compile --mesh
     microbatches: int = 1
     # One batch from its inputs to its outputs, rather than batches back to back.
     alone: bool = False
 
     def plan(self, bench):
-        return bench.folder / f"{self.devices}x{self.microbatches}.plan"
+        return bench.folder / f"{self.mesh}x{self.microbatches}.plan"
 
     def prepare(self, bench):
-        output([bench.tools / "cleave", "compile", bench.traced, "--inputs", bench.inputs, "--devices", self.devices,
-                "--microbatches", self.microbatches, "--verify", "-o", self.plan(bench)])
+        if not self.plan(bench).exists():
+            output([bench.tools / "cleave", "compile", bench.traced, "--inputs", bench.inputs, "--mesh", self.mesh,
+                    "--microbatches", self.microbatches, "--verify", "-o", self.plan(bench)])
 
     def measure(self, bench):
-        run = json.loads(output([bench.tools / "cleave", "run", self.plan(bench), "--inputs", bench.inputs,
-                                 "--repeat", 1 if self.alone else bench.steps, "--timeout", TIMEOUT, "--json"]))
+        run = self.run(bench)
         return {"seconds": run["seconds_alone" if self.alone else "seconds"], **run.get("bubble", {})}
 
-
-CONTESTANTS = {
-    "eager": Peer("eager, 2 threads", "eager.py", threads=2),
-    "torchscript": Peer("TorchScript, frozen, 2 threads", "torchscript.py", threads=2),
-    "compile": Peer("torch.compile, 2 threads", "compiled.py", threads=2),
-    "hand": Peer("torch.distributed.pipelining by hand, one batch in 8 micro-batches", "pipelining_by_hand.py",
-                 threads=1, microbatches=8),
-    "tracer": Peer("torch.distributed.pipelining by its tracer, one batch in 8 micro-batches",
-                   "pipelining_by_tracer.py", threads=1, microbatches=8),
-    "one": Plan("Cleave, one device, 2 threads", devices=1),
-    "two": Plan("Cleave, two devices, batches back to back, each in 2 micro-batches", devices=2, microbatches=2),
-    "in4": Plan("Cleave, two devices, one batch in 4 micro-batches", devices=2, microbatches=4, alone=True),
-    "in8": Plan("Cleave, two devices, one batch in 8 micro-batches", devices=2, microbatches=8, alone=True),
-}
+    def run(self, bench):
+        return json.loads(output([bench.tools / "cleave", "run", self.plan(bench), "--inputs", bench.inputs,
+                                  "--repeat", 1 if self.alone else bench.steps, "--timeout", TIMEOUT, "--json"]))
 
 
 def output(command, **environment):

@@ -7,102 +7,93 @@ docs/results.md when all models took part. --quick takes one round of a tiny GPT
 writes nothing, and fails if a contestant does.
 """
 
-import argparse
-import collections
-import contextlib
 import json
 import os
-import pathlib
-import signal
 import sys
-import tempfile
 
 sys.dont_write_bytecode = True
 import contestants
 import report
-from contestants import CONTESTANTS, Bench, Failure, Model
+import rounds
+from contestants import Model, Peer, Plan
 
-CORES = 2
+CONTESTANTS = {
+    "eager": Peer("eager, 2 threads", "eager.py", threads=2),
+    "torchscript": Peer("TorchScript, frozen, 2 threads", "torchscript.py", threads=2),
+    "compile": Peer("torch.compile, 2 threads", "compiled.py", threads=2),
+    "hand": Peer("torch.distributed.pipelining by hand, one batch in 8 micro-batches", "pipelining_by_hand.py",
+                 threads=1, microbatches=8),
+    "tracer": Peer("torch.distributed.pipelining by its tracer, one batch in 8 micro-batches",
+                   "pipelining_by_tracer.py", threads=1, microbatches=8),
+    "one": Plan("Cleave, one device, 2 threads", "pp=1"),
+    "two": Plan("Cleave, two devices, batches back to back, each in 2 micro-batches", "pp=2", microbatches=2),
+    "in4": Plan("Cleave, two devices, one batch in 4 micro-batches", "pp=2", microbatches=4, alone=True),
+    "in8": Plan("Cleave, two devices, one batch in 8 micro-batches", "pp=2", microbatches=8, alone=True),
+}
 SLOW_TO_START = ("compile", "tracer")
 MODELS = {name: Model(name, f"hf:{name}", "", batch=8, seq=128) for name in ("gpt2", "bert", "vit", "resnet-50")}
-TINY = {
-    "gpt2": "n_layer=2,n_embd=32,n_head=4,vocab_size=128,n_positions=64",
-    "bert": "num_hidden_layers=2,hidden_size=32,num_attention_heads=4,intermediate_size=64,vocab_size=128",
-    "vit": "num_hidden_layers=2,hidden_size=32,num_attention_heads=4,intermediate_size=64,image_size=32",
-    "resnet-50": "embedding_size=16,hidden_sizes=[16,32],depths=[1,2]",
-}
-RESULTS = pathlib.Path(__file__).resolve().parents[2] / "docs/results.md"
+# (what, of whom, compared with whom, times as fast)
+WANTED = [
+    ("one device, as fast as eager", "one", "eager", 1.15),
+    ("one device, as fast as frozen TorchScript", "one", "torchscript", 1.1),
+    ("two devices, batches back to back, throughput of eager", "two", "eager", 1.25),
+    ("two devices, one batch in 8 micro-batches, as fast as eager", "in8", "eager", 1.1),
+    ("the same, as fast as torch.distributed.pipelining by hand", "in8", "hand", 1.3),
+]
+BUBBLE_POINTS = 3
+OVERHEAD_NS = 1500
 
 
 def main():
     options = parse()
-    # Plans of several gigabytes must not stay behind.
-    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
-    # Children inherit it.
-    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:CORES])
+    rounds.take_cores()
     before = os.getloadavg()[0]
-    results = {model.name: compete(options, model) for model in models(options)}
+    taking_part = {name: contestant for name, contestant in CONTESTANTS.items()
+                   if not (options.quick and name in SLOW_TO_START)}
+    results = {model.name: rounds.compete(options, model, taking_part, options.repeat) for model in models(options)}
     overhead = executor_overhead(options)
     how = ("Default configurations, seeded; batches of 8, texts of 128 tokens. Every contestant in a fresh process, one after "
            f"another; medians of {options.rounds} such rounds, ratios of each round's own times. Back to back means "
            f"{options.repeat} batches, among which the pipeline of two devices is filled and emptied once.")
-    found = report.text(results, overhead, how, (before, os.getloadavg()[0]))
+    found = "\n\n".join([
+        f"{report.machine(before)}. {how}",
+        report.speeds(results, CONTESTANTS),
+        report.table([["wanted", *results], *wanted_rows(results)]),
+        report.table([["executor, ns an operation", "plan", "C++ calls", "TorchScript", f"above (≤ {OVERHEAD_NS:,})"],
+                      *overhead_rows(overhead)]),
+        *report.failures(results, CONTESTANTS)])
     print(found)
-    page = report.put(RESULTS.read_text(), found)
+    page = report.put(rounds.RESULTS.read_text(), "pipelined", found)
     if options.models == [*MODELS] and not options.quick:
-        RESULTS.write_text(page)
-    if options.quick and any(isinstance(rounds, str) for names in results.values() for rounds in names.values()):
+        rounds.RESULTS.write_text(page)
+    if options.quick and rounds.any_failed(results):
         raise SystemExit(1)
 
 
 def parse():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--bin", type=pathlib.Path, default="build/bin", help="the folder of our executables")
-    parser.add_argument("--models", type=lambda text: text.split(","), help=f"of {','.join(MODELS)}; all")
-    parser.add_argument("--rounds", type=int, default=5)
+    parser = rounds.arguments(__doc__.splitlines()[0], MODELS)
     parser.add_argument("--repeat", type=int, default=12, help="batches in a round")
-    parser.add_argument("--quick", action="store_true", help="tiny models, one round, writes nothing")
-    options = parser.parse_args()
-    options.models = options.models or (["gpt2"] if options.quick else [*MODELS])
-    if unknown := set(options.models) - set(MODELS):
-        parser.error(f"no such model as {', '.join(sorted(unknown))}, expected {', '.join(MODELS)}")
+    options = rounds.parse(parser, MODELS)
     if options.quick:
-        options.rounds, options.repeat = 1, 2
+        options.repeat = 2
     return options
 
 
 def models(options):
-    for name in options.models:
-        model = MODELS[name]
-        yield Model(name, model.source, TINY[name], model.batch, seq=16) if options.quick else model
+    return [MODELS[name].tiny() if options.quick else MODELS[name] for name in options.models]
 
 
-def compete(options, model):
-    """By contestant, its measurements, or why there are none."""
-    taking_part = {name: contestant for name, contestant in CONTESTANTS.items()
-                   if not (options.quick and name in SLOW_TO_START)}
-    with tempfile.TemporaryDirectory(prefix="cleave-bench-") as folder:
-        bench = Bench(options.bin, pathlib.Path(folder), model, options.repeat)
-        bench.trace()
-        found = collections.defaultdict(list)
-        for name, contestant in taking_part.items():
-            with failing(found, name):
-                contestant.prepare(bench)
-        for number in range(options.rounds):
-            for name, contestant in taking_part.items():
-                if isinstance(found[name], list):
-                    print(f"{model.name}, round {number + 1}: {contestant.label}", file=sys.stderr, flush=True)
-                    with failing(found, name):
-                        found[name].append(contestant.measure(bench))
-    return found
+def wanted_rows(results):
+    for what, name, other, least in WANTED:
+        yield [f"{what}: ≥ {least}", *(report.against(found, name, [other], least) for found in results.values())]
+    for name in ("in4", "in8"):
+        yield [f"bubble of {CONTESTANTS[name].microbatches} micro-batches, by formula: within {BUBBLE_POINTS} points",
+               *(report.bubble(found, name, BUBBLE_POINTS) for found in results.values())]
 
 
-@contextlib.contextmanager
-def failing(found, name):
-    try:
-        yield
-    except Failure as failure:
-        found[name] = str(failure)
+def overhead_rows(overhead):
+    for chain, ways in overhead.items():
+        yield [chain, *map(str, (ways["plan"], ways["direct"], ways["torchscript"], ways["plan"] - ways["direct"]))]
 
 
 def executor_overhead(options):
