@@ -164,7 +164,7 @@ static void noteReplicated(func::FuncOp function, std::vector<plan::Note> &notes
     auto style = param->getAttrOfType<StringAttr>(kStyleAttr);
     auto type = dyn_cast<RankedTensorType>(param.getType());
     bool isMatrix = param.getRole() == "parameter" && type && type.getRank() > 1;
-    if (param->use_empty() || (style ? style != "replicate" : !isMatrix || param.getShard()))
+    if (param->use_empty() || param->hasAttr(kAskedAttr) || (style ? style != "replicate" : !isMatrix || param.getShard()))
       return;
     Operation *user = *param->user_begin();
     while (isa<ListOp>(user) && !user->use_empty())

@@ -30,7 +30,7 @@ double operationSeconds(Operation *op, const TracedShapes &shapes, const DeviceS
 
 /// Operations that every stage makes for itself at no cost; not a list that somebody changes.
 static bool isGlue(Operation *op) {
-  return (isa<ParamOp, ConstantOp, SizeOp, ListOp, TupleOp, DictOp>(op) && isMemoryEffectFree(op)) || preparesWeights(op);
+  return (isa<ParamOp, ConstantOp, PerRankOp, FirstRankOp, SizeOp, ListOp, TupleOp, DictOp>(op) && isMemoryEffectFree(op)) || preparesWeights(op);
 }
 
 /// Types that a stage can send.

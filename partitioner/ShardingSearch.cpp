@@ -134,7 +134,7 @@ void Search::findWeights() {
     if (!type || type.getRank() < 2 || !isa<FloatType>(type.getElementType()))
       continue;
     weights.insert({TensorRef{param}, decision.weights.size()});
-    decision.weights.push_back({param});
+    decision.weights.push_back({param, ShardingStyle::Replicate, -1, std::nullopt});
   }
 }
 
@@ -181,12 +181,7 @@ bool Search::isAllowed(const SplitClass &found) const {
       if (said->second == ShardingStyle::Replicate ||
           styleOf({tensor.value.getDefiningOp<ParamOp>(), labelling.dim, true}) != said->second)
         return false;
-  // Not every kernel takes nothing, such as attention without heads.
-  auto leavesNothing = [&](auto &entry) {
-    return llvm::is_contained(
-        shardingOf(entry.first.value.getContext(), entry.second, found.count, ranks).getExtents(), 0);
-  };
-  return found.count >= int32_t(ranks) && llvm::none_of(found.tensors, leavesNothing);
+  return found.count >= int32_t(ranks);
 }
 
 std::optional<Search::Candidate> Search::candidateOf(ShardingSeed seed) const {
@@ -256,6 +251,7 @@ void Search::applyRules() {
       for (auto &[tensor, index] : weights)
         if (matches(*pattern, decision.weights[index].weight)) {
           fixed[tensor] = rule.style;
+          decision.weights[index].asked = rule.style;
           isMatched = true;
         }
     if (!isMatched)

@@ -54,6 +54,8 @@ struct WeightDecision {
   ShardingStyle style = ShardingStyle::Replicate;
   /// Index of the seed that splits it; -1 for none.
   int seed = -1;
+  /// What a user wants; nothing where they said nothing.
+  std::optional<ShardingStyle> asked;
 };
 
 /// What splitting from one seed came to.

@@ -48,6 +48,11 @@ struct AnnotateSharding : impl::AnnotateShardingBase<AnnotateSharding> {
       return fail("--shard " + decision.unmatched.front() +
                   ": matches no weight of a linear layer, convolution or embedding" +
                   didYouMean(decision.unmatched.front(), names(decision)));
+    for (WeightDecision weight : decision.weights)
+      if (weight.asked && *weight.asked != weight.style)
+        return fail("--shard: " + weight.weight.getName().str() + " cannot be " + wordOf(*weight.asked).str() +
+                    " over tp=" + std::to_string(tp) + ": nothing of it is split so, or what uses it is split in another " +
+                    "way; give another style, or replicate");
     write(function, decision);
   }
 
@@ -68,8 +73,11 @@ struct AnnotateSharding : impl::AnnotateShardingBase<AnnotateSharding> {
   void write(func::FuncOp function, const ShardingDecision &decision) {
     Builder b(&getContext());
     function->setAttr(kTensorRanksAttr, b.getI64IntegerAttr(tp));
-    for (WeightDecision weight : decision.weights)
+    for (WeightDecision weight : decision.weights) {
       weight.weight->setAttr(kStyleAttr, b.getStringAttr(wordOf(weight.style)));
+      if (weight.asked)
+        weight.weight->setAttr(kAskedAttr, b.getUnitAttr());
+    }
     SmallVector<Attribute> dimensions;
     for (const SplitDimension &dimension : decision.dimensions) {
       SmallVector<StringRef> weights(dimension.weights.begin(), dimension.weights.end());

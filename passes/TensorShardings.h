@@ -16,6 +16,8 @@ namespace cleave {
 inline constexpr llvm::StringLiteral kTensorRanksAttr = "cleave.tp";
 /// Of a weight, how it is split: a word such as `colwise`.
 inline constexpr llvm::StringLiteral kStyleAttr = "cleave.style";
+/// … that a user wants it so.
+inline constexpr llvm::StringLiteral kAskedAttr = "cleave.asked";
 /// Of a weight that is a seed: the dimension, which seeds come before it, and whether its class ends at once.
 inline constexpr llvm::StringLiteral kSplitAttr = "cleave.split";
 inline constexpr llvm::StringLiteral kSplitOrderAttr = "cleave.split_order";

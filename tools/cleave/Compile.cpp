@@ -101,9 +101,8 @@ static void addDeviceOptions(CLI::App *command, CompileOptions &options) {
       ->type_name("MACHINE");
   repeatable(command->add_option("--stage-before", options.stageBefore, "A module path that begins a stage"))
       ->type_name("PATH");
-  command
-      ->add_option("--shard", options.shard, "How weights are split: layers.*.wq=colwise, rowwise, embedding_rowwise or replicate")
-      ->allow_extra_args(false)
+  repeatable(command->add_option("--shard", options.shard,
+                                 "How weights are split: *.wq=colwise, rowwise, embedding_rowwise, replicate"))
       ->type_name("PATTERN=STYLE");
   command->add_option("--shard-file", options.shardFile, "The same as JSON, {\"layers.*.wq\": \"colwise\"}")
       ->type_name("FILE");

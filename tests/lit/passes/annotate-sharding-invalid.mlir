@@ -2,11 +2,13 @@
 // RUN: not cleave-opt %s --annotate-sharding="tp=2 shard=scale=colwise" 2>&1 | FileCheck %s --check-prefix=NOWEIGHT
 // RUN: not cleave-opt %s --annotate-sharding="tp=2 shard=*=colwis" 2>&1 | FileCheck %s --check-prefix=STYLE
 // RUN: not cleave-opt %s --annotate-sharding="tp=2 machine=nothing" 2>&1 | FileCheck %s --check-prefix=MACHINE
+// RUN: not cleave-opt %s --annotate-sharding="tp=2 shard=layer.*=embedding_rowwise" 2>&1 | FileCheck %s --check-prefix=UNMET
 // Each fault is said with what was expected.
 
 // NEAR: error: --shard layers.0.up: matches no weight of a linear layer, convolution or embedding; did you mean layer.0.up?
 // NOWEIGHT: error: --shard scale: matches no weight
 // STYLE: error: --shard *=colwis: found style "colwis", expected colwise, rowwise, embedding_rowwise or replicate; did you mean colwise?
+// UNMET: error: --shard: layer.0.up.weight cannot be embedding_rowwise over tp=2
 // MACHINE: error: {{.*}}nothing
 func.func @forward(%x: tensor<4x6xf32>) -> tensor<4x6xf32> {
   %w = cleave.param "layer.0.up.weight" {role = "parameter"} : tensor<6x6xf32>

@@ -9,7 +9,7 @@
 // CHECK: cleave.param "mlp.down.weight" {cleave.style = "rowwise"
 // Of several rules the last that matches counts.
 // RULES-LABEL: func.func @mlp
-// RULES: cleave.param "mlp.up.weight" {cleave.split = 0 : i64, {{.*}}cleave.style = "colwise"
+// RULES: cleave.param "mlp.up.weight" {cleave.asked, cleave.split = 0 : i64, {{.*}}cleave.style = "colwise"
 // RULES: cleave.param "mlp.down.weight" {{{.*}}cleave.style = "rowwise"
 func.func @mlp(%x: tensor<4x6xf32>) -> !cleave.tensor {
   %up = cleave.param "mlp.up.weight" {role = "parameter"} : tensor<9x6xf32>
@@ -21,7 +21,12 @@ func.func @mlp(%x: tensor<4x6xf32>) -> !cleave.tensor {
   %2 = aten.linear(%1, %down, %none) : (!cleave.tensor, tensor<6x9xf32>, none) -> !cleave.tensor
   // So that the rules of the other functions match something here too.
   %tied = cleave.param "tied.x" {role = "parameter"} : tensor<6x6xf32>
-  %3 = aten.linear(%2, %tied, %none) : (!cleave.tensor, tensor<6x6xf32>, none) -> !cleave.tensor
+  %ids = cleave.param "ids" {role = "buffer"} : tensor<4xi64>
+  %no = cleave.constant(false) : i1
+  %pad = cleave.constant(-1 : i64) : i64
+  %one = cleave.constant(1 : i64) : i64
+  %rows = aten.embedding(%tied, %ids, %pad, %no, %no) : (tensor<6x6xf32>, tensor<4xi64>, i64, i1, i1) -> !cleave.tensor
+  %3 = aten.add.Tensor(%2, %rows, %one) : (!cleave.tensor, !cleave.tensor, i64) -> !cleave.tensor
   return %3 : !cleave.tensor
 }
 
