@@ -52,3 +52,39 @@ func.func @same(%x: tensor<4x6xf32>) -> tensor<4x3xf32> {
   %1 = aten.narrow(%0, %one, %three, %three) : (tensor<4x6xf32>, i64, i64, i64) -> tensor<4x3xf32>
   return %1 : tensor<4x3xf32>
 }
+
+// A sum stays outside of the branch that uses it: only some ranks' programs might come by.
+// CHECK-LABEL: func.func @branch
+// CHECK: %[[SUM:.*]] = spmd.all_reduce(%arg0)
+// CHECK: cleave.if
+// CHECK-NOT: spmd.all_reduce
+// CHECK: aten.view(%[[SUM]],
+// CHECK-NOT: spmd.all_reduce
+func.func @branch(%x: tensor<4x6xf32>, %y: tensor<24xf32>, %c: i1) -> tensor<24xf32> {
+  %sizes = cleave.constant([24]) : !cleave.list<i64>
+  %0 = spmd.all_reduce(%x) : (tensor<4x6xf32>) -> tensor<4x6xf32>
+  %1 = cleave.if %c : tensor<24xf32> {
+    %2 = aten.view(%0, %sizes) : (tensor<4x6xf32>, !cleave.list<i64>) -> tensor<24xf32>
+    cleave.yield %2 : tensor<24xf32>
+  } else {
+    cleave.yield %y : tensor<24xf32>
+  }
+  return %1 : tensor<24xf32>
+}
+
+// Copies and orders in memory come behind the sum.
+// CHECK-LABEL: func.func @copies
+// CHECK: %[[SUM:.*]] = spmd.all_reduce(%arg0)
+// CHECK: aten.expand(%[[SUM]],
+// CHECK: %[[OTHER:.*]] = spmd.all_reduce(%arg1)
+// CHECK: aten.contiguous(%[[OTHER]],
+func.func @copies(%x: tensor<4x1xf32>, %y: tensor<2x3x4x5xf32>) -> (tensor<4x64xf32>, tensor<2x3x4x5xf32>) {
+  %sizes = cleave.constant([4, 64]) : !cleave.list<i64>
+  %no = cleave.constant(false) : i1
+  %last = cleave.constant(2) : i64
+  %0 = spmd.all_reduce(%x) : (tensor<4x1xf32>) -> tensor<4x1xf32>
+  %1 = aten.expand(%0, %sizes, %no) : (tensor<4x1xf32>, !cleave.list<i64>, i1) -> tensor<4x64xf32>
+  %2 = spmd.all_reduce(%y) : (tensor<2x3x4x5xf32>) -> tensor<2x3x4x5xf32>
+  %3 = aten.contiguous(%2, %last) : (tensor<2x3x4x5xf32>, i64) -> tensor<2x3x4x5xf32>
+  return %1, %3 : tensor<4x64xf32>, tensor<2x3x4x5xf32>
+}
