@@ -1,5 +1,6 @@
 //===- LabelFlow.cpp - One propagation of labels --------------------------===//
 #include "partitioner/LabelFlow.h"
+#include "partitioner/Sharding.h"
 #include <numeric>
 
 using namespace mlir;
@@ -95,17 +96,6 @@ ArrayRef<unsigned> LabelFlow::labelledFactors(TensorRef tensor, ArrayRef<Dimensi
   const DimensionRule::Dims *own = dims.empty() ? nullptr : &dims[std::min(index, dims.size() - 1)];
   return labelling && own && labelling->dim < own->size() ? ArrayRef<unsigned>((*own)[labelling->dim])
                                                           : ArrayRef<unsigned>();
-}
-
-/// Positions of a factor within a dimension: how far apart they are.
-static int64_t strideOf(const DimensionRule &rule, ArrayRef<unsigned> dim, unsigned factor) {
-  int64_t stride = 1;
-  for (unsigned inner : llvm::reverse(dim)) {
-    if (inner == factor)
-      break;
-    stride *= rule.factors[inner].size;
-  }
-  return stride;
 }
 
 /// Labels of a factor's positions from those of a dimension that it is part of.

@@ -42,8 +42,7 @@ ShardingAttr shardingOf(MLIRContext *context, const Labelling &labelling, int32_
   return shardingOf(context, labelling.dim, parts);
 }
 
-/// How far apart positions of a factor are within a dimension.
-static int64_t strideOf(const DimensionRule &rule, ArrayRef<unsigned> dim, unsigned factor) {
+int64_t strideOf(const DimensionRule &rule, ArrayRef<unsigned> dim, unsigned factor) {
   int64_t stride = 1;
   for (unsigned inner : llvm::reverse(dim)) {
     if (inner == factor)

@@ -17,6 +17,10 @@ ShardingAttr shardingOf(mlir::MLIRContext *context, unsigned dim, const Parts &p
 ShardingAttr shardingOf(mlir::MLIRContext *context, const Labelling &labelling, int32_t count,
                         unsigned ranks);
 
+/// How far apart positions of a factor are within a dimension.
+/// \param dim  the factors of the dimension, major to minor.
+int64_t strideOf(const DimensionRule &rule, llvm::ArrayRef<unsigned> dim, unsigned factor);
+
 /// The positions of factor `factor` that a dimension's parts have; nothing where they are no whole positions
 /// of it.
 /// \param dim  the factors of the dimension, major to minor.
