@@ -51,7 +51,9 @@ static llvm::Expected<DevicePlugin *> pluginFor(unsigned index) {
   });
 }
 
-static llvm::Expected<ResolvedDevice> resolve(const std::string &name) {
+llvm::Expected<ResolvedDevice> resolveDevice(const std::string &name) {
+  if (llvm::Error error = checkDeviceName(name))
+    return error;
   std::optional<unsigned> index = indexIn(name, "cuda");
   if (!index)
     return ResolvedDevice{name};
@@ -75,7 +77,7 @@ llvm::Expected<std::vector<ResolvedDevice>> resolveDevices(std::vector<std::stri
         names.size(), ranks);
   std::vector<ResolvedDevice> devices;
   for (const std::string &name : names) {
-    auto device = resolve(name);
+    auto device = resolveDevice(name);
     if (!device)
       return device.takeError();
     devices.push_back(std::move(*device));

@@ -28,6 +28,9 @@ struct ResolvedDevice {
   DevicePlugin *plugin = nullptr;
 };
 
+/// Fails on names that are no device of this machine.
+llvm::Expected<ResolvedDevice> resolveDevice(const std::string &name);
+
 /// Fails on a name that is none of a device, of this machine or another.
 llvm::Error checkDeviceName(llvm::StringRef name);
 

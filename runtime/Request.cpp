@@ -9,8 +9,8 @@ namespace cleave::runtime {
 
 Request::Request(uint64_t number, std::vector<at::Tensor> inputs, Microbatches microbatches, size_t outputCount,
                  size_t transfers, llvm::ArrayRef<uint32_t> rankIds, uint32_t groupSize, std::shared_ptr<Traffic> traffic,
-                 llvm::MutableArrayRef<States> states)
-    : number(number), microbatches(std::move(microbatches)), inputs(std::move(inputs)), outputs(outputCount),
+                 llvm::MutableArrayRef<States> states, c10::Device outputPlace)
+    : number(number), microbatches(std::move(microbatches)), outputPlace(outputPlace), inputs(std::move(inputs)), outputs(outputCount),
       traffic(std::move(traffic)), states(states), groupSize(groupSize), mailboxes(transfers * this->microbatches.count()),
       working(rankIds.size()) {
   for (uint32_t rank : rankIds)

@@ -34,12 +34,14 @@ public:
   /// \param groupSize  how many of them, beginning at each multiple, are a tensor group.
   /// \param traffic    counts the request (`enter`) before a rank takes it up.
   /// \param states     what the request writes there counts from its end on, if it succeeds; live as long as the ranks.
+  /// \param outputPlace  where outputs are given.
   Request(uint64_t number, std::vector<at::Tensor> inputs, Microbatches microbatches, size_t outputs, size_t transfers,
           llvm::ArrayRef<uint32_t> ranks, uint32_t groupSize, std::shared_ptr<Traffic> traffic,
-          llvm::MutableArrayRef<States> states);
+          llvm::MutableArrayRef<States> states, c10::Device outputPlace = c10::kCPU);
 
   const uint64_t number;
   const Microbatches microbatches;
+  const c10::Device outputPlace;
 
   /// Leaf `leaf` of the inputs as micro-batch `microbatch` sees it.
   at::Tensor input(size_t leaf, uint32_t microbatch) const {

@@ -42,6 +42,7 @@ struct Session::Impl {
   std::vector<std::unique_ptr<Rank>> ranks;
   std::vector<Route> routes;
   std::shared_ptr<Traffic> traffic;
+  c10::Device outputPlace = c10::kCPU;
 
   /// Held while a request is given to its ranks: all must take up the requests in one order.
   std::mutex submission;
@@ -70,6 +71,10 @@ Error Session::Impl::load(llvm::StringRef directory) {
   auto resolved = resolveDevices(options.devices, rankCount(*plan));
   if (!resolved)
     return resolved.takeError();
+  auto outputDevice = resolveDevice(options.outputDevice);
+  if (!outputDevice)
+    return llvm::createStringError("outputs: " + llvm::toString(outputDevice.takeError()));
+  outputPlace = outputDevice->place;
   if (Error error = plan::checkShards(*plan, directory))
     return error;
   for (const std::string &library : options.libraries)
@@ -129,7 +134,7 @@ Expected<std::shared_ptr<Request>> Session::Impl::submit(llvm::ArrayRef<at::Tens
                             std::move(*symbols));
   auto request = std::make_shared<Request>(submitted++, std::move(leaves), std::move(microbatches),
                                            plan->signatures[signature]->outputs.size(), route.transfers,
-                                           route.ranks, plan->mesh->tp, traffic, states);
+                                           route.ranks, plan->mesh->tp, traffic, states, outputPlace);
   if (Error error = enter())
     return error;
   std::lock_guard lock(submission);

@@ -20,6 +20,9 @@ namespace cleave::runtime {
 struct SessionOptions {
   /// One entry per rank (`cpu:0`, `cuda:1`), a GPU as often as wanted; empty: `cpu:0` to `cpu:n-1`.
   std::vector<std::string> devices;
+  /// Where every output is given, whichever ranks made it: `cpu:0`, main memory like all of `cpu:N`, or a GPU (`cuda:1`),
+  /// on whose default stream it is then ready.
+  std::string outputDevice = "cpu:0";
   /// Libraries that bring operators of their own, loaded before the plan's operators are resolved.
   std::vector<std::string> libraries;
   /// Compare every tensor with the type the plan predicts, and fail where they differ (a check of inference; slow).

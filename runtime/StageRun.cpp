@@ -48,7 +48,7 @@ void StageRun::forward(Request &request, uint32_t microbatch) {
   for (auto [result, leaf] : leaves) {
     TORCH_CHECK(results[result].isTensor(), "output ", leaf, " is a ", results[result].tagKind(),
                 ", expected a tensor");
-    request.addOutput(leaf, microbatch, states.apart(movedTo(c10::kCPU, results[result]).toTensor()));
+    request.addOutput(leaf, microbatch, states.apart(movedTo(request.outputPlace, results[result]).toTensor()));
   }
   passage.readersLeft = readers;
   for (size_t result = 0; result < results.size(); ++result)

@@ -136,6 +136,17 @@ TEST_F(GpuTest, TwoStagesOnOneGpuGiveWhatTheCpuGives) { expectSameAsOnCpu({"cuda
 TEST_F(GpuTest, AGpuTakesOverFromTheCpu) { expectSameAsOnCpu({"cpu:0", "cuda:0"}); }
 TEST_F(GpuTest, TheCpuTakesOverFromAGpu) { expectSameAsOnCpu({"cuda:0", "cpu:0"}); }
 
+TEST_F(GpuTest, GivesOutputsWhereTheyAreWanted) {
+  TwoLayers model;
+  SessionOptions options;
+  options.devices = {"cuda:0", "cpu:0"};
+  options.outputDevice = "cuda:0";
+  at::Tensor input = at::randn({4, 8});
+  at::Tensor output = llvm::cantFail(open(model.writer, options)->run({input}))[0];
+  ASSERT_TRUE(output.is_cuda());
+  EXPECT_TRUE(at::allclose(output.cpu(), model.expected(input), 1e-5, 1e-5));
+}
+
 TEST_F(GpuTest, MakesTensorsOnTheGpu) {
   PlanWriter writer({0});
   writeFactories(writer);

@@ -316,6 +316,10 @@ TEST_F(SessionTest, RefusesUnknownDevices) {
             "device cuda: not a device, expected cpu:N or cuda:N; did you mean cuda:0?");
   EXPECT_EQ(failure({"cpu:0"}),
             "plan was compiled for 2 devices, 1 were given; pass --devices with 2 entries");
+  SessionOptions options;
+  options.outputDevice = "gpu";
+  EXPECT_EQ(failureOf(Session::open(path("a.plan"), options)),
+            "outputs: device gpu: not a device, expected cpu:N or cuda:N; did you mean cpu:0?");
 }
 
 TEST_F(SessionTest, RunsTwoRanksOnDevicesOfOneName) {
