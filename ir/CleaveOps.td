@@ -105,7 +105,8 @@ def UnpackOp : CleaveOp<"unpack", [DeclareOpInterfaceMethods<MemoryEffectsOpInte
   let hasVerifier = 1;
 }
 
-def StateOp : CleaveOp<"state", [Pure]> {
+// Not pure: it stays where nothing reads it but its update writes it.
+def StateOp : CleaveOp<"state", [MemoryEffects<[MemWrite]>]> {
   let summary = "what a module keeps from call to call, as it is when a request begins";
   let description = [{
     `initial` is what it is in the first request of a session. A ranked type is what it has in every request; of a state
