@@ -186,7 +186,7 @@ Error Search::tooHeavy(std::optional<uint32_t> fewest) {
     return nodeTooHeavy();
   return llvm::createStringError(
       llvm::formatv("stage cut: no cut into {0} stage{4} holds at most {1} bytes of weights each; use "
-                    "--devices {2} or more, or devices with memory for {3}",
+                    "--mesh pp={2} or more, or devices with memory for {3}",
                     stages, weightLimit, *fewest, leastWeightLimit(), stages == 1 ? "" : "s")
           .str());
 }
@@ -196,18 +196,18 @@ Error Search::checkFeasible() {
     return llvm::createStringError(
         llvm::formatv("stage cut: {0} operators and {1} stages, at least one of each is needed; {2}", nodes,
                       stages,
-                      nodes == 0 ? "a model without operators needs no plan" : "use --devices 1 or more")
+                      nodes == 0 ? "a model without operators needs no plan" : "use --mesh pp=1 or more")
             .str());
   if (nodes < stages)
     return llvm::createStringError(
-        llvm::formatv("stage cut: {0} operator{1} not fill {2} stages; use --devices {0}{3}", nodes,
+        llvm::formatv("stage cut: {0} operator{1} not fill {2} stages; use --mesh pp={0}{3}", nodes,
                       nodes == 1 ? " does" : "s do", stages, nodes == 1 ? "" : " or fewer")
             .str());
   const uint32_t fixed = *fewestStages(kNoLimit);
   if (fixed > stages)
     return llvm::createStringError(
         llvm::formatv("stage cut: the --stage-before options make {0} stages, {1} were asked for; use "
-                      "--devices {0} or more, or fewer --stage-before",
+                      "--mesh pp={0} or more, or fewer --stage-before",
                       fixed, stages)
             .str());
   const std::optional<uint32_t> fewest = fewestStages(weightLimit);

@@ -10,6 +10,7 @@ static llvm::json::Object toJson(const CompileOptions &options, const CompileRep
   llvm::json::Object result{{"plan", options.output},
                             {"stages", report.stages},
                             {"microbatches", report.microbatches},
+                            {"tensor_ranks", report.tensorRanks},
                             {"weight_bytes", int64_t(report.weightBytes)},
                             {"balance", report.balance},
                             {"read_seconds", report.readSeconds},
@@ -27,11 +28,15 @@ static llvm::json::Object toJson(const CompileOptions &options, const CompileRep
 }
 
 static void printText(llvm::raw_ostream &out, const CompileOptions &options, const CompileReport &report) {
-  out << llvm::formatv("{0}: {1} stage{2}, ", options.output, report.stages, report.stages == 1 ? "" : "s");
+  const bool isSplit = report.tensorRanks > 1;
+  out << llvm::formatv("{0}: {1} stage{2}", options.output, report.stages, report.stages == 1 ? "" : "s");
+  if (isSplit)
+    out << " on " << report.tensorRanks << " tensor ranks";
+  out << ", ";
   if (report.microbatches > 1)
     out << report.microbatches << " micro-batches, ";
-  out << llvm::formatv("{0:f1} MB of weights, slowest stage {1:f2} x the mean\n", report.weightBytes / 1e6,
-                       report.balance);
+  out << llvm::formatv("{0:f1} MB of weights{1}, slowest stage {2:f2} x the mean\n", report.weightBytes / 1e6,
+                       isSplit ? " a rank" : "", report.balance);
   for (const std::string &note : report.notes)
     out << "note: " << note << "\n";
   if (options.verify)

@@ -22,6 +22,9 @@ struct InspectOptions {
 static Error inspect(const InspectOptions &options) {
   if (options.json && !options.format.empty() && options.format != "json")
     return wrongUsage("--format " + options.format + ": found --json as well, expected one of them");
+  if (options.dimensions && (options.json || !options.format.empty()))
+    return wrongUsage("--dims: found " + (options.json ? "--json" : "--format " + options.format) +
+                      " as well, expected one of them; \"dimensions\" in --json says the same");
   llvm::Expected<plan::LoadedPlan> loaded = plan::readPlan(options.plan);
   if (!loaded)
     return loaded.takeError();

@@ -162,7 +162,7 @@ llvm::Error Compilation::checkMemory() const {
   if (!shape.memoryBytes || most == needs.end() || most->second.bytes() <= *shape.memoryBytes)
     return llvm::Error::success();
   return llvm::createStringError(
-      llvm::formatv("{0}: rank {1} takes {2} bytes at its peak, its device has {3}; use more --devices, or "
+      llvm::formatv("{0}: rank {1} takes {2} bytes at its peak, its device has {3}; use more devices, or "
                     "devices with memory for {2}",
                     options.model, most->first, most->second.bytes(), *shape.memoryBytes)
           .str());
@@ -275,7 +275,8 @@ llvm::Error Compilation::verifyPlan() {
           "%s: the plan differs from the original in %s: found an error of %g, allowed "
           "%g; no plan was written",
           options.model.c_str(), output.describe().c_str(), output.error, output.allowed);
-    if (output.error * report.allowedError >= report.error * output.allowed) {
+    // Integers and bools, which must be equal, say nothing of how near numbers are.
+    if (output.allowed > 0 && output.error * report.allowedError >= report.error * output.allowed) {
       report.error = output.error;
       report.allowedError = output.allowed;
     }
@@ -288,6 +289,7 @@ llvm::Error Compilation::verifyPlan() {
 void Compilation::describe() {
   report.stages = plan->stages.size();
   report.microbatches = plan->schedules.front()->microbatches;
+  report.tensorRanks = plan->mesh->tp;
   double slowest = 0, sum = 0;
   for (auto &prediction : plan->predictions) {
     slowest = std::max(slowest, prediction->seconds);

@@ -60,7 +60,8 @@ struct CompileOptions {
 };
 
 struct CompileReport {
-  uint32_t stages = 0, microbatches = 1;
+  uint32_t stages = 0, microbatches = 1, tensorRanks = 1;
+  /// Of one tensor rank, all stages together.
   uint64_t weightBytes = 0;
   /// Wall-clock seconds: reading and importing, passes, writing shards, verifying.
   double readSeconds = 0, passSeconds = 0, writeSeconds = 0, verifySeconds = 0;

@@ -3,7 +3,7 @@
 // RUN: not cleave-opt %s --assign-stages='stages=2 machine=gpu:2' 2>&1 | FileCheck %s --check-prefix=MACHINE
 // What cannot be met is said with what could be.
 
-// FEW: error: stage cut: 2 operators do not fill 3 stages; use --devices 2 or fewer
+// FEW: error: stage cut: 2 operators do not fill 3 stages; use --mesh pp=2 or fewer
 // FIXED: error: stage cut: the --stage-before options make 2 stages, 1 were asked for
 // MACHINE: error: machine 'gpu:2': no such preset or file
 func.func @forward(%x: tensor<2xf32>) -> tensor<2xf32> {

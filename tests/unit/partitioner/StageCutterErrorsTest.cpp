@@ -24,8 +24,8 @@ TEST(StageCutterErrors, RefusesMoreStagesThanNodes) {
   CutRequest request;
   request.stages = 4;
   EXPECT_EQ(messageOf(weighted(3), request),
-            "stage cut: 3 operators do not fill 4 stages; use --devices 3 or fewer");
-  EXPECT_EQ(messageOf(weighted(1), request), "stage cut: 1 operator does not fill 4 stages; use --devices 1");
+            "stage cut: 3 operators do not fill 4 stages; use --mesh pp=3 or fewer");
+  EXPECT_EQ(messageOf(weighted(1), request), "stage cut: 1 operator does not fill 4 stages; use --mesh pp=1");
 }
 
 TEST(StageCutterErrors, RefusesNothing) {
@@ -35,7 +35,7 @@ TEST(StageCutterErrors, RefusesNothing) {
             "a model without operators needs no plan");
   request.stages = 0;
   EXPECT_EQ(messageOf(weighted(2), request),
-            "stage cut: 2 operators and 0 stages, at least one of each is needed; use --devices 1 or more");
+            "stage cut: 2 operators and 0 stages, at least one of each is needed; use --mesh pp=1 or more");
 }
 
 TEST(StageCutterErrors, RefusesMoreFixedStartsThanStages) {
@@ -44,7 +44,7 @@ TEST(StageCutterErrors, RefusesMoreFixedStartsThanStages) {
   request.stageStarts = {1, 3};
   EXPECT_EQ(messageOf(weighted(5), request),
             "stage cut: the --stage-before options make 3 stages, 2 were asked for; "
-            "use --devices 3 or more, or fewer --stage-before");
+            "use --mesh pp=3 or more, or fewer --stage-before");
 }
 
 TEST(StageCutterErrors, TakesAFixedStartAtTheFirstNodeForGranted) {
@@ -61,7 +61,7 @@ TEST(StageCutterErrors, SaysTheLeastWeightLimitThatWouldDo) {
   // 10, 30, 10, 10: at 30 bytes three stages, in two stages 40 and 20.
   EXPECT_EQ(messageOf(weighted(4), request),
             "stage cut: no cut into 2 stages holds at most 30 bytes of weights each; "
-            "use --devices 3 or more, or devices with memory for 40");
+            "use --mesh pp=3 or more, or devices with memory for 40");
   request.stages = 3;
   EXPECT_EQ(messageOf(weighted(4), request), "no error");
   request.stages = 2;
@@ -86,5 +86,5 @@ TEST(StageCutterErrors, CountsFixedStartsInTheWeightLimit) {
   // 10, 30, 10, 10: node 3 stands alone, so node 2 takes a stage of its own as well.
   EXPECT_EQ(messageOf(weighted(4), request),
             "stage cut: no cut into 3 stages holds at most 30 bytes of weights each; "
-            "use --devices 4 or more, or devices with memory for 40");
+            "use --mesh pp=4 or more, or devices with memory for 40");
 }
