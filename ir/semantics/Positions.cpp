@@ -22,10 +22,12 @@ std::optional<Along> Along::of(OperatorOp op, const TracedShapes &shapes) {
     return std::nullopt;
   Along along;
   size_t rank = 0;
-  for (const OptionalShape &shape : operandShapes(op, shapes)) {
+  for (auto [value, shape] : llvm::zip(flatOperands(op), operandShapes(op, shapes))) {
     // Scalar arguments stand behind the tensors.
-    if (!shape)
+    if (!isTensorLike(value.getType()))
       break;
+    if (!shape)
+      return std::nullopt;
     rank = rank ? rank : shape->size();
     auto dim = dimensionAt(*named, rank);
     if (shape->size() != rank || !dim)

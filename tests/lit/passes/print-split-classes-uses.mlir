@@ -69,3 +69,16 @@ func.func @items(%x: tensor<6xf32>) -> (tensor<6xf32>, tensor<6xf32>) {
   %2 = aten.softmax.int(%1#1, %zero, %none) : (tensor<6xf32>, i64, none) -> tensor<6xf32>
   return %1#0, %2 : tensor<6xf32>, tensor<6xf32>
 }
+
+// Behind a tensor whose size is in the data there may be any positions: what is joined with it is gathered.
+// CHECK: class of rows dim 0: 4 parts, 1 tensors, 0 sums, 1 gathers
+// CHECK-NEXT: weight rows dim 0
+// CHECK-NEXT: gather operand 0 of cleave.list
+func.func @joined_with_unknown(%x: tensor<6xi64>) -> !cleave.tensor {
+  %rows = cleave.param "rows" {role = "parameter"} : tensor<4x1xi64>
+  %zero = cleave.constant(0 : i64) : i64
+  %found = aten.nonzero(%x) : (tensor<6xi64>) -> !cleave.tensor
+  %both = cleave.list(%rows, %found) : (tensor<4x1xi64>, !cleave.tensor) -> !cleave.list<!cleave.tensor>
+  %0 = aten.cat(%both, %zero) : (!cleave.list<!cleave.tensor>, i64) -> !cleave.tensor
+  return %0 : !cleave.tensor
+}
