@@ -2,6 +2,7 @@
 
 import collections
 import json
+import re
 import warnings
 
 import pytest
@@ -77,15 +78,31 @@ def test_architectures(source, config, mesh, replicated, trace_model, tmp_path):
     assert any(tensor.shape == first.shape and torch.allclose(tensor, first, atol=1e-5) for tensor in found.values())
 
 
-def test_a_layer_of_gpt2_has_two_sums(trace_model, tmp_path):
-    def report(layers):
-        model = trace_model("hf:gpt2", "--config", f"vocab_size=101,n_embd=48,n_layer={layers},n_head=6,n_positions=64",
-                            "--batch", 2, "--seq", 8)
-        cleave("compile", model.path, "--inputs", model.inputs, "--mesh", "tp=2", "-o", tmp_path / f"{layers}.plan")
-        return collectives(cleave("inspect", tmp_path / f"{layers}.plan", "--json").json())
+MEGATRON = {
+    "gpt2": "vocab_size=1000,n_embd=48,n_layer=2,n_head=8,n_positions=64",
+    # As many rows in each table as ranks.
+    "bert": "vocab_size=1000,hidden_size=48,num_hidden_layers=2,num_attention_heads=8,intermediate_size=96,type_vocab_size=4",
+    "llama": "vocab_size=1000,hidden_size=48,intermediate_size=96,num_hidden_layers=2,num_attention_heads=8,num_key_value_heads=4",
+}
 
-    two, three = report(2), report(3)
-    assert {kind: three[kind] - two.get(kind, 0) for kind in three if three[kind] != two.get(kind, 0)} == {"all_reduce": 2}
+
+@pytest.mark.parametrize("ranks", [2, 4])
+@pytest.mark.parametrize("name", MEGATRON)
+def test_collectives_are_megatrons(name, ranks, trace_model, tmp_path):
+    """Two sums of the residual a layer and one for the embedding; logits are gathered; bytes are what a rank gives."""
+    batch, tokens, hidden, vocabulary, size = 2, 8, 48, 1000, 4
+    model = trace_model(f"hf:{name}", "--config", MEGATRON[name], "--batch", batch, "--seq", tokens)
+    cleave("compile", model.path, "--inputs", model.inputs, "--mesh", f"tp={ranks}", "-o", tmp_path / "a.plan")
+    found = collections.Counter()
+    for entry in cleave("inspect", tmp_path / "a.plan", "--json").json()["collectives"]:
+        layer = re.search(r"\.(\d+)\.", entry["module_path"])
+        found[layer and f"layer {layer[1]}", entry["kind"], entry["bytes"]] += 1
+    residual = batch * tokens * hidden * size
+    expected = {(None, "all_reduce", residual): 1, ("layer 0", "all_reduce", residual): 2, ("layer 1", "all_reduce", residual): 2,
+                (None, "all_gather", batch * tokens * vocabulary * size // ranks): 1}
+    if name == "bert":  # The head's transform, which Megatron has whole on every rank, is split, too.
+        expected[None, "all_gather", residual // ranks] = 1
+    assert found == expected
 
 
 # Small modules ------------------------------------------------------------------------------------------------------------
