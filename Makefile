@@ -2,7 +2,7 @@
 JOBS ?= $(shell nproc)
 CLEAVE = build/bin/cleave
 
-.PHONY: all setup build test fuzz bench bench-pipelined bench-tensor-parallel zoo demo format clean
+.PHONY: all setup build test fuzz bench bench-pipelined bench-tensor-parallel zoo rolling demo format clean
 all: build
 
 # System packages and .venv.
@@ -40,6 +40,10 @@ bench-tensor-parallel: build
 zoo: build
 	.venv/bin/python tests/zoo/picked.py
 	.venv/bin/python tests/zoo/zoo.py $(ZOO)
+
+# Every class of dimensions of what `make zoo` has traced, with its parts in other places: no operator may notice. Some minutes.
+rolling: build
+	.venv/bin/python tests/zoo/rolling.py $(ROLLING)
 
 # GPT-2 small over four devices.
 demo: build

@@ -8,6 +8,7 @@ from conftest import BIN, SOURCE, cleave
 
 sys.path.insert(0, str(SOURCE / "tests/zoo"))
 import picked  # noqa: E402
+import rolling  # noqa: E402
 import zoo  # noqa: E402
 
 
@@ -45,6 +46,9 @@ def test_shrunk_by_rule_over_a_mesh(name, tmp_path):
         assert not found["reason"], f"--mesh {mesh}: {found['reason']}"
         assert found["sharded"] >= SHRUNK[name]
         assert found["error"] <= found["allowed"] <= 1e-4
+    found = rolling.rolled(BIN / "rollModel", path)
+    assert not found["reason"] and not found["failures"], rolling.summary([found])
+    assert found["rolled"] == found["classes"] > 10
 
 
 def test_counts_collectives_of_repeated_modules():

@@ -1,0 +1,352 @@
+#include "tests/rolling/Rolling.h"
+#include "partitioner/Sharding.h"
+#include "llvm/Support/FormatVariadic.h"
+#include <ATen/ATen.h>
+
+using namespace mlir;
+
+namespace cleave {
+
+namespace {
+/// Why a call cannot be run on rolled operands.
+struct Kept : std::runtime_error {
+  using runtime_error::runtime_error;
+};
+} // namespace
+
+//===- Classes ------------------------------------------------------------===//
+
+RollingReport Rolling::run() {
+  for (BlockArgument argument : function.getArguments())
+    rollFrom({argument}, llvm::formatv("input {0}", argument.getArgNumber()));
+  for (auto param : function.getBody().getOps<ParamOp>())
+    rollFrom({param}, param.getName().str());
+  return report;
+}
+
+void Rolling::rollFrom(TensorRef tensor, const std::string &name) {
+  auto type = propagation.typeOf(tensor);
+  for (unsigned dim = 0; type && dim < type.getRank(); ++dim) {
+    if (propagation.sizeOf(tensor, dim) < 2 || seen.contains({tensor.value, dim}))
+      continue;
+    SplitClass split = propagation.propagate(tensor, dim);
+    for (auto &[other, labelling] : split.tensors)
+      seen.insert({other.value, labelling.dim});
+    roll(split, llvm::formatv("{0} dim {1}", name, dim));
+  }
+}
+
+void Rolling::roll(const SplitClass &split, const std::string &what) {
+  if (split.count < 2)
+    return;
+  ++report.classes;
+  found = &split, name = what;
+  bool isRolled = false;
+  for (int32_t step : {1, std::max(split.count / 2, 2)}) {
+    if (!findOrder(step))
+      continue;
+    isRolled = true;
+    for (const SplittableCall &call : propagation.getCalls())
+      check(call);
+  }
+  report.rolled += isRolled;
+  if (!isRolled)
+    ++report.kept["class: no two labels have as many positions in each tensor"];
+}
+
+/// Labels change places with those that have as many positions in each tensor. False where none do.
+bool Rolling::findOrder(int32_t step) {
+  std::vector<std::vector<uint32_t>> counts(found->count, std::vector<uint32_t>(found->tensors.size()));
+  for (auto [index, entry] : llvm::enumerate(found->tensors))
+    for (int32_t label : entry.second.labels)
+      if (label != Labelling::kWhole)
+        ++counts[label][index];
+  std::map<std::vector<uint32_t>, Labels> alike;
+  for (int32_t label = 0; label < found->count; ++label)
+    alike[counts[label]].push_back(label);
+  order.resize(found->count);
+  bool isRolled = false;
+  for (auto &[count, labels] : alike)
+    for (size_t i = 0; i < labels.size(); ++i) {
+      order[labels[i]] = labels[(i + step) % labels.size()];
+      isRolled |= order[labels[i]] != labels[i];
+    }
+  return isRolled;
+}
+
+//===- Tensors ------------------------------------------------------------===//
+
+/// Where each position takes its data from.
+std::optional<at::Tensor> Rolling::indexOf(const Labels &labels) const {
+  std::vector<std::vector<int64_t>> positions(order.size());
+  for (auto [position, label] : llvm::enumerate(labels))
+    if (label != Labelling::kWhole)
+      positions[label].push_back(position);
+  std::vector<int64_t> from(labels.size());
+  for (size_t position = 0; position < labels.size(); ++position)
+    from[position] = position;
+  for (auto [label, own] : llvm::enumerate(positions)) {
+    const std::vector<int64_t> &others = positions[order[label]];
+    if (others.size() != own.size())
+      return std::nullopt;
+    for (auto [to, position] : llvm::zip(own, others))
+      from[to] = position;
+  }
+  return at::tensor(from, at::kLong);
+}
+
+at::Tensor Rolling::rollBy(const at::Tensor &tensor, unsigned dim, const Labels &labels) const {
+  auto index = indexOf(labels);
+  if (!index)
+    throw Kept("call: labels have unequal numbers of positions");
+  return tensor.index_select(dim, *index);
+}
+
+const Labelling *Rolling::labellingOf(TensorRef tensor) const {
+  auto entry = found->tensors.find(tensor);
+  return tensor.value && entry != found->tensors.end() ? &entry->second : nullptr;
+}
+
+//===- What a call does with the class ------------------------------------===//
+
+bool Rolling::isAlong(const SplittableCall &call, TensorRef tensor) const {
+  const Labelling *own = labellingOf(tensor);
+  return own && call.positions && own->dim == call.positions->dim;
+}
+
+/// The split operands that the call does not need whole.
+std::vector<unsigned> Rolling::rolledOperands(const SplittableCall &call) const {
+  std::vector<unsigned> rolled;
+  for (auto [index, tensor] : llvm::enumerate(call.operands))
+    if (labellingOf(tensor) && !llvm::is_contained(found->gathers, call.uses[index]))
+      rolled.push_back(index);
+  return rolled;
+}
+
+/// The labels of a dimension with these factors.
+Rolling::Labels Rolling::spread(const SplittableCall &call, const Way &way, ArrayRef<unsigned> dim) const {
+  int64_t size = 1, stride = strideOf(*call.rule, dim, *way.factor);
+  for (unsigned part : dim)
+    size *= call.rule->factors[part].size;
+  Labels labels(size);
+  for (int64_t position = 0; position < size; ++position)
+    labels[position] = way.labels[position / stride % way.labels.size()];
+  return labels;
+}
+
+/// The factors by which all rolled operands may have their labels, whatever the propagation thought; several
+/// where their positions have one label.
+std::vector<Rolling::Way> Rolling::waysOf(const SplittableCall &call, ArrayRef<unsigned> rolled) const {
+  auto isOwn = [&](TensorRef tensor) { return isAlong(call, tensor); };
+  if (llvm::any_of(call.operands, isOwn) || llvm::any_of(call.results, isOwn))
+    return {Way{}};
+  std::vector<Way> ways;
+  for (unsigned factor = 0; call.rule && factor < call.rule->factors.size(); ++factor) {
+    std::optional<Way> way;
+    bool fits = call.rule->factors[factor].size > 1;
+    for (unsigned operand : rolled) {
+      const Labelling &own = *labellingOf(call.operands[operand]);
+      const DimensionRule::Dim &dim = call.rule->operands[operand][own.dim];
+      fits = fits && llvm::is_contained(dim, factor);
+      if (!fits)
+        break;
+      if (!way) {
+        way = Way{factor, Labels(call.rule->factors[factor].size)};
+        for (size_t i = 0; i < way->labels.size(); ++i)
+          way->labels[i] = own.labels[i * strideOf(*call.rule, dim, factor)];
+      }
+      fits = own.labels == spread(call, *way, dim);
+    }
+    if (fits && way)
+      ways.push_back(std::move(*way));
+  }
+  return ways;
+}
+
+at::Tensor Rolling::rollOperand(const SplittableCall &call, const Way &way, unsigned operand) const {
+  at::Tensor value = values.valueOf(call.uses[operand]->get()).toTensor();
+  if (!way.factor)
+    return isAlong(call, call.operands[operand])
+               ? rollBy(value, call.positions->dim, labellingOf(call.operands[operand])->labels)
+               : value;
+  bool hasFactor = false;
+  for (auto [dim, factors] : llvm::enumerate(call.rule->operands[operand]))
+    if (llvm::is_contained(factors, *way.factor)) {
+      value = rollBy(value, dim, spread(call, way, factors));
+      hasFactor = true;
+    }
+  // An index is where what it named has gone.
+  if (!hasFactor && call.rule->factors[*way.factor].kind == FactorKind::Lookup &&
+      at::isIntegralType(value.scalar_type(), /*includeBool=*/false))
+    value = at::argsort(*indexOf(way.labels)).take(value.to(at::kLong)).to(value.scalar_type());
+  return value;
+}
+
+/// What the labels of a result's dimension should be; nothing where the class does not reach it.
+std::optional<Rolling::Labels> Rolling::labelsOfResult(const SplittableCall &call, const Way &way,
+                                                       unsigned result, unsigned dim) const {
+  if (way.factor) {
+    auto &all = call.rule->results;
+    if (all.empty())
+      return std::nullopt;
+    auto &dims = all[std::min<size_t>(result, all.size() - 1)];
+    return dim < dims.size() && llvm::is_contained(dims[dim], *way.factor)
+               ? std::optional(spread(call, way, dims[dim]))
+               : std::nullopt;
+  }
+  if (dim != call.positions->dim)
+    return std::nullopt;
+  const Labelling *own = isAlong(call, call.results[result]) ? labellingOf(call.results[result]) : nullptr;
+  Labels labels;
+  bool isReached = false;
+  for (auto [position, source] : llvm::enumerate(call.positions->results[result])) {
+    TensorRef tensor = call.operands[source.operand];
+    isReached |= isAlong(call, tensor) && labellingOf(tensor)->labels[source.position] != Labelling::kWhole;
+    // What every rank has can be given any label.
+    labels.push_back(isAlong(call, tensor) ? labellingOf(tensor)->labels[source.position]
+                     : own                 ? own->labels[position]
+                                           : Labelling::kWhole);
+  }
+  return isReached ? std::optional(labels) : std::nullopt;
+}
+
+at::Tensor Rolling::rollResult(const SplittableCall &call, const Way &way, unsigned result,
+                               const at::Tensor &value, const Given &given) const {
+  if (way.factor) {
+    at::Tensor rolled = value;
+    for (unsigned dim = 0; dim < value.dim(); ++dim)
+      if (auto labels = labelsOfResult(call, way, result, dim))
+        rolled = rollBy(rolled, dim, *labels);
+    return rolled;
+  }
+  // Where positions of one label change their order, as by flip, labels alone do not say what takes whose
+  // place.
+  Tensors joined;
+  llvm::DenseMap<unsigned, int64_t> begins;
+  std::vector<int64_t> from;
+  int64_t size = 0;
+  for (const PositionRule::Source &source : call.positions->results[result]) {
+    if (auto [begin, isNew] = begins.try_emplace(source.operand, size); isNew) {
+      joined.push_back(given.lookup(call.uses[source.operand]).to(value.scalar_type()));
+      size += joined.back().size(call.positions->dim);
+    }
+    from.push_back(begins[source.operand] + source.position);
+  }
+  if (joined.empty())
+    return value;
+  return at::cat(joined, call.positions->dim).index_select(call.positions->dim, at::tensor(from, at::kLong));
+}
+
+//===- Calls --------------------------------------------------------------===//
+
+void Rolling::fail(const SplittableCall &call, const std::string &what) {
+  OperatorOp op = call.op;
+  report.failures.push_back(llvm::formatv("class of {0}, {1} parts: {2} at {3}: {4}", name, found->count,
+                                          op.getName(), modulePath(op), what));
+}
+
+/// Whether a result has the labels that it should, or is said to be made anew, and a sum is said to be one.
+std::string Rolling::wrongIn(const SplittableCall &call, const Way &way) const {
+  const bool isSum = way.factor && call.rule->factors[*way.factor].kind != FactorKind::Pass;
+  OperatorOp op = call.op;
+  if (isSum != llvm::is_contained(found->sums, op->getResult(0)))
+    return isSum ? "a sum is not owed" : "a sum is owed that is none";
+  for (auto [index, tensor] : llvm::enumerate(call.results)) {
+    auto type = propagation.typeOf(tensor);
+    if (!type || llvm::is_contained(found->reshards, cast<OpResult>(tensor.value)))
+      continue;
+    const Labelling *own = labellingOf(tensor);
+    for (unsigned dim = 0; dim < type.getRank(); ++dim)
+      if (auto labels = labelsOfResult(call, way, index, dim); labels && (!own || own->dim != dim))
+        return llvm::formatv("dimension {0} of result {1} is split and has no labels", dim, index);
+      else if (labels && own->labels != *labels)
+        return llvm::formatv("dimension {0} of result {1} has other labels than operands", dim, index);
+  }
+  return "";
+}
+
+void Rolling::check(const SplittableCall &call) {
+  std::vector<unsigned> rolled = rolledOperands(call);
+  if (rolled.empty())
+    return;
+  const std::vector<Way> ways = waysOf(call, rolled);
+  if (ways.empty())
+    return fail(call, "operands have labels of no one factor");
+  auto isRight = [&](const Way &way) { return wrongIn(call, way).empty(); };
+  auto right = llvm::find_if(ways, isRight);
+  const Way &way = right == ways.end() ? ways.front() : *right;
+  if (right == ways.end())
+    fail(call, wrongIn(call, way));
+  if (isRandom(call.op)) {
+    ++report.kept["call: random"];
+    return;
+  }
+  try {
+    run(call, way);
+  } catch (const Kept &why) {
+    ++report.kept[why.what()];
+  } catch (const std::exception &error) {
+    fail(call, StringRef(error.what()).split('\n').first.str());
+  }
+}
+
+void Rolling::run(const SplittableCall &call, const Way &way) {
+  OperatorOp op = call.op;
+  Given given;
+  for (unsigned operand = 0; operand < call.operands.size(); ++operand)
+    if (call.operands[operand].value && values.valueOf(call.uses[operand]->get()).isTensor())
+      given[call.uses[operand]] = rollOperand(call, way, operand);
+  auto valueOf = [&](OpOperand &use) {
+    return given.contains(&use) ? c10::IValue(given[&use]) : values.valueOf(use.get());
+  };
+  std::vector<c10::IValue> operands;
+  for (OpOperand &use : op->getOpOperands()) {
+    operands.push_back(valueOf(use));
+    if (auto list = use.get().getDefiningOp<ListOp>()) {
+      std::vector<c10::IValue> items;
+      for (OpOperand &item : list->getOpOperands())
+        items.push_back(valueOf(item));
+      operands.back() = makeList(list, items);
+    }
+  }
+  ++report.calls;
+  ++report.operators[op.getName().str()];
+  compare(call, way, given, callOperator(op, std::move(operands)));
+}
+
+static double differenceOf(at::Tensor left, at::Tensor right) {
+  if (left.sizes() != right.sizes() || left.scalar_type() != right.scalar_type())
+    return INFINITY;
+  if (left.is_complex())
+    left = at::view_as_real(left), right = at::view_as_real(right);
+  if (left.numel() == 0 || at::equal(left, right))
+    return 0;
+  left = left.to(at::kDouble), right = right.to(at::kDouble);
+  const at::Tensor isFinite = left.isfinite().logical_and(right.isfinite());
+  // NaN has its place, and infinities have their signs.
+  const at::Tensor isSame = left.eq(right).logical_or(left.isnan().logical_and(right.isnan()));
+  if (!isSame.logical_or(isFinite).all().item<bool>())
+    return INFINITY;
+  const at::Tensor zero = at::zeros({}, at::kDouble);
+  const double difference = (left - right).abs().where(isFinite, zero).max().item<double>(),
+               size = right.abs().where(isFinite, zero).max().item<double>();
+  return difference / std::max(size, 1e-6);
+}
+
+void Rolling::compare(const SplittableCall &call, const Way &way, const Given &given,
+                      ArrayRef<c10::IValue> results) {
+  for (auto [index, tensor] : llvm::enumerate(call.results)) {
+    auto result = cast<OpResult>(tensor.value);
+    auto tensorOf = [&](const c10::IValue &value) {
+      return value.isTensor() ? value.toTensor() : value.toListRef()[tensor.item].toTensor();
+    };
+    const at::Tensor plain = tensorOf(values.valueOf(result)),
+                     rolled = tensorOf(results[result.getResultNumber()]);
+    const bool isNarrow = plain.scalar_type() == at::kBFloat16 || plain.scalar_type() == at::kHalf;
+    const double difference = differenceOf(rolled, rollResult(call, way, index, plain, given));
+    if (difference > (isNarrow ? 2e-2 : 1e-4))
+      fail(call, llvm::formatv("result {0} differs by {1:e2} of its size", index, difference));
+  }
+}
+
+} // namespace cleave

@@ -1,0 +1,90 @@
+//===- Rolling.h - An oracle for what splitting entails ---------*- C++ -*-===//
+//
+// A class of positions (partitioner/ShardingPropagation) is right if its parts can change places: when the
+// labels of all its tensors are rolled by some, so that positions with label l hold what those with label l +
+// k held, every operator that takes the class as it is gives what it gave, with its labels rolled likewise.
+// Each operator is held to that alone, on the values of one plain run, from which it follows for the
+// function, and failures have a name. Operators that need the class whole are not asked: their operands are
+// gathered.
+//
+//===----------------------------------------------------------------------===//
+#ifndef CLEAVE_TESTS_ROLLING_ROLLING_H
+#define CLEAVE_TESTS_ROLLING_ROLLING_H
+
+#include "partitioner/ShardingPropagation.h"
+#include "tests/unit/interpreter/Interpreter.h"
+#include <ATen/core/Tensor.h>
+
+namespace cleave {
+
+struct RollingReport {
+  /// Classes of two labels or more, those of them that were rolled, and calls that were run on rolled
+  /// operands.
+  size_t classes = 0, rolled = 0, calls = 0;
+  /// Calls by operator.
+  std::map<std::string, size_t> operators;
+  /// Why classes were not rolled, or calls not run, and how often.
+  std::map<std::string, size_t> kept;
+  std::vector<std::string> failures;
+};
+
+class Rolling {
+public:
+  /// \param values  a run of the function.
+  Rolling(mlir::func::FuncOp function, const Interpreter &values)
+      : function(function), propagation(function), values(values) {}
+
+  /// Rolls the classes of every dimension of every weight and input, by one and by half.
+  RollingReport run();
+  /// Rolls one class. \param name  what failures call it.
+  void roll(const SplitClass &found, const std::string &name);
+
+  const ShardingPropagation &getPropagation() const { return propagation; }
+  const RollingReport &getReport() const { return report; }
+
+private:
+  using Labels = std::vector<int32_t>;
+  /// What the call is run on.
+  using Given = llvm::DenseMap<mlir::OpOperand *, at::Tensor>;
+  /// What a call does with the class: one factor, or its positions.
+  struct Way {
+    std::optional<unsigned> factor;
+    /// Of the factor.
+    Labels labels;
+  };
+
+  void rollFrom(TensorRef tensor, const std::string &name);
+  bool findOrder(int32_t step);
+  std::optional<at::Tensor> indexOf(const Labels &labels) const;
+  const Labelling *labellingOf(TensorRef tensor) const;
+  bool isAlong(const SplittableCall &call, TensorRef tensor) const;
+  std::vector<unsigned> rolledOperands(const SplittableCall &call) const;
+  std::vector<Way> waysOf(const SplittableCall &call, llvm::ArrayRef<unsigned> rolled) const;
+  Labels spread(const SplittableCall &call, const Way &way, llvm::ArrayRef<unsigned> dim) const;
+  at::Tensor rollOperand(const SplittableCall &call, const Way &way, unsigned operand) const;
+  std::optional<Labels> labelsOfResult(const SplittableCall &call, const Way &way, unsigned result,
+                                       unsigned dim) const;
+  at::Tensor rollResult(const SplittableCall &call, const Way &way, unsigned result, const at::Tensor &value,
+                        const Given &given) const;
+  at::Tensor rollBy(const at::Tensor &tensor, unsigned dim, const Labels &labels) const;
+  std::string wrongIn(const SplittableCall &call, const Way &way) const;
+  void check(const SplittableCall &call);
+  void run(const SplittableCall &call, const Way &way);
+  void compare(const SplittableCall &call, const Way &way, const Given &given,
+               llvm::ArrayRef<c10::IValue> results);
+  void fail(const SplittableCall &call, const std::string &what);
+
+  mlir::func::FuncOp function;
+  const ShardingPropagation propagation;
+  const Interpreter &values;
+  RollingReport report;
+  llvm::DenseSet<std::pair<mlir::Value, unsigned>> seen;
+  /// The class that is being rolled, what it is called, and which label's data each label takes.
+  const SplitClass *found = nullptr;
+  std::string name;
+  Labels order;
+};
+
+} // namespace cleave
+
+#endif // CLEAVE_TESTS_ROLLING_ROLLING_H

@@ -1,0 +1,99 @@
+// Rolls every class of a model: rollModel MODEL.pt INPUTS.safetensors prints what came of it as one line of
+// JSON.
+#include "frontend/Import.h"
+#include "ir/Schemas.h"
+#include "ir/Signature.h"
+#include "runtime/TensorFile.h"
+#include "tests/rolling/Rolling.h"
+#include "tools/driver/DiagnosticCollector.h"
+#include "tools/driver/InputOptions.h"
+#include "tools/driver/Pipeline.h"
+#include "llvm/Support/JSON.h"
+#include <ATen/ATen.h>
+#include <c10/core/InferenceMode.h>
+
+using namespace mlir;
+using namespace cleave;
+
+static std::string take(llvm::Error error) { return llvm::toString(std::move(error)); }
+template <typename T> static T orThrow(llvm::Expected<T> value) {
+  if (!value)
+    throw std::runtime_error(take(value.takeError()));
+  return std::move(*value);
+}
+
+/// The passes of a compilation before those that split.
+static void runPasses(ModuleOp module, const CompileOptions &options) {
+  std::string pipeline = pipelineOf(options, {});
+  pipeline = pipeline.substr(0, pipeline.find(",assign-stages")) + "))";
+  if (auto error = runPipeline(module, pipeline, "", [](StringRef) {}))
+    throw std::runtime_error(take(std::move(error)));
+}
+
+static Tensors inputsOf(func::FuncOp function, const std::string &path) {
+  Named given;
+  for (auto &input : orThrow(runtime::readTensors(path)))
+    given[input.name] = input.tensor;
+  Tensors inputs;
+  for (unsigned i = 0; i < function.getNumArguments(); ++i)
+    inputs.push_back(given.at(function.getArgAttrOfType<StringAttr>(i, kNameAttr).str()));
+  return inputs;
+}
+
+static RollingReport roll(const CompileOptions &options) {
+  for (const std::string &library : options.libraries)
+    if (auto message = loadOperatorLibrary(library))
+      throw std::runtime_error(library + ": " + *message);
+  MLIRContext context(MLIRContext::Threading::DISABLED);
+  DialectRegistry registry;
+  registerDialects(registry);
+  context.appendDialectRegistry(registry);
+  context.loadAllAvailableDialects();
+  TorchScriptFile file = orThrow(TorchScriptFile::open(options.model));
+  DiagnosticCollector diagnostics(context);
+  auto model = importTorchScript(file, orThrow(readInputOptions(options)), &context);
+  if (failed(model))
+    throw std::runtime_error(take(diagnostics.takeError(options.model)));
+  runPasses(*model->module, options);
+  auto function = *model->module->getOps<func::FuncOp>().begin();
+  Named weights;
+  for (auto &entry : model->weights.entries())
+    weights[entry.name] = entry.tensor;
+  const Tensors inputs = inputsOf(function, options.inputsFile);
+  at::manual_seed(0);
+  at::InferenceMode mode;
+  Interpreter values(weights, inputs);
+  values.run(function);
+  return Rolling(function, values).run();
+}
+
+static llvm::json::Object counts(const std::map<std::string, size_t> &counts) {
+  llvm::json::Object object;
+  for (auto &[what, count] : counts)
+    object[what] = count;
+  return object;
+}
+
+int main(int argc, char **argv) {
+  if (argc < 3) {
+    llvm::errs() << "usage: rollModel MODEL.pt INPUTS.safetensors [LIBRARY.so]\n";
+    return 2;
+  }
+  CompileOptions options;
+  options.model = argv[1], options.inputsFile = argv[2];
+  options.libraries.assign(argv + 3, argv + argc);
+  try {
+    RollingReport report = roll(options);
+    llvm::outs() << llvm::json::Value(llvm::json::Object{{"classes", report.classes},
+                                                         {"rolled", report.rolled},
+                                                         {"calls", report.calls},
+                                                         {"operators", counts(report.operators)},
+                                                         {"kept", counts(report.kept)},
+                                                         {"failures", llvm::json::Array(report.failures)}})
+                 << "\n";
+    return !report.failures.empty();
+  } catch (const std::exception &error) {
+    llvm::errs() << "error: " << StringRef(error.what()).split('\n').first << "\n";
+    return 1;
+  }
+}
