@@ -10,7 +10,7 @@ namespace cleave {
 //===- Labels -------------------------------------------------------------===//
 
 bool LabelFlow::meet(int32_t &to, int32_t label) {
-  if (label == Labelling::kWhole)
+  if (label == Labelling::kWhole || to == label)
     return false;
   if (to != Labelling::kWhole) {
     unite(to, label);
@@ -101,6 +101,8 @@ ArrayRef<unsigned> LabelFlow::labelledFactors(TensorRef tensor, ArrayRef<Dimensi
 /// Labels of a factor's positions from those of a dimension that it is part of.
 LabelFlow::Labels LabelFlow::project(const Labels &labels, const DimensionRule &rule, ArrayRef<unsigned> dim,
                                      unsigned factor) {
+  if (dim.size() == 1)
+    return labels;
   int64_t size = rule.factors[factor].size, stride = strideOf(rule, dim, factor);
   Labels projected(size, Labelling::kWhole);
   for (auto [position, label] : llvm::enumerate(labels))
@@ -168,6 +170,10 @@ void LabelFlow::visitFactors(unsigned index) {
       for (auto [d, dim] : llvm::enumerate(dims[std::min(i, dims.size() - 1)])) {
         if (!llvm::is_contained(dim, *factor))
           continue;
+        if (dim.size() == 1) {
+          give(tensor, d, labels);
+          continue;
+        }
         int64_t size = 1, stride = strideOf(rule, dim, *factor);
         for (unsigned part : dim)
           size *= rule.factors[part].size;

@@ -34,11 +34,12 @@ ShardingAttr shardingOf(MLIRContext *context, unsigned dim, const Parts &parts) 
 
 ShardingAttr shardingOf(MLIRContext *context, const Labelling &labelling, int32_t count, unsigned ranks) {
   Parts parts(ranks, llvm::BitVector(labelling.labels.size()));
-  for (auto [position, label] : llvm::enumerate(labelling.labels))
-    for (unsigned rank = 0; rank < ranks; ++rank)
-      if (label == Labelling::kWhole ||
-          (int64_t(count) * rank / ranks <= label && label < int64_t(count) * (rank + 1) / ranks))
-        parts[rank].set(position);
+  for (auto [rank, part] : llvm::enumerate(parts)) {
+    int32_t begin = int64_t(count) * rank / ranks, end = int64_t(count) * (rank + 1) / ranks;
+    for (auto [position, label] : llvm::enumerate(labelling.labels))
+      if (label == Labelling::kWhole || (begin <= label && label < end))
+        part.set(position);
+  }
   return shardingOf(context, labelling.dim, parts);
 }
 
@@ -75,24 +76,6 @@ std::optional<Parts> partsOfFactor(const Parts &parts, const DimensionRule &rule
   if (partsOfDimension(result, rule, dim, factor) != parts)
     return std::nullopt;
   return result;
-}
-
-bool isMadeOfWeights(Value value) {
-  Operation *op = value.getDefiningOp();
-  if (isa_and_nonnull<ParamOp>(op))
-    return true;
-  if (!isa_and_nonnull<OperatorOp, ListOp, UnpackOp, ReshardOp>(op))
-    return false;
-  bool hasTensor = false;
-  for (Value operand : op->getOperands())
-    if (isTensorLike(operand.getType()) || isa<ListType, TupleType>(operand.getType())) {
-      if (operand.getDefiningOp() && isa<ConstantOp>(operand.getDefiningOp()))
-        continue;
-      if (!isMadeOfWeights(operand))
-        return false;
-      hasTensor = true;
-    }
-  return hasTensor;
 }
 
 //===- Calls --------------------------------------------------------------===//
@@ -271,7 +254,7 @@ std::optional<CallSplit> CallSplitter::byOperands() const {
   for (auto [i, sharding] : llvm::enumerate(operands)) {
     if (i >= call.rule->operands.size())
       break;
-    bool isWeight = call.operands[i].value && isMadeOfWeights(call.operands[i].value);
+    bool isWeight = call.operands[i].value && function.isMadeOfWeights(call.operands[i].value);
     auto attempt = [&](unsigned factor, Parts parts) -> std::optional<CallSplit> {
       auto split = byFactor(factor, std::move(parts));
       return split && (split->isSum || (isWeight && split->operands[i] == sharding)) ? split : std::nullopt;

@@ -53,9 +53,6 @@ struct CallSplit {
 CallSplit splitOf(const ShardingPropagation &function, const SplittableCall &call,
                   llvm::ArrayRef<ShardingAttr> operands, llvm::ArrayRef<ShardingAttr> wanted);
 
-/// Whether the value is a weight, or made of weights and constants alone.
-bool isMadeOfWeights(mlir::Value value);
-
 } // namespace cleave
 
 #endif // CLEAVE_PARTITIONER_SHARDING_H

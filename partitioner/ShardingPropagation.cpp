@@ -71,7 +71,8 @@ static SmallVector<OpOperand *> flatUses(OperatorOp op) {
 
 ShardingPropagation::ShardingPropagation(func::FuncOp function)
     : body(&function.getBody().front()), shapes(function) {
-  collectItems(function);
+  collectItems();
+  findMadeOfWeights();
   // Rules compare sizes, and named dimensions have those of the example inputs by chance.
   TracedShapes probes = probeShapes(function);
   for (auto op : body->getOps<OperatorOp>())
@@ -79,7 +80,20 @@ ShardingPropagation::ShardingPropagation(func::FuncOp function)
       addCall(op, probes);
 }
 
-void ShardingPropagation::collectItems(func::FuncOp function) {
+void ShardingPropagation::findMadeOfWeights() {
+  for (Operation &op : *body) {
+    SmallVector<Value> tensors = llvm::to_vector(llvm::make_filter_range(op.getOperands(), [](Value operand) {
+      bool holdsTensors = isTensorLike(operand.getType()) || isa<ListType, TupleType>(operand.getType());
+      return holdsTensors && !operand.getDefiningOp<ConstantOp>();
+    }));
+    bool isMade = isa<OperatorOp, ListOp, UnpackOp, ReshardOp>(op) && !tensors.empty() &&
+                  llvm::all_of(tensors, [&](Value tensor) { return isMadeOfWeights(tensor); });
+    if (isMade || isa<ParamOp>(op))
+      madeOfWeights.insert(op.result_begin(), op.result_end());
+  }
+}
+
+void ShardingPropagation::collectItems() {
   for (Operation &op : *body)
     for (Value result : op.getResults())
       if (TensorRef tensor = tensorOf(result);

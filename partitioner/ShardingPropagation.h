@@ -102,6 +102,8 @@ public:
   int64_t sizeOf(TensorRef tensor, unsigned dim) const;
   /// Nothing is known of the shape where it is null.
   mlir::RankedTensorType typeOf(TensorRef tensor) const;
+  /// Whether the value is a weight, or made of weights and constants alone.
+  bool isMadeOfWeights(mlir::Value value) const { return madeOfWeights.contains(value); }
   /// Bytes at the traced sizes; 0 where they are not known.
   int64_t bytesOf(TensorRef tensor) const;
 
@@ -113,7 +115,8 @@ public:
 
 private:
   friend class LabelFlow;
-  void collectItems(mlir::func::FuncOp function);
+  void collectItems();
+  void findMadeOfWeights();
   void addCall(OperatorOp op, const TracedShapes &probes);
   bool hasNamed(const Call &call, unsigned dim) const;
   void blockNamed(Call &call) const;
@@ -124,6 +127,7 @@ private:
   /// Of lists and tuples: a value for each item that is taken out of them, and how many items are.
   llvm::DenseMap<TensorRef, mlir::Value> items;
   llvm::DenseMap<mlir::Value, unsigned> itemCounts;
+  llvm::DenseSet<mlir::Value> madeOfWeights;
   std::vector<Call> calls;
   llvm::DenseMap<TensorRef, llvm::SmallVector<unsigned>> callsOf;
 };

@@ -1,8 +1,11 @@
 //===- ShardingSearch.cpp - Which dimensions to split ---------------------===//
 #include "partitioner/ShardingSearch.h"
 #include "llvm/ADT/SetVector.h"
+#include "llvm/ADT/SmallPtrSet.h"
 #include "llvm/ADT/StringSwitch.h"
 #include "llvm/Support/GlobPattern.h"
+#include <cmath>
+#include <queue>
 
 using namespace mlir;
 
@@ -12,7 +15,7 @@ namespace cleave {
 
 SplitClass Shardings::classOf(const ShardingSeed &seed) const {
   auto isWhole = [&](TensorRef tensor) {
-    return tensors.contains(tensor) || (seed.isCut && !isMadeOfWeights(tensor.value));
+    return tensors.contains(tensor) || (seed.isCut && !function.isMadeOfWeights(tensor.value));
   };
   return function.propagate(TensorRef{ParamOp(seed.weight)}, seed.dim, ranks, isWhole);
 }
@@ -73,13 +76,19 @@ private:
     SplitClass found;
     double seconds;
   };
+  struct Use {
+    const SplittableCall *call;
+    unsigned operand;
+  };
 
   void findWeights();
+  void collectWeights(Use use, Value value, llvm::SmallPtrSetImpl<Operation *> &seen);
   void applyRules();
   void takeClasses();
   void takeRest();
-  double secondsOf(const SplitClass &found) const;
-  ShardingStyle styleOf(const ShardingSeed &seed) const;
+  /// Seconds for a byte that is split.
+  double priceOf(const Candidate &candidate) const;
+  ShardingStyle styleOf(ParamOp weight, const SplitClass &found) const;
   int64_t gainOf(const SplitClass &found) const;
   bool isAllowed(const SplitClass &found) const;
   std::optional<Candidate> candidateOf(ShardingSeed seed) const;
@@ -95,6 +104,8 @@ private:
   ArrayRef<ShardingRule> rules;
   ShardingDecision decision;
   llvm::MapVector<TensorRef, size_t> weights;
+  /// Where operators take a weight, or what is made of it and other weights.
+  llvm::MapVector<Operation *, SmallVector<Use>> usesOf;
   /// Weights of which a user has said how they are to be split.
   llvm::DenseMap<TensorRef, ShardingStyle> fixed;
 };
@@ -108,26 +119,24 @@ static bool usesWeights(const SplittableCall &call) {
                                                        }) > 1);
 }
 
-/// The weights that a value is made of.
-static void collectWeights(Value value, llvm::SetVector<Operation *> &found) {
+/// Notes the use at each weight that `value` is made of.
+void Search::collectWeights(Use use, Value value, llvm::SmallPtrSetImpl<Operation *> &seen) {
   Operation *op = value.getDefiningOp();
-  if (!op || !isMadeOfWeights(value))
+  if (!propagation.isMadeOfWeights(value) || !seen.insert(op).second)
     return;
   if (isa<ParamOp>(op))
-    found.insert(op);
+    usesOf[op].push_back(use);
   for (Value operand : op->getOperands())
-    if (isTensorLike(operand.getType()) || isa<ListType>(operand.getType()))
-      collectWeights(operand, found);
+    collectWeights(use, operand, seen);
 }
 
 void Search::findWeights() {
-  llvm::SetVector<Operation *> found;
   for (const SplittableCall &call : propagation.getCalls())
     if (usesWeights(call))
-      for (TensorRef operand : call.operands)
-        if (operand.value)
-          collectWeights(operand.value, found);
-  for (Operation *op : found) {
+      for (auto [index, operand] : llvm::enumerate(call.operands))
+        if (llvm::SmallPtrSet<Operation *, 8> seen; operand.value)
+          collectWeights({&call, unsigned(index)}, operand.value, seen);
+  for (auto &[op, uses] : usesOf) {
     auto param = cast<ParamOp>(op);
     auto type = dyn_cast<RankedTensorType>(param.getType());
     // Tables of integers, as of positions, are no weights.
@@ -138,12 +147,13 @@ void Search::findWeights() {
   }
 }
 
-double Search::secondsOf(const SplitClass &found) const {
+double communicationSeconds(const ShardingPropagation &function, const SplitClass &found, unsigned ranks,
+                            const Link &link) {
   double seconds = 0;
   // An all-gather brings each rank the parts of the others, an all-reduce does that twice.
   auto owe = [&](TensorRef tensor, double times) {
     seconds +=
-        link.latencySeconds + times * propagation.bytesOf(tensor) * (ranks - 1) / ranks / link.bytesPerSecond;
+        link.latencySeconds + times * function.bytesOf(tensor) * (ranks - 1) / ranks / link.bytesPerSecond;
   };
   llvm::SetVector<Value> gathered;
   for (OpResult sum : found.sums)
@@ -174,12 +184,17 @@ int64_t Search::gainOf(const SplitClass &found) const {
   return bytes;
 }
 
+double Search::priceOf(const Candidate &candidate) const {
+  int64_t gain = gainOf(candidate.found);
+  return gain > 0 ? candidate.seconds / gain : std::numeric_limits<double>::infinity();
+}
+
 /// Nobody's weight in another way than they said.
 bool Search::isAllowed(const SplitClass &found) const {
   for (auto &[tensor, labelling] : found.tensors)
     if (auto said = fixed.find(tensor); said != fixed.end())
       if (said->second == ShardingStyle::Replicate ||
-          styleOf({tensor.value.getDefiningOp<ParamOp>(), labelling.dim, true}) != said->second)
+          styleOf(tensor.value.getDefiningOp<ParamOp>(), found) != said->second)
         return false;
   return found.count >= int32_t(ranks);
 }
@@ -188,17 +203,23 @@ std::optional<Search::Candidate> Search::candidateOf(ShardingSeed seed) const {
   SplitClass found = shardings.classOf(seed);
   if (!isAllowed(found))
     return std::nullopt;
-  double seconds = secondsOf(found);
+  double seconds = communicationSeconds(propagation, found, ranks, link);
   return Candidate{seed, std::move(found), seconds};
 }
 
-ShardingStyle Search::styleOf(const ShardingSeed &seed) const {
-  auto isWhole = [](TensorRef tensor) { return !isMadeOfWeights(tensor.value); };
-  SplitClass found = propagation.propagate(TensorRef{ParamOp(seed.weight)}, seed.dim, ranks, isWhole);
-  if (found.sums.empty())
-    return ShardingStyle::Colwise;
-  auto isLookup = [](OpResult sum) { return semanticsOf(OperatorOp(sum.getOwner()).getName()).isLookup; };
-  return llvm::any_of(found.sums, isLookup) ? ShardingStyle::EmbeddingRowwise : ShardingStyle::Rowwise;
+/// By the sums that are owed where it is used.
+ShardingStyle Search::styleOf(ParamOp weight, const SplitClass &found) const {
+  ShardingStyle style = ShardingStyle::Colwise;
+  for (auto [call, operand] : usesOf.lookup(weight)) {
+    bool isSum = llvm::is_contained(found.sums, call->op->getResult(0));
+    if (!isSum || !found.tensors.contains(call->operands[operand]) ||
+        llvm::is_contained(found.gathers, call->uses[operand]))
+      continue;
+    if (semanticsOf(OperatorOp(call->op).getName()).isLookup)
+      return ShardingStyle::EmbeddingRowwise;
+    style = ShardingStyle::Rowwise;
+  }
+  return style;
 }
 
 static SplitDimension describe(const SplitClass &found) {
@@ -220,11 +241,13 @@ static SplitDimension describe(const SplitClass &found) {
 }
 
 void Search::take(const Candidate &candidate) {
+  decision.splitBytes += gainOf(candidate.found);
+  decision.seconds += candidate.seconds;
   for (auto &[tensor, labelling] : candidate.found.tensors)
     if (auto index = openWeight(tensor)) {
       WeightDecision &weight = decision.weights[*index];
       weight.seed = decision.seeds.size();
-      weight.style = styleOf({weight.weight, labelling.dim, true});
+      weight.style = styleOf(weight.weight, candidate.found);
     }
   shardings.add(candidate.found);
   decision.seeds.push_back(candidate.seed);
@@ -274,23 +297,22 @@ void Search::takeClasses() {
         known.insert({split.value, labelling.dim});
       candidates.push_back(std::move(*candidate));
     }
-  while (true) {
-    const Candidate *best = nullptr;
-    double least = 0;
-    for (const Candidate &candidate : candidates) {
-      auto isTaken = [&](auto &entry) { return bool(shardings.lookup(entry.first)); };
-      int64_t gain = gainOf(candidate.found);
-      if (gain == 0 || llvm::any_of(candidate.found.tensors, isTaken))
-        continue;
-      double price = candidate.seconds / gain;
-      if (!best || price < least) {
-        best = &candidate;
-        least = price;
-      }
-    }
-    if (!best)
-      return;
-    take(*best);
+  // The cheapest first, and of equals the one found first. What is taken only makes others dearer.
+  using Offer = std::pair<double, size_t>;
+  std::priority_queue<Offer, std::vector<Offer>, std::greater<Offer>> offers;
+  for (auto [index, candidate] : llvm::enumerate(candidates))
+    offers.push({priceOf(candidate), index});
+  while (!offers.empty()) {
+    auto [price, index] = offers.top();
+    offers.pop();
+    const Candidate &candidate = candidates[index];
+    auto isTaken = [&](auto &entry) { return bool(shardings.lookup(entry.first)); };
+    if (std::isinf(price) || llvm::any_of(candidate.found.tensors, isTaken))
+      continue;
+    if (double now = priceOf(candidate); now > price)
+      offers.push({now, index});
+    else
+      take(candidate);
   }
 }
 
@@ -304,7 +326,7 @@ void Search::takeRest() {
       for (unsigned dim = 0; dim < propagation.typeOf(tensor).getRank(); ++dim)
         if (propagation.sizeOf(tensor, dim) >= ranks)
           if (auto candidate = candidateOf({decision.weights[index].weight, dim, isCut}))
-            if (!best || candidate->seconds / gainOf(candidate->found) < best->seconds / gainOf(best->found))
+            if (!best || priceOf(*candidate) < priceOf(*best))
               best = std::move(candidate);
     if (best)
       take(*best);

@@ -68,6 +68,10 @@ struct SplitDimension {
   unsigned sums = 0, gathers = 0;
 };
 
+/// Seconds of what the class owes over `link`.
+double communicationSeconds(const ShardingPropagation &function, const SplitClass &found, unsigned ranks,
+                            const Link &link);
+
 struct ShardingDecision {
   /// In the order in which they count.
   std::vector<ShardingSeed> seeds;
@@ -76,6 +80,10 @@ struct ShardingDecision {
   std::vector<WeightDecision> weights;
   /// Patterns that matched nothing.
   std::vector<std::string> unmatched;
+  /// Of these weights, those that are split.
+  int64_t splitBytes = 0;
+  /// What all classes owe.
+  double seconds = 0;
 };
 
 /// Splits every weight of products, convolutions and lookups that can be split over `ranks`: whole classes

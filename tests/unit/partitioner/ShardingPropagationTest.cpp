@@ -1,11 +1,10 @@
 // Runs random functions operation by operation on the parts that a class gives to each rank, and compares
 // with the whole.
 #include "partitioner/ShardingPropagation.h"
+#include "ParseModule.h"
 #include "RandomFunction.h"
 #include "ir/Interpret.h"
 #include "ir/semantics/Shapes.h"
-#include "mlir/IR/BuiltinOps.h"
-#include "mlir/Parser/Parser.h"
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
@@ -306,15 +305,6 @@ void SplitRun::check(OperatorOp op) {
   checkPositions(op, *positions, operands);
 }
 
-MLIRContext &context() {
-  static MLIRContext instance = [] {
-    DialectRegistry registry;
-    registerDialects(registry);
-    return MLIRContext(registry, MLIRContext::Threading::DISABLED);
-  }();
-  return instance;
-}
-
 TEST(ShardingPropagationTest, OwesAllThatRandomFunctionsNeed) {
   size_t sums = 0, added = 0, gathers = 0, reshards = 0, outputs = 0, free = 0;
   for (uint32_t seed = 0; seed < 2500; ++seed) {
@@ -322,7 +312,7 @@ TEST(ShardingPropagationTest, OwesAllThatRandomFunctionsNeed) {
     at::manual_seed(seed);
     std::string text = RandomFunction(dice, 2 + seed % 12).text();
     SCOPED_TRACE("seed " + std::to_string(seed) + "\n" + text);
-    auto module = parseSourceString<ModuleOp>(text, &context());
+    auto module = parseModule(text);
     ASSERT_TRUE(module);
     auto function = *module->getOps<func::FuncOp>().begin();
     WholeRun whole(function);
