@@ -176,6 +176,27 @@ static void noteReplicated(func::FuncOp function, std::vector<plan::Note> &notes
   });
 }
 
+static std::string timeText(double seconds) {
+  return seconds < 1e-3 ? llvm::formatv("{0:f1} us", seconds * 1e6).str()
+                        : llvm::formatv("{0:f2} ms", seconds * 1e3).str();
+}
+
+static void noteCommunication(func::FuncOp function, std::vector<plan::Note> &notes) {
+  auto known = function->getAttrOfType<DenseF64ArrayAttr>(kCommunicationAttr);
+  if (!known || known.size() != 2 || known[0] <= 0)
+    return;
+  double seconds = known[0], least = std::min(known[1], seconds);
+  // What is summed up in two orders differs in the last digits.
+  bool isBest = least >= seconds * (1 - 1e-9);
+  notes.push_back(makeNote(
+      "communication", "", "",
+      llvm::formatv("collectives between tensor ranks are predicted to take {0} at the traced sizes, before sums are "
+                    "merged; {1}",
+                    timeText(seconds),
+                    isBest ? std::string("no way to split these weights takes less")
+                           : "the bound for splitting these weights is " + timeText(least))));
+}
+
 static void noteStates(func::FuncOp function, std::vector<plan::Note> &notes) {
   function.walk([&](StateOp state) {
     if (isa<UnknownTensorType>(state.getType()))
@@ -221,6 +242,7 @@ std::vector<plan::Note> notesOf(func::FuncOp function, const InferredValues &inf
   noteKinds(function, inferred, notes);
   noteStates(function, notes);
   noteReplicated(function, notes);
+  noteCommunication(function, notes);
   return notes;
 }
 

@@ -139,6 +139,15 @@ void ShardingPropagation::addCall(OperatorOp op, const TracedShapes &probes) {
   calls.push_back(std::move(call));
 }
 
+SmallVector<const SplittableCall *> ShardingPropagation::callsTaking(TensorRef tensor) const {
+  SmallVector<const SplittableCall *> found;
+  if (auto users = callsOf.find(tensor); users != callsOf.end())
+    for (unsigned index : users->second)
+      if (llvm::is_contained(calls[index].operands, tensor))
+        found.push_back(&calls[index]);
+  return found;
+}
+
 RankedTensorType ShardingPropagation::typeOf(TensorRef tensor) const {
   Value value = tensor.value;
   if (value && !isTensorLike(value.getType()))

@@ -98,6 +98,8 @@ public:
 
   /// In program order; calls inside of control flow are none of them.
   llvm::ArrayRef<Call> getCalls() const { return calls; }
+  /// Those that have the tensor as operand.
+  llvm::SmallVector<const Call *> callsTaking(TensorRef tensor) const;
   /// 0 for a dimension that is not there or not static.
   int64_t sizeOf(TensorRef tensor, unsigned dim) const;
   /// Nothing is known of the shape where it is null.

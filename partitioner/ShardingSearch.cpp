@@ -66,7 +66,8 @@ namespace {
 class Search {
 public:
   Search(func::FuncOp function, unsigned ranks, const Link &link, ArrayRef<ShardingRule> rules)
-      : function(function), propagation(function), shardings(propagation, ranks), ranks(ranks), link(link),
+      : function(function), propagation(function), shardings(propagation, ranks),
+        communication(propagation, ranks, link), bound(propagation, communication), ranks(ranks),
         rules(rules) {}
   ShardingDecision run();
 
@@ -84,6 +85,7 @@ private:
   void findWeights();
   void collectWeights(Use use, Value value, llvm::SmallPtrSetImpl<Operation *> &seen);
   void applyRules();
+  std::vector<Candidate> findClasses();
   void takeClasses();
   void takeRest();
   /// Seconds for a byte that is split.
@@ -99,8 +101,9 @@ private:
   func::FuncOp function;
   ShardingPropagation propagation;
   Shardings shardings;
+  Communication communication;
+  CommunicationBound bound;
   unsigned ranks;
-  Link link;
   ArrayRef<ShardingRule> rules;
   ShardingDecision decision;
   llvm::MapVector<TensorRef, size_t> weights;
@@ -147,28 +150,6 @@ void Search::findWeights() {
   }
 }
 
-double communicationSeconds(const ShardingPropagation &function, const SplitClass &found, unsigned ranks,
-                            const Link &link) {
-  double seconds = 0;
-  // An all-gather brings each rank the parts of the others, an all-reduce does that twice.
-  auto owe = [&](TensorRef tensor, double times) {
-    seconds +=
-        link.latencySeconds + times * function.bytesOf(tensor) * (ranks - 1) / ranks / link.bytesPerSecond;
-  };
-  llvm::SetVector<Value> gathered;
-  for (OpResult sum : found.sums)
-    owe({sum}, 2);
-  for (OpOperand *use : found.gathers)
-    gathered.insert(use->get());
-  for (OpOperand *use : found.outputs)
-    gathered.insert(use->get());
-  for (OpResult result : found.reshards)
-    gathered.insert(result);
-  for (Value value : gathered)
-    owe(ShardingPropagation::tensorOf(value), 1);
-  return seconds;
-}
-
 std::optional<size_t> Search::openWeight(TensorRef tensor) const {
   auto known = weights.find(tensor);
   if (known == weights.end() || decision.weights[known->second].seed >= 0)
@@ -203,7 +184,7 @@ std::optional<Search::Candidate> Search::candidateOf(ShardingSeed seed) const {
   SplitClass found = shardings.classOf(seed);
   if (!isAllowed(found))
     return std::nullopt;
-  double seconds = communicationSeconds(propagation, found, ranks, link);
+  double seconds = communication.secondsOf(found);
   return Candidate{seed, std::move(found), seconds};
 }
 
@@ -282,21 +263,34 @@ void Search::applyRules() {
   }
 }
 
-/// Classes as they are, by seconds for a byte that is split.
-void Search::takeClasses() {
+/// Classes as they are, each once.
+std::vector<Search::Candidate> Search::findClasses() {
   std::vector<Candidate> candidates;
   llvm::DenseSet<std::pair<Value, unsigned>> known;
   for (auto &[tensor, index] : weights)
     for (unsigned dim = 0; dim < propagation.typeOf(tensor).getRank(); ++dim) {
       if (known.contains({tensor.value, dim}) || propagation.sizeOf(tensor, dim) < ranks)
         continue;
-      auto candidate = candidateOf({decision.weights[index].weight, dim});
-      if (!candidate)
-        continue;
-      for (auto &[split, labelling] : candidate->found.tensors)
-        known.insert({split.value, labelling.dim});
-      candidates.push_back(std::move(*candidate));
+      ShardingSeed seed{decision.weights[index].weight, dim};
+      SplitClass found = shardings.classOf(seed);
+      SmallVector<TensorRef> split;
+      for (auto &[tensor, labelling] : found.tensors) {
+        known.insert({tensor.value, labelling.dim});
+        if (weights.contains(tensor))
+          split.push_back(tensor);
+      }
+      bound.add(found, split);
+      if (isAllowed(found)) {
+        double seconds = communication.secondsOf(found);
+        candidates.push_back({seed, std::move(found), seconds});
+      }
     }
+  return candidates;
+}
+
+/// By seconds for a byte that is split.
+void Search::takeClasses() {
+  std::vector<Candidate> candidates = findClasses();
   // The cheapest first, and of equals the one found first. What is taken only makes others dearer.
   using Offer = std::pair<double, size_t>;
   std::priority_queue<Offer, std::vector<Offer>, std::greater<Offer>> offers;
@@ -338,6 +332,11 @@ ShardingDecision Search::run() {
   applyRules();
   takeClasses();
   takeRest();
+  SmallVector<TensorRef> split;
+  for (const WeightDecision &weight : decision.weights)
+    if (weight.seed >= 0)
+      split.push_back({ParamOp(weight.weight)});
+  decision.leastSeconds = bound.leastSeconds(split);
   return std::move(decision);
 }
 

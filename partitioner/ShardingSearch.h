@@ -2,6 +2,7 @@
 #ifndef CLEAVE_PARTITIONER_SHARDINGSEARCH_H
 #define CLEAVE_PARTITIONER_SHARDINGSEARCH_H
 
+#include "partitioner/Communication.h"
 #include "partitioner/Machine.h"
 #include "partitioner/Sharding.h"
 
@@ -68,10 +69,6 @@ struct SplitDimension {
   unsigned sums = 0, gathers = 0;
 };
 
-/// Seconds of what the class owes over `link`.
-double communicationSeconds(const ShardingPropagation &function, const SplitClass &found, unsigned ranks,
-                            const Link &link);
-
 struct ShardingDecision {
   /// In the order in which they count.
   std::vector<ShardingSeed> seeds;
@@ -82,14 +79,16 @@ struct ShardingDecision {
   std::vector<std::string> unmatched;
   /// Of these weights, those that are split.
   int64_t splitBytes = 0;
-  /// What all classes owe.
+  /// What all classes owe, before sums are merged.
   double seconds = 0;
+  /// No plan that splits these weights owes less.
+  double leastSeconds = 0;
 };
 
 /// Splits every weight of products, convolutions and lookups that can be split over `ranks`: whole classes
 /// first, those with the least communication (seconds over `link`) for their bytes before others, as far as
 /// they do not want one tensor in two ways; each weight that is left then in its cheapest way, by a class
-/// that ends before what is split, or by itself. Greedy: how far from the best is not known.
+/// that ends before what is split, or by itself. Greedy: `leastSeconds` says what the best cannot fall below.
 ShardingDecision decideSharding(mlir::func::FuncOp function, unsigned ranks, const Link &link,
                                 llvm::ArrayRef<ShardingRule> rules);
 

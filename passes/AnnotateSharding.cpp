@@ -89,6 +89,8 @@ struct AnnotateSharding : impl::AnnotateShardingBase<AnnotateSharding> {
                                b.getNamedAttr("gathers", b.getI64IntegerAttr(dimension.gathers))}));
     }
     function->setAttr(kDimensionsAttr, b.getArrayAttr(dimensions));
+    function->setAttr(kCommunicationAttr,
+                      b.getDenseF64ArrayAttr({decision.seconds, decision.leastSeconds}));
     for (auto [order, seed] : llvm::enumerate(decision.seeds)) {
       ParamOp weight = seed.weight;
       weight->setAttr(kSplitAttr, b.getI64IntegerAttr(seed.dim));

@@ -24,6 +24,8 @@ inline constexpr llvm::StringLiteral kSplitOrderAttr = "cleave.split_order";
 inline constexpr llvm::StringLiteral kSplitCutAttr = "cleave.split_cut";
 /// On the function, for the plan: what is split, a dictionary a seed.
 inline constexpr llvm::StringLiteral kDimensionsAttr = "cleave.dimensions";
+/// On the function, for the plan: seconds of the collectives that the decision owes, and what it cannot owe less than.
+inline constexpr llvm::StringLiteral kCommunicationAttr = "cleave.communication";
 inline constexpr llvm::StringLiteral kShardingsAttr = "cleave.shardings";
 
 /// 1 where nothing has been decided.

@@ -3,7 +3,7 @@
 // Which weights are split, and how.
 
 // A width of 9 over two ranks: columns and then rows, which follow from the first. Biases have no style.
-// CHECK-LABEL: func.func @mlp({{.*}}cleave.tp = 2 : i64}
+// CHECK-LABEL: func.func @mlp({{.*}}cleave.communication = array<f64: 1.001{{[0-9]*}}e-05, 7.01{{[0-9]*}}e-06>{{.*}}cleave.tp = 2 : i64}
 // CHECK: cleave.param "mlp.up.weight" {cleave.split = 0 : i64, cleave.split_order = 0 : i64, cleave.style = "colwise"
 // CHECK: cleave.param "mlp.up.bias" {role
 // CHECK: cleave.param "mlp.down.weight" {cleave.style = "rowwise"
