@@ -94,6 +94,7 @@ private:
   CallSplit whole() const;
   bool isAlong() const;
   CallSplit along() const;
+  bool keepsWeights(const CallSplit &split) const;
   std::optional<CallSplit> byResults() const;
   std::optional<CallSplit> byOperands() const;
   std::optional<CallSplit> byFactor(unsigned factor, Parts parts) const;
@@ -236,12 +237,22 @@ std::optional<CallSplit> CallSplitter::eachFactor(ShardingAttr sharding, const D
   return std::nullopt;
 }
 
+/// Whether weights stay as they are. Moving one costs more than moving what is made of it, and would be done each time.
+bool CallSplitter::keepsWeights(const CallSplit &split) const {
+  for (auto [i, sharding] : llvm::enumerate(operands))
+    if (sharding && call.operands[i].value && function.isMadeOfWeights(call.operands[i].value) &&
+        split.operands[i] != sharding)
+      return false;
+  return true;
+}
+
 /// The factor by which the ranks make what is wanted.
 std::optional<CallSplit> CallSplitter::byResults() const {
   for (auto [i, sharding] : llvm::enumerate(wanted)) {
     auto attempt = [&](unsigned factor, Parts parts) -> std::optional<CallSplit> {
       auto split = byFactor(factor, std::move(parts));
-      return split && ArrayRef<ShardingAttr>(split->results) == wanted ? split : std::nullopt;
+      return split && ArrayRef<ShardingAttr>(split->results) == wanted && keepsWeights(*split) ? split
+                                                                                                : std::nullopt;
     };
     if (auto split = eachFactor(sharding, dimsOf(call.rule->results, i), attempt))
       return split;

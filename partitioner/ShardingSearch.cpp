@@ -67,7 +67,7 @@ class Search {
 public:
   Search(func::FuncOp function, unsigned ranks, const Link &link, ArrayRef<ShardingRule> rules)
       : function(function), propagation(function), shardings(propagation, ranks),
-        communication(propagation, ranks, link), bound(propagation, communication), ranks(ranks),
+        communication(propagation, ranks, link), bound(propagation, communication), link(link), ranks(ranks),
         rules(rules) {}
   ShardingDecision run();
 
@@ -88,6 +88,7 @@ private:
   std::vector<Candidate> findClasses();
   void takeClasses();
   void takeRest();
+  bool isWorthIt(const Candidate &candidate) const;
   /// Seconds for a byte that is split.
   double priceOf(const Candidate &candidate) const;
   ShardingStyle styleOf(ParamOp weight, const SplitClass &found) const;
@@ -103,6 +104,7 @@ private:
   Shardings shardings;
   Communication communication;
   CommunicationBound bound;
+  Link link;
   unsigned ranks;
   ArrayRef<ShardingRule> rules;
   ShardingDecision decision;
@@ -310,6 +312,18 @@ void Search::takeClasses() {
   }
 }
 
+/// Whether what the candidate splits is worth what it owes. A table of two rows is not, which holds less than is moved
+/// each time, and next to nothing of the model.
+bool Search::isWorthIt(const Candidate &candidate) const {
+  constexpr double kNextToNothing = 0.005;
+  int64_t all = 0;
+  for (auto &[tensor, index] : weights)
+    all += propagation.bytesOf(tensor);
+  const int64_t gain = gainOf(candidate.found);
+  return gain >= kNextToNothing * all || gain >= candidate.seconds * link.bytesPerSecond ||
+         llvm::any_of(candidate.found.tensors, [&](auto &entry) { return fixed.contains(entry.first); });
+}
+
 /// Each weight that is left, by itself or with what is left around it.
 void Search::takeRest() {
   for (auto &[tensor, index] : weights) {
@@ -322,7 +336,7 @@ void Search::takeRest() {
           if (auto candidate = candidateOf({decision.weights[index].weight, dim, isCut}))
             if (!best || priceOf(*candidate) < priceOf(*best))
               best = std::move(candidate);
-    if (best)
+    if (best && isWorthIt(*best))
       take(*best);
   }
 }

@@ -1,6 +1,6 @@
 // RUN: cleave-opt %s --annotate-sharding | FileCheck %s
 // RUN: cleave-opt %s --annotate-sharding=tp=4 | FileCheck %s --check-prefix=FOUR
-// One rank splits nothing; of a weight with fewer positions than ranks all is kept whole.
+// One rank splits nothing; what is not worth a collective is kept whole, and a weight with fewer positions than ranks.
 
 // CHECK-LABEL: func.func @forward(
 // CHECK-NOT: cleave.tp
@@ -12,4 +12,22 @@ func.func @forward(%x: tensor<4x3xf32>) -> tensor<4x3xf32> {
   %none = cleave.constant(unit) : none
   %0 = aten.linear(%x, %w, %none) : (tensor<4x3xf32>, tensor<3x3xf32>, none) -> tensor<4x3xf32>
   return %0 : tensor<4x3xf32>
+}
+
+// Of a table of two rows its columns could be split, and what is taken of it gathered.
+// FOUR-LABEL: func.func @types(
+// FOUR: cleave.param "words" {{{.*}}cleave.style = "embedding_rowwise"
+// FOUR: cleave.param "types" {cleave.style = "replicate"
+func.func @types(%ids: tensor<32x64xi64>, %kinds: tensor<32x64xi64>) -> tensor<32x64x1000xf32> {
+  %words = cleave.param "words" {role = "parameter"} : tensor<1000x64xf32>
+  %types = cleave.param "types" {role = "parameter"} : tensor<2x64xf32>
+  %no = cleave.constant(false) : i1
+  %pad = cleave.constant(-1 : i64) : i64
+  %one = cleave.constant(1 : i64) : i64
+  %0 = aten.embedding(%words, %ids, %pad, %no, %no) : (tensor<1000x64xf32>, tensor<32x64xi64>, i64, i1, i1) -> tensor<32x64x64xf32>
+  %1 = aten.embedding(%types, %kinds, %pad, %no, %no) : (tensor<2x64xf32>, tensor<32x64xi64>, i64, i1, i1) -> tensor<32x64x64xf32>
+  %2 = aten.add.Tensor(%0, %1, %one) : (tensor<32x64x64xf32>, tensor<32x64x64xf32>, i64) -> tensor<32x64x64xf32>
+  %none = cleave.constant(unit) : none
+  %3 = aten.linear(%2, %words, %none) : (tensor<32x64x64xf32>, tensor<1000x64xf32>, none) -> tensor<32x64x1000xf32>
+  return %3 : tensor<32x64x1000xf32>
 }
