@@ -1,6 +1,5 @@
 //===- LabelFlow.cpp - One propagation of labels --------------------------===//
 #include "partitioner/LabelFlow.h"
-#include "partitioner/Sharding.h"
 #include <numeric>
 
 using namespace mlir;
@@ -98,16 +97,28 @@ ArrayRef<unsigned> LabelFlow::labelledFactors(TensorRef tensor, ArrayRef<Dimensi
                                                           : ArrayRef<unsigned>();
 }
 
-/// Labels of a factor's positions from those of a dimension that it is part of.
-LabelFlow::Labels LabelFlow::project(const Labels &labels, const DimensionRule &rule, ArrayRef<unsigned> dim,
-                                     unsigned factor) {
-  if (dim.size() == 1)
-    return labels;
-  int64_t size = rule.factors[factor].size, stride = strideOf(rule, dim, factor);
-  Labels projected(size, Labelling::kWhole);
+/// Gives a factor's positions the labels of a dimension that it is part of.
+void LabelFlow::project(const Labels &labels, const FactorSteps &steps, Labels &projected) {
   for (auto [position, label] : llvm::enumerate(labels))
-    meet(projected[int64_t(position) / stride % size], label);
-  return projected;
+    meet(projected[steps.firstOf(position)], label);
+}
+
+/// What a group shares is wherever one of its positions is.
+const LabelFlow::Labels &LabelFlow::coverGroups(unsigned index, const Labels &labels, int64_t each) {
+  Labels &own = covers[index];
+  own.resize(labels.size() / each, Labelling::kWhole);
+  for (auto [group, cover] : llvm::enumerate(own)) {
+    ArrayRef<int32_t> members = ArrayRef(labels).slice(group * each, each);
+    if (llvm::is_contained(members, Labelling::kWhole))
+      continue;
+    if (cover == Labelling::kWhole) {
+      cover = parents.size();
+      parents.push_back(cover);
+    }
+    for (int32_t member : members)
+      needs.insert({cover, member});
+  }
+  return own;
 }
 
 static bool isSplittable(FactorKind kind) {
@@ -132,9 +143,16 @@ std::optional<unsigned> LabelFlow::chooseFactor(const Call &call) {
   for (auto &[factor, tensors] : counts)
     most = std::max(most, tensors);
   SmallVector<unsigned> candidates;
+  const auto &shared = call.rule->shared;
   for (auto &[factor, tensors] : counts)
-    if (tensors == most)
-      candidates.push_back(factor);
+    if (tensors == most) {
+      // Groups as they are, before what they are made of.
+      bool isOnlyGroup = shared && factor == shared->each && call.rule->factors[shared->groups].size == 1;
+      if (!isOnlyGroup)
+        candidates.push_back(factor);
+      if (isOnlyGroup || (shared && factor == shared->groups && isSplittable(call.rule->factors[shared->each].kind)))
+        candidates.push_back(shared->all);
+    }
   if (candidates.empty())
     return std::nullopt;
   const OpSemantics &semantics = semanticsOf(OperatorOp(call.op).getName());
@@ -157,9 +175,8 @@ void LabelFlow::visitFactors(unsigned index) {
     return;
   auto collect = [&](ArrayRef<TensorRef> side, ArrayRef<DimensionRule::Dims> dims) {
     for (auto [i, tensor] : llvm::enumerate(side))
-      if (ArrayRef<unsigned> dim = labelledFactors(tensor, dims, i); llvm::is_contained(dim, *factor))
-        for (auto [to, label] : llvm::zip(labels, project(labellingOf(tensor)->labels, rule, dim, *factor)))
-          meet(to, label);
+      if (auto steps = stepsOf(rule, labelledFactors(tensor, dims, i), *factor); steps && steps->count == 1)
+        project(labellingOf(tensor)->labels, *steps, labels);
   };
   collect(call.operands, rule.operands);
   collect(call.results, rule.results);
@@ -167,19 +184,27 @@ void LabelFlow::visitFactors(unsigned index) {
     for (auto [i, tensor] : llvm::enumerate(side)) {
       if (dims.empty())
         continue;
-      for (auto [d, dim] : llvm::enumerate(dims[std::min(i, dims.size() - 1)])) {
-        if (!llvm::is_contained(dim, *factor))
+      for (auto [at, dim] : llvm::enumerate(dims[std::min(i, dims.size() - 1)])) {
+        unsigned d = at;
+        auto steps = stepsOf(rule, dim, *factor);
+        if (!steps)
           continue;
-        if (dim.size() == 1) {
+        const Labels &from = steps->count > 1 ? coverGroups(index, labels, steps->count) : labels;
+        if (dim.size() == 1 && steps->count == 1) {
           give(tensor, d, labels);
           continue;
         }
-        int64_t size = 1, stride = strideOf(rule, dim, *factor);
+        int64_t size = 1;
         for (unsigned part : dim)
           size *= rule.factors[part].size;
         Labels own(size);
         for (int64_t position = 0; position < size; ++position)
-          own[position] = labels[position / stride % labels.size()];
+          own[position] = from[steps->firstOf(position) / steps->count];
+        // No view knows of a dimension of one group: what all share is said of the last one.
+        if (steps->count > 1 && size == 1) {
+          d = function.typeOf(tensor).getRank() - 1;
+          own.assign(function.sizeOf(tensor, d), own.front());
+        }
         give(tensor, d, std::move(own));
       }
     }
@@ -209,20 +234,24 @@ void LabelFlow::visit(unsigned index) {
 
 //===- What is owed -------------------------------------------------------===//
 
-LabelFlow::Use LabelFlow::useOf(const Call &call, unsigned operand, std::optional<unsigned> factor) const {
+LabelFlow::Use LabelFlow::useOf(unsigned index, unsigned operand, std::optional<unsigned> factor) const {
+  const Call &call = function.calls[index];
   TensorRef tensor = call.operands[operand];
   if (isAlong(call))
     return isAlong(call, tensor) ? Use::Pass : Use::Gather;
-  if (!factor || !llvm::is_contained(labelledFactors(tensor, call.rule->operands, operand), *factor))
+  auto steps = factor ? stepsOf(*call.rule, labelledFactors(tensor, call.rule->operands, operand), *factor)
+                      : std::nullopt;
+  // What is shared is split only with those that share it.
+  if (!steps || (steps->count > 1 && !covers.contains(index)))
     return Use::Gather;
   FactorKind kind = call.rule->factors[*factor].kind;
   if (kind == FactorKind::Pass)
     return Use::Pass;
   bool isSum = kind == FactorKind::Lookup ||
                (kind == FactorKind::Reduce && semanticsOf(OperatorOp(call.op).getName()).sumsParts);
-  // What every rank has would be added by each.
-  return isSum && !llvm::is_contained(labellingOf(tensor)->labels, Labelling::kWhole) ? Use::Sum
-                                                                                      : Use::Gather;
+  // What several ranks have would be added by each.
+  auto isApart = [&](int32_t label) { return label != Labelling::kWhole && label < count; };
+  return isSum && llvm::all_of(labellingOf(tensor)->labels, isApart) ? Use::Sum : Use::Gather;
 }
 
 bool LabelFlow::refuses(const Call &call, unsigned index, std::optional<unsigned> factor) const {
@@ -235,9 +264,9 @@ bool LabelFlow::refuses(const Call &call, unsigned index, std::optional<unsigned
     return !isAlong(call, result) && llvm::any_of(call.positions->results[index], isSplit);
   }
   auto &all = call.rule->results;
-  if (all.empty() || llvm::is_contained(labelledFactors(result, all, index), *factor))
+  if (all.empty() || stepsOf(*call.rule, labelledFactors(result, all, index), *factor))
     return false;
-  auto hasFactor = [&](const DimensionRule::Dim &dim) { return llvm::is_contained(dim, *factor); };
+  auto hasFactor = [&](const DimensionRule::Dim &dim) { return stepsOf(*call.rule, dim, *factor).has_value(); };
   return llvm::any_of(all[std::min<size_t>(index, all.size() - 1)], hasFactor);
 }
 
@@ -260,7 +289,7 @@ void LabelFlow::classify(unsigned index, SplitClass &found) const {
   for (auto [i, tensor] : llvm::enumerate(call.operands)) {
     if (!labellingOf(tensor))
       continue;
-    Use use = useOf(call, i, factor);
+    Use use = useOf(index, i, factor);
     isSum |= use == Use::Sum;
     isSplit |= use == Use::Pass;
     if (use == Use::Gather)
@@ -276,28 +305,108 @@ void LabelFlow::classify(unsigned index, SplitClass &found) const {
         found.reshards.push_back(value);
 }
 
+//===- The class ----------------------------------------------------------===//
+
+/// The labels that one must be wherever, itself the first.
+static llvm::SmallSetVector<int32_t, 4> reachedFrom(int32_t label, const LabelFlow::Below &below) {
+  llvm::SmallSetVector<int32_t, 4> reached;
+  reached.insert(label);
+  for (unsigned i = 0; i < reached.size(); ++i)
+    if (auto members = below.find(reached[i]); members != below.end())
+      reached.insert(members->second.begin(), members->second.end());
+  return reached;
+}
+
+/// Of each label that must be wherever others are, these. Labels that must be where each other is become one.
+LabelFlow::Below LabelFlow::orderLabels() {
+  while (true) {
+    Below below;
+    for (auto [label, member] : needs)
+      if (find(label) != find(member))
+        below[find(label)].push_back(find(member));
+    auto isCycle = [&](const std::pair<int32_t, int32_t> &need) {
+      return find(need.first) != find(need.second) &&
+             reachedFrom(find(need.second), below).contains(find(need.first));
+    };
+    auto cycle = llvm::find_if(needs, isCycle);
+    if (cycle == needs.end())
+      return below;
+    unite(cycle->first, cycle->second);
+  }
+}
+
+/// Numbers the labels of a class, and gives the number of each.
+llvm::DenseMap<int32_t, int32_t> LabelFlow::number(SplitClass &found) {
+  const Below below = orderLabels();
+  llvm::DenseMap<int32_t, int32_t> numbers;
+  llvm::SetVector<int32_t> sharing;
+  for (auto &[ref, labelling] : tensors)
+    for (int32_t given : labelling.labels) {
+      int32_t label = given == Labelling::kWhole ? given : find(given);
+      if (label == Labelling::kWhole || numbers.contains(label) || sharing.contains(label))
+        continue;
+      auto reached = reachedFrom(label, below);
+      if (llvm::any_of(reached, [&](int32_t other) { return everywhere.contains(other); }))
+        numbers[label] = Labelling::kWhole;
+      else if (reached.size() > 1)
+        sharing.insert(label);
+      else
+        numbers[label] = found.count++;
+    }
+  for (auto [i, label] : llvm::enumerate(sharing)) {
+    auto &members = found.shared.emplace_back();
+    for (int32_t member : reachedFrom(label, below))
+      if (auto number = numbers.find(member); number != numbers.end() && number->second < found.count)
+        members.push_back(number->second);
+    numbers[label] = int32_t(members.size()) == found.count ? Labelling::kWhole : found.count + int32_t(i);
+  }
+  return numbers;
+}
+
+/// The class of the labels that there are.
+SplitClass LabelFlow::conclude() {
+  SplitClass result;
+  llvm::DenseMap<int32_t, int32_t> numbers = number(result);
+  llvm::MapVector<TensorRef, Labelling> flowed = std::move(tensors);
+  tensors = {};
+  for (auto &[ref, labelling] : flowed) {
+    Labelling own = labelling;
+    for (int32_t &label : own.labels)
+      label = label == Labelling::kWhole ? label : numbers.lookup(find(label));
+    if (llvm::any_of(own.labels, [](int32_t label) { return label != Labelling::kWhole; }))
+      tensors.insert({ref, std::move(own)});
+    else if (llvm::none_of(labelling.labels, [&](int32_t label) { return label != Labelling::kWhole && everywhere.contains(find(label)); }))
+      result.whole.push_back(ref);
+  }
+  count = result.count;
+  for (unsigned index : visited)
+    classify(index, result);
+  result.tensors = std::move(tensors);
+  tensors = std::move(flowed);
+  return result;
+}
+
 SplitClass LabelFlow::run(TensorRef tensor, unsigned dim, int64_t size) {
   parents.resize(size);
   std::iota(parents.begin(), parents.end(), 0);
   give(tensor, dim, parents);
   while (!queue.empty()) {
-    unsigned next = queue.front();
-    queue.remove(next);
+    unsigned next = *queue.begin();
+    queue.erase(queue.begin());
     visit(next);
   }
-  SplitClass result;
-  llvm::DenseMap<int32_t, int32_t> numbers;
-  for (auto &[ref, labelling] : tensors)
-    for (int32_t &label : labelling.labels)
-      if (label != Labelling::kWhole)
-        label = numbers.try_emplace(find(label), numbers.size()).first->second;
-  result.count = numbers.size();
-  SmallVector<unsigned> inOrder(visited.begin(), visited.end());
-  llvm::sort(inOrder);
-  for (unsigned index : inOrder)
-    classify(index, result);
-  result.tensors = std::move(tensors);
-  return result;
+  return conclude();
+}
+
+SplitClass LabelFlow::keepWhole(SplitClass found) {
+  while (!found.gathers.empty()) {
+    for (OpOperand *use : found.gathers)
+      for (int32_t label : tensors.find(ShardingPropagation::tensorOf(use->get()))->second.labels)
+        if (label != Labelling::kWhole)
+          everywhere.insert(find(label));
+    found = conclude();
+  }
+  return found;
 }
 
 } // namespace cleave

@@ -2,8 +2,9 @@
 #ifndef CLEAVE_PARTITIONER_LABELFLOW_H
 #define CLEAVE_PARTITIONER_LABELFLOW_H
 
-#include "partitioner/ShardingPropagation.h"
+#include "partitioner/Sharding.h"
 #include "llvm/ADT/SetVector.h"
+#include <set>
 
 namespace cleave {
 
@@ -22,8 +23,13 @@ public:
 
   /// What operators owe; other uses are left out.
   SplitClass run(TensorRef tensor, unsigned dim, int64_t size);
+  /// After it: the class without the labels of what `found` gathers, which stays whole.
+  SplitClass keepWhole(SplitClass found);
   /// The largest numbers of factors that there were to choose from.
   Preference countAlternatives() const { return alternatives; }
+
+  /// Of a label that must be wherever others are, these.
+  using Below = llvm::DenseMap<int32_t, llvm::SmallVector<int32_t, 1>>;
 
 private:
   using Call = ShardingPropagation::Call;
@@ -54,14 +60,17 @@ private:
   /// Whether the call joins, cuts or reorders a split dimension.
   bool isAlong(const Call &call) const;
   bool isAlong(const Call &call, TensorRef tensor) const;
-  Labels project(const Labels &labels, const DimensionRule &rule, llvm::ArrayRef<unsigned> dim,
-                 unsigned factor);
+  void project(const Labels &labels, const FactorSteps &steps, Labels &projected);
+  const Labels &coverGroups(unsigned index, const Labels &labels, int64_t each);
   /// What a split operand is to its call.
   enum class Use { Pass, Sum, Gather };
-  Use useOf(const Call &call, unsigned operand, std::optional<unsigned> factor) const;
+  Use useOf(unsigned index, unsigned operand, std::optional<unsigned> factor) const;
   /// Whether the call makes result `index` split in another way than the class splits it.
   bool refuses(const Call &call, unsigned index, std::optional<unsigned> factor) const;
   void classify(unsigned index, SplitClass &found) const;
+  Below orderLabels();
+  llvm::DenseMap<int32_t, int32_t> number(SplitClass &found);
+  SplitClass conclude();
 
   const ShardingPropagation &function;
   const Preference preference;
@@ -69,7 +78,16 @@ private:
   llvm::function_ref<bool(TensorRef)> isWhole;
   Labels parents;
   llvm::MapVector<TensorRef, Labelling> tensors;
-  llvm::SmallSetVector<unsigned, 16> queue, visited;
+  /// Pairs of labels of which the first must be wherever the second is.
+  llvm::SetVector<std::pair<int32_t, int32_t>> needs;
+  /// Labels of the class that are numbered and not shared.
+  int32_t count = 0;
+  /// Labels of what stays whole.
+  llvm::DenseSet<int32_t> everywhere;
+  /// By call: of each group of its shared factor, the label of what the group shares.
+  llvm::DenseMap<unsigned, Labels> covers;
+  /// In program order, so that a call sees what comes from all of its operands.
+  std::set<unsigned> queue, visited;
   /// By call.
   llvm::DenseMap<unsigned, unsigned> factors;
 };

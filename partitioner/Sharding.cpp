@@ -32,47 +32,62 @@ ShardingAttr shardingOf(MLIRContext *context, unsigned dim, const Parts &parts) 
   return ShardingAttr::get(context, dim, ranks);
 }
 
-ShardingAttr shardingOf(MLIRContext *context, const Labelling &labelling, int32_t count, unsigned ranks) {
+ShardingAttr shardingOf(MLIRContext *context, const Labelling &labelling, const SplitClass &found,
+                        unsigned ranks) {
   Parts parts(ranks, llvm::BitVector(labelling.labels.size()));
-  for (auto [rank, part] : llvm::enumerate(parts)) {
-    int32_t begin = int64_t(count) * rank / ranks, end = int64_t(count) * (rank + 1) / ranks;
+  for (unsigned rank = 0; rank < ranks; ++rank) {
+    int64_t begin = int64_t(found.count) * rank / ranks, end = int64_t(found.count) * (rank + 1) / ranks;
+    auto isOwn = [&](int32_t label) { return begin <= label && label < end; };
     for (auto [position, label] : llvm::enumerate(labelling.labels))
-      if (label == Labelling::kWhole || (begin <= label && label < end))
-        part.set(position);
+      if (found.isWhere(label, isOwn))
+        parts[rank].set(position);
   }
   return shardingOf(context, labelling.dim, parts);
 }
 
-int64_t strideOf(const DimensionRule &rule, ArrayRef<unsigned> dim, unsigned factor) {
+std::optional<FactorSteps> stepsOf(const DimensionRule &rule, ArrayRef<unsigned> dim, unsigned factor) {
+  int64_t count = 1, size = rule.factors[factor].size;
+  if (rule.shared && factor == rule.shared->all) {
+    const DimensionRule::Factor &each = rule.factors[rule.shared->each];
+    bool isApart = llvm::is_contained(dim, rule.shared->each);
+    factor = isApart ? rule.shared->each : rule.shared->groups;
+    count = isApart ? 1 : each.size;
+    size /= count;
+  }
   int64_t stride = 1;
   for (unsigned inner : llvm::reverse(dim)) {
     if (inner == factor)
-      break;
+      return FactorSteps{stride, size, count};
     stride *= rule.factors[inner].size;
   }
-  return stride;
+  return std::nullopt;
 }
 
 Parts partsOfDimension(const Parts &parts, const DimensionRule &rule, ArrayRef<unsigned> dim,
                        unsigned factor) {
-  int64_t size = 1, stride = strideOf(rule, dim, factor);
+  FactorSteps steps = *stepsOf(rule, dim, factor);
+  int64_t size = 1;
   for (unsigned part : dim)
     size *= rule.factors[part].size;
   Parts result(parts.size(), llvm::BitVector(size));
   for (auto [own, part] : llvm::zip(result, parts))
-    for (int64_t position = 0; position < size; ++position)
-      if (part[position / stride % part.size()])
+    for (int64_t position = 0; position < size; ++position) {
+      int first = steps.firstOf(position), next = part.find_first_in(first, first + steps.count);
+      if (next >= 0)
         own.set(position);
+    }
   return result;
 }
 
 std::optional<Parts> partsOfFactor(const Parts &parts, const DimensionRule &rule, ArrayRef<unsigned> dim,
                                    unsigned factor) {
-  int64_t size = rule.factors[factor].size, stride = strideOf(rule, dim, factor);
-  Parts result(parts.size(), llvm::BitVector(size));
+  auto steps = stepsOf(rule, dim, factor);
+  if (!steps || steps->count > 1)
+    return std::nullopt;
+  Parts result(parts.size(), llvm::BitVector(rule.factors[factor].size));
   for (auto [own, part] : llvm::zip(result, parts))
     for (unsigned position : part.set_bits())
-      own.set(int64_t(position) / stride % size);
+      own.set(steps->firstOf(position));
   if (partsOfDimension(result, rule, dim, factor) != parts)
     return std::nullopt;
   return result;
@@ -170,7 +185,7 @@ ShardingAttr CallSplitter::spread(const Parts &parts, const DimensionRule::Dims 
                                   unsigned factor) const {
   if (dims)
     for (auto [d, dim] : llvm::enumerate(*dims))
-      if (llvm::is_contained(dim, factor))
+      if (stepsOf(*call.rule, dim, factor))
         return shardingOf(op->getContext(), d, partsOfDimension(parts, *call.rule, dim, factor));
   return {};
 }
@@ -230,7 +245,10 @@ std::optional<CallSplit> CallSplitter::eachFactor(ShardingAttr sharding, const D
     size *= call.rule->factors[factor].size;
   if (sharding.getSize() > size)
     return std::nullopt;
-  for (unsigned factor : dim)
+  SmallVector<unsigned> candidates(dim);
+  if (call.rule->shared)
+    candidates.push_back(call.rule->shared->all);
+  for (unsigned factor : candidates)
     if (auto parts = partsOfFactor(partsOf(sharding, size), *call.rule, dim, factor))
       if (std::optional<CallSplit> split = attempt(factor, std::move(*parts)))
         return split;

@@ -13,20 +13,26 @@ using Parts = std::vector<llvm::BitVector>;
 Parts partsOf(ShardingAttr sharding, int64_t size);
 ShardingAttr shardingOf(mlir::MLIRContext *context, unsigned dim, const Parts &parts);
 
-/// Deals labels 0 … count − 1 out evenly, in order: of 12 over 8 ranks, one or two each.
-ShardingAttr shardingOf(mlir::MLIRContext *context, const Labelling &labelling, int32_t count,
+/// Deals the labels of a class out evenly, in order: of 12 over 8 ranks, one or two each.
+ShardingAttr shardingOf(mlir::MLIRContext *context, const Labelling &labelling, const SplitClass &found,
                         unsigned ranks);
 
-/// How far apart positions of a factor are within a dimension.
+/// Where a factor's positions are in a dimension: position p of it is of `count` of the factor's, from
+/// `firstOf(p)` on. Several are those that share it.
+struct FactorSteps {
+  int64_t stride, size, count;
+  int64_t firstOf(int64_t position) const { return position / stride % size * count; }
+};
+/// Nothing where the dimension does not have the factor.
 /// \param dim  the factors of the dimension, major to minor.
-int64_t strideOf(const DimensionRule &rule, llvm::ArrayRef<unsigned> dim, unsigned factor);
+std::optional<FactorSteps> stepsOf(const DimensionRule &rule, llvm::ArrayRef<unsigned> dim, unsigned factor);
 
 /// The positions of factor `factor` that a dimension's parts have; nothing where they are no whole positions
-/// of it.
+/// of it, or several share them.
 /// \param dim  the factors of the dimension, major to minor.
 std::optional<Parts> partsOfFactor(const Parts &parts, const DimensionRule &rule,
                                    llvm::ArrayRef<unsigned> dim, unsigned factor);
-/// The positions of the dimension that have these of the factor.
+/// The positions of the dimension, which has the factor, that have these of it.
 Parts partsOfDimension(const Parts &parts, const DimensionRule &rule, llvm::ArrayRef<unsigned> dim,
                        unsigned factor);
 

@@ -231,6 +231,18 @@ SplitClass ShardingPropagation::propagate(TensorRef tensor, unsigned dim, int32_
   int64_t size = sizeOf(tensor, dim);
   if (size == 0)
     return {};
+  auto consider = [&](SplitClass found) {
+    for (auto &[split, labelling] : found.tensors) {
+      bool isItem = !isTensorLike(split.value.getType());
+      findOtherUses(split.value, isItem ? std::optional(split.item) : std::nullopt, found);
+    }
+    if (!best || costOf(found) < costOf(*best))
+      best = std::move(found);
+  };
+  auto staysSplit = [&](const SplitClass &found) {
+    auto own = found.tensors.find(tensor);
+    return own != found.tensors.end() && llvm::count(own->second.labels, Labelling::kWhole) * 2 <= size;
+  };
   // Heads are outside of what a head is made of, but parts of a fused weight may be outside of heads.
   LabelFlow::Preference alternatives{1, 1};
   for (unsigned ofOthers = 0; ofOthers < alternatives.ofOthers; ++ofOthers)
@@ -239,12 +251,10 @@ SplitClass ShardingPropagation::propagate(TensorRef tensor, unsigned dim, int32_
       SplitClass found = flow.run(tensor, dim, size);
       alternatives.ofViews = std::max(alternatives.ofViews, flow.countAlternatives().ofViews);
       alternatives.ofOthers = std::max(alternatives.ofOthers, flow.countAlternatives().ofOthers);
-      for (auto &[split, labelling] : found.tensors) {
-        bool isItem = !isTensorLike(split.value.getType());
-        findOtherUses(split.value, isItem ? std::optional(split.item) : std::nullopt, found);
-      }
-      if (!best || costOf(found) < costOf(*best))
-        best = std::move(found);
+      if (!found.gathers.empty())
+        if (SplitClass kept = flow.keepWhole(found); staysSplit(kept))
+          consider(std::move(kept));
+      consider(std::move(found));
     }
   return std::move(*best);
 }

@@ -54,8 +54,12 @@ struct Labelling {
 struct SplitClass {
   /// Labels 0 … count − 1, numbered in the order in which the first dimension has them.
   int32_t count = 0;
+  /// Of each label from `count` on: the labels below it that share what has it. It is wherever one of them is.
+  std::vector<std::vector<int32_t>> shared;
   /// Everything that is split, in the order in which it was reached.
   llvm::MapVector<TensorRef, Labelling> tensors;
+  /// What stays whole for the others, as they all share it.
+  std::vector<TensorRef> whole;
   /// Results that are sums of which each rank has a part: an all-reduce is owed.
   llvm::SmallVector<mlir::OpResult> sums;
   /// Operands of these that are added to the sum, and that only one rank may add.
@@ -69,6 +73,11 @@ struct SplitClass {
   llvm::SmallVector<mlir::OpResult> reshards;
   /// Operands of the function's return that are split: a gather is owed unless the caller takes parts.
   llvm::SmallVector<mlir::OpOperand *> outputs;
+
+  /// Whether what has the label is where those of the labels 0 … count − 1 are of which `isThere` says so.
+  bool isWhere(int32_t label, llvm::function_ref<bool(int32_t)> isThere) const {
+    return label == Labelling::kWhole || (label < count ? isThere(label) : llvm::any_of(shared[label - count], isThere));
+  }
 };
 
 /// One call of an operator, as far as splitting is concerned.
@@ -90,7 +99,8 @@ public:
   explicit ShardingPropagation(mlir::func::FuncOp function);
 
   /// What splitting dimension `dim` of `tensor` entails, with the fewest gathers and reshards of the ways to
-  /// split what a view takes apart into at least `ranks` parts, if there is one. A class of one label where
+  /// split what a view takes apart into at least `ranks` parts, if there is one; what would be gathered stays
+  /// whole where that leaves most of the dimension split. A class of one label where
   /// nothing can be split, of none where the dimension is a named one.
   /// \param isWhole  tensors that are not to be split: the class ends before them.
   SplitClass propagate(TensorRef tensor, unsigned dim, int32_t ranks = 2,

@@ -24,11 +24,14 @@ void Shardings::add(const SplitClass &found) {
   for (auto &[tensor, labelling] : found.tensors) {
     if (isa<BlockArgument>(tensor.value))
       continue;
-    ShardingAttr sharding = shardingOf(tensor.value.getContext(), labelling, found.count, ranks);
+    ShardingAttr sharding = shardingOf(tensor.value.getContext(), labelling, found, ranks);
     // Of a part of a fused weight some ranks may have nothing: it is whole then.
     if (!llvm::is_contained(sharding.getExtents(), 0))
       tensors.insert({tensor, sharding});
   }
+  for (TensorRef tensor : found.whole)
+    if (!isa<BlockArgument>(tensor.value))
+      tensors.insert({tensor, {}});
 }
 
 //===- Styles -------------------------------------------------------------===//
@@ -179,6 +182,9 @@ bool Search::isAllowed(const SplitClass &found) const {
       if (said->second == ShardingStyle::Replicate ||
           styleOf(tensor.value.getDefiningOp<ParamOp>(), found) != said->second)
         return false;
+  for (TensorRef tensor : found.whole)
+    if (auto said = fixed.find(tensor); said != fixed.end() && said->second != ShardingStyle::Replicate)
+      return false;
   return found.count >= int32_t(ranks);
 }
 
@@ -226,13 +232,17 @@ static SplitDimension describe(const SplitClass &found) {
 void Search::take(const Candidate &candidate) {
   decision.splitBytes += gainOf(candidate.found);
   decision.seconds += candidate.seconds;
+  shardings.add(candidate.found);
   for (auto &[tensor, labelling] : candidate.found.tensors)
     if (auto index = openWeight(tensor)) {
       WeightDecision &weight = decision.weights[*index];
       weight.seed = decision.seeds.size();
-      weight.style = styleOf(weight.weight, candidate.found);
+      if (shardings.lookup(tensor))
+        weight.style = styleOf(weight.weight, candidate.found);
     }
-  shardings.add(candidate.found);
+  for (TensorRef tensor : candidate.found.whole)
+    if (auto index = openWeight(tensor))
+      decision.weights[*index].seed = decision.seeds.size();
   decision.seeds.push_back(candidate.seed);
   decision.dimensions.push_back(describe(candidate.found));
 }
@@ -302,7 +312,7 @@ void Search::takeClasses() {
     auto [price, index] = offers.top();
     offers.pop();
     const Candidate &candidate = candidates[index];
-    auto isTaken = [&](auto &entry) { return bool(shardings.lookup(entry.first)); };
+    auto isTaken = [&](auto &entry) { return shardings.all().contains(entry.first); };
     if (std::isinf(price) || llvm::any_of(candidate.found.tensors, isTaken))
       continue;
     if (double now = priceOf(candidate); now > price)

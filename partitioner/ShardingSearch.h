@@ -25,7 +25,7 @@ public:
   /// What splitting the seed would add.
   SplitClass classOf(const ShardingSeed &seed) const;
   void add(const SplitClass &found);
-  /// Null for what is whole.
+  /// Null for what is whole, be it that all ranks share it.
   ShardingAttr lookup(TensorRef tensor) const { return tensors.lookup(tensor); }
   const llvm::MapVector<TensorRef, ShardingAttr> &all() const { return tensors; }
 

@@ -35,6 +35,7 @@ private:
   void partitionReshard(ReshardOp op, ShardingAttr from, ShardingAttr to);
   void partitionCall(const SplitCall &planned);
   void localizeSizes(const SplitCall &planned);
+  void spreadGroups(const SplitCall &planned);
   void addOnce(OperatorOp op);
   void maskLookup(const SplitCall &planned);
   void reorder(const SplitCall &planned);
@@ -191,6 +192,17 @@ void Partitioner::partitionReshard(ReshardOp op, ShardingAttr from, ShardingAttr
 
 //===- Calls --------------------------------------------------------------===//
 
+/// The ranges that consecutive numbers make.
+static Ranges runsOf(ArrayRef<int64_t> positions) {
+  Ranges runs;
+  for (int64_t position : positions)
+    if (!runs.empty() && runs[runs.size() - 2] + runs.back() == position)
+      ++runs.back();
+    else
+      runs.append({position, 1});
+  return runs;
+}
+
 static SmallVector<int64_t> countsOf(const Parts &parts) {
   return llvm::map_to_vector(parts, [](const llvm::BitVector &part) { return int64_t(part.count()); });
 }
@@ -244,6 +256,28 @@ void Partitioner::localizeSizes(const SplitCall &planned) {
     elements[entry] = perRank(extents);
     setArgument(op, name, builder.create<ListOp>(location, list.getType(), elements));
   }
+}
+
+/// What groups share, once for each position that takes it: where a rank has parts of several groups, these may be of
+/// different sizes, which the operator does not know of.
+void Partitioner::spreadGroups(const SplitCall &planned) {
+  const DimensionRule &rule = *planned.call->rule;
+  int64_t each = rule.factors[rule.shared->each].size;
+  std::vector<Ranges> ranges;
+  bool isEven = true;
+  for (const llvm::BitVector &part : planned.split.parts) {
+    SmallVector<int64_t> taken;
+    for (int64_t position : part.set_bits())
+      taken.push_back(taken.empty() ? 0 : taken.back() + (position / each != part.find_prev(position) / each));
+    for (auto [i, group] : llvm::enumerate(taken))
+      isEven &= group == int64_t(i) / (int64_t(taken.size()) / (taken.back() + 1));
+    ranges.push_back(runsOf(taken));
+  }
+  if (isEven)
+    return;
+  for (auto [use, dims] : llvm::zip(planned.call->uses, rule.operands))
+    if (auto dim = llvm::find(dims, DimensionRule::Dim{rule.shared->groups}); dim != dims.end())
+      use->set(pick(use->get(), dim - dims.begin(), ranges));
 }
 
 /// What is added to a product of parts is added by the first rank.
@@ -354,17 +388,6 @@ void Partitioner::reduce(OpResult result) {
   result.replaceAllUsesExcept(laidOut(sum, result.getType()), collective);
 }
 
-/// The ranges that consecutive numbers make.
-static Ranges runsOf(ArrayRef<int64_t> positions) {
-  Ranges runs;
-  for (int64_t position : positions)
-    if (!runs.empty() && runs[runs.size() - 2] + runs.back() == position)
-      ++runs.back();
-    else
-      runs.append({position, 1});
-  return runs;
-}
-
 /// Each result's positions are taken from where they are in what the rank has of the operands.
 void Partitioner::reorder(const SplitCall &planned) {
   OperatorOp op = planned.call->op;
@@ -425,6 +448,8 @@ void Partitioner::partitionCall(const SplitCall &planned) {
   if (split.kind == CallSplit::Kind::Along)
     return reorder(planned);
   localizeSizes(planned);
+  if (const auto &shared = planned.call->rule->shared; shared && split.factor == shared->all)
+    spreadGroups(planned);
   StringRef groups = semanticsOf(op.getName()).groups;
   if (!groups.empty() && planned.call->rule->groups == split.factor)
     setArgument(op, groups, perRank(countsOf(split.parts)));

@@ -36,10 +36,11 @@ struct PrintSplitClasses : impl::PrintSplitClassesBase<PrintSplitClasses> {
   }
 
   /// The runs of positions that the first of two ranks has.
-  static std::string firstHalf(const Labelling &labelling, int32_t count) {
+  static std::string firstHalf(const Labelling &labelling, const SplitClass &found) {
     std::string text;
     size_t begin = 0, size = labelling.labels.size();
-    auto isFirst = [&](size_t i) { return i < size && labelling.labels[i] < count / 2; };
+    auto isThere = [&](int32_t label) { return label < found.count / 2; };
+    auto isFirst = [&](size_t i) { return i < size && found.isWhere(labelling.labels[i], isThere); };
     for (size_t i = 0; i <= size; ++i) {
       if (isFirst(i) && (i == 0 || !isFirst(i - 1)))
         begin = i;
@@ -62,7 +63,7 @@ struct PrintSplitClasses : impl::PrintSplitClassesBase<PrintSplitClasses> {
     for (auto &[tensor, labelling] : found.tensors)
       if (auto param = tensor.value.getDefiningOp<ParamOp>())
         llvm::outs() << "  weight " << param.getName() << " dim " << labelling.dim << ", first half"
-                     << firstHalf(labelling, found.count) << "\n";
+                     << firstHalf(labelling, found) << "\n";
     for (OpResult sum : found.sums)
       llvm::outs() << "  sum " << sum.getOwner()->getName() << " at " << modulePath(sum.getOwner()) << "\n";
     for (OpOperand *use : found.addOnce)

@@ -114,7 +114,7 @@ static Value endOfRange(OperatorOp op) {
 
 void addIndexing(SemanticsTable &table) {
   table.add({"aten.embedding"}, {.hasTypesOfOperands = true, .readsSparsely = true, .isLookup = true, .flops = nothing, .dimensions = embedding});
-  table.add({"aten.index"}, {.hasTypesOfOperands = true, .readsSparsely = true, .isLookup = true, .dimensions = index});
+  table.add({"aten.index"}, {.hasTypesOfOperands = true, .readsSparsely = true, .isLookup = true, .dimensions = index, .positions = indexedPositions});
   table.add({"aten.index_select"}, {.hasTypesOfOperands = true, .readsSparsely = true, .isLookup = true, .dimensions = indexSelect});
   table.add({"aten.gather"}, {.hasTypesOfOperands = true, .readsSparsely = true, .isLookup = true, .dimensions = gather});
   table.add({"aten.take_along_dim", "aten.scatter",

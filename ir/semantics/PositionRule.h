@@ -31,6 +31,8 @@ std::optional<PositionRule> splitPositions(OperatorOp op, const TracedShapes &sh
 std::optional<PositionRule> slicePositions(OperatorOp op, const TracedShapes &shapes);
 std::optional<PositionRule> interleavedPositions(OperatorOp op, const TracedShapes &shapes);
 std::optional<PositionRule> flippedPositions(OperatorOp op, const TracedShapes &shapes);
+/// One dimension indexed by a tensor of numbers that the model holds.
+std::optional<PositionRule> indexedPositions(OperatorOp op, const TracedShapes &shapes);
 std::optional<PositionRule> rolledPositions(OperatorOp op, const TracedShapes &shapes);
 
 } // namespace cleave

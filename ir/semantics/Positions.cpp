@@ -131,6 +131,28 @@ std::optional<PositionRule> rolledPositions(OperatorOp op, const TracedShapes &s
   return rule;
 }
 
+std::optional<PositionRule> indexedPositions(OperatorOp op, const TracedShapes &shapes) {
+  auto shape = shapes.shapeOf(op->getOperand(0));
+  SmallVector<Value> operands = flatOperands(op);
+  auto isTensor = [&](Value operand) { return isTensorLike(operand.getType()); };
+  if (!shape || llvm::count_if(operands, isTensor) != 2)
+    return std::nullopt;
+  unsigned dim = std::find_if(operands.begin() + 1, operands.end(), isTensor) - operands.begin() - 1;
+  auto numbers = operands[dim + 1].getDefiningOp<ParamOp>();
+  auto type = numbers ? dyn_cast<RankedTensorType>(numbers.getType()) : RankedTensorType();
+  if (!type || type.getRank() != 1 || !type.getElementType().isInteger(64) || !numbers.getValue() || dim >= shape->size())
+    return std::nullopt;
+  PositionRule rule{dim, {{}}};
+  ArrayRef<int64_t> values = *numbers.getValue();
+  for (int64_t number : values) {
+    int64_t size = (*shape)[dim], position = number < 0 ? number + size : number;
+    if (position < 0 || position >= size)
+      return std::nullopt;
+    rule.results[0].push_back({0, position});
+  }
+  return rule;
+}
+
 std::optional<PositionRule> interleavedPositions(OperatorOp op, const TracedShapes &shapes) {
   auto along = Along::of(op, shapes);
   auto repeats = constantInt(op, "repeats");

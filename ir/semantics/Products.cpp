@@ -287,6 +287,8 @@ static std::optional<DimensionRule> groupHeads(DimensionRule rule) {
       for (DimensionRule::Dim &dim : dims)
         if (dim == DimensionRule::Dim{heads})
           dim = {groups, heads};
+  int64_t all = rule.factors[heads].size * rule.factors[groups].size;
+  rule.shared = {rule.addFactor(FactorKind::Pass, all), groups, heads};
   return rule;
 }
 

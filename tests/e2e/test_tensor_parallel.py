@@ -104,6 +104,55 @@ def test_collectives_are_megatrons(name, ranks, trace_model, tmp_path):
     assert found == expected
 
 
+@pytest.fixture
+def collectives_of_a_layer(trace_model, tmp_path):
+    """What a second layer adds: how often each kind is called, and of how many bytes; and the report of one layer."""
+    def find(source, config, layers, mesh):
+        found, reports = [], []
+        for count in (1, 2):
+            model = trace_model(f"hf:{source}", "--config", f"{config},{layers}={count}", "--batch", 2, "--seq", 8)
+            cleave("compile", model.path, "--inputs", model.inputs, "--mesh", mesh, "--verify", "-o", tmp_path / "a.plan")
+            reports.append(cleave("inspect", tmp_path / "a.plan", "--json").json())
+            found.append(collections.Counter((entry["kind"], entry["bytes"]) for entry in reports[-1]["collectives"]))
+        assert not found[0] - found[1]
+        return dict(found[1] - found[0]), reports[0]
+
+    return find
+
+
+LAYER = "vocab_size=101,hidden_size=48,intermediate_size=100,max_position_embeddings=64"
+RESIDUAL = ("all_reduce", 2 * 8 * 48 * 4)
+
+
+@pytest.mark.parametrize("source, config, layers, mesh, sums, rows", [
+    # Two heads of keys for eight of queries: neighbours have the same one.
+    ("llama", f"{LAYER},num_attention_heads=8,num_key_value_heads=2", "num_hidden_layers", "tp=4", 2, {"k_proj": [6] * 4}),
+    ("llama", f"{LAYER},num_attention_heads=8,num_key_value_heads=2", "num_hidden_layers", "tp=8", 2, {"v_proj": [6] * 8}),
+    # A rank with queries of both heads of keys, but not as many of each.
+    ("llama", f"{LAYER},num_attention_heads=8,num_key_value_heads=2", "num_hidden_layers", "tp=3", 2, {"k_proj": [6, 12, 6]}),
+    ("llama", f"{LAYER},num_attention_heads=6,num_key_value_heads=2", "num_hidden_layers", "tp=4", 2, {"q_proj": [8, 16, 8, 16]}),
+    ("mistral", f"{LAYER},num_attention_heads=8,num_key_value_heads=2", "num_hidden_layers", "tp=4", 2, {"v_proj": [6] * 4}),
+    ("qwen2", f"{LAYER},num_attention_heads=8,num_key_value_heads=2", "num_hidden_layers", "tp=4", 2, {"k_proj": [6] * 4}),
+    ("qwen3", f"{LAYER},num_attention_heads=8,num_key_value_heads=2,head_dim=8", "num_hidden_layers", "tp=4", 2, {"k_proj": [8] * 4}),
+    # Queries, keys and values in one weight: of 12, 3 and 3 … rows each rank has 12 + 6 + 6.
+    ("phi3", f"{LAYER},num_attention_heads=8,num_key_value_heads=2,pad_token_id=0", "num_hidden_layers", "tp=4", 2,
+     {"qkv_proj": [24] * 4}),
+    # One head of keys, which is whole on every rank: in a weight of its own, and in one with the queries.
+    ("llama", f"{LAYER},num_attention_heads=8,num_key_value_heads=1", "num_hidden_layers", "tp=2", 2,
+     {"q_proj": [24] * 2, "k_proj": [6] * 2}),
+    ("falcon", "vocab_size=101,hidden_size=48,num_attention_heads=8,multi_query=true,new_decoder_architecture=false,bias=false",
+     "num_hidden_layers", "tp=4", 1, {"query_key_value": [24] * 4}),
+    ("gpt_bigcode", "vocab_size=101,n_embd=48,n_head=8,n_positions=64,multi_query=true", "n_layer", "tp=4", 2,
+     {"c_attn": [24] * 4}),
+], ids=lambda value: value if isinstance(value, str) and len(value) < 12 else "")
+def test_ranks_share_heads_of_keys(source, config, layers, mesh, sums, rows, collectives_of_a_layer):
+    found, report = collectives_of_a_layer(source, config, layers, mesh)
+    assert found == {RESIDUAL: sums}
+    for name, sizes in rows.items():
+        shapes = next(weight["shard_shapes"] for weight in report["weights"] if weight["name"].endswith(f"{name}.weight"))
+        assert [shape[0] for shape in shapes] == sizes
+
+
 # Small modules ------------------------------------------------------------------------------------------------------------
 
 

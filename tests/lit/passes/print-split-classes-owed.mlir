@@ -1,13 +1,13 @@
 // RUN: cleave-opt %s --infer-types --print-split-classes -o /dev/null | FileCheck %s
 // What a split owes is printed, wherever the split tensors go.
 
-// A sum of a tensor and its transpose splits another dimension than the operand that it was told of.
-// CHECK: class of w dim 0: 4 parts, {{.*}} 0 gathers, 1 reshards, 1 outputs
+// A sum of a tensor and its transpose splits one dimension, and needs the operand whole that is split in the other.
+// CHECK: class of w dim 0: 4 parts, {{.*}} 1 gathers, 0 reshards, 1 outputs
 // CHECK-NEXT: weight w dim 0
-// CHECK-NEXT: reshard result 0 of aten.neg
+// CHECK-NEXT: gather operand 1 of aten.add.Tensor
 // CHECK-NEXT: output 0
-// CHECK: class of w dim 1: 4 parts, {{.*}} 0 gathers, 1 reshards, 1 outputs
-func.func @reshard() -> !cleave.tensor {
+// CHECK: class of w dim 1: 4 parts, {{.*}} 1 gathers, 0 reshards, 1 outputs
+func.func @transposed() -> !cleave.tensor {
   %w = cleave.param "w" {role = "parameter"} : tensor<4x4xf32>
   %zero = cleave.constant(0 : i64) : i64
   %one = cleave.constant(1 : i64) : i64

@@ -60,13 +60,13 @@ func.func @fused(%x: tensor<10x6xf32>) -> !cleave.tensor attributes {cleave.tp =
 
 // -----
 
-// Two heads of keys for eight of queries, over four ranks: each rank has a query of every head of keys, and all of
-// these.
+// Two heads of keys for eight of queries, over four ranks: neighbours have the same head of keys.
 // CHECK-LABEL: func.func @grouped
-// CHECK: cleave.param "q" {cleave.shardings = [#cleave.sharding<0,
-// CHECK-NOT: cleave.param "k" {cleave.shardings
-// CHECK: cleave.param "out" {cleave.shardings = [#cleave.sharding<1,
-// CHECK: aten.scaled_dot_product_attention({{.*}}) {cleave.shardings = [#cleave.sharding<1, [0, 1, 4, 1], [1, 1, 5, 1], [2, 1, 6, 1], [3, 1, 7, 1]>]}
+// CHECK: cleave.param "q" {cleave.shardings = [#cleave.sharding<0, [0, 4], [4, 4], [8, 4], [12, 4]>]
+// CHECK: cleave.param "k" {cleave.shardings = [#cleave.sharding<0, [0, 2], [0, 2], [2, 2], [2, 2]>]
+// CHECK: cleave.param "out" {cleave.shardings = [#cleave.sharding<1, [0, 4], [4, 4], [8, 4], [12, 4]>]
+// CHECK: aten.view({{.*}}) {cleave.shardings = [#cleave.sharding<2, [0, 1], [0, 1], [1, 1], [1, 1]>]}
+// CHECK: aten.scaled_dot_product_attention({{.*}}) {cleave.shardings = [#cleave.sharding<1, [0, 2], [2, 2], [4, 2], [6, 2]>]}
 func.func @grouped(%x: tensor<2x5x6xf32>) -> !cleave.tensor attributes {cleave.tp = 4 : i64} {
   %wq = cleave.param "q" {role = "parameter"} : tensor<16x6xf32>
   %wk = cleave.param "k" {role = "parameter"} : tensor<4x6xf32>
