@@ -150,7 +150,8 @@ std::optional<unsigned> LabelFlow::chooseFactor(const Call &call) {
       bool isOnlyGroup = shared && factor == shared->each && call.rule->factors[shared->groups].size == 1;
       if (!isOnlyGroup)
         candidates.push_back(factor);
-      if (isOnlyGroup || (shared && factor == shared->groups && isSplittable(call.rule->factors[shared->each].kind)))
+      if (isOnlyGroup ||
+          (shared && factor == shared->groups && isSplittable(call.rule->factors[shared->each].kind)))
         candidates.push_back(shared->all);
     }
   if (candidates.empty())
@@ -266,7 +267,9 @@ bool LabelFlow::refuses(const Call &call, unsigned index, std::optional<unsigned
   auto &all = call.rule->results;
   if (all.empty() || stepsOf(*call.rule, labelledFactors(result, all, index), *factor))
     return false;
-  auto hasFactor = [&](const DimensionRule::Dim &dim) { return stepsOf(*call.rule, dim, *factor).has_value(); };
+  auto hasFactor = [&](const DimensionRule::Dim &dim) {
+    return stepsOf(*call.rule, dim, *factor).has_value();
+  };
   return llvm::any_of(all[std::min<size_t>(index, all.size() - 1)], hasFactor);
 }
 
@@ -375,7 +378,9 @@ SplitClass LabelFlow::conclude() {
       label = label == Labelling::kWhole ? label : numbers.lookup(find(label));
     if (llvm::any_of(own.labels, [](int32_t label) { return label != Labelling::kWhole; }))
       tensors.insert({ref, std::move(own)});
-    else if (llvm::none_of(labelling.labels, [&](int32_t label) { return label != Labelling::kWhole && everywhere.contains(find(label)); }))
+    else if (llvm::none_of(labelling.labels, [&](int32_t label) {
+               return label != Labelling::kWhole && everywhere.contains(find(label));
+             }))
       result.whole.push_back(ref);
   }
   count = result.count;

@@ -45,6 +45,30 @@ ShardingAttr shardingOf(MLIRContext *context, const Labelling &labelling, const 
   return shardingOf(context, labelling.dim, parts);
 }
 
+SmallVector<int64_t> piecesOf(ShardingAttr sharding) {
+  int64_t size = sharding.getSize();
+  Parts parts = partsOf(sharding, size);
+  SmallVector<int64_t> pieces, offsets(parts.size(), 0);
+  for (int64_t position = 0; position < size; ++position) {
+    int64_t owner = -1;
+    for (auto [rank, part] : llvm::enumerate(parts)) {
+      if (!part[position])
+        continue;
+      if (owner < 0) {
+        owner = rank;
+        bool continues = !pieces.empty() && pieces[pieces.size() - 3] == owner &&
+                         pieces[pieces.size() - 2] + pieces.back() == offsets[rank];
+        if (continues)
+          ++pieces.back();
+        else
+          pieces.append({owner, offsets[rank], 1});
+      }
+      ++offsets[rank];
+    }
+  }
+  return pieces;
+}
+
 std::optional<FactorSteps> stepsOf(const DimensionRule &rule, ArrayRef<unsigned> dim, unsigned factor) {
   int64_t count = 1, size = rule.factors[factor].size;
   if (rule.shared && factor == rule.shared->all) {

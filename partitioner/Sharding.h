@@ -17,6 +17,9 @@ ShardingAttr shardingOf(mlir::MLIRContext *context, unsigned dim, const Parts &p
 ShardingAttr shardingOf(mlir::MLIRContext *context, const Labelling &labelling, const SplitClass &found,
                         unsigned ranks);
 
+/// Where each position of the whole is: triples of rank, offset in its part, and size.
+llvm::SmallVector<int64_t> piecesOf(ShardingAttr sharding);
+
 /// Where a factor's positions are in a dimension: position p of it is of `count` of the factor's, from
 /// `firstOf(p)` on. Several are those that share it.
 struct FactorSteps {

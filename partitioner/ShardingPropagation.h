@@ -54,7 +54,8 @@ struct Labelling {
 struct SplitClass {
   /// Labels 0 … count − 1, numbered in the order in which the first dimension has them.
   int32_t count = 0;
-  /// Of each label from `count` on: the labels below it that share what has it. It is wherever one of them is.
+  /// Of each label from `count` on: the labels below it that share what has it. It is wherever one of them
+  /// is.
   std::vector<std::vector<int32_t>> shared;
   /// Everything that is split, in the order in which it was reached.
   llvm::MapVector<TensorRef, Labelling> tensors;
@@ -76,7 +77,8 @@ struct SplitClass {
 
   /// Whether what has the label is where those of the labels 0 … count − 1 are of which `isThere` says so.
   bool isWhere(int32_t label, llvm::function_ref<bool(int32_t)> isThere) const {
-    return label == Labelling::kWhole || (label < count ? isThere(label) : llvm::any_of(shared[label - count], isThere));
+    return label == Labelling::kWhole ||
+           (label < count ? isThere(label) : llvm::any_of(shared[label - count], isThere));
   }
 };
 

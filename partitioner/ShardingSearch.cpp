@@ -358,7 +358,7 @@ ShardingDecision Search::run() {
   takeRest();
   SmallVector<TensorRef> split;
   for (const WeightDecision &weight : decision.weights)
-    if (weight.seed >= 0)
+    if (weight.style != ShardingStyle::Replicate)
       split.push_back({ParamOp(weight.weight)});
   decision.leastSeconds = bound.leastSeconds(split);
   return std::move(decision);

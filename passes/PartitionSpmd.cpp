@@ -119,31 +119,6 @@ static std::vector<Ranges> rangesOf(ShardingAttr sharding) {
   return ranges;
 }
 
-/// Where each position of the whole is: triples of rank, offset in its part, and size.
-static SmallVector<int64_t> piecesOf(ShardingAttr sharding) {
-  int64_t size = sharding.getSize();
-  Parts parts = partsOf(sharding, size);
-  SmallVector<int64_t> pieces, offsets(parts.size(), 0);
-  for (int64_t position = 0; position < size; ++position) {
-    int64_t owner = -1;
-    for (auto [rank, part] : llvm::enumerate(parts)) {
-      if (!part[position])
-        continue;
-      if (owner < 0) {
-        owner = rank;
-        bool continues = !pieces.empty() && pieces[pieces.size() - 3] == owner &&
-                         pieces[pieces.size() - 2] + pieces.back() == offsets[rank];
-        if (continues)
-          ++pieces.back();
-        else
-          pieces.append({owner, offsets[rank], 1});
-      }
-      ++offsets[rank];
-    }
-  }
-  return pieces;
-}
-
 void Partitioner::partitionParam(ParamOp param) {
   ShardingAttr sharding = shardingOf(TensorRef{param});
   if (!sharding)
@@ -258,8 +233,8 @@ void Partitioner::localizeSizes(const SplitCall &planned) {
   }
 }
 
-/// What groups share, once for each position that takes it: where a rank has parts of several groups, these may be of
-/// different sizes, which the operator does not know of.
+/// What groups share, once for each position that takes it: where a rank has parts of several groups, these
+/// may be of different sizes, which the operator does not know of.
 void Partitioner::spreadGroups(const SplitCall &planned) {
   const DimensionRule &rule = *planned.call->rule;
   int64_t each = rule.factors[rule.shared->each].size;
@@ -268,7 +243,8 @@ void Partitioner::spreadGroups(const SplitCall &planned) {
   for (const llvm::BitVector &part : planned.split.parts) {
     SmallVector<int64_t> taken;
     for (int64_t position : part.set_bits())
-      taken.push_back(taken.empty() ? 0 : taken.back() + (position / each != part.find_prev(position) / each));
+      taken.push_back(taken.empty() ? 0
+                                    : taken.back() + (position / each != part.find_prev(position) / each));
     for (auto [i, group] : llvm::enumerate(taken))
       isEven &= group == int64_t(i) / (int64_t(taken.size()) / (taken.back() + 1));
     ranges.push_back(runsOf(taken));

@@ -140,7 +140,8 @@ std::optional<PositionRule> indexedPositions(OperatorOp op, const TracedShapes &
   unsigned dim = std::find_if(operands.begin() + 1, operands.end(), isTensor) - operands.begin() - 1;
   auto numbers = operands[dim + 1].getDefiningOp<ParamOp>();
   auto type = numbers ? dyn_cast<RankedTensorType>(numbers.getType()) : RankedTensorType();
-  if (!type || type.getRank() != 1 || !type.getElementType().isInteger(64) || !numbers.getValue() || dim >= shape->size())
+  if (!type || type.getRank() != 1 || !type.getElementType().isInteger(64) || !numbers.getValue() ||
+      dim >= shape->size())
     return std::nullopt;
   PositionRule rule{dim, {{}}};
   ArrayRef<int64_t> values = *numbers.getValue();
