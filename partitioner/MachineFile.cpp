@@ -1,12 +1,10 @@
 //===- MachineFile.cpp - Machines from JSON -------------------------------===//
 #include "partitioner/MachineFile.h"
 
+#include "partitioner/JsonFile.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
-#include "llvm/Support/FileSystem.h"
 #include "llvm/Support/FormatVariadic.h"
-#include "llvm/Support/JSON.h"
-#include "llvm/Support/MemoryBuffer.h"
 
 namespace json = llvm::json;
 using llvm::Error;
@@ -15,8 +13,7 @@ using llvm::StringRef;
 
 namespace cleave {
 
-static constexpr uint64_t kMostBytes = 1 << 20;
-static constexpr unsigned kDeepest = 8;
+static constexpr JsonFileKind kMachineFile = {"machine file", 1 << 20, 4 * kMostDevices};
 static constexpr size_t kLongestName = 64;
 
 namespace {
@@ -48,18 +45,6 @@ template <typename... Parts> static Error failure(const char *format, Parts &&..
   return llvm::createStringError(llvm::formatv(format, std::forward<Parts>(parts)...).str());
 }
 
-/// A value for a message: as JSON, so that control characters are escaped; long ones are only described.
-static std::string shown(const json::Value *value) {
-  if (!value)
-    return "nothing";
-  if (value->getAsObject())
-    return "an object";
-  if (value->getAsArray())
-    return "an array";
-  const std::string text = llvm::formatv("{0}", *value).str();
-  return text.size() <= 80 ? text : "a long string";
-}
-
 /// The keys of `object` are `required` and perhaps some of `optional`.
 static Error checkKeys(const json::Object &object, StringRef where, llvm::ArrayRef<StringRef> required,
                        llvm::ArrayRef<StringRef> optional = {}) {
@@ -81,7 +66,7 @@ static Error checkKeys(const json::Object &object, StringRef where, llvm::ArrayR
   std::string known = llvm::join(required, ", ");
   if (!optional.empty())
     known += ", " + llvm::join(optional, ", ");
-  return failure("{0}: the key {1} is unknown; use {2}", where, shown(&key), known);
+  return failure("{0}: the key {1} is unknown; use {2}", where, describeJson(&key), known);
 }
 
 template <typename Struct, size_t N>
@@ -92,8 +77,8 @@ static Error readNumbers(const json::Object &object, StringRef where, const Numb
     const std::optional<double> number = value->getAsNumber();
     // Written so that NaN fails.
     if (!number || !(*number >= key.least && *number <= key.most))
-      return failure("{0}.{1}: found {2}, expected a number from {3} to {4}", where, key.key, shown(value),
-                     json::Value(key.least), json::Value(key.most));
+      return failure("{0}.{1}: found {2}, expected a number from {3} to {4}", where, key.key,
+                     describeJson(value), json::Value(key.least), json::Value(key.most));
     result.*key.member = *number;
   }
   return Error::success();
@@ -102,7 +87,7 @@ static Error readNumbers(const json::Object &object, StringRef where, const Numb
 static Expected<DeviceSpec> readDevice(const json::Value &value, StringRef where) {
   const json::Object *object = value.getAsObject();
   if (!object)
-    return failure("{0}: found {1}, expected an object with a device's figures", where, shown(&value));
+    return failure("{0}: found {1}, expected an object with a device's figures", where, describeJson(&value));
   if (Error error = checkKeys(*object, where,
                               {"name", "flops_per_second", "memory_bytes_per_second", "operator_seconds"},
                               {"memory_bytes"}))
@@ -113,14 +98,14 @@ static Expected<DeviceSpec> readDevice(const json::Value &value, StringRef where
   const std::optional<StringRef> name = object->getString("name");
   if (!name || name->empty() || name->size() > kLongestName || !llvm::all_of(*name, llvm::isPrint))
     return failure("{0}.name: found {1}, expected 1 to {2} printable ASCII characters", where,
-                   shown(object->get("name")), kLongestName);
+                   describeJson(object->get("name")), kLongestName);
   device.name = name->str();
   if (const json::Value *bytes = object->get("memory_bytes")) {
     device.memoryBytes = bytes->getAsInteger();
     if (!device.memoryBytes || *device.memoryBytes < 1)
       return failure("{0}.memory_bytes: found {1}, expected an integer, 1 or more; leave the key out where "
                      "memory is not limited",
-                     where, shown(bytes));
+                     where, describeJson(bytes));
   }
   return device;
 }
@@ -135,7 +120,8 @@ static Error readDevices(const json::Value &value, StringRef path, std::vector<D
   const json::Array *array = value.getAsArray();
   if (!array || array->empty() || array->size() > kMostDevices)
     return failure("{0}: devices: found {1}, expected an array of 1 to {2} devices", path,
-                   array ? llvm::formatv("{0} devices", array->size()).str() : shown(&value), kMostDevices);
+                   array ? llvm::formatv("{0} devices", array->size()).str() : describeJson(&value),
+                   kMostDevices);
   for (size_t index = 0; index < array->size(); ++index) {
     const std::string where = llvm::formatv("{0}: devices[{1}]", path, index);
     Expected<DeviceSpec> device = readDevice((*array)[index], where);
@@ -156,59 +142,19 @@ static Error readLink(const json::Value &value, StringRef path, Link &link) {
   const json::Object *object = value.getAsObject();
   if (!object)
     return failure("{0}: found {1}, expected an object with latency_seconds and bytes_per_second", where,
-                   shown(&value));
+                   describeJson(&value));
   if (Error error = checkKeys(*object, where, {"latency_seconds", "bytes_per_second"}))
     return error;
   return readNumbers(*object, where, kLinkNumbers, link);
 }
 
-/// Fails for text that would overflow the stack of LLVM's parser, which recurses.
-static Error checkDepth(StringRef text, StringRef path) {
-  unsigned depth = 0;
-  bool inString = false;
-  for (size_t at = 0; at < text.size(); ++at) {
-    const char c = text[at];
-    if (inString && c == '\\')
-      ++at;
-    else if (c == '"')
-      inString = !inString;
-    else if (!inString && (c == '[' || c == '{') && ++depth > kDeepest)
-      return failure("{0}: byte {1}: more than {2} levels of arrays and objects, a machine file has 3", path,
-                     at, kDeepest);
-    else if (!inString && (c == ']' || c == '}') && depth > 0)
-      --depth;
-  }
-  return Error::success();
-}
-
-/// The file's text; only regular files, for others may never end.
-static Expected<std::unique_ptr<llvm::MemoryBuffer>> readText(StringRef path) {
-  llvm::sys::fs::file_status status;
-  if (std::error_code error = llvm::sys::fs::status(path, status))
-    return failure("{0}: {1}", path, error.message());
-  if (status.type() != llvm::sys::fs::file_type::regular_file || status.getSize() > kMostBytes)
-    return failure("{0}: expected a regular file of at most {1} bytes; is this a machine file?", path,
-                   kMostBytes);
-  // Volatile: read rather than mapped, for someone may be truncating it.
-  auto buffer = llvm::MemoryBuffer::getFile(path, /*IsText=*/false, /*RequiresNullTerminator=*/true,
-                                            /*IsVolatile=*/true);
-  if (!buffer)
-    return failure("{0}: {1}", path, buffer.getError().message());
-  return std::move(*buffer);
-}
-
 Expected<Machine> readMachineFile(StringRef path) {
-  Expected<std::unique_ptr<llvm::MemoryBuffer>> buffer = readText(path);
-  if (!buffer)
-    return buffer.takeError();
-  if (Error error = checkDepth((*buffer)->getBuffer(), path))
-    return error;
-  Expected<json::Value> value = json::parse((*buffer)->getBuffer());
+  Expected<json::Value> value = readJsonFile(path, kMachineFile);
   if (!value)
-    return failure("{0}: {1}; expected a JSON object", path, llvm::toString(value.takeError()));
+    return value.takeError();
   const json::Object *object = value->getAsObject();
   if (!object)
-    return failure("{0}: found {1}, expected an object with devices and link", path, shown(&*value));
+    return failure("{0}: found {1}, expected an object with devices and link", path, describeJson(&*value));
   if (Error error = checkKeys(*object, path, {"devices", "link"}))
     return error;
   Machine machine;

@@ -1,0 +1,84 @@
+//===- JsonFile.cpp - JSON from anyone ------------------------------------===//
+#include "partitioner/JsonFile.h"
+
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/FormatVariadic.h"
+#include "llvm/Support/MemoryBuffer.h"
+
+namespace json = llvm::json;
+using llvm::Error;
+using llvm::Expected;
+using llvm::StringRef;
+
+namespace cleave {
+
+/// Levels of arrays and objects: what our formats have, and room for keys that they do not know.
+static constexpr unsigned kDeepest = 8;
+
+template <typename... Parts> static Error failure(const char *format, Parts &&...parts) {
+  return llvm::createStringError(llvm::formatv(format, std::forward<Parts>(parts)...).str());
+}
+
+std::string describeJson(const json::Value *value) {
+  if (!value)
+    return "nothing";
+  if (value->getAsObject())
+    return "an object";
+  if (value->getAsArray())
+    return "an array";
+  const std::string text = llvm::formatv("{0}", *value).str();
+  return text.size() <= 80 ? text : "a long string";
+}
+
+/// Fails for text that would overflow the stack of LLVM's parser, which recurses, or take much memory.
+static Error checkShape(StringRef text, StringRef path, const JsonFileKind &kind) {
+  unsigned depth = 0;
+  uint64_t objects = 0;
+  bool inString = false;
+  for (size_t at = 0; at < text.size(); ++at) {
+    const char c = text[at];
+    if (inString && c == '\\')
+      ++at;
+    else if (c == '"')
+      inString = !inString;
+    else if (!inString && (c == '[' || c == '{') && ++depth > kDeepest)
+      return failure("{0}: byte {1}: more than {2} levels of arrays and objects, a {3} has 3", path, at,
+                     kDeepest, kind.name);
+    else if (!inString && (c == ']' || c == '}') && depth > 0)
+      --depth;
+    if (!inString && c == '{' && ++objects > kind.mostObjects)
+      return failure("{0}: byte {1}: more than {2} objects, a {3} has fewer", path, at, kind.mostObjects,
+                     kind.name);
+  }
+  return Error::success();
+}
+
+/// The file's text; only regular files, for others may never end.
+static Expected<std::unique_ptr<llvm::MemoryBuffer>> readText(StringRef path, const JsonFileKind &kind) {
+  llvm::sys::fs::file_status status;
+  if (std::error_code error = llvm::sys::fs::status(path, status))
+    return failure("{0}: {1}", path, error.message());
+  if (status.type() != llvm::sys::fs::file_type::regular_file || status.getSize() > kind.mostBytes)
+    return failure("{0}: expected a regular file of at most {1} bytes; is this a {2}?", path, kind.mostBytes,
+                   kind.name);
+  // Volatile: read rather than mapped, for someone may be truncating it.
+  auto buffer = llvm::MemoryBuffer::getFile(path, /*IsText=*/false, /*RequiresNullTerminator=*/true,
+                                            /*IsVolatile=*/true);
+  if (!buffer)
+    return failure("{0}: {1}", path, buffer.getError().message());
+  return std::move(*buffer);
+}
+
+Expected<json::Value> readJsonFile(StringRef path, const JsonFileKind &kind) {
+  Expected<std::unique_ptr<llvm::MemoryBuffer>> buffer = readText(path, kind);
+  if (!buffer)
+    return buffer.takeError();
+  if (Error error = checkShape((*buffer)->getBuffer(), path, kind))
+    return error;
+  Expected<json::Value> value = json::parse((*buffer)->getBuffer());
+  if (!value)
+    return failure("{0}: {1}; expected a JSON object", path, llvm::toString(value.takeError()));
+  return value;
+}
+
+} // namespace cleave
