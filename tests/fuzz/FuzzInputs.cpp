@@ -1,13 +1,14 @@
 //===- FuzzInputs.cpp - Small files and words from anyone -----------------===//
 //
-// A case is read as a machine file, as a safetensors file, as the header of one, and as options of `cleave
-// compile`, a line each. What passes is what it should be.
+// A case is read as a machine file, as a graph to place, as a safetensors file, as the header of one, and as
+// options of `cleave compile`, a line each. What passes is what it should be.
 //
 //===----------------------------------------------------------------------===//
 #include "codegen/plan/SafetensorsHeader.h"
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Pass/PassRegistry.h"
 #include "partitioner/MachineFile.h"
+#include "partitioner/PlacementFile.h"
 #include "passes/Passes.h"
 #include "runtime/TensorFile.h"
 #include "tests/fuzz/Fuzz.h"
@@ -26,6 +27,13 @@ static constexpr char kMachine[] = R"({"devices": [
   {"name": "cpu:0", "flops_per_second": 2e11, "memory_bytes_per_second": 1e10, "operator_seconds": 2e-6, "memory_bytes": 8589934592},
   {"name": "cpu:1", "flops_per_second": 2e11, "memory_bytes_per_second": 1e10, "operator_seconds": 2e-6, "memory_bytes": 8589934592}],
  "link": {"latency_seconds": 5e-6, "bytes_per_second": 1e10}})";
+static constexpr char kGraph[] = R"({"maxSizePerFPGA": 5, "maxFPGAs": 2, "maxCPUs": 1, "nodes": [
+  {"id": 1, "supportedOnFpga": 1, "isBackwardNode": 0, "cpuLatency": 9, "fpgaLatency": 2.5, "size": 3, "colorClass": 7},
+  {"id": 2, "supportedOnFpga": true, "isBackwardNode": false, "cpuLatency": 8, "fpgaLatency": 0},
+  {"id": 4, "supportedOnFpga": 0, "isBackwardNode": 0, "cpuLatency": 1, "fpgaLatency": 3, "size": 2},
+  {"id": 5, "supportedOnFpga": 1, "isBackwardNode": 1, "cpuLatency": 9, "fpgaLatency": 1, "colorClass": 7}],
+ "edges": [{"sourceId": 1, "destId": 2, "cost": 0.5}, {"sourceId": 2, "destId": 4, "cost": 1},
+  {"sourceId": 4, "destId": 5, "cost": 2}]})";
 static constexpr char kHeader[] = R"({"__metadata__": {"format": "pt"},
  "a": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]},
  "b": {"dtype": "I64", "shape": [], "data_offsets": [24, 32]},
@@ -52,7 +60,9 @@ static std::string fileOf(llvm::StringRef header, uint64_t dataBytes) {
   return file + header.str() + std::string(dataBytes, '\1');
 }
 
-std::vector<std::string> seeds() { return {kMachine, kHeader, kOptions, fileOf(kHeader, kHeaderData)}; }
+std::vector<std::string> seeds() {
+  return {kMachine, kGraph, kHeader, kOptions, fileOf(kHeader, kHeaderData)};
+}
 
 static void readMachine(llvm::StringRef path) {
   auto machine = readMachineFile(path);
@@ -65,6 +75,22 @@ static void readMachine(llvm::StringRef path) {
                 device.memoryBytesPerSecond > 0 && device.operatorSeconds >= 0 &&
                 device.memoryBytes.value_or(1) > 0,
             "a machine with figures that are none");
+}
+
+static void readGraph(llvm::StringRef path) {
+  auto problem = readPlacementFile(path);
+  if (!problem)
+    return noteOutcome(llvm::StringRef(toString(problem.takeError())).split(": ").second);
+  noteOutcome("a graph");
+  auto placement = place(*problem, {/*downsets=*/1000, /*pairs=*/100000});
+  if (!placement)
+    return noteOutcome(toString(placement.takeError()));
+  size_t placed = 0;
+  for (const auto *devices : {&placement->accelerators, &placement->cpus})
+    for (const DeviceLoad &device : *devices)
+      placed += device.nodes.size();
+  promise(placed == problem->nodes.size(), "a placement of some nodes only");
+  promise(placement->lowerBound >= 0 && placement->lowerBound <= placement->maxLoad, "a bound that is none");
 }
 
 /// Every element of every tensor is there.
@@ -136,6 +162,7 @@ static void readOptions(llvm::StringRef text) {
 bool test(llvm::ArrayRef<uint8_t> bytes) {
   MemoryFile file(bytes), headed(bytesOf(fileOf(textOf(bytes), kHeaderData)));
   readMachine(file.path);
+  readGraph(file.path);
   readTensorFile(file.path);
   readTensorFile(headed.path);
   readOptions(textOf(bytes));

@@ -1,0 +1,208 @@
+//===- ColourGraph.cpp - A placement problem, contracted ------------------===//
+#include "partitioner/ColourGraph.h"
+
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/SmallVector.h"
+#include <algorithm>
+#include <boost/graph/adjacency_list.hpp>
+#include <boost/graph/strong_components.hpp>
+#include <map>
+#include <numeric>
+#include <utility>
+
+namespace cleave {
+
+namespace {
+
+using Edge = std::pair<uint32_t, uint32_t>;
+
+/// Groups under way: nodes are joined until nothing more can be.
+class Contraction {
+public:
+  explicit Contraction(const PlacementProblem &problem);
+  /// Renumbers groups so that precedence goes up; those that precede each other become one.
+  void fuseCycles();
+  /// Joins what hangs on one neighbour and takes no time. \returns whether there was any.
+  bool joinIdle();
+  ColourGraph build() const;
+
+private:
+  /// Makes `groupOf[g]` the group of all nodes of g.
+  void renumber(const std::vector<uint32_t> &newGroup);
+  uint32_t hostOf(const ColourGraph &graph, uint32_t group) const;
+  bool mayJoin(const ColourGraph &graph, uint32_t group, uint32_t host) const;
+
+  const PlacementProblem &problem;
+  bool isRoomShort;
+  uint32_t groups;
+  std::vector<uint32_t> groupOf;
+  /// Between nodes: the forward edges, and the backward ones of colours without a forward node, turned
+  /// around.
+  std::vector<Edge> precedence;
+};
+
+} // namespace
+
+static constexpr uint32_t kNoHost = UINT32_MAX;
+
+/// Rounds of joining; a chain of idle groups gets shorter by one at each end in each.
+static constexpr unsigned kMostRounds = 1000;
+
+Contraction::Contraction(const PlacementProblem &problem) : problem(problem) {
+  double total = 0;
+  std::vector<bool> hasForward(problem.nodes.size(), false);
+  for (const PlacementProblem::Node &node : problem.nodes) {
+    total += node.size;
+    groupOf.push_back(node.colour);
+    if (!node.isBackward)
+      hasForward[node.colour] = true;
+  }
+  groups = problem.nodes.size();
+  isRoomShort = total > problem.sizeLimit;
+  for (const PlacementProblem::Edge &edge : problem.edges) {
+    const auto &source = problem.nodes[edge.source], &target = problem.nodes[edge.target];
+    if (!source.isBackward && !target.isBackward)
+      precedence.push_back({edge.source, edge.target});
+    else if (source.isBackward && target.isBackward &&
+             !(hasForward[source.colour] && hasForward[target.colour]))
+      precedence.push_back({edge.target, edge.source});
+  }
+}
+
+void Contraction::renumber(const std::vector<uint32_t> &newGroup) {
+  for (uint32_t &group : groupOf)
+    group = newGroup[group];
+  // Without gaps, in the same order.
+  std::vector<uint32_t> used = groupOf;
+  llvm::sort(used);
+  used.erase(std::unique(used.begin(), used.end()), used.end());
+  for (uint32_t &group : groupOf)
+    group = llvm::lower_bound(used, group) - used.begin();
+  groups = used.size();
+}
+
+void Contraction::fuseCycles() {
+  boost::adjacency_list<boost::vecS, boost::vecS, boost::directedS> graph(groups);
+  for (auto [before, after] : precedence)
+    if (groupOf[before] != groupOf[after])
+      boost::add_edge(groupOf[before], groupOf[after], graph);
+  std::vector<uint32_t> component(groups);
+  const auto index = boost::get(boost::vertex_index, graph);
+  const uint32_t count =
+      boost::strong_components(graph, boost::make_iterator_property_map(component.begin(), index));
+  // Tarjan's algorithm closes a component after all that it leads to.
+  for (uint32_t &number : component)
+    number = count - 1 - number;
+  renumber(component);
+}
+
+static void sortUnique(std::vector<uint32_t> &list) {
+  llvm::sort(list);
+  list.erase(std::unique(list.begin(), list.end()), list.end());
+}
+
+ColourGraph Contraction::build() const {
+  ColourGraph graph;
+  graph.groups.resize(groups);
+  graph.successors.resize(groups);
+  graph.predecessors.resize(groups);
+  graph.netsOf.resize(groups);
+  graph.groupOf = groupOf;
+  std::vector<std::vector<uint32_t>> ends(problem.nodes.size());
+  for (uint32_t node = 0; node < problem.nodes.size(); ++node) {
+    const PlacementProblem::Node &from = problem.nodes[node];
+    ColourGraph::Group &group = graph.groups[groupOf[node]];
+    group.acceleratorLatency += from.acceleratorLatency;
+    group.cpuLatency += from.cpuLatency;
+    group.size += from.size;
+    group.isSupported &= from.isSupported;
+    ends[node].push_back(groupOf[node]);
+  }
+  for (auto [before, after] : precedence)
+    if (groupOf[before] != groupOf[after]) {
+      graph.successors[groupOf[before]].push_back(groupOf[after]);
+      graph.predecessors[groupOf[after]].push_back(groupOf[before]);
+    }
+  llvm::for_each(graph.successors, sortUnique);
+  llvm::for_each(graph.predecessors, sortUnique);
+  for (const PlacementProblem::Edge &edge : problem.edges)
+    ends[edge.source].push_back(groupOf[edge.target]);
+  // Values between the same groups are paid for together.
+  std::map<std::vector<uint32_t>, double> costs;
+  for (uint32_t node = 0; node < ends.size(); ++node) {
+    sortUnique(ends[node]);
+    if (ends[node].size() > 1 && problem.nodes[node].cost > 0)
+      costs[ends[node]] += problem.nodes[node].cost;
+  }
+  for (const auto &[ends, cost] : costs) {
+    for (uint32_t group : ends)
+      graph.netsOf[group].push_back(graph.nets.size());
+    graph.nets.push_back({cost, ends});
+  }
+  return graph;
+}
+
+/// Wherever `group` is, taking it to its host's device makes no load larger: all its nets have the host, so
+/// that its old device pays for them while it stays, and the host's device pays for them until it comes.
+bool Contraction::mayJoin(const ColourGraph &graph, uint32_t group, uint32_t host) const {
+  if (!graph.groups[group].isSupported && graph.groups[host].isSupported)
+    return false;
+  for (const auto *neighbours : {&graph.predecessors[group], &graph.successors[group]})
+    if (llvm::any_of(*neighbours, [&](uint32_t other) { return other != host; }))
+      return false;
+  return llvm::all_of(graph.netsOf[group],
+                      [&](uint32_t net) { return llvm::binary_search(graph.nets[net].groups, host); });
+}
+
+uint32_t Contraction::hostOf(const ColourGraph &graph, uint32_t group) const {
+  const ColourGraph::Group &own = graph.groups[group];
+  if (own.acceleratorLatency > 0 || own.cpuLatency > 0 || (isRoomShort && own.size > 0))
+    return kNoHost;
+  llvm::SmallVector<uint32_t, 4> hosts;
+  if (!graph.predecessors[group].empty())
+    hosts.push_back(graph.predecessors[group].front());
+  else if (!graph.successors[group].empty())
+    hosts.push_back(graph.successors[group].front());
+  else if (!graph.netsOf[group].empty())
+    hosts.append(graph.nets[graph.netsOf[group].front()].groups.begin(),
+                 graph.nets[graph.netsOf[group].front()].groups.end());
+  else
+    hosts = {group == 0 ? 1 : 0u};
+  for (uint32_t host : hosts)
+    if (host != group && host < graph.groups.size() && mayJoin(graph, group, host))
+      return host;
+  return kNoHost;
+}
+
+bool Contraction::joinIdle() {
+  const ColourGraph graph = build();
+  std::vector<uint32_t> newGroup(groups);
+  std::iota(newGroup.begin(), newGroup.end(), 0);
+  // Of two that may join each other one stays, and one that others have joined in this round has more to ask
+  // for.
+  std::vector<bool> isHost(groups, false);
+  bool joined = false;
+  for (uint32_t group = 0; group < groups; ++group) {
+    const uint32_t host = isHost[group] ? kNoHost : hostOf(graph, group);
+    if (host == kNoHost || newGroup[host] != host)
+      continue;
+    newGroup[group] = host;
+    isHost[host] = true;
+    joined = true;
+  }
+  if (joined)
+    renumber(newGroup);
+  return joined;
+}
+
+ColourGraph contract(const PlacementProblem &problem) {
+  Contraction contraction(problem);
+  contraction.fuseCycles();
+  for (unsigned round = 0; round < kMostRounds && contraction.joinIdle(); ++round)
+    ;
+  // Groups have grown: their order is to be a topological one again.
+  contraction.fuseCycles();
+  return contraction.build();
+}
+
+} // namespace cleave
