@@ -2,7 +2,7 @@
 JOBS ?= $(shell nproc)
 CLEAVE = build/bin/cleave
 
-.PHONY: all setup build test fuzz bench bench-pipelined bench-tensor-parallel zoo rolling demo format clean
+.PHONY: all setup build test fuzz bench bench-pipelined bench-tensor-parallel bench-cut zoo rolling demo format clean
 all: build
 
 # System packages and .venv.
@@ -34,6 +34,11 @@ bench-pipelined: build
 
 bench-tensor-parallel: build
 	.venv/bin/python tests/bench/tensor_parallel.py $(BENCH)
+
+# `cleave cut` on the graphs in GRAPHS, a copy of the device-placement benchmark (github.com/msr-fiddle/dnn-partitioning), which is
+# no part of this repository.
+bench-cut: build
+	.venv/bin/python tests/bench/cut.py $(GRAPHS)
 
 # Many architectures, compiled over several meshes and held to their originals, into docs/coverage.md. Some hours, and it goes on
 # where it was stopped; ZOO="--only bert --meshes tp=2" is a part, which leaves the table alone.

@@ -33,6 +33,7 @@ void addCompileCommand(CLI::App &app, Action &chosen);
 void addRunCommand(CLI::App &app, Action &chosen);
 void addVerifyCommand(CLI::App &app, Action &chosen);
 void addInspectCommand(CLI::App &app, Action &chosen);
+void addCutCommand(CLI::App &app, Action &chosen);
 
 } // namespace cleave
 

@@ -1,0 +1,149 @@
+//===- Cut.cpp - `cleave cut` ---------------------------------------------===//
+#include "codegen/plan/AtomicFile.h"
+#include "partitioner/PlacementFile.h"
+#include "tools/cleave/Commands.h"
+#include "tools/cleave/Output.h"
+#include "tools/cleave/TextTable.h"
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/Format.h"
+#include "llvm/Support/FormatVariadic.h"
+#include "llvm/Support/JSON.h"
+#include "llvm/Support/Path.h"
+#include <chrono>
+#include <memory>
+#include <optional>
+
+namespace cleave {
+
+using llvm::Error;
+using llvm::formatv;
+
+namespace {
+struct CutOptions {
+  std::string graph, output;
+  /// Instead of the file's.
+  std::optional<uint32_t> devices;
+  std::string objective = "max-load";
+  bool json = false;
+};
+} // namespace
+
+static llvm::json::Array toJson(const PlacementProblem &problem, const std::vector<DeviceLoad> &devices) {
+  llvm::json::Array array;
+  for (const DeviceLoad &device : devices) {
+    std::vector<int64_t> ids;
+    for (uint32_t node : device.nodes)
+      ids.push_back(problem.nodes[node].id);
+    llvm::sort(ids);
+    array.push_back(llvm::json::Object{{"load", device.load}, {"nodes", llvm::json::Array(ids)}});
+  }
+  return array;
+}
+
+/// The benchmark's solution, and how good it is. No time, so that the same file has the same solution.
+static llvm::json::Object toJson(const PlacementProblem &problem, const Placement &placement) {
+  return llvm::json::Object{{"maxLoad", placement.maxLoad},
+                            {"fpgas", toJson(problem, placement.accelerators)},
+                            {"cpus", toJson(problem, placement.cpus)},
+                            {"lowerBound", placement.lowerBound},
+                            {"gap", placement.gap()},
+                            {"exact", placement.isExact},
+                            {"downsets", static_cast<int64_t>(placement.downsets)}};
+}
+
+/// As many digits as the benchmark's tables have.
+static std::string figure(double number) { return formatv("{0}", llvm::format("%.6g", number)); }
+
+static std::string grouped(uint64_t number) {
+  std::string text = std::to_string(number);
+  for (size_t at = text.size(); at > 3; at -= 3)
+    text.insert(at - 3, ",");
+  return text;
+}
+
+/// `exact: 1,428 downsets`, or why it is not.
+static std::string proofOf(const Placement &placement) {
+  const std::string downsets =
+      grouped(placement.downsets) + " downset" + (placement.downsets == 1 ? "" : "s");
+  if (placement.isExact)
+    return "exact: " + downsets;
+  const PlacementLimits limits;
+  if (placement.downsets > 0)
+    return formatv("not exact: stopped after {0} pairs of {1}", grouped(limits.pairs), downsets);
+  return formatv("linearised: more than {0} downsets, or too many for the devices", grouped(limits.downsets));
+}
+
+static void printText(llvm::raw_ostream &out, const CutOptions &options, const PlacementProblem &problem,
+                      const Placement &placement, double seconds) {
+  TextTable table({Align::Left, Align::Right, Align::Right, Align::Right});
+  table.add({"device", "load", "nodes", "size"});
+  auto add = [&](llvm::StringRef kind, const std::vector<DeviceLoad> &devices) {
+    for (size_t index = 0; index < devices.size(); ++index)
+      table.add({formatv("{0} {1}", kind, index), figure(devices[index].load),
+                 grouped(devices[index].nodes.size()), figure(devices[index].size)});
+  };
+  add("accelerator", placement.accelerators);
+  add("cpu", placement.cpus);
+  table.print(out);
+  out << formatv("{0}: {1} of {2} accelerators, {3} of {4} CPUs\n", llvm::sys::path::filename(options.graph),
+                 placement.accelerators.size(), problem.accelerators, placement.cpus.size(), problem.cpus);
+  out << formatv("max load {0}, lower bound {1}, gap {2:f2} %; {3}, {4:f2} s\n", figure(placement.maxLoad),
+                 figure(placement.lowerBound), placement.gap() * 100, proofOf(placement), seconds);
+}
+
+static Error writeFile(llvm::StringRef path, llvm::StringRef text) {
+  llvm::Expected<plan::AtomicFile> file = plan::AtomicFile::create(path);
+  if (!file)
+    return file.takeError();
+  if (Error error = file->write(llvm::arrayRefFromStringRef(text)))
+    return error;
+  return file->commit();
+}
+
+static Error cut(const CutOptions &options) {
+  llvm::Expected<PlacementProblem> problem = readPlacementFile(options.graph);
+  if (!problem)
+    return problem.takeError();
+  if (options.devices)
+    problem->accelerators = *options.devices;
+  const auto begin = std::chrono::steady_clock::now();
+  llvm::Expected<Placement> placement = place(*problem);
+  if (!placement)
+    return llvm::createStringError(options.graph + ": " + toString(placement.takeError()));
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  const std::string text = formatv("{0:2}\n", llvm::json::Value(toJson(*problem, *placement)));
+  if (!options.output.empty())
+    if (Error error = writeFile(options.output, text))
+      return error;
+  if (options.json)
+    llvm::outs() << text;
+  else
+    printText(llvm::outs(), options, *problem, *placement, seconds);
+  return finishOutput();
+}
+
+void addCutCommand(CLI::App &app, Action &chosen) {
+  auto options = std::make_shared<CutOptions>();
+  CLI::App *command = app.add_subcommand("cut", "Place a weighted graph on devices, exactly");
+  command->add_option("graph", options->graph, "The graph, in the device-placement benchmark's JSON format")
+      ->required()
+      ->check(fileName())
+      ->type_name("FILE");
+  command->add_option("--devices", options->devices, "Accelerators, instead of the file's maxFPGAs")
+      ->check(CLI::Range(uint32_t(1), uint32_t(65536)).description(""))
+      ->type_name("N");
+  command
+      ->add_option("--objective", options->objective,
+                   "What is to be least: max-load, of the busiest device (max-load)")
+      ->check(CLI::IsMember({"max-load"}).description(""))
+      ->type_name("OBJECTIVE");
+  command->add_flag("--json", options->json, "Print the solution as one JSON object");
+  command->add_option("-o,--output", options->output, "Write the solution there, as JSON")
+      ->check(fileName())
+      ->type_name("FILE");
+  command->footer("example:\n  cleave cut gnmt.json --devices 6 -o gnmt.solution.json");
+  command->callback([options, &chosen] { chosen = {[options] { return cut(*options); }, {}}; });
+}
+
+} // namespace cleave
