@@ -15,9 +15,23 @@ using llvm::Expected;
 
 namespace cleave {
 
+/// Sums in another order differ by rounding; loads this close are equal.
+static constexpr double kRounding = 1 + 1e-9;
 static constexpr double kNever = std::numeric_limits<double>::infinity();
 /// Nodes that a message names.
 static constexpr size_t kMostNamed = 4;
+
+namespace {
+
+/// What a search came to.
+struct Outcome {
+  std::optional<PlacementFound> found;
+  /// 0 where they were too many.
+  uint64_t downsets = 0;
+  bool isProven = false;
+};
+
+} // namespace
 
 template <typename... Parts> static Error failure(const char *format, Parts &&...parts) {
   return llvm::createStringError(llvm::formatv(format, std::forward<Parts>(parts)...).str());
@@ -177,32 +191,70 @@ static Error check(const PlacementProblem &problem, const ColourGraph &graph, co
   return Error::success();
 }
 
+/// Over all downsets, if there are not too many, otherwise along linear orders only.
+static Outcome search(const ColourGraph &graph, const DeviceCounts &devices, double lowerBound,
+                      const PlacementLimits &limits) {
+  Outcome outcome;
+  outcome.found = linearise(graph, devices, lowerBound);
+  const std::optional<DownsetLattice> lattice = DownsetLattice::all(graph, limits.downsets);
+  if (!lattice || statesOf(lattice->size(), devices) > kMostPlacementStates)
+    return outcome;
+  uint64_t pairs = limits.pairs;
+  PlacementSearch search(graph, devices, *lattice);
+  if (auto better = search.run(outcome.found ? outcome.found->maxLoad : kNever, pairs))
+    outcome.found = std::move(better);
+  outcome.downsets = lattice->size();
+  outcome.isProven = pairs > 0;
+  return outcome;
+}
+
+/// For too many downsets where room is short: nodes without time stay with their neighbour, whatever room
+/// they take. `lowerBound` becomes the optimum for when they take none, in which they lose nothing by that;
+/// `graph` the contraction.
+static Outcome searchJoined(const PlacementProblem &problem, const DeviceCounts &devices,
+                            const PlacementLimits &limits, ColourGraph &graph, double &lowerBound) {
+  PlacementProblem lighter = problem;
+  for (PlacementProblem::Node &node : lighter.nodes)
+    if (node.acceleratorLatency == 0 && node.cpuLatency == 0)
+      node.size = 0;
+  graph = contract(lighter);
+  const Outcome relaxed = search(graph, devices, lowerBound, limits);
+  if (!relaxed.isProven || !relaxed.found)
+    return {};
+  lowerBound = std::max(lowerBound, relaxed.found->maxLoad);
+  for (uint32_t node = 0; node < problem.nodes.size(); ++node)
+    graph.groups[graph.groupOf[node]].size += problem.nodes[node].size - lighter.nodes[node].size;
+  return search(graph, devices, lowerBound, limits);
+}
+
 Expected<Placement> place(const PlacementProblem &problem, const PlacementLimits &limits) {
-  const ColourGraph graph = contract(problem);
+  ColourGraph graph = contract(problem);
   // More devices than groups would stay empty.
   const uint32_t groups = graph.groups.size();
   const DeviceCounts devices{std::min(problem.accelerators, groups), std::min(problem.cpus, groups),
                              problem.sizeLimit};
   if (Error error = check(problem, graph, devices))
     return error;
-  const double lowerBound = lowerBoundOf(graph, devices);
+  double lowerBound = lowerBoundOf(graph, devices);
   if (lowerBound == kNever)
     return nothingFits(problem, graph);
-  std::optional<PlacementFound> best = linearise(graph, devices, lowerBound);
-  std::optional<DownsetLattice> lattice = DownsetLattice::all(graph, limits.downsets);
-  if (lattice && statesOf(lattice->size(), devices) > kMostPlacementStates)
-    lattice.reset();
-  uint64_t pairs = limits.pairs;
-  if (lattice) {
-    PlacementSearch search(graph, devices, *lattice);
-    if (auto found = search.run(best ? best->maxLoad : kNever, pairs))
-      best = std::move(found);
+  Outcome best = search(graph, devices, lowerBound, limits);
+  if (best.downsets == 0) {
+    ColourGraph joined;
+    Outcome other = searchJoined(problem, devices, limits, joined, lowerBound);
+    best.downsets = other.downsets;
+    if (other.found && (!best.found || other.found->maxLoad < best.found->maxLoad)) {
+      // Proven among fewer placements only.
+      other.isProven = false;
+      best = std::move(other);
+      graph = std::move(joined);
+    }
   }
-  if (!best)
+  if (!best.found)
     return nothingFits(problem, graph);
-  Placement placement = describe(problem, graph, *best);
-  placement.downsets = lattice ? lattice->size() : 0;
-  placement.isExact = lattice && pairs > 0;
+  Placement placement = describe(problem, graph, *best.found);
+  placement.downsets = best.downsets;
+  placement.isExact = best.isProven || placement.maxLoad <= lowerBound * kRounding;
   placement.lowerBound = placement.isExact ? placement.maxLoad : std::min(lowerBound, placement.maxLoad);
   return placement;
 }

@@ -55,10 +55,10 @@ struct Placement {
   /// In the order in which forward edges go; a device without nodes is left out.
   std::vector<DeviceLoad> accelerators, cpus;
   double maxLoad = 0;
-  /// No contiguous placement has a smaller maxLoad than this; equal to it when the search was exhaustive.
+  /// No contiguous placement has a smaller maxLoad than this; equal to it when it is exact.
   double lowerBound = 0;
   bool isExact = false;
-  /// Downsets looked at; 0 where they are too many and only linear orders were.
+  /// Downsets looked at; 0 where they are too many, so that only linear orders were.
   uint64_t downsets = 0;
 
   /// (maxLoad - lowerBound) / maxLoad.
@@ -66,7 +66,8 @@ struct Placement {
 };
 
 struct PlacementLimits {
-  /// Beyond, the best cut of linear orders is given.
+  /// Beyond, nodes without time stay with the neighbour they hang on, whatever room they take, and when these
+  /// are still too many, the best cut of linear orders is given.
   uint64_t downsets = 200000;
   /// Pairs of downsets looked at; beyond, the best placement until then is given. About 20 seconds.
   uint64_t pairs = 1000000000;

@@ -64,14 +64,11 @@ static std::string grouped(uint64_t number) {
 
 /// `exact: 1,428 downsets`, or why it is not.
 static std::string proofOf(const Placement &placement) {
-  const std::string downsets =
-      grouped(placement.downsets) + " downset" + (placement.downsets == 1 ? "" : "s");
-  if (placement.isExact)
-    return "exact: " + downsets;
-  const PlacementLimits limits;
-  if (placement.downsets > 0)
-    return formatv("not exact: stopped after {0} pairs of {1}", grouped(limits.pairs), downsets);
-  return formatv("linearised: more than {0} downsets, or too many for the devices", grouped(limits.downsets));
+  if (placement.downsets == 0)
+    return formatv("{0}: more than {1} downsets, or too many for the devices",
+                   placement.isExact ? "exact" : "linearised", grouped(PlacementLimits().downsets));
+  return (placement.isExact ? "exact: " : "not proven: ") + grouped(placement.downsets) + " downset" +
+         (placement.downsets == 1 ? "" : "s");
 }
 
 static void printText(llvm::raw_ostream &out, const CutOptions &options, const PlacementProblem &problem,

@@ -209,7 +209,8 @@ TEST(Placement, BoundsWhatItDoesNotProve) {
     SCOPED_TRACE(round);
     const PlacementProblem problem = randomProblem(dice, 2 + dice.below(8), 2);
     const double best = bruteForce(problem);
-    for (const PlacementLimits &limits : {PlacementLimits{1, 1000}, PlacementLimits{1000, 3}}) {
+    for (const PlacementLimits &limits :
+         {PlacementLimits{1, 1000}, PlacementLimits{12, 1000}, PlacementLimits{1000, 3}}) {
       auto placement = place(problem, limits);
       if (!placement) {
         // Linear orders may miss what fits.
@@ -218,6 +219,7 @@ TEST(Placement, BoundsWhatItDoesNotProve) {
       }
       EXPECT_LE(placement->lowerBound, best + 1e-9);
       EXPECT_GE(placement->maxLoad, best - 1e-9);
+      EXPECT_TRUE(!placement->isExact || std::abs(placement->maxLoad - best) < 1e-9);
       expectSound(problem, *placement);
     }
   }
@@ -267,6 +269,23 @@ TEST(Placement, LinearisesBeyondTheLimitAndSaysHowFarOff) {
   EXPECT_LE(placement->maxLoad, 29);
   EXPECT_GT(placement->gap(), 0);
   EXPECT_LT(placement->gap(), 0.1);
+}
+
+/// Weights take room, and there is too little of it for the proof that they may stay with what uses them.
+TEST(Placement, ProvesTheOptimumWhereNodesWithoutTimeTakeRoom) {
+  PlacementProblem problem;
+  for (uint32_t index = 0; index < 40; ++index)
+    problem.nodes.push_back(nodeOf(index, index < 8 ? 1 : 0, 1));
+  for (uint32_t index = 1; index < 40; ++index)
+    problem.edges.push_back({index < 8 ? index - 1 : index, index % 8});
+  problem.accelerators = 2;
+  problem.sizeLimit = 20;
+  auto placement = place(problem);
+  ASSERT_TRUE(bool(placement)) << toString(placement.takeError());
+  EXPECT_TRUE(placement->isExact);
+  EXPECT_EQ(placement->maxLoad, 4);
+  EXPECT_EQ(placement->downsets, 9u);
+  expectSound(problem, *placement);
 }
 
 TEST(Placement, CountsDownsets) {
