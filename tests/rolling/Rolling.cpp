@@ -40,6 +40,11 @@ void Rolling::roll(const SplitClass &split, const std::string &what) {
   if (split.count < 2)
     return;
   ++report.classes;
+  // What several labels share would have to take the place of two others.
+  if (!split.shared.empty()) {
+    ++report.kept["class: labels share positions"];
+    return;
+  }
   found = &split, name = what;
   bool isRolled = false;
   for (int32_t step : {1, std::max(split.count / 2, 2)}) {
@@ -125,12 +130,13 @@ std::vector<unsigned> Rolling::rolledOperands(const SplittableCall &call) const 
 
 /// The labels of a dimension with these factors.
 Rolling::Labels Rolling::spread(const SplittableCall &call, const Way &way, ArrayRef<unsigned> dim) const {
-  int64_t size = 1, stride = strideOf(*call.rule, dim, *way.factor);
+  const FactorSteps steps = *stepsOf(*call.rule, dim, *way.factor);
+  int64_t size = 1;
   for (unsigned part : dim)
     size *= call.rule->factors[part].size;
   Labels labels(size);
   for (int64_t position = 0; position < size; ++position)
-    labels[position] = way.labels[position / stride % way.labels.size()];
+    labels[position] = way.labels[steps.firstOf(position)];
   return labels;
 }
 
@@ -153,7 +159,7 @@ std::vector<Rolling::Way> Rolling::waysOf(const SplittableCall &call, ArrayRef<u
       if (!way) {
         way = Way{factor, Labels(call.rule->factors[factor].size)};
         for (size_t i = 0; i < way->labels.size(); ++i)
-          way->labels[i] = own.labels[i * strideOf(*call.rule, dim, factor)];
+          way->labels[i] = own.labels[i * stepsOf(*call.rule, dim, factor)->stride];
       }
       fits = own.labels == spread(call, *way, dim);
     }
