@@ -276,6 +276,11 @@ void Rolling::check(const SplittableCall &call) {
   if (rolled.empty())
     return;
   const std::vector<Way> ways = waysOf(call, rolled);
+  if (ways.empty() && call.rule && call.rule->shared) {
+    // Parts of groups: what the group shares would have to be there for each part.
+    ++report.kept["call: parts of groups"];
+    return;
+  }
   if (ways.empty())
     return fail(call, "operands have labels of no one factor");
   auto isRight = [&](const Way &way) { return wrongIn(call, way).empty(); };

@@ -337,7 +337,7 @@ TEST(ShardingPropagationTest, OwesAllThatRandomFunctionsNeed) {
   // Not by gathering everything.
   for (size_t seen : {sums, added, gathers, outputs, free})
     EXPECT_GT(seen, 50u);
-  EXPECT_GT(reshards, 0u);
+  EXPECT_GT(reshards, 10u);
 }
 
 } // namespace
