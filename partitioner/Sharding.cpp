@@ -293,8 +293,7 @@ std::optional<CallSplit> CallSplitter::byResults() const {
   for (auto [i, sharding] : llvm::enumerate(wanted)) {
     auto attempt = [&](unsigned factor, Parts parts) -> std::optional<CallSplit> {
       auto split = byFactor(factor, std::move(parts));
-      return split && ArrayRef<ShardingAttr>(split->results) == wanted && keepsWeights(*split) ? split
-                                                                                                : std::nullopt;
+      return split && ArrayRef<ShardingAttr>(split->results) == wanted ? split : std::nullopt;
     };
     if (auto split = eachFactor(sharding, dimsOf(call.rule->results, i), attempt))
       return split;
@@ -326,10 +325,13 @@ CallSplit CallSplitter::choose() {
     return along();
   if (!call.rule)
     return whole();
-  if (auto split = byResults())
-    return *split;
-  if (auto split = byOperands())
-    return *split;
+  const std::optional<CallSplit> ways[] = {byResults(), byOperands()};
+  for (const std::optional<CallSplit> &split : ways)
+    if (split && keepsWeights(*split))
+      return *split;
+  for (const std::optional<CallSplit> &split : ways)
+    if (split)
+      return *split;
   return whole();
 }
 
