@@ -325,14 +325,13 @@ CallSplit CallSplitter::choose() {
     return along();
   if (!call.rule)
     return whole();
-  const std::optional<CallSplit> ways[] = {byResults(), byOperands()};
-  for (const std::optional<CallSplit> &split : ways)
-    if (split && keepsWeights(*split))
-      return *split;
-  for (const std::optional<CallSplit> &split : ways)
-    if (split)
-      return *split;
-  return whole();
+  std::optional<CallSplit> results = byResults();
+  if (results && keepsWeights(*results))
+    return *results;
+  std::optional<CallSplit> parts = byOperands();
+  if (parts && (!results || keepsWeights(*parts)))
+    return *parts;
+  return results ? *results : whole();
 }
 
 CallSplit CallSplitter::run() {

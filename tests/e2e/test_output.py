@@ -34,8 +34,8 @@ def test_what_is_no_plan_is_not_replaced(model, occupy):
     assert "taken" in message and "remove it, or give another name" in message
 
 
-# Nobody may make folders in /sys, root included.
-@pytest.mark.parametrize("output", ["no/such/folder", "model.pt/new.plan", "/sys/new.plan", "", "."])
+# Nobody may make folders in /proc, root included.
+@pytest.mark.parametrize("output", ["no/such/folder", "model.pt/new.plan", "/proc/new.plan", "", "."])
 def test_an_output_that_cannot_be_made(model, plan, output):
     compile_refused(model, "-o", output)
     if output:
@@ -63,12 +63,14 @@ def test_a_limit_on_the_size_of_files(model, plan):
 def test_a_limit_on_the_size_of_traces(tmp_path):
     """TorchScript would abort, and leave its folder."""
     (tmp_path / "linear.py").write_text("import torch\ndef build():\n    return torch.nn.Linear(2, 2), torch.ones(1, 2)\n")
-    result = execute("cleave-trace", "linear.py:build", "-o", "m.pt", status=1, cwd=tmp_path, preexec_fn=limit_file_size)
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    result = execute("cleave-trace", "linear.py:build", "-o", "m.pt", status=1, cwd=tmp_path, env=environment,
+                     preexec_fn=limit_file_size)
     assert "raise the limit (ulimit -f)" in result.err.splitlines()[-1]
     assert [path.name for path in tmp_path.iterdir()] == ["linear.py"]
 
 
-@pytest.mark.parametrize("trace", ["no/such/trace.json", "model.pt/trace.json", "/sys/trace.json", "folder"])
+@pytest.mark.parametrize("trace", ["no/such/trace.json", "model.pt/trace.json", "/proc/trace.json", "folder"])
 def test_a_trace_that_cannot_be_written(model, plan, trace):
     """Neither are the outputs, and nothing is run: the inputs would fail."""
     (model.parent / "folder").mkdir()

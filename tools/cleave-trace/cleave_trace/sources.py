@@ -43,6 +43,8 @@ def from_python_file(source):
         raise TraceError("no such file, expected a Python file; check the path")
     # The file may import its neighbours.
     sys.path.insert(0, str(path.resolve().parent))
+    # Beside the file nothing is left but the trace.
+    sys.dont_write_bytecode = True
     spec = importlib.util.spec_from_file_location(path.stem, path)
     code = importlib.util.module_from_spec(spec)
     sys.modules[path.stem] = code
