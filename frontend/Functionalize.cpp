@@ -298,6 +298,9 @@ static std::string functionalName(OperatorOp op) {
   if (!base.consume_back("_") || base.ends_with("_"))
     return {};
   const OperatorSchema *plain = findSchema(base.str() + rest);
+  // `floor_divide_.Tensor` is `floor_divide` without an overload.
+  if (!plain)
+    plain = findSchema(base);
   if (!plain || plain->arguments.size() != op.getSchema().arguments.size() || plain->writesAnyArgument())
     return {};
   // `unsqueeze_` makes another view of the tensor it is given, and writes nothing.

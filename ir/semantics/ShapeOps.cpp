@@ -247,6 +247,23 @@ static Value again(OperatorOp view, Value changed, OpBuilder &builder) {
       ->getResult(0);
 }
 
+/// The order of dimensions that undoes a permutation; null where that is only known when running.
+static Value permutedBack(OperatorOp view, Value changed, OpBuilder &builder) {
+  auto order = constantInts(view, "dims");
+  if (!order)
+    return {};
+  SmallVector<int64_t> back(order->size());
+  for (auto [to, from] : llvm::enumerate(*order))
+    if (auto dim = dimensionAt(from, order->size()))
+      back[*dim] = to;
+    else
+      return {};
+  Type list = ListType::get(builder.getContext(), builder.getI64Type());
+  Value dims = builder.create<ConstantOp>(view->getLoc(), list, builder.getI64ArrayAttr(back));
+  return OperatorOp::create(builder, view->getLoc(), view.getName(), {changed, dims}, view->getOperand(0).getType())
+      ->getResult(0);
+}
+
 /// Views of the whole base: its size is asked of the base itself.
 static Value reshaped(OperatorOp view, Value changed, OpBuilder &builder) {
   Value base = view->getOperand(0);
@@ -312,7 +329,7 @@ void addShapes(SemanticsTable &table) {
   table.add({"aten.t", "aten.numpy_T"},
             {.isView = true, .permutes = true, .dimensions = reverses, .viewBack = again});
   table.add({"aten.permute"},
-            {.isView = true, .permutes = true, .hasTypesOfOperands = true, .dimensions = permutes});
+            {.isView = true, .permutes = true, .hasTypesOfOperands = true, .dimensions = permutes, .viewBack = permutedBack});
   table.add({"aten.slice"}, {.isView = true,
                              .identityOf = sliceIdentity,
                              .dimensions = slices,

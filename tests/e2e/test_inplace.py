@@ -164,6 +164,20 @@ def written_after_it_was_returned_by_reshape(x):
     return y, z, w
 
 
+def through_permutations(x):
+    y = (x * 1).reshape(2, 3, 4)
+    y.permute(2, 0, -2).add_(torch.arange(8).reshape(4, 2, 1))
+    y.permute(1, 2, 0)[0].mul_(3)
+    return y
+
+
+def operators_with_other_overloads(x):
+    y = x * 10
+    y.floor_divide_(torch.full((6,), 3.0))
+    y.floor_divide_(2)
+    return y
+
+
 def in_an_expression(x):
     return (x * 2).add_(1).mul_(x).relu_().sub_(0.5)
 
@@ -178,7 +192,8 @@ def loop_of_views(x):
 
 FUNCTIONS = [add_, add_returns_the_tensor, relu_and_operator, keeps_the_dtype, slice_assignment, writes_seen_by_views,
              writes_through_views, views_of_views, sibling_views, masks_and_indices, copies, split_tensors_seen, writes_through_parts,
-             aggregates_seen, written_after_it_was_returned_by_reshape, in_an_expression, loop_of_views]
+             aggregates_seen, written_after_it_was_returned_by_reshape, through_permutations,
+             operators_with_other_overloads, in_an_expression, loop_of_views]
 
 
 class Calls(nn.Module):
