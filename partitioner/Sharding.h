@@ -7,6 +7,9 @@
 
 namespace cleave {
 
+/// Of a tensor group.
+inline constexpr unsigned kMostTensorRanks = 1024;
+
 /// The positions of a dimension, or of a factor, that each rank has.
 using Parts = std::vector<llvm::BitVector>;
 

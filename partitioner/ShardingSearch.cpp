@@ -1,5 +1,6 @@
 //===- ShardingSearch.cpp - Which dimensions to split ---------------------===//
 #include "partitioner/ShardingSearch.h"
+#include "ir/NearestName.h"
 #include "llvm/ADT/SetVector.h"
 #include "llvm/ADT/SmallPtrSet.h"
 #include "llvm/ADT/StringSwitch.h"
@@ -50,10 +51,10 @@ StringRef wordOf(ShardingStyle style) {
   llvm_unreachable("all styles have words");
 }
 
-std::optional<ShardingStyle> parseShardingStyle(StringRef word) {
+llvm::Expected<ShardingStyle> parseShardingStyle(StringRef word) {
   // Whether inputs and outputs are whole or split follows from the class, so the variants that say it mean
   // the same.
-  return llvm::StringSwitch<std::optional<ShardingStyle>>(word)
+  auto style = llvm::StringSwitch<std::optional<ShardingStyle>>(word)
       .Cases("colwise", "colwise_rep", "colwise_gather_output", "packed_colwise", "local_colwise",
              "ColwiseParallel", ShardingStyle::Colwise)
       .Cases("rowwise", "rowwise_rep", "rowwise_split_input", "packed_rowwise", "local_rowwise",
@@ -61,6 +62,11 @@ std::optional<ShardingStyle> parseShardingStyle(StringRef word) {
       .Cases("embedding_rowwise", "vocab", ShardingStyle::EmbeddingRowwise)
       .Cases("replicate", "replicated_with_grad_allreduce", ShardingStyle::Replicate)
       .Default(std::nullopt);
+  if (style)
+    return *style;
+  return llvm::createStringError("found style \"" + word + "\", expected colwise, rowwise, embedding_rowwise or replicate" +
+                                 didYouMean(word, {"colwise", "rowwise", "embedding_rowwise", "replicate",
+                                                   "ColwiseParallel", "RowwiseParallel"}));
 }
 
 //===- The search ---------------------------------------------------------===//

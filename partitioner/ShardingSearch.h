@@ -39,8 +39,8 @@ private:
 enum class ShardingStyle { Replicate, Colwise, Rowwise, EmbeddingRowwise };
 llvm::StringRef wordOf(ShardingStyle style);
 /// `colwise`, `rowwise`, `replicate`, `embedding_rowwise`, and the other names that these have, such as
-/// `ColwiseParallel`.
-std::optional<ShardingStyle> parseShardingStyle(llvm::StringRef word);
+/// `ColwiseParallel`. Fails on others, with the nearest of these.
+llvm::Expected<ShardingStyle> parseShardingStyle(llvm::StringRef word);
 
 /// What a user said of the weights that a pattern matches; the last match counts.
 struct ShardingRule {

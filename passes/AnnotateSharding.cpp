@@ -37,10 +37,7 @@ struct AnnotateSharding : impl::AnnotateShardingBase<AnnotateSharding> {
       auto [pattern, word] = StringRef(text).rsplit('=');
       auto style = parseShardingStyle(word);
       if (!style)
-        return fail("--shard " + text + ": found style \"" + word.str() +
-                    "\", expected colwise, rowwise, embedding_rowwise or replicate" +
-                    didYouMean(word, {"colwise", "rowwise", "embedding_rowwise", "replicate",
-                                      "ColwiseParallel", "RowwiseParallel"}));
+        return fail("--shard " + text + ": " + toString(style.takeError()));
       rules.push_back({pattern.str(), *style});
     }
     ShardingDecision decision = decideSharding(function, tp, target->link, rules);

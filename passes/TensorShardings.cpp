@@ -1,5 +1,6 @@
 //===- TensorShardings.cpp - Shardings as attributes of operations --------===//
 #include "passes/TensorShardings.h"
+#include "partitioner/Sharding.h"
 
 using namespace mlir;
 
@@ -9,9 +10,6 @@ unsigned tensorRanksOf(Operation *function) {
   auto ranks = function->getAttrOfType<IntegerAttr>(kTensorRanksAttr);
   return ranks ? ranks.getInt() : 1;
 }
-
-/// Of each tensor of a group.
-static constexpr int64_t kMostRanks = 1024;
 
 static LogicalResult checkSharding(Operation *op, Value value, ShardingAttr sharding, int64_t ranks) {
   if (int64_t(sharding.getRanks().size()) != ranks)
@@ -27,9 +25,9 @@ static LogicalResult checkSharding(Operation *op, Value value, ShardingAttr shar
 
 LogicalResult checkShardings(func::FuncOp function) {
   auto ranks = function->getAttrOfType<IntegerAttr>(kTensorRanksAttr);
-  if (ranks && (ranks.getInt() < 1 || ranks.getInt() > kMostRanks))
+  if (ranks && (ranks.getInt() < 1 || ranks.getInt() > kMostTensorRanks))
     return function.emitError() << kTensorRanksAttr << ": found " << ranks.getInt() << ", expected 1 to "
-                                << kMostRanks;
+                                << kMostTensorRanks;
   WalkResult walk = function.walk([&](Operation *op) {
     auto all = op->getAttrOfType<ArrayAttr>(kShardingsAttr);
     for (unsigned i = 0; all && i < all.size(); ++i) {

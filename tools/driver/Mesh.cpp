@@ -1,6 +1,7 @@
 //===- Mesh.cpp - Devices and mesh from the options -----------------------===//
 #include "tools/driver/Mesh.h"
 #include "partitioner/Machine.h"
+#include "partitioner/Sharding.h"
 #include "tools/driver/ShardOptions.h"
 #include "tools/driver/UsageError.h"
 #include "llvm/ADT/STLExtras.h"
@@ -11,9 +12,6 @@
 namespace cleave {
 
 using llvm::StringRef;
-
-/// Every tensor rank has programs of its own.
-static constexpr uint32_t kMostTensorRanks = 1024;
 
 /// `pp=2,tp=2` → axis sizes.
 static llvm::Expected<llvm::StringMap<uint32_t>> parseMesh(StringRef text) {

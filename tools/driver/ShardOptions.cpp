@@ -1,6 +1,5 @@
 //===- ShardOptions.cpp - How weights are to be split ---------------------===//
 #include "tools/driver/ShardOptions.h"
-#include "ir/NearestName.h"
 #include "partitioner/ShardingSearch.h"
 #include "tools/driver/UsageError.h"
 #include "llvm/ADT/STLExtras.h"
@@ -17,11 +16,8 @@ using llvm::StringRef;
 using Complain = llvm::function_ref<llvm::Error(const llvm::Twine &what)>;
 
 static llvm::Error check(StringRef pattern, StringRef style, Complain complain) {
-  if (!parseShardingStyle(style))
-    return complain("found style \"" + style +
-                    "\", expected colwise, rowwise, embedding_rowwise or replicate" +
-                    didYouMean(style, {"colwise", "rowwise", "embedding_rowwise", "replicate",
-                                       "ColwiseParallel", "RowwiseParallel"}));
+  if (auto parsed = parseShardingStyle(style); !parsed)
+    return complain(toString(parsed.takeError()));
   // The pass pipeline is text, in which patterns stand as they are.
   const size_t unfit = pattern.find_first_of(" ,(){}<>'\"\\=");
   auto isControl = [](unsigned char c) { return c < ' ' || c == 127; };
