@@ -193,7 +193,7 @@ static void noteCommunication(func::FuncOp function, std::vector<plan::Note> &no
       llvm::formatv("collectives between tensor ranks are predicted to take {0} at the traced sizes, before sums are "
                     "merged; {1}",
                     timeText(seconds),
-                    isBest ? std::string("no way to split these weights takes less")
+                    isBest ? std::string("by the bound no other split of these weights takes less")
                            : "the bound for splitting these weights is " + timeText(least))));
 }
 

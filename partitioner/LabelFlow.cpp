@@ -356,12 +356,15 @@ llvm::DenseMap<int32_t, int32_t> LabelFlow::number(SplitClass &found) {
       else
         numbers[label] = found.count++;
     }
-  for (auto [i, label] : llvm::enumerate(sharing)) {
-    auto &members = found.shared.emplace_back();
+  for (int32_t label : sharing) {
+    std::vector<int32_t> members;
     for (int32_t member : reachedFrom(label, below))
       if (auto number = numbers.find(member); number != numbers.end() && number->second < found.count)
         members.push_back(number->second);
-    numbers[label] = int32_t(members.size()) == found.count ? Labelling::kWhole : found.count + int32_t(i);
+    const bool isWhole = int32_t(members.size()) == found.count;
+    numbers[label] = isWhole ? Labelling::kWhole : found.count + int32_t(found.shared.size());
+    if (!isWhole)
+      found.shared.push_back(std::move(members));
   }
   return numbers;
 }

@@ -81,11 +81,11 @@ struct ShardingDecision {
   int64_t splitBytes = 0;
   /// What all classes owe, before sums are merged.
   double seconds = 0;
-  /// No plan that splits these weights owes less.
+  /// No plan that splits these weights owes less, if classes that end early take heads and widths apart as whole ones do.
   double leastSeconds = 0;
 };
 
-/// Splits every weight of products, convolutions and lookups that can be split over `ranks`: whole classes
+/// Splits every weight of products, convolutions and lookups that can be split over `ranks` and is worth it: whole classes
 /// first, those with the least communication (seconds over `link`) for their bytes before others, as far as
 /// they do not want one tensor in two ways; each weight that is left then in its cheapest way, by a class
 /// that ends before what is split, or by itself. Greedy: `leastSeconds` says what the best cannot fall below.

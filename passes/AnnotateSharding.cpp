@@ -3,6 +3,7 @@
 #include "partitioner/ShardingSearch.h"
 #include "passes/Passes.h"
 #include "passes/TensorShardings.h"
+#include "llvm/ADT/StringExtras.h"
 
 using namespace mlir;
 
@@ -44,7 +45,7 @@ struct AnnotateSharding : impl::AnnotateShardingBase<AnnotateSharding> {
     if (!decision.unmatched.empty())
       return fail("--shard " + decision.unmatched.front() +
                   ": matches no weight of a linear layer, convolution or embedding" +
-                  didYouMean(decision.unmatched.front(), names(decision)));
+                  suggestName(decision.unmatched.front(), decision));
     for (WeightDecision weight : decision.weights)
       if (weight.asked && *weight.asked != weight.style)
         return fail("--shard: " + weight.weight.getName().str() + " cannot be " + wordOf(*weight.asked).str() +
@@ -65,6 +66,18 @@ struct AnnotateSharding : impl::AnnotateShardingBase<AnnotateSharding> {
       all.push_back(weight.weight.getName().rsplit('.').first.str());
     }
     return all;
+  }
+
+  /// What was probably meant, else what there is: `; there are h.0.mlp.c_fc.weight, … and 3 others`.
+  static std::string suggestName(StringRef wanted, const ShardingDecision &decision) {
+    constexpr size_t kShown = 4;
+    if (std::string meant = didYouMean(wanted, names(decision)); !meant.empty() || decision.weights.empty())
+      return meant;
+    std::vector<std::string> shown;
+    for (WeightDecision weight : ArrayRef(decision.weights).take_front(kShown))
+      shown.push_back(weight.weight.getName().str());
+    const size_t others = decision.weights.size() - shown.size();
+    return "; there are " + llvm::join(shown, ", ") + (others ? " and " + std::to_string(others) + " more" : "");
   }
 
   void write(func::FuncOp function, const ShardingDecision &decision) {

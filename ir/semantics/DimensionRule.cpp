@@ -28,19 +28,25 @@ public:
     for (size_t i = 0; i < shape->size(); ++i) {
       std::string key =
           i < leading ? "." + std::to_string(leading - i) : std::string(1, letters[i - leading]);
-      dims.push_back({factor(key, (*shape)[i], isResult)});
+      if (auto own = factor(key, (*shape)[i], isResult))
+        dims.push_back({*own});
+      else
+        return false;
     }
     return true;
   }
 
 private:
-  unsigned factor(const std::string &key, int64_t size, bool isResult) {
+  /// Nothing where the letter stands for another size, neither of which broadcasts.
+  std::optional<unsigned> factor(const std::string &key, int64_t size, bool isResult) {
     auto [entry, isNew] = byKey.try_emplace(key, 0u);
     if (!isNew && rule.factors[entry->second].size == size) {
       if (isResult)
         rule.factors[entry->second].kind = FactorKind::Pass;
       return entry->second;
     }
+    if (!isNew && size != 1 && rule.factors[entry->second].size != 1)
+      return std::nullopt;
     // A size 1 that broadcasts is a factor of its own; the letter stands for the larger one.
     unsigned added = rule.addFactor(isResult ? FactorKind::Broadcast : FactorKind::Reduce, size);
     if (isNew || size != 1)

@@ -299,6 +299,9 @@ static std::optional<DimensionRule> attention(OperatorOp op, const TracedShapes 
   bool isGrouped =
       operands[0]->size() == 4 && operands[1]->size() == 4 && (*operands[0])[1] != (*operands[1])[1];
   std::string text = "...sd, ...td, ...te, ...st -> ...se";
+  // Heads of values may be grouped in another way than those of keys.
+  if (isGrouped && (!operands[2] || operands[2]->size() != 4 || (*operands[2])[1] != (*operands[1])[1]))
+    return std::nullopt;
   if (isGrouped) {
     size_t maskRank = operands.size() > 3 && operands[3] ? operands[3]->size() : 0;
     text = ("bhsd, bgtd, bgte, " + StringRef("bhst").take_back(maskRank) + " -> bhse").str();

@@ -60,10 +60,21 @@ def test_a_limit_on_the_size_of_files(model, plan):
     assert remedy in run_refused(plan, inputs, preexec_fn=limit_file_size)
 
 
+LINEAR = "import torch\ndef build():\n    return torch.nn.Linear(2, 2), torch.ones(1, 2)\n"
+
+
+def test_a_trace_leaves_nothing_else(tmp_path):
+    (tmp_path / "linear.py").write_text(LINEAR)
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    execute("cleave-trace", "linear.py:build", "-o", "m.pt", cwd=tmp_path, env=environment)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["linear.py", "m.inputs.safetensors", "m.outputs.safetensors", "m.pt"]
+
+
 def test_a_limit_on_the_size_of_traces(tmp_path):
     """TorchScript would abort, and leave its folder."""
-    (tmp_path / "linear.py").write_text("import torch\ndef build():\n    return torch.nn.Linear(2, 2), torch.ones(1, 2)\n")
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    (tmp_path / "linear.py").write_text(LINEAR)
+    # Python itself would keep a part of the bytecode of cleave-trace, and not take it.
+    environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
     result = execute("cleave-trace", "linear.py:build", "-o", "m.pt", status=1, cwd=tmp_path, env=environment,
                      preexec_fn=limit_file_size)
     assert "raise the limit (ulimit -f)" in result.err.splitlines()[-1]

@@ -6,7 +6,7 @@
 // Each fault is said with what was expected.
 
 // NEAR: error: --shard layers.0.up: matches no weight of a linear layer, convolution or embedding; did you mean layer.0.up?
-// NOWEIGHT: error: --shard scale: matches no weight
+// NOWEIGHT: error: --shard scale: matches no weight of a linear layer, convolution or embedding; there are layer.0.up.weight{{$}}
 // STYLE: error: --shard *=colwis: found style "colwis", expected colwise, rowwise, embedding_rowwise or replicate; did you mean colwise?
 // UNMET: error: --shard: layer.0.up.weight cannot be embedding_rowwise over tp=2
 // MACHINE: error: {{.*}}nothing

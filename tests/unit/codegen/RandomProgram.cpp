@@ -547,6 +547,8 @@ void RandomProgram::addAttention() {
   const int64_t groups = 1 + dice.below(3), each = 1 + dice.below(3), positions = size(), width = 4;
   const bool isGrouped = each > 1;
   const Shape queries{2, groups * each, positions, width}, keys{2, groups, positions, width};
+  // Values may be grouped in another way.
+  const Shape &values = isGrouped && dice.below(4) == 0 ? queries : keys;
   auto heads = [&](const Shape &shape) {
     const Tensor x = like({2, positions, size()});
     const Tensor w = weight({shape[1] * width, x.shape[2]});
@@ -556,7 +558,7 @@ void RandomProgram::addAttention() {
         call("aten.view", {operand(flat), sizes({2, positions, shape[1], width})}, {2, positions, shape[1], width});
     return call("aten.transpose.int", {operand(apart), integer(1), integer(2)}, shape);
   };
-  const Tensor q = heads(queries), k = heads(keys), v = heads(keys);
+  const Tensor q = heads(queries), k = heads(keys), v = heads(values);
   const Operand mask = dice.below(2) ? operand(like({2, 1, positions, positions})) : none();
   const Tensor y = call("aten.scaled_dot_product_attention",
                         {operand(q), operand(k), operand(v), mask, real("0.0"), flag(false), none(),
