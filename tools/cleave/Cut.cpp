@@ -123,7 +123,7 @@ static Error cut(const CutOptions &options) {
 void addCutCommand(CLI::App &app, Action &chosen) {
   auto options = std::make_shared<CutOptions>();
   CLI::App *command = app.add_subcommand("cut", "Place a weighted graph on devices, exactly");
-  command->add_option("graph", options->graph, "The graph, in the device-placement benchmark's JSON format")
+  command->add_option("graph", options->graph, "The graph, as JSON (docs/placement.md has the format)")
       ->required()
       ->check(fileName())
       ->type_name("FILE");
