@@ -1,6 +1,7 @@
 //===- JsonFile.cpp - JSON from anyone ------------------------------------===//
 #include "partitioner/JsonFile.h"
 
+#include "partitioner/Failure.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/MemoryBuffer.h"
@@ -14,10 +15,6 @@ namespace cleave {
 
 /// Levels of arrays and objects: what our formats have, and room for keys that they do not know.
 static constexpr unsigned kDeepest = 8;
-
-template <typename... Parts> static Error failure(const char *format, Parts &&...parts) {
-  return llvm::createStringError(llvm::formatv(format, std::forward<Parts>(parts)...).str());
-}
 
 std::string describeJson(const json::Value *value) {
   if (!value)

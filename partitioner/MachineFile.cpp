@@ -1,6 +1,7 @@
 //===- MachineFile.cpp - Machines from JSON -------------------------------===//
 #include "partitioner/MachineFile.h"
 
+#include "partitioner/Failure.h"
 #include "partitioner/JsonFile.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
@@ -40,10 +41,6 @@ static constexpr NumberKey<Link> kLinkNumbers[] = {
     {"latency_seconds", 0, kMostSeconds, &Link::latencySeconds},
     {"bytes_per_second", 1, kMostRate, &Link::bytesPerSecond},
 };
-
-template <typename... Parts> static Error failure(const char *format, Parts &&...parts) {
-  return llvm::createStringError(llvm::formatv(format, std::forward<Parts>(parts)...).str());
-}
 
 /// The keys of `object` are `required` and perhaps some of `optional`.
 static Error checkKeys(const json::Object &object, StringRef where, llvm::ArrayRef<StringRef> required,

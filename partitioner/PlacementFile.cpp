@@ -1,11 +1,13 @@
 //===- PlacementFile.cpp - Placement problems from JSON -------------------===//
 #include "partitioner/PlacementFile.h"
 
+#include "partitioner/Failure.h"
 #include "partitioner/JsonFile.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/Format.h"
 #include "llvm/Support/FormatVariadic.h"
+#include <algorithm>
 #include <boost/graph/adjacency_list.hpp>
 #include <boost/graph/strong_components.hpp>
 #include <cmath>
@@ -28,14 +30,10 @@ static constexpr double kMostOfAKind = 65536;
 static constexpr double kMostTime = 1e15;
 /// Some write a large number for no limit.
 static constexpr double kMostSize = 1e30;
-/// Costs of one node may have been printed differently; as in the published solver.
+/// Costs of one node may have been printed differently: of the larger one.
 static constexpr double kSameCost = 1e-6;
 /// Nodes of a cycle that a message names.
 static constexpr size_t kMostNamed = 4;
-
-template <typename... Parts> static Error failure(const char *format, Parts &&...parts) {
-  return llvm::createStringError(llvm::formatv(format, std::forward<Parts>(parts)...).str());
-}
 
 namespace {
 
@@ -184,7 +182,7 @@ Error Reader::readEdge(const Entry &entry) {
         "{0}: found an edge from the backward node {1} to the forward node {2}, expected none; turn it "
         "around, or correct isBackwardNode",
         entry.where, source.id, problem.nodes[edge.target].id);
-  if (hasCost[edge.source] && std::abs(source.cost - cost) > kSameCost)
+  if (hasCost[edge.source] && std::abs(source.cost - cost) > kSameCost * std::max(source.cost, cost))
     return failure(
         "{0}.cost: found {1}, an earlier edge of node {2} has {3}; give all edges of a node one cost",
         entry.where, json::Value(cost), source.id, json::Value(source.cost));

@@ -131,6 +131,8 @@ BAD = [
     (changed("cost", -1, "edges"), "graph.json: edges[0].cost: found -1, expected a number from 0 to 1e+15"),
     (changed("cost", 0.7, "edges", 1), "graph.json: edges[1].cost: found 0.69999999999999996, an earlier edge of node 1 has "
      "0.5; give all edges of a node one cost"),
+    (graph() | {"edges": [{"sourceId": 1, "destId": 10, "cost": 1e-7}, {"sourceId": 1, "destId": 20, "cost": 9e-7}]},
+     "graph.json: edges[1].cost: found 8.9999999999999996e-07, an earlier edge of node 1 has 9.9999999999999995e-08; give all"),
     (changed("destId", 1, "edges", 2), "graph.json: edges: found a cycle through nodes 1, 10, expected none; drop an edge of it"),
     (changed("destId", 1, "edges", 0), "graph.json: edges: found a cycle through node 1, expected none; drop an edge of it"),
     (changed("isBackwardNode", 1, "nodes"), "graph.json: edges[0]: found an edge from the backward node 1 to the forward node "
