@@ -45,8 +45,9 @@ private:
 
 static constexpr uint32_t kNoHost = UINT32_MAX;
 
-/// Rounds of joining; a chain of idle groups gets shorter by one at each end in each.
-static constexpr unsigned kMostRounds = 1000;
+/// Nodes and edges looked at in rounds of joining; a chain of idle groups gets shorter by one at each end in
+/// each round.
+static constexpr size_t kMostVisits = 5000000;
 
 Contraction::Contraction(const PlacementProblem &problem) : problem(problem) {
   double total = 0;
@@ -58,7 +59,7 @@ Contraction::Contraction(const PlacementProblem &problem) : problem(problem) {
       hasForward[node.colour] = true;
   }
   groups = problem.nodes.size();
-  isRoomShort = total > problem.sizeLimit;
+  isRoomShort = total > problem.sizeLimit * kRounding;
   for (const PlacementProblem::Edge &edge : problem.edges) {
     const auto &source = problem.nodes[edge.source], &target = problem.nodes[edge.target];
     if (!source.isBackward && !target.isBackward)
@@ -156,6 +157,8 @@ bool Contraction::mayJoin(const ColourGraph &graph, uint32_t group, uint32_t hos
 
 uint32_t Contraction::hostOf(const ColourGraph &graph, uint32_t group) const {
   const ColourGraph::Group &own = graph.groups[group];
+  if (graph.groups.size() == 1)
+    return kNoHost;
   if (own.acceleratorLatency > 0 || own.cpuLatency > 0 || (isRoomShort && own.size > 0))
     return kNoHost;
   llvm::SmallVector<uint32_t, 4> hosts;
@@ -169,7 +172,7 @@ uint32_t Contraction::hostOf(const ColourGraph &graph, uint32_t group) const {
   else
     hosts = {group == 0 ? 1 : 0u};
   for (uint32_t host : hosts)
-    if (host != group && host < graph.groups.size() && mayJoin(graph, group, host))
+    if (host != group && mayJoin(graph, group, host))
       return host;
   return kNoHost;
 }
@@ -198,7 +201,8 @@ bool Contraction::joinIdle() {
 ColourGraph contract(const PlacementProblem &problem) {
   Contraction contraction(problem);
   contraction.fuseCycles();
-  for (unsigned round = 0; round < kMostRounds && contraction.joinIdle(); ++round)
+  const size_t visits = problem.nodes.size() + problem.edges.size();
+  for (size_t visited = 0; visited < kMostVisits && contraction.joinIdle(); visited += visits)
     ;
   // Groups have grown: their order is to be a topological one again.
   contraction.fuseCycles();

@@ -8,6 +8,9 @@
 
 namespace cleave {
 
+/// Sums in another order differ by rounding: what is within this factor is equal.
+inline constexpr double kRounding = 1 + 1e-9;
+
 /// What of a placement problem matters to the search: groups of nodes that share a device, in topological
 /// order of the forward graph, and what crossing costs.
 ///

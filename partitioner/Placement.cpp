@@ -1,22 +1,19 @@
 //===- Placement.cpp - Which device runs which node, exactly --------------===//
 #include "partitioner/Placement.h"
 
-#include "partitioner/PlacementSearch.h"
+#include "partitioner/Failure.h"
+#include "partitioner/LinearPlacement.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/Format.h"
-#include "llvm/Support/FormatVariadic.h"
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 
 using llvm::Error;
 using llvm::Expected;
 
 namespace cleave {
 
-/// Sums in another order differ by rounding; loads this close are equal.
-static constexpr double kRounding = 1 + 1e-9;
 static constexpr double kNever = std::numeric_limits<double>::infinity();
 /// Nodes that a message names.
 static constexpr size_t kMostNamed = 4;
@@ -32,10 +29,6 @@ struct Outcome {
 };
 
 } // namespace
-
-template <typename... Parts> static Error failure(const char *format, Parts &&...parts) {
-  return llvm::createStringError(llvm::formatv(format, std::forward<Parts>(parts)...).str());
-}
 
 /// By the group alone: the faster device that takes it.
 static double leastTime(const ColourGraph::Group &group, const DeviceCounts &devices) {
@@ -62,44 +55,6 @@ static double lowerBoundOf(const ColourGraph &graph, const DeviceCounts &devices
   if (work > 0 && std::isfinite(exchange))
     bound = std::max(bound, work / (devices.accelerators + devices.cpus * exchange));
   return cpuWork > 0 ? std::max(bound, cpuWork / devices.cpus) : bound;
-}
-
-/// Groups are ready in the order in which what precedes them was; `contract` numbers them depth first.
-static std::vector<uint32_t> breadthFirst(const ColourGraph &graph) {
-  std::vector<uint32_t> order, waitsFor;
-  for (uint32_t group = 0; group < graph.groups.size(); ++group) {
-    waitsFor.push_back(graph.predecessors[group].size());
-    if (waitsFor.back() == 0)
-      order.push_back(group);
-  }
-  for (size_t at = 0; at < order.size(); ++at)
-    for (uint32_t after : graph.successors[order[at]])
-      if (--waitsFor[after] == 0)
-        order.push_back(after);
-  return order;
-}
-
-/// The best placement along some linear orders. Most graphs balance well, so that loads far above the lower
-/// bound need no look; but communication or room may decide.
-static std::optional<PlacementFound> linearise(const ColourGraph &graph, const DeviceCounts &devices,
-                                               double lowerBound) {
-  std::vector<uint32_t> depthFirst(graph.groups.size());
-  std::iota(depthFirst.begin(), depthFirst.end(), 0);
-  std::optional<PlacementFound> best;
-  for (const std::vector<uint32_t> &order : {depthFirst, breadthFirst(graph)}) {
-    const DownsetLattice lattice = DownsetLattice::chain(order);
-    PlacementSearch search(graph, devices, lattice);
-    for (double bound : {1.2 * lowerBound, 2 * lowerBound, 16 * lowerBound, kNever}) {
-      uint64_t pairs = UINT64_MAX;
-      if (auto found = search.run(best ? std::min(bound, best->maxLoad) : bound, pairs)) {
-        best = std::move(found);
-        break;
-      }
-      if (best && best->maxLoad <= bound)
-        break;
-    }
-  }
-  return best;
 }
 
 /// Loads by the definition, from the nodes and edges themselves.
@@ -146,7 +101,9 @@ static std::string nameGroup(const PlacementProblem &problem, const ColourGraph 
   return "nodes " + llvm::join(ids, ", ") + " (on one device)";
 }
 
-static Error nothingFits(const PlacementProblem &problem, const ColourGraph &graph) {
+/// \param isProven  whether all placements were tried.
+static Error nothingFits(const PlacementProblem &problem, const ColourGraph &graph,
+                         const DeviceCounts &devices, bool isProven) {
   double total = 0;
   for (uint32_t group = 0; group < graph.groups.size(); ++group) {
     const ColourGraph::Group &own = graph.groups[group];
@@ -157,21 +114,23 @@ static Error nothingFits(const PlacementProblem &problem, const ColourGraph &gra
     if (!own.isSupported)
       return failure("{0}: not supported on accelerators, and there are no CPUs; set maxCPUs to 1 or more",
                      name);
-    if (own.size > problem.sizeLimit)
+    if (own.size > devices.sizeLimit)
       return failure(
           "{0}: found a size of {1}, an accelerator holds {2}; set maxSizePerFPGA to {1} or more, or "
           "maxCPUs to 1 or more",
           name, llvm::format("%.12g", own.size), llvm::format("%.12g", problem.sizeLimit));
   }
-  if (problem.cpus == 0 && total > problem.sizeLimit * problem.accelerators)
+  if (problem.cpus == 0 && total > devices.sizeLimit * problem.accelerators)
     return failure("{0} accelerators hold {1}, the nodes' sizes add up to {2}; use --devices {3} or more",
                    problem.accelerators, llvm::format("%.12g", problem.sizeLimit * problem.accelerators),
                    llvm::format("%.12g", total),
-                   static_cast<uint64_t>(std::ceil(std::min(total / problem.sizeLimit, 1e15))));
+                   static_cast<uint64_t>(std::ceil(std::min(total / devices.sizeLimit, 1e15))));
   return failure(
-      "no contiguous placement was found that keeps each of {0} accelerators within a size of {1}; use "
-      "--devices {2} or more, or a larger maxSizePerFPGA",
-      problem.accelerators, llvm::format("%.12g", problem.sizeLimit), problem.accelerators + 1);
+      "{0} keeps each of {1} accelerators within a size of {2}{3}; use --devices {4} or more, or a larger "
+      "maxSizePerFPGA",
+      isProven ? "no contiguous placement" : "no linear order that was tried", problem.accelerators,
+      llvm::format("%.12g", problem.sizeLimit),
+      isProven ? "" : ", and there are too many downsets to try all placements", problem.accelerators + 1);
 }
 
 static uint64_t statesOf(uint64_t downsets, const DeviceCounts &devices) {
@@ -191,20 +150,23 @@ static Error check(const PlacementProblem &problem, const ColourGraph &graph, co
   return Error::success();
 }
 
-/// Over all downsets, if there are not too many, otherwise along linear orders only.
+/// Over all downsets, if there are not too many, otherwise along linear orders only, which get half of the
+/// work.
 static Outcome search(const ColourGraph &graph, const DeviceCounts &devices, double lowerBound,
-                      const PlacementLimits &limits) {
+                      uint64_t mostDownsets, uint64_t &work) {
   Outcome outcome;
-  outcome.found = linearise(graph, devices, lowerBound);
-  const std::optional<DownsetLattice> lattice = DownsetLattice::all(graph, limits.downsets);
+  uint64_t share = work / 2;
+  work -= share;
+  outcome.found = linearise(graph, devices, lowerBound, share);
+  work += share;
+  const std::optional<DownsetLattice> lattice = DownsetLattice::all(graph, mostDownsets);
   if (!lattice || statesOf(lattice->size(), devices) > kMostPlacementStates)
     return outcome;
-  uint64_t pairs = limits.pairs;
   PlacementSearch search(graph, devices, *lattice);
-  if (auto better = search.run(outcome.found ? outcome.found->maxLoad : kNever, pairs))
+  if (auto better = search.run(outcome.found ? outcome.found->maxLoad : kNever, work))
     outcome.found = std::move(better);
   outcome.downsets = lattice->size();
-  outcome.isProven = pairs > 0;
+  outcome.isProven = work > 0;
   return outcome;
 }
 
@@ -212,19 +174,19 @@ static Outcome search(const ColourGraph &graph, const DeviceCounts &devices, dou
 /// they take. `lowerBound` becomes the optimum for when they take none, in which they lose nothing by that;
 /// `graph` the contraction.
 static Outcome searchJoined(const PlacementProblem &problem, const DeviceCounts &devices,
-                            const PlacementLimits &limits, ColourGraph &graph, double &lowerBound) {
+                            uint64_t mostDownsets, uint64_t &work, ColourGraph &graph, double &lowerBound) {
   PlacementProblem lighter = problem;
   for (PlacementProblem::Node &node : lighter.nodes)
     if (node.acceleratorLatency == 0 && node.cpuLatency == 0)
       node.size = 0;
   graph = contract(lighter);
-  const Outcome relaxed = search(graph, devices, lowerBound, limits);
+  const Outcome relaxed = search(graph, devices, lowerBound, mostDownsets, work);
   if (!relaxed.isProven || !relaxed.found)
     return {};
   lowerBound = std::max(lowerBound, relaxed.found->maxLoad);
   for (uint32_t node = 0; node < problem.nodes.size(); ++node)
     graph.groups[graph.groupOf[node]].size += problem.nodes[node].size - lighter.nodes[node].size;
-  return search(graph, devices, lowerBound, limits);
+  return search(graph, devices, lowerBound, mostDownsets, work);
 }
 
 Expected<Placement> place(const PlacementProblem &problem, const PlacementLimits &limits) {
@@ -232,16 +194,17 @@ Expected<Placement> place(const PlacementProblem &problem, const PlacementLimits
   // More devices than groups would stay empty.
   const uint32_t groups = graph.groups.size();
   const DeviceCounts devices{std::min(problem.accelerators, groups), std::min(problem.cpus, groups),
-                             problem.sizeLimit};
+                             problem.sizeLimit * kRounding};
   if (Error error = check(problem, graph, devices))
     return error;
   double lowerBound = lowerBoundOf(graph, devices);
   if (lowerBound == kNever)
-    return nothingFits(problem, graph);
-  Outcome best = search(graph, devices, lowerBound, limits);
+    return nothingFits(problem, graph, devices, /*isProven=*/true);
+  uint64_t work = limits.work;
+  Outcome best = search(graph, devices, lowerBound, limits.downsets, work);
   if (best.downsets == 0) {
     ColourGraph joined;
-    Outcome other = searchJoined(problem, devices, limits, joined, lowerBound);
+    Outcome other = searchJoined(problem, devices, limits.downsets, work, joined, lowerBound);
     best.downsets = other.downsets;
     if (other.found && (!best.found || other.found->maxLoad < best.found->maxLoad)) {
       // Proven among fewer placements only.
@@ -251,7 +214,7 @@ Expected<Placement> place(const PlacementProblem &problem, const PlacementLimits
     }
   }
   if (!best.found)
-    return nothingFits(problem, graph);
+    return nothingFits(problem, graph, devices, best.isProven);
   Placement placement = describe(problem, graph, *best.found);
   placement.downsets = best.downsets;
   placement.isExact = best.isProven || placement.maxLoad <= lowerBound * kRounding;

@@ -69,8 +69,10 @@ struct PlacementLimits {
   /// Beyond, nodes without time stay with the neighbour they hang on, whatever room they take, and when these
   /// are still too many, the best cut of linear orders is given.
   uint64_t downsets = 200000;
-  /// Pairs of downsets looked at; beyond, the best placement until then is given. About 20 seconds.
-  uint64_t pairs = 1000000000;
+  /// Of all searches together: downsets times devices of each kind, pairs of downsets, with the values at
+  /// what the larger one adds, and for each pair the states of the smaller one that it extends. Beyond, the
+  /// best placement until then is given.
+  uint64_t work = 1000000000;
 };
 
 /// States of the dynamic program, which take 16 bytes each, that are tried at most.
@@ -81,9 +83,11 @@ inline constexpr uint64_t kMostPlacementStates = 1 << 25;
 /// their colour. A colour of backward nodes only stands in it, too, by its backward edges turned around, as
 /// in the published solver.
 ///
-/// Time: pairs of downsets times edges at a node, at worst; memory: downsets times devices of each kind.
+/// Time: pairs of downsets times edges at a node and devices of each kind, at worst, as far as `limits` go;
+/// memory: downsets times devices of each kind.
 ///
-/// \returns an error when nothing fits, or when (nodes + 1) (accelerators + 1) (cpus + 1) >
+/// \returns an error when nothing fits; when there are too many downsets and no linear order that was tried
+/// fits, though something else may, which the error says; or when (nodes + 1) (accelerators + 1) (cpus + 1) >
 /// kMostPlacementStates.
 llvm::Expected<Placement> place(const PlacementProblem &problem, const PlacementLimits &limits = {});
 

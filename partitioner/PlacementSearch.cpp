@@ -7,9 +7,6 @@ namespace cleave {
 
 static constexpr double kNever = std::numeric_limits<double>::infinity();
 
-/// Sums in another order differ by rounding, which must not rule a placement out.
-static constexpr double kRounding = 1 + 1e-9;
-
 /// A group that no accelerator takes, needs none.
 static double acceleratorWork(const ColourGraph::Group &group) {
   return group.isSupported ? group.acceleratorLatency : 0;
@@ -39,11 +36,16 @@ double PlacementSearch::capacity(uint32_t accelerators, uint32_t cpus) const {
 void PlacementSearch::collectStates(uint32_t downset) {
   states.clear();
   mostLeft = 0;
-  for (uint32_t accelerators = 0; accelerators <= devices.accelerators; ++accelerators)
+  // By CPUs: the least with at most that many, and fewer accelerators.
+  std::vector<double> leastBefore(devices.cpus + 1, kNever);
+  for (uint32_t accelerators = 0; accelerators <= devices.accelerators; ++accelerators) {
+    double leastHere = kNever;
     for (uint32_t cpus = 0; cpus <= devices.cpus; ++cpus) {
       const double value = least[stateOf(downset, accelerators, cpus)];
       const uint32_t acceleratorsLeft = devices.accelerators - accelerators, cpusLeft = devices.cpus - cpus;
-      if (value >= bound || remaining[downset] > capacity(acceleratorsLeft, cpusLeft))
+      const double leastOfFewer = std::min(leastHere, leastBefore[cpus]);
+      leastHere = leastBefore[cpus] = std::min(value, leastOfFewer);
+      if (value >= std::min(bound, leastOfFewer) || remaining[downset] > capacity(acceleratorsLeft, cpusLeft))
         continue;
       states.push_back({accelerators, cpus, value});
       if (acceleratorsLeft > 0)
@@ -51,6 +53,7 @@ void PlacementSearch::collectStates(uint32_t downset) {
       if (cpusLeft > 0)
         mostLeft = std::max(mostLeft, capacity(acceleratorsLeft, cpusLeft - 1));
     }
+  }
 }
 
 /// From the downset that was settled last, by way of what both have below them: numbers of subsets are lower.
@@ -60,6 +63,7 @@ void PlacementSearch::settle(uint32_t downset) {
     const bool adds = added > settled;
     uint32_t &upper = adds ? added : settled;
     const DownsetLattice::Step below = lattice.below(upper);
+    spend(1 + graph.netsOf[below.group].size());
     for (uint32_t net : graph.netsOf[below.group])
       done[net] += adds ? 1 : -1;
     upper = below.target;
@@ -114,6 +118,7 @@ void PlacementSearch::offer(uint32_t target, const State &state, bool isCpu, dou
 void PlacementSearch::relax(uint32_t start, uint32_t target) {
   const double load = here.accelerator + here.cut;
   const bool onAccelerator = here.isSupported && here.size <= devices.sizeLimit && load < bound;
+  spend(states.size());
   for (const State &state : states) {
     if (onAccelerator)
       offer(target, state, /*isCpu=*/false, load, start);
@@ -124,7 +129,7 @@ void PlacementSearch::relax(uint32_t start, uint32_t target) {
 
 /// Depth first through all that lies above `start`. What is inside is put back as it was when the walk turns,
 /// so that rounding does not pile up.
-void PlacementSearch::walk(uint32_t start, uint64_t &pairs) {
+void PlacementSearch::walk(uint32_t start) {
   here = {};
   stack.push_back({lattice.firstStep(start), lattice.firstStep(start + 1), 0, {}});
   while (!stack.empty()) {
@@ -143,11 +148,11 @@ void PlacementSearch::walk(uint32_t start, uint64_t &pairs) {
     here.cpu += group.cpuLatency;
     here.size += group.size;
     here.isSupported &= group.isSupported;
-    if (pairs == 0 || !fits(here)) {
+    if (work == 0 || !fits(here)) {
       here = before;
       continue;
     }
-    --pairs;
+    spend(1 + graph.netsOf[step.group].size());
     enter(step.group);
     if (remaining[step.target] <= mostLeft)
       relax(start, step.target);
@@ -186,21 +191,28 @@ PlacementFound PlacementSearch::trace() const {
   return found;
 }
 
-std::optional<PlacementFound> PlacementSearch::run(double below, uint64_t &pairs) {
+std::optional<PlacementFound> PlacementSearch::run(double below, uint64_t &workLeft) {
+  const size_t count = stateOf(lattice.size(), 0, 0);
+  work = workLeft;
+  spend(count);
+  if (work == 0) {
+    workLeft = 0;
+    return std::nullopt;
+  }
   // Finite, for it is multiplied with what may be 0.
   bound = std::min(below, std::numeric_limits<double>::max());
   hasFound = false;
-  const size_t count = stateOf(lattice.size(), 0, 0);
   least.assign(count, kNever);
   from.assign(count, 0);
   least[stateOf(0, 0, 0)] = 0;
-  for (uint32_t start = 0; start + 1 < lattice.size() && pairs > 0; ++start) {
+  for (uint32_t start = 0; start + 1 < lattice.size() && work > 0; ++start) {
     collectStates(start);
     if (states.empty())
       continue;
     settle(start);
-    walk(start, pairs);
+    walk(start);
   }
+  workLeft = work;
   if (!hasFound)
     return std::nullopt;
   return trace();

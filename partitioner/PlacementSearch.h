@@ -3,6 +3,7 @@
 #define CLEAVE_PARTITIONER_PLACEMENTSEARCH_H
 
 #include "partitioner/DownsetLattice.h"
+#include <algorithm>
 #include <limits>
 
 namespace cleave {
@@ -10,6 +11,7 @@ namespace cleave {
 /// What the search knows of a problem's devices.
 struct DeviceCounts {
   uint32_t accelerators, cpus;
+  /// With rounding: sizes are compared with it as they are.
   double sizeLimit;
 };
 
@@ -34,9 +36,9 @@ public:
   PlacementSearch(const ColourGraph &graph, const DeviceCounts &devices, const DownsetLattice &lattice);
 
   /// The best placement with a maxLoad below `bound`; nothing when there is none.
-  /// \param pairs  of downsets that may be looked at; lowered by those that were, 0 when that ended the
-  /// search.
-  std::optional<PlacementFound> run(double bound, uint64_t &pairs);
+  /// \param workLeft  what may be done, as PlacementLimits::work counts it; lowered by what was, 0 when that
+  /// ended the search.
+  std::optional<PlacementFound> run(double bound, uint64_t &workLeft);
 
 private:
   /// What one device would run, from the downset that the walk began at to where it is.
@@ -60,6 +62,7 @@ private:
   size_t stateOf(uint32_t downset, uint32_t accelerators, uint32_t cpus) const {
     return (size_t(downset) * (devices.accelerators + 1) + accelerators) * (devices.cpus + 1) + cpus;
   }
+  void spend(uint64_t amount) { work -= std::min(work, amount); }
   double capacity(uint32_t accelerators, uint32_t cpus) const;
   void collectStates(uint32_t downset);
   /// Lets `done` count the groups of `downset`.
@@ -67,7 +70,7 @@ private:
   bool fits(const Inside &next) const;
   void enter(uint32_t group);
   void leave(uint32_t group);
-  void walk(uint32_t start, uint64_t &pairs);
+  void walk(uint32_t start);
   void relax(uint32_t start, uint32_t target);
   void offer(uint32_t target, const State &from, bool isCpu, double load, uint32_t start);
   PlacementFound trace() const;
@@ -86,7 +89,8 @@ private:
   std::vector<uint64_t> from;
   size_t bestState = 0;
   bool hasFound = false;
-  /// Of the downset that is walked from.
+  uint64_t work = 0;
+  /// Of the downset that is walked from: those that no other with as few devices is as good as.
   std::vector<State> states;
   /// Accelerator latency that one more device may leave undone, from the best of these states.
   double mostLeft = 0;

@@ -77,20 +77,26 @@ static void readMachine(llvm::StringRef path) {
             "a machine with figures that are none");
 }
 
-static void readGraph(llvm::StringRef path) {
-  auto problem = readPlacementFile(path);
-  if (!problem)
-    return noteOutcome(llvm::StringRef(toString(problem.takeError())).split(": ").second);
-  noteOutcome("a graph");
-  auto placement = place(*problem, {/*downsets=*/1000, /*pairs=*/100000});
+static void checkPlacement(const PlacementProblem &problem, const PlacementLimits &limits) {
+  auto placement = place(problem, limits);
   if (!placement)
     return noteOutcome(toString(placement.takeError()));
   size_t placed = 0;
   for (const auto *devices : {&placement->accelerators, &placement->cpus})
     for (const DeviceLoad &device : *devices)
       placed += device.nodes.size();
-  promise(placed == problem->nodes.size(), "a placement of some nodes only");
+  promise(placed == problem.nodes.size(), "a placement of some nodes only");
   promise(placement->lowerBound >= 0 && placement->lowerBound <= placement->maxLoad, "a bound that is none");
+}
+
+static void readGraph(llvm::StringRef path) {
+  auto problem = readPlacementFile(path);
+  if (!problem)
+    return noteOutcome(llvm::StringRef(toString(problem.takeError())).split(": ").second);
+  noteOutcome("a graph");
+  checkPlacement(*problem, {/*downsets=*/1000, /*work=*/100000});
+  // Along linear orders only, and not to their end.
+  checkPlacement(*problem, {/*downsets=*/1, /*work=*/200});
 }
 
 /// Every element of every tensor is there.

@@ -2,6 +2,7 @@
 #include "partitioner/Placement.h"
 
 #include "RandomGraph.h"
+#include "partitioner/PlacementSearch.h"
 #include "gtest/gtest.h"
 #include <algorithm>
 #include <cmath>
@@ -73,7 +74,7 @@ std::optional<std::vector<double>> Evaluator::loads(const std::vector<uint32_t> 
     for (uint32_t other = 0; other < node; ++other)
       if (problem.nodes[other].colour == own.colour && deviceOf[other] != device)
         return std::nullopt;
-    if (!isCpu && (!own.isSupported || (sizes[device] += own.size) > problem.sizeLimit))
+    if (!isCpu && (!own.isSupported || (sizes[device] += own.size) > problem.sizeLimit * (1 + 1e-9)))
       return std::nullopt;
     loads[device] += isCpu ? own.cpuLatency : own.acceleratorLatency;
     uint64_t receivers = 0;
@@ -295,9 +296,82 @@ TEST(Placement, CountsDownsets) {
   EXPECT_EQ(placement->gap(), 0);
 }
 
+/// Long, so that pairs are many, and hardly a state is better than all with fewer devices.
+TEST(Placement, EndsOnAChainOnManyDevicesOfBothKinds) {
+  PlacementProblem problem;
+  for (uint32_t index = 0; index < 3000; ++index) {
+    problem.nodes.push_back(nodeOf(index, index < 2000 ? 1e-9 * (1 + index % 7) : 1));
+    if (index > 0)
+      problem.edges.push_back({index - 1, index});
+  }
+  problem.accelerators = 40;
+  problem.cpus = 20;
+  auto placement = place(problem, {/*downsets=*/200000, /*work=*/100000000});
+  ASSERT_TRUE(bool(placement)) << toString(placement.takeError());
+  EXPECT_FALSE(placement->isExact);
+  EXPECT_GE(placement->lowerBound, 1000.0 / 42);
+  EXPECT_LE(placement->maxLoad, 1.2 * placement->lowerBound);
+  expectSound(problem, *placement);
+
+  // Where they take no time, one state is better than all others.
+  for (uint32_t index = 0; index < 2000; ++index)
+    problem.nodes[index].acceleratorLatency = 0;
+  placement = place(problem);
+  ASSERT_TRUE(bool(placement)) << toString(placement.takeError());
+  EXPECT_TRUE(placement->isExact);
+  expectSound(problem, *placement);
+}
+
+TEST(Placement, CountsTheWorkOfASearch) {
+  const ColourGraph graph = contract(sideBySide(10));
+  const DownsetLattice lattice = *DownsetLattice::all(graph, 2000);
+  PlacementSearch search(graph, {2, 1, 0}, lattice);
+  uint64_t work = 100, enough = 100000000;
+  EXPECT_FALSE(search.run(kNever, work));
+  EXPECT_EQ(work, 0u);
+  EXPECT_TRUE(search.run(kNever, enough));
+  // States of all downsets, and each of these above the empty one.
+  EXPECT_LT(enough, 100000000u - 1024 * 6 - 1023);
+  EXPECT_GT(enough, 0u);
+}
+
+TEST(Placement, FitsWhatFitsButForRounding) {
+  PlacementProblem problem;
+  problem.nodes = {nodeOf(0, 1, 0.1), nodeOf(1, 1, 0.2)};
+  problem.sizeLimit = 0.3;
+  auto placement = place(problem);
+  ASSERT_TRUE(bool(placement)) << toString(placement.takeError());
+  EXPECT_EQ(placement->maxLoad, 2);
+}
+
+/// `count` nodes of each size, without edges.
+static PlacementProblem nodesOfSizes(uint32_t count, std::initializer_list<double> sizes) {
+  PlacementProblem problem;
+  for (double size : sizes)
+    for (uint32_t index = 0; index < count; ++index)
+      problem.nodes.push_back(nodeOf(problem.nodes.size(), 1, size));
+  problem.accelerators = 20;
+  problem.sizeLimit = 10;
+  return problem;
+}
+
+TEST(Placement, FillsAcceleratorsBySize) {
+  const PlacementProblem problem = nodesOfSizes(20, {6, 4});
+  auto placement = place(problem);
+  ASSERT_TRUE(bool(placement)) << toString(placement.takeError());
+  EXPECT_EQ(placement->maxLoad, 2);
+  expectSound(problem, *placement);
+}
+
 static std::string failureOf(const PlacementProblem &problem) {
   auto placement = place(problem);
   return placement ? "placed" : toString(placement.takeError());
+}
+
+TEST(Placement, SaysWhatWasNotTried) {
+  EXPECT_EQ(failureOf(nodesOfSizes(20, {4, 3, 3})),
+            "no linear order that was tried keeps each of 20 accelerators within a size of 10, and there are "
+            "too many downsets to try all placements; use --devices 21 or more, or a larger maxSizePerFPGA");
 }
 
 TEST(Placement, SaysWhatDoesNotFit) {
@@ -316,8 +390,8 @@ TEST(Placement, SaysWhatDoesNotFit) {
   problem.accelerators = 2;
   problem.sizeLimit = 10;
   EXPECT_EQ(failureOf(problem),
-            "no contiguous placement was found that keeps each of 2 accelerators within a size of "
-            "10; use --devices 3 or more, or a larger maxSizePerFPGA");
+            "no contiguous placement keeps each of 2 accelerators within a size of 10; use --devices 3 or "
+            "more, or a larger maxSizePerFPGA");
   problem.nodes[1].isSupported = false;
   EXPECT_EQ(failureOf(problem),
             "node 1: not supported on accelerators, and there are no CPUs; set maxCPUs to 1 or more");
