@@ -263,7 +263,7 @@ def test_a_state_around_everything_cannot_be_cut(compiler):
             return self.h
 
     error = compiler.refuse(torch.jit.script(Around()), "--devices", "2", x=X)
-    assert "state h keeps" in error and "--devices 1" in error, error
+    assert "state h keeps" in error and "--mesh pp=1" in error, error
 
 
 def test_micro_batches_are_refused_by_name(compiler):
