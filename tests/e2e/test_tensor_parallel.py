@@ -80,7 +80,8 @@ def test_architectures(source, config, mesh, replicated, trace_model, tmp_path):
 
 MEGATRON = {
     "gpt2": "vocab_size=1000,n_embd=48,n_layer=2,n_head=8,n_positions=64",
-    "bert": "vocab_size=1000,hidden_size=48,num_hidden_layers=2,num_attention_heads=8,intermediate_size=96",
+    # As many rows in each table as ranks: a table that is whole keeps the sums of those around it apart.
+    "bert": "vocab_size=1000,hidden_size=48,num_hidden_layers=2,num_attention_heads=8,intermediate_size=96,type_vocab_size=4",
     "llama": "vocab_size=1000,hidden_size=48,intermediate_size=96,num_hidden_layers=2,num_attention_heads=8,num_key_value_heads=4",
 }
 
