@@ -80,18 +80,23 @@ def test_architectures(source, config, mesh, replicated, trace_model, tmp_path):
 
 MEGATRON = {
     "gpt2": "vocab_size=1000,n_embd=48,n_layer=2,n_head=8,n_positions=64",
-    # As many rows in each table as ranks: a table that is whole keeps the sums of those around it apart.
     "bert": "vocab_size=1000,hidden_size=48,num_hidden_layers=2,num_attention_heads=8,intermediate_size=96,type_vocab_size=4",
     "llama": "vocab_size=1000,hidden_size=48,intermediate_size=96,num_hidden_layers=2,num_attention_heads=8,num_key_value_heads=4",
 }
 
 
-@pytest.mark.parametrize("ranks", [2, 4])
-@pytest.mark.parametrize("name", MEGATRON)
-def test_collectives_are_megatrons(name, ranks, trace_model, tmp_path):
+# Two token types, BERT's own number: over four ranks their table is whole, and keeps the sums of the tables around it apart.
+BERT = MEGATRON["bert"].replace(",type_vocab_size=4", "")
+SHORT = pytest.mark.xfail(strict=True, reason="place-collectives does not merge two sums between which something whole is added")
+
+
+@pytest.mark.parametrize("name, config, ranks", [
+    *((name, config, ranks) for name, config in MEGATRON.items() for ranks in (2, 4)),
+    ("bert", BERT, 2), pytest.param("bert", BERT, 4, marks=SHORT)])
+def test_collectives_are_megatrons(name, config, ranks, trace_model, tmp_path):
     """Two sums of the residual a layer and one for the embedding; logits are gathered; bytes are what a rank gives."""
     batch, tokens, hidden, vocabulary, size = 2, 8, 48, 1000, 4
-    model = trace_model(f"hf:{name}", "--config", MEGATRON[name], "--batch", batch, "--seq", tokens)
+    model = trace_model(f"hf:{name}", "--config", config, "--batch", batch, "--seq", tokens)
     cleave("compile", model.path, "--inputs", model.inputs, "--mesh", f"tp={ranks}", "-o", tmp_path / "a.plan")
     found = collections.Counter()
     for entry in cleave("inspect", tmp_path / "a.plan", "--json").json()["collectives"]:
