@@ -3,146 +3,43 @@
 
 namespace cleave {
 
-static const std::string kInts = "!cleave.list<i64>";
-static const std::string kTensors = "!cleave.list<!cleave.tensor>";
-
-std::string RandomProgram::type(const Shape &shape, const std::string &element) {
-  std::string text = "tensor<";
-  for (int64_t size : shape)
-    text += std::to_string(size) + "x";
-  return text + element + ">";
-}
-
-RandomProgram::RandomProgram(Dice &dice, uint32_t steps, bool isExact) : dice(dice), isExact(isExact) {
+RandomProgram::RandomProgram(Dice &dice, uint32_t steps, bool isExact)
+    : FunctionText(dice, isExact ? "i64" : "f64", 5), isExact(isExact) {
   const Shape shape{size(), size()};
-  values.push_back({input(shape, isExact ? "i64" : "f64").name, shape});
+  values.push_back({input(shape, element).name, shape});
   values.push_back(weight({size(), size()}));
   values.push_back(weight({2, size(), size()}));
   for (uint32_t step = 0; step < steps; ++step)
     addStep(any());
 }
 
-std::string RandomProgram::text() const {
-  std::string types, names;
-  for (size_t i = values.size() - std::min<size_t>(values.size(), 5); i < values.size(); ++i) {
-    types += (types.empty() ? "" : ", ") + type(values[i].shape);
-    names += (names.empty() ? "" : ", ") + values[i].name;
-  }
-  return "func.func @f(" + arguments + ") -> (" + types + ") {\n" + head + body + tail + "  return " + names +
-         " : " + types + "\n}\n";
-}
-
-//===- Values -------------------------------------------------------------===//
-
-template <typename Predicate>
-RandomProgram::Tensor RandomProgram::find(Predicate fits, const Shape &shape) {
-  std::vector<Tensor> found;
-  for (const Tensor &value : values)
-    if (fits(value.shape))
-      found.push_back(value);
-  return found.empty() || dice.below(3) == 0 ? weight(shape) : found[dice.below(found.size())];
-}
-
-RandomProgram::Tensor RandomProgram::like(const Shape &shape) {
-  return find([&](const Shape &other) { return other == shape; }, shape);
-}
-
-RandomProgram::Tensor RandomProgram::weight(const Shape &shape) {
-  Tensor result{name(), shape};
-  head += "  " + result.name + " = cleave.param \"" + result.name.substr(1) +
-          "\" {role = \"parameter\"} : " + type(shape) + "\n";
-  return result;
-}
-
-RandomProgram::Operand RandomProgram::constant(const std::string &value, const std::string &type) {
-  Operand result{name(), type};
-  head += "  " + result.name + " = cleave.constant(" + value + ") : " + type + "\n";
-  return result;
-}
-
-RandomProgram::Operand RandomProgram::integers(const Shape &values) {
-  std::string text;
-  for (int64_t value : values)
-    text += (text.empty() ? "" : ", ") + std::to_string(value);
-  return constant("[" + text + "]", kInts);
-}
-
 RandomProgram::Operand RandomProgram::sizes(const Shape &values) {
   if (dice.below(2))
     return integers(values);
-  std::string names, types;
-  for (int64_t value : values) {
-    names += (names.empty() ? "" : ", ") + integer(value).name;
-    types += types.empty() ? "i64" : ", i64";
-  }
-  Operand result{name(), kInts};
-  body += "  " + result.name + " = cleave.list(" + names + ") : (" + types + ") -> " + kInts + "\n";
-  return result;
-}
-
-RandomProgram::Operand RandomProgram::list(const std::vector<Tensor> &items) {
-  std::string names, types;
-  for (const Tensor &item : items) {
-    names += (names.empty() ? "" : ", ") + item.name;
-    types += (types.empty() ? "" : ", ") + type(item.shape);
-  }
-  Operand result{name(), kTensors};
-  body += "  " + result.name + " = cleave.list(" + names + ") : (" + types + ") -> " + kTensors + "\n";
-  return result;
-}
-
-RandomProgram::Operand RandomProgram::input(const Shape &shape, const std::string &element) {
-  Operand result{name(), element == "i1" ? "i1" : type(shape, element)};
-  arguments += (arguments.empty() ? "" : ", ") + result.name + ": " + result.type;
-  return result;
-}
-
-RandomProgram::Tensor RandomProgram::call(const std::string &op, const std::vector<Operand> &operands,
-                                          const Shape &result) {
-  std::string names, types;
-  for (const Operand &operand : operands) {
-    names += (names.empty() ? "" : ", ") + operand.name;
-    types += (types.empty() ? "" : ", ") + operand.type;
-  }
-  values.push_back({name(), result});
-  body +=
-      "  " + values.back().name + " = " + op + "(" + names + ") : (" + types + ") -> " + type(result) + "\n";
-  return values.back();
+  std::vector<Operand> items;
+  for (int64_t value : values)
+    items.push_back(integer(value));
+  return callForList("cleave.list", items, kInts);
 }
 
 void RandomProgram::pieces(const std::string &op, const std::vector<Operand> &operands, const Shape &shape,
                            uint32_t dim, const Shape &sizes) {
-  std::string names, types, results;
-  for (const Operand &operand : operands) {
-    names += (names.empty() ? "" : ", ") + operand.name;
-    types += (types.empty() ? "" : ", ") + operand.type;
-  }
-  const std::string list = name(), taken = name();
-  body += "  " + list + " = " + op + "(" + names + ") : (" + types + ") -> " + kTensors + "\n";
+  const Operand list = callForList(op, operands);
   Shape piece = shape;
-  const uint32_t kind = dice.below(6);
-  if (kind == 0) { // By number, from the end: nothing is known of it before it runs.
+  switch (dice.below(6)) {
+  case 0: // By number, from the end: nothing is known of it before it runs.
     piece[dim] = sizes.back();
-    const Operand last = integer(-1);
-    body += "  " + taken + " = aten.__getitem__.t(" + list + ", " + last.name + ") : (" + kTensors +
-            ", i64) -> " + type(piece) + "\n";
-    values.push_back({taken, piece});
-  } else if (kind == 1) { // The list as it is.
-    call("aten.cat", {{list, kTensors}, integer(dim)}, shape);
-  } else if (kind == 2) { // Not all of it.
+    call("aten.__getitem__.t", {list, integer(-1)}, piece);
+    return;
+  case 1: // The list as it is.
+    call("aten.cat", {list, integer(dim)}, shape);
+    return;
+  case 2: // Not all of it.
     piece[dim] = sizes[0];
-    const Operand first = integer(0);
-    body += "  " + taken + " = aten.__getitem__.t(" + list + ", " + first.name + ") : (" + kTensors +
-            ", i64) -> " + type(piece) + "\n";
-    values.push_back({taken, piece});
-  } else {
-    for (size_t i = 0; i < sizes.size(); ++i) {
-      piece[dim] = sizes[i];
-      values.push_back({taken + "#" + std::to_string(i), piece});
-      results += (i ? ", " : "") + type(piece);
-    }
-    body += "  " + taken + ":" + std::to_string(sizes.size()) + " = cleave.unpack " + list + " : (" +
-            kTensors + ") -> (" + results + ")\n";
+    call("aten.__getitem__.t", {list, integer(0)}, piece);
+    return;
+  default:
+    unpack(list, shape, dim, sizes);
   }
 }
 
@@ -433,9 +330,10 @@ void RandomProgram::addSum(const Tensor &x) {
     shape[dim] = 1;
   else
     shape.erase(shape.begin() + dim);
-  const bool isLargest = dice.below(3) == 0;
-  if (isLargest)
+  if (dice.below(3) == 0)
     call("aten.amax", {operand(x), integers({dim}), flag(keeps)}, shape);
+  else if (!isExact && dice.below(2))
+    call("aten.mean.dim", {operand(x), integers({dim}), flag(keeps), none()}, shape);
   else
     call("aten.sum.dim_IntList", {operand(x), integers({dim}), flag(keeps), none()}, shape);
 }

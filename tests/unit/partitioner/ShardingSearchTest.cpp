@@ -11,6 +11,9 @@ namespace {
 
 constexpr unsigned kRanks = 2;
 
+/// 1e9 multiplications and additions a second.
+ShardingRequest requestOf(const Link &link) { return {kRanks, link, {"cpu:0", 1e9, 1e12, 0, {}}, {}, {}}; }
+
 /// All that can be reached by any order of seeds.
 class Oracle {
 public:
@@ -114,7 +117,7 @@ TEST(ShardingSearchTest, SplitsAlikeLayersAlike) {
   widths[7] = 33;
   auto module = parseModule(layersOf(widths));
   ASSERT_TRUE(module);
-  ShardingDecision decision = decideSharding(*module->getOps<func::FuncOp>().begin(), 2, {1e-6, 1e9}, {});
+  ShardingDecision decision = decideSharding(*module->getOps<func::FuncOp>().begin(), requestOf({1e-6, 1e9}));
   ASSERT_EQ(decision.weights.size(), 80u);
   EXPECT_EQ(decision.seeds.size(), 40u);
   for (WeightDecision weight : decision.weights)
@@ -125,6 +128,36 @@ TEST(ShardingSearchTest, SplitsAlikeLayersAlike) {
     EXPECT_EQ(dimension.sums, 1u);
     EXPECT_EQ(dimension.gathers, 0u);
   }
+}
+
+/// What costs more time than it saves stays whole while there is room, the dearest for its bytes first.
+TEST(ShardingSearchTest, LeavesWholeWhatIsDearWhereThereIsRoom) {
+  auto module = parseModule(layersOf({4, 8, 64, 2}));
+  ASSERT_TRUE(module);
+  // A layer of width w takes 160 w ns, of which splitting saves half, and owes a sum of 1000 + 160 ns. It holds 64 w
+  // bytes.
+  ShardingRequest request = requestOf({1e-6, 1e9});
+  int64_t held = 0;
+  auto layersSplit = [&](int64_t room) {
+    request.memoryLimit = room;
+    ShardingDecision decision = decideSharding(*module->getOps<func::FuncOp>().begin(), request);
+    held = decision.rankBytes;
+    std::vector<bool> split;
+    for (size_t i = 0; i < decision.weights.size(); i += 2) {
+      split.push_back(decision.weights[i].style != ShardingStyle::Replicate);
+      EXPECT_NE(split.back(), decision.weights[i].isDear);
+    }
+    return split;
+  };
+  using Split = std::vector<bool>;
+  EXPECT_EQ(layersSplit(1 << 20), Split({false, false, true, false}));
+  const int64_t most = held;
+  EXPECT_EQ(layersSplit(most), Split({false, false, true, false}));
+  EXPECT_EQ(layersSplit(most - 1), Split({false, true, true, false}));
+  EXPECT_EQ(held, most - 8 * 32);
+  EXPECT_EQ(layersSplit(most - 8 * 32 - 1), Split({true, true, true, false}));
+  EXPECT_EQ(layersSplit(1), Split({true, true, true, true}));
+  EXPECT_EQ(held, most - (4 + 8 + 2) * 32);
 }
 
 /// The same function of floats: tables of integers are no weights.
@@ -145,7 +178,7 @@ TEST(ShardingSearchTest, IsNearTheBestOfRandomFunctions) {
     ASSERT_TRUE(module);
     auto function = *module->getOps<func::FuncOp>().begin();
     Link link{seed % 2 ? 16. : 0., 1};
-    ShardingDecision decision = decideSharding(function, kRanks, link, {});
+    ShardingDecision decision = decideSharding(function, requestOf(link));
     auto plans = Oracle(function, link).run(decision.weights);
     if (decision.weights.size() < 2 || !plans)
       continue;
@@ -178,7 +211,7 @@ TEST(ShardingSearchTest, BoundIsReachedByLayers) {
   std::string text = layersOf({32, 48, 64});
   auto module = parseModule(text);
   ASSERT_TRUE(module);
-  ShardingDecision decision = decideSharding(*module->getOps<func::FuncOp>().begin(), kRanks, link, {});
+  ShardingDecision decision = decideSharding(*module->getOps<func::FuncOp>().begin(), requestOf(link));
   double sum = 1e-6 + 2 * (5 * 8 * 4) / 2 / 1e9;
   EXPECT_NEAR(decision.seconds, 3 * sum, 1e-15);
   EXPECT_NEAR(decision.leastSeconds, 3 * sum, 1e-15);
