@@ -243,17 +243,17 @@ static Value writtenBack(Operation *view, ArrayRef<Value> operands, Value tensor
 LogicalResult Functionalizer::assignThrough(Operation *view, Value tensor, Value value, OperatorOp writer,
                                             OpBuilder &b) {
   Value base = aliasedOperand(view);
+  auto operands = currentOperands(view, writer);
+  if (failed(operands))
+    return failure();
   if (!isCertainView(view)) {
     if (rootOf(base).getDefiningOp<ParamOp>() || !isPrivate(rootOf(base)) || isSeenLater(base, tensor, writer))
       return writer->emitError() << writer.getName() << " writes the result of " << describe(view)
                                  << " in place; whether its operand changes as well is only known when running; use a "
                                  << "copy";
-    made[tensor] = {value, SmallVector<Value>(view->getOperands())};
+    made[tensor] = {value, *operands};
     return success();
   }
-  auto operands = currentOperands(view, writer);
-  if (failed(operands))
-    return failure();
   if (auto unpack = dyn_cast<UnpackOp>(view); unpack && areOwnParts(unpack, writer)) {
     made[tensor] = {value, *operands};
     return success();

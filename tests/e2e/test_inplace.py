@@ -161,7 +161,11 @@ def written_after_it_was_returned_by_reshape(x):
     z = (x * 1).contiguous()
     z.mul_(2)
     w = x.to(torch.float32)
-    return y, z, w
+    v = x * 1
+    v += x
+    u = v.contiguous().type_as(x)
+    u[1:] += 1
+    return y, z, w, u
 
 
 def through_permutations(x):
