@@ -169,10 +169,13 @@ static void noteReplicated(func::FuncOp function, std::vector<plan::Note> &notes
     Operation *user = *param->user_begin();
     while (isa<ListOp>(user) && !user->use_empty())
       user = *user->user_begin();
-    notes.push_back(
-        makeNote("replicated", modulePath(param), user->getName().getStringRef(),
-                 llvm::formatv("{0} ({1}) is whole on every tensor rank: {2} has no part of it to do",
-                               param.getName(), sizeText(shapes.bytesOf(param)), user->getName())));
+    const std::string reason =
+        param->hasAttr(kDearAttr)
+            ? "there is room for it, and splitting it would cost more time than it saves; --shard splits it"
+            : (user->getName().getStringRef() + " has no part of it to do").str();
+    notes.push_back(makeNote("replicated", modulePath(param), user->getName().getStringRef(),
+                             llvm::formatv("{0} ({1}) is whole on every tensor rank: {2}", param.getName(),
+                                           sizeText(shapes.bytesOf(param)), reason)));
   });
 }
 

@@ -1,6 +1,7 @@
 //===- ShardingSearch.cpp - Which dimensions to split ---------------------===//
 #include "partitioner/ShardingSearch.h"
 #include "ir/NearestName.h"
+#include "partitioner/ModelGraph.h"
 #include "llvm/ADT/SetVector.h"
 #include "llvm/ADT/SmallPtrSet.h"
 #include "llvm/ADT/StringSwitch.h"
@@ -74,10 +75,11 @@ llvm::Expected<ShardingStyle> parseShardingStyle(StringRef word) {
 namespace {
 class Search {
 public:
-  Search(func::FuncOp function, unsigned ranks, const Link &link, ArrayRef<ShardingRule> rules)
-      : function(function), propagation(function), shardings(propagation, ranks),
-        communication(propagation, ranks, link), bound(propagation, communication), link(link), ranks(ranks),
-        rules(rules) {}
+  /// \param dearest  what splitting a byte may cost at most, in seconds beyond those that it saves.
+  Search(func::FuncOp function, const ShardingPropagation &propagation, const ShardingRequest &request, double dearest)
+      : function(function), propagation(propagation), shapes(function), request(request), ranks(request.ranks),
+        dearest(dearest), shardings(propagation, ranks), communication(propagation, ranks, request.link),
+        bound(propagation, communication) {}
   ShardingDecision run();
 
 private:
@@ -97,6 +99,11 @@ private:
   std::vector<Candidate> findClasses();
   void takeClasses();
   void takeRest();
+  /// Beyond what it saves.
+  double costOf(const Candidate &candidate) const;
+  bool isTooDear(const Candidate &candidate);
+  bool isAskedFor(const SplitClass &found) const;
+  int64_t rankBytes();
   bool isWorthIt(const Candidate &candidate) const;
   /// Seconds for a byte that is split.
   double priceOf(const Candidate &candidate) const;
@@ -109,13 +116,14 @@ private:
   std::optional<size_t> openWeight(TensorRef tensor) const;
 
   func::FuncOp function;
-  ShardingPropagation propagation;
+  const ShardingPropagation &propagation;
+  TracedShapes shapes;
+  const ShardingRequest &request;
+  const unsigned ranks;
+  const double dearest;
   Shardings shardings;
   Communication communication;
   CommunicationBound bound;
-  Link link;
-  unsigned ranks;
-  ArrayRef<ShardingRule> rules;
   ShardingDecision decision;
   llvm::MapVector<TensorRef, size_t> weights;
   /// Where operators take a weight, or what is made of it and other weights.
@@ -157,7 +165,7 @@ void Search::findWeights() {
     if (!type || type.getRank() < 2 || !isa<FloatType>(type.getElementType()))
       continue;
     weights.insert({TensorRef{param}, decision.weights.size()});
-    decision.weights.push_back({param, ShardingStyle::Replicate, -1, std::nullopt});
+    decision.weights.push_back({param});
   }
 }
 
@@ -236,7 +244,10 @@ static SplitDimension describe(const SplitClass &found) {
 }
 
 void Search::take(const Candidate &candidate) {
-  decision.splitBytes += gainOf(candidate.found);
+  const int64_t gain = gainOf(candidate.found);
+  SplitDimension dimension = describe(candidate.found);
+  dimension.price = costOf(candidate) / std::max<int64_t>(gain, 1);
+  decision.splitBytes += gain;
   decision.seconds += candidate.seconds;
   shardings.add(candidate.found);
   for (auto &[tensor, labelling] : candidate.found.tensors)
@@ -250,7 +261,7 @@ void Search::take(const Candidate &candidate) {
     if (auto index = openWeight(tensor))
       decision.weights[*index].seed = decision.seeds.size();
   decision.seeds.push_back(candidate.seed);
-  decision.dimensions.push_back(describe(candidate.found));
+  decision.dimensions.push_back(std::move(dimension));
 }
 
 /// Whether the weight is `path`, or in the module `path`.
@@ -264,7 +275,7 @@ static bool matches(const llvm::GlobPattern &pattern, ParamOp weight) {
 }
 
 void Search::applyRules() {
-  for (const ShardingRule &rule : rules) {
+  for (const ShardingRule &rule : request.rules) {
     auto pattern = llvm::GlobPattern::create(rule.pattern);
     bool isMatched = false;
     if (!pattern)
@@ -323,7 +334,7 @@ void Search::takeClasses() {
       continue;
     if (double now = priceOf(candidate); now > price)
       offers.push({now, index});
-    else
+    else if (!isTooDear(candidate))
       take(candidate);
   }
 }
@@ -336,8 +347,67 @@ bool Search::isWorthIt(const Candidate &candidate) const {
   for (auto &[tensor, index] : weights)
     all += propagation.bytesOf(tensor);
   const int64_t gain = gainOf(candidate.found);
-  return gain >= kNextToNothing * all || gain >= candidate.seconds * link.bytesPerSecond ||
-         llvm::any_of(candidate.found.tensors, [&](auto &entry) { return fixed.contains(entry.first); });
+  return gain >= kNextToNothing * all || gain >= candidate.seconds * request.link.bytesPerSecond ||
+         isAskedFor(candidate.found);
+}
+
+bool Search::isAskedFor(const SplitClass &found) const {
+  return llvm::any_of(found.tensors, [&](auto &entry) { return fixed.contains(entry.first); });
+}
+
+double Search::costOf(const Candidate &candidate) const {
+  llvm::SmallSetVector<Operation *, 8> calls;
+  for (auto &[tensor, labelling] : candidate.found.tensors)
+    for (const Use &use : usesOf.lookup(tensor.value.getDefiningOp()))
+      calls.insert(use.call->op);
+  double saved = 0;
+  for (Operation *call : calls)
+    saved += operationSeconds(call, shapes, request.device) - request.device.operatorSeconds;
+  return candidate.seconds - saved * (ranks - 1) / ranks;
+}
+
+bool Search::isTooDear(const Candidate &candidate) {
+  if (isAskedFor(candidate.found) || costOf(candidate) / std::max<int64_t>(gainOf(candidate.found), 1) <= dearest)
+    return false;
+  for (auto &[tensor, labelling] : candidate.found.tensors)
+    if (auto index = openWeight(tensor))
+      decision.weights[*index].isDear = true;
+  return true;
+}
+
+/// Of all values that live at once, the most. A view counts beside what it is a view of.
+static int64_t mostLiveBytes(func::FuncOp function, const TracedShapes &shapes) {
+  llvm::DenseMap<Value, Operation *> lastUser;
+  for (Operation &op : function.getBody().front())
+    for (Value value : usedValues(&op))
+      lastUser[value] = &op;
+  int64_t live = 0, most = 0;
+  for (Value argument : function.getArguments())
+    live += shapes.bytesOf(argument);
+  for (Operation &op : function.getBody().front()) {
+    if (isa<ParamOp>(op))
+      continue;
+    for (Value result : op.getResults())
+      live += lastUser.contains(result) ? shapes.bytesOf(result) : 0;
+    most = std::max(most, live);
+    for (Value value : usedValues(&op))
+      if (lastUser.lookup(value) == &op && !value.getDefiningOp<ParamOp>())
+        live -= shapes.bytesOf(value);
+  }
+  return most;
+}
+
+int64_t Search::rankBytes() {
+  std::vector<int64_t> held(ranks, mostLiveBytes(function, shapes));
+  for (auto param : function.getOps<ParamOp>()) {
+    TensorRef tensor{param};
+    ShardingAttr sharding = shardings.lookup(tensor);
+    const int64_t size = sharding ? propagation.sizeOf(tensor, sharding.getDim()) : 1;
+    SmallVector<int64_t> extents = sharding ? sharding.getExtents() : SmallVector<int64_t>(ranks, 1);
+    for (auto [rank, extent] : llvm::enumerate(extents))
+      held[rank] += propagation.bytesOf(tensor) / size * extent;
+  }
+  return *llvm::max_element(held);
 }
 
 /// Each weight that is left, by itself or with what is left around it.
@@ -352,7 +422,7 @@ void Search::takeRest() {
           if (auto candidate = candidateOf({decision.weights[index].weight, dim, isCut}))
             if (!best || priceOf(*candidate) < priceOf(*best))
               best = std::move(candidate);
-    if (best && isWorthIt(*best))
+    if (best && isWorthIt(*best) && !isTooDear(*best))
       take(*best);
   }
 }
@@ -367,12 +437,24 @@ ShardingDecision Search::run() {
     if (weight.style != ShardingStyle::Replicate)
       split.push_back({ParamOp(weight.weight)});
   decision.leastSeconds = bound.leastSeconds(split);
+  decision.rankBytes = rankBytes();
   return std::move(decision);
 }
 
-ShardingDecision decideSharding(func::FuncOp function, unsigned ranks, const Link &link,
-                                ArrayRef<ShardingRule> rules) {
-  return Search(function, ranks, link, rules).run();
+ShardingDecision decideSharding(func::FuncOp function, const ShardingRequest &request) {
+  ShardingPropagation propagation(function);
+  auto decide = [&](double dearest) { return Search(function, propagation, request, dearest).run(); };
+  ShardingDecision all = decide(std::numeric_limits<double>::infinity());
+  if (!request.memoryLimit)
+    return all;
+  // From where only what saves time is split, to where all is.
+  std::vector<double> prices{0};
+  for (const SplitDimension &dimension : all.dimensions)
+    prices.push_back(std::max(dimension.price, 0.));
+  llvm::sort(prices);
+  prices.erase(llvm::unique(prices), prices.end());
+  auto price = llvm::partition_point(prices, [&](double price) { return decide(price).rankBytes > *request.memoryLimit; });
+  return price == prices.end() ? all : decide(*price);
 }
 
 } // namespace cleave

@@ -56,7 +56,9 @@ struct WeightDecision {
   /// Index of the seed that splits it; -1 for none.
   int seed = -1;
   /// What a user wants; nothing where they said nothing.
-  std::optional<ShardingStyle> asked;
+  std::optional<ShardingStyle> asked = std::nullopt;
+  /// Whole since splitting it would cost more time than it saves.
+  bool isDear = false;
 };
 
 /// What splitting from one seed came to.
@@ -67,6 +69,8 @@ struct SplitDimension {
   int32_t parts = 0;
   std::vector<std::string> weights;
   unsigned sums = 0, gathers = 0;
+  /// Seconds that it costs beyond those that it saves, for each byte.
+  double price = 0;
 };
 
 struct ShardingDecision {
@@ -79,18 +83,32 @@ struct ShardingDecision {
   std::vector<std::string> unmatched;
   /// Of these weights, those that are split.
   int64_t splitBytes = 0;
+  /// Of all weights on the rank that has most of them, and of the values of a request at once, as if these were whole.
+  int64_t rankBytes = 0;
   /// What all classes owe, before sums are merged.
   double seconds = 0;
   /// No plan that splits these weights owes less, if classes that end early take heads and widths apart as whole ones do.
   double leastSeconds = 0;
 };
 
-/// Splits every weight of products, convolutions and lookups that can be split over `ranks` and is worth it: whole classes
-/// first, those with the least communication (seconds over `link`) for their bytes before others, as far as
+struct ShardingRequest {
+  unsigned ranks = 2;
+  Link link;
+  /// Each rank's, for the time that splitting saves.
+  DeviceSpec device;
+  std::vector<ShardingRule> rules;
+  /// Bytes that a rank has room for; nothing: it is to hold as little as can be.
+  std::optional<int64_t> memoryLimit;
+};
+
+/// Splits every weight of products, convolutions and lookups that can be split over the ranks and is worth it: whole classes
+/// first, those with the least communication (seconds over the link) for their bytes before others, as far as
 /// they do not want one tensor in two ways; each weight that is left then in its cheapest way, by a class
 /// that ends before what is split, or by itself. Greedy: `leastSeconds` says what the best cannot fall below.
-ShardingDecision decideSharding(mlir::func::FuncOp function, unsigned ranks, const Link &link,
-                                llvm::ArrayRef<ShardingRule> rules);
+///
+/// Within a memory limit, what would cost more time than it saves stays whole, the dearest for its bytes first, as far as
+/// there is room.
+ShardingDecision decideSharding(mlir::func::FuncOp function, const ShardingRequest &request);
 
 } // namespace cleave
 

@@ -33,15 +33,17 @@ struct AnnotateSharding : impl::AnnotateShardingBase<AnnotateSharding> {
     });
     if (draws.wasInterrupted())
       return signalPassFailure();
-    std::vector<ShardingRule> rules;
+    ShardingRequest request{tp, target->link, target->devices.front(), {}, std::nullopt};
+    if (memory > 0)
+      request.memoryLimit = memory;
     for (const std::string &text : shard) {
       auto [pattern, word] = StringRef(text).rsplit('=');
       auto style = parseShardingStyle(word);
       if (!style)
         return fail("--shard " + text + ": " + toString(style.takeError()));
-      rules.push_back({pattern.str(), *style});
+      request.rules.push_back({pattern.str(), *style});
     }
-    ShardingDecision decision = decideSharding(function, tp, target->link, rules);
+    ShardingDecision decision = decideSharding(function, request);
     if (!decision.unmatched.empty())
       return fail("--shard " + decision.unmatched.front() +
                   ": matches no weight of a linear layer, convolution or embedding" +
@@ -87,6 +89,8 @@ struct AnnotateSharding : impl::AnnotateShardingBase<AnnotateSharding> {
       weight.weight->setAttr(kStyleAttr, b.getStringAttr(wordOf(weight.style)));
       if (weight.asked)
         weight.weight->setAttr(kAskedAttr, b.getUnitAttr());
+      if (weight.isDear && weight.seed < 0)
+        weight.weight->setAttr(kDearAttr, b.getUnitAttr());
     }
     SmallVector<Attribute> dimensions;
     for (const SplitDimension &dimension : decision.dimensions) {

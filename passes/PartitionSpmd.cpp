@@ -3,6 +3,7 @@
 #include "mlir/IR/Matchers.h"
 #include "partitioner/Sharding.h"
 #include "passes/Passes.h"
+#include "passes/SpmdBuilder.h"
 #include "passes/TensorShardings.h"
 
 using namespace mlir;
@@ -12,14 +13,12 @@ namespace cleave {
 #define GEN_PASS_DEF_PARTITIONSPMD
 #include "passes/Passes.h.inc"
 
-using Ranges = SmallVector<int64_t>;
-
 namespace {
 /// Makes each operation what a rank does of it.
-class Partitioner {
+class Partitioner : SpmdBuilder {
 public:
   Partitioner(func::FuncOp function, unsigned ranks)
-      : function(function), ranks(ranks), builder(function.getContext()), propagation(function) {}
+      : SpmdBuilder(function, ranks), function(function), propagation(function) {}
   void run();
 
 private:
@@ -39,78 +38,17 @@ private:
   void addOnce(OperatorOp op);
   void maskLookup(const SplitCall &planned);
   void reorder(const SplitCall &planned);
-  Value pick(Value from, unsigned dim, const std::vector<Ranges> &ranges, bool copies = false);
-  Value laidOut(Value exchanged, Type type);
   void shareDraws(OperatorOp op);
+  OpResult weighted(OpResult mean, const Parts &parts);
   void reduce(OpResult result);
 
-  Value perRank(Type type, ArrayRef<Attribute> values);
-  Value perRank(ArrayRef<int64_t> values);
-  Value constant(int64_t value) { return perRank(SmallVector<int64_t>(ranks, value)); }
-  Value ints(ArrayRef<int64_t> values);
-  Value call(StringRef name, ValueRange operands) {
-    return OperatorOp::create(builder, builder.getUnknownLoc(), name, operands,
-                              UnknownTensorType::get(builder.getContext()))
-        ->getResult(0);
-  }
-
   func::FuncOp function;
-  unsigned ranks;
-  OpBuilder builder;
-  Location location = UnknownLoc::get(builder.getContext());
   ShardingPropagation propagation;
-  /// Of named dimensions, as traced.
-  llvm::StringMap<int64_t> sizes = TracedShapes(function).sizes();
   std::vector<SplitCall> calls;
 };
 } // namespace
 
-//===- Constants ----------------------------------------------------------===//
-
-Value Partitioner::perRank(Type type, ArrayRef<Attribute> values) {
-  if (llvm::all_equal(values))
-    return builder.create<ConstantOp>(location, type, values.front());
-  return builder.create<PerRankOp>(location, type, builder.getArrayAttr(values));
-}
-
-Value Partitioner::perRank(ArrayRef<int64_t> values) {
-  SmallVector<Attribute> all;
-  for (int64_t value : values)
-    all.push_back(builder.getI64IntegerAttr(value));
-  return perRank(builder.getI64Type(), all);
-}
-
-static Type intsType(MLIRContext *context) { return ListType::get(context, IntegerType::get(context, 64)); }
-
-static Attribute intsAttr(Builder &b, ArrayRef<int64_t> values) {
-  SmallVector<Attribute> items;
-  for (int64_t value : values)
-    items.push_back(b.getI64IntegerAttr(value));
-  return b.getArrayAttr(items);
-}
-
-Value Partitioner::ints(ArrayRef<int64_t> values) {
-  return builder.create<ConstantOp>(location, intsType(builder.getContext()), intsAttr(builder, values));
-}
-
 //===- Parts of tensors ---------------------------------------------------===//
-
-/// The ranges of each rank's tensor, one after the other; of one range a view, unless `copies`.
-Value Partitioner::pick(Value from, unsigned dim, const std::vector<Ranges> &ranges, bool copies) {
-  Value axis = constant(dim);
-  if (!copies && llvm::all_of(ranges, [](const Ranges &own) { return own.size() <= 2; })) {
-    SmallVector<int64_t> offsets, sizes;
-    for (const Ranges &own : ranges) {
-      offsets.push_back(own.empty() ? 0 : own[0]);
-      sizes.push_back(own.empty() ? 0 : own[1]);
-    }
-    return call("aten.narrow", {from, axis, perRank(offsets), perRank(sizes)});
-  }
-  SmallVector<Attribute> lists;
-  for (const Ranges &own : ranges)
-    lists.push_back(intsAttr(builder, own));
-  return call("spmd.shard", {from, axis, perRank(intsType(builder.getContext()), lists)});
-}
 
 static std::vector<Ranges> rangesOf(ShardingAttr sharding) {
   std::vector<Ranges> ranges;
@@ -313,6 +251,7 @@ void Partitioner::maskLookup(const SplitCall &planned) {
       isOther = call("aten.unsqueeze", {isOther, constant(-1)});
     Value whole = op->getResult(0);
     Value masked = call("aten.masked_fill.Scalar", {whole, isOther, constant(0)});
+    masked.setType(whole.getType());
     whole.replaceAllUsesExcept(masked, masked.getDefiningOp());
     reduce(cast<OpResult>(masked));
     return;
@@ -333,25 +272,17 @@ void Partitioner::shareDraws(OperatorOp op) {
     }
 }
 
-/// What ranks exchange is row-major; views of what had its dimensions in another order in memory want them
-/// so.
-Value Partitioner::laidOut(Value exchanged, Type type) {
-  auto tensor = dyn_cast<RankedTensorType>(type);
-  auto layout = tensor ? dyn_cast_or_null<LayoutAttr>(tensor.getEncoding()) : LayoutAttr();
-  if (!layout || layout.getStrides().empty())
-    return exchanged;
-  SmallVector<int64_t> strides;
-  for (const std::string &stride : layout.getStrides())
-    strides.push_back(SymbolicDim::parse(stride)->evaluate(sizes).value_or(0));
-  SmallVector<int64_t> order = llvm::to_vector(llvm::seq<int64_t>(0, strides.size())), back(order);
-  llvm::stable_sort(order, [&](int64_t left, int64_t right) { return strides[left] > strides[right]; });
-  if (llvm::is_sorted(order))
-    return exchanged;
-  for (auto [place, dim] : llvm::enumerate(order))
-    back[dim] = place;
-  Value none = builder.create<ConstantOp>(location, builder.getI64Type(), builder.getI64IntegerAttr(0));
-  Value ordered = call("aten.contiguous", {call("aten.permute", {exchanged, ints(order)}), none});
-  return call("aten.permute", {ordered, ints(back)});
+/// A mean of a part, by its share of the whole.
+OpResult Partitioner::weighted(OpResult mean, const Parts &parts) {
+  SmallVector<double> shares;
+  for (const llvm::BitVector &part : parts)
+    shares.push_back(double(part.count()) / part.size());
+  builder.setInsertionPointAfter(mean.getOwner());
+  Value weighted = call("aten.mul.Scalar", {mean, perRank(shares)});
+  weighted.getDefiningOp()->setLoc(mean.getLoc());
+  weighted.setType(mean.getType());
+  mean.replaceAllUsesExcept(weighted, weighted.getDefiningOp());
+  return cast<OpResult>(weighted);
 }
 
 /// All ranks' sums are theirs together.
@@ -435,7 +366,7 @@ void Partitioner::partitionCall(const SplitCall &planned) {
     return maskLookup(planned);
   addOnce(op);
   for (OpResult result : op->getResults())
-    reduce(result);
+    reduce(semanticsOf(op.getName()).isMean ? weighted(result, split.parts) : result);
 }
 
 void Partitioner::planCalls() {

@@ -51,7 +51,11 @@ def RewriteIdioms : Pass<"rewrite-idioms", "::mlir::func::FuncOp"> {
 
     Needs types, and constants as `number` of their `cleave.param`. An idiom is rewritten where nobody takes anything of
     it but its result; boundaries that are kept end it. Types of new intermediate results are left to infer-types.
+
+    With `norms=false` root-mean-square norms stay as they are written: the mean of a split width is a sum of parts, and
+    the operator would want the width whole.
   }];
+  let options = [Option<"norms", "norms", "bool", "true", "rewrite root-mean-square norms">];
   let dependentDialects = ["::cleave::CleaveDialect"];
 }
 
@@ -99,10 +103,15 @@ def AnnotateSharding : Pass<"annotate-sharding", "::mlir::func::FuncOp"> {
     ```
     `shard` holds `PATTERN=STYLE`: globs of module or weight paths, and colwise, rowwise, embedding_rowwise or replicate, or
     the names that torch and transformers have for these. The last match counts.
+
+    With `memory`, weights whose split would cost more time than it saves stay whole (`cleave.dear`) as far as there is
+    room.
   }];
   let options = [
     Option<"tp", "tp", "unsigned", "1", "ranks of the tensor group">,
     Option<"machine", "machine", "std::string", "\"\"", "machine preset or file; cpu:<tp> where empty">,
+    Option<"memory", "memory", "int64_t", "0",
+           "bytes that a rank has for weights and values; 0: it is to hold as little as can be">,
     ListOption<"shard", "shard", "std::string", "PATTERN=STYLE: what weights of these paths must be">
   ];
 }
@@ -152,7 +161,7 @@ def PlaceCollectives : Pass<"place-collectives", "::mlir::func::FuncOp"> {
     %2 = aten.add.Tensor(%0, %1, %one) : …
     %c = spmd.all_reduce(%2) : …
     ```
-    Sums move behind views to meet others. A sum of which each rank takes a part becomes spmd.reduce_scatter.
+    Sums move behind views, and in front of what else is added, to meet others. A sum of which each rank takes a part becomes spmd.reduce_scatter.
   }];
 }
 

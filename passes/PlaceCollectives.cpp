@@ -55,6 +55,48 @@ struct MergeSums : CollectivePattern {
   }
 };
 
+/// An addition without a factor.
+static OperatorOp asAddition(Operation *op) {
+  auto call = dyn_cast_or_null<OperatorOp>(op);
+  return call && call.getName() == "aten.add.Tensor" && matchPattern(op->getOperand(2), m_One()) ? call : OperatorOp(nullptr);
+}
+
+/// (sum(a) + w) + sum(b) = (sum(a) + sum(b)) + w: what is added between two sums does not keep them apart.
+struct MoveSumsTogether : CollectivePattern {
+  using CollectivePattern::CollectivePattern;
+  LogicalResult match(OperatorOp op, PatternRewriter &rewriter) const override {
+    if (!asAddition(op))
+      return failure();
+    for (unsigned side : {0, 1}) {
+      Value sum = op->getOperand(side), rest = op->getOperand(1 - side);
+      auto inner = soleSum(sum, op) ? soleAddition(rest, op) : OperatorOp(nullptr);
+      for (unsigned innerSide : {0, 1})
+        if (inner && hasSum(inner->getOperand(innerSide), inner) && !hasSum(inner->getOperand(1 - innerSide), inner) &&
+            // The two together have the shape and dtype of all three.
+            llvm::is_contained({sum.getType(), inner->getOperand(innerSide).getType()}, op->getResult(0).getType())) {
+          Type type = op->getResult(0).getType();
+          Value one = op->getOperand(2);
+          Value both = makeCall(rewriter, op->getLoc(), op.getName(), {inner->getOperand(innerSide), sum, one}, type);
+          rewriter.replaceOp(op, makeCall(rewriter, inner->getLoc(), op.getName(),
+                                          {both, inner->getOperand(1 - innerSide), one}, type));
+          return success();
+        }
+    }
+    return failure();
+  }
+  /// An addition that nobody but `user` takes, beside it; null for other values.
+  static OperatorOp soleAddition(Value value, Operation *user) {
+    OperatorOp op = asAddition(value.getDefiningOp());
+    return op && value.hasOneUse() && op->getBlock() == user->getBlock() ? op : OperatorOp(nullptr);
+  }
+  static bool hasSum(Value value, Operation *user) {
+    if (soleSum(value, user))
+      return true;
+    OperatorOp op = soleAddition(value, user);
+    return op && (hasSum(op->getOperand(0), op) || hasSum(op->getOperand(1), op));
+  }
+};
+
 /// A view of a sum is the sum of views, and meets others to be merged with.
 struct SinkThroughViews : CollectivePattern {
   using CollectivePattern::CollectivePattern;
@@ -123,7 +165,7 @@ struct PlaceCollectives : impl::PlaceCollectivesBase<PlaceCollectives> {
 
   void runOnOperation() override {
     RewritePatternSet patterns(&getContext());
-    patterns.add<MergeSums, SinkThroughViews, ReduceScatter>(&getContext());
+    patterns.add<MergeSums, MoveSumsTogether, SinkThroughViews, ReduceScatter>(&getContext());
     if (failed(applyPatternsAndFoldGreedily(getOperation(), std::move(patterns))))
       signalPassFailure();
   }

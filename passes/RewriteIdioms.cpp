@@ -12,10 +12,12 @@ namespace cleave {
 
 namespace {
 struct RewriteIdioms : impl::RewriteIdiomsBase<RewriteIdioms> {
+  using RewriteIdiomsBase::RewriteIdiomsBase;
   void runOnOperation() override {
     RewritePatternSet patterns(&getContext());
     addTanhGelu(patterns);
-    addRmsNorm(patterns);
+    if (norms)
+      addRmsNorm(patterns);
     addRotary(patterns);
     addAttention(patterns);
     addGroupedAttention(patterns);

@@ -18,6 +18,8 @@ inline constexpr llvm::StringLiteral kTensorRanksAttr = "cleave.tp";
 inline constexpr llvm::StringLiteral kStyleAttr = "cleave.style";
 /// … that a user wants it so.
 inline constexpr llvm::StringLiteral kAskedAttr = "cleave.asked";
+/// On a weight that is whole since splitting it would cost more time than it saves.
+inline constexpr llvm::StringLiteral kDearAttr = "cleave.dear";
 /// Of a weight that is a seed: the dimension, which seeds come before it, and whether its class ends at once.
 inline constexpr llvm::StringLiteral kSplitAttr = "cleave.split";
 inline constexpr llvm::StringLiteral kSplitOrderAttr = "cleave.split_order";

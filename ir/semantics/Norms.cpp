@@ -161,7 +161,9 @@ static std::optional<DimensionRule> batchOnly(OperatorOp op, const TracedShapes 
 void addNorms(SemanticsTable &table) {
   table.add({"aten.sum"},
             {.sumsParts = true, .hasTypesOfOperands = true, .flops = perInputElement, .dimensions = reduces});
-  table.add({"aten.mean", "aten.amax", "aten.amin", "aten.prod", "aten.all", "aten.any", "aten.max",
+  table.add({"aten.mean"}, {.sumsParts = true, .isMean = true, .hasTypesOfOperands = true, .flops = perInputElement,
+                            .dimensions = reduces});
+  table.add({"aten.amax", "aten.amin", "aten.prod", "aten.all", "aten.any", "aten.max",
              "aten.min", "aten.argmax", "aten.argmin", "aten.var", "aten.std", "aten.norm",
              "aten.linalg_vector_norm", "aten.logsumexp", "aten.count_nonzero"},
             {.hasTypesOfOperands = true, .flops = perInputElement, .dimensions = reduces});

@@ -40,6 +40,8 @@ struct OpSemantics {
   /// Along its Reduce factors the result is the sum of what parts of the operands give, addedArgument added
   /// once.
   bool sumsParts = false;
+  /// … each weighted by its share of what is summed.
+  bool isMean = false;
   /// The tensor argument of a product that may have a wider dtype than the others.
   llvm::StringLiteral wideArgument = "";
   /// The tensor argument of a product that is added to it: a bias or, where it is no weight, perhaps a mask.

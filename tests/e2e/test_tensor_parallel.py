@@ -85,14 +85,13 @@ MEGATRON = {
 }
 
 
-# Two token types, BERT's own number: over four ranks their table is whole, and keeps the sums of the tables around it apart.
+# Two token types, BERT's own number: over four ranks their table is whole, and added between the sums of two tables.
 BERT = MEGATRON["bert"].replace(",type_vocab_size=4", "")
-SHORT = pytest.mark.xfail(strict=True, reason="place-collectives does not merge two sums between which something whole is added")
 
 
 @pytest.mark.parametrize("name, config, ranks", [
     *((name, config, ranks) for name, config in MEGATRON.items() for ranks in (2, 4)),
-    ("bert", BERT, 2), pytest.param("bert", BERT, 4, marks=SHORT)])
+    ("bert", BERT, 2), ("bert", BERT, 4)])
 def test_collectives_are_megatrons(name, config, ranks, trace_model, tmp_path):
     """Two sums of the residual a layer and one for the embedding; logits are gathered; bytes are what a rank gives."""
     batch, tokens, hidden, vocabulary, size = 2, 8, 48, 1000, 4
@@ -157,6 +156,17 @@ def test_ranks_share_heads_of_keys(source, config, layers, mesh, sums, rows, col
     for name, sizes in rows.items():
         shapes = next(weight["shard_shapes"] for weight in report["weights"] if weight["name"].endswith(f"{name}.weight"))
         assert [shape[0] for shape in shapes] == sizes
+
+
+def test_norms_over_a_split_width_sum_one_number_a_row(collectives_of_a_layer, trace_model, tmp_path):
+    """OLMo 2 norms queries and keys over all heads; its other norms are one operator, as on one device."""
+    config = f"{LAYER},num_attention_heads=4,num_key_value_heads=2"
+    found, _ = collectives_of_a_layer("olmo2", config, "num_hidden_layers", "tp=2")
+    assert found == {RESIDUAL: 2, ("all_reduce", 2 * 8 * 4): 2}
+    model = trace_model("hf:olmo2", "--config", f"{config},num_hidden_layers=1", "--batch", 2, "--seq", 8)
+    cleave("compile", model.path, "--inputs", model.inputs, "--mesh", "tp=2", "--emit-ir", tmp_path / "ir", "-o", tmp_path / "b.plan")
+    last = max(path for path in (tmp_path / "ir").iterdir()).read_text()
+    assert last.count(" aten.rms_norm(") == 3 and last.count(" aten.rsqrt(") == 2
 
 
 # Small modules ------------------------------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ import re
 import shutil
 import subprocess
 import sys
+import sysconfig
 import time
 
 FOLDER = pathlib.Path(__file__).resolve().parent
@@ -105,12 +106,16 @@ def compiled(cleave, path, mesh, name):
 
 
 def library(name):
-    """torchvision's own operators, which detectors use."""
+    """torchvision's own operators, which detectors use. Made for Python, they want its library and torch's for it first."""
     if "rcnn" not in name:
         return []
+    import torch
     import torchvision
 
-    return ["--library", str(pathlib.Path(torchvision.__file__).parent / "_C.so")]
+    python = pathlib.Path(sysconfig.get_config_var("LIBDIR")) / sysconfig.get_config_var("INSTSONAME")
+    torchs = pathlib.Path(torch.__file__).parent / "lib/libtorch_python.so"
+    own = pathlib.Path(torchvision.__file__).parent / "_C.so"
+    return [word for path in (python, torchs, own) for word in ("--library", path)]
 
 
 def short(message, path):

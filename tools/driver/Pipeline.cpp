@@ -10,6 +10,7 @@
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/FormatVariadic.h"
+#include "llvm/Support/MathExtras.h"
 #include "llvm/Support/Path.h"
 
 using namespace mlir;
@@ -30,7 +31,12 @@ std::string pipelineOf(const CompileOptions &options, const PipelineShape &shape
     schedule += " machine=" + options.machine;
   if (!options.stageBefore.empty())
     assign += " stage-before=" + llvm::join(options.stageBefore, ",");
-  std::string idioms = options.rewritesIdioms ? "rewrite-idioms,cse,infer-types," : "";
+  std::string idioms, norms;
+  if (options.rewritesIdioms) {
+    // Norms whose width is split are none of one rank's.
+    idioms = shape.tensorRanks > 1 ? "rewrite-idioms{norms=false},cse,infer-types," : "rewrite-idioms,cse,infer-types,";
+    norms = "rewrite-idioms,cse,infer-types,";
+  }
   std::string precision = options.dtype == "traced"
                               ? ""
                               : "lower-precision{dtype=" + options.dtype + "},canonicalize,cse,infer-types,";
@@ -39,10 +45,13 @@ std::string pipelineOf(const CompileOptions &options, const PipelineShape &shape
     sharding = "annotate-sharding{tp=" + std::to_string(shape.tensorRanks);
     if (!options.machine.empty())
       sharding += " machine=" + options.machine;
+    if (shape.memoryBytes)
+      sharding += " memory=" + std::to_string(std::min<uint64_t>(
+                                   llvm::SaturatingMultiply<uint64_t>(*shape.memoryBytes, shape.ranks), INT64_MAX));
     if (!shape.shard.empty())
       sharding += " shard=" + llvm::join(shape.shard, ",");
     sharding += "},propagate-sharding,resolve-conflicts,partition-spmd,place-collectives,canonicalize,cse,"
-                "infer-types,";
+                "infer-types," + norms;
   }
   return "builtin.module(func.func(" + strip + ",canonicalize,infer-types,fold-sizes,canonicalize,cse," +
          idioms + precision + sharding + assign + "}," + schedule + "},split-stages))";

@@ -165,3 +165,21 @@ func.func @exchange(%x: tensor<4x6xf32>) -> !cleave.tensor attributes {cleave.tp
   %2 = aten.add.Tensor(%1, %0, %one) : (!cleave.tensor, !cleave.tensor, i64) -> !cleave.tensor
   return %2 : !cleave.tensor
 }
+
+// -----
+
+// A mean is the sum of the parts' means, each by its share: ranks have 3 and 4 of 7.
+// CHECK-LABEL: func.func @mean
+// CHECK: %[[OWN:.*]] = aten.mean.dim(
+// CHECK: %[[SHARE:.*]] = cleave.per_rank([0.4285{{[0-9]*}}, 0.5714{{[0-9]*}}]) : f64
+// CHECK: %[[PART:.*]] = aten.mul.Scalar(%[[OWN]], %[[SHARE]])
+// CHECK: spmd.all_reduce(%[[PART]])
+func.func @mean(%x: tensor<4x6xf32>) -> !cleave.tensor attributes {cleave.tp = 2 : i64} {
+  %w = cleave.param "w" {role = "parameter", cleave.split = 0 : i64} : tensor<7x6xf32>
+  %none = cleave.constant(unit) : none
+  %last = cleave.constant([-1]) : !cleave.list<i64>
+  %keep = cleave.constant(true) : i1
+  %0 = aten.linear(%x, %w, %none) : (tensor<4x6xf32>, tensor<7x6xf32>, none) -> !cleave.tensor
+  %1 = aten.mean.dim(%0, %last, %keep, %none) : (!cleave.tensor, !cleave.list<i64>, i1, none) -> !cleave.tensor
+  return %1 : !cleave.tensor
+}

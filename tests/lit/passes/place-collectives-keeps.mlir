@@ -88,3 +88,30 @@ func.func @copies(%x: tensor<4x1xf32>, %y: tensor<2x3x4x5xf32>) -> (tensor<4x64x
   %3 = aten.contiguous(%2, %last) : (tensor<2x3x4x5xf32>, i64) -> tensor<2x3x4x5xf32>
   return %1, %3 : tensor<4x64xf32>, tensor<2x3x4x5xf32>
 }
+
+// Of the two sums alone no shape is known.
+// CHECK-LABEL: func.func @widened
+// CHECK: spmd.all_reduce(%arg0)
+// CHECK: spmd.all_reduce(%arg1)
+func.func @widened(%x: tensor<1x6xf32>, %y: tensor<1x6xf32>, %whole: tensor<4x6xf32>) -> tensor<4x6xf32> {
+  %one = cleave.constant(1 : i64) : i64
+  %0 = spmd.all_reduce(%x) : (tensor<1x6xf32>) -> tensor<1x6xf32>
+  %1 = aten.add.Tensor(%0, %whole, %one) : (tensor<1x6xf32>, tensor<4x6xf32>, i64) -> tensor<4x6xf32>
+  %2 = spmd.all_reduce(%y) : (tensor<1x6xf32>) -> tensor<1x6xf32>
+  %3 = aten.add.Tensor(%1, %2, %one) : (tensor<4x6xf32>, tensor<1x6xf32>, i64) -> tensor<4x6xf32>
+  return %3 : tensor<4x6xf32>
+}
+
+// A factor of one of three.
+// CHECK-LABEL: func.func @scaled
+// CHECK: spmd.all_reduce(%arg0)
+// CHECK: spmd.all_reduce(%arg1)
+func.func @scaled(%x: tensor<4x6xf32>, %y: tensor<4x6xf32>, %whole: tensor<4x6xf32>) -> tensor<4x6xf32> {
+  %one = cleave.constant(1 : i64) : i64
+  %three = cleave.constant(3 : i64) : i64
+  %0 = spmd.all_reduce(%x) : (tensor<4x6xf32>) -> tensor<4x6xf32>
+  %1 = aten.add.Tensor(%whole, %0, %three) : (tensor<4x6xf32>, tensor<4x6xf32>, i64) -> tensor<4x6xf32>
+  %2 = spmd.all_reduce(%y) : (tensor<4x6xf32>) -> tensor<4x6xf32>
+  %3 = aten.add.Tensor(%1, %2, %one) : (tensor<4x6xf32>, tensor<4x6xf32>, i64) -> tensor<4x6xf32>
+  return %3 : tensor<4x6xf32>
+}

@@ -30,3 +30,36 @@ func.func @part(%x: tensor<4x6xf32>) -> tensor<4x3xf32> {
   %1 = aten.narrow(%0, %one, %begin, %three) : (tensor<4x6xf32>, i64, i64, i64) -> tensor<4x3xf32>
   return %1 : tensor<4x3xf32>
 }
+
+// What every rank has is added behind the sum of both: words, types and positions.
+// CHECK-LABEL: func.func @past_whole
+// CHECK: %[[PARTS:.*]] = aten.add.Tensor(%arg0, %arg1,
+// CHECK: %[[SUM:.*]] = spmd.all_reduce(%[[PARTS]])
+// CHECK: %[[FIRST:.*]] = aten.add.Tensor(%[[SUM]], %arg2,
+// CHECK: %[[SECOND:.*]] = aten.add.Tensor(%[[FIRST]], %arg2,
+// CHECK: return %[[SECOND]]
+func.func @past_whole(%words: tensor<2x8x6xf32>, %positions: tensor<1x8x6xf32>, %types: tensor<2x8x6xf32>)
+    -> tensor<2x8x6xf32> {
+  %one = cleave.constant(1 : i64) : i64
+  %0 = spmd.all_reduce(%words) : (tensor<2x8x6xf32>) -> tensor<2x8x6xf32>
+  %1 = aten.add.Tensor(%0, %types, %one) : (tensor<2x8x6xf32>, tensor<2x8x6xf32>, i64) -> tensor<2x8x6xf32>
+  %2 = aten.add.Tensor(%1, %types, %one) : (tensor<2x8x6xf32>, tensor<2x8x6xf32>, i64) -> tensor<2x8x6xf32>
+  %3 = spmd.all_reduce(%positions) : (tensor<1x8x6xf32>) -> tensor<1x8x6xf32>
+  %4 = aten.add.Tensor(%2, %3, %one) : (tensor<2x8x6xf32>, tensor<1x8x6xf32>, i64) -> tensor<2x8x6xf32>
+  return %4 : tensor<2x8x6xf32>
+}
+
+// Three sums are one.
+// CHECK-LABEL: func.func @three
+// CHECK: %[[TWO:.*]] = aten.add.Tensor(%arg0, %arg1,
+// CHECK: %[[THREE:.*]] = aten.add.Tensor(%[[TWO]], %arg2,
+// CHECK: spmd.all_reduce(%[[THREE]])
+func.func @three(%x: tensor<4x6xf32>, %y: tensor<4x6xf32>, %z: tensor<4x6xf32>) -> tensor<4x6xf32> {
+  %one = cleave.constant(1 : i64) : i64
+  %0 = spmd.all_reduce(%x) : (tensor<4x6xf32>) -> tensor<4x6xf32>
+  %1 = spmd.all_reduce(%y) : (tensor<4x6xf32>) -> tensor<4x6xf32>
+  %2 = spmd.all_reduce(%z) : (tensor<4x6xf32>) -> tensor<4x6xf32>
+  %3 = aten.add.Tensor(%0, %1, %one) : (tensor<4x6xf32>, tensor<4x6xf32>, i64) -> tensor<4x6xf32>
+  %4 = aten.add.Tensor(%3, %2, %one) : (tensor<4x6xf32>, tensor<4x6xf32>, i64) -> tensor<4x6xf32>
+  return %4 : tensor<4x6xf32>
+}
