@@ -182,10 +182,10 @@ def test_fewer_devices_than_the_machine_has(model):
     assert "note: 2 of the 4 devices of cpu:4 are used; leave --devices away to use all" in report.out
 
 
-@pytest.mark.parametrize("schedule", ["gpipe", "interleaved"])
-def test_memory_that_does_not_hold(model, schedule):
+@pytest.mark.parametrize("ways", [("--schedule", "gpipe"), ("--schedule", "interleaved"), ("--mesh", "tp=2")])
+def test_memory_that_does_not_hold(model, ways):
     """The error names the least limit with which the same command works."""
-    options = ("--machine", "machine.json", "--schedule", schedule)
+    options = ("--machine", "machine.json", *ways)
 
     def machine(bytes_):
         device = {"flops_per_second": 2e11, "memory_bytes_per_second": 1e10, "operator_seconds": 2e-6, "memory_bytes": bytes_}

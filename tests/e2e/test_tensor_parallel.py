@@ -287,6 +287,23 @@ def test_modules(module, x, mesh, compiler):
     compiler.compile(module, "--mesh", mesh, x=x)
 
 
+def test_what_is_dear_stays_whole_where_there_is_room(compiler, tmp_path):
+    """Sums of 8 x 64 numbers cost more than half of these products; a device's memory says whether they must be split."""
+    def shares(bytes_, *options):
+        device = {"flops_per_second": 1e11, "memory_bytes_per_second": 1e10, "operator_seconds": 2e-6, "memory_bytes": bytes_}
+        machine = {"devices": [{"name": "cpu:0", **device}] * 2, "link": {"latency_seconds": 1e-3, "bytes_per_second": 1e10}}
+        (tmp_path / "machine.json").write_text(json.dumps(machine))
+        compiler.compile(FeedForward(), "--mesh", "tp=2", "--machine", "machine.json", *options,
+                         x=torch.linspace(-1, 1, 512).reshape(8, 64))
+        report = plan_of(compiler)
+        return [weight["style"] for weight in sorted(report["weights"], key=lambda weight: weight["name"])], report
+
+    styles, report = shares(10**9)
+    assert styles == ["replicate"] * 3
+    assert "there is room for it, and splitting it would cost more time than it saves" in json.dumps(report["notes"])
+    assert shares(100_000)[0] == shares(10**9, "--shard", "w1=colwise")[0] == ["colwise", "rowwise", "colwise"]
+
+
 def test_each_rank_has_its_part_of_the_weights(compiler):
     result = compiler.compile(FeedForward(), "--mesh", "tp=4", x=torch.linspace(-1, 1, 512).reshape(8, 64))
     assert "us at the traced sizes, before sums are merged; by the bound no other split of these weights takes less" in result.out, result.out
