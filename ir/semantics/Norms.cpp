@@ -60,6 +60,23 @@ static std::optional<DimensionRule> trailing(OperatorOp op, const TracedShapes &
   return alongRule(*shape, dims, FactorKind::Block, op->getNumOperands(), true);
 }
 
+/// v[…, d, …], g[1, …, d, …, 1] → like v: what is at each position of `dim` is normed by itself. -1 norms it all.
+static std::optional<DimensionRule> weightNorm(OperatorOp op, const TracedShapes &shapes) {
+  auto shape = shapes.shapeOf(op->getOperand(0)), scale = shapes.shapeOf(op->getOperand(1));
+  auto dim = constantInt(op, "dim");
+  if (!shape || !scale || !dim || *dim < 0 || scale->size() != shape->size())
+    return std::nullopt;
+  DimensionRule rule;
+  rule.operands.resize(op->getNumOperands());
+  for (auto [i, size] : llvm::enumerate(*shape)) {
+    const bool isKept = int64_t(i) == *dim;
+    rule.operands[0].push_back(rule.addDim(isKept ? FactorKind::Pass : FactorKind::Block, size));
+    rule.operands[1].push_back(isKept ? rule.operands[0].back() : rule.addDim(FactorKind::Block, 1));
+  }
+  rule.results.push_back(rule.operands[0]);
+  return rule;
+}
+
 /// On CPU ATen computes an RMS norm step by step, in float32 or wider: its squares, or, for a weight, the
 /// normed input while the result is made; a narrow input widened; and one or two numbers a row.
 static int64_t rmsNormWorkspace(OperatorOp op, const TracedShapes &shapes) {
@@ -178,7 +195,8 @@ void addNorms(SemanticsTable &table) {
                                 .flops = severalPerElement,
                                 .workspaceBytes = rmsNormWorkspace,
                                 .dimensions = trailing});
-  table.add({"aten._weight_norm"}, {.hasTypesOfOperands = true, .flops = perInputElement});
+  table.add({"aten._weight_norm"},
+            {.hasTypesOfOperands = true, .flops = perInputElement, .dimensions = weightNorm});
   table.add({"aten._native_batch_norm_legit_functional"},
             {.hasTypesOfOperands = true, .flops = severalPerElement});
   table.add({"aten.batch_norm"},

@@ -203,6 +203,20 @@ class Convolutions(nn.Module):
         return self.top(self.layers(x).mean([2, 3]))
 
 
+class NormedWeights(nn.Module):
+    """Weights that are made of a direction and a length for each output or input, as audio codecs have them."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.up = nn.utils.parametrizations.weight_norm(nn.Conv1d(3, 8, 3, padding=1))
+        self.down = nn.utils.parametrizations.weight_norm(nn.ConvTranspose1d(8, 4, 2, stride=2))
+        self.top = nn.utils.parametrizations.weight_norm(nn.Linear(12, 6))
+
+    def forward(self, x):
+        return self.top(self.down(torch.relu(self.up(x))))
+
+
 class NoProducts(nn.Module):
     def __init__(self):
         super().__init__()
@@ -285,6 +299,14 @@ class Remembers(nn.Module):
 ], ids=lambda value: type(value).__name__ if isinstance(value, nn.Module) else value if isinstance(value, str) else "")
 def test_modules(module, x, mesh, compiler):
     compiler.compile(module, "--mesh", mesh, x=x)
+
+
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_normed_weights_are_split(ranks, compiler):
+    x = torch.linspace(-1, 1, 36).reshape(2, 3, 6)
+    compiler.compile(torch.jit.trace(NormedWeights().eval(), x), "--mesh", f"tp={ranks}", x=x)
+    styles = {weight["name"]: weight["style"] for weight in plan_of(compiler)["weights"]}
+    assert all(style != "replicate" for name, style in styles.items() if name.endswith("original1")), styles
 
 
 def test_what_is_dear_stays_whole_where_there_is_room(compiler, tmp_path):

@@ -163,6 +163,8 @@ std::vector<Case> reductions() {
       {"aten.cummax", {x, "1"}},
       {"aten.layer_norm", {x, "[6]", "tensor<6xf32>", "tensor<6xf32>", "0.001", "true"}},
       {"aten.layer_norm", {x, "[5, 6]", "none", "none", "0.001", "true"}},
+      {"aten._weight_norm", {x, "tensor<4x1x1xf32>", "0"}},
+      {"aten._weight_norm", {x, "tensor<1x5x1xf32>", "1"}},
       {"aten.native_layer_norm", {x, "[6]", "tensor<6xf32>", "none", "0.001"}},
       {"aten.rms_norm", {x, "[6]", "tensor<6xf32>", "0.001"}},
   };
