@@ -139,10 +139,15 @@ void SpmdProgramTest::compare(const Found &found, const Found &wanted, bool isEx
   }
 }
 
-/// Operators with split results, and what programs of ranks alone have.
+/// Operators with split results, shards that overlap, and what programs of ranks alone have.
 void SpmdProgramTest::count(ModuleOp module) {
   module.walk([&](Operation *op) {
     StringRef name = op->getName().getStringRef();
+    if (auto shardings = op->getAttrOfType<ArrayAttr>(kShardingsAttr))
+      for (auto sharding : shardings.getAsRange<ShardingAttr>()) {
+        SmallVector<int64_t> extents = sharding.getExtents();
+        seen["shared"] += std::accumulate(extents.begin(), extents.end(), int64_t(0)) > sharding.getSize();
+      }
     if (op->hasAttr(kShardingsAttr) || name.starts_with("spmd.") || isa<PerRankOp, FirstRankOp>(op))
       ++seen[name.str()];
   });
@@ -228,7 +233,8 @@ TEST_F(SpmdProgramTest, AllRanksGiveWhatTheFunctionGives) {
                            "spmd.all_reduce",
                            "spmd.all_gather",
                            "spmd.all_to_all",
-                           "spmd.shard"})
+                           "spmd.shard",
+                           "shared"})
     EXPECT_GT(seen[name], 0u) << name;
 }
 
