@@ -75,12 +75,18 @@ llvm::Expected<ShardingStyle> parseShardingStyle(StringRef word) {
 namespace {
 class Search {
 public:
+  Search(func::FuncOp function, const ShardingRequest &request)
+      : function(function), propagation(function), shapes(function), request(request), ranks(request.ranks),
+        shardings(propagation, ranks), communication(propagation, ranks, request.link),
+        bound(propagation, communication) {
+    findWeights();
+    applyRules();
+    findClasses();
+    undecided = decision;
+  }
   /// \param dearest  what splitting a byte may cost at most, in seconds beyond those that it saves.
-  Search(func::FuncOp function, const ShardingPropagation &propagation, const ShardingRequest &request, double dearest)
-      : function(function), propagation(propagation), shapes(function), request(request), ranks(request.ranks),
-        dearest(dearest), shardings(propagation, ranks), communication(propagation, ranks, request.link),
-        bound(propagation, communication) {}
-  ShardingDecision run();
+  ShardingDecision run(double dearest);
+  double leastSeconds(const ShardingDecision &decision) const;
 
 private:
   struct Candidate {
@@ -96,14 +102,14 @@ private:
   void findWeights();
   void collectWeights(Use use, Value value, llvm::SmallPtrSetImpl<Operation *> &seen);
   void applyRules();
-  std::vector<Candidate> findClasses();
+  void findClasses();
   void takeClasses();
   void takeRest();
   /// Beyond what it saves.
   double costOf(const Candidate &candidate) const;
   bool isTooDear(const Candidate &candidate);
   bool isAskedFor(const SplitClass &found) const;
-  int64_t rankBytes();
+  int64_t rankBytes() const;
   bool isWorthIt(const Candidate &candidate) const;
   /// Seconds for a byte that is split.
   double priceOf(const Candidate &candidate) const;
@@ -116,14 +122,18 @@ private:
   std::optional<size_t> openWeight(TensorRef tensor) const;
 
   func::FuncOp function;
-  const ShardingPropagation &propagation;
+  ShardingPropagation propagation;
   TracedShapes shapes;
   const ShardingRequest &request;
   const unsigned ranks;
-  const double dearest;
   Shardings shardings;
   Communication communication;
   CommunicationBound bound;
+  /// All classes, before any is taken.
+  std::vector<Candidate> classes;
+  double dearest = 0;
+  /// As each run begins.
+  ShardingDecision undecided;
   ShardingDecision decision;
   llvm::MapVector<TensorRef, size_t> weights;
   /// Where operators take a weight, or what is made of it and other weights.
@@ -246,7 +256,8 @@ static SplitDimension describe(const SplitClass &found) {
 void Search::take(const Candidate &candidate) {
   const int64_t gain = gainOf(candidate.found);
   SplitDimension dimension = describe(candidate.found);
-  dimension.price = costOf(candidate) / std::max<int64_t>(gain, 1);
+  if (request.memoryLimit)
+    dimension.price = costOf(candidate) / std::max<int64_t>(gain, 1);
   decision.splitBytes += gain;
   decision.seconds += candidate.seconds;
   shardings.add(candidate.found);
@@ -293,8 +304,7 @@ void Search::applyRules() {
 }
 
 /// Classes as they are, each once.
-std::vector<Search::Candidate> Search::findClasses() {
-  std::vector<Candidate> candidates;
+void Search::findClasses() {
   llvm::DenseSet<std::pair<Value, unsigned>> known;
   for (auto &[tensor, index] : weights)
     for (unsigned dim = 0; dim < propagation.typeOf(tensor).getRank(); ++dim) {
@@ -311,24 +321,22 @@ std::vector<Search::Candidate> Search::findClasses() {
       bound.add(found, split);
       if (isAllowed(found)) {
         double seconds = communication.secondsOf(found);
-        candidates.push_back({seed, std::move(found), seconds});
+        classes.push_back({seed, std::move(found), seconds});
       }
     }
-  return candidates;
 }
 
 /// By seconds for a byte that is split.
 void Search::takeClasses() {
-  std::vector<Candidate> candidates = findClasses();
   // The cheapest first, and of equals the one found first. What is taken only makes others dearer.
   using Offer = std::pair<double, size_t>;
   std::priority_queue<Offer, std::vector<Offer>, std::greater<Offer>> offers;
-  for (auto [index, candidate] : llvm::enumerate(candidates))
+  for (auto [index, candidate] : llvm::enumerate(classes))
     offers.push({priceOf(candidate), index});
   while (!offers.empty()) {
     auto [price, index] = offers.top();
     offers.pop();
-    const Candidate &candidate = candidates[index];
+    const Candidate &candidate = classes[index];
     auto isTaken = [&](auto &entry) { return shardings.all().contains(entry.first); };
     if (std::isinf(price) || llvm::any_of(candidate.found.tensors, isTaken))
       continue;
@@ -356,18 +364,21 @@ bool Search::isAskedFor(const SplitClass &found) const {
 }
 
 double Search::costOf(const Candidate &candidate) const {
-  llvm::SmallSetVector<Operation *, 8> calls;
+  llvm::DenseSet<OpOperand *> gathers(candidate.found.gathers.begin(), candidate.found.gathers.end());
+  llvm::SetVector<Operation *> calls;
   for (auto &[tensor, labelling] : candidate.found.tensors)
-    for (const Use &use : usesOf.lookup(tensor.value.getDefiningOp()))
-      calls.insert(use.call->op);
+    for (const SplittableCall *call : propagation.callsTaking(tensor))
+      if (llvm::none_of(call->uses, [&](OpOperand *use) { return gathers.contains(use); }))
+        calls.insert(call->op);
   double saved = 0;
   for (Operation *call : calls)
-    saved += operationSeconds(call, shapes, request.device) - request.device.operatorSeconds;
+    saved += std::max(operationSeconds(call, shapes, request.device) - request.device.operatorSeconds, 0.);
   return candidate.seconds - saved * (ranks - 1) / ranks;
 }
 
 bool Search::isTooDear(const Candidate &candidate) {
-  if (isAskedFor(candidate.found) || costOf(candidate) / std::max<int64_t>(gainOf(candidate.found), 1) <= dearest)
+  if (std::isinf(dearest) || isAskedFor(candidate.found) ||
+      costOf(candidate) / std::max<int64_t>(gainOf(candidate.found), 1) <= dearest)
     return false;
   for (auto &[tensor, labelling] : candidate.found.tensors)
     if (auto index = openWeight(tensor))
@@ -397,9 +408,9 @@ static int64_t mostLiveBytes(func::FuncOp function, const TracedShapes &shapes) 
   return most;
 }
 
-int64_t Search::rankBytes() {
-  std::vector<int64_t> held(ranks, mostLiveBytes(function, shapes));
-  for (auto param : function.getOps<ParamOp>()) {
+int64_t Search::rankBytes() const {
+  std::vector<int64_t> held(ranks, 0);
+  for (auto param : func::FuncOp(function).getOps<ParamOp>()) {
     TensorRef tensor{param};
     ShardingAttr sharding = shardings.lookup(tensor);
     const int64_t size = sharding ? propagation.sizeOf(tensor, sharding.getDim()) : 1;
@@ -427,34 +438,52 @@ void Search::takeRest() {
   }
 }
 
-ShardingDecision Search::run() {
-  findWeights();
-  applyRules();
+ShardingDecision Search::run(double price) {
+  dearest = price;
+  decision = undecided;
+  shardings.clear();
   takeClasses();
   takeRest();
-  SmallVector<TensorRef> split;
-  for (const WeightDecision &weight : decision.weights)
-    if (weight.style != ShardingStyle::Replicate)
-      split.push_back({ParamOp(weight.weight)});
-  decision.leastSeconds = bound.leastSeconds(split);
   decision.rankBytes = rankBytes();
   return std::move(decision);
 }
 
-ShardingDecision decideSharding(func::FuncOp function, const ShardingRequest &request) {
-  ShardingPropagation propagation(function);
-  auto decide = [&](double dearest) { return Search(function, propagation, request, dearest).run(); };
-  ShardingDecision all = decide(std::numeric_limits<double>::infinity());
-  if (!request.memoryLimit)
-    return all;
-  // From where only what saves time is split, to where all is.
+double Search::leastSeconds(const ShardingDecision &decision) const {
+  SmallVector<TensorRef> split;
+  for (const WeightDecision &weight : decision.weights)
+    if (weight.style != ShardingStyle::Replicate)
+      split.push_back({ParamOp(weight.weight)});
+  return bound.leastSeconds(split);
+}
+
+/// The cheapest that fits, from the price at which only what saves time is split to that of all.
+static ShardingDecision decideWithin(int64_t limit, Search &search, ShardingDecision all) {
   std::vector<double> prices{0};
   for (const SplitDimension &dimension : all.dimensions)
     prices.push_back(std::max(dimension.price, 0.));
   llvm::sort(prices);
   prices.erase(llvm::unique(prices), prices.end());
-  auto price = llvm::partition_point(prices, [&](double price) { return decide(price).rankBytes > *request.memoryLimit; });
-  return price == prices.end() ? all : decide(*price);
+  for (ArrayRef<double> open = prices; !open.empty();) {
+    const size_t middle = open.size() / 2;
+    ShardingDecision found = search.run(open[middle]);
+    const bool fits = found.rankBytes <= limit;
+    open = fits ? open.take_front(middle) : open.drop_front(middle + 1);
+    if (fits)
+      all = std::move(found);
+  }
+  return all;
+}
+
+ShardingDecision decideSharding(func::FuncOp function, const ShardingRequest &request) {
+  Search search(function, request);
+  ShardingDecision decision = search.run(std::numeric_limits<double>::infinity());
+  if (request.memoryLimit) {
+    const int64_t values = mostLiveBytes(function, TracedShapes(function));
+    decision = decideWithin(*request.memoryLimit - values, search, std::move(decision));
+    decision.rankBytes += values;
+  }
+  decision.leastSeconds = search.leastSeconds(decision);
+  return decision;
 }
 
 } // namespace cleave

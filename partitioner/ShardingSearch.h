@@ -25,6 +25,7 @@ public:
   /// What splitting the seed would add.
   SplitClass classOf(const ShardingSeed &seed) const;
   void add(const SplitClass &found);
+  void clear() { tensors.clear(); }
   /// Null for what is whole, be it that all ranks share it.
   ShardingAttr lookup(TensorRef tensor) const { return tensors.lookup(tensor); }
   const llvm::MapVector<TensorRef, ShardingAttr> &all() const { return tensors; }
@@ -83,7 +84,8 @@ struct ShardingDecision {
   std::vector<std::string> unmatched;
   /// Of these weights, those that are split.
   int64_t splitBytes = 0;
-  /// Of all weights on the rank that has most of them, and of the values of a request at once, as if these were whole.
+  /// Of all weights on the rank that has most of them; with a memory limit also of the values that live at once, as if
+  /// these were whole, without the workspace of operators.
   int64_t rankBytes = 0;
   /// What all classes owe, before sums are merged.
   double seconds = 0;
@@ -101,13 +103,14 @@ struct ShardingRequest {
   std::optional<int64_t> memoryLimit;
 };
 
-/// Splits every weight of products, convolutions and lookups that can be split over the ranks and is worth it: whole classes
-/// first, those with the least communication (seconds over the link) for their bytes before others, as far as
-/// they do not want one tensor in two ways; each weight that is left then in its cheapest way, by a class
-/// that ends before what is split, or by itself. Greedy: `leastSeconds` says what the best cannot fall below.
+/// Splits every weight of products, convolutions and lookups that can be split over the ranks and is worth it:
+/// whole classes first, those with the least communication (seconds over the link) for their bytes before
+/// others, as far as they do not want one tensor in two ways; each weight that is left then in its cheapest
+/// way, by a class that ends before what is split, or by itself. Greedy: `leastSeconds` says what the best
+/// cannot fall below.
 ///
-/// Within a memory limit, what would cost more time than it saves stays whole, the dearest for its bytes first, as far as
-/// there is room.
+/// Within a memory limit, what would cost more time than it saves stays whole: what costs more for its bytes
+/// than a price, the lowest at which all fits, by bisection, as if more fitted at higher ones.
 ShardingDecision decideSharding(mlir::func::FuncOp function, const ShardingRequest &request);
 
 } // namespace cleave

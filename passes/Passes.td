@@ -52,10 +52,11 @@ def RewriteIdioms : Pass<"rewrite-idioms", "::mlir::func::FuncOp"> {
     Needs types, and constants as `number` of their `cleave.param`. An idiom is rewritten where nobody takes anything of
     it but its result; boundaries that are kept end it. Types of new intermediate results are left to infer-types.
 
-    With `norms=false` root-mean-square norms stay as they are written: the mean of a split width is a sum of parts, and
-    the operator would want the width whole.
+    `only` names idioms: tanh-gelu, rms-norm, rotary, attention, grouped-attention. Those that ask for shapes must not be
+    rewritten in the program of tensor ranks, whose types are the first rank's; norms, which would want a split width whole,
+    only there.
   }];
-  let options = [Option<"norms", "norms", "bool", "true", "rewrite root-mean-square norms">];
+  let options = [ListOption<"only", "only", "std::string", "these alone; all where empty">];
   let dependentDialects = ["::cleave::CleaveDialect"];
 }
 

@@ -58,7 +58,8 @@ struct MergeSums : CollectivePattern {
 /// An addition without a factor.
 static OperatorOp asAddition(Operation *op) {
   auto call = dyn_cast_or_null<OperatorOp>(op);
-  return call && call.getName() == "aten.add.Tensor" && matchPattern(op->getOperand(2), m_One()) ? call : OperatorOp(nullptr);
+  const bool isPlain = call && call.getName() == "aten.add.Tensor" && matchPattern(op->getOperand(2), m_One());
+  return isPlain ? call : OperatorOp(nullptr);
 }
 
 /// (sum(a) + w) + sum(b) = (sum(a) + sum(b)) + w: what is added between two sums does not keep them apart.
@@ -68,17 +69,14 @@ struct MoveSumsTogether : CollectivePattern {
     if (!asAddition(op))
       return failure();
     for (unsigned side : {0, 1}) {
-      Value sum = op->getOperand(side), rest = op->getOperand(1 - side);
-      auto inner = soleSum(sum, op) ? soleAddition(rest, op) : OperatorOp(nullptr);
+      Value sum = op->getOperand(side), one = op->getOperand(2);
+      auto inner = soleSum(sum, op) ? soleAddition(op->getOperand(1 - side), op) : OperatorOp(nullptr);
+      Type type = op->getResult(0).getType();
       for (unsigned innerSide : {0, 1})
-        if (inner && hasSum(inner->getOperand(innerSide), inner) && !hasSum(inner->getOperand(1 - innerSide), inner) &&
-            // The two together have the shape and dtype of all three.
-            llvm::is_contained({sum.getType(), inner->getOperand(innerSide).getType()}, op->getResult(0).getType())) {
-          Type type = op->getResult(0).getType();
-          Value one = op->getOperand(2);
-          Value both = makeCall(rewriter, op->getLoc(), op.getName(), {inner->getOperand(innerSide), sum, one}, type);
-          rewriter.replaceOp(op, makeCall(rewriter, inner->getLoc(), op.getName(),
-                                          {both, inner->getOperand(1 - innerSide), one}, type));
+        if (inner && leadsToSum(inner, innerSide, sum.getType(), type)) {
+          Value met = inner->getOperand(innerSide), whole = inner->getOperand(1 - innerSide);
+          Value both = makeCall(rewriter, op->getLoc(), op.getName(), {met, sum, one}, type);
+          rewriter.replaceOp(op, makeCall(rewriter, op->getLoc(), op.getName(), {both, whole, one}, type));
           return success();
         }
     }
@@ -90,10 +88,17 @@ struct MoveSumsTogether : CollectivePattern {
     return op && value.hasOneUse() && op->getBlock() == user->getBlock() ? op : OperatorOp(nullptr);
   }
   static bool hasSum(Value value, Operation *user) {
-    if (soleSum(value, user))
-      return true;
     OperatorOp op = soleAddition(value, user);
-    return op && (hasSum(op->getOperand(0), op) || hasSum(op->getOperand(1), op));
+    return soleSum(value, user) || (op && (hasSum(op->getOperand(0), op) || hasSum(op->getOperand(1), op)));
+  }
+  /// Whether behind that operand, and not behind the other, there is a sum that one of type `sum` may be added
+  /// to, through additions that then have the shape and dtype `type`.
+  static bool leadsToSum(OperatorOp op, unsigned side, Type sum, Type type) {
+    Value value = op->getOperand(side);
+    if (hasSum(op->getOperand(1 - side), op) || (sum != type && value.getType() != type))
+      return false;
+    OperatorOp next = soleAddition(value, op);
+    return soleSum(value, op) || (next && (leadsToSum(next, 0, sum, type) || leadsToSum(next, 1, sum, type)));
   }
 };
 

@@ -14,13 +14,14 @@ namespace {
 struct RewriteIdioms : impl::RewriteIdiomsBase<RewriteIdioms> {
   using RewriteIdiomsBase::RewriteIdiomsBase;
   void runOnOperation() override {
+    static constexpr std::pair<StringLiteral, void (*)(RewritePatternSet &)> kIdioms[] = {
+        {"tanh-gelu", addTanhGelu}, {"rms-norm", addRmsNorm},
+        {"rotary", addRotary},      {"attention", addAttention},
+        {"grouped-attention", addGroupedAttention}};
     RewritePatternSet patterns(&getContext());
-    addTanhGelu(patterns);
-    if (norms)
-      addRmsNorm(patterns);
-    addRotary(patterns);
-    addAttention(patterns);
-    addGroupedAttention(patterns);
+    for (auto [name, add] : kIdioms)
+      if (only.empty() || llvm::is_contained(only, name))
+        add(patterns);
     if (failed(applyPatternsAndFoldGreedily(getOperation(), std::move(patterns))))
       signalPassFailure();
   }

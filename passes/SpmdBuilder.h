@@ -15,8 +15,8 @@ using Ranges = llvm::SmallVector<int64_t>;
 mlir::Type intsType(mlir::MLIRContext *context);
 mlir::Attribute intsAttr(mlir::Builder &b, llvm::ArrayRef<int64_t> values);
 
-/// Makes numbers that each rank has its own of, and calls with them, at `builder` and `location`. Types of calls' results
-/// are left to infer-types.
+/// Makes numbers that each rank has its own of, and calls with them, at `builder` and `location`. Types of
+/// calls' results are left to infer-types.
 class SpmdBuilder {
 protected:
   SpmdBuilder(mlir::func::FuncOp function, unsigned ranks);
@@ -30,8 +30,8 @@ protected:
   mlir::Value call(llvm::StringRef name, mlir::ValueRange operands);
   /// The ranges of each rank's tensor, one after the other; of one range a view, unless `copies`.
   mlir::Value pick(mlir::Value from, unsigned dim, const std::vector<Ranges> &ranges, bool copies = false);
-  /// What ranks exchange is row-major; views of what had its dimensions in another order in memory, as `type` says, want
-  /// them so.
+  /// What ranks exchange is row-major; views of what had its dimensions in another order in memory, as `type`
+  /// says, want them so.
   mlir::Value laidOut(mlir::Value exchanged, mlir::Type type);
 
   const unsigned ranks;

@@ -40,7 +40,7 @@ struct OpSemantics {
   /// Along its Reduce factors the result is the sum of what parts of the operands give, addedArgument added
   /// once.
   bool sumsParts = false;
-  /// … each weighted by its share of what is summed.
+  /// Of an operator that sums parts: each part counts by its share of what is averaged.
   bool isMean = false;
   /// The tensor argument of a product that may have a wider dtype than the others.
   llvm::StringLiteral wideArgument = "";

@@ -3,6 +3,7 @@
 import collections
 import json
 import re
+import subprocess
 import warnings
 
 import pytest
@@ -11,10 +12,11 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 from torch.nn import functional as F
 
-from conftest import TINY, cleave, compile_refused, run_refused
+from conftest import BIN, TINY, cleave, compile_refused, run_refused
 from streams import CALLS
 
 X = torch.linspace(-1, 1, 48).reshape(8, 6)
+TOKENS = torch.linspace(-1, 1, 120).reshape(2, 5, 12)
 IMAGES = torch.linspace(-2, 2, 2 * 3 * 8 * 8).reshape(2, 3, 8, 8)
 
 DECODER = "vocab_size=101,hidden_size=48,intermediate_size=100,num_hidden_layers=2,max_position_embeddings=64"
@@ -217,6 +219,37 @@ class NormedWeights(nn.Module):
         return self.top(self.down(torch.relu(self.up(x))))
 
 
+class OneHeadOfScores(nn.Module):
+    """Attention of one head of scores on three of values: two ranks have one and two of these."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.v, self.o = nn.Linear(12, 12), nn.Linear(12, 12)
+        self.bias = nn.Parameter(torch.randn(1, 3, 5, 5))
+
+    def forward(self, x):
+        heads = x.view(2, 5, 3, 4).transpose(1, 2)
+        scores = torch.softmax(torch.matmul(heads[:, :1], heads[:, 1:2].transpose(-1, -2)) * 0.5 + self.bias, -1)
+        values = self.v(x).view(2, 5, 3, 4).transpose(1, 2)
+        return self.o(torch.matmul(scores, values).transpose(1, 2).reshape(2, 5, -1))
+
+
+class Means(nn.Module):
+    """Of a split width: alone, with others, in another dtype, and of heads that it was taken apart into."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.up, self.down = nn.Linear(6, 12), nn.Linear(12, 6)
+
+    def forward(self, x):
+        h = self.up(x)
+        heads = h.view(-1, 3, 4)
+        y = self.down(h - h.mean(-1, True))
+        return y, h.mean(), h.half().mean([0, 1], dtype=torch.float32), heads.mean(-1), heads.mean([1], True), heads.mean([-1, 1])
+
+
 class NoProducts(nn.Module):
     def __init__(self):
         super().__init__()
@@ -295,7 +328,8 @@ class Remembers(nn.Module):
 @pytest.mark.parametrize("module, x, mesh", [
     (FeedForward(6, 9), X, "tp=2"), (FeedForward(6, 9), X, "pp=2,tp=3"), (Convolutions(), IMAGES, "tp=2"),
     (Convolutions(), IMAGES, "pp=2,tp=3"), (NoProducts(), X, "tp=2"), (Branches(), X, "tp=2"), (Branches(), -X, "tp=4"),
-    (Pieces(), X, "tp=2"), (Pieces(), X, "tp=3"), (Halves(), IMAGES, "tp=4"),
+    (OneHeadOfScores(), TOKENS, "tp=2"), (Means(), X, "tp=2"), (Means(), X, "tp=3"), (Pieces(), X, "tp=2"), (Pieces(), X, "tp=3"),
+    (Halves(), IMAGES, "tp=4"),
 ], ids=lambda value: type(value).__name__ if isinstance(value, nn.Module) else value if isinstance(value, str) else "")
 def test_modules(module, x, mesh, compiler):
     compiler.compile(module, "--mesh", mesh, x=x)
@@ -324,6 +358,24 @@ def test_what_is_dear_stays_whole_where_there_is_room(compiler, tmp_path):
     assert styles == ["replicate"] * 3
     assert "there is room for it, and splitting it would cost more time than it saves" in json.dumps(report["notes"])
     assert shares(100_000)[0] == shares(10**9, "--shard", "w1=colwise")[0] == ["colwise", "rowwise", "colwise"]
+
+
+def test_what_fits_fits_where_there_is_more_room(compiler, tmp_path):
+    """Three of four layers in one stage: what may stay whole is weighed for both stages together."""
+    x = torch.linspace(-1, 1, 128).reshape(2, 64)
+    layers = nn.Sequential(*(nn.Linear(64, 64, bias=False) for _ in range(4)))
+
+    def is_compiled(bytes_):
+        device = {"flops_per_second": 1e11, "memory_bytes_per_second": 1e10, "operator_seconds": 2e-6, "memory_bytes": bytes_}
+        machine = {"devices": [{"name": "cpu:0", **device}] * 4, "link": {"latency_seconds": 1e-3, "bytes_per_second": 1e10}}
+        (tmp_path / "machine.json").write_text(json.dumps(machine))
+        compiler.save(layers, {"input": x})
+        command = [BIN / "cleave", "compile", "model.pt", "--inputs", "model.inputs.safetensors", "--mesh", "pp=2,tp=2",
+                   "--machine", "machine.json", "--stage-before", "3", "-o", "model.plan"]
+        return subprocess.run(command, cwd=tmp_path, capture_output=True).returncode == 0
+
+    found = [is_compiled(bytes_) for bytes_ in range(20_000, 60_000, 4000)]
+    assert found == sorted(found) and found[-1] and not found[0]
 
 
 def test_each_rank_has_its_part_of_the_weights(compiler):

@@ -41,6 +41,8 @@ public:
 private:
   llvm::Error read();
   llvm::Error runPasses();
+  /// With the sharding that weighs memory, else with the one that takes least.
+  llvm::Error fitPasses();
   llvm::Error write();
   llvm::Error writeShards();
   llvm::Error readWeight(const plan::Weight &weight, const plan::WeightShard &shard,
@@ -118,8 +120,23 @@ llvm::Error Compilation::runPasses() {
   if (mlir::failed(emitted))
     return diagnostics.takeError(options.model);
   plan = std::move(*emitted);
-  if (auto error = checkCapturePoints())
+  return checkCapturePoints();
+}
+
+llvm::Error Compilation::fitPasses() {
+  const bool weighs = shape.memoryBytes && shape.tensorRanks > 1;
+  auto imported = weighs ? mlir::OwningOpRef<mlir::ModuleOp>(model.module->clone()) : nullptr;
+  if (auto error = runPasses())
     return error;
+  auto error = checkMemory();
+  if (!error || !weighs)
+    return error;
+  // What stayed whole where there seemed to be room was too much.
+  consumeError(std::move(error));
+  model.module = std::move(imported);
+  shape.weighsMemory = false;
+  if (auto failed = runPasses())
+    return failed;
   return checkMemory();
 }
 
@@ -327,7 +344,7 @@ llvm::Expected<CompileReport> Compilation::run() {
     return error;
   report.readSeconds = secondsSince(start);
   start = std::chrono::steady_clock::now();
-  if (auto error = runPasses())
+  if (auto error = fitPasses())
     return error;
   report.passSeconds = secondsSince(start);
   describe();

@@ -24,6 +24,8 @@ struct PipelineShape {
   uint32_t devicesOfMachine = 0;
   /// Of each device; nothing: not limited.
   std::optional<int64_t> memoryBytes;
+  /// Whether weights may stay whole on tensor ranks where there is room for them.
+  bool weighsMemory = true;
 };
 
 /// Reconciles --devices, --mesh and --machine.

@@ -31,11 +31,10 @@ std::string pipelineOf(const CompileOptions &options, const PipelineShape &shape
     schedule += " machine=" + options.machine;
   if (!options.stageBefore.empty())
     assign += " stage-before=" + llvm::join(options.stageBefore, ",");
-  std::string idioms, norms;
-  if (options.rewritesIdioms) {
-    // Norms whose width is split are none of one rank's.
-    idioms = shape.tensorRanks > 1 ? "rewrite-idioms{norms=false},cse,infer-types," : "rewrite-idioms,cse,infer-types,";
-    norms = "rewrite-idioms,cse,infer-types,";
+  std::string idioms = options.rewritesIdioms ? "rewrite-idioms,cse,infer-types," : "", norms;
+  if (options.rewritesIdioms && shape.tensorRanks > 1) {
+    idioms = "rewrite-idioms{only=tanh-gelu,rotary,attention,grouped-attention},cse,infer-types,";
+    norms = "rewrite-idioms{only=rms-norm},cse,infer-types,";
   }
   std::string precision = options.dtype == "traced"
                               ? ""
@@ -45,7 +44,7 @@ std::string pipelineOf(const CompileOptions &options, const PipelineShape &shape
     sharding = "annotate-sharding{tp=" + std::to_string(shape.tensorRanks);
     if (!options.machine.empty())
       sharding += " machine=" + options.machine;
-    if (shape.memoryBytes)
+    if (shape.memoryBytes && shape.weighsMemory)
       sharding += " memory=" + std::to_string(std::min<uint64_t>(
                                    llvm::SaturatingMultiply<uint64_t>(*shape.memoryBytes, shape.ranks), INT64_MAX));
     if (!shape.shard.empty())
