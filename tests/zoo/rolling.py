@@ -22,7 +22,7 @@ def rolled(program, path):
     name = path.name.removesuffix(".pt")
     inputs = path.with_suffix(".inputs.safetensors")
     try:
-        done = subprocess.run([program, path, inputs, *zoo.library(name)[1:]], capture_output=True, text=True, timeout=SECONDS,
+        done = subprocess.run([program, path, inputs, *zoo.libraries(name)], capture_output=True, text=True, timeout=SECONDS,
                               env={**os.environ, "OMP_NUM_THREADS": "1"})
     except subprocess.TimeoutExpired:
         return {"name": name, "reason": f"more than {SECONDS} s"}

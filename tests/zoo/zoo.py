@@ -93,7 +93,7 @@ def compiled(cleave, path, mesh, name):
     begin = time.time()
     try:
         report = cleave("compile", path, "--inputs", path.with_suffix(".inputs.safetensors"), "--mesh", mesh, "--verify", "--json",
-                        *library(name), "-o", plan)
+                        *(f"--library={path}" for path in libraries(name)), "-o", plan)
         facts = cleave("inspect", plan, "--json")
     except subprocess.TimeoutExpired:
         return {"reason": f"more than {COMPILE_SECONDS} s", "seconds": time.time() - begin}
@@ -105,7 +105,7 @@ def compiled(cleave, path, mesh, name):
             "seconds": sum(report[f"{step}_seconds"] for step in ("read", "pass", "write")), **counted(facts)}
 
 
-def library(name):
+def libraries(name):
     """torchvision's own operators, which detectors use. Made for Python, they want its library and torch's for it first."""
     if "rcnn" not in name:
         return []
@@ -115,7 +115,7 @@ def library(name):
     python = pathlib.Path(sysconfig.get_config_var("LIBDIR")) / sysconfig.get_config_var("INSTSONAME")
     torchs = pathlib.Path(torch.__file__).parent / "lib/libtorch_python.so"
     own = pathlib.Path(torchvision.__file__).parent / "_C.so"
-    return [word for path in (python, torchs, own) for word in ("--library", path)]
+    return [python, torchs, own]
 
 
 def short(message, path):
