@@ -243,7 +243,7 @@ LogicalResult PlanEmitter::addSignature(func::FuncOp function) {
   if (auto precision = function->getAttrOfType<StringAttr>(kPrecisionAttr); precision && precision == "bf16")
     result->precision = plan::DType::BFloat16;
   auto schedule =
-      gpipe(index, stages.size(), ranks, microbatches, plan::transfers(*result, index), result->mesh->tp);
+      gpipe({index, uint32_t(stages.size()), ranks, microbatches, plan::transfers(*result, index), result->mesh->tp});
   result->schedules.push_back(std::make_unique<plan::Schedule>(std::move(schedule)));
   return success();
 }

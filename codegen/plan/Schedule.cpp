@@ -126,6 +126,7 @@ private:
 
   const Action *head(uint32_t place) const;
   bool isDone(ActionKind kind, uint32_t stage, uint32_t run, uint32_t peer = 0) const;
+  uint64_t count(ActionKind kind, uint32_t stage) const;
   /// What must be done before `action` and is not: its name; empty if nothing.
   std::string missing(const Action &action) const;
   std::string missingInput(const Action &action, ActionKind compute, llvm::ArrayRef<uint32_t> sources) const;
@@ -139,6 +140,8 @@ private:
   const Schedule &schedule;
   /// Per stage: those that give it values, those that it gives values.
   std::vector<std::vector<uint32_t>> sources, targets;
+  /// Per stage: whether its backward passes for weights stand apart.
+  std::vector<bool> hasWeightPasses;
   std::vector<size_t> next;
   std::vector<uint32_t> awake;
   std::set<Done> done;
@@ -149,11 +152,15 @@ private:
 
 Simulation::Simulation(const Plan &plan, const Schedule &schedule)
     : plan(plan), schedule(schedule), sources(plan.stages.size()), targets(plan.stages.size()),
-      next(plan.mesh->pp) {
+      hasWeightPasses(plan.stages.size()), next(plan.mesh->pp) {
   for (const Transfer &transfer : transfers(plan, schedule.signature)) {
     sources[transfer.to].push_back(transfer.from);
     targets[transfer.from].push_back(transfer.to);
   }
+  for (const auto &rank : schedule.ranks)
+    for (const auto &action : rank->actions)
+      if (action->kind == ActionKind::BackwardWeight)
+        hasWeightPasses[action->stage] = true;
 }
 
 const Action *Simulation::head(uint32_t place) const {
@@ -212,8 +219,9 @@ std::string Simulation::missing(const Action &action) const {
   case ActionKind::Send:
     return missingForSend(action);
   case ActionKind::Reduce: {
-    auto backward = runs.find({ActionKind::BackwardInput, action.stage});
-    bool all = backward != runs.end() && backward->second == runsPerStage(schedule);
+    auto isComplete = [&](ActionKind kind) { return count(kind, action.stage) == runsPerStage(schedule); };
+    bool all = isComplete(ActionKind::BackwardInput) &&
+               (!hasWeightPasses[action.stage] || isComplete(ActionKind::BackwardWeight));
     return all ? "" : "every backward of its stage";
   }
   case ActionKind::Recv:
@@ -272,12 +280,13 @@ Error Simulation::deadlock() const {
                                " would wait for ever");
 }
 
+uint64_t Simulation::count(ActionKind kind, uint32_t stage) const {
+  auto found = runs.find({kind, stage});
+  return found == runs.end() ? 0 : found->second;
+}
+
 /// Forward everywhere and as often as there are micro-batches; backward the same, or nowhere.
 Error Simulation::checkComplete() const {
-  auto count = [&](ActionKind kind, uint32_t stage) -> uint64_t {
-    auto found = runs.find({kind, stage});
-    return found == runs.end() ? 0 : found->second;
-  };
   bool trains =
       llvm::any_of(runs, [](auto &entry) { return entry.first.first == ActionKind::BackwardInput; });
   for (uint32_t stage = 0; stage < plan.stages.size(); ++stage) {

@@ -20,8 +20,8 @@ struct Transfer {
 std::vector<Transfer> transfers(const Plan &plan, uint32_t signature);
 
 /// Fails where the schedule cannot finish: an action that waits for one that comes later, a send without its receive, a
-/// stage that never runs or runs before its inputs came. Sends are taken to wait for their receive (zero buffering), so
-/// what passes here runs on every communicator.
+/// stage that never runs or runs before its inputs came, gradients that are reduced before the last of
+/// them. Sends are taken to wait for their receive (zero buffering), so what passes here runs on every communicator.
 llvm::Error checkSchedule(const Plan &plan, const Schedule &schedule);
 
 /// Names as they stand in `inspect` and traces: `F3.1`, `S2.0>3`, `R3.0<2`.
