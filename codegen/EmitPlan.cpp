@@ -137,6 +137,8 @@ void PlanEmitter::addPrediction(StageOp stage, const Microbatch &microbatch) {
   prediction->stage = stage.getIndex();
   prediction->seconds = cast<FloatAttr>(at(kStageSecondsAttr)).getValueAsDouble();
   prediction->recv_bytes = cast<IntegerAttr>(at(kStageRecvBytesAttr)).getInt();
+  if (auto seconds = function->getAttrOfType<ArrayAttr>(kMicrobatchSecondsAttr); seconds && stage.getIndex() < seconds.size())
+    prediction->microbatch_seconds = cast<FloatAttr>(seconds[stage.getIndex()]).getValueAsDouble();
   for (Operation &op : stage.getBody().getOps()) {
     OpWork work = workOf(&op, shapes);
     prediction->flops += work.flops;
@@ -242,6 +244,11 @@ LogicalResult PlanEmitter::addSignature(func::FuncOp function) {
     result->signatures.back()->batch = int32_t(symbols.lookup(batch));
   if (auto precision = function->getAttrOfType<StringAttr>(kPrecisionAttr); precision && precision == "bf16")
     result->precision = plan::DType::BFloat16;
+  if (auto link = function->getAttrOfType<ArrayAttr>(kLinkAttr)) {
+    result->link = std::make_unique<plan::LinkSpeed>();
+    result->link->latency_seconds = cast<FloatAttr>(link[0]).getValueAsDouble();
+    result->link->bytes_per_second = cast<FloatAttr>(link[1]).getValueAsDouble();
+  }
   auto schedule =
       gpipe({index, uint32_t(stages.size()), ranks, microbatches, plan::transfers(*result, index), result->mesh->tp});
   result->schedules.push_back(std::make_unique<plan::Schedule>(std::move(schedule)));

@@ -3,6 +3,7 @@
 #include "partitioner/BatchAnalysis.h"
 #include "partitioner/ModelGraph.h"
 #include "passes/Passes.h"
+#include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
 
@@ -31,6 +32,11 @@ struct AssignSchedule : impl::AssignScheduleBase<AssignSchedule> {
     Builder b(function.getContext());
     function->setAttr(kRanksAttr, b.getI64IntegerAttr(ranks));
     function->setAttr(kMicrobatchesAttr, b.getI64IntegerAttr(count));
+    TracedShapes shapes(function);
+    auto seconds = secondsAt(count > 1 ? shapes.resized(batch, llvm::divideCeil(shapes.sizes().lookup(batch), count)) : shapes,
+                             target->devices.front());
+    function->setAttr(kMicrobatchSecondsAttr, b.getF64ArrayAttr(seconds));
+    function->setAttr(kLinkAttr, b.getF64ArrayAttr({target->link.latencySeconds, target->link.bytesPerSecond}));
     if (count > 1)
       function->setAttr(kBatchAttr, b.getStringAttr(batch));
     else if (obstacle)

@@ -27,6 +27,7 @@ using DimExpr = wire::DimExprT;
 using Dimension = wire::DimensionT;
 using Input = wire::InputT;
 using Instruction = wire::InstructionT;
+using LinkSpeed = wire::LinkSpeedT;
 using Mesh = wire::MeshT;
 using Note = wire::NoteT;
 using Output = wire::OutputT;

@@ -126,11 +126,14 @@ static Error checkPredictions(const Plan &plan) {
     bool sound = isAmount(prediction->seconds) && isAmount(prediction->flops) &&
                  isAmount(prediction->bytes_touched) && prediction->weight_bytes >= 0 &&
                  prediction->activation_bytes >= 0 && prediction->peak_bytes >= 0 &&
-                 prediction->recv_bytes >= 0;
+                 prediction->recv_bytes >= 0 && isAmount(prediction->microbatch_seconds);
     if (!sound)
       return invalid("predictions",
                      "stage " + Twine(prediction->stage) + " has a negative or infinite amount");
   }
+  if (plan.link && (!isAmount(plan.link->latency_seconds) || !isAmount(plan.link->bytes_per_second) ||
+                    plan.link->bytes_per_second == 0))
+    return invalid("link", "a negative or infinite latency, or a bandwidth that is not above 0");
   return Error::success();
 }
 

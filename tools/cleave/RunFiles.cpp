@@ -35,6 +35,8 @@ static Error checkWritten(llvm::StringRef option, const std::string &file, const
   };
   if (fs::equivalent(file, files.inputs))
     return refused("the file of --inputs");
+  if (!fs::is_directory(files.plan) && fs::equivalent(file, files.plan))
+    return refused("the model");
   std::error_code none;
   for (fs::directory_iterator entry(files.plan, none), end; !none && entry != end; entry.increment(none))
     if (fs::equivalent(file, entry->path()))

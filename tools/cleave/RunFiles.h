@@ -8,7 +8,7 @@
 
 namespace cleave {
 
-/// What a run reads, and what it writes where that is not empty.
+/// What a run reads, and what it writes where that is not empty. `plan` is a folder, or a model's file that is simulated.
 struct RunFiles {
   std::string plan, inputs, outputs, trace;
 };

@@ -90,6 +90,7 @@ int main(int argc, char **argv) {
   cleave::addRunCommand(app, chosen);
   cleave::addVerifyCommand(app, chosen);
   cleave::addInspectCommand(app, chosen);
+  cleave::addSimulateCommand(app, chosen);
   cleave::addCutCommand(app, chosen);
   try {
     app.parse(argc, argv);

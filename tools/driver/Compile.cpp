@@ -43,6 +43,7 @@ private:
   llvm::Error runPasses();
   /// With the sharding that weighs memory, else with the one that takes least.
   llvm::Error fitPasses();
+  llvm::Error putInPlace();
   llvm::Error write();
   llvm::Error writeShards();
   llvm::Error readWeight(const plan::Weight &weight, const plan::WeightShard &shard,
@@ -331,12 +332,24 @@ void Compilation::describe() {
                            " changes nothing: the model has no products in float32");
 }
 
+llvm::Error Compilation::putInPlace() {
+  if (auto error = write())
+    return error;
+  if (options.verify)
+    if (auto error = verifyPlan())
+      return error;
+  progress("putting " + options.output + " in place");
+  return directory->commit();
+}
+
 llvm::Expected<CompileReport> Compilation::run() {
   // First, since a place that cannot be written is best known before the work.
-  auto created = plan::OutputDirectory::create(options.output);
-  if (!created)
-    return created.takeError();
-  directory.emplace(std::move(*created));
+  if (!options.output.empty()) {
+    auto created = plan::OutputDirectory::create(options.output);
+    if (!created)
+      return created.takeError();
+    directory.emplace(std::move(*created));
+  }
   if (auto error = checkIrFolder(options.emitIr))
     return error;
   auto start = std::chrono::steady_clock::now();
@@ -348,15 +361,11 @@ llvm::Expected<CompileReport> Compilation::run() {
     return error;
   report.passSeconds = secondsSince(start);
   describe();
-  if (auto error = write())
-    return error;
-  if (options.verify)
-    if (auto error = verifyPlan())
+  if (directory)
+    if (auto error = putInPlace())
       return error;
-  progress("putting " + options.output + " in place");
-  if (auto error = directory->commit())
-    return error;
-  return report;
+  report.plan = std::move(plan);
+  return std::move(report);
 }
 
 llvm::Expected<CompileReport> compile(const CompileOptions &options) {

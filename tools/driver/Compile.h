@@ -6,16 +6,18 @@
 #ifndef CLEAVE_TOOLS_DRIVER_COMPILE_H
 #define CLEAVE_TOOLS_DRIVER_COMPILE_H
 
+#include "codegen/plan/Plan.h"
 #include "tools/driver/Progress.h"
 #include "llvm/Support/Error.h"
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
 namespace cleave {
 
 struct CompileOptions {
-  /// A TorchScript file, and the directory to write.
+  /// A TorchScript file, and the directory to write; empty: nothing is written.
   std::string model, output;
   /// A safetensors file whose names, dtypes and shapes are the example inputs'; may be empty.
   std::string inputsFile;
@@ -60,6 +62,8 @@ struct CompileOptions {
 };
 
 struct CompileReport {
+  /// Checksums of its files stand in it once they are written.
+  std::unique_ptr<plan::Plan> plan;
   uint32_t stages = 0, microbatches = 1, tensorRanks = 1;
   /// Of one tensor rank, all stages together.
   uint64_t weightBytes = 0;
@@ -75,6 +79,9 @@ struct CompileReport {
   /// Sentences for people (plan.notes).
   std::vector<std::string> notes;
 };
+
+/// Fails (UsageError) where a schedule of this name is none that `compile` makes.
+llvm::Error checkScheduleName(llvm::StringRef name);
 
 /// Compiles. `output` is a complete plan afterwards, or what it was before.
 llvm::Expected<CompileReport> compile(const CompileOptions &options);

@@ -113,16 +113,21 @@ static llvm::Expected<PipelineShape> readRanks(const CompileOptions &options) {
   return shape;
 }
 
+llvm::Error checkScheduleName(StringRef name) {
+  if (llvm::is_contained({"1f1b", "zb-h1"}, name))
+    return wrongUsage("--schedule " + name + ": orders backward passes, and plans of this version have none; use " +
+                      "gpipe or interleaved");
+  if (!llvm::is_contained({"gpipe", "interleaved", "auto"}, name))
+    return wrongUsage("--schedule " + name + ": not a schedule; use gpipe, interleaved or auto");
+  return llvm::Error::success();
+}
+
 llvm::Expected<PipelineShape> readPipelineShape(const CompileOptions &options) {
   constexpr uint32_t stagesOfRank = 2;
   if (auto error = checkPipelineWords(options))
     return error;
-  if (llvm::is_contained({"1f1b", "zb-h1"}, options.schedule))
-    return wrongUsage("--schedule " + options.schedule +
-                      ": orders backward passes, and plans of this version have none; use " +
-                      "gpipe or interleaved");
-  if (!llvm::is_contained({"gpipe", "interleaved", "auto"}, options.schedule))
-    return wrongUsage("--schedule " + options.schedule + ": not a schedule; use gpipe, interleaved or auto");
+  if (auto error = checkScheduleName(options.schedule))
+    return error;
   if (!llvm::is_contained({"traced", "bf16"}, options.dtype))
     return wrongUsage("--dtype " + options.dtype + ": found \"" + options.dtype +
                       "\", expected bf16, or traced for the dtypes that the model was traced with");

@@ -183,6 +183,10 @@ static const Mutation kTables[] = {
              plan.predictions[0]->peak_bytes = -1),
     MUTATION("InfinitePrediction", "predictions: stage 0 has a negative or infinite amount",
              plan.predictions[0]->seconds = std::numeric_limits<double>::infinity()),
+    MUTATION("NegativeMicrobatch", "predictions: stage 1 has a negative or infinite amount",
+             plan.predictions[1]->microbatch_seconds = -1),
+    MUTATION("LinkWithoutBandwidth", "link: a negative or infinite latency, or a bandwidth that is not above 0",
+             plan.link = std::make_unique<LinkSpeed>()),
     MUTATION("PredictionTwice", "the second of its stage", plan.predictions[1]->stage = 0),
     MUTATION("StateWithoutType", "state 's': its type is missing",
              plan.states.push_back(std::make_unique<State>());

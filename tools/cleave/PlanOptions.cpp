@@ -1,0 +1,83 @@
+//===- PlanOptions.cpp - Options that decide what plan a model becomes ----===//
+#include "tools/cleave/PlanOptions.h"
+#include "tools/cleave/Commands.h"
+
+namespace cleave {
+
+/// A number, or auto, which becomes 0.
+static CLI::Validator microbatchesOption() {
+  return CLI::Validator(
+      [](std::string &text) {
+        unsigned count;
+        if (text == "auto")
+          text = "0";
+        else if (llvm::StringRef(text).getAsInteger(10, count) || count < 1 || count > 65536)
+          return "found \"" + text + "\", expected a number from 1 to 65536, or auto";
+        return std::string();
+      },
+      "");
+}
+
+static void addInputOptions(CLI::App *command, CompileOptions &options) {
+  command->add_option("--inputs", options.inputsFile, "Example inputs by name, a safetensors file")
+      ->type_name("FILE");
+  repeatable(command->add_option("--input", options.inputs,
+                                 "An example input, ids:i64[4,128], or a fixed scalar, sr=16000"))
+      ->type_name("INPUT");
+  repeatable(command->add_option("--dynamic", options.dynamic,
+                                 "Names for an input's sizes that may change: ids=batch,seq (_: fixed)"))
+      ->type_name("INPUT=NAMES");
+  repeatable(
+      command->add_option("--role", options.roles,
+                          "What an input means, ids=tokens: tokens, attention_mask, positions or labels"))
+      ->type_name("INPUT=ROLE");
+}
+
+static void addDeviceOptions(CLI::App *command, CompileOptions &options) {
+  command->add_option("--devices", options.devices, "How many devices (1, or as many as mesh or machine say)")
+      ->check(CLI::Range(1u, 65536u).description(""))
+      ->type_name("N");
+  command->add_option("--mesh", options.mesh, "How to use them: pp=2,tp=2 (pipeline stages, tensor ranks)")
+      ->type_name("AXES");
+  command->add_option("--machine", options.machine, "What they are: a preset such as cpu:4, or a file")
+      ->type_name("MACHINE");
+  repeatable(command->add_option("--stage-before", options.stageBefore, "A module path that begins a stage"))
+      ->type_name("PATH");
+  repeatable(command->add_option("--shard", options.shard,
+                                 "How weights are split: *.wq=colwise, rowwise, embedding_rowwise, replicate"))
+      ->type_name("PATTERN=STYLE");
+  command->add_option("--shard-file", options.shardFile, "The same as JSON, {\"layers.*.wq\": \"colwise\"}")
+      ->type_name("FILE");
+  command
+      ->add_option("--microbatches", options.microbatches,
+                   "Parts of the batch that follow one another, or auto (1)")
+      ->transform(microbatchesOption())
+      ->type_name("N|auto");
+  command
+      ->add_option("--schedule", options.schedule,
+                   "gpipe, interleaved (two stages a device), or auto (gpipe)")
+      ->type_name("NAME");
+}
+
+static void addModelOptions(CLI::App *command, CompileOptions &options) {
+  repeatable(command->add_option("--capture-points", options.capturePoints,
+                                 "Module paths to keep capturable, with * and ?"))
+      ->type_name("PATTERN");
+  command->add_flag("!--no-idioms", options.rewritesIdioms,
+                    "Keep sequences of operators that one operator could do");
+  command
+      ->add_option("--dtype", options.dtype,
+                   "Dtype of float32 products and their weights: bf16, or traced (traced)")
+      ->type_name("DTYPE");
+  repeatable(
+      command->add_option("--library", options.libraries, "A library of operators, as torch loads them"))
+      ->type_name("FILE");
+}
+
+void addPlanOptions(CLI::App *command, CompileOptions &options) {
+  addInputOptions(command, options);
+  addDeviceOptions(command, options);
+  addModelOptions(command, options);
+}
+
+} // namespace cleave

@@ -1,0 +1,15 @@
+//===- PlanOptions.h - Options that decide what plan a model becomes -*- C++ -*-===//
+#ifndef CLEAVE_TOOLS_CLEAVE_PLANOPTIONS_H
+#define CLEAVE_TOOLS_CLEAVE_PLANOPTIONS_H
+
+#include "tools/driver/Compile.h"
+#include <CLI/CLI.hpp>
+
+namespace cleave {
+
+/// Adds what `compile` and `simulate` share: inputs, devices, and what is done to the model.
+void addPlanOptions(CLI::App *command, CompileOptions &options);
+
+} // namespace cleave
+
+#endif // CLEAVE_TOOLS_CLEAVE_PLANOPTIONS_H

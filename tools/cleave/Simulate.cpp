@@ -1,0 +1,267 @@
+//===- Simulate.cpp - `cleave simulate` -----------------------------------===//
+#include "codegen/plan/PlanFile.h"
+#include "partitioner/Simulator.h"
+#include "tools/cleave/Commands.h"
+#include "tools/cleave/PlanFacts.h"
+#include "tools/cleave/PlanOptions.h"
+#include "tools/cleave/RunFiles.h"
+#include "tools/cleave/Supervised.h"
+#include "tools/cleave/TextTable.h"
+#include "tools/cleave/TraceFile.h"
+#include "tools/cleave/Wording.h"
+#include "tools/driver/UsageError.h"
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/Path.h"
+#include <chrono>
+
+namespace cleave {
+
+using llvm::Error;
+using llvm::Expected;
+using llvm::formatv;
+using llvm::StringRef;
+
+namespace {
+struct SimulateOptions : CompileOptions {
+  std::string trace;
+  /// Options that were given, `--machine`, of those that decide what plan a model becomes.
+  std::vector<std::string> given;
+  /// `model` is a plan's folder.
+  bool isPlan() const { return llvm::sys::fs::is_directory(model); }
+};
+
+struct SimulateReport {
+  std::unique_ptr<plan::Plan> plan;
+  std::vector<std::string> notes;
+  PipelineCosts costs;
+  Forecast forecast;
+  const plan::Schedule &schedule() const { return scheduleOf(*plan, 0); }
+};
+
+/// What a device does in one step, and holds.
+struct DeviceForecast {
+  std::vector<uint32_t> stages;
+  double busySeconds, idleSeconds;
+  int64_t weightBytes, peakBytes;
+};
+} // namespace
+
+static double shareOf(double idle, double busy) { return idle + busy > 0 ? idle / (idle + busy) : 0; }
+
+static std::vector<DeviceForecast> devicesOf(const SimulateReport &report) {
+  std::vector<DeviceForecast> devices;
+  for (auto [rank, found] : llvm::enumerate(report.forecast.ranks)) {
+    DeviceForecast device{{}, found.busySeconds, report.forecast.bubbleSeconds(rank), 0, 0};
+    for (const auto &stage : report.plan->stages)
+      if (llvm::is_contained(stage->ranks, rank)) {
+        device.stages.push_back(stage->index);
+        device.weightBytes += predictionOf(*report.plan, stage->index)->weight_bytes;
+      }
+    device.peakBytes = device.weightBytes + found.peakBytes;
+    devices.push_back(std::move(device));
+  }
+  return devices;
+}
+
+/// Of all devices.
+static DeviceForecast sumOf(llvm::ArrayRef<DeviceForecast> devices) {
+  DeviceForecast sum{};
+  for (const DeviceForecast &device : devices) {
+    sum.busySeconds += device.busySeconds;
+    sum.idleSeconds += device.idleSeconds;
+    sum.weightBytes += device.weightBytes;
+  }
+  return sum;
+}
+
+//===- A plan and what it takes -------------------------------------------===//
+
+/// The machine that the plan was compiled for, `cpu:4` or a file's name.
+static std::string machineOf(const plan::Plan &plan) {
+  StringRef recorded = StringRef(plan.pipeline).split(" machine=").second;
+  if (recorded.empty())
+    return "cpu:" + std::to_string(plan.mesh->pp * plan.mesh->tp);
+  return recorded.take_until([](char c) { return c == ' ' || c == '}'; }).str();
+}
+
+/// A plan is what it was compiled to be, so options may only say the same.
+static Error checkAgreement(const SimulateOptions &options, const plan::Plan &plan) {
+  const plan::Schedule &schedule = scheduleOf(plan, 0);
+  for (StringRef name : options.given) {
+    std::string asked, found;
+    if (name == "--schedule")
+      std::tie(asked, found) = std::pair(options.schedule, schedule.name);
+    else if (name == "--microbatches")
+      std::tie(asked, found) = std::pair(options.microbatches ? std::to_string(options.microbatches) : "auto",
+                                         std::to_string(schedule.microbatches));
+    else if (name == "--machine")
+      std::tie(asked, found) = std::pair(llvm::sys::path::filename(options.machine).str(), machineOf(plan));
+    else
+      return wrongUsage(name + ": decides what plan a model becomes, and " + options.model +
+                        " is a plan; give its model instead");
+    if (asked != found && asked != "auto")
+      return llvm::createStringError(name + " " + asked + ": " + options.model + " was compiled for " + found +
+                                     ", and knows no other times; give its model instead, with the options of compile");
+  }
+  return Error::success();
+}
+
+static Expected<SimulateReport> readPlan(const SimulateOptions &options) {
+  SimulateReport report;
+  if (Error error = checkScheduleName(options.schedule))
+    return error;
+  Expected<plan::LoadedPlan> loaded = plan::readPlan(options.model);
+  if (!loaded)
+    return loaded.takeError();
+  report.plan = std::move(loaded->plan);
+  if (Error error = checkAgreement(options, *report.plan))
+    return error;
+  return report;
+}
+
+static Expected<SimulateReport> compileModel(const SimulateOptions &options) {
+  Expected<CompileReport> compiled = compile(options);
+  if (!compiled)
+    return compiled.takeError();
+  SimulateReport report;
+  report.plan = std::move(compiled->plan);
+  report.notes = std::move(compiled->notes);
+  return report;
+}
+
+/// What the plan predicts.
+static Expected<PipelineCosts> costsOf(const plan::Plan &plan, StringRef name) {
+  PipelineCosts costs;
+  if (!plan.link || plan.predictions.size() != plan.stages.size())
+    return llvm::createStringError(name + ": does not say what its micro-batches take; compile it again with this version");
+  for (const auto &rank : scheduleOf(plan, 0).ranks)
+    for (const auto &action : rank->actions)
+      if (action->kind == plan::ActionKind::BackwardInput || action->kind == plan::ActionKind::BackwardWeight)
+        return llvm::createStringError(name + ": has backward passes, whose times plans of this version do not predict");
+  for (const auto &stage : plan.stages) {
+    const plan::Prediction &prediction = *predictionOf(plan, stage->index);
+    costs.stages.push_back({prediction.microbatch_seconds, 0, 0, prediction.activation_bytes});
+  }
+  const std::vector<int64_t> sizes = microbatchSizes(plan, 0);
+  for (const plan::Transfer &transfer : plan::transfers(plan, 0))
+    costs.transfers.push_back({transfer.from, transfer.to, bytesOf(plan, 0, transfer, sizes)});
+  costs.link = {plan.link->latency_seconds, plan.link->bytes_per_second};
+  costs.ranksPerPlace = plan.mesh->dp * plan.mesh->tp;
+  return costs;
+}
+
+/// As a run of the plan would write it.
+static std::string traceOf(const SimulateReport &report) {
+  using Clock = runtime::TraceEvent::Clock;
+  auto timeOf = [](double seconds) {
+    return Clock::time_point(std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds)));
+  };
+  std::vector<runtime::DeviceStatistics> devices;
+  std::vector<runtime::TraceEvent> events;
+  for (uint32_t rank = 0; rank < report.forecast.ranks.size(); ++rank) {
+    devices.push_back({deviceOf(rank), rank, 0, 0, 0});
+    for (const TimedAction &timed : report.forecast.ranks[rank].timeline)
+      events.push_back({/*request=*/0, rank, timed.action, timeOf(timed.begin), timeOf(timed.end)});
+  }
+  return formatTrace(*report.plan, devices, events);
+}
+
+static Expected<SimulateReport> simulatePlan(const SimulateOptions &options) {
+  const RunFiles files{options.model, options.inputsFile, "", options.trace};
+  if (Error error = checkRunFiles(files))
+    return error;
+  Expected<SimulateReport> report = options.isPlan() ? readPlan(options) : compileModel(options);
+  if (!report)
+    return report;
+  if (Error error = costsOf(*report->plan, options.model).moveInto(report->costs))
+    return error;
+  if (Error error = simulate(report->schedule(), report->costs).moveInto(report->forecast))
+    return llvm::createStringError(options.model + ": " + toString(std::move(error)));
+  if (Error error = writeRunFiles(files, {}, [&] { return traceOf(*report); }))
+    return error;
+  return report;
+}
+
+//===- Reporting ----------------------------------------------------------===//
+
+static llvm::json::Object toJson(const SimulateOptions &, const SimulateReport &report) {
+  using llvm::json::Array;
+  using llvm::json::Object;
+  Array devices, stages, transfers;
+  const std::vector<DeviceForecast> forecasts = devicesOf(report);
+  for (auto [rank, device] : llvm::enumerate(forecasts))
+    devices.push_back(Object{{"name", deviceOf(rank)},
+                             {"stages", Array(device.stages)},
+                             {"busy_seconds", device.busySeconds},
+                             {"idle_seconds", device.idleSeconds},
+                             {"bubble", shareOf(device.idleSeconds, device.busySeconds)},
+                             {"weight_bytes", device.weightBytes},
+                             {"peak_bytes", device.peakBytes}});
+  for (auto [index, stage] : llvm::enumerate(report.costs.stages))
+    stages.push_back(Object{{"index", int64_t(index)}, {"seconds", stage.forward}, {"activation_bytes", stage.activationBytes}});
+  for (const TransferSize &transfer : report.costs.transfers)
+    transfers.push_back(Object{{"from", transfer.from}, {"to", transfer.to}, {"bytes", transfer.bytes}});
+  const DeviceForecast sum = sumOf(forecasts);
+  return Object{{"schedule", report.schedule().name},
+                {"microbatches", report.schedule().microbatches},
+                {"seconds", report.forecast.seconds},
+                {"bubble", shareOf(sum.idleSeconds, sum.busySeconds)},
+                {"devices", std::move(devices)},
+                {"stages", std::move(stages)},
+                {"transfers", std::move(transfers)},
+                {"notes", Array(report.notes)}};
+}
+
+static void printText(llvm::raw_ostream &out, const SimulateOptions &options, const SimulateReport &report) {
+  out << formatv("{0}: {1}, {2}, {3} ms a step\n", options.model, report.schedule().name,
+                 count(report.schedule().microbatches, "micro-batch"), milliseconds(report.forecast.seconds));
+  for (const std::string &note : report.notes)
+    out << "note: " << note << "\n";
+  out << "\n";
+  TextTable table({Align::Left, Align::Left, Align::Right, Align::Right, Align::Right, Align::Right, Align::Right});
+  table.add({"device", "stages", "busy ms", "idle ms", "bubble %", "weights MB", "peak MB"});
+  auto add = [&](const std::string &name, const DeviceForecast &device, const std::string &peak) {
+    auto stages = llvm::map_range(device.stages, [](uint32_t stage) { return std::to_string(stage); });
+    table.add({name, llvm::join(stages, ", "), milliseconds(device.busySeconds), milliseconds(device.idleSeconds),
+               formatv("{0:f1}", shareOf(device.idleSeconds, device.busySeconds) * 100), megabytes(device.weightBytes), peak});
+  };
+  const std::vector<DeviceForecast> devices = devicesOf(report);
+  for (auto [rank, device] : llvm::enumerate(devices))
+    add(deviceOf(rank), device, megabytes(device.peakBytes));
+  add("total", sumOf(devices), "");
+  table.print(out);
+}
+
+void addSimulateCommand(CLI::App &app, Action &chosen) {
+  auto options = std::make_shared<SimulateOptions>();
+  auto how = std::make_shared<SupervisedOptions>();
+  CLI::App *command = app.add_subcommand("simulate", "Forecast what a plan's schedule takes, on devices here or elsewhere");
+  const size_t first = command->get_options().size();
+  addPlanOptions(command, *options);
+  const std::vector<CLI::Option *> all = command->get_options(),
+                                   planOptions(all.begin() + first, all.end());
+  command->add_option("plan", options->model, "The plan's folder, or a model that is compiled for this: a TorchScript file")
+      ->required()
+      ->check(fileName())
+      ->type_name("PLAN|FILE");
+  command->add_option("--trace", options->trace, "Where to write what each device would do when, for ui.perfetto.dev")
+      ->check(fileName())
+      ->type_name("FILE");
+  addSupervisedOptions(command, *how);
+  command->footer("examples:\n  cleave simulate gpt2.plan\n  cleave simulate gpt2.pt --inputs gpt2.inputs.safetensors "
+                  "--devices 4 --microbatches 4");
+  command->callback([options, how, planOptions, &chosen] {
+    for (const CLI::Option *option : planOptions)
+      if (option->count() > 0)
+        options->given.push_back(option->get_name());
+    chosen.run = [options, how] {
+      return workAndReport<SimulateOptions, SimulateReport>(*options, *how, {simulatePlan, toJson, printText}).takeError();
+    };
+    if (!options->isPlan())
+      chosen.confinement = Confinement{options->model, how->limits, !how->quiet};
+  });
+}
+
+} // namespace cleave
