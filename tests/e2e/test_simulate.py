@@ -8,7 +8,7 @@ from conftest import cleave, everything_below, refused
 INPUTS = "model.inputs.safetensors"
 # Pipelines of a tiny GPT-2 with 4 layers and a batch of 2.
 SHAPES = [("--devices", 1), ("--devices", 2), ("--devices", 4, "--microbatches", 2),
-          ("--devices", 2, "--microbatches", 2, "--schedule", "interleaved"), ("--mesh", "pp=2,tp=2", "--microbatches", 2)]
+          ("--devices", 2, "--microbatches", 5), ("--devices", 2, "--microbatches", 2, "--schedule", "interleaved"), ("--mesh", "pp=2,tp=2", "--microbatches", 2)]
 each_shape = pytest.mark.parametrize("options", SHAPES, ids=lambda options: " ".join(map(str, options)))
 
 

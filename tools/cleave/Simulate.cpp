@@ -14,6 +14,7 @@
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/Path.h"
+#include <algorithm>
 #include <chrono>
 
 namespace cleave {
@@ -35,9 +36,10 @@ struct SimulateOptions : CompileOptions {
 struct SimulateReport {
   std::unique_ptr<plan::Plan> plan;
   std::vector<std::string> notes;
+  /// The plan's, as far as there are samples.
+  plan::Schedule schedule;
   PipelineCosts costs;
   Forecast forecast;
-  const plan::Schedule &schedule() const { return scheduleOf(*plan, 0); }
 };
 
 /// What a device does in one step, and holds.
@@ -131,6 +133,19 @@ static Expected<SimulateReport> compileModel(const SimulateOptions &options) {
   return report;
 }
 
+/// The plan's table, without the micro-batches that the traced batch has too few samples for: a run leaves them out.
+static plan::Schedule tableOf(const plan::Plan &plan) {
+  plan::Schedule table = scheduleOf(plan, 0);
+  const plan::Signature &signature = *plan.signatures[0];
+  if (signature.batch < 0)
+    return table;
+  const int64_t samples = std::max<int64_t>(signature.symbols[signature.batch]->traced, 1);
+  table.microbatches = std::min<int64_t>(table.microbatches, samples);
+  for (auto &rank : table.ranks)
+    llvm::erase_if(rank->actions, [&](auto &action) { return action->microbatch >= table.microbatches; });
+  return table;
+}
+
 /// What the plan predicts.
 static Expected<PipelineCosts> costsOf(const plan::Plan &plan, StringRef name) {
   PipelineCosts costs;
@@ -177,7 +192,8 @@ static Expected<SimulateReport> simulatePlan(const SimulateOptions &options) {
     return report;
   if (Error error = costsOf(*report->plan, options.model).moveInto(report->costs))
     return error;
-  if (Error error = simulate(report->schedule(), report->costs).moveInto(report->forecast))
+  report->schedule = tableOf(*report->plan);
+  if (Error error = simulate(report->schedule, report->costs).moveInto(report->forecast))
     return llvm::createStringError(options.model + ": " + toString(std::move(error)));
   if (Error error = writeRunFiles(files, {}, [&] { return traceOf(*report); }))
     return error;
@@ -204,8 +220,8 @@ static llvm::json::Object toJson(const SimulateOptions &, const SimulateReport &
   for (const TransferSize &transfer : report.costs.transfers)
     transfers.push_back(Object{{"from", transfer.from}, {"to", transfer.to}, {"bytes", transfer.bytes}});
   const DeviceForecast sum = sumOf(forecasts);
-  return Object{{"schedule", report.schedule().name},
-                {"microbatches", report.schedule().microbatches},
+  return Object{{"schedule", report.schedule.name},
+                {"microbatches", report.schedule.microbatches},
                 {"seconds", report.forecast.seconds},
                 {"bubble", shareOf(sum.idleSeconds, sum.busySeconds)},
                 {"devices", std::move(devices)},
@@ -215,8 +231,8 @@ static llvm::json::Object toJson(const SimulateOptions &, const SimulateReport &
 }
 
 static void printText(llvm::raw_ostream &out, const SimulateOptions &options, const SimulateReport &report) {
-  out << formatv("{0}: {1}, {2}, {3} ms a step\n", options.model, report.schedule().name,
-                 count(report.schedule().microbatches, "micro-batch"), milliseconds(report.forecast.seconds));
+  out << formatv("{0}: {1}, {2}, {3} ms a step\n", options.model, report.schedule.name,
+                 count(report.schedule.microbatches, "micro-batch"), milliseconds(report.forecast.seconds));
   for (const std::string &note : report.notes)
     out << "note: " << note << "\n";
   out << "\n";
