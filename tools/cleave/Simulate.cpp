@@ -146,6 +146,14 @@ static plan::Schedule tableOf(const plan::Plan &plan) {
   return table;
 }
 
+/// Plans are untrusted, and sums of what they predict have to stay in range.
+static constexpr double kMostSeconds = 1e9;
+static constexpr int64_t kMostBytes = int64_t(1) << 44;
+
+static Error impossible(StringRef name, const llvm::Twine &what) {
+  return llvm::createStringError(name + ": predicts more than " + what + "; compile it again");
+}
+
 /// What the plan predicts.
 static Expected<PipelineCosts> costsOf(const plan::Plan &plan, StringRef name) {
   PipelineCosts costs;
@@ -157,11 +165,16 @@ static Expected<PipelineCosts> costsOf(const plan::Plan &plan, StringRef name) {
         return llvm::createStringError(name + ": has backward passes, whose times plans of this version do not predict");
   for (const auto &stage : plan.stages) {
     const plan::Prediction &prediction = *predictionOf(plan, stage->index);
+    if (std::max(prediction.weight_bytes, prediction.activation_bytes) > kMostBytes)
+      return impossible(name, "2^44 bytes in a stage");
     costs.stages.push_back({prediction.microbatch_seconds, 0, 0, prediction.activation_bytes});
   }
   const std::vector<int64_t> sizes = microbatchSizes(plan, 0);
   for (const plan::Transfer &transfer : plan::transfers(plan, 0))
     costs.transfers.push_back({transfer.from, transfer.to, bytesOf(plan, 0, transfer, sizes)});
+  for (const TransferSize &transfer : costs.transfers)
+    if (transfer.bytes > kMostBytes)
+      return impossible(name, "2^44 bytes between two stages");
   costs.link = {plan.link->latency_seconds, plan.link->bytes_per_second};
   costs.ranksPerPlace = plan.mesh->dp * plan.mesh->tp;
   return costs;
@@ -195,6 +208,8 @@ static Expected<SimulateReport> simulatePlan(const SimulateOptions &options) {
   report->schedule = tableOf(*report->plan);
   if (Error error = simulate(report->schedule, report->costs).moveInto(report->forecast))
     return llvm::createStringError(options.model + ": " + toString(std::move(error)));
+  if (!(report->forecast.seconds <= kMostSeconds))
+    return impossible(options.model, "1e9 seconds in all");
   if (Error error = writeRunFiles(files, {}, [&] { return traceOf(*report); }))
     return error;
   return report;
