@@ -1,4 +1,4 @@
-//===- Supervised.cpp - What `compile` and `verify` have in common --------===//
+//===- Supervised.cpp - What compile, simulate, verify have in common -----===//
 #include "tools/cleave/Supervised.h"
 
 namespace cleave {

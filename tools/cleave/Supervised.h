@@ -1,4 +1,4 @@
-//===- Supervised.h - What `compile` and `verify` have in common -*- C++ -*-===//
+//===- Supervised.h - What compile, simulate, verify have in common -*- C++ -*-===//
 #ifndef CLEAVE_TOOLS_CLEAVE_SUPERVISED_H
 #define CLEAVE_TOOLS_CLEAVE_SUPERVISED_H
 
