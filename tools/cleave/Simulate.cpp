@@ -124,7 +124,9 @@ static Expected<SimulateReport> readPlan(const SimulateOptions &options) {
 }
 
 static Expected<SimulateReport> compileModel(const SimulateOptions &options) {
-  Expected<CompileReport> compiled = compile(options);
+  CompileOptions inMemory = options;
+  inMemory.writesPlan = false;
+  Expected<CompileReport> compiled = compile(inMemory);
   if (!compiled)
     return compiled.takeError();
   SimulateReport report;

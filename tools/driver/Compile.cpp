@@ -344,7 +344,7 @@ llvm::Error Compilation::putInPlace() {
 
 llvm::Expected<CompileReport> Compilation::run() {
   // First, since a place that cannot be written is best known before the work.
-  if (!options.output.empty()) {
+  if (options.writesPlan) {
     auto created = plan::OutputDirectory::create(options.output);
     if (!created)
       return created.takeError();

@@ -17,8 +17,10 @@
 namespace cleave {
 
 struct CompileOptions {
-  /// A TorchScript file, and the directory to write; empty: nothing is written.
+  /// A TorchScript file, and the directory to write.
   std::string model, output;
+  /// False: only the report's plan is made, and `output` and `verify` mean nothing.
+  bool writesPlan = true;
   /// A safetensors file whose names, dtypes and shapes are the example inputs'; may be empty.
   std::string inputsFile;
   /// `ids:i64[4,128]` (a tensor) or `sr=16000` (a scalar that is fixed).
