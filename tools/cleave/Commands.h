@@ -34,6 +34,7 @@ void addRunCommand(CLI::App &app, Action &chosen);
 void addVerifyCommand(CLI::App &app, Action &chosen);
 void addInspectCommand(CLI::App &app, Action &chosen);
 void addCutCommand(CLI::App &app, Action &chosen);
+void addProfileCommand(CLI::App &app, Action &chosen);
 
 } // namespace cleave
 

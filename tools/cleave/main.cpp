@@ -91,6 +91,7 @@ int main(int argc, char **argv) {
   cleave::addVerifyCommand(app, chosen);
   cleave::addInspectCommand(app, chosen);
   cleave::addCutCommand(app, chosen);
+  cleave::addProfileCommand(app, chosen);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError &error) {
