@@ -6,10 +6,11 @@
 
 namespace cleave {
 
-/// What multiplies matrices in ways of its own. Pointwise: a convolution that is a product in place.
-enum class ProductKind { Matrix, Pointwise, Convolution, Attention };
+/// What multiplies matrices in ways of its own. Pointwise: a convolution that is a product in place;
+/// strided: one that leaves out places of its input.
+enum class ProductKind { Matrix, Pointwise, Convolution, Strided, Attention };
 /// As machine files call them.
-inline constexpr llvm::StringLiteral kProductKinds[] = {"matrix", "pointwise", "convolution", "attention"};
+inline constexpr llvm::StringLiteral kProductKinds[] = {"matrix", "pointwise", "convolution", "strided", "attention"};
 
 /// `count` products of [rows, depth] by [depth, columns]. Of a convolution: images times groups, places of
 /// the result, channels of a group's result, channels of its input times taps. Of attention: heads of all

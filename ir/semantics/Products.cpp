@@ -215,11 +215,15 @@ static double convolutionFlops(OperatorOp op, const TracedShapes &shapes) {
   return 2.0 * taps * shapes.elementsOf(isTransposed(op) ? op->getOperand(0) : op->getResult(0));
 }
 
+static bool isStrided(OperatorOp op) {
+  auto stride = constantInts(op, "stride");
+  return stride && llvm::any_of(*stride, [](int64_t step) { return step > 1; });
+}
+
 /// Whether oneDNN multiplies input[b, c, …] as it is by weight[o, c, 1, …]: pointwise, of stride one.
 static bool isInPlace(OperatorOp op, ArrayRef<int64_t> input, ArrayRef<int64_t> weight) {
-  auto stride = constantInts(op, "stride");
   return llvm::all_of(weight.drop_front(2), [](int64_t size) { return size == 1; }) && weight[1] == input[1] &&
-         !(stride && llvm::any_of(*stride, [](int64_t step) { return step > 1; }));
+         !isStrided(op);
 }
 
 static std::optional<ProductShape> convolutionProduct(OperatorOp op, const TracedShapes &shapes) {
@@ -230,8 +234,10 @@ static std::optional<ProductShape> convolutionProduct(OperatorOp op, const Trace
     return std::nullopt;
   double groups = double((*input)[1]) / (*weight)[1], columns = (*result)[1] / groups;
   double count = (*result)[0] * groups, rows = elements / count / columns;
-  return ProductShape{isInPlace(op, *input, *weight) ? ProductKind::Pointwise : ProductKind::Convolution, count,
-                      rows, columns, flops / (2 * elements)};
+  const ProductKind kind = isInPlace(op, *input, *weight) ? ProductKind::Pointwise
+                           : isStrided(op)                ? ProductKind::Strided
+                                                          : ProductKind::Convolution;
+  return ProductShape{kind, count, rows, columns, flops / (2 * elements)};
 }
 
 /// A convolution in place (`isInPlace`) needs nothing. Any other copies weight and input
@@ -242,18 +248,16 @@ static int64_t convolutionWorkspace(OperatorOp op, const TracedShapes &shapes) {
   constexpr int64_t channelsOfBlock = 16;
   auto input = shapes.shapeOf(op->getOperand(0)), weight = shapes.shapeOf(op->getOperand(1));
   auto result = shapes.shapeOf(op->getResult(0));
-  auto stride = constantInts(op, "stride");
   if (!input || !weight || !result || input->size() < 3 || input->size() != result->size())
     return 0;
   if (isInPlace(op, *input, *weight))
     return 0;
   bool isPointwise = llvm::all_of(llvm::drop_begin(*weight, 2), [](int64_t size) { return size == 1; });
-  bool isStrided = stride && llvm::any_of(*stride, [](int64_t step) { return step > 1; });
   int64_t after = shapes.bytesOf(op->getResult(0));
   int64_t before = shapes.bytesOf(op->getOperand(1));
   if ((*input)[1] >= channelsOfBlock)
     before += shapes.bytesOf(op->getOperand(0));
-  if (isPointwise && isStrided && after > 0)
+  if (isPointwise && isStrided(op) && after > 0)
     before += after / (*result)[0] / (*result)[1] * (*input)[1];
   return std::max(before, after);
 }

@@ -28,7 +28,7 @@ def rates_in(value):
 def test_what_is_measured(machine):
     found = json.loads(machine.read_text())
     assert [device["name"] for device in found["devices"]] == ["cpu:0", "cpu:1"]
-    assert set(found["products"]) == {"matrix", "pointwise", "convolution", "attention"}
+    assert set(found["products"]) == {"matrix", "pointwise", "convolution", "strided", "attention"}
     assert set(found["products"]["matrix"]) == {"float32", "bfloat16"}
     assert {"aten.gelu", "aten.layer_norm"} < set(found["operators"])
     assert sorted(found["collectives"]) == COLLECTIVES

@@ -41,7 +41,9 @@ private:
   };
 
   Error measureCalls(Machine &machine);
-  Error measureProducts(KernelRates &rates);
+  Error measureMatrices(KernelRates &rates);
+  Error measureConvolutions(KernelRates &rates);
+  Error measureAttention(KernelRates &rates);
   Error measureTable(RateTable &table, ProductKind kind, const char *name, const ShapeGrid &grid,
                      const MakeProduct &make);
   std::vector<OperatorCall> elementwiseCalls();
@@ -134,8 +136,8 @@ Error Profiler::measureTable(RateTable &table, ProductKind kind, const char *nam
   return Error::success();
 }
 
-Error Profiler::measureProducts(KernelRates &rates) {
-  auto linear = [&](at::ScalarType dtype) {
+Error Profiler::measureMatrices(KernelRates &rates) {
+  auto linear = [this](at::ScalarType dtype) {
     return [this, dtype](const ProductShape &shape, uint32_t rank, int64_t turn) {
       const int64_t rows = shape.rows, columns = shape.columns, depth = shape.depth;
       return Stack{weight({rows, depth}, rank, 0, dtype), weight({columns, depth}, rank, turn, dtype),
@@ -147,32 +149,46 @@ Error Profiler::measureProducts(KernelRates &rates) {
                                  "aten::linear", whole, linear(at::kFloat)))
     return error;
   const ShapeGrid narrow{{1}, {1, 32, 512}, {256, 768, 3072}, {256, 768, 3072}};
-  if (Error error = measureTable(rates.products[{ProductKind::Matrix, "bfloat16"}], ProductKind::Matrix,
-                                 "aten::linear", narrow, linear(at::kBFloat16)))
-    return error;
-  // A convolution of square images; its depth has all taps.
-  auto convolution = [this](int64_t side) {
-    return [this, side](const ProductShape &shape, uint32_t rank, int64_t turn) {
-      const int64_t images = shape.count, places = std::lround(std::sqrt(shape.rows)),
+  return measureTable(rates.products[{ProductKind::Matrix, "bfloat16"}], ProductKind::Matrix, "aten::linear",
+                      narrow, linear(at::kBFloat16));
+}
+
+/// Of square images; the depth has all taps.
+Error Profiler::measureConvolutions(KernelRates &rates) {
+  const struct {
+    ProductKind kind;
+    int64_t side, stride;
+    ShapeGrid grid;
+  } kinds[] = {
+      {ProductKind::Pointwise, 1, 1, {{1, 8}, {49, 196, 784, 3136}, {64, 256, 1024}, {64, 256, 1024}}},
+      {ProductKind::Convolution,
+       3,
+       1,
+       {{1, 8}, {49, 196, 784, 3136}, {64, 128, 512}, {9 * 64, 9 * 128, 9 * 512}}},
+      {ProductKind::Strided, 3, 2, {{1, 8}, {49, 196, 784, 12544}, {64, 512}, {9 * 16, 9 * 128, 9 * 512}}},
+  };
+  for (const auto &[kind, side, stride, grid] : kinds) {
+    auto convolution = [this, side = side, stride = stride](const ProductShape &shape, uint32_t rank,
+                                                            int64_t turn) {
+      const int64_t images = shape.count, places = stride * std::lround(std::sqrt(shape.rows)),
                     columns = shape.columns, channels = shape.depth / double(side * side);
       return Stack{weight({images, channels, places, places}, rank, 0),
                    weight({columns, channels, side, side}, rank, turn),
                    IValue(),
-                   std::vector<int64_t>{1, 1},
+                   std::vector<int64_t>{stride, stride},
                    std::vector<int64_t>{side / 2, side / 2},
                    std::vector<int64_t>{1, 1},
                    int64_t(1)};
     };
-  };
-  const ShapeGrid pointwise{{1, 8}, {49, 196, 784, 3136}, {64, 256, 1024}, {64, 256, 1024}};
-  if (Error error = measureTable(rates.products[{ProductKind::Pointwise, "float32"}], ProductKind::Pointwise,
-                                 "aten::conv2d", pointwise, convolution(1)))
-    return error;
-  const ShapeGrid taps{{1, 8}, {49, 196, 784, 3136}, {64, 128, 512}, {9 * 64, 9 * 128, 9 * 512}};
-  if (Error error = measureTable(rates.products[{ProductKind::Convolution, "float32"}],
-                                 ProductKind::Convolution, "aten::conv2d", taps, convolution(3)))
-    return error;
-  // Queries, keys and values are parts of what one product made.
+    if (Error error =
+            measureTable(rates.products[{kind, "float32"}], kind, "aten::conv2d", grid, convolution))
+      return error;
+  }
+  return Error::success();
+}
+
+/// Queries, keys and values are parts of what one product made.
+Error Profiler::measureAttention(KernelRates &rates) {
   auto attention = [this](const ProductShape &shape, uint32_t rank, int64_t) {
     auto heads = [&](double places, int64_t turn) {
       return weight({1, int64_t(places), int64_t(shape.count), int64_t(shape.depth)}, rank, turn)
@@ -276,6 +292,16 @@ std::vector<Profiler::OperatorCall> Profiler::rowwiseCalls() {
     stack.insert(stack.end(), {false, 0.1, 1e-5, true});
     return stack;
   };
+  // Of the result's elements, a quarter of the input's.
+  auto pool = [this](int64_t elements, uint32_t rank, int64_t turn) {
+    const std::vector<int64_t> twice = {2, 2}, one = {1, 1};
+    return Stack{weight({1, elements / side / side, 2 * side, 2 * side}, rank, turn),
+                 std::vector<int64_t>{3, 3},
+                 twice,
+                 one,
+                 one,
+                 false};
+  };
   auto softmax = [=](int64_t elements, uint32_t rank, int64_t turn) {
     return Stack{rows(elements, rank, turn), -1, IValue()};
   };
@@ -288,9 +314,13 @@ std::vector<Profiler::OperatorCall> Profiler::rowwiseCalls() {
     return Stack{
         std::vector<Tensor>{rows(elements / 2, rank, 2 * turn), rows(elements / 2, rank, 2 * turn + 1)}, -1};
   };
-  return {{"aten.softmax", "aten::softmax.int", softmax}, {"aten.layer_norm", "aten::layer_norm", layerNorm},
-          {"aten.rms_norm", "aten::rms_norm", rmsNorm},   {"aten.batch_norm", "aten::batch_norm", batchNorm},
-          {"aten.contiguous", "aten::contiguous", copy},  {"aten.cat", "aten::cat", join}};
+  return {{"aten.softmax", "aten::softmax.int", softmax},
+          {"aten.layer_norm", "aten::layer_norm", layerNorm},
+          {"aten.rms_norm", "aten::rms_norm", rmsNorm},
+          {"aten.batch_norm", "aten::batch_norm", batchNorm},
+          {"aten.max_pool2d", "aten::max_pool2d", pool},
+          {"aten.contiguous", "aten::contiguous", copy},
+          {"aten.cat", "aten::cat", join}};
 }
 
 Error Profiler::measureOperators(KernelRates &rates) {
@@ -419,10 +449,10 @@ Error Profiler::run(Machine &machine) {
   if (Error error = measureCalls(machine))
     return error;
   auto rates = std::make_shared<KernelRates>();
-  if (Error error = measureProducts(*rates))
-    return error;
-  if (Error error = measureOperators(*rates))
-    return error;
+  for (auto measure : {&Profiler::measureMatrices, &Profiler::measureConvolutions,
+                       &Profiler::measureAttention, &Profiler::measureOperators})
+    if (Error error = (this->*measure)(*rates))
+      return error;
   if (Error error = measureHandover(machine))
     return error;
   if (Error error = measureCollectives(machine))

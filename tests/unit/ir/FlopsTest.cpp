@@ -97,6 +97,9 @@ TEST(FlopsTest, KnowsTheShapesOfProducts) {
   EXPECT_EQ(productOf("aten.conv2d", {"tensor<4x6x9x8xf32>", "tensor<2x3x3x3xf32>", "none", "[1, 1]", "[1, 1]",
                                       "[1, 1]", "2"}),
             "convolution: 8 x 72 x 1 x 27");
+  EXPECT_EQ(productOf("aten.conv2d", {"tensor<4x6x8x8xf32>", "tensor<2x6x1x1xf32>", "none", "[2, 2]", "[0, 0]",
+                                      "[1, 1]", "1"}),
+            "strided: 4 x 16 x 2 x 6");
   EXPECT_EQ(productOf("aten.scaled_dot_product_attention",
                       {"tensor<2x4x5x8xf32>", "tensor<2x4x7x8xf32>", "tensor<2x4x7x8xf32>", "none", "0.0", "false",
                        "none", "false"}),

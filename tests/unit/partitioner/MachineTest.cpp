@@ -277,7 +277,7 @@ TEST_F(MeasuredFiles, RefuseTablesThatAreNone) {
         {"\"float32\"", "\"float31\"",
          "products.matrix: the key \"float31\" is unknown; use float32, bfloat16, float16"},
         {"\"matrix\"", "\"matrices\"",
-         "products: the key \"matrices\" is unknown; use matrix, pointwise, convolution, attention"},
+         "products: the key \"matrices\" is unknown; use matrix, pointwise, convolution, strided, attention"},
         {"\"depth\": [8],", "",
          "products.matrix.float32: the key \"depth\" is missing; keys that must be there: count, rows, columns, "
          "depth, flops_per_second"},
