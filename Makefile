@@ -2,7 +2,7 @@
 JOBS ?= $(shell nproc)
 CLEAVE = build/bin/cleave
 
-.PHONY: all setup build test fuzz bench bench-pipelined bench-tensor-parallel bench-cut zoo rolling demo format clean
+.PHONY: all setup build test fuzz bench bench-pipelined bench-tensor-parallel bench-prediction bench-cut zoo rolling demo format clean
 all: build
 
 # System packages and .venv.
@@ -34,6 +34,10 @@ bench-pipelined: build
 
 bench-tensor-parallel: build
 	.venv/bin/python tests/bench/tensor_parallel.py $(BENCH)
+
+# What plans are predicted to take, on this machine as `cleave profile` measures it, against runs. An hour or less.
+bench-prediction: build
+	.venv/bin/python tests/bench/prediction.py $(BENCH)
 
 # `cleave cut` on the graphs in GRAPHS, a copy of the device-placement benchmark (github.com/msr-fiddle/dnn-partitioning), which is
 # no part of this repository.

@@ -2,8 +2,8 @@
 #ifndef CLEAVE_PARTITIONER_COMMUNICATION_H
 #define CLEAVE_PARTITIONER_COMMUNICATION_H
 
+#include "partitioner/CollectiveCosts.h"
 #include "partitioner/ShardingPropagation.h"
-#include "partitioner/StageGraph.h"
 
 namespace cleave {
 
@@ -11,23 +11,22 @@ namespace cleave {
 class Communication {
 public:
   /// `function` must outlive it.
-  Communication(const ShardingPropagation &function, unsigned ranks, const Link &link)
-      : function(function), ranks(ranks), link(link) {}
+  Communication(const ShardingPropagation &function, unsigned ranks, const CollectiveCosts &costs)
+      : function(function), ranks(ranks), costs(costs) {}
 
-  /// An all-gather brings each rank the parts of the others, an all-reduce does that twice.
-  double gatherSeconds(TensorRef tensor) const { return seconds(tensor, 1); }
-  double sumSeconds(TensorRef tensor) const { return seconds(tensor, 2); }
+  double gatherSeconds(TensorRef tensor) const { return seconds(CollectiveKind::AllGather, tensor); }
+  double sumSeconds(TensorRef tensor) const { return seconds(CollectiveKind::AllReduce, tensor); }
   /// All that the class owes.
   double secondsOf(const SplitClass &found) const;
 
 private:
-  double seconds(TensorRef tensor, double times) const {
-    return link.latencySeconds + times * function.bytesOf(tensor) * (ranks - 1) / ranks / link.bytesPerSecond;
+  double seconds(CollectiveKind kind, TensorRef tensor) const {
+    return costs.seconds(kind, function.bytesOf(tensor), ranks);
   }
 
   const ShardingPropagation &function;
   unsigned ranks;
-  Link link;
+  CollectiveCosts costs;
 };
 
 /// What plans owe at the least that split given weights.

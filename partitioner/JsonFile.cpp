@@ -2,6 +2,8 @@
 #include "partitioner/JsonFile.h"
 
 #include "partitioner/Failure.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/ADT/StringSet.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/MemoryBuffer.h"
@@ -27,23 +29,37 @@ std::string describeJson(const json::Value *value) {
   return text.size() <= 80 ? text : "a long string";
 }
 
-/// Fails for text that would overflow the stack of LLVM's parser, which recurses, or take much memory.
+/// Where the string ends that begins behind the quote before `at`; the text's end for one that does not.
+static size_t endOfString(StringRef text, size_t at) {
+  for (; at < text.size() && text[at] != '"'; ++at)
+    at += text[at] == '\\';
+  return std::min(at, text.size());
+}
+
+/// Fails for text that would overflow the stack of LLVM's parser, which recurses, or take much memory, and
+/// for keys that are given twice, of which it takes the last.
 static Error checkShape(StringRef text, StringRef path, const JsonFileKind &kind) {
-  unsigned depth = 0;
   uint64_t objects = 0;
-  bool inString = false;
+  // Of each level that is open.
+  std::vector<llvm::StringSet<>> keys;
   for (size_t at = 0; at < text.size(); ++at) {
     const char c = text[at];
-    if (inString && c == '\\')
-      ++at;
-    else if (c == '"')
-      inString = !inString;
-    else if (!inString && (c == '[' || c == '{') && ++depth > kDeepest)
-      return failure("{0}: byte {1}: more than {2} levels of arrays and objects, a {3} has 3", path, at,
-                     kDeepest, kind.name);
-    else if (!inString && (c == ']' || c == '}') && depth > 0)
-      --depth;
-    if (!inString && c == '{' && ++objects > kind.mostObjects)
+    if (c == '"') {
+      const size_t begin = at + 1;
+      at = endOfString(text, begin);
+      const bool isKey = !keys.empty() && text.substr(at + 1).ltrim().starts_with(":");
+      if (isKey && !keys.back().insert(text.slice(begin, at)).second)
+        return failure("{0}: byte {1}: the key \"{2}\" is given twice; leave one away", path, begin - 1,
+                       llvm::isPrint(text[begin]) ? text.slice(begin, at).take_front(80) : StringRef());
+    } else if (c == '[' || c == '{') {
+      if (keys.size() == kDeepest)
+        return failure("{0}: byte {1}: more than {2} levels of arrays and objects, a {3} has fewer", path, at,
+                       kDeepest, kind.name);
+      keys.emplace_back();
+    } else if ((c == ']' || c == '}') && !keys.empty()) {
+      keys.pop_back();
+    }
+    if (c == '{' && ++objects > kind.mostObjects)
       return failure("{0}: byte {1}: more than {2} objects, a {3} has fewer", path, at, kind.mostObjects,
                      kind.name);
   }

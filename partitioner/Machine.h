@@ -2,15 +2,31 @@
 #ifndef CLEAVE_PARTITIONER_MACHINE_H
 #define CLEAVE_PARTITIONER_MACHINE_H
 
+#include "partitioner/CollectiveCosts.h"
+#include "partitioner/RateTable.h"
 #include "partitioner/StageGraph.h"
 #include "llvm/ADT/StringRef.h"
 #include "llvm/Support/Error.h"
 #include <cstdint>
+#include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 namespace cleave {
+
+/// What is known of a device's kernels beyond peaks.
+struct KernelRates {
+  /// Floating-point operations a second of products by kind and dtype (`bfloat16`), by the count, rows,
+  /// columns and depth of a ProductShape; where a table has one number, that is a peak.
+  std::map<std::pair<ProductKind, std::string>, RateTable> products;
+  /// Bytes read and written a second by operators, without overload (`aten.gelu`), by these bytes.
+  std::map<std::string, RateTable> operators;
+  /// … and by all others; empty: DeviceSpec::memoryBytesPerSecond.
+  RateTable memory;
+  bool operator==(const KernelRates &) const = default;
+};
 
 struct DeviceSpec {
   std::string name;
@@ -22,43 +38,40 @@ struct DeviceSpec {
   double operatorSeconds;
   /// Nothing: not limited.
   std::optional<int64_t> memoryBytes;
+  /// Shared by devices of one kind; null: the peaks above are all that is known.
+  std::shared_ptr<const KernelRates> rates = nullptr;
   bool operator==(const DeviceSpec &) const = default;
 };
 
-/// Devices of one kind for every rank, and the link between any two.
+/// Devices of one kind for every rank, and the links between any two.
 struct Machine {
-  std::vector<DeviceSpec> devices;
-  Link link;
+  /// Groups of so many devices, in order, have a faster link among themselves.
+  struct Nodes {
+    uint32_t devices = 1;
+    /// Between devices of two nodes.
+    Link link;
+    bool operator==(const Nodes &) const = default;
+  };
 
-  /// `count` CPU devices of one thread each, `cpu:0` and on. Their figures are assumptions (see Machine.cpp).
+  std::vector<DeviceSpec> devices;
+  /// Within a node.
+  Link link;
+  /// Nothing: all are one node.
+  std::optional<Nodes> nodes;
+  /// Of a group within one node.
+  CollectiveCosts collectives;
+
+  /// The slowest link among the first `count` devices.
+  const Link &linkAmong(uint32_t count) const { return nodes && count > nodes->devices ? nodes->link : link; }
+  /// Of a group of the first `count` devices.
+  CollectiveCosts collectivesAmong(uint32_t count) const {
+    return nodes && count > nodes->devices ? CollectiveCosts(nodes->link) : collectives;
+  }
+
+  /// `count` CPU devices of one thread each, `cpu:0` and on. Their figures are assumptions (see Presets.cpp).
   static Machine cpu(uint32_t count);
 
-  /// A preset, `cpu:1` to `cpu:1024`, or the path of a JSON file; untrusted input. A machine file is one
-  /// object:
-  ///
-  ///     {
-  ///       "devices": [
-  ///         {"name": "cpu:0", "flops_per_second": 2e11, "memory_bytes_per_second": 1e10,
-  ///          "operator_seconds": 2e-6, "memory_bytes": 8589934592},
-  ///         {"name": "cpu:1", "flops_per_second": 2e11, "memory_bytes_per_second": 1e10,
-  ///          "operator_seconds": 2e-6, "memory_bytes": 8589934592}
-  ///       ],
-  ///       "link": {"latency_seconds": 5e-6, "bytes_per_second": 1e10}
-  ///     }
-  ///
-  /// | key                       | meaning                                   | values                  |
-  /// |---------------------------|-------------------------------------------|-------------------------|
-  /// | `devices`                 | one a rank, alike in all but name         | 1 to 1024 of them       |
-  /// | `name`                    | for messages; may repeat                  | 1 to 64 printable ASCII |
-  /// | `flops_per_second`        | dense fp32, a product and its sum are two | 1 to 1e21               |
-  /// | `memory_bytes_per_second` | main memory                               | 1 to 1e21               |
-  /// | `operator_seconds`        | spent on an operator besides its work     | 0 to 1000               |
-  /// | `memory_bytes`            | may be used; key left out: not limited    | integer, 1 or more      |
-  /// | `link`                    | between any two devices, one direction    | an object               |
-  /// | `latency_seconds`         | of one message                            | 0 to 1000               |
-  /// | `bytes_per_second`        | of one message                            | 1 to 1e21               |
-  ///
-  /// Every key but `memory_bytes` must be there, and no other may. The file has at most 1 MiB.
+  /// A preset (see Presets.cpp), or the path of a JSON file (MachineFile.h); untrusted input.
   static llvm::Expected<Machine> load(llvm::StringRef presetOrPath);
 };
 

@@ -8,8 +8,49 @@ namespace cleave {
 
 inline constexpr uint32_t kMostDevices = 1024;
 
-/// Reads a machine file, whose format Machine::load describes. The error names the key that is at fault.
+/// Reads a machine file. The error names the key that is at fault. A machine file is one object:
+///
+///     {
+///       "devices": [
+///         {"name": "cpu:0", "flops_per_second": 2e11, "memory_bytes_per_second": 1e10,
+///          "operator_seconds": 2e-6, "memory_bytes": 8589934592},
+///         {"name": "cpu:1", "flops_per_second": 2e11, "memory_bytes_per_second": 1e10,
+///          "operator_seconds": 2e-6, "memory_bytes": 8589934592}
+///       ],
+///       "link": {"latency_seconds": 5e-6, "bytes_per_second": 1e10},
+///       "products": {"matrix": {"float32": {"count": [1], "rows": [1, 128], "columns": [768], "depth": [768],
+///                                           "flops_per_second": [5e9, 9e10]}}},
+///       "operators": {"aten.gelu": {"bytes": [65536, 16777216], "bytes_per_second": [9e9, 7e9]}},
+///       "memory": {"bytes": [65536, 16777216], "bytes_per_second": [9e10, 1e10]},
+///       "collectives": {"all_reduce": {"latency_seconds": 1e-5, "bytes": [4096, 16777216],
+///                                      "bytes_per_second": [1e9, 8e9]}},
+///       "nodes": {"devices": 1, "latency_seconds": 1e-5, "bytes_per_second": 1e9}
+///     }
+///
+/// | key                       | meaning                                       | values                  |
+/// |---------------------------|-----------------------------------------------|-------------------------|
+/// | `devices`                 | one a rank, alike in all but name             | 1 to 1024 of them       |
+/// | `name`                    | for messages; may repeat                      | 1 to 64 printable ASCII |
+/// | `flops_per_second`        | dense fp32, a product and its sum are two     | 1 to 1e21               |
+/// | `memory_bytes_per_second` | main memory                                   | 1 to 1e21               |
+/// | `operator_seconds`        | spent on an operator besides its work         | 0 to 1000               |
+/// | `memory_bytes`            | may be used; key left out: not limited        | integer, 1 or more      |
+/// | `link`                    | between two devices of a node, one direction  | an object               |
+/// | `latency_seconds`         | of one message                                | 0 to 1000               |
+/// | `bytes_per_second`        | of one message                                | 1 to 1e21               |
+/// | `products`                | a table for each kind and dtype: `matrix`, `pointwise`, `convolution`, `strided`, `attention`; `float32`, `bfloat16`, `float16` | a table by ProductShape |
+/// | `operators`               | a table for each operator; the others: `memory` | a table by bytes      |
+/// | `memory`                  | bytes read and written by what is no product  | a table by bytes        |
+/// | `collectives`             | `all_reduce`, `all_gather`, `reduce_scatter`, `all_to_all`, `broadcast`: a table of the bytes that a rank sends, and a latency | a table by bytes |
+/// | `nodes`                   | groups of so many devices, and the link between two of them | an object |
+///
+/// A table (RateTable) has sizes for each of its axes, ascending, and a rate for each point of their grid, the last
+/// axis side by side: 4096 rates at most. Only `devices` and `link` must be there, and all of their keys but
+/// `memory_bytes`; no other key may. The file has at most 1 MiB.
 llvm::Expected<Machine> readMachineFile(llvm::StringRef path);
+
+/// What readMachineFile reads.
+std::string machineFileText(const Machine &machine);
 
 } // namespace cleave
 

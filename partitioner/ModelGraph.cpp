@@ -2,6 +2,7 @@
 #include "partitioner/ModelGraph.h"
 #include "ir/OperatorDialect.h"
 #include "ir/semantics/OpSemantics.h"
+#include "partitioner/Sharding.h"
 #include "mlir/Transforms/RegionUtils.h"
 #include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/SetVector.h"
@@ -20,12 +21,54 @@ SmallVector<Value> usedValues(Operation *op) {
   return SmallVector<Value>(used.begin(), used.end());
 }
 
-double operationSeconds(Operation *op, const TracedShapes &shapes, const DeviceSpec &device) {
+/// As machine files call it; of others that have no tables, nothing.
+static StringRef dtypeOf(OperatorOp op) {
+  auto type = op->getNumResults() ? dyn_cast<RankedTensorType>(op->getResult(0).getType()) : RankedTensorType();
+  Type element = type ? type.getElementType() : Type();
+  return !element ? "" : element.isF32() ? "float32" : element.isBF16() ? "bfloat16" : element.isF16() ? "float16" : "";
+}
+
+/// The work of an operator by the device's tables, as far as it has any.
+static double workSeconds(OperatorOp op, const OpSemantics &semantics, const TracedShapes &shapes,
+                          const DeviceSpec &device) {
+  static const KernelRates none;
+  const KernelRates &rates = device.rates ? *device.rates : none;
   OpWork work = workOf(op, shapes);
-  double seconds = std::max(work.flops / device.flopsPerSecond, work.bytes / device.memoryBytesPerSecond);
+  double flopsPerSecond = device.flopsPerSecond;
+  if (auto shape = semantics.product ? semantics.product(op, shapes) : std::nullopt)
+    if (auto table = rates.products.find({shape->kind, dtypeOf(op).str()}); table != rates.products.end()) {
+      flopsPerSecond = table->second.at({shape->count, shape->rows, shape->columns, shape->depth});
+      // Memory had its part in what was measured.
+      if (table->second.isMeasured())
+        return work.flops / flopsPerSecond;
+    }
+  auto [dialect, rest] = op.getName().split('.');
+  std::string name = (dialect + "." + rest.split('.').first).str();
+  if (auto table = rates.operators.find(name); table != rates.operators.end())
+    return work.bytes / table->second.at({work.bytes});
+  double bytesPerSecond = rates.memory.isEmpty() ? device.memoryBytesPerSecond : rates.memory.at({work.bytes});
+  return std::max(work.flops / flopsPerSecond, work.bytes / bytesPerSecond);
+}
+
+double operationSeconds(Operation *op, const TracedShapes &shapes, const Machine &machine) {
+  const DeviceSpec &device = machine.devices.front();
   auto call = dyn_cast<OperatorOp>(op);
-  bool isFree = isa<BoundaryOp, StateOp>(op) || (call && semanticsOf(call.getName()).isScalar);
-  return isFree ? 0 : seconds + device.operatorSeconds;
+  if (isa<BoundaryOp, StateOp>(op) || (call && semanticsOf(call.getName()).isScalar))
+    return 0;
+  double seconds = device.operatorSeconds;
+  // Control flow costs what its regions do, once.
+  for (Region &region : op->getRegions())
+    for (Operation &inner : region.getOps())
+      if (isa<OperatorOp>(inner) || inner.getNumRegions() > 0)
+        seconds += operationSeconds(&inner, shapes, machine);
+  if (!call)
+    return seconds;
+  const OpSemantics &semantics = semanticsOf(call.getName());
+  if (!semantics.collective)
+    return seconds + workSeconds(call, semantics, shapes, device);
+  const unsigned ranks = tensorRanksOf(op->getParentOfType<func::FuncOp>());
+  const int64_t whole = std::max(shapes.bytesOf(op->getOperand(0)), shapes.bytesOf(op->getResult(0)));
+  return seconds + machine.collectivesAmong(ranks).seconds(*semantics.collective, whole, ranks);
 }
 
 /// Operations that every stage makes for itself at no cost; not a list that somebody changes.
@@ -40,7 +83,7 @@ namespace {
 class GraphBuilder {
 public:
   GraphBuilder(func::FuncOp function, const Machine &machine, uint32_t stages)
-      : function(function), shapes(function), device(machine.devices.front()), stages(stages) {}
+      : function(function), shapes(function), machine(machine), stages(stages) {}
 
   ModelGraph build();
 
@@ -56,7 +99,7 @@ private:
 
   func::FuncOp function;
   TracedShapes shapes;
-  DeviceSpec device;
+  const Machine &machine;
   uint32_t stages;
   ModelGraph result;
   llvm::DenseMap<Operation *, double> cones;
@@ -86,7 +129,7 @@ double GraphBuilder::coneSeconds(Operation *op, double limit) {
   });
   // One stage has a state.
   bool isRepeatable = isMemoryEffectFree(op) && op->getNumRegions() == 0 && isPriced && !isa<StateOp>(op);
-  double seconds = isRepeatable ? operationSeconds(op, shapes, device) : kNever;
+  double seconds = isRepeatable ? operationSeconds(op, shapes, machine) : kNever;
   for (Value operand : op->getOperands()) {
     if (seconds > limit)
       return kNever;
@@ -99,7 +142,7 @@ double GraphBuilder::coneSeconds(Operation *op, double limit) {
 void GraphBuilder::findCheap() {
   double total = 0;
   for (Operation &op : function.getBody().front().without_terminator())
-    total += operationSeconds(&op, shapes, device);
+    total += operationSeconds(&op, shapes, machine);
   double limit = total / stages / 100;
   for (Operation &op : function.getBody().front().without_terminator()) {
     double cone = cones[&op] = coneSeconds(&op, limit);
@@ -169,7 +212,7 @@ void GraphBuilder::connect() {
     llvm::DenseSet<Value> seen;
     double largest = -1;
     for (Operation *op : ops) {
-      double seconds = operationSeconds(op, shapes, device);
+      double seconds = operationSeconds(op, shapes, machine);
       node.seconds += seconds;
       if (seconds > largest)
         node.label = labelOf(op);

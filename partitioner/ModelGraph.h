@@ -24,9 +24,10 @@ struct ModelGraph {
 
 ModelGraph buildModelGraph(mlir::func::FuncOp function, const Machine &machine, uint32_t stages);
 
-/// Seconds of one operation on `device`: the roofline of Williams et al. 2009, max(flops / peak, bytes / bandwidth), and a
-/// fixed cost of calling it.
-double operationSeconds(mlir::Operation *op, const class TracedShapes &shapes, const DeviceSpec &device);
+/// Seconds of one operation on a device of `machine`: a fixed cost of calling it, and its work at the rate that was
+/// measured for its shape, or by the roofline of Williams et al. 2009, max(flops / peak, bytes / bandwidth). A collective
+/// costs what `machine` says of the group.
+double operationSeconds(mlir::Operation *op, const class TracedShapes &shapes, const Machine &machine);
 
 /// Values that the operation uses: operands, and what its regions use from outside.
 llvm::SmallVector<mlir::Value> usedValues(mlir::Operation *op);

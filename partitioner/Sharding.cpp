@@ -5,6 +5,11 @@ using namespace mlir;
 
 namespace cleave {
 
+unsigned tensorRanksOf(Operation *function) {
+  auto ranks = function->getAttrOfType<IntegerAttr>(kTensorRanksAttr);
+  return ranks ? std::max<int64_t>(1, ranks.getInt()) : 1;
+}
+
 //===- Parts --------------------------------------------------------------===//
 
 Parts partsOf(ShardingAttr sharding, int64_t size) {

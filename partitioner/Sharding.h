@@ -9,6 +9,9 @@ namespace cleave {
 
 /// Of a tensor group.
 inline constexpr unsigned kMostTensorRanks = 1024;
+/// Ranks of the tensor group, on the function; left out for one.
+inline constexpr llvm::StringLiteral kTensorRanksAttr = "cleave.tp";
+unsigned tensorRanksOf(mlir::Operation *function);
 
 /// The positions of a dimension, or of a factor, that each rank has.
 using Parts = std::vector<llvm::BitVector>;

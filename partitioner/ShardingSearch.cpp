@@ -77,7 +77,7 @@ class Search {
 public:
   Search(func::FuncOp function, const ShardingRequest &request)
       : function(function), propagation(function), shapes(function), request(request), ranks(request.ranks),
-        shardings(propagation, ranks), communication(propagation, ranks, request.link),
+        shardings(propagation, ranks), communication(propagation, ranks, request.machine.collectivesAmong(ranks)),
         bound(propagation, communication) {
     findWeights();
     applyRules();
@@ -355,7 +355,9 @@ bool Search::isWorthIt(const Candidate &candidate) const {
   for (auto &[tensor, index] : weights)
     all += propagation.bytesOf(tensor);
   const int64_t gain = gainOf(candidate.found);
-  return gain >= kNextToNothing * all || gain >= candidate.seconds * request.link.bytesPerSecond ||
+  const double rate =
+      request.machine.collectivesAmong(ranks).bytesPerSecond(CollectiveKind::AllGather, double(gain));
+  return gain >= kNextToNothing * all || gain >= candidate.seconds * rate ||
          isAskedFor(candidate.found);
 }
 
@@ -372,7 +374,7 @@ double Search::costOf(const Candidate &candidate) const {
         calls.insert(call->op);
   double saved = 0;
   for (Operation *call : calls)
-    saved += std::max(operationSeconds(call, shapes, request.device) - request.device.operatorSeconds, 0.);
+    saved += std::max(operationSeconds(call, shapes, request.machine) - request.machine.devices.front().operatorSeconds, 0.);
   return candidate.seconds - saved * (ranks - 1) / ranks;
 }
 

@@ -95,9 +95,8 @@ struct ShardingDecision {
 
 struct ShardingRequest {
   unsigned ranks = 2;
-  Link link;
-  /// Each rank's, for the time that splitting saves.
-  DeviceSpec device;
+  /// Collectives, and a device for the time that splitting saves.
+  Machine machine;
   std::vector<ShardingRule> rules;
   /// Bytes that a rank has room for; nothing: it is to hold as little as can be.
   std::optional<int64_t> memoryLimit;

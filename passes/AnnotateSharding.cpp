@@ -33,7 +33,7 @@ struct AnnotateSharding : impl::AnnotateShardingBase<AnnotateSharding> {
     });
     if (draws.wasInterrupted())
       return signalPassFailure();
-    ShardingRequest request{tp, target->link, target->devices.front(), {}, std::nullopt};
+    ShardingRequest request{tp, *target, {}, std::nullopt};
     if (memory > 0)
       request.memoryLimit = memory;
     for (const std::string &text : shard) {

@@ -28,7 +28,7 @@ struct AssignSchedule : impl::AssignScheduleBase<AssignSchedule> {
       return report(*obstacle);
     unsigned count = microbatches;
     if (count == 0)
-      count = obstacle ? 1 : fastestCount(function, target->devices.front());
+      count = obstacle ? 1 : fastestCount(function, *target);
     Builder b(function.getContext());
     function->setAttr(kRanksAttr, b.getI64IntegerAttr(ranks));
     function->setAttr(kMicrobatchesAttr, b.getI64IntegerAttr(count));
@@ -64,19 +64,19 @@ struct AssignSchedule : impl::AssignScheduleBase<AssignSchedule> {
   }
 
   /// Seconds of each stage on a batch of `size`.
-  SmallVector<double> secondsAt(const TracedShapes &shapes, const DeviceSpec &device) {
+  SmallVector<double> secondsAt(const TracedShapes &shapes, const Machine &target) {
     SmallVector<double> seconds(1);
     for (Operation &op : getOperation().getBody().front().without_terminator())
       if (auto stage = op.getAttrOfType<IntegerAttr>(kStageAttr)) {
         seconds.resize(std::max<size_t>(seconds.size(), stage.getInt() + 1));
-        seconds[stage.getInt()] += operationSeconds(&op, shapes, device);
+        seconds[stage.getInt()] += operationSeconds(&op, shapes, target);
       }
     return seconds;
   }
 
   /// The number of micro-batches, up to the batch's size, that ends first: the first one passes all stages,
   /// the others follow at the pace of the slowest rank (Huang et al. 2019).
-  unsigned fastestCount(func::FuncOp function, const DeviceSpec &device) {
+  unsigned fastestCount(func::FuncOp function, const Machine &target) {
     TracedShapes shapes(function);
     int64_t size = shapes.sizes().lookup(batch);
     unsigned best = 1;
@@ -87,7 +87,7 @@ struct AssignSchedule : impl::AssignScheduleBase<AssignSchedule> {
         continue;
       SmallVector<double> perRank(ranks);
       double first = 0;
-      for (auto [stage, seconds] : llvm::enumerate(secondsAt(shapes.resized(batch, size / count), device))) {
+      for (auto [stage, seconds] : llvm::enumerate(secondsAt(shapes.resized(batch, size / count), target))) {
         perRank[stage % ranks] += seconds;
         first += seconds;
       }

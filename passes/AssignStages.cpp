@@ -1,6 +1,7 @@
 //===- AssignStages.cpp - Marks operations with their stage ---------------===//
 #include "ir/NearestName.h"
 #include "partitioner/ModelGraph.h"
+#include "partitioner/Sharding.h"
 #include "partitioner/StageCutter.h"
 #include "passes/Passes.h"
 #include "llvm/ADT/STLExtras.h"
@@ -31,7 +32,7 @@ struct AssignStages : impl::AssignStagesBase<AssignStages> {
     ModelGraph model = buildModelGraph(function, *target, stages);
     CutRequest request;
     request.stages = stages;
-    request.link = target->link;
+    request.link = target->linkAmong(stages * tensorRanksOf(function));
     if (failed(findStarts(model, request)))
       return signalPassFailure();
     auto cut = cutStages(model.graph, request);

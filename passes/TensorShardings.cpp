@@ -1,15 +1,9 @@
 //===- TensorShardings.cpp - Shardings as attributes of operations --------===//
 #include "passes/TensorShardings.h"
-#include "partitioner/Sharding.h"
 
 using namespace mlir;
 
 namespace cleave {
-
-unsigned tensorRanksOf(Operation *function) {
-  auto ranks = function->getAttrOfType<IntegerAttr>(kTensorRanksAttr);
-  return ranks ? ranks.getInt() : 1;
-}
 
 static LogicalResult checkSharding(Operation *op, Value value, ShardingAttr sharding, int64_t ranks) {
   if (int64_t(sharding.getRanks().size()) != ranks)

@@ -8,12 +8,10 @@
 #ifndef CLEAVE_PASSES_TENSORSHARDINGS_H
 #define CLEAVE_PASSES_TENSORSHARDINGS_H
 
-#include "partitioner/ShardingPropagation.h"
+#include "partitioner/Sharding.h"
 
 namespace cleave {
 
-/// Ranks of the tensor group, on the function.
-inline constexpr llvm::StringLiteral kTensorRanksAttr = "cleave.tp";
 /// Of a weight, how it is split: a word such as `colwise`.
 inline constexpr llvm::StringLiteral kStyleAttr = "cleave.style";
 /// … that a user wants it so.
@@ -30,8 +28,6 @@ inline constexpr llvm::StringLiteral kDimensionsAttr = "cleave.dimensions";
 inline constexpr llvm::StringLiteral kCommunicationAttr = "cleave.communication";
 inline constexpr llvm::StringLiteral kShardingsAttr = "cleave.shardings";
 
-/// 1 where nothing has been decided.
-unsigned tensorRanksOf(mlir::Operation *function);
 /// Fails where an attribute is none that a pass before would have left: other ranks than the function's, or positions that
 /// a tensor does not have.
 mlir::LogicalResult checkShardings(mlir::func::FuncOp function);

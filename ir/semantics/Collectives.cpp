@@ -26,9 +26,15 @@ static std::optional<DimensionRule> exchanges(OperatorOp op, const TracedShapes 
 }
 
 void addCollectives(SemanticsTable &table) {
-  table.add({"spmd.all_reduce", "spmd.all_gather", "spmd.reduce_scatter", "spmd.all_to_all", "spmd.broadcast",
-             "spmd.shard"},
-            {.hasTypesOfOperands = true, .dimensions = exchanges});
+  auto add = [&](StringRef name, std::optional<CollectiveKind> kind) {
+    table.add({name}, {.hasTypesOfOperands = true, .collective = kind, .dimensions = exchanges});
+  };
+  add("spmd.all_reduce", CollectiveKind::AllReduce);
+  add("spmd.all_gather", CollectiveKind::AllGather);
+  add("spmd.reduce_scatter", CollectiveKind::ReduceScatter);
+  add("spmd.all_to_all", CollectiveKind::AllToAll);
+  add("spmd.broadcast", CollectiveKind::Broadcast);
+  add("spmd.shard", std::nullopt);
 }
 
 } // namespace cleave

@@ -11,6 +11,7 @@
 #include "ir/OperatorDialect.h"
 #include "ir/TracedShapes.h"
 #include "ir/semantics/DimensionRule.h"
+#include "ir/semantics/KernelKinds.h"
 #include "ir/semantics/PositionRule.h"
 
 namespace cleave {
@@ -79,6 +80,10 @@ struct OpSemantics {
   mlir::Value (*identityOf)(OperatorOp op) = nullptr;
   /// Floating-point operations; null: one an element of the largest result.
   double (*flops)(OperatorOp op, const TracedShapes &shapes) = nullptr;
+  /// The products of matrices that `flops` are; null or nothing: none whose shape is known.
+  std::optional<ProductShape> (*product)(OperatorOp op, const TracedShapes &shapes) = nullptr;
+  /// What the ranks of a tensor group do together.
+  std::optional<CollectiveKind> collective = std::nullopt;
   /// Bytes allocated while it runs beyond its results; null: none.
   int64_t (*workspaceBytes)(OperatorOp op, const TracedShapes &shapes) = nullptr;
   /// How dimensions relate (call dimensionRuleOf); null or nothing: every operand is needed whole.

@@ -22,6 +22,24 @@ static double secondTimesLast(OperatorOp op, const TracedShapes &shapes) {
   return contraction(op, shapes, 1, 1);
 }
 
+/// result[…, rows, columns] of left[…, rows, depth]: leading dimensions are rows where `right` is one matrix.
+static std::optional<ProductShape> matrices(OperatorOp op, const TracedShapes &shapes, unsigned left,
+                                            unsigned right) {
+  auto from = shapes.shapeOf(op->getOperand(left)), with = shapes.shapeOf(op->getOperand(right));
+  auto to = shapes.shapeOf(op->getResult(0));
+  double elements = shapes.elementsOf(op->getResult(0));
+  if (!from || !with || elements == 0 || to->size() < 2 || from->size() < 2 || with->size() < 2)
+    return std::nullopt;
+  double columns = to->back(), rows = with->size() > 2 ? (*to)[to->size() - 2] : elements / columns;
+  return ProductShape{ProductKind::Matrix, elements / rows / columns, rows, columns, double(from->back())};
+}
+static std::optional<ProductShape> firstBySecond(OperatorOp op, const TracedShapes &shapes) {
+  return matrices(op, shapes, 0, 1);
+}
+static std::optional<ProductShape> secondByThird(OperatorOp op, const TracedShapes &shapes) {
+  return matrices(op, shapes, 1, 2);
+}
+
 static std::optional<DimensionRule> einsum(OperatorOp op, const TracedShapes &shapes, StringRef text,
                                            StringRef kinds = "") {
   return einsumRule(text, kinds, operandShapes(op, shapes), resultShapes(op, shapes));
@@ -181,21 +199,48 @@ static double recurrentFlops(OperatorOp op, const TracedShapes &shapes) {
   return 2.0 * weights * shapes.elementsOf(op->getOperand(0)) / input->back();
 }
 
+static bool isTransposed(OperatorOp op) {
+  return op.getName().starts_with("aten.conv_transpose") || constantInt(op, "transposed").value_or(0);
+}
+
 static double convolutionFlops(OperatorOp op, const TracedShapes &shapes) {
   auto weight = shapes.shapeOf(op->getOperand(1));
   if (!weight || weight->empty())
     return 0;
-  bool isTransposed =
-      op.getName().starts_with("aten.conv_transpose") || constantInt(op, "transposed").value_or(0);
   // Weight [out, in/groups, k…]: an output element takes in/groups·k… products; transposed: an input element
   // out/groups·k….
   double taps = 1;
   for (int64_t size : ArrayRef<int64_t>(*weight).drop_front())
     taps *= size;
-  return 2.0 * taps * shapes.elementsOf(isTransposed ? op->getOperand(0) : op->getResult(0));
+  return 2.0 * taps * shapes.elementsOf(isTransposed(op) ? op->getOperand(0) : op->getResult(0));
 }
 
-/// A pointwise convolution of stride one is a product of matrices in place. Any other copies weight and input
+static bool isStrided(OperatorOp op) {
+  auto stride = constantInts(op, "stride");
+  return stride && llvm::any_of(*stride, [](int64_t step) { return step > 1; });
+}
+
+/// Whether oneDNN multiplies input[b, c, …] as it is by weight[o, c, 1, …]: pointwise, of stride one.
+static bool isInPlace(OperatorOp op, ArrayRef<int64_t> input, ArrayRef<int64_t> weight) {
+  return llvm::all_of(weight.drop_front(2), [](int64_t size) { return size == 1; }) && weight[1] == input[1] &&
+         !isStrided(op);
+}
+
+static std::optional<ProductShape> convolutionProduct(OperatorOp op, const TracedShapes &shapes) {
+  auto input = shapes.shapeOf(op->getOperand(0)), weight = shapes.shapeOf(op->getOperand(1));
+  auto result = shapes.shapeOf(op->getResult(0));
+  double elements = shapes.elementsOf(op->getResult(0)), flops = convolutionFlops(op, shapes);
+  if (!input || !weight || isTransposed(op) || input->size() < 3 || input->size() != weight->size() || flops == 0)
+    return std::nullopt;
+  double groups = double((*input)[1]) / (*weight)[1], columns = (*result)[1] / groups;
+  double count = (*result)[0] * groups, rows = elements / count / columns;
+  const ProductKind kind = isInPlace(op, *input, *weight) ? ProductKind::Pointwise
+                           : isStrided(op)                ? ProductKind::Strided
+                                                          : ProductKind::Convolution;
+  return ProductShape{kind, count, rows, columns, flops / (2 * elements)};
+}
+
+/// A convolution in place (`isInPlace`) needs nothing. Any other copies weight and input
 /// into oneDNN's blocked layout (inputs of fewer channels than a block are read as they are) and, those
 /// freed, the result back; a strided pointwise one also gathers the input's used points of one image, for
 /// each thread (one a device). Measured over the convolutions of ResNet-50 on AVX-512.
@@ -203,19 +248,16 @@ static int64_t convolutionWorkspace(OperatorOp op, const TracedShapes &shapes) {
   constexpr int64_t channelsOfBlock = 16;
   auto input = shapes.shapeOf(op->getOperand(0)), weight = shapes.shapeOf(op->getOperand(1));
   auto result = shapes.shapeOf(op->getResult(0));
-  auto stride = constantInts(op, "stride");
   if (!input || !weight || !result || input->size() < 3 || input->size() != result->size())
     return 0;
-  bool isPointwise = llvm::all_of(llvm::drop_begin(*weight, 2), [](int64_t size) { return size == 1; });
-  bool isStrided = stride && llvm::any_of(*stride, [](int64_t step) { return step > 1; });
-  bool isGrouped = (*weight)[1] != (*input)[1];
-  if (isPointwise && !isStrided && !isGrouped)
+  if (isInPlace(op, *input, *weight))
     return 0;
+  bool isPointwise = llvm::all_of(llvm::drop_begin(*weight, 2), [](int64_t size) { return size == 1; });
   int64_t after = shapes.bytesOf(op->getResult(0));
   int64_t before = shapes.bytesOf(op->getOperand(1));
   if ((*input)[1] >= channelsOfBlock)
     before += shapes.bytesOf(op->getOperand(0));
-  if (isPointwise && isStrided && after > 0)
+  if (isPointwise && isStrided(op) && after > 0)
     before += after / (*result)[0] / (*result)[1] * (*input)[1];
   return std::max(before, after);
 }
@@ -229,9 +271,8 @@ static std::optional<DimensionRule> convolution(OperatorOp op, const TracedShape
   if (!input || !weight || !result || input->size() != weight->size() || input->size() != result->size() ||
       input->size() < 3 || (*weight)[1] == 0)
     return std::nullopt;
-  bool isTransposed =
-      op.getName().starts_with("aten.conv_transpose") || constantInt(op, "transposed").value_or(0);
-  int64_t groups = (isTransposed ? *result : *input)[1] / (*weight)[1];
+  const bool transposed = isTransposed(op);
+  int64_t groups = (transposed ? *result : *input)[1] / (*weight)[1];
   if (groups == 0 || (*input)[1] % groups || (*result)[1] % groups)
     return std::nullopt;
   DimensionRule rule;
@@ -249,7 +290,7 @@ static std::optional<DimensionRule> convolution(OperatorOp op, const TracedShape
   }
   from = {batch, ins};
   to = {batch, outs};
-  if (isTransposed)
+  if (transposed)
     kernel = {ins, {out}};
   else
     kernel = {outs, {in}};
@@ -272,6 +313,15 @@ static double attentionFlops(OperatorOp op, const TracedShapes &shapes) {
     return 0;
   double scores = double(shapes.elementsOf(op.getArgument("query"))) * (*key)[key->size() - 2];
   return 2.0 * scores + 2.0 * scores / query->back() * value->back();
+}
+
+static std::optional<ProductShape> attentionProduct(OperatorOp op, const TracedShapes &shapes) {
+  auto query = shapes.shapeOf(op.getArgument("query")), key = shapes.shapeOf(op.getArgument("key"));
+  if (attentionFlops(op, shapes) == 0)
+    return std::nullopt;
+  double rows = (*query)[query->size() - 2], depth = query->back();
+  return ProductShape{ProductKind::Attention, shapes.elementsOf(op.getArgument("query")) / rows / depth, rows,
+                      double((*key)[key->size() - 2]), depth};
 }
 
 /// Queries have several heads for each head of keys: the first of these is of the first so many queries.
@@ -333,28 +383,33 @@ void addProducts(SemanticsTable &table) {
                               .addedArgument = "bias",
                               .hasTypesOfOperands = true,
                               .flops = firstTimesLast,
+                              .product = firstBySecond,
                               .dimensions = linear});
   table.add({"aten.addmm"}, {.isProduct = true,
                              .sumsParts = true,
                              .addedArgument = "self",
                              .hasTypesOfOperands = true,
                              .flops = secondTimesLast,
+                             .product = secondByThird,
                              .dimensions = addmm});
   table.add({"aten.mm"}, {.isProduct = true,
                           .sumsParts = true,
                           .hasTypesOfOperands = true,
                           .flops = firstTimesLast,
+                          .product = firstBySecond,
                           .dimensions = mm});
   table.add({"aten.bmm"}, {.isProduct = true,
                            .sumsParts = true,
                            .hasTypesOfOperands = true,
                            .flops = firstTimesLast,
+                           .product = firstBySecond,
                            .dimensions = bmm});
   table.add({"aten.baddbmm"}, {.isProduct = true,
                                .sumsParts = true,
                                .addedArgument = "self",
                                .hasTypesOfOperands = true,
                                .flops = secondTimesLast,
+                               .product = secondByThird,
                                .dimensions = baddbmm});
   // Of one vector: too little to be worth another precision.
   table.add({"aten.dot", "aten.vdot"},
@@ -371,6 +426,7 @@ void addProducts(SemanticsTable &table) {
                               .sumsParts = true,
                               .hasTypesOfOperands = true,
                               .flops = firstTimesLast,
+                              .product = firstBySecond,
                               .workspaceBytes = matmulWorkspace,
                               .dimensions = matmul});
   table.add({"aten.einsum"}, {.isProduct = true,
@@ -403,6 +459,7 @@ void addProducts(SemanticsTable &table) {
              .hasTypesOfOperands = true,
              .groups = "groups",
              .flops = convolutionFlops,
+             .product = convolutionProduct,
              .workspaceBytes = convolutionWorkspace,
              .dimensions = convolution});
   table.add({"aten.scaled_dot_product_attention"}, {.isProduct = true,
@@ -410,6 +467,7 @@ void addProducts(SemanticsTable &table) {
                                                     .hasTypesOfOperands = true,
                                                     .chance = "dropout_p",
                                                     .flops = attentionFlops,
+                                                    .product = attentionProduct,
                                                     .workspaceBytes = attentionWorkspace,
                                                     .dimensions = attention});
 }

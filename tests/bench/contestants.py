@@ -13,6 +13,7 @@ TINY = {
     "gpt2": "n_layer=2,n_embd=32,n_head=4,vocab_size=128,n_positions=64",
     "bert": "num_hidden_layers=2,hidden_size=32,num_attention_heads=4,intermediate_size=64,vocab_size=128",
     "vit": "num_hidden_layers=2,hidden_size=32,num_attention_heads=4,intermediate_size=64,image_size=32",
+    "llama": "num_hidden_layers=2,hidden_size=32,intermediate_size=64,num_attention_heads=4,num_key_value_heads=4,vocab_size=128",
     "resnet-50": "embedding_size=16,hidden_sizes=[16,32],depths=[1,2]",
 }
 

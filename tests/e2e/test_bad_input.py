@@ -107,6 +107,7 @@ def test_malformed_devices(plan, devices):
     (("--devices", "1000"), "1000 stages"),
     (("--machine", "nowhere"), "nowhere"),
     (("--machine", "cpu:1"), "cpu:1"),
+    (("--machine", "a100:8"), "the nearest is a100-80g:8"),
     (("--stage-before", "transformer.no_such_module"), "transformer has wte, "),
     (("--stage-before", "decoder"), "the model has transformer, lm_head"),
     (("--stage-before", "transformer.h.1.mpl"), "did you mean transformer.h.1.mlp?"),

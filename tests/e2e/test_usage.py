@@ -40,7 +40,7 @@ def test_wrong_usage(tmp_path, arguments, word):
     assert word in message and "--help" in message
 
 
-@pytest.mark.parametrize("command", ["", "compile", "run", "verify", "inspect", "simulate", "cut"])
+@pytest.mark.parametrize("command", ["", "compile", "run", "verify", "inspect", "simulate", "cut", "profile"])
 def test_help(command):
     result = cleave(*command.split(), "--help")
     assert not result.err and "Usage: cleave" in result.out

@@ -26,7 +26,12 @@ namespace cleave::fuzz {
 static constexpr char kMachine[] = R"({"devices": [
   {"name": "cpu:0", "flops_per_second": 2e11, "memory_bytes_per_second": 1e10, "operator_seconds": 2e-6, "memory_bytes": 8589934592},
   {"name": "cpu:1", "flops_per_second": 2e11, "memory_bytes_per_second": 1e10, "operator_seconds": 2e-6, "memory_bytes": 8589934592}],
- "link": {"latency_seconds": 5e-6, "bytes_per_second": 1e10}})";
+ "link": {"latency_seconds": 5e-6, "bytes_per_second": 1e10},
+ "products": {"matrix": {"float32": {"count": [1], "rows": [1, 9], "columns": [8], "depth": [8], "flops_per_second": [1e9, 2e9]}}},
+ "operators": {"aten.gelu": {"bytes": [64, 4096], "bytes_per_second": [9e9, 7e9]}},
+ "memory": {"bytes": [64], "bytes_per_second": [9e10]},
+ "collectives": {"all_reduce": {"latency_seconds": 1e-5, "bytes": [64], "bytes_per_second": [1e9]}},
+ "nodes": {"devices": 1, "latency_seconds": 1e-5, "bytes_per_second": 1e9}})";
 static constexpr char kGraph[] = R"({"maxSizePerFPGA": 5, "maxFPGAs": 2, "maxCPUs": 1, "nodes": [
   {"id": 1, "supportedOnFpga": 1, "isBackwardNode": 0, "cpuLatency": 9, "fpgaLatency": 2.5, "size": 3, "colorClass": 7},
   {"id": 2, "supportedOnFpga": true, "isBackwardNode": false, "cpuLatency": 8, "fpgaLatency": 0},
@@ -70,6 +75,9 @@ static void readMachine(llvm::StringRef path) {
     return noteOutcome(llvm::StringRef(toString(machine.takeError())).split(": ").second);
   noteOutcome("a machine");
   promise(!machine->devices.empty() && machine->devices.size() <= kMostDevices, "a machine of no devices");
+  if (auto rates = machine->devices.front().rates)
+    for (auto &[key, table] : rates->products)
+      promise(table.at({1, 2, 3, 4}) > 0 && std::isfinite(table.at({1e9, 1e9, 1e9, 1e9})), "a rate that is none");
   for (const DeviceSpec &device : machine->devices)
     promise(std::isfinite(device.flopsPerSecond) && device.flopsPerSecond > 0 &&
                 device.memoryBytesPerSecond > 0 && device.operatorSeconds >= 0 &&

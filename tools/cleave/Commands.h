@@ -35,6 +35,7 @@ void addVerifyCommand(CLI::App &app, Action &chosen);
 void addInspectCommand(CLI::App &app, Action &chosen);
 void addCutCommand(CLI::App &app, Action &chosen);
 void addSimulateCommand(CLI::App &app, Action &chosen);
+void addProfileCommand(CLI::App &app, Action &chosen);
 
 } // namespace cleave
 

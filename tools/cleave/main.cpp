@@ -92,6 +92,7 @@ int main(int argc, char **argv) {
   cleave::addInspectCommand(app, chosen);
   cleave::addSimulateCommand(app, chosen);
   cleave::addCutCommand(app, chosen);
+  cleave::addProfileCommand(app, chosen);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError &error) {

@@ -1,5 +1,5 @@
 //===- MachineTest.cpp - Presets and machine files ------------------------===//
-#include "partitioner/Machine.h"
+#include "partitioner/MachineFile.h"
 
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/raw_ostream.h"
@@ -65,16 +65,32 @@ TEST(Machine, HasAPresetForCpuThreads) {
   EXPECT_EQ(llvm::cantFail(Machine::load("cpu:1024")).devices.size(), 1024u);
 }
 
+TEST(Machine, HasPresetsForNodesOfGpus) {
+  const Machine node = llvm::cantFail(Machine::load("a100-80g")), many = llvm::cantFail(Machine::load("a100-80g:16"));
+  ASSERT_EQ(node.devices.size(), 8u);
+  ASSERT_EQ(many.devices.size(), 16u);
+  EXPECT_EQ(many.devices[15].name, "cuda:15");
+  EXPECT_EQ(node.devices[0].memoryBytes, int64_t(80) << 30);
+  EXPECT_EQ(node.devices[0].flopsPerSecond, 19.5e12);
+  EXPECT_EQ(node.devices[0].rates->products.at({ProductKind::Matrix, "bfloat16"}).at({1, 2, 3, 4}), 312e12);
+  // Within a node, and beyond it.
+  EXPECT_EQ(many.linkAmong(8).bytesPerSecond, 300e9);
+  EXPECT_EQ(many.linkAmong(9).bytesPerSecond, 25e9);
+  EXPECT_LT(many.collectivesAmong(8).seconds(CollectiveKind::AllReduce, 1e9, 8),
+            many.collectivesAmong(16).seconds(CollectiveKind::AllReduce, 1e9, 16));
+  for (const char *name : {"p3.16xlarge", "h100", "h200"})
+    EXPECT_EQ(llvm::cantFail(Machine::load(name)).devices.size(), 8u) << name;
+}
+
 TEST(Machine, NamesTheNearestPreset) {
-  const std::string after = ": no such preset or file; presets are cpu:1 to cpu:1024, the nearest is ";
-  EXPECT_EQ(messageOf("gpu:4"), "machine 'gpu:4'" + after + "cpu:4");
-  EXPECT_EQ(messageOf("cpu:0"), "machine 'cpu:0'" + after + "cpu:1");
-  EXPECT_EQ(messageOf("cpu:1025"), "machine 'cpu:1025'" + after + "cpu:1024");
-  EXPECT_EQ(messageOf("cpu:99999999999999999999"), "machine 'cpu:99999999999999999999'" + after + "cpu:1024");
-  EXPECT_EQ(messageOf("cpu:-1"), "machine 'cpu:-1'" + after + "cpu:1");
-  EXPECT_EQ(messageOf("cpu"), "machine 'cpu'" + after + "cpu:1");
-  EXPECT_EQ(messageOf(""), "machine ''" + after + "cpu:1");
-  EXPECT_EQ(messageOf("/none/such.json"), "machine '/none/such.json'" + after + "cpu:1");
+  const std::string after = ": no such preset or file; presets are cpu:N, p3.16xlarge, a100-80g, h100, h200, of which "
+                            "NAME:N are N devices, 1 to 1024; the nearest is ";
+  for (auto [preset, nearest] : {std::pair("gpu:4", "cpu:4"), {"cpu:0", "cpu:1"}, {"cpu:1025", "cpu:1024"},
+                                 {"cpu:99999999999999999999", "cpu:1024"}, {"cpu:-1", "cpu:1"}, {"cpu", "cpu:1"},
+                                 {"", "cpu:1"}, {"/none/such.json", "cpu:1"}, {"a100", "a100-80g"},
+                                 {"a100:4", "a100-80g:4"}, {"h20", "h200"}, {"h100:0", "h100:1"},
+                                 {"h100-80g:16", "h100:16"}, {"p3.16xlage", "p3.16xlarge"}})
+    EXPECT_EQ(messageOf(preset), "machine '" + std::string(preset) + "'" + after + nearest);
 }
 
 TEST_F(MachineFiles, GiveDevicesAndLink) {
@@ -134,7 +150,7 @@ TEST_F(MachineFiles, RefuseUnknownKeys) {
             ": devices[0]: the key \"cores\\u001b\" is unknown; use name, flops_per_second, "
             "memory_bytes_per_second, operator_seconds, memory_bytes");
   EXPECT_EQ(messageWith("\"link\"", "\"links\": {}, \"link\""),
-            ": the key \"links\" is unknown; use devices, link");
+            ": the key \"links\" is unknown; use devices, link, products, operators, memory, collectives, nodes");
 }
 
 TEST_F(MachineFiles, RefuseNamesThatWouldGarbleMessages) {
@@ -180,7 +196,7 @@ TEST_F(MachineFiles, RefuseWhatIsNoJson) {
 
 TEST_F(MachineFiles, RefuseDeepNesting) {
   EXPECT_EQ(messageOf(load(std::string(500000, '['))),
-            ": byte 8: more than 8 levels of arrays and objects, a machine file has 3");
+            ": byte 8: more than 8 levels of arrays and objects, a machine file has fewer");
   // Brackets in strings do not count.
   EXPECT_EQ(messageWith("cpu:0", "\\\"[[[[[[[[[["), "no error");
 }
@@ -190,4 +206,99 @@ TEST_F(MachineFiles, RefuseLargeFilesAndOtherThings) {
             ": expected a regular file of at most 1048576 bytes; is this a machine file?");
   EXPECT_EQ(::messageOf("/dev/zero"),
             "/dev/zero: expected a regular file of at most 1048576 bytes; is this a machine file?");
+}
+
+TEST_F(MachineFiles, RefuseKeysThatAreGivenTwice) {
+  EXPECT_EQ(messageWith("\"link\"", "\"link\": {}, \"link\""), ": byte 183: the key \"link\" is given twice; leave one away");
+  // Each device has keys of its own, and what stands in strings is none.
+  EXPECT_EQ(messageWith("cpu:0", "\\\"name\\\": "), "no error");
+}
+
+//===- What is measured ---------------------------------------------------===//
+
+static const char kMeasured[] = R"("products": {"matrix": {"float32": {"count": [1], "rows": [1, 100], "columns": [8], "depth": [8], "flops_per_second": [1e9, 1e11]}}},
+  "operators": {"aten.gelu": {"bytes": [1000], "bytes_per_second": [3e9]}},
+  "memory": {"bytes": [1000, 100000], "bytes_per_second": [4e10, 1e10]},
+  "collectives": {"all_reduce": {"latency_seconds": 1e-5, "bytes": [1000], "bytes_per_second": [2e9]}},
+  "nodes": {"devices": 2, "latency_seconds": 1e-4, "bytes_per_second": 1e9})";
+
+namespace {
+class MeasuredFiles : public MachineFiles {
+protected:
+  static std::string text() {
+    return std::string("{\"devices\": [") + kDevice + "], \"link\": " + kLink + ", " + kMeasured + "}";
+  }
+  std::string messageOfMeasured(const std::string &from, const std::string &to) {
+    std::string changed = text();
+    const size_t at = changed.find(from);
+    EXPECT_NE(at, std::string::npos) << from;
+    return messageOf(load(changed.replace(at, from.size(), to)));
+  }
+};
+} // namespace
+
+TEST_F(MeasuredFiles, GiveRates) {
+  const Machine machine = llvm::cantFail(load(text()));
+  const KernelRates &rates = *machine.devices[0].rates;
+  const RateTable &products = rates.products.at({ProductKind::Matrix, "float32"});
+  // Ten is midway between 1 and 100 in logarithms; beyond the grid the edge counts.
+  EXPECT_NEAR(products.at({1, 10, 8, 8}), 1e10, 1);
+  EXPECT_DOUBLE_EQ(products.at({5, 1e6, 1, 1e9}), 1e11);
+  EXPECT_DOUBLE_EQ(rates.operators.at("aten.gelu").at({7}), 3e9);
+  EXPECT_NEAR(rates.memory.at({1e4}), 2e10, 1);
+  // Two of the bytes' halves, and the latency.
+  EXPECT_DOUBLE_EQ(machine.collectives.seconds(CollectiveKind::AllReduce, 4e9, 2), 1e-5 + 2);
+  EXPECT_DOUBLE_EQ(machine.collectives.seconds(CollectiveKind::AllGather, 5e9, 2), 1e-6 + 0.5);
+  EXPECT_EQ(machine.linkAmong(3).bytesPerSecond, 1e9);
+}
+
+TEST_F(MeasuredFiles, AreWhatIsWritten) {
+  const Machine machine = llvm::cantFail(load(text()));
+  const std::string written = machineFileText(machine);
+  const Machine again = llvm::cantFail(load(written));
+  EXPECT_EQ(*again.devices[0].rates, *machine.devices[0].rates);
+  EXPECT_EQ(again.nodes->devices, 2u);
+  EXPECT_EQ(machineFileText(again), written);
+}
+
+TEST_F(MeasuredFiles, RefuseTablesThatAreNone) {
+  for (auto [from, to, message] :
+       {std::tuple("\"rows\": [1, 100]", "\"rows\": [100, 1]",
+                   "products.matrix.float32.rows[1]: found 1 after 100, expected sizes that ascend"),
+        {"\"rows\": [1, 100]", "\"rows\": [1, 1]",
+         "products.matrix.float32.rows[1]: found 1 after 1, expected sizes that ascend"},
+        {"\"rows\": [1, 100]", "\"rows\": []",
+         "products.matrix.float32.rows: found 0 values, expected an array of 1 to 4096 numbers"},
+        {"\"rows\": [1, 100]", "\"rows\": [1, 2, 3]",
+         "products.matrix.float32.flops_per_second: found 2 values, expected an array of 3 numbers"},
+        {"[1e9, 1e11]", "[1e9, -1]",
+         "products.matrix.float32.flops_per_second[1]: found -1, expected a number from 1 to 1e+21"},
+        {"[1e9, 1e11]", "7", "products.matrix.float32.flops_per_second: found 7, expected an array of 2 numbers"},
+        {"\"float32\"", "\"float31\"",
+         "products.matrix: the key \"float31\" is unknown; use float32, bfloat16, float16"},
+        {"\"matrix\"", "\"matrices\"",
+         "products: the key \"matrices\" is unknown; use matrix, pointwise, convolution, strided, attention"},
+        {"\"depth\": [8],", "",
+         "products.matrix.float32: the key \"depth\" is missing; keys that must be there: count, rows, columns, "
+         "depth, flops_per_second"},
+        {"\"aten.gelu\": {", "\"aten.gelu\": 1, \"x\": {",
+         "operators.aten.gelu: found 1, expected an object with bytes, bytes_per_second"},
+        {"aten.gelu", "", "operators: found an operator \"\", expected a name like aten.gelu"},
+        {"\"latency_seconds\": 1e-5", "\"latency_seconds\": -1",
+         "collectives.all_reduce.latency_seconds: found -1, expected a number from 0 to 1000"},
+        {"\"all_reduce\"", "\"all_scatter\"",
+         "collectives: the key \"all_scatter\" is unknown; use all_reduce, all_gather, reduce_scatter, all_to_all, "
+         "broadcast"},
+        {"\"nodes\": {\"devices\": 2", "\"nodes\": {\"devices\": 0",
+         "nodes.devices: found 0, expected an integer from 1 to 1024"}})
+    EXPECT_EQ(messageOfMeasured(from, to), std::string(": ") + message);
+}
+
+TEST_F(MeasuredFiles, RefuseGridsThatAreTooLarge) {
+  std::string sizes = "[1";
+  for (int size = 2; size <= 70; ++size)
+    sizes += "," + std::to_string(size);
+  const std::string grid = "\"rows\": " + sizes + "], \"columns\": " + sizes + "]";
+  EXPECT_EQ(messageOfMeasured("\"rows\": [1, 100], \"columns\": [8]", grid),
+            ": products.matrix.float32.columns: found a grid of 4900 points, expected 4096 at most; leave sizes out");
 }

@@ -12,7 +12,13 @@ namespace {
 constexpr unsigned kRanks = 2;
 
 /// 1e9 multiplications and additions a second.
-ShardingRequest requestOf(const Link &link) { return {kRanks, link, {"cpu:0", 1e9, 1e12, 0, {}}, {}, {}}; }
+ShardingRequest requestOf(const Link &link) {
+  Machine machine;
+  machine.devices = {{"cpu:0", 1e9, 1e12, 0, {}}};
+  machine.link = link;
+  machine.collectives = link;
+  return {kRanks, machine, {}, {}};
+}
 
 /// All that can be reached by any order of seeds.
 class Oracle {

@@ -1,0 +1,52 @@
+//===- KernelTimer.h - How long devices take for operators ------*- C++ -*-===//
+#ifndef CLEAVE_RUNTIME_KERNELTIMER_H
+#define CLEAVE_RUNTIME_KERNELTIMER_H
+
+#include "runtime/Device.h"
+#include "llvm/ADT/StringRef.h"
+#include "llvm/Support/Error.h"
+#include <ATen/core/stack.h>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace cleave::runtime {
+
+/// Times operators as plans run them: on the threads of devices, with their share of the process's threads,
+/// with memory from their arenas, by the kernels that a plan's operators are resolved to; and on all devices
+/// at the same time, since a plan keeps all at work. The devices are one tensor group.
+class KernelTimer {
+public:
+  /// How long is measured: so many seconds a device and call of the function, and three times at least.
+  struct Effort {
+    double seconds = 0.05;
+  };
+  /// Operands of calls that are made in turn, on the device of `rank`.
+  using Operands = std::function<std::vector<torch::jit::Stack>(uint32_t rank)>;
+
+  /// CPU devices: fails for others.
+  static llvm::Expected<std::unique_ptr<KernelTimer>> open(llvm::ArrayRef<std::string> devices,
+                                                           Effort effort);
+  ~KernelTimer();
+
+  size_t devices() const { return workers.size(); }
+  /// Median seconds of a call of `name` (`aten::add.Tensor`), after calls to warm up.
+  llvm::Expected<double> secondsOf(llvm::StringRef name, const Operands &operands);
+  /// Seconds until the next device has a float32 tensor of so many bytes and has added one to each element:
+  /// mean of many hand-overs, to and fro between the first two devices; with one device, without handing
+  /// over.
+  llvm::Expected<double> secondsOfHandover(int64_t bytes, bool handsOver);
+
+private:
+  explicit KernelTimer(Effort effort) : effort(effort) {}
+  /// Does `task(rank)` on so many devices at the same time.
+  llvm::Error onDevices(size_t count, const std::function<void(uint32_t rank)> &task);
+
+  const Effort effort;
+  std::vector<std::unique_ptr<Device>> workers;
+};
+
+} // namespace cleave::runtime
+
+#endif // CLEAVE_RUNTIME_KERNELTIMER_H

@@ -1,0 +1,114 @@
+#!/usr/bin/env python3
+"""What Cleave predicts of plans on this machine, as `cleave profile` measures it, against runs of them.
+
+usage: prediction.py [--bin build/bin] [--models gpt2,bert,resnet-50,llama] [--rounds 5] [--quick]
+The machine is measured as one device and as two. Then each model, for batches of 1 and of 8 samples, is compiled for that, and
+the time of a step (batches back to back: the slowest device's) and the bytes at most are compared with medians of rounds, in each
+of which every plan runs once in a fresh process. Prints Markdown, and puts it into docs/results.md when all models took part.
+--quick measures and runs a tiny GPT-2 for a moment, writes nothing, and fails if a plan does.
+"""
+
+import dataclasses
+import json
+import os
+import pathlib
+import statistics
+import sys
+import tempfile
+
+sys.dont_write_bytecode = True
+import contestants
+import report
+import rounds
+from contestants import Model, Plan
+
+LLAMA = "num_hidden_layers=8,hidden_size=768,intermediate_size=2048,num_attention_heads=12,num_key_value_heads=12"
+MODELS = {name: Model(name, f"hf:{name}", config, batch=1, seq=128)
+          for name, config in {"gpt2": "", "bert": "", "resnet-50": "", "llama": LLAMA}.items()}
+BATCHES = {1: 30, 8: 6}  # steps of a round
+MESHES = {"pp=1": 1, "pp=2": 2, "tp=2": 2}  # devices
+# Percent: errors of steps, and of bytes in either direction and too few.
+MEAN, WORST, BYTES, TOO_FEW = 8, 15, 5, 2
+
+
+@dataclasses.dataclass(frozen=True)
+class Predicted(Plan):
+    """A plan for a measured machine."""
+    machine: pathlib.Path = None
+
+    def prepare(self, bench):
+        contestants.output([bench.tools / "cleave", "compile", bench.traced, "--inputs", bench.inputs, "--mesh", self.mesh,
+                            "--machine", self.machine, "-o", self.plan(bench)])
+
+    def measure(self, bench):
+        stages = json.loads(contestants.output([bench.tools / "cleave", "inspect", self.plan(bench), "--json"]))["stages"]
+        run = self.run(bench)
+        return {"seconds": run["seconds"], "predicted": max(stage["predicted_seconds"] for stage in stages),
+                # Of the device that is furthest off; tensor ranks are predicted alike.
+                "bytes": max((stage["predicted_peak_bytes"] / device["peak_bytes"]
+                              for stage in stages for device in run["devices"] if device["name"] in stage["devices"]),
+                             key=lambda ratio: abs(ratio - 1))}
+
+
+def main():
+    options = rounds.parse(rounds.arguments(__doc__.splitlines()[0], MODELS), MODELS)
+    rounds.take_cores()
+    before = os.getloadavg()[0]
+    with tempfile.TemporaryDirectory(prefix="cleave-machines-") as folder:
+        machines = {count: measure_machine(options, pathlib.Path(folder) / f"{count}.json", count) for count in (1, 2)}
+        plans = {mesh: Predicted(mesh, mesh, machine=machines[count]) for mesh, count in MESHES.items()}
+        results = {}
+        for name in options.models:
+            for batch, steps in BATCHES.items():
+                model = dataclasses.replace(MODELS[name], name=f"{name}, batch {batch}", batch=batch)
+                model = model.tiny() if options.quick else model
+                results[model.name] = rounds.compete(options, model, plans, 2 if options.quick else steps)
+    how = ("Default configurations, seeded (Llama of 8 layers, 768 wide); texts of 128 tokens. Batches back to back, every run in a "
+           f"fresh process; medians of {options.rounds} rounds. Predicted by `cleave profile` of the same machine, before.")
+    found = "\n\n".join([f"{report.machine(before)}. {how}", *tables(results), *report.failures(results, plans)])
+    print(found)
+    page = report.put(rounds.RESULTS.read_text(), "prediction", found)
+    if options.models == [*MODELS] and not options.quick:
+        rounds.RESULTS.write_text(page)
+    if options.quick and rounds.any_failed(results):
+        raise SystemExit(1)
+
+
+def measure_machine(options, path, count):
+    print(f"measuring {count} of the devices", file=sys.stderr, flush=True)
+    devices = ",".join(f"cpu:{index}" for index in range(count))
+    contestants.output([options.bin / "cleave", "profile", "--devices", devices, "-o", path, *["--quick"] * options.quick])
+    return path
+
+
+def tables(results):
+    runs = [(model, mesh, found[mesh]) for model, found in results.items() for mesh in MESHES if report.measured(found, mesh)]
+    seconds = {(model, mesh): (found[0]["predicted"], statistics.median(one["seconds"] for one in found))
+               for model, mesh, found in runs}
+    ratios = {(model, mesh): max((one["bytes"] for one in found), key=lambda ratio: abs(ratio - 1)) for model, mesh, found in runs}
+
+    def step(key):
+        predicted, measured = seconds[key]
+        return f"{1000 * predicted:.4g} of {1000 * measured:.4g} ms, {100 * (predicted / measured - 1):+.1f} %"
+
+    def rows(of, cell):
+        return [[model, *(cell((model, mesh)) if (model, mesh) in of else "–" for mesh in MESHES)] for model in results]
+
+    yield report.table([["a step, predicted of measured", *MESHES], *rows(seconds, step)])
+    yield report.table([["bytes at most, predicted / measured", *MESHES], *rows(ratios, lambda key: f"{ratios[key]:.4f}")])
+    errors = [100 * abs(predicted / measured - 1) for predicted, measured in seconds.values()]
+    bytes_off = [100 * (ratio - 1) for ratio in ratios.values()]
+    if errors:
+        yield report.table([["wanted", "found"],
+                            wanted("error of steps, mean", statistics.mean(errors), MEAN),
+                            wanted("error of steps, worst", max(errors), WORST),
+                            wanted("error of bytes, worst", max(map(abs, bytes_off)), BYTES),
+                            wanted("bytes too few, worst", max(0, -min(bytes_off)), TOO_FEW)])
+
+
+def wanted(what, found, most):
+    return [f"{what}: ≤ {most} %", f"{found:.1f} %" + ("" if found <= most else ", short")]
+
+
+if __name__ == "__main__":
+    main()

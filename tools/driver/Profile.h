@@ -1,0 +1,30 @@
+//===- Profile.h - A machine from measurements ------------------*- C++ -*-===//
+#ifndef CLEAVE_TOOLS_DRIVER_PROFILE_H
+#define CLEAVE_TOOLS_DRIVER_PROFILE_H
+
+#include "partitioner/Machine.h"
+#include "tools/driver/Progress.h"
+#include "llvm/Support/Error.h"
+#include <string>
+#include <vector>
+
+namespace cleave {
+
+struct ProfileOptions {
+  /// `cpu:0`, …: those of a plan, for each has its share of the process's threads.
+  std::vector<std::string> devices;
+  /// Few sizes, each for a moment: to see that it works.
+  bool quick = false;
+  /// Told what is measured; may be empty.
+  Progress progress;
+};
+
+/// Measures this machine as plans use it (runtime/KernelTimer), all devices at the same time: products,
+/// convolutions and attention by shape, operators by bytes, the call of an operator, hand-overs between two
+/// devices, collectives over all of them. Takes less than a minute, a GiB of memory for weights to read, and
+/// half a GiB a device.
+llvm::Expected<Machine> profile(const ProfileOptions &options);
+
+} // namespace cleave
+
+#endif // CLEAVE_TOOLS_DRIVER_PROFILE_H
