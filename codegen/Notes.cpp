@@ -18,6 +18,11 @@ static std::string sizeText(int64_t bytes) {
                          : llvm::formatv("{0:f1} MB", bytes / 1e6).str();
 }
 
+static std::string timeText(double seconds) {
+  return seconds < 1e-3 ? llvm::formatv("{0:f1} us", seconds * 1e6).str()
+                        : llvm::formatv("{0:f2} ms", seconds * 1e3).str();
+}
+
 /// Every operator call below `op`.
 static void forEachCall(Operation *op, llvm::function_ref<void(OperatorOp)> visit) {
   op->walk([&](OperatorOp call) { visit(call); });
@@ -90,6 +95,26 @@ static void noteSharedWeights(func::FuncOp function, std::vector<plan::Note> &no
                              llvm::formatv("{0} ({1}) is used in stages {2}; each has a copy of its own",
                                            names, sizeText(bytes), stages)));
   }
+}
+
+/// How far the cut is from the best there is.
+static void noteCut(func::FuncOp function, std::vector<plan::Note> &notes) {
+  auto seconds = function->getAttrOfType<ArrayAttr>(kStageSecondsAttr);
+  auto bound = function->getAttrOfType<FloatAttr>(kCutBoundAttr);
+  auto proof = function->getAttrOfType<StringAttr>(kCutProofAttr);
+  if (!seconds || !bound || !proof || seconds.size() < 2)
+    return;
+  double slowest = 0;
+  for (FloatAttr stage : seconds.getAsRange<FloatAttr>())
+    slowest = std::max(slowest, stage.getValueAsDouble());
+  const double least = std::min(bound.getValueAsDouble(), slowest);
+  std::string best = "none";
+  if (least < slowest)
+    best = llvm::formatv("none below {0}, {1:f1} % less,", timeText(least), 100 * (1 - least / slowest));
+  notes.push_back(makeNote("balance", "", "",
+                           llvm::formatv("the slowest stage is predicted to take {0}; of all contiguous cuts {1} is faster "
+                                         "({2})",
+                                         timeText(slowest), best, proof.getValue())));
 }
 
 static void noteBalance(func::FuncOp function, std::vector<plan::Note> &notes) {
@@ -179,11 +204,6 @@ static void noteReplicated(func::FuncOp function, std::vector<plan::Note> &notes
   });
 }
 
-static std::string timeText(double seconds) {
-  return seconds < 1e-3 ? llvm::formatv("{0:f1} us", seconds * 1e6).str()
-                        : llvm::formatv("{0:f2} ms", seconds * 1e3).str();
-}
-
 static void noteCommunication(func::FuncOp function, std::vector<plan::Note> &notes) {
   auto known = function->getAttrOfType<DenseF64ArrayAttr>(kCommunicationAttr);
   if (!known || known.size() != 2 || known[0] <= 0)
@@ -240,6 +260,7 @@ std::vector<plan::Note> notesOf(func::FuncOp function, const InferredValues &inf
   std::vector<plan::Note> notes;
   noteLimits(function, notes);
   noteSharedWeights(function, notes);
+  noteCut(function, notes);
   noteBalance(function, notes);
   noteBatch(function, notes);
   noteKinds(function, inferred, notes);

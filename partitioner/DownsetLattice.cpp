@@ -14,7 +14,7 @@ static constexpr uint64_t kMostBytes = 512ull << 20;
 /// Breadth first, so that subsets come first. A downset is a row of bits, found again by its hash.
 class DownsetEnumeration {
 public:
-  DownsetEnumeration(const ColourGraph &graph, uint64_t most)
+  DownsetEnumeration(const GroupGraph &graph, uint64_t most)
       : graph(graph), words((graph.groups.size() + 63) / 64), most(most), known(16, Hash{this}, Equal{this}) {
   }
 
@@ -49,7 +49,7 @@ private:
   /// made ready.
   void addSteps(uint32_t target, uint32_t from, uint32_t added);
 
-  const ColourGraph &graph;
+  const GroupGraph &graph;
   const size_t words;
   const uint64_t most;
   uint32_t count = 0;
@@ -117,7 +117,7 @@ bool DownsetEnumeration::run() {
   return true;
 }
 
-std::optional<DownsetLattice> DownsetLattice::all(const ColourGraph &graph, uint64_t most) {
+std::optional<DownsetLattice> DownsetLattice::all(const GroupGraph &graph, uint64_t most) {
   DownsetEnumeration enumeration(graph, most);
   if (!enumeration.run())
     return std::nullopt;

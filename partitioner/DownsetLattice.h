@@ -2,7 +2,7 @@
 #ifndef CLEAVE_PARTITIONER_DOWNSETLATTICE_H
 #define CLEAVE_PARTITIONER_DOWNSETLATTICE_H
 
-#include "partitioner/ColourGraph.h"
+#include "partitioner/GroupGraph.h"
 #include "llvm/ADT/ArrayRef.h"
 #include <cstdint>
 #include <optional>
@@ -24,7 +24,7 @@ public:
   };
 
   /// All downsets, or nothing when there are more than `most` or they take too much memory.
-  static std::optional<DownsetLattice> all(const ColourGraph &graph, uint64_t most);
+  static std::optional<DownsetLattice> all(const GroupGraph &graph, uint64_t most);
   /// Only the beginnings of `order`, which has each group once and is topological.
   static DownsetLattice chain(llvm::ArrayRef<uint32_t> order);
 

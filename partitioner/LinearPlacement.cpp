@@ -11,7 +11,7 @@ namespace cleave {
 
 static constexpr double kNever = std::numeric_limits<double>::infinity();
 
-static std::vector<uint32_t> countPredecessors(const ColourGraph &graph) {
+static std::vector<uint32_t> countPredecessors(const GroupGraph &graph) {
   std::vector<uint32_t> counts;
   for (const std::vector<uint32_t> &predecessors : graph.predecessors)
     counts.push_back(predecessors.size());
@@ -19,7 +19,7 @@ static std::vector<uint32_t> countPredecessors(const ColourGraph &graph) {
 }
 
 /// Groups are ready in the order in which what precedes them was; `contract` numbers them depth first.
-static std::vector<uint32_t> breadthFirst(const ColourGraph &graph) {
+static std::vector<uint32_t> breadthFirst(const GroupGraph &graph) {
   std::vector<uint32_t> order, waitsFor = countPredecessors(graph);
   for (uint32_t group = 0; group < waitsFor.size(); ++group)
     if (waitsFor[group] == 0)
@@ -32,7 +32,7 @@ static std::vector<uint32_t> breadthFirst(const ColourGraph &graph) {
 }
 
 /// The largest ready group that fits in what is left of an accelerator, or the largest of all on a new one.
-static std::vector<uint32_t> largestFirst(const ColourGraph &graph, double sizeLimit) {
+static std::vector<uint32_t> largestFirst(const GroupGraph &graph, double sizeLimit) {
   // Sizes are negative, so that large ones come first.
   std::set<std::pair<double, uint32_t>> ready;
   std::vector<uint32_t> order, waitsFor = countPredecessors(graph);
@@ -57,14 +57,14 @@ static std::vector<uint32_t> largestFirst(const ColourGraph &graph, double sizeL
   return order;
 }
 
-static double maxLoadOf(const ColourGraph &graph, const PlacementFound &found) {
+static double maxLoadOf(const GroupGraph &graph, const DevicesFound &found) {
   std::vector<double> loads(found.isCpu.size(), 0);
   for (uint32_t group = 0; group < graph.groups.size(); ++group) {
     const uint32_t device = found.deviceOf[group];
     loads[device] +=
         found.isCpu[device] ? graph.groups[group].cpuLatency : graph.groups[group].acceleratorLatency;
   }
-  for (const ColourGraph::Net &net : graph.nets) {
+  for (const GroupGraph::Net &net : graph.nets) {
     std::set<uint32_t> payers;
     for (uint32_t group : net.groups)
       payers.insert(found.deviceOf[group]);
@@ -77,26 +77,26 @@ static double maxLoadOf(const ColourGraph &graph, const PlacementFound &found) {
 
 /// Devices filled one after the other, accelerators first, each with what comes next in `order` while it has
 /// room and its compute is at most `bound`. Nothing when something is left over.
-static std::optional<PlacementFound> fill(const ColourGraph &graph, const DeviceCounts &devices,
-                                          const std::vector<uint32_t> &order, double bound) {
-  PlacementFound found;
+static std::optional<DevicesFound> fill(const GroupGraph &graph, const DeviceRow &devices,
+                                        const std::vector<uint32_t> &order, double bound) {
+  DevicesFound found;
   found.deviceOf.resize(graph.groups.size());
-  uint32_t acceleratorsLeft = devices.accelerators, cpusLeft = devices.cpus;
-  ColourGraph::Group inside;
+  uint32_t acceleratorsUsed = 0, cpusLeft = devices.cpus;
+  GroupGraph::Group inside;
   for (uint32_t group : order) {
-    const ColourGraph::Group &own = graph.groups[group];
+    const GroupGraph::Group &own = graph.groups[group];
     auto takes = [&](bool isCpu) {
       if (isCpu)
         return inside.cpuLatency + own.cpuLatency <= bound;
-      return own.isSupported && inside.size + own.size <= devices.sizeLimit &&
+      return own.isSupported && inside.size + own.size <= devices.accelerators.front().sizeLimit &&
              inside.acceleratorLatency + own.acceleratorLatency <= bound;
     };
     if (found.isCpu.empty() || !takes(found.isCpu.back())) {
       inside = {};
-      const bool isCpu = acceleratorsLeft == 0 || !takes(/*isCpu=*/false);
+      const bool isCpu = acceleratorsUsed == devices.accelerators.size() || !takes(/*isCpu=*/false);
       if (isCpu && (cpusLeft == 0 || !takes(/*isCpu=*/true)))
         return std::nullopt;
-      --(isCpu ? cpusLeft : acceleratorsLeft);
+      isCpu ? --cpusLeft : ++acceleratorsUsed;
       found.isCpu.push_back(isCpu);
     }
     inside.acceleratorLatency += own.acceleratorLatency;
@@ -110,30 +110,38 @@ static std::optional<PlacementFound> fill(const ColourGraph &graph, const Device
 
 /// Most graphs balance well, so that loads far above the lower bound need no look; but communication or room
 /// may decide.
-std::optional<PlacementFound> linearise(const ColourGraph &graph, const DeviceCounts &devices,
-                                        double lowerBound, uint64_t &work) {
+static std::vector<double> boundsFrom(double lowerBound) {
+  return {1.2 * lowerBound, 2 * lowerBound, 16 * lowerBound, kNever};
+}
+
+std::optional<DevicesFound> searchAlong(llvm::ArrayRef<uint32_t> order, const GroupGraph &graph,
+                                        const DeviceRow &devices, double lowerBound, double bound,
+                                        uint64_t &work) {
+  const DownsetLattice lattice = DownsetLattice::chain(order);
+  DownsetSearch search(graph, devices, lattice);
+  for (double nextBound : boundsFrom(lowerBound)) {
+    if (auto found = search.run(std::min(nextBound, bound), work))
+      return found;
+    if (bound <= nextBound)
+      break;
+  }
+  return std::nullopt;
+}
+
+std::optional<DevicesFound> linearise(const GroupGraph &graph, const DeviceRow &devices, double lowerBound,
+                                      uint64_t &work) {
   std::vector<uint32_t> depthFirst(graph.groups.size());
   std::iota(depthFirst.begin(), depthFirst.end(), 0);
-  const std::vector<uint32_t> orders[] = {depthFirst, breadthFirst(graph),
-                                          largestFirst(graph, devices.sizeLimit)};
-  const double bounds[] = {1.2 * lowerBound, 2 * lowerBound, 16 * lowerBound, kNever};
-  std::optional<PlacementFound> best;
+  const double room = devices.accelerators.empty() ? 0 : devices.accelerators.front().sizeLimit;
+  const std::vector<uint32_t> orders[] = {depthFirst, breadthFirst(graph), largestFirst(graph, room)};
+  std::optional<DevicesFound> best;
   for (const std::vector<uint32_t> &order : orders)
-    for (double bound : bounds)
+    for (double bound : boundsFrom(lowerBound))
       if (auto found = fill(graph, devices, order, bound); found && (!best || found->maxLoad < best->maxLoad))
         best = std::move(found);
-  for (const std::vector<uint32_t> &order : orders) {
-    const DownsetLattice lattice = DownsetLattice::chain(order);
-    PlacementSearch search(graph, devices, lattice);
-    for (double bound : bounds) {
-      if (auto found = search.run(best ? std::min(bound, best->maxLoad) : bound, work)) {
-        best = std::move(found);
-        break;
-      }
-      if (best && best->maxLoad <= bound)
-        break;
-    }
-  }
+  for (const std::vector<uint32_t> &order : orders)
+    if (auto found = searchAlong(order, graph, devices, lowerBound, best ? best->maxLoad : kNever, work))
+      best = std::move(found);
   return best;
 }
 

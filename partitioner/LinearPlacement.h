@@ -2,16 +2,21 @@
 #ifndef CLEAVE_PARTITIONER_LINEARPLACEMENT_H
 #define CLEAVE_PARTITIONER_LINEARPLACEMENT_H
 
-#include "partitioner/PlacementSearch.h"
-#include <optional>
+#include "partitioner/DownsetSearch.h"
 
 namespace cleave {
+
+/// The best placement along `order`, which has each group once and is topological, if its maxLoad is below
+/// `bound`; as far as `work` goes, which is lowered by what was done.
+std::optional<DevicesFound> searchAlong(llvm::ArrayRef<uint32_t> order, const GroupGraph &graph,
+                                        const DeviceRow &devices, double lowerBound, double bound,
+                                        uint64_t &work);
 
 /// A placement along a linear order: depth first, breadth first, or by what fills accelerators. The best of
 /// these as far as `work` goes, which is lowered by what was done; whatever is left of it, there is one where
 /// there are CPUs, or where accelerators filled in one of these orders hold everything.
-std::optional<PlacementFound> linearise(const ColourGraph &graph, const DeviceCounts &devices,
-                                        double lowerBound, uint64_t &work);
+std::optional<DevicesFound> linearise(const GroupGraph &graph, const DeviceRow &devices, double lowerBound,
+                                      uint64_t &work);
 
 } // namespace cleave
 

@@ -1,6 +1,7 @@
 //===- Placement.cpp - Which device runs which node, exactly --------------===//
 #include "partitioner/Placement.h"
 
+#include "partitioner/ColourContraction.h"
 #include "partitioner/Failure.h"
 #include "partitioner/LinearPlacement.h"
 #include "llvm/ADT/STLExtras.h"
@@ -18,48 +19,9 @@ static constexpr double kNever = std::numeric_limits<double>::infinity();
 /// Nodes that a message names.
 static constexpr size_t kMostNamed = 4;
 
-namespace {
-
-/// What a search came to.
-struct Outcome {
-  std::optional<PlacementFound> found;
-  /// 0 where they were too many.
-  uint64_t downsets = 0;
-  bool isProven = false;
-};
-
-} // namespace
-
-/// By the group alone: the faster device that takes it.
-static double leastTime(const ColourGraph::Group &group, const DeviceCounts &devices) {
-  const bool onAccelerator = devices.accelerators > 0 && group.isSupported && group.size <= devices.sizeLimit;
-  return std::min(onAccelerator ? group.acceleratorLatency : kNever,
-                  devices.cpus > 0 ? group.cpuLatency : kNever);
-}
-
-/// Of any contiguous placement's largest load: no group is faster than on its faster device, and all devices
-/// together do all the work, where a second of a CPU saves accelerators `exchange` seconds at most.
-static double lowerBoundOf(const ColourGraph &graph, const DeviceCounts &devices) {
-  double bound = 0, work = 0, cpuWork = 0, exchange = 0;
-  for (const ColourGraph::Group &group : graph.groups) {
-    bound = std::max(bound, leastTime(group, devices));
-    if (!group.isSupported || devices.accelerators == 0) {
-      cpuWork += group.cpuLatency;
-    } else if (group.acceleratorLatency > 0) {
-      work += group.acceleratorLatency;
-      exchange = std::max(exchange, group.acceleratorLatency / group.cpuLatency);
-    }
-  }
-  if (devices.cpus == 0)
-    exchange = 0;
-  if (work > 0 && std::isfinite(exchange))
-    bound = std::max(bound, work / (devices.accelerators + devices.cpus * exchange));
-  return cpuWork > 0 ? std::max(bound, cpuWork / devices.cpus) : bound;
-}
-
 /// Loads by the definition, from the nodes and edges themselves.
-static Placement describe(const PlacementProblem &problem, const ColourGraph &graph,
-                          const PlacementFound &found) {
+static Placement describe(const PlacementProblem &problem, const GroupGraph &graph,
+                          const DevicesFound &found) {
   std::vector<DeviceLoad> devices(found.isCpu.size());
   auto deviceOf = [&](uint32_t node) { return found.deviceOf[graph.groupOf[node]]; };
   std::vector<std::vector<uint32_t>> receivers(problem.nodes.size());
@@ -91,7 +53,7 @@ static Placement describe(const PlacementProblem &problem, const ColourGraph &gr
 }
 
 /// `node 7`, or `nodes 3, 4 (on one device)`.
-static std::string nameGroup(const PlacementProblem &problem, const ColourGraph &graph, uint32_t group) {
+static std::string nameGroup(const PlacementProblem &problem, const GroupGraph &graph, uint32_t group) {
   std::vector<std::string> ids;
   for (uint32_t node = 0; node < problem.nodes.size() && ids.size() <= kMostNamed; ++node)
     if (graph.groupOf[node] == group)
@@ -101,12 +63,11 @@ static std::string nameGroup(const PlacementProblem &problem, const ColourGraph 
   return "nodes " + llvm::join(ids, ", ") + " (on one device)";
 }
 
-/// \param isProven  whether all placements were tried.
-static Error nothingFits(const PlacementProblem &problem, const ColourGraph &graph,
-                         const DeviceCounts &devices, bool isProven) {
+/// \param end  of the search that found nothing.
+static Error nothingFits(const PlacementProblem &problem, const GroupGraph &graph, SearchEnd end) {
   double total = 0;
   for (uint32_t group = 0; group < graph.groups.size(); ++group) {
-    const ColourGraph::Group &own = graph.groups[group];
+    const GroupGraph::Group &own = graph.groups[group];
     const std::string name = nameGroup(problem, graph, group);
     total += own.size;
     if (problem.cpus > 0)
@@ -114,74 +75,71 @@ static Error nothingFits(const PlacementProblem &problem, const ColourGraph &gra
     if (!own.isSupported)
       return failure("{0}: not supported on accelerators, and there are no CPUs; set maxCPUs to 1 or more",
                      name);
-    if (own.size > devices.sizeLimit)
+    if (own.size > problem.sizeLimit * kRounding)
       return failure(
           "{0}: found a size of {1}, an accelerator holds {2}; set maxSizePerFPGA to {1} or more, or "
           "maxCPUs to 1 or more",
           name, llvm::format("%.12g", own.size), llvm::format("%.12g", problem.sizeLimit));
   }
-  if (problem.cpus == 0 && total > devices.sizeLimit * problem.accelerators)
+  if (problem.cpus == 0 && total > problem.sizeLimit * kRounding * problem.accelerators)
     return failure("{0} accelerators hold {1}, the nodes' sizes add up to {2}; use --devices {3} or more",
                    problem.accelerators, llvm::format("%.12g", problem.sizeLimit * problem.accelerators),
                    llvm::format("%.12g", total),
-                   static_cast<uint64_t>(std::ceil(std::min(total / devices.sizeLimit, 1e15))));
+                   static_cast<uint64_t>(std::ceil(std::min(total / (problem.sizeLimit * kRounding), 1e15))));
+  llvm::StringRef tried = "no contiguous placement", why;
+  if (end == SearchEnd::OutOfWork) {
+    tried = "no placement that was tried";
+    why = ", and trying all takes too many steps";
+  } else if (end != SearchEnd::Complete) {
+    tried = "no linear order that was tried";
+    why = ", and there are too many downsets to try all placements";
+  }
   return failure(
       "{0} keeps each of {1} accelerators within a size of {2}{3}; use --devices {4} or more, or a larger "
       "maxSizePerFPGA",
-      isProven ? "no contiguous placement" : "no linear order that was tried", problem.accelerators,
-      llvm::format("%.12g", problem.sizeLimit),
-      isProven ? "" : ", and there are too many downsets to try all placements", problem.accelerators + 1);
+      tried, problem.accelerators, llvm::format("%.12g", problem.sizeLimit), why, problem.accelerators + 1);
 }
 
-static uint64_t statesOf(uint64_t downsets, const DeviceCounts &devices) {
-  return downsets * (devices.accelerators + 1) * (devices.cpus + 1);
-}
-
-static Error check(const PlacementProblem &problem, const ColourGraph &graph, const DeviceCounts &devices) {
+static Error check(const PlacementProblem &problem, const GroupGraph &graph, const DeviceRow &devices) {
   if (problem.nodes.empty() || problem.accelerators + uint64_t(problem.cpus) == 0)
     return failure(
         "found {0} nodes, {1} accelerators and {2} CPUs, expected a node and a device at least; give some",
         problem.nodes.size(), problem.accelerators, problem.cpus);
-  if (statesOf(graph.groups.size() + 1, devices) > kMostPlacementStates)
+  if (devices.statesOf(graph.groups.size() + 1) > kMostSearchStates)
     return failure(
         "found {0} groups of nodes for {1} accelerators and {2} CPUs, expected a product of at most {3}; "
         "use fewer devices",
-        graph.groups.size(), devices.accelerators, devices.cpus, kMostPlacementStates);
+        graph.groups.size(), devices.accelerators.size(), devices.cpus, kMostSearchStates);
   return Error::success();
 }
 
 /// Over all downsets, if there are not too many, otherwise along linear orders only, which get half of the
 /// work.
-static Outcome search(const ColourGraph &graph, const DeviceCounts &devices, double lowerBound,
-                      uint64_t mostDownsets, uint64_t &work) {
-  Outcome outcome;
+static SearchOutcome search(const GroupGraph &graph, const DeviceRow &devices, double lowerBound,
+                            uint64_t mostDownsets, uint64_t &work) {
   uint64_t share = work / 2;
   work -= share;
-  outcome.found = linearise(graph, devices, lowerBound, share);
+  auto linear = linearise(graph, devices, lowerBound, share);
   work += share;
-  const std::optional<DownsetLattice> lattice = DownsetLattice::all(graph, mostDownsets);
-  if (!lattice || statesOf(lattice->size(), devices) > kMostPlacementStates)
-    return outcome;
-  PlacementSearch search(graph, devices, *lattice);
-  if (auto better = search.run(outcome.found ? outcome.found->maxLoad : kNever, work))
-    outcome.found = std::move(better);
-  outcome.downsets = lattice->size();
-  outcome.isProven = work > 0;
+  SearchOutcome outcome = searchAll(graph, devices, linear ? linear->maxLoad : kNever, mostDownsets, work);
+  if (!outcome.found)
+    outcome.found = std::move(linear);
   return outcome;
 }
 
 /// For too many downsets where room is short: nodes without time stay with their neighbour, whatever room
 /// they take. `lowerBound` becomes the optimum for when they take none, in which they lose nothing by that;
 /// `graph` the contraction.
-static Outcome searchJoined(const PlacementProblem &problem, const DeviceCounts &devices,
-                            uint64_t mostDownsets, uint64_t &work, ColourGraph &graph, double &lowerBound) {
+static SearchOutcome searchJoined(const PlacementProblem &problem, const DeviceRow &devices,
+                                  uint64_t mostDownsets, uint64_t &work, GroupGraph &graph,
+                                  double &lowerBound) {
   PlacementProblem lighter = problem;
   for (PlacementProblem::Node &node : lighter.nodes)
     if (node.acceleratorLatency == 0 && node.cpuLatency == 0)
       node.size = 0;
   graph = contract(lighter);
-  const Outcome relaxed = search(graph, devices, lowerBound, mostDownsets, work);
-  if (!relaxed.isProven || !relaxed.found)
+  const SearchOutcome relaxed = search(graph, devices, lowerBound, mostDownsets, work);
+  if (relaxed.end != SearchEnd::Complete || !relaxed.found)
     return {};
   lowerBound = std::max(lowerBound, relaxed.found->maxLoad);
   for (uint32_t node = 0; node < problem.nodes.size(); ++node)
@@ -189,35 +147,35 @@ static Outcome searchJoined(const PlacementProblem &problem, const DeviceCounts 
   return search(graph, devices, lowerBound, mostDownsets, work);
 }
 
-Expected<Placement> place(const PlacementProblem &problem, const PlacementLimits &limits) {
-  ColourGraph graph = contract(problem);
+Expected<Placement> place(const PlacementProblem &problem, const SearchLimits &limits) {
+  GroupGraph graph = contract(problem);
   // More devices than groups would stay empty.
   const uint32_t groups = graph.groups.size();
-  const DeviceCounts devices{std::min(problem.accelerators, groups), std::min(problem.cpus, groups),
-                             problem.sizeLimit * kRounding};
+  const DeviceRow devices{std::vector<DeviceRow::Accelerator>(std::min(problem.accelerators, groups),
+                                                              {problem.sizeLimit * kRounding}),
+                          std::min(problem.cpus, groups)};
   if (Error error = check(problem, graph, devices))
     return error;
   double lowerBound = lowerBoundOf(graph, devices);
   if (lowerBound == kNever)
-    return nothingFits(problem, graph, devices, /*isProven=*/true);
+    return nothingFits(problem, graph, SearchEnd::Complete);
   uint64_t work = limits.work;
-  Outcome best = search(graph, devices, lowerBound, limits.downsets, work);
+  SearchOutcome best = search(graph, devices, lowerBound, limits.downsets, work);
   if (best.downsets == 0) {
-    ColourGraph joined;
-    Outcome other = searchJoined(problem, devices, limits.downsets, work, joined, lowerBound);
+    GroupGraph joined;
+    SearchOutcome other = searchJoined(problem, devices, limits.downsets, work, joined, lowerBound);
     best.downsets = other.downsets;
     if (other.found && (!best.found || other.found->maxLoad < best.found->maxLoad)) {
-      // Proven among fewer placements only.
-      other.isProven = false;
-      best = std::move(other);
+      best.found = std::move(other.found);
       graph = std::move(joined);
     }
   }
   if (!best.found)
-    return nothingFits(problem, graph, devices, best.isProven);
+    return nothingFits(problem, graph, best.end);
   Placement placement = describe(problem, graph, *best.found);
+  placement.end = best.end;
   placement.downsets = best.downsets;
-  placement.isExact = best.isProven || placement.maxLoad <= lowerBound * kRounding;
+  placement.isExact = best.end == SearchEnd::Complete || placement.maxLoad <= lowerBound * kRounding;
   placement.lowerBound = placement.isExact ? placement.maxLoad : std::min(lowerBound, placement.maxLoad);
   return placement;
 }

@@ -8,6 +8,7 @@
 #ifndef CLEAVE_PARTITIONER_PLACEMENT_H
 #define CLEAVE_PARTITIONER_PLACEMENT_H
 
+#include "partitioner/SearchLimits.h"
 #include "llvm/Support/Error.h"
 #include <cstdint>
 #include <vector>
@@ -51,45 +52,32 @@ struct DeviceLoad {
   std::vector<uint32_t> nodes;
 };
 
-struct Placement {
+struct Placement : SearchProof {
   /// In the order in which forward edges go; a device without nodes is left out.
   std::vector<DeviceLoad> accelerators, cpus;
   double maxLoad = 0;
   /// No contiguous placement has a smaller maxLoad than this; equal to it when it is exact.
   double lowerBound = 0;
-  bool isExact = false;
-  /// Downsets looked at; 0 where they are too many, so that only linear orders were.
-  uint64_t downsets = 0;
 
   /// (maxLoad - lowerBound) / maxLoad.
   double gap() const { return maxLoad > 0 ? (maxLoad - lowerBound) / maxLoad : 0; }
 };
-
-struct PlacementLimits {
-  /// Beyond, nodes without time stay with the neighbour they hang on, whatever room they take, and when these
-  /// are still too many, the best cut of linear orders is given.
-  uint64_t downsets = 200000;
-  /// Of all searches together: downsets times devices of each kind, pairs of downsets, with the values at
-  /// what the larger one adds, and for each pair the states of the smaller one that it extends. Beyond, the
-  /// best placement until then is given.
-  uint64_t work = 1000000000;
-};
-
-/// States of the dynamic program, which take 16 bytes each, that are tried at most.
-inline constexpr uint64_t kMostPlacementStates = 1 << 25;
 
 /// A placement whose forward graph, devices contracted, has no cycle, and whose largest load is smallest:
 /// exactly, as far as `limits` go. The forward graph is that of the forward nodes; backward nodes follow
 /// their colour. A colour of backward nodes only stands in it, too, by its backward edges turned around, as
 /// in the published solver.
 ///
+/// Beyond `limits.downsets`, nodes without time stay with the neighbour they hang on, whatever room they
+/// take, and when these are still too many, the best cut of linear orders is given.
+///
 /// Time: pairs of downsets times edges at a node and devices of each kind, at worst, as far as `limits` go;
 /// memory: downsets times devices of each kind.
 ///
 /// \returns an error when nothing fits; when there are too many downsets and no linear order that was tried
 /// fits, though something else may, which the error says; or when (nodes + 1) (accelerators + 1) (cpus + 1) >
-/// kMostPlacementStates.
-llvm::Expected<Placement> place(const PlacementProblem &problem, const PlacementLimits &limits = {});
+/// kMostSearchStates.
+llvm::Expected<Placement> place(const PlacementProblem &problem, const SearchLimits &limits = {});
 
 } // namespace cleave
 

@@ -1,163 +1,247 @@
 //===- StageCutter.cpp - Cutting a DAG into pipeline stages ---------------===//
 #include "partitioner/StageCutter.h"
 
-#include "partitioner/GrowingStage.h"
+#include "partitioner/Failure.h"
+#include "partitioner/LinearPlacement.h"
 #include "llvm/ADT/ArrayRef.h"
-#include "llvm/ADT/STLFunctionalExtras.h"
-#include "llvm/Support/ErrorHandling.h"
-#include "llvm/Support/FormatVariadic.h"
+#include "llvm/ADT/STLExtras.h"
 #include <algorithm>
 #include <cassert>
+#include <cmath>
 #include <limits>
 #include <numeric>
+#include <set>
 
 using llvm::Error;
 
 namespace cleave {
 
-/// Sums in another order differ by rounding; times this close are the same time.
-static constexpr double kSameTime = 1 + 1e-9;
 static constexpr double kNever = std::numeric_limits<double>::infinity();
 static constexpr int64_t kNoLimit = std::numeric_limits<int64_t>::max();
+/// What nodes that stay together may take of a balanced stage, from one search to the next.
+static constexpr double kCoarseShares[] = {1.0 / 2, 1.0 / 8, 1.0 / 32, 1.0 / 128};
 
-namespace {
+double StageCut::slowest() const { return *std::max_element(seconds.begin(), seconds.end()); }
 
-/// One search. Suffixes of the order are solved from the shortest on: how best to cut [node, nodes) into s
-/// stages, for each s. Row `node` of a table has an entry for each s in [0, stages].
-class Search {
-public:
-  Search(const StageGraph &graph, const CutRequest &request);
+double StageCut::mean() const {
+  return std::accumulate(seconds.begin(), seconds.end(), 0.0) / static_cast<double>(seconds.size());
+}
 
-  /// Fails when no cut exists.
-  Error checkFeasible();
-  /// The slowest stage of the best cut, if that is at most `bound`; kNever otherwise.
-  double fastest(double bound);
-  /// The first node of each stage, of the most even cut while no stage takes longer than `slowest`: where one node makes
-  /// its stage slow, the others still share the rest. Even is the least sum of squared seconds, which charges sending
-  /// too.
-  std::vector<uint32_t> mostEven(double slowest);
-  StageCut describe(llvm::ArrayRef<uint32_t> starts);
-
-private:
-  void forEachStageFrom(uint32_t start, double bound, llvm::function_ref<void()> visit);
-  std::optional<uint32_t> fewestStages(int64_t limit);
-  int64_t leastWeightLimit();
-  Error tooHeavy(std::optional<uint32_t> fewest);
-  Error nodeTooHeavy();
-
-  const StageGraph &graph;
-  const uint32_t nodes, stages;
-  const int64_t weightLimit;
-  /// Per node, how far a stage that starts there may reach: to the next fixed start.
-  std::vector<uint32_t> reach;
-  /// The stage under consideration; each function starts it anew.
-  GrowingStage stage;
-};
-
-} // namespace
-
-Search::Search(const StageGraph &graph, const CutRequest &request)
-    : graph(graph), nodes(graph.nodes.size()), stages(request.stages),
-      weightLimit(request.weightLimit.value_or(kNoLimit)), reach(nodes, nodes), stage(graph, request.link) {
-  uint32_t from = 0;
+/// Where segments of program order end that no stage has nodes of two of: at fixed starts, and at the end.
+static std::vector<uint32_t> segmentEnds(const StageGraph &graph, const CutRequest &request) {
+  std::vector<uint32_t> ends;
   for (uint32_t start : request.stageStarts) {
-    assert(start >= from && start < nodes && "stage starts are nodes, ascending");
-    std::fill(reach.begin() + from, reach.begin() + start, start);
-    from = start;
+    assert(start < graph.nodes.size() && start >= (ends.empty() ? 0 : ends.back()) && "nodes, ascending");
+    if (start > 0)
+      ends.push_back(start);
+  }
+  ends.push_back(graph.nodes.size());
+  return ends;
+}
+
+static std::vector<uint32_t> numbersBelow(uint32_t count) {
+  std::vector<uint32_t> numbers(count);
+  std::iota(numbers.begin(), numbers.end(), 0);
+  return numbers;
+}
+
+/// All of a segment precedes the node that begins the next one, and that precedes all else there.
+static void addSegments(llvm::ArrayRef<uint32_t> ends, GroupGraph &graph) {
+  uint32_t start = 0;
+  for (auto [segment, end] : llvm::enumerate(ends)) {
+    for (uint32_t node = start; node < end; ++node) {
+      graph.groups[node].segment = segment;
+      if (end < graph.groups.size())
+        graph.successors[node].push_back(end);
+      if (start > 0 && node > start)
+        graph.successors[start].push_back(node);
+    }
+    start = end;
   }
 }
 
-/// Calls `visit` for each stage that may start at `start` and takes at most `bound`; `stage` is it during the
-/// call.
-void Search::forEachStageFrom(uint32_t start, double bound, llvm::function_ref<void()> visit) {
-  stage.startAt(start);
-  while (stage.end() < reach[start]) {
-    stage.takeNext();
-    if (stage.weightBytes() > weightLimit || stage.seconds() > bound)
+/// A group a node, in program order; values and weights are nets.
+static GroupGraph groupsOf(const StageGraph &graph, llvm::ArrayRef<uint32_t> segmentEnds) {
+  GroupGraph result;
+  result.successors.resize(graph.nodes.size());
+  for (int64_t bytes : graph.weightBytes)
+    result.nets.push_back({/*cost=*/0, double(bytes), {}});
+  for (uint32_t node = 0; node < graph.nodes.size(); ++node) {
+    assert(graph.nodes[node].seconds >= 0 && "costs grow with the stage");
+    result.groups.push_back({graph.nodes[node].seconds});
+    for (uint32_t weight : graph.nodes[node].weights)
+      result.nets[weight].groups.push_back(node);
+  }
+  for (const StageGraph::Value &value : graph.values) {
+    assert(value.bytes >= 0 && "a value has a size");
+    GroupGraph::Net &net = result.nets.emplace_back(double(value.bytes), /*size=*/0, value.consumers);
+    net.groups.push_back(value.producer);
+    for (uint32_t consumer : value.consumers) {
+      assert(consumer > value.producer && "nodes are numbered in a topological order");
+      result.successors[value.producer].push_back(consumer);
+    }
+  }
+  addSegments(segmentEnds, result);
+  return join(result, numbersBelow(graph.nodes.size()));
+}
+
+static DeviceRow rowOf(const CutRequest &request) {
+  DeviceRow row;
+  row.isPipeline = true;
+  for (const StageDevice &stage : request.stages) {
+    assert(stage.slowness > 0 && stage.link.bytesPerSecond > 0 && stage.link.latencySeconds >= 0 &&
+           "no device");
+    row.accelerators.push_back({stage.weightLimit ? double(*stage.weightLimit) : kNever, stage.slowness,
+                                1 / stage.link.bytesPerSecond, /*perSent=*/0, stage.link.latencySeconds});
+  }
+  return row;
+}
+
+/// Trees of groups, each of which only the next one to the root precedes (or only that one follows, if not
+/// `isForward`), and which take at most `most` together. What leads into such a tree leads to its root, so
+/// that the roots' order is topological.
+static std::vector<uint32_t> treesOf(const GroupGraph &graph, double most, bool isForward) {
+  const uint32_t groups = graph.groups.size();
+  std::vector<uint32_t> treeOf(groups);
+  std::vector<double> seconds;
+  for (uint32_t index = 0; index < groups; ++index) {
+    const uint32_t group = isForward ? index : groups - 1 - index;
+    const GroupGraph::Group &own = graph.groups[group];
+    const std::vector<uint32_t> &next = (isForward ? graph.predecessors : graph.successors)[group];
+    const bool joins = next.size() == 1 && graph.groups[next[0]].segment == own.segment &&
+                       seconds[treeOf[next[0]]] + own.acceleratorLatency <= most;
+    if (!joins)
+      seconds.push_back(0);
+    treeOf[group] = joins ? treeOf[next[0]] : seconds.size() - 1;
+    seconds[treeOf[group]] += own.acceleratorLatency;
+  }
+  if (!isForward)
+    for (uint32_t &tree : treeOf)
+      tree = seconds.size() - 1 - tree;
+  return treeOf;
+}
+
+/// Trees of trees, until nothing more joins.
+static GroupGraph coarsen(const GroupGraph &graph, double most) {
+  GroupGraph coarse = graph;
+  for (size_t before = SIZE_MAX; coarse.groups.size() < before;) {
+    before = coarse.groups.size();
+    for (bool isForward : {true, false}) {
+      const std::vector<uint32_t> treeOf = treesOf(coarse, most, isForward);
+      for (uint32_t &group : coarse.groupOf)
+        group = treeOf[group];
+      coarse = join(graph, coarse.groupOf);
+    }
+  }
+  return coarse;
+}
+
+/// The best cut that beats `linear`, the best of program order: of those that keep nodes together, then of
+/// all, each a bound for the next one.
+static SearchOutcome searchBelow(const std::optional<DevicesFound> &linear, const GroupGraph &graph,
+                                 const DeviceRow &devices, double lowerBound, const SearchLimits &limits) {
+  uint64_t work = limits.work;
+  double bound = linear ? linear->maxLoad / kRounding : kNever;
+  SearchOutcome best;
+  auto refine = [&](const GroupGraph &next) {
+    SearchOutcome outcome = searchAll(next, devices, bound, limits.downsets, work);
+    best.end = outcome.end;
+    if (outcome.downsets > 0)
+      best.downsets = outcome.downsets;
+    if (!outcome.found)
       return;
-    visit();
-  }
+    bound = std::nextafter(outcome.found->maxLoad * kRounding, kNever);
+    best.found.emplace();
+    for (uint32_t group : next.groupOf)
+      best.found->deviceOf.push_back(outcome.found->deviceOf[group]);
+  };
+  // What is too much stays so where less is kept together.
+  for (double share : kCoarseShares)
+    if (best.end == SearchEnd::Complete)
+      refine(coarsen(graph, lowerBound * share));
+  if (best.end == SearchEnd::Complete)
+    refine(graph);
+  return best;
 }
 
-double Search::fastest(double bound) {
-  const size_t width = stages + 1;
-  std::vector<double> slowest((nodes + 1) * width, kNever);
-  slowest[nodes * width] = 0;
-  for (uint32_t start = nodes; start-- > 0;) {
-    double *here = &slowest[start * width];
-    forEachStageFrom(start, bound, [&] {
-      const double seconds = stage.seconds();
-      const double *rest = &slowest[stage.end() * width];
-      for (uint32_t count = 1; count <= stages; ++count)
-        here[count] = std::min(here[count], std::max(seconds, rest[count - 1]));
-    });
-  }
-  return slowest[stages];
-}
-
-std::vector<uint32_t> Search::mostEven(double slowest) {
-  const size_t width = stages + 1;
-  std::vector<double> squares((nodes + 1) * width, kNever);
-  std::vector<uint32_t> firstEnd((nodes + 1) * width, 0);
-  squares[nodes * width] = 0;
-  for (uint32_t start = nodes; start-- > 0;)
-    forEachStageFrom(start, slowest, [&] {
-      const double own = stage.seconds() * stage.seconds();
-      const double *rest = &squares[stage.end() * width];
-      for (uint32_t count = 1; count <= stages; ++count) {
-        // Ends come ascending, so that among equals the earliest cut stays.
-        if ((own + rest[count - 1]) * kSameTime >= squares[start * width + count])
-          continue;
-        squares[start * width + count] = own + rest[count - 1];
-        firstEnd[start * width + count] = stage.end();
-      }
-    });
-  assert(squares[stages] < kNever && "the time was found by a cut");
-  std::vector<uint32_t> starts{0};
-  for (uint32_t count = stages; count > 1; --count)
-    starts.push_back(firstEnd[starts.back() * width + count]);
-  return starts;
-}
-
-StageCut Search::describe(llvm::ArrayRef<uint32_t> starts) {
+/// Costs by the definition, from the nodes and values themselves.
+static StageCut describe(const StageGraph &graph, const CutRequest &request, std::vector<uint32_t> stageOf) {
+  const size_t stages = request.stages.size();
   StageCut cut;
-  cut.stageOf.reserve(nodes);
-  for (uint32_t index = 0; index < starts.size(); ++index) {
-    const uint32_t end = index + 1 < starts.size() ? starts[index + 1] : nodes;
-    stage.startAt(starts[index]);
-    while (stage.end() < end)
-      stage.takeNext();
-    cut.stageOf.resize(end, index);
-    cut.seconds.push_back(stage.seconds());
-    cut.weightBytes.push_back(stage.weightBytes());
-    cut.recvBytes.push_back(stage.recvBytes());
+  cut.stageOf = std::move(stageOf);
+  cut.seconds.resize(stages);
+  cut.weightBytes.resize(stages);
+  cut.recvBytes.resize(stages);
+  std::vector<std::set<uint32_t>> held(stages);
+  for (uint32_t node = 0; node < graph.nodes.size(); ++node) {
+    const uint32_t stage = cut.stageOf[node];
+    cut.seconds[stage] += graph.nodes[node].seconds;
+    for (uint32_t weight : graph.nodes[node].weights)
+      if (held[stage].insert(weight).second)
+        cut.weightBytes[stage] += graph.weightBytes[weight];
+  }
+  for (const StageGraph::Value &value : graph.values) {
+    std::set<uint32_t> receivers;
+    for (uint32_t consumer : value.consumers)
+      if (cut.stageOf[consumer] != cut.stageOf[value.producer] &&
+          receivers.insert(cut.stageOf[consumer]).second)
+        cut.recvBytes[cut.stageOf[consumer]] += value.bytes;
+  }
+  for (size_t stage = 0; stage < stages; ++stage) {
+    const StageDevice &device = request.stages[stage];
+    cut.seconds[stage] *= device.slowness;
+    if (cut.recvBytes[stage] > 0)
+      cut.seconds[stage] += device.link.latencySeconds + cut.recvBytes[stage] / device.link.bytesPerSecond;
   }
   return cut;
 }
 
-/// The fewest stages that keep to the fixed starts and hold at most `limit` bytes of weights each; nothing
-/// when a node alone exceeds it. Part of a stage holds no more than the whole, so each stage may take all it
-/// can; for the same reason any larger number of stages, up to one a node, is possible too.
-std::optional<uint32_t> Search::fewestStages(int64_t limit) {
-  uint32_t count = 0;
-  for (uint32_t start = 0, end = 0; start < nodes; start = end, ++count) {
-    for (stage.startAt(start); end < reach[start]; ++end) {
-      stage.takeNext();
-      if (stage.weightBytes() > limit)
-        break;
-    }
-    if (end == start)
-      return std::nullopt;
+/// Of the distinct weights that it reads.
+static int64_t weightBytesOf(const StageGraph &graph, const StageGraph::Node &node) {
+  int64_t bytes = 0;
+  for (uint32_t weight : std::set<uint32_t>(node.weights.begin(), node.weights.end()))
+    bytes += graph.weightBytes[weight];
+  return bytes;
+}
+
+/// The end of the longest interval of program order from `start` to at most `end` that holds at most `limit`
+/// bytes.
+static uint32_t fill(const StageGraph &graph, uint32_t start, uint32_t end, int64_t limit) {
+  std::set<uint32_t> held;
+  int64_t bytes = 0;
+  for (uint32_t node = start; node < end; ++node) {
+    for (uint32_t weight : graph.nodes[node].weights)
+      if (held.insert(weight).second)
+        bytes += graph.weightBytes[weight];
+    if (bytes > limit)
+      return node;
   }
+  return end;
+}
+
+/// The fewest stages of program order that keep to its segments and hold at most `limit` bytes of weights
+/// each; nothing when a node alone exceeds it. Part of a stage holds no more than the whole, so each stage
+/// may take all it can; for the same reason any larger number of stages, up to one a node, is possible too.
+static std::optional<uint32_t> fewestStages(const StageGraph &graph, llvm::ArrayRef<uint32_t> segmentEnds,
+                                            int64_t limit) {
+  uint32_t count = 0, start = 0;
+  for (uint32_t end : segmentEnds)
+    for (; start < end; ++count) {
+      const uint32_t next = fill(graph, start, end, limit);
+      if (next == start)
+        return std::nullopt;
+      start = next;
+    }
   return count;
 }
 
-/// The least limit that `stages` stages can meet, which must be enough for the fixed starts.
-int64_t Search::leastWeightLimit() {
+/// The least limit that `stages` stages of program order can meet, which must be enough for the fixed starts.
+static int64_t leastWeightLimit(const StageGraph &graph, llvm::ArrayRef<uint32_t> segmentEnds,
+                                uint32_t stages) {
   int64_t low = 0, high = std::accumulate(graph.weightBytes.begin(), graph.weightBytes.end(), int64_t(0));
   while (low < high) {
     const int64_t middle = low + (high - low) / 2;
-    const std::optional<uint32_t> fewest = fewestStages(middle);
+    const std::optional<uint32_t> fewest = fewestStages(graph, segmentEnds, middle);
     if (fewest && *fewest <= stages)
       high = middle;
     else
@@ -166,90 +250,86 @@ int64_t Search::leastWeightLimit() {
   return low;
 }
 
-Error Search::nodeTooHeavy() {
-  const int64_t least = leastWeightLimit();
-  for (uint32_t node = 0; node < nodes; ++node) {
-    stage.startAt(node);
-    stage.takeNext();
-    if (stage.weightBytes() > weightLimit)
-      return llvm::createStringError(
-          llvm::formatv(
-              "{0}: reads {1} bytes of weights, a stage may hold {2}; use devices with memory for {3}",
-              graph.nodes[node].label, stage.weightBytes(), weightLimit, least)
-              .str());
-  }
-  llvm_unreachable("without such a node some number of stages would do");
+static Error tooHeavy(const StageGraph &graph, const CutRequest &request,
+                      llvm::ArrayRef<uint32_t> segmentEnds, bool isProven) {
+  const uint32_t stages = request.stages.size();
+  const int64_t least = leastWeightLimit(graph, segmentEnds, stages);
+  std::set<int64_t> limits;
+  for (const StageDevice &stage : request.stages)
+    limits.insert(stage.weightLimit.value_or(kNoLimit));
+  const int64_t most = *limits.rbegin();
+  for (const StageGraph::Node &node : graph.nodes)
+    if (const int64_t bytes = weightBytesOf(graph, node); bytes > most)
+      return failure("{0}: reads {1} bytes of weights, a stage may hold {2}; use devices with memory for {3}",
+                     node.label, bytes, most, least);
+  const char *tried = isProven ? "" : " that was tried";
+  if (limits.size() > 1)
+    return failure("stage cut: no cut into {0} stages{1} keeps each within the weights that it may hold; use "
+                   "devices with "
+                   "memory for {2}",
+                   stages, tried, least);
+  return failure(
+      "stage cut: no cut into {0} stage{1}{2} holds at most {3} bytes of weights each; use --mesh pp={4} or "
+      "more, or devices with memory for {5}",
+      stages, stages == 1 ? "" : "s", tried, most, *fewestStages(graph, segmentEnds, most), least);
 }
 
-Error Search::tooHeavy(std::optional<uint32_t> fewest) {
-  if (!fewest)
-    return nodeTooHeavy();
-  return llvm::createStringError(
-      llvm::formatv("stage cut: no cut into {0} stage{4} holds at most {1} bytes of weights each; use "
-                    "--mesh pp={2} or more, or devices with memory for {3}",
-                    stages, weightLimit, *fewest, leastWeightLimit(), stages == 1 ? "" : "s")
-          .str());
-}
-
-Error Search::checkFeasible() {
+static Error check(size_t nodes, size_t stages, size_t segments) {
   if (stages == 0 || nodes == 0)
-    return llvm::createStringError(
-        llvm::formatv("stage cut: {0} operators and {1} stages, at least one of each is needed; {2}", nodes,
-                      stages,
-                      nodes == 0 ? "a model without operators needs no plan" : "use --mesh pp=1 or more")
-            .str());
+    return failure("stage cut: {0} operators and {1} stages, at least one of each is needed; {2}", nodes,
+                   stages,
+                   nodes == 0 ? "a model without operators needs no plan" : "use --mesh pp=1 or more");
   if (nodes < stages)
-    return llvm::createStringError(
-        llvm::formatv("stage cut: {0} operator{1} not fill {2} stages; use --mesh pp={0}{3}", nodes,
-                      nodes == 1 ? " does" : "s do", stages, nodes == 1 ? "" : " or fewer")
-            .str());
-  const uint32_t fixed = *fewestStages(kNoLimit);
-  if (fixed > stages)
-    return llvm::createStringError(
-        llvm::formatv("stage cut: the --stage-before options make {0} stages, {1} were asked for; use "
-                      "--mesh pp={0} or more, or fewer --stage-before",
-                      fixed, stages)
-            .str());
-  const std::optional<uint32_t> fewest = fewestStages(weightLimit);
-  return fewest && *fewest <= stages ? Error::success() : tooHeavy(fewest);
+    return failure("stage cut: {0} operator{1} not fill {2} stages; use --mesh pp={0}{3}", nodes,
+                   nodes == 1 ? " does" : "s do", stages, nodes == 1 ? "" : " or fewer");
+  if (segments > stages)
+    return failure("stage cut: the --stage-before options make {0} stages, {1} were asked for; use --mesh "
+                   "pp={0} or more, "
+                   "or fewer --stage-before",
+                   segments, stages);
+  return Error::success();
 }
 
-double StageCut::slowest() const { return *std::max_element(seconds.begin(), seconds.end()); }
-
-double StageCut::mean() const {
-  return std::accumulate(seconds.begin(), seconds.end(), 0.0) / static_cast<double>(seconds.size());
-}
-
-/// The first of the nodes that take longest.
-static uint32_t largestNode(const StageGraph &graph) {
-  auto less = [](const StageGraph::Node &a, const StageGraph::Node &b) { return a.seconds < b.seconds; };
-  return std::max_element(graph.nodes.begin(), graph.nodes.end(), less) - graph.nodes.begin();
-}
-
-static double totalSeconds(const StageGraph &graph) {
-  double total = 0;
+/// The node that alone takes longer than a balanced stage.
+static std::optional<uint32_t> bottleneckOf(const StageGraph &graph, const DeviceRow &devices) {
+  double total = 0, fastest = kNever;
   for (const StageGraph::Node &node : graph.nodes)
     total += node.seconds;
-  return total;
+  for (const DeviceRow::Accelerator &device : devices.accelerators)
+    fastest = std::min(fastest, device.perLatency);
+  const auto largest = llvm::max_element(graph.nodes, [](auto &a, auto &b) { return a.seconds < b.seconds; });
+  if (largest->seconds * fastest <= total / devices.rateFrom(0) * kRounding)
+    return std::nullopt;
+  return largest - graph.nodes.begin();
 }
 
 llvm::Expected<StageCut> cutStages(const StageGraph &graph, const CutRequest &request) {
-  Search search(graph, request);
-  if (Error error = search.checkFeasible())
+  const std::vector<uint32_t> ends = segmentEnds(graph, request);
+  if (Error error = check(graph.nodes.size(), request.stages.size(), ends.size()))
     return error;
-  const uint32_t largest = largestNode(graph);
-  const double mean = totalSeconds(graph) / request.stages;
-  const double lowerBound = std::max(graph.nodes[largest].seconds, mean);
-  // Most graphs balance well, so stages far slower than the bound need no look; but sending may dominate.
-  double fastest = kNever;
-  for (double bound : {2 * lowerBound, 16 * lowerBound, kNever})
-    if ((fastest = search.fastest(bound)) < kNever)
-      break;
-  StageCut cut = search.describe(search.mostEven(fastest * kSameTime));
+  const GroupGraph groups = groupsOf(graph, ends);
+  const DeviceRow devices = rowOf(request);
+  const double lowerBound = lowerBoundOf(groups, devices);
+  if (lowerBound == kNever)
+    return tooHeavy(graph, request, ends, /*isProven=*/true);
+  uint64_t asLongAsItTakes = std::numeric_limits<uint64_t>::max();
+  auto found =
+      searchAlong(numbersBelow(groups.groups.size()), groups, devices, lowerBound, kNever, asLongAsItTakes);
+  SearchOutcome other;
+  const bool isBest = found && found->maxLoad <= lowerBound * kRounding;
+  if (!isBest)
+    other = searchBelow(found, groups, devices, lowerBound, request.limits);
+  if (other.found)
+    found = std::move(other.found);
+  if (!found)
+    return tooHeavy(graph, request, ends, other.end == SearchEnd::Complete);
+  StageCut cut = describe(graph, request, std::move(found->deviceOf));
+  cut.end = other.end;
+  cut.downsets = other.downsets;
+  cut.isExact = other.end == SearchEnd::Complete || cut.slowest() <= lowerBound * kRounding;
   // The mean is summed in another order than the stages, and may come out above them by rounding.
-  cut.lowerBound = std::min(lowerBound, cut.slowest());
-  if (graph.nodes[largest].seconds > mean * kSameTime)
-    cut.bottleneck = largest;
+  cut.lowerBound = cut.isExact ? cut.slowest() : std::min(lowerBound, cut.slowest());
+  cut.bottleneck = bottleneckOf(graph, devices);
   return cut;
 }
 

@@ -2,6 +2,7 @@
 #ifndef CLEAVE_PARTITIONER_STAGECUTTER_H
 #define CLEAVE_PARTITIONER_STAGECUTTER_H
 
+#include "partitioner/SearchLimits.h"
 #include "partitioner/StageGraph.h"
 #include "llvm/Support/Error.h"
 #include <optional>
@@ -10,25 +11,38 @@
 
 namespace cleave {
 
-struct CutRequest {
-  uint32_t stages = 1;
+/// What a stage runs on.
+struct StageDevice {
+  /// Over which it receives what earlier stages made.
   Link link;
-  /// Bytes of weights one stage may hold; nothing: no limit.
-  std::optional<int64_t> weightLimit;
-  /// Nodes that must be the first of a stage (`--stage-before`), ascending; the stage count must allow them.
-  std::vector<uint32_t> stageStarts;
+  /// Bytes of weights that it may hold; nothing: no limit.
+  std::optional<int64_t> weightLimit = std::nullopt;
+  /// Seconds here of one in the graph; > 0.
+  double slowness = 1;
 };
 
-struct StageCut {
+struct CutRequest {
+  /// One a stage.
+  std::vector<StageDevice> stages = std::vector<StageDevice>(1);
+  /// Nodes that begin a stage (`--stage-before`), ascending; the stage count must allow them. What precedes
+  /// such a node in program order is in earlier stages than it, and what follows is in none of these.
+  std::vector<uint32_t> stageStarts;
+  /// About a second of search.
+  SearchLimits limits = {/*downsets=*/200000, /*work=*/100000000};
+};
+
+struct StageCut : SearchProof {
   /// Stage of each node; no edge goes to an earlier stage, no stage is empty.
   std::vector<uint32_t> stageOf;
   /// Per stage: compute plus receiving its inputs.
   std::vector<double> seconds;
   std::vector<int64_t> weightBytes;
   std::vector<int64_t> recvBytes;
-  /// No cut whatever can make the slowest stage faster than this: the largest node, or the mean.
+  /// No contiguous cut makes the slowest stage faster than this: what it takes where the cut is exact,
+  /// otherwise the largest node, or all work over all devices.
   double lowerBound = 0;
-  /// The node that alone exceeds the mean, so that no balanced cut exists; nothing otherwise.
+  /// The node that alone exceeds a balanced stage's share of the work, so that no balanced cut exists;
+  /// nothing otherwise.
   std::optional<uint32_t> bottleneck;
   /// Of `seconds`.
   double slowest() const;
@@ -36,21 +50,24 @@ struct StageCut {
   double mean() const;
 };
 
-/// The contiguous cut of the node order whose slowest stage is fastest; among equals (to 1e-9 of it), the most
-/// even one, by the sum of squared seconds, then the one whose first differing cut is earlier.
+/// The contiguous cut whose slowest stage is fastest: any in which no edge goes to an earlier stage, whether
+/// or not stages are intervals of program order. Program order's best cut, unless another one's slowest stage
+/// is faster (by more than 1e-9 of it). Among equals the most even one, by the sum of squared seconds, then
+/// the one whose last stage begins first.
 ///
 /// A stage costs its nodes' seconds, plus `latency + bytes/bandwidth` if it receives anything. A value counts
 /// once a stage, whichever earlier stage made it. The latency counts once a stage however many stages send to
-/// it: who sends depends on the earlier cuts, which an interval's cost must not, and the messages overlap.
+/// it: who sends depends on the earlier cuts, which a stage's cost must not, and the messages overlap.
 ///
-/// Exact for the given order, by dynamic programming over cut positions: O(nodes² · stages) time at worst,
-/// and O(nodes · stages) memory.
+/// Exact by dynamic programming over the graph's downsets (DownsetSearch.h). Beyond `limits`, the better of
+/// program order's best cut, O(nodes² · stages) at worst, and the best one that keeps nodes that hang
+/// together together, which have fewer downsets.
 ///
 /// \param graph    a topological order: no consumer stands before its producer; seconds and bytes are >= 0.
-/// \param request  `stageStarts` are nodes of the graph, `link.bytesPerSecond` > 0.
-/// \returns an error when there are fewer nodes than stages, or no cut meets the weight limit or the fixed
+/// \param request  `stageStarts` are nodes of the graph.
+/// \returns an error when there are fewer nodes than stages, or no cut meets the weight limits or the fixed
 /// starts; the
-///          message says the least that would do.
+///          message says what would do.
 llvm::Expected<StageCut> cutStages(const StageGraph &graph, const CutRequest &request);
 
 } // namespace cleave

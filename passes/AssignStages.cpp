@@ -31,14 +31,13 @@ struct AssignStages : impl::AssignStagesBase<AssignStages> {
       return fail(llvm::toString(target.takeError()));
     ModelGraph model = buildModelGraph(function, *target, stages);
     CutRequest request;
-    request.stages = stages;
-    request.link = target->linkAmong(stages * tensorRanksOf(function));
+    request.stages.assign(stages, {target->linkAmong(stages * tensorRanksOf(function))});
     if (failed(findStarts(model, request)))
       return signalPassFailure();
     auto cut = cutStages(model.graph, request);
     if (!cut)
       return fail(llvm::toString(cut.takeError()) + describeStates(model));
-    write(function, model, *cut);
+    write(function, model, *cut, cut->describe(request.limits));
   }
 
   /// The state that keeps most operations together, for a cut that fails; empty where none does.
@@ -101,13 +100,15 @@ struct AssignStages : impl::AssignStagesBase<AssignStages> {
 
   static StringRef parentOf(StringRef path) { return path.contains('.') ? path.rsplit('.').first : ""; }
 
-  static void write(func::FuncOp function, const ModelGraph &model, const StageCut &cut) {
+  static void write(func::FuncOp function, const ModelGraph &model, const StageCut &cut, StringRef proof) {
     Builder b(function.getContext());
     for (auto [ops, stage] : llvm::zip(model.nodes, cut.stageOf))
       for (Operation *op : ops)
         op->setAttr(kStageAttr, b.getI64IntegerAttr(stage));
     function->setAttr(kStageSecondsAttr, b.getF64ArrayAttr(cut.seconds));
     function->setAttr(kStageRecvBytesAttr, b.getI64ArrayAttr(cut.recvBytes));
+    function->setAttr(kCutBoundAttr, b.getF64FloatAttr(cut.lowerBound));
+    function->setAttr(kCutProofAttr, b.getStringAttr(proof));
     if (cut.bottleneck)
       function->setAttr(kBottleneckAttr, b.getStringAttr(model.graph.nodes[*cut.bottleneck].label));
   }

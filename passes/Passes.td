@@ -174,8 +174,9 @@ def AssignStages : Pass<"assign-stages", "::mlir::func::FuncOp"> {
     ```mlir
     %y = aten.linear(%x, %w, %b) {cleave.stage = 1 : i64} : …
     ```
-    The function gets the cutter's account: `cleave.stage_seconds`, `cleave.stage_recv_bytes`, and `cleave.bottleneck`
-    where one operation alone makes balance impossible.
+    The function gets the cutter's account: `cleave.stage_seconds`, `cleave.stage_recv_bytes`, `cleave.cut_bound` (seconds
+    that the slowest stage takes in any contiguous cut), `cleave.cut_proof` (whether the cut is exact, or why not), and
+    `cleave.bottleneck` where one operation alone makes balance impossible.
   }];
   let options = [
     Option<"stages", "stages", "unsigned", "1", "number of pipeline stages">,

@@ -85,7 +85,7 @@ static void readMachine(llvm::StringRef path) {
             "a machine with figures that are none");
 }
 
-static void checkPlacement(const PlacementProblem &problem, const PlacementLimits &limits) {
+static void checkPlacement(const PlacementProblem &problem, const SearchLimits &limits) {
   auto placement = place(problem, limits);
   if (!placement)
     return noteOutcome(toString(placement.takeError()));

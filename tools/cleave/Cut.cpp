@@ -55,22 +55,6 @@ static llvm::json::Object toJson(const PlacementProblem &problem, const Placemen
 /// As many digits as the benchmark's tables have.
 static std::string figure(double number) { return formatv("{0}", llvm::format("%.6g", number)); }
 
-static std::string grouped(uint64_t number) {
-  std::string text = std::to_string(number);
-  for (size_t at = text.size(); at > 3; at -= 3)
-    text.insert(at - 3, ",");
-  return text;
-}
-
-/// `exact: 1,428 downsets`, or why it is not.
-static std::string proofOf(const Placement &placement) {
-  if (placement.downsets == 0)
-    return formatv("{0}: more than {1} downsets, or too many for the devices",
-                   placement.isExact ? "exact" : "linearised", grouped(PlacementLimits().downsets));
-  return (placement.isExact ? "exact: " : "not proven: ") + grouped(placement.downsets) + " downset" +
-         (placement.downsets == 1 ? "" : "s");
-}
-
 static void printText(llvm::raw_ostream &out, const CutOptions &options, const PlacementProblem &problem,
                       const Placement &placement, double seconds) {
   TextTable table({Align::Left, Align::Right, Align::Right, Align::Right});
@@ -78,7 +62,7 @@ static void printText(llvm::raw_ostream &out, const CutOptions &options, const P
   auto add = [&](llvm::StringRef kind, const std::vector<DeviceLoad> &devices) {
     for (size_t index = 0; index < devices.size(); ++index)
       table.add({formatv("{0} {1}", kind, index), figure(devices[index].load),
-                 grouped(devices[index].nodes.size()), figure(devices[index].size)});
+                 formatv("{0:N}", devices[index].nodes.size()), figure(devices[index].size)});
   };
   add("accelerator", placement.accelerators);
   add("cpu", placement.cpus);
@@ -86,7 +70,7 @@ static void printText(llvm::raw_ostream &out, const CutOptions &options, const P
   out << formatv("{0}: {1} of {2} accelerators, {3} of {4} CPUs\n", llvm::sys::path::filename(options.graph),
                  placement.accelerators.size(), problem.accelerators, placement.cpus.size(), problem.cpus);
   out << formatv("max load {0}, lower bound {1}, gap {2:f2} %; {3}, {4:f2} s\n", figure(placement.maxLoad),
-                 figure(placement.lowerBound), placement.gap() * 100, proofOf(placement), seconds);
+                 figure(placement.lowerBound), placement.gap() * 100, placement.describe({}), seconds);
 }
 
 static Error writeFile(llvm::StringRef path, llvm::StringRef text) {

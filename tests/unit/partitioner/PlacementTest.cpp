@@ -2,7 +2,8 @@
 #include "partitioner/Placement.h"
 
 #include "RandomGraph.h"
-#include "partitioner/PlacementSearch.h"
+#include "partitioner/ColourContraction.h"
+#include "partitioner/DownsetSearch.h"
 #include "gtest/gtest.h"
 #include <algorithm>
 #include <cmath>
@@ -210,8 +211,8 @@ TEST(Placement, BoundsWhatItDoesNotProve) {
     SCOPED_TRACE(round);
     const PlacementProblem problem = randomProblem(dice, 2 + dice.below(8), 2);
     const double best = bruteForce(problem);
-    for (const PlacementLimits &limits :
-         {PlacementLimits{1, 1000}, PlacementLimits{12, 1000}, PlacementLimits{1000, 3}}) {
+    for (const SearchLimits &limits :
+         {SearchLimits{1, 1000}, SearchLimits{12, 1000}, SearchLimits{1000, 3}}) {
       auto placement = place(problem, limits);
       if (!placement) {
         // Linear orders may miss what fits.
@@ -323,9 +324,9 @@ TEST(Placement, EndsOnAChainOnManyDevicesOfBothKinds) {
 }
 
 TEST(Placement, CountsTheWorkOfASearch) {
-  const ColourGraph graph = contract(sideBySide(10));
+  const GroupGraph graph = contract(sideBySide(10));
   const DownsetLattice lattice = *DownsetLattice::all(graph, 2000);
-  PlacementSearch search(graph, {2, 1, 0}, lattice);
+  DownsetSearch search(graph, {std::vector<DeviceRow::Accelerator>(2), /*cpus=*/1}, lattice);
   uint64_t work = 100, enough = 100000000;
   EXPECT_FALSE(search.run(kNever, work));
   EXPECT_EQ(work, 0u);

@@ -30,8 +30,9 @@ inline StageGraph randomGraph(Dice &dice, uint32_t nodes) {
       if (dice.below(3) == 0)
         graph.nodes[node].weights.push_back(weight);
   }
+  const uint32_t values = 1 + dice.below(7);
   for (uint32_t node = 0; node + 1 < nodes; ++node) {
-    if (dice.below(8) == 0)
+    if (dice.below(1 + values) == 0)
       continue;
     StageGraph::Value value{node, dice.below(6), {}};
     for (uint32_t draw = 0, count = 1 + dice.below(3); draw < count; ++draw)
@@ -41,15 +42,23 @@ inline StageGraph randomGraph(Dice &dice, uint32_t nodes) {
   return graph;
 }
 
-/// Stages, link, and at times a weight limit and fixed starts, which may leave no cut at all.
+/// Stages, alike or each with a speed, link and limit of its own, and at times weight limits and fixed
+/// starts, which may leave no cut at all.
 inline CutRequest randomRequest(Dice &dice, const StageGraph &graph) {
   const uint32_t nodes = graph.nodes.size();
   CutRequest request;
-  request.stages = 1 + dice.below(std::min(nodes, 5u));
-  // Powers of two, for exact quotients.
-  request.link = {double(dice.below(3)), double(1u << dice.below(3))};
-  if (dice.below(2))
-    request.weightLimit = dice.below(20);
+  request.stages.resize(1 + dice.below(std::min(nodes, 5u)));
+  const bool isLimited = dice.below(2), isAlike = dice.below(2);
+  for (StageDevice &stage : request.stages) {
+    // Powers of two, for exact quotients.
+    stage.link = {double(dice.below(3)), double(1u << dice.below(3))};
+    if (isLimited)
+      stage.weightLimit = dice.below(20);
+    if (!isAlike)
+      stage.slowness = 0.5 * (1u << dice.below(3));
+  }
+  if (isAlike)
+    request.stages.assign(request.stages.size(), request.stages.front());
   for (uint32_t node = 0; node < nodes; ++node)
     if (dice.below(nodes) == 0)
       request.stageStarts.push_back(node);

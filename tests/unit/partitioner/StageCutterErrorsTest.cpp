@@ -5,14 +5,21 @@
 
 using namespace cleave;
 
-/// `nodes` nodes of one second, each with a weight of its own: 10 bytes, but 30 for node 1.
+/// A chain of `nodes` nodes of one second, each with a weight of its own: 10 bytes, but 30 for node 1.
 static StageGraph weighted(uint32_t nodes) {
   StageGraph graph;
   for (uint32_t node = 0; node < nodes; ++node) {
     graph.nodes.push_back({"aten.linear at layer." + std::to_string(node), 1, {node}});
     graph.weightBytes.push_back(node == 1 ? 30 : 10);
+    if (node > 0)
+      graph.values.push_back({node - 1, 1, {node}});
   }
   return graph;
+}
+
+static void limitWeights(CutRequest &request, int64_t bytes) {
+  for (StageDevice &stage : request.stages)
+    stage.weightLimit = bytes;
 }
 
 static std::string messageOf(const StageGraph &graph, const CutRequest &request) {
@@ -22,7 +29,7 @@ static std::string messageOf(const StageGraph &graph, const CutRequest &request)
 
 TEST(StageCutterErrors, RefusesMoreStagesThanNodes) {
   CutRequest request;
-  request.stages = 4;
+  request.stages.resize(4);
   EXPECT_EQ(messageOf(weighted(3), request),
             "stage cut: 3 operators do not fill 4 stages; use --mesh pp=3 or fewer");
   EXPECT_EQ(messageOf(weighted(1), request), "stage cut: 1 operator does not fill 4 stages; use --mesh pp=1");
@@ -33,14 +40,14 @@ TEST(StageCutterErrors, RefusesNothing) {
   EXPECT_EQ(messageOf(StageGraph(), request),
             "stage cut: 0 operators and 1 stages, at least one of each is needed; "
             "a model without operators needs no plan");
-  request.stages = 0;
+  request.stages.resize(0);
   EXPECT_EQ(messageOf(weighted(2), request),
             "stage cut: 2 operators and 0 stages, at least one of each is needed; use --mesh pp=1 or more");
 }
 
 TEST(StageCutterErrors, RefusesMoreFixedStartsThanStages) {
   CutRequest request;
-  request.stages = 2;
+  request.stages.resize(2);
   request.stageStarts = {1, 3};
   EXPECT_EQ(messageOf(weighted(5), request),
             "stage cut: the --stage-before options make 3 stages, 2 were asked for; "
@@ -49,30 +56,30 @@ TEST(StageCutterErrors, RefusesMoreFixedStartsThanStages) {
 
 TEST(StageCutterErrors, TakesAFixedStartAtTheFirstNodeForGranted) {
   CutRequest request;
-  request.stages = 2;
+  request.stages.resize(2);
   request.stageStarts = {0, 1};
   EXPECT_EQ(llvm::cantFail(cutStages(weighted(3), request)).stageOf, (std::vector<uint32_t>{0, 1, 1}));
 }
 
 TEST(StageCutterErrors, SaysTheLeastWeightLimitThatWouldDo) {
   CutRequest request;
-  request.stages = 2;
-  request.weightLimit = 30;
+  request.stages.resize(2);
+  limitWeights(request, 30);
   // 10, 30, 10, 10: at 30 bytes three stages, in two stages 40 and 20.
   EXPECT_EQ(messageOf(weighted(4), request),
             "stage cut: no cut into 2 stages holds at most 30 bytes of weights each; "
             "use --mesh pp=3 or more, or devices with memory for 40");
-  request.stages = 3;
+  request.stages.resize(3, request.stages.front());
   EXPECT_EQ(messageOf(weighted(4), request), "no error");
-  request.stages = 2;
-  request.weightLimit = 40;
+  request.stages.resize(2);
+  limitWeights(request, 40);
   EXPECT_EQ(messageOf(weighted(4), request), "no error");
 }
 
 TEST(StageCutterErrors, NamesTheNodeThatIsTooHeavy) {
   CutRequest request;
-  request.stages = 2;
-  request.weightLimit = 29;
+  request.stages.resize(2);
+  limitWeights(request, 29);
   EXPECT_EQ(messageOf(weighted(4), request),
             "aten.linear at layer.1: reads 30 bytes of weights, a stage may hold 29; "
             "use devices with memory for 40");
@@ -80,11 +87,37 @@ TEST(StageCutterErrors, NamesTheNodeThatIsTooHeavy) {
 
 TEST(StageCutterErrors, CountsFixedStartsInTheWeightLimit) {
   CutRequest request;
-  request.stages = 3;
-  request.weightLimit = 30;
+  request.stages.resize(3);
+  limitWeights(request, 30);
   request.stageStarts = {3};
   // 10, 30, 10, 10: node 3 stands alone, so node 2 takes a stage of its own as well.
   EXPECT_EQ(messageOf(weighted(4), request),
             "stage cut: no cut into 3 stages holds at most 30 bytes of weights each; "
             "use --mesh pp=4 or more, or devices with memory for 40");
+}
+
+TEST(StageCutterErrors, SaysThatUnequalDevicesAreTooSmall) {
+  CutRequest request;
+  request.stages.resize(2);
+  request.stages[0].weightLimit = 10;
+  request.stages[1].weightLimit = 40;
+  EXPECT_EQ(messageOf(weighted(4), request),
+            "stage cut: no cut into 2 stages keeps each within the weights that it may hold; "
+            "use devices with memory for 40");
+  request.stages[1].weightLimit = 50;
+  EXPECT_EQ(messageOf(weighted(4), request), "no error");
+}
+
+TEST(StageCutterErrors, SaysWhatWasNotTried) {
+  StageGraph graph = weighted(4);
+  graph.values.clear();
+  CutRequest request;
+  request.stages.resize(2);
+  limitWeights(request, 30);
+  // Beside node 1 there is room for the others, but not along program order.
+  EXPECT_EQ(messageOf(graph, request), "no error");
+  request.limits.downsets = 1;
+  EXPECT_EQ(messageOf(graph, request),
+            "stage cut: no cut into 2 stages that was tried holds at most 30 bytes of weights each; "
+            "use --mesh pp=3 or more, or devices with memory for 40");
 }

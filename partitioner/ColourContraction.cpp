@@ -1,20 +1,16 @@
-//===- ColourGraph.cpp - A placement problem, contracted ------------------===//
-#include "partitioner/ColourGraph.h"
+//===- ColourContraction.cpp - A placement problem, contracted ------------===//
+#include "partitioner/ColourContraction.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SmallVector.h"
 #include <algorithm>
 #include <boost/graph/adjacency_list.hpp>
 #include <boost/graph/strong_components.hpp>
-#include <map>
 #include <numeric>
-#include <utility>
 
 namespace cleave {
 
 namespace {
-
-using Edge = std::pair<uint32_t, uint32_t>;
 
 /// Groups under way: nodes are joined until nothing more can be.
 class Contraction {
@@ -24,21 +20,20 @@ public:
   void fuseCycles();
   /// Joins what hangs on one neighbour and takes no time. \returns whether there was any.
   bool joinIdle();
-  ColourGraph build() const;
+  GroupGraph build() const { return join(nodes, groupOf); }
 
 private:
   /// Makes `groupOf[g]` the group of all nodes of g.
   void renumber(const std::vector<uint32_t> &newGroup);
-  uint32_t hostOf(const ColourGraph &graph, uint32_t group) const;
-  bool mayJoin(const ColourGraph &graph, uint32_t group, uint32_t host) const;
+  uint32_t hostOf(const GroupGraph &graph, uint32_t group) const;
+  bool mayJoin(const GroupGraph &graph, uint32_t group, uint32_t host) const;
 
-  const PlacementProblem &problem;
   bool isRoomShort;
+  /// Of the problem. They precede each other by the forward edges, and the backward ones of colours without a
+  /// forward node, turned around.
+  GroupGraph nodes;
   uint32_t groups;
   std::vector<uint32_t> groupOf;
-  /// Between nodes: the forward edges, and the backward ones of colours without a forward node, turned
-  /// around.
-  std::vector<Edge> precedence;
 };
 
 } // namespace
@@ -49,24 +44,29 @@ static constexpr uint32_t kNoHost = UINT32_MAX;
 /// each round.
 static constexpr size_t kMostVisits = 5000000;
 
-Contraction::Contraction(const PlacementProblem &problem) : problem(problem) {
+Contraction::Contraction(const PlacementProblem &problem) {
   double total = 0;
-  std::vector<bool> hasForward(problem.nodes.size(), false);
-  for (const PlacementProblem::Node &node : problem.nodes) {
+  groups = problem.nodes.size();
+  std::vector<bool> hasForward(groups, false);
+  nodes.successors.resize(groups);
+  for (uint32_t index = 0; index < groups; ++index) {
+    const PlacementProblem::Node &node = problem.nodes[index];
     total += node.size;
     groupOf.push_back(node.colour);
+    nodes.groups.push_back({node.acceleratorLatency, node.cpuLatency, node.size, node.isSupported});
+    nodes.nets.push_back({node.cost, /*size=*/0, {index}});
     if (!node.isBackward)
       hasForward[node.colour] = true;
   }
-  groups = problem.nodes.size();
   isRoomShort = total > problem.sizeLimit * kRounding;
   for (const PlacementProblem::Edge &edge : problem.edges) {
     const auto &source = problem.nodes[edge.source], &target = problem.nodes[edge.target];
+    nodes.nets[edge.source].groups.push_back(edge.target);
     if (!source.isBackward && !target.isBackward)
-      precedence.push_back({edge.source, edge.target});
+      nodes.successors[edge.source].push_back(edge.target);
     else if (source.isBackward && target.isBackward &&
              !(hasForward[source.colour] && hasForward[target.colour]))
-      precedence.push_back({edge.target, edge.source});
+      nodes.successors[edge.target].push_back(edge.source);
   }
 }
 
@@ -84,9 +84,10 @@ void Contraction::renumber(const std::vector<uint32_t> &newGroup) {
 
 void Contraction::fuseCycles() {
   boost::adjacency_list<boost::vecS, boost::vecS, boost::directedS> graph(groups);
-  for (auto [before, after] : precedence)
-    if (groupOf[before] != groupOf[after])
-      boost::add_edge(groupOf[before], groupOf[after], graph);
+  for (uint32_t before = 0; before < groupOf.size(); ++before)
+    for (uint32_t after : nodes.successors[before])
+      if (groupOf[before] != groupOf[after])
+        boost::add_edge(groupOf[before], groupOf[after], graph);
   std::vector<uint32_t> component(groups);
   const auto index = boost::get(boost::vertex_index, graph);
   const uint32_t count =
@@ -97,55 +98,9 @@ void Contraction::fuseCycles() {
   renumber(component);
 }
 
-static void sortUnique(std::vector<uint32_t> &list) {
-  llvm::sort(list);
-  list.erase(std::unique(list.begin(), list.end()), list.end());
-}
-
-ColourGraph Contraction::build() const {
-  ColourGraph graph;
-  graph.groups.resize(groups);
-  graph.successors.resize(groups);
-  graph.predecessors.resize(groups);
-  graph.netsOf.resize(groups);
-  graph.groupOf = groupOf;
-  std::vector<std::vector<uint32_t>> ends(problem.nodes.size());
-  for (uint32_t node = 0; node < problem.nodes.size(); ++node) {
-    const PlacementProblem::Node &from = problem.nodes[node];
-    ColourGraph::Group &group = graph.groups[groupOf[node]];
-    group.acceleratorLatency += from.acceleratorLatency;
-    group.cpuLatency += from.cpuLatency;
-    group.size += from.size;
-    group.isSupported &= from.isSupported;
-    ends[node].push_back(groupOf[node]);
-  }
-  for (auto [before, after] : precedence)
-    if (groupOf[before] != groupOf[after]) {
-      graph.successors[groupOf[before]].push_back(groupOf[after]);
-      graph.predecessors[groupOf[after]].push_back(groupOf[before]);
-    }
-  llvm::for_each(graph.successors, sortUnique);
-  llvm::for_each(graph.predecessors, sortUnique);
-  for (const PlacementProblem::Edge &edge : problem.edges)
-    ends[edge.source].push_back(groupOf[edge.target]);
-  // Values between the same groups are paid for together.
-  std::map<std::vector<uint32_t>, double> costs;
-  for (uint32_t node = 0; node < ends.size(); ++node) {
-    sortUnique(ends[node]);
-    if (ends[node].size() > 1 && problem.nodes[node].cost > 0)
-      costs[ends[node]] += problem.nodes[node].cost;
-  }
-  for (const auto &[ends, cost] : costs) {
-    for (uint32_t group : ends)
-      graph.netsOf[group].push_back(graph.nets.size());
-    graph.nets.push_back({cost, ends});
-  }
-  return graph;
-}
-
 /// Wherever `group` is, taking it to its host's device makes no load larger: all its nets have the host, so
 /// that its old device pays for them while it stays, and the host's device pays for them until it comes.
-bool Contraction::mayJoin(const ColourGraph &graph, uint32_t group, uint32_t host) const {
+bool Contraction::mayJoin(const GroupGraph &graph, uint32_t group, uint32_t host) const {
   if (!graph.groups[group].isSupported && graph.groups[host].isSupported)
     return false;
   for (const auto *neighbours : {&graph.predecessors[group], &graph.successors[group]})
@@ -155,8 +110,8 @@ bool Contraction::mayJoin(const ColourGraph &graph, uint32_t group, uint32_t hos
                       [&](uint32_t net) { return llvm::binary_search(graph.nets[net].groups, host); });
 }
 
-uint32_t Contraction::hostOf(const ColourGraph &graph, uint32_t group) const {
-  const ColourGraph::Group &own = graph.groups[group];
+uint32_t Contraction::hostOf(const GroupGraph &graph, uint32_t group) const {
+  const GroupGraph::Group &own = graph.groups[group];
   if (graph.groups.size() == 1)
     return kNoHost;
   if (own.acceleratorLatency > 0 || own.cpuLatency > 0 || (isRoomShort && own.size > 0))
@@ -178,7 +133,7 @@ uint32_t Contraction::hostOf(const ColourGraph &graph, uint32_t group) const {
 }
 
 bool Contraction::joinIdle() {
-  const ColourGraph graph = build();
+  const GroupGraph graph = build();
   std::vector<uint32_t> newGroup(groups);
   std::iota(newGroup.begin(), newGroup.end(), 0);
   // Of two that may join each other one stays, and one that others have joined in this round has more to ask
@@ -198,7 +153,7 @@ bool Contraction::joinIdle() {
   return joined;
 }
 
-ColourGraph contract(const PlacementProblem &problem) {
+GroupGraph contract(const PlacementProblem &problem) {
   Contraction contraction(problem);
   contraction.fuseCycles();
   const size_t visits = problem.nodes.size() + problem.edges.size();

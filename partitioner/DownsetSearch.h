@@ -1,0 +1,154 @@
+//===- DownsetSearch.h - The dynamic program over downsets ------*- C++ -*-===//
+#ifndef CLEAVE_PARTITIONER_DOWNSETSEARCH_H
+#define CLEAVE_PARTITIONER_DOWNSETSEARCH_H
+
+#include "partitioner/DownsetLattice.h"
+#include "partitioner/SearchLimits.h"
+#include <algorithm>
+#include <limits>
+#include <optional>
+
+namespace cleave {
+
+/// Devices, each of which completes a downset: accelerators in this order, CPUs anywhere between them.
+struct DeviceRow {
+  struct Accelerator {
+    /// With rounding: sizes are compared with it as they are.
+    double sizeLimit = std::numeric_limits<double>::infinity();
+    /// What its load grows by: for one of `acceleratorLatency`, for one of cost of nets that groups before it
+    /// share, the same for nets of its own that groups after it share, and once if there are any that groups
+    /// before it share.
+    double perLatency = 1, perReceived = 1, perSent = 1, toReceive = 0;
+  };
+  std::vector<Accelerator> accelerators;
+  uint32_t cpus = 0;
+  /// Whether each device has groups, and among placements of the same maxLoad the most even is best. If not,
+  /// accelerators are all alike and may be left out.
+  bool isPipeline = false;
+
+  /// Of the dynamic program.
+  uint64_t statesOf(uint64_t downsets) const { return downsets * (accelerators.size() + 1) * (cpus + 1); }
+  /// Accelerator latency that the accelerators from `first` on do in one of load.
+  double rateFrom(size_t first) const;
+};
+
+struct DevicesFound {
+  /// By group: its device's place in the row.
+  std::vector<uint32_t> deviceOf;
+  /// By device.
+  std::vector<bool> isCpu;
+  double maxLoad = 0;
+};
+
+/// Of any contiguous placement's largest load: no group is faster than on its fastest device, and all devices
+/// together do all the work, where a second of a CPU saves accelerators `exchange` seconds at most. Infinite
+/// where some group fits no device.
+double lowerBoundOf(const GroupGraph &graph, const DeviceRow &devices);
+
+/// The best placement among those whose devices, one after the other, complete downsets of `lattice`.
+///
+/// least(I, a, c), the least maximum for the groups of downset I on a accelerators and c CPUs, is the minimum
+/// over the downsets I' below I of max(least(I', a - 1, c), load(I \ I')), and the same with a CPU. Every I'
+/// is extended to all I above it by walking up, compute, size and what crosses its boundary kept up to date
+/// group by group. Not entered: what is full, has the maximum known already by compute and what it can no
+/// more take back of communication, or leaves more than the devices left can do under that maximum.
+class DownsetSearch {
+public:
+  DownsetSearch(const GroupGraph &graph, const DeviceRow &devices, const DownsetLattice &lattice);
+
+  /// The best placement with a maxLoad below `bound`; nothing when there is none. Of a pipeline, the one of
+  /// the least sum of squared loads; among equals, that whose last device begins first, then the one before
+  /// it.
+  /// \param workLeft  what may be done, as SearchLimits::work counts it; lowered by what was, 0 when that
+  /// ended the search.
+  std::optional<DevicesFound> run(double bound, uint64_t &workLeft);
+
+private:
+  enum class Aim { Fastest, MostEven };
+  /// What one device would run, from the downset that the walk began at to where it is.
+  struct Inside {
+    double accelerator = 0, cpu = 0, size = 0;
+    /// Costs of nets with groups inside and in the downset below, and of those with groups inside and above
+    /// only.
+    double received = 0, sent = 0;
+    bool isSupported = true;
+  };
+  struct Frame {
+    /// Steps still to take, and the group that the last one added.
+    uint32_t nextStep, endStep, added;
+    Inside before;
+  };
+  /// Devices used by a downset, with the least value for it.
+  struct State {
+    uint32_t accelerators, cpus;
+    double least;
+  };
+
+  size_t stateOf(uint32_t downset, uint32_t accelerators, uint32_t cpus) const {
+    return (size_t(downset) * (devices.accelerators.size() + 1) + accelerators) * (devices.cpus + 1) + cpus;
+  }
+  void spend(uint64_t amount) { work -= std::min(work, amount); }
+  std::optional<DevicesFound> solve(Aim aim, double below);
+  /// Accelerator latency that devices still do under the bound, where so many are used.
+  double capacity(uint32_t accelerators, uint32_t cpus) const;
+  void collectStates(uint32_t downset);
+  /// Lets `done` count the groups of `downset`.
+  void settle(uint32_t downset);
+  /// Of the state's next accelerator with what is here, if it sends `sent`; infinite where it does not take
+  /// it.
+  double loadOf(const State &state, double sent) const;
+  /// Whether some state's next device may hold it, or it with more.
+  bool fits() const;
+  void enter(uint32_t group);
+  void leave(uint32_t group);
+  void walk(uint32_t start);
+  void relax(uint32_t start, uint32_t target);
+  void offer(uint32_t target, const State &from, bool isCpu, double load, uint32_t start);
+  DevicesFound trace() const;
+
+  const GroupGraph &graph;
+  const DeviceRow devices;
+  const DownsetLattice &lattice;
+  /// Most accelerator latency that a CPU takes away for one of its own.
+  double exchange = 0;
+  /// By downset: accelerator latency of what is not in it.
+  std::vector<double> remaining;
+  /// By accelerators used: `rateFrom` it.
+  std::vector<double> rates;
+  Aim aim = Aim::Fastest;
+  /// Loads, and values of everything, are to be below these, which are one if the aim is the fastest.
+  double bound = 0, best = 0;
+  /// By state.
+  std::vector<double> least;
+  /// The downset before the state's last device, twice; plus 1 for a CPU.
+  std::vector<uint64_t> from;
+  size_t bestState = 0;
+  bool hasFound = false;
+  uint64_t work = 0;
+  /// Of the downset that is walked from: those that no other with as few devices is as good as.
+  std::vector<State> states;
+  /// Accelerator latency that one more device may leave undone, from the best of these states.
+  double mostLeft = 0;
+  /// By net: groups inside, and in the downset below.
+  std::vector<uint32_t> inside, done;
+  uint32_t settled = 0;
+  Inside here;
+  std::vector<Frame> stack;
+};
+
+/// What a search came to.
+struct SearchOutcome {
+  std::optional<DevicesFound> found;
+  SearchEnd end = SearchEnd::Complete;
+  /// 0 where they were too many.
+  uint64_t downsets = 0;
+};
+
+/// The best placement with a maxLoad below `bound`.
+/// \param work  lowered by what was done.
+SearchOutcome searchAll(const GroupGraph &graph, const DeviceRow &devices, double bound,
+                        uint64_t mostDownsets, uint64_t &work);
+
+} // namespace cleave
+
+#endif // CLEAVE_PARTITIONER_DOWNSETSEARCH_H
