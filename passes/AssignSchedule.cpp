@@ -3,6 +3,7 @@
 #include "partitioner/BatchAnalysis.h"
 #include "partitioner/ModelGraph.h"
 #include "passes/Passes.h"
+#include "passes/TensorShardings.h"
 #include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
@@ -34,9 +35,10 @@ struct AssignSchedule : impl::AssignScheduleBase<AssignSchedule> {
     function->setAttr(kMicrobatchesAttr, b.getI64IntegerAttr(count));
     TracedShapes shapes(function);
     auto seconds = secondsAt(count > 1 ? shapes.resized(batch, llvm::divideCeil(shapes.sizes().lookup(batch), count)) : shapes,
-                             target->devices.front());
+                             *target);
     function->setAttr(kMicrobatchSecondsAttr, b.getF64ArrayAttr(seconds));
-    function->setAttr(kLinkAttr, b.getF64ArrayAttr({target->link.latencySeconds, target->link.bytesPerSecond}));
+    const Link &link = target->linkAmong(ranks * tensorRanksOf(function));
+    function->setAttr(kLinkAttr, b.getF64ArrayAttr({link.latencySeconds, link.bytesPerSecond}));
     if (count > 1)
       function->setAttr(kBatchAttr, b.getStringAttr(batch));
     else if (obstacle)
