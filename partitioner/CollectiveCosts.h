@@ -23,9 +23,11 @@ public:
   /// Those of the link, except where measured.
   /*implicit*/ CollectiveCosts(const Link &link = {}) : link(link) {}
 
-  /// What a rank of a ring sends of a tensor that has `bytes` as a whole (Thakur et al. 2005): all but its
-  /// own part, and of a sum that all get twice that.
+  /// What a rank sends of a tensor that has `bytes` as a whole: in a ring (Thakur et al. 2005) all but its own
+  /// part, and of a sum that all get twice that; of a broadcast all, passed on in pieces.
   static double bytesSent(CollectiveKind kind, double bytes, unsigned ranks) {
+    if (kind == CollectiveKind::Broadcast)
+      return bytes;
     return (kind == CollectiveKind::AllReduce ? 2 : 1) * bytes * (ranks - 1) / ranks;
   }
   double bytesPerSecond(CollectiveKind kind, double bytes) const {

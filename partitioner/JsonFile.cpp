@@ -50,7 +50,8 @@ static Error checkShape(StringRef text, StringRef path, const JsonFileKind &kind
       const bool isKey = !keys.empty() && text.substr(at + 1).ltrim().starts_with(":");
       if (isKey && !keys.back().insert(text.slice(begin, at)).second)
         return failure("{0}: byte {1}: the key \"{2}\" is given twice; leave one away", path, begin - 1,
-                       llvm::isPrint(text[begin]) ? text.slice(begin, at).take_front(80) : StringRef());
+                       llvm::all_of(text.slice(begin, at), llvm::isPrint) ? text.slice(begin, at).take_front(80)
+                                                                          : StringRef());
     } else if (c == '[' || c == '{') {
       if (keys.size() == kDeepest)
         return failure("{0}: byte {1}: more than {2} levels of arrays and objects, a {3} has fewer", path, at,

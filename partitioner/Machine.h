@@ -61,11 +61,15 @@ struct Machine {
   /// Of a group within one node.
   CollectiveCosts collectives;
 
+  /// Some of the groups of `count` devices, one behind the other, are on two nodes.
+  bool crossesNodes(uint32_t count) const {
+    return nodes && (count > nodes->devices || (devices.size() > nodes->devices && nodes->devices % count != 0));
+  }
   /// The slowest link among the first `count` devices.
   const Link &linkAmong(uint32_t count) const { return nodes && count > nodes->devices ? nodes->link : link; }
-  /// Of a group of the first `count` devices.
+  /// Of the groups of `count` devices, one behind the other: of those over two nodes, if there are such.
   CollectiveCosts collectivesAmong(uint32_t count) const {
-    return nodes && count > nodes->devices ? CollectiveCosts(nodes->link) : collectives;
+    return crossesNodes(count) ? CollectiveCosts(nodes->link) : collectives;
   }
 
   /// `count` CPU devices of one thread each, `cpu:0` and on. Their figures are assumptions (see Presets.cpp).

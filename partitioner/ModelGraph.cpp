@@ -38,8 +38,8 @@ static double workSeconds(OperatorOp op, const OpSemantics &semantics, const Tra
   if (auto shape = semantics.product ? semantics.product(op, shapes) : std::nullopt)
     if (auto table = rates.products.find({shape->kind, dtypeOf(op).str()}); table != rates.products.end()) {
       flopsPerSecond = table->second.at({shape->count, shape->rows, shape->columns, shape->depth});
-      // Memory had its part in what was measured.
-      if (table->second.isMeasured())
+      // Memory had its part in what was measured, among the sizes that were.
+      if (table->second.isMeasured() && table->second.covers({shape->count, shape->rows, shape->columns, shape->depth}))
         return work.flops / flopsPerSecond;
     }
   auto [dialect, rest] = op.getName().split('.');

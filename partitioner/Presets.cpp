@@ -40,37 +40,34 @@ namespace {
 struct GpuNode {
   llvm::StringLiteral name;
   uint32_t devices;
-  /// FP32 outside of tensor cores, as torch multiplies fp32 unless told otherwise; and of tensor cores,
-  /// dense.
+  /// FP32 outside of tensor cores, as torch multiplies fp32 matrices unless told otherwise; and of tensor
+  /// cores, dense.
   double flopsPerSecond, halfFlopsPerSecond;
   /// Tensor cores know bfloat16.
   bool hasBfloat16;
   double memoryBytesPerSecond;
-  int64_t memoryBytes;
+  double memoryBytes;
   /// A GPU's in one direction: NVLink, and the network.
   double linkBytesPerSecond, networkBytesPerSecond;
 };
 } // namespace
 
-static constexpr int64_t kGiB = int64_t(1) << 30;
-
 // Sheets give NVLink in both directions together, and tensor cores with sparsity, twice of dense, from the
 // H100 on.
 static constexpr GpuNode kGpuNodes[] = {
-    // NVIDIA V100 data sheet (2020), SXM2 16 GB: 15.7 and 125 TFLOPS, 900 GB/s, NVLink 300 GB/s. Amazon EC2
-    // P3:
-    // p3.16xlarge has eight, and a network of 25 Gbit/s, which they share.
-    {"p3.16xlarge", 8, 15.7e12, 125e12, false, 900e9, 16 * kGiB, 150e9, 25e9 / 8 / 8},
+    // NVIDIA V100 data sheet (2020), SXM2 16 GB: 15.7 and 125 TFLOPS, 900 GB/s, NVLink 300 GB/s in six links,
+    // of which neighbours share two at most. Amazon EC2 P3: p3.16xlarge has eight GPUs, and a network of
+    // 25 Gbit/s, which they share.
+    {"p3.16xlarge", 8, 15.7e12, 125e12, false, 900e9, 16e9, 50e9, 25e9 / 8 / 8},
     // NVIDIA A100 data sheet (2021), SXM 80 GB: 19.5 and 312 TFLOPS, 2,039 GB/s, NVLink 600 GB/s. DGX A100
-    // data
-    // sheet: eight, each with 200 Gbit/s InfiniBand.
-    {"a100-80g", 8, 19.5e12, 312e12, true, 2039e9, 80 * kGiB, 300e9, 200e9 / 8},
+    // data sheet: eight, each with 200 Gbit/s InfiniBand.
+    {"a100-80g", 8, 19.5e12, 312e12, true, 2039e9, 80e9, 300e9, 200e9 / 8},
     // NVIDIA H100 data sheet (2023), SXM: 67 and 1,979/2 TFLOPS, 3.35 TB/s, NVLink 900 GB/s. DGX H100 data
     // sheet: eight, each with 400 Gbit/s InfiniBand.
-    {"h100", 8, 67e12, 989.5e12, true, 3350e9, 80 * kGiB, 450e9, 400e9 / 8},
+    {"h100", 8, 67e12, 989.5e12, true, 3350e9, 80e9, 450e9, 400e9 / 8},
     // NVIDIA H200 data sheet (2024), SXM: as the H100 with 141 GB at 4.8 TB/s. DGX H200 data sheet: the same
     // network.
-    {"h200", 8, 67e12, 989.5e12, true, 4800e9, 141 * kGiB, 450e9, 400e9 / 8},
+    {"h200", 8, 67e12, 989.5e12, true, 4800e9, 141e9, 450e9, 400e9 / 8},
 };
 
 // Assumptions, which no sheet has: a kernel that is launched while others run adds some 5 us, a message
@@ -88,7 +85,7 @@ static Machine machineOf(const GpuNode &node, uint32_t count) {
   Machine machine;
   for (uint32_t index = 0; index < count; ++index)
     machine.devices.push_back({llvm::formatv("cuda:{0}", index).str(), node.flopsPerSecond,
-                               node.memoryBytesPerSecond, kLaunchSeconds, node.memoryBytes, rates});
+                               node.memoryBytesPerSecond, kLaunchSeconds, int64_t(node.memoryBytes), rates});
   machine.link = {kLinkSeconds, node.linkBytesPerSecond};
   machine.nodes = {node.devices, {kNetworkSeconds, node.networkBytesPerSecond}};
   machine.collectives = machine.link;

@@ -19,6 +19,11 @@ RateTable::RateTable(std::vector<std::vector<double>> sizes, std::vector<double>
   (void)points;
 }
 
+bool RateTable::covers(llvm::ArrayRef<double> sizes) const {
+  return llvm::all_of(llvm::zip(axes, sizes),
+                      [](auto each) { return std::get<1>(each) >= std::get<0>(each).front(); });
+}
+
 double RateTable::at(llvm::ArrayRef<double> sizes) const {
   assert(!isEmpty() && sizes.size() >= axes.size() && "a size an axis");
   // The corners of the cell around the point, and how much each counts; an axis doubles them.

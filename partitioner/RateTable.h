@@ -25,6 +25,8 @@ public:
   bool isEmpty() const { return rates.empty(); }
   /// There is more than one number.
   bool isMeasured() const { return rates.size() > 1; }
+  /// Whether the sizes are at or above the grid's least ones: beyond its largest the rate hardly changes.
+  bool covers(llvm::ArrayRef<double> sizes) const;
   /// \param sizes  one an axis, where there are axes.
   double at(llvm::ArrayRef<double> sizes) const;
 

@@ -31,7 +31,7 @@ struct AssignStages : impl::AssignStagesBase<AssignStages> {
       return fail(llvm::toString(target.takeError()));
     ModelGraph model = buildModelGraph(function, *target, stages);
     CutRequest request;
-    request.stages.assign(stages, {target->linkAmong(stages * tensorRanksOf(function))});
+    request.stages.assign(stages, {target->linkAmong((ranks ? ranks : stages) * tensorRanksOf(function))});
     if (failed(findStarts(model, request)))
       return signalPassFailure();
     auto cut = cutStages(model.graph, request);

@@ -180,6 +180,7 @@ def AssignStages : Pass<"assign-stages", "::mlir::func::FuncOp"> {
   }];
   let options = [
     Option<"stages", "stages", "unsigned", "1", "number of pipeline stages">,
+    Option<"ranks", "ranks", "unsigned", "0", "of the pipeline, which share the stages; 0: as many as stages">,
     Option<"machine", "machine", "std::string", "\"\"", "machine preset or file; cpu:<stages> where empty">,
     ListOption<"stageBefore", "stage-before", "std::string", "module paths that must begin a stage">
   ];

@@ -21,6 +21,8 @@ std::string pipelineOf(const CompileOptions &options, const PipelineShape &shape
   std::string strip = "strip-boundaries", assign = "assign-stages{stages=" + std::to_string(shape.stages);
   if (!options.capturePoints.empty())
     strip += "{keep=" + llvm::join(options.capturePoints, ",") + "}";
+  if (shape.ranks != shape.stages)
+    assign += " ranks=" + std::to_string(shape.ranks);
   if (!options.machine.empty())
     assign += " machine=" + options.machine;
   std::string schedule = "assign-schedule{ranks=" + std::to_string(shape.ranks) +

@@ -431,7 +431,7 @@ Error Profiler::measureCollectives(Machine &machine) {
       const double all = 4 * elements;
       bytes.push_back(all);
       rates.push_back(rounded(CollectiveCosts::bytesSent(kind, all, ranks) /
-                              beyond(*seconds - callSeconds, measured.latencySeconds)));
+                              beyond(beyond(*seconds, callSeconds), measured.latencySeconds)));
     }
     measured.bytesPerSecond = RateTable({std::move(bytes)}, std::move(rates));
     machine.collectives.of(kind) = std::move(measured);

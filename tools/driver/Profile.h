@@ -21,8 +21,8 @@ struct ProfileOptions {
 
 /// Measures this machine as plans use it (runtime/KernelTimer), all devices at the same time: products,
 /// convolutions and attention by shape, operators by bytes, the call of an operator, hand-overs between two
-/// devices, collectives over all of them. Takes less than a minute, a GiB of memory for weights to read, and
-/// half a GiB a device.
+/// devices, collectives over all of them. Takes less than a minute, and half a GiB of memory a
+/// device, most of it weights to read.
 llvm::Expected<Machine> profile(const ProfileOptions &options);
 
 } // namespace cleave

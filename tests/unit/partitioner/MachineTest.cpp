@@ -70,7 +70,7 @@ TEST(Machine, HasPresetsForNodesOfGpus) {
   ASSERT_EQ(node.devices.size(), 8u);
   ASSERT_EQ(many.devices.size(), 16u);
   EXPECT_EQ(many.devices[15].name, "cuda:15");
-  EXPECT_EQ(node.devices[0].memoryBytes, int64_t(80) << 30);
+  EXPECT_EQ(node.devices[0].memoryBytes, 80000000000);
   EXPECT_EQ(node.devices[0].flopsPerSecond, 19.5e12);
   EXPECT_EQ(node.devices[0].rates->products.at({ProductKind::Matrix, "bfloat16"}).at({1, 2, 3, 4}), 312e12);
   // Within a node, and beyond it.
@@ -80,6 +80,22 @@ TEST(Machine, HasPresetsForNodesOfGpus) {
             many.collectivesAmong(16).seconds(CollectiveKind::AllReduce, 1e9, 16));
   for (const char *name : {"p3.16xlarge", "h100", "h200"})
     EXPECT_EQ(llvm::cantFail(Machine::load(name)).devices.size(), 8u) << name;
+}
+
+/// Groups of two and nodes of three: the second group is on two nodes.
+TEST(Machine, PricesCollectivesByTheGroupOverTwoNodes) {
+  Machine machine = Machine::cpu(6);
+  machine.nodes = {3, {/*latencySeconds=*/1, /*bytesPerSecond=*/1e9}};
+  EXPECT_GT(machine.collectivesAmong(2).seconds(CollectiveKind::AllReduce, 8, 2), 1);
+  EXPECT_LT(machine.collectivesAmong(3).seconds(CollectiveKind::AllReduce, 8, 3), 1);
+  EXPECT_GT(machine.collectivesAmong(4).seconds(CollectiveKind::AllReduce, 8, 4), 1);
+}
+
+TEST(RateTable, CoversSizesFromItsLeastOn) {
+  RateTable table({{8, 64}}, {1e9, 4e9});
+  EXPECT_FALSE(table.covers({7}));
+  EXPECT_TRUE(table.covers({8}));
+  EXPECT_TRUE(table.covers({1000}));
 }
 
 TEST(Machine, NamesTheNearestPreset) {
