@@ -49,6 +49,7 @@ private:
   llvm::Error readWeight(const plan::Weight &weight, const plan::WeightShard &shard,
                          llvm::function_ref<llvm::Error(const at::Tensor &piece)> use) const;
   llvm::Error checkCapturePoints() const;
+  std::pair<uint32_t, int64_t> mostNeeded() const;
   llvm::Error checkMemory() const;
   std::string suggestion(llvm::StringRef pattern) const;
   llvm::Error verifyPlan();
@@ -129,16 +130,23 @@ llvm::Error Compilation::fitPasses() {
   auto imported = weighs ? mlir::OwningOpRef<mlir::ModuleOp>(model.module->clone()) : nullptr;
   if (auto error = runPasses())
     return error;
-  auto error = checkMemory();
-  if (!error || !weighs)
-    return error;
+  auto tooLarge = checkMemory();
+  if (!tooLarge || !weighs)
+    return tooLarge;
   // What stayed whole where there seemed to be room was too much.
-  consumeError(std::move(error));
+  const int64_t needed = mostNeeded().second;
   model.module = std::move(imported);
   shape.weighsMemory = false;
-  if (auto failed = runPasses())
-    return failed;
-  return checkMemory();
+  auto error = runPasses();
+  if (!error)
+    error = checkMemory();
+  // Gathers may take more than what they save; the smaller need is said.
+  if (error && needed < mostNeeded().second) {
+    consumeError(std::move(error));
+    return tooLarge;
+  }
+  consumeError(std::move(tooLarge));
+  return error;
 }
 
 /// The module path that a pattern was probably meant to match.
@@ -163,11 +171,10 @@ llvm::Error Compilation::checkCapturePoints() const {
   return llvm::Error::success();
 }
 
-/// What the devices are to hold at their peaks has room in them.
-llvm::Error Compilation::checkMemory() const {
+/// The rank that holds most at its peak, and the bytes.
+std::pair<uint32_t, int64_t> Compilation::mostNeeded() const {
   struct Need {
     int64_t weights = 0, others = 0;
-    int64_t bytes() const { return weights + others; }
   };
   std::map<uint32_t, Need> needs;
   for (auto &prediction : plan->predictions)
@@ -176,13 +183,22 @@ llvm::Error Compilation::checkMemory() const {
       needs[rank].weights += prediction->weight_bytes;
       needs[rank].others = std::max(needs[rank].others, prediction->peak_bytes - prediction->weight_bytes);
     }
-  auto most = llvm::max_element(needs, [](auto &a, auto &b) { return a.second.bytes() < b.second.bytes(); });
-  if (!shape.memoryBytes || most == needs.end() || most->second.bytes() <= *shape.memoryBytes)
+  std::pair<uint32_t, int64_t> most{0, 0};
+  for (auto &[rank, need] : needs)
+    if (need.weights + need.others > most.second)
+      most = {rank, need.weights + need.others};
+  return most;
+}
+
+/// What the devices are to hold at their peaks has room in them.
+llvm::Error Compilation::checkMemory() const {
+  auto [rank, bytes] = mostNeeded();
+  if (!shape.memoryBytes || bytes <= *shape.memoryBytes)
     return llvm::Error::success();
   return llvm::createStringError(
       llvm::formatv("{0}: rank {1} takes {2} bytes at its peak, its device has {3}; use more devices, or "
                     "devices with memory for {2}",
-                    options.model, most->first, most->second.bytes(), *shape.memoryBytes)
+                    options.model, rank, bytes, *shape.memoryBytes)
           .str());
 }
 
