@@ -107,7 +107,7 @@ def compiled(cleave, path, mesh, name):
 
 def libraries(name):
     """torchvision's own operators, which detectors use. Made for Python, they want its library and torch's for it first."""
-    if "rcnn" not in name:
+    if not re.search("torchvision.*(rcnn|retinanet|fcos|ssd)", name):
         return []
     import torch
     import torchvision
