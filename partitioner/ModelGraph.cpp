@@ -2,8 +2,8 @@
 #include "partitioner/ModelGraph.h"
 #include "ir/OperatorDialect.h"
 #include "ir/semantics/OpSemantics.h"
-#include "partitioner/Sharding.h"
 #include "mlir/Transforms/RegionUtils.h"
+#include "partitioner/Sharding.h"
 #include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/SetVector.h"
 
@@ -197,6 +197,8 @@ void GraphBuilder::sourcesOf(Value value, llvm::SetVector<Value> &sources, llvm:
   }
 }
 
+static int64_t bytesSent(Value value, const TracedShapes &shapes) { return std::max<int64_t>(shapes.bytesOf(value), 8); }
+
 /// `aten.linear at lm_head`; of what no module holds, the operator alone.
 static std::string labelOf(Operation *op) {
   StringRef name = op->getName().getStringRef(), path = modulePath(op);
@@ -227,12 +229,14 @@ void GraphBuilder::connect() {
         continue;
       auto &value = values[source];
       value.producer = producer;
-      value.bytes = std::max<int64_t>(shapes.bytesOf(source), 8);
+      value.bytes = bytesSent(source, shapes);
       value.consumers.push_back(index);
     }
   }
-  for (auto &[source, value] : values)
+  for (auto &[source, value] : values) {
+    result.values.push_back(source);
     result.graph.values.push_back(std::move(value));
+  }
 }
 
 ModelGraph GraphBuilder::build() {
@@ -247,6 +251,18 @@ ModelGraph GraphBuilder::build() {
   }
   connect();
   return std::move(result);
+}
+
+StageGraph ModelGraph::pricedAt(const TracedShapes &shapes, const Machine &machine) const {
+  StageGraph priced = graph;
+  for (auto [node, ops] : llvm::zip(priced.nodes, nodes)) {
+    node.seconds = 0;
+    for (Operation *op : ops)
+      node.seconds += operationSeconds(op, shapes, machine);
+  }
+  for (auto [value, source] : llvm::zip(priced.values, values))
+    value.bytes = bytesSent(source, shapes);
+  return priced;
 }
 
 ModelGraph buildModelGraph(func::FuncOp function, const Machine &machine, uint32_t stages) {

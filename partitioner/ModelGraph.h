@@ -2,9 +2,10 @@
 #ifndef CLEAVE_PARTITIONER_MODELGRAPH_H
 #define CLEAVE_PARTITIONER_MODELGRAPH_H
 
+#include "ir/TracedShapes.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "partitioner/Machine.h"
 #include "partitioner/StageGraph.h"
-#include "mlir/Dialect/Func/IR/FuncOps.h"
 
 namespace cleave {
 
@@ -18,8 +19,13 @@ struct ModelGraph {
   StageGraph graph;
   /// Operations of each node, in program order.
   std::vector<std::vector<mlir::Operation *>> nodes;
+  /// What `graph.values` are.
+  std::vector<mlir::Value> values;
   /// Names of `graph.weightBytes`.
   std::vector<std::string> weightNames;
+
+  /// The same graph with seconds and bytes of other sizes.
+  StageGraph pricedAt(const TracedShapes &shapes, const Machine &machine) const;
 };
 
 ModelGraph buildModelGraph(mlir::func::FuncOp function, const Machine &machine, uint32_t stages);
@@ -27,7 +33,7 @@ ModelGraph buildModelGraph(mlir::func::FuncOp function, const Machine &machine, 
 /// Seconds of one operation on a device of `machine`: a fixed cost of calling it, and its work at the rate that was
 /// measured for its shape, or by the roofline of Williams et al. 2009, max(flops / peak, bytes / bandwidth). A collective
 /// costs what `machine` says of the group.
-double operationSeconds(mlir::Operation *op, const class TracedShapes &shapes, const Machine &machine);
+double operationSeconds(mlir::Operation *op, const TracedShapes &shapes, const Machine &machine);
 
 /// Values that the operation uses: operands, and what its regions use from outside.
 llvm::SmallVector<mlir::Value> usedValues(mlir::Operation *op);

@@ -159,7 +159,7 @@ static void readOptions(llvm::StringRef text) {
   auto shape = readPipelineShape(options);
   if (!shape)
     return noteOutcome(toString(shape.takeError()));
-  if (options.microbatches != 1)
+  if (shape->microbatches != 1)
     shape->batch = nameBatch(*inputs);
   static const bool isRegistered = (registerPasses(), true);
   (void)isRegistered;

@@ -1,5 +1,6 @@
 //===- Compile.cpp - `cleave compile` -------------------------------------===//
 #include "tools/driver/Compile.h"
+#include "tools/cleave/Alternatives.h"
 #include "tools/cleave/Commands.h"
 #include "tools/cleave/PlanOptions.h"
 #include "tools/cleave/Supervised.h"
@@ -18,6 +19,7 @@ static llvm::json::Object toJson(const CompileOptions &options, const CompileRep
                             {"pass_seconds", report.passSeconds},
                             {"write_seconds", report.writeSeconds},
                             {"verify_seconds", report.verifySeconds},
+                            {"alternatives", toJson(report.alternatives)},
                             {"notes", llvm::json::Array(report.notes)}};
   if (options.verify) {
     result["max_abs_error"] = report.maxAbsError;
@@ -50,6 +52,7 @@ static void printText(llvm::raw_ostream &out, const CompileOptions &options, con
   if (options.verify)
     out << llvm::formatv(", verified {0:f1} s", report.verifySeconds);
   out << "\n";
+  printAlternatives(out, report.alternatives);
 }
 
 static void addFileOptions(CLI::App *command, CompileOptions &options) {

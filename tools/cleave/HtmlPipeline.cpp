@@ -1,7 +1,7 @@
 //===- HtmlPipeline.cpp - Stages side by side -----------------------------===//
 #include "tools/cleave/HtmlPipeline.h"
+#include "codegen/plan/PlanFacts.h"
 #include "tools/cleave/ModuleTree.h"
-#include "tools/cleave/PlanFacts.h"
 #include "tools/cleave/Wording.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringSet.h"

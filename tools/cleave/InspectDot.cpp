@@ -1,6 +1,6 @@
 //===- InspectDot.cpp - A plan as Graphviz draws it -----------------------===//
+#include "codegen/plan/PlanFacts.h"
 #include "tools/cleave/Inspect.h"
-#include "tools/cleave/PlanFacts.h"
 #include "tools/cleave/Wording.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FormatVariadic.h"

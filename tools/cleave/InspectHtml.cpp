@@ -1,10 +1,10 @@
 //===- InspectHtml.cpp - A plan as a page ---------------------------------===//
+#include "codegen/plan/PlanFacts.h"
 #include "codegen/plan/SafetensorsHeader.h"
 #include "codegen/plan/ValidateParts.h"
 #include "tools/cleave/HtmlPipeline.h"
 #include "tools/cleave/Inspect.h"
 #include "tools/cleave/InspectCss.h"
-#include "tools/cleave/PlanFacts.h"
 #include "tools/cleave/Wording.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"

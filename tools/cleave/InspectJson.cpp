@@ -1,11 +1,11 @@
 //===- InspectJson.cpp - A plan as one JSON object ------------------------===//
 #include "codegen/plan/DimExpr.h"
 #include "codegen/plan/OperatorName.h"
+#include "codegen/plan/PlanFacts.h"
 #include "codegen/plan/Safetensors.h"
 #include "codegen/plan/ValidateParts.h"
 #include "ir/Schemas.h"
 #include "tools/cleave/Inspect.h"
-#include "tools/cleave/PlanFacts.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringMap.h"
 

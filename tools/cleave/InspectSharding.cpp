@@ -1,6 +1,6 @@
 //===- InspectSharding.cpp - How tensors are split, as people read it -----===//
+#include "codegen/plan/PlanFacts.h"
 #include "tools/cleave/Inspect.h"
-#include "tools/cleave/PlanFacts.h"
 #include "tools/cleave/TextTable.h"
 #include "tools/cleave/Wording.h"
 #include "llvm/ADT/STLExtras.h"

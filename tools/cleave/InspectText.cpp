@@ -1,8 +1,8 @@
 //===- InspectText.cpp - A plan as people read it -------------------------===//
+#include "codegen/plan/PlanFacts.h"
 #include "codegen/plan/Safetensors.h"
 #include "codegen/plan/ValidateParts.h"
 #include "tools/cleave/Inspect.h"
-#include "tools/cleave/PlanFacts.h"
 #include "tools/cleave/TextTable.h"
 #include "tools/cleave/Wording.h"
 #include "llvm/ADT/STLExtras.h"

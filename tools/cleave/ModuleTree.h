@@ -2,7 +2,7 @@
 #ifndef CLEAVE_TOOLS_CLEAVE_MODULETREE_H
 #define CLEAVE_TOOLS_CLEAVE_MODULETREE_H
 
-#include "tools/cleave/PlanFacts.h"
+#include "codegen/plan/PlanFacts.h"
 
 namespace cleave {
 

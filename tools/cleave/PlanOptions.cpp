@@ -37,7 +37,7 @@ static void addDeviceOptions(CLI::App *command, CompileOptions &options) {
   command->add_option("--devices", options.devices, "How many devices (1, or as many as mesh or machine say)")
       ->check(CLI::Range(1u, 65536u).description(""))
       ->type_name("N");
-  command->add_option("--mesh", options.mesh, "How to use them: pp=2,tp=2 (pipeline stages, tensor ranks)")
+  command->add_option("--mesh", options.mesh, "How to use them: pp=2,tp=2 (pipeline stages, tensor ranks), or auto")
       ->type_name("AXES");
   command->add_option("--machine", options.machine, "What they are: a preset such as cpu:4, or a file")
       ->type_name("MACHINE");
@@ -50,12 +50,12 @@ static void addDeviceOptions(CLI::App *command, CompileOptions &options) {
       ->type_name("FILE");
   command
       ->add_option("--microbatches", options.microbatches,
-                   "Parts of the batch that follow one another, or auto (1)")
+                   "Parts of the batch that follow one another, or auto (1; auto with --mesh auto)")
       ->transform(microbatchesOption())
       ->type_name("N|auto");
   command
       ->add_option("--schedule", options.schedule,
-                   "gpipe, interleaved (two stages a device), or auto (gpipe)")
+                   "gpipe, interleaved (two stages a device), or auto (gpipe; auto with --mesh auto)")
       ->type_name("NAME");
 }
 

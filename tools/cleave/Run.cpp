@@ -1,12 +1,12 @@
 //===- Run.cpp - `cleave run` ---------------------------------------------===//
 #include "codegen/plan/DimExpr.h"
+#include "codegen/plan/PlanFacts.h"
 #include "runtime/DTypes.h"
 #include "runtime/Session.h"
 #include "runtime/SignatureInputs.h"
 #include "runtime/TensorFile.h"
 #include "tools/cleave/Commands.h"
 #include "tools/cleave/Output.h"
-#include "tools/cleave/PlanFacts.h"
 #include "tools/cleave/RunFiles.h"
 #include "tools/cleave/Stream.h"
 #include "tools/cleave/TextTable.h"

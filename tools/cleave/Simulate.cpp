@@ -1,14 +1,15 @@
 //===- Simulate.cpp - `cleave simulate` -----------------------------------===//
+#include "codegen/plan/PlanFacts.h"
 #include "codegen/plan/PlanFile.h"
-#include "partitioner/Simulator.h"
+#include "tools/cleave/Alternatives.h"
 #include "tools/cleave/Commands.h"
-#include "tools/cleave/PlanFacts.h"
 #include "tools/cleave/PlanOptions.h"
 #include "tools/cleave/RunFiles.h"
 #include "tools/cleave/Supervised.h"
 #include "tools/cleave/TextTable.h"
 #include "tools/cleave/TraceFile.h"
 #include "tools/cleave/Wording.h"
+#include "tools/driver/Forecast.h"
 #include "tools/driver/UsageError.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
@@ -36,36 +37,12 @@ struct SimulateOptions : CompileOptions {
 struct SimulateReport {
   std::unique_ptr<plan::Plan> plan;
   std::vector<std::string> notes;
-  /// The plan's, as far as there are samples.
-  plan::Schedule schedule;
-  PipelineCosts costs;
-  Forecast forecast;
-};
-
-/// What a device does in one step, and holds.
-struct DeviceForecast {
-  std::vector<uint32_t> stages;
-  double busySeconds, idleSeconds;
-  int64_t weightBytes, peakBytes;
+  std::vector<MeshAlternative> alternatives;
+  PlanForecast forecast;
 };
 } // namespace
 
 static double shareOf(double idle, double busy) { return idle + busy > 0 ? idle / (idle + busy) : 0; }
-
-static std::vector<DeviceForecast> devicesOf(const SimulateReport &report) {
-  std::vector<DeviceForecast> devices;
-  for (auto [rank, found] : llvm::enumerate(report.forecast.ranks)) {
-    DeviceForecast device{{}, found.busySeconds, report.forecast.bubbleSeconds(rank), 0, 0};
-    for (const auto &stage : report.plan->stages)
-      if (llvm::is_contained(stage->ranks, rank)) {
-        device.stages.push_back(stage->index);
-        device.weightBytes += predictionOf(*report.plan, stage->index)->weight_bytes;
-      }
-    device.peakBytes = device.weightBytes + found.peakBytes;
-    devices.push_back(std::move(device));
-  }
-  return devices;
-}
 
 /// Of all devices.
 static DeviceForecast sumOf(llvm::ArrayRef<DeviceForecast> devices) {
@@ -96,7 +73,7 @@ static Error checkAgreement(const SimulateOptions &options, const plan::Plan &pl
     if (name == "--schedule")
       std::tie(asked, found) = std::pair(options.schedule, schedule.name);
     else if (name == "--microbatches")
-      std::tie(asked, found) = std::pair(options.microbatches ? std::to_string(options.microbatches) : "auto",
+      std::tie(asked, found) = std::pair(*options.microbatches ? std::to_string(*options.microbatches) : "auto",
                                          std::to_string(schedule.microbatches));
     else if (name == "--machine")
       std::tie(asked, found) = std::pair(llvm::sys::path::filename(options.machine).str(), machineOf(plan));
@@ -132,54 +109,8 @@ static Expected<SimulateReport> compileModel(const SimulateOptions &options) {
   SimulateReport report;
   report.plan = std::move(compiled->plan);
   report.notes = std::move(compiled->notes);
+  report.alternatives = std::move(compiled->alternatives);
   return report;
-}
-
-/// The plan's table, without the micro-batches that the traced batch has too few samples for: a run leaves them out.
-static plan::Schedule tableOf(const plan::Plan &plan) {
-  plan::Schedule table = scheduleOf(plan, 0);
-  const plan::Signature &signature = *plan.signatures[0];
-  if (signature.batch < 0)
-    return table;
-  const int64_t samples = std::max<int64_t>(signature.symbols[signature.batch]->traced, 1);
-  table.microbatches = std::min<int64_t>(table.microbatches, samples);
-  for (auto &rank : table.ranks)
-    llvm::erase_if(rank->actions, [&](auto &action) { return action->microbatch >= table.microbatches; });
-  return table;
-}
-
-/// Plans are untrusted, and sums of what they predict have to stay in range.
-static constexpr double kMostSeconds = 1e9;
-static constexpr int64_t kMostBytes = int64_t(1) << 44;
-
-static Error impossible(StringRef name, const llvm::Twine &what) {
-  return llvm::createStringError(name + ": predicts more than " + what + "; compile it again");
-}
-
-/// What the plan predicts.
-static Expected<PipelineCosts> costsOf(const plan::Plan &plan, StringRef name) {
-  PipelineCosts costs;
-  if (!plan.link || plan.predictions.size() != plan.stages.size())
-    return llvm::createStringError(name + ": does not say what its micro-batches take; compile it again with this version");
-  for (const auto &rank : scheduleOf(plan, 0).ranks)
-    for (const auto &action : rank->actions)
-      if (action->kind == plan::ActionKind::BackwardInput || action->kind == plan::ActionKind::BackwardWeight)
-        return llvm::createStringError(name + ": has backward passes, whose times plans of this version do not predict");
-  for (const auto &stage : plan.stages) {
-    const plan::Prediction &prediction = *predictionOf(plan, stage->index);
-    if (std::max(prediction.weight_bytes, prediction.activation_bytes) > kMostBytes)
-      return impossible(name, "2^44 bytes in a stage");
-    costs.stages.push_back({prediction.microbatch_seconds, 0, 0, prediction.activation_bytes});
-  }
-  const std::vector<int64_t> sizes = microbatchSizes(plan, 0);
-  for (const plan::Transfer &transfer : plan::transfers(plan, 0))
-    costs.transfers.push_back({transfer.from, transfer.to, bytesOf(plan, 0, transfer, sizes)});
-  for (const TransferSize &transfer : costs.transfers)
-    if (transfer.bytes > kMostBytes)
-      return impossible(name, "2^44 bytes between two stages");
-  costs.link = {plan.link->latency_seconds, plan.link->bytes_per_second};
-  costs.ranksPerPlace = plan.mesh->dp * plan.mesh->tp;
-  return costs;
 }
 
 /// As a run of the plan would write it.
@@ -190,9 +121,9 @@ static std::string traceOf(const SimulateReport &report) {
   };
   std::vector<runtime::DeviceStatistics> devices;
   std::vector<runtime::TraceEvent> events;
-  for (uint32_t rank = 0; rank < report.forecast.ranks.size(); ++rank) {
+  for (uint32_t rank = 0; rank < report.forecast.forecast.ranks.size(); ++rank) {
     devices.push_back({deviceOf(rank), rank, 0, 0, 0});
-    for (const TimedAction &timed : report.forecast.ranks[rank].timeline)
+    for (const TimedAction &timed : report.forecast.forecast.ranks[rank].timeline)
       events.push_back({/*request=*/0, rank, timed.action, timeOf(timed.begin), timeOf(timed.end)});
   }
   return formatTrace(*report.plan, devices, events);
@@ -205,13 +136,8 @@ static Expected<SimulateReport> simulatePlan(const SimulateOptions &options) {
   Expected<SimulateReport> report = options.isPlan() ? readPlan(options) : compileModel(options);
   if (!report)
     return report;
-  if (Error error = costsOf(*report->plan, options.model).moveInto(report->costs))
+  if (Error error = forecastOf(*report->plan, options.model).moveInto(report->forecast))
     return error;
-  report->schedule = tableOf(*report->plan);
-  if (Error error = simulate(report->schedule, report->costs).moveInto(report->forecast))
-    return llvm::createStringError(options.model + ": " + toString(std::move(error)));
-  if (!(report->forecast.seconds <= kMostSeconds))
-    return impossible(options.model, "1e9 seconds in all");
   if (Error error = writeRunFiles(files, {}, [&] { return traceOf(*report); }))
     return error;
   return report;
@@ -223,8 +149,7 @@ static llvm::json::Object toJson(const SimulateOptions &, const SimulateReport &
   using llvm::json::Array;
   using llvm::json::Object;
   Array devices, stages, transfers;
-  const std::vector<DeviceForecast> forecasts = devicesOf(report);
-  for (auto [rank, device] : llvm::enumerate(forecasts))
+  for (auto [rank, device] : llvm::enumerate(report.forecast.devices))
     devices.push_back(Object{{"name", deviceOf(rank)},
                              {"stages", Array(device.stages)},
                              {"busy_seconds", device.busySeconds},
@@ -232,24 +157,25 @@ static llvm::json::Object toJson(const SimulateOptions &, const SimulateReport &
                              {"bubble", shareOf(device.idleSeconds, device.busySeconds)},
                              {"weight_bytes", device.weightBytes},
                              {"peak_bytes", device.peakBytes}});
-  for (auto [index, stage] : llvm::enumerate(report.costs.stages))
+  for (auto [index, stage] : llvm::enumerate(report.forecast.costs.stages))
     stages.push_back(Object{{"index", int64_t(index)}, {"seconds", stage.forward}, {"activation_bytes", stage.activationBytes}});
-  for (const TransferSize &transfer : report.costs.transfers)
+  for (const TransferSize &transfer : report.forecast.costs.transfers)
     transfers.push_back(Object{{"from", transfer.from}, {"to", transfer.to}, {"bytes", transfer.bytes}});
-  const DeviceForecast sum = sumOf(forecasts);
-  return Object{{"schedule", report.schedule.name},
-                {"microbatches", report.schedule.microbatches},
-                {"seconds", report.forecast.seconds},
+  const DeviceForecast sum = sumOf(report.forecast.devices);
+  return Object{{"schedule", report.forecast.schedule.name},
+                {"microbatches", report.forecast.schedule.microbatches},
+                {"seconds", report.forecast.forecast.seconds},
                 {"bubble", shareOf(sum.idleSeconds, sum.busySeconds)},
                 {"devices", std::move(devices)},
                 {"stages", std::move(stages)},
                 {"transfers", std::move(transfers)},
+                {"alternatives", toJson(report.alternatives)},
                 {"notes", Array(report.notes)}};
 }
 
 static void printText(llvm::raw_ostream &out, const SimulateOptions &options, const SimulateReport &report) {
-  out << formatv("{0}: {1}, {2}, {3} ms a step\n", options.model, report.schedule.name,
-                 count(report.schedule.microbatches, "micro-batch"), milliseconds(report.forecast.seconds));
+  out << formatv("{0}: {1}, {2}, {3} ms a step\n", options.model, report.forecast.schedule.name,
+                 count(report.forecast.schedule.microbatches, "micro-batch"), milliseconds(report.forecast.forecast.seconds));
   for (const std::string &note : report.notes)
     out << "note: " << note << "\n";
   out << "\n";
@@ -260,11 +186,11 @@ static void printText(llvm::raw_ostream &out, const SimulateOptions &options, co
     table.add({name, llvm::join(stages, ", "), milliseconds(device.busySeconds), milliseconds(device.idleSeconds),
                formatv("{0:f1}", shareOf(device.idleSeconds, device.busySeconds) * 100), megabytes(device.weightBytes), peak});
   };
-  const std::vector<DeviceForecast> devices = devicesOf(report);
-  for (auto [rank, device] : llvm::enumerate(devices))
+  for (auto [rank, device] : llvm::enumerate(report.forecast.devices))
     add(deviceOf(rank), device, megabytes(device.peakBytes));
-  add("total", sumOf(devices), "");
+  add("total", sumOf(report.forecast.devices), "");
   table.print(out);
+  printAlternatives(out, report.alternatives);
 }
 
 void addSimulateCommand(CLI::App &app, Action &chosen) {

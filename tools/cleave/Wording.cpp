@@ -1,7 +1,7 @@
 //===- Wording.cpp - How facts of a plan are worded -----------------------===//
 #include "tools/cleave/Wording.h"
+#include "codegen/plan/PlanFacts.h"
 #include "codegen/plan/Safetensors.h"
-#include "tools/cleave/PlanFacts.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FormatVariadic.h"

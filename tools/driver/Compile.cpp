@@ -1,27 +1,19 @@
 //===- Compile.cpp - From a model file to a plan --------------------------===//
 #include "tools/driver/Compile.h"
-#include "codegen/EmitPlan.h"
 #include "codegen/Shards.h"
 #include "codegen/plan/OutputDirectory.h"
 #include "codegen/plan/PlanFile.h"
 #include "codegen/plan/SafetensorsHeader.h"
-#include "frontend/Import.h"
-#include "ir/NearestName.h"
-#include "ir/Schemas.h"
 #include "runtime/DTypes.h"
-#include "tools/driver/DiagnosticCollector.h"
-#include "tools/driver/InputOptions.h"
-#include "tools/driver/Mesh.h"
+#include "tools/driver/MeshSearch.h"
 #include "tools/driver/Pipeline.h"
 #include "tools/driver/Verify.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SmallString.h"
 #include "llvm/Support/FormatVariadic.h"
-#include "llvm/Support/GlobPattern.h"
 #include "llvm/Support/Path.h"
 #include <ATen/ops/cat.h>
 #include <chrono>
-#include <map>
 
 namespace cleave {
 
@@ -35,23 +27,17 @@ class Compilation {
 public:
   explicit Compilation(const CompileOptions &options) : options(options) {}
   llvm::Expected<CompileReport> run();
-  /// The passes accepted the model; what failed later is no matter of how it was split.
-  bool hasPlan() const { return plan != nullptr; }
+  /// The batch was to be split, and the passes refused all of that.
+  bool failedToSplit() const { return shape.microbatches == 0 && !passesAccepted; }
 
 private:
   llvm::Error read();
-  llvm::Error runPasses();
-  /// With the sharding that weighs memory, else with the one that takes least.
-  llvm::Error fitPasses();
+  llvm::Error split();
   llvm::Error putInPlace();
   llvm::Error write();
   llvm::Error writeShards();
   llvm::Error readWeight(const plan::Weight &weight, const plan::WeightShard &shard,
                          llvm::function_ref<llvm::Error(const at::Tensor &piece)> use) const;
-  llvm::Error checkCapturePoints() const;
-  std::pair<uint32_t, int64_t> mostNeeded() const;
-  llvm::Error checkMemory() const;
-  std::string suggestion(llvm::StringRef pattern) const;
   llvm::Error verifyPlan();
   void describe();
   void progress(const llvm::Twine &step, std::optional<double> done = std::nullopt) const {
@@ -63,143 +49,47 @@ private:
   CompileReport report;
   PipelineShape shape;
   mlir::MLIRContext context{mlir::MLIRContext::Threading::DISABLED};
-  std::optional<TorchScriptFile> file;
-  ImportedModel model;
+  ModelSource source;
+  bool passesAccepted = false;
   std::unique_ptr<plan::Plan> plan;
   std::optional<plan::OutputDirectory> directory;
 };
 } // namespace
 
 llvm::Error Compilation::read() {
-  for (const std::string &library : options.libraries)
-    if (auto message = loadOperatorLibrary(library))
-      return llvm::createStringError("--library " + library + ": cannot be loaded: " + *message);
   auto parsed = readPipelineShape(options);
   if (!parsed)
     return parsed.takeError();
   shape = *parsed;
-  auto inputs = readInputOptions(options);
-  if (!inputs)
-    return inputs.takeError();
-  if (options.microbatches != 1)
-    shape.batch = nameBatch(*inputs);
-  auto opened =
-      TorchScriptFile::open(options.model, [&](double done) { progress("reading " + options.model, done); });
-  if (!opened)
-    return opened.takeError();
-  file = std::move(*opened);
-  progress("importing " + options.model);
-  mlir::DialectRegistry registry;
-  registerDialects(registry);
-  context.appendDialectRegistry(registry);
-  context.loadAllAvailableDialects();
-  DiagnosticCollector diagnostics(context);
-  auto imported = importTorchScript(*file, *inputs, &context);
-  if (mlir::failed(imported))
-    return diagnostics.takeError(options.model);
-  model = std::move(*imported);
-  return llvm::Error::success();
-}
-
-llvm::Error Compilation::runPasses() {
-  DiagnosticCollector diagnostics(context);
-  std::string pipeline = pipelineOf(options, shape);
-  std::string cutting =
-      llvm::formatv("cutting into {0} stage{1}: ", shape.stages, shape.stages == 1 ? "" : "s");
-  if (auto error = runPipeline(*model.module, pipeline, options.emitIr,
-                               [&](llvm::StringRef pass) { progress(cutting + pass); })) {
-    if (!diagnostics.hasErrors())
-      return error;
-    // The pipeline's own error only says that a pass failed.
-    consumeError(std::move(error));
-    return diagnostics.takeError(options.model);
-  }
-  // The plan says which machine file it was made for, not where that lay.
-  CompileOptions named = options;
-  named.machine = llvm::sys::path::filename(options.machine).str();
-  std::string recorded = pipelineOf(named, shape);
-  auto emitted = emitPlan(*model.module, {"cleave " CLEAVE_VERSION, file->fingerprint, recorded});
-  if (mlir::failed(emitted))
-    return diagnostics.takeError(options.model);
-  plan = std::move(*emitted);
-  return checkCapturePoints();
-}
-
-llvm::Error Compilation::fitPasses() {
-  const bool weighs = shape.memoryBytes && shape.tensorRanks > 1;
-  auto imported = weighs ? mlir::OwningOpRef<mlir::ModuleOp>(model.module->clone()) : nullptr;
-  if (auto error = runPasses())
+  CompileOptions chosen = options;
+  chosen.microbatches = shape.microbatches;
+  if (auto error = readModel(chosen, context).moveInto(source))
     return error;
-  auto tooLarge = checkMemory();
-  if (!tooLarge || !weighs)
-    return tooLarge;
-  // What stayed whole where there seemed to be room was too much.
-  const int64_t needed = mostNeeded().second;
-  model.module = std::move(imported);
-  shape.weighsMemory = false;
-  auto error = runPasses();
-  if (!error)
-    error = checkMemory();
-  // Gathers may take more than what they save; the smaller need is said.
-  if (error && needed < mostNeeded().second) {
-    consumeError(std::move(error));
-    return tooLarge;
-  }
-  consumeError(std::move(tooLarge));
-  return error;
-}
-
-/// The module path that a pattern was probably meant to match.
-std::string Compilation::suggestion(llvm::StringRef pattern) const {
-  std::vector<std::string> paths;
-  for (llvm::StringRef path : plan->paths)
-    for (; !path.empty(); path = path.contains('.') ? path.rsplit('.').first : "")
-      paths.push_back(path.str());
-  return didYouMean(pattern, paths);
-}
-
-/// A pattern that matches nothing is a misspelt one.
-llvm::Error Compilation::checkCapturePoints() const {
-  for (const std::string &text : options.capturePoints) {
-    auto pattern = llvm::cantFail(llvm::GlobPattern::create(text), "readPipelineShape has checked it");
-    if (llvm::none_of(plan->capture_points, [&](auto &point) { return pattern.match(point->path); }))
-      return llvm::createStringError(
-          "--capture-points " + text +
-          ": matches no module; give module paths as the model's source has them, with * and ?" +
-          suggestion(text));
-  }
+  shape.batch = source.batch;
   return llvm::Error::success();
 }
 
-/// The rank that holds most at its peak, and the bytes.
-std::pair<uint32_t, int64_t> Compilation::mostNeeded() const {
-  struct Need {
-    int64_t weights = 0, others = 0;
-  };
-  std::map<uint32_t, Need> needs;
-  for (auto &prediction : plan->predictions)
-    for (uint32_t rank : plan->stages[prediction->stage]->ranks) {
-      // Stages of one rank compute one after the other, and keep their weights.
-      needs[rank].weights += prediction->weight_bytes;
-      needs[rank].others = std::max(needs[rank].others, prediction->peak_bytes - prediction->weight_bytes);
-    }
-  std::pair<uint32_t, int64_t> most{0, 0};
-  for (auto &[rank, need] : needs)
-    if (need.weights + need.others > most.second)
-      most = {rank, need.weights + need.others};
-  return most;
-}
-
-/// What the devices are to hold at their peaks has room in them.
-llvm::Error Compilation::checkMemory() const {
-  auto [rank, bytes] = mostNeeded();
-  if (!shape.memoryBytes || bytes <= *shape.memoryBytes)
-    return llvm::Error::success();
-  return llvm::createStringError(
-      llvm::formatv("{0}: rank {1} takes {2} bytes at its peak, its device has {3}; use more devices, or "
-                    "devices with memory for {2}",
-                    options.model, rank, bytes, *shape.memoryBytes)
-          .str());
+llvm::Error Compilation::split() {
+  if (shape.search) {
+    // Of all meshes, only the chosen one's IR is written.
+    CompileOptions silent = options;
+    silent.emitIr.clear();
+    PlanMaker maker(silent, source, context);
+    auto found = searchMesh(maker, silent, shape);
+    passesAccepted = maker.hasMadeOne();
+    if (!found)
+      return found.takeError();
+    shape = std::move(found->shape);
+    plan = std::move(found->plan);
+    report.alternatives = std::move(found->alternatives);
+    report.notes = std::move(found->notes);
+    if (options.emitIr.empty())
+      return llvm::Error::success();
+  }
+  PlanMaker maker(options, source, context);
+  auto error = maker.make(shape).moveInto(plan);
+  passesAccepted = maker.hasMadeOne();
+  return error;
 }
 
 /// Calls `use` with the part of `tensor`, which has three dimensions, that the segments of the middle one
@@ -234,7 +124,7 @@ forEachPiece(const at::Tensor &tensor, const plan::WeightShard &shard, int64_t s
 
 llvm::Error Compilation::readWeight(const plan::Weight &weight, const plan::WeightShard &shard,
                                     llvm::function_ref<llvm::Error(const at::Tensor &piece)> use) const {
-  const WeightTable::Entry *entry = model.weights.find(weight.name);
+  const WeightTable::Entry *entry = source.model.weights.find(weight.name);
   at::Tensor tensor = entry->tensor.contiguous();
   auto dtype = *runtime::scalarTypeOf(weight.dtype);
   // A whole weight is one segment of one row.
@@ -251,7 +141,7 @@ llvm::Error Compilation::readWeight(const plan::Weight &weight, const plan::Weig
                       [&](const at::Tensor &piece, const at::Tensor &read) -> llvm::Error {
                         if (auto error = use(piece.contiguous().to(dtype)))
                           return error;
-                        file->release(read.const_data_ptr(), read.nbytes());
+                        source.release(read.const_data_ptr(), read.nbytes());
                         return llvm::Error::success();
                       });
 }
@@ -373,7 +263,7 @@ llvm::Expected<CompileReport> Compilation::run() {
     return error;
   report.readSeconds = secondsSince(start);
   start = std::chrono::steady_clock::now();
-  if (auto error = fitPasses())
+  if (auto error = split())
     return error;
   report.passSeconds = secondsSince(start);
   describe();
@@ -387,7 +277,7 @@ llvm::Expected<CompileReport> Compilation::run() {
 llvm::Expected<CompileReport> compile(const CompileOptions &options) {
   Compilation compilation(options);
   auto report = compilation.run();
-  if (report || options.microbatches != 0 || compilation.hasPlan())
+  if (report || !compilation.failedToSplit())
     return report;
   // A model that holds the traced batch in itself compiles only for that.
   std::string reason = toString(report.takeError());

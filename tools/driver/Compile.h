@@ -11,6 +11,7 @@
 #include "llvm/Support/Error.h"
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -31,7 +32,7 @@ struct CompileOptions {
   std::vector<std::string> roles;
   /// Number of devices; 0: as many as the mesh or the machine says, else 1.
   uint32_t devices = 0;
-  /// `pp=4`; empty: all devices are pipeline stages.
+  /// `pp=4`; `auto`, or `pp=auto,tp=2`: what of it is expected to take least time; empty: all devices are pipeline stages.
   std::string mesh;
   /// Preset or file; empty: that many CPU devices.
   std::string machine;
@@ -41,11 +42,11 @@ struct CompileOptions {
   /// The same in a file, before them: `{"layers.*.wq": "colwise"}`; may be empty.
   std::string shardFile;
   /// Parts of the batch that follow one another through the stages; 0: the number that is predicted to end
-  /// first, 1 where the batch does not split. The batch is the dimension named `batch`, else the first one of
-  /// the inputs.
-  uint32_t microbatches = 1;
-  /// `gpipe`, or `interleaved`: two stages a device.
-  std::string schedule = "gpipe";
+  /// first, 1 where the batch does not split; nothing: 0 where the mesh is searched for, else 1. The batch is the dimension
+  /// named `batch`, else the first one of the inputs.
+  std::optional<uint32_t> microbatches = std::nullopt;
+  /// `gpipe`, or `interleaved`: two stages a device; empty or `auto`: both are tried where the mesh is searched for, else gpipe.
+  std::string schedule = "";
   /// Globs of module paths whose outputs can be captured.
   std::vector<std::string> capturePoints;
   /// Replace sequences of operators by the one that does the same (pass rewrite-idioms).
@@ -63,6 +64,18 @@ struct CompileOptions {
   Progress progress;
 };
 
+/// A mesh that was weighed.
+struct MeshAlternative {
+  /// `pp=2,tp=2`.
+  std::string mesh, schedule;
+  uint32_t microbatches = 1;
+  /// Expected, for the whole step and for the device that holds most; 0 where it cannot be used.
+  double seconds = 0;
+  int64_t peakBytes = 0;
+  /// Why it is not the chosen one; empty for that.
+  std::string reason;
+};
+
 struct CompileReport {
   /// Checksums of its files stand in it once they are written.
   std::unique_ptr<plan::Plan> plan;
@@ -78,6 +91,8 @@ struct CompileReport {
   std::vector<std::string> skipped;
   /// Slowest stage over the mean, predicted.
   double balance = 1;
+  /// Where the mesh was searched for: the chosen one, and what else there was, the fastest first.
+  std::vector<MeshAlternative> alternatives;
   /// Sentences for people (plan.notes).
   std::vector<std::string> notes;
 };

@@ -6,28 +6,43 @@
 #include "tools/driver/UsageError.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
-#include "llvm/ADT/StringMap.h"
+#include "llvm/ADT/StringSet.h"
 #include "llvm/Support/GlobPattern.h"
 
 namespace cleave {
 
 using llvm::StringRef;
 
-/// `pp=2,tp=2` → axis sizes.
-static llvm::Expected<llvm::StringMap<uint32_t>> parseMesh(StringRef text) {
-  llvm::StringMap<uint32_t> axes;
+namespace {
+/// `pp=2,tp=2`, `pp=auto,tp=2`, `auto`; nothing for what is to be found.
+struct MeshOption {
+  std::optional<uint32_t> pp = 1, dp = 1, tp = 1;
+  bool isOpen() const { return !pp || !tp; }
+};
+} // namespace
+
+static llvm::Expected<MeshOption> parseMesh(StringRef text) {
+  MeshOption mesh;
+  if (text == "auto") {
+    mesh.pp = mesh.tp = std::nullopt;
+    return mesh;
+  }
+  llvm::StringSet<> given;
   llvm::SmallVector<StringRef> parts;
   text.split(parts, ',');
   for (StringRef part : parts) {
     auto [axis, size] = part.trim().split('=');
-    uint32_t count;
-    if (!llvm::is_contained({"pp", "dp", "tp"}, axis) || size.getAsInteger(10, count) || count == 0)
+    std::optional<uint32_t> *target = axis == "pp" ? &mesh.pp : axis == "tp" ? &mesh.tp : axis == "dp" ? &mesh.dp : nullptr;
+    uint32_t count = 0;
+    const bool isAuto = size == "auto" && axis != "dp";
+    if (!target || (!isAuto && (size.getAsInteger(10, count) || count == 0)))
       return wrongUsage("--mesh " + text + ": found \"" + part +
-                        "\", expected pp=N, dp=N or tp=N with N of at least 1");
-    if (!axes.try_emplace(axis, count).second)
+                        "\", expected auto, or pp=N, dp=N or tp=N with N of at least 1, or auto");
+    if (!given.insert(axis).second)
       return wrongUsage("--mesh " + text + ": " + axis + " is given twice");
+    *target = isAuto ? std::nullopt : std::optional(count);
   }
-  return axes;
+  return mesh;
 }
 
 /// Whether MLIR's parser of pass options takes the word as one: it looks for the end of every bracket.
@@ -97,16 +112,20 @@ static llvm::Expected<PipelineShape> readRanks(const CompileOptions &options) {
   auto mesh = parseMesh(options.mesh);
   if (!mesh)
     return mesh.takeError();
-  if (mesh->lookup("dp") > 1)
+  if (mesh->dp > 1)
     return wrongUsage(
-        "--mesh " + options.mesh + ": found dp=" + llvm::Twine(mesh->lookup("dp")) +
+        "--mesh " + options.mesh + ": found dp=" + llvm::Twine(*mesh->dp) +
         ", expected 1: plans of this version split over pipeline stages and tensor ranks; use pp or tp");
-  shape.ranks = std::max(1u, mesh->lookup("pp"));
-  shape.tensorRanks = std::max(1u, mesh->lookup("tp"));
-  uint64_t taken = uint64_t(shape.ranks) * shape.tensorRanks;
-  if (shape.tensorRanks > kMostTensorRanks)
-    return wrongUsage("--mesh " + options.mesh + ": found tp=" + llvm::Twine(shape.tensorRanks) + ", expected at most " +
+  if (mesh->tp > kMostTensorRanks)
+    return wrongUsage("--mesh " + options.mesh + ": found tp=" + llvm::Twine(*mesh->tp) + ", expected at most " +
                       llvm::Twine(kMostTensorRanks));
+  if (mesh->isOpen()) {
+    shape.search = {devices.value_or(1), mesh->pp, mesh->tp, {}};
+    return shape;
+  }
+  shape.ranks = *mesh->pp;
+  shape.tensorRanks = *mesh->tp;
+  uint64_t taken = uint64_t(shape.ranks) * shape.tensorRanks;
   if (devices && *devices != taken)
     return wrongUsage("--mesh " + options.mesh + ": takes " + llvm::Twine(taken) +
                       " devices, but there are " + llvm::Twine(*devices) + "; make --devices equal");
@@ -117,13 +136,19 @@ llvm::Error checkScheduleName(StringRef name) {
   if (llvm::is_contained({"1f1b", "zb-h1"}, name))
     return wrongUsage("--schedule " + name + ": orders backward passes, and plans of this version have none; use " +
                       "gpipe or interleaved");
-  if (!llvm::is_contained({"gpipe", "interleaved", "auto"}, name))
+  if (!llvm::is_contained({"", "gpipe", "interleaved", "auto"}, name))
     return wrongUsage("--schedule " + name + ": not a schedule; use gpipe, interleaved or auto");
   return llvm::Error::success();
 }
 
+/// Stages of each rank that the schedule has, or may have.
+static std::vector<uint32_t> stagesOfRank(StringRef schedule, bool isOpen) {
+  if (schedule == "interleaved")
+    return {2};
+  return isOpen && (schedule.empty() || schedule == "auto") ? std::vector<uint32_t>{1, 2} : std::vector<uint32_t>{1};
+}
+
 llvm::Expected<PipelineShape> readPipelineShape(const CompileOptions &options) {
-  constexpr uint32_t stagesOfRank = 2;
   if (auto error = checkPipelineWords(options))
     return error;
   if (auto error = checkScheduleName(options.schedule))
@@ -137,11 +162,16 @@ llvm::Expected<PipelineShape> readPipelineShape(const CompileOptions &options) {
   auto shape = readRanks(options);
   if (!shape)
     return shape;
-  if (!rules->empty() && shape->tensorRanks < 2)
+  const bool isOpen = shape->search.has_value();
+  if (!rules->empty() && shape->tensorRanks < 2 && !isOpen)
     return wrongUsage("--shard " + rules->front() +
                       ": nothing to split over; give --mesh tp=N with N of at least 2");
   shape->shard = std::move(*rules);
-  shape->stages = options.schedule == "interleaved" ? stagesOfRank * shape->ranks : shape->ranks;
+  shape->microbatches = options.microbatches.value_or(isOpen ? 0 : 1);
+  if (isOpen)
+    shape->search->stagesOfRank = stagesOfRank(options.schedule, isOpen);
+  else
+    shape->stages = shape->ranks * stagesOfRank(options.schedule, isOpen).front();
   return shape;
 }
 

@@ -11,6 +11,15 @@
 
 namespace cleave {
 
+/// What --mesh leaves open.
+struct MeshSearchSpace {
+  uint32_t devices = 1;
+  /// Those that are fixed.
+  std::optional<uint32_t> ranks, tensorRanks;
+  /// Stages of a rank that are tried.
+  std::vector<uint32_t> stagesOfRank;
+};
+
 struct PipelineShape {
   /// Pipeline ranks, and stages: as many, or twice as many where they are interleaved.
   uint32_t ranks = 1, stages = 1;
@@ -18,6 +27,8 @@ struct PipelineShape {
   uint32_t tensorRanks = 1;
   /// `PATTERN=STYLE`, how weights are to be split between them.
   std::vector<std::string> shard;
+  /// 0: the number that is predicted to end first.
+  uint32_t microbatches = 1;
   /// The dimension that micro-batches split; empty where there is one.
   std::string batch;
   /// How many the machine has where they are more than are used; else 0.
@@ -26,6 +37,8 @@ struct PipelineShape {
   std::optional<int64_t> memoryBytes;
   /// Whether weights may stay whole on tensor ranks where there is room for them.
   bool weighsMemory = true;
+  /// Ranks, stages, tensor ranks and micro-batches are still to be found.
+  std::optional<MeshSearchSpace> search;
 };
 
 /// Reconciles --devices, --mesh and --machine.

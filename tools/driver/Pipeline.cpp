@@ -17,52 +17,75 @@ using namespace mlir;
 
 namespace cleave {
 
-std::string pipelineOf(const CompileOptions &options, const PipelineShape &shape) {
-  std::string strip = "strip-boundaries", assign = "assign-stages{stages=" + std::to_string(shape.stages);
+/// Of `annotate-sharding` and what makes its decision real; empty where there is nothing to split over.
+static std::string tensorPasses(const CompileOptions &options, const PipelineShape &shape) {
+  if (shape.tensorRanks == 1)
+    return "";
+  std::string annotate = "annotate-sharding{tp=" + std::to_string(shape.tensorRanks);
+  if (!options.machine.empty())
+    annotate += " machine=" + options.machine;
+  if (shape.memoryBytes && shape.weighsMemory)
+    annotate += " memory=" + std::to_string(std::min<uint64_t>(
+                                 llvm::SaturatingMultiply<uint64_t>(*shape.memoryBytes, shape.ranks), INT64_MAX));
+  if (!shape.shard.empty())
+    annotate += " shard=" + llvm::join(shape.shard, ",");
+  return annotate + "},propagate-sharding,resolve-conflicts,partition-spmd,place-collectives,canonicalize,cse,infer-types,";
+}
+
+std::string shardingPasses(const CompileOptions &options, const PipelineShape &shape) {
+  std::string passes = "strip-boundaries";
   if (!options.capturePoints.empty())
-    strip += "{keep=" + llvm::join(options.capturePoints, ",") + "}";
+    passes += "{keep=" + llvm::join(options.capturePoints, ",") + "}";
+  passes += ",canonicalize,infer-types,fold-sizes,canonicalize,cse,";
+  const bool isSplit = shape.tensorRanks > 1;
+  if (options.rewritesIdioms)
+    passes += "rewrite-idioms" + std::string(isSplit ? "{only=tanh-gelu,rotary,attention,grouped-attention}" : "") + ",cse,infer-types,";
+  if (options.dtype != "traced")
+    passes += "lower-precision{dtype=" + options.dtype + "},canonicalize,cse,infer-types,";
+  passes += tensorPasses(options, shape);
+  if (options.rewritesIdioms && isSplit)
+    passes += "rewrite-idioms{only=rms-norm},cse,infer-types,";
+  return StringRef(passes).drop_back().str();
+}
+
+std::string cuttingPasses(const CompileOptions &options, const PipelineShape &shape) {
+  std::string assign = "assign-stages{stages=" + std::to_string(shape.stages);
   if (shape.ranks != shape.stages)
     assign += " ranks=" + std::to_string(shape.ranks);
-  if (!options.machine.empty())
-    assign += " machine=" + options.machine;
   std::string schedule = "assign-schedule{ranks=" + std::to_string(shape.ranks) +
-                         " microbatches=" + std::to_string(options.microbatches);
+                         " microbatches=" + std::to_string(shape.microbatches);
   if (!shape.batch.empty())
     schedule += " batch=" + shape.batch;
-  if (!options.machine.empty())
+  if (!options.machine.empty()) {
+    assign += " machine=" + options.machine;
     schedule += " machine=" + options.machine;
+  }
   if (!options.stageBefore.empty())
     assign += " stage-before=" + llvm::join(options.stageBefore, ",");
-  std::string idioms = options.rewritesIdioms ? "rewrite-idioms,cse,infer-types," : "", norms;
-  if (options.rewritesIdioms && shape.tensorRanks > 1) {
-    idioms = "rewrite-idioms{only=tanh-gelu,rotary,attention,grouped-attention},cse,infer-types,";
-    norms = "rewrite-idioms{only=rms-norm},cse,infer-types,";
+  return assign + "}," + schedule + "},split-stages";
+}
+
+static std::string wholePipeline(const Twine &passes) { return ("builtin.module(func.func(" + passes + "))").str(); }
+
+std::string pipelineOf(const CompileOptions &options, const PipelineShape &shape) {
+  return wholePipeline(shardingPasses(options, shape) + "," + cuttingPasses(options, shape));
+}
+
+unsigned countPasses(StringRef passes) {
+  unsigned count = 1, depth = 0;
+  for (char c : passes) {
+    depth += c == '{';
+    depth -= c == '}';
+    count += c == ',' && depth == 0;
   }
-  std::string precision = options.dtype == "traced"
-                              ? ""
-                              : "lower-precision{dtype=" + options.dtype + "},canonicalize,cse,infer-types,";
-  std::string sharding;
-  if (shape.tensorRanks > 1) {
-    sharding = "annotate-sharding{tp=" + std::to_string(shape.tensorRanks);
-    if (!options.machine.empty())
-      sharding += " machine=" + options.machine;
-    if (shape.memoryBytes && shape.weighsMemory)
-      sharding += " memory=" + std::to_string(std::min<uint64_t>(
-                                   llvm::SaturatingMultiply<uint64_t>(*shape.memoryBytes, shape.ranks), INT64_MAX));
-    if (!shape.shard.empty())
-      sharding += " shard=" + llvm::join(shape.shard, ",");
-    sharding += "},propagate-sharding,resolve-conflicts,partition-spmd,place-collectives,canonicalize,cse,"
-                "infer-types," + norms;
-  }
-  return "builtin.module(func.func(" + strip + ",canonicalize,infer-types,fold-sizes,canonicalize,cse," +
-         idioms + precision + sharding + assign + "}," + schedule + "},split-stages))";
+  return count;
 }
 
 namespace {
 /// Writes the function after each pass, each file whole or not at all, until one cannot be written.
 class IrWriter : public PassInstrumentation {
 public:
-  IrWriter(StringRef directory, std::string &failure) : directory(directory), failure(failure) {}
+  IrWriter(const IrFiles &files, std::string &failure) : files(files), count(files.done), failure(failure) {}
 
   void runAfterPass(Pass *pass, Operation *op) override { write(pass, op); }
   void runAfterPassFailed(Pass *pass, Operation *op) override { write(pass, op); }
@@ -71,7 +94,7 @@ private:
   void write(Pass *pass, Operation *op) {
     if (!failure.empty() || !isa<func::FuncOp>(op) || pass->getArgument().empty())
       return;
-    llvm::SmallString<256> path(directory);
+    llvm::SmallString<256> path(files.folder);
     llvm::sys::path::append(path, llvm::formatv("{0,0+2}-{1}.mlir", ++count, pass->getArgument()).str());
     std::string text;
     llvm::raw_string_ostream out(text);
@@ -81,9 +104,9 @@ private:
       failure = "--emit-ir: " + toString(std::move(error));
   }
 
-  std::string directory;
+  const IrFiles &files;
+  unsigned count;
   std::string &failure;
-  unsigned count = 0;
 };
 
 /// Tells of each pass when it begins.
@@ -117,7 +140,7 @@ llvm::Error checkIrFolder(StringRef folder) {
   return llvm::Error::success();
 }
 
-llvm::Error runPipeline(ModuleOp module, StringRef pipeline, StringRef emitIr,
+llvm::Error runPipeline(ModuleOp module, StringRef passes, const IrFiles &files,
                         llvm::function_ref<void(StringRef)> begins) {
   static bool isRegistered = [] {
     registerPasses();
@@ -127,17 +150,17 @@ llvm::Error runPipeline(ModuleOp module, StringRef pipeline, StringRef emitIr,
   PassManager manager(module.getContext(), ModuleOp::getOperationName(), OpPassManager::Nesting::Explicit);
   std::string text;
   llvm::raw_string_ostream errors(text);
-  auto parsed = parsePassPipeline(pipeline, errors);
+  auto parsed = parsePassPipeline(wholePipeline(passes), errors);
   if (failed(parsed))
     return llvm::createStringError("pass pipeline: " + text);
   static_cast<OpPassManager &>(manager) = std::move(*parsed);
   manager.addInstrumentation(std::make_unique<PassTeller>(begins));
   std::string failure;
-  if (!emitIr.empty()) {
-    if (std::error_code error = llvm::sys::fs::create_directories(emitIr))
-      return llvm::createStringError("--emit-ir " + emitIr + ": cannot make this folder: " + error.message() +
+  if (!files.folder.empty()) {
+    if (std::error_code error = llvm::sys::fs::create_directories(files.folder))
+      return llvm::createStringError("--emit-ir " + files.folder + ": cannot make this folder: " + error.message() +
                                      "; give another name");
-    manager.addInstrumentation(std::make_unique<IrWriter>(emitIr, failure));
+    manager.addInstrumentation(std::make_unique<IrWriter>(files, failure));
   }
   bool isDone = succeeded(manager.run(module));
   if (!failure.empty())

@@ -12,16 +12,30 @@
 
 namespace cleave {
 
-/// The pass pipeline as text, as `cleave-opt --pass-pipeline=` takes it.
+/// The passes up to the program of all tensor ranks, and those that cut it, as text.
+std::string shardingPasses(const CompileOptions &options, const PipelineShape &shape);
+std::string cuttingPasses(const CompileOptions &options, const PipelineShape &shape);
+
+/// Both, as `cleave-opt --pass-pipeline=` takes them.
 std::string pipelineOf(const CompileOptions &options, const PipelineShape &shape);
+
+/// Of a text of these.
+unsigned countPasses(llvm::StringRef passes);
 
 /// Fails where `folder` could not be made, or be written.
 llvm::Error checkIrFolder(llvm::StringRef folder);
 
-/// Runs it. `emitIr`: directory for the module after each pass (`03-fold-sizes.mlir`), with module paths; may
-/// be empty. `begins` is told the name of each pass. Diagnostics are the context's; the error is success() where they say
-/// why a pass failed.
-llvm::Error runPipeline(mlir::ModuleOp module, llvm::StringRef pipeline, llvm::StringRef emitIr,
+/// Where the module goes after each pass (`03-fold-sizes.mlir`), with module paths.
+struct IrFiles {
+  /// May be empty: nowhere.
+  std::string folder;
+  /// Passes that were run before.
+  unsigned done = 0;
+};
+
+/// Runs passes over the functions. `begins` is told the name of each. Diagnostics are the context's; the error only says
+/// that a pass failed where they say why.
+llvm::Error runPipeline(mlir::ModuleOp module, llvm::StringRef passes, const IrFiles &files,
                         llvm::function_ref<void(llvm::StringRef pass)> begins);
 
 } // namespace cleave

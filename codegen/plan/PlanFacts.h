@@ -4,8 +4,8 @@
 // valid.
 //
 //===----------------------------------------------------------------------===//
-#ifndef CLEAVE_TOOLS_CLEAVE_PLANFACTS_H
-#define CLEAVE_TOOLS_CLEAVE_PLANFACTS_H
+#ifndef CLEAVE_CODEGEN_PLAN_PLANFACTS_H
+#define CLEAVE_CODEGEN_PLAN_PLANFACTS_H
 
 #include "codegen/plan/Plan.h"
 #include "codegen/plan/Schedule.h"
@@ -83,4 +83,4 @@ std::optional<Balance> balanceOf(const plan::Plan &plan);
 
 } // namespace cleave
 
-#endif // CLEAVE_TOOLS_CLEAVE_PLANFACTS_H
+#endif // CLEAVE_CODEGEN_PLAN_PLANFACTS_H

@@ -1,5 +1,5 @@
 //===- PlanFacts.cpp - What follows from a plan ---------------------------===//
-#include "tools/cleave/PlanFacts.h"
+#include "codegen/plan/PlanFacts.h"
 #include "codegen/plan/DimExpr.h"
 #include "codegen/plan/OperatorName.h"
 #include "codegen/plan/SafetensorsHeader.h"

@@ -1,0 +1,53 @@
+//===- PipelineSearch.h - All pipelines of one function ---------*- C++ -*-===//
+#ifndef CLEAVE_PARTITIONER_PIPELINESEARCH_H
+#define CLEAVE_PARTITIONER_PIPELINESEARCH_H
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "partitioner/Machine.h"
+#include "llvm/ADT/STLFunctionalExtras.h"
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace cleave {
+
+/// One way to use devices for a step.
+struct Configuration {
+  uint32_t pipelineRanks = 1, tensorRanks = 1;
+  /// Stages of each pipeline rank; several are interleaved.
+  uint32_t stagesOfRank = 1;
+  uint32_t microbatches = 1;
+  bool operator==(const Configuration &) const = default;
+};
+
+/// What a configuration is expected to come to.
+struct Estimate {
+  Configuration configuration;
+  double seconds = 0;
+  /// Of the rank that holds most: weights, and values that live at once, without the workspace of operators.
+  int64_t peakBytes = 0;
+  /// Why it cannot be used; empty where it can.
+  std::string obstacle = {};
+};
+
+struct PipelineSearchRequest {
+  Machine machine;
+  std::vector<uint32_t> pipelineRanks, stagesOfRank;
+  /// Tried where they are at most the samples of the batch; 0: each number that divides these.
+  uint32_t microbatches = 0;
+  /// The dimension that micro-batches split; empty: none.
+  std::string batch;
+  /// Paths of modules that begin a stage.
+  std::vector<std::string> stageBefore;
+  /// Told of each number of stages; false ends the search. May be null.
+  llvm::function_ref<bool(uint32_t stages)> goesOn = nullptr;
+};
+
+/// What every pipeline of the request takes that `function`, a program of all its tensor ranks, can be cut into. The cut is
+/// StageCutter's, the time that of the simulator over the runtime's own schedule, with operations priced as everywhere
+/// (operationSeconds) at the size of a micro-batch.
+std::vector<Estimate> searchPipelines(mlir::func::FuncOp function, const PipelineSearchRequest &request);
+
+} // namespace cleave
+
+#endif // CLEAVE_PARTITIONER_PIPELINESEARCH_H

@@ -1,0 +1,43 @@
+//===- Alternatives.cpp - The meshes that were weighed --------------------===//
+#include "tools/cleave/Alternatives.h"
+#include "tools/cleave/TextTable.h"
+#include "tools/cleave/Wording.h"
+#include "llvm/ADT/StringSet.h"
+
+namespace cleave {
+
+llvm::json::Array toJson(llvm::ArrayRef<MeshAlternative> alternatives) {
+  llvm::json::Array result;
+  for (const MeshAlternative &one : alternatives)
+    result.push_back(llvm::json::Object{{"mesh", one.mesh},
+                                        {"schedule", one.schedule},
+                                        {"microbatches", one.microbatches},
+                                        {"seconds", one.seconds},
+                                        {"peak_bytes", one.peakBytes},
+                                        {"reason", one.reason}});
+  return result;
+}
+
+void printAlternatives(llvm::raw_ostream &out, llvm::ArrayRef<MeshAlternative> alternatives) {
+  constexpr size_t kMostRows = 12;
+  if (alternatives.empty())
+    return;
+  out << "\n";
+  TextTable table({Align::Left, Align::Left, Align::Right, Align::Right, Align::Right, Align::Left});
+  table.add({"mesh", "schedule", "micro-batches", "ms a step", "peak MB", ""});
+  llvm::StringSet<> seen;
+  size_t rows = 0;
+  for (const MeshAlternative &one : alternatives) {
+    // They are sorted: the first of its kind is the best.
+    if (!seen.insert(one.mesh + " " + one.schedule).second || rows++ >= kMostRows)
+      continue;
+    const bool isUsable = one.seconds > 0;
+    table.add({one.mesh, one.schedule, std::to_string(one.microbatches), isUsable ? milliseconds(one.seconds) : "-",
+               isUsable ? megabytes(one.peakBytes) : "-", one.reason.empty() ? "chosen" : one.reason});
+  }
+  table.print(out);
+  if (rows > kMostRows)
+    out << "and " << count(rows - kMostRows, "other") << "\n";
+}
+
+} // namespace cleave

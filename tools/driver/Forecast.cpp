@@ -1,0 +1,87 @@
+//===- Forecast.cpp - What a plan's schedule takes ------------------------===//
+#include "tools/driver/Forecast.h"
+#include "codegen/plan/PlanFacts.h"
+#include "llvm/ADT/STLExtras.h"
+
+namespace cleave {
+
+using llvm::Error;
+using llvm::Expected;
+using llvm::StringRef;
+
+/// The plan's table, without the micro-batches that the traced batch has too few samples for: a run leaves them out.
+static plan::Schedule tableOf(const plan::Plan &plan) {
+  plan::Schedule table = scheduleOf(plan, 0);
+  const plan::Signature &signature = *plan.signatures[0];
+  if (signature.batch < 0)
+    return table;
+  const int64_t samples = std::max<int64_t>(signature.symbols[signature.batch]->traced, 1);
+  table.microbatches = std::min<int64_t>(table.microbatches, samples);
+  for (auto &rank : table.ranks)
+    llvm::erase_if(rank->actions, [&](auto &action) { return action->microbatch >= table.microbatches; });
+  return table;
+}
+
+/// Plans are untrusted, and sums of what they predict have to stay in range.
+static constexpr double kMostSeconds = 1e9;
+static constexpr int64_t kMostBytes = int64_t(1) << 44;
+
+static Error impossible(StringRef name, const llvm::Twine &what) {
+  return llvm::createStringError(name + ": predicts more than " + what + "; compile it again");
+}
+
+/// What the plan predicts.
+static Expected<PipelineCosts> costsOf(const plan::Plan &plan, StringRef name) {
+  PipelineCosts costs;
+  if (!plan.link || plan.predictions.size() != plan.stages.size())
+    return llvm::createStringError(name + ": does not say what its micro-batches take; compile it again with this version");
+  for (const auto &rank : scheduleOf(plan, 0).ranks)
+    for (const auto &action : rank->actions)
+      if (action->kind == plan::ActionKind::BackwardInput || action->kind == plan::ActionKind::BackwardWeight)
+        return llvm::createStringError(name + ": has backward passes, whose times plans of this version do not predict");
+  for (const auto &stage : plan.stages) {
+    const plan::Prediction &prediction = *predictionOf(plan, stage->index);
+    if (std::max(prediction.weight_bytes, prediction.activation_bytes) > kMostBytes)
+      return impossible(name, "2^44 bytes in a stage");
+    costs.stages.push_back({prediction.microbatch_seconds, 0, 0, prediction.activation_bytes});
+  }
+  const std::vector<int64_t> sizes = microbatchSizes(plan, 0);
+  for (const plan::Transfer &transfer : plan::transfers(plan, 0))
+    costs.transfers.push_back({transfer.from, transfer.to, bytesOf(plan, 0, transfer, sizes)});
+  for (const TransferSize &transfer : costs.transfers)
+    if (transfer.bytes > kMostBytes)
+      return impossible(name, "2^44 bytes between two stages");
+  costs.link = {plan.link->latency_seconds, plan.link->bytes_per_second};
+  costs.ranksPerPlace = plan.mesh->dp * plan.mesh->tp;
+  return costs;
+}
+
+static std::vector<DeviceForecast> devicesOf(const plan::Plan &plan, const Forecast &forecast) {
+  std::vector<DeviceForecast> devices;
+  for (auto [rank, found] : llvm::enumerate(forecast.ranks)) {
+    DeviceForecast device{{}, found.busySeconds, forecast.bubbleSeconds(rank), 0, 0};
+    for (const auto &stage : plan.stages)
+      if (llvm::is_contained(stage->ranks, rank)) {
+        device.stages.push_back(stage->index);
+        device.weightBytes += predictionOf(plan, stage->index)->weight_bytes;
+      }
+    device.peakBytes = device.weightBytes + found.peakBytes;
+    devices.push_back(std::move(device));
+  }
+  return devices;
+}
+
+Expected<PlanForecast> forecastOf(const plan::Plan &plan, StringRef name) {
+  PlanForecast result;
+  if (Error error = costsOf(plan, name).moveInto(result.costs))
+    return error;
+  result.schedule = tableOf(plan);
+  if (Error error = simulate(result.schedule, result.costs).moveInto(result.forecast))
+    return llvm::createStringError(name + ": " + toString(std::move(error)));
+  if (!(result.forecast.seconds <= kMostSeconds))
+    return impossible(name, "1e9 seconds in all");
+  result.devices = devicesOf(plan, result.forecast);
+  return result;
+}
+
+} // namespace cleave

@@ -1,0 +1,34 @@
+//===- Forecast.h - What a plan's schedule takes ----------------*- C++ -*-===//
+#ifndef CLEAVE_TOOLS_DRIVER_FORECAST_H
+#define CLEAVE_TOOLS_DRIVER_FORECAST_H
+
+#include "codegen/plan/Plan.h"
+#include "partitioner/Simulator.h"
+#include "llvm/ADT/StringRef.h"
+
+namespace cleave {
+
+/// What a device does in one step, and holds.
+struct DeviceForecast {
+  std::vector<uint32_t> stages;
+  double busySeconds, idleSeconds;
+  int64_t weightBytes, peakBytes;
+};
+
+/// One request that has the devices to itself.
+struct PlanForecast {
+  /// The plan's, as far as there are samples.
+  plan::Schedule schedule;
+  PipelineCosts costs;
+  Forecast forecast;
+  /// One a rank.
+  std::vector<DeviceForecast> devices;
+};
+
+/// By what the plan predicts. `name` is the plan's, for errors: where it predicts nothing, or what cannot be; plans are
+/// untrusted.
+llvm::Expected<PlanForecast> forecastOf(const plan::Plan &plan, llvm::StringRef name);
+
+} // namespace cleave
+
+#endif // CLEAVE_TOOLS_DRIVER_FORECAST_H

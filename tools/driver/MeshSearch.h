@@ -1,0 +1,29 @@
+//===- MeshSearch.h - The mesh that takes least time ------------*- C++ -*-===//
+//
+// Private to tools/driver/.
+//
+//===----------------------------------------------------------------------===//
+#ifndef CLEAVE_TOOLS_DRIVER_MESHSEARCH_H
+#define CLEAVE_TOOLS_DRIVER_MESHSEARCH_H
+
+#include "tools/driver/PlanMaker.h"
+
+namespace cleave {
+
+struct ChosenMesh {
+  PipelineShape shape;
+  std::unique_ptr<plan::Plan> plan;
+  std::vector<MeshAlternative> alternatives;
+  /// Why devices are left unused.
+  std::vector<std::string> notes;
+};
+
+/// Weighs the ways to use the devices that `shape.search` leaves open: numbers of tensor ranks and of pipeline ranks that
+/// divide the devices' (all of them, or fewer where that is faster), stages of a rank, micro-batches. Each sharding is made
+/// once, by the passes; searchPipelines estimates its pipelines. The fastest that fits is made; where the passes refuse it,
+/// or it takes more memory than estimated, the next.
+llvm::Expected<ChosenMesh> searchMesh(PlanMaker &maker, const CompileOptions &options, const PipelineShape &shape);
+
+} // namespace cleave
+
+#endif // CLEAVE_TOOLS_DRIVER_MESHSEARCH_H

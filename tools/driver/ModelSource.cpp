@@ -1,0 +1,131 @@
+//===- ModelSource.cpp - The model that is compiled -----------------------===//
+#include "tools/driver/ModelSource.h"
+#include "ir/Schemas.h"
+#include "ir/Signature.h"
+#include "ir/TracedShapes.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Parser/Parser.h"
+#include "partitioner/Sharding.h"
+#include "passes/Passes.h"
+#include "tools/driver/DiagnosticCollector.h"
+#include "tools/driver/InputOptions.h"
+#include "tools/driver/UsageError.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/MemoryBuffer.h"
+
+using namespace mlir;
+
+namespace cleave {
+
+using llvm::Error;
+using llvm::Expected;
+using llvm::StringRef;
+
+bool isIrText(StringRef path) { return path.ends_with(".mlir"); }
+
+static void tell(const CompileOptions &options, const Twine &step, std::optional<double> done = std::nullopt) {
+  if (options.progress)
+    options.progress(step.str(), done);
+}
+
+static Expected<ModelSource> readTorchScript(const CompileOptions &options, MLIRContext &context) {
+  for (const std::string &library : options.libraries)
+    if (auto message = loadOperatorLibrary(library))
+      return llvm::createStringError("--library " + library + ": cannot be loaded: " + *message);
+  auto inputs = readInputOptions(options);
+  if (!inputs)
+    return inputs.takeError();
+  ModelSource source;
+  if (options.microbatches != 1)
+    source.batch = nameBatch(*inputs);
+  auto file = TorchScriptFile::open(options.model, [&](double done) { tell(options, "reading " + options.model, done); });
+  if (!file)
+    return file.takeError();
+  tell(options, "importing " + options.model);
+  DiagnosticCollector diagnostics(context);
+  auto imported = importTorchScript(*file, *inputs, &context);
+  if (failed(imported))
+    return diagnostics.takeError(options.model);
+  source.model = std::move(*imported);
+  source.fingerprint = file->fingerprint;
+  source.release = std::move(file->release);
+  return source;
+}
+
+//===- IR -----------------------------------------------------------------===//
+
+/// Gives arguments and results the names and nesting that a plan's signature has, where the text leaves them out.
+static void completeSignature(func::FuncOp function) {
+  Builder b(function.getContext());
+  auto nameAll = [&](StringRef kind, unsigned count, auto get, auto set) {
+    SmallVector<Attribute> leaves;
+    for (unsigned i = 0; i < count; ++i) {
+      if (!get(i))
+        set(i, b.getStringAttr(kind + Twine(i)));
+      leaves.push_back(leafTree(b, i));
+    }
+    return leaves;
+  };
+  auto inputs = nameAll(
+      "input", function.getNumArguments(), [&](unsigned i) { return function.getArgAttrOfType<StringAttr>(i, kNameAttr); },
+      [&](unsigned i, StringAttr name) { function.setArgAttr(i, kNameAttr, name); });
+  auto outputs = nameAll(
+      "output", function.getNumResults(), [&](unsigned i) { return function.getResultAttrOfType<StringAttr>(i, kNameAttr); },
+      [&](unsigned i, StringAttr name) { function.setResultAttr(i, kNameAttr, name); });
+  if (!function->hasAttr(kInputTreeAttr))
+    function->setAttr(kInputTreeAttr, nodeTree(b, "tuple", inputs));
+  if (!function->hasAttr(kOutputTreeAttr))
+    function->setAttr(kOutputTreeAttr, outputs.size() == 1 ? outputs.front() : nodeTree(b, "tuple", outputs));
+}
+
+/// The one function of a model that nobody has split yet.
+static Expected<func::FuncOp> findFunction(ModuleOp module, StringRef path) {
+  auto refuse = [&](const Twine &found) -> Error {
+    return llvm::createStringError(path + ": found " + found + ", expected one function, as --emit-ir writes it before it is split");
+  };
+  auto functions = llvm::to_vector(module.getOps<func::FuncOp>());
+  if (functions.size() != 1 || functions.front().isDeclaration())
+    return refuse(functions.size() == 1 ? "a function without a body" : Twine(functions.size()) + " functions");
+  func::FuncOp function = functions.front();
+  if (!function.getOps<StageOp>().empty() || function->hasAttr(kStageSecondsAttr) || function->hasAttr(kTensorRanksAttr))
+    return refuse("one that is split already");
+  return function;
+}
+
+static Expected<ModelSource> readIr(const CompileOptions &options, MLIRContext &context) {
+  for (auto [name, isGiven] : {std::pair("--inputs", !options.inputsFile.empty()), {"--input", !options.inputs.empty()},
+                               {"--dynamic", !options.dynamic.empty()}, {"--role", !options.roles.empty()},
+                               {"--verify", options.verify}})
+    if (isGiven)
+      return wrongUsage(name + Twine(": says what a TorchScript file leaves open, and ") + options.model + " is IR");
+  if (options.writesPlan)
+    return wrongUsage(options.model + ": found IR, which has no weights, expected a TorchScript file; IR can be simulated");
+  auto text = llvm::MemoryBuffer::getFile(options.model, /*IsText=*/false, /*RequiresNullTerminator=*/true);
+  if (!text)
+    return llvm::createStringError(options.model + ": cannot be read: " + text.getError().message());
+  tell(options, "importing " + options.model);
+  DiagnosticCollector diagnostics(context);
+  ModelSource source;
+  source.model.module = parseSourceString<ModuleOp>((*text)->getBuffer(), ParserConfig(&context), options.model);
+  if (!source.model.module)
+    return diagnostics.takeError(options.model);
+  auto function = findFunction(*source.model.module, options.model);
+  if (!function)
+    return function.takeError();
+  completeSignature(*function);
+  source.fingerprint = plan::checksum(llvm::arrayRefFromStringRef((*text)->getBuffer()));
+  auto symbols = (*function)->getAttrOfType<DictionaryAttr>(kSymbolsAttr);
+  if (options.microbatches != 1 && symbols && symbols.contains("batch"))
+    source.batch = "batch";
+  return source;
+}
+
+Expected<ModelSource> readModel(const CompileOptions &options, MLIRContext &context) {
+  DialectRegistry registry;
+  registerDialects(registry);
+  context.appendDialectRegistry(registry);
+  context.loadAllAvailableDialects();
+  return isIrText(options.model) ? readIr(options, context) : readTorchScript(options, context);
+}
+
+} // namespace cleave

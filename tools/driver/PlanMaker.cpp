@@ -1,0 +1,149 @@
+//===- PlanMaker.cpp - The passes over one model --------------------------===//
+#include "tools/driver/PlanMaker.h"
+#include "codegen/EmitPlan.h"
+#include "ir/NearestName.h"
+#include "tools/driver/DiagnosticCollector.h"
+#include "tools/driver/Pipeline.h"
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/Support/FormatVariadic.h"
+#include "llvm/Support/GlobPattern.h"
+#include "llvm/Support/Path.h"
+#include <map>
+
+namespace cleave {
+
+using llvm::Error;
+using llvm::Expected;
+using llvm::StringRef;
+
+/// The module path that a pattern was probably meant to match.
+static std::string suggestion(const plan::Plan &plan, StringRef pattern) {
+  std::vector<std::string> paths;
+  for (StringRef path : plan.paths)
+    for (; !path.empty(); path = path.contains('.') ? path.rsplit('.').first : "")
+      paths.push_back(path.str());
+  return didYouMean(pattern, paths);
+}
+
+/// A pattern that matches nothing is a misspelt one.
+Error PlanMaker::checkCapturePoints(const plan::Plan &plan) const {
+  for (const std::string &text : options.capturePoints) {
+    auto pattern = llvm::cantFail(llvm::GlobPattern::create(text), "readPipelineShape has checked it");
+    if (llvm::none_of(plan.capture_points, [&](auto &point) { return pattern.match(point->path); }))
+      return llvm::createStringError(
+          "--capture-points " + text +
+          ": matches no module; give module paths as the model's source has them, with * and ?" + suggestion(plan, text));
+  }
+  return Error::success();
+}
+
+/// The rank that holds most at its peak, and the bytes.
+static std::pair<uint32_t, int64_t> mostNeeded(const plan::Plan &plan) {
+  struct Need {
+    int64_t weights = 0, others = 0;
+  };
+  std::map<uint32_t, Need> needs;
+  for (auto &prediction : plan.predictions)
+    for (uint32_t rank : plan.stages[prediction->stage]->ranks) {
+      // Stages of one rank compute one after the other, and keep their weights.
+      needs[rank].weights += prediction->weight_bytes;
+      needs[rank].others = std::max(needs[rank].others, prediction->peak_bytes - prediction->weight_bytes);
+    }
+  std::pair<uint32_t, int64_t> most{0, 0};
+  for (auto &[rank, need] : needs)
+    if (need.weights + need.others > most.second)
+      most = {rank, need.weights + need.others};
+  return most;
+}
+
+/// What the devices are to hold at their peaks has room in them.
+Error PlanMaker::checkMemory(const plan::Plan &plan, const PipelineShape &shape) const {
+  auto [rank, bytes] = mostNeeded(plan);
+  if (!shape.memoryBytes || bytes <= *shape.memoryBytes)
+    return Error::success();
+  return llvm::createStringError(
+      llvm::formatv("{0}: rank {1} takes {2} bytes at its peak, its device has {3}; use more devices, or "
+                    "devices with memory for {2}",
+                    options.model, rank, bytes, *shape.memoryBytes)
+          .str());
+}
+
+/// Runs `passes`, of which `done` others were run before.
+Error PlanMaker::run(mlir::ModuleOp module, const std::string &passes, unsigned done) {
+  DiagnosticCollector diagnostics(context);
+  auto begins = [&](StringRef pass) {
+    if (options.progress)
+      options.progress(("splitting " + options.model + ": " + pass).str(), std::nullopt);
+  };
+  if (auto error = runPipeline(module, passes, {options.emitIr, done}, begins)) {
+    if (!diagnostics.hasErrors())
+      return error;
+    // The pipeline's own error only says that a pass failed.
+    consumeError(std::move(error));
+    return diagnostics.takeError(options.model);
+  }
+  return Error::success();
+}
+
+Expected<mlir::ModuleOp> PlanMaker::runSharding(const PipelineShape &shape) {
+  const std::string passes = shardingPasses(options, shape);
+  auto &module = sharded[passes];
+  if (!module) {
+    mlir::OwningOpRef<mlir::ModuleOp> copy = source.model.module.get().clone();
+    if (auto error = run(*copy, passes, 0))
+      return error;
+    module = std::move(copy);
+  }
+  return *module;
+}
+
+Expected<mlir::func::FuncOp> PlanMaker::shard(const PipelineShape &shape) {
+  auto module = runSharding(shape);
+  if (!module)
+    return module.takeError();
+  return *module->getOps<mlir::func::FuncOp>().begin();
+}
+
+Expected<std::unique_ptr<plan::Plan>> PlanMaker::runPasses(const PipelineShape &shape) {
+  auto module = runSharding(shape);
+  if (!module)
+    return module.takeError();
+  mlir::OwningOpRef<mlir::ModuleOp> split = module->clone();
+  if (auto error = run(*split, cuttingPasses(options, shape), countPasses(shardingPasses(options, shape))))
+    return error;
+  // The plan says which machine file it was made for, not where that lay.
+  CompileOptions named = options;
+  named.machine = llvm::sys::path::filename(options.machine).str();
+  DiagnosticCollector diagnostics(context);
+  auto emitted = emitPlan(*split, {"cleave " CLEAVE_VERSION, source.fingerprint, pipelineOf(named, shape)});
+  if (mlir::failed(emitted))
+    return diagnostics.takeError(options.model);
+  hasMade = true;
+  if (auto error = checkCapturePoints(**emitted))
+    return error;
+  return std::move(*emitted);
+}
+
+Expected<std::unique_ptr<plan::Plan>> PlanMaker::make(PipelineShape shape) {
+  auto plan = runPasses(shape);
+  if (!plan)
+    return plan;
+  auto tooLarge = checkMemory(**plan, shape);
+  if (!tooLarge)
+    return plan;
+  if (shape.tensorRanks == 1)
+    return tooLarge;
+  // What stayed whole where there seemed to be room was too much.
+  shape.weighsMemory = false;
+  auto second = runPasses(shape);
+  auto error = second ? checkMemory(**second, shape) : second.takeError();
+  // Gathers may take more than what they save; the smaller need is said.
+  if (error && second && mostNeeded(**plan).second < mostNeeded(**second).second)
+    std::swap(error, tooLarge);
+  consumeError(std::move(tooLarge));
+  if (error)
+    return error;
+  return second;
+}
+
+} // namespace cleave
