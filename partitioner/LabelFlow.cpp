@@ -8,17 +8,6 @@ namespace cleave {
 
 //===- Labels -------------------------------------------------------------===//
 
-bool LabelFlow::meet(int32_t &to, int32_t label) {
-  if (label == Labelling::kWhole || to == label)
-    return false;
-  if (to != Labelling::kWhole) {
-    unite(to, label);
-    return false;
-  }
-  to = label;
-  return true;
-}
-
 /// Control flow, states and items that are only known when it runs are whole.
 static bool canBeSplit(TensorRef tensor) {
   Operation *maker = tensor.value.getDefiningOp();
@@ -28,7 +17,7 @@ static bool canBeSplit(TensorRef tensor) {
 }
 
 /// A tensor that is split in another dimension stays so.
-bool LabelFlow::give(TensorRef tensor, unsigned dim, Labels labels) {
+bool LabelFlow::give(TensorRef tensor, unsigned dim, const Labels &labels) {
   if (!canBeSplit(tensor) || (isWhole && isWhole(tensor)))
     return false;
   auto [entry, isNew] = tensors.insert({tensor, {dim, {}}});
@@ -37,6 +26,8 @@ bool LabelFlow::give(TensorRef tensor, unsigned dim, Labels labels) {
     own.labels.assign(labels.size(), Labelling::kWhole);
   if (own.dim != dim || own.labels.size() != labels.size())
     return false;
+  if (own.labels == labels)
+    return true;
   bool changed = false;
   for (auto [to, label] : llvm::zip(own.labels, labels))
     changed |= meet(to, label);
@@ -97,10 +88,17 @@ ArrayRef<unsigned> LabelFlow::labelledFactors(TensorRef tensor, ArrayRef<Dimensi
                                                           : ArrayRef<unsigned>();
 }
 
-/// Gives a factor's positions the labels of a dimension that it is part of.
+/// Gives a factor's positions the labels of a dimension that it is part of; `projected` is empty where they have none yet.
 void LabelFlow::project(const Labels &labels, const FactorSteps &steps, Labels &projected) {
-  for (auto [position, label] : llvm::enumerate(labels))
-    meet(projected[steps.firstOf(position)], label);
+  // Mostly a dimension is one factor, and both have the same labels.
+  if (steps.stride == 1 && size_t(steps.size) == labels.size()) {
+    if (projected.empty())
+      projected = labels;
+    if (projected == labels)
+      return;
+  }
+  projected.resize(steps.size, Labelling::kWhole);
+  steps.forEach(labels.size(), [&](int64_t position, int64_t first) { meet(projected[first], labels[position]); });
 }
 
 /// What a group shares is wherever one of its positions is.
@@ -170,10 +168,10 @@ void LabelFlow::visitFactors(unsigned index) {
     return;
   factors[index] = *factor;
   const DimensionRule &rule = *call.rule;
-  Labels labels(rule.factors[*factor].size, Labelling::kWhole);
   // Each rank makes its part.
   if (rule.factors[*factor].kind == FactorKind::Broadcast)
     return;
+  Labels labels;
   auto collect = [&](ArrayRef<TensorRef> side, ArrayRef<DimensionRule::Dims> dims) {
     for (auto [i, tensor] : llvm::enumerate(side))
       if (auto steps = stepsOf(rule, labelledFactors(tensor, dims, i), *factor); steps && steps->count == 1)
@@ -181,6 +179,7 @@ void LabelFlow::visitFactors(unsigned index) {
   };
   collect(call.operands, rule.operands);
   collect(call.results, rule.results);
+  labels.resize(rule.factors[*factor].size, Labelling::kWhole);
   auto spread = [&](ArrayRef<TensorRef> side, ArrayRef<DimensionRule::Dims> dims) {
     for (auto [i, tensor] : llvm::enumerate(side)) {
       if (dims.empty())
@@ -199,14 +198,13 @@ void LabelFlow::visitFactors(unsigned index) {
         for (unsigned part : dim)
           size *= rule.factors[part].size;
         Labels own(size);
-        for (int64_t position = 0; position < size; ++position)
-          own[position] = from[steps->firstOf(position) / steps->count];
+        steps->forEach(size, [&](int64_t position, int64_t first) { own[position] = from[first / steps->count]; });
         // No view knows of a dimension of one group: what all share is said of the last one.
         if (steps->count > 1 && size == 1) {
           d = function.typeOf(tensor).getRank() - 1;
           own.assign(function.sizeOf(tensor, d), own.front());
         }
-        give(tensor, d, std::move(own));
+        give(tensor, d, own);
       }
     }
   };
@@ -338,15 +336,18 @@ LabelFlow::Below LabelFlow::orderLabels() {
   }
 }
 
+/// Of a label that is not numbered yet.
+static constexpr int32_t kUnnumbered = -2;
+
 /// Numbers the labels of a class, and gives the number of each.
-llvm::DenseMap<int32_t, int32_t> LabelFlow::number(SplitClass &found) {
+std::vector<int32_t> LabelFlow::number(SplitClass &found) {
   const Below below = orderLabels();
-  llvm::DenseMap<int32_t, int32_t> numbers;
+  std::vector<int32_t> numbers(parents.size(), kUnnumbered);
   llvm::SetVector<int32_t> sharing;
   for (auto &[ref, labelling] : tensors)
     for (int32_t given : labelling.labels) {
       int32_t label = given == Labelling::kWhole ? given : find(given);
-      if (label == Labelling::kWhole || numbers.contains(label) || sharing.contains(label))
+      if (label == Labelling::kWhole || numbers[label] != kUnnumbered || sharing.contains(label))
         continue;
       auto reached = reachedFrom(label, below);
       if (llvm::any_of(reached, [&](int32_t other) { return everywhere.contains(other); }))
@@ -359,8 +360,8 @@ llvm::DenseMap<int32_t, int32_t> LabelFlow::number(SplitClass &found) {
   for (int32_t label : sharing) {
     std::vector<int32_t> members;
     for (int32_t member : reachedFrom(label, below))
-      if (auto number = numbers.find(member); number != numbers.end() && number->second < found.count)
-        members.push_back(number->second);
+      if (numbers[member] >= 0 && numbers[member] < found.count)
+        members.push_back(numbers[member]);
     const bool isWhole = int32_t(members.size()) == found.count;
     numbers[label] = isWhole ? Labelling::kWhole : found.count + int32_t(found.shared.size());
     if (!isWhole)
@@ -372,13 +373,13 @@ llvm::DenseMap<int32_t, int32_t> LabelFlow::number(SplitClass &found) {
 /// The class of the labels that there are.
 SplitClass LabelFlow::conclude() {
   SplitClass result;
-  llvm::DenseMap<int32_t, int32_t> numbers = number(result);
+  const std::vector<int32_t> numbers = number(result);
   llvm::MapVector<TensorRef, Labelling> flowed = std::move(tensors);
   tensors = {};
   for (auto &[ref, labelling] : flowed) {
     Labelling own = labelling;
     for (int32_t &label : own.labels)
-      label = label == Labelling::kWhole ? label : numbers.lookup(find(label));
+      label = label == Labelling::kWhole ? label : numbers[find(label)];
     if (llvm::any_of(own.labels, [](int32_t label) { return label != Labelling::kWhole; }))
       tensors.insert({ref, std::move(own)});
     else if (llvm::none_of(labelling.labels, [&](int32_t label) {

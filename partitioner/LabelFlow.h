@@ -45,8 +45,17 @@ private:
     parents[std::max(left, right)] = std::min(left, right);
   }
   /// Makes `to` the same as `label`; true where it had none.
-  bool meet(int32_t &to, int32_t label);
-  bool give(TensorRef tensor, unsigned dim, Labels labels);
+  bool meet(int32_t &to, int32_t label) {
+    if (label == Labelling::kWhole || to == label)
+      return false;
+    if (to != Labelling::kWhole) {
+      unite(to, label);
+      return false;
+    }
+    to = label;
+    return true;
+  }
+  bool give(TensorRef tensor, unsigned dim, const Labels &labels);
   const Labelling *labellingOf(TensorRef tensor) const;
 
   void visit(unsigned index);
@@ -69,7 +78,7 @@ private:
   bool refuses(const Call &call, unsigned index, std::optional<unsigned> factor) const;
   void classify(unsigned index, SplitClass &found) const;
   Below orderLabels();
-  llvm::DenseMap<int32_t, int32_t> number(SplitClass &found);
+  std::vector<int32_t> number(SplitClass &found);
   SplitClass conclude();
 
   const ShardingPropagation &function;

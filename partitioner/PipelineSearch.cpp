@@ -16,6 +16,9 @@ using namespace mlir;
 
 namespace cleave {
 
+/// Along program order alone: exact cuts of hundreds of operators take a second each.
+static constexpr SearchLimits kCutLimits{/*downsets=*/0, /*work=*/0};
+
 namespace {
 class PipelineSearch {
 public:
@@ -26,7 +29,8 @@ private:
   std::vector<uint32_t> microbatchCounts() const;
   void tryStages(Configuration configuration);
   llvm::Expected<StageCut> cut(const ModelGraph &model, const Configuration &configuration) const;
-  llvm::Error estimate(Estimate &result, const ModelGraph &model, llvm::ArrayRef<uint32_t> stageOf) const;
+  double leastSeconds(const StageGraph &graph, const Configuration &configuration) const;
+  llvm::Error estimate(Estimate &result, const StageGraph &graph, llvm::ArrayRef<uint32_t> stageOf) const;
   void refuse(const Configuration &configuration, llvm::Error error);
 
   func::FuncOp function;
@@ -65,6 +69,7 @@ std::vector<uint32_t> PipelineSearch::microbatchCounts() const {
 llvm::Expected<StageCut> PipelineSearch::cut(const ModelGraph &model, const Configuration &configuration) const {
   const uint32_t stages = configuration.pipelineRanks * configuration.stagesOfRank;
   CutRequest cutting;
+  cutting.limits = kCutLimits;
   cutting.stages.assign(stages, {request.machine.linkAmong(configuration.pipelineRanks * configuration.tensorRanks)});
   if (auto error = stageStartsOf(model, request.stageBefore).moveInto(cutting.stageStarts))
     return error;
@@ -128,10 +133,20 @@ static std::vector<int64_t> weightsOf(const StageGraph &graph, llvm::ArrayRef<ui
   return bytes;
 }
 
-llvm::Error PipelineSearch::estimate(Estimate &result, const ModelGraph &model, llvm::ArrayRef<uint32_t> stageOf) const {
+/// No cut takes less: the first micro-batch passes all stages, and some rank has at least its share of all work.
+double PipelineSearch::leastSeconds(const StageGraph &graph, const Configuration &configuration) const {
+  double once = 0;
+  for (const StageGraph::Node &node : graph.nodes)
+    once += node.seconds;
+  const double share = once / configuration.pipelineRanks;
+  if (configuration.stagesOfRank > 1)
+    return std::max(once, configuration.microbatches * share);
+  return once + (configuration.microbatches - 1) * share;
+}
+
+llvm::Error PipelineSearch::estimate(Estimate &result, const StageGraph &graph, llvm::ArrayRef<uint32_t> stageOf) const {
   const Configuration &configuration = result.configuration;
   const uint32_t ranks = configuration.pipelineRanks, stages = ranks * configuration.stagesOfRank;
-  const StageGraph graph = model.pricedAt(parts.at(configuration.microbatches), request.machine);
   PipelineCosts costs;
   costs.link = request.machine.linkAmong(ranks * configuration.tensorRanks);
   costs.transfers = transfersOf(graph, stageOf, ranks);
@@ -161,31 +176,40 @@ void PipelineSearch::refuse(const Configuration &configuration, llvm::Error erro
 void PipelineSearch::tryStages(Configuration configuration) {
   const ModelGraph model =
       buildModelGraph(function, request.machine, configuration.pipelineRanks * configuration.stagesOfRank);
-  auto found = cut(model, configuration);
-  if (!found)
-    return refuse(configuration, found.takeError());
+  // One for all numbers of micro-batches, once one of them may be the best.
+  std::optional<llvm::Expected<StageCut>> found;
   for (auto &[count, shapes] : parts) {
     configuration.microbatches = count;
     if (obstacle && count > 1) {
       refuse(configuration, failure("{0} {1}, so the batch is not split", obstacle->op->getName(), obstacle->reason));
       continue;
     }
-    Estimate result{configuration};
-    if (auto error = estimate(result, model, found->stageOf))
-      refuse(configuration, std::move(error));
-    else
-      estimates.push_back(std::move(result));
+    const StageGraph graph = model.pricedAt(shapes, request.machine);
+    Estimate result{configuration, leastSeconds(graph, configuration)};
+    result.isBound = request.best && result.seconds >= *request.best;
+    if (!result.isBound) {
+      if (!found)
+        found.emplace(cut(model, configuration));
+      if (!*found)
+        return refuse(configuration, found->takeError());
+      if (auto error = estimate(result, graph, (*found)->stageOf)) {
+        refuse(configuration, std::move(error));
+        continue;
+      }
+      if (request.best && result.obstacle.empty())
+        *request.best = std::min(*request.best, result.seconds);
+    }
+    estimates.push_back(std::move(result));
   }
 }
 
 std::vector<Estimate> PipelineSearch::run() {
-  for (uint32_t ranks : request.pipelineRanks)
+  // Many ranks mostly take least, and leave less to try.
+  for (uint32_t ranks : llvm::reverse(request.pipelineRanks))
     for (uint32_t stagesOfRank : request.stagesOfRank) {
       // One rank has nobody to wait for.
       if (ranks == 1 && stagesOfRank > 1 && request.stagesOfRank.size() > 1)
         continue;
-      if (request.goesOn && !request.goesOn(ranks * stagesOfRank))
-        return std::move(estimates);
       tryStages({ranks, tensorRanksOf(function), stagesOfRank});
     }
   return std::move(estimates);

@@ -4,7 +4,6 @@
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "partitioner/Machine.h"
-#include "llvm/ADT/STLFunctionalExtras.h"
 #include <optional>
 #include <string>
 #include <vector>
@@ -28,6 +27,8 @@ struct Estimate {
   int64_t peakBytes = 0;
   /// Why it cannot be used; empty where it can.
   std::string obstacle = {};
+  /// It takes those seconds or more, and was not cut, as another one takes less.
+  bool isBound = false;
 };
 
 struct PipelineSearchRequest {
@@ -39,13 +40,14 @@ struct PipelineSearchRequest {
   std::string batch;
   /// Paths of modules that begin a stage.
   std::vector<std::string> stageBefore;
-  /// Told of each number of stages; false ends the search. May be null.
-  llvm::function_ref<bool(uint32_t stages)> goesOn = nullptr;
+  /// Seconds of the best that is known, kept up to date: what cannot be faster is not cut. Null: all is.
+  double *best = nullptr;
 };
 
 /// What every pipeline of the request takes that `function`, a program of all its tensor ranks, can be cut into. The cut is
 /// StageCutter's, the time that of the simulator over the runtime's own schedule, with operations priced as everywhere
-/// (operationSeconds) at the size of a micro-batch.
+/// (operationSeconds) at the size of a micro-batch. Cuts are those of program order, or nearly (`kCutLimits`): what is chosen is
+/// cut anew, exactly.
 std::vector<Estimate> searchPipelines(mlir::func::FuncOp function, const PipelineSearchRequest &request);
 
 } // namespace cleave

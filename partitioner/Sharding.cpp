@@ -39,14 +39,20 @@ ShardingAttr shardingOf(MLIRContext *context, unsigned dim, const Parts &parts) 
 
 ShardingAttr shardingOf(MLIRContext *context, const Labelling &labelling, const SplitClass &found,
                         unsigned ranks) {
+  std::vector<unsigned> owners(found.count);
+  for (unsigned rank = 0; rank < ranks; ++rank)
+    std::fill(owners.begin() + int64_t(found.count) * rank / ranks,
+              owners.begin() + int64_t(found.count) * (rank + 1) / ranks, rank);
   Parts parts(ranks, llvm::BitVector(labelling.labels.size()));
-  for (unsigned rank = 0; rank < ranks; ++rank) {
-    int64_t begin = int64_t(found.count) * rank / ranks, end = int64_t(found.count) * (rank + 1) / ranks;
-    auto isOwn = [&](int32_t label) { return begin <= label && label < end; };
-    for (auto [position, label] : llvm::enumerate(labelling.labels))
-      if (found.isWhere(label, isOwn))
-        parts[rank].set(position);
-  }
+  for (auto [position, label] : llvm::enumerate(labelling.labels))
+    if (label == Labelling::kWhole)
+      for (llvm::BitVector &part : parts)
+        part.set(position);
+    else if (label < found.count)
+      parts[owners[label]].set(position);
+    else
+      for (int32_t member : found.shared[label - found.count])
+        parts[owners[member]].set(position);
   return shardingOf(context, labelling.dim, parts);
 }
 
@@ -98,12 +104,19 @@ Parts partsOfDimension(const Parts &parts, const DimensionRule &rule, ArrayRef<u
   int64_t size = 1;
   for (unsigned part : dim)
     size *= rule.factors[part].size;
+  // A dimension that is the factor.
+  if (dim.size() == 1 && steps.count == 1 && size == steps.size && parts.front().size() == size_t(size))
+    return parts;
+  const int64_t period = steps.size * steps.stride;
   Parts result(parts.size(), llvm::BitVector(size));
   for (auto [own, part] : llvm::zip(result, parts))
-    for (int64_t position = 0; position < size; ++position) {
-      int first = steps.firstOf(position), next = part.find_first_in(first, first + steps.count);
-      if (next >= 0)
-        own.set(position);
+    for (int first = part.find_first(); first >= 0;) {
+      const int64_t factor = first / steps.count;
+      for (int64_t begin = factor * steps.stride; begin < size; begin += period)
+        own.set(begin, begin + steps.stride);
+      // The others that share it say the same.
+      const int64_t next = (factor + 1) * steps.count;
+      first = next < int64_t(part.size()) ? part.find_next(next - 1) : -1;
     }
   return result;
 }
@@ -113,6 +126,8 @@ std::optional<Parts> partsOfFactor(const Parts &parts, const DimensionRule &rule
   auto steps = stepsOf(rule, dim, factor);
   if (!steps || steps->count > 1)
     return std::nullopt;
+  if (dim.size() == 1 && parts.front().size() == size_t(steps->size))
+    return parts;
   Parts result(parts.size(), llvm::BitVector(rule.factors[factor].size));
   for (auto [own, part] : llvm::zip(result, parts))
     for (unsigned position : part.set_bits())

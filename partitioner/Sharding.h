@@ -4,6 +4,7 @@
 
 #include "partitioner/ShardingPropagation.h"
 #include "llvm/ADT/BitVector.h"
+#include <algorithm>
 
 namespace cleave {
 
@@ -31,6 +32,13 @@ llvm::SmallVector<int64_t> piecesOf(ShardingAttr sharding);
 struct FactorSteps {
   int64_t stride, size, count;
   int64_t firstOf(int64_t position) const { return position / stride % size * count; }
+  /// Calls `use(position, firstOf(position))` for the positions below `end`, in order.
+  template <typename Use> void forEach(int64_t end, Use use) const {
+    for (int64_t position = 0; position < end;)
+      for (int64_t first = 0; first < size * count; first += count)
+        for (const int64_t next = std::min(position + stride, end); position < next; ++position)
+          use(position, first);
+  }
 };
 /// Nothing where the dimension does not have the factor.
 /// \param dim  the factors of the dimension, major to minor.

@@ -255,6 +255,9 @@ SplitClass ShardingPropagation::propagate(TensorRef tensor, unsigned dim, int32_
         if (SplitClass kept = flow.keepWhole(found); staysSplit(kept))
           consider(std::move(kept));
       consider(std::move(found));
+      // Nothing costs less; the other ways to split might reach the whole model.
+      if (costOf(*best) == std::pair(false, size_t(0)))
+        return std::move(*best);
     }
   return std::move(*best);
 }

@@ -1,10 +1,8 @@
 //===- ShardingSearch.cpp - Which dimensions to split ---------------------===//
 #include "partitioner/ShardingSearch.h"
-#include "ir/NearestName.h"
 #include "partitioner/ModelGraph.h"
 #include "llvm/ADT/SetVector.h"
 #include "llvm/ADT/SmallPtrSet.h"
-#include "llvm/ADT/StringSwitch.h"
 #include "llvm/Support/GlobPattern.h"
 #include <cmath>
 #include <queue>
@@ -34,40 +32,6 @@ void Shardings::add(const SplitClass &found) {
   for (TensorRef tensor : found.whole)
     if (!isa<BlockArgument>(tensor.value))
       tensors.insert({tensor, {}});
-}
-
-//===- Styles -------------------------------------------------------------===//
-
-StringRef wordOf(ShardingStyle style) {
-  switch (style) {
-  case ShardingStyle::Replicate:
-    return "replicate";
-  case ShardingStyle::Colwise:
-    return "colwise";
-  case ShardingStyle::Rowwise:
-    return "rowwise";
-  case ShardingStyle::EmbeddingRowwise:
-    return "embedding_rowwise";
-  }
-  llvm_unreachable("all styles have words");
-}
-
-llvm::Expected<ShardingStyle> parseShardingStyle(StringRef word) {
-  // Whether inputs and outputs are whole or split follows from the class, so the variants that say it mean
-  // the same.
-  auto style = llvm::StringSwitch<std::optional<ShardingStyle>>(word)
-      .Cases("colwise", "colwise_rep", "colwise_gather_output", "packed_colwise", "local_colwise",
-             "ColwiseParallel", ShardingStyle::Colwise)
-      .Cases("rowwise", "rowwise_rep", "rowwise_split_input", "packed_rowwise", "local_rowwise",
-             "RowwiseParallel", ShardingStyle::Rowwise)
-      .Cases("embedding_rowwise", "vocab", ShardingStyle::EmbeddingRowwise)
-      .Cases("replicate", "replicated_with_grad_allreduce", ShardingStyle::Replicate)
-      .Default(std::nullopt);
-  if (style)
-    return *style;
-  return llvm::createStringError("found style \"" + word + "\", expected colwise, rowwise, embedding_rowwise or replicate" +
-                                 didYouMean(word, {"colwise", "rowwise", "embedding_rowwise", "replicate",
-                                                   "ColwiseParallel", "RowwiseParallel"}));
 }
 
 //===- The search ---------------------------------------------------------===//
@@ -116,7 +80,7 @@ private:
   ShardingStyle styleOf(ParamOp weight, const SplitClass &found) const;
   int64_t gainOf(const SplitClass &found) const;
   bool isAllowed(const SplitClass &found) const;
-  std::optional<Candidate> candidateOf(ShardingSeed seed) const;
+  const Candidate *candidateOf(ShardingSeed seed);
   void take(const Candidate &candidate);
   /// The number of a weight that is to be split and is not yet.
   std::optional<size_t> openWeight(TensorRef tensor) const;
@@ -131,6 +95,10 @@ private:
   CommunicationBound bound;
   /// All classes, before any is taken.
   std::vector<Candidate> classes;
+  /// Those since the last one was taken, by what they split; null where a class is not allowed. From whichever of its
+  /// tensors one begins, a class is the same, unless it is cut.
+  llvm::DenseMap<std::pair<Value, unsigned>, std::shared_ptr<const Candidate>> left;
+  static std::pair<Value, unsigned> keyOf(Value weight, unsigned dim, bool isCut = false) { return {weight, 2 * dim + isCut}; }
   double dearest = 0;
   /// As each run begins.
   ShardingDecision undecided;
@@ -212,12 +180,22 @@ bool Search::isAllowed(const SplitClass &found) const {
   return found.count >= int32_t(ranks);
 }
 
-std::optional<Search::Candidate> Search::candidateOf(ShardingSeed seed) const {
+/// Of what is not yet taken; null where it may not be.
+const Search::Candidate *Search::candidateOf(ShardingSeed seed) {
+  auto [known, isNew] = left.try_emplace(keyOf(seed.weight, seed.dim, seed.isCut));
+  if (!isNew)
+    return known->second.get();
   SplitClass found = shardings.classOf(seed);
   if (!isAllowed(found))
-    return std::nullopt;
+    return nullptr;
   double seconds = communication.secondsOf(found);
-  return Candidate{seed, std::move(found), seconds};
+  auto candidate = std::make_shared<const Candidate>(Candidate{seed, std::move(found), seconds});
+  left[keyOf(seed.weight, seed.dim, seed.isCut)] = candidate;
+  if (!seed.isCut)
+    for (auto &[tensor, labelling] : candidate->found.tensors)
+      if (weights.contains(tensor))
+        left.try_emplace(keyOf(tensor.value, labelling.dim), candidate);
+  return candidate.get();
 }
 
 /// By the sums that are owed where it is used.
@@ -273,6 +251,8 @@ void Search::take(const Candidate &candidate) {
       decision.weights[*index].seed = decision.seeds.size();
   decision.seeds.push_back(candidate.seed);
   decision.dimensions.push_back(std::move(dimension));
+  // Of these, too, it may be one.
+  left.clear();
 }
 
 /// Whether the weight is `path`, or in the module `path`.
@@ -428,13 +408,13 @@ void Search::takeRest() {
   for (auto &[tensor, index] : weights) {
     if (!openWeight(tensor) || shardings.lookup(tensor))
       continue;
-    std::optional<Candidate> best;
+    const Candidate *best = nullptr;
     for (bool isCut : {false, true})
       for (unsigned dim = 0; dim < propagation.typeOf(tensor).getRank(); ++dim)
         if (propagation.sizeOf(tensor, dim) >= ranks)
-          if (auto candidate = candidateOf({decision.weights[index].weight, dim, isCut}))
+          if (const Candidate *candidate = candidateOf({decision.weights[index].weight, dim, isCut}))
             if (!best || priceOf(*candidate) < priceOf(*best))
-              best = std::move(candidate);
+              best = candidate;
     if (best && isWorthIt(*best) && !isTooDear(*best))
       take(*best);
   }
@@ -444,6 +424,7 @@ ShardingDecision Search::run(double price) {
   dearest = price;
   decision = undecided;
   shardings.clear();
+  left.clear();
   takeClasses();
   takeRest();
   decision.rankBytes = rankBytes();

@@ -26,6 +26,7 @@ public:
 
 private:
   void tryTensorRanks(uint32_t tensorRanks, const std::vector<uint32_t> &ranks);
+  void weigh(bool acrossNodes);
   PipelineShape shapeOf(const Configuration &configuration) const;
   Expected<ChosenMesh> choose();
   std::vector<MeshAlternative> describe(const Estimate &chosen) const;
@@ -35,6 +36,7 @@ private:
   const CompileOptions &options;
   const PipelineShape &shape;
   Machine machine;
+  double best = std::numeric_limits<double>::infinity();
   std::vector<Estimate> estimates;
 };
 } // namespace
@@ -64,6 +66,7 @@ void MeshSearch::tryTensorRanks(uint32_t tensorRanks, const std::vector<uint32_t
   request.microbatches = shape.microbatches;
   request.batch = shape.batch;
   request.stageBefore = options.stageBefore;
+  request.best = &best;
   auto function = maker.shard(shapeOf({ranks.back(), tensorRanks, 1, shape.microbatches}));
   if (function)
     llvm::append_range(estimates, searchPipelines(*function, request));
@@ -78,7 +81,8 @@ std::vector<MeshAlternative> MeshSearch::describe(const Estimate &chosen) const 
     const Configuration &it = estimate.configuration;
     std::string reason = estimate.obstacle;
     if (reason.empty() && !(it == chosen.configuration))
-      reason = formatv("takes {0:f1} % longer", (estimate.seconds / chosen.seconds - 1) * 100);
+      reason = formatv("takes {0}{1:f1} % longer", estimate.isBound ? "at least " : "",
+                       (estimate.seconds / chosen.seconds - 1) * 100);
     const bool isUsable = estimate.obstacle.empty();
     result.push_back({meshOf(it), it.stagesOfRank > 1 ? "interleaved" : "gpipe", it.microbatches,
                       isUsable ? estimate.seconds : 0, isUsable ? estimate.peakBytes : 0, reason});
@@ -106,10 +110,11 @@ std::vector<std::string> MeshSearch::noteUnused(const Estimate &chosen) const {
 /// The first of the estimates, in their order, of which a plan can be made.
 Expected<ChosenMesh> MeshSearch::choose() {
   llvm::stable_sort(estimates, [](const Estimate &a, const Estimate &b) {
-    return a.obstacle.empty() != b.obstacle.empty() ? a.obstacle.empty() : a.seconds < b.seconds;
+    auto keyOf = [](const Estimate &one) { return std::tuple(!one.obstacle.empty(), one.isBound, one.seconds); };
+    return keyOf(a) < keyOf(b);
   });
   for (Estimate &estimate : estimates) {
-    if (!estimate.obstacle.empty())
+    if (!estimate.obstacle.empty() || estimate.isBound)
       break;
     ChosenMesh chosen{shapeOf(estimate.configuration), nullptr, {}, {}};
     auto plan = maker.make(chosen.shape);
@@ -128,21 +133,32 @@ Expected<ChosenMesh> MeshSearch::choose() {
                                  estimates.front().obstacle);
 }
 
+/// All that is open, with tensor groups within nodes or with the others.
+void MeshSearch::weigh(bool acrossNodes) {
+  const MeshSearchSpace &space = *shape.search;
+  auto isTried = [&](uint32_t count, std::optional<uint32_t> fixed) {
+    return fixed ? count == *fixed : space.devices % count == 0;
+  };
+  for (uint32_t tensorRanks = 1; tensorRanks <= std::min<uint32_t>(space.devices, kMostTensorRanks); ++tensorRanks) {
+    std::vector<uint32_t> ranks;
+    for (uint32_t count = 1; count <= space.devices / tensorRanks; ++count)
+      if (isTried(count, space.ranks))
+        ranks.push_back(count);
+    if (!ranks.empty() && isTried(tensorRanks, space.tensorRanks) && machine.crossesNodes(tensorRanks) == acrossNodes)
+      tryTensorRanks(tensorRanks, ranks);
+  }
+}
+
 Expected<ChosenMesh> MeshSearch::run() {
   const MeshSearchSpace &space = *shape.search;
   auto loaded = options.machine.empty() ? Expected<Machine>(Machine::cpu(space.devices)) : Machine::load(options.machine);
   if (!loaded)
     return loaded.takeError();
   machine = std::move(*loaded);
-  auto divides = [&](uint32_t count) { return space.devices % count == 0; };
-  for (uint32_t tensorRanks = 1; tensorRanks <= std::min<uint32_t>(space.devices, kMostTensorRanks); ++tensorRanks) {
-    std::vector<uint32_t> ranks;
-    for (uint32_t count = 1; count <= space.devices / tensorRanks; ++count)
-      if (space.ranks ? count == *space.ranks : divides(count))
-        ranks.push_back(count);
-    if (!ranks.empty() && (space.tensorRanks ? tensorRanks == *space.tensorRanks : divides(tensorRanks)))
-      tryTensorRanks(tensorRanks, ranks);
-  }
+  weigh(/*acrossNodes=*/false);
+  // Over the link between nodes a tensor group does each sum many times more slowly: only where nothing else is left.
+  if (llvm::none_of(estimates, [](const Estimate &one) { return one.obstacle.empty(); }))
+    weigh(/*acrossNodes=*/true);
   if (estimates.empty())
     return wrongUsage("--mesh " + options.mesh + ": found " + llvm::Twine(space.devices) + " device" +
                       (space.devices == 1 ? "" : "s") + ", expected more for this mesh; use --devices or --machine");
