@@ -1,6 +1,7 @@
 """`cleave profile`: the file holds what was measured, and compile takes it. Never how fast anything is."""
 
 import json
+import os
 
 import pytest
 from conftest import cleave, everything_below, refused
@@ -32,6 +33,8 @@ def test_what_is_measured(machine):
     assert set(found["products"]["matrix"]) == {"float32", "bfloat16"}
     assert {"aten.gelu", "aten.layer_norm"} < set(found["operators"])
     assert sorted(found["collectives"]) == COLLECTIVES
+    assert {entry["ranks"] for entry in found["collectives"].values()} == {2}
+    assert sum(device["memory_bytes"] for device in found["devices"]) <= os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     tables = dict(rates_in(found))
     assert all(rate > 0 for rates in tables.values() for rate in rates) and len(tables) > 20
     assert found["devices"][0]["flops_per_second"] == max(tables["products.matrix.float32.flops_per_second"])
@@ -71,6 +74,7 @@ def test_compile_predicts_by_it(model, machine, mesh):
     ((), 2, "--output is required"),
     (("-o", ""), 2, "found an empty name"),
     (("-o", "a.json", "--devices", "gpu:0"), 2, "did you mean cpu:0?"),
+    (("-o", "a.json", "--devices", "cpu:1,cpu:0,cpu:1"), 2, "--devices cpu:1,cpu:0,cpu:1: cpu:1 is given twice; give each once"),
     (("-o", "a.json", "--devices", "cuda:99"), 1, "device cuda:99: "),
     (("-o", "no/such/folder/a.json"), 1, "no/such/folder"),
     (("-o", "folder"), 1, "no regular file"),

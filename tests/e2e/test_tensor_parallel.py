@@ -347,7 +347,7 @@ def test_what_is_dear_stays_whole_where_there_is_room(compiler, tmp_path):
     """Sums of 8 x 64 numbers cost more than half of these products; a device's memory says whether they must be split."""
     def shares(bytes_, *options):
         device = {"flops_per_second": 1e11, "memory_bytes_per_second": 1e10, "operator_seconds": 2e-6, "memory_bytes": bytes_}
-        machine = {"devices": [{"name": "cpu:0", **device}] * 2, "link": {"latency_seconds": 1e-3, "bytes_per_second": 1e10}}
+        machine = {"devices": [{"name": f"cpu:{rank}", **device} for rank in range(2)], "link": {"latency_seconds": 1e-3, "bytes_per_second": 1e10}}
         (tmp_path / "machine.json").write_text(json.dumps(machine))
         compiler.compile(FeedForward(), "--mesh", "tp=2", "--machine", "machine.json", *options,
                          x=torch.linspace(-1, 1, 512).reshape(8, 64))
@@ -367,7 +367,7 @@ def test_what_fits_fits_where_there_is_more_room(compiler, tmp_path):
 
     def is_compiled(bytes_):
         device = {"flops_per_second": 1e11, "memory_bytes_per_second": 1e10, "operator_seconds": 2e-6, "memory_bytes": bytes_}
-        machine = {"devices": [{"name": "cpu:0", **device}] * 4, "link": {"latency_seconds": 1e-3, "bytes_per_second": 1e10}}
+        machine = {"devices": [{"name": f"cpu:{rank}", **device} for rank in range(4)], "link": {"latency_seconds": 1e-3, "bytes_per_second": 1e10}}
         (tmp_path / "machine.json").write_text(json.dumps(machine))
         compiler.save(layers, {"input": x})
         command = [BIN / "cleave", "compile", "model.pt", "--inputs", "model.inputs.safetensors", "--mesh", "pp=2,tp=2",

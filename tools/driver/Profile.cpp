@@ -2,7 +2,9 @@
 #include "tools/driver/Profile.h"
 #include "runtime/Exceptions.h"
 #include "runtime/KernelTimer.h"
+#include "tools/driver/UsageError.h"
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FormatVariadic.h"
 #include <ATen/ATen.h>
 #include <algorithm>
@@ -415,6 +417,7 @@ Error Profiler::measureCollectives(Machine &machine) {
   for (auto [index, name] : llvm::enumerate(kCollectiveKinds)) {
     const CollectiveKind kind{int(index)};
     CollectiveCosts::Measured measured;
+    measured.ranks = ranks;
     std::vector<double> bytes, rates;
     for (double elements : {1 << 6, 1 << 12, 1 << 15, 1 << 17, 1 << 19, 1 << 21}) {
       begin(llvm::formatv("{0}: {1} elements", name, int64_t(elements)));
@@ -428,7 +431,7 @@ Error Profiler::measureCollectives(Machine &machine) {
         measured.latencySeconds = rounded(beyond(*seconds, callSeconds));
         continue;
       }
-      const double all = 4 * elements;
+      const double all = 4 * elements * (kind == CollectiveKind::AllToAll ? ranks : 1);
       bytes.push_back(all);
       rates.push_back(rounded(CollectiveCosts::bytesSent(kind, all, ranks) /
                               beyond(beyond(*seconds, callSeconds), measured.latencySeconds)));
@@ -467,6 +470,10 @@ Error Profiler::run(Machine &machine) {
 }
 
 llvm::Expected<Machine> profile(const ProfileOptions &options) {
+  for (size_t index = 0; index < options.devices.size(); ++index)
+    if (llvm::is_contained(llvm::ArrayRef(options.devices).take_front(index), options.devices[index]))
+      return wrongUsage("--devices " + llvm::join(options.devices, ",") + ": " + options.devices[index] +
+                        " is given twice; give each once");
   auto timer = KernelTimer::open(options.devices, {options.quick ? 0.0005 : 0.05});
   if (!timer)
     return timer.takeError();
