@@ -424,6 +424,20 @@ def test_ids_that_are_no_rows_are_refused_as_without_ranks(compiler):
         assert "index out of range" in run_refused(compiler.folder / "model.plan", "wrong.safetensors")
 
 
+def test_each_rank_has_a_peak_of_its_own(compiler):
+    """Only the first gathers the output, which is the most of what anyone holds."""
+    torch.manual_seed(0)
+    module, x = nn.Sequential(nn.Linear(32, 48), nn.ReLU(), nn.Linear(48, 4096)), torch.randn(64, 32)
+    for options in (("--mesh", "tp=2"), ("--mesh", "pp=2,tp=2", "--microbatches", 4)):
+        compiler.compile(module, *options, input=x)
+        predicted = cleave("simulate", "model.plan", "--json", cwd=compiler.folder).json()["devices"]
+        run = cleave("run", "model.plan", "--inputs", "model.inputs.safetensors", "--json", cwd=compiler.folder).json()["devices"]
+        assert [each["peak_bytes"] for each in run] == pytest.approx([each["peak_bytes"] for each in predicted], rel=0.02)
+        assert run[-1]["peak_bytes"] < 0.8 * run[-2]["peak_bytes"]
+        (*_, last) = plan_of(compiler)["stages"]
+        assert last["predicted_peak_bytes"] == pytest.approx(run[-2]["peak_bytes"], rel=0.02)
+
+
 # With other options -------------------------------------------------------------------------------------------------------
 
 

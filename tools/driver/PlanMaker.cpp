@@ -43,12 +43,12 @@ static std::pair<uint32_t, int64_t> mostNeeded(const plan::Plan &plan) {
     int64_t weights = 0, others = 0;
   };
   std::map<uint32_t, Need> needs;
-  for (auto &prediction : plan.predictions)
-    for (uint32_t rank : plan.stages[prediction->stage]->ranks) {
-      // Stages of one rank compute one after the other, and keep their weights.
-      needs[rank].weights += prediction->weight_bytes;
-      needs[rank].others = std::max(needs[rank].others, prediction->peak_bytes - prediction->weight_bytes);
-    }
+  for (auto &prediction : plan.predictions) {
+    // Stages of one rank compute one after the other, and keep their weights.
+    Need &need = needs[plan.stages[prediction->stage]->ranks[prediction->tp_rank]];
+    need.weights += prediction->weight_bytes;
+    need.others = std::max(need.others, prediction->peak_bytes - prediction->weight_bytes);
+  }
   std::pair<uint32_t, int64_t> most{0, 0};
   for (auto &[rank, need] : needs)
     if (need.weights + need.others > most.second)
