@@ -65,7 +65,8 @@ std::vector<uint32_t> PipelineSearch::microbatchCounts() const {
 llvm::Expected<StageCut> PipelineSearch::cut(const ModelGraph &model, const Configuration &configuration) const {
   const uint32_t stages = configuration.pipelineRanks * configuration.stagesOfRank;
   CutRequest cutting;
-  cutting.stages.assign(stages, {request.machine.linkAmong(configuration.pipelineRanks * configuration.tensorRanks)});
+  cutting.stages.assign(stages, {request.machine.linkAmong(configuration.pipelineRanks * configuration.tensorRanks),
+                                 request.machine.devices.front().memoryBytes});
   if (auto error = stageStartsOf(model, request.stageBefore).moveInto(cutting.stageStarts))
     return error;
   return cutStages(model.graph, cutting);
