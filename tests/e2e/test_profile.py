@@ -2,9 +2,12 @@
 
 import json
 import os
+import pathlib
+import subprocess
+import time
 
 import pytest
-from conftest import cleave, everything_below, refused
+from conftest import BIN, cleave, everything_below, refused
 
 COLLECTIVES = ["all_gather", "all_reduce", "all_to_all", "broadcast", "reduce_scatter"]
 
@@ -45,6 +48,21 @@ def test_one_device_has_no_one_to_exchange_with(tmp_path):
     found = json.loads((tmp_path / "machine.json").read_text())
     assert report.json() == found and not report.err
     assert [device["name"] for device in found["devices"]] == ["cpu:0"] and "collectives" not in found
+
+
+def test_only_devices_have_threads(tmp_path):
+    """Those of OpenMP wait asleep, which takes longer, where a process has more of them than cores."""
+    def most_threads(threads):
+        process = subprocess.Popen([BIN / "cleave", "profile", "--quick", "-o", "machine.json"], cwd=tmp_path,
+                                   env={**os.environ, "OMP_NUM_THREADS": str(threads)}, stdout=subprocess.DEVNULL)
+        most = 0
+        while process.poll() is None:
+            most = max(most, len([*pathlib.Path(f"/proc/{process.pid}/task").iterdir()]))
+            time.sleep(0.01)
+        assert process.returncode == 0
+        return most
+
+    assert most_threads(3) == most_threads(1) + 2
 
 
 @pytest.mark.parametrize("mesh", ["pp=2", "tp=2"])
