@@ -42,7 +42,7 @@ private:
   LogicalResult addPrograms(func::FuncOp function, uint32_t signature, uint32_t tensorRank,
                             const SymbolIndices &symbols);
   void addStage(StageOp stage, uint32_t ranks);
-  void addPrediction(StageOp stage, const Microbatch &microbatch);
+  void addPrediction(StageOp stage, const Microbatch &microbatch, uint32_t tensorRank);
   void addDimensions(func::FuncOp function);
   void addWeights();
   void addShard(plan::Weight &weight, uint32_t rank, uint32_t tensorRank,
@@ -129,12 +129,13 @@ void PlanEmitter::addStage(StageOp op, uint32_t ranks) {
   result->stages.push_back(std::move(stage));
 }
 
-void PlanEmitter::addPrediction(StageOp stage, const Microbatch &microbatch) {
+void PlanEmitter::addPrediction(StageOp stage, const Microbatch &microbatch, uint32_t tensorRank) {
   auto function = stage->getParentOfType<func::FuncOp>();
   TracedShapes shapes(function);
   auto at = [&](StringRef name) { return function->getAttrOfType<ArrayAttr>(name)[stage.getIndex()]; };
   auto prediction = std::make_unique<plan::Prediction>();
   prediction->stage = stage.getIndex();
+  prediction->tp_rank = tensorRank;
   prediction->seconds = cast<FloatAttr>(at(kStageSecondsAttr)).getValueAsDouble();
   prediction->recv_bytes = cast<IntegerAttr>(at(kStageRecvBytesAttr)).getInt();
   if (auto seconds = function->getAttrOfType<ArrayAttr>(kMicrobatchSecondsAttr); seconds && stage.getIndex() < seconds.size())
@@ -147,18 +148,12 @@ void PlanEmitter::addPrediction(StageOp stage, const Microbatch &microbatch) {
   StageMemory memory = memoryOf(stage, microbatch.inferred, microbatch.shapes);
   prediction->weight_bytes = memory.weightBytes;
   prediction->activation_bytes = memory.activationBytes;
-  if (microbatch.isPart)
+  // The caller has the first rank's.
+  if (microbatch.isPart && tensorRank == 0)
     for (Value output : function.getBody().front().getTerminator()->getOperands())
       if (output.getDefiningOp() == stage)
         prediction->activation_bytes += shapes.bytesOf(output);
   prediction->peak_bytes = prediction->weight_bytes + prediction->activation_bytes;
-  // Of the tensor rank that needs most.
-  for (auto &known : result->predictions)
-    if (known->stage == prediction->stage) {
-      if (known->peak_bytes < prediction->peak_bytes)
-        known = std::move(prediction);
-      return;
-    }
   result->predictions.push_back(std::move(prediction));
 }
 
@@ -199,7 +194,7 @@ LogicalResult PlanEmitter::addPrograms(func::FuncOp function, uint32_t signature
     if (signature == 0 && tensorRank == 0)
       addStage(stage, ranks);
     if (signature == 0)
-      addPrediction(stage, *microbatch);
+      addPrediction(stage, *microbatch, tensorRank);
   }
   if (tensorRank == 0)
     for (plan::Note &note : notesOf(function, microbatch->inferred))
@@ -249,6 +244,11 @@ LogicalResult PlanEmitter::addSignature(func::FuncOp function) {
     result->link->latency_seconds = cast<FloatAttr>(link[0]).getValueAsDouble();
     result->link->bytes_per_second = cast<FloatAttr>(link[1]).getValueAsDouble();
   }
+  if (auto machine = function->getAttrOfType<StringAttr>(kMachineAttr))
+    result->machine = machine.str();
+  if (auto devices = function->getAttrOfType<ArrayAttr>(kDevicesAttr))
+    for (StringRef name : devices.getAsValueRange<StringAttr>())
+      result->devices.push_back(name.str());
   auto schedule =
       gpipe({index, uint32_t(stages.size()), ranks, microbatches, plan::transfers(*result, index), result->mesh->tp});
   result->schedules.push_back(std::make_unique<plan::Schedule>(std::move(schedule)));

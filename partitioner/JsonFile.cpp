@@ -36,6 +36,19 @@ static size_t endOfString(StringRef text, size_t at) {
   return std::min(at, text.size());
 }
 
+/// What a string says that is spelled like that: `\u0061` is `a`. Of one that says nothing, for which the parser has an error,
+/// what was spelled.
+static std::string unescaped(StringRef spelled) {
+  if (!spelled.contains('\\'))
+    return spelled.str();
+  Expected<json::Value> value = json::parse(("\"" + spelled + "\"").str());
+  if (!value) {
+    llvm::consumeError(value.takeError());
+    return spelled.str();
+  }
+  return value->getAsString().value_or(spelled).str();
+}
+
 /// Fails for text that would overflow the stack of LLVM's parser, which recurses, or take much memory, and
 /// for keys that are given twice, of which it takes the last.
 static Error checkShape(StringRef text, StringRef path, const JsonFileKind &kind) {
@@ -48,7 +61,7 @@ static Error checkShape(StringRef text, StringRef path, const JsonFileKind &kind
       const size_t begin = at + 1;
       at = endOfString(text, begin);
       const bool isKey = !keys.empty() && text.substr(at + 1).ltrim().starts_with(":");
-      if (isKey && !keys.back().insert(text.slice(begin, at)).second)
+      if (isKey && !keys.back().insert(unescaped(text.slice(begin, at))).second)
         return failure("{0}: byte {1}: the key \"{2}\" is given twice; leave one away", path, begin - 1,
                        llvm::all_of(text.slice(begin, at), llvm::isPrint) ? text.slice(begin, at).take_front(80)
                                                                           : StringRef());

@@ -50,7 +50,8 @@ struct Machine {
     uint32_t devices = 1;
     /// Between devices of two nodes.
     Link link;
-    bool operator==(const Nodes &) const = default;
+    /// Of a group over several.
+    CollectiveCosts collectives = link;
   };
 
   std::vector<DeviceSpec> devices;
@@ -68,8 +69,8 @@ struct Machine {
   /// The slowest link among the first `count` devices.
   const Link &linkAmong(uint32_t count) const { return nodes && count > nodes->devices ? nodes->link : link; }
   /// Of the groups of `count` devices, one behind the other: of those over two nodes, if there are such.
-  CollectiveCosts collectivesAmong(uint32_t count) const {
-    return crossesNodes(count) ? CollectiveCosts(nodes->link) : collectives;
+  const CollectiveCosts &collectivesAmong(uint32_t count) const {
+    return crossesNodes(count) ? nodes->collectives : collectives;
   }
 
   /// `count` CPU devices of one thread each, `cpu:0` and on. Their figures are assumptions (see Presets.cpp).

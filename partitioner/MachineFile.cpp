@@ -1,10 +1,12 @@
 //===- MachineFile.cpp - Machines from JSON -------------------------------===//
 #include "partitioner/MachineFile.h"
 
+#include "codegen/plan/Checksum.h"
 #include "partitioner/Failure.h"
 #include "partitioner/JsonFile.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
+#include "llvm/ADT/StringMap.h"
 #include "llvm/Support/FormatVariadic.h"
 
 namespace json = llvm::json;
@@ -118,6 +120,7 @@ static bool areAlike(DeviceSpec a, const DeviceSpec &b) {
 }
 
 static Error readDevices(const json::Value &value, StringRef path, std::vector<DeviceSpec> &devices) {
+  llvm::StringMap<size_t> places;
   const json::Array *array = value.getAsArray();
   if (!array || array->empty() || array->size() > kMostDevices)
     return failure("{0}: devices: found {1}, expected an array of 1 to {2} devices", path,
@@ -133,6 +136,9 @@ static Error readDevices(const json::Value &value, StringRef path, std::vector<D
       return failure("{0}: its figures differ from those of devices[0]; devices must be alike, so give each "
                      "the slowest one's figures",
                      where);
+    if (auto [first, isNew] = places.try_emplace(device->name, index); !isNew)
+      return failure("{0}.name: found \"{1}\", which is devices[{2}]'s; give each device a name of its own", where,
+                     device->name, first->second);
     devices.push_back(std::move(*device));
   }
   return Error::success();
@@ -271,7 +277,15 @@ static Error readOperators(const json::Value &value, StringRef where, KernelRate
   return Error::success();
 }
 
-static Error readCollectives(const json::Value &value, StringRef where, CollectiveCosts &costs) {
+/// An integer in this range.
+static Expected<uint32_t> readCount(const json::Value &value, const Twine &where, uint32_t least, uint32_t most) {
+  const std::optional<int64_t> count = value.getAsInteger();
+  if (!count || *count < least || *count > most)
+    return failure("{0}: found {1}, expected an integer from {2} to {3}", where.str(), describeJson(&value), least, most);
+  return *count;
+}
+
+static Error readCollectives(const json::Value &value, StringRef where, size_t devices, CollectiveCosts &costs) {
   auto object = asObject(value, where, "a table for each kind");
   if (!object)
     return object.takeError();
@@ -287,11 +301,15 @@ static Error readCollectives(const json::Value &value, StringRef where, Collecti
     auto entry = asObject(*found, here, "latency_seconds, bytes, bytes_per_second");
     if (!entry)
       return entry.takeError();
-    if (Error error = checkKeys(**entry, here, {"latency_seconds", "bytes", "bytes_per_second"}))
+    if (Error error = checkKeys(**entry, here, {"latency_seconds", "bytes", "bytes_per_second"}, {"ranks"}))
       return error;
     CollectiveCosts::Measured measured;
     if (Error error = readNumbers(**entry, here, kCollectiveNumbers, measured))
       return error;
+    measured.ranks = std::max<size_t>(devices, 2);
+    if (const json::Value *ranks = (*entry)->get("ranks"))
+      if (Error error = readCount(*ranks, here + ".ranks", 2, kMostDevices).moveInto(measured.ranks))
+        return error;
     auto table = readTable(**entry, here, kByBytes);
     if (!table)
       return table.takeError();
@@ -301,19 +319,20 @@ static Error readCollectives(const json::Value &value, StringRef where, Collecti
   return Error::success();
 }
 
-static Error readNodes(const json::Value &value, StringRef where, std::optional<Machine::Nodes> &nodes) {
+static Error readNodes(const json::Value &value, StringRef where, size_t devices, std::optional<Machine::Nodes> &nodes) {
   auto object = asObject(value, where, "devices, latency_seconds and bytes_per_second");
   if (!object)
     return object.takeError();
   if (Error error = checkKeys(**object, where, {"devices", "latency_seconds", "bytes_per_second"}))
     return error;
   nodes.emplace();
-  const std::optional<int64_t> count = (*object)->getInteger("devices");
-  if (!count || *count < 1 || *count > kMostDevices)
-    return failure("{0}.devices: found {1}, expected an integer from 1 to {2}", where,
-                   describeJson((*object)->get("devices")), kMostDevices);
-  nodes->devices = *count;
-  return readNumbers(**object, where, kLinkNumbers, nodes->link);
+  // As many as there are: more would be another machine's.
+  if (Error error = readCount(*(*object)->get("devices"), where + ".devices", 1, devices).moveInto(nodes->devices))
+    return error;
+  if (Error error = readNumbers(**object, where, kLinkNumbers, nodes->link))
+    return error;
+  nodes->collectives = nodes->link;
+  return Error::success();
 }
 
 //===- Machines -----------------------------------------------------------===//
@@ -343,10 +362,10 @@ static Error readMeasured(const json::Object &object, StringRef path, Machine &m
     if (Error error = readWholeTable(*memory, where("memory"), kByBytes).moveInto(rates->memory))
       return error;
   if (const json::Value *collectives = object.get("collectives"))
-    if (Error error = readCollectives(*collectives, where("collectives"), machine.collectives))
+    if (Error error = readCollectives(*collectives, where("collectives"), machine.devices.size(), machine.collectives))
       return error;
   if (const json::Value *nodes = object.get("nodes"))
-    if (Error error = readNodes(*nodes, where("nodes"), machine.nodes))
+    if (Error error = readNodes(*nodes, where("nodes"), machine.devices.size(), machine.nodes))
       return error;
   if (!(*rates == KernelRates()))
     for (DeviceSpec &device : machine.devices)
@@ -431,13 +450,18 @@ std::string machineFileText(const Machine &machine) {
   json::Object collectives;
   for (auto [index, kind] : llvm::enumerate(kCollectiveKinds))
     if (auto &measured = machine.collectives.of(CollectiveKind(index))) {
-      json::Object entry{{"latency_seconds", measured->latencySeconds}};
+      json::Object entry{{"latency_seconds", measured->latencySeconds}, {"ranks", measured->ranks}};
       writeTable(entry, measured->bytesPerSecond, kByBytes);
       collectives[kind] = std::move(entry);
     }
   if (!collectives.empty())
     object["collectives"] = std::move(collectives);
   return llvm::formatv("{0:2}\n", json::Value(std::move(object)));
+}
+
+std::string checksumOf(const Machine &machine) {
+  const std::string text = machineFileText(machine);
+  return plan::toHex(plan::checksum(llvm::arrayRefFromStringRef(text)));
 }
 
 } // namespace cleave

@@ -22,7 +22,7 @@ inline constexpr uint32_t kMostDevices = 1024;
 ///                                           "flops_per_second": [5e9, 9e10]}}},
 ///       "operators": {"aten.gelu": {"bytes": [65536, 16777216], "bytes_per_second": [9e9, 7e9]}},
 ///       "memory": {"bytes": [65536, 16777216], "bytes_per_second": [9e10, 1e10]},
-///       "collectives": {"all_reduce": {"latency_seconds": 1e-5, "bytes": [4096, 16777216],
+///       "collectives": {"all_reduce": {"latency_seconds": 1e-5, "ranks": 2, "bytes": [4096, 16777216],
 ///                                      "bytes_per_second": [1e9, 8e9]}},
 ///       "nodes": {"devices": 1, "latency_seconds": 1e-5, "bytes_per_second": 1e9}
 ///     }
@@ -30,7 +30,7 @@ inline constexpr uint32_t kMostDevices = 1024;
 /// | key                       | meaning                                       | values                  |
 /// |---------------------------|-----------------------------------------------|-------------------------|
 /// | `devices`                 | one a rank, alike in all but name             | 1 to 1024 of them       |
-/// | `name`                    | for messages; may repeat                      | 1 to 64 printable ASCII |
+/// | `name`                    | each another                                  | 1 to 64 printable ASCII |
 /// | `flops_per_second`        | dense fp32, a product and its sum are two     | 1 to 1e21               |
 /// | `memory_bytes_per_second` | main memory                                   | 1 to 1e21               |
 /// | `operator_seconds`        | spent on an operator besides its work         | 0 to 1000               |
@@ -41,7 +41,8 @@ inline constexpr uint32_t kMostDevices = 1024;
 /// | `products`                | a table for each kind and dtype: `matrix`, `pointwise`, `convolution`, `strided`, `attention`; `float32`, `bfloat16`, `float16` | a table by ProductShape |
 /// | `operators`               | a table for each operator; the others: `memory` | a table by bytes      |
 /// | `memory`                  | bytes read and written by what is no product  | a table by bytes        |
-/// | `collectives`             | `all_reduce`, `all_gather`, `reduce_scatter`, `all_to_all`, `broadcast`: a table of the bytes that a rank sends, and a latency | a table by bytes |
+/// | `collectives`             | `all_reduce`, `all_gather`, `reduce_scatter`, `all_to_all`, `broadcast`: a table of the bytes that a rank sends, and a latency | a table by the whole tensor's bytes |
+/// | `ranks`                   | that these were measured with; key left out: all devices | integer, 2 to 1024 |
 /// | `nodes`                   | groups of so many devices, and the link between two of them | an object |
 ///
 /// A table (RateTable) has sizes for each of its axes, ascending, and a rate for each point of their grid, the last
@@ -51,6 +52,9 @@ llvm::Expected<Machine> readMachineFile(llvm::StringRef path);
 
 /// What readMachineFile reads.
 std::string machineFileText(const Machine &machine);
+
+/// Of that text, in hexadecimal digits: of machines that say the same it is the same.
+std::string checksumOf(const Machine &machine);
 
 } // namespace cleave
 

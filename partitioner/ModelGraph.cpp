@@ -67,7 +67,9 @@ double operationSeconds(Operation *op, const TracedShapes &shapes, const Machine
   if (!semantics.collective)
     return seconds + workSeconds(call, semantics, shapes, device);
   const unsigned ranks = tensorRanksOf(op->getParentOfType<func::FuncOp>());
-  const int64_t whole = std::max(shapes.bytesOf(op->getOperand(0)), shapes.bytesOf(op->getResult(0)));
+  // Of an exchange of parts for parts, a rank has neither before nor afterwards the whole.
+  const double whole = double(std::max(shapes.bytesOf(op->getOperand(0)), shapes.bytesOf(op->getResult(0)))) *
+                       (*semantics.collective == CollectiveKind::AllToAll ? ranks : 1);
   return seconds + machine.collectivesAmong(ranks).seconds(*semantics.collective, whole, ranks);
 }
 

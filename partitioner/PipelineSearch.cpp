@@ -70,7 +70,8 @@ llvm::Expected<StageCut> PipelineSearch::cut(const ModelGraph &model, const Conf
   const uint32_t stages = configuration.pipelineRanks * configuration.stagesOfRank;
   CutRequest cutting;
   cutting.limits = kCutLimits;
-  cutting.stages.assign(stages, {request.machine.linkAmong(configuration.pipelineRanks * configuration.tensorRanks)});
+  cutting.stages.assign(stages, {request.machine.linkAmong(configuration.pipelineRanks * configuration.tensorRanks),
+                                 request.machine.devices.front().memoryBytes});
   if (auto error = stageStartsOf(model, request.stageBefore).moveInto(cutting.stageStarts))
     return error;
   return cutStages(model.graph, cutting);

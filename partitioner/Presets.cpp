@@ -19,7 +19,8 @@ namespace cleave {
 // 3 GHz, and gets some 10 GB/s of main memory while its neighbours are busy too; libtorch spends about 2 us
 // on dispatching an operator.
 // Devices are threads of one process and hand tensors over by reference: a few us to wake the receiver, which
-// then reads at memory speed.
+// then reads at memory speed. Their collectives are no rings: whatever the kind, ranks meet, and each reads what it needs of
+// the others in place.
 static constexpr double kCpuFlopsPerSecond = 100e9;
 static constexpr double kCpuMemoryBytesPerSecond = 10e9;
 static constexpr double kCpuOperatorSeconds = 2e-6;
@@ -29,6 +30,8 @@ Machine Machine::cpu(uint32_t count) {
   Machine machine;
   machine.link = kCpuLink;
   machine.collectives = kCpuLink;
+  for (size_t kind = 0; kind < std::size(kCollectiveKinds); ++kind)
+    machine.collectives.of(CollectiveKind(kind)) = {kCpuLink.latencySeconds, /*ranks=*/0, RateTable(kCpuLink.bytesPerSecond)};
   for (uint32_t index = 0; index < count; ++index)
     machine.devices.push_back({llvm::formatv("cpu:{0}", index).str(), kCpuFlopsPerSecond,
                                kCpuMemoryBytesPerSecond, kCpuOperatorSeconds, std::nullopt});
@@ -87,7 +90,8 @@ static Machine machineOf(const GpuNode &node, uint32_t count) {
     machine.devices.push_back({llvm::formatv("cuda:{0}", index).str(), node.flopsPerSecond,
                                node.memoryBytesPerSecond, kLaunchSeconds, int64_t(node.memoryBytes), rates});
   machine.link = {kLinkSeconds, node.linkBytesPerSecond};
-  machine.nodes = {node.devices, {kNetworkSeconds, node.networkBytesPerSecond}};
+  if (count > node.devices)
+    machine.nodes = {node.devices, {kNetworkSeconds, node.networkBytesPerSecond}};
   machine.collectives = machine.link;
   return machine;
 }

@@ -9,6 +9,7 @@
 #include "llvm/ADT/StringExtras.h"
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <limits>
 #include <optional>
 #include <tuple>
@@ -44,6 +45,7 @@ private:
   Error checkActions() const;
   int64_t bytesBetween(uint32_t stage, uint32_t other) const { return bytes.lookup(std::minmax(stage, other)); }
   const Link &linkBetween(uint32_t from, uint32_t to) const;
+  int64_t activationOf(uint32_t stage, uint32_t rank) const;
   double secondsOf(const Action &action) const;
   const Action *head(uint32_t rank) const;
   /// The rank of `stage` that `rank` exchanges values with.
@@ -56,7 +58,7 @@ private:
   void finish(uint32_t rank, const Action &action, double end);
   Error checkDone() const;
   void endReceives(uint32_t rank);
-  void followValues(uint32_t rank);
+  Error followValues(uint32_t rank);
 
   const plan::Schedule &schedule;
   const PipelineCosts &costs;
@@ -124,6 +126,9 @@ Error Simulator::checkCosts() const {
     if (!isAmount(stage.forward) || !isAmount(stage.inputGradient) || !isAmount(stage.weightGradient) ||
         stage.activationBytes < 0)
       return invalid(schedule, "the costs of stage " + llvm::Twine(index) + " are negative or not finite");
+  for (auto &[place, bytes] : costs.unlikeActivations)
+    if (place.first >= costs.stages.size() || bytes < 0)
+      return invalid(schedule, "a rank of stage " + llvm::Twine(place.first) + " has a negative number of bytes, or is of no stage");
   for (const TransferSize &transfer : costs.transfers)
     if (transfer.bytes < 0)
       return invalid(schedule, "stage " + llvm::Twine(transfer.from) + " gives stage " + llvm::Twine(transfer.to) +
@@ -325,27 +330,38 @@ struct Change {
 };
 } // namespace
 
-/// At one time, in the order of `changes`.
-static void accumulate(std::vector<Change> &changes, RankForecast &rank) {
+int64_t Simulator::activationOf(uint32_t stage, uint32_t rank) const {
+  auto unlike = costs.unlikeActivations.find({stage, rank % costs.ranksPerPlace});
+  return unlike == costs.unlikeActivations.end() ? costs.stages[stage].activationBytes : unlike->second;
+}
+
+/// Beyond, what a rank holds is not counted.
+static constexpr int64_t kMostBytes = int64_t(1) << 62;
+
+/// At one time, in the order of `changes`. False where there are too many bytes.
+static bool accumulate(std::vector<Change> &changes, RankForecast &rank) {
   llvm::stable_sort(changes, [](const Change &a, const Change &b) { return a.time < b.time; });
   LiveValues now{0, 0, 0};
   for (const Change &change : changes) {
     if (change.bytes == 0 && change.activations == 0)
       continue;
+    if (std::max(std::abs(now.bytes), std::abs(change.bytes)) > kMostBytes)
+      return false;
     now = {change.time, now.activations + change.activations, now.bytes + change.bytes};
     rank.live.push_back(now);
     rank.peakActivations = std::max(rank.peakActivations, now.activations);
     rank.peakBytes = std::max(rank.peakBytes, now.bytes);
   }
+  return rank.peakBytes <= kMostBytes;
 }
 
 /// A value waits from the end of what makes or receives it to its send or the begin of the forward pass that uses it, in
 /// whose activations it then is; a gradient to the end of the backward pass that does.
-void Simulator::followValues(uint32_t rank) {
+Error Simulator::followValues(uint32_t rank) {
   std::vector<Change> changes;
   for (const TimedAction &timed : forecast.ranks[rank].timeline) {
     const Action &action = timed.action;
-    const int64_t activation = costs.stages[action.stage].activationBytes;
+    const int64_t activation = activationOf(action.stage, rank);
     auto change = [&](double time, ArrayRef<uint32_t> stages, int sign) {
       for (uint32_t stage : stages)
         changes.push_back({time, sign * bytesBetween(action.stage, stage), 0});
@@ -367,7 +383,9 @@ void Simulator::followValues(uint32_t rank) {
     if (action.kind == ActionKind::BackwardInput)
       change(timed.end, sources[action.stage], 1);
   }
-  accumulate(changes, forecast.ranks[rank]);
+  if (!accumulate(changes, forecast.ranks[rank]))
+    return invalid(schedule, "rank " + llvm::Twine(rank) + " would hold more than 2^62 bytes");
+  return Error::success();
 }
 
 //===- All of it ----------------------------------------------------------===//
@@ -390,7 +408,8 @@ llvm::Expected<Forecast> Simulator::run() {
     endReceives(rank);
     for (const TimedAction &timed : forecast.ranks[rank].timeline)
       forecast.seconds = std::max(forecast.seconds, timed.end);
-    followValues(rank);
+    if (Error error = followValues(rank))
+      return error;
   }
   return std::move(forecast);
 }

@@ -33,6 +33,8 @@ struct PipelineCosts {
   /// Between two ranks, and by sender and receiver where it is another.
   Link link;
   std::map<std::pair<uint32_t, uint32_t>, Link> unlikeLinks;
+  /// `activationBytes` by stage and position in its place, where a rank's are others than the stage's.
+  std::map<std::pair<uint32_t, uint32_t>, int64_t> unlikeActivations;
   /// Ranks that share their stages (tensor parallelism) and exchange values with those of the same position elsewhere.
   uint32_t ranksPerPlace = 1;
   /// False: as Cleave's runtime does it, a send waits for its receive, and both ranks do nothing else until the bytes are

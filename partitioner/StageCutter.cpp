@@ -303,6 +303,30 @@ static std::optional<uint32_t> bottleneckOf(const StageGraph &graph, const Devic
   return largest - graph.nodes.begin();
 }
 
+/// The best cut along program order; where that has too many states, of those that keep so many neighbours together
+/// that it has not.
+static std::optional<DevicesFound> searchProgramOrder(const GroupGraph &graph, const DeviceRow &devices, double lowerBound) {
+  // Twice as many as stages leave a block to each.
+  const uint64_t groups = graph.groups.size(),
+                 most = std::max<uint64_t>(kMostSearchStates / devices.statesOf(1), 2 * devices.accelerators.size());
+  const uint64_t together = (groups + most - 1) / most;
+  std::vector<uint32_t> blockOf;
+  for (uint32_t group = 0, inBlock = 0; group < groups; ++group) {
+    const bool begins = group == 0 || inBlock == together || graph.groups[group].segment != graph.groups[group - 1].segment;
+    blockOf.push_back(group == 0 ? 0 : blockOf.back() + begins);
+    inBlock = begins ? 1 : inBlock + 1;
+  }
+  const GroupGraph blocks = join(graph, blockOf);
+  uint64_t asLongAsItTakes = std::numeric_limits<uint64_t>::max();
+  auto found = searchAlong(numbersBelow(blocks.groups.size()), blocks, devices, lowerBound, kNever, asLongAsItTakes);
+  if (!found)
+    return std::nullopt;
+  for (uint32_t &block : blockOf)
+    block = found->deviceOf[block];
+  found->deviceOf = std::move(blockOf);
+  return found;
+}
+
 llvm::Expected<StageCut> cutStages(const StageGraph &graph, const CutRequest &request) {
   const std::vector<uint32_t> ends = segmentEnds(graph, request);
   if (Error error = check(graph.nodes.size(), request.stages.size(), ends.size()))
@@ -312,9 +336,7 @@ llvm::Expected<StageCut> cutStages(const StageGraph &graph, const CutRequest &re
   const double lowerBound = lowerBoundOf(groups, devices);
   if (lowerBound == kNever)
     return tooHeavy(graph, request, ends, /*isProven=*/true);
-  uint64_t asLongAsItTakes = std::numeric_limits<uint64_t>::max();
-  auto found =
-      searchAlong(numbersBelow(groups.groups.size()), groups, devices, lowerBound, kNever, asLongAsItTakes);
+  auto found = searchProgramOrder(groups, devices, lowerBound);
   SearchOutcome other;
   const bool isBest = found && found->maxLoad <= lowerBound * kRounding;
   if (!isBest)

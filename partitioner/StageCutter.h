@@ -61,7 +61,8 @@ struct StageCut : SearchProof {
 ///
 /// Exact by dynamic programming over the graph's downsets (DownsetSearch.h). Beyond `limits`, the better of
 /// program order's best cut, O(nodes² · stages) at worst, and the best one that keeps nodes that hang
-/// together together, which have fewer downsets.
+/// together together, which have fewer downsets. Where nodes times stages exceed kMostSearchStates, program
+/// order's cut keeps neighbours together.
 ///
 /// \param graph    a topological order: no consumer stands before its producer; seconds and bytes are >= 0.
 /// \param request  `stageStarts` are nodes of the graph.

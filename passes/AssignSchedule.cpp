@@ -1,6 +1,7 @@
 //===- AssignSchedule.cpp - Ranks, micro-batches, order of work -----------===//
 #include "ir/TracedShapes.h"
 #include "partitioner/BatchAnalysis.h"
+#include "partitioner/MachineFile.h"
 #include "partitioner/ModelGraph.h"
 #include "passes/Passes.h"
 #include "passes/TensorShardings.h"
@@ -21,7 +22,8 @@ struct AssignSchedule : impl::AssignScheduleBase<AssignSchedule> {
     func::FuncOp function = getOperation();
     if (ranks == 0)
       return fail("found 0 ranks, expected at least 1");
-    auto target = machine.empty() ? llvm::Expected<Machine>(Machine::cpu(ranks)) : Machine::load(machine);
+    const size_t devices = size_t(ranks) * tensorRanksOf(function);
+    auto target = machine.empty() ? llvm::Expected<Machine>(Machine::cpu(devices)) : Machine::load(machine);
     if (!target)
       return fail(llvm::toString(target.takeError()));
     auto obstacle = microbatches == 1 ? std::nullopt : findBatchObstacle(function, batch);
@@ -37,8 +39,13 @@ struct AssignSchedule : impl::AssignScheduleBase<AssignSchedule> {
     auto seconds = secondsAt(count > 1 ? shapes.resized(batch, llvm::divideCeil(shapes.sizes().lookup(batch), count)) : shapes,
                              *target);
     function->setAttr(kMicrobatchSecondsAttr, b.getF64ArrayAttr(seconds));
-    const Link &link = target->linkAmong(ranks * tensorRanksOf(function));
+    const Link &link = target->linkAmong(devices);
     function->setAttr(kLinkAttr, b.getF64ArrayAttr({link.latencySeconds, link.bytesPerSecond}));
+    function->setAttr(kMachineAttr, b.getStringAttr(checksumOf(*target)));
+    if (devices <= target->devices.size()) {
+      auto names = llvm::map_range(ArrayRef(target->devices).take_front(devices), [](auto &device) -> StringRef { return device.name; });
+      function->setAttr(kDevicesAttr, b.getStrArrayAttr(llvm::to_vector(names)));
+    }
     if (count > 1)
       function->setAttr(kBatchAttr, b.getStringAttr(batch));
     else if (obstacle)

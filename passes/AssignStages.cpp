@@ -5,6 +5,7 @@
 #include "partitioner/StageStarts.h"
 #include "passes/Passes.h"
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/Support/FormatVariadic.h"
 
 using namespace mlir;
 
@@ -24,7 +25,12 @@ struct AssignStages : impl::AssignStagesBase<AssignStages> {
       return fail(llvm::toString(target.takeError()));
     ModelGraph model = buildModelGraph(function, *target, stages);
     CutRequest request;
-    request.stages.assign(stages, {target->linkAmong((ranks ? ranks : stages) * tensorRanksOf(function))});
+    request.stages.assign(stages, {target->linkAmong((ranks ? ranks : stages) * tensorRanksOf(function)),
+                                   target->devices.front().memoryBytes});
+    if (!weightLimits.empty() && weightLimits.size() != stages)
+      return fail(llvm::formatv("found {0} weight limits, expected {1}, one a stage", weightLimits.size(), stages).str());
+    for (auto [stage, limit] : llvm::zip(request.stages, weightLimits))
+      stage.weightLimit = limit;
     if (auto error = stageStartsOf(model, *stageBefore).moveInto(request.stageStarts))
       return fail(llvm::toString(std::move(error)));
     auto cut = cutStages(model.graph, request);

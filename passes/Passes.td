@@ -174,6 +174,7 @@ def AssignStages : Pass<"assign-stages", "::mlir::func::FuncOp"> {
     ```mlir
     %y = aten.linear(%x, %w, %b) {cleave.stage = 1 : i64} : …
     ```
+    No stage has more weights than its device has memory, where the machine says that.
     The function gets the cutter's account: `cleave.stage_seconds`, `cleave.stage_recv_bytes`, `cleave.cut_bound` (seconds
     that the slowest stage takes in any contiguous cut), `cleave.cut_proof` (whether the cut is exact, or why not), and
     `cleave.bottleneck` where one operation alone makes balance impossible.
@@ -182,7 +183,9 @@ def AssignStages : Pass<"assign-stages", "::mlir::func::FuncOp"> {
     Option<"stages", "stages", "unsigned", "1", "number of pipeline stages">,
     Option<"ranks", "ranks", "unsigned", "0", "of the pipeline, which share the stages; 0: as many as stages">,
     Option<"machine", "machine", "std::string", "\"\"", "machine preset or file; cpu:<stages> where empty">,
-    ListOption<"stageBefore", "stage-before", "std::string", "module paths that must begin a stage">
+    ListOption<"stageBefore", "stage-before", "std::string", "module paths that must begin a stage">,
+    ListOption<"weightLimits", "weight-limits", "int64_t",
+               "bytes of weights that each stage may hold; what its device has where empty">
   ];
 }
 
@@ -197,7 +200,8 @@ def AssignSchedule : Pass<"assign-schedule", "::mlir::func::FuncOp"> {
     `microbatches=0` takes the number whose predicted time is least; where the batch does not split that is 1, and
     `cleave.batch_obstacle` says why. Stage s runs on rank s mod ranks, so that more stages than ranks are interleaved.
     `cleave.microbatch_seconds` has what each stage computes for the largest micro-batch, `cleave.link` the latency and the
-    bytes a second between two ranks.
+    bytes a second between two ranks, `cleave.devices` what the machine calls the ranks' devices, `cleave.machine` a checksum
+    of all that it says.
   }];
   let options = [
     Option<"ranks", "ranks", "unsigned", "1", "number of ranks">,

@@ -174,7 +174,17 @@ std::vector<std::string> dimensionsOf(const Signature &signature, const TensorTy
 }
 
 const Prediction *predictionOf(const Plan &plan, uint32_t stage) {
-  auto found = llvm::find_if(plan.predictions, [&](const auto &entry) { return entry->stage == stage; });
+  const Prediction *most = nullptr;
+  for (const auto &entry : plan.predictions)
+    if (entry->stage == stage && (!most || entry->peak_bytes > most->peak_bytes))
+      most = entry.get();
+  return most;
+}
+
+const Prediction *predictionOf(const Plan &plan, uint32_t stage, uint32_t tensorRank) {
+  auto found = llvm::find_if(plan.predictions, [&](const auto &entry) {
+    return entry->stage == stage && entry->tp_rank == tensorRank;
+  });
   return found == plan.predictions.end() ? nullptr : found->get();
 }
 
@@ -185,7 +195,9 @@ const Schedule &scheduleOf(const Plan &plan, uint32_t signature) {
   return **found;
 }
 
-std::string deviceOf(uint32_t rank) { return "cpu:" + std::to_string(rank); }
+std::string deviceOf(const Plan &plan, uint32_t rank) {
+  return plan.devices.empty() ? "cpu:" + std::to_string(rank) : plan.devices[rank];
+}
 
 std::optional<Balance> balanceOf(const Plan &plan) {
   Balance balance;

@@ -59,8 +59,10 @@ std::optional<int64_t> bytesOfSlot(const plan::Program &program, uint32_t slot, 
 /// Each dimension as `inspect` shows it: `768`, `batch`, `seq + 1`, `?`.
 std::vector<std::string> dimensionsOf(const plan::Signature &signature, const plan::TensorType &type);
 
-/// Null when the plan predicts nothing for the stage.
+/// Of the tensor rank that takes most memory; null when the plan predicts nothing for the stage.
 const plan::Prediction *predictionOf(const plan::Plan &plan, uint32_t stage);
+/// Of one tensor rank.
+const plan::Prediction *predictionOf(const plan::Plan &plan, uint32_t stage, uint32_t tensorRank);
 
 /// The first schedule of a signature.
 const plan::Schedule &scheduleOf(const plan::Plan &plan, uint32_t signature);
@@ -69,8 +71,8 @@ const plan::Schedule &scheduleOf(const plan::Plan &plan, uint32_t signature);
 /// (p-1) / (v m + p-1) for p ranks of v stages and m micro-batches (Narayanan et al. 2021).
 double bubbleByFormula(const plan::Plan &plan, int64_t microbatches);
 
-/// `cpu:0`.
-std::string deviceOf(uint32_t rank);
+/// `cpu:0`; what the machine that the plan was compiled for calls the rank's device.
+std::string deviceOf(const plan::Plan &plan, uint32_t rank);
 
 /// How even the predicted seconds of the stages are.
 struct Balance {

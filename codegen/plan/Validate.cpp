@@ -118,11 +118,12 @@ static Error checkStates(const Plan &plan) {
 static bool isAmount(double value) { return std::isfinite(value) && value >= 0; }
 
 static Error checkPredictions(const Plan &plan) {
-  std::set<uint32_t> stages;
+  std::set<std::pair<uint32_t, uint32_t>> known;
   for (const auto &prediction : plan.predictions) {
-    if (!prediction || prediction->stage >= plan.stages.size() || !stages.insert(prediction->stage).second)
-      return invalid("predictions",
-                     "an entry is missing, of a stage that is not there, or the second of its stage");
+    if (!prediction || prediction->stage >= plan.stages.size() || prediction->tp_rank >= plan.mesh->tp ||
+        !known.insert({prediction->stage, prediction->tp_rank}).second)
+      return invalid("predictions", "an entry is missing, of a stage or tp rank that is not there, or the second "
+                                    "of its stage and tp rank");
     bool sound = isAmount(prediction->seconds) && isAmount(prediction->flops) &&
                  isAmount(prediction->bytes_touched) && prediction->weight_bytes >= 0 &&
                  prediction->activation_bytes >= 0 && prediction->peak_bytes >= 0 &&
@@ -146,6 +147,16 @@ static Error checkNotes(const Plan &plan) {
         return error;
   }
   return Error::success();
+}
+
+static Error checkMachine(const Plan &plan) {
+  const size_t ranks = size_t(plan.mesh->pp) * plan.mesh->dp * plan.mesh->tp;
+  if (!plan.devices.empty() && plan.devices.size() != ranks)
+    return invalid("devices", "names for " + Twine(plan.devices.size()) + " ranks, the mesh has " + Twine(ranks));
+  for (const std::string &name : plan.devices)
+    if (Error error = checkName("devices", name))
+      return error;
+  return checkText("machine", plan.machine);
 }
 
 static Error checkDimensions(const Plan &plan) {
@@ -302,7 +313,7 @@ static Error checkSchedules(const Plan &plan) {
 Error validate(const Plan &plan) {
   // Each check relies on those before it.
   for (auto check : {checkMesh, checkStages, checkStrings, checkSignatures, checkWeights, checkShardFiles,
-                     checkPrecision, checkStates, checkPredictions, checkNotes, checkDimensions})
+                     checkPrecision, checkStates, checkMachine, checkPredictions, checkNotes, checkDimensions})
     if (Error error = check(plan))
       return error;
   llvm::Expected<ProgramTable> table = tabulatePrograms(plan);

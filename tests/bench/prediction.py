@@ -3,8 +3,8 @@
 
 usage: prediction.py [--bin build/bin] [--models gpt2,bert,resnet-50,llama] [--rounds 5] [--quick]
 The machine is measured as one device and as two. Then each model, for batches of 1 and of 8 samples, is compiled for that, and
-the time of a step (batches back to back: the slowest device's) and the bytes at most are compared with medians of rounds, in each
-of which every plan runs once in a fresh process. Prints Markdown, and puts it into docs/results.md when all models took part.
+the time of a step (batches back to back, of which the first fills the pipeline) and the bytes at most are compared with medians of
+rounds, in each of which every plan runs once in a fresh process. Prints Markdown, and puts it into docs/results.md when all models took part.
 --quick measures and runs a tiny GPT-2 for a moment, writes nothing, and fails if a plan does.
 """
 
@@ -41,12 +41,17 @@ class Predicted(Plan):
                             "--machine", self.machine, "-o", self.plan(bench)])
 
     def measure(self, bench):
-        stages = json.loads(contestants.output([bench.tools / "cleave", "inspect", self.plan(bench), "--json"]))["stages"]
-        run = self.run(bench)
-        return {"seconds": run["seconds"], "predicted": max(stage["predicted_seconds"] for stage in stages),
-                # Of the device that is furthest off; tensor ranks are predicted alike.
-                "bytes": max((stage["predicted_peak_bytes"] / device["peak_bytes"]
-                              for stage in stages for device in run["devices"] if device["name"] in stage["devices"]),
+        def of(*command):
+            return json.loads(contestants.output([bench.tools / "cleave", *command, self.plan(bench), "--json"]))
+
+        alone, run = of("simulate"), self.run(bench)
+        slowest = max(stage["predicted_seconds"] for stage in of("inspect")["stages"])
+        return {"seconds": run["seconds"],
+                # The first batch passes all stages, the others follow at the pace of the slowest.
+                "predicted": (alone["seconds"] + (bench.steps - 1) * slowest) / bench.steps,
+                # Of the device that is furthest off.
+                "bytes": max((predicted["peak_bytes"] / device["peak_bytes"]
+                              for predicted, device in zip(alone["devices"], run["devices"], strict=True)),
                              key=lambda ratio: abs(ratio - 1))}
 
 

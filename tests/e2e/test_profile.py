@@ -1,9 +1,13 @@
 """`cleave profile`: the file holds what was measured, and compile takes it. Never how fast anything is."""
 
 import json
+import os
+import pathlib
+import subprocess
+import time
 
 import pytest
-from conftest import cleave, everything_below, refused
+from conftest import BIN, cleave, everything_below, refused
 
 COLLECTIVES = ["all_gather", "all_reduce", "all_to_all", "broadcast", "reduce_scatter"]
 
@@ -32,6 +36,8 @@ def test_what_is_measured(machine):
     assert set(found["products"]["matrix"]) == {"float32", "bfloat16"}
     assert {"aten.gelu", "aten.layer_norm"} < set(found["operators"])
     assert sorted(found["collectives"]) == COLLECTIVES
+    assert {entry["ranks"] for entry in found["collectives"].values()} == {2}
+    assert sum(device["memory_bytes"] for device in found["devices"]) <= os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     tables = dict(rates_in(found))
     assert all(rate > 0 for rates in tables.values() for rate in rates) and len(tables) > 20
     assert found["devices"][0]["flops_per_second"] == max(tables["products.matrix.float32.flops_per_second"])
@@ -42,6 +48,21 @@ def test_one_device_has_no_one_to_exchange_with(tmp_path):
     found = json.loads((tmp_path / "machine.json").read_text())
     assert report.json() == found and not report.err
     assert [device["name"] for device in found["devices"]] == ["cpu:0"] and "collectives" not in found
+
+
+def test_only_devices_have_threads(tmp_path):
+    """Those of OpenMP wait asleep, which takes longer, where a process has more of them than cores."""
+    def most_threads(threads):
+        process = subprocess.Popen([BIN / "cleave", "profile", "--quick", "-o", "machine.json"], cwd=tmp_path,
+                                   env={**os.environ, "OMP_NUM_THREADS": str(threads)}, stdout=subprocess.DEVNULL)
+        most = 0
+        while process.poll() is None:
+            most = max(most, len([*pathlib.Path(f"/proc/{process.pid}/task").iterdir()]))
+            time.sleep(0.01)
+        assert process.returncode == 0
+        return most
+
+    assert most_threads(3) == most_threads(1) + 2
 
 
 @pytest.mark.parametrize("mesh", ["pp=2", "tp=2"])
@@ -71,6 +92,7 @@ def test_compile_predicts_by_it(model, machine, mesh):
     ((), 2, "--output is required"),
     (("-o", ""), 2, "found an empty name"),
     (("-o", "a.json", "--devices", "gpu:0"), 2, "did you mean cpu:0?"),
+    (("-o", "a.json", "--devices", "cpu:1,cpu:0,cpu:1"), 2, "--devices cpu:1,cpu:0,cpu:1: cpu:1 is given twice; give each once"),
     (("-o", "a.json", "--devices", "cuda:99"), 1, "device cuda:99: "),
     (("-o", "no/such/folder/a.json"), 1, "no/such/folder"),
     (("-o", "folder"), 1, "no regular file"),

@@ -86,6 +86,21 @@ def test_a_machine_of_ones_own(model):
     cleave("compile", *options, "-o", "new.plan", cwd=folder)
     assert cleave("simulate", "new.plan", "--machine", "slow.json", "--schedule", "auto", "--json", cwd=folder).json() == {
         **report, "notes": []}
+    assert [device["name"] for device in report["devices"]] == ["a", "b"]
+    assert [stage["devices"] for stage in cleave("inspect", "new.plan", "--json", cwd=folder).json()["stages"]] == [["a"], ["b"]]
+    # What the file says counts, and not its name.
+    (folder / "slow.json").rename(folder / "other.json")
+    cleave("simulate", "new.plan", "--machine", "other.json", cwd=folder)
+    (folder / "slow.json").write_text(json.dumps({"devices": [device], "link": link}))
+    assert "--machine slow.json: new.plan was compiled for another machine of this name" in refused(
+        folder, "simulate", "new.plan", "--machine", "slow.json")
+
+
+def test_devices_are_called_as_the_machine_calls_them(model):
+    options = (model.name, "--inputs", INPUTS, "--machine", "h100:2")
+    report = cleave("simulate", *options, "--trace", "forecast.json", "--json", cwd=model.parent).json()
+    assert [device["name"] for device in report["devices"]] == ["cuda:0", "cuda:1"]
+    assert "cuda:1" in (model.parent / "forecast.json").read_text()
 
 
 # What cannot be simulated ---------------------------------------------------------------------------------------------

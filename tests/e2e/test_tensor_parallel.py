@@ -347,7 +347,7 @@ def test_what_is_dear_stays_whole_where_there_is_room(compiler, tmp_path):
     """Sums of 8 x 64 numbers cost more than half of these products; a device's memory says whether they must be split."""
     def shares(bytes_, *options):
         device = {"flops_per_second": 1e11, "memory_bytes_per_second": 1e10, "operator_seconds": 2e-6, "memory_bytes": bytes_}
-        machine = {"devices": [{"name": "cpu:0", **device}] * 2, "link": {"latency_seconds": 1e-3, "bytes_per_second": 1e10}}
+        machine = {"devices": [{"name": f"cpu:{rank}", **device} for rank in range(2)], "link": {"latency_seconds": 1e-3, "bytes_per_second": 1e10}}
         (tmp_path / "machine.json").write_text(json.dumps(machine))
         compiler.compile(FeedForward(), "--mesh", "tp=2", "--machine", "machine.json", *options,
                          x=torch.linspace(-1, 1, 512).reshape(8, 64))
@@ -367,7 +367,7 @@ def test_what_fits_fits_where_there_is_more_room(compiler, tmp_path):
 
     def is_compiled(bytes_):
         device = {"flops_per_second": 1e11, "memory_bytes_per_second": 1e10, "operator_seconds": 2e-6, "memory_bytes": bytes_}
-        machine = {"devices": [{"name": "cpu:0", **device}] * 4, "link": {"latency_seconds": 1e-3, "bytes_per_second": 1e10}}
+        machine = {"devices": [{"name": f"cpu:{rank}", **device} for rank in range(4)], "link": {"latency_seconds": 1e-3, "bytes_per_second": 1e10}}
         (tmp_path / "machine.json").write_text(json.dumps(machine))
         compiler.save(layers, {"input": x})
         command = [BIN / "cleave", "compile", "model.pt", "--inputs", "model.inputs.safetensors", "--mesh", "pp=2,tp=2",
@@ -422,6 +422,20 @@ def test_ids_that_are_no_rows_are_refused_as_without_ranks(compiler):
     for row in (10, -1, 2**40):
         save_file({"ids": torch.full((2, 5), row)}, compiler.folder / "wrong.safetensors")
         assert "index out of range" in run_refused(compiler.folder / "model.plan", "wrong.safetensors")
+
+
+def test_each_rank_has_a_peak_of_its_own(compiler):
+    """Only the first gathers the output, which is the most of what anyone holds."""
+    torch.manual_seed(0)
+    module, x = nn.Sequential(nn.Linear(32, 48), nn.ReLU(), nn.Linear(48, 4096)), torch.randn(64, 32)
+    for options in (("--mesh", "tp=2"), ("--mesh", "pp=2,tp=2", "--microbatches", 4)):
+        compiler.compile(module, *options, input=x)
+        predicted = cleave("simulate", "model.plan", "--json", cwd=compiler.folder).json()["devices"]
+        run = cleave("run", "model.plan", "--inputs", "model.inputs.safetensors", "--json", cwd=compiler.folder).json()["devices"]
+        assert [each["peak_bytes"] for each in run] == pytest.approx([each["peak_bytes"] for each in predicted], rel=0.02)
+        assert run[-1]["peak_bytes"] < 0.8 * run[-2]["peak_bytes"]
+        (*_, last) = plan_of(compiler)["stages"]
+        assert last["predicted_peak_bytes"] == pytest.approx(run[-2]["peak_bytes"], rel=0.02)
 
 
 # With other options -------------------------------------------------------------------------------------------------------

@@ -23,6 +23,8 @@ from conftest import cleave, refused
     (("compile", "model.pt", "--ouput=a.plan"), "there is no option --ouput=a.plan; did you mean --output?"),
     (("inspct", "a.plan"), "there is no subcommand inspct; did you mean inspect?"),
     (("compile", "model.pt", "-o", "a.plan", "--memory-limit", "much"), "--memory-limit"),
+    (("compile", "model.pt", "-o", "a.plan", "--memory-limit", "-1"), "--memory-limit: found -1, expected a size of 0 or more"),
+    (("compile", "model.pt", "-o", "a.plan", "--memory-limit=-8GB"), "--memory-limit: found -8GB, expected a size of 0 or more"),
     (("compile", "model.pt", "-o", "a.plan", "--time-limit", "-1"), "--time-limit"),
     (("run", "a.plan", "--repeat", "0"), "--repeat"),
     (("run", "a.plan", "b.plan"), "b.plan"),

@@ -195,7 +195,7 @@ void PipelineWriter::writeStage(const Stage &stage) {
   {
     auto head = html.element("header");
     html.leaf("h3", formatv("Stage {0}", stage.index));
-    html.leaf("span", devicesText(stage), {{"class", "device"}});
+    html.leaf("span", devicesText(plan, stage), {{"class", "device"}});
     if (isSlowest)
       html.leaf("span", "slowest", {{"class", "flag"}});
   }

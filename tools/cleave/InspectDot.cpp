@@ -27,7 +27,7 @@ static std::string line(llvm::StringRef text) {
 }
 
 static std::string labelOf(const Plan &plan, const Stage &stage, int64_t weightBytes) {
-  std::string label = line(formatv("stage {0}, {1}", stage.index, devicesText(stage)).str());
+  std::string label = line(formatv("stage {0}, {1}", stage.index, devicesText(plan, stage)).str());
   if (const Prediction *prediction = predictionOf(plan, stage.index))
     label +=
         line(milliseconds(prediction->seconds) + " ms, peak " + megabytes(prediction->peak_bytes) + " MB");

@@ -72,12 +72,13 @@ static json::Array describeStages(const Plan &plan) {
   auto module = [](const ModuleShare &share) {
     return json::Object{{"path", share.path}, {"ops", share.ops}, {"weight_bytes", share.weightBytes}};
   };
+  auto device = [&](uint32_t rank) { return deviceOf(plan, rank); };
   return toArray(plan.stages, [&](const auto &stage) {
     json::Object object{{"index", stage->index},
                         {"module_paths", json::Array(stage->module_paths)},
                         {"modules", toArray(modules[stage->index], module)},
                         {"ops", stage->ops},
-                        {"devices", toArray(stage->ranks, deviceOf)},
+                        {"devices", toArray(stage->ranks, device)},
                         {"weight_bytes", weightBytes[stage->index]}};
     const Prediction *prediction = predictionOf(plan, stage->index);
     auto predicted = [&](auto member) {
@@ -105,7 +106,7 @@ static json::Array describeWeights(const Plan &plan) {
         {"style", weight->style},
         {"stage", stages.empty() ? json::Value(nullptr) : json::Value(stages.front())},
         {"stages", json::Array(stages)},
-        {"devices", toArray(weight->shards, [](const auto &shard) { return deviceOf(shard->rank); })},
+        {"devices", toArray(weight->shards, [&](const auto &shard) { return deviceOf(plan, shard->rank); })},
         {"shard_shapes", toArray(weight->shards, [](const auto &shard) { return toArray(shard->shape); })}});
   return weights;
 }
@@ -191,9 +192,9 @@ static json::Value describeBalance(const Plan &plan) {
 }
 
 static json::Array describeShardFiles(const Plan &plan) {
-  return toArray(plan.shard_files, [](const auto &file) {
+  return toArray(plan.shard_files, [&](const auto &file) {
     return json::Object{{"rank", file->rank},
-                        {"device", deviceOf(file->rank)},
+                        {"device", deviceOf(plan, file->rank)},
                         {"name", file->name},
                         {"bytes", file->bytes},
                         {"checksum", toHex(toDigest(*file->hash))}};

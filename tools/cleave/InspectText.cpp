@@ -70,7 +70,7 @@ static void printStages(llvm::raw_ostream &stream, const Plan &plan) {
   std::vector<int64_t> weightBytes = weightBytesOfStages(plan);
   for (const auto &stage : plan.stages) {
     const Prediction *prediction = predictionOf(plan, stage->index);
-    table.add({std::to_string(stage->index), devicesText(*stage), std::to_string(stage->ops),
+    table.add({std::to_string(stage->index), devicesText(plan, *stage), std::to_string(stage->ops),
                megabytes(weightBytes[stage->index]),
                prediction ? milliseconds(prediction->seconds) : "-",
                prediction ? megabytes(prediction->peak_bytes) : "-", receivesText(plan, stage->index),

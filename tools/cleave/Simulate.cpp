@@ -1,6 +1,7 @@
 //===- Simulate.cpp - `cleave simulate` -----------------------------------===//
 #include "codegen/plan/PlanFacts.h"
 #include "codegen/plan/PlanFile.h"
+#include "partitioner/MachineFile.h"
 #include "tools/cleave/Alternatives.h"
 #include "tools/cleave/Commands.h"
 #include "tools/cleave/PlanOptions.h"
@@ -65,6 +66,20 @@ static std::string machineOf(const plan::Plan &plan) {
   return recorded.take_until([](char c) { return c == ' ' || c == '}'; }).str();
 }
 
+/// The machine of the option is the one that the plan was compiled for, whatever the two are called.
+static Error checkMachine(const SimulateOptions &options, const plan::Plan &plan) {
+  Expected<Machine> machine = Machine::load(options.machine);
+  if (!machine)
+    return machine.takeError();
+  if (checksumOf(*machine) == plan.machine)
+    return Error::success();
+  const std::string found = machineOf(plan);
+  const bool isNamesake = llvm::sys::path::filename(options.machine) == found;
+  return llvm::createStringError("--machine " + options.machine + ": " + options.model + " was compiled for " +
+                                 (isNamesake ? "another machine of this name" : found) +
+                                 ", and knows no other times; give its model instead, with the options of compile");
+}
+
 /// A plan is what it was compiled to be, so options may only say the same.
 static Error checkAgreement(const SimulateOptions &options, const plan::Plan &plan) {
   const plan::Schedule &schedule = scheduleOf(plan, 0);
@@ -75,9 +90,10 @@ static Error checkAgreement(const SimulateOptions &options, const plan::Plan &pl
     else if (name == "--microbatches")
       std::tie(asked, found) = std::pair(*options.microbatches ? std::to_string(*options.microbatches) : "auto",
                                          std::to_string(schedule.microbatches));
-    else if (name == "--machine")
-      std::tie(asked, found) = std::pair(llvm::sys::path::filename(options.machine).str(), machineOf(plan));
-    else
+    else if (name == "--machine") {
+      if (Error error = checkMachine(options, plan))
+        return error;
+    } else
       return wrongUsage(name + ": decides what plan a model becomes, and " + options.model +
                         " is a plan; give its model instead");
     if (asked != found && asked != "auto")
@@ -122,7 +138,7 @@ static std::string traceOf(const SimulateReport &report) {
   std::vector<runtime::DeviceStatistics> devices;
   std::vector<runtime::TraceEvent> events;
   for (uint32_t rank = 0; rank < report.forecast.forecast.ranks.size(); ++rank) {
-    devices.push_back({deviceOf(rank), rank, 0, 0, 0});
+    devices.push_back({deviceOf(*report.plan, rank), rank, 0, 0, 0});
     for (const TimedAction &timed : report.forecast.forecast.ranks[rank].timeline)
       events.push_back({/*request=*/0, rank, timed.action, timeOf(timed.begin), timeOf(timed.end)});
   }
@@ -150,7 +166,7 @@ static llvm::json::Object toJson(const SimulateOptions &, const SimulateReport &
   using llvm::json::Object;
   Array devices, stages, transfers;
   for (auto [rank, device] : llvm::enumerate(report.forecast.devices))
-    devices.push_back(Object{{"name", deviceOf(rank)},
+    devices.push_back(Object{{"name", deviceOf(*report.plan, rank)},
                              {"stages", Array(device.stages)},
                              {"busy_seconds", device.busySeconds},
                              {"idle_seconds", device.idleSeconds},
@@ -187,7 +203,7 @@ static void printText(llvm::raw_ostream &out, const SimulateOptions &options, co
                formatv("{0:f1}", shareOf(device.idleSeconds, device.busySeconds) * 100), megabytes(device.weightBytes), peak});
   };
   for (auto [rank, device] : llvm::enumerate(report.forecast.devices))
-    add(deviceOf(rank), device, megabytes(device.peakBytes));
+    add(deviceOf(*report.plan, rank), device, megabytes(device.peakBytes));
   add("total", sumOf(report.forecast.devices), "");
   table.print(out);
   printAlternatives(out, report.alternatives);

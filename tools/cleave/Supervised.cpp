@@ -8,6 +8,12 @@ void addSupervisedOptions(CLI::App *command, SupervisedOptions &options) {
       ->add_option("--memory-limit", options.limits.memoryBytes,
                    "Bytes of memory it may take, as 8GB; 0: any (9/10 of this machine's)")
       ->transform(CLI::AsSizeValue(/*kb_is_1000=*/true))
+      // Before that, which takes it for a very large one.
+      ->transform(CLI::Validator(
+          [](std::string &text) {
+            return llvm::StringRef(text).ltrim().starts_with("-") ? "found " + text + ", expected a size of 0 or more, as 8GB" : "";
+          },
+          ""))
       ->type_name("SIZE");
   command->add_option("--time-limit", options.limits.seconds, "Seconds it may take in all; 0: any")
       ->check(CLI::Range(uint64_t(0), uint64_t(1000000000)).description(""))

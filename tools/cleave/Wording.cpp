@@ -25,10 +25,9 @@ std::string meshText(const Mesh &mesh) {
   return formatv("pp={0} dp={1} tp={2}, {3}", mesh.pp, mesh.dp, mesh.tp, count(devices, "device"));
 }
 
-std::string devicesText(const Stage &stage) {
-  if (stage.ranks.size() == 1)
-    return deviceOf(stage.ranks.front());
-  return formatv("{0}..{1}", deviceOf(stage.ranks.front()), stage.ranks.back());
+std::string devicesText(const Plan &plan, const Stage &stage) {
+  const std::string first = deviceOf(plan, stage.ranks.front()), last = deviceOf(plan, stage.ranks.back());
+  return first == last ? first : first + ".." + last;
 }
 
 std::string stagesText(llvm::ArrayRef<uint32_t> stages) {

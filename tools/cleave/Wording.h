@@ -19,8 +19,8 @@ std::string count(uint64_t number, llvm::StringRef noun);
 
 /// `pp=4 dp=1 tp=1, 4 devices`.
 std::string meshText(const plan::Mesh &mesh);
-/// `cpu:0`, or `cpu:0..3` of several.
-std::string devicesText(const plan::Stage &stage);
+/// `cpu:0`, or `cpu:0..cpu:3` of several.
+std::string devicesText(const plan::Plan &plan, const plan::Stage &stage);
 /// `stage 1`, `stages 0, 3`.
 std::string stagesText(llvm::ArrayRef<uint32_t> stages);
 /// `float32[batch, 768]`.

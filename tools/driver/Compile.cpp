@@ -215,12 +215,13 @@ void Compilation::describe() {
   report.microbatches = plan->schedules.front()->microbatches;
   report.tensorRanks = plan->mesh->tp;
   double slowest = 0, sum = 0;
-  for (auto &prediction : plan->predictions) {
-    slowest = std::max(slowest, prediction->seconds);
-    sum += prediction->seconds;
-    report.weightBytes += prediction->weight_bytes;
-  }
-  report.balance = sum > 0 ? slowest * plan->predictions.size() / sum : 1;
+  for (auto &prediction : plan->predictions)
+    if (prediction->tp_rank == 0) {
+      slowest = std::max(slowest, prediction->seconds);
+      sum += prediction->seconds;
+      report.weightBytes += prediction->weight_bytes;
+    }
+  report.balance = sum > 0 ? slowest * plan->stages.size() / sum : 1;
   for (auto &note : plan->notes)
     report.notes.push_back(note->text);
   if (shape.devicesOfMachine)

@@ -33,17 +33,23 @@ static Error impossible(StringRef name, const llvm::Twine &what) {
 /// What the plan predicts.
 static Expected<PipelineCosts> costsOf(const plan::Plan &plan, StringRef name) {
   PipelineCosts costs;
-  if (!plan.link || plan.predictions.size() != plan.stages.size())
+  if (!plan.link || plan.predictions.size() != plan.stages.size() * plan.mesh->tp)
     return llvm::createStringError(name + ": does not say what its micro-batches take; compile it again with this version");
   for (const auto &rank : scheduleOf(plan, 0).ranks)
     for (const auto &action : rank->actions)
       if (action->kind == plan::ActionKind::BackwardInput || action->kind == plan::ActionKind::BackwardWeight)
         return llvm::createStringError(name + ": has backward passes, whose times plans of this version do not predict");
+  costs.ranksPerPlace = plan.mesh->dp * plan.mesh->tp;
   for (const auto &stage : plan.stages) {
-    const plan::Prediction &prediction = *predictionOf(plan, stage->index);
-    if (std::max(prediction.weight_bytes, prediction.activation_bytes) > kMostBytes)
-      return impossible(name, "2^44 bytes in a stage");
-    costs.stages.push_back({prediction.microbatch_seconds, 0, 0, prediction.activation_bytes});
+    StageCost &cost = costs.stages.emplace_back();
+    for (uint32_t position = 0; position < costs.ranksPerPlace; ++position) {
+      const plan::Prediction &prediction = *predictionOf(plan, stage->index, position % plan.mesh->tp);
+      if (std::max(prediction.weight_bytes, prediction.activation_bytes) > kMostBytes)
+        return impossible(name, "2^44 bytes in a stage");
+      cost.forward = std::max(cost.forward, prediction.microbatch_seconds);
+      cost.activationBytes = std::max(cost.activationBytes, prediction.activation_bytes);
+      costs.unlikeActivations[{stage->index, position}] = prediction.activation_bytes;
+    }
   }
   const std::vector<int64_t> sizes = microbatchSizes(plan, 0);
   for (const plan::Transfer &transfer : plan::transfers(plan, 0))
@@ -52,7 +58,6 @@ static Expected<PipelineCosts> costsOf(const plan::Plan &plan, StringRef name) {
     if (transfer.bytes > kMostBytes)
       return impossible(name, "2^44 bytes between two stages");
   costs.link = {plan.link->latency_seconds, plan.link->bytes_per_second};
-  costs.ranksPerPlace = plan.mesh->dp * plan.mesh->tp;
   return costs;
 }
 
@@ -63,7 +68,7 @@ static std::vector<DeviceForecast> devicesOf(const plan::Plan &plan, const Forec
     for (const auto &stage : plan.stages)
       if (llvm::is_contained(stage->ranks, rank)) {
         device.stages.push_back(stage->index);
-        device.weightBytes += predictionOf(plan, stage->index)->weight_bytes;
+        device.weightBytes += predictionOf(plan, stage->index, rank % plan.mesh->tp)->weight_bytes;
       }
     device.peakBytes = device.weightBytes + found.peakBytes;
     devices.push_back(std::move(device));

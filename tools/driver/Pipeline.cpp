@@ -62,6 +62,10 @@ std::string cuttingPasses(const CompileOptions &options, const PipelineShape &sh
   }
   if (!options.stageBefore.empty())
     assign += " stage-before=" + llvm::join(options.stageBefore, ",");
+  if (!shape.weightLimits.empty()) {
+    auto limits = llvm::map_range(shape.weightLimits, [](int64_t bytes) { return std::to_string(bytes); });
+    assign += " weight-limits=" + llvm::join(limits, ",");
+  }
   return assign + "}," + schedule + "},split-stages";
 }
 

@@ -8,7 +8,6 @@
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/GlobPattern.h"
 #include "llvm/Support/Path.h"
-#include <map>
 
 namespace cleave {
 
@@ -37,23 +36,44 @@ Error PlanMaker::checkCapturePoints(const plan::Plan &plan) const {
   return Error::success();
 }
 
+namespace {
+/// What a rank holds at its peak.
+struct Need {
+  int64_t weights = 0, others = 0;
+  int64_t bytes() const { return weights + others; }
+};
+} // namespace
+
+static std::vector<Need> needsOfRanks(const plan::Plan &plan) {
+  std::vector<Need> needs(size_t(plan.mesh->pp) * plan.mesh->tp);
+  for (auto &prediction : plan.predictions) {
+    // Stages of one rank compute one after the other, and keep their weights.
+    Need &need = needs[plan.stages[prediction->stage]->ranks[prediction->tp_rank]];
+    need.weights += prediction->weight_bytes;
+    need.others = std::max(need.others, prediction->peak_bytes - prediction->weight_bytes);
+  }
+  return needs;
+}
+
 /// The rank that holds most at its peak, and the bytes.
 static std::pair<uint32_t, int64_t> mostNeeded(const plan::Plan &plan) {
-  struct Need {
-    int64_t weights = 0, others = 0;
-  };
-  std::map<uint32_t, Need> needs;
-  for (auto &prediction : plan.predictions)
-    for (uint32_t rank : plan.stages[prediction->stage]->ranks) {
-      // Stages of one rank compute one after the other, and keep their weights.
-      needs[rank].weights += prediction->weight_bytes;
-      needs[rank].others = std::max(needs[rank].others, prediction->peak_bytes - prediction->weight_bytes);
-    }
-  std::pair<uint32_t, int64_t> most{0, 0};
-  for (auto &[rank, need] : needs)
-    if (need.weights + need.others > most.second)
-      most = {rank, need.weights + need.others};
-  return most;
+  const std::vector<Need> needs = needsOfRanks(plan);
+  auto most = llvm::max_element(needs, [](const Need &a, const Need &b) { return a.bytes() < b.bytes(); });
+  return {most - needs.begin(), most->bytes()};
+}
+
+/// What each stage may hold of weights if it holds beside them what the plan predicts; never more than before.
+static std::vector<int64_t> roomForWeights(const plan::Plan &plan, const PipelineShape &shape) {
+  std::vector<int64_t> room(plan.stages.size(), *shape.memoryBytes);
+  const std::vector<Need> needs = needsOfRanks(plan);
+  for (auto [stage, bytes] : llvm::zip(plan.stages, room)) {
+    for (uint32_t rank : stage->ranks)
+      bytes = std::min(bytes, *shape.memoryBytes - needs[rank].others);
+    bytes = std::max<int64_t>(bytes, 0) / (shape.stages / shape.ranks);
+  }
+  for (auto [bytes, before] : llvm::zip(room, shape.weightLimits))
+    bytes = std::min(bytes, before);
+  return room;
 }
 
 /// What the devices are to hold at their peaks has room in them.
@@ -124,26 +144,49 @@ Expected<std::unique_ptr<plan::Plan>> PlanMaker::runPasses(const PipelineShape &
   return std::move(*emitted);
 }
 
-Expected<std::unique_ptr<plan::Plan>> PlanMaker::make(PipelineShape shape) {
+PlanMaker::Made PlanMaker::fitCut(PipelineShape shape) {
+  // Another cut may hold more beside its weights.
+  constexpr int kMostCuts = 4;
   auto plan = runPasses(shape);
   if (!plan)
-    return plan;
+    return {nullptr, plan.takeError()};
   auto tooLarge = checkMemory(**plan, shape);
-  if (!tooLarge)
-    return plan;
-  if (shape.tensorRanks == 1)
-    return tooLarge;
+  Made best{std::move(*plan), std::move(tooLarge)};
+  for (int cut = 1; best.tooLarge && shape.stages > 1 && cut < kMostCuts; ++cut) {
+    shape.weightLimits = roomForWeights(*best.plan, shape);
+    auto next = runPasses(shape);
+    if (!next) {
+      // What had to be cut otherwise cannot be; the need that is known is said.
+      consumeError(next.takeError());
+      break;
+    }
+    auto error = checkMemory(**next, shape);
+    if (!error || mostNeeded(**next).second < mostNeeded(*best.plan).second) {
+      consumeError(std::move(best.tooLarge));
+      best = {std::move(*next), std::move(error)};
+    } else {
+      consumeError(std::move(error));
+    }
+  }
+  return best;
+}
+
+Expected<std::unique_ptr<plan::Plan>> PlanMaker::make(PipelineShape shape) {
+  Made first = fitCut(shape);
+  if (!first.tooLarge)
+    return std::move(first.plan);
+  if (!shape.memoryBytes || shape.tensorRanks == 1)
+    return std::move(first.tooLarge);
   // What stayed whole where there seemed to be room was too much.
   shape.weighsMemory = false;
-  auto second = runPasses(shape);
-  auto error = second ? checkMemory(**second, shape) : second.takeError();
+  Made second = fitCut(shape);
   // Gathers may take more than what they save; the smaller need is said.
-  if (error && second && mostNeeded(**plan).second < mostNeeded(**second).second)
-    std::swap(error, tooLarge);
-  consumeError(std::move(tooLarge));
-  if (error)
-    return error;
-  return second;
+  if (second.tooLarge && first.plan && (!second.plan || mostNeeded(*first.plan).second < mostNeeded(*second.plan).second))
+    std::swap(first, second);
+  consumeError(std::move(first.tooLarge));
+  if (second.tooLarge)
+    return std::move(second.tooLarge);
+  return std::move(second.plan);
 }
 
 } // namespace cleave

@@ -31,7 +31,14 @@ public:
   bool hasMadeOne() const { return hasMade; }
 
 private:
+  /// A plan, and an error where the devices have too little memory for it.
+  struct Made {
+    std::unique_ptr<plan::Plan> plan;
+    llvm::Error tooLarge;
+  };
   llvm::Expected<std::unique_ptr<plan::Plan>> runPasses(const PipelineShape &shape);
+  /// With a cut by what stages were predicted to hold beside weights, where the first one is too much for a device.
+  Made fitCut(PipelineShape shape);
   llvm::Expected<mlir::ModuleOp> runSharding(const PipelineShape &shape);
   llvm::Error run(mlir::ModuleOp module, const std::string &passes, unsigned done);
   llvm::Error checkMemory(const plan::Plan &plan, const PipelineShape &shape) const;

@@ -2,9 +2,12 @@
 #include "tools/driver/Profile.h"
 #include "runtime/Exceptions.h"
 #include "runtime/KernelTimer.h"
+#include "tools/driver/UsageError.h"
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FormatVariadic.h"
 #include <ATen/ATen.h>
+#include <ATen/TensorIterator.h>
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -86,9 +89,20 @@ static double rounded(double number) {
 /// What calls take beyond the call itself, as far as that can be told apart.
 static double beyond(double seconds, double call) { return std::max(seconds - call, seconds / 10); }
 
+/// In bfloat16, by this thread alone: threads of OpenMP spin between the parts of an operator only where the process has no
+/// more of them than cores, so that the devices' would be measured asleep if this thread had had some of its own.
+static Tensor narrowed(const Tensor &wide) {
+  constexpr int64_t kStep = at::internal::GRAIN_SIZE / 2;
+  Tensor narrow = at::empty(wide.sizes(), at::kBFloat16);
+  for (int64_t begin = 0; begin < wide.numel(); begin += kStep) {
+    const int64_t count = std::min(kStep, wide.numel() - begin);
+    narrow.narrow(0, begin, count).copy_(wide.narrow(0, begin, count));
+  }
+  return narrow;
+}
+
 Profiler::Profiler(const ProfileOptions &options, std::unique_ptr<KernelTimer> timer)
-    : options(options), timer(std::move(timer)), pool(at::rand({kPoolElements})),
-      narrowPool(pool.to(at::kBFloat16)) {}
+    : options(options), timer(std::move(timer)), pool(at::rand({kPoolElements})), narrowPool(narrowed(pool)) {}
 
 Tensor Profiler::weight(at::IntArrayRef sizes, uint32_t rank, int64_t turn, at::ScalarType dtype) {
   const int64_t elements = c10::multiply_integers(sizes), room = kPoolElements - elements;
@@ -415,6 +429,7 @@ Error Profiler::measureCollectives(Machine &machine) {
   for (auto [index, name] : llvm::enumerate(kCollectiveKinds)) {
     const CollectiveKind kind{int(index)};
     CollectiveCosts::Measured measured;
+    measured.ranks = ranks;
     std::vector<double> bytes, rates;
     for (double elements : {1 << 6, 1 << 12, 1 << 15, 1 << 17, 1 << 19, 1 << 21}) {
       begin(llvm::formatv("{0}: {1} elements", name, int64_t(elements)));
@@ -428,7 +443,7 @@ Error Profiler::measureCollectives(Machine &machine) {
         measured.latencySeconds = rounded(beyond(*seconds, callSeconds));
         continue;
       }
-      const double all = 4 * elements;
+      const double all = 4 * elements * (kind == CollectiveKind::AllToAll ? ranks : 1);
       bytes.push_back(all);
       rates.push_back(rounded(CollectiveCosts::bytesSent(kind, all, ranks) /
                               beyond(beyond(*seconds, callSeconds), measured.latencySeconds)));
@@ -467,6 +482,10 @@ Error Profiler::run(Machine &machine) {
 }
 
 llvm::Expected<Machine> profile(const ProfileOptions &options) {
+  for (size_t index = 0; index < options.devices.size(); ++index)
+    if (llvm::is_contained(llvm::ArrayRef(options.devices).take_front(index), options.devices[index]))
+      return wrongUsage("--devices " + llvm::join(options.devices, ",") + ": " + options.devices[index] +
+                        " is given twice; give each once");
   auto timer = KernelTimer::open(options.devices, {options.quick ? 0.0005 : 0.05});
   if (!timer)
     return timer.takeError();

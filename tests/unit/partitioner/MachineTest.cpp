@@ -91,6 +91,25 @@ TEST(Machine, PricesCollectivesByTheGroupOverTwoNodes) {
   EXPECT_GT(machine.collectivesAmong(4).seconds(CollectiveKind::AllReduce, 8, 4), 1);
 }
 
+/// Thakur et al. 2005: p-1 steps, twice that for a sum that all get.
+TEST(CollectiveCosts, CountEveryStepOfTheRing) {
+  const CollectiveCosts costs(Link{/*latencySeconds=*/1, /*bytesPerSecond=*/1e9});
+  EXPECT_DOUBLE_EQ(costs.seconds(CollectiveKind::AllReduce, 8e9, 4), 2 * 3 + 2 * 8 * 3 / 4.0);
+  for (CollectiveKind kind : {CollectiveKind::AllGather, CollectiveKind::ReduceScatter})
+    EXPECT_DOUBLE_EQ(costs.seconds(kind, 8e9, 4), 3 + 8 * 3 / 4.0);
+  // Each rank has a quarter, of which it keeps a quarter.
+  EXPECT_DOUBLE_EQ(costs.seconds(CollectiveKind::AllToAll, 8e9, 4), 3 + 2 * 3 / 4.0);
+  EXPECT_DOUBLE_EQ(costs.seconds(CollectiveKind::Broadcast, 8e9, 4), 3 + 8);
+}
+
+TEST(CollectiveCosts, KnowForHowManyRanksTheyWereMeasured) {
+  CollectiveCosts costs;
+  costs.of(CollectiveKind::AllReduce) = {/*latencySeconds=*/6, /*ranks=*/4, RateTable(1e9)};
+  EXPECT_DOUBLE_EQ(costs.seconds(CollectiveKind::AllReduce, 0, 4), 6);
+  EXPECT_DOUBLE_EQ(costs.seconds(CollectiveKind::AllReduce, 0, 2), 2);
+  EXPECT_DOUBLE_EQ(costs.seconds(CollectiveKind::AllReduce, 8e9, 8), 14 + 14);
+}
+
 TEST(RateTable, CoversSizesFromItsLeastOn) {
   RateTable table({{8, 64}}, {1e9, 4e9});
   EXPECT_FALSE(table.covers({7}));
@@ -185,6 +204,11 @@ TEST_F(MachineFiles, RefuseUnlikeDevices) {
       "slowest one's figures");
 }
 
+TEST_F(MachineFiles, RefuseTwoDevicesOfOneName) {
+  EXPECT_EQ(messageOf(load(std::string("[") + kDevice + "," + kDevice + "]", kLink)),
+            ": devices[1].name: found \"cpu:0\", which is devices[0]'s; give each device a name of its own");
+}
+
 TEST_F(MachineFiles, RefuseTheWrongNumberOfDevices) {
   EXPECT_EQ(messageOf(load("[]", kLink)),
             ": devices: found 0 devices, expected an array of 1 to 1024 devices");
@@ -226,6 +250,9 @@ TEST_F(MachineFiles, RefuseLargeFilesAndOtherThings) {
 
 TEST_F(MachineFiles, RefuseKeysThatAreGivenTwice) {
   EXPECT_EQ(messageWith("\"link\"", "\"link\": {}, \"link\""), ": byte 183: the key \"link\" is given twice; leave one away");
+  // However it is spelled.
+  EXPECT_EQ(messageWith("\"link\"", "\"link\": {}, \"l\\u0069nk\""),
+            ": byte 183: the key \"l\\u0069nk\" is given twice; leave one away");
   // Each device has keys of its own, and what stands in strings is none.
   EXPECT_EQ(messageWith("cpu:0", "\\\"name\\\": "), "no error");
 }
@@ -235,14 +262,16 @@ TEST_F(MachineFiles, RefuseKeysThatAreGivenTwice) {
 static const char kMeasured[] = R"("products": {"matrix": {"float32": {"count": [1], "rows": [1, 100], "columns": [8], "depth": [8], "flops_per_second": [1e9, 1e11]}}},
   "operators": {"aten.gelu": {"bytes": [1000], "bytes_per_second": [3e9]}},
   "memory": {"bytes": [1000, 100000], "bytes_per_second": [4e10, 1e10]},
-  "collectives": {"all_reduce": {"latency_seconds": 1e-5, "bytes": [1000], "bytes_per_second": [2e9]}},
+  "collectives": {"all_reduce": {"latency_seconds": 1e-5, "ranks": 2, "bytes": [1000], "bytes_per_second": [2e9]}},
   "nodes": {"devices": 2, "latency_seconds": 1e-4, "bytes_per_second": 1e9})";
 
 namespace {
 class MeasuredFiles : public MachineFiles {
 protected:
   static std::string text() {
-    return std::string("{\"devices\": [") + kDevice + "], \"link\": " + kLink + ", " + kMeasured + "}";
+    std::string other = kDevice;
+    other.replace(other.find("cpu:0"), 5, "cpu:1");
+    return std::string("{\"devices\": [") + kDevice + "," + other + "], \"link\": " + kLink + ", " + kMeasured + "}";
   }
   std::string messageOfMeasured(const std::string &from, const std::string &to) {
     std::string changed = text();
@@ -275,6 +304,8 @@ TEST_F(MeasuredFiles, AreWhatIsWritten) {
   EXPECT_EQ(*again.devices[0].rates, *machine.devices[0].rates);
   EXPECT_EQ(again.nodes->devices, 2u);
   EXPECT_EQ(machineFileText(again), written);
+  EXPECT_EQ(checksumOf(again), checksumOf(machine));
+  EXPECT_NE(checksumOf(again), checksumOf(Machine::cpu(2)));
 }
 
 TEST_F(MeasuredFiles, RefuseTablesThatAreNone) {
@@ -306,7 +337,10 @@ TEST_F(MeasuredFiles, RefuseTablesThatAreNone) {
          "collectives: the key \"all_scatter\" is unknown; use all_reduce, all_gather, reduce_scatter, all_to_all, "
          "broadcast"},
         {"\"nodes\": {\"devices\": 2", "\"nodes\": {\"devices\": 0",
-         "nodes.devices: found 0, expected an integer from 1 to 1024"}})
+         "nodes.devices: found 0, expected an integer from 1 to 2"},
+        {"\"nodes\": {\"devices\": 2", "\"nodes\": {\"devices\": 3",
+         "nodes.devices: found 3, expected an integer from 1 to 2"},
+        {"\"ranks\": 2", "\"ranks\": 1", "collectives.all_reduce.ranks: found 1, expected an integer from 2 to 1024"}})
     EXPECT_EQ(messageOfMeasured(from, to), std::string(": ") + message);
 }
 

@@ -218,7 +218,7 @@ TEST(ShardingSearchTest, BoundIsReachedByLayers) {
   auto module = parseModule(text);
   ASSERT_TRUE(module);
   ShardingDecision decision = decideSharding(*module->getOps<func::FuncOp>().begin(), requestOf(link));
-  double sum = 1e-6 + 2 * (5 * 8 * 4) / 2 / 1e9;
+  double sum = 2 * 1e-6 + 2 * (5 * 8 * 4) / 2 / 1e9;
   EXPECT_NEAR(decision.seconds, 3 * sum, 1e-15);
   EXPECT_NEAR(decision.leastSeconds, 3 * sum, 1e-15);
 }

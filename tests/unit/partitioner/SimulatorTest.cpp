@@ -432,3 +432,30 @@ TEST(SimulatorErrors, CostsOfAnotherSchedule) {
   const plan::Schedule longer = gpipe(pipelineOf({3, 1, 1}));
   EXPECT_EQ(failureOf(longer, costs), "schedule 'gpipe': rank 0: S0.0>1: there is nothing to move between these stages");
 }
+
+/// Ranks of one place that hold unlike much.
+TEST(Simulator, GivesEachRankWhatItHolds) {
+  Pipeline pipeline{0, 2, 2, 1, {{0, 1, {0}, {0}}}, /*tensorRanks=*/2};
+  PipelineCosts costs;
+  costs.stages = {{1, 0, 0, 50}, {1, 0, 0, 70}};
+  costs.transfers = {{0, 1, 5}};
+  costs.ranksPerPlace = 2;
+  costs.unlikeActivations[{1, 1}] = 20;
+  const Forecast forecast = llvm::cantFail(simulate(gpipe(pipeline), costs));
+  std::vector<int64_t> peaks;
+  for (const RankForecast &rank : forecast.ranks)
+    peaks.push_back(rank.peakBytes);
+  EXPECT_EQ(peaks, (std::vector<int64_t>{50, 50, 70, 20}));
+}
+
+TEST(Simulator, RefusesMoreBytesThanCanBeCounted) {
+  Pipeline pipeline{0, 3, 3, 1, {{0, 2, {0}, {0}}, {1, 2, {0}, {0}}}};
+  PipelineCosts costs;
+  costs.stages = {{1}, {1}, {1, 0, 0, INT64_MAX}};
+  costs.transfers = {{0, 2, INT64_MAX}, {1, 2, INT64_MAX}};
+  EXPECT_EQ(llvm::toString(simulate(gpipe(pipeline), costs).takeError()),
+            "schedule 'gpipe': rank 0 would hold more than 2^62 bytes");
+  costs.transfers[0].bytes = costs.transfers[1].bytes = costs.stages[2].activationBytes = (int64_t(1) << 61) + 1;
+  EXPECT_EQ(llvm::toString(simulate(gpipe(pipeline), costs).takeError()),
+            "schedule 'gpipe': rank 2 would hold more than 2^62 bytes");
+}

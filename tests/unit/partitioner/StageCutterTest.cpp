@@ -5,6 +5,7 @@
 #include "gtest/gtest.h"
 #include <cmath>
 #include <set>
+#include <sys/resource.h>
 #include <tuple>
 
 using namespace cleave;
@@ -468,4 +469,28 @@ TEST(StageCutter, FinishesOnALongChainWithSkips) {
     EXPECT_EQ(cut.seconds.size(), 64u);
     EXPECT_GE(cut.slowest(), cut.lowerBound);
   }
+}
+
+/// A table of all nodes and stages would take 1.6 GB.
+TEST(StageCutter, CutsHundredThousandNodesInABoundedTable) {
+  StageGraph graph;
+  Dice dice(7);
+  double total = 0;
+  for (uint32_t node = 0; node < 100'000; ++node) {
+    graph.nodes.push_back({"op" + std::to_string(node), double(1 + dice.below(8)), {}});
+    total += graph.nodes.back().seconds;
+    if (node > 0)
+      graph.values.push_back({node - 1, 1, {node}});
+  }
+  CutRequest request;
+  request.stages.assign(1000, {Link{0, 1e9}});
+  rusage before, after;
+  getrusage(RUSAGE_SELF, &before);
+  const StageCut cut = llvm::cantFail(cutStages(graph, request));
+  getrusage(RUSAGE_SELF, &after);
+  EXPECT_LT(cut.slowest(), 1.1 * total / 1000);
+  EXPECT_TRUE(std::is_sorted(cut.stageOf.begin(), cut.stageOf.end()));
+  EXPECT_EQ(cut.stageOf.back(), 999u);
+  // Kilobytes.
+  EXPECT_LT(after.ru_maxrss - before.ru_maxrss, 1 << 20);
 }

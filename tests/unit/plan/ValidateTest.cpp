@@ -188,6 +188,11 @@ static const Mutation kTables[] = {
     MUTATION("LinkWithoutBandwidth", "link: a negative or infinite latency, or a bandwidth that is not above 0",
              plan.link = std::make_unique<LinkSpeed>()),
     MUTATION("PredictionTwice", "the second of its stage", plan.predictions[1]->stage = 0),
+    MUTATION("PredictionOfNoRank", "predictions: an entry is missing, of a stage or tp rank that is not there",
+             plan.predictions[1]->tp_rank = 1),
+    MUTATION("DevicesOfOtherRanks", "devices: names for 3 ranks, the mesh has 2", plan.devices = {"a", "b", "c"}),
+    MUTATION("DeviceWithoutName", "devices: it has no name", plan.devices = {"a", ""}),
+    MUTATION("MachineThatIsNoText", "machine: its text holds control characters", plan.machine = "\033"),
     MUTATION("StateWithoutType", "state 's': its type is missing",
              plan.states.push_back(std::make_unique<State>());
              plan.states[0]->name = "s"),
