@@ -45,8 +45,11 @@ static int64_t rmsStatistics(OperatorOp op, const TracedShapes &shapes) {
   return statistics(op, rowsOf(op, shapes) + (hasWeight ? shapes.elementsOf(op->getOperand(0)) : 0));
 }
 
+/// Of the batch; in evaluation the model's own are read.
 static int64_t channelStatistics(OperatorOp op, const TracedShapes &shapes) {
   auto shape = shapes.shapeOf(op->getOperand(0));
+  if (constantInt(op, "training") == 0)
+    return 0;
   return shape && shape->size() > 1 ? statistics(op, 2 * (*shape)[1]) : 0;
 }
 
