@@ -120,16 +120,18 @@ static bool isInnerProduct(Operation *op, const GradientFlow &flow) {
 }
 
 /// Marks what lies between the value and products of no weight.
-bool TrainingCosts::leadsToCore(Value value, Segment core) {
+bool TrainingCosts::leadsToCore(Value value, Segment core, llvm::DenseSet<Operation *> &seen) {
   Operation *op = value.getDefiningOp();
   if (!op || !isa<OperatorOp>(op) || collectiveOf(op))
     return false;
   if (auto known = dropped.find(op); known != dropped.end())
     return known->second == core;
+  if (!seen.insert(op).second)
+    return false;
   bool leads = isInnerProduct(op, flow);
   if (!isProduct(op))
     for (Value operand : op->getOperands())
-      leads |= leadsToCore(operand, core);
+      leads |= leadsToCore(operand, core, seen);
   if (leads)
     again[op] = dropped[op] = core;
   return leads;
@@ -141,8 +143,9 @@ void TrainingCosts::findCores() {
     if (!isInnerProduct(op, flow))
       return;
     bool leads = false;
+    llvm::DenseSet<Operation *> seen;
     for (Value operand : op->getOperands())
-      leads |= leadsToCore(operand, core);
+      leads |= leadsToCore(operand, core, seen);
     // As Megatron-LM has it, the second product is made again, too.
     if (leads)
       again[op] = core++;

@@ -100,7 +100,7 @@ private:
   void hold(mlir::Operation *op, Holdings &holdings) const;
   void holdEntering(mlir::Operation *op, Holdings &holdings) const;
   void addWeights(llvm::ArrayRef<mlir::Operation *> ops, TrainingStageCost &cost) const;
-  bool leadsToCore(mlir::Value value, Segment core);
+  bool leadsToCore(mlir::Value value, Segment core, llvm::DenseSet<mlir::Operation *> &seen);
 
   mlir::func::FuncOp function;
   TracedShapes shapes;
