@@ -74,7 +74,7 @@ SmallVector<Value> Backward::saved() {
   case Kept::FirstAndResult:
     return {op->getOperand(0), op->getResult(0)};
   case Kept::Attention: {
-    SmallVector<Value> values = tensorsIn(operands, all);
+    SmallVector<Value> values = tensorsIn(operands, isFloating);
     values.push_back(op->getResult(0));
     return values;
   }

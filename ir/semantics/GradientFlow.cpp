@@ -101,9 +101,9 @@ static Value sharedBy(Operation *op, unsigned index) {
   }
   if (semantics.isView)
     return op->getOperand(0);
-  // Others than casts copy what is not in order.
+  // Others than casts copy what is not in order, and a copy is in order.
   const bool isKept = semantics.isCast ? haveSameElements(op->getOperand(0), op->getResult(index))
-                                       : isRowMajor(op->getOperand(0));
+                                       : isRowMajor(op->getOperand(0)) || !isRowMajor(op->getResult(index));
   return semantics.mayBeView && isKept ? op->getOperand(0) : Value();
 }
 

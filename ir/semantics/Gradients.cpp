@@ -66,12 +66,18 @@ static int64_t windowPositions(OperatorOp op, const TracedShapes &shapes) {
   return sizeof(int64_t) * shapes.elementsOf(op->getResult(0));
 }
 
-/// The logarithm of each query's sum, for each head.
-static int64_t logSumExp(OperatorOp op, const TracedShapes &shapes) {
+/// The logarithm of each query's sum, for each head; and a mask of bools as numbers.
+static int64_t attentionBytes(OperatorOp op, const TracedShapes &shapes) {
   auto query = shapes.shapeOf(op.getArgument("query"));
-  return query && !query->empty() && query->back()
-             ? statistics(op, shapes.elementsOf(op.getArgument("query")) / query->back())
-             : 0;
+  if (!query || query->empty() || query->back() == 0)
+    return 0;
+  auto mask = dyn_cast<ShapedType>(op.getArgument("attn_mask").getType());
+  const bool isBool = mask && mask.getElementType().isInteger(1);
+  const int64_t elements = shapes.elementsOf(op.getArgument("query"));
+  const int64_t maskBytes = isBool && elements ? shapes.elementsOf(op.getArgument("attn_mask")) *
+                                                     (shapes.bytesOf(op.getArgument("query")) / elements)
+                                               : 0;
+  return statistics(op, elements / query->back()) + maskBytes;
 }
 
 /// The logarithms of probabilities.
@@ -156,7 +162,7 @@ void addGradients(SemanticsTable &table) {
                              "aten.conv_transpose1d",
                              "aten.conv_transpose2d",
                              "aten.conv_transpose3d"});
-  table.keep(Kept::Attention, {"aten.scaled_dot_product_attention"}, logSumExp);
+  table.keep(Kept::Attention, {"aten.scaled_dot_product_attention"}, attentionBytes);
   table.keep(Kept::Integers,
              {"aten.embedding", "aten.index", "aten.index_select", "aten.gather", "aten.take_along_dim",
               "aten.scatter", "aten.scatter_add", "aten.index_put", "aten.index_add", "aten.index_copy",
