@@ -28,21 +28,19 @@ static StringRef dtypeOf(OperatorOp op) {
   return !element ? "" : element.isF32() ? "float32" : element.isBF16() ? "bfloat16" : element.isF16() ? "float16" : "";
 }
 
-/// The work of an operator by the device's tables, as far as it has any.
-static double workSeconds(OperatorOp op, const OpSemantics &semantics, const TracedShapes &shapes,
-                          const DeviceSpec &device) {
+double kernelSeconds(const Kernel &kernel, const DeviceSpec &device) {
   static const KernelRates none;
   const KernelRates &rates = device.rates ? *device.rates : none;
-  OpWork work = workOf(op, shapes);
+  const OpWork &work = kernel.work;
   double flopsPerSecond = device.flopsPerSecond;
-  if (auto shape = semantics.product ? semantics.product(op, shapes) : std::nullopt)
-    if (auto table = rates.products.find({shape->kind, dtypeOf(op).str()}); table != rates.products.end()) {
+  if (const auto &shape = kernel.product)
+    if (auto table = rates.products.find({shape->kind, dtypeOf(kernel.op).str()}); table != rates.products.end()) {
       flopsPerSecond = table->second.at({shape->count, shape->rows, shape->columns, shape->depth});
       // Memory had its part in what was measured, among the sizes that were.
       if (table->second.isMeasured() && table->second.covers({shape->count, shape->rows, shape->columns, shape->depth}))
         return work.flops / flopsPerSecond;
     }
-  auto [dialect, rest] = op.getName().split('.');
+  auto [dialect, rest] = OperatorOp(kernel.op).getName().split('.');
   std::string name = (dialect + "." + rest.split('.').first).str();
   if (auto table = rates.operators.find(name); table != rates.operators.end())
     return work.bytes / table->second.at({work.bytes});
@@ -65,7 +63,9 @@ double operationSeconds(Operation *op, const TracedShapes &shapes, const Machine
     return seconds;
   const OpSemantics &semantics = semanticsOf(call.getName());
   if (!semantics.collective)
-    return seconds + workSeconds(call, semantics, shapes, device);
+    return seconds + kernelSeconds({call, workOf(op, shapes),
+                                    semantics.product ? semantics.product(call, shapes) : std::nullopt},
+                                   device);
   const unsigned ranks = tensorRanksOf(op->getParentOfType<func::FuncOp>());
   // Of an exchange of parts for parts, a rank has neither before nor afterwards the whole.
   const double whole = double(std::max(shapes.bytesOf(op->getOperand(0)), shapes.bytesOf(op->getResult(0)))) *

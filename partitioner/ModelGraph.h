@@ -3,6 +3,7 @@
 #define CLEAVE_PARTITIONER_MODELGRAPH_H
 
 #include "ir/TracedShapes.h"
+#include "ir/semantics/OpSemantics.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "partitioner/Machine.h"
 #include "partitioner/StageGraph.h"
@@ -30,9 +31,20 @@ struct ModelGraph {
 
 ModelGraph buildModelGraph(mlir::func::FuncOp function, const Machine &machine, uint32_t stages);
 
-/// Seconds of one operation on a device of `machine`: a fixed cost of calling it, and its work at the rate that was
-/// measured for its shape, or by the roofline of Williams et al. 2009, max(flops / peak, bytes / bandwidth). A collective
-/// costs what `machine` says of the group.
+/// What an operator's kernel, or one of its backward pass, does.
+struct Kernel {
+  OperatorOp op;
+  OpWork work;
+  /// The products that `work.flops` are.
+  std::optional<ProductShape> product;
+};
+
+/// Its work at the rate that was measured for its shape, or by the roofline of Williams et al. 2009,
+/// max(flops / peak, bytes / bandwidth).
+double kernelSeconds(const Kernel &kernel, const DeviceSpec &device);
+
+/// Seconds of one operation on a device of `machine`: a fixed cost of calling it, and its work (kernelSeconds). A
+/// collective costs what `machine` says of the group.
 double operationSeconds(mlir::Operation *op, const TracedShapes &shapes, const Machine &machine);
 
 /// Values that the operation uses: operands, and what its regions use from outside.

@@ -1,6 +1,7 @@
 //===- OpSemantics.cpp - The table of operator knowledge ------------------===//
 #include "ir/semantics/OpSemantics.h"
 #include "ir/semantics/Shapes.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
 
 using namespace mlir;
 
@@ -11,6 +12,16 @@ void SemanticsTable::add(std::initializer_list<StringRef> names, OpSemantics ent
   for (StringRef name : names) {
     [[maybe_unused]] bool isNew = entries.try_emplace(name, entry).second;
     assert(isNew && "an operator has one entry");
+  }
+}
+
+void SemanticsTable::keep(Kept kept, std::initializer_list<StringRef> names,
+                          int64_t (*bytes)(OperatorOp op, const TracedShapes &shapes)) {
+  for (StringRef name : names) {
+    auto found = entries.find(name);
+    assert(found != entries.end() && "an entry comes first");
+    found->second.keeps = kept;
+    found->second.keptBytes = bytes;
   }
 }
 
@@ -29,6 +40,7 @@ static const SemanticsTable &table() {
     addIndexing(table);
     addScalars(table);
     addCollectives(table);
+    addGradients(table);
     return table;
   }();
   return instance;
@@ -73,7 +85,8 @@ bool preparesWeights(Operation *op) {
 }
 
 bool isRandom(OperatorOp op) {
-  if (!op.getSchema().isRandom)
+  auto function = op->getParentOfType<func::FuncOp>();
+  if (!op.getSchema().isRandom || (function && function->hasAttr(kTrainingAttr)))
     return false;
   llvm::StringLiteral chance = semanticsOf(op.getName()).chance;
   auto value = chance.empty() ? nullptr : dyn_cast_or_null<FloatAttr>(op.getConstantArgument(chance));

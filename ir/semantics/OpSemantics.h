@@ -16,6 +16,25 @@
 
 namespace cleave {
 
+/// On the function: it is trained. Random numbers may then be any, as dropout's are: each rank and micro-batch
+/// draws its own.
+inline constexpr llvm::StringLiteral kTrainingAttr = "cleave.training";
+
+/// What the backward pass of an operator reads of its forward pass, as PyTorch's derivatives.yaml has it.
+enum class Kept {
+  Operands,       ///< all tensors that it takes
+  Nothing,        ///< sizes at most
+  Passes,         ///< nothing, and gradients go on as they are, summed where operands were broadcast
+  First,          ///< its first operand
+  Result,         ///< its result
+  FirstAndResult, ///< both
+  Factors,        ///< each factor of a product for the gradients of the others
+  Attention,      ///< operands and result
+  Integers,       ///< operands that have no gradients: indices, masks
+  Positions,      ///< results that have none: where the greatest were
+  NoGradient,     ///< results have no gradients
+};
+
 struct OpSemantics {
   /// Whether the table has an entry; without one an operator is legal, unsplit, and reported.
   bool isKnown = false;
@@ -82,6 +101,10 @@ struct OpSemantics {
   double (*flops)(OperatorOp op, const TracedShapes &shapes) = nullptr;
   /// The products of matrices that `flops` are; null or nothing: none whose shape is known.
   std::optional<ProductShape> (*product)(OperatorOp op, const TracedShapes &shapes) = nullptr;
+  /// What the backward pass keeps (Gradients.cpp sets it for all families; call backwardOf).
+  Kept keeps = Kept::Operands;
+  /// … and beside that, bytes; null: none.
+  int64_t (*keptBytes)(OperatorOp op, const TracedShapes &shapes) = nullptr;
   /// What the ranks of a tensor group do together.
   std::optional<CollectiveKind> collective = std::nullopt;
   /// Bytes allocated while it runs beyond its results; null: none.
@@ -129,6 +152,9 @@ public:
   /// Adds `entry` for each name, marked known.
   void add(std::initializer_list<llvm::StringRef> names, OpSemantics entry);
   const OpSemantics *find(llvm::StringRef name) const;
+  /// Sets what the backward pass of entries keeps.
+  void keep(Kept kept, std::initializer_list<llvm::StringRef> names,
+            int64_t (*bytes)(OperatorOp op, const TracedShapes &shapes) = nullptr);
 
 private:
   llvm::StringMap<OpSemantics> entries;
@@ -141,6 +167,8 @@ void addShapes(SemanticsTable &table);
 void addIndexing(SemanticsTable &table);
 void addScalars(SemanticsTable &table);
 void addCollectives(SemanticsTable &table);
+/// Once all entries are there.
+void addGradients(SemanticsTable &table);
 
 } // namespace cleave
 

@@ -1,0 +1,189 @@
+//===- Backward.cpp - What the backward pass of a call takes --------------===//
+#include "ir/semantics/Backward.h"
+#include "ir/semantics/Shapes.h"
+
+using namespace mlir;
+
+namespace cleave {
+
+/// Of a gradient of weights: read and written.
+static constexpr double kSummedBytes = 2 * sizeof(float);
+/// Attention that keeps no scores makes five products where its forward pass makes two (Dao et al. 2022).
+static constexpr double kAttentionProducts = 5.0 / 2;
+
+namespace {
+class Backward {
+public:
+  Backward(OperatorOp op, const TracedShapes &shapes, const GradientFlow &flow)
+      : op(op), shapes(shapes), flow(flow), semantics(semanticsOf(op.getName())), operands(flatOperands(op)) {
+  }
+  BackwardWork run();
+
+private:
+  SmallVector<Value> factors();
+  SmallVector<Value> saved();
+  double bytesOf(ValueRange values) const;
+  /// Bytes of its gradient, as it is written.
+  double gradientBytes(Value value) const;
+  void add(Value operand, GradientWork gradient);
+  void multiply();
+  void pass();
+  void differentiate();
+
+  OperatorOp op;
+  const TracedShapes &shapes;
+  const GradientFlow &flow;
+  const OpSemantics &semantics;
+  SmallVector<Value> operands;
+  BackwardWork result;
+};
+} // namespace
+
+static bool isFloating(Value value) {
+  auto type = dyn_cast<ShapedType>(value.getType());
+  return type && isa<FloatType, ComplexType>(type.getElementType());
+}
+
+static SmallVector<Value> tensorsIn(ValueRange values, llvm::function_ref<bool(Value)> isWanted) {
+  return llvm::to_vector(llvm::make_filter_range(
+      values, [&](Value value) { return isTensorLike(value.getType()) && isWanted(value); }));
+}
+
+/// What is multiplied: the left, then the right.
+SmallVector<Value> Backward::factors() {
+  auto argument = [&](StringRef name) { return name.empty() ? Value() : op.getArgument(name); };
+  Value added = argument(semantics.addedArgument), wide = argument(semantics.wideArgument);
+  return tensorsIn(operands,
+                   [&](Value value) { return isFloating(value) && value != added && value != wide; });
+}
+
+SmallVector<Value> Backward::saved() {
+  auto all = [](Value) { return true; };
+  auto isInteger = [](Value value) { return !isFloating(value); };
+  switch (semantics.keeps) {
+  case Kept::Nothing:
+  case Kept::Passes:
+  case Kept::NoGradient:
+    return {};
+  case Kept::Operands:
+    return tensorsIn(operands, all);
+  case Kept::First:
+    return {op->getOperand(0)};
+  case Kept::Result:
+    return {op->getResult(0)};
+  case Kept::FirstAndResult:
+    return {op->getOperand(0), op->getResult(0)};
+  case Kept::Attention: {
+    SmallVector<Value> values = tensorsIn(operands, isFloating);
+    values.push_back(op->getResult(0));
+    return values;
+  }
+  case Kept::Factors: {
+    SmallVector<Value> multiplied = factors(), values;
+    for (auto [i, factor] : llvm::enumerate(multiplied))
+      for (auto [other, value] : llvm::enumerate(multiplied))
+        if (other != i && flow.reaches(value) && !llvm::is_contained(values, factor))
+          values.push_back(factor);
+    return values;
+  }
+  case Kept::Integers:
+    return tensorsIn(operands, isInteger);
+  case Kept::Positions:
+    return tensorsIn(op->getResults(), isInteger);
+  }
+  llvm_unreachable("every kind is there");
+}
+
+double Backward::bytesOf(ValueRange values) const {
+  double bytes = 0;
+  for (Value value : values)
+    bytes += shapes.bytesOf(value);
+  return bytes;
+}
+
+double Backward::gradientBytes(Value value) const {
+  return flow.isWeight(value) ? kSummedBytes * shapes.elementsOf(value) : shapes.bytesOf(value);
+}
+
+void Backward::add(Value operand, GradientWork gradient) {
+  (flow.isWeight(operand) ? result.weights : result.inputs).push_back(std::move(gradient));
+}
+
+/// Of each factor: the result's gradient times the others.
+void Backward::multiply() {
+  const OpWork forward = workOf(op, shapes);
+  const SmallVector<Value> all = factors();
+  auto product = semantics.product && all.size() == 2 ? semantics.product(op, shapes) : std::nullopt;
+  for (auto [i, factor] : llvm::enumerate(all)) {
+    if (!flow.reaches(factor))
+      continue;
+    // dx[rows, depth] = dy[rows, columns] · wᵀ, dw[depth, columns] = xᵀ · dy.
+    GradientWork gradient;
+    gradient.work = {forward.flops, bytesOf(op->getResults()) + bytesOf(all) - shapes.bytesOf(factor) +
+                                        gradientBytes(factor)};
+    if (product) {
+      gradient.product = *product;
+      std::swap(i == 0 ? gradient.product->columns : gradient.product->rows, gradient.product->depth);
+    }
+    add(factor, gradient);
+  }
+}
+
+/// Of operands that are added: a sum over what they were broadcast to.
+void Backward::pass() {
+  const int64_t elements = shapes.elementsOf(op->getResult(0));
+  for (Value operand : operands)
+    if (flow.reaches(operand) && isFloating(operand) &&
+        (flow.isWeight(operand) || shapes.elementsOf(operand) < elements))
+      add(operand, {{double(elements), bytesOf(op->getResults()) + gradientBytes(operand)}, std::nullopt});
+}
+
+/// All gradients at once, by one kernel.
+void Backward::differentiate() {
+  const bool isAttention = semantics.keeps == Kept::Attention;
+  GradientWork all;
+  all.work.flops = workOf(op, shapes).flops * (isAttention ? kAttentionProducts : 1);
+  all.work.bytes = bytesOf(op->getResults()) + bytesOf(result.saved) + result.extraBytes;
+  for (Value operand : operands)
+    if (flow.reaches(operand))
+      all.work.bytes += gradientBytes(operand);
+  if (isAttention && semantics.product)
+    all.product = semantics.product(op, shapes);
+  const bool isOfInputs =
+      llvm::any_of(operands, [&](Value operand) { return flow.reaches(operand) && !flow.isWeight(operand); });
+  (isOfInputs ? result.inputs : result.weights).push_back(all);
+}
+
+BackwardWork Backward::run() {
+  if (!flow.passes(op) || semantics.isScalar || semantics.collective ||
+      storageOf(op->getResult(0)) != op->getResult(0))
+    return result;
+  if (semantics.isCast || semantics.mayBeView) {
+    // A copy in another dtype goes back; one in another order stays as it is.
+    if (semantics.isCast)
+      add(op->getOperand(0),
+          {{0, bytesOf(op->getResults()) + gradientBytes(op->getOperand(0))}, std::nullopt});
+    return result;
+  }
+  result.saved = saved();
+  result.extraBytes = semantics.keptBytes ? semantics.keptBytes(op, shapes) : 0;
+  if (semantics.keeps == Kept::Factors)
+    multiply();
+  else if (semantics.keeps == Kept::Passes)
+    pass();
+  else
+    differentiate();
+  // What a product adds.
+  if (StringRef name = semantics.addedArgument; !name.empty())
+    if (Value added = op.getArgument(name); added && flow.reaches(added) && semantics.keeps == Kept::Factors)
+      add(added,
+          {{double(shapes.elementsOf(op->getResult(0))), bytesOf(op->getResults()) + gradientBytes(added)},
+           std::nullopt});
+  return result;
+}
+
+BackwardWork backwardOf(OperatorOp op, const TracedShapes &shapes, const GradientFlow &flow) {
+  return Backward(op, shapes, flow).run();
+}
+
+} // namespace cleave

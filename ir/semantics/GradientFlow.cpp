@@ -1,0 +1,120 @@
+//===- GradientFlow.cpp - Which values have gradients ---------------------===//
+#include "ir/semantics/GradientFlow.h"
+#include "ir/semantics/OpSemantics.h"
+#include "ir/semantics/Shapes.h"
+
+using namespace mlir;
+
+namespace cleave {
+
+/// Only floating-point numbers have gradients; a tensor of which no type is known may hold some.
+static bool mayHaveGradient(Type type) {
+  if (auto shaped = dyn_cast<ShapedType>(type))
+    return isa<FloatType, ComplexType>(shaped.getElementType());
+  return !type.isIntOrFloat();
+}
+
+bool GradientFlow::passes(Operation *op) const {
+  return llvm::any_of(op->getResults(), [&](Value result) { return reaches(result); });
+}
+
+void GradientFlow::follow(Operation *op) {
+  auto mark = [](llvm::DenseSet<Value> &values, ValueRange marked) {
+    values.insert(marked.begin(), marked.end());
+  };
+  if (auto param = dyn_cast<ParamOp>(op)) {
+    if (param.getRole() == "parameter" && mayHaveGradient(param.getType()))
+      ofParameters.insert(param);
+    return;
+  }
+  if (isa<StateOp>(op))
+    mark(ofRequest, op->getResults());
+  // What a region uses counts for the operation that has it.
+  bool takesRequest = false, takesParameters = false;
+  op->walk([&](Operation *inner) {
+    for (Value operand : inner->getOperands()) {
+      takesRequest |= ofRequest.contains(operand);
+      takesParameters |= ofParameters.contains(operand);
+    }
+  });
+  auto call = dyn_cast<OperatorOp>(op);
+  const OpSemantics *semantics = call ? &semanticsOf(call.getName()) : nullptr;
+  if (semantics && (semantics->keeps == Kept::NoGradient || semantics->readsNoElements ||
+                    semantics->isUninitialized || (semantics->isScalar && !semantics->isItemAccess)))
+    takesParameters = false;
+  SmallVector<Value> made(op->getResults());
+  for (Region &region : op->getRegions())
+    for (Block &block : region)
+      llvm::append_range(made, block.getArguments());
+  for (Value value : made) {
+    if (takesRequest)
+      ofRequest.insert(value);
+    if (takesParameters && mayHaveGradient(value.getType()))
+      ofParameters.insert(value);
+  }
+}
+
+GradientFlow::GradientFlow(Operation *function) {
+  for (Value argument : function->getRegion(0).getArguments())
+    ofRequest.insert(argument);
+  function->walk<WalkOrder::PreOrder>([&](Operation *op) {
+    if (op != function)
+      follow(op);
+  });
+}
+
+//===- Storages -----------------------------------------------------------===//
+
+static bool isRowMajor(Value value) {
+  auto type = dyn_cast<RankedTensorType>(value.getType());
+  auto layout = type ? dyn_cast_or_null<LayoutAttr>(type.getEncoding()) : LayoutAttr();
+  return !layout || layout.getStrides().empty();
+}
+
+static bool haveSameElements(Value a, Value b) {
+  auto left = dyn_cast<ShapedType>(a.getType()), right = dyn_cast<ShapedType>(b.getType());
+  return left && right && left.getElementType() == right.getElementType();
+}
+
+/// The operand whose storage result `index` is in; null where it is in one of its own.
+static Value sharedBy(Operation *op, unsigned index) {
+  if (isa<BoundaryOp, FirstRankOp>(op))
+    return op->getOperand(0);
+  if (auto unpack = dyn_cast<UnpackOp>(op)) {
+    Operation *made = unpack.getAggregate().getDefiningOp();
+    return made && isa<ListOp, TupleOp>(made) && index < made->getNumOperands() ? made->getOperand(index)
+                                                                                : unpack.getAggregate();
+  }
+  auto call = dyn_cast<OperatorOp>(op);
+  if (!call)
+    return {};
+  const OpSemantics &semantics = semanticsOf(call.getName());
+  if (Value same = semantics.identityOf ? semantics.identityOf(call) : Value())
+    return same;
+  if (semantics.isItemAccess) {
+    Operation *made = op->getOperand(0).getDefiningOp();
+    if (!made || !isa<ListOp, TupleOp>(made))
+      return op->getOperand(0);
+    auto item = constantInt(call, call.getSchema().arguments[1].name);
+    auto place = item ? dimensionAt(*item, made->getNumOperands()) : std::nullopt;
+    return place ? made->getOperand(*place) : Value();
+  }
+  if (semantics.isView)
+    return op->getOperand(0);
+  // Others than casts copy what is not in order, and a copy is in order.
+  const bool isKept = semantics.isCast ? haveSameElements(op->getOperand(0), op->getResult(index))
+                                       : isRowMajor(op->getOperand(0)) || !isRowMajor(op->getResult(index));
+  return semantics.mayBeView && isKept ? op->getOperand(0) : Value();
+}
+
+Value storageOf(Value value) {
+  while (auto result = dyn_cast<OpResult>(value)) {
+    Value base = sharedBy(result.getOwner(), result.getResultNumber());
+    if (!base)
+      break;
+    value = base;
+  }
+  return value;
+}
+
+} // namespace cleave
