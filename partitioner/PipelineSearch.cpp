@@ -20,17 +20,31 @@ namespace cleave {
 static constexpr SearchLimits kCutLimits{/*downsets=*/0, /*work=*/0};
 
 namespace {
+/// A configuration's graph at the size of a micro-batch.
+struct PricedGraph {
+  StageGraph graph;
+  /// Of training.
+  std::optional<TrainingCosts> training;
+};
+
 class PipelineSearch {
 public:
   PipelineSearch(func::FuncOp function, const PipelineSearchRequest &request);
   std::vector<Estimate> run();
+  llvm::Expected<PipelineForecast> forecast(const Configuration &configuration);
 
 private:
   std::vector<uint32_t> microbatchCounts() const;
-  void tryStages(Configuration configuration);
-  llvm::Expected<StageCut> cut(const ModelGraph &model, const Configuration &configuration) const;
+  std::vector<Configuration> variantsOf(const Configuration &configuration) const;
+  void tryStages(const Configuration &configuration);
+  void tryVariant(const Configuration &configuration, const ModelGraph &model,
+                  std::optional<llvm::Expected<StageCut>> &found);
+  PricedGraph price(const ModelGraph &model, const Configuration &configuration) const;
+  llvm::Expected<StageCut> cut(const ModelGraph &model, const StageGraph &graph, const Configuration &configuration,
+                               const SearchLimits &limits) const;
   double leastSeconds(const StageGraph &graph, const Configuration &configuration) const;
-  llvm::Error estimate(Estimate &result, const StageGraph &graph, llvm::ArrayRef<uint32_t> stageOf) const;
+  llvm::Expected<PipelineForecast> follow(const ModelGraph &model, const PricedGraph &priced,
+                                          llvm::ArrayRef<uint32_t> stageOf, const Configuration &configuration) const;
   void refuse(const Configuration &configuration, llvm::Error error);
 
   func::FuncOp function;
@@ -64,17 +78,55 @@ std::vector<uint32_t> PipelineSearch::microbatchCounts() const {
   return counts;
 }
 
+/// All schedules, recomputations and numbers of micro-batches.
+std::vector<Configuration> PipelineSearch::variantsOf(const Configuration &configuration) const {
+  std::vector<Configuration> variants;
+  for (auto &[count, shapes] : parts) {
+    Configuration variant = configuration;
+    variant.microbatches = count;
+    if (request.kinds.empty())
+      variants.push_back(variant);
+    for (TrainingKind kind : request.kinds)
+      for (const TrainingOptions &training : request.training)
+        // On one rank all of one stage are the same.
+        if ((kind == TrainingKind::Interleaved) == (configuration.stagesOfRank > 1) &&
+            (configuration.pipelineRanks > 1 || kind == request.kinds.front())) {
+          variant.kind = kind;
+          variant.training = training;
+          variants.push_back(variant);
+        }
+  }
+  return variants;
+}
+
 //===- One configuration --------------------------------------------------===//
 
-llvm::Expected<StageCut> PipelineSearch::cut(const ModelGraph &model, const Configuration &configuration) const {
+PricedGraph PipelineSearch::price(const ModelGraph &model, const Configuration &configuration) const {
+  const TracedShapes &shapes = parts.at(configuration.microbatches);
+  PricedGraph priced{model.pricedAt(shapes, request.machine), std::nullopt};
+  if (!configuration.kind)
+    return priced;
+  priced.training.emplace(function, shapes, request.machine, configuration.training);
+  for (auto [node, ops] : llvm::zip(priced.graph.nodes, model.nodes)) {
+    node.seconds = 0;
+    for (Operation *op : ops)
+      node.seconds += priced.training->seconds(op);
+  }
+  for (auto [value, source] : llvm::zip(priced.graph.values, model.values))
+    value.bytes = priced.training->sentBytes(source);
+  return priced;
+}
+
+llvm::Expected<StageCut> PipelineSearch::cut(const ModelGraph &model, const StageGraph &graph,
+                                             const Configuration &configuration, const SearchLimits &limits) const {
   const uint32_t stages = configuration.pipelineRanks * configuration.stagesOfRank;
   CutRequest cutting;
-  cutting.limits = kCutLimits;
+  cutting.limits = limits;
   cutting.stages.assign(stages, {request.machine.linkAmong(configuration.pipelineRanks * configuration.tensorRanks),
                                  request.machine.devices.front().memoryBytes});
   if (auto error = stageStartsOf(model, request.stageBefore).moveInto(cutting.stageStarts))
     return error;
-  return cutStages(model.graph, cutting);
+  return cutStages(graph, cutting);
 }
 
 /// The values that stages give each other, those of one rank left out.
@@ -140,67 +192,128 @@ double PipelineSearch::leastSeconds(const StageGraph &graph, const Configuration
   for (const StageGraph::Node &node : graph.nodes)
     once += node.seconds;
   const double share = once / configuration.pipelineRanks;
-  if (configuration.stagesOfRank > 1)
+  // Of zero-bubble schedules the last passes fill the wait.
+  if (configuration.stagesOfRank > 1 || configuration.kind == TrainingKind::ZeroBubbleH1)
     return std::max(once, configuration.microbatches * share);
   return once + (configuration.microbatches - 1) * share;
 }
 
-llvm::Error PipelineSearch::estimate(Estimate &result, const StageGraph &graph, llvm::ArrayRef<uint32_t> stageOf) const {
-  const Configuration &configuration = result.configuration;
+/// The rank's own, and what one micro-batch has made anew.
+static void addTraining(PipelineForecast &result, uint32_t ranks) {
+  double slowest = 0;
+  for (uint32_t rank = 0; rank < ranks; ++rank) {
+    int64_t again = 0, state = 0;
+    double update = 0;
+    for (size_t stage = rank; stage < result.training.size(); stage += ranks) {
+      again = std::max(again, result.training[stage].recomputedBytes);
+      state += result.training[stage].stateBytes;
+      update += result.training[stage].update;
+    }
+    result.stateBytes[rank] = state;
+    result.peakBytes[rank] = state + again + result.forecast.ranks[rank].peakBytes;
+    slowest = std::max(slowest, update);
+  }
+  result.seconds += slowest;
+}
+
+llvm::Expected<PipelineForecast> PipelineSearch::follow(const ModelGraph &model, const PricedGraph &priced,
+                                                        llvm::ArrayRef<uint32_t> stageOf,
+                                                        const Configuration &configuration) const {
   const uint32_t ranks = configuration.pipelineRanks, stages = ranks * configuration.stagesOfRank;
-  PipelineCosts costs;
+  PipelineForecast result;
+  PipelineCosts &costs = result.costs;
   costs.link = request.machine.linkAmong(ranks * configuration.tensorRanks);
-  costs.transfers = transfersOf(graph, stageOf, ranks);
+  costs.transfers = transfersOf(priced.graph, stageOf, ranks);
   costs.stages.resize(stages);
-  for (auto [stage, bytes] : llvm::enumerate(mostAlive(graph, stageOf, stages)))
-    costs.stages[stage].activationBytes = bytes;
-  for (auto [node, stage] : llvm::zip(graph.nodes, stageOf))
-    costs.stages[stage].forward += node.seconds;
+  if (priced.training) {
+    std::vector<SmallVector<Operation *>> opsOf(stages);
+    for (auto [ops, stage] : llvm::zip(model.nodes, stageOf))
+      opsOf[stage].append(ops.begin(), ops.end());
+    for (auto [cost, ops] : llvm::zip(costs.stages, opsOf)) {
+      const TrainingStageCost &own = result.training.emplace_back(priced.training->stage(ops));
+      cost = {own.forward, own.inputGradient, own.weightGradient, own.savedBytes};
+    }
+    // As frameworks of training do it, on streams of their own.
+    costs.overlapsTransfers = true;
+  } else {
+    for (auto [stage, bytes] : llvm::enumerate(mostAlive(priced.graph, stageOf, stages)))
+      costs.stages[stage].activationBytes = bytes;
+    for (auto [node, stage] : llvm::zip(priced.graph.nodes, stageOf))
+      costs.stages[stage].forward += node.seconds;
+  }
   Pipeline pipeline{0, stages, ranks, configuration.microbatches};
   for (const TransferSize &transfer : costs.transfers)
     pipeline.transfers.push_back({transfer.from, transfer.to, {}, {}});
-  auto forecast = simulate(gpipe(pipeline), costs);
-  if (!forecast)
-    return forecast.takeError();
-  result.seconds = forecast->seconds;
-  for (auto [rank, weights] : llvm::enumerate(weightsOf(graph, stageOf, ranks)))
-    result.peakBytes = std::max(result.peakBytes, weights + forecast->ranks[rank].peakBytes);
-  if (auto room = request.machine.devices.front().memoryBytes; room && result.peakBytes > *room)
-    result.obstacle = llvm::formatv("takes {0} bytes on a device that has {1}", result.peakBytes, *room);
-  return llvm::Error::success();
+  if (!configuration.kind)
+    result.schedule = gpipe(pipeline);
+  else if (auto error = trainingSchedule(*configuration.kind, pipeline).moveInto(result.schedule))
+    return error;
+  if (auto error = simulate(result.schedule, costs).moveInto(result.forecast))
+    return error;
+  result.seconds = result.forecast.seconds;
+  result.stateBytes = weightsOf(priced.graph, stageOf, ranks);
+  for (auto [rank, weights] : llvm::enumerate(result.stateBytes))
+    result.peakBytes.push_back(weights + result.forecast.ranks[rank].peakBytes);
+  if (priced.training)
+    addTraining(result, ranks);
+  return result;
 }
+
+llvm::Expected<PipelineForecast> PipelineSearch::forecast(const Configuration &configuration) {
+  if (obstacle && configuration.microbatches > 1)
+    return failure("{0} {1}, so the batch is not split", obstacle->op->getName(), obstacle->reason);
+  const ModelGraph model =
+      buildModelGraph(function, request.machine, configuration.pipelineRanks * configuration.stagesOfRank);
+  const PricedGraph priced = price(model, configuration);
+  auto found = cut(model, priced.graph, configuration, CutRequest().limits);
+  if (!found)
+    return found.takeError();
+  return follow(model, priced, found->stageOf, configuration);
+}
+
+//===- All of them --------------------------------------------------------===//
 
 void PipelineSearch::refuse(const Configuration &configuration, llvm::Error error) {
   estimates.push_back({configuration, 0, 0, toString(std::move(error))});
 }
 
-void PipelineSearch::tryStages(Configuration configuration) {
+void PipelineSearch::tryVariant(const Configuration &configuration, const ModelGraph &model,
+                                std::optional<llvm::Expected<StageCut>> &found) {
+  if (obstacle && configuration.microbatches > 1)
+    return refuse(configuration, failure("{0} {1}, so the batch is not split", obstacle->op->getName(), obstacle->reason));
+  const PricedGraph priced = price(model, configuration);
+  Estimate result{configuration, leastSeconds(priced.graph, configuration)};
+  result.isBound = request.best && result.seconds >= *request.best;
+  if (result.isBound) {
+    estimates.push_back(std::move(result));
+    return;
+  }
+  if (!found)
+    found.emplace(cut(model, configuration.kind ? priced.graph : model.graph, configuration, kCutLimits));
+  if (!*found)
+    return refuse(configuration, failure("{0}", toString((*found).takeError())));
+  auto forecast = follow(model, priced, (*found)->stageOf, configuration);
+  if (!forecast)
+    return refuse(configuration, forecast.takeError());
+  result.seconds = forecast->seconds;
+  result.peakBytes = *llvm::max_element(forecast->peakBytes);
+  if (auto room = request.machine.devices.front().memoryBytes; room && result.peakBytes > *room)
+    result.obstacle = llvm::formatv("takes {0} bytes on a device that has {1}", result.peakBytes, *room);
+  else if (request.best)
+    *request.best = std::min(*request.best, result.seconds);
+  estimates.push_back(std::move(result));
+}
+
+void PipelineSearch::tryStages(const Configuration &configuration) {
   const ModelGraph model =
       buildModelGraph(function, request.machine, configuration.pipelineRanks * configuration.stagesOfRank);
-  // One for all numbers of micro-batches, once one of them may be the best.
+  // One for all, once one of them may be the best.
   std::optional<llvm::Expected<StageCut>> found;
-  for (auto &[count, shapes] : parts) {
-    configuration.microbatches = count;
-    if (obstacle && count > 1) {
-      refuse(configuration, failure("{0} {1}, so the batch is not split", obstacle->op->getName(), obstacle->reason));
-      continue;
-    }
-    const StageGraph graph = model.pricedAt(shapes, request.machine);
-    Estimate result{configuration, leastSeconds(graph, configuration)};
-    result.isBound = request.best && result.seconds >= *request.best;
-    if (!result.isBound) {
-      if (!found)
-        found.emplace(cut(model, configuration));
-      if (!*found)
-        return refuse(configuration, found->takeError());
-      if (auto error = estimate(result, graph, (*found)->stageOf)) {
-        refuse(configuration, std::move(error));
-        continue;
-      }
-      if (request.best && result.obstacle.empty())
-        *request.best = std::min(*request.best, result.seconds);
-    }
-    estimates.push_back(std::move(result));
+  for (const Configuration &variant : variantsOf(configuration)) {
+    tryVariant(variant, model, found);
+    // No other cuts either.
+    if (found && !*found)
+      return;
   }
 }
 
@@ -211,13 +324,18 @@ std::vector<Estimate> PipelineSearch::run() {
       // One rank has nobody to wait for.
       if (ranks == 1 && stagesOfRank > 1 && request.stagesOfRank.size() > 1)
         continue;
-      tryStages({ranks, tensorRanksOf(function), stagesOfRank});
+      tryStages({ranks, tensorRanksOf(function), stagesOfRank, 1});
     }
   return std::move(estimates);
 }
 
 std::vector<Estimate> searchPipelines(func::FuncOp function, const PipelineSearchRequest &request) {
   return PipelineSearch(function, request).run();
+}
+
+llvm::Expected<PipelineForecast> forecastPipeline(func::FuncOp function, const PipelineSearchRequest &request,
+                                                  const Configuration &configuration) {
+  return PipelineSearch(function, request).forecast(configuration);
 }
 
 } // namespace cleave

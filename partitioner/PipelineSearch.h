@@ -4,6 +4,9 @@
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "partitioner/Machine.h"
+#include "partitioner/Schedules.h"
+#include "partitioner/Simulator.h"
+#include "partitioner/TrainingCosts.h"
 #include <optional>
 #include <string>
 #include <vector>
@@ -16,7 +19,23 @@ struct Configuration {
   /// Stages of each pipeline rank; several are interleaved.
   uint32_t stagesOfRank = 1;
   uint32_t microbatches = 1;
+  /// Of training: the schedule, and what is recomputed.
+  std::optional<TrainingKind> kind = std::nullopt;
+  TrainingOptions training = {};
   bool operator==(const Configuration &) const = default;
+};
+
+/// What one configuration comes to, in full.
+struct PipelineForecast {
+  plan::Schedule schedule;
+  PipelineCosts costs;
+  Forecast forecast;
+  /// One a stage; empty for inference.
+  std::vector<TrainingStageCost> training;
+  /// By pipeline rank: weights, of training with gradients and the optimizer's, and the most bytes in all.
+  std::vector<int64_t> stateBytes, peakBytes;
+  /// Of a step: the schedule and, of training, the slowest update of weights after it.
+  double seconds = 0;
 };
 
 /// What a configuration is expected to come to.
@@ -36,6 +55,9 @@ struct PipelineSearchRequest {
   std::vector<uint32_t> pipelineRanks, stagesOfRank;
   /// Tried where they are at most the samples of the batch; 0: each number that divides these.
   uint32_t microbatches = 0;
+  /// Schedules of training and what is recomputed: each pair is tried, interleaving where a rank has several stages; empty: inference.
+  std::vector<TrainingKind> kinds;
+  std::vector<TrainingOptions> training;
   /// The dimension that micro-batches split; empty: none.
   std::string batch;
   /// Paths of modules that begin a stage.
@@ -49,6 +71,10 @@ struct PipelineSearchRequest {
 /// (operationSeconds) at the size of a micro-batch. Cuts are those of program order, or nearly (`kCutLimits`): what is chosen is
 /// cut anew, exactly.
 std::vector<Estimate> searchPipelines(mlir::func::FuncOp function, const PipelineSearchRequest &request);
+
+/// One of them in full, cut exactly.
+llvm::Expected<PipelineForecast> forecastPipeline(mlir::func::FuncOp function, const PipelineSearchRequest &request,
+                                                  const Configuration &configuration);
 
 } // namespace cleave
 

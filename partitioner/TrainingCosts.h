@@ -26,6 +26,7 @@ struct TrainingOptions {
   /// et al. 2022): a sum over ranks becomes a reduce-scatter there and an all-gather where the whole is read.
   /// The all-gather of what the backward pass reads is behind a product, as it is there.
   bool sequenceParallel = false;
+  bool operator==(const TrainingOptions &) const = default;
 };
 
 /// What a stage takes for one micro-batch, and holds.

@@ -6,6 +6,7 @@
 #include "tools/cleave/Commands.h"
 #include "tools/cleave/PlanOptions.h"
 #include "tools/cleave/RunFiles.h"
+#include "tools/cleave/SimulateTraining.h"
 #include "tools/cleave/Supervised.h"
 #include "tools/cleave/TextTable.h"
 #include "tools/cleave/TraceFile.h"
@@ -31,6 +32,8 @@ struct SimulateOptions : CompileOptions {
   std::string trace;
   /// Options that were given, `--machine`, of those that decide what plan a model becomes.
   std::vector<std::string> given;
+  bool isTraining = false;
+  TrainingChoice choice;
   /// `model` is a plan's folder.
   bool isPlan() const { return llvm::sys::fs::is_directory(model); }
 };
@@ -209,6 +212,46 @@ static void printText(llvm::raw_ostream &out, const SimulateOptions &options, co
   printAlternatives(out, report.alternatives);
 }
 
+//===- The command --------------------------------------------------------===//
+
+static void addTrainingOptions(CLI::App *command, SimulateOptions &options) {
+  CLI::Option *train = command->add_flag("--train", options.isTraining, "A step of training, forward and backward");
+  command->add_option("--recompute", options.choice.recompute, "What the backward pass makes anew: none, selective, full, auto")
+      ->needs(train)
+      ->type_name("WHAT");
+  command->add_flag("--sequence-parallel", options.choice.sequenceParallel,
+                    "Tensor ranks hold, and work on, parts of what they have whole")
+      ->needs(train);
+  command->add_option("--interleave", options.choice.interleave, "Stages of a device with --schedule interleaved (2)")
+      ->needs(train)
+      ->type_name("N");
+}
+
+static Expected<TrainingForecast> simulateTraining(const SimulateOptions &options) {
+  if (options.isPlan())
+    return wrongUsage("--train: " + options.model + " is a plan, and plans of this version have no backward passes; give its model");
+  if (!options.trace.empty())
+    return wrongUsage("--trace: shows the actions of a plan, and --train makes none");
+  CompileOptions training = options;
+  training.training = options.choice;
+  return forecastTraining(training);
+}
+
+static llvm::json::Object trainingToJson(const SimulateOptions &options, const TrainingForecast &report) {
+  return toJson(static_cast<const CompileOptions &>(options), report);
+}
+
+static void printTraining(llvm::raw_ostream &out, const SimulateOptions &options, const TrainingForecast &report) {
+  printText(out, static_cast<const CompileOptions &>(options), report);
+}
+
+static Error runSimulate(const SimulateOptions &options, const SupervisedOptions &how) {
+  if (options.isTraining)
+    return workAndReport<SimulateOptions, TrainingForecast>(options, how, {simulateTraining, trainingToJson, printTraining})
+        .takeError();
+  return workAndReport<SimulateOptions, SimulateReport>(options, how, {simulatePlan, toJson, printText}).takeError();
+}
+
 void addSimulateCommand(CLI::App &app, Action &chosen) {
   auto options = std::make_shared<SimulateOptions>();
   auto how = std::make_shared<SupervisedOptions>();
@@ -217,13 +260,14 @@ void addSimulateCommand(CLI::App &app, Action &chosen) {
   addPlanOptions(command, *options);
   const std::vector<CLI::Option *> all = command->get_options(),
                                    planOptions(all.begin() + first, all.end());
-  command->add_option("plan", options->model, "The plan's folder, or a model that is compiled for this: a TorchScript file")
+  command->add_option("plan", options->model, "The plan's folder, or a model: a TorchScript file, or IR as text (.mlir)")
       ->required()
       ->check(fileName())
       ->type_name("PLAN|FILE");
   command->add_option("--trace", options->trace, "Where to write what each device would do when, for ui.perfetto.dev")
       ->check(fileName())
       ->type_name("FILE");
+  addTrainingOptions(command, *options);
   addSupervisedOptions(command, *how);
   command->footer("examples:\n  cleave simulate gpt2.plan\n  cleave simulate gpt2.pt --inputs gpt2.inputs.safetensors "
                   "--devices 4 --microbatches 4");
@@ -231,9 +275,7 @@ void addSimulateCommand(CLI::App &app, Action &chosen) {
     for (const CLI::Option *option : planOptions)
       if (option->count() > 0)
         options->given.push_back(option->get_name());
-    chosen.run = [options, how] {
-      return workAndReport<SimulateOptions, SimulateReport>(*options, *how, {simulatePlan, toJson, printText}).takeError();
-    };
+    chosen.run = [options, how] { return runSimulate(*options, *how); };
     if (!options->isPlan())
       chosen.confinement = Confinement{options->model, how->limits, !how->quiet};
   });

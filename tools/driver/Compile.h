@@ -17,6 +17,15 @@
 
 namespace cleave {
 
+/// How a training step is forecast.
+struct TrainingChoice {
+  /// `none`, `selective`, `full`; `auto`: each is tried where the mesh is searched for, else none.
+  std::string recompute = "auto";
+  bool sequenceParallel = false;
+  /// Stages of a rank where they are interleaved.
+  uint32_t interleave = 2;
+};
+
 struct CompileOptions {
   /// A TorchScript file, and the directory to write.
   std::string model, output;
@@ -60,6 +69,8 @@ struct CompileOptions {
   std::string emitIr;
   /// Libraries of operators.
   std::vector<std::string> libraries;
+  /// Plans of this version have no backward passes: forecastTraining takes this, and compile does not.
+  std::optional<TrainingChoice> training;
   /// Told what is being done; may be empty.
   Progress progress;
 };

@@ -13,6 +13,9 @@ namespace cleave {
 
 using llvm::StringRef;
 
+/// Stages of a rank.
+static constexpr uint32_t kMostInterleaved = 64;
+
 namespace {
 /// `pp=2,tp=2`, `pp=auto,tp=2`, `auto`; nothing for what is to be found.
 struct MeshOption {
@@ -141,6 +144,36 @@ llvm::Error checkScheduleName(StringRef name) {
   return llvm::Error::success();
 }
 
+static llvm::Error checkTraining(const CompileOptions &options) {
+  if (!llvm::is_contained({"", "auto", "gpipe", "1f1b", "interleaved", "zb-h1"}, options.schedule))
+    return wrongUsage("--schedule " + options.schedule +
+                      ": not a schedule of training; use gpipe, 1f1b, interleaved, zb-h1 or auto");
+  const TrainingChoice &choice = *options.training;
+  if (!llvm::is_contained({"auto", "none", "selective", "full"}, choice.recompute))
+    return wrongUsage("--recompute " + choice.recompute + ": found \"" + choice.recompute +
+                      "\", expected none, selective, full or auto");
+  if (choice.interleave < 2 || choice.interleave > kMostInterleaved)
+    return wrongUsage("--interleave " + llvm::Twine(choice.interleave) + ": expected 2 to " + llvm::Twine(kMostInterleaved));
+  return llvm::Error::success();
+}
+
+/// What of training the options leave open.
+static void openTraining(const CompileOptions &options, bool isOpen, MeshSearchSpace &space) {
+  const TrainingChoice &choice = *options.training;
+  const bool isAuto = options.schedule.empty() || options.schedule == "auto";
+  for (TrainingKind kind : {TrainingKind::Gpipe, TrainingKind::OneForwardOneBackward, TrainingKind::Interleaved,
+                            TrainingKind::ZeroBubbleH1})
+    if (isAuto ? isOpen || kind == TrainingKind::OneForwardOneBackward : nameOf(kind) == options.schedule)
+      space.kinds.push_back(kind);
+  if (llvm::is_contained(space.kinds, TrainingKind::Interleaved))
+    space.stagesOfRank.push_back(choice.interleave);
+  if (space.kinds.size() > 1 || space.stagesOfRank.empty())
+    space.stagesOfRank.insert(space.stagesOfRank.begin(), 1);
+  for (auto [name, recompute] : {std::pair("none", Recompute::None), {"selective", Recompute::Selective}, {"full", Recompute::Full}})
+    if (choice.recompute == "auto" ? isOpen || recompute == Recompute::None : choice.recompute == name)
+      space.training.push_back({recompute, choice.sequenceParallel});
+}
+
 /// Stages of each rank that the schedule has, or may have.
 static std::vector<uint32_t> stagesOfRank(StringRef schedule, bool isOpen) {
   if (schedule == "interleaved")
@@ -151,7 +184,7 @@ static std::vector<uint32_t> stagesOfRank(StringRef schedule, bool isOpen) {
 llvm::Expected<PipelineShape> readPipelineShape(const CompileOptions &options) {
   if (auto error = checkPipelineWords(options))
     return error;
-  if (auto error = checkScheduleName(options.schedule))
+  if (auto error = options.training ? checkTraining(options) : checkScheduleName(options.schedule))
     return error;
   if (!llvm::is_contained({"traced", "bf16"}, options.dtype))
     return wrongUsage("--dtype " + options.dtype + ": found \"" + options.dtype +
@@ -168,7 +201,11 @@ llvm::Expected<PipelineShape> readPipelineShape(const CompileOptions &options) {
                       ": nothing to split over; give --mesh tp=N with N of at least 2");
   shape->shard = std::move(*rules);
   shape->microbatches = options.microbatches.value_or(isOpen ? 0 : 1);
-  if (isOpen)
+  if (options.training) {
+    if (!isOpen)
+      shape->search = {shape->ranks * shape->tensorRanks, shape->ranks, shape->tensorRanks, {}};
+    openTraining(options, isOpen, *shape->search);
+  } else if (isOpen)
     shape->search->stagesOfRank = stagesOfRank(options.schedule, isOpen);
   else
     shape->stages = shape->ranks * stagesOfRank(options.schedule, isOpen).front();

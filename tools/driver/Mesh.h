@@ -6,6 +6,7 @@
 #ifndef CLEAVE_TOOLS_DRIVER_MESH_H
 #define CLEAVE_TOOLS_DRIVER_MESH_H
 
+#include "partitioner/PipelineSearch.h"
 #include "tools/driver/Compile.h"
 #include <optional>
 
@@ -18,6 +19,9 @@ struct MeshSearchSpace {
   std::optional<uint32_t> ranks, tensorRanks;
   /// Stages of a rank that are tried.
   std::vector<uint32_t> stagesOfRank;
+  /// Of training.
+  std::vector<TrainingKind> kinds = {};
+  std::vector<TrainingOptions> training = {};
 };
 
 struct PipelineShape {
@@ -43,7 +47,7 @@ struct PipelineShape {
   std::optional<MeshSearchSpace> search;
 };
 
-/// Reconciles --devices, --mesh and --machine.
+/// Reconciles --devices, --mesh and --machine. Of training a mesh is always searched for, if only among one.
 llvm::Expected<PipelineShape> readPipelineShape(const CompileOptions &options);
 
 } // namespace cleave

@@ -22,15 +22,19 @@ class MeshSearch {
 public:
   MeshSearch(PlanMaker &maker, const CompileOptions &options, const PipelineShape &shape)
       : maker(maker), options(options), shape(shape) {}
-  Expected<ChosenMesh> run();
+  Error weighAll();
+  /// The first of the estimates, in their order, of which a plan can be made.
+  Expected<ChosenMesh> choose();
+  Expected<TrainingForecast> chooseTraining();
 
 private:
+  PipelineSearchRequest requestFor(const std::vector<uint32_t> &ranks);
   void tryTensorRanks(uint32_t tensorRanks, const std::vector<uint32_t> &ranks);
   void weigh(bool acrossNodes);
   PipelineShape shapeOf(const Configuration &configuration) const;
-  Expected<ChosenMesh> choose();
   std::vector<MeshAlternative> describe(const Estimate &chosen) const;
   std::vector<std::string> noteUnused(const Estimate &chosen) const;
+  Error noneFits() const;
 
   PlanMaker &maker;
   const CompileOptions &options;
@@ -55,24 +59,36 @@ PipelineShape MeshSearch::shapeOf(const Configuration &configuration) const {
   return found;
 }
 
-/// All pipelines of groups of `tensorRanks`.
-void MeshSearch::tryTensorRanks(uint32_t tensorRanks, const std::vector<uint32_t> &ranks) {
-  if (options.progress)
-    options.progress(formatv("weighing tp={0}", tensorRanks), std::nullopt);
+PipelineSearchRequest MeshSearch::requestFor(const std::vector<uint32_t> &ranks) {
   PipelineSearchRequest request;
   request.machine = machine;
   request.pipelineRanks = ranks;
   request.stagesOfRank = shape.search->stagesOfRank;
   request.microbatches = shape.microbatches;
+  request.kinds = shape.search->kinds;
+  request.training = shape.search->training;
   request.batch = shape.batch;
   request.stageBefore = options.stageBefore;
   request.best = &best;
-  auto function = maker.shard(shapeOf({ranks.back(), tensorRanks, 1, shape.microbatches}));
+  return request;
+}
+
+/// All pipelines of groups of `tensorRanks`.
+void MeshSearch::tryTensorRanks(uint32_t tensorRanks, const std::vector<uint32_t> &ranks) {
+  if (options.progress)
+    options.progress(formatv("weighing tp={0}", tensorRanks), std::nullopt);
+  const Configuration widest{ranks.back(), tensorRanks, shape.search->stagesOfRank.front(), shape.microbatches};
+  auto function = maker.shard(shapeOf(widest));
   if (function)
-    llvm::append_range(estimates, searchPipelines(*function, request));
+    llvm::append_range(estimates, searchPipelines(*function, requestFor(ranks)));
   else
-    estimates.push_back({{ranks.back(), tensorRanks, request.stagesOfRank.front(), std::max(1u, shape.microbatches)}, 0, 0,
-                         toString(function.takeError())});
+    estimates.push_back({widest, 0, 0, toString(function.takeError())});
+}
+
+static std::string scheduleOf(const Configuration &configuration) {
+  if (!configuration.kind)
+    return configuration.stagesOfRank > 1 ? "interleaved" : "gpipe";
+  return (nameOf(*configuration.kind) + ", recompute " + nameOf(configuration.training.recompute)).str();
 }
 
 std::vector<MeshAlternative> MeshSearch::describe(const Estimate &chosen) const {
@@ -84,9 +100,11 @@ std::vector<MeshAlternative> MeshSearch::describe(const Estimate &chosen) const 
       reason = formatv("takes {0}{1:f1} % longer", estimate.isBound ? "at least " : "",
                        (estimate.seconds / chosen.seconds - 1) * 100);
     const bool isUsable = estimate.obstacle.empty();
-    result.push_back({meshOf(it), it.stagesOfRank > 1 ? "interleaved" : "gpipe", it.microbatches,
+    result.push_back({meshOf(it), scheduleOf(it), it.microbatches,
                       isUsable ? estimate.seconds : 0, isUsable ? estimate.peakBytes : 0, reason});
   }
+  // The chosen one first, also where faster ones turned out not to work.
+  std::stable_partition(result.begin(), result.end(), [](const MeshAlternative &one) { return one.reason.empty(); });
   return result;
 }
 
@@ -107,12 +125,13 @@ std::vector<std::string> MeshSearch::noteUnused(const Estimate &chosen) const {
   return {note};
 }
 
-/// The first of the estimates, in their order, of which a plan can be made.
+Error MeshSearch::noneFits() const {
+  const Estimate &first = estimates.front();
+  return llvm::createStringError(options.model + ": no mesh of " + std::to_string(shape.search->devices) +
+                                 " devices can be used; " + meshOf(first.configuration) + ": " + first.obstacle);
+}
+
 Expected<ChosenMesh> MeshSearch::choose() {
-  llvm::stable_sort(estimates, [](const Estimate &a, const Estimate &b) {
-    auto keyOf = [](const Estimate &one) { return std::tuple(!one.obstacle.empty(), one.isBound, one.seconds); };
-    return keyOf(a) < keyOf(b);
-  });
   for (Estimate &estimate : estimates) {
     if (!estimate.obstacle.empty() || estimate.isBound)
       break;
@@ -122,15 +141,30 @@ Expected<ChosenMesh> MeshSearch::choose() {
       chosen.plan = std::move(*plan);
       chosen.alternatives = describe(estimate);
       chosen.notes = noteUnused(estimate);
-      // The chosen one first, also where faster ones turned out not to work.
-      std::stable_partition(chosen.alternatives.begin(), chosen.alternatives.end(), [](const MeshAlternative &one) { return one.reason.empty(); });
       return chosen;
     }
     estimate.obstacle = toString(plan.takeError());
   }
-  return llvm::createStringError(options.model + ": no mesh of " + std::to_string(shape.search->devices) +
-                                 " devices can be used; " + meshOf(estimates.front().configuration) + ": " +
-                                 estimates.front().obstacle);
+  return noneFits();
+}
+
+Expected<TrainingForecast> MeshSearch::chooseTraining() {
+  const Estimate &best = estimates.front();
+  if (!best.obstacle.empty())
+    return noneFits();
+  TrainingForecast result{best.configuration, {}, {}, {}, noteUnused(best)};
+  auto function = maker.shard(shapeOf(best.configuration));
+  if (!function)
+    return function.takeError();
+  const PipelineSearchRequest request = requestFor({best.configuration.pipelineRanks});
+  if (auto error = forecastPipeline(*function, request, best.configuration).moveInto(result.pipeline))
+    return error;
+  const uint32_t used = best.configuration.pipelineRanks * best.configuration.tensorRanks;
+  for (uint32_t device = 0; device < used; ++device)
+    result.devices.push_back(machine.devices[device].name);
+  if (estimates.size() > 1)
+    result.alternatives = describe(best);
+  return result;
 }
 
 /// All that is open, with tensor groups within nodes or with the others.
@@ -149,12 +183,11 @@ void MeshSearch::weigh(bool acrossNodes) {
   }
 }
 
-Expected<ChosenMesh> MeshSearch::run() {
+Error MeshSearch::weighAll() {
   const MeshSearchSpace &space = *shape.search;
-  auto loaded = options.machine.empty() ? Expected<Machine>(Machine::cpu(space.devices)) : Machine::load(options.machine);
-  if (!loaded)
-    return loaded.takeError();
-  machine = std::move(*loaded);
+  if (auto error = (options.machine.empty() ? Expected<Machine>(Machine::cpu(space.devices)) : Machine::load(options.machine))
+                       .moveInto(machine))
+    return error;
   weigh(/*acrossNodes=*/false);
   // Over the link between nodes a tensor group does each sum many times more slowly: only where nothing else is left.
   if (llvm::none_of(estimates, [](const Estimate &one) { return one.obstacle.empty(); }))
@@ -162,11 +195,25 @@ Expected<ChosenMesh> MeshSearch::run() {
   if (estimates.empty())
     return wrongUsage("--mesh " + options.mesh + ": found " + llvm::Twine(space.devices) + " device" +
                       (space.devices == 1 ? "" : "s") + ", expected more for this mesh; use --devices or --machine");
-  return choose();
+  llvm::stable_sort(estimates, [](const Estimate &a, const Estimate &b) {
+    auto keyOf = [](const Estimate &one) { return std::tuple(!one.obstacle.empty(), one.isBound, one.seconds); };
+    return keyOf(a) < keyOf(b);
+  });
+  return Error::success();
 }
 
 Expected<ChosenMesh> searchMesh(PlanMaker &maker, const CompileOptions &options, const PipelineShape &shape) {
-  return MeshSearch(maker, options, shape).run();
+  MeshSearch search(maker, options, shape);
+  if (auto error = search.weighAll())
+    return error;
+  return search.choose();
+}
+
+Expected<TrainingForecast> searchTraining(PlanMaker &maker, const CompileOptions &options, const PipelineShape &shape) {
+  MeshSearch search(maker, options, shape);
+  if (auto error = search.weighAll())
+    return error;
+  return search.chooseTraining();
 }
 
 } // namespace cleave

@@ -7,6 +7,7 @@
 #define CLEAVE_TOOLS_DRIVER_MESHSEARCH_H
 
 #include "tools/driver/PlanMaker.h"
+#include "tools/driver/TrainingForecast.h"
 
 namespace cleave {
 
@@ -23,6 +24,9 @@ struct ChosenMesh {
 /// once, by the passes; searchPipelines estimates its pipelines. The fastest that fits is made; where the passes refuse it,
 /// or it takes more memory than estimated, the next.
 llvm::Expected<ChosenMesh> searchMesh(PlanMaker &maker, const CompileOptions &options, const PipelineShape &shape);
+
+/// Weighs training the same way; what is chosen is the fastest that fits by these estimates, and follows in full.
+llvm::Expected<TrainingForecast> searchTraining(PlanMaker &maker, const CompileOptions &options, const PipelineShape &shape);
 
 } // namespace cleave
 

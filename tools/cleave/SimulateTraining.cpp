@@ -1,0 +1,97 @@
+//===- SimulateTraining.cpp - `cleave simulate --train` -------------------===//
+#include "tools/cleave/SimulateTraining.h"
+#include "tools/cleave/Alternatives.h"
+#include "tools/cleave/TextTable.h"
+#include "tools/cleave/Wording.h"
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/FormatVariadic.h"
+
+namespace cleave {
+
+using llvm::formatv;
+
+static double bubbleOf(const TrainingForecast &report, uint32_t rank) {
+  const Forecast &forecast = report.pipeline.forecast;
+  return forecast.seconds > 0 ? forecast.bubbleSeconds(rank) / forecast.seconds : 0;
+}
+
+/// Of one pipeline rank.
+static llvm::SmallVector<uint32_t> stagesOf(const TrainingForecast &report, uint32_t rank) {
+  llvm::SmallVector<uint32_t> stages;
+  for (uint32_t stage = rank; stage < report.pipeline.training.size(); stage += report.configuration.pipelineRanks)
+    stages.push_back(stage);
+  return stages;
+}
+
+static double meanBubble(const TrainingForecast &report) {
+  double sum = 0;
+  for (uint32_t rank = 0; rank < report.configuration.pipelineRanks; ++rank)
+    sum += bubbleOf(report, rank);
+  return sum / report.configuration.pipelineRanks;
+}
+
+llvm::json::Object toJson(const CompileOptions &, const TrainingForecast &report) {
+  using llvm::json::Array;
+  using llvm::json::Object;
+  Array devices, stages, transfers;
+  for (auto [device, name] : llvm::enumerate(report.devices)) {
+    const uint32_t rank = device / report.configuration.tensorRanks;
+    devices.push_back(Object{{"name", name},
+                             {"stages", Array(stagesOf(report, rank))},
+                             {"busy_seconds", report.pipeline.forecast.ranks[rank].busySeconds},
+                             {"idle_seconds", report.pipeline.forecast.bubbleSeconds(rank)},
+                             {"bubble", bubbleOf(report, rank)},
+                             {"state_bytes", report.pipeline.stateBytes[rank]},
+                             {"peak_bytes", report.pipeline.peakBytes[rank]}});
+  }
+  for (auto [index, stage] : llvm::enumerate(report.pipeline.training))
+    stages.push_back(Object{{"index", int64_t(index)},
+                            {"forward_seconds", stage.forward},
+                            {"input_gradient_seconds", stage.inputGradient},
+                            {"weight_gradient_seconds", stage.weightGradient},
+                            {"update_seconds", stage.update},
+                            {"saved_bytes", stage.savedBytes},
+                            {"recomputed_bytes", stage.recomputedBytes},
+                            {"state_bytes", stage.stateBytes}});
+  for (const TransferSize &transfer : report.pipeline.costs.transfers)
+    transfers.push_back(Object{{"from", transfer.from}, {"to", transfer.to}, {"bytes", transfer.bytes}});
+  return Object{{"schedule", report.pipeline.schedule.name},
+                {"mesh", Object{{"pp", report.configuration.pipelineRanks}, {"dp", 1}, {"tp", report.configuration.tensorRanks}}},
+                {"microbatches", report.configuration.microbatches},
+                {"recompute", nameOf(report.configuration.training.recompute)},
+                {"seconds", report.pipeline.seconds},
+                {"bubble", meanBubble(report)},
+                {"devices", std::move(devices)},
+                {"stages", std::move(stages)},
+                {"transfers", std::move(transfers)},
+                {"alternatives", toJson(report.alternatives)},
+                {"notes", Array(report.notes)}};
+}
+
+void printText(llvm::raw_ostream &out, const CompileOptions &options, const TrainingForecast &report) {
+  const Configuration &configuration = report.configuration;
+  out << formatv("{0}: training, pp={1} tp={2}, {3}, {4}, recompute {5}, {6} ms a step\n", options.model,
+                 configuration.pipelineRanks, configuration.tensorRanks, report.pipeline.schedule.name,
+                 count(configuration.microbatches, "micro-batch"), nameOf(configuration.training.recompute),
+                 milliseconds(report.pipeline.seconds));
+  for (const std::string &note : report.notes)
+    out << "note: " << note << "\n";
+  out << "\n";
+  TextTable table({Align::Left, Align::Left, Align::Right, Align::Right, Align::Right, Align::Right, Align::Right});
+  table.add({"devices", "stages", "busy ms", "idle ms", "bubble %", "state MB", "peak MB"});
+  for (uint32_t rank = 0; rank < configuration.pipelineRanks; ++rank) {
+    const uint32_t first = rank * configuration.tensorRanks, last = first + configuration.tensorRanks - 1;
+    std::vector<std::string> stages;
+    for (uint32_t stage : stagesOf(report, rank))
+      stages.push_back(std::to_string(stage));
+    table.add({report.devices[first] + (first < last ? " to " + report.devices[last] : ""), llvm::join(stages, ", "),
+               milliseconds(report.pipeline.forecast.ranks[rank].busySeconds),
+               milliseconds(report.pipeline.forecast.bubbleSeconds(rank)), formatv("{0:f1}", bubbleOf(report, rank) * 100),
+               megabytes(report.pipeline.stateBytes[rank]), megabytes(report.pipeline.peakBytes[rank])});
+  }
+  table.print(out);
+  printAlternatives(out, report.alternatives);
+}
+
+} // namespace cleave

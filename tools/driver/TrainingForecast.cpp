@@ -1,0 +1,40 @@
+//===- TrainingForecast.cpp - What a training step would take -------------===//
+#include "tools/driver/TrainingForecast.h"
+#include "ir/semantics/OpSemantics.h"
+#include "tools/driver/Mesh.h"
+#include "tools/driver/MeshSearch.h"
+#include "tools/driver/ModelSource.h"
+
+namespace cleave {
+
+llvm::StringRef nameOf(Recompute recompute) {
+  switch (recompute) {
+  case Recompute::None:
+    return "none";
+  case Recompute::Selective:
+    return "selective";
+  case Recompute::Full:
+    return "full";
+  }
+  llvm_unreachable("all have names");
+}
+
+llvm::Expected<TrainingForecast> forecastTraining(const CompileOptions &options) {
+  auto shape = readPipelineShape(options);
+  if (!shape)
+    return shape.takeError();
+  CompileOptions chosen = options;
+  chosen.microbatches = shape->microbatches;
+  chosen.writesPlan = false;
+  mlir::MLIRContext context(mlir::MLIRContext::Threading::DISABLED);
+  auto source = readModel(chosen, context);
+  if (!source)
+    return source.takeError();
+  shape->batch = source->batch;
+  for (auto function : source->model.module->getOps<mlir::func::FuncOp>())
+    function->setAttr(kTrainingAttr, mlir::UnitAttr::get(&context));
+  PlanMaker maker(chosen, *source, context);
+  return searchTraining(maker, chosen, *shape);
+}
+
+} // namespace cleave

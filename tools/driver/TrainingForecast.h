@@ -1,0 +1,28 @@
+//===- TrainingForecast.h - What a training step would take -----*- C++ -*-===//
+#ifndef CLEAVE_TOOLS_DRIVER_TRAININGFORECAST_H
+#define CLEAVE_TOOLS_DRIVER_TRAININGFORECAST_H
+
+#include "partitioner/PipelineSearch.h"
+#include "tools/driver/Compile.h"
+
+namespace cleave {
+
+struct TrainingForecast {
+  Configuration configuration;
+  PipelineForecast pipeline;
+  /// Of the machine, those of a pipeline rank side by side.
+  std::vector<std::string> devices;
+  /// Where the mesh was searched for: as CompileReport has them.
+  std::vector<MeshAlternative> alternatives;
+  std::vector<std::string> notes;
+};
+
+/// `none`, `selective`, `full`.
+llvm::StringRef nameOf(Recompute recompute);
+
+/// One step of training the model of the options, whose `training` is set. Nothing is written.
+llvm::Expected<TrainingForecast> forecastTraining(const CompileOptions &options);
+
+} // namespace cleave
+
+#endif // CLEAVE_TOOLS_DRIVER_TRAININGFORECAST_H
