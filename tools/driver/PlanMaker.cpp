@@ -152,8 +152,9 @@ PlanMaker::Made PlanMaker::fitCut(PipelineShape shape) {
     return {nullptr, plan.takeError()};
   auto tooLarge = checkMemory(**plan, shape);
   Made best{std::move(*plan), std::move(tooLarge)};
-  for (int cut = 1; best.tooLarge && shape.stages > 1 && cut < kMostCuts; ++cut) {
+  if (best.tooLarge)
     shape.weightLimits = roomForWeights(*best.plan, shape);
+  for (int cut = 1; best.tooLarge && shape.stages > 1 && cut < kMostCuts; ++cut) {
     auto next = runPasses(shape);
     if (!next) {
       // What had to be cut otherwise cannot be; the need that is known is said.
@@ -161,6 +162,8 @@ PlanMaker::Made PlanMaker::fitCut(PipelineShape shape) {
       break;
     }
     auto error = checkMemory(**next, shape);
+    if (error)
+      shape.weightLimits = roomForWeights(**next, shape);
     if (!error || mostNeeded(**next).second < mostNeeded(*best.plan).second) {
       consumeError(std::move(best.tooLarge));
       best = {std::move(*next), std::move(error)};
