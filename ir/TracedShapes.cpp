@@ -53,11 +53,18 @@ TracedShapes TracedShapes::resized(StringRef name, int64_t size) const {
 std::optional<SmallVector<int64_t>> TracedShapes::evaluate(ArrayRef<std::string> expressions) const {
   SmallVector<int64_t> result;
   for (const std::string &text : expressions) {
-    auto dim = SymbolicDim::parse(text);
-    auto size = dim ? dim->evaluate(symbols) : std::nullopt;
-    if (!size)
-      return std::nullopt;
-    result.push_back(*size);
+    // Most are numbers or names.
+    if (int64_t number; !StringRef(text).getAsInteger(10, number)) {
+      result.push_back(number);
+    } else if (auto symbol = symbols.find(text); symbol != symbols.end()) {
+      result.push_back(symbol->second);
+    } else {
+      auto dim = SymbolicDim::parse(text);
+      auto size = dim ? dim->evaluate(symbols) : std::nullopt;
+      if (!size)
+        return std::nullopt;
+      result.push_back(*size);
+    }
   }
   return result;
 }

@@ -199,7 +199,7 @@ void GraphBuilder::sourcesOf(Value value, llvm::SetVector<Value> &sources, llvm:
   }
 }
 
-static int64_t bytesSent(Value value, const TracedShapes &shapes) { return std::max<int64_t>(shapes.bytesOf(value), 8); }
+int64_t bytesSent(Value value, const TracedShapes &shapes) { return std::max<int64_t>(shapes.bytesOf(value), 8); }
 
 /// `aten.linear at lm_head`; of what no module holds, the operator alone.
 static std::string labelOf(Operation *op) {
@@ -255,15 +255,16 @@ ModelGraph GraphBuilder::build() {
   return std::move(result);
 }
 
-StageGraph ModelGraph::pricedAt(const TracedShapes &shapes, const Machine &machine) const {
+StageGraph ModelGraph::pricedBy(llvm::function_ref<double(Operation *)> seconds,
+                                llvm::function_ref<int64_t(Value)> bytes) const {
   StageGraph priced = graph;
   for (auto [node, ops] : llvm::zip(priced.nodes, nodes)) {
     node.seconds = 0;
     for (Operation *op : ops)
-      node.seconds += operationSeconds(op, shapes, machine);
+      node.seconds += seconds(op);
   }
   for (auto [value, source] : llvm::zip(priced.values, values))
-    value.bytes = bytesSent(source, shapes);
+    value.bytes = bytes(source);
   return priced;
 }
 

@@ -7,6 +7,7 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "partitioner/Machine.h"
 #include "partitioner/StageGraph.h"
+#include "llvm/ADT/STLFunctionalExtras.h"
 
 namespace cleave {
 
@@ -25,8 +26,9 @@ struct ModelGraph {
   /// Names of `graph.weightBytes`.
   std::vector<std::string> weightNames;
 
-  /// The same graph with seconds and bytes of other sizes.
-  StageGraph pricedAt(const TracedShapes &shapes, const Machine &machine) const;
+  /// The same graph with other seconds of operations and bytes of values.
+  StageGraph pricedBy(llvm::function_ref<double(mlir::Operation *)> seconds,
+                      llvm::function_ref<int64_t(mlir::Value)> bytes) const;
 };
 
 ModelGraph buildModelGraph(mlir::func::FuncOp function, const Machine &machine, uint32_t stages);
@@ -46,6 +48,9 @@ double kernelSeconds(const Kernel &kernel, const DeviceSpec &device);
 /// Seconds of one operation on a device of `machine`: a fixed cost of calling it, and its work (kernelSeconds). A
 /// collective costs what `machine` says of the group.
 double operationSeconds(mlir::Operation *op, const TracedShapes &shapes, const Machine &machine);
+
+/// Of a value that one stage sends another.
+int64_t bytesSent(mlir::Value value, const TracedShapes &shapes);
 
 /// Values that the operation uses: operands, and what its regions use from outside.
 llvm::SmallVector<mlir::Value> usedValues(mlir::Operation *op);

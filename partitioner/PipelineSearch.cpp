@@ -20,11 +20,13 @@ namespace cleave {
 static constexpr SearchLimits kCutLimits{/*downsets=*/0, /*work=*/0};
 
 namespace {
-/// A configuration's graph at the size of a micro-batch.
-struct PricedGraph {
-  StageGraph graph;
-  /// Of training.
+/// What operations and values come to in micro-batches of one size.
+struct Prices {
+  explicit Prices(const TracedShapes &shapes) : shapes(shapes) {}
+  const TracedShapes &shapes;
   std::optional<TrainingCosts> training;
+  /// Those that were asked for: of forward passes, or of both.
+  llvm::DenseMap<Operation *, double> seconds;
 };
 
 class PipelineSearch {
@@ -39,12 +41,13 @@ private:
   void tryStages(const Configuration &configuration);
   void tryVariant(const Configuration &configuration, const ModelGraph &model,
                   std::optional<llvm::Expected<StageCut>> &found);
-  PricedGraph price(const ModelGraph &model, const Configuration &configuration) const;
+  Prices &pricesOf(const Configuration &configuration);
+  StageGraph price(const ModelGraph &model, const Configuration &configuration);
   llvm::Expected<StageCut> cut(const ModelGraph &model, const StageGraph &graph, const Configuration &configuration,
                                const SearchLimits &limits) const;
   double leastSeconds(const StageGraph &graph, const Configuration &configuration) const;
-  llvm::Expected<PipelineForecast> follow(const ModelGraph &model, const PricedGraph &priced,
-                                          llvm::ArrayRef<uint32_t> stageOf, const Configuration &configuration) const;
+  llvm::Expected<PipelineForecast> follow(const ModelGraph &model, const StageGraph &graph,
+                                          llvm::ArrayRef<uint32_t> stageOf, const Configuration &configuration);
   void refuse(const Configuration &configuration, llvm::Error error);
 
   func::FuncOp function;
@@ -53,6 +56,8 @@ private:
   std::optional<BatchObstacle> obstacle;
   /// By the number of micro-batches.
   std::map<uint32_t, TracedShapes> parts;
+  /// By that, and by how much is recomputed; none for inference.
+  std::map<std::pair<uint32_t, std::optional<Recompute>>, Prices> prices;
   std::vector<Estimate> estimates;
 };
 } // namespace
@@ -101,20 +106,25 @@ std::vector<Configuration> PipelineSearch::variantsOf(const Configuration &confi
 
 //===- One configuration --------------------------------------------------===//
 
-PricedGraph PipelineSearch::price(const ModelGraph &model, const Configuration &configuration) const {
+Prices &PipelineSearch::pricesOf(const Configuration &configuration) {
   const TracedShapes &shapes = parts.at(configuration.microbatches);
-  PricedGraph priced{model.pricedAt(shapes, request.machine), std::nullopt};
-  if (!configuration.kind)
-    return priced;
-  priced.training.emplace(function, shapes, request.machine, configuration.training);
-  for (auto [node, ops] : llvm::zip(priced.graph.nodes, model.nodes)) {
-    node.seconds = 0;
-    for (Operation *op : ops)
-      node.seconds += priced.training->seconds(op);
-  }
-  for (auto [value, source] : llvm::zip(priced.graph.values, model.values))
-    value.bytes = priced.training->sentBytes(source);
-  return priced;
+  const auto recompute = configuration.kind ? std::optional(configuration.training.recompute) : std::nullopt;
+  auto [known, isNew] = prices.try_emplace({configuration.microbatches, recompute}, shapes);
+  if (isNew && configuration.kind)
+    known->second.training.emplace(function, shapes, request.machine, configuration.training);
+  return known->second;
+}
+
+StageGraph PipelineSearch::price(const ModelGraph &model, const Configuration &configuration) {
+  Prices &own = pricesOf(configuration);
+  auto secondsOf = [&](Operation *op) {
+    auto [known, isNew] = own.seconds.try_emplace(op);
+    if (isNew)
+      known->second = own.training ? own.training->seconds(op) : operationSeconds(op, own.shapes, request.machine);
+    return known->second;
+  };
+  auto bytesOf = [&](Value value) { return own.training ? own.training->sentBytes(value) : bytesSent(value, own.shapes); };
+  return model.pricedBy(secondsOf, bytesOf);
 }
 
 llvm::Expected<StageCut> PipelineSearch::cut(const ModelGraph &model, const StageGraph &graph,
@@ -216,29 +226,30 @@ static void addTraining(PipelineForecast &result, uint32_t ranks) {
   result.seconds += slowest;
 }
 
-llvm::Expected<PipelineForecast> PipelineSearch::follow(const ModelGraph &model, const PricedGraph &priced,
+llvm::Expected<PipelineForecast> PipelineSearch::follow(const ModelGraph &model, const StageGraph &graph,
                                                         llvm::ArrayRef<uint32_t> stageOf,
-                                                        const Configuration &configuration) const {
+                                                        const Configuration &configuration) {
+  const std::optional<TrainingCosts> &training = pricesOf(configuration).training;
   const uint32_t ranks = configuration.pipelineRanks, stages = ranks * configuration.stagesOfRank;
   PipelineForecast result;
   PipelineCosts &costs = result.costs;
   costs.link = request.machine.linkAmong(ranks * configuration.tensorRanks);
-  costs.transfers = transfersOf(priced.graph, stageOf, ranks);
+  costs.transfers = transfersOf(graph, stageOf, ranks);
   costs.stages.resize(stages);
-  if (priced.training) {
+  if (training) {
     std::vector<SmallVector<Operation *>> opsOf(stages);
     for (auto [ops, stage] : llvm::zip(model.nodes, stageOf))
       opsOf[stage].append(ops.begin(), ops.end());
     for (auto [cost, ops] : llvm::zip(costs.stages, opsOf)) {
-      const TrainingStageCost &own = result.training.emplace_back(priced.training->stage(ops));
+      const TrainingStageCost &own = result.training.emplace_back(training->stage(ops));
       cost = {own.forward, own.inputGradient, own.weightGradient, own.savedBytes};
     }
     // As frameworks of training do it, on streams of their own.
     costs.overlapsTransfers = true;
   } else {
-    for (auto [stage, bytes] : llvm::enumerate(mostAlive(priced.graph, stageOf, stages)))
+    for (auto [stage, bytes] : llvm::enumerate(mostAlive(graph, stageOf, stages)))
       costs.stages[stage].activationBytes = bytes;
-    for (auto [node, stage] : llvm::zip(priced.graph.nodes, stageOf))
+    for (auto [node, stage] : llvm::zip(graph.nodes, stageOf))
       costs.stages[stage].forward += node.seconds;
   }
   Pipeline pipeline{0, stages, ranks, configuration.microbatches};
@@ -251,10 +262,10 @@ llvm::Expected<PipelineForecast> PipelineSearch::follow(const ModelGraph &model,
   if (auto error = simulate(result.schedule, costs).moveInto(result.forecast))
     return error;
   result.seconds = result.forecast.seconds;
-  result.stateBytes = weightsOf(priced.graph, stageOf, ranks);
+  result.stateBytes = weightsOf(graph, stageOf, ranks);
   for (auto [rank, weights] : llvm::enumerate(result.stateBytes))
     result.peakBytes.push_back(weights + result.forecast.ranks[rank].peakBytes);
-  if (priced.training)
+  if (training)
     addTraining(result, ranks);
   return result;
 }
@@ -264,11 +275,11 @@ llvm::Expected<PipelineForecast> PipelineSearch::forecast(const Configuration &c
     return failure("{0} {1}, so the batch is not split", obstacle->op->getName(), obstacle->reason);
   const ModelGraph model =
       buildModelGraph(function, request.machine, configuration.pipelineRanks * configuration.stagesOfRank);
-  const PricedGraph priced = price(model, configuration);
-  auto found = cut(model, priced.graph, configuration, CutRequest().limits);
+  const StageGraph graph = price(model, configuration);
+  auto found = cut(model, graph, configuration, CutRequest().limits);
   if (!found)
     return found.takeError();
-  return follow(model, priced, found->stageOf, configuration);
+  return follow(model, graph, found->stageOf, configuration);
 }
 
 //===- All of them --------------------------------------------------------===//
@@ -281,18 +292,18 @@ void PipelineSearch::tryVariant(const Configuration &configuration, const ModelG
                                 std::optional<llvm::Expected<StageCut>> &found) {
   if (obstacle && configuration.microbatches > 1)
     return refuse(configuration, failure("{0} {1}, so the batch is not split", obstacle->op->getName(), obstacle->reason));
-  const PricedGraph priced = price(model, configuration);
-  Estimate result{configuration, leastSeconds(priced.graph, configuration)};
+  const StageGraph graph = price(model, configuration);
+  Estimate result{configuration, leastSeconds(graph, configuration)};
   result.isBound = request.best && result.seconds >= *request.best;
   if (result.isBound) {
     estimates.push_back(std::move(result));
     return;
   }
   if (!found)
-    found.emplace(cut(model, configuration.kind ? priced.graph : model.graph, configuration, kCutLimits));
+    found.emplace(cut(model, configuration.kind ? graph : model.graph, configuration, kCutLimits));
   if (!*found)
     return refuse(configuration, failure("{0}", toString((*found).takeError())));
-  auto forecast = follow(model, priced, (*found)->stageOf, configuration);
+  auto forecast = follow(model, graph, (*found)->stageOf, configuration);
   if (!forecast)
     return refuse(configuration, forecast.takeError());
   result.seconds = forecast->seconds;
