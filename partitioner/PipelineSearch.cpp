@@ -36,7 +36,8 @@ public:
   llvm::Expected<PipelineForecast> forecast(const Configuration &configuration);
 
 private:
-  std::vector<uint32_t> microbatchCounts() const;
+  std::vector<uint32_t> microbatchCounts(uint32_t dataRanks) const;
+  const TracedShapes &shapesOf(const Configuration &configuration);
   std::vector<Configuration> variantsOf(const Configuration &configuration) const;
   void tryStages(const Configuration &configuration);
   void tryVariant(const Configuration &configuration, const ModelGraph &model,
@@ -54,7 +55,7 @@ private:
   const PipelineSearchRequest &request;
   TracedShapes whole;
   std::optional<BatchObstacle> obstacle;
-  /// By the number of micro-batches.
+  /// By the number of micro-batches of all pipelines.
   std::map<uint32_t, TracedShapes> parts;
   /// By that, and by how much is recomputed; none for inference.
   std::map<std::pair<uint32_t, std::optional<Recompute>>, Prices> prices;
@@ -64,17 +65,24 @@ private:
 
 PipelineSearch::PipelineSearch(func::FuncOp function, const PipelineSearchRequest &request)
     : function(function), request(request), whole(function) {
-  if (request.microbatches != 1)
+  auto isSplit = [](auto &pipeline) { return pipeline.second > 1; };
+  if (request.microbatches != 1 || llvm::any_of(request.pipelines, isSplit))
     obstacle = findBatchObstacle(function, request.batch);
-  for (uint32_t count : microbatchCounts())
-    parts.try_emplace(count, count == 1 ? whole
-                                        : whole.resized(request.batch, llvm::divideCeil(whole.sizes().lookup(request.batch), count)));
 }
 
-std::vector<uint32_t> PipelineSearch::microbatchCounts() const {
+/// Of a micro-batch.
+const TracedShapes &PipelineSearch::shapesOf(const Configuration &configuration) {
+  const uint32_t count = configuration.microbatches * configuration.dataRanks;
+  auto [known, isNew] = parts.try_emplace(count, whole);
+  if (isNew && count > 1)
+    known->second = whole.resized(request.batch, llvm::divideCeil(whole.sizes().lookup(request.batch), count));
+  return known->second;
+}
+
+std::vector<uint32_t> PipelineSearch::microbatchCounts(uint32_t dataRanks) const {
+  const int64_t samples = obstacle ? 1 : whole.sizes().lookup(request.batch) / dataRanks;
   if (request.microbatches)
     return {request.microbatches};
-  const int64_t samples = obstacle ? 1 : whole.sizes().lookup(request.batch);
   std::vector<uint32_t> counts{1};
   for (int64_t count = 2; count <= samples; ++count)
     // Others leave parts of unequal size, which cost as the larger ones.
@@ -86,7 +94,7 @@ std::vector<uint32_t> PipelineSearch::microbatchCounts() const {
 /// All schedules, recomputations and numbers of micro-batches.
 std::vector<Configuration> PipelineSearch::variantsOf(const Configuration &configuration) const {
   std::vector<Configuration> variants;
-  for (auto &[count, shapes] : parts) {
+  for (uint32_t count : microbatchCounts(configuration.dataRanks)) {
     Configuration variant = configuration;
     variant.microbatches = count;
     if (request.kinds.empty())
@@ -107,9 +115,9 @@ std::vector<Configuration> PipelineSearch::variantsOf(const Configuration &confi
 //===- One configuration --------------------------------------------------===//
 
 Prices &PipelineSearch::pricesOf(const Configuration &configuration) {
-  const TracedShapes &shapes = parts.at(configuration.microbatches);
+  const TracedShapes &shapes = shapesOf(configuration);
   const auto recompute = configuration.kind ? std::optional(configuration.training.recompute) : std::nullopt;
-  auto [known, isNew] = prices.try_emplace({configuration.microbatches, recompute}, shapes);
+  auto [known, isNew] = prices.try_emplace({configuration.microbatches * configuration.dataRanks, recompute}, shapes);
   if (isNew && configuration.kind)
     known->second.training.emplace(function, shapes, request.machine, configuration.training);
   return known->second;
@@ -132,7 +140,7 @@ llvm::Expected<StageCut> PipelineSearch::cut(const ModelGraph &model, const Stag
   const uint32_t stages = configuration.pipelineRanks * configuration.stagesOfRank;
   CutRequest cutting;
   cutting.limits = limits;
-  cutting.stages.assign(stages, {request.machine.linkAmong(configuration.pipelineRanks * configuration.tensorRanks),
+  cutting.stages.assign(stages, {request.machine.linkAmong(configuration.devices()),
                                  request.machine.devices.front().memoryBytes});
   if (auto error = stageStartsOf(model, request.stageBefore).moveInto(cutting.stageStarts))
     return error;
@@ -208,19 +216,24 @@ double PipelineSearch::leastSeconds(const StageGraph &graph, const Configuration
   return once + (configuration.microbatches - 1) * share;
 }
 
-/// The rank's own, and what one micro-batch has made anew.
-static void addTraining(PipelineForecast &result, uint32_t ranks) {
+/// What a rank holds beside activations, and does after the last backward pass.
+static void addTraining(PipelineForecast &result, const Configuration &configuration, const Machine &machine) {
+  const uint32_t ranks = configuration.pipelineRanks, pipelines = configuration.dataRanks;
+  const CollectiveCosts &collectives = machine.collectivesAmong(pipelines * configuration.tensorRanks);
   double slowest = 0;
   for (uint32_t rank = 0; rank < ranks; ++rank) {
-    int64_t again = 0, state = 0;
+    int64_t again = 0, state = 0, gradients = 0;
     double update = 0;
     for (size_t stage = rank; stage < result.training.size(); stage += ranks) {
       again = std::max(again, result.training[stage].recomputedBytes);
       state += result.training[stage].stateBytes;
+      gradients += result.training[stage].gradientBytes;
       update += result.training[stage].update;
     }
     result.stateBytes[rank] = state;
     result.peakBytes[rank] = state + again + result.forecast.ranks[rank].peakBytes;
+    if (pipelines > 1)
+      update += collectives.seconds(CollectiveKind::AllReduce, gradients, pipelines);
     slowest = std::max(slowest, update);
   }
   result.seconds += slowest;
@@ -233,7 +246,7 @@ llvm::Expected<PipelineForecast> PipelineSearch::follow(const ModelGraph &model,
   const uint32_t ranks = configuration.pipelineRanks, stages = ranks * configuration.stagesOfRank;
   PipelineForecast result;
   PipelineCosts &costs = result.costs;
-  costs.link = request.machine.linkAmong(ranks * configuration.tensorRanks);
+  costs.link = request.machine.linkAmong(configuration.devices());
   costs.transfers = transfersOf(graph, stageOf, ranks);
   costs.stages.resize(stages);
   if (training) {
@@ -266,12 +279,12 @@ llvm::Expected<PipelineForecast> PipelineSearch::follow(const ModelGraph &model,
   for (auto [rank, weights] : llvm::enumerate(result.stateBytes))
     result.peakBytes.push_back(weights + result.forecast.ranks[rank].peakBytes);
   if (training)
-    addTraining(result, ranks);
+    addTraining(result, configuration, request.machine);
   return result;
 }
 
 llvm::Expected<PipelineForecast> PipelineSearch::forecast(const Configuration &configuration) {
-  if (obstacle && configuration.microbatches > 1)
+  if (obstacle && configuration.microbatches * configuration.dataRanks > 1)
     return failure("{0} {1}, so the batch is not split", obstacle->op->getName(), obstacle->reason);
   const ModelGraph model =
       buildModelGraph(function, request.machine, configuration.pipelineRanks * configuration.stagesOfRank);
@@ -290,8 +303,10 @@ void PipelineSearch::refuse(const Configuration &configuration, llvm::Error erro
 
 void PipelineSearch::tryVariant(const Configuration &configuration, const ModelGraph &model,
                                 std::optional<llvm::Expected<StageCut>> &found) {
-  if (obstacle && configuration.microbatches > 1)
+  if (obstacle && configuration.microbatches * configuration.dataRanks > 1)
     return refuse(configuration, failure("{0} {1}, so the batch is not split", obstacle->op->getName(), obstacle->reason));
+  if (configuration.dataRanks > 1 && configuration.dataRanks > whole.sizes().lookup(request.batch))
+    return refuse(configuration, failure("{0} samples, fewer than pipelines", whole.sizes().lookup(request.batch)));
   const StageGraph graph = price(model, configuration);
   Estimate result{configuration, leastSeconds(graph, configuration)};
   result.isBound = request.best && result.seconds >= *request.best;
@@ -330,12 +345,15 @@ void PipelineSearch::tryStages(const Configuration &configuration) {
 
 std::vector<Estimate> PipelineSearch::run() {
   // Many ranks mostly take least, and leave less to try.
-  for (uint32_t ranks : llvm::reverse(request.pipelineRanks))
+  for (auto [ranks, pipelines] : llvm::reverse(request.pipelines))
     for (uint32_t stagesOfRank : request.stagesOfRank) {
       // One rank has nobody to wait for.
       if (ranks == 1 && stagesOfRank > 1 && request.stagesOfRank.size() > 1)
         continue;
-      tryStages({ranks, tensorRanksOf(function), stagesOfRank, 1});
+      Configuration configuration{ranks, tensorRanksOf(function)};
+      configuration.dataRanks = pipelines;
+      configuration.stagesOfRank = stagesOfRank;
+      tryStages(configuration);
     }
   return std::move(estimates);
 }

@@ -16,6 +16,9 @@ namespace cleave {
 /// One way to use devices for a step.
 struct Configuration {
   uint32_t pipelineRanks = 1, tensorRanks = 1;
+  /// Pipelines that each train on a part of the batch.
+  uint32_t dataRanks = 1;
+  uint32_t devices() const { return pipelineRanks * dataRanks * tensorRanks; }
   /// Stages of each pipeline rank; several are interleaved.
   uint32_t stagesOfRank = 1;
   uint32_t microbatches = 1;
@@ -34,7 +37,8 @@ struct PipelineForecast {
   std::vector<TrainingStageCost> training;
   /// By pipeline rank: weights, of training with gradients and the optimizer's, and the most bytes in all.
   std::vector<int64_t> stateBytes, peakBytes;
-  /// Of a step: the schedule and, of training, the slowest update of weights after it.
+  /// Of a step: the schedule and, of training, then the sum of gradients over pipelines and the update of weights, each the
+  /// slowest rank's: as if nothing of them could begin before.
   double seconds = 0;
 };
 
@@ -52,8 +56,10 @@ struct Estimate {
 
 struct PipelineSearchRequest {
   Machine machine;
-  std::vector<uint32_t> pipelineRanks, stagesOfRank;
-  /// Tried where they are at most the samples of the batch; 0: each number that divides these.
+  /// How many ranks a pipeline has, and how many pipelines there are.
+  std::vector<std::pair<uint32_t, uint32_t>> pipelines;
+  std::vector<uint32_t> stagesOfRank;
+  /// Of each pipeline; 0: each number that divides its samples.
   uint32_t microbatches = 0;
   /// Schedules of training and what is recomputed: each pair is tried, interleaving where a rank has several stages; empty: inference.
   std::vector<TrainingKind> kinds;

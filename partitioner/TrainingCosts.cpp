@@ -313,6 +313,7 @@ void TrainingCosts::addWeights(ArrayRef<Operation *> ops, TrainingStageCost &cos
       continue;
     const int64_t elements = shapes.elementsOf(value);
     const bool isNarrow = shapes.bytesOf(value) < elements * int64_t(sizeof(float));
+    cost.gradientBytes += elements * OptimizerBytes::kGradient;
     cost.stateBytes += elements * (isNarrow ? OptimizerBytes::kNarrowState : OptimizerBytes::kWideState);
     update.bytes += double(elements) * (isNarrow ? OptimizerBytes::kNarrowMoves : OptimizerBytes::kWideMoves);
   }

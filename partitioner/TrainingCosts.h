@@ -38,15 +38,15 @@ struct TrainingStageCost {
   int64_t savedBytes = 0;
   /// What the backward pass of one micro-batch has made anew at a time: a device has it once.
   int64_t recomputedBytes = 0;
-  /// Weights, gradients and the optimizer's.
-  int64_t stateBytes = 0;
+  /// Weights, gradients and the optimizer's; of these, gradients.
+  int64_t stateBytes = 0, gradientBytes = 0;
 };
 
 /// What Adam in mixed precision holds and moves, as Megatron-LM has it.
 struct OptimizerBytes {
   /// Beside the weights themselves: of weights narrower than float32 a gradient and a copy in float32 and two
   /// moments, of others a gradient and two moments.
-  static constexpr int64_t kNarrowState = 4 + 4 + 8, kWideState = 4 + 8;
+  static constexpr int64_t kGradient = 4, kNarrowState = kGradient + 4 + 8, kWideState = kGradient + 8;
   /// Read or written a parameter: gradients are unscaled (8), measured (4), clipped (8) and cleared (4); Adam
   /// reads gradient, weight and moments and writes all but the gradient (28), and narrow weights are made of
   /// the copy (6).

@@ -16,6 +16,10 @@ static double bubbleOf(const TrainingForecast &report, uint32_t rank) {
   return forecast.seconds > 0 ? forecast.bubbleSeconds(rank) / forecast.seconds : 0;
 }
 
+static uint32_t devicesOfRank(const TrainingForecast &report) {
+  return report.configuration.dataRanks * report.configuration.tensorRanks;
+}
+
 /// Of one pipeline rank.
 static llvm::SmallVector<uint32_t> stagesOf(const TrainingForecast &report, uint32_t rank) {
   llvm::SmallVector<uint32_t> stages;
@@ -36,7 +40,7 @@ llvm::json::Object toJson(const CompileOptions &, const TrainingForecast &report
   using llvm::json::Object;
   Array devices, stages, transfers;
   for (auto [device, name] : llvm::enumerate(report.devices)) {
-    const uint32_t rank = device / report.configuration.tensorRanks;
+    const uint32_t rank = device / devicesOfRank(report);
     devices.push_back(Object{{"name", name},
                              {"stages", Array(stagesOf(report, rank))},
                              {"busy_seconds", report.pipeline.forecast.ranks[rank].busySeconds},
@@ -57,7 +61,7 @@ llvm::json::Object toJson(const CompileOptions &, const TrainingForecast &report
   for (const TransferSize &transfer : report.pipeline.costs.transfers)
     transfers.push_back(Object{{"from", transfer.from}, {"to", transfer.to}, {"bytes", transfer.bytes}});
   return Object{{"schedule", report.pipeline.schedule.name},
-                {"mesh", Object{{"pp", report.configuration.pipelineRanks}, {"dp", 1}, {"tp", report.configuration.tensorRanks}}},
+                {"mesh", Object{{"pp", report.configuration.pipelineRanks}, {"dp", report.configuration.dataRanks}, {"tp", report.configuration.tensorRanks}}},
                 {"microbatches", report.configuration.microbatches},
                 {"recompute", nameOf(report.configuration.training.recompute)},
                 {"seconds", report.pipeline.seconds},
@@ -71,8 +75,8 @@ llvm::json::Object toJson(const CompileOptions &, const TrainingForecast &report
 
 void printText(llvm::raw_ostream &out, const CompileOptions &options, const TrainingForecast &report) {
   const Configuration &configuration = report.configuration;
-  out << formatv("{0}: training, pp={1} tp={2}, {3}, {4}, recompute {5}, {6} ms a step\n", options.model,
-                 configuration.pipelineRanks, configuration.tensorRanks, report.pipeline.schedule.name,
+  out << formatv("{0}: training, pp={1} dp={2} tp={3}, {4}, {5}, recompute {6}, {7} ms a step\n", options.model,
+                 configuration.pipelineRanks, configuration.dataRanks, configuration.tensorRanks, report.pipeline.schedule.name,
                  count(configuration.microbatches, "micro-batch"), nameOf(configuration.training.recompute),
                  milliseconds(report.pipeline.seconds));
   for (const std::string &note : report.notes)
@@ -81,7 +85,7 @@ void printText(llvm::raw_ostream &out, const CompileOptions &options, const Trai
   TextTable table({Align::Left, Align::Left, Align::Right, Align::Right, Align::Right, Align::Right, Align::Right});
   table.add({"devices", "stages", "busy ms", "idle ms", "bubble %", "state MB", "peak MB"});
   for (uint32_t rank = 0; rank < configuration.pipelineRanks; ++rank) {
-    const uint32_t first = rank * configuration.tensorRanks, last = first + configuration.tensorRanks - 1;
+    const uint32_t first = rank * devicesOfRank(report), last = first + devicesOfRank(report) - 1;
     std::vector<std::string> stages;
     for (uint32_t stage : stagesOf(report, rank))
       stages.push_back(std::to_string(stage));

@@ -8,6 +8,7 @@
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringSet.h"
 #include "llvm/Support/GlobPattern.h"
+#include "llvm/Support/MathExtras.h"
 
 namespace cleave {
 
@@ -20,14 +21,14 @@ namespace {
 /// `pp=2,tp=2`, `pp=auto,tp=2`, `auto`; nothing for what is to be found.
 struct MeshOption {
   std::optional<uint32_t> pp = 1, dp = 1, tp = 1;
-  bool isOpen() const { return !pp || !tp; }
+  bool isOpen() const { return !pp || !tp || !dp; }
 };
 } // namespace
 
 static llvm::Expected<MeshOption> parseMesh(StringRef text) {
   MeshOption mesh;
   if (text == "auto") {
-    mesh.pp = mesh.tp = std::nullopt;
+    mesh.pp = mesh.dp = mesh.tp = std::nullopt;
     return mesh;
   }
   llvm::StringSet<> given;
@@ -37,7 +38,7 @@ static llvm::Expected<MeshOption> parseMesh(StringRef text) {
     auto [axis, size] = part.trim().split('=');
     std::optional<uint32_t> *target = axis == "pp" ? &mesh.pp : axis == "tp" ? &mesh.tp : axis == "dp" ? &mesh.dp : nullptr;
     uint32_t count = 0;
-    const bool isAuto = size == "auto" && axis != "dp";
+    const bool isAuto = size == "auto";
     if (!target || (!isAuto && (size.getAsInteger(10, count) || count == 0)))
       return wrongUsage("--mesh " + text + ": found \"" + part +
                         "\", expected auto, or pp=N, dp=N or tp=N with N of at least 1, or auto");
@@ -115,20 +116,24 @@ static llvm::Expected<PipelineShape> readRanks(const CompileOptions &options) {
   auto mesh = parseMesh(options.mesh);
   if (!mesh)
     return mesh.takeError();
-  if (mesh->dp > 1)
+  // Training is forecast over pipelines side by side; plans have one.
+  if (!options.training && options.mesh == "auto")
+    mesh->dp = 1;
+  if (!options.training && mesh->dp != 1)
     return wrongUsage(
-        "--mesh " + options.mesh + ": found dp=" + llvm::Twine(*mesh->dp) +
+        "--mesh " + options.mesh + ": found dp=" + (mesh->dp ? std::to_string(*mesh->dp) : "auto") +
         ", expected 1: plans of this version split over pipeline stages and tensor ranks; use pp or tp");
   if (mesh->tp > kMostTensorRanks)
     return wrongUsage("--mesh " + options.mesh + ": found tp=" + llvm::Twine(*mesh->tp) + ", expected at most " +
                       llvm::Twine(kMostTensorRanks));
   if (mesh->isOpen()) {
-    shape.search = {devices.value_or(1), mesh->pp, mesh->tp, {}};
+    shape.search = {devices.value_or(1), mesh->pp, mesh->tp, mesh->dp, {}};
     return shape;
   }
   shape.ranks = *mesh->pp;
   shape.tensorRanks = *mesh->tp;
-  uint64_t taken = uint64_t(shape.ranks) * shape.tensorRanks;
+  shape.dataRanks = *mesh->dp;
+  uint64_t taken = llvm::SaturatingMultiply(uint64_t(shape.ranks) * shape.tensorRanks, uint64_t(shape.dataRanks));
   if (devices && *devices != taken)
     return wrongUsage("--mesh " + options.mesh + ": takes " + llvm::Twine(taken) +
                       " devices, but there are " + llvm::Twine(*devices) + "; make --devices equal");
@@ -203,7 +208,7 @@ llvm::Expected<PipelineShape> readPipelineShape(const CompileOptions &options) {
   shape->microbatches = options.microbatches.value_or(isOpen ? 0 : 1);
   if (options.training) {
     if (!isOpen)
-      shape->search = {shape->ranks * shape->tensorRanks, shape->ranks, shape->tensorRanks, {}};
+      shape->search = {shape->ranks * shape->tensorRanks * shape->dataRanks, shape->ranks, shape->tensorRanks, shape->dataRanks, {}};
     openTraining(options, isOpen, *shape->search);
   } else if (isOpen)
     shape->search->stagesOfRank = stagesOfRank(options.schedule, isOpen);

@@ -16,7 +16,7 @@ namespace cleave {
 struct MeshSearchSpace {
   uint32_t devices = 1;
   /// Those that are fixed.
-  std::optional<uint32_t> ranks, tensorRanks;
+  std::optional<uint32_t> ranks, tensorRanks, dataRanks = 1;
   /// Stages of a rank that are tried.
   std::vector<uint32_t> stagesOfRank;
   /// Of training.
@@ -29,6 +29,8 @@ struct PipelineShape {
   uint32_t ranks = 1, stages = 1;
   /// Devices of each pipeline rank, between which tensors are split.
   uint32_t tensorRanks = 1;
+  /// Pipelines side by side, of training.
+  uint32_t dataRanks = 1;
   /// `PATTERN=STYLE`, how weights are to be split between them.
   std::vector<std::string> shard;
   /// 0: the number that is predicted to end first.

@@ -14,7 +14,8 @@ using llvm::Expected;
 using llvm::formatv;
 
 static std::string meshOf(const Configuration &configuration) {
-  return formatv("pp={0},tp={1}", configuration.pipelineRanks, configuration.tensorRanks);
+  std::string data = configuration.kind ? ",dp=" + std::to_string(configuration.dataRanks) : "";
+  return formatv("pp={0}{1},tp={2}", configuration.pipelineRanks, data, configuration.tensorRanks);
 }
 
 namespace {
@@ -28,8 +29,9 @@ public:
   Expected<TrainingForecast> chooseTraining();
 
 private:
-  PipelineSearchRequest requestFor(const std::vector<uint32_t> &ranks);
-  void tryTensorRanks(uint32_t tensorRanks, const std::vector<uint32_t> &ranks);
+  using Pipelines = std::vector<std::pair<uint32_t, uint32_t>>;
+  PipelineSearchRequest requestFor(const Pipelines &pipelines);
+  void tryTensorRanks(uint32_t tensorRanks, const Pipelines &pipelines);
   void weigh(bool acrossNodes);
   PipelineShape shapeOf(const Configuration &configuration) const;
   std::vector<MeshAlternative> describe(const Estimate &chosen) const;
@@ -59,10 +61,10 @@ PipelineShape MeshSearch::shapeOf(const Configuration &configuration) const {
   return found;
 }
 
-PipelineSearchRequest MeshSearch::requestFor(const std::vector<uint32_t> &ranks) {
+PipelineSearchRequest MeshSearch::requestFor(const Pipelines &pipelines) {
   PipelineSearchRequest request;
   request.machine = machine;
-  request.pipelineRanks = ranks;
+  request.pipelines = pipelines;
   request.stagesOfRank = shape.search->stagesOfRank;
   request.microbatches = shape.microbatches;
   request.kinds = shape.search->kinds;
@@ -74,13 +76,15 @@ PipelineSearchRequest MeshSearch::requestFor(const std::vector<uint32_t> &ranks)
 }
 
 /// All pipelines of groups of `tensorRanks`.
-void MeshSearch::tryTensorRanks(uint32_t tensorRanks, const std::vector<uint32_t> &ranks) {
+void MeshSearch::tryTensorRanks(uint32_t tensorRanks, const Pipelines &pipelines) {
   if (options.progress)
     options.progress(formatv("weighing tp={0}", tensorRanks), std::nullopt);
-  const Configuration widest{ranks.back(), tensorRanks, shape.search->stagesOfRank.front(), shape.microbatches};
+  Configuration widest{pipelines.back().first, tensorRanks};
+  widest.stagesOfRank = shape.search->stagesOfRank.front();
+  widest.microbatches = shape.microbatches;
   auto function = maker.shard(shapeOf(widest));
   if (function)
-    llvm::append_range(estimates, searchPipelines(*function, requestFor(ranks)));
+    llvm::append_range(estimates, searchPipelines(*function, requestFor(pipelines)));
   else
     estimates.push_back({widest, 0, 0, toString(function.takeError())});
 }
@@ -110,12 +114,11 @@ std::vector<MeshAlternative> MeshSearch::describe(const Estimate &chosen) const 
 
 std::vector<std::string> MeshSearch::noteUnused(const Estimate &chosen) const {
   const uint32_t all = shape.search->devices;
-  auto devicesOf = [](const Configuration &it) { return it.pipelineRanks * it.tensorRanks; };
-  const uint32_t used = devicesOf(chosen.configuration);
+  const uint32_t used = chosen.configuration.devices();
   if (used == all)
     return {};
   std::string note = formatv("{0} of the {1} devices {2} used", used, all, used == 1 ? "is" : "are");
-  auto other = llvm::find_if(estimates, [&](const Estimate &one) { return devicesOf(one.configuration) == all; });
+  auto other = llvm::find_if(estimates, [&](const Estimate &one) { return one.configuration.devices() == all; });
   if (other != estimates.end())
     note += ": with all of them, " + meshOf(other->configuration) + " ";
   if (other != estimates.end() && other->obstacle.empty())
@@ -156,11 +159,10 @@ Expected<TrainingForecast> MeshSearch::chooseTraining() {
   auto function = maker.shard(shapeOf(best.configuration));
   if (!function)
     return function.takeError();
-  const PipelineSearchRequest request = requestFor({best.configuration.pipelineRanks});
+  const PipelineSearchRequest request = requestFor({{best.configuration.pipelineRanks, best.configuration.dataRanks}});
   if (auto error = forecastPipeline(*function, request, best.configuration).moveInto(result.pipeline))
     return error;
-  const uint32_t used = best.configuration.pipelineRanks * best.configuration.tensorRanks;
-  for (uint32_t device = 0; device < used; ++device)
+  for (uint32_t device = 0; device < best.configuration.devices(); ++device)
     result.devices.push_back(machine.devices[device].name);
   if (estimates.size() > 1)
     result.alternatives = describe(best);
@@ -174,12 +176,14 @@ void MeshSearch::weigh(bool acrossNodes) {
     return fixed ? count == *fixed : space.devices % count == 0;
   };
   for (uint32_t tensorRanks = 1; tensorRanks <= std::min<uint32_t>(space.devices, kMostTensorRanks); ++tensorRanks) {
-    std::vector<uint32_t> ranks;
+    Pipelines pipelines;
     for (uint32_t count = 1; count <= space.devices / tensorRanks; ++count)
-      if (isTried(count, space.ranks))
-        ranks.push_back(count);
-    if (!ranks.empty() && isTried(tensorRanks, space.tensorRanks) && machine.crossesNodes(tensorRanks) == acrossNodes)
-      tryTensorRanks(tensorRanks, ranks);
+      for (uint32_t side = 1; side <= space.devices / tensorRanks / count; ++side)
+        // Pipelines side by side use all devices.
+        if (isTried(count, space.ranks) && (space.dataRanks ? side == *space.dataRanks : count * side * tensorRanks == space.devices))
+          pipelines.push_back({count, side});
+    if (!pipelines.empty() && isTried(tensorRanks, space.tensorRanks) && machine.crossesNodes(tensorRanks) == acrossNodes)
+      tryTensorRanks(tensorRanks, pipelines);
   }
 }
 

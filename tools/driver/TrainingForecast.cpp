@@ -24,7 +24,8 @@ llvm::Expected<TrainingForecast> forecastTraining(const CompileOptions &options)
   if (!shape)
     return shape.takeError();
   CompileOptions chosen = options;
-  chosen.microbatches = shape->microbatches;
+  // Pipelines side by side split the batch, too, which is named for that.
+  chosen.microbatches = shape->search->dataRanks == 1 ? shape->microbatches : 0;
   chosen.writesPlan = false;
   mlir::MLIRContext context(mlir::MLIRContext::Threading::DISABLED);
   auto source = readModel(chosen, context);

@@ -1,0 +1,141 @@
+"""`cleave simulate --train`: the forecast of a training step."""
+
+import json
+
+import pytest
+from conftest import cleave, everything_below, refused
+
+INPUTS = "model.inputs.safetensors"
+
+
+def forecast(model, *options):
+    return cleave("simulate", model.name, "--inputs", INPUTS, "--train", *options, "--json", cwd=model.parent).json()
+
+
+def slowest(stages, kind):
+    return max(stage[kind] for stage in stages)
+
+
+def test_one_device_does_all_passes_and_the_update(model):
+    before = everything_below(model.parent)
+    report = forecast(model)
+    assert everything_below(model.parent) == before
+    (stage,), (device,) = report["stages"], report["devices"]
+    passes = stage["forward_seconds"] + stage["input_gradient_seconds"] + stage["weight_gradient_seconds"]
+    assert report["seconds"] == pytest.approx(passes + stage["update_seconds"], rel=1e-9)
+    assert stage["forward_seconds"] < passes < 5 * stage["forward_seconds"]
+    # Weights, gradients and two moments, in float32.
+    weights = cleave("simulate", model.name, "--inputs", INPUTS, "--json", cwd=model.parent).json()["devices"][0]["weight_bytes"]
+    assert device["state_bytes"] == stage["state_bytes"] == pytest.approx(4 * weights, rel=0.01)
+    assert device["peak_bytes"] == stage["state_bytes"] + stage["saved_bytes"]
+    assert report["mesh"] == {"pp": 1, "dp": 1, "tp": 1} and report["schedule"] == "1f1b"
+
+
+@pytest.mark.parametrize("schedule, live", [("gpipe", [2, 2]), ("1f1b", [2, 1]), ("zb-h1", [2, 2])])
+def test_schedules_hold_what_their_formulas_say(model, schedule, live):
+    report = forecast(model, "--mesh", "pp=2", "--microbatches", 2, "--schedule", schedule)
+    assert report["schedule"] == schedule
+    for device, stage, count in zip(report["devices"], report["stages"], live):
+        least = stage["state_bytes"] + count * stage["saved_bytes"]
+        # And what waits to be sent or used.
+        assert least <= device["peak_bytes"] < least + stage["saved_bytes"]
+
+
+def test_unequal_stages_take_their_formula(model):
+    """Huang et al. 2019: forward and backward of one micro-batch, and the slowest stage's of each other; sends overlap, and
+    what the link takes comes on top."""
+    report = forecast(model, "--mesh", "pp=2", "--microbatches", 2, "--schedule", "gpipe")
+    stages = report["stages"]
+    for stage in stages:
+        stage["backward_seconds"] = stage["input_gradient_seconds"] + stage["weight_gradient_seconds"]
+    formula = sum(stage["forward_seconds"] + stage["backward_seconds"] for stage in stages)
+    formula += slowest(stages, "forward_seconds") + slowest(stages, "backward_seconds") + slowest(stages, "update_seconds")
+    (transfer,) = report["transfers"]
+    sent = 5e-6 + transfer["bytes"] / 10e9
+    assert formula <= report["seconds"] <= formula + 4 * sent + 1e-12
+
+
+def test_recomputation_trades_memory_for_time(model):
+    none, full = (forecast(model, "--recompute", what) for what in ("none", "full"))
+    assert (none["recompute"], full["recompute"]) == ("none", "full")
+    (before,), (after,) = none["stages"], full["stages"]
+    assert after["saved_bytes"] < before["saved_bytes"] and after["recomputed_bytes"] > before["recomputed_bytes"] == 0
+    assert full["devices"][0]["peak_bytes"] < none["devices"][0]["peak_bytes"] and full["seconds"] > none["seconds"]
+
+
+def test_pipelines_side_by_side_sum_gradients(model):
+    one, two = forecast(model), forecast(model, "--mesh", "dp=2")
+    assert two["mesh"] == {"pp": 1, "dp": 2, "tp": 1} and len(two["devices"]) == 2
+    (whole,), (half,) = one["stages"], two["stages"]
+    assert half["state_bytes"] == whole["state_bytes"]
+    assert half["saved_bytes"] == pytest.approx(whole["saved_bytes"] / 2, rel=0.1)
+    passes = sum(half[kind] for kind in ("forward_seconds", "input_gradient_seconds", "weight_gradient_seconds", "update_seconds"))
+    # A quarter of the state is gradients; all-reduced over two ranks at 10 GB/s, a latency.
+    assert two["seconds"] == pytest.approx(passes + 5e-6 + whole["state_bytes"] / 4 / 10e9, rel=1e-3)
+
+
+def test_tensor_ranks_split_state_and_what_is_kept(model):
+    one, two, parallel = forecast(model), forecast(model, "--mesh", "tp=2"), forecast(model, "--mesh", "tp=2", "--sequence-parallel")
+    assert two["stages"][0]["state_bytes"] < 0.6 * one["stages"][0]["state_bytes"]
+    assert parallel["stages"][0]["saved_bytes"] < two["stages"][0]["saved_bytes"] < one["stages"][0]["saved_bytes"]
+
+
+def test_the_search_finds_the_best_of_all(model):
+    best = forecast(model, "--devices", 2, "--mesh", "auto")
+    chosen, *others = best["alternatives"]
+    assert chosen["reason"] == "" and chosen["seconds"] == pytest.approx(best["seconds"])
+    assert all(other["reason"] for other in others)
+    for mesh in ("pp=2", "dp=2", "tp=2"):
+        for schedule in ("gpipe", "1f1b", "zb-h1", "interleaved") if mesh == "pp=2" else ("1f1b",):
+            for recompute in ("none", "full"):
+                for microbatches in (1, 2) if mesh != "dp=2" else (1,):
+                    other = forecast(model, "--mesh", mesh, "--schedule", schedule, "--recompute", recompute,
+                                     "--microbatches", microbatches)
+                    assert best["seconds"] <= other["seconds"] * (1 + 1e-9), (mesh, schedule, recompute, microbatches)
+
+
+def test_memory_decides(model):
+    folder = model.parent
+    device = {"flops_per_second": 1e11, "memory_bytes_per_second": 1e10, "operator_seconds": 1e-6}
+    machine = {"devices": [{"name": name, **device} for name in "ab"], "link": {"latency_seconds": 5e-6, "bytes_per_second": 1e10}}
+    (folder / "open.json").write_text(json.dumps(machine))
+    need = forecast(model, "--machine", "open.json", "--mesh", "dp=2")["devices"][0]["peak_bytes"]
+    for one in machine["devices"]:
+        one["memory_bytes"] = need - 1
+    (folder / "tight.json").write_text(json.dumps(machine))
+    why = refused(folder, "simulate", model.name, "--inputs", INPUTS, "--train", "--machine", "tight.json", "--mesh", "dp=2")
+    assert f"takes {need} bytes on a device that has {need - 1}" in why
+    report = forecast(model, "--machine", "tight.json", "--mesh", "auto")
+    assert report["mesh"] != {"pp": 1, "dp": 2, "tp": 1} and report["devices"][0]["peak_bytes"] < need
+
+
+def test_table(model):
+    lines = cleave("simulate", model.name, "--inputs", INPUTS, "--train", "--mesh", "pp=2", cwd=model.parent).out.splitlines()
+    assert lines[0].startswith("model.pt: training, pp=2 dp=1 tp=1, 1f1b, 1 micro-batch, recompute none, ")
+    assert lines[2].split() == "devices stages busy ms idle ms bubble % state MB peak MB".split()
+    assert [line.split()[:2] for line in lines[3:]] == [["cpu:0", "0"], ["cpu:1", "1"]]
+
+
+@pytest.mark.parametrize("options, why", [
+    (("--schedule", "2f2b"), "--schedule 2f2b: not a schedule of training; use gpipe, 1f1b, interleaved, zb-h1 or auto"),
+    (("--recompute", "some"), "--recompute some: found \"some\", expected none, selective, full or auto"),
+    (("--schedule", "interleaved", "--interleave", 1), "--interleave 1: expected 2 to 64"),
+    (("--mesh", "dp=2", "--devices", 3), "takes 2 devices, but there are 3"),
+    (("--trace", "t.json"), "--trace: shows the actions of a plan, and --train makes none"),
+])
+def test_wrong_usage(model, options, why):
+    assert why in refused(model.parent, "simulate", model.name, "--inputs", INPUTS, "--train", *options, status=2)
+
+
+def test_only_with_train(model):
+    assert "--train" in refused(model.parent, "simulate", model.name, "--inputs", INPUTS, "--recompute", "full", status=2)
+
+
+def test_plans_have_no_backward_passes(plan):
+    why = refused(plan.parent, "simulate", plan.name, "--train", status=2)
+    assert "--train: model.plan is a plan, and plans of this version have no backward passes; give its model" in why
+
+
+def test_more_pipelines_than_samples(model):
+    why = refused(model.parent, "simulate", model.name, "--inputs", INPUTS, "--train", "--mesh", "dp=3")
+    assert "2 samples, fewer than pipelines" in why
