@@ -160,7 +160,7 @@ std::optional<TrainingCosts::Segment> TrainingCosts::segmentOf(Operation *op) co
 //===- Time ---------------------------------------------------------------===//
 
 double TrainingCosts::allReduceSeconds(int64_t bytes) const {
-  const CollectiveCosts costs = machine.collectivesAmong(ranks);
+  const CollectiveCosts &costs = machine.collectivesAmong(ranks);
   auto seconds = [&](CollectiveKind kind) {
     return machine.devices.front().operatorSeconds + costs.seconds(kind, bytes, ranks);
   };
@@ -193,7 +193,7 @@ double TrainingCosts::exchangeSeconds(Operation *op) const {
     return seconds;
   // The gradient of a part is gathered, that of a sum or a whole is there.
   const int64_t bytes = std::max(shapes.bytesOf(op->getOperand(0)), shapes.bytesOf(op->getResult(0)));
-  const CollectiveCosts costs = machine.collectivesAmong(ranks);
+  const CollectiveCosts &costs = machine.collectivesAmong(ranks);
   if (*kind == CollectiveKind::ReduceScatter)
     seconds += costs.seconds(CollectiveKind::AllGather, bytes, ranks);
   if (*kind == CollectiveKind::AllToAll)

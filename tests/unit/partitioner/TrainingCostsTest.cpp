@@ -239,15 +239,15 @@ TEST(TrainingCostsTest, GradientsTakeTwiceTheProducts) {
 
 TEST(TrainingCostsTest, SumsOverRanksBothWays) {
   Gpt gpt{.ranks = 2};
-  // A second a message.
+  // A second a message: an all-reduce over two ranks is two.
   const Machine machine = machineOf(1e30, {1, 1e30});
   auto sums = [&](const TrainingOptions &options) { return costOf(gpt.text(), options, machine); };
   // Megatron's f and g (Shoeybi et al. 2019): each of a layer's two blocks has a sum on its way out, and one
   // back.
-  EXPECT_NEAR(sums({}).forward, 2 * 2, 1e-9);
-  EXPECT_NEAR(sums({}).inputGradient, 2 * 2, 1e-9);
-  EXPECT_NEAR(sums({Recompute::Full, false}).inputGradient, 2 * 2 + 2 * 2, 1e-9);
-  // A reduce-scatter and an all-gather each.
+  EXPECT_NEAR(sums({}).forward, 2 * 2 * 2, 1e-9);
+  EXPECT_NEAR(sums({}).inputGradient, 2 * 2 * 2, 1e-9);
+  EXPECT_NEAR(sums({Recompute::Full, false}).inputGradient, 2 * 2 * 2 + 2 * 2 * 2, 1e-9);
+  // A reduce-scatter and an all-gather each: as many.
   EXPECT_NEAR(sums({Recompute::None, true}).forward, 2 * 2 * 2, 1e-9);
   EXPECT_NEAR(sums({Recompute::None, true}).inputGradient, 2 * 2 * 2, 1e-9);
 }
