@@ -2,7 +2,7 @@
 JOBS ?= $(shell nproc)
 CLEAVE = build/bin/cleave
 
-.PHONY: all setup build test fuzz bench bench-pipelined bench-tensor-parallel bench-prediction bench-cut zoo rolling demo format clean
+.PHONY: all setup build test fuzz bench bench-pipelined bench-tensor-parallel bench-prediction bench-mesh bench-planner bench-cut zoo rolling demo format clean
 all: build
 
 # System packages and .venv.
@@ -38,6 +38,14 @@ bench-tensor-parallel: build
 # What plans are predicted to take, on this machine as `cleave profile` measures it, against runs. An hour or less.
 bench-prediction: build
 	.venv/bin/python tests/bench/prediction.py $(BENCH)
+
+# Whether `--mesh auto` chooses the best of all configurations of two CPU devices, each compiled and run. An hour or less.
+bench-mesh: build
+	.venv/bin/python tests/bench/chosen_mesh.py $(BENCH)
+
+# Seconds and memory of that search for a Llama of 70 B on 128 devices and GPT-3 on 1,024. Some minutes.
+bench-planner: build
+	.venv/bin/python tests/bench/plan_speed.py $(BENCH)
 
 # `cleave cut` on the graphs in GRAPHS, a copy of the device-placement benchmark (github.com/msr-fiddle/dnn-partitioning), which is
 # no part of this repository.

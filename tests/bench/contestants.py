@@ -91,6 +91,8 @@ class Plan:
     microbatches: int = 1
     # One batch from its inputs to its outputs, rather than batches back to back.
     alone: bool = False
+    # Of all devices together; 0: all cores.
+    threads: int = 0
 
     def plan(self, bench):
         return bench.folder / f"{self.mesh}x{self.microbatches}.plan"
@@ -105,8 +107,9 @@ class Plan:
         return {"seconds": run["seconds_alone" if self.alone else "seconds"], **run.get("bubble", {})}
 
     def run(self, bench):
-        return json.loads(output([bench.tools / "cleave", "run", self.plan(bench), "--inputs", bench.inputs,
-                                  "--repeat", 1 if self.alone else bench.steps, "--timeout", TIMEOUT, "--json"]))
+        command = [bench.tools / "cleave", "run", self.plan(bench), "--inputs", bench.inputs,
+                   "--repeat", 1 if self.alone else bench.steps, "--timeout", TIMEOUT, "--json"]
+        return json.loads(output(command, **({"OMP_NUM_THREADS": str(self.threads)} if self.threads else {})))
 
 
 def output(command, **environment):

@@ -9,13 +9,12 @@ Prints a Markdown table, a row a graph, and fails where an optimum differs in th
 
 import argparse
 import json
-import os
 import pathlib
 import re
-import subprocess
 import sys
-import tempfile
-import time
+
+sys.dont_write_bytecode = True
+from measured import run
 
 MOST_BYTES = 2 << 30
 
@@ -59,18 +58,6 @@ def row(options, graph, known):
     short = [what for what, is_wrong in wrong.items() if is_wrong]
     print("| " + " | ".join(map(str, cells)) + (f", short: {', '.join(short)} |" if short else " |"), flush=True)
     return not short
-
-
-def run(command):
-    with tempfile.TemporaryFile("w+") as out:
-        start = time.perf_counter()
-        child = subprocess.Popen([str(word) for word in command], stdout=out)
-        _, status, usage = os.wait4(child.pid, 0)
-        wall = time.perf_counter() - start
-        if status != 0:
-            sys.exit(f"{command[2]}: cleave cut ended with status {os.waitstatus_to_exitcode(status)}")
-        out.seek(0)
-        return {"out": out.read(), "cpu": usage.ru_utime + usage.ru_stime, "wall": wall, "peak": usage.ru_maxrss << 10}
 
 
 main()

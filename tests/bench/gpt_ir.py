@@ -33,16 +33,23 @@ class Function:
     def numbers(self, *ns):
         return self.constant(f"[{', '.join(map(str, ns))}]", "!cleave.list<i64>")
 
-    def param(self, name, *shape):
-        kind = f"tensor<{'x'.join(map(str, shape))}xf16>"
+    def param(self, name, *shape, dtype="f16"):
+        kind = f"tensor<{'x'.join(map(str, shape))}x{dtype}>"
         return self.value(f'cleave.param "{name}" {{role = "parameter"}} : {kind}', name.rpartition(".")[0]), kind
 
     def call(self, operator, *operands, path, result="!cleave.tensor"):
         names, kinds = zip(*operands)
         return self.value(f"{operator}({', '.join(names)}) : ({', '.join(kinds)}) -> {result}", path), result
 
+    def text(self, arguments, output, batch):
+        """Of the whole, with arguments such as `("%ids", type)`, whose sizes may name `batch`."""
+        inputs = ", ".join(f'{name}: {kind} {{cleave.name = "{name[1:]}"}}' for name, kind in arguments)
+        return (f"func.func @forward({inputs}) -> {output[1]} attributes {{cleave.symbols = {{batch = {batch} : i64}}}} {{\n"
+                + "\n".join(self.lines) + f"\n  return {output[0]} : {output[1]}\n}}\n")
 
-def gpt(layers, hidden, heads, sequence, vocabulary, batch):
+
+def gpt(layers, hidden, heads, sequence, vocabulary, batch, is_trained=True):
+    """Its text; without dropout where it is not trained."""
     f = Function()
     none, true, false = f.constant("unit", "none"), f.constant("true", "i1"), f.constant("false", "i1")
     one, two, last = f.number(1), f.number(2), f.number(-1)
@@ -57,7 +64,7 @@ def gpt(layers, hidden, heads, sequence, vocabulary, batch):
                       f.real(1e-5), false, path=path)
 
     def dropout(x, path):
-        return f.call("aten.dropout", x, f.real(0.1), true, path=path)
+        return f.call("aten.dropout", x, f.real(0.1), true, path=path) if is_trained else x
 
     def add(x, y, path):
         return f.call("aten.add.Tensor", x, y, one, path=path)
@@ -90,9 +97,7 @@ def gpt(layers, hidden, heads, sequence, vocabulary, batch):
         x = add(x, feed_forward(norm(x, f"{path}.ln_2"), f"{path}.mlp"), path)
     # The table of tokens is the head's weight, too.
     name, kind = f.call("aten.linear", norm(x, "transformer.ln_f"), table, none, path="lm_head")
-    argument = f'%ids: {ids[1]} {{cleave.name = "ids"}}'
-    return (f"func.func @forward({argument}) -> {kind} attributes {{cleave.symbols = {{batch = {batch} : i64}}}} {{\n"
-            + "\n".join(f.lines) + f"\n  return {name} : {kind}\n}}\n")
+    return f.text([ids], (name, kind), batch)
 
 
 if __name__ == "__main__":

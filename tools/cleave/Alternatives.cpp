@@ -31,9 +31,8 @@ void printAlternatives(llvm::raw_ostream &out, llvm::ArrayRef<MeshAlternative> a
     // They are sorted: the first of its kind is the best.
     if (!seen.insert(one.mesh + " " + one.schedule).second || rows++ >= kMostRows)
       continue;
-    const bool isUsable = one.seconds > 0;
-    table.add({one.mesh, one.schedule, std::to_string(one.microbatches), isUsable ? milliseconds(one.seconds) : "-",
-               isUsable ? megabytes(one.peakBytes) : "-", one.reason.empty() ? "chosen" : one.reason});
+    table.add({one.mesh, one.schedule, std::to_string(one.microbatches), one.seconds > 0 ? milliseconds(one.seconds) : "-",
+               one.peakBytes > 0 ? megabytes(one.peakBytes) : "-", one.reason.empty() ? "chosen" : one.reason});
   }
   table.print(out);
   if (rows > kMostRows)
