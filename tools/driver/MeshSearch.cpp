@@ -24,6 +24,15 @@ public:
   MeshSearch(PlanMaker &maker, const CompileOptions &options, const PipelineShape &shape)
       : maker(maker), options(options), shape(shape) {}
   Error weighAll();
+  /// Again, without bounds: those that were faster cannot be made after all.
+  Error weighTheRest() {
+    looksAtAll = true;
+    estimates.clear();
+    return weighAll();
+  }
+  bool hasBounds() const {
+    return llvm::any_of(estimates, [](const Estimate &one) { return one.isBound; });
+  }
   /// The first of the estimates, in their order, of which a plan can be made.
   Expected<ChosenMesh> choose();
   Expected<TrainingForecast> chooseTraining();
@@ -42,6 +51,8 @@ private:
   const CompileOptions &options;
   const PipelineShape &shape;
   Machine machine;
+  /// What cannot be faster than the best is estimated, too.
+  bool looksAtAll = false;
   double best = std::numeric_limits<double>::infinity();
   std::vector<Estimate> estimates;
 };
@@ -71,7 +82,7 @@ PipelineSearchRequest MeshSearch::requestFor(const Pipelines &pipelines) {
   request.training = shape.search->training;
   request.batch = shape.batch;
   request.stageBefore = options.stageBefore;
-  request.best = &best;
+  request.best = looksAtAll ? nullptr : &best;
   return request;
 }
 
@@ -209,6 +220,12 @@ Error MeshSearch::weighAll() {
 Expected<ChosenMesh> searchMesh(PlanMaker &maker, const CompileOptions &options, const PipelineShape &shape) {
   MeshSearch search(maker, options, shape);
   if (auto error = search.weighAll())
+    return error;
+  auto chosen = search.choose();
+  if (chosen || !search.hasBounds())
+    return chosen;
+  consumeError(chosen.takeError());
+  if (auto error = search.weighTheRest())
     return error;
   return search.choose();
 }
