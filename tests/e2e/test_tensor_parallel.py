@@ -18,7 +18,6 @@ from streams import CALLS
 X = torch.linspace(-1, 1, 48).reshape(8, 6)
 TOKENS = torch.linspace(-1, 1, 120).reshape(2, 5, 12)
 IMAGES = torch.linspace(-2, 2, 2 * 3 * 8 * 8).reshape(2, 3, 8, 8)
-
 DECODER = "vocab_size=101,hidden_size=48,intermediate_size=100,num_hidden_layers=2,max_position_embeddings=64"
 T5 = "vocab_size=101,d_model=32,d_kv=8,d_ff=60,num_layers=2,num_heads=4"
 

@@ -9,7 +9,7 @@ namespace cleave {
 
 namespace {
 /// Why a call cannot be run on rolled operands.
-struct Kept : std::runtime_error {
+struct NotRolled : std::runtime_error {
   using runtime_error::runtime_error;
 };
 } // namespace
@@ -103,7 +103,7 @@ std::optional<at::Tensor> Rolling::indexOf(const Labels &labels) const {
 at::Tensor Rolling::rollBy(const at::Tensor &tensor, unsigned dim, const Labels &labels) const {
   auto index = indexOf(labels);
   if (!index)
-    throw Kept("call: labels have unequal numbers of positions");
+    throw NotRolled("call: labels have unequal numbers of positions");
   return tensor.index_select(dim, *index);
 }
 
@@ -294,7 +294,7 @@ void Rolling::check(const SplittableCall &call) {
   }
   try {
     run(call, way);
-  } catch (const Kept &why) {
+  } catch (const NotRolled &why) {
     ++report.kept[why.what()];
   } catch (const std::exception &error) {
     fail(call, StringRef(error.what()).split('\n').first.str());

@@ -24,9 +24,7 @@ template <typename T> static T orThrow(llvm::Expected<T> value) {
 
 /// The passes of a compilation before those that split.
 static void runPasses(ModuleOp module, const CompileOptions &options) {
-  std::string pipeline = pipelineOf(options, {});
-  pipeline = pipeline.substr(0, pipeline.find(",assign-stages")) + "))";
-  if (auto error = runPipeline(module, pipeline, "", [](StringRef) {}))
+  if (auto error = runPipeline(module, shardingPasses(options, {}), {}, [](StringRef) {}))
     throw std::runtime_error(take(std::move(error)));
 }
 
