@@ -3,9 +3,7 @@
 #include "partitioner/BatchAnalysis.h"
 #include "partitioner/Failure.h"
 #include "partitioner/ModelGraph.h"
-#include "partitioner/Schedules.h"
 #include "partitioner/Sharding.h"
-#include "partitioner/Simulator.h"
 #include "partitioner/StageCutter.h"
 #include "partitioner/StageStarts.h"
 #include "llvm/ADT/DenseSet.h"
@@ -16,6 +14,8 @@ using namespace mlir;
 
 namespace cleave {
 
+/// As `--microbatches` takes.
+static constexpr int64_t kMostMicrobatches = 65536;
 /// Along program order alone: exact cuts of hundreds of operators take a second each.
 static constexpr SearchLimits kCutLimits{/*downsets=*/0, /*work=*/0};
 
@@ -49,6 +49,7 @@ private:
   double leastSeconds(const StageGraph &graph, const Configuration &configuration) const;
   llvm::Expected<PipelineForecast> follow(const ModelGraph &model, const StageGraph &graph,
                                           llvm::ArrayRef<uint32_t> stageOf, const Configuration &configuration);
+  llvm::Error refusal(const Configuration &configuration) const;
   void refuse(const Configuration &configuration, llvm::Error error);
 
   func::FuncOp function;
@@ -66,7 +67,7 @@ private:
 PipelineSearch::PipelineSearch(func::FuncOp function, const PipelineSearchRequest &request)
     : function(function), request(request), whole(function) {
   auto isSplit = [](auto &pipeline) { return pipeline.second > 1; };
-  if (request.microbatches != 1 || llvm::any_of(request.pipelines, isSplit))
+  if (!request.batch.empty() && (request.microbatches != 1 || llvm::any_of(request.pipelines, isSplit)))
     obstacle = findBatchObstacle(function, request.batch);
 }
 
@@ -79,16 +80,30 @@ const TracedShapes &PipelineSearch::shapesOf(const Configuration &configuration)
   return known->second;
 }
 
+/// Of each pipeline, as many as it has samples at most.
 std::vector<uint32_t> PipelineSearch::microbatchCounts(uint32_t dataRanks) const {
-  const int64_t samples = obstacle ? 1 : whole.sizes().lookup(request.batch) / dataRanks;
+  const int64_t all = whole.sizes().lookup(request.batch), samples = std::max<int64_t>(all / dataRanks, 1);
   if (request.microbatches)
-    return {request.microbatches};
+    return {all ? uint32_t(std::min<int64_t>(request.microbatches, samples)) : request.microbatches};
   std::vector<uint32_t> counts{1};
-  for (int64_t count = 2; count <= samples; ++count)
+  for (int64_t count = 2; count <= std::min(samples, kMostMicrobatches) && !obstacle; ++count)
     // Others leave parts of unequal size, which cost as the larger ones.
     if (samples % count == 0)
       counts.push_back(count);
   return counts;
+}
+
+/// Why the batch is not split that way; success where it is.
+llvm::Error PipelineSearch::refusal(const Configuration &configuration) const {
+  if (configuration.microbatches * uint64_t(configuration.dataRanks) == 1)
+    return llvm::Error::success();
+  if (request.batch.empty())
+    return failure("no dimension of an input is named batch, so that there is nothing to split");
+  if (obstacle)
+    return failure("{0} {1}, so the batch is not split", obstacle->op->getName(), obstacle->reason);
+  if (const int64_t samples = whole.sizes().lookup(request.batch); samples < configuration.dataRanks)
+    return failure("{0} samples, fewer than pipelines; use --mesh dp={0} or less", samples);
+  return llvm::Error::success();
 }
 
 /// All schedules, recomputations and numbers of micro-batches.
@@ -140,8 +155,9 @@ llvm::Expected<StageCut> PipelineSearch::cut(const ModelGraph &model, const Stag
   const uint32_t stages = configuration.pipelineRanks * configuration.stagesOfRank;
   CutRequest cutting;
   cutting.limits = limits;
-  cutting.stages.assign(stages, {request.machine.linkAmong(configuration.devices()),
-                                 request.machine.devices.front().memoryBytes});
+  // Training holds more than weights, which is looked at when it is known.
+  const auto limit = configuration.kind ? std::nullopt : request.machine.devices.front().memoryBytes;
+  cutting.stages.assign(stages, {request.machine.linkAmong(configuration.devices()), limit});
   if (auto error = stageStartsOf(model, request.stageBefore).moveInto(cutting.stageStarts))
     return error;
   return cutStages(graph, cutting);
@@ -204,36 +220,49 @@ static std::vector<int64_t> weightsOf(const StageGraph &graph, llvm::ArrayRef<ui
   return bytes;
 }
 
-/// No cut takes less: the first micro-batch passes all stages, and some rank has at least its share of all work.
+/// Seconds of the longest chain of operations that wait for each other.
+static double longestChain(const StageGraph &graph) {
+  std::vector<double> ends(graph.nodes.size());
+  std::vector<llvm::SmallVector<uint32_t>> sources(graph.nodes.size());
+  for (const StageGraph::Value &value : graph.values)
+    for (uint32_t consumer : value.consumers)
+      sources[consumer].push_back(value.producer);
+  for (auto [node, end] : llvm::enumerate(ends)) {
+    for (uint32_t source : sources[node])
+      end = std::max(end, ends[source]);
+    end += graph.nodes[node].seconds;
+  }
+  return *llvm::max_element(ends);
+}
+
+/// No cut takes less: some rank has at least its share of all work, and a micro-batch goes along the longest chain. Where
+/// there is one stage a rank and no backward pass, the others follow it at the pace of the rank that has most of the chain.
 double PipelineSearch::leastSeconds(const StageGraph &graph, const Configuration &configuration) const {
   double once = 0;
   for (const StageGraph::Node &node : graph.nodes)
     once += node.seconds;
-  const double share = once / configuration.pipelineRanks;
-  // Of zero-bubble schedules the last passes fill the wait.
-  if (configuration.stagesOfRank > 1 || configuration.kind == TrainingKind::ZeroBubbleH1)
-    return std::max(once, configuration.microbatches * share);
-  return once + (configuration.microbatches - 1) * share;
+  const double ranks = configuration.pipelineRanks, microbatches = configuration.microbatches;
+  const double chain = longestChain(graph);
+  const bool isPipeline = configuration.stagesOfRank == 1 && !configuration.kind;
+  return std::max(microbatches * once / ranks, isPipeline ? chain + (microbatches - 1) * chain / ranks : chain);
 }
 
-/// What a rank holds beside activations, and does after the last backward pass.
-static void addTraining(PipelineForecast &result, const Configuration &configuration, const Machine &machine) {
+/// What ranks hold beside activations, and do after the last backward pass. `own`: by rank, all its stages together, as
+/// weights that several of them have are there once.
+static void addTraining(PipelineForecast &result, llvm::ArrayRef<TrainingStageCost> own, const Configuration &configuration,
+                        const Machine &machine) {
   const uint32_t ranks = configuration.pipelineRanks, pipelines = configuration.dataRanks;
   const CollectiveCosts &collectives = machine.collectivesAmong(pipelines * configuration.tensorRanks);
   double slowest = 0;
   for (uint32_t rank = 0; rank < ranks; ++rank) {
-    int64_t again = 0, state = 0, gradients = 0;
-    double update = 0;
-    for (size_t stage = rank; stage < result.training.size(); stage += ranks) {
+    int64_t again = 0;
+    for (size_t stage = rank; stage < result.training.size(); stage += ranks)
       again = std::max(again, result.training[stage].recomputedBytes);
-      state += result.training[stage].stateBytes;
-      gradients += result.training[stage].gradientBytes;
-      update += result.training[stage].update;
-    }
-    result.stateBytes[rank] = state;
-    result.peakBytes[rank] = state + again + result.forecast.ranks[rank].peakBytes;
+    double update = own[rank].update;
     if (pipelines > 1)
-      update += collectives.seconds(CollectiveKind::AllReduce, gradients, pipelines);
+      update += collectives.seconds(CollectiveKind::AllReduce, own[rank].gradientBytes, pipelines);
+    result.stateBytes[rank] = own[rank].stateBytes;
+    result.peakBytes[rank] = own[rank].stateBytes + again + result.forecast.ranks[rank].peakBytes;
     slowest = std::max(slowest, update);
   }
   result.seconds += slowest;
@@ -249,13 +278,18 @@ llvm::Expected<PipelineForecast> PipelineSearch::follow(const ModelGraph &model,
   costs.link = request.machine.linkAmong(configuration.devices());
   costs.transfers = transfersOf(graph, stageOf, ranks);
   costs.stages.resize(stages);
+  std::vector<TrainingStageCost> own;
   if (training) {
-    std::vector<SmallVector<Operation *>> opsOf(stages);
-    for (auto [ops, stage] : llvm::zip(model.nodes, stageOf))
+    std::vector<SmallVector<Operation *>> opsOf(stages), opsOfRank(ranks);
+    for (auto [ops, stage] : llvm::zip(model.nodes, stageOf)) {
       opsOf[stage].append(ops.begin(), ops.end());
+      opsOfRank[stage % ranks].append(ops.begin(), ops.end());
+    }
+    for (const auto &ops : opsOfRank)
+      own.push_back(training->stage(ops));
     for (auto [cost, ops] : llvm::zip(costs.stages, opsOf)) {
-      const TrainingStageCost &own = result.training.emplace_back(training->stage(ops));
-      cost = {own.forward, own.inputGradient, own.weightGradient, own.savedBytes};
+      const TrainingStageCost &stage = result.training.emplace_back(training->stage(ops));
+      cost = {stage.forward, stage.inputGradient, stage.weightGradient, stage.savedBytes};
     }
     // As frameworks of training do it, on streams of their own.
     costs.overlapsTransfers = true;
@@ -279,13 +313,13 @@ llvm::Expected<PipelineForecast> PipelineSearch::follow(const ModelGraph &model,
   for (auto [rank, weights] : llvm::enumerate(result.stateBytes))
     result.peakBytes.push_back(weights + result.forecast.ranks[rank].peakBytes);
   if (training)
-    addTraining(result, configuration, request.machine);
+    addTraining(result, own, configuration, request.machine);
   return result;
 }
 
 llvm::Expected<PipelineForecast> PipelineSearch::forecast(const Configuration &configuration) {
-  if (obstacle && configuration.microbatches * configuration.dataRanks > 1)
-    return failure("{0} {1}, so the batch is not split", obstacle->op->getName(), obstacle->reason);
+  if (auto error = refusal(configuration))
+    return error;
   const ModelGraph model =
       buildModelGraph(function, request.machine, configuration.pipelineRanks * configuration.stagesOfRank);
   const StageGraph graph = price(model, configuration);
@@ -303,10 +337,8 @@ void PipelineSearch::refuse(const Configuration &configuration, llvm::Error erro
 
 void PipelineSearch::tryVariant(const Configuration &configuration, const ModelGraph &model,
                                 std::optional<llvm::Expected<StageCut>> &found) {
-  if (obstacle && configuration.microbatches * configuration.dataRanks > 1)
-    return refuse(configuration, failure("{0} {1}, so the batch is not split", obstacle->op->getName(), obstacle->reason));
-  if (configuration.dataRanks > 1 && configuration.dataRanks > whole.sizes().lookup(request.batch))
-    return refuse(configuration, failure("{0} samples, fewer than pipelines", whole.sizes().lookup(request.batch)));
+  if (auto error = refusal(configuration))
+    return refuse(configuration, std::move(error));
   const StageGraph graph = price(model, configuration);
   Estimate result{configuration, leastSeconds(graph, configuration)};
   result.isBound = request.best && result.seconds >= *request.best;

@@ -107,6 +107,7 @@ Parts partsOfDimension(const Parts &parts, const DimensionRule &rule, ArrayRef<u
   // A dimension that is the factor.
   if (dim.size() == 1 && steps.count == 1 && size == steps.size && parts.front().size() == size_t(size))
     return parts;
+  assert(parts.front().size() == size_t(steps.size * steps.count) && "parts are of the factor");
   const int64_t period = steps.size * steps.stride;
   Parts result(parts.size(), llvm::BitVector(size));
   for (auto [own, part] : llvm::zip(result, parts))

@@ -96,7 +96,7 @@ private:
   /// All classes, before any is taken.
   std::vector<Candidate> classes;
   /// Those since the last one was taken, by what they split; null where a class is not allowed. From whichever of its
-  /// tensors one begins, a class is the same, unless it is cut.
+  /// tensors one begins, a class is taken for the same, unless it is cut.
   llvm::DenseMap<std::pair<Value, unsigned>, std::shared_ptr<const Candidate>> left;
   static std::pair<Value, unsigned> keyOf(Value weight, unsigned dim, bool isCut = false) { return {weight, 2 * dim + isCut}; }
   double dearest = 0;

@@ -288,3 +288,36 @@ def test_a_function_is_enough(tmp_path):
     report = simulate(tmp_path / "model.mlir", "--mesh", "auto", "--devices", 2)
     assert report["alternatives"][0]["mesh"] == "pp=1,tp=1" and "1 of the 2 devices is used" in report["notes"][0]
     assert "no.mlir: cannot be read" in refused(tmp_path, "simulate", "no.mlir")
+
+
+TOWERS = """func.func @forward(%x: tensor<8x512xf32>) -> (tensor<8x512xf32>, tensor<8x512xf32>) {
+  %none = cleave.constant(unit) : none
+  %a = cleave.param "a" {role = "parameter"} : tensor<512x512xf32>
+  %b = cleave.param "b" {role = "parameter"} : tensor<512x512xf32>
+  %0 = aten.linear(%x, %a, %none) : (tensor<8x512xf32>, tensor<512x512xf32>, none) -> tensor<8x512xf32>
+  %1 = aten.linear(%x, %b, %none) : (tensor<8x512xf32>, tensor<512x512xf32>, none) -> tensor<8x512xf32>
+  return %0, %1 : tensor<8x512xf32>, tensor<8x512xf32>
+}
+"""
+
+
+def test_branches_run_side_by_side(tmp_path):
+    """A bound along a chain that is none would leave two devices out."""
+    (tmp_path / "towers.mlir").write_text(TOWERS)
+    chosen, alone = simulate(tmp_path / "towers.mlir", "--mesh", "pp=auto", "--devices", 2, "--schedule", "gpipe")["alternatives"]
+    assert (chosen["mesh"], alone["mesh"]) == ("pp=2,tp=1", "pp=1,tp=1")
+    assert chosen["seconds"] < 0.6 * alone["seconds"]
+
+
+def test_a_pattern_that_matches_nothing(model):
+    why = refused(model.parent, "simulate", model.name, *INPUTS, "--mesh", "auto", "--devices", 2, "--shard", "zz=colwise")
+    assert "--shard zz: matches no weight" in why
+    why = refused(model.parent, "simulate", model.name, *INPUTS, "--mesh", "pp=auto", "--devices", 2, "--shard", "*.c_fc=colwise", status=2)
+    assert "nothing to split over" in why
+
+
+def test_lines_of_texts_that_do_not_parse(tmp_path):
+    (tmp_path / "broken.mlir").write_text(TOWERS.replace("%1 = aten", "%1 aten"))
+    assert "broken.mlir: line 6: " in refused(tmp_path, "simulate", "broken.mlir")
+    (tmp_path / "sizes.mlir").write_text(TOWERS.replace(") {\n", ") attributes {cleave.symbols = {batch = 0 : i64}} {\n", 1))
+    assert "found another size of batch than expected, an i64 of at least 1" in refused(tmp_path, "simulate", "sizes.mlir")

@@ -104,7 +104,7 @@ def test_memory_decides(model):
         one["memory_bytes"] = need - 1
     (folder / "tight.json").write_text(json.dumps(machine))
     why = refused(folder, "simulate", model.name, "--inputs", INPUTS, "--train", "--machine", "tight.json", "--mesh", "dp=2")
-    assert f"takes {need} bytes on a device that has {need - 1}" in why
+    assert f"takes least memory, {need} bytes on a device that has {need - 1}; use more devices" in why
     report = forecast(model, "--machine", "tight.json", "--mesh", "auto")
     assert report["mesh"] != {"pp": 1, "dp": 2, "tp": 1} and report["devices"][0]["peak_bytes"] < need
 
@@ -138,4 +138,32 @@ def test_plans_have_no_backward_passes(plan):
 
 def test_more_pipelines_than_samples(model):
     why = refused(model.parent, "simulate", model.name, "--inputs", INPUTS, "--train", "--mesh", "dp=3")
-    assert "2 samples, fewer than pipelines" in why
+    assert "model.pt: 2 samples, fewer than pipelines; use --mesh dp=2 or less" in why
+
+
+def test_micro_batches_are_at_most_the_samples(model):
+    report = forecast(model, "--mesh", "pp=2", "--microbatches", 64)
+    assert report == forecast(model, "--mesh", "pp=2", "--microbatches", 2) and report["microbatches"] == 2
+
+
+def test_too_many_devices(model):
+    for mesh in ("pp=4000000000", "pp=70000,dp=70000"):
+        why = refused(model.parent, "simulate", model.name, "--inputs", INPUTS, "--train", "--mesh", mesh, status=2)
+        assert f"--mesh {mesh}: takes " in why and "expected at most 65536" in why
+
+
+TIED = """func.func @forward(%x: tensor<8x256xf32>) -> tensor<8x256xf32> {
+  %w = cleave.param "w" {role = "parameter"} : tensor<256x256xf32>
+  %none = cleave.constant(unit) : none
+  %0 = aten.linear(%x, %w, %none) : (tensor<8x256xf32>, tensor<256x256xf32>, none) -> tensor<8x256xf32>
+  %1 = aten.linear(%0, %w, %none) : (tensor<8x256xf32>, tensor<256x256xf32>, none) -> tensor<8x256xf32>
+  return %1 : tensor<8x256xf32>
+}
+"""
+
+
+def test_a_weight_of_several_stages_is_there_once_a_device(tmp_path):
+    (tmp_path / "tied.mlir").write_text(TIED)
+    report = cleave("simulate", "tied.mlir", "--train", "--mesh", "pp=1", "--schedule", "interleaved", "--json", cwd=tmp_path).json()
+    assert [stage["state_bytes"] for stage in report["stages"]] == [16 * 256 * 256] * 2
+    assert report["devices"][0]["state_bytes"] == 16 * 256 * 256

@@ -35,6 +35,9 @@ static double meanBubble(const TrainingForecast &report) {
   return sum / report.configuration.pipelineRanks;
 }
 
+/// After the last backward pass: sums of gradients over pipelines, and the update of weights.
+static double updateSeconds(const TrainingForecast &report) { return report.pipeline.seconds - report.pipeline.forecast.seconds; }
+
 llvm::json::Object toJson(const CompileOptions &, const TrainingForecast &report) {
   using llvm::json::Array;
   using llvm::json::Object;
@@ -65,6 +68,7 @@ llvm::json::Object toJson(const CompileOptions &, const TrainingForecast &report
                 {"microbatches", report.configuration.microbatches},
                 {"recompute", nameOf(report.configuration.training.recompute)},
                 {"seconds", report.pipeline.seconds},
+                {"update_seconds", updateSeconds(report)},
                 {"bubble", meanBubble(report)},
                 {"devices", std::move(devices)},
                 {"stages", std::move(stages)},
@@ -75,10 +79,10 @@ llvm::json::Object toJson(const CompileOptions &, const TrainingForecast &report
 
 void printText(llvm::raw_ostream &out, const CompileOptions &options, const TrainingForecast &report) {
   const Configuration &configuration = report.configuration;
-  out << formatv("{0}: training, pp={1} dp={2} tp={3}, {4}, {5}, recompute {6}, {7} ms a step\n", options.model,
+  out << formatv("{0}: training, pp={1} dp={2} tp={3}, {4}, {5}, recompute {6}, {7} ms a step, {8} of it the update\n", options.model,
                  configuration.pipelineRanks, configuration.dataRanks, configuration.tensorRanks, report.pipeline.schedule.name,
                  count(configuration.microbatches, "micro-batch"), nameOf(configuration.training.recompute),
-                 milliseconds(report.pipeline.seconds));
+                 milliseconds(report.pipeline.seconds), milliseconds(updateSeconds(report)));
   for (const std::string &note : report.notes)
     out << "note: " << note << "\n";
   out << "\n";

@@ -7,6 +7,7 @@
 #include "runtime/DTypes.h"
 #include "tools/driver/MeshSearch.h"
 #include "tools/driver/Pipeline.h"
+#include "tools/driver/UsageError.h"
 #include "tools/driver/Verify.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SmallString.h"
@@ -28,7 +29,7 @@ public:
   explicit Compilation(const CompileOptions &options) : options(options) {}
   llvm::Expected<CompileReport> run();
   /// The batch was to be split, and the passes refused all of that.
-  bool failedToSplit() const { return shape.microbatches == 0 && !passesAccepted; }
+  bool failedToSplit() const { return shape.microbatches == 0 && !source.batch.empty() && !passesAccepted; }
 
 private:
   llvm::Error read();
@@ -278,7 +279,7 @@ llvm::Expected<CompileReport> Compilation::run() {
 llvm::Expected<CompileReport> compile(const CompileOptions &options) {
   Compilation compilation(options);
   auto report = compilation.run();
-  if (report || !compilation.failedToSplit())
+  if (report || !compilation.failedToSplit() || report.errorIsA<UsageError>())
     return report;
   // A model that holds the traced batch in itself compiles only for that.
   std::string reason = toString(report.takeError());

@@ -12,7 +12,7 @@
 
 namespace cleave {
 
-/// Keeps a context's error diagnostics, each as `module.path: message`.
+/// Keeps a context's error diagnostics, each as `module.path: message`, or `line 12: message`.
 class DiagnosticCollector {
 public:
   explicit DiagnosticCollector(mlir::MLIRContext &context)
@@ -20,7 +20,11 @@ public:
           if (diagnostic.getSeverity() != mlir::DiagnosticSeverity::Error)
             return mlir::success();
           llvm::StringRef path = modulePath(diagnostic.getLocation());
-          messages.push_back((path.empty() ? "" : path.str() + ": ") + diagnostic.str());
+          std::string place = path.empty() ? "" : path.str() + ": ";
+          // Of IR that was read as text.
+          if (auto at = mlir::dyn_cast<mlir::FileLineColLoc>(diagnostic.getLocation()))
+            place = "line " + std::to_string(at.getLine()) + ": ";
+          messages.push_back(place + diagnostic.str());
           return mlir::success();
         }) {}
 

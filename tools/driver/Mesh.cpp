@@ -14,6 +14,8 @@ namespace cleave {
 
 using llvm::StringRef;
 
+/// As --devices takes.
+static constexpr uint64_t kMostMeshDevices = 65536;
 /// Stages of a rank.
 static constexpr uint32_t kMostInterleaved = 64;
 
@@ -134,6 +136,9 @@ static llvm::Expected<PipelineShape> readRanks(const CompileOptions &options) {
   shape.tensorRanks = *mesh->tp;
   shape.dataRanks = *mesh->dp;
   uint64_t taken = llvm::SaturatingMultiply(uint64_t(shape.ranks) * shape.tensorRanks, uint64_t(shape.dataRanks));
+  if (taken > kMostMeshDevices)
+    return wrongUsage("--mesh " + options.mesh + ": takes " + llvm::Twine(taken) + " devices, expected at most " +
+                      llvm::Twine(kMostMeshDevices));
   if (devices && *devices != taken)
     return wrongUsage("--mesh " + options.mesh + ": takes " + llvm::Twine(taken) +
                       " devices, but there are " + llvm::Twine(*devices) + "; make --devices equal");
@@ -201,7 +206,7 @@ llvm::Expected<PipelineShape> readPipelineShape(const CompileOptions &options) {
   if (!shape)
     return shape;
   const bool isOpen = shape->search.has_value();
-  if (!rules->empty() && shape->tensorRanks < 2 && !isOpen)
+  if (!rules->empty() && (isOpen ? shape->search->tensorRanks == 1 : shape->tensorRanks < 2))
     return wrongUsage("--shard " + rules->front() +
                       ": nothing to split over; give --mesh tp=N with N of at least 2");
   shape->shard = std::move(*rules);

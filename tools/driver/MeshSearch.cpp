@@ -12,6 +12,13 @@ namespace cleave {
 using llvm::Error;
 using llvm::Expected;
 using llvm::formatv;
+using llvm::StringRef;
+
+/// `12.3 % longer`.
+static std::string longer(double seconds, double best) {
+  const double percent = (seconds / best - 1) * 100;
+  return percent < 0.05 ? "as long" : formatv("{0:f1} % longer", percent).str();
+}
 
 static std::string meshOf(const Configuration &configuration) {
   std::string data = configuration.kind ? ",dp=" + std::to_string(configuration.dataRanks) : "";
@@ -24,15 +31,6 @@ public:
   MeshSearch(PlanMaker &maker, const CompileOptions &options, const PipelineShape &shape)
       : maker(maker), options(options), shape(shape) {}
   Error weighAll();
-  /// Again, without bounds: those that were faster cannot be made after all.
-  Error weighTheRest() {
-    looksAtAll = true;
-    estimates.clear();
-    return weighAll();
-  }
-  bool hasBounds() const {
-    return llvm::any_of(estimates, [](const Estimate &one) { return one.isBound; });
-  }
   /// The first of the estimates, in their order, of which a plan can be made.
   Expected<ChosenMesh> choose();
   Expected<TrainingForecast> chooseTraining();
@@ -40,8 +38,9 @@ public:
 private:
   using Pipelines = std::vector<std::pair<uint32_t, uint32_t>>;
   PipelineSearchRequest requestFor(const Pipelines &pipelines);
-  void tryTensorRanks(uint32_t tensorRanks, const Pipelines &pipelines);
-  void weigh(bool acrossNodes);
+  Error tryTensorRanks(uint32_t tensorRanks, const Pipelines &pipelines);
+  Error weigh(bool acrossNodes);
+  bool mustLookAtAll();
   PipelineShape shapeOf(const Configuration &configuration) const;
   std::vector<MeshAlternative> describe(const Estimate &chosen) const;
   std::vector<std::string> noteUnused(const Estimate &chosen) const;
@@ -87,17 +86,21 @@ PipelineSearchRequest MeshSearch::requestFor(const Pipelines &pipelines) {
 }
 
 /// All pipelines of groups of `tensorRanks`.
-void MeshSearch::tryTensorRanks(uint32_t tensorRanks, const Pipelines &pipelines) {
+Error MeshSearch::tryTensorRanks(uint32_t tensorRanks, const Pipelines &pipelines) {
   if (options.progress)
     options.progress(formatv("weighing tp={0}", tensorRanks), std::nullopt);
   Configuration widest{pipelines.back().first, tensorRanks};
   widest.stagesOfRank = shape.search->stagesOfRank.front();
-  widest.microbatches = shape.microbatches;
+  widest.microbatches = std::max(1u, shape.microbatches);
   auto function = maker.shard(shapeOf(widest));
   if (function)
     llvm::append_range(estimates, searchPipelines(*function, requestFor(pipelines)));
+  else if (estimates.empty())
+    // What the first sharding does not take is mostly no matter of the mesh.
+    return function.takeError();
   else
     estimates.push_back({widest, 0, 0, toString(function.takeError())});
+  return Error::success();
 }
 
 static std::string scheduleOf(const Configuration &configuration) {
@@ -112,8 +115,7 @@ std::vector<MeshAlternative> MeshSearch::describe(const Estimate &chosen) const 
     const Configuration &it = estimate.configuration;
     std::string reason = estimate.obstacle;
     if (reason.empty() && !(it == chosen.configuration))
-      reason = formatv("takes {0}{1:f1} % longer", estimate.isBound ? "at least " : "",
-                       (estimate.seconds / chosen.seconds - 1) * 100);
+      reason = (estimate.isBound ? "takes at least " : "takes ") + longer(estimate.seconds, chosen.seconds);
     const bool isUsable = estimate.obstacle.empty();
     result.push_back({meshOf(it), scheduleOf(it), it.microbatches,
                       isUsable ? estimate.seconds : 0, isUsable ? estimate.peakBytes : 0, reason});
@@ -133,16 +135,40 @@ std::vector<std::string> MeshSearch::noteUnused(const Estimate &chosen) const {
   if (other != estimates.end())
     note += ": with all of them, " + meshOf(other->configuration) + " ";
   if (other != estimates.end() && other->obstacle.empty())
-    note += formatv("takes {0:f1} % longer", (other->seconds / chosen.seconds - 1) * 100);
+    note += "takes " + longer(other->seconds, chosen.seconds);
   else if (other != estimates.end())
     note += "fails: " + other->obstacle;
   return {note};
 }
 
 Error MeshSearch::noneFits() const {
+  const Estimate *least = nullptr;
+  for (const Estimate &one : estimates)
+    if (one.peakBytes > 0 && (!least || one.peakBytes < least->peakBytes))
+      least = &one;
+  // What was estimated lacks memory alone.
+  if (least && shape.memoryBytes && least->peakBytes > *shape.memoryBytes)
+    return llvm::createStringError(
+        formatv("{0}: {1} takes least memory, {2} bytes on a device that has {3}; use more devices, or devices with memory for {2}",
+                options.model, meshOf(least->configuration), least->peakBytes, *shape.memoryBytes)
+            .str());
   const Estimate &first = estimates.front();
-  return llvm::createStringError(options.model + ": no mesh of " + std::to_string(shape.search->devices) +
-                                 " devices can be used; " + meshOf(first.configuration) + ": " + first.obstacle);
+  auto saysTheSame = [&](const Estimate &one) { return one.obstacle == first.obstacle; };
+  std::string what = llvm::all_of(estimates, saysTheSame)
+                         ? ""
+                         : formatv("no mesh of {0} devices can be used; {1}: ", shape.search->devices, meshOf(first.configuration)).str();
+  StringRef obstacle = first.obstacle;
+  obstacle.consume_front(options.model + ": ");
+  return llvm::createStringError(options.model + ": " + what + obstacle);
+}
+
+/// Whether others were compared with an estimate that did not hold, and only bounded; then all are to be estimated.
+bool MeshSearch::mustLookAtAll() {
+  auto isBound = [](const Estimate &one) { return one.isBound; };
+  if (looksAtAll || llvm::none_of(estimates, isBound))
+    return false;
+  looksAtAll = true;
+  return true;
 }
 
 Expected<ChosenMesh> MeshSearch::choose() {
@@ -158,30 +184,47 @@ Expected<ChosenMesh> MeshSearch::choose() {
       return chosen;
     }
     estimate.obstacle = toString(plan.takeError());
+    if (!mustLookAtAll())
+      continue;
+    if (auto error = weighAll())
+      return error;
+    return choose();
   }
   return noneFits();
 }
 
 Expected<TrainingForecast> MeshSearch::chooseTraining() {
-  const Estimate &best = estimates.front();
-  if (!best.obstacle.empty())
-    return noneFits();
-  TrainingForecast result{best.configuration, {}, {}, {}, noteUnused(best)};
-  auto function = maker.shard(shapeOf(best.configuration));
-  if (!function)
-    return function.takeError();
-  const PipelineSearchRequest request = requestFor({{best.configuration.pipelineRanks, best.configuration.dataRanks}});
-  if (auto error = forecastPipeline(*function, request, best.configuration).moveInto(result.pipeline))
-    return error;
-  for (uint32_t device = 0; device < best.configuration.devices(); ++device)
-    result.devices.push_back(machine.devices[device].name);
-  if (estimates.size() > 1)
-    result.alternatives = describe(best);
-  return result;
+  for (Estimate &best : estimates) {
+    if (!best.obstacle.empty() || best.isBound)
+      break;
+    TrainingForecast result{best.configuration, {}, {}, {}, noteUnused(best)};
+    auto function = maker.shard(shapeOf(best.configuration));
+    if (!function)
+      return function.takeError();
+    const PipelineSearchRequest request = requestFor({{best.configuration.pipelineRanks, best.configuration.dataRanks}});
+    if (auto error = forecastPipeline(*function, request, best.configuration).moveInto(result.pipeline))
+      return error;
+    // With the exact cut it may be another than estimated.
+    const int64_t peak = *llvm::max_element(result.pipeline.peakBytes);
+    if (shape.memoryBytes && peak > *shape.memoryBytes) {
+      best.obstacle = formatv("takes {0} bytes on a device that has {1}", peak, *shape.memoryBytes);
+      if (!mustLookAtAll())
+        continue;
+      if (auto error = weighAll())
+        return error;
+      return chooseTraining();
+    }
+    for (uint32_t device = 0; device < best.configuration.devices(); ++device)
+      result.devices.push_back(machine.devices[device].name);
+    if (estimates.size() > 1)
+      result.alternatives = describe(best);
+    return result;
+  }
+  return noneFits();
 }
 
 /// All that is open, with tensor groups within nodes or with the others.
-void MeshSearch::weigh(bool acrossNodes) {
+Error MeshSearch::weigh(bool acrossNodes) {
   const MeshSearchSpace &space = *shape.search;
   auto isTried = [&](uint32_t count, std::optional<uint32_t> fixed) {
     return fixed ? count == *fixed : space.devices % count == 0;
@@ -193,9 +236,14 @@ void MeshSearch::weigh(bool acrossNodes) {
         // Pipelines side by side use all devices.
         if (isTried(count, space.ranks) && (space.dataRanks ? side == *space.dataRanks : count * side * tensorRanks == space.devices))
           pipelines.push_back({count, side});
-    if (!pipelines.empty() && isTried(tensorRanks, space.tensorRanks) && machine.crossesNodes(tensorRanks) == acrossNodes)
-      tryTensorRanks(tensorRanks, pipelines);
+    // Who says how weights are split wants them split.
+    const bool isWanted = tensorRanks > 1 || shape.shard.empty();
+    if (!pipelines.empty() && isWanted && isTried(tensorRanks, space.tensorRanks) &&
+        machine.crossesNodes(tensorRanks) == acrossNodes)
+      if (auto error = tryTensorRanks(tensorRanks, pipelines))
+        return error;
   }
+  return Error::success();
 }
 
 Error MeshSearch::weighAll() {
@@ -203,10 +251,13 @@ Error MeshSearch::weighAll() {
   if (auto error = (options.machine.empty() ? Expected<Machine>(Machine::cpu(space.devices)) : Machine::load(options.machine))
                        .moveInto(machine))
     return error;
-  weigh(/*acrossNodes=*/false);
+  estimates.clear();
+  if (auto error = weigh(/*acrossNodes=*/false))
+    return error;
   // Over the link between nodes a tensor group does each sum many times more slowly: only where nothing else is left.
   if (llvm::none_of(estimates, [](const Estimate &one) { return one.obstacle.empty(); }))
-    weigh(/*acrossNodes=*/true);
+    if (auto error = weigh(/*acrossNodes=*/true))
+      return error;
   if (estimates.empty())
     return wrongUsage("--mesh " + options.mesh + ": found " + llvm::Twine(space.devices) + " device" +
                       (space.devices == 1 ? "" : "s") + ", expected more for this mesh; use --devices or --machine");
@@ -220,12 +271,6 @@ Error MeshSearch::weighAll() {
 Expected<ChosenMesh> searchMesh(PlanMaker &maker, const CompileOptions &options, const PipelineShape &shape) {
   MeshSearch search(maker, options, shape);
   if (auto error = search.weighAll())
-    return error;
-  auto chosen = search.choose();
-  if (chosen || !search.hasBounds())
-    return chosen;
-  consumeError(chosen.takeError());
-  if (auto error = search.weighTheRest())
     return error;
   return search.choose();
 }

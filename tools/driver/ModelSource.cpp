@@ -89,6 +89,13 @@ static Expected<func::FuncOp> findFunction(ModuleOp module, StringRef path) {
   func::FuncOp function = functions.front();
   if (!function.getOps<StageOp>().empty() || function->hasAttr(kStageSecondsAttr) || function->hasAttr(kTensorRanksAttr))
     return refuse("one that is split already");
+  if (auto symbols = function->getAttrOfType<DictionaryAttr>(kSymbolsAttr))
+    for (NamedAttribute symbol : symbols) {
+      auto size = dyn_cast<IntegerAttr>(symbol.getValue());
+      if (!size || !size.getType().isInteger(64) || size.getInt() < 1)
+        return llvm::createStringError(path + ": " + kSymbolsAttr + ": found another size of " + symbol.getName().getValue() +
+                                       " than expected, an i64 of at least 1");
+    }
   return function;
 }
 
