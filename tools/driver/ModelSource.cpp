@@ -29,9 +29,6 @@ static void tell(const CompileOptions &options, const Twine &step, std::optional
 }
 
 static Expected<ModelSource> readTorchScript(const CompileOptions &options, MLIRContext &context) {
-  for (const std::string &library : options.libraries)
-    if (auto message = loadOperatorLibrary(library))
-      return llvm::createStringError("--library " + library + ": cannot be loaded: " + *message);
   auto inputs = readInputOptions(options);
   if (!inputs)
     return inputs.takeError();
@@ -128,6 +125,10 @@ static Expected<ModelSource> readIr(const CompileOptions &options, MLIRContext &
 }
 
 Expected<ModelSource> readModel(const CompileOptions &options, MLIRContext &context) {
+  // First: dialects have the operators that are there when they are made.
+  for (const std::string &library : options.libraries)
+    if (auto message = loadOperatorLibrary(library))
+      return llvm::createStringError("--library " + library + ": cannot be loaded: " + *message);
   DialectRegistry registry;
   registerDialects(registry);
   context.appendDialectRegistry(registry);

@@ -1,0 +1,34 @@
+"""`--library`: operators of other packages."""
+
+import pathlib
+import sysconfig
+
+import pytest
+import torch
+import torchvision
+from torch import nn
+
+from conftest import cleave, refused
+
+# Made for Python, torchvision's operators want its library and torch's for it first.
+LIBRARIES = [pathlib.Path(sysconfig.get_config_var("LIBDIR")) / sysconfig.get_config_var("INSTSONAME"),
+             pathlib.Path(torch.__file__).parent / "lib/libtorch_python.so", pathlib.Path(torchvision.__file__).parent / "_C.so"]
+OPTIONS = [word for library in LIBRARIES for word in ("--library", library)]
+
+
+class Regions(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.features = nn.Conv2d(3, 4, 3)
+
+    def forward(self, image, boxes):
+        return torchvision.ops.roi_align(self.features(image), boxes, 2)
+
+
+@pytest.mark.skipif(not all(library.exists() for library in LIBRARIES), reason="Python has no shared library here")
+def test_operators_of_torchvision(tmp_path):
+    inputs = torch.rand(1, 3, 12, 12), torch.tensor([[0., 1, 1, 6, 6], [0, 2, 2, 8, 8]])
+    torch.jit.trace(Regions().eval(), inputs).save(str(tmp_path / "model.pt"))
+    arguments = ("compile", "model.pt", "--input", "image:f32[1,3,12,12]", "--input", "boxes:f32[2,5]", "-o", "model.plan")
+    assert "torchvision::roi_align" in refused(tmp_path, *arguments)
+    cleave(*arguments, *OPTIONS, "--verify", cwd=tmp_path)
