@@ -144,34 +144,38 @@ Expected<std::unique_ptr<plan::Plan>> PlanMaker::runPasses(const PipelineShape &
   return std::move(*emitted);
 }
 
-PlanMaker::Made PlanMaker::fitCut(PipelineShape shape) {
-  // Another cut may hold more beside its weights.
-  constexpr int kMostCuts = 4;
-  auto plan = runPasses(shape);
-  if (!plan)
-    return {nullptr, plan.takeError()};
-  auto tooLarge = checkMemory(**plan, shape);
-  Made best{std::move(*plan), std::move(tooLarge)};
-  if (best.tooLarge)
-    shape.weightLimits = roomForWeights(*best.plan, shape);
-  for (int cut = 1; best.tooLarge && shape.stages > 1 && cut < kMostCuts; ++cut) {
-    auto next = runPasses(shape);
-    if (!next) {
-      // What had to be cut otherwise cannot be; the need that is known is said.
-      consumeError(next.takeError());
+PlanMaker::Made PlanMaker::fitCut(const PipelineShape &shape) {
+  constexpr int kMostCuts = 8;
+  auto fastest = runPasses(shape);
+  if (fastest && !shape.memoryBytes)
+    return {std::move(*fastest), Error::success()};
+  if (!shape.memoryBytes)
+    return {nullptr, fastest.takeError()};
+  if (fastest && mostNeeded(**fastest).second <= *shape.memoryBytes)
+    return {std::move(*fastest), Error::success()};
+  consumeError(fastest.takeError());
+  // Cuts that need less and less, whatever the devices have: the need that an error names is one that will do.
+  PipelineShape next = shape;
+  next.weightLimits.assign(shape.stages, std::numeric_limits<int64_t>::max());
+  std::unique_ptr<plan::Plan> best;
+  for (int cut = 0; cut < kMostCuts; ++cut) {
+    auto plan = runPasses(next);
+    if (!plan && !best)
+      return {nullptr, plan.takeError()};
+    if (!plan || (best && mostNeeded(**plan).second >= mostNeeded(*best).second)) {
+      consumeError(plan.takeError());
       break;
     }
-    auto error = checkMemory(**next, shape);
-    if (error)
-      shape.weightLimits = roomForWeights(**next, shape);
-    if (!error || mostNeeded(**next).second < mostNeeded(*best.plan).second) {
-      consumeError(std::move(best.tooLarge));
-      best = {std::move(*next), std::move(error)};
-    } else {
-      consumeError(std::move(error));
-    }
+    best = std::move(*plan);
+    const int64_t need = mostNeeded(*best).second;
+    if (need <= *shape.memoryBytes)
+      break;
+    next.memoryBytes = need - 1;
+    next.weightLimits = roomForWeights(*best, next);
+    next.memoryBytes = shape.memoryBytes;
   }
-  return best;
+  auto tooLarge = checkMemory(*best, shape);
+  return {std::move(best), std::move(tooLarge)};
 }
 
 Expected<std::unique_ptr<plan::Plan>> PlanMaker::make(PipelineShape shape) {

@@ -38,7 +38,7 @@ private:
   };
   llvm::Expected<std::unique_ptr<plan::Plan>> runPasses(const PipelineShape &shape);
   /// With a cut by what stages were predicted to hold beside weights, where the first one is too much for a device.
-  Made fitCut(PipelineShape shape);
+  Made fitCut(const PipelineShape &shape);
   llvm::Expected<mlir::ModuleOp> runSharding(const PipelineShape &shape);
   llvm::Error run(mlir::ModuleOp module, const std::string &passes, unsigned done);
   llvm::Error checkMemory(const plan::Plan &plan, const PipelineShape &shape) const;
