@@ -69,8 +69,8 @@ def browser():
 
 @contextlib.contextmanager
 def opened(browser, shown, width=1600, scheme="light"):
-    """The page; nothing was asked of a network, and nothing went wrong."""
-    page = browser.new_page(viewport={"width": width, "height": 1000}, color_scheme=scheme)
+    """The page, which jumps where it would scroll; nothing was asked of a network, and nothing went wrong."""
+    page = browser.new_page(viewport={"width": width, "height": 1000}, color_scheme=scheme, reduced_motion="reduce")
     asked, said = [], []
     page.on("request", lambda request: asked.append(request.url))
     page.on("console", lambda message: said.append(message.text))
