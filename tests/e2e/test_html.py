@@ -184,19 +184,11 @@ def test_is_light_and_dark(gpt2, browser):
     assert len(backgrounds) == 2
 
 
-def becomes_true(page, expression, key=None):
-    """Scrolling takes time. `wait_for_function` is no help: it needs `eval`, which the page forbids.
-
-    An earlier scroll that a busy machine held up may go on after this one: `key` is pressed again then.
-    """
+def becomes_true(page, expression):
+    """`wait_for_function` is no help: it needs `eval`, which the page forbids."""
     begin = time.monotonic()
-    presses = 1
     while not page.evaluate(expression):
-        waited = time.monotonic() - begin
-        assert waited < 60, expression
-        if key and waited > 5 * presses:
-            page.keyboard.press(key)
-            presses += 1
+        assert time.monotonic() - begin < 60, expression
         page.wait_for_timeout(50)
 
 
@@ -215,7 +207,7 @@ def test_keys_reach_everything(deep, browser):
         page.locator(".bars a").nth(40).focus()
         page.keyboard.press("Enter")
         becomes_true(page, """() => { const box = document.querySelector('#stage-40').getBoundingClientRect();
-                                      return box.left >= 0 && box.right <= innerWidth }""", key="Enter")
+                                      return box.left >= 0 && box.right <= innerWidth }""")
         fold = page.locator("details").first
         assert fold.get_attribute("open") is None
         fold.locator("summary").focus()

@@ -9,8 +9,6 @@ from torch import nn
 
 from conftest import cleave
 
-pytestmark = pytest.mark.skipif("--train" not in cleave("simulate", "--help").out, reason="cleave simulate has no --train")
-
 
 class Attention(nn.Module):
     """Spelled out, with a mask of bools, as dropout on a GPU has it."""
