@@ -12,7 +12,6 @@ of TMPDIR. --quick measures and runs a tiny GPT-2 for a moment, and fails only i
 import dataclasses
 import json
 import math
-import os
 import pathlib
 import statistics
 import sys
@@ -74,7 +73,7 @@ def main():
     parser.set_defaults(rounds=9)
     options = rounds.parse(parser, MODELS)
     rounds.take_cores()
-    before = os.getloadavg()[0]
+    before = report.load()
     with tempfile.TemporaryDirectory(prefix="cleave-machines-") as folder:
         plans = dict(configurations(measure_machine(options, pathlib.Path(folder) / "two.json", 2)))
         models = {name: MODELS[name].tiny() if options.quick else MODELS[name] for name in options.models}

@@ -8,7 +8,6 @@ writes nothing, and fails if a contestant does.
 """
 
 import json
-import os
 import sys
 
 sys.dont_write_bytecode = True
@@ -47,7 +46,7 @@ OVERHEAD_NS = 1500
 def main():
     options = parse()
     rounds.take_cores()
-    before = os.getloadavg()[0]
+    before = report.load()
     taking_part = {name: contestant for name, contestant in CONTESTANTS.items()
                    if not (options.quick and name in SLOW_TO_START)}
     results = {model.name: rounds.compete(options, model, taking_part, options.repeat) for model in models(options)}

@@ -9,7 +9,6 @@ not find the same mesh each time. --quick plans tiny models once.
 
 import argparse
 import json
-import os
 import pathlib
 import sys
 import tempfile
@@ -38,7 +37,7 @@ def main():
     parser.add_argument("--quick", action="store_true", help="tiny models, one round")
     options = parser.parse_args()
     rounds.take_cores()
-    before = os.getloadavg()[0]
+    before = report.load()
     rows, good = [["model", "machine", "mesh", "seconds", "CPU s", "peak MiB", "wanted"]], []
     with tempfile.TemporaryDirectory(prefix="cleave-planner-") as folder:
         for name in CASES:

@@ -2,15 +2,16 @@
 """What Cleave predicts of plans on this machine, as `cleave profile` measures it, against runs of them.
 
 usage: prediction.py [--bin build/bin] [--models gpt2,bert,resnet-50,llama] [--rounds 5] [--quick]
-The machine is measured as one device and as two. Then each model, for batches of 1 and of 8 samples, is compiled for that, and
-the time of a step (batches back to back, of which the first fills the pipeline) and the bytes at most are compared with medians of
-rounds, in each of which every plan runs once in a fresh process. Prints Markdown, and puts it into docs/results.md when all models took part.
+In each round the machine is measured as one device and as two; then each model, for batches of 1 and of 8 samples, is compiled for
+that and run in a fresh process, and the time of a step (batches back to back, of which the first fills the pipeline) and the bytes at
+most are compared with what was predicted. So a machine that is slower for a while is so for both. Prints Markdown, with medians of
+the rounds, and puts it into docs/results.md when all models took part.
 --quick measures and runs a tiny GPT-2 for a moment, writes nothing, and fails if a plan does.
 """
 
+import argparse
 import dataclasses
 import json
-import os
 import pathlib
 import statistics
 import sys
@@ -58,25 +59,42 @@ class Predicted(Plan):
 def main():
     options = rounds.parse(rounds.arguments(__doc__.splitlines()[0], MODELS), MODELS)
     rounds.take_cores()
-    before = os.getloadavg()[0]
-    with tempfile.TemporaryDirectory(prefix="cleave-machines-") as folder:
-        machines = {count: measure_machine(options, pathlib.Path(folder) / f"{count}.json", count) for count in (1, 2)}
-        plans = {mesh: Predicted(mesh, mesh, machine=machines[count]) for mesh, count in MESHES.items()}
-        results = {}
-        for name in options.models:
-            for batch, steps in BATCHES.items():
-                model = dataclasses.replace(MODELS[name], name=f"{name}, batch {batch}", batch=batch)
-                model = model.tiny() if options.quick else model
-                results[model.name] = rounds.compete(options, model, plans, 2 if options.quick else steps)
+    before = report.load()
+    results = {}
+    for number in range(options.rounds):
+        print(f"round {number + 1} of {options.rounds}", file=sys.stderr, flush=True)
+        for model, found in one_round(options).items():
+            for mesh, runs in found.items():
+                results.setdefault(model, {}).setdefault(mesh, []).append(runs)
+    # Who failed in one round did fail.
+    results = {model: {mesh: next((runs for runs in found if isinstance(runs, str)), None) or sum(found, [])
+                       for mesh, found in of_mesh.items()} for model, of_mesh in results.items()}
     how = ("Default configurations, seeded (Llama of 8 layers, 768 wide); texts of 128 tokens. Batches back to back, every run in a "
-           f"fresh process; medians of {options.rounds} rounds. Predicted by `cleave profile` of the same machine, before.")
-    found = "\n\n".join([f"{report.machine(before)}. {how}", *tables(results), *report.failures(results, plans)])
+           f"fresh process; medians of {options.rounds} rounds, in each of which `cleave profile` measures first.")
+    found = "\n\n".join([f"{report.machine(before)}. {how}", *tables(results), *report.failures(results, plans_for({}))])
     print(found)
     page = report.put(rounds.RESULTS.read_text(), "prediction", found)
     if options.models == [*MODELS] and not options.quick:
         rounds.RESULTS.write_text(page)
     if options.quick and rounds.any_failed(results):
         raise SystemExit(1)
+
+
+def one_round(options):
+    once = argparse.Namespace(**{**vars(options), "rounds": 1})
+    with tempfile.TemporaryDirectory(prefix="cleave-machines-") as folder:
+        machines = {count: measure_machine(options, pathlib.Path(folder) / f"{count}.json", count) for count in (1, 2)}
+        found = {}
+        for name in options.models:
+            for batch, steps in BATCHES.items():
+                model = dataclasses.replace(MODELS[name], name=f"{name}, batch {batch}", batch=batch)
+                model = model.tiny() if options.quick else model
+                found[model.name] = rounds.compete(once, model, plans_for(machines), 2 if options.quick else steps)
+    return found
+
+
+def plans_for(machines):
+    return {mesh: Predicted(mesh, mesh, machine=machines.get(count)) for mesh, count in MESHES.items()}
 
 
 def measure_machine(options, path, count):
@@ -88,20 +106,24 @@ def measure_machine(options, path, count):
 
 def tables(results):
     runs = [(model, mesh, found[mesh]) for model, found in results.items() for mesh in MESHES if report.measured(found, mesh)]
-    seconds = {(model, mesh): (found[0]["predicted"], statistics.median(one["seconds"] for one in found))
-               for model, mesh, found in runs}
+
+    def median(found, of):
+        return statistics.median(map(of, found))
+
+    seconds = {(model, mesh): [median(found, lambda one: one["predicted"]), median(found, lambda one: one["seconds"]),
+                               median(found, lambda one: one["predicted"] / one["seconds"])] for model, mesh, found in runs}
     ratios = {(model, mesh): max((one["bytes"] for one in found), key=lambda ratio: abs(ratio - 1)) for model, mesh, found in runs}
 
     def step(key):
-        predicted, measured = seconds[key]
-        return f"{1000 * predicted:.4g} of {1000 * measured:.4g} ms, {100 * (predicted / measured - 1):+.1f} %"
+        predicted, measured, ratio = seconds[key]
+        return f"{1000 * predicted:.4g} of {1000 * measured:.4g} ms, {100 * (ratio - 1):+.1f} %"
 
     def rows(of, cell):
         return [[model, *(cell((model, mesh)) if (model, mesh) in of else "–" for mesh in MESHES)] for model in results]
 
     yield report.table([["a step, predicted of measured", *MESHES], *rows(seconds, step)])
     yield report.table([["bytes at most, predicted / measured", *MESHES], *rows(ratios, lambda key: f"{ratios[key]:.4f}")])
-    errors = [100 * abs(predicted / measured - 1) for predicted, measured in seconds.values()]
+    errors = [100 * abs(ratio - 1) for _, _, ratio in seconds.values()]
     bytes_off = [100 * (ratio - 1) for ratio in ratios.values()]
     if errors:
         yield report.table([["wanted", "found"],

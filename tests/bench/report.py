@@ -3,6 +3,7 @@
 `results` is, by model and contestant, a list of measurements, one a round, or the reason why there are none.
 """
 
+import dataclasses
 import datetime
 import importlib.metadata
 import os
@@ -20,8 +21,23 @@ def table(rows):
     return "\n".join([lines[0], "|" + "---|" * len(rows[0]), *lines[1:]])
 
 
-def machine(load_before):
-    """When and on what was measured, called when it has been."""
+@dataclasses.dataclass(frozen=True)
+class Load:
+    """What else the cores do: processes that want one, and, since the start, the time of all cores and what the host kept of it."""
+    waiting: float
+    elapsed: int
+    stolen: int
+
+
+def load():
+    ticks = [int(field) for field in pathlib.Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
+    return Load(os.getloadavg()[0], sum(ticks), ticks[7])
+
+
+def machine(before):
+    """When and on what was measured, called when it has been; `before`: the load then."""
+    after = load()
+    stolen = 100 * (after.stolen - before.stolen) / max(after.elapsed - before.elapsed, 1)
     facts = pathlib.Path("/proc/cpuinfo").read_text()
     name = re.search(r"^model name\s*: (.*)", facts, re.MULTILINE)
     flags = re.search(r"^flags\s*: (.*)", facts, re.MULTILINE)
@@ -30,7 +46,8 @@ def machine(load_before):
     return (f"{datetime.date.today()}, "
             f"{len(os.sched_getaffinity(0))} of {os.cpu_count()} cores of {name[1] if name else platform.machine()} "
             f"({', '.join(known) or 'no AVX2'}), {memory:.0f} GiB, {platform.freedesktop_os_release()['PRETTY_NAME']}, "
-            f"torch {importlib.metadata.version('torch')}, load {load_before:.1f} before and {os.getloadavg()[0]:.1f} after")
+            f"torch {importlib.metadata.version('torch')}, load {before.waiting:.1f} before and {after.waiting:.1f} after, "
+            f"{stolen:.1f} % of the cores' time stolen by their host")
 
 
 def speeds(results, contestants):

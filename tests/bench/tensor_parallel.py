@@ -9,7 +9,6 @@ downloaded, writes nothing, and fails if a contestant does.
 """
 
 import dataclasses
-import os
 import pathlib
 import sys
 
@@ -70,7 +69,7 @@ BLOCK, SMALL_BLOCK = 8192, 1024
 def main():
     options = rounds.parse(rounds.arguments(__doc__.splitlines()[0], MODELS), MODELS)
     rounds.take_cores()
-    before = os.getloadavg()[0]
+    before = report.load()
     taking_part = {name: contestant for name, contestant in CONTESTANTS.items()
                    if not (options.quick and name in DOWNLOADED)}
     shapes = [TINY_SHAPE] if options.quick else SHAPES
