@@ -35,6 +35,7 @@ static const SemanticsTable &table() {
     SemanticsTable table;
     addElementwise(table);
     addProducts(table);
+    addConvolutions(table);
     addNorms(table);
     addShapes(table);
     addIndexing(table);

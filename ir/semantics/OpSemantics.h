@@ -162,6 +162,7 @@ private:
 
 void addElementwise(SemanticsTable &table);
 void addProducts(SemanticsTable &table);
+void addConvolutions(SemanticsTable &table);
 void addNorms(SemanticsTable &table);
 void addShapes(SemanticsTable &table);
 void addIndexing(SemanticsTable &table);
