@@ -129,6 +129,16 @@ void PlanEmitter::addStage(StageOp op, uint32_t ranks) {
   result->stages.push_back(std::move(stage));
 }
 
+/// The threads of the device that runs the stage; one where no machine has said.
+static int64_t threadsOf(func::FuncOp function, StageOp stage, uint32_t tensorRank) {
+  auto threads = function->getAttrOfType<ArrayAttr>(kThreadsAttr);
+  auto ranks = function->getAttrOfType<IntegerAttr>(kRanksAttr);
+  if (!threads || !ranks)
+    return 1;
+  const size_t device = stage.getIndex() % ranks.getInt() * tensorRanksOf(function) + tensorRank;
+  return device < threads.size() ? cast<IntegerAttr>(threads[device]).getInt() : 1;
+}
+
 void PlanEmitter::addPrediction(StageOp stage, const Microbatch &microbatch, uint32_t tensorRank) {
   auto function = stage->getParentOfType<func::FuncOp>();
   TracedShapes shapes(function);
@@ -145,7 +155,7 @@ void PlanEmitter::addPrediction(StageOp stage, const Microbatch &microbatch, uin
     prediction->flops += work.flops;
     prediction->bytes_touched += work.bytes;
   }
-  StageMemory memory = memoryOf(stage, microbatch.inferred, microbatch.shapes);
+  StageMemory memory = memoryOf(stage, microbatch.inferred, microbatch.shapes, threadsOf(function, stage, tensorRank));
   prediction->weight_bytes = memory.weightBytes;
   prediction->activation_bytes = memory.activationBytes;
   // The caller has the first rank's.

@@ -11,8 +11,8 @@ namespace {
 /// Follows the executor through a stage: storages are alive while a slot refers to them.
 class MemoryWalk {
 public:
-  MemoryWalk(const InferredValues &inferred, const TracedShapes &shapes)
-      : inferred(inferred), shapes(shapes) {}
+  MemoryWalk(const InferredValues &inferred, const TracedShapes &shapes, int64_t threads)
+      : inferred(inferred), shapes(shapes), threads(threads) {}
 
   StageMemory run(StageOp stage);
 
@@ -29,6 +29,7 @@ private:
 
   const InferredValues &inferred;
   const TracedShapes &shapes;
+  const int64_t threads;
   /// Slots that refer to a storage.
   llvm::DenseMap<unsigned, unsigned> references;
   /// Storages that somebody else owns: weights, and the request's inputs.
@@ -63,7 +64,7 @@ void MemoryWalk::release(Value value) {
 int64_t MemoryWalk::workspaceOf(Operation *op) const {
   auto call = dyn_cast<OperatorOp>(op);
   const OpSemantics *semantics = call ? &semanticsOf(call.getName()) : nullptr;
-  return semantics && semantics->workspaceBytes ? semantics->workspaceBytes(call, shapes) : 0;
+  return semantics && semantics->workspaceBytes ? semantics->workspaceBytes(call, shapes, threads) : 0;
 }
 
 void MemoryWalk::visit(Operation *op) {
@@ -116,8 +117,8 @@ StageMemory MemoryWalk::run(StageOp stage) {
   return memory;
 }
 
-StageMemory memoryOf(StageOp stage, const InferredValues &inferred, const TracedShapes &shapes) {
-  return MemoryWalk(inferred, shapes).run(stage);
+StageMemory memoryOf(StageOp stage, const InferredValues &inferred, const TracedShapes &shapes, int64_t threads) {
+  return MemoryWalk(inferred, shapes, threads).run(stage);
 }
 
 } // namespace cleave

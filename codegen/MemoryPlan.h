@@ -18,7 +18,8 @@ struct StageMemory {
 };
 
 /// \param inferred  of the function around the stage (see inferTracedShapes).
-StageMemory memoryOf(StageOp stage, const InferredValues &inferred, const TracedShapes &shapes);
+/// \param threads   that the device has for an operator.
+StageMemory memoryOf(StageOp stage, const InferredValues &inferred, const TracedShapes &shapes, int64_t threads);
 
 } // namespace cleave
 

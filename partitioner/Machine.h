@@ -40,6 +40,8 @@ struct DeviceSpec {
   std::optional<int64_t> memoryBytes;
   /// Shared by devices of one kind; null: the peaks above are all that is known.
   std::shared_ptr<const KernelRates> rates = nullptr;
+  /// That share an operator, on a CPU: each has a workspace of its own.
+  uint32_t threads = 1;
   bool operator==(const DeviceSpec &) const = default;
 };
 

@@ -87,13 +87,21 @@ static Error readNumbers(const json::Object &object, StringRef where, const Numb
   return Error::success();
 }
 
+/// An integer in this range.
+static Expected<uint32_t> readCount(const json::Value &value, const Twine &where, uint32_t least, uint32_t most) {
+  const std::optional<int64_t> count = value.getAsInteger();
+  if (!count || *count < least || *count > most)
+    return failure("{0}: found {1}, expected an integer from {2} to {3}", where.str(), describeJson(&value), least, most);
+  return *count;
+}
+
 static Expected<DeviceSpec> readDevice(const json::Value &value, StringRef where) {
   const json::Object *object = value.getAsObject();
   if (!object)
     return failure("{0}: found {1}, expected an object with a device's figures", where, describeJson(&value));
   if (Error error = checkKeys(*object, where,
                               {"name", "flops_per_second", "memory_bytes_per_second", "operator_seconds"},
-                              {"memory_bytes"}))
+                              {"memory_bytes", "threads"}))
     return error;
   DeviceSpec device;
   if (Error error = readNumbers(*object, where, kDeviceNumbers, device))
@@ -110,6 +118,9 @@ static Expected<DeviceSpec> readDevice(const json::Value &value, StringRef where
                      "memory is not limited",
                      where, describeJson(bytes));
   }
+  if (const json::Value *threads = object->get("threads"))
+    if (Error error = readCount(*threads, where + ".threads", 1, kMostThreads).moveInto(device.threads))
+      return error;
   return device;
 }
 
@@ -277,14 +288,6 @@ static Error readOperators(const json::Value &value, StringRef where, KernelRate
   return Error::success();
 }
 
-/// An integer in this range.
-static Expected<uint32_t> readCount(const json::Value &value, const Twine &where, uint32_t least, uint32_t most) {
-  const std::optional<int64_t> count = value.getAsInteger();
-  if (!count || *count < least || *count > most)
-    return failure("{0}: found {1}, expected an integer from {2} to {3}", where.str(), describeJson(&value), least, most);
-  return *count;
-}
-
 static Error readCollectives(const json::Value &value, StringRef where, size_t devices, CollectiveCosts &costs) {
   auto object = asObject(value, where, "a table for each kind");
   if (!object)
@@ -433,6 +436,7 @@ std::string machineFileText(const Machine &machine) {
       entry[key.key] = device.*key.member;
     if (device.memoryBytes)
       entry["memory_bytes"] = *device.memoryBytes;
+    entry["threads"] = device.threads;
     devices.push_back(std::move(entry));
   }
   object["devices"] = std::move(devices);

@@ -6,16 +6,16 @@
 
 namespace cleave {
 
-inline constexpr uint32_t kMostDevices = 1024;
+inline constexpr uint32_t kMostDevices = 1024, kMostThreads = 1024;
 
 /// Reads a machine file. The error names the key that is at fault. A machine file is one object:
 ///
 ///     {
 ///       "devices": [
 ///         {"name": "cpu:0", "flops_per_second": 2e11, "memory_bytes_per_second": 1e10,
-///          "operator_seconds": 2e-6, "memory_bytes": 8589934592},
+///          "operator_seconds": 2e-6, "memory_bytes": 8589934592, "threads": 1},
 ///         {"name": "cpu:1", "flops_per_second": 2e11, "memory_bytes_per_second": 1e10,
-///          "operator_seconds": 2e-6, "memory_bytes": 8589934592}
+///          "operator_seconds": 2e-6, "memory_bytes": 8589934592, "threads": 1}
 ///       ],
 ///       "link": {"latency_seconds": 5e-6, "bytes_per_second": 1e10},
 ///       "products": {"matrix": {"float32": {"count": [1], "rows": [1, 128], "columns": [768], "depth": [768],
@@ -35,6 +35,7 @@ inline constexpr uint32_t kMostDevices = 1024;
 /// | `memory_bytes_per_second` | main memory                                   | 1 to 1e21               |
 /// | `operator_seconds`        | spent on an operator besides its work         | 0 to 1000               |
 /// | `memory_bytes`            | may be used; key left out: not limited        | integer, 1 or more      |
+/// | `threads`                 | of a CPU, that share an operator; key left out: one | integer, 1 to 1024 |
 /// | `link`                    | between two devices of a node, one direction  | an object               |
 /// | `latency_seconds`         | of one message                                | 0 to 1000               |
 /// | `bytes_per_second`        | of one message                                | 1 to 1e21               |
@@ -47,7 +48,7 @@ inline constexpr uint32_t kMostDevices = 1024;
 ///
 /// A table (RateTable) has sizes for each of its axes, ascending, and a rate for each point of their grid, the last
 /// axis side by side: 4096 rates at most. Only `devices` and `link` must be there, and all of their keys but
-/// `memory_bytes`; no other key may. The file has at most 1 MiB.
+/// `memory_bytes` and `threads`; no other key may. The file has at most 1 MiB.
 llvm::Expected<Machine> readMachineFile(llvm::StringRef path);
 
 /// What readMachineFile reads.

@@ -39,17 +39,30 @@ struct AssignSchedule : impl::AssignScheduleBase<AssignSchedule> {
     auto seconds = secondsAt(count > 1 ? shapes.resized(batch, llvm::divideCeil(shapes.sizes().lookup(batch), count)) : shapes,
                              *target);
     function->setAttr(kMicrobatchSecondsAttr, b.getF64ArrayAttr(seconds));
-    const Link &link = target->linkAmong(devices);
-    function->setAttr(kLinkAttr, b.getF64ArrayAttr({link.latencySeconds, link.bytesPerSecond}));
-    function->setAttr(kMachineAttr, b.getStringAttr(checksumOf(*target)));
-    if (devices <= target->devices.size()) {
-      auto names = llvm::map_range(ArrayRef(target->devices).take_front(devices), [](auto &device) -> StringRef { return device.name; });
-      function->setAttr(kDevicesAttr, b.getStrArrayAttr(llvm::to_vector(names)));
-    }
+    describeMachine(*target, devices);
     if (count > 1)
       function->setAttr(kBatchAttr, b.getStringAttr(batch));
     else if (obstacle)
       function->setAttr(kBatchObstacleAttr, b.getStringAttr(describe(*obstacle)));
+  }
+
+  /// What is kept of the machine, of whose devices so many are used.
+  void describeMachine(const Machine &target, size_t devices) {
+    func::FuncOp function = getOperation();
+    Builder b(function.getContext());
+    const Link &link = target.linkAmong(devices);
+    function->setAttr(kLinkAttr, b.getF64ArrayAttr({link.latencySeconds, link.bytesPerSecond}));
+    function->setAttr(kMachineAttr, b.getStringAttr(checksumOf(target)));
+    if (devices > target.devices.size())
+      return;
+    SmallVector<StringRef> names;
+    SmallVector<int64_t> threads;
+    for (const DeviceSpec &device : ArrayRef(target.devices).take_front(devices)) {
+      names.push_back(device.name);
+      threads.push_back(device.threads);
+    }
+    function->setAttr(kDevicesAttr, b.getStrArrayAttr(names));
+    function->setAttr(kThreadsAttr, b.getI64ArrayAttr(threads));
   }
 
   void fail(const Twine &message) {

@@ -200,8 +200,8 @@ def AssignSchedule : Pass<"assign-schedule", "::mlir::func::FuncOp"> {
     `microbatches=0` takes the number whose predicted time is least; where the batch does not split that is 1, and
     `cleave.batch_obstacle` says why. Stage s runs on rank s mod ranks, so that more stages than ranks are interleaved.
     `cleave.microbatch_seconds` has what each stage computes for the largest micro-batch, `cleave.link` the latency and the
-    bytes a second between two ranks, `cleave.devices` what the machine calls the ranks' devices, `cleave.machine` a checksum
-    of all that it says.
+    bytes a second between two ranks, `cleave.devices` what the machine calls the ranks' devices, `cleave.threads` how many
+    threads each has, `cleave.machine` a checksum of all that the machine says.
   }];
   let options = [
     Option<"ranks", "ranks", "unsigned", "1", "number of ranks">,

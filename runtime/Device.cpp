@@ -86,8 +86,8 @@ llvm::Expected<std::vector<ResolvedDevice>> resolveDevices(std::vector<std::stri
 }
 
 Device::Device(ResolvedDevice device, int width)
-    : resolved(std::move(device)), account(new MemoryAccount(resolved.name)),
-      thread([this, width] { work(width); }) {
+    : resolved(std::move(device)), width(width), account(new MemoryAccount(resolved.name)),
+      thread([this] { work(); }) {
   std::unique_lock lock(mutex);
   changed.wait(lock, [&] { return started; });
 }
@@ -133,7 +133,7 @@ std::function<void()> Device::next() {
   return task;
 }
 
-void Device::work(int width) {
+void Device::work() {
   pthread_setname_np(pthread_self(), name().substr(0, 15).c_str());
   // Asking first makes libtorch set up this thread's state; without it the next line is undone by the first
   // operator.

@@ -51,6 +51,8 @@ public:
 
   const std::string &name() const { return resolved.name; }
   c10::Device place() const { return resolved.place; }
+  /// How many an operator may use.
+  int threads() const { return width; }
   /// What its thread allocates on the CPU.
   MemoryAccount &memory() const { return *account; }
   /// Counts weights as held. A GPU's allocator has counted them already.
@@ -63,11 +65,12 @@ public:
   void post(std::function<void()> task);
 
 private:
-  void work(int width);
+  void work();
   /// The next task; empty when the device ends.
   std::function<void()> next();
 
   const ResolvedDevice resolved;
+  const int width;
   const MemoryAccountRef account;
   std::mutex mutex;
   std::condition_variable changed;

@@ -31,6 +31,8 @@ public:
   ~KernelTimer();
 
   size_t devices() const { return workers.size(); }
+  /// Of each device.
+  int threads() const { return workers.front()->threads(); }
   /// Median seconds of a call of `name` (`aten::add.Tensor`), after calls to warm up.
   llvm::Expected<double> secondsOf(llvm::StringRef name, const Operands &operands);
   /// Seconds until the next device has a float32 tensor of so many bytes and has added one to each element:

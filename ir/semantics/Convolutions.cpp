@@ -1,6 +1,8 @@
 //===- Convolutions.cpp - Convolutions and what they allocate -------------===//
 #include "ir/semantics/OpSemantics.h"
 #include "ir/semantics/Shapes.h"
+#include "llvm/Support/MathExtras.h"
+#include <numeric>
 
 using namespace mlir;
 
@@ -47,26 +49,190 @@ static std::optional<ProductShape> convolutionProduct(OperatorOp op, const Trace
   return ProductShape{kind, count, rows, columns, flops / (2 * elements)};
 }
 
-/// A convolution in place (`isInPlace`) needs nothing. Any other copies weight and input
-/// into oneDNN's blocked layout (inputs of fewer channels than a block are read as they are) and, those
-/// freed, the result back; a strided pointwise one also gathers the input's used points of one image, for
-/// each thread (one a device). Measured over the convolutions of ResNet-50 on AVX-512.
-static int64_t convolutionWorkspace(OperatorOp op, const TracedShapes &shapes) {
-  constexpr int64_t channelsOfBlock = 16;
+namespace {
+/// What a convolution allocates on a CPU beyond its result: a bound from above, close where ATen 2.11 and oneDNN
+/// 3.10 on AVX-512 do it as they did for the 90 that were measured (kernels, groups, strides, layouts, threads). Sizes
+/// are bytes.
+class ConvolutionMemory {
+public:
+  /// Nothing where shapes are not known.
+  static std::optional<ConvolutionMemory> of(OperatorOp op, const TracedShapes &shapes, int64_t threads);
+  int64_t workspace() const;
+
+private:
+  enum class Layout { RowMajor, ChannelsLast, Other };
+  using Shape = SmallVector<int64_t>;
+
+  static Layout layoutOf(Value value, const TracedShapes &shapes);
+  bool isOneDnns() const;
+  int64_t ofColumns() const;
+  int64_t ofBlocks() const;
+  int64_t ofBlocks(int64_t block) const;
+  int64_t ofPlainGroups() const;
+  int64_t ofChannelsLast() const;
+  int64_t ofTransposed() const;
+
+  bool isPointwise() const { return points(weight) == 1; }
+  /// Every point of the input is multiplied where it lies.
+  bool isMatrix() const { return isPointwise() && !isStrided && points(input) == points(result); }
+  bool isDepthwise() const { return groups > 1 && groups == input[1] && groups == result[1]; }
+  /// Of an image, or of a kernel.
+  static int64_t points(const Shape &shape) { return product(ArrayRef(shape).drop_front(2)); }
+  static int64_t product(ArrayRef<int64_t> sizes) {
+    return std::accumulate(sizes.begin(), sizes.end(), int64_t(1), std::multiplies<>());
+  }
+  int64_t bytes(const Shape &shape) const { return product(shape) * element; }
+  /// With so many channels in place of its own.
+  int64_t bytes(const Shape &image, int64_t channels) const { return image[0] * channels * points(image) * element; }
+  /// Of one image and one group: for each point what lies under the kernel.
+  int64_t columns() const {
+    return weight[1] * points(weight) * points(isTransposed ? input : result) * element;
+  }
+
+  Shape input, weight, result;
+  SmallVector<int64_t> padding;
+  int64_t element = 0, groups = 1, threads = 1;
+  bool isTransposed = false, isStrided = false, isDilated = false, isFloat = false, isNarrow = false;
+  Layout layout = Layout::RowMajor;
+};
+} // namespace
+
+/// Channels that oneDNN has side by side: a vector of AVX-512.
+static constexpr int64_t kBlock = 16;
+
+ConvolutionMemory::Layout ConvolutionMemory::layoutOf(Value value, const TracedShapes &shapes) {
+  auto layout = dyn_cast_or_null<LayoutAttr>(cast<RankedTensorType>(value.getType()).getEncoding());
+  auto shape = shapes.shapeOf(value);
+  if (!layout || layout.getStrides().empty() || shape->size() < 3)
+    return Layout::RowMajor;
+  auto strideOf = [&](size_t dim) -> std::optional<int64_t> {
+    auto stride = SymbolicDim::parse(layout.getStrides()[dim]);
+    return stride ? stride->evaluate(shapes.sizes()) : std::nullopt;
+  };
+  // ATen makes sequences row-major in any case.
+  const bool hasChannelsLast = shape->size() > 3 && strideOf(1) == 1 && strideOf(shape->size() - 1) == (*shape)[1];
+  return hasChannelsLast ? Layout::ChannelsLast : Layout::Other;
+}
+
+std::optional<ConvolutionMemory> ConvolutionMemory::of(OperatorOp op, const TracedShapes &shapes, int64_t threads) {
   auto input = shapes.shapeOf(op->getOperand(0)), weight = shapes.shapeOf(op->getOperand(1));
   auto result = shapes.shapeOf(op->getResult(0));
-  if (!input || !weight || !result || input->size() < 3 || input->size() != result->size())
-    return 0;
-  if (isInPlace(op, *input, *weight))
-    return 0;
-  bool isPointwise = llvm::all_of(llvm::drop_begin(*weight, 2), [](int64_t size) { return size == 1; });
-  int64_t after = shapes.bytesOf(op->getResult(0));
-  int64_t before = shapes.bytesOf(op->getOperand(1));
-  if ((*input)[1] >= channelsOfBlock)
-    before += shapes.bytesOf(op->getOperand(0));
-  if (isPointwise && isStrided(op) && after > 0)
-    before += after / (*result)[0] / (*result)[1] * (*input)[1];
+  if (!input || !weight || !result || input->size() != result->size() || weight->size() < 3)
+    return std::nullopt;
+  ConvolutionMemory memory;
+  memory.layout = layoutOf(op->getOperand(0), shapes);
+  // One image may come without its dimension of images.
+  for (auto *shape : {&*input, &*result})
+    if (shape->size() + 1 == weight->size())
+      shape->insert(shape->begin(), 1);
+  if (input->size() != weight->size() || product(*input) == 0 || product(*weight) == 0)
+    return std::nullopt;
+  const Type type = cast<RankedTensorType>(op->getOperand(0).getType()).getElementType();
+  memory.isFloat = type.isF32();
+  memory.isNarrow = type.isBF16() || type.isF16();
+  memory.element = elementBytes(type);
+  memory.isTransposed = cleave::isTransposed(op);
+  memory.isStrided = cleave::isStrided(op);
+  auto dilation = constantInts(op, "dilation");
+  memory.isDilated = dilation && llvm::any_of(*dilation, [](int64_t step) { return step > 1; });
+  memory.padding = constantInts(op, "padding").value_or(SmallVector<int64_t>());
+  memory.groups = std::max<int64_t>(1, (memory.isTransposed ? *result : *input)[1] / (*weight)[1]);
+  memory.threads = threads;
+  memory.input = std::move(*input);
+  memory.weight = std::move(*weight);
+  memory.result = std::move(*result);
+  return memory;
+}
+
+/// As ATen chooses (ConvParams::use_mkldnn): its own product is taken for few numbers, and for pointwise
+/// convolutions on one thread.
+bool ConvolutionMemory::isOneDnns() const {
+  if (!isFloat)
+    return isNarrow;
+  const int64_t across = weight.back(), down = weight.size() > 3 ? weight[weight.size() - 2] : 1;
+  const bool isLarge = groups > 1 || (across > 3 && down > 3) || input[0] > 1 ||
+                       product(ArrayRef(input).take_front(4)) > 20480;
+  return isLarge && (isStrided || isDilated || input[0] >= 16 || across != 1 || down != 1 || threads > 1);
+}
+
+/// ATen's own: a product with columns, those of all images at a time unless transposed or dilated; groups are joined
+/// once all are there.
+int64_t ConvolutionMemory::ofColumns() const {
+  const int64_t images = isTransposed || isDilated ? 1 : input[0];
+  return (isMatrix() && !isTransposed ? 0 : images * columns()) + (groups > 1 ? bytes(result) : 0) +
+         (layout == Layout::ChannelsLast ? bytes(weight) : 0);
+}
+
+/// Input and weight are copied into blocks of channels and, those freed, the result back.
+int64_t ConvolutionMemory::ofBlocks(int64_t block) const {
+  const bool isDense = groups == 1;
+  auto rounded = [&](int64_t channels) { return llvm::alignTo(channels, block); };
+  const int64_t after = bytes(result, rounded(result[1]));
+  int64_t before = after - bytes(result);
+  // Where one block would not be full, channels are read as they are.
+  const bool isFirst = isDense && input[1] < block && !isPointwise();
+  if (!isFirst)
+    before += bytes(input, rounded(input[1]));
+  if (isDepthwise())
+    before += rounded(groups) * points(weight) * element;
+  else
+    before += rounded(weight[0]) * (isDense && !isFirst ? rounded(weight[1]) : weight[1]) * points(weight) * element;
+  // Of one image, for each thread: the points that a strided kernel uses, and sums of narrow numbers.
+  if (isDense && isPointwise() && isStrided)
+    before += threads * rounded(input[1]) * points(result) * element;
+  if (isDense && isPointwise() && isNarrow)
+    before += threads * rounded(result[1]) * points(result) * 4;
   return std::max(before, after);
+}
+
+/// Groups that fill no blocks: columns, in parts that stay in a core's cache; the result is made twice.
+int64_t ConvolutionMemory::ofPlainGroups() const {
+  constexpr int64_t kCacheBytes = 1 << 20;
+  return std::max(isMatrix() ? 0 : threads * std::min(columns(), kCacheBytes), bytes(result));
+}
+
+int64_t ConvolutionMemory::ofBlocks() const {
+  // Its kernel wants borders that fit into the positions that it makes at a time.
+  constexpr int64_t kWidestBorder = 6;
+  if (groups == 1)
+    return ofBlocks(kBlock);
+  if (isDepthwise() && llvm::all_of(padding, [&](int64_t border) { return border <= kWidestBorder; }))
+    return ofBlocks(kBlock);
+  for (int64_t block = kBlock; block >= 4; block /= 2)
+    if (weight[1] % block == 0 && result[1] / groups % block == 0)
+      return ofBlocks(block);
+  return ofPlainGroups();
+}
+
+/// Images stay where they are, but the weight is copied into this layout, and from there into blocks.
+int64_t ConvolutionMemory::ofChannelsLast() const {
+  constexpr int64_t kThreadBytes = 6 << 10;
+  const bool isInLayout = isPointwise() || weight[1] == 1;
+  return (isInLayout ? 1 : 2) * bytes(weight) + threads * kThreadBytes;
+}
+
+/// The result is made with channels last, copied, and copied into place; threads copy an image with its
+/// borders. One of stride one is a convolution, to whose result the bias is added.
+int64_t ConvolutionMemory::ofTransposed() const {
+  int64_t border = input[1] * element;
+  for (size_t dim = 2; dim < input.size(); ++dim)
+    border *= input[dim] + weight[dim];
+  if (!isStrided)
+    return bytes(result) + ofBlocks();
+  return std::max(bytes(input) + bytes(weight) + threads * border, 2 * bytes(result));
+}
+
+int64_t ConvolutionMemory::workspace() const {
+  const bool keepsLayout = layout == Layout::ChannelsLast && !isTransposed;
+  const int64_t copy = layout == Layout::RowMajor || keepsLayout ? 0 : bytes(input);
+  if (!isOneDnns())
+    return copy + ofColumns();
+  return copy + (isTransposed ? ofTransposed() : keepsLayout ? ofChannelsLast() : ofBlocks());
+}
+
+static int64_t convolutionWorkspace(OperatorOp op, const TracedShapes &shapes, int64_t threads) {
+  auto memory = ConvolutionMemory::of(op, shapes, threads);
+  return memory ? memory->workspace() : 0;
 }
 
 /// input[b, g·c, …], weight[g·o, c, …] → [b, g·o, …] in g groups; transposed, the weight is [g·c, o, …].

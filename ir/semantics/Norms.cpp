@@ -79,7 +79,7 @@ static std::optional<DimensionRule> weightNorm(OperatorOp op, const TracedShapes
 
 /// On CPU ATen computes an RMS norm step by step, in float32 or wider: its squares, or, for a weight, the
 /// normed input while the result is made; a narrow input widened; and one or two numbers a row.
-static int64_t rmsNormWorkspace(OperatorOp op, const TracedShapes &shapes) {
+static int64_t rmsNormWorkspace(OperatorOp op, const TracedShapes &shapes, int64_t) {
   auto type = dyn_cast<RankedTensorType>(op->getOperand(0).getType());
   if (!type)
     return 0;

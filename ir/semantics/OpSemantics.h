@@ -107,8 +107,8 @@ struct OpSemantics {
   int64_t (*keptBytes)(OperatorOp op, const TracedShapes &shapes) = nullptr;
   /// What the ranks of a tensor group do together.
   std::optional<CollectiveKind> collective = std::nullopt;
-  /// Bytes allocated while it runs beyond its results; null: none.
-  int64_t (*workspaceBytes)(OperatorOp op, const TracedShapes &shapes) = nullptr;
+  /// Bytes allocated while it runs on so many threads of a CPU beyond its results; null: none.
+  int64_t (*workspaceBytes)(OperatorOp op, const TracedShapes &shapes, int64_t threads) = nullptr;
   /// How dimensions relate (call dimensionRuleOf); null or nothing: every operand is needed whole.
   std::optional<DimensionRule> (*dimensions)(OperatorOp op, const TracedShapes &shapes) = nullptr;
   /// Where positions of the dimension come from that the call joins, cuts or reorders; null or nothing: not

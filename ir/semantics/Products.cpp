@@ -140,7 +140,7 @@ static std::optional<DimensionRule> matmul(OperatorOp op, const TracedShapes &sh
 }
 
 /// A matmul of 4-d operands folds the leading ones; an operand whose layout does not allow that is copied.
-static int64_t matmulWorkspace(OperatorOp op, const TracedShapes &shapes) {
+static int64_t matmulWorkspace(OperatorOp op, const TracedShapes &shapes, int64_t) {
   int64_t bytes = 0;
   for (Value operand : op->getOperands()) {
     auto type = dyn_cast<RankedTensorType>(operand.getType());
@@ -258,9 +258,9 @@ static std::optional<DimensionRule> attention(OperatorOp op, const TracedShapes 
   return rule && isGrouped ? groupHeads(std::move(*rule)) : rule;
 }
 
-/// The CPU kernel's sum of each query row, kept for the backward pass; a block of scores and of results with
-/// their running maximum and sum (one thread a device); and a mask of bools as numbers.
-static int64_t attentionWorkspace(OperatorOp op, const TracedShapes &shapes) {
+/// The CPU kernel's sum of each query row, kept for the backward pass; for each thread a block of scores and of
+/// results with their running maximum and sum; and a mask of bools as numbers.
+static int64_t attentionWorkspace(OperatorOp op, const TracedShapes &shapes, int64_t threads) {
   auto query = shapes.shapeOf(op.getArgument("query")), key = shapes.shapeOf(op.getArgument("key"));
   if (!query || !key || query->size() != 4 || key->size() != 4)
     return 0;
@@ -268,7 +268,7 @@ static int64_t attentionWorkspace(OperatorOp op, const TracedShapes &shapes) {
   int64_t scores = block * (std::min<int64_t>((*key)[2], 512) + 2 + query->back());
   auto mask = dyn_cast<RankedTensorType>(op.getArgument("attn_mask").getType());
   bool isBool = mask && mask.getElementType().isInteger(1);
-  return 4 * ((*query)[0] * (*query)[1] * rows + scores +
+  return 4 * ((*query)[0] * (*query)[1] * rows + threads * scores +
               (isBool ? shapes.elementsOf(op.getArgument("attn_mask")) : 0));
 }
 

@@ -7,6 +7,7 @@ import subprocess
 import time
 
 import pytest
+import torch
 from conftest import BIN, cleave, everything_below, refused
 
 COLLECTIVES = ["all_gather", "all_reduce", "all_to_all", "broadcast", "reduce_scatter"]
@@ -48,6 +49,31 @@ def test_one_device_has_no_one_to_exchange_with(tmp_path):
     found = json.loads((tmp_path / "machine.json").read_text())
     assert report.json() == found and not report.err
     assert [device["name"] for device in found["devices"]] == ["cpu:0"] and "collectives" not in found
+
+
+class Pointwise(torch.nn.Module):
+    """Which libtorch multiplies in place on one thread, and copies into blocks on more."""
+    def __init__(self):
+        super().__init__()
+        self.layers = torch.nn.Sequential(*[torch.nn.Conv2d(64, 64, 1) for _ in range(3)])
+
+    def forward(self, x):
+        return self.layers(x)
+
+
+def test_peaks_are_those_of_the_threads(compiler):
+    peaks = {}
+    for threads in (1, 2):
+        environment = {**os.environ, "OMP_NUM_THREADS": str(threads)}
+        cleave("profile", "--quick", "-o", "one.json", cwd=compiler.folder, env=environment)
+        assert json.loads((compiler.folder / "one.json").read_text())["devices"][0]["threads"] == threads
+        compiler.compile(Pointwise(), "--machine", "one.json", x=torch.rand(4, 64, 64, 64))
+        [expected] = cleave("simulate", "model.plan", "--json", cwd=compiler.folder).json()["devices"]
+        [found] = cleave("run", "model.plan", "--inputs", "model.inputs.safetensors", "--json", cwd=compiler.folder,
+                         env=environment).json()["devices"]
+        assert 0.98 * found["peak_bytes"] <= expected["peak_bytes"] <= 1.05 * found["peak_bytes"]
+        peaks[threads] = found["peak_bytes"]
+    assert peaks[2] > 1.3 * peaks[1]
 
 
 def test_only_devices_have_threads(tmp_path):

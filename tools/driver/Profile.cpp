@@ -456,10 +456,12 @@ Error Profiler::measureCollectives(Machine &machine) {
 //===- The whole ----------------------------------------------------------===//
 
 Error Profiler::run(Machine &machine) {
-  for (const std::string &name : options.devices)
+  for (const std::string &name : options.devices) {
     machine.devices.push_back(
         {name, 0, 0, 0,
          int64_t(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE) / int64_t(options.devices.size())});
+    machine.devices.back().threads = timer->threads();
+  }
   if (Error error = measureCalls(machine))
     return error;
   auto rates = std::make_shared<KernelRates>();

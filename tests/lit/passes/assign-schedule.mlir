@@ -14,6 +14,7 @@
 // CHECK-SAME: cleave.link = [5.000000e-06, 1.000000e+10]
 // CHECK-SAME: cleave.microbatches = 4 : i64
 // CHECK-SAME: cleave.ranks = 2 : i64
+// CHECK-SAME: cleave.threads = [1, 1]
 // AUTO-LABEL: func.func @through_rows(
 // AUTO-SAME: cleave.microbatches = 1 : i64
 // WHOLE-LABEL: func.func @through_rows(

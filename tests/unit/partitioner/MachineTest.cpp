@@ -169,6 +169,20 @@ TEST_F(MachineFiles, RefuseMemoryThatIsNoByteCount) {
         << bytes;
 }
 
+TEST_F(MachineFiles, MaySayHowManyThreads) {
+  std::string shared = kDevice;
+  shared.insert(1, "\"threads\": 4, ");
+  const Machine machine = llvm::cantFail(load("[" + shared + "]", kLink)), one = llvm::cantFail(load(std::string("[") + kDevice + "]", kLink));
+  EXPECT_EQ(machine.devices[0].threads, 4u);
+  EXPECT_EQ(one.devices[0].threads, 1u);
+  EXPECT_EQ(llvm::cantFail(load(machineFileText(machine))).devices, machine.devices);
+  for (const char *threads : {"0", "-1", "1.5", "1025", "\"4\"", "null"})
+    EXPECT_NE(messageWith("\"name\"", std::string("\"threads\": ") + threads + ", \"name\"")
+                  .find(": devices[0].threads: found "),
+              std::string::npos)
+        << threads;
+}
+
 TEST_F(MachineFiles, RefuseMissingKeys) {
   EXPECT_EQ(messageWith("\"name\": \"cpu:0\", ", ""),
             ": devices[0]: the key \"name\" is missing; keys that must be there: name, flops_per_second, "
@@ -183,7 +197,7 @@ TEST_F(MachineFiles, RefuseMissingKeys) {
 TEST_F(MachineFiles, RefuseUnknownKeys) {
   EXPECT_EQ(messageWith("\"name\": \"cpu:0\", ", "\"name\": \"cpu:0\", \"zz\": 1, \"cores\\u001b\": 4, "),
             ": devices[0]: the key \"cores\\u001b\" is unknown; use name, flops_per_second, "
-            "memory_bytes_per_second, operator_seconds, memory_bytes");
+            "memory_bytes_per_second, operator_seconds, memory_bytes, threads");
   EXPECT_EQ(messageWith("\"link\"", "\"links\": {}, \"link\""),
             ": the key \"links\" is unknown; use devices, link, products, operators, memory, collectives, nodes");
 }
