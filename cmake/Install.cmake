@@ -50,7 +50,8 @@ function(install_cleave)
 
   install_libraries(Compiler cleave_ir cleave_frontend cleave_partitioner cleave_passes cleave_codegen cleave_driver)
   set_target_properties(cleave_driver PROPERTIES EXPORT_NAME compiler)
-  install_headers(Compiler tools/driver/Compile.h tools/driver/Progress.h tools/driver/UsageError.h tools/driver/Verify.h)
+  install_headers(Compiler tools/driver/Compile.h tools/driver/Progress.h tools/driver/SearchStop.h tools/driver/UsageError.h
+    tools/driver/Verify.h)
   install(TARGETS cleave cleave-opt RUNTIME COMPONENT Compiler)
 
   install(FILES examples/CMakeLists.txt examples/serve.cpp DESTINATION share/cleave/examples COMPONENT Runtime)

@@ -8,6 +8,8 @@
 namespace cleave {
 
 static constexpr double kNever = std::numeric_limits<double>::infinity();
+/// Work of a few milliseconds.
+static constexpr uint64_t kBetweenQuestions = 1 << 18;
 
 /// A group that no accelerator takes, needs none.
 static double acceleratorWork(const GroupGraph::Group &group) {
@@ -62,6 +64,16 @@ DownsetSearch::DownsetSearch(const GroupGraph &graph, const DeviceRow &devices, 
   }
   for (size_t used = 0; used <= devices.accelerators.size(); ++used)
     rates.push_back(devices.rateFrom(used));
+}
+
+void DownsetSearch::spend(uint64_t amount) {
+  work -= std::min(work, amount);
+  untilAsked -= std::min(untilAsked, amount);
+  if (!mayEndEarly || untilAsked > 0)
+    return;
+  untilAsked = kBetweenQuestions;
+  if (EarlyEnd::isWantedNow())
+    work = 0;
 }
 
 double DownsetSearch::capacity(uint32_t accelerators, uint32_t cpus) const {
@@ -265,8 +277,9 @@ std::optional<DevicesFound> DownsetSearch::solve(Aim nextAim, double below) {
   return trace();
 }
 
-std::optional<DevicesFound> DownsetSearch::run(double bound, uint64_t &workLeft) {
+std::optional<DevicesFound> DownsetSearch::run(double bound, uint64_t &workLeft, bool endsEarly) {
   work = workLeft;
+  mayEndEarly = endsEarly;
   auto found = solve(Aim::Fastest, bound);
   if (found && devices.isPipeline)
     // Above 0, for loads of 0 are below it.
@@ -283,8 +296,11 @@ SearchOutcome searchAll(const GroupGraph &graph, const DeviceRow &devices, doubl
     return {std::nullopt, SearchEnd::TooManyDownsets};
   if (devices.statesOf(lattice->size()) > kMostSearchStates)
     return {std::nullopt, SearchEnd::TooManyStates};
-  auto found = DownsetSearch(graph, devices, *lattice).run(bound, work);
-  return {std::move(found), work > 0 ? SearchEnd::Complete : SearchEnd::OutOfWork, lattice->size()};
+  auto found = DownsetSearch(graph, devices, *lattice).run(bound, work, /*mayEndEarly=*/true);
+  if (work > 0)
+    return {std::move(found), SearchEnd::Complete, lattice->size()};
+  return {std::move(found), EarlyEnd::isWantedNow() ? SearchEnd::Interrupted : SearchEnd::OutOfWork,
+          lattice->size()};
 }
 
 } // namespace cleave

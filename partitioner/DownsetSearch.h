@@ -61,7 +61,8 @@ public:
   /// it.
   /// \param workLeft  what may be done, as SearchLimits::work counts it; lowered by what was, 0 when that
   /// ended the search.
-  std::optional<DevicesFound> run(double bound, uint64_t &workLeft);
+  /// \param mayEndEarly  as EarlyEnd says; then nothing is left of the work.
+  std::optional<DevicesFound> run(double bound, uint64_t &workLeft, bool mayEndEarly = false);
 
 private:
   enum class Aim { Fastest, MostEven };
@@ -87,7 +88,7 @@ private:
   size_t stateOf(uint32_t downset, uint32_t accelerators, uint32_t cpus) const {
     return (size_t(downset) * (devices.accelerators.size() + 1) + accelerators) * (devices.cpus + 1) + cpus;
   }
-  void spend(uint64_t amount) { work -= std::min(work, amount); }
+  void spend(uint64_t amount);
   std::optional<DevicesFound> solve(Aim aim, double below);
   /// Accelerator latency that devices still do under the bound, where so many are used.
   double capacity(uint32_t accelerators, uint32_t cpus) const;
@@ -125,6 +126,9 @@ private:
   size_t bestState = 0;
   bool hasFound = false;
   uint64_t work = 0;
+  bool mayEndEarly = false;
+  /// What may be done before EarlyEnd is asked again.
+  uint64_t untilAsked = 0;
   /// Of the downset that is walked from: those that no other with as few devices is as good as.
   std::vector<State> states;
   /// Accelerator latency that one more device may leave undone, from the best of these states.

@@ -39,6 +39,7 @@ private:
   std::vector<uint32_t> microbatchCounts(uint32_t dataRanks) const;
   const TracedShapes &shapesOf(const Configuration &configuration);
   std::vector<Configuration> variantsOf(const Configuration &configuration) const;
+  std::vector<Configuration> pipelines() const;
   void tryStages(const Configuration &configuration);
   void tryVariant(const Configuration &configuration, const ModelGraph &model,
                   std::optional<llvm::Expected<StageCut>> &found);
@@ -61,6 +62,9 @@ private:
   /// By that, and by how much is recomputed; none for inference.
   std::map<std::pair<uint32_t, std::optional<Recompute>>, Prices> prices;
   std::vector<Estimate> estimates;
+  /// How many there will be, at most.
+  size_t all = 0;
+  bool goesOn = true;
 };
 } // namespace
 
@@ -362,20 +366,29 @@ void PipelineSearch::tryVariant(const Configuration &configuration, const ModelG
   estimates.push_back(std::move(result));
 }
 
+/// All variants, until the search is ended.
 void PipelineSearch::tryStages(const Configuration &configuration) {
-  const ModelGraph model =
-      buildModelGraph(function, request.machine, configuration.pipelineRanks * configuration.stagesOfRank);
+  std::optional<ModelGraph> model;
   // One for all, once one of them may be the best.
   std::optional<llvm::Expected<StageCut>> found;
   for (const Configuration &variant : variantsOf(configuration)) {
-    tryVariant(variant, model, found);
+    if (!goesOn) {
+      refuse(variant, failure("{0}", kNotWeighed));
+      continue;
+    }
+    if (!model)
+      model = buildModelGraph(function, request.machine, variant.pipelineRanks * variant.stagesOfRank);
+    tryVariant(variant, *model, found);
+    if (request.goesOn)
+      goesOn = request.goesOn(estimates.back(), double(estimates.size()) / all);
     // No other cuts either.
     if (found && !*found)
       return;
   }
 }
 
-std::vector<Estimate> PipelineSearch::run() {
+std::vector<Configuration> PipelineSearch::pipelines() const {
+  std::vector<Configuration> result;
   // Many ranks mostly take least, and leave less to try.
   for (auto [ranks, pipelines] : llvm::reverse(request.pipelines))
     for (uint32_t stagesOfRank : request.stagesOfRank) {
@@ -385,8 +398,17 @@ std::vector<Estimate> PipelineSearch::run() {
       Configuration configuration{ranks, tensorRanksOf(function)};
       configuration.dataRanks = pipelines;
       configuration.stagesOfRank = stagesOfRank;
-      tryStages(configuration);
+      result.push_back(configuration);
     }
+  return result;
+}
+
+std::vector<Estimate> PipelineSearch::run() {
+  const std::vector<Configuration> found = pipelines();
+  for (const Configuration &one : found)
+    all += variantsOf(one).size();
+  for (const Configuration &one : found)
+    tryStages(one);
   return std::move(estimates);
 }
 

@@ -7,6 +7,7 @@
 #include "partitioner/Schedules.h"
 #include "partitioner/Simulator.h"
 #include "partitioner/TrainingCosts.h"
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -54,6 +55,9 @@ struct Estimate {
   bool isBound = false;
 };
 
+/// The obstacle of what is left where the search has been ended.
+inline constexpr char kNotWeighed[] = "not weighed: interrupted";
+
 struct PipelineSearchRequest {
   Machine machine;
   /// How many ranks a pipeline has, and how many pipelines there are.
@@ -70,6 +74,8 @@ struct PipelineSearchRequest {
   std::vector<std::string> stageBefore;
   /// Seconds of the best that is known, kept up to date: what cannot be faster is not cut. Null: all is.
   double *best = nullptr;
+  /// Told of each estimate, and the share of all that is done with it; false ends the search. May be empty.
+  std::function<bool(const Estimate &estimate, double share)> goesOn;
 };
 
 /// What every pipeline of the request takes that `function`, a program of all its tensor ranks, can be cut into. The cut is

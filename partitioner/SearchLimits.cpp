@@ -7,6 +7,17 @@ using llvm::formatv;
 
 namespace cleave {
 
+/// The innermost one that lives.
+static thread_local const EarlyEnd *current = nullptr;
+
+EarlyEnd::EarlyEnd(std::function<bool()> isWanted) : isWanted(std::move(isWanted)), outer(current) {
+  current = this;
+}
+
+EarlyEnd::~EarlyEnd() { current = outer; }
+
+bool EarlyEnd::isWantedNow() { return current && current->isWanted && current->isWanted(); }
+
 std::string SearchProof::describe(const SearchLimits &limits) const {
   if (isExact && downsets > 0)
     return formatv("exact: {0:N} downset{1}", downsets, downsets == 1 ? "" : "s");
@@ -16,6 +27,8 @@ std::string SearchProof::describe(const SearchLimits &limits) const {
   switch (end) {
   case SearchEnd::OutOfWork:
     return formatv("{0}: more than {1:N} steps", what, limits.work);
+  case SearchEnd::Interrupted:
+    return formatv("{0}: interrupted", what);
   case SearchEnd::TooManyStates:
     return formatv("{0}: downsets times devices are more than {1:N}", what, kMostSearchStates);
   default:

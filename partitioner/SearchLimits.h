@@ -3,6 +3,7 @@
 #define CLEAVE_PARTITIONER_SEARCHLIMITS_H
 
 #include <cstdint>
+#include <functional>
 #include <string>
 
 namespace cleave {
@@ -19,8 +20,26 @@ struct SearchLimits {
 /// States of the dynamic program, which take 16 bytes each, that are tried at most.
 inline constexpr uint64_t kMostSearchStates = 1 << 25;
 
+/// While it lives, searches of this thread end early once `isWanted`, asked now and then, says so, with the
+/// best until then. Of the thread, since pipelines of passes are text, in which nothing could be handed to
+/// them.
+class EarlyEnd {
+public:
+  /// \param isWanted  may be empty.
+  explicit EarlyEnd(std::function<bool()> isWanted);
+  ~EarlyEnd();
+  EarlyEnd(const EarlyEnd &) = delete;
+  EarlyEnd &operator=(const EarlyEnd &) = delete;
+
+  static bool isWantedNow();
+
+private:
+  std::function<bool()> isWanted;
+  const EarlyEnd *outer;
+};
+
 /// Whether a search saw all cuts, or what kept it from that.
-enum class SearchEnd { Complete, TooManyDownsets, TooManyStates, OutOfWork };
+enum class SearchEnd { Complete, TooManyDownsets, TooManyStates, OutOfWork, Interrupted };
 
 /// What is known of a search's answer.
 struct SearchProof {

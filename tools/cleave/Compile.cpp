@@ -80,11 +80,12 @@ void addCompileCommand(CLI::App &app, Action &chosen) {
   command->footer("example:\n  cleave compile gpt2.pt --inputs gpt2.inputs.safetensors --devices 4 --verify "
                   "-o gpt2.plan");
   command->callback([options, how, &chosen] {
+    options->stop = makeSharedStop();
     auto run = [options, how] {
       return workAndReport<CompileOptions, CompileReport>(*options, *how, {compile, toJson, printText})
           .takeError();
     };
-    chosen = {run, Confinement{options->model, how->limits, !how->quiet}};
+    chosen = {run, Confinement{options->model, how->limits, !how->quiet, options->stop}};
   });
 }
 

@@ -37,7 +37,7 @@ static void addDeviceOptions(CLI::App *command, CompileOptions &options) {
   command->add_option("--devices", options.devices, "How many devices (1, or as many as mesh or machine say)")
       ->check(CLI::Range(1u, 65536u).description(""))
       ->type_name("N");
-  command->add_option("--mesh", options.mesh, "How to use them: pp=2,tp=2 (pipeline stages, tensor ranks), or auto")
+  command->add_option("--mesh", options.mesh, "How to use them: pp=2,tp=2 (pipeline stages, tensor ranks), or auto (Ctrl-C: the best so far)")
       ->type_name("AXES");
   command->add_option("--machine", options.machine, "What they are: a preset such as cpu:4, or a file")
       ->type_name("MACHINE");

@@ -57,10 +57,10 @@ ProgressBar::~ProgressBar() {
 
 void ProgressBar::show(const std::string &name, std::optional<double> share) {
   std::lock_guard lock(mutex);
-  if (name != step) {
-    step = name;
+  auto isOf = [](llvm::StringRef text) { return text.split(": ").first; };
+  if (isOf(name) != isOf(step))
     begun = Clock::now();
-  }
+  step = name;
   done = share;
 }
 

@@ -275,9 +275,10 @@ void addSimulateCommand(CLI::App &app, Action &chosen) {
     for (const CLI::Option *option : planOptions)
       if (option->count() > 0)
         options->given.push_back(option->get_name());
+    options->stop = makeSharedStop();
     chosen.run = [options, how] { return runSimulate(*options, *how); };
     if (!options->isPlan())
-      chosen.confinement = Confinement{options->model, how->limits, !how->quiet};
+      chosen.confinement = Confinement{options->model, how->limits, !how->quiet, options->stop};
   });
 }
 

@@ -2,6 +2,7 @@
 #include "tools/cleave/Supervisor.h"
 #include "codegen/plan/TemporaryPath.h"
 #include "tools/cleave/ProgressBar.h"
+#include "tools/driver/SearchStop.h"
 #include "llvm/ADT/SmallString.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FormatVariadic.h"
@@ -12,6 +13,8 @@
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
+#include <new>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -64,9 +67,10 @@ void announceSignals(llvm::StringRef command) {
 
 //===- The child ----------------------------------------------------------===//
 
-/// In the child: it ends with its parent, gains no rights, and is what the system kills first for want of
-/// memory.
+/// In the child: it ends with its parent, which alone hears a terminal's SIGINT, gains no rights, and is what
+/// the system kills first for want of memory.
 static void confine(pid_t parent) {
+  std::signal(SIGINT, SIG_IGN);
   prctl(PR_SET_PDEATHSIG, SIGTERM);
   if (getppid() != parent)
     raise(SIGTERM);
@@ -95,11 +99,12 @@ class Supervision {
 public:
   Supervision(llvm::StringRef command, const Confinement &confinement, pid_t child)
       : command(command), file(confinement.file), limits(confinement.limits), drawsBar(confinement.drawsBar),
-        child(child) {}
+        stop(confinement.stop), child(child) {}
   /// The exit status for this process. `watched`: the signals to wait for, which are blocked.
   int wait(const sigset_t &watched);
 
 private:
+  void handOn(int signal);
   void checkLimits();
   int conclude(int status);
   int fail(const llvm::Twine &message);
@@ -109,6 +114,7 @@ private:
   const llvm::StringRef command, file;
   const Limits limits;
   const bool drawsBar;
+  SearchStop *const stop;
   const pid_t child;
   const Clock::time_point begun = Clock::now();
   /// The signal that was handed on, and when.
@@ -177,19 +183,30 @@ int Supervision::conclude(int status) {
               "the file");
 }
 
+void Supervision::handOn(int signal) {
+  // What the search has found is made then, for as long as that takes.
+  if (signal == SIGINT && stop && stop->ask())
+    return;
+  handedOn = signal;
+  handedOnAt = Clock::now();
+  kill(child, signal == SIGINT ? SIGTERM : signal);
+}
+
 int Supervision::wait(const sigset_t &watched) {
   while (true) {
     const int signal = sigtimedwait(&watched, nullptr, &kTick);
     int status;
     if (waitpid(child, &status, WNOHANG) == child)
       return conclude(status);
-    if (signal > 0 && signal != SIGCHLD) {
-      handedOn = signal;
-      handedOnAt = Clock::now();
-      kill(child, signal);
-    }
+    if (signal > 0 && signal != SIGCHLD)
+      handOn(signal);
     checkLimits();
   }
+}
+
+SearchStop *makeSharedStop() {
+  void *memory = mmap(nullptr, sizeof(SearchStop), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  return memory == MAP_FAILED ? nullptr : new (memory) SearchStop;
 }
 
 int supervise(llvm::StringRef command, const Confinement &confinement, llvm::function_ref<int()> work) {

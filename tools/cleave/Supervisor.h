@@ -9,6 +9,8 @@
 
 namespace cleave {
 
+class SearchStop;
+
 /// What a process may take; 0: as much as it wants.
 struct Limits {
   /// Of memory that belongs to no file, resident or swapped out.
@@ -26,12 +28,19 @@ struct Confinement {
   Limits limits;
   /// It draws a progress bar where that can be done.
   bool drawsBar = false;
+  /// Of a search that the work may do, in memory that child processes share: the first SIGINT that it hears
+  /// ends the search, not the process. Null: none.
+  SearchStop *stop = nullptr;
 };
+
+/// One for Confinement; lives as long as the process. Null where there is no memory for it.
+SearchStop *makeSharedStop();
 
 /// Runs `work` in a child process and gives its exit status. A TorchScript file is a program:
 /// reading it executes it, and libtorch trusts it. Where the child crashes or goes beyond a limit, what it
 /// had not finished is removed, one error that names `command` and the file says so, and the status is 1.
-/// Signals that end this process are handed on, and end it as soon as the child has ended.
+/// Signals that end this process are handed on, and end it as soon as the child has ended. SIGINT counts
+/// once, whether a terminal sends it to both or somebody to this process alone.
 ///
 /// To be called while the process has one thread.
 int supervise(llvm::StringRef command, const Confinement &confinement, llvm::function_ref<int()> work);

@@ -75,8 +75,10 @@ llvm::Error Compilation::split() {
     // Of all meshes, only the chosen one's IR is written.
     CompileOptions silent = options;
     silent.emitIr.clear();
+    // The search tells how far it is as a whole.
+    silent.progress = nullptr;
     PlanMaker maker(silent, source, context);
-    auto found = searchMesh(maker, silent, shape);
+    auto found = searchMesh(maker, options, shape);
     passesAccepted = maker.hasMadeOne();
     if (!found)
       return found.takeError();

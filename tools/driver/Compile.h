@@ -17,6 +17,8 @@
 
 namespace cleave {
 
+class SearchStop;
+
 /// How a training step is forecast.
 struct TrainingChoice {
   /// `none`, `selective`, `full`; `auto`: each is tried where the mesh is searched for, else none.
@@ -73,6 +75,9 @@ struct CompileOptions {
   std::optional<TrainingChoice> training;
   /// Told what is being done; may be empty.
   Progress progress;
+  /// Ends a search for the mesh early, with the best so far, and a note that says so; null: nobody does. One compilation at a
+  /// time.
+  SearchStop *stop = nullptr;
 };
 
 /// A mesh that was weighed.

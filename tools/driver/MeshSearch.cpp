@@ -2,6 +2,7 @@
 #include "tools/driver/MeshSearch.h"
 #include "partitioner/PipelineSearch.h"
 #include "partitioner/Sharding.h"
+#include "tools/driver/SearchWatch.h"
 #include "tools/driver/UsageError.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/FormatVariadic.h"
@@ -20,16 +21,11 @@ static std::string longer(double seconds, double best) {
   return percent < 0.05 ? "as long" : formatv("{0:f1} % longer", percent).str();
 }
 
-static std::string meshOf(const Configuration &configuration) {
-  std::string data = configuration.kind ? ",dp=" + std::to_string(configuration.dataRanks) : "";
-  return formatv("pp={0}{1},tp={2}", configuration.pipelineRanks, data, configuration.tensorRanks);
-}
-
 namespace {
 class MeshSearch {
 public:
   MeshSearch(PlanMaker &maker, const CompileOptions &options, const PipelineShape &shape)
-      : maker(maker), options(options), shape(shape) {}
+      : maker(maker), options(options), shape(shape), watch(options) {}
   Error weighAll();
   /// The first of the estimates, in their order, of which a plan can be made.
   Expected<ChosenMesh> choose();
@@ -44,11 +40,13 @@ private:
   PipelineShape shapeOf(const Configuration &configuration) const;
   std::vector<MeshAlternative> describe(const Estimate &chosen) const;
   std::vector<std::string> noteUnused(const Estimate &chosen) const;
-  Error noneFits() const;
+  std::vector<std::string> notesOn(const Estimate &chosen) const;
+  Error noneFits();
 
   PlanMaker &maker;
   const CompileOptions &options;
   const PipelineShape &shape;
+  SearchWatch watch;
   Machine machine;
   /// What cannot be faster than the best is estimated, too.
   bool looksAtAll = false;
@@ -82,13 +80,14 @@ PipelineSearchRequest MeshSearch::requestFor(const Pipelines &pipelines) {
   request.batch = shape.batch;
   request.stageBefore = options.stageBefore;
   request.best = looksAtAll ? nullptr : &best;
+  request.goesOn = [this](const Estimate &estimate, double share) { return watch.sees(estimate, share); };
   return request;
 }
 
 /// All pipelines of groups of `tensorRanks`.
 Error MeshSearch::tryTensorRanks(uint32_t tensorRanks, const Pipelines &pipelines) {
-  if (options.progress)
-    options.progress(formatv("weighing tp={0}", tensorRanks), std::nullopt);
+  if (!watch.beginPart(formatv("tp={0}", tensorRanks).str(), pipelines.size()))
+    return Error::success();
   Configuration widest{pipelines.back().first, tensorRanks};
   widest.stagesOfRank = shape.search->stagesOfRank.front();
   widest.microbatches = std::max(1u, shape.microbatches);
@@ -131,7 +130,9 @@ std::vector<std::string> MeshSearch::noteUnused(const Estimate &chosen) const {
   if (used == all)
     return {};
   std::string note = formatv("{0} of the {1} devices {2} used", used, all, used == 1 ? "is" : "are");
-  auto other = llvm::find_if(estimates, [&](const Estimate &one) { return one.configuration.devices() == all; });
+  auto other = llvm::find_if(estimates, [&](const Estimate &one) {
+    return one.configuration.devices() == all && one.obstacle != kNotWeighed;
+  });
   if (other != estimates.end())
     note += ": with all of them, " + meshOf(other->configuration) + " ";
   if (other != estimates.end() && other->obstacle.empty())
@@ -141,7 +142,15 @@ std::vector<std::string> MeshSearch::noteUnused(const Estimate &chosen) const {
   return {note};
 }
 
-Error MeshSearch::noneFits() const {
+std::vector<std::string> MeshSearch::notesOn(const Estimate &chosen) const {
+  std::vector<std::string> notes = noteUnused(chosen);
+  llvm::append_range(notes, watch.notes(estimates));
+  return notes;
+}
+
+Error MeshSearch::noneFits() {
+  if (watch.isInterrupted())
+    return llvm::createStringError(options.model + ": interrupted before a mesh was found that can be used; let it search longer");
   const Estimate *least = nullptr;
   for (const Estimate &one : estimates)
     if (one.peakBytes > 0 && (!least || one.peakBytes < least->peakBytes))
@@ -165,7 +174,7 @@ Error MeshSearch::noneFits() const {
 /// Whether others were compared with an estimate that did not hold, and only bounded; then all are to be estimated.
 bool MeshSearch::mustLookAtAll() {
   auto isBound = [](const Estimate &one) { return one.isBound; };
-  if (looksAtAll || llvm::none_of(estimates, isBound))
+  if (looksAtAll || watch.isInterrupted() || llvm::none_of(estimates, isBound))
     return false;
   looksAtAll = true;
   return true;
@@ -176,11 +185,12 @@ Expected<ChosenMesh> MeshSearch::choose() {
     if (!estimate.obstacle.empty() || estimate.isBound)
       break;
     ChosenMesh chosen{shapeOf(estimate.configuration), nullptr, {}, {}};
+    EarlyEnd ending = watch.making(estimate.configuration);
     auto plan = maker.make(chosen.shape);
     if (plan) {
       chosen.plan = std::move(*plan);
       chosen.alternatives = describe(estimate);
-      chosen.notes = noteUnused(estimate);
+      chosen.notes = notesOn(estimate);
       return chosen;
     }
     estimate.obstacle = toString(plan.takeError());
@@ -197,7 +207,8 @@ Expected<TrainingForecast> MeshSearch::chooseTraining() {
   for (Estimate &best : estimates) {
     if (!best.obstacle.empty() || best.isBound)
       break;
-    TrainingForecast result{best.configuration, {}, {}, {}, noteUnused(best)};
+    TrainingForecast result{best.configuration, {}, {}, {}, {}};
+    EarlyEnd ending = watch.making(best.configuration);
     auto function = maker.shard(shapeOf(best.configuration));
     if (!function)
       return function.takeError();
@@ -218,6 +229,7 @@ Expected<TrainingForecast> MeshSearch::chooseTraining() {
       result.devices.push_back(machine.devices[device].name);
     if (estimates.size() > 1)
       result.alternatives = describe(best);
+    result.notes = notesOn(best);
     return result;
   }
   return noneFits();
@@ -226,6 +238,8 @@ Expected<TrainingForecast> MeshSearch::chooseTraining() {
 /// All that is open, with tensor groups within nodes or with the others.
 Error MeshSearch::weigh(bool acrossNodes) {
   const MeshSearchSpace &space = *shape.search;
+  std::vector<std::pair<uint32_t, Pipelines>> parts;
+  size_t all = 0;
   auto isTried = [&](uint32_t count, std::optional<uint32_t> fixed) {
     return fixed ? count == *fixed : space.devices % count == 0;
   };
@@ -239,10 +253,15 @@ Error MeshSearch::weigh(bool acrossNodes) {
     // Who says how weights are split wants them split.
     const bool isWanted = tensorRanks > 1 || shape.shard.empty();
     if (!pipelines.empty() && isWanted && isTried(tensorRanks, space.tensorRanks) &&
-        machine.crossesNodes(tensorRanks) == acrossNodes)
-      if (auto error = tryTensorRanks(tensorRanks, pipelines))
-        return error;
+        machine.crossesNodes(tensorRanks) == acrossNodes) {
+      all += pipelines.size();
+      parts.push_back({tensorRanks, std::move(pipelines)});
+    }
   }
+  watch.begin(all);
+  for (auto &[tensorRanks, pipelines] : parts)
+    if (auto error = tryTensorRanks(tensorRanks, pipelines))
+      return error;
   return Error::success();
 }
 

@@ -22,7 +22,7 @@ struct ChosenMesh {
 /// Weighs the ways to use the devices that `shape.search` leaves open: numbers of tensor ranks and of pipeline ranks that
 /// divide the devices' (all of them, or fewer where that is faster), stages of a rank, micro-batches. Each sharding is made
 /// once, by the passes; searchPipelines estimates its pipelines. The fastest that fits is made; where the passes refuse it,
-/// or it takes more memory than estimated, the next.
+/// or it takes more memory than estimated, the next. A search that is ended early (CompileOptions::stop) has the best so far.
 llvm::Expected<ChosenMesh> searchMesh(PlanMaker &maker, const CompileOptions &options, const PipelineShape &shape);
 
 /// Weighs training the same way; what is chosen is the fastest that fits by these estimates, and follows in full.

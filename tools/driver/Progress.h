@@ -9,7 +9,8 @@
 namespace cleave {
 
 /// Told of each step when it begins, and again while it goes on: `done` is the share of it that is done, 0 to
-/// 1, where that is known. Called by the thread that made the long call, which waits for it; may be empty.
+/// 1, where that is known. What follows `: ` in `step` may change while it goes on. Called by the thread that
+/// made the long call, which waits for it; may be empty.
 using Progress = std::function<void(const std::string &step, std::optional<double> done)>;
 
 } // namespace cleave

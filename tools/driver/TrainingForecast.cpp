@@ -34,8 +34,10 @@ llvm::Expected<TrainingForecast> forecastTraining(const CompileOptions &options)
   shape->batch = source->batch;
   for (auto function : source->model.module->getOps<mlir::func::FuncOp>())
     function->setAttr(kTrainingAttr, mlir::UnitAttr::get(&context));
+  // The search tells how far it is as a whole.
+  chosen.progress = nullptr;
   PlanMaker maker(chosen, *source, context);
-  return searchTraining(maker, chosen, *shape);
+  return searchTraining(maker, options, *shape);
 }
 
 } // namespace cleave

@@ -35,7 +35,8 @@ static Machine machineOf(double latency) {
 }
 
 static std::vector<Estimate> search(const std::vector<int64_t> &widths, double latency, double *best,
-                                    std::vector<std::string> stageBefore = {}) {
+                                    std::vector<std::string> stageBefore = {},
+                                    std::function<bool(const Estimate &, double)> goesOn = nullptr) {
   auto module = parseModule(layers(widths));
   EXPECT_TRUE(module);
   PipelineSearchRequest request;
@@ -45,6 +46,7 @@ static std::vector<Estimate> search(const std::vector<int64_t> &widths, double l
   request.batch = "batch";
   request.stageBefore = std::move(stageBefore);
   request.best = best;
+  request.goesOn = std::move(goesOn);
   return searchPipelines(*module->getOps<mlir::func::FuncOp>().begin(), request);
 }
 
@@ -82,6 +84,28 @@ TEST(PipelineSearch, StartsThatAreNoModulesAreObstacles) {
   for (const Estimate &one : search(kEqual, 0, nullptr, {"9"}))
     EXPECT_NE(one.obstacle.find("--stage-before 9: no module of this path does work; the model has 0, 1, 2"), std::string::npos)
         << one.obstacle;
+}
+
+TEST(PipelineSearch, EndsWhereItIsTold) {
+  const std::vector<Estimate> all = search(kUnequal, 1e-5, nullptr);
+  for (size_t most : {size_t(1), size_t(3), all.size() - 1, all.size()}) {
+    std::vector<double> shares;
+    auto goesOn = [&](const Estimate &estimate, double share) {
+      EXPECT_EQ(estimate.configuration, all[shares.size()].configuration);
+      shares.push_back(share);
+      return shares.size() < most;
+    };
+    const std::vector<Estimate> some = search(kUnequal, 1e-5, nullptr, {}, goesOn);
+    ASSERT_EQ(some.size(), all.size());
+    ASSERT_EQ(shares.size(), most);
+    for (size_t i = 0; i < all.size(); ++i) {
+      EXPECT_EQ(some[i].configuration, all[i].configuration);
+      EXPECT_EQ(some[i].seconds, i < most ? all[i].seconds : 0);
+      EXPECT_EQ(some[i].obstacle, i < most ? "" : kNotWeighed);
+      if (i < most)
+        EXPECT_DOUBLE_EQ(shares[i], double(i + 1) / all.size());
+    }
+  }
 }
 
 TEST(StageStarts, AreTheFirstNodesOfModules) {

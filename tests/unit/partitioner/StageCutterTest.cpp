@@ -390,6 +390,26 @@ TEST(StageCutter, SaysWhyItIsNotExact) {
             "not proven: more than 10,000 steps");
 }
 
+TEST(StageCutter, GivesTheBestSoFarWhereItIsToEnd) {
+  CutRequest request;
+  request.stages.assign(3, {Link{0, /*bytesPerSecond=*/1e9}});
+  const StageGraph graph = towers(2, 50);
+  const StageCut whole = llvm::cantFail(cutStages(graph, request));
+  for (int questions : {0, 1, 3}) {
+    EarlyEnd ending([&] { return questions-- <= 0; });
+    const StageCut cut = llvm::cantFail(cutStages(graph, request));
+    EXPECT_EQ(cut.describe(request.limits), "not proven: interrupted");
+    EXPECT_EQ(std::set<uint32_t>(cut.stageOf.begin(), cut.stageOf.end()).size(), 3u);
+    EXPECT_FALSE(cut.isExact);
+    EXPECT_LE(cut.lowerBound, whole.slowest());
+    EXPECT_GE(cut.slowest(), whole.slowest());
+    // One inside that wants nothing counts.
+    EarlyEnd never(nullptr);
+    EXPECT_EQ(llvm::cantFail(cutStages(graph, request)).stageOf, whole.stageOf);
+  }
+  EXPECT_EQ(llvm::cantFail(cutStages(graph, request)).stageOf, whole.stageOf);
+}
+
 TEST(StageCutter, CountsALatencyOnceAStage) {
   // Stage 2 hears from both stages before it.
   StageGraph graph = chain({4, 4, 4});
