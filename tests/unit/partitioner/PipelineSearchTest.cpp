@@ -102,9 +102,9 @@ TEST(PipelineSearch, EndsWhereItIsTold) {
       EXPECT_EQ(some[i].configuration, all[i].configuration);
       EXPECT_EQ(some[i].seconds, i < most ? all[i].seconds : 0);
       EXPECT_EQ(some[i].obstacle, i < most ? "" : kNotWeighed);
-      if (i < most)
-        EXPECT_DOUBLE_EQ(shares[i], double(i + 1) / all.size());
     }
+    for (size_t i = 0; i < most; ++i)
+      EXPECT_DOUBLE_EQ(shares[i], double(i + 1) / all.size());
   }
 }
 
