@@ -48,6 +48,11 @@ private:
   llvm::Expected<StageCut> cut(const ModelGraph &model, const StageGraph &graph, const Configuration &configuration,
                                const SearchLimits &limits) const;
   double leastSeconds(const StageGraph &graph, const Configuration &configuration) const;
+  /// Of stages and of ranks, on one pipeline.
+  struct TrainingOfCut {
+    std::vector<TrainingStageCost> stages, ranks;
+  };
+  const TrainingOfCut &trainingOf(const ModelGraph &model, llvm::ArrayRef<uint32_t> stageOf, const Configuration &configuration);
   llvm::Expected<PipelineForecast> follow(const ModelGraph &model, const StageGraph &graph,
                                           llvm::ArrayRef<uint32_t> stageOf, const Configuration &configuration);
   llvm::Error refusal(const Configuration &configuration) const;
@@ -61,6 +66,8 @@ private:
   std::map<uint32_t, TracedShapes> parts;
   /// By that, and by how much is recomputed; none for inference.
   std::map<std::pair<uint32_t, std::optional<Recompute>>, Prices> prices;
+  /// By the same, for the cut that is being looked at.
+  std::map<std::pair<uint32_t, Recompute>, TrainingOfCut> ofCut;
   std::vector<Estimate> estimates;
   /// How many there will be, at most.
   size_t all = 0;
@@ -122,11 +129,15 @@ std::vector<Configuration> PipelineSearch::variantsOf(const Configuration &confi
       for (const TrainingOptions &training : request.training)
         // On one rank all of one stage are the same.
         if ((kind == TrainingKind::Interleaved) == (configuration.stagesOfRank > 1) &&
-            (configuration.pipelineRanks > 1 || kind == request.kinds.front())) {
-          variant.kind = kind;
-          variant.training = training;
-          variants.push_back(variant);
-        }
+            (configuration.pipelineRanks > 1 || kind == request.kinds.front()))
+          for (uint32_t zero : request.zero)
+            // And so on one pipeline.
+            if (configuration.dataRanks > 1 || zero == request.zero.front()) {
+              variant.kind = kind;
+              variant.training = training;
+              variant.zero = zero;
+              variants.push_back(variant);
+            }
   }
   return variants;
 }
@@ -253,29 +264,44 @@ double PipelineSearch::leastSeconds(const StageGraph &graph, const Configuration
 
 /// What ranks hold beside activations, and do after the last backward pass. `own`: by rank, all its stages together, as
 /// weights that several of them have are there once.
-static void addTraining(PipelineForecast &result, llvm::ArrayRef<TrainingStageCost> own, const Configuration &configuration,
-                        const Machine &machine) {
-  const uint32_t ranks = configuration.pipelineRanks, pipelines = configuration.dataRanks;
-  const CollectiveCosts &collectives = machine.collectivesAmong(pipelines * configuration.tensorRanks);
+static void addTraining(PipelineForecast &result, llvm::ArrayRef<TrainingStageCost> own, const DataGroup &group) {
   double slowest = 0;
-  for (uint32_t rank = 0; rank < ranks; ++rank) {
+  for (size_t rank = 0; rank < own.size(); ++rank) {
     int64_t again = 0;
-    for (size_t stage = rank; stage < result.training.size(); stage += ranks)
-      again = std::max(again, result.training[stage].recomputedBytes);
-    double update = own[rank].update;
-    if (pipelines > 1)
-      update += collectives.seconds(CollectiveKind::AllReduce, own[rank].gradientBytes, pipelines);
+    for (size_t stage = rank; stage < result.training.size(); stage += own.size())
+      again = std::max(again, result.training[stage].recomputedBytes + result.training[stage].bufferBytes);
     result.stateBytes[rank] = own[rank].stateBytes;
     result.peakBytes[rank] = own[rank].stateBytes + again + result.forecast.ranks[rank].peakBytes;
-    slowest = std::max(slowest, update);
+    result.seconds = std::max(result.seconds, group.whenSummed(result.forecast.ranks[rank], result.training));
+    slowest = std::max(slowest, own[rank].update + group.gatherSeconds(own[rank].weightBytes));
   }
   result.seconds += slowest;
+}
+
+/// Schedules and stages of ZeRO share them.
+const PipelineSearch::TrainingOfCut &PipelineSearch::trainingOf(const ModelGraph &model, llvm::ArrayRef<uint32_t> stageOf,
+                                                                const Configuration &configuration) {
+  auto [known, isNew] =
+      ofCut.try_emplace({configuration.microbatches * configuration.dataRanks, configuration.training.recompute});
+  if (!isNew)
+    return known->second;
+  const TrainingCosts &training = *pricesOf(configuration).training;
+  const uint32_t ranks = configuration.pipelineRanks;
+  std::vector<SmallVector<Operation *>> opsOf(ranks * configuration.stagesOfRank), opsOfRank(ranks);
+  for (auto [ops, stage] : llvm::zip(model.nodes, stageOf)) {
+    opsOf[stage].append(ops.begin(), ops.end());
+    opsOfRank[stage % ranks].append(ops.begin(), ops.end());
+  }
+  for (const auto &ops : opsOf)
+    known->second.stages.push_back(training.stage(ops));
+  for (const auto &ops : opsOfRank)
+    known->second.ranks.push_back(configuration.stagesOfRank > 1 ? training.stage(ops) : known->second.stages[known->second.ranks.size()]);
+  return known->second;
 }
 
 llvm::Expected<PipelineForecast> PipelineSearch::follow(const ModelGraph &model, const StageGraph &graph,
                                                         llvm::ArrayRef<uint32_t> stageOf,
                                                         const Configuration &configuration) {
-  const std::optional<TrainingCosts> &training = pricesOf(configuration).training;
   const uint32_t ranks = configuration.pipelineRanks, stages = ranks * configuration.stagesOfRank;
   PipelineForecast result;
   PipelineCosts &costs = result.costs;
@@ -283,16 +309,14 @@ llvm::Expected<PipelineForecast> PipelineSearch::follow(const ModelGraph &model,
   costs.transfers = transfersOf(graph, stageOf, ranks);
   costs.stages.resize(stages);
   std::vector<TrainingStageCost> own;
-  if (training) {
-    std::vector<SmallVector<Operation *>> opsOf(stages), opsOfRank(ranks);
-    for (auto [ops, stage] : llvm::zip(model.nodes, stageOf)) {
-      opsOf[stage].append(ops.begin(), ops.end());
-      opsOfRank[stage % ranks].append(ops.begin(), ops.end());
-    }
-    for (const auto &ops : opsOfRank)
-      own.push_back(training->stage(ops));
-    for (auto [cost, ops] : llvm::zip(costs.stages, opsOf)) {
-      const TrainingStageCost &stage = result.training.emplace_back(training->stage(ops));
+  const DataGroup group{configuration.dataRanks, configuration.zero,
+                        request.machine.collectivesAmong(configuration.dataRanks * configuration.tensorRanks)};
+  if (configuration.kind) {
+    const TrainingOfCut &whole = trainingOf(model, stageOf, configuration);
+    for (const TrainingStageCost &rank : whole.ranks)
+      own.push_back(group.partOf(rank));
+    for (auto [cost, ofStage] : llvm::zip(costs.stages, whole.stages)) {
+      const TrainingStageCost &stage = result.training.emplace_back(group.partOf(ofStage));
       cost = {stage.forward, stage.inputGradient, stage.weightGradient, stage.savedBytes};
     }
     // As frameworks of training do it, on streams of their own.
@@ -316,8 +340,8 @@ llvm::Expected<PipelineForecast> PipelineSearch::follow(const ModelGraph &model,
   result.stateBytes = weightsOf(graph, stageOf, ranks);
   for (auto [rank, weights] : llvm::enumerate(result.stateBytes))
     result.peakBytes.push_back(weights + result.forecast.ranks[rank].peakBytes);
-  if (training)
-    addTraining(result, own, configuration, request.machine);
+  if (configuration.kind)
+    addTraining(result, own, group);
   return result;
 }
 
@@ -368,6 +392,7 @@ void PipelineSearch::tryVariant(const Configuration &configuration, const ModelG
 
 /// All variants, until the search is ended.
 void PipelineSearch::tryStages(const Configuration &configuration) {
+  ofCut.clear();
   std::optional<ModelGraph> model;
   // One for all, once one of them may be the best.
   std::optional<llvm::Expected<StageCut>> found;

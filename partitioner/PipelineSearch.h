@@ -3,6 +3,7 @@
 #define CLEAVE_PARTITIONER_PIPELINESEARCH_H
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "partitioner/DataParallelism.h"
 #include "partitioner/Machine.h"
 #include "partitioner/Schedules.h"
 #include "partitioner/Simulator.h"
@@ -26,6 +27,8 @@ struct Configuration {
   /// Of training: the schedule, and what is recomputed.
   std::optional<TrainingKind> kind = std::nullopt;
   TrainingOptions training = {};
+  /// What pipelines side by side hold in parts (DataGroup).
+  uint32_t zero = 0;
   bool operator==(const Configuration &) const = default;
 };
 
@@ -38,8 +41,8 @@ struct PipelineForecast {
   std::vector<TrainingStageCost> training;
   /// By pipeline rank: weights, of training with gradients and the optimizer's, and the most bytes in all.
   std::vector<int64_t> stateBytes, peakBytes;
-  /// Of a step: the schedule and, of training, then the sum of gradients over pipelines and the update of weights, each the
-  /// slowest rank's: as if nothing of them could begin before.
+  /// Of a step: the schedule and, of training, what of the sums of gradients over pipelines is still under way then, and the
+  /// update of weights, each the slowest rank's: the update takes the norm of all gradients.
   double seconds = 0;
 };
 
@@ -68,6 +71,8 @@ struct PipelineSearchRequest {
   /// Schedules of training and what is recomputed: each pair is tried, interleaving where a rank has several stages; empty: inference.
   std::vector<TrainingKind> kinds;
   std::vector<TrainingOptions> training;
+  /// Stages of ZeRO, ascending, where there are several pipelines.
+  std::vector<uint32_t> zero = {0};
   /// The dimension that micro-batches split; empty: none.
   std::string batch;
   /// Paths of modules that begin a stage.

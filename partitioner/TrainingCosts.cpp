@@ -11,6 +11,9 @@ using namespace mlir;
 
 namespace cleave {
 
+/// As PyTorch's DDP has it.
+static constexpr int64_t kBucketBytes = 25 << 20;
+
 TrainingCosts::TrainingCosts(func::FuncOp function, const TracedShapes &microbatch, const Machine &machine,
                              const TrainingOptions &options)
     : function(function), shapes(microbatch), machine(machine), options(options),
@@ -293,41 +296,63 @@ void TrainingCosts::holdEntering(Operation *op, Holdings &holdings) const {
   }
 }
 
+/// \param moved  what the update reads and writes.
+void TrainingCosts::addWeight(Value value, TrainingStageCost &cost, double &moved) const {
+  const int64_t bytes = shapes.bytesOf(value), elements = shapes.elementsOf(value);
+  cost.stateBytes += bytes;
+  if (!flow.reaches(value))
+    return;
+  const bool isNarrow = bytes < elements * int64_t(sizeof(float));
+  const int64_t state = elements * (isNarrow ? OptimizerBytes::kNarrowState : OptimizerBytes::kWideState);
+  const int64_t gradient = elements * OptimizerBytes::kGradient;
+  cost.weightBytes += bytes;
+  cost.gradientBytes += gradient;
+  cost.optimizerBytes += state - gradient;
+  cost.stateBytes += state;
+  moved += double(elements) * (isNarrow ? OptimizerBytes::kNarrowMoves : OptimizerBytes::kWideMoves);
+}
+
 /// Each weight that the operations read, through what depends on weights alone.
-void TrainingCosts::addWeights(ArrayRef<Operation *> ops, TrainingStageCost &cost) const {
-  SmallVector<Value> pending;
-  for (Operation *op : ops)
-    llvm::append_range(pending, usedValues(op));
+/// \returns the bytes of gradients by the operation that reads their weights first, of which they are there
+/// last.
+std::vector<int64_t> TrainingCosts::addWeights(ArrayRef<Operation *> ops, TrainingStageCost &cost) const {
   llvm::DenseSet<Value> known;
-  OpWork update;
-  while (!pending.empty()) {
-    Value value = pending.pop_back_val();
-    Operation *maker = value.getDefiningOp();
-    if (!maker || flow.isOfRequest(value) || !known.insert(value).second)
+  std::vector<int64_t> gradients;
+  double moved = 0;
+  std::optional<StringRef> lastItem;
+  for (Operation *op : ops) {
+    const int64_t weightsBefore = cost.weightBytes, gradientsBefore = cost.gradientBytes;
+    SmallVector<Value> pending = usedValues(op);
+    while (!pending.empty()) {
+      Value value = pending.pop_back_val();
+      Operation *maker = value.getDefiningOp();
+      if (!maker || flow.isOfRequest(value) || !known.insert(value).second)
+        continue;
+      llvm::append_range(pending, usedValues(maker));
+      if (isa<ParamOp>(maker))
+        addWeight(value, cost, moved);
+    }
+    gradients.push_back(cost.gradientBytes - gradientsBefore);
+    if (cost.weightBytes == weightsBefore)
       continue;
-    llvm::append_range(pending, usedValues(maker));
-    if (!isa<ParamOp>(maker))
-      continue;
-    cost.stateBytes += shapes.bytesOf(value);
-    if (!flow.reaches(value))
-      continue;
-    const int64_t elements = shapes.elementsOf(value);
-    const bool isNarrow = shapes.bytesOf(value) < elements * int64_t(sizeof(float));
-    cost.gradientBytes += elements * OptimizerBytes::kGradient;
-    cost.stateBytes += elements * (isNarrow ? OptimizerBytes::kNarrowState : OptimizerBytes::kWideState);
-    update.bytes += double(elements) * (isNarrow ? OptimizerBytes::kNarrowMoves : OptimizerBytes::kWideMoves);
+    const StringRef item = itemOf(modulePath(op)).second;
+    if (lastItem != item)
+      cost.itemBytes.push_back(0);
+    cost.itemBytes.back() += cost.weightBytes - weightsBefore;
+    lastItem = item;
   }
   const DeviceSpec &device = machine.devices.front();
   const bool isMeasured = device.rates && !device.rates->memory.isEmpty();
-  cost.update =
-      update.bytes / (isMeasured ? device.rates->memory.at({update.bytes}) : device.memoryBytesPerSecond);
+  cost.update = moved / (isMeasured ? device.rates->memory.at({moved}) : device.memoryBytesPerSecond);
+  return gradients;
 }
 
 TrainingStageCost TrainingCosts::stage(ArrayRef<Operation *> ops) const {
   TrainingStageCost cost;
   Holdings holdings;
+  std::vector<Seconds> secondsOfOps;
   for (Operation *op : ops) {
-    const Seconds seconds = secondsOf(op);
+    const Seconds seconds = secondsOfOps.emplace_back(secondsOf(op));
     cost.forward += seconds.forward;
     cost.inputGradient += seconds.inputGradient;
     cost.weightGradient += seconds.weightGradient;
@@ -343,7 +368,19 @@ TrainingStageCost TrainingCosts::stage(ArrayRef<Operation *> ops) const {
     holdings.recomputedExtra[key.first] += bytes;
   for (auto &[segment, bytes] : holdings.recomputedExtra)
     cost.recomputedBytes = std::max(cost.recomputedBytes, bytes);
-  addWeights(ops, cost);
+  const std::vector<int64_t> gradients = addWeights(ops, cost);
+  GradientBucket bucket{0, cost.inputGradient, cost.weightGradient};
+  const size_t last = llvm::find_if(gradients, [](int64_t bytes) { return bytes > 0; }) - gradients.begin();
+  for (size_t op = ops.size(); op-- > last;) {
+    bucket.bytes += gradients[op];
+    // By what is summed in another order than above.
+    bucket.inputGradientLeft = std::max(0.0, bucket.inputGradientLeft - secondsOfOps[op].inputGradient);
+    bucket.weightGradientLeft = std::max(0.0, bucket.weightGradientLeft - secondsOfOps[op].weightGradient);
+    if (bucket.bytes < kBucketBytes && op > last)
+      continue;
+    cost.buckets.push_back(bucket);
+    bucket.bytes = 0;
+  }
   return cost;
 }
 

@@ -29,6 +29,13 @@ struct TrainingOptions {
   bool operator==(const TrainingOptions &) const = default;
 };
 
+/// Gradients that are summed over pipelines side by side at a time.
+struct GradientBucket {
+  int64_t bytes = 0;
+  /// What the stage's passes still take when the last of them is there.
+  double inputGradientLeft = 0, weightGradientLeft = 0;
+};
+
 /// What a stage takes for one micro-batch, and holds.
 struct TrainingStageCost {
   double forward = 0, inputGradient = 0, weightGradient = 0;
@@ -38,8 +45,15 @@ struct TrainingStageCost {
   int64_t savedBytes = 0;
   /// What the backward pass of one micro-batch has made anew at a time: a device has it once.
   int64_t recomputedBytes = 0;
-  /// Weights, gradients and the optimizer's; of these, gradients.
-  int64_t stateBytes = 0, gradientBytes = 0;
+  /// Weights, gradients and the optimizer's in all; and each, of the weights that are trained.
+  int64_t stateBytes = 0, weightBytes = 0, gradientBytes = 0, optimizerBytes = 0;
+  /// Beside that, what pipelines side by side have before it is in parts, or together again.
+  int64_t bufferBytes = 0;
+  /// `weightBytes` by item of a list of modules, in the order of the forward pass.
+  std::vector<int64_t> itemBytes = {};
+  /// `gradientBytes`, in the order of the backward pass. As PyTorch's DDP has them (Li et al. 2020): full
+  /// with 25 MB.
+  std::vector<GradientBucket> buckets = {};
 };
 
 /// What Adam in mixed precision holds and moves, as Megatron-LM has it.
@@ -100,7 +114,8 @@ private:
   Seconds secondsOf(mlir::Operation *op) const;
   void hold(mlir::Operation *op, Holdings &holdings) const;
   void holdEntering(mlir::Operation *op, Holdings &holdings) const;
-  void addWeights(llvm::ArrayRef<mlir::Operation *> ops, TrainingStageCost &cost) const;
+  void addWeight(mlir::Value value, TrainingStageCost &cost, double &moved) const;
+  std::vector<int64_t> addWeights(llvm::ArrayRef<mlir::Operation *> ops, TrainingStageCost &cost) const;
   bool leadsToCore(mlir::Value value, Segment core, llvm::DenseSet<mlir::Operation *> &seen);
 
   mlir::func::FuncOp function;

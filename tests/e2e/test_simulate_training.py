@@ -1,5 +1,6 @@
 """`cleave simulate --train`: the forecast of a training step."""
 
+import itertools
 import json
 
 import pytest
@@ -105,7 +106,7 @@ def test_memory_decides(model):
     (folder / "tight.json").write_text(json.dumps(machine))
     why = refused(folder, "simulate", model.name, "--inputs", INPUTS, "--train", "--machine", "tight.json", "--mesh", "dp=2")
     assert f"takes least memory, {need} bytes on a device that has {need - 1}; use more devices" in why
-    report = forecast(model, "--machine", "tight.json", "--mesh", "auto")
+    report = forecast(model, "--machine", "tight.json", "--mesh", "auto", "--zero", 0)
     assert report["mesh"] != {"pp": 1, "dp": 2, "tp": 1} and report["devices"][0]["peak_bytes"] < need
 
 
@@ -167,3 +168,153 @@ def test_a_weight_of_several_stages_is_there_once_a_device(tmp_path):
     report = cleave("simulate", "tied.mlir", "--train", "--mesh", "pp=1", "--schedule", "interleaved", "--json", cwd=tmp_path).json()
     assert [stage["state_bytes"] for stage in report["stages"]] == [16 * 256 * 256] * 2
     assert report["devices"][0]["state_bytes"] == 16 * 256 * 256
+
+
+# Pipelines side by side ------------------------------------------------------------------------------------------------
+
+
+def put_machine(folder, devices, **more):
+    device = {"flops_per_second": 1e11, "memory_bytes_per_second": 1e10, "operator_seconds": 1e-6}
+    link = {"latency_seconds": 1e-7, "bytes_per_second": 1e10, **more.pop("link", {})}
+    machine = {"devices": [{"name": f"d{index}", **device, **more} for index in range(devices)], "link": link}
+    (folder / "machine.json").write_text(json.dumps(machine))
+    return "machine.json"
+
+
+@pytest.mark.parametrize("zero, parts", [(0, {}), (1, {"optimizer"}), (2, {"optimizer", "gradients"}),
+                                         (3, {"optimizer", "gradients", "weights"})])
+def test_zero_holds_state_in_parts(model, zero, parts):
+    """Rajbhandari et al. 2020; in float32, weights and gradients of 4 bytes and moments of 8."""
+    weights = forecast(model)["devices"][0]["state_bytes"] / 16 * 4
+    report = forecast(model, "--mesh", "dp=2", "--zero", zero)
+    assert report["zero"] == zero and report["mesh"]["dp"] == 2
+    held = sum(bytes / (2 if name in parts else 1) for name, bytes in
+               {"weights": weights, "gradients": weights, "optimizer": 2 * weights}.items())
+    # Buffers, which are not trained, stay whole.
+    assert report["devices"][0]["state_bytes"] == report["stages"][0]["state_bytes"] == pytest.approx(held, rel=0.01)
+
+
+def test_zero_trades_memory_for_traffic(model):
+    machine = put_machine(model.parent, 2, link={"bytes_per_second": 1e7})
+    reports = [forecast(model, "--machine", machine, "--mesh", "dp=2", "--zero", zero) for zero in range(4)]
+    state = [report["devices"][0]["state_bytes"] for report in reports]
+    assert state == sorted(state, reverse=True) and len(set(state)) == 4
+    # Sums over two ranks: an all-reduce of n bytes takes n over the link; at stage 3 half of that more. The rest is
+    # the update, of which each does its half, and what computing hides.
+    gradients = state[0] / 4
+    times = [report["seconds"] for report in reports]
+    assert times[1] == pytest.approx(times[0], rel=0.01) and times[2] == pytest.approx(times[0], rel=0.01)
+    assert times[3] - times[0] == pytest.approx(gradients / 2 / 1e7, rel=0.1)
+
+
+def test_zero_of_one_pipeline_changes_nothing(model):
+    assert {**forecast(model, "--mesh", "pp=2", "--zero", 3), "zero": 0} == forecast(model, "--mesh", "pp=2")
+
+
+def test_zero_wants_training(model):
+    assert "--train" in refused(model.parent, "simulate", model.name, "--inputs", INPUTS, "--zero", 1, status=2)
+    for zero in (4, -1):
+        assert "--zero" in refused(model.parent, "simulate", model.name, "--inputs", INPUTS, "--train", "--zero", zero, status=2)
+
+
+DEEP = "\n".join(["func.func @forward(%x: tensor<?x2048xf32, #cleave.layout<dims = [\"batch\", \"2048\"]>>) -> tensor<?x2048xf32, "
+                  "#cleave.layout<dims = [\"batch\", \"2048\"]>> attributes {cleave.symbols = {batch = 8 : i64}} {",
+                  "  %none = cleave.constant(unit) : none"] +
+                 [f"  %w{i} = cleave.param \"h.{i}.w\" {{role = \"parameter\"}} : tensor<2048x2048xf32>\n"
+                  f"  %y{i} = aten.linear({'%x' if i == 0 else f'%y{i - 1}'}, %w{i}, %none) : "
+                  "(tensor<?x2048xf32, #cleave.layout<dims = [\"batch\", \"2048\"]>>, tensor<2048x2048xf32>, none) -> "
+                  f"tensor<?x2048xf32, #cleave.layout<dims = [\"batch\", \"2048\"]>> loc(\"h.{i}\")" for i in range(8)] +
+                 ["  return %y7 : tensor<?x2048xf32, #cleave.layout<dims = [\"batch\", \"2048\"]>>", "}", ""])
+
+
+@pytest.fixture
+def deep(tmp_path):
+    """Eight layers with more gradients than a bucket holds each two."""
+    (tmp_path / "deep.mlir").write_text(DEEP)
+    return tmp_path
+
+
+def forecast_deep(folder, *options):
+    return cleave("simulate", "deep.mlir", "--train", *options, "--json", cwd=folder).json()
+
+
+@pytest.mark.parametrize("microbatches", [1, 4])
+def test_sums_begin_before_the_last_backward_pass_ends(deep, microbatches):
+    """Li et al. 2020: a bucket of 25 MB is summed while the layers before it go on."""
+    layer, layers, rate = 4 * 2048 * 2048, 8, 1e10
+    machine = put_machine(deep, 2, link={"latency_seconds": 0, "bytes_per_second": rate})
+    report = forecast_deep(deep, "--machine", machine, "--mesh", "dp=2", "--microbatches", microbatches)
+    (stage,) = report["stages"]
+    exposed = report["update_seconds"] - stage["update_seconds"]
+    # Two layers fill a bucket; a layer's passes take the same, but for the first one's, whose input has no gradient.
+    bucket = 2 * layer / rate
+    own = stage["weight_gradient_seconds"] / layers + stage["input_gradient_seconds"] / (layers - 1)
+    end = stage["weight_gradient_seconds"] + stage["input_gradient_seconds"]
+    summed = 0
+    for index in range(4):
+        summed = max(summed, min((2 * index + 2) * own, end)) + bucket
+    assert exposed == pytest.approx(summed - end, rel=1e-6)
+    assert bucket <= exposed * (1 + 1e-6) and exposed < 4 * bucket
+
+
+def test_the_search_finds_the_best_of_all_with_zero(deep):
+    """Of four devices, or fewer."""
+    machine = put_machine(deep, 4)
+    fixed = ("--schedule", "1f1b", "--recompute", "none")
+    best = forecast_deep(deep, "--machine", machine, "--mesh", "auto", *fixed)
+    weighed = {(one["mesh"], one["schedule"], one["microbatches"]): one for one in best["alternatives"]}
+    found = {}
+    for pp, dp, tp in itertools.product((1, 2, 4), repeat=3):
+        if pp * dp * tp > 4:
+            continue
+        for microbatches in (1, 2, 4, 8):
+            if microbatches * dp > 8:
+                continue
+            for zero in range(4) if dp > 1 else (0,):
+                mesh = f"pp={pp},dp={dp},tp={tp}"
+                report = forecast_deep(deep, "--machine", machine, "--devices", pp * dp * tp, "--mesh", mesh, *fixed,
+                                       "--microbatches", microbatches, "--zero", zero)
+                found[mesh, "1f1b, recompute none" + (f", zero {zero}" if zero else ""), microbatches] = report["seconds"]
+    assert set(weighed) == set(found)
+    assert best["seconds"] == pytest.approx(min(found.values()), rel=1e-9)
+    for key, seconds in found.items():
+        assert weighed[key]["seconds"] <= seconds * (1 + 1e-6)
+    # The least stage of those that take the same.
+    same = [key for key, seconds in found.items() if seconds <= best["seconds"] * (1 + 1e-12) and key[0] == best["alternatives"][0]["mesh"]]
+    assert best["zero"] == min(int(schedule[-1]) if "zero" in schedule else 0 for _, schedule, _ in same)
+
+
+def test_zero_is_kept_where_it_is_fixed(deep):
+    machine = put_machine(deep, 2)
+    for zero in (0, 2):
+        report = forecast_deep(deep, "--machine", machine, "--mesh", "dp=auto", "--zero", zero, "--recompute", "none")
+        assert {("zero 2" in one["schedule"]) for one in report["alternatives"] if "dp=2" in one["mesh"]} == {zero == 2}
+        assert not [one for one in report["alternatives"] if "zero 1" in one["schedule"] or "zero 3" in one["schedule"]]
+
+
+def test_memory_decides_how_far_zero_goes(deep):
+    options = ("--mesh", "dp=2", "--microbatches", 1)
+    needs, times = [], []
+    for zero in range(4):
+        report = forecast_deep(deep, "--machine", put_machine(deep, 2), *options, "--zero", zero)
+        needs.append(report["devices"][0]["peak_bytes"])
+        times.append(report["seconds"])
+    assert needs == sorted(needs, reverse=True)
+    options = ("--mesh", "dp=auto,pp=1", "--microbatches", 1, "--recompute", "none", "--schedule", "1f1b")
+    for zero in (1, 2, 3):
+        machine = put_machine(deep, 2, memory_bytes=needs[zero])
+        report = forecast_deep(deep, "--machine", machine, *options)
+        best = min(range(zero, 4), key=lambda one: times[one])
+        assert (report["zero"], report["devices"][0]["peak_bytes"], report["seconds"]) == (best, needs[best], times[best])
+
+
+def test_fewer_pipelines_than_devices(deep):
+    # Sums over this link take longer than the passes.
+    machine = put_machine(deep, 4, link={"latency_seconds": 1e-3, "bytes_per_second": 1e6})
+    report = forecast_deep(deep, "--machine", machine, "--mesh", "auto")
+    assert report["mesh"] == {"pp": 1, "dp": 1, "tp": 1} and len(report["devices"]) == 1
+    (note,) = report["notes"]
+    assert note.startswith("1 of the 4 devices is used: with all of them, pp=") and " longer" in note
+    # All of them where that is faster.
+    report = forecast_deep(deep, "--machine", put_machine(deep, 4, link={"latency_seconds": 0, "bytes_per_second": 1e12}), "--mesh", "auto")
+    assert len(report["devices"]) == 4 and report["notes"] == []

@@ -222,6 +222,10 @@ static void addTrainingOptions(CLI::App *command, SimulateOptions &options) {
   command->add_flag("--sequence-parallel", options.choice.sequenceParallel,
                     "Tensor ranks hold, and work on, parts of what they have whole")
       ->needs(train);
+  command->add_option("--zero", options.choice.zero, "What data-parallel ranks hold in parts: 1 optimizer, 2 gradients, 3 weights too")
+      ->check(CLI::Range(0u, kMostZero).description(""))
+      ->needs(train)
+      ->type_name("0-3");
   command->add_option("--interleave", options.choice.interleave, "Stages of a device with --schedule interleaved (2)")
       ->needs(train)
       ->type_name("N");

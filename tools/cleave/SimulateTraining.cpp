@@ -67,6 +67,7 @@ llvm::json::Object toJson(const CompileOptions &, const TrainingForecast &report
                 {"mesh", Object{{"pp", report.configuration.pipelineRanks}, {"dp", report.configuration.dataRanks}, {"tp", report.configuration.tensorRanks}}},
                 {"microbatches", report.configuration.microbatches},
                 {"recompute", nameOf(report.configuration.training.recompute)},
+                {"zero", report.configuration.zero},
                 {"seconds", report.pipeline.seconds},
                 {"update_seconds", updateSeconds(report)},
                 {"bubble", meanBubble(report)},
@@ -79,9 +80,10 @@ llvm::json::Object toJson(const CompileOptions &, const TrainingForecast &report
 
 void printText(llvm::raw_ostream &out, const CompileOptions &options, const TrainingForecast &report) {
   const Configuration &configuration = report.configuration;
-  out << formatv("{0}: training, pp={1} dp={2} tp={3}, {4}, {5}, recompute {6}, {7} ms a step, {8} of it the update\n", options.model,
-                 configuration.pipelineRanks, configuration.dataRanks, configuration.tensorRanks, report.pipeline.schedule.name,
-                 count(configuration.microbatches, "micro-batch"), nameOf(configuration.training.recompute),
+  out << formatv("{0}: training, pp={1} dp={2} tp={3}, {4}, {5}, recompute {6}, {7}{8} ms a step, {9} of it the update\n",
+                 options.model, configuration.pipelineRanks, configuration.dataRanks, configuration.tensorRanks,
+                 report.pipeline.schedule.name, count(configuration.microbatches, "micro-batch"),
+                 nameOf(configuration.training.recompute), configuration.zero ? formatv("zero {0}, ", configuration.zero).str() : "",
                  milliseconds(report.pipeline.seconds), milliseconds(updateSeconds(report)));
   for (const std::string &note : report.notes)
     out << "note: " << note << "\n";

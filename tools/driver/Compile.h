@@ -26,6 +26,8 @@ struct TrainingChoice {
   bool sequenceParallel = false;
   /// Stages of a rank where they are interleaved.
   uint32_t interleave = 2;
+  /// What pipelines side by side hold in parts (ZeRO): 0 to 3; nothing: each is tried where the mesh is searched for, else 0.
+  std::optional<uint32_t> zero = std::nullopt;
 };
 
 struct CompileOptions {

@@ -162,6 +162,8 @@ static llvm::Error checkTraining(const CompileOptions &options) {
   if (!llvm::is_contained({"auto", "none", "selective", "full"}, choice.recompute))
     return wrongUsage("--recompute " + choice.recompute + ": found \"" + choice.recompute +
                       "\", expected none, selective, full or auto");
+  if (choice.zero > kMostZero)
+    return wrongUsage("--zero " + llvm::Twine(*choice.zero) + ": expected 0 to " + llvm::Twine(kMostZero));
   if (choice.interleave < 2 || choice.interleave > kMostInterleaved)
     return wrongUsage("--interleave " + llvm::Twine(choice.interleave) + ": expected 2 to " + llvm::Twine(kMostInterleaved));
   return llvm::Error::success();
@@ -182,6 +184,9 @@ static void openTraining(const CompileOptions &options, bool isOpen, MeshSearchS
   for (auto [name, recompute] : {std::pair("none", Recompute::None), {"selective", Recompute::Selective}, {"full", Recompute::Full}})
     if (choice.recompute == "auto" ? isOpen || recompute == Recompute::None : choice.recompute == name)
       space.training.push_back({recompute, choice.sequenceParallel});
+  space.zero = {choice.zero.value_or(0)};
+  for (uint32_t zero = 1; zero <= kMostZero && isOpen && !choice.zero; ++zero)
+    space.zero.push_back(zero);
 }
 
 /// Stages of each rank that the schedule has, or may have.

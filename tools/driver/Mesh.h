@@ -22,6 +22,7 @@ struct MeshSearchSpace {
   /// Of training.
   std::vector<TrainingKind> kinds = {};
   std::vector<TrainingOptions> training = {};
+  std::vector<uint32_t> zero = {0};
 };
 
 struct PipelineShape {

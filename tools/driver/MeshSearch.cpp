@@ -77,6 +77,7 @@ PipelineSearchRequest MeshSearch::requestFor(const Pipelines &pipelines) {
   request.microbatches = shape.microbatches;
   request.kinds = shape.search->kinds;
   request.training = shape.search->training;
+  request.zero = shape.search->zero;
   request.batch = shape.batch;
   request.stageBefore = options.stageBefore;
   request.best = looksAtAll ? nullptr : &best;
@@ -105,7 +106,8 @@ Error MeshSearch::tryTensorRanks(uint32_t tensorRanks, const Pipelines &pipeline
 static std::string scheduleOf(const Configuration &configuration) {
   if (!configuration.kind)
     return configuration.stagesOfRank > 1 ? "interleaved" : "gpipe";
-  return (nameOf(*configuration.kind) + ", recompute " + nameOf(configuration.training.recompute)).str();
+  const std::string zero = configuration.zero ? ", zero " + std::to_string(configuration.zero) : "";
+  return (nameOf(*configuration.kind) + ", recompute " + nameOf(configuration.training.recompute) + zero).str();
 }
 
 std::vector<MeshAlternative> MeshSearch::describe(const Estimate &chosen) const {
@@ -247,8 +249,7 @@ Error MeshSearch::weigh(bool acrossNodes) {
     Pipelines pipelines;
     for (uint32_t count = 1; count <= space.devices / tensorRanks; ++count)
       for (uint32_t side = 1; side <= space.devices / tensorRanks / count; ++side)
-        // Pipelines side by side use all devices.
-        if (isTried(count, space.ranks) && (space.dataRanks ? side == *space.dataRanks : count * side * tensorRanks == space.devices))
+        if (isTried(count, space.ranks) && isTried(side, space.dataRanks))
           pipelines.push_back({count, side});
     // Who says how weights are split wants them split.
     const bool isWanted = tensorRanks > 1 || shape.shard.empty();
