@@ -259,6 +259,9 @@ LogicalResult PlanEmitter::addSignature(func::FuncOp function) {
   if (auto devices = function->getAttrOfType<ArrayAttr>(kDevicesAttr))
     for (StringRef name : devices.getAsValueRange<StringAttr>())
       result->devices.push_back(name.str());
+  if (auto limits = function->getAttrOfType<ArrayAttr>(kMemoryLimitsAttr))
+    for (auto bytes : limits.getAsRange<IntegerAttr>())
+      result->memory_limits.push_back(bytes.getInt());
   auto schedule =
       gpipe({index, uint32_t(stages.size()), ranks, microbatches, plan::transfers(*result, index), result->mesh->tp});
   result->schedules.push_back(std::make_unique<plan::Schedule>(std::move(schedule)));

@@ -388,6 +388,26 @@ Error Simulator::followValues(uint32_t rank) {
   return Error::success();
 }
 
+std::vector<MemoryStep> memoryOverTime(const RankForecast &rank, int64_t base) {
+  std::vector<MemoryStep> steps{{0, base}};
+  for (size_t next = 0; next < rank.live.size();) {
+    const double time = rank.live[next].time;
+    int64_t most = 0, last = 0;
+    for (; next < rank.live.size() && rank.live[next].time == time; ++next) {
+      last = base + rank.live[next].bytes;
+      most = std::max(most, last);
+    }
+    // What is there at the begin has no time before it.
+    if (time == 0)
+      steps.clear();
+    if (most > last && (steps.empty() || most > steps.back().bytes))
+      steps.push_back({time, most});
+    if (steps.empty() || last != steps.back().bytes)
+      steps.push_back({time, last});
+  }
+  return steps;
+}
+
 //===- All of it ----------------------------------------------------------===//
 
 llvm::Expected<Forecast> Simulator::run() {

@@ -70,6 +70,13 @@ struct RankForecast {
   int64_t peakBytes = 0;
 };
 
+/// What a device holds from `seconds` on.
+struct MemoryStep {
+  double seconds;
+  int64_t bytes;
+  bool operator==(const MemoryStep &) const = default;
+};
+
 struct Forecast {
   /// Until the last rank is done.
   double seconds = 0;
@@ -94,6 +101,11 @@ struct Forecast {
 /// \returns an error where the table cannot finish, names stages or transfers that `costs` lacks, or costs are negative or
 /// not finite. `codegen/plan/Schedule.h` has the full check of a table.
 llvm::Expected<Forecast> simulate(const plan::Schedule &schedule, const PipelineCosts &costs);
+
+/// What a rank holds from the begin of the step on, `base` bytes throughout and what is live: each change, of
+/// those at one time the last, and before that the most where nothing around it is as much. So the most of
+/// all is `base` and the rank's `peakBytes`.
+std::vector<MemoryStep> memoryOverTime(const RankForecast &rank, int64_t base);
 
 } // namespace cleave
 

@@ -56,13 +56,16 @@ struct AssignSchedule : impl::AssignScheduleBase<AssignSchedule> {
     if (devices > target.devices.size())
       return;
     SmallVector<StringRef> names;
-    SmallVector<int64_t> threads;
+    SmallVector<int64_t> threads, limits;
     for (const DeviceSpec &device : ArrayRef(target.devices).take_front(devices)) {
       names.push_back(device.name);
       threads.push_back(device.threads);
+      limits.push_back(device.memoryBytes.value_or(0));
     }
     function->setAttr(kDevicesAttr, b.getStrArrayAttr(names));
     function->setAttr(kThreadsAttr, b.getI64ArrayAttr(threads));
+    if (llvm::any_of(limits, [](int64_t bytes) { return bytes > 0; }))
+      function->setAttr(kMemoryLimitsAttr, b.getI64ArrayAttr(limits));
   }
 
   void fail(const Twine &message) {

@@ -29,6 +29,7 @@ inline constexpr llvm::StringLiteral kLinkAttr = "cleave.link";
 inline constexpr llvm::StringLiteral kDevicesAttr = "cleave.devices";
 inline constexpr llvm::StringLiteral kThreadsAttr = "cleave.threads";
 inline constexpr llvm::StringLiteral kMachineAttr = "cleave.machine";
+inline constexpr llvm::StringLiteral kMemoryLimitsAttr = "cleave.memory_limits";
 inline constexpr llvm::StringLiteral kBatchAttr = "cleave.batch";
 inline constexpr llvm::StringLiteral kBatchObstacleAttr = "cleave.batch_obstacle";
 inline constexpr llvm::StringLiteral kRanksAttr = "cleave.ranks";

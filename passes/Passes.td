@@ -201,7 +201,8 @@ def AssignSchedule : Pass<"assign-schedule", "::mlir::func::FuncOp"> {
     `cleave.batch_obstacle` says why. Stage s runs on rank s mod ranks, so that more stages than ranks are interleaved.
     `cleave.microbatch_seconds` has what each stage computes for the largest micro-batch, `cleave.link` the latency and the
     bytes a second between two ranks, `cleave.devices` what the machine calls the ranks' devices, `cleave.threads` how many
-    threads each has, `cleave.machine` a checksum of all that the machine says.
+    threads each has, `cleave.memory_limits` how many bytes, 0 for one without a limit, where there is one with, `cleave.machine`
+    a checksum of all that the machine says.
   }];
   let options = [
     Option<"ranks", "ranks", "unsigned", "1", "number of ranks">,

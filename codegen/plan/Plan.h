@@ -20,6 +20,7 @@ using wire::TreeKind;
 using wire::WeightRole;
 
 using Action = wire::ActionT;
+using Alternative = wire::AlternativeT;
 using Block = wire::BlockT;
 using CapturePoint = wire::CapturePointT;
 using Constant = wire::ConstantT;
@@ -51,6 +52,11 @@ using Term = wire::TermT;
 using Tree = wire::TreeT;
 using Weight = wire::WeightT;
 using WeightShard = wire::WeightShardT;
+
+/// The ways to use devices that were weighed, as a plan has them.
+using Alternatives = std::vector<std::unique_ptr<Alternative>>;
+/// Of a search among more, the fastest.
+inline constexpr size_t kMaxAlternatives = 4096;
 
 } // namespace cleave::plan
 

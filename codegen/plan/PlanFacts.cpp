@@ -199,6 +199,12 @@ std::string deviceOf(const Plan &plan, uint32_t rank) {
   return plan.devices.empty() ? "cpu:" + std::to_string(rank) : plan.devices[rank];
 }
 
+std::optional<int64_t> memoryLimitOf(const Plan &plan, uint32_t rank) {
+  if (plan.memory_limits.empty() || plan.memory_limits[rank] == 0)
+    return std::nullopt;
+  return plan.memory_limits[rank];
+}
+
 std::optional<Balance> balanceOf(const Plan &plan) {
   Balance balance;
   for (const auto &stage : plan.stages) {

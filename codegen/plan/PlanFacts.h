@@ -74,6 +74,9 @@ double bubbleByFormula(const plan::Plan &plan, int64_t microbatches);
 /// `cpu:0`; what the machine that the plan was compiled for calls the rank's device.
 std::string deviceOf(const plan::Plan &plan, uint32_t rank);
 
+/// Bytes that the rank's device has; nothing where that is not known, or not limited.
+std::optional<int64_t> memoryLimitOf(const plan::Plan &plan, uint32_t rank);
+
 /// How even the predicted seconds of the stages are.
 struct Balance {
   double slowest = 0, mean = 0;

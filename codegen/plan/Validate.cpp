@@ -156,7 +156,31 @@ static Error checkMachine(const Plan &plan) {
   for (const std::string &name : plan.devices)
     if (Error error = checkName("devices", name))
       return error;
+  if (!plan.memory_limits.empty() && plan.memory_limits.size() != ranks)
+    return invalid("memory limits",
+                   "of " + Twine(plan.memory_limits.size()) + " ranks, the mesh has " + Twine(ranks));
+  if (llvm::any_of(plan.memory_limits, [](int64_t bytes) { return bytes < 0; }))
+    return invalid("memory limits", "a negative number of bytes");
   return checkText("machine", plan.machine);
+}
+
+static Error checkAlternatives(const Plan &plan) {
+  if (plan.alternatives.size() > kMaxAlternatives)
+    return invalid("alternatives", "there are " + Twine(plan.alternatives.size()) + ", expected at most " +
+                                       Twine(kMaxAlternatives));
+  for (const auto &one : plan.alternatives) {
+    if (!one || one->microbatches == 0 || !isAmount(one->seconds) || one->peak_bytes < 0)
+      return invalid("alternatives",
+                     "an entry is missing, has no micro-batches, or a negative or infinite amount");
+    for (const std::string *name : {&one->mesh, &one->schedule})
+      if (Error error = checkName("alternatives", *name))
+        return error;
+    if (Error error = checkText("alternatives", one->reason))
+      return error;
+    if (one->reason.empty() != (one == plan.alternatives.front()))
+      return invalid("alternatives", "the first one has a reason against it, or another one has none");
+  }
+  return Error::success();
 }
 
 static Error checkDimensions(const Plan &plan) {
@@ -312,8 +336,9 @@ static Error checkSchedules(const Plan &plan) {
 
 Error validate(const Plan &plan) {
   // Each check relies on those before it.
-  for (auto check : {checkMesh, checkStages, checkStrings, checkSignatures, checkWeights, checkShardFiles,
-                     checkPrecision, checkStates, checkMachine, checkPredictions, checkNotes, checkDimensions})
+  for (auto check :
+       {checkMesh, checkStages, checkStrings, checkSignatures, checkWeights, checkShardFiles, checkPrecision,
+        checkStates, checkMachine, checkPredictions, checkNotes, checkDimensions, checkAlternatives})
     if (Error error = check(plan))
       return error;
   llvm::Expected<ProgramTable> table = tabulatePrograms(plan);

@@ -192,17 +192,30 @@ def test_a_plan_for_it_runs(model, latency):
     forecast = cleave("simulate", *options, "--json", cwd=folder).json()
     assert report["alternatives"] == forecast["alternatives"] and report["notes"] == forecast["notes"]
     assert report["error"] <= report["allowed"]
-    assert cleave("simulate", "new.plan", "--json", cwd=folder).json() == {**forecast, "alternatives": [], "notes": []}
+    # A plan remembers what was weighed.
+    assert cleave("simulate", "new.plan", "--json", cwd=folder).json() == {**forecast, "notes": []}
+    assert cleave("inspect", "new.plan", "--json", cwd=folder).json()["alternatives"] == forecast["alternatives"]
+    table = cleave("simulate", *options, cwd=folder).out.split("\n\n")[-1]
+    assert f"\n\n{table}\n" in cleave("inspect", "new.plan", cwd=folder).out
     cleave("run", "new.plan", *INPUTS, "--devices", ",".join(f"cpu:{index}" for index in range(len(forecast["devices"]))), cwd=folder)
 
 
 def test_it_is_the_plan_of_the_mesh_itself(model):
+    """But for what was weighed, which is the same bytes each time, wherever the model is."""
     folder = model.parent
-    machine = ("--machine", put_machine(folder, 2))
+    machine = ("--machine", put_machine(folder, 2, memory_bytes=800_000))
     text = cleave("compile", model.name, *INPUTS, "--mesh", "auto", *machine, "-o", "new.plan", cwd=folder).out
     assert "chosen" in text
     cleave("compile", model.name, *INPUTS, "--mesh", "pp=1,tp=2", *OPEN, *machine, "-o", "same.plan", cwd=folder)
-    assert contents(folder / "new.plan") == contents(folder / "same.plan")
+    found, same = (cleave("inspect", name, "--json", cwd=folder).json() for name in ("new.plan", "same.plan"))
+    assert found.pop("alternatives") and not same.pop("alternatives")
+    assert found.pop("root_checksum") != same.pop("root_checksum") and found == same
+    files = {name: content for name, content in contents(folder / "new.plan").items() if "plan.fb" not in str(name)}
+    assert files == {name: content for name, content in contents(folder / "same.plan").items() if "plan.fb" not in str(name)}
+    (folder / "elsewhere").mkdir()
+    (folder / "model.pt").rename(folder / "elsewhere/other.pt")
+    cleave("compile", "elsewhere/other.pt", *INPUTS, "--mesh", "auto", *machine, "-o", "again.plan", cwd=folder)
+    assert contents(folder / "new.plan") == contents(folder / "again.plan")
 
 
 # What cannot be searched ----------------------------------------------------------------------------------------------

@@ -68,6 +68,24 @@ def test_numbers(model):
     assert report["bubble"] == pytest.approx(idle / (2 * report["seconds"]))
 
 
+@each_shape
+def test_memory_over_time(model, options):
+    folder = model.parent
+    report = cleave("simulate", model.name, "--inputs", INPUTS, *options, "--trace", "forecast.json", "--json", cwd=folder).json()
+    events = json.loads((folder / "forecast.json").read_text())["traceEvents"]
+    for rank, device in enumerate(report["devices"]):
+        steps = device["memory"]
+        assert max(step["bytes"] for step in steps) == device["peak_bytes"]
+        assert min(step["bytes"] for step in steps) == steps[-1]["bytes"] == device["weight_bytes"]
+        times = [step["seconds"] for step in steps]
+        assert times[0] == 0 and times == sorted(times) and times[-1] <= report["seconds"]
+        name = f"memory of rank {rank} ({device['name']})"
+        counter = [(event["ts"], event["args"]["bytes"]) for event in events if event["ph"] == "C" and event["name"] == name]
+        assert [bytes for _, bytes in counter] == [step["bytes"] for step in steps]
+        assert [ts for ts, _ in counter] == pytest.approx([1e6 * time for time in times])
+    assert {event["ph"] for event in events} == {"C", "M", "X"}
+
+
 def test_table(plan):
     lines = cleave("simulate", plan.name, cwd=plan.parent).out.splitlines()
     assert lines[0].startswith("model.plan: gpipe, 1 micro-batch, ") and lines[0].endswith(" ms a step")

@@ -81,6 +81,17 @@ def test_tensor_ranks_split_state_and_what_is_kept(model):
     assert parallel["stages"][0]["saved_bytes"] < two["stages"][0]["saved_bytes"] < one["stages"][0]["saved_bytes"]
 
 
+@pytest.mark.parametrize("options", [(), ("--mesh", "pp=2", "--microbatches", 2, "--schedule", "zb-h1"),
+                                     ("--mesh", "pp=2", "--recompute", "full"), ("--mesh", "tp=2")],
+                         ids=lambda options: " ".join(map(str, options)))
+def test_memory_over_time(model, options):
+    report = forecast(model, *options)
+    for device in report["devices"]:
+        assert max(step["bytes"] for step in device["memory"]) == device["peak_bytes"]
+        assert device["memory"][-1]["bytes"] >= device["state_bytes"]
+        assert device["memory"][-1]["seconds"] <= report["seconds"] - report["update_seconds"] + 1e-12
+
+
 def test_the_search_finds_the_best_of_all(model):
     best = forecast(model, "--devices", 2, "--mesh", "auto")
     chosen, *others = best["alternatives"]

@@ -6,19 +6,19 @@
 
 namespace cleave {
 
-llvm::json::Array toJson(llvm::ArrayRef<MeshAlternative> alternatives) {
+llvm::json::Array toJson(const plan::Alternatives &alternatives) {
   llvm::json::Array result;
-  for (const MeshAlternative &one : alternatives)
-    result.push_back(llvm::json::Object{{"mesh", one.mesh},
-                                        {"schedule", one.schedule},
-                                        {"microbatches", one.microbatches},
-                                        {"seconds", one.seconds},
-                                        {"peak_bytes", one.peakBytes},
-                                        {"reason", one.reason}});
+  for (const auto &one : alternatives)
+    result.push_back(llvm::json::Object{{"mesh", one->mesh},
+                                        {"schedule", one->schedule},
+                                        {"microbatches", one->microbatches},
+                                        {"seconds", one->seconds},
+                                        {"peak_bytes", one->peak_bytes},
+                                        {"reason", one->reason}});
   return result;
 }
 
-void printAlternatives(llvm::raw_ostream &out, llvm::ArrayRef<MeshAlternative> alternatives) {
+void printAlternatives(llvm::raw_ostream &out, const plan::Alternatives &alternatives) {
   constexpr size_t kMostRows = 12;
   if (alternatives.empty())
     return;
@@ -27,12 +27,14 @@ void printAlternatives(llvm::raw_ostream &out, llvm::ArrayRef<MeshAlternative> a
   table.add({"mesh", "schedule", "micro-batches", "ms a step", "peak MB", ""});
   llvm::StringSet<> seen;
   size_t rows = 0;
-  for (const MeshAlternative &one : alternatives) {
+  for (const auto &one : alternatives) {
     // They are sorted: the first of its kind is the best.
-    if (!seen.insert(one.mesh + " " + one.schedule).second || rows++ >= kMostRows)
+    if (!seen.insert(one->mesh + " " + one->schedule).second || rows++ >= kMostRows)
       continue;
-    table.add({one.mesh, one.schedule, std::to_string(one.microbatches), one.seconds > 0 ? milliseconds(one.seconds) : "-",
-               one.peakBytes > 0 ? megabytes(one.peakBytes) : "-", one.reason.empty() ? "chosen" : one.reason});
+    table.add({one->mesh, one->schedule, std::to_string(one->microbatches),
+               one->seconds > 0 ? milliseconds(one->seconds) : "-",
+               one->peak_bytes > 0 ? megabytes(one->peak_bytes) : "-",
+               one->reason.empty() ? "chosen" : one->reason});
   }
   table.print(out);
   if (rows > kMostRows)

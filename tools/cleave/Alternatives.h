@@ -2,17 +2,17 @@
 #ifndef CLEAVE_TOOLS_CLEAVE_ALTERNATIVES_H
 #define CLEAVE_TOOLS_CLEAVE_ALTERNATIVES_H
 
-#include "tools/driver/Compile.h"
+#include "codegen/plan/Plan.h"
 #include "llvm/Support/JSON.h"
 #include "llvm/Support/raw_ostream.h"
 
 namespace cleave {
 
-llvm::json::Array toJson(llvm::ArrayRef<MeshAlternative> alternatives);
+llvm::json::Array toJson(const plan::Alternatives &alternatives);
 
-/// A table of the chosen mesh and of the next best ones, each with its best number of micro-batches, and why they lost;
-/// nothing where the mesh was not searched for.
-void printAlternatives(llvm::raw_ostream &out, llvm::ArrayRef<MeshAlternative> alternatives);
+/// A table of the chosen mesh and of the next best ones, each with its best number of micro-batches, and why
+/// they lost; nothing where the mesh was not searched for.
+void printAlternatives(llvm::raw_ostream &out, const plan::Alternatives &alternatives);
 
 } // namespace cleave
 

@@ -19,7 +19,7 @@ static llvm::json::Object toJson(const CompileOptions &options, const CompileRep
                             {"pass_seconds", report.passSeconds},
                             {"write_seconds", report.writeSeconds},
                             {"verify_seconds", report.verifySeconds},
-                            {"alternatives", toJson(report.alternatives)},
+                            {"alternatives", toJson(report.plan->alternatives)},
                             {"notes", llvm::json::Array(report.notes)}};
   if (options.verify) {
     result["max_abs_error"] = report.maxAbsError;
@@ -52,7 +52,7 @@ static void printText(llvm::raw_ostream &out, const CompileOptions &options, con
   if (options.verify)
     out << llvm::formatv(", verified {0:f1} s", report.verifySeconds);
   out << "\n";
-  printAlternatives(out, report.alternatives);
+  printAlternatives(out, report.plan->alternatives);
 }
 
 static void addFileOptions(CLI::App *command, CompileOptions &options) {

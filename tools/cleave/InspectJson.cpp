@@ -5,6 +5,7 @@
 #include "codegen/plan/Safetensors.h"
 #include "codegen/plan/ValidateParts.h"
 #include "ir/Schemas.h"
+#include "tools/cleave/Alternatives.h"
 #include "tools/cleave/Inspect.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringMap.h"
@@ -132,6 +133,15 @@ static json::Array describeDimensions(const Plan &plan) {
   });
 }
 
+/// One a rank.
+static json::Array describeDevices(const Plan &plan) {
+  json::Array devices;
+  for (uint32_t rank = 0; rank < plan.mesh->pp * plan.mesh->dp * plan.mesh->tp; ++rank)
+    devices.push_back(
+        json::Object{{"name", deviceOf(plan, rank)}, {"memory_bytes", memoryLimitOf(plan, rank)}});
+  return devices;
+}
+
 static json::Array describeStates(const Plan &plan) {
   static const Signature none{};
   return toArray(plan.states, [](const auto &state) {
@@ -241,6 +251,8 @@ json::Object toJson(const LoadedPlan &loaded) {
       {"transfers", describeTransfers(plan)},
       {"collectives", describeCollectives(plan)},
       {"dimensions", describeDimensions(plan)},
+      {"devices", describeDevices(plan)},
+      {"alternatives", toJson(plan.alternatives)},
       {"calls", numberOfCalls},
       {"replicated_ops", describeReplicatedOps(plan, calls)},
       {"capture_points", toArray(plan.capture_points, capturePoint)},

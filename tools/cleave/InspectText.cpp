@@ -2,6 +2,7 @@
 #include "codegen/plan/PlanFacts.h"
 #include "codegen/plan/Safetensors.h"
 #include "codegen/plan/ValidateParts.h"
+#include "tools/cleave/Alternatives.h"
 #include "tools/cleave/Inspect.h"
 #include "tools/cleave/TextTable.h"
 #include "tools/cleave/Wording.h"
@@ -127,6 +128,7 @@ void printText(llvm::raw_ostream &stream, const LoadedPlan &loaded, llvm::String
   printStages(stream, plan);
   if (plan.mesh->tp > 1)
     printSharding(stream, plan);
+  printAlternatives(stream, plan.alternatives);
   for (const auto &signature : plan.signatures)
     printSignature(stream, *signature);
   if (llvm::any_of(plan.weights, [](const auto &weight) { return !weight->aliases.empty(); }))

@@ -4,6 +4,7 @@
 #include "partitioner/MachineFile.h"
 #include "tools/cleave/Alternatives.h"
 #include "tools/cleave/Commands.h"
+#include "tools/cleave/ForecastJson.h"
 #include "tools/cleave/PlanOptions.h"
 #include "tools/cleave/RunFiles.h"
 #include "tools/cleave/SimulateTraining.h"
@@ -41,23 +42,9 @@ struct SimulateOptions : CompileOptions {
 struct SimulateReport {
   std::unique_ptr<plan::Plan> plan;
   std::vector<std::string> notes;
-  std::vector<MeshAlternative> alternatives;
   PlanForecast forecast;
 };
 } // namespace
-
-static double shareOf(double idle, double busy) { return idle + busy > 0 ? idle / (idle + busy) : 0; }
-
-/// Of all devices.
-static DeviceForecast sumOf(llvm::ArrayRef<DeviceForecast> devices) {
-  DeviceForecast sum{};
-  for (const DeviceForecast &device : devices) {
-    sum.busySeconds += device.busySeconds;
-    sum.idleSeconds += device.idleSeconds;
-    sum.weightBytes += device.weightBytes;
-  }
-  return sum;
-}
 
 //===- A plan and what it takes -------------------------------------------===//
 
@@ -128,7 +115,6 @@ static Expected<SimulateReport> compileModel(const SimulateOptions &options) {
   SimulateReport report;
   report.plan = std::move(compiled->plan);
   report.notes = std::move(compiled->notes);
-  report.alternatives = std::move(compiled->alternatives);
   return report;
 }
 
@@ -140,12 +126,14 @@ static std::string traceOf(const SimulateReport &report) {
   };
   std::vector<runtime::DeviceStatistics> devices;
   std::vector<runtime::TraceEvent> events;
+  std::vector<std::vector<MemoryStep>> memory;
   for (uint32_t rank = 0; rank < report.forecast.forecast.ranks.size(); ++rank) {
     devices.push_back({deviceOf(*report.plan, rank), rank, 0, 0, 0});
+    memory.push_back(report.forecast.devices[rank].memory);
     for (const TimedAction &timed : report.forecast.forecast.ranks[rank].timeline)
       events.push_back({/*request=*/0, rank, timed.action, timeOf(timed.begin), timeOf(timed.end)});
   }
-  return formatTrace(*report.plan, devices, events);
+  return formatTrace(*report.plan, devices, events, memory);
 }
 
 static Expected<SimulateReport> simulatePlan(const SimulateOptions &options) {
@@ -167,28 +155,28 @@ static Expected<SimulateReport> simulatePlan(const SimulateOptions &options) {
 static llvm::json::Object toJson(const SimulateOptions &, const SimulateReport &report) {
   using llvm::json::Array;
   using llvm::json::Object;
-  Array devices, stages, transfers;
+  Array devices, stages;
   for (auto [rank, device] : llvm::enumerate(report.forecast.devices))
     devices.push_back(Object{{"name", deviceOf(*report.plan, rank)},
                              {"stages", Array(device.stages)},
                              {"busy_seconds", device.busySeconds},
                              {"idle_seconds", device.idleSeconds},
-                             {"bubble", shareOf(device.idleSeconds, device.busySeconds)},
+                             {"bubble", device.bubble()},
                              {"weight_bytes", device.weightBytes},
-                             {"peak_bytes", device.peakBytes}});
+                             {"peak_bytes", device.peakBytes},
+                             {"memory_bytes", device.memoryBytes},
+                             {"memory", toJson(device.memory)}});
   for (auto [index, stage] : llvm::enumerate(report.forecast.costs.stages))
-    stages.push_back(Object{{"index", int64_t(index)}, {"seconds", stage.forward}, {"activation_bytes", stage.activationBytes}});
-  for (const TransferSize &transfer : report.forecast.costs.transfers)
-    transfers.push_back(Object{{"from", transfer.from}, {"to", transfer.to}, {"bytes", transfer.bytes}});
-  const DeviceForecast sum = sumOf(report.forecast.devices);
+    stages.push_back(Object{
+        {"index", int64_t(index)}, {"seconds", stage.forward}, {"activation_bytes", stage.activationBytes}});
   return Object{{"schedule", report.forecast.schedule.name},
                 {"microbatches", report.forecast.schedule.microbatches},
                 {"seconds", report.forecast.forecast.seconds},
-                {"bubble", shareOf(sum.idleSeconds, sum.busySeconds)},
+                {"bubble", sumOf(report.forecast.devices).bubble()},
                 {"devices", std::move(devices)},
                 {"stages", std::move(stages)},
-                {"transfers", std::move(transfers)},
-                {"alternatives", toJson(report.alternatives)},
+                {"transfers", toJson(report.forecast.costs.transfers)},
+                {"alternatives", toJson(report.plan->alternatives)},
                 {"notes", Array(report.notes)}};
 }
 
@@ -202,14 +190,15 @@ static void printText(llvm::raw_ostream &out, const SimulateOptions &options, co
   table.add({"device", "stages", "busy ms", "idle ms", "bubble %", "weights MB", "peak MB"});
   auto add = [&](const std::string &name, const DeviceForecast &device, const std::string &peak) {
     auto stages = llvm::map_range(device.stages, [](uint32_t stage) { return std::to_string(stage); });
-    table.add({name, llvm::join(stages, ", "), milliseconds(device.busySeconds), milliseconds(device.idleSeconds),
-               formatv("{0:f1}", shareOf(device.idleSeconds, device.busySeconds) * 100), megabytes(device.weightBytes), peak});
+    table.add({name, llvm::join(stages, ", "), milliseconds(device.busySeconds),
+               milliseconds(device.idleSeconds), formatv("{0:f1}", device.bubble() * 100),
+               megabytes(device.weightBytes), peak});
   };
   for (auto [rank, device] : llvm::enumerate(report.forecast.devices))
     add(deviceOf(*report.plan, rank), device, megabytes(device.peakBytes));
   add("total", sumOf(report.forecast.devices), "");
   table.print(out);
-  printAlternatives(out, report.alternatives);
+  printAlternatives(out, report.plan->alternatives);
 }
 
 //===- The command --------------------------------------------------------===//

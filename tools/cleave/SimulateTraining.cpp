@@ -1,6 +1,7 @@
 //===- SimulateTraining.cpp - `cleave simulate --train` -------------------===//
 #include "tools/cleave/SimulateTraining.h"
 #include "tools/cleave/Alternatives.h"
+#include "tools/cleave/ForecastJson.h"
 #include "tools/cleave/TextTable.h"
 #include "tools/cleave/Wording.h"
 #include "llvm/ADT/STLExtras.h"
@@ -35,13 +36,19 @@ static double meanBubble(const TrainingForecast &report) {
   return sum / report.configuration.pipelineRanks;
 }
 
+/// What is made again counts throughout.
+static std::vector<MemoryStep> memoryOf(const TrainingForecast &report, uint32_t rank) {
+  const RankForecast &forecast = report.pipeline.forecast.ranks[rank];
+  return memoryOverTime(forecast, report.pipeline.peakBytes[rank] - forecast.peakBytes);
+}
+
 /// After the last backward pass: sums of gradients over pipelines, and the update of weights.
 static double updateSeconds(const TrainingForecast &report) { return report.pipeline.seconds - report.pipeline.forecast.seconds; }
 
 llvm::json::Object toJson(const CompileOptions &, const TrainingForecast &report) {
   using llvm::json::Array;
   using llvm::json::Object;
-  Array devices, stages, transfers;
+  Array devices, stages;
   for (auto [device, name] : llvm::enumerate(report.devices)) {
     const uint32_t rank = device / devicesOfRank(report);
     devices.push_back(Object{{"name", name},
@@ -50,7 +57,8 @@ llvm::json::Object toJson(const CompileOptions &, const TrainingForecast &report
                              {"idle_seconds", report.pipeline.forecast.bubbleSeconds(rank)},
                              {"bubble", bubbleOf(report, rank)},
                              {"state_bytes", report.pipeline.stateBytes[rank]},
-                             {"peak_bytes", report.pipeline.peakBytes[rank]}});
+                             {"peak_bytes", report.pipeline.peakBytes[rank]},
+                             {"memory", toJson(memoryOf(report, rank))}});
   }
   for (auto [index, stage] : llvm::enumerate(report.pipeline.training))
     stages.push_back(Object{{"index", int64_t(index)},
@@ -61,8 +69,6 @@ llvm::json::Object toJson(const CompileOptions &, const TrainingForecast &report
                             {"saved_bytes", stage.savedBytes},
                             {"recomputed_bytes", stage.recomputedBytes},
                             {"state_bytes", stage.stateBytes}});
-  for (const TransferSize &transfer : report.pipeline.costs.transfers)
-    transfers.push_back(Object{{"from", transfer.from}, {"to", transfer.to}, {"bytes", transfer.bytes}});
   return Object{{"schedule", report.pipeline.schedule.name},
                 {"mesh", Object{{"pp", report.configuration.pipelineRanks}, {"dp", report.configuration.dataRanks}, {"tp", report.configuration.tensorRanks}}},
                 {"microbatches", report.configuration.microbatches},
@@ -73,7 +79,7 @@ llvm::json::Object toJson(const CompileOptions &, const TrainingForecast &report
                 {"bubble", meanBubble(report)},
                 {"devices", std::move(devices)},
                 {"stages", std::move(stages)},
-                {"transfers", std::move(transfers)},
+                {"transfers", toJson(report.pipeline.costs.transfers)},
                 {"alternatives", toJson(report.alternatives)},
                 {"notes", Array(report.notes)}};
 }

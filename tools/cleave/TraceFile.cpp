@@ -41,8 +41,17 @@ static Object entryOf(const plan::Plan &plan, const TraceEvent &event, TraceEven
                                 {"module_paths", Array(plan.stages[action.stage]->module_paths)}}}};
 }
 
+/// A point of the curve that shows what a device holds.
+static Object counterOf(const runtime::DeviceStatistics &device, const MemoryStep &step) {
+  return Object{{"ph", "C"},
+                {"pid", 0},
+                {"name", "memory of rank " + std::to_string(device.rank) + " (" + device.name + ")"},
+                {"ts", step.seconds * 1e6},
+                {"args", Object{{"bytes", step.bytes}}}};
+}
+
 std::string formatTrace(const plan::Plan &plan, llvm::ArrayRef<runtime::DeviceStatistics> devices,
-                        llvm::ArrayRef<TraceEvent> events) {
+                        llvm::ArrayRef<TraceEvent> events, llvm::ArrayRef<std::vector<MemoryStep>> memory) {
   Array entries;
   for (const runtime::DeviceStatistics &device : devices)
     entries.push_back(rowName(device));
@@ -51,6 +60,9 @@ std::string formatTrace(const plan::Plan &plan, llvm::ArrayRef<runtime::DeviceSt
     start = std::min(start, event.begin);
   for (const TraceEvent &event : events)
     entries.push_back(entryOf(plan, event, start));
+  for (auto [device, steps] : llvm::zip(devices, memory))
+    for (const MemoryStep &step : steps)
+      entries.push_back(counterOf(device, step));
   Object trace{{"displayTimeUnit", "ms"}, {"traceEvents", std::move(entries)}};
   return llvm::formatv("{0}\n", llvm::json::Value(std::move(trace)));
 }

@@ -3,6 +3,7 @@
 #define CLEAVE_TOOLS_CLEAVE_TRACEFILE_H
 
 #include "codegen/plan/Plan.h"
+#include "partitioner/Simulator.h"
 #include "runtime/Session.h"
 #include "llvm/ADT/ArrayRef.h"
 #include <string>
@@ -10,9 +11,11 @@
 
 namespace cleave {
 
-/// The events in Chrome's trace format, which Perfetto opens: a row a device, an entry an action.
+/// The events in Chrome's trace format, which Perfetto opens: a row a device, an entry an action; and what
+/// each device holds over time, where that is known.
 std::string formatTrace(const plan::Plan &plan, llvm::ArrayRef<runtime::DeviceStatistics> devices,
-                        llvm::ArrayRef<runtime::TraceEvent> events);
+                        llvm::ArrayRef<runtime::TraceEvent> events,
+                        llvm::ArrayRef<std::vector<MemoryStep>> memory = {});
 
 } // namespace cleave
 

@@ -84,15 +84,19 @@ llvm::Error Compilation::split() {
       return found.takeError();
     shape = std::move(found->shape);
     plan = std::move(found->plan);
-    report.alternatives = std::move(found->alternatives);
     report.notes = std::move(found->notes);
     if (options.emitIr.empty())
       return llvm::Error::success();
   }
   PlanMaker maker(options, source, context);
-  auto error = maker.make(shape).moveInto(plan);
+  auto made = maker.make(shape);
   passesAccepted = maker.hasMadeOne();
-  return error;
+  if (!made)
+    return made.takeError();
+  if (plan)
+    (*made)->alternatives = std::move(plan->alternatives);
+  plan = std::move(*made);
+  return llvm::Error::success();
 }
 
 /// Calls `use` with the part of `tensor`, which has three dimensions, that the segments of the middle one

@@ -82,20 +82,9 @@ struct CompileOptions {
   SearchStop *stop = nullptr;
 };
 
-/// A mesh that was weighed.
-struct MeshAlternative {
-  /// `pp=2,tp=2`.
-  std::string mesh, schedule;
-  uint32_t microbatches = 1;
-  /// Expected, for the whole step and for the device that holds most; 0 where it cannot be used.
-  double seconds = 0;
-  int64_t peakBytes = 0;
-  /// Why it is not the chosen one; empty for that.
-  std::string reason;
-};
-
 struct CompileReport {
-  /// Checksums of its files stand in it once they are written.
+  /// Checksums of its files stand in it once they are written; where the mesh was searched for, what else
+  /// there was.
   std::unique_ptr<plan::Plan> plan;
   uint32_t stages = 0, microbatches = 1, tensorRanks = 1;
   /// Of one tensor rank, all stages together.
@@ -109,8 +98,6 @@ struct CompileReport {
   std::vector<std::string> skipped;
   /// Slowest stage over the mean, predicted.
   double balance = 1;
-  /// Where the mesh was searched for: the chosen one, and what else there was, the fastest first.
-  std::vector<MeshAlternative> alternatives;
   /// Sentences for people (plan.notes).
   std::vector<std::string> notes;
 };

@@ -64,16 +64,28 @@ static Expected<PipelineCosts> costsOf(const plan::Plan &plan, StringRef name) {
 static std::vector<DeviceForecast> devicesOf(const plan::Plan &plan, const Forecast &forecast) {
   std::vector<DeviceForecast> devices;
   for (auto [rank, found] : llvm::enumerate(forecast.ranks)) {
-    DeviceForecast device{{}, found.busySeconds, forecast.bubbleSeconds(rank), 0, 0};
+    DeviceForecast device{{}, found.busySeconds,        forecast.bubbleSeconds(rank), 0, 0,
+                          {}, memoryLimitOf(plan, rank)};
     for (const auto &stage : plan.stages)
       if (llvm::is_contained(stage->ranks, rank)) {
         device.stages.push_back(stage->index);
         device.weightBytes += predictionOf(plan, stage->index, rank % plan.mesh->tp)->weight_bytes;
       }
     device.peakBytes = device.weightBytes + found.peakBytes;
+    device.memory = memoryOverTime(found, device.weightBytes);
     devices.push_back(std::move(device));
   }
   return devices;
+}
+
+DeviceForecast sumOf(llvm::ArrayRef<DeviceForecast> devices) {
+  DeviceForecast sum{};
+  for (const DeviceForecast &device : devices) {
+    sum.busySeconds += device.busySeconds;
+    sum.idleSeconds += device.idleSeconds;
+    sum.weightBytes += device.weightBytes;
+  }
+  return sum;
 }
 
 Expected<PlanForecast> forecastOf(const plan::Plan &plan, StringRef name) {

@@ -4,7 +4,9 @@
 
 #include "codegen/plan/Plan.h"
 #include "partitioner/Simulator.h"
+#include "llvm/ADT/ArrayRef.h"
 #include "llvm/ADT/StringRef.h"
+#include <optional>
 
 namespace cleave {
 
@@ -12,8 +14,19 @@ namespace cleave {
 struct DeviceForecast {
   std::vector<uint32_t> stages;
   double busySeconds, idleSeconds;
+  /// Share of the step in which it makes no pass.
+  double bubble() const {
+    return idleSeconds + busySeconds > 0 ? idleSeconds / (idleSeconds + busySeconds) : 0;
+  }
   int64_t weightBytes, peakBytes;
+  /// What it holds over time, weights included; the most is `peakBytes`.
+  std::vector<MemoryStep> memory;
+  /// Nothing where its memory is not known, or not limited.
+  std::optional<int64_t> memoryBytes;
 };
+
+/// Seconds and bytes of weights of all devices.
+DeviceForecast sumOf(llvm::ArrayRef<DeviceForecast> devices);
 
 /// One request that has the devices to itself.
 struct PlanForecast {

@@ -6,6 +6,7 @@
 #include "tools/driver/UsageError.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/FormatVariadic.h"
+#include "llvm/Support/JSON.h"
 #include <algorithm>
 
 namespace cleave {
@@ -38,7 +39,7 @@ private:
   Error weigh(bool acrossNodes);
   bool mustLookAtAll();
   PipelineShape shapeOf(const Configuration &configuration) const;
-  std::vector<MeshAlternative> describe(const Estimate &chosen) const;
+  plan::Alternatives describe(const Estimate &chosen) const;
   std::vector<std::string> noteUnused(const Estimate &chosen) const;
   std::vector<std::string> notesOn(const Estimate &chosen) const;
   Error noneFits();
@@ -110,19 +111,35 @@ static std::string scheduleOf(const Configuration &configuration) {
   return (nameOf(*configuration.kind) + ", recompute " + nameOf(configuration.training.recompute) + zero).str();
 }
 
-std::vector<MeshAlternative> MeshSearch::describe(const Estimate &chosen) const {
-  std::vector<MeshAlternative> result;
+/// As a plan may hold it, a line of text, and the same wherever the model's file is.
+static std::string reasonOf(StringRef obstacle, StringRef model) {
+  if (obstacle.consume_front(model))
+    obstacle.consume_front(": ");
+  std::string text = llvm::json::fixUTF8(obstacle.ltrim().split('\n').first);
+  std::replace_if(text.begin(), text.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; }, ' ');
+  return text;
+}
+
+plan::Alternatives MeshSearch::describe(const Estimate &chosen) const {
+  plan::Alternatives result;
   for (const Estimate &estimate : estimates) {
     const Configuration &it = estimate.configuration;
-    std::string reason = estimate.obstacle;
-    if (reason.empty() && !(it == chosen.configuration))
-      reason = (estimate.isBound ? "takes at least " : "takes ") + longer(estimate.seconds, chosen.seconds);
     const bool isUsable = estimate.obstacle.empty();
-    result.push_back({meshOf(it), scheduleOf(it), it.microbatches,
-                      isUsable ? estimate.seconds : 0, isUsable ? estimate.peakBytes : 0, reason});
+    plan::Alternative &one = *result.emplace_back(std::make_unique<plan::Alternative>());
+    one.mesh = meshOf(it);
+    one.schedule = scheduleOf(it);
+    one.microbatches = it.microbatches;
+    one.seconds = isUsable ? estimate.seconds : 0;
+    one.peak_bytes = isUsable ? estimate.peakBytes : 0;
+    if (!isUsable)
+      one.reason = reasonOf(estimate.obstacle, options.model);
+    else if (!(it == chosen.configuration))
+      one.reason =
+          (estimate.isBound ? "takes at least " : "takes ") + longer(estimate.seconds, chosen.seconds);
   }
   // The chosen one first, also where faster ones turned out not to work.
-  std::stable_partition(result.begin(), result.end(), [](const MeshAlternative &one) { return one.reason.empty(); });
+  std::stable_partition(result.begin(), result.end(), [](const auto &one) { return one->reason.empty(); });
+  result.resize(std::min(result.size(), plan::kMaxAlternatives));
   return result;
 }
 
@@ -186,12 +203,12 @@ Expected<ChosenMesh> MeshSearch::choose() {
   for (Estimate &estimate : estimates) {
     if (!estimate.obstacle.empty() || estimate.isBound)
       break;
-    ChosenMesh chosen{shapeOf(estimate.configuration), nullptr, {}, {}};
+    ChosenMesh chosen{shapeOf(estimate.configuration), nullptr, {}};
     EarlyEnd ending = watch.making(estimate.configuration);
     auto plan = maker.make(chosen.shape);
     if (plan) {
       chosen.plan = std::move(*plan);
-      chosen.alternatives = describe(estimate);
+      chosen.plan->alternatives = describe(estimate);
       chosen.notes = notesOn(estimate);
       return chosen;
     }

@@ -13,8 +13,8 @@ namespace cleave {
 
 struct ChosenMesh {
   PipelineShape shape;
+  /// With its alternatives.
   std::unique_ptr<plan::Plan> plan;
-  std::vector<MeshAlternative> alternatives;
   /// Why devices are left unused.
   std::vector<std::string> notes;
 };

@@ -12,8 +12,8 @@ struct TrainingForecast {
   PipelineForecast pipeline;
   /// Of the machine, those of a pipeline rank side by side.
   std::vector<std::string> devices;
-  /// Where the mesh was searched for: as CompileReport has them.
-  std::vector<MeshAlternative> alternatives;
+  /// Where the mesh was searched for: as a plan has them.
+  plan::Alternatives alternatives;
   std::vector<std::string> notes;
 };
 

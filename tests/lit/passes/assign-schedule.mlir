@@ -1,6 +1,7 @@
 // RUN: cleave-opt %s --assign-schedule="ranks=2 microbatches=4" | FileCheck %s
 // RUN: cleave-opt %s --assign-schedule="ranks=2 microbatches=0" | FileCheck %s --check-prefix=AUTO
 // RUN: cleave-opt %s --assign-schedule="ranks=2" | FileCheck %s --check-prefix=WHOLE
+// RUN: cleave-opt %s --assign-schedule="ranks=2 machine=h100:8" | FileCheck %s --check-prefix=LIMITED
 // The decision stands on the function; the batch must pass every operation.
 
 !ids = tensor<?x8xi64, #cleave.layout<dims = ["batch", "8"]>>
@@ -17,7 +18,10 @@
 // CHECK-SAME: cleave.threads = [1, 1]
 // AUTO-LABEL: func.func @through_rows(
 // AUTO-SAME: cleave.microbatches = 1 : i64
+// LIMITED-LABEL: func.func @through_rows(
+// LIMITED-SAME: cleave.memory_limits = [80000000000, 80000000000]
 // WHOLE-LABEL: func.func @through_rows(
+// WHOLE-NOT: cleave.memory_limits
 // WHOLE-NOT: cleave.batch =
 // WHOLE-SAME: cleave.microbatches = 1 : i64
 func.func @through_rows(%x: !x) -> !x attributes {cleave.symbols = {batch = 4}} {

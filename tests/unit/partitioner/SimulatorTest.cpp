@@ -1,7 +1,7 @@
 //===- SimulatorTest.cpp - Forecasts against closed formulas --------------===//
 #include "partitioner/Simulator.h"
 
-#include "RandomGraph.h"
+#include "RandomPipeline.h"
 #include "codegen/plan/Schedule.h"
 #include "partitioner/Schedules.h"
 #include "llvm/Support/FormatVariadic.h"
@@ -10,54 +10,6 @@
 #include <limits>
 
 using namespace cleave;
-
-namespace {
-/// p ranks of v stages each, m micro-batches.
-struct Shape {
-  uint32_t p, v, m;
-};
-/// Seconds of a stage: forward, input gradient, weight gradient.
-struct Times {
-  double f, x, w;
-  double b() const { return x + w; }
-};
-} // namespace
-
-static std::string textOf(const Shape &shape) {
-  return std::to_string(shape.p) + " ranks of " + std::to_string(shape.v) + " stages, " + std::to_string(shape.m) +
-         " micro-batches";
-}
-
-/// A number between 0.01 and 9.
-static double draw(Dice &dice) { return (0.1 + dice.below(1u << 20) * 0x1p-20) * (1u << dice.below(7)) / 8; }
-
-static Times drawTimes(Dice &dice) {
-  const double f = draw(dice), x = draw(dice);
-  return {f, x, draw(dice)};
-}
-
-static Pipeline pipelineOf(const Shape &shape) {
-  Pipeline pipeline{0, shape.p * shape.v, shape.p, shape.m, {}};
-  for (uint32_t stage = 1; stage < pipeline.stages; ++stage)
-    pipeline.transfers.push_back({stage - 1, stage, {0}, {0}});
-  return pipeline;
-}
-
-/// One entry a stage. Every micro-batch keeps one byte, values have none.
-static PipelineCosts costsOf(const std::vector<Times> &stages) {
-  PipelineCosts costs;
-  costs.overlapsTransfers = true;
-  for (uint32_t stage = 0; stage < stages.size(); ++stage) {
-    costs.stages.push_back({stages[stage].f, stages[stage].x, stages[stage].w, 1});
-    if (stage > 0)
-      costs.transfers.push_back({stage - 1, stage, 0});
-  }
-  return costs;
-}
-
-static plan::Schedule scheduleOf(TrainingKind kind, const Shape &shape) {
-  return llvm::cantFail(trainingSchedule(kind, pipelineOf(shape)));
-}
 
 static Forecast forecastOf(TrainingKind kind, const Shape &shape, const Times &times, bool overlaps = true) {
   PipelineCosts costs = costsOf(std::vector(shape.p * shape.v, times));
@@ -142,14 +94,6 @@ TEST(SimulatorFormulas, ZeroBubble) {
     times = {times.f, times.f, times.f};
     expectBubble(forecastOf(TrainingKind::ZeroBubbleH1, shape, times, /*overlaps=*/false), bubble());
   });
-}
-
-/// Every stage has times of its own.
-static std::vector<Times> drawStages(Dice &dice, uint32_t stages) {
-  std::vector<Times> times;
-  for (uint32_t stage = 0; stage < stages; ++stage)
-    times.push_back(drawTimes(dice));
-  return times;
 }
 
 /// Σ + (m-1)·max of a number of each stage.
@@ -264,15 +208,6 @@ static std::vector<std::string> timelineOf(const Forecast &forecast, uint32_t ra
 
 using Lines = std::vector<std::string>;
 
-/// Two stages of 1 and 2 seconds, 6 bytes from one to the other, which take a second and half of one.
-static PipelineCosts twoStages(bool overlaps) {
-  PipelineCosts costs = costsOf({{1, 0, 0}, {2, 0, 0}});
-  costs.overlapsTransfers = overlaps;
-  costs.transfers[0].bytes = 6;
-  costs.link = {0.5, 6};
-  return costs;
-}
-
 TEST(Simulator, SendsWaitForReceives) {
   const Forecast forecast = llvm::cantFail(simulate(gpipe(pipelineOf({2, 1, 2})), twoStages(false)));
   EXPECT_EQ(timelineOf(forecast, 0), (Lines{"F0.0 0.00-1.00", "S0.0>1 1.00-2.50", "F0.1 2.50-3.50", "S0.1>1 3.50-6.00"}));
@@ -323,49 +258,6 @@ TEST(Simulator, TensorRanksActAlike) {
   EXPECT_EQ(timelineOf(forecast, 0), timelineOf(alone, 0));
   EXPECT_EQ(timelineOf(forecast, 2), timelineOf(alone, 1));
   EXPECT_EQ(timelineOf(forecast, 3).front(), "R1.0<0 0.00-3.50");
-}
-
-//===- Memory -------------------------------------------------------------===//
-
-static std::vector<std::string> liveOn(const Forecast &forecast, uint32_t rank) {
-  std::vector<std::string> lines;
-  for (const LiveValues &live : forecast.ranks[rank].live)
-    lines.push_back(llvm::formatv("{0}: {1}, {2}", live.time, live.activations, live.bytes));
-  return lines;
-}
-
-TEST(Simulator, KeepsActivationsWhileTheirPassRuns) {
-  PipelineCosts costs = twoStages(false);
-  costs.stages[0].activationBytes = 100;
-  costs.stages[1].activationBytes = 50;
-  const Forecast forecast = llvm::cantFail(simulate(gpipe(pipelineOf({2, 1, 2})), costs));
-  EXPECT_EQ(liveOn(forecast, 0), (Lines{"0.00: 1, 100", "1.00: 0, 0", "1.00: 0, 6", "2.50: 0, 0", "2.50: 1, 100",
-                                        "3.50: 0, 0", "3.50: 0, 6", "6.00: 0, 0"}));
-  EXPECT_EQ(liveOn(forecast, 1), (Lines{"2.50: 0, 6", "2.50: 0, 0", "2.50: 1, 50", "4.50: 0, 0", "6.00: 0, 6", "6.00: 0, 0",
-                                        "6.00: 1, 50", "8.00: 0, 0"}));
-  EXPECT_EQ(forecast.ranks[0].peakBytes, 100);
-  EXPECT_EQ(forecast.ranks[1].peakBytes, 50);
-}
-
-TEST(Simulator, KeepsActivationsUntilTheirLastGradient) {
-  PipelineCosts costs = costsOf({{1, 1, 1}, {1, 1, 1}});
-  costs.transfers[0].bytes = 6;
-  costs.link = {0, 6};
-  costs.stages[0].activationBytes = 100;
-  const Forecast forecast =
-      llvm::cantFail(simulate(scheduleOf(TrainingKind::OneForwardOneBackward, {2, 1, 1}), costs));
-  // The value that is sent, the receive that is posted for the gradient, the gradient while it is used.
-  EXPECT_EQ(liveOn(forecast, 0), (Lines{"0.00: 1, 100", "1.00: 1, 106", "1.00: 1, 112", "2.00: 1, 106", "7.00: 1, 100",
-                                        "8.00: 0, 0"}));
-  EXPECT_EQ(forecast.ranks[0].peakBytes, 112);
-}
-
-TEST(Simulator, KeepsWhatAnotherStageOfTheRankWaitsFor) {
-  PipelineCosts costs = costsOf({{1, 0, 0}, {1, 0, 0}});
-  costs.transfers[0].bytes = 6;
-  const Pipeline pipeline{0, 2, 1, 1, pipelineOf({2, 1, 1}).transfers};
-  EXPECT_EQ(liveOn(llvm::cantFail(simulate(gpipe(pipeline), costs)), 0),
-            (Lines{"0.00: 1, 1", "1.00: 0, 0", "1.00: 0, 6", "1.00: 0, 0", "1.00: 1, 1", "2.00: 0, 0"}));
 }
 
 //===- What cannot be simulated -------------------------------------------===//

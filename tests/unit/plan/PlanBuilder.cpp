@@ -180,6 +180,8 @@ static void addStage(Plan &plan, uint32_t index) {
   prediction->stage = index;
   prediction->seconds = index == 0 ? 0.003 : 0.001;
   prediction->weight_bytes = index == 0 ? 576 : 256;
+  prediction->microbatch_seconds = prediction->seconds / 2;
+  prediction->activation_bytes = 512;
   prediction->peak_bytes = 1024;
   prediction->recv_bytes = index * 192;
   plan.predictions.push_back(std::move(prediction));
@@ -207,6 +209,17 @@ static void addNoteAndCapturePoint(Plan &plan) {
   plan.capture_points.push_back(std::move(point));
 }
 
+static void addAlternative(Plan &plan, std::string mesh, double seconds, std::string reason) {
+  auto one = std::make_unique<Alternative>();
+  one->mesh = std::move(mesh);
+  one->schedule = "gpipe";
+  one->microbatches = 2;
+  one->seconds = seconds;
+  one->peak_bytes = 1024;
+  one->reason = std::move(reason);
+  plan.alternatives.push_back(std::move(one));
+}
+
 std::unique_ptr<Plan> makeTwoStagePlan() {
   auto plan = std::make_unique<Plan>();
   plan->producer = "cleave test";
@@ -229,6 +242,11 @@ std::unique_ptr<Plan> makeTwoStagePlan() {
     addShardFile(*plan, rank);
   }
   addNoteAndCapturePoint(*plan);
+  addAlternative(*plan, "pp=2,tp=1", 0.00390625, "");
+  addAlternative(*plan, "pp=1,tp=2", 0.0048828125, "takes 25.0 % longer");
+  plan->link = std::make_unique<LinkSpeed>();
+  plan->link->latency_seconds = 1e-6;
+  plan->link->bytes_per_second = 1e9;
   return plan;
 }
 

@@ -1,0 +1,15 @@
+//===- ForecastJson.h - What forecasts have in common -----------*- C++ -*-===//
+#ifndef CLEAVE_TOOLS_CLEAVE_FORECASTJSON_H
+#define CLEAVE_TOOLS_CLEAVE_FORECASTJSON_H
+
+#include "partitioner/Simulator.h"
+#include "llvm/Support/JSON.h"
+
+namespace cleave {
+
+llvm::json::Array toJson(llvm::ArrayRef<MemoryStep> memory);
+llvm::json::Array toJson(llvm::ArrayRef<TransferSize> transfers);
+
+} // namespace cleave
+
+#endif // CLEAVE_TOOLS_CLEAVE_FORECASTJSON_H
