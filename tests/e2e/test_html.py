@@ -32,11 +32,12 @@ class Deep(nn.Module):
 
 
 class Shown:
-    """A plan, its JSON and its page."""
+    """A plan, its JSON, that of its forecast, and its page."""
 
     def __init__(self, plan):
         self.plan = plan
         self.json = cleave("inspect", plan, "--json").json()
+        self.forecast = cleave("simulate", plan, "--json").json()
         self.html = plan.with_suffix(".html")
         self.html.write_text(cleave("inspect", plan, "--format", "html").out)
 
@@ -56,6 +57,30 @@ def deep(tmp_path_factory):
     torch.jit.save(torch.jit.script(Deep().eval()), folder / "deep.pt")
     cleave("compile", folder / "deep.pt", "--input", "x:f32[4,6]", "--devices", 48, "-o", folder / "deep.plan")
     return Shown(folder / "deep.plan")
+
+
+@pytest.fixture(scope="module")
+def weighed(tiny_model, tmp_path_factory):
+    """Of tensor ranks with a limit, which was chosen among others."""
+    folder = tmp_path_factory.mktemp("weighed")
+    device = {"flops_per_second": 2e9, "memory_bytes_per_second": 1e10, "operator_seconds": 1e-6, "memory_bytes": 2_000_000}
+    machine = {"devices": [{"name": f"d{index}", **device} for index in range(4)],
+               "link": {"latency_seconds": 4e-5, "bytes_per_second": 1e10}}
+    (folder / "machine.json").write_text(json.dumps(machine))
+    model = tiny_model("gpt2")
+    cleave("compile", model.path, "--inputs", model.inputs, "--machine", folder / "machine.json", "--mesh", "auto",
+           "-o", folder / "weighed.plan")
+    return Shown(folder / "weighed.plan")
+
+
+@pytest.fixture(scope="module")
+def parts(tmp_path_factory):
+    """64 micro-batches on 2 devices of 2 stages."""
+    folder = tmp_path_factory.mktemp("parts")
+    torch.jit.save(torch.jit.script(Deep().eval()), folder / "deep.pt")
+    cleave("compile", folder / "deep.pt", "--input", "x:f32[64,6]", "--devices", 2, "--microbatches", 64, "--schedule", "interleaved",
+           "-o", folder / "parts.plan")
+    return Shown(folder / "parts.plan")
 
 
 @pytest.fixture(scope="module")
@@ -99,7 +124,7 @@ OVERFLOWING = """() => {
     if (!node.textContent.trim()) continue;
     range.selectNodeContents(node);
     const text = range.getBoundingClientRect();
-    const box = node.parentElement.closest('article, .arrow, .lane, .bars a, td, th, dd, dt, li, p, h1, body').getBoundingClientRect();
+    const box = node.parentElement.closest('article, .arrow, .lane, .bars a, svg, td, th, dd, dt, li, p, h1, body').getBoundingClientRect();
     if (text.width && (text.right > box.right + 1 || text.left < box.left - 1)) wrong.push(node.textContent);
   }
   if (document.documentElement.scrollWidth > innerWidth) wrong.push('the page');
@@ -110,7 +135,7 @@ OVERFLOWING = """() => {
 @needs_browser
 @pytest.mark.parametrize("scheme", SCHEMES)
 @pytest.mark.parametrize("width", WIDTHS)
-@pytest.mark.parametrize("name", ("gpt2", "deep"))
+@pytest.mark.parametrize("name", ("gpt2", "deep", "weighed", "parts"))
 def test_stages_stand_side_by_side(name, width, scheme, browser, request):
     shown = request.getfixturevalue(name)
     with opened(browser, shown, width, scheme) as page:
@@ -155,6 +180,135 @@ def test_numbers_are_those_of_the_json(name, browser, request):
         assert values(page)["slowest_seconds"][0][0] == plan["balance"]["slowest_seconds"]
         assert page.locator("tr[data-weight]").evaluate_all("all => all.map(e => e.dataset.weight)") == \
             [weight["name"] for weight in plan["weights"]]
+
+
+# One step -------------------------------------------------------------------------------------------------------------
+
+
+@needs_browser
+@pytest.mark.parametrize("name", ("gpt2", "deep", "weighed", "parts"))
+def test_the_step_is_the_one_that_is_forecast(name, browser, request):
+    shown = request.getfixturevalue(name)
+    with opened(browser, shown) as page:
+        step = page.locator("#step")
+        caption = values(step.locator(".caption"))
+        assert [caption[key][0][0] for key in ("seconds", "bubble")] == [shown.forecast["seconds"], shown.forecast["bubble"]]
+        assert caption["seconds"][0][1] == f"{shown.forecast['seconds'] * 1e3:.2f} ms"
+        for rank, device in enumerate(shown.forecast["devices"]):
+            row = values(step.locator(f"tr[data-rank='{rank}']"))
+            for key in ("busy_seconds", "idle_seconds", "bubble", "weight_bytes", "peak_bytes", "memory_bytes"):
+                assert [value for value, _ in row[key]] == [device[key]], key
+            assert row["peak_bytes"][0][1] == f"{device['peak_bytes'] / 1e6:.2f}"
+            # In front of and beside bars and lines, where those that are alike share one.
+            for number in step.locator(f".name[data-rank='{rank}'], .numbers [data-rank='{rank}']").all():
+                for key, found in values(number).items():
+                    assert [value for value, _ in found] == [device[key]], key
+        assert step.locator(".numbers [data-rank]").count() > 0
+
+
+@needs_browser
+@pytest.mark.parametrize("name", ("gpt2", "deep", "parts"))
+def test_passes_stand_where_they_are_made(name, browser, request, tmp_path):
+    shown = request.getfixturevalue(name)
+    cleave("simulate", shown.plan, "--trace", tmp_path / "trace.json")
+    events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
+    passes = [event for event in events if event["ph"] == "X" and event["cat"] == "compute"]
+    with opened(browser, shown) as page:
+        whole = page.locator("svg.timeline").bounding_box()
+        drawn = page.locator("svg.timeline > rect.forward").evaluate_all(
+            "all => all.map(e => [e.textContent.split(':')[0], e.getBoundingClientRect().toJSON()])")
+        assert sorted(title for title, _ in drawn) == sorted(event["name"] for event in passes)
+        by_name = {event["name"]: event for event in passes}
+        for title, box in drawn:
+            event = by_name[title]
+            scale = whole["width"] / (shown.forecast["seconds"] * 1e6)
+            assert box["x"] - whole["x"] == pytest.approx(event["ts"] * scale, abs=0.5)
+            assert box["width"] == pytest.approx(event["dur"] * scale, abs=0.5)
+        # One line of what it holds for each row of memory.
+        assert page.locator("svg.timeline path.step").count() == page.locator("#step .chart .names .name data.peak_bytes").count()
+
+
+OVERLAPPING = """() => {
+  // Texts of a picture that touch, or leave it.
+  const wrong = [];
+  for (const picture of document.querySelectorAll('.chart svg')) {
+    const frame = picture.getBoundingClientRect();
+    const texts = [...picture.querySelectorAll('text')].map(e => [e.textContent, e.getBoundingClientRect()]);
+    texts.sort((a, b) => a[1].left - b[1].left);
+    texts.forEach(([text, box], index) => {
+      if (box.left < frame.left - 1 || box.right > frame.right + 1 || box.bottom > frame.bottom + 1) wrong.push(text + ' leaves');
+      for (const [other, its] of texts.slice(index + 1)) {
+        if (its.left >= box.right) break;
+        if (its.top < box.bottom - 2 && box.top < its.bottom - 2) wrong.push(text + ' on ' + other);
+      }
+    });
+  }
+  // Passes hold what they are called.
+  for (const text of document.querySelectorAll('.timeline > text')) {
+    const box = text.getBoundingClientRect(), behind = text.previousElementSibling.getBoundingClientRect();
+    if (box.left < behind.left - 1 || box.right > behind.right + 1) wrong.push(text.textContent + ' is wider than its pass');
+  }
+  return wrong;
+}"""
+
+
+@needs_browser
+@pytest.mark.parametrize("width", (390, *WIDTHS))
+@pytest.mark.parametrize("name", ("gpt2", "deep", "weighed", "parts"))
+def test_words_of_pictures_do_not_touch(name, width, browser, request):
+    shown = request.getfixturevalue(name)
+    with opened(browser, shown, width) as page:
+        assert page.locator(".chart svg text").count() > 3
+        assert page.evaluate(OVERLAPPING) == []
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        # Rows stand beside their names.
+        rows = page.locator("svg.timeline > rect.idle").evaluate_all("all => all.map(e => e.getBoundingClientRect().top)")
+        names = page.locator("#step .names").first.locator(".name").evaluate_all("all => all.map(e => e.getBoundingClientRect().top)")
+        assert rows == pytest.approx(names[: len(rows)], abs=1)
+
+
+# What was weighed -----------------------------------------------------------------------------------------------------
+
+
+@needs_browser
+def test_what_was_weighed(weighed, browser):
+    alternatives = weighed.json["alternatives"]
+    points = [one for one in alternatives if one["seconds"] > 0 and one["peak_bytes"] > 0]
+    front = [one for one in points if not any(
+        other["seconds"] <= one["seconds"] and other["peak_bytes"] <= one["peak_bytes"] and other != one for other in points)]
+    assert len(alternatives) > len(points) > 1
+    with opened(browser, weighed) as page:
+        picture = page.locator("svg.pareto")
+        assert picture.locator("circle").count() == len(points)
+        assert picture.locator("circle.chosen").count() == 1
+        titles = picture.locator("circle.on-front, circle.chosen").evaluate_all("all => all.map(e => e.textContent)")
+        assert {f"{one['mesh']}, {one['schedule']}, {one['microbatches']} micro-batch{'es' if one['microbatches'] > 1 else ''}"
+                for one in front} <= {title.split(":")[0] for title in titles}
+        rows = page.locator("#weighed tbody tr")
+        assert rows.count() == len(alternatives)
+        for index, one in enumerate(alternatives[:5]):
+            found = values(rows.nth(index))
+            assert [found[key][0][0] for key in ("microbatches", "seconds", "peak_bytes")] == \
+                [one["microbatches"], one["seconds"], one["peak_bytes"]]
+            assert rows.nth(index).locator("td").first.inner_text() == one["mesh"]
+            assert rows.nth(index).locator("td").last.inner_text() == (one["reason"] or "chosen")
+
+
+@needs_browser
+def test_nothing_was_weighed(gpt2, browser):
+    with opened(browser, gpt2) as page:
+        assert page.locator("svg.pareto").count() == 0
+        assert "None." in page.locator("#weighed").inner_text()
+
+
+@needs_browser
+def test_limits_of_memory(weighed, gpt2, browser):
+    with opened(browser, weighed) as page:
+        assert page.locator(".bars-of-memory line.limit").count() > 0
+        assert values(page.locator(".numbers"))["memory_bytes"][0] == (2_000_000, "2.00")
+    with opened(browser, gpt2) as page:
+        assert page.locator(".bars-of-memory line.limit").count() == 0
+        assert "memory_bytes" not in values(page.locator(".numbers"))
 
 
 def test_traffic_of_a_microbatch_is_its_share(gpt2):

@@ -142,7 +142,9 @@ bool test(llvm::ArrayRef<uint8_t> bytes) {
   auto again = plan::decode(written, "plan.fb");
   promise(bool(again) && plan::encode(**again) == written, "a plan is not written as it was read");
   llvm::raw_null_ostream nowhere;
-  printText(nowhere, {std::move(*again), {}}, "fuzz");
+  const plan::LoadedPlan loaded{std::move(*again), {}};
+  printText(nowhere, loaded, "fuzz");
+  printHtml(nowhere, loaded, "fuzz", forecastOf(*loaded.plan, "fuzz"));
   return inChild([&] { return run(**plan, forged); });
 }
 

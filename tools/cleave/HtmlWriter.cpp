@@ -33,6 +33,24 @@ void HtmlWriter::amount(llvm::StringRef key, const llvm::json::Value &value, con
   leaf("data", shown, {{"class", key.str()}, {"value", llvm::formatv("{0}", value).str()}});
 }
 
+void HtmlWriter::table(llvm::ArrayRef<llvm::StringRef> columns, llvm::function_ref<void()> writeRows) {
+  auto scrolled = element("div", {{"class", "scrolled"}, {"tabindex", "0"}});
+  auto table = element("table");
+  {
+    auto head = element("thead");
+    auto row = element("tr");
+    for (llvm::StringRef column : columns)
+      leaf("th", column, {{"scope", "col"}});
+  }
+  auto body = element("tbody");
+  writeRows();
+}
+
+void HtmlWriter::cell(llvm::StringRef key, const llvm::json::Value &value, const llvm::Twine &shown) {
+  auto cell = element("td");
+  amount(key, value, shown);
+}
+
 void HtmlWriter::name(llvm::StringRef dotted) {
   // Isolated, so that a name that runs from right to left turns nothing around but itself.
   open("bdi", {});

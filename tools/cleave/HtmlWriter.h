@@ -44,6 +44,10 @@ public:
   void amount(llvm::StringRef key, const llvm::json::Value &value, const llvm::Twine &shown);
   /// A dotted name, which may be broken at its dots.
   void name(llvm::StringRef dotted);
+  /// A table, which scrolls where it is long.
+  void table(llvm::ArrayRef<llvm::StringRef> columns, llvm::function_ref<void()> writeRows);
+  /// An amount in a table.
+  void cell(llvm::StringRef key, const llvm::json::Value &value, const llvm::Twine &shown);
 
 private:
   void open(llvm::StringLiteral tag, Attributes attributes);

@@ -33,7 +33,7 @@ static Error inspect(const InspectOptions &options) {
   if (options.json || options.format == "json")
     out << llvm::formatv("{0:2}\n", llvm::json::Value(toJson(*loaded)));
   else if (options.format == "html")
-    printHtml(out, *loaded, name);
+    printHtml(out, *loaded, name, forecastOf(*loaded->plan, name));
   else if (options.format == "dot")
     printDot(out, *loaded);
   else if (options.dimensions)

@@ -3,6 +3,7 @@
 #define CLEAVE_TOOLS_CLEAVE_INSPECT_H
 
 #include "codegen/plan/PlanFile.h"
+#include "tools/driver/Forecast.h"
 #include "llvm/Support/JSON.h"
 #include "llvm/Support/raw_ostream.h"
 
@@ -18,8 +19,11 @@ void printDimensions(llvm::raw_ostream &stream, const plan::Plan &plan);
 /// What `inspect` prints: the plan at a glance, a table of its stages, inputs and outputs, notes.
 void printText(llvm::raw_ostream &stream, const plan::LoadedPlan &loaded, llvm::StringRef name);
 
-/// One page that needs nothing but itself, with the stages side by side. What names a plan holds is text in it, never markup.
-void printHtml(llvm::raw_ostream &stream, const plan::LoadedPlan &loaded, llvm::StringRef name);
+/// One page that needs nothing but itself: the stages side by side, what one step takes by `forecast`, or why
+/// that is not known, and the configurations that were weighed. What names a plan holds is text in it, never
+/// markup.
+void printHtml(llvm::raw_ostream &stream, const plan::LoadedPlan &loaded, llvm::StringRef name,
+               llvm::Expected<PlanForecast> forecast);
 
 /// A graph for Graphviz: the stages and what flows between them.
 void printDot(llvm::raw_ostream &stream, const plan::LoadedPlan &loaded);

@@ -2,7 +2,10 @@
 #include "codegen/plan/PlanFacts.h"
 #include "codegen/plan/SafetensorsHeader.h"
 #include "codegen/plan/ValidateParts.h"
+#include "tools/cleave/HtmlMemory.h"
+#include "tools/cleave/HtmlPareto.h"
 #include "tools/cleave/HtmlPipeline.h"
+#include "tools/cleave/HtmlTimeline.h"
 #include "tools/cleave/Inspect.h"
 #include "tools/cleave/InspectCss.h"
 #include "tools/cleave/Wording.h"
@@ -19,8 +22,10 @@ using llvm::formatv;
 namespace {
 class PageWriter {
 public:
-  PageWriter(llvm::raw_ostream &stream, const LoadedPlan &loaded, llvm::StringRef name)
-      : stream(stream), html(stream), plan(*loaded.plan), loaded(loaded), name(name) {}
+  PageWriter(llvm::raw_ostream &stream, const LoadedPlan &loaded, llvm::StringRef name,
+             llvm::Expected<PlanForecast> forecast)
+      : stream(stream), html(stream), plan(*loaded.plan), loaded(loaded), name(name),
+        forecast(std::move(forecast)) {}
   void write();
 
 private:
@@ -28,6 +33,8 @@ private:
   void writeTitle();
   void writeFigures();
   void writePipelineSection();
+  void writeForecast();
+  void writeAlternatives();
   void writeNotes();
   void writeTraffic();
   void writeSchedule();
@@ -41,8 +48,6 @@ private:
   void fact(llvm::StringRef label, const llvm::Twine &value) {
     factOf(label, [&] { html.text(value); });
   }
-  /// A table, which scrolls where it is long.
-  template <typename Function> void table(llvm::ArrayRef<llvm::StringRef> columns, Function writeRows);
   void nameCell(llvm::StringRef dotted, llvm::ArrayRef<std::string> aliases = {});
 
   llvm::raw_ostream &stream;
@@ -50,6 +55,7 @@ private:
   const Plan &plan;
   const LoadedPlan &loaded;
   llvm::StringRef name;
+  llvm::Expected<PlanForecast> forecast;
 };
 } // namespace
 
@@ -69,20 +75,6 @@ template <typename Function> void PageWriter::factOf(llvm::StringRef label, Func
   html.leaf("dt", label);
   auto value = html.element("dd");
   writeValue();
-}
-
-template <typename Function>
-void PageWriter::table(llvm::ArrayRef<llvm::StringRef> columns, Function writeRows) {
-  auto scrolled = html.element("div", {{"class", "scrolled"}, {"tabindex", "0"}});
-  auto table = html.element("table");
-  {
-    auto head = html.element("thead");
-    auto row = html.element("tr");
-    for (llvm::StringRef column : columns)
-      html.leaf("th", column, {{"scope", "col"}});
-  }
-  auto body = html.element("tbody");
-  writeRows();
 }
 
 void PageWriter::nameCell(llvm::StringRef dotted, llvm::ArrayRef<std::string> aliases) {
@@ -165,6 +157,27 @@ void PageWriter::writePipelineSection() {
   writePipeline(html, plan);
 }
 
+void PageWriter::writeForecast() {
+  auto section = html.element("section", {{"id", "step"}});
+  html.leaf("h2", "One step");
+  if (!forecast) {
+    html.leaf("p", "Not predicted: " + toString(forecast.takeError()), {{"class", "caption"}});
+    return;
+  }
+  writeTimeline(html, plan, *forecast);
+  writeMemory(html, plan, *forecast);
+}
+
+void PageWriter::writeAlternatives() {
+  auto section = html.element("section", {{"id", "weighed"}});
+  html.leaf("h2", "Configurations weighed");
+  if (plan.alternatives.empty())
+    html.leaf("p", "None. With --mesh auto, compile weighs the ways to use the devices.",
+              {{"class", "caption"}});
+  else
+    writePareto(html, plan.alternatives);
+}
+
 void PageWriter::writeNotes() {
   if (plan.notes.empty())
     return;
@@ -186,21 +199,17 @@ void PageWriter::writeTraffic() {
       continue;
     auto section = html.element("section");
     html.leaf("h2", plan.signatures.size() == 1 ? "Traffic" : "Traffic of " + signature->name);
-    table(columns, [&, index = index] {
+    html.table(columns, [&, index = index] {
       for (const Transfer &transfer : all) {
         auto row =
             html.element("tr", {{"data-transfer", formatv("{0}-{1}", transfer.from, transfer.to).str()}});
         int64_t part = bytesOf(plan, index, transfer, microbatchSizes(plan, index));
         int64_t whole = bytesOf(plan, index, transfer, tracedSizes(*plan.signatures[index]));
-        auto number = [&](llvm::StringRef key, int64_t value, const llvm::Twine &shown) {
-          auto cell = html.element("td");
-          html.amount(key, value, shown);
-        };
         html.leaf("td", formatv("stage {0}", transfer.from));
         html.leaf("td", formatv("stage {0}", transfer.to));
-        number("values", transfer.inputs.size(), std::to_string(transfer.inputs.size()));
-        number("bytes_per_microbatch", part, megabytes(part));
-        number("bytes", whole, megabytes(whole));
+        html.cell("values", transfer.inputs.size(), std::to_string(transfer.inputs.size()));
+        html.cell("bytes_per_microbatch", part, megabytes(part));
+        html.cell("bytes", whole, megabytes(whole));
       }
     });
   }
@@ -229,7 +238,7 @@ void PageWriter::writeSchedule() {
 void PageWriter::writeSignature(const Signature &signature) {
   auto section = html.element("section");
   html.leaf("h2", "Inputs and outputs of " + signature.name);
-  table({"", "Name", "Type", ""}, [&] {
+  html.table({"", "Name", "Type", ""}, [&] {
     for (const auto &input : signature.inputs) {
       auto row = html.element("tr");
       html.leaf("td", "takes");
@@ -253,7 +262,7 @@ void PageWriter::writeWeights() {
   static constexpr llvm::StringRef kRoles[] = {"parameter", "buffer", "constant"};
   auto section = html.element("section");
   html.leaf("h2", count(plan.weights.size(), "weight"));
-  table({"Name", "Type", "MB", "Where", "Role"}, [&] {
+  html.table({"Name", "Type", "MB", "Where", "Role"}, [&] {
     for (auto [weight, stages] : llvm::zip(plan.weights, stagesOfWeights(plan))) {
       auto row = html.element("tr", {{"data-weight", weight->name}});
       nameCell(weight->name, weight->aliases);
@@ -288,6 +297,8 @@ void PageWriter::write() {
   {
     auto main = html.element("main");
     writePipelineSection();
+    writeForecast();
+    writeAlternatives();
     {
       auto below = html.element("div", {{"class", "below"}});
       writeNotes();
@@ -301,8 +312,9 @@ void PageWriter::write() {
   writeOrigin();
 }
 
-void printHtml(llvm::raw_ostream &stream, const LoadedPlan &loaded, llvm::StringRef name) {
-  PageWriter(stream, loaded, name).write();
+void printHtml(llvm::raw_ostream &stream, const LoadedPlan &loaded, llvm::StringRef name,
+               llvm::Expected<PlanForecast> forecast) {
+  PageWriter(stream, loaded, name, std::move(forecast)).write();
 }
 
 } // namespace cleave

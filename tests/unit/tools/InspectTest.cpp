@@ -91,6 +91,22 @@ TEST(InspectJson, ListsOperatorsWithoutSemanticsAsReplicated) {
       R"([{"calls":3,"module_path":"layer0","op":"aten.linear","reason":"one operation takes most of the time"}])");
 }
 
+TEST(InspectJson, TellsWhatWasWeighed) {
+  EXPECT_EQ(compact(toJson(load()).get("alternatives")),
+            R"([{"mesh":"pp=2,tp=1","microbatches":2,"peak_bytes":1024,"reason":"","schedule":"gpipe","seconds":0.00390625},)"
+            R"({"mesh":"pp=1,tp=2","microbatches":2,"peak_bytes":1024,"reason":"takes 25.0 % longer","schedule":"gpipe",)"
+            R"("seconds":0.0048828125}])");
+}
+
+TEST(InspectJson, TellsWhatDevicesHave) {
+  LoadedPlan loaded = load();
+  EXPECT_EQ(compact(toJson(loaded).get("devices")),
+            R"([{"memory_bytes":null,"name":"cpu:0"},{"memory_bytes":null,"name":"cpu:1"}])");
+  loaded.plan->devices = {"a", "b"};
+  loaded.plan->memory_limits = {0, 1 << 20};
+  EXPECT_EQ(compact(toJson(loaded).get("devices")), R"([{"memory_bytes":null,"name":"a"},{"memory_bytes":1048576,"name":"b"}])");
+}
+
 TEST(InspectJson, LeavesOutWhatIsNotPredicted) {
   LoadedPlan loaded = load();
   loaded.plan->predictions.clear();
@@ -119,15 +135,18 @@ static LoadedPlan loadHostile() {
        {&plan.paths[1], &plan.stages[0]->module_paths[0], &plan.weights[0]->name, &plan.weights[2]->aliases[0],
         &plan.signatures[0]->name, &plan.signatures[0]->inputs[0]->name, &plan.signatures[0]->inputs[0]->role,
         &plan.signatures[0]->outputs[0]->name, &plan.signatures[0]->symbols[0]->name, &plan.notes[0]->kind,
-        &plan.notes[0]->text, &plan.producer, &plan.pipeline, &plan.schedules[0]->name})
+        &plan.notes[0]->text, &plan.producer, &plan.pipeline, &plan.schedules[0]->name, &plan.alternatives[0]->mesh,
+        &plan.alternatives[0]->schedule, &plan.alternatives[1]->reason})
     *name = kHostile;
+  plan.devices = {kHostile, kHostile};
   return loaded;
 }
 
 TEST(InspectHtml, TakesNamesAsText) {
   std::string page;
   llvm::raw_string_ostream stream(page);
-  printHtml(stream, loadHostile(), kHostile);
+  const LoadedPlan loaded = loadHostile();
+  printHtml(stream, loaded, kHostile, forecastOf(*loaded.plan, kHostile));
   EXPECT_EQ(page.find("<script"), std::string::npos);
   EXPECT_EQ(page.find("alert(\""), std::string::npos);
   EXPECT_EQ(page.find("&lt;&"), std::string::npos) << "an entity of a name is text too";
@@ -139,8 +158,84 @@ TEST(InspectHtml, ShowsPlansWithoutPredictions) {
   loaded.plan->predictions.clear();
   std::string page;
   llvm::raw_string_ostream stream(page);
-  printHtml(stream, loaded, "two.plan");
+  printHtml(stream, loaded, "two.plan", forecastOf(*loaded.plan, "two.plan"));
   EXPECT_NE(page.find("Not predicted"), std::string::npos);
+  EXPECT_NE(page.find("Not predicted: two.plan: does not say what its micro-batches take"), std::string::npos);
+  EXPECT_EQ(page.find("class=\"timeline\""), std::string::npos);
+}
+
+static std::string pageOf(const LoadedPlan &loaded) {
+  std::string page;
+  llvm::raw_string_ostream stream(page);
+  printHtml(stream, loaded, "two.plan", forecastOf(*loaded.plan, "two.plan"));
+  return page;
+}
+
+static size_t countOf(llvm::StringRef page, llvm::StringRef part) { return page.count(part); }
+
+TEST(InspectHtml, DrawsEachPassAndMessage) {
+  const std::string page = pageOf(load());
+  EXPECT_EQ(countOf(page, ": forward pass, "), 4u) << page;
+  EXPECT_EQ(countOf(page, ": sends, or waits to, "), 2u);
+  EXPECT_EQ(countOf(page, ": receives, or waits to, "), 2u);
+  EXPECT_EQ(countOf(page, "class=\"step\""), 2u);
+}
+
+TEST(InspectHtml, DrawsShortPassesTogether) {
+  LoadedPlan loaded = load();
+  Schedule &schedule = *loaded.plan->schedules[0];
+  schedule.microbatches = 40000;
+  loaded.plan->signatures[0]->symbols[0]->traced = 40000;
+  for (uint32_t rank : {0, 1})
+    schedule.ranks[rank]->actions.clear();
+  for (uint32_t microbatch = 0; microbatch < schedule.microbatches; ++microbatch) {
+    schedule.ranks[0]->actions.push_back(makeAction(ActionKind::Forward, 0, microbatch));
+    schedule.ranks[0]->actions.push_back(makeAction(ActionKind::Send, 0, microbatch, 1));
+    schedule.ranks[1]->actions.push_back(makeAction(ActionKind::Recv, 1, microbatch, 0));
+    schedule.ranks[1]->actions.push_back(makeAction(ActionKind::Forward, 1, microbatch));
+  }
+  const std::string page = pageOf(loaded);
+  EXPECT_LT(page.size(), 2'000'000u);
+  EXPECT_NE(page.find("F0.0 to F0.39999, 40000 of them: forward pass"), std::string::npos);
+}
+
+TEST(InspectHtml, AggregatesDevicesThatActAlike) {
+  LoadedPlan loaded = load();
+  Plan &plan = *loaded.plan;
+  plan.mesh->dp = 3;
+  for (auto &stage : plan.stages)
+    stage->ranks = {3 * stage->index, 3 * stage->index + 1, 3 * stage->index + 2};
+  std::vector<std::unique_ptr<RankActions>> ranks;
+  for (uint32_t rank = 0; rank < 6; ++rank) {
+    ranks.push_back(std::make_unique<RankActions>(*plan.schedules[0]->ranks[rank / 3]));
+    ranks.back()->rank = rank;
+  }
+  plan.schedules[0]->ranks = std::move(ranks);
+  const std::string page = pageOf(loaded);
+  EXPECT_EQ(countOf(page, ": forward pass, "), 4u) << page;
+  EXPECT_NE(page.find("cpu:0…cpu:2"), std::string::npos);
+}
+
+TEST(InspectHtml, SaysWhereNothingWasWeighed) {
+  LoadedPlan loaded = load();
+  EXPECT_NE(pageOf(loaded).find("class=\"pareto\""), std::string::npos);
+  loaded.plan->alternatives.clear();
+  const std::string page = pageOf(loaded);
+  EXPECT_EQ(page.find("class=\"pareto\""), std::string::npos);
+  EXPECT_NE(page.find("With --mesh auto, compile weighs"), std::string::npos);
+}
+
+/// Times and bytes of any size, up to what a plan may hold.
+TEST(InspectHtml, DrawsAnyAmount) {
+  for (double seconds : {0.0, 1e-300, 1e-3, 1e9, 1e308})
+    for (int64_t bytes : {int64_t(0), int64_t(1), INT64_MAX}) {
+      LoadedPlan loaded = load();
+      loaded.plan->alternatives[0]->seconds = seconds;
+      loaded.plan->alternatives[1]->peak_bytes = bytes;
+      const std::string page = pageOf(loaded);
+      EXPECT_LT(page.size(), 100'000u);
+      EXPECT_EQ(page.find("nan"), std::string::npos) << seconds << " " << bytes;
+    }
 }
 
 TEST(InspectHtml, NestsPathsOfAnyDepth) {
@@ -148,7 +243,7 @@ TEST(InspectHtml, NestsPathsOfAnyDepth) {
   loaded.plan->paths[1] = std::string(200'000, '.');
   std::string page;
   llvm::raw_string_ostream stream(page);
-  printHtml(stream, loaded, "two.plan");
+  printHtml(stream, loaded, "two.plan", forecastOf(*loaded.plan, "two.plan"));
   EXPECT_NE(page.find("layer1"), std::string::npos);
 }
 
@@ -187,6 +282,10 @@ TEST(InspectText, ShowsStagesSignaturesAndNotes) {
 stage  device  ops  weights MB  predicted ms  peak MB  receives        modules
     0  cpu:0     2        0.00          3.00     0.00  -               layer0
     1  cpu:1     1        0.00          1.00     0.00  0.00 MB from 0  layer1
+
+mesh       schedule  micro-batches  ms a step  peak MB
+pp=2,tp=1  gpipe                 2       3.91     0.00  chosen
+pp=1,tp=2  gpipe                 2       4.88     0.00  takes 25.0 % longer
 
 forward
   takes  x  float32[batch, 8]  tokens
