@@ -49,9 +49,14 @@ static std::optional<ProductShape> convolutionProduct(OperatorOp op, const Trace
   return ProductShape{kind, count, rows, columns, flops / (2 * elements)};
 }
 
+/// Channels that oneDNN has side by side: a vector of AVX-512.
+static constexpr int64_t kBlock = 16;
+/// What its kernels on images with channels last note for each thread.
+static constexpr int64_t kThreadBytes = 6 << 10;
+
 namespace {
 /// What a convolution allocates on a CPU beyond its result: a bound from above, close where ATen 2.11 and oneDNN
-/// 3.10 on AVX-512 do it as they did for the 90 that were measured (kernels, groups, strides, layouts, threads). Sizes
+/// 3.10 on AVX-512 do it as they did for the 110 that were measured (kernels, groups, strides, layouts, threads). Sizes
 /// are bytes.
 class ConvolutionMemory {
 public:
@@ -68,14 +73,20 @@ private:
   int64_t ofColumns() const;
   int64_t ofBlocks() const;
   int64_t ofBlocks(int64_t block) const;
-  int64_t ofPlainGroups() const;
+  int64_t ofPlain() const;
   int64_t ofChannelsLast() const;
   int64_t ofTransposed() const;
 
   bool isPointwise() const { return points(weight) == 1; }
   /// Every point of the input is multiplied where it lies.
   bool isMatrix() const { return isPointwise() && !isStrided && points(input) == points(result); }
+  /// Channels would not fill one block, and are read as they are.
+  bool isFirst() const { return groups == 1 && input[1] < kBlock && !isPointwise(); }
   bool isDepthwise() const { return groups > 1 && groups == input[1] && groups == result[1]; }
+  /// What of a row's padding is before it; where a word says it, that is "valid" or "same".
+  int64_t border() const {
+    return !padding.empty() ? padding.back() : points(input) == points(result) ? weight.back() / 2 : 0;
+  }
   /// Of an image, or of a kernel.
   static int64_t points(const Shape &shape) { return product(ArrayRef(shape).drop_front(2)); }
   static int64_t product(ArrayRef<int64_t> sizes) {
@@ -96,9 +107,6 @@ private:
   Layout layout = Layout::RowMajor;
 };
 } // namespace
-
-/// Channels that oneDNN has side by side: a vector of AVX-512.
-static constexpr int64_t kBlock = 16;
 
 ConvolutionMemory::Layout ConvolutionMemory::layoutOf(Value value, const TracedShapes &shapes) {
   auto layout = dyn_cast_or_null<LayoutAttr>(cast<RankedTensorType>(value.getType()).getEncoding());
@@ -165,48 +173,45 @@ int64_t ConvolutionMemory::ofColumns() const {
 
 /// Input and weight are copied into blocks of channels and, those freed, the result back.
 int64_t ConvolutionMemory::ofBlocks(int64_t block) const {
-  const bool isDense = groups == 1;
-  auto rounded = [&](int64_t channels) { return llvm::alignTo(channels, block); };
+  auto rounded = [&](int64_t channels) -> int64_t { return llvm::alignTo(channels, block); };
   const int64_t after = bytes(result, rounded(result[1]));
   int64_t before = after - bytes(result);
-  // Where one block would not be full, channels are read as they are.
-  const bool isFirst = isDense && input[1] < block && !isPointwise();
-  if (!isFirst)
+  if (!isFirst())
     before += bytes(input, rounded(input[1]));
   if (isDepthwise())
     before += rounded(groups) * points(weight) * element;
   else
-    before += rounded(weight[0]) * (isDense && !isFirst ? rounded(weight[1]) : weight[1]) * points(weight) * element;
+    before += rounded(weight[0]) * (groups == 1 && !isFirst() ? rounded(weight[1]) : weight[1]) * points(weight) * element;
   // Of one image, for each thread: the points that a strided kernel uses, and sums of narrow numbers.
-  if (isDense && isPointwise() && isStrided)
+  if (groups == 1 && isPointwise() && isStrided)
     before += threads * rounded(input[1]) * points(result) * element;
-  if (isDense && isPointwise() && isNarrow)
+  if (groups == 1 && isPointwise() && isNarrow)
     before += threads * rounded(result[1]) * points(result) * 4;
   return std::max(before, after);
 }
 
-/// Groups that fill no blocks: columns, in parts that stay in a core's cache; the result is made twice.
-int64_t ConvolutionMemory::ofPlainGroups() const {
-  constexpr int64_t kCacheBytes = 1 << 20;
-  return std::max(isMatrix() ? 0 : threads * std::min(columns(), kCacheBytes), bytes(result));
+/// Columns, in parts that stay in a core's cache: some channels, or points of one. The result is made twice.
+int64_t ConvolutionMemory::ofPlain() const {
+  constexpr int64_t kPointsBytes = 1 << 20, kChannelsBytes = 700 << 10;
+  const int64_t part = isDepthwise() ? kPointsBytes : std::max(kChannelsBytes, columns() / weight[1]);
+  return std::max(isMatrix() ? 0 : threads * std::min(columns(), part), bytes(result));
 }
 
 int64_t ConvolutionMemory::ofBlocks() const {
-  // Its kernel wants borders that fit into the positions that it makes at a time.
-  constexpr int64_t kWidestBorder = 6;
-  if (groups == 1)
-    return ofBlocks(kBlock);
-  if (isDepthwise() && llvm::all_of(padding, [&](int64_t border) { return border <= kWidestBorder; }))
+  // Kernels want borders that fit into the points that they make at a time.
+  const int64_t widest = isDepthwise() ? 6 : isFirst() ? 28 : 14;
+  if (border() > widest)
+    return ofPlain();
+  if (groups == 1 || isDepthwise())
     return ofBlocks(kBlock);
   for (int64_t block = kBlock; block >= 4; block /= 2)
     if (weight[1] % block == 0 && result[1] / groups % block == 0)
       return ofBlocks(block);
-  return ofPlainGroups();
+  return ofPlain();
 }
 
 /// Images stay where they are, but the weight is copied into this layout, and from there into blocks.
 int64_t ConvolutionMemory::ofChannelsLast() const {
-  constexpr int64_t kThreadBytes = 6 << 10;
   const bool isInLayout = isPointwise() || weight[1] == 1;
   return (isInLayout ? 1 : 2) * bytes(weight) + threads * kThreadBytes;
 }
@@ -214,12 +219,12 @@ int64_t ConvolutionMemory::ofChannelsLast() const {
 /// The result is made with channels last, copied, and copied into place; threads copy an image with its
 /// borders. One of stride one is a convolution, to whose result the bias is added.
 int64_t ConvolutionMemory::ofTransposed() const {
-  int64_t border = input[1] * element;
-  for (size_t dim = 2; dim < input.size(); ++dim)
-    border *= input[dim] + weight[dim];
   if (!isStrided)
     return bytes(result) + ofBlocks();
-  return std::max(bytes(input) + bytes(weight) + threads * border, 2 * bytes(result));
+  int64_t padded = input[1] * element;
+  for (size_t dim = 2; dim < input.size(); ++dim)
+    padded *= input[dim] + weight[dim];
+  return std::max(bytes(input) + bytes(weight) + threads * (padded + kThreadBytes), 2 * bytes(result));
 }
 
 int64_t ConvolutionMemory::workspace() const {

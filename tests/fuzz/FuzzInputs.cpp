@@ -24,8 +24,10 @@
 namespace cleave::fuzz {
 
 static constexpr char kMachine[] = R"({"devices": [
-  {"name": "cpu:0", "flops_per_second": 2e11, "memory_bytes_per_second": 1e10, "operator_seconds": 2e-6, "memory_bytes": 8589934592},
-  {"name": "cpu:1", "flops_per_second": 2e11, "memory_bytes_per_second": 1e10, "operator_seconds": 2e-6, "memory_bytes": 8589934592}],
+  {"name": "cpu:0", "flops_per_second": 2e11, "memory_bytes_per_second": 1e10, "operator_seconds": 2e-6,
+   "memory_bytes": 8589934592, "threads": 1},
+  {"name": "cpu:1", "flops_per_second": 2e11, "memory_bytes_per_second": 1e10, "operator_seconds": 2e-6,
+   "memory_bytes": 8589934592, "threads": 1}],
  "link": {"latency_seconds": 5e-6, "bytes_per_second": 1e10},
  "products": {"matrix": {"float32": {"count": [1], "rows": [1, 9], "columns": [8], "depth": [8], "flops_per_second": [1e9, 2e9]}}},
  "operators": {"aten.gelu": {"bytes": [64, 4096], "bytes_per_second": [9e9, 7e9]}},

@@ -2,9 +2,9 @@
 #include "../ir/OperatorCall.h"
 #include "ir/semantics/OpSemantics.h"
 #include "runtime/MemoryAccount.h"
-#include <ATen/Context.h>
+#include <ATen/ATen.h>
 #include <ATen/Parallel.h>
-#include <ATen/ops/empty.h>
+#include <ATen/cpu/Utils.h>
 #include <c10/core/InferenceMode.h>
 #include <gtest/gtest.h>
 
@@ -112,6 +112,16 @@ TEST_F(WorkspaceTest, GroupsFillBlocksOrDoNot) {
   expectConvolution(4, 64, 56, 64, 1, 1, 0, 1, 4);
   expectClose("aten.conv1d",
               {"tensor<4x512x300xf32>", "tensor<512x1x31xf32>", "tensor<512xf32>", "[1]", "[15]", "[1]", "512"});
+}
+
+TEST_F(WorkspaceTest, WideBordersTakeColumns) {
+  expectConvolution(2, 256, 33, 64, 3, 1, 18, 18);
+  expectConvolution(4, 64, 28, 64, 3, 1, 12, 12);
+  expectConvolution(4, 96, 28, 96, 13, 1, 6, 1, 96);
+  expectConvolution(4, 96, 28, 96, 31, 1, 15, 1, 96);
+  expectConvolution(4, 3, 56, 64, 31, 2, 15);
+  expectClose("aten.conv1d",
+              {"tensor<4x768x300xf32>", "tensor<768x48x128xf32>", "tensor<768xf32>", "[1]", "[64]", "[1]", "16"});
 }
 
 TEST_F(WorkspaceTest, SequencesAndVolumesAreImages) {
