@@ -14,6 +14,9 @@ namespace cleave {
 #define GEN_PASS_DEF_ASSIGNSCHEDULE
 #include "passes/Passes.h.inc"
 
+/// As --microbatches takes.
+static constexpr int64_t kMostMicrobatches = 65536;
+
 namespace {
 struct AssignSchedule : impl::AssignScheduleBase<AssignSchedule> {
   using AssignScheduleBase::AssignScheduleBase;
@@ -106,7 +109,7 @@ struct AssignSchedule : impl::AssignScheduleBase<AssignSchedule> {
     int64_t size = shapes.sizes().lookup(batch);
     unsigned best = 1;
     double bestSeconds = std::numeric_limits<double>::infinity();
-    for (int64_t count = 1; count <= size; ++count) {
+    for (int64_t count = 1; count <= std::min(size, kMostMicrobatches); ++count) {
       // Others leave parts of unequal size, which cost as the larger ones.
       if (size % count != 0)
         continue;

@@ -17,7 +17,11 @@ def InferTypes : Pass<"infer-types", "::mlir::func::FuncOp"> {
     A tensor that only data decides stays `!cleave.tensor`. Where the function works at multiples of a number only, that
     becomes `cleave.multiples = {height = 4}`; where it works from a size on or up to one, `cleave.least = {height = 8}` or
     `cleave.most`. Fails where it works at the traced sizes but not at others.
+
+    Types that are there already give way to what operators give. With `check`, as of text that somebody wrote, they must be
+    the same but for strides, and tensors must have sizes whose bytes can be counted.
   }];
+  let options = [Option<"check", "check", "bool", "false", "types that are there must be those that operators give">];
 }
 
 def FoldSizes : Pass<"fold-sizes", "::mlir::func::FuncOp"> {

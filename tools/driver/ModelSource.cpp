@@ -2,6 +2,7 @@
 #include "tools/driver/ModelSource.h"
 #include "ir/Schemas.h"
 #include "ir/Signature.h"
+#include "ir/TensorSizes.h"
 #include "ir/TracedShapes.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Parser/Parser.h"
@@ -89,11 +90,34 @@ static Expected<func::FuncOp> findFunction(ModuleOp module, StringRef path) {
   if (auto symbols = function->getAttrOfType<DictionaryAttr>(kSymbolsAttr))
     for (NamedAttribute symbol : symbols) {
       auto size = dyn_cast<IntegerAttr>(symbol.getValue());
-      if (!size || !size.getType().isInteger(64) || size.getInt() < 1)
+      if (!size || !size.getType().isInteger(64) || size.getInt() < 1 || size.getInt() > kMostTracedSize)
         return llvm::createStringError(path + ": " + kSymbolsAttr + ": found another size of " + symbol.getName().getValue() +
-                                       " than expected, an i64 of at least 1");
+                                       " than expected, an i64 from 1 to " + Twine(kMostTracedSize));
     }
   return function;
+}
+
+/// A name stands for one weight, and for one input.
+static LogicalResult checkNames(func::FuncOp function) {
+  llvm::StringMap<ParamOp> weights;
+  WalkResult walk = function.walk([&](ParamOp param) {
+    auto [first, isNew] = weights.try_emplace(param.getName(), param);
+    if (isNew || first->second.getType() == param.getType())
+      return WalkResult::advance();
+    param.emitError() << "found weight \"" << param.getName() << "\" of " << param.getType() << ", expected "
+                      << first->second.getType() << " as where it is named first; give each weight a name of its own";
+    return WalkResult::interrupt();
+  });
+  if (walk.wasInterrupted())
+    return failure();
+  llvm::StringMap<unsigned> inputs;
+  for (unsigned i = 0; i < function.getNumArguments(); ++i) {
+    StringRef name = function.getArgAttrOfType<StringAttr>(i, kNameAttr).getValue();
+    if (auto [first, isNew] = inputs.try_emplace(name, i); !isNew)
+      return function.emitError() << "arguments " << first->second << " and " << i << " are both called \"" << name
+                                  << "\"; give each input a name of its own";
+  }
+  return success();
 }
 
 static Expected<ModelSource> readIr(const CompileOptions &options, MLIRContext &context) {
@@ -117,6 +141,8 @@ static Expected<ModelSource> readIr(const CompileOptions &options, MLIRContext &
   if (!function)
     return function.takeError();
   completeSignature(*function);
+  if (failed(checkNames(*function)) || failed(checkTensorSizes(*function)))
+    return diagnostics.takeError(options.model);
   source.fingerprint = plan::checksum(llvm::arrayRefFromStringRef((*text)->getBuffer()));
   auto symbols = (*function)->getAttrOfType<DictionaryAttr>(kSymbolsAttr);
   if (options.microbatches != 1 && symbols && symbols.contains("batch"))

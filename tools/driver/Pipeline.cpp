@@ -6,6 +6,7 @@
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Pass/PassRegistry.h"
 #include "passes/Passes.h"
+#include "tools/driver/ModelSource.h"
 #include "llvm/ADT/SmallString.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FileSystem.h"
@@ -36,7 +37,7 @@ std::string shardingPasses(const CompileOptions &options, const PipelineShape &s
   std::string passes = "strip-boundaries";
   if (!options.capturePoints.empty())
     passes += "{keep=" + llvm::join(options.capturePoints, ",") + "}";
-  passes += ",canonicalize,infer-types,fold-sizes,canonicalize,cse,";
+  passes += std::string(",canonicalize,infer-types") + (isIrText(options.model) ? "{check}" : "") + ",fold-sizes,canonicalize,cse,";
   const bool isSplit = shape.tensorRanks > 1;
   if (options.rewritesIdioms)
     passes += "rewrite-idioms" + std::string(isSplit ? "{only=tanh-gelu,rotary,attention,grouped-attention}" : "") + ",cse,infer-types,";

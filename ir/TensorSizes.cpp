@@ -1,0 +1,54 @@
+//===- TensorSizes.cpp - Sizes that sums and products can take ------------===//
+#include "ir/TensorSizes.h"
+#include "ir/TracedShapes.h"
+#include "llvm/Support/MathExtras.h"
+
+using namespace mlir;
+
+namespace cleave {
+
+/// As many as there can be where they do not fit into 64 bits; 0 where they are not known.
+static uint64_t bytesOf(Value value, const TracedShapes &shapes) {
+  auto type = dyn_cast<RankedTensorType>(value.getType());
+  if (!type)
+    return 0;
+  auto shape = shapes.shapeOf(value);
+  if (!shape) {
+    // Sizes that only data decides are not known; others are too large to be evaluated.
+    auto layout = dyn_cast_or_null<LayoutAttr>(type.getEncoding());
+    const bool isUnknown = !layout || layout.getDims().empty() || llvm::is_contained(layout.getDims(), "?");
+    return isUnknown ? 0 : std::numeric_limits<uint64_t>::max();
+  }
+  uint64_t bytes = elementBytes(type.getElementType());
+  for (int64_t size : *shape)
+    bytes = llvm::SaturatingMultiply(bytes, uint64_t(std::max<int64_t>(0, size)));
+  return bytes;
+}
+
+LogicalResult checkTensorSizes(func::FuncOp function) {
+  const TracedShapes shapes(function);
+  uint64_t total = 0;
+  auto check = [&](Operation *op, Value value) -> LogicalResult {
+    const uint64_t bytes = bytesOf(value, shapes);
+    total = llvm::SaturatingAdd(total, bytes);
+    if (bytes > uint64_t(kMostTensorBytes))
+      return op->emitError() << "found a " << value.getType() << ", expected at most " << kMostTensorBytes
+                             << " bytes a tensor; give smaller sizes";
+    if (total > uint64_t(kMostFunctionBytes))
+      return op->emitError() << "found values of more than " << kMostFunctionBytes
+                             << " bytes up to here; give smaller sizes, or fewer tensors";
+    return success();
+  };
+  for (BlockArgument argument : function.getArguments())
+    if (failed(check(function, argument)))
+      return failure();
+  WalkResult walk = function.walk([&](Operation *op) {
+    for (Value result : op->getResults())
+      if (failed(check(op, result)))
+        return WalkResult::interrupt();
+    return WalkResult::advance();
+  });
+  return failure(walk.wasInterrupted());
+}
+
+} // namespace cleave
