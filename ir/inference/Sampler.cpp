@@ -195,7 +195,8 @@ static bool hasTypesWithoutData(OperatorOp op) {
 static std::optional<at::Tensor> zerosLike(const at::Tensor &tensor) {
   if (!tensor.defined() || !tensor.is_meta())
     return tensor;
-  if (int64_t(tensor.storage().nbytes()) > kMostFallbackBytes)
+  // One that repeats its elements has more of them than memory.
+  if (std::max(int64_t(tensor.storage().nbytes()), int64_t(tensor.nbytes())) > kMostFallbackBytes)
     return std::nullopt;
   return at::empty_strided(tensor.sizes(), tensor.strides(), tensor.options().device(at::kCPU)).zero_();
 }
@@ -255,27 +256,45 @@ static std::string messageOf(const std::exception &exception) {
   return text.rtrim('.').str();
 }
 
+/// Whether its kernel for the meta device is a module's of Python. Asked for that, libtorch calls an interpreter, which
+/// is not here.
+static bool isPythons(const torch::jit::Operator &callee) {
+  auto &dispatcher = c10::Dispatcher::singleton();
+  const c10::OperatorName name = callee.schema().operator_name();
+  if (!dispatcher.getPyStub(name))
+    return false;
+  auto handle = dispatcher.findOp(name);
+  // Computed ones are no measure: the fallback that calls Python is one.
+  using c10::DispatchKey;
+  return handle && llvm::none_of(std::initializer_list<DispatchKey>{DispatchKey::Meta, DispatchKey::CompositeImplicitAutograd,
+                                                               DispatchKey::CompositeExplicitAutograd},
+                                 [&](DispatchKey key) { return handle->hasKernelForDispatchKey(key); });
+}
+
 std::optional<Sampler::Failure> Sampler::call(OperatorOp op, const torch::jit::Operator &callee,
                                               torch::jit::Stack &stack) {
   // As it is, then without the known integers, which may meet tensors of the meta device, then on zeros.
   torch::jit::Stack withoutIntegers = stack, onZeros = stack;
+  static constexpr const char kNoKernel[] = "libtorch has no kernel for it that needs no data";
   Failure failure;
+  failure.reason = kNoKernel;
+  const bool hasKernel = !isPythons(callee);
   auto isDone = [&](llvm::function_ref<bool()> attempt) {
     try {
       return attempt();
     } catch (const c10::NotImplementedError &) {
-      failure = {"libtorch has no kernel for it that needs no data", /*isRefusal=*/false};
+      failure = {kNoKernel, /*isRefusal=*/false};
     } catch (const std::exception &e) {
       failure = {messageOf(e), /*isRefusal=*/true};
     }
     return false;
   };
-  if (isDone([&] {
+  if (hasKernel && isDone([&] {
         callee.getOperation()(stack);
         return true;
       }))
     return std::nullopt;
-  if (isDone([&] {
+  if (hasKernel && isDone([&] {
         changeTensors(withoutIntegers, onMeta);
         callee.getOperation()(withoutIntegers);
         return true;
