@@ -1,12 +1,9 @@
 // Rolls every class of a model: rollModel MODEL.pt INPUTS.safetensors prints what came of it as one line of
 // JSON.
-#include "frontend/Import.h"
-#include "ir/Schemas.h"
 #include "ir/Signature.h"
 #include "runtime/TensorFile.h"
 #include "tests/rolling/Rolling.h"
-#include "tools/driver/DiagnosticCollector.h"
-#include "tools/driver/InputOptions.h"
+#include "tools/driver/ModelSource.h"
 #include "tools/driver/Pipeline.h"
 #include "llvm/Support/JSON.h"
 #include <ATen/ATen.h>
@@ -39,23 +36,12 @@ static Tensors inputsOf(func::FuncOp function, const std::string &path) {
 }
 
 static RollingReport roll(const CompileOptions &options) {
-  for (const std::string &library : options.libraries)
-    if (auto message = loadOperatorLibrary(library))
-      throw std::runtime_error(library + ": " + *message);
   MLIRContext context(MLIRContext::Threading::DISABLED);
-  DialectRegistry registry;
-  registerDialects(registry);
-  context.appendDialectRegistry(registry);
-  context.loadAllAvailableDialects();
-  TorchScriptFile file = orThrow(TorchScriptFile::open(options.model));
-  DiagnosticCollector diagnostics(context);
-  auto model = importTorchScript(file, orThrow(readInputOptions(options)), &context);
-  if (failed(model))
-    throw std::runtime_error(take(diagnostics.takeError(options.model)));
-  runPasses(*model->module, options);
-  auto function = *model->module->getOps<func::FuncOp>().begin();
+  ImportedModel model = orThrow(readModel(options, context)).model;
+  runPasses(*model.module, options);
+  auto function = *(*model.module).getOps<func::FuncOp>().begin();
   Named weights;
-  for (auto &entry : model->weights.entries())
+  for (auto &entry : model.weights.entries())
     weights[entry.name] = entry.tensor;
   const Tensors inputs = inputsOf(function, options.inputsFile);
   at::manual_seed(0);
@@ -80,6 +66,7 @@ int main(int argc, char **argv) {
   CompileOptions options;
   options.model = argv[1], options.inputsFile = argv[2];
   options.libraries.assign(argv + 3, argv + argc);
+  options.microbatches = 1;
   try {
     RollingReport report = roll(options);
     llvm::outs() << llvm::json::Value(llvm::json::Object{{"classes", report.classes},
