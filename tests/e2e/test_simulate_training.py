@@ -42,6 +42,12 @@ def test_schedules_hold_what_their_formulas_say(model, schedule, live):
         assert least <= device["peak_bytes"] < least + stage["saved_bytes"]
 
 
+def test_several_stages_a_device_mean_a_schedule(model):
+    report = forecast(model, "--mesh", "pp=2", "--interleave", 2)
+    assert report == forecast(model, "--mesh", "pp=2", "--schedule", "interleaved")
+    assert report["schedule"] == "interleaved" and [device["stages"] for device in report["devices"]] == [[0, 2], [1, 3]]
+
+
 def test_unequal_stages_take_their_formula(model):
     """Huang et al. 2019: forward and backward of one micro-batch, and the slowest stage's of each other; sends overlap, and
     what the link takes comes on top."""
@@ -132,6 +138,9 @@ def test_table(model):
     (("--schedule", "2f2b"), "--schedule 2f2b: not a schedule of training; use gpipe, 1f1b, interleaved, zb-h1 or auto"),
     (("--recompute", "some"), "--recompute some: found \"some\", expected none, selective, full or auto"),
     (("--schedule", "interleaved", "--interleave", 1), "--interleave 1: expected 2 to 64"),
+    (("--interleave", 3, "--schedule", "1f1b"),
+     "--interleave 3: --schedule 1f1b has one stage a device; give --schedule interleaved, or leave --interleave out"),
+    (("--mesh", "auto", "--schedule", "gpipe", "--interleave", 3), "--interleave 3: --schedule gpipe has one stage a device"),
     (("--mesh", "dp=2", "--devices", 3), "takes 2 devices, but there are 3"),
     (("--trace", "t.json"), "--trace: shows the actions of a plan, and --train makes none"),
 ])

@@ -215,7 +215,7 @@ static void addTrainingOptions(CLI::App *command, SimulateOptions &options) {
       ->check(CLI::Range(0u, kMostZero).description(""))
       ->needs(train)
       ->type_name("0-3");
-  command->add_option("--interleave", options.choice.interleave, "Stages of a device with --schedule interleaved (2)")
+  command->add_option("--interleave", options.choice.interleave, "Stages of a device, with --schedule interleaved (2)")
       ->needs(train)
       ->type_name("N");
 }

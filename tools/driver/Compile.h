@@ -24,10 +24,10 @@ struct TrainingChoice {
   /// `none`, `selective`, `full`; `auto`: each is tried where the mesh is searched for, else none.
   std::string recompute = "auto";
   bool sequenceParallel = false;
-  /// Stages of a rank where they are interleaved.
-  uint32_t interleave = 2;
+  /// Stages of a rank where they are interleaved; nothing: two, where the schedule is to be.
+  std::optional<uint32_t> interleave;
   /// What pipelines side by side hold in parts (ZeRO): 0 to 3; nothing: each is tried where the mesh is searched for, else 0.
-  std::optional<uint32_t> zero = std::nullopt;
+  std::optional<uint32_t> zero;
 };
 
 struct CompileOptions {

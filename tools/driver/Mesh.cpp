@@ -164,8 +164,14 @@ static llvm::Error checkTraining(const CompileOptions &options) {
                       "\", expected none, selective, full or auto");
   if (choice.zero > kMostZero)
     return wrongUsage("--zero " + llvm::Twine(*choice.zero) + ": expected 0 to " + llvm::Twine(kMostZero));
-  if (choice.interleave < 2 || choice.interleave > kMostInterleaved)
-    return wrongUsage("--interleave " + llvm::Twine(choice.interleave) + ": expected 2 to " + llvm::Twine(kMostInterleaved));
+  if (!choice.interleave)
+    return llvm::Error::success();
+  const std::string option = "--interleave " + std::to_string(*choice.interleave);
+  if (*choice.interleave < 2 || *choice.interleave > kMostInterleaved)
+    return wrongUsage(option + ": expected 2 to " + llvm::Twine(kMostInterleaved));
+  if (!llvm::is_contained({"", "auto", "interleaved"}, options.schedule))
+    return wrongUsage(option + ": --schedule " + options.schedule +
+                      " has one stage a device; give --schedule interleaved, or leave --interleave out");
   return llvm::Error::success();
 }
 
@@ -173,12 +179,14 @@ static llvm::Error checkTraining(const CompileOptions &options) {
 static void openTraining(const CompileOptions &options, bool isOpen, MeshSearchSpace &space) {
   const TrainingChoice &choice = *options.training;
   const bool isAuto = options.schedule.empty() || options.schedule == "auto";
+  // What is taken where nothing is searched for: a number of stages says which schedule is meant.
+  const TrainingKind usual = choice.interleave ? TrainingKind::Interleaved : TrainingKind::OneForwardOneBackward;
   for (TrainingKind kind : {TrainingKind::Gpipe, TrainingKind::OneForwardOneBackward, TrainingKind::Interleaved,
                             TrainingKind::ZeroBubbleH1})
-    if (isAuto ? isOpen || kind == TrainingKind::OneForwardOneBackward : nameOf(kind) == options.schedule)
+    if (isAuto ? isOpen || kind == usual : nameOf(kind) == options.schedule)
       space.kinds.push_back(kind);
   if (llvm::is_contained(space.kinds, TrainingKind::Interleaved))
-    space.stagesOfRank.push_back(choice.interleave);
+    space.stagesOfRank.push_back(choice.interleave.value_or(2));
   if (space.kinds.size() > 1 || space.stagesOfRank.empty())
     space.stagesOfRank.insert(space.stagesOfRank.begin(), 1);
   for (auto [name, recompute] : {std::pair("none", Recompute::None), {"selective", Recompute::Selective}, {"full", Recompute::Full}})

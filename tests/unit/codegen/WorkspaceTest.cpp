@@ -4,7 +4,7 @@
 #include "runtime/MemoryAccount.h"
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
-#include <ATen/cpu/Utils.h>
+#include <ATen/Version.h>
 #include <c10/core/InferenceMode.h>
 #include <gtest/gtest.h>
 
@@ -17,7 +17,7 @@ using Operands = std::vector<std::string>;
 class WorkspaceTest : public testing::Test {
 protected:
   void SetUp() override {
-    if (!at::cpu::is_avx512_supported())
+    if (at::get_cpu_capability() != "AVX512")
       GTEST_SKIP() << "no AVX-512";
   }
   void TearDown() override { at::set_num_threads(width); }
