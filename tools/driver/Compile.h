@@ -25,9 +25,9 @@ struct TrainingChoice {
   std::string recompute = "auto";
   bool sequenceParallel = false;
   /// Stages of a rank where they are interleaved; nothing: two, where the schedule is to be.
-  std::optional<uint32_t> interleave;
+  std::optional<uint32_t> interleave = std::nullopt;
   /// What pipelines side by side hold in parts (ZeRO): 0 to 3; nothing: each is tried where the mesh is searched for, else 0.
-  std::optional<uint32_t> zero;
+  std::optional<uint32_t> zero = std::nullopt;
 };
 
 struct CompileOptions {
