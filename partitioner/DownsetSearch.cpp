@@ -50,9 +50,14 @@ double lowerBoundOf(const GroupGraph &graph, const DeviceRow &devices) {
   return cpuWork > 0 ? std::max(bound, cpuWork / devices.cpus) : bound;
 }
 
+static bool areAlike(const DeviceRow &devices) {
+  return devices.cpus == 0 &&
+         llvm::all_of(devices.accelerators, [&](auto &one) { return one == devices.accelerators.front(); });
+}
+
 DownsetSearch::DownsetSearch(const GroupGraph &graph, const DeviceRow &devices, const DownsetLattice &lattice)
-    : graph(graph), devices(devices), lattice(lattice), remaining(lattice.size()), inside(graph.nets.size()),
-      done(graph.nets.size()) {
+    : graph(graph), devices(devices), lattice(lattice), isUniform(areAlike(devices)),
+      remaining(lattice.size()), inside(graph.nets.size()), done(graph.nets.size()) {
   for (const GroupGraph::Group &group : graph.groups) {
     remaining[0] += acceleratorWork(group);
     if (acceleratorWork(group) > 0)
@@ -76,9 +81,14 @@ void DownsetSearch::spend(uint64_t amount) {
     work = 0;
 }
 
-double DownsetSearch::capacity(uint32_t accelerators, uint32_t cpus) const {
-  const double onCpus = cpus < devices.cpus ? (devices.cpus - cpus) * exchange * bound : 0;
-  return rates[accelerators] * bound + onCpus + remaining[0] * (kRounding - 1);
+void DownsetSearch::setBound(double below) {
+  bound = below;
+  capacities.clear();
+  for (double rate : rates)
+    for (uint32_t cpus = 0; cpus <= devices.cpus; ++cpus) {
+      const double onCpus = cpus < devices.cpus ? (devices.cpus - cpus) * exchange * bound : 0;
+      capacities.push_back(rate * bound + onCpus + remaining[0] * (kRounding - 1));
+    }
 }
 
 void DownsetSearch::collectStates(uint32_t downset) {
@@ -136,18 +146,28 @@ void DownsetSearch::leave(uint32_t group) {
     --inside[net];
 }
 
+bool DownsetSearch::hasRoom(const DeviceRow::Accelerator &accelerator) const {
+  const bool fits = here.size <= accelerator.sizeLimit;
+  if (devices.seen)
+    devices.seen->note(int64_t(std::min(here.size, 0x1p62)), fits);
+  return fits;
+}
+
 double DownsetSearch::loadOf(const State &state, double sent) const {
   if (state.accelerators == devices.accelerators.size() || !here.isSupported)
     return kNever;
   const DeviceRow::Accelerator &next = devices.accelerators[state.accelerators];
-  if (here.size > next.sizeLimit)
+  if (!hasRoom(next))
     return kNever;
   return here.accelerator * next.perLatency + here.received * next.perReceived + sent * next.perSent +
          (here.received > 0 ? next.toReceive : 0);
 }
 
 bool DownsetSearch::fits() const {
-  return llvm::any_of(states, [&](const State &state) {
+  // Where those are alike that have a next device, the first has one.
+  const llvm::ArrayRef<State> asked =
+      isUniform ? llvm::ArrayRef(states).take_front(1) : llvm::ArrayRef(states);
+  return llvm::any_of(asked, [&](const State &state) {
     return loadOf(state, /*sent=*/0) < bound * kRounding || (state.cpus < devices.cpus && here.cpu < bound);
   });
 }
@@ -169,13 +189,36 @@ void DownsetSearch::offer(uint32_t target, const State &state, bool isCpu, doubl
     return;
   best = value;
   if (aim == Aim::Fastest)
-    bound = value;
+    setBound(value);
   bestState = to;
   hasFound = true;
 }
 
+void DownsetSearch::relaxAlike(uint32_t start, uint32_t target, double load) {
+  const bool isSum = aim == Aim::MostEven;
+  const double more = load * load, rounding = isSum ? kRounding : 1, left = remaining[target];
+  for (const State &state : states) {
+    const uint32_t used = state.accelerators + 1;
+    // Ever more are used, and less is left to do with the others.
+    if (used >= capacities.size() || left > capacities[used])
+      return;
+    const double value = isSum ? state.least + more : std::max(state.least, load);
+    const size_t to = stateOf(target, used, 0);
+    if (value >= best || value * rounding >= least[to])
+      continue;
+    least[to] = value;
+    from[to] = uint64_t(start) * 2;
+  }
+}
+
 void DownsetSearch::relax(uint32_t start, uint32_t target) {
   spend(states.size());
+  const bool isLast = target + 1 == lattice.size();
+  if (isUniform && !isLast) {
+    if (const double load = loadOf(states.front(), here.sent); load < bound)
+      relaxAlike(start, target, load);
+    return;
+  }
   for (const State &state : states) {
     if (const double load = loadOf(state, here.sent); load < bound)
       offer(target, state, /*isCpu=*/false, load, start);
@@ -259,7 +302,7 @@ std::optional<DevicesFound> DownsetSearch::solve(Aim nextAim, double below) {
     return std::nullopt;
   aim = nextAim;
   // Finite, for it is multiplied with what may be 0.
-  bound = std::min(below, std::numeric_limits<double>::max());
+  setBound(std::min(below, std::numeric_limits<double>::max()));
   best = aim == Aim::Fastest ? bound : kNever;
   hasFound = false;
   least.assign(count, kNever);

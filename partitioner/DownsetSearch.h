@@ -3,6 +3,7 @@
 #define CLEAVE_PARTITIONER_DOWNSETSEARCH_H
 
 #include "partitioner/DownsetLattice.h"
+#include "partitioner/LimitRange.h"
 #include "partitioner/SearchLimits.h"
 #include <algorithm>
 #include <limits>
@@ -19,12 +20,15 @@ struct DeviceRow {
     /// share, the same for nets of its own that groups after it share, and once if there are any that groups
     /// before it share.
     double perLatency = 1, perReceived = 1, perSent = 1, toReceive = 0;
+    bool operator==(const Accelerator &) const = default;
   };
   std::vector<Accelerator> accelerators;
   uint32_t cpus = 0;
   /// Whether each device has groups, and among placements of the same maxLoad the most even is best. If not,
   /// accelerators are all alike and may be left out.
   bool isPipeline = false;
+  /// Told of all sizes that are compared with limits, where accelerators have one in common; may be null.
+  LimitRange *seen = nullptr;
 
   /// Of the dynamic program.
   uint64_t statesOf(uint64_t downsets) const { return downsets * (accelerators.size() + 1) * (cpus + 1); }
@@ -90,32 +94,43 @@ private:
   }
   void spend(uint64_t amount);
   std::optional<DevicesFound> solve(Aim aim, double below);
+  /// Lowers or raises the bound.
+  void setBound(double below);
   /// Accelerator latency that devices still do under the bound, where so many are used.
-  double capacity(uint32_t accelerators, uint32_t cpus) const;
+  double capacity(uint32_t accelerators, uint32_t cpus) const {
+    return capacities[accelerators * (devices.cpus + 1) + cpus];
+  }
   void collectStates(uint32_t downset);
   /// Lets `done` count the groups of `downset`.
   void settle(uint32_t downset);
   /// Of the state's next accelerator with what is here, if it sends `sent`; infinite where it does not take
   /// it.
   double loadOf(const State &state, double sent) const;
+  bool hasRoom(const DeviceRow::Accelerator &accelerator) const;
   /// Whether some state's next device may hold it, or it with more.
   bool fits() const;
   void enter(uint32_t group);
   void leave(uint32_t group);
   void walk(uint32_t start);
   void relax(uint32_t start, uint32_t target);
+  /// Where all states' next devices are alike, and would have this load.
+  void relaxAlike(uint32_t start, uint32_t target, double load);
   void offer(uint32_t target, const State &from, bool isCpu, double load, uint32_t start);
   DevicesFound trace() const;
 
   const GroupGraph &graph;
   const DeviceRow devices;
   const DownsetLattice &lattice;
+  /// Accelerators that differ in nothing, and no CPUs.
+  const bool isUniform;
   /// Most accelerator latency that a CPU takes away for one of its own.
   double exchange = 0;
   /// By downset: accelerator latency of what is not in it.
   std::vector<double> remaining;
   /// By accelerators used: `rateFrom` it.
   std::vector<double> rates;
+  /// By accelerators used, then CPUs.
+  std::vector<double> capacities;
   Aim aim = Aim::Fastest;
   /// Loads, and values of everything, are to be below these, which are one if the aim is the fastest.
   double bound = 0, best = 0;

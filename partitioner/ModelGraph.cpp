@@ -81,17 +81,42 @@ static bool isGlue(Operation *op) {
 /// Types that a stage can send.
 static bool isSendable(Type type) { return isTensorLike(type) || type.isIntOrFloat() || isa<NumberType>(type); }
 
+/// What operations cost at the traced sizes, whatever the number of stages.
+struct ModelGraphs::Costs {
+  Costs(func::FuncOp function, const Machine &machine);
+  double coneSeconds(Operation *op) const;
+  /// How many operations' cones take at most so much.
+  size_t countBelow(double limit) const;
+
+  func::FuncOp function;
+  TracedShapes shapes;
+  llvm::DenseMap<Operation *, double> seconds, cones;
+  double total = 0;
+};
+
+ModelGraphs::Costs::Costs(func::FuncOp function, const Machine &machine)
+    : function(function), shapes(function) {
+  for (Operation &op : function.getBody().front().without_terminator())
+    total += seconds[&op] = operationSeconds(&op, shapes, machine);
+  for (Operation &op : function.getBody().front().without_terminator())
+    cones[&op] = coneSeconds(&op);
+}
+
+size_t ModelGraphs::Costs::countBelow(double limit) const {
+  return llvm::count_if(cones, [&](auto &cone) { return cone.second <= limit; });
+}
+
 namespace {
 class GraphBuilder {
 public:
-  GraphBuilder(func::FuncOp function, const Machine &machine, uint32_t stages)
-      : function(function), shapes(function), machine(machine), stages(stages) {}
+  /// \param limit  seconds up to which a cone is cheap.
+  GraphBuilder(const ModelGraphs::Costs &costs, double limit)
+      : function(costs.function), shapes(costs.shapes), costs(costs), limit(limit) {}
 
   ModelGraph build();
 
 private:
-  void findCheap();
-  double coneSeconds(Operation *op, double limit);
+  bool isCheap(Operation *op) const { return costs.cones.lookup(op) <= limit; }
   void makeNodes();
   void connect();
   /// The values of nodes or arguments behind `value`, through glue and cheap operations; weights go to `weights`.
@@ -100,12 +125,10 @@ private:
   uint32_t weightOf(ParamOp param);
 
   func::FuncOp function;
-  TracedShapes shapes;
-  const Machine &machine;
-  uint32_t stages;
+  const TracedShapes &shapes;
+  const ModelGraphs::Costs &costs;
+  const double limit;
   ModelGraph result;
-  llvm::DenseMap<Operation *, double> cones;
-  llvm::DenseSet<Operation *> cheap;
   llvm::DenseMap<Operation *, uint32_t> nodeOf;
   llvm::StringMap<uint32_t> weightIds;
 };
@@ -120,8 +143,9 @@ uint32_t GraphBuilder::weightOf(ParamOp param) {
   return entry->second;
 }
 
-/// Seconds to make the operation's results from the request's inputs; infinite where that must not be done twice.
-double GraphBuilder::coneSeconds(Operation *op, double limit) {
+/// Seconds to make the operation's results from the request's inputs; infinite where that must not be done
+/// twice.
+double ModelGraphs::Costs::coneSeconds(Operation *op) const {
   constexpr double kNever = std::numeric_limits<double>::infinity();
   if (auto param = dyn_cast<ParamOp>(op))
     return shapes.bytesOf(param) <= kSmallWeightBytes ? 0 : kNever;
@@ -131,33 +155,18 @@ double GraphBuilder::coneSeconds(Operation *op, double limit) {
   });
   // One stage has a state.
   bool isRepeatable = isMemoryEffectFree(op) && op->getNumRegions() == 0 && isPriced && !isa<StateOp>(op);
-  double seconds = isRepeatable ? operationSeconds(op, shapes, machine) : kNever;
-  for (Value operand : op->getOperands()) {
-    if (seconds > limit)
-      return kNever;
+  double cone = isRepeatable ? seconds.lookup(op) : kNever;
+  for (Value operand : op->getOperands())
     if (Operation *maker = operand.getDefiningOp())
-      seconds += cones.lookup(maker);
-  }
-  return seconds > limit ? kNever : seconds;
-}
-
-void GraphBuilder::findCheap() {
-  double total = 0;
-  for (Operation &op : function.getBody().front().without_terminator())
-    total += operationSeconds(&op, shapes, machine);
-  double limit = total / stages / 100;
-  for (Operation &op : function.getBody().front().without_terminator()) {
-    double cone = cones[&op] = coneSeconds(&op, limit);
-    if (std::isfinite(cone) && !isGlue(&op))
-      cheap.insert(&op);
-  }
+      cone += cones.lookup(maker);
+  return cone;
 }
 
 void GraphBuilder::makeNodes() {
   SmallVector<Operation *> ops;
   llvm::DenseMap<Operation *, size_t> position;
   for (Operation &op : function.getBody().front().without_terminator())
-    if (!isGlue(&op) && !cheap.contains(&op)) {
+    if (!isGlue(&op) && !isCheap(&op)) {
       position[&op] = ops.size();
       ops.push_back(&op);
     }
@@ -216,7 +225,7 @@ void GraphBuilder::connect() {
     llvm::DenseSet<Value> seen;
     double largest = -1;
     for (Operation *op : ops) {
-      double seconds = operationSeconds(op, shapes, machine);
+      double seconds = costs.seconds.lookup(op);
       node.seconds += seconds;
       if (seconds > largest)
         node.label = labelOf(op);
@@ -242,15 +251,7 @@ void GraphBuilder::connect() {
 }
 
 ModelGraph GraphBuilder::build() {
-  findCheap();
   makeNodes();
-  // A model of nothing but cheap operations is still work for somebody.
-  if (result.nodes.size() < stages) {
-    cheap.clear();
-    result.nodes.clear();
-    nodeOf.clear();
-    makeNodes();
-  }
   connect();
   return std::move(result);
 }
@@ -268,8 +269,25 @@ StageGraph ModelGraph::pricedBy(llvm::function_ref<double(Operation *)> seconds,
   return priced;
 }
 
+ModelGraphs::ModelGraphs(func::FuncOp function, const Machine &machine)
+    : costs(std::make_unique<Costs>(function, machine)) {}
+ModelGraphs::~ModelGraphs() = default;
+
+const ModelGraph &ModelGraphs::of(uint32_t stages) {
+  constexpr double kNothing = -1;
+  auto graphBelow = [&](double limit) -> const ModelGraph & {
+    auto [known, isNew] = graphs.try_emplace(costs->countBelow(limit));
+    if (isNew)
+      known->second = GraphBuilder(*costs, limit).build();
+    return known->second;
+  };
+  const ModelGraph &graph = graphBelow(costs->total / stages / 100);
+  // A model of nothing but cheap operations is still work for somebody.
+  return graph.nodes.size() < stages ? graphBelow(kNothing) : graph;
+}
+
 ModelGraph buildModelGraph(func::FuncOp function, const Machine &machine, uint32_t stages) {
-  return GraphBuilder(function, machine, stages).build();
+  return ModelGraphs(function, machine).of(stages);
 }
 
 } // namespace cleave

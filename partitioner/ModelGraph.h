@@ -8,6 +8,8 @@
 #include "partitioner/Machine.h"
 #include "partitioner/StageGraph.h"
 #include "llvm/ADT/STLFunctionalExtras.h"
+#include <map>
+#include <memory>
 
 namespace cleave {
 
@@ -32,6 +34,21 @@ struct ModelGraph {
 };
 
 ModelGraph buildModelGraph(mlir::func::FuncOp function, const Machine &machine, uint32_t stages);
+
+/// The graphs of one function for any numbers of stages. They differ in what is cheap alone, and mostly not in that.
+class ModelGraphs {
+public:
+  ModelGraphs(mlir::func::FuncOp function, const Machine &machine);
+  ~ModelGraphs();
+  /// Lives as long as this.
+  const ModelGraph &of(uint32_t stages);
+  struct Costs;
+
+private:
+  std::unique_ptr<Costs> costs;
+  /// By how many operations are cheap enough.
+  std::map<size_t, ModelGraph> graphs;
+};
 
 /// What an operator's kernel, or one of its backward pass, does.
 struct Kernel {

@@ -29,6 +29,38 @@ struct Prices {
   llvm::DenseMap<Operation *, double> seconds;
 };
 
+/// A configuration, as a key.
+using Key = std::tuple<uint32_t, uint32_t, uint32_t, uint32_t, uint32_t, int, int>;
+
+/// What was followed of a cut.
+struct Outcome {
+  double seconds = 0;
+  int64_t peakBytes = 0;
+  std::string failure = {};
+};
+} // namespace
+
+struct KnownPipelines::Facts {
+  Facts(func::FuncOp function, const Machine &machine) : machine(machine), whole(function), graphs(function, machine) {}
+
+  /// As of the first request: what prices ask of it is the same in all.
+  const Machine machine;
+  TracedShapes whole;
+  ModelGraphs graphs;
+  /// By the number of micro-batches of all pipelines.
+  std::map<uint32_t, TracedShapes> parts;
+  /// By that, and by how much is recomputed; none for inference.
+  std::map<std::pair<uint32_t, std::optional<Recompute>>, Prices> prices;
+  std::map<Key, double> leastSeconds;
+  /// By whose seconds they are cut by: one or several configurations'.
+  std::map<Key, std::vector<std::unique_ptr<const StageCut>>> cuts;
+  std::map<std::pair<Key, const StageCut *>, Outcome> outcomes;
+};
+
+KnownPipelines::KnownPipelines() = default;
+KnownPipelines::~KnownPipelines() = default;
+
+namespace {
 class PipelineSearch {
 public:
   PipelineSearch(func::FuncOp function, const PipelineSearchRequest &request);
@@ -42,11 +74,18 @@ private:
   std::vector<Configuration> pipelines() const;
   void tryStages(const Configuration &configuration);
   void tryVariant(const Configuration &configuration, const ModelGraph &model,
-                  std::optional<llvm::Expected<StageCut>> &found);
+                  std::optional<llvm::Expected<const StageCut *>> &found);
   Prices &pricesOf(const Configuration &configuration);
   StageGraph price(const ModelGraph &model, const Configuration &configuration);
-  llvm::Expected<StageCut> cut(const ModelGraph &model, const StageGraph &graph, const Configuration &configuration,
-                               const SearchLimits &limits) const;
+  std::optional<int64_t> weightLimitOf(const Configuration &configuration) const;
+  llvm::Expected<StageCut> cut(const ModelGraph &model, const StageGraph &graph,
+                               const Configuration &configuration, const SearchLimits &limits) const;
+  /// The model at the prices of a configuration, which is made where it is asked for.
+  using Priced = llvm::function_ref<const StageGraph &()>;
+  llvm::Expected<const StageCut *> programOrderCut(const ModelGraph &model, Priced graph,
+                                                   const Configuration &configuration);
+  const Outcome &outcomeOf(const StageCut &cut, const ModelGraph &model, Priced graph,
+                           const Configuration &configuration);
   double leastSeconds(const StageGraph &graph, const Configuration &configuration) const;
   /// Of stages and of ranks, on one pipeline.
   struct TrainingOfCut {
@@ -60,13 +99,10 @@ private:
 
   func::FuncOp function;
   const PipelineSearchRequest &request;
-  TracedShapes whole;
+  KnownPipelines own;
+  KnownPipelines::Facts &facts;
   std::optional<BatchObstacle> obstacle;
-  /// By the number of micro-batches of all pipelines.
-  std::map<uint32_t, TracedShapes> parts;
-  /// By that, and by how much is recomputed; none for inference.
-  std::map<std::pair<uint32_t, std::optional<Recompute>>, Prices> prices;
-  /// By the same, for the cut that is being looked at.
+  /// Of the cut that is being looked at, by the number of micro-batches of all pipelines and by what is recomputed.
   std::map<std::pair<uint32_t, Recompute>, TrainingOfCut> ofCut;
   std::vector<Estimate> estimates;
   /// How many there will be, at most.
@@ -75,8 +111,25 @@ private:
 };
 } // namespace
 
+static Key keyOf(const Configuration &configuration) {
+  return {configuration.pipelineRanks,
+          configuration.dataRanks,
+          configuration.stagesOfRank,
+          configuration.microbatches,
+          configuration.zero,
+          configuration.kind ? int(*configuration.kind) : -1,
+          int(configuration.training.recompute)};
+}
+
+static KnownPipelines::Facts &factsOf(func::FuncOp function, KnownPipelines &known, const Machine &machine) {
+  if (!known.facts)
+    known.facts = std::make_unique<KnownPipelines::Facts>(function, machine);
+  return *known.facts;
+}
+
 PipelineSearch::PipelineSearch(func::FuncOp function, const PipelineSearchRequest &request)
-    : function(function), request(request), whole(function) {
+    : function(function), request(request),
+      facts(factsOf(function, request.known ? *request.known : own, request.machine)) {
   auto isSplit = [](auto &pipeline) { return pipeline.second > 1; };
   if (!request.batch.empty() && (request.microbatches != 1 || llvm::any_of(request.pipelines, isSplit)))
     obstacle = findBatchObstacle(function, request.batch);
@@ -85,15 +138,17 @@ PipelineSearch::PipelineSearch(func::FuncOp function, const PipelineSearchReques
 /// Of a micro-batch.
 const TracedShapes &PipelineSearch::shapesOf(const Configuration &configuration) {
   const uint32_t count = configuration.microbatches * configuration.dataRanks;
-  auto [known, isNew] = parts.try_emplace(count, whole);
+  auto [known, isNew] = facts.parts.try_emplace(count, facts.whole);
   if (isNew && count > 1)
-    known->second = whole.resized(request.batch, llvm::divideCeil(whole.sizes().lookup(request.batch), count));
+    known->second = facts.whole.resized(request.batch,
+                                        llvm::divideCeil(facts.whole.sizes().lookup(request.batch), count));
   return known->second;
 }
 
 /// Of each pipeline, as many as it has samples at most.
 std::vector<uint32_t> PipelineSearch::microbatchCounts(uint32_t dataRanks) const {
-  const int64_t all = whole.sizes().lookup(request.batch), samples = std::max<int64_t>(all / dataRanks, 1);
+  const int64_t all = facts.whole.sizes().lookup(request.batch),
+                samples = std::max<int64_t>(all / dataRanks, 1);
   if (request.microbatches)
     return {all ? uint32_t(std::min<int64_t>(request.microbatches, samples)) : request.microbatches};
   std::vector<uint32_t> counts{1};
@@ -112,7 +167,7 @@ llvm::Error PipelineSearch::refusal(const Configuration &configuration) const {
     return failure("no dimension of an input is named batch, so that there is nothing to split");
   if (obstacle)
     return failure("{0} {1}, so the batch is not split", obstacle->op->getName(), obstacle->reason);
-  if (const int64_t samples = whole.sizes().lookup(request.batch); samples < configuration.dataRanks)
+  if (const int64_t samples = facts.whole.sizes().lookup(request.batch); samples < configuration.dataRanks)
     return failure("{0} samples, fewer than pipelines; use --mesh dp={0} or less", samples);
   return llvm::Error::success();
 }
@@ -147,9 +202,10 @@ std::vector<Configuration> PipelineSearch::variantsOf(const Configuration &confi
 Prices &PipelineSearch::pricesOf(const Configuration &configuration) {
   const TracedShapes &shapes = shapesOf(configuration);
   const auto recompute = configuration.kind ? std::optional(configuration.training.recompute) : std::nullopt;
-  auto [known, isNew] = prices.try_emplace({configuration.microbatches * configuration.dataRanks, recompute}, shapes);
+  auto [known, isNew] =
+      facts.prices.try_emplace({configuration.microbatches * configuration.dataRanks, recompute}, shapes);
   if (isNew && configuration.kind)
-    known->second.training.emplace(function, shapes, request.machine, configuration.training);
+    known->second.training.emplace(function, shapes, facts.machine, configuration.training);
   return known->second;
 }
 
@@ -165,13 +221,17 @@ StageGraph PipelineSearch::price(const ModelGraph &model, const Configuration &c
   return model.pricedBy(secondsOf, bytesOf);
 }
 
+std::optional<int64_t> PipelineSearch::weightLimitOf(const Configuration &configuration) const {
+  // Training holds more than weights, which is looked at when it is known.
+  return configuration.kind ? std::nullopt : request.machine.devices.front().memoryBytes;
+}
+
 llvm::Expected<StageCut> PipelineSearch::cut(const ModelGraph &model, const StageGraph &graph,
                                              const Configuration &configuration, const SearchLimits &limits) const {
   const uint32_t stages = configuration.pipelineRanks * configuration.stagesOfRank;
   CutRequest cutting;
   cutting.limits = limits;
-  // Training holds more than weights, which is looked at when it is known.
-  const auto limit = configuration.kind ? std::nullopt : request.machine.devices.front().memoryBytes;
+  const auto limit = weightLimitOf(configuration);
   cutting.stages.assign(stages, {request.machine.linkAmong(configuration.devices()), limit});
   if (auto error = stageStartsOf(model, request.stageBefore).moveInto(cutting.stageStarts))
     return error;
@@ -348,8 +408,7 @@ llvm::Expected<PipelineForecast> PipelineSearch::follow(const ModelGraph &model,
 llvm::Expected<PipelineForecast> PipelineSearch::forecast(const Configuration &configuration) {
   if (auto error = refusal(configuration))
     return error;
-  const ModelGraph model =
-      buildModelGraph(function, request.machine, configuration.pipelineRanks * configuration.stagesOfRank);
+  const ModelGraph &model = facts.graphs.of(configuration.pipelineRanks * configuration.stagesOfRank);
   const StageGraph graph = price(model, configuration);
   auto found = cut(model, graph, configuration, CutRequest().limits);
   if (!found)
@@ -363,26 +422,63 @@ void PipelineSearch::refuse(const Configuration &configuration, llvm::Error erro
   estimates.push_back({configuration, 0, 0, toString(std::move(error))});
 }
 
+/// The cut of all configurations that differ from one of these in micro-batches alone; of training, of those
+/// that are tried with this one.
+llvm::Expected<const StageCut *> PipelineSearch::programOrderCut(const ModelGraph &model, Priced graph,
+                                                                 const Configuration &configuration) {
+  Configuration whose = configuration;
+  if (!configuration.kind)
+    whose.microbatches = 1;
+  auto &known = facts.cuts[keyOf(whose)];
+  const auto limit = weightLimitOf(configuration);
+  for (const auto &cut : known)
+    if (cut->weightLimits.contains(limit))
+      return cut.get();
+  auto found = this->cut(model, configuration.kind ? graph() : model.graph, configuration, kCutLimits);
+  if (!found)
+    return found.takeError();
+  return known.emplace_back(std::make_unique<const StageCut>(std::move(*found))).get();
+}
+
+const Outcome &PipelineSearch::outcomeOf(const StageCut &cut, const ModelGraph &model, Priced graph,
+                                         const Configuration &configuration) {
+  auto [known, isNew] = facts.outcomes.try_emplace({keyOf(configuration), &cut});
+  if (!isNew)
+    return known->second;
+  auto forecast = follow(model, graph(), cut.stageOf, configuration);
+  if (forecast)
+    known->second = {forecast->seconds, *llvm::max_element(forecast->peakBytes)};
+  else
+    known->second.failure = toString(forecast.takeError());
+  return known->second;
+}
+
 void PipelineSearch::tryVariant(const Configuration &configuration, const ModelGraph &model,
-                                std::optional<llvm::Expected<StageCut>> &found) {
+                                std::optional<llvm::Expected<const StageCut *>> &found) {
   if (auto error = refusal(configuration))
     return refuse(configuration, std::move(error));
-  const StageGraph graph = price(model, configuration);
-  Estimate result{configuration, leastSeconds(graph, configuration)};
+  std::optional<StageGraph> priced;
+  auto graph = [&]() -> const StageGraph & {
+    return priced ? *priced : priced.emplace(price(model, configuration));
+  };
+  auto [least, isNew] = facts.leastSeconds.try_emplace(keyOf(configuration));
+  if (isNew)
+    least->second = leastSeconds(graph(), configuration);
+  Estimate result{configuration, least->second};
   result.isBound = request.best && result.seconds >= *request.best;
   if (result.isBound) {
     estimates.push_back(std::move(result));
     return;
   }
   if (!found)
-    found.emplace(cut(model, configuration.kind ? graph : model.graph, configuration, kCutLimits));
+    found.emplace(programOrderCut(model, graph, configuration));
   if (!*found)
     return refuse(configuration, failure("{0}", toString((*found).takeError())));
-  auto forecast = follow(model, graph, (*found)->stageOf, configuration);
-  if (!forecast)
-    return refuse(configuration, forecast.takeError());
-  result.seconds = forecast->seconds;
-  result.peakBytes = *llvm::max_element(forecast->peakBytes);
+  const Outcome &outcome = outcomeOf(***found, model, graph, configuration);
+  if (!outcome.failure.empty())
+    return refuse(configuration, failure("{0}", outcome.failure));
+  result.seconds = outcome.seconds;
+  result.peakBytes = outcome.peakBytes;
   if (auto room = request.machine.devices.front().memoryBytes; room && result.peakBytes > *room)
     result.obstacle = llvm::formatv("takes {0} bytes on a device that has {1}", result.peakBytes, *room);
   else if (request.best)
@@ -393,17 +489,15 @@ void PipelineSearch::tryVariant(const Configuration &configuration, const ModelG
 /// All variants, until the search is ended.
 void PipelineSearch::tryStages(const Configuration &configuration) {
   ofCut.clear();
-  std::optional<ModelGraph> model;
+  const ModelGraph &model = facts.graphs.of(configuration.pipelineRanks * configuration.stagesOfRank);
   // One for all, once one of them may be the best.
-  std::optional<llvm::Expected<StageCut>> found;
+  std::optional<llvm::Expected<const StageCut *>> found;
   for (const Configuration &variant : variantsOf(configuration)) {
     if (!goesOn) {
       refuse(variant, failure("{0}", kNotWeighed));
       continue;
     }
-    if (!model)
-      model = buildModelGraph(function, request.machine, variant.pipelineRanks * variant.stagesOfRank);
-    tryVariant(variant, *model, found);
+    tryVariant(variant, model, found);
     if (request.goesOn)
       goesOn = request.goesOn(estimates.back(), double(estimates.size()) / all);
     // No other cuts either.

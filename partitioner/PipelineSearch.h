@@ -9,6 +9,7 @@
 #include "partitioner/Simulator.h"
 #include "partitioner/TrainingCosts.h"
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -61,6 +62,15 @@ struct Estimate {
 /// The obstacle of what is left where the search has been ended.
 inline constexpr char kNotWeighed[] = "not weighed: interrupted";
 
+/// What searches of one function have found, for those that ask the same of it, but for memory and `best`.
+class KnownPipelines {
+public:
+  KnownPipelines();
+  ~KnownPipelines();
+  struct Facts;
+  std::unique_ptr<Facts> facts;
+};
+
 struct PipelineSearchRequest {
   Machine machine;
   /// How many ranks a pipeline has, and how many pipelines there are.
@@ -81,6 +91,8 @@ struct PipelineSearchRequest {
   double *best = nullptr;
   /// Told of each estimate, and the share of all that is done with it; false ends the search. May be empty.
   std::function<bool(const Estimate &estimate, double share)> goesOn;
+  /// Of the function, where others are to use what this search finds; may be null.
+  KnownPipelines *known = nullptr;
 };
 
 /// What every pipeline of the request takes that `function`, a program of all its tensor ranks, can be cut into. The cut is

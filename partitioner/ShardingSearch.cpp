@@ -21,10 +21,15 @@ SplitClass Shardings::classOf(const ShardingSeed &seed) const {
 }
 
 void Shardings::add(const SplitClass &found) {
+  // What goes together mostly has the same labels, which are those of thousands of positions.
+  const Labelling *last = nullptr;
+  ShardingAttr sharding;
   for (auto &[tensor, labelling] : found.tensors) {
     if (isa<BlockArgument>(tensor.value))
       continue;
-    ShardingAttr sharding = shardingOf(tensor.value.getContext(), labelling, found, ranks);
+    if (!last || last->dim != labelling.dim || last->labels != labelling.labels)
+      sharding = shardingOf(tensor.value.getContext(), labelling, found, ranks);
+    last = &labelling;
     // Of a part of a fused weight some ranks may have nothing: it is whole then.
     if (!llvm::is_contained(sharding.getExtents(), 0))
       tensors.insert({tensor, sharding});
@@ -440,7 +445,9 @@ double Search::leastSeconds(const ShardingDecision &decision) const {
 }
 
 /// The cheapest that fits, from the price at which only what saves time is split to that of all.
-static ShardingDecision decideWithin(int64_t limit, Search &search, ShardingDecision all) {
+/// \param values  bytes that a rank holds beside weights.
+static ShardingDecision decideWithin(int64_t limit, int64_t values, Search &search, ShardingDecision all) {
+  LimitRange limits;
   std::vector<double> prices{0};
   for (const SplitDimension &dimension : all.dimensions)
     prices.push_back(std::max(dimension.price, 0.));
@@ -449,11 +456,14 @@ static ShardingDecision decideWithin(int64_t limit, Search &search, ShardingDeci
   for (ArrayRef<double> open = prices; !open.empty();) {
     const size_t middle = open.size() / 2;
     ShardingDecision found = search.run(open[middle]);
-    const bool fits = found.rankBytes <= limit;
+    const bool fits = found.rankBytes <= limit - values;
+    limits.note(found.rankBytes + values, fits);
     open = fits ? open.take_front(middle) : open.drop_front(middle + 1);
     if (fits)
       all = std::move(found);
   }
+  all.rankBytes += values;
+  all.memoryLimits = limits;
   return all;
 }
 
@@ -462,8 +472,7 @@ ShardingDecision decideSharding(func::FuncOp function, const ShardingRequest &re
   ShardingDecision decision = search.run(std::numeric_limits<double>::infinity());
   if (request.memoryLimit) {
     const int64_t values = mostLiveBytes(function, TracedShapes(function));
-    decision = decideWithin(*request.memoryLimit - values, search, std::move(decision));
-    decision.rankBytes += values;
+    decision = decideWithin(*request.memoryLimit, values, search, std::move(decision));
   }
   decision.leastSeconds = search.leastSeconds(decision);
   return decision;

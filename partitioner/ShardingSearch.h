@@ -3,6 +3,7 @@
 #define CLEAVE_PARTITIONER_SHARDINGSEARCH_H
 
 #include "partitioner/Communication.h"
+#include "partitioner/LimitRange.h"
 #include "partitioner/Machine.h"
 #include "partitioner/Sharding.h"
 
@@ -87,6 +88,8 @@ struct ShardingDecision {
   /// Of all weights on the rank that has most of them; with a memory limit also of the values that live at once, as if
   /// these were whole, without the workspace of operators.
   int64_t rankBytes = 0;
+  /// The memory limits with which the decision is this one; any where the request has none.
+  LimitRange memoryLimits;
   /// What all classes owe, before sums are merged.
   double seconds = 0;
   /// No plan that splits these weights owes less, if classes that end early take heads and widths apart as whole ones do.

@@ -250,6 +250,19 @@ static int64_t leastWeightLimit(const StageGraph &graph, llvm::ArrayRef<uint32_t
   return low;
 }
 
+static int64_t largestLimit(const CutRequest &request) {
+  int64_t most = 0;
+  for (const StageDevice &stage : request.stages)
+    most = std::max(most, stage.weightLimit.value_or(kNoLimit));
+  return most;
+}
+
+/// Whether intervals of program order had room for their weights if all stages had that of the largest; quick to tell.
+static bool mayFitProgramOrder(const StageGraph &graph, const CutRequest &request, llvm::ArrayRef<uint32_t> segmentEnds) {
+  const std::optional<uint32_t> fewest = fewestStages(graph, segmentEnds, largestLimit(request));
+  return fewest && *fewest <= request.stages.size();
+}
+
 static Error tooHeavy(const StageGraph &graph, const CutRequest &request,
                       llvm::ArrayRef<uint32_t> segmentEnds, bool isProven) {
   const uint32_t stages = request.stages.size();
@@ -332,11 +345,17 @@ llvm::Expected<StageCut> cutStages(const StageGraph &graph, const CutRequest &re
   if (Error error = check(graph.nodes.size(), request.stages.size(), ends.size()))
     return error;
   const GroupGraph groups = groupsOf(graph, ends);
-  const DeviceRow devices = rowOf(request);
+  LimitRange weightLimits;
+  DeviceRow devices = rowOf(request);
+  devices.seen = &weightLimits;
   const double lowerBound = lowerBoundOf(groups, devices);
   if (lowerBound == kNever)
     return tooHeavy(graph, request, ends, /*isProven=*/true);
-  auto found = searchProgramOrder(groups, devices, lowerBound);
+  for (const GroupGraph::Group &group : groups.groups)
+    weightLimits.note(int64_t(std::min(group.size, 0x1p62)), /*fits=*/true);
+  std::optional<DevicesFound> found;
+  if (mayFitProgramOrder(graph, request, ends))
+    found = searchProgramOrder(groups, devices, lowerBound);
   SearchOutcome other;
   const bool isBest = found && found->maxLoad <= lowerBound * kRounding;
   if (!isBest)
@@ -352,6 +371,7 @@ llvm::Expected<StageCut> cutStages(const StageGraph &graph, const CutRequest &re
   // The mean is summed in another order than the stages, and may come out above them by rounding.
   cut.lowerBound = cut.isExact ? cut.slowest() : std::min(lowerBound, cut.slowest());
   cut.bottleneck = bottleneckOf(graph, devices);
+  cut.weightLimits = weightLimits;
   return cut;
 }
 

@@ -2,6 +2,7 @@
 #ifndef CLEAVE_PARTITIONER_STAGECUTTER_H
 #define CLEAVE_PARTITIONER_STAGECUTTER_H
 
+#include "partitioner/LimitRange.h"
 #include "partitioner/SearchLimits.h"
 #include "partitioner/StageGraph.h"
 #include "llvm/Support/Error.h"
@@ -44,6 +45,8 @@ struct StageCut : SearchProof {
   /// The node that alone exceeds a balanced stage's share of the work, so that no balanced cut exists;
   /// nothing otherwise.
   std::optional<uint32_t> bottleneck;
+  /// The weight limits with which the cut is this one, to the bit; for requests that give all stages the same limit.
+  LimitRange weightLimits;
   /// Of `seconds`.
   double slowest() const;
   /// Of `seconds`.

@@ -105,6 +105,9 @@ struct AnnotateSharding : impl::AnnotateShardingBase<AnnotateSharding> {
     function->setAttr(kDimensionsAttr, b.getArrayAttr(dimensions));
     function->setAttr(kCommunicationAttr,
                       b.getDenseF64ArrayAttr({decision.seconds, decision.leastSeconds}));
+    if (memory > 0)
+      function->setAttr(kShardingLimitsAttr,
+                        b.getDenseI64ArrayAttr({decision.memoryLimits.least, decision.memoryLimits.tooLarge}));
     for (auto [order, seed] : llvm::enumerate(decision.seeds)) {
       ParamOp weight = seed.weight;
       weight->setAttr(kSplitAttr, b.getI64IntegerAttr(seed.dim));

@@ -26,7 +26,7 @@ struct AssignStages : impl::AssignStagesBase<AssignStages> {
     ModelGraph model = buildModelGraph(function, *target, stages);
     CutRequest request;
     request.stages.assign(stages, {target->linkAmong((ranks ? ranks : stages) * tensorRanksOf(function)),
-                                   target->devices.front().memoryBytes});
+                                   memory > 0 ? std::optional<int64_t>(memory) : target->devices.front().memoryBytes});
     if (!weightLimits.empty() && weightLimits.size() != stages)
       return fail(llvm::formatv("found {0} weight limits, expected {1}, one a stage", weightLimits.size(), stages).str());
     for (auto [stage, limit] : llvm::zip(request.stages, weightLimits))
@@ -67,6 +67,7 @@ struct AssignStages : impl::AssignStagesBase<AssignStages> {
     function->setAttr(kStageRecvBytesAttr, b.getI64ArrayAttr(cut.recvBytes));
     function->setAttr(kCutBoundAttr, b.getF64FloatAttr(cut.lowerBound));
     function->setAttr(kCutProofAttr, b.getStringAttr(proof));
+    function->setAttr(kCutLimitsAttr, b.getDenseI64ArrayAttr({cut.weightLimits.least, cut.weightLimits.tooLarge}));
     if (cut.bottleneck)
       function->setAttr(kBottleneckAttr, b.getStringAttr(model.graph.nodes[*cut.bottleneck].label));
   }

@@ -23,6 +23,8 @@ inline constexpr llvm::StringLiteral kStageRecvBytesAttr = "cleave.stage_recv_by
 inline constexpr llvm::StringLiteral kCutBoundAttr = "cleave.cut_bound";
 inline constexpr llvm::StringLiteral kCutProofAttr = "cleave.cut_proof";
 inline constexpr llvm::StringLiteral kBottleneckAttr = "cleave.bottleneck";
+/// The weight limits with which the cut is this one, from the first to below the second.
+inline constexpr llvm::StringLiteral kCutLimitsAttr = "cleave.cut_limits";
 inline constexpr llvm::StringLiteral kMicrobatchesAttr = "cleave.microbatches";
 inline constexpr llvm::StringLiteral kMicrobatchSecondsAttr = "cleave.microbatch_seconds";
 inline constexpr llvm::StringLiteral kLinkAttr = "cleave.link";

@@ -180,13 +180,15 @@ def AssignStages : Pass<"assign-stages", "::mlir::func::FuncOp"> {
     ```
     No stage has more weights than its device has memory, where the machine says that.
     The function gets the cutter's account: `cleave.stage_seconds`, `cleave.stage_recv_bytes`, `cleave.cut_bound` (seconds
-    that the slowest stage takes in any contiguous cut), `cleave.cut_proof` (whether the cut is exact, or why not), and
-    `cleave.bottleneck` where one operation alone makes balance impossible.
+    that the slowest stage takes in any contiguous cut), `cleave.cut_proof` (whether the cut is exact, or why not),
+    `cleave.cut_limits` (the least memory of a device with which the cut is this one, and the next with which it may be another),
+    and `cleave.bottleneck` where one operation alone makes balance impossible.
   }];
   let options = [
     Option<"stages", "stages", "unsigned", "1", "number of pipeline stages">,
     Option<"ranks", "ranks", "unsigned", "0", "of the pipeline, which share the stages; 0: as many as stages">,
     Option<"machine", "machine", "std::string", "\"\"", "machine preset or file; cpu:<stages> where empty">,
+    Option<"memory", "memory", "int64_t", "0", "bytes of memory of a device, in place of what the machine says; 0: that">,
     ListOption<"stageBefore", "stage-before", "std::string", "module paths that must begin a stage">,
     ListOption<"weightLimits", "weight-limits", "int64_t",
                "bytes of weights that each stage may hold; what its device has where empty">

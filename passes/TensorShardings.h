@@ -26,6 +26,8 @@ inline constexpr llvm::StringLiteral kSplitCutAttr = "cleave.split_cut";
 inline constexpr llvm::StringLiteral kDimensionsAttr = "cleave.dimensions";
 /// On the function, for the plan: seconds of the collectives that the decision owes, and what it cannot owe less than.
 inline constexpr llvm::StringLiteral kCommunicationAttr = "cleave.communication";
+/// On the function: the limits of memory with which the decision is this one, from the first to below the second.
+inline constexpr llvm::StringLiteral kShardingLimitsAttr = "cleave.sharding_limits";
 inline constexpr llvm::StringLiteral kShardingsAttr = "cleave.shardings";
 
 /// Fails where an attribute is none that a pass before would have left: other ranks than the function's, or positions that

@@ -333,6 +333,65 @@ void Sampler::raise(OperatorOp op) {
   failures[op] = {std::move(text), /*isRefusal=*/true, /*isRaised=*/true};
 }
 
+/// Preceded by how many there are, so that no two lists of values read the same.
+static void appendAll(ArrayRef<int64_t> numbers, std::vector<int64_t> &key) {
+  key.push_back(numbers.size());
+  key.insert(key.end(), numbers.begin(), numbers.end());
+}
+
+static void describe(const at::Tensor &tensor, std::vector<int64_t> &key) {
+  key.insert(key.end(),
+             {int64_t(tensor.scalar_type()), int64_t(tensor.key_set().raw_repr()), tensor.storage_offset(),
+              int64_t(tensor.storage().nbytes()), tensor.unsafeGetTensorImpl()->is_wrapped_number()});
+  appendAll(ArrayRef(tensor.sizes().data(), tensor.dim()), key);
+  appendAll(ArrayRef(tensor.strides().data(), tensor.dim()), key);
+}
+
+static bool isWithoutData(const c10::IValue &value) {
+  return value.isTensor() && value.toTensor().defined() && value.toTensor().is_meta();
+}
+
+/// Appends what types may depend on; false where that might be data.
+static bool describe(const c10::IValue &value, std::vector<int64_t> &key) {
+  key.push_back(int64_t(value.isTensor()) | int64_t(value.isInt()) << 1 | int64_t(value.isDouble()) << 2 |
+                int64_t(value.isBool()) << 3 | int64_t(value.isIntList()) << 4 |
+                int64_t(value.isTensorList()) << 5);
+  if (value.isTensor() && value.toTensor().defined()) {
+    describe(value.toTensor(), key);
+    return value.toTensor().is_meta();
+  }
+  if (value.isInt())
+    key.push_back(value.toInt());
+  else if (value.isDouble())
+    key.push_back(llvm::bit_cast<int64_t>(value.toDouble()));
+  else if (value.isBool())
+    key.push_back(value.toBool());
+  else if (value.isIntList())
+    appendAll(value.toIntVector(), key);
+  else if (!value.isTensorList())
+    return value.isNone();
+  if (!value.isTensorList())
+    return true;
+  const std::vector<at::Tensor> tensors = value.toTensorVector();
+  key.push_back(tensors.size());
+  for (const at::Tensor &tensor : tensors) {
+    if (!tensor.defined() || !tensor.is_meta())
+      return false;
+    describe(tensor, key);
+  }
+  return true;
+}
+
+std::optional<Sampler::CallKey> Sampler::keyOf(OperatorOp op, const torch::jit::Stack &operands) const {
+  if (seesStorages || !isMemoryEffectFree(op))
+    return std::nullopt;
+  CallKey key{reinterpret_cast<intptr_t>(op->getName().getAsOpaquePointer())};
+  for (const c10::IValue &operand : operands)
+    if (!describe(operand, key))
+      return std::nullopt;
+  return key;
+}
+
 void Sampler::runOperator(OperatorOp op) {
   if (semanticsOf(op.getName()).raises)
     return raise(op);
@@ -346,9 +405,15 @@ void Sampler::runOperator(OperatorOp op) {
   keepOnCpu(stack);
   if (op.getSchema().isVariadic)
     stack.emplace_back(int64_t(op->getNumOperands()));
-  if (auto failure = call(op, *callee, stack)) {
+  std::optional<CallKey> key = keyOf(op, stack);
+  auto same = key ? known.find(*key) : known.end();
+  if (same != known.end()) {
+    stack = same->second;
+  } else if (auto failure = call(op, *callee, stack)) {
     failures[op] = std::move(*failure);
     return leave(op);
+  } else if (key && llvm::all_of(stack, isWithoutData)) {
+    known.emplace(std::move(*key), stack);
   }
   bool hasData = !op.getSchema().isRandom && !semanticsOf(op.getName()).isUninitialized;
   for (auto [result, value] : llvm::zip(op->getResults(), stack))

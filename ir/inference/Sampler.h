@@ -8,8 +8,11 @@
 
 #include "ir/Interpret.h"
 #include "ir/OperatorDialect.h"
-#include "llvm/ADT/StringMap.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "llvm/ADT/Hashing.h"
+#include "llvm/ADT/StringMap.h"
+#include <unordered_map>
+#include <vector>
 
 namespace cleave {
 
@@ -17,7 +20,11 @@ namespace cleave {
 /// cannot be had without data has no entry.
 class Sampler {
 public:
-  explicit Sampler(const llvm::StringMap<int64_t> &sizes) : sizes(sizes) {}
+  /// \param seesStorages  each value has memory of its own, or that of what it is a view of. Otherwise
+  ///                      calls that are alike, as those of equal layers, are made once, and their values
+  ///                      are one.
+  explicit Sampler(const llvm::StringMap<int64_t> &sizes, bool seesStorages = false)
+      : sizes(sizes), seesStorages(seesStorages) {}
 
   void run(mlir::func::FuncOp function);
 
@@ -59,7 +66,18 @@ private:
   std::optional<std::vector<c10::IValue>> operandsOf(mlir::Operation *op) const;
   c10::IValue emptyTensor(mlir::RankedTensorType type) const;
 
+  /// What the types of a call's results depend on.
+  using CallKey = std::vector<int64_t>;
+  struct CallHash {
+    size_t operator()(const CallKey &key) const { return llvm::hash_combine_range(key.begin(), key.end()); }
+  };
+  /// Nothing where the call is to be made.
+  std::optional<CallKey> keyOf(OperatorOp op, const torch::jit::Stack &operands) const;
+
   llvm::StringMap<int64_t> sizes;
+  bool seesStorages;
+  /// Results of calls that gave tensors without data.
+  std::unordered_map<CallKey, torch::jit::Stack, CallHash> known;
   /// Branches around the current operation of which only data tells whether they run.
   unsigned guesses = 0;
 };

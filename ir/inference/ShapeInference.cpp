@@ -187,8 +187,9 @@ namespace {
 struct Samples {
   Samples(func::FuncOp function, const SizeTable &sizes, const llvm::StringMap<SizeLimits> &limits, bool onlyTraced)
       : fitter(sizes, limits) {
+    runs.reserve(fitter.samples().size());
     for (auto &point : ArrayRef(fitter.samples()).take_front(onlyTraced ? 1 : fitter.samples().size()))
-      runs.emplace_back(point).run(function);
+      runs.emplace_back(point, /*seesStorages=*/runs.empty()).run(function);
   }
 
   /// Runs the function where it tells apart what could be behind such observations; false where nothing would.

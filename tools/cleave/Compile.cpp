@@ -75,12 +75,16 @@ void addCompileCommand(CLI::App &app, Action &chosen) {
       app.add_subcommand("compile", "Split a TorchScript model over devices and write a plan");
   addFileOptions(command, *options);
   addPlanOptions(command, *options);
+  auto deviceMemory = std::make_shared<std::vector<int64_t>>();
+  addDeviceMemoryOption(command, *deviceMemory, /*takesSeveral=*/false);
   command->add_flag("--verify", options->verify, "Compare with the original before the plan is put in place");
   addSupervisedOptions(command, *how);
   command->footer("example:\n  cleave compile gpt2.pt --inputs gpt2.inputs.safetensors --devices 4 --verify "
                   "-o gpt2.plan");
-  command->callback([options, how, &chosen] {
+  command->callback([options, deviceMemory, how, &chosen] {
     options->stop = makeSharedStop();
+    if (!deviceMemory->empty())
+      options->deviceMemory = deviceMemory->front();
     auto run = [options, how] {
       return workAndReport<CompileOptions, CompileReport>(*options, *how, {compile, toJson, printText})
           .takeError();

@@ -1,6 +1,10 @@
 //===- PlanOptions.cpp - Options that decide what plan a model becomes ----===//
 #include "tools/cleave/PlanOptions.h"
 #include "tools/cleave/Commands.h"
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/SmallVector.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/ADT/StringRef.h"
 
 namespace cleave {
 
@@ -72,6 +76,54 @@ static void addModelOptions(CLI::App *command, CompileOptions &options) {
   repeatable(
       command->add_option("--library", options.libraries, "A library of operators, as torch loads them"))
       ->type_name("FILE");
+}
+
+/// Puts bytes in place of `80GB`.
+static bool takeUnit(std::string &text) {
+  try {
+    return CLI::AsSizeValue(/*kb_is_1000=*/true)(text).empty();
+  } catch (const CLI::ValidationError &) {
+    return false;
+  }
+}
+
+/// Why the text is no size; otherwise its bytes in place of it.
+static std::string readSize(std::string &text) {
+  const std::string found = text;
+  int64_t bytes;
+  const bool isUnsigned = !llvm::StringRef(text).ltrim().starts_with("-");
+  if (isUnsigned && takeUnit(text) && !llvm::StringRef(text).getAsInteger(10, bytes) && bytes > 0)
+    return "";
+  return "found \"" + found + "\", expected bytes of at least 1, a whole number and its unit, as 80GB or 1500MB";
+}
+
+/// Puts the bytes of each size in place of the list.
+static std::string readSizes(std::string &text, bool takesSeveral) {
+  llvm::SmallVector<llvm::StringRef> parts;
+  llvm::StringRef(text).split(parts, ',');
+  if (parts.size() > 1 && !takesSeveral)
+    return "found \"" + text + "\", expected one size, as a plan is for one; cleave simulate takes several";
+  std::vector<std::string> sizes;
+  for (llvm::StringRef part : parts) {
+    if (std::string error = readSize(sizes.emplace_back(part.trim().str())); !error.empty())
+      return error;
+  }
+  text = llvm::join(sizes, ",");
+  return "";
+}
+
+void addDeviceMemoryOption(CLI::App *command, std::vector<int64_t> &sizes, bool takesSeveral) {
+  auto fill = [&sizes](const std::string &text) {
+    llvm::SmallVector<llvm::StringRef> parts;
+    llvm::StringRef(text).split(parts, ',');
+    sizes.assign(parts.size(), 0);
+    for (auto [part, size] : llvm::zip(parts, sizes))
+      part.getAsInteger(10, size);
+  };
+  const std::string what = "Memory that each device may use, as 80GB, in place of what the machine says";
+  command->add_option_function<std::string>("--device-memory", fill, what + (takesSeveral ? "; or several, 80GB,40GB: a plan for each" : ""))
+      ->transform(CLI::Validator([takesSeveral](std::string &text) { return readSizes(text, takesSeveral); }, ""))
+      ->type_name(takesSeveral ? "SIZE[,SIZE...]" : "SIZE");
 }
 
 void addPlanOptions(CLI::App *command, CompileOptions &options) {

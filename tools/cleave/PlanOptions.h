@@ -10,6 +10,9 @@ namespace cleave {
 /// Adds what `compile` and `simulate` share: inputs, devices, and what is done to the model.
 void addPlanOptions(CLI::App *command, CompileOptions &options);
 
+/// Adds --device-memory, which fills `sizes` with one size, or with as many as are given.
+void addDeviceMemoryOption(CLI::App *command, std::vector<int64_t> &sizes, bool takesSeveral);
+
 } // namespace cleave
 
 #endif // CLEAVE_TOOLS_CLEAVE_PLANOPTIONS_H

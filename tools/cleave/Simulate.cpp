@@ -5,6 +5,7 @@
 #include "tools/cleave/Alternatives.h"
 #include "tools/cleave/Commands.h"
 #include "tools/cleave/ForecastJson.h"
+#include "tools/cleave/Limits.h"
 #include "tools/cleave/PlanOptions.h"
 #include "tools/cleave/RunFiles.h"
 #include "tools/cleave/SimulateTraining.h"
@@ -33,6 +34,8 @@ struct SimulateOptions : CompileOptions {
   std::string trace;
   /// Options that were given, `--machine`, of those that decide what plan a model becomes.
   std::vector<std::string> given;
+  /// Several: a report for each.
+  std::vector<int64_t> deviceMemories;
   bool isTraining = false;
   TrainingChoice choice;
   /// `model` is a plan's folder.
@@ -103,18 +106,20 @@ static Expected<SimulateReport> readPlan(const SimulateOptions &options) {
   report.plan = std::move(loaded->plan);
   if (Error error = checkAgreement(options, *report.plan))
     return error;
+  if (Error error = forecastOf(*report.plan, options.model).moveInto(report.forecast))
+    return error;
   return report;
 }
 
-static Expected<SimulateReport> compileModel(const SimulateOptions &options) {
-  CompileOptions inMemory = options;
-  inMemory.writesPlan = false;
-  Expected<CompileReport> compiled = compile(inMemory);
+static Expected<SimulateReport> planModel(Planner &planner, const SimulateOptions &options, std::optional<int64_t> deviceMemory) {
+  Expected<CompileReport> compiled = planner.plan(deviceMemory);
   if (!compiled)
     return compiled.takeError();
   SimulateReport report;
   report.plan = std::move(compiled->plan);
   report.notes = std::move(compiled->notes);
+  if (Error error = forecastOf(*report.plan, options.model).moveInto(report.forecast))
+    return error;
   return report;
 }
 
@@ -140,14 +145,21 @@ static Expected<SimulateReport> simulatePlan(const SimulateOptions &options) {
   const RunFiles files{options.model, options.inputsFile, "", options.trace};
   if (Error error = checkRunFiles(files))
     return error;
-  Expected<SimulateReport> report = options.isPlan() ? readPlan(options) : compileModel(options);
+  Planner planner(options);
+  Expected<SimulateReport> report = options.isPlan() ? readPlan(options) : planModel(planner, options, options.deviceMemory);
   if (!report)
     return report;
-  if (Error error = forecastOf(*report->plan, options.model).moveInto(report->forecast))
-    return error;
   if (Error error = writeRunFiles(files, {}, [&] { return traceOf(*report); }))
     return error;
   return report;
+}
+
+static Expected<std::vector<LimitReport<SimulateReport>>> simulateLimits(const SimulateOptions &options) {
+  if (!options.trace.empty())
+    return wrongUsage("--trace: shows one plan, and --device-memory asks for several; give one size");
+  Planner planner(options);
+  return planEach<SimulateReport>(options.deviceMemories,
+                                  [&](int64_t deviceMemory) { return planModel(planner, options, deviceMemory); });
 }
 
 //===- Reporting ----------------------------------------------------------===//
@@ -220,14 +232,31 @@ static void addTrainingOptions(CLI::App *command, SimulateOptions &options) {
       ->type_name("N");
 }
 
-static Expected<TrainingForecast> simulateTraining(const SimulateOptions &options) {
+/// What is forecast, with the training that the options choose.
+static Expected<CompileOptions> trainingOf(const SimulateOptions &options) {
   if (options.isPlan())
     return wrongUsage("--train: " + options.model + " is a plan, and plans of this version have no backward passes; give its model");
   if (!options.trace.empty())
     return wrongUsage("--trace: shows the actions of a plan, and --train makes none");
   CompileOptions training = options;
   training.training = options.choice;
-  return forecastTraining(training);
+  return training;
+}
+
+static Expected<TrainingForecast> simulateTraining(const SimulateOptions &options) {
+  Expected<CompileOptions> training = trainingOf(options);
+  if (!training)
+    return training.takeError();
+  return forecastTraining(*training);
+}
+
+static Expected<std::vector<LimitReport<TrainingForecast>>> simulateTrainingLimits(const SimulateOptions &options) {
+  Expected<CompileOptions> training = trainingOf(options);
+  if (!training)
+    return training.takeError();
+  TrainingForecaster forecaster(*training);
+  return planEach<TrainingForecast>(options.deviceMemories,
+                                    [&](int64_t deviceMemory) { return forecaster.forecast(deviceMemory); });
 }
 
 static llvm::json::Object trainingToJson(const SimulateOptions &options, const TrainingForecast &report) {
@@ -239,6 +268,12 @@ static void printTraining(llvm::raw_ostream &out, const SimulateOptions &options
 }
 
 static Error runSimulate(const SimulateOptions &options, const SupervisedOptions &how) {
+  using Plans = std::vector<LimitReport<SimulateReport>>;
+  using Forecasts = std::vector<LimitReport<TrainingForecast>>;
+  if (options.deviceMemories.size() > 1 && !options.isPlan())
+    return options.isTraining
+               ? workAndReport<SimulateOptions, Forecasts>(options, how, {simulateTrainingLimits, limitsToJson, printLimits}).takeError()
+               : workAndReport<SimulateOptions, Plans>(options, how, {simulateLimits, limitsToJson, printLimits}).takeError();
   if (options.isTraining)
     return workAndReport<SimulateOptions, TrainingForecast>(options, how, {simulateTraining, trainingToJson, printTraining})
         .takeError();
@@ -251,6 +286,7 @@ void addSimulateCommand(CLI::App &app, Action &chosen) {
   CLI::App *command = app.add_subcommand("simulate", "Forecast what a plan's schedule takes, on devices here or elsewhere");
   const size_t first = command->get_options().size();
   addPlanOptions(command, *options);
+  addDeviceMemoryOption(command, options->deviceMemories, /*takesSeveral=*/true);
   const std::vector<CLI::Option *> all = command->get_options(),
                                    planOptions(all.begin() + first, all.end());
   command->add_option("plan", options->model, "The plan's folder, or a model: a TorchScript file, or IR as text (.mlir)")
@@ -269,6 +305,8 @@ void addSimulateCommand(CLI::App &app, Action &chosen) {
       if (option->count() > 0)
         options->given.push_back(option->get_name());
     options->stop = makeSharedStop();
+    if (options->deviceMemories.size() == 1)
+      options->deviceMemory = options->deviceMemories.front();
     chosen.run = [options, how] { return runSimulate(*options, *how); };
     if (!options->isPlan())
       chosen.confinement = Confinement{options->model, how->limits, !how->quiet, options->stop};

@@ -13,6 +13,13 @@ using llvm::formatv;
 
 std::string megabytes(int64_t bytes) { return formatv("{0:f2}", bytes / 1e6); }
 
+std::string sizeText(int64_t bytes) {
+  for (auto [unit, size] : {std::pair("TB", int64_t(1e12)), {"GB", int64_t(1e9)}, {"MB", int64_t(1e6)}, {"KB", int64_t(1e3)}})
+    if (bytes > 0 && bytes % size == 0)
+      return formatv("{0} {1}", bytes / size, unit);
+  return count(bytes, "byte");
+}
+
 std::string milliseconds(double seconds) { return formatv("{0:f2}", seconds * 1e3); }
 
 std::string count(uint64_t number, llvm::StringRef noun) {

@@ -12,6 +12,8 @@ namespace cleave {
 
 /// `1.57`, in units of 10^6 bytes.
 std::string megabytes(int64_t bytes);
+/// `80 GB`: in the largest unit of which it is a whole number.
+std::string sizeText(int64_t bytes);
 /// `166.35`.
 std::string milliseconds(double seconds);
 /// `1 device`, `4 devices`, `2 batches`.

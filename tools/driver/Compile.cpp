@@ -22,18 +22,20 @@ static double secondsSince(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-namespace {
 /// One compilation, step by step.
 class Compilation {
 public:
-  explicit Compilation(const CompileOptions &options) : options(options) {}
+  explicit Compilation(const CompileOptions &options) : options(options), silent(options) { silent.emitIr.clear(); }
   llvm::Expected<CompileReport> run();
+  /// The plan alone, for a limit of memory after another; the model is read for the first.
+  llvm::Expected<CompileReport> replan(std::optional<int64_t> deviceMemory);
   /// The batch was to be split, and the passes refused all of that.
   bool failedToSplit() const { return shape.microbatches == 0 && !source.batch.empty() && !passesAccepted; }
 
 private:
   llvm::Error read();
   llvm::Error split();
+  llvm::Error make(PlanMaker &maker);
   llvm::Error putInPlace();
   llvm::Error write();
   llvm::Error writeShards();
@@ -46,40 +48,49 @@ private:
       options.progress(step.str(), done);
   }
 
-  const CompileOptions &options;
+  CompileOptions options;
+  /// Without IR: of all meshes, only the chosen one's is written.
+  CompileOptions silent;
   CompileReport report;
   PipelineShape shape;
   mlir::MLIRContext context{mlir::MLIRContext::Threading::DISABLED};
   ModelSource source;
+  /// Once the model is read.
+  std::optional<PlanMaker> maker;
   bool passesAccepted = false;
   std::unique_ptr<plan::Plan> plan;
   std::optional<plan::OutputDirectory> directory;
 };
-} // namespace
 
 llvm::Error Compilation::read() {
   auto parsed = readPipelineShape(options);
   if (!parsed)
     return parsed.takeError();
   shape = *parsed;
-  CompileOptions chosen = options;
-  chosen.microbatches = shape.microbatches;
-  if (auto error = readModel(chosen, context).moveInto(source))
-    return error;
+  if (!maker) {
+    CompileOptions chosen = options;
+    chosen.microbatches = shape.microbatches;
+    if (auto error = readModel(chosen, context).moveInto(source))
+      return error;
+    // A search tells how far it is as a whole.
+    if (shape.search)
+      silent.progress = nullptr;
+    maker.emplace(silent, source, context);
+  }
   shape.batch = source.batch;
   return llvm::Error::success();
 }
 
+llvm::Error Compilation::make(PlanMaker &maker) {
+  auto error = maker.make(shape).moveInto(plan);
+  passesAccepted = maker.takeHasMade();
+  return error;
+}
+
 llvm::Error Compilation::split() {
   if (shape.search) {
-    // Of all meshes, only the chosen one's IR is written.
-    CompileOptions silent = options;
-    silent.emitIr.clear();
-    // The search tells how far it is as a whole.
-    silent.progress = nullptr;
-    PlanMaker maker(silent, source, context);
-    auto found = searchMesh(maker, options, shape);
-    passesAccepted = maker.hasMadeOne();
+    auto found = searchMesh(*maker, options, shape);
+    passesAccepted = maker->takeHasMade();
     if (!found)
       return found.takeError();
     shape = std::move(found->shape);
@@ -88,14 +99,15 @@ llvm::Error Compilation::split() {
     if (options.emitIr.empty())
       return llvm::Error::success();
   }
-  PlanMaker maker(options, source, context);
-  auto made = maker.make(shape);
-  passesAccepted = maker.hasMadeOne();
-  if (!made)
-    return made.takeError();
+  if (options.emitIr.empty())
+    return make(*maker);
+  plan::Alternatives weighed;
   if (plan)
-    (*made)->alternatives = std::move(plan->alternatives);
-  plan = std::move(*made);
+    weighed = std::move(plan->alternatives);
+  PlanMaker writing(options, source, context);
+  if (auto error = make(writing))
+    return error;
+  plan->alternatives = std::move(weighed);
   return llvm::Error::success();
 }
 
@@ -282,6 +294,17 @@ llvm::Expected<CompileReport> Compilation::run() {
   return std::move(report);
 }
 
+llvm::Expected<CompileReport> Compilation::replan(std::optional<int64_t> deviceMemory) {
+  options.deviceMemory = silent.deviceMemory = deviceMemory;
+  report = CompileReport();
+  return run();
+}
+
+/// The batch is not split, since the passes have refused that for this reason.
+static void noteWhole(CompileReport &report, const std::string &reason) {
+  report.notes.push_back("the batch is not split: " + reason);
+}
+
 llvm::Expected<CompileReport> compile(const CompileOptions &options) {
   Compilation compilation(options);
   auto report = compilation.run();
@@ -293,7 +316,30 @@ llvm::Expected<CompileReport> compile(const CompileOptions &options) {
   whole.microbatches = 1;
   auto second = Compilation(whole).run();
   if (second)
-    second->notes.push_back("the batch is not split: " + reason);
+    noteWhole(*second, reason);
+  return second;
+}
+
+Planner::Planner(CompileOptions options) : options(std::move(options)) {}
+Planner::~Planner() = default;
+
+llvm::Expected<CompileReport> Planner::plan(std::optional<int64_t> deviceMemory) {
+  if (!first) {
+    options.writesPlan = false;
+    options.emitIr.clear();
+    first = std::make_unique<Compilation>(options);
+  }
+  auto report = first->replan(deviceMemory);
+  if (report || !first->failedToSplit() || report.errorIsA<UsageError>())
+    return report;
+  std::string reason = toString(report.takeError());
+  if (!whole) {
+    options.microbatches = 1;
+    whole = std::make_unique<Compilation>(options);
+  }
+  auto second = whole->replan(deviceMemory);
+  if (second)
+    noteWhole(*second, reason);
   return second;
 }
 

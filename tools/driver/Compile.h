@@ -49,6 +49,8 @@ struct CompileOptions {
   std::string mesh;
   /// Preset or file; empty: that many CPU devices.
   std::string machine;
+  /// Bytes that each device may use, in place of what the machine says; nothing: that.
+  std::optional<int64_t> deviceMemory = std::nullopt;
   std::vector<std::string> stageBefore;
   /// `layers.*.wq=colwise`: how weights of these paths are split over tensor ranks; the last match counts.
   std::vector<std::string> shard;
@@ -107,6 +109,22 @@ llvm::Error checkScheduleName(llvm::StringRef name);
 
 /// Compiles. `output` is a complete plan afterwards, or what it was before.
 llvm::Expected<CompileReport> compile(const CompileOptions &options);
+
+/// Plans of one model for one limit of memory after the other. The model is read, typed, sharded and priced once, and what a
+/// limit leaves as it was is not made again; the plans are those that compile() makes with that limit.
+class Planner {
+public:
+  /// Nothing is written, whatever the options say.
+  explicit Planner(CompileOptions options);
+  ~Planner();
+  /// \param deviceMemory  as in CompileOptions.
+  llvm::Expected<CompileReport> plan(std::optional<int64_t> deviceMemory);
+
+private:
+  CompileOptions options;
+  /// The second does not split the batch; made where the first cannot.
+  std::unique_ptr<class Compilation> first, whole;
+};
 
 } // namespace cleave
 

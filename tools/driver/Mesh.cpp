@@ -111,6 +111,12 @@ static llvm::Expected<PipelineShape> readRanks(const CompileOptions &options) {
       shape.devicesOfMachine = machine->devices.size();
     devices = devices.value_or(machine->devices.size());
   }
+  if (options.deviceMemory) {
+    if (*options.deviceMemory < 1)
+      return wrongUsage("--device-memory " + llvm::Twine(*options.deviceMemory) + ": expected at least 1 byte, as 80GB");
+    shape.memoryBytes = options.deviceMemory;
+    shape.isMemoryGiven = true;
+  }
   if (options.mesh.empty()) {
     shape.ranks = devices.value_or(1);
     return shape;

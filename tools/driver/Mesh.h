@@ -42,6 +42,8 @@ struct PipelineShape {
   uint32_t devicesOfMachine = 0;
   /// Of each device; nothing: not limited.
   std::optional<int64_t> memoryBytes;
+  /// The user said so, and not the machine.
+  bool isMemoryGiven = false;
   /// Bytes of weights that each stage may hold; none: as many as its device.
   std::vector<int64_t> weightLimits;
   /// Whether weights may stay whole on tensor ranks where there is room for them.

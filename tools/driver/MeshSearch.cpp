@@ -34,7 +34,7 @@ public:
 
 private:
   using Pipelines = std::vector<std::pair<uint32_t, uint32_t>>;
-  PipelineSearchRequest requestFor(const Pipelines &pipelines);
+  PipelineSearchRequest requestFor(mlir::func::FuncOp function, const Pipelines &pipelines);
   Error tryTensorRanks(uint32_t tensorRanks, const Pipelines &pipelines);
   Error weigh(bool acrossNodes);
   bool mustLookAtAll();
@@ -70,7 +70,7 @@ PipelineShape MeshSearch::shapeOf(const Configuration &configuration) const {
   return found;
 }
 
-PipelineSearchRequest MeshSearch::requestFor(const Pipelines &pipelines) {
+PipelineSearchRequest MeshSearch::requestFor(mlir::func::FuncOp function, const Pipelines &pipelines) {
   PipelineSearchRequest request;
   request.machine = machine;
   request.pipelines = pipelines;
@@ -83,6 +83,7 @@ PipelineSearchRequest MeshSearch::requestFor(const Pipelines &pipelines) {
   request.stageBefore = options.stageBefore;
   request.best = looksAtAll ? nullptr : &best;
   request.goesOn = [this](const Estimate &estimate, double share) { return watch.sees(estimate, share); };
+  request.known = &maker.pipelinesOf(function);
   return request;
 }
 
@@ -95,7 +96,7 @@ Error MeshSearch::tryTensorRanks(uint32_t tensorRanks, const Pipelines &pipeline
   widest.microbatches = std::max(1u, shape.microbatches);
   auto function = maker.shard(shapeOf(widest));
   if (function)
-    llvm::append_range(estimates, searchPipelines(*function, requestFor(pipelines)));
+    llvm::append_range(estimates, searchPipelines(*function, requestFor(*function, pipelines)));
   else if (estimates.empty())
     // What the first sharding does not take is mostly no matter of the mesh.
     return function.takeError();
@@ -231,7 +232,7 @@ Expected<TrainingForecast> MeshSearch::chooseTraining() {
     auto function = maker.shard(shapeOf(best.configuration));
     if (!function)
       return function.takeError();
-    const PipelineSearchRequest request = requestFor({{best.configuration.pipelineRanks, best.configuration.dataRanks}});
+    const PipelineSearchRequest request = requestFor(*function, {{best.configuration.pipelineRanks, best.configuration.dataRanks}});
     if (auto error = forecastPipeline(*function, request, best.configuration).moveInto(result.pipeline))
       return error;
     // With the exact cut it may be another than estimated.
@@ -288,6 +289,9 @@ Error MeshSearch::weighAll() {
   if (auto error = (options.machine.empty() ? Expected<Machine>(Machine::cpu(space.devices)) : Machine::load(options.machine))
                        .moveInto(machine))
     return error;
+  if (shape.isMemoryGiven)
+    for (DeviceSpec &device : machine.devices)
+      device.memoryBytes = shape.memoryBytes;
   estimates.clear();
   if (auto error = weigh(/*acrossNodes=*/false))
     return error;

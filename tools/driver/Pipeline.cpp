@@ -18,35 +18,42 @@ using namespace mlir;
 
 namespace cleave {
 
-/// Of `annotate-sharding` and what makes its decision real; empty where there is nothing to split over.
+/// `annotate-sharding` and what makes its decision real.
 static std::string tensorPasses(const CompileOptions &options, const PipelineShape &shape) {
-  if (shape.tensorRanks == 1)
-    return "";
   std::string annotate = "annotate-sharding{tp=" + std::to_string(shape.tensorRanks);
   if (!options.machine.empty())
     annotate += " machine=" + options.machine;
-  if (shape.memoryBytes && shape.weighsMemory)
-    annotate += " memory=" + std::to_string(std::min<uint64_t>(
-                                 llvm::SaturatingMultiply<uint64_t>(*shape.memoryBytes, shape.ranks), INT64_MAX));
+  if (auto memory = shardingMemory(shape))
+    annotate += " memory=" + std::to_string(*memory);
   if (!shape.shard.empty())
     annotate += " shard=" + llvm::join(shape.shard, ",");
-  return annotate + "},propagate-sharding,resolve-conflicts,partition-spmd,place-collectives,canonicalize,cse,infer-types,";
+  annotate += "},propagate-sharding,resolve-conflicts,partition-spmd,place-collectives,canonicalize,cse,infer-types";
+  return annotate + (options.rewritesIdioms ? ",rewrite-idioms{only=rms-norm},cse,infer-types" : "");
 }
 
-std::string shardingPasses(const CompileOptions &options, const PipelineShape &shape) {
-  std::string passes = "strip-boundaries";
+std::optional<int64_t> shardingMemory(const PipelineShape &shape) {
+  if (shape.tensorRanks == 1 || !shape.memoryBytes || !shape.weighsMemory)
+    return std::nullopt;
+  return std::min<uint64_t>(llvm::SaturatingMultiply<uint64_t>(*shape.memoryBytes, shape.ranks), INT64_MAX);
+}
+
+std::vector<std::string> shardingSteps(const CompileOptions &options, const PipelineShape &shape) {
+  std::string types = "strip-boundaries";
   if (!options.capturePoints.empty())
-    passes += "{keep=" + llvm::join(options.capturePoints, ",") + "}";
-  passes += std::string(",canonicalize,infer-types") + (isIrText(options.model) ? "{check}" : "") + ",fold-sizes,canonicalize,cse,";
+    types += "{keep=" + llvm::join(options.capturePoints, ",") + "}";
+  std::vector<std::string> steps{types + ",canonicalize,infer-types" + (isIrText(options.model) ? "{check}" : "") + ",fold-sizes,canonicalize,cse"};
   const bool isSplit = shape.tensorRanks > 1;
+  std::vector<std::string> changes;
   if (options.rewritesIdioms)
-    passes += "rewrite-idioms" + std::string(isSplit ? "{only=tanh-gelu,rotary,attention,grouped-attention}" : "") + ",cse,infer-types,";
+    changes.push_back("rewrite-idioms" + std::string(isSplit ? "{only=tanh-gelu,rotary,attention,grouped-attention}" : "") +
+                      ",cse,infer-types");
   if (options.dtype != "traced")
-    passes += "lower-precision{dtype=" + options.dtype + "},canonicalize,cse,infer-types,";
-  passes += tensorPasses(options, shape);
-  if (options.rewritesIdioms && isSplit)
-    passes += "rewrite-idioms{only=rms-norm},cse,infer-types,";
-  return StringRef(passes).drop_back().str();
+    changes.push_back("lower-precision{dtype=" + options.dtype + "},canonicalize,cse,infer-types");
+  if (!changes.empty())
+    steps.push_back(llvm::join(changes, ","));
+  if (isSplit)
+    steps.push_back(tensorPasses(options, shape));
+  return steps;
 }
 
 std::string cuttingPasses(const CompileOptions &options, const PipelineShape &shape) {
@@ -61,6 +68,8 @@ std::string cuttingPasses(const CompileOptions &options, const PipelineShape &sh
     assign += " machine=" + options.machine;
     schedule += " machine=" + options.machine;
   }
+  if (shape.isMemoryGiven && shape.memoryBytes && shape.weightLimits.empty())
+    assign += " memory=" + std::to_string(*shape.memoryBytes);
   if (!options.stageBefore.empty())
     assign += " stage-before=" + llvm::join(options.stageBefore, ",");
   if (!shape.weightLimits.empty()) {
@@ -73,7 +82,7 @@ std::string cuttingPasses(const CompileOptions &options, const PipelineShape &sh
 static std::string wholePipeline(const Twine &passes) { return ("builtin.module(func.func(" + passes + "))").str(); }
 
 std::string pipelineOf(const CompileOptions &options, const PipelineShape &shape) {
-  return wholePipeline(shardingPasses(options, shape) + "," + cuttingPasses(options, shape));
+  return wholePipeline(llvm::join(shardingSteps(options, shape), ",") + "," + cuttingPasses(options, shape));
 }
 
 unsigned countPasses(StringRef passes) {

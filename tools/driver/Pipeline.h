@@ -12,8 +12,12 @@
 
 namespace cleave {
 
-/// The passes up to the program of all tensor ranks, and those that cut it, as text.
-std::string shardingPasses(const CompileOptions &options, const PipelineShape &shape);
+/// The passes up to the program of all tensor ranks, as texts: to types and sizes, to idioms and precision, and, where there is
+/// something to split over, to the split. Shapes that differ in later ones have the earlier ones in common.
+std::vector<std::string> shardingSteps(const CompileOptions &options, const PipelineShape &shape);
+/// The memory of a tensor rank that they weigh; nothing where they do not.
+std::optional<int64_t> shardingMemory(const PipelineShape &shape);
+/// Those that cut it.
 std::string cuttingPasses(const CompileOptions &options, const PipelineShape &shape);
 
 /// Both, as `cleave-opt --pass-pipeline=` takes them.

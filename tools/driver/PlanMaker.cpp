@@ -2,9 +2,13 @@
 #include "tools/driver/PlanMaker.h"
 #include "codegen/EmitPlan.h"
 #include "ir/NearestName.h"
+#include "partitioner/SearchLimits.h"
+#include "passes/Passes.h"
+#include "passes/TensorShardings.h"
 #include "tools/driver/DiagnosticCollector.h"
 #include "tools/driver/Pipeline.h"
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/GlobPattern.h"
 #include "llvm/Support/Path.h"
@@ -105,16 +109,39 @@ Error PlanMaker::run(mlir::ModuleOp module, const std::string &passes, unsigned 
   return Error::success();
 }
 
+/// What a pass has said of them; any where it has not.
+static LimitRange limitsIn(mlir::ModuleOp module, StringRef attribute) {
+  auto said = (*module.getOps<mlir::func::FuncOp>().begin())->getAttrOfType<mlir::DenseI64ArrayAttr>(attribute);
+  return said ? LimitRange{said[0], said[1]} : LimitRange();
+}
+
+static PipelineShape withoutLimit(PipelineShape shape) {
+  shape.memoryBytes = std::nullopt;
+  return shape;
+}
+
 Expected<mlir::ModuleOp> PlanMaker::runSharding(const PipelineShape &shape) {
-  const std::string passes = shardingPasses(options, shape);
-  auto &module = sharded[passes];
-  if (!module) {
-    mlir::OwningOpRef<mlir::ModuleOp> copy = source.model.module.get().clone();
-    if (auto error = run(*copy, passes, 0))
-      return error;
-    module = std::move(copy);
+  const std::optional<int64_t> limit = shardingMemory(shape);
+  const std::vector<std::string> steps = shardingSteps(options, shape), names = shardingSteps(options, withoutLimit(shape));
+  mlir::ModuleOp module = source.model.module.get();
+  std::string key;
+  unsigned done = 0;
+  for (auto [passes, name] : llvm::zip(steps, names)) {
+    key += (passes == name ? "" : "within a limit: ") + name + ",";
+    std::vector<Sharded> &all = sharded[key];
+    auto known = llvm::find_if(all, [&](const Sharded &one) { return one.limits.contains(limit); });
+    if (known == all.end()) {
+      mlir::OwningOpRef<mlir::ModuleOp> copy = module.clone();
+      if (auto error = run(*copy, passes, done))
+        return error;
+      const LimitRange limits = limitsIn(*copy, kShardingLimitsAttr);
+      all.push_back({std::move(copy), limits});
+      known = std::prev(all.end());
+    }
+    module = *known->module;
+    done += countPasses(passes);
   }
-  return *module;
+  return module;
 }
 
 Expected<mlir::func::FuncOp> PlanMaker::shard(const PipelineShape &shape) {
@@ -128,20 +155,39 @@ Expected<std::unique_ptr<plan::Plan>> PlanMaker::runPasses(const PipelineShape &
   auto module = runSharding(shape);
   if (!module)
     return module.takeError();
-  mlir::OwningOpRef<mlir::ModuleOp> split = module->clone();
-  if (auto error = run(*split, cuttingPasses(options, shape), countPasses(shardingPasses(options, shape))))
-    return error;
+  auto plan = cutAndEmit(*module, shape);
+  if (!plan)
+    return plan;
+  hasMade = true;
   // The plan says which machine file it was made for, not where that lay.
   CompileOptions named = options;
   named.machine = llvm::sys::path::filename(options.machine).str();
-  DiagnosticCollector diagnostics(context);
-  auto emitted = emitPlan(*split, {"cleave " CLEAVE_VERSION, source.fingerprint, pipelineOf(named, shape)});
-  if (mlir::failed(emitted))
-    return diagnostics.takeError(options.model);
-  hasMade = true;
-  if (auto error = checkCapturePoints(**emitted))
+  (*plan)->pipeline = pipelineOf(named, shape);
+  if (shape.isMemoryGiven)
+    (*plan)->memory_limits.assign(size_t(shape.ranks) * shape.tensorRanks, *shape.memoryBytes);
+  if (auto error = checkCapturePoints(**plan))
     return error;
-  return std::move(*emitted);
+  return plan;
+}
+
+Expected<std::unique_ptr<plan::Plan>> PlanMaker::cutAndEmit(mlir::ModuleOp module, const PipelineShape &shape) {
+  // Limits of weights take the place of the devices', and hardly come twice.
+  const bool isKept = shape.weightLimits.empty();
+  std::vector<Emitted> &all = emitted[{module, cuttingPasses(options, withoutLimit(shape))}];
+  for (const Emitted &known : all)
+    if (isKept && known.limits.contains(shape.memoryBytes))
+      return std::make_unique<plan::Plan>(*known.plan);
+  mlir::OwningOpRef<mlir::ModuleOp> split = module.clone();
+  if (auto error = run(*split, cuttingPasses(options, shape), countPasses(llvm::join(shardingSteps(options, shape), ","))))
+    return error;
+  DiagnosticCollector diagnostics(context);
+  auto plan = emitPlan(*split, {"cleave " CLEAVE_VERSION, source.fingerprint, /*pipeline=*/""});
+  if (mlir::failed(plan))
+    return diagnostics.takeError(options.model);
+  // A cut that was interrupted is one of luck.
+  if (isKept && !EarlyEnd::isWantedNow())
+    all.push_back({std::make_unique<plan::Plan>(**plan), limitsIn(*split, kCutLimitsAttr)});
+  return std::move(*plan);
 }
 
 PlanMaker::Made PlanMaker::fitCut(const PipelineShape &shape) {

@@ -8,12 +8,16 @@
 
 #include "codegen/plan/Plan.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "partitioner/LimitRange.h"
 #include "tools/driver/Mesh.h"
 #include "tools/driver/ModelSource.h"
+#include <map>
+#include <utility>
 
 namespace cleave {
 
-/// Makes plans of a model, for one mesh or for several; the model stays as it is.
+/// Makes plans of a model, for one mesh or for several, and for one limit of memory or for several; the model stays as it is.
+/// What was made for one is kept for all others for which it would be the same.
 class PlanMaker {
 public:
   /// All must outlive it.
@@ -27,8 +31,12 @@ public:
   /// The program of all tensor ranks, not yet cut into stages. Lives as long as this.
   llvm::Expected<mlir::func::FuncOp> shard(const PipelineShape &shape);
 
-  /// The passes accepted the model at least once; what failed later is no matter of how it was split.
-  bool hasMadeOne() const { return hasMade; }
+  /// What searches have found of such a program.
+  KnownPipelines &pipelinesOf(mlir::func::FuncOp function) { return pipelines[function]; }
+
+  /// The passes accepted the model at least once since this was last called; what failed later is no matter of how it was
+  /// split.
+  bool takeHasMade() { return std::exchange(hasMade, false); }
 
 private:
   /// A plan, and an error where the devices have too little memory for it.
@@ -40,6 +48,7 @@ private:
   /// With a cut by what stages were predicted to hold beside weights, where the first one is too much for a device.
   Made fitCut(const PipelineShape &shape);
   llvm::Expected<mlir::ModuleOp> runSharding(const PipelineShape &shape);
+  llvm::Expected<std::unique_ptr<plan::Plan>> cutAndEmit(mlir::ModuleOp module, const PipelineShape &shape);
   llvm::Error run(mlir::ModuleOp module, const std::string &passes, unsigned done);
   llvm::Error checkMemory(const plan::Plan &plan, const PipelineShape &shape) const;
   llvm::Error checkCapturePoints(const plan::Plan &plan) const;
@@ -48,8 +57,20 @@ private:
   const ModelSource &source;
   mlir::MLIRContext &context;
   bool hasMade = false;
-  /// What the passes before the cut have made, by these.
-  llvm::StringMap<mlir::OwningOpRef<mlir::ModuleOp>> sharded;
+  /// What the passes before the cut have made, and with which limits of memory it is that.
+  struct Sharded {
+    mlir::OwningOpRef<mlir::ModuleOp> module;
+    LimitRange limits;
+  };
+  /// By the passes, limits left out.
+  llvm::StringMap<std::vector<Sharded>> sharded;
+  struct Emitted {
+    std::unique_ptr<plan::Plan> plan;
+    LimitRange limits;
+  };
+  /// By the program, and the passes that cut it, limits left out.
+  std::map<std::pair<mlir::Operation *, std::string>, std::vector<Emitted>> emitted;
+  std::map<mlir::Operation *, KnownPipelines> pipelines;
 };
 
 } // namespace cleave

@@ -19,25 +19,46 @@ llvm::StringRef nameOf(Recompute recompute) {
   llvm_unreachable("all have names");
 }
 
-llvm::Expected<TrainingForecast> forecastTraining(const CompileOptions &options) {
+struct TrainingForecaster::Model {
+  CompileOptions options;
+  mlir::MLIRContext context{mlir::MLIRContext::Threading::DISABLED};
+  ModelSource source;
+  std::optional<PlanMaker> maker;
+};
+
+TrainingForecaster::TrainingForecaster(CompileOptions all) : options(std::move(all)) { options.writesPlan = false; }
+TrainingForecaster::~TrainingForecaster() = default;
+
+llvm::Error TrainingForecaster::read(const PipelineShape &shape) {
+  auto read = std::make_unique<Model>();
+  read->options = options;
+  // Pipelines side by side split the batch, too, which is named for that.
+  read->options.microbatches = shape.search->dataRanks == 1 ? shape.microbatches : 0;
+  // The search tells how far it is as a whole.
+  read->options.progress = nullptr;
+  if (auto error = readModel(read->options, read->context).moveInto(read->source))
+    return error;
+  for (auto function : read->source.model.module->getOps<mlir::func::FuncOp>())
+    function->setAttr(kTrainingAttr, mlir::UnitAttr::get(&read->context));
+  read->maker.emplace(read->options, read->source, read->context);
+  model = std::move(read);
+  return llvm::Error::success();
+}
+
+llvm::Expected<TrainingForecast> TrainingForecaster::forecast(std::optional<int64_t> deviceMemory) {
+  options.deviceMemory = deviceMemory;
   auto shape = readPipelineShape(options);
   if (!shape)
     return shape.takeError();
-  CompileOptions chosen = options;
-  // Pipelines side by side split the batch, too, which is named for that.
-  chosen.microbatches = shape->search->dataRanks == 1 ? shape->microbatches : 0;
-  chosen.writesPlan = false;
-  mlir::MLIRContext context(mlir::MLIRContext::Threading::DISABLED);
-  auto source = readModel(chosen, context);
-  if (!source)
-    return source.takeError();
-  shape->batch = source->batch;
-  for (auto function : source->model.module->getOps<mlir::func::FuncOp>())
-    function->setAttr(kTrainingAttr, mlir::UnitAttr::get(&context));
-  // The search tells how far it is as a whole.
-  chosen.progress = nullptr;
-  PlanMaker maker(chosen, *source, context);
-  return searchTraining(maker, options, *shape);
+  if (!model)
+    if (auto error = read(*shape))
+      return error;
+  shape->batch = model->source.batch;
+  return searchTraining(*model->maker, options, *shape);
+}
+
+llvm::Expected<TrainingForecast> forecastTraining(const CompileOptions &options) {
+  return TrainingForecaster(options).forecast(options.deviceMemory);
 }
 
 } // namespace cleave

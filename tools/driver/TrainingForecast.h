@@ -7,6 +7,8 @@
 
 namespace cleave {
 
+struct PipelineShape;
+
 struct TrainingForecast {
   Configuration configuration;
   PipelineForecast pipeline;
@@ -22,6 +24,23 @@ llvm::StringRef nameOf(Recompute recompute);
 
 /// One step of training the model of the options, whose `training` is set. Nothing is written.
 llvm::Expected<TrainingForecast> forecastTraining(const CompileOptions &options);
+
+/// The same for one limit of memory after the other, as Planner makes plans.
+class TrainingForecaster {
+public:
+  explicit TrainingForecaster(CompileOptions options);
+  ~TrainingForecaster();
+  /// \param deviceMemory  as in CompileOptions.
+  llvm::Expected<TrainingForecast> forecast(std::optional<int64_t> deviceMemory);
+
+private:
+  struct Model;
+  llvm::Error read(const PipelineShape &shape);
+
+  CompileOptions options;
+  /// Once it is read.
+  std::unique_ptr<Model> model;
+};
 
 } // namespace cleave
 

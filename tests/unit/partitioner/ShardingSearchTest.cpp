@@ -136,6 +136,34 @@ TEST(ShardingSearchTest, SplitsAlikeLayersAlike) {
   }
 }
 
+/// With the limits that a decision names it is the same, and the next one is another's.
+TEST(ShardingSearchTest, NamesTheLimitsThatChangeNothing) {
+  auto module = parseModule(layersOf({4, 8, 64, 2, 16, 5}));
+  ASSERT_TRUE(module);
+  ShardingRequest request = requestOf({1e-6, 1e9});
+  auto splitWithin = [&](int64_t limit, LimitRange &range) {
+    request.memoryLimit = limit;
+    ShardingDecision decision = decideSharding(*module->getOps<func::FuncOp>().begin(), request);
+    range = decision.memoryLimits;
+    EXPECT_TRUE(range.contains(limit)) << limit;
+    std::vector<ShardingStyle> styles;
+    for (const WeightDecision &weight : decision.weights)
+      styles.push_back(weight.style);
+    return styles;
+  };
+  uint32_t ranges = 0;
+  for (LimitRange range; range.tooLarge != LimitRange::kNoLimit || ranges == 0; ++ranges) {
+    LimitRange last, first;
+    const int64_t limit = ranges == 0 ? 0 : range.tooLarge;
+    const auto styles = splitWithin(limit, range);
+    EXPECT_EQ(splitWithin(range.least, first), styles);
+    EXPECT_EQ(splitWithin(range.tooLarge - 1, last), styles);
+    EXPECT_EQ(first, range);
+    EXPECT_EQ(last, range);
+  }
+  EXPECT_GT(ranges, 3u);
+}
+
 /// What costs more time than it saves stays whole while there is room, the dearest for its bytes first.
 TEST(ShardingSearchTest, LeavesWholeWhatIsDearWhereThereIsRoom) {
   auto module = parseModule(layersOf({4, 8, 64, 2}));

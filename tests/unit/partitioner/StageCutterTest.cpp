@@ -4,6 +4,7 @@
 #include "RandomGraph.h"
 #include "gtest/gtest.h"
 #include <cmath>
+#include <numeric>
 #include <set>
 #include <sys/resource.h>
 #include <tuple>
@@ -205,6 +206,43 @@ TEST(StageCutter, EqualsBruteForce) {
   EXPECT_GT(cut, 600u);
   EXPECT_GT(refused, 300u);
   EXPECT_GT(reordered, 100u);
+}
+
+/// One limit for all stages: with those that a cut names it is the same, and it names its own.
+TEST(StageCutter, NamesTheLimitsThatChangeNothing) {
+  uint32_t bounded = 0, others = 0;
+  for (uint32_t seed = 0; seed < 1000; ++seed) {
+    SCOPED_TRACE(seed);
+    Dice dice(seed);
+    const StageGraph graph = randomGraph(dice, 2 + dice.below(9));
+    CutRequest request;
+    request.stages.resize(1 + dice.below(std::min<uint32_t>(3, graph.nodes.size())));
+    auto cutWithin = [&](int64_t limit) {
+      for (StageDevice &stage : request.stages)
+        stage.weightLimit = limit;
+      return cutStages(graph, request);
+    };
+    const int64_t all = std::accumulate(graph.weightBytes.begin(), graph.weightBytes.end(), int64_t(0)), limit = dice.below(all + 2);
+    llvm::Expected<StageCut> found = cutWithin(limit);
+    if (!found) {
+      llvm::consumeError(found.takeError());
+      continue;
+    }
+    const LimitRange range = found->weightLimits;
+    EXPECT_TRUE(range.contains(limit));
+    bounded += range.tooLarge != LimitRange::kNoLimit;
+    for (int64_t other : {range.least, (range.least + limit) / 2, limit + (std::min(range.tooLarge, all + 9) - limit) / 2,
+                          std::min(range.tooLarge, all + 9) - 1}) {
+      llvm::Expected<StageCut> same = cutWithin(other);
+      ASSERT_TRUE(bool(same)) << toString(same.takeError());
+      EXPECT_EQ(same->stageOf, found->stageOf);
+      EXPECT_EQ(same->seconds, found->seconds);
+      EXPECT_EQ(same->weightLimits, range);
+      others += other != limit;
+    }
+  }
+  EXPECT_GT(bounded, 10u);
+  EXPECT_GT(others, 500u);
 }
 
 /// What a limit ends is still a cut, and its bound one for the best.
