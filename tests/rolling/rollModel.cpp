@@ -21,8 +21,9 @@ template <typename T> static T orThrow(llvm::Expected<T> value) {
 
 /// The passes of a compilation before those that split.
 static void runPasses(ModuleOp module, const CompileOptions &options) {
-  if (auto error = runPipeline(module, shardingPasses(options, {}), {}, [](StringRef) {}))
-    throw std::runtime_error(take(std::move(error)));
+  for (const std::string &passes : shardingSteps(options, {}))
+    if (auto error = runPipeline(module, passes, {}, [](StringRef) {}))
+      throw std::runtime_error(take(std::move(error)));
 }
 
 static Tensors inputsOf(func::FuncOp function, const std::string &path) {
