@@ -4,9 +4,9 @@
 #include "partitioner/Failure.h"
 #include "partitioner/ModelGraph.h"
 #include "partitioner/Sharding.h"
+#include "partitioner/StageAmounts.h"
 #include "partitioner/StageCutter.h"
 #include "partitioner/StageStarts.h"
-#include "llvm/ADT/DenseSet.h"
 #include "llvm/Support/MathExtras.h"
 #include <map>
 
@@ -238,78 +238,6 @@ llvm::Expected<StageCut> PipelineSearch::cut(const ModelGraph &model, const Stag
   return cutStages(graph, cutting);
 }
 
-/// The values that stages give each other, those of one rank left out.
-static std::vector<TransferSize> transfersOf(const StageGraph &graph, llvm::ArrayRef<uint32_t> stageOf, uint32_t ranks) {
-  std::map<std::pair<uint32_t, uint32_t>, int64_t> bytes;
-  for (const StageGraph::Value &value : graph.values) {
-    llvm::SmallDenseSet<uint32_t> users;
-    for (uint32_t consumer : value.consumers)
-      if (const uint32_t from = stageOf[value.producer], to = stageOf[consumer];
-          from % ranks != to % ranks && users.insert(to).second)
-        bytes[{from, to}] += value.bytes;
-  }
-  std::vector<TransferSize> transfers;
-  for (auto [ends, amount] : bytes)
-    transfers.push_back({ends.first, ends.second, amount});
-  return transfers;
-}
-
-/// Per stage: the most bytes of values that live at once in program order, each from its maker, or the begin of the stage,
-/// to its last use, or the end.
-static std::vector<int64_t> mostAlive(const StageGraph &graph, llvm::ArrayRef<uint32_t> stageOf, uint32_t stages) {
-  const uint32_t nodes = graph.nodes.size();
-  std::vector<int64_t> begins(nodes), ends(nodes), live(stages), most(stages);
-  for (const StageGraph::Value &value : graph.values) {
-    std::map<uint32_t, uint32_t> lastUse;
-    for (uint32_t consumer : value.consumers)
-      lastUse[stageOf[consumer]] = std::max(lastUse[stageOf[consumer]], consumer);
-    const uint32_t maker = stageOf[value.producer];
-    begins[value.producer] += value.bytes;
-    // What another stage uses stays until it is sent.
-    if (lastUse.size() == 1 && lastUse.count(maker))
-      ends[lastUse[maker]] += value.bytes;
-    for (auto [stage, last] : lastUse)
-      if (stage != maker) {
-        live[stage] += value.bytes;
-        ends[last] += value.bytes;
-      }
-  }
-  most = live;
-  for (uint32_t node = 0; node < nodes; ++node) {
-    int64_t &now = live[stageOf[node]];
-    now += begins[node];
-    most[stageOf[node]] = std::max(most[stageOf[node]], now);
-    now -= ends[node];
-  }
-  return most;
-}
-
-/// Per rank, the weights of its stages, each once.
-static std::vector<int64_t> weightsOf(const StageGraph &graph, llvm::ArrayRef<uint32_t> stageOf, uint32_t ranks) {
-  std::vector<int64_t> bytes(ranks);
-  llvm::DenseSet<std::pair<uint32_t, uint32_t>> held;
-  for (auto [node, stage] : llvm::zip(graph.nodes, stageOf))
-    for (uint32_t weight : node.weights)
-      if (held.insert({stage % ranks, weight}).second)
-        bytes[stage % ranks] += graph.weightBytes[weight];
-  return bytes;
-}
-
-/// Seconds of the longest chain of operations that wait for each other.
-static double longestChain(const StageGraph &graph) {
-  std::vector<double> ends(graph.nodes.size());
-  std::vector<llvm::SmallVector<uint32_t>> sources(graph.nodes.size());
-  for (const StageGraph::Value &value : graph.values)
-    for (uint32_t consumer : value.consumers)
-      sources[consumer].push_back(value.producer);
-  for (auto [node, end] : llvm::enumerate(ends)) {
-    for (uint32_t source : sources[node])
-      end = std::max(end, ends[source]);
-    end += graph.nodes[node].seconds;
-  }
-  return *llvm::max_element(ends);
-}
-
 /// No cut takes less: some rank has at least its share of all work, and a micro-batch goes along the longest chain. Where
 /// there is one stage a rank and no backward pass, the others follow it at the pace of the rank that has most of the chain.
 double PipelineSearch::leastSeconds(const StageGraph &graph, const Configuration &configuration) const {
@@ -355,7 +283,8 @@ const PipelineSearch::TrainingOfCut &PipelineSearch::trainingOf(const ModelGraph
   for (const auto &ops : opsOf)
     known->second.stages.push_back(training.stage(ops));
   for (const auto &ops : opsOfRank)
-    known->second.ranks.push_back(configuration.stagesOfRank > 1 ? training.stage(ops) : known->second.stages[known->second.ranks.size()]);
+    known->second.ranks.push_back(configuration.stagesOfRank > 1 ? training.stage(ops)
+                                                                 : known->second.stages[known->second.ranks.size()]);
   return known->second;
 }
 

@@ -8,6 +8,7 @@
 
 #include "ir/Interpret.h"
 #include "ir/OperatorDialect.h"
+#include "ir/inference/MetaCall.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/ADT/Hashing.h"
 #include "llvm/ADT/StringMap.h"
@@ -29,16 +30,8 @@ public:
   void run(mlir::func::FuncOp function);
 
   llvm::DenseMap<mlir::Value, c10::IValue> values;
-  struct Failure {
-    /// The first sentence of what the operator said.
-    std::string reason;
-    /// The CPU's kernel refuses operands of these types, whatever their data.
-    bool isRefusal = false;
-    /// The model raises, and nothing but sizes leads there.
-    bool isRaised = false;
-  };
   /// Calls that threw.
-  llvm::DenseMap<mlir::Operation *, Failure> failures;
+  llvm::DenseMap<mlir::Operation *, CallFailure> failures;
 
 private:
   void runBlock(mlir::Block &block);
@@ -49,8 +42,6 @@ private:
   /// Makes a list, tuple or dict, or takes one apart.
   void construct(mlir::Operation *op, std::vector<c10::IValue> operands);
   void runOperator(OperatorOp op);
-  /// Calls the operator; what went wrong where that is not possible without data.
-  static std::optional<Failure> call(OperatorOp op, const torch::jit::Operator &callee, torch::jit::Stack &stack);
   void runIf(mlir::Operation *op);
   void runLoop(mlir::Operation *op);
   /// One iteration: whether another follows; nothing where only data tells. `varying` collects what is not the same as

@@ -65,6 +65,17 @@ inline CutRequest randomRequest(Dice &dice, const StageGraph &graph) {
   return request;
 }
 
+/// Nodes of `seconds`, each feeding the next with one byte.
+inline StageGraph chain(const std::vector<double> &seconds) {
+  StageGraph graph;
+  for (uint32_t node = 0; node < seconds.size(); ++node) {
+    graph.nodes.push_back({"op" + std::to_string(node), seconds[node], {}});
+    if (node > 0)
+      graph.values.push_back({node - 1, 1, {node}});
+  }
+  return graph;
+}
+
 } // namespace cleave
 
 #endif // CLEAVE_TESTS_UNIT_PARTITIONER_RANDOMGRAPH_H

@@ -1,0 +1,145 @@
+//===- MetaCall.cpp - Calls of operators without data ---------------------===//
+#include "ir/inference/MetaCall.h"
+#include "ir/semantics/OpSemantics.h"
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/ops/empty_strided.h>
+
+namespace cleave {
+
+using llvm::StringRef;
+
+/// Bytes of one operand that are filled with zeros to try an operator.
+static constexpr int64_t kMostFallbackBytes = 64 << 20;
+
+at::Tensor withoutData(const at::Tensor &tensor) {
+  return at::empty_strided(tensor.sizes(), tensor.strides(), tensor.options().device(at::kMeta));
+}
+
+/// Whether zeros in place of its operands' data leave the operator's result types as they are.
+static bool hasTypesWithoutData(OperatorOp op) {
+  const OperatorSchema &schema = op.getSchema();
+  return semanticsOf(op.getName()).hasTypesOfOperands && !schema.isDataDependent && !schema.isRandom;
+}
+
+/// A tensor of zeros on the CPU in place of one without data; nothing where they would be too many.
+static std::optional<at::Tensor> zerosLike(const at::Tensor &tensor) {
+  if (!tensor.defined() || !tensor.is_meta())
+    return tensor;
+  // One that repeats its elements has more of them than memory.
+  if (std::max(int64_t(tensor.storage().nbytes()), int64_t(tensor.nbytes())) > kMostFallbackBytes)
+    return std::nullopt;
+  return at::empty_strided(tensor.sizes(), tensor.strides(), tensor.options().device(at::kCPU)).zero_();
+}
+
+/// Applies `change` to every tensor on the stack, also inside lists; false where it gives none.
+static bool changeTensors(torch::jit::Stack &stack,
+                          llvm::function_ref<std::optional<at::Tensor>(const at::Tensor &)> change) {
+  for (c10::IValue &value : stack) {
+    if (value.isTensor()) {
+      auto changed = change(value.toTensor());
+      if (!changed)
+        return false;
+      value = *changed;
+    } else if (value.isTensorList()) {
+      c10::List<at::Tensor> list;
+      for (const at::Tensor &tensor : value.toTensorVector()) {
+        auto changed = change(tensor);
+        if (!changed)
+          return false;
+        list.push_back(*changed);
+      }
+      value = std::move(list);
+    }
+  }
+  return true;
+}
+
+/// Takes the data of everything but 0-d tensors away.
+static std::optional<at::Tensor> onMeta(const at::Tensor &tensor) {
+  return tensor.defined() && tensor.is_cpu() && tensor.dim() > 0 ? withoutData(tensor) : tensor;
+}
+
+/// Runs the operator's CPU kernel on zeros, for those that have none for the meta device. Only types are kept
+/// of what comes out: a number made of zeros is no number of the model.
+static bool runOnZeros(const torch::jit::Operator &callee, torch::jit::Stack &stack) {
+  if (!changeTensors(stack, zerosLike))
+    return false;
+  for (c10::IValue &value : stack)
+    if (value.isDevice())
+      value = at::Device(at::kCPU);
+  callee.getOperation()(stack);
+  bool hasOnlyTensors =
+      llvm::all_of(stack, [](const c10::IValue &value) { return value.isTensor() || value.isTensorList(); });
+  return hasOnlyTensors && changeTensors(stack, [](const at::Tensor &tensor) -> std::optional<at::Tensor> {
+           return tensor.defined() ? withoutData(tensor) : tensor;
+         });
+}
+
+/// What an exception says, without libtorch's advice to those who write operators. Its own `what` looks up
+/// the symbols of a backtrace, which takes far longer than the call that failed.
+static std::string messageOf(const std::exception &exception) {
+  auto *error = dynamic_cast<const c10::Error *>(&exception);
+  StringRef text(error ? error->what_without_backtrace() : exception.what());
+  text = text.split('\n').first;
+  for (StringRef advice : {". This could be ", ". You may ", ". If you ", ". Please "})
+    text = text.split(advice).first;
+  return text.rtrim('.').str();
+}
+
+/// Whether its kernel for the meta device is a module's of Python. Asked for that, libtorch calls an
+/// interpreter, which is not here.
+static bool isPythons(const torch::jit::Operator &callee) {
+  auto &dispatcher = c10::Dispatcher::singleton();
+  const c10::OperatorName name = callee.schema().operator_name();
+  if (!dispatcher.getPyStub(name))
+    return false;
+  auto handle = dispatcher.findOp(name);
+  // Computed ones are no measure: the fallback that calls Python is one.
+  using c10::DispatchKey;
+  return handle && llvm::none_of(std::initializer_list<DispatchKey>{DispatchKey::Meta,
+                                                                    DispatchKey::CompositeImplicitAutograd,
+                                                                    DispatchKey::CompositeExplicitAutograd},
+                                 [&](DispatchKey key) { return handle->hasKernelForDispatchKey(key); });
+}
+
+std::optional<CallFailure> callWithoutData(OperatorOp op, const torch::jit::Operator &callee,
+                                           torch::jit::Stack &stack) {
+  // As it is, then without the known integers, which may meet tensors of the meta device, then on zeros.
+  torch::jit::Stack withoutIntegers = stack, onZeros = stack;
+  static constexpr const char kNoKernel[] = "libtorch has no kernel for it that needs no data";
+  CallFailure failure;
+  failure.reason = kNoKernel;
+  const bool hasKernel = !isPythons(callee);
+  auto isDone = [&](llvm::function_ref<bool()> attempt) {
+    try {
+      return attempt();
+    } catch (const c10::NotImplementedError &) {
+      failure = {kNoKernel, /*isRefusal=*/false};
+    } catch (const std::exception &e) {
+      failure = {messageOf(e), /*isRefusal=*/true};
+    }
+    return false;
+  };
+  if (hasKernel && isDone([&] {
+        callee.getOperation()(stack);
+        return true;
+      }))
+    return std::nullopt;
+  if (hasKernel && isDone([&] {
+        changeTensors(withoutIntegers, onMeta);
+        callee.getOperation()(withoutIntegers);
+        return true;
+      })) {
+    stack = std::move(withoutIntegers);
+    return std::nullopt;
+  }
+  // Only the CPU's kernel tells whether the operands are wrong.
+  failure.isRefusal = false;
+  if (hasTypesWithoutData(op) && isDone([&] { return runOnZeros(callee, onZeros); })) {
+    stack = std::move(onZeros);
+    return std::nullopt;
+  }
+  return failure;
+}
+
+} // namespace cleave
