@@ -41,7 +41,7 @@ static void addDeviceOptions(CLI::App *command, CompileOptions &options) {
   command->add_option("--devices", options.devices, "How many devices (1, or as many as mesh or machine say)")
       ->check(CLI::Range(1u, 65536u).description(""))
       ->type_name("N");
-  command->add_option("--mesh", options.mesh, "How to use them: pp=2,tp=2 (pipeline stages, tensor ranks), or auto (Ctrl-C: the best so far)")
+  command->add_option("--mesh", options.mesh, "How to use them: pp=2,tp=2 (stages, tensor ranks), or auto (Ctrl-C: the best so far)")
       ->type_name("AXES");
   command->add_option("--machine", options.machine, "What they are: a preset such as cpu:4, or a file")
       ->type_name("MACHINE");
@@ -120,8 +120,9 @@ void addDeviceMemoryOption(CLI::App *command, std::vector<int64_t> &sizes, bool 
     for (auto [part, size] : llvm::zip(parts, sizes))
       part.getAsInteger(10, size);
   };
-  const std::string what = "Memory that each device may use, as 80GB, in place of what the machine says";
-  command->add_option_function<std::string>("--device-memory", fill, what + (takesSeveral ? "; or several, 80GB,40GB: a plan for each" : ""))
+  const std::string what = "Memory that each device may use, not the machine's";
+  command->add_option_function<std::string>("--device-memory", fill,
+                                            what + (takesSeveral ? "; of several, 80GB,40GB, a plan each" : ": 80GB"))
       ->transform(CLI::Validator([takesSeveral](std::string &text) { return readSizes(text, takesSeveral); }, ""))
       ->type_name(takesSeveral ? "SIZE[,SIZE...]" : "SIZE");
 }
