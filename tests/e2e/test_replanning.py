@@ -55,10 +55,11 @@ def test_a_list_says_what_single_runs_say(model, latency):
 
 def test_a_list_for_a_mesh_that_is_given(model):
     options = ("--mesh", "pp=2,tp=2", "--machine", put_machine(model.parent, 4))
-    limits = [4_000_000, 1_700_000, 1_500_000, 1_000_000, 4_000_000]
+    most = max(device["peak_bytes"] for device in simulate(model, *options)["devices"])
+    limits = [10 * most, most, most - 1, most * 3 // 4, 10_000, 10 * most]
     entries = planned(model, limits, *options)
     assert entries == [alone(model, limit, *options) for limit in limits]
-    assert entries[0] == entries[-1] and "error" in entries[3]
+    assert entries[0] == entries[-1] and "error" in entries[-2]
 
 
 @pytest.mark.parametrize("mesh", ["auto", "pp=2,dp=2"])
@@ -90,7 +91,7 @@ def test_a_plan_for_it(model):
     cleave("compile", *options, "--device-memory", needed - 1, "-o", "new.plan", cwd=folder)
     report = cleave("simulate", "new.plan", "--json", cwd=folder).json()
     expected = cleave("simulate", *options, "--device-memory", needed - 1, "--json", cwd=folder).json()
-    assert report == {**expected, "alternatives": [], "notes": []}
+    assert report == {**expected, "notes": []}
 
 
 def test_blocks_of_text(model):
