@@ -1,9 +1,8 @@
 //===- KernelTimer.cpp - How long devices take for operators --------------===//
 #include "runtime/KernelTimer.h"
 #include "runtime/Exceptions.h"
-#include "runtime/LocalGroup.h"
+#include "runtime/LocalExchange.h"
 #include "runtime/Operators.h"
-#include "runtime/Request.h"
 #include "llvm/ADT/STLExtras.h"
 #include <ATen/Functions.h>
 #include <algorithm>
@@ -174,13 +173,8 @@ llvm::Expected<double> KernelTimer::secondsOfHandover(int64_t bytes, bool handsO
   constexpr size_t kHops = 200;
   const size_t count = handsOver ? 2 : 1;
   // As a request's values go from stage to stage.
-  plan::Signature signature;
-  auto traffic = std::make_shared<Traffic>(kTimeout, 1);
-  traffic->enter();
-  std::vector<uint32_t> ranks = {0, 1};
-  ranks.resize(count);
-  Request request(0, {}, Microbatches(signature, 1, {}), /*outputs=*/0, /*transfers=*/kHops, ranks,
-                  /*groupSize=*/1, traffic, {});
+  Failure patience;
+  LocalExchange exchange({0, 1}, /*groupSize=*/1, /*transfers=*/kHops, /*microbatches=*/1, patience);
   double seconds = 0;
   auto hop = [&](uint32_t rank) {
     std::vector<c10::IValue> values;
@@ -188,7 +182,7 @@ llvm::Expected<double> KernelTimer::secondsOfHandover(int64_t bytes, bool handsO
     const Clock::time_point begin = Clock::now();
     for (size_t hop = 0; hop < kHops; ++hop) {
       if (handsOver && hop % 2 != rank) {
-        TORCH_CHECK(request.receive(hop, 0, workers[rank]->memory(), values), "no hand-over");
+        TORCH_CHECK(exchange.receive({hop, 0, 1 - rank}, workers[rank]->memory(), values), "no hand-over");
         tensor = values.front().toTensor();
         continue;
       }
@@ -196,11 +190,10 @@ llvm::Expected<double> KernelTimer::secondsOfHandover(int64_t bytes, bool handsO
       values.assign(1, tensor);
       tensor = handsOver ? at::Tensor() : tensor;
       if (handsOver)
-        TORCH_CHECK(request.send(hop, 0, values), "no hand-over");
+        TORCH_CHECK(exchange.send({hop, 0, 1 - rank}, values), "no hand-over");
     }
     if (rank == 0)
       seconds = secondsSince(begin) / double(kHops);
-    request.leave(rank, workers[rank]->memory());
   };
   if (llvm::Error error = onDevices(count, hop))
     return error;

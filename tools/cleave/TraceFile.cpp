@@ -5,8 +5,11 @@
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/JSON.h"
+#include "llvm/Support/raw_ostream.h"
 #include <algorithm>
+#include <array>
 #include <chrono>
+#include <tuple>
 
 namespace cleave {
 
@@ -65,6 +68,60 @@ std::string formatTrace(const plan::Plan &plan, llvm::ArrayRef<runtime::DeviceSt
       entries.push_back(counterOf(device, step));
   Object trace{{"displayTimeUnit", "ms"}, {"traceEvents", std::move(entries)}};
   return llvm::formatv("{0}\n", llvm::json::Value(std::move(trace)));
+}
+
+//===- Between processes --------------------------------------------------===//
+//
+//   device RANK NAME
+//   event REQUEST RANK KIND STAGE MICROBATCH PEER BEGIN END
+
+static int64_t ticks(TraceEvent::Clock::time_point time) { return time.time_since_epoch().count(); }
+
+std::string packTrace(llvm::ArrayRef<runtime::DeviceStatistics> devices,
+                      llvm::ArrayRef<TraceEvent> events) {
+  std::string text;
+  llvm::raw_string_ostream out(text);
+  for (const runtime::DeviceStatistics &device : devices)
+    out << "device " << device.rank << " " << device.name << "\n";
+  for (const auto &[request, rank, action, begin, end] : events)
+    out << "event " << request << " " << rank << " " << int(action.kind) << " " << action.stage << " "
+        << action.microbatch << " " << action.peer << " " << ticks(begin) << " " << ticks(end) << "\n";
+  return text;
+}
+
+static TraceEvent eventOf(llvm::StringRef line) {
+  std::array<int64_t, 8> numbers{};
+  for (int64_t &number : numbers) {
+    auto [word, rest] = line.split(' ');
+    (void)word.getAsInteger(10, number);
+    line = rest;
+  }
+  using Time = TraceEvent::Clock::time_point;
+  TraceEvent event{uint64_t(numbers[0]), uint32_t(numbers[1]), {}, Time(Time::duration(numbers[6])),
+                   Time(Time::duration(numbers[7]))};
+  event.action.kind = plan::ActionKind(numbers[2]);
+  event.action.stage = uint32_t(numbers[3]);
+  event.action.microbatch = uint32_t(numbers[4]);
+  event.action.peer = uint32_t(numbers[5]);
+  return event;
+}
+
+std::string formatPackedTraces(const plan::Plan &plan, llvm::ArrayRef<std::string> packed) {
+  std::vector<runtime::DeviceStatistics> devices;
+  std::vector<TraceEvent> events;
+  for (llvm::StringRef rest : packed)
+    while (!rest.empty()) {
+      llvm::StringRef line;
+      std::tie(line, rest) = rest.split('\n');
+      if (line.consume_front("event ")) {
+        events.push_back(eventOf(line));
+      } else if (line.consume_front("device ")) {
+        uint32_t rank = 0;
+        (void)line.split(' ').first.getAsInteger(10, rank);
+        devices.push_back({line.split(' ').second.str(), rank, 0, 0, 0});
+      }
+    }
+  return formatTrace(plan, devices, events);
 }
 
 } // namespace cleave

@@ -17,6 +17,12 @@ std::string formatTrace(const plan::Plan &plan, llvm::ArrayRef<runtime::DeviceSt
                         llvm::ArrayRef<runtime::TraceEvent> events,
                         llvm::ArrayRef<std::vector<MemoryStep>> memory = {});
 
+/// What one process has traced, as text that another one puts together.
+std::string packTrace(llvm::ArrayRef<runtime::DeviceStatistics> devices,
+                      llvm::ArrayRef<runtime::TraceEvent> events);
+/// The same as `formatTrace` of what all processes have packed.
+std::string formatPackedTraces(const plan::Plan &plan, llvm::ArrayRef<std::string> packed);
+
 } // namespace cleave
 
 #endif // CLEAVE_TOOLS_CLEAVE_TRACEFILE_H
