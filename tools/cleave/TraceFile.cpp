@@ -20,7 +20,11 @@ using runtime::TraceEvent;
 /// Names the row of a rank.
 static Object rowName(const runtime::DeviceStatistics &device) {
   std::string name = "rank " + std::to_string(device.rank) + " (" + device.name + ")";
-  return Object{{"ph", "M"}, {"pid", 0}, {"tid", device.rank}, {"name", "thread_name"}, {"args", Object{{"name", name}}}};
+  return Object{{"ph", "M"},
+                {"pid", 0},
+                {"tid", device.rank},
+                {"name", "thread_name"},
+                {"args", Object{{"name", name}}}};
 }
 
 static double microseconds(TraceEvent::Clock::duration duration) {
@@ -77,8 +81,7 @@ std::string formatTrace(const plan::Plan &plan, llvm::ArrayRef<runtime::DeviceSt
 
 static int64_t ticks(TraceEvent::Clock::time_point time) { return time.time_since_epoch().count(); }
 
-std::string packTrace(llvm::ArrayRef<runtime::DeviceStatistics> devices,
-                      llvm::ArrayRef<TraceEvent> events) {
+std::string packTrace(llvm::ArrayRef<runtime::DeviceStatistics> devices, llvm::ArrayRef<TraceEvent> events) {
   std::string text;
   llvm::raw_string_ostream out(text);
   for (const runtime::DeviceStatistics &device : devices)
@@ -97,7 +100,10 @@ static TraceEvent eventOf(llvm::StringRef line) {
     line = rest;
   }
   using Time = TraceEvent::Clock::time_point;
-  TraceEvent event{uint64_t(numbers[0]), uint32_t(numbers[1]), {}, Time(Time::duration(numbers[6])),
+  TraceEvent event{uint64_t(numbers[0]),
+                   uint32_t(numbers[1]),
+                   {},
+                   Time(Time::duration(numbers[6])),
                    Time(Time::duration(numbers[7]))};
   event.action.kind = plan::ActionKind(numbers[2]);
   event.action.stage = uint32_t(numbers[3]);
