@@ -458,8 +458,7 @@ Error Profiler::measureCollectives(Machine &machine) {
 Error Profiler::run(Machine &machine) {
   for (const std::string &name : options.devices) {
     const int64_t all = int64_t(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE);
-    machine.devices.push_back({name, 0, 0, 0, all / int64_t(options.devices.size())});
-    machine.devices.back().threads = timer->threads();
+    machine.devices.emplace_back(DeviceSpec{name, 0, 0, 0, all / int64_t(options.devices.size())}).threads = timer->threads();
   }
   if (Error error = measureCalls(machine))
     return error;
