@@ -4,11 +4,12 @@
 #include "runtime/LocalGroup.h"
 #include "runtime/Operators.h"
 #include "runtime/Request.h"
-#include "llvm/ADT/STLExtras.h"
 #include <ATen/Functions.h>
 #include <algorithm>
 #include <barrier>
 #include <latch>
+#include <numeric>
+#include <optional>
 #include <thread>
 
 namespace cleave::runtime {
@@ -20,12 +21,6 @@ static constexpr std::chrono::seconds kTimeout{60};
 
 static double secondsSince(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
-}
-
-static double medianOf(std::vector<double> &samples) {
-  auto middle = samples.begin() + samples.size() / 2;
-  std::nth_element(samples.begin(), middle, samples.end());
-  return *middle;
 }
 
 namespace {
@@ -43,20 +38,23 @@ private:
 /// The calls of one measurement, of which all devices make equally many.
 class Calls {
 public:
-  Calls(torch::jit::Operation &operation, const KernelTimer::Operands &operands, double budget, size_t ranks)
-      : operation(operation), operands(operands), budget(budget),
+  /// A call that is timed, and perhaps one before each that is not.
+  struct Call {
+    torch::jit::Operation operation;
+    KernelTimer::Operands operands;
+  };
+  Calls(const Call &timed, std::optional<Call> before, double budget, size_t ranks)
+      : timed(timed), before(std::move(before)), budget(budget),
         group(0, uint32_t(ranks), /*spins=*/ranks <= std::thread::hardware_concurrency(), patience),
         start(std::ptrdiff_t(ranks)), samples(ranks) {}
 
   void run(uint32_t rank);
-  double median();
+  /// Of a call, over all devices.
+  double mean() const;
 
 private:
-  /// Seconds of `count` calls.
-  double call(torch::jit::Operation &own, const std::vector<torch::jit::Stack> &variants, int64_t count);
-
-  torch::jit::Operation &operation;
-  const KernelTimer::Operands &operands;
+  const Call timed;
+  const std::optional<Call> before;
   const double budget;
   Failure patience;
   LocalGroup group;
@@ -66,33 +64,52 @@ private:
   std::atomic<bool> hasFailed{false};
   std::vector<std::vector<double>> samples;
 };
-} // namespace
 
-double Calls::call(torch::jit::Operation &own, const std::vector<torch::jit::Stack> &variants,
-                   int64_t count) {
-  torch::jit::Stack stack;
-  const Clock::time_point begin = Clock::now();
-  for (int64_t i = 0; i < count; ++i) {
-    stack = variants[size_t(i) % variants.size()];
-    own(stack);
-    stack.clear();
+/// A device's own calls, each with the next operands.
+class Turns {
+public:
+  Turns(const Calls::Call &call, uint32_t rank) : operation(call.operation), variants(call.operands(rank)) {}
+
+  void call(int64_t count = 1) {
+    for (int64_t i = 0; i < count; ++i) {
+      stack = variants[next];
+      next = (next + 1) % variants.size();
+      operation(stack);
+      stack.clear();
+    }
   }
-  return secondsSince(begin);
-}
+
+private:
+  torch::jit::Operation operation;
+  const std::vector<torch::jit::Stack> variants;
+  size_t next = 0;
+  torch::jit::Stack stack;
+};
+} // namespace
 
 void Calls::run(uint32_t rank) {
   // Time is read once in so many seconds.
   constexpr double kSample = 100e-6;
-  constexpr int64_t kFewest = 3, kMost = 1000;
+  constexpr int64_t kMost = 1000;
   CommunicatorScope scope(&group.member(rank));
-  torch::jit::Operation own = operation;
-  std::vector<torch::jit::Stack> variants;
+  std::optional<Turns> own, preceding;
+  auto sample = [&](int64_t count) {
+    if (preceding)
+      preceding->call();
+    const Clock::time_point begin = Clock::now();
+    own->call(count);
+    return secondsSince(begin);
+  };
   try {
-    variants = operands(rank);
+    own.emplace(timed, rank);
+    if (before)
+      preceding.emplace(*before, rank);
     // What is made once is made by the first call; the second says how long others take.
-    call(own, variants, 1);
-    if (double seconds = call(own, variants, 1); rank == 0)
-      estimate = seconds;
+    sample(1);
+    const Clock::time_point begin = Clock::now();
+    sample(1);
+    if (rank == 0)
+      estimate = secondsSince(begin);
   } catch (...) {
     hasFailed = true;
     patience.expire();
@@ -103,21 +120,20 @@ void Calls::run(uint32_t rank) {
   start.arrive_and_wait();
   if (hasFailed)
     return;
-  const int64_t callsOfSample = std::clamp<int64_t>(kSample / std::max(estimate.load(), 1e-8), 1, kMost);
-  const int64_t count =
-      std::clamp<int64_t>(budget / std::max(estimate * double(callsOfSample), 1e-8), kFewest, kMost);
-  for (int64_t sample = 0; sample < count; ++sample) {
-    // Each sample goes on with other operands.
-    std::rotate(variants.begin(), variants.begin() + callsOfSample % int64_t(variants.size()),
-                variants.end());
-    samples[rank].push_back(call(own, variants, callsOfSample) / double(callsOfSample));
-  }
+  const int64_t calls = before ? 1 : std::clamp<int64_t>(kSample / std::max(estimate.load(), 1e-8), 1, kMost);
+  const int64_t count = std::clamp<int64_t>(budget / std::max(estimate * double(calls), 1e-8), 1, kMost);
+  for (int64_t i = 0; i < count; ++i)
+    samples[rank].push_back(sample(calls) / double(calls));
 }
 
-double Calls::median() {
-  for (std::vector<double> &others : llvm::drop_begin(samples))
-    llvm::append_range(samples.front(), others);
-  return medianOf(samples.front());
+double Calls::mean() const {
+  double sum = 0;
+  size_t count = 0;
+  for (const std::vector<double> &each : samples) {
+    sum += std::accumulate(each.begin(), each.end(), 0.0);
+    count += each.size();
+  }
+  return sum / double(count);
 }
 
 KernelTimer::~KernelTimer() = default;
@@ -157,17 +173,29 @@ llvm::Error KernelTimer::onDevices(size_t count, const std::function<void(uint32
   return llvm::Error::success();
 }
 
-llvm::Expected<double> KernelTimer::secondsOf(llvm::StringRef name, const Operands &operands) {
+llvm::Expected<double> KernelTimer::secondsOf(const Call &timed, const Call *before) {
   plan::Plan plan;
-  plan.operators = {name.str()};
+  plan.operators = {timed.name};
+  if (before)
+    plan.operators.push_back(before->name);
   Operators operators(plan);
-  auto found = operators.resolve(0);
-  if (!found)
-    return found.takeError();
-  Calls calls((*found)->onCpu, operands, effort.seconds, devices());
+  auto resolve = [&](uint32_t index, const Call &call) -> llvm::Expected<Calls::Call> {
+    auto found = operators.resolve(index);
+    if (!found)
+      return found.takeError();
+    return Calls::Call{(*found)->onCpu, call.operands};
+  };
+  auto own = resolve(0, timed);
+  if (!own)
+    return own.takeError();
+  std::optional<Calls::Call> preceding;
+  if (before)
+    if (llvm::Error error = resolve(1, *before).moveInto(preceding))
+      return error;
+  Calls calls(*own, std::move(preceding), effort.seconds, devices());
   if (llvm::Error error = onDevices(devices(), [&](uint32_t rank) { calls.run(rank); }))
-    return llvm::createStringError(name + ": " + toString(std::move(error)));
-  return calls.median();
+    return llvm::createStringError(timed.name + ": " + toString(std::move(error)));
+  return calls.mean();
 }
 
 llvm::Expected<double> KernelTimer::secondsOfHandover(int64_t bytes, bool handsOver) {

@@ -18,12 +18,17 @@ namespace cleave::runtime {
 /// at the same time, since a plan keeps all at work. The devices are one tensor group.
 class KernelTimer {
 public:
-  /// How long is measured: so many seconds a device and call of the function, and three times at least.
+  /// How long is measured: so many seconds a device and call of the function, and once at least.
   struct Effort {
-    double seconds = 0.05;
+    double seconds;
   };
   /// Operands of calls that are made in turn, on the device of `rank`.
   using Operands = std::function<std::vector<torch::jit::Stack>(uint32_t rank)>;
+  struct Call {
+    /// `aten::add.Tensor`.
+    std::string name;
+    Operands operands;
+  };
 
   /// CPU devices: fails for others.
   static llvm::Expected<std::unique_ptr<KernelTimer>> open(llvm::ArrayRef<std::string> devices,
@@ -33,8 +38,10 @@ public:
   size_t devices() const { return workers.size(); }
   /// Of each device.
   int threads() const { return workers.front()->threads(); }
-  /// Median seconds of a call of `name` (`aten::add.Tensor`), after calls to warm up.
-  llvm::Expected<double> secondsOf(llvm::StringRef name, const Operands &operands);
+  /// Mean seconds of a call, after some to warm up; of one that waits for the other devices, waiting
+  /// included.
+  /// \param before  is called before each, and its time does not count; may be null.
+  llvm::Expected<double> secondsOf(const Call &timed, const Call *before = nullptr);
   /// Seconds until the next device has a float32 tensor of so many bytes and has added one to each element:
   /// mean of many hand-overs, to and fro between the first two devices; with one device, without handing
   /// over.

@@ -101,6 +101,11 @@ void addProfileCommand(CLI::App &app, Action &chosen) {
       ->required()
       ->check(fileName())
       ->type_name("FILE");
+  command
+      ->add_option("--passes", options->profile.passes,
+                   "How often to measure everything, of which the fastest counts; more on a shared host (3)")
+      ->check(CLI::Range(1, 1000).description(""))
+      ->type_name("N");
   command->add_flag("--quick", options->profile.quick, "Measure little, for a moment: to see that it works");
   command->add_flag("--json", options->json, "Print the file, too");
   command->footer("example:\n  cleave profile --devices cpu:0,cpu:1 -o machine.json");

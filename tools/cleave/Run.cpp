@@ -245,6 +245,16 @@ static Expected<std::vector<NamedTensor>> nameOutputs(const RunOptions &options,
   return named;
 }
 
+static std::string traceOf(const plan::Plan &plan, const Measurement &measurement) {
+  std::vector<TraceRow> rows;
+  for (const runtime::DeviceStatistics &device : measurement.devices) {
+    rows.push_back({device.rank, device.name, {}});
+    llvm::copy_if(measurement.trace, std::back_inserter(rows.back().events),
+                  [&](const runtime::TraceEvent &event) { return event.rank == device.rank; });
+  }
+  return formatTrace(rows, modulePathsOf(plan));
+}
+
 static Error run(RunOptions options) {
   if (Error error = checkRunFiles(options.files))
     return error;
@@ -262,7 +272,7 @@ static Error run(RunOptions options) {
   auto outputs = nameOutputs(options, *(*session)->plan().signatures[0], measurement->outputs);
   if (!outputs)
     return outputs.takeError();
-  auto trace = [&] { return formatTrace((*session)->plan(), measurement->devices, measurement->trace); };
+  auto trace = [&] { return traceOf((*session)->plan(), *measurement); };
   if (Error error = writeRunFiles(options.files, *outputs, trace))
     return error;
   if (options.json)

@@ -20,7 +20,6 @@
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/Path.h"
 #include <algorithm>
-#include <chrono>
 
 namespace cleave {
 
@@ -125,20 +124,10 @@ static Expected<SimulateReport> planModel(Planner &planner, const SimulateOption
 
 /// As a run of the plan would write it.
 static std::string traceOf(const SimulateReport &report) {
-  using Clock = runtime::TraceEvent::Clock;
-  auto timeOf = [](double seconds) {
-    return Clock::time_point(std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds)));
-  };
-  std::vector<runtime::DeviceStatistics> devices;
-  std::vector<runtime::TraceEvent> events;
-  std::vector<std::vector<MemoryStep>> memory;
-  for (uint32_t rank = 0; rank < report.forecast.forecast.ranks.size(); ++rank) {
-    devices.push_back({deviceOf(*report.plan, rank), rank, 0, 0, 0});
-    memory.push_back(report.forecast.devices[rank].memory);
-    for (const TimedAction &timed : report.forecast.forecast.ranks[rank].timeline)
-      events.push_back({/*request=*/0, rank, timed.action, timeOf(timed.begin), timeOf(timed.end)});
-  }
-  return formatTrace(*report.plan, devices, events, memory);
+  std::vector<TraceRow> rows;
+  for (auto [rank, forecast] : llvm::enumerate(report.forecast.forecast.ranks))
+    rows.push_back(traceRowOf(forecast, rank, deviceOf(*report.plan, rank), report.forecast.devices[rank].memory));
+  return formatTrace(rows, modulePathsOf(*report.plan));
 }
 
 static Expected<SimulateReport> simulatePlan(const SimulateOptions &options) {
@@ -154,9 +143,15 @@ static Expected<SimulateReport> simulatePlan(const SimulateOptions &options) {
   return report;
 }
 
+static Error checkOneTrace(const SimulateOptions &options) {
+  return options.trace.empty()
+             ? Error::success()
+             : wrongUsage("--trace: shows one plan, and --device-memory asks for several; give one size");
+}
+
 static Expected<std::vector<LimitReport<SimulateReport>>> simulateLimits(const SimulateOptions &options) {
-  if (!options.trace.empty())
-    return wrongUsage("--trace: shows one plan, and --device-memory asks for several; give one size");
+  if (Error error = checkOneTrace(options))
+    return error;
   Planner planner(options);
   return planEach<SimulateReport>(options.deviceMemories,
                                   [&](int64_t deviceMemory) { return planModel(planner, options, deviceMemory); });
@@ -236,8 +231,6 @@ static void addTrainingOptions(CLI::App *command, SimulateOptions &options) {
 static Expected<CompileOptions> trainingOf(const SimulateOptions &options) {
   if (options.isPlan())
     return wrongUsage("--train: " + options.model + " is a plan, and plans of this version have no backward passes; give its model");
-  if (!options.trace.empty())
-    return wrongUsage("--trace: shows the actions of a plan, and --train makes none");
   CompileOptions training = options;
   training.training = options.choice;
   return training;
@@ -247,10 +240,20 @@ static Expected<TrainingForecast> simulateTraining(const SimulateOptions &option
   Expected<CompileOptions> training = trainingOf(options);
   if (!training)
     return training.takeError();
-  return forecastTraining(*training);
+  const RunFiles files{options.model, options.inputsFile, "", options.trace};
+  if (Error error = checkRunFiles(files))
+    return error;
+  Expected<TrainingForecast> forecast = forecastTraining(*training);
+  if (!forecast)
+    return forecast;
+  if (Error error = writeRunFiles(files, {}, [&] { return traceOf(*forecast); }))
+    return error;
+  return forecast;
 }
 
 static Expected<std::vector<LimitReport<TrainingForecast>>> simulateTrainingLimits(const SimulateOptions &options) {
+  if (Error error = checkOneTrace(options))
+    return error;
   Expected<CompileOptions> training = trainingOf(options);
   if (!training)
     return training.takeError();

@@ -3,6 +3,7 @@
 #include "tools/cleave/Alternatives.h"
 #include "tools/cleave/ForecastJson.h"
 #include "tools/cleave/TextTable.h"
+#include "tools/cleave/TraceFile.h"
 #include "tools/cleave/Wording.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
@@ -44,6 +45,21 @@ static std::vector<MemoryStep> memoryOf(const TrainingForecast &report, uint32_t
 
 /// After the last backward pass: sums of gradients over pipelines, and the update of weights.
 static double updateSeconds(const TrainingForecast &report) { return report.pipeline.seconds - report.pipeline.forecast.seconds; }
+
+static std::string namesOf(const TrainingForecast &report, uint32_t rank) {
+  const uint32_t first = rank * devicesOfRank(report), last = first + devicesOfRank(report) - 1;
+  return report.devices[first] + (first < last ? " to " + report.devices[last] : "");
+}
+
+std::string traceOf(const TrainingForecast &report) {
+  std::vector<TraceRow> rows;
+  for (auto [rank, forecast] : llvm::enumerate(report.pipeline.forecast.ranks)) {
+    rows.push_back(traceRowOf(forecast, rank, namesOf(report, rank), memoryOf(report, rank)));
+    rows.back().updateBegin = traceTime(report.pipeline.forecast.seconds);
+    rows.back().updateEnd = traceTime(report.pipeline.seconds);
+  }
+  return formatTrace(rows, {});
+}
 
 llvm::json::Object toJson(const CompileOptions &, const TrainingForecast &report) {
   using llvm::json::Array;
@@ -97,11 +113,10 @@ void printText(llvm::raw_ostream &out, const CompileOptions &options, const Trai
   TextTable table({Align::Left, Align::Left, Align::Right, Align::Right, Align::Right, Align::Right, Align::Right});
   table.add({"devices", "stages", "busy ms", "idle ms", "bubble %", "state MB", "peak MB"});
   for (uint32_t rank = 0; rank < configuration.pipelineRanks; ++rank) {
-    const uint32_t first = rank * devicesOfRank(report), last = first + devicesOfRank(report) - 1;
     std::vector<std::string> stages;
     for (uint32_t stage : stagesOf(report, rank))
       stages.push_back(std::to_string(stage));
-    table.add({report.devices[first] + (first < last ? " to " + report.devices[last] : ""), llvm::join(stages, ", "),
+    table.add({namesOf(report, rank), llvm::join(stages, ", "),
                milliseconds(report.pipeline.forecast.ranks[rank].busySeconds),
                milliseconds(report.pipeline.forecast.bubbleSeconds(rank)), formatv("{0:f1}", bubbleOf(report, rank) * 100),
                megabytes(report.pipeline.stateBytes[rank]), megabytes(report.pipeline.peakBytes[rank])});

@@ -10,6 +10,9 @@ namespace cleave {
 
 llvm::json::Object toJson(const CompileOptions &options, const TrainingForecast &report);
 
+/// A row for each pipeline rank, as formatTrace writes it.
+std::string traceOf(const TrainingForecast &report);
+
 /// A row for each pipeline rank.
 void printText(llvm::raw_ostream &out, const CompileOptions &options, const TrainingForecast &report);
 

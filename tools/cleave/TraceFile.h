@@ -4,18 +4,40 @@
 
 #include "codegen/plan/Plan.h"
 #include "partitioner/Simulator.h"
-#include "runtime/Session.h"
+#include "runtime/Trace.h"
 #include "llvm/ADT/ArrayRef.h"
 #include <string>
 #include <vector>
 
 namespace cleave {
 
-/// The events in Chrome's trace format, which Perfetto opens: a row a device, an entry an action; and what
-/// each device holds over time, where that is known.
-std::string formatTrace(const plan::Plan &plan, llvm::ArrayRef<runtime::DeviceStatistics> devices,
-                        llvm::ArrayRef<runtime::TraceEvent> events,
-                        llvm::ArrayRef<std::vector<MemoryStep>> memory = {});
+/// A row of a trace: a rank, or several that act alike.
+struct TraceRow {
+  uint32_t rank;
+  /// Of its device, or devices.
+  std::string name;
+  std::vector<runtime::TraceEvent> events;
+  /// What each device holds over time, where that is known.
+  std::vector<MemoryStep> memory = {};
+  /// What follows its last action in a step of training: the update of weights, until `updateEnd` where that
+  /// is later.
+  runtime::TraceEvent::Clock::time_point updateBegin = {}, updateEnd = {};
+};
+
+/// Seconds from the begin of a step on.
+runtime::TraceEvent::Clock::time_point traceTime(double seconds);
+
+/// A row of what was forecast, of devices called `name`.
+TraceRow traceRowOf(const RankForecast &forecast, uint32_t rank, const std::string &name,
+                    std::vector<MemoryStep> memory);
+
+/// By stage.
+std::vector<std::vector<std::string>> modulePathsOf(const plan::Plan &plan);
+
+/// In Chrome's trace format, which Perfetto opens: an entry an action, from the first one's begin on, and
+/// what devices hold.
+/// \param modulePaths  by stage; empty where they are not known.
+std::string formatTrace(llvm::ArrayRef<TraceRow> rows, llvm::ArrayRef<std::vector<std::string>> modulePaths);
 
 } // namespace cleave
 

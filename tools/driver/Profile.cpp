@@ -2,12 +2,12 @@
 #include "tools/driver/Profile.h"
 #include "runtime/Exceptions.h"
 #include "runtime/KernelTimer.h"
+#include "tools/driver/ProfiledCalls.h"
 #include "tools/driver/UsageError.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FormatVariadic.h"
 #include <ATen/ATen.h>
-#include <ATen/TensorIterator.h>
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -29,35 +29,35 @@ struct ShapeGrid {
 
 class Profiler {
 public:
-  Profiler(const ProfileOptions &options, std::unique_ptr<KernelTimer> timer);
+  Profiler(const ProfileOptions &options, std::unique_ptr<KernelTimer> timer)
+      : options(options), timer(std::move(timer)) {}
   Error run(Machine &machine);
 
 private:
   /// Makes a call's operands of the shape; `rank` and `turn` say where weights lie.
   using MakeProduct = std::function<Stack(const ProductShape &shape, uint32_t rank, int64_t turn)>;
-  using MakeOperator = std::function<Stack(int64_t elements, uint32_t rank, int64_t turn)>;
-  struct OperatorCall {
-    /// As programs call it, and as libtorch does.
-    const char *name, *kernel;
-    MakeOperator make;
-  };
 
+  /// Everything once more.
+  Error measure(Machine &machine);
   Error measureCalls(Machine &machine);
   Error measureMatrices(KernelRates &rates);
   Error measureConvolutions(KernelRates &rates);
   Error measureAttention(KernelRates &rates);
   Error measureTable(RateTable &table, ProductKind kind, const char *name, const ShapeGrid &grid,
                      const MakeProduct &make);
-  std::vector<OperatorCall> elementwiseCalls();
-  std::vector<OperatorCall> rowwiseCalls();
   Error measureOperators(KernelRates &rates);
-  Error measureBytes(RateTable &table, const char *name, const MakeOperator &make);
+  Error measureBytes(RateTable &table, const char *name, const OperatorCall::Make &make);
   Error measureHandover(Machine &machine);
   Error measureCollectives(Machine &machine);
-  llvm::Expected<double> secondsOfHandover(int64_t bytes, bool handsOver);
+  /// Of the point that is measured: the least of this and of the passes before, which measure the same points
+  /// in the same order. What others do on the machine only ever adds to what a call takes (Chen and Revels
+  /// 2016, arXiv:1608.04295), for seconds at a time; a pass comes back to a point later than that.
+  llvm::Expected<double> leastOfPasses(llvm::Expected<double> seconds);
+  llvm::Expected<double> secondsOf(const KernelTimer::Call &timed,
+                                   const KernelTimer::Call *before = nullptr) {
+    return leastOfPasses(timer->secondsOf(timed, before));
+  }
 
-  /// Values of the pool in this shape; other ones each turn, so that they come from memory as weights do.
-  Tensor weight(at::IntArrayRef sizes, uint32_t rank, int64_t turn, at::ScalarType dtype = at::kFloat);
   std::vector<double> sizes(std::vector<double> all) const {
     return options.quick && all.size() > 2 ? std::vector<double>{all.front(), all[all.size() / 2]} : all;
   }
@@ -68,13 +68,14 @@ private:
 
   const ProfileOptions &options;
   std::unique_ptr<KernelTimer> timer;
-  /// More than caches hold, float32 and bfloat16.
-  const Tensor pool, narrowPool;
+  const WeightPool weights;
   double callSeconds = 0;
+  /// By point, and the next one's number.
+  std::vector<double> samples;
+  size_t point = 0;
 };
 } // namespace
 
-static constexpr int64_t kPoolElements = 64 << 20;
 /// A point with more work than that takes the rate of one with fewer rows, or fewer products.
 static constexpr double kMostFlops = 20e9, kMostFlopsQuick = 5e7;
 
@@ -88,27 +89,13 @@ static double rounded(double number) {
 /// What calls take beyond the call itself, as far as that can be told apart.
 static double beyond(double seconds, double call) { return std::max(seconds - call, seconds / 10); }
 
-/// In bfloat16, by this thread alone: threads of OpenMP spin between the parts of an operator only where the process has no
-/// more of them than cores, so that the devices' would be measured asleep if this thread had had some of its own.
-static Tensor narrowed(const Tensor &wide) {
-  constexpr int64_t kStep = at::internal::GRAIN_SIZE / 2;
-  Tensor narrow = at::empty(wide.sizes(), at::kBFloat16);
-  for (int64_t begin = 0; begin < wide.numel(); begin += kStep) {
-    const int64_t count = std::min(kStep, wide.numel() - begin);
-    narrow.narrow(0, begin, count).copy_(wide.narrow(0, begin, count));
-  }
-  return narrow;
-}
-
-Profiler::Profiler(const ProfileOptions &options, std::unique_ptr<KernelTimer> timer)
-    : options(options), timer(std::move(timer)), pool(at::rand({kPoolElements})), narrowPool(narrowed(pool)) {}
-
-Tensor Profiler::weight(at::IntArrayRef sizes, uint32_t rank, int64_t turn, at::ScalarType dtype) {
-  const int64_t elements = c10::multiply_integers(sizes), room = kPoolElements - elements;
-  TORCH_CHECK(room >= 0, "found a weight of ", elements, " elements, expected ", kPoolElements, " at most");
-  // Ranks read different ones at the same time; cache lines begin where weights do.
-  const int64_t begin = (rank * (kPoolElements / 4) + turn * elements) % (room + 1) / 16 * 16;
-  return (dtype == at::kFloat ? pool : narrowPool).narrow(0, begin, elements).view(sizes);
+llvm::Expected<double> Profiler::leastOfPasses(llvm::Expected<double> seconds) {
+  if (!seconds)
+    return seconds;
+  if (point == samples.size())
+    samples.push_back(*seconds);
+  double &least = samples[point++];
+  return least = std::min(least, *seconds);
 }
 
 //===- Products -----------------------------------------------------------===//
@@ -134,13 +121,13 @@ Error Profiler::measureTable(RateTable &table, ProductKind kind, const char *nam
           }
           begin(llvm::formatv("{0}: {1} x {2} x {3} x {4}", name, int64_t(each), int64_t(rows),
                               int64_t(columns), int64_t(depth)));
-          const int64_t turns = std::clamp<int64_t>(kPoolElements / int64_t(columns * depth), 1, 64);
-          auto seconds = timer->secondsOf(name, [&](uint32_t rank) {
-            std::vector<Stack> stacks;
-            for (int64_t turn = 0; turn < turns; ++turn)
-              stacks.push_back(make(shape, rank, turn));
-            return stacks;
-          });
+          const int64_t turns = std::clamp<int64_t>(WeightPool::kElements / int64_t(columns * depth), 1, 64);
+          auto seconds = secondsOf({name, [&](uint32_t rank) {
+                                      std::vector<Stack> stacks;
+                                      for (int64_t turn = 0; turn < turns; ++turn)
+                                        stacks.push_back(make(shape, rank, turn));
+                                      return stacks;
+                                    }});
           if (!seconds)
             return seconds.takeError();
           rates.push_back(rounded(flops / beyond(*seconds, callSeconds)));
@@ -153,8 +140,8 @@ Error Profiler::measureMatrices(KernelRates &rates) {
   auto linear = [this](at::ScalarType dtype) {
     return [this, dtype](const ProductShape &shape, uint32_t rank, int64_t turn) {
       const int64_t rows = shape.rows, columns = shape.columns, depth = shape.depth;
-      return Stack{weight({rows, depth}, rank, 0, dtype), weight({columns, depth}, rank, turn, dtype),
-                   weight({columns}, rank, 0, dtype)};
+      return Stack{weights({rows, depth}, rank, 0, dtype), weights({columns, depth}, rank, turn, dtype),
+                   weights({columns}, rank, 0, dtype)};
     };
   };
   const ShapeGrid whole{{1}, {1, 8, 32, 128, 512, 2048}, {64, 256, 768, 3072}, {64, 256, 768, 3072}};
@@ -185,8 +172,8 @@ Error Profiler::measureConvolutions(KernelRates &rates) {
                                                             int64_t turn) {
       const int64_t images = shape.count, places = stride * std::lround(std::sqrt(shape.rows)),
                     columns = shape.columns, channels = shape.depth / double(side * side);
-      return Stack{weight({images, channels, places, places}, rank, 0),
-                   weight({columns, channels, side, side}, rank, turn),
+      return Stack{weights({images, channels, places, places}, rank, 0),
+                   weights({columns, channels, side, side}, rank, turn),
                    IValue(),
                    std::vector<int64_t>{stride, stride},
                    std::vector<int64_t>{side / 2, side / 2},
@@ -204,7 +191,7 @@ Error Profiler::measureConvolutions(KernelRates &rates) {
 Error Profiler::measureAttention(KernelRates &rates) {
   auto attention = [this](const ProductShape &shape, uint32_t rank, int64_t) {
     auto heads = [&](double places, int64_t turn) {
-      return weight({1, int64_t(places), int64_t(shape.count), int64_t(shape.depth)}, rank, turn)
+      return weights({1, int64_t(places), int64_t(shape.count), int64_t(shape.depth)}, rank, turn)
           .transpose(1, 2);
     };
     return Stack{heads(shape.rows, 0),
@@ -235,7 +222,7 @@ static double bytesOf(const Stack &values) {
   return bytes;
 }
 
-Error Profiler::measureBytes(RateTable &table, const char *name, const MakeOperator &make) {
+Error Profiler::measureBytes(RateTable &table, const char *name, const OperatorCall::Make &make) {
   // What was just made lies in a cache that cores share, or in memory.
   constexpr double kCacheBytes = 8 << 20;
   std::vector<double> bytes, rates;
@@ -243,12 +230,12 @@ Error Profiler::measureBytes(RateTable &table, const char *name, const MakeOpera
     begin(llvm::formatv("{0}: {1} elements", name, int64_t(elements)));
     const double own = bytesOf(make(elements, 0, 0)) + 4 * elements;
     const int64_t turns = std::clamp<int64_t>(kCacheBytes / own, 1, 64);
-    auto seconds = timer->secondsOf(name, [&](uint32_t rank) {
-      std::vector<Stack> stacks;
-      for (int64_t turn = 0; turn < turns; ++turn)
-        stacks.push_back(make(elements, rank, turn));
-      return stacks;
-    });
+    auto seconds = secondsOf({name, [&](uint32_t rank) {
+                                std::vector<Stack> stacks;
+                                for (int64_t turn = 0; turn < turns; ++turn)
+                                  stacks.push_back(make(elements, rank, turn));
+                                return stacks;
+                              }});
     if (!seconds)
       return seconds.takeError();
     bytes.push_back(own);
@@ -258,86 +245,8 @@ Error Profiler::measureBytes(RateTable &table, const char *name, const MakeOpera
   return Error::success();
 }
 
-/// Element by element, of any shape.
-std::vector<Profiler::OperatorCall> Profiler::elementwiseCalls() {
-  auto unary = [this](int64_t elements, uint32_t rank, int64_t turn) {
-    return Stack{weight({elements}, rank, turn)};
-  };
-  auto binary = [this](int64_t elements, uint32_t rank, int64_t turn) {
-    return Stack{weight({elements}, rank, 2 * turn), weight({elements}, rank, 2 * turn + 1)};
-  };
-  auto sum = [binary](int64_t elements, uint32_t rank, int64_t turn) {
-    Stack stack = binary(elements, rank, turn);
-    stack.emplace_back(1);
-    return stack;
-  };
-  auto gelu = [this](int64_t elements, uint32_t rank, int64_t turn) {
-    return Stack{weight({elements}, rank, turn), "tanh"};
-  };
-  return {{"aten.add", "aten::add.Tensor", sum},   {"aten.mul", "aten::mul.Tensor", binary},
-          {"aten.relu", "aten::relu", unary},      {"aten.gelu", "aten::gelu", gelu},
-          {"aten.silu", "aten::silu", unary},      {"aten.tanh", "aten::tanh", unary},
-          {"aten.sigmoid", "aten::sigmoid", unary}};
-}
-
-/// By rows of numbers, or by channels.
-std::vector<Profiler::OperatorCall> Profiler::rowwiseCalls() {
-  constexpr int64_t width = 1024, side = 32;
-  auto rows = [this](int64_t elements, uint32_t rank, int64_t turn) {
-    return weight({elements / width, width}, rank, turn);
-  };
-  auto layerNorm = [=, this](int64_t elements, uint32_t rank, int64_t turn) {
-    return Stack{rows(elements, rank, turn),
-                 std::vector<int64_t>{width},
-                 weight({width}, rank, 0),
-                 weight({width}, rank, 1),
-                 1e-5,
-                 false};
-  };
-  auto rmsNorm = [=, this](int64_t elements, uint32_t rank, int64_t turn) {
-    return Stack{rows(elements, rank, turn), std::vector<int64_t>{width}, weight({width}, rank, 0), 1e-5};
-  };
-  auto batchNorm = [this](int64_t elements, uint32_t rank, int64_t turn) {
-    const int64_t channels = elements / side / side;
-    Stack stack{weight({1, channels, side, side}, rank, turn)};
-    for (int64_t i = 0; i < 4; ++i)
-      stack.emplace_back(weight({channels}, rank, i));
-    stack.insert(stack.end(), {false, 0.1, 1e-5, true});
-    return stack;
-  };
-  // Of the result's elements, a quarter of the input's.
-  auto pool = [this](int64_t elements, uint32_t rank, int64_t turn) {
-    const std::vector<int64_t> twice = {2, 2}, one = {1, 1};
-    return Stack{weight({1, elements / side / side, 2 * side, 2 * side}, rank, turn),
-                 std::vector<int64_t>{3, 3},
-                 twice,
-                 one,
-                 one,
-                 false};
-  };
-  auto softmax = [=](int64_t elements, uint32_t rank, int64_t turn) {
-    return Stack{rows(elements, rank, turn), -1, IValue()};
-  };
-  // Rows in another order, as of heads.
-  auto copy = [this](int64_t elements, uint32_t rank, int64_t turn) {
-    return Stack{weight({elements / width, width / 64, 64}, rank, turn).transpose(0, 1),
-                 at::MemoryFormat::Contiguous};
-  };
-  auto join = [=](int64_t elements, uint32_t rank, int64_t turn) {
-    return Stack{
-        std::vector<Tensor>{rows(elements / 2, rank, 2 * turn), rows(elements / 2, rank, 2 * turn + 1)}, -1};
-  };
-  return {{"aten.softmax", "aten::softmax.int", softmax},
-          {"aten.layer_norm", "aten::layer_norm", layerNorm},
-          {"aten.rms_norm", "aten::rms_norm", rmsNorm},
-          {"aten.batch_norm", "aten::batch_norm", batchNorm},
-          {"aten.max_pool2d", "aten::max_pool2d", pool},
-          {"aten.contiguous", "aten::contiguous", copy},
-          {"aten.cat", "aten::cat", join}};
-}
-
 Error Profiler::measureOperators(KernelRates &rates) {
-  for (const auto &calls : {elementwiseCalls(), rowwiseCalls()})
+  for (const auto &calls : {elementwiseCalls(weights), rowwiseCalls(weights)})
     for (const OperatorCall &call : calls)
       if (Error error = measureBytes(rates.operators[call.name], call.kernel, call.make))
         return error;
@@ -347,8 +256,8 @@ Error Profiler::measureOperators(KernelRates &rates) {
 
 Error Profiler::measureCalls(Machine &machine) {
   begin("the call of an operator");
-  auto one = [&](uint32_t rank) { return std::vector<Stack>{Stack{weight({1}, rank, 0)}}; };
-  auto seconds = timer->secondsOf("aten::relu", one);
+  auto one = [&](uint32_t rank) { return std::vector<Stack>{Stack{weights({1}, rank, 0)}}; };
+  auto seconds = secondsOf({"aten::relu", one});
   if (!seconds)
     return seconds.takeError();
   callSeconds = rounded(*seconds);
@@ -358,18 +267,6 @@ Error Profiler::measureCalls(Machine &machine) {
 }
 
 //===- Between devices ----------------------------------------------------===//
-
-llvm::Expected<double> Profiler::secondsOfHandover(int64_t bytes, bool handsOver) {
-  std::vector<double> samples;
-  for (int i = 0; i < (options.quick ? 1 : 5); ++i) {
-    auto seconds = timer->secondsOfHandover(bytes, handsOver);
-    if (!seconds)
-      return seconds;
-    samples.push_back(*seconds);
-  }
-  llvm::sort(samples);
-  return samples[samples.size() / 2];
-}
 
 /// A tensor's bytes cost what reading them takes longer than if they were the reader's own.
 Error Profiler::measureHandover(Machine &machine) {
@@ -383,7 +280,7 @@ Error Profiler::measureHandover(Machine &machine) {
   double seconds[2][2];
   for (bool handsOver : {false, true})
     for (bool isLarge : {false, true}) {
-      auto found = secondsOfHandover(isLarge ? large : small, handsOver);
+      auto found = leastOfPasses(timer->secondsOfHandover(isLarge ? large : small, handsOver));
       if (!found)
         return found.takeError();
       seconds[handsOver][isLarge] = *found;
@@ -400,52 +297,41 @@ Error Profiler::measureCollectives(Machine &machine) {
   const int64_t ranks = timer->devices();
   if (ranks == 1)
     return Error::success();
-  auto operandsOf = [&](CollectiveKind kind, int64_t elements, uint32_t rank) {
-    const int64_t part = elements / ranks;
-    std::vector<int64_t> pieces;
-    for (int64_t each = 0; each < ranks; ++each)
-      pieces.insert(pieces.end(), {each, 0, part});
-    const std::vector<int64_t> ranges = {rank * part, part};
-    switch (kind) {
-    case CollectiveKind::AllReduce:
-      return Stack{weight({elements}, rank, 0)};
-    case CollectiveKind::AllGather:
-      return Stack{weight({part}, rank, 0), 0, pieces};
-    case CollectiveKind::ReduceScatter:
-      return Stack{weight({elements}, rank, 0), 0, ranges};
-    case CollectiveKind::AllToAll: {
-      const int64_t columns = std::min<int64_t>(elements, 1024), rows = elements / columns;
-      for (int64_t each = 0; each < ranks; ++each)
-        pieces[3 * each + 2] = rows;
-      return Stack{weight({rows, columns}, rank, 0), 0, pieces, 1,
-                   std::vector<int64_t>{rank * (columns / ranks), columns / ranks}};
-    }
-    case CollectiveKind::Broadcast:
-      return Stack{weight({elements}, rank, 0), 0};
-    }
-    return Stack();
-  };
+  // Milliseconds, as between two collectives of a layer.
+  const KernelTimer::Call work{"aten::linear", [&](uint32_t rank) {
+                                 const int64_t width = options.quick ? 64 : 768;
+                                 return std::vector<Stack>{{weights({128, width}, rank, 0),
+                                                            weights({width, width}, rank, 1), IValue()}};
+                               }};
   for (auto [index, name] : llvm::enumerate(kCollectiveKinds)) {
     const CollectiveKind kind{int(index)};
     CollectiveCosts::Measured measured;
     measured.ranks = ranks;
     std::vector<double> bytes, rates;
+    double least = 0;
     for (double elements : {1 << 6, 1 << 12, 1 << 15, 1 << 17, 1 << 19, 1 << 21}) {
       begin(llvm::formatv("{0}: {1} elements", name, int64_t(elements)));
-      auto seconds = timer->secondsOf("spmd::" + name.str(), [&](uint32_t rank) {
-        return std::vector<Stack>{operandsOf(kind, elements, rank)};
-      });
+      const KernelTimer::Call call{"spmd::" + name.str(), [&](uint32_t rank) {
+                                     return std::vector<Stack>{
+                                         collectiveOperands(weights, kind, elements, rank, ranks)};
+                                   }};
+      auto seconds = secondsOf(call);
       if (!seconds)
         return seconds.takeError();
-      // What next to nothing takes is the latency.
-      if (measured.latencySeconds == 0) {
-        measured.latencySeconds = rounded(beyond(*seconds, callSeconds));
+      const double beyondCall = beyond(*seconds, callSeconds);
+      // What next to nothing takes is the latency: in programs, after work, of which some rank's takes
+      // longest.
+      if (least == 0) {
+        least = beyondCall;
+        auto afterWork = secondsOf(call, &work);
+        if (!afterWork)
+          return afterWork.takeError();
+        measured.latencySeconds = rounded(beyond(*afterWork, callSeconds));
         continue;
       }
       const double all = 4 * elements * (kind == CollectiveKind::AllToAll ? ranks : 1);
       bytes.push_back(all);
-      rates.push_back(rounded(CollectiveCosts::bytesSent(kind, all, ranks) /
-                              beyond(beyond(*seconds, callSeconds), measured.latencySeconds)));
+      rates.push_back(rounded(CollectiveCosts::bytesSent(kind, all, ranks) / beyond(beyondCall, least)));
     }
     measured.bytesPerSecond = RateTable({std::move(bytes)}, std::move(rates));
     machine.collectives.of(kind) = std::move(measured);
@@ -455,11 +341,7 @@ Error Profiler::measureCollectives(Machine &machine) {
 
 //===- The whole ----------------------------------------------------------===//
 
-Error Profiler::run(Machine &machine) {
-  for (const std::string &name : options.devices) {
-    const int64_t all = int64_t(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE);
-    machine.devices.emplace_back(DeviceSpec{name, 0, 0, 0, all / int64_t(options.devices.size())}).threads = timer->threads();
-  }
+Error Profiler::measure(Machine &machine) {
   if (Error error = measureCalls(machine))
     return error;
   auto rates = std::make_shared<KernelRates>();
@@ -480,12 +362,26 @@ Error Profiler::run(Machine &machine) {
   return Error::success();
 }
 
+Error Profiler::run(Machine &machine) {
+  for (const std::string &name : options.devices) {
+    const int64_t all = int64_t(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE);
+    machine.devices.emplace_back(DeviceSpec{name, 0, 0, 0, all / int64_t(options.devices.size())}).threads =
+        timer->threads();
+  }
+  for (int pass = 0; pass < options.passes; ++pass) {
+    point = 0;
+    if (Error error = measure(machine))
+      return error;
+  }
+  return Error::success();
+}
+
 llvm::Expected<Machine> profile(const ProfileOptions &options) {
   for (size_t index = 0; index < options.devices.size(); ++index)
     if (llvm::is_contained(llvm::ArrayRef(options.devices).take_front(index), options.devices[index]))
       return wrongUsage("--devices " + llvm::join(options.devices, ",") + ": " + options.devices[index] +
                         " is given twice; give each once");
-  auto timer = KernelTimer::open(options.devices, {options.quick ? 0.0005 : 0.05});
+  auto timer = KernelTimer::open(options.devices, {options.quick ? 0.0005 : 0.015});
   if (!timer)
     return timer.takeError();
   return runtime::catching([&]() -> llvm::Expected<Machine> {

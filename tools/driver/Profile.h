@@ -15,14 +15,16 @@ struct ProfileOptions {
   std::vector<std::string> devices;
   /// Few sizes, each for a moment: to see that it works.
   bool quick = false;
+  /// How often everything is measured; the fastest counts.
+  int passes = 3;
   /// Told what is measured; may be empty.
   Progress progress;
 };
 
 /// Measures this machine as plans use it (runtime/KernelTimer), all devices at the same time: products,
 /// convolutions and attention by shape, operators by bytes, the call of an operator, hand-overs between two
-/// devices, collectives over all of them. Takes less than a minute, and half a GiB of memory a
-/// device, most of it weights to read.
+/// devices, collectives over all of them. A pass takes half a minute, and half a GiB of memory a device, most of it
+/// weights to read.
 llvm::Expected<Machine> profile(const ProfileOptions &options);
 
 } // namespace cleave
