@@ -1,15 +1,17 @@
 #!/usr/bin/env python3
 """What Cleave predicts of plans on this machine, as `cleave profile` measures it, against runs of them.
 
-usage: prediction.py [--bin build/bin] [--models gpt2,bert,resnet-50,llama] [--rounds 8] [--quick]
-The machine is measured as one device and as two, in as many passes as there are rounds; each model, for batches of 1 and of 8
-samples, is compiled for that and, in each round, run in a fresh process. The time of a step (batches back to back, of which the
-first fills the pipeline) and the bytes at most are compared with what was predicted. What else a host does adds to times, for
-seconds, and never takes from them, so that of passes and of rounds the fastest counts (Chen and Revels 2016, arXiv:1608.04295); how
-much the median round took is said beside. Prints Markdown, and puts it into docs/results.md when all models took part.
+usage: prediction.py [--bin build/bin] [--models gpt2,bert,resnet-50,llama] [--rounds 3] [--quick]
+In each round the machine is measured as one device and as two; then each model, for batches of 1 and of 8 samples, is compiled for
+that and run, three times in fresh processes, and the time of a step (batches back to back, of which the first fills the pipeline) and
+the bytes at most are compared with what was predicted. What else a host does adds to times, for seconds or for minutes, and takes
+nothing from them (Chen and Revels 2016, arXiv:1608.04295): so within a round the fastest of the passes of `cleave profile` and of the
+runs count, and a host that is slower for a round is so for both. Prints Markdown, with the medians of rounds, and puts it into
+docs/results.md when all models took part.
 --quick measures and runs a tiny GPT-2 for a moment, writes nothing, and fails if a plan does.
 """
 
+import argparse
 import dataclasses
 import json
 import pathlib
@@ -26,7 +28,8 @@ from contestants import Model, Plan
 LLAMA = "num_hidden_layers=8,hidden_size=768,intermediate_size=2048,num_attention_heads=12,num_key_value_heads=12"
 MODELS = {name: Model(name, f"hf:{name}", config, batch=1, seq=128)
           for name, config in {"gpt2": "", "bert": "", "resnet-50": "", "llama": LLAMA}.items()}
-BATCHES = {1: 10, 8: 3}  # steps of a round, few enough to be undisturbed now and then
+BATCHES = {1: 10, 8: 3}  # steps of a run, few enough to be undisturbed now and then
+RUNS = 3  # of a round
 MESHES = {"pp=1": 1, "pp=2": 2, "tp=2": 2}  # devices
 # Percent: errors of steps, and of bytes in either direction and too few.
 MEAN, WORST, BYTES, TOO_FEW = 8, 15, 5, 2
@@ -51,29 +54,28 @@ class Predicted(Plan):
                 # The first batch passes all stages, the others follow at the pace of the slowest.
                 "predicted": (alone["seconds"] + (bench.steps - 1) * slowest) / bench.steps,
                 # Of the device that is furthest off.
-                "bytes": max((predicted["peak_bytes"] / device["peak_bytes"]
-                              for predicted, device in zip(alone["devices"], run["devices"], strict=True)),
-                             key=lambda ratio: abs(ratio - 1))}
+                "bytes": furthest(predicted["peak_bytes"] / device["peak_bytes"]
+                                  for predicted, device in zip(alone["devices"], run["devices"], strict=True))}
 
 
 def main():
     parser = rounds.arguments(__doc__.splitlines()[0], MODELS)
-    parser.set_defaults(rounds=8)
+    parser.set_defaults(rounds=3)
     options = rounds.parse(parser, MODELS)
     rounds.take_cores()
     before = report.load()
     results = {}
-    with tempfile.TemporaryDirectory(prefix="cleave-machines-") as folder:
-        machines = {count: measure_machine(options, pathlib.Path(folder) / f"{count}.json", count) for count in (1, 2)}
-        plans = {mesh: Predicted(mesh, mesh, machine=machines[count]) for mesh, count in MESHES.items()}
-        for name in options.models:
-            for batch, steps in BATCHES.items():
-                model = dataclasses.replace(MODELS[name], name=f"{name}, batch {batch}", batch=batch)
-                model = model.tiny() if options.quick else model
-                results[model.name] = rounds.compete(options, model, plans, 2 if options.quick else steps)
+    for number in range(options.rounds):
+        print(f"round {number + 1} of {options.rounds}", file=sys.stderr, flush=True)
+        for model, found in one_round(options).items():
+            for mesh, runs in found.items():
+                results.setdefault(model, {}).setdefault(mesh, []).append(runs)
+    # Who failed in one round did fail.
+    results = {model: {mesh: next((runs for runs in found if isinstance(runs, str)), found) for mesh, found in of_mesh.items()}
+               for model, of_mesh in results.items()}
     how = ("Default configurations, seeded (Llama of 8 layers, 768 wide); texts of 128 tokens. Batches back to back, every run in a "
-           f"fresh process; `cleave profile` with {options.rounds} passes before, and the fastest of {options.rounds} rounds.")
-    found = "\n\n".join([f"{report.machine(before)}. {how}", *tables(results), *report.failures(results, plans)])
+           f"fresh process; medians of {options.rounds} rounds, each of `cleave profile` and the fastest of {RUNS} runs.")
+    found = "\n\n".join([f"{report.machine(before)}. {how}", *tables(results), *report.failures(results, plans_for({}))])
     print(found)
     page = report.put(rounds.RESULTS.read_text(), "prediction", found)
     if options.models == [*MODELS] and not options.quick:
@@ -82,36 +84,63 @@ def main():
         raise SystemExit(1)
 
 
+def one_round(options):
+    """By model and mesh, the fastest run, with the bytes of the one that was furthest off."""
+    again = argparse.Namespace(**{**vars(options), "rounds": 1 if options.quick else RUNS})
+    with tempfile.TemporaryDirectory(prefix="cleave-machines-") as folder:
+        machines = {count: measure_machine(options, pathlib.Path(folder) / f"{count}.json", count) for count in (1, 2)}
+        found = {}
+        for name in options.models:
+            for batch, steps in BATCHES.items():
+                model = dataclasses.replace(MODELS[name], name=f"{name}, batch {batch}", batch=batch)
+                model = model.tiny() if options.quick else model
+                runs = rounds.compete(again, model, plans_for(machines), 2 if options.quick else steps)
+                found[model.name] = {mesh: fastest(runs[mesh]) for mesh in MESHES}
+    return found
+
+
+def fastest(runs):
+    if isinstance(runs, str):
+        return runs
+    return {**min(runs, key=lambda one: one["seconds"]), "bytes": furthest(one["bytes"] for one in runs)}
+
+
+def furthest(ratios):
+    """From one."""
+    return max(ratios, key=lambda ratio: abs(ratio - 1))
+
+
+def plans_for(machines):
+    return {mesh: Predicted(mesh, mesh, machine=machines.get(count)) for mesh, count in MESHES.items()}
+
+
 def measure_machine(options, path, count):
     print(f"measuring {count} of the devices", file=sys.stderr, flush=True)
     devices = ",".join(f"cpu:{index}" for index in range(count))
-    contestants.output([options.bin / "cleave", "profile", "--devices", devices, "--passes", options.rounds, "-o", path,
-                        *["--quick"] * options.quick])
+    contestants.output([options.bin / "cleave", "profile", "--devices", devices, "-o", path, *["--quick"] * options.quick])
     return path
 
 
 def tables(results):
     runs = [(model, mesh, found[mesh]) for model, found in results.items() for mesh in MESHES if report.measured(found, mesh)]
 
-    # The prediction, the fastest round, and the median one.
-    seconds = {(model, mesh): (found[0]["predicted"], min(times := [one["seconds"] for one in found]), statistics.median(times))
-               for model, mesh, found in runs}
-    ratios = {(model, mesh): max((one["bytes"] for one in found), key=lambda ratio: abs(ratio - 1)) for model, mesh, found in runs}
+    def median(found, of):
+        return statistics.median(map(of, found))
+
+    seconds = {(model, mesh): [median(found, lambda one: one["predicted"]), median(found, lambda one: one["seconds"]),
+                               median(found, lambda one: one["predicted"] / one["seconds"])] for model, mesh, found in runs}
+    ratios = {(model, mesh): furthest(one["bytes"] for one in found) for model, mesh, found in runs}
 
     def step(key):
-        predicted, fastest, median = seconds[key]
-        return f"{1000 * predicted:.4g} of {1000 * fastest:.4g} ms, {error(key):+.1f} %; median {1000 * median:.4g}"
-
-    def error(key):
-        predicted, fastest, _ = seconds[key]
-        return 100 * (predicted / fastest - 1)
+        predicted, measured, ratio = seconds[key]
+        return f"{1000 * predicted:.4g} of {1000 * measured:.4g} ms, {100 * (ratio - 1):+.1f} %"
 
     def rows(of, cell):
         return [[model, *(cell((model, mesh)) if (model, mesh) in of else "–" for mesh in MESHES)] for model in results]
 
     yield report.table([["a step, predicted of measured", *MESHES], *rows(seconds, step)])
     yield report.table([["bytes at most, predicted / measured", *MESHES], *rows(ratios, lambda key: f"{ratios[key]:.4f}")])
-    errors = [abs(error(key)) for key in seconds]
+    errors = [100 * abs(ratio - 1) for _, _, ratio in seconds.values()]
     bytes_off = [100 * (ratio - 1) for ratio in ratios.values()]
     if errors:
         yield report.table([["wanted", "found"],
