@@ -228,6 +228,28 @@ void PlanEmitter::addDimensions(func::FuncOp function) {
   }
 }
 
+static std::unique_ptr<plan::LinkSpeed> linkOf(ArrayRef<Attribute> numbers) {
+  auto link = std::make_unique<plan::LinkSpeed>();
+  link->latency_seconds = cast<FloatAttr>(numbers[0]).getValueAsDouble();
+  link->bytes_per_second = cast<FloatAttr>(numbers[1]).getValueAsDouble();
+  return link;
+}
+
+static void addLinks(func::FuncOp function, plan::Plan &plan) {
+  if (auto link = function->getAttrOfType<ArrayAttr>(kLinkAttr))
+    plan.link = linkOf(link.getValue());
+  auto unlike = function->getAttrOfType<ArrayAttr>(kUnlikeLinksAttr);
+  if (!unlike)
+    return;
+  for (auto entry : unlike.getAsRange<ArrayAttr>()) {
+    auto link = std::make_unique<plan::UnlikeLink>();
+    link->from = cast<IntegerAttr>(entry[0]).getInt();
+    link->to = cast<IntegerAttr>(entry[1]).getInt();
+    link->speed = linkOf(entry.getValue().drop_front(2));
+    plan.unlike_links.push_back(std::move(link));
+  }
+}
+
 LogicalResult PlanEmitter::addSignature(func::FuncOp function) {
   auto stages = llvm::to_vector(function.getBody().getOps<StageOp>());
   uint32_t ranks = decisionOf(function, kRanksAttr, stages.size());
@@ -249,11 +271,7 @@ LogicalResult PlanEmitter::addSignature(func::FuncOp function) {
     result->signatures.back()->batch = int32_t(symbols.lookup(batch));
   if (auto precision = function->getAttrOfType<StringAttr>(kPrecisionAttr); precision && precision == "bf16")
     result->precision = plan::DType::BFloat16;
-  if (auto link = function->getAttrOfType<ArrayAttr>(kLinkAttr)) {
-    result->link = std::make_unique<plan::LinkSpeed>();
-    result->link->latency_seconds = cast<FloatAttr>(link[0]).getValueAsDouble();
-    result->link->bytes_per_second = cast<FloatAttr>(link[1]).getValueAsDouble();
-  }
+  addLinks(function, *result);
   if (auto machine = function->getAttrOfType<StringAttr>(kMachineAttr))
     result->machine = machine.str();
   if (auto devices = function->getAttrOfType<ArrayAttr>(kDevicesAttr))

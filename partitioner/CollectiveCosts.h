@@ -5,8 +5,10 @@
 #include "ir/semantics/KernelKinds.h"
 #include "partitioner/RateTable.h"
 #include "partitioner/StageGraph.h"
+#include <algorithm>
 #include <array>
 #include <optional>
+#include <vector>
 
 namespace cleave {
 
@@ -39,16 +41,31 @@ public:
     return (kind == CollectiveKind::AllReduce ? 2.0 : 1.0) * (ranks - 1);
   }
   double bytesPerSecond(CollectiveKind kind, double bytes) const {
-    return of(kind) ? of(kind)->bytesPerSecond.at({bytes}) : link.bytesPerSecond;
+    double slowest = ownRate(kind, bytes);
+    for (const Link &other : unlikeLinks)
+      slowest = std::min(slowest, other.bytesPerSecond);
+    return slowest;
   }
   double seconds(CollectiveKind kind, double bytes, unsigned ranks) const {
-    return latency(kind, ranks) + bytesSent(kind, bytes, ranks) / bytesPerSecond(kind, bytes);
+    double slowest = latency(kind, ranks) + bytesSent(kind, bytes, ranks) / ownRate(kind, bytes);
+    for (const Link &other : unlikeLinks)
+      slowest = std::max(slowest, CollectiveCosts(other).seconds(kind, bytes, ranks));
+    return slowest;
   }
+  /// Some ranks of the group have this link between them: all go at the pace of the slowest.
+  void add(const Link &unlike) {
+    if (std::find(unlikeLinks.begin(), unlikeLinks.end(), unlike) == unlikeLinks.end())
+      unlikeLinks.push_back(unlike);
+  }
+  bool operator==(const CollectiveCosts &) const = default;
 
   std::optional<Measured> &of(CollectiveKind kind) { return measured[size_t(kind)]; }
   const std::optional<Measured> &of(CollectiveKind kind) const { return measured[size_t(kind)]; }
 
 private:
+  double ownRate(CollectiveKind kind, double bytes) const {
+    return of(kind) ? of(kind)->bytesPerSecond.at({bytes}) : link.bytesPerSecond;
+  }
   double latency(CollectiveKind kind, unsigned ranks) const {
     if (!of(kind))
       return link.latencySeconds * steps(kind, ranks);
@@ -56,6 +73,7 @@ private:
   }
 
   Link link;
+  std::vector<Link> unlikeLinks;
   std::array<std::optional<Measured>, std::size(kCollectiveKinds)> measured;
 };
 

@@ -11,15 +11,26 @@ static constexpr double kNever = std::numeric_limits<double>::infinity();
 /// Work of a few milliseconds.
 static constexpr uint64_t kBetweenQuestions = 1 << 18;
 
-/// A group that no accelerator takes, needs none.
-static double acceleratorWork(const GroupGraph::Group &group) {
-  return group.isSupported ? group.acceleratorLatency : 0;
+SharedWork::SharedWork(const GroupGraph &graph) {
+  std::vector<double> totals(graph.kinds());
+  for (const GroupGraph::Group &group : graph.groups)
+    for (uint32_t kind = 0; kind < totals.size(); ++kind)
+      totals[kind] += group.latencyOn(kind);
+  for (double total : totals)
+    rates.push_back(total > 0 && totals.front() > 0 ? totals.front() / total : 1);
 }
 
-double DeviceRow::rateFrom(size_t first) const {
+double SharedWork::of(const GroupGraph::Group &group) const {
+  double work = kNever;
+  for (uint32_t kind = 0; kind < rates.size(); ++kind)
+    work = std::min(work, rates[kind] * group.latencyOn(kind));
+  return group.isSupported ? work : 0;
+}
+
+double SharedWork::rateFrom(const DeviceRow &devices, size_t first) const {
   double rate = 0;
-  for (size_t rank = first; rank < accelerators.size(); ++rank)
-    rate += 1 / accelerators[rank].perLatency;
+  for (size_t rank = first; rank < devices.accelerators.size(); ++rank)
+    rate += rates[devices.accelerators[rank].kind];
   return rate;
 }
 
@@ -28,25 +39,28 @@ static double leastTime(const GroupGraph::Group &group, const DeviceRow &devices
   double least = devices.cpus > 0 ? group.cpuLatency : kNever;
   for (const DeviceRow::Accelerator &accelerator : devices.accelerators)
     if (group.isSupported && group.size <= accelerator.sizeLimit)
-      least = std::min(least, group.acceleratorLatency * accelerator.perLatency);
+      least = std::min(least, group.latencyOn(accelerator.kind));
   return least;
 }
 
 double lowerBoundOf(const GroupGraph &graph, const DeviceRow &devices) {
+  const SharedWork shared(graph);
   double bound = 0, work = 0, cpuWork = 0, exchange = 0;
   for (const GroupGraph::Group &group : graph.groups) {
     bound = std::max(bound, leastTime(group, devices));
     if (!group.isSupported || devices.accelerators.empty()) {
       cpuWork += group.cpuLatency;
-    } else if (group.acceleratorLatency > 0) {
-      work += group.acceleratorLatency;
-      exchange = std::max(exchange, group.acceleratorLatency / group.cpuLatency);
+    } else if (const double own = shared.of(group); own > 0) {
+      work += own;
+      exchange = std::max(exchange, own / group.cpuLatency);
     }
   }
   if (devices.cpus == 0)
     exchange = 0;
+  // Quotients of sums are rounded.
+  const double exact = graph.kinds() > 1 ? kRounding : 1;
   if (work > 0 && std::isfinite(exchange))
-    bound = std::max(bound, work / (devices.rateFrom(0) + devices.cpus * exchange));
+    bound = std::max(bound, work / (shared.rateFrom(devices, 0) + devices.cpus * exchange) / exact);
   return cpuWork > 0 ? std::max(bound, cpuWork / devices.cpus) : bound;
 }
 
@@ -56,19 +70,19 @@ static bool areAlike(const DeviceRow &devices) {
 }
 
 DownsetSearch::DownsetSearch(const GroupGraph &graph, const DeviceRow &devices, const DownsetLattice &lattice)
-    : graph(graph), devices(devices), lattice(lattice), isUniform(areAlike(devices)),
+    : graph(graph), devices(devices), lattice(lattice), isUniform(areAlike(devices)), shared(graph),
       remaining(lattice.size()), inside(graph.nets.size()), done(graph.nets.size()) {
   for (const GroupGraph::Group &group : graph.groups) {
-    remaining[0] += acceleratorWork(group);
-    if (acceleratorWork(group) > 0)
-      exchange = std::max(exchange, acceleratorWork(group) / group.cpuLatency);
+    remaining[0] += shared.of(group);
+    if (shared.of(group) > 0)
+      exchange = std::max(exchange, shared.of(group) / group.cpuLatency);
   }
   for (uint32_t downset = 1; downset < lattice.size(); ++downset) {
     const DownsetLattice::Step below = lattice.below(downset);
-    remaining[downset] = remaining[below.target] - acceleratorWork(graph.groups[below.group]);
+    remaining[downset] = remaining[below.target] - shared.of(graph.groups[below.group]);
   }
   for (size_t used = 0; used <= devices.accelerators.size(); ++used)
-    rates.push_back(devices.rateFrom(used));
+    rates.push_back(shared.rateFrom(devices, used));
 }
 
 void DownsetSearch::spend(uint64_t amount) {
@@ -141,6 +155,12 @@ void DownsetSearch::enter(uint32_t group) {
   }
 }
 
+void DownsetSearch::restore(const Inside &before) {
+  here = before;
+  std::copy(othersBefore.end() - others.size(), othersBefore.end(), others.begin());
+  othersBefore.resize(othersBefore.size() - others.size());
+}
+
 void DownsetSearch::leave(uint32_t group) {
   for (uint32_t net : graph.netsOf[group])
     --inside[net];
@@ -159,7 +179,7 @@ double DownsetSearch::loadOf(const State &state, double sent) const {
   const DeviceRow::Accelerator &next = devices.accelerators[state.accelerators];
   if (!hasRoom(next))
     return kNever;
-  return here.accelerator * next.perLatency + here.received * next.perReceived + sent * next.perSent +
+  return latencyOn(next.kind) + here.received * next.perReceived + sent * next.perSent +
          (here.received > 0 ? next.toReceive : 0);
 }
 
@@ -231,15 +251,17 @@ void DownsetSearch::relax(uint32_t start, uint32_t target) {
 /// so that rounding does not pile up.
 void DownsetSearch::walk(uint32_t start) {
   here = {};
+  others.assign(graph.kinds() - 1, 0);
   // Steps into another one end at its first downset, where the segment is left whole.
   const uint32_t segment = graph.groups[lattice.steps()[lattice.firstStep(start)].group].segment;
   stack.push_back({lattice.firstStep(start), lattice.firstStep(start + 1), 0, {}});
+  othersBefore = others;
   while (!stack.empty()) {
     Frame &frame = stack.back();
     if (frame.nextStep == frame.endStep) {
       if (stack.size() > 1)
         leave(frame.added);
-      here = frame.before;
+      restore(frame.before);
       stack.pop_back();
       continue;
     }
@@ -252,8 +274,11 @@ void DownsetSearch::walk(uint32_t start) {
     here.cpu += group.cpuLatency;
     here.size += group.size;
     here.isSupported &= group.isSupported;
+    othersBefore.insert(othersBefore.end(), others.begin(), others.end());
+    for (auto [sum, latency] : llvm::zip(others, group.otherLatencies))
+      sum += latency;
     if (work == 0 || !fits()) {
-      here = before;
+      restore(before);
       continue;
     }
     spend(1 + graph.netsOf[step.group].size());

@@ -16,10 +16,12 @@ struct DeviceRow {
   struct Accelerator {
     /// With rounding: sizes are compared with it as they are.
     double sizeLimit = std::numeric_limits<double>::infinity();
-    /// What its load grows by: for one of `acceleratorLatency`, for one of cost of nets that groups before it
-    /// share, the same for nets of its own that groups after it share, and once if there are any that groups
-    /// before it share.
-    double perLatency = 1, perReceived = 1, perSent = 1, toReceive = 0;
+    /// What its load grows by besides latencies: for one of cost of nets that groups before it share, the
+    /// same for nets of its own that groups after it share, and once if there are any that groups before it
+    /// share.
+    double perReceived = 1, perSent = 1, toReceive = 0;
+    /// Of those that groups have latencies on.
+    uint32_t kind = 0;
     bool operator==(const Accelerator &) const = default;
   };
   std::vector<Accelerator> accelerators;
@@ -32,8 +34,25 @@ struct DeviceRow {
 
   /// Of the dynamic program.
   uint64_t statesOf(uint64_t downsets) const { return downsets * (accelerators.size() + 1) * (cpus + 1); }
-  /// Accelerator latency that the accelerators from `first` on do in one of load.
-  double rateFrom(size_t first) const;
+};
+
+/// Latencies on accelerators of several kinds as one amount of work, of which an accelerator does in one of
+/// load at most its kind's rate, whatever groups it has. Any positive rates make that so, as a group's work
+/// is the least over kinds of rate times latency; these are in inverse proportion to what all groups take on
+/// each kind, so that where kinds differ by a factor they lose nothing. Of one kind work is latency, and the
+/// rate 1.
+class SharedWork {
+public:
+  explicit SharedWork(const GroupGraph &graph);
+
+  /// A group that no accelerator takes, has none.
+  double of(const GroupGraph::Group &group) const;
+  /// What the accelerators from `first` on do in one of load.
+  double rateFrom(const DeviceRow &devices, size_t first) const;
+
+private:
+  /// By kind.
+  std::vector<double> rates;
 };
 
 struct DevicesFound {
@@ -96,7 +115,7 @@ private:
   std::optional<DevicesFound> solve(Aim aim, double below);
   /// Lowers or raises the bound.
   void setBound(double below);
-  /// Accelerator latency that devices still do under the bound, where so many are used.
+  /// Work that devices still do under the bound, where so many are used.
   double capacity(uint32_t accelerators, uint32_t cpus) const {
     return capacities[accelerators * (devices.cpus + 1) + cpus];
   }
@@ -109,8 +128,12 @@ private:
   bool hasRoom(const DeviceRow::Accelerator &accelerator) const;
   /// Whether some state's next device may hold it, or it with more.
   bool fits() const;
+  /// What is inside takes on an accelerator of this kind.
+  double latencyOn(uint32_t kind) const { return kind == 0 ? here.accelerator : others[kind - 1]; }
   void enter(uint32_t group);
   void leave(uint32_t group);
+  /// Takes back what was added since the last Frame was made or begun.
+  void restore(const Inside &before);
   void walk(uint32_t start);
   void relax(uint32_t start, uint32_t target);
   /// Where all states' next devices are alike, and would have this load.
@@ -123,9 +146,10 @@ private:
   const DownsetLattice &lattice;
   /// Accelerators that differ in nothing, and no CPUs.
   const bool isUniform;
+  const SharedWork shared;
   /// Most accelerator latency that a CPU takes away for one of its own.
   double exchange = 0;
-  /// By downset: accelerator latency of what is not in it.
+  /// By downset: work of what is not in it.
   std::vector<double> remaining;
   /// By accelerators used: `rateFrom` it.
   std::vector<double> rates;
@@ -146,12 +170,14 @@ private:
   uint64_t untilAsked = 0;
   /// Of the downset that is walked from: those that no other with as few devices is as good as.
   std::vector<State> states;
-  /// Accelerator latency that one more device may leave undone, from the best of these states.
+  /// Work that one more device may leave undone, from the best of these states.
   double mostLeft = 0;
   /// By net: groups inside, and in the downset below.
   std::vector<uint32_t> inside, done;
   uint32_t settled = 0;
   Inside here;
+  /// `here.accelerator` on the second kind and on, and what these were before each frame.
+  std::vector<double> others, othersBefore;
   std::vector<Frame> stack;
 };
 

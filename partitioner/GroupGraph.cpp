@@ -48,6 +48,9 @@ GroupGraph join(const GroupGraph &nodes, const std::vector<uint32_t> &groupOf) {
     GroupGraph::Group &group = graph.groups[groupOf[node]];
     group.acceleratorLatency += from.acceleratorLatency;
     group.cpuLatency += from.cpuLatency;
+    group.otherLatencies.resize(from.otherLatencies.size());
+    for (auto [sum, latency] : llvm::zip(group.otherLatencies, from.otherLatencies))
+      sum += latency;
     group.size += from.size;
     group.isSupported &= from.isSupported;
     group.segment = from.segment;

@@ -14,10 +14,17 @@ inline constexpr double kRounding = 1 + 1e-9;
 /// however many of the groups that have to do with it they have.
 struct GroupGraph {
   struct Group {
+    /// `acceleratorLatency`: on accelerators of the first kind.
     double acceleratorLatency = 0, cpuLatency = 0, size = 0;
     bool isSupported = true;
     /// No device has groups of two segments.
     uint32_t segment = 0;
+    /// On accelerators of the second kind and on; of each group as many.
+    std::vector<double> otherLatencies = {};
+
+    double latencyOn(uint32_t kind) const {
+      return kind == 0 ? acceleratorLatency : otherLatencies[kind - 1];
+    }
   };
   /// A value and the groups that make or read it, or a weight and those that read it; two at least.
   struct Net {
@@ -35,6 +42,9 @@ struct GroupGraph {
   std::vector<std::vector<uint32_t>> netsOf;
   /// By node of the problem.
   std::vector<uint32_t> groupOf;
+
+  /// Of accelerators, that groups have latencies on.
+  uint32_t kinds() const { return groups.empty() ? 1 : 1 + groups.front().otherLatencies.size(); }
 };
 
 /// The graph whose groups are sets of those of `nodes`, by number without gaps.

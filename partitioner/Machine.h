@@ -12,6 +12,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace cleave {
@@ -43,9 +44,18 @@ struct DeviceSpec {
   /// That share an operator, on a CPU: each has a workspace of its own.
   uint32_t threads = 1;
   bool operator==(const DeviceSpec &) const = default;
+
+  bool hasTablesOf(const DeviceSpec &other) const {
+    return rates == other.rates || (rates && other.rates && *rates == *other.rates);
+  }
+  /// Whether they differ in name and memory at most.
+  bool computesLike(const DeviceSpec &other) const {
+    return flopsPerSecond == other.flopsPerSecond && memoryBytesPerSecond == other.memoryBytesPerSecond &&
+           operatorSeconds == other.operatorSeconds && hasTablesOf(other);
+  }
 };
 
-/// Devices of one kind for every rank, and the links between any two.
+/// A device for every rank, and the links between any two.
 struct Machine {
   /// Groups of so many devices, in order, have a faster link among themselves.
   struct Nodes {
@@ -59,6 +69,8 @@ struct Machine {
   std::vector<DeviceSpec> devices;
   /// Within a node.
   Link link;
+  /// By sender and receiver, places in `devices`, where it is another; always both directions of two devices.
+  std::map<std::pair<uint32_t, uint32_t>, Link> unlikeLinks;
   /// Nothing: all are one node.
   std::optional<Nodes> nodes;
   /// Of a group within one node.

@@ -2,8 +2,8 @@
 #include "partitioner/MachineFile.h"
 
 #include "codegen/plan/Checksum.h"
-#include "partitioner/Failure.h"
-#include "partitioner/JsonFile.h"
+#include "ir/NearestName.h"
+#include "partitioner/MachineTables.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringMap.h"
@@ -17,23 +17,8 @@ using llvm::Twine;
 
 namespace cleave {
 
-static constexpr JsonFileKind kMachineFile = {"machine file", 1 << 20, 4 * kMostDevices};
+static constexpr JsonFileKind kMachineFile = {"machine file", 1 << 20, 16 * kMostDevices};
 static constexpr size_t kLongestName = 64;
-
-namespace {
-
-/// A key of an object that becomes a member of a `Struct`. The ranges leave room for products and quotients
-/// of the figures to stay finite.
-template <typename Struct> struct NumberKey {
-  const char *key;
-  double least, most;
-  double Struct::*member;
-};
-
-} // namespace
-
-static constexpr double kMostRate = 1e21;
-static constexpr double kMostSeconds = 1000;
 
 static constexpr NumberKey<DeviceSpec> kDeviceNumbers[] = {
     {"flops_per_second", 1, kMostRate, &DeviceSpec::flopsPerSecond},
@@ -49,40 +34,55 @@ static constexpr NumberKey<CollectiveCosts::Measured> kCollectiveNumbers[] = {
     {"latency_seconds", 0, kMostSeconds, &CollectiveCosts::Measured::latencySeconds},
 };
 
-/// The keys of `object` are `required` and perhaps some of `optional`.
-static Error checkKeys(const json::Object &object, StringRef where, llvm::ArrayRef<StringRef> required,
-                       llvm::ArrayRef<StringRef> optional = {}) {
-  for (StringRef key : required)
-    if (!object.get(key))
-      return failure("{0}: the key \"{1}\" is missing; keys that must be there: {2}", where, key,
-                     llvm::join(required, ", "));
-  const json::Object::value_type *unknown = nullptr;
-  for (const json::Object::value_type &entry : object) {
-    StringRef key = entry.first;
-    // The object is hashed: the smallest name makes the message one and the same.
-    if (!llvm::is_contained(required, key) && !llvm::is_contained(optional, key) &&
-        (!unknown || key < StringRef(unknown->first)))
-      unknown = &entry;
-  }
-  if (!unknown)
-    return Error::success();
-  const json::Value key(StringRef(unknown->first));
-  std::vector<StringRef> known(required);
-  llvm::append_range(known, optional);
-  return failure("{0}: the key {1} is unknown; use {2}", where, describeJson(&key), llvm::join(known, ", "));
+//===- Devices ------------------------------------------------------------===//
+
+namespace {
+/// What devices without figures of their own, or of tables, may refer to.
+struct DeviceKinds {
+  /// By name; their own names are empty.
+  llvm::StringMap<DeviceSpec> named;
+  /// Of devices without a kind.
+  std::shared_ptr<const KernelRates> rates;
+};
+} // namespace
+
+/// A name for messages and files.
+static Expected<std::string> readName(const json::Value *value, const Twine &where) {
+  const std::optional<StringRef> name = value->getAsString();
+  if (!name || name->empty() || name->size() > kLongestName || !llvm::all_of(*name, llvm::isPrint))
+    return failure("{0}: found {1}, expected 1 to {2} printable ASCII characters", where.str(), describeJson(value),
+                   kLongestName);
+  return name->str();
 }
 
-template <typename Struct, size_t N>
-static Error readNumbers(const json::Object &object, StringRef where, const NumberKey<Struct> (&keys)[N],
-                         Struct &result) {
-  for (const NumberKey<Struct> &key : keys) {
-    const json::Value *value = object.get(key.key);
-    const std::optional<double> number = value->getAsNumber();
-    // Written so that NaN fails.
-    if (!number || !(*number >= key.least && *number <= key.most))
-      return failure("{0}.{1}: found {2}, expected a number from {3} to {4}", where, key.key,
-                     describeJson(value), json::Value(key.least), json::Value(key.most));
-    result.*key.member = *number;
+static std::vector<StringRef> namesOf(const json::Object &object) {
+  std::vector<StringRef> names;
+  for (const json::Object::value_type &entry : object)
+    names.push_back(StringRef(entry.first));
+  // The object is hashed: in order, the first message is one and the same.
+  llvm::sort(names);
+  return names;
+}
+
+static Error readKinds(const json::Value &value, StringRef where, DeviceKinds &kinds) {
+  auto object = asObject(value, where, "a kind of device for each name");
+  if (!object)
+    return object.takeError();
+  for (StringRef name : namesOf(**object)) {
+    const json::Value shown(name);
+    if (auto read = readName(&shown, where + ": the name of a kind"); !read)
+      return read.takeError();
+    const std::string here = (where + "." + name).str();
+    auto kind = asObject(*(*object)->get(name), here, "the figures of devices of this kind");
+    if (!kind)
+      return kind.takeError();
+    if (Error error = checkKeys(**kind, here, {"flops_per_second", "memory_bytes_per_second", "operator_seconds"}, kRateKeys))
+      return error;
+    DeviceSpec &device = kinds.named[name];
+    if (Error error = readNumbers(**kind, here, kDeviceNumbers, device))
+      return error;
+    if (Error error = readRates(**kind, here + ".").moveInto(device.rates))
+      return error;
   }
   return Error::success();
 }
@@ -95,22 +95,40 @@ static Expected<uint32_t> readCount(const json::Value &value, const Twine &where
   return *count;
 }
 
-static Expected<DeviceSpec> readDevice(const json::Value &value, StringRef where) {
+/// Figures of its own, or its kind's.
+static Error readFigures(const json::Object &object, StringRef where, const DeviceKinds &kinds, DeviceSpec &device) {
+  const json::Value *kind = object.get("kind");
+  if (!kind) {
+    device.rates = kinds.rates;
+    if (Error error = checkKeys(object, where, {"name", "flops_per_second", "memory_bytes_per_second", "operator_seconds"},
+                                {"memory_bytes", "threads"}))
+      return error;
+    return readNumbers(object, where, kDeviceNumbers, device);
+  }
+  if (Error error = checkKeys(object, where, {"name", "kind"}, {"memory_bytes", "threads"}))
+    return error;
+  const std::optional<StringRef> name = kind->getAsString();
+  if (auto known = kinds.named.find(name.value_or("")); name && known != kinds.named.end()) {
+    device = known->second;
+    return Error::success();
+  }
+  std::vector<std::string> names;
+  for (const auto &known : kinds.named)
+    names.push_back(known.first().str());
+  llvm::sort(names);
+  return failure("{0}.kind: found {1}, expected one of \"kinds\"{2}", where, describeJson(kind),
+                 names.empty() ? ", of which there are none" : ": " + llvm::join(names, ", "));
+}
+
+static Expected<DeviceSpec> readDevice(const json::Value &value, StringRef where, const DeviceKinds &kinds) {
   const json::Object *object = value.getAsObject();
   if (!object)
     return failure("{0}: found {1}, expected an object with a device's figures", where, describeJson(&value));
-  if (Error error = checkKeys(*object, where,
-                              {"name", "flops_per_second", "memory_bytes_per_second", "operator_seconds"},
-                              {"memory_bytes", "threads"}))
-    return error;
   DeviceSpec device;
-  if (Error error = readNumbers(*object, where, kDeviceNumbers, device))
+  if (Error error = readFigures(*object, where, kinds, device))
     return error;
-  const std::optional<StringRef> name = object->getString("name");
-  if (!name || name->empty() || name->size() > kLongestName || !llvm::all_of(*name, llvm::isPrint))
-    return failure("{0}.name: found {1}, expected 1 to {2} printable ASCII characters", where,
-                   describeJson(object->get("name")), kLongestName);
-  device.name = name->str();
+  if (Error error = readName(object->get("name"), where + ".name").moveInto(device.name))
+    return error;
   if (const json::Value *bytes = object->get("memory_bytes")) {
     device.memoryBytes = bytes->getAsInteger();
     if (!device.memoryBytes || *device.memoryBytes < 1)
@@ -124,29 +142,32 @@ static Expected<DeviceSpec> readDevice(const json::Value &value, StringRef where
   return device;
 }
 
-/// Whether only the names differ.
-static bool areAlike(DeviceSpec a, const DeviceSpec &b) {
-  a.name = b.name;
-  return a == b;
+/// Tables say how fast a device is, whatever its figures: the same for devices of which one is faster cannot be right.
+static bool contradictTables(const DeviceSpec &a, const DeviceSpec &b) {
+  return a.rates && a.hasTablesOf(b) &&
+         (a.flopsPerSecond != b.flopsPerSecond || a.memoryBytesPerSecond != b.memoryBytesPerSecond);
 }
 
-static Error readDevices(const json::Value &value, StringRef path, std::vector<DeviceSpec> &devices) {
+static Error readDevices(const json::Value &value, StringRef path, const DeviceKinds &kinds,
+                         std::vector<DeviceSpec> &devices) {
   llvm::StringMap<size_t> places;
   const json::Array *array = value.getAsArray();
   if (!array || array->empty() || array->size() > kMostDevices)
     return failure("{0}: devices: found {1}, expected an array of 1 to {2} devices", path,
                    array ? llvm::formatv("{0} devices", array->size()).str() : describeJson(&value),
                    kMostDevices);
+  std::optional<size_t> withoutKind;
   for (size_t index = 0; index < array->size(); ++index) {
     const std::string where = llvm::formatv("{0}: devices[{1}]", path, index);
-    Expected<DeviceSpec> device = readDevice((*array)[index], where);
+    Expected<DeviceSpec> device = readDevice((*array)[index], where, kinds);
     if (!device)
       return device.takeError();
-    // TODO: goes when the stage cutter takes a device a stage.
-    if (!devices.empty() && !areAlike(*device, devices.front()))
-      return failure("{0}: its figures differ from those of devices[0]; devices must be alike, so give each "
-                     "the slowest one's figures",
-                     where);
+    if (device->rates == kinds.rates)
+      withoutKind = withoutKind.value_or(index);
+    if (device->rates == kinds.rates && *withoutKind < index && contradictTables(*device, devices[*withoutKind]))
+      return failure("{0}: its figures differ from those of devices[{1}], but the file's tables are those of both; give each a "
+                     "kind with tables of its own",
+                     where, *withoutKind);
     if (auto [first, isNew] = places.try_emplace(device->name, index); !isNew)
       return failure("{0}.name: found \"{1}\", which is devices[{2}]'s; give each device a name of its own", where,
                      device->name, first->second);
@@ -155,138 +176,7 @@ static Error readDevices(const json::Value &value, StringRef path, std::vector<D
   return Error::success();
 }
 
-//===- Tables -------------------------------------------------------------===//
-
-namespace {
-/// What a table of rates is called, and its axes.
-struct TableKeys {
-  llvm::ArrayRef<StringRef> axes;
-  StringRef rate;
-};
-} // namespace
-
-static const StringRef kProductAxes[] = {"count", "rows", "columns", "depth"}, kByteAxis[] = {"bytes"};
-static const TableKeys kByShape = {kProductAxes, "flops_per_second"},
-                       kByBytes = {kByteAxis, "bytes_per_second"};
-static const StringRef kProductDtypes[] = {"float32", "bfloat16", "float16"};
-static constexpr double kMostSize = 1e15;
-static constexpr size_t kMostRates = 4096, kLongestOperator = 128;
-
-/// `count` numbers of an array; any number of them for 0.
-static Expected<std::vector<double>> readArray(const json::Value *value, const Twine &where, double most,
-                                               size_t count) {
-  const json::Array *array = value->getAsArray();
-  if (!array || array->empty() || array->size() > kMostRates || (count && array->size() != count))
-    return failure("{0}: found {1}, expected an array of {2} numbers", where.str(),
-                   array ? llvm::formatv("{0} values", array->size()).str() : describeJson(value),
-                   count ? std::to_string(count) : "1 to " + std::to_string(kMostRates));
-  std::vector<double> numbers;
-  for (const json::Value &item : *array) {
-    const std::optional<double> number = item.getAsNumber();
-    if (!number || !(*number >= 1 && *number <= most))
-      return failure("{0}[{1}]: found {2}, expected a number from 1 to {3}", where.str(), numbers.size(),
-                     describeJson(&item), json::Value(most));
-    numbers.push_back(*number);
-  }
-  return numbers;
-}
-
-/// A table among the keys of `object`.
-static Expected<RateTable> readTable(const json::Object &object, StringRef where, const TableKeys &keys) {
-  std::vector<std::vector<double>> axes;
-  size_t points = 1;
-  for (StringRef axis : keys.axes) {
-    const std::string at = (where + "." + axis).str();
-    auto sizes = readArray(object.get(axis), at, kMostSize, 0);
-    if (!sizes)
-      return sizes.takeError();
-    for (size_t i = 1; i < sizes->size(); ++i)
-      if (!((*sizes)[i - 1] < (*sizes)[i]))
-        return failure("{0}[{1}]: found {2} after {3}, expected sizes that ascend", at, i,
-                       json::Value((*sizes)[i]), json::Value((*sizes)[i - 1]));
-    points *= sizes->size();
-    if (points > kMostRates)
-      return failure("{0}: found a grid of {1} points, expected {2} at most; leave sizes out", at, points,
-                     kMostRates);
-    axes.push_back(std::move(*sizes));
-  }
-  auto rates = readArray(object.get(keys.rate), where + "." + keys.rate, kMostRate, points);
-  if (!rates)
-    return rates.takeError();
-  return RateTable(std::move(axes), std::move(*rates));
-}
-
-static std::vector<StringRef> keysOf(const TableKeys &table) {
-  std::vector<StringRef> keys(table.axes);
-  keys.push_back(table.rate);
-  return keys;
-}
-
-/// The object of a key, or an error that says what it should be.
-static Expected<const json::Object *> asObject(const json::Value &value, StringRef where, StringRef what) {
-  if (const json::Object *object = value.getAsObject())
-    return object;
-  return failure("{0}: found {1}, expected an object with {2}", where, describeJson(&value), what);
-}
-
-static Expected<RateTable> readWholeTable(const json::Value &value, StringRef where, const TableKeys &keys) {
-  auto object = asObject(value, where, llvm::join(keysOf(keys), ", "));
-  if (!object)
-    return object.takeError();
-  if (Error error = checkKeys(**object, where, keysOf(keys)))
-    return error;
-  return readTable(**object, where, keys);
-}
-
-static Error readProducts(const json::Value &value, StringRef where, KernelRates &rates) {
-  auto kinds = asObject(value, where, "tables by kind and dtype");
-  if (!kinds)
-    return kinds.takeError();
-  if (Error error = checkKeys(**kinds, where, {},
-                              std::vector<StringRef>(std::begin(kProductKinds), std::end(kProductKinds))))
-    return error;
-  for (auto [index, kind] : llvm::enumerate(kProductKinds)) {
-    const json::Value *found = (*kinds)->get(kind);
-    if (!found)
-      continue;
-    const std::string here = (where + "." + kind).str();
-    auto dtypes = asObject(*found, here, "tables by dtype");
-    if (!dtypes)
-      return dtypes.takeError();
-    if (Error error = checkKeys(**dtypes, here, {}, kProductDtypes))
-      return error;
-    for (StringRef dtype : kProductDtypes)
-      if (const json::Value *table = (*dtypes)->get(dtype)) {
-        auto read = readWholeTable(*table, here + "." + dtype.str(), kByShape);
-        if (!read)
-          return read.takeError();
-        rates.products[{ProductKind(index), dtype.str()}] = std::move(*read);
-      }
-  }
-  return Error::success();
-}
-
-static Error readOperators(const json::Value &value, StringRef where, KernelRates &rates) {
-  auto object = asObject(value, where, "a table for each operator");
-  if (!object)
-    return object.takeError();
-  std::vector<StringRef> names;
-  for (const json::Object::value_type &entry : **object)
-    names.push_back(StringRef(entry.first));
-  // The object is hashed: in order, the first message is one and the same.
-  llvm::sort(names);
-  for (StringRef name : names) {
-    const json::Value shown(name);
-    if (name.empty() || name.size() > kLongestOperator || !llvm::all_of(name, llvm::isPrint))
-      return failure("{0}: found an operator {1}, expected a name like aten.gelu", where,
-                     describeJson(&shown));
-    auto table = readWholeTable(*(*object)->get(name), (where + "." + name).str(), kByBytes);
-    if (!table)
-      return table.takeError();
-    rates.operators[name.str()] = std::move(*table);
-  }
-  return Error::success();
-}
+//===- Between devices ----------------------------------------------------===//
 
 static Error readCollectives(const json::Value &value, StringRef where, size_t devices, CollectiveCosts &costs) {
   auto object = asObject(value, where, "a table for each kind");
@@ -351,28 +241,68 @@ static Error readLink(const json::Value &value, StringRef path, Link &link) {
   return readNumbers(*object, where, kLinkNumbers, link);
 }
 
+/// A device's place, by its name.
+static Expected<uint32_t> readEnd(const json::Value *value, const Twine &where, llvm::ArrayRef<DeviceSpec> devices) {
+  const std::optional<StringRef> name = value->getAsString();
+  auto found = llvm::find_if(devices, [&](const DeviceSpec &device) { return name && device.name == *name; });
+  if (found != devices.end())
+    return found - devices.begin();
+  std::vector<std::string> names;
+  for (const DeviceSpec &device : devices)
+    names.push_back(device.name);
+  return failure("{0}: found {1}, expected the name of a device{2}", where.str(), describeJson(value),
+                 name ? didYouMean(*name, names) : "");
+}
+
+static Error readUnlikeLink(const json::Value &value, StringRef where, const Machine &machine,
+                            std::pair<uint32_t, uint32_t> &ends, Link &link) {
+  auto object = asObject(value, where, "from, to, latency_seconds and bytes_per_second");
+  if (!object)
+    return object.takeError();
+  if (Error error = checkKeys(**object, where, {"from", "to", "latency_seconds", "bytes_per_second"}))
+    return error;
+  if (Error error = readEnd((*object)->get("from"), where + ".from", machine.devices).moveInto(ends.first))
+    return error;
+  if (Error error = readEnd((*object)->get("to"), where + ".to", machine.devices).moveInto(ends.second))
+    return error;
+  if (ends.first == ends.second)
+    return failure("{0}: goes from {1} to itself; give two devices", where, describeJson((*object)->get("from")));
+  return readNumbers(**object, where, kLinkNumbers, link);
+}
+
+static Error readUnlikeLinks(const json::Value &value, StringRef where, Machine &machine) {
+  const json::Array *array = value.getAsArray();
+  if (!array)
+    return failure("{0}: found {1}, expected an array of links between two devices", where, describeJson(&value));
+  std::map<std::pair<uint32_t, uint32_t>, size_t> given;
+  for (size_t index = 0; index < array->size(); ++index) {
+    const std::string here = llvm::formatv("{0}[{1}]", where, index);
+    std::pair<uint32_t, uint32_t> ends;
+    Link link;
+    if (Error error = readUnlikeLink((*array)[index], here, machine, ends, link))
+      return error;
+    if (auto [first, isNew] = given.try_emplace(ends, index); !isNew)
+      return failure("{0}: goes from \"{1}\" to \"{2}\", as links[{3}] does; give each direction once", here,
+                     machine.devices[ends.first].name, machine.devices[ends.second].name, first->second);
+    machine.unlikeLinks[ends] = link;
+  }
+  // The way back is alike unless it is given.
+  for (const auto &[ends, index] : given)
+    machine.unlikeLinks.try_emplace({ends.second, ends.first}, machine.unlikeLinks[ends]);
+  return Error::success();
+}
+
 /// The keys that may be left out.
-static Error readMeasured(const json::Object &object, StringRef path, Machine &machine) {
-  auto rates = std::make_shared<KernelRates>();
+static Error readBetweenDevices(const json::Object &object, StringRef path, Machine &machine) {
   auto where = [&](StringRef key) { return (path + ": " + key).str(); };
-  if (const json::Value *products = object.get("products"))
-    if (Error error = readProducts(*products, where("products"), *rates))
-      return error;
-  if (const json::Value *operators = object.get("operators"))
-    if (Error error = readOperators(*operators, where("operators"), *rates))
-      return error;
-  if (const json::Value *memory = object.get("memory"))
-    if (Error error = readWholeTable(*memory, where("memory"), kByBytes).moveInto(rates->memory))
-      return error;
   if (const json::Value *collectives = object.get("collectives"))
     if (Error error = readCollectives(*collectives, where("collectives"), machine.devices.size(), machine.collectives))
       return error;
   if (const json::Value *nodes = object.get("nodes"))
     if (Error error = readNodes(*nodes, where("nodes"), machine.devices.size(), machine.nodes))
       return error;
-  if (!(*rates == KernelRates()))
-    for (DeviceSpec &device : machine.devices)
-      device.rates = rates;
+  if (const json::Value *links = object.get("links"))
+    return readUnlikeLinks(*links, where("links"), machine);
   return Error::success();
 }
 
@@ -384,73 +314,104 @@ Expected<Machine> readMachineFile(StringRef path) {
   if (!object)
     return failure("{0}: found {1}, expected an object with devices and link", path, describeJson(&*value));
   if (Error error = checkKeys(*object, path, {"devices", "link"},
-                              {"products", "operators", "memory", "collectives", "nodes"}))
+                              {"products", "operators", "memory", "collectives", "nodes", "kinds", "links"}))
     return error;
+  DeviceKinds kinds;
+  if (Error error = readRates(*object, (path + ": ").str()).moveInto(kinds.rates))
+    return error;
+  if (const json::Value *named = object->get("kinds"))
+    if (Error error = readKinds(*named, (path + ": kinds").str(), kinds))
+      return error;
   Machine machine;
-  if (Error error = readDevices(*object->get("devices"), path, machine.devices))
+  if (Error error = readDevices(*object->get("devices"), path, kinds, machine.devices))
     return error;
   if (Error error = readLink(*object->get("link"), path, machine.link))
     return error;
   machine.collectives = machine.link;
-  if (Error error = readMeasured(*object, path, machine))
+  if (Error error = readBetweenDevices(*object, path, machine))
     return error;
   return machine;
 }
 
 //===- Writing ------------------------------------------------------------===//
 
-static void writeTable(json::Object &object, const RateTable &table, const TableKeys &keys) {
-  for (auto [axis, sizes] : llvm::zip(keys.axes, table.axisSizes()))
-    object[axis] = json::Array(sizes);
-  object[keys.rate] = json::Array(table.allRates());
+static json::Object objectOf(const Link &link) {
+  return json::Object{{"latency_seconds", link.latencySeconds}, {"bytes_per_second", link.bytesPerSecond}};
 }
 
-static json::Object tableOf(const RateTable &table, const TableKeys &keys) {
+static json::Object figuresOf(const DeviceSpec &device) {
   json::Object object;
-  writeTable(object, table, keys);
+  for (const NumberKey<DeviceSpec> &key : kDeviceNumbers)
+    object[key.key] = device.*key.member;
   return object;
 }
 
-static void writeRates(json::Object &object, const KernelRates &rates) {
-  json::Object products, operators;
-  for (auto &[key, table] : rates.products) {
-    StringRef kind = kProductKinds[size_t(key.first)];
-    if (!products.get(kind))
-      products[kind] = json::Object();
-    (*products.getObject(kind))[key.second] = tableOf(table, kByShape);
-  }
-  for (auto &[name, table] : rates.operators)
-    operators[name] = tableOf(table, kByBytes);
-  object["products"] = std::move(products);
-  object["operators"] = std::move(operators);
-  if (!rates.memory.isEmpty())
-    object["memory"] = tableOf(rates.memory, kByBytes);
+/// Whether one set of tables is that of all devices.
+static bool haveTablesInCommon(const Machine &machine) {
+  return llvm::all_of(machine.devices, [&](const DeviceSpec &device) {
+    return device.hasTablesOf(machine.devices.front()) && !contradictTables(device, machine.devices.front());
+  });
 }
 
-std::string machineFileText(const Machine &machine) {
-  json::Object object;
+static void writeDevices(json::Object &object, const Machine &machine) {
   json::Array devices;
+  json::Object kinds;
+  // Kinds are called by their number, so that their names do not matter to checksums.
+  std::vector<const DeviceSpec *> firsts;
+  const bool haveKinds = !haveTablesInCommon(machine);
   for (const DeviceSpec &device : machine.devices) {
-    json::Object entry{{"name", device.name}};
-    for (const NumberKey<DeviceSpec> &key : kDeviceNumbers)
-      entry[key.key] = device.*key.member;
+    json::Object entry = haveKinds ? json::Object() : figuresOf(device);
+    if (haveKinds) {
+      auto first = llvm::find_if(firsts, [&](const DeviceSpec *other) { return device.computesLike(*other); });
+      const std::string kind = llvm::formatv("kind-{0}", first - firsts.begin());
+      if (first == firsts.end()) {
+        json::Object figures = figuresOf(device);
+        if (device.rates)
+          writeRates(figures, *device.rates);
+        kinds[kind] = std::move(figures);
+        firsts.push_back(&device);
+      }
+      entry["kind"] = kind;
+    }
+    entry["name"] = device.name;
     if (device.memoryBytes)
       entry["memory_bytes"] = *device.memoryBytes;
     entry["threads"] = device.threads;
     devices.push_back(std::move(entry));
   }
   object["devices"] = std::move(devices);
-  auto linkOf = [](const Link &link) {
-    return json::Object{{"latency_seconds", link.latencySeconds}, {"bytes_per_second", link.bytesPerSecond}};
-  };
-  object["link"] = linkOf(machine.link);
+  if (haveKinds)
+    object["kinds"] = std::move(kinds);
+  else if (machine.devices.front().rates)
+    writeRates(object, *machine.devices.front().rates);
+}
+
+static json::Array unlikeLinksOf(const Machine &machine) {
+  json::Array links;
+  for (const auto &[ends, link] : machine.unlikeLinks) {
+    auto back = machine.unlikeLinks.find({ends.second, ends.first});
+    // Written with the other direction.
+    if (ends.first > ends.second && back != machine.unlikeLinks.end() && back->second == link)
+      continue;
+    json::Object entry = objectOf(link);
+    entry["from"] = machine.devices[ends.first].name;
+    entry["to"] = machine.devices[ends.second].name;
+    links.push_back(std::move(entry));
+  }
+  return links;
+}
+
+std::string machineFileText(const Machine &machine) {
+  json::Object object;
+  writeDevices(object, machine);
+  object["link"] = objectOf(machine.link);
   if (machine.nodes) {
-    json::Object nodes = linkOf(machine.nodes->link);
+    json::Object nodes = objectOf(machine.nodes->link);
     nodes["devices"] = machine.nodes->devices;
     object["nodes"] = std::move(nodes);
   }
-  if (machine.devices.front().rates)
-    writeRates(object, *machine.devices.front().rates);
+  if (!machine.unlikeLinks.empty())
+    object["links"] = unlikeLinksOf(machine);
   json::Object collectives;
   for (auto [index, kind] : llvm::enumerate(kCollectiveKinds))
     if (auto &measured = machine.collectives.of(CollectiveKind(index))) {

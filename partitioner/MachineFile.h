@@ -27,16 +27,31 @@ inline constexpr uint32_t kMostDevices = 1024, kMostThreads = 1024;
 ///       "nodes": {"devices": 1, "latency_seconds": 1e-5, "bytes_per_second": 1e9}
 ///     }
 ///
+/// Devices that are not alike have figures of their own, or are of a kind that has, with tables of its own; and links that
+/// are not as the others say so:
+///
+///     {
+///       "kinds": {"fast": {"flops_per_second": 2e11, "memory_bytes_per_second": 1e10, "operator_seconds": 2e-6,
+///                          "memory": {"bytes": [65536, 16777216], "bytes_per_second": [9e10, 1e10]}},
+///                 "slow": {"flops_per_second": 1e10, "memory_bytes_per_second": 1e9, "operator_seconds": 1e-5}},
+///       "devices": [{"name": "cpu:0", "kind": "fast"}, {"name": "cpu:1", "kind": "slow", "memory_bytes": 1073741824}],
+///       "link": {"latency_seconds": 5e-6, "bytes_per_second": 1e10},
+///       "links": [{"from": "cpu:0", "to": "cpu:1", "latency_seconds": 1e-3, "bytes_per_second": 1e8}]
+///     }
+///
 /// | key                       | meaning                                       | values                  |
 /// |---------------------------|-----------------------------------------------|-------------------------|
-/// | `devices`                 | one a rank, alike in all but name             | 1 to 1024 of them       |
+/// | `devices`                 | one a rank, in this order                     | 1 to 1024 of them       |
 /// | `name`                    | each another                                  | 1 to 64 printable ASCII |
 /// | `flops_per_second`        | dense fp32, a product and its sum are two     | 1 to 1e21               |
 /// | `memory_bytes_per_second` | main memory                                   | 1 to 1e21               |
 /// | `operator_seconds`        | spent on an operator besides its work         | 0 to 1000               |
 /// | `memory_bytes`            | may be used; key left out: not limited        | integer, 1 or more      |
 /// | `threads`                 | of a CPU, that share an operator; key left out: one | integer, 1 to 1024 |
+/// | `kind`                    | in place of these figures but `memory_bytes` and `threads` | a key of `kinds` |
+/// | `kinds`                   | figures by name, and `products`, `operators`, `memory` of these devices; those in the file itself are of devices without a kind | an object |
 /// | `link`                    | between two devices of a node, one direction  | an object               |
+/// | `links`                   | those that differ from `link` and `nodes`, `from` one device `to` another, and back, unless that is in it, too | an array |
 /// | `latency_seconds`         | of one message                                | 0 to 1000               |
 /// | `bytes_per_second`        | of one message                                | 1 to 1e21               |
 /// | `products`                | a table for each kind and dtype: `matrix`, `pointwise`, `convolution`, `strided`, `attention`; `float32`, `bfloat16`, `float16` | a table by ProductShape |
@@ -47,11 +62,12 @@ inline constexpr uint32_t kMostDevices = 1024, kMostThreads = 1024;
 /// | `nodes`                   | groups of so many devices, and the link between two of them | an object |
 ///
 /// A table (RateTable) has sizes for each of its axes, ascending, and a rate for each point of their grid, the last
-/// axis side by side: 4096 rates at most. Only `devices` and `link` must be there, and all of their keys but
-/// `memory_bytes` and `threads`; no other key may. The file has at most 1 MiB.
+/// axis side by side: 4096 rates at most. Tables count before peaks, so devices whose peaks differ cannot have the file's
+/// tables in common. Only `devices` and `link` must be there, and all of their keys but `memory_bytes` and `threads`; no other
+/// key may. The file has at most 1 MiB.
 llvm::Expected<Machine> readMachineFile(llvm::StringRef path);
 
-/// What readMachineFile reads.
+/// What readMachineFile reads; kinds are called by their number, where there have to be some.
 std::string machineFileText(const Machine &machine);
 
 /// Of that text, in hexadecimal digits: of machines that say the same it is the same.

@@ -48,29 +48,33 @@ double kernelSeconds(const Kernel &kernel, const DeviceSpec &device) {
   return std::max(work.flops / flopsPerSecond, work.bytes / bytesPerSecond);
 }
 
-double operationSeconds(Operation *op, const TracedShapes &shapes, const Machine &machine) {
-  const DeviceSpec &device = machine.devices.front();
+double callSeconds(const Kernel &kernel, const Place &place) {
+  double most = 0;
+  for (const DeviceSpec &device : place.devices)
+    most = std::max(most, device.operatorSeconds + kernelSeconds(kernel, device));
+  return most;
+}
+
+double operationSeconds(Operation *op, const TracedShapes &shapes, const Place &place) {
   auto call = dyn_cast<OperatorOp>(op);
   if (isa<BoundaryOp, StateOp>(op) || (call && semanticsOf(call.getName()).isScalar))
     return 0;
-  double seconds = device.operatorSeconds;
+  double seconds = place.operatorSeconds();
   // Control flow costs what its regions do, once.
   for (Region &region : op->getRegions())
     for (Operation &inner : region.getOps())
       if (isa<OperatorOp>(inner) || inner.getNumRegions() > 0)
-        seconds += operationSeconds(&inner, shapes, machine);
+        seconds += operationSeconds(&inner, shapes, place);
   if (!call)
     return seconds;
   const OpSemantics &semantics = semanticsOf(call.getName());
   if (!semantics.collective)
-    return seconds + kernelSeconds({call, workOf(op, shapes),
-                                    semantics.product ? semantics.product(call, shapes) : std::nullopt},
-                                   device);
+    return callSeconds({call, workOf(op, shapes), semantics.product ? semantics.product(call, shapes) : std::nullopt}, place);
   const unsigned ranks = tensorRanksOf(op->getParentOfType<func::FuncOp>());
   // Of an exchange of parts for parts, a rank has neither before nor afterwards the whole.
   const double whole = double(std::max(shapes.bytesOf(op->getOperand(0)), shapes.bytesOf(op->getResult(0)))) *
                        (*semantics.collective == CollectiveKind::AllToAll ? ranks : 1);
-  return seconds + machine.collectivesAmong(ranks).seconds(*semantics.collective, whole, ranks);
+  return seconds + place.collectives.seconds(*semantics.collective, whole, ranks);
 }
 
 /// Operations that every stage makes for itself at no cost; not a list that somebody changes.
@@ -83,40 +87,50 @@ static bool isSendable(Type type) { return isTensorLike(type) || type.isIntOrFlo
 
 /// What operations cost at the traced sizes, whatever the number of stages.
 struct ModelGraphs::Costs {
-  Costs(func::FuncOp function, const Machine &machine);
-  double coneSeconds(Operation *op) const;
-  /// How many operations' cones take at most so much.
-  size_t countBelow(double limit) const;
+  /// On one kind of place.
+  struct OfKind {
+    /// How many operations' cones take at most so much.
+    size_t countBelow(double limit) const {
+      return llvm::count_if(cones, [&](auto &cone) { return cone.second <= limit; });
+    }
+
+    llvm::DenseMap<Operation *, double> seconds, cones;
+    double total = 0;
+  };
+  Costs(func::FuncOp function, ArrayRef<Place> places);
+  double coneSeconds(Operation *op, const OfKind &kind) const;
 
   func::FuncOp function;
   TracedShapes shapes;
-  llvm::DenseMap<Operation *, double> seconds, cones;
-  double total = 0;
+  std::vector<OfKind> kinds;
 };
 
-ModelGraphs::Costs::Costs(func::FuncOp function, const Machine &machine)
-    : function(function), shapes(function) {
-  for (Operation &op : function.getBody().front().without_terminator())
-    total += seconds[&op] = operationSeconds(&op, shapes, machine);
-  for (Operation &op : function.getBody().front().without_terminator())
-    cones[&op] = coneSeconds(&op);
-}
-
-size_t ModelGraphs::Costs::countBelow(double limit) const {
-  return llvm::count_if(cones, [&](auto &cone) { return cone.second <= limit; });
+ModelGraphs::Costs::Costs(func::FuncOp function, ArrayRef<Place> places) : function(function), shapes(function) {
+  for (const Place &place : places) {
+    OfKind &kind = kinds.emplace_back();
+    for (Operation &op : function.getBody().front().without_terminator())
+      kind.total += kind.seconds[&op] = operationSeconds(&op, shapes, place);
+    for (Operation &op : function.getBody().front().without_terminator())
+      kind.cones[&op] = coneSeconds(&op, kind);
+  }
 }
 
 namespace {
 class GraphBuilder {
 public:
-  /// \param limit  seconds up to which a cone is cheap.
-  GraphBuilder(const ModelGraphs::Costs &costs, double limit)
-      : function(costs.function), shapes(costs.shapes), costs(costs), limit(limit) {}
+  /// \param limits  by kind of place: seconds up to which a cone is cheap.
+  GraphBuilder(const ModelGraphs::Costs &costs, ArrayRef<double> limits)
+      : function(costs.function), shapes(costs.shapes), costs(costs), limits(limits) {}
 
   ModelGraph build();
 
 private:
-  bool isCheap(Operation *op) const { return costs.cones.lookup(op) <= limit; }
+  /// On all kinds of places.
+  bool isCheap(Operation *op) const {
+    return llvm::all_of(llvm::zip(costs.kinds, limits), [&](auto kind) {
+      return std::get<0>(kind).cones.lookup(op) <= std::get<1>(kind);
+    });
+  }
   void makeNodes();
   void connect();
   /// The values of nodes or arguments behind `value`, through glue and cheap operations; weights go to `weights`.
@@ -127,7 +141,7 @@ private:
   func::FuncOp function;
   const TracedShapes &shapes;
   const ModelGraphs::Costs &costs;
-  const double limit;
+  const ArrayRef<double> limits;
   ModelGraph result;
   llvm::DenseMap<Operation *, uint32_t> nodeOf;
   llvm::StringMap<uint32_t> weightIds;
@@ -145,7 +159,7 @@ uint32_t GraphBuilder::weightOf(ParamOp param) {
 
 /// Seconds to make the operation's results from the request's inputs; infinite where that must not be done
 /// twice.
-double ModelGraphs::Costs::coneSeconds(Operation *op) const {
+double ModelGraphs::Costs::coneSeconds(Operation *op, const OfKind &kind) const {
   constexpr double kNever = std::numeric_limits<double>::infinity();
   if (auto param = dyn_cast<ParamOp>(op))
     return shapes.bytesOf(param) <= kSmallWeightBytes ? 0 : kNever;
@@ -155,10 +169,10 @@ double ModelGraphs::Costs::coneSeconds(Operation *op) const {
   });
   // One stage has a state.
   bool isRepeatable = isMemoryEffectFree(op) && op->getNumRegions() == 0 && isPriced && !isa<StateOp>(op);
-  double cone = isRepeatable ? seconds.lookup(op) : kNever;
+  double cone = isRepeatable ? kind.seconds.lookup(op) : kNever;
   for (Value operand : op->getOperands())
     if (Operation *maker = operand.getDefiningOp())
-      cone += cones.lookup(maker);
+      cone += kind.cones.lookup(maker);
   return cone;
 }
 
@@ -224,9 +238,12 @@ void GraphBuilder::connect() {
     llvm::SetVector<uint32_t> weights;
     llvm::DenseSet<Value> seen;
     double largest = -1;
+    node.onOtherKinds.resize(costs.kinds.size() - 1);
     for (Operation *op : ops) {
-      double seconds = costs.seconds.lookup(op);
+      double seconds = costs.kinds.front().seconds.lookup(op);
       node.seconds += seconds;
+      for (auto [sum, kind] : llvm::zip(node.onOtherKinds, llvm::drop_begin(costs.kinds)))
+        sum += kind.seconds.lookup(op);
       if (seconds > largest)
         node.label = labelOf(op);
       largest = std::max(largest, seconds);
@@ -256,38 +273,49 @@ ModelGraph GraphBuilder::build() {
   return std::move(result);
 }
 
-StageGraph ModelGraph::pricedBy(llvm::function_ref<double(Operation *)> seconds,
+StageGraph ModelGraph::pricedBy(llvm::function_ref<double(Operation *, uint32_t kind)> seconds,
                                 llvm::function_ref<int64_t(Value)> bytes) const {
   StageGraph priced = graph;
   for (auto [node, ops] : llvm::zip(priced.nodes, nodes)) {
     node.seconds = 0;
     for (Operation *op : ops)
-      node.seconds += seconds(op);
+      node.seconds += seconds(op, 0);
+    for (auto [other, sum] : llvm::enumerate(node.onOtherKinds)) {
+      sum = 0;
+      for (Operation *op : ops)
+        sum += seconds(op, other + 1);
+    }
   }
   for (auto [value, source] : llvm::zip(priced.values, values))
     value.bytes = bytes(source);
   return priced;
 }
 
-ModelGraphs::ModelGraphs(func::FuncOp function, const Machine &machine)
-    : costs(std::make_unique<Costs>(function, machine)) {}
+ModelGraphs::ModelGraphs(func::FuncOp function, ArrayRef<Place> kinds)
+    : costs(std::make_unique<Costs>(function, kinds)) {}
 ModelGraphs::~ModelGraphs() = default;
 
 const ModelGraph &ModelGraphs::of(uint32_t stages) {
   constexpr double kNothing = -1;
-  auto graphBelow = [&](double limit) -> const ModelGraph & {
-    auto [known, isNew] = graphs.try_emplace(costs->countBelow(limit));
+  auto graphBelow = [&](ArrayRef<double> limits) -> const ModelGraph & {
+    std::vector<size_t> counts;
+    for (auto [kind, limit] : llvm::zip(costs->kinds, limits))
+      counts.push_back(kind.countBelow(limit));
+    auto [known, isNew] = graphs.try_emplace(std::move(counts));
     if (isNew)
-      known->second = GraphBuilder(*costs, limit).build();
+      known->second = GraphBuilder(*costs, limits).build();
     return known->second;
   };
-  const ModelGraph &graph = graphBelow(costs->total / stages / 100);
+  std::vector<double> limits;
+  for (const Costs::OfKind &kind : costs->kinds)
+    limits.push_back(kind.total / stages / 100);
+  const ModelGraph &graph = graphBelow(limits);
   // A model of nothing but cheap operations is still work for somebody.
-  return graph.nodes.size() < stages ? graphBelow(kNothing) : graph;
+  return graph.nodes.size() < stages ? graphBelow(std::vector<double>(limits.size(), kNothing)) : graph;
 }
 
-ModelGraph buildModelGraph(func::FuncOp function, const Machine &machine, uint32_t stages) {
-  return ModelGraphs(function, machine).of(stages);
+ModelGraph buildModelGraph(func::FuncOp function, ArrayRef<Place> kinds, uint32_t stages) {
+  return ModelGraphs(function, kinds).of(stages);
 }
 
 } // namespace cleave

@@ -5,7 +5,7 @@
 #include "ir/TracedShapes.h"
 #include "ir/semantics/OpSemantics.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
-#include "partitioner/Machine.h"
+#include "partitioner/Place.h"
 #include "partitioner/StageGraph.h"
 #include "llvm/ADT/STLFunctionalExtras.h"
 #include <map>
@@ -28,17 +28,19 @@ struct ModelGraph {
   /// Names of `graph.weightBytes`.
   std::vector<std::string> weightNames;
 
-  /// The same graph with other seconds of operations and bytes of values.
-  StageGraph pricedBy(llvm::function_ref<double(mlir::Operation *)> seconds,
+  /// The same graph with other seconds of operations, on each kind of place, and bytes of values.
+  StageGraph pricedBy(llvm::function_ref<double(mlir::Operation *, uint32_t kind)> seconds,
                       llvm::function_ref<int64_t(mlir::Value)> bytes) const;
 };
 
-ModelGraph buildModelGraph(mlir::func::FuncOp function, const Machine &machine, uint32_t stages);
+/// \param kinds  the places that operations are priced on. What is not cheap on one of them is a node.
+ModelGraph buildModelGraph(mlir::func::FuncOp function, llvm::ArrayRef<Place> kinds, uint32_t stages);
 
 /// The graphs of one function for any numbers of stages. They differ in what is cheap alone, and mostly not in that.
 class ModelGraphs {
 public:
-  ModelGraphs(mlir::func::FuncOp function, const Machine &machine);
+  /// \param kinds  the places that operations are priced on.
+  ModelGraphs(mlir::func::FuncOp function, llvm::ArrayRef<Place> kinds);
   ~ModelGraphs();
   /// Lives as long as this.
   const ModelGraph &of(uint32_t stages);
@@ -46,8 +48,8 @@ public:
 
 private:
   std::unique_ptr<Costs> costs;
-  /// By how many operations are cheap enough.
-  std::map<size_t, ModelGraph> graphs;
+  /// By how many operations are cheap enough, on each kind of place.
+  std::map<std::vector<size_t>, ModelGraph> graphs;
 };
 
 /// What an operator's kernel, or one of its backward pass, does.
@@ -62,9 +64,11 @@ struct Kernel {
 /// max(flops / peak, bytes / bandwidth).
 double kernelSeconds(const Kernel &kernel, const DeviceSpec &device);
 
-/// Seconds of one operation on a device of `machine`: a fixed cost of calling it, and its work (kernelSeconds). A
-/// collective costs what `machine` says of the group.
-double operationSeconds(mlir::Operation *op, const TracedShapes &shapes, const Machine &machine);
+/// A fixed cost of calling it, and its work (kernelSeconds), on the device of the place that is slowest at it.
+double callSeconds(const Kernel &kernel, const Place &place);
+
+/// Seconds of one operation: of its kernel (callSeconds), or what the place's groups take for a collective.
+double operationSeconds(mlir::Operation *op, const TracedShapes &shapes, const Place &place);
 
 /// Of a value that one stage sends another.
 int64_t bytesSent(mlir::Value value, const TracedShapes &shapes);

@@ -2,13 +2,13 @@
 #include "partitioner/PipelineSearch.h"
 #include "partitioner/BatchAnalysis.h"
 #include "partitioner/Failure.h"
-#include "partitioner/ModelGraph.h"
+#include "partitioner/KnownPipelines.h"
 #include "partitioner/Sharding.h"
 #include "partitioner/StageAmounts.h"
-#include "partitioner/StageCutter.h"
 #include "partitioner/StageStarts.h"
 #include "llvm/Support/MathExtras.h"
 #include <map>
+#include <tuple>
 
 using namespace mlir;
 
@@ -18,44 +18,6 @@ namespace cleave {
 static constexpr int64_t kMostMicrobatches = 65536;
 /// Along program order alone: exact cuts of hundreds of operators take a second each.
 static constexpr SearchLimits kCutLimits{/*downsets=*/0, /*work=*/0};
-
-namespace {
-/// What operations and values come to in micro-batches of one size.
-struct Prices {
-  explicit Prices(const TracedShapes &shapes) : shapes(shapes) {}
-  const TracedShapes &shapes;
-  std::optional<TrainingCosts> training;
-  /// Those that were asked for: of forward passes, or of both.
-  llvm::DenseMap<Operation *, double> seconds;
-};
-
-/// A configuration, as a key.
-using Key = std::tuple<uint32_t, uint32_t, uint32_t, uint32_t, uint32_t, int, int>;
-
-/// What was followed of a cut.
-struct Outcome {
-  double seconds = 0;
-  int64_t peakBytes = 0;
-  std::string failure = {};
-};
-} // namespace
-
-struct KnownPipelines::Facts {
-  Facts(func::FuncOp function, const Machine &machine) : machine(machine), whole(function), graphs(function, machine) {}
-
-  /// As of the first request: what prices ask of it is the same in all.
-  const Machine machine;
-  TracedShapes whole;
-  ModelGraphs graphs;
-  /// By the number of micro-batches of all pipelines.
-  std::map<uint32_t, TracedShapes> parts;
-  /// By that, and by how much is recomputed; none for inference.
-  std::map<std::pair<uint32_t, std::optional<Recompute>>, Prices> prices;
-  std::map<Key, double> leastSeconds;
-  /// By whose seconds they are cut by: one or several configurations'.
-  std::map<Key, std::vector<std::unique_ptr<const StageCut>>> cuts;
-  std::map<std::pair<Key, const StageCut *>, Outcome> outcomes;
-};
 
 KnownPipelines::KnownPipelines() = default;
 KnownPipelines::~KnownPipelines() = default;
@@ -75,23 +37,27 @@ private:
   void tryStages(const Configuration &configuration);
   void tryVariant(const Configuration &configuration, const ModelGraph &model,
                   std::optional<llvm::Expected<const StageCut *>> &found);
-  Prices &pricesOf(const Configuration &configuration);
+  const PipelinePlaces &placesOf(const Configuration &configuration);
+  const std::vector<const Place *> &kindsOf(const Configuration &configuration);
+  OperationPrices &pricesOf(const Configuration &configuration, uint32_t kind);
+  const ModelGraph &graphOf(const Configuration &configuration);
   StageGraph price(const ModelGraph &model, const Configuration &configuration);
-  std::optional<int64_t> weightLimitOf(const Configuration &configuration) const;
+  std::vector<StageDevice> stagesOf(const Configuration &configuration);
   llvm::Expected<StageCut> cut(const ModelGraph &model, const StageGraph &graph,
-                               const Configuration &configuration, const SearchLimits &limits) const;
+                               const Configuration &configuration, const SearchLimits &limits);
   /// The model at the prices of a configuration, which is made where it is asked for.
   using Priced = llvm::function_ref<const StageGraph &()>;
   llvm::Expected<const StageCut *> programOrderCut(const ModelGraph &model, Priced graph,
                                                    const Configuration &configuration);
-  const Outcome &outcomeOf(const StageCut &cut, const ModelGraph &model, Priced graph,
-                           const Configuration &configuration);
+  const CutOutcome &outcomeOf(const StageCut &cut, const ModelGraph &model, Priced graph,
+                              const Configuration &configuration);
   double leastSeconds(const StageGraph &graph, const Configuration &configuration) const;
   /// Of stages and of ranks, on one pipeline.
   struct TrainingOfCut {
     std::vector<TrainingStageCost> stages, ranks;
   };
   const TrainingOfCut &trainingOf(const ModelGraph &model, llvm::ArrayRef<uint32_t> stageOf, const Configuration &configuration);
+  std::vector<DataGroup> groupsOf(const Configuration &configuration) const;
   llvm::Expected<PipelineForecast> follow(const ModelGraph &model, const StageGraph &graph,
                                           llvm::ArrayRef<uint32_t> stageOf, const Configuration &configuration);
   llvm::Error refusal(const Configuration &configuration) const;
@@ -102,6 +68,8 @@ private:
   KnownPipelines own;
   KnownPipelines::Facts &facts;
   std::optional<BatchObstacle> obstacle;
+  /// By ranks of a pipeline and devices of each; what their kinds are among those of `facts`.
+  std::map<std::pair<uint32_t, uint32_t>, std::pair<PipelinePlaces, std::vector<const Place *>>> places;
   /// Of the cut that is being looked at, by the number of micro-batches of all pipelines and by what is recomputed.
   std::map<std::pair<uint32_t, Recompute>, TrainingOfCut> ofCut;
   std::vector<Estimate> estimates;
@@ -111,7 +79,7 @@ private:
 };
 } // namespace
 
-static Key keyOf(const Configuration &configuration) {
+static ConfigurationKey keyOf(const Configuration &configuration) {
   return {configuration.pipelineRanks,
           configuration.dataRanks,
           configuration.stagesOfRank,
@@ -121,15 +89,15 @@ static Key keyOf(const Configuration &configuration) {
           int(configuration.training.recompute)};
 }
 
-static KnownPipelines::Facts &factsOf(func::FuncOp function, KnownPipelines &known, const Machine &machine) {
+static KnownPipelines::Facts &factsOf(func::FuncOp function, KnownPipelines &known) {
   if (!known.facts)
-    known.facts = std::make_unique<KnownPipelines::Facts>(function, machine);
+    known.facts = std::make_unique<KnownPipelines::Facts>(function);
   return *known.facts;
 }
 
 PipelineSearch::PipelineSearch(func::FuncOp function, const PipelineSearchRequest &request)
     : function(function), request(request),
-      facts(factsOf(function, request.known ? *request.known : own, request.machine)) {
+      facts(factsOf(function, request.known ? *request.known : own)) {
   auto isSplit = [](auto &pipeline) { return pipeline.second > 1; };
   if (!request.batch.empty() && (request.microbatches != 1 || llvm::any_of(request.pipelines, isSplit)))
     obstacle = findBatchObstacle(function, request.batch);
@@ -199,51 +167,82 @@ std::vector<Configuration> PipelineSearch::variantsOf(const Configuration &confi
 
 //===- One configuration --------------------------------------------------===//
 
-Prices &PipelineSearch::pricesOf(const Configuration &configuration) {
+const PipelinePlaces &PipelineSearch::placesOf(const Configuration &configuration) {
+  const uint32_t ranks = configuration.pipelineRanks, width = configuration.dataRanks * configuration.tensorRanks;
+  auto known = places.find({ranks, width});
+  if (known != places.end())
+    return known->second.first;
+  PipelinePlaces found(request.machine, ranks, width, configuration.tensorRanks);
+  std::vector<const Place *> own;
+  for (const Place &place : found.kinds) {
+    auto kind = llvm::find(facts.kinds, place);
+    own.push_back(kind == facts.kinds.end() ? &facts.kinds.emplace_back(place) : &*kind);
+  }
+  return places.try_emplace({ranks, width}, std::move(found), std::move(own)).first->second.first;
+}
+
+/// The kinds of its places, in their order there.
+const std::vector<const Place *> &PipelineSearch::kindsOf(const Configuration &configuration) {
+  placesOf(configuration);
+  return places.at({configuration.pipelineRanks, configuration.dataRanks * configuration.tensorRanks}).second;
+}
+
+/// On the places of that number among the configuration's.
+OperationPrices &PipelineSearch::pricesOf(const Configuration &configuration, uint32_t kind) {
+  const Place *place = kindsOf(configuration)[kind];
   const TracedShapes &shapes = shapesOf(configuration);
   const auto recompute = configuration.kind ? std::optional(configuration.training.recompute) : std::nullopt;
   auto [known, isNew] =
-      facts.prices.try_emplace({configuration.microbatches * configuration.dataRanks, recompute}, shapes);
+      facts.prices.try_emplace({configuration.microbatches * configuration.dataRanks, recompute, place}, shapes, *place);
   if (isNew && configuration.kind)
-    known->second.training.emplace(function, shapes, facts.machine, configuration.training);
+    known->second.training.emplace(function, shapes, *place, configuration.training);
   return known->second;
 }
 
+const ModelGraph &PipelineSearch::graphOf(const Configuration &configuration) {
+  const ArrayRef<Place> kinds = placesOf(configuration).kinds;
+  ModelGraphs &graphs = facts.graphs.try_emplace(kindsOf(configuration), function, kinds).first->second;
+  return graphs.of(configuration.pipelineRanks * configuration.stagesOfRank);
+}
+
 StageGraph PipelineSearch::price(const ModelGraph &model, const Configuration &configuration) {
-  Prices &own = pricesOf(configuration);
-  auto secondsOf = [&](Operation *op) {
-    auto [known, isNew] = own.seconds.try_emplace(op);
-    if (isNew)
-      known->second = own.training ? own.training->seconds(op) : operationSeconds(op, own.shapes, request.machine);
-    return known->second;
+  SmallVector<OperationPrices *> own;
+  for (uint32_t kind = 0; kind < placesOf(configuration).kinds.size(); ++kind)
+    own.push_back(&pricesOf(configuration, kind));
+  auto secondsOf = [&](Operation *op, uint32_t kind) { return own[kind]->secondsOf(op); };
+  auto bytesOf = [&](Value value) {
+    return own[0]->training ? own[0]->training->sentBytes(value) : bytesSent(value, own[0]->shapes);
   };
-  auto bytesOf = [&](Value value) { return own.training ? own.training->sentBytes(value) : bytesSent(value, own.shapes); };
   return model.pricedBy(secondsOf, bytesOf);
 }
 
-std::optional<int64_t> PipelineSearch::weightLimitOf(const Configuration &configuration) const {
+std::vector<StageDevice> PipelineSearch::stagesOf(const Configuration &configuration) {
+  std::vector<StageDevice> stages =
+      placesOf(configuration).stageDevices(configuration.pipelineRanks * configuration.stagesOfRank);
   // Training holds more than weights, which is looked at when it is known.
-  return configuration.kind ? std::nullopt : request.machine.devices.front().memoryBytes;
+  for (StageDevice &stage : stages)
+    if (configuration.kind)
+      stage.weightLimit.reset();
+  return stages;
 }
 
 llvm::Expected<StageCut> PipelineSearch::cut(const ModelGraph &model, const StageGraph &graph,
-                                             const Configuration &configuration, const SearchLimits &limits) const {
-  const uint32_t stages = configuration.pipelineRanks * configuration.stagesOfRank;
+                                             const Configuration &configuration, const SearchLimits &limits) {
   CutRequest cutting;
   cutting.limits = limits;
-  const auto limit = weightLimitOf(configuration);
-  cutting.stages.assign(stages, {request.machine.linkAmong(configuration.devices()), limit});
+  cutting.stages = stagesOf(configuration);
   if (auto error = stageStartsOf(model, request.stageBefore).moveInto(cutting.stageStarts))
     return error;
   return cutStages(graph, cutting);
 }
 
-/// No cut takes less: some rank has at least its share of all work, and a micro-batch goes along the longest chain. Where
-/// there is one stage a rank and no backward pass, the others follow it at the pace of the rank that has most of the chain.
+/// No cut takes less: some rank has at least its share of all work, as if each operation were where it is fastest, and a
+/// micro-batch goes along the longest chain. Where there is one stage a rank and no backward pass, the others follow it at the
+/// pace of the rank that has most of the chain.
 double PipelineSearch::leastSeconds(const StageGraph &graph, const Configuration &configuration) const {
   double once = 0;
   for (const StageGraph::Node &node : graph.nodes)
-    once += node.seconds;
+    once += node.leastSeconds();
   const double ranks = configuration.pipelineRanks, microbatches = configuration.microbatches;
   const double chain = longestChain(graph);
   const bool isPipeline = configuration.stagesOfRank == 1 && !configuration.kind;
@@ -252,7 +251,7 @@ double PipelineSearch::leastSeconds(const StageGraph &graph, const Configuration
 
 /// What ranks hold beside activations, and do after the last backward pass. `own`: by rank, all its stages together, as
 /// weights that several of them have are there once.
-static void addTraining(PipelineForecast &result, llvm::ArrayRef<TrainingStageCost> own, const DataGroup &group) {
+static void addTraining(PipelineForecast &result, llvm::ArrayRef<TrainingStageCost> own, llvm::ArrayRef<DataGroup> groups) {
   double slowest = 0;
   for (size_t rank = 0; rank < own.size(); ++rank) {
     int64_t again = 0;
@@ -260,10 +259,20 @@ static void addTraining(PipelineForecast &result, llvm::ArrayRef<TrainingStageCo
       again = std::max(again, result.training[stage].recomputedBytes + result.training[stage].bufferBytes);
     result.stateBytes[rank] = own[rank].stateBytes;
     result.peakBytes[rank] = own[rank].stateBytes + again + result.forecast.ranks[rank].peakBytes;
-    result.seconds = std::max(result.seconds, group.whenSummed(result.forecast.ranks[rank], result.training));
-    slowest = std::max(slowest, own[rank].update + group.gatherSeconds(own[rank].weightBytes));
+    result.seconds = std::max(result.seconds, groups[rank].whenSummed(result.forecast.ranks[rank], result.training));
+    slowest = std::max(slowest, own[rank].update + groups[rank].gatherSeconds(own[rank].weightBytes));
   }
   result.seconds += slowest;
+}
+
+/// By rank: those that hold what it holds. Of inference none.
+std::vector<DataGroup> PipelineSearch::groupsOf(const Configuration &configuration) const {
+  const uint32_t width = configuration.dataRanks * configuration.tensorRanks;
+  std::vector<DataGroup> groups;
+  for (uint32_t rank = 0; rank < configuration.pipelineRanks && configuration.kind; ++rank)
+    groups.push_back({configuration.dataRanks, configuration.zero,
+                      Place::of(request.machine, rank * width, width, width).collectives});
+  return groups;
 }
 
 /// Schedules and stages of ZeRO share them.
@@ -273,40 +282,42 @@ const PipelineSearch::TrainingOfCut &PipelineSearch::trainingOf(const ModelGraph
       ofCut.try_emplace({configuration.microbatches * configuration.dataRanks, configuration.training.recompute});
   if (!isNew)
     return known->second;
-  const TrainingCosts &training = *pricesOf(configuration).training;
   const uint32_t ranks = configuration.pipelineRanks;
+  auto costOf = [&](uint32_t stage, ArrayRef<Operation *> ops) {
+    return pricesOf(configuration, placesOf(configuration).ranks[stage % ranks].kind).training->stage(ops);
+  };
   std::vector<SmallVector<Operation *>> opsOf(ranks * configuration.stagesOfRank), opsOfRank(ranks);
   for (auto [ops, stage] : llvm::zip(model.nodes, stageOf)) {
     opsOf[stage].append(ops.begin(), ops.end());
     opsOfRank[stage % ranks].append(ops.begin(), ops.end());
   }
-  for (const auto &ops : opsOf)
-    known->second.stages.push_back(training.stage(ops));
-  for (const auto &ops : opsOfRank)
-    known->second.ranks.push_back(configuration.stagesOfRank > 1 ? training.stage(ops)
-                                                                 : known->second.stages[known->second.ranks.size()]);
+  for (auto [stage, ops] : llvm::enumerate(opsOf))
+    known->second.stages.push_back(costOf(stage, ops));
+  for (auto [rank, ops] : llvm::enumerate(opsOfRank))
+    known->second.ranks.push_back(configuration.stagesOfRank > 1 ? costOf(rank, ops) : known->second.stages[rank]);
   return known->second;
 }
 
 llvm::Expected<PipelineForecast> PipelineSearch::follow(const ModelGraph &model, const StageGraph &graph,
                                                         llvm::ArrayRef<uint32_t> stageOf,
                                                         const Configuration &configuration) {
+  const PipelinePlaces &places = placesOf(configuration);
   const uint32_t ranks = configuration.pipelineRanks, stages = ranks * configuration.stagesOfRank;
   PipelineForecast result;
   PipelineCosts &costs = result.costs;
-  costs.link = request.machine.linkAmong(configuration.devices());
+  costs.link = places.link;
+  costs.unlikeLinks = places.unlikeLinks;
   costs.transfers = transfersOf(graph, stageOf, ranks);
   costs.stages.resize(stages);
   std::vector<TrainingStageCost> own;
-  const DataGroup group{configuration.dataRanks, configuration.zero,
-                        request.machine.collectivesAmong(configuration.dataRanks * configuration.tensorRanks)};
+  const std::vector<DataGroup> groups = groupsOf(configuration);
   if (configuration.kind) {
     const TrainingOfCut &whole = trainingOf(model, stageOf, configuration);
-    for (const TrainingStageCost &rank : whole.ranks)
+    for (auto [group, rank] : llvm::zip(groups, whole.ranks))
       own.push_back(group.partOf(rank));
-    for (auto [cost, ofStage] : llvm::zip(costs.stages, whole.stages)) {
-      const TrainingStageCost &stage = result.training.emplace_back(group.partOf(ofStage));
-      cost = {stage.forward, stage.inputGradient, stage.weightGradient, stage.savedBytes};
+    for (auto [index, ofStage] : llvm::enumerate(whole.stages)) {
+      const TrainingStageCost &stage = result.training.emplace_back(groups[index % ranks].partOf(ofStage));
+      costs.stages[index] = {stage.forward, stage.inputGradient, stage.weightGradient, stage.savedBytes};
     }
     // As frameworks of training do it, on streams of their own.
     costs.overlapsTransfers = true;
@@ -314,7 +325,7 @@ llvm::Expected<PipelineForecast> PipelineSearch::follow(const ModelGraph &model,
     for (auto [stage, bytes] : llvm::enumerate(mostAlive(graph, stageOf, stages)))
       costs.stages[stage].activationBytes = bytes;
     for (auto [node, stage] : llvm::zip(graph.nodes, stageOf))
-      costs.stages[stage].forward += node.seconds;
+      costs.stages[stage].forward += node.secondsOn(places.ranks[stage % ranks].kind);
   }
   Pipeline pipeline{0, stages, ranks, configuration.microbatches};
   for (const TransferSize &transfer : costs.transfers)
@@ -330,14 +341,14 @@ llvm::Expected<PipelineForecast> PipelineSearch::follow(const ModelGraph &model,
   for (auto [rank, weights] : llvm::enumerate(result.stateBytes))
     result.peakBytes.push_back(weights + result.forecast.ranks[rank].peakBytes);
   if (configuration.kind)
-    addTraining(result, own, group);
+    addTraining(result, own, groups);
   return result;
 }
 
 llvm::Expected<PipelineForecast> PipelineSearch::forecast(const Configuration &configuration) {
   if (auto error = refusal(configuration))
     return error;
-  const ModelGraph &model = facts.graphs.of(configuration.pipelineRanks * configuration.stagesOfRank);
+  const ModelGraph &model = graphOf(configuration);
   const StageGraph graph = price(model, configuration);
   auto found = cut(model, graph, configuration, CutRequest().limits);
   if (!found)
@@ -358,25 +369,39 @@ llvm::Expected<const StageCut *> PipelineSearch::programOrderCut(const ModelGrap
   Configuration whose = configuration;
   if (!configuration.kind)
     whose.microbatches = 1;
-  auto &known = facts.cuts[keyOf(whose)];
-  const auto limit = weightLimitOf(configuration);
-  for (const auto &cut : known)
-    if (cut->weightLimits.contains(limit))
-      return cut.get();
-  auto found = this->cut(model, configuration.kind ? graph() : model.graph, configuration, kCutLimits);
-  if (!found)
-    return found.takeError();
-  return known.emplace_back(std::make_unique<const StageCut>(std::move(*found))).get();
+  std::vector<std::optional<int64_t>> limits;
+  for (const StageDevice &stage : stagesOf(configuration))
+    limits.push_back(stage.weightLimit);
+  auto find = [&]() -> llvm::Expected<std::unique_ptr<const StageCut>> {
+    auto found = this->cut(model, configuration.kind ? graph() : model.graph, configuration, kCutLimits);
+    if (!found)
+      return found.takeError();
+    return std::make_unique<const StageCut>(std::move(*found));
+  };
+  if (llvm::all_equal(limits)) {
+    auto &known = facts.cuts[keyOf(whose)];
+    for (const auto &cut : known)
+      if (cut->weightLimits.contains(limits.front()))
+        return cut.get();
+    auto found = find();
+    return found ? known.emplace_back(std::move(*found)).get() : llvm::Expected<const StageCut *>(found.takeError());
+  }
+  // For which other limits such a cut is the same, it does not say.
+  auto &known = facts.unlikeCuts[{keyOf(whose), limits}];
+  if (!known)
+    if (auto error = find().moveInto(known))
+      return error;
+  return known.get();
 }
 
-const Outcome &PipelineSearch::outcomeOf(const StageCut &cut, const ModelGraph &model, Priced graph,
-                                         const Configuration &configuration) {
+const CutOutcome &PipelineSearch::outcomeOf(const StageCut &cut, const ModelGraph &model, Priced graph,
+                                            const Configuration &configuration) {
   auto [known, isNew] = facts.outcomes.try_emplace({keyOf(configuration), &cut});
   if (!isNew)
     return known->second;
   auto forecast = follow(model, graph(), cut.stageOf, configuration);
   if (forecast)
-    known->second = {forecast->seconds, *llvm::max_element(forecast->peakBytes)};
+    known->second = {forecast->seconds, forecast->peakBytes};
   else
     known->second.failure = toString(forecast.takeError());
   return known->second;
@@ -403,13 +428,14 @@ void PipelineSearch::tryVariant(const Configuration &configuration, const ModelG
     found.emplace(programOrderCut(model, graph, configuration));
   if (!*found)
     return refuse(configuration, failure("{0}", toString((*found).takeError())));
-  const Outcome &outcome = outcomeOf(***found, model, graph, configuration);
+  const CutOutcome &outcome = outcomeOf(***found, model, graph, configuration);
   if (!outcome.failure.empty())
     return refuse(configuration, failure("{0}", outcome.failure));
   result.seconds = outcome.seconds;
-  result.peakBytes = outcome.peakBytes;
-  if (auto room = request.machine.devices.front().memoryBytes; room && result.peakBytes > *room)
-    result.obstacle = llvm::formatv("takes {0} bytes on a device that has {1}", result.peakBytes, *room);
+  result.peakBytes = *llvm::max_element(outcome.peakBytes);
+  result.shortage = shortageOf(outcome.peakBytes, placesOf(configuration).memoryOfRanks());
+  if (result.shortage)
+    result.obstacle = result.shortage->describe();
   else if (request.best)
     *request.best = std::min(*request.best, result.seconds);
   estimates.push_back(std::move(result));
@@ -418,7 +444,7 @@ void PipelineSearch::tryVariant(const Configuration &configuration, const ModelG
 /// All variants, until the search is ended.
 void PipelineSearch::tryStages(const Configuration &configuration) {
   ofCut.clear();
-  const ModelGraph &model = facts.graphs.of(configuration.pipelineRanks * configuration.stagesOfRank);
+  const ModelGraph &model = graphOf(configuration);
   // One for all, once one of them may be the best.
   std::optional<llvm::Expected<const StageCut *>> found;
   for (const Configuration &variant : variantsOf(configuration)) {

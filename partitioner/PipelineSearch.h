@@ -4,7 +4,7 @@
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "partitioner/DataParallelism.h"
-#include "partitioner/Machine.h"
+#include "partitioner/Place.h"
 #include "partitioner/Schedules.h"
 #include "partitioner/Simulator.h"
 #include "partitioner/TrainingCosts.h"
@@ -57,6 +57,8 @@ struct Estimate {
   std::string obstacle = {};
   /// It takes those seconds or more, and was not cut, as another one takes less.
   bool isBound = false;
+  /// Why `obstacle`, where that is memory.
+  std::optional<MemoryShortage> shortage = std::nullopt;
 };
 
 /// The obstacle of what is left where the search has been ended.

@@ -46,7 +46,7 @@ class Search {
 public:
   Search(func::FuncOp function, const ShardingRequest &request)
       : function(function), propagation(function), shapes(function), request(request), ranks(request.ranks),
-        shardings(propagation, ranks), communication(propagation, ranks, request.machine.collectivesAmong(ranks)),
+        shardings(propagation, ranks), communication(propagation, ranks, request.place.collectives),
         bound(propagation, communication) {
     findWeights();
     applyRules();
@@ -341,7 +341,7 @@ bool Search::isWorthIt(const Candidate &candidate) const {
     all += propagation.bytesOf(tensor);
   const int64_t gain = gainOf(candidate.found);
   const double rate =
-      request.machine.collectivesAmong(ranks).bytesPerSecond(CollectiveKind::AllGather, double(gain));
+      request.place.collectives.bytesPerSecond(CollectiveKind::AllGather, double(gain));
   return gain >= kNextToNothing * all || gain >= candidate.seconds * rate ||
          isAskedFor(candidate.found);
 }
@@ -359,7 +359,7 @@ double Search::costOf(const Candidate &candidate) const {
         calls.insert(call->op);
   double saved = 0;
   for (Operation *call : calls)
-    saved += std::max(operationSeconds(call, shapes, request.machine) - request.machine.devices.front().operatorSeconds, 0.);
+    saved += std::max(operationSeconds(call, shapes, request.place) - request.place.operatorSeconds(), 0.);
   return candidate.seconds - saved * (ranks - 1) / ranks;
 }
 

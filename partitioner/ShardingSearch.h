@@ -4,7 +4,7 @@
 
 #include "partitioner/Communication.h"
 #include "partitioner/LimitRange.h"
-#include "partitioner/Machine.h"
+#include "partitioner/Place.h"
 #include "partitioner/Sharding.h"
 
 namespace cleave {
@@ -98,8 +98,8 @@ struct ShardingDecision {
 
 struct ShardingRequest {
   unsigned ranks = 2;
-  /// Collectives, and a device for the time that splitting saves.
-  Machine machine;
+  /// Collectives, and devices for the time that splitting saves.
+  Place place;
   std::vector<ShardingRule> rules;
   /// Bytes that a rank has room for; nothing: it is to hold as little as can be.
   std::optional<int64_t> memoryLimit;

@@ -69,7 +69,7 @@ double longestChain(const StageGraph &graph) {
   for (auto [node, end] : llvm::enumerate(ends)) {
     for (uint32_t source : sources[node])
       end = std::max(end, ends[source]);
-    end += graph.nodes[node].seconds;
+    end += graph.nodes[node].leastSeconds();
   }
   return *llvm::max_element(ends);
 }

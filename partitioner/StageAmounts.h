@@ -18,7 +18,7 @@ std::vector<int64_t> mostAlive(const StageGraph &graph, llvm::ArrayRef<uint32_t>
 /// Per rank, the weights of its stages, each once.
 std::vector<int64_t> weightsOf(const StageGraph &graph, llvm::ArrayRef<uint32_t> stageOf, uint32_t ranks);
 
-/// Seconds of the longest chain of operations that wait for each other.
+/// Seconds of the longest chain of operations that wait for each other, each where it is fastest.
 double longestChain(const StageGraph &graph);
 
 } // namespace cleave

@@ -9,6 +9,7 @@
 #include <cassert>
 #include <cmath>
 #include <limits>
+#include <map>
 #include <numeric>
 #include <set>
 
@@ -67,8 +68,9 @@ static GroupGraph groupsOf(const StageGraph &graph, llvm::ArrayRef<uint32_t> seg
   for (int64_t bytes : graph.weightBytes)
     result.nets.push_back({/*cost=*/0, double(bytes), {}});
   for (uint32_t node = 0; node < graph.nodes.size(); ++node) {
-    assert(graph.nodes[node].seconds >= 0 && "costs grow with the stage");
+    assert(graph.nodes[node].leastSeconds() >= 0 && "costs grow with the stage");
     result.groups.push_back({graph.nodes[node].seconds});
+    result.groups.back().otherLatencies = graph.nodes[node].onOtherKinds;
     for (uint32_t weight : graph.nodes[node].weights)
       result.nets[weight].groups.push_back(node);
   }
@@ -89,10 +91,10 @@ static DeviceRow rowOf(const CutRequest &request) {
   DeviceRow row;
   row.isPipeline = true;
   for (const StageDevice &stage : request.stages) {
-    assert(stage.slowness > 0 && stage.link.bytesPerSecond > 0 && stage.link.latencySeconds >= 0 &&
-           "no device");
-    row.accelerators.push_back({stage.weightLimit ? double(*stage.weightLimit) : kNever, stage.slowness,
-                                1 / stage.link.bytesPerSecond, /*perSent=*/0, stage.link.latencySeconds});
+    assert(stage.link.bytesPerSecond > 0 && stage.link.latencySeconds >= 0 && "no device");
+    row.accelerators.push_back({stage.weightLimit ? double(*stage.weightLimit) : kNever,
+                                1 / stage.link.bytesPerSecond, /*perSent=*/0, stage.link.latencySeconds,
+                                stage.kind});
   }
   return row;
 }
@@ -175,7 +177,7 @@ static StageCut describe(const StageGraph &graph, const CutRequest &request, std
   std::vector<std::set<uint32_t>> held(stages);
   for (uint32_t node = 0; node < graph.nodes.size(); ++node) {
     const uint32_t stage = cut.stageOf[node];
-    cut.seconds[stage] += graph.nodes[node].seconds;
+    cut.seconds[stage] += graph.nodes[node].secondsOn(request.stages[stage].kind);
     for (uint32_t weight : graph.nodes[node].weights)
       if (held[stage].insert(weight).second)
         cut.weightBytes[stage] += graph.weightBytes[weight];
@@ -189,7 +191,6 @@ static StageCut describe(const StageGraph &graph, const CutRequest &request, std
   }
   for (size_t stage = 0; stage < stages; ++stage) {
     const StageDevice &device = request.stages[stage];
-    cut.seconds[stage] *= device.slowness;
     if (cut.recvBytes[stage] > 0)
       cut.seconds[stage] += device.link.latencySeconds + cut.recvBytes[stage] / device.link.bytesPerSecond;
   }
@@ -235,14 +236,78 @@ static std::optional<uint32_t> fewestStages(const StageGraph &graph, llvm::Array
   return count;
 }
 
-/// The least limit that `stages` stages of program order can meet, which must be enough for the fixed starts.
+/// By node: the end of the longest interval of program order from it that keeps to its segment and holds at
+/// most `limit` bytes.
+static std::vector<uint32_t> furthestEnds(const StageGraph &graph, llvm::ArrayRef<uint32_t> segmentEnds,
+                                          int64_t limit) {
+  std::vector<uint32_t> furthest, users(graph.weightBytes.size());
+  int64_t bytes = 0;
+  uint32_t end = 0;
+  for (uint32_t start = 0, segment = 0; start < graph.nodes.size(); ++start) {
+    while (start >= segmentEnds[segment])
+      ++segment;
+    for (; end < segmentEnds[segment]; ++end) {
+      int64_t more = 0;
+      for (uint32_t weight : graph.nodes[end].weights)
+        more += users[weight]++ == 0 ? graph.weightBytes[weight] : 0;
+      bytes += more;
+      if (bytes <= limit)
+        continue;
+      for (uint32_t weight : graph.nodes[end].weights)
+        --users[weight];
+      bytes -= more;
+      break;
+    }
+    furthest.push_back(end);
+    // The next interval begins behind this node.
+    end = std::max(end, start + 1);
+    for (uint32_t weight : graph.nodes[start].weights)
+      if (furthest.back() > start)
+        bytes -= --users[weight] == 0 ? graph.weightBytes[weight] : 0;
+  }
+  return furthest;
+}
+
+/// Whether stages of program order that hold so much fit, where each may hold what its device has or `limit`
+/// bytes, whichever is more.
+static bool fitsUnlike(const StageGraph &graph, llvm::ArrayRef<uint32_t> segmentEnds,
+                       const CutRequest &request, int64_t limit) {
+  const uint32_t nodes = graph.nodes.size();
+  std::map<int64_t, std::vector<uint32_t>> furthestWithin;
+  // Where the stages so far may end.
+  std::vector<bool> isEnd(nodes + 1);
+  isEnd[0] = true;
+  for (const StageDevice &stage : request.stages) {
+    const int64_t own = std::max(stage.weightLimit.value_or(kNoLimit), limit);
+    auto [furthest, isNew] = furthestWithin.try_emplace(own);
+    if (isNew)
+      furthest->second = furthestEnds(graph, segmentEnds, own);
+    std::vector<bool> next(nodes + 1);
+    for (uint32_t start = 0, done = 0; start < nodes; ++start)
+      for (uint32_t end = std::max(start, done) + 1; isEnd[start] && end <= furthest->second[start]; ++end) {
+        next[end] = true;
+        done = end;
+      }
+    isEnd = std::move(next);
+  }
+  return isEnd[nodes];
+}
+
+/// The least limit that the stages can meet in program order, which must be enough for the fixed starts;
+/// where devices have different memory, beside which those that have more keep what they have.
 static int64_t leastWeightLimit(const StageGraph &graph, llvm::ArrayRef<uint32_t> segmentEnds,
-                                uint32_t stages) {
+                                const CutRequest &request) {
+  auto isOther = [&](const StageDevice &stage) {
+    return stage.weightLimit != request.stages.front().weightLimit;
+  };
+  const bool areUnlike = llvm::any_of(request.stages, isOther);
   int64_t low = 0, high = std::accumulate(graph.weightBytes.begin(), graph.weightBytes.end(), int64_t(0));
   while (low < high) {
     const int64_t middle = low + (high - low) / 2;
-    const std::optional<uint32_t> fewest = fewestStages(graph, segmentEnds, middle);
-    if (fewest && *fewest <= stages)
+    const std::optional<uint32_t> fewest =
+        areUnlike ? std::nullopt : fewestStages(graph, segmentEnds, middle);
+    if (areUnlike ? fitsUnlike(graph, segmentEnds, request, middle)
+                  : fewest && *fewest <= request.stages.size())
       high = middle;
     else
       low = middle + 1;
@@ -266,7 +331,7 @@ static bool mayFitProgramOrder(const StageGraph &graph, const CutRequest &reques
 static Error tooHeavy(const StageGraph &graph, const CutRequest &request,
                       llvm::ArrayRef<uint32_t> segmentEnds, bool isProven) {
   const uint32_t stages = request.stages.size();
-  const int64_t least = leastWeightLimit(graph, segmentEnds, stages);
+  const int64_t least = leastWeightLimit(graph, segmentEnds, request);
   std::set<int64_t> limits;
   for (const StageDevice &stage : request.stages)
     limits.insert(stage.weightLimit.value_or(kNoLimit));
@@ -303,17 +368,27 @@ static Error check(size_t nodes, size_t stages, size_t segments) {
   return Error::success();
 }
 
-/// The node that alone takes longer than a balanced stage.
-static std::optional<uint32_t> bottleneckOf(const StageGraph &graph, const DeviceRow &devices) {
-  double total = 0, fastest = kNever;
-  for (const StageGraph::Node &node : graph.nodes)
-    total += node.seconds;
+/// The node that alone takes longer than a balanced stage, wherever it is.
+static std::optional<uint32_t> bottleneckOf(const GroupGraph &nodes, const DeviceRow &devices) {
+  const SharedWork shared(nodes);
+  std::set<uint32_t> kinds;
   for (const DeviceRow::Accelerator &device : devices.accelerators)
-    fastest = std::min(fastest, device.perLatency);
-  const auto largest = llvm::max_element(graph.nodes, [](auto &a, auto &b) { return a.seconds < b.seconds; });
-  if (largest->seconds * fastest <= total / devices.rateFrom(0) * kRounding)
+    kinds.insert(device.kind);
+  double work = 0, longest = -1;
+  uint32_t bottleneck = 0;
+  for (auto [node, group] : llvm::enumerate(nodes.groups)) {
+    work += shared.of(group);
+    double least = kNever;
+    for (uint32_t kind : kinds)
+      least = std::min(least, group.latencyOn(kind));
+    if (least > longest) {
+      longest = least;
+      bottleneck = node;
+    }
+  }
+  if (longest <= work / shared.rateFrom(devices, 0) * kRounding)
     return std::nullopt;
-  return largest - graph.nodes.begin();
+  return bottleneck;
 }
 
 /// The best cut along program order; where that has too many states, of those that keep so many neighbours together
@@ -370,7 +445,7 @@ llvm::Expected<StageCut> cutStages(const StageGraph &graph, const CutRequest &re
   cut.isExact = other.end == SearchEnd::Complete || cut.slowest() <= lowerBound * kRounding;
   // The mean is summed in another order than the stages, and may come out above them by rounding.
   cut.lowerBound = cut.isExact ? cut.slowest() : std::min(lowerBound, cut.slowest());
-  cut.bottleneck = bottleneckOf(graph, devices);
+  cut.bottleneck = bottleneckOf(groups, devices);
   cut.weightLimits = weightLimits;
   return cut;
 }

@@ -18,8 +18,8 @@ struct StageDevice {
   Link link;
   /// Bytes of weights that it may hold; nothing: no limit.
   std::optional<int64_t> weightLimit = std::nullopt;
-  /// Seconds here of one in the graph; > 0.
-  double slowness = 1;
+  /// Of those that the graph's nodes have seconds on.
+  uint32_t kind = 0;
 };
 
 struct CutRequest {
@@ -40,7 +40,7 @@ struct StageCut : SearchProof {
   std::vector<int64_t> weightBytes;
   std::vector<int64_t> recvBytes;
   /// No contiguous cut makes the slowest stage faster than this: what it takes where the cut is exact,
-  /// otherwise the largest node, or all work over all devices.
+  /// otherwise the largest node, or all work over all devices (SharedWork in DownsetSearch.h).
   double lowerBound = 0;
   /// The node that alone exceeds a balanced stage's share of the work, so that no balanced cut exists;
   /// nothing otherwise.

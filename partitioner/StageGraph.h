@@ -2,6 +2,7 @@
 #ifndef CLEAVE_PARTITIONER_STAGEGRAPH_H
 #define CLEAVE_PARTITIONER_STAGEGRAPH_H
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -13,10 +14,16 @@ struct StageGraph {
   struct Node {
     /// For messages: operator and module path, `aten.linear at lm_head`.
     std::string label;
-    /// Compute seconds on one device of the machine.
+    /// Compute seconds on a device of the first kind.
     double seconds = 0;
     /// Weights it reads, as indices into `weightBytes`; a weight counts once a stage.
     std::vector<uint32_t> weights;
+    /// On devices of the second kind and on; of each node as many.
+    std::vector<double> onOtherKinds = {};
+
+    double secondsOn(uint32_t kind) const { return kind == 0 ? seconds : onOtherKinds[kind - 1]; }
+    /// On the kind that is fastest at it.
+    double leastSeconds() const;
   };
   /// A value that may cross a cut; sent once to each stage that uses it and does not make it.
   struct Value {
@@ -27,13 +34,24 @@ struct StageGraph {
   std::vector<Node> nodes;
   std::vector<Value> values;
   std::vector<int64_t> weightBytes;
+
+  /// Of devices, that nodes have seconds on.
+  uint32_t kinds() const { return nodes.empty() ? 1 : 1 + nodes.front().onOtherKinds.size(); }
 };
 
 /// The link between two stages' devices.
 struct Link {
   double latencySeconds = 0;
   double bytesPerSecond = 1;
+  bool operator==(const Link &) const = default;
 };
+
+inline double StageGraph::Node::leastSeconds() const {
+  double least = seconds;
+  for (double other : onOtherKinds)
+    least = std::min(least, other);
+  return least;
+}
 
 } // namespace cleave
 

@@ -14,9 +14,9 @@ namespace cleave {
 /// As PyTorch's DDP has it.
 static constexpr int64_t kBucketBytes = 25 << 20;
 
-TrainingCosts::TrainingCosts(func::FuncOp function, const TracedShapes &microbatch, const Machine &machine,
+TrainingCosts::TrainingCosts(func::FuncOp function, const TracedShapes &microbatch, const Place &place,
                              const TrainingOptions &options)
-    : function(function), shapes(microbatch), machine(machine), options(options),
+    : function(function), shapes(microbatch), place(place), options(options),
       ranks(tensorRanksOf(function)), flow(function) {
   findSplit();
   findSumsOfGradients();
@@ -163,9 +163,8 @@ std::optional<TrainingCosts::Segment> TrainingCosts::segmentOf(Operation *op) co
 //===- Time ---------------------------------------------------------------===//
 
 double TrainingCosts::allReduceSeconds(int64_t bytes) const {
-  const CollectiveCosts &costs = machine.collectivesAmong(ranks);
   auto seconds = [&](CollectiveKind kind) {
-    return machine.devices.front().operatorSeconds + costs.seconds(kind, bytes, ranks);
+    return place.operatorSeconds() + place.collectives.seconds(kind, bytes, ranks);
   };
   return options.sequenceParallel
              ? seconds(CollectiveKind::ReduceScatter) + seconds(CollectiveKind::AllGather)
@@ -173,7 +172,7 @@ double TrainingCosts::allReduceSeconds(int64_t bytes) const {
 }
 
 double TrainingCosts::forwardSeconds(Operation *op) const {
-  const double all = operationSeconds(op, shapes, machine);
+  const double all = operationSeconds(op, shapes, place);
   if (auto kind = collectiveOf(op)) {
     // A loss is made where the results are.
     auto isReturn = [](Operation *user) { return isa<func::ReturnOp>(user); };
@@ -181,7 +180,7 @@ double TrainingCosts::forwardSeconds(Operation *op) const {
       return 0;
     return *kind == CollectiveKind::AllReduce ? allReduceSeconds(shapes.bytesOf(op->getResult(0))) : all;
   }
-  const double launch = std::min(all, machine.devices.front().operatorSeconds);
+  const double launch = std::min(all, place.operatorSeconds());
   return launch + (all - launch) * shareOf(op);
 }
 
@@ -196,7 +195,7 @@ double TrainingCosts::exchangeSeconds(Operation *op) const {
     return seconds;
   // The gradient of a part is gathered, that of a sum or a whole is there.
   const int64_t bytes = std::max(shapes.bytesOf(op->getOperand(0)), shapes.bytesOf(op->getResult(0)));
-  const CollectiveCosts &costs = machine.collectivesAmong(ranks);
+  const CollectiveCosts &costs = place.collectives;
   if (*kind == CollectiveKind::ReduceScatter)
     seconds += costs.seconds(CollectiveKind::AllGather, bytes, ranks);
   if (*kind == CollectiveKind::AllToAll)
@@ -208,7 +207,6 @@ double TrainingCosts::exchangeSeconds(Operation *op) const {
 /// first.
 double TrainingCosts::sumSeconds(Operation *op) const {
   auto call = dyn_cast<OperatorOp>(op);
-  const DeviceSpec &device = machine.devices.front();
   double seconds = 0;
   for (Value result : op->getResults()) {
     if (!call || !flow.reaches(result) || flow.isWeight(result) || shapes.bytesOf(result) == 0)
@@ -218,13 +216,12 @@ double TrainingCosts::sumSeconds(Operation *op) const {
     const double bytes = 3.0 * shapes.bytesOf(result) * shareOf(op);
     if (users > 1)
       seconds +=
-          (users - 1) * (device.operatorSeconds + kernelSeconds({call, {0, bytes}, std::nullopt}, device));
+          (users - 1) * callSeconds({call, {0, bytes}, std::nullopt}, place);
   }
   return seconds;
 }
 
 TrainingCosts::Seconds TrainingCosts::secondsOf(Operation *op) const {
-  const DeviceSpec &device = machine.devices.front();
   const double share = shareOf(op);
   Seconds seconds{forwardSeconds(op), exchangeSeconds(op) + sumSeconds(op), 0};
   if (auto call = dyn_cast<OperatorOp>(op)) {
@@ -233,7 +230,7 @@ TrainingCosts::Seconds TrainingCosts::secondsOf(Operation *op) const {
         gradient.work = {gradient.work.flops * share, gradient.work.bytes * share};
         if (gradient.product)
           gradient.product->rows *= share;
-        sum += device.operatorSeconds + kernelSeconds({call, gradient.work, gradient.product}, device);
+        sum += callSeconds({call, gradient.work, gradient.product}, place);
       }
     };
     BackwardWork work = backwardOf(call, shapes, flow);
@@ -341,9 +338,11 @@ std::vector<int64_t> TrainingCosts::addWeights(ArrayRef<Operation *> ops, Traini
     cost.itemBytes.back() += cost.weightBytes - weightsBefore;
     lastItem = item;
   }
-  const DeviceSpec &device = machine.devices.front();
-  const bool isMeasured = device.rates && !device.rates->memory.isEmpty();
-  cost.update = moved / (isMeasured ? device.rates->memory.at({moved}) : device.memoryBytesPerSecond);
+  for (const DeviceSpec &device : place.devices) {
+    const bool isMeasured = device.rates && !device.rates->memory.isEmpty();
+    const double rate = isMeasured ? device.rates->memory.at({moved}) : device.memoryBytesPerSecond;
+    cost.update = std::max(cost.update, moved / rate);
+  }
   return gradients;
 }
 

@@ -5,7 +5,7 @@
 #include "ir/TracedShapes.h"
 #include "ir/semantics/GradientFlow.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
-#include "partitioner/Machine.h"
+#include "partitioner/Place.h"
 #include "llvm/ADT/MapVector.h"
 
 namespace cleave {
@@ -71,7 +71,8 @@ struct OptimizerBytes {
 class TrainingCosts {
 public:
   /// \param microbatch  the sizes of one micro-batch.
-  TrainingCosts(mlir::func::FuncOp function, const TracedShapes &microbatch, const Machine &machine,
+  /// \param place       where it runs; must outlive this.
+  TrainingCosts(mlir::func::FuncOp function, const TracedShapes &microbatch, const Place &place,
                 const TrainingOptions &options);
 
   /// Forward and backward pass of one operation, for the cut.
@@ -120,7 +121,7 @@ private:
 
   mlir::func::FuncOp function;
   TracedShapes shapes;
-  const Machine &machine;
+  const Place &place;
   TrainingOptions options;
   unsigned ranks;
   GradientFlow flow;

@@ -33,7 +33,8 @@ struct AnnotateSharding : impl::AnnotateShardingBase<AnnotateSharding> {
     });
     if (draws.wasInterrupted())
       return signalPassFailure();
-    ShardingRequest request{tp, *target, {}, std::nullopt};
+    const uint32_t groups = std::max<uint32_t>(target->devices.size() / tp, 1);
+    ShardingRequest request{tp, Place::of(*target, 0, groups * tp, tp), {}, std::nullopt};
     if (memory > 0)
       request.memoryLimit = memory;
     for (const std::string &text : shard) {

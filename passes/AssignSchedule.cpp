@@ -32,15 +32,16 @@ struct AssignSchedule : impl::AssignScheduleBase<AssignSchedule> {
     auto obstacle = microbatches == 1 ? std::nullopt : findBatchObstacle(function, batch);
     if (obstacle && microbatches > 1)
       return report(*obstacle);
+    const PipelinePlaces places(*target, ranks, tensorRanksOf(function), tensorRanksOf(function));
     unsigned count = microbatches;
     if (count == 0)
-      count = obstacle ? 1 : fastestCount(function, *target);
+      count = obstacle ? 1 : fastestCount(function, places);
     Builder b(function.getContext());
     function->setAttr(kRanksAttr, b.getI64IntegerAttr(ranks));
     function->setAttr(kMicrobatchesAttr, b.getI64IntegerAttr(count));
     TracedShapes shapes(function);
     auto seconds = secondsAt(count > 1 ? shapes.resized(batch, llvm::divideCeil(shapes.sizes().lookup(batch), count)) : shapes,
-                             *target);
+                             places);
     function->setAttr(kMicrobatchSecondsAttr, b.getF64ArrayAttr(seconds));
     describeMachine(*target, devices);
     if (count > 1)
@@ -55,6 +56,8 @@ struct AssignSchedule : impl::AssignScheduleBase<AssignSchedule> {
     Builder b(function.getContext());
     const Link &link = target.linkAmong(devices);
     function->setAttr(kLinkAttr, b.getF64ArrayAttr({link.latencySeconds, link.bytesPerSecond}));
+    if (auto unlike = unlikeLinksAmong(target, devices, tensorRanksOf(function)); !unlike.empty())
+      function->setAttr(kUnlikeLinksAttr, describe(unlike));
     function->setAttr(kMachineAttr, b.getStringAttr(checksumOf(target)));
     if (devices > target.devices.size())
       return;
@@ -91,20 +94,30 @@ struct AssignSchedule : impl::AssignScheduleBase<AssignSchedule> {
     return (Twine(nameOf(obstacle.op)) + (path.empty() ? "" : " at ") + path + " " + obstacle.reason).str();
   }
 
+  /// Sender, receiver, latency and bytes a second of each.
+  ArrayAttr describe(const std::map<std::pair<uint32_t, uint32_t>, Link> &links) {
+    Builder b(&getContext());
+    SmallVector<Attribute> entries;
+    for (const auto &[ends, link] : links)
+      entries.push_back(b.getArrayAttr({b.getI64IntegerAttr(ends.first), b.getI64IntegerAttr(ends.second),
+                                        b.getF64FloatAttr(link.latencySeconds), b.getF64FloatAttr(link.bytesPerSecond)}));
+    return b.getArrayAttr(entries);
+  }
+
   /// Seconds of each stage on a batch of `size`.
-  SmallVector<double> secondsAt(const TracedShapes &shapes, const Machine &target) {
+  SmallVector<double> secondsAt(const TracedShapes &shapes, const PipelinePlaces &places) {
     SmallVector<double> seconds(1);
     for (Operation &op : getOperation().getBody().front().without_terminator())
       if (auto stage = op.getAttrOfType<IntegerAttr>(kStageAttr)) {
         seconds.resize(std::max<size_t>(seconds.size(), stage.getInt() + 1));
-        seconds[stage.getInt()] += operationSeconds(&op, shapes, target);
+        seconds[stage.getInt()] += operationSeconds(&op, shapes, places.kinds[places.ranks[stage.getInt() % ranks].kind]);
       }
     return seconds;
   }
 
   /// The number of micro-batches, up to the batch's size, that ends first: the first one passes all stages,
   /// the others follow at the pace of the slowest rank (Huang et al. 2019).
-  unsigned fastestCount(func::FuncOp function, const Machine &target) {
+  unsigned fastestCount(func::FuncOp function, const PipelinePlaces &places) {
     TracedShapes shapes(function);
     int64_t size = shapes.sizes().lookup(batch);
     unsigned best = 1;
@@ -115,7 +128,7 @@ struct AssignSchedule : impl::AssignScheduleBase<AssignSchedule> {
         continue;
       SmallVector<double> perRank(ranks);
       double first = 0;
-      for (auto [stage, seconds] : llvm::enumerate(secondsAt(shapes.resized(batch, size / count), target))) {
+      for (auto [stage, seconds] : llvm::enumerate(secondsAt(shapes.resized(batch, size / count), places))) {
         perRank[stage % ranks] += seconds;
         first += seconds;
       }

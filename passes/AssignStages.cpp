@@ -23,10 +23,14 @@ struct AssignStages : impl::AssignStagesBase<AssignStages> {
     auto target = machine.empty() ? llvm::Expected<Machine>(Machine::cpu(stages)) : Machine::load(machine);
     if (!target)
       return fail(llvm::toString(target.takeError()));
-    ModelGraph model = buildModelGraph(function, *target, stages);
+    const uint32_t tensorRanks = tensorRanksOf(function);
+    const PipelinePlaces places(*target, ranks ? ranks : stages, tensorRanks, tensorRanks);
+    ModelGraph model = buildModelGraph(function, places.kinds, stages);
     CutRequest request;
-    request.stages.assign(stages, {target->linkAmong((ranks ? ranks : stages) * tensorRanksOf(function)),
-                                   memory > 0 ? std::optional<int64_t>(memory) : target->devices.front().memoryBytes});
+    request.stages = places.stageDevices(stages);
+    for (StageDevice &stage : request.stages)
+      if (memory > 0)
+        stage.weightLimit = memory;
     if (!weightLimits.empty() && weightLimits.size() != stages)
       return fail(llvm::formatv("found {0} weight limits, expected {1}, one a stage", weightLimits.size(), stages).str());
     for (auto [stage, limit] : llvm::zip(request.stages, weightLimits))

@@ -28,6 +28,7 @@ inline constexpr llvm::StringLiteral kCutLimitsAttr = "cleave.cut_limits";
 inline constexpr llvm::StringLiteral kMicrobatchesAttr = "cleave.microbatches";
 inline constexpr llvm::StringLiteral kMicrobatchSecondsAttr = "cleave.microbatch_seconds";
 inline constexpr llvm::StringLiteral kLinkAttr = "cleave.link";
+inline constexpr llvm::StringLiteral kUnlikeLinksAttr = "cleave.unlike_links";
 inline constexpr llvm::StringLiteral kDevicesAttr = "cleave.devices";
 inline constexpr llvm::StringLiteral kThreadsAttr = "cleave.threads";
 inline constexpr llvm::StringLiteral kMachineAttr = "cleave.machine";

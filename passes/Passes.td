@@ -178,7 +178,9 @@ def AssignStages : Pass<"assign-stages", "::mlir::func::FuncOp"> {
     ```mlir
     %y = aten.linear(%x, %w, %b) {cleave.stage = 1 : i64} : …
     ```
-    No stage has more weights than its device has memory, where the machine says that.
+    Rank r of the pipeline is on the machine's device r, or, of t tensor ranks, on t devices from r·t on: operations cost
+    what they take on the slowest of these, and no stage has more weights than its device has memory, where the machine says
+    that.
     The function gets the cutter's account: `cleave.stage_seconds`, `cleave.stage_recv_bytes`, `cleave.cut_bound` (seconds
     that the slowest stage takes in any contiguous cut), `cleave.cut_proof` (whether the cut is exact, or why not),
     `cleave.cut_limits` (the least memory of a device with which the cut is this one, and the next with which it may be another),
@@ -206,7 +208,8 @@ def AssignSchedule : Pass<"assign-schedule", "::mlir::func::FuncOp"> {
     `microbatches=0` takes the number whose predicted time is least; where the batch does not split that is 1, and
     `cleave.batch_obstacle` says why. Stage s runs on rank s mod ranks, so that more stages than ranks are interleaved.
     `cleave.microbatch_seconds` has what each stage computes for the largest micro-batch, `cleave.link` the latency and the
-    bytes a second between two ranks, `cleave.devices` what the machine calls the ranks' devices, `cleave.threads` how many
+    bytes a second between two ranks, `cleave.unlike_links` sender, receiver, latency and bytes a second of those that the
+    machine says otherwise of, `cleave.devices` what the machine calls the ranks' devices, `cleave.threads` how many
     threads each has, `cleave.memory_limits` how many bytes, 0 for one without a limit, where there is one with, `cleave.machine`
     a checksum of all that the machine says.
   }];

@@ -51,6 +51,7 @@ using TensorType = wire::TensorTypeT;
 using Term = wire::TermT;
 using Tree = wire::TreeT;
 using Weight = wire::WeightT;
+using UnlikeLink = wire::UnlikeLinkT;
 using WeightShard = wire::WeightShardT;
 
 /// The ways to use devices that were weighed, as a plan has them.

@@ -132,9 +132,25 @@ static Error checkPredictions(const Plan &plan) {
       return invalid("predictions",
                      "stage " + Twine(prediction->stage) + " has a negative or infinite amount");
   }
-  if (plan.link && (!isAmount(plan.link->latency_seconds) || !isAmount(plan.link->bytes_per_second) ||
-                    plan.link->bytes_per_second == 0))
-    return invalid("link", "a negative or infinite latency, or a bandwidth that is not above 0");
+  return Error::success();
+}
+
+static Error checkLinks(const Plan &plan) {
+  auto isSound = [](const LinkSpeed &link) {
+    return isAmount(link.latency_seconds) && isAmount(link.bytes_per_second) && link.bytes_per_second > 0;
+  };
+  const char *unsound = "a negative or infinite latency, or a bandwidth that is not above 0";
+  if (plan.link && !isSound(*plan.link))
+    return invalid("link", unsound);
+  const uint64_t ranks = uint64_t(plan.mesh->pp) * plan.mesh->dp * plan.mesh->tp;
+  std::set<std::pair<uint32_t, uint32_t>> pairs;
+  for (const auto &link : plan.unlike_links) {
+    if (!link || !link->speed || std::max(link->from, link->to) >= ranks || link->from == link->to ||
+        !pairs.insert({link->from, link->to}).second)
+      return invalid("unlike links", "an entry is missing, not between two ranks that are there, or the second of its two");
+    if (!isSound(*link->speed))
+      return invalid("unlike links", unsound);
+  }
   return Error::success();
 }
 
@@ -338,7 +354,7 @@ Error validate(const Plan &plan) {
   // Each check relies on those before it.
   for (auto check :
        {checkMesh, checkStages, checkStrings, checkSignatures, checkWeights, checkShardFiles, checkPrecision,
-        checkStates, checkMachine, checkPredictions, checkNotes, checkDimensions, checkAlternatives})
+        checkStates, checkMachine, checkPredictions, checkLinks, checkNotes, checkDimensions, checkAlternatives})
     if (Error error = check(plan))
       return error;
   llvm::Expected<ProgramTable> table = tabulatePrograms(plan);

@@ -57,7 +57,10 @@ static Expected<PipelineCosts> costsOf(const plan::Plan &plan, StringRef name) {
   for (const TransferSize &transfer : costs.transfers)
     if (transfer.bytes > kMostBytes)
       return impossible(name, "2^44 bytes between two stages");
-  costs.link = {plan.link->latency_seconds, plan.link->bytes_per_second};
+  auto linkOf = [](const plan::LinkSpeed &speed) { return Link{speed.latency_seconds, speed.bytes_per_second}; };
+  costs.link = linkOf(*plan.link);
+  for (const auto &unlike : plan.unlike_links)
+    costs.unlikeLinks[{unlike->from, unlike->to}] = linkOf(*unlike->speed);
   return costs;
 }
 

@@ -93,6 +93,14 @@ static llvm::Error checkPipelineWords(const CompileOptions &options) {
   return options.machine.empty() ? llvm::Error::success() : check("--machine", options.machine, unfit);
 }
 
+std::vector<std::optional<int64_t>> PipelineShape::memoryOfRanks() const {
+  const size_t count = size_t(ranks) * tensorRanks * dataRanks;
+  std::vector<std::optional<int64_t>> memory(count, memoryGiven);
+  if (!memoryGiven)
+    std::copy_n(memoryOfDevices.begin(), std::min(count, memoryOfDevices.size()), memory.begin());
+  return memory;
+}
+
 /// Sets the number of ranks.
 static llvm::Expected<PipelineShape> readRanks(const CompileOptions &options) {
   PipelineShape shape;
@@ -106,7 +114,8 @@ static llvm::Expected<PipelineShape> readRanks(const CompileOptions &options) {
     if (devices && *devices > machine->devices.size())
       return llvm::createStringError("--devices " + llvm::Twine(*devices) + ": machine " + options.machine +
                                      " has " + llvm::Twine(machine->devices.size()));
-    shape.memoryBytes = machine->devices.front().memoryBytes;
+    for (const DeviceSpec &device : machine->devices)
+      shape.memoryOfDevices.push_back(device.memoryBytes);
     if (devices && *devices < machine->devices.size())
       shape.devicesOfMachine = machine->devices.size();
     devices = devices.value_or(machine->devices.size());
@@ -114,8 +123,7 @@ static llvm::Expected<PipelineShape> readRanks(const CompileOptions &options) {
   if (options.deviceMemory) {
     if (*options.deviceMemory < 1)
       return wrongUsage("--device-memory " + llvm::Twine(*options.deviceMemory) + ": expected at least 1 byte, as 80GB");
-    shape.memoryBytes = options.deviceMemory;
-    shape.isMemoryGiven = true;
+    shape.memoryGiven = options.deviceMemory;
   }
   if (options.mesh.empty()) {
     shape.ranks = devices.value_or(1);

@@ -40,16 +40,19 @@ struct PipelineShape {
   std::string batch;
   /// How many the machine has where they are more than are used; else 0.
   uint32_t devicesOfMachine = 0;
-  /// Of each device; nothing: not limited.
-  std::optional<int64_t> memoryBytes;
-  /// The user said so, and not the machine.
-  bool isMemoryGiven = false;
+  /// Of the machine's devices, in their order; nothing of one that is not limited.
+  std::vector<std::optional<int64_t>> memoryOfDevices;
+  /// Of each device, in place of these, where the user said so.
+  std::optional<int64_t> memoryGiven;
   /// Bytes of weights that each stage may hold; none: as many as its device.
   std::vector<int64_t> weightLimits;
   /// Whether weights may stay whole on tensor ranks where there is room for them.
   bool weighsMemory = true;
   /// Ranks, stages, tensor ranks and micro-batches are still to be found.
   std::optional<MeshSearchSpace> search;
+
+  /// By rank; nothing of one whose device is not limited.
+  std::vector<std::optional<int64_t>> memoryOfRanks() const;
 };
 
 /// Reconciles --devices, --mesh and --machine. Of training a mesh is always searched for, if only among one.

@@ -172,14 +172,15 @@ Error MeshSearch::noneFits() {
   if (watch.isInterrupted())
     return llvm::createStringError(options.model + ": interrupted before a mesh was found that can be used; let it search longer");
   const Estimate *least = nullptr;
+  auto bytesOf = [](const Estimate &one) { return one.shortage ? one.shortage->bytes : one.peakBytes; };
   for (const Estimate &one : estimates)
-    if (one.peakBytes > 0 && (!least || one.peakBytes < least->peakBytes))
+    if (bytesOf(one) > 0 && (!least || bytesOf(one) < bytesOf(*least)))
       least = &one;
   // What was estimated lacks memory alone.
-  if (least && shape.memoryBytes && least->peakBytes > *shape.memoryBytes)
+  if (least && least->shortage)
     return llvm::createStringError(
         formatv("{0}: {1} takes least memory, {2} bytes on a device that has {3}; use more devices, or devices with memory for {2}",
-                options.model, meshOf(least->configuration), least->peakBytes, *shape.memoryBytes)
+                options.model, meshOf(least->configuration), least->shortage->bytes, least->shortage->room)
             .str());
   const Estimate &first = estimates.front();
   auto saysTheSame = [&](const Estimate &one) { return one.obstacle == first.obstacle; };
@@ -236,9 +237,10 @@ Expected<TrainingForecast> MeshSearch::chooseTraining() {
     if (auto error = forecastPipeline(*function, request, best.configuration).moveInto(result.pipeline))
       return error;
     // With the exact cut it may be another than estimated.
-    const int64_t peak = *llvm::max_element(result.pipeline.peakBytes);
-    if (shape.memoryBytes && peak > *shape.memoryBytes) {
-      best.obstacle = formatv("takes {0} bytes on a device that has {1}", peak, *shape.memoryBytes);
+    const Configuration &it = best.configuration;
+    const PipelinePlaces places(machine, it.pipelineRanks, it.dataRanks * it.tensorRanks, it.tensorRanks);
+    if (auto shortage = shortageOf(result.pipeline.peakBytes, places.memoryOfRanks())) {
+      best.obstacle = shortage->describe();
       if (!mustLookAtAll())
         continue;
       if (auto error = weighAll())
@@ -289,9 +291,9 @@ Error MeshSearch::weighAll() {
   if (auto error = (options.machine.empty() ? Expected<Machine>(Machine::cpu(space.devices)) : Machine::load(options.machine))
                        .moveInto(machine))
     return error;
-  if (shape.isMemoryGiven)
+  if (shape.memoryGiven)
     for (DeviceSpec &device : machine.devices)
-      device.memoryBytes = shape.memoryBytes;
+      device.memoryBytes = shape.memoryGiven;
   estimates.clear();
   if (auto error = weigh(/*acrossNodes=*/false))
     return error;

@@ -32,9 +32,20 @@ static std::string tensorPasses(const CompileOptions &options, const PipelineSha
 }
 
 std::optional<int64_t> shardingMemory(const PipelineShape &shape) {
-  if (shape.tensorRanks == 1 || !shape.memoryBytes || !shape.weighsMemory)
+  if (shape.tensorRanks == 1 || !shape.weighsMemory)
     return std::nullopt;
-  return std::min<uint64_t>(llvm::SaturatingMultiply<uint64_t>(*shape.memoryBytes, shape.ranks), INT64_MAX);
+  uint64_t all = 0;
+  const std::vector<std::optional<int64_t>> memory = shape.memoryOfRanks();
+  for (uint32_t place = 0; place < shape.ranks; ++place) {
+    std::optional<int64_t> least;
+    for (const auto &bytes : llvm::ArrayRef(memory).slice(place * shape.tensorRanks, shape.tensorRanks))
+      if (bytes)
+        least = std::min(least.value_or(*bytes), *bytes);
+    if (!least)
+      return std::nullopt;
+    all = llvm::SaturatingAdd<uint64_t>(all, *least);
+  }
+  return std::min<uint64_t>(all, INT64_MAX);
 }
 
 std::vector<std::string> shardingSteps(const CompileOptions &options, const PipelineShape &shape) {
@@ -68,8 +79,8 @@ std::string cuttingPasses(const CompileOptions &options, const PipelineShape &sh
     assign += " machine=" + options.machine;
     schedule += " machine=" + options.machine;
   }
-  if (shape.isMemoryGiven && shape.memoryBytes && shape.weightLimits.empty())
-    assign += " memory=" + std::to_string(*shape.memoryBytes);
+  if (shape.memoryGiven && shape.weightLimits.empty())
+    assign += " memory=" + std::to_string(*shape.memoryGiven);
   if (!options.stageBefore.empty())
     assign += " stage-before=" + llvm::join(options.stageBefore, ",");
   if (!shape.weightLimits.empty()) {

@@ -59,36 +59,43 @@ static std::vector<Need> needsOfRanks(const plan::Plan &plan) {
   return needs;
 }
 
-/// The rank that holds most at its peak, and the bytes.
-static std::pair<uint32_t, int64_t> mostNeeded(const plan::Plan &plan) {
-  const std::vector<Need> needs = needsOfRanks(plan);
-  auto most = llvm::max_element(needs, [](const Need &a, const Need &b) { return a.bytes() < b.bytes(); });
-  return {most - needs.begin(), most->bytes()};
+static bool isLimited(const PipelineShape &shape) {
+  return llvm::any_of(shape.memoryOfRanks(), [](const auto &bytes) { return bytes.has_value(); });
 }
 
-/// What each stage may hold of weights if it holds beside them what the plan predicts; never more than before.
-static std::vector<int64_t> roomForWeights(const plan::Plan &plan, const PipelineShape &shape) {
-  std::vector<int64_t> room(plan.stages.size(), *shape.memoryBytes);
+/// Of the plan's ranks, where devices have too little memory.
+static std::optional<MemoryShortage> shortageOf(const plan::Plan &plan, const PipelineShape &shape) {
+  std::vector<int64_t> bytes;
+  for (const Need &need : needsOfRanks(plan))
+    bytes.push_back(need.bytes());
+  return shortageOf(bytes, shape.memoryOfRanks());
+}
+
+/// What each stage may hold of weights, if its ranks hold beside them what the plan predicts, and each device has what it has
+/// or `least` bytes, whichever is more; never more than `before`.
+static std::vector<int64_t> roomForWeights(const plan::Plan &plan, const PipelineShape &shape, int64_t least,
+                                           llvm::ArrayRef<int64_t> before) {
   const std::vector<Need> needs = needsOfRanks(plan);
-  for (auto [stage, bytes] : llvm::zip(plan.stages, room)) {
+  const std::vector<std::optional<int64_t>> memory = shape.memoryOfRanks();
+  std::vector<int64_t> room(before);
+  for (auto [stage, bytes] : llvm::zip(plan.stages, room))
     for (uint32_t rank : stage->ranks)
-      bytes = std::min(bytes, *shape.memoryBytes - needs[rank].others);
-    bytes = std::max<int64_t>(bytes, 0) / (shape.stages / shape.ranks);
-  }
-  for (auto [bytes, before] : llvm::zip(room, shape.weightLimits))
-    bytes = std::min(bytes, before);
+      if (memory[rank]) {
+        const int64_t own = std::max<int64_t>(std::max(*memory[rank], least) - needs[rank].others, 0);
+        bytes = std::min(bytes, own / (shape.stages / shape.ranks));
+      }
   return room;
 }
 
 /// What the devices are to hold at their peaks has room in them.
 Error PlanMaker::checkMemory(const plan::Plan &plan, const PipelineShape &shape) const {
-  auto [rank, bytes] = mostNeeded(plan);
-  if (!shape.memoryBytes || bytes <= *shape.memoryBytes)
+  const auto shortage = shortageOf(plan, shape);
+  if (!shortage)
     return Error::success();
   return llvm::createStringError(
       llvm::formatv("{0}: rank {1} takes {2} bytes at its peak, its device has {3}; use more devices, or "
                     "devices with memory for {2}",
-                    options.model, rank, bytes, *shape.memoryBytes)
+                    options.model, shortage->rank, shortage->bytes, shortage->room)
           .str());
 }
 
@@ -116,7 +123,8 @@ static LimitRange limitsIn(mlir::ModuleOp module, StringRef attribute) {
 }
 
 static PipelineShape withoutLimit(PipelineShape shape) {
-  shape.memoryBytes = std::nullopt;
+  shape.memoryOfDevices.clear();
+  shape.memoryGiven.reset();
   return shape;
 }
 
@@ -163,19 +171,21 @@ Expected<std::unique_ptr<plan::Plan>> PlanMaker::runPasses(const PipelineShape &
   CompileOptions named = options;
   named.machine = llvm::sys::path::filename(options.machine).str();
   (*plan)->pipeline = pipelineOf(named, shape);
-  if (shape.isMemoryGiven)
-    (*plan)->memory_limits.assign(size_t(shape.ranks) * shape.tensorRanks, *shape.memoryBytes);
+  if (shape.memoryGiven)
+    (*plan)->memory_limits.assign(size_t(shape.ranks) * shape.tensorRanks, *shape.memoryGiven);
   if (auto error = checkCapturePoints(**plan))
     return error;
   return plan;
 }
 
 Expected<std::unique_ptr<plan::Plan>> PlanMaker::cutAndEmit(mlir::ModuleOp module, const PipelineShape &shape) {
-  // Limits of weights take the place of the devices', and hardly come twice.
-  const bool isKept = shape.weightLimits.empty();
+  const std::vector<std::optional<int64_t>> memory = shape.memoryOfRanks();
+  // Limits of weights take the place of the devices', and hardly come twice. What a cut says of limits is for
+  // one that all devices have.
+  const bool isKept = shape.weightLimits.empty() && llvm::all_equal(memory);
   std::vector<Emitted> &all = emitted[{module, cuttingPasses(options, withoutLimit(shape))}];
   for (const Emitted &known : all)
-    if (isKept && known.limits.contains(shape.memoryBytes))
+    if (isKept && known.limits.contains(memory.front()))
       return std::make_unique<plan::Plan>(*known.plan);
   mlir::OwningOpRef<mlir::ModuleOp> split = module.clone();
   if (auto error = run(*split, cuttingPasses(options, shape), countPasses(llvm::join(shardingSteps(options, shape), ","))))
@@ -191,50 +201,60 @@ Expected<std::unique_ptr<plan::Plan>> PlanMaker::cutAndEmit(mlir::ModuleOp modul
 }
 
 PlanMaker::Made PlanMaker::fitCut(const PipelineShape &shape) {
-  constexpr int kMostCuts = 8;
   auto fastest = runPasses(shape);
-  if (fastest && !shape.memoryBytes)
+  if (fastest && !shortageOf(**fastest, shape))
     return {std::move(*fastest), Error::success()};
-  if (!shape.memoryBytes)
+  if (!isLimited(shape))
     return {nullptr, fastest.takeError()};
-  if (fastest && mostNeeded(**fastest).second <= *shape.memoryBytes)
-    return {std::move(*fastest), Error::success()};
   consumeError(fastest.takeError());
-  // Cuts that need less and less, whatever the devices have: the need that an error names is one that will do.
+  // First as if all had enough.
   PipelineShape next = shape;
   next.weightLimits.assign(shape.stages, std::numeric_limits<int64_t>::max());
-  std::unique_ptr<plan::Plan> best;
-  for (int cut = 0; cut < kMostCuts; ++cut) {
-    auto plan = runPasses(next);
-    if (!plan && !best)
-      return {nullptr, plan.takeError()};
-    if (!plan || (best && mostNeeded(**plan).second >= mostNeeded(*best).second)) {
-      consumeError(plan.takeError());
-      break;
-    }
-    best = std::move(*plan);
-    const int64_t need = mostNeeded(*best).second;
-    if (need <= *shape.memoryBytes)
-      break;
-    next.memoryBytes = need - 1;
-    next.weightLimits = roomForWeights(*best, next);
-    next.memoryBytes = shape.memoryBytes;
-  }
+  auto first = runPasses(next);
+  if (!first)
+    return {nullptr, first.takeError()};
+  auto best = needLess(std::move(*first), std::move(next));
   auto tooLarge = checkMemory(*best, shape);
   return {std::move(best), std::move(tooLarge)};
+}
+
+std::unique_ptr<plan::Plan> PlanMaker::needLess(std::unique_ptr<plan::Plan> best, PipelineShape shape) {
+  constexpr int kMostCuts = 7;
+  const bool isEven = llvm::all_equal(shape.memoryOfRanks());
+  std::vector<int64_t> limits = shape.weightLimits;
+  // What devices were given in vain.
+  int64_t tooLittle = 0;
+  for (int cut = 0; cut < kMostCuts; ++cut) {
+    const auto shortage = shortageOf(*best, shape);
+    if (!shortage || shortage->bytes - tooLittle < 2)
+      break;
+    // Where devices are even, so is mostly the fastest cut, and another one's need little less.
+    const int64_t wanted = isEven ? shortage->bytes - 1 : tooLittle + (shortage->bytes - tooLittle) / 2;
+    shape.weightLimits = roomForWeights(*best, shape, wanted, limits);
+    auto plan = runPasses(shape);
+    if (const auto left = plan ? shortageOf(**plan, shape) : shortage; left && left->bytes > wanted) {
+      consumeError(plan.takeError());
+      tooLittle = wanted;
+      continue;
+    }
+    best = std::move(*plan);
+    limits = shape.weightLimits;
+  }
+  return best;
 }
 
 Expected<std::unique_ptr<plan::Plan>> PlanMaker::make(PipelineShape shape) {
   Made first = fitCut(shape);
   if (!first.tooLarge)
     return std::move(first.plan);
-  if (!shape.memoryBytes || shape.tensorRanks == 1)
+  if (!isLimited(shape) || shape.tensorRanks == 1)
     return std::move(first.tooLarge);
   // What stayed whole where there seemed to be room was too much.
   shape.weighsMemory = false;
   Made second = fitCut(shape);
   // Gathers may take more than what they save; the smaller need is said.
-  if (second.tooLarge && first.plan && (!second.plan || mostNeeded(*first.plan).second < mostNeeded(*second.plan).second))
+  auto bytesOf = [&](const plan::Plan &plan) { return shortageOf(plan, shape)->bytes; };
+  if (second.tooLarge && first.plan && (!second.plan || bytesOf(*first.plan) < bytesOf(*second.plan)))
     std::swap(first, second);
   consumeError(std::move(first.tooLarge));
   if (second.tooLarge)

@@ -47,6 +47,11 @@ private:
   llvm::Expected<std::unique_ptr<plan::Plan>> runPasses(const PipelineShape &shape);
   /// With a cut by what stages were predicted to hold beside weights, where the first one is too much for a device.
   Made fitCut(const PipelineShape &shape);
+  /// Cuts that need less and less, until all fits or nothing is gained: the need that an error names is one that will do.
+  /// The devices that have less than they need are given less and less, the others what they have.
+  /// \param best   a plan that may need too much.
+  /// \param shape  what it was made for.
+  std::unique_ptr<plan::Plan> needLess(std::unique_ptr<plan::Plan> best, PipelineShape shape);
   llvm::Expected<mlir::ModuleOp> runSharding(const PipelineShape &shape);
   llvm::Expected<std::unique_ptr<plan::Plan>> cutAndEmit(mlir::ModuleOp module, const PipelineShape &shape);
   llvm::Error run(mlir::ModuleOp module, const std::string &passes, unsigned done);

@@ -34,13 +34,22 @@ static Machine machineOf(double latency) {
   return machine;
 }
 
-static std::vector<Estimate> search(const std::vector<int64_t> &widths, double latency, double *best,
+/// The second device is slow at calls, the third at bytes, and the last two hear little of each other.
+static Machine unlikeMachine() {
+  Machine machine = machineOf(1e-5);
+  machine.devices[1].operatorSeconds *= 4;
+  machine.devices[2].memoryBytesPerSecond /= 5;
+  machine.unlikeLinks[{2, 3}] = machine.unlikeLinks[{3, 2}] = {1e-4, 1e6};
+  return machine;
+}
+
+static std::vector<Estimate> search(const std::vector<int64_t> &widths, const Machine &machine, double *best,
                                     std::vector<std::string> stageBefore = {},
                                     std::function<bool(const Estimate &, double)> goesOn = nullptr) {
   auto module = parseModule(layers(widths));
   EXPECT_TRUE(module);
   PipelineSearchRequest request;
-  request.machine = machineOf(latency);
+  request.machine = machine;
   request.pipelines = {{1, 1}, {2, 1}, {4, 1}};
   request.stagesOfRank = {1, 2};
   request.batch = "batch";
@@ -59,9 +68,9 @@ static const std::vector<int64_t> kEqual(9, 256), kUnequal{512, 64, 1024, 32, 70
 
 TEST(PipelineSearch, BoundsAreNeverAboveWhatACutTakes) {
   for (const auto &widths : {kEqual, kUnequal})
-    for (double latency : {0.0, 1e-5, 1e-3}) {
+    for (const Machine &machine : {machineOf(0), machineOf(1e-5), machineOf(1e-3), unlikeMachine()}) {
       double best = std::numeric_limits<double>::infinity();
-      const std::vector<Estimate> all = search(widths, latency, nullptr), pruned = search(widths, latency, &best);
+      const std::vector<Estimate> all = search(widths, machine, nullptr), pruned = search(widths, machine, &best);
       // Four numbers of micro-batches, of one rank with one stage and of two and four ranks with one or two each.
       ASSERT_EQ(all.size(), 4u * 5);
       ASSERT_EQ(all.size(), pruned.size());
@@ -81,13 +90,13 @@ TEST(PipelineSearch, BoundsAreNeverAboveWhatACutTakes) {
 }
 
 TEST(PipelineSearch, StartsThatAreNoModulesAreObstacles) {
-  for (const Estimate &one : search(kEqual, 0, nullptr, {"9"}))
+  for (const Estimate &one : search(kEqual, machineOf(0), nullptr, {"9"}))
     EXPECT_NE(one.obstacle.find("--stage-before 9: no module of this path does work; the model has 0, 1, 2"), std::string::npos)
         << one.obstacle;
 }
 
 TEST(PipelineSearch, EndsWhereItIsTold) {
-  const std::vector<Estimate> all = search(kUnequal, 1e-5, nullptr);
+  const std::vector<Estimate> all = search(kUnequal, machineOf(1e-5), nullptr);
   for (size_t most : {size_t(1), size_t(3), all.size() - 1, all.size()}) {
     std::vector<double> shares;
     auto goesOn = [&](const Estimate &estimate, double share) {
@@ -95,7 +104,7 @@ TEST(PipelineSearch, EndsWhereItIsTold) {
       shares.push_back(share);
       return shares.size() < most;
     };
-    const std::vector<Estimate> some = search(kUnequal, 1e-5, nullptr, {}, goesOn);
+    const std::vector<Estimate> some = search(kUnequal, machineOf(1e-5), nullptr, {}, goesOn);
     ASSERT_EQ(some.size(), all.size());
     ASSERT_EQ(shares.size(), most);
     for (size_t i = 0; i < all.size(); ++i) {
@@ -108,10 +117,80 @@ TEST(PipelineSearch, EndsWhereItIsTold) {
   }
 }
 
+/// What a pipeline of two stages takes on these devices.
+static PipelineForecast forecastOn(const Machine &machine) {
+  auto module = parseModule(layers(kEqual));
+  PipelineSearchRequest request;
+  request.machine = machine;
+  request.batch = "batch";
+  Configuration configuration;
+  configuration.pipelineRanks = 2;
+  configuration.microbatches = 2;
+  return llvm::cantFail(forecastPipeline(*module->getOps<mlir::func::FuncOp>().begin(), request, configuration));
+}
+
+TEST(PipelineSearch, GivesASlowDeviceLess) {
+  Machine machine = machineOf(0);
+  DeviceSpec &slow = machine.devices[1];
+  slow.flopsPerSecond /= 3;
+  slow.memoryBytesPerSecond /= 3;
+  slow.operatorSeconds *= 3;
+  // Of eight layers six and two: on the first device the time of six, on the second of two, three times.
+  const PipelineForecast found = forecastOn(machine);
+  EXPECT_NEAR(found.costs.stages[0].forward, found.costs.stages[1].forward, 1e-9);
+  EXPECT_EQ(found.stateBytes[0], 3 * found.stateBytes[1]);
+}
+
+TEST(PipelineSearch, SendsOverTheLinkBetweenTheDevices) {
+  const double usual = forecastOn(machineOf(0)).seconds;
+  Machine machine = machineOf(0);
+  machine.unlikeLinks[{2, 3}] = machine.unlikeLinks[{3, 2}] = {1, 1e9};
+  EXPECT_EQ(forecastOn(machine).seconds, usual);
+  machine.unlikeLinks[{0, 1}] = machine.unlikeLinks[{1, 0}] = {1, 1e9};
+  EXPECT_GT(forecastOn(machine).seconds, 2);
+}
+
+/// Weights of eight layers of 256 KiB; the last device has room for one.
+TEST(PipelineSearch, KeepsEachDeviceWithinItsMemory) {
+  Machine machine = machineOf(0);
+  machine.devices[1].memoryBytes = 300 << 10;
+  const PipelineForecast found = forecastOn(machine);
+  EXPECT_EQ(found.stateBytes, (std::vector<int64_t>{7 * 256 << 10, 256 << 10}));
+}
+
+/// Whatever was searched for before, with limits that are alike or not.
+TEST(PipelineSearch, RemembersForOtherMemory) {
+  auto module = parseModule(layers(kUnequal));
+  auto function = *module->getOps<mlir::func::FuncOp>().begin();
+  KnownPipelines known;
+  PipelineSearchRequest request;
+  request.pipelines = {{1, 1}, {2, 1}, {4, 1}};
+  request.stagesOfRank = {1, 2};
+  request.batch = "batch";
+  constexpr int64_t kLarge = 8 << 20, kMiddle = 4 << 20, kSmall = 2 << 20;
+  for (const std::vector<int64_t> &memory :
+       {std::vector<int64_t>{kLarge}, {kLarge, kSmall}, {kMiddle}, {kSmall, kLarge, kLarge, kMiddle}, {kLarge, kSmall}}) {
+    request.machine = unlikeMachine();
+    for (auto [index, device] : llvm::enumerate(request.machine.devices))
+      device.memoryBytes = memory[std::min(index, memory.size() - 1)];
+    request.known = nullptr;
+    const std::vector<Estimate> fresh = searchPipelines(function, request);
+    request.known = &known;
+    const std::vector<Estimate> again = searchPipelines(function, request);
+    ASSERT_EQ(fresh.size(), again.size());
+    for (auto [one, other] : llvm::zip(fresh, again)) {
+      EXPECT_EQ(one.configuration, other.configuration);
+      EXPECT_EQ(one.seconds, other.seconds);
+      EXPECT_EQ(one.peakBytes, other.peakBytes);
+      EXPECT_EQ(one.obstacle, other.obstacle);
+    }
+  }
+}
+
 TEST(StageStarts, AreTheFirstNodesOfModules) {
   auto module = parseModule(layers(kEqual));
   ASSERT_TRUE(module);
-  const ModelGraph model = buildModelGraph(*module->getOps<mlir::func::FuncOp>().begin(), Machine::cpu(1), 2);
+  const ModelGraph model = buildModelGraph(*module->getOps<mlir::func::FuncOp>().begin(), Place::of(Machine::cpu(1), 0, 1, 1), 2);
   auto starts = stageStartsOf(model, {"5", "0", "2", "5"});
   ASSERT_TRUE(bool(starts));
   // In order, once each; the model begins with 0 anyway.

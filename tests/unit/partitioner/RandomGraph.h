@@ -42,8 +42,20 @@ inline StageGraph randomGraph(Dice &dice, uint32_t nodes) {
   return graph;
 }
 
-/// Stages, alike or each with a speed, link and limit of its own, and at times weight limits and fixed
-/// starts, which may leave no cut at all.
+/// Gives the graph one to three more kinds of devices: as fast as the first but for a factor, or node by node
+/// as it comes.
+inline void addKinds(Dice &dice, StageGraph &graph) {
+  for (uint32_t kind = 0, count = 1 + dice.below(3); kind < count; ++kind) {
+    const bool isFactor = dice.below(2);
+    // A power of two, for exact quotients.
+    const double slowness = 0.5 * (1u << dice.below(3));
+    for (StageGraph::Node &node : graph.nodes)
+      node.onOtherKinds.push_back(isFactor ? node.seconds * slowness : double(dice.below(8)));
+  }
+}
+
+/// Stages, alike or each with a kind of device, link and limit of its own, and at times weight limits and
+/// fixed starts, which may leave no cut at all. The kinds of devices are the graph's.
 inline CutRequest randomRequest(Dice &dice, const StageGraph &graph) {
   const uint32_t nodes = graph.nodes.size();
   CutRequest request;
@@ -55,7 +67,7 @@ inline CutRequest randomRequest(Dice &dice, const StageGraph &graph) {
     if (isLimited)
       stage.weightLimit = dice.below(20);
     if (!isAlike)
-      stage.slowness = 0.5 * (1u << dice.below(3));
+      stage.kind = dice.below(graph.kinds());
   }
   if (isAlike)
     request.stages.assign(request.stages.size(), request.stages.front());

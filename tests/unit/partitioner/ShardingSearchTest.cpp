@@ -17,7 +17,7 @@ ShardingRequest requestOf(const Link &link) {
   machine.devices = {{"cpu:0", 1e9, 1e12, 0, {}}};
   machine.link = link;
   machine.collectives = link;
-  return {kRanks, machine, {}, {}};
+  return {kRanks, Place::of(machine, 0, kRanks, kRanks), {}, {}};
 }
 
 /// All that can be reached by any order of seeds.

@@ -1,7 +1,10 @@
 //===- StageCutterErrorsTest.cpp - What cannot be cut, and why ------------===//
 #include "partitioner/StageCutter.h"
 
+#include "RandomGraph.h"
+#include "llvm/ADT/StringExtras.h"
 #include "gtest/gtest.h"
+#include <set>
 
 using namespace cleave;
 
@@ -106,6 +109,69 @@ TEST(StageCutterErrors, SaysThatUnequalDevicesAreTooSmall) {
             "use devices with memory for 40");
   request.stages[1].weightLimit = 50;
   EXPECT_EQ(messageOf(weighted(4), request), "no error");
+}
+
+TEST(StageCutterErrors, CountsWhatLargerDevicesHaveInTheLeast) {
+  CutRequest request;
+  request.stages.resize(3);
+  request.stages[0].weightLimit = 1000;
+  request.stages[1].weightLimit = 5;
+  request.stages[2].weightLimit = 7;
+  // 10, 30, 10, 10: the first device may have 40 or more, the others have to have 10 each.
+  EXPECT_EQ(messageOf(weighted(4), request),
+            "stage cut: no cut into 3 stages keeps each within the weights that it may hold; "
+            "use devices with memory for 10");
+  request.stages[1].weightLimit = request.stages[2].weightLimit = 10;
+  EXPECT_EQ(messageOf(weighted(4), request), "no error");
+}
+
+/// Whether an interval of program order for each stage fits, by trying all.
+static bool fitsInOrder(const StageGraph &graph, const CutRequest &request, uint32_t start = 0,
+                        uint32_t stage = 0) {
+  const uint32_t nodes = graph.nodes.size(), stages = request.stages.size();
+  if (stage == stages || start == nodes)
+    return stage == stages && start == nodes;
+  std::set<uint32_t> held;
+  int64_t bytes = 0;
+  for (uint32_t end = start + 1; end <= nodes; ++end) {
+    for (uint32_t weight : graph.nodes[end - 1].weights)
+      bytes += held.insert(weight).second ? graph.weightBytes[weight] : 0;
+    const bool passesStart =
+        llvm::any_of(request.stageStarts, [&](uint32_t at) { return start < at && at < end; });
+    if (bytes > *request.stages[stage].weightLimit || passesStart)
+      return false;
+    if (fitsInOrder(graph, request, end, stage + 1))
+      return true;
+  }
+  return false;
+}
+
+TEST(StageCutterErrors, SaysTheLeastThatUnequalDevicesNeed) {
+  uint32_t refused = 0;
+  for (uint32_t seed = 0; seed < 2000; ++seed) {
+    SCOPED_TRACE(seed);
+    Dice dice(seed);
+    const StageGraph graph = randomGraph(dice, 2 + dice.below(8));
+    CutRequest request = randomRequest(dice, graph);
+    for (StageDevice &stage : request.stages)
+      stage.weightLimit = dice.below(12);
+    const std::string message = messageOf(graph, request);
+    int64_t least = 0;
+    if (llvm::StringRef(message).rsplit("memory for ").second.getAsInteger(10, least))
+      continue;
+    ++refused;
+    const CutRequest before = request;
+    auto giveEach = [&](int64_t bytes) {
+      for (size_t stage = 0; stage < before.stages.size(); ++stage)
+        request.stages[stage].weightLimit = std::max(*before.stages[stage].weightLimit, bytes);
+    };
+    giveEach(least);
+    EXPECT_EQ(messageOf(graph, request), "no error");
+    EXPECT_TRUE(fitsInOrder(graph, request));
+    giveEach(least - 1);
+    EXPECT_FALSE(fitsInOrder(graph, request));
+  }
+  EXPECT_GT(refused, 300u);
 }
 
 TEST(StageCutterErrors, SaysWhatWasNotTried) {

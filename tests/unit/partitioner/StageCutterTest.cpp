@@ -40,8 +40,8 @@ private:
   const uint32_t nodes;
   /// By node: nodes that it uses values of.
   std::vector<std::set<uint32_t>> uses;
-  /// By set of nodes, for speed.
-  std::vector<double> compute;
+  /// By set of nodes, for speed; `compute` by kind of device before that.
+  std::vector<std::vector<double>> compute;
   std::vector<int64_t> weights, received;
   std::optional<std::pair<double, double>> found;
 };
@@ -49,15 +49,17 @@ private:
 } // namespace
 
 Oracle::Oracle(const StageGraph &graph, const CutRequest &request)
-    : graph(graph), request(request), nodes(graph.nodes.size()), uses(nodes) {
+    : graph(graph), request(request), nodes(graph.nodes.size()), uses(nodes), compute(graph.kinds()) {
   for (const StageGraph::Value &value : graph.values)
     for (uint32_t consumer : value.consumers)
       uses[consumer].insert(value.producer);
   for (uint32_t set = 0; set < 1u << nodes; ++set) {
-    double seconds = 0;
-    for (uint32_t node = 0; node < nodes; ++node)
-      seconds += set >> node & 1 ? graph.nodes[node].seconds : 0;
-    compute.push_back(seconds);
+    for (uint32_t kind = 0; kind < graph.kinds(); ++kind) {
+      double seconds = 0;
+      for (uint32_t node = 0; node < nodes; ++node)
+        seconds += set >> node & 1 ? graph.nodes[node].secondsOn(kind) : 0;
+      compute[kind].push_back(seconds);
+    }
     weights.push_back(weightBytes(set));
     received.push_back(recvBytes(set));
   }
@@ -87,7 +89,7 @@ int64_t Oracle::recvBytes(uint32_t set) const {
 double Oracle::seconds(uint32_t stage, uint32_t set) const {
   const StageDevice &device = request.stages[stage];
   const double receiving = device.link.latencySeconds + received[set] / device.link.bytesPerSecond;
-  return compute[set] * device.slowness + (received[set] > 0 ? receiving : 0);
+  return compute[device.kind][set] + (received[set] > 0 ? receiving : 0);
 }
 
 std::optional<std::pair<double, double>> Oracle::rankOfStages(const std::vector<uint32_t> &stages) const {
@@ -175,7 +177,10 @@ TEST(StageCutter, EqualsBruteForce) {
   for (uint32_t seed = 0; seed < 1500; ++seed) {
     SCOPED_TRACE(seed);
     Dice dice(seed);
-    const StageGraph graph = randomGraph(dice, 1 + dice.below(10));
+    StageGraph graph = randomGraph(dice, 1 + dice.below(10));
+    // Half of them have devices of one kind.
+    if (seed % 2)
+      addKinds(dice, graph);
     CutRequest request = randomRequest(dice, graph);
     while (std::pow(request.stages.size(), graph.nodes.size()) > 100000)
       request.stages.pop_back();
@@ -250,7 +255,9 @@ TEST(StageCutter, BoundsWhatItDoesNotProve) {
   for (uint32_t seed = 0; seed < 500; ++seed) {
     SCOPED_TRACE(seed);
     Dice dice(seed);
-    const StageGraph graph = randomGraph(dice, 2 + dice.below(7));
+    StageGraph graph = randomGraph(dice, 2 + dice.below(7));
+    if (seed % 2)
+      addKinds(dice, graph);
     CutRequest request = randomRequest(dice, graph);
     while (std::pow(request.stages.size(), graph.nodes.size()) > 100000)
       request.stages.pop_back();
@@ -280,7 +287,9 @@ TEST(StageCutter, ReportsWhatTheCutCosts) {
   for (uint32_t seed = 0; seed < 500; ++seed) {
     SCOPED_TRACE(seed);
     Dice dice(seed);
-    const StageGraph graph = randomGraph(dice, 5 + dice.below(8));
+    StageGraph graph = randomGraph(dice, 5 + dice.below(8));
+    if (seed % 2)
+      addKinds(dice, graph);
     CutRequest request = randomRequest(dice, graph);
     for (StageDevice &stage : request.stages)
       stage.weightLimit.reset();
@@ -361,10 +370,42 @@ TEST(StageCutter, LeavesProgramOrderWhereThatIsFaster) {
 TEST(StageCutter, GivesSlowDevicesLess) {
   CutRequest request;
   request.stages.resize(2);
-  request.stages[0].slowness = 3;
-  const StageCut cut = llvm::cantFail(cutStages(chain({1, 1, 1, 1}), request));
+  request.stages[0].kind = 1;
+  StageGraph graph = chain({1, 1, 1, 1});
+  for (StageGraph::Node &node : graph.nodes)
+    node.onOtherKinds = {3};
+  const StageCut cut = llvm::cantFail(cutStages(graph, request));
   EXPECT_EQ(cut.stageOf, (std::vector<uint32_t>{0, 1, 1, 1}));
   EXPECT_EQ(cut.seconds, (std::vector<double>{3, 4}));
+}
+
+/// One device is fast at the first half, the other at the second: no factor says that.
+TEST(StageCutter, GivesDevicesWhatTheyAreFastAt) {
+  CutRequest request;
+  request.stages.resize(2);
+  request.stages[1].kind = 1;
+  StageGraph graph = chain({1, 1, 1, 1, 9, 9});
+  graph.values.clear();
+  for (uint32_t node = 0; node < 6; ++node)
+    graph.nodes[node].onOtherKinds = {node < 4 ? 9.0 : 1.0};
+  const StageCut cut = llvm::cantFail(cutStages(graph, request));
+  EXPECT_EQ(cut.stageOf, (std::vector<uint32_t>{0, 0, 0, 0, 1, 1}));
+  EXPECT_EQ(cut.seconds, (std::vector<double>{4, 2}));
+  EXPECT_TRUE(cut.isExact);
+  EXPECT_FALSE(cut.bottleneck);
+}
+
+/// A node that takes long on one kind of device only is none that makes balance impossible.
+TEST(StageCutter, FindsNoBottleneckThatOneDeviceIsFastAt) {
+  CutRequest request;
+  request.stages.resize(2);
+  request.stages[1].kind = 1;
+  StageGraph graph = chain({2, 1, 30});
+  for (auto [node, seconds] : llvm::zip(graph.nodes, std::vector<double>{2, 1, 3}))
+    node.onOtherKinds = {seconds};
+  EXPECT_FALSE(llvm::cantFail(cutStages(graph, request)).bottleneck);
+  request.stages[1].kind = 0;
+  EXPECT_EQ(llvm::cantFail(cutStages(graph, request)).bottleneck, 2u);
 }
 
 TEST(StageCutter, GivesLittleToWhatASlowLinkKeepsBusy) {

@@ -164,7 +164,8 @@ TrainingStageCost costOf(const std::string &text, const TrainingOptions &options
   SmallVector<Operation *> ops;
   for (Operation &op : parsed.function.getBody().front().without_terminator())
     ops.push_back(&op);
-  return TrainingCosts(parsed.function, TracedShapes(parsed.function), machine, options).stage(ops);
+  const Place place{machine.devices, machine.collectives};
+  return TrainingCosts(parsed.function, TracedShapes(parsed.function), place, options).stage(ops);
 }
 
 /// Bytes that a layer keeps, by s b h and a s / h; the paper leaves out the mean and the deviation of each
@@ -250,6 +251,20 @@ TEST(TrainingCostsTest, SumsOverRanksBothWays) {
   // A reduce-scatter and an all-gather each: as many.
   EXPECT_NEAR(sums({Recompute::None, true}).forward, 2 * 2 * 2, 1e-9);
   EXPECT_NEAR(sums({Recompute::None, true}).inputGradient, 2 * 2 * 2, 1e-9);
+}
+
+/// A tensor group of a device and of one that is three times slower goes at the pace of that one.
+TEST(TrainingCostsTest, TakesWhatTheSlowestDeviceTakes) {
+  const std::string text = Gpt{}.text();
+  Machine both = machineOf(3);
+  both.devices.push_back(machineOf(1).devices.front());
+  const TrainingStageCost slow = costOf(text, {}, machineOf(1)), mixed = costOf(text, {}, both);
+  EXPECT_EQ(mixed.forward, slow.forward);
+  EXPECT_EQ(mixed.inputGradient, slow.inputGradient);
+  EXPECT_EQ(mixed.weightGradient, slow.weightGradient);
+  EXPECT_NEAR(costOf(text, {}, machineOf(3)).forward * 3, slow.forward, 1e-9 * slow.forward);
+  both.devices.back().memoryBytesPerSecond = 1;
+  EXPECT_GT(costOf(text, {}, both).update, 1e20 * mixed.update);
 }
 
 TEST(TrainingCostsTest, HoldsMixedPrecisionState) {

@@ -74,6 +74,15 @@ static void addState(Plan &plan, uint32_t stage) {
   plan.states.push_back(std::move(state));
 }
 
+static void addUnlikeLink(Plan &plan, uint32_t from, uint32_t to, double bytesPerSecond) {
+  auto link = std::make_unique<UnlikeLink>();
+  link->from = from;
+  link->to = to;
+  link->speed = std::make_unique<LinkSpeed>();
+  link->speed->bytes_per_second = bytesPerSecond;
+  plan.unlike_links.push_back(std::move(link));
+}
+
 TEST_P(Validate, Refuses) {
   auto plan = makeTwoStagePlan();
   GetParam().apply(*plan);
@@ -187,6 +196,16 @@ static const Mutation kTables[] = {
              plan.predictions[1]->microbatch_seconds = -1),
     MUTATION("LinkWithoutBandwidth", "link: a negative or infinite latency, or a bandwidth that is not above 0",
              plan.link = std::make_unique<LinkSpeed>()),
+    MUTATION("UnlikeLinkWithoutSpeed", "unlike links: an entry is missing, not between two ranks that are there",
+             addUnlikeLink(plan, 0, 1, 1);
+             plan.unlike_links[0]->speed.reset()),
+    MUTATION("UnlikeLinkOfNoRank", "unlike links: an entry is missing, not between two ranks that are there",
+             addUnlikeLink(plan, 0, 2, 1)),
+    MUTATION("UnlikeLinkToItself", "unlike links: an entry is missing, not between two ranks that are there",
+             addUnlikeLink(plan, 1, 1, 1)),
+    MUTATION("UnlikeLinkTwice", "or the second of its two", addUnlikeLink(plan, 0, 1, 1); addUnlikeLink(plan, 0, 1, 1)),
+    MUTATION("UnlikeLinkWithoutBandwidth",
+             "unlike links: a negative or infinite latency, or a bandwidth that is not above 0", addUnlikeLink(plan, 0, 1, 0)),
     MUTATION("PredictionTwice", "the second of its stage", plan.predictions[1]->stage = 0),
     MUTATION("PredictionOfNoRank", "predictions: an entry is missing, of a stage or tp rank that is not there",
              plan.predictions[1]->tp_rank = 1),

@@ -46,6 +46,26 @@ TEST(Simulate, RunsThePlansTable) {
   EXPECT_EQ(device.getInteger("peak_bytes"), 256 + 301);
 }
 
+/// Of the way there; nothing comes back.
+TEST(Simulate, SendsOverTheLinkOfTheTwoRanks) {
+  for (auto [from, sent] : {std::pair(0, 2.5), {1, 0.5}}) {
+    const Outcome outcome = simulateWith(
+        [from = from](Plan &plan) {
+          auto link = std::make_unique<UnlikeLink>();
+          link->from = from;
+          link->to = 1 - from;
+          link->speed = std::make_unique<LinkSpeed>();
+          link->speed->latency_seconds = 2;
+          link->speed->bytes_per_second = 256;
+          plan.unlike_links.push_back(std::move(link));
+        },
+        {"--json"});
+    ASSERT_EQ(outcome.status, 0) << outcome.err;
+    const llvm::json::Value value = llvm::cantFail(llvm::json::parse(outcome.out));
+    EXPECT_EQ(value.getAsObject()->getNumber("seconds"), 1 + sent + 2 + sent + 2);
+  }
+}
+
 TEST(Simulate, WantsTimes) {
   for (auto change : {+[](Plan &plan) { plan.link = nullptr; }, +[](Plan &plan) { plan.predictions.pop_back(); }}) {
     const Outcome outcome = simulateWith(change);

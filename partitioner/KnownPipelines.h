@@ -1,0 +1,64 @@
+//===- KnownPipelines.h - What searches for pipelines keep ------*- C++ -*-===//
+#ifndef CLEAVE_PARTITIONER_KNOWNPIPELINES_H
+#define CLEAVE_PARTITIONER_KNOWNPIPELINES_H
+
+#include "partitioner/ModelGraph.h"
+#include "partitioner/PipelineSearch.h"
+#include "partitioner/StageCutter.h"
+#include <list>
+#include <map>
+#include <tuple>
+
+namespace cleave {
+
+/// What operations and values come to in micro-batches of one size.
+struct OperationPrices {
+  OperationPrices(const TracedShapes &shapes, const Place &place) : shapes(shapes), place(place) {}
+  double secondsOf(mlir::Operation *op) {
+    auto [known, isNew] = seconds.try_emplace(op);
+    if (isNew)
+      known->second = training ? training->seconds(op) : operationSeconds(op, shapes, place);
+    return known->second;
+  }
+
+  const TracedShapes &shapes;
+  const Place &place;
+  std::optional<TrainingCosts> training;
+  /// Those that were asked for: of forward passes, or of both.
+  llvm::DenseMap<mlir::Operation *, double> seconds;
+};
+
+/// A configuration, as a key.
+using ConfigurationKey = std::tuple<uint32_t, uint32_t, uint32_t, uint32_t, uint32_t, int, int>;
+
+/// What was followed of a cut.
+struct CutOutcome {
+  double seconds = 0;
+  /// By rank.
+  std::vector<int64_t> peakBytes = {};
+  std::string failure = {};
+};
+
+struct KnownPipelines::Facts {
+  explicit Facts(mlir::func::FuncOp function) : whole(function) {}
+
+  TracedShapes whole;
+  /// Of all places, each once: what prices ask of the machine is the same in all requests.
+  std::list<Place> kinds;
+  /// By the places that a pipeline has.
+  std::map<std::vector<const Place *>, ModelGraphs> graphs;
+  /// By the number of micro-batches of all pipelines.
+  std::map<uint32_t, TracedShapes> parts;
+  /// By that, by how much is recomputed, none for inference, and by place.
+  std::map<std::tuple<uint32_t, std::optional<Recompute>, const Place *>, OperationPrices> prices;
+  std::map<ConfigurationKey, double> leastSeconds;
+  /// By whose seconds they are cut by: one or several configurations'.
+  std::map<ConfigurationKey, std::vector<std::unique_ptr<const StageCut>>> cuts;
+  /// By that, and by limits of stages that are not all the same.
+  std::map<std::pair<ConfigurationKey, std::vector<std::optional<int64_t>>>, std::unique_ptr<const StageCut>> unlikeCuts;
+  std::map<std::pair<ConfigurationKey, const StageCut *>, CutOutcome> outcomes;
+};
+
+} // namespace cleave
+
+#endif // CLEAVE_PARTITIONER_KNOWNPIPELINES_H

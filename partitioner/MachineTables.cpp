@@ -1,0 +1,210 @@
+//===- MachineTables.cpp - Rates from JSON, and back ----------------------===//
+#include "partitioner/MachineTables.h"
+
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/FormatVariadic.h"
+
+namespace json = llvm::json;
+using llvm::Error;
+using llvm::Expected;
+using llvm::StringRef;
+using llvm::Twine;
+
+namespace cleave {
+
+Error checkKeys(const json::Object &object, StringRef where, llvm::ArrayRef<StringRef> required,
+                llvm::ArrayRef<StringRef> optional) {
+  for (StringRef key : required)
+    if (!object.get(key))
+      return failure("{0}: the key \"{1}\" is missing; keys that must be there: {2}", where, key,
+                     llvm::join(required, ", "));
+  const json::Object::value_type *unknown = nullptr;
+  for (const json::Object::value_type &entry : object) {
+    StringRef key = entry.first;
+    // The object is hashed: the smallest name makes the message one and the same.
+    if (!llvm::is_contained(required, key) && !llvm::is_contained(optional, key) &&
+        (!unknown || key < StringRef(unknown->first)))
+      unknown = &entry;
+  }
+  if (!unknown)
+    return Error::success();
+  const json::Value key(StringRef(unknown->first));
+  std::vector<StringRef> known(required);
+  llvm::append_range(known, optional);
+  return failure("{0}: the key {1} is unknown; use {2}", where, describeJson(&key), llvm::join(known, ", "));
+}
+
+Expected<const json::Object *> asObject(const json::Value &value, StringRef where, StringRef what) {
+  if (const json::Object *object = value.getAsObject())
+    return object;
+  return failure("{0}: found {1}, expected an object with {2}", where, describeJson(&value), what);
+}
+
+//===- Reading -----------------------------------------------------------===//
+
+static const StringRef kProductAxes[] = {"count", "rows", "columns", "depth"}, kByteAxis[] = {"bytes"};
+static const TableKeys kByShape = {kProductAxes, "flops_per_second"};
+const TableKeys kByBytes = {kByteAxis, "bytes_per_second"};
+static const StringRef kRateKeyNames[] = {"products", "operators", "memory"};
+const llvm::ArrayRef<StringRef> kRateKeys = kRateKeyNames;
+static const StringRef kProductDtypes[] = {"float32", "bfloat16", "float16"};
+static constexpr double kMostSize = 1e15;
+static constexpr size_t kMostRates = 4096, kLongestOperator = 128;
+
+/// `count` numbers of an array; any number of them for 0.
+static Expected<std::vector<double>> readArray(const json::Value *value, const Twine &where, double most,
+                                               size_t count) {
+  const json::Array *array = value->getAsArray();
+  if (!array || array->empty() || array->size() > kMostRates || (count && array->size() != count))
+    return failure("{0}: found {1}, expected an array of {2} numbers", where.str(),
+                   array ? llvm::formatv("{0} values", array->size()).str() : describeJson(value),
+                   count ? std::to_string(count) : "1 to " + std::to_string(kMostRates));
+  std::vector<double> numbers;
+  for (const json::Value &item : *array) {
+    const std::optional<double> number = item.getAsNumber();
+    if (!number || !(*number >= 1 && *number <= most))
+      return failure("{0}[{1}]: found {2}, expected a number from 1 to {3}", where.str(), numbers.size(),
+                     describeJson(&item), json::Value(most));
+    numbers.push_back(*number);
+  }
+  return numbers;
+}
+
+Expected<RateTable> readTable(const json::Object &object, StringRef where, const TableKeys &keys) {
+  std::vector<std::vector<double>> axes;
+  size_t points = 1;
+  for (StringRef axis : keys.axes) {
+    const std::string at = (where + "." + axis).str();
+    auto sizes = readArray(object.get(axis), at, kMostSize, 0);
+    if (!sizes)
+      return sizes.takeError();
+    for (size_t i = 1; i < sizes->size(); ++i)
+      if (!((*sizes)[i - 1] < (*sizes)[i]))
+        return failure("{0}[{1}]: found {2} after {3}, expected sizes that ascend", at, i,
+                       json::Value((*sizes)[i]), json::Value((*sizes)[i - 1]));
+    points *= sizes->size();
+    if (points > kMostRates)
+      return failure("{0}: found a grid of {1} points, expected {2} at most; leave sizes out", at, points,
+                     kMostRates);
+    axes.push_back(std::move(*sizes));
+  }
+  auto rates = readArray(object.get(keys.rate), where + "." + keys.rate, kMostRate, points);
+  if (!rates)
+    return rates.takeError();
+  return RateTable(std::move(axes), std::move(*rates));
+}
+
+static std::vector<StringRef> keysOf(const TableKeys &table) {
+  std::vector<StringRef> keys(table.axes);
+  keys.push_back(table.rate);
+  return keys;
+}
+
+static Expected<RateTable> readWholeTable(const json::Value &value, StringRef where, const TableKeys &keys) {
+  auto object = asObject(value, where, llvm::join(keysOf(keys), ", "));
+  if (!object)
+    return object.takeError();
+  if (Error error = checkKeys(**object, where, keysOf(keys)))
+    return error;
+  return readTable(**object, where, keys);
+}
+
+static Error readProducts(const json::Value &value, StringRef where, KernelRates &rates) {
+  auto kinds = asObject(value, where, "tables by kind and dtype");
+  if (!kinds)
+    return kinds.takeError();
+  if (Error error = checkKeys(**kinds, where, {},
+                              std::vector<StringRef>(std::begin(kProductKinds), std::end(kProductKinds))))
+    return error;
+  for (auto [index, kind] : llvm::enumerate(kProductKinds)) {
+    const json::Value *found = (*kinds)->get(kind);
+    if (!found)
+      continue;
+    const std::string here = (where + "." + kind).str();
+    auto dtypes = asObject(*found, here, "tables by dtype");
+    if (!dtypes)
+      return dtypes.takeError();
+    if (Error error = checkKeys(**dtypes, here, {}, kProductDtypes))
+      return error;
+    for (StringRef dtype : kProductDtypes)
+      if (const json::Value *table = (*dtypes)->get(dtype)) {
+        auto read = readWholeTable(*table, here + "." + dtype.str(), kByShape);
+        if (!read)
+          return read.takeError();
+        rates.products[{ProductKind(index), dtype.str()}] = std::move(*read);
+      }
+  }
+  return Error::success();
+}
+
+static Error readOperators(const json::Value &value, StringRef where, KernelRates &rates) {
+  auto object = asObject(value, where, "a table for each operator");
+  if (!object)
+    return object.takeError();
+  std::vector<StringRef> names;
+  for (const json::Object::value_type &entry : **object)
+    names.push_back(StringRef(entry.first));
+  // The object is hashed: in order, the first message is one and the same.
+  llvm::sort(names);
+  for (StringRef name : names) {
+    const json::Value shown(name);
+    if (name.empty() || name.size() > kLongestOperator || !llvm::all_of(name, llvm::isPrint))
+      return failure("{0}: found an operator {1}, expected a name like aten.gelu", where,
+                     describeJson(&shown));
+    auto table = readWholeTable(*(*object)->get(name), (where + "." + name).str(), kByBytes);
+    if (!table)
+      return table.takeError();
+    rates.operators[name.str()] = std::move(*table);
+  }
+  return Error::success();
+}
+
+Expected<std::shared_ptr<const KernelRates>> readRates(const json::Object &object, StringRef where) {
+  auto rates = std::make_shared<KernelRates>();
+  auto at = [&](StringRef key) { return (where + key).str(); };
+  if (const json::Value *products = object.get("products"))
+    if (Error error = readProducts(*products, at("products"), *rates))
+      return error;
+  if (const json::Value *operators = object.get("operators"))
+    if (Error error = readOperators(*operators, at("operators"), *rates))
+      return error;
+  if (const json::Value *memory = object.get("memory"))
+    if (Error error = readWholeTable(*memory, at("memory"), kByBytes).moveInto(rates->memory))
+      return error;
+  if (*rates == KernelRates())
+    return nullptr;
+  return rates;
+}
+
+//===- Writing -----------------------------------------------------------===//
+
+void writeTable(json::Object &object, const RateTable &table, const TableKeys &keys) {
+  for (auto [axis, sizes] : llvm::zip(keys.axes, table.axisSizes()))
+    object[axis] = json::Array(sizes);
+  object[keys.rate] = json::Array(table.allRates());
+}
+
+static json::Object tableOf(const RateTable &table, const TableKeys &keys) {
+  json::Object object;
+  writeTable(object, table, keys);
+  return object;
+}
+
+void writeRates(json::Object &object, const KernelRates &rates) {
+  json::Object products, operators;
+  for (auto &[key, table] : rates.products) {
+    StringRef kind = kProductKinds[size_t(key.first)];
+    if (!products.get(kind))
+      products[kind] = json::Object();
+    (*products.getObject(kind))[key.second] = tableOf(table, kByShape);
+  }
+  for (auto &[name, table] : rates.operators)
+    operators[name] = tableOf(table, kByBytes);
+  object["products"] = std::move(products);
+  object["operators"] = std::move(operators);
+  if (!rates.memory.isEmpty())
+    object["memory"] = tableOf(rates.memory, kByBytes);
+}
+
+} // namespace cleave

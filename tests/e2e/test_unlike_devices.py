@@ -1,0 +1,183 @@
+"""Machines whose devices, or links between them, are not alike."""
+
+import json
+import re
+
+import pytest
+from conftest import cleave, compile_refused
+from test_mesh_search import one_by_one, simulate
+
+FAST = {"flops_per_second": 2e9, "memory_bytes_per_second": 1e10, "operator_seconds": 1e-6}
+SLOW = {"flops_per_second": 2e9 / 3, "memory_bytes_per_second": 1e10 / 3, "operator_seconds": 3e-6}
+LINK = {"latency_seconds": 1e-6, "bytes_per_second": 1e10}
+
+
+def put_machine(folder, devices, **more):
+    """The name of a machine file."""
+    named = [{"name": f"d{index}", **device} for index, device in enumerate(devices)]
+    (folder / "machine.json").write_text(json.dumps({"devices": named, "link": LINK, **more}))
+    return "machine.json"
+
+
+def link(source, target, **more):
+    return {"from": f"d{source}", "to": f"d{target}", **LINK, **more}
+
+
+# Time -----------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("order", [(FAST, SLOW), (SLOW, FAST)], ids=["fast first", "slow first"])
+def test_a_device_three_times_slower_gets_a_quarter(model, order):
+    report = simulate(model, "--machine", put_machine(model.parent, order))
+    seconds = [stage["seconds"] for stage in report["stages"]]
+    work = [own / (3 if device is SLOW else 1) for own, device in zip(seconds, order)]
+    assert work[order.index(SLOW)] / sum(work) == pytest.approx(0.25, abs=0.05)
+    # Both are as long at work, as far as operators can be dealt out.
+    assert min(seconds) > 0.8 * max(seconds)
+
+
+def test_kinds_are_what_their_devices_are(model):
+    options = ("--machine", "machine.json", "--mesh", "pp=2,tp=2")
+    put_machine(model.parent, (FAST, FAST, SLOW, SLOW))
+    plain = simulate(model, *options)
+    put_machine(model.parent, ({"kind": "a"}, {"kind": "a"}, {"kind": "b"}, {"kind": "b"}), kinds={"a": FAST, "b": SLOW})
+    assert simulate(model, *options) == plain
+
+
+def test_a_kind_has_tables_of_its_own(model):
+    """A device that is slow at products alone, which no factor says."""
+    table = {"count": [1], "rows": [1], "columns": [1], "depth": [1], "flops_per_second": [1e8]}
+    weak = {**FAST, "products": {"matrix": {"float32": table}}}
+    report = simulate(model, "--machine", put_machine(model.parent, ({"kind": "a"}, {"kind": "b"}), kinds={"a": FAST, "b": weak}))
+    first, second = report["stages"]
+    alike = simulate(model, "--machine", put_machine(model.parent, (FAST, FAST)))["stages"]
+    assert first["seconds"] > 1.3 * alike[0]["seconds"]
+    # Whatever it takes is no more than the first would.
+    assert second["seconds"] < 20 * alike[1]["seconds"]
+
+
+def test_a_tensor_group_goes_at_the_pace_of_its_slowest(model):
+    options = ("--machine", "machine.json", "--mesh", "tp=2")
+    seconds = {}
+    for name, devices in {"fast": (FAST, FAST), "mixed": (FAST, SLOW), "slow": (SLOW, SLOW)}.items():
+        put_machine(model.parent, devices)
+        seconds[name] = simulate(model, *options)["seconds"]
+    assert seconds["mixed"] == seconds["slow"] > 2 * seconds["fast"]
+
+
+@pytest.mark.parametrize("devices, links", [((FAST, SLOW), []), ((SLOW, FAST, FAST), [link(0, 2, latency_seconds=1e-3)]),
+                                            ((FAST, FAST, SLOW), [link(1, 2, bytes_per_second=1e6)])])
+def test_nothing_takes_less_in_the_order_of_the_file(model, devices, links):
+    machine = put_machine(model.parent, devices, links=links)
+    report = simulate(model, "--mesh", "auto", "--machine", machine)
+    chosen = report["alternatives"][0]
+    every = one_by_one(model, machine, len(devices))
+    assert report["seconds"] == every[chosen["mesh"], chosen["schedule"], chosen["microbatches"]] == min(every.values())
+
+
+def test_training(model):
+    options = ("--train", "--mesh", "pp=2,dp=2", "--microbatches", 1, "--machine", "machine.json")
+    seconds = {}
+    for name, devices in {"fast": [FAST] * 4, "one": [FAST, FAST, FAST, SLOW], "stage": [FAST, FAST, SLOW, SLOW]}.items():
+        put_machine(model.parent, devices)
+        seconds[name] = simulate(model, *options)["seconds"]
+    # A stage is as slow as the slowest of the pipelines side by side.
+    assert seconds["one"] == seconds["stage"] > 1.2 * seconds["fast"]
+    put_machine(model.parent, [FAST] * 4, links=[link(2, 3, latency_seconds=1)])
+    # Gradients of the second stage are summed over that link, in two steps.
+    assert simulate(model, *options)["seconds"] > 2
+
+
+# Links ----------------------------------------------------------------------------------------------------------------
+
+
+def test_a_slow_link_is_counted_and_moves_the_cut(model):
+    options = ("--machine", "machine.json", "--mesh", "pp=4")
+    put_machine(model.parent, [FAST] * 4)
+    alike = simulate(model, *options)
+    # So slow that what is behind it gets little else to do.
+    wait = 0.5 * max(stage["seconds"] for stage in alike["stages"])
+    put_machine(model.parent, [FAST] * 4, links=[link(1, 2, latency_seconds=wait)])
+    found = simulate(model, *options)
+    assert found["stages"][2]["seconds"] < 0.8 * alike["stages"][2]["seconds"]
+    # One micro-batch passes all stages and what is between them.
+    between = [one["bytes"] for one in found["transfers"] if one["to"] == one["from"] + 1]
+    sent = sum(LINK["latency_seconds"] + bytes_ / LINK["bytes_per_second"] for bytes_ in between)
+    passes = sum(stage["seconds"] for stage in found["stages"])
+    assert found["seconds"] >= passes + sent + 0.99 * wait
+    # Others are as they were, and so is the way back of a pipeline.
+    put_machine(model.parent, [FAST] * 4, links=[link(2, 1, latency_seconds=wait), link(1, 2)])
+    assert simulate(model, *options) == alike
+
+
+def test_a_plan_knows_the_links(model):
+    put_machine(model.parent, [FAST, SLOW, FAST, FAST], links=[link(0, 2, latency_seconds=0.01), link(1, 3, latency_seconds=0.02)])
+    options = ("--machine", "machine.json", "--mesh", "pp=2,tp=2", "--microbatches", 2)
+    whole = simulate(model, *options)
+    cleave("compile", model.name, "--inputs", "model.inputs.safetensors", *options, "-o", "new.plan", cwd=model.parent)
+    assert cleave("simulate", "new.plan", "--json", cwd=model.parent).json() == {**whole, "notes": []}
+    # Two sends of each position, one behind the other, of which the slower is waited for.
+    assert whole["seconds"] > 0.04
+
+
+# Memory ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("ways", [("--mesh", "pp=2"), ("--schedule", "interleaved"), ("--mesh", "tp=2")], ids=" ".join)
+def test_the_least_memory_of_a_small_device(model, ways):
+    """The error names what the small device needs, with which the same command works."""
+    inputs = ("--inputs", "model.inputs.safetensors")
+
+    def machine(bytes_):
+        put_machine(model.parent, ({**FAST, "memory_bytes": 10**9}, {**FAST, "memory_bytes": bytes_}))
+
+    machine(1000)
+    line = compile_refused(model, "--machine", "machine.json", *ways)
+    found = re.search(r"rank 1 takes (\d+) bytes at its peak, its device has 1000; .* devices with memory for (\d+)$", line)
+    assert found and found[1] == found[2], line
+    least = int(found[1])
+    machine(least)
+    plan = simulate(model, "--machine", "machine.json", *ways)
+    assert plan["devices"][1]["peak_bytes"] <= least
+    if "tp=2" not in ways:
+        # Far less than an even cut has.
+        even = simulate(model, "--machine", put_machine(model.parent, (FAST, FAST)), *ways)
+        assert least < 0.6 * even["devices"][1]["peak_bytes"]
+
+
+def test_a_small_device_holds_less(model):
+    even = simulate(model, "--machine", put_machine(model.parent, (FAST, FAST)))
+    room = even["devices"][1]["peak_bytes"] // 2
+    found = simulate(model, "--machine", put_machine(model.parent, (FAST, {**FAST, "memory_bytes": room})))
+    assert found["devices"][1]["peak_bytes"] <= room < found["devices"][0]["peak_bytes"]
+
+
+def test_the_search_counts_each_device_by_itself(model):
+    """Alone the first device has no room, and of two meshes the one that the second has room for is chosen."""
+    tp = simulate(model, "--mesh", "tp=2", "--machine", put_machine(model.parent, (FAST, FAST)))
+    room = min(device["peak_bytes"] for device in tp["devices"]) // 2
+    machine = put_machine(model.parent, (FAST, {**FAST, "memory_bytes": room}))
+    report = simulate(model, "--mesh", "pp=auto,tp=auto", "--machine", machine)
+    reasons = {one["mesh"]: one["reason"] for one in report["alternatives"]}
+    assert report["alternatives"][0]["mesh"] != "pp=1,tp=2"
+    assert str(room) in reasons["pp=1,tp=2"]
+
+
+# Bad input ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("devices, more, message", [
+    ((FAST, FAST), {"links": [link(0, 7)]}, 'links[0].to: found "d7", expected the name of a device'),
+    ((FAST, FAST), {"links": [link(1, 1)]}, 'links[0]: goes from "d1" to itself; give two devices'),
+    ((FAST, FAST), {"links": [link(0, 1), link(0, 1)]}, 'links[1]: goes from "d0" to "d1", as links[0] does; give each direction once'),
+    ((FAST, FAST), {"links": [link(0, 1, bytes_per_second=-1)]}, "links[0].bytes_per_second: found -1, expected a number from 1 to 1e+21"),
+    ((FAST, FAST), {"links": [{"from": "d0", "to": "d1"}]}, 'links[0]: the key "latency_seconds" is missing'),
+    ((FAST, {"kind": "b"}), {"kinds": {"a": FAST}}, 'devices[1].kind: found "b", expected one of "kinds": a'),
+    ((FAST, {"kind": "a"}), {"kinds": {"a": {**FAST, "flops_per_second": 1e30}}},
+     "kinds.a.flops_per_second: found 1e+30, expected a number from 1 to 1e+21"),
+    ((FAST, SLOW), {"memory": {"bytes": [1], "bytes_per_second": [1e9]}},
+     "devices[1]: its figures differ from those of devices[0], but the file's tables are those of both; give each a kind"),
+], ids=lambda value: "")
+def test_what_a_file_must_not_say(model, devices, more, message):
+    line = compile_refused(model, "--machine", put_machine(model.parent, devices, **more))
+    assert line.startswith("error: ") and "machine.json: " + message in line
