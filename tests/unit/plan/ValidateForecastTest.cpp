@@ -1,0 +1,61 @@
+//===- ValidateForecastTest.cpp - Refused predictions and alternatives ----===//
+#include "tests/unit/plan/Mutation.h"
+#include <limits>
+
+namespace cleave::plan {
+
+static void addUnlikeLink(Plan &plan, uint32_t from, uint32_t to, double bytesPerSecond) {
+  auto link = std::make_unique<UnlikeLink>();
+  link->from = from;
+  link->to = to;
+  link->speed = std::make_unique<LinkSpeed>();
+  link->speed->bytes_per_second = bytesPerSecond;
+  plan.unlike_links.push_back(std::move(link));
+}
+
+static const Mutation kForecasts[] = {
+    MUTATION("NegativePrediction", "predictions: stage 0 has a negative or infinite amount",
+             plan.predictions[0]->peak_bytes = -1),
+    MUTATION("InfinitePrediction", "predictions: stage 0 has a negative or infinite amount",
+             plan.predictions[0]->seconds = std::numeric_limits<double>::infinity()),
+    MUTATION("NegativeMicrobatch", "predictions: stage 1 has a negative or infinite amount",
+             plan.predictions[1]->microbatch_seconds = -1),
+    MUTATION("LinkWithoutBandwidth", "link: a negative or infinite latency, or a bandwidth that is not above 0",
+             plan.link = std::make_unique<LinkSpeed>()),
+    MUTATION("UnlikeLinkWithoutSpeed", "unlike links: an entry is missing, not between two ranks that are there",
+             addUnlikeLink(plan, 0, 1, 1);
+             plan.unlike_links[0]->speed.reset()),
+    MUTATION("UnlikeLinkOfNoRank", "unlike links: an entry is missing, not between two ranks that are there",
+             addUnlikeLink(plan, 0, 2, 1)),
+    MUTATION("UnlikeLinkToItself", "unlike links: an entry is missing, not between two ranks that are there",
+             addUnlikeLink(plan, 1, 1, 1)),
+    MUTATION("UnlikeLinkTwice", "or the second of its two", addUnlikeLink(plan, 0, 1, 1); addUnlikeLink(plan, 0, 1, 1)),
+    MUTATION("UnlikeLinkWithoutBandwidth",
+             "unlike links: a negative or infinite latency, or a bandwidth that is not above 0", addUnlikeLink(plan, 0, 1, 0)),
+    MUTATION("PredictionTwice", "the second of its stage", plan.predictions[1]->stage = 0),
+    MUTATION("PredictionOfNoRank", "predictions: an entry is missing, of a stage or tp rank that is not there",
+             plan.predictions[1]->tp_rank = 1),
+    MUTATION("DevicesOfOtherRanks", "devices: names for 3 ranks, the mesh has 2", plan.devices = {"a", "b", "c"}),
+    MUTATION("DeviceWithoutName", "devices: it has no name", plan.devices = {"a", ""}),
+    MUTATION("MachineThatIsNoText", "machine: its text holds control characters", plan.machine = "\033"),
+    MUTATION("LimitsOfOtherRanks", "memory limits: of 3 ranks, the mesh has 2", plan.memory_limits = {1, 2, 3}),
+    MUTATION("NegativeLimit", "memory limits: a negative number of bytes", plan.memory_limits = {0, -1}),
+    MUTATION("NullAlternative", "alternatives: an entry is missing", plan.alternatives[1].reset()),
+    MUTATION("InfiniteAlternative", "alternatives: an entry is missing, has no micro-batches, or a negative or infinite amount",
+             plan.alternatives[0]->seconds = std::numeric_limits<double>::quiet_NaN()),
+    MUTATION("NegativeAlternative", "or a negative or infinite amount", plan.alternatives[1]->peak_bytes = -1),
+    MUTATION("AlternativeOfNothing", "alternatives: an entry is missing, has no micro-batches",
+             plan.alternatives[1]->microbatches = 0),
+    MUTATION("AlternativeWithoutMesh", "alternatives: it has no name", plan.alternatives[1]->mesh.clear()),
+    MUTATION("ScheduleThatIsNoText", "alternatives: its text holds control characters", plan.alternatives[1]->schedule = "\n"),
+    MUTATION("ReasonThatIsNoText", "alternatives: its text is no UTF-8", plan.alternatives[1]->reason = "\xff"),
+    MUTATION("NoneChosen", "alternatives: the first one has a reason against it, or another one has none",
+             plan.alternatives[0]->reason = "is slow"),
+    MUTATION("TwoChosen", "alternatives: the first one has a reason against it, or another one has none",
+             plan.alternatives[1]->reason.clear()),
+    MUTATION("TooManyAlternatives", "alternatives: there are 4097, expected at most 4096", plan.alternatives.resize(4097)),
+};
+
+INSTANTIATE_TEST_SUITE_P(Forecasts, Validate, testing::ValuesIn(kForecasts), nameOf);
+
+} // namespace cleave::plan
