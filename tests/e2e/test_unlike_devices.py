@@ -2,10 +2,11 @@
 
 import json
 import re
+import shutil
 
 import pytest
-from conftest import cleave, compile_refused
-from test_mesh_search import one_by_one, simulate
+from conftest import cleave, compile_refused, contents, refused
+from test_mesh_search import INPUTS, one_by_one, simulate
 
 FAST = {"flops_per_second": 2e9, "memory_bytes_per_second": 1e10, "operator_seconds": 1e-6}
 SLOW = {"flops_per_second": 2e9 / 3, "memory_bytes_per_second": 1e10 / 3, "operator_seconds": 3e-6}
@@ -42,6 +43,21 @@ def test_kinds_are_what_their_devices_are(model):
     plain = simulate(model, *options)
     put_machine(model.parent, ({"kind": "a"}, {"kind": "a"}, {"kind": "b"}, {"kind": "b"}), kinds={"a": FAST, "b": SLOW})
     assert simulate(model, *options) == plain
+
+
+def test_kinds_and_links_that_say_the_same_change_nothing(model):
+    """A plan for devices that are alike is the same, byte for byte, however the file says that they are."""
+    def made(devices, **more):
+        put_machine(model.parent, devices, **more)
+        cleave("compile", model.name, *INPUTS, "--machine", "machine.json", "--mesh", "pp=2,tp=2", "-o", "new.plan", cwd=model.parent)
+        plan = contents(model.parent / "new.plan")
+        shutil.rmtree(model.parent / "new.plan")
+        return plan
+
+    plain = made([FAST] * 4)
+    assert made([FAST, {"kind": "a"}, {"kind": "b"}, {"kind": "a"}], kinds={"a": FAST, "b": FAST}) == plain
+    assert made([FAST] * 4, links=[link(a, b) for a in range(4) for b in range(a)]) == plain
+    assert made([FAST] * 4, links=[link(0, 2, latency_seconds=1e-3)]) != plain
 
 
 def test_a_kind_has_tables_of_its_own(model):
@@ -114,7 +130,7 @@ def test_a_plan_knows_the_links(model):
     put_machine(model.parent, [FAST, SLOW, FAST, FAST], links=[link(0, 2, latency_seconds=0.01), link(1, 3, latency_seconds=0.02)])
     options = ("--machine", "machine.json", "--mesh", "pp=2,tp=2", "--microbatches", 2)
     whole = simulate(model, *options)
-    cleave("compile", model.name, "--inputs", "model.inputs.safetensors", *options, "-o", "new.plan", cwd=model.parent)
+    cleave("compile", model.name, *INPUTS, *options, "-o", "new.plan", cwd=model.parent)
     assert cleave("simulate", "new.plan", "--json", cwd=model.parent).json() == {**whole, "notes": []}
     # Two sends of each position, one behind the other, of which the slower is waited for.
     assert whole["seconds"] > 0.04
@@ -126,8 +142,6 @@ def test_a_plan_knows_the_links(model):
 @pytest.mark.parametrize("ways", [("--mesh", "pp=2"), ("--schedule", "interleaved"), ("--mesh", "tp=2")], ids=" ".join)
 def test_the_least_memory_of_a_small_device(model, ways):
     """The error names what the small device needs, with which the same command works."""
-    inputs = ("--inputs", "model.inputs.safetensors")
-
     def machine(bytes_):
         put_machine(model.parent, ({**FAST, "memory_bytes": 10**9}, {**FAST, "memory_bytes": bytes_}))
 
@@ -181,3 +195,14 @@ def test_the_search_counts_each_device_by_itself(model):
 def test_what_a_file_must_not_say(model, devices, more, message):
     line = compile_refused(model, "--machine", put_machine(model.parent, devices, **more))
     assert line.startswith("error: ") and "machine.json: " + message in line
+
+
+@pytest.mark.parametrize("options, message", [
+    (("--devices", 3), "--devices 3: machine machine.json has 2"),
+    (("--mesh", "pp=3"), "--mesh pp=3: takes 3 devices, but there are 2; make --devices equal"),
+    (("--mesh", "pp=2,tp=2"), "--mesh pp=2,tp=2: takes 4 devices, but there are 2; make --devices equal"),
+], ids=lambda value: "")
+def test_more_ranks_than_devices(model, options, message):
+    line = refused(model.parent, "simulate", model.name, *INPUTS, "--machine", put_machine(model.parent, (FAST, SLOW)), *options,
+                   status=2 if "--mesh" in options else 1)
+    assert message in line

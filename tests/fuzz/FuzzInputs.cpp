@@ -34,6 +34,14 @@ static constexpr char kMachine[] = R"({"devices": [
  "memory": {"bytes": [64], "bytes_per_second": [9e10]},
  "collectives": {"all_reduce": {"latency_seconds": 1e-5, "bytes": [64], "bytes_per_second": [1e9]}},
  "nodes": {"devices": 1, "latency_seconds": 1e-5, "bytes_per_second": 1e9}})";
+static constexpr char kUnlikeMachine[] = R"({"kinds": {
+  "fast": {"flops_per_second": 2e11, "memory_bytes_per_second": 1e10, "operator_seconds": 2e-6,
+           "memory": {"bytes": [64], "bytes_per_second": [9e10]}},
+  "slow": {"flops_per_second": 1e10, "memory_bytes_per_second": 1e9, "operator_seconds": 1e-5}},
+ "devices": [{"name": "a", "kind": "fast"}, {"name": "b", "kind": "slow", "memory_bytes": 1024}, {"name": "c", "kind": "slow"}],
+ "link": {"latency_seconds": 5e-6, "bytes_per_second": 1e10},
+ "links": [{"from": "a", "to": "b", "latency_seconds": 1e-3, "bytes_per_second": 1e8},
+           {"from": "b", "to": "a", "latency_seconds": 1e-2, "bytes_per_second": 1e8}]})";
 static constexpr char kGraph[] = R"({"maxSizePerFPGA": 5, "maxFPGAs": 2, "maxCPUs": 1, "nodes": [
   {"id": 1, "supportedOnFpga": 1, "isBackwardNode": 0, "cpuLatency": 9, "fpgaLatency": 2.5, "size": 3, "colorClass": 7},
   {"id": 2, "supportedOnFpga": true, "isBackwardNode": false, "cpuLatency": 8, "fpgaLatency": 0},
@@ -68,7 +76,7 @@ static std::string fileOf(llvm::StringRef header, uint64_t dataBytes) {
 }
 
 std::vector<std::string> seeds() {
-  return {kMachine, kGraph, kHeader, kOptions, fileOf(kHeader, kHeaderData)};
+  return {kMachine, kUnlikeMachine, kGraph, kHeader, kOptions, fileOf(kHeader, kHeaderData)};
 }
 
 static void readMachine(llvm::StringRef path) {
@@ -77,14 +85,18 @@ static void readMachine(llvm::StringRef path) {
     return noteOutcome(llvm::StringRef(toString(machine.takeError())).split(": ").second);
   noteOutcome("a machine");
   promise(!machine->devices.empty() && machine->devices.size() <= kMostDevices, "a machine of no devices");
-  if (auto rates = machine->devices.front().rates)
-    for (auto &[key, table] : rates->products)
-      promise(table.at({1, 2, 3, 4}) > 0 && std::isfinite(table.at({1e9, 1e9, 1e9, 1e9})), "a rate that is none");
-  for (const DeviceSpec &device : machine->devices)
+  for (const DeviceSpec &device : machine->devices) {
     promise(std::isfinite(device.flopsPerSecond) && device.flopsPerSecond > 0 &&
                 device.memoryBytesPerSecond > 0 && device.operatorSeconds >= 0 &&
                 device.memoryBytes.value_or(1) > 0,
             "a machine with figures that are none");
+    if (device.rates)
+      for (auto &[key, table] : device.rates->products)
+        promise(table.at({1, 2, 3, 4}) > 0 && std::isfinite(table.at({1e9, 1e9, 1e9, 1e9})), "a rate that is none");
+  }
+  for (const auto &[ends, link] : machine->unlikeLinks)
+    promise(std::max(ends.first, ends.second) < machine->devices.size() && link.latencySeconds >= 0 && link.bytesPerSecond > 0,
+            "a link that is none");
 }
 
 static void checkPlacement(const PlacementProblem &problem, const SearchLimits &limits) {

@@ -4,6 +4,7 @@
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/raw_ostream.h"
 #include "gtest/gtest.h"
+#include <cstring>
 
 using namespace cleave;
 
@@ -325,6 +326,18 @@ TEST_F(UnlikeFiles, HaveTwoDirectionsWhereBothAreGiven) {
   EXPECT_EQ(machine.unlikeLinks.at({0, 1}).bytesPerSecond, 1e7);
   EXPECT_EQ(machine.unlikeLinks.size(), 2u);
   EXPECT_EQ(llvm::cantFail(load(machineFileText(machine))).unlikeLinks, machine.unlikeLinks);
+}
+
+/// A file may list all pairs.
+TEST_F(UnlikeFiles, DifferInNothingWhereAllLinksAreAlike) {
+  EXPECT_EQ(messageOfUnlike("\"latency_seconds\": 1e-3, \"bytes_per_second\": 1e6", std::string(kLink).substr(1, strlen(kLink) - 2)),
+            "no error");
+  EXPECT_EQ(llvm::cantFail(Machine::load(path)).unlikeLinks.size(), 2u);
+  // Of two ways one.
+  EXPECT_EQ(messageOfUnlike(R"({"from": "cpu:1", "to": "cpu:2", "latency_seconds": 0, "bytes_per_second": 1e7})",
+                            std::string(R"({"from": "cpu:0", "to": "cpu:1", )") + (kLink + 1)),
+            "no error");
+  EXPECT_EQ(llvm::cantFail(Machine::load(path)).unlikeLinks.size(), 2u);
 }
 
 /// Whatever kinds are called.
