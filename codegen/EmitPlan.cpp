@@ -1,5 +1,6 @@
 //===- EmitPlan.cpp - From split IR to a plan -----------------------------===//
 #include "codegen/EmitPlan.h"
+#include "codegen/CheckAttributes.h"
 #include "codegen/MemoryPlan.h"
 #include "codegen/Notes.h"
 #include "codegen/ProgramEmitter.h"
@@ -251,6 +252,8 @@ static void addLinks(func::FuncOp function, plan::Plan &plan) {
 }
 
 LogicalResult PlanEmitter::addSignature(func::FuncOp function) {
+  if (failed(checkAttributes(function)))
+    return failure();
   auto stages = llvm::to_vector(function.getBody().getOps<StageOp>());
   uint32_t ranks = decisionOf(function, kRanksAttr, stages.size());
   uint32_t microbatches = decisionOf(function, kMicrobatchesAttr, 1);

@@ -23,6 +23,10 @@ struct AssignSchedule : impl::AssignScheduleBase<AssignSchedule> {
 
   void runOnOperation() override {
     func::FuncOp function = getOperation();
+    // Not all of them are written again.
+    for (StringRef own : {kRanksAttr, kMicrobatchesAttr, kMicrobatchSecondsAttr, kLinkAttr, kUnlikeLinksAttr, kMachineAttr,
+                          kDevicesAttr, kThreadsAttr, kMemoryLimitsAttr, kBatchAttr, kBatchObstacleAttr})
+      function->removeAttr(own);
     if (ranks == 0)
       return fail("found 0 ranks, expected at least 1");
     const size_t devices = size_t(ranks) * tensorRanksOf(function);

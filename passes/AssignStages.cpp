@@ -64,6 +64,8 @@ struct AssignStages : impl::AssignStagesBase<AssignStages> {
 
   static void write(func::FuncOp function, const ModelGraph &model, const StageCut &cut, StringRef proof) {
     Builder b(function.getContext());
+    function->removeAttr(kBottleneckAttr);
+    function.walk([](Operation *op) { op->removeDiscardableAttr(kStageAttr); });
     for (auto [ops, stage] : llvm::zip(model.nodes, cut.stageOf))
       for (Operation *op : ops)
         op->setAttr(kStageAttr, b.getI64IntegerAttr(stage));

@@ -112,6 +112,34 @@ def test_cycles(tmp_path):
     assert "model.mlir: line 4: operand #0 does not dominate this use" in refuse(tmp_path, text)
 
 
+@pytest.mark.parametrize("said", [
+    "unlike_links = [[0]]", "unlike_links = [[0, 1, 1.0, 1.0]]", "devices = [0], cleave.memory_limits = [1.0]", "threads = [1.0]",
+    'batch = "x"', 'batch_obstacle = "a wall"', 'bottleneck = "aten.linear at fc"', "link = []", "ranks = 0", "stage_recv_bytes = 7",
+], ids=lambda said: said.split(" ")[0])
+def test_what_a_pass_decides_is_not_taken_from_the_text(tmp_path, said):
+    plain = simulate(tmp_path, LINEAR, "--devices", 2)
+    text = LINEAR.replace("!cleave.tensor {", f"!cleave.tensor attributes {{cleave.{said}}} {{", 1)
+    assert text != LINEAR and simulate(tmp_path, text, "--devices", 2) == plain
+
+
+@pytest.mark.parametrize("where, said", [
+    ("!cleave.tensor {", "dimensions = [0]"), ("!cleave.tensor {", "sharding_limits = array<i64: 1>"),
+    ("!cleave.tensor {", "communication = array<f64: 1.0, 1.0>"), ('{role = "parameter"', "split = 1 : i64"),
+    ('{role = "parameter"', 'style = "column"'), ('{role = "parameter"', "stage = 5 : i64"),
+], ids=lambda said: said.split(" ")[0])
+def test_what_is_split_already(tmp_path, where, said):
+    text = LINEAR.replace(where, f"{where}, cleave.{said}" if "role" in where else
+                          f"!cleave.tensor attributes {{cleave.{said}}} {{", 1)
+    for options in ((), ("--devices", 2), ("--mesh", "tp=2")):
+        assert "model.mlir: found one that is split already, expected one function" in refuse(tmp_path, text, *options)
+
+
+@pytest.mark.parametrize("tree", ["5.0", "[]", '["dict", 0, 0]', '["fixed"]', '["tuple", "x"]', "-1"])
+def test_trees_that_are_none(tmp_path, tree):
+    text = LINEAR.replace("!cleave.tensor {", f"!cleave.tensor attributes {{cleave.input_tree = {tree}}} {{", 1)
+    assert "cleave.input_tree: found " in refuse(tmp_path, text)
+
+
 def test_parts_that_do_not_meet(tmp_path):
     """Inputs that nobody reads, weights that nobody uses, results that come from nowhere."""
     text = """func.func @forward(%x: tensor<2x4xf32>, %unused: tensor<9xf32>) -> (tensor<2x4xf32>, tensor<3xf32>) {

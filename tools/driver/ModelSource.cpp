@@ -8,6 +8,7 @@
 #include "mlir/Parser/Parser.h"
 #include "partitioner/Sharding.h"
 #include "passes/Passes.h"
+#include "passes/TensorShardings.h"
 #include "tools/driver/DiagnosticCollector.h"
 #include "tools/driver/InputOptions.h"
 #include "tools/driver/UsageError.h"
@@ -76,6 +77,21 @@ static void completeSignature(func::FuncOp function) {
     function->setAttr(kOutputTreeAttr, outputs.size() == 1 ? outputs.front() : nodeTree(b, "tuple", outputs));
 }
 
+/// Whether passes have begun to split it: what they say of it would be taken for what is decided here.
+static bool isSplit(func::FuncOp function) {
+  auto hasAnyOf = [](Operation *op, llvm::ArrayRef<StringRef> names) {
+    return llvm::any_of(names, [&](StringRef name) { return op->hasAttr(name); });
+  };
+  if (hasAnyOf(function, {kStageSecondsAttr, kTensorRanksAttr, kDimensionsAttr, kCommunicationAttr, kShardingLimitsAttr}))
+    return true;
+  WalkResult walk = function.walk([&](Operation *op) {
+    return isa<StageOp>(op) || hasAnyOf(op, {kStageAttr, kShardingsAttr, kStyleAttr, kAskedAttr, kDearAttr, kSplitAttr})
+               ? WalkResult::interrupt()
+               : WalkResult::advance();
+  });
+  return walk.wasInterrupted();
+}
+
 /// The one function of a model that nobody has split yet.
 static Expected<func::FuncOp> findFunction(ModuleOp module, StringRef path) {
   auto refuse = [&](const Twine &found) -> Error {
@@ -85,7 +101,7 @@ static Expected<func::FuncOp> findFunction(ModuleOp module, StringRef path) {
   if (functions.size() != 1 || functions.front().isDeclaration())
     return refuse(functions.size() == 1 ? "a function without a body" : Twine(functions.size()) + " functions");
   func::FuncOp function = functions.front();
-  if (!function.getOps<StageOp>().empty() || function->hasAttr(kStageSecondsAttr) || function->hasAttr(kTensorRanksAttr))
+  if (isSplit(function))
     return refuse("one that is split already");
   if (auto symbols = function->getAttrOfType<DictionaryAttr>(kSymbolsAttr))
     for (NamedAttribute symbol : symbols) {

@@ -51,6 +51,17 @@ func.func @balanced(%x: !big) -> !big attributes {cleave.symbols = {batch = 8}} 
   return %1 : !big
 }
 
+// What text says is not obeyed: of the machine, or of an obstacle.
+// CHECK-LABEL: func.func @says_otherwise(
+// CHECK-NOT: cleave.{{unlike_links|memory_limits|batch_obstacle}}
+// CHECK: return
+func.func @says_otherwise(%x: !x) -> !x
+    attributes {cleave.symbols = {batch = 4}, cleave.unlike_links = [[0, 1, 1.0, 1.0]], cleave.memory_limits = [1],
+                cleave.batch_obstacle = "a wall"} {
+  %0 = aten.relu(%x) {cleave.stage = 0 : i64} : (!x) -> !x
+  return %0 : !x
+}
+
 // Samples that are looked up by their own number, as masks of transformers do.
 // CHECK-LABEL: func.func @own_sample(
 // CHECK-SAME: cleave.microbatches = 4 : i64

@@ -1,6 +1,17 @@
 // RUN: cleave-opt %s --assign-stages | FileCheck %s
 // Does nothing but number them when there is one stage, whose time is all there is and which receives nothing.
 
+// Nothing is left of another cut, which the text may say.
+// CHECK-LABEL: func.func @cut_before(
+// CHECK-NOT: cleave.bottleneck
+// CHECK: cleave.constant(unit) : none
+// CHECK: return
+func.func @cut_before(%x: tensor<2xf32>) -> (tensor<2xf32>, none) attributes {cleave.bottleneck = "aten.relu"} {
+  %none = cleave.constant(unit) {cleave.stage = 7 : i64} : none
+  %0 = aten.relu(%x) {cleave.stage = 3 : i64} : (tensor<2xf32>) -> tensor<2xf32>
+  return %0, %none : tensor<2xf32>, none
+}
+
 // CHECK-LABEL: func.func @forward(
 // CHECK-SAME: cleave.stage_recv_bytes = [0]
 // CHECK: aten.relu({{.*}}) {cleave.stage = 0 : i64}
