@@ -358,3 +358,21 @@ def test_fewer_pipelines_than_devices(deep):
     # All of them where that is faster.
     report = forecast_deep(deep, "--machine", put_machine(deep, 4, link={"latency_seconds": 0, "bytes_per_second": 1e12}), "--mesh", "auto")
     assert len(report["devices"]) == 4 and report["notes"] == []
+
+
+def test_a_step_that_never_ends(tmp_path):
+    """Times of traces are nanoseconds in 64 bits."""
+    (tmp_path / "model.mlir").write_text("""func.func @forward(%x: tensor<512x2048xf32>) -> tensor<512x2048xf32> {
+  %w = cleave.param "w" {role = "parameter"} : tensor<2048x2048xf32>
+  %none = cleave.constant(unit) : none
+  %0 = aten.linear(%x, %w, %none) : (tensor<512x2048xf32>, tensor<2048x2048xf32>, none) -> tensor<512x2048xf32>
+  %1 = aten.linear(%0, %w, %none) : (tensor<512x2048xf32>, tensor<2048x2048xf32>, none) -> tensor<512x2048xf32>
+  return %1 : tensor<512x2048xf32>
+}
+""")
+    device = {"name": "d0", "flops_per_second": 1, "memory_bytes_per_second": 1e10, "operator_seconds": 0}
+    (tmp_path / "machine.json").write_text(json.dumps({"devices": [device], "link": {"latency_seconds": 0, "bytes_per_second": 1}}))
+    for more in ((), ("--trace", "t.json")):
+        line = refused(tmp_path, "simulate", "model.mlir", "--train", "--machine", "machine.json", *more)
+        assert "model.mlir: predicts more than 1e9 seconds in all; use a --machine whose devices and links are faster" in line
+    assert not (tmp_path / "t.json").exists()

@@ -23,11 +23,16 @@ static plan::Schedule tableOf(const plan::Plan &plan) {
 }
 
 /// Plans are untrusted, and sums of what they predict have to stay in range.
-static constexpr double kMostSeconds = 1e9;
+static constexpr double kMostStepSeconds = 1e9;
 static constexpr int64_t kMostBytes = int64_t(1) << 44;
+static constexpr char kRemedy[] = "compile it again";
 
-static Error impossible(StringRef name, const llvm::Twine &what) {
-  return llvm::createStringError(name + ": predicts more than " + what + "; compile it again");
+static Error impossible(StringRef name, StringRef what, StringRef remedy = kRemedy) {
+  return llvm::createStringError(name + ": predicts more than " + what + "; " + remedy);
+}
+
+Error checkSeconds(double seconds, StringRef name, StringRef remedy) {
+  return seconds <= kMostStepSeconds ? Error::success() : impossible(name, "1e9 seconds in all", remedy);
 }
 
 /// What the plan predicts.
@@ -98,8 +103,8 @@ Expected<PlanForecast> forecastOf(const plan::Plan &plan, StringRef name) {
   result.schedule = tableOf(plan);
   if (Error error = simulate(result.schedule, result.costs).moveInto(result.forecast))
     return llvm::createStringError(name + ": " + toString(std::move(error)));
-  if (!(result.forecast.seconds <= kMostSeconds))
-    return impossible(name, "1e9 seconds in all");
+  if (Error error = checkSeconds(result.forecast.seconds, name, kRemedy))
+    return error;
   result.devices = devicesOf(plan, result.forecast);
   return result;
 }

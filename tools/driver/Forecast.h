@@ -6,6 +6,7 @@
 #include "partitioner/Simulator.h"
 #include "llvm/ADT/ArrayRef.h"
 #include "llvm/ADT/StringRef.h"
+#include "llvm/Support/Error.h"
 #include <optional>
 
 namespace cleave {
@@ -37,6 +38,10 @@ struct PlanForecast {
   /// One a rank.
   std::vector<DeviceForecast> devices;
 };
+
+/// An error where that is more than any step takes, and than times of traces have room for: plans and machine files are
+/// untrusted. `name` is the plan's or the model's.
+llvm::Error checkSeconds(double seconds, llvm::StringRef name, llvm::StringRef remedy);
 
 /// By what the plan predicts. `name` is the plan's, for errors: where it predicts nothing, or what cannot be; plans are
 /// untrusted.

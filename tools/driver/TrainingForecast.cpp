@@ -1,6 +1,7 @@
 //===- TrainingForecast.cpp - What a training step would take -------------===//
 #include "tools/driver/TrainingForecast.h"
 #include "ir/semantics/OpSemantics.h"
+#include "tools/driver/Forecast.h"
 #include "tools/driver/Mesh.h"
 #include "tools/driver/MeshSearch.h"
 #include "tools/driver/ModelSource.h"
@@ -54,7 +55,12 @@ llvm::Expected<TrainingForecast> TrainingForecaster::forecast(std::optional<int6
     if (auto error = read(*shape))
       return error;
   shape->batch = model->source.batch;
-  return searchTraining(*model->maker, options, *shape);
+  auto result = searchTraining(*model->maker, options, *shape);
+  if (!result)
+    return result;
+  if (auto error = checkSeconds(result->pipeline.seconds, options.model, "use a --machine whose devices and links are faster"))
+    return error;
+  return result;
 }
 
 llvm::Expected<TrainingForecast> forecastTraining(const CompileOptions &options) {
