@@ -64,11 +64,28 @@ static std::vector<StringRef> namesOf(const json::Object &object) {
   return names;
 }
 
+/// Tables say how fast a device is, whatever its figures: the same for devices of which one is faster cannot be right.
+static bool contradictTables(const DeviceSpec &a, const DeviceSpec &b) {
+  return a.rates && a.hasTablesOf(b) &&
+         (a.flopsPerSecond != b.flopsPerSecond || a.memoryBytesPerSecond != b.memoryBytesPerSecond);
+}
+
+/// That the tables of a kind are not those of one before.
+static Error checkTables(StringRef name, StringRef where, llvm::ArrayRef<StringRef> before, const DeviceKinds &kinds) {
+  const DeviceSpec &device = kinds.named.find(name)->second;
+  for (StringRef other : before)
+    if (contradictTables(device, kinds.named.find(other)->second))
+      return failure("{0}.{1}: its figures differ from those of {2}, but its tables are the same; give each kind tables of its own",
+                     where, name, other);
+  return Error::success();
+}
+
 static Error readKinds(const json::Value &value, StringRef where, DeviceKinds &kinds) {
   auto object = asObject(value, where, "a kind of device for each name");
   if (!object)
     return object.takeError();
-  for (StringRef name : namesOf(**object)) {
+  const std::vector<StringRef> names = namesOf(**object);
+  for (auto [index, name] : llvm::enumerate(names)) {
     const json::Value shown(name);
     if (auto read = readName(&shown, where + ": the name of a kind"); !read)
       return read.takeError();
@@ -82,6 +99,8 @@ static Error readKinds(const json::Value &value, StringRef where, DeviceKinds &k
     if (Error error = readNumbers(**kind, here, kDeviceNumbers, device))
       return error;
     if (Error error = readRates(**kind, here + ".").moveInto(device.rates))
+      return error;
+    if (Error error = checkTables(name, where, llvm::ArrayRef(names).take_front(index), kinds))
       return error;
   }
   return Error::success();
@@ -142,12 +161,6 @@ static Expected<DeviceSpec> readDevice(const json::Value &value, StringRef where
   return device;
 }
 
-/// Tables say how fast a device is, whatever its figures: the same for devices of which one is faster cannot be right.
-static bool contradictTables(const DeviceSpec &a, const DeviceSpec &b) {
-  return a.rates && a.hasTablesOf(b) &&
-         (a.flopsPerSecond != b.flopsPerSecond || a.memoryBytesPerSecond != b.memoryBytesPerSecond);
-}
-
 static Error readDevices(const json::Value &value, StringRef path, const DeviceKinds &kinds,
                          std::vector<DeviceSpec> &devices) {
   llvm::StringMap<size_t> places;
@@ -173,6 +186,11 @@ static Error readDevices(const json::Value &value, StringRef path, const DeviceK
                      device->name, first->second);
     devices.push_back(std::move(*device));
   }
+  for (const DeviceSpec &device : devices)
+    if (withoutKind && device.rates != kinds.rates && contradictTables(device, devices[*withoutKind]))
+      return failure("{0}: devices[{1}]: its figures differ from those of devices[{2}], but the tables of its kind are the "
+                     "file's; give its kind tables of its own",
+                     path, &device - devices.data(), *withoutKind);
   return Error::success();
 }
 

@@ -191,6 +191,9 @@ def test_the_search_counts_each_device_by_itself(model):
      "kinds.a.flops_per_second: found 1e+30, expected a number from 1 to 1e+21"),
     ((FAST, SLOW), {"memory": {"bytes": [1], "bytes_per_second": [1e9]}},
      "devices[1]: its figures differ from those of devices[0], but the file's tables are those of both; give each a kind"),
+    (({"kind": "a"}, {"kind": "b"}), {"kinds": {name: {**figures, "memory": {"bytes": [1], "bytes_per_second": [1e9]}}
+                                                for name, figures in (("a", FAST), ("b", SLOW))}},
+     "kinds.b: its figures differ from those of a, but its tables are the same; give each kind tables of its own"),
 ], ids=lambda value: "")
 def test_what_a_file_must_not_say(model, devices, more, message):
     line = compile_refused(model, "--machine", put_machine(model.parent, devices, **more))

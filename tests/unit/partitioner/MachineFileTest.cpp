@@ -425,6 +425,21 @@ TEST_F(UnlikeFiles, RefuseLinksThatAreNone) {
             ": links: found an object, expected an array of links between two devices");
 }
 
+TEST_F(UnlikeFiles, RefuseTablesInCommonOfUnlikeKinds) {
+  const std::string tables = R"("memory": {"bytes": [1000], "bytes_per_second": [5e8]}})", slow = R"("kinds": {)";
+  auto withKind = [&](const std::string &figures) {
+    return messageOfUnlike(slow, slow + R"("fast": {"operator_seconds": 1e-3, )" + figures + tables + ", ");
+  };
+  EXPECT_EQ(withKind(R"("flops_per_second": 1e11, "memory_bytes_per_second": 1e9, )"),
+            ": kinds.slow: its figures differ from those of fast, but its tables are the same; give each kind tables of its own");
+  EXPECT_EQ(withKind(R"("flops_per_second": 1e10, "memory_bytes_per_second": 1e9, )"), "no error");
+  // The file's, of its first device.
+  const std::string own = tables.substr(0, tables.size() - 1);
+  EXPECT_EQ(messageOfUnlike("\"link\":", own + ", \"link\":"),
+            ": devices[1]: its figures differ from those of devices[0], but the tables of its kind are the file's; give its kind "
+            "tables of its own");
+}
+
 /// One table cannot be that of a fast and of a slow device.
 TEST_F(MeasuredFiles, RefuseTablesInCommonOfUnlikeDevices) {
   std::string changed = text();
