@@ -268,8 +268,10 @@ static Expected<uint32_t> readEnd(const json::Value *value, const Twine &where, 
   std::vector<std::string> names;
   for (const DeviceSpec &device : devices)
     names.push_back(device.name);
-  return failure("{0}: found {1}, expected the name of a device{2}", where.str(), describeJson(value),
-                 name ? didYouMean(*name, names) : "");
+  std::string meant = name ? didYouMean(*name, names) : "";
+  if (meant.empty())
+    meant = ", such as \"" + names.front() + "\"";
+  return failure("{0}: found {1}, expected the name of a device{2}", where.str(), describeJson(value), meant);
 }
 
 static Error readUnlikeLink(const json::Value &value, StringRef where, const Machine &machine,

@@ -328,6 +328,16 @@ static bool mayFitProgramOrder(const StageGraph &graph, const CutRequest &reques
   return fewest && *fewest <= request.stages.size();
 }
 
+/// What the stages may hold that may hold least and most.
+static std::string describeUnlikeLimits(const CutRequest &request) {
+  auto limitOf = [](const StageDevice &stage) { return stage.weightLimit.value_or(kNoLimit); };
+  auto isLess = [&](const StageDevice &a, const StageDevice &b) { return limitOf(a) < limitOf(b); };
+  const auto least = llvm::min_element(request.stages, isLess), most = llvm::max_element(request.stages, isLess);
+  return llvm::formatv("at most {0} bytes of weights in stage {1}, which may hold least, {2} in stage {3}, which may hold most",
+                       limitOf(*least), least - request.stages.begin(),
+                       limitOf(*most) == kNoLimit ? "any number" : std::to_string(limitOf(*most)), most - request.stages.begin());
+}
+
 static Error tooHeavy(const StageGraph &graph, const CutRequest &request,
                       llvm::ArrayRef<uint32_t> segmentEnds, bool isProven) {
   const uint32_t stages = request.stages.size();
@@ -342,10 +352,8 @@ static Error tooHeavy(const StageGraph &graph, const CutRequest &request,
                      node.label, bytes, most, least);
   const char *tried = isProven ? "" : " that was tried";
   if (limits.size() > 1)
-    return failure("stage cut: no cut into {0} stages{1} keeps each within the weights that it may hold; use "
-                   "devices with "
-                   "memory for {2}",
-                   stages, tried, least);
+    return failure("stage cut: no cut into {0} stages{1} holds {2}; use devices with memory for {3} where they have less",
+                   stages, tried, describeUnlikeLimits(request), least);
   return failure(
       "stage cut: no cut into {0} stage{1}{2} holds at most {3} bytes of weights each; use --mesh pp={4} or "
       "more, or devices with memory for {5}",

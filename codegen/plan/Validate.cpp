@@ -144,12 +144,19 @@ static Error checkLinks(const Plan &plan) {
     return invalid("link", unsound);
   const uint64_t ranks = uint64_t(plan.mesh->pp) * plan.mesh->dp * plan.mesh->tp;
   std::set<std::pair<uint32_t, uint32_t>> pairs;
-  for (const auto &link : plan.unlike_links) {
-    if (!link || !link->speed || std::max(link->from, link->to) >= ranks || link->from == link->to ||
-        !pairs.insert({link->from, link->to}).second)
-      return invalid("unlike links", "an entry is missing, not between two ranks that are there, or the second of its two");
+  for (auto [index, link] : llvm::enumerate(plan.unlike_links)) {
+    const std::string where = "unlike links, entry " + std::to_string(index);
+    if (!link || !link->speed)
+      return invalid(where, "it is missing, or has no speed");
+    const std::string ends = "from rank " + std::to_string(link->from) + " to rank " + std::to_string(link->to);
+    if (std::max(link->from, link->to) >= ranks)
+      return invalid(where, "it goes " + ends + ", the mesh has " + Twine(ranks));
+    if (link->from == link->to)
+      return invalid(where, "it goes " + ends + ", expected two ranks");
+    if (!pairs.insert({link->from, link->to}).second)
+      return invalid(where, "it goes " + ends + ", as one before does");
     if (!isSound(*link->speed))
-      return invalid("unlike links", unsound);
+      return invalid(where, unsound);
   }
   return Error::success();
 }

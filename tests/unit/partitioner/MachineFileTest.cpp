@@ -408,7 +408,9 @@ TEST_F(UnlikeFiles, RefuseLinksThatAreNone) {
   for (auto [from, to, message] :
        {std::tuple("\"to\": \"cpu:2\"", "\"to\": \"cpu:3\"",
                    "links[1].to: found \"cpu:3\", expected the name of a device; did you mean cpu:0?"),
-        {"\"from\": \"cpu:1\"", "\"from\": 1", "links[0].from: found 1, expected the name of a device"},
+        {"\"from\": \"cpu:1\"", "\"from\": 1", "links[0].from: found 1, expected the name of a device, such as \"cpu:0\""},
+        {"\"to\": \"cpu:2\"", "\"to\": \"elsewhere\"",
+         "links[1].to: found \"elsewhere\", expected the name of a device, such as \"cpu:0\""},
         {"\"to\": \"cpu:0\"", "\"to\": \"cpu:1\"", "links[0]: goes from \"cpu:1\" to itself; give two devices"},
         {"\"to\": \"cpu:2\"", "\"to\": \"cpu:0\"",
          "links[1]: goes from \"cpu:1\" to \"cpu:0\", as links[0] does; give each direction once"},

@@ -105,8 +105,8 @@ TEST(StageCutterErrors, SaysThatUnequalDevicesAreTooSmall) {
   request.stages[0].weightLimit = 10;
   request.stages[1].weightLimit = 40;
   EXPECT_EQ(messageOf(weighted(4), request),
-            "stage cut: no cut into 2 stages keeps each within the weights that it may hold; "
-            "use devices with memory for 40");
+            "stage cut: no cut into 2 stages holds at most 10 bytes of weights in stage 0, which may hold least, "
+            "40 in stage 1, which may hold most; use devices with memory for 40 where they have less");
   request.stages[1].weightLimit = 50;
   EXPECT_EQ(messageOf(weighted(4), request), "no error");
 }
@@ -119,8 +119,12 @@ TEST(StageCutterErrors, CountsWhatLargerDevicesHaveInTheLeast) {
   request.stages[2].weightLimit = 7;
   // 10, 30, 10, 10: the first device may have 40 or more, the others have to have 10 each.
   EXPECT_EQ(messageOf(weighted(4), request),
-            "stage cut: no cut into 3 stages keeps each within the weights that it may hold; "
-            "use devices with memory for 10");
+            "stage cut: no cut into 3 stages holds at most 5 bytes of weights in stage 1, which may hold least, "
+            "1000 in stage 0, which may hold most; use devices with memory for 10 where they have less");
+  request.stages[0].weightLimit.reset();
+  EXPECT_EQ(messageOf(weighted(4), request),
+            "stage cut: no cut into 3 stages holds at most 5 bytes of weights in stage 1, which may hold least, "
+            "any number in stage 0, which may hold most; use devices with memory for 10 where they have less");
   request.stages[1].weightLimit = request.stages[2].weightLimit = 10;
   EXPECT_EQ(messageOf(weighted(4), request), "no error");
 }
