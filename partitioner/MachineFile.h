@@ -62,9 +62,10 @@ inline constexpr uint32_t kMostDevices = 1024, kMostThreads = 1024;
 /// | `nodes`                   | groups of so many devices, and the link between two of them | an object |
 ///
 /// A table (RateTable) has sizes for each of its axes, ascending, and a rate for each point of their grid, the last
-/// axis side by side: 4096 rates at most. Tables count before peaks, so devices whose peaks differ cannot have the file's
-/// tables in common. Only `devices` and `link` must be there, and all of their keys but `memory_bytes` and `threads`; no other
-/// key may. The file has at most 1 MiB.
+/// axis side by side: 4096 rates at most. Tables count before peaks, so devices whose peaks differ cannot have tables in
+/// common, be they the file's or those of their kinds. Only `devices` and `link` must be there, and all of their keys but
+/// `memory_bytes`, `threads`, and either `kind` or the three figures that it replaces; no other key may. The file has at most
+/// 1 MiB.
 llvm::Expected<Machine> readMachineFile(llvm::StringRef path);
 
 /// What readMachineFile reads; kinds are called by their number, where there have to be some.
