@@ -49,6 +49,7 @@ private:
   Error measureBytes(RateTable &table, const char *name, const OperatorCall::Make &make);
   Error measureHandover(Machine &machine);
   Error measureCollectives(Machine &machine);
+  llvm::Expected<CollectiveCosts::Measured> measureCollective(CollectiveKind kind, llvm::StringRef name);
   /// Of the point that is measured: the least of this and of the passes before, which measure the same points
   /// in the same order. What others do on the machine only ever adds to what a call takes (Chen and Revels
   /// 2016, arXiv:1608.04295), for seconds at a time; a pass comes back to a point later than that.
@@ -246,7 +247,7 @@ Error Profiler::measureBytes(RateTable &table, const char *name, const OperatorC
 }
 
 Error Profiler::measureOperators(KernelRates &rates) {
-  for (const auto &calls : {elementwiseCalls(weights), rowwiseCalls(weights)})
+  for (const auto &calls : {elementwiseCalls(weights), rowwiseCalls(weights), channelwiseCalls(weights)})
     for (const OperatorCall &call : calls)
       if (Error error = measureBytes(rates.operators[call.name], call.kernel, call.make))
         return error;
@@ -292,49 +293,54 @@ Error Profiler::measureHandover(Machine &machine) {
   return Error::success();
 }
 
-Error Profiler::measureCollectives(Machine &machine) {
-  machine.collectives = machine.link;
+llvm::Expected<CollectiveCosts::Measured> Profiler::measureCollective(CollectiveKind kind, llvm::StringRef name) {
   const int64_t ranks = timer->devices();
-  if (ranks == 1)
-    return Error::success();
   // Milliseconds, as between two collectives of a layer.
   const KernelTimer::Call work{"aten::linear", [&](uint32_t rank) {
                                  const int64_t width = options.quick ? 64 : 768;
                                  return std::vector<Stack>{{weights({128, width}, rank, 0),
                                                             weights({width, width}, rank, 1), IValue()}};
                                }};
+  CollectiveCosts::Measured measured;
+  measured.ranks = ranks;
+  std::vector<double> bytes, rates;
+  double least = 0;
+  for (double elements : {1 << 6, 1 << 12, 1 << 15, 1 << 17, 1 << 19, 1 << 21}) {
+    begin(llvm::formatv("{0}: {1} elements", name, int64_t(elements)));
+    const KernelTimer::Call call{"spmd::" + name.str(), [&](uint32_t rank) {
+                                   return std::vector<Stack>{collectiveOperands(weights, kind, elements, rank, ranks)};
+                                 }};
+    auto seconds = secondsOf(call);
+    if (!seconds)
+      return seconds.takeError();
+    const double beyondCall = beyond(*seconds, callSeconds);
+    // What next to nothing takes is the latency: in programs, after work, of which some rank's takes longest.
+    if (least == 0) {
+      least = beyondCall;
+      auto afterWork = secondsOf(call, &work);
+      if (!afterWork)
+        return afterWork.takeError();
+      measured.latencySeconds = rounded(beyond(*afterWork, callSeconds));
+      continue;
+    }
+    const double all = 4 * elements * (kind == CollectiveKind::AllToAll ? ranks : 1);
+    bytes.push_back(all);
+    rates.push_back(rounded(CollectiveCosts::bytesSent(kind, all, ranks) / beyond(beyondCall, least)));
+  }
+  measured.bytesPerSecond = RateTable({std::move(bytes)}, std::move(rates));
+  return measured;
+}
+
+Error Profiler::measureCollectives(Machine &machine) {
+  machine.collectives = machine.link;
+  if (timer->devices() == 1)
+    return Error::success();
   for (auto [index, name] : llvm::enumerate(kCollectiveKinds)) {
     const CollectiveKind kind{int(index)};
-    CollectiveCosts::Measured measured;
-    measured.ranks = ranks;
-    std::vector<double> bytes, rates;
-    double least = 0;
-    for (double elements : {1 << 6, 1 << 12, 1 << 15, 1 << 17, 1 << 19, 1 << 21}) {
-      begin(llvm::formatv("{0}: {1} elements", name, int64_t(elements)));
-      const KernelTimer::Call call{"spmd::" + name.str(), [&](uint32_t rank) {
-                                     return std::vector<Stack>{
-                                         collectiveOperands(weights, kind, elements, rank, ranks)};
-                                   }};
-      auto seconds = secondsOf(call);
-      if (!seconds)
-        return seconds.takeError();
-      const double beyondCall = beyond(*seconds, callSeconds);
-      // What next to nothing takes is the latency: in programs, after work, of which some rank's takes
-      // longest.
-      if (least == 0) {
-        least = beyondCall;
-        auto afterWork = secondsOf(call, &work);
-        if (!afterWork)
-          return afterWork.takeError();
-        measured.latencySeconds = rounded(beyond(*afterWork, callSeconds));
-        continue;
-      }
-      const double all = 4 * elements * (kind == CollectiveKind::AllToAll ? ranks : 1);
-      bytes.push_back(all);
-      rates.push_back(rounded(CollectiveCosts::bytesSent(kind, all, ranks) / beyond(beyondCall, least)));
-    }
-    measured.bytesPerSecond = RateTable({std::move(bytes)}, std::move(rates));
-    machine.collectives.of(kind) = std::move(measured);
+    auto measured = measureCollective(kind, name);
+    if (!measured)
+      return measured.takeError();
+    machine.collectives.of(kind) = std::move(*measured);
   }
   return Error::success();
 }

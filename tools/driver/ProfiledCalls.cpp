@@ -55,9 +55,9 @@ std::vector<OperatorCall> elementwiseCalls(const WeightPool &weights) {
           {"aten.sigmoid", "aten::sigmoid", unary}};
 }
 
-/// By rows of numbers, or by channels.
+/// By rows of numbers.
 std::vector<OperatorCall> rowwiseCalls(const WeightPool &weights) {
-  constexpr int64_t width = 1024, side = 32;
+  constexpr int64_t width = 1024;
   auto rows = [&weights](int64_t elements, uint32_t rank, int64_t turn) {
     return weights({elements / width, width}, rank, turn);
   };
@@ -72,6 +72,28 @@ std::vector<OperatorCall> rowwiseCalls(const WeightPool &weights) {
   auto rmsNorm = [=, &weights](int64_t elements, uint32_t rank, int64_t turn) {
     return Stack{rows(elements, rank, turn), std::vector<int64_t>{width}, weights({width}, rank, 0), 1e-5};
   };
+  auto softmax = [=](int64_t elements, uint32_t rank, int64_t turn) {
+    return Stack{rows(elements, rank, turn), -1, IValue()};
+  };
+  // Rows in another order, as of heads.
+  auto copy = [&weights](int64_t elements, uint32_t rank, int64_t turn) {
+    return Stack{weights({elements / width, width / 64, 64}, rank, turn).transpose(0, 1),
+                 at::MemoryFormat::Contiguous};
+  };
+  auto join = [=](int64_t elements, uint32_t rank, int64_t turn) {
+    return Stack{
+        std::vector<Tensor>{rows(elements / 2, rank, 2 * turn), rows(elements / 2, rank, 2 * turn + 1)}, -1};
+  };
+  return {{"aten.softmax", "aten::softmax.int", softmax},
+          {"aten.layer_norm", "aten::layer_norm", layerNorm},
+          {"aten.rms_norm", "aten::rms_norm", rmsNorm},
+          {"aten.contiguous", "aten::contiguous", copy},
+          {"aten.cat", "aten::cat", join}};
+}
+
+/// By channels of square images.
+std::vector<OperatorCall> channelwiseCalls(const WeightPool &weights) {
+  constexpr int64_t side = 32;
   auto batchNorm = [&weights](int64_t elements, uint32_t rank, int64_t turn) {
     const int64_t channels = elements / side / side;
     Stack stack{weights({1, channels, side, side}, rank, turn)};
@@ -90,25 +112,7 @@ std::vector<OperatorCall> rowwiseCalls(const WeightPool &weights) {
                  one,
                  false};
   };
-  auto softmax = [=](int64_t elements, uint32_t rank, int64_t turn) {
-    return Stack{rows(elements, rank, turn), -1, IValue()};
-  };
-  // Rows in another order, as of heads.
-  auto copy = [&weights](int64_t elements, uint32_t rank, int64_t turn) {
-    return Stack{weights({elements / width, width / 64, 64}, rank, turn).transpose(0, 1),
-                 at::MemoryFormat::Contiguous};
-  };
-  auto join = [=](int64_t elements, uint32_t rank, int64_t turn) {
-    return Stack{
-        std::vector<Tensor>{rows(elements / 2, rank, 2 * turn), rows(elements / 2, rank, 2 * turn + 1)}, -1};
-  };
-  return {{"aten.softmax", "aten::softmax.int", softmax},
-          {"aten.layer_norm", "aten::layer_norm", layerNorm},
-          {"aten.rms_norm", "aten::rms_norm", rmsNorm},
-          {"aten.batch_norm", "aten::batch_norm", batchNorm},
-          {"aten.max_pool2d", "aten::max_pool2d", pool},
-          {"aten.contiguous", "aten::contiguous", copy},
-          {"aten.cat", "aten::cat", join}};
+  return {{"aten.batch_norm", "aten::batch_norm", batchNorm}, {"aten.max_pool2d", "aten::max_pool2d", pool}};
 }
 
 Stack collectiveOperands(const WeightPool &weights, CollectiveKind kind, int64_t elements, uint32_t rank,

@@ -37,8 +37,11 @@ struct OperatorCall {
 /// Element by element, of any shape. The pool outlives them.
 std::vector<OperatorCall> elementwiseCalls(const WeightPool &weights);
 
-/// By rows of numbers, or by channels. The pool outlives them.
+/// By rows of numbers. The pool outlives them.
 std::vector<OperatorCall> rowwiseCalls(const WeightPool &weights);
+
+/// By channels of square images. The pool outlives them.
+std::vector<OperatorCall> channelwiseCalls(const WeightPool &weights);
 
 /// Of a collective over `ranks` ranks, of a tensor that has `elements` as a whole: what `rank` gives.
 torch::jit::Stack collectiveOperands(const WeightPool &weights, CollectiveKind kind, int64_t elements,
