@@ -271,7 +271,7 @@ std::vector<DataGroup> PipelineSearch::groupsOf(const Configuration &configurati
   std::vector<DataGroup> groups;
   for (uint32_t rank = 0; rank < configuration.pipelineRanks && configuration.kind; ++rank)
     groups.push_back({configuration.dataRanks, configuration.zero,
-                      Place::of(request.machine, rank * width, width, width).collectives});
+                      collectivesOfData(request.machine, rank * width, width, configuration.tensorRanks)});
   return groups;
 }
 

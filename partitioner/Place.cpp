@@ -7,23 +7,31 @@
 
 namespace cleave {
 
-/// Of the groups of `ranks` devices that `count` from `first` on are: each at the pace of its slowest link.
-static CollectiveCosts collectivesOf(const Machine &machine, uint32_t first, uint32_t count, uint32_t ranks) {
-  const CollectiveCosts &usual = machine.collectivesAmong(ranks);
+/// Of groups of `span` devices one behind the other, among `count` from `first` on, those together that are `stride` apart: each
+/// at the pace of its slowest link.
+static CollectiveCosts collectivesOf(const Machine &machine, uint32_t first, uint32_t count, uint32_t span, uint32_t stride) {
+  const CollectiveCosts &usual = machine.collectivesAmong(span);
+  const Link &usualLink = machine.crossesNodes(span) ? machine.nodes->link : machine.link;
   std::vector<Link> unlike;
-  bool hasUsual = machine.unlikeLinks.empty() || ranks == 1;
-  for (uint32_t from = first; from < first + count && !machine.unlikeLinks.empty(); ++from)
-    for (uint32_t group = first + (from - first) / ranks * ranks, to = group; to < group + ranks; ++to) {
+  bool hasUsual = machine.unlikeLinks.empty() || span == stride;
+  for (uint32_t from = first; from < first + count && !machine.unlikeLinks.empty(); ++from) {
+    const uint32_t group = first + (from - first) / span * span;
+    for (uint32_t to = group + (from - group) % stride; to < group + span; to += stride) {
       auto found = machine.unlikeLinks.find({from, to});
-      if (found != machine.unlikeLinks.end())
+      if (found != machine.unlikeLinks.end() && found->second != usualLink)
         unlike.push_back(found->second);
       else
         hasUsual |= from != to;
     }
+  }
   CollectiveCosts costs = hasUsual || unlike.empty() ? usual : CollectiveCosts(unlike.front());
   for (const Link &link : unlike)
     costs.add(link);
   return costs;
+}
+
+CollectiveCosts collectivesOfData(const Machine &machine, uint32_t first, uint32_t width, uint32_t tensorRanks) {
+  return collectivesOf(machine, first, width, width, tensorRanks);
 }
 
 Place Place::of(const Machine &machine, uint32_t first, uint32_t count, uint32_t tensorRanks) {
@@ -33,7 +41,7 @@ Place Place::of(const Machine &machine, uint32_t first, uint32_t count, uint32_t
     if (llvm::none_of(place.devices, [&](const DeviceSpec &other) { return device.computesLike(other); }))
       place.devices.push_back(device);
   }
-  place.collectives = collectivesOf(machine, first, count, tensorRanks);
+  place.collectives = collectivesOf(machine, first, count, tensorRanks, /*stride=*/1);
   return place;
 }
 
@@ -54,7 +62,8 @@ std::map<std::pair<uint32_t, uint32_t>, Link> unlikeLinksAmong(const Machine &ma
                                                                uint32_t width) {
   std::map<std::pair<uint32_t, uint32_t>, Link> links;
   for (const auto &[ends, link] : machine.unlikeLinks)
-    if (std::max(ends.first, ends.second) < count && ends.first % width == ends.second % width)
+    if (std::max(ends.first, ends.second) < count && ends.first % width == ends.second % width &&
+        link != machine.linkAmong(count))
       links.emplace(ends, link);
   return links;
 }

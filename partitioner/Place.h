@@ -24,6 +24,10 @@ struct Place {
   bool operator==(const Place &other) const;
 };
 
+/// Of the `width` devices from `first` on, in tensor groups of `tensorRanks` side by side, those of the same position in these:
+/// they hold the same, each for a part of the batch.
+CollectiveCosts collectivesOfData(const Machine &machine, uint32_t first, uint32_t width, uint32_t tensorRanks);
+
 /// The places of a pipeline's ranks: a machine's first devices in their order, as many for each rank.
 struct PipelinePlaces {
   struct Rank {

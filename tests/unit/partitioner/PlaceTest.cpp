@@ -101,3 +101,39 @@ TEST(Place, CollectsAtThePaceOfTheSlowestLink) {
   EXPECT_EQ(Place::of(other, 0, 3, 3).collectives.seconds(CollectiveKind::AllReduce, 1e6, 3),
             other.collectives.seconds(CollectiveKind::AllReduce, 1e6, 3));
 }
+
+/// Groups of two side by side: those of one position hold the same.
+TEST(Place, SumsOverLinksOfGroupsOfDataAlone) {
+  Machine machine = Machine::cpu(8);
+  auto seconds = [&](uint32_t first) {
+    return collectivesOfData(machine, first, 4, 2).seconds(CollectiveKind::AllReduce, 1e6, 2);
+  };
+  const double usual = seconds(0);
+  const Link slow{1, 1e3};
+  for (auto [from, to] : {std::pair(0, 1), {0, 3}, {1, 2}, {2, 3}, {0, 4}, {3, 7}})
+    link(machine, from, to, slow);
+  EXPECT_EQ(seconds(0), usual);
+  EXPECT_EQ(collectivesOfData(machine, 0, 2, 2), machine.collectives);
+  link(machine, 5, 7, slow);
+  EXPECT_EQ(seconds(0), usual);
+  EXPECT_DOUBLE_EQ(seconds(4), CollectiveCosts(slow).seconds(CollectiveKind::AllReduce, 1e6, 2));
+}
+
+/// What says nothing new of a link leaves what was measured.
+TEST(Place, TakesLinksAsAllOthersForThose) {
+  Machine machine = Machine::cpu(4);
+  machine.nodes = Machine::Nodes{2, {1e-3, 1e9}, Link{1e-3, 1e9}};
+  machine.collectives.of(CollectiveKind::AllReduce) = CollectiveCosts::Measured{/*latencySeconds=*/1e-2, /*ranks=*/2, {}};
+  const Machine plain = machine;
+  for (auto [from, to] : {std::pair(0, 1), {2, 3}})
+    link(machine, from, to, machine.link);
+  for (auto [from, to] : {std::pair(0, 2), {0, 3}, {1, 2}, {1, 3}})
+    link(machine, from, to, machine.nodes->link);
+  EXPECT_EQ(Place::of(machine, 0, 4, 2), Place::of(plain, 0, 4, 2));
+  EXPECT_EQ(Place::of(machine, 2, 2, 2).collectives, plain.collectives);
+  EXPECT_EQ(collectivesOfData(machine, 0, 4, 2), plain.nodes->collectives);
+  EXPECT_TRUE(PipelinePlaces(machine, 2, 2, 2).unlikeLinks.empty());
+  EXPECT_TRUE(PipelinePlaces(machine, 2, 1, 1).unlikeLinks.empty());
+  // A pipeline over both nodes would have the link between them.
+  EXPECT_EQ(PipelinePlaces(machine, 4, 1, 1).linkBetween(0, 1), machine.link);
+}
