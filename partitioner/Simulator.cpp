@@ -224,14 +224,26 @@ void Simulator::finish(uint32_t rank, const Action &action, double end) {
   ++own.next;
 }
 
+/// A pass, once all ranks of the place have come to it: they wait for each other.
 bool Simulator::compute(uint32_t rank, const Action &action) {
-  std::optional<double> begin = readyTime(rank, action);
-  if (!begin)
-    return false;
+  const uint32_t first = rank - rank % costs.ranksPerPlace,
+                 end = std::min<uint64_t>(uint64_t(first) + costs.ranksPerPlace, progress.size());
+  double begin = 0;
+  for (uint32_t own = first; own < end; ++own) {
+    const Action *next = head(own);
+    const auto ready = next && keyOf(*next) == keyOf(action) ? readyTime(own, *next) : std::nullopt;
+    if (!ready)
+      return false;
+    begin = std::max(begin, *ready);
+  }
   const double seconds = secondsOf(action);
-  forecast.ranks[rank].busySeconds += seconds;
-  progress[rank].free = *begin;
-  finish(rank, action, *begin + seconds);
+  for (uint32_t own = first; own < end; ++own) {
+    forecast.ranks[own].busySeconds += seconds;
+    progress[own].free = begin;
+    finish(own, *head(own), begin + seconds);
+    if (own != rank)
+      awake.push_back(own);
+  }
   return true;
 }
 

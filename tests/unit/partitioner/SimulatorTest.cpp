@@ -251,13 +251,33 @@ TEST(Simulator, TensorRanksActAlike) {
   pipeline.tensorRanks = 2;
   PipelineCosts costs = twoStages(false);
   costs.ranksPerPlace = 2;
+  const Forecast alone = llvm::cantFail(simulate(gpipe(pipelineOf({2, 1, 2})), twoStages(false))),
+                 alike = llvm::cantFail(simulate(gpipe(pipeline), costs));
+  ASSERT_EQ(alike.ranks.size(), 4u);
+  for (uint32_t rank = 0; rank < 4; ++rank) {
+    EXPECT_EQ(timelineOf(alike, rank), timelineOf(alone, rank / 2));
+    EXPECT_EQ(alike.bubbleSeconds(rank), alone.bubbleSeconds(rank / 2));
+  }
   costs.unlikeLinks[{1, 3}] = {0.5, 3};
-  const Forecast forecast = llvm::cantFail(simulate(gpipe(pipeline), costs)),
-                 alone = llvm::cantFail(simulate(gpipe(pipelineOf({2, 1, 2})), twoStages(false)));
-  ASSERT_EQ(forecast.ranks.size(), 4u);
-  EXPECT_EQ(timelineOf(forecast, 0), timelineOf(alone, 0));
-  EXPECT_EQ(timelineOf(forecast, 2), timelineOf(alone, 1));
+  const Forecast forecast = llvm::cantFail(simulate(gpipe(pipeline), costs));
+  EXPECT_EQ(timelineOf(forecast, 2).front(), "R1.0<0 0.00-2.50");
   EXPECT_EQ(timelineOf(forecast, 3).front(), "R1.0<0 0.00-3.50");
+  for (uint32_t rank : {2, 3})
+    EXPECT_EQ(timelineOf(forecast, rank)[1], "F1.0 3.50-5.50");
+}
+
+/// Each of them has another slow link, behind each other.
+TEST(Simulator, TensorRanksWaitForEachOther) {
+  Pipeline pipeline = pipelineOf({3, 1, 1});
+  pipeline.tensorRanks = 2;
+  for (bool overlaps : {false, true}) {
+    SCOPED_TRACE(overlaps);
+    PipelineCosts costs = costsOf({{1, 0, 0}, {1, 0, 0}, {1, 0, 0}});
+    costs.ranksPerPlace = 2;
+    costs.overlapsTransfers = overlaps;
+    costs.unlikeLinks[{0, 2}] = costs.unlikeLinks[{3, 5}] = {10, 1e9};
+    EXPECT_NEAR(llvm::cantFail(simulate(gpipe(pipeline), costs)).seconds, 23, 1e-6);
+  }
 }
 
 //===- What cannot be simulated -------------------------------------------===//
