@@ -40,7 +40,32 @@ struct AssignStages : impl::AssignStagesBase<AssignStages> {
     auto cut = cutStages(model.graph, request);
     if (!cut)
       return fail(llvm::toString(cut.takeError()) + describeStates(model));
-    write(function, model, *cut, cut->describe(request.limits));
+    std::string proof = cut->describe(request.limits);
+    if (!knowsLinks(places, request.stages))
+      proof = leaveOutReceives(model.graph, *cut) ? "exact: meets the lower bound" : "not proven: links between stages differ";
+    write(function, model, *cut, proof);
+  }
+
+  /// Whether each stage receives from all earlier ones over links alike, as the cutter takes it.
+  static bool knowsLinks(const PipelinePlaces &places, ArrayRef<StageDevice> stages) {
+    for (uint32_t to = 0; to < stages.size(); ++to)
+      for (uint32_t from = 0; from < to; ++from) {
+        const uint32_t sender = from % places.ranks.size(), receiver = to % places.ranks.size();
+        if (sender != receiver && places.linkBetween(sender, receiver) != stages[to].link)
+          return false;
+      }
+    return true;
+  }
+
+  /// Bounds any cut by the work alone, each operation's where it is fastest. Whether the cut meets that.
+  static bool leaveOutReceives(const StageGraph &graph, StageCut &cut) {
+    double most = 0, sum = 0;
+    for (const StageGraph::Node &node : graph.nodes) {
+      most = std::max(most, node.leastSeconds());
+      sum += node.leastSeconds();
+    }
+    cut.lowerBound = std::max(most, sum / double(cut.seconds.size()));
+    return cut.slowest() <= cut.lowerBound;
   }
 
   /// The state that keeps most operations together, for a cut that fails; empty where none does.
