@@ -33,7 +33,7 @@ struct AnnotateSharding : impl::AnnotateShardingBase<AnnotateSharding> {
     });
     if (draws.wasInterrupted())
       return signalPassFailure();
-    const uint32_t groups = std::max<uint32_t>(target->devices.size() / tp, 1);
+    const uint32_t used = devices > 0 ? devices : target->devices.size(), groups = std::max(used / tp, 1u);
     ShardingRequest request{tp, Place::of(*target, 0, groups * tp, tp), {}, std::nullopt};
     if (memory > 0)
       request.memoryLimit = memory;

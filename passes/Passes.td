@@ -115,6 +115,7 @@ def AnnotateSharding : Pass<"annotate-sharding", "::mlir::func::FuncOp"> {
   let options = [
     Option<"tp", "tp", "unsigned", "1", "ranks of the tensor group">,
     Option<"machine", "machine", "std::string", "\"\"", "machine preset or file; cpu:<tp> where empty">,
+    Option<"devices", "devices", "unsigned", "0", "of the machine, from its first on, that are used; 0: all">,
     Option<"memory", "memory", "int64_t", "0",
            "bytes that a rank has for weights and values; 0: it is to hold as little as can be">,
     ListOption<"shard", "shard", "std::string", "PATTERN=STYLE: what weights of these paths must be">

@@ -62,6 +62,7 @@ PipelineShape MeshSearch::shapeOf(const Configuration &configuration) const {
   found.ranks = configuration.pipelineRanks;
   found.stages = configuration.pipelineRanks * configuration.stagesOfRank;
   found.tensorRanks = configuration.tensorRanks;
+  found.dataRanks = configuration.dataRanks;
   found.microbatches = configuration.microbatches;
   if (found.tensorRanks == 1)
     found.shard.clear();
@@ -91,7 +92,7 @@ PipelineSearchRequest MeshSearch::requestFor(mlir::func::FuncOp function, const 
 Error MeshSearch::tryTensorRanks(uint32_t tensorRanks, const Pipelines &pipelines) {
   if (!watch.beginPart(formatv("tp={0}", tensorRanks).str(), pipelines.size()))
     return Error::success();
-  Configuration widest{pipelines.back().first, tensorRanks};
+  Configuration widest{pipelines.back().first, tensorRanks, pipelines.back().second};
   widest.stagesOfRank = shape.search->stagesOfRank.front();
   widest.microbatches = std::max(1u, shape.microbatches);
   auto function = maker.shard(shapeOf(widest));

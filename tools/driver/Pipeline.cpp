@@ -23,6 +23,8 @@ static std::string tensorPasses(const CompileOptions &options, const PipelineSha
   std::string annotate = "annotate-sharding{tp=" + std::to_string(shape.tensorRanks);
   if (!options.machine.empty())
     annotate += " machine=" + options.machine;
+  if (shape.devicesOfMachine > 0)
+    annotate += " devices=" + std::to_string(options.devices);
   if (auto memory = shardingMemory(shape))
     annotate += " memory=" + std::to_string(*memory);
   if (!shape.shard.empty())
@@ -35,10 +37,11 @@ std::optional<int64_t> shardingMemory(const PipelineShape &shape) {
   if (shape.tensorRanks == 1 || !shape.weighsMemory)
     return std::nullopt;
   uint64_t all = 0;
+  const uint32_t width = shape.tensorRanks * shape.dataRanks;
   const std::vector<std::optional<int64_t>> memory = shape.memoryOfRanks();
   for (uint32_t place = 0; place < shape.ranks; ++place) {
     std::optional<int64_t> least;
-    for (const auto &bytes : llvm::ArrayRef(memory).slice(place * shape.tensorRanks, shape.tensorRanks))
+    for (const auto &bytes : llvm::ArrayRef(memory).slice(place * width, width))
       if (bytes)
         least = std::min(least.value_or(*bytes), *bytes);
     if (!least)
