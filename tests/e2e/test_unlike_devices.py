@@ -16,7 +16,7 @@ LINK = {"latency_seconds": 1e-6, "bytes_per_second": 1e10}
 def put_machine(folder, devices, **more):
     """The name of a machine file."""
     named = [{"name": f"d{index}", **device} for index, device in enumerate(devices)]
-    (folder / "machine.json").write_text(json.dumps({"devices": named, "link": LINK, **more}))
+    (folder / "machine.json").write_text(json.dumps({"devices": named, "link": LINK} | more))
     return "machine.json"
 
 
@@ -105,6 +105,37 @@ def test_training(model):
     assert simulate(model, *options)["seconds"] > 2
 
 
+def seconds_with(model, links, devices, *options):
+    put_machine(model.parent, [FAST] * devices, links=links)
+    return simulate(model, "--machine", "machine.json", *options)["seconds"]
+
+
+def test_gradients_are_summed_over_links_of_their_own(model):
+    """With pp, dp and tp each takes the links between its ranks, and none those between others."""
+    options = ("--train", "--mesh", "dp=2,tp=2", "--microbatches", 1)
+    alike = seconds_with(model, [], 4, *options)
+    for source, target, waits in [(0, 3, False), (1, 2, False), (0, 2, True), (2, 3, True)]:
+        found = seconds_with(model, [link(source, target, latency_seconds=1)], 4, *options)
+        assert found > 2 if waits else found == alike, (source, target)
+    options = ("--train", "--mesh", "pp=2,dp=2,tp=2", "--microbatches", 1)
+    alike = seconds_with(model, [], 8, *options)
+    for source, target, waits in [(0, 5, False), (4, 7, False), (0, 4, True), (5, 7, True)]:
+        found = seconds_with(model, [link(source, target, latency_seconds=1)], 8, *options)
+        assert found > 2 if waits else found == alike, (source, target)
+
+
+def test_the_room_for_weights_is_that_of_all_pipelines(model):
+    """Weights of which a part would do stay whole only where each pipeline has room for them."""
+    def least(*memory):
+        put_machine(model.parent, [{**FAST, "memory_bytes": bytes_} for bytes_ in memory], link={**LINK, "latency_seconds": 1e-3})
+        line = refused(model.parent, "simulate", model.name, *INPUTS, "--train", "--mesh", "dp=2,tp=2", "--microbatches", 1,
+                       "--machine", "machine.json")
+        return re.search(r"takes least memory, (\d+) bytes", line)[1]
+
+    few, many = 10**4, 10**9
+    assert least(many, many, few, few) == least(few, few, few, few)
+
+
 # Links ----------------------------------------------------------------------------------------------------------------
 
 
@@ -135,6 +166,59 @@ def test_a_plan_knows_the_links(model):
     assert cleave("simulate", "new.plan", "--json", cwd=model.parent).json() == {**whole, "notes": []}
     # Two sends of each position, one behind the other, of which the slower is waited for.
     assert whole["seconds"] > 0.04
+
+
+def test_tensor_ranks_wait_for_each_other(model):
+    """Behind the slow link of one of them, the other one's is waited for, too."""
+    options = ("--mesh", "pp=3,tp=2", "--microbatches", 1)
+    alike = seconds_with(model, [], 6, *options)
+    found = seconds_with(model, [link(0, 2, latency_seconds=1), link(3, 5, latency_seconds=1)], 6, *options)
+    assert found == pytest.approx(2 + alike, rel=0.1)
+    # As slow as if both positions had these links.
+    both = [link(a, b, latency_seconds=1) for a, b in ((0, 2), (1, 3), (2, 4), (3, 5))]
+    assert found == pytest.approx(seconds_with(model, both, 6, *options))
+
+
+def test_links_that_say_nothing_new(model):
+    """What was measured of groups is taken, whether or not the file says of links what it says of all."""
+    entry = {"latency_seconds": 1e-2, "ranks": 2, "bytes": [1], "bytes_per_second": [1e8]}
+    more = {"nodes": {"devices": 2, "latency_seconds": 1e-5, "bytes_per_second": 1e9},
+            "collectives": {"all_reduce": entry, "all_gather": entry, "reduce_scatter": entry}}
+    options = ("--machine", "machine.json", "--mesh", "pp=2,tp=2")
+    put_machine(model.parent, [FAST] * 4, **more)
+    plain = simulate(model, *options)
+    assert plain["seconds"] > 2e-2
+    put_machine(model.parent, [FAST] * 4, links=[link(0, 1), link(2, 3)], **more)
+    assert simulate(model, *options) == plain
+
+
+def balance(report):
+    return next(note for note in report["notes"] if "the slowest stage" in note)
+
+
+def test_what_is_known_of_a_cut(model):
+    """A link that skips a stage prices what the cutter does not: its answer is neither exact nor a bound for others."""
+    options = ("--machine", "machine.json", "--mesh", "pp=3")
+    put_machine(model.parent, [FAST] * 3)
+    assert "(exact: " in balance(simulate(model, *options))
+    put_machine(model.parent, [FAST] * 3, links=[link(0, 2, latency_seconds=1e-3)])
+    report = simulate(model, *options)
+    text = balance(report)
+    found = re.search(r"none below ([\d.]+) (s|ms|us), [\d.]+ % less, is faster \(not proven: links between stages differ\)$", text)
+    assert found, text
+    work = sum(stage["seconds"] for stage in report["stages"]) / 3
+    assert float(found[1]) * {"s": 1, "ms": 1e-3, "us": 1e-6}[found[2]] <= 1.01 * work
+    # Between two there is one link.
+    put_machine(model.parent, [FAST] * 2, links=[link(0, 1, latency_seconds=1e-3)])
+    assert "(exact: " in balance(simulate(model, "--machine", "machine.json"))
+
+
+def test_links_of_devices_that_are_not_used(model):
+    options = ("--machine", "machine.json", "--devices", 2, "--mesh", "tp=2")
+    put_machine(model.parent, [FAST] * 4)
+    alike = simulate(model, *options)
+    put_machine(model.parent, [FAST] * 4, links=[link(2, 3, latency_seconds=1)])
+    assert simulate(model, *options) == alike
 
 
 # Memory ---------------------------------------------------------------------------------------------------------------
