@@ -42,24 +42,27 @@ def test_schedules_hold_what_their_formulas_say(model, schedule, live):
         assert least <= device["peak_bytes"] < least + stage["saved_bytes"]
 
 
-@pytest.mark.parametrize("schedule, passes", [("1f1b", "FB"), ("zb-h1", "FBW"), ("interleaved", "FB")])
-def test_the_trace_shows_every_pass_and_the_update(model, schedule, passes):
-    options = ["--mesh", "pp=2,dp=2", "--microbatches", 2, "--schedule", schedule]
+@pytest.mark.parametrize("mesh, names", [("pp=2,dp=2", ["cpu:0 to cpu:1", "cpu:2 to cpu:3"]), ("pp=2", ["cpu:0", "cpu:1"])])
+@pytest.mark.parametrize("schedule", ["1f1b", "zb-h1", "interleaved"])
+def test_the_trace_shows_every_pass_and_the_update(model, schedule, mesh, names):
+    options = ["--mesh", mesh, "--microbatches", 2, "--schedule", schedule]
     report = forecast(model, *options, "--trace", "t.json")
     events = json.loads((model.parent / "t.json").read_text())["traceEvents"]
-    assert [event["args"]["name"] for event in events if event["ph"] == "M"] == ["rank 0 (cpu:0 to cpu:1)", "rank 1 (cpu:2 to cpu:3)"]
+    assert [event["args"]["name"] for event in events if event["ph"] == "M"] == [f"rank {rank} ({names[rank]})" for rank in range(2)]
     for rank in range(2):
+        device = report["devices"][rank * len(report["devices"]) // 2]
         spans = [event for event in events if event["ph"] == "X" and event["tid"] == rank]
         *actions, update = sorted(spans, key=lambda event: event["ts"])
         assert {event["name"] for event in actions if event["name"][0] in "FBW"} == {
-            f"{kind}{stage}.{microbatch}" for kind in passes for stage in report["devices"][2 * rank]["stages"] for microbatch in range(2)}
+            f"{kind}{stage}.{microbatch}" for kind in "FBW" for stage in device["stages"]
+            for microbatch in range(report["microbatches"])}
         # To a nanosecond.
         assert sum(event["dur"] for event in actions if event["cat"] == "compute") == pytest.approx(
-            1e6 * report["devices"][2 * rank]["busy_seconds"], abs=0.1)
+            1e6 * device["busy_seconds"], abs=0.1)
         assert update["name"] == "update" and update["dur"] == pytest.approx(1e6 * report["update_seconds"], abs=0.1)
         assert update["ts"] + update["dur"] == pytest.approx(1e6 * report["seconds"], abs=0.1)
         held = [event["args"]["bytes"] for event in events if event["ph"] == "C" and event["name"].startswith(f"memory of rank {rank} ")]
-        assert max(held) == report["devices"][2 * rank]["peak_bytes"]
+        assert max(held) == device["peak_bytes"]
 
 
 def test_several_stages_a_device_mean_a_schedule(model):
@@ -147,6 +150,11 @@ def test_memory_decides(model):
     assert report["mesh"] != {"pp": 1, "dp": 2, "tp": 1} and report["devices"][0]["peak_bytes"] < need
 
 
+def test_a_trace_never_replaces_the_model(model):
+    assert "--trace model.pt: is the model" in refused(model.parent, "simulate", model.name, "--inputs", INPUTS, "--train", "--trace",
+                                                       "model.pt")
+
+
 def test_table(model):
     lines = cleave("simulate", model.name, "--inputs", INPUTS, "--train", "--mesh", "pp=2", cwd=model.parent).out.splitlines()
     assert lines[0].startswith("model.pt: training, pp=2 dp=1 tp=1, 1f1b, 1 micro-batch, recompute none, ")
@@ -162,7 +170,6 @@ def test_table(model):
      "--interleave 3: --schedule 1f1b has one stage a device; give --schedule interleaved, or leave --interleave out"),
     (("--mesh", "auto", "--schedule", "gpipe", "--interleave", 3), "--interleave 3: --schedule gpipe has one stage a device"),
     (("--mesh", "dp=2", "--devices", 3), "takes 2 devices, but there are 3"),
-    (("--trace", "model.pt"), "--trace model.pt: is the model"),
 ])
 def test_wrong_usage(model, options, why):
     assert why in refused(model.parent, "simulate", model.name, "--inputs", INPUTS, "--train", *options, status=2)
