@@ -1,6 +1,6 @@
 // What text says of a plan may be anything; pipelines of passes that one writes by hand leave it as it is.
+#include "RandomValues.h"
 #include "codegen/EmitPlan.h"
-#include "ir/Cleave.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Parser/Parser.h"
 #include <gmock/gmock.h>
@@ -53,10 +53,7 @@ func.func @forward(%x: !x {cleave.name = "x"}) -> (!x {cleave.name = "y"}) attri
 
 /// Empty where there is a plan.
 std::string errorOf(const std::string &text) {
-  DialectRegistry registry;
-  registerDialects(registry);
-  MLIRContext context(registry, MLIRContext::Threading::DISABLED);
-  context.loadAllAvailableDialects();
+  MLIRContext &context = testContext();
   std::string message;
   ScopedDiagnosticHandler handler(&context, [&](Diagnostic &diagnostic) {
     message += diagnostic.str();
