@@ -37,12 +37,15 @@ protected:
     EXPECT_TRUE(llvm::StringRef(message).starts_with(path)) << message;
     return message.substr(std::min(message.size(), path.size()));
   }
+  /// For `text` with `from` replaced.
+  std::string messageOfChanged(std::string text, const std::string &from, const std::string &to) {
+    const size_t at = text.find(from);
+    EXPECT_NE(at, std::string::npos) << from;
+    return messageOf(load(text.replace(at, from.size(), to)));
+  }
   /// For a device like kDevice with `from` replaced.
   std::string messageWith(const std::string &from, const std::string &to) {
-    std::string text = std::string("{\"devices\": [") + kDevice + "], \"link\": " + kLink + "}";
-    const size_t at = text.find(from);
-    EXPECT_NE(at, std::string::npos);
-    return messageOf(load(text.replace(at, from.size(), to)));
+    return messageOfChanged(std::string("{\"devices\": [") + kDevice + "], \"link\": " + kLink + "}", from, to);
   }
 
   llvm::SmallString<128> path;
@@ -200,12 +203,7 @@ protected:
     other.replace(other.find("cpu:0"), 5, "cpu:1");
     return std::string("{\"devices\": [") + kDevice + "," + other + "], \"link\": " + kLink + ", " + kMeasured + "}";
   }
-  std::string messageOfMeasured(const std::string &from, const std::string &to) {
-    std::string changed = text();
-    const size_t at = changed.find(from);
-    EXPECT_NE(at, std::string::npos) << from;
-    return messageOf(load(changed.replace(at, from.size(), to)));
-  }
+  std::string messageOfMeasured(const std::string &from, const std::string &to) { return messageOfChanged(text(), from, to); }
 };
 } // namespace
 
@@ -296,12 +294,7 @@ protected:
   "link": )" + kLink +
            "}";
   }
-  std::string messageOfUnlike(const std::string &from, const std::string &to) {
-    std::string changed = text();
-    const size_t at = changed.find(from);
-    EXPECT_NE(at, std::string::npos) << from;
-    return messageOf(load(changed.replace(at, from.size(), to)));
-  }
+  std::string messageOfUnlike(const std::string &from, const std::string &to) { return messageOfChanged(text(), from, to); }
 };
 } // namespace
 
