@@ -103,7 +103,7 @@ void addProfileCommand(CLI::App &app, Action &chosen) {
       ->type_name("FILE");
   command
       ->add_option("--passes", options->profile.passes,
-                   "How often to measure everything, of which the fastest counts; more on a shared host (3)")
+                   "How often to measure everything, of which the median counts; more on a shared host (3)")
       ->check(CLI::Range(1, 1000).description(""))
       ->type_name("N");
   command->add_flag("--quick", options->profile.quick, "Measure little, for a moment: to see that it works");

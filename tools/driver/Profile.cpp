@@ -27,6 +27,16 @@ struct ShapeGrid {
   std::vector<double> counts, rows, columns, depths;
 };
 
+/// Operands that lie elsewhere from call to call.
+KernelTimer::Operands inTurn(int64_t turns, std::function<Stack(uint32_t rank, int64_t turn)> make) {
+  return [turns, make = std::move(make)](uint32_t rank) {
+    std::vector<Stack> stacks;
+    for (int64_t turn = 0; turn < turns; ++turn)
+      stacks.push_back(make(rank, turn));
+    return stacks;
+  };
+}
+
 class Profiler {
 public:
   Profiler(const ProfileOptions &options, std::unique_ptr<KernelTimer> timer)
@@ -50,13 +60,12 @@ private:
   Error measureHandover(Machine &machine);
   Error measureCollectives(Machine &machine);
   llvm::Expected<CollectiveCosts::Measured> measureCollective(CollectiveKind kind, llvm::StringRef name);
-  /// Of the point that is measured: the least of this and of the passes before, which measure the same points
-  /// in the same order. What others do on the machine only ever adds to what a call takes (Chen and Revels
-  /// 2016, arXiv:1608.04295), for seconds at a time; a pass comes back to a point later than that.
-  llvm::Expected<double> leastOfPasses(llvm::Expected<double> seconds);
+  /// Of the point that is measured: the median of this and of the passes before, which measure the same
+  /// points in the same order. A pass comes back to a point after others, when what disturbed it has gone by.
+  llvm::Expected<double> medianOfPasses(llvm::Expected<double> seconds);
   llvm::Expected<double> secondsOf(const KernelTimer::Call &timed,
                                    const KernelTimer::Call *before = nullptr) {
-    return leastOfPasses(timer->secondsOf(timed, before));
+    return medianOfPasses(timer->secondsOf(timed, before));
   }
 
   std::vector<double> sizes(std::vector<double> all) const {
@@ -70,15 +79,22 @@ private:
   const ProfileOptions &options;
   std::unique_ptr<KernelTimer> timer;
   const WeightPool weights;
+  /// What a program does between two of the operators that move data: a product, of a millisecond or less,
+  /// that leaves its own data in caches. Its weights are others each time.
+  const KernelTimer::Call work{"aten::linear", inTurn(16, [this](uint32_t rank, int64_t turn) {
+                                 const int64_t width = options.quick ? 64 : 768;
+                                 return Stack{weights({128, width}, rank, 0),
+                                              weights({width, width}, rank, turn), IValue()};
+                               })};
   double callSeconds = 0;
   /// By point, and the next one's number.
-  std::vector<double> samples;
+  std::vector<std::vector<double>> samples;
   size_t point = 0;
 };
 } // namespace
 
 /// A point with more work than that takes the rate of one with fewer rows, or fewer products.
-static constexpr double kMostFlops = 20e9, kMostFlopsQuick = 5e7;
+static constexpr double kMostFlops = 30e9, kMostFlopsQuick = 5e7;
 
 /// Four digits, which is what measurements are good for.
 static double rounded(double number) {
@@ -90,13 +106,15 @@ static double rounded(double number) {
 /// What calls take beyond the call itself, as far as that can be told apart.
 static double beyond(double seconds, double call) { return std::max(seconds - call, seconds / 10); }
 
-llvm::Expected<double> Profiler::leastOfPasses(llvm::Expected<double> seconds) {
+llvm::Expected<double> Profiler::medianOfPasses(llvm::Expected<double> seconds) {
   if (!seconds)
     return seconds;
   if (point == samples.size())
-    samples.push_back(*seconds);
-  double &least = samples[point++];
-  return least = std::min(least, *seconds);
+    samples.emplace_back();
+  std::vector<double> &all = samples[point++];
+  // In order; of an even number, the lower one of the two in the middle.
+  all.insert(llvm::upper_bound(all, *seconds), *seconds);
+  return all[(all.size() - 1) / 2];
 }
 
 //===- Products -----------------------------------------------------------===//
@@ -120,15 +138,16 @@ Error Profiler::measureTable(RateTable &table, ProductKind kind, const char *nam
             rates.push_back(rates[rates.size() - (rates.size() % count >= row ? row : count)]);
             continue;
           }
+          // … or of one as wide that is less deep.
+          if (columns * depth > WeightPool::kElements) {
+            rates.push_back(rates.back());
+            continue;
+          }
           begin(llvm::formatv("{0}: {1} x {2} x {3} x {4}", name, int64_t(each), int64_t(rows),
                               int64_t(columns), int64_t(depth)));
           const int64_t turns = std::clamp<int64_t>(WeightPool::kElements / int64_t(columns * depth), 1, 64);
-          auto seconds = secondsOf({name, [&](uint32_t rank) {
-                                      std::vector<Stack> stacks;
-                                      for (int64_t turn = 0; turn < turns; ++turn)
-                                        stacks.push_back(make(shape, rank, turn));
-                                      return stacks;
-                                    }});
+          auto seconds = secondsOf(
+              {name, inTurn(turns, [&](uint32_t rank, int64_t turn) { return make(shape, rank, turn); })});
           if (!seconds)
             return seconds.takeError();
           rates.push_back(rounded(flops / beyond(*seconds, callSeconds)));
@@ -145,7 +164,7 @@ Error Profiler::measureMatrices(KernelRates &rates) {
                    weights({columns}, rank, 0, dtype)};
     };
   };
-  const ShapeGrid whole{{1}, {1, 8, 32, 128, 512, 2048}, {64, 256, 768, 3072}, {64, 256, 768, 3072}};
+  const ShapeGrid whole{{1}, {1, 8, 32, 128, 512, 2048}, {64, 256, 768, 3072, 32768}, {64, 256, 768, 3072}};
   if (Error error = measureTable(rates.products[{ProductKind::Matrix, "float32"}], ProductKind::Matrix,
                                  "aten::linear", whole, linear(at::kFloat)))
     return error;
@@ -231,12 +250,9 @@ Error Profiler::measureBytes(RateTable &table, const char *name, const OperatorC
     begin(llvm::formatv("{0}: {1} elements", name, int64_t(elements)));
     const double own = bytesOf(make(elements, 0, 0)) + 4 * elements;
     const int64_t turns = std::clamp<int64_t>(kCacheBytes / own, 1, 64);
-    auto seconds = secondsOf({name, [&](uint32_t rank) {
-                                std::vector<Stack> stacks;
-                                for (int64_t turn = 0; turn < turns; ++turn)
-                                  stacks.push_back(make(elements, rank, turn));
-                                return stacks;
-                              }});
+    auto seconds = secondsOf(
+        {name, inTurn(turns, [&](uint32_t rank, int64_t turn) { return make(elements, rank, turn); })},
+        &work);
     if (!seconds)
       return seconds.takeError();
     bytes.push_back(own);
@@ -281,7 +297,7 @@ Error Profiler::measureHandover(Machine &machine) {
   double seconds[2][2];
   for (bool handsOver : {false, true})
     for (bool isLarge : {false, true}) {
-      auto found = leastOfPasses(timer->secondsOfHandover(isLarge ? large : small, handsOver));
+      auto found = medianOfPasses(timer->secondsOfHandover(isLarge ? large : small, handsOver));
       if (!found)
         return found.takeError();
       seconds[handsOver][isLarge] = *found;
@@ -293,14 +309,9 @@ Error Profiler::measureHandover(Machine &machine) {
   return Error::success();
 }
 
-llvm::Expected<CollectiveCosts::Measured> Profiler::measureCollective(CollectiveKind kind, llvm::StringRef name) {
+llvm::Expected<CollectiveCosts::Measured> Profiler::measureCollective(CollectiveKind kind,
+                                                                      llvm::StringRef name) {
   const int64_t ranks = timer->devices();
-  // Milliseconds, as between two collectives of a layer.
-  const KernelTimer::Call work{"aten::linear", [&](uint32_t rank) {
-                                 const int64_t width = options.quick ? 64 : 768;
-                                 return std::vector<Stack>{{weights({128, width}, rank, 0),
-                                                            weights({width, width}, rank, 1), IValue()}};
-                               }};
   CollectiveCosts::Measured measured;
   measured.ranks = ranks;
   std::vector<double> bytes, rates;
@@ -308,7 +319,8 @@ llvm::Expected<CollectiveCosts::Measured> Profiler::measureCollective(Collective
   for (double elements : {1 << 6, 1 << 12, 1 << 15, 1 << 17, 1 << 19, 1 << 21}) {
     begin(llvm::formatv("{0}: {1} elements", name, int64_t(elements)));
     const KernelTimer::Call call{"spmd::" + name.str(), [&](uint32_t rank) {
-                                   return std::vector<Stack>{collectiveOperands(weights, kind, elements, rank, ranks)};
+                                   return std::vector<Stack>{
+                                       collectiveOperands(weights, kind, elements, rank, ranks)};
                                  }};
     auto seconds = secondsOf(call);
     if (!seconds)

@@ -15,7 +15,7 @@ struct ProfileOptions {
   std::vector<std::string> devices;
   /// Few sizes, each for a moment: to see that it works.
   bool quick = false;
-  /// How often everything is measured; the fastest counts.
+  /// How often everything is measured; the median counts, the lower one of an even number's.
   int passes = 3;
   /// Told what is measured; may be empty.
   Progress progress;
