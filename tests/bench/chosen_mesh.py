@@ -76,12 +76,14 @@ def main():
     before = report.load()
     with tempfile.TemporaryDirectory(prefix="cleave-machines-") as folder:
         plans = dict(configurations(measure_machine(options, pathlib.Path(folder) / "two.json", 2)))
-        models = {name: MODELS[name].tiny() if options.quick else MODELS[name] for name in options.models}
-        results = {name: rounds.compete(options, model, plans, 1) for name, model in models.items()}
+        results = {}
+        for name in options.models:
+            model = MODELS[name].tiny() if options.quick else MODELS[name]
+            results[name] = rounds.compete(options, model, plans, 1)
+            print(judged(name, results[name]), end="\n\n", flush=True)
     how = (f"Default configurations, seeded; batches of {BATCH}, texts of 128 tokens; a step alone, a core a device, every run in a fresh "
            f"process; medians of {options.rounds} rounds with intervals of 95 %.")
-    print("\n\n".join([f"{report.machine(before)}. {how}", *(judged(*item) for item in results.items()),
-                       *report.failures(results, plans)]))
+    print("\n\n".join([f"{report.machine(before)}. {how}", *report.failures(results, plans)]))
     wrong = [found for found in results.values() if not report.measured(found, AUTO) or better(found)]
     sys.exit(rounds.any_failed(results) if options.quick else bool(wrong))
 
