@@ -48,7 +48,8 @@ def test_the_trace_shows_every_pass_and_the_update(model, schedule, mesh, names)
     options = ["--mesh", mesh, "--microbatches", 2, "--schedule", schedule]
     report = forecast(model, *options, "--trace", "t.json")
     events = json.loads((model.parent / "t.json").read_text())["traceEvents"]
-    assert [event["args"]["name"] for event in events if event["ph"] == "M"] == [f"rank {rank} ({names[rank]})" for rank in range(2)]
+    rows = {event["tid"]: event["args"]["name"] for event in events if event["ph"] == "M"}
+    assert [rows[rank] for rank in range(2)] == [f"rank {rank} ({names[rank]})" for rank in range(2)]
     for rank in range(2):
         device = report["devices"][rank * len(report["devices"]) // 2]
         spans = [event for event in events if event["ph"] == "X" and event["tid"] == rank]
@@ -63,6 +64,26 @@ def test_the_trace_shows_every_pass_and_the_update(model, schedule, mesh, names)
         assert update["ts"] + update["dur"] == pytest.approx(1e6 * report["seconds"], abs=0.1)
         held = [event["args"]["bytes"] for event in events if event["ph"] == "C" and event["name"].startswith(f"memory of rank {rank} ")]
         assert max(held) == device["peak_bytes"]
+
+
+@pytest.mark.parametrize("schedule", ["gpipe", "1f1b", "zb-h1", "interleaved"])
+def test_nothing_overlaps_on_one_row_of_the_trace(model, schedule):
+    """Over a slow link transfers go on beside passes, and beside each other."""
+    machine = put_machine(model.parent, 2, link={"latency_seconds": 1e-4, "bytes_per_second": 1e7})
+    forecast(model, "--machine", machine, "--mesh", "pp=2", "--microbatches", 2, "--schedule", schedule, "--trace", "t.json")
+    events = json.loads((model.parent / "t.json").read_text())["traceEvents"]
+    rows = {event["tid"]: event["args"]["name"] for event in events if event["ph"] == "M"}
+    spans = [event for event in events if event["ph"] == "X"]
+    assert {event["tid"] for event in spans} == set(rows)
+    for tid, name in rows.items():
+        own = sorted((event for event in spans if event["tid"] == tid), key=lambda event: event["ts"])
+        # Times are of whole nanoseconds.
+        assert all(before["ts"] + before["dur"] < after["ts"] + 5e-4 for before, after in itertools.pairwise(own)), name
+        kinds = {event["name"][0] for event in own}
+        assert kinds == {"S"} if "sends" in name else kinds == {"R"} if "receives" in name else not kinds & {"S", "R"}, (name, kinds)
+        rank = next(rank for rank in range(2) if name.startswith(f"rank {rank} (d{rank})"))
+        assert rank == tid or tid >= 2 and ("sends" in name or "receives" in name)
+    assert {name.rpartition(": ")[2] for name in rows.values()} >= {"sends", "receives"}
 
 
 def test_several_stages_a_device_mean_a_schedule(model):

@@ -57,6 +57,7 @@ std::string traceOf(const TrainingForecast &report) {
     rows.push_back(traceRowOf(forecast, rank, namesOf(report, rank), memoryOf(report, rank)));
     rows.back().updateBegin = traceTime(report.pipeline.forecast.seconds);
     rows.back().updateEnd = traceTime(report.pipeline.seconds);
+    rows.back().overlapsTransfers = true;
   }
   return formatTrace(rows, {});
 }

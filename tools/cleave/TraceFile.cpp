@@ -1,11 +1,12 @@
 //===- TraceFile.cpp - What ranks did, for trace viewers ------------------===//
 #include "tools/cleave/TraceFile.h"
 #include "codegen/plan/Schedule.h"
-#include "llvm/Support/FormatVariadic.h"
+#include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/JSON.h"
 #include <algorithm>
 #include <chrono>
 
+#include <optional>
 namespace cleave {
 
 using llvm::json::Array;
@@ -21,29 +22,70 @@ static double microseconds(Clock::duration duration) {
   return std::chrono::duration<double, std::micro>(duration).count();
 }
 
-static Object entryOf(const TraceRow &row, const std::string &name, llvm::StringRef category,
+namespace {
+/// A thread of the trace, on which nothing overlaps.
+struct Lane {
+  uint32_t thread;
+  std::string name;
+  /// Of the transfers that are drawn on it; nothing: a row's own.
+  std::optional<plan::ActionKind> transfers;
+  std::vector<const TraceEvent *> events;
+};
+} // namespace
+
+static bool isTransfer(const plan::Action &action) {
+  return action.kind == plan::ActionKind::Send || action.kind == plan::ActionKind::Recv;
+}
+
+/// The row's own, and where transfers overlap, those of sends and of receives: as many as are under way at
+/// once.
+/// \param threads  those that are taken.
+static std::vector<Lane> lanesOf(const TraceRow &row, uint32_t &threads) {
+  std::vector<Lane> lanes{Lane{row.rank, labelOf(row), std::nullopt, {}}};
+  std::vector<const TraceEvent *> events;
+  for (const TraceEvent &event : row.events)
+    events.push_back(&event);
+  llvm::stable_sort(events, [](auto *a, auto *b) { return a->begin < b->begin; });
+  for (const TraceEvent *event : events) {
+    const plan::ActionKind kind = event->action.kind;
+    if (!row.overlapsTransfers || !isTransfer(event->action)) {
+      lanes.front().events.push_back(event);
+      continue;
+    }
+    auto lane = llvm::find_if(lanes, [&](const Lane &one) {
+      return one.transfers == kind && one.events.back()->end <= event->begin;
+    });
+    if (lane == lanes.end()) {
+      const char *what = kind == plan::ActionKind::Send ? ": sends" : ": receives";
+      lane = lanes.insert(lane, Lane{threads++, labelOf(row) + what, kind, {}});
+    }
+    lane->events.push_back(event);
+  }
+  return lanes;
+}
+
+static Object entryOf(uint32_t thread, const std::string &name, llvm::StringRef category,
                       Clock::duration begin, Clock::duration end) {
   return Object{{"ph", "X"},
                 {"pid", 0},
-                {"tid", row.rank},
+                {"tid", thread},
                 {"name", name},
                 {"cat", category},
                 {"ts", microseconds(begin)},
                 {"dur", microseconds(end - begin)}};
 }
 
-static Object entryOf(const TraceRow &row, const TraceEvent &event, Clock::time_point start,
+static Object entryOf(uint32_t thread, const TraceEvent &event, Clock::time_point start,
                       llvm::ArrayRef<std::vector<std::string>> modulePaths) {
   const plan::Action &action = event.action;
-  const bool computes = action.kind != plan::ActionKind::Send && action.kind != plan::ActionKind::Recv;
   Object arguments{{"action", plan::wire::EnumNameActionKind(action.kind)},
                    {"stage", action.stage},
                    {"microbatch", action.microbatch},
                    {"request", int64_t(event.request)}};
   if (!modulePaths.empty())
     arguments["module_paths"] = Array(modulePaths[action.stage]);
-  Object entry = entryOf(row, plan::toString(action), computes ? "compute" : "wait", event.begin - start,
-                         event.end - start);
+  Object entry = entryOf(thread, plan::toString(action), isTransfer(action) ? "wait" : "compute",
+                         event.begin - start, event.end - start);
   entry["args"] = std::move(arguments);
   return entry;
 }
@@ -57,12 +99,13 @@ static Object counterOf(const TraceRow &row, const MemoryStep &step) {
                 {"args", Object{{"bytes", step.bytes}}}};
 }
 
-static void addRow(Array &entries, const TraceRow &row, Clock::time_point start,
+static void addRow(Array &entries, const TraceRow &row, llvm::ArrayRef<Lane> lanes, Clock::time_point start,
                    llvm::ArrayRef<std::vector<std::string>> modulePaths) {
-  for (const TraceEvent &event : row.events)
-    entries.push_back(entryOf(row, event, start, modulePaths));
+  for (const Lane &lane : lanes)
+    for (const TraceEvent *event : lane.events)
+      entries.push_back(entryOf(lane.thread, *event, start, modulePaths));
   if (row.updateEnd > row.updateBegin)
-    entries.push_back(entryOf(row, "update", "compute", row.updateBegin - start, row.updateEnd - start));
+    entries.push_back(entryOf(row.rank, "update", "compute", row.updateBegin - start, row.updateEnd - start));
   for (const MemoryStep &step : row.memory)
     entries.push_back(counterOf(row, step));
 }
@@ -90,17 +133,22 @@ std::vector<std::vector<std::string>> modulePathsOf(const plan::Plan &plan) {
 std::string formatTrace(llvm::ArrayRef<TraceRow> rows, llvm::ArrayRef<std::vector<std::string>> modulePaths) {
   Array entries;
   Clock::time_point start = Clock::time_point::max();
+  uint32_t threads = 0;
+  for (const TraceRow &row : rows)
+    threads = std::max(threads, row.rank + 1);
+  std::vector<std::vector<Lane>> lanes;
   for (const TraceRow &row : rows) {
-    entries.push_back(Object{{"ph", "M"},
-                             {"pid", 0},
-                             {"tid", row.rank},
-                             {"name", "thread_name"},
-                             {"args", Object{{"name", labelOf(row)}}}});
+    for (const Lane &lane : lanes.emplace_back(lanesOf(row, threads)))
+      entries.push_back(Object{{"ph", "M"},
+                               {"pid", 0},
+                               {"tid", lane.thread},
+                               {"name", "thread_name"},
+                               {"args", Object{{"name", lane.name}}}});
     for (const TraceEvent &event : row.events)
       start = std::min(start, event.begin);
   }
-  for (const TraceRow &row : rows)
-    addRow(entries, row, start, modulePaths);
+  for (auto [row, own] : llvm::zip(rows, lanes))
+    addRow(entries, row, own, start, modulePaths);
   Object trace{{"displayTimeUnit", "ms"}, {"traceEvents", std::move(entries)}};
   return llvm::formatv("{0}\n", llvm::json::Value(std::move(trace)));
 }

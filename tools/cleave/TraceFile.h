@@ -22,6 +22,8 @@ struct TraceRow {
   /// What follows its last action in a step of training: the update of weights, until `updateEnd` where that
   /// is later.
   runtime::TraceEvent::Clock::time_point updateBegin = {}, updateEnd = {};
+  /// Sends and receives go on beside passes, and beside each other: they are drawn in rows of their own.
+  bool overlapsTransfers = false;
 };
 
 /// Seconds from the begin of a step on.
@@ -35,7 +37,7 @@ TraceRow traceRowOf(const RankForecast &forecast, uint32_t rank, const std::stri
 std::vector<std::vector<std::string>> modulePathsOf(const plan::Plan &plan);
 
 /// In Chrome's trace format, which Perfetto opens: an entry an action, from the first one's begin on, and
-/// what devices hold.
+/// what devices hold. What is on one thread (`tid`) does not overlap.
 /// \param modulePaths  by stage; empty where they are not known.
 std::string formatTrace(llvm::ArrayRef<TraceRow> rows, llvm::ArrayRef<std::vector<std::string>> modulePaths);
 
