@@ -275,8 +275,16 @@ def test_zero_trades_memory_for_traffic(model):
     assert times[3] - times[0] == pytest.approx(gradients / 2 / 1e7, rel=0.1)
 
 
-def test_zero_of_one_pipeline_changes_nothing(model):
-    assert {**forecast(model, "--mesh", "pp=2", "--zero", 3), "zero": 0} == forecast(model, "--mesh", "pp=2")
+def test_what_one_rank_would_share(model):
+    """Wrong usage where the mesh is given; where it is searched for there may be others."""
+    for options, why in ((("--zero", 3), "--zero 3: nothing to share state with; give --mesh dp=N with N of at least 2, or leave --zero out"),
+                         (("--sequence-parallel",),
+                          "--sequence-parallel: nothing to split over; give --mesh tp=N with N of at least 2, or leave it out")):
+        for mesh in ("pp=2", "pp=auto"):
+            assert why in refused(model.parent, "simulate", model.name, "--inputs", INPUTS, "--train", "--mesh", mesh, "--devices", 2,
+                                  *options, status=2)
+        forecast(model, "--mesh", "auto", "--devices", 2, *options)
+    assert forecast(model, "--mesh", "pp=2", "--zero", 0) == forecast(model, "--mesh", "pp=2")
 
 
 def test_zero_wants_training(model):

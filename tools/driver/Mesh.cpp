@@ -226,6 +226,18 @@ llvm::Expected<PipelineShape> readPipelineShape(const CompileOptions &options) {
   if (!llvm::is_contained({"traced", "bf16"}, options.dtype))
     return wrongUsage("--dtype " + options.dtype + ": found \"" + options.dtype +
                       "\", expected bf16, or traced for the dtypes that the model was traced with");
+/// What is shared out among ranks, of which there is one, has no effect.
+static llvm::Error checkShared(const TrainingChoice &choice, const MeshSearchSpace &space) {
+  if (choice.zero.value_or(0) > 0 && space.dataRanks == 1)
+    return wrongUsage(
+        "--zero " + llvm::Twine(*choice.zero) +
+        ": nothing to share state with; give --mesh dp=N with N of at least 2, or leave --zero out");
+  if (choice.sequenceParallel && space.tensorRanks == 1)
+    return wrongUsage(
+        "--sequence-parallel: nothing to split over; give --mesh tp=N with N of at least 2, or leave it out");
+  return llvm::Error::success();
+}
+
   auto rules = readShardOptions(options);
   if (!rules)
     return rules.takeError();
@@ -250,3 +262,5 @@ llvm::Expected<PipelineShape> readPipelineShape(const CompileOptions &options) {
 }
 
 } // namespace cleave
+    if (auto error = checkShared(*options.training, *shape->search))
+      return error;
