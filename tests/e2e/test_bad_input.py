@@ -190,6 +190,20 @@ def test_memory_that_does_not_hold(model, ways):
 
     def machine(bytes_):
         device = {"flops_per_second": 2e11, "memory_bytes_per_second": 1e10, "operator_seconds": 2e-6, "memory_bytes": bytes_}
+@pytest.mark.parametrize("mesh, used", [("pp=2", "2 of the 4 devices of cpu:4 are"), ("tp=2", "2 of the 4 devices of cpu:4 are"),
+                                        ("pp=1", "of the 4 devices of cpu:4 is")])
+@pytest.mark.parametrize("train", [(), ("--train",)], ids=["step", "training"])
+def test_a_mesh_of_fewer_devices_than_the_machine_has(model, mesh, used, train):
+    """Devices that are alike: it does not matter which."""
+    command = ("simulate", model.name, "--inputs", "model.inputs.safetensors", *train, "--json", "--mesh", mesh)
+    report = cleave(*command, "--machine", "cpu:4", cwd=model.parent).json()
+    note = f"the first {used} used, as many as --mesh takes"
+    assert note in report.pop("notes")
+    alone = cleave(*command, "--machine", f"cpu:{len(report['devices'])}", cwd=model.parent).json()
+    del alone["notes"]
+    assert report == alone
+
+
         link = {"latency_seconds": 5e-6, "bytes_per_second": 1e10}
         devices = [{"name": f"cpu:{index}", **device} for index in range(2)]
         (model.parent / "machine.json").write_text(json.dumps({"devices": devices, "link": link}))

@@ -285,6 +285,18 @@ def test_what_a_file_must_not_say(model, devices, more, message):
     assert line.startswith("error: ") and "machine.json: " + message in line
 
 
+def test_a_mesh_of_fewer_devices_than_there_are(model):
+    """Which ones is asked where they are not alike."""
+    different = [([FAST, FAST, SLOW], {}), ([FAST, FAST, {**FAST, "memory_bytes": 10**9}], {}), ([FAST, FAST, {**FAST, "threads": 2}], {}),
+                 ([FAST] * 3, {"links": [link(1, 2, latency_seconds=1e-3)]})]
+    for devices, more in different:
+        options = ("simulate", model.name, *INPUTS, "--machine", put_machine(model.parent, devices, **more), "--mesh", "pp=2")
+        line = refused(model.parent, *options, status=2)
+        assert ("--mesh pp=2: takes 2 devices, but there are 3, which are not alike; give --devices 2 for the first of them, in the "
+                "order of machine.json") in line
+        cleave(*options, "--devices", 2, cwd=model.parent)
+
+
 @pytest.mark.parametrize("options, message", [
     (("--devices", 3), "--devices 3: machine machine.json has 2"),
     (("--mesh", "pp=3"), "--mesh pp=3: takes 3 devices, but there are 2; make --devices equal"),

@@ -243,10 +243,7 @@ void Compilation::describe() {
   report.balance = sum > 0 ? slowest * plan->stages.size() / sum : 1;
   for (auto &note : plan->notes)
     report.notes.push_back(note->text);
-  if (shape.devicesOfMachine)
-    report.notes.push_back(
-        llvm::formatv("{0} of the {1} devices of {2} are used; leave --devices away to use all",
-                      shape.ranks * shape.tensorRanks, shape.devicesOfMachine, options.machine));
+  llvm::append_range(report.notes, noteDevicesLeft(options, shape, shape.ranks * shape.tensorRanks));
   if (int32_t batch = plan->signatures.front()->batch; batch >= 0)
     if (int64_t samples = plan->signatures.front()->symbols[batch]->traced; samples < report.microbatches)
       report.notes.push_back(

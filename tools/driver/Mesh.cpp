@@ -7,6 +7,7 @@
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringSet.h"
+#include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/GlobPattern.h"
 #include "llvm/Support/MathExtras.h"
 
@@ -101,9 +102,31 @@ std::vector<std::optional<int64_t>> PipelineShape::memoryOfRanks() const {
   return memory;
 }
 
+/// Whether it does not matter which of them are used.
+static bool areAlike(const Machine &machine) {
+  auto isLikeFirst = [&](const DeviceSpec &device) {
+    const DeviceSpec &first = machine.devices.front();
+    return device.computesLike(first) && device.memoryBytes == first.memoryBytes &&
+           device.threads == first.threads;
+  };
+  return machine.unlikeLinks.empty() && llvm::all_of(machine.devices, isLikeFirst);
+}
+
+/// Says that there are other devices than the mesh takes.
+static llvm::Error wrongDevices(const CompileOptions &options, uint64_t taken, uint32_t found) {
+  const std::string what = "--mesh " + options.mesh + ": takes " + std::to_string(taken) +
+                           " devices, but there are " + std::to_string(found);
+  if (options.devices || taken > found)
+    return wrongUsage(what + "; make --devices equal");
+  return wrongUsage(what + ", which are not alike; give --devices " + llvm::Twine(taken) +
+                    " for the first of them, in the order of " + options.machine);
+}
+
 /// Sets the number of ranks.
 static llvm::Expected<PipelineShape> readRanks(const CompileOptions &options) {
   PipelineShape shape;
+  // What the machine has beyond these may stay unused.
+  bool takesFirst = false;
   std::optional<uint32_t> devices;
   if (options.devices)
     devices = options.devices;
@@ -116,8 +139,8 @@ static llvm::Expected<PipelineShape> readRanks(const CompileOptions &options) {
                                      " has " + llvm::Twine(machine->devices.size()));
     for (const DeviceSpec &device : machine->devices)
       shape.memoryOfDevices.push_back(device.memoryBytes);
-    if (devices && *devices < machine->devices.size())
-      shape.devicesOfMachine = machine->devices.size();
+    takesFirst = !devices && areAlike(*machine);
+    shape.devicesOfMachine = machine->devices.size();
     devices = devices.value_or(machine->devices.size());
   }
   if (options.deviceMemory) {
@@ -125,8 +148,9 @@ static llvm::Expected<PipelineShape> readRanks(const CompileOptions &options) {
       return wrongUsage("--device-memory " + llvm::Twine(*options.deviceMemory) + ": expected at least 1 byte, as 80GB");
     shape.memoryGiven = options.deviceMemory;
   }
+  shape.devices = devices.value_or(1);
   if (options.mesh.empty()) {
-    shape.ranks = devices.value_or(1);
+    shape.ranks = shape.devices;
     return shape;
   }
   auto mesh = parseMesh(options.mesh);
@@ -143,7 +167,7 @@ static llvm::Expected<PipelineShape> readRanks(const CompileOptions &options) {
     return wrongUsage("--mesh " + options.mesh + ": found tp=" + llvm::Twine(*mesh->tp) + ", expected at most " +
                       llvm::Twine(kMostTensorRanks));
   if (mesh->isOpen()) {
-    shape.search = {devices.value_or(1), mesh->pp, mesh->tp, mesh->dp, {}};
+    shape.search = {shape.devices, mesh->pp, mesh->tp, mesh->dp, {}};
     return shape;
   }
   shape.ranks = *mesh->pp;
@@ -153,10 +177,23 @@ static llvm::Expected<PipelineShape> readRanks(const CompileOptions &options) {
   if (taken > kMostMeshDevices)
     return wrongUsage("--mesh " + options.mesh + ": takes " + llvm::Twine(taken) + " devices, expected at most " +
                       llvm::Twine(kMostMeshDevices));
-  if (devices && *devices != taken)
-    return wrongUsage("--mesh " + options.mesh + ": takes " + llvm::Twine(taken) +
-                      " devices, but there are " + llvm::Twine(*devices) + "; make --devices equal");
+  if (devices && *devices != taken && !(takesFirst && taken < *devices))
+    return wrongDevices(options, taken, *devices);
+  shape.devices = taken;
   return shape;
+}
+
+std::vector<std::string> noteDevicesLeft(const CompileOptions &options, const PipelineShape &shape,
+                                         uint32_t used) {
+  if (!shape.leavesDevices())
+    return {};
+  const char *are = used == 1 ? "is" : "are";
+  if (options.devices)
+    return {llvm::formatv("{0} of the {1} devices of {2} {3} used; leave --devices away to use all", used,
+                          shape.devicesOfMachine, options.machine, are)};
+  return {llvm::formatv("the first {0}of the {1} devices of {2} {3} used, as many as --mesh takes",
+                        used == 1 ? "" : std::to_string(used) + " ", shape.devicesOfMachine, options.machine,
+                        are)};
 }
 
 llvm::Error checkScheduleName(StringRef name) {
@@ -186,6 +223,18 @@ static llvm::Error checkTraining(const CompileOptions &options) {
   if (!llvm::is_contained({"", "auto", "interleaved"}, options.schedule))
     return wrongUsage(option + ": --schedule " + options.schedule +
                       " has one stage a device; give --schedule interleaved, or leave --interleave out");
+  return llvm::Error::success();
+}
+
+/// What is shared out among ranks, of which there is one, has no effect.
+static llvm::Error checkShared(const TrainingChoice &choice, const MeshSearchSpace &space) {
+  if (choice.zero.value_or(0) > 0 && space.dataRanks == 1)
+    return wrongUsage(
+        "--zero " + llvm::Twine(*choice.zero) +
+        ": nothing to share state with; give --mesh dp=N with N of at least 2, or leave --zero out");
+  if (choice.sequenceParallel && space.tensorRanks == 1)
+    return wrongUsage(
+        "--sequence-parallel: nothing to split over; give --mesh tp=N with N of at least 2, or leave it out");
   return llvm::Error::success();
 }
 
@@ -226,18 +275,6 @@ llvm::Expected<PipelineShape> readPipelineShape(const CompileOptions &options) {
   if (!llvm::is_contained({"traced", "bf16"}, options.dtype))
     return wrongUsage("--dtype " + options.dtype + ": found \"" + options.dtype +
                       "\", expected bf16, or traced for the dtypes that the model was traced with");
-/// What is shared out among ranks, of which there is one, has no effect.
-static llvm::Error checkShared(const TrainingChoice &choice, const MeshSearchSpace &space) {
-  if (choice.zero.value_or(0) > 0 && space.dataRanks == 1)
-    return wrongUsage(
-        "--zero " + llvm::Twine(*choice.zero) +
-        ": nothing to share state with; give --mesh dp=N with N of at least 2, or leave --zero out");
-  if (choice.sequenceParallel && space.tensorRanks == 1)
-    return wrongUsage(
-        "--sequence-parallel: nothing to split over; give --mesh tp=N with N of at least 2, or leave it out");
-  return llvm::Error::success();
-}
-
   auto rules = readShardOptions(options);
   if (!rules)
     return rules.takeError();
@@ -253,6 +290,8 @@ static llvm::Error checkShared(const TrainingChoice &choice, const MeshSearchSpa
   if (options.training) {
     if (!isOpen)
       shape->search = {shape->ranks * shape->tensorRanks * shape->dataRanks, shape->ranks, shape->tensorRanks, shape->dataRanks, {}};
+    if (auto error = checkShared(*options.training, *shape->search))
+      return error;
     openTraining(options, isOpen, *shape->search);
   } else if (isOpen)
     shape->search->stagesOfRank = stagesOfRank(options.schedule, isOpen);
@@ -262,5 +301,3 @@ static llvm::Error checkShared(const TrainingChoice &choice, const MeshSearchSpa
 }
 
 } // namespace cleave
-    if (auto error = checkShared(*options.training, *shape->search))
-      return error;

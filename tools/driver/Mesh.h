@@ -38,8 +38,8 @@ struct PipelineShape {
   uint32_t microbatches = 1;
   /// The dimension that micro-batches split; empty where there is one.
   std::string batch;
-  /// How many the machine has where they are more than are used; else 0.
-  uint32_t devicesOfMachine = 0;
+  /// Those that may be used, from the machine's first on, and how many it has; 0: as many as are used.
+  uint32_t devices = 1, devicesOfMachine = 0;
   /// Of the machine's devices, in their order; nothing of one that is not limited.
   std::vector<std::optional<int64_t>> memoryOfDevices;
   /// Of each device, in place of these, where the user said so.
@@ -51,11 +51,18 @@ struct PipelineShape {
   /// Ranks, stages, tensor ranks and micro-batches are still to be found.
   std::optional<MeshSearchSpace> search;
 
+  /// The machine has more than may be used.
+  bool leavesDevices() const { return devices < devicesOfMachine; }
   /// By rank; nothing of one whose device is not limited.
   std::vector<std::optional<int64_t>> memoryOfRanks() const;
 };
 
-/// Reconciles --devices, --mesh and --machine. Of training a mesh is always searched for, if only among one.
+/// That `used` of the machine's devices are used, where --devices or --mesh leaves some.
+std::vector<std::string> noteDevicesLeft(const CompileOptions &options, const PipelineShape &shape,
+                                         uint32_t used);
+
+/// Reconciles --devices, --mesh and --machine: of devices that are alike a mesh may take the first ones. Of
+/// training a mesh is always searched for, if only among one.
 llvm::Expected<PipelineShape> readPipelineShape(const CompileOptions &options);
 
 } // namespace cleave

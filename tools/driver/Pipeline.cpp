@@ -23,8 +23,8 @@ static std::string tensorPasses(const CompileOptions &options, const PipelineSha
   std::string annotate = "annotate-sharding{tp=" + std::to_string(shape.tensorRanks);
   if (!options.machine.empty())
     annotate += " machine=" + options.machine;
-  if (shape.devicesOfMachine > 0)
-    annotate += " devices=" + std::to_string(options.devices);
+  if (shape.leavesDevices())
+    annotate += " devices=" + std::to_string(shape.devices);
   if (auto memory = shardingMemory(shape))
     annotate += " memory=" + std::to_string(*memory);
   if (!shape.shard.empty())

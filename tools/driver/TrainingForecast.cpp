@@ -5,6 +5,7 @@
 #include "tools/driver/Mesh.h"
 #include "tools/driver/MeshSearch.h"
 #include "tools/driver/ModelSource.h"
+#include "llvm/ADT/STLExtras.h"
 
 namespace cleave {
 
@@ -58,6 +59,7 @@ llvm::Expected<TrainingForecast> TrainingForecaster::forecast(std::optional<int6
   auto result = searchTraining(*model->maker, options, *shape);
   if (!result)
     return result;
+  llvm::append_range(result->notes, noteDevicesLeft(options, *shape, result->configuration.devices()));
   if (auto error = checkSeconds(result->pipeline.seconds, options.model, "use a --machine whose devices and links are faster"))
     return error;
   return result;
