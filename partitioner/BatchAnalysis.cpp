@@ -347,6 +347,15 @@ BatchWalk::Found BatchWalk::run() {
   return std::nullopt;
 }
 
+std::string BatchObstacle::operationName() const {
+  return isa<func::FuncOp>(op) ? "the model" : op->getName().getStringRef().str();
+}
+
+std::string BatchObstacle::describe() const {
+  const StringRef path = modulePath(op);
+  return operationName() + (path.empty() ? "" : " at " + path.str()) + " " + reason;
+}
+
 std::optional<BatchObstacle> findBatchObstacle(func::FuncOp function, StringRef name) {
   auto found = BatchWalk(function, name).run();
   if (found)

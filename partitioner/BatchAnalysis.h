@@ -14,6 +14,11 @@ struct BatchObstacle {
   mlir::Operation *op;
   /// After the operation's name: `adds over dimension batch`.
   std::string reason;
+
+  /// `aten.sum`, or `the model`.
+  std::string operationName() const;
+  /// `aten.sum at h.3 adds over dimension batch`.
+  std::string describe() const;
 };
 
 /// Nothing when `function`, run on consecutive parts of dimension `name` of its inputs, gives consecutive parts of its

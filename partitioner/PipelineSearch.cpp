@@ -131,10 +131,14 @@ std::vector<uint32_t> PipelineSearch::microbatchCounts(uint32_t dataRanks) const
 llvm::Error PipelineSearch::refusal(const Configuration &configuration) const {
   if (configuration.microbatches * uint64_t(configuration.dataRanks) == 1)
     return llvm::Error::success();
+  const char *remedy = configuration.dataRanks == 1      ? "--microbatches 1"
+                       : configuration.microbatches == 1 ? "dp=1"
+                                                         : "--microbatches 1 and dp=1";
   if (request.batch.empty())
-    return failure("no dimension of an input is named batch, so that there is nothing to split");
+    return failure("no dimension of an input is named batch, so that there is nothing to split; use {0}",
+                   remedy);
   if (obstacle)
-    return failure("{0} {1}, so the batch is not split", obstacle->op->getName(), obstacle->reason);
+    return failure("{0}, so the batch is not split; use {1}", obstacle->describe(), remedy);
   if (const int64_t samples = facts.whole.sizes().lookup(request.batch); samples < configuration.dataRanks)
     return failure("{0} samples, fewer than pipelines; use --mesh dp={0} or less", samples);
   return llvm::Error::success();

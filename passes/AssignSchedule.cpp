@@ -51,7 +51,7 @@ struct AssignSchedule : impl::AssignScheduleBase<AssignSchedule> {
     if (count > 1)
       function->setAttr(kBatchAttr, b.getStringAttr(batch));
     else if (obstacle)
-      function->setAttr(kBatchObstacleAttr, b.getStringAttr(describe(*obstacle)));
+      function->setAttr(kBatchObstacleAttr, b.getStringAttr(obstacle->describe()));
   }
 
   /// What is kept of the machine, of whose devices so many are used.
@@ -83,19 +83,10 @@ struct AssignSchedule : impl::AssignScheduleBase<AssignSchedule> {
     signalPassFailure();
   }
 
-  static std::string nameOf(Operation *op) {
-    return isa<func::FuncOp>(op) ? "the model" : op->getName().getStringRef().str();
-  }
-
   void report(const BatchObstacle &obstacle) {
-    obstacle.op->emitError() << nameOf(obstacle.op) << " " << obstacle.reason
+    obstacle.op->emitError() << obstacle.operationName() << " " << obstacle.reason
                              << ", so micro-batches are not parts of it; use --microbatches 1";
     signalPassFailure();
-  }
-
-  static std::string describe(const BatchObstacle &obstacle) {
-    StringRef path = modulePath(obstacle.op);
-    return (Twine(nameOf(obstacle.op)) + (path.empty() ? "" : " at ") + path + " " + obstacle.reason).str();
   }
 
   /// Sender, receiver, latency and bytes a second of each.

@@ -210,6 +210,24 @@ def test_more_pipelines_than_samples(model):
     assert "model.pt: 2 samples, fewer than pipelines; use --mesh dp=2 or less" in why
 
 
+@pytest.mark.parametrize("options, remedy", [(("--mesh", "pp=1", "--microbatches", 2), "--microbatches 1"), (("--mesh", "dp=2"), "dp=1"),
+                                             (("--mesh", "dp=2", "--microbatches", 2), "--microbatches 1 and dp=1")])
+def test_a_batch_that_is_not_split(tmp_path, options, remedy):
+    """The error says where, and what to do."""
+    (tmp_path / "sum.mlir").write_text("""#batch = #cleave.layout<dims = ["batch", "8"]>
+func.func @forward(%x: tensor<?x8xf32, #batch>) -> tensor<8xf32> attributes {cleave.symbols = {batch = 8 : i64}} {
+  %axis = cleave.constant([0]) : !cleave.list<i64>
+  %false = cleave.constant(false) : i1
+  %none = cleave.constant(unit) : none
+  %0 = aten.sum.dim_IntList(%x, %axis, %false, %none) : (tensor<?x8xf32, #batch>, !cleave.list<i64>, i1, none) -> tensor<8xf32> loc("head.pool")
+  return %0 : tensor<8xf32>
+}
+""")
+    why = refused(tmp_path, "simulate", "sum.mlir", "--train", *options)
+    assert why == ("error: sum.mlir: aten.sum.dim_IntList at head.pool reduces over dimension batch, so the batch is not split; "
+                   f"use {remedy}"), why
+
+
 def test_micro_batches_are_at_most_the_samples(model):
     report = forecast(model, "--mesh", "pp=2", "--microbatches", 64)
     assert report == forecast(model, "--mesh", "pp=2", "--microbatches", 2) and report["microbatches"] == 2
