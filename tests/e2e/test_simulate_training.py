@@ -408,7 +408,7 @@ def test_fewer_pipelines_than_devices(deep):
     report = forecast_deep(deep, "--machine", machine, "--mesh", "auto")
     assert report["mesh"] == {"pp": 1, "dp": 1, "tp": 1} and len(report["devices"]) == 1
     (note,) = report["notes"]
-    assert note.startswith("1 of the 4 devices is used: with all of them, pp=") and " longer" in note
+    assert note.startswith("1 of the 4 devices is used: with all of them, pp=") and " longer by estimate" in note
     # All of them where that is faster.
     report = forecast_deep(deep, "--machine", put_machine(deep, 4, link={"latency_seconds": 0, "bytes_per_second": 1e12}), "--mesh", "auto")
     assert len(report["devices"]) == 4 and report["notes"] == []

@@ -157,7 +157,8 @@ std::vector<std::string> MeshSearch::noteUnused(const Estimate &chosen) const {
   if (other != estimates.end())
     note += ": with all of them, " + meshOf(other->configuration) + " ";
   if (other != estimates.end() && other->obstacle.empty())
-    note += "takes " + longer(other->seconds, chosen.seconds);
+    note += (other->isBound ? "takes at least " : "takes ") + longer(other->seconds, chosen.seconds) +
+            " by estimate";
   else if (other != estimates.end())
     note += "fails: " + other->obstacle;
   return {note};
