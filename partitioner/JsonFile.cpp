@@ -1,6 +1,8 @@
 //===- JsonFile.cpp - JSON from anyone ------------------------------------===//
 #include "partitioner/JsonFile.h"
 
+#include "codegen/plan/JsonText.h"
+#include "ir/NearestName.h"
 #include "partitioner/Failure.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringSet.h"
@@ -25,7 +27,7 @@ std::string describeJson(const json::Value *value) {
     return "an object";
   if (value->getAsArray())
     return "an array";
-  const std::string text = llvm::formatv("{0}", *value).str();
+  const std::string text = plan::jsonText(*value, /*indent=*/0);
   return text.size() <= 80 ? text : "a long string";
 }
 

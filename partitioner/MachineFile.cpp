@@ -196,13 +196,11 @@ static Error readDevices(const json::Value &value, StringRef path, const DeviceK
 
 //===- Between devices ----------------------------------------------------===//
 
-static Error readCollectives(const json::Value &value, StringRef where, size_t devices, CollectiveCosts &costs) {
-  auto object = asObject(value, where, "a table for each kind");
-  if (!object)
-    return object.takeError();
-  if (Error error =
-          checkKeys(**object, where, {},
-                    std::vector<StringRef>(std::begin(kCollectiveKinds), std::end(kCollectiveKinds))))
+static Error readCollective(const json::Value &value, StringRef where, size_t devices, CollectiveCosts::Measured &measured) {
+  auto entry = asObject(value, where, "latency_seconds, bytes, bytes_per_second");
+  if (!entry)
+    return entry.takeError();
+  if (Error error = checkKeys(**entry, where, {"latency_seconds", "bytes", "bytes_per_second"}, {"ranks"}))
     return error;
   for (auto [index, kind] : llvm::enumerate(kCollectiveKinds)) {
     const json::Value *found = (*object)->get(kind);
@@ -427,7 +425,7 @@ static json::Array unlikeLinksOf(const Machine &machine) {
   return links;
 }
 
-std::string machineFileText(const Machine &machine) {
+static json::Value valueOf(const Machine &machine) {
   json::Object object;
   writeDevices(object, machine);
   object["link"] = objectOf(machine.link);
@@ -447,11 +445,16 @@ std::string machineFileText(const Machine &machine) {
     }
   if (!collectives.empty())
     object["collectives"] = std::move(collectives);
-  return llvm::formatv("{0:2}\n", json::Value(std::move(object)));
+  return object;
+}
+
+std::string machineFileText(const Machine &machine) {
+  return plan::jsonText(valueOf(machine), /*indent=*/2) + "\n";
 }
 
 std::string checksumOf(const Machine &machine) {
-  const std::string text = machineFileText(machine);
+  // With all digits, as plans have it that were made when files had them, too.
+  const std::string text = llvm::formatv("{0:2}\n", valueOf(machine));
   return plan::toHex(plan::checksum(llvm::arrayRefFromStringRef(text)));
 }
 

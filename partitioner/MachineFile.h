@@ -71,7 +71,7 @@ llvm::Expected<Machine> readMachineFile(llvm::StringRef path);
 /// What readMachineFile reads; kinds are called by their number, where there have to be some.
 std::string machineFileText(const Machine &machine);
 
-/// Of that text, in hexadecimal digits: of machines that say the same it is the same.
+/// Of what that text says, in hexadecimal digits: of machines that say the same it is the same.
 std::string checksumOf(const Machine &machine);
 
 } // namespace cleave

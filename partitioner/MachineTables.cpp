@@ -65,7 +65,7 @@ static Expected<std::vector<double>> readArray(const json::Value *value, const T
     const std::optional<double> number = item.getAsNumber();
     if (!number || !(*number >= 1 && *number <= most))
       return failure("{0}[{1}]: found {2}, expected a number from 1 to {3}", where.str(), numbers.size(),
-                     describeJson(&item), json::Value(most));
+                     describeJson(&item), plan::numberText(most));
     numbers.push_back(*number);
   }
   return numbers;
@@ -82,7 +82,7 @@ Expected<RateTable> readTable(const json::Object &object, StringRef where, const
     for (size_t i = 1; i < sizes->size(); ++i)
       if (!((*sizes)[i - 1] < (*sizes)[i]))
         return failure("{0}[{1}]: found {2} after {3}, expected sizes that ascend", at, i,
-                       json::Value((*sizes)[i]), json::Value((*sizes)[i - 1]));
+                       plan::numberText((*sizes)[i]), plan::numberText((*sizes)[i - 1]));
     points *= sizes->size();
     if (points > kMostRates)
       return failure("{0}: found a grid of {1} points, expected {2} at most; leave sizes out", at, points,

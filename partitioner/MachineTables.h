@@ -6,6 +6,7 @@
 #ifndef CLEAVE_PARTITIONER_MACHINETABLES_H
 #define CLEAVE_PARTITIONER_MACHINETABLES_H
 
+#include "codegen/plan/JsonText.h"
 #include "partitioner/Failure.h"
 #include "partitioner/JsonFile.h"
 #include "partitioner/Machine.h"
@@ -42,7 +43,7 @@ llvm::Error readNumbers(const llvm::json::Object &object, llvm::StringRef where,
     // Written so that NaN fails.
     if (!number || !(*number >= key.least && *number <= key.most))
       return failure("{0}.{1}: found {2}, expected a number from {3} to {4}", where, key.key,
-                     describeJson(value), llvm::json::Value(key.least), llvm::json::Value(key.most));
+                     describeJson(value), plan::numberText(key.least), plan::numberText(key.most));
     result.*key.member = *number;
   }
   return llvm::Error::success();

@@ -1,5 +1,6 @@
 //===- Cut.cpp - `cleave cut` ---------------------------------------------===//
 #include "codegen/plan/AtomicFile.h"
+#include "codegen/plan/JsonText.h"
 #include "partitioner/PlacementFile.h"
 #include "tools/cleave/Commands.h"
 #include "tools/cleave/Output.h"
@@ -93,7 +94,7 @@ static Error cut(const CutOptions &options) {
   if (!placement)
     return llvm::createStringError(options.graph + ": " + toString(placement.takeError()));
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-  const std::string text = formatv("{0:2}\n", llvm::json::Value(toJson(*problem, *placement)));
+  const std::string text = plan::jsonText(toJson(*problem, *placement), /*indent=*/2) + "\n";
   if (!options.output.empty())
     if (Error error = writeFile(options.output, text))
       return error;

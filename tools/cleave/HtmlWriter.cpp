@@ -1,7 +1,7 @@
 //===- HtmlWriter.cpp - HTML in which text is data ------------------------===//
 #include "tools/cleave/HtmlWriter.h"
+#include "codegen/plan/JsonText.h"
 #include "llvm/ADT/StringExtras.h"
-#include "llvm/Support/FormatVariadic.h"
 #include <algorithm>
 
 namespace cleave {
@@ -30,7 +30,7 @@ void HtmlWriter::leaf(llvm::StringLiteral tag, const llvm::Twine &content, Attri
 void HtmlWriter::text(const llvm::Twine &content) { llvm::printHTMLEscaped(content.str(), stream); }
 
 void HtmlWriter::amount(llvm::StringRef key, const llvm::json::Value &value, const llvm::Twine &shown) {
-  leaf("data", shown, {{"class", key.str()}, {"value", llvm::formatv("{0}", value).str()}});
+  leaf("data", shown, {{"class", key.str()}, {"value", plan::jsonText(value, /*indent=*/0)}});
 }
 
 void HtmlWriter::table(llvm::ArrayRef<llvm::StringRef> columns, llvm::function_ref<void()> writeRows) {

@@ -1,5 +1,6 @@
 //===- Inspect.cpp - `cleave inspect` -------------------------------------===//
 #include "tools/cleave/Inspect.h"
+#include "codegen/plan/JsonText.h"
 #include "tools/cleave/Commands.h"
 #include "tools/cleave/Output.h"
 #include "tools/driver/UsageError.h"
@@ -31,7 +32,7 @@ static Error inspect(const InspectOptions &options) {
   llvm::raw_ostream &out = llvm::outs();
   llvm::StringRef name = llvm::sys::path::filename(llvm::StringRef(options.plan).rtrim('/'));
   if (options.json || options.format == "json")
-    out << llvm::formatv("{0:2}\n", llvm::json::Value(toJson(*loaded)));
+    out << plan::jsonText(toJson(*loaded), /*indent=*/2) << "\n";
   else if (options.format == "html")
     printHtml(out, *loaded, name, forecastOf(*loaded->plan, name));
   else if (options.format == "dot")

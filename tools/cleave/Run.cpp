@@ -1,5 +1,6 @@
 //===- Run.cpp - `cleave run` ---------------------------------------------===//
 #include "codegen/plan/DimExpr.h"
+#include "codegen/plan/JsonText.h"
 #include "codegen/plan/PlanFacts.h"
 #include "runtime/DTypes.h"
 #include "runtime/Session.h"
@@ -276,7 +277,7 @@ static Error run(RunOptions options) {
   if (Error error = writeRunFiles(options.files, *outputs, trace))
     return error;
   if (options.json)
-    llvm::outs() << llvm::formatv("{0:2}\n", llvm::json::Value(toJson(*measurement, *outputs)));
+    llvm::outs() << plan::jsonText(toJson(*measurement, *outputs), /*indent=*/2) << "\n";
   else
     printText(llvm::outs(), *measurement, *outputs);
   return finishOutput();

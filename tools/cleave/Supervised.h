@@ -2,10 +2,10 @@
 #ifndef CLEAVE_TOOLS_CLEAVE_SUPERVISED_H
 #define CLEAVE_TOOLS_CLEAVE_SUPERVISED_H
 
+#include "codegen/plan/JsonText.h"
 #include "tools/cleave/Output.h"
 #include "tools/cleave/ProgressBar.h"
 #include "tools/cleave/Supervisor.h"
-#include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/JSON.h"
 #include "llvm/Support/raw_ostream.h"
 #include <CLI/CLI.hpp>
@@ -41,7 +41,7 @@ llvm::Expected<Report> workAndReport(Options options, const SupervisedOptions &h
   if (!report)
     return report;
   if (how.json)
-    llvm::outs() << llvm::formatv("{0:2}\n", llvm::json::Value(reporter.toJson(options, *report)));
+    llvm::outs() << plan::jsonText(reporter.toJson(options, *report), /*indent=*/2) << "\n";
   else if (!how.quiet)
     reporter.printText(llvm::outs(), options, *report);
   if (llvm::Error error = finishOutput())

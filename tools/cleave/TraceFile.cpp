@@ -1,12 +1,13 @@
 //===- TraceFile.cpp - What ranks did, for trace viewers ------------------===//
 #include "tools/cleave/TraceFile.h"
+#include "codegen/plan/JsonText.h"
 #include "codegen/plan/Schedule.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/JSON.h"
 #include <algorithm>
 #include <chrono>
-
 #include <optional>
+
 namespace cleave {
 
 using llvm::json::Array;
@@ -150,7 +151,7 @@ std::string formatTrace(llvm::ArrayRef<TraceRow> rows, llvm::ArrayRef<std::vecto
   for (auto [row, own] : llvm::zip(rows, lanes))
     addRow(entries, row, own, start, modulePaths);
   Object trace{{"displayTimeUnit", "ms"}, {"traceEvents", std::move(entries)}};
-  return llvm::formatv("{0}\n", llvm::json::Value(std::move(trace)));
+  return plan::jsonText(std::move(trace), /*indent=*/0) + "\n";
 }
 
 } // namespace cleave

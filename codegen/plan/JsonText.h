@@ -1,0 +1,21 @@
+//===- JsonText.h - JSON that people read -----------------------*- C++ -*-===//
+#ifndef CLEAVE_CODEGEN_PLAN_JSONTEXT_H
+#define CLEAVE_CODEGEN_PLAN_JSONTEXT_H
+
+#include "llvm/Support/JSON.h"
+#include <string>
+
+namespace cleave::plan {
+
+/// With as many digits of 15 to 17 as it takes to read the number again: `0.9`, where LLVM's JSON has
+/// 0.90000000000000002.
+/// \param number  finite.
+std::string numberText(double number);
+
+/// As LLVM writes it, keys in order, but for numbers, which are as numberText has them.
+/// \param indent  spaces a level; 0: one line.
+std::string jsonText(const llvm::json::Value &value, unsigned indent);
+
+} // namespace cleave::plan
+
+#endif // CLEAVE_CODEGEN_PLAN_JSONTEXT_H
