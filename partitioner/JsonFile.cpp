@@ -4,6 +4,7 @@
 #include "codegen/plan/JsonText.h"
 #include "ir/NearestName.h"
 #include "partitioner/Failure.h"
+#include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringSet.h"
 #include "llvm/Support/FileSystem.h"
@@ -29,6 +30,29 @@ std::string describeJson(const json::Value *value) {
     return "an array";
   const std::string text = plan::jsonText(*value, /*indent=*/0);
   return text.size() <= 80 ? text : "a long string";
+}
+
+Error checkKeys(const json::Object &object, StringRef where, llvm::ArrayRef<StringRef> required,
+                llvm::ArrayRef<StringRef> optional) {
+  for (StringRef key : required)
+    if (!object.get(key))
+      return failure("{0}: the key \"{1}\" is missing; keys that must be there: {2}", where, key,
+                     llvm::join(required, ", "));
+  const json::Object::value_type *unknown = nullptr;
+  for (const json::Object::value_type &entry : object) {
+    StringRef key = entry.first;
+    // The object is hashed: the smallest name makes the message one and the same.
+    if (!llvm::is_contained(required, key) && !llvm::is_contained(optional, key) &&
+        (!unknown || key < StringRef(unknown->first)))
+      unknown = &entry;
+  }
+  if (!unknown)
+    return Error::success();
+  const json::Value key(StringRef(unknown->first));
+  std::vector<std::string> known(required.begin(), required.end());
+  known.insert(known.end(), optional.begin(), optional.end());
+  return failure("{0}: the key {1} is unknown; use {2}{3}", where, describeJson(&key),
+                 llvm::join(known, ", "), didYouMean(StringRef(unknown->first), known));
 }
 
 /// Where the string ends that begins behind the quote before `at`; the text's end for one that does not.

@@ -2,6 +2,7 @@
 #ifndef CLEAVE_PARTITIONER_JSONFILE_H
 #define CLEAVE_PARTITIONER_JSONFILE_H
 
+#include "llvm/ADT/ArrayRef.h"
 #include "llvm/ADT/StringRef.h"
 #include "llvm/Support/Error.h"
 #include "llvm/Support/JSON.h"
@@ -25,6 +26,11 @@ llvm::Expected<llvm::json::Value> readJsonFile(llvm::StringRef path, const JsonF
 /// A value, or its absence, for a message: as JSON, so that control characters are escaped; long ones are
 /// only described.
 std::string describeJson(const llvm::json::Value *value);
+
+/// The keys of `object` are `required` and perhaps some of `optional`.
+llvm::Error checkKeys(const llvm::json::Object &object, llvm::StringRef where,
+                      llvm::ArrayRef<llvm::StringRef> required,
+                      llvm::ArrayRef<llvm::StringRef> optional = {});
 
 } // namespace cleave
 

@@ -13,28 +13,6 @@ using llvm::Twine;
 
 namespace cleave {
 
-Error checkKeys(const json::Object &object, StringRef where, llvm::ArrayRef<StringRef> required,
-                llvm::ArrayRef<StringRef> optional) {
-  for (StringRef key : required)
-    if (!object.get(key))
-      return failure("{0}: the key \"{1}\" is missing; keys that must be there: {2}", where, key,
-                     llvm::join(required, ", "));
-  const json::Object::value_type *unknown = nullptr;
-  for (const json::Object::value_type &entry : object) {
-    StringRef key = entry.first;
-    // The object is hashed: the smallest name makes the message one and the same.
-    if (!llvm::is_contained(required, key) && !llvm::is_contained(optional, key) &&
-        (!unknown || key < StringRef(unknown->first)))
-      unknown = &entry;
-  }
-  if (!unknown)
-    return Error::success();
-  const json::Value key(StringRef(unknown->first));
-  std::vector<StringRef> known(required);
-  llvm::append_range(known, optional);
-  return failure("{0}: the key {1} is unknown; use {2}", where, describeJson(&key), llvm::join(known, ", "));
-}
-
 Expected<const json::Object *> asObject(const json::Value &value, StringRef where, StringRef what) {
   if (const json::Object *object = value.getAsObject())
     return object;

@@ -25,11 +25,6 @@ template <typename Struct> struct NumberKey {
 inline constexpr double kMostRate = 1e21;
 inline constexpr double kMostSeconds = 1000;
 
-/// The keys of `object` are `required` and perhaps some of `optional`.
-llvm::Error checkKeys(const llvm::json::Object &object, llvm::StringRef where,
-                      llvm::ArrayRef<llvm::StringRef> required,
-                      llvm::ArrayRef<llvm::StringRef> optional = {});
-
 /// The object of a key, or an error that says what it should be.
 llvm::Expected<const llvm::json::Object *> asObject(const llvm::json::Value &value, llvm::StringRef where,
                                                     llvm::StringRef what);

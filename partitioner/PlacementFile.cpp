@@ -1,6 +1,7 @@
 //===- PlacementFile.cpp - Placement problems from JSON -------------------===//
 #include "partitioner/PlacementFile.h"
 
+#include "codegen/plan/JsonText.h"
 #include "partitioner/Failure.h"
 #include "partitioner/JsonFile.h"
 #include "llvm/ADT/STLExtras.h"
@@ -34,13 +35,24 @@ static constexpr double kMostSize = 1e30;
 static constexpr double kSameCost = 1e-6;
 /// Nodes of a cycle that a message names.
 static constexpr size_t kMostNamed = 4;
+/// With what published graphs say beside, for people: names and layers of nodes, sizes of edges.
+static const StringRef kGraphKeys[] = {"maxSizePerFPGA", "maxFPGAs", "maxCPUs", "nodes", "edges"},
+                       kNodeKeys[] =
+                           {"id",   "supportedOnFpga", "isBackwardNode", "cpuLatency", "fpgaLatency",
+                            "size", "colorClass",      "name",           "layerId"},
+                       kEdgeKeys[] = {"sourceId", "destId", "cost", "size"};
 
 namespace {
 
 /// One entry of the file, whose place begins every error.
 class Entry {
 public:
-  Entry(const json::Object &object, std::string where) : object(object), where(std::move(where)) {}
+  /// \param separator  before a key, behind the entry's place.
+  Entry(const json::Object &object, std::string where, const char *separator = ".")
+      : object(object), where(std::move(where)), separator(separator) {}
+
+  /// The place of a key.
+  std::string at(StringRef key) const { return (where + separator + key).str(); }
 
   bool has(StringRef key) const { return object.get(key) != nullptr; }
 
@@ -49,7 +61,7 @@ public:
     const std::optional<double> number = value ? value->getAsNumber() : std::nullopt;
     // Written so that NaN fails.
     if (!number || !(*number >= 0 && *number <= most))
-      return failure("{0}.{1}: found {2}, expected a number from 0 to {3}", where, key, describeJson(value),
+      return failure("{0}: found {1}, expected a number from 0 to {2}", at(key), describeJson(value),
                      llvm::format("%g", most));
     return *number;
   }
@@ -57,7 +69,7 @@ public:
   Expected<uint32_t> count(StringRef key) const {
     Expected<double> read = number(key, kMostOfAKind);
     if (read && *read != std::floor(*read))
-      return failure("{0}.{1}: found {2}, expected a whole number", where, key, json::Value(*read));
+      return failure("{0}: found {1}, expected a whole number", at(key), plan::numberText(*read));
     if (!read)
       return read.takeError();
     return static_cast<uint32_t>(*read);
@@ -67,7 +79,7 @@ public:
     const json::Value *value = object.get(key);
     const std::optional<int64_t> integer = value ? value->getAsInteger() : std::nullopt;
     if (!integer)
-      return failure("{0}.{1}: found {2}, expected an integer", where, key, describeJson(value));
+      return failure("{0}: found {1}, expected an integer", at(key), describeJson(value));
     return *integer;
   }
 
@@ -77,13 +89,13 @@ public:
       return *value->getAsBoolean();
     const std::optional<int64_t> integer = value ? value->getAsInteger() : std::nullopt;
     if (!integer || (*integer != 0 && *integer != 1))
-      return failure("{0}.{1}: found {2}, expected true or false, or 1 or 0", where, key,
-                     describeJson(value));
+      return failure("{0}: found {1}, expected true or false, or 1 or 0", at(key), describeJson(value));
     return *integer == 1;
   }
 
   const json::Object &object;
   const std::string where;
+  const char *const separator;
 };
 
 /// The problem, entry by entry.
@@ -130,11 +142,13 @@ uint32_t Reader::colourOf(std::optional<int64_t> colour) {
 
 Error Reader::readNode(const Entry &entry) {
   PlacementProblem::Node node;
+  if (Error error = checkKeys(entry.object, entry.where, {}, kNodeKeys))
+    return error;
   if (Error error = take(entry.integer("id"), node.id))
     return error;
   const auto [found, isNew] = nodes.try_emplace(node.id, problem.nodes.size());
   if (!isNew)
-    return failure("{0}.id: found {1}, which nodes[{2}] has; give each node an id of its own", entry.where,
+    return failure("{0}: found {1}, which nodes[{2}] has; give each node an id of its own", entry.at("id"),
                    node.id, found->second);
   if (Error error = take(entry.number("fpgaLatency", kMostTime), node.acceleratorLatency))
     return error;
@@ -162,13 +176,15 @@ Expected<uint32_t> Reader::nodeOf(const Entry &entry, StringRef key) const {
     return id.takeError();
   const auto found = nodes.find(*id);
   if (found == nodes.end())
-    return failure("{0}.{1}: found {2}, expected the id of a node; add the node or drop the edge",
-                   entry.where, key, *id);
+    return failure("{0}: found {1}, expected the id of a node; add the node or drop the edge", entry.at(key),
+                   *id);
   return found->second;
 }
 
 Error Reader::readEdge(const Entry &entry) {
   PlacementProblem::Edge edge;
+  if (Error error = checkKeys(entry.object, entry.where, {}, kEdgeKeys))
+    return error;
   if (Error error = take(nodeOf(entry, "sourceId"), edge.source))
     return error;
   if (Error error = take(nodeOf(entry, "destId"), edge.target))
@@ -183,9 +199,8 @@ Error Reader::readEdge(const Entry &entry) {
         "around, or correct isBackwardNode",
         entry.where, source.id, problem.nodes[edge.target].id);
   if (hasCost[edge.source] && std::abs(source.cost - cost) > kSameCost * std::max(source.cost, cost))
-    return failure(
-        "{0}.cost: found {1}, an earlier edge of node {2} has {3}; give all edges of a node one cost",
-        entry.where, json::Value(cost), source.id, json::Value(source.cost));
+    return failure("{0}: found {1}, an earlier edge of node {2} has {3}; give all edges of a node one cost",
+                   entry.at("cost"), plan::numberText(cost), source.id, plan::numberText(source.cost));
   if (!hasCost[edge.source])
     source.cost = cost;
   hasCost[edge.source] = true;
@@ -235,7 +250,9 @@ Error Reader::read(const json::Value &file) {
   const json::Object *object = file.getAsObject();
   if (!object)
     return failure("{0}: found {1}, expected an object with nodes and edges", path, describeJson(&file));
-  const Entry entry(*object, path.str());
+  const Entry entry(*object, path.str(), ": ");
+  if (Error error = checkKeys(*object, path, {}, kGraphKeys))
+    return error;
   if (Error error = take(entry.number("maxSizePerFPGA", kMostSize), problem.sizeLimit))
     return error;
   if (Error error = take(entry.count("maxFPGAs"), problem.accelerators))

@@ -11,10 +11,10 @@ namespace cleave {
 ///
 ///   {"maxSizePerFPGA": bytes, "maxFPGAs": accelerators, "maxCPUs": count,
 ///    "nodes": [{"id", "supportedOnFpga", "isBackwardNode", "cpuLatency", "fpgaLatency", "size"?,
-///    "colorClass"?}, …], "edges": [{"sourceId", "destId", "cost"}, …]}
+///    "colorClass"?, "name"?, "layerId"?}, …], "edges": [{"sourceId", "destId", "cost", "size"?}, …]}
 ///
-/// A cost belongs to the edge's source and is the same on all its edges. Other keys are passed over. The
-/// error names the entry that is at fault.
+/// A cost belongs to the edge's source and is the same on all its edges. Names and layers of nodes, and sizes
+/// of edges, are passed over; there may be no other keys. The error names the entry that is at fault.
 llvm::Expected<PlacementProblem> readPlacementFile(llvm::StringRef path);
 
 } // namespace cleave

@@ -124,7 +124,8 @@ TEST_F(MachineFiles, RefuseUnknownKeys) {
             ": devices[0]: the key \"cores\\u001b\" is unknown; use name, flops_per_second, "
             "memory_bytes_per_second, operator_seconds, memory_bytes, threads");
   EXPECT_EQ(messageWith("\"link\"", "\"linkss\": {}, \"link\""),
-            ": the key \"linkss\" is unknown; use devices, link, products, operators, memory, collectives, nodes, kinds, links");
+            ": the key \"linkss\" is unknown; use devices, link, products, operators, memory, collectives, nodes, kinds, links; "
+            "did you mean links?");
 }
 
 TEST_F(MachineFiles, RefuseNamesThatWouldGarbleMessages) {
@@ -247,7 +248,8 @@ TEST_F(MeasuredFiles, RefuseTablesThatAreNone) {
          "products.matrix.float32.flops_per_second[1]: found -1, expected a number from 1 to 1e+21"},
         {"[1e9, 1e11]", "7", "products.matrix.float32.flops_per_second: found 7, expected an array of 2 numbers"},
         {"\"float32\"", "\"float31\"",
-         "products.matrix: the key \"float31\" is unknown; use float32, bfloat16, float16"},
+         "products.matrix: the key \"float31\" is unknown; use float32, bfloat16, float16; did you mean "
+         "float32?"},
         {"\"matrix\"", "\"matrices\"",
          "products: the key \"matrices\" is unknown; use matrix, pointwise, convolution, strided, attention"},
         {"\"depth\": [8],", "",
@@ -260,7 +262,7 @@ TEST_F(MeasuredFiles, RefuseTablesThatAreNone) {
          "collectives.all_reduce.latency_seconds: found -1, expected a number from 0 to 1000"},
         {"\"all_reduce\"", "\"all_scatter\"",
          "collectives: the key \"all_scatter\" is unknown; use all_reduce, all_gather, reduce_scatter, all_to_all, "
-         "broadcast"},
+         "broadcast; did you mean all_gather?"},
         {"\"nodes\": {\"devices\": 2", "\"nodes\": {\"devices\": 0",
          "nodes.devices: found 0, expected an integer from 1 to 2"},
         {"\"nodes\": {\"devices\": 2", "\"nodes\": {\"devices\": 3",
