@@ -202,30 +202,21 @@ static Error readCollective(const json::Value &value, StringRef where, size_t de
     return entry.takeError();
   if (Error error = checkKeys(**entry, where, {"latency_seconds", "bytes", "bytes_per_second"}, {"ranks"}))
     return error;
-  for (auto [index, kind] : llvm::enumerate(kCollectiveKinds)) {
-    const json::Value *found = (*object)->get(kind);
-    if (!found)
-      continue;
-    const std::string here = (where + "." + kind).str();
-    auto entry = asObject(*found, here, "latency_seconds, bytes, bytes_per_second");
-    if (!entry)
-      return entry.takeError();
-    if (Error error = checkKeys(**entry, here, {"latency_seconds", "bytes", "bytes_per_second"}, {"ranks"}))
+  if (Error error = readNumbers(**entry, where, kCollectiveNumbers, measured))
+    return error;
+  measured.ranks = std::max<size_t>(devices, 2);
+  if (const json::Value *ranks = (*entry)->get("ranks"))
+    if (Error error = readCount(*ranks, where + ".ranks", 2, kMostDevices).moveInto(measured.ranks))
       return error;
-    CollectiveCosts::Measured measured;
-    if (Error error = readNumbers(**entry, here, kCollectiveNumbers, measured))
-      return error;
-    measured.ranks = std::max<size_t>(devices, 2);
-    if (const json::Value *ranks = (*entry)->get("ranks"))
-      if (Error error = readCount(*ranks, here + ".ranks", 2, kMostDevices).moveInto(measured.ranks))
-        return error;
-    auto table = readTable(**entry, here, kByBytes);
-    if (!table)
-      return table.takeError();
-    measured.bytesPerSecond = std::move(*table);
-    costs.of(CollectiveKind(index)) = std::move(measured);
-  }
-  return Error::success();
+  return readTable(**entry, where, kByBytes).moveInto(measured.bytesPerSecond);
+}
+
+static Error readCollectives(const json::Value &value, StringRef where, size_t devices,
+                             CollectiveCosts &costs) {
+  return readByName(value, where, "a table for each kind", kCollectiveKinds,
+                    [&](size_t kind, const std::string &here, const json::Value &found) {
+                      return readCollective(found, here, devices, costs.of(CollectiveKind(kind)).emplace());
+                    });
 }
 
 static Error readNodes(const json::Value &value, StringRef where, size_t devices, std::optional<Machine::Nodes> &nodes) {

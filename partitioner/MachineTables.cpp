@@ -19,6 +19,21 @@ Expected<const json::Object *> asObject(const json::Value &value, StringRef wher
   return failure("{0}: found {1}, expected an object with {2}", where, describeJson(&value), what);
 }
 
+Error readByName(
+    const json::Value &value, StringRef where, StringRef what, llvm::ArrayRef<llvm::StringLiteral> names,
+    llvm::function_ref<Error(size_t index, const std::string &here, const json::Value &found)> read) {
+  auto object = asObject(value, where, what);
+  if (!object)
+    return object.takeError();
+  if (Error error = checkKeys(**object, where, {}, std::vector<StringRef>(names.begin(), names.end())))
+    return error;
+  for (auto [index, name] : llvm::enumerate(names))
+    if (const json::Value *found = (*object)->get(name))
+      if (Error error = read(index, (where + "." + name).str(), *found))
+        return error;
+  return Error::success();
+}
+
 //===- Reading -----------------------------------------------------------===//
 
 static const StringRef kProductAxes[] = {"count", "rows", "columns", "depth"}, kByteAxis[] = {"bytes"};
@@ -26,7 +41,7 @@ static const TableKeys kByShape = {kProductAxes, "flops_per_second"};
 const TableKeys kByBytes = {kByteAxis, "bytes_per_second"};
 static const StringRef kRateKeyNames[] = {"products", "operators", "memory"};
 const llvm::ArrayRef<StringRef> kRateKeys = kRateKeyNames;
-static const StringRef kProductDtypes[] = {"float32", "bfloat16", "float16"};
+static constexpr llvm::StringLiteral kProductDtypes[] = {"float32", "bfloat16", "float16"};
 static constexpr double kMostSize = 1e15;
 static constexpr size_t kMostRates = 4096, kLongestOperator = 128;
 
@@ -89,31 +104,14 @@ static Expected<RateTable> readWholeTable(const json::Value &value, StringRef wh
 }
 
 static Error readProducts(const json::Value &value, StringRef where, KernelRates &rates) {
-  auto kinds = asObject(value, where, "tables by kind and dtype");
-  if (!kinds)
-    return kinds.takeError();
-  if (Error error = checkKeys(**kinds, where, {},
-                              std::vector<StringRef>(std::begin(kProductKinds), std::end(kProductKinds))))
-    return error;
-  for (auto [index, kind] : llvm::enumerate(kProductKinds)) {
-    const json::Value *found = (*kinds)->get(kind);
-    if (!found)
-      continue;
-    const std::string here = (where + "." + kind).str();
-    auto dtypes = asObject(*found, here, "tables by dtype");
-    if (!dtypes)
-      return dtypes.takeError();
-    if (Error error = checkKeys(**dtypes, here, {}, kProductDtypes))
-      return error;
-    for (StringRef dtype : kProductDtypes)
-      if (const json::Value *table = (*dtypes)->get(dtype)) {
-        auto read = readWholeTable(*table, here + "." + dtype.str(), kByShape);
-        if (!read)
-          return read.takeError();
-        rates.products[{ProductKind(index), dtype.str()}] = std::move(*read);
-      }
-  }
-  return Error::success();
+  auto readKind = [&](size_t kind, const std::string &ofKind, const json::Value &tables) {
+    return readByName(tables, ofKind, "tables by dtype", kProductDtypes,
+                      [&](size_t dtype, const std::string &here, const json::Value &table) {
+                        RateTable &rate = rates.products[{ProductKind(kind), kProductDtypes[dtype].str()}];
+                        return readWholeTable(table, here, kByShape).moveInto(rate);
+                      });
+  };
+  return readByName(value, where, "tables by kind and dtype", kProductKinds, readKind);
 }
 
 static Error readOperators(const json::Value &value, StringRef where, KernelRates &rates) {

@@ -29,6 +29,15 @@ inline constexpr double kMostSeconds = 1000;
 llvm::Expected<const llvm::json::Object *> asObject(const llvm::json::Value &value, llvm::StringRef where,
                                                     llvm::StringRef what);
 
+/// Calls `read` for each of `names` that is among the keys of `value`, in their order, with its place there
+/// and in messages, and its value. There may be no other keys.
+/// \param what  that `value` should be an object with.
+llvm::Error readByName(
+    const llvm::json::Value &value, llvm::StringRef where, llvm::StringRef what,
+    llvm::ArrayRef<llvm::StringLiteral> names,
+    llvm::function_ref<llvm::Error(size_t index, const std::string &here, const llvm::json::Value &found)>
+        read);
+
 template <typename Struct, size_t N>
 llvm::Error readNumbers(const llvm::json::Object &object, llvm::StringRef where,
                         const NumberKey<Struct> (&keys)[N], Struct &result) {
