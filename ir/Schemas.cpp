@@ -71,6 +71,22 @@ const OperatorSchema *findSchema(llvm::StringRef irName) {
 
 llvm::ArrayRef<const OperatorSchema *> allSchemas() { return registry().ordered; }
 
+bool hasOperator(llvm::StringRef nameSpace, llvm::StringRef name) {
+  registerCollectives();
+  const auto symbol = c10::Symbol::fromQualString((nameSpace + "::" + name).str());
+  return !torch::jit::getAllOperatorsFor(symbol).empty();
+}
+
+std::vector<std::string> operatorNames() {
+  registerCollectives();
+  std::vector<std::string> names;
+  for (auto &op : torch::jit::getAllOperators())
+    names.push_back(irNameOf(op->schema().name()));
+  llvm::sort(names);
+  names.erase(std::unique(names.begin(), names.end()), names.end());
+  return names;
+}
+
 std::optional<std::string> loadOperatorLibrary(const std::string &path) {
   std::string message;
   if (llvm::sys::DynamicLibrary::LoadLibraryPermanently(path.c_str(), &message))

@@ -1,6 +1,8 @@
 //===- MachineTables.cpp - Rates from JSON, and back ----------------------===//
 #include "partitioner/MachineTables.h"
 
+#include "ir/NearestName.h"
+#include "ir/Schemas.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FormatVariadic.h"
@@ -114,6 +116,28 @@ static Error readProducts(const json::Value &value, StringRef where, KernelRates
   return readByName(value, where, "tables by kind and dtype", kProductKinds, readKind);
 }
 
+/// Why there is no operator of this name; empty where there is, or may be once a library is loaded.
+static std::string obstacleTo(StringRef operatorName) {
+  auto [nameSpace, name] = operatorName.split('.');
+  auto isWord = [](StringRef text) {
+    return !text.empty() && llvm::all_of(text, [](char c) { return llvm::isAlnum(c) || c == '_'; });
+  };
+  const bool hasOverload = isWord(nameSpace) && isWord(name.split('.').first) && name.contains('.');
+  if (hasOverload)
+    return ("expected a name without overload, " + nameSpace + "." + name.split('.').first).str();
+  if (operatorName.size() > kLongestOperator || !isWord(nameSpace) || !isWord(name))
+    return "expected a name like aten.gelu";
+  if (hasOperator(nameSpace, name))
+    return "";
+  const std::vector<std::string> names = operatorNames();
+  std::vector<std::string> nameSpaces;
+  for (StringRef known : names)
+    nameSpaces.push_back(known.split('.').first.str());
+  if (!llvm::is_contained(nameSpaces, nameSpace) && didYouMean(nameSpace, nameSpaces).empty())
+    return "";
+  return "expected one that PyTorch has" + didYouMean(operatorName, names);
+}
+
 static Error readOperators(const json::Value &value, StringRef where, KernelRates &rates) {
   auto object = asObject(value, where, "a table for each operator");
   if (!object)
@@ -125,9 +149,8 @@ static Error readOperators(const json::Value &value, StringRef where, KernelRate
   llvm::sort(names);
   for (StringRef name : names) {
     const json::Value shown(name);
-    if (name.empty() || name.size() > kLongestOperator || !llvm::all_of(name, llvm::isPrint))
-      return failure("{0}: found an operator {1}, expected a name like aten.gelu", where,
-                     describeJson(&shown));
+    if (const std::string obstacle = obstacleTo(name); !obstacle.empty())
+      return failure("{0}: found an operator {1}, {2}", where, describeJson(&shown), obstacle);
     auto table = readWholeTable(*(*object)->get(name), (where + "." + name).str(), kByBytes);
     if (!table)
       return table.takeError();

@@ -258,6 +258,17 @@ TEST_F(MeasuredFiles, RefuseTablesThatAreNone) {
         {"\"aten.gelu\": {", "\"aten.gelu\": 1, \"x\": {",
          "operators.aten.gelu: found 1, expected an object with bytes, bytes_per_second"},
         {"aten.gelu", "", "operators: found an operator \"\", expected a name like aten.gelu"},
+        {"aten.gelu", "gelu", "operators: found an operator \"gelu\", expected a name like aten.gelu"},
+        {"aten.gelu", "aten::gelu",
+         "operators: found an operator \"aten::gelu\", expected a name like aten.gelu"},
+        {"aten.gelu", "aten.gellu",
+         "operators: found an operator \"aten.gellu\", expected one that PyTorch has; did you mean "
+         "aten.gelu?"},
+        {"aten.gelu", "atan.gelu",
+         "operators: found an operator \"atan.gelu\", expected one that PyTorch has; did you mean "
+         "aten.gelu?"},
+        {"aten.gelu", "aten.add.Tensor",
+         "operators: found an operator \"aten.add.Tensor\", expected a name without overload, aten.add"},
         {"\"latency_seconds\": 1e-5", "\"latency_seconds\": -1",
          "collectives.all_reduce.latency_seconds: found -1, expected a number from 0 to 1000"},
         {"\"all_reduce\"", "\"all_scatter\"",
@@ -269,6 +280,20 @@ TEST_F(MeasuredFiles, RefuseTablesThatAreNone) {
          "nodes.devices: found 3, expected an integer from 1 to 2"},
         {"\"ranks\": 2", "\"ranks\": 1", "collectives.all_reduce.ranks: found 1, expected an integer from 2 to 1024"}})
     EXPECT_EQ(messageOfMeasured(from, to), std::string(": ") + message);
+}
+
+TEST_F(MeasuredFiles, NameOperatorsOfLibrariesThatAreNotLoaded) {
+  EXPECT_EQ(messageOfMeasured("aten.gelu", "torchvision.nms"), "no error");
+  // What Cleave brings along.
+  EXPECT_EQ(messageOfMeasured("aten.gelu", "spmd.all_reduce"), "no error");
+}
+
+TEST_F(MeasuredFiles, AreWrittenWithoutDigitsThatAreNotNeeded) {
+  Machine machine = llvm::cantFail(load(text()));
+  machine.link = {0.9, 1e9 / 3};
+  const std::string written = machineFileText(machine);
+  EXPECT_NE(written.find("\"latency_seconds\": 0.9\n"), std::string::npos) << written;
+  EXPECT_EQ(llvm::cantFail(load(written)).link, machine.link);
 }
 
 TEST_F(MeasuredFiles, RefuseGridsThatAreTooLarge) {
