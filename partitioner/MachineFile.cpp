@@ -8,6 +8,7 @@
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringMap.h"
 #include "llvm/Support/FormatVariadic.h"
+#include <limits>
 
 namespace json = llvm::json;
 using llvm::Error;
@@ -151,9 +152,10 @@ static Expected<DeviceSpec> readDevice(const json::Value &value, StringRef where
   if (const json::Value *bytes = object->get("memory_bytes")) {
     device.memoryBytes = bytes->getAsInteger();
     if (!device.memoryBytes || *device.memoryBytes < 1)
-      return failure("{0}.memory_bytes: found {1}, expected an integer, 1 or more; leave the key out where "
-                     "memory is not limited",
-                     where, describeJson(bytes));
+      return failure(
+          "{0}.memory_bytes: found {1}, expected an integer from 1 to {2}; leave the key out where "
+          "memory is not limited",
+          where, describeJson(bytes), std::numeric_limits<int64_t>::max());
   }
   if (const json::Value *threads = object->get("threads"))
     if (Error error = readCount(*threads, where + ".threads", 1, kMostThreads).moveInto(device.threads))

@@ -46,7 +46,7 @@ inline constexpr uint32_t kMostDevices = 1024, kMostThreads = 1024;
 /// | `flops_per_second`        | dense fp32, a product and its sum are two     | 1 to 1e21               |
 /// | `memory_bytes_per_second` | main memory                                   | 1 to 1e21               |
 /// | `operator_seconds`        | spent on an operator besides its work         | 0 to 1000               |
-/// | `memory_bytes`            | may be used; key left out: not limited        | integer, 1 or more      |
+/// | `memory_bytes`            | may be used; key left out: not limited        | integer, 1 to 2⁶³ - 1   |
 /// | `threads`                 | of a CPU, that share an operator; key left out: one | integer, 1 to 1024 |
 /// | `kind`                    | in place of these figures but `memory_bytes` and `threads` | a key of `kinds` |
 /// | `kinds`                   | figures by name, and `products`, `operators`, `memory` of these devices; those in the file itself are of devices without a kind | an object |

@@ -402,7 +402,11 @@ TEST_F(UnlikeFiles, RefuseKindsThatAreNone) {
        {std::tuple("\"kind\": \"slow\"", "\"kind\": \"slo\"", "devices[1].kind: found \"slo\", expected one of \"kinds\": slow"),
         {"\"kind\": \"slow\"", "\"kind\": 7", "devices[1].kind: found 7, expected one of \"kinds\": slow"},
         {"\"memory_bytes\": 512", "\"memory_bytes\": 0",
-         "devices[1].memory_bytes: found 0, expected an integer, 1 or more; leave the key out where memory is not limited"},
+         "devices[1].memory_bytes: found 0, expected an integer from 1 to 9223372036854775807; leave the key out where "
+         "memory is not limited"},
+        {"\"memory_bytes\": 512", "\"memory_bytes\": 1e30",
+         "devices[1].memory_bytes: found 1e+30, expected an integer from 1 to 9223372036854775807; leave the key out where "
+         "memory is not limited"},
         {"\"memory_bytes\": 512", "\"flops_per_second\": 512",
          "devices[1]: the key \"flops_per_second\" is unknown; use name, kind, memory_bytes, threads"},
         {"\"flops_per_second\": 1e10", "\"flops_per_second\": -1e10",
