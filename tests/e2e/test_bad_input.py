@@ -95,6 +95,13 @@ def test_malformed_devices(plan, devices):
         assert "did you mean cpu:" in message and "--help" in message
 
 
+@pytest.mark.parametrize("devices", [",", "cpu:0,,cpu:1", "cpu:0,", ""])
+def test_missing_devices(plan, devices):
+    for command in (("run", plan.name), ("verify", plan.name, "--model", "model.pt"), ("profile", "-o", "machine.json")):
+        message = refused(plan.parent, *command, "--devices", devices, status=2)
+        assert f'--devices: found "{devices}", expected names of devices with a comma between any two: cpu:0,cuda:0' in message
+
+
 # What cannot be compiled --------------------------------------------------------------------------------------------
 
 
@@ -183,13 +190,6 @@ def test_fewer_devices_than_the_machine_has(model):
     assert "note: 2 of the 4 devices of cpu:4 are used; leave --devices away to use all" in report.out
 
 
-@pytest.mark.parametrize("ways", [("--schedule", "gpipe"), ("--schedule", "interleaved"), ("--mesh", "tp=2")])
-def test_memory_that_does_not_hold(model, ways):
-    """The error names the least limit with which the same command works."""
-    options = ("--machine", "machine.json", *ways)
-
-    def machine(bytes_):
-        device = {"flops_per_second": 2e11, "memory_bytes_per_second": 1e10, "operator_seconds": 2e-6, "memory_bytes": bytes_}
 @pytest.mark.parametrize("mesh, used", [("pp=2", "2 of the 4 devices of cpu:4 are"), ("tp=2", "2 of the 4 devices of cpu:4 are"),
                                         ("pp=1", "of the 4 devices of cpu:4 is")])
 @pytest.mark.parametrize("train", [(), ("--train",)], ids=["step", "training"])
@@ -204,6 +204,13 @@ def test_a_mesh_of_fewer_devices_than_the_machine_has(model, mesh, used, train):
     assert report == alone
 
 
+@pytest.mark.parametrize("ways", [("--schedule", "gpipe"), ("--schedule", "interleaved"), ("--mesh", "tp=2")])
+def test_memory_that_does_not_hold(model, ways):
+    """The error names the least limit with which the same command works."""
+    options = ("--machine", "machine.json", *ways)
+
+    def machine(bytes_):
+        device = {"flops_per_second": 2e11, "memory_bytes_per_second": 1e10, "operator_seconds": 2e-6, "memory_bytes": bytes_}
         link = {"latency_seconds": 5e-6, "bytes_per_second": 1e10}
         devices = [{"name": f"cpu:{index}", **device} for index in range(2)]
         (model.parent / "machine.json").write_text(json.dumps({"devices": devices, "link": link}))

@@ -8,6 +8,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace cleave {
 
@@ -19,8 +20,9 @@ struct Action {
   std::optional<Confinement> confinement;
 };
 
-/// Accepts what a device may be called, `cpu:N` or `cuda:N`.
-CLI::Validator deviceName();
+/// Adds --devices, which fills `devices` with names, `cpu:N` or `cuda:N`: in one list or in several.
+CLI::Option *addDeviceNames(CLI::App *command, std::vector<std::string> &devices,
+                            const std::string &description);
 
 /// Accepts any name but the empty one.
 CLI::Validator fileName();

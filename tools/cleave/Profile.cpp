@@ -91,12 +91,8 @@ void addProfileCommand(CLI::App &app, Action &chosen) {
   auto options = std::make_shared<ProfileCommand>();
   options->profile.devices = {"cpu:0"};
   CLI::App *command = app.add_subcommand("profile", "Measure this machine, for compile --machine");
-  repeatable(
-      command->add_option("--devices", options->profile.devices,
-                          "The devices of a plan, which share this machine's threads: cpu:0,cpu:1 (cpu:0)"))
-      ->delimiter(',')
-      ->check(deviceName())
-      ->type_name("DEVICES");
+  addDeviceNames(command, options->profile.devices,
+                 "The devices of a plan, which share this machine's threads: cpu:0,cpu:1 (cpu:0)");
   command->add_option("-o,--output", options->output, "Where to write the machine, a JSON file")
       ->required()
       ->check(fileName())

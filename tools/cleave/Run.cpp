@@ -306,11 +306,7 @@ void addRunCommand(CLI::App &app, Action &chosen) {
       ->check(CLI::Range(uint64_t(1), uint64_t(1000000000)).description(""))
       ->capture_default_str()
       ->type_name("N");
-  repeatable(command->add_option("--devices", options->session.devices,
-                                 "One device a rank, cpu:N or cuda:N: cpu:0,cuda:0"))
-      ->delimiter(',')
-      ->check(deviceName())
-      ->type_name("DEVICES");
+  addDeviceNames(command, options->session.devices, "One device a rank, cpu:N or cuda:N: cpu:0,cuda:0");
   repeatable(command->add_option("--library", options->session.libraries,
                                  "A library of operators, as torch loads them"))
       ->type_name("FILE");

@@ -46,8 +46,28 @@ static std::string describeWrongUsage(const CLI::App *app, const CLI::Error &err
          (command.empty() ? "" : command + " ") + "--help\n";
 }
 
-CLI::Validator cleave::deviceName() {
-  return CLI::Validator([](const std::string &text) { return toString(runtime::checkDeviceName(text)); }, "");
+static std::string checkDeviceNames(const std::string &text) {
+  for (llvm::StringRef name : llvm::split(text, ',')) {
+    if (name.empty())
+      return "found \"" + text + "\", expected names of devices with a comma between any two: cpu:0,cuda:0";
+    if (auto error = cleave::runtime::checkDeviceName(name))
+      return toString(std::move(error));
+  }
+  return "";
+}
+
+CLI::Option *cleave::addDeviceNames(CLI::App *command, std::vector<std::string> &devices,
+                                    const std::string &description) {
+  // CLI11 would pass over an empty name, and read on behind a list of such.
+  auto fill = [&devices](const std::vector<std::string> &lists) {
+    devices.clear();
+    for (const std::string &list : lists)
+      for (llvm::StringRef name : llvm::split(list, ','))
+        devices.push_back(name.str());
+  };
+  return repeatable(command->add_option_function<std::vector<std::string>>("--devices", fill, description))
+      ->check(CLI::Validator(checkDeviceNames, ""))
+      ->type_name("DEVICES");
 }
 
 CLI::Validator cleave::fileName() {
