@@ -116,11 +116,11 @@ static std::vector<double> boundsFrom(double lowerBound) {
 
 std::optional<DevicesFound> searchAlong(llvm::ArrayRef<uint32_t> order, const GroupGraph &graph,
                                         const DeviceRow &devices, double lowerBound, double bound,
-                                        uint64_t &work) {
+                                        uint64_t &work, bool mayEndEarly) {
   const DownsetLattice lattice = DownsetLattice::chain(order);
   DownsetSearch search(graph, devices, lattice);
   for (double nextBound : boundsFrom(lowerBound)) {
-    if (auto found = search.run(std::min(nextBound, bound), work))
+    if (auto found = search.run(std::min(nextBound, bound), work, mayEndEarly))
       return found;
     if (bound <= nextBound)
       break;
@@ -140,7 +140,8 @@ std::optional<DevicesFound> linearise(const GroupGraph &graph, const DeviceRow &
       if (auto found = fill(graph, devices, order, bound); found && (!best || found->maxLoad < best->maxLoad))
         best = std::move(found);
   for (const std::vector<uint32_t> &order : orders)
-    if (auto found = searchAlong(order, graph, devices, lowerBound, best ? best->maxLoad : kNever, work))
+    if (auto found = searchAlong(order, graph, devices, lowerBound, best ? best->maxLoad : kNever, work,
+                                 /*mayEndEarly=*/best.has_value()))
       best = std::move(found);
   return best;
 }

@@ -86,6 +86,8 @@ static Error nothingFits(const PlacementProblem &problem, const GroupGraph &grap
                    problem.accelerators, llvm::format("%.12g", problem.sizeLimit * problem.accelerators),
                    llvm::format("%.12g", total),
                    static_cast<uint64_t>(std::ceil(std::min(total / (problem.sizeLimit * kRounding), 1e15))));
+  if (end == SearchEnd::Interrupted)
+    return failure("interrupted before a placement was found; let it search longer");
   llvm::StringRef tried = "no contiguous placement", why;
   if (end == SearchEnd::OutOfWork) {
     tried = "no placement that was tried";
@@ -173,7 +175,8 @@ Expected<Placement> place(const PlacementProblem &problem, const SearchLimits &l
   if (!best.found)
     return nothingFits(problem, graph, best.end);
   Placement placement = describe(problem, graph, *best.found);
-  placement.end = best.end;
+  placement.end =
+      best.end != SearchEnd::Complete && EarlyEnd::isWantedNow() ? SearchEnd::Interrupted : best.end;
   placement.downsets = best.downsets;
   placement.isExact = best.end == SearchEnd::Complete || placement.maxLoad <= lowerBound * kRounding;
   placement.lowerBound = placement.isExact ? placement.maxLoad : std::min(lowerBound, placement.maxLoad);

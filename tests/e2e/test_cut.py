@@ -1,9 +1,16 @@
 """`cleave cut`: a weighted graph in the benchmark's format, and files that are not quite in it."""
 
 import json
+import os
+import pathlib
+import random
+import re
+import signal
+import subprocess
+import time
 
 import pytest
-from conftest import cleave, refused
+from conftest import BIN, cleave, refused
 
 # Two chains side by side between a source and a sink; the node 30 has the backward mate 31.
 LATENCIES = {1: 1, 10: 4, 11: 4, 20: 3, 21: 3, 30: 2}
@@ -87,6 +94,69 @@ def test_too_many_downsets(tmp_path, write):
     assert "; linearised: more than 200,000 downsets" in cleave("cut", "graph.json", cwd=tmp_path).out
 
 
+def long_chains(chains=4, length=20):
+    """Chains side by side whose parts cost much to send: most downsets have to be looked at."""
+    random.seed(1)
+    nodes = [{"id": chain * length + place, "supportedOnFpga": 1, "isBackwardNode": 0, "cpuLatency": 9e9, "fpgaLatency": random.randint(1, 9),
+              "layerId": chain, "name": f"chain {chain}"} for chain in range(chains) for place in range(length)]
+    edges = [{"sourceId": node["id"], "destId": node["id"] + 1, "cost": random.randint(1, 30), "size": 4}
+             for node in nodes if node["id"] % length < length - 1]
+    return {"maxSizePerFPGA": 1, "maxFPGAs": 8, "maxCPUs": 0, "nodes": nodes, "edges": edges}
+
+
+def wait_for_search(process):
+    """Until signals are heard, and a third of a second of work has been done since."""
+    facts = pathlib.Path(f"/proc/{process.pid}")
+    begun = None
+    while True:
+        assert process.poll() is None, process.communicate()
+        work = sum(map(int, (facts / "stat").read_text().rpartition(")")[2].split()[11:13])) / os.sysconf("SC_CLK_TCK")
+        heard = int(re.search(r"SigCgt:\s*(\w+)", (facts / "status").read_text())[1], 16)
+        if begun is None and heard >> signal.SIGINT - 1 & 1:
+            begun = work
+        if begun is not None and work > begun + 0.33:
+            return
+        time.sleep(0.01)
+
+
+def interrupted(folder, *options, times=1):
+    """Exit status and streams of a search that gets so many SIGINTs."""
+    command = [BIN / "cleave", "cut", "graph.json", *options, "-o", "solution.json"]
+    process = subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    wait_for_search(process)
+    for _ in range(times):
+        process.send_signal(signal.SIGINT)
+        time.sleep(0.001)
+    out, err = process.communicate(timeout=60)
+    return process.returncode, out, err
+
+
+def test_the_best_so_far_is_kept(tmp_path, write):
+    problem = long_chains()
+    write(problem)
+    status, out, err = interrupted(tmp_path, "--json")
+    assert status == 0 and err == ""
+    assert (tmp_path / "solution.json").read_text() == out
+    solution = json.loads(out)
+    assert not solution["exact"] and 0 < solution["lowerBound"] < solution["maxLoad"]
+    assert solution["gap"] == pytest.approx(1 - solution["lowerBound"] / solution["maxLoad"])
+    (note,) = solution["notes"]
+    assert re.fullmatch(r"interrupted: this is the best so far; none has a max load below [\d.]+, [\d.]+ % less", note)
+    assert sorted(id for device in solution["fpgas"] for id in device["nodes"]) == [node["id"] for node in problem["nodes"]]
+    assert [device["load"] for device in solution["fpgas"]] == pytest.approx(loads_of(problem, solution["fpgas"]))
+    status, out, err = interrupted(tmp_path)
+    assert status == 0 and "; not proven: interrupted, " in out and "note: interrupted: " in out
+
+
+def test_a_second_interrupt_ends_the_command(tmp_path, write):
+    write(long_chains())
+    status, out, err = interrupted(tmp_path, times=2)
+    if status == 0:
+        pytest.skip("the first one was faster")
+    assert (status, out, err) == (-signal.SIGINT, "", "error: cut: stopped by SIGINT\n")
+    assert [path.name for path in tmp_path.iterdir()] == ["graph.json"]
+
+
 def changed(key, value, entry=None, index=0):
     """The graph with one value of it, or of one of its nodes or edges, replaced, or without it for None."""
     problem = graph()
@@ -128,6 +198,12 @@ BAD = [
     (changed("destId", 99, "edges"), "graph.json: edges[0].destId: found 99, expected the id of a node; add the node or drop "
      "the edge"),
     (changed("sourceId", None, "edges"), "graph.json: edges[0].sourceId: found nothing, expected an integer"),
+    (changed("maxFPGA", 3), 'graph.json: the key "maxFPGA" is unknown; use maxSizePerFPGA, maxFPGAs, maxCPUs, nodes, edges; did you mean '
+     "maxFPGAs?"),
+    (changed("colourClass", 3, "nodes", 2), 'graph.json: nodes[2]: the key "colourClass" is unknown; use id, supportedOnFpga, '
+     "isBackwardNode, cpuLatency, fpgaLatency, size, colorClass, name, layerId; did you mean colorClass?"),
+    (changed("bytes", 3, "nodes"), 'graph.json: nodes[0]: the key "bytes" is unknown; use id, '),
+    (changed("latency", 3, "edges", 1), 'graph.json: edges[1]: the key "latency" is unknown; use sourceId, destId, cost, size'),
     (changed("cost", -1, "edges"), "graph.json: edges[0].cost: found -1, expected a number from 0 to 1e+15"),
     (changed("cost", 0.7, "edges", 1), "graph.json: edges[1].cost: found 0.7, an earlier edge of node 1 has "
      "0.5; give all edges of a node one cost"),
@@ -175,9 +251,3 @@ def test_output_that_cannot_be_written(tmp_path, write):
 def test_wrong_option(tmp_path, write, option, value):
     write(graph())
     assert option in refused(tmp_path, "cut", "graph.json", option, value, status=2)
-    (changed("maxFPGA", 3), 'graph.json: the key "maxFPGA" is unknown; use maxSizePerFPGA, maxFPGAs, maxCPUs, nodes, edges; did you mean '
-     "maxFPGAs?"),
-    (changed("colourClass", 3, "nodes", 2), 'graph.json: nodes[2]: the key "colourClass" is unknown; use id, supportedOnFpga, '
-     "isBackwardNode, cpuLatency, fpgaLatency, size, colorClass, name, layerId; did you mean colorClass?"),
-    (changed("bytes", 3, "nodes"), 'graph.json: nodes[0]: the key "bytes" is unknown; use id, '),
-    (changed("latency", 3, "edges", 1), 'graph.json: edges[1]: the key "latency" is unknown; use sourceId, destId, cost, size'),

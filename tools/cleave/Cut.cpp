@@ -5,6 +5,7 @@
 #include "tools/cleave/Commands.h"
 #include "tools/cleave/Output.h"
 #include "tools/cleave/TextTable.h"
+#include "tools/driver/SearchStop.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/Format.h"
@@ -30,6 +31,9 @@ struct CutOptions {
 };
 } // namespace
 
+/// As many digits as the benchmark's tables have.
+static std::string figure(double number) { return formatv("{0}", llvm::format("%.6g", number)); }
+
 static llvm::json::Array toJson(const PlacementProblem &problem, const std::vector<DeviceLoad> &devices) {
   llvm::json::Array array;
   for (const DeviceLoad &device : devices) {
@@ -42,6 +46,13 @@ static llvm::json::Array toJson(const PlacementProblem &problem, const std::vect
   return array;
 }
 
+static std::vector<std::string> notesOn(const Placement &placement) {
+  if (placement.isExact || placement.end != SearchEnd::Interrupted)
+    return {};
+  return {formatv("interrupted: this is the best so far; none has a max load below {0}, {1:f2} % less",
+                  figure(placement.lowerBound), placement.gap() * 100)};
+}
+
 /// The benchmark's solution, and how good it is. No time, so that the same file has the same solution.
 static llvm::json::Object toJson(const PlacementProblem &problem, const Placement &placement) {
   return llvm::json::Object{{"maxLoad", placement.maxLoad},
@@ -50,11 +61,9 @@ static llvm::json::Object toJson(const PlacementProblem &problem, const Placemen
                             {"lowerBound", placement.lowerBound},
                             {"gap", placement.gap()},
                             {"exact", placement.isExact},
-                            {"downsets", static_cast<int64_t>(placement.downsets)}};
+                            {"downsets", static_cast<int64_t>(placement.downsets)},
+                            {"notes", llvm::json::Array(notesOn(placement))}};
 }
-
-/// As many digits as the benchmark's tables have.
-static std::string figure(double number) { return formatv("{0}", llvm::format("%.6g", number)); }
 
 static void printText(llvm::raw_ostream &out, const CutOptions &options, const PlacementProblem &problem,
                       const Placement &placement, double seconds) {
@@ -72,6 +81,8 @@ static void printText(llvm::raw_ostream &out, const CutOptions &options, const P
                  placement.accelerators.size(), problem.accelerators, placement.cpus.size(), problem.cpus);
   out << formatv("max load {0}, lower bound {1}, gap {2:f2} %; {3}, {4:f2} s\n", figure(placement.maxLoad),
                  figure(placement.lowerBound), placement.gap() * 100, placement.describe({}), seconds);
+  for (const std::string &note : notesOn(placement))
+    out << "note: " << note << "\n";
 }
 
 static Error writeFile(llvm::StringRef path, llvm::StringRef text) {
@@ -83,16 +94,23 @@ static Error writeFile(llvm::StringRef path, llvm::StringRef text) {
   return file->commit();
 }
 
-static Error cut(const CutOptions &options) {
+/// \param stop  ends the search with the best placement until then.
+static Error cut(const CutOptions &options, SearchStop &stop) {
   llvm::Expected<PlacementProblem> problem = readPlacementFile(options.graph);
   if (!problem)
     return problem.takeError();
   if (options.devices)
     problem->accelerators = *options.devices;
   const auto begin = std::chrono::steady_clock::now();
+  const EarlyEnd ending([&] {
+    // Who asks has something to end.
+    stop.listen();
+    return stop.isAsked();
+  });
   llvm::Expected<Placement> placement = place(*problem);
   if (!placement)
     return llvm::createStringError(options.graph + ": " + toString(placement.takeError()));
+  stop.close();
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   const std::string text = plan::jsonText(toJson(*problem, *placement), /*indent=*/2) + "\n";
   if (!options.output.empty())
@@ -125,7 +143,10 @@ void addCutCommand(CLI::App &app, Action &chosen) {
       ->check(fileName())
       ->type_name("FILE");
   command->footer("example:\n  cleave cut gnmt.json --devices 6 -o gnmt.solution.json");
-  command->callback([options, &chosen] { chosen = {[options] { return cut(*options); }, {}}; });
+  auto stop = std::make_shared<SearchStop>();
+  command->callback([options, stop, &chosen] {
+    chosen = {[options, stop] { return cut(*options, *stop); }, {}, stop.get()};
+  });
 }
 
 } // namespace cleave

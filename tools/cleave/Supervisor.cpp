@@ -49,7 +49,12 @@ static std::string describeSignal(llvm::StringRef command, int signal) {
 /// Lines for the handler, which may not make them.
 static char lines[std::size(kSignals)][64];
 
+/// Ended by the first SIGINT instead of the process.
+static SearchStop *endedFirst = nullptr;
+
 static void announceAndDie(int signal) {
+  if (signal == SIGINT && endedFirst && endedFirst->ask())
+    return;
   for (size_t i = 0; i < std::size(kSignals); ++i)
     if (kSignals[i] == signal)
       (void)!write(STDERR_FILENO, lines[i], std::strlen(lines[i]));
@@ -57,7 +62,8 @@ static void announceAndDie(int signal) {
   raise(signal);
 }
 
-void announceSignals(llvm::StringRef command) {
+void announceSignals(llvm::StringRef command, SearchStop *stop) {
+  endedFirst = stop;
   for (size_t i = 0; i < std::size(kSignals); ++i) {
     std::strncpy(lines[i], describeSignal(command, kSignals[i]).c_str(), sizeof(lines[i]) - 1);
     if (!isIgnored(kSignals[i]))

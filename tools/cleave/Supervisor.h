@@ -46,7 +46,8 @@ SearchStop *makeSharedStop();
 int supervise(llvm::StringRef command, const Confinement &confinement, llvm::function_ref<int()> work);
 
 /// From now on signals that end the process say so in a line on the standard error, as `supervise` does.
-void announceSignals(llvm::StringRef command);
+/// \param stop  of a search that the process may do: as in Confinement. May be null.
+void announceSignals(llvm::StringRef command, SearchStop *stop);
 
 } // namespace cleave
 

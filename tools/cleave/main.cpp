@@ -128,6 +128,6 @@ int main(int argc, char **argv) {
   if (chosen.confinement)
     // Without what exit would touch: the child has done the work, and its pages are shared.
     _exit(cleave::supervise(command, *chosen.confinement, perform));
-  cleave::announceSignals(command);
+  cleave::announceSignals(command, chosen.stop);
   return perform();
 }
