@@ -2,6 +2,7 @@
 #include "codegen/EmitPlan.h"
 #include "codegen/CheckAttributes.h"
 #include "codegen/MemoryPlan.h"
+#include "codegen/Microbatch.h"
 #include "codegen/Notes.h"
 #include "codegen/ProgramEmitter.h"
 #include "codegen/SpecializeRank.h"
@@ -18,16 +19,6 @@ using namespace mlir;
 namespace cleave {
 
 namespace {
-/// What is known of a function's values while it runs on one micro-batch of the example inputs.
-struct Microbatch {
-  InferredValues inferred;
-  TracedShapes shapes;
-  /// It is not the whole batch.
-  bool isPart;
-
-  static FailureOr<Microbatch> of(func::FuncOp function);
-};
-
 /// Builds one plan.
 class PlanEmitter {
 public:
@@ -107,18 +98,6 @@ static int64_t decisionOf(func::FuncOp function, StringRef name, int64_t fallbac
   return attribute ? attribute.getInt() : fallback;
 }
 
-/// A function's symbols with the batch at the size of the largest micro-batch.
-static DictionaryAttr symbolsOfMicrobatch(func::FuncOp function, int64_t microbatches) {
-  auto symbols = function->getAttrOfType<DictionaryAttr>(kSymbolsAttr);
-  auto batch = function->getAttrOfType<StringAttr>(kBatchAttr);
-  if (!symbols || !batch)
-    return symbols;
-  NamedAttrList sizes(symbols);
-  auto size = cast<IntegerAttr>(symbols.get(batch));
-  sizes.set(batch, IntegerAttr::get(size.getType(), llvm::divideCeil(size.getInt(), microbatches)));
-  return sizes.getDictionary(function.getContext());
-}
-
 void PlanEmitter::addStage(StageOp op, uint32_t ranks) {
   auto stage = std::make_unique<plan::Stage>();
   stage->index = op.getIndex();
@@ -168,23 +147,11 @@ void PlanEmitter::addPrediction(StageOp stage, const Microbatch &microbatch, uin
   result->predictions.push_back(std::move(prediction));
 }
 
-FailureOr<Microbatch> Microbatch::of(func::FuncOp function) {
-  auto whole = function->getAttrOfType<DictionaryAttr>(kSymbolsAttr);
-  int64_t count = decisionOf(function, kMicrobatchesAttr, 1);
-  if (count > 1)
-    function->setAttr(kSymbolsAttr, symbolsOfMicrobatch(function, count));
-  auto inferred = inferTracedShapes(function);
-  TracedShapes shapes(function);
-  if (count > 1)
-    function->setAttr(kSymbolsAttr, whole);
-  if (failed(inferred))
-    return failure();
-  return Microbatch{std::move(*inferred), std::move(shapes), count > 1};
-}
-
 LogicalResult PlanEmitter::addPrograms(func::FuncOp function, uint32_t signature, uint32_t tensorRank,
                                        const SymbolIndices &symbols) {
-  auto microbatch = Microbatch::of(function);
+  auto batch = function->getAttrOfType<StringAttr>(kBatchAttr);
+  auto microbatch =
+      Microbatch::of(function, batch ? batch.getValue() : "", decisionOf(function, kMicrobatchesAttr, 1));
   if (failed(microbatch))
     return failure();
   uint32_t ranks = result->mesh->pp;

@@ -14,14 +14,13 @@ public:
   MemoryWalk(const InferredValues &inferred, const TracedShapes &shapes, int64_t threads)
       : inferred(inferred), shapes(shapes), threads(threads) {}
 
-  StageMemory run(StageOp stage);
+  StageMemory run(const StageBody &body);
 
 private:
   void ignore(Value value);
   void hold(Value value);
   void release(Value value);
   void visit(Operation *op);
-  int64_t workspaceOf(Operation *op) const;
   ArrayRef<InferredValues::Storage> storagesOf(Value value) const {
     auto found = inferred.storages.find(value);
     return found == inferred.storages.end() ? ArrayRef<InferredValues::Storage>() : found->second;
@@ -61,7 +60,7 @@ void MemoryWalk::release(Value value) {
       live -= storage.bytes;
 }
 
-int64_t MemoryWalk::workspaceOf(Operation *op) const {
+int64_t workspaceOf(Operation *op, const TracedShapes &shapes, int64_t threads) {
   auto call = dyn_cast<OperatorOp>(op);
   const OpSemantics *semantics = call ? &semanticsOf(call.getName()) : nullptr;
   return semantics && semantics->workspaceBytes ? semantics->workspaceBytes(call, shapes, threads) : 0;
@@ -81,44 +80,56 @@ void MemoryWalk::visit(Operation *op) {
   bool isPrepared = preparesWeights(op);
   for (Value result : op->getResults())
     isPrepared ? ignore(result) : hold(result);
-  memory.activationBytes = std::max(memory.activationBytes, live + workspaceOf(op));
+  memory.activationBytes = std::max(memory.activationBytes, live + workspaceOf(op, shapes, threads));
 }
 
-StageMemory MemoryWalk::run(StageOp stage) {
-  Block &body = stage.getBody().front();
-  for (auto [argument, operand] : llvm::zip(body.getArguments(), stage.getInputs()))
-    if (isa<BlockArgument>(operand))
-      ignore(argument);
-  for (BlockArgument argument : body.getArguments())
-    hold(argument);
-  // Values by the operation that uses them last; a use inside a region counts for the operation around it.
-  llvm::DenseMap<Operation *, SmallVector<Value>> lastUses;
-  auto findLastUse = [&](Value value, Operation *maker) {
-    Operation *last = maker;
-    for (Operation *user : value.getUsers()) {
-      Operation *here = body.findAncestorOpInBlock(*user);
-      if (!last || last->isBeforeInBlock(here))
-        last = here;
-    }
-    if (last)
-      lastUses[last].push_back(value);
-  };
-  for (BlockArgument argument : body.getArguments())
-    findLastUse(argument, nullptr);
-  for (Operation &op : body)
-    for (Value result : op.getResults())
-      findLastUse(result, &op);
+StageMemory MemoryWalk::run(const StageBody &body) {
+  llvm::for_each(body.requests, [&](Value value) { ignore(value); });
+  llvm::for_each(body.inputs, [&](Value value) { hold(value); });
   memory.activationBytes = live;
-  for (Operation &op : body.without_terminator()) {
-    visit(&op);
-    for (Value value : lastUses.lookup(&op))
+  for (Operation *op : body.ops) {
+    visit(op);
+    for (Value value : body.lastUses.lookup(op))
       release(value);
   }
   return memory;
 }
 
+static StageBody bodyOf(StageOp stage) {
+  StageBody result;
+  Block &block = stage.getBody().front();
+  result.inputs.assign(block.args_begin(), block.args_end());
+  for (auto [argument, operand] : llvm::zip(block.getArguments(), stage.getInputs()))
+    if (isa<BlockArgument>(operand))
+      result.requests.push_back(argument);
+  auto findLastUse = [&](Value value, Operation *maker) {
+    Operation *last = maker;
+    for (Operation *user : value.getUsers()) {
+      Operation *here = block.findAncestorOpInBlock(*user);
+      if (!last || last->isBeforeInBlock(here))
+        last = here;
+    }
+    if (last)
+      result.lastUses[last].push_back(value);
+  };
+  for (BlockArgument argument : block.getArguments())
+    findLastUse(argument, nullptr);
+  for (Operation &op : block) {
+    for (Value value : op.getResults())
+      findLastUse(value, &op);
+    if (&op != block.getTerminator())
+      result.ops.push_back(&op);
+  }
+  return result;
+}
+
+StageMemory memoryOf(const StageBody &body, const InferredValues &inferred, const TracedShapes &shapes,
+                     int64_t threads) {
+  return MemoryWalk(inferred, shapes, threads).run(body);
+}
+
 StageMemory memoryOf(StageOp stage, const InferredValues &inferred, const TracedShapes &shapes, int64_t threads) {
-  return MemoryWalk(inferred, shapes, threads).run(stage);
+  return memoryOf(bodyOf(stage), inferred, shapes, threads);
 }
 
 } // namespace cleave

@@ -17,9 +17,23 @@ struct StageMemory {
   int64_t activationBytes = 0;
 };
 
+/// What a stage runs, in order, be it split from its function already or not.
+struct StageBody {
+  /// Values that it takes, and those of them that are the request's inputs.
+  llvm::SmallVector<mlir::Value> inputs, requests;
+  llvm::SmallVector<mlir::Operation *> ops;
+  /// Values by the operation that uses them last, or makes them where none does; a use inside a region counts
+  /// for the operation around it. What stays until the end is left out.
+  llvm::DenseMap<mlir::Operation *, llvm::SmallVector<mlir::Value>> lastUses;
+};
+
 /// \param inferred  of the function around the stage (see inferTracedShapes).
 /// \param threads   that the device has for an operator.
+StageMemory memoryOf(const StageBody &body, const InferredValues &inferred, const TracedShapes &shapes, int64_t threads);
 StageMemory memoryOf(StageOp stage, const InferredValues &inferred, const TracedShapes &shapes, int64_t threads);
+
+/// Bytes that the operation allocates while it runs, beyond its results.
+int64_t workspaceOf(mlir::Operation *op, const TracedShapes &shapes, int64_t threads);
 
 } // namespace cleave
 

@@ -23,6 +23,8 @@ std::string SearchProof::describe(const SearchLimits &limits) const {
     return formatv("exact: {0:N} downset{1}", downsets, downsets == 1 ? "" : "s");
   if (isExact)
     return "exact: meets the lower bound";
+  if (limits.downsets == 0)
+    return "linearised: program order alone";
   const char *what = downsets > 0 ? "not proven" : "linearised";
   switch (end) {
   case SearchEnd::OutOfWork:

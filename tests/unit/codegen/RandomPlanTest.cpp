@@ -1,5 +1,6 @@
 // Random models, cut at random into stages, ranks and micro-batches, give what they give uncut.
 #include "codegen/EmitPlan.h"
+#include "codegen/PlannedMemory.h"
 #include "codegen/Shards.h"
 #include "codegen/plan/OutputDirectory.h"
 #include "codegen/plan/PlanFile.h"
@@ -228,17 +229,28 @@ protected:
   }
   ~RandomPlanTest() override { llvm::sys::fs::remove_directories(folder); }
 
-  /// Null where a pass refuses the function.
-  std::unique_ptr<runtime::Session> open(const std::string &text,
-                                         const std::string &passes = "split-stages") {
+  OwningOpRef<ModuleOp> parse(const std::string &text) {
     auto module = parseSourceString<ModuleOp>(text, &context);
     EXPECT_TRUE(module) << text;
+    return module;
+  }
+
+  /// Null where a pass refuses the function.
+  std::unique_ptr<plan::Plan> planOf(ModuleOp module, const std::string &passes = "split-stages") {
     PassManager manager(&context);
     EXPECT_TRUE(succeeded(parsePassPipeline("func.func(" + passes + ")", manager)));
     ScopedDiagnosticHandler quiet(&context, [](Diagnostic &) { return success(); });
-    if (failed(manager.run(*module)))
+    if (failed(manager.run(module)))
       return nullptr;
-    auto plan = llvm::cantFail(expectedOf(emitPlan(*module, {"test", {}, ""})));
+    return llvm::cantFail(expectedOf(emitPlan(module, {"test", {}, ""})));
+  }
+
+  /// Null where a pass refuses the function.
+  std::unique_ptr<runtime::Session> open(const std::string &text,
+                                         const std::string &passes = "split-stages") {
+    auto plan = planOf(*parse(text), passes);
+    if (!plan)
+      return nullptr;
     const std::string directory = (folder + "/" + std::to_string(opened++)).str();
     EXPECT_FALSE(llvm::sys::fs::create_directory(directory));
     llvm::cantFail(writeShards(
@@ -306,6 +318,59 @@ TEST_P(RandomPlanTest, SplitsTheBatchWhereNothingMixesIt) {
   auto found = llvm::cantFail(parts->run({x}));
   for (size_t i = 0; i < found.size(); ++i)
     expectNear(found[i], expected[i]);
+}
+
+// Before it is split, the same is said of a function as its plan says, and no cut holds less than is said of
+// all.
+TEST_P(RandomPlanTest, PredictsMemoryBeforeTheSplit) {
+  Dice dice(GetParam() + 2000);
+  const uint32_t stages = 1 + dice.below(5), ranks = 1 + dice.below(stages), microbatches = 1 + dice.below(3);
+  const RandomModel random(dice, stages, /*mayMix=*/false);
+  const std::string text = random.text(stages, ranks, microbatches);
+  SCOPED_TRACE(text);
+  auto module = parse(text);
+  auto function = *module->getOps<func::FuncOp>().begin();
+  ModelGraph model;
+  std::vector<uint32_t> stageOf;
+  for (Operation &op : function.getBody().front())
+    if (auto stage = op.getAttrOfType<IntegerAttr>(kStageAttr)) {
+      stageOf.push_back(stage.getInt());
+      model.nodes.push_back({&op});
+      auto &node = model.graph.nodes.emplace_back();
+      for (Value operand : op.getOperands())
+        if (operand.getDefiningOp<ParamOp>()) {
+          node.weights.push_back(model.graph.weightBytes.size());
+          model.graph.weightBytes.push_back(TracedShapes(function).bytesOf(operand));
+        }
+    }
+  auto microbatch = Microbatch::of(function, "batch", microbatches);
+  ASSERT_TRUE(succeeded(microbatch));
+  const PlannedMemory memory(function, std::move(*microbatch), Machine::cpu(1));
+  const std::vector<RankMemory> held = memory.of(model, stageOf, ranks);
+  Rooms enough;
+  for (const RankMemory &rank : held)
+    enough.push_back(rank.bytes());
+  EXPECT_TRUE(mayFit(memory, model, enough));
+  // Where some have less, those that lack it need no more than the most that one of them holds.
+  Rooms less = enough;
+  int64_t most = 0;
+  for (auto &room : less)
+    if (dice.below(2)) {
+      most = std::max(most, *room);
+      room = dice.below(*room + 1);
+    }
+  EXPECT_LE(memory.least(model, less), most);
+  std::vector<RankMemory> planned(ranks);
+  const auto plan = planOf(*module);
+  for (auto &prediction : plan->predictions) {
+    RankMemory &rank = planned[prediction->stage % ranks];
+    rank.weights += prediction->weight_bytes;
+    rank.others = std::max(rank.others, prediction->activation_bytes);
+  }
+  for (uint32_t rank = 0; rank < ranks; ++rank) {
+    EXPECT_EQ(held[rank].weights, planned[rank].weights);
+    EXPECT_EQ(held[rank].others, planned[rank].others);
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Seeds, RandomPlanTest, testing::Range(0u, 60u));

@@ -1,0 +1,89 @@
+//===- CutFitting.h - Cuts for devices with little memory -------*- C++ -*-===//
+#ifndef CLEAVE_PARTITIONER_CUTFITTING_H
+#define CLEAVE_PARTITIONER_CUTFITTING_H
+
+#include "partitioner/ModelGraph.h"
+#include "partitioner/StageCutter.h"
+
+namespace cleave {
+
+/// Cuts along program order alone: exact cuts of hundreds of operators take a second each.
+inline constexpr SearchLimits kProgramOrder{/*downsets=*/0, /*work=*/0};
+
+/// What a device of a pipeline rank holds at its peak: the weights of all its stages, and the most that lives
+/// beside them.
+struct RankMemory {
+  int64_t weights = 0, others = 0;
+  int64_t bytes() const { return weights + others; }
+};
+
+/// By rank: bytes of a device; nothing of one that is not limited.
+using Rooms = std::vector<std::optional<int64_t>>;
+using RoomsRef = llvm::ArrayRef<std::optional<int64_t>>;
+
+/// Of the first device of each rank of a pipeline (PipelinePlaces): of tensor ranks the first one holds no
+/// less than the others.
+Rooms roomsOfFirst(const Machine &machine, uint32_t ranks, uint32_t width);
+
+/// Where they hold more than they have room for.
+std::optional<MemoryShortage> shortageOf(llvm::ArrayRef<RankMemory> ranks, RoomsRef rooms);
+
+/// What ranks hold of cuts of one function, at micro-batches of one size. Stage s of a cut is on rank s mod
+/// ranks.
+class CutMemory {
+public:
+  virtual ~CutMemory() = default;
+  /// By rank, as a plan predicts it.
+  virtual std::vector<RankMemory> of(const ModelGraph &model, llvm::ArrayRef<uint32_t> stageOf,
+                                     uint32_t ranks) const = 0;
+  /// Whatever the cut, ranks that have less need so many bytes or more, beside the others with what they
+  /// have. No more than the least room: nothing says that they lack any.
+  virtual int64_t least(const ModelGraph &model, RoomsRef rooms) const = 0;
+};
+
+/// False: no cut has room.
+bool mayFit(const CutMemory &memory, const ModelGraph &model, RoomsRef rooms);
+
+/// Cuts along program order whose ranks have room for what they hold.
+class CutFitting {
+public:
+  /// All must outlive it.
+  /// \param request  limits of weights are left out.
+  /// \param rooms    of ranks, among which stages are dealt out in turn.
+  CutFitting(const ModelGraph &model, CutRequest request, Rooms rooms, const CutMemory &memory)
+      : model(model), memory(memory), request(std::move(request)), rooms(std::move(rooms)) {
+    this->request.limits = kProgramOrder;
+  }
+
+  struct Fitted {
+    /// By stage: with these the cut along program order is this one.
+    std::vector<int64_t> weightLimits;
+    /// Nothing where none was found; the limits are then the last that were tried.
+    std::optional<StageCut> cut;
+  };
+  /// The fastest cut first; where ranks have no room for what they hold of it, the fastest one whose weights
+  /// leave room for what is beside them in the one before, and so on.
+  Fitted fit() const { return fit(rooms); }
+
+  /// The least memory of the devices that have least, beside the others with what they have, for which there
+  /// is a cut, to a 256th, by bisection as if there were one for all larger ones, too; nothing where no
+  /// memory is enough. What these devices have is no matter.
+  std::optional<int64_t> leastRoom() const;
+  /// Of that at the least, as far as it can be told without a cut.
+  int64_t leastBound() const { return memory.least(model, othersRooms()); }
+
+private:
+  Fitted fit(RoomsRef rooms) const;
+  Rooms othersRooms() const;
+  std::vector<int64_t> roomForWeights(const StageCut &cut, llvm::ArrayRef<RankMemory> held,
+                                      RoomsRef rooms) const;
+
+  const ModelGraph &model;
+  const CutMemory &memory;
+  CutRequest request;
+  Rooms rooms;
+};
+
+} // namespace cleave
+
+#endif // CLEAVE_PARTITIONER_CUTFITTING_H
