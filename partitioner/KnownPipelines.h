@@ -34,8 +34,8 @@ using ConfigurationKey = std::tuple<uint32_t, uint32_t, uint32_t, uint32_t, uint
 /// What was followed of a cut.
 struct CutOutcome {
   double seconds = 0;
-  /// By rank.
-  std::vector<int64_t> peakBytes = {};
+  /// By rank, and what of that is values which wait for other passes.
+  std::vector<int64_t> peakBytes = {}, waitingBytes = {};
   std::string failure = {};
 };
 

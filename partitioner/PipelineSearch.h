@@ -3,6 +3,7 @@
 #define CLEAVE_PARTITIONER_PIPELINESEARCH_H
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "partitioner/CutFitting.h"
 #include "partitioner/DataParallelism.h"
 #include "partitioner/Place.h"
 #include "partitioner/Schedules.h"
@@ -59,6 +60,10 @@ struct Estimate {
   bool isBound = false;
   /// Why `obstacle`, where that is memory.
   std::optional<MemoryShortage> shortage = std::nullopt;
+  /// The fastest cut lacks memory: that is the obstacle, or it is of a slower one.
+  bool lacksMemory = false;
+  /// Of an obstacle: some cut may have room all the same, which then takes these seconds or more.
+  std::optional<double> mayTake = std::nullopt;
 };
 
 /// The obstacle of what is left where the search has been ended.
@@ -93,14 +98,19 @@ struct PipelineSearchRequest {
   double *best = nullptr;
   /// Told of each estimate, and the share of all that is done with it; false ends the search. May be empty.
   std::function<bool(const Estimate &estimate, double share)> goesOn;
+  /// What ranks of a configuration hold of a cut, as a plan would predict it; null: what is estimated of that
+  /// is all that is known. It may be empty.
+  std::function<const CutMemory *(const Configuration &configuration)> memoryOf;
+  /// All numbers of micro-batches are listed, also where no cut is possible.
+  bool listsAll = false;
   /// Of the function, where others are to use what this search finds; may be null.
   KnownPipelines *known = nullptr;
 };
 
 /// What every pipeline of the request takes that `function`, a program of all its tensor ranks, can be cut into. The cut is
 /// StageCutter's, the time that of the simulator over the runtime's own schedule, with operations priced as everywhere
-/// (operationSeconds) at the size of a micro-batch. Cuts are those of program order, or nearly (`kCutLimits`): what is chosen is
-/// cut anew, exactly.
+/// (operationSeconds) at the size of a micro-batch. Cuts are those of program order (`kProgramOrder`): what is chosen is cut
+/// anew, exactly.
 std::vector<Estimate> searchPipelines(mlir::func::FuncOp function, const PipelineSearchRequest &request);
 
 /// One of them in full, cut exactly.

@@ -1,4 +1,5 @@
 //===- AssignStages.cpp - Marks operations with their stage ---------------===//
+#include "partitioner/CutFitting.h"
 #include "partitioner/ModelGraph.h"
 #include "partitioner/Sharding.h"
 #include "partitioner/StageCutter.h"
@@ -37,6 +38,7 @@ struct AssignStages : impl::AssignStagesBase<AssignStages> {
       stage.weightLimit = limit;
     if (auto error = stageStartsOf(model, *stageBefore).moveInto(request.stageStarts))
       return fail(llvm::toString(std::move(error)));
+    request.limits = steps > 0 ? SearchLimits{request.limits.downsets, uint64_t(steps)} : kProgramOrder;
     auto cut = cutStages(model.graph, request);
     if (!cut)
       return fail(llvm::toString(cut.takeError()) + describeStates(model));

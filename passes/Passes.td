@@ -194,7 +194,9 @@ def AssignStages : Pass<"assign-stages", "::mlir::func::FuncOp"> {
     Option<"memory", "memory", "int64_t", "0", "bytes of memory of a device, in place of what the machine says; 0: that">,
     ListOption<"stageBefore", "stage-before", "std::string", "module paths that must begin a stage">,
     ListOption<"weightLimits", "weight-limits", "int64_t",
-               "bytes of weights that each stage may hold; what its device has where empty">
+               "bytes of weights that each stage may hold; what its device has where empty">,
+    Option<"steps", "steps", "int64_t", "100000000",
+           "of the search for a faster cut than program order has; 0: none">
   ];
 }
 

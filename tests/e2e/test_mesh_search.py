@@ -178,7 +178,7 @@ def test_what_has_no_room_is_not_chosen(model):
 def test_no_mesh_has_room(model):
     machine = put_machine(model.parent, 4, memory_bytes=10_000)
     message = refused(model.parent, "simulate", model.name, *INPUTS, "--mesh", "auto", "--machine", machine)
-    assert "model.pt: no mesh of 4 devices can be used; pp=" in message and "10000" in message
+    assert "model.pt: no mesh of 4 devices keeps within 10000 bytes of each; pp=" in message
 
 
 # Plans ----------------------------------------------------------------------------------------------------------------

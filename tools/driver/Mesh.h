@@ -46,6 +46,8 @@ struct PipelineShape {
   std::optional<int64_t> memoryGiven;
   /// Bytes of weights that each stage may hold; none: as many as its device.
   std::vector<int64_t> weightLimits;
+  /// Of the search for a faster cut than program order has; nothing: as many as usual.
+  std::optional<uint64_t> cutSteps;
   /// Whether weights may stay whole on tensor ranks where there is room for them.
   bool weighsMemory = true;
   /// Ranks, stages, tensor ranks and micro-batches are still to be found.

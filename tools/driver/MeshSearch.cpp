@@ -2,11 +2,12 @@
 #include "tools/driver/MeshSearch.h"
 #include "partitioner/PipelineSearch.h"
 #include "partitioner/Sharding.h"
+#include "tools/driver/Forecast.h"
+#include "tools/driver/MeshAlternatives.h"
 #include "tools/driver/SearchWatch.h"
 #include "tools/driver/UsageError.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/FormatVariadic.h"
-#include "llvm/Support/JSON.h"
 #include <algorithm>
 
 namespace cleave {
@@ -15,12 +16,6 @@ using llvm::Error;
 using llvm::Expected;
 using llvm::formatv;
 using llvm::StringRef;
-
-/// `12.3 % longer`.
-static std::string longer(double seconds, double best) {
-  const double percent = (seconds / best - 1) * 100;
-  return percent < 0.05 ? "as long" : formatv("{0:f1} % longer", percent).str();
-}
 
 namespace {
 class MeshSearch {
@@ -35,12 +30,24 @@ public:
 private:
   using Pipelines = std::vector<std::pair<uint32_t, uint32_t>>;
   PipelineSearchRequest requestFor(mlir::func::FuncOp function, const Pipelines &pipelines);
+  bool isLimited() const {
+    return shape.memoryGiven ||
+           llvm::any_of(shape.memoryOfDevices, [](const auto &bytes) { return bytes.has_value(); });
+  }
+  bool weighsMemory() const { return isLimited() && shape.search->kinds.empty(); }
+  Expected<mlir::func::FuncOp> shard(const Configuration &configuration, bool weighsMemory);
   Error tryTensorRanks(uint32_t tensorRanks, const Pipelines &pipelines);
+  void tryAgain(mlir::func::FuncOp function, const Pipelines &pipelines);
+  bool sees(const Estimate &estimate, double share);
   Error weigh(bool acrossNodes);
-  bool mustLookAtAll();
+  bool mustLookAgain();
+  void sort();
+  const Estimate *nextToMake() const;
+  bool isTried(const Configuration &configuration) const;
+  void applyTried();
+  void make(const Estimate &estimate);
+  std::optional<std::pair<Configuration, MemoryShortage>> leastMemory();
   PipelineShape shapeOf(const Configuration &configuration) const;
-  plan::Alternatives describe(const Estimate &chosen) const;
-  std::vector<std::string> noteUnused(const Estimate &chosen) const;
   std::vector<std::string> notesOn(const Estimate &chosen) const;
   Error noneFits();
 
@@ -49,10 +56,23 @@ private:
   const PipelineShape &shape;
   SearchWatch watch;
   Machine machine;
-  /// What cannot be faster than the best is estimated, too.
-  bool looksAtAll = false;
-  double best = std::numeric_limits<double>::infinity();
+  /// What cannot be faster is not cut: at first, and than what was found.
+  double slowest = std::numeric_limits<double>::infinity(), best = slowest;
+  /// Nothing fits, and all are listed to say what would.
+  bool listsAll = false;
+  /// Of those that lack memory; no progress.
+  bool triesAgain = false;
   std::vector<Estimate> estimates;
+  /// What came of a configuration: seconds, or an obstacle.
+  struct Tried {
+    Configuration configuration;
+    double seconds;
+    std::string obstacle;
+  };
+  std::vector<Tried> tried;
+  std::optional<ChosenMesh> fastest;
+  double fastestSeconds = std::numeric_limits<double>::infinity();
+  Configuration fastestConfiguration;
 };
 } // namespace
 
@@ -82,97 +102,149 @@ PipelineSearchRequest MeshSearch::requestFor(mlir::func::FuncOp function, const 
   request.zero = shape.search->zero;
   request.batch = shape.batch;
   request.stageBefore = options.stageBefore;
-  request.best = looksAtAll ? nullptr : &best;
-  request.goesOn = [this](const Estimate &estimate, double share) { return watch.sees(estimate, share); };
+  request.best = &best;
+  request.listsAll = listsAll;
+  request.goesOn = [this](const Estimate &estimate, double share) {
+    return sees(estimate, triesAgain ? 1 : share);
+  };
+  if (weighsMemory())
+    request.memoryOf = [this, function](const Configuration &configuration) {
+      return maker.memoryOf(function, machine, configuration.microbatches);
+    };
   request.known = &maker.pipelinesOf(function);
   return request;
+}
+
+bool MeshSearch::sees(const Estimate &estimate, double share) {
+  // What came to something else than estimated, or has room without it, is no measure.
+  const Configuration &it = estimate.configuration;
+  if (isTried(it) || (triesAgain && llvm::any_of(estimates, [&](const Estimate &one) {
+                        return one.configuration == it && !one.lacksMemory;
+                      })))
+    best = slowest;
+  else
+    slowest = best;
+  return watch.sees(estimate, share);
+}
+
+Expected<mlir::func::FuncOp> MeshSearch::shard(const Configuration &configuration, bool weighsMemory) {
+  PipelineShape one = shapeOf(configuration);
+  one.weighsMemory = weighsMemory;
+  return maker.shard(one);
 }
 
 /// All pipelines of groups of `tensorRanks`.
 Error MeshSearch::tryTensorRanks(uint32_t tensorRanks, const Pipelines &pipelines) {
   if (!watch.beginPart(formatv("tp={0}", tensorRanks).str(), pipelines.size()))
     return Error::success();
-  Configuration widest{pipelines.back().first, tensorRanks, pipelines.back().second};
-  widest.stagesOfRank = shape.search->stagesOfRank.front();
-  widest.microbatches = std::max(1u, shape.microbatches);
-  auto function = maker.shard(shapeOf(widest));
-  if (function)
-    llvm::append_range(estimates, searchPipelines(*function, requestFor(*function, pipelines)));
-  else if (estimates.empty())
-    // What the first sharding does not take is mostly no matter of the mesh.
+  auto someOf = [&](const std::pair<uint32_t, uint32_t> &pipeline) {
+    Configuration configuration{pipeline.first, tensorRanks, pipeline.second};
+    configuration.stagesOfRank = shape.search->stagesOfRank.front();
+    configuration.microbatches = std::max(1u, shape.microbatches);
+    return configuration;
+  };
+  const Configuration widest = someOf(pipelines.back());
+  auto function = shard(widest, /*weighsMemory=*/true);
+  // What the first sharding does not take is mostly no matter of the mesh.
+  if (!function && estimates.empty())
     return function.takeError();
-  else
+  if (!function) {
     estimates.push_back({widest, 0, 0, toString(function.takeError())});
+    return Error::success();
+  }
+  const std::vector<Estimate> found = searchPipelines(*function, requestFor(*function, pipelines));
+  llvm::append_range(estimates, found);
+  if (tensorRanks == 1 || !weighsMemory() || watch.isInterrupted())
+    return Error::success();
+  auto lacksMemory = [&](const std::pair<uint32_t, uint32_t> &pipeline) {
+    return llvm::any_of(found, [&](const Estimate &one) {
+      return one.lacksMemory && one.configuration.pipelineRanks == pipeline.first;
+    });
+  };
+  Pipelines lacking;
+  llvm::copy_if(pipelines, std::back_inserter(lacking), lacksMemory);
+  // Fewer devices leave less room than the most.
+  for (const auto &pipeline : lacking)
+    if (auto own = shard(someOf(pipeline), /*weighsMemory=*/true); !own)
+      consumeError(own.takeError());
+    else if (*own != *function)
+      tryAgain(*own, {pipeline});
+  if (lacking.empty())
+    return Error::success();
+  if (auto smallest = shard(widest, /*weighsMemory=*/false))
+    tryAgain(*smallest, lacking);
+  else
+    consumeError(smallest.takeError());
   return Error::success();
 }
 
-static std::string scheduleOf(const Configuration &configuration) {
-  if (!configuration.kind)
-    return configuration.stagesOfRank > 1 ? "interleaved" : "gpipe";
-  const std::string zero = configuration.zero ? ", zero " + std::to_string(configuration.zero) : "";
-  return (nameOf(*configuration.kind) + ", recompute " + nameOf(configuration.training.recompute) + zero).str();
-}
-
-/// As a plan may hold it, a line of text, and the same wherever the model's file is.
-static std::string reasonOf(StringRef obstacle, StringRef model) {
-  if (obstacle.consume_front(model))
-    obstacle.consume_front(": ");
-  std::string text = llvm::json::fixUTF8(obstacle.ltrim().split('\n').first);
-  std::replace_if(text.begin(), text.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; }, ' ');
-  return text;
-}
-
-plan::Alternatives MeshSearch::describe(const Estimate &chosen) const {
-  plan::Alternatives result;
-  for (const Estimate &estimate : estimates) {
-    const Configuration &it = estimate.configuration;
-    const bool isUsable = estimate.obstacle.empty();
-    plan::Alternative &one = *result.emplace_back(std::make_unique<plan::Alternative>());
-    one.mesh = meshOf(it);
-    one.schedule = scheduleOf(it);
-    one.microbatches = it.microbatches;
-    one.seconds = isUsable ? estimate.seconds : 0;
-    one.peak_bytes = isUsable ? estimate.peakBytes : 0;
-    if (!isUsable)
-      one.reason = reasonOf(estimate.obstacle, options.model);
-    else if (!(it == chosen.configuration))
-      one.reason =
-          (estimate.isBound ? "takes at least " : "takes ") + longer(estimate.seconds, chosen.seconds);
+/// What lacks memory with weights that were left whole, with others split: as plans are made where that is
+/// faster.
+void MeshSearch::tryAgain(mlir::func::FuncOp function, const Pipelines &pipelines) {
+  triesAgain = true;
+  const std::vector<Estimate> all = searchPipelines(function, requestFor(function, pipelines));
+  triesAgain = false;
+  for (const Estimate &one : all) {
+    auto known = llvm::find_if(
+        estimates, [&](const Estimate &other) { return other.configuration == one.configuration; });
+    const bool isUsable = one.obstacle.empty() && !one.isBound, isKnown = known != estimates.end();
+    if (isKnown ? !known->lacksMemory : !isUsable && !one.mayTake)
+      continue;
+    Estimate &place = isKnown ? *known : estimates.emplace_back(one);
+    if (isUsable && (!place.obstacle.empty() || one.seconds < place.seconds))
+      place = one;
+    else if (const auto most = one.isBound ? std::optional(one.seconds) : one.mayTake;
+             most && !place.obstacle.empty())
+      place.mayTake = std::min(place.mayTake.value_or(*most), *most);
+    place.lacksMemory = true;
   }
-  // The chosen one first, also where faster ones turned out not to work.
-  std::stable_partition(result.begin(), result.end(), [](const auto &one) { return one->reason.empty(); });
-  result.resize(std::min(result.size(), plan::kMaxAlternatives));
-  return result;
-}
-
-std::vector<std::string> MeshSearch::noteUnused(const Estimate &chosen) const {
-  const uint32_t all = shape.search->devices;
-  const uint32_t used = chosen.configuration.devices();
-  if (used == all)
-    return {};
-  std::string note = formatv("{0} of the {1} devices {2} used", used, all, used == 1 ? "is" : "are");
-  auto other = llvm::find_if(estimates, [&](const Estimate &one) {
-    return one.configuration.devices() == all && one.obstacle != kNotWeighed;
-  });
-  if (other != estimates.end())
-    note += ": with all of them, " + meshOf(other->configuration) + " ";
-  if (other != estimates.end() && other->obstacle.empty())
-    note += (other->isBound ? "takes at least " : "takes ") + longer(other->seconds, chosen.seconds) +
-            " by estimate";
-  else if (other != estimates.end())
-    note += "fails: " + other->obstacle;
-  return {note};
 }
 
 std::vector<std::string> MeshSearch::notesOn(const Estimate &chosen) const {
-  std::vector<std::string> notes = noteUnused(chosen);
+  std::vector<std::string> notes = noteUnused(estimates, chosen, shape.search->devices);
   llvm::append_range(notes, watch.notes(estimates));
   return notes;
+}
+
+/// The configuration that takes least, and how much; nothing where something else than memory is short.
+std::optional<std::pair<Configuration, MemoryShortage>> MeshSearch::leastMemory() {
+  auto lacks = [](const Estimate &one) { return one.lacksMemory; };
+  if (!weighsMemory() || llvm::none_of(estimates, lacks))
+    return std::nullopt;
+  listsAll = true;
+  tried.clear();
+  slowest = best = std::numeric_limits<double>::infinity();
+  if (auto error = weighAll()) {
+    consumeError(std::move(error));
+    return std::nullopt;
+  }
+  std::vector<std::pair<int64_t, Configuration>> bounds;
+  for (const Estimate &one : estimates)
+    // Interleaved stages hold what their neighbours do, too.
+    if (one.lacksMemory && one.configuration.stagesOfRank == shape.search->stagesOfRank.front())
+      bounds.push_back({maker.leastPeak(shapeOf(one.configuration)), one.configuration});
+  llvm::stable_sort(bounds, llvm::less_first());
+  std::optional<std::pair<Configuration, MemoryShortage>> least;
+  for (const auto &[bound, configuration] : bounds) {
+    if (least && bound >= least->second.bytes)
+      break;
+    if (const auto bytes = maker.leastMemory(shapeOf(configuration));
+        bytes && (!least || bytes->bytes < least->second.bytes))
+      least = {configuration, *bytes};
+  }
+  return least && least->second.bytes > least->second.room ? least : std::nullopt;
 }
 
 Error MeshSearch::noneFits() {
   if (watch.isInterrupted())
     return llvm::createStringError(options.model + ": interrupted before a mesh was found that can be used; let it search longer");
+  if (const auto enough = leastMemory())
+    return llvm::createStringError(
+        formatv("{0}: no mesh of {1} device{5} keeps within {2}; {3} takes least: use more devices, or devices with "
+                "memory for {4}",
+                options.model, shape.search->devices, roomOfEach(shape), meshOf(enough->first), enough->second.bytes,
+                shape.search->devices == 1 ? "" : "s")
+            .str());
   const Estimate *least = nullptr;
   auto bytesOf = [](const Estimate &one) { return one.shortage ? one.shortage->bytes : one.peakBytes; };
   for (const Estimate &one : estimates)
@@ -184,7 +256,9 @@ Error MeshSearch::noneFits() {
         formatv("{0}: {1} takes least memory, {2} bytes on a device that has {3}; use more devices, or devices with memory for {2}",
                 options.model, meshOf(least->configuration), least->shortage->bytes, least->shortage->room)
             .str());
-  const Estimate &first = estimates.front();
+  const Estimate &first = *llvm::max_element(estimates, [](const Estimate &a, const Estimate &b) {
+    return !a.obstacle.empty() < !b.obstacle.empty();
+  });
   auto saysTheSame = [&](const Estimate &one) { return one.obstacle == first.obstacle; };
   std::string what = llvm::all_of(estimates, saysTheSame)
                          ? ""
@@ -194,36 +268,120 @@ Error MeshSearch::noneFits() {
   return llvm::createStringError(options.model + ": " + what + obstacle);
 }
 
-/// Whether others were compared with an estimate that did not hold, and only bounded; then all are to be estimated.
-bool MeshSearch::mustLookAtAll() {
-  auto isBound = [](const Estimate &one) { return one.isBound; };
-  if (looksAtAll || watch.isInterrupted() || llvm::none_of(estimates, isBound))
+/// Whether others were compared with an estimate that did not hold, and only bounded; then these are to be
+/// estimated.
+bool MeshSearch::mustLookAgain() {
+  double known = fastestSeconds;
+  for (const Estimate &one : estimates)
+    if (one.obstacle.empty() && !one.isBound && !isTried(one.configuration))
+      known = std::min(known, one.seconds);
+  auto mayBeFaster = [&](const Estimate &one) { return one.isBound && one.seconds < known; };
+  if (watch.isInterrupted() || llvm::none_of(estimates, mayBeFaster))
     return false;
-  looksAtAll = true;
+  // What is known is to be found again.
+  slowest = best = known * (1 + 1e-9);
   return true;
 }
 
-Expected<ChosenMesh> MeshSearch::choose() {
-  for (Estimate &estimate : estimates) {
-    if (!estimate.obstacle.empty() || estimate.isBound)
-      break;
-    ChosenMesh chosen{shapeOf(estimate.configuration), nullptr, {}};
-    EarlyEnd ending = watch.making(estimate.configuration);
-    auto plan = maker.make(chosen.shape);
-    if (plan) {
-      chosen.plan = std::move(*plan);
-      chosen.plan->alternatives = describe(estimate);
-      chosen.notes = notesOn(estimate);
-      return chosen;
+bool MeshSearch::isTried(const Configuration &configuration) const {
+  return llvm::any_of(tried, [&](const Tried &one) { return one.configuration == configuration; });
+}
+
+void MeshSearch::applyTried() {
+  for (const Tried &one : tried) {
+    auto known = llvm::find_if(
+        estimates, [&](const Estimate &other) { return other.configuration == one.configuration; });
+    Estimate &estimate = known == estimates.end() ? estimates.emplace_back() : *known;
+    estimate.configuration = one.configuration;
+    estimate.obstacle = one.obstacle;
+    estimate.mayTake = std::nullopt;
+    if (!one.obstacle.empty())
+      continue;
+    estimate.seconds = one.seconds;
+    estimate.isBound = false;
+  }
+  sort();
+}
+
+/// The fastest by its estimate, or else one that was not shown to lack memory, where it may beat those that
+/// were made.
+const Estimate *MeshSearch::nextToMake() const {
+  const Estimate *next = nullptr;
+  double seconds = fastestSeconds;
+  for (bool areUsable : {true, false}) {
+    for (const Estimate &one : estimates) {
+      const std::optional<double> own = !areUsable                             ? one.mayTake
+                                        : one.obstacle.empty() && !one.isBound ? std::optional(one.seconds)
+                                                                               : std::nullopt;
+      if (!own || *own >= seconds || isTried(one.configuration))
+        continue;
+      next = &one;
+      seconds = *own;
     }
-    estimate.obstacle = toString(plan.takeError());
-    if (!mustLookAtAll())
+    if (next)
+      return next;
+  }
+  return nullptr;
+}
+
+void MeshSearch::make(const Estimate &estimate) {
+  Tried &result = tried.emplace_back(Tried{estimate.configuration, estimate.seconds, ""});
+  ChosenMesh made{shapeOf(estimate.configuration), nullptr, {}};
+  EarlyEnd ending = watch.making(estimate.configuration);
+  if (auto error = maker.makeWithin(made.shape, estimate.lacksMemory).moveInto(made.plan)) {
+    result.obstacle = toString(std::move(error));
+    return;
+  }
+  if (!made.plan) {
+    result.obstacle = lacksRoom(made.shape);
+    return;
+  }
+  auto forecast = forecastOf(*made.plan, options.model);
+  if (!forecast) {
+    result.obstacle = toString(forecast.takeError());
+    return;
+  }
+  const double seconds = forecast->forecast.seconds;
+  // With values that wait for other stages of a device.
+  std::vector<int64_t> peaks;
+  for (const DeviceForecast &device : forecast->devices)
+    peaks.push_back(device.peakBytes);
+  if (made.shape.stages > made.shape.ranks && shortageOf(peaks, made.shape.memoryOfRanks())) {
+    result.obstacle = lacksRoom(made.shape);
+    return;
+  }
+  // Where the fastest cut has room the estimate is of nearly that.
+  if (maker.wasRecut() || estimate.lacksMemory)
+    result.seconds = seconds;
+  if (seconds >= fastestSeconds)
+    return;
+  fastest = std::move(made);
+  fastestSeconds = seconds;
+  fastestConfiguration = result.configuration;
+}
+
+Expected<ChosenMesh> MeshSearch::choose() {
+  while (const Estimate *next = nextToMake()) {
+    const double estimated = next->seconds;
+    make(*next);
+    const bool isAsEstimated = tried.size() == 1 && tried.back().seconds == estimated;
+    if (fastest && (isAsEstimated || watch.isInterrupted()))
+      break;
+    applyTried();
+    if (!mustLookAgain())
       continue;
     if (auto error = weighAll())
       return error;
-    return choose();
+    applyTried();
   }
-  return noneFits();
+  if (!fastest)
+    return noneFits();
+  applyTried();
+  const Estimate &chosen = *llvm::find_if(
+      estimates, [&](const Estimate &one) { return one.configuration == fastestConfiguration; });
+  fastest->plan->alternatives = alternativesTo(chosen, estimates, options.model);
+  fastest->notes = notesOn(chosen);
+  return std::move(*fastest);
 }
 
 Expected<TrainingForecast> MeshSearch::chooseTraining() {
@@ -243,16 +401,18 @@ Expected<TrainingForecast> MeshSearch::chooseTraining() {
     const PipelinePlaces places(machine, it.pipelineRanks, it.dataRanks * it.tensorRanks, it.tensorRanks);
     if (auto shortage = shortageOf(result.pipeline.peakBytes, places.memoryOfRanks())) {
       best.obstacle = shortage->describe();
-      if (!mustLookAtAll())
+      tried.push_back({best.configuration, best.seconds, best.obstacle});
+      if (!mustLookAgain())
         continue;
       if (auto error = weighAll())
         return error;
+      applyTried();
       return chooseTraining();
     }
     for (uint32_t device = 0; device < best.configuration.devices(); ++device)
       result.devices.push_back(machine.devices[device].name);
     if (estimates.size() > 1)
-      result.alternatives = describe(best);
+      result.alternatives = alternativesTo(best, estimates, options.model);
     result.notes = notesOn(best);
     return result;
   }
@@ -306,11 +466,15 @@ Error MeshSearch::weighAll() {
   if (estimates.empty())
     return wrongUsage("--mesh " + options.mesh + ": found " + llvm::Twine(space.devices) + " device" +
                       (space.devices == 1 ? "" : "s") + ", expected more for this mesh; use --devices or --machine");
+  sort();
+  return Error::success();
+}
+
+void MeshSearch::sort() {
   llvm::stable_sort(estimates, [](const Estimate &a, const Estimate &b) {
     auto keyOf = [](const Estimate &one) { return std::tuple(!one.obstacle.empty(), one.isBound, one.seconds); };
     return keyOf(a) < keyOf(b);
   });
-  return Error::success();
 }
 
 Expected<ChosenMesh> searchMesh(PlanMaker &maker, const CompileOptions &options, const PipelineShape &shape) {

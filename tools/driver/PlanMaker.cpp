@@ -3,9 +3,11 @@
 #include "codegen/EmitPlan.h"
 #include "ir/NearestName.h"
 #include "partitioner/SearchLimits.h"
+#include "partitioner/StageStarts.h"
 #include "passes/Passes.h"
 #include "passes/TensorShardings.h"
 #include "tools/driver/DiagnosticCollector.h"
+#include "tools/driver/Forecast.h"
 #include "tools/driver/Pipeline.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
@@ -40,63 +42,20 @@ Error PlanMaker::checkCapturePoints(const plan::Plan &plan) const {
   return Error::success();
 }
 
-namespace {
-/// What a rank holds at its peak.
-struct Need {
-  int64_t weights = 0, others = 0;
-  int64_t bytes() const { return weights + others; }
-};
-} // namespace
-
-static std::vector<Need> needsOfRanks(const plan::Plan &plan) {
-  std::vector<Need> needs(size_t(plan.mesh->pp) * plan.mesh->tp);
-  for (auto &prediction : plan.predictions) {
-    // Stages of one rank compute one after the other, and keep their weights.
-    Need &need = needs[plan.stages[prediction->stage]->ranks[prediction->tp_rank]];
-    need.weights += prediction->weight_bytes;
-    need.others = std::max(need.others, prediction->peak_bytes - prediction->weight_bytes);
-  }
-  return needs;
-}
-
 static bool isLimited(const PipelineShape &shape) {
   return llvm::any_of(shape.memoryOfRanks(), [](const auto &bytes) { return bytes.has_value(); });
 }
 
 /// Of the plan's ranks, where devices have too little memory.
 static std::optional<MemoryShortage> shortageOf(const plan::Plan &plan, const PipelineShape &shape) {
-  std::vector<int64_t> bytes;
-  for (const Need &need : needsOfRanks(plan))
-    bytes.push_back(need.bytes());
-  return shortageOf(bytes, shape.memoryOfRanks());
-}
-
-/// What each stage may hold of weights, if its ranks hold beside them what the plan predicts, and each device has what it has
-/// or `least` bytes, whichever is more; never more than `before`.
-static std::vector<int64_t> roomForWeights(const plan::Plan &plan, const PipelineShape &shape, int64_t least,
-                                           llvm::ArrayRef<int64_t> before) {
-  const std::vector<Need> needs = needsOfRanks(plan);
-  const std::vector<std::optional<int64_t>> memory = shape.memoryOfRanks();
-  std::vector<int64_t> room(before);
-  for (auto [stage, bytes] : llvm::zip(plan.stages, room))
-    for (uint32_t rank : stage->ranks)
-      if (memory[rank]) {
-        const int64_t own = std::max<int64_t>(std::max(*memory[rank], least) - needs[rank].others, 0);
-        bytes = std::min(bytes, own / (shape.stages / shape.ranks));
-      }
-  return room;
-}
-
-/// What the devices are to hold at their peaks has room in them.
-Error PlanMaker::checkMemory(const plan::Plan &plan, const PipelineShape &shape) const {
-  const auto shortage = shortageOf(plan, shape);
-  if (!shortage)
-    return Error::success();
-  return llvm::createStringError(
-      llvm::formatv("{0}: rank {1} takes {2} bytes at its peak, its device has {3}; use more devices, or "
-                    "devices with memory for {2}",
-                    options.model, shortage->rank, shortage->bytes, shortage->room)
-          .str());
+  std::vector<RankMemory> ranks(size_t(plan.mesh->pp) * plan.mesh->tp);
+  for (auto &prediction : plan.predictions) {
+    // Stages of one rank compute one after the other, and keep their weights.
+    RankMemory &rank = ranks[plan.stages[prediction->stage]->ranks[prediction->tp_rank]];
+    rank.weights += prediction->weight_bytes;
+    rank.others = std::max(rank.others, prediction->peak_bytes - prediction->weight_bytes);
+  }
+  return shortageOf(ranks, shape.memoryOfRanks());
 }
 
 /// Runs `passes`, of which `done` others were run before.
@@ -200,66 +159,193 @@ Expected<std::unique_ptr<plan::Plan>> PlanMaker::cutAndEmit(mlir::ModuleOp modul
   return std::move(*plan);
 }
 
-PlanMaker::Made PlanMaker::fitCut(const PipelineShape &shape) {
-  auto fastest = runPasses(shape);
-  if (fastest && !shortageOf(**fastest, shape))
-    return {std::move(*fastest), Error::success()};
-  if (!isLimited(shape))
-    return {nullptr, fastest.takeError()};
-  consumeError(fastest.takeError());
-  // First as if all had enough.
-  PipelineShape next = shape;
-  next.weightLimits.assign(shape.stages, std::numeric_limits<int64_t>::max());
-  auto first = runPasses(next);
-  if (!first)
-    return {nullptr, first.takeError()};
-  auto best = needLess(std::move(*first), std::move(next));
-  auto tooLarge = checkMemory(*best, shape);
-  return {std::move(best), std::move(tooLarge)};
+//===- Where memory is short ----------------------------------------------===//
+
+const CutMemory *PlanMaker::memoryOf(mlir::func::FuncOp function, const Machine &machine, uint32_t microbatches) {
+  auto [known, isNew] = memories.try_emplace({function, microbatches});
+  if (!isNew)
+    return known->second.get();
+  // Where the function does not run on so few samples, the passes say so.
+  DiagnosticCollector unheard(context);
+  if (auto microbatch = Microbatch::of(function, source.batch, microbatches); mlir::succeeded(microbatch))
+    known->second = std::make_unique<PlannedMemory>(function, std::move(*microbatch), machine);
+  return known->second.get();
 }
 
-std::unique_ptr<plan::Plan> PlanMaker::needLess(std::unique_ptr<plan::Plan> best, PipelineShape shape) {
-  constexpr int kMostCuts = 7;
-  const bool isEven = llvm::all_equal(shape.memoryOfRanks());
-  std::vector<int64_t> limits = shape.weightLimits;
-  // What devices were given in vain.
-  int64_t tooLittle = 0;
-  for (int cut = 0; cut < kMostCuts; ++cut) {
-    const auto shortage = shortageOf(*best, shape);
-    if (!shortage || shortage->bytes - tooLittle < 2)
-      break;
-    // Where devices are even, so is mostly the fastest cut, and another one's need little less.
-    const int64_t wanted = isEven ? shortage->bytes - 1 : tooLittle + (shortage->bytes - tooLittle) / 2;
-    shape.weightLimits = roomForWeights(*best, shape, wanted, limits);
-    auto plan = runPasses(shape);
-    if (const auto left = plan ? shortageOf(**plan, shape) : shortage; left && left->bytes > wanted) {
-      consumeError(plan.takeError());
-      tooLittle = wanted;
-      continue;
+Expected<PlanMaker::Uncut> PlanMaker::uncut(const PipelineShape &shape, uint32_t microbatches) {
+  auto function = shard(shape);
+  if (!function)
+    return function.takeError();
+  const uint32_t devices = shape.ranks * shape.tensorRanks;
+  auto machine = options.machine.empty() ? Expected<Machine>(Machine::cpu(devices)) : Machine::load(options.machine);
+  if (!machine)
+    return machine.takeError();
+  if (shape.memoryGiven)
+    for (DeviceSpec &device : machine->devices)
+      device.memoryBytes = shape.memoryGiven;
+  const PipelinePlaces places(*machine, shape.ranks, shape.tensorRanks, shape.tensorRanks);
+  Uncut result{buildModelGraph(*function, places.kinds, shape.stages), {}, memoryOf(*function, *machine, microbatches),
+               places.memoryOfRanks(), roomsOfFirst(*machine, shape.ranks, shape.tensorRanks)};
+  result.request.stages = places.stageDevices(shape.stages);
+  if (auto error = stageStartsOf(result.model, options.stageBefore).moveInto(result.request.stageStarts))
+    return error;
+  return result;
+}
+
+/// Whether ranks have room for what they hold of the cut that the shape asks for, as far as that of first
+/// tensor ranks says.
+bool PlanMaker::fits(const Uncut &program, const PipelineShape &shape) {
+  CutRequest request = program.request;
+  for (auto [stage, limit] : llvm::zip(request.stages, shape.weightLimits))
+    stage.weightLimit = limit;
+  if (shape.cutSteps)
+    request.limits = *shape.cutSteps ? SearchLimits{request.limits.downsets, *shape.cutSteps} : kProgramOrder;
+  auto cut = cutStages(program.model.graph, request);
+  if (cut)
+    return !shortageOf(program.memory->of(program.model, cut->stageOf, shape.ranks), program.firstRooms);
+  consumeError(cut.takeError());
+  return false;
+}
+
+/// Cuts that leave room for what is beside weights: the fastest with such limits, else the one along program
+/// order.
+Expected<std::unique_ptr<plan::Plan>> PlanMaker::recut(const PipelineShape &shape, uint32_t microbatches,
+                                                       bool triesFastest) {
+  auto program = uncut(shape, microbatches);
+  if (!program)
+    return program.takeError();
+  if (!program->memory || !mayFit(*program->memory, program->model, program->firstRooms))
+    return nullptr;
+  std::vector<PipelineShape> tried;
+  if (triesFastest)
+    tried.push_back(shape);
+  // First as if all tensor ranks held what the first one does.
+  std::vector<Rooms> rooms{program->rooms};
+  if (program->firstRooms != program->rooms)
+    rooms.push_back(program->firstRooms);
+  // Between limits that differ a search sees little that it need not follow.
+  constexpr uint64_t kSteps = 10'000'000;
+  for (const Rooms &own : rooms) {
+    const CutFitting fitting(program->model, program->request, own, *program->memory);
+    const CutFitting::Fitted fitted = fitting.fit();
+    for (uint64_t steps : {kSteps, uint64_t(0)}) {
+      PipelineShape &next = tried.emplace_back(shape);
+      next.weightLimits = fitted.weightLimits;
+      next.cutSteps = steps;
     }
-    best = std::move(*plan);
-    limits = shape.weightLimits;
   }
-  return best;
+  for (const PipelineShape &next : tried) {
+    if (!fits(*program, next))
+      continue;
+    auto plan = runPasses(next);
+    isRecut = !next.weightLimits.empty();
+    if (!plan || !shortageOf(**plan, next))
+      return plan;
+  }
+  return nullptr;
+}
+
+/// With a cut by what stages hold beside weights, where the fastest one is too much for a device; null where
+/// none is found.
+Expected<std::unique_ptr<plan::Plan>> PlanMaker::fitCut(const PipelineShape &shape, bool isTight) {
+  isRecut = false;
+  if (isTight)
+    return recut(shape, shape.microbatches, /*triesFastest=*/true);
+  auto fastest = runPasses(shape);
+  if (!isLimited(shape) || (fastest && !shortageOf(**fastest, shape)))
+    return fastest;
+  if (!fastest) {
+    // Be it for want of memory, or not.
+    consumeError(fastest.takeError());
+    PipelineShape unlimited = shape;
+    unlimited.weightLimits.assign(shape.stages, std::numeric_limits<int64_t>::max());
+    fastest = runPasses(unlimited);
+    if (!fastest)
+      return fastest;
+  }
+  microbatchesMade = (*fastest)->schedules.front()->microbatches;
+  return recut(shape, microbatchesMade, /*triesFastest=*/false);
+}
+
+static double secondsOf(const plan::Plan &plan) {
+  auto forecast = forecastOf(plan, "the plan");
+  if (forecast)
+    return forecast->forecast.seconds;
+  consumeError(forecast.takeError());
+  return std::numeric_limits<double>::infinity();
+}
+
+Expected<std::unique_ptr<plan::Plan>> PlanMaker::makeWithin(PipelineShape shape, bool isTight) {
+  auto first = fitCut(shape, isTight);
+  if (!first || (*first && !isRecut) || !isLimited(shape) || shape.tensorRanks == 1)
+    return first;
+  // What stayed whole where there seemed to be room was too much for the fastest cut.
+  shape.weighsMemory = false;
+  auto second = fitCut(shape, isTight || shape.microbatches > 0);
+  if (!*first)
+    return second;
+  if (second && *second && secondsOf(**second) < secondsOf(**first))
+    return second;
+  consumeError(second.takeError());
+  isRecut = true;
+  return first;
 }
 
 Expected<std::unique_ptr<plan::Plan>> PlanMaker::make(PipelineShape shape) {
-  Made first = fitCut(shape);
-  if (!first.tooLarge)
-    return std::move(first.plan);
-  if (!isLimited(shape) || shape.tensorRanks == 1)
-    return std::move(first.tooLarge);
-  // What stayed whole where there seemed to be room was too much.
+  auto plan = makeWithin(shape, /*isTight=*/false);
+  if (!plan || *plan)
+    return plan;
+  return tooLittleMemory(shape);
+}
+
+Error PlanMaker::tooLittleMemory(const PipelineShape &shape) {
+  const Rooms memory = shape.memoryOfRanks();
+  const auto least = leastMemory(shape);
+  if (!least || least->bytes <= least->room)
+    return llvm::createStringError(
+        options.model + ": no cut was found that keeps within the memory of each device; use more devices, or larger ones");
+  const std::string who = llvm::all_equal(memory) ? "some rank" : "rank " + std::to_string(least->rank);
+  return llvm::createStringError(
+      llvm::formatv("{0}: {1} takes {2} bytes at its peak, its device has {3}; use more devices, or "
+                    "devices with memory for {2}",
+                    options.model, who, least->bytes, least->room)
+          .str());
+}
+
+/// With the sharding that takes least, which is the same for all limits.
+Expected<PlanMaker::Uncut> PlanMaker::smallest(PipelineShape shape) {
   shape.weighsMemory = false;
-  Made second = fitCut(shape);
-  // Gathers may take more than what they save; the smaller need is said.
-  auto bytesOf = [&](const plan::Plan &plan) { return shortageOf(plan, shape)->bytes; };
-  if (second.tooLarge && first.plan && (!second.plan || bytesOf(*first.plan) < bytesOf(*second.plan)))
-    std::swap(first, second);
-  consumeError(std::move(first.tooLarge));
-  if (second.tooLarge)
-    return std::move(second.tooLarge);
-  return std::move(second.plan);
+  auto program = uncut(shape, shape.microbatches ? shape.microbatches : microbatchesMade);
+  if (program && !program->memory)
+    return llvm::createStringError("what its cuts hold is not known");
+  return program;
+}
+
+std::optional<MemoryShortage> PlanMaker::leastMemory(const PipelineShape &shape) {
+  auto program = smallest(shape);
+  if (auto error = program.takeError()) {
+    consumeError(std::move(error));
+    return std::nullopt;
+  }
+  hasMade = true;
+  const auto bytes = CutFitting(program->model, program->request, program->rooms, *program->memory).leastRoom();
+  if (!bytes)
+    return std::nullopt;
+  // Where there is least.
+  const Rooms memory = shape.memoryOfRanks();
+  std::optional<MemoryShortage> result;
+  for (uint32_t rank = 0; rank < memory.size(); ++rank)
+    if (memory[rank] && (!result || *memory[rank] < result->room))
+      result = MemoryShortage{rank, *bytes, *memory[rank]};
+  return result;
+}
+
+int64_t PlanMaker::leastPeak(const PipelineShape &shape) {
+  auto program = smallest(shape);
+  if (program)
+    return CutFitting(program->model, program->request, program->rooms, *program->memory).leastBound();
+  consumeError(program.takeError());
+  return 0;
 }
 
 } // namespace cleave

@@ -6,6 +6,7 @@
 #ifndef CLEAVE_TOOLS_DRIVER_PLANMAKER_H
 #define CLEAVE_TOOLS_DRIVER_PLANMAKER_H
 
+#include "codegen/PlannedMemory.h"
 #include "codegen/plan/Plan.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "partitioner/LimitRange.h"
@@ -28,40 +29,60 @@ public:
   /// passes refuse the model, or where devices have too little memory.
   llvm::Expected<std::unique_ptr<plan::Plan>> make(PipelineShape shape);
 
+  /// The same; null where devices have too little memory.
+  /// \param isTight  they are known to have too little for the fastest cut along program order, so that it is looked at what
+  ///                 cuts hold before a plan is made of them. `shape` then says how many micro-batches there are.
+  llvm::Expected<std::unique_ptr<plan::Plan>> makeWithin(PipelineShape shape, bool isTight);
+
+  /// The last plan has another cut than the one that would be fastest.
+  bool wasRecut() const { return isRecut; }
+
+  /// The memory of the smallest device with which the shape is known to have a plan, and with hardly less is not
+  /// (CutFitting::leastRoom), beside what that device has; nothing where that cannot be told.
+  std::optional<MemoryShortage> leastMemory(const PipelineShape &shape);
+  /// With less, it has none; as far as that can be told without a cut.
+  int64_t leastPeak(const PipelineShape &shape);
+
   /// The program of all tensor ranks, not yet cut into stages. Lives as long as this.
   llvm::Expected<mlir::func::FuncOp> shard(const PipelineShape &shape);
 
   /// What searches have found of such a program.
   KnownPipelines &pipelinesOf(mlir::func::FuncOp function) { return pipelines[function]; }
 
+  /// What ranks of its cuts hold; null where that cannot be told.
+  const CutMemory *memoryOf(mlir::func::FuncOp function, const Machine &machine, uint32_t microbatches);
+
   /// The passes accepted the model at least once since this was last called; what failed later is no matter of how it was
   /// split.
   bool takeHasMade() { return std::exchange(hasMade, false); }
 
 private:
-  /// A plan, and an error where the devices have too little memory for it.
-  struct Made {
-    std::unique_ptr<plan::Plan> plan;
-    llvm::Error tooLarge;
+  /// A program as the pass that cuts it sees it.
+  struct Uncut {
+    ModelGraph model;
+    CutRequest request;
+    const CutMemory *memory = nullptr;
+    /// By pipeline rank: of the device of its tensor ranks that has least, and of the first one, which holds most.
+    Rooms rooms, firstRooms;
   };
+  llvm::Expected<Uncut> uncut(const PipelineShape &shape, uint32_t microbatches);
+  llvm::Expected<Uncut> smallest(PipelineShape shape);
+  static bool fits(const Uncut &program, const PipelineShape &shape);
   llvm::Expected<std::unique_ptr<plan::Plan>> runPasses(const PipelineShape &shape);
-  /// With a cut by what stages were predicted to hold beside weights, where the first one is too much for a device.
-  Made fitCut(const PipelineShape &shape);
-  /// Cuts that need less and less, until all fits or nothing is gained: the need that an error names is one that will do.
-  /// The devices that have less than they need are given less and less, the others what they have.
-  /// \param best   a plan that may need too much.
-  /// \param shape  what it was made for.
-  std::unique_ptr<plan::Plan> needLess(std::unique_ptr<plan::Plan> best, PipelineShape shape);
+  llvm::Expected<std::unique_ptr<plan::Plan>> fitCut(const PipelineShape &shape, bool isTight);
+  llvm::Expected<std::unique_ptr<plan::Plan>> recut(const PipelineShape &shape, uint32_t microbatches, bool triesFastest);
+  llvm::Error tooLittleMemory(const PipelineShape &shape);
   llvm::Expected<mlir::ModuleOp> runSharding(const PipelineShape &shape);
   llvm::Expected<std::unique_ptr<plan::Plan>> cutAndEmit(mlir::ModuleOp module, const PipelineShape &shape);
   llvm::Error run(mlir::ModuleOp module, const std::string &passes, unsigned done);
-  llvm::Error checkMemory(const plan::Plan &plan, const PipelineShape &shape) const;
   llvm::Error checkCapturePoints(const plan::Plan &plan) const;
 
   const CompileOptions &options;
   const ModelSource &source;
   mlir::MLIRContext &context;
-  bool hasMade = false;
+  bool hasMade = false, isRecut = false;
+  /// Of the last plan whose fastest cut had no room.
+  uint32_t microbatchesMade = 1;
   /// What the passes before the cut have made, and with which limits of memory it is that.
   struct Sharded {
     mlir::OwningOpRef<mlir::ModuleOp> module;
@@ -76,6 +97,8 @@ private:
   /// By the program, and the passes that cut it, limits left out.
   std::map<std::pair<mlir::Operation *, std::string>, std::vector<Emitted>> emitted;
   std::map<mlir::Operation *, KnownPipelines> pipelines;
+  /// By the program, and the number of micro-batches.
+  std::map<std::pair<mlir::Operation *, uint32_t>, std::unique_ptr<const CutMemory>> memories;
 };
 
 } // namespace cleave

@@ -1,7 +1,10 @@
 // RUN: cleave-opt %s --assign-stages=stages=2 | FileCheck %s
 // RUN: cleave-opt %s --assign-stages=stages=2 --split-stages | FileCheck %s --check-prefix=SPLIT
+// RUN: cleave-opt %s --assign-stages="stages=2 steps=0" | FileCheck %s --check-prefix=ORDER
 // Stages need not be intervals of program order: of two chains of 3 + 1 + 1 and 3 + 2 + 2, the first operations take as long as
 // all others, and in program order no cut is more even than 5 to 7.
+
+// ORDER: cleave.cut_proof = "linearised: program order alone"
 
 !x = tensor<64x1024xf32>
 !h = tensor<64x3072xf32>

@@ -1,0 +1,132 @@
+"""`--device-memory` where it is short: what is chosen, how much would do, and that what an error names does."""
+
+import itertools
+import json
+import re
+import subprocess
+
+import pytest
+from conftest import BIN
+from test_mesh_search import DEVICE, INPUTS, OPEN, QUICK, SLOWER, configuration, put_machine, simulate
+
+
+def entries_of(model, limits, *options):
+    """What `simulate` says of each limit, of which the first one is enough for anything."""
+    return simulate(model, "--device-memory", ",".join(map(str, limits)), *options)["limits"]
+
+
+def limits_of(model, *options):
+    """Such that the fastest plan has no room, down to half of what some plan takes."""
+    most = max(device["peak_bytes"] for device in simulate(model, *options)["devices"])
+    return [100 * most, most - 1, *(most * share // 16 for share in (14, 12, 10, 8, 6))]
+
+
+def fitting(report, limit):
+    """Interleaved stages of a device also hold what waits for each other."""
+    if "error" in report or report["schedule"] == "gpipe":
+        return "error" not in report
+    return all(device["peak_bytes"] <= limit for device in report["devices"])
+
+
+def one_by_one(model, machine, devices, limits):
+    """For each limit the seconds of each configuration that keeps to it."""
+    counts = [count for count in range(1, devices + 1) if devices % count == 0]
+    found = [{} for _ in limits]
+    for pp, tp, schedule, microbatches in itertools.product(counts, counts, ("gpipe", "interleaved"), (1, 2)):
+        if pp * tp > devices or (pp == 1 and schedule == "interleaved"):
+            continue
+        mesh = f"pp={pp},tp={tp}"
+        options = ("--machine", machine, "--devices", pp * tp, *OPEN, *configuration(mesh, schedule, microbatches))
+        for limit, report, seconds in zip(limits, entries_of(model, limits, *options), found):
+            if fitting(report, limit):
+                seconds[mesh, schedule, microbatches] = report["seconds"]
+    return found
+
+
+@pytest.mark.parametrize("latency", [QUICK, SLOWER])
+def test_nothing_that_has_room_takes_less(model, latency):
+    machine = put_machine(model.parent, 4, latency)
+    limits = limits_of(model, "--mesh", "auto", "--machine", machine)
+    every = one_by_one(model, machine, 4, limits)
+    chosen = set()
+    for limit, report, seconds in zip(limits, entries_of(model, limits, "--mesh", "auto", "--machine", machine), every):
+        assert ("error" in report) == (not seconds), (limit, report.get("error"), seconds)
+        if not seconds:
+            continue
+        assert fitting(report, limit)
+        first = report["alternatives"][0]
+        key = first["mesh"], first["schedule"], first["microbatches"]
+        assert report["seconds"] == seconds[key] == min(seconds.values()), (limit, key, seconds)
+        chosen.add(key)
+    # Limits matter, where one device alone is fastest.
+    assert len(chosen) > 1 or latency == QUICK
+
+
+def put_unlike_machine(folder, memory):
+    machine = {"devices": [{"name": f"d{index}", **DEVICE, "memory_bytes": bytes_} for index, bytes_ in enumerate(memory)],
+               "link": {"latency_seconds": QUICK, "bytes_per_second": 1e10}}
+    (folder / "unlike.json").write_text(json.dumps(machine))
+    return "unlike.json"
+
+
+def report_of(model, *options):
+    """Nothing where memory is short."""
+    command = [BIN / "cleave", "simulate", model.name, *INPUTS, *options, "--json"]
+    done = subprocess.run(list(map(str, command)), cwd=model.parent, capture_output=True, text=True)
+    assert done.returncode in (0, 1)
+    return None if done.returncode else json.loads(done.stdout)
+
+
+@pytest.mark.parametrize("small", [0, 1], ids=["the first is small", "the second is small"])
+@pytest.mark.parametrize("share", [13, 9, 5])
+def test_nothing_takes_less_that_each_of_unlike_devices_has_room_for(model, small, share):
+    alone = simulate(model, "--devices", 1)["devices"][0]["peak_bytes"]
+    memory = [100 * alone, 100 * alone]
+    memory[small] = alone * share // 16
+    machine = put_unlike_machine(model.parent, memory)
+    seconds = {}
+    meshes = ("pp=1,tp=1", "pp=2,tp=1", "pp=1,tp=2")
+    for mesh, schedule, microbatches in itertools.product(meshes, ("gpipe", "interleaved"), (1, 2)):
+        if schedule == "interleaved" and "pp=2" not in mesh:
+            continue
+        options = ("--devices", 1) if mesh == "pp=1,tp=1" else ()
+        report = report_of(model, "--machine", machine, *options, *OPEN, *configuration(mesh, schedule, microbatches))
+        peaks = [device["peak_bytes"] for device in report["devices"]] if report else []
+        if report and all(peak <= room for peak, room in zip(peaks, memory)):
+            seconds[mesh, schedule, microbatches] = report["seconds"]
+    report = report_of(model, "--machine", machine, "--mesh", "auto")
+    assert report
+    assert all(device["peak_bytes"] <= room for device, room in zip(report["devices"], memory))
+    first = report["alternatives"][0]
+    key = first["mesh"], first["schedule"], first["microbatches"]
+    assert report["seconds"] == seconds[key] == min(seconds.values())
+
+
+def error_of(model, limit, *options):
+    command = [BIN / "cleave", "simulate", model.name, *INPUTS, "--device-memory", limit, *options]
+    done = subprocess.run(list(map(str, command)), cwd=model.parent, capture_output=True, text=True)
+    assert done.returncode in (0, 1)
+    return done.stderr if done.returncode else None
+
+
+@pytest.mark.parametrize("devices, mesh, options", [
+    (4, "auto", ()), (4, "pp=auto", ()), (4, "auto", ("--microbatches", 1)), (4, "pp=2,tp=2", ()), (4, "pp=4", ()),
+    (2, "pp=2", ("--microbatches", 2)), (4, "pp=1,tp=4", ()), (2, "pp=2", ("--schedule", "interleaved")),
+], ids=lambda value: " ".join(map(str, value)) if isinstance(value, tuple) else str(value))
+def test_the_memory_that_an_error_names_is_enough_and_hardly_less_is(model, devices, mesh, options):
+    options = ("--mesh", mesh, *options, "--machine", put_machine(model.parent, devices))
+    why = error_of(model, 10_000, *options)
+    enough = int(re.search(r"devices with memory for (\d+)", why)[1])
+    assert "10000" in why
+    assert error_of(model, enough, *options) is None
+    again = error_of(model, enough * 98 // 100, *options)
+    assert again and int(re.search(r"devices with memory for (\d+)", again)[1]) == enough
+
+
+def test_no_plan_is_made_to_be_refused(model):
+    """Making plans takes most of the time: what keeps to no limit is known before."""
+    options = ("--mesh", "auto", "--machine", put_machine(model.parent, 4, SLOWER))
+    most = max(device["peak_bytes"] for device in simulate(model, *options)["devices"])
+    report = simulate(model, *options, "--device-memory", most * 3 // 4)
+    reasons = [one["reason"] for one in report["alternatives"]]
+    assert not any("at its peak" in reason for reason in reasons)

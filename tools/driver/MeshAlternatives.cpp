@@ -1,0 +1,99 @@
+//===- MeshAlternatives.cpp - What is said of meshes ----------------------===//
+#include "tools/driver/MeshAlternatives.h"
+#include "tools/driver/SearchWatch.h"
+#include "tools/driver/TrainingForecast.h"
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/Support/FormatVariadic.h"
+#include "llvm/Support/JSON.h"
+#include <algorithm>
+
+namespace cleave {
+
+using llvm::formatv;
+using llvm::StringRef;
+
+/// `12.3 % longer`.
+static std::string longer(double seconds, double best) {
+  const double percent = (seconds / best - 1) * 100;
+  return percent < 0.05 ? "as long" : formatv("{0:f1} % longer", percent).str();
+}
+
+static std::string scheduleOf(const Configuration &configuration) {
+  if (!configuration.kind)
+    return configuration.stagesOfRank > 1 ? "interleaved" : "gpipe";
+  const std::string zero = configuration.zero ? ", zero " + std::to_string(configuration.zero) : "";
+  return (nameOf(*configuration.kind) + ", recompute " + nameOf(configuration.training.recompute) + zero)
+      .str();
+}
+
+/// As a plan may hold it, a line of text, and the same wherever the model's file is.
+static std::string reasonOf(StringRef obstacle, StringRef model) {
+  if (obstacle.consume_front(model))
+    obstacle.consume_front(": ");
+  std::string text = llvm::json::fixUTF8(obstacle.ltrim().split('\n').first);
+  std::replace_if(text.begin(), text.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; }, ' ');
+  return text;
+}
+
+plan::Alternatives alternativesTo(const Estimate &chosen, llvm::ArrayRef<Estimate> estimates,
+                                  StringRef model) {
+  plan::Alternatives result;
+  for (const Estimate &estimate : estimates) {
+    const Configuration &it = estimate.configuration;
+    const bool isUsable = estimate.obstacle.empty();
+    plan::Alternative &one = *result.emplace_back(std::make_unique<plan::Alternative>());
+    one.mesh = meshOf(it);
+    one.schedule = scheduleOf(it);
+    one.microbatches = it.microbatches;
+    one.seconds = isUsable ? estimate.seconds : 0;
+    one.peak_bytes = isUsable ? estimate.peakBytes : 0;
+    if (!isUsable)
+      one.reason = reasonOf(estimate.obstacle, model);
+    else if (!(it == chosen.configuration))
+      one.reason =
+          (estimate.isBound ? "takes at least " : "takes ") + longer(estimate.seconds, chosen.seconds);
+  }
+  // The chosen one first, also where faster ones turned out not to work.
+  std::stable_partition(result.begin(), result.end(), [](const auto &one) { return one->reason.empty(); });
+  result.resize(std::min(result.size(), plan::kMaxAlternatives));
+  return result;
+}
+
+std::vector<std::string> noteUnused(llvm::ArrayRef<Estimate> estimates, const Estimate &chosen,
+                                    uint32_t all) {
+  const uint32_t used = chosen.configuration.devices();
+  if (used == all)
+    return {};
+  std::string note = formatv("{0} of the {1} devices {2} used", used, all, used == 1 ? "is" : "are");
+  auto other = llvm::find_if(estimates, [&](const Estimate &one) {
+    return one.configuration.devices() == all && one.obstacle != kNotWeighed;
+  });
+  if (other != estimates.end())
+    note += ": with all of them, " + meshOf(other->configuration) + " ";
+  if (other != estimates.end() && other->obstacle.empty())
+    note += (other->isBound ? "takes at least " : "takes ") + longer(other->seconds, chosen.seconds) +
+            " by estimate";
+  else if (other != estimates.end())
+    note += "fails: " + other->obstacle;
+  return {note};
+}
+
+std::string roomOfEach(const PipelineShape &shape) {
+  if (shape.memoryGiven || llvm::all_equal(shape.memoryOfDevices))
+    return formatv("{0} bytes of each",
+                   shape.memoryGiven ? *shape.memoryGiven : *shape.memoryOfDevices.front());
+  return "the memory of each";
+}
+
+std::string lacksRoom(const PipelineShape &shape) {
+  const Rooms rooms = shape.memoryOfRanks();
+  if (llvm::all_equal(rooms))
+    return formatv("takes more than the {0} bytes of a device at its peak", *rooms.front());
+  std::string each;
+  for (const auto &bytes : rooms)
+    if (bytes)
+      each += (each.empty() ? "" : ", ") + std::to_string(*bytes);
+  return formatv("takes more than the {0} bytes of devices at their peaks", each);
+}
+
+} // namespace cleave

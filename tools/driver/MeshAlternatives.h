@@ -1,0 +1,31 @@
+//===- MeshAlternatives.h - What is said of meshes --------------*- C++ -*-===//
+//
+// Private to tools/driver/.
+//
+//===----------------------------------------------------------------------===//
+#ifndef CLEAVE_TOOLS_DRIVER_MESHALTERNATIVES_H
+#define CLEAVE_TOOLS_DRIVER_MESHALTERNATIVES_H
+
+#include "codegen/plan/Plan.h"
+#include "partitioner/PipelineSearch.h"
+#include "tools/driver/Mesh.h"
+
+namespace cleave {
+
+/// The chosen one first, then the others as they are ordered, with why each is not.
+/// \param model  whose messages obstacles are.
+plan::Alternatives alternativesTo(const Estimate &chosen, llvm::ArrayRef<Estimate> estimates,
+                                  llvm::StringRef model);
+
+/// Where the chosen one leaves some of `all` devices unused, that it does.
+std::vector<std::string> noteUnused(llvm::ArrayRef<Estimate> estimates, const Estimate &chosen, uint32_t all);
+
+/// Of the machine's devices, some of which are limited.
+std::string roomOfEach(const PipelineShape &shape);
+
+/// Why a shape is not used, of whose devices some are limited.
+std::string lacksRoom(const PipelineShape &shape);
+
+} // namespace cleave
+
+#endif // CLEAVE_TOOLS_DRIVER_MESHALTERNATIVES_H
