@@ -1,5 +1,6 @@
 //===- MeshAlternatives.cpp - What is said of meshes ----------------------===//
 #include "tools/driver/MeshAlternatives.h"
+#include "partitioner/Failure.h"
 #include "tools/driver/SearchWatch.h"
 #include "tools/driver/TrainingForecast.h"
 #include "llvm/ADT/STLExtras.h"
@@ -76,6 +77,28 @@ std::vector<std::string> noteUnused(llvm::ArrayRef<Estimate> estimates, const Es
   else if (other != estimates.end())
     note += "fails: " + other->obstacle;
   return {note};
+}
+
+llvm::Error noneIsUsable(llvm::ArrayRef<Estimate> estimates, StringRef model, uint32_t devices) {
+  const Estimate *least = nullptr;
+  auto bytesOf = [](const Estimate &one) { return one.shortage ? one.shortage->bytes : one.peakBytes; };
+  for (const Estimate &one : estimates)
+    if (bytesOf(one) > 0 && (!least || bytesOf(one) < bytesOf(*least)))
+      least = &one;
+  // What was estimated lacks memory alone.
+  if (least && least->shortage)
+    return failure("{0}: {1} takes least memory, {2} bytes on a device that has {3}; use more devices, or devices with memory for {2}",
+                   model, meshOf(least->configuration), least->shortage->bytes, least->shortage->room);
+  const Estimate &first = *llvm::max_element(
+      estimates, [](const Estimate &a, const Estimate &b) { return !a.obstacle.empty() < !b.obstacle.empty(); });
+  auto saysTheSame = [&](const Estimate &one) { return one.obstacle == first.obstacle; };
+  const std::string what =
+      llvm::all_of(estimates, saysTheSame)
+          ? ""
+          : formatv("no mesh of {0} devices can be used; {1}: ", devices, meshOf(first.configuration)).str();
+  StringRef obstacle = first.obstacle;
+  obstacle.consume_front((model + ": ").str());
+  return failure("{0}: {1}{2}", model, what, obstacle);
 }
 
 std::string roomOfEach(const PipelineShape &shape) {

@@ -20,6 +20,9 @@ plan::Alternatives alternativesTo(const Estimate &chosen, llvm::ArrayRef<Estimat
 /// Where the chosen one leaves some of `all` devices unused, that it does.
 std::vector<std::string> noteUnused(llvm::ArrayRef<Estimate> estimates, const Estimate &chosen, uint32_t all);
 
+/// Why none of them can be used, be it for memory or for what the model is.
+llvm::Error noneIsUsable(llvm::ArrayRef<Estimate> estimates, llvm::StringRef model, uint32_t devices);
+
 /// Of the machine's devices, some of which are limited.
 std::string roomOfEach(const PipelineShape &shape);
 

@@ -36,7 +36,9 @@ private:
   }
   bool weighsMemory() const { return isLimited() && shape.search->kinds.empty(); }
   Expected<mlir::func::FuncOp> shard(const Configuration &configuration, bool weighsMemory);
+  Configuration someOf(std::pair<uint32_t, uint32_t> pipeline, uint32_t tensorRanks) const;
   Error tryTensorRanks(uint32_t tensorRanks, const Pipelines &pipelines);
+  void tryOtherShardings(mlir::func::FuncOp function, uint32_t tensorRanks, const Pipelines &pipelines);
   void tryAgain(mlir::func::FuncOp function, const Pipelines &pipelines);
   bool sees(const Estimate &estimate, double share);
   Error weigh(bool acrossNodes);
@@ -133,17 +135,19 @@ Expected<mlir::func::FuncOp> MeshSearch::shard(const Configuration &configuratio
   return maker.shard(one);
 }
 
+/// One of the pipeline's, with groups of `tensorRanks`.
+Configuration MeshSearch::someOf(std::pair<uint32_t, uint32_t> pipeline, uint32_t tensorRanks) const {
+  Configuration configuration{pipeline.first, tensorRanks, pipeline.second};
+  configuration.stagesOfRank = shape.search->stagesOfRank.front();
+  configuration.microbatches = std::max(1u, shape.microbatches);
+  return configuration;
+}
+
 /// All pipelines of groups of `tensorRanks`.
 Error MeshSearch::tryTensorRanks(uint32_t tensorRanks, const Pipelines &pipelines) {
   if (!watch.beginPart(formatv("tp={0}", tensorRanks).str(), pipelines.size()))
     return Error::success();
-  auto someOf = [&](const std::pair<uint32_t, uint32_t> &pipeline) {
-    Configuration configuration{pipeline.first, tensorRanks, pipeline.second};
-    configuration.stagesOfRank = shape.search->stagesOfRank.front();
-    configuration.microbatches = std::max(1u, shape.microbatches);
-    return configuration;
-  };
-  const Configuration widest = someOf(pipelines.back());
+  const Configuration widest = someOf(pipelines.back(), tensorRanks);
   auto function = shard(widest, /*weighsMemory=*/true);
   // What the first sharding does not take is mostly no matter of the mesh.
   if (!function && estimates.empty())
@@ -156,26 +160,30 @@ Error MeshSearch::tryTensorRanks(uint32_t tensorRanks, const Pipelines &pipeline
   llvm::append_range(estimates, found);
   if (tensorRanks == 1 || !weighsMemory() || watch.isInterrupted())
     return Error::success();
-  auto lacksMemory = [&](const std::pair<uint32_t, uint32_t> &pipeline) {
-    return llvm::any_of(found, [&](const Estimate &one) {
-      return one.lacksMemory && one.configuration.pipelineRanks == pipeline.first;
-    });
-  };
   Pipelines lacking;
-  llvm::copy_if(pipelines, std::back_inserter(lacking), lacksMemory);
+  for (const auto &pipeline : pipelines)
+    if (llvm::any_of(found, [&](const Estimate &one) {
+          return one.lacksMemory && one.configuration.pipelineRanks == pipeline.first;
+        }))
+      lacking.push_back(pipeline);
+  tryOtherShardings(*function, tensorRanks, lacking);
+  return Error::success();
+}
+
+/// Of pipelines that lack memory with `function`.
+void MeshSearch::tryOtherShardings(mlir::func::FuncOp function, uint32_t tensorRanks, const Pipelines &pipelines) {
   // Fewer devices leave less room than the most.
-  for (const auto &pipeline : lacking)
-    if (auto own = shard(someOf(pipeline), /*weighsMemory=*/true); !own)
+  for (const auto &pipeline : pipelines)
+    if (auto own = shard(someOf(pipeline, tensorRanks), /*weighsMemory=*/true); !own)
       consumeError(own.takeError());
-    else if (*own != *function)
+    else if (*own != function)
       tryAgain(*own, {pipeline});
-  if (lacking.empty())
-    return Error::success();
-  if (auto smallest = shard(widest, /*weighsMemory=*/false))
-    tryAgain(*smallest, lacking);
+  if (pipelines.empty())
+    return;
+  if (auto smallest = shard(someOf(pipelines.back(), tensorRanks), /*weighsMemory=*/false))
+    tryAgain(*smallest, pipelines);
   else
     consumeError(smallest.takeError());
-  return Error::success();
 }
 
 /// What lacks memory with weights that were left whole, with others split: as plans are made where that is
@@ -245,27 +253,7 @@ Error MeshSearch::noneFits() {
                 options.model, shape.search->devices, roomOfEach(shape), meshOf(enough->first), enough->second.bytes,
                 shape.search->devices == 1 ? "" : "s")
             .str());
-  const Estimate *least = nullptr;
-  auto bytesOf = [](const Estimate &one) { return one.shortage ? one.shortage->bytes : one.peakBytes; };
-  for (const Estimate &one : estimates)
-    if (bytesOf(one) > 0 && (!least || bytesOf(one) < bytesOf(*least)))
-      least = &one;
-  // What was estimated lacks memory alone.
-  if (least && least->shortage)
-    return llvm::createStringError(
-        formatv("{0}: {1} takes least memory, {2} bytes on a device that has {3}; use more devices, or devices with memory for {2}",
-                options.model, meshOf(least->configuration), least->shortage->bytes, least->shortage->room)
-            .str());
-  const Estimate &first = *llvm::max_element(estimates, [](const Estimate &a, const Estimate &b) {
-    return !a.obstacle.empty() < !b.obstacle.empty();
-  });
-  auto saysTheSame = [&](const Estimate &one) { return one.obstacle == first.obstacle; };
-  std::string what = llvm::all_of(estimates, saysTheSame)
-                         ? ""
-                         : formatv("no mesh of {0} devices can be used; {1}: ", shape.search->devices, meshOf(first.configuration)).str();
-  StringRef obstacle = first.obstacle;
-  obstacle.consume_front(options.model + ": ");
-  return llvm::createStringError(options.model + ": " + what + obstacle);
+  return noneIsUsable(estimates, options.model, shape.search->devices);
 }
 
 /// Whether others were compared with an estimate that did not hold, and only bounded; then these are to be
@@ -350,8 +338,8 @@ void MeshSearch::make(const Estimate &estimate) {
     result.obstacle = lacksRoom(made.shape);
     return;
   }
-  // Where the fastest cut has room the estimate is of nearly that.
-  if (maker.wasRecut() || estimate.lacksMemory)
+  // What was cut again, or takes longer than estimated, is held against the next one's estimate.
+  if (maker.wasRecut() || estimate.lacksMemory || seconds > estimate.seconds * (1 + 1e-9))
     result.seconds = seconds;
   if (seconds >= fastestSeconds)
     return;
