@@ -27,6 +27,8 @@ private:
   struct FoundCut {
     const StageCut *cut = nullptr;
     std::string obstacle;
+    /// Whether there would be one if devices had more memory; nothing: not known yet.
+    std::optional<bool> isForMemory;
   };
   void tryVariant(const Configuration &configuration, const ModelGraph &model, std::optional<FoundCut> &found);
   /// The model at the prices of a configuration, which is made where it is asked for.
@@ -42,7 +44,7 @@ private:
                                     const CutOutcome &outcome) const;
   std::optional<MemoryShortage> findShortage(const Configuration &configuration, const ModelGraph &model,
                                              const StageCut &cut, const CutOutcome &outcome);
-  bool isForMemory(const ModelGraph &model, const Configuration &configuration);
+  bool isForMemory(FoundCut &none, const ModelGraph &model, const Configuration &configuration);
   void refuseForMemory(Estimate estimate, double least, const ModelGraph &model, Priced graph);
   void refuse(const Configuration &configuration, llvm::Error error);
 
@@ -195,9 +197,12 @@ std::optional<MemoryShortage> PipelineSearch::findShortage(const Configuration &
 }
 
 /// Whether there would be a cut if devices had more of it.
-bool PipelineSearch::isForMemory(const ModelGraph &model, const Configuration &configuration) {
+bool PipelineSearch::isForMemory(FoundCut &none, const ModelGraph &model, const Configuration &configuration) {
   if (!memoryOf(configuration))
     return false;
+  if (none.isForMemory)
+    return *none.isForMemory;
+  none.isForMemory = false;
   auto cutting = requestFor(model, configuration, kProgramOrder);
   if (!cutting) {
     consumeError(cutting.takeError());
@@ -206,9 +211,9 @@ bool PipelineSearch::isForMemory(const ModelGraph &model, const Configuration &c
   for (StageDevice &stage : cutting->stages)
     stage.weightLimit.reset();
   auto cut = cutStages(model.graph, *cutting);
-  const bool isCut = bool(cut);
+  none.isForMemory = bool(cut);
   consumeError(cut.takeError());
-  return isCut;
+  return *none.isForMemory;
 }
 
 /// Unless a slower cut has room: that is then the estimate. One that `mayTake` seconds was not shown to have none.
@@ -260,7 +265,7 @@ void PipelineSearch::tryVariant(const Configuration &configuration, const ModelG
   }
   if (!found->cut) {
     result = {configuration, 0, 0, found->obstacle};
-    result.lacksMemory = isForMemory(model, configuration);
+    result.lacksMemory = isForMemory(*found, model, configuration);
     return refuseForMemory(std::move(result), least->second, model, graph);
   }
   const CutOutcome &outcome = outcomeOf(*found->cut, model, graph, configuration);
