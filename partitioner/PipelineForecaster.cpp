@@ -19,8 +19,7 @@ static KnownPipelines::Facts &factsOf(func::FuncOp function, KnownPipelines &kno
 }
 
 PipelineForecaster::PipelineForecaster(func::FuncOp function, const PipelineSearchRequest &request)
-    : function(function), request(request),
-      facts(factsOf(function, request.known ? *request.known : own)) {
+    : function(function), request(request), facts(factsOf(function, request.known ? *request.known : own)) {
   auto isSplit = [](auto &pipeline) { return pipeline.second > 1; };
   if (!request.batch.empty() && (request.microbatches != 1 || llvm::any_of(request.pipelines, isSplit)))
     obstacle = findBatchObstacle(function, request.batch);
@@ -54,7 +53,8 @@ llvm::Error PipelineForecaster::refusal(const Configuration &configuration) cons
 }
 
 const PipelinePlaces &PipelineForecaster::placesOf(const Configuration &configuration) {
-  const uint32_t ranks = configuration.pipelineRanks, width = configuration.dataRanks * configuration.tensorRanks;
+  const uint32_t ranks = configuration.pipelineRanks,
+                 width = configuration.dataRanks * configuration.tensorRanks;
   auto known = places.find({ranks, width});
   if (known != places.end())
     return known->second.first;
@@ -78,8 +78,8 @@ OperationPrices &PipelineForecaster::pricesOf(const Configuration &configuration
   const Place *place = kindsOf(configuration)[kind];
   const TracedShapes &shapes = shapesOf(configuration);
   const auto recompute = configuration.kind ? std::optional(configuration.training.recompute) : std::nullopt;
-  auto [known, isNew] =
-      facts.prices.try_emplace({configuration.microbatches * configuration.dataRanks, recompute, place}, shapes, *place);
+  auto [known, isNew] = facts.prices.try_emplace(
+      {configuration.microbatches * configuration.dataRanks, recompute, place}, shapes, *place);
   if (isNew && configuration.kind)
     known->second.training.emplace(function, shapes, *place, configuration.training);
   return known->second;
@@ -112,8 +112,9 @@ std::vector<StageDevice> PipelineForecaster::stagesOf(const Configuration &confi
   return stages;
 }
 
-llvm::Expected<CutRequest> PipelineForecaster::requestFor(const ModelGraph &model, const Configuration &configuration,
-                                                      const SearchLimits &limits) {
+llvm::Expected<CutRequest> PipelineForecaster::requestFor(const ModelGraph &model,
+                                                          const Configuration &configuration,
+                                                          const SearchLimits &limits) {
   CutRequest cutting;
   cutting.limits = limits;
   cutting.stages = stagesOf(configuration);
@@ -123,16 +124,17 @@ llvm::Expected<CutRequest> PipelineForecaster::requestFor(const ModelGraph &mode
 }
 
 llvm::Expected<StageCut> PipelineForecaster::cut(const ModelGraph &model, const StageGraph &graph,
-                                             const Configuration &configuration, const SearchLimits &limits) {
+                                                 const Configuration &configuration,
+                                                 const SearchLimits &limits) {
   auto cutting = requestFor(model, configuration, limits);
   if (!cutting)
     return cutting.takeError();
   return cutStages(graph, *cutting);
 }
 
-/// No cut takes less: some rank has at least its share of all work, as if each operation were where it is fastest, and a
-/// micro-batch goes along the longest chain. Where there is one stage a rank and no backward pass, the others follow it at the
-/// pace of the rank that has most of the chain.
+/// No cut takes less: some rank has at least its share of all work, as if each operation were where it is
+/// fastest, and a micro-batch goes along the longest chain. Where there is one stage a rank and no backward
+/// pass, the others follow it at the pace of the rank that has most of the chain.
 double PipelineForecaster::leastSeconds(const StageGraph &graph, const Configuration &configuration) const {
   double once = 0;
   for (const StageGraph::Node &node : graph.nodes)
@@ -140,12 +142,14 @@ double PipelineForecaster::leastSeconds(const StageGraph &graph, const Configura
   const double ranks = configuration.pipelineRanks, microbatches = configuration.microbatches;
   const double chain = longestChain(graph);
   const bool isPipeline = configuration.stagesOfRank == 1 && !configuration.kind;
-  return std::max(microbatches * once / ranks, isPipeline ? chain + (microbatches - 1) * chain / ranks : chain);
+  return std::max(microbatches * once / ranks,
+                  isPipeline ? chain + (microbatches - 1) * chain / ranks : chain);
 }
 
-/// What ranks hold beside activations, and do after the last backward pass. `own`: by rank, all its stages together, as
-/// weights that several of them have are there once.
-static void addTraining(PipelineForecast &result, llvm::ArrayRef<TrainingStageCost> own, llvm::ArrayRef<DataGroup> groups) {
+/// What ranks hold beside activations, and do after the last backward pass. `own`: by rank, all its stages
+/// together, as weights that several of them have are there once.
+static void addTraining(PipelineForecast &result, llvm::ArrayRef<TrainingStageCost> own,
+                        llvm::ArrayRef<DataGroup> groups) {
   double slowest = 0;
   for (size_t rank = 0; rank < own.size(); ++rank) {
     int64_t again = 0;
@@ -153,7 +157,8 @@ static void addTraining(PipelineForecast &result, llvm::ArrayRef<TrainingStageCo
       again = std::max(again, result.training[stage].recomputedBytes + result.training[stage].bufferBytes);
     result.stateBytes[rank] = own[rank].stateBytes;
     result.peakBytes[rank] = own[rank].stateBytes + again + result.forecast.ranks[rank].peakBytes;
-    result.seconds = std::max(result.seconds, groups[rank].whenSummed(result.forecast.ranks[rank], result.training));
+    result.seconds =
+        std::max(result.seconds, groups[rank].whenSummed(result.forecast.ranks[rank], result.training));
     slowest = std::max(slowest, own[rank].update + groups[rank].gatherSeconds(own[rank].weightBytes));
   }
   result.seconds += slowest;
@@ -170,10 +175,11 @@ std::vector<DataGroup> PipelineForecaster::groupsOf(const Configuration &configu
 }
 
 /// Schedules and stages of ZeRO share them.
-const PipelineForecaster::TrainingOfCut &PipelineForecaster::trainingOf(const ModelGraph &model, llvm::ArrayRef<uint32_t> stageOf,
-                                                                const Configuration &configuration) {
-  auto [known, isNew] =
-      ofCut.try_emplace({configuration.microbatches * configuration.dataRanks, configuration.training.recompute});
+const PipelineForecaster::TrainingOfCut &PipelineForecaster::trainingOf(const ModelGraph &model,
+                                                                        llvm::ArrayRef<uint32_t> stageOf,
+                                                                        const Configuration &configuration) {
+  auto [known, isNew] = ofCut.try_emplace(
+      {configuration.microbatches * configuration.dataRanks, configuration.training.recompute});
   if (!isNew)
     return known->second;
   const uint32_t ranks = configuration.pipelineRanks;
@@ -188,13 +194,14 @@ const PipelineForecaster::TrainingOfCut &PipelineForecaster::trainingOf(const Mo
   for (auto [stage, ops] : llvm::enumerate(opsOf))
     known->second.stages.push_back(costOf(stage, ops));
   for (auto [rank, ops] : llvm::enumerate(opsOfRank))
-    known->second.ranks.push_back(configuration.stagesOfRank > 1 ? costOf(rank, ops) : known->second.stages[rank]);
+    known->second.ranks.push_back(configuration.stagesOfRank > 1 ? costOf(rank, ops)
+                                                                 : known->second.stages[rank]);
   return known->second;
 }
 
 llvm::Expected<PipelineForecast> PipelineForecaster::follow(const ModelGraph &model, const StageGraph &graph,
-                                                        llvm::ArrayRef<uint32_t> stageOf,
-                                                        const Configuration &configuration) {
+                                                            llvm::ArrayRef<uint32_t> stageOf,
+                                                            const Configuration &configuration) {
   const PipelinePlaces &places = placesOf(configuration);
   const uint32_t ranks = configuration.pipelineRanks, stages = ranks * configuration.stagesOfRank;
   PipelineForecast result;

@@ -30,21 +30,24 @@ protected:
     std::vector<TrainingStageCost> stages, ranks;
   };
   llvm::Expected<PipelineForecast> follow(const ModelGraph &model, const StageGraph &graph,
-                                          llvm::ArrayRef<uint32_t> stageOf, const Configuration &configuration);
+                                          llvm::ArrayRef<uint32_t> stageOf,
+                                          const Configuration &configuration);
 
   mlir::func::FuncOp function;
   const PipelineSearchRequest &request;
   KnownPipelines own;
   KnownPipelines::Facts &facts;
   std::optional<BatchObstacle> obstacle;
-  /// Of the cut that is being looked at, by the number of micro-batches of all pipelines and by what is recomputed.
+  /// Of the cut that is being looked at, by the number of micro-batches of all pipelines and by what is
+  /// recomputed.
   std::map<std::pair<uint32_t, Recompute>, TrainingOfCut> ofCut;
 
 private:
   const TracedShapes &shapesOf(const Configuration &configuration);
   const std::vector<const Place *> &kindsOf(const Configuration &configuration);
   OperationPrices &pricesOf(const Configuration &configuration, uint32_t kind);
-  const TrainingOfCut &trainingOf(const ModelGraph &model, llvm::ArrayRef<uint32_t> stageOf, const Configuration &configuration);
+  const TrainingOfCut &trainingOf(const ModelGraph &model, llvm::ArrayRef<uint32_t> stageOf,
+                                  const Configuration &configuration);
   std::vector<DataGroup> groupsOf(const Configuration &configuration) const;
 
   /// By ranks of a pipeline and devices of each; what their kinds are among those of `facts`.

@@ -87,10 +87,12 @@ llvm::Error noneIsUsable(llvm::ArrayRef<Estimate> estimates, StringRef model, ui
       least = &one;
   // What was estimated lacks memory alone.
   if (least && least->shortage)
-    return failure("{0}: {1} takes least memory, {2} bytes on a device that has {3}; use more devices, or devices with memory for {2}",
+    return failure("{0}: {1} takes least memory, {2} bytes on a device that has {3}; use more devices, or "
+                   "devices with memory for {2}",
                    model, meshOf(least->configuration), least->shortage->bytes, least->shortage->room);
-  const Estimate &first = *llvm::max_element(
-      estimates, [](const Estimate &a, const Estimate &b) { return !a.obstacle.empty() < !b.obstacle.empty(); });
+  const Estimate &first = *llvm::max_element(estimates, [](const Estimate &a, const Estimate &b) {
+    return !a.obstacle.empty() < !b.obstacle.empty();
+  });
   auto saysTheSame = [&](const Estimate &one) { return one.obstacle == first.obstacle; };
   const std::string what =
       llvm::all_of(estimates, saysTheSame)
