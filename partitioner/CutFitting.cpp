@@ -39,13 +39,19 @@ std::vector<int64_t> CutFitting::roomForWeights(const StageCut &cut, llvm::Array
   return limits;
 }
 
+/// For weights at most.
+std::vector<int64_t> CutFitting::roomOfStages(RoomsRef rooms) const {
+  std::vector<int64_t> limits;
+  for (size_t stage = 0; stage < request.stages.size(); ++stage)
+    limits.push_back(rooms[stage % rooms.size()].value_or(kMostRoom));
+  return limits;
+}
+
 CutFitting::Fitted CutFitting::fit(RoomsRef rooms) const {
   // Limits follow what the last cut holds; once that has not helped they only fall, so that there is an end.
   constexpr int kMostCuts = 10, kFree = 4;
   Fitted result;
-  std::vector<int64_t> next;
-  for (size_t stage = 0; stage < request.stages.size(); ++stage)
-    next.push_back(rooms[stage % rooms.size()].value_or(kMostRoom));
+  std::vector<int64_t> next = roomOfStages(rooms);
   for (int count = 0; count < kMostCuts && next != result.weightLimits; ++count) {
     CutRequest tried = request;
     for (auto [stage, limit] : llvm::zip(tried.stages, next))
@@ -67,6 +73,28 @@ CutFitting::Fitted CutFitting::fit(RoomsRef rooms) const {
         limit = std::min(limit, before);
   }
   return result;
+}
+
+CutFitting::Fitted CutFitting::exactWithin(RoomsRef rooms, std::vector<int64_t> weightLimits,
+                                           uint64_t steps) const {
+  CutRequest exact = request;
+  exact.limits = {exactLimits.downsets, steps};
+  for (auto [stage, limit] : llvm::zip(exact.stages, weightLimits))
+    stage.weightLimit = limit;
+  Fitted result{std::move(weightLimits), steps, std::nullopt};
+  auto cut = cutStages(model.graph, exact);
+  if (!cut)
+    consumeError(cut.takeError());
+  else if (!shortageOf(memory.of(model, cut->stageOf, rooms.size()), rooms))
+    result.cut = std::move(*cut);
+  return result;
+}
+
+CutFitting::Fitted CutFitting::fitInAnyOrder(RoomsRef rooms) const {
+  Fitted fitted = fit(rooms);
+  if (!fitted.cut)
+    fitted = exactWithin(rooms, std::move(fitted.weightLimits), kStepsWithin);
+  return fitted.cut ? std::move(fitted) : exactWithin(rooms, roomOfStages(rooms), exactLimits.work);
 }
 
 /// Of the rank that has least; nothing where none is limited.
@@ -100,32 +128,34 @@ static Rooms atLeast(int64_t least, Rooms rooms) {
   return rooms;
 }
 
-std::optional<int64_t> CutFitting::leastRoom() const {
+std::optional<CutFitting::Least> CutFitting::leastRoom() const {
   constexpr int64_t kParts = 256;
+  constexpr int kMostExact = 16;
   const Rooms others = othersRooms();
-  // What ranks hold that have too little.
-  auto heldOf = [&](const StageCut &cut) {
-    const auto most = shortageOf(memory.of(model, cut.stageOf, rooms.size()), others);
-    return most ? most->bytes : 0;
+  // With what ranks hold that have too little.
+  auto heldBy = [&](Fitted fitted) {
+    const auto most = shortageOf(memory.of(model, fitted.cut->stageOf, rooms.size()), others);
+    return Least{most ? most->bytes : 0, std::move(fitted)};
   };
-  const Fitted fastest = fit(atLeast(kMostRoom, others));
+  Fitted fastest = fit(atLeast(kMostRoom, others));
   if (!fastest.cut)
     return std::nullopt;
-  // It has no weights above that, and so is the fastest with that limit, too.
-  int64_t enough = heldOf(*fastest.cut), tooLittle = memory.least(model, others) - 1;
-  while (enough - tooLittle > std::max<int64_t>(enough / kParts, 1)) {
-    const int64_t middle = tooLittle + (enough - tooLittle) / 2;
-    const Fitted fitted = fit(atLeast(middle, others));
-    if (!fitted.cut) {
+  Least least = heldBy(std::move(fastest));
+  int64_t tooLittle = memory.least(model, others) - 1;
+  while (least.bytes - tooLittle > std::max<int64_t>(least.bytes / kParts, 1)) {
+    const int64_t middle = tooLittle + (least.bytes - tooLittle) / 2;
+    if (Fitted fitted = fit(atLeast(middle, others)); fitted.cut)
+      least = heldBy(std::move(fitted));
+    else
       tooLittle = middle;
-      continue;
-    }
-    enough = middle;
-    const int64_t held = heldOf(*fitted.cut);
-    if (held < middle && fit(atLeast(held, others)).cut)
-      enough = held;
   }
-  return enough;
+  for (int count = 0; count < kMostExact; ++count) {
+    Fitted less = fitInAnyOrder(atLeast(least.bytes - 1, others));
+    if (!less.cut)
+      break;
+    least = heldBy(std::move(less));
+  }
+  return least;
 }
 
 } // namespace cleave

@@ -10,6 +10,10 @@ namespace cleave {
 /// Cuts along program order alone: exact cuts of hundreds of operators take a second each.
 inline constexpr SearchLimits kProgramOrder{/*downsets=*/0, /*work=*/0};
 
+/// … and of exact cuts within limits that differ from stage to stage: a search sees little then that it need
+/// not follow.
+inline constexpr uint64_t kStepsWithin = 10'000'000;
+
 /// What a device of a pipeline rank holds at its peak: the weights of all its stages, and the most that lives
 /// beside them.
 struct RankMemory {
@@ -51,13 +55,16 @@ public:
   /// \param request  limits of weights are left out.
   /// \param rooms    of ranks, among which stages are dealt out in turn.
   CutFitting(const ModelGraph &model, CutRequest request, Rooms rooms, const CutMemory &memory)
-      : model(model), memory(memory), request(std::move(request)), rooms(std::move(rooms)) {
+      : model(model), memory(memory), exactLimits(request.limits), request(std::move(request)),
+        rooms(std::move(rooms)) {
     this->request.limits = kProgramOrder;
   }
 
   struct Fitted {
-    /// By stage: with these the cut along program order is this one.
+    /// By stage: with these, and so many steps, the cut is this one.
     std::vector<int64_t> weightLimits;
+    /// None: along program order.
+    uint64_t steps = 0;
     /// Nothing where none was found; the limits are then the last that were tried.
     std::optional<StageCut> cut;
   };
@@ -65,21 +72,31 @@ public:
   /// leave room for what is beside them in the one before, and so on.
   Fitted fit() const { return fit(rooms); }
 
-  /// The least memory of the devices that have least, beside the others with what they have, for which there
-  /// is a cut, to a 256th, by bisection as if there were one for all larger ones, too; nothing where no
-  /// memory is enough. What these devices have is no matter.
-  std::optional<int64_t> leastRoom() const;
+  /// A cut, and what the devices hold of it that have least.
+  struct Least {
+    int64_t bytes;
+    Fitted fitted;
+  };
+  /// The one for which these devices need least memory, beside the others with what they have: by bisection
+  /// to a 256th, as if there were one for all larger memories, too, and from there on as long as a byte less
+  /// has one, exact cuts among them. Nothing where no memory is enough. What these devices have is no matter.
+  std::optional<Least> leastRoom() const;
   /// Of that at the least, as far as it can be told without a cut.
   int64_t leastBound() const { return memory.least(model, othersRooms()); }
 
 private:
   Fitted fit(RoomsRef rooms) const;
+  /// … or the exact cut within the limits that were tried last, or with room for weights alone.
+  Fitted fitInAnyOrder(RoomsRef rooms) const;
+  Fitted exactWithin(RoomsRef rooms, std::vector<int64_t> weightLimits, uint64_t steps) const;
+  std::vector<int64_t> roomOfStages(RoomsRef rooms) const;
   Rooms othersRooms() const;
   std::vector<int64_t> roomForWeights(const StageCut &cut, llvm::ArrayRef<RankMemory> held,
                                       RoomsRef rooms) const;
 
   const ModelGraph &model;
   const CutMemory &memory;
+  const SearchLimits exactLimits;
   CutRequest request;
   Rooms rooms;
 };

@@ -4,6 +4,7 @@
 #include "partitioner/PipelineForecaster.h"
 #include "partitioner/Sharding.h"
 #include "llvm/Support/MathExtras.h"
+#include <numeric>
 
 using namespace mlir;
 
@@ -45,6 +46,7 @@ private:
   std::optional<MemoryShortage> findShortage(const Configuration &configuration, const ModelGraph &model,
                                              const StageCut &cut, const CutOutcome &outcome);
   bool isForMemory(FoundCut &none, const ModelGraph &model, const Configuration &configuration);
+  bool holdsWeights(const ModelGraph &model, const Configuration &configuration);
   void refuseForMemory(Estimate estimate, double least, const ModelGraph &model, Priced graph);
   void refuse(const Configuration &configuration, llvm::Error error);
 
@@ -284,6 +286,17 @@ void PipelineSearch::tryVariant(const Configuration &configuration, const ModelG
   estimates.push_back(std::move(result));
 }
 
+/// Whether the ranks together have room for all weights.
+bool PipelineSearch::holdsWeights(const ModelGraph &model, const Configuration &configuration) {
+  int64_t left = std::accumulate(model.graph.weightBytes.begin(), model.graph.weightBytes.end(), int64_t(0));
+  for (const auto &room : placesOf(configuration).memoryOfRanks()) {
+    if (!room || *room >= left)
+      return true;
+    left -= *room;
+  }
+  return left <= 0;
+}
+
 /// All variants, until the search is ended.
 void PipelineSearch::tryStages(const Configuration &configuration) {
   ofCut.clear();
@@ -298,8 +311,10 @@ void PipelineSearch::tryStages(const Configuration &configuration) {
     tryVariant(variant, model, found);
     if (request.goesOn)
       goesOn = request.goesOn(estimates.back(), double(estimates.size()) / all);
-    // No other cuts either.
-    if (found && !found->cut && !estimates.back().mayTake && !request.listsAll)
+    // No cuts for other micro-batches either, which change what lives beside weights.
+    const Estimate &last = estimates.back();
+    if (found && !found->cut && !last.mayTake && !request.listsAll &&
+        !(last.lacksMemory && holdsWeights(model, configuration)))
       return;
   }
 }

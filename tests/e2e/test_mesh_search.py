@@ -151,7 +151,7 @@ def test_devices_are_left_unused_with_a_reason(model):
     assert report["alternatives"][0]["mesh"] == "pp=1,tp=1" and len(report["devices"]) == 1
     others = [one for one in report["alternatives"] if devices_of(one["mesh"]) == 4 and "at least" not in one["reason"]]
     best = min(others, key=lambda one: one["seconds"])
-    assert f"1 of the 4 devices is used: with all of them, {best['mesh']} {best['reason']}" in report["notes"]
+    assert f"1 of the 4 devices is used: with all of them, {best['mesh']} {best['reason']} by estimate" in report["notes"]
     # All are used where that is best, and nothing is said.
     report = simulate(model, "--mesh", "auto", "--machine", put_machine(model.parent, 4))
     assert len(report["devices"]) == 4 and not [note for note in report["notes"] if "devices" in note]

@@ -130,3 +130,64 @@ def test_no_plan_is_made_to_be_refused(model):
     report = simulate(model, *options, "--device-memory", most * 3 // 4)
     reasons = [one["reason"] for one in report["alternatives"]]
     assert not any("at its peak" in reason for reason in reasons)
+
+
+# Branches ------------------------------------------------------------------------------------------------------------------
+# The best cuts are none along program order, so that estimates know of no cut.
+
+WIDTHS = {"a": 240, "b": 400, "c": 160}
+
+
+def put_branches(folder):
+    """Three layers beside each other."""
+    gives = ", ".join(f"tensor<8x{width}xf32>" for width in WIDTHS.values())
+    weights = "".join(f'  %{name} = cleave.param "{name}" {{role = "parameter"}} : tensor<{width}x256xf32>\n'
+                      for name, width in WIDTHS.items())
+    layers = "".join(f"  %r{name} = aten.linear(%x, %{name}, %none) : (tensor<8x256xf32>, tensor<{width}x256xf32>, none) -> "
+                     f"tensor<8x{width}xf32>\n" for name, width in WIDTHS.items())
+    (folder / "branches.mlir").write_text(
+        f"func.func @forward(%x: tensor<8x256xf32>) -> ({gives}) {{\n  %none = cleave.constant(unit) : none\n{weights}{layers}"
+        f"  return {', '.join('%r' + name for name in WIDTHS)} : {gives}\n}}\n")
+
+
+def put_batched_branches(folder):
+    """… in micro-batches, each layer summed, so that many of a few samples need little beside weights."""
+    whole = 'tensor<?x{0}xf32, #cleave.layout<dims = ["batch", "{0}"]>>'
+    total = 'tensor<?xf32, #cleave.layout<dims = ["batch"]>>'
+    gives = ", ".join([total] * len(WIDTHS))
+    lines = ["%none = cleave.constant(unit) : none", "%f = cleave.constant(false) : i1",
+             "%d = cleave.constant([1]) : !cleave.list<i64>",
+             *(f'%{name} = cleave.param "{name}" {{role = "parameter"}} : tensor<{width}x256xf32>' for name, width in WIDTHS.items())]
+    for name, width in WIDTHS.items():
+        made = whole.format(width)
+        lines += [f"%r{name} = aten.linear(%x, %{name}, %none) : ({whole.format(256)}, tensor<{width}x256xf32>, none) -> {made}",
+                  f"%s{name} = aten.sum.dim_IntList(%r{name}, %d, %f, %none) : ({made}, !cleave.list<i64>, i1, none) -> {total}"]
+    (folder / "batched.mlir").write_text(
+        f'func.func @forward(%x: {whole.format(256)} {{cleave.name = "x"}}) -> ({gives}) '
+        "attributes {cleave.symbols = {batch = 64 : i64}} {\n  " + "\n  ".join(lines) +
+        f"\n  return {', '.join('%s' + name for name in WIDTHS)} : {gives}\n}}\n")
+
+
+@pytest.mark.parametrize("name, put", [("branches", put_branches), ("batched", put_batched_branches)])
+def test_meshes_of_cuts_in_another_order(tmp_path, name, put):
+    """A mesh that has a plan when it is given is chosen where it is the fastest, with the micro-batches that make it fit."""
+    put(tmp_path)
+    device = {"flops_per_second": 2e9, "memory_bytes_per_second": 1e10, "operator_seconds": 1e-6}
+    (tmp_path / "machine.json").write_text(json.dumps({
+        "devices": [{"name": f"d{index}", **device} for index in range(2)],
+        "link": {"latency_seconds": 1e-3, "bytes_per_second": 1e10}}))
+
+    def simulated(mesh, limit, status=0):
+        done = subprocess.run([BIN / "cleave", "simulate", f"{name}.mlir", "--machine", "machine.json", "--json", "--schedule", "gpipe",
+                               "--mesh", mesh, "--microbatches", "auto", "--device-memory", str(limit)], cwd=tmp_path, capture_output=True, text=True)
+        assert done.returncode == status, done.stderr
+        return json.loads(done.stdout) if status == 0 else done.stderr
+
+    given, chosen = simulated("pp=2", 440000), simulated("auto", 440000)
+    assert chosen["seconds"] <= given["seconds"] and len(chosen["devices"]) == 2
+    # What is named is enough, and a byte less is not.
+    for mesh in ("pp=2", "auto"):
+        least = int(re.search(r"with memory for (\d+)$", simulated(mesh, 100000, status=1).strip())[1])
+        assert least <= 440000
+        simulated(mesh, least)
+        simulated(mesh, least - 1, status=1)

@@ -29,6 +29,7 @@ public:
 
 private:
   using Pipelines = std::vector<std::pair<uint32_t, uint32_t>>;
+  using LeastMemory = std::pair<Configuration, MemoryShortage>;
   PipelineSearchRequest requestFor(mlir::func::FuncOp function, const Pipelines &pipelines);
   bool isLimited() const {
     return shape.memoryGiven ||
@@ -47,11 +48,11 @@ private:
   const Estimate *nextToMake() const;
   bool isTried(const Configuration &configuration) const;
   void applyTried();
-  void make(const Estimate &estimate);
-  std::optional<std::pair<Configuration, MemoryShortage>> leastMemory();
+  void make(const Estimate &estimate, bool isLast = false);
+  std::optional<LeastMemory> leastMemory();
   PipelineShape shapeOf(const Configuration &configuration) const;
   std::vector<std::string> notesOn(const Estimate &chosen) const;
-  Error noneFits();
+  Error noneFits(const std::optional<LeastMemory> &least);
 
   PlanMaker &maker;
   const CompileOptions &options;
@@ -171,7 +172,8 @@ Error MeshSearch::tryTensorRanks(uint32_t tensorRanks, const Pipelines &pipeline
 }
 
 /// Of pipelines that lack memory with `function`.
-void MeshSearch::tryOtherShardings(mlir::func::FuncOp function, uint32_t tensorRanks, const Pipelines &pipelines) {
+void MeshSearch::tryOtherShardings(mlir::func::FuncOp function, uint32_t tensorRanks,
+                                   const Pipelines &pipelines) {
   // Fewer devices leave less room than the most.
   for (const auto &pipeline : pipelines)
     if (auto own = shard(someOf(pipeline, tensorRanks), /*weighsMemory=*/true); !own)
@@ -215,9 +217,9 @@ std::vector<std::string> MeshSearch::notesOn(const Estimate &chosen) const {
 }
 
 /// The configuration that takes least, and how much; nothing where something else than memory is short.
-std::optional<std::pair<Configuration, MemoryShortage>> MeshSearch::leastMemory() {
+std::optional<MeshSearch::LeastMemory> MeshSearch::leastMemory() {
   auto lacks = [](const Estimate &one) { return one.lacksMemory; };
-  if (!weighsMemory() || llvm::none_of(estimates, lacks))
+  if (!weighsMemory() || watch.isInterrupted() || llvm::none_of(estimates, lacks))
     return std::nullopt;
   listsAll = true;
   tried.clear();
@@ -232,7 +234,7 @@ std::optional<std::pair<Configuration, MemoryShortage>> MeshSearch::leastMemory(
     if (one.lacksMemory && one.configuration.stagesOfRank == shape.search->stagesOfRank.front())
       bounds.push_back({maker.leastPeak(shapeOf(one.configuration)), one.configuration});
   llvm::stable_sort(bounds, llvm::less_first());
-  std::optional<std::pair<Configuration, MemoryShortage>> least;
+  std::optional<LeastMemory> least;
   for (const auto &[bound, configuration] : bounds) {
     if (least && bound >= least->second.bytes)
       break;
@@ -240,20 +242,22 @@ std::optional<std::pair<Configuration, MemoryShortage>> MeshSearch::leastMemory(
         bytes && (!least || bytes->bytes < least->second.bytes))
       least = {configuration, *bytes};
   }
-  return least && least->second.bytes > least->second.room ? least : std::nullopt;
+  return least;
 }
 
-Error MeshSearch::noneFits() {
+Error MeshSearch::noneFits(const std::optional<LeastMemory> &least) {
   if (watch.isInterrupted())
-    return llvm::createStringError(options.model + ": interrupted before a mesh was found that can be used; let it search longer");
-  if (const auto enough = leastMemory())
     return llvm::createStringError(
-        formatv("{0}: no mesh of {1} device{5} keeps within {2}; {3} takes least: use more devices, or devices with "
-                "memory for {4}",
-                options.model, shape.search->devices, roomOfEach(shape), meshOf(enough->first), enough->second.bytes,
-                shape.search->devices == 1 ? "" : "s")
-            .str());
-  return noneIsUsable(estimates, options.model, shape.search->devices);
+        options.model + ": interrupted before a mesh was found that can be used; let it search longer");
+  if (!least || least->second.bytes <= least->second.room)
+    return noneIsUsable(estimates, options.model, shape.search->devices);
+  return llvm::createStringError(formatv("{0}: no mesh of {1} device{5} keeps within {2}; {3} takes least: "
+                                         "use more devices, or devices with "
+                                         "memory for {4}",
+                                         options.model, shape.search->devices, roomOfEach(shape),
+                                         meshOf(least->first), least->second.bytes,
+                                         shape.search->devices == 1 ? "" : "s")
+                                     .str());
 }
 
 /// Whether others were compared with an estimate that did not hold, and only bounded; then these are to be
@@ -312,11 +316,12 @@ const Estimate *MeshSearch::nextToMake() const {
   return nullptr;
 }
 
-void MeshSearch::make(const Estimate &estimate) {
+void MeshSearch::make(const Estimate &estimate, bool isLast) {
   Tried &result = tried.emplace_back(Tried{estimate.configuration, estimate.seconds, ""});
   ChosenMesh made{shapeOf(estimate.configuration), nullptr, {}};
   EarlyEnd ending = watch.making(estimate.configuration);
-  if (auto error = maker.makeWithin(made.shape, estimate.lacksMemory).moveInto(made.plan)) {
+  auto plan = isLast ? maker.make(made.shape) : maker.makeWithin(made.shape, estimate.lacksMemory);
+  if (auto error = std::move(plan).moveInto(made.plan)) {
     result.obstacle = toString(std::move(error));
     return;
   }
@@ -350,10 +355,8 @@ void MeshSearch::make(const Estimate &estimate) {
 
 Expected<ChosenMesh> MeshSearch::choose() {
   while (const Estimate *next = nextToMake()) {
-    const double estimated = next->seconds;
     make(*next);
-    const bool isAsEstimated = tried.size() == 1 && tried.back().seconds == estimated;
-    if (fastest && (isAsEstimated || watch.isInterrupted()))
+    if (fastest && watch.isInterrupted())
       break;
     applyTried();
     if (!mustLookAgain())
@@ -362,8 +365,15 @@ Expected<ChosenMesh> MeshSearch::choose() {
       return error;
     applyTried();
   }
-  if (!fastest)
-    return noneFits();
+  if (!fastest) {
+    const auto least = leastMemory();
+    // What errors name is enough here, too.
+    if (least && least->second.bytes <= least->second.room)
+      make(*llvm::find_if(estimates, [&](const Estimate &one) { return one.configuration == least->first; }),
+           /*isLast=*/true);
+    if (!fastest)
+      return noneFits(least);
+  }
   applyTried();
   const Estimate &chosen = *llvm::find_if(
       estimates, [&](const Estimate &one) { return one.configuration == fastestConfiguration; });
@@ -381,7 +391,8 @@ Expected<TrainingForecast> MeshSearch::chooseTraining() {
     auto function = maker.shard(shapeOf(best.configuration));
     if (!function)
       return function.takeError();
-    const PipelineSearchRequest request = requestFor(*function, {{best.configuration.pipelineRanks, best.configuration.dataRanks}});
+    const PipelineSearchRequest request =
+        requestFor(*function, {{best.configuration.pipelineRanks, best.configuration.dataRanks}});
     if (auto error = forecastPipeline(*function, request, best.configuration).moveInto(result.pipeline))
       return error;
     // With the exact cut it may be another than estimated.
@@ -404,7 +415,7 @@ Expected<TrainingForecast> MeshSearch::chooseTraining() {
     result.notes = notesOn(best);
     return result;
   }
-  return noneFits();
+  return noneFits(leastMemory());
 }
 
 /// All that is open, with tensor groups within nodes or with the others.
@@ -415,7 +426,8 @@ Error MeshSearch::weigh(bool acrossNodes) {
   auto isTried = [&](uint32_t count, std::optional<uint32_t> fixed) {
     return fixed ? count == *fixed : space.devices % count == 0;
   };
-  for (uint32_t tensorRanks = 1; tensorRanks <= std::min<uint32_t>(space.devices, kMostTensorRanks); ++tensorRanks) {
+  for (uint32_t tensorRanks = 1; tensorRanks <= std::min<uint32_t>(space.devices, kMostTensorRanks);
+       ++tensorRanks) {
     Pipelines pipelines;
     for (uint32_t count = 1; count <= space.devices / tensorRanks; ++count)
       for (uint32_t side = 1; side <= space.devices / tensorRanks / count; ++side)
@@ -438,7 +450,8 @@ Error MeshSearch::weigh(bool acrossNodes) {
 
 Error MeshSearch::weighAll() {
   const MeshSearchSpace &space = *shape.search;
-  if (auto error = (options.machine.empty() ? Expected<Machine>(Machine::cpu(space.devices)) : Machine::load(options.machine))
+  if (auto error = (options.machine.empty() ? Expected<Machine>(Machine::cpu(space.devices))
+                                            : Machine::load(options.machine))
                        .moveInto(machine))
     return error;
   if (shape.memoryGiven)
@@ -447,20 +460,24 @@ Error MeshSearch::weighAll() {
   estimates.clear();
   if (auto error = weigh(/*acrossNodes=*/false))
     return error;
-  // Over the link between nodes a tensor group does each sum many times more slowly: only where nothing else is left.
+  // Over the link between nodes a tensor group does each sum many times more slowly: only where nothing else
+  // is left.
   if (llvm::none_of(estimates, [](const Estimate &one) { return one.obstacle.empty(); }))
     if (auto error = weigh(/*acrossNodes=*/true))
       return error;
   if (estimates.empty())
     return wrongUsage("--mesh " + options.mesh + ": found " + llvm::Twine(space.devices) + " device" +
-                      (space.devices == 1 ? "" : "s") + ", expected more for this mesh; use --devices or --machine");
+                      (space.devices == 1 ? "" : "s") +
+                      ", expected more for this mesh; use --devices or --machine");
   sort();
   return Error::success();
 }
 
 void MeshSearch::sort() {
   llvm::stable_sort(estimates, [](const Estimate &a, const Estimate &b) {
-    auto keyOf = [](const Estimate &one) { return std::tuple(!one.obstacle.empty(), one.isBound, one.seconds); };
+    auto keyOf = [](const Estimate &one) {
+      return std::tuple(!one.obstacle.empty(), one.isBound, one.seconds);
+    };
     return keyOf(a) < keyOf(b);
   });
 }
@@ -472,7 +489,8 @@ Expected<ChosenMesh> searchMesh(PlanMaker &maker, const CompileOptions &options,
   return search.choose();
 }
 
-Expected<TrainingForecast> searchTraining(PlanMaker &maker, const CompileOptions &options, const PipelineShape &shape) {
+Expected<TrainingForecast> searchTraining(PlanMaker &maker, const CompileOptions &options,
+                                          const PipelineShape &shape) {
   MeshSearch search(maker, options, shape);
   if (auto error = search.weighAll())
     return error;

@@ -37,7 +37,8 @@ Error PlanMaker::checkCapturePoints(const plan::Plan &plan) const {
     if (llvm::none_of(plan.capture_points, [&](auto &point) { return pattern.match(point->path); }))
       return llvm::createStringError(
           "--capture-points " + text +
-          ": matches no module; give module paths as the model's source has them, with * and ?" + suggestion(plan, text));
+          ": matches no module; give module paths as the model's source has them, with * and ?" +
+          suggestion(plan, text));
   }
   return Error::success();
 }
@@ -77,7 +78,8 @@ Error PlanMaker::run(mlir::ModuleOp module, const std::string &passes, unsigned 
 
 /// What a pass has said of them; any where it has not.
 static LimitRange limitsIn(mlir::ModuleOp module, StringRef attribute) {
-  auto said = (*module.getOps<mlir::func::FuncOp>().begin())->getAttrOfType<mlir::DenseI64ArrayAttr>(attribute);
+  auto said =
+      (*module.getOps<mlir::func::FuncOp>().begin())->getAttrOfType<mlir::DenseI64ArrayAttr>(attribute);
   return said ? LimitRange{said[0], said[1]} : LimitRange();
 }
 
@@ -89,7 +91,8 @@ static PipelineShape withoutLimit(PipelineShape shape) {
 
 Expected<mlir::ModuleOp> PlanMaker::runSharding(const PipelineShape &shape) {
   const std::optional<int64_t> limit = shardingMemory(shape);
-  const std::vector<std::string> steps = shardingSteps(options, shape), names = shardingSteps(options, withoutLimit(shape));
+  const std::vector<std::string> steps = shardingSteps(options, shape),
+                                 names = shardingSteps(options, withoutLimit(shape));
   mlir::ModuleOp module = source.model.module.get();
   std::string key;
   unsigned done = 0;
@@ -137,7 +140,8 @@ Expected<std::unique_ptr<plan::Plan>> PlanMaker::runPasses(const PipelineShape &
   return plan;
 }
 
-Expected<std::unique_ptr<plan::Plan>> PlanMaker::cutAndEmit(mlir::ModuleOp module, const PipelineShape &shape) {
+Expected<std::unique_ptr<plan::Plan>> PlanMaker::cutAndEmit(mlir::ModuleOp module,
+                                                            const PipelineShape &shape) {
   const std::vector<std::optional<int64_t>> memory = shape.memoryOfRanks();
   // Limits of weights take the place of the devices', and hardly come twice. What a cut says of limits is for
   // one that all devices have.
@@ -147,7 +151,8 @@ Expected<std::unique_ptr<plan::Plan>> PlanMaker::cutAndEmit(mlir::ModuleOp modul
     if (isKept && known.limits.contains(memory.front()))
       return std::make_unique<plan::Plan>(*known.plan);
   mlir::OwningOpRef<mlir::ModuleOp> split = module.clone();
-  if (auto error = run(*split, cuttingPasses(options, shape), countPasses(llvm::join(shardingSteps(options, shape), ","))))
+  if (auto error = run(*split, cuttingPasses(options, shape),
+                       countPasses(llvm::join(shardingSteps(options, shape), ","))))
     return error;
   DiagnosticCollector diagnostics(context);
   auto plan = emitPlan(*split, {"cleave " CLEAVE_VERSION, source.fingerprint, /*pipeline=*/""});
@@ -161,7 +166,8 @@ Expected<std::unique_ptr<plan::Plan>> PlanMaker::cutAndEmit(mlir::ModuleOp modul
 
 //===- Where memory is short ----------------------------------------------===//
 
-const CutMemory *PlanMaker::memoryOf(mlir::func::FuncOp function, const Machine &machine, uint32_t microbatches) {
+const CutMemory *PlanMaker::memoryOf(mlir::func::FuncOp function, const Machine &machine,
+                                     uint32_t microbatches) {
   auto [known, isNew] = memories.try_emplace({function, microbatches});
   if (!isNew)
     return known->second.get();
@@ -177,15 +183,19 @@ Expected<PlanMaker::Uncut> PlanMaker::uncut(const PipelineShape &shape, uint32_t
   if (!function)
     return function.takeError();
   const uint32_t devices = shape.ranks * shape.tensorRanks;
-  auto machine = options.machine.empty() ? Expected<Machine>(Machine::cpu(devices)) : Machine::load(options.machine);
+  auto machine =
+      options.machine.empty() ? Expected<Machine>(Machine::cpu(devices)) : Machine::load(options.machine);
   if (!machine)
     return machine.takeError();
   if (shape.memoryGiven)
     for (DeviceSpec &device : machine->devices)
       device.memoryBytes = shape.memoryGiven;
   const PipelinePlaces places(*machine, shape.ranks, shape.tensorRanks, shape.tensorRanks);
-  Uncut result{buildModelGraph(*function, places.kinds, shape.stages), {}, memoryOf(*function, *machine, microbatches),
-               places.memoryOfRanks(), roomsOfFirst(*machine, shape.ranks, shape.tensorRanks)};
+  Uncut result{buildModelGraph(*function, places.kinds, shape.stages),
+               {},
+               memoryOf(*function, *machine, microbatches),
+               places.memoryOfRanks(),
+               roomsOfFirst(*machine, shape.ranks, shape.tensorRanks)};
   result.request.stages = places.stageDevices(shape.stages);
   if (auto error = stageStartsOf(result.model, options.stageBefore).moveInto(result.request.stageStarts))
     return error;
@@ -223,12 +233,10 @@ Expected<std::unique_ptr<plan::Plan>> PlanMaker::recut(const PipelineShape &shap
   std::vector<Rooms> rooms{program->rooms};
   if (program->firstRooms != program->rooms)
     rooms.push_back(program->firstRooms);
-  // Between limits that differ a search sees little that it need not follow.
-  constexpr uint64_t kSteps = 10'000'000;
   for (const Rooms &own : rooms) {
     const CutFitting fitting(program->model, program->request, own, *program->memory);
     const CutFitting::Fitted fitted = fitting.fit();
-    for (uint64_t steps : {kSteps, uint64_t(0)}) {
+    for (uint64_t steps : {kStepsWithin, uint64_t(0)}) {
       PipelineShape &next = tried.emplace_back(shape);
       next.weightLimits = fitted.weightLimits;
       next.cutSteps = steps;
@@ -291,20 +299,47 @@ Expected<std::unique_ptr<plan::Plan>> PlanMaker::makeWithin(PipelineShape shape,
   return first;
 }
 
+/// Beside what the device has that has least.
+static std::optional<MemoryShortage> shortageBy(const std::optional<CutFitting::Least> &least,
+                                                const PipelineShape &shape) {
+  if (!least)
+    return std::nullopt;
+  const Rooms memory = shape.memoryOfRanks();
+  std::optional<MemoryShortage> result;
+  for (uint32_t rank = 0; rank < memory.size(); ++rank)
+    if (memory[rank] && (!result || *memory[rank] < result->room))
+      result = MemoryShortage{rank, least->bytes, *memory[rank]};
+  return result;
+}
+
 Expected<std::unique_ptr<plan::Plan>> PlanMaker::make(PipelineShape shape) {
   auto plan = makeWithin(shape, /*isTight=*/false);
   if (!plan || *plan)
     return plan;
-  return tooLittleMemory(shape);
+  const auto least = leastCut(shape);
+  const auto shortage = shortageBy(least, shape);
+  if (!shortage || shortage->bytes > shortage->room)
+    return tooLittleMemory(shape, shortage);
+  // So that whatever has the memory that errors name is enough.
+  PipelineShape smallest = shape;
+  smallest.weighsMemory = false;
+  smallest.weightLimits = least->fitted.weightLimits;
+  smallest.cutSteps = least->fitted.steps;
+  plan = runPasses(smallest);
+  isRecut = true;
+  if (!plan || !shortageOf(**plan, smallest))
+    return plan;
+  return tooLittleMemory(shape, std::nullopt);
 }
 
-Error PlanMaker::tooLittleMemory(const PipelineShape &shape) {
-  const Rooms memory = shape.memoryOfRanks();
-  const auto least = leastMemory(shape);
-  if (!least || least->bytes <= least->room)
+Error PlanMaker::tooLittleMemory(const PipelineShape &shape,
+                                 const std::optional<MemoryShortage> &least) const {
+  if (!least)
     return llvm::createStringError(
-        options.model + ": no cut was found that keeps within the memory of each device; use more devices, or larger ones");
-  const std::string who = llvm::all_equal(memory) ? "some rank" : "rank " + std::to_string(least->rank);
+        options.model +
+        ": no cut was found that keeps within the memory of each device; use more devices, or larger ones");
+  const std::string who =
+      llvm::all_equal(shape.memoryOfRanks()) ? "some rank" : "rank " + std::to_string(least->rank);
   return llvm::createStringError(
       llvm::formatv("{0}: {1} takes {2} bytes at its peak, its device has {3}; use more devices, or "
                     "devices with memory for {2}",
@@ -321,23 +356,18 @@ Expected<PlanMaker::Uncut> PlanMaker::smallest(PipelineShape shape) {
   return program;
 }
 
-std::optional<MemoryShortage> PlanMaker::leastMemory(const PipelineShape &shape) {
+std::optional<CutFitting::Least> PlanMaker::leastCut(const PipelineShape &shape) {
   auto program = smallest(shape);
   if (auto error = program.takeError()) {
     consumeError(std::move(error));
     return std::nullopt;
   }
   hasMade = true;
-  const auto bytes = CutFitting(program->model, program->request, program->rooms, *program->memory).leastRoom();
-  if (!bytes)
-    return std::nullopt;
-  // Where there is least.
-  const Rooms memory = shape.memoryOfRanks();
-  std::optional<MemoryShortage> result;
-  for (uint32_t rank = 0; rank < memory.size(); ++rank)
-    if (memory[rank] && (!result || *memory[rank] < result->room))
-      result = MemoryShortage{rank, *bytes, *memory[rank]};
-  return result;
+  return CutFitting(program->model, program->request, program->rooms, *program->memory).leastRoom();
+}
+
+std::optional<MemoryShortage> PlanMaker::leastMemory(const PipelineShape &shape) {
+  return shortageBy(leastCut(shape), shape);
 }
 
 int64_t PlanMaker::leastPeak(const PipelineShape &shape) {

@@ -17,28 +17,31 @@
 
 namespace cleave {
 
-/// Makes plans of a model, for one mesh or for several, and for one limit of memory or for several; the model stays as it is.
-/// What was made for one is kept for all others for which it would be the same.
+/// Makes plans of a model, for one mesh or for several, and for one limit of memory or for several; the model
+/// stays as it is. What was made for one is kept for all others for which it would be the same.
 class PlanMaker {
 public:
   /// All must outlive it.
   PlanMaker(const CompileOptions &options, const ModelSource &source, mlir::MLIRContext &context)
       : options(options), source(source), context(context) {}
 
-  /// A plan without shard files: with the sharding that weighs memory, else with the one that takes least. Fails where the
-  /// passes refuse the model, or where devices have too little memory.
+  /// A plan without shard files: with the sharding that weighs memory, else with the one that takes least,
+  /// else with the cut of which devices hold least. Fails where the passes refuse the model, or where devices
+  /// have too little memory.
   llvm::Expected<std::unique_ptr<plan::Plan>> make(PipelineShape shape);
 
   /// The same; null where devices have too little memory.
-  /// \param isTight  they are known to have too little for the fastest cut along program order, so that it is looked at what
-  ///                 cuts hold before a plan is made of them. `shape` then says how many micro-batches there are.
+  /// \param isTight  they are known to have too little for the fastest cut along program order, so that it is
+  /// looked at what
+  ///                 cuts hold before a plan is made of them. `shape` then says how many micro-batches there
+  ///                 are.
   llvm::Expected<std::unique_ptr<plan::Plan>> makeWithin(PipelineShape shape, bool isTight);
 
   /// The last plan has another cut than the one that would be fastest.
   bool wasRecut() const { return isRecut; }
 
-  /// The memory of the smallest device with which the shape is known to have a plan, and with hardly less is not
-  /// (CutFitting::leastRoom), beside what that device has; nothing where that cannot be told.
+  /// The memory of the smallest device with which the shape is known to have a plan, and with hardly less is
+  /// not (CutFitting::leastRoom), beside what that device has; nothing where that cannot be told.
   std::optional<MemoryShortage> leastMemory(const PipelineShape &shape);
   /// With less, it has none; as far as that can be told without a cut.
   int64_t leastPeak(const PipelineShape &shape);
@@ -52,8 +55,8 @@ public:
   /// What ranks of its cuts hold; null where that cannot be told.
   const CutMemory *memoryOf(mlir::func::FuncOp function, const Machine &machine, uint32_t microbatches);
 
-  /// The passes accepted the model at least once since this was last called; what failed later is no matter of how it was
-  /// split.
+  /// The passes accepted the model at least once since this was last called; what failed later is no matter
+  /// of how it was split.
   bool takeHasMade() { return std::exchange(hasMade, false); }
 
 private:
@@ -62,7 +65,8 @@ private:
     ModelGraph model;
     CutRequest request;
     const CutMemory *memory = nullptr;
-    /// By pipeline rank: of the device of its tensor ranks that has least, and of the first one, which holds most.
+    /// By pipeline rank: of the device of its tensor ranks that has least, and of the first one, which holds
+    /// most.
     Rooms rooms, firstRooms;
   };
   llvm::Expected<Uncut> uncut(const PipelineShape &shape, uint32_t microbatches);
@@ -70,8 +74,10 @@ private:
   static bool fits(const Uncut &program, const PipelineShape &shape);
   llvm::Expected<std::unique_ptr<plan::Plan>> runPasses(const PipelineShape &shape);
   llvm::Expected<std::unique_ptr<plan::Plan>> fitCut(const PipelineShape &shape, bool isTight);
-  llvm::Expected<std::unique_ptr<plan::Plan>> recut(const PipelineShape &shape, uint32_t microbatches, bool triesFastest);
-  llvm::Error tooLittleMemory(const PipelineShape &shape);
+  llvm::Expected<std::unique_ptr<plan::Plan>> recut(const PipelineShape &shape, uint32_t microbatches,
+                                                    bool triesFastest);
+  std::optional<CutFitting::Least> leastCut(const PipelineShape &shape);
+  llvm::Error tooLittleMemory(const PipelineShape &shape, const std::optional<MemoryShortage> &least) const;
   llvm::Expected<mlir::ModuleOp> runSharding(const PipelineShape &shape);
   llvm::Expected<std::unique_ptr<plan::Plan>> cutAndEmit(mlir::ModuleOp module, const PipelineShape &shape);
   llvm::Error run(mlir::ModuleOp module, const std::string &passes, unsigned done);
