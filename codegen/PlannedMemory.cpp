@@ -1,5 +1,6 @@
 //===- PlannedMemory.cpp - What plans would predict of memory -------------===//
 #include "codegen/PlannedMemory.h"
+#include "codegen/SpecializeRank.h"
 #include "ir/semantics/OpSemantics.h"
 #include "partitioner/Sharding.h"
 #include "llvm/ADT/MapVector.h"
@@ -17,7 +18,8 @@ namespace {
 class StageBodies {
 public:
   StageBodies(func::FuncOp function, const ModelGraph &model, ArrayRef<uint32_t> stageOf, uint32_t stages);
-  std::vector<StageBody> take();
+  /// \param own  from the function to what a tensor rank runs; null where that is the function.
+  std::vector<StageBody> of(const IRMapping *own) const;
   /// The stage that gives a result of the function.
   uint32_t giverOf(Value result) const {
     Operation *maker = result.getDefiningOp();
@@ -32,6 +34,7 @@ private:
     llvm::DenseSet<Operation *> taken;
     /// Values that others take.
     llvm::DenseSet<Value> outputs;
+    SmallVector<Operation *> opsOf(const IRMapping &own) const;
   };
   void require(Value value, uint32_t stage);
   void add(Operation *op, uint32_t stage);
@@ -83,33 +86,85 @@ void StageBodies::add(Operation *op, uint32_t stage) {
   stages[stage].body.ops.push_back(op);
 }
 
-std::vector<StageBody> StageBodies::take() {
+/// What is left of its operations where the first rank alone adds what is added once (specializeRank).
+SmallVector<Operation *> StageBodies::Stage::opsOf(const IRMapping &own) const {
+  llvm::DenseSet<Value> used(outputs);
+  for (Operation *op : body.ops)
+    if (!isa<FirstRankOp>(op))
+      for (Value value : usedValues(op))
+        used.insert(value);
+  SmallVector<Operation *> left;
+  for (Operation *op : body.ops)
+    if (!isa<PerRankOp, FirstRankOp>(op) && !(isa<ParamOp>(op) && !used.contains(op->getResult(0))))
+      left.push_back(own.lookup(op));
+  return left;
+}
+
+std::vector<StageBody> StageBodies::of(const IRMapping *own) const {
+  auto ownOf = [&](Value value) { return own ? own->lookup(value) : value; };
   std::vector<StageBody> bodies;
-  for (Stage &stage : stages) {
+  for (const Stage &stage : stages) {
+    StageBody &body = bodies.emplace_back();
+    llvm::transform(stage.body.inputs, std::back_inserter(body.inputs), ownOf);
+    llvm::transform(stage.body.requests, std::back_inserter(body.requests), ownOf);
+    body.ops = own ? stage.opsOf(*own) : stage.body.ops;
     llvm::MapVector<Value, Operation *> last;
-    for (Operation *op : stage.body.ops) {
+    for (Operation *op : body.ops) {
       for (Value value : usedValues(op))
         last[value] = op;
       for (Value value : op->getResults())
         last[value] = op;
     }
+    for (Value output : stage.outputs)
+      last.erase(ownOf(output));
     for (auto [value, op] : last)
-      if (!stage.outputs.contains(value))
-        stage.body.lastUses[op].push_back(value);
-    bodies.push_back(std::move(stage.body));
+      body.lastUses[op].push_back(value);
   }
   return bodies;
 }
 
 //===- What they hold -----------------------------------------------------===//
 
-PlannedMemory::PlannedMemory(func::FuncOp function, Microbatch given, const Machine &machine)
-    : function(function), microbatch(std::move(given)), whole(function) {
+PlannedMemory::PlannedMemory(func::FuncOp function, const Machine &machine)
+    : function(function), whole(function) {
   for (const DeviceSpec &device : machine.devices)
     threads.push_back(device.threads);
   leastThreads = *llvm::min_element(threads);
+}
+
+std::unique_ptr<PlannedMemory> PlannedMemory::make(func::FuncOp function, StringRef batch,
+                                                   int64_t microbatches, const Machine &machine) {
+  std::unique_ptr<PlannedMemory> memory(new PlannedMemory(function, machine));
+  if (failed(memory->addPrograms(batch, microbatches)))
+    return nullptr;
+  memory->findForeign();
+  return memory;
+}
+
+LogicalResult PlannedMemory::addPrograms(StringRef batch, int64_t microbatches) {
+  llvm::MapVector<unsigned, std::vector<unsigned>> alike;
+  for (auto [rank, same] : llvm::enumerate(ranksOfSameSizes(function, tensorRanksOf(function))))
+    alike[same].push_back(rank);
+  for (auto &[first, ranks] : alike) {
+    IRMapping own;
+    OwningOpRef<func::FuncOp> specialized;
+    if (first > 0) {
+      specialized = cast<func::FuncOp>(function->clone(own));
+      if (failed(specializeRank(*specialized, first)))
+        return failure();
+    }
+    auto microbatch = Microbatch::of(specialized ? *specialized : function, batch, microbatches);
+    if (failed(microbatch))
+      return failure();
+    programs.push_back({std::move(ranks), std::move(*microbatch), std::move(specialized), std::move(own)});
+  }
+  return success();
+}
+
+void PlannedMemory::findForeign() {
   auto ignore = [&](Value value) {
-    if (auto found = microbatch.inferred.storages.find(value); found != microbatch.inferred.storages.end())
+    const auto &storages = microbatch().inferred.storages;
+    if (auto found = storages.find(value); found != storages.end())
       for (const InferredValues::Storage &storage : found->second)
         foreign.insert(storage.id);
   };
@@ -119,14 +174,37 @@ PlannedMemory::PlannedMemory(func::FuncOp function, Microbatch given, const Mach
       llvm::for_each(op.getResults(), ignore);
 }
 
-/// As many as a plan gives the stage.
-int64_t PlannedMemory::threadsOf(uint32_t stage, uint32_t ranks) const {
-  const unsigned tensorRanks = tensorRanksOf(function);
-  return size_t(ranks) * tensorRanks > threads.size() ? 1 : threads[stage % ranks * tensorRanks];
+/// As many as a plan gives the devices that run it at the rank of a pipeline, each number once.
+llvm::SmallSetVector<int64_t, 4> PlannedMemory::threadsOf(const Program &program, uint32_t rank) const {
+  llvm::SmallSetVector<int64_t, 4> found;
+  for (unsigned tensorRank : program.ranks) {
+    const size_t device = size_t(rank) * tensorRanksOf(function) + tensorRank;
+    found.insert(device < threads.size() ? threads[device] : 1);
+  }
+  return found;
+}
+
+std::vector<uint32_t> PlannedMemory::tensorRanks() const {
+  std::vector<uint32_t> ranks;
+  for (const Program &program : programs)
+    ranks.push_back(program.ranks.front());
+  return ranks;
 }
 
 /// The first rank of a group keeps the whole batch's, beside a micro-batch's.
-int64_t PlannedMemory::givenBy(Value value) const { return microbatch.isPart ? whole.bytesOf(value) : 0; }
+int64_t PlannedMemory::givenBy(Value value) const { return microbatch().isPart ? whole.bytesOf(value) : 0; }
+
+/// \param given  by stage, what the rank keeps of outputs.
+static RankMemory heldBy(ArrayRef<StageBody> stages, ArrayRef<int64_t> given, uint32_t rank, uint32_t ranks,
+                         const Microbatch &microbatch, int64_t threads) {
+  RankMemory held;
+  for (size_t stage = rank; stage < stages.size(); stage += ranks) {
+    const StageMemory memory = memoryOf(stages[stage], microbatch.inferred, microbatch.shapes, threads);
+    held.weights += memory.weightBytes;
+    held.others = std::max(held.others, memory.activationBytes + given[stage]);
+  }
+  return held;
+}
 
 std::vector<RankMemory> PlannedMemory::of(const ModelGraph &model, ArrayRef<uint32_t> stageOf,
                                           uint32_t ranks) const {
@@ -136,24 +214,29 @@ std::vector<RankMemory> PlannedMemory::of(const ModelGraph &model, ArrayRef<uint
   for (Value result : function.getBody().front().getTerminator()->getOperands())
     given[split.giverOf(result)] += givenBy(result);
   std::vector<RankMemory> held(ranks);
-  for (auto [stage, body] : llvm::enumerate(split.take())) {
-    const StageMemory memory =
-        memoryOf(body, microbatch.inferred, microbatch.shapes, threadsOf(stage, ranks));
-    RankMemory &rank = held[stage % ranks];
-    rank.weights += memory.weightBytes;
-    rank.others = std::max(rank.others, memory.activationBytes + given[stage]);
+  for (const Program &program : programs) {
+    const std::vector<StageBody> bodies = split.of(program.specialized ? &program.own : nullptr);
+    for (uint32_t rank = 0; rank < ranks; ++rank)
+      for (int64_t count : threadsOf(program, rank)) {
+        const RankMemory own = heldBy(bodies, given, rank, ranks, program.microbatch, count);
+        if (own.bytes() > held[rank].bytes())
+          held[rank] = own;
+      }
+    // The outputs are the first rank's.
+    given.assign(stages, 0);
   }
   return held;
 }
 
 /// The most that lives beside weights while one of them runs, at the least.
 int64_t PlannedMemory::besideWeights(ArrayRef<Operation *> ops) const {
+  const auto &storages = microbatch().inferred.storages;
   int64_t most = 0, given = 0;
   for (Operation *op : ops) {
     llvm::SmallDenseSet<unsigned> seen;
-    int64_t live = workspaceOf(op, microbatch.shapes, leastThreads);
+    int64_t live = workspaceOf(op, microbatch().shapes, leastThreads);
     auto count = [&](Value value) {
-      if (auto found = microbatch.inferred.storages.find(value); found != microbatch.inferred.storages.end())
+      if (auto found = storages.find(value); found != storages.end())
         for (const InferredValues::Storage &storage : found->second)
           if (!foreign.contains(storage.id) && seen.insert(storage.id).second)
             live += storage.bytes;

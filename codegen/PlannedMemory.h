@@ -4,26 +4,43 @@
 
 #include "codegen/MemoryPlan.h"
 #include "codegen/Microbatch.h"
+#include "mlir/IR/IRMapping.h"
+#include "mlir/IR/OwningOpRef.h"
 #include "partitioner/CutFitting.h"
+#include "llvm/ADT/SetVector.h"
 
 namespace cleave {
 
-/// Of a program of all tensor ranks, before it is split into stages: what a plan predicts of the first rank
-/// of each group, which has the largest parts and the outputs.
+/// Of a program of all tensor ranks, before it is split into stages: what a plan predicts of the rank of each
+/// group that holds most. Where all parts are of the same sizes that is the first one, which has the outputs.
 class PlannedMemory : public CutMemory {
 public:
-  /// \param microbatch  of the function, which must outlive it.
-  /// \param machine     whose devices have the threads that operators share.
-  PlannedMemory(mlir::func::FuncOp function, Microbatch microbatch, const Machine &machine);
+  /// Null, with a diagnostic, where the function does not run on so few samples.
+  /// \param function  must outlive it.
+  /// \param batch     the dimension that micro-batches split.
+  /// \param machine   whose devices have the threads that operators share.
+  static std::unique_ptr<PlannedMemory> make(mlir::func::FuncOp function, llvm::StringRef batch,
+                                             int64_t microbatches, const Machine &machine);
 
   std::vector<RankMemory> of(const ModelGraph &model, llvm::ArrayRef<uint32_t> stageOf,
                              uint32_t ranks) const override;
 
-  /// An operation's operands and results live at once wherever it runs, beside the weights that it reads; and
-  /// all weights with so much beside them are in what ranks have more than that.
+  std::vector<uint32_t> tensorRanks() const override;
+
+  /// Of first tensor ranks: an operation's operands and results live at once wherever it runs, beside the
+  /// weights that it reads; and all weights with so much beside them are in what ranks have more than that.
   int64_t least(const ModelGraph &model, RoomsRef rooms) const override;
 
 private:
+  /// What tensor ranks run that hold alike; where the first one is among them, less at the most.
+  struct Program {
+    std::vector<unsigned> ranks;
+    Microbatch microbatch;
+    /// Nothing where it is the function itself, whose types are the first rank's.
+    mlir::OwningOpRef<mlir::func::FuncOp> specialized;
+    /// To that, from the function.
+    mlir::IRMapping own;
+  };
   struct Needs {
     /// Some rank's.
     int64_t ofOne = 0;
@@ -31,15 +48,21 @@ private:
     /// are read.
     std::vector<std::pair<int64_t, int64_t>> ofAll;
   };
+  PlannedMemory(mlir::func::FuncOp function, const Machine &machine);
+  mlir::LogicalResult addPrograms(llvm::StringRef batch, int64_t microbatches);
+  void findForeign();
   Needs needsOf(const ModelGraph &model) const;
-  int64_t threadsOf(uint32_t stage, uint32_t ranks) const;
+  llvm::SmallSetVector<int64_t, 4> threadsOf(const Program &program, uint32_t rank) const;
+  const Microbatch &microbatch() const { return programs.front().microbatch; }
   int64_t besideWeights(llvm::ArrayRef<mlir::Operation *> ops) const;
   int64_t givenBy(mlir::Value value) const;
 
   /// Mutable, as all operations of MLIR are.
   mutable mlir::func::FuncOp function;
-  Microbatch microbatch;
+  /// The first rank's first.
+  std::vector<Program> programs;
   TracedShapes whole;
+  /// By device.
   std::vector<int64_t> threads;
   int64_t leastThreads = 1;
   /// Storages that no stage counts: of weights, states and the request's inputs.

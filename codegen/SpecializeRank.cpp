@@ -1,8 +1,11 @@
 //===- SpecializeRank.cpp - What one rank of a tensor group runs ----------===//
 #include "codegen/SpecializeRank.h"
 #include "ir/Cleave.h"
+#include "ir/OperatorDialect.h"
+#include "ir/semantics/OpSemantics.h"
 #include "mlir/Pass/PassManager.h"
 #include "passes/Passes.h"
+#include <map>
 
 using namespace mlir;
 
@@ -48,6 +51,60 @@ LogicalResult specializeRank(func::FuncOp function, unsigned rank) {
   PassManager passes(function.getContext(), func::FuncOp::getOperationName());
   passes.addPass(createInferTypes());
   return passes.run(function);
+}
+
+//===- Ranks that are alike -----------------------------------------------===//
+
+/// Whether the operand says which elements are meant, or what is done to them, but not how many there are.
+static bool isOfNoSize(OperatorOp op, unsigned operand) {
+  const StringRef name = op.getName();
+  if (name == "aten.narrow")
+    return operand == 2;
+  // What only the first rank gathers.
+  if (name == "spmd.all_gather" || name == "aten.sub.Scalar" || name == "aten.clamp" ||
+      name == "aten.mul.Scalar")
+    return true;
+  return op.getArgument("beta") == op->getOperand(operand);
+}
+
+/// Of ranges the lengths alone.
+static void appendSizes(OpOperand &use, Attribute value, std::vector<const void *> &sizes) {
+  auto op = dyn_cast<OperatorOp>(use.getOwner());
+  if (op && isOfNoSize(op, use.getOperandNumber()))
+    return;
+  auto items = dyn_cast<ArrayAttr>(value);
+  if (!op || !op.getName().starts_with("spmd.") || !items)
+    return sizes.push_back(value.getAsOpaquePointer());
+  for (size_t i = 1; i < items.size(); i += 2)
+    sizes.push_back(items[i].getAsOpaquePointer());
+  sizes.push_back(nullptr);
+}
+
+/// Such that ranks with the same ones have values of the same sizes.
+static std::vector<const void *> sizesOf(func::FuncOp function, unsigned rank) {
+  std::vector<const void *> sizes;
+  Builder b(function.getContext());
+  function.walk([&](Operation *op) {
+    if (auto param = dyn_cast<ParamOp>(op); param && param.getShard())
+      sizes.push_back(b.getI64IntegerAttr(param.getShard()->extentOf(rank)).getAsOpaquePointer());
+    if (auto perRank = dyn_cast<PerRankOp>(op))
+      for (OpOperand &use : perRank->getUses())
+        appendSizes(use, perRank.getValues()[rank], sizes);
+    // What is no weight stays longer where nobody uses it.
+    if (auto first = dyn_cast<FirstRankOp>(op); first && rank > 0)
+      if (Operation *maker = first.getValue().getDefiningOp();
+          !maker || !(isa<ParamOp>(maker) || preparesWeights(maker)))
+        sizes.push_back(op);
+  });
+  return sizes;
+}
+
+std::vector<unsigned> ranksOfSameSizes(func::FuncOp function, unsigned ranks) {
+  std::map<std::vector<const void *>, unsigned> known;
+  std::vector<unsigned> same;
+  for (unsigned rank = 0; rank < ranks; ++rank)
+    same.push_back(known.try_emplace(sizesOf(function, rank), rank).first->second);
+  return same;
 }
 
 } // namespace cleave

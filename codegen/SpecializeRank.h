@@ -10,6 +10,10 @@ namespace cleave {
 /// `rank`.
 mlir::LogicalResult specializeRank(mlir::func::FuncOp function, unsigned rank);
 
+/// By tensor rank: the first one whose values are of the same sizes. What rank 0 alone gathers or adds makes
+/// no difference: those that are like it may hold less.
+std::vector<unsigned> ranksOfSameSizes(mlir::func::FuncOp function, unsigned ranks);
+
 } // namespace cleave
 
 #endif // CLEAVE_CODEGEN_SPECIALIZERANK_H

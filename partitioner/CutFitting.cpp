@@ -8,10 +8,16 @@ namespace cleave {
 /// More than any device has, and small enough to be added up.
 static constexpr int64_t kMostRoom = int64_t(1) << 60;
 
-Rooms roomsOfFirst(const Machine &machine, uint32_t ranks, uint32_t width) {
+Rooms roomsOfMost(const CutMemory &memory, const Machine &machine, uint32_t ranks, uint32_t width) {
   Rooms rooms;
-  for (size_t rank = 0; rank < ranks; ++rank)
-    rooms.push_back(machine.devices[std::min(rank * width, machine.devices.size() - 1)].memoryBytes);
+  for (size_t rank = 0; rank < ranks; ++rank) {
+    std::optional<int64_t> &room = rooms.emplace_back(0);
+    for (uint32_t tensorRank : memory.tensorRanks()) {
+      const size_t device = std::min(rank * width + tensorRank, machine.devices.size() - 1);
+      const auto bytes = machine.devices[device].memoryBytes;
+      room = room && bytes ? std::optional(std::max(*room, *bytes)) : std::nullopt;
+    }
+  }
   return rooms;
 }
 

@@ -25,10 +25,6 @@ struct RankMemory {
 using Rooms = std::vector<std::optional<int64_t>>;
 using RoomsRef = llvm::ArrayRef<std::optional<int64_t>>;
 
-/// Of the first device of each rank of a pipeline (PipelinePlaces): of tensor ranks the first one holds no
-/// less than the others.
-Rooms roomsOfFirst(const Machine &machine, uint32_t ranks, uint32_t width);
-
 /// Where they hold more than they have room for.
 std::optional<MemoryShortage> shortageOf(llvm::ArrayRef<RankMemory> ranks, RoomsRef rooms);
 
@@ -37,13 +33,19 @@ std::optional<MemoryShortage> shortageOf(llvm::ArrayRef<RankMemory> ranks, Rooms
 class CutMemory {
 public:
   virtual ~CutMemory() = default;
-  /// By rank, as a plan predicts it.
+  /// By rank, of its tensor rank that holds most, as a plan predicts it.
   virtual std::vector<RankMemory> of(const ModelGraph &model, llvm::ArrayRef<uint32_t> stageOf,
                                      uint32_t ranks) const = 0;
+  /// Some, of which one holds most.
+  virtual std::vector<uint32_t> tensorRanks() const { return {0}; }
   /// Whatever the cut, ranks that have less need so many bytes or more, beside the others with what they
   /// have. No more than the least room: nothing says that they lack any.
   virtual int64_t least(const ModelGraph &model, RoomsRef rooms) const = 0;
 };
+
+/// Of the largest of those devices of each rank of a pipeline (PipelinePlaces) of which one holds most: what
+/// has no room there has none.
+Rooms roomsOfMost(const CutMemory &memory, const Machine &machine, uint32_t ranks, uint32_t width);
 
 /// False: no cut has room.
 bool mayFit(const CutMemory &memory, const ModelGraph &model, RoomsRef rooms);

@@ -222,7 +222,10 @@ bool PipelineSearch::isForMemory(FoundCut &none, const ModelGraph &model, const 
 void PipelineSearch::refuseForMemory(Estimate estimate, double least, const ModelGraph &model, Priced graph) {
   const Configuration configuration = estimate.configuration;
   const CutMemory *memory = estimate.lacksMemory ? memoryOf(configuration) : nullptr;
-  if (memory && mayFit(*memory, model, roomsOfFirst(request.machine, configuration.pipelineRanks, configuration.tensorRanks))) {
+  auto mostRooms = [&] {
+    return roomsOfMost(*memory, request.machine, configuration.pipelineRanks, configuration.tensorRanks);
+  };
+  if (memory && mayFit(*memory, model, mostRooms())) {
     estimate.mayTake = least;
     const Rooms rooms = placesOf(configuration).memoryOfRanks();
     const CutFitting fitting(model, llvm::cantFail(requestFor(model, configuration, kProgramOrder), "it was cut"), rooms,

@@ -4,6 +4,8 @@ import itertools
 import json
 import re
 import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 from conftest import BIN
@@ -103,7 +105,8 @@ def test_nothing_takes_less_that_each_of_unlike_devices_has_room_for(model, smal
 
 
 def error_of(model, limit, *options):
-    command = [BIN / "cleave", "simulate", model.name, *INPUTS, "--device-memory", limit, *options]
+    inputs = () if model.suffix == ".mlir" else INPUTS
+    command = [BIN / "cleave", "simulate", model.name, *inputs, "--device-memory", limit, *options]
     done = subprocess.run(list(map(str, command)), cwd=model.parent, capture_output=True, text=True)
     assert done.returncode in (0, 1)
     return done.stderr if done.returncode else None
@@ -121,6 +124,28 @@ def test_the_memory_that_an_error_names_is_enough_and_hardly_less_is(model, devi
     assert error_of(model, enough, *options) is None
     again = error_of(model, enough * 98 // 100, *options)
     assert again and int(re.search(r"devices with memory for (\d+)", again)[1]) == enough
+
+
+@pytest.fixture
+def grouped_queries(tmp_path):
+    """Six heads that share two of keys and values: of four tensor ranks the second and the fourth hold most."""
+    sizes = "layers 2 hidden 384 feed_forward 256 heads 6 kv_heads 2 sequence 16 vocabulary 128 batch 4".split()[1::2]
+    script = Path(__file__).parents[1] / "bench" / "llama_ir.py"
+    path = tmp_path / "model.mlir"
+    path.write_text(subprocess.run([sys.executable, script, *sizes], capture_output=True, text=True, check=True).stdout)
+    return path
+
+
+@pytest.mark.parametrize("mesh", ["pp=1,tp=4", "pp=2,tp=4"])
+def test_the_memory_that_an_error_names_is_enough_for_all_tensor_ranks(grouped_queries, mesh):
+    machine = put_machine(grouped_queries.parent, 8 if "pp=2" in mesh else 4)
+    options = ("--mesh", mesh, "--machine", machine)
+    peaks = [device["peak_bytes"] for device in simulate(grouped_queries, *options)["devices"]]
+    assert peaks[0] < max(peaks)
+    enough = int(re.search(r"devices with memory for (\d+)", error_of(grouped_queries, 10_000, *options))[1])
+    assert enough <= max(peaks)
+    assert error_of(grouped_queries, enough, *options) is None
+    assert f"devices with memory for {enough}" in error_of(grouped_queries, enough * 98 // 100, *options)
 
 
 def test_no_plan_is_made_to_be_refused(model):

@@ -112,7 +112,7 @@ PipelineSearchRequest MeshSearch::requestFor(mlir::func::FuncOp function, const 
   };
   if (weighsMemory())
     request.memoryOf = [this, function](const Configuration &configuration) {
-      return maker.memoryOf(function, machine, configuration.microbatches);
+      return maker.memoryOf(function, configuration.microbatches);
     };
   request.known = &maker.pipelinesOf(function);
   return request;

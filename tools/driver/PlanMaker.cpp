@@ -166,15 +166,20 @@ Expected<std::unique_ptr<plan::Plan>> PlanMaker::cutAndEmit(mlir::ModuleOp modul
 
 //===- Where memory is short ----------------------------------------------===//
 
-const CutMemory *PlanMaker::memoryOf(mlir::func::FuncOp function, const Machine &machine,
-                                     uint32_t microbatches) {
+Expected<Machine> PlanMaker::machineOf(uint32_t devices) const {
+  return options.machine.empty() ? Expected<Machine>(Machine::cpu(devices)) : Machine::load(options.machine);
+}
+
+const CutMemory *PlanMaker::memoryOf(mlir::func::FuncOp function, uint32_t microbatches) {
   auto [known, isNew] = memories.try_emplace({function, microbatches});
   if (!isNew)
     return known->second.get();
   // Where the function does not run on so few samples, the passes say so.
   DiagnosticCollector unheard(context);
-  if (auto microbatch = Microbatch::of(function, source.batch, microbatches); mlir::succeeded(microbatch))
-    known->second = std::make_unique<PlannedMemory>(function, std::move(*microbatch), machine);
+  if (auto machine = machineOf(1))
+    known->second = PlannedMemory::make(function, source.batch, microbatches, *machine);
+  else
+    consumeError(machine.takeError());
   return known->second.get();
 }
 
@@ -183,8 +188,7 @@ Expected<PlanMaker::Uncut> PlanMaker::uncut(const PipelineShape &shape, uint32_t
   if (!function)
     return function.takeError();
   const uint32_t devices = shape.ranks * shape.tensorRanks;
-  auto machine =
-      options.machine.empty() ? Expected<Machine>(Machine::cpu(devices)) : Machine::load(options.machine);
+  auto machine = machineOf(devices);
   if (!machine)
     return machine.takeError();
   if (shape.memoryGiven)
@@ -193,17 +197,19 @@ Expected<PlanMaker::Uncut> PlanMaker::uncut(const PipelineShape &shape, uint32_t
   const PipelinePlaces places(*machine, shape.ranks, shape.tensorRanks, shape.tensorRanks);
   Uncut result{buildModelGraph(*function, places.kinds, shape.stages),
                {},
-               memoryOf(*function, *machine, microbatches),
+               memoryOf(*function, microbatches),
                places.memoryOfRanks(),
-               roomsOfFirst(*machine, shape.ranks, shape.tensorRanks)};
+               places.memoryOfRanks()};
+  if (result.memory)
+    result.mostRooms = roomsOfMost(*result.memory, *machine, shape.ranks, shape.tensorRanks);
   result.request.stages = places.stageDevices(shape.stages);
   if (auto error = stageStartsOf(result.model, options.stageBefore).moveInto(result.request.stageStarts))
     return error;
   return result;
 }
 
-/// Whether ranks have room for what they hold of the cut that the shape asks for, as far as that of first
-/// tensor ranks says.
+/// Whether ranks have room for what they hold of the cut that the shape asks for, as far as their largest
+/// devices say.
 bool PlanMaker::fits(const Uncut &program, const PipelineShape &shape) {
   CutRequest request = program.request;
   for (auto [stage, limit] : llvm::zip(request.stages, shape.weightLimits))
@@ -212,7 +218,7 @@ bool PlanMaker::fits(const Uncut &program, const PipelineShape &shape) {
     request.limits = *shape.cutSteps ? SearchLimits{request.limits.downsets, *shape.cutSteps} : kProgramOrder;
   auto cut = cutStages(program.model.graph, request);
   if (cut)
-    return !shortageOf(program.memory->of(program.model, cut->stageOf, shape.ranks), program.firstRooms);
+    return !shortageOf(program.memory->of(program.model, cut->stageOf, shape.ranks), program.mostRooms);
   consumeError(cut.takeError());
   return false;
 }
@@ -224,15 +230,15 @@ Expected<std::unique_ptr<plan::Plan>> PlanMaker::recut(const PipelineShape &shap
   auto program = uncut(shape, microbatches);
   if (!program)
     return program.takeError();
-  if (!program->memory || !mayFit(*program->memory, program->model, program->firstRooms))
+  if (!program->memory || !mayFit(*program->memory, program->model, program->mostRooms))
     return nullptr;
   std::vector<PipelineShape> tried;
   if (triesFastest)
     tried.push_back(shape);
-  // First as if all tensor ranks held what the first one does.
+  // First as if all tensor ranks held what the one does that holds most.
   std::vector<Rooms> rooms{program->rooms};
-  if (program->firstRooms != program->rooms)
-    rooms.push_back(program->firstRooms);
+  if (program->mostRooms != program->rooms)
+    rooms.push_back(program->mostRooms);
   for (const Rooms &own : rooms) {
     const CutFitting fitting(program->model, program->request, own, *program->memory);
     const CutFitting::Fitted fitted = fitting.fit();

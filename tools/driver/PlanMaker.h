@@ -53,7 +53,7 @@ public:
   KnownPipelines &pipelinesOf(mlir::func::FuncOp function) { return pipelines[function]; }
 
   /// What ranks of its cuts hold; null where that cannot be told.
-  const CutMemory *memoryOf(mlir::func::FuncOp function, const Machine &machine, uint32_t microbatches);
+  const CutMemory *memoryOf(mlir::func::FuncOp function, uint32_t microbatches);
 
   /// The passes accepted the model at least once since this was last called; what failed later is no matter
   /// of how it was split.
@@ -65,10 +65,11 @@ private:
     ModelGraph model;
     CutRequest request;
     const CutMemory *memory = nullptr;
-    /// By pipeline rank: of the device of its tensor ranks that has least, and of the first one, which holds
-    /// most.
-    Rooms rooms, firstRooms;
+    /// By pipeline rank: of the device of its tensor ranks that has least, and of those that hold most
+    /// (roomsOfMost).
+    Rooms rooms, mostRooms;
   };
+  llvm::Expected<Machine> machineOf(uint32_t devices) const;
   llvm::Expected<Uncut> uncut(const PipelineShape &shape, uint32_t microbatches);
   llvm::Expected<Uncut> smallest(PipelineShape shape);
   static bool fits(const Uncut &program, const PipelineShape &shape);

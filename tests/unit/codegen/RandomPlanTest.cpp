@@ -343,9 +343,9 @@ TEST_P(RandomPlanTest, PredictsMemoryBeforeTheSplit) {
           model.graph.weightBytes.push_back(TracedShapes(function).bytesOf(operand));
         }
     }
-  auto microbatch = Microbatch::of(function, "batch", microbatches);
-  ASSERT_TRUE(succeeded(microbatch));
-  const PlannedMemory memory(function, std::move(*microbatch), Machine::cpu(1));
+  const auto unsplit = PlannedMemory::make(function, "batch", microbatches, Machine::cpu(1));
+  ASSERT_TRUE(unsplit);
+  const CutMemory &memory = *unsplit;
   const std::vector<RankMemory> held = memory.of(model, stageOf, ranks);
   Rooms enough;
   for (const RankMemory &rank : held)

@@ -124,6 +124,23 @@ TEST(CutFitting, GivesEachRankWhatItHasRoomFor) {
   EXPECT_EQ(chain.fitting(2, {1, std::nullopt}).leastRoom()->bytes, 15);
 }
 
+// Where one of the tensor ranks 0 and 2 holds most.
+TEST(CutFitting, NoCutNeedsMoreThanTheLargestDeviceThatMayHoldMost) {
+  struct Unlike : Chain {
+    using Chain::Chain;
+    std::vector<uint32_t> tensorRanks() const override { return {0, 2}; }
+  };
+  const Chain first({10}, {5});
+  const Unlike unlike({10}, {5});
+  Machine machine = Machine::cpu(6);
+  for (auto [device, bytes] : llvm::zip(machine.devices, std::vector<int64_t>{30, 90, 40, 60, 70, 50}))
+    device.memoryBytes = bytes;
+  EXPECT_EQ(roomsOfMost(first, machine, 2, 3), (Rooms{30, 60}));
+  EXPECT_EQ(roomsOfMost(unlike, machine, 2, 3), (Rooms{40, 60}));
+  machine.devices[5].memoryBytes.reset();
+  EXPECT_EQ(roomsOfMost(unlike, machine, 2, 3), (Rooms{40, std::nullopt}));
+}
+
 TEST(CutFitting, KeepsToItsRoomAndKnowsHowMuchIsEnough) {
   for (uint32_t seed = 0; seed < 300; ++seed) {
     SCOPED_TRACE(seed);
