@@ -150,9 +150,14 @@ def test_the_best_so_far_is_kept(tmp_path, write):
 
 def test_a_second_interrupt_ends_the_command(tmp_path, write):
     write(long_chains())
-    status, out, err = interrupted(tmp_path, times=2)
-    if status == 0:
-        pytest.skip("the first one was faster")
+    # The first one may have ended the search before the second one comes.
+    for _ in range(5):
+        status, out, err = interrupted(tmp_path, times=2)
+        if status:
+            break
+        for path in tmp_path.iterdir():
+            if path.name != "graph.json":
+                path.unlink()
     assert (status, out, err) == (-signal.SIGINT, "", "error: cut: stopped by SIGINT\n")
     assert [path.name for path in tmp_path.iterdir()] == ["graph.json"]
 

@@ -182,7 +182,8 @@ def put_batched_branches(folder):
     gives = ", ".join([total] * len(WIDTHS))
     lines = ["%none = cleave.constant(unit) : none", "%f = cleave.constant(false) : i1",
              "%d = cleave.constant([1]) : !cleave.list<i64>",
-             *(f'%{name} = cleave.param "{name}" {{role = "parameter"}} : tensor<{width}x256xf32>' for name, width in WIDTHS.items())]
+             *(f'%{name} = cleave.param "{name}" {{role = "parameter"}} : tensor<{width}x256xf32>'
+               for name, width in WIDTHS.items())]
     for name, width in WIDTHS.items():
         made = whole.format(width)
         lines += [f"%r{name} = aten.linear(%x, %{name}, %none) : ({whole.format(256)}, tensor<{width}x256xf32>, none) -> {made}",
@@ -203,8 +204,9 @@ def test_meshes_of_cuts_in_another_order(tmp_path, name, put):
         "link": {"latency_seconds": 1e-3, "bytes_per_second": 1e10}}))
 
     def simulated(mesh, limit, status=0):
-        done = subprocess.run([BIN / "cleave", "simulate", f"{name}.mlir", "--machine", "machine.json", "--json", "--schedule", "gpipe",
-                               "--mesh", mesh, "--microbatches", "auto", "--device-memory", str(limit)], cwd=tmp_path, capture_output=True, text=True)
+        command = [BIN / "cleave", "simulate", f"{name}.mlir", "--machine", "machine.json", "--json", "--schedule", "gpipe",
+                   "--mesh", mesh, "--microbatches", "auto", "--device-memory", str(limit)]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
         assert done.returncode == status, done.stderr
         return json.loads(done.stdout) if status == 0 else done.stderr
 

@@ -23,8 +23,8 @@ struct ProfileOptions {
 
 /// Measures this machine as plans use it (runtime/KernelTimer), all devices at the same time: products,
 /// convolutions and attention by shape, operators by bytes, the call of an operator, hand-overs between two
-/// devices, collectives over all of them. A pass takes half a minute, and half a GiB of memory a device, most of it
-/// weights to read.
+/// devices, collectives over all of them. A pass takes half a minute, and a GiB of memory with one device, most of it
+/// weights to read and the largest results.
 llvm::Expected<Machine> profile(const ProfileOptions &options);
 
 } // namespace cleave
