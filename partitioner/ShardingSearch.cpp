@@ -11,36 +11,6 @@ using namespace mlir;
 
 namespace cleave {
 
-//===- Shardings ----------------------------------------------------------===//
-
-SplitClass Shardings::classOf(const ShardingSeed &seed) const {
-  auto isWhole = [&](TensorRef tensor) {
-    return tensors.contains(tensor) || (seed.isCut && !function.isMadeOfWeights(tensor.value));
-  };
-  return function.propagate(TensorRef{ParamOp(seed.weight)}, seed.dim, ranks, isWhole);
-}
-
-void Shardings::add(const SplitClass &found) {
-  // What goes together mostly has the same labels, which are those of thousands of positions.
-  const Labelling *last = nullptr;
-  ShardingAttr sharding;
-  for (auto &[tensor, labelling] : found.tensors) {
-    if (isa<BlockArgument>(tensor.value))
-      continue;
-    if (!last || last->dim != labelling.dim || last->labels != labelling.labels)
-      sharding = shardingOf(tensor.value.getContext(), labelling, found, ranks);
-    last = &labelling;
-    // Of a part of a fused weight some ranks may have nothing: it is whole then.
-    if (!llvm::is_contained(sharding.getExtents(), 0))
-      tensors.insert({tensor, sharding});
-  }
-  for (TensorRef tensor : found.whole)
-    if (!isa<BlockArgument>(tensor.value))
-      tensors.insert({tensor, {}});
-}
-
-//===- The search ---------------------------------------------------------===//
-
 namespace {
 class Search {
 public:
@@ -86,6 +56,7 @@ private:
   int64_t gainOf(const SplitClass &found) const;
   bool isAllowed(const SplitClass &found) const;
   const Candidate *candidateOf(ShardingSeed seed);
+  std::shared_ptr<const Candidate> find(ShardingSeed seed);
   void take(const Candidate &candidate);
   /// The number of a weight that is to be split and is not yet.
   std::optional<size_t> openWeight(TensorRef tensor) const;
@@ -100,10 +71,20 @@ private:
   CommunicationBound bound;
   /// All classes, before any is taken.
   std::vector<Candidate> classes;
-  /// Those since the last one was taken, by what they split; null where a class is not allowed. From whichever of its
-  /// tensors one begins, a class is taken for the same, unless it is cut.
+  /// Those since the last one was taken, by what they split; null where a class is not allowed. From
+  /// whichever of its tensors one begins, a class is taken for the same, unless it is cut.
   llvm::DenseMap<std::pair<Value, unsigned>, std::shared_ptr<const Candidate>> left;
-  static std::pair<Value, unsigned> keyOf(Value weight, unsigned dim, bool isCut = false) { return {weight, 2 * dim + isCut}; }
+  /// The last found of each seed, null where it is not allowed, and on which answers that depends.
+  struct Found {
+    Shardings::Answers asked;
+    std::shared_ptr<const Candidate> candidate;
+  };
+  llvm::DenseMap<std::pair<Value, unsigned>, Found> lastFound;
+  /// Labels that these may yet hold, as those of long classes are many.
+  size_t labelsLeft = size_t(1) << 25;
+  static std::pair<Value, unsigned> keyOf(Value weight, unsigned dim, bool isCut = false) {
+    return {weight, 2 * dim + isCut};
+  }
   double dearest = 0;
   /// As each run begins.
   ShardingDecision undecided;
@@ -185,16 +166,46 @@ bool Search::isAllowed(const SplitClass &found) const {
   return found.count >= int32_t(ranks);
 }
 
+static size_t countLabels(const SplitClass &found) {
+  size_t count = 0;
+  for (auto &[tensor, labelling] : found.tensors)
+    count += labelling.labels.size();
+  return count;
+}
+
+/// Other runs, and what is taken elsewhere, mostly change nothing of it.
+std::shared_ptr<const Search::Candidate> Search::find(ShardingSeed seed) {
+  const auto key = keyOf(seed.weight, seed.dim, seed.isCut);
+  if (auto last = lastFound.find(key); last != lastFound.end()) {
+    if (shardings.answerAlike(last->second.asked))
+      return last->second.candidate;
+    labelsLeft += last->second.candidate ? countLabels(last->second.candidate->found) : 0;
+    lastFound.erase(last);
+  }
+  Found next;
+  SplitClass found = shardings.classOf(seed, &next.asked);
+  const bool isUsable = isAllowed(found);
+  const size_t labels = isUsable ? countLabels(found) : 0;
+  if (isUsable) {
+    const double seconds = communication.secondsOf(found);
+    next.candidate = std::make_shared<const Candidate>(Candidate{seed, std::move(found), seconds});
+  }
+  auto candidate = next.candidate;
+  if (labels <= labelsLeft) {
+    labelsLeft -= labels;
+    lastFound[key] = std::move(next);
+  }
+  return candidate;
+}
+
 /// Of what is not yet taken; null where it may not be.
 const Search::Candidate *Search::candidateOf(ShardingSeed seed) {
   auto [known, isNew] = left.try_emplace(keyOf(seed.weight, seed.dim, seed.isCut));
   if (!isNew)
     return known->second.get();
-  SplitClass found = shardings.classOf(seed);
-  if (!isAllowed(found))
+  auto candidate = find(seed);
+  if (!candidate)
     return nullptr;
-  double seconds = communication.secondsOf(found);
-  auto candidate = std::make_shared<const Candidate>(Candidate{seed, std::move(found), seconds});
   left[keyOf(seed.weight, seed.dim, seed.isCut)] = candidate;
   if (!seed.isCut)
     for (auto &[tensor, labelling] : candidate->found.tensors)
@@ -332,18 +343,16 @@ void Search::takeClasses() {
   }
 }
 
-/// Whether what the candidate splits is worth what it owes. A table of two rows is not, which holds less than is moved
-/// each time, and next to nothing of the model.
+/// Whether what the candidate splits is worth what it owes. A table of two rows is not, which holds less than
+/// is moved each time, and next to nothing of the model.
 bool Search::isWorthIt(const Candidate &candidate) const {
   constexpr double kNextToNothing = 0.005;
   int64_t all = 0;
   for (auto &[tensor, index] : weights)
     all += propagation.bytesOf(tensor);
   const int64_t gain = gainOf(candidate.found);
-  const double rate =
-      request.place.collectives.bytesPerSecond(CollectiveKind::AllGather, double(gain));
-  return gain >= kNextToNothing * all || gain >= candidate.seconds * rate ||
-         isAskedFor(candidate.found);
+  const double rate = request.place.collectives.bytesPerSecond(CollectiveKind::AllGather, double(gain));
+  return gain >= kNextToNothing * all || gain >= candidate.seconds * rate || isAskedFor(candidate.found);
 }
 
 bool Search::isAskedFor(const SplitClass &found) const {

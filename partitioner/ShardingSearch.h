@@ -6,6 +6,7 @@
 #include "partitioner/LimitRange.h"
 #include "partitioner/Place.h"
 #include "partitioner/Sharding.h"
+#include "llvm/ADT/DenseMap.h"
 
 namespace cleave {
 
@@ -23,8 +24,14 @@ public:
   /// Both must outlive it.
   Shardings(const ShardingPropagation &function, unsigned ranks) : function(function), ranks(ranks) {}
 
+  /// Of tensors, whether they were decided on already.
+  using Answers = llvm::DenseMap<TensorRef, bool>;
+
   /// What splitting the seed would add.
-  SplitClass classOf(const ShardingSeed &seed) const;
+  /// \param asked  gets all answers that this depends on; may be null.
+  SplitClass classOf(const ShardingSeed &seed, Answers *asked = nullptr) const;
+  /// Whether they are what they were: then all that depends on nothing else is, too.
+  bool answerAlike(const Answers &before) const;
   void add(const SplitClass &found);
   void clear() { tensors.clear(); }
   /// Null for what is whole, be it that all ranks share it.
@@ -85,14 +92,15 @@ struct ShardingDecision {
   std::vector<std::string> unmatched;
   /// Of these weights, those that are split.
   int64_t splitBytes = 0;
-  /// Of all weights on the rank that has most of them; with a memory limit also of the values that live at once, as if
-  /// these were whole, without the workspace of operators.
+  /// Of all weights on the rank that has most of them; with a memory limit also of the values that live at
+  /// once, as if these were whole, without the workspace of operators.
   int64_t rankBytes = 0;
   /// The memory limits with which the decision is this one; any where the request has none.
   LimitRange memoryLimits;
   /// What all classes owe, before sums are merged.
   double seconds = 0;
-  /// No plan that splits these weights owes less, if classes that end early take heads and widths apart as whole ones do.
+  /// No plan that splits these weights owes less, if classes that end early take heads and widths apart as
+  /// whole ones do.
   double leastSeconds = 0;
 };
 
@@ -105,8 +113,8 @@ struct ShardingRequest {
   std::optional<int64_t> memoryLimit;
 };
 
-/// Splits every weight of products, convolutions and lookups that can be split over the ranks and is worth it:
-/// whole classes first, those with the least communication (seconds over the link) for their bytes before
+/// Splits every weight of products, convolutions and lookups that can be split over the ranks and is worth
+/// it: whole classes first, those with the least communication (seconds over the link) for their bytes before
 /// others, as far as they do not want one tensor in two ways; each weight that is left then in its cheapest
 /// way, by a class that ends before what is split, or by itself. Greedy: `leastSeconds` says what the best
 /// cannot fall below.

@@ -118,6 +118,36 @@ std::string layersOf(ArrayRef<int> widths) {
   return text + "  return %x" + std::to_string(widths.size()) + " : tensor<5x8xf32>\n}\n";
 }
 
+TEST(ShardingSearchTest, AnswersTellWhetherAClassIsWhatItWas) {
+  auto module = parseModule(layersOf(std::vector<int>(4, 32)));
+  ASSERT_TRUE(module);
+  auto function = *module->getOps<func::FuncOp>().begin();
+  const ShardingPropagation propagation(function);
+  auto seedOf = [&](StringRef name) {
+    for (auto param : function.getOps<ParamOp>())
+      if (param.getName() == name)
+        return ShardingSeed{param, 0};
+    return ShardingSeed();
+  };
+  Shardings shardings(propagation, kRanks);
+  Shardings::Answers asked;
+  const SplitClass before = shardings.classOf(seedOf("0.up"), &asked);
+  EXPECT_FALSE(asked.empty());
+  auto isWhatItWas = [&] {
+    const SplitClass now = shardings.classOf(seedOf("0.up"));
+    return llvm::equal(now.tensors, before.tensors, [](auto &a, auto &b) {
+      return a.first == b.first && a.second.dim == b.second.dim && a.second.labels == b.second.labels;
+    });
+  };
+  // Of another layer, and of what it has itself.
+  shardings.add(shardings.classOf(seedOf("2.up")));
+  EXPECT_TRUE(shardings.answerAlike(asked) && isWhatItWas());
+  shardings.add(before);
+  EXPECT_FALSE(shardings.answerAlike(asked) || isWhatItWas());
+  shardings.clear();
+  EXPECT_TRUE(shardings.answerAlike(asked) && isWhatItWas());
+}
+
 TEST(ShardingSearchTest, SplitsAlikeLayersAlike) {
   std::vector<int> widths(40, 32);
   widths[7] = 33;
@@ -168,8 +198,8 @@ TEST(ShardingSearchTest, NamesTheLimitsThatChangeNothing) {
 TEST(ShardingSearchTest, LeavesWholeWhatIsDearWhereThereIsRoom) {
   auto module = parseModule(layersOf({4, 8, 64, 2}));
   ASSERT_TRUE(module);
-  // A layer of width w takes 160 w ns, of which splitting saves half, and owes a sum of 1000 + 160 ns. It holds 64 w
-  // bytes.
+  // A layer of width w takes 160 w ns, of which splitting saves half, and owes a sum of 1000 + 160 ns. It
+  // holds 64 w bytes.
   ShardingRequest request = requestOf({1e-6, 1e9});
   int64_t held = 0;
   auto layersSplit = [&](int64_t room) {
