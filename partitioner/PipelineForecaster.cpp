@@ -246,7 +246,8 @@ llvm::Expected<PipelineForecast> PipelineForecaster::follow(const ModelGraph &mo
   return result;
 }
 
-llvm::Expected<PipelineForecast> PipelineForecaster::forecast(const Configuration &configuration) {
+llvm::Expected<PipelineForecast> PipelineForecaster::forecast(const Estimate &estimate) {
+  const Configuration &configuration = estimate.configuration;
   if (auto error = refusal(configuration))
     return error;
   const ModelGraph &model = graphOf(configuration);
@@ -254,12 +255,16 @@ llvm::Expected<PipelineForecast> PipelineForecaster::forecast(const Configuratio
   auto found = cut(model, graph, configuration, CutRequest().limits);
   if (!found)
     return found.takeError();
-  return follow(model, graph, found->stageOf, configuration);
+  auto exact = follow(model, graph, found->stageOf, configuration);
+  if (!exact || !estimate.cut || !shortageOf(exact->peakBytes, placesOf(configuration).memoryOfRanks()))
+    return exact;
+  ofCut.clear();
+  return follow(model, graph, estimate.cut->stageOf, configuration);
 }
 
 llvm::Expected<PipelineForecast> forecastPipeline(func::FuncOp function, const PipelineSearchRequest &request,
-                                                  const Configuration &configuration) {
-  return PipelineForecaster(function, request).forecast(configuration);
+                                                  const Estimate &estimate) {
+  return PipelineForecaster(function, request).forecast(estimate);
 }
 
 } // namespace cleave

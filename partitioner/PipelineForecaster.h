@@ -12,7 +12,7 @@ class PipelineForecaster {
 public:
   /// All must outlive it.
   PipelineForecaster(mlir::func::FuncOp function, const PipelineSearchRequest &request);
-  llvm::Expected<PipelineForecast> forecast(const Configuration &configuration);
+  llvm::Expected<PipelineForecast> forecast(const Estimate &estimate);
 
 protected:
   llvm::Error refusal(const Configuration &configuration) const;

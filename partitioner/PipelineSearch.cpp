@@ -273,6 +273,7 @@ void PipelineSearch::tryVariant(const Configuration &configuration, const ModelG
     result.lacksMemory = isForMemory(*found, model, configuration);
     return refuseForMemory(std::move(result), least->second, model, graph);
   }
+  result.cut = request.known ? found->cut : nullptr;
   const CutOutcome &outcome = outcomeOf(*found->cut, model, graph, configuration);
   if (!outcome.failure.empty())
     return refuse(configuration, failure("{0}", outcome.failure));

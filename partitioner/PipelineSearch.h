@@ -64,6 +64,8 @@ struct Estimate {
   bool lacksMemory = false;
   /// Of an obstacle: some cut may have room all the same, which then takes these seconds or more.
   std::optional<double> mayTake = std::nullopt;
+  /// Along program order, of which it is; as long as what the request has `known`, else null.
+  const StageCut *cut = nullptr;
 };
 
 /// The obstacle of what is left where the search has been ended.
@@ -113,9 +115,9 @@ struct PipelineSearchRequest {
 /// anew, exactly.
 std::vector<Estimate> searchPipelines(mlir::func::FuncOp function, const PipelineSearchRequest &request);
 
-/// One of them in full, cut exactly.
+/// One of them in full, cut exactly; where ranks have no room for what they hold then, with the cut of the estimate.
 llvm::Expected<PipelineForecast> forecastPipeline(mlir::func::FuncOp function, const PipelineSearchRequest &request,
-                                                  const Configuration &configuration);
+                                                  const Estimate &estimate);
 
 } // namespace cleave
 

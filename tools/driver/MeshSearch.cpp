@@ -65,7 +65,11 @@ private:
   bool listsAll = false;
   /// Of those that lack memory; no progress.
   bool triesAgain = false;
+  /// Of training, where nothing fits otherwise: weights stay whole nowhere that can be split.
+  bool splitsAll = false;
   std::vector<Estimate> estimates;
+  /// By tensor ranks: of which they are at first, and of training are.
+  std::map<uint32_t, mlir::func::FuncOp> estimated;
   /// What came of a configuration: seconds, or an obstacle.
   struct Tried {
     Configuration configuration;
@@ -149,7 +153,7 @@ Error MeshSearch::tryTensorRanks(uint32_t tensorRanks, const Pipelines &pipeline
   if (!watch.beginPart(formatv("tp={0}", tensorRanks).str(), pipelines.size()))
     return Error::success();
   const Configuration widest = someOf(pipelines.back(), tensorRanks);
-  auto function = shard(widest, /*weighsMemory=*/true);
+  auto function = shard(widest, !splitsAll);
   // What the first sharding does not take is mostly no matter of the mesh.
   if (!function && estimates.empty())
     return function.takeError();
@@ -157,6 +161,7 @@ Error MeshSearch::tryTensorRanks(uint32_t tensorRanks, const Pipelines &pipeline
     estimates.push_back({widest, 0, 0, toString(function.takeError())});
     return Error::success();
   }
+  estimated[tensorRanks] = *function;
   const std::vector<Estimate> found = searchPipelines(*function, requestFor(*function, pipelines));
   llvm::append_range(estimates, found);
   if (tensorRanks == 1 || !weighsMemory() || watch.isInterrupted())
@@ -216,10 +221,11 @@ std::vector<std::string> MeshSearch::notesOn(const Estimate &chosen) const {
   return notes;
 }
 
+static bool lacksMemory(const Estimate &one) { return one.lacksMemory; }
+
 /// The configuration that takes least, and how much; nothing where something else than memory is short.
 std::optional<MeshSearch::LeastMemory> MeshSearch::leastMemory() {
-  auto lacks = [](const Estimate &one) { return one.lacksMemory; };
-  if (!weighsMemory() || watch.isInterrupted() || llvm::none_of(estimates, lacks))
+  if (!weighsMemory() || watch.isInterrupted() || llvm::none_of(estimates, lacksMemory))
     return std::nullopt;
   listsAll = true;
   tried.clear();
@@ -383,39 +389,29 @@ Expected<ChosenMesh> MeshSearch::choose() {
 }
 
 Expected<TrainingForecast> MeshSearch::chooseTraining() {
-  for (Estimate &best : estimates) {
-    if (!best.obstacle.empty() || best.isBound)
-      break;
-    TrainingForecast result{best.configuration, {}, {}, {}, {}};
-    EarlyEnd ending = watch.making(best.configuration);
-    auto function = maker.shard(shapeOf(best.configuration));
-    if (!function)
-      return function.takeError();
-    const PipelineSearchRequest request =
-        requestFor(*function, {{best.configuration.pipelineRanks, best.configuration.dataRanks}});
-    if (auto error = forecastPipeline(*function, request, best.configuration).moveInto(result.pipeline))
+  auto isUsable = [](const Estimate &one) { return one.obstacle.empty() && !one.isBound; };
+  if (llvm::none_of(estimates, isUsable) && llvm::any_of(estimates, lacksMemory) && !watch.isInterrupted()) {
+    // Within another limit other weights would stay whole; this sharding has the same memory in each.
+    splitsAll = true;
+    if (auto error = weighAll())
       return error;
-    // With the exact cut it may be another than estimated.
-    const Configuration &it = best.configuration;
-    const PipelinePlaces places(machine, it.pipelineRanks, it.dataRanks * it.tensorRanks, it.tensorRanks);
-    if (auto shortage = shortageOf(result.pipeline.peakBytes, places.memoryOfRanks())) {
-      best.obstacle = shortage->describe();
-      tried.push_back({best.configuration, best.seconds, best.obstacle});
-      if (!mustLookAgain())
-        continue;
-      if (auto error = weighAll())
-        return error;
-      applyTried();
-      return chooseTraining();
-    }
-    for (uint32_t device = 0; device < best.configuration.devices(); ++device)
-      result.devices.push_back(machine.devices[device].name);
-    if (estimates.size() > 1)
-      result.alternatives = alternativesTo(best, estimates, options.model);
-    result.notes = notesOn(best);
-    return result;
   }
-  return noneFits(leastMemory());
+  const Estimate &best = estimates.front();
+  if (!isUsable(best))
+    return noneFits(std::nullopt);
+  const Configuration &it = best.configuration;
+  TrainingForecast result{it, {}, {}, {}, {}};
+  EarlyEnd ending = watch.making(it);
+  const mlir::func::FuncOp function = estimated.at(it.tensorRanks);
+  const PipelineSearchRequest request = requestFor(function, {{it.pipelineRanks, it.dataRanks}});
+  if (auto error = forecastPipeline(function, request, best).moveInto(result.pipeline))
+    return error;
+  for (uint32_t device = 0; device < it.devices(); ++device)
+    result.devices.push_back(machine.devices[device].name);
+  if (estimates.size() > 1)
+    result.alternatives = alternativesTo(best, estimates, options.model);
+  result.notes = notesOn(best);
+  return result;
 }
 
 /// All that is open, with tensor groups within nodes or with the others.

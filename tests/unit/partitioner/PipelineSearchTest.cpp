@@ -126,7 +126,7 @@ static PipelineForecast forecastOn(const Machine &machine) {
   Configuration configuration;
   configuration.pipelineRanks = 2;
   configuration.microbatches = 2;
-  return llvm::cantFail(forecastPipeline(*module->getOps<mlir::func::FuncOp>().begin(), request, configuration));
+  return llvm::cantFail(forecastPipeline(*module->getOps<mlir::func::FuncOp>().begin(), request, {configuration}));
 }
 
 TEST(PipelineSearch, GivesASlowDeviceLess) {
