@@ -118,6 +118,7 @@ llvm::Expected<CutRequest> PipelineForecaster::requestFor(const ModelGraph &mode
   CutRequest cutting;
   cutting.limits = limits;
   cutting.stages = stagesOf(configuration);
+  cutting.stagesOfRank = configuration.stagesOfRank;
   if (auto error = stageStartsOf(model, request.stageBefore).moveInto(cutting.stageStarts))
     return error;
   return cutting;

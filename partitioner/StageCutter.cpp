@@ -360,14 +360,28 @@ static Error tooHeavy(const StageGraph &graph, const CutRequest &request,
       stages, stages == 1 ? "" : "s", tried, most, *fewestStages(graph, segmentEnds, most), least);
 }
 
-static Error check(size_t nodes, size_t stages, size_t segments) {
+/// With which as many nodes fill all stages.
+static std::string describeFewerStages(size_t nodes, const CutRequest &request) {
+  const size_t ofRank = request.stagesOfRank, ranks = request.stages.size() / ofRank;
+  const size_t mostOfRank = ofRank > 1 ? nodes / ranks : 0, mostRanks = nodes / ofRank;
+  if (mostOfRank > 1)
+    return llvm::formatv("--interleave {0}{1}", mostOfRank, mostOfRank == 2 ? "" : " or less");
+  if (mostOfRank == 1)
+    return "--schedule gpipe, which has one stage a device";
+  if (mostRanks == 0)
+    return llvm::formatv("--mesh pp={0} and --schedule gpipe, which has one stage a device", nodes);
+  return llvm::formatv("--mesh pp={0}{1}", mostRanks, mostRanks == 1 ? "" : " or fewer");
+}
+
+static Error check(size_t nodes, size_t segments, const CutRequest &request) {
+  const size_t stages = request.stages.size();
   if (stages == 0 || nodes == 0)
     return failure("stage cut: {0} operators and {1} stages, at least one of each is needed; {2}", nodes,
                    stages,
                    nodes == 0 ? "a model without operators needs no plan" : "use --mesh pp=1 or more");
   if (nodes < stages)
-    return failure("stage cut: {0} operator{1} not fill {2} stages; use --mesh pp={0}{3}", nodes,
-                   nodes == 1 ? " does" : "s do", stages, nodes == 1 ? "" : " or fewer");
+    return failure("stage cut: {0} operator{1} not fill {2} stages; use {3}", nodes, nodes == 1 ? " does" : "s do", stages,
+                   describeFewerStages(nodes, request));
   if (segments > stages)
     return failure("stage cut: the --stage-before options make {0} stages, {1} were asked for; use --mesh "
                    "pp={0} or more, "
@@ -425,7 +439,7 @@ static std::optional<DevicesFound> searchProgramOrder(const GroupGraph &graph, c
 
 llvm::Expected<StageCut> cutStages(const StageGraph &graph, const CutRequest &request) {
   const std::vector<uint32_t> ends = segmentEnds(graph, request);
-  if (Error error = check(graph.nodes.size(), request.stages.size(), ends.size()))
+  if (Error error = check(graph.nodes.size(), ends.size(), request))
     return error;
   const GroupGraph groups = groupsOf(graph, ends);
   LimitRange weightLimits;

@@ -28,6 +28,8 @@ struct CutRequest {
   /// Nodes that begin a stage (`--stage-before`), ascending; the stage count must allow them. What precedes
   /// such a node in program order is in earlier stages than it, and what follows is in none of these.
   std::vector<uint32_t> stageStarts;
+  /// On the devices of one rank, among which the stages are dealt out: what an error advises to change.
+  uint32_t stagesOfRank = 1;
   /// About a second of search.
   SearchLimits limits = {/*downsets=*/200000, /*work=*/100000000};
 };

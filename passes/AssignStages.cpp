@@ -29,6 +29,7 @@ struct AssignStages : impl::AssignStagesBase<AssignStages> {
     ModelGraph model = buildModelGraph(function, places.kinds, stages);
     CutRequest request;
     request.stages = places.stageDevices(stages);
+    request.stagesOfRank = ranks ? std::max<uint32_t>(stages / ranks, 1) : 1;
     for (StageDevice &stage : request.stages)
       if (memory > 0)
         stage.weightLimit = memory;

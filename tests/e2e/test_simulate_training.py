@@ -305,6 +305,18 @@ def test_a_weight_of_several_stages_is_there_once_a_device(tmp_path):
     assert report["devices"][0]["state_bytes"] == 16 * 256 * 256
 
 
+@pytest.mark.parametrize("options, why", [
+    (("--mesh", "pp=1", "--interleave", 9), "2 operators do not fill 9 stages; use --interleave 2"),
+    (("--mesh", "pp=2", "--schedule", "interleaved"),
+     "2 operators do not fill 4 stages; use --schedule gpipe, which has one stage a device"),
+])
+def test_more_stages_than_operators(tmp_path, options, why):
+    (tmp_path / "tied.mlir").write_text(TIED)
+    assert refused(tmp_path, "simulate", "tied.mlir", "--train", *options).endswith(why)
+    if "--interleave" in why:
+        cleave("simulate", "tied.mlir", "--train", "--mesh", "pp=1", *why.split()[-2:], cwd=tmp_path)
+
+
 # Pipelines side by side ------------------------------------------------------------------------------------------------
 
 

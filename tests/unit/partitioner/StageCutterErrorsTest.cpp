@@ -38,6 +38,21 @@ TEST(StageCutterErrors, RefusesMoreStagesThanNodes) {
   EXPECT_EQ(messageOf(weighted(1), request), "stage cut: 1 operator does not fill 4 stages; use --mesh pp=1");
 }
 
+TEST(StageCutterErrors, AdvisesFewerStagesOfARank) {
+  CutRequest request;
+  auto adviceFor = [&](uint32_t nodes, uint32_t ranks, uint32_t stagesOfRank) {
+    request.stages.resize(ranks * stagesOfRank);
+    request.stagesOfRank = stagesOfRank;
+    return llvm::StringRef(messageOf(weighted(nodes), request)).split("; use ").second.str();
+  };
+  EXPECT_EQ(adviceFor(7, 2, 9), "--interleave 3 or less");
+  EXPECT_EQ(adviceFor(7, 2, 3), "");
+  EXPECT_EQ(adviceFor(5, 2, 3), "--interleave 2");
+  EXPECT_EQ(adviceFor(3, 2, 2), "--schedule gpipe, which has one stage a device");
+  EXPECT_EQ(adviceFor(5, 8, 2), "--mesh pp=2 or fewer");
+  EXPECT_EQ(adviceFor(2, 3, 4), "--mesh pp=2 and --schedule gpipe, which has one stage a device");
+}
+
 TEST(StageCutterErrors, RefusesNothing) {
   CutRequest request;
   EXPECT_EQ(messageOf(StageGraph(), request),
