@@ -3,6 +3,7 @@
 #include "ir/OperatorDialect.h"
 #include "ir/TracedShapes.h"
 #include "ir/semantics/OpSemantics.h"
+#include "partitioner/LimitRange.h"
 #include "passes/Passes.h"
 #include "passes/TensorShardings.h"
 #include "llvm/ADT/MapVector.h"
@@ -97,6 +98,12 @@ static void noteSharedWeights(func::FuncOp function, std::vector<plan::Note> &no
   }
 }
 
+/// Whether some cuts were left out since their weights are too much for a device.
+static bool refusesCuts(func::FuncOp function) {
+  auto limits = function->getAttrOfType<DenseI64ArrayAttr>(kCutLimitsAttr);
+  return limits && limits[1] != LimitRange::kNoLimit;
+}
+
 /// How far the cut is from the best there is.
 static void noteCut(func::FuncOp function, std::vector<plan::Note> &notes) {
   auto seconds = function->getAttrOfType<ArrayAttr>(kStageSecondsAttr);
@@ -112,9 +119,11 @@ static void noteCut(func::FuncOp function, std::vector<plan::Note> &notes) {
   if (least < slowest)
     best = llvm::formatv("none below {0}, {1:f1} % less,", timeText(least), 100 * (1 - least / slowest));
   notes.push_back(makeNote("balance", "", "",
-                           llvm::formatv("the slowest stage is predicted to take {0}; of all contiguous cuts {1} is faster "
-                                         "({2})",
-                                         timeText(slowest), best, proof.getValue())));
+                           llvm::formatv("the slowest stage is predicted to take {0}; of all contiguous cuts{1} {2} is faster "
+                                         "({3})",
+                                         timeText(slowest),
+                                         refusesCuts(function) ? " whose weights fit the memory left for them" : "", best,
+                                         proof.getValue())));
 }
 
 static void noteBalance(func::FuncOp function, std::vector<plan::Note> &notes) {
