@@ -217,7 +217,7 @@ def test_memory_that_does_not_hold(model, ways):
 
     def least_that_holds(bytes_):
         machine(bytes_)
-        return int(re.search(r"devices with memory for (\d+)$", compile_refused(model, *options))[1])
+        return int(re.search(r"devices with memory for (\d+) bytes \(--device-memory \1B\)$", compile_refused(model, *options))[1])
 
     least = least_that_holds(1000)
     assert least_that_holds(least - 1) == least

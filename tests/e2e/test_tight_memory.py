@@ -214,7 +214,7 @@ def test_meshes_of_cuts_in_another_order(tmp_path, name, put):
     assert chosen["seconds"] <= given["seconds"] and len(chosen["devices"]) == 2
     # What is named is enough, and a byte less is not.
     for mesh in ("pp=2", "auto"):
-        least = int(re.search(r"with memory for (\d+)$", simulated(mesh, 100000, status=1).strip())[1])
+        least = int(re.search(r"with memory for (\d+) bytes \(--device-memory \1B\)$", simulated(mesh, 100000, status=1).strip())[1])
         assert least <= 440000
         simulated(mesh, least)
         simulated(mesh, least - 1, status=1)

@@ -79,7 +79,18 @@ std::vector<std::string> noteUnused(llvm::ArrayRef<Estimate> estimates, const Es
   return {note};
 }
 
-llvm::Error noneIsUsable(llvm::ArrayRef<Estimate> estimates, StringRef model, uint32_t devices) {
+/// All have as much, or are said to have.
+static bool areAlike(const PipelineShape &shape) {
+  return shape.memoryGiven || llvm::all_equal(shape.memoryOfDevices);
+}
+
+std::string remedyForMemory(const PipelineShape &shape, int64_t bytes) {
+  const std::string remedy = formatv("use more devices, or devices with memory for {0} bytes", bytes);
+  // The option is for all: larger ones keep what they have.
+  return areAlike(shape) ? formatv("{0} (--device-memory {1}B)", remedy, bytes).str() : remedy;
+}
+
+llvm::Error noneIsUsable(llvm::ArrayRef<Estimate> estimates, StringRef model, const PipelineShape &shape) {
   const Estimate *least = nullptr;
   auto bytesOf = [](const Estimate &one) { return one.shortage ? one.shortage->bytes : one.peakBytes; };
   for (const Estimate &one : estimates)
@@ -87,24 +98,25 @@ llvm::Error noneIsUsable(llvm::ArrayRef<Estimate> estimates, StringRef model, ui
       least = &one;
   // What was estimated lacks memory alone.
   if (least && least->shortage)
-    return failure("{0}: {1} takes least memory, {2} bytes on a device that has {3}; use more devices, or "
-                   "devices with memory for {2}",
-                   model, meshOf(least->configuration), least->shortage->bytes, least->shortage->room);
+    return failure("{0}: {1} takes least memory, {2} bytes on a device that has {3}; {4}", model,
+                   meshOf(least->configuration), least->shortage->bytes, least->shortage->room,
+                   remedyForMemory(shape, least->shortage->bytes));
   const Estimate &first = *llvm::max_element(estimates, [](const Estimate &a, const Estimate &b) {
     return !a.obstacle.empty() < !b.obstacle.empty();
   });
   auto saysTheSame = [&](const Estimate &one) { return one.obstacle == first.obstacle; };
-  const std::string what =
-      llvm::all_of(estimates, saysTheSame)
-          ? ""
-          : formatv("no mesh of {0} devices can be used; {1}: ", devices, meshOf(first.configuration)).str();
+  const std::string what = llvm::all_of(estimates, saysTheSame)
+                               ? ""
+                               : formatv("no mesh of {0} devices can be used; {1}: ", shape.search->devices,
+                                         meshOf(first.configuration))
+                                     .str();
   StringRef obstacle = first.obstacle;
   obstacle.consume_front((model + ": ").str());
   return failure("{0}: {1}{2}", model, what, obstacle);
 }
 
 std::string roomOfEach(const PipelineShape &shape) {
-  if (shape.memoryGiven || llvm::all_equal(shape.memoryOfDevices))
+  if (areAlike(shape))
     return formatv("{0} bytes of each",
                    shape.memoryGiven ? *shape.memoryGiven : *shape.memoryOfDevices.front());
   return "the memory of each";

@@ -21,7 +21,12 @@ plan::Alternatives alternativesTo(const Estimate &chosen, llvm::ArrayRef<Estimat
 std::vector<std::string> noteUnused(llvm::ArrayRef<Estimate> estimates, const Estimate &chosen, uint32_t all);
 
 /// Why none of them can be used, be it for memory or for what the model is.
-llvm::Error noneIsUsable(llvm::ArrayRef<Estimate> estimates, llvm::StringRef model, uint32_t devices);
+llvm::Error noneIsUsable(llvm::ArrayRef<Estimate> estimates, llvm::StringRef model,
+                         const PipelineShape &shape);
+
+/// What helps where devices lack memory: more of them, or so many bytes, as the option that may say so has
+/// them.
+std::string remedyForMemory(const PipelineShape &shape, int64_t bytes);
 
 /// Of the machine's devices, some of which are limited.
 std::string roomOfEach(const PipelineShape &shape);

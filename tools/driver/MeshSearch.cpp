@@ -256,14 +256,12 @@ Error MeshSearch::noneFits(const std::optional<LeastMemory> &least) {
     return llvm::createStringError(
         options.model + ": interrupted before a mesh was found that can be used; let it search longer");
   if (!least || least->second.bytes <= least->second.room)
-    return noneIsUsable(estimates, options.model, shape.search->devices);
-  return llvm::createStringError(formatv("{0}: no mesh of {1} device{5} keeps within {2}; {3} takes least: "
-                                         "use more devices, or devices with "
-                                         "memory for {4}",
-                                         options.model, shape.search->devices, roomOfEach(shape),
-                                         meshOf(least->first), least->second.bytes,
-                                         shape.search->devices == 1 ? "" : "s")
-                                     .str());
+    return noneIsUsable(estimates, options.model, shape);
+  return llvm::createStringError(
+      formatv("{0}: no mesh of {1} device{2} keeps within {3}; {4} takes least: {5}", options.model,
+              shape.search->devices, shape.search->devices == 1 ? "" : "s", roomOfEach(shape),
+              meshOf(least->first), remedyForMemory(shape, least->second.bytes))
+          .str());
 }
 
 /// Whether others were compared with an estimate that did not hold, and only bounded; then these are to be

@@ -8,6 +8,7 @@
 #include "passes/TensorShardings.h"
 #include "tools/driver/DiagnosticCollector.h"
 #include "tools/driver/Forecast.h"
+#include "tools/driver/MeshAlternatives.h"
 #include "tools/driver/Pipeline.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
@@ -347,9 +348,8 @@ Error PlanMaker::tooLittleMemory(const PipelineShape &shape,
   const std::string who =
       llvm::all_equal(shape.memoryOfRanks()) ? "some rank" : "rank " + std::to_string(least->rank);
   return llvm::createStringError(
-      llvm::formatv("{0}: {1} takes {2} bytes at its peak, its device has {3}; use more devices, or "
-                    "devices with memory for {2}",
-                    options.model, who, least->bytes, least->room)
+      llvm::formatv("{0}: {1} takes {2} bytes at its peak, its device has {3}; {4}", options.model, who,
+                    least->bytes, least->room, remedyForMemory(shape, least->bytes))
           .str());
 }
 
