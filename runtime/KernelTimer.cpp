@@ -1,5 +1,6 @@
 //===- KernelTimer.cpp - How long devices take for operators --------------===//
 #include "runtime/KernelTimer.h"
+#include "runtime/Device.h"
 #include "runtime/Exceptions.h"
 #include "runtime/LocalGroup.h"
 #include "runtime/Operators.h"
@@ -85,6 +86,25 @@ private:
   size_t next = 0;
   torch::jit::Stack stack;
 };
+
+/// By the clock.
+class DeviceTimer final : public KernelTimer {
+public:
+  DeviceTimer(Effort effort, std::vector<std::unique_ptr<Device>> workers)
+      : effort(effort), workers(std::move(workers)) {}
+
+  size_t devices() const override { return workers.size(); }
+  int threads() const override { return workers.front()->threads(); }
+  llvm::Expected<double> secondsOf(const Call &timed, const Call *before) override;
+  llvm::Expected<double> secondsOfHandover(int64_t bytes, bool handsOver) override;
+
+private:
+  /// Does `task(rank)` on so many devices at the same time.
+  llvm::Error onDevices(size_t count, const std::function<void(uint32_t rank)> &task);
+
+  const Effort effort;
+  const std::vector<std::unique_ptr<Device>> workers;
+};
 } // namespace
 
 void Calls::run(uint32_t rank) {
@@ -136,8 +156,6 @@ double Calls::mean() const {
   return sum / double(count);
 }
 
-KernelTimer::~KernelTimer() = default;
-
 llvm::Expected<std::unique_ptr<KernelTimer>> KernelTimer::open(llvm::ArrayRef<std::string> names,
                                                                Effort effort) {
   std::vector<ResolvedDevice> resolved;
@@ -149,12 +167,10 @@ llvm::Expected<std::unique_ptr<KernelTimer>> KernelTimer::open(llvm::ArrayRef<st
       return llvm::createStringError("device " + name + ": this version measures CPUs only; use cpu:N");
     resolved.push_back(std::move(*device));
   }
-  std::unique_ptr<KernelTimer> timer(new KernelTimer(effort));
-  timer->workers = startDevices(resolved);
-  return timer;
+  return std::make_unique<DeviceTimer>(effort, startDevices(resolved));
 }
 
-llvm::Error KernelTimer::onDevices(size_t count, const std::function<void(uint32_t rank)> &task) {
+llvm::Error DeviceTimer::onDevices(size_t count, const std::function<void(uint32_t rank)> &task) {
   std::latch done{std::ptrdiff_t(count)};
   std::vector<std::string> failures(count);
   for (uint32_t rank = 0; rank < count; ++rank)
@@ -173,7 +189,7 @@ llvm::Error KernelTimer::onDevices(size_t count, const std::function<void(uint32
   return llvm::Error::success();
 }
 
-llvm::Expected<double> KernelTimer::secondsOf(const Call &timed, const Call *before) {
+llvm::Expected<double> DeviceTimer::secondsOf(const Call &timed, const Call *before) {
   plan::Plan plan;
   plan.operators = {timed.name};
   if (before)
@@ -198,7 +214,7 @@ llvm::Expected<double> KernelTimer::secondsOf(const Call &timed, const Call *bef
   return calls.mean();
 }
 
-llvm::Expected<double> KernelTimer::secondsOfHandover(int64_t bytes, bool handsOver) {
+llvm::Expected<double> DeviceTimer::secondsOfHandover(int64_t bytes, bool handsOver) {
   constexpr size_t kHops = 200;
   const size_t count = handsOver ? 2 : 1;
   // As a request's values go from stage to stage.

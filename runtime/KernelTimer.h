@@ -2,8 +2,7 @@
 #ifndef CLEAVE_RUNTIME_KERNELTIMER_H
 #define CLEAVE_RUNTIME_KERNELTIMER_H
 
-#include "runtime/Device.h"
-#include "llvm/ADT/StringRef.h"
+#include "llvm/ADT/ArrayRef.h"
 #include "llvm/Support/Error.h"
 #include <ATen/core/stack.h>
 #include <functional>
@@ -33,27 +32,19 @@ public:
   /// CPU devices: fails for others.
   static llvm::Expected<std::unique_ptr<KernelTimer>> open(llvm::ArrayRef<std::string> devices,
                                                            Effort effort);
-  ~KernelTimer();
+  virtual ~KernelTimer() = default;
 
-  size_t devices() const { return workers.size(); }
+  virtual size_t devices() const = 0;
   /// Of each device.
-  int threads() const { return workers.front()->threads(); }
+  virtual int threads() const = 0;
   /// Mean seconds of a call, after some to warm up; of one that waits for the other devices, waiting
   /// included.
   /// \param before  is called before each, and its time does not count; may be null.
-  llvm::Expected<double> secondsOf(const Call &timed, const Call *before = nullptr);
+  virtual llvm::Expected<double> secondsOf(const Call &timed, const Call *before = nullptr) = 0;
   /// Seconds until the next device has a float32 tensor of so many bytes and has added one to each element:
   /// mean of many hand-overs, to and fro between the first two devices; with one device, without handing
   /// over.
-  llvm::Expected<double> secondsOfHandover(int64_t bytes, bool handsOver);
-
-private:
-  explicit KernelTimer(Effort effort) : effort(effort) {}
-  /// Does `task(rank)` on so many devices at the same time.
-  llvm::Error onDevices(size_t count, const std::function<void(uint32_t rank)> &task);
-
-  const Effort effort;
-  std::vector<std::unique_ptr<Device>> workers;
+  virtual llvm::Expected<double> secondsOfHandover(int64_t bytes, bool handsOver) = 0;
 };
 
 } // namespace cleave::runtime

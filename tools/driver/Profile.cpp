@@ -39,8 +39,7 @@ KernelTimer::Operands inTurn(int64_t turns, std::function<Stack(uint32_t rank, i
 
 class Profiler {
 public:
-  Profiler(const ProfileOptions &options, std::unique_ptr<KernelTimer> timer)
-      : options(options), timer(std::move(timer)) {}
+  Profiler(const ProfileOptions &options, KernelTimer &timer) : options(options), timer(timer) {}
   Error run(Machine &machine);
 
 private:
@@ -65,7 +64,7 @@ private:
   llvm::Expected<double> medianOfPasses(llvm::Expected<double> seconds);
   llvm::Expected<double> secondsOf(const KernelTimer::Call &timed,
                                    const KernelTimer::Call *before = nullptr) {
-    return medianOfPasses(timer->secondsOf(timed, before));
+    return medianOfPasses(timer.secondsOf(timed, before));
   }
 
   std::vector<double> sizes(std::vector<double> all) const {
@@ -77,7 +76,7 @@ private:
   }
 
   const ProfileOptions &options;
-  std::unique_ptr<KernelTimer> timer;
+  KernelTimer &timer;
   const WeightPool weights;
   /// What a program does between two of the operators that move data: a product, of a millisecond or less,
   /// that leaves its own data in caches. Its weights are others each time.
@@ -290,14 +289,14 @@ Error Profiler::measureHandover(Machine &machine) {
   // One device hands nothing over.
   constexpr Link free = {0, 1e12};
   machine.link = free;
-  if (timer->devices() == 1)
+  if (timer.devices() == 1)
     return Error::success();
   begin("hand-overs");
   constexpr int64_t small = 4, large = 4 << 20;
   double seconds[2][2];
   for (bool handsOver : {false, true})
     for (bool isLarge : {false, true}) {
-      auto found = medianOfPasses(timer->secondsOfHandover(isLarge ? large : small, handsOver));
+      auto found = medianOfPasses(timer.secondsOfHandover(isLarge ? large : small, handsOver));
       if (!found)
         return found.takeError();
       seconds[handsOver][isLarge] = *found;
@@ -311,7 +310,7 @@ Error Profiler::measureHandover(Machine &machine) {
 
 llvm::Expected<CollectiveCosts::Measured> Profiler::measureCollective(CollectiveKind kind,
                                                                       llvm::StringRef name) {
-  const int64_t ranks = timer->devices();
+  const int64_t ranks = timer.devices();
   CollectiveCosts::Measured measured;
   measured.ranks = ranks;
   std::vector<double> bytes, rates;
@@ -345,7 +344,7 @@ llvm::Expected<CollectiveCosts::Measured> Profiler::measureCollective(Collective
 
 Error Profiler::measureCollectives(Machine &machine) {
   machine.collectives = machine.link;
-  if (timer->devices() == 1)
+  if (timer.devices() == 1)
     return Error::success();
   for (auto [index, name] : llvm::enumerate(kCollectiveKinds)) {
     const CollectiveKind kind{int(index)};
@@ -384,7 +383,7 @@ Error Profiler::run(Machine &machine) {
   for (const std::string &name : options.devices) {
     const int64_t all = int64_t(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE);
     machine.devices.emplace_back(DeviceSpec{name, 0, 0, 0, all / int64_t(options.devices.size())}).threads =
-        timer->threads();
+        timer.threads();
   }
   for (int pass = 0; pass < options.passes; ++pass) {
     point = 0;
@@ -402,9 +401,13 @@ llvm::Expected<Machine> profile(const ProfileOptions &options) {
   auto timer = KernelTimer::open(options.devices, {options.quick ? 0.0005 : 0.015});
   if (!timer)
     return timer.takeError();
+  return profile(options, **timer);
+}
+
+llvm::Expected<Machine> profile(const ProfileOptions &options, KernelTimer &timer) {
   return runtime::catching([&]() -> llvm::Expected<Machine> {
     Machine machine;
-    Profiler profiler(options, std::move(*timer));
+    Profiler profiler(options, timer);
     if (Error error = profiler.run(machine))
       return error;
     return machine;

@@ -8,6 +8,10 @@
 #include <string>
 #include <vector>
 
+namespace cleave::runtime {
+class KernelTimer;
+} // namespace cleave::runtime
+
 namespace cleave {
 
 struct ProfileOptions {
@@ -23,9 +27,12 @@ struct ProfileOptions {
 
 /// Measures this machine as plans use it (runtime/KernelTimer), all devices at the same time: products,
 /// convolutions and attention by shape, operators by bytes, the call of an operator, hand-overs between two
-/// devices, collectives over all of them. A pass takes half a minute, and a GiB of memory with one device, most of it
-/// weights to read and the largest results.
+/// devices, collectives over all of them. A pass takes half a minute, and a GiB of memory with one device,
+/// most of it weights to read and the largest results.
 llvm::Expected<Machine> profile(const ProfileOptions &options);
+
+/// … by what `timer`, of these devices, says that calls take.
+llvm::Expected<Machine> profile(const ProfileOptions &options, runtime::KernelTimer &timer);
 
 } // namespace cleave
 

@@ -1,0 +1,61 @@
+//===- KernelTimerTest.cpp - Which calls are timed ------------------------===//
+#include "runtime/KernelTimer.h"
+#include <ATen/ATen.h>
+#include <gmock/gmock.h>
+#include <thread>
+#include <torch/library.h>
+
+namespace cleave::runtime {
+
+/// Calls of the operators below, in order, of the one device there is.
+static std::string made;
+static constexpr std::chrono::milliseconds kLong{200};
+
+static at::Tensor remember(char call, const at::Tensor &x) {
+  made += call;
+  return x.clone();
+}
+
+TORCH_LIBRARY_FRAGMENT(timerTest, library) {
+  library.def("timed(Tensor x) -> Tensor", [](const at::Tensor &x) { return remember('t', x); });
+  library.def("before(Tensor x) -> Tensor", [](const at::Tensor &x) { return remember('b', x); });
+  library.def("long(Tensor x) -> Tensor", [](const at::Tensor &x) {
+    std::this_thread::sleep_for(kLong);
+    return remember('l', x);
+  });
+}
+
+namespace {
+class KernelTimerTest : public testing::Test {
+protected:
+  KernelTimerTest() { made.clear(); }
+
+  static KernelTimer::Call call(const char *name) {
+    return {name, [](uint32_t) { return std::vector<torch::jit::Stack>{{at::ones({1})}}; }};
+  }
+  /// As few calls as there can be.
+  std::unique_ptr<KernelTimer> timer = llvm::cantFail(KernelTimer::open({"cpu:0"}, {/*seconds=*/0}));
+};
+} // namespace
+
+TEST_F(KernelTimerTest, MakesOneCallBeforeEachThatItTimes) {
+  const KernelTimer::Call before = call("timerTest::before");
+  EXPECT_GT(llvm::cantFail(timer->secondsOf(call("timerTest::timed"), &before)), 0);
+  // To warm up, for an estimate, and timed.
+  EXPECT_EQ(made, "btbtbt");
+}
+
+TEST_F(KernelTimerTest, MakesNoOtherCallsUnlessAsked) {
+  EXPECT_GT(llvm::cantFail(timer->secondsOf(call("timerTest::timed"))), 0);
+  EXPECT_GE(made.size(), 3u);
+  EXPECT_EQ(made, std::string(made.size(), 't'));
+}
+
+TEST_F(KernelTimerTest, LeavesOutTheTimeOfTheCallBefore) {
+  const KernelTimer::Call before = call("timerTest::long");
+  EXPECT_LT(llvm::cantFail(timer->secondsOf(call("timerTest::timed"), &before)),
+            std::chrono::duration<double>(kLong).count() / 2);
+  EXPECT_EQ(made, "ltltlt");
+}
+
+} // namespace cleave::runtime
