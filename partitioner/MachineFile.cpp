@@ -125,6 +125,11 @@ static Error readFigures(const json::Object &object, StringRef where, const Devi
       return error;
     return readNumbers(object, where, kDeviceNumbers, device);
   }
+  for (const NumberKey<DeviceSpec> &key : kDeviceNumbers)
+    if (const json::Value *own = object.get(key.key))
+      return failure("{0}.{1}: found {2} beside kind {3}, expected one of the two, since kinds give figures; drop one, or give "
+                     "this device a kind of its own",
+                     where, key.key, describeJson(own), describeJson(kind));
   if (Error error = checkKeys(object, where, {"name", "kind"}, {"memory_bytes", "threads"}))
     return error;
   const std::optional<StringRef> name = kind->getAsString();

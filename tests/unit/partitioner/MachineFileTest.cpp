@@ -408,7 +408,13 @@ TEST_F(UnlikeFiles, RefuseKindsThatAreNone) {
          "devices[1].memory_bytes: found 1e+30, expected an integer from 1 to 9223372036854775807; leave the key out where "
          "memory is not limited"},
         {"\"memory_bytes\": 512", "\"flops_per_second\": 512",
-         "devices[1]: the key \"flops_per_second\" is unknown; use name, kind, memory_bytes, threads"},
+         "devices[1].flops_per_second: found 512 beside kind \"slow\", expected one of the two, since kinds give figures; drop "
+         "one, or give this device a kind of its own"},
+        {"\"memory_bytes\": 512", "\"operator_seconds\": \"x\"",
+         "devices[1].operator_seconds: found \"x\" beside kind \"slow\", expected one of the two, since kinds give figures; drop "
+         "one, or give this device a kind of its own"},
+        {"\"memory_bytes\": 512", "\"flops\": 512",
+         "devices[1]: the key \"flops\" is unknown; use name, kind, memory_bytes, threads"},
         {"\"flops_per_second\": 1e10", "\"flops_per_second\": -1e10",
          "kinds.slow.flops_per_second: found -10000000000, expected a number from 1 to 1e+21"},
         {"\"operator_seconds\": 1e-3", "\"operator_seconds\": 1e-3, \"memory_bytes\": 7",
