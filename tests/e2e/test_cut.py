@@ -189,6 +189,7 @@ BAD = [
      "device at least; give some"),
     (changed("edges", None), "graph.json: edges: found nothing, expected an array of at most 200000 entries"),
     (changed("id", 10, "nodes", 2), "graph.json: nodes[2].id: found 10, which nodes[1] has; give each node an id of its own"),
+    (changed("id", 10**30, "nodes"), "graph.json: nodes[0].id: found 1e+30, expected an integer of 64 bits"),
     (changed("id", "x", "nodes"), 'graph.json: nodes[0].id: found "x", expected an integer'),
     (changed("fpgaLatency", None, "nodes"), "graph.json: nodes[0].fpgaLatency: found nothing, expected a number from 0 to 1e+15"),
     (changed("fpgaLatency", -4, "nodes", 1), "graph.json: nodes[1].fpgaLatency: found -4, expected a number from 0 to 1e+15"),
@@ -214,6 +215,8 @@ BAD = [
      "0.5; give all edges of a node one cost"),
     (graph() | {"edges": [{"sourceId": 1, "destId": 10, "cost": 1e-7}, {"sourceId": 1, "destId": 20, "cost": 9e-7}]},
      "graph.json: edges[1].cost: found 9e-07, an earlier edge of node 1 has 1e-07; give all"),
+    (graph() | {"edges": [*graph()["edges"], {"sourceId": 10, "destId": 11, "cost": 0.5}]}, "graph.json: edges[7]: found a "
+     "second edge from node 10 to node 11, which edges[2] has, expected one edge between two nodes; drop one of them"),
     (changed("destId", 1, "edges", 2), "graph.json: edges: found a cycle through nodes 1, 10, expected none; drop an edge of it"),
     (changed("destId", 1, "edges", 0), "graph.json: edges: found a cycle through node 1, expected none; drop an edge of it"),
     (changed("isBackwardNode", 1, "nodes"), "graph.json: edges[0]: found an edge from the backward node 1 to the forward node "
