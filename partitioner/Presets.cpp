@@ -138,7 +138,7 @@ Expected<Machine> Machine::load(StringRef presetOrPath) {
     return readMachineFile(presetOrPath);
   return failure(
       "machine '{0}': no such preset or file; presets are cpu:N, {1}, of which NAME:N are N devices, 1 "
-      "to {2}; the nearest is {3}",
+      "to {2}; the nearest is {3}; give one of these, or a file as cleave profile writes it",
       presetOrPath, llvm::join(llvm::map_range(kGpuNodes, std::mem_fn(&GpuNode::name)), ", "), kMostDevices,
       nearestPreset(presetOrPath));
 }

@@ -112,7 +112,9 @@ def test_missing_devices(plan, devices):
     (("--input", "input_ids:i64[2,16]", "--input", "input_idz:i64[2,16]"),
      "input input_idz: is no input of forward, which takes: input_ids; leave it out"),
     (("--devices", "1000"), "1000 stages"),
-    (("--machine", "nowhere"), "nowhere"),
+    (("--machine", "nowhere"), "; give one of these, or a file as cleave profile writes it"),
+    (("--machine", "cpu:2", "--devices", "3"), "--devices 3: machine cpu:2 has 2; give that many at most, or a machine that has "
+     "more"),
     (("--machine", "cpu:1"), "cpu:1"),
     (("--machine", "a100:8"), "the nearest is a100-80g:8"),
     (("--stage-before", "transformer.no_such_module"), "transformer has wte, "),

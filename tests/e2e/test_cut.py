@@ -237,15 +237,17 @@ def test_bad_graph(tmp_path, write, content, message):
 
 
 def test_no_file(tmp_path):
-    assert refused(tmp_path, "cut", "graph.json") == "error: graph.json: No such file or directory"
+    assert refused(tmp_path, "cut", "graph.json") == "error: graph.json: No such file or directory; give a graph that can be read"
     (tmp_path / "graph.json").mkdir()
-    assert "expected a regular file of at most 33554432 bytes; is this a graph?" in refused(tmp_path, "cut", "graph.json")
+    assert refused(tmp_path, "cut", "graph.json") == ("error: graph.json: found a folder, expected a regular file of at most "
+                                                      "33554432 bytes; give a graph")
 
 
 def test_huge_file(tmp_path):
     with open(tmp_path / "graph.json", "wb") as file:
         file.truncate(1 << 33)
-    assert "expected a regular file of at most 33554432 bytes" in refused(tmp_path, "cut", "graph.json")
+    assert "graph.json: found 8589934592 bytes, expected a regular file of at most 33554432 bytes; give a graph" in refused(
+        tmp_path, "cut", "graph.json")
 
 
 def test_output_that_cannot_be_written(tmp_path, write):

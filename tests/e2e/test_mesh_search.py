@@ -300,7 +300,8 @@ def test_a_function_is_enough(tmp_path):
     (tmp_path / "model.mlir").write_text(ONE)
     report = simulate(tmp_path / "model.mlir", "--mesh", "auto", "--devices", 2)
     assert report["alternatives"][0]["mesh"] == "pp=1,tp=1" and "1 of the 2 devices is used" in report["notes"][0]
-    assert "no.mlir: cannot be read" in refused(tmp_path, "simulate", "no.mlir")
+    assert refused(tmp_path, "simulate", "no.mlir") == ("error: no.mlir: cannot be read: No such file or directory; give IR, as "
+                                                        "--emit-ir writes it")
 
 
 TOWERS = """func.func @forward(%x: tensor<8x512xf32>) -> (tensor<8x512xf32>, tensor<8x512xf32>) {

@@ -146,7 +146,8 @@ static Expected<ModelSource> readIr(const CompileOptions &options, MLIRContext &
     return wrongUsage(options.model + ": found IR, which has no weights, expected a TorchScript file; IR can be simulated");
   auto text = llvm::MemoryBuffer::getFile(options.model, /*IsText=*/false, /*RequiresNullTerminator=*/true);
   if (!text)
-    return llvm::createStringError(options.model + ": cannot be read: " + text.getError().message());
+    return llvm::createStringError(options.model + ": cannot be read: " + text.getError().message() +
+                                   "; give IR, as --emit-ir writes it");
   tell(options, "importing " + options.model);
   DiagnosticCollector diagnostics(context);
   ModelSource source;

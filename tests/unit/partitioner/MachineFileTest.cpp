@@ -174,9 +174,9 @@ TEST_F(MachineFiles, RefuseDeepNesting) {
 
 TEST_F(MachineFiles, RefuseLargeFilesAndOtherThings) {
   EXPECT_EQ(messageOf(load(std::string((1 << 20) + 1, ' '))),
-            ": expected a regular file of at most 1048576 bytes; is this a machine file?");
+            ": found 1048577 bytes, expected a regular file of at most 1048576 bytes; give a machine file");
   EXPECT_EQ(llvm::toString(Machine::load("/dev/zero").takeError()),
-            "/dev/zero: expected a regular file of at most 1048576 bytes; is this a machine file?");
+            "/dev/zero: found no regular file, expected a regular file of at most 1048576 bytes; give a machine file");
 }
 
 TEST_F(MachineFiles, RefuseKeysThatAreGivenTwice) {

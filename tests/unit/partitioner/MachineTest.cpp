@@ -81,5 +81,6 @@ TEST(Machine, NamesTheNearestPreset) {
                                  {"", "cpu:1"}, {"/none/such.json", "cpu:1"}, {"a100", "a100-80g"},
                                  {"a100:4", "a100-80g:4"}, {"h20", "h200"}, {"h100:0", "h100:1"},
                                  {"h100-80g:16", "h100:16"}, {"p3.16xlage", "p3.16xlarge"}})
-    EXPECT_EQ(messageOf(preset), "machine '" + std::string(preset) + "'" + after + nearest);
+    EXPECT_EQ(messageOf(preset), "machine '" + std::string(preset) + "'" + after + nearest +
+                                     "; give one of these, or a file as cleave profile writes it");
 }
