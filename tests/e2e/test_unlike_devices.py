@@ -299,8 +299,8 @@ def test_a_mesh_of_fewer_devices_than_there_are(model):
 
 @pytest.mark.parametrize("options, message", [
     (("--devices", 3), "--devices 3: machine machine.json has 2"),
-    (("--mesh", "pp=3"), "--mesh pp=3: takes 3 devices, but there are 2; make --devices equal"),
-    (("--mesh", "pp=2,tp=2"), "--mesh pp=2,tp=2: takes 4 devices, but there are 2; make --devices equal"),
+    (("--mesh", "pp=3"), "--mesh pp=3: takes 3 devices, but there are 2; take 2 at most, or a machine that has more"),
+    (("--mesh", "pp=2,tp=2"), "--mesh pp=2,tp=2: takes 4 devices, but there are 2; take 2 at most, or a machine that has more"),
 ], ids=lambda value: "")
 def test_more_ranks_than_devices(model, options, message):
     line = refused(model.parent, "simulate", model.name, *INPUTS, "--machine", put_machine(model.parent, (FAST, SLOW)), *options,

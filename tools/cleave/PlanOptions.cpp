@@ -37,13 +37,21 @@ static void addInputOptions(CLI::App *command, CompileOptions &options) {
       ->type_name("INPUT=ROLE");
 }
 
+/// Refuses what a shell makes of a variable that is not set.
+static CLI::Validator notEmpty(const std::string &expected) {
+  return CLI::Validator(
+      [expected](const std::string &text) { return text.empty() ? "found nothing, expected " + expected : ""; }, "");
+}
+
 static void addDeviceOptions(CLI::App *command, CompileOptions &options) {
   command->add_option("--devices", options.devices, "How many devices (1, or as many as mesh or machine say)")
       ->check(CLI::Range(1u, 65536u).description(""))
       ->type_name("N");
   command->add_option("--mesh", options.mesh, "How to use them: pp=2,tp=2 (stages, tensor ranks), or auto (Ctrl-C: the best so far)")
+      ->check(notEmpty("axes, as pp=2,tp=2, or auto"))
       ->type_name("AXES");
   command->add_option("--machine", options.machine, "What they are: a preset such as cpu:4, or a file")
+      ->check(notEmpty("a preset, as cpu:4, or a file"))
       ->type_name("MACHINE");
   repeatable(command->add_option("--stage-before", options.stageBefore, "A module path that begins a stage"))
       ->type_name("PATH");
@@ -60,6 +68,7 @@ static void addDeviceOptions(CLI::App *command, CompileOptions &options) {
   command
       ->add_option("--schedule", options.schedule,
                    "gpipe, interleaved (two stages a device), or auto (gpipe; auto with --mesh auto)")
+      ->check(notEmpty("a schedule, as gpipe, or auto"))
       ->type_name("NAME");
 }
 

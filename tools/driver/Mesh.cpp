@@ -113,10 +113,13 @@ static bool areAlike(const Machine &machine) {
 }
 
 /// Says that there are other devices than the mesh takes.
-static llvm::Error wrongDevices(const CompileOptions &options, uint64_t taken, uint32_t found) {
+/// \param most  that the machine has; 0 where there is none.
+static llvm::Error wrongDevices(const CompileOptions &options, uint64_t taken, uint32_t found, uint32_t most) {
   const std::string what = "--mesh " + options.mesh + ": takes " + std::to_string(taken) +
                            " devices, but there are " + std::to_string(found);
-  if (options.devices || taken > found)
+  if (most > 0 && taken > most)
+    return wrongUsage(what + "; take " + llvm::Twine(most) + " at most, or a machine that has more");
+  if (options.devices)
     return wrongUsage(what + "; make --devices equal");
   return wrongUsage(what + ", which are not alike; give --devices " + llvm::Twine(taken) +
                     " for the first of them, in the order of " + options.machine);
@@ -136,7 +139,8 @@ static llvm::Expected<PipelineShape> readRanks(const CompileOptions &options) {
       return machine.takeError();
     if (devices && *devices > machine->devices.size())
       return llvm::createStringError("--devices " + llvm::Twine(*devices) + ": machine " + options.machine +
-                                     " has " + llvm::Twine(machine->devices.size()));
+                                     " has " + llvm::Twine(machine->devices.size()) +
+                                     "; give that many at most, or a machine that has more");
     for (const DeviceSpec &device : machine->devices)
       shape.memoryOfDevices.push_back(device.memoryBytes);
     takesFirst = !devices && areAlike(*machine);
@@ -178,7 +182,7 @@ static llvm::Expected<PipelineShape> readRanks(const CompileOptions &options) {
     return wrongUsage("--mesh " + options.mesh + ": takes " + llvm::Twine(taken) + " devices, expected at most " +
                       llvm::Twine(kMostMeshDevices));
   if (devices && *devices != taken && !(takesFirst && taken < *devices))
-    return wrongDevices(options, taken, *devices);
+    return wrongDevices(options, taken, *devices, shape.devicesOfMachine);
   shape.devices = taken;
   return shape;
 }
