@@ -4,7 +4,6 @@
 #include "codegen/plan/JsonText.h"
 #include "partitioner/Failure.h"
 #include "partitioner/JsonFile.h"
-#include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/Format.h"
@@ -112,7 +111,6 @@ private:
   Error readNode(const Entry &entry);
   Error readEdge(const Entry &entry);
   Expected<uint32_t> nodeOf(const Entry &entry, StringRef key) const;
-  Error checkSingle(const Entry &entry, PlacementProblem::Edge edge);
   uint32_t colourOf(std::optional<int64_t> colour);
   Error checkAcyclic() const;
 
@@ -120,8 +118,6 @@ private:
   /// By id, by colour. Any integer may be one, so that DenseMap's own two are not enough.
   std::map<int64_t, uint32_t> nodes, colours;
   uint32_t colourCount = 0;
-  /// By source and target: the place in the file.
-  llvm::DenseMap<std::pair<uint32_t, uint32_t>, size_t> edges;
   /// By node: whether an edge has told its cost.
   std::vector<bool> hasCost;
 };
@@ -185,17 +181,6 @@ Expected<uint32_t> Reader::nodeOf(const Entry &entry, StringRef key) const {
   return found->second;
 }
 
-/// That no edge before goes the same way: its cost would count once, whatever was meant.
-Error Reader::checkSingle(const Entry &entry, PlacementProblem::Edge edge) {
-  const auto [first, isNew] = edges.try_emplace({edge.source, edge.target}, problem.edges.size());
-  if (isNew)
-    return Error::success();
-  return failure("{0}: found a second edge from node {1} to node {2}, which edges[{3}] has, expected one "
-                 "edge between two nodes; "
-                 "drop one of them",
-                 entry.where, problem.nodes[edge.source].id, problem.nodes[edge.target].id, first->second);
-}
-
 Error Reader::readEdge(const Entry &entry) {
   PlacementProblem::Edge edge;
   if (Error error = checkKeys(entry.object, entry.where, {}, kEdgeKeys))
@@ -203,8 +188,6 @@ Error Reader::readEdge(const Entry &entry) {
   if (Error error = take(nodeOf(entry, "sourceId"), edge.source))
     return error;
   if (Error error = take(nodeOf(entry, "destId"), edge.target))
-    return error;
-  if (Error error = checkSingle(entry, edge))
     return error;
   double cost = 0;
   if (Error error = take(entry.number("cost", kMostTime), cost))
