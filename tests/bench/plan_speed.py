@@ -28,7 +28,7 @@ MOST_SECONDS_AGAIN = 1
 CASES = {
     "Llama 70 B": (lambda: llama_ir.llama(80, 8192, 28672, 64, 8, 4096, 128256, 8),
                    lambda: llama_ir.llama(2, 64, 128, 4, 2, 16, 128, 8), "h100:128", 10,
-                   ["80GB", "60GB", "40GB", "20GB"], True),
+                   ["80GB", "60GB", "40GB", "20GB", "10GB"], True),
     "GPT-3 175 B": (lambda: gpt_ir.gpt(96, 12288, 96, 2048, 51200, 64, is_trained=False),
                     lambda: gpt_ir.gpt(2, 64, 4, 16, 128, 8, is_trained=False), "a100-80g:1024", 30,
                     ["80GB", "60GB", "40GB"], False),
