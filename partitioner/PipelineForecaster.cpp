@@ -257,10 +257,15 @@ llvm::Expected<PipelineForecast> PipelineForecaster::forecast(const Estimate &es
   if (!found)
     return found.takeError();
   auto exact = follow(model, graph, found->stageOf, configuration);
-  if (!exact || !estimate.cut || !shortageOf(exact->peakBytes, placesOf(configuration).memoryOfRanks()))
+  if (!exact || !estimate.cut)
     return exact;
   ofCut.clear();
-  return follow(model, graph, estimate.cut->stageOf, configuration);
+  auto estimated = follow(model, graph, estimate.cut->stageOf, configuration);
+  if (!estimated)
+    return estimated;
+  // The slowest stage is not all that a step takes.
+  const bool hasRoom = !shortageOf(exact->peakBytes, placesOf(configuration).memoryOfRanks());
+  return hasRoom && exact->seconds <= estimated->seconds ? std::move(exact) : std::move(estimated);
 }
 
 llvm::Expected<PipelineForecast> forecastPipeline(func::FuncOp function, const PipelineSearchRequest &request,

@@ -349,7 +349,10 @@ std::vector<Estimate> PipelineSearch::run() {
 }
 
 std::vector<Estimate> searchPipelines(func::FuncOp function, const PipelineSearchRequest &request) {
-  return PipelineSearch(function, request).run();
+  std::vector<Estimate> found = PipelineSearch(function, request).run();
+  for (Estimate &one : found)
+    one.function = function;
+  return found;
 }
 
 } // namespace cleave

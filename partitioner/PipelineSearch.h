@@ -66,6 +66,10 @@ struct Estimate {
   std::optional<double> mayTake = std::nullopt;
   /// Along program order, of which it is; as long as what the request has `known`, else null.
   const StageCut *cut = nullptr;
+  /// Of which it is, sharded for that.
+  mlir::func::FuncOp function = nullptr;
+
+  bool isUsable() const { return obstacle.empty() && !isBound; }
 };
 
 /// The obstacle of what is left where the search has been ended.

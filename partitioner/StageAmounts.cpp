@@ -61,6 +61,8 @@ std::vector<int64_t> weightsOf(const StageGraph &graph, llvm::ArrayRef<uint32_t>
 }
 
 double longestChain(const StageGraph &graph) {
+  if (graph.nodes.empty())
+    return 0;
   std::vector<double> ends(graph.nodes.size());
   std::vector<llvm::SmallVector<uint32_t>> sources(graph.nodes.size());
   for (const StageGraph::Value &value : graph.values)

@@ -367,9 +367,9 @@ static std::string describeFewerStages(size_t nodes, const CutRequest &request) 
   if (mostOfRank > 1)
     return llvm::formatv("--interleave {0}{1}", mostOfRank, mostOfRank == 2 ? "" : " or less");
   if (mostOfRank == 1)
-    return "--schedule gpipe, which has one stage a device";
+    return "--schedule gpipe without --interleave";
   if (mostRanks == 0)
-    return llvm::formatv("--mesh pp={0} and --schedule gpipe, which has one stage a device", nodes);
+    return llvm::formatv("--mesh pp={0} and --schedule gpipe without --interleave", nodes);
   return llvm::formatv("--mesh pp={0}{1}", mostRanks, mostRanks == 1 ? "" : " or fewer");
 }
 

@@ -146,6 +146,8 @@ def test_impossible_wishes(model, more, message):
     (("--input", "input_ids:i64[2,16"), "ids:i64[4,128]"),
     (("--input", "input_ids"), "ids:i64[4,128]"),
     (("--mesh", "pp=3"), "make --devices equal"),
+    (("--machine", "cpu:8", "--devices", "3", "--mesh", "pp=12"), "takes 12 devices, but there are 3; take 8 at most and leave "
+     "--devices out, or a machine that has more"),
     (("--mesh", ""), "--mesh: found nothing, expected axes, as pp=2,tp=2, or auto"),
     (("--machine", ""), "--machine: found nothing, expected a preset, as cpu:4, or a file"),
     (("--schedule", ""), "--schedule: found nothing, expected a schedule, as gpipe, or auto"),

@@ -146,6 +146,13 @@ def test_stages_begin_where_asked(model):
         model.parent, "simulate", model.name, *INPUTS, "--mesh", "auto", "--machine", machine, "--stage-before", "transformer.h.9")
 
 
+@pytest.mark.parametrize("options", [(), ("--train",), ("--device-memory", "1KB")])
+def test_a_model_without_operators(tmp_path, options):
+    (tmp_path / "empty.mlir").write_text("func.func @forward(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {\n  return %x : tensor<4x8xf32>\n}\n")
+    line = refused(tmp_path, "simulate", "empty.mlir", "--mesh", "auto", "--devices", 2, *options)
+    assert line.endswith("a model without operators needs no plan"), line
+
+
 def test_devices_are_left_unused_with_a_reason(model):
     report = simulate(model, "--mesh", "auto", "--machine", put_machine(model.parent, 4, SLOWER))
     assert report["alternatives"][0]["mesh"] == "pp=1,tp=1" and len(report["devices"]) == 1

@@ -1,6 +1,7 @@
 """`--device-memory`: the memory that devices may use, and plans for several limits of one model that is read once."""
 
 import json
+import re
 import subprocess
 
 import pytest
@@ -98,7 +99,7 @@ def test_blocks_of_text(model):
     options = (model.name, *INPUTS, "--mesh", "auto", "--machine", put_machine(model.parent, 4))
     text = cleave("simulate", *options, "--device-memory", "1GB,10KB,1500KB", cwd=model.parent).out
     single = cleave("simulate", *options, "--device-memory", "1500KB", cwd=model.parent).out
-    first, second, third = text.split("--device-memory ")[1:]
+    first, second, third = re.split("^--device-memory ", text, flags=re.MULTILINE)[1:]
     assert first.startswith("1 GB, planned in ") and "chosen" in first
     assert second.startswith("10 KB, planned in ") and "10000" in second and "chosen" not in second
     assert third.startswith("1500 KB, planned in ") and third.split("\n", 1)[1] == single

@@ -118,7 +118,8 @@ static llvm::Error wrongDevices(const CompileOptions &options, uint64_t taken, u
   const std::string what = "--mesh " + options.mesh + ": takes " + std::to_string(taken) +
                            " devices, but there are " + std::to_string(found);
   if (most > 0 && taken > most)
-    return wrongUsage(what + "; take " + llvm::Twine(most) + " at most, or a machine that has more");
+    return wrongUsage(what + "; take " + llvm::Twine(most) + " at most" +
+                      (options.devices ? " and leave --devices out" : "") + ", or a machine that has more");
   if (options.devices)
     return wrongUsage(what + "; make --devices equal");
   return wrongUsage(what + ", which are not alike; give --devices " + llvm::Twine(taken) +

@@ -65,11 +65,7 @@ private:
   bool listsAll = false;
   /// Of those that lack memory; no progress.
   bool triesAgain = false;
-  /// Of training, where nothing fits otherwise: weights stay whole nowhere that can be split.
-  bool splitsAll = false;
   std::vector<Estimate> estimates;
-  /// By tensor ranks: of which they are at first, and of training are.
-  std::map<uint32_t, mlir::func::FuncOp> estimated;
   /// What came of a configuration: seconds, or an obstacle.
   struct Tried {
     Configuration configuration;
@@ -153,7 +149,7 @@ Error MeshSearch::tryTensorRanks(uint32_t tensorRanks, const Pipelines &pipeline
   if (!watch.beginPart(formatv("tp={0}", tensorRanks).str(), pipelines.size()))
     return Error::success();
   const Configuration widest = someOf(pipelines.back(), tensorRanks);
-  auto function = shard(widest, !splitsAll);
+  auto function = shard(widest, /*weighsMemory=*/true);
   // What the first sharding does not take is mostly no matter of the mesh.
   if (!function && estimates.empty())
     return function.takeError();
@@ -161,10 +157,9 @@ Error MeshSearch::tryTensorRanks(uint32_t tensorRanks, const Pipelines &pipeline
     estimates.push_back({widest, 0, 0, toString(function.takeError())});
     return Error::success();
   }
-  estimated[tensorRanks] = *function;
   const std::vector<Estimate> found = searchPipelines(*function, requestFor(*function, pipelines));
   llvm::append_range(estimates, found);
-  if (tensorRanks == 1 || !weighsMemory() || watch.isInterrupted())
+  if (tensorRanks == 1 || watch.isInterrupted())
     return Error::success();
   Pipelines lacking;
   for (const auto &pipeline : pipelines)
@@ -179,8 +174,8 @@ Error MeshSearch::tryTensorRanks(uint32_t tensorRanks, const Pipelines &pipeline
 /// Of pipelines that lack memory with `function`.
 void MeshSearch::tryOtherShardings(mlir::func::FuncOp function, uint32_t tensorRanks,
                                    const Pipelines &pipelines) {
-  // Fewer devices leave less room than the most.
-  for (const auto &pipeline : pipelines)
+  // Fewer devices leave less room than the most; by what training holds no sharding goes.
+  for (const auto &pipeline : weighsMemory() ? pipelines : Pipelines())
     if (auto own = shard(someOf(pipeline, tensorRanks), /*weighsMemory=*/true); !own)
       consumeError(own.takeError());
     else if (*own != function)
@@ -193,6 +188,10 @@ void MeshSearch::tryOtherShardings(mlir::func::FuncOp function, uint32_t tensorR
     consumeError(smallest.takeError());
 }
 
+static bool needsLess(const Estimate &one, const Estimate &other) {
+  return one.shortage && (!other.shortage || one.shortage->bytes < other.shortage->bytes);
+}
+
 /// What lacks memory with weights that were left whole, with others split: as plans are made where that is
 /// faster.
 void MeshSearch::tryAgain(mlir::func::FuncOp function, const Pipelines &pipelines) {
@@ -202,11 +201,14 @@ void MeshSearch::tryAgain(mlir::func::FuncOp function, const Pipelines &pipeline
   for (const Estimate &one : all) {
     auto known = llvm::find_if(
         estimates, [&](const Estimate &other) { return other.configuration == one.configuration; });
-    const bool isUsable = one.obstacle.empty() && !one.isBound, isKnown = known != estimates.end();
-    if (isKnown ? !known->lacksMemory : !isUsable && !one.mayTake)
+    const bool isKnown = known != estimates.end();
+    if (isKnown ? !known->lacksMemory : !one.isUsable() && !one.mayTake)
       continue;
     Estimate &place = isKnown ? *known : estimates.emplace_back(one);
-    if (isUsable && (!place.obstacle.empty() || one.seconds < place.seconds))
+    if (one.isUsable() && (!place.obstacle.empty() || one.seconds < place.seconds))
+      place = one;
+    // Training makes no plan that would tell more.
+    else if (!shape.search->training.empty() && !place.obstacle.empty() && (one.isBound || needsLess(one, place)))
       place = one;
     else if (const auto most = one.isBound ? std::optional(one.seconds) : one.mayTake;
              most && !place.obstacle.empty())
@@ -221,11 +223,10 @@ std::vector<std::string> MeshSearch::notesOn(const Estimate &chosen) const {
   return notes;
 }
 
-static bool lacksMemory(const Estimate &one) { return one.lacksMemory; }
-
 /// The configuration that takes least, and how much; nothing where something else than memory is short.
 std::optional<MeshSearch::LeastMemory> MeshSearch::leastMemory() {
-  if (!weighsMemory() || watch.isInterrupted() || llvm::none_of(estimates, lacksMemory))
+  auto lacks = [](const Estimate &one) { return one.lacksMemory; };
+  if (!weighsMemory() || watch.isInterrupted() || llvm::none_of(estimates, lacks))
     return std::nullopt;
   listsAll = true;
   tried.clear();
@@ -269,7 +270,7 @@ Error MeshSearch::noneFits(const std::optional<LeastMemory> &least) {
 bool MeshSearch::mustLookAgain() {
   double known = fastestSeconds;
   for (const Estimate &one : estimates)
-    if (one.obstacle.empty() && !one.isBound && !isTried(one.configuration))
+    if (one.isUsable() && !isTried(one.configuration))
       known = std::min(known, one.seconds);
   auto mayBeFaster = [&](const Estimate &one) { return one.isBound && one.seconds < known; };
   if (watch.isInterrupted() || llvm::none_of(estimates, mayBeFaster))
@@ -306,9 +307,9 @@ const Estimate *MeshSearch::nextToMake() const {
   double seconds = fastestSeconds;
   for (bool areUsable : {true, false}) {
     for (const Estimate &one : estimates) {
-      const std::optional<double> own = !areUsable                             ? one.mayTake
-                                        : one.obstacle.empty() && !one.isBound ? std::optional(one.seconds)
-                                                                               : std::nullopt;
+      const std::optional<double> own = !areUsable       ? one.mayTake
+                                        : one.isUsable() ? std::optional(one.seconds)
+                                                         : std::nullopt;
       if (!own || *own >= seconds || isTried(one.configuration))
         continue;
       next = &one;
@@ -387,22 +388,14 @@ Expected<ChosenMesh> MeshSearch::choose() {
 }
 
 Expected<TrainingForecast> MeshSearch::chooseTraining() {
-  auto isUsable = [](const Estimate &one) { return one.obstacle.empty() && !one.isBound; };
-  if (llvm::none_of(estimates, isUsable) && llvm::any_of(estimates, lacksMemory) && !watch.isInterrupted()) {
-    // Within another limit other weights would stay whole; this sharding has the same memory in each.
-    splitsAll = true;
-    if (auto error = weighAll())
-      return error;
-  }
   const Estimate &best = estimates.front();
-  if (!isUsable(best))
+  if (!best.isUsable())
     return noneFits(std::nullopt);
   const Configuration &it = best.configuration;
   TrainingForecast result{it, {}, {}, {}, {}};
   EarlyEnd ending = watch.making(it);
-  const mlir::func::FuncOp function = estimated.at(it.tensorRanks);
-  const PipelineSearchRequest request = requestFor(function, {{it.pipelineRanks, it.dataRanks}});
-  if (auto error = forecastPipeline(function, request, best).moveInto(result.pipeline))
+  const PipelineSearchRequest request = requestFor(best.function, {{it.pipelineRanks, it.dataRanks}});
+  if (auto error = forecastPipeline(best.function, request, best).moveInto(result.pipeline))
     return error;
   for (uint32_t device = 0; device < it.devices(); ++device)
     result.devices.push_back(machine.devices[device].name);

@@ -25,8 +25,8 @@ struct ChosenMesh {
 /// or it takes more memory than estimated, the next. A search that is ended early (CompileOptions::stop) has the best so far.
 llvm::Expected<ChosenMesh> searchMesh(PlanMaker &maker, const CompileOptions &options, const PipelineShape &shape);
 
-/// Weighs training the same way; what is chosen is the fastest that fits by these estimates, and follows in full. Where none
-/// fits, all are weighed with all weights split: what the error names is enough.
+/// Weighs training the same way, what lacks memory also with all weights split; what is chosen is the fastest that
+/// fits by these estimates, and follows in full. Where none fits, what the error names is enough.
 llvm::Expected<TrainingForecast> searchTraining(PlanMaker &maker, const CompileOptions &options, const PipelineShape &shape);
 
 } // namespace cleave

@@ -57,7 +57,7 @@ bool SearchWatch::beginPart(llvm::StringRef name, size_t work) {
 }
 
 bool SearchWatch::sees(const Estimate &estimate, double share) {
-  const bool isUsable = estimate.obstacle.empty() && !estimate.isBound;
+  const bool isUsable = estimate.isUsable();
   if (isUsable && (!best || estimate.seconds < best->seconds))
     best = estimate;
   if (best && options.stop)

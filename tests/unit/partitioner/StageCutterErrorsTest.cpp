@@ -48,9 +48,9 @@ TEST(StageCutterErrors, AdvisesFewerStagesOfARank) {
   EXPECT_EQ(adviceFor(7, 2, 9), "--interleave 3 or less");
   EXPECT_EQ(adviceFor(7, 2, 3), "");
   EXPECT_EQ(adviceFor(5, 2, 3), "--interleave 2");
-  EXPECT_EQ(adviceFor(3, 2, 2), "--schedule gpipe, which has one stage a device");
+  EXPECT_EQ(adviceFor(3, 2, 2), "--schedule gpipe without --interleave");
   EXPECT_EQ(adviceFor(5, 8, 2), "--mesh pp=2 or fewer");
-  EXPECT_EQ(adviceFor(2, 3, 4), "--mesh pp=2 and --schedule gpipe, which has one stage a device");
+  EXPECT_EQ(adviceFor(2, 3, 4), "--mesh pp=2 and --schedule gpipe without --interleave");
 }
 
 TEST(StageCutterErrors, RefusesNothing) {
