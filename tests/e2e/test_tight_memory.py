@@ -126,14 +126,28 @@ def test_the_memory_that_an_error_names_is_enough_and_hardly_less_is(model, devi
     assert again and int(re.search(r"devices with memory for (\d+)", again)[1]) == enough
 
 
+def put_llama(folder, sizes):
+    script = Path(__file__).parents[1] / "bench" / "llama_ir.py"
+    path = folder / "model.mlir"
+    path.write_text(subprocess.run([sys.executable, script, *sizes.split()[1::2]], capture_output=True, text=True, check=True).stdout)
+    return path
+
+
+def test_the_same_memory_is_named_a_byte_below_it(tmp_path):
+    """The mesh that takes least is estimated to fit then, with less in it than plans have, and is weighed all the same."""
+    model = put_llama(tmp_path, "layers 2 hidden 32 feed_forward 128 heads 4 kv_heads 2 sequence 16 vocabulary 200 batch 8")
+
+    def named(limit):
+        return int(re.search(r"devices with memory for (\d+)", error_of(model, f"{limit}B", "--mesh", "auto", "--machine", "cpu:4"))[1])
+
+    enough = named(2000)
+    assert named(enough - 1) == enough
+
+
 @pytest.fixture
 def grouped_queries(tmp_path):
     """Six heads that share two of keys and values: of four tensor ranks the second and the fourth hold most."""
-    sizes = "layers 2 hidden 384 feed_forward 256 heads 6 kv_heads 2 sequence 16 vocabulary 128 batch 4".split()[1::2]
-    script = Path(__file__).parents[1] / "bench" / "llama_ir.py"
-    path = tmp_path / "model.mlir"
-    path.write_text(subprocess.run([sys.executable, script, *sizes], capture_output=True, text=True, check=True).stdout)
-    return path
+    return put_llama(tmp_path, "layers 2 hidden 384 feed_forward 256 heads 6 kv_heads 2 sequence 16 vocabulary 128 batch 4")
 
 
 @pytest.mark.parametrize("mesh", ["pp=1,tp=4", "pp=2,tp=4"])

@@ -225,8 +225,9 @@ std::vector<std::string> MeshSearch::notesOn(const Estimate &chosen) const {
 
 /// The configuration that takes least, and how much; nothing where something else than memory is short.
 std::optional<MeshSearch::LeastMemory> MeshSearch::leastMemory() {
-  auto lacks = [](const Estimate &one) { return one.lacksMemory; };
-  if (!weighsMemory() || watch.isInterrupted() || llvm::none_of(estimates, lacks))
+  // Those that were estimated to fit were made, and have more in them than estimates know.
+  auto lacks = [](const Estimate &one) { return one.lacksMemory || one.obstacle.empty(); };
+  if (!weighsMemory() || watch.isInterrupted())
     return std::nullopt;
   listsAll = true;
   tried.clear();
@@ -238,7 +239,7 @@ std::optional<MeshSearch::LeastMemory> MeshSearch::leastMemory() {
   std::vector<std::pair<int64_t, Configuration>> bounds;
   for (const Estimate &one : estimates)
     // Interleaved stages hold what their neighbours do, too.
-    if (one.lacksMemory && one.configuration.stagesOfRank == shape.search->stagesOfRank.front())
+    if (lacks(one) && one.configuration.stagesOfRank == shape.search->stagesOfRank.front())
       bounds.push_back({maker.leastPeak(shapeOf(one.configuration)), one.configuration});
   llvm::stable_sort(bounds, llvm::less_first());
   std::optional<LeastMemory> least;
