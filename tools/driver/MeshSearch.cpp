@@ -208,7 +208,8 @@ void MeshSearch::tryAgain(mlir::func::FuncOp function, const Pipelines &pipeline
     if (one.isUsable() && (!place.obstacle.empty() || one.seconds < place.seconds))
       place = one;
     // Training makes no plan that would tell more.
-    else if (!shape.search->training.empty() && !place.obstacle.empty() && (one.isBound || needsLess(one, place)))
+    else if (!shape.search->training.empty() && !place.obstacle.empty() &&
+             (one.isBound || needsLess(one, place)))
       place = one;
     else if (const auto most = one.isBound ? std::optional(one.seconds) : one.mayTake;
              most && !place.obstacle.empty())
