@@ -268,9 +268,9 @@ llvm::Expected<PipelineForecast> PipelineForecaster::forecast(const Estimate &es
   return hasRoom && exact->seconds <= estimated->seconds ? std::move(exact) : std::move(estimated);
 }
 
-llvm::Expected<PipelineForecast> forecastPipeline(func::FuncOp function, const PipelineSearchRequest &request,
+llvm::Expected<PipelineForecast> forecastPipeline(const PipelineSearchRequest &request,
                                                   const Estimate &estimate) {
-  return PipelineForecaster(function, request).forecast(estimate);
+  return PipelineForecaster(estimate.function, request).forecast(estimate);
 }
 
 } // namespace cleave

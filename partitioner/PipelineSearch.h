@@ -120,7 +120,7 @@ struct PipelineSearchRequest {
 std::vector<Estimate> searchPipelines(mlir::func::FuncOp function, const PipelineSearchRequest &request);
 
 /// One of them in full, cut exactly; where ranks have no room for what they hold then, with the cut of the estimate.
-llvm::Expected<PipelineForecast> forecastPipeline(mlir::func::FuncOp function, const PipelineSearchRequest &request,
+llvm::Expected<PipelineForecast> forecastPipeline(const PipelineSearchRequest &request,
                                                   const Estimate &estimate);
 
 } // namespace cleave

@@ -2,11 +2,9 @@
 
 import itertools
 import json
-import re
-import subprocess
 
 import pytest
-from conftest import BIN, cleave, everything_below, refused
+from conftest import cleave, everything_below, refused
 
 INPUTS = "model.inputs.safetensors"
 
@@ -173,102 +171,6 @@ def test_memory_decides(model):
     assert forecast(model, "--machine", "tight.json", "--mesh", "dp=2", "--device-memory", f"{need}B")["mesh"]["dp"] == 2
     report = forecast(model, "--machine", "tight.json", "--mesh", "auto", "--zero", 0)
     assert report["mesh"] != {"pp": 1, "dp": 2, "tp": 1} and report["devices"][0]["peak_bytes"] < need
-
-
-def least_of(folder, limit, *options):
-    """What an error names that a limit leads to; nothing where there is a forecast."""
-    done = subprocess.run(list(map(str, [BIN / "cleave", "simulate", *options, "--train", "--device-memory", limit])), cwd=folder,
-                          capture_output=True, text=True)
-    assert done.returncode in (0, 1)
-    if done.returncode == 0:
-        return None
-    found = re.search(r"takes least memory, (\d+) bytes on a device that has (\d+); use more devices", done.stderr)
-    assert found and int(found[2]) == limit, done.stderr
-    return int(found[1])
-
-
-@pytest.mark.parametrize("mesh", ["tp=2", "pp=2,tp=2", "dp=2,tp=2", "auto"])
-def test_the_memory_that_an_error_names_is_enough_for_tensor_ranks(model, mesh):
-    """Weights that would stay whole where they alone have room are split where training has none."""
-    options = (model.name, "--inputs", INPUTS, "--mesh", mesh, *(("--devices", 4) if mesh == "auto" else ()))
-    enough = least_of(model.parent, 1000, *options)
-    assert least_of(model.parent, enough, *options) is None
-    for share in (30, 60, 90, 97):
-        assert least_of(model.parent, enough * share // 100, *options) == enough
-
-
-TOWERS = """func.func @forward(%x: tensor<64x1024xf32>, %y: tensor<2048x256xf32>) -> (tensor<64x1024xf32>, tensor<2048x256xf32>, tensor<64x1024xf32>) {
-  %a = cleave.param "a" {role = "parameter"} : tensor<1024x1024xf32>
-  %b = cleave.param "b" {role = "parameter"} : tensor<256x256xf32>
-  %c = cleave.param "c" {role = "parameter"} : tensor<1024x1024xf32>
-  %none = cleave.constant(unit) : none
-  %0 = aten.linear(%x, %a, %none) : (tensor<64x1024xf32>, tensor<1024x1024xf32>, none) -> tensor<64x1024xf32>
-  %1 = aten.linear(%y, %b, %none) : (tensor<2048x256xf32>, tensor<256x256xf32>, none) -> tensor<2048x256xf32>
-  %2 = aten.linear(%x, %c, %none) : (tensor<64x1024xf32>, tensor<1024x1024xf32>, none) -> tensor<64x1024xf32>
-  return %0, %1, %2 : tensor<64x1024xf32>, tensor<2048x256xf32>, tensor<64x1024xf32>
-}
-"""
-
-
-WIDE = """func.func @forward(%x: tensor<4x1024xf32>, %y: tensor<8192x256xf32>) -> (tensor<4x1024xf32>, tensor<8192x256xf32>) {
-  %a = cleave.param "a" {role = "parameter"} : tensor<1024x1024xf32>
-  %b = cleave.param "b" {role = "parameter"} : tensor<256x256xf32>
-  %c = cleave.param "c" {role = "parameter"} : tensor<1024x1024xf32>
-  %none = cleave.constant(unit) : none
-  %0 = aten.linear(%x, %a, %none) : (tensor<4x1024xf32>, tensor<1024x1024xf32>, none) -> tensor<4x1024xf32>
-  %1 = aten.linear(%0, %c, %none) : (tensor<4x1024xf32>, tensor<1024x1024xf32>, none) -> tensor<4x1024xf32>
-  %2 = aten.linear(%y, %b, %none) : (tensor<8192x256xf32>, tensor<256x256xf32>, none) -> tensor<8192x256xf32>
-  return %1, %2 : tensor<4x1024xf32>, tensor<8192x256xf32>
-}
-"""
-
-
-def test_a_slower_cut_where_the_fastest_takes_more(tmp_path):
-    """The fastest one has both large weights in one stage, which program order does not."""
-    (tmp_path / "towers.mlir").write_text(TOWERS)
-    options = ("towers.mlir", "--mesh", "pp=2", "--machine", put_machine(tmp_path, 2, memory_bytes_per_second=1e13))
-    fastest = cleave("simulate", *options, "--train", "--json", cwd=tmp_path).json()
-    enough = least_of(tmp_path, 1000, *options)
-    slower = cleave("simulate", *options, "--train", "--device-memory", enough, "--json", cwd=tmp_path).json()
-    most, least = (max(device["peak_bytes"] for device in report["devices"]) for report in (fastest, slower))
-    assert least == enough < 0.7 * most and slower["seconds"] > fastest["seconds"]
-    assert least_of(tmp_path, enough - 1, *options) == enough
-
-
-def test_no_mesh_that_is_given_is_faster_within_a_limit(tmp_path):
-    """Weights that stay whole where the forward pass has room are split where training has none, also beside a slower mesh."""
-    (tmp_path / "wide.mlir").write_text(WIDE)
-    put_machine(tmp_path, 2, link={"latency_seconds": 1e-3})
-
-    def seconds(mesh, limit):
-        return cleave("simulate", "wide.mlir", "--train", "--machine", "machine.json", "--mesh", mesh, "--devices", 2, "--zero", 0,
-                      "--recompute", "none", "--device-memory", limit, "--json", cwd=tmp_path).json()["seconds"]
-
-    assert seconds("auto", "36MB") <= seconds("tp=2", "36MB") < 0.7 * seconds("pp=2", "36MB")
-
-
-# Of two chains, the slowest stage is the fastest with one operator of each, which wait for each other then.
-CHAINS = """func.func @forward(%x: tensor<64x512xf32>) -> (tensor<64x256xf32>, tensor<64x512xf32>) {
-  %a = cleave.param "a" {role = "parameter"} : tensor<1024x512xf32>
-  %b = cleave.param "b" {role = "parameter"} : tensor<256x1024xf32>
-  %c = cleave.param "c" {role = "parameter"} : tensor<512x512xf32>
-  %d = cleave.param "d" {role = "parameter"} : tensor<512x512xf32>
-  %none = cleave.constant(unit) : none
-  %0 = aten.linear(%x, %a, %none) : (tensor<64x512xf32>, tensor<1024x512xf32>, none) -> tensor<64x1024xf32>
-  %1 = aten.linear(%0, %b, %none) : (tensor<64x1024xf32>, tensor<256x1024xf32>, none) -> tensor<64x256xf32>
-  %2 = aten.linear(%x, %c, %none) : (tensor<64x512xf32>, tensor<512x512xf32>, none) -> tensor<64x512xf32>
-  %3 = aten.linear(%2, %d, %none) : (tensor<64x512xf32>, tensor<512x512xf32>, none) -> tensor<64x512xf32>
-  return %1, %3 : tensor<64x256xf32>, tensor<64x512xf32>
-}
-"""
-
-
-def test_a_step_is_as_fast_as_was_estimated(tmp_path):
-    (tmp_path / "chains.mlir").write_text(CHAINS)
-    put_machine(tmp_path, 2)
-    report = cleave("simulate", "chains.mlir", "--train", "--machine", "machine.json", "--mesh", "pp=2,tp=1,dp=auto", "--microbatches", 1,
-                    "--json", cwd=tmp_path).json()
-    assert report["seconds"] <= report["alternatives"][0]["seconds"] * (1 + 1e-9)
 
 
 def test_a_trace_never_replaces_the_model(model):

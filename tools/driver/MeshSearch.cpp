@@ -397,7 +397,7 @@ Expected<TrainingForecast> MeshSearch::chooseTraining() {
   TrainingForecast result{it, {}, {}, {}, {}};
   EarlyEnd ending = watch.making(it);
   const PipelineSearchRequest request = requestFor(best.function, {{it.pipelineRanks, it.dataRanks}});
-  if (auto error = forecastPipeline(best.function, request, best).moveInto(result.pipeline))
+  if (auto error = forecastPipeline(request, best).moveInto(result.pipeline))
     return error;
   for (uint32_t device = 0; device < it.devices(); ++device)
     result.devices.push_back(machine.devices[device].name);

@@ -126,7 +126,9 @@ static PipelineForecast forecastOn(const Machine &machine) {
   Configuration configuration;
   configuration.pipelineRanks = 2;
   configuration.microbatches = 2;
-  return llvm::cantFail(forecastPipeline(*module->getOps<mlir::func::FuncOp>().begin(), request, {configuration}));
+  Estimate estimate{configuration};
+  estimate.function = *module->getOps<mlir::func::FuncOp>().begin();
+  return llvm::cantFail(forecastPipeline(request, estimate));
 }
 
 TEST(PipelineSearch, GivesASlowDeviceLess) {
