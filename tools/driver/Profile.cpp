@@ -179,7 +179,7 @@ Error Profiler::measureConvolutions(KernelRates &rates) {
     int64_t side, stride;
     ShapeGrid grid;
   } kinds[] = {
-      {ProductKind::Pointwise, 1, 1, {{1, 8}, {49, 196, 784, 3136}, {64, 256, 1024}, {64, 256, 1024}}},
+      {ProductKind::Pointwise, 1, 1, {{1, 8}, {49, 196, 784, 3136}, {32, 64, 256, 1024}, {64, 256, 1024}}},
       {ProductKind::Convolution,
        3,
        1,
@@ -314,29 +314,25 @@ llvm::Expected<CollectiveCosts::Measured> Profiler::measureCollective(Collective
   CollectiveCosts::Measured measured;
   measured.ranks = ranks;
   std::vector<double> bytes, rates;
-  double least = 0;
-  for (double elements : {1 << 6, 1 << 12, 1 << 15, 1 << 17, 1 << 19, 1 << 21}) {
+  for (double elements : {1 << 6, 1 << 12, 1 << 15, 1 << 17, 1 << 19, 1 << 21, 1 << 23}) {
     begin(llvm::formatv("{0}: {1} elements", name, int64_t(elements)));
-    const KernelTimer::Call call{"spmd::" + name.str(), [&](uint32_t rank) {
-                                   return std::vector<Stack>{
-                                       collectiveOperands(weights, kind, elements, rank, ranks)};
-                                 }};
-    auto seconds = secondsOf(call);
+    const double all = 4 * elements * (kind == CollectiveKind::AllToAll ? ranks : 1);
+    auto operands = [&](uint32_t rank) {
+      return std::vector<Stack>{collectiveOperands(weights, kind, elements, rank, ranks)};
+    };
+    // As in programs: after work, of which some rank's takes longest.
+    auto seconds = secondsOf({"spmd::" + name.str(), operands}, &work);
     if (!seconds)
       return seconds.takeError();
     const double beyondCall = beyond(*seconds, callSeconds);
-    // What next to nothing takes is the latency: in programs, after work, of which some rank's takes longest.
-    if (least == 0) {
-      least = beyondCall;
-      auto afterWork = secondsOf(call, &work);
-      if (!afterWork)
-        return afterWork.takeError();
-      measured.latencySeconds = rounded(beyond(*afterWork, callSeconds));
+    // What next to nothing takes is the latency.
+    if (measured.latencySeconds == 0) {
+      measured.latencySeconds = rounded(beyondCall);
       continue;
     }
-    const double all = 4 * elements * (kind == CollectiveKind::AllToAll ? ranks : 1);
     bytes.push_back(all);
-    rates.push_back(rounded(CollectiveCosts::bytesSent(kind, all, ranks) / beyond(beyondCall, least)));
+    rates.push_back(
+        rounded(CollectiveCosts::bytesSent(kind, all, ranks) / beyond(beyondCall, measured.latencySeconds)));
   }
   measured.bytesPerSecond = RateTable({std::move(bytes)}, std::move(rates));
   return measured;
