@@ -64,13 +64,16 @@ double lowerBoundOf(const GroupGraph &graph, const DeviceRow &devices) {
   return cpuWork > 0 ? std::max(bound, cpuWork / devices.cpus) : bound;
 }
 
-static bool areAlike(const DeviceRow &devices) {
-  return devices.cpus == 0 &&
-         llvm::all_of(devices.accelerators, [&](auto &one) { return one == devices.accelerators.front(); });
+static bool areAlikeButForLimits(const DeviceRow &devices) {
+  auto isAlike = [&](DeviceRow::Accelerator one) {
+    one.sizeLimit = devices.accelerators.front().sizeLimit;
+    return one == devices.accelerators.front();
+  };
+  return devices.cpus == 0 && llvm::all_of(devices.accelerators, isAlike);
 }
 
 DownsetSearch::DownsetSearch(const GroupGraph &graph, const DeviceRow &devices, const DownsetLattice &lattice)
-    : graph(graph), devices(devices), lattice(lattice), isUniform(areAlike(devices)), shared(graph),
+    : graph(graph), devices(devices), lattice(lattice), isUniform(areAlikeButForLimits(devices)), shared(graph),
       remaining(lattice.size()), inside(graph.nets.size()), done(graph.nets.size()) {
   for (const GroupGraph::Group &group : graph.groups) {
     remaining[0] += shared.of(group);
@@ -107,7 +110,7 @@ void DownsetSearch::setBound(double below) {
 
 void DownsetSearch::collectStates(uint32_t downset) {
   states.clear();
-  mostLeft = 0;
+  mostLeft = mostRoom = 0;
   const uint32_t accelerators = devices.accelerators.size();
   // By CPUs: the least with at most that many, and fewer accelerators.
   std::vector<double> leastBefore(devices.cpus + 1, kNever);
@@ -120,8 +123,10 @@ void DownsetSearch::collectStates(uint32_t downset) {
       if (value >= std::min(best, leastOfFewer) || remaining[downset] > capacity(used, cpus))
         continue;
       states.push_back({used, cpus, value});
-      if (used < accelerators)
+      if (used < accelerators) {
         mostLeft = std::max(mostLeft, capacity(used + 1, cpus));
+        mostRoom = std::max(mostRoom, devices.accelerators[used].sizeLimit);
+      }
       if (cpus < devices.cpus)
         mostLeft = std::max(mostLeft, capacity(used, cpus + 1));
     }
@@ -166,28 +171,31 @@ void DownsetSearch::leave(uint32_t group) {
     --inside[net];
 }
 
-bool DownsetSearch::hasRoom(const DeviceRow::Accelerator &accelerator) const {
-  const bool fits = here.size <= accelerator.sizeLimit;
+bool DownsetSearch::hasRoom(double limit) const {
+  const bool fits = here.size <= limit;
   if (devices.seen)
     devices.seen->note(int64_t(std::min(here.size, 0x1p62)), fits);
   return fits;
 }
 
-double DownsetSearch::loadOf(const State &state, double sent) const {
-  if (state.accelerators == devices.accelerators.size() || !here.isSupported)
+double DownsetSearch::loadWithin(double limit, const State &state, double sent) const {
+  if (state.accelerators == devices.accelerators.size() || !here.isSupported || !hasRoom(limit))
     return kNever;
   const DeviceRow::Accelerator &next = devices.accelerators[state.accelerators];
-  if (!hasRoom(next))
-    return kNever;
   return latencyOn(next.kind) + here.received * next.perReceived + sent * next.perSent +
          (here.received > 0 ? next.toReceive : 0);
 }
 
+double DownsetSearch::loadOf(const State &state, double sent) const {
+  const size_t next = state.accelerators;
+  return next < devices.accelerators.size() ? loadWithin(devices.accelerators[next].sizeLimit, state, sent) : kNever;
+}
+
 bool DownsetSearch::fits() const {
-  // Where those are alike that have a next device, the first has one.
-  const llvm::ArrayRef<State> asked =
-      isUniform ? llvm::ArrayRef(states).take_front(1) : llvm::ArrayRef(states);
-  return llvm::any_of(asked, [&](const State &state) {
+  // Where some state has a next device, the first one has.
+  if (isUniform)
+    return loadWithin(mostRoom, states.front(), /*sent=*/0) < bound * kRounding;
+  return llvm::any_of(states, [&](const State &state) {
     return loadOf(state, /*sent=*/0) < bound * kRounding || (state.cpus < devices.cpus && here.cpu < bound);
   });
 }
@@ -222,6 +230,8 @@ void DownsetSearch::relaxAlike(uint32_t start, uint32_t target, double load) {
     // Ever more are used, and less is left to do with the others.
     if (used >= capacities.size() || left > capacities[used])
       return;
+    if (here.size > devices.accelerators[state.accelerators].sizeLimit)
+      continue;
     const double value = isSum ? state.least + more : std::max(state.least, load);
     const size_t to = stateOf(target, used, 0);
     if (value >= best || value * rounding >= least[to])
@@ -235,7 +245,7 @@ void DownsetSearch::relax(uint32_t start, uint32_t target) {
   spend(states.size());
   const bool isLast = target + 1 == lattice.size();
   if (isUniform && !isLast) {
-    if (const double load = loadOf(states.front(), here.sent); load < bound)
+    if (const double load = loadWithin(mostRoom, states.front(), here.sent); load < bound)
       relaxAlike(start, target, load);
     return;
   }

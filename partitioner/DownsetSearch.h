@@ -125,7 +125,9 @@ private:
   /// Of the state's next accelerator with what is here, if it sends `sent`; infinite where it does not take
   /// it.
   double loadOf(const State &state, double sent) const;
-  bool hasRoom(const DeviceRow::Accelerator &accelerator) const;
+  /// … had it this limit.
+  double loadWithin(double limit, const State &state, double sent) const;
+  bool hasRoom(double limit) const;
   /// Whether some state's next device may hold it, or it with more.
   bool fits() const;
   /// What is inside takes on an accelerator of this kind.
@@ -136,7 +138,7 @@ private:
   void restore(const Inside &before);
   void walk(uint32_t start);
   void relax(uint32_t start, uint32_t target);
-  /// Where all states' next devices are alike, and would have this load.
+  /// Where all states' next devices are alike but for limits, and would have this load.
   void relaxAlike(uint32_t start, uint32_t target, double load);
   void offer(uint32_t target, const State &from, bool isCpu, double load, uint32_t start);
   DevicesFound trace() const;
@@ -144,7 +146,7 @@ private:
   const GroupGraph &graph;
   const DeviceRow devices;
   const DownsetLattice &lattice;
-  /// Accelerators that differ in nothing, and no CPUs.
+  /// Accelerators that differ in limits alone, and no CPUs.
   const bool isUniform;
   const SharedWork shared;
   /// Most accelerator latency that a CPU takes away for one of its own.
@@ -172,6 +174,8 @@ private:
   std::vector<State> states;
   /// Work that one more device may leave undone, from the best of these states.
   double mostLeft = 0;
+  /// Limit of these states' next accelerators, at most.
+  double mostRoom = 0;
   /// By net: groups inside, and in the downset below.
   std::vector<uint32_t> inside, done;
   uint32_t settled = 0;
