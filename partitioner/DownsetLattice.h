@@ -33,6 +33,8 @@ public:
   llvm::ArrayRef<Step> steps() const { return allSteps; }
   /// The index of the first step from `downset`; they go to that of the next one.
   uint32_t firstStep(uint32_t downset) const { return firstSteps[downset]; }
+  /// Each but the last one has one step.
+  bool isChain() const { return allSteps.size() + 1 == size(); }
   /// A subset by one step, in `target`, and what it lacks; not of the empty downset.
   Step below(uint32_t downset) const { return down[downset]; }
 

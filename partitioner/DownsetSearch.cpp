@@ -73,8 +73,8 @@ static bool areAlikeButForLimits(const DeviceRow &devices) {
 }
 
 DownsetSearch::DownsetSearch(const GroupGraph &graph, const DeviceRow &devices, const DownsetLattice &lattice)
-    : graph(graph), devices(devices), lattice(lattice), isUniform(areAlikeButForLimits(devices)), shared(graph),
-      remaining(lattice.size()), inside(graph.nets.size()), done(graph.nets.size()) {
+    : graph(graph), devices(devices), lattice(lattice), isUniform(areAlikeButForLimits(devices)),
+      shared(graph), remaining(lattice.size()), inside(graph.nets.size()), done(graph.nets.size()) {
   for (const GroupGraph::Group &group : graph.groups) {
     remaining[0] += shared.of(group);
     if (shared.of(group) > 0)
@@ -171,15 +171,13 @@ void DownsetSearch::leave(uint32_t group) {
     --inside[net];
 }
 
-bool DownsetSearch::hasRoom(double limit) const {
-  const bool fits = here.size <= limit;
-  if (devices.seen)
-    devices.seen->note(int64_t(std::min(here.size, 0x1p62)), fits);
-  return fits;
-}
-
 double DownsetSearch::loadWithin(double limit, const State &state, double sent) const {
-  if (state.accelerators == devices.accelerators.size() || !here.isSupported || !hasRoom(limit))
+  if (state.accelerators == devices.accelerators.size() || !here.isSupported)
+    return kNever;
+  const bool hasRoom = here.size <= limit;
+  if (devices.seen)
+    devices.seen->note(int64_t(std::min(here.size, 0x1p62)), hasRoom);
+  if (!hasRoom)
     return kNever;
   const DeviceRow::Accelerator &next = devices.accelerators[state.accelerators];
   return latencyOn(next.kind) + here.received * next.perReceived + sent * next.perSent +
@@ -188,7 +186,8 @@ double DownsetSearch::loadWithin(double limit, const State &state, double sent) 
 
 double DownsetSearch::loadOf(const State &state, double sent) const {
   const size_t next = state.accelerators;
-  return next < devices.accelerators.size() ? loadWithin(devices.accelerators[next].sizeLimit, state, sent) : kNever;
+  return next < devices.accelerators.size() ? loadWithin(devices.accelerators[next].sizeLimit, state, sent)
+                                            : kNever;
 }
 
 bool DownsetSearch::fits() const {
@@ -224,20 +223,20 @@ void DownsetSearch::offer(uint32_t target, const State &state, bool isCpu, doubl
 
 void DownsetSearch::relaxAlike(uint32_t start, uint32_t target, double load) {
   const bool isSum = aim == Aim::MostEven;
-  const double more = load * load, rounding = isSum ? kRounding : 1, left = remaining[target];
+  const double more = load * load, rounding = isSum ? kRounding : 1, left = remaining[target], most = best,
+               size = here.size;
+  const size_t first = stateOf(target, 0, 0);
   for (const State &state : states) {
     const uint32_t used = state.accelerators + 1;
     // Ever more are used, and less is left to do with the others.
     if (used >= capacities.size() || left > capacities[used])
       return;
-    if (here.size > devices.accelerators[state.accelerators].sizeLimit)
-      continue;
     const double value = isSum ? state.least + more : std::max(state.least, load);
-    const size_t to = stateOf(target, used, 0);
-    if (value >= best || value * rounding >= least[to])
+    if (value >= most || value * rounding >= least[first + used] ||
+        size > devices.accelerators[used - 1].sizeLimit)
       continue;
-    least[to] = value;
-    from[to] = uint64_t(start) * 2;
+    least[first + used] = value;
+    from[first + used] = uint64_t(start) * 2;
   }
 }
 
@@ -257,11 +256,41 @@ void DownsetSearch::relax(uint32_t start, uint32_t target) {
   }
 }
 
+bool DownsetSearch::add(const DownsetLattice::Step &step, uint32_t start) {
+  const GroupGraph::Group &group = graph.groups[step.group];
+  here.accelerator += group.acceleratorLatency;
+  here.cpu += group.cpuLatency;
+  here.size += group.size;
+  here.isSupported &= group.isSupported;
+  for (auto [sum, latency] : llvm::zip(others, group.otherLatencies))
+    sum += latency;
+  if (work == 0 || !fits())
+    return false;
+  spend(1 + graph.netsOf[step.group].size());
+  enter(step.group);
+  if (remaining[step.target] <= mostLeft)
+    relax(start, step.target);
+  return true;
+}
+
+/// Where each downset has one step, as far as something may hold what is added.
+void DownsetSearch::walkChain(uint32_t start) {
+  const uint32_t segment = graph.groups[lattice.steps()[start].group].segment;
+  uint32_t at = start;
+  while (at + 1 < lattice.size() && graph.groups[lattice.steps()[at].group].segment == segment &&
+         add(lattice.steps()[at], start))
+    ++at;
+  while (at > start)
+    leave(lattice.steps()[--at].group);
+}
+
 /// Depth first through all that lies above `start`. What is inside is put back as it was when the walk turns,
 /// so that rounding does not pile up.
 void DownsetSearch::walk(uint32_t start) {
   here = {};
   others.assign(graph.kinds() - 1, 0);
+  if (lattice.isChain())
+    return walkChain(start);
   // Steps into another one end at its first downset, where the segment is left whole.
   const uint32_t segment = graph.groups[lattice.steps()[lattice.firstStep(start)].group].segment;
   stack.push_back({lattice.firstStep(start), lattice.firstStep(start + 1), 0, {}});
@@ -276,26 +305,14 @@ void DownsetSearch::walk(uint32_t start) {
       continue;
     }
     const DownsetLattice::Step &step = lattice.steps()[frame.nextStep++];
-    const GroupGraph::Group &group = graph.groups[step.group];
-    if (group.segment != segment)
+    if (graph.groups[step.group].segment != segment)
       continue;
     const Inside before = here;
-    here.accelerator += group.acceleratorLatency;
-    here.cpu += group.cpuLatency;
-    here.size += group.size;
-    here.isSupported &= group.isSupported;
     othersBefore.insert(othersBefore.end(), others.begin(), others.end());
-    for (auto [sum, latency] : llvm::zip(others, group.otherLatencies))
-      sum += latency;
-    if (work == 0 || !fits()) {
+    if (add(step, start))
+      stack.push_back({step.later, lattice.firstStep(step.target + 1), step.group, before});
+    else
       restore(before);
-      continue;
-    }
-    spend(1 + graph.netsOf[step.group].size());
-    enter(step.group);
-    if (remaining[step.target] <= mostLeft)
-      relax(start, step.target);
-    stack.push_back({step.later, lattice.firstStep(step.target + 1), step.group, before});
   }
 }
 

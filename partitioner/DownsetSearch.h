@@ -80,10 +80,9 @@ public:
   DownsetSearch(const GroupGraph &graph, const DeviceRow &devices, const DownsetLattice &lattice);
 
   /// The best placement with a maxLoad below `bound`; nothing when there is none. Of a pipeline, the one of
-  /// the least sum of squared loads; among equals, that whose last device begins first, then the one before
-  /// it.
-  /// \param workLeft  what may be done, as SearchLimits::work counts it; lowered by what was, 0 when that
-  /// ended the search.
+  /// the least sum of squared loads; among equals, that whose last device begins first, then that before it.
+  /// \param workLeft  what may be done (SearchLimits::work); lowered by what was, 0 when that ended the
+  /// search.
   /// \param mayEndEarly  as EarlyEnd says; then nothing is left of the work.
   std::optional<DevicesFound> run(double bound, uint64_t &workLeft, bool mayEndEarly = false);
 
@@ -92,8 +91,7 @@ private:
   /// What one device would run, from the downset that the walk began at to where it is.
   struct Inside {
     double accelerator = 0, cpu = 0, size = 0;
-    /// Costs of nets with groups inside and in the downset below, and of those with groups inside and above
-    /// only.
+    /// Costs of nets that groups in the downset below share, and of those that only groups above do.
     double received = 0, sent = 0;
     bool isSupported = true;
   };
@@ -122,12 +120,10 @@ private:
   void collectStates(uint32_t downset);
   /// Lets `done` count the groups of `downset`.
   void settle(uint32_t downset);
-  /// Of the state's next accelerator with what is here, if it sends `sent`; infinite where it does not take
-  /// it.
+  /// Of the state's next accelerator with what is here, if it sends `sent`; infinite if it does not take it.
   double loadOf(const State &state, double sent) const;
   /// … had it this limit.
   double loadWithin(double limit, const State &state, double sent) const;
-  bool hasRoom(double limit) const;
   /// Whether some state's next device may hold it, or it with more.
   bool fits() const;
   /// What is inside takes on an accelerator of this kind.
@@ -136,7 +132,10 @@ private:
   void leave(uint32_t group);
   /// Takes back what was added since the last Frame was made or begun.
   void restore(const Inside &before);
+  /// The step's group to what is inside, from `start` on; false where no device may hold that.
+  bool add(const DownsetLattice::Step &step, uint32_t start);
   void walk(uint32_t start);
+  void walkChain(uint32_t start);
   void relax(uint32_t start, uint32_t target);
   /// Where all states' next devices are alike but for limits, and would have this load.
   void relaxAlike(uint32_t start, uint32_t target, double load);
@@ -172,10 +171,8 @@ private:
   uint64_t untilAsked = 0;
   /// Of the downset that is walked from: those that no other with as few devices is as good as.
   std::vector<State> states;
-  /// Work that one more device may leave undone, from the best of these states.
-  double mostLeft = 0;
-  /// Limit of these states' next accelerators, at most.
-  double mostRoom = 0;
+  /// Of these states' next devices, at most: work that one may leave undone, and its limit.
+  double mostLeft = 0, mostRoom = 0;
   /// By net: groups inside, and in the downset below.
   std::vector<uint32_t> inside, done;
   uint32_t settled = 0;

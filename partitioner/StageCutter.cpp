@@ -315,27 +315,23 @@ static int64_t leastWeightLimit(const StageGraph &graph, llvm::ArrayRef<uint32_t
   return low;
 }
 
-static int64_t largestLimit(const CutRequest &request) {
-  int64_t most = 0;
-  for (const StageDevice &stage : request.stages)
-    most = std::max(most, stage.weightLimit.value_or(kNoLimit));
-  return most;
-}
-
-/// Whether intervals of program order had room for their weights if all stages had that of the largest; quick to tell.
-static bool mayFitProgramOrder(const StageGraph &graph, const CutRequest &request, llvm::ArrayRef<uint32_t> segmentEnds) {
-  const std::optional<uint32_t> fewest = fewestStages(graph, segmentEnds, largestLimit(request));
-  return fewest && *fewest <= request.stages.size();
+/// Whether stages that are intervals of program order have room for their weights; quick to tell.
+static bool mayFitProgramOrder(const StageGraph &graph, const CutRequest &request,
+                               llvm::ArrayRef<uint32_t> segmentEnds) {
+  return fitsUnlike(graph, segmentEnds, request, /*limit=*/0);
 }
 
 /// What the stages may hold that may hold least and most.
 static std::string describeUnlikeLimits(const CutRequest &request) {
   auto limitOf = [](const StageDevice &stage) { return stage.weightLimit.value_or(kNoLimit); };
   auto isLess = [&](const StageDevice &a, const StageDevice &b) { return limitOf(a) < limitOf(b); };
-  const auto least = llvm::min_element(request.stages, isLess), most = llvm::max_element(request.stages, isLess);
-  return llvm::formatv("at most {0} bytes of weights in stage {1}, which may hold least, {2} in stage {3}, which may hold most",
+  const auto least = llvm::min_element(request.stages, isLess),
+             most = llvm::max_element(request.stages, isLess);
+  return llvm::formatv("at most {0} bytes of weights in stage {1}, which may hold least, {2} in stage {3}, "
+                       "which may hold most",
                        limitOf(*least), least - request.stages.begin(),
-                       limitOf(*most) == kNoLimit ? "any number" : std::to_string(limitOf(*most)), most - request.stages.begin());
+                       limitOf(*most) == kNoLimit ? "any number" : std::to_string(limitOf(*most)),
+                       most - request.stages.begin());
 }
 
 static Error tooHeavy(const StageGraph &graph, const CutRequest &request,
@@ -348,11 +344,13 @@ static Error tooHeavy(const StageGraph &graph, const CutRequest &request,
   const int64_t most = *limits.rbegin();
   for (const StageGraph::Node &node : graph.nodes)
     if (const int64_t bytes = weightBytesOf(graph, node); bytes > most)
-      return failure("{0}: reads {1} bytes of weights, a stage may hold {2}; use devices with memory for {3} bytes",
-                     node.label, bytes, most, least);
+      return failure(
+          "{0}: reads {1} bytes of weights, a stage may hold {2}; use devices with memory for {3} bytes",
+          node.label, bytes, most, least);
   const char *tried = isProven ? "" : " that was tried";
   if (limits.size() > 1)
-    return failure("stage cut: no cut into {0} stages{1} holds {2}; use devices with memory for {3} bytes where they have less",
+    return failure("stage cut: no cut into {0} stages{1} holds {2}; use devices with memory for {3} bytes "
+                   "where they have less",
                    stages, tried, describeUnlikeLimits(request), least);
   return failure(
       "stage cut: no cut into {0} stage{1}{2} holds at most {3} bytes of weights each; use --mesh pp={4} or "
@@ -380,8 +378,8 @@ static Error check(size_t nodes, size_t segments, const CutRequest &request) {
                    stages,
                    nodes == 0 ? "a model without operators needs no plan" : "use --mesh pp=1 or more");
   if (nodes < stages)
-    return failure("stage cut: {0} operator{1} not fill {2} stages; use {3}", nodes, nodes == 1 ? " does" : "s do", stages,
-                   describeFewerStages(nodes, request));
+    return failure("stage cut: {0} operator{1} not fill {2} stages; use {3}", nodes,
+                   nodes == 1 ? " does" : "s do", stages, describeFewerStages(nodes, request));
   if (segments > stages)
     return failure("stage cut: the --stage-before options make {0} stages, {1} were asked for; use --mesh "
                    "pp={0} or more, "
@@ -413,22 +411,26 @@ static std::optional<uint32_t> bottleneckOf(const GroupGraph &nodes, const Devic
   return bottleneck;
 }
 
-/// The best cut along program order; where that has too many states, of those that keep so many neighbours together
-/// that it has not.
-static std::optional<DevicesFound> searchProgramOrder(const GroupGraph &graph, const DeviceRow &devices, double lowerBound) {
+/// The best cut along program order; where that has too many states, of those that keep so many neighbours
+/// together that it has not.
+static std::optional<DevicesFound> searchProgramOrder(const GroupGraph &graph, const DeviceRow &devices,
+                                                      double lowerBound) {
   // Twice as many as stages leave a block to each.
   const uint64_t groups = graph.groups.size(),
-                 most = std::max<uint64_t>(kMostSearchStates / devices.statesOf(1), 2 * devices.accelerators.size());
+                 most = std::max<uint64_t>(kMostSearchStates / devices.statesOf(1),
+                                           2 * devices.accelerators.size());
   const uint64_t together = (groups + most - 1) / most;
   std::vector<uint32_t> blockOf;
   for (uint32_t group = 0, inBlock = 0; group < groups; ++group) {
-    const bool begins = group == 0 || inBlock == together || graph.groups[group].segment != graph.groups[group - 1].segment;
+    const bool begins =
+        group == 0 || inBlock == together || graph.groups[group].segment != graph.groups[group - 1].segment;
     blockOf.push_back(group == 0 ? 0 : blockOf.back() + begins);
     inBlock = begins ? 1 : inBlock + 1;
   }
   const GroupGraph blocks = join(graph, blockOf);
   uint64_t asLongAsItTakes = std::numeric_limits<uint64_t>::max();
-  auto found = searchAlong(numbersBelow(blocks.groups.size()), blocks, devices, lowerBound, kNever, asLongAsItTakes);
+  auto found =
+      searchAlong(numbersBelow(blocks.groups.size()), blocks, devices, lowerBound, kNever, asLongAsItTakes);
   if (!found)
     return std::nullopt;
   for (uint32_t &block : blockOf)
