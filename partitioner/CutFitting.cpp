@@ -63,17 +63,17 @@ CutFitting::Fitted CutFitting::fit(RoomsRef rooms) const {
     for (auto [stage, limit] : llvm::zip(tried.stages, next))
       stage.weightLimit = limit;
     result.weightLimits = next;
-    auto cut = cutStages(model.graph, tried);
+    auto cut = cuts.cut(model.graph, tried);
     if (!cut) {
       consumeError(cut.takeError());
       break;
     }
-    const std::vector<RankMemory> held = memory.of(model, cut->stageOf, rooms.size());
+    const std::vector<RankMemory> held = memory.of(model, (*cut)->stageOf, rooms.size());
     if (!shortageOf(held, rooms)) {
-      result.cut = std::move(*cut);
+      result.cut = *cut;
       break;
     }
-    next = roomForWeights(*cut, held, rooms);
+    next = roomForWeights(**cut, held, rooms);
     if (count >= kFree)
       for (auto [limit, before] : llvm::zip(next, result.weightLimits))
         limit = std::min(limit, before);
@@ -87,12 +87,12 @@ CutFitting::Fitted CutFitting::exactWithin(RoomsRef rooms, std::vector<int64_t> 
   exact.limits = {exactLimits.downsets, steps};
   for (auto [stage, limit] : llvm::zip(exact.stages, weightLimits))
     stage.weightLimit = limit;
-  Fitted result{std::move(weightLimits), steps, std::nullopt};
-  auto cut = cutStages(model.graph, exact);
+  Fitted result{std::move(weightLimits), steps};
+  auto cut = cuts.cut(model.graph, exact);
   if (!cut)
     consumeError(cut.takeError());
-  else if (!shortageOf(memory.of(model, cut->stageOf, rooms.size()), rooms))
-    result.cut = std::move(*cut);
+  else if (!shortageOf(memory.of(model, (*cut)->stageOf, rooms.size()), rooms))
+    result.cut = *cut;
   return result;
 }
 

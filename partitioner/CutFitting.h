@@ -2,8 +2,8 @@
 #ifndef CLEAVE_PARTITIONER_CUTFITTING_H
 #define CLEAVE_PARTITIONER_CUTFITTING_H
 
+#include "partitioner/KnownCuts.h"
 #include "partitioner/ModelGraph.h"
-#include "partitioner/StageCutter.h"
 
 namespace cleave {
 
@@ -56,8 +56,10 @@ public:
   /// All must outlive it.
   /// \param request  limits of weights are left out.
   /// \param rooms    of ranks, among which stages are dealt out in turn.
-  CutFitting(const ModelGraph &model, CutRequest request, Rooms rooms, const CutMemory &memory)
-      : model(model), memory(memory), exactLimits(request.limits), request(std::move(request)),
+  /// \param cuts     of the model's graph.
+  CutFitting(const ModelGraph &model, CutRequest request, Rooms rooms, const CutMemory &memory,
+             KnownCuts &cuts)
+      : model(model), memory(memory), cuts(cuts), exactLimits(request.limits), request(std::move(request)),
         rooms(std::move(rooms)) {
     this->request.limits = kProgramOrder;
   }
@@ -67,8 +69,8 @@ public:
     std::vector<int64_t> weightLimits;
     /// None: along program order.
     uint64_t steps = 0;
-    /// Nothing where none was found; the limits are then the last that were tried.
-    std::optional<StageCut> cut;
+    /// One of the known cuts. Null where none was found; the limits are then the last that were tried.
+    const StageCut *cut = nullptr;
   };
   /// The fastest cut first; where ranks have no room for what they hold of it, the fastest one whose weights
   /// leave room for what is beside them in the one before, and so on.
@@ -98,6 +100,7 @@ private:
 
   const ModelGraph &model;
   const CutMemory &memory;
+  KnownCuts &cuts;
   const SearchLimits exactLimits;
   CutRequest request;
   Rooms rooms;

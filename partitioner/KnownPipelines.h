@@ -4,7 +4,6 @@
 
 #include "partitioner/ModelGraph.h"
 #include "partitioner/PipelineSearch.h"
-#include "partitioner/StageCutter.h"
 #include <list>
 #include <map>
 #include <tuple>
@@ -41,6 +40,8 @@ struct CutOutcome {
 
 struct KnownPipelines::Facts {
   explicit Facts(mlir::func::FuncOp function) : whole(function) {}
+  /// Of `kinds`.
+  std::vector<const Place *> kindsOf(llvm::ArrayRef<Place> places);
 
   TracedShapes whole;
   /// Of all places, each once: what prices ask of the machine is the same in all requests.
@@ -52,10 +53,10 @@ struct KnownPipelines::Facts {
   /// By that, by how much is recomputed, none for inference, and by place.
   std::map<std::tuple<uint32_t, std::optional<Recompute>, const Place *>, OperationPrices> prices;
   std::map<ConfigurationKey, double> leastSeconds;
-  /// By whose seconds they are cut by: one or several configurations'.
-  std::map<ConfigurationKey, std::vector<std::unique_ptr<const StageCut>>> cuts;
-  /// By that, and by limits of stages that are not all the same.
-  std::map<std::pair<ConfigurationKey, std::vector<std::optional<int64_t>>>, std::unique_ptr<const StageCut>> unlikeCuts;
+  /// Of graphs, at their own prices.
+  std::map<const ModelGraph *, KnownCuts> cuts;
+  /// At a configuration's.
+  std::map<ConfigurationKey, KnownCuts> pricedCuts;
   std::map<std::pair<ConfigurationKey, const StageCut *>, CutOutcome> outcomes;
 };
 

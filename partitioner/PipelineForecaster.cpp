@@ -18,8 +18,25 @@ static KnownPipelines::Facts &factsOf(func::FuncOp function, KnownPipelines &kno
   return *known.facts;
 }
 
+std::vector<const Place *> KnownPipelines::Facts::kindsOf(ArrayRef<Place> places) {
+  std::vector<const Place *> own;
+  for (const Place &place : places) {
+    auto kind = llvm::find(kinds, place);
+    own.push_back(kind == kinds.end() ? &kinds.emplace_back(place) : &*kind);
+  }
+  return own;
+}
+
+KnownPipelines::Graph KnownPipelines::graphOf(func::FuncOp function, ArrayRef<Place> kinds, uint32_t stages) {
+  Facts &known = factsOf(function, *this);
+  ModelGraphs &graphs = known.graphs.try_emplace(known.kindsOf(kinds), function, kinds).first->second;
+  const ModelGraph &model = graphs.of(stages);
+  return {model, known.cuts[&model]};
+}
+
 PipelineForecaster::PipelineForecaster(func::FuncOp function, const PipelineSearchRequest &request)
-    : function(function), request(request), facts(factsOf(function, request.known ? *request.known : own)) {
+    : function(function), request(request), known(request.known ? *request.known : own),
+      facts(factsOf(function, known)) {
   auto isSplit = [](auto &pipeline) { return pipeline.second > 1; };
   if (!request.batch.empty() && (request.microbatches != 1 || llvm::any_of(request.pipelines, isSplit)))
     obstacle = findBatchObstacle(function, request.batch);
@@ -59,11 +76,7 @@ const PipelinePlaces &PipelineForecaster::placesOf(const Configuration &configur
   if (known != places.end())
     return known->second.first;
   PipelinePlaces found(request.machine, ranks, width, configuration.tensorRanks);
-  std::vector<const Place *> own;
-  for (const Place &place : found.kinds) {
-    auto kind = llvm::find(facts.kinds, place);
-    own.push_back(kind == facts.kinds.end() ? &facts.kinds.emplace_back(place) : &*kind);
-  }
+  std::vector<const Place *> own = facts.kindsOf(found.kinds);
   return places.try_emplace({ranks, width}, std::move(found), std::move(own)).first->second.first;
 }
 
@@ -86,9 +99,10 @@ OperationPrices &PipelineForecaster::pricesOf(const Configuration &configuration
 }
 
 const ModelGraph &PipelineForecaster::graphOf(const Configuration &configuration) {
-  const ArrayRef<Place> kinds = placesOf(configuration).kinds;
-  ModelGraphs &graphs = facts.graphs.try_emplace(kindsOf(configuration), function, kinds).first->second;
-  return graphs.of(configuration.pipelineRanks * configuration.stagesOfRank);
+  return known
+      .graphOf(function, placesOf(configuration).kinds,
+               configuration.pipelineRanks * configuration.stagesOfRank)
+      .model;
 }
 
 StageGraph PipelineForecaster::price(const ModelGraph &model, const Configuration &configuration) {

@@ -31,7 +31,8 @@ private:
     /// Whether there would be one if devices had more memory; nothing: not known yet.
     std::optional<bool> isForMemory;
   };
-  void tryVariant(const Configuration &configuration, const ModelGraph &model, std::optional<FoundCut> &found);
+  void tryVariant(const Configuration &configuration, const ModelGraph &model,
+                  std::optional<FoundCut> &found);
   /// The model at the prices of a configuration, which is made where it is asked for.
   using Priced = llvm::function_ref<const StageGraph &()>;
   llvm::Expected<const StageCut *> programOrderCut(const ModelGraph &model, Priced graph,
@@ -110,36 +111,14 @@ void PipelineSearch::refuse(const Configuration &configuration, llvm::Error erro
   estimates.push_back({configuration, 0, 0, toString(std::move(error))});
 }
 
-/// The cut of all configurations that differ from one of these in micro-batches alone; of training, of those
-/// that are tried with this one.
+/// Of training at the prices of the configuration, else at the graph's own.
 llvm::Expected<const StageCut *> PipelineSearch::programOrderCut(const ModelGraph &model, Priced graph,
                                                                  const Configuration &configuration) {
-  Configuration whose = configuration;
-  if (!configuration.kind)
-    whose.microbatches = 1;
-  std::vector<std::optional<int64_t>> limits;
-  for (const StageDevice &stage : stagesOf(configuration))
-    limits.push_back(stage.weightLimit);
-  auto find = [&]() -> llvm::Expected<std::unique_ptr<const StageCut>> {
-    auto found = this->cut(model, configuration.kind ? graph() : model.graph, configuration, kProgramOrder);
-    if (!found)
-      return found.takeError();
-    return std::make_unique<const StageCut>(std::move(*found));
-  };
-  if (llvm::all_equal(limits)) {
-    auto &known = facts.cuts[keyOf(whose)];
-    for (const auto &cut : known)
-      if (cut->weightLimits.contains(limits.front()))
-        return cut.get();
-    auto found = find();
-    return found ? known.emplace_back(std::move(*found)).get() : llvm::Expected<const StageCut *>(found.takeError());
-  }
-  // For which other limits such a cut is the same, it does not say.
-  auto &known = facts.unlikeCuts[{keyOf(whose), limits}];
-  if (!known)
-    if (auto error = find().moveInto(known))
-      return error;
-  return known.get();
+  auto cutting = requestFor(model, configuration, kProgramOrder);
+  if (!cutting)
+    return cutting.takeError();
+  return configuration.kind ? facts.pricedCuts[keyOf(configuration)].cut(graph, *cutting)
+                            : facts.cuts[&model].cut(model.graph, *cutting);
 }
 
 const CutOutcome &PipelineSearch::outcomeOf(const StageCut &cut, const ModelGraph &model, Priced graph,
@@ -150,8 +129,8 @@ const CutOutcome &PipelineSearch::outcomeOf(const StageCut &cut, const ModelGrap
   return known->second;
 }
 
-CutOutcome PipelineSearch::outcomeOf(const ModelGraph &model, const StageGraph &graph, llvm::ArrayRef<uint32_t> stageOf,
-                                     const Configuration &configuration) {
+CutOutcome PipelineSearch::outcomeOf(const ModelGraph &model, const StageGraph &graph,
+                                     llvm::ArrayRef<uint32_t> stageOf, const Configuration &configuration) {
   CutOutcome result;
   auto forecast = follow(model, graph, stageOf, configuration);
   if (!forecast) {
@@ -179,8 +158,8 @@ const CutMemory *PipelineSearch::memoryOf(const Configuration &configuration) co
 }
 
 /// By rank, with what waits for other passes.
-std::vector<int64_t> PipelineSearch::plannedBytes(const CutMemory &memory, const ModelGraph &model, const StageCut &cut,
-                                                  const CutOutcome &outcome) const {
+std::vector<int64_t> PipelineSearch::plannedBytes(const CutMemory &memory, const ModelGraph &model,
+                                                  const StageCut &cut, const CutOutcome &outcome) const {
   std::vector<int64_t> bytes(outcome.waitingBytes);
   for (auto [all, held] : llvm::zip_equal(bytes, memory.of(model, cut.stageOf, bytes.size())))
     all += held.bytes();
@@ -188,8 +167,9 @@ std::vector<int64_t> PipelineSearch::plannedBytes(const CutMemory &memory, const
 }
 
 /// What is estimated leaves out what operators allocate, and counts twice what views share.
-std::optional<MemoryShortage> PipelineSearch::findShortage(const Configuration &configuration, const ModelGraph &model,
-                                                           const StageCut &cut, const CutOutcome &outcome) {
+std::optional<MemoryShortage> PipelineSearch::findShortage(const Configuration &configuration,
+                                                           const ModelGraph &model, const StageCut &cut,
+                                                           const CutOutcome &outcome) {
   const Rooms rooms = placesOf(configuration).memoryOfRanks();
   std::vector<int64_t> twice;
   for (int64_t bytes : outcome.peakBytes)
@@ -199,7 +179,8 @@ std::optional<MemoryShortage> PipelineSearch::findShortage(const Configuration &
 }
 
 /// Whether there would be a cut if devices had more of it.
-bool PipelineSearch::isForMemory(FoundCut &none, const ModelGraph &model, const Configuration &configuration) {
+bool PipelineSearch::isForMemory(FoundCut &none, const ModelGraph &model,
+                                 const Configuration &configuration) {
   if (!memoryOf(configuration))
     return false;
   if (none.isForMemory)
@@ -212,13 +193,14 @@ bool PipelineSearch::isForMemory(FoundCut &none, const ModelGraph &model, const 
   }
   for (StageDevice &stage : cutting->stages)
     stage.weightLimit.reset();
-  auto cut = cutStages(model.graph, *cutting);
+  auto cut = facts.cuts[&model].cut(model.graph, *cutting);
   none.isForMemory = bool(cut);
   consumeError(cut.takeError());
   return *none.isForMemory;
 }
 
-/// Unless a slower cut has room: that is then the estimate. One that `mayTake` seconds was not shown to have none.
+/// Unless a slower cut has room: that is then the estimate. One that `mayTake` seconds was not shown to have
+/// none.
 void PipelineSearch::refuseForMemory(Estimate estimate, double least, const ModelGraph &model, Priced graph) {
   const Configuration configuration = estimate.configuration;
   const CutMemory *memory = estimate.lacksMemory ? memoryOf(configuration) : nullptr;
@@ -228,13 +210,15 @@ void PipelineSearch::refuseForMemory(Estimate estimate, double least, const Mode
   if (memory && mayFit(*memory, model, mostRooms())) {
     estimate.mayTake = least;
     const Rooms rooms = placesOf(configuration).memoryOfRanks();
-    const CutFitting fitting(model, llvm::cantFail(requestFor(model, configuration, kProgramOrder), "it was cut"), rooms,
-                             *memory);
+    const CutFitting fitting(model,
+                             llvm::cantFail(requestFor(model, configuration, kProgramOrder), "it was cut"),
+                             rooms, *memory, facts.cuts[&model]);
     if (const CutFitting::Fitted fitted = fitting.fit(); fitted.cut) {
-      const CutOutcome outcome = outcomeOf(model, graph(), fitted.cut->stageOf, configuration);
+      const CutOutcome &outcome = outcomeOf(*fitted.cut, model, graph, configuration);
       estimate.mayTake = std::nullopt;
-      const std::vector<int64_t> bytes =
-          outcome.failure.empty() ? plannedBytes(*memory, model, *fitted.cut, outcome) : std::vector<int64_t>();
+      const std::vector<int64_t> bytes = outcome.failure.empty()
+                                             ? plannedBytes(*memory, model, *fitted.cut, outcome)
+                                             : std::vector<int64_t>();
       if (!bytes.empty() && !shortageOf(bytes, rooms)) {
         estimate = {configuration, outcome.seconds, *llvm::max_element(bytes)};
         estimate.lacksMemory = true;

@@ -43,8 +43,9 @@ struct PipelineForecast {
   std::vector<TrainingStageCost> training;
   /// By pipeline rank: weights, of training with gradients and the optimizer's, and the most bytes in all.
   std::vector<int64_t> stateBytes, peakBytes;
-  /// Of a step: the schedule and, of training, what of the sums of gradients over pipelines is still under way then, and the
-  /// update of weights, each the slowest rank's: the update takes the norm of all gradients.
+  /// Of a step: the schedule and, of training, what of the sums of gradients over pipelines is still under
+  /// way then, and the update of weights, each the slowest rank's: the update takes the norm of all
+  /// gradients.
   double seconds = 0;
 };
 
@@ -80,6 +81,13 @@ class KnownPipelines {
 public:
   KnownPipelines();
   ~KnownPipelines();
+  /// The function as a graph for so many stages on places of these kinds (buildModelGraph), and cuts of that;
+  /// both live as long as this.
+  struct Graph {
+    const ModelGraph &model;
+    KnownCuts &cuts;
+  };
+  Graph graphOf(mlir::func::FuncOp function, llvm::ArrayRef<Place> kinds, uint32_t stages);
   struct Facts;
   std::unique_ptr<Facts> facts;
 };
@@ -91,7 +99,8 @@ struct PipelineSearchRequest {
   std::vector<uint32_t> stagesOfRank;
   /// Of each pipeline; 0: each number that divides its samples.
   uint32_t microbatches = 0;
-  /// Schedules of training and what is recomputed: each pair is tried, interleaving where a rank has several stages; empty: inference.
+  /// Schedules of training and what is recomputed: each pair is tried, interleaving where a rank has several
+  /// stages; empty: inference.
   std::vector<TrainingKind> kinds;
   std::vector<TrainingOptions> training;
   /// Stages of ZeRO, ascending, where there are several pipelines.
@@ -113,13 +122,14 @@ struct PipelineSearchRequest {
   KnownPipelines *known = nullptr;
 };
 
-/// What every pipeline of the request takes that `function`, a program of all its tensor ranks, can be cut into. The cut is
-/// StageCutter's, the time that of the simulator over the runtime's own schedule, with operations priced as everywhere
-/// (operationSeconds) at the size of a micro-batch. Cuts are those of program order (`kProgramOrder`): what is chosen is cut
-/// anew, exactly.
+/// What every pipeline of the request takes that `function`, a program of all its tensor ranks, can be cut
+/// into. The cut is StageCutter's, the time that of the simulator over the runtime's own schedule, with
+/// operations priced as everywhere (operationSeconds) at the size of a micro-batch. Cuts are those of program
+/// order (`kProgramOrder`): what is chosen is cut anew, exactly.
 std::vector<Estimate> searchPipelines(mlir::func::FuncOp function, const PipelineSearchRequest &request);
 
-/// One of them in full, cut exactly; where ranks have no room for what they hold then, with the cut of the estimate.
+/// One of them in full, cut exactly; where ranks have no room for what they hold then, with the cut of the
+/// estimate.
 llvm::Expected<PipelineForecast> forecastPipeline(const PipelineSearchRequest &request,
                                                   const Estimate &estimate);
 

@@ -15,6 +15,7 @@ struct SearchLimits {
   /// what the larger one adds, and for each pair the states of the smaller one that it extends. Beyond, the
   /// best until then is given.
   uint64_t work = 1000000000;
+  bool operator==(const SearchLimits &) const = default;
 };
 
 /// States of the dynamic program, which take 16 bytes each, that are tried at most.

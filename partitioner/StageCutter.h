@@ -20,6 +20,7 @@ struct StageDevice {
   std::optional<int64_t> weightLimit = std::nullopt;
   /// Of those that the graph's nodes have seconds on.
   uint32_t kind = 0;
+  bool operator==(const StageDevice &) const = default;
 };
 
 struct CutRequest {
@@ -32,6 +33,7 @@ struct CutRequest {
   uint32_t stagesOfRank = 1;
   /// About a second of search.
   SearchLimits limits = {/*downsets=*/200000, /*work=*/100000000};
+  bool operator==(const CutRequest &) const = default;
 };
 
 struct StageCut : SearchProof {
@@ -47,7 +49,8 @@ struct StageCut : SearchProof {
   /// The node that alone exceeds a balanced stage's share of the work, so that no balanced cut exists;
   /// nothing otherwise.
   std::optional<uint32_t> bottleneck;
-  /// The weight limits with which the cut is this one, to the bit; for requests that give all stages the same limit.
+  /// The weight limits with which the cut is this one, to the bit; for requests that give all stages the same
+  /// limit.
   LimitRange weightLimits;
   /// Of `seconds`.
   double slowest() const;

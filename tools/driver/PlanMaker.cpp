@@ -196,11 +196,9 @@ Expected<PlanMaker::Uncut> PlanMaker::uncut(const PipelineShape &shape, uint32_t
     for (DeviceSpec &device : machine->devices)
       device.memoryBytes = shape.memoryGiven;
   const PipelinePlaces places(*machine, shape.ranks, shape.tensorRanks, shape.tensorRanks);
-  Uncut result{buildModelGraph(*function, places.kinds, shape.stages),
-               {},
-               memoryOf(*function, microbatches),
-               places.memoryOfRanks(),
-               places.memoryOfRanks()};
+  auto [model, cuts] = pipelinesOf(*function).graphOf(*function, places.kinds, shape.stages);
+  Uncut result{
+      model, cuts, {}, memoryOf(*function, microbatches), places.memoryOfRanks(), places.memoryOfRanks()};
   if (result.memory)
     result.mostRooms = roomsOfMost(*result.memory, *machine, shape.ranks, shape.tensorRanks);
   result.request.stages = places.stageDevices(shape.stages);
@@ -217,9 +215,9 @@ bool PlanMaker::fits(const Uncut &program, const PipelineShape &shape) {
     stage.weightLimit = limit;
   if (shape.cutSteps)
     request.limits = *shape.cutSteps ? SearchLimits{request.limits.downsets, *shape.cutSteps} : kProgramOrder;
-  auto cut = cutStages(program.model.graph, request);
+  auto cut = program.cuts.cut(program.model.graph, request);
   if (cut)
-    return !shortageOf(program.memory->of(program.model, cut->stageOf, shape.ranks), program.mostRooms);
+    return !shortageOf(program.memory->of(program.model, (*cut)->stageOf, shape.ranks), program.mostRooms);
   consumeError(cut.takeError());
   return false;
 }
@@ -241,7 +239,7 @@ Expected<std::unique_ptr<plan::Plan>> PlanMaker::recut(const PipelineShape &shap
   if (program->mostRooms != program->rooms)
     rooms.push_back(program->mostRooms);
   for (const Rooms &own : rooms) {
-    const CutFitting fitting(program->model, program->request, own, *program->memory);
+    const CutFitting fitting(program->model, program->request, own, *program->memory, program->cuts);
     const CutFitting::Fitted fitted = fitting.fit();
     for (uint64_t steps : {kStepsWithin, uint64_t(0)}) {
       PipelineShape &next = tried.emplace_back(shape);
@@ -369,7 +367,8 @@ std::optional<CutFitting::Least> PlanMaker::leastCut(const PipelineShape &shape)
     return std::nullopt;
   }
   hasMade = true;
-  return CutFitting(program->model, program->request, program->rooms, *program->memory).leastRoom();
+  return CutFitting(program->model, program->request, program->rooms, *program->memory, program->cuts)
+      .leastRoom();
 }
 
 std::optional<MemoryShortage> PlanMaker::leastMemory(const PipelineShape &shape) {
@@ -379,7 +378,8 @@ std::optional<MemoryShortage> PlanMaker::leastMemory(const PipelineShape &shape)
 int64_t PlanMaker::leastPeak(const PipelineShape &shape) {
   auto program = smallest(shape);
   if (program)
-    return CutFitting(program->model, program->request, program->rooms, *program->memory).leastBound();
+    return CutFitting(program->model, program->request, program->rooms, *program->memory, program->cuts)
+        .leastBound();
   consumeError(program.takeError());
   return 0;
 }

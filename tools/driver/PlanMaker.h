@@ -62,7 +62,8 @@ public:
 private:
   /// A program as the pass that cuts it sees it.
   struct Uncut {
-    ModelGraph model;
+    const ModelGraph &model;
+    KnownCuts &cuts;
     CutRequest request;
     const CutMemory *memory = nullptr;
     /// By pipeline rank: of the device of its tensor ranks that has least, and of those that hold most

@@ -43,7 +43,7 @@ struct Branches : CutMemory {
   CutFitting fitting(uint32_t stages, Rooms rooms) const {
     CutRequest request;
     request.stages.assign(stages, StageDevice{Link{0, 1e9}});
-    return {model, request, std::move(rooms), *this};
+    return {model, request, std::move(rooms), *this, cuts};
   }
   bool isContiguous(llvm::ArrayRef<uint32_t> stageOf, uint32_t stages) const {
     return isForward(stageOf) && llvm::all_of(llvm::seq(stages), [&](uint32_t stage) {
@@ -68,6 +68,7 @@ struct Branches : CutMemory {
   }
 
   ModelGraph model;
+  mutable KnownCuts cuts;
   std::vector<int64_t> beside;
 
 private:

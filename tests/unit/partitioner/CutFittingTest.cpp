@@ -40,9 +40,9 @@ struct Chain : CutMemory {
   CutFitting fitting(uint32_t stages, Rooms rooms) const {
     CutRequest request;
     request.stages.assign(stages, StageDevice{Link{0, 1e9}});
-    return {model, request, std::move(rooms), *this};
+    return {model, request, std::move(rooms), *this, cuts};
   }
-  std::optional<StageCut> fit(uint32_t stages, Rooms rooms) const {
+  const StageCut *fit(uint32_t stages, Rooms rooms) const {
     return fitting(stages, std::move(rooms)).fit().cut;
   }
   /// Of all cuts into intervals: what those ranks hold that have no more than the least room, where all
@@ -80,6 +80,7 @@ struct Chain : CutMemory {
   }
 
   ModelGraph model;
+  mutable KnownCuts cuts;
   std::vector<int64_t> beside;
   mutable int asked = 0;
 };
