@@ -18,8 +18,8 @@ using namespace mlir;
 
 namespace cleave {
 
-/// `annotate-sharding` and what makes its decision real.
-static std::string tensorPasses(const CompileOptions &options, const PipelineShape &shape) {
+/// Which weights are split: all of these passes that depends on memory.
+static std::string decidingPass(const CompileOptions &options, const PipelineShape &shape) {
   std::string annotate = "annotate-sharding{tp=" + std::to_string(shape.tensorRanks);
   if (!options.machine.empty())
     annotate += " machine=" + options.machine;
@@ -29,8 +29,13 @@ static std::string tensorPasses(const CompileOptions &options, const PipelineSha
     annotate += " memory=" + std::to_string(*memory);
   if (!shape.shard.empty())
     annotate += " shard=" + llvm::join(shape.shard, ",");
-  annotate += "},propagate-sharding,resolve-conflicts,partition-spmd,place-collectives,canonicalize,cse,infer-types";
-  return annotate + (options.rewritesIdioms ? ",rewrite-idioms{only=rms-norm},cse,infer-types" : "");
+  return annotate + "}";
+}
+
+/// What makes that real.
+static std::string splittingPasses(const CompileOptions &options) {
+  std::string passes = "propagate-sharding,resolve-conflicts,partition-spmd,place-collectives,canonicalize,cse,infer-types";
+  return passes + (options.rewritesIdioms ? ",rewrite-idioms{only=rms-norm},cse,infer-types" : "");
 }
 
 std::optional<int64_t> shardingMemory(const PipelineShape &shape) {
@@ -66,7 +71,7 @@ std::vector<std::string> shardingSteps(const CompileOptions &options, const Pipe
   if (!changes.empty())
     steps.push_back(llvm::join(changes, ","));
   if (isSplit)
-    steps.push_back(tensorPasses(options, shape));
+    steps.insert(steps.end(), {decidingPass(options, shape), splittingPasses(options)});
   return steps;
 }
 

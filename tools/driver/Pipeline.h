@@ -13,7 +13,7 @@
 namespace cleave {
 
 /// The passes up to the program of all tensor ranks, as texts: to types and sizes, to idioms and precision, and, where there is
-/// something to split over, to the split. Shapes that differ in later ones have the earlier ones in common.
+/// something to split over, to what is split and to the split. Shapes that differ in later ones have the earlier ones in common.
 std::vector<std::string> shardingSteps(const CompileOptions &options, const PipelineShape &shape);
 /// The memory of a tensor rank that they weigh; nothing where they do not.
 std::optional<int64_t> shardingMemory(const PipelineShape &shape);

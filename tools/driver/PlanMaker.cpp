@@ -2,6 +2,7 @@
 #include "tools/driver/PlanMaker.h"
 #include "codegen/EmitPlan.h"
 #include "ir/NearestName.h"
+#include "ir/OperatorDialect.h"
 #include "partitioner/SearchLimits.h"
 #include "partitioner/StageStarts.h"
 #include "passes/Passes.h"
@@ -90,26 +91,54 @@ static PipelineShape withoutLimit(PipelineShape shape) {
   return shape;
 }
 
+/// Whether of two copies of a module the same was decided, for whatever limits.
+static bool areDecidedAlike(mlir::ModuleOp one, mlir::ModuleOp other) {
+  auto attributesOf = [](mlir::ModuleOp module) {
+    mlir::func::FuncOp function = *module.getOps<mlir::func::FuncOp>().begin();
+    mlir::NamedAttrList ofFunction(function->getAttrs());
+    ofFunction.erase(kShardingLimitsAttr);
+    std::vector<mlir::DictionaryAttr> all{ofFunction.getDictionary(module.getContext())};
+    for (ParamOp param : function.getOps<ParamOp>())
+      all.push_back(param->getAttrDictionary());
+    return all;
+  };
+  return attributesOf(one) == attributesOf(other);
+}
+
+/// \param before  what the same passes have made of the module, but for limits.
+Expected<PlanMaker::Sharded> PlanMaker::runStep(mlir::ModuleOp module, const std::string &passes,
+                                                bool isLimited, unsigned done,
+                                                llvm::ArrayRef<Sharded> before) {
+  mlir::OwningOpRef<mlir::ModuleOp> copy = module.clone();
+  if (auto error = run(*copy, passes, done))
+    return error;
+  const LimitRange limits = isLimited ? limitsIn(*copy, kShardingLimitsAttr) : LimitRange();
+  for (const Sharded &one : before)
+    if (areDecidedAlike(one.module, *copy))
+      return Sharded{nullptr, one.module, isLimited, limits};
+  const mlir::ModuleOp made = *copy;
+  return Sharded{std::move(copy), made, isLimited, limits};
+}
+
 Expected<mlir::ModuleOp> PlanMaker::runSharding(const PipelineShape &shape) {
   const std::optional<int64_t> limit = shardingMemory(shape);
   const std::vector<std::string> steps = shardingSteps(options, shape),
                                  names = shardingSteps(options, withoutLimit(shape));
   mlir::ModuleOp module = source.model.module.get();
-  std::string key;
   unsigned done = 0;
   for (auto [passes, name] : llvm::zip(steps, names)) {
-    key += (passes == name ? "" : "within a limit: ") + name + ",";
-    std::vector<Sharded> &all = sharded[key];
-    auto known = llvm::find_if(all, [&](const Sharded &one) { return one.limits.contains(limit); });
+    const bool isLimited = passes != name;
+    std::vector<Sharded> &all = sharded[{module, name}];
+    auto known = llvm::find_if(
+        all, [&](const Sharded &one) { return one.isLimited == isLimited && one.limits.contains(limit); });
     if (known == all.end()) {
-      mlir::OwningOpRef<mlir::ModuleOp> copy = module.clone();
-      if (auto error = run(*copy, passes, done))
-        return error;
-      const LimitRange limits = limitsIn(*copy, kShardingLimitsAttr);
-      all.push_back({std::move(copy), limits});
+      auto made = runStep(module, passes, isLimited, done, all);
+      if (!made)
+        return made.takeError();
+      all.push_back(std::move(*made));
       known = std::prev(all.end());
     }
-    module = *known->module;
+    module = known->module;
     done += countPasses(passes);
   }
   return module;

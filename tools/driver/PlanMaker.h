@@ -70,6 +70,15 @@ private:
     /// (roomsOfMost).
     Rooms rooms, mostRooms;
   };
+  /// What passes before the cut have made, with a limit of memory or without, and with which limits it is
+  /// that.
+  struct Sharded {
+    /// Null where they had made the same before.
+    mlir::OwningOpRef<mlir::ModuleOp> owned;
+    mlir::ModuleOp module;
+    bool isLimited;
+    LimitRange limits;
+  };
   llvm::Expected<Machine> machineOf(uint32_t devices) const;
   llvm::Expected<Uncut> uncut(const PipelineShape &shape, uint32_t microbatches);
   llvm::Expected<Uncut> smallest(PipelineShape shape);
@@ -80,6 +89,8 @@ private:
                                                     bool triesFastest);
   std::optional<CutFitting::Least> leastCut(const PipelineShape &shape);
   llvm::Error tooLittleMemory(const PipelineShape &shape, const std::optional<MemoryShortage> &least) const;
+  llvm::Expected<Sharded> runStep(mlir::ModuleOp module, const std::string &passes, bool isLimited,
+                                  unsigned done, llvm::ArrayRef<Sharded> before);
   llvm::Expected<mlir::ModuleOp> runSharding(const PipelineShape &shape);
   llvm::Expected<std::unique_ptr<plan::Plan>> cutAndEmit(mlir::ModuleOp module, const PipelineShape &shape);
   llvm::Error run(mlir::ModuleOp module, const std::string &passes, unsigned done);
@@ -91,13 +102,8 @@ private:
   bool hasMade = false, isRecut = false;
   /// Of the last plan whose fastest cut had no room.
   uint32_t microbatchesMade = 1;
-  /// What the passes before the cut have made, and with which limits of memory it is that.
-  struct Sharded {
-    mlir::OwningOpRef<mlir::ModuleOp> module;
-    LimitRange limits;
-  };
-  /// By the passes, limits left out.
-  llvm::StringMap<std::vector<Sharded>> sharded;
+  /// By what they were given, and the passes, limits left out.
+  std::map<std::pair<mlir::Operation *, std::string>, std::vector<Sharded>> sharded;
   struct Emitted {
     std::unique_ptr<plan::Plan> plan;
     LimitRange limits;
