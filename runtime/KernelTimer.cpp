@@ -50,8 +50,10 @@ public:
         start(std::ptrdiff_t(ranks)), samples(ranks) {}
 
   void run(uint32_t rank);
-  /// Of a call, over all devices.
-  double mean() const;
+  /// Of a call, over all devices: the mean, or the median of calls that are timed one by one. Of these a
+  /// moment in which the system runs something else on one core, while other ranks wait, would take more than
+  /// all others.
+  double typical() const;
 
 private:
   const Call timed;
@@ -146,14 +148,15 @@ void Calls::run(uint32_t rank) {
     samples[rank].push_back(sample(calls) / double(calls));
 }
 
-double Calls::mean() const {
-  double sum = 0;
-  size_t count = 0;
-  for (const std::vector<double> &each : samples) {
-    sum += std::accumulate(each.begin(), each.end(), 0.0);
-    count += each.size();
-  }
-  return sum / double(count);
+double Calls::typical() const {
+  std::vector<double> all;
+  for (const std::vector<double> &each : samples)
+    all.insert(all.end(), each.begin(), each.end());
+  if (!before)
+    return std::accumulate(all.begin(), all.end(), 0.0) / double(all.size());
+  const auto middle = all.begin() + all.size() / 2;
+  std::nth_element(all.begin(), middle, all.end());
+  return *middle;
 }
 
 llvm::Expected<std::unique_ptr<KernelTimer>> KernelTimer::open(llvm::ArrayRef<std::string> names,
@@ -211,7 +214,7 @@ llvm::Expected<double> DeviceTimer::secondsOf(const Call &timed, const Call *bef
   Calls calls(*own, std::move(preceding), effort.seconds, devices());
   if (llvm::Error error = onDevices(devices(), [&](uint32_t rank) { calls.run(rank); }))
     return llvm::createStringError(timed.name + ": " + toString(std::move(error)));
-  return calls.mean();
+  return calls.typical();
 }
 
 llvm::Expected<double> DeviceTimer::secondsOfHandover(int64_t bytes, bool handsOver) {

@@ -39,7 +39,8 @@ public:
   virtual int threads() const = 0;
   /// Mean seconds of a call, after some to warm up; of one that waits for the other devices, waiting
   /// included.
-  /// \param before  is called before each, and its time does not count; may be null.
+  /// \param before  is called before each, and its time does not count; of such calls the median. May be
+  ///                null.
   virtual llvm::Expected<double> secondsOf(const Call &timed, const Call *before = nullptr) = 0;
   /// Seconds until the next device has a float32 tensor of so many bytes and has added one to each element:
   /// mean of many hand-overs, to and fro between the first two devices; with one device, without handing

@@ -1,6 +1,7 @@
 //===- KernelTimerTest.cpp - Which calls are timed ------------------------===//
 #include "runtime/KernelTimer.h"
 #include <ATen/ATen.h>
+#include <algorithm>
 #include <gmock/gmock.h>
 #include <thread>
 #include <torch/library.h>
@@ -22,6 +23,12 @@ TORCH_LIBRARY_FRAGMENT(timerTest, library) {
   library.def("long(Tensor x) -> Tensor", [](const at::Tensor &x) {
     std::this_thread::sleep_for(kLong);
     return remember('l', x);
+  });
+  // The first call after that to warm up and the one for an estimate.
+  library.def("stalled(Tensor x) -> Tensor", [](const at::Tensor &x) {
+    if (std::ranges::count(made, 's') == 2)
+      std::this_thread::sleep_for(kLong);
+    return remember('s', x);
   });
 }
 
@@ -56,6 +63,15 @@ TEST_F(KernelTimerTest, LeavesOutTheTimeOfTheCallBefore) {
   EXPECT_LT(llvm::cantFail(timer->secondsOf(call("timerTest::timed"), &before)),
             std::chrono::duration<double>(kLong).count() / 2);
   EXPECT_EQ(made, "ltltlt");
+}
+
+/// Of a thousand calls at most, a mean would have a thousandth of it at least.
+TEST_F(KernelTimerTest, IsNotMovedByOneLongCallThatFollowsOthers) {
+  timer = llvm::cantFail(KernelTimer::open({"cpu:0"}, {/*seconds=*/0.01}));
+  const KernelTimer::Call before = call("timerTest::before");
+  EXPECT_LT(llvm::cantFail(timer->secondsOf(call("timerTest::stalled"), &before)),
+            std::chrono::duration<double>(kLong).count() / 1000);
+  EXPECT_GT(std::ranges::count(made, 's'), 5);
 }
 
 } // namespace cleave::runtime
