@@ -50,9 +50,9 @@ public:
         start(std::ptrdiff_t(ranks)), samples(ranks) {}
 
   void run(uint32_t rank);
-  /// Of a call, over all devices: the mean, or the median of calls that are timed one by one. Of these a
-  /// moment in which the system runs something else on one core, while other ranks wait, would take more than
-  /// all others.
+  /// Of a call, the mean over devices; of all calls the mean, or the median of those that are timed one by
+  /// one. Of these one in which the system runs something else on a core, while other ranks wait, would take
+  /// more than all others.
   double typical() const;
 
 private:
@@ -149,9 +149,10 @@ void Calls::run(uint32_t rank) {
 }
 
 double Calls::typical() const {
-  std::vector<double> all;
+  std::vector<double> all(samples.front().size());
   for (const std::vector<double> &each : samples)
-    all.insert(all.end(), each.begin(), each.end());
+    for (size_t call = 0; call < all.size(); ++call)
+      all[call] += each[call] / double(samples.size());
   if (!before)
     return std::accumulate(all.begin(), all.end(), 0.0) / double(all.size());
   const auto middle = all.begin() + all.size() / 2;

@@ -315,6 +315,7 @@ llvm::Expected<CollectiveCosts::Measured> Profiler::measureCollective(Collective
   measured.ranks = ranks;
   std::vector<double> bytes, rates;
   for (double elements : {1 << 6, 1 << 12, 1 << 15, 1 << 17, 1 << 19, 1 << 21, 1 << 23}) {
+    const bool isFirst = elements == 1 << 6;
     begin(llvm::formatv("{0}: {1} elements", name, int64_t(elements)));
     const double all = 4 * elements * (kind == CollectiveKind::AllToAll ? ranks : 1);
     auto operands = [&](uint32_t rank) {
@@ -326,7 +327,7 @@ llvm::Expected<CollectiveCosts::Measured> Profiler::measureCollective(Collective
       return seconds.takeError();
     const double beyondCall = beyond(*seconds, callSeconds);
     // What next to nothing takes is the latency.
-    if (measured.latencySeconds == 0) {
+    if (isFirst) {
       measured.latencySeconds = rounded(beyondCall);
       continue;
     }

@@ -24,6 +24,12 @@ TORCH_LIBRARY_FRAGMENT(timerTest, library) {
     std::this_thread::sleep_for(kLong);
     return remember('l', x);
   });
+  // By any device, so that neither is remembered.
+  library.def("quiet(Tensor x) -> Tensor", [](const at::Tensor &x) { return x.clone(); });
+  library.def("lasting(Tensor x, float seconds) -> Tensor", [](const at::Tensor &x, double seconds) {
+    std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
+    return x.clone();
+  });
   // The first call after that to warm up and the one for an estimate.
   library.def("stalled(Tensor x) -> Tensor", [](const at::Tensor &x) {
     if (std::ranges::count(made, 's') == 2)
@@ -72,6 +78,17 @@ TEST_F(KernelTimerTest, IsNotMovedByOneLongCallThatFollowsOthers) {
   EXPECT_LT(llvm::cantFail(timer->secondsOf(call("timerTest::stalled"), &before)),
             std::chrono::duration<double>(kLong).count() / 1000);
   EXPECT_GT(std::ranges::count(made, 's'), 5);
+}
+
+/// Half of the calls are long, of each pair of calls at the same time one: neither is what is typical of
+/// both.
+TEST_F(KernelTimerTest, TakesTheMeanOverDevices) {
+  timer = llvm::cantFail(KernelTimer::open({"cpu:0", "cpu:1"}, {/*seconds=*/0}));
+  const KernelTimer::Call uneven = {"timerTest::lasting", [](uint32_t rank) {
+                                      return std::vector<torch::jit::Stack>{{at::zeros({1}), rank * 0.2}};
+                                    }};
+  const KernelTimer::Call before = call("timerTest::quiet");
+  EXPECT_NEAR(llvm::cantFail(timer->secondsOf(uneven, &before)), 0.1, 0.05);
 }
 
 } // namespace cleave::runtime
