@@ -171,12 +171,16 @@ void DownsetSearch::leave(uint32_t group) {
     --inside[net];
 }
 
+static void note(LimitRange *seen, double size, bool hasRoom) {
+  if (seen)
+    seen->note(int64_t(std::min(size, 0x1p62)), hasRoom);
+}
+
 double DownsetSearch::loadWithin(double limit, const State &state, double sent) const {
   if (state.accelerators == devices.accelerators.size() || !here.isSupported)
     return kNever;
   const bool hasRoom = here.size <= limit;
-  if (devices.seen)
-    devices.seen->note(int64_t(std::min(here.size, 0x1p62)), hasRoom);
+  note(devices.seen, here.size, hasRoom);
   if (!hasRoom)
     return kNever;
   const DeviceRow::Accelerator &next = devices.accelerators[state.accelerators];
@@ -232,9 +236,12 @@ void DownsetSearch::relaxAlike(uint32_t start, uint32_t target, double load) {
     if (used >= capacities.size() || left > capacities[used])
       return;
     const double value = isSum ? state.least + more : std::max(state.least, load);
-    if (value >= most || value * rounding >= least[first + used] ||
-        size > devices.accelerators[used - 1].sizeLimit)
+    if (value >= most || value * rounding >= least[first + used])
       continue;
+    if (size > devices.accelerators[used - 1].sizeLimit) {
+      note(devices.seen, size, /*hasRoom=*/false);
+      continue;
+    }
     least[first + used] = value;
     from[first + used] = uint64_t(start) * 2;
   }

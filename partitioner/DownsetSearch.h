@@ -137,7 +137,7 @@ private:
   void walk(uint32_t start);
   void walkChain(uint32_t start);
   void relax(uint32_t start, uint32_t target);
-  /// Where all states' next devices are alike but for limits, and would have this load.
+  /// Of next devices that differ in limits alone, to which this is the load.
   void relaxAlike(uint32_t start, uint32_t target, double load);
   void offer(uint32_t target, const State &from, bool isCpu, double load, uint32_t start);
   DevicesFound trace() const;

@@ -16,7 +16,7 @@ bool KnownCuts::Found::answers(const CutRequest &other) const {
     return false;
   if (request == other)
     return true;
-  if (!failure.empty() || !haveOneLimit(request) || !haveOneLimit(other) ||
+  if (!failure.empty() || !haveOneLimit(other) ||
       !cut.weightLimits.contains(other.stages.front().weightLimit))
     return false;
   CutRequest same = other;
@@ -32,7 +32,9 @@ llvm::Expected<const StageCut *> KnownCuts::cut(llvm::function_ref<const StageGr
     known = all.insert(all.end(), {request, {}, ""});
     if (auto error = cutStages(graph(), request).moveInto(known->cut))
       known->failure = toString(std::move(error));
-    known->isLuck = EarlyEnd::isWantedNow();
+    // Along program order nothing is interrupted.
+    known->isLuck = known->failure.empty() ? known->cut.end == SearchEnd::Interrupted
+                                           : request.limits.downsets > 0 && EarlyEnd::isWantedNow();
   }
   if (!known->failure.empty())
     return failure("{0}", known->failure);

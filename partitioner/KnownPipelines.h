@@ -29,6 +29,15 @@ struct OperationPrices {
 
 /// A configuration, as a key.
 using ConfigurationKey = std::tuple<uint32_t, uint32_t, uint32_t, uint32_t, uint32_t, int, int>;
+inline ConfigurationKey keyOf(const Configuration &configuration) {
+  return {configuration.pipelineRanks,
+          configuration.dataRanks,
+          configuration.stagesOfRank,
+          configuration.microbatches,
+          configuration.zero,
+          configuration.kind ? int(*configuration.kind) : -1,
+          int(configuration.training.recompute)};
+}
 
 /// What was followed of a cut.
 struct CutOutcome {

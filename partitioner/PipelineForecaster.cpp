@@ -138,15 +138,6 @@ llvm::Expected<CutRequest> PipelineForecaster::requestFor(const ModelGraph &mode
   return cutting;
 }
 
-llvm::Expected<StageCut> PipelineForecaster::cut(const ModelGraph &model, const StageGraph &graph,
-                                                 const Configuration &configuration,
-                                                 const SearchLimits &limits) {
-  auto cutting = requestFor(model, configuration, limits);
-  if (!cutting)
-    return cutting.takeError();
-  return cutStages(graph, *cutting);
-}
-
 /// No cut takes less: some rank has at least its share of all work, as if each operation were where it is
 /// fastest, and a micro-batch goes along the longest chain. Where there is one stage a rank and no backward
 /// pass, the others follow it at the pace of the rank that has most of the chain.
@@ -267,10 +258,13 @@ llvm::Expected<PipelineForecast> PipelineForecaster::forecast(const Estimate &es
     return error;
   const ModelGraph &model = graphOf(configuration);
   const StageGraph graph = price(model, configuration);
-  auto found = cut(model, graph, configuration, CutRequest().limits);
+  auto cutting = requestFor(model, configuration, CutRequest().limits);
+  if (!cutting)
+    return cutting.takeError();
+  auto found = facts.pricedCuts[keyOf(configuration)].cut(graph, *cutting);
   if (!found)
     return found.takeError();
-  auto exact = follow(model, graph, found->stageOf, configuration);
+  auto exact = follow(model, graph, (*found)->stageOf, configuration);
   if (!exact || !estimate.cut)
     return exact;
   ofCut.clear();

@@ -22,8 +22,6 @@ protected:
   std::vector<StageDevice> stagesOf(const Configuration &configuration);
   llvm::Expected<CutRequest> requestFor(const ModelGraph &model, const Configuration &configuration,
                                         const SearchLimits &limits);
-  llvm::Expected<StageCut> cut(const ModelGraph &model, const StageGraph &graph,
-                               const Configuration &configuration, const SearchLimits &limits);
   double leastSeconds(const StageGraph &graph, const Configuration &configuration) const;
   /// Of stages and of ranks, on one pipeline.
   struct TrainingOfCut {

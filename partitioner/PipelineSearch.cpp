@@ -58,16 +58,6 @@ private:
 };
 } // namespace
 
-static ConfigurationKey keyOf(const Configuration &configuration) {
-  return {configuration.pipelineRanks,
-          configuration.dataRanks,
-          configuration.stagesOfRank,
-          configuration.microbatches,
-          configuration.zero,
-          configuration.kind ? int(*configuration.kind) : -1,
-          int(configuration.training.recompute)};
-}
-
 /// Of each pipeline, as many as it has samples at most.
 std::vector<uint32_t> PipelineSearch::microbatchCounts(uint32_t dataRanks) const {
   const int64_t all = facts.whole.sizes().lookup(request.batch),

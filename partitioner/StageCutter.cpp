@@ -268,20 +268,27 @@ static std::vector<uint32_t> furthestEnds(const StageGraph &graph, llvm::ArrayRe
   return furthest;
 }
 
-/// Whether stages of program order that hold so much fit, where each may hold what its device has or `limit`
-/// bytes, whichever is more.
-static bool fitsUnlike(const StageGraph &graph, llvm::ArrayRef<uint32_t> segmentEnds,
-                       const CutRequest &request, int64_t limit) {
+/// Whether program order has stages that fit, of which each may hold what its device has or `limit` bytes,
+/// whichever is more.
+static bool fitsProgramOrder(const StageGraph &graph, llvm::ArrayRef<uint32_t> segmentEnds,
+                             const CutRequest &request, int64_t limit) {
+  auto roomOf = [&](const StageDevice &stage) {
+    return std::max(stage.weightLimit.value_or(kNoLimit), limit);
+  };
+  const int64_t first = roomOf(request.stages.front());
+  if (llvm::all_of(request.stages, [&](const StageDevice &stage) { return roomOf(stage) == first; })) {
+    const std::optional<uint32_t> fewest = fewestStages(graph, segmentEnds, first);
+    return fewest && *fewest <= request.stages.size();
+  }
   const uint32_t nodes = graph.nodes.size();
   std::map<int64_t, std::vector<uint32_t>> furthestWithin;
   // Where the stages so far may end.
   std::vector<bool> isEnd(nodes + 1);
   isEnd[0] = true;
   for (const StageDevice &stage : request.stages) {
-    const int64_t own = std::max(stage.weightLimit.value_or(kNoLimit), limit);
-    auto [furthest, isNew] = furthestWithin.try_emplace(own);
+    auto [furthest, isNew] = furthestWithin.try_emplace(roomOf(stage));
     if (isNew)
-      furthest->second = furthestEnds(graph, segmentEnds, own);
+      furthest->second = furthestEnds(graph, segmentEnds, furthest->first);
     std::vector<bool> next(nodes + 1);
     for (uint32_t start = 0, done = 0; start < nodes; ++start)
       for (uint32_t end = std::max(start, done) + 1; isEnd[start] && end <= furthest->second[start]; ++end) {
@@ -297,28 +304,15 @@ static bool fitsUnlike(const StageGraph &graph, llvm::ArrayRef<uint32_t> segment
 /// where devices have different memory, beside which those that have more keep what they have.
 static int64_t leastWeightLimit(const StageGraph &graph, llvm::ArrayRef<uint32_t> segmentEnds,
                                 const CutRequest &request) {
-  auto isOther = [&](const StageDevice &stage) {
-    return stage.weightLimit != request.stages.front().weightLimit;
-  };
-  const bool areUnlike = llvm::any_of(request.stages, isOther);
   int64_t low = 0, high = std::accumulate(graph.weightBytes.begin(), graph.weightBytes.end(), int64_t(0));
   while (low < high) {
     const int64_t middle = low + (high - low) / 2;
-    const std::optional<uint32_t> fewest =
-        areUnlike ? std::nullopt : fewestStages(graph, segmentEnds, middle);
-    if (areUnlike ? fitsUnlike(graph, segmentEnds, request, middle)
-                  : fewest && *fewest <= request.stages.size())
+    if (fitsProgramOrder(graph, segmentEnds, request, middle))
       high = middle;
     else
       low = middle + 1;
   }
   return low;
-}
-
-/// Whether stages that are intervals of program order have room for their weights; quick to tell.
-static bool mayFitProgramOrder(const StageGraph &graph, const CutRequest &request,
-                               llvm::ArrayRef<uint32_t> segmentEnds) {
-  return fitsUnlike(graph, segmentEnds, request, /*limit=*/0);
 }
 
 /// What the stages may hold that may hold least and most.
@@ -453,7 +447,7 @@ llvm::Expected<StageCut> cutStages(const StageGraph &graph, const CutRequest &re
   for (const GroupGraph::Group &group : groups.groups)
     weightLimits.note(int64_t(std::min(group.size, 0x1p62)), /*fits=*/true);
   std::optional<DevicesFound> found;
-  if (mayFitProgramOrder(graph, request, ends))
+  if (fitsProgramOrder(graph, ends, request, /*limit=*/0))
     found = searchProgramOrder(groups, devices, lowerBound);
   SearchOutcome other;
   const bool isBest = found && found->maxLoad <= lowerBound * kRounding;

@@ -49,8 +49,8 @@ struct StageCut : SearchProof {
   /// The node that alone exceeds a balanced stage's share of the work, so that no balanced cut exists;
   /// nothing otherwise.
   std::optional<uint32_t> bottleneck;
-  /// The weight limits with which the cut is this one, to the bit; for requests that give all stages the same
-  /// limit.
+  /// The weight limits with which the cut is this one, to the bit, for requests that give all stages the same
+  /// limit. Of others it says only whether cuts were refused for their weights: tooLarge is kNoLimit if none.
   LimitRange weightLimits;
   /// Of `seconds`.
   double slowest() const;

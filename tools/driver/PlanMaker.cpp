@@ -105,7 +105,9 @@ static bool areDecidedAlike(mlir::ModuleOp one, mlir::ModuleOp other) {
   return attributesOf(one) == attributesOf(other);
 }
 
-/// \param before  what the same passes have made of the module, but for limits.
+/// \param before  what the same passes have made of the module, but for limits: then they are those that
+/// decide
+///                by a limit, which change attributes alone.
 Expected<PlanMaker::Sharded> PlanMaker::runStep(mlir::ModuleOp module, const std::string &passes,
                                                 bool isLimited, unsigned done,
                                                 llvm::ArrayRef<Sharded> before) {
@@ -231,6 +233,7 @@ Expected<PlanMaker::Uncut> PlanMaker::uncut(const PipelineShape &shape, uint32_t
   if (result.memory)
     result.mostRooms = roomsOfMost(*result.memory, *machine, shape.ranks, shape.tensorRanks);
   result.request.stages = places.stageDevices(shape.stages);
+  result.request.stagesOfRank = shape.stages / shape.ranks;
   if (auto error = stageStartsOf(result.model, options.stageBefore).moveInto(result.request.stageStarts))
     return error;
   return result;

@@ -19,6 +19,9 @@ struct Counted {
     request.stages.clear();
     for (const auto &limit : limits)
       request.stages.push_back({Link{0, 1e9}, limit});
+    return cut(request);
+  }
+  llvm::Expected<const StageCut *> cut(const CutRequest &request) {
     return cuts.cut(
         [&]() -> const StageGraph & {
           ++asked;
@@ -53,6 +56,30 @@ TEST(KnownCuts, TakesACutForAllLimitsWithWhichItIsTheSame) {
   // Of stages with other limits each it says nothing.
   EXPECT_NE(llvm::cantFail(chain.cut({1000, 2000})), even);
   EXPECT_EQ(chain.asked, 2);
+  EXPECT_NE(toString(chain.cut({39, 39}).takeError()), "");
+  EXPECT_EQ(chain.asked, 3);
+}
+
+TEST(KnownCuts, SeeksAnewForAllElseThatIsAskedOfACut) {
+  Counted chain;
+  for (StageGraph::Node &node : chain.graph.nodes)
+    node.onOtherKinds = {2};
+  CutRequest request;
+  request.stages.assign(2, {Link{0, 1e9}, 1000});
+  const StageCut *even = llvm::cantFail(chain.cut(request));
+  int asked = 1;
+  auto expectOther = [&](auto change) {
+    CutRequest other = request;
+    change(other);
+    EXPECT_NE(llvm::cantFail(chain.cut(other)), even);
+    EXPECT_EQ(chain.asked, ++asked);
+  };
+  expectOther([](CutRequest &other) { other.stages.resize(3, other.stages.front()); });
+  expectOther([](CutRequest &other) { other.stages[1].link.latencySeconds = 1; });
+  expectOther([](CutRequest &other) { other.stages[0].kind = 1; });
+  expectOther([](CutRequest &other) { other.stageStarts = {2}; });
+  expectOther([](CutRequest &other) { other.limits = {0, 0}; });
+  EXPECT_EQ(llvm::cantFail(chain.cut(request)), even);
 }
 
 TEST(KnownCuts, SaysAgainWhyThereIsNone) {
@@ -71,8 +98,15 @@ TEST(KnownCuts, SeeksAgainWhatWasInterrupted) {
   Counted chain;
   {
     EarlyEnd ending([] { return true; });
+    // Both are found along program order, and the first is as fast as any can be.
     llvm::cantFail(chain.cut({60, 70}));
+    llvm::cantFail(chain.cut({30, 70}));
+    llvm::consumeError(chain.cut({30, 30}).takeError());
   }
   llvm::cantFail(chain.cut({60, 70}));
-  EXPECT_EQ(chain.asked, 2);
+  EXPECT_EQ(chain.asked, 3);
+  llvm::cantFail(chain.cut({30, 70}));
+  EXPECT_EQ(chain.asked, 4);
+  llvm::consumeError(chain.cut({30, 30}).takeError());
+  EXPECT_EQ(chain.asked, 5);
 }

@@ -54,23 +54,24 @@ inline void addKinds(Dice &dice, StageGraph &graph) {
   }
 }
 
-/// Stages, alike or each with a kind of device, link and limit of its own, and at times weight limits and
-/// fixed starts, which may leave no cut at all. The kinds of devices are the graph's.
+/// Stages, each with a kind of device, a link and a weight limit of its own or all with the same, and at
+/// times no limits; and fixed starts. Both may leave no cut at all. The kinds of devices are the graph's.
 inline CutRequest randomRequest(Dice &dice, const StageGraph &graph) {
   const uint32_t nodes = graph.nodes.size();
   CutRequest request;
   request.stages.resize(1 + dice.below(std::min(nodes, 5u)));
-  const bool isLimited = dice.below(2), isAlike = dice.below(2);
+  const bool isLimited = dice.below(2), hasOneLink = dice.below(2), hasOneKind = dice.below(2),
+             hasOneLimit = dice.below(2);
   for (StageDevice &stage : request.stages) {
     // Powers of two, for exact quotients.
     stage.link = {double(dice.below(3)), double(1u << dice.below(3))};
     if (isLimited)
       stage.weightLimit = dice.below(20);
-    if (!isAlike)
-      stage.kind = dice.below(graph.kinds());
+    stage.kind = dice.below(graph.kinds());
+    const StageDevice &first = request.stages.front();
+    stage = {hasOneLink ? first.link : stage.link, hasOneLimit ? first.weightLimit : stage.weightLimit,
+             hasOneKind ? first.kind : stage.kind};
   }
-  if (isAlike)
-    request.stages.assign(request.stages.size(), request.stages.front());
   for (uint32_t node = 0; node < nodes; ++node)
     if (dice.below(nodes) == 0)
       request.stageStarts.push_back(node);

@@ -172,8 +172,18 @@ std::optional<Rank> Oracle::bestOfProgramOrder() const {
   return best;
 }
 
+static bool differInLimitsAlone(CutRequest request) {
+  const StageDevice first = request.stages.front();
+  bool areUnlike = false;
+  for (StageDevice &stage : request.stages) {
+    areUnlike |= stage.weightLimit != first.weightLimit;
+    stage.weightLimit = first.weightLimit;
+  }
+  return areUnlike && llvm::all_of(request.stages, [&](const StageDevice &stage) { return stage == first; });
+}
+
 TEST(StageCutter, EqualsBruteForce) {
-  uint32_t cut = 0, refused = 0, reordered = 0;
+  uint32_t cut = 0, refused = 0, reordered = 0, unlikeInLimits = 0;
   for (uint32_t seed = 0; seed < 1500; ++seed) {
     SCOPED_TRACE(seed);
     Dice dice(seed);
@@ -194,6 +204,7 @@ TEST(StageCutter, EqualsBruteForce) {
       continue;
     }
     ++cut;
+    unlikeInLimits += differInLimitsAlone(request);
     EXPECT_TRUE(found->isExact);
     const auto rank = oracle.rankOf(found->stageOf);
     ASSERT_TRUE(rank);
@@ -210,6 +221,26 @@ TEST(StageCutter, EqualsBruteForce) {
   EXPECT_GT(cut, 600u);
   EXPECT_GT(refused, 300u);
   EXPECT_GT(reordered, 100u);
+  EXPECT_GT(unlikeInLimits, 50u);
+}
+
+/// The tenth device is the small one, and a cut in tens the fastest of all.
+TEST(StageCutter, SaysWhetherCutsWereRefusedForOneStage) {
+  StageGraph graph = chain(std::vector<double>(320, 1));
+  for (uint32_t node = 0; node < graph.nodes.size(); ++node) {
+    graph.nodes[node].weights = {node};
+    graph.weightBytes.push_back(10);
+  }
+  CutRequest request;
+  request.stages.assign(32, {Link{0, 1e9}, 1000});
+  const StageCut free = llvm::cantFail(cutStages(graph, request));
+  EXPECT_NEAR(free.slowest(), 10, 1e-6);
+  EXPECT_EQ(free.weightLimits.tooLarge, LimitRange::kNoLimit);
+  request.stages[10].weightLimit = 90;
+  const StageCut refused = llvm::cantFail(cutStages(graph, request));
+  EXPECT_NEAR(refused.slowest(), 11, 1e-6);
+  EXPECT_TRUE(refused.isExact);
+  EXPECT_NE(refused.weightLimits.tooLarge, LimitRange::kNoLimit);
 }
 
 /// One limit for all stages: with those that a cut names it is the same, and it names its own.
