@@ -53,7 +53,9 @@ llvm::Expected<std::vector<LimitReport<Report>>> planEach(const std::vector<int6
 /// One object, `limits[]`: the limit, and what a single one reports.
 template <typename Options, typename Report>
 llvm::json::Object limitsToJson(const Options &options, const std::vector<LimitReport<Report>> &reports) {
+  // Reports of a thousand devices take hundreds of megabytes, and an array that grows copies them.
   llvm::json::Array limits;
+  limits.reserve(reports.size());
   for (const LimitReport<Report> &one : reports) {
     llvm::json::Object entry = one.report ? toJson(options, *one.report) : llvm::json::Object{{"error", one.error}};
     entry["device_memory"] = one.deviceMemory;
