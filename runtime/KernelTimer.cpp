@@ -15,21 +15,17 @@
 
 namespace cleave::runtime {
 
-using Clock = std::chrono::steady_clock;
-
 /// Ranks wait for each other for as long as any call may take.
 static constexpr std::chrono::seconds kTimeout{60};
-
-static double secondsSince(Clock::time_point begin) {
-  return std::chrono::duration<double>(Clock::now() - begin).count();
-}
 
 namespace {
 /// Of the group: a rank that fails ends the others' waits.
 class Failure final : public Patience {
 public:
   bool isOver() const override { return failed; }
-  Clock::time_point deadline() override { return Clock::now() + kTimeout; }
+  std::chrono::steady_clock::time_point deadline() override {
+    return std::chrono::steady_clock::now() + kTimeout;
+  }
   void expire() override { failed = true; }
 
 private:
@@ -44,8 +40,8 @@ public:
     torch::jit::Operation operation;
     KernelTimer::Operands operands;
   };
-  Calls(const Call &timed, std::optional<Call> before, double budget, size_t ranks)
-      : timed(timed), before(std::move(before)), budget(budget),
+  Calls(const Call &timed, std::optional<Call> before, double budget, KernelTimer::Clock clock, size_t ranks)
+      : timed(timed), before(std::move(before)), budget(budget), clock(clock),
         group(0, uint32_t(ranks), /*spins=*/ranks <= std::thread::hardware_concurrency(), patience),
         start(std::ptrdiff_t(ranks)), samples(ranks) {}
 
@@ -59,6 +55,7 @@ private:
   const Call timed;
   const std::optional<Call> before;
   const double budget;
+  const KernelTimer::Clock clock;
   Failure patience;
   LocalGroup group;
   std::barrier<> start;
@@ -89,11 +86,11 @@ private:
   torch::jit::Stack stack;
 };
 
-/// By the clock.
+/// On devices of its own.
 class DeviceTimer final : public KernelTimer {
 public:
-  DeviceTimer(Effort effort, std::vector<std::unique_ptr<Device>> workers)
-      : effort(effort), workers(std::move(workers)) {}
+  DeviceTimer(Effort effort, Clock clock, std::vector<std::unique_ptr<Device>> workers)
+      : effort(effort), clock(clock), workers(std::move(workers)) {}
 
   size_t devices() const override { return workers.size(); }
   int threads() const override { return workers.front()->threads(); }
@@ -105,6 +102,7 @@ private:
   llvm::Error onDevices(size_t count, const std::function<void(uint32_t rank)> &task);
 
   const Effort effort;
+  const Clock clock;
   const std::vector<std::unique_ptr<Device>> workers;
 };
 } // namespace
@@ -118,9 +116,9 @@ void Calls::run(uint32_t rank) {
   auto sample = [&](int64_t count) {
     if (preceding)
       preceding->call();
-    const Clock::time_point begin = Clock::now();
+    const double begin = clock();
     own->call(count);
-    return secondsSince(begin);
+    return clock() - begin;
   };
   try {
     own.emplace(timed, rank);
@@ -128,10 +126,10 @@ void Calls::run(uint32_t rank) {
       preceding.emplace(*before, rank);
     // What is made once is made by the first call; the second says how long others take.
     sample(1);
-    const Clock::time_point begin = Clock::now();
+    const double begin = clock();
     sample(1);
     if (rank == 0)
-      estimate = secondsSince(begin);
+      estimate = clock() - begin;
   } catch (...) {
     hasFailed = true;
     patience.expire();
@@ -160,8 +158,12 @@ double Calls::typical() const {
   return *middle;
 }
 
+double KernelTimer::seconds() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
 llvm::Expected<std::unique_ptr<KernelTimer>> KernelTimer::open(llvm::ArrayRef<std::string> names,
-                                                               Effort effort) {
+                                                               Effort effort, Clock clock) {
   std::vector<ResolvedDevice> resolved;
   for (const std::string &name : names) {
     auto device = resolveDevice(name);
@@ -171,7 +173,7 @@ llvm::Expected<std::unique_ptr<KernelTimer>> KernelTimer::open(llvm::ArrayRef<st
       return llvm::createStringError("device " + name + ": this version measures CPUs only; use cpu:N");
     resolved.push_back(std::move(*device));
   }
-  return std::make_unique<DeviceTimer>(effort, startDevices(resolved));
+  return std::make_unique<DeviceTimer>(effort, clock, startDevices(resolved));
 }
 
 llvm::Error DeviceTimer::onDevices(size_t count, const std::function<void(uint32_t rank)> &task) {
@@ -212,7 +214,7 @@ llvm::Expected<double> DeviceTimer::secondsOf(const Call &timed, const Call *bef
   if (before)
     if (llvm::Error error = resolve(1, *before).moveInto(preceding))
       return error;
-  Calls calls(*own, std::move(preceding), effort.seconds, devices());
+  Calls calls(*own, std::move(preceding), effort.seconds, clock, devices());
   if (llvm::Error error = onDevices(devices(), [&](uint32_t rank) { calls.run(rank); }))
     return llvm::createStringError(timed.name + ": " + toString(std::move(error)));
   return calls.typical();
@@ -233,7 +235,7 @@ llvm::Expected<double> DeviceTimer::secondsOfHandover(int64_t bytes, bool handsO
   auto hop = [&](uint32_t rank) {
     std::vector<c10::IValue> values;
     at::Tensor tensor = at::zeros({std::max<int64_t>(1, bytes / 4)});
-    const Clock::time_point begin = Clock::now();
+    const double begin = clock();
     for (size_t hop = 0; hop < kHops; ++hop) {
       if (handsOver && hop % 2 != rank) {
         TORCH_CHECK(request.receive(hop, 0, workers[rank]->memory(), values), "no hand-over");
@@ -247,7 +249,7 @@ llvm::Expected<double> DeviceTimer::secondsOfHandover(int64_t bytes, bool handsO
         TORCH_CHECK(request.send(hop, 0, values), "no hand-over");
     }
     if (rank == 0)
-      seconds = secondsSince(begin) / double(kHops);
+      seconds = (clock() - begin) / double(kHops);
     request.leave(rank, workers[rank]->memory());
   };
   if (llvm::Error error = onDevices(count, hop))

@@ -29,9 +29,14 @@ public:
     Operands operands;
   };
 
+  /// Seconds since any time, asked on a device's own thread.
+  using Clock = double (*)();
+  /// Of the system, never set back.
+  static double seconds();
+
   /// CPU devices: fails for others.
-  static llvm::Expected<std::unique_ptr<KernelTimer>> open(llvm::ArrayRef<std::string> devices,
-                                                           Effort effort);
+  static llvm::Expected<std::unique_ptr<KernelTimer>> open(llvm::ArrayRef<std::string> devices, Effort effort,
+                                                           Clock clock = seconds);
   virtual ~KernelTimer() = default;
 
   virtual size_t devices() const = 0;
