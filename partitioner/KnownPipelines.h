@@ -13,12 +13,7 @@ namespace cleave {
 /// What operations and values come to in micro-batches of one size.
 struct OperationPrices {
   OperationPrices(const TracedShapes &shapes, const Place &place) : shapes(shapes), place(place) {}
-  double secondsOf(mlir::Operation *op) {
-    auto [known, isNew] = seconds.try_emplace(op);
-    if (isNew)
-      known->second = training ? training->seconds(op) : operationSeconds(op, shapes, place);
-    return known->second;
-  }
+  double secondsOf(mlir::Operation *op);
 
   const TracedShapes &shapes;
   const Place &place;
@@ -29,15 +24,7 @@ struct OperationPrices {
 
 /// A configuration, as a key.
 using ConfigurationKey = std::tuple<uint32_t, uint32_t, uint32_t, uint32_t, uint32_t, int, int>;
-inline ConfigurationKey keyOf(const Configuration &configuration) {
-  return {configuration.pipelineRanks,
-          configuration.dataRanks,
-          configuration.stagesOfRank,
-          configuration.microbatches,
-          configuration.zero,
-          configuration.kind ? int(*configuration.kind) : -1,
-          int(configuration.training.recompute)};
-}
+ConfigurationKey keyOf(const Configuration &configuration);
 
 /// What was followed of a cut.
 struct CutOutcome {

@@ -9,34 +9,9 @@ using namespace mlir;
 
 namespace cleave {
 
-KnownPipelines::KnownPipelines() = default;
-KnownPipelines::~KnownPipelines() = default;
-
-static KnownPipelines::Facts &factsOf(func::FuncOp function, KnownPipelines &known) {
-  if (!known.facts)
-    known.facts = std::make_unique<KnownPipelines::Facts>(function);
-  return *known.facts;
-}
-
-std::vector<const Place *> KnownPipelines::Facts::kindsOf(ArrayRef<Place> places) {
-  std::vector<const Place *> own;
-  for (const Place &place : places) {
-    auto kind = llvm::find(kinds, place);
-    own.push_back(kind == kinds.end() ? &kinds.emplace_back(place) : &*kind);
-  }
-  return own;
-}
-
-KnownPipelines::Graph KnownPipelines::graphOf(func::FuncOp function, ArrayRef<Place> kinds, uint32_t stages) {
-  Facts &known = factsOf(function, *this);
-  ModelGraphs &graphs = known.graphs.try_emplace(known.kindsOf(kinds), function, kinds).first->second;
-  const ModelGraph &model = graphs.of(stages);
-  return {model, known.cuts[&model]};
-}
-
 PipelineForecaster::PipelineForecaster(func::FuncOp function, const PipelineSearchRequest &request)
-    : function(function), request(request), known(request.known ? *request.known : own),
-      facts(factsOf(function, known)) {
+    : function(function), request(request), pipelines(request.known ? *request.known : own),
+      facts(pipelines.factsOf(function)) {
   auto isSplit = [](auto &pipeline) { return pipeline.second > 1; };
   if (!request.batch.empty() && (request.microbatches != 1 || llvm::any_of(request.pipelines, isSplit)))
     obstacle = findBatchObstacle(function, request.batch);
@@ -99,7 +74,7 @@ OperationPrices &PipelineForecaster::pricesOf(const Configuration &configuration
 }
 
 const ModelGraph &PipelineForecaster::graphOf(const Configuration &configuration) {
-  return known
+  return pipelines
       .graphOf(function, placesOf(configuration).kinds,
                configuration.pipelineRanks * configuration.stagesOfRank)
       .model;

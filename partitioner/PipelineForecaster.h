@@ -34,7 +34,7 @@ protected:
   mlir::func::FuncOp function;
   const PipelineSearchRequest &request;
   KnownPipelines own;
-  KnownPipelines &known;
+  KnownPipelines &pipelines;
   KnownPipelines::Facts &facts;
   std::optional<BatchObstacle> obstacle;
   /// Of the cut that is being looked at, by the number of micro-batches of all pipelines and by what is

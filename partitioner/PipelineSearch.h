@@ -89,6 +89,9 @@ public:
   };
   Graph graphOf(mlir::func::FuncOp function, llvm::ArrayRef<Place> kinds, uint32_t stages);
   struct Facts;
+  Facts &factsOf(mlir::func::FuncOp function);
+
+private:
   std::unique_ptr<Facts> facts;
 };
 
