@@ -38,6 +38,7 @@ function(install_cleave)
     codegen/plan/Checksum.h
     codegen/plan/Plan.h
     codegen/plan/Safetensors.h
+    runtime/Launch.h
     runtime/Session.h
     runtime/SignatureInputs.h
     runtime/TensorFile.h

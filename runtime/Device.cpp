@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <c10/core/DeviceGuard.h>
 #include <c10/core/InferenceMode.h>
+#include <cstdlib>
 #include <pthread.h>
 
 namespace cleave::runtime {
@@ -64,7 +65,7 @@ llvm::Expected<ResolvedDevice> resolveDevice(const std::string &name) {
   return ResolvedDevice{name, c10::Device(c10::kCUDA, c10::DeviceIndex(*index)), *plugin};
 }
 
-llvm::Expected<std::vector<ResolvedDevice>> resolveDevices(std::vector<std::string> names, size_t ranks) {
+llvm::Expected<std::vector<std::string>> nameDevices(std::vector<std::string> names, size_t ranks) {
   if (names.empty())
     for (size_t rank = 0; rank < ranks; ++rank)
       names.push_back("cpu:" + std::to_string(rank));
@@ -75,8 +76,15 @@ llvm::Expected<std::vector<ResolvedDevice>> resolveDevices(std::vector<std::stri
     return llvm::createStringError(
         "plan was compiled for %zu devices, %zu were given; pass --devices with %zu entries", ranks,
         names.size(), ranks);
+  return names;
+}
+
+llvm::Expected<std::vector<ResolvedDevice>> resolveDevices(std::vector<std::string> given, size_t ranks) {
+  auto names = nameDevices(std::move(given), ranks);
+  if (!names)
+    return names.takeError();
   std::vector<ResolvedDevice> devices;
-  for (const std::string &name : names) {
+  for (const std::string &name : *names) {
     auto device = resolveDevice(name);
     if (!device)
       return device.takeError();
@@ -151,10 +159,11 @@ void Device::work() {
     task();
 }
 
-std::vector<std::unique_ptr<Device>> startDevices(llvm::ArrayRef<ResolvedDevice> resolved) {
+std::vector<std::unique_ptr<Device>> startDevices(llvm::ArrayRef<ResolvedDevice> resolved, uint32_t processes) {
   const int threads = at::get_num_threads();
+  const int shared = std::getenv("OMP_NUM_THREADS") ? threads : threads / int(processes);
   const int cpus = llvm::count_if(resolved, [](const ResolvedDevice &device) { return !device.plugin; });
-  const int width = std::max<int>(1, threads / std::max<int>(1, cpus));
+  const int width = std::max<int>(1, shared / std::max<int>(1, cpus));
   std::vector<std::unique_ptr<Device>> devices;
   for (const ResolvedDevice &device : resolved)
     devices.push_back(std::make_unique<Device>(device, width));

@@ -35,7 +35,9 @@ llvm::Expected<ResolvedDevice> resolveDevice(const std::string &name);
 llvm::Error checkDeviceName(llvm::StringRef name);
 
 /// The devices of a plan of `ranks` ranks: `names`, or `cpu:0` to `cpu:ranks-1` when there are none. Fails on
-/// names that are no device of this machine and on a wrong number of them.
+/// names that are no device and on a wrong number of them.
+llvm::Expected<std::vector<std::string>> nameDevices(std::vector<std::string> names, size_t ranks);
+/// The same devices. Fails on those that this machine does not have, too.
 llvm::Expected<std::vector<ResolvedDevice>> resolveDevices(std::vector<std::string> names, size_t ranks);
 
 /// A thread that does the work of one device in the order it was posted, in inference mode, with its memory
@@ -81,8 +83,9 @@ private:
 
 /// Starts the threads of the devices. The intra-op threads of this process (the cores it may use, or
 /// OMP_NUM_THREADS) are shared out evenly between those on the CPU, what is left over to nobody: one device
-/// has all, and devices times width are no more than threads, unless there are more devices than threads.
-std::vector<std::unique_ptr<Device>> startDevices(llvm::ArrayRef<ResolvedDevice> resolved);
+/// has all, and devices times width are no more than threads, unless there are more devices than threads. `processes` is how
+/// many share the cores; OMP_NUM_THREADS is of each of them.
+std::vector<std::unique_ptr<Device>> startDevices(llvm::ArrayRef<ResolvedDevice> resolved, uint32_t processes = 1);
 
 } // namespace cleave::runtime
 

@@ -36,7 +36,7 @@ llvm::Error Executor::fillSlots(const WeightStore &weights) {
 llvm::Error Executor::setUp() {
   auto done = catching([&]() -> llvm::Error {
     for (const CodeInstruction &instruction : code->setup()) {
-      current = &instruction;
+      enter(&instruction);
       execute(instruction);
       for (uint32_t slot : instruction.releases)
         slots[slot] = IValue();
@@ -45,7 +45,7 @@ llvm::Error Executor::setUp() {
   });
   if (done)
     return llvm::createStringError(position() + ": " + llvm::toString(std::move(done)));
-  current = nullptr;
+  enter(nullptr);
   return llvm::Error::success();
 }
 
@@ -72,7 +72,7 @@ void Executor::setInput(size_t index, IValue value) {
 void Executor::run(ArrayRef<int64_t> sizes, const std::atomic<bool> &cancel, std::vector<IValue> &outputs) {
   symbols = sizes;
   cancelled = &cancel;
-  current = nullptr;
+  enter(nullptr);
   bindSizes();
   if (types)
     checkInputTypes();
@@ -83,8 +83,13 @@ void Executor::run(ArrayRef<int64_t> sizes, const std::atomic<bool> &cancel, std
   clear();
 }
 
+std::string Executor::position() const {
+  const CodeInstruction *instruction = current.load(std::memory_order_relaxed);
+  return instruction ? code->describe(*instruction) : "";
+}
+
 void Executor::clear() {
-  current = nullptr;
+  enter(nullptr);
   stack.clear();
   for (uint32_t slot : code->requestSlots())
     slots[slot] = IValue();
@@ -102,7 +107,7 @@ void Executor::bindSizes() {
 void Executor::runBlock(const CodeBlock &block) {
   for (const CodeInstruction &instruction : block.instructions) {
     TORCH_CHECK(!cancelled->load(std::memory_order_relaxed), "the request was cancelled");
-    current = &instruction;
+    enter(&instruction);
     execute(instruction);
     if (types)
       checkTypes(instruction.results);
@@ -220,7 +225,7 @@ void Executor::choose(const CodeInstruction &instruction) {
   const bool condition = take(instruction.operands[0]).toBool();
   const CodeBlock &block = *instruction.blocks[condition ? 0 : 1];
   runBlock(block);
-  current = &instruction;
+  enter(&instruction);
   push(block.results);
   popInto(instruction.results);
 }
@@ -237,7 +242,7 @@ void Executor::loop(const CodeInstruction &instruction) {
     stack[0] = iteration;
     popInto(body.params);
     runBlock(body);
-    current = &instruction;
+    enter(&instruction);
     push(body.results);
     more = stack.at(0).toBool();
   }

@@ -40,8 +40,8 @@ public:
   /// Drops what an unfinished request has left in the slots.
   void clear();
 
-  /// What ran last: `transformer.h.3.attn: aten::addmm`; empty before the first instruction.
-  std::string position() const { return current ? code->describe(*current) : ""; }
+  /// What ran last: `transformer.h.3.attn: aten::addmm`; empty before the first instruction. Of any thread.
+  std::string position() const;
 
 private:
   Executor(const plan::Program &program, std::unique_ptr<Code> code, States &states, c10::Device place);
@@ -49,6 +49,8 @@ private:
   /// Runs what comes before the first request.
   llvm::Error setUp();
 
+  /// Says what runs. A plain store: on the way of every instruction.
+  void enter(const CodeInstruction *instruction) { current.store(instruction, std::memory_order_relaxed); }
   void bindSizes();
   void runBlock(const CodeBlock &block);
   void execute(const CodeInstruction &instruction);
@@ -79,7 +81,7 @@ private:
   torch::jit::Stack stack;
   /// Lists of numbers that runs have made; made anew where nobody else holds them any more.
   std::vector<c10::IValue> lists;
-  const CodeInstruction *current = nullptr;
+  std::atomic<const CodeInstruction *> current{nullptr};
   llvm::ArrayRef<int64_t> symbols;
   const std::atomic<bool> *cancelled = nullptr;
 };

@@ -18,7 +18,7 @@ namespace {
 /// Reads the sizes of symbols off the inputs of one request.
 class SymbolBinder {
 public:
-  explicit SymbolBinder(const plan::Signature &signature);
+  SymbolBinder(const plan::Signature &signature, bool sizesAlone);
   Error checkInput(size_t index, const at::Tensor &tensor);
   /// Holds sizes that are neither fixed nor a symbol to what the symbols make of them.
   Error checkExpressions(llvm::ArrayRef<at::Tensor> inputs) const;
@@ -30,6 +30,7 @@ private:
   Error mismatch(size_t index, const at::Tensor &tensor, const Twine &remedy) const;
 
   const plan::Signature &signature;
+  const bool sizesAlone;
   std::vector<std::string> names;
   /// 0: not bound yet.
   std::vector<int64_t> sizes;
@@ -39,8 +40,8 @@ private:
 
 } // namespace
 
-SymbolBinder::SymbolBinder(const plan::Signature &signature)
-    : signature(signature), sizes(signature.symbols.size()), boundBy(signature.symbols.size()) {
+SymbolBinder::SymbolBinder(const plan::Signature &signature, bool sizesAlone)
+    : signature(signature), sizesAlone(sizesAlone), sizes(signature.symbols.size()), boundBy(signature.symbols.size()) {
   for (const auto &symbol : signature.symbols)
     names.push_back(symbol->name);
 }
@@ -74,7 +75,7 @@ Error SymbolBinder::checkInput(size_t index, const at::Tensor &tensor) {
   if (!tensor.defined())
     return llvm::createStringError("input " + input.name + ": found no tensor, expected " +
                                    describe(*input.type, names));
-  if (!tensor.device().is_cpu() || tensor.layout() != c10::kStrided)
+  if (!(tensor.device().is_cpu() || (sizesAlone && tensor.is_meta())) || tensor.layout() != c10::kStrided)
     return mismatch(index, tensor, "it must be a dense tensor on the CPU, and is " + tensor.toString());
   if (dtypeOf(tensor.scalar_type()) != input.type->dtype)
     return mismatch(index, tensor, "convert it to " + plan::nameOf(input.type->dtype));
@@ -114,11 +115,11 @@ static std::string describeInputs(const plan::Signature &signature) {
 }
 
 llvm::Expected<std::vector<int64_t>> bindSymbols(const plan::Signature &signature,
-                                                 llvm::ArrayRef<at::Tensor> inputs) {
+                                                 llvm::ArrayRef<at::Tensor> inputs, bool sizesAlone) {
   if (inputs.size() != signature.inputs.size())
     return llvm::createStringError("signature " + signature.name + ": found " + Twine(inputs.size()) +
                                    " inputs, expected " + describeInputs(signature));
-  SymbolBinder binder(signature);
+  SymbolBinder binder(signature, sizesAlone);
   for (size_t index = 0; index < inputs.size(); ++index)
     if (Error error = binder.checkInput(index, inputs[index]))
       return error;

@@ -2,9 +2,8 @@
 #include "runtime/KernelTimer.h"
 #include "runtime/Device.h"
 #include "runtime/Exceptions.h"
-#include "runtime/LocalGroup.h"
+#include "runtime/LocalExchange.h"
 #include "runtime/Operators.h"
-#include "runtime/Request.h"
 #include <ATen/Functions.h>
 #include <algorithm>
 #include <barrier>
@@ -224,13 +223,8 @@ llvm::Expected<double> DeviceTimer::secondsOfHandover(int64_t bytes, bool handsO
   constexpr size_t kHops = 200;
   const size_t count = handsOver ? 2 : 1;
   // As a request's values go from stage to stage.
-  plan::Signature signature;
-  auto traffic = std::make_shared<Traffic>(kTimeout, 1);
-  traffic->enter();
-  std::vector<uint32_t> ranks = {0, 1};
-  ranks.resize(count);
-  Request request(0, {}, Microbatches(signature, 1, {}), /*outputs=*/0, /*transfers=*/kHops, ranks,
-                  /*groupSize=*/1, traffic, {});
+  Failure patience;
+  LocalExchange exchange({0, 1}, /*groupSize=*/1, /*transfers=*/kHops, /*microbatches=*/1, patience);
   double seconds = 0;
   auto hop = [&](uint32_t rank) {
     std::vector<c10::IValue> values;
@@ -238,7 +232,7 @@ llvm::Expected<double> DeviceTimer::secondsOfHandover(int64_t bytes, bool handsO
     const double begin = clock();
     for (size_t hop = 0; hop < kHops; ++hop) {
       if (handsOver && hop % 2 != rank) {
-        TORCH_CHECK(request.receive(hop, 0, workers[rank]->memory(), values), "no hand-over");
+        TORCH_CHECK(exchange.receive({hop, 0, 1 - rank}, workers[rank]->memory(), values), "no hand-over");
         tensor = values.front().toTensor();
         continue;
       }
@@ -246,11 +240,10 @@ llvm::Expected<double> DeviceTimer::secondsOfHandover(int64_t bytes, bool handsO
       values.assign(1, tensor);
       tensor = handsOver ? at::Tensor() : tensor;
       if (handsOver)
-        TORCH_CHECK(request.send(hop, 0, values), "no hand-over");
+        TORCH_CHECK(exchange.send({hop, 0, 1 - rank}, values), "no hand-over");
     }
     if (rank == 0)
       seconds = (clock() - begin) / double(kHops);
-    request.leave(rank, workers[rank]->memory());
   };
   if (llvm::Error error = onDevices(count, hop))
     return error;

@@ -2,9 +2,7 @@
 #include "runtime/LocalGroup.h"
 #include "collectives/Collectives.h"
 #include "runtime/RankSum.h"
-#include "runtime/Values.h"
 #include "llvm/ADT/STLExtras.h"
-#include "llvm/ADT/StringExtras.h"
 #include <ATen/Functions.h>
 #include <algorithm>
 #include <cstring>
@@ -96,49 +94,6 @@ std::string LocalGroup::awaited(uint32_t index) const {
 
 //===- Agreeing -----------------------------------------------------------===//
 
-const char *LocalGroup::nameOf(Kind kind) {
-  switch (kind) {
-  case Kind::AllReduce:
-    return "all_reduce";
-  case Kind::AllGather:
-    return "all_gather";
-  case Kind::ReduceScatter:
-    return "reduce_scatter";
-  case Kind::AllToAll:
-    return "all_to_all";
-  case Kind::Broadcast:
-    return "broadcast";
-  }
-  return "";
-}
-
-/// `rank 1 calls all_gather of float32[2, 3] (dim 0)`.
-std::string LocalGroup::describe(uint32_t index) const {
-  const Post &post = slots[index].post;
-  std::string text = "rank " + std::to_string(firstRank + index) + " calls " + nameOf(post.kind) + " of " +
-                     runtime::describe(post.tensor);
-  if (post.kind == Kind::Broadcast)
-    return text + " from " + std::to_string(post.other);
-  if (post.dim >= 0)
-    text += " along " + std::to_string(post.dim);
-  return post.other < 0 ? text : text + " to " + std::to_string(post.other);
-}
-
-void LocalGroup::checkAlike() const {
-  const Post &first = slots[0].post;
-  for (uint32_t index = 1; index < slots.size(); ++index) {
-    const Post &post = slots[index].post;
-    const bool gathers = first.kind == Kind::AllGather || first.kind == Kind::AllToAll;
-    bool isSame = post.kind == first.kind && post.dim == first.dim && post.other == first.other &&
-                  post.tensor.scalar_type() == first.tensor.scalar_type() &&
-                  post.tensor.dim() == first.tensor.dim();
-    for (int64_t dim = 0; isSame && dim < first.tensor.dim(); ++dim)
-      isSame = (gathers && dim == first.dim) || post.tensor.size(dim) == first.tensor.size(dim);
-    TORCH_CHECK(isSame, describe(index), ", ", describe(0),
-                "; expected the same call on all ranks of a group");
-  }
-}
-
 template <typename Work> void LocalGroup::Member::exchange(Post post, Work work) {
   TORCH_CHECK(!group.patience.isOver(), "the request was cancelled");
   Slot &own = slot();
@@ -146,7 +101,8 @@ template <typename Work> void LocalGroup::Member::exchange(Post post, Work work)
   const uint64_t call = own.posted + 1;
   group.publish(own.posted, call);
   group.meet(own, &Slot::posted, call);
-  group.checkAlike();
+  checkAlike(group.firstRank, group.slots.size(),
+             [&](uint32_t rank) -> const GroupCall & { return group.slots[rank].post.call; });
   work();
   group.publish(own.finished, call);
   group.meet(own, &Slot::finished, call);
@@ -155,19 +111,14 @@ template <typename Work> void LocalGroup::Member::exchange(Post post, Work work)
 
 //===- Sums ---------------------------------------------------------------===//
 
-/// Chunks of ranks begin at multiples of this many elements: at least a cache line of any dtype.
-static constexpr int64_t kChunkStep = 64;
-
 static const char *bytesOf(const Tensor &tensor) {
   return static_cast<const char *>(tensor.const_data_ptr());
 }
 
 void LocalGroup::Member::sumOwnChunk() {
   const Tensor &tensor = slot().post.tensor;
-  const int64_t ranks = group.slots.size(), count = tensor.numel();
-  const int64_t steps = ((count + kChunkStep - 1) / kChunkStep + ranks - 1) / ranks;
-  const int64_t begin = std::min(count, index * steps * kChunkStep);
-  const int64_t end = std::min(count, begin + steps * kChunkStep);
+  const int64_t ranks = group.slots.size();
+  auto [begin, end] = chunkOf(tensor.numel(), ranks, index);
   for (int64_t rank = 0; rank < ranks; ++rank) {
     const Post &post = group.slots[rank].post;
     slot().inputs[rank] = bytesOf(post.tensor) + begin * tensor.itemsize();
@@ -180,7 +131,7 @@ void LocalGroup::Member::sumOwnChunk() {
 Tensor LocalGroup::Member::allReduce(const Tensor &tensor) {
   checkSummable(tensor.scalar_type());
   Tensor result = at::empty(tensor.sizes(), tensor.options());
-  exchange({Kind::AllReduce, tensor.contiguous(), result}, [&] { sumOwnChunk(); });
+  exchange({callOf(GroupOperation::AllReduce, tensor), tensor.contiguous(), result}, [&] { sumOwnChunk(); });
   return result;
 }
 
@@ -203,7 +154,7 @@ Tensor LocalGroup::Member::reduceScatter(const Tensor &tensor, int64_t dim, IntA
   checkSummable(tensor.scalar_type());
   Tensor result = at::empty(sizesWith(tensor, dim, extentOf(ranges, 2)), tensor.options());
   checkRanges(ranges, tensor.size(dim));
-  exchange({Kind::ReduceScatter, tensor.contiguous(), {}, dim}, [&] {
+  exchange({callOf(GroupOperation::ReduceScatter, tensor, dim), tensor.contiguous(), {}}, [&] {
     const int64_t outer = productOf(tensor.sizes(), 0, dim),
                   inner = productOf(tensor.sizes(), dim + 1, tensor.dim());
     char *place = static_cast<char *>(result.mutable_data_ptr());
@@ -274,7 +225,7 @@ Tensor LocalGroup::Member::allGather(const Tensor &tensor, int64_t dim, IntArray
   // Checked before others wait for this rank, and made once it is known that the pieces are there.
   const std::vector<int64_t> sizes = sizesWith(tensor, dim, extentOf(pieces, 3));
   Tensor result;
-  exchange({Kind::AllGather, tensor.contiguous(), {}, dim}, [&] {
+  exchange({callOf(GroupOperation::AllGather, tensor, dim), tensor.contiguous(), {}}, [&] {
     checkPieces(dim, pieces);
     result = at::empty(sizes, tensor.options());
     const Grid target(result, dim, -1);
@@ -297,7 +248,7 @@ Tensor LocalGroup::Member::allToAll(const Tensor &tensor, int64_t from, IntArray
   checkRanges(ranges, tensor.size(to));
   sizes[from] = extentOf(pieces, 3);
   Tensor result;
-  exchange({Kind::AllToAll, tensor.contiguous(), {}, from, to}, [&] {
+  exchange({callOf(GroupOperation::AllToAll, tensor, from, to), tensor.contiguous(), {}}, [&] {
     checkPieces(from, pieces);
     result = at::empty(sizes, tensor.options());
     const int64_t major = std::min(from, to), minor = std::max(from, to);
@@ -324,7 +275,7 @@ Tensor LocalGroup::Member::broadcast(const Tensor &tensor, int64_t root) {
   TORCH_CHECK(root >= 0 && root < int64_t(group.slots.size()), "found root ", root,
               ", expected one of the group's ", group.slots.size(), " ranks");
   Tensor result = at::empty(tensor.sizes(), tensor.options());
-  exchange({Kind::Broadcast, tensor.contiguous(), {}, -1, root}, [&] {
+  exchange({callOf(GroupOperation::Broadcast, tensor, -1, root), tensor.contiguous(), {}}, [&] {
     if (result.nbytes() > 0)
       std::memcpy(result.mutable_data_ptr(), bytesOf(group.slots[root].post.tensor), result.nbytes());
   });

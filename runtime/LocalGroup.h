@@ -3,27 +3,16 @@
 #define CLEAVE_RUNTIME_LOCALGROUP_H
 
 #include "runtime/Communicator.h"
+#include "runtime/GroupCall.h"
+#include "runtime/Patience.h"
 #include "llvm/ADT/ArrayRef.h"
 #include <atomic>
-#include <chrono>
 #include <condition_variable>
 #include <mutex>
 #include <string>
 #include <vector>
 
 namespace cleave::runtime {
-
-/// How long ranks wait for each other: what a group has to know of a request. Called without any lock of the
-/// group.
-class Patience {
-public:
-  virtual ~Patience() = default;
-  /// Whether waiting is of no use any more. Who makes it true calls LocalGroup::wake.
-  virtual bool isOver() const = 0;
-  virtual std::chrono::steady_clock::time_point deadline() = 0;
-  /// The deadline has passed for one that waits; isOver from now on.
-  virtual void expire() = 0;
-};
 
 /// The ranks of a tensor group as threads of this process, for one request: nothing that a failed one leaves
 /// behind is seen by the next. They read each other's tensors in place. Each call has two meetings: at the
@@ -44,15 +33,12 @@ public:
   std::string awaited(uint32_t index) const;
 
 private:
-  enum class Kind { AllReduce, AllGather, ReduceScatter, AllToAll, Broadcast };
   /// What a rank gives to a call, and says of it. Holds the tensors for as long as others may read them.
   struct Post {
-    Kind kind = Kind::AllReduce;
+    GroupCall call;
     at::Tensor tensor;
     /// AllReduce: where the sum goes.
     at::Tensor result;
-    /// Dimensions or root, -1 where there is none; `dim` is the one that may be of different size.
-    int64_t dim = -1, other = -1;
   };
   /// A rank's; only it writes there. Other ranks read `post` between the two meetings.
   struct alignas(64) Slot {
@@ -86,10 +72,6 @@ private:
     const uint32_t index;
   };
 
-  static const char *nameOf(Kind kind);
-  std::string describe(uint32_t index) const;
-  /// Throws where ranks have posted calls that do not belong together.
-  void checkAlike() const;
   void publish(std::atomic<uint64_t> &counter, uint64_t count);
   bool haveReached(Counter counter, uint64_t count) const;
   /// Waits until every rank's counter is at least `count`.

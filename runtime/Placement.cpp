@@ -44,6 +44,11 @@ size_t rankCount(const plan::Plan &plan) { return size_t(plan.mesh->pp) * plan.m
 
 uint32_t tensorRankOf(const plan::Plan &plan, uint32_t rank) { return rank % plan.mesh->tp; }
 
+uint32_t peerOf(const plan::Plan &plan, uint32_t rank, const plan::Action &action) {
+  const auto &own = plan.stages[action.stage]->ranks, &others = plan.stages[action.peer]->ranks;
+  return others[llvm::find(own, rank) - own.begin()];
+}
+
 std::vector<const plan::Program *> programsOf(const plan::Plan &plan, uint32_t rank) {
   std::vector<const plan::Program *> programs;
   for (const auto &program : plan.programs)

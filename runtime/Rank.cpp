@@ -3,7 +3,9 @@
 #include "runtime/Communicator.h"
 #include "runtime/Exceptions.h"
 #include "runtime/Placement.h"
+#include "runtime/Wire.h"
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringExtras.h"
 #include <algorithm>
 #include <chrono>
 #include <utility>
@@ -58,8 +60,14 @@ static const plan::Transfer *transferOf(llvm::ArrayRef<plan::Transfer> transfers
 
 void Rank::loadSteps(uint32_t signature) {
   Part &part = parts[signature];
-  for (const auto &action : scheduleOf(plan, signature).ranks[index]->actions)
-    part.steps.push_back({action.get(), part.find(action->stage), transferOf(part.transfers, *action)});
+  for (const auto &action : scheduleOf(plan, signature).ranks[index]->actions) {
+    Step step{action.get(), part.find(action->stage), transferOf(part.transfers, *action), {}};
+    // Values go to the same tensor rank of the other stage.
+    if (step.transfer)
+      step.handover = {tensorRank * part.transfers.size() + (step.transfer - part.transfers.data()), action->microbatch,
+                       peerOf(plan, index, *action)};
+    part.steps.push_back(step);
+  }
 }
 
 llvm::Expected<std::unique_ptr<Rank>> Rank::load(const plan::Plan &plan, llvm::StringRef directory,
@@ -80,28 +88,69 @@ llvm::Expected<std::unique_ptr<Rank>> Rank::load(const plan::Plan &plan, llvm::S
 
 void Rank::execute(Request &request, uint32_t signature) {
   const Part &part = parts[signature];
-  CommunicatorScope scope(request.communicatorOf(index));
+  CommunicatorScope scope(request.exchange().communicatorOf(index));
+  bool isGoing = true;
   for (const Step &step : part.steps) {
-    if (request.failed())
+    isGoing = isGoing && !request.failed();
+    if (!isGoing)
       break;
     // A small batch has fewer micro-batches than the plan; all ranks leave out the same.
     if (step.action->microbatch >= request.microbatches.count())
       continue;
+    current.store(&step, std::memory_order_release);
     request.enter(index, *step.action);
     const TraceEvent::Clock::time_point begin = TraceEvent::Clock::now();
-    try {
-      if (!perform(request, part, step))
-        break;
-    } catch (const std::exception &exception) {
-      std::string position = step.stage->position();
-      request.fail(where(index, step.action->stage) + (position.empty() ? "" : position + ": ") +
-                   messageOf(exception));
-    }
+    isGoing = attempt(request, step, [&] { return perform(request, part, step); });
     note(request, *step.action, begin);
   }
+  if (isGoing && !request.failed())
+    attempt(request, part.steps.back(), [&] {
+      request.collectOutputs(signature);
+      return true;
+    });
+  current.store(nullptr, std::memory_order_release);
   for (const auto &stage : part.stages)
     stage->clear();
   request.leave(index, worker.memory());
+}
+
+bool Rank::attempt(Request &request, const Step &step, llvm::function_ref<bool()> work) {
+  Exchange &exchange = request.exchange();
+  try {
+    return work();
+  } catch (const PeerLost &lost) {
+    const std::string context = "rank " + std::to_string(index) + " " + describe(exchange.awaited(index));
+    request.fail(exchange.lose(lost.rank, context));
+  } catch (const std::exception &exception) {
+    std::string position = step.stage->position();
+    request.fail(where(index, step.action->stage) + (position.empty() ? "" : position + ": ") + messageOf(exception));
+  }
+  return false;
+}
+
+/// `micro-batch 2 (edge 0>1)`.
+static std::string edgeOf(const plan::Action &action) {
+  const bool sends = action.kind == ActionKind::Send;
+  return "micro-batch " + std::to_string(action.microbatch) + " (edge " +
+         std::to_string(sends ? action.stage : action.peer) + ">" + std::to_string(sends ? action.peer : action.stage) + ")";
+}
+
+std::string Rank::describe(const std::string &awaited) const {
+  const Step *step = current.load(std::memory_order_acquire);
+  if (!step)
+    return "is between requests";
+  const plan::Action &action = *step->action;
+  constexpr size_t shown = 2;
+  const auto &paths = plan.stages[action.stage]->module_paths;
+  std::string modules = llvm::join(llvm::ArrayRef(paths).take_front(shown), ", ") + (paths.size() > shown ? ", …" : "");
+  std::string text = "(stage " + std::to_string(action.stage) + (paths.empty() ? "" : ": " + modules) + ") ";
+  if (action.kind == ActionKind::Recv)
+    return text + "waits for the values of stage " + std::to_string(action.peer) + ", " + edgeOf(action);
+  if (action.kind == ActionKind::Send)
+    return text + "waits for stage " + std::to_string(action.peer) + " to take values, " + edgeOf(action);
+  const std::string position = step->stage->position();
+  text += awaited.empty() ? "is computing" : "waits for " + awaited + " at";
+  return text + (position.empty() ? " micro-batch " + std::to_string(action.microbatch) : " " + position);
 }
 
 void Rank::note(const Request &request, const plan::Action &action, TraceEvent::Clock::time_point begin) {
@@ -125,25 +174,21 @@ bool Rank::perform(Request &request, const Part &part, const Step &step) {
     forward(request, part, step);
     return true;
   case ActionKind::Send:
-    return send(request, part, step);
+    return send(request, step);
   case ActionKind::Recv:
-    return receive(request, part, step);
+    return receive(request, step);
   default:
     TORCH_INTERNAL_ASSERT(false, "checkSupported refuses the other kinds");
   }
 }
 
-size_t Rank::mailboxOf(const Part &part, const plan::Transfer &transfer) const {
-  return tensorRank * part.transfers.size() + (&transfer - part.transfers.data());
-}
-
-bool Rank::send(Request &request, const Part &part, const Step &step) {
+bool Rank::send(Request &request, const Step &step) {
   step.stage->take(*step.transfer, step.action->microbatch, moved);
-  return request.send(mailboxOf(part, *step.transfer), step.action->microbatch, moved);
+  return request.exchange().send(step.handover, moved);
 }
 
-bool Rank::receive(Request &request, const Part &part, const Step &step) {
-  if (!request.receive(mailboxOf(part, *step.transfer), step.action->microbatch, worker.memory(), moved))
+bool Rank::receive(Request &request, const Step &step) {
+  if (!request.exchange().receive(step.handover, worker.memory(), moved))
     return false;
   step.stage->receive(*step.transfer, step.action->microbatch, moved);
   return true;

@@ -10,12 +10,14 @@
 #include "runtime/StageRun.h"
 #include "runtime/Trace.h"
 #include "runtime/WeightStore.h"
+#include "llvm/ADT/STLFunctionalExtras.h"
 #include "llvm/ADT/StringRef.h"
 #include "llvm/Support/Error.h"
 #include <atomic>
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <vector>
 
 namespace cleave::runtime {
@@ -34,12 +36,17 @@ public:
   /// Does this rank's part of a request, on the thread of its device. Failures become the request's.
   void execute(Request &request, uint32_t signature);
 
+  /// What it does, for messages: `(stage 1: transformer.h.2) is computing transformer.h.2.attn: aten::addmm`. `awaited` is the
+  /// rank that its group waits for, if any. Of any thread.
+  std::string describe(const std::string &awaited) const;
+
   /// What was done since the last call, in order; empty unless `traced`.
   std::vector<TraceEvent> takeTrace();
 
   int64_t weightBytes() const { return weights.bytes(); }
   double busySeconds() const { return double(busyNanoseconds.load()) * 1e-9; }
   const Device &device() const { return worker; }
+  uint32_t number() const { return index; }
 
 private:
   struct Step {
@@ -47,6 +54,7 @@ private:
     StageRun *stage;
     /// Send and Recv: what is moved.
     const plan::Transfer *transfer;
+    Handover handover;
   };
   /// What the rank does for one signature.
   struct Part {
@@ -61,16 +69,15 @@ private:
   Rank(const plan::Plan &plan, uint32_t index, Device &device, WeightStore weights, bool traced);
   llvm::Error loadStage(const plan::Program &program, Operators &operators, States &states, bool checkTypes);
   void loadSteps(uint32_t signature);
-  /// What the request calls a transfer of this rank: it goes to the same tensor rank of the other stage.
-  size_t mailboxOf(const Part &part, const plan::Transfer &transfer) const;
-
   /// Counts and keeps what was done.
   void note(const Request &request, const plan::Action &action, TraceEvent::Clock::time_point begin);
+  /// Does `work`, whose failures become the request's; false then, and where it gives false.
+  bool attempt(Request &request, const Step &step, llvm::function_ref<bool()> work);
   /// False when the request failed meanwhile.
   bool perform(Request &request, const Part &part, const Step &step);
   void forward(Request &request, const Part &part, const Step &step);
-  bool send(Request &request, const Part &part, const Step &step);
-  bool receive(Request &request, const Part &part, const Step &step);
+  bool send(Request &request, const Step &step);
+  bool receive(Request &request, const Step &step);
 
   const plan::Plan &plan;
   const uint32_t index, tensorRank;
@@ -79,6 +86,8 @@ private:
   /// By signature.
   std::vector<Part> parts;
   std::atomic<int64_t> busyNanoseconds{0};
+  /// What is done; null between requests.
+  std::atomic<const Step *> current{nullptr};
   /// What a transfer moves, kept for its memory.
   std::vector<c10::IValue> moved;
   const bool traced;

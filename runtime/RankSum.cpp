@@ -73,6 +73,13 @@ static std::pair<Adder, int64_t> adderOf(ScalarType dtype) {
   }
 }
 
+std::pair<int64_t, int64_t> chunkOf(int64_t count, int64_t ranks, int64_t index) {
+  constexpr int64_t step = 64;
+  const int64_t steps = ((count + step - 1) / step + ranks - 1) / ranks;
+  const int64_t begin = std::min(count, index * steps * step);
+  return {begin, std::min(count, begin + steps * step)};
+}
+
 void checkSummable(ScalarType dtype) {
   TORCH_CHECK(adderOf(dtype).first, "found elements of ", dtype, ", expected numbers that can be added");
 }

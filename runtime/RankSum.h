@@ -5,6 +5,7 @@
 #include "llvm/ADT/ArrayRef.h"
 #include <c10/core/ScalarType.h>
 #include <cstdint>
+#include <utility>
 
 namespace cleave::runtime {
 
@@ -13,6 +14,9 @@ namespace cleave::runtime {
 /// true. Inputs and outputs do not overlap.
 void sumInOrder(c10::ScalarType dtype, llvm::ArrayRef<const char *> inputs, llvm::ArrayRef<char *> outputs,
                 int64_t count);
+
+/// The elements [begin, end) of `count` that rank `index` of `ranks` adds: whole cache lines, of any dtype.
+std::pair<int64_t, int64_t> chunkOf(int64_t count, int64_t ranks, int64_t index);
 
 /// Throws c10::Error for dtypes that `sumInOrder` does not add.
 void checkSummable(c10::ScalarType dtype);

@@ -3,26 +3,17 @@
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 #include <algorithm>
-#include <thread>
 
 namespace cleave::runtime {
 
 Request::Request(uint64_t number, std::vector<at::Tensor> inputs, Microbatches microbatches, size_t outputCount,
-                 size_t transfers, llvm::ArrayRef<uint32_t> rankIds, uint32_t groupSize, std::shared_ptr<Traffic> traffic,
-                 llvm::MutableArrayRef<States> states, c10::Device outputPlace)
-    : number(number), microbatches(std::move(microbatches)), outputPlace(outputPlace), inputs(std::move(inputs)), outputs(outputCount),
-      traffic(std::move(traffic)), states(states), groupSize(groupSize), mailboxes(transfers * this->microbatches.count()),
-      working(rankIds.size()) {
+                 llvm::ArrayRef<uint32_t> rankIds, std::shared_ptr<Traffic> traffic, llvm::MutableArrayRef<States> states,
+                 llvm::function_ref<std::shared_ptr<Exchange>(Patience &)> connect, c10::Device outputPlace)
+    : number(number), microbatches(std::move(microbatches)), outputPlace(outputPlace), inputs(std::move(inputs)),
+      outputs(outputCount), traffic(std::move(traffic)), states(states), working(rankIds.size()) {
   for (uint32_t rank : rankIds)
     ranks.push_back({rank});
-  const bool haveCores = rankIds.size() <= std::thread::hardware_concurrency();
-  Patience &patience = *this;
-  for (uint32_t first = 0; groupSize > 1 && first <= rankIds.back(); first += groupSize)
-    groups.push_back(std::make_unique<LocalGroup>(first, groupSize, /*spins=*/haveCores, patience));
-}
-
-Communicator *Request::communicatorOf(uint32_t rank) {
-  return groups.empty() ? nullptr : &groups[rank / groupSize]->member(rank % groupSize);
+  ranksExchange = connect(*this);
 }
 
 Request::RankState &Request::stateOf(uint32_t rank) {
@@ -34,26 +25,20 @@ Request::Clock::time_point Request::deadline() {
   return deadlineLocked();
 }
 
-void Request::expire() {
-  std::lock_guard lock(mutex);
-  failLocked(describeStuck());
+void Request::expire() { fail(describeStuck()); }
+
+void Request::checkDeadline() {
+  std::unique_lock lock(mutex);
+  if (hasFailed || working == 0 || Clock::now() < deadlineLocked())
+    return;
+  lock.unlock();
+  expire();
 }
 
 Request::Clock::time_point Request::deadlineLocked() const {
   if (begun != Clock::time_point())
     return begun + traffic->timeout;
   return std::max(submitted, traffic->lastEnd()) + traffic->timeout;
-}
-
-template <typename Condition> bool Request::waitUntil(std::unique_lock<std::mutex> &lock, Condition reached) {
-  while (!hasFailed && !reached()) {
-    // Looked up anew after each wait: it moves while earlier requests end.
-    if (Clock::now() >= deadlineLocked())
-      failLocked(describeStuck());
-    else
-      changed.wait_until(lock, deadlineLocked());
-  }
-  return !hasFailed;
 }
 
 std::string Request::describe(const RankState &state) const {
@@ -66,17 +51,21 @@ std::string Request::describe(const RankState &state) const {
     return who + " waits for the values of stage " + std::to_string(action->peer);
   if (action->kind == plan::ActionKind::Send)
     return who + " waits for stage " + std::to_string(action->peer) + " to take its values";
-  const std::string other = groups.empty() ? "" : groups[state.rank / groupSize]->awaited(state.rank % groupSize);
+  const std::string other = ranksExchange->awaited(state.rank);
   return who + (other.empty() ? " is computing" : " waits for " + other);
 }
 
-std::string Request::describeStuck() const {
-  std::string message = "no result after " + std::to_string(traffic->timeout.count()) + " s: ";
+std::string Request::describeStuck() {
   std::vector<std::string> busy;
+  std::unique_lock lock(mutex);
   for (const RankState &state : ranks)
-    if (!state.left)
+    if (!state.left && working > 0)
       busy.push_back(describe(state));
-  return message + llvm::join(busy, ", ") + "; allow more time (--timeout)";
+  const std::shared_ptr<Exchange> exchange = ranksExchange;
+  lock.unlock();
+  const std::string everywhere = exchange ? exchange->describeRanks() : "";
+  return "no result after " + std::to_string(traffic->timeout.count()) + " s: " +
+         (everywhere.empty() ? llvm::join(busy, ", ") : everywhere) + "; allow more time (--timeout)";
 }
 
 void Request::enter(uint32_t rank, const plan::Action &action) {
@@ -84,36 +73,6 @@ void Request::enter(uint32_t rank, const plan::Action &action) {
   if (begun == Clock::time_point())
     begun = Clock::now();
   stateOf(rank).action = &action;
-}
-
-bool Request::send(size_t transfer, uint32_t microbatch, std::vector<c10::IValue> &values) {
-  std::unique_lock lock(mutex);
-  Mailbox &mailbox = mailboxOf(transfer, microbatch);
-  mailbox.values = &values;
-  changed.notify_all();
-  // A sender that ran ahead would hold more than the plan's peak.
-  const bool isTaken = waitUntil(lock, [&] { return mailbox.taken; });
-  // Nobody takes them after a failure.
-  values.clear();
-  return isTaken;
-}
-
-bool Request::receive(size_t transfer, uint32_t microbatch, MemoryAccount &receiver,
-                      std::vector<c10::IValue> &values) {
-  std::unique_lock lock(mutex);
-  Mailbox &mailbox = mailboxOf(transfer, microbatch);
-  if (!waitUntil(lock, [&] { return mailbox.values != nullptr; }))
-    return false;
-  // Before the sender goes on: what it makes next must not be counted beside what it gave away.
-  for (const c10::IValue &value : *mailbox.values)
-    moveAccounting(value, receiver);
-  // One by one: each side keeps the memory of its vector for the next transfer.
-  values.clear();
-  for (c10::IValue &value : *mailbox.values)
-    values.push_back(std::move(value));
-  mailbox.taken = true;
-  changed.notify_all();
-  return true;
 }
 
 void Request::addOutput(size_t leaf, uint32_t microbatch, at::Tensor tensor) {
@@ -138,8 +97,7 @@ void Request::leave(uint32_t rank, MemoryAccount &account) {
 
 void Request::end() {
   inputs.clear();
-  mailboxes.clear();
-  groups.clear();
+  ranksExchange.reset();
   for (States &each : states)
     hasFailed ? each.discard() : each.commit();
   if (!hasFailed)
@@ -149,25 +107,38 @@ void Request::end() {
 }
 
 void Request::fail(std::string message) {
-  std::lock_guard lock(mutex);
-  failLocked(std::move(message));
-}
-
-void Request::failLocked(std::string message) {
+  std::unique_lock lock(mutex);
   // What is done stays done.
+  if (hasFailed || working == 0)
+    return;
+  const std::shared_ptr<Exchange> exchange = ranksExchange;
+  lock.unlock();
+  message = exchange->agree(std::move(message));
+  lock.lock();
   if (hasFailed || working == 0)
     return;
   failure = std::move(message);
   hasFailed = true;
   traffic->noteEnd();
+  lock.unlock();
   changed.notify_all();
-  for (const auto &group : groups)
-    group->wake();
+  exchange->wake();
 }
 
 llvm::Expected<std::vector<at::Tensor>> Request::wait() {
   std::unique_lock lock(mutex);
-  if (!waitUntil(lock, [&] { return working == 0; }))
+  while (!hasFailed && working > 0) {
+    // Looked up anew after each wait: it moves while earlier requests end.
+    const Clock::time_point deadline = deadlineLocked();
+    if (Clock::now() < deadline) {
+      changed.wait_until(lock, deadline);
+      continue;
+    }
+    lock.unlock();
+    expire();
+    lock.lock();
+  }
+  if (hasFailed)
     return llvm::createStringError(failure);
   return outputs;
 }

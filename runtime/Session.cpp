@@ -5,6 +5,8 @@
 #include "runtime/Device.h"
 #include "runtime/Exceptions.h"
 #include "runtime/Inputs.h"
+#include "runtime/LocalExchange.h"
+#include "runtime/PeerExchange.h"
 #include "runtime/Placement.h"
 #include "runtime/Rank.h"
 #include "runtime/Request.h"
@@ -21,15 +23,30 @@ struct Session::Impl {
   /// What requests of one signature have in common.
   struct Route {
     /// Of all tensor ranks.
-    size_t transfers;
+    size_t transfers = 0;
+    /// Those of this process, by their place in `ranks`, and their numbers.
+    std::vector<size_t> places;
     std::vector<uint32_t> ranks;
+    /// Whether one of them reads an input.
+    bool readsInputs = false;
   };
 
   Impl(std::unique_ptr<plan::Plan> plan, SessionOptions options)
       : plan(std::move(plan)), options(std::move(options)), operators(*this->plan),
         states(this->plan->mesh->tp, States(this->plan->states.size())) {}
   ~Impl();
+  /// Meets the other processes, if there are any, and loads what this one runs.
+  Error open(llvm::StringRef directory, const plan::Digest &checksum);
+  Error join(const plan::Digest &checksum);
   Error load(llvm::StringRef directory);
+  /// The devices of these ranks, and the one for outputs.
+  Expected<std::vector<ResolvedDevice>> resolveOwn(llvm::ArrayRef<uint32_t> own);
+  Error loadRanks(llvm::StringRef directory, llvm::ArrayRef<uint32_t> own);
+  void loadRoutes();
+  Error serve();
+  std::shared_ptr<Exchange> connect(const Route &route, uint32_t microbatches, Patience &patience);
+  std::vector<std::shared_ptr<Request>> requestsUnderWay();
+  void failRequests(const std::string &message);
   Expected<std::shared_ptr<Request>> submit(llvm::ArrayRef<at::Tensor> inputs, uint32_t signature);
   /// Waits for room for a request.
   Error enter();
@@ -43,12 +60,17 @@ struct Session::Impl {
   std::vector<Route> routes;
   std::shared_ptr<Traffic> traffic;
   c10::Device outputPlace = c10::kCPU;
+  /// What to add to times of this process for those of process 0.
+  TraceEvent::Clock::duration clockOffset{};
 
   /// Held while a request is given to its ranks: all must take up the requests in one order.
   std::mutex submission;
   std::vector<std::weak_ptr<Request>> underWay;
   std::atomic<uint64_t> submitted{0};
-  /// One a rank. The last member: their threads end before what they use is gone.
+  /// Null where all ranks are in this process.
+  std::unique_ptr<Peers> peers;
+  std::shared_ptr<PeerExchange> peerExchange;
+  /// One a rank of this process. The last member: their threads end before what they use is gone.
   std::vector<std::unique_ptr<Device>> devices;
 };
 
@@ -57,51 +79,156 @@ struct Session::Pending::Impl {
 };
 
 Session::Impl::~Impl() {
-  std::lock_guard lock(submission);
-  for (const std::weak_ptr<Request> &request : underWay)
-    if (std::shared_ptr<Request> running = request.lock())
-      running->fail("the session was closed while the request was under way");
+  if (peers) {
+    // Fails where the run has failed, which has been told.
+    if (peerExchange)
+      llvm::consumeError(peers->leave());
+    peers->stopServing();
+    peers->wire().cut();
+  }
+  failRequests("the session was closed while the request was under way");
 }
 
-Error Session::Impl::load(llvm::StringRef directory) {
+std::vector<std::shared_ptr<Request>> Session::Impl::requestsUnderWay() {
+  std::lock_guard lock(submission);
+  std::vector<std::shared_ptr<Request>> requests;
+  for (const std::weak_ptr<Request> &request : underWay)
+    if (std::shared_ptr<Request> running = request.lock())
+      requests.push_back(std::move(running));
+  return requests;
+}
+
+void Session::Impl::failRequests(const std::string &message) {
+  for (const std::shared_ptr<Request> &request : requestsUnderWay())
+    request->fail(message);
+}
+
+//===- Opening ------------------------------------------------------------===//
+
+Error Session::Impl::open(llvm::StringRef directory, const plan::Digest &checksum) {
   if (Error error = checkSupported(*plan))
     return error;
   if (Error error = checkDevices(*plan, options.devices))
     return error;
-  auto resolved = resolveDevices(options.devices, rankCount(*plan));
-  if (!resolved)
-    return resolved.takeError();
+  if (options.launch)
+    if (Error error = join(checksum))
+      return error;
+  if (Error error = load(directory))
+    return peers ? llvm::createStringError(peers->fail("rank " + std::to_string(peers->rank()) + ": " +
+                                                       llvm::toString(std::move(error))))
+                 : std::move(error);
+  return peers ? serve() : Error::success();
+}
+
+Error Session::Impl::join(const plan::Digest &checksum) {
+  const size_t ranks = rankCount(*plan);
+  if (options.launch->size != ranks)
+    return llvm::createStringError("plan was compiled for %zu ranks, %u processes were started; start %zu", ranks,
+                                   options.launch->size, ranks);
+  return Peers::join(*options.launch, plan::toHex(checksum), options.timeout).moveInto(peers);
+}
+
+Expected<std::vector<ResolvedDevice>> Session::Impl::resolveOwn(llvm::ArrayRef<uint32_t> own) {
+  auto names = nameDevices(options.devices, rankCount(*plan));
+  if (!names)
+    return names.takeError();
+  std::vector<ResolvedDevice> resolved;
+  for (uint32_t rank : own) {
+    auto device = resolveDevice((*names)[rank]);
+    if (!device)
+      return device.takeError();
+    if (peers && !device->place.is_cpu())
+      return llvm::createStringError("device " + device->name + ": this version runs several processes on CPUs only; pass "
+                                     "--devices with cpu:N");
+    resolved.push_back(std::move(*device));
+  }
   auto outputDevice = resolveDevice(options.outputDevice);
   if (!outputDevice)
     return llvm::createStringError("outputs: " + llvm::toString(outputDevice.takeError()));
   outputPlace = outputDevice->place;
-  if (Error error = plan::checkShards(*plan, directory))
-    return error;
-  for (const std::string &library : options.libraries)
-    if (Error error = loadLibrary(library))
-      return error;
-  devices = startDevices(*resolved);
+  return resolved;
+}
+
+Error Session::Impl::loadRanks(llvm::StringRef directory, llvm::ArrayRef<uint32_t> own) {
   // Weights are nobody's to differentiate.
   c10::InferenceMode inference;
-  // A request reads the states that the one before it has left.
-  traffic = std::make_shared<Traffic>(options.timeout, !plan->states.empty() ? 1
-                                                       : options.requests    ? options.requests
-                                                                             : 2 * devices.size() + 2);
-  for (uint32_t index = 0; index < devices.size(); ++index) {
-    auto rank = Rank::load(*plan, directory, index, *devices[index], operators, states[tensorRankOf(*plan, index)],
+  for (auto [index, device] : llvm::zip(own, devices)) {
+    auto rank = Rank::load(*plan, directory, index, *device, operators, states[tensorRankOf(*plan, index)],
                            options.checkTypes, options.trace);
     if (!rank)
       return rank.takeError();
     ranks.push_back(std::move(*rank));
   }
+  return Error::success();
+}
+
+void Session::Impl::loadRoutes() {
   for (uint32_t signature = 0; signature < plan->signatures.size(); ++signature) {
-    Route route{plan::transfers(*plan, signature).size() * plan->mesh->tp, {}};
-    for (uint32_t index = 0; index < ranks.size(); ++index)
-      if (ranks[index]->takesPart(signature))
-        route.ranks.push_back(index);
+    Route route;
+    route.transfers = plan::transfers(*plan, signature).size() * plan->mesh->tp;
+    for (auto [place, rank] : llvm::enumerate(ranks))
+      if (rank->takesPart(signature)) {
+        route.places.push_back(place);
+        route.ranks.push_back(rank->number());
+        for (const plan::Program *program : programsOf(*plan, rank->number()))
+          route.readsInputs |= program->signature == signature && llvm::any_of(program->inputs, [](const auto &input) {
+                                 return input->source == plan::Source::Request;
+                               });
+      }
     routes.push_back(std::move(route));
   }
+}
+
+Error Session::Impl::load(llvm::StringRef directory) {
+  std::vector<uint32_t> own;
+  for (uint32_t rank = 0; rank < rankCount(*plan); ++rank)
+    if (!peers || rank == peers->rank())
+      own.push_back(rank);
+  auto resolved = resolveOwn(own);
+  if (!resolved)
+    return resolved.takeError();
+  if (Error error = plan::checkShards(*plan, directory, own))
+    return error;
+  for (const std::string &library : options.libraries)
+    if (Error error = loadLibrary(library))
+      return error;
+  devices = startDevices(*resolved, options.launch ? options.launch->localSize : 1);
+  // A request reads the states that the one before it has left.
+  traffic = std::make_shared<Traffic>(options.timeout, !plan->states.empty() ? 1
+                                                       : options.requests    ? options.requests
+                                                                             : 2 * rankCount(*plan) + 2);
+  if (Error error = loadRanks(directory, own))
+    return error;
+  loadRoutes();
   return Error::success();
+}
+
+/// Begins to answer the other processes.
+Error Session::Impl::serve() {
+  peerExchange = std::make_shared<PeerExchange>(*plan, *peers, devices.front()->memory());
+  auto status = [this] { return ranks.front()->describe(peerExchange->awaited(peers->rank())); };
+  peerExchange->setStatus(status);
+  auto failed = [this](const std::string &message) {
+    failRequests(message);
+    if (options.failed)
+      options.failed(message);
+  };
+  auto tick = [this] {
+    for (const std::shared_ptr<Request> &request : requestsUnderWay())
+      request->checkDeadline();
+  };
+  peers->serve({status, failed, tick});
+  if (Error error = peers->meet())
+    return error;
+  return options.trace ? peers->clockOffset().moveInto(clockOffset) : Error::success();
+}
+
+//===- Requests -----------------------------------------------------------===//
+
+std::shared_ptr<Exchange> Session::Impl::connect(const Route &route, uint32_t microbatches, Patience &patience) {
+  if (peerExchange)
+    return peerExchange;
+  return std::make_shared<LocalExchange>(route.ranks, plan->mesh->tp, route.transfers, microbatches, patience);
 }
 
 /// The inputs as the programs were compiled for: their elements in order, none of them lazily conjugated.
@@ -125,24 +252,24 @@ Expected<std::shared_ptr<Request>> Session::Impl::submit(llvm::ArrayRef<at::Tens
   if (signature >= plan->signatures.size())
     return llvm::createStringError("found signature " + llvm::Twine(signature) + ", expected less than " +
                                    llvm::Twine(plan->signatures.size()));
-  auto symbols = bindSymbols(*plan->signatures[signature], inputs);
+  const Route &route = routes[signature];
+  auto symbols = bindSymbols(*plan->signatures[signature], inputs, /*sizesAlone=*/!route.readsInputs);
   if (!symbols)
     return symbols.takeError();
-  const Route &route = routes[signature];
   std::vector<at::Tensor> leaves = inOrder(inputs);
   Microbatches microbatches(*plan->signatures[signature], scheduleOf(*plan, signature).microbatches,
                             std::move(*symbols));
-  auto request = std::make_shared<Request>(submitted++, std::move(leaves), std::move(microbatches),
-                                           plan->signatures[signature]->outputs.size(), route.transfers,
-                                           route.ranks, plan->mesh->tp, traffic, states, outputPlace);
+  const uint32_t count = microbatches.count();
+  auto request = std::make_shared<Request>(
+      submitted++, std::move(leaves), std::move(microbatches), plan->signatures[signature]->outputs.size(), route.ranks,
+      traffic, states, [&](Patience &patience) { return connect(route, count, patience); }, outputPlace);
   if (Error error = enter())
     return error;
   std::lock_guard lock(submission);
   llvm::erase_if(underWay, [](const std::weak_ptr<Request> &request) { return request.expired(); });
   underWay.push_back(request);
-  for (uint32_t index : route.ranks)
-    devices[index]->post(
-        [rank = ranks[index].get(), request, signature] { rank->execute(*request, signature); });
+  for (size_t place : route.places)
+    devices[place]->post([rank = ranks[place].get(), request, signature] { rank->execute(*request, signature); });
   return request;
 }
 
@@ -155,7 +282,7 @@ Expected<std::unique_ptr<Session>> Session::open(llvm::StringRef planDirectory, 
     return loaded.takeError();
   return catching([&]() -> Expected<std::unique_ptr<Session>> {
     auto impl = std::make_unique<Impl>(std::move(loaded->plan), std::move(options));
-    if (Error error = impl->load(planDirectory))
+    if (Error error = impl->open(planDirectory, loaded->rootChecksum))
       return error;
     return std::unique_ptr<Session>(new Session(std::move(impl)));
   });
@@ -192,11 +319,9 @@ Error Session::resetState() {
 
 std::vector<DeviceStatistics> Session::statistics() const {
   std::vector<DeviceStatistics> all;
-  for (uint32_t index = 0; index < impl->ranks.size(); ++index) {
-    const Rank &rank = *impl->ranks[index];
-    all.push_back(
-        {rank.device().name(), index, rank.weightBytes(), rank.device().peakBytes(), rank.busySeconds()});
-  }
+  for (const auto &rank : impl->ranks)
+    all.push_back({rank->device().name(), rank->number(), rank->weightBytes(), rank->device().peakBytes(),
+                   rank->busySeconds()});
   return all;
 }
 
@@ -204,7 +329,41 @@ std::vector<TraceEvent> Session::takeTrace() {
   std::vector<TraceEvent> all;
   for (const auto &rank : impl->ranks)
     llvm::append_range(all, rank->takeTrace());
+  for (TraceEvent &event : all) {
+    event.begin += impl->clockOffset;
+    event.end += impl->clockOffset;
+  }
   return all;
+}
+
+//===- Processes ----------------------------------------------------------===//
+
+uint32_t Session::process() const { return impl->peers ? impl->peers->rank() : 0; }
+
+uint32_t Session::processes() const { return impl->peers ? impl->peers->size() : 1; }
+
+uint32_t Session::outputProcess(uint32_t signature) const {
+  return impl->peers ? outputRankOf(plan(), signature) : 0;
+}
+
+bool Session::needsInputs(uint32_t signature) const { return impl->routes[signature].readsInputs; }
+
+Error Session::meet() { return impl->peers ? impl->peers->meet() : Error::success(); }
+
+Expected<std::vector<std::string>> Session::gather(llvm::StringRef text, uint32_t to) {
+  return impl->peers ? impl->peers->gather(text, to) : std::vector<std::string>{text.str()};
+}
+
+Expected<std::string> Session::share(llvm::StringRef text, uint32_t from) {
+  return impl->peers ? impl->peers->share(text, from) : text.str();
+}
+
+std::string Session::fail(const std::string &message) {
+  if (!impl->peers)
+    return message;
+  std::string agreed = impl->peers->fail(message);
+  impl->peers->linger();
+  return agreed;
 }
 
 Session::Pending::Pending(std::unique_ptr<Impl> impl) : impl(std::move(impl)) {}

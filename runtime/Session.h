@@ -4,6 +4,7 @@
 
 #include "codegen/plan/Checksum.h"
 #include "codegen/plan/Plan.h"
+#include "runtime/Launch.h"
 #include "runtime/Trace.h"
 #include "llvm/ADT/ArrayRef.h"
 #include "llvm/ADT/StringRef.h"
@@ -11,7 +12,9 @@
 #include <ATen/core/Tensor.h>
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -34,6 +37,12 @@ struct SessionOptions {
   bool trace = false;
   /// How long `run` may take before it fails; a plan that waits longer is stuck.
   std::chrono::seconds timeout{30};
+  /// That this process runs one rank of the plan, and other processes the others (`launchFromEnvironment`). `devices` then
+  /// still has one entry per rank, and `timeout` is also how long ranks wait for each other to start.
+  std::optional<Launch> launch;
+  /// Called once, by a thread of the session, when a run of several processes has failed in any of them: with the message that
+  /// all of them end with.
+  std::function<void(const std::string &)> failed;
 };
 
 /// What a device has held and done since the session was opened.
@@ -48,6 +57,10 @@ struct DeviceStatistics {
 };
 
 /// A plan, its weights and one worker thread a device. `run` may be called from several threads at a time.
+///
+/// A session with a `launch` is one of several, each in a process of its own with one rank, which make the same calls of
+/// `run`, `start` and `resetState` in the same order, on inputs of the same sizes. Closing it waits for the others to close
+/// theirs. When a request fails in one of them, or a process dies, all of them fail for good, with the same message.
 class Session {
 public:
   /// Opens `planDirectory` as untrusted input: plan and shards are checked before anything is executed.
@@ -62,6 +75,8 @@ public:
   /// written, and must not be changed until the result is there. Outputs are the leaves of `Signature.outputs`.
   /// Fails on inputs that do not fit the signature (number, dtype, rank, a size that is not the traced one or that
   /// contradicts another use of the same name), and with rank, stage and module path when an operator throws.
+  /// Of several processes, those for which `needsInputs` is false may give tensors of the device `meta`, and all but
+  /// `outputProcess` get undefined tensors.
   llvm::Expected<std::vector<at::Tensor>> run(llvm::ArrayRef<at::Tensor> inputs, uint32_t signature = 0);
   /// The same without waiting for the result: requests follow one another through the stages. Waits for room while
   /// `SessionOptions::requests` are under way.
@@ -74,6 +89,22 @@ public:
   std::vector<DeviceStatistics> statistics() const;
   /// What was done since the last call, by rank and then in order; empty unless `SessionOptions::trace`.
   std::vector<TraceEvent> takeTrace();
+
+  /// Which of how many processes this is; 0 of 1 without a launch.
+  uint32_t process() const;
+  uint32_t processes() const;
+  /// The process that gets the outputs.
+  uint32_t outputProcess(uint32_t signature = 0) const;
+  /// Whether this process reads what is in the inputs, not only their sizes.
+  bool needsInputs(uint32_t signature = 0) const;
+  /// The following are calls that all processes make. They return when all of them have come there,
+  llvm::Error meet();
+  /// what each of them gives, by process, at process `to`, elsewhere nothing,
+  llvm::Expected<std::vector<std::string>> gather(llvm::StringRef text, uint32_t to);
+  /// what process `from` gives, everywhere.
+  llvm::Expected<std::string> share(llvm::StringRef text, uint32_t from);
+  /// Has all processes fail with `message`, and gives the one that they fail with: an earlier one, if there was one.
+  std::string fail(const std::string &message);
 
 private:
   struct Impl;

@@ -135,12 +135,13 @@ c10::IValue movedTo(c10::Device place, c10::IValue value) {
   return hasElsewhere(place, value) ? value.deepcopy(place) : std::move(value);
 }
 
-std::string describe(const at::Tensor &tensor) {
-  plan::DType dtype = dtypeOf(tensor.scalar_type());
-  std::string name =
-      dtype == plan::DType::Unknown ? c10::toString(tensor.scalar_type()) : plan::nameOf(dtype).str();
-  auto sizes = llvm::map_range(tensor.sizes(), [](int64_t size) { return std::to_string(size); });
-  return name + "[" + llvm::join(sizes, ", ") + "]";
+std::string describe(const at::Tensor &tensor) { return describe(tensor.scalar_type(), tensor.sizes()); }
+
+std::string describe(c10::ScalarType type, at::IntArrayRef sizes) {
+  plan::DType dtype = dtypeOf(type);
+  std::string name = dtype == plan::DType::Unknown ? c10::toString(type) : plan::nameOf(dtype).str();
+  auto words = llvm::map_range(sizes, [](int64_t size) { return std::to_string(size); });
+  return name + "[" + llvm::join(words, ", ") + "]";
 }
 
 std::string describe(const plan::TensorType &type, llvm::ArrayRef<std::string> symbolNames) {

@@ -26,6 +26,7 @@ c10::IValue movedTo(c10::Device place, c10::IValue value);
 
 /// `int64[4, 128]`.
 std::string describe(const at::Tensor &tensor);
+std::string describe(c10::ScalarType type, at::IntArrayRef sizes);
 /// The same of what is expected: `int64[batch, 128]`; sizes that are not known are `?`.
 std::string describe(const plan::TensorType &type, llvm::ArrayRef<std::string> symbolNames);
 

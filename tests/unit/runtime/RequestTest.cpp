@@ -1,4 +1,5 @@
 //===- RequestTest.cpp - What moves between ranks -------------------------===//
+#include "runtime/LocalExchange.h"
 #include "runtime/Request.h"
 #include "tests/unit/runtime/Allocations.h"
 #include <gmock/gmock.h>
@@ -15,7 +16,10 @@ protected:
   plan::Signature signature;
   States states{0};
   std::shared_ptr<Traffic> traffic = std::make_shared<Traffic>(std::chrono::seconds(30), 1);
-  Request request{0, {}, Microbatches(signature, 1, {}), 0, transfers, {0, 1}, 1, traffic, states};
+  Request request{0, {}, Microbatches(signature, 1, {}), 0, {0, 1}, traffic, states, [](Patience &patience) {
+                    return std::make_shared<LocalExchange>(llvm::ArrayRef<uint32_t>{0, 1}, 1, transfers, 1, patience);
+                  }};
+  Exchange &exchange = request.exchange();
   MemoryAccountRef account{new MemoryAccount("test")};
 };
 
@@ -28,7 +32,7 @@ TEST_F(RequestTest, TransfersAllocateNothing) {
     for (size_t transfer = 0; transfer < transfers; ++transfer) {
       values.push_back(int64_t(transfer));
       values.push_back(true);
-      EXPECT_TRUE(request.send(transfer, 0, values));
+      EXPECT_TRUE(exchange.send({transfer, 0, 1}, values));
       EXPECT_TRUE(values.empty());
     }
     ofSender = allocationsOfThisThread() - before;
@@ -37,7 +41,7 @@ TEST_F(RequestTest, TransfersAllocateNothing) {
   values.reserve(2);
   const int64_t before = allocationsOfThisThread();
   for (size_t transfer = 0; transfer < transfers; ++transfer) {
-    EXPECT_TRUE(request.receive(transfer, 0, *account, values));
+    EXPECT_TRUE(exchange.receive({transfer, 0, 0}, *account, values));
     ASSERT_EQ(values.size(), 2u);
     EXPECT_EQ(values[0].toInt(), int64_t(transfer));
   }
@@ -49,9 +53,9 @@ TEST_F(RequestTest, TransfersAllocateNothing) {
 TEST_F(RequestTest, AFailureLeavesNothingWithTheSender) {
   Values given = {int64_t(1)}, taken;
   request.fail("broken");
-  EXPECT_FALSE(request.send(0, 0, given));
+  EXPECT_FALSE(exchange.send({0, 0, 1}, given));
   EXPECT_TRUE(given.empty());
-  EXPECT_FALSE(request.receive(0, 0, *account, taken));
+  EXPECT_FALSE(exchange.receive({0, 0, 0}, *account, taken));
   EXPECT_TRUE(taken.empty());
 }
 

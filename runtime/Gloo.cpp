@@ -1,0 +1,190 @@
+//===- Gloo.cpp - Messages and words by c10d ------------------------------===//
+//
+// The one file that includes Gloo's headers, which the torch wheel lacks: they are Debian's, the code is libtorch's. So only
+// what libtorch exports is used, and nothing of Gloo's by value.
+//
+//===----------------------------------------------------------------------===//
+#include "runtime/Wire.h"
+#include "llvm/ADT/DenseSet.h"
+#include "llvm/ADT/ScopeExit.h"
+#include <ATen/ops/from_blob.h>
+#include <c10/core/InferenceMode.h>
+#include <cstdlib>
+#include <mutex>
+#include <netdb.h>
+#include <sys/socket.h>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+#include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
+#include <unistd.h>
+
+C10_DECLARE_int(caffe2_log_level);
+
+namespace cleave::runtime {
+
+using c10d::ProcessGroupGloo;
+using std::chrono::milliseconds;
+
+/// Deadlines are ours: one of Gloo's closes all connections, and others would take this process for dead.
+static constexpr milliseconds kNever = std::chrono::hours(24 * 365);
+
+//===- The store ----------------------------------------------------------===//
+
+namespace {
+class TcpStore final : public Store {
+public:
+  explicit TcpStore(c10::intrusive_ptr<c10d::Store> store) : store(std::move(store)) {}
+  const c10::intrusive_ptr<c10d::Store> &c10dStore() const { return store; }
+
+  void set(const std::string &key, const std::string &value) override { store->set(key, value); }
+  std::optional<std::string> find(const std::string &key) override {
+    return store->check({key}) ? std::optional(store->get_to_str(key)) : std::nullopt;
+  }
+  std::string setOnce(const std::string &key, const std::string &value) override {
+    return store->compareSet(key, std::string(), value);
+  }
+  std::vector<std::string> values(const std::vector<std::string> &keys) override {
+    std::vector<std::string> values;
+    for (const std::vector<uint8_t> &value : store->multiGet(keys))
+      values.emplace_back(value.begin(), value.end());
+    return values;
+  }
+
+private:
+  const c10::intrusive_ptr<c10d::Store> store;
+};
+} // namespace
+
+std::unique_ptr<Store> openStore(const Launch &launch, milliseconds timeout) {
+  // What c10d would write about lost connections comes with a backtrace, beside our own message.
+  FLAGS_caffe2_log_level = 4;
+  c10d::TCPStoreOptions options;
+  options.port = launch.port;
+  options.isServer = launch.rank == 0 && !launch.agentHoldsStore;
+  options.waitWorkers = false;
+  options.timeout = timeout;
+  auto store = c10::make_intrusive<c10d::TCPStore>(launch.address, options);
+  return std::make_unique<TcpStore>(c10::make_intrusive<c10d::PrefixStore>(launch.prefix, std::move(store)));
+}
+
+//===- Messages -----------------------------------------------------------===//
+
+namespace {
+class GlooWire final : public Wire {
+public:
+  GlooWire(c10::intrusive_ptr<ProcessGroupGloo> group) : group(std::move(group)) {}
+  std::unique_ptr<Message> send(uint32_t to, Topic topic, const void *data, size_t bytes) override;
+  std::unique_ptr<Message> receive(uint32_t from, Topic topic, void *data, size_t bytes) override;
+  void cut() override;
+  void wait(c10d::Work &work, uint32_t peer);
+
+private:
+  const c10::intrusive_ptr<ProcessGroupGloo> group;
+  std::mutex mutex;
+  llvm::DenseSet<c10d::Work *> waiting;
+  bool isCut = false;
+};
+
+class GlooMessage final : public Message {
+public:
+  GlooMessage(GlooWire &wire, uint32_t peer, c10::intrusive_ptr<c10d::Work> work)
+      : wire(wire), peer(peer), work(std::move(work)) {}
+  void wait() override { wire.wait(*work, peer); }
+
+private:
+  GlooWire &wire;
+  const uint32_t peer;
+  const c10::intrusive_ptr<c10d::Work> work;
+};
+} // namespace
+
+/// `start` on a tensor over the bytes.
+template <typename Start>
+static c10::intrusive_ptr<c10d::Work> begin(uint32_t peer, const void *data, size_t bytes, Start start) {
+  c10::InferenceMode inference;
+  std::vector<at::Tensor> tensors{at::from_blob(const_cast<void *>(data), {int64_t(bytes)}, at::kByte)};
+  try {
+    return start(tensors);
+  } catch (const std::exception &exception) {
+    throw PeerLost(peer, exception.what());
+  }
+}
+
+std::unique_ptr<Message> GlooWire::send(uint32_t to, Topic topic, const void *data, size_t bytes) {
+  return std::make_unique<GlooMessage>(*this, to, begin(to, data, bytes, [&](std::vector<at::Tensor> &tensors) {
+                                         return group->send(tensors, int(to), int(topic));
+                                       }));
+}
+
+std::unique_ptr<Message> GlooWire::receive(uint32_t from, Topic topic, void *data, size_t bytes) {
+  return std::make_unique<GlooMessage>(*this, from, begin(from, data, bytes, [&](std::vector<at::Tensor> &tensors) {
+                                         return group->recv(tensors, int(from), int(topic));
+                                       }));
+}
+
+void GlooWire::wait(c10d::Work &work, uint32_t peer) {
+  {
+    std::lock_guard lock(mutex);
+    if (isCut)
+      throw WireCut();
+    waiting.insert(&work);
+  }
+  auto done = llvm::make_scope_exit([&] {
+    std::lock_guard lock(mutex);
+    waiting.erase(&work);
+  });
+  bool isThere = false;
+  try {
+    isThere = work.wait(kNever);
+  } catch (const std::exception &exception) {
+    throw PeerLost(peer, exception.what());
+  }
+  if (!isThere)
+    throw WireCut();
+}
+
+void GlooWire::cut() {
+  std::lock_guard lock(mutex);
+  isCut = true;
+  for (c10d::Work *work : waiting)
+    work->abort();
+}
+
+/// The address by which this machine reaches `host`, and others of its network reach this machine. The one that a machine's
+/// name stands for need not be: Debian writes 127.0.1.1.
+static std::string ownAddressTowards(const std::string &host, uint16_t port) {
+  addrinfo hints{}, *found = nullptr;
+  hints.ai_socktype = SOCK_DGRAM;
+  if (getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found) != 0 || !found)
+    throw std::runtime_error("MASTER_ADDR " + host + ": there is no machine of that name");
+  auto release = llvm::make_scope_exit([&] { freeaddrinfo(found); });
+  // Nothing is sent: connecting a datagram socket only chooses the way.
+  const int way = socket(found->ai_family, SOCK_DGRAM, 0);
+  sockaddr_storage own{};
+  socklen_t length = sizeof own;
+  char name[NI_MAXHOST] = "";
+  const bool isKnown = way >= 0 && connect(way, found->ai_addr, found->ai_addrlen) == 0 &&
+                       getsockname(way, reinterpret_cast<sockaddr *>(&own), &length) == 0 &&
+                       getnameinfo(reinterpret_cast<sockaddr *>(&own), length, name, sizeof name, nullptr, 0,
+                                   NI_NUMERICHOST) == 0;
+  if (way >= 0)
+    close(way);
+  if (!isKnown)
+    throw std::runtime_error("MASTER_ADDR " + host + ": this machine has no way to there");
+  return name;
+}
+
+std::unique_ptr<Wire> openWire(Store &store, const Launch &launch, milliseconds timeout) {
+  // The timeout is that of connecting.
+  auto options = ProcessGroupGloo::Options::create(timeout);
+  const char *interface = std::getenv("GLOO_SOCKET_IFNAME");
+  // Connections are made now, whatever TORCH_GLOO_LAZY_INIT says: lazy ones know no deadline.
+  options->devices.push_back(
+      interface && *interface
+          ? ProcessGroupGloo::createDeviceForInterface(interface, /*lazyInit=*/false)
+          : ProcessGroupGloo::createDeviceForHostname(ownAddressTowards(launch.address, launch.port), /*lazyInit=*/false));
+  return std::make_unique<GlooWire>(c10::make_intrusive<ProcessGroupGloo>(static_cast<TcpStore &>(store).c10dStore(),
+                                                                          int(launch.rank), int(launch.size), options));
+}
+
+} // namespace cleave::runtime

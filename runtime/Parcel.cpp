@@ -1,0 +1,284 @@
+//===- Parcel.cpp - Values as bytes, and back -----------------------------===//
+#include "runtime/Parcel.h"
+#include "runtime/DTypes.h"
+#include "runtime/Values.h"
+#include <ATen/Functions.h>
+#include <ATen/core/Dict.h>
+#include <ATen/core/List.h>
+#include <cstring>
+#include <limits>
+
+namespace cleave::runtime {
+
+using c10::IValue;
+using llvm::StringRef;
+
+namespace {
+enum class Kind : uint8_t { None, Tensor, Undefined, Int, Double, Complex, Bool, String, Device, Tuple, List, Dict };
+} // namespace
+
+/// How many elements lie from the first to the last of a tensor.
+static int64_t spanOf(at::IntArrayRef sizes, at::IntArrayRef strides) {
+  int64_t last = 0, step;
+  for (size_t dim = 0; dim < sizes.size(); ++dim) {
+    if (sizes[dim] == 0)
+      return 0;
+    TORCH_CHECK(sizes[dim] > 0 && strides[dim] >= 0 && !__builtin_mul_overflow(sizes[dim] - 1, strides[dim], &step) &&
+                    !__builtin_add_overflow(last, step, &last) && last < std::numeric_limits<int64_t>::max() / 64,
+                "found a tensor of impossible size");
+  }
+  return last + 1;
+}
+
+static int64_t elementsOf(at::IntArrayRef sizes) {
+  int64_t count = 1;
+  for (int64_t size : sizes)
+    TORCH_CHECK(size >= 0 && !__builtin_mul_overflow(count, size, &count), "found a tensor of impossible size");
+  return count;
+}
+
+//===- Out ----------------------------------------------------------------===//
+
+namespace {
+class Writer {
+public:
+  Parcel parcel;
+  void write(const IValue &value);
+
+private:
+  template <typename T> void put(T number) {
+    parcel.header.append(reinterpret_cast<const char *>(&number), sizeof number);
+  }
+  void put(Kind kind) { put(uint8_t(kind)); }
+  void put(StringRef text) {
+    put(uint64_t(text.size()));
+    parcel.header += text;
+  }
+  template <typename Items> void putItems(const Items &items) {
+    put(uint64_t(items.size()));
+    for (const IValue &item : items)
+      write(item);
+  }
+  void writeTensor(const at::Tensor &tensor);
+  void writeContainer(const IValue &value);
+};
+} // namespace
+
+void Writer::writeTensor(const at::Tensor &given) {
+  if (!given.defined())
+    return put(Kind::Undefined);
+  TORCH_CHECK(given.layout() == at::kStrided && given.device().is_cpu() && !given.is_quantized(), "found a tensor of ",
+              given.options(), ", expected one that processes can exchange: dense, on the CPU");
+  const at::Tensor tensor = given.resolve_conj().resolve_neg();
+  put(Kind::Tensor);
+  put(uint8_t(tensor.scalar_type()));
+  put(uint8_t(tensor.unsafeGetTensorImpl()->is_wrapped_number()));
+  put(uint64_t(tensor.dim()));
+  for (int64_t size : tensor.sizes())
+    put(size);
+  for (int64_t stride : tensor.strides())
+    put(stride);
+  // What is repeated, as of an expanded dimension, lies there once.
+  const int64_t span = spanOf(tensor.sizes(), tensor.strides());
+  const at::Tensor sent = span <= tensor.numel() ? tensor : tensor.contiguous();
+  const size_t bytes = std::min(span, tensor.numel()) * tensor.itemsize();
+  if (bytes > 0)
+    parcel.blocks.push_back({const_cast<void *>(sent.const_data_ptr()), bytes, sent});
+}
+
+void Writer::writeContainer(const IValue &value) {
+  if (value.isTuple()) {
+    put(Kind::Tuple);
+    return putItems(value.toTupleRef().elements());
+  }
+  if (value.isList()) {
+    put(Kind::List);
+    put(StringRef(value.toList().elementType()->str()));
+    return putItems(value.toListRef());
+  }
+  TORCH_CHECK(value.isGenericDict(), "found a ", value.tagKind(), ", expected a value that processes can exchange");
+  auto dict = value.toGenericDict();
+  put(Kind::Dict);
+  put(StringRef(dict.keyType()->str() + "," + dict.valueType()->str()));
+  std::vector<IValue> items;
+  for (const auto &entry : dict) {
+    items.push_back(entry.key());
+    items.push_back(entry.value());
+  }
+  putItems(items);
+}
+
+void Writer::write(const IValue &value) {
+  if (value.isNone())
+    return put(Kind::None);
+  if (value.isTensor())
+    return writeTensor(value.toTensor());
+  if (value.isInt()) {
+    put(Kind::Int);
+    return put(value.toInt());
+  }
+  if (value.isDouble()) {
+    put(Kind::Double);
+    return put(value.toDouble());
+  }
+  if (value.isComplexDouble()) {
+    put(Kind::Complex);
+    put(value.toComplexDouble().real());
+    return put(value.toComplexDouble().imag());
+  }
+  if (value.isBool()) {
+    put(Kind::Bool);
+    return put(uint8_t(value.toBool()));
+  }
+  if (value.isString()) {
+    put(Kind::String);
+    return put(StringRef(value.toStringRef()));
+  }
+  if (value.isDevice()) {
+    put(Kind::Device);
+    return put(StringRef(value.toDevice().str()));
+  }
+  writeContainer(value);
+}
+
+Parcel pack(llvm::ArrayRef<IValue> values) {
+  Writer writer;
+  for (const IValue &value : values)
+    writer.write(value);
+  return std::move(writer.parcel);
+}
+
+//===- In -----------------------------------------------------------------===//
+
+class Unpacking::Reader {
+public:
+  Reader(Unpacking &unpacking, StringRef rest) : unpacking(unpacking), rest(rest) {}
+  bool isAtEnd() const { return rest.empty(); }
+  IValue read(int depth = 0);
+
+private:
+  StringRef bytes(uint64_t count) {
+    TORCH_CHECK(count <= rest.size(), "found the values of another process cut off");
+    StringRef taken = rest.take_front(count);
+    rest = rest.drop_front(count);
+    return taken;
+  }
+  template <typename T> T number() {
+    T value;
+    std::memcpy(&value, bytes(sizeof value).data(), sizeof value);
+    return value;
+  }
+  StringRef text() { return bytes(number<uint64_t>()); }
+  std::vector<IValue> items(int depth) {
+    std::vector<IValue> read;
+    for (uint64_t left = number<uint64_t>(); left > 0; --left)
+      read.push_back(this->read(depth + 1));
+    return read;
+  }
+  std::vector<int64_t> numbers(uint64_t count) {
+    std::vector<int64_t> read;
+    for (; count > 0; --count)
+      read.push_back(number<int64_t>());
+    return read;
+  }
+  at::Tensor tensor();
+  IValue list(int depth);
+  IValue dict(int depth);
+
+  Unpacking &unpacking;
+  StringRef rest;
+};
+
+static void fill(std::vector<Block> &blocks, const at::Tensor &tensor, size_t bytes) {
+  if (bytes > 0)
+    blocks.push_back({tensor.mutable_data_ptr(), bytes, tensor});
+}
+
+at::Tensor Unpacking::Reader::tensor() {
+  const auto dtype = c10::ScalarType(number<uint8_t>());
+  TORCH_CHECK(dtypeOf(dtype) != plan::DType::Unknown, "found a tensor of an unknown element type");
+  const bool isWrapped = number<uint8_t>();
+  const uint64_t dims = number<uint64_t>();
+  const std::vector<int64_t> sizes = numbers(dims), strides = numbers(dims);
+  const int64_t span = spanOf(sizes, strides), count = elementsOf(sizes);
+  at::Tensor whole = at::empty_strided(sizes, strides, at::TensorOptions(dtype));
+  if (isWrapped)
+    whole.unsafeGetTensorImpl()->set_wrapped_number(true);
+  if (span <= count) {
+    fill(unpacking.memory, whole, span * whole.itemsize());
+    return whole;
+  }
+  at::Tensor compact = at::empty(sizes, at::TensorOptions(dtype));
+  fill(unpacking.memory, compact, count * whole.itemsize());
+  unpacking.spreads.push_back({compact, whole});
+  return whole;
+}
+
+IValue Unpacking::Reader::list(int depth) {
+  auto type = parseType(text());
+  if (!type)
+    TORCH_CHECK(false, llvm::toString(type.takeError()));
+  c10::impl::GenericList list(*type);
+  for (IValue &item : items(depth))
+    list.push_back(std::move(item));
+  return list;
+}
+
+IValue Unpacking::Reader::dict(int depth) {
+  auto types = parseDictTypes(text());
+  if (!types)
+    TORCH_CHECK(false, llvm::toString(types.takeError()));
+  c10::impl::GenericDict dict(types->first, types->second);
+  std::vector<IValue> entries = items(depth);
+  for (size_t i = 0; i + 1 < entries.size(); i += 2)
+    dict.insert_or_assign(std::move(entries[i]), std::move(entries[i + 1]));
+  return dict;
+}
+
+IValue Unpacking::Reader::read(int depth) {
+  TORCH_CHECK(depth < 100, "found values nested 100 deep, expected fewer");
+  switch (Kind(number<uint8_t>())) {
+  case Kind::None:
+    return {};
+  case Kind::Tensor:
+    return tensor();
+  case Kind::Undefined:
+    return at::Tensor();
+  case Kind::Int:
+    return number<int64_t>();
+  case Kind::Double:
+    return number<double>();
+  case Kind::Complex: {
+    const double real = number<double>();
+    return c10::complex<double>(real, number<double>());
+  }
+  case Kind::Bool:
+    return bool(number<uint8_t>());
+  case Kind::String:
+    return text().str();
+  case Kind::Device:
+    return c10::Device(text().str());
+  case Kind::Tuple:
+    return c10::ivalue::Tuple::create(items(depth));
+  case Kind::List:
+    return list(depth);
+  case Kind::Dict:
+    return dict(depth);
+  }
+  TORCH_CHECK(false, "found a value of an unknown kind from another process");
+}
+
+Unpacking::Unpacking(StringRef header) {
+  Reader reader(*this, header);
+  while (!reader.isAtEnd())
+    values.push_back(reader.read());
+}
+
+void Unpacking::finish(std::vector<IValue> &filled) {
+  for (const Spread &spread : spreads)
+    spread.whole.copy_(spread.compact);
+  for (IValue &value : values)
+    filled.push_back(std::move(value));
+}
+
+} // namespace cleave::runtime

@@ -1,0 +1,62 @@
+//===- Parcel.h - Values as bytes, and back ---------------------*- C++ -*-===//
+//
+// What a stage gives another process: a header that says what the values are, and the memory of their tensors. A tensor
+// arrives with the strides that it has here, so that what computes with it finds what it would find in one process; where it is
+// a part of something larger, only the part is sent.
+//
+//===----------------------------------------------------------------------===//
+#ifndef CLEAVE_RUNTIME_PARCEL_H
+#define CLEAVE_RUNTIME_PARCEL_H
+
+#include "llvm/ADT/ArrayRef.h"
+#include "llvm/ADT/StringRef.h"
+#include <ATen/core/Tensor.h>
+#include <ATen/core/ivalue.h>
+#include <string>
+#include <vector>
+
+namespace cleave::runtime {
+
+/// The memory of a tensor: `bytes` from `data` on, alive as long as `owner`.
+struct Block {
+  void *data;
+  size_t bytes;
+  at::Tensor owner;
+};
+
+/// Values on their way out.
+struct Parcel {
+  std::string header;
+  /// None of them empty.
+  std::vector<Block> blocks;
+};
+
+/// Throws for values that have no bytes: objects of classes, and tensors that are sparse, quantized or not on the CPU.
+Parcel pack(llvm::ArrayRef<c10::IValue> values);
+
+/// Values on their way in.
+class Unpacking {
+public:
+  /// Reads a header and makes the tensors. Throws for bytes that are no header.
+  explicit Unpacking(llvm::StringRef header);
+
+  /// To be filled, in the order of the parcel's.
+  llvm::ArrayRef<Block> blocks() const { return memory; }
+  /// Adds the values to `values`, once all blocks are filled.
+  void finish(std::vector<c10::IValue> &values);
+
+private:
+  /// A tensor that lies in its memory with gaps.
+  struct Spread {
+    at::Tensor compact, whole;
+  };
+  class Reader;
+
+  std::vector<c10::IValue> values;
+  std::vector<Block> memory;
+  std::vector<Spread> spreads;
+};
+
+} // namespace cleave::runtime
+
+#endif // CLEAVE_RUNTIME_PARCEL_H

@@ -1,0 +1,58 @@
+//===- PeerExchange.h - Ranks as processes ----------------------*- C++ -*-===//
+#ifndef CLEAVE_RUNTIME_PEEREXCHANGE_H
+#define CLEAVE_RUNTIME_PEEREXCHANGE_H
+
+#include "codegen/plan/Plan.h"
+#include "runtime/Exchange.h"
+#include "runtime/PeerGroup.h"
+#include "runtime/Peers.h"
+#include "runtime/Post.h"
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+
+namespace cleave::runtime {
+
+/// The rank that gives the outputs of `signature` to the caller: that of the last stage that has some.
+uint32_t outputRankOf(const plan::Plan &plan, uint32_t signature);
+
+/// What one rank exchanges with those in other processes, request after request.
+class PeerExchange final : public Exchange {
+public:
+  /// \param account  counts what comes.
+  /// `plan` and `peers` must outlive the result, whose waits end when the wire is cut.
+  PeerExchange(const plan::Plan &plan, Peers &peers, MemoryAccount &account);
+
+  /// What this rank does, for messages: without `rank N`.
+  void setStatus(std::function<std::string()> describe) { status = std::move(describe); }
+
+  Communicator *communicatorOf(uint32_t) override { return group ? &*group : nullptr; }
+  /// Returns when what was sent before has been taken.
+  bool send(const Handover &handover, std::vector<c10::IValue> &values) override;
+  bool receive(const Handover &handover, MemoryAccount &receiver, std::vector<c10::IValue> &values) override;
+  void collect(uint32_t signature, std::vector<at::Tensor> &outputs) override;
+  void wake() override {}
+  std::string agree(std::string message) override { return peers.fail(message); }
+  std::string lose(uint32_t rank, const std::string &context) override { return peers.lose(rank, context); }
+  std::string awaited(uint32_t) const override { return group ? group->awaited() : ""; }
+  std::string describeRanks() override;
+
+private:
+  void connect(uint32_t signature);
+  /// The leaves of the outputs that `rank` gives.
+  std::vector<uint32_t> leavesOf(uint32_t signature, uint32_t rank) const;
+
+  const plan::Plan &plan;
+  Peers &peers;
+  MemoryAccount &account;
+  std::function<std::string()> status;
+  std::optional<PeerGroup> group;
+  /// By rank and what they are for. Made before anything is exchanged.
+  std::map<std::pair<uint32_t, Topic>, Outbox> outboxes;
+  std::map<std::pair<uint32_t, Topic>, Inbox> inboxes;
+};
+
+} // namespace cleave::runtime
+
+#endif // CLEAVE_RUNTIME_PEEREXCHANGE_H

@@ -1,0 +1,276 @@
+//===- PeerGroup.cpp - A tensor group of processes ------------------------===//
+#include "runtime/PeerGroup.h"
+#include "collectives/Collectives.h"
+#include "runtime/RankSum.h"
+#include <ATen/Functions.h>
+#include <cstring>
+
+namespace cleave::runtime {
+
+using at::IntArrayRef;
+using at::Tensor;
+
+/// What a message of the first round may have.
+static constexpr size_t kFirst = 64 << 10;
+
+PeerGroup::PeerGroup(Wire &wire, uint32_t first, uint32_t size, uint32_t index)
+    : wire(wire), first(first), size(size), index(index), heard(size), posts(size) {
+  said.reserve(kFirst);
+  for (uint32_t rank = 0; rank < size; ++rank)
+    if (rank != index)
+      heard[rank].resize(kFirst);
+}
+
+std::string PeerGroup::awaited() const {
+  const int64_t rank = waitsFor;
+  return rank < 0 ? "" : "rank " + std::to_string(rank) + " in spmd::" + nameOf(current);
+}
+
+void PeerGroup::awaitAll(std::vector<std::unique_ptr<Message>> &messages, const std::vector<uint32_t> &others) {
+  for (size_t i = 0; i < messages.size(); ++i) {
+    waitsFor = others[i];
+    messages[i]->wait();
+  }
+  waitsFor = -1;
+}
+
+void PeerGroup::swap(llvm::function_ref<Tensor(uint32_t)> of, llvm::function_ref<Tensor(uint32_t)> into) {
+  // The tensors stay until the messages have come.
+  std::vector<Tensor> given, taken;
+  std::vector<std::unique_ptr<Message>> messages;
+  std::vector<uint32_t> others;
+  for (uint32_t rank = 0; rank < size; ++rank) {
+    if (rank == index)
+      continue;
+    if (Tensor tensor = into(rank); tensor.numel() > 0) {
+      messages.push_back(wire.receive(first + rank, Topic::Group, tensor.mutable_data_ptr(), tensor.nbytes()));
+      others.push_back(first + rank);
+      taken.push_back(tensor);
+    }
+    if (Tensor tensor = of(rank); tensor.numel() > 0) {
+      messages.push_back(wire.send(first + rank, Topic::Group, tensor.const_data_ptr(), tensor.nbytes()));
+      others.push_back(first + rank);
+      given.push_back(tensor);
+    }
+  }
+  awaitAll(messages, others);
+}
+
+//===- The first round ----------------------------------------------------===//
+//
+//   | operation u8 | dtype u8 | 6 × i64: dim, other, bytes inlined or -1, numbers of sizes, of pieces, of ranges |
+//   | sizes … | pieces … | ranges … | bytes of the tensor, if inlined |
+
+namespace {
+struct Head {
+  GroupOperation operation;
+  uint8_t dtype;
+  int64_t dim, other, inlined, sizes, pieces, ranges;
+  int64_t numbers() const { return sizes + pieces + ranges; }
+};
+} // namespace
+
+static void append(std::vector<char> &bytes, const void *data, size_t count) {
+  bytes.insert(bytes.end(), static_cast<const char *>(data), static_cast<const char *>(data) + count);
+}
+
+void PeerGroup::say(const GroupCall &call, const Tensor &tensor, IntArrayRef pieces, IntArrayRef ranges) {
+  Head head{};
+  head.operation = call.operation;
+  head.dtype = uint8_t(call.dtype);
+  head.dim = call.dim;
+  head.other = call.other;
+  head.sizes = call.sizes.size();
+  head.pieces = pieces.size();
+  head.ranges = ranges.size();
+  const size_t used = sizeof head + head.numbers() * sizeof(int64_t);
+  TORCH_CHECK(used <= kFirst, "found ", pieces.size() / 3, " pieces and ", ranges.size() / 2,
+              " ranges, expected fewer for processes to tell each other");
+  head.inlined = tensor.nbytes() <= kFirst - used ? int64_t(tensor.nbytes()) : -1;
+  said.clear();
+  append(said, &head, sizeof head);
+  append(said, call.sizes.data(), call.sizes.size() * sizeof(int64_t));
+  append(said, pieces.data(), pieces.size() * sizeof(int64_t));
+  append(said, ranges.data(), ranges.size() * sizeof(int64_t));
+  if (head.inlined > 0)
+    append(said, tensor.const_data_ptr(), tensor.nbytes());
+}
+
+PeerGroup::Post PeerGroup::read(const std::vector<char> &message) const {
+  Head head;
+  std::memcpy(&head, message.data(), sizeof head);
+  const int64_t room = int64_t(kFirst - sizeof head) / int64_t(sizeof(int64_t));
+  TORCH_CHECK(head.sizes >= 0 && head.sizes <= room && head.pieces >= 0 && head.pieces <= room && head.ranges >= 0 &&
+                  head.numbers() <= room,
+              "found another message than a call of the group");
+  std::vector<int64_t> numbers(head.numbers());
+  std::memcpy(numbers.data(), message.data() + sizeof head, numbers.size() * sizeof(int64_t));
+  IntArrayRef all(numbers);
+  Post post{{head.operation, c10::ScalarType(head.dtype), c10::DimVector(all.slice(0, head.sizes)), head.dim, head.other},
+            all.slice(head.sizes, head.pieces).vec(),
+            all.slice(head.sizes + head.pieces).vec()};
+  const size_t used = sizeof head + numbers.size() * sizeof(int64_t);
+  if (head.inlined >= 0) {
+    const Tensor shape = at::empty(post.call.sizes, at::TensorOptions(post.call.dtype).device(at::kMeta));
+    TORCH_CHECK(size_t(head.inlined) == shape.nbytes() && size_t(head.inlined) <= kFirst - used,
+                "found another tensor than its rank tells of");
+    post.inlined = message.data() + used;
+  }
+  return post;
+}
+
+//===- Parts --------------------------------------------------------------===//
+
+/// The ranges that pieces take of rank `giver`.
+static std::vector<int64_t> rangesOf(IntArrayRef pieces, uint32_t giver) {
+  std::vector<int64_t> ranges;
+  for (size_t i = 0; i < pieces.size(); i += 3)
+    if (pieces[i] == giver)
+      ranges.insert(ranges.end(), {pieces[i + 1], pieces[i + 2]});
+  return ranges;
+}
+
+/// The ranges along `dim`; `tensor` itself where they are all of it.
+static Tensor rangesAlong(const Tensor &tensor, int64_t dim, IntArrayRef ranges) {
+  const bool isWhole = ranges.size() == 2 && ranges[0] == 0 && ranges[1] == tensor.size(dim);
+  return isWhole ? tensor : shard(tensor, dim, ranges);
+}
+
+Tensor PeerGroup::partOf(const Tensor &tensor, uint32_t giver, const Post &asking, uint32_t asker) const {
+  const GroupCall &call = asking.call;
+  switch (call.operation) {
+  case GroupOperation::AllReduce: {
+    auto [begin, end] = chunkOf(tensor.numel(), size, asker);
+    return tensor.view({-1}).slice(0, begin, end);
+  }
+  case GroupOperation::ReduceScatter:
+    return rangesAlong(tensor, call.dim, asking.ranges);
+  case GroupOperation::AllGather:
+    return rangesAlong(tensor, call.dim, rangesOf(asking.pieces, giver));
+  case GroupOperation::AllToAll:
+    return rangesAlong(rangesAlong(tensor, call.dim, rangesOf(asking.pieces, giver)), call.other, asking.ranges);
+  case GroupOperation::Broadcast:
+    return giver == uint32_t(call.other) ? tensor : at::empty({0}, tensor.options());
+  }
+  TORCH_CHECK(false, "found an operation that groups do not have");
+}
+
+std::vector<Tensor> PeerGroup::exchange(GroupCall call, const Tensor &tensor, IntArrayRef pieces, IntArrayRef ranges) {
+  current = call.operation;
+  say(call, tensor, pieces, ranges);
+  std::vector<std::unique_ptr<Message>> messages;
+  std::vector<uint32_t> others;
+  for (uint32_t rank = 0; rank < size; ++rank)
+    if (rank != index) {
+      messages.push_back(wire.receive(first + rank, Topic::Group, heard[rank].data(), heard[rank].size()));
+      messages.push_back(wire.send(first + rank, Topic::Group, said.data(), said.size()));
+      others.insert(others.end(), 2, first + rank);
+    }
+  awaitAll(messages, others);
+  for (uint32_t rank = 0; rank < size; ++rank)
+    posts[rank] = read(rank == index ? said : heard[rank]);
+  checkAlike(first, size, [&](uint32_t rank) -> const GroupCall & { return posts[rank].call; });
+  // Whether the second round is left out depends on what all have said, so all decide alike.
+  bool isInlined = true;
+  for (const Post &post : posts)
+    isInlined &= post.inlined != nullptr;
+  auto tensorOf = [&](uint32_t rank) {
+    return rank == index ? tensor
+           : isInlined ? at::from_blob(const_cast<char *>(posts[rank].inlined), posts[rank].call.sizes, tensor.options())
+                       : at::empty(posts[rank].call.sizes, tensor.options().device(at::kMeta));
+  };
+  std::vector<Tensor> parts;
+  for (uint32_t rank = 0; rank < size; ++rank) {
+    Tensor part = isInlined && call.operation == GroupOperation::AllReduce
+                      ? tensorOf(rank)
+                      : partOf(tensorOf(rank), rank, posts[index], index);
+    parts.push_back(part.is_meta() ? at::empty(part.sizes(), tensor.options()) : part);
+  }
+  if (!isInlined)
+    swap([&](uint32_t rank) { return partOf(tensor, index, posts[rank], rank).contiguous(); },
+         [&](uint32_t rank) { return parts[rank]; });
+  return parts;
+}
+
+//===- Operations ---------------------------------------------------------===//
+
+/// The sum of tensors of one size, in their order, to `place`.
+static void sumInto(char *place, const std::vector<Tensor> &parts) {
+  std::vector<const char *> inputs;
+  for (const Tensor &part : parts)
+    inputs.push_back(static_cast<const char *>(part.const_data_ptr()));
+  if (parts.front().numel() > 0)
+    sumInOrder(parts.front().scalar_type(), inputs, llvm::ArrayRef(place), parts.front().numel());
+}
+
+Tensor PeerGroup::allReduce(const Tensor &given) {
+  checkSummable(given.scalar_type());
+  const Tensor tensor = given.contiguous();
+  const std::vector<Tensor> parts = exchange(callOf(GroupOperation::AllReduce, tensor), tensor, {}, {});
+  Tensor result = at::empty(tensor.sizes(), tensor.options());
+  if (tensor.numel() == 0)
+    return result;
+  const bool isWhole = parts[index].numel() == tensor.numel();
+  auto chunk = [&](uint32_t rank) {
+    auto [begin, end] = chunkOf(tensor.numel(), size, rank);
+    return result.view({-1}).slice(0, begin, end);
+  };
+  sumInto(static_cast<char *>((isWhole ? result : chunk(index)).mutable_data_ptr()), parts);
+  if (!isWhole)
+    swap([&](uint32_t) { return chunk(index); }, chunk);
+  return result;
+}
+
+Tensor PeerGroup::reduceScatter(const Tensor &given, int64_t dim, IntArrayRef ranges) {
+  checkSummable(given.scalar_type());
+  const Tensor tensor = given.contiguous();
+  Tensor result = at::empty(sizesWith(tensor, dim, extentOf(ranges, 2)), tensor.options());
+  sumInto(static_cast<char *>(result.mutable_data_ptr()),
+          exchange(callOf(GroupOperation::ReduceScatter, tensor, dim), tensor, {}, ranges));
+  return result;
+}
+
+void PeerGroup::checkPieces(IntArrayRef pieces) const {
+  for (size_t i = 0; i < pieces.size(); i += 3)
+    TORCH_CHECK(pieces[i] >= 0 && pieces[i] < int64_t(size), "found a piece of rank ", pieces[i],
+                ", expected one of the group's ", size);
+}
+
+/// The pieces in order, each of what its rank gave.
+static Tensor join(const std::vector<Tensor> &parts, int64_t dim, IntArrayRef pieces, IntArrayRef sizes) {
+  Tensor result = at::empty(sizes, parts.front().options());
+  std::vector<int64_t> taken(parts.size());
+  int64_t done = 0;
+  for (size_t i = 0; i < pieces.size(); i += 3) {
+    const int64_t rank = pieces[i], count = pieces[i + 2];
+    result.narrow(dim, done, count).copy_(parts[rank].narrow(dim, taken[rank], count));
+    done += count;
+    taken[rank] += count;
+  }
+  return result;
+}
+
+Tensor PeerGroup::allGather(const Tensor &given, int64_t dim, IntArrayRef pieces) {
+  const std::vector<int64_t> sizes = sizesWith(given, dim, extentOf(pieces, 3));
+  checkPieces(pieces);
+  const Tensor tensor = given.contiguous();
+  return join(exchange(callOf(GroupOperation::AllGather, tensor, dim), tensor, pieces, {}), dim, pieces, sizes);
+}
+
+Tensor PeerGroup::allToAll(const Tensor &given, int64_t from, IntArrayRef pieces, int64_t to, IntArrayRef ranges) {
+  std::vector<int64_t> sizes = sizesWith(given, to, extentOf(ranges, 2));
+  TORCH_CHECK(from >= 0 && from < given.dim() && from != to, "found dimensions ", from, " and ", to,
+              ", expected two of the tensor's ", given.dim());
+  sizes[from] = extentOf(pieces, 3);
+  checkPieces(pieces);
+  const Tensor tensor = given.contiguous();
+  return join(exchange(callOf(GroupOperation::AllToAll, tensor, from, to), tensor, pieces, ranges), from, pieces, sizes);
+}
+
+Tensor PeerGroup::broadcast(const Tensor &given, int64_t root) {
+  TORCH_CHECK(root >= 0 && root < int64_t(size), "found root ", root, ", expected one of the group's ", size, " ranks");
+  const Tensor tensor = given.contiguous();
+  return exchange(callOf(GroupOperation::Broadcast, tensor, -1, root), tensor, {}, {})[root].clone();
+}
+
+} // namespace cleave::runtime

@@ -1,0 +1,130 @@
+//===- Peers.h - The processes of a run, and how they end together -*- C++ -*-===//
+//
+// Each process runs one rank. What fails anywhere ends all of them with one message, the first that was told to the store:
+//
+//   beat    writes what this process does to the store, reads what the others do, and whether anybody has failed
+//   life    waits for a word of the next process, which only says goodbye: that its connection is lost says that it is dead
+//   clock   looks for deadlines that have passed, also while the store does not answer
+//
+//===----------------------------------------------------------------------===//
+#ifndef CLEAVE_RUNTIME_PEERS_H
+#define CLEAVE_RUNTIME_PEERS_H
+
+#include "runtime/Wire.h"
+#include "llvm/ADT/ArrayRef.h"
+#include "llvm/ADT/STLFunctionalExtras.h"
+#include "llvm/Support/Error.h"
+#include <atomic>
+#include <condition_variable>
+#include <functional>
+#include <list>
+#include <mutex>
+#include <thread>
+
+namespace cleave::runtime {
+
+/// What a session has the processes ask it. Called from threads of theirs.
+struct PeersClient {
+  /// What this process does: `(stage 1) waits for the values of stage 0`.
+  std::function<std::string()> status;
+  /// The run has failed, here or elsewhere.
+  std::function<void(const std::string &)> failed;
+  /// From time to time.
+  std::function<void()> tick;
+};
+
+class Peers {
+public:
+  using Clock = std::chrono::steady_clock;
+
+  /// Meets the other processes at the store and connects with them. Fails where one does not come within `timeout`, or has
+  /// another `plan` (its checksum) or number of processes; all fail then.
+  static llvm::Expected<std::unique_ptr<Peers>> join(const Launch &launch, const std::string &plan,
+                                                     std::chrono::seconds timeout);
+  /// Leaves without a word: where `leave` was not called, the others fail.
+  ~Peers();
+
+  uint32_t rank() const { return launch.rank; }
+  uint32_t size() const { return launch.size; }
+  Wire &wire() { return *messages; }
+
+  void serve(PeersClient served);
+  /// Asks the client no more, and returns when no call is under way.
+  void stopServing();
+
+  /// Ends the run in all processes, and gives the message that all of them end with: of those that several tell, the first.
+  std::string fail(const std::string &message);
+  /// The same for a process that does not answer; `context` says what was wanted of it.
+  std::string lose(uint32_t rank, const std::string &context);
+  /// What the others do, as far as is known: `rank 1 (stage 0) is computing`.
+  std::string describeOthers();
+
+  /// Returns when all processes have come here.
+  llvm::Error meet();
+  /// What every process gives, by rank, at process `to`; elsewhere nothing.
+  llvm::Expected<std::vector<std::string>> gather(llvm::StringRef text, uint32_t to);
+  /// What process `from` gives, at all of them.
+  llvm::Expected<std::string> share(llvm::StringRef text, uint32_t from);
+  /// What to add to a time of this process to have that of process 0.
+  llvm::Expected<Clock::duration> clockOffset();
+  /// Says goodbye, when all do.
+  llvm::Error leave();
+  /// After a failure, where this process holds the store: stays until the others have read what has failed.
+  void linger() const;
+
+private:
+  /// What is known of a process from the store.
+  struct Known {
+    std::string beat, status;
+    Clock::time_point changed;
+  };
+  /// A wait that must end in time.
+  struct Wait {
+    Clock::time_point deadline;
+    std::string what;
+  };
+
+  Peers(const Launch &launch, std::chrono::seconds timeout);
+  llvm::Error come(const std::string &plan);
+  llvm::Error awaitAll(std::chrono::steady_clock::time_point deadline);
+  llvm::Error compare(const std::string &plan);
+  void start();
+  void stop();
+  void beat();
+  void beatOnce(uint64_t count);
+  void noteBeats();
+  void watchLife();
+  void watchClock();
+  /// `ask` of the client, if there is one, without a lock.
+  void call(llvm::function_ref<void(const PeersClient &)> ask);
+  std::string describe(uint32_t rank);
+  /// Takes `message` for the end of the run.
+  void settle(const std::string &message);
+  llvm::Error failure();
+  /// Does `work` with messages; a failure of it is that of the run.
+  llvm::Error exchange(const std::string &what, llvm::function_ref<void()> work);
+  void sendText(uint32_t to, llvm::StringRef text);
+  std::string receiveText(uint32_t from);
+
+  const Launch launch;
+  const std::chrono::seconds timeout;
+  std::unique_ptr<Store> store;
+  std::unique_ptr<Wire> messages;
+
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::shared_ptr<const PeersClient> client;
+  uint32_t calls = 0;
+  std::vector<Known> known;
+  std::list<Wait> waits;
+  /// Told here, and not yet to the store; how the run has ended.
+  std::string proposed, ended;
+  Clock::time_point answered;
+  std::atomic<bool> over{false};
+  bool stopping = false, leaving = false;
+  std::thread beating, living, ticking;
+};
+
+} // namespace cleave::runtime
+
+#endif // CLEAVE_RUNTIME_PEERS_H

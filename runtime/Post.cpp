@@ -1,0 +1,142 @@
+//===- Post.cpp - Values between the stages of two processes --------------===//
+#include "runtime/Post.h"
+#include <c10/core/InferenceMode.h>
+#include <c10/util/Exception.h>
+#include <cstring>
+#include <pthread.h>
+
+namespace cleave::runtime {
+
+using c10::IValue;
+
+/// What the receiver has room for before it knows how much comes.
+static constexpr size_t kFirst = 64 << 10;
+
+namespace {
+struct Sizes {
+  uint64_t header, blocks;
+};
+} // namespace
+
+static bool fits(Sizes sizes, bool withBlocks) {
+  const uint64_t room = kFirst - sizeof sizes;
+  return sizes.header <= room && (!withBlocks || sizes.blocks <= room - sizes.header);
+}
+
+//===- Out ----------------------------------------------------------------===//
+
+void Outbox::flush() {
+  for (const auto &message : messages)
+    message->wait();
+  messages.clear();
+  parcel = {};
+}
+
+void Outbox::send(std::vector<IValue> &values) {
+  flush();
+  parcel = pack(values);
+  values.clear();
+  Sizes sizes{parcel.header.size(), 0};
+  for (const Block &block : parcel.blocks)
+    sizes.blocks += block.bytes;
+  first.assign(reinterpret_cast<const char *>(&sizes), sizeof sizes);
+  if (fits(sizes, /*withBlocks=*/false))
+    first += parcel.header;
+  const bool isWhole = fits(sizes, /*withBlocks=*/true);
+  for (const Block &block : parcel.blocks)
+    if (isWhole)
+      first.append(static_cast<const char *>(block.data), block.bytes);
+  messages.push_back(wire.send(to, topic, first.data(), first.size()));
+  if (isWhole) {
+    parcel.blocks.clear();
+    return;
+  }
+  if (!fits(sizes, /*withBlocks=*/false))
+    messages.push_back(wire.send(to, topic, parcel.header.data(), parcel.header.size()));
+  for (const Block &block : parcel.blocks)
+    messages.push_back(wire.send(to, topic, block.data, block.bytes));
+}
+
+//===- In -----------------------------------------------------------------===//
+
+Inbox::Inbox(Wire &wire, uint32_t from, Topic topic, MemoryAccount &account)
+    : wire(wire), from(from), topic(topic), account(&account), first(kFirst), thread([this] { work(); }) {}
+
+Inbox::~Inbox() {
+  {
+    std::lock_guard lock(mutex);
+    ending = true;
+  }
+  changed.notify_all();
+  thread.join();
+}
+
+void Inbox::work() {
+  pthread_setname_np(pthread_self(), ("from " + std::to_string(from)).c_str());
+  c10::InferenceMode inference;
+  ScopedAccount counted(*account);
+  for (;;) {
+    std::vector<IValue> values;
+    std::exception_ptr problem;
+    try {
+      receive(values);
+    } catch (const std::exception &) {
+      problem = std::current_exception();
+    }
+    std::unique_lock lock(mutex);
+    arrived = std::move(values);
+    failure = problem;
+    isThere = true;
+    changed.notify_all();
+    changed.wait(lock, [&] { return ending || !isThere; });
+    if (ending || problem)
+      return;
+  }
+}
+
+void Inbox::take(std::vector<IValue> &values) {
+  std::unique_lock lock(mutex);
+  changed.wait(lock, [&] { return isThere; });
+  if (failure)
+    std::rethrow_exception(failure);
+  values.clear();
+  for (IValue &value : arrived)
+    values.push_back(std::move(value));
+  arrived.clear();
+  isThere = false;
+  changed.notify_all();
+}
+
+void Inbox::receive(std::vector<IValue> &values) {
+  wire.receive(from, topic, first.data(), first.size())->wait();
+  Sizes sizes;
+  std::memcpy(&sizes, first.data(), sizeof sizes);
+  const char *next = first.data() + sizeof sizes;
+  std::string apart;
+  llvm::StringRef header(next, sizes.header);
+  if (!fits(sizes, /*withBlocks=*/false)) {
+    apart.resize(sizes.header);
+    wire.receive(from, topic, apart.data(), apart.size())->wait();
+    header = apart;
+  }
+  Unpacking unpacking(header);
+  uint64_t expected = 0;
+  for (const Block &block : unpacking.blocks())
+    expected += block.bytes;
+  TORCH_CHECK(expected == sizes.blocks, "found ", sizes.blocks, " bytes of values from rank ", from, ", expected ", expected);
+  next += sizes.header;
+  std::vector<std::unique_ptr<Message>> messages;
+  for (const Block &block : unpacking.blocks()) {
+    if (!fits(sizes, /*withBlocks=*/true)) {
+      messages.push_back(wire.receive(from, topic, block.data, block.bytes));
+      continue;
+    }
+    std::memcpy(block.data, next, block.bytes);
+    next += block.bytes;
+  }
+  for (const auto &message : messages)
+    message->wait();
+  unpacking.finish(values);
+}
+
+} // namespace cleave::runtime

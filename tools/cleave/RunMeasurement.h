@@ -1,0 +1,35 @@
+//===- RunMeasurement.h - What `cleave run` runs and measures ---*- C++ -*-===//
+#ifndef CLEAVE_TOOLS_CLEAVE_RUNMEASUREMENT_H
+#define CLEAVE_TOOLS_CLEAVE_RUNMEASUREMENT_H
+
+#include "runtime/Session.h"
+#include "tools/cleave/Stream.h"
+#include <cstdint>
+#include <vector>
+
+namespace cleave {
+
+/// A device of this process: peaks since the session was opened, busy during the steps.
+struct MeasuredDevice {
+  runtime::DeviceStatistics statistics;
+  /// Of a step that has all ranks to itself.
+  double busyAlone = 0;
+};
+
+/// What the steps gave and took in this process.
+struct Measurement {
+  /// Of the last step; undefined but in the process that gets them.
+  Requests outputs;
+  /// While steps follow one another through the stages, and of a step that has them to itself.
+  double secondsPerStep = 0, secondsAlone = 0;
+  uint64_t steps = 0;
+  std::vector<MeasuredDevice> devices;
+  std::vector<runtime::TraceEvent> trace;
+};
+
+/// Runs the requests `steps` times, after one request to warm up. All processes of a run do.
+llvm::Expected<Measurement> measure(runtime::Session &session, const Requests &requests, uint64_t steps);
+
+} // namespace cleave
+
+#endif // CLEAVE_TOOLS_CLEAVE_RUNMEASUREMENT_H
