@@ -159,7 +159,8 @@ void Device::work() {
     task();
 }
 
-std::vector<std::unique_ptr<Device>> startDevices(llvm::ArrayRef<ResolvedDevice> resolved, uint32_t processes) {
+std::vector<std::unique_ptr<Device>> startDevices(llvm::ArrayRef<ResolvedDevice> resolved,
+                                                  uint32_t processes) {
   const int threads = at::get_num_threads();
   const int shared = std::getenv("OMP_NUM_THREADS") ? threads : threads / int(processes);
   const int cpus = llvm::count_if(resolved, [](const ResolvedDevice &device) { return !device.plugin; });

@@ -83,9 +83,10 @@ private:
 
 /// Starts the threads of the devices. The intra-op threads of this process (the cores it may use, or
 /// OMP_NUM_THREADS) are shared out evenly between those on the CPU, what is left over to nobody: one device
-/// has all, and devices times width are no more than threads, unless there are more devices than threads. `processes` is how
-/// many share the cores; OMP_NUM_THREADS is of each of them.
-std::vector<std::unique_ptr<Device>> startDevices(llvm::ArrayRef<ResolvedDevice> resolved, uint32_t processes = 1);
+/// has all, and devices times width are no more than threads, unless there are more devices than threads.
+/// `processes` is how many share the cores; OMP_NUM_THREADS is of each of them.
+std::vector<std::unique_ptr<Device>> startDevices(llvm::ArrayRef<ResolvedDevice> resolved,
+                                                  uint32_t processes = 1);
 
 } // namespace cleave::runtime
 

@@ -29,19 +29,21 @@ public:
 
   /// That of a rank's tensor group; null where it is alone.
   virtual Communicator *communicatorOf(uint32_t rank) = 0;
-  /// Gives the values to the receiver, leaving none in `values`; false when the request failed. May throw what a message
-  /// between processes throws, as may the next.
+  /// Gives the values to the receiver, leaving none in `values`; false when the request failed. May throw
+  /// what a message between processes throws, as may the next.
   virtual bool send(const Handover &handover, std::vector<c10::IValue> &values) = 0;
-  /// Takes the values that the sender gives, and counts them as the receiver's; false when the request failed.
-  virtual bool receive(const Handover &handover, MemoryAccount &receiver, std::vector<c10::IValue> &values) = 0;
-  /// Brings the outputs of a request to where it is waited for; those that are not are then undefined. For each rank when it
-  /// has done its part.
+  /// Takes the values that the sender gives, and counts them as the receiver's; false when the request
+  /// failed.
+  virtual bool receive(const Handover &handover, MemoryAccount &receiver,
+                       std::vector<c10::IValue> &values) = 0;
+  /// Brings the outputs of a request to where it is waited for; those that are not are then undefined. For
+  /// each rank when it has done its part.
   virtual void collect(uint32_t signature, std::vector<at::Tensor> &outputs) = 0;
 
   /// The request has failed: wakes those that wait.
   virtual void wake() = 0;
-  /// Tells all that the request fails, and gives the message by which it does: an earlier one, if another rank has failed
-  /// before. Called without the request's lock.
+  /// Tells all that the request fails, and gives the message by which it does: an earlier one, if another
+  /// rank has failed before. Called without the request's lock.
   virtual std::string agree(std::string message) = 0;
   /// The same for a rank that does not answer any more; `context` is who has noticed, and where.
   virtual std::string lose(uint32_t rank, const std::string &context) = 0;

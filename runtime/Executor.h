@@ -22,8 +22,8 @@ namespace cleave::runtime {
 /// with its last use, so that between requests only constants and weights are held.
 class Executor {
 public:
-  /// `plan`, `program`, `operators` and `states` must outlive the result. `weights` are on `place`, where the program
-  /// runs: its inputs are brought there, and what the original says of devices means that one.
+  /// `plan`, `program`, `operators` and `states` must outlive the result. `weights` are on `place`, where the
+  /// program runs: its inputs are brought there, and what the original says of devices means that one.
   static llvm::Expected<std::unique_ptr<Executor>> load(const plan::Plan &plan, const plan::Program &program,
                                                         const WeightStore &weights, Operators &operators,
                                                         States &states, c10::Device place, bool checkTypes);

@@ -1,7 +1,7 @@
 //===- Gloo.cpp - Messages and words by c10d ------------------------------===//
 //
-// The one file that includes Gloo's headers, which the torch wheel lacks: they are Debian's, the code is libtorch's. So only
-// what libtorch exports is used, and nothing of Gloo's by value.
+// The one file that includes Gloo's headers, which the torch wheel lacks: they are Debian's, the code is
+// libtorch's. So only what libtorch exports is used, and nothing of Gloo's by value.
 //
 //===----------------------------------------------------------------------===//
 #include "runtime/Wire.h"
@@ -111,13 +111,15 @@ static c10::intrusive_ptr<c10d::Work> begin(uint32_t peer, const void *data, siz
 }
 
 std::unique_ptr<Message> GlooWire::send(uint32_t to, Topic topic, const void *data, size_t bytes) {
-  return std::make_unique<GlooMessage>(*this, to, begin(to, data, bytes, [&](std::vector<at::Tensor> &tensors) {
+  return std::make_unique<GlooMessage>(*this, to,
+                                       begin(to, data, bytes, [&](std::vector<at::Tensor> &tensors) {
                                          return group->send(tensors, int(to), int(topic));
                                        }));
 }
 
 std::unique_ptr<Message> GlooWire::receive(uint32_t from, Topic topic, void *data, size_t bytes) {
-  return std::make_unique<GlooMessage>(*this, from, begin(from, data, bytes, [&](std::vector<at::Tensor> &tensors) {
+  return std::make_unique<GlooMessage>(*this, from,
+                                       begin(from, data, bytes, [&](std::vector<at::Tensor> &tensors) {
                                          return group->recv(tensors, int(from), int(topic));
                                        }));
 }
@@ -150,8 +152,8 @@ void GlooWire::cut() {
     work->abort();
 }
 
-/// The address by which this machine reaches `host`, and others of its network reach this machine. The one that a machine's
-/// name stands for need not be: Debian writes 127.0.1.1.
+/// The address by which this machine reaches `host`, and others of its network reach this machine. The one
+/// that a machine's name stands for need not be: Debian writes 127.0.1.1.
 static std::string ownAddressTowards(const std::string &host, uint16_t port) {
   addrinfo hints{}, *found = nullptr;
   hints.ai_socktype = SOCK_DGRAM;
@@ -180,11 +182,11 @@ std::unique_ptr<Wire> openWire(Store &store, const Launch &launch, milliseconds 
   const char *interface = std::getenv("GLOO_SOCKET_IFNAME");
   // Connections are made now, whatever TORCH_GLOO_LAZY_INIT says: lazy ones know no deadline.
   options->devices.push_back(
-      interface && *interface
-          ? ProcessGroupGloo::createDeviceForInterface(interface, /*lazyInit=*/false)
-          : ProcessGroupGloo::createDeviceForHostname(ownAddressTowards(launch.address, launch.port), /*lazyInit=*/false));
-  return std::make_unique<GlooWire>(c10::make_intrusive<ProcessGroupGloo>(static_cast<TcpStore &>(store).c10dStore(),
-                                                                          int(launch.rank), int(launch.size), options));
+      interface && *interface ? ProcessGroupGloo::createDeviceForInterface(interface, /*lazyInit=*/false)
+                              : ProcessGroupGloo::createDeviceForHostname(
+                                    ownAddressTowards(launch.address, launch.port), /*lazyInit=*/false));
+  return std::make_unique<GlooWire>(c10::make_intrusive<ProcessGroupGloo>(
+      static_cast<TcpStore &>(store).c10dStore(), int(launch.rank), int(launch.size), options));
 }
 
 } // namespace cleave::runtime

@@ -37,11 +37,13 @@ static std::string describe(uint32_t rank, const GroupCall &call) {
 
 void checkAlike(uint32_t firstRank, uint32_t count, llvm::function_ref<const GroupCall &(uint32_t)> call) {
   const GroupCall &first = call(0);
-  const bool gathers = first.operation == GroupOperation::AllGather || first.operation == GroupOperation::AllToAll;
+  const bool gathers =
+      first.operation == GroupOperation::AllGather || first.operation == GroupOperation::AllToAll;
   for (uint32_t index = 1; index < count; ++index) {
     const GroupCall &other = call(index);
-    bool isSame = other.operation == first.operation && other.dim == first.dim && other.other == first.other &&
-                  other.dtype == first.dtype && other.sizes.size() == first.sizes.size();
+    bool isSame = other.operation == first.operation && other.dim == first.dim &&
+                  other.other == first.other && other.dtype == first.dtype &&
+                  other.sizes.size() == first.sizes.size();
     for (size_t dim = 0; isSame && dim < first.sizes.size(); ++dim)
       isSame = (gathers && int64_t(dim) == first.dim) || other.sizes[dim] == first.sizes[dim];
     TORCH_CHECK(isSame, describe(firstRank + index, other), ", ", describe(firstRank, first),

@@ -26,7 +26,8 @@ struct GroupCall {
 
 GroupCall callOf(GroupOperation operation, const at::Tensor &tensor, int64_t dim = -1, int64_t other = -1);
 
-/// Throws where the ranks of a group make calls that do not belong together: call `i` is of rank `firstRank + i`.
+/// Throws where the ranks of a group make calls that do not belong together: call `i` is of rank `firstRank +
+/// i`.
 void checkAlike(uint32_t firstRank, uint32_t count, llvm::function_ref<const GroupCall &(uint32_t)> call);
 
 } // namespace cleave::runtime

@@ -41,7 +41,8 @@ private:
 } // namespace
 
 SymbolBinder::SymbolBinder(const plan::Signature &signature, bool sizesAlone)
-    : signature(signature), sizesAlone(sizesAlone), sizes(signature.symbols.size()), boundBy(signature.symbols.size()) {
+    : signature(signature), sizesAlone(sizesAlone), sizes(signature.symbols.size()),
+      boundBy(signature.symbols.size()) {
   for (const auto &symbol : signature.symbols)
     names.push_back(symbol->name);
 }
@@ -57,8 +58,9 @@ Error SymbolBinder::bind(size_t index, const at::Tensor &tensor, size_t dim, uin
   if (size < 1)
     return mismatch(index, tensor, names[symbol] + " must be at least 1");
   if (int64_t multiple = signature.symbols[symbol]->multiple; size % multiple != 0)
-    return mismatch(index, tensor, names[symbol] + " must be a multiple of " + Twine(multiple) +
-                                       "; the model runs at no other size");
+    return mismatch(index, tensor,
+                    names[symbol] + " must be a multiple of " + Twine(multiple) +
+                        "; the model runs at no other size");
   if (sizes[symbol] == 0) {
     sizes[symbol] = size;
     boundBy[symbol] = index;

@@ -12,8 +12,8 @@
 namespace cleave::runtime {
 
 /// The sizes of a signature's symbols in `inputs`. Fails where an input is not what the signature says: their
-/// number, a dtype, a rank, a size that is fixed or that contradicts another use of its name, a tensor that is not on the CPU;
-/// with `sizesAlone` it may also be of the device `meta`.
+/// number, a dtype, a rank, a size that is fixed or that contradicts another use of its name, a tensor that
+/// is not on the CPU; with `sizesAlone` it may also be of the device `meta`.
 llvm::Expected<std::vector<int64_t>> bindSymbols(const plan::Signature &signature,
                                                  llvm::ArrayRef<at::Tensor> inputs, bool sizesAlone = false);
 

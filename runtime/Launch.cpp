@@ -48,7 +48,8 @@ static const Launcher kOpenMpi{"Open MPI",
                                "OMPI_COMM_WORLD_LOCAL_SIZE",
                                {"PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid", "OMPI_MCA_orte_hnp_uri"},
                                "pass mpirun -x"};
-// Only a step has these: in a batch script, which is one process, SLURM_NTASKS counts those that it may start.
+// Only a step has these: in a batch script, which is one process, SLURM_NTASKS counts those that it may
+// start.
 static const Launcher kSlurm{"Slurm",
                              "SLURM_PROCID",
                              "SLURM_STEP_NUM_TASKS",
@@ -58,8 +59,8 @@ static const Launcher kSlurm{"Slurm",
 static const Launcher kPmi{"PMI", "PMI_RANK", "PMI_SIZE", "MPI_LOCALNRANKS", {}, "pass mpiexec -genv"};
 
 static Error missing(const Launcher &launcher, const char *found, const Twine &name, const Twine &remedy) {
-  return llvm::createStringError(Twine(found) + " is set, as by " + launcher.name + ", but " + name + " is not; " + remedy +
-                                 ", or unset " + found + " to run in one process");
+  return llvm::createStringError(Twine(found) + " is set, as by " + launcher.name + ", but " + name +
+                                 " is not; " + remedy + ", or unset " + found + " to run in one process");
 }
 
 Error Reader::number(const Launcher &launcher, const char *name, uint32_t most, uint32_t &value) const {
@@ -68,7 +69,8 @@ Error Reader::number(const Launcher &launcher, const char *name, uint32_t most, 
     return missing(launcher, has(launcher.rank) ? launcher.rank : launcher.size, name,
                    Twine("start the processes with ") + launcher.name);
   if (StringRef(*text).getAsInteger(10, value) || value > most)
-    return llvm::createStringError(Twine(name) + ": found '" + *text + "', expected a number up to " + Twine(most));
+    return llvm::createStringError(Twine(name) + ": found '" + *text + "', expected a number up to " +
+                                   Twine(most));
   return Error::success();
 }
 
@@ -80,7 +82,9 @@ std::string firstHost(StringRef list) {
   if (end == StringRef::npos)
     return "";
   StringRef numbers = list.slice(bracket + 1, end), rest = list.drop_front(end + 1);
-  return (list.take_front(bracket) + numbers.take_front(numbers.find_first_of("-,")) + rest.take_front(rest.find(','))).str();
+  return (list.take_front(bracket) + numbers.take_front(numbers.find_first_of("-,")) +
+          rest.take_front(rest.find(',')))
+      .str();
 }
 
 Expected<std::string> Reader::addressFor(const Launcher &launcher, const Launch &launch) const {
@@ -90,7 +94,8 @@ Expected<std::string> Reader::addressFor(const Launcher &launcher, const Launch 
     return firstHost(*nodes);
   if (launch.localSize == launch.size)
     return "127.0.0.1";
-  return missing(launcher, launcher.rank, "MASTER_ADDR", Twine(launcher.remedy) + " MASTER_ADDR, the host of rank 0");
+  return missing(launcher, launcher.rank, "MASTER_ADDR",
+                 Twine(launcher.remedy) + " MASTER_ADDR, the host of rank 0");
 }
 
 Error Reader::meetingPoint(const Launcher &launcher, Launch &launch) const {
@@ -109,7 +114,8 @@ Error Reader::meetingPoint(const Launcher &launcher, Launch &launch) const {
     // Below the ports that systems give out by themselves.
     launch.port = uint16_t(20000 + llvm::xxh3_64bits(StringRef(job)) % 10000);
   } else {
-    return missing(launcher, launcher.rank, "MASTER_PORT", Twine(launcher.remedy) + " MASTER_PORT, a free port");
+    return missing(launcher, launcher.rank, "MASTER_PORT",
+                   Twine(launcher.remedy) + " MASTER_PORT, a free port");
   }
   launch.prefix = "cleave/" + job;
   return Error::success();
@@ -122,8 +128,9 @@ Expected<Launch> Reader::place(const Launcher &launcher) const {
   if (Error error = number(launcher, launcher.size, kMostRanks, launch.size))
     return error;
   if (launch.rank >= launch.size)
-    return llvm::createStringError(Twine(launcher.rank) + ": found " + Twine(launch.rank) + ", expected less than " +
-                                   launcher.size + ", which is " + Twine(launch.size));
+    return llvm::createStringError(Twine(launcher.rank) + ": found " + Twine(launch.rank) +
+                                   ", expected less than " + launcher.size + ", which is " +
+                                   Twine(launch.size));
   // Slurm writes `2(x3),1`: so many on this many machines.
   std::string local = variable(launcher.localSize).value_or("");
   if (StringRef(local).take_while(llvm::isDigit).getAsInteger(10, launch.localSize) || launch.localSize == 0)
@@ -134,7 +141,8 @@ Expected<Launch> Reader::place(const Launcher &launcher) const {
 Expected<std::optional<Launch>> Reader::read() const {
   for (const Launcher *launcher : {&kTorchrun, &kOpenMpi, &kSlurm, &kPmi}) {
     // A batch script of Slurm has SLURM_PROCID, too, and is no step.
-    if (launcher == &kSlurm || launcher == &kPmi ? !has(launcher->size) : !has(launcher->rank) && !has(launcher->size))
+    if (launcher == &kSlurm || launcher == &kPmi ? !has(launcher->size)
+                                                 : !has(launcher->rank) && !has(launcher->size))
       continue;
     Expected<Launch> launch = place(*launcher);
     if (!launch)
@@ -144,13 +152,15 @@ Expected<std::optional<Launch>> Reader::read() const {
     if (Error error = meetingPoint(*launcher, *launch))
       return error;
     launch->agentHoldsStore = launcher == &kTorchrun && variable("TORCHELASTIC_USE_AGENT_STORE") == "True";
-    launch->prefix += variable("TORCHELASTIC_RUN_ID").value_or("") + "/" + variable("TORCHELASTIC_RESTART_COUNT").value_or("0");
+    launch->prefix += variable("TORCHELASTIC_RUN_ID").value_or("") + "/" +
+                      variable("TORCHELASTIC_RESTART_COUNT").value_or("0");
     return std::move(*launch);
   }
   return std::nullopt;
 }
 
-Expected<std::optional<Launch>> readLaunch(llvm::function_ref<std::optional<std::string>(StringRef)> variable) {
+Expected<std::optional<Launch>>
+readLaunch(llvm::function_ref<std::optional<std::string>(StringRef)> variable) {
   return Reader(variable).read();
 }
 

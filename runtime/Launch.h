@@ -24,8 +24,8 @@ struct Launch {
   std::string prefix;
 };
 
-/// What the environment says of this process: torchrun's variables, Open MPI's, those of a Slurm step or those of PMI. Nothing
-/// where it was started alone. Fails where they are incomplete.
+/// What the environment says of this process: torchrun's variables, Open MPI's, those of a Slurm step or
+/// those of PMI. Nothing where it was started alone. Fails where they are incomplete.
 llvm::Expected<std::optional<Launch>> launchFromEnvironment();
 
 /// The same of any environment: `variable` gives a value by its name, nothing for what is not set.

@@ -4,9 +4,10 @@
 
 namespace cleave::runtime {
 
-LocalExchange::LocalExchange(llvm::ArrayRef<uint32_t> ranks, uint32_t groupSize, size_t transfers, uint32_t microbatches,
-                             Patience &patience)
-    : groupSize(groupSize), microbatches(microbatches), patience(patience), mailboxes(transfers * microbatches) {
+LocalExchange::LocalExchange(llvm::ArrayRef<uint32_t> ranks, uint32_t groupSize, size_t transfers,
+                             uint32_t microbatches, Patience &patience)
+    : groupSize(groupSize), microbatches(microbatches), patience(patience),
+      mailboxes(transfers * microbatches) {
   const bool haveCores = ranks.size() <= std::thread::hardware_concurrency();
   for (uint32_t first = 0; groupSize > 1 && first <= ranks.back(); first += groupSize)
     groups.push_back(std::make_unique<LocalGroup>(first, groupSize, /*spins=*/haveCores, patience));
@@ -34,7 +35,8 @@ void LocalExchange::wake() {
     group->wake();
 }
 
-template <typename Condition> bool LocalExchange::waitUntil(std::unique_lock<std::mutex> &lock, Condition reached) {
+template <typename Condition>
+bool LocalExchange::waitUntil(std::unique_lock<std::mutex> &lock, Condition reached) {
   if (reached())
     return !patience.isOver();
   lock.unlock();
@@ -62,7 +64,8 @@ bool LocalExchange::send(const Handover &handover, std::vector<c10::IValue> &val
   return isTaken;
 }
 
-bool LocalExchange::receive(const Handover &handover, MemoryAccount &receiver, std::vector<c10::IValue> &values) {
+bool LocalExchange::receive(const Handover &handover, MemoryAccount &receiver,
+                            std::vector<c10::IValue> &values) {
   std::unique_lock lock(mutex);
   Mailbox &mailbox = mailboxOf(handover);
   if (!waitUntil(lock, [&] { return mailbox.values != nullptr; }))

@@ -14,7 +14,20 @@ using c10::IValue;
 using llvm::StringRef;
 
 namespace {
-enum class Kind : uint8_t { None, Tensor, Undefined, Int, Double, Complex, Bool, String, Device, Tuple, List, Dict };
+enum class Kind : uint8_t {
+  None,
+  Tensor,
+  Undefined,
+  Int,
+  Double,
+  Complex,
+  Bool,
+  String,
+  Device,
+  Tuple,
+  List,
+  Dict
+};
 } // namespace
 
 /// How many elements lie from the first to the last of a tensor.
@@ -23,9 +36,10 @@ static int64_t spanOf(at::IntArrayRef sizes, at::IntArrayRef strides) {
   for (size_t dim = 0; dim < sizes.size(); ++dim) {
     if (sizes[dim] == 0)
       return 0;
-    TORCH_CHECK(sizes[dim] > 0 && strides[dim] >= 0 && !__builtin_mul_overflow(sizes[dim] - 1, strides[dim], &step) &&
-                    !__builtin_add_overflow(last, step, &last) && last < std::numeric_limits<int64_t>::max() / 64,
-                "found a tensor of impossible size");
+    TORCH_CHECK(
+        sizes[dim] > 0 && strides[dim] >= 0 && !__builtin_mul_overflow(sizes[dim] - 1, strides[dim], &step) &&
+            !__builtin_add_overflow(last, step, &last) && last < std::numeric_limits<int64_t>::max() / 64,
+        "found a tensor of impossible size");
   }
   return last + 1;
 }
@@ -33,7 +47,8 @@ static int64_t spanOf(at::IntArrayRef sizes, at::IntArrayRef strides) {
 static int64_t elementsOf(at::IntArrayRef sizes) {
   int64_t count = 1;
   for (int64_t size : sizes)
-    TORCH_CHECK(size >= 0 && !__builtin_mul_overflow(count, size, &count), "found a tensor of impossible size");
+    TORCH_CHECK(size >= 0 && !__builtin_mul_overflow(count, size, &count),
+                "found a tensor of impossible size");
   return count;
 }
 
@@ -67,8 +82,9 @@ private:
 void Writer::writeTensor(const at::Tensor &given) {
   if (!given.defined())
     return put(Kind::Undefined);
-  TORCH_CHECK(given.layout() == at::kStrided && given.device().is_cpu() && !given.is_quantized(), "found a tensor of ",
-              given.options(), ", expected one that processes can exchange: dense, on the CPU");
+  TORCH_CHECK(given.layout() == at::kStrided && given.device().is_cpu() && !given.is_quantized(),
+              "found a tensor of ", given.options(),
+              ", expected one that processes can exchange: dense, on the CPU");
   const at::Tensor tensor = given.resolve_conj().resolve_neg();
   put(Kind::Tensor);
   put(uint8_t(tensor.scalar_type()));
@@ -96,7 +112,8 @@ void Writer::writeContainer(const IValue &value) {
     put(StringRef(value.toList().elementType()->str()));
     return putItems(value.toListRef());
   }
-  TORCH_CHECK(value.isGenericDict(), "found a ", value.tagKind(), ", expected a value that processes can exchange");
+  TORCH_CHECK(value.isGenericDict(), "found a ", value.tagKind(),
+              ", expected a value that processes can exchange");
   auto dict = value.toGenericDict();
   put(Kind::Dict);
   put(StringRef(dict.keyType()->str() + "," + dict.valueType()->str()));

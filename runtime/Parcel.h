@@ -1,8 +1,8 @@
 //===- Parcel.h - Values as bytes, and back ---------------------*- C++ -*-===//
 //
-// What a stage gives another process: a header that says what the values are, and the memory of their tensors. A tensor
-// arrives with the strides that it has here, so that what computes with it finds what it would find in one process; where it is
-// a part of something larger, only the part is sent.
+// What a stage gives another process: a header that says what the values are, and the memory of their
+// tensors. A tensor arrives with the strides that it has here, so that what computes with it finds what it
+// would find in one process; where it is a part of something larger, only the part is sent.
 //
 //===----------------------------------------------------------------------===//
 #ifndef CLEAVE_RUNTIME_PARCEL_H
@@ -31,7 +31,8 @@ struct Parcel {
   std::vector<Block> blocks;
 };
 
-/// Throws for values that have no bytes: objects of classes, and tensors that are sparse, quantized or not on the CPU.
+/// Throws for values that have no bytes: objects of classes, and tensors that are sparse, quantized or not on
+/// the CPU.
 Parcel pack(llvm::ArrayRef<c10::IValue> values);
 
 /// Values on their way in.

@@ -28,9 +28,7 @@ PeerExchange::PeerExchange(const plan::Plan &plan, Peers &peers, MemoryAccount &
 }
 
 void PeerExchange::connect(uint32_t signature) {
-  auto give = [&](uint32_t to, Topic topic) {
-    outboxes.try_emplace({to, topic}, peers.wire(), to, topic);
-  };
+  auto give = [&](uint32_t to, Topic topic) { outboxes.try_emplace({to, topic}, peers.wire(), to, topic); };
   auto take = [&](uint32_t from, Topic topic) {
     if (!inboxes.contains({from, topic}))
       inboxes.try_emplace({from, topic}, peers.wire(), from, topic, account);
@@ -57,7 +55,8 @@ bool PeerExchange::send(const Handover &handover, std::vector<c10::IValue> &valu
   return true;
 }
 
-bool PeerExchange::receive(const Handover &handover, MemoryAccount &receiver, std::vector<c10::IValue> &values) {
+bool PeerExchange::receive(const Handover &handover, MemoryAccount &receiver,
+                           std::vector<c10::IValue> &values) {
   inboxes.at({handover.peer, Topic::Values}).take(values);
   return true;
 }
@@ -85,8 +84,8 @@ void PeerExchange::collect(uint32_t signature, std::vector<at::Tensor> &outputs)
     if (rank == outputRank || leaves.empty())
       continue;
     inboxes.at({rank, Topic::Outputs}).take(values);
-    TORCH_CHECK(values.size() == leaves.size(), "found ", values.size(), " outputs of rank ", rank, ", expected ",
-                leaves.size());
+    TORCH_CHECK(values.size() == leaves.size(), "found ", values.size(), " outputs of rank ", rank,
+                ", expected ", leaves.size());
     for (auto [leaf, value] : llvm::zip(leaves, values))
       outputs[leaf] = value.toTensor();
   }

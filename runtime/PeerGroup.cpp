@@ -26,7 +26,8 @@ std::string PeerGroup::awaited() const {
   return rank < 0 ? "" : "rank " + std::to_string(rank) + " in spmd::" + nameOf(current);
 }
 
-void PeerGroup::awaitAll(std::vector<std::unique_ptr<Message>> &messages, const std::vector<uint32_t> &others) {
+void PeerGroup::awaitAll(std::vector<std::unique_ptr<Message>> &messages,
+                         const std::vector<uint32_t> &others) {
   for (size_t i = 0; i < messages.size(); ++i) {
     waitsFor = others[i];
     messages[i]->wait();
@@ -43,7 +44,8 @@ void PeerGroup::swap(llvm::function_ref<Tensor(uint32_t)> of, llvm::function_ref
     if (rank == index)
       continue;
     if (Tensor tensor = into(rank); tensor.numel() > 0) {
-      messages.push_back(wire.receive(first + rank, Topic::Group, tensor.mutable_data_ptr(), tensor.nbytes()));
+      messages.push_back(
+          wire.receive(first + rank, Topic::Group, tensor.mutable_data_ptr(), tensor.nbytes()));
       others.push_back(first + rank);
       taken.push_back(tensor);
     }
@@ -58,8 +60,8 @@ void PeerGroup::swap(llvm::function_ref<Tensor(uint32_t)> of, llvm::function_ref
 
 //===- The first round ----------------------------------------------------===//
 //
-//   | operation u8 | dtype u8 | 6 × i64: dim, other, bytes inlined or -1, numbers of sizes, of pieces, of ranges |
-//   | sizes … | pieces … | ranges … | bytes of the tensor, if inlined |
+//   | operation u8 | dtype u8 | 6 × i64: dim, other, bytes inlined or -1, numbers of sizes, of pieces, of
+//   ranges | | sizes … | pieces … | ranges … | bytes of the tensor, if inlined |
 
 namespace {
 struct Head {
@@ -100,13 +102,14 @@ PeerGroup::Post PeerGroup::read(const std::vector<char> &message) const {
   Head head;
   std::memcpy(&head, message.data(), sizeof head);
   const int64_t room = int64_t(kFirst - sizeof head) / int64_t(sizeof(int64_t));
-  TORCH_CHECK(head.sizes >= 0 && head.sizes <= room && head.pieces >= 0 && head.pieces <= room && head.ranges >= 0 &&
-                  head.numbers() <= room,
+  TORCH_CHECK(head.sizes >= 0 && head.sizes <= room && head.pieces >= 0 && head.pieces <= room &&
+                  head.ranges >= 0 && head.numbers() <= room,
               "found another message than a call of the group");
   std::vector<int64_t> numbers(head.numbers());
   std::memcpy(numbers.data(), message.data() + sizeof head, numbers.size() * sizeof(int64_t));
   IntArrayRef all(numbers);
-  Post post{{head.operation, c10::ScalarType(head.dtype), c10::DimVector(all.slice(0, head.sizes)), head.dim, head.other},
+  Post post{{head.operation, c10::ScalarType(head.dtype), c10::DimVector(all.slice(0, head.sizes)), head.dim,
+             head.other},
             all.slice(head.sizes, head.pieces).vec(),
             all.slice(head.sizes + head.pieces).vec()};
   const size_t used = sizeof head + numbers.size() * sizeof(int64_t);
@@ -148,14 +151,16 @@ Tensor PeerGroup::partOf(const Tensor &tensor, uint32_t giver, const Post &askin
   case GroupOperation::AllGather:
     return rangesAlong(tensor, call.dim, rangesOf(asking.pieces, giver));
   case GroupOperation::AllToAll:
-    return rangesAlong(rangesAlong(tensor, call.dim, rangesOf(asking.pieces, giver)), call.other, asking.ranges);
+    return rangesAlong(rangesAlong(tensor, call.dim, rangesOf(asking.pieces, giver)), call.other,
+                       asking.ranges);
   case GroupOperation::Broadcast:
     return giver == uint32_t(call.other) ? tensor : at::empty({0}, tensor.options());
   }
   TORCH_CHECK(false, "found an operation that groups do not have");
 }
 
-std::vector<Tensor> PeerGroup::exchange(GroupCall call, const Tensor &tensor, IntArrayRef pieces, IntArrayRef ranges) {
+std::vector<Tensor> PeerGroup::exchange(GroupCall call, const Tensor &tensor, IntArrayRef pieces,
+                                        IntArrayRef ranges) {
   current = call.operation;
   say(call, tensor, pieces, ranges);
   std::vector<std::unique_ptr<Message>> messages;
@@ -176,8 +181,9 @@ std::vector<Tensor> PeerGroup::exchange(GroupCall call, const Tensor &tensor, In
     isInlined &= post.inlined != nullptr;
   auto tensorOf = [&](uint32_t rank) {
     return rank == index ? tensor
-           : isInlined ? at::from_blob(const_cast<char *>(posts[rank].inlined), posts[rank].call.sizes, tensor.options())
-                       : at::empty(posts[rank].call.sizes, tensor.options().device(at::kMeta));
+           : isInlined   ? at::from_blob(const_cast<char *>(posts[rank].inlined), posts[rank].call.sizes,
+                                         tensor.options())
+                         : at::empty(posts[rank].call.sizes, tensor.options().device(at::kMeta));
   };
   std::vector<Tensor> parts;
   for (uint32_t rank = 0; rank < size; ++rank) {
@@ -254,21 +260,25 @@ Tensor PeerGroup::allGather(const Tensor &given, int64_t dim, IntArrayRef pieces
   const std::vector<int64_t> sizes = sizesWith(given, dim, extentOf(pieces, 3));
   checkPieces(pieces);
   const Tensor tensor = given.contiguous();
-  return join(exchange(callOf(GroupOperation::AllGather, tensor, dim), tensor, pieces, {}), dim, pieces, sizes);
+  return join(exchange(callOf(GroupOperation::AllGather, tensor, dim), tensor, pieces, {}), dim, pieces,
+              sizes);
 }
 
-Tensor PeerGroup::allToAll(const Tensor &given, int64_t from, IntArrayRef pieces, int64_t to, IntArrayRef ranges) {
+Tensor PeerGroup::allToAll(const Tensor &given, int64_t from, IntArrayRef pieces, int64_t to,
+                           IntArrayRef ranges) {
   std::vector<int64_t> sizes = sizesWith(given, to, extentOf(ranges, 2));
   TORCH_CHECK(from >= 0 && from < given.dim() && from != to, "found dimensions ", from, " and ", to,
               ", expected two of the tensor's ", given.dim());
   sizes[from] = extentOf(pieces, 3);
   checkPieces(pieces);
   const Tensor tensor = given.contiguous();
-  return join(exchange(callOf(GroupOperation::AllToAll, tensor, from, to), tensor, pieces, ranges), from, pieces, sizes);
+  return join(exchange(callOf(GroupOperation::AllToAll, tensor, from, to), tensor, pieces, ranges), from,
+              pieces, sizes);
 }
 
 Tensor PeerGroup::broadcast(const Tensor &given, int64_t root) {
-  TORCH_CHECK(root >= 0 && root < int64_t(size), "found root ", root, ", expected one of the group's ", size, " ranks");
+  TORCH_CHECK(root >= 0 && root < int64_t(size), "found root ", root, ", expected one of the group's ", size,
+              " ranks");
   const Tensor tensor = given.contiguous();
   return exchange(callOf(GroupOperation::Broadcast, tensor, -1, root), tensor, {}, {})[root].clone();
 }

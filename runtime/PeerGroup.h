@@ -12,13 +12,15 @@
 
 namespace cleave::runtime {
 
-/// This process' place in a tensor group whose ranks are processes. A call has two rounds. In the first each rank tells all
-/// others what it calls and which parts of their tensors it wants, with its tensor where that is small. In the second, unless
-/// all had room in the first, the parts go. A large sum has a third: each rank has added one chunk, which goes to all. The
-/// bits are those of LocalGroup. After a call that throws there must be no other one.
+/// This process' place in a tensor group whose ranks are processes. A call has two rounds. In the first each
+/// rank tells all others what it calls and which parts of their tensors it wants, with its tensor where that
+/// is small. In the second, unless all had room in the first, the parts go. A large sum has a third: each
+/// rank has added one chunk, which goes to all. The bits are those of LocalGroup. After a call that throws
+/// there must be no other one.
 class PeerGroup final : public Communicator {
 public:
-  /// \param first  rank of the group in the plan; `size` of them follow each other, of which this is number `index`.
+  /// \param first  rank of the group in the plan; `size` of them follow each other, of which this is number
+  /// `index`.
   PeerGroup(Wire &wire, uint32_t first, uint32_t size, uint32_t index);
 
   at::Tensor allReduce(const at::Tensor &tensor) override;

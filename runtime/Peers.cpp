@@ -3,7 +3,8 @@
 #include "runtime/Exceptions.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FormatVariadic.h"
-#include <cstring>
+#include <algorithm>
+#include <future>
 #include <sys/utsname.h>
 #include <unistd.h>
 
@@ -22,9 +23,13 @@ static constexpr auto kSilence = 1500ms;
 static constexpr auto kLastWord = 1s;
 static constexpr char kFailed[] = "failed";
 
-static std::string keyOf(const char *what, uint32_t rank) { return std::string(what) + "/" + std::to_string(rank); }
+static std::string keyOf(const char *what, uint32_t rank) {
+  return std::string(what) + "/" + std::to_string(rank);
+}
 
-static std::string ofRank(uint32_t rank, StringRef text) { return ("rank " + llvm::Twine(rank) + " " + text).str(); }
+static std::string ofRank(uint32_t rank, StringRef text) {
+  return ("rank " + llvm::Twine(rank) + " " + text).str();
+}
 
 static std::string seconds(Peers::Clock::duration duration) {
   return llvm::formatv("{0:f1} s", std::chrono::duration<double>(duration).count());
@@ -32,17 +37,31 @@ static std::string seconds(Peers::Clock::duration duration) {
 
 //===- Meeting ------------------------------------------------------------===//
 
-Peers::Peers(const Launch &launch, std::chrono::seconds timeout) : launch(launch), timeout(timeout), known(launch.size) {}
+Peers::Peers(const Launch &launch, std::chrono::seconds timeout)
+    : launch(launch), timeout(timeout), known(launch.size) {}
 
-Expected<std::unique_ptr<Peers>> Peers::join(const Launch &launch, const std::string &plan, std::chrono::seconds timeout) {
-  std::unique_ptr<Peers> peers(new Peers(launch, timeout));
-  if (Error error = catching([&] { return peers->come(plan); })) {
-    if (peers->store)
-      peers->linger();
-    return llvm::createStringError(ofRank(launch.rank, "cannot join the others: " + llvm::toString(std::move(error))));
+std::string Peers::storePlace() const { return launch.address + ":" + std::to_string(launch.port); }
+
+Expected<std::unique_ptr<Peers>> Peers::join(const Launch &launch, const std::string &plan,
+                                             std::chrono::seconds timeout) {
+  auto *peers = new Peers(launch, timeout);
+  // A store whose process is stopped answers never, and c10d waits for it: then this thread and its object
+  // stay.
+  std::packaged_task<std::string()> coming(
+      [=] { return llvm::toString(catching([&] { return peers->come(plan); })); });
+  std::future<std::string> come = coming.get_future();
+  std::thread(std::move(coming)).detach();
+  if (come.wait_for(timeout + 2 * kLastWord) != std::future_status::ready)
+    return llvm::createStringError(
+        ofRank(launch.rank, "cannot join the others: the store at " + peers->storePlace() + " does not answer"));
+  std::unique_ptr<Peers> joined(peers);
+  if (std::string problem = come.get(); !problem.empty()) {
+    if (joined->store)
+      joined->linger();
+    return llvm::createStringError(ofRank(launch.rank, "cannot join the others: " + problem));
   }
-  peers->start();
-  return peers;
+  joined->start();
+  return joined;
 }
 
 /// `host 4711`, for messages.
@@ -56,21 +75,28 @@ Error Peers::come(const std::string &plan) {
   try {
     store = openStore(launch, timeout);
   } catch (const std::exception &) {
-    const std::string place = launch.address + ":" + std::to_string(launch.port);
     if (launch.rank == 0 && !launch.agentHoldsStore)
-      return llvm::createStringError("cannot hold the store at " + place + "; is the port in use? Choose another MASTER_PORT");
-    return llvm::createStringError("found no store at " + place + " within " + std::to_string(timeout.count()) +
+      return llvm::createStringError("cannot hold the store at " + storePlace() +
+                                     "; is the port in use? Choose another MASTER_PORT");
+    return llvm::createStringError("found no store at " + storePlace() + " within " +
+                                   std::to_string(timeout.count()) +
                                    " s; has rank 0 started, with the same MASTER_ADDR and MASTER_PORT?");
   }
-  store->set(keyOf("come", launch.rank), plan + " " + std::to_string(launch.size) + " " + processName());
-  if (Error error = awaitAll(deadline))
-    return error;
-  if (Error error = compare(plan))
-    return error;
   try {
-    messages = openWire(*store, launch, timeout);
+    store->set(keyOf("come", launch.rank), plan + " " + std::to_string(launch.size) + " " + processName());
+    if (Error error = awaitAll(deadline))
+      return error;
+    if (Error error = compare())
+      return error;
+  } catch (const std::exception &) {
+    return llvm::createStringError("lost the store at " + storePlace() + "; its process has ended");
+  }
+  try {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
+    messages = openWire(*store, launch, std::max<std::chrono::milliseconds>(left, 1s));
   } catch (const std::exception &exception) {
-    return llvm::createStringError("no connections with all of them: " + StringRef(messageOf(exception)).split('\n').first);
+    return llvm::createStringError("no connections with all of them: " +
+                                   StringRef(messageOf(exception)).split('\n').first);
   }
   return Error::success();
 }
@@ -86,16 +112,16 @@ Error Peers::awaitAll(Clock::time_point deadline) {
           if (!store->find(keyOf("come", other)))
             missing.push_back("rank " + std::to_string(other));
         return llvm::createStringError(store->setOnce(
-            kFailed, llvm::join(missing, ", ") + (missing.size() == 1 ? " has" : " have") + " not started within " +
-                         std::to_string(timeout.count()) + " s; start " + std::to_string(launch.size) +
-                         " processes, or allow more time (--timeout)"));
+            kFailed, llvm::join(missing, ", ") + (missing.size() == 1 ? " has" : " have") +
+                         " not started within " + std::to_string(timeout.count()) + " s; start " +
+                         std::to_string(launch.size) + " processes, or allow more time (--timeout)"));
       }
       std::this_thread::sleep_for(10ms);
     }
   return Error::success();
 }
 
-Error Peers::compare(const std::string &plan) {
+Error Peers::compare() {
   std::vector<std::string> keys, others;
   for (uint32_t rank = 0; rank < launch.size; ++rank)
     keys.push_back(keyOf("come", rank));
@@ -104,8 +130,9 @@ Error Peers::compare(const std::string &plan) {
   for (uint32_t rank = 1; rank < launch.size; ++rank) {
     auto [otherPlan, rest] = StringRef(words[rank]).split(' ');
     if (rest.split(' ').first != firstRest.split(' ').first)
-      return llvm::createStringError("rank " + llvm::Twine(rank) + " counts " + rest.split(' ').first + " processes, rank 0 " +
-                                     firstRest.split(' ').first + "; start them together");
+      return llvm::createStringError("rank " + llvm::Twine(rank) + " counts " + rest.split(' ').first +
+                                     " processes, rank 0 " + firstRest.split(' ').first +
+                                     "; start them together");
     if (otherPlan != firstPlan)
       others.push_back("rank " + std::to_string(rank) + " (" + otherPlan.take_front(12).str() + ", on " +
                        rest.split(' ').second.split(' ').first.str() + ")");
@@ -113,8 +140,8 @@ Error Peers::compare(const std::string &plan) {
   if (others.empty())
     return Error::success();
   return llvm::createStringError("found another plan at " + llvm::join(others, ", ") + " than at rank 0 (" +
-                                 firstPlan.take_front(12) + ", on " + firstRest.split(' ').second.split(' ').first +
-                                 "); give all ranks the same");
+                                 firstPlan.take_front(12) + ", on " +
+                                 firstRest.split(' ').second.split(' ').first + "); give all ranks the same");
 }
 
 //===- Watching -----------------------------------------------------------===//
@@ -176,9 +203,9 @@ void Peers::beat() {
     try {
       beatOnce(count);
     } catch (const std::exception &) {
-      std::string keeper = launch.agentHoldsStore ? "torchrun's agent" : "rank 0";
-      settle("lost the store at " + launch.address + ":" + std::to_string(launch.port) + ", which " + keeper +
-             " holds: " + keeper + " has ended; " + describeOthers());
+      settle(launch.agentHoldsStore
+                 ? "lost the store at " + storePlace() + ", which torchrun's agent holds; " + describeOthers()
+                 : deathOf(0) + "; it held the store at " + storePlace());
     }
     std::unique_lock lock(mutex);
     changed.wait_for(lock, kBeat, [&] { return stopping || leaving || over || !proposed.empty(); });
@@ -234,7 +261,8 @@ void Peers::watchClock() {
         late = wait.what;
     lock.unlock();
     if (!late.empty())
-      fail(ofRank(launch.rank, "has waited " + std::to_string(timeout.count()) + " s " + late + "; " + describeOthers()));
+      fail(ofRank(launch.rank,
+                  "has waited " + std::to_string(timeout.count()) + " s " + late + "; " + describeOthers()));
     call([](const PeersClient &asked) { asked.tick(); });
     lock.lock();
   }
@@ -293,21 +321,19 @@ std::string Peers::describeOthers() {
       others.push_back(describe(rank));
   std::string text = llvm::join(others, ", ");
   if (Clock::now() - answered > kSilence)
-    text += " (as of " + seconds(Clock::now() - answered) + " ago: the store at " + launch.address + ":" +
-            std::to_string(launch.port) + " does not answer)";
+    text += " (as of " + seconds(Clock::now() - answered) + " ago: the store at " + storePlace() +
+            " does not answer)";
   return text;
 }
 
+std::string Peers::deathOf(uint32_t rank) {
+  std::lock_guard lock(mutex);
+  const std::string &last = known[rank].status;
+  return ofRank(rank, "has died") + (last.empty() ? "" : "; its last word: " + ofRank(rank, last));
+}
+
 std::string Peers::lose(uint32_t rank, const std::string &context) {
-  std::string last;
-  {
-    std::lock_guard lock(mutex);
-    last = known[rank].status;
-  }
-  std::string message = ofRank(rank, "has died");
-  if (!last.empty())
-    message += "; its last word: " + ofRank(rank, last);
-  return fail(message + (context.empty() ? "" : "; " + context));
+  return fail(deathOf(rank) + (context.empty() ? "" : "; " + context));
 }
 
 void Peers::linger() const {
@@ -329,8 +355,10 @@ Error Peers::exchange(const std::string &what, llvm::function_ref<void()> work) 
     work();
   } catch (const PeerLost &lost) {
     lose(lost.rank, ofRank(launch.rank, "waited " + what));
-  } catch (const std::exception &) {
-    // The wire is cut by whoever has failed.
+  } catch (const WireCut &) {
+    settle("the session was closed");
+  } catch (const std::exception &exception) {
+    fail(ofRank(launch.rank, "waited " + what + ": " + messageOf(exception)));
   }
   std::lock_guard lock(mutex);
   waits.erase(wait);
@@ -428,7 +456,8 @@ Error Peers::leave() {
     return error;
   return exchange("to take leave of the others", [&] {
     char goodbye = 1;
-    messages->send((launch.rank + launch.size - 1) % launch.size, Topic::Life, &goodbye, sizeof goodbye)->wait();
+    messages->send((launch.rank + launch.size - 1) % launch.size, Topic::Life, &goodbye, sizeof goodbye)
+        ->wait();
     living.join();
   });
 }

@@ -1,10 +1,11 @@
 //===- Peers.h - The processes of a run, and how they end together -*- C++ -*-===//
 //
-// Each process runs one rank. What fails anywhere ends all of them with one message, the first that was told to the store:
+// Each process runs one rank. What fails anywhere ends all of them with one message, the first that was told
+// to the store:
 //
-//   beat    writes what this process does to the store, reads what the others do, and whether anybody has failed
-//   life    waits for a word of the next process, which only says goodbye: that its connection is lost says that it is dead
-//   clock   looks for deadlines that have passed, also while the store does not answer
+//   beat    writes what this process does to the store, reads what the others do, and whether anybody has
+//   failed life    waits for a word of the next process, which only says goodbye: that its connection is lost
+//   says that it is dead clock   looks for deadlines that have passed, also while the store does not answer
 //
 //===----------------------------------------------------------------------===//
 #ifndef CLEAVE_RUNTIME_PEERS_H
@@ -37,8 +38,8 @@ class Peers {
 public:
   using Clock = std::chrono::steady_clock;
 
-  /// Meets the other processes at the store and connects with them. Fails where one does not come within `timeout`, or has
-  /// another `plan` (its checksum) or number of processes; all fail then.
+  /// Meets the other processes at the store and connects with them. Fails where one does not come within
+  /// `timeout`, or has another `plan` (its checksum) or number of processes; all fail then.
   static llvm::Expected<std::unique_ptr<Peers>> join(const Launch &launch, const std::string &plan,
                                                      std::chrono::seconds timeout);
   /// Leaves without a word: where `leave` was not called, the others fail.
@@ -52,7 +53,8 @@ public:
   /// Asks the client no more, and returns when no call is under way.
   void stopServing();
 
-  /// Ends the run in all processes, and gives the message that all of them end with: of those that several tell, the first.
+  /// Ends the run in all processes, and gives the message that all of them end with: of those that several
+  /// tell, the first.
   std::string fail(const std::string &message);
   /// The same for a process that does not answer; `context` says what was wanted of it.
   std::string lose(uint32_t rank, const std::string &context);
@@ -87,7 +89,8 @@ private:
   Peers(const Launch &launch, std::chrono::seconds timeout);
   llvm::Error come(const std::string &plan);
   llvm::Error awaitAll(std::chrono::steady_clock::time_point deadline);
-  llvm::Error compare(const std::string &plan);
+  llvm::Error compare();
+  std::string storePlace() const;
   void start();
   void stop();
   void beat();
@@ -98,6 +101,8 @@ private:
   /// `ask` of the client, if there is one, without a lock.
   void call(llvm::function_ref<void(const PeersClient &)> ask);
   std::string describe(uint32_t rank);
+  /// `rank 1 has died; its last word: …`.
+  std::string deathOf(uint32_t rank);
   /// Takes `message` for the end of the run.
   void settle(const std::string &message);
   llvm::Error failure();

@@ -35,7 +35,8 @@ Error checkSupported(const plan::Plan &plan) {
 Error checkDevices(const plan::Plan &plan, llvm::ArrayRef<std::string> names) {
   auto gpu = llvm::find_if(names, [](llvm::StringRef name) { return name.starts_with("cuda"); });
   if (plan.mesh->tp > 1 && gpu != names.end())
-    return llvm::createStringError("device " + *gpu + ": plan has tensor sharding (tp=" + Twine(plan.mesh->tp) +
+    return llvm::createStringError("device " + *gpu +
+                                   ": plan has tensor sharding (tp=" + Twine(plan.mesh->tp) +
                                    "), which this version runs on CPUs only; pass --devices with cpu:N");
   return Error::success();
 }
@@ -52,7 +53,8 @@ uint32_t peerOf(const plan::Plan &plan, uint32_t rank, const plan::Action &actio
 std::vector<const plan::Program *> programsOf(const plan::Plan &plan, uint32_t rank) {
   std::vector<const plan::Program *> programs;
   for (const auto &program : plan.programs)
-    if (program->tp_rank == tensorRankOf(plan, rank) && llvm::is_contained(plan.stages[program->stage]->ranks, rank))
+    if (program->tp_rank == tensorRankOf(plan, rank) &&
+        llvm::is_contained(plan.stages[program->stage]->ranks, rank))
       programs.push_back(program.get());
   return programs;
 }

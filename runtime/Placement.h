@@ -21,7 +21,8 @@ size_t rankCount(const plan::Plan &plan);
 /// Which of the ranks that share their stages `rank` is.
 uint32_t tensorRankOf(const plan::Plan &plan, uint32_t rank);
 
-/// The rank with which `rank` exchanges what `action`, a Send or Recv, moves: the one at its own place in the other stage.
+/// The rank with which `rank` exchanges what `action`, a Send or Recv, moves: the one at its own place in the
+/// other stage.
 uint32_t peerOf(const plan::Plan &plan, uint32_t rank, const plan::Action &action);
 
 /// The programs that `rank` runs, all signatures, in the order of the plan.

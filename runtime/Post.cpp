@@ -123,7 +123,8 @@ void Inbox::receive(std::vector<IValue> &values) {
   uint64_t expected = 0;
   for (const Block &block : unpacking.blocks())
     expected += block.bytes;
-  TORCH_CHECK(expected == sizes.blocks, "found ", sizes.blocks, " bytes of values from rank ", from, ", expected ", expected);
+  TORCH_CHECK(expected == sizes.blocks, "found ", sizes.blocks, " bytes of values from rank ", from,
+              ", expected ", expected);
   next += sizes.header;
   std::vector<std::unique_ptr<Message>> messages;
   for (const Block &block : unpacking.blocks()) {

@@ -4,8 +4,9 @@
 //
 //   | header bytes u64 | block bytes u64 | header … | blocks … |      up to 64 KiB together
 //
-// Either side is one parcel ahead: what was sent last may still be on its way while its stage computes, and the next parcel is
-// received while the one before it is worked on. So transfers hide behind computing, and two parcels more are held at most.
+// Either side is one parcel ahead: what was sent last may still be on its way while its stage computes, and
+// the next parcel is received while the one before it is worked on. So transfers hide behind computing, and
+// two parcels more are held at most.
 //
 //===----------------------------------------------------------------------===//
 #ifndef CLEAVE_RUNTIME_POST_H
@@ -30,7 +31,8 @@ class Outbox {
 public:
   Outbox(Wire &wire, uint32_t to, Topic topic) : wire(wire), to(to), topic(topic) {}
 
-  /// Sends `values`, leaving none in it, once what was sent before has been taken. Throws what a message throws.
+  /// Sends `values`, leaving none in it, once what was sent before has been taken. Throws what a message
+  /// throws.
   void send(std::vector<c10::IValue> &values);
   /// Returns when all has been taken.
   void flush();

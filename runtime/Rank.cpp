@@ -25,8 +25,8 @@ StageRun *Rank::Part::find(uint32_t stage) const {
 }
 
 Rank::Rank(const plan::Plan &plan, uint32_t index, Device &device, WeightStore weights, bool traced)
-    : plan(plan), index(index), tensorRank(tensorRankOf(plan, index)), worker(device), weights(std::move(weights)), parts(plan.signatures.size()),
-      traced(traced) {
+    : plan(plan), index(index), tensorRank(tensorRankOf(plan, index)), worker(device),
+      weights(std::move(weights)), parts(plan.signatures.size()), traced(traced) {
   size_t most = 0;
   for (uint32_t signature = 0; signature < parts.size(); ++signature) {
     parts[signature].transfers = plan::transfers(plan, signature);
@@ -64,8 +64,8 @@ void Rank::loadSteps(uint32_t signature) {
     Step step{action.get(), part.find(action->stage), transferOf(part.transfers, *action), {}};
     // Values go to the same tensor rank of the other stage.
     if (step.transfer)
-      step.handover = {tensorRank * part.transfers.size() + (step.transfer - part.transfers.data()), action->microbatch,
-                       peerOf(plan, index, *action)};
+      step.handover = {tensorRank * part.transfers.size() + (step.transfer - part.transfers.data()),
+                       action->microbatch, peerOf(plan, index, *action)};
     part.steps.push_back(step);
   }
 }
@@ -123,7 +123,8 @@ bool Rank::attempt(Request &request, const Step &step, llvm::function_ref<bool()
     request.fail(exchange.lose(lost.rank, context));
   } catch (const std::exception &exception) {
     std::string position = step.stage->position();
-    request.fail(where(index, step.action->stage) + (position.empty() ? "" : position + ": ") + messageOf(exception));
+    request.fail(where(index, step.action->stage) + (position.empty() ? "" : position + ": ") +
+                 messageOf(exception));
   }
   return false;
 }
@@ -132,7 +133,8 @@ bool Rank::attempt(Request &request, const Step &step, llvm::function_ref<bool()
 static std::string edgeOf(const plan::Action &action) {
   const bool sends = action.kind == ActionKind::Send;
   return "micro-batch " + std::to_string(action.microbatch) + " (edge " +
-         std::to_string(sends ? action.stage : action.peer) + ">" + std::to_string(sends ? action.peer : action.stage) + ")";
+         std::to_string(sends ? action.stage : action.peer) + ">" +
+         std::to_string(sends ? action.peer : action.stage) + ")";
 }
 
 std::string Rank::describe(const std::string &awaited) const {
@@ -142,7 +144,8 @@ std::string Rank::describe(const std::string &awaited) const {
   const plan::Action &action = *step->action;
   constexpr size_t shown = 2;
   const auto &paths = plan.stages[action.stage]->module_paths;
-  std::string modules = llvm::join(llvm::ArrayRef(paths).take_front(shown), ", ") + (paths.size() > shown ? ", …" : "");
+  std::string modules =
+      llvm::join(llvm::ArrayRef(paths).take_front(shown), ", ") + (paths.size() > shown ? ", …" : "");
   std::string text = "(stage " + std::to_string(action.stage) + (paths.empty() ? "" : ": " + modules) + ") ";
   if (action.kind == ActionKind::Recv)
     return text + "waits for the values of stage " + std::to_string(action.peer) + ", " + edgeOf(action);

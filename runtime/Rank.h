@@ -36,8 +36,8 @@ public:
   /// Does this rank's part of a request, on the thread of its device. Failures become the request's.
   void execute(Request &request, uint32_t signature);
 
-  /// What it does, for messages: `(stage 1: transformer.h.2) is computing transformer.h.2.attn: aten::addmm`. `awaited` is the
-  /// rank that its group waits for, if any. Of any thread.
+  /// What it does, for messages: `(stage 1: transformer.h.2) is computing transformer.h.2.attn: aten::addmm`.
+  /// `awaited` is the rank that its group waits for, if any. Of any thread.
   std::string describe(const std::string &awaited) const;
 
   /// What was done since the last call, in order; empty unless `traced`.

@@ -6,11 +6,13 @@
 
 namespace cleave::runtime {
 
-Request::Request(uint64_t number, std::vector<at::Tensor> inputs, Microbatches microbatches, size_t outputCount,
-                 llvm::ArrayRef<uint32_t> rankIds, std::shared_ptr<Traffic> traffic, llvm::MutableArrayRef<States> states,
+Request::Request(uint64_t number, std::vector<at::Tensor> inputs, Microbatches microbatches,
+                 size_t outputCount, llvm::ArrayRef<uint32_t> rankIds, std::shared_ptr<Traffic> traffic,
+                 llvm::MutableArrayRef<States> states,
                  llvm::function_ref<std::shared_ptr<Exchange>(Patience &)> connect, c10::Device outputPlace)
-    : number(number), microbatches(std::move(microbatches)), outputPlace(outputPlace), inputs(std::move(inputs)),
-      outputs(outputCount), traffic(std::move(traffic)), states(states), working(rankIds.size()) {
+    : number(number), microbatches(std::move(microbatches)), outputPlace(outputPlace),
+      inputs(std::move(inputs)), outputs(outputCount), traffic(std::move(traffic)), states(states),
+      working(rankIds.size()) {
   for (uint32_t rank : rankIds)
     ranks.push_back({rank});
   ranksExchange = connect(*this);
@@ -64,8 +66,9 @@ std::string Request::describeStuck() {
   const std::shared_ptr<Exchange> exchange = ranksExchange;
   lock.unlock();
   const std::string everywhere = exchange ? exchange->describeRanks() : "";
-  return "no result after " + std::to_string(traffic->timeout.count()) + " s: " +
-         (everywhere.empty() ? llvm::join(busy, ", ") : everywhere) + "; allow more time (--timeout)";
+  return "no result after " + std::to_string(traffic->timeout.count()) +
+         " s: " + (everywhere.empty() ? llvm::join(busy, ", ") : everywhere) +
+         "; allow more time (--timeout)";
 }
 
 void Request::enter(uint32_t rank, const plan::Action &action) {

@@ -26,19 +26,22 @@
 namespace cleave::runtime {
 
 /// What the ranks that work on a request and the caller that waits for it share. Every wait ends at the
-/// deadline, or when the request fails; the first failure is the one that is reported. The time of a request begins when
-/// the first rank takes it up; until then, with the end of the request before it.
+/// deadline, or when the request fails; the first failure is the one that is reported. The time of a request
+/// begins when the first rank takes it up; until then, with the end of the request before it.
 class Request : private Patience {
 public:
   /// \param number     of the request in its session, for traces.
   /// \param ranks      which ranks of this process take part, ascending.
   /// \param traffic    counts the request (`enter`) before a rank takes it up.
   /// \param connect    gives what the ranks exchange by.
-  /// \param states     what the request writes there counts from its end on, if it succeeds; live as long as the ranks.
+  /// \param states     what the request writes there counts from its end on, if it succeeds; live as long as
+  /// the ranks.
   /// \param outputPlace  where outputs are given.
   Request(uint64_t number, std::vector<at::Tensor> inputs, Microbatches microbatches, size_t outputs,
-          llvm::ArrayRef<uint32_t> ranks, std::shared_ptr<Traffic> traffic, llvm::MutableArrayRef<States> states,
-          llvm::function_ref<std::shared_ptr<Exchange>(Patience &)> connect, c10::Device outputPlace = c10::kCPU);
+          llvm::ArrayRef<uint32_t> ranks, std::shared_ptr<Traffic> traffic,
+          llvm::MutableArrayRef<States> states,
+          llvm::function_ref<std::shared_ptr<Exchange>(Patience &)> connect,
+          c10::Device outputPlace = c10::kCPU);
 
   const uint64_t number;
   const Microbatches microbatches;

@@ -123,8 +123,8 @@ Error Session::Impl::open(llvm::StringRef directory, const plan::Digest &checksu
 Error Session::Impl::join(const plan::Digest &checksum) {
   const size_t ranks = rankCount(*plan);
   if (options.launch->size != ranks)
-    return llvm::createStringError("plan was compiled for %zu ranks, %u processes were started; start %zu", ranks,
-                                   options.launch->size, ranks);
+    return llvm::createStringError("plan was compiled for %zu ranks, %u processes were started; start %zu",
+                                   ranks, options.launch->size, ranks);
   return Peers::join(*options.launch, plan::toHex(checksum), options.timeout).moveInto(peers);
 }
 
@@ -138,7 +138,8 @@ Expected<std::vector<ResolvedDevice>> Session::Impl::resolveOwn(llvm::ArrayRef<u
     if (!device)
       return device.takeError();
     if (peers && !device->place.is_cpu())
-      return llvm::createStringError("device " + device->name + ": this version runs several processes on CPUs only; pass "
+      return llvm::createStringError("device " + device->name +
+                                     ": this version runs several processes on CPUs only; pass "
                                      "--devices with cpu:N");
     resolved.push_back(std::move(*device));
   }
@@ -171,9 +172,10 @@ void Session::Impl::loadRoutes() {
         route.places.push_back(place);
         route.ranks.push_back(rank->number());
         for (const plan::Program *program : programsOf(*plan, rank->number()))
-          route.readsInputs |= program->signature == signature && llvm::any_of(program->inputs, [](const auto &input) {
-                                 return input->source == plan::Source::Request;
-                               });
+          route.readsInputs |=
+              program->signature == signature && llvm::any_of(program->inputs, [](const auto &input) {
+                return input->source == plan::Source::Request;
+              });
       }
     routes.push_back(std::move(route));
   }
@@ -225,10 +227,12 @@ Error Session::Impl::serve() {
 
 //===- Requests -----------------------------------------------------------===//
 
-std::shared_ptr<Exchange> Session::Impl::connect(const Route &route, uint32_t microbatches, Patience &patience) {
+std::shared_ptr<Exchange> Session::Impl::connect(const Route &route, uint32_t microbatches,
+                                                 Patience &patience) {
   if (peerExchange)
     return peerExchange;
-  return std::make_shared<LocalExchange>(route.ranks, plan->mesh->tp, route.transfers, microbatches, patience);
+  return std::make_shared<LocalExchange>(route.ranks, plan->mesh->tp, route.transfers, microbatches,
+                                         patience);
 }
 
 /// The inputs as the programs were compiled for: their elements in order, none of them lazily conjugated.
@@ -261,15 +265,17 @@ Expected<std::shared_ptr<Request>> Session::Impl::submit(llvm::ArrayRef<at::Tens
                             std::move(*symbols));
   const uint32_t count = microbatches.count();
   auto request = std::make_shared<Request>(
-      submitted++, std::move(leaves), std::move(microbatches), plan->signatures[signature]->outputs.size(), route.ranks,
-      traffic, states, [&](Patience &patience) { return connect(route, count, patience); }, outputPlace);
+      submitted++, std::move(leaves), std::move(microbatches), plan->signatures[signature]->outputs.size(),
+      route.ranks, traffic, states, [&](Patience &patience) { return connect(route, count, patience); },
+      outputPlace);
   if (Error error = enter())
     return error;
   std::lock_guard lock(submission);
   llvm::erase_if(underWay, [](const std::weak_ptr<Request> &request) { return request.expired(); });
   underWay.push_back(request);
   for (size_t place : route.places)
-    devices[place]->post([rank = ranks[place].get(), request, signature] { rank->execute(*request, signature); });
+    devices[place]->post(
+        [rank = ranks[place].get(), request, signature] { rank->execute(*request, signature); });
   return request;
 }
 

@@ -23,25 +23,27 @@ namespace cleave::runtime {
 struct SessionOptions {
   /// One entry per rank (`cpu:0`, `cuda:1`), a GPU as often as wanted; empty: `cpu:0` to `cpu:n-1`.
   std::vector<std::string> devices;
-  /// Where every output is given, whichever ranks made it: `cpu:0`, main memory like all of `cpu:N`, or a GPU (`cuda:1`),
-  /// on whose default stream it is then ready.
+  /// Where every output is given, whichever ranks made it: `cpu:0`, main memory like all of `cpu:N`, or a GPU
+  /// (`cuda:1`), on whose default stream it is then ready.
   std::string outputDevice = "cpu:0";
   /// Libraries that bring operators of their own, loaded before the plan's operators are resolved.
   std::vector<std::string> libraries;
-  /// Compare every tensor with the type the plan predicts, and fail where they differ (a check of inference; slow).
+  /// Compare every tensor with the type the plan predicts, and fail where they differ (a check of inference;
+  /// slow).
   bool checkTypes = false;
-  /// How many requests may be under way at one time; `start` waits for the others. 0: twice the number of ranks and two.
-  /// Always one where the model keeps state from call to call.
+  /// How many requests may be under way at one time; `start` waits for the others. 0: twice the number of
+  /// ranks and two. Always one where the model keeps state from call to call.
   uint32_t requests = 0;
   /// Keep what every rank does and when, for `takeTrace`; it grows until that is called.
   bool trace = false;
   /// How long `run` may take before it fails; a plan that waits longer is stuck.
   std::chrono::seconds timeout{30};
-  /// That this process runs one rank of the plan, and other processes the others (`launchFromEnvironment`). `devices` then
-  /// still has one entry per rank, and `timeout` is also how long ranks wait for each other to start.
+  /// That this process runs one rank of the plan, and other processes the others (`launchFromEnvironment`).
+  /// `devices` then still has one entry per rank, and `timeout` is also how long ranks wait for each other to
+  /// start.
   std::optional<Launch> launch;
-  /// Called once, by a thread of the session, when a run of several processes has failed in any of them: with the message that
-  /// all of them end with.
+  /// Called once, by a thread of the session, when a run of several processes has failed in any of them: with
+  /// the message that all of them end with.
   std::function<void(const std::string &)> failed;
 };
 
@@ -58,32 +60,34 @@ struct DeviceStatistics {
 
 /// A plan, its weights and one worker thread a device. `run` may be called from several threads at a time.
 ///
-/// A session with a `launch` is one of several, each in a process of its own with one rank, which make the same calls of
-/// `run`, `start` and `resetState` in the same order, on inputs of the same sizes. Closing it waits for the others to close
-/// theirs. When a request fails in one of them, or a process dies, all of them fail for good, with the same message.
+/// A session with a `launch` is one of several, each in a process of its own with one rank, which make the
+/// same calls of `run`, `start` and `resetState` in the same order, on inputs of the same sizes. Closing it
+/// waits for the others to close theirs. When a request fails in one of them, or a process dies, all of them
+/// fail for good, with the same message.
 class Session {
 public:
   /// Opens `planDirectory` as untrusted input: plan and shards are checked before anything is executed.
-  static llvm::Expected<std::unique_ptr<Session>> open(llvm::StringRef planDirectory, SessionOptions options = {});
+  static llvm::Expected<std::unique_ptr<Session>> open(llvm::StringRef planDirectory,
+                                                       SessionOptions options = {});
   ~Session();
 
   const plan::Plan &plan() const;
 
   /// A request under way. Destroying it waits for the end.
   class Pending;
-  /// Runs signature `signature` on the leaves of its inputs, in the order of `Signature.inputs`. Inputs are read, never
-  /// written, and must not be changed until the result is there. Outputs are the leaves of `Signature.outputs`.
-  /// Fails on inputs that do not fit the signature (number, dtype, rank, a size that is not the traced one or that
-  /// contradicts another use of the same name), and with rank, stage and module path when an operator throws.
-  /// Of several processes, those for which `needsInputs` is false may give tensors of the device `meta`, and all but
-  /// `outputProcess` get undefined tensors.
+  /// Runs signature `signature` on the leaves of its inputs, in the order of `Signature.inputs`. Inputs are
+  /// read, never written, and must not be changed until the result is there. Outputs are the leaves of
+  /// `Signature.outputs`. Fails on inputs that do not fit the signature (number, dtype, rank, a size that is
+  /// not the traced one or that contradicts another use of the same name), and with rank, stage and module
+  /// path when an operator throws. Of several processes, those for which `needsInputs` is false may give
+  /// tensors of the device `meta`, and all but `outputProcess` get undefined tensors.
   llvm::Expected<std::vector<at::Tensor>> run(llvm::ArrayRef<at::Tensor> inputs, uint32_t signature = 0);
-  /// The same without waiting for the result: requests follow one another through the stages. Waits for room while
-  /// `SessionOptions::requests` are under way.
+  /// The same without waiting for the result: requests follow one another through the stages. Waits for room
+  /// while `SessionOptions::requests` are under way.
   llvm::Expected<std::unique_ptr<Pending>> start(llvm::ArrayRef<at::Tensor> inputs, uint32_t signature = 0);
 
-  /// Makes everything that the model keeps from request to request what it was when the model was saved, once the
-  /// request under way has ended. A request that fails changes nothing of that.
+  /// Makes everything that the model keeps from request to request what it was when the model was saved, once
+  /// the request under way has ended. A request that fails changes nothing of that.
   llvm::Error resetState();
 
   std::vector<DeviceStatistics> statistics() const;
@@ -103,7 +107,8 @@ public:
   llvm::Expected<std::vector<std::string>> gather(llvm::StringRef text, uint32_t to);
   /// what process `from` gives, everywhere.
   llvm::Expected<std::string> share(llvm::StringRef text, uint32_t from);
-  /// Has all processes fail with `message`, and gives the one that they fail with: an earlier one, if there was one.
+  /// Has all processes fail with `message`, and gives the one that they fail with: an earlier one, if there
+  /// was one.
   std::string fail(const std::string &message);
 
 private:

@@ -1,7 +1,8 @@
 //===- Wire.h - What processes exchange by -----------------------*- C++ -*-===//
 //
-// Two ways between the processes of a run, as c10d has them: messages from one to another, and a store of words that all
-// read. What they throw is a std::exception. Gloo.cpp, the one file that knows c10d, makes both.
+// Two ways between the processes of a run, as c10d has them: messages from one to another, and a store of
+// words that all read. What they throw is a std::exception. Gloo.cpp, the one file that knows c10d, makes
+// both.
 //
 //===----------------------------------------------------------------------===//
 #ifndef CLEAVE_RUNTIME_WIRE_H
@@ -43,7 +44,8 @@ public:
   virtual void wait() = 0;
 };
 
-/// Messages between processes; of any thread. A message goes once its receiver has asked for it: nothing is buffered.
+/// Messages between processes; of any thread. A message goes once its receiver has asked for it: nothing is
+/// buffered.
 class Wire {
 public:
   virtual ~Wire() = default;

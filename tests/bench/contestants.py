@@ -1,9 +1,11 @@
 """Who can take part in a benchmark, and how each is run: in processes of its own, every time."""
 
+import concurrent.futures
 import dataclasses
 import json
 import os
 import pathlib
+import socket
 import subprocess
 import sys
 
@@ -106,10 +108,29 @@ class Plan:
         run = self.run(bench)
         return {"seconds": run["seconds_alone" if self.alone else "seconds"], **run.get("bubble", {})}
 
+    def command(self, bench):
+        return [bench.tools / "cleave", "run", self.plan(bench), "--inputs", bench.inputs,
+                "--repeat", 1 if self.alone else bench.steps, "--timeout", TIMEOUT, "--json"]
+
     def run(self, bench):
-        command = [bench.tools / "cleave", "run", self.plan(bench), "--inputs", bench.inputs,
-                   "--repeat", 1 if self.alone else bench.steps, "--timeout", TIMEOUT, "--json"]
-        return json.loads(output(command, **({"OMP_NUM_THREADS": str(self.threads)} if self.threads else {})))
+        environment = {"OMP_NUM_THREADS": str(self.threads)} if self.threads else {}
+        return json.loads(output(self.command(bench), **environment))
+
+
+@dataclasses.dataclass(frozen=True)
+class Processes(Plan):
+    """The same as one process of one thread a device, which exchange values by Gloo."""
+    devices: int = 2
+
+    def run(self, bench):
+        with socket.socket() as listener:
+            listener.bind(("127.0.0.1", 0))
+            port = listener.getsockname()[1]
+        with concurrent.futures.ThreadPoolExecutor(self.devices) as pool:
+            printed = [pool.submit(output, self.command(bench), RANK=str(rank), WORLD_SIZE=str(self.devices),
+                                   MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), OMP_NUM_THREADS="1")
+                       for rank in range(self.devices)]
+            return json.loads([each.result() for each in printed][0])
 
 
 def output(command, **environment):

@@ -134,11 +134,10 @@ def test_death_in_the_middle(blow, mesh, victim, plans, tmp_path):
         outcome = watch_end(processes, since, others, NOTICE + END + SLACK)
     ROWS.append((blow.name, "in the middle", f"{mesh}, rank {victim}", outcome.first, outcome.last))
     assert outcome.last <= NOTICE + END
-    assert len(set(outcome.messages.values())) == 1, outcome.messages
-    message = next(iter(outcome.messages.values()))
-    # Who, where, and at what.
-    assert re.match(rf"rank {victim} has died|lost the store at .*, which rank 0 holds", message), message
-    assert re.search(r"rank \d \(stage \d: \S+", message), message
+    for message in outcome.messages.values():  # who, where, and at what
+        assert re.match(rf"rank {victim} has died; its last word: rank {victim} \(stage \d: \S+", message), message
+    # The first that was told to the store; with rank 0 that is gone.
+    assert victim == 0 or len(set(outcome.messages.values())) == 1, outcome.messages
     assert not list(tmp_path.iterdir())
 
 
@@ -224,16 +223,15 @@ def test_a_damaged_shard(plan, tiny_model, tmp_path):
     assert outcome.messages[0].startswith("rank 1: ") and "rank-001.safetensors" in outcome.messages[0], outcome.messages
 
 
-@pytest.mark.parametrize("mesh", ["pp=2", "tp=2"])
-def test_an_operator_that_fails(mesh, plans, tmp_path):
-    plan, inputs = plans(mesh)
+def test_an_operator_that_fails(plans, tmp_path):
+    plan, inputs = plans("pp=2")
     wrong = tmp_path / "wrong.safetensors"
     save_file({name: tensor + 100000 for name, tensor in load_file(inputs).items()}, wrong)
     before = everything_below(tmp_path)
     with Processes(2, plan, "--inputs", wrong, "--outputs", tmp_path / "outputs.safetensors") as processes:
         outcome = watch_end(processes, processes.started, [0, 1], 30)
     assert outcome.messages[0] == outcome.messages[1]
-    assert re.match(r"rank \d \(stage 0\): transformer.\w+: aten::\w+: ", outcome.messages[0]), outcome.messages
+    assert outcome.messages[0].startswith("rank 0 (stage 0): transformer.wte: aten::embedding: "), outcome.messages
     assert everything_below(tmp_path) == before
 
 

@@ -1,6 +1,7 @@
 //===- RankProcess.cpp - `cleave run` as one of several processes ---------===//
 #include "tools/cleave/RankProcess.h"
 #include "codegen/plan/TemporaryPath.h"
+#include <csignal>
 #include <cstdlib>
 #include <mutex>
 #include <thread>
@@ -20,6 +21,8 @@ static void announce(uint32_t rank, const std::string &message) {
   std::call_once(told, [&] {
     const std::string line = "error: rank " + std::to_string(rank) + " stops: " + message + "\n";
     (void)!write(STDERR_FILENO, line.data(), line.size());
+    // What a launcher then sends needs no message of its own.
+    std::signal(SIGTERM, SIG_IGN);
   });
 }
 

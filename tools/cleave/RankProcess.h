@@ -8,8 +8,8 @@
 
 namespace cleave {
 
-/// Opens the session of this process' rank and does `work` with it. A failure, here or in another process, ends this one with
-/// one message and status 1, whatever its threads do then.
+/// Opens the session of this process' rank and does `work` with it. A failure, here or in another process,
+/// ends this one with one message and status 1, whatever its threads do then.
 llvm::Error runAsRank(const std::string &plan, runtime::SessionOptions options,
                       llvm::function_ref<llvm::Error(runtime::Session &)> work);
 

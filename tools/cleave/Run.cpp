@@ -48,8 +48,10 @@ static int64_t microbatchesOf(const plan::Plan &plan, llvm::ArrayRef<at::Tensor>
   return microbatches;
 }
 
-/// The outputs as they are written: of one request, or of a stream. Nothing in processes that do not get them.
-static Expected<std::vector<NamedTensor>> nameOutputs(const Session &session, bool isStream, Requests &outputs) {
+/// The outputs as they are written: of one request, or of a stream. Nothing in processes that do not get
+/// them.
+static Expected<std::vector<NamedTensor>> nameOutputs(const Session &session, bool isStream,
+                                                      Requests &outputs) {
   std::vector<NamedTensor> named;
   if (session.process() != session.outputProcess())
     return named;
@@ -67,7 +69,9 @@ static Error writeFiles(Session &session, const RunFiles &files, const Measureme
                         llvm::ArrayRef<NamedTensor> outputs) {
   std::vector<std::string> traces;
   if (!files.trace.empty())
-    if (Error error = session.gather(packTrace(session.statistics(), measurement.trace), session.outputProcess()).moveInto(traces))
+    if (Error error =
+            session.gather(packTrace(session.statistics(), measurement.trace), session.outputProcess())
+                .moveInto(traces))
       return error;
   if (session.process() != session.outputProcess())
     return Error::success();
@@ -117,7 +121,8 @@ static Error run(RunOptions options) {
   options.session.trace = !options.files.trace.empty();
   options.session.timeout = std::chrono::seconds(options.timeoutSeconds);
   if (options.session.launch)
-    return runAsRank(options.files.plan, options.session, [&](Session &session) { return runSession(session, options); });
+    return runAsRank(options.files.plan, options.session,
+                     [&](Session &session) { return runSession(session, options); });
   if (Error error = checkRunFiles(options.files))
     return error;
   auto session = Session::open(options.files.plan, options.session);
@@ -141,11 +146,15 @@ void addRunCommand(CLI::App &app, Action &chosen) {
       ->add_option("--trace", options->files.trace,
                    "Where to write what each device did when, for ui.perfetto.dev")
       ->type_name("FILE");
-  command->add_option("--repeat", options->repeat, "Steps to measure (requests, or streams), after one request to warm up")
+  command
+      ->add_option("--repeat", options->repeat,
+                   "Steps to measure (requests, or streams), after one request to warm up")
       ->check(CLI::Range(uint64_t(1), uint64_t(1000000000)).description(""))
       ->capture_default_str()
       ->type_name("N");
-  command->add_option("--timeout", options->timeoutSeconds, "Seconds that a step may take, and ranks wait for each other")
+  command
+      ->add_option("--timeout", options->timeoutSeconds,
+                   "Seconds that a step may take, and ranks wait for each other")
       ->check(CLI::Range(uint64_t(1), uint64_t(1000000000)).description(""))
       ->capture_default_str()
       ->type_name("N");

@@ -49,7 +49,8 @@ static Expected<std::vector<Tensor>> ofDescription(llvm::StringRef words) {
     std::vector<int64_t> sizes;
     for (const Value &size : *input.getArray("sizes"))
       sizes.push_back(size.getAsInteger().value_or(0));
-    inputs.push_back(at::empty(sizes, at::TensorOptions(c10::ScalarType(*input.getInteger("dtype"))).device(at::kMeta)));
+    inputs.push_back(
+        at::empty(sizes, at::TensorOptions(c10::ScalarType(*input.getInteger("dtype"))).device(at::kMeta)));
   }
   return inputs;
 }
@@ -63,8 +64,8 @@ static Expected<std::string> agreeOn(llvm::ArrayRef<std::string> descriptions) {
     if (description.empty() || description == agreed)
       continue;
     if (agreed != "[]")
-      return llvm::createStringError("rank %zu was given other inputs than rank %zu; give all ranks the same file", process,
-                                     first);
+      return llvm::createStringError(
+          "rank %zu was given other inputs than rank %zu; give all ranks the same file", process, first);
     agreed = description;
     first = process;
   }

@@ -8,8 +8,8 @@
 
 namespace cleave {
 
-/// The requests in a file: one, or those of a stream. Of several processes, those read it that need what is in it, and it must
-/// be the same there; the others get sizes.
+/// The requests in a file: one, or those of a stream. Of several processes, those read it that need what is
+/// in it, and it must be the same there; the others get sizes.
 llvm::Expected<Requests> readInputs(runtime::Session &session, const std::string &file, bool isStream);
 
 } // namespace cleave

@@ -12,8 +12,8 @@ using llvm::Expected;
 using runtime::DeviceStatistics;
 using runtime::Session;
 
-/// Runs `steps` times the requests, which follow one another through the stages, each time from the state that the model
-/// was saved with. Gives the outputs of the last time.
+/// Runs `steps` times the requests, which follow one another through the stages, each time from the state
+/// that the model was saved with. Gives the outputs of the last time.
 static Expected<Requests> runSteps(Session &session, const Requests &requests, uint64_t steps) {
   // Enough to keep every rank at work; more would only hold more outputs.
   const size_t mostUnderWay = session.plan().stages.size() + 1;
@@ -93,7 +93,8 @@ Expected<Measurement> measure(Session &session, const Requests &requests, uint64
     return error;
   session.takeTrace();
   const std::vector<DeviceStatistics> before = session.statistics();
-  auto seconds = secondsOf(session, [&] { return runSteps(session, requests, steps).moveInto(measurement.outputs); });
+  auto seconds =
+      secondsOf(session, [&] { return runSteps(session, requests, steps).moveInto(measurement.outputs); });
   if (!seconds)
     return seconds.takeError();
   measurement.secondsPerStep = *seconds / double(steps);

@@ -28,15 +28,20 @@ std::string RunReport::partOf(const Measurement &measurement, llvm::ArrayRef<Nam
     outputs.push_back(Object{{"name", name},
                              {"dtype", plan::nameOf(runtime::dtypeOf(tensor.scalar_type()))},
                              {"shape", Array(tensor.sizes())}});
-  return llvm::formatv("{0}", Value(Object{{"devices", std::move(devices)}, {"outputs", std::move(outputs)}}));
+  return llvm::formatv("{0}",
+                       Value(Object{{"devices", std::move(devices)}, {"outputs", std::move(outputs)}}));
 }
 
-static int64_t integer(const Object &object, llvm::StringRef key) { return object.getInteger(key).value_or(0); }
+static int64_t integer(const Object &object, llvm::StringRef key) {
+  return object.getInteger(key).value_or(0);
+}
 static double real(const Object &object, llvm::StringRef key) { return object.getNumber(key).value_or(0); }
-static std::string text(const Object &object, llvm::StringRef key) { return object.getString(key).value_or("").str(); }
+static std::string text(const Object &object, llvm::StringRef key) {
+  return object.getString(key).value_or("").str();
+}
 
-Expected<RunReport> RunReport::merge(const plan::Plan &plan, const Measurement &own, llvm::ArrayRef<std::string> parts,
-                                     int64_t microbatches) {
+Expected<RunReport> RunReport::merge(const plan::Plan &plan, const Measurement &own,
+                                     llvm::ArrayRef<std::string> parts, int64_t microbatches) {
   RunReport report;
   report.secondsPerStep = own.secondsPerStep;
   report.secondsAlone = own.secondsAlone;
@@ -48,7 +53,8 @@ Expected<RunReport> RunReport::merge(const plan::Plan &plan, const Measurement &
     for (const Value &value : *part->getAsObject()->getArray("devices")) {
       const Object &device = *value.getAsObject();
       const double busy = real(device, "busy_seconds");
-      report.devices.push_back({text(device, "name"), integer(device, "peak_bytes"), integer(device, "weight_bytes"), busy,
+      report.devices.push_back({text(device, "name"), integer(device, "peak_bytes"),
+                                integer(device, "weight_bytes"), busy,
                                 own.secondsPerStep * double(own.steps) - busy});
       busyAlone += real(device, "busy_alone");
     }
@@ -76,7 +82,8 @@ Object RunReport::toJson() const {
                                 {"busy_seconds", device.busySeconds},
                                 {"idle_seconds", device.idleSeconds}});
   for (const Output &output : outputs)
-    outputList.push_back(Object{{"name", output.name}, {"dtype", output.dtype}, {"shape", Array(output.sizes)}});
+    outputList.push_back(
+        Object{{"name", output.name}, {"dtype", output.dtype}, {"shape", Array(output.sizes)}});
   Object result{{"seconds", secondsPerStep},
                 {"seconds_alone", secondsAlone},
                 {"devices", std::move(deviceList)},
@@ -91,14 +98,15 @@ static std::string megabytes(int64_t bytes) { return llvm::formatv("{0:f2}", dou
 void RunReport::printText(llvm::raw_ostream &out) const {
   out << llvm::formatv("{0:f2} ms a step\n", secondsPerStep * 1e3);
   if (bubble)
-    out << llvm::formatv("{0:f2} ms a step alone; bubble {1:f1} %, {2:f1} % by formula\n", secondsAlone * 1e3, *bubble * 100,
-                         *bubbleByFormula * 100);
+    out << llvm::formatv("{0:f2} ms a step alone; bubble {1:f1} %, {2:f1} % by formula\n", secondsAlone * 1e3,
+                         *bubble * 100, *bubbleByFormula * 100);
   out << "\n";
   TextTable table({Align::Left, Align::Right, Align::Right, Align::Right, Align::Right});
   table.add({"device", "peak MB", "weights MB", "busy ms", "idle ms"});
   for (const Device &device : devices)
     table.add({device.name, megabytes(device.peakBytes), megabytes(device.weightBytes),
-               llvm::formatv("{0:f2}", device.busySeconds * 1e3), llvm::formatv("{0:f2}", device.idleSeconds * 1e3)});
+               llvm::formatv("{0:f2}", device.busySeconds * 1e3),
+               llvm::formatv("{0:f2}", device.idleSeconds * 1e3)});
   table.print(out);
   out << "\n";
   TextTable types({Align::Left, Align::Left});

@@ -20,8 +20,8 @@ public:
   /// \param own    what this process measured.
   /// \param parts  of all processes.
   /// \param microbatches  that a request goes through the stages in.
-  static llvm::Expected<RunReport> merge(const plan::Plan &plan, const Measurement &own, llvm::ArrayRef<std::string> parts,
-                                         int64_t microbatches);
+  static llvm::Expected<RunReport> merge(const plan::Plan &plan, const Measurement &own,
+                                         llvm::ArrayRef<std::string> parts, int64_t microbatches);
 
   llvm::json::Object toJson() const;
   void printText(llvm::raw_ostream &out) const;
@@ -40,8 +40,8 @@ private:
   double secondsPerStep = 0, secondsAlone = 0;
   std::vector<Device> devices;
   std::vector<Output> outputs;
-  /// Share of the ranks' time in which they wait while one request has them to itself, and what it is where all stages
-  /// take equally long. Nothing for one rank.
+  /// Share of the ranks' time in which they wait while one request has them to itself, and what it is where
+  /// all stages take equally long. Nothing for one rank.
   std::optional<double> bubble, bubbleByFormula;
 };
 

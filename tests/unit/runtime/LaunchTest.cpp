@@ -38,9 +38,14 @@ TEST(LaunchTest, IsNothingForAProcessAlone) {
 }
 
 TEST(LaunchTest, ReadsTorchruns) {
-  const Launch launch = launchOf({{"RANK", "3"}, {"WORLD_SIZE", "4"}, {"LOCAL_WORLD_SIZE", "2"}, {"MASTER_ADDR", "head"},
-                                  {"MASTER_PORT", "29500"}, {"TORCHELASTIC_USE_AGENT_STORE", "True"},
-                                  {"TORCHELASTIC_RUN_ID", "run"}, {"TORCHELASTIC_RESTART_COUNT", "1"}});
+  const Launch launch = launchOf({{"RANK", "3"},
+                                  {"WORLD_SIZE", "4"},
+                                  {"LOCAL_WORLD_SIZE", "2"},
+                                  {"MASTER_ADDR", "head"},
+                                  {"MASTER_PORT", "29500"},
+                                  {"TORCHELASTIC_USE_AGENT_STORE", "True"},
+                                  {"TORCHELASTIC_RUN_ID", "run"},
+                                  {"TORCHELASTIC_RESTART_COUNT", "1"}});
   EXPECT_EQ(launch.rank, 3u);
   EXPECT_EQ(launch.size, 4u);
   EXPECT_EQ(launch.localSize, 2u);
@@ -51,8 +56,9 @@ TEST(LaunchTest, ReadsTorchruns) {
 }
 
 TEST(LaunchTest, MeetsWhereSlurmsStepBegins) {
-  Variables step = {{"SLURM_PROCID", "1"},     {"SLURM_STEP_NUM_TASKS", "6"}, {"SLURM_STEP_TASKS_PER_NODE", "2(x3)"},
-                    {"SLURM_JOB_ID", "4711"}, {"SLURM_STEP_ID", "0"},        {"SLURM_STEP_NODELIST", "node[07-09]"}};
+  Variables step = {
+      {"SLURM_PROCID", "1"},    {"SLURM_STEP_NUM_TASKS", "6"}, {"SLURM_STEP_TASKS_PER_NODE", "2(x3)"},
+      {"SLURM_JOB_ID", "4711"}, {"SLURM_STEP_ID", "0"},        {"SLURM_STEP_NODELIST", "node[07-09]"}};
   const Launch launch = launchOf(step);
   EXPECT_EQ(launch.address, "node07");
   EXPECT_EQ(launch.localSize, 2u);
@@ -66,10 +72,13 @@ TEST(LaunchTest, MeetsWhereSlurmsStepBegins) {
 }
 
 TEST(LaunchTest, SaysWhatIsMissing) {
-  EXPECT_THAT(problemOf({{"WORLD_SIZE", "2"}}), HasSubstr("WORLD_SIZE is set, as by torchrun, but RANK is not"));
-  const Variables mpi = {{"OMPI_COMM_WORLD_RANK", "0"}, {"OMPI_COMM_WORLD_SIZE", "4"}, {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}};
+  EXPECT_THAT(problemOf({{"WORLD_SIZE", "2"}}),
+              HasSubstr("WORLD_SIZE is set, as by torchrun, but RANK is not"));
+  const Variables mpi = {
+      {"OMPI_COMM_WORLD_RANK", "0"}, {"OMPI_COMM_WORLD_SIZE", "4"}, {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}};
   EXPECT_THAT(problemOf(mpi), HasSubstr("but MASTER_ADDR is not; pass mpirun -x MASTER_ADDR"));
-  EXPECT_THAT(problemOf({{"RANK", "4"}, {"WORLD_SIZE", "4"}}), HasSubstr("found 4, expected less than WORLD_SIZE"));
+  EXPECT_THAT(problemOf({{"RANK", "4"}, {"WORLD_SIZE", "4"}}),
+              HasSubstr("found 4, expected less than WORLD_SIZE"));
 }
 
 TEST(LaunchTest, FindsTheFirstHost) {

@@ -36,8 +36,9 @@ static size_t bytesSent(const Tensor &tensor) {
 
 TEST(ParcelTest, KeepsStridesAndSendsWhatIsThere) {
   const Tensor whole = at::arange(24, at::kFloat).reshape({4, 6});
-  for (const Tensor &tensor : {whole, whole.t(), whole.slice(1, 0, 6, 2), whole.slice(0, 1, 3), whole[0].expand({5, 6}),
-                               whole.select(1, 3), at::empty({0, 3}), at::scalar_tensor(7), whole.to(at::kBFloat16)}) {
+  for (const Tensor &tensor :
+       {whole, whole.t(), whole.slice(1, 0, 6, 2), whole.slice(0, 1, 3), whole[0].expand({5, 6}),
+        whole.select(1, 3), at::empty({0, 3}), at::scalar_tensor(7), whole.to(at::kBFloat16)}) {
     const Tensor arrived = sentTensor(tensor);
     EXPECT_TRUE(at::equal(arrived, tensor));
     EXPECT_EQ(arrived.strides(), tensor.strides());
@@ -62,9 +63,18 @@ TEST(ParcelTest, KeepsWhatIsNoTensor) {
   c10::List<std::optional<Tensor>> list({at::ones({2}), std::nullopt});
   c10::Dict<std::string, Tensor> dict;
   dict.insert("a", at::ones({3}));
-  const std::vector<IValue> values = {
-      IValue(), Tensor(), int64_t(-3), 2.5, c10::complex<double>(1, 2), true, std::string("text"), c10::Device("cpu"),
-      c10::ivalue::Tuple::create({IValue(1), IValue(at::ones({1}))}), list, dict, c10::List<int64_t>({1, 2})};
+  const std::vector<IValue> values = {IValue(),
+                                      Tensor(),
+                                      int64_t(-3),
+                                      2.5,
+                                      c10::complex<double>(1, 2),
+                                      true,
+                                      std::string("text"),
+                                      c10::Device("cpu"),
+                                      c10::ivalue::Tuple::create({IValue(1), IValue(at::ones({1}))}),
+                                      list,
+                                      dict,
+                                      c10::List<int64_t>({1, 2})};
   const std::vector<IValue> arrived = sent(values);
   ASSERT_EQ(arrived.size(), values.size());
   EXPECT_TRUE(arrived[0].isNone());

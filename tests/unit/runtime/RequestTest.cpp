@@ -1,6 +1,6 @@
 //===- RequestTest.cpp - What moves between ranks -------------------------===//
-#include "runtime/LocalExchange.h"
 #include "runtime/Request.h"
+#include "runtime/LocalExchange.h"
 #include "tests/unit/runtime/Allocations.h"
 #include <gmock/gmock.h>
 #include <thread>
@@ -17,7 +17,8 @@ protected:
   States states{0};
   std::shared_ptr<Traffic> traffic = std::make_shared<Traffic>(std::chrono::seconds(30), 1);
   Request request{0, {}, Microbatches(signature, 1, {}), 0, {0, 1}, traffic, states, [](Patience &patience) {
-                    return std::make_shared<LocalExchange>(llvm::ArrayRef<uint32_t>{0, 1}, 1, transfers, 1, patience);
+                    return std::make_shared<LocalExchange>(llvm::ArrayRef<uint32_t>{0, 1}, 1, transfers, 1,
+                                                           patience);
                   }};
   Exchange &exchange = request.exchange();
   MemoryAccountRef account{new MemoryAccount("test")};

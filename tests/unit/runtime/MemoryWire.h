@@ -1,0 +1,47 @@
+//===- MemoryWire.h - Messages between threads ------------------*- C++ -*-===//
+#ifndef CLEAVE_TESTS_UNIT_RUNTIME_MEMORYWIRE_H
+#define CLEAVE_TESTS_UNIT_RUNTIME_MEMORYWIRE_H
+
+#include "runtime/Wire.h"
+#include <atomic>
+#include <condition_variable>
+#include <deque>
+#include <map>
+#include <mutex>
+
+namespace cleave::runtime {
+
+/// Wires of ranks that are threads. Like Gloo's, they buffer nothing: a message goes once both sides have
+/// asked.
+class MemoryWires {
+public:
+  /// That of `rank`.
+  std::unique_ptr<Wire> wire(uint32_t rank);
+  void cut();
+  /// Messages that have gone.
+  std::atomic<int> messages{0};
+
+private:
+  class Member;
+  class Waiting;
+  struct Offer {
+    void *data;
+    size_t bytes;
+    bool done = false;
+  };
+  /// One way of a topic.
+  struct Way {
+    std::deque<std::shared_ptr<Offer>> sends, receives;
+  };
+  std::unique_ptr<Message> offer(std::tuple<uint32_t, uint32_t, Topic> way, bool sends, void *data,
+                                 size_t bytes);
+
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::map<std::tuple<uint32_t, uint32_t, Topic>, Way> ways;
+  bool isCut = false;
+};
+
+} // namespace cleave::runtime
+
+#endif // CLEAVE_TESTS_UNIT_RUNTIME_MEMORYWIRE_H
