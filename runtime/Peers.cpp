@@ -52,8 +52,8 @@ Expected<std::unique_ptr<Peers>> Peers::join(const Launch &launch, const std::st
   std::future<std::string> come = coming.get_future();
   std::thread(std::move(coming)).detach();
   if (come.wait_for(timeout + 2 * kLastWord) != std::future_status::ready)
-    return llvm::createStringError(
-        ofRank(launch.rank, "cannot join the others: the store at " + peers->storePlace() + " does not answer"));
+    return llvm::createStringError(ofRank(launch.rank, "cannot join the others: the store at " +
+                                                           peers->storePlace() + " does not answer"));
   std::unique_ptr<Peers> joined(peers);
   if (std::string problem = come.get(); !problem.empty()) {
     if (joined->store)
