@@ -4,6 +4,7 @@
 // libtorch's. So only what libtorch exports is used, and nothing of Gloo's by value.
 //
 //===----------------------------------------------------------------------===//
+#include "runtime/OwnAddress.h"
 #include "runtime/Wire.h"
 #include "llvm/ADT/DenseSet.h"
 #include "llvm/ADT/ScopeExit.h"
@@ -11,8 +12,6 @@
 #include <c10/core/InferenceMode.h>
 #include <cstdlib>
 #include <mutex>
-#include <netdb.h>
-#include <sys/socket.h>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
@@ -34,7 +33,6 @@ namespace {
 class TcpStore final : public Store {
 public:
   explicit TcpStore(c10::intrusive_ptr<c10d::Store> store) : store(std::move(store)) {}
-  const c10::intrusive_ptr<c10d::Store> &c10dStore() const { return store; }
 
   void set(const std::string &key, const std::string &value) override { store->set(key, value); }
   std::optional<std::string> find(const std::string &key) override {
@@ -55,16 +53,22 @@ private:
 };
 } // namespace
 
-std::unique_ptr<Store> openStore(const Launch &launch, milliseconds timeout) {
-  // What c10d would write about lost connections comes with a backtrace, beside our own message.
-  FLAGS_caffe2_log_level = 4;
+static c10::intrusive_ptr<c10d::Store> connectStore(const Launch &launch, bool isServer,
+                                                    milliseconds timeout) {
   c10d::TCPStoreOptions options;
   options.port = launch.port;
-  options.isServer = launch.rank == 0 && !launch.agentHoldsStore;
+  options.isServer = isServer;
   options.waitWorkers = false;
   options.timeout = timeout;
   auto store = c10::make_intrusive<c10d::TCPStore>(launch.address, options);
-  return std::make_unique<TcpStore>(c10::make_intrusive<c10d::PrefixStore>(launch.prefix, std::move(store)));
+  return c10::make_intrusive<c10d::PrefixStore>(launch.prefix, std::move(store));
+}
+
+std::unique_ptr<Store> openStore(const Launch &launch, milliseconds timeout) {
+  // What c10d would write about lost connections comes with a backtrace, beside our own message.
+  FLAGS_caffe2_log_level = 4;
+  const bool isServer = launch.rank == 0 && !launch.agentHoldsStore;
+  return std::make_unique<TcpStore>(connectStore(launch, isServer, timeout));
 }
 
 //===- Messages -----------------------------------------------------------===//
@@ -152,41 +156,14 @@ void GlooWire::cut() {
     work->abort();
 }
 
-/// The address by which this machine reaches `host`, and others of its network reach this machine. The one
-/// that a machine's name stands for need not be: Debian writes 127.0.1.1.
-static std::string ownAddressTowards(const std::string &host, uint16_t port) {
-  addrinfo hints{}, *found = nullptr;
-  hints.ai_socktype = SOCK_DGRAM;
-  if (getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found) != 0 || !found)
-    throw std::runtime_error("MASTER_ADDR " + host + ": there is no machine of that name");
-  auto release = llvm::make_scope_exit([&] { freeaddrinfo(found); });
-  // Nothing is sent: connecting a datagram socket only chooses the way.
-  const int way = socket(found->ai_family, SOCK_DGRAM, 0);
-  sockaddr_storage own{};
-  socklen_t length = sizeof own;
-  char name[NI_MAXHOST] = "";
-  const bool isKnown = way >= 0 && connect(way, found->ai_addr, found->ai_addrlen) == 0 &&
-                       getsockname(way, reinterpret_cast<sockaddr *>(&own), &length) == 0 &&
-                       getnameinfo(reinterpret_cast<sockaddr *>(&own), length, name, sizeof name, nullptr, 0,
-                                   NI_NUMERICHOST) == 0;
-  if (way >= 0)
-    close(way);
-  if (!isKnown)
-    throw std::runtime_error("MASTER_ADDR " + host + ": this machine has no way to there");
-  return name;
-}
-
-std::unique_ptr<Wire> openWire(Store &store, const Launch &launch, milliseconds timeout) {
+std::unique_ptr<Wire> openWire(const Launch &launch, milliseconds timeout) {
   // The timeout is that of connecting.
   auto options = ProcessGroupGloo::Options::create(timeout);
-  const char *interface = std::getenv("GLOO_SOCKET_IFNAME");
   // Connections are made now, whatever TORCH_GLOO_LAZY_INIT says: lazy ones know no deadline.
   options->devices.push_back(
-      interface && *interface ? ProcessGroupGloo::createDeviceForInterface(interface, /*lazyInit=*/false)
-                              : ProcessGroupGloo::createDeviceForHostname(
-                                    ownAddressTowards(launch.address, launch.port), /*lazyInit=*/false));
+      ProcessGroupGloo::createDeviceForHostname(ownAddress(launch), /*lazyInit=*/false));
   return std::make_unique<GlooWire>(c10::make_intrusive<ProcessGroupGloo>(
-      static_cast<TcpStore &>(store).c10dStore(), int(launch.rank), int(launch.size), options));
+      connectStore(launch, /*isServer=*/false, timeout), int(launch.rank), int(launch.size), options));
 }
 
 } // namespace cleave::runtime

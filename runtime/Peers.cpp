@@ -3,10 +3,6 @@
 #include "runtime/Exceptions.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FormatVariadic.h"
-#include <algorithm>
-#include <future>
-#include <sys/utsname.h>
-#include <unistd.h>
 
 namespace cleave::runtime {
 
@@ -23,9 +19,7 @@ static constexpr auto kSilence = 1500ms;
 static constexpr auto kLastWord = 1s;
 static constexpr char kFailed[] = "failed";
 
-static std::string keyOf(const char *what, uint32_t rank) {
-  return std::string(what) + "/" + std::to_string(rank);
-}
+static std::string beatOf(uint32_t rank) { return "beat/" + std::to_string(rank); }
 
 static std::string ofRank(uint32_t rank, StringRef text) {
   return ("rank " + llvm::Twine(rank) + " " + text).str();
@@ -35,114 +29,8 @@ static std::string seconds(Peers::Clock::duration duration) {
   return llvm::formatv("{0:f1} s", std::chrono::duration<double>(duration).count());
 }
 
-//===- Meeting ------------------------------------------------------------===//
-
 Peers::Peers(const Launch &launch, std::chrono::seconds timeout)
     : launch(launch), timeout(timeout), known(launch.size) {}
-
-std::string Peers::storePlace() const { return launch.address + ":" + std::to_string(launch.port); }
-
-Expected<std::unique_ptr<Peers>> Peers::join(const Launch &launch, const std::string &plan,
-                                             std::chrono::seconds timeout) {
-  auto *peers = new Peers(launch, timeout);
-  // A store whose process is stopped answers never, and c10d waits for it: then this thread and its object
-  // stay.
-  std::packaged_task<std::string()> coming(
-      [=] { return llvm::toString(catching([&] { return peers->come(plan); })); });
-  std::future<std::string> come = coming.get_future();
-  std::thread(std::move(coming)).detach();
-  if (come.wait_for(timeout + 2 * kLastWord) != std::future_status::ready)
-    return llvm::createStringError(ofRank(launch.rank, "cannot join the others: the store at " +
-                                                           peers->storePlace() + " does not answer"));
-  std::unique_ptr<Peers> joined(peers);
-  if (std::string problem = come.get(); !problem.empty()) {
-    if (joined->store)
-      joined->linger();
-    return llvm::createStringError(ofRank(launch.rank, "cannot join the others: " + problem));
-  }
-  joined->start();
-  return joined;
-}
-
-/// `host 4711`, for messages.
-static std::string processName() {
-  utsname system;
-  return (uname(&system) == 0 ? std::string(system.nodename) : "?") + " " + std::to_string(getpid());
-}
-
-Error Peers::come(const std::string &plan) {
-  const Clock::time_point deadline = Clock::now() + timeout;
-  try {
-    store = openStore(launch, timeout);
-  } catch (const std::exception &) {
-    if (launch.rank == 0 && !launch.agentHoldsStore)
-      return llvm::createStringError("cannot hold the store at " + storePlace() +
-                                     "; is the port in use? Choose another MASTER_PORT");
-    return llvm::createStringError("found no store at " + storePlace() + " within " +
-                                   std::to_string(timeout.count()) +
-                                   " s; has rank 0 started, with the same MASTER_ADDR and MASTER_PORT?");
-  }
-  try {
-    store->set(keyOf("come", launch.rank), plan + " " + std::to_string(launch.size) + " " + processName());
-    if (Error error = awaitAll(deadline))
-      return error;
-    if (Error error = compare())
-      return error;
-  } catch (const std::exception &) {
-    return llvm::createStringError("lost the store at " + storePlace() + "; its process has ended");
-  }
-  try {
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
-    messages = openWire(*store, launch, std::max<std::chrono::milliseconds>(left, 1s));
-  } catch (const std::exception &exception) {
-    return llvm::createStringError("no connections with all of them: " +
-                                   StringRef(messageOf(exception)).split('\n').first);
-  }
-  return Error::success();
-}
-
-Error Peers::awaitAll(Clock::time_point deadline) {
-  for (uint32_t rank = 0; rank < launch.size; ++rank)
-    while (!store->find(keyOf("come", rank))) {
-      if (auto failure = store->find(kFailed))
-        return llvm::createStringError(*failure);
-      if (Clock::now() >= deadline) {
-        std::vector<std::string> missing;
-        for (uint32_t other = rank; other < launch.size; ++other)
-          if (!store->find(keyOf("come", other)))
-            missing.push_back("rank " + std::to_string(other));
-        return llvm::createStringError(store->setOnce(
-            kFailed, llvm::join(missing, ", ") + (missing.size() == 1 ? " has" : " have") +
-                         " not started within " + std::to_string(timeout.count()) + " s; start " +
-                         std::to_string(launch.size) + " processes, or allow more time (--timeout)"));
-      }
-      std::this_thread::sleep_for(10ms);
-    }
-  return Error::success();
-}
-
-Error Peers::compare() {
-  std::vector<std::string> keys, others;
-  for (uint32_t rank = 0; rank < launch.size; ++rank)
-    keys.push_back(keyOf("come", rank));
-  const std::vector<std::string> words = store->values(keys);
-  auto [firstPlan, firstRest] = StringRef(words[0]).split(' ');
-  for (uint32_t rank = 1; rank < launch.size; ++rank) {
-    auto [otherPlan, rest] = StringRef(words[rank]).split(' ');
-    if (rest.split(' ').first != firstRest.split(' ').first)
-      return llvm::createStringError("rank " + llvm::Twine(rank) + " counts " + rest.split(' ').first +
-                                     " processes, rank 0 " + firstRest.split(' ').first +
-                                     "; start them together");
-    if (otherPlan != firstPlan)
-      others.push_back("rank " + std::to_string(rank) + " (" + otherPlan.take_front(12).str() + ", on " +
-                       rest.split(' ').second.split(' ').first.str() + ")");
-  }
-  if (others.empty())
-    return Error::success();
-  return llvm::createStringError("found another plan at " + llvm::join(others, ", ") + " than at rank 0 (" +
-                                 firstPlan.take_front(12) + ", on " +
-                                 firstRest.split(' ').second.split(' ').first + "); give all ranks the same");
-}
 
 //===- Watching -----------------------------------------------------------===//
 
@@ -167,8 +55,7 @@ void Peers::stop() {
     stopping = true;
   }
   changed.notify_all();
-  if (messages)
-    messages->cut();
+  cut();
   for (std::thread *thread : {&beating, &living, &ticking})
     if (thread->joinable())
       thread->join();
@@ -215,9 +102,13 @@ void Peers::beat() {
 }
 
 void Peers::beatOnce(uint64_t count) {
-  std::string status = "is loading the plan", proposal;
+  std::string status, proposal;
+  {
+    std::lock_guard lock(mutex);
+    status = messages ? "is loading the plan" : "is joining the others";
+  }
   call([&](const PeersClient &asked) { status = asked.status(); });
-  store->set(keyOf("beat", launch.rank), std::to_string(count) + " " + status);
+  store->set(beatOf(launch.rank), std::to_string(count) + " " + status);
   {
     std::lock_guard lock(mutex);
     proposal = proposed;
@@ -231,7 +122,7 @@ void Peers::beatOnce(uint64_t count) {
 
 void Peers::noteBeats() {
   for (uint32_t rank = 0; rank < launch.size; ++rank) {
-    auto beat = store->find(keyOf("beat", rank));
+    auto beat = store->find(beatOf(rank));
     std::lock_guard lock(mutex);
     answered = Clock::now();
     if (!beat || *beat == known[rank].beat)
@@ -241,15 +132,8 @@ void Peers::noteBeats() {
 }
 
 void Peers::watchLife() {
-  const uint32_t next = (launch.rank + 1) % launch.size;
-  char goodbye = 0;
-  try {
-    messages->receive(next, Topic::Life, &goodbye, sizeof goodbye)->wait();
-  } catch (const PeerLost &) {
-    lose(next, "");
-  } catch (const WireCut &) {
-    // The run has ended.
-  }
+  if (std::optional<uint32_t> rank = lifeline->watch())
+    lose(*rank, "");
 }
 
 void Peers::watchClock() {
@@ -279,9 +163,16 @@ void Peers::settle(const std::string &message) {
     over = true;
   }
   changed.notify_all();
+  cut();
+  call([&](const PeersClient &asked) { asked.failed(message); });
+}
+
+void Peers::cut() {
+  std::lock_guard lock(mutex);
   if (messages)
     messages->cut();
-  call([&](const PeersClient &asked) { asked.failed(message); });
+  if (lifeline)
+    lifeline->stop();
 }
 
 std::string Peers::fail(const std::string &message) {
@@ -300,7 +191,7 @@ std::string Peers::fail(const std::string &message) {
 
 Error Peers::failure() {
   std::lock_guard lock(mutex);
-  return llvm::createStringError(ended);
+  return llvm::createStringError(ended.empty() ? "the session was closed" : ended);
 }
 
 std::string Peers::describe(uint32_t rank) {
@@ -337,13 +228,13 @@ std::string Peers::lose(uint32_t rank, const std::string &context) {
 }
 
 void Peers::linger() const {
-  if (launch.rank == 0 && !launch.agentHoldsStore)
+  if (holdsStore())
     std::this_thread::sleep_for(3 * kBeat);
 }
 
 //===- Exchanging ---------------------------------------------------------===//
 
-Error Peers::exchange(const std::string &what, llvm::function_ref<void()> work) {
+Error Peers::waitFor(const std::string &what, llvm::function_ref<void()> work) {
   if (over)
     return failure();
   std::list<Wait>::iterator wait;
@@ -383,7 +274,7 @@ std::string Peers::receiveText(uint32_t from) {
 
 Expected<std::vector<std::string>> Peers::gather(StringRef text, uint32_t to) {
   std::vector<std::string> texts;
-  Error error = exchange("for what all ranks report", [&] {
+  Error error = waitFor("for what all ranks report", [&] {
     if (launch.rank != to)
       return sendText(to, text);
     for (uint32_t rank = 0; rank < launch.size; ++rank)
@@ -396,7 +287,7 @@ Expected<std::vector<std::string>> Peers::gather(StringRef text, uint32_t to) {
 
 Expected<std::string> Peers::share(StringRef text, uint32_t from) {
   std::string shared = text.str();
-  Error error = exchange("for what rank " + std::to_string(from) + " reports", [&] {
+  Error error = waitFor("for what rank " + std::to_string(from) + " reports", [&] {
     if (launch.rank != from)
       shared = receiveText(from);
     else
@@ -419,7 +310,7 @@ Error Peers::meet() {
 Expected<Peers::Clock::duration> Peers::clockOffset() {
   constexpr int questions = 8;
   Clock::duration best = Clock::duration::max(), offset{};
-  Error error = exchange("for the clocks of the ranks", [&] {
+  Error error = waitFor("for the clocks of the ranks", [&] {
     for (uint32_t other = 1; launch.rank == 0 && other < launch.size; ++other)
       for (int question = 0; question < questions; ++question) {
         receiveText(other);
@@ -454,11 +345,13 @@ Error Peers::leave() {
   // Nobody reads the store any more once all are here.
   if (Error error = meet())
     return error;
-  return exchange("to take leave of the others", [&] {
-    char goodbye = 1;
-    messages->send((launch.rank + launch.size - 1) % launch.size, Topic::Life, &goodbye, sizeof goodbye)
-        ->wait();
+  // Gloo resets the connections that it closes, with what is on its way: nobody goes before all are here.
+  return waitFor("for the others to take leave", [&] {
+    if (launch.rank != 0)
+      lifeline->sayGoodbye();
     living.join();
+    if (launch.rank == 0)
+      lifeline->sayGoodbye();
   });
 }
 

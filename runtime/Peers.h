@@ -1,16 +1,17 @@
 //===- Peers.h - The processes of a run, and how they end together -*- C++ -*-===//
 //
 // Each process runs one rank. What fails anywhere ends all of them with one message, the first that was told
-// to the store:
+// to the store. Three threads see to that, from the meeting at the store on:
 //
-//   beat    writes what this process does to the store, reads what the others do, and whether anybody has
-//   failed life    waits for a word of the next process, which only says goodbye: that its connection is lost
-//   says that it is dead clock   looks for deadlines that have passed, also while the store does not answer
+//   beat    writes what this process does to the store, and reads what the others do and whether one failed
+//   life    watches the lifeline, whose end says that a process is dead
+//   clock   looks for deadlines that have passed, also while the store does not answer
 //
 //===----------------------------------------------------------------------===//
 #ifndef CLEAVE_RUNTIME_PEERS_H
 #define CLEAVE_RUNTIME_PEERS_H
 
+#include "runtime/Lifeline.h"
 #include "runtime/Wire.h"
 #include "llvm/ADT/ArrayRef.h"
 #include "llvm/ADT/STLFunctionalExtras.h"
@@ -63,6 +64,11 @@ public:
 
   /// Returns when all processes have come here.
   llvm::Error meet();
+  /// Does `work`, which waits for others and ends in time; a failure of it is that of the run.
+  /// \param what  that is waited for: `for rank 1 to take a request`.
+  llvm::Error waitFor(const std::string &what, llvm::function_ref<void()> work);
+  /// By which the run has ended.
+  llvm::Error failure();
   /// What every process gives, by rank, at process `to`; elsewhere nothing.
   llvm::Expected<std::vector<std::string>> gather(llvm::StringRef text, uint32_t to);
   /// What process `from` gives, at all of them.
@@ -87,9 +93,16 @@ private:
   };
 
   Peers(const Launch &launch, std::chrono::seconds timeout);
+  /// What joining is made of.
   llvm::Error come(const std::string &plan);
-  llvm::Error awaitAll(std::chrono::steady_clock::time_point deadline);
+  llvm::Error find();
+  llvm::Error tie(Clock::time_point deadline);
+  llvm::Error notStarted(const std::string &who) const;
+  llvm::Error awaitAll(Clock::time_point deadline);
   llvm::Error compare();
+  llvm::Error connect(Clock::time_point deadline);
+  /// Rank 0 holds the store, and no launcher's agent.
+  bool holdsStore() const { return launch.rank == 0 && !launch.agentHoldsStore; }
   std::string storePlace() const;
   void start();
   void stop();
@@ -105,18 +118,19 @@ private:
   std::string deathOf(uint32_t rank);
   /// Takes `message` for the end of the run.
   void settle(const std::string &message);
-  llvm::Error failure();
-  /// Does `work` with messages; a failure of it is that of the run.
-  llvm::Error exchange(const std::string &what, llvm::function_ref<void()> work);
+  /// Ends what waits for others.
+  void cut();
   void sendText(uint32_t to, llvm::StringRef text);
   std::string receiveText(uint32_t from);
 
   const Launch launch;
   const std::chrono::seconds timeout;
   std::unique_ptr<Store> store;
-  std::unique_ptr<Wire> messages;
+  std::unique_ptr<Lifeline> lifeline;
 
   std::mutex mutex;
+  /// Null until all have come.
+  std::unique_ptr<Wire> messages;
   std::condition_variable changed;
   std::shared_ptr<const PeersClient> client;
   uint32_t calls = 0;

@@ -34,7 +34,7 @@ public:
 };
 
 /// What messages are about. Those of one topic arrive in the order in which they were sent.
-enum class Topic : uint32_t { Values, Outputs, Group, Meeting, Life };
+enum class Topic : uint32_t { Values, Outputs, Group, Meeting, Orders };
 
 /// A message under way. Its memory must stay until `wait` has returned or thrown.
 class Message {
@@ -56,7 +56,7 @@ public:
   virtual void cut() = 0;
 };
 
-/// Words by key, which all processes read and write. One thread at a time.
+/// Words by key, which all processes read and write; of any thread. It may take for ever to answer.
 class Store {
 public:
   virtual ~Store() = default;
@@ -71,8 +71,8 @@ public:
 /// Reaches the store, or holds it where that is this process' part.
 std::unique_ptr<Store> openStore(const Launch &launch, std::chrono::milliseconds timeout);
 
-/// Connects with all others, who do the same. `store` is one of `openStore`.
-std::unique_ptr<Wire> openWire(Store &store, const Launch &launch, std::chrono::milliseconds timeout);
+/// Connects with all others, who do the same, by a connection of its own with the store, which is there.
+std::unique_ptr<Wire> openWire(const Launch &launch, std::chrono::milliseconds timeout);
 
 } // namespace cleave::runtime
 

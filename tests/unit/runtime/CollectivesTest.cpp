@@ -83,10 +83,10 @@ protected:
 };
 using CollectiveFailures = CollectivesTest;
 
-static std::string nameOf(const testing::TestParamInfo<uint32_t> &info) {
+static std::string suffixOf(const testing::TestParamInfo<uint32_t> &info) {
   return "Of" + std::to_string(info.param);
 }
-INSTANTIATE_TEST_SUITE_P(Ranks, CollectivesTest, testing::Values(2, 3, 4, 8), nameOf);
+INSTANTIATE_TEST_SUITE_P(Ranks, CollectivesTest, testing::Values(2, 3, 4, 8), suffixOf);
 
 /// Different on every rank.
 static Tensor valuesOf(uint32_t rank, at::IntArrayRef sizes, at::ScalarType dtype = at::kFloat) {

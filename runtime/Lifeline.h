@@ -1,0 +1,76 @@
+//===- Lifeline.h - Seeing at once that a process is gone -------*- C++ -*-===//
+//
+// A connection of every process with that of rank 0, on which nothing is said but who it is and, when the
+// run is over, goodbye. When a process ends, however it does, its system closes the connection, and the other
+// end sees that: rank 0 the end of any other, the others that of rank 0. It is there before the processes
+// have connected for messages, and does not need the store.
+//
+//===----------------------------------------------------------------------===//
+#ifndef CLEAVE_RUNTIME_LIFELINE_H
+#define CLEAVE_RUNTIME_LIFELINE_H
+
+#include <chrono>
+#include <cstdint>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+
+namespace cleave::runtime {
+
+/// This process' ends. What they throw is a std::exception.
+class Lifeline {
+public:
+  using Clock = std::chrono::steady_clock;
+
+  /// Rank 0 holds all others' ends at `address`, which is one of this machine.
+  static std::unique_ptr<Lifeline> hold(const std::string &address);
+  /// Connects with rank 0. Throws where that is not there by `deadline`.
+  /// \param place  what rank 0's `place` gives.
+  static std::unique_ptr<Lifeline> reach(const std::string &place, uint32_t rank, Clock::time_point deadline);
+  ~Lifeline();
+  Lifeline(const Lifeline &) = delete;
+
+  /// Where rank 0 is reached, and by which word others are told from strangers.
+  std::string place() const;
+  /// How many processes are connected with this one, by `watch`.
+  uint32_t connected() const;
+
+  /// Waits until a process is gone that has not said goodbye, and gives its rank; nothing when all have said
+  /// it, and after `stop`.
+  std::optional<uint32_t> watch();
+  /// That this process is gone, then, is none of the others' business.
+  void sayGoodbye();
+  /// Ends `watch`, now and later.
+  void stop();
+
+private:
+  struct Connection {
+    /// -1 once it is closed.
+    int socket;
+    /// How long a name the other end gives first; 0 where it is known.
+    size_t nameLength;
+    std::string heard = {};
+    std::optional<uint32_t> rank = {};
+    bool hasLeft = false;
+  };
+
+  explicit Lifeline(std::string word);
+  void accept();
+  bool haveAllLeft() const;
+  /// Reads what has come; false where the other end is closed or a stranger.
+  bool hear(Connection &connection) const;
+  void awaitSomething() const;
+
+  /// What those of this run say first.
+  const std::string word;
+  std::string address;
+  int listening = -1, stopped = -1;
+  mutable std::mutex mutex;
+  std::list<Connection> connections;
+};
+
+} // namespace cleave::runtime
+
+#endif // CLEAVE_RUNTIME_LIFELINE_H

@@ -1,0 +1,104 @@
+//===- LifelineTest.cpp - Seeing that processes are gone ------------------===//
+#include "runtime/Lifeline.h"
+#include <future>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+namespace cleave::runtime {
+
+using namespace std::chrono_literals;
+
+static Lifeline::Clock::time_point soon() { return Lifeline::Clock::now() + 10s; }
+
+namespace {
+/// A lifeline with the thread that watches it.
+class Watched {
+public:
+  explicit Watched(std::unique_ptr<Lifeline> made)
+      : line(std::move(made)), lost(std::async(std::launch::async, [this] { return line->watch(); })) {}
+  ~Watched() { line->stop(); }
+
+  void awaitConnected(uint32_t count) {
+    while (line->connected() < count)
+      std::this_thread::sleep_for(1ms);
+  }
+  bool isQuiet() { return lost.wait_for(100ms) == std::future_status::timeout; }
+
+  std::unique_ptr<Lifeline> line;
+  std::future<std::optional<uint32_t>> lost;
+};
+} // namespace
+
+static std::unique_ptr<Lifeline> hold() { return Lifeline::hold("127.0.0.1"); }
+
+TEST(LifelineTest, SeesAProcessThatIsKilled) {
+  Watched first(hold());
+  const std::string place = first.line->place();
+  const pid_t child = fork();
+  if (child == 0) {
+    std::unique_ptr<Lifeline> line = Lifeline::reach(place, 3, soon());
+    pause();
+  }
+  first.awaitConnected(1);
+  EXPECT_TRUE(first.isQuiet());
+  kill(child, SIGKILL);
+  EXPECT_EQ(first.lost.get(), 3u);
+  waitpid(child, nullptr, 0);
+}
+
+TEST(LifelineTest, SeesThatRankZeroIsGone) {
+  auto first = std::make_unique<Watched>(hold());
+  Watched second(Lifeline::reach(first->line->place(), 1, soon()));
+  first->awaitConnected(1);
+  first.reset();
+  EXPECT_EQ(second.lost.get(), 0u);
+}
+
+TEST(LifelineTest, TakesNoNoticeOfThoseWhoHaveSaidGoodbye) {
+  Watched first(hold());
+  auto second = std::make_unique<Watched>(Lifeline::reach(first.line->place(), 1, soon()));
+  Watched third(Lifeline::reach(first.line->place(), 2, soon()));
+  first.awaitConnected(2);
+  second->line->sayGoodbye();
+  second.reset();
+  EXPECT_TRUE(first.isQuiet());
+}
+
+TEST(LifelineTest, EndsWhenAllHaveSaidGoodbye) {
+  Watched first(hold()), second(Lifeline::reach(first.line->place(), 1, soon()));
+  first.awaitConnected(1);
+  second.line->sayGoodbye();
+  EXPECT_EQ(first.lost.get(), std::nullopt);
+  EXPECT_TRUE(second.isQuiet());
+  first.line->sayGoodbye();
+  EXPECT_EQ(second.lost.get(), std::nullopt);
+}
+
+TEST(LifelineTest, TakesNoNoticeOfStrangers) {
+  Watched first(hold());
+  const std::string place = first.line->place();
+  std::string other = place;
+  other.back() = other.back() == '0' ? '1' : '0';
+  Lifeline::reach(other, 1, soon());
+  EXPECT_TRUE(first.isQuiet());
+  EXPECT_EQ(first.line->connected(), 0u);
+}
+
+TEST(LifelineTest, StopsWatching) {
+  Watched first(hold());
+  first.line->stop();
+  EXPECT_EQ(first.lost.get(), std::nullopt);
+}
+
+TEST(LifelineTest, GivesUpAtTheDeadline) {
+  std::string place;
+  {
+    Watched gone(hold());
+    place = gone.line->place();
+  }
+  EXPECT_THROW(Lifeline::reach(place, 1, Lifeline::Clock::now() + 50ms), std::exception);
+}
+
+} // namespace cleave::runtime
