@@ -55,7 +55,7 @@ function(install_cleave)
     tools/driver/Verify.h)
   install(TARGETS cleave cleave-opt RUNTIME COMPONENT Compiler)
 
-  install(FILES examples/CMakeLists.txt examples/serve.cpp DESTINATION share/cleave/examples COMPONENT Runtime)
+  install(FILES examples/CMakeLists.txt examples/rank.cpp examples/serve.cpp DESTINATION share/cleave/examples COMPONENT Runtime)
   install(FILES examples/compile.cpp DESTINATION share/cleave/examples COMPONENT Compiler)
 
   configure_package_config_file(cmake/CleaveConfig.cmake.in ${PROJECT_BINARY_DIR}/CleaveConfig.cmake

@@ -173,4 +173,11 @@ std::vector<std::unique_ptr<Device>> startDevices(llvm::ArrayRef<ResolvedDevice>
   return devices;
 }
 
+std::unique_ptr<Device> startHelper(const std::string &name) {
+  const int threads = at::get_num_threads();
+  auto helper = std::make_unique<Device>(ResolvedDevice{name}, /*width=*/1);
+  at::set_num_threads(threads);
+  return helper;
+}
+
 } // namespace cleave::runtime

@@ -88,6 +88,9 @@ private:
 std::vector<std::unique_ptr<Device>> startDevices(llvm::ArrayRef<ResolvedDevice> resolved,
                                                   uint32_t processes = 1);
 
+/// Starts a thread beside those of the devices, which waits rather than computes.
+std::unique_ptr<Device> startHelper(const std::string &name);
+
 } // namespace cleave::runtime
 
 #endif // CLEAVE_RUNTIME_DEVICE_H

@@ -22,6 +22,12 @@ struct Handover {
   uint32_t peer;
 };
 
+/// A leaf of the outputs of a request.
+struct Output {
+  uint32_t leaf;
+  at::Tensor tensor;
+};
+
 /// What ranks exchange while they work on requests: between threads of one process, or between processes.
 class Exchange {
 public:
@@ -36,9 +42,13 @@ public:
   /// failed.
   virtual bool receive(const Handover &handover, MemoryAccount &receiver,
                        std::vector<c10::IValue> &values) = 0;
-  /// Brings the outputs of a request to where it is waited for; those that are not are then undefined. For
-  /// each rank when it has done its part.
-  virtual void collect(uint32_t signature, std::vector<at::Tensor> &outputs) = 0;
+  /// Sends what this process has of the outputs of a request to where it is waited for; it is then undefined
+  /// here. For each rank when it has done its part.
+  virtual void giveOutputs(uint32_t signature, std::vector<at::Tensor> &outputs) = 0;
+  /// Whether outputs come here from other processes.
+  virtual bool takesOutputs(uint32_t signature) const = 0;
+  /// Waits for them. For each request in turn.
+  virtual std::vector<Output> takeOutputs(uint32_t signature) = 0;
 
   /// The request has failed: wakes those that wait.
   virtual void wake() = 0;

@@ -26,7 +26,9 @@ public:
   /// Returns when the receiver has taken the values, whose memory stays the sender's until then.
   bool send(const Handover &handover, std::vector<c10::IValue> &values) override;
   bool receive(const Handover &handover, MemoryAccount &receiver, std::vector<c10::IValue> &values) override;
-  void collect(uint32_t, std::vector<at::Tensor> &) override {}
+  void giveOutputs(uint32_t, std::vector<at::Tensor> &) override {}
+  bool takesOutputs(uint32_t) const override { return false; }
+  std::vector<Output> takeOutputs(uint32_t) override { return {}; }
   void wake() override;
   std::string agree(std::string message) override { return message; }
   std::string lose(uint32_t rank, const std::string &context) override;

@@ -18,8 +18,8 @@ uint32_t outputRankOf(const plan::Plan &plan, uint32_t signature) {
   return giverOf(plan, last);
 }
 
-PeerExchange::PeerExchange(const plan::Plan &plan, Peers &peers, MemoryAccount &account)
-    : plan(plan), peers(peers), account(account) {
+PeerExchange::PeerExchange(const plan::Plan &plan, Peers &peers, MemoryAccount &account, bool led)
+    : plan(plan), peers(peers), account(account), led(led) {
   const uint32_t size = plan.mesh->tp, index = tensorRankOf(plan, peers.rank());
   if (size > 1)
     group.emplace(peers.wire(), peers.rank() - index, size, index);
@@ -39,13 +39,13 @@ void PeerExchange::connect(uint32_t signature) {
     else if (action->kind == ActionKind::Recv)
       take(peerOf(plan, peers.rank(), *action), Topic::Values);
   }
-  const uint32_t outputRank = outputRankOf(plan, signature);
+  const uint32_t target = outputRank(signature);
   for (uint32_t rank = 0; rank < peers.size(); ++rank) {
-    if (rank == outputRank || leavesOf(signature, rank).empty())
+    if (rank == target || leavesOf(signature, rank).empty())
       continue;
     if (rank == peers.rank())
-      give(outputRank, Topic::Outputs);
-    else if (outputRank == peers.rank())
+      give(target, Topic::Outputs);
+    else if (target == peers.rank())
       take(rank, Topic::Outputs);
   }
 }
@@ -69,26 +69,37 @@ std::vector<uint32_t> PeerExchange::leavesOf(uint32_t signature, uint32_t rank) 
   return leaves;
 }
 
-void PeerExchange::collect(uint32_t signature, std::vector<at::Tensor> &outputs) {
-  const uint32_t outputRank = outputRankOf(plan, signature);
+void PeerExchange::giveOutputs(uint32_t signature, std::vector<at::Tensor> &outputs) {
+  const uint32_t target = outputRank(signature);
   std::vector<c10::IValue> values;
-  if (peers.rank() != outputRank) {
-    for (uint32_t leaf : leavesOf(signature, peers.rank()))
-      values.push_back(std::exchange(outputs[leaf], {}));
-    if (!values.empty())
-      outboxes.at({outputRank, Topic::Outputs}).send(values);
+  if (peers.rank() == target)
     return;
-  }
+  for (uint32_t leaf : leavesOf(signature, peers.rank()))
+    values.push_back(std::exchange(outputs[leaf], {}));
+  if (!values.empty())
+    outboxes.at({target, Topic::Outputs}).send(values);
+}
+
+bool PeerExchange::takesOutputs(uint32_t signature) const {
+  return peers.rank() == outputRank(signature) &&
+         llvm::any_of(plan.signatures[signature]->outputs,
+                      [&](const auto &output) { return giverOf(plan, output->stage) != peers.rank(); });
+}
+
+std::vector<Output> PeerExchange::takeOutputs(uint32_t signature) {
+  std::vector<Output> outputs;
+  std::vector<c10::IValue> values;
   for (uint32_t rank = 0; rank < peers.size(); ++rank) {
     const std::vector<uint32_t> leaves = leavesOf(signature, rank);
-    if (rank == outputRank || leaves.empty())
+    if (rank == peers.rank() || leaves.empty())
       continue;
     inboxes.at({rank, Topic::Outputs}).take(values);
     TORCH_CHECK(values.size() == leaves.size(), "found ", values.size(), " outputs of rank ", rank,
                 ", expected ", leaves.size());
     for (auto [leaf, value] : llvm::zip(leaves, values))
-      outputs[leaf] = value.toTensor();
+      outputs.push_back({leaf, value.toTensor()});
   }
+  return outputs;
 }
 
 std::string PeerExchange::describeRanks() {

@@ -14,15 +14,16 @@
 
 namespace cleave::runtime {
 
-/// The rank that gives the outputs of `signature` to the caller: that of the last stage that has some.
+/// The rank that has the outputs of `signature` sooner than others: that of the last stage that has some.
 uint32_t outputRankOf(const plan::Plan &plan, uint32_t signature);
 
 /// What one rank exchanges with those in other processes, request after request.
 class PeerExchange final : public Exchange {
 public:
   /// \param account  counts what comes.
+  /// \param led      outputs go to rank 0, else to `outputRankOf`.
   /// `plan` and `peers` must outlive the result, whose waits end when the wire is cut.
-  PeerExchange(const plan::Plan &plan, Peers &peers, MemoryAccount &account);
+  PeerExchange(const plan::Plan &plan, Peers &peers, MemoryAccount &account, bool led);
 
   /// What this rank does, for messages: without `rank N`.
   void setStatus(std::function<std::string()> describe) { status = std::move(describe); }
@@ -31,7 +32,9 @@ public:
   /// Returns when what was sent before has been taken.
   bool send(const Handover &handover, std::vector<c10::IValue> &values) override;
   bool receive(const Handover &handover, MemoryAccount &receiver, std::vector<c10::IValue> &values) override;
-  void collect(uint32_t signature, std::vector<at::Tensor> &outputs) override;
+  void giveOutputs(uint32_t signature, std::vector<at::Tensor> &outputs) override;
+  bool takesOutputs(uint32_t signature) const override;
+  std::vector<Output> takeOutputs(uint32_t signature) override;
   void wake() override {}
   std::string agree(std::string message) override { return peers.fail(message); }
   std::string lose(uint32_t rank, const std::string &context) override { return peers.lose(rank, context); }
@@ -40,12 +43,15 @@ public:
 
 private:
   void connect(uint32_t signature);
+  /// Where the outputs of `signature` are waited for.
+  uint32_t outputRank(uint32_t signature) const { return led ? 0 : outputRankOf(plan, signature); }
   /// The leaves of the outputs that `rank` gives.
   std::vector<uint32_t> leavesOf(uint32_t signature, uint32_t rank) const;
 
   const plan::Plan &plan;
   Peers &peers;
   MemoryAccount &account;
+  const bool led;
   std::function<std::string()> status;
   std::optional<PeerGroup> group;
   /// By rank and what they are for. Made before anything is exchanged.

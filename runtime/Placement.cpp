@@ -59,6 +59,14 @@ std::vector<const plan::Program *> programsOf(const plan::Plan &plan, uint32_t r
   return programs;
 }
 
+bool readsInputs(const plan::Plan &plan, uint32_t rank, uint32_t signature) {
+  return llvm::any_of(programsOf(plan, rank), [&](const plan::Program *program) {
+    return program->signature == signature && llvm::any_of(program->inputs, [](const auto &input) {
+             return input->source == plan::Source::Request;
+           });
+  });
+}
+
 const plan::Schedule &scheduleOf(const plan::Plan &plan, uint32_t signature) {
   return **llvm::find_if(plan.schedules,
                          [&](const auto &schedule) { return schedule->signature == signature; });

@@ -28,6 +28,9 @@ uint32_t peerOf(const plan::Plan &plan, uint32_t rank, const plan::Action &actio
 /// The programs that `rank` runs, all signatures, in the order of the plan.
 std::vector<const plan::Program *> programsOf(const plan::Plan &plan, uint32_t rank);
 
+/// Whether `rank` reads what is in the inputs of `signature`, not only their sizes.
+bool readsInputs(const plan::Plan &plan, uint32_t rank, uint32_t signature);
+
 /// The schedule of `signature`.
 const plan::Schedule &scheduleOf(const plan::Plan &plan, uint32_t signature);
 

@@ -105,7 +105,7 @@ void Rank::execute(Request &request, uint32_t signature) {
   }
   if (isGoing && !request.failed())
     attempt(request, part.steps.back(), [&] {
-      request.collectOutputs(signature);
+      request.giveOutputs(signature);
       return true;
     });
   current.store(nullptr, std::memory_order_release);

@@ -9,10 +9,11 @@ namespace cleave::runtime {
 Request::Request(uint64_t number, std::vector<at::Tensor> inputs, Microbatches microbatches,
                  size_t outputCount, llvm::ArrayRef<uint32_t> rankIds, std::shared_ptr<Traffic> traffic,
                  llvm::MutableArrayRef<States> states,
-                 llvm::function_ref<std::shared_ptr<Exchange>(Patience &)> connect, c10::Device outputPlace)
+                 llvm::function_ref<std::shared_ptr<Exchange>(Patience &)> connect, c10::Device outputPlace,
+                 bool collects)
     : number(number), microbatches(std::move(microbatches)), outputPlace(outputPlace),
       inputs(std::move(inputs)), outputs(outputCount), traffic(std::move(traffic)), states(states),
-      working(rankIds.size()) {
+      working(rankIds.size() + collects) {
   for (uint32_t rank : rankIds)
     ranks.push_back({rank});
   ranksExchange = connect(*this);
@@ -88,12 +89,20 @@ void Request::addOutput(size_t leaf, uint32_t microbatch, at::Tensor tensor) {
   outputs[leaf] = std::move(whole);
 }
 
-void Request::leave(uint32_t rank, MemoryAccount &account) {
+void Request::takeOutputs(uint32_t signature) {
+  std::vector<Output> taken = exchange().takeOutputs(signature);
+  std::lock_guard lock(mutex);
+  for (Output &output : taken)
+    outputs[output.leaf] = std::move(output.tensor);
+}
+
+void Request::leave(std::optional<uint32_t> rank, MemoryAccount &account) {
   std::lock_guard lock(mutex);
   // Those of other ranks as well: this one may have received them.
   for (const at::Tensor &output : outputs)
     stopAccounting(output, account);
-  stateOf(rank).left = true;
+  if (rank)
+    stateOf(*rank).left = true;
   if (--working == 0)
     end();
 }

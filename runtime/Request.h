@@ -20,6 +20,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -37,11 +38,12 @@ public:
   /// \param states     what the request writes there counts from its end on, if it succeeds; live as long as
   /// the ranks.
   /// \param outputPlace  where outputs are given.
+  /// \param collects   outputs come from other processes, for which `takeOutputs` waits.
   Request(uint64_t number, std::vector<at::Tensor> inputs, Microbatches microbatches, size_t outputs,
           llvm::ArrayRef<uint32_t> ranks, std::shared_ptr<Traffic> traffic,
           llvm::MutableArrayRef<States> states,
           llvm::function_ref<std::shared_ptr<Exchange>(Patience &)> connect,
-          c10::Device outputPlace = c10::kCPU);
+          c10::Device outputPlace = c10::kCPU, bool collects = false);
 
   const uint64_t number;
   const Microbatches microbatches;
@@ -58,11 +60,13 @@ public:
   void enter(uint32_t rank, const plan::Action &action);
   /// Adds what a micro-batch gives to a leaf of the outputs; for one leaf always by one rank.
   void addOutput(size_t leaf, uint32_t microbatch, at::Tensor tensor);
-  /// Brings the outputs of `signature` to where they are waited for, once a rank has done its part.
-  void collectOutputs(uint32_t signature) { exchange().collect(signature, outputs); }
-  /// Ends the part of `rank`, which counts no output in its `account` any more; with that of the last one the
-  /// request is done.
-  void leave(uint32_t rank, MemoryAccount &account);
+  /// Sends the outputs of `signature` to where they are waited for, once a rank has done its part.
+  void giveOutputs(uint32_t signature) { exchange().giveOutputs(signature, outputs); }
+  /// Waits for those that come from other processes.
+  void takeOutputs(uint32_t signature);
+  /// Ends the part of `rank`, or of what takes outputs, which counts none of them in its `account` any more;
+  /// with the last part the request is done.
+  void leave(std::optional<uint32_t> rank, MemoryAccount &account);
 
   void fail(std::string message);
   /// Fails where the deadline has passed.

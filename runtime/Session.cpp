@@ -5,6 +5,7 @@
 #include "runtime/Device.h"
 #include "runtime/Exceptions.h"
 #include "runtime/Inputs.h"
+#include "runtime/Lead.h"
 #include "runtime/LocalExchange.h"
 #include "runtime/PeerExchange.h"
 #include "runtime/Placement.h"
@@ -12,6 +13,7 @@
 #include "runtime/Request.h"
 #include "llvm/ADT/STLExtras.h"
 #include <c10/core/InferenceMode.h>
+#include <deque>
 #include <mutex>
 
 namespace cleave::runtime {
@@ -47,9 +49,20 @@ struct Session::Impl {
   std::shared_ptr<Exchange> connect(const Route &route, uint32_t microbatches, Patience &patience);
   std::vector<std::shared_ptr<Request>> requestsUnderWay();
   void failRequests(const std::string &message);
+  Error agreeWhoLeads();
+  bool leads() const { return lead && peers->rank() == 0; }
+  /// Fails where the caller is led.
+  Error checkMayCall() const;
   Expected<std::shared_ptr<Request>> submit(llvm::ArrayRef<at::Tensor> inputs, uint32_t signature);
+  void list(const std::shared_ptr<Request> &request);
+  /// Outputs of other processes.
+  void takeOutputs(Request &request, uint32_t signature);
+  Error reset();
+  /// Does what process 0 has this one do.
+  Error carryOut();
   /// Waits for room for a request.
   Error enter();
+  size_t mostUnderWay() const;
 
   const std::unique_ptr<plan::Plan> plan;
   const SessionOptions options;
@@ -63,13 +76,19 @@ struct Session::Impl {
   /// What to add to times of this process for those of process 0.
   TraceEvent::Clock::duration clockOffset{};
 
-  /// Held while a request is given to its ranks: all must take up the requests in one order.
+  /// Held while a request is given to other processes and to its ranks: all must take up the requests in one
+  /// order.
   std::mutex submission;
+  std::mutex listing;
   std::vector<std::weak_ptr<Request>> underWay;
   std::atomic<uint64_t> submitted{0};
   /// Null where all ranks are in this process.
   std::unique_ptr<Peers> peers;
   std::shared_ptr<PeerExchange> peerExchange;
+  /// Null where no process leads.
+  std::unique_ptr<Lead> lead;
+  /// Waits for the outputs of other processes, so that no rank has to.
+  std::unique_ptr<Device> collector;
   /// One a rank of this process. The last member: their threads end before what they use is gone.
   std::vector<std::unique_ptr<Device>> devices;
 };
@@ -79,6 +98,8 @@ struct Session::Pending::Impl {
 };
 
 Session::Impl::~Impl() {
+  if (leads())
+    llvm::consumeError(lead->give({Order::Kind::End}));
   if (peers) {
     // Fails where the run has failed, which has been told.
     if (peerExchange)
@@ -87,10 +108,11 @@ Session::Impl::~Impl() {
     peers->wire().cut();
   }
   failRequests("the session was closed while the request was under way");
+  collector.reset();
 }
 
 std::vector<std::shared_ptr<Request>> Session::Impl::requestsUnderWay() {
-  std::lock_guard lock(submission);
+  std::lock_guard lock(listing);
   std::vector<std::shared_ptr<Request>> requests;
   for (const std::weak_ptr<Request> &request : underWay)
     if (std::shared_ptr<Request> running = request.lock())
@@ -171,11 +193,7 @@ void Session::Impl::loadRoutes() {
       if (rank->takesPart(signature)) {
         route.places.push_back(place);
         route.ranks.push_back(rank->number());
-        for (const plan::Program *program : programsOf(*plan, rank->number()))
-          route.readsInputs |=
-              program->signature == signature && llvm::any_of(program->inputs, [](const auto &input) {
-                return input->source == plan::Source::Request;
-              });
+        route.readsInputs |= readsInputs(*plan, rank->number(), signature);
       }
     routes.push_back(std::move(route));
   }
@@ -194,11 +212,11 @@ Error Session::Impl::load(llvm::StringRef directory) {
   for (const std::string &library : options.libraries)
     if (Error error = loadLibrary(library))
       return error;
+  if (peers)
+    collector = startHelper("outputs");
   devices = startDevices(*resolved, options.launch ? options.launch->localSize : 1);
   // A request reads the states that the one before it has left.
-  traffic = std::make_shared<Traffic>(options.timeout, !plan->states.empty() ? 1
-                                                       : options.requests    ? options.requests
-                                                                             : 2 * rankCount(*plan) + 2);
+  traffic = std::make_shared<Traffic>(options.timeout, mostUnderWay());
   if (Error error = loadRanks(directory, own))
     return error;
   loadRoutes();
@@ -207,7 +225,7 @@ Error Session::Impl::load(llvm::StringRef directory) {
 
 /// Begins to answer the other processes.
 Error Session::Impl::serve() {
-  peerExchange = std::make_shared<PeerExchange>(*plan, *peers, devices.front()->memory());
+  peerExchange = std::make_shared<PeerExchange>(*plan, *peers, devices.front()->memory(), options.led);
   auto status = [this] { return ranks.front()->describe(peerExchange->awaited(peers->rank())); };
   peerExchange->setStatus(status);
   auto failed = [this](const std::string &message) {
@@ -220,12 +238,33 @@ Error Session::Impl::serve() {
       request->checkDeadline();
   };
   peers->serve({status, failed, tick});
-  if (Error error = peers->meet())
+  if (Error error = agreeWhoLeads())
     return error;
+  if (options.led)
+    lead = std::make_unique<Lead>(*plan, *peers, devices.front()->memory());
   return options.trace ? peers->clockOffset().moveInto(clockOffset) : Error::success();
 }
 
+Error Session::Impl::agreeWhoLeads() {
+  auto words = peers->gather(options.led ? "led" : "", 0);
+  if (!words)
+    return words.takeError();
+  for (auto [rank, word] : llvm::enumerate(*words))
+    if (word != words->front())
+      return llvm::createStringError(peers->fail("rank " + std::to_string(rank) + " is " +
+                                                 (word.empty() ? "not " : "") +
+                                                 "led by rank 0, others are otherwise; set "
+                                                 "SessionOptions::led alike"));
+  return peers->share("", 0).takeError();
+}
+
 //===- Requests -----------------------------------------------------------===//
+
+size_t Session::Impl::mostUnderWay() const {
+  if (!plan->states.empty())
+    return 1;
+  return options.requests ? options.requests : 2 * rankCount(*plan) + 2;
+}
 
 std::shared_ptr<Exchange> Session::Impl::connect(const Route &route, uint32_t microbatches,
                                                  Patience &patience) {
@@ -264,19 +303,93 @@ Expected<std::shared_ptr<Request>> Session::Impl::submit(llvm::ArrayRef<at::Tens
   Microbatches microbatches(*plan->signatures[signature], scheduleOf(*plan, signature).microbatches,
                             std::move(*symbols));
   const uint32_t count = microbatches.count();
-  auto request = std::make_shared<Request>(
-      submitted++, std::move(leaves), std::move(microbatches), plan->signatures[signature]->outputs.size(),
-      route.ranks, traffic, states, [&](Patience &patience) { return connect(route, count, patience); },
-      outputPlace);
+  const bool collects = peerExchange && peerExchange->takesOutputs(signature);
   if (Error error = enter())
     return error;
   std::lock_guard lock(submission);
-  llvm::erase_if(underWay, [](const std::weak_ptr<Request> &request) { return request.expired(); });
-  underWay.push_back(request);
+  if (leads())
+    if (Error error = lead->give({Order::Kind::Run, signature, leaves})) {
+      traffic->leave();
+      return error;
+    }
+  auto request = std::make_shared<Request>(
+      submitted++, std::move(leaves), std::move(microbatches), plan->signatures[signature]->outputs.size(),
+      route.ranks, traffic, states, [&](Patience &patience) { return connect(route, count, patience); },
+      outputPlace, collects);
+  list(request);
   for (size_t place : route.places)
     devices[place]->post(
         [rank = ranks[place].get(), request, signature] { rank->execute(*request, signature); });
+  if (collects)
+    collector->post([this, request, signature] { takeOutputs(*request, signature); });
   return request;
+}
+
+void Session::Impl::list(const std::shared_ptr<Request> &request) {
+  std::lock_guard lock(listing);
+  llvm::erase_if(underWay, [](const std::weak_ptr<Request> &each) { return each.expired(); });
+  underWay.push_back(request);
+}
+
+void Session::Impl::takeOutputs(Request &request, uint32_t signature) {
+  const std::string who = "rank " + std::to_string(peers->rank());
+  if (!request.failed())
+    try {
+      request.takeOutputs(signature);
+    } catch (const PeerLost &lost) {
+      request.fail(peers->lose(lost.rank, who + " waited for outputs"));
+    } catch (const std::exception &exception) {
+      request.fail(who + ": outputs: " + messageOf(exception));
+    }
+  request.leave(std::nullopt, devices.front()->memory());
+}
+
+Error Session::Impl::reset() {
+  if (Error error = enter())
+    return error;
+  std::lock_guard lock(submission);
+  Error told = leads() ? lead->give({Order::Kind::Reset}) : Error::success();
+  if (!told)
+    for (States &each : states)
+      each.reset();
+  traffic->leave();
+  return told;
+}
+
+Error Session::Impl::checkMayCall() const {
+  if (!lead || leads())
+    return Error::success();
+  return llvm::createStringError("rank " + llvm::Twine(peers->rank()) +
+                                 " is led by rank 0, which starts requests; call serve() here");
+}
+
+Error Session::Impl::carryOut() {
+  std::deque<std::shared_ptr<Request>> begun;
+  auto finish = [&](size_t left) -> Error {
+    for (; begun.size() > left; begun.pop_front())
+      if (auto outputs = begun.front()->wait(); !outputs)
+        return outputs.takeError();
+    return Error::success();
+  };
+  for (;;) {
+    auto order = lead->take();
+    if (!order)
+      return order.takeError();
+    if (order->kind == Order::Kind::End)
+      return finish(0);
+    if (order->kind == Order::Kind::Reset) {
+      if (Error error = reset())
+        return error;
+      continue;
+    }
+    auto request = submit(order->inputs, order->signature);
+    if (!request)
+      return llvm::createStringError(
+          peers->fail("rank " + std::to_string(peers->rank()) + ": " + llvm::toString(request.takeError())));
+    begun.push_back(std::move(*request));
+    if (Error error = finish(mostUnderWay()))
+      return error;
+  }
 }
 
 Session::Session(std::unique_ptr<Impl> impl) : impl(std::move(impl)) {}
@@ -298,6 +411,8 @@ const plan::Plan &Session::plan() const { return *impl->plan; }
 
 Expected<std::unique_ptr<Session::Pending>> Session::start(llvm::ArrayRef<at::Tensor> inputs,
                                                            uint32_t signature) {
+  if (Error error = impl->checkMayCall())
+    return error;
   auto request = catching([&] { return impl->submit(inputs, signature); });
   if (!request)
     return request.takeError();
@@ -313,14 +428,16 @@ Expected<std::vector<at::Tensor>> Session::run(llvm::ArrayRef<at::Tensor> inputs
 }
 
 Error Session::resetState() {
-  if (plan().states.empty())
-    return Error::success();
-  if (Error error = impl->enter())
+  if (Error error = impl->checkMayCall())
     return error;
-  for (States &states : impl->states)
-    states.reset();
-  impl->traffic->leave();
-  return Error::success();
+  return plan().states.empty() ? Error::success() : impl->reset();
+}
+
+Error Session::serve() {
+  if (!impl->lead || impl->leads())
+    return llvm::createStringError("this process is not led by another, so that it has none to serve; see "
+                                   "SessionOptions::led");
+  return catching([&] { return impl->carryOut(); });
 }
 
 std::vector<DeviceStatistics> Session::statistics() const {
@@ -349,7 +466,7 @@ uint32_t Session::process() const { return impl->peers ? impl->peers->rank() : 0
 uint32_t Session::processes() const { return impl->peers ? impl->peers->size() : 1; }
 
 uint32_t Session::outputProcess(uint32_t signature) const {
-  return impl->peers ? outputRankOf(plan(), signature) : 0;
+  return impl->peers && !impl->lead ? outputRankOf(plan(), signature) : 0;
 }
 
 bool Session::needsInputs(uint32_t signature) const { return impl->routes[signature].readsInputs; }

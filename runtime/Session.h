@@ -41,10 +41,13 @@ struct SessionOptions {
   /// That this process runs one rank of the plan, and other processes the others (`launchFromEnvironment`).
   /// `devices` then still has one entry per rank, and `timeout` is also how long ranks wait for each other to
   /// start.
-  std::optional<Launch> launch;
+  std::optional<Launch> launch = std::nullopt;
+  /// Of several processes, process 0 leads: it alone calls `run`, `start` and `resetState`, from any of its
+  /// threads, and gets the outputs; the others call `serve`. Alike in all of them.
+  bool led = false;
   /// Called once, by a thread of the session, when a run of several processes has failed in any of them: with
   /// the message that all of them end with.
-  std::function<void(const std::string &)> failed;
+  std::function<void(const std::string &)> failed = nullptr;
 };
 
 /// What a device has held and done since the session was opened.
@@ -60,10 +63,10 @@ struct DeviceStatistics {
 
 /// A plan, its weights and one worker thread a device. `run` may be called from several threads at a time.
 ///
-/// A session with a `launch` is one of several, each in a process of its own with one rank, which make the
-/// same calls of `run`, `start` and `resetState` in the same order, on inputs of the same sizes. Closing it
-/// waits for the others to close theirs. When a request fails in one of them, or a process dies, all of them
-/// fail for good, with the same message.
+/// A session with a `launch` is one of several, each in a process of its own with one rank. Either one of
+/// them leads, or all make the same calls of `run`, `start` and `resetState` in the same order, which then is
+/// that of one thread, on inputs of the same sizes. Closing it waits for the others to close theirs. When a
+/// request fails in one of them, or a process dies, all of them fail for good, with the same message.
 class Session {
 public:
   /// Opens `planDirectory` as untrusted input: plan and shards are checked before anything is executed.
@@ -89,6 +92,9 @@ public:
   /// Makes everything that the model keeps from request to request what it was when the model was saved, once
   /// the request under way has ended. A request that fails changes nothing of that.
   llvm::Error resetState();
+
+  /// In processes that are led: does what process 0 starts, until that closes its session.
+  llvm::Error serve();
 
   std::vector<DeviceStatistics> statistics() const;
   /// What was done since the last call, by rank and then in order; empty unless `SessionOptions::trace`.

@@ -10,6 +10,7 @@ import torch
 from safetensors.torch import load_file
 
 from conftest import BIN, SOURCE, cleave
+from launching import Processes, plain_environment, same_bits
 
 BUILD = BIN.resolve().parent
 TORCH = pathlib.Path(torch.__file__).parent
@@ -42,7 +43,7 @@ def build_examples(prefix, build):
     status, output = configure(prefix, build, f"-DCLEAVE_TORCH={TORCH}")
     assert status == 0, output
     succeed("cmake", "--build", build)
-    return {path.name for path in (build / "serve", build / "compile") if path.exists()}
+    return {path.name for path in (build / "serve", build / "rank", build / "compile") if path.exists()}
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +51,7 @@ def everything(tmp_path_factory):
     """All of it, and the examples on top."""
     folder = tmp_path_factory.mktemp("everything")
     prefix = install(folder / "cleave")
-    assert build_examples(prefix, folder / "build") == {"serve", "compile"}
+    assert build_examples(prefix, folder / "build") == {"serve", "rank", "compile"}
     yield prefix, folder / "build"
     shutil.rmtree(folder)
 
@@ -60,7 +61,7 @@ def runtime(tmp_path_factory):
     """What serves plans, and the example on top."""
     folder = tmp_path_factory.mktemp("runtime")
     prefix = install(folder / "cleave", "--component", "Runtime")
-    assert build_examples(prefix, folder / "build") == {"serve"}
+    assert build_examples(prefix, folder / "build") == {"serve", "rank"}
     yield prefix, folder / "build"
     shutil.rmtree(folder)
 
@@ -74,6 +75,18 @@ def test_examples_compile_and_serve(everything, tiny_model, tmp_path):
     assert list(found) == list(expected)
     for name in expected:
         assert torch.allclose(found[name], expected[name], atol=1e-5), name
+
+
+def test_the_example_of_a_rank(everything, tiny_model, tmp_path):
+    """Process 0 leads and gets the outputs; with no others it is the one process."""
+    _, build = everything
+    model, plan = tiny_model("gpt2"), tmp_path / "a.plan"
+    cleave("compile", model.path, "--inputs", model.inputs, "--mesh", "pp=2", "-o", plan)
+    with Processes(2, plan, model.inputs, tmp_path / "several.safetensors", program=(build / "rank",)) as processes:
+        ended = processes.end()
+    assert all((end.status, end.out, end.err) == (0, "", "") for end in ended.values()), ended
+    succeed(build / "rank", plan, model.inputs, tmp_path / "one.safetensors", env={**plain_environment(), "OMP_NUM_THREADS": "1"})
+    assert same_bits(load_file(tmp_path / "several.safetensors"), load_file(tmp_path / "one.safetensors"))
 
 
 def test_examples_fail_with_one_line(everything, tiny_model, tmp_path):

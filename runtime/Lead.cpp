@@ -1,0 +1,70 @@
+//===- Lead.cpp - What process 0 has the others do ------------------------===//
+#include "runtime/Lead.h"
+#include "runtime/Placement.h"
+#include "llvm/ADT/STLExtras.h"
+#include <ATen/Functions.h>
+
+namespace cleave::runtime {
+
+using c10::IValue;
+using llvm::Error;
+using llvm::Expected;
+
+// An order as values: its kind, its signature, and each input as a tensor or, where only its sizes count, as
+// a tuple of its element type and its sizes.
+
+Lead::Lead(const plan::Plan &plan, Peers &peers, MemoryAccount &account) : plan(plan), peers(peers) {
+  if (peers.rank() != 0)
+    inbox.emplace(peers.wire(), 0, Topic::Orders, account);
+  else
+    for (uint32_t rank = 1; rank < peers.size(); ++rank)
+      outboxes.try_emplace(rank, peers.wire(), rank, Topic::Orders);
+}
+
+static IValue sizesOf(const at::Tensor &tensor) {
+  std::vector<IValue> words{int64_t(tensor.scalar_type())};
+  words.insert(words.end(), tensor.sizes().begin(), tensor.sizes().end());
+  return c10::ivalue::Tuple::create(std::move(words));
+}
+
+static at::Tensor tensorOf(const IValue &value) {
+  if (value.isTensor())
+    return value.toTensor();
+  const auto &words = value.toTupleRef().elements();
+  std::vector<int64_t> sizes;
+  for (const IValue &size : llvm::drop_begin(words))
+    sizes.push_back(size.toInt());
+  const auto dtype = c10::ScalarType(words[0].toInt());
+  return at::empty(sizes, at::TensorOptions(dtype).device(at::kMeta));
+}
+
+Error Lead::give(const Order &order) {
+  return peers.waitFor("for the others to take up a request", [&] {
+    for (auto &[rank, outbox] : outboxes) {
+      const bool reads = order.kind == Order::Kind::Run && readsInputs(plan, rank, order.signature);
+      std::vector<IValue> values{int64_t(order.kind), int64_t(order.signature)};
+      for (const at::Tensor &input : order.inputs)
+        values.push_back(reads ? IValue(input) : sizesOf(input));
+      outbox.send(values);
+    }
+  });
+}
+
+Expected<Order> Lead::take() {
+  std::vector<IValue> values;
+  try {
+    inbox->take(values);
+  } catch (const PeerLost &lost) {
+    peers.lose(lost.rank, "rank " + std::to_string(peers.rank()) + " waited for requests");
+  } catch (const WireCut &) {
+    // The run has ended.
+  }
+  if (values.empty())
+    return peers.failure();
+  Order order{Order::Kind(values[0].toInt()), uint32_t(values[1].toInt())};
+  for (const IValue &value : llvm::drop_begin(values, 2))
+    order.inputs.push_back(tensorOf(value));
+  return order;
+}
+
+} // namespace cleave::runtime
