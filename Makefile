@@ -2,7 +2,7 @@
 JOBS ?= $(shell nproc)
 CLEAVE = build/bin/cleave
 
-.PHONY: all setup build test fuzz bench bench-pipelined bench-tensor-parallel bench-prediction bench-mesh bench-planner bench-cut zoo rolling demo format clean
+.PHONY: all setup build test fuzz bench bench-pipelined bench-tensor-parallel bench-prediction bench-mesh bench-planner bench-cut faults zoo rolling demo format clean
 all: build
 
 # System packages and .venv.
@@ -46,6 +46,11 @@ bench-mesh: build
 # Seconds and memory of that search for a Llama of 70 B on 128 devices and GPT-3 on 1,024. Some minutes.
 bench-planner: build
 	.venv/bin/python tests/bench/plan_speed.py $(BENCH)
+
+# What becomes of runs of several processes when one of them is killed, stopped or cut off, as docs/reliability.md has it. Takes
+# seven minutes of a machine that does nothing else.
+faults: build
+	cd tests/e2e && FAULTS_TABLE=$(CURDIR)/docs/reliability.md ../../.venv/bin/python -m pytest -q test_faults.py test_hosts.py
 
 # `cleave cut` on the graphs in GRAPHS, a copy of the device-placement benchmark (github.com/msr-fiddle/dnn-partitioning), which is
 # no part of this repository.

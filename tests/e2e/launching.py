@@ -1,12 +1,17 @@
-"""Several processes of `cleave run`, one a rank, as a launcher would start them."""
+"""Several processes of `cleave run`, one a rank, as a launcher would start them, and how they end."""
 
 import dataclasses
+import math
 import os
+import pathlib
+import select
 import socket
 import subprocess
 import time
 
-from conftest import BIN
+import pytest
+
+from conftest import BIN, cleave
 
 # What a launcher may have set in the environment of the tests.
 LAUNCHERS = ("RANK", "WORLD_SIZE", "LOCAL_", "MASTER_", "SLURM_", "OMPI_", "PMI_", "PMIX_", "TORCHELASTIC_")
@@ -31,9 +36,10 @@ class Ended:
 
 
 class Processes:
-    """Starts `cleave run` as ranks of `size`; `own[rank]` are a rank's environment and arguments besides those of all."""
+    """Starts `program` as ranks of `size`; `own[rank]` are a rank's environment and arguments besides those of all,
+    `before(rank)` a command that starts it."""
 
-    def __init__(self, size, *arguments, own=None, ranks=None, environment=None):
+    def __init__(self, size, *arguments, program=("cleave", "run"), own=None, ranks=None, environment=None, before=None, **options):
         self.port = free_port()
         self.started = time.monotonic()
         self.running = {}
@@ -43,9 +49,9 @@ class Processes:
             settings = {**plain_environment(), "OMP_NUM_THREADS": "1", "RANK": str(rank), "WORLD_SIZE": str(size),
                         "LOCAL_WORLD_SIZE": str(size), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(self.port),
                         **(environment or {}), **variables}
-            command = [str(BIN / "cleave"), "run", *map(str, arguments), *map(str, more)]
+            command = [*(before(rank) if before else ()), str(BIN / program[0]), *program[1:], *map(str, arguments), *map(str, more)]
             self.running[rank] = subprocess.Popen(command, env=settings, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                                                  text=True)
+                                                  text=True, **options)
 
     def __enter__(self):
         return self
@@ -78,3 +84,124 @@ def run_ranks(size, *arguments, **options):
     assert all(end.status == 0 and not end.err for end in ended.values()), ended
     assert not any(end.out for rank, end in ended.items() if rank > 0), ended
     return ended[0].out
+
+
+def same_bits(found, expected):
+    return found.keys() == expected.keys() and all(
+        found[name].dtype == tensor.dtype and found[name].shape == tensor.shape
+        and found[name].numpy().tobytes() == tensor.numpy().tobytes() for name, tensor in expected.items())
+
+
+@pytest.fixture(scope="module")
+def plans(trace_model, tmp_path_factory):
+    """plans("pp=2"): the plan of a model whose values fill messages of their own, and its inputs."""
+    folder, made = tmp_path_factory.mktemp("plans"), {}
+    config = "vocab_size=512,n_embd=128,n_layer=4,n_head=4,n_positions=128"
+
+    def plan_for(mesh):
+        model = trace_model("hf:gpt2", "--config", config, "--batch", 4, "--seq", 128)
+        if mesh not in made:
+            made[mesh] = folder / f"{mesh.replace(',', '-')}.plan"
+            cleave("compile", model.path, "--inputs", model.inputs, "--mesh", mesh, "-o", made[mesh])
+        return made[mesh], model.inputs
+
+    return plan_for
+
+
+def ranks_of(mesh):
+    """`pp=2,tp=2` has 4."""
+    return math.prod(int(axis.split("=")[1]) for axis in mesh.split(","))
+
+
+# What becomes of them ---------------------------------------------------------------------------------------------------------
+
+# Death is noticed within a second, what hangs within the deadline and two seconds; then ranks have five to end.
+NOTICE, HANG, END = 1, 2, 5
+# What a machine takes that does other things beside.
+SLACK = 3
+FOREVER = ("--repeat", 1000000000)
+
+
+def cpu_seconds(process):
+    fields = open(f"/proc/{process.pid}/stat").read().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def has_workers(process):
+    tasks = f"/proc/{process.pid}/task"
+    return any(open(f"{tasks}/{task}/comm").read().startswith("cpu:") for task in os.listdir(tasks))
+
+
+def wait_until_running(processes, seconds=60):
+    """Until all ranks compute: CPU time only grows much once they do."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        for process in processes.running.values():
+            assert process.poll() is None, process.communicate()[1]
+        if all(map(has_workers, processes.running.values())):
+            begin = {rank: cpu_seconds(process) for rank, process in processes.running.items()}
+            time.sleep(1)
+            if all(cpu_seconds(process) - begin[rank] > 0.02 for rank, process in processes.running.items()):
+                return
+        time.sleep(0.05)
+    raise AssertionError("the ranks do not get to work")
+
+
+def strike(processes, rank, blow):
+    """When it was dealt."""
+    since = time.monotonic()
+    os.kill(processes.running[rank].pid, blow)
+    return since
+
+
+class Table:
+    """What was seen to happen after faults. FAULTS_TABLE=FILE has it written there, where FILE has a place for it, and every
+    row held to its limits; otherwise a machine that does other things beside may take a little longer."""
+
+    def __init__(self, name):
+        self.begin, self.end = f"<!-- {name} -->\n", f"<!-- end of {name} -->\n"
+        self.path = os.environ.get("FAULTS_TABLE")
+        self.rows = []
+
+    def note(self, fault, when, ranks, limit, outcome):
+        """Holds what was seen to `limit` seconds until ranks say so, and to the time that they then have to end."""
+        self.rows.append(f"| {fault} | {when} | {ranks} | {limit} s | {outcome.noticed:.2f} s | {outcome.ended:.2f} s |\n")
+        slack = 0 if self.path else SLACK
+        assert outcome.noticed <= limit + slack and outcome.ended <= limit + END + slack, outcome
+
+    def write(self):
+        if not self.path:
+            return
+        head = "| fault | when | ranks | limit | all have said so after | all have ended after |\n|---|---|---|---|---|---|\n"
+        before, rest = pathlib.Path(self.path).read_text().split(self.begin)
+        after = rest.split(self.end)[1]
+        pathlib.Path(self.path).write_text(before + self.begin + head + "".join(self.rows) + self.end + after)
+
+
+@dataclasses.dataclass
+class Outcome:
+    """By rank what it said; after how many seconds all had said it, and had ended."""
+    messages: dict
+    noticed: float
+    ended: float
+
+
+def watch_end(processes, since, ranks, timeout):
+    """How `ranks` end: each says one thing, and has status 1."""
+    noticed, ended = {}, {}
+    while len(ended) < len(ranks) and time.monotonic() < since + timeout:
+        silent = {processes.running[rank].stderr: rank for rank in ranks if rank not in noticed}
+        for pipe in select.select(list(silent), [], [], 0.005)[0]:
+            noticed[silent[pipe]] = time.monotonic() - since
+        for rank in ranks:
+            if rank not in ended and processes.running[rank].poll() is not None:
+                ended[rank] = time.monotonic() - since
+    assert len(ended) == len(ranks), f"ranks {sorted(set(ranks) - set(ended))} still run {timeout} s later"
+    messages = {}
+    for rank in ranks:
+        out, err = processes.running[rank].communicate()
+        assert processes.running[rank].returncode == 1 and not out, (rank, processes.running[rank].returncode, out, err)
+        lines = err.splitlines()
+        assert len(lines) == 1 and lines[0].startswith(f"error: rank {rank} stops: "), err
+        messages[rank] = lines[0].split(" stops: ", 1)[1]
+    return Outcome(messages, max(noticed.values()), max(ended.values()))

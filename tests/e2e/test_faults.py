@@ -1,11 +1,11 @@
 """What becomes of a run of several processes when something happens to one of them: all end, soon, and say why.
 
-FAULTS_TABLE=FILE writes how long that took as a table, which docs/reliability.md has.
+`make faults` writes how long that takes to docs/reliability.md.
 """
 
-import dataclasses
 import os
 import re
+import resource
 import signal
 import subprocess
 import sys
@@ -14,111 +14,27 @@ import time
 import pytest
 from safetensors.torch import load_file, save_file
 
-from conftest import cleave, everything_below
-from launching import Processes, free_port, plain_environment
+from conftest import everything_below
+from launching import (END, FOREVER, HANG, NOTICE, SLACK, Processes, Table, free_port, plain_environment, plans,  # noqa: F401
+                       ranks_of, strike, wait_until_running, watch_end)
 
-FOREVER = ("--repeat", 1000000000)
-# Death is noticed within a second, what hangs within the deadline and two seconds; then ranks have five to end.
-NOTICE, HANG, END = 1, 2, 5
-# What a machine takes that does other things beside.
-SLACK = 3
-
-ROWS = []
+TABLE = Table("faults")
+note = TABLE.note
 
 
 @pytest.fixture(scope="module", autouse=True)
 def table():
     yield
-    if "FAULTS_TABLE" in os.environ:
-        lines = ["| fault | when | ranks | first message after | all ended after |", "|---|---|---|---|---|"]
-        lines += [f"| {fault} | {when} | {ranks} | {first:.2f} s | {last:.2f} s |" for fault, when, ranks, first, last in ROWS]
-        with open(os.environ["FAULTS_TABLE"], "w") as file:
-            file.write("\n".join(lines) + "\n")
-
-
-@pytest.fixture(scope="module")
-def plans(trace_model, tmp_path_factory):
-    """plans("pp=2"): the plan of a model whose values fill messages of their own, and its inputs."""
-    folder, made = tmp_path_factory.mktemp("plans"), {}
-    config = "vocab_size=512,n_embd=128,n_layer=4,n_head=4,n_positions=128"
-
-    def plan_for(mesh):
-        model = trace_model("hf:gpt2", "--config", config, "--batch", 4, "--seq", 128)
-        if mesh not in made:
-            made[mesh] = folder / f"{mesh.replace(',', '-')}.plan"
-            cleave("compile", model.path, "--inputs", model.inputs, "--mesh", mesh, "-o", made[mesh])
-        return made[mesh], model.inputs
-
-    return plan_for
-
-
-def ranks_of(mesh):
-    size = 1
-    for axis in mesh.split(","):
-        size *= int(axis.split("=")[1])
-    return size
-
-
-def wait_until_running(processes, rank, seconds=60):
-    """Until all ranks compute: CPU time only grows much once they do."""
-    def cpu_seconds(process):
-        fields = open(f"/proc/{process.pid}/stat").read().rsplit(")", 1)[1].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-    end = time.monotonic() + seconds
-    threads = {}
-    while time.monotonic() < end:
-        for other, process in processes.running.items():
-            assert process.poll() is None, process.communicate()[1]
-            names = [open(f"/proc/{process.pid}/task/{task}/comm").read().strip()
-                     for task in os.listdir(f"/proc/{process.pid}/task")]
-            threads[other] = any(name.startswith("cpu:") for name in names)
-        if all(threads.values()):
-            begin = {other: cpu_seconds(process) for other, process in processes.running.items()}
-            time.sleep(1)
-            if all(cpu_seconds(process) - begin[other] > 0.02 for other, process in processes.running.items()):
-                return
-        time.sleep(0.05)
-    raise AssertionError("the ranks do not get to work")
-
-
-@dataclasses.dataclass
-class Outcome:
-    messages: dict
-    first: float
-    last: float
-
-
-def watch_end(processes, since, ranks, timeout):
-    """The one message of each of `ranks`, all of which end with status 1, and after how long."""
-    pending, ended = set(ranks), {}
-    while pending and time.monotonic() < since + timeout:
-        for rank in list(pending):
-            if processes.running[rank].poll() is not None:
-                ended[rank] = time.monotonic() - since
-                pending.remove(rank)
-        time.sleep(0.005)
-    assert not pending, f"ranks {sorted(pending)} still run {timeout} s later"
-    messages = {}
-    for rank in ranks:
-        out, err = processes.running[rank].communicate()
-        assert processes.running[rank].returncode == 1 and not out, (rank, processes.running[rank].returncode, out, err)
-        lines = err.splitlines()
-        assert len(lines) == 1 and lines[0].startswith(f"error: rank {rank} stops: "), err
-        messages[rank] = lines[0].split(" stops: ", 1)[1]
-    return Outcome(messages, min(ended.values()), max(ended.values()))
-
-
-def strike(processes, rank, blow):
-    """When it was dealt."""
-    since = time.monotonic()
-    os.kill(processes.running[rank].pid, blow)
-    return since
+    TABLE.write()
 
 
 def started(plans, mesh, folder, *more, **options):
     plan, inputs = plans(mesh)
     return Processes(ranks_of(mesh), plan, "--inputs", inputs, "--outputs", folder / "outputs.safetensors", *more, **options)
+
+
+def others_of(processes, victim):
+    return [rank for rank in processes.running if rank != victim]
 
 
 # Death --------------------------------------------------------------------------------------------------------------------
@@ -128,30 +44,71 @@ def started(plans, mesh, folder, *more, **options):
 @pytest.mark.parametrize("blow", [signal.SIGKILL, signal.SIGSEGV])
 def test_death_in_the_middle(blow, mesh, victim, plans, tmp_path):
     with started(plans, mesh, tmp_path, *FOREVER) as processes:
-        wait_until_running(processes, victim)
+        wait_until_running(processes)
         since = strike(processes, victim, blow)
-        others = [rank for rank in processes.running if rank != victim]
-        outcome = watch_end(processes, since, others, NOTICE + END + SLACK)
-    ROWS.append((blow.name, "in the middle", f"{mesh}, rank {victim}", outcome.first, outcome.last))
-    assert outcome.last <= NOTICE + END
+        outcome = watch_end(processes, since, others_of(processes, victim), NOTICE + END + SLACK)
     for message in outcome.messages.values():  # who, where, and at what
         assert re.match(rf"rank {victim} has died; its last word: rank {victim} \(stage \d: \S+", message), message
     # The first that was told to the store; with rank 0 that is gone.
     assert victim == 0 or len(set(outcome.messages.values())) == 1, outcome.messages
     assert not list(tmp_path.iterdir())
+    note(blow.name, "in the middle", f"{mesh}, rank {victim}", NOTICE, outcome)
 
 
-@pytest.mark.parametrize("delay", [0.0, 0.1, 0.3, 1.0])
+@pytest.mark.parametrize("delay", [0.0, 0.1, 0.2, 0.3, 0.5, 1.0])
 @pytest.mark.parametrize("victim", [0, 1])
 def test_death_at_the_start(victim, delay, plans, tmp_path):
-    """While processes look for each other, a death is seen at the deadline at the latest."""
+    """Whoever dies before it has come to the store has, as far as others can see, never started."""
     timeout = 5
     with started(plans, "pp=2", tmp_path, *FOREVER, "--timeout", timeout) as processes:
         time.sleep(delay)
         since = strike(processes, victim, signal.SIGKILL)
-        outcome = watch_end(processes, since, [1 - victim], timeout + HANG + END)
-    ROWS.append(("SIGKILL", f"{delay:.1f} s after the start", f"pp=2, rank {victim}", outcome.first, outcome.last))
+        outcome = watch_end(processes, since, [1 - victim], timeout + HANG + END + SLACK)
+    message = outcome.messages[1 - victim]
+    never = "found no store at 127.0.0.1:" if victim == 0 else "rank 1 has not started within 5 s"
+    is_never = never in message
+    assert is_never or f"rank {victim} has died" in message or "lost the store at " in message, message
     assert not list(tmp_path.iterdir())
+    note("SIGKILL", f"{delay:.1f} s after the start" + (", before it has come to the store" if is_never else ""),
+         f"pp=2, rank {victim}", timeout + HANG if is_never else NOTICE, outcome)
+
+
+def test_death_while_others_are_awaited(plans, tmp_path):
+    """Rank 2 never comes: that rank 1 is gone is seen while the others still wait."""
+    plan, inputs = plans("pp=4")
+    for victim, waiting in [(1, [0, 3]), (0, [1, 3])]:
+        with Processes(4, plan, "--inputs", inputs, "--timeout", 60, ranks=[0, 1, 3]) as processes:
+            time.sleep(3)
+            since = strike(processes, victim, signal.SIGKILL)
+            outcome = watch_end(processes, since, waiting, NOTICE + END + SLACK)
+        for rank, message in outcome.messages.items():
+            assert message.startswith(f"rank {rank} cannot join the others: rank {victim} has died"), message
+        note("SIGKILL", "while another has not started", f"pp=4, rank {victim}", NOTICE, outcome)
+
+
+@pytest.mark.parametrize("victim", [0, 1])
+def test_death_at_the_end(victim, plans, tmp_path):
+    """The outputs are complete or absent, whenever that is."""
+    steps = ("--repeat", 5)
+    with started(plans, "pp=2", tmp_path, *steps) as processes:
+        took = max(end.seconds for end in processes.end().values())
+    expected = load_file(tmp_path / "outputs.safetensors")
+    for early in (0.4, 0.2, 0.1, 0.05, 0.0):
+        folder = tmp_path / f"{early}"
+        folder.mkdir()
+        with started(plans, "pp=2", folder, *steps) as processes:
+            time.sleep(max(took - early, 0))
+            since = strike(processes, victim, signal.SIGKILL)
+            other = processes.running[1 - victim]
+            status = other.wait(timeout=NOTICE + END + SLACK)
+            out, err = other.communicate()
+        assert status in (0, 1) and (status == 0) == (err == ""), (status, err)
+        assert time.monotonic() - since <= NOTICE + END + SLACK
+        files = [path.name for path in folder.iterdir()]
+        assert files in ([], ["outputs.safetensors"]), files
+        if files:
+            found = load_file(folder / files[0])
+            assert all(found[name].equal(tensor) for name, tensor in expected.items())
 
 
 # What hangs ---------------------------------------------------------------------------------------------------------------
@@ -161,28 +118,39 @@ def test_death_at_the_start(victim, delay, plans, tmp_path):
 def test_a_stopped_process(mesh, victim, plans, tmp_path):
     timeout = 3
     with started(plans, mesh, tmp_path, *FOREVER, "--timeout", timeout) as processes:
-        wait_until_running(processes, victim)
+        wait_until_running(processes)
         since = strike(processes, victim, signal.SIGSTOP)
-        others = [rank for rank in processes.running if rank != victim]
-        outcome = watch_end(processes, since, others, timeout + HANG + END + SLACK)
+        outcome = watch_end(processes, since, others_of(processes, victim), timeout + HANG + END + SLACK)
         # It ends, too, as soon as it can.
         os.kill(processes.running[victim].pid, signal.SIGCONT)
         assert processes.running[victim].wait(timeout=NOTICE + END + SLACK) == 1
-    ROWS.append(("SIGSTOP", f"in the middle, --timeout {timeout}", f"{mesh}, rank {victim}", outcome.first, outcome.last))
-    assert outcome.last <= timeout + HANG + END
     for message in outcome.messages.values():
         assert f"no result after {timeout} s: " in message or f"has waited {timeout} s" in message, message
         assert re.search(rf"rank {victim} .*(no sign of life|does not answer)", message), message
     assert not list(tmp_path.iterdir())
+    note("SIGSTOP", f"in the middle, --timeout {timeout}", f"{mesh}, rank {victim}", timeout + HANG, outcome)
+
+
+@pytest.mark.parametrize("delay", [0.1, 0.3, 0.5])
+@pytest.mark.parametrize("victim", [0, 1])
+def test_a_process_that_is_stopped_at_the_start(victim, delay, plans, tmp_path):
+    timeout = 3
+    with started(plans, "pp=2", tmp_path, *FOREVER, "--timeout", timeout) as processes:
+        time.sleep(delay)
+        since = strike(processes, victim, signal.SIGSTOP)
+        outcome = watch_end(processes, since, [1 - victim], timeout + HANG + END + SLACK)
+    assert not list(tmp_path.iterdir())
+    note("SIGSTOP", f"{delay:.1f} s after the start, --timeout {timeout}", f"pp=2, rank {victim}", timeout + HANG, outcome)
 
 
 def test_a_rank_that_never_starts(plans, tmp_path):
+    timeout = 2
     plan, inputs = plans("pp=2")
     for present, message in [(0, "rank 1 has not started within 2 s"), (1, "found no store at 127.0.0.1:")]:
-        with Processes(2, plan, "--inputs", inputs, "--timeout", 2, ranks=[present]) as processes:
-            outcome = watch_end(processes, time.monotonic(), [present], 2 + HANG + END)
-        ROWS.append(("never started", "--timeout 2", f"pp=2, rank {1 - present}", outcome.first, outcome.last))
+        with Processes(2, plan, "--inputs", inputs, "--timeout", timeout, ranks=[present]) as processes:
+            outcome = watch_end(processes, processes.started, [present], timeout + HANG + END + SLACK)
         assert message in outcome.messages[present], outcome.messages
+        note("never started", f"--timeout {timeout}", f"pp=2, rank {1 - present}", timeout + HANG, outcome)
 
 
 def test_a_rank_that_is_slow_but_in_time(plans, tmp_path):
@@ -199,6 +167,35 @@ def test_a_rank_that_is_slow_but_in_time(plans, tmp_path):
     assert all(end.status == 0 for end in ended.values()), ended
 
 
+def test_a_rank_that_falls_behind(plans, tmp_path):
+    """It works on, so slowly that nothing is there at the deadline."""
+    timeout = 3
+    with started(plans, "pp=2", tmp_path, *FOREVER, "--timeout", timeout) as processes:
+        wait_until_running(processes)
+        since, slow = time.monotonic(), processes.running[1]
+        # 2 ms of work in 500 ms: a step takes tens of milliseconds.
+        crawl = subprocess.Popen([sys.executable, "-c", CRAWL, str(slow.pid)])
+        try:
+            outcome = watch_end(processes, since, [0], timeout + HANG + END + SLACK)
+        finally:
+            crawl.kill()
+            crawl.wait()
+            slow.send_signal(signal.SIGCONT)
+        assert slow.wait(timeout=NOTICE + END + SLACK) == 1
+    assert f"no result after {timeout} s: " in outcome.messages[0], outcome.messages
+    note("slow", f"in the middle, --timeout {timeout}", "pp=2, rank 1", timeout + HANG, outcome)
+
+
+CRAWL = """
+import os, signal, sys, time
+while True:
+    os.kill(int(sys.argv[1]), signal.SIGSTOP)
+    time.sleep(0.498)
+    os.kill(int(sys.argv[1]), signal.SIGCONT)
+    time.sleep(0.002)
+"""
+
+
 # What is wrong on one rank only -----------------------------------------------------------------------------------------------
 
 
@@ -210,6 +207,7 @@ def test_another_plan(plans, tmp_path):
     for message in outcome.messages.values():
         assert re.search(r"found another plan at rank 1 \(\w{12}, on \S+\) than at rank 0 \(\w{12}, on \S+\); give all", message)
     assert len(set(message.split(": ", 1)[1] for message in outcome.messages.values())) == 1
+    note("another plan", "from the start", "pp=2, rank 1", NOTICE + SLACK, outcome)
 
 
 def test_a_damaged_shard(plan, tiny_model, tmp_path):
@@ -242,10 +240,40 @@ def test_outputs_that_cannot_be_written(plans, tmp_path):
     assert "nowhere" in outcome.messages[0]
 
 
+def limit_file_size():
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
+
+
+def test_outputs_that_have_no_room(plans, tmp_path):
+    """A limit on the size of files, as a quota is."""
+    with started(plans, "pp=2", tmp_path, preexec_fn=limit_file_size) as processes:
+        outcome = watch_end(processes, processes.started, [0, 1], 60)
+    assert outcome.messages[0] == outcome.messages[1]
+    assert "File too large" in outcome.messages[0], outcome.messages
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="A full disk needs root: it mounts a small file system")
+def test_a_full_disk(plans, tmp_path):
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "cleave-test", str(disk)], capture_output=True, text=True)
+    if mounted.returncode != 0:
+        pytest.skip(f"A full disk needs leave to mount file systems: {mounted.stderr.strip()}")
+    try:
+        with started(plans, "pp=2", disk) as processes:
+            outcome = watch_end(processes, processes.started, [0, 1], 60)
+        assert outcome.messages[0] == outcome.messages[1]
+        assert "No space left on device" in outcome.messages[0], outcome.messages
+        assert not list(disk.iterdir())
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)
+
+
 # The store ------------------------------------------------------------------------------------------------------------------
 
 AGENT = """
-import datetime, sys, time
+import sys, time
 from torch.distributed import TCPStore
 store = TCPStore("127.0.0.1", int(sys.argv[1]), is_master=True, wait_for_workers=False)
 print("there", flush=True)
@@ -253,21 +281,47 @@ time.sleep(600)
 """
 
 
-def test_the_store_is_killed(plans, tmp_path):
-    """As torchrun's agent holds it: a process beside the ranks."""
+@pytest.fixture
+def agent():
+    """torchrun's: a process beside the ranks that holds the store, and what tells the ranks of it."""
     port = free_port()
-    agent = subprocess.Popen([sys.executable, "-c", AGENT, str(port)], stdout=subprocess.PIPE, text=True, env=plain_environment())
+    process = subprocess.Popen([sys.executable, "-c", AGENT, str(port)], stdout=subprocess.PIPE, text=True, env=plain_environment())
     try:
-        assert agent.stdout.readline() == "there\n"
-        variables = {"MASTER_PORT": str(port), "TORCHELASTIC_USE_AGENT_STORE": "True"}
-        with started(plans, "pp=2", tmp_path, *FOREVER, environment=variables) as processes:
-            wait_until_running(processes, 0)
-            since = time.monotonic()
-            agent.kill()
-            outcome = watch_end(processes, since, [0, 1], NOTICE + END + SLACK)
-        ROWS.append(("store killed", "in the middle", "pp=2", outcome.first, outcome.last))
-        for message in outcome.messages.values():
-            assert message.startswith(f"lost the store at 127.0.0.1:{port}, which torchrun's agent holds"), message
+        assert process.stdout.readline() == "there\n"
+        yield process, {"MASTER_PORT": str(port), "TORCHELASTIC_USE_AGENT_STORE": "True"}
     finally:
-        agent.kill()
-        agent.wait()
+        process.kill()
+        process.wait()
+
+
+@pytest.mark.parametrize("when", ["at the start", "in the middle"])
+def test_the_store_is_killed(when, plans, agent, tmp_path):
+    process, variables = agent
+    # At the start a rank is missing, so that the others wait at the store.
+    ranks = [0, 1] if when == "in the middle" else [0]
+    with started(plans, "pp=2", tmp_path, *FOREVER, ranks=ranks, environment=variables) as processes:
+        if when == "in the middle":
+            wait_until_running(processes)
+        else:
+            time.sleep(3)
+        since = time.monotonic()
+        process.kill()
+        outcome = watch_end(processes, since, ranks, NOTICE + END + SLACK)
+    for message in outcome.messages.values():
+        assert f"lost the store at 127.0.0.1:{variables['MASTER_PORT']}" in message, message
+    note("store killed", when, "pp=2", NOTICE, outcome)
+
+
+def test_the_store_is_stopped(plans, agent, tmp_path):
+    """What does not need it goes on; who then fails does not wait for it."""
+    timeout = 3
+    process, variables = agent
+    with started(plans, "pp=2", tmp_path, *FOREVER, "--timeout", timeout, environment=variables) as processes:
+        wait_until_running(processes)
+        process.send_signal(signal.SIGSTOP)
+        time.sleep(2)
+        since = strike(processes, 1, signal.SIGKILL)
+        outcome = watch_end(processes, since, [0], NOTICE + END + SLACK)
+        process.send_signal(signal.SIGCONT)
+    assert outcome.messages[0].startswith("rank 1 has died; "), outcome.messages
+    note("SIGKILL", "while the store does not answer", "pp=2, rank 1", NOTICE + 1, outcome)

@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from conftest import BIN, SOURCE, cleave
-from launching import Processes, free_port, plain_environment, run_ranks
+from launching import Processes, free_port, plain_environment, run_ranks, same_bits
 
 MIXTRAL = ("vocab_size=128,hidden_size=32,intermediate_size=64,num_hidden_layers=4,num_attention_heads=4,"
            "num_key_value_heads=2,num_local_experts=4,num_experts_per_tok=2,max_position_embeddings=64")
@@ -26,12 +26,6 @@ def plan_of(tmp_path):
         return plan, load_file(outputs)
 
     return compile_plan
-
-
-def same_bits(found, expected):
-    return found.keys() == expected.keys() and all(
-        found[name].dtype == tensor.dtype and found[name].shape == tensor.shape
-        and found[name].numpy().tobytes() == tensor.numpy().tobytes() for name, tensor in expected.items())
 
 
 def check_bits(plan, inputs, expected, size, *options):
@@ -195,7 +189,7 @@ def failures(size, *arguments, **options):
 
 
 def test_numbers_of_processes(plan, tiny_model):
-    message = "plan was compiled for 2 devices, 3 processes were started; start 2"
+    message = "plan was compiled for 2 ranks, 3 processes were started; start 2"
     assert failures(3, plan, "--inputs", tiny_model("gpt2").inputs) == [message] * 3
 
 

@@ -1,0 +1,177 @@
+"""Two machines that are network namespaces of this one, with two ranks each: the bits of one process, and ends that are told.
+
+This wants root, and iproute2's `ip` and `tc`. Delays want the kernel's netem; where it has none, only the rate is limited.
+"""
+
+import dataclasses
+import os
+import shutil
+import signal
+import subprocess
+import time
+
+import pytest
+from safetensors.torch import load_file
+
+from conftest import cleave
+from launching import (END, FOREVER, HANG, NOTICE, SLACK, Processes, Table, plans, ranks_of, same_bits,  # noqa: F401
+                       strike, wait_until_running, watch_end)
+
+PORT = "29500"
+TABLE = Table("hosts")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def table():
+    yield
+    TABLE.write()
+
+
+def ip(*arguments, check=True):
+    return subprocess.run(["ip", *arguments], capture_output=True, text=True, check=check)
+
+
+@dataclasses.dataclass
+class Hosts:
+    names: list
+    devices: list
+    first = "10.77.0.1"
+
+    def in_host(self, host, *command):
+        return subprocess.run(["ip", "netns", "exec", self.names[host], *command], capture_output=True, text=True)
+
+    def before(self, ranks_per_host):
+        return lambda rank: ["ip", "netns", "exec", self.names[rank // ranks_per_host]]
+
+    def processes(self, plan, inputs, size, *arguments, **options):
+        """Half of the ranks on each."""
+        environment = {"MASTER_ADDR": self.first, "MASTER_PORT": PORT, "LOCAL_WORLD_SIZE": str(size // 2)}
+        return Processes(size, plan, "--inputs", inputs, *arguments, environment=environment, before=self.before(size // 2), **options)
+
+    def shape(self, *discipline):
+        """What becomes of packets, on both ways; the kernel's objection."""
+        for host, device in enumerate(self.devices):
+            done = self.in_host(host, "tc", "qdisc", "replace", "dev", device, "root", *discipline)
+            if done.returncode != 0:
+                return done.stderr.strip()
+        return ""
+
+    def cut(self):
+        self.in_host(1, "ip", "link", "set", self.devices[1], "down")
+
+
+@pytest.fixture
+def hosts():
+    for tool in ("ip", "tc"):
+        if not shutil.which(tool):
+            pytest.skip(f"NOT TESTED: runs over two hosts, which are simulated with `{tool}` (apt-get install iproute2)")
+    if os.geteuid() != 0:
+        pytest.skip("NOT TESTED: runs over two hosts, which are network namespaces: root makes them")
+    made = Hosts([f"cleave{os.getpid()}{end}" for end in "ab"], [f"cl{os.getpid()}{end}" for end in "ab"])
+    try:
+        for name in made.names:
+            if ip("netns", "add", name, check=False).returncode != 0:
+                pytest.skip("NOT TESTED: runs over two hosts: this machine allows no network namespaces")
+        ip("link", "add", made.devices[0], "netns", made.names[0], "type", "veth", "peer", "name", made.devices[1], "netns", made.names[1])
+        for host, (name, device) in enumerate(zip(made.names, made.devices)):
+            ip("-n", name, "addr", "add", f"10.77.0.{host + 1}/24", "dev", device)
+            ip("-n", name, "link", "set", device, "up")
+            ip("-n", name, "link", "set", "lo", "up")
+        yield made
+    finally:
+        for name in made.names:
+            ip("netns", "del", name, check=False)
+
+
+# The bits -----------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def local(plans, tmp_path_factory):
+    """local("pp=2"): what one process gives, with a thread a rank."""
+    folder, made = tmp_path_factory.mktemp("local"), {}
+
+    def run(mesh):
+        if mesh not in made:
+            plan, inputs = plans(mesh)
+            cleave("run", plan, "--inputs", inputs, "--outputs", folder / "local.safetensors", env={**os.environ, "OMP_NUM_THREADS": "1"})
+            made[mesh] = load_file(folder / "local.safetensors")
+        return made[mesh]
+
+    return run
+
+
+def check_bits(hosts, mesh, plans, local, folder):
+    plan, inputs = plans(mesh)
+    outputs = folder / "outputs.safetensors"
+    with hosts.processes(plan, inputs, ranks_of(mesh), "--outputs", outputs, "--repeat", 3) as processes:
+        ended = processes.end()
+    assert all(end.status == 0 and not end.err for end in ended.values()), ended
+    assert same_bits(load_file(outputs), local(mesh))
+
+
+@pytest.mark.parametrize("mesh", ["pp=2", "tp=2", "pp=2,tp=2", "tp=4"])
+def test_bits(hosts, mesh, plans, local, tmp_path):
+    check_bits(hosts, mesh, plans, local, tmp_path)
+
+
+@pytest.mark.parametrize("mesh", ["pp=2", "tp=2", "pp=2,tp=2"])
+def test_bits_over_a_slow_link(hosts, mesh, plans, local, tmp_path):
+    assert hosts.shape("tbf", "rate", "200mbit", "burst", "64kb", "latency", "400ms") == ""
+    check_bits(hosts, mesh, plans, local, tmp_path)
+
+
+@pytest.mark.parametrize("mesh", ["pp=2", "tp=2", "pp=2,tp=2"])
+def test_bits_over_a_long_link(hosts, mesh, plans, local, tmp_path):
+    problem = hosts.shape("netem", "delay", "2ms", "0.5ms", "rate", "1gbit", "loss", "0.1%")
+    if problem:
+        pytest.skip(f"NOT TESTED: links with delays, which this kernel cannot simulate (tc netem: {problem})")
+    check_bits(hosts, mesh, plans, local, tmp_path)
+
+
+# Ends ---------------------------------------------------------------------------------------------------------------------
+
+
+def test_a_cut_link(hosts, plans, tmp_path):
+    """No process has died, and nobody hears of the other host: each ends at the deadline, by itself."""
+    timeout = 3
+    plan, inputs = plans("pp=2,tp=2")
+    arguments = (*FOREVER, "--timeout", timeout, "--outputs", tmp_path / "outputs.safetensors")
+    with hosts.processes(plan, inputs, 4, *arguments) as processes:
+        wait_until_running(processes)
+        since = time.monotonic()
+        hosts.cut()
+        outcome = watch_end(processes, since, range(4), timeout + HANG + END + SLACK)
+    for message in outcome.messages.values():
+        assert f"no result after {timeout} s: " in message or f"has waited {timeout} s" in message, message
+    assert not list(tmp_path.iterdir())
+    TABLE.note("cut link", f"in the middle, --timeout {timeout}", "pp=2,tp=2", timeout + HANG, outcome)
+
+
+def test_a_link_that_is_cut_at_the_start(hosts, plans, tmp_path):
+    """One host never hears of the other."""
+    timeout = 3
+    plan, inputs = plans("pp=2,tp=2")
+    hosts.cut()
+    with hosts.processes(plan, inputs, 4, "--timeout", timeout) as processes:
+        outcome = watch_end(processes, processes.started, range(4), timeout + HANG + END + SLACK)
+    for rank in (0, 1):
+        assert "rank 2, rank 3 have not started within 3 s" in outcome.messages[rank], outcome.messages
+    for rank in (2, 3):
+        assert "found no store at 10.77.0.1:29500 within 3 s" in outcome.messages[rank], outcome.messages
+    TABLE.note("cut link", f"before the start, --timeout {timeout}", "pp=2,tp=2", timeout + HANG, outcome)
+
+
+@pytest.mark.parametrize("victim", [0, 3])
+def test_death_in_mid_send(hosts, victim, plans, tmp_path):
+    """Over a link so slow that values are nearly always on their way."""
+    assert hosts.shape("tbf", "rate", "20mbit", "burst", "16kb", "latency", "400ms") == ""
+    plan, inputs = plans("pp=2,tp=2")
+    with hosts.processes(plan, inputs, 4, *FOREVER, "--outputs", tmp_path / "outputs.safetensors") as processes:
+        wait_until_running(processes)
+        since = strike(processes, victim, signal.SIGKILL)
+        outcome = watch_end(processes, since, [rank for rank in range(4) if rank != victim], NOTICE + END + SLACK)
+    for message in outcome.messages.values():
+        assert f"rank {victim} has died" in message, outcome.messages
+    assert not list(tmp_path.iterdir())
+    TABLE.note("SIGKILL", "in mid-send, over a link of 20 Mbit/s", f"pp=2,tp=2, rank {victim}", NOTICE, outcome)
