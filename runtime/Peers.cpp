@@ -38,27 +38,38 @@ void Peers::start() {
   answered = Clock::now();
   for (Known &peer : known)
     peer.changed = answered;
+  isBeating = true;
   beating = std::thread([this] { beat(); });
   living = std::thread([this] { watchLife(); });
   ticking = std::thread([this] { watchClock(); });
 }
 
-Peers::~Peers() {
-  if (over)
-    linger();
-  stop();
+void Peers::Release::operator()(Peers *peers) const {
+  if (peers->over)
+    peers->linger();
+  if (peers->stop())
+    delete peers;
 }
 
-void Peers::stop() {
+bool Peers::awaitLastBeat() {
+  std::unique_lock lock(mutex);
+  return changed.wait_for(lock, kLastWord, [&] { return !isBeating; });
+}
+
+bool Peers::stop() {
   {
     std::lock_guard lock(mutex);
     stopping = true;
   }
   changed.notify_all();
   cut();
-  for (std::thread *thread : {&beating, &living, &ticking})
+  for (std::thread *thread : {&living, &ticking})
     if (thread->joinable())
       thread->join();
+  const bool isLast = awaitLastBeat();
+  if (beating.joinable())
+    isLast ? beating.join() : beating.detach();
+  return isLast;
 }
 
 void Peers::serve(PeersClient served) {
@@ -86,15 +97,27 @@ void Peers::call(llvm::function_ref<void(const PeersClient &)> ask) {
 }
 
 void Peers::beat() {
+  keepBeating();
+  std::lock_guard lock(mutex);
+  isBeating = false;
+  changed.notify_all();
+}
+
+void Peers::keepBeating() {
   for (uint64_t count = 1;; ++count) {
+    std::string problem;
     try {
       beatOnce(count);
     } catch (const std::exception &) {
-      settle(launch.agentHoldsStore
-                 ? "lost the store at " + storePlace() + ", which torchrun's agent holds; " + describeOthers()
-                 : deathOf(0) + "; it held the store at " + storePlace());
+      problem = launch.agentHoldsStore ? "lost the store at " + storePlace() +
+                                             ", which torchrun's agent holds; " + describeOthers()
+                                       : deathOf(0) + "; it held the store at " + storePlace();
     }
     std::unique_lock lock(mutex);
+    if (!problem.empty() && !leaving && !stopping) {
+      lock.unlock();
+      return settle(problem);
+    }
     changed.wait_for(lock, kBeat, [&] { return stopping || leaving || over || !proposed.empty(); });
     if (stopping || leaving || over)
       return;
@@ -341,7 +364,7 @@ Error Peers::leave() {
     leaving = true;
   }
   changed.notify_all();
-  beating.join();
+  awaitLastBeat();
   // Nobody reads the store any more once all are here.
   if (Error error = meet())
     return error;

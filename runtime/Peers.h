@@ -41,10 +41,10 @@ public:
 
   /// Meets the other processes at the store and connects with them. Fails where one does not come within
   /// `timeout`, or has another `plan` (its checksum) or number of processes; all fail then.
-  static llvm::Expected<std::unique_ptr<Peers>> join(const Launch &launch, const std::string &plan,
-                                                     std::chrono::seconds timeout);
-  /// Leaves without a word: where `leave` was not called, the others fail.
-  ~Peers();
+  struct Release;
+  using Owner = std::unique_ptr<Peers, Release>;
+  static llvm::Expected<Owner> join(const Launch &launch, const std::string &plan,
+                                    std::chrono::seconds timeout);
 
   uint32_t rank() const { return launch.rank; }
   uint32_t size() const { return launch.size; }
@@ -93,6 +93,7 @@ private:
   };
 
   Peers(const Launch &launch, std::chrono::seconds timeout);
+  ~Peers() = default;
   /// What joining is made of.
   llvm::Error come(const std::string &plan);
   llvm::Error find();
@@ -105,8 +106,13 @@ private:
   bool holdsStore() const { return launch.rank == 0 && !launch.agentHoldsStore; }
   std::string storePlace() const;
   void start();
-  void stop();
+  /// False where the store does not answer, so that a thread still asks it.
+  bool stop();
+  /// Waits until no thread asks the store, or it does not answer in time.
+  bool awaitLastBeat();
   void beat();
+  /// Until the run ends.
+  void keepBeating();
   void beatOnce(uint64_t count);
   void noteBeats();
   void watchLife();
@@ -140,8 +146,14 @@ private:
   std::string proposed, ended;
   Clock::time_point answered;
   std::atomic<bool> over{false};
-  bool stopping = false, leaving = false;
+  bool stopping = false, leaving = false, isBeating = false;
   std::thread beating, living, ticking;
+};
+
+/// Leaves without a word: where `leave` was not called, the others fail. A store that does not answer is
+/// not waited for: the thread that asks it stays then, and what it uses.
+struct Peers::Release {
+  void operator()(Peers *peers) const;
 };
 
 } // namespace cleave::runtime

@@ -27,8 +27,8 @@ static std::string comeOf(uint32_t rank) { return "come/" + std::to_string(rank)
 
 std::string Peers::storePlace() const { return launch.address + ":" + std::to_string(launch.port); }
 
-Expected<std::unique_ptr<Peers>> Peers::join(const Launch &launch, const std::string &plan,
-                                             std::chrono::seconds timeout) {
+Expected<Peers::Owner> Peers::join(const Launch &launch, const std::string &plan,
+                                   std::chrono::seconds timeout) {
   auto *peers = new Peers(launch, timeout);
   auto failed = [&](const std::string &problem) {
     return llvm::createStringError("rank " + llvm::Twine(launch.rank) +
@@ -47,9 +47,10 @@ Expected<std::unique_ptr<Peers>> Peers::join(const Launch &launch, const std::st
       return failed(llvm::toString(peers->failure()));
     }
     if (Clock::now() > end)
-      return failed("the store at " + peers->storePlace() + " does not answer");
+      return failed("the store at " + peers->storePlace() + " does not answer; has its process, " +
+                    (launch.agentHoldsStore ? "torchrun's agent" : "rank 0") + ", stopped or died?");
   }
-  std::unique_ptr<Peers> joined(peers);
+  Owner joined(peers);
   std::string problem = come.get();
   if (problem.empty())
     return joined;

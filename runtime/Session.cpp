@@ -83,7 +83,7 @@ struct Session::Impl {
   std::vector<std::weak_ptr<Request>> underWay;
   std::atomic<uint64_t> submitted{0};
   /// Null where all ranks are in this process.
-  std::unique_ptr<Peers> peers;
+  Peers::Owner peers;
   std::shared_ptr<PeerExchange> peerExchange;
   /// Null where no process leads.
   std::unique_ptr<Lead> lead;
