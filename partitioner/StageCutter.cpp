@@ -338,17 +338,17 @@ static Error tooHeavy(const StageGraph &graph, const CutRequest &request,
   const int64_t most = *limits.rbegin();
   for (const StageGraph::Node &node : graph.nodes)
     if (const int64_t bytes = weightBytesOf(graph, node); bytes > most)
-      return failure(
-          "{0}: reads {1} bytes of weights, a stage may hold {2}; use devices with memory for {3} bytes",
-          node.label, bytes, most, least);
+      return failure("{0}: reads {1} bytes of weights, a stage may hold {2}; use devices with memory for {3} "
+                     "bytes of weights",
+                     node.label, bytes, most, least);
   const char *tried = isProven ? "" : " that was tried";
   if (limits.size() > 1)
-    return failure("stage cut: no cut into {0} stages{1} holds {2}; use devices with memory for {3} bytes "
-                   "where they have less",
+    return failure("stage cut: no cut into {0} stages{1} holds {2}; use devices with memory for {3} bytes of "
+                   "weights where they have less",
                    stages, tried, describeUnlikeLimits(request), least);
   return failure(
       "stage cut: no cut into {0} stage{1}{2} holds at most {3} bytes of weights each; use --mesh pp={4} or "
-      "more, or devices with memory for {5} bytes",
+      "more, or devices with memory for {5} bytes of weights",
       stages, stages == 1 ? "" : "s", tried, most, *fewestStages(graph, segmentEnds, most), least);
 }
 

@@ -229,7 +229,7 @@ def test_it_is_the_plan_of_the_mesh_itself(model):
 
 
 @pytest.mark.parametrize("options, why", [
-    (("--mesh", "auto,pp=2"), '--mesh auto,pp=2: found "auto", expected auto, or pp=N, dp=N or tp=N'),
+    (("--mesh", "auto,pp=2"), '--mesh auto,pp=2: found "auto", expected auto alone, or pp=N, dp=N or tp=N'),
     (("--mesh", "dp=auto"), "--mesh dp=auto: found dp=auto, expected 1: plans of this version"),
     (("--mesh", "pp=auto,pp=2"), "--mesh pp=auto,pp=2: pp is given twice"),
     (("--mesh", "pp=auto,dp=2"), "--mesh pp=auto,dp=2: found dp=2, expected 1"),

@@ -166,7 +166,7 @@ def test_memory_decides(model):
         one["memory_bytes"] = need - 1
     (folder / "tight.json").write_text(json.dumps(machine))
     why = refused(folder, "simulate", model.name, "--inputs", INPUTS, "--train", "--machine", "tight.json", "--mesh", "dp=2")
-    assert why.endswith(f"takes least memory, {need} bytes on a device that has {need - 1}; use more devices, or devices with "
+    assert why.endswith(f"takes least memory of what was weighed, {need} bytes on a device that has {need - 1}; use more devices, or devices with "
                         f"memory for {need} bytes (--device-memory {need}B)"), why
     assert forecast(model, "--machine", "tight.json", "--mesh", "dp=2", "--device-memory", f"{need}B")["mesh"]["dp"] == 2
     report = forecast(model, "--machine", "tight.json", "--mesh", "auto", "--zero", 0)

@@ -15,7 +15,7 @@ def least_of(folder, limit, *options):
     assert done.returncode in (0, 1)
     if done.returncode == 0:
         return None
-    found = re.search(r"takes least memory, (\d+) bytes on a device that has (\d+); use more devices", done.stderr)
+    found = re.search(r"takes least memory of what was weighed, (\d+) bytes on a device that has (\d+); use more devices", done.stderr)
     assert found and int(found[2]) == limit, done.stderr
     return int(found[1])
 

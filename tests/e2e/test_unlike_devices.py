@@ -130,7 +130,7 @@ def test_the_room_for_weights_is_that_of_all_pipelines(model):
         put_machine(model.parent, [{**FAST, "memory_bytes": bytes_} for bytes_ in memory], link={**LINK, "latency_seconds": 1e-3})
         line = refused(model.parent, "simulate", model.name, *INPUTS, "--train", "--mesh", "dp=2,tp=2", "--microbatches", 1,
                        "--machine", "machine.json")
-        return re.search(r"takes least memory, (\d+) bytes", line)[1]
+        return re.search(r"takes least memory of what was weighed, (\d+) bytes", line)[1]
 
     few, many = 10**4, 10**9
     assert least(many, many, few, few) == least(few, few, few, few)

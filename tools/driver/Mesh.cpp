@@ -44,7 +44,7 @@ static llvm::Expected<MeshOption> parseMesh(StringRef text) {
     const bool isAuto = size == "auto";
     if (!target || (!isAuto && (size.getAsInteger(10, count) || count == 0)))
       return wrongUsage("--mesh " + text + ": found \"" + part +
-                        "\", expected auto, or pp=N, dp=N or tp=N with N of at least 1, or auto");
+                        "\", expected auto alone, or pp=N, dp=N or tp=N, where N is auto or at least 1");
     if (!given.insert(axis).second)
       return wrongUsage("--mesh " + text + ": " + axis + " is given twice");
     *target = isAuto ? std::nullopt : std::optional(count);

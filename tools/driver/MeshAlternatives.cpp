@@ -98,8 +98,8 @@ llvm::Error noneIsUsable(llvm::ArrayRef<Estimate> estimates, StringRef model, co
       least = &one;
   // What was estimated lacks memory alone.
   if (least && least->shortage)
-    return failure("{0}: {1} takes least memory, {2} bytes on a device that has {3}; {4}", model,
-                   meshOf(least->configuration), least->shortage->bytes, least->shortage->room,
+    return failure("{0}: {1} takes least memory of what was weighed, {2} bytes on a device that has {3}; {4}",
+                   model, meshOf(least->configuration), least->shortage->bytes, least->shortage->room,
                    remedyForMemory(shape, least->shortage->bytes));
   const Estimate &first = *llvm::max_element(estimates, [](const Estimate &a, const Estimate &b) {
     return !a.obstacle.empty() < !b.obstacle.empty();

@@ -251,6 +251,8 @@ std::optional<MeshSearch::LeastMemory> MeshSearch::leastMemory() {
         bytes && (!least || bytes->bytes < least->second.bytes))
       least = {configuration, *bytes};
   }
+  if (least)
+    least->second.bytes = std::max(least->second.bytes, maker.leastHeld(shapeOf(least->first)));
   return least;
 }
 
@@ -342,14 +344,6 @@ void MeshSearch::make(const Estimate &estimate, bool isLast) {
     return;
   }
   const double seconds = forecast->forecast.seconds;
-  // With values that wait for other stages of a device.
-  std::vector<int64_t> peaks;
-  for (const DeviceForecast &device : forecast->devices)
-    peaks.push_back(device.peakBytes);
-  if (made.shape.stages > made.shape.ranks && shortageOf(peaks, made.shape.memoryOfRanks())) {
-    result.obstacle = lacksRoom(made.shape);
-    return;
-  }
   // What was cut again, or takes longer than estimated, is held against the next one's estimate.
   if (maker.wasRecut() || estimate.lacksMemory || seconds > estimate.seconds * (1 + 1e-9))
     result.seconds = seconds;

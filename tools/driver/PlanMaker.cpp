@@ -49,16 +49,24 @@ static bool isLimited(const PipelineShape &shape) {
   return llvm::any_of(shape.memoryOfRanks(), [](const auto &bytes) { return bytes.has_value(); });
 }
 
+/// What each rank of the plan holds, also of values that wait for stages in between; nothing where the plan
+/// does not say.
+static std::optional<std::vector<int64_t>> peaksOf(const plan::Plan &plan) {
+  auto forecast = forecastOf(plan, "the plan");
+  if (!forecast) {
+    consumeError(forecast.takeError());
+    return std::nullopt;
+  }
+  std::vector<int64_t> peaks;
+  for (const DeviceForecast &device : forecast->devices)
+    peaks.push_back(device.peakBytes);
+  return peaks;
+}
+
 /// Of the plan's ranks, where devices have too little memory.
 static std::optional<MemoryShortage> shortageOf(const plan::Plan &plan, const PipelineShape &shape) {
-  std::vector<RankMemory> ranks(size_t(plan.mesh->pp) * plan.mesh->tp);
-  for (auto &prediction : plan.predictions) {
-    // Stages of one rank compute one after the other, and keep their weights.
-    RankMemory &rank = ranks[plan.stages[prediction->stage]->ranks[prediction->tp_rank]];
-    rank.weights += prediction->weight_bytes;
-    rank.others = std::max(rank.others, prediction->peak_bytes - prediction->weight_bytes);
-  }
-  return shortageOf(ranks, shape.memoryOfRanks());
+  const auto peaks = peaksOf(plan);
+  return peaks ? shortageOf(*peaks, shape.memoryOfRanks()) : std::nullopt;
 }
 
 /// Runs `passes`, of which `done` others were run before.
@@ -349,24 +357,35 @@ static std::optional<MemoryShortage> shortageBy(const std::optional<CutFitting::
   return result;
 }
 
+/// The cut of which devices hold least, as if they had room for it.
+Expected<std::unique_ptr<plan::Plan>> PlanMaker::makeSmallest(PipelineShape shape,
+                                                              const CutFitting::Least &least) {
+  shape.weighsMemory = false;
+  shape.weightLimits = least.fitted.weightLimits;
+  shape.cutSteps = least.fitted.steps;
+  auto plan = runPasses(shape);
+  isRecut = true;
+  return plan;
+}
+
 Expected<std::unique_ptr<plan::Plan>> PlanMaker::make(PipelineShape shape) {
   auto plan = makeWithin(shape, /*isTight=*/false);
   if (!plan || *plan)
     return plan;
   const auto least = leastCut(shape);
-  const auto shortage = shortageBy(least, shape);
-  if (!shortage || shortage->bytes > shortage->room)
+  auto shortage = shortageBy(least, shape);
+  if (!shortage)
     return tooLittleMemory(shape, shortage);
   // So that whatever has the memory that errors name is enough.
-  PipelineShape smallest = shape;
-  smallest.weighsMemory = false;
-  smallest.weightLimits = least->fitted.weightLimits;
-  smallest.cutSteps = least->fitted.steps;
-  plan = runPasses(smallest);
-  isRecut = true;
-  if (!plan || !shortageOf(**plan, smallest))
+  const bool hasRoom = shortage->bytes <= shortage->room;
+  plan = makeSmallest(shape, *least);
+  const auto held = plan ? shortageOf(**plan, shape) : std::nullopt;
+  if (hasRoom && !held)
     return plan;
-  return tooLittleMemory(shape, std::nullopt);
+  consumeError(plan.takeError());
+  if (held && held->bytes > shortage->bytes)
+    shortage = held;
+  return tooLittleMemory(shape, shortage);
 }
 
 Error PlanMaker::tooLittleMemory(const PipelineShape &shape,
@@ -405,6 +424,19 @@ std::optional<CutFitting::Least> PlanMaker::leastCut(const PipelineShape &shape)
 
 std::optional<MemoryShortage> PlanMaker::leastMemory(const PipelineShape &shape) {
   return shortageBy(leastCut(shape), shape);
+}
+
+int64_t PlanMaker::leastHeld(const PipelineShape &shape) {
+  const auto least = leastCut(shape);
+  if (!least)
+    return 0;
+  auto plan = makeSmallest(shape, *least);
+  if (!plan) {
+    consumeError(plan.takeError());
+    return least->bytes;
+  }
+  const auto peaks = peaksOf(**plan);
+  return peaks ? std::max(least->bytes, *llvm::max_element(*peaks)) : least->bytes;
 }
 
 int64_t PlanMaker::leastPeak(const PipelineShape &shape) {

@@ -43,6 +43,9 @@ public:
   /// The memory of the smallest device with which the shape is known to have a plan, and with hardly less is
   /// not (CutFitting::leastRoom), beside what that device has; nothing where that cannot be told.
   std::optional<MemoryShortage> leastMemory(const PipelineShape &shape);
+  /// With so many bytes a device it is certain to have one: what devices of the plan hold that
+  /// `leastMemory` knows of, values that wait for other stages included.
+  int64_t leastHeld(const PipelineShape &shape);
   /// With less, it has none; as far as that can be told without a cut.
   int64_t leastPeak(const PipelineShape &shape);
 
@@ -84,6 +87,8 @@ private:
   llvm::Expected<Uncut> smallest(PipelineShape shape);
   static bool fits(const Uncut &program, const PipelineShape &shape);
   llvm::Expected<std::unique_ptr<plan::Plan>> runPasses(const PipelineShape &shape);
+  llvm::Expected<std::unique_ptr<plan::Plan>> makeSmallest(PipelineShape shape,
+                                                           const CutFitting::Least &least);
   llvm::Expected<std::unique_ptr<plan::Plan>> fitCut(const PipelineShape &shape, bool isTight);
   llvm::Expected<std::unique_ptr<plan::Plan>> recut(const PipelineShape &shape, uint32_t microbatches,
                                                     bool triesFastest);

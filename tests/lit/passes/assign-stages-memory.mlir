@@ -14,7 +14,7 @@
 // FITS: aten.mm(%{{.*}}, %{{.*}}) {cleave.stage = 0
 // FITS: aten.mm(%{{.*}}, %{{.*}}) {cleave.stage = 1
 // FITS: aten.linear({{.*}}cleave.stage = 1
-// NONE: stage cut: no cut into 2 stages holds at most 20000 bytes of weights each; use --mesh pp=3 or more, or devices with memory for 32768 bytes
+// NONE: stage cut: no cut into 2 stages holds at most 20000 bytes of weights each; use --mesh pp=3 or more, or devices with memory for 32768 bytes of weights
 // COUNT: found 1 weight limits, expected 2, one a stage
 func.func @forward(%x: tensor<1x64xf32>, %y: tensor<4096x64xf32>) -> tensor<4096x1xf32> {
   %a = cleave.param "a" {role = "parameter"} : tensor<64x64xf32>

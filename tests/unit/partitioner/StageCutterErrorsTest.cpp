@@ -86,7 +86,7 @@ TEST(StageCutterErrors, SaysTheLeastWeightLimitThatWouldDo) {
   // 10, 30, 10, 10: at 30 bytes three stages, in two stages 40 and 20.
   EXPECT_EQ(messageOf(weighted(4), request),
             "stage cut: no cut into 2 stages holds at most 30 bytes of weights each; "
-            "use --mesh pp=3 or more, or devices with memory for 40 bytes");
+            "use --mesh pp=3 or more, or devices with memory for 40 bytes of weights");
   request.stages.resize(3, request.stages.front());
   EXPECT_EQ(messageOf(weighted(4), request), "no error");
   request.stages.resize(2);
@@ -100,7 +100,7 @@ TEST(StageCutterErrors, NamesTheNodeThatIsTooHeavy) {
   limitWeights(request, 29);
   EXPECT_EQ(messageOf(weighted(4), request),
             "aten.linear at layer.1: reads 30 bytes of weights, a stage may hold 29; "
-            "use devices with memory for 40 bytes");
+            "use devices with memory for 40 bytes of weights");
 }
 
 TEST(StageCutterErrors, CountsFixedStartsInTheWeightLimit) {
@@ -111,7 +111,7 @@ TEST(StageCutterErrors, CountsFixedStartsInTheWeightLimit) {
   // 10, 30, 10, 10: node 3 stands alone, so node 2 takes a stage of its own as well.
   EXPECT_EQ(messageOf(weighted(4), request),
             "stage cut: no cut into 3 stages holds at most 30 bytes of weights each; "
-            "use --mesh pp=4 or more, or devices with memory for 40 bytes");
+            "use --mesh pp=4 or more, or devices with memory for 40 bytes of weights");
 }
 
 TEST(StageCutterErrors, SaysThatUnequalDevicesAreTooSmall) {
@@ -119,9 +119,11 @@ TEST(StageCutterErrors, SaysThatUnequalDevicesAreTooSmall) {
   request.stages.resize(2);
   request.stages[0].weightLimit = 10;
   request.stages[1].weightLimit = 40;
-  EXPECT_EQ(messageOf(weighted(4), request),
-            "stage cut: no cut into 2 stages holds at most 10 bytes of weights in stage 0, which may hold least, "
-            "40 in stage 1, which may hold most; use devices with memory for 40 bytes where they have less");
+  EXPECT_EQ(
+      messageOf(weighted(4), request),
+      "stage cut: no cut into 2 stages holds at most 10 bytes of weights in stage 0, which may hold least, "
+      "40 in stage 1, which may hold most; use devices with memory for 40 bytes of weights where they have "
+      "less");
   request.stages[1].weightLimit = 50;
   EXPECT_EQ(messageOf(weighted(4), request), "no error");
 }
@@ -133,13 +135,17 @@ TEST(StageCutterErrors, CountsWhatLargerDevicesHaveInTheLeast) {
   request.stages[1].weightLimit = 5;
   request.stages[2].weightLimit = 7;
   // 10, 30, 10, 10: the first device may have 40 or more, the others have to have 10 each.
-  EXPECT_EQ(messageOf(weighted(4), request),
-            "stage cut: no cut into 3 stages holds at most 5 bytes of weights in stage 1, which may hold least, "
-            "1000 in stage 0, which may hold most; use devices with memory for 10 bytes where they have less");
+  EXPECT_EQ(
+      messageOf(weighted(4), request),
+      "stage cut: no cut into 3 stages holds at most 5 bytes of weights in stage 1, which may hold least, "
+      "1000 in stage 0, which may hold most; use devices with memory for 10 bytes of weights where they have "
+      "less");
   request.stages[0].weightLimit.reset();
-  EXPECT_EQ(messageOf(weighted(4), request),
-            "stage cut: no cut into 3 stages holds at most 5 bytes of weights in stage 1, which may hold least, "
-            "any number in stage 0, which may hold most; use devices with memory for 10 bytes where they have less");
+  EXPECT_EQ(
+      messageOf(weighted(4), request),
+      "stage cut: no cut into 3 stages holds at most 5 bytes of weights in stage 1, which may hold least, "
+      "any number in stage 0, which may hold most; use devices with memory for 10 bytes of weights where "
+      "they have less");
   request.stages[1].weightLimit = request.stages[2].weightLimit = 10;
   EXPECT_EQ(messageOf(weighted(4), request), "no error");
 }
@@ -204,5 +210,5 @@ TEST(StageCutterErrors, SaysWhatWasNotTried) {
   request.limits.downsets = 1;
   EXPECT_EQ(messageOf(graph, request),
             "stage cut: no cut into 2 stages that was tried holds at most 30 bytes of weights each; "
-            "use --mesh pp=3 or more, or devices with memory for 40 bytes");
+            "use --mesh pp=3 or more, or devices with memory for 40 bytes of weights");
 }
