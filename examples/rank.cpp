@@ -1,4 +1,5 @@
-// The same as a process a rank: torchrun --nproc-per-node 2 --no-python rank PLAN INPUTS.safetensors OUTPUTS.safetensors
+// The same as a process a rank: torchrun --nproc-per-node 2 --no-python rank PLAN INPUTS.safetensors
+// OUTPUTS.safetensors
 #include "cleave/runtime/Session.h"
 #include "cleave/runtime/SignatureInputs.h"
 #include "cleave/runtime/TensorFile.h"
@@ -14,8 +15,10 @@ int main(int argc, char **argv) {
   options.launch = check(launchFromEnvironment());
   options.led = true;
   std::unique_ptr<Session> session = check(Session::open(argv[1], options));
-  if (session->process() != 0)
-    return check(session->serve()), 0;
+  if (session->process() != 0) {
+    check(session->serve());
+    return check(session->close()), 0;
+  }
   // Process 0 alone knows of requests; it may start them from several threads.
   const cleave::plan::Signature &forward = *session->plan().signatures[0];
   std::vector<at::Tensor> inputs = check(matchInputs(forward, check(readTensors(argv[2])), argv[2]));
@@ -24,4 +27,5 @@ int main(int argc, char **argv) {
   for (size_t i = 0; i < outputs.size(); ++i)
     named.push_back({forward.outputs[i]->name, outputs[i]});
   check(writeTensors(argv[3], named));
+  check(session->close());
 }

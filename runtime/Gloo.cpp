@@ -10,6 +10,7 @@
 #include "llvm/ADT/ScopeExit.h"
 #include <ATen/ops/from_blob.h>
 #include <c10/core/InferenceMode.h>
+#include <csignal>
 #include <cstdlib>
 #include <mutex>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
@@ -64,7 +65,15 @@ static c10::intrusive_ptr<c10d::Store> connectStore(const Launch &launch, bool i
   return c10::make_intrusive<c10d::PrefixStore>(launch.prefix, std::move(store));
 }
 
+/// Neither c10d nor Gloo writes in a way that raises no signal.
+static void ignoreBrokenPipes() {
+  struct sigaction known;
+  if (sigaction(SIGPIPE, nullptr, &known) == 0 && known.sa_handler == SIG_DFL)
+    std::signal(SIGPIPE, SIG_IGN);
+}
+
 std::unique_ptr<Store> openStore(const Launch &launch, milliseconds timeout) {
+  ignoreBrokenPipes();
   // What c10d would write about lost connections comes with a backtrace, beside our own message.
   FLAGS_caffe2_log_level = 4;
   const bool isServer = launch.rank == 0 && !launch.agentHoldsStore;
@@ -83,8 +92,11 @@ public:
   void wait(c10d::Work &work, uint32_t peer);
 
 private:
+  template <typename Start>
+  c10::intrusive_ptr<c10d::Work> begin(uint32_t peer, const void *data, size_t bytes, Start start);
+
   const c10::intrusive_ptr<ProcessGroupGloo> group;
-  std::mutex mutex;
+  std::mutex starting, mutex;
   llvm::DenseSet<c10d::Work *> waiting;
   bool isCut = false;
 };
@@ -104,9 +116,11 @@ private:
 
 /// `start` on a tensor over the bytes.
 template <typename Start>
-static c10::intrusive_ptr<c10d::Work> begin(uint32_t peer, const void *data, size_t bytes, Start start) {
+c10::intrusive_ptr<c10d::Work> GlooWire::begin(uint32_t peer, const void *data, size_t bytes, Start start) {
   c10::InferenceMode inference;
   std::vector<at::Tensor> tensors{at::from_blob(const_cast<void *>(data), {int64_t(bytes)}, at::kByte)};
+  // c10d counts what is started, for one thread.
+  std::lock_guard lock(starting);
   try {
     return start(tensors);
   } catch (const std::exception &exception) {

@@ -5,6 +5,7 @@
 #include "runtime/DTypes.h"
 #include "runtime/Values.h"
 #include "llvm/ADT/StringExtras.h"
+#include <c10/core/InferenceMode.h>
 #include <optional>
 #include <string>
 
@@ -128,6 +129,14 @@ llvm::Expected<std::vector<int64_t>> bindSymbols(const plan::Signature &signatur
   if (Error error = binder.checkExpressions(inputs))
     return error;
   return binder.take();
+}
+
+std::vector<at::Tensor> inOrder(llvm::ArrayRef<at::Tensor> inputs) {
+  c10::InferenceMode inference;
+  std::vector<at::Tensor> tensors;
+  for (const at::Tensor &input : inputs)
+    tensors.push_back(input.resolve_conj().resolve_neg().contiguous());
+  return tensors;
 }
 
 } // namespace cleave::runtime

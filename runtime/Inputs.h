@@ -17,6 +17,9 @@ namespace cleave::runtime {
 llvm::Expected<std::vector<int64_t>> bindSymbols(const plan::Signature &signature,
                                                  llvm::ArrayRef<at::Tensor> inputs, bool sizesAlone = false);
 
+/// The inputs as programs were compiled for: their elements in order, none of them lazily conjugated.
+std::vector<at::Tensor> inOrder(llvm::ArrayRef<at::Tensor> inputs);
+
 } // namespace cleave::runtime
 
 #endif // CLEAVE_RUNTIME_INPUTS_H

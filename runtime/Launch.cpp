@@ -92,7 +92,7 @@ Expected<std::string> Reader::addressFor(const Launcher &launcher, const Launch 
     return *address;
   if (auto nodes = variable("SLURM_STEP_NODELIST"); nodes && launcher.rank == kSlurm.rank)
     return firstHost(*nodes);
-  if (launch.localSize == launch.size)
+  if (has(launcher.localSize) && launch.localSize == launch.size)
     return "127.0.0.1";
   return missing(launcher, launcher.rank, "MASTER_ADDR",
                  Twine(launcher.remedy) + " MASTER_ADDR, the host of rank 0");

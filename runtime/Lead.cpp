@@ -1,5 +1,6 @@
 //===- Lead.cpp - What process 0 has the others do ------------------------===//
 #include "runtime/Lead.h"
+#include "runtime/Exceptions.h"
 #include "runtime/Placement.h"
 #include "llvm/ADT/STLExtras.h"
 #include <ATen/Functions.h>
@@ -9,6 +10,19 @@ namespace cleave::runtime {
 using c10::IValue;
 using llvm::Error;
 using llvm::Expected;
+
+Error agreeWhoLeads(Peers &peers, bool isLed) {
+  auto words = peers.gather(isLed ? "led" : "", 0);
+  if (!words)
+    return words.takeError();
+  for (auto [rank, word] : llvm::enumerate(*words))
+    if (word != words->front())
+      return llvm::createStringError(peers.fail("rank " + std::to_string(rank) + " is " +
+                                                (word.empty() ? "not " : "") +
+                                                "led by rank 0, others are otherwise; set "
+                                                "SessionOptions::led alike"));
+  return peers.share("", 0).takeError();
+}
 
 // An order as values: its kind, its signature, and each input as a tensor or, where only its sizes count, as
 // a tuple of its element type and its sizes.
@@ -58,6 +72,8 @@ Expected<Order> Lead::take() {
     peers.lose(lost.rank, "rank " + std::to_string(peers.rank()) + " waited for requests");
   } catch (const WireCut &) {
     // The run has ended.
+  } catch (const std::exception &exception) {
+    peers.fail("rank " + std::to_string(peers.rank()) + ": a request: " + messageOf(exception));
   }
   if (values.empty())
     return peers.failure();

@@ -21,6 +21,9 @@ struct Order {
   std::vector<at::Tensor> inputs = {};
 };
 
+/// Fails in all processes where they do not say alike whether process 0 leads.
+llvm::Error agreeWhoLeads(Peers &peers, bool isLed);
+
 /// The way of orders from process 0 to all others, which carry them out one after the other.
 class Lead {
 public:

@@ -72,7 +72,7 @@ Lifeline::~Lifeline() {
   close(stopped);
 }
 
-std::unique_ptr<Lifeline> Lifeline::hold(const std::string &address) {
+std::unique_ptr<Lifeline> Lifeline::hold(const std::string &address, uint32_t size) {
   std::random_device random;
   std::unique_ptr<Lifeline> line(new Lifeline(nameOf("", random()) + nameOf("", random())));
   const Addresses addresses(address, "0", SOCK_STREAM, AI_PASSIVE | AI_NUMERICHOST);
@@ -84,6 +84,7 @@ std::unique_ptr<Lifeline> Lifeline::hold(const std::string &address) {
       listen(line->listening, SOMAXCONN) != 0 || !ownNameOf(line->listening, own, port))
     throw std::runtime_error("cannot listen at " + address);
   line->address = own + " " + port;
+  line->size = size;
   return line;
 }
 
@@ -134,10 +135,11 @@ std::unique_ptr<Lifeline> Lifeline::reach(const std::string &place, uint32_t ran
 //===- Watching -----------------------------------------------------------===//
 
 void Lifeline::accept() {
-  int made;
+  int made = 0;
   while (connections.size() < kMostConnections &&
          (made = accept4(listening, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK)) >= 0)
     connections.push_back({made, word.size() + kDigits});
+  isFull = made >= 0 || (errno != EAGAIN && errno != EWOULDBLOCK);
 }
 
 bool Lifeline::hear(Connection &connection) const {
@@ -155,7 +157,7 @@ bool Lifeline::hear(Connection &connection) const {
   StringRef name = heard.take_front(connection.nameLength);
   uint32_t rank = 0;
   if (!connection.rank) {
-    if (!name.consume_front(word) || name.getAsInteger(16, rank))
+    if (!name.consume_front(word) || name.getAsInteger(16, rank) || rank == 0 || rank >= size)
       return false;
     connection.rank = rank;
   }
@@ -174,16 +176,17 @@ bool Lifeline::haveAllLeft() const {
          llvm::none_of(connections, [&](const Connection &one) { return isOne(one) && !one.hasLeft; });
 }
 
-void Lifeline::awaitSomething() const {
+void Lifeline::awaitSomething() {
   std::vector<pollfd> polled{{stopped, POLLIN, 0}};
-  if (listening >= 0)
+  if (listening >= 0 && !isFull)
     polled.push_back({listening, POLLIN, 0});
   {
     std::lock_guard lock(mutex);
     for (const Connection &connection : connections)
       polled.push_back({connection.socket, POLLIN, 0});
   }
-  (void)poll(polled.data(), polled.size(), -1);
+  constexpr int kWhile = 100;
+  (void)poll(polled.data(), polled.size(), isFull ? kWhile : -1);
 }
 
 std::optional<uint32_t> Lifeline::watch() {

@@ -24,8 +24,8 @@ class Lifeline {
 public:
   using Clock = std::chrono::steady_clock;
 
-  /// Rank 0 holds all others' ends at `address`, which is one of this machine.
-  static std::unique_ptr<Lifeline> hold(const std::string &address);
+  /// Rank 0 holds the ends of all others of `size` at `address`, which is one of this machine.
+  static std::unique_ptr<Lifeline> hold(const std::string &address, uint32_t size);
   /// Connects with rank 0. Throws where that is not there by `deadline`.
   /// \param place  what rank 0's `place` gives.
   static std::unique_ptr<Lifeline> reach(const std::string &place, uint32_t rank, Clock::time_point deadline);
@@ -61,10 +61,14 @@ private:
   bool haveAllLeft() const;
   /// Reads what has come; false where the other end is closed or a stranger.
   bool hear(Connection &connection) const;
-  void awaitSomething() const;
+  void awaitSomething();
 
   /// What those of this run say first.
   const std::string word;
+  /// Of rank 0: how many ranks there are.
+  uint32_t size = 0;
+  /// The system has given no socket for somebody who connects: there is one again after a while.
+  bool isFull = false;
   std::string address;
   int listening = -1, stopped = -1;
   mutable std::mutex mutex;

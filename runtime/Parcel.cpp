@@ -26,7 +26,8 @@ enum class Kind : uint8_t {
   Device,
   Tuple,
   List,
-  Dict
+  Dict,
+  Quantized
 };
 } // namespace
 
@@ -75,6 +76,7 @@ private:
       write(item);
   }
   void writeTensor(const at::Tensor &tensor);
+  void writeQuantized(const at::Tensor &tensor);
   void writeContainer(const IValue &value);
 };
 } // namespace
@@ -82,9 +84,10 @@ private:
 void Writer::writeTensor(const at::Tensor &given) {
   if (!given.defined())
     return put(Kind::Undefined);
-  TORCH_CHECK(given.layout() == at::kStrided && given.device().is_cpu() && !given.is_quantized(),
-              "found a tensor of ", given.options(),
-              ", expected one that processes can exchange: dense, on the CPU");
+  TORCH_CHECK(given.layout() == at::kStrided && given.device().is_cpu(), "found a tensor of ",
+              given.options(), ", expected one that processes can exchange: dense, on the CPU");
+  if (given.is_quantized())
+    return writeQuantized(given);
   const at::Tensor tensor = given.resolve_conj().resolve_neg();
   put(Kind::Tensor);
   put(uint8_t(tensor.scalar_type()));
@@ -100,6 +103,22 @@ void Writer::writeTensor(const at::Tensor &given) {
   const size_t bytes = std::min(span, tensor.numel()) * tensor.itemsize();
   if (bytes > 0)
     parcel.blocks.push_back({const_cast<void *>(sent.const_data_ptr()), bytes, sent});
+}
+
+/// In row-major order.
+void Writer::writeQuantized(const at::Tensor &given) {
+  TORCH_CHECK(given.qscheme() == at::kPerTensorAffine,
+              "found a tensor with scales by channel, expected one that processes can exchange");
+  const at::Tensor tensor = given.contiguous();
+  put(Kind::Quantized);
+  put(uint8_t(tensor.scalar_type()));
+  put(tensor.q_scale());
+  put(tensor.q_zero_point());
+  put(uint64_t(tensor.dim()));
+  for (int64_t size : tensor.sizes())
+    put(size);
+  if (const size_t bytes = tensor.nbytes())
+    parcel.blocks.push_back({const_cast<void *>(tensor.const_data_ptr()), bytes, tensor});
 }
 
 void Writer::writeContainer(const IValue &value) {
@@ -199,6 +218,7 @@ private:
     return read;
   }
   at::Tensor tensor();
+  at::Tensor quantized();
   IValue list(int depth);
   IValue dict(int depth);
 
@@ -228,6 +248,18 @@ at::Tensor Unpacking::Reader::tensor() {
   at::Tensor compact = at::empty(sizes, at::TensorOptions(dtype));
   fill(unpacking.memory, compact, count * whole.itemsize());
   unpacking.spreads.push_back({compact, whole});
+  return whole;
+}
+
+at::Tensor Unpacking::Reader::quantized() {
+  const auto dtype = c10::ScalarType(number<uint8_t>());
+  TORCH_CHECK(c10::isQIntType(dtype), "found a quantized tensor of an unknown element type");
+  const double scale = number<double>();
+  const int64_t zeroPoint = number<int64_t>();
+  const std::vector<int64_t> sizes = numbers(number<uint64_t>());
+  (void)elementsOf(sizes);
+  at::Tensor whole = at::_empty_affine_quantized(sizes, at::TensorOptions(dtype), scale, zeroPoint);
+  fill(unpacking.memory, whole, whole.nbytes());
   return whole;
 }
 
@@ -281,6 +313,8 @@ IValue Unpacking::Reader::read(int depth) {
     return list(depth);
   case Kind::Dict:
     return dict(depth);
+  case Kind::Quantized:
+    return quantized();
   }
   TORCH_CHECK(false, "found a value of an unknown kind from another process");
 }

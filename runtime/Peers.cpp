@@ -1,6 +1,8 @@
 //===- Peers.cpp - The processes of a run, and how they end together ------===//
 #include "runtime/Peers.h"
 #include "runtime/Exceptions.h"
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/ScopeExit.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FormatVariadic.h"
 
@@ -18,8 +20,6 @@ static constexpr auto kSilence = 1500ms;
 /// How long a process that fails waits to hear whether another has failed before.
 static constexpr auto kLastWord = 1s;
 static constexpr char kFailed[] = "failed";
-
-static std::string beatOf(uint32_t rank) { return "beat/" + std::to_string(rank); }
 
 static std::string ofRank(uint32_t rank, StringRef text) {
   return ("rank " + llvm::Twine(rank) + " " + text).str();
@@ -90,10 +90,12 @@ void Peers::call(llvm::function_ref<void(const PeersClient &)> ask) {
     return;
   ++calls;
   lock.unlock();
+  auto done = llvm::make_scope_exit([&] {
+    lock.lock();
+    --calls;
+    changed.notify_all();
+  });
   ask(*asked);
-  lock.lock();
-  --calls;
-  changed.notify_all();
 }
 
 void Peers::beat() {
@@ -119,39 +121,72 @@ void Peers::keepBeating() {
       return settle(problem);
     }
     changed.wait_for(lock, kBeat, [&] { return stopping || leaving || over || !proposed.empty(); });
-    if (stopping || leaving || over)
-      return;
+    if (!stopping && !leaving && !over)
+      continue;
+    lock.unlock();
+    // A failure that the store was too slow to hear of is told all the same.
+    try {
+      (void)propose();
+    } catch (const std::exception &) {
+    }
+    return;
   }
 }
 
 void Peers::beatOnce(uint64_t count) {
-  std::string status, proposal;
+  std::string status;
   {
     std::lock_guard lock(mutex);
     status = messages ? "is loading the plan" : "is joining the others";
   }
   call([&](const PeersClient &asked) { status = asked.status(); });
   store->set(beatOf(launch.rank), std::to_string(count) + " " + status);
-  {
-    std::lock_guard lock(mutex);
-    proposal = proposed;
-  }
-  if (!proposal.empty())
-    return settle(store->setOnce(kFailed, proposal));
+  if (propose())
+    return;
   if (auto failure = store->find(kFailed))
     return settle(*failure);
   noteBeats();
 }
 
-void Peers::noteBeats() {
-  for (uint32_t rank = 0; rank < launch.size; ++rank) {
-    auto beat = store->find(beatOf(rank));
+bool Peers::propose() {
+  std::string proposal;
+  {
     std::lock_guard lock(mutex);
-    answered = Clock::now();
-    if (!beat || *beat == known[rank].beat)
-      continue;
-    known[rank] = {*beat, StringRef(*beat).split(' ').second.str(), answered};
+    if (proposed.empty() || isProposed)
+      return false;
+    proposal = proposed;
+    isProposed = true;
   }
+  settle(store->setOnce(kFailed, proposal));
+  return true;
+}
+
+void Peers::noteBeats() {
+  std::vector<std::string> keys;
+  for (uint32_t rank = 0; rank < launch.size; ++rank)
+    keys.push_back(beatOf(rank));
+  if (haveAllCome) {
+    for (auto [rank, beat] : llvm::enumerate(store->values(keys)))
+      note(uint32_t(rank), beat);
+    return;
+  }
+  for (auto [rank, key] : llvm::enumerate(keys))
+    if (auto beat = store->find(key))
+      note(uint32_t(rank), *beat);
+}
+
+void Peers::note(uint32_t rank, const std::string &beat) {
+  std::lock_guard lock(mutex);
+  answered = Clock::now();
+  Known &peer = known[rank];
+  if (beat == peer.beat)
+    return;
+  StringRef status = StringRef(beat).split(' ').second;
+  if (status != peer.status)
+    peer.moved = answered;
+  peer.beat = beat;
+  peer.status = status.str();
+  peer.changed = answered;
 }
 
 void Peers::watchLife() {
@@ -163,8 +198,12 @@ void Peers::watchClock() {
   std::unique_lock lock(mutex);
   while (!changed.wait_for(lock, 50ms, [&] { return stopping || over; })) {
     std::string late;
+    Clock::time_point moved{};
+    for (uint32_t rank = 0; rank < launch.size; ++rank)
+      if (rank != launch.rank)
+        moved = std::max(moved, known[rank].moved);
     for (const Wait &wait : waits)
-      if (late.empty() && Clock::now() >= wait.deadline)
+      if (late.empty() && Clock::now() >= std::max(wait.begin, moved) + timeout)
         late = wait.what;
     lock.unlock();
     if (!late.empty())
@@ -263,7 +302,7 @@ Error Peers::waitFor(const std::string &what, llvm::function_ref<void()> work) {
   std::list<Wait>::iterator wait;
   {
     std::lock_guard lock(mutex);
-    wait = waits.insert(waits.end(), {Clock::now() + timeout, what});
+    wait = waits.insert(waits.end(), {Clock::now(), what});
   }
   try {
     work();

@@ -39,10 +39,10 @@ class Peers {
 public:
   using Clock = std::chrono::steady_clock;
 
-  /// Meets the other processes at the store and connects with them. Fails where one does not come within
-  /// `timeout`, or has another `plan` (its checksum) or number of processes; all fail then.
   struct Release;
   using Owner = std::unique_ptr<Peers, Release>;
+  /// Meets the other processes at the store and connects with them. Fails where one does not come within
+  /// `timeout`, or has another `plan` (its checksum) or number of processes; all fail then.
   static llvm::Expected<Owner> join(const Launch &launch, const std::string &plan,
                                     std::chrono::seconds timeout);
 
@@ -81,14 +81,19 @@ public:
   void linger() const;
 
 private:
+  /// Where a process writes what it does.
+  static std::string beatOf(uint32_t rank) { return "beat/" + std::to_string(rank); }
   /// What is known of a process from the store.
   struct Known {
     std::string beat, status;
     Clock::time_point changed;
+    /// When it last was at something else.
+    Clock::time_point moved;
   };
-  /// A wait that must end in time.
+  /// A wait that must end in time, counted from when it began and another process last moved on: what
+  /// others still do of requests before it has its own deadline.
   struct Wait {
-    Clock::time_point deadline;
+    Clock::time_point begin;
     std::string what;
   };
 
@@ -105,6 +110,7 @@ private:
   /// Rank 0 holds the store, and no launcher's agent.
   bool holdsStore() const { return launch.rank == 0 && !launch.agentHoldsStore; }
   std::string storePlace() const;
+  std::string noStore() const;
   void start();
   /// False where the store does not answer, so that a thread still asks it.
   bool stop();
@@ -115,6 +121,9 @@ private:
   void keepBeating();
   void beatOnce(uint64_t count);
   void noteBeats();
+  void note(uint32_t rank, const std::string &beat);
+  /// Tells the store why this process has failed; true where it has.
+  bool propose();
   void watchLife();
   void watchClock();
   /// `ask` of the client, if there is one, without a lock.
@@ -144,8 +153,9 @@ private:
   std::list<Wait> waits;
   /// Told here, and not yet to the store; how the run has ended.
   std::string proposed, ended;
+  bool isProposed = false;
   Clock::time_point answered;
-  std::atomic<bool> over{false};
+  std::atomic<bool> over{false}, haveAllCome{false};
   bool stopping = false, leaving = false, isBeating = false;
   std::thread beating, living, ticking;
 };

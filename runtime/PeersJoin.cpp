@@ -19,7 +19,7 @@ using namespace std::chrono_literals;
 /// Where the lifeline is held.
 static constexpr char kLifeline[] = "lifeline";
 /// How long after the deadline a store is given up that does not answer.
-static constexpr auto kLastWord = 2s;
+static constexpr auto kGivenUp = 2s;
 /// How long what joins has to see that the run has failed.
 static constexpr auto kNotice = 200ms;
 
@@ -40,15 +40,14 @@ Expected<Peers::Owner> Peers::join(const Launch &launch, const std::string &plan
       [=] { return llvm::toString(catching([&] { return peers->come(plan); })); });
   std::future<std::string> come = coming.get_future();
   std::thread(std::move(coming)).detach();
-  const Clock::time_point end = Clock::now() + timeout + kLastWord;
+  const Clock::time_point end = Clock::now() + timeout + kGivenUp;
   while (come.wait_for(10ms) != std::future_status::ready) {
     if (peers->over && come.wait_for(kNotice) != std::future_status::ready) {
       peers->linger();
       return failed(llvm::toString(peers->failure()));
     }
     if (Clock::now() > end)
-      return failed("the store at " + peers->storePlace() + " does not answer; has its process, " +
-                    (launch.agentHoldsStore ? "torchrun's agent" : "rank 0") + ", stopped or died?");
+      return failed(peers->noStore());
   }
   Owner joined(peers);
   std::string problem = come.get();
@@ -64,12 +63,14 @@ Error Peers::come(const std::string &plan) {
   try {
     utsname system;
     const std::string host = uname(&system) == 0 ? system.nodename : "?";
+    store->set(beatOf(launch.rank), "0 is joining the others");
     store->set(comeOf(launch.rank), plan + " " + std::to_string(launch.size) + " " + host);
     if (Error error = tie(deadline))
       return error;
     start();
     if (Error error = awaitAll(deadline))
       return error;
+    haveAllCome = true;
     if (Error error = compare())
       return error;
   } catch (const std::exception &) {
@@ -86,10 +87,14 @@ Error Peers::find() {
     if (holdsStore())
       return llvm::createStringError("cannot hold the store at " + storePlace() +
                                      "; is the port in use? Choose another MASTER_PORT");
-    return llvm::createStringError("found no store at " + storePlace() + " within " +
-                                   std::to_string(timeout.count()) +
-                                   " s; has rank 0 started, with the same MASTER_ADDR and MASTER_PORT?");
+    return llvm::createStringError(noStore());
   }
+}
+
+std::string Peers::noStore() const {
+  return "found no store at " + storePlace() + " that answers within " + std::to_string(timeout.count()) +
+         " s; has " + (launch.agentHoldsStore ? "torchrun" : "rank 0") +
+         " started, with the same MASTER_ADDR and MASTER_PORT?";
 }
 
 Error Peers::tie(Clock::time_point deadline) {
@@ -100,7 +105,8 @@ Error Peers::tie(Clock::time_point deadline) {
     std::this_thread::sleep_for(10ms);
   }
   try {
-    lifeline = place ? Lifeline::reach(*place, launch.rank, deadline) : Lifeline::hold(ownAddress(launch));
+    lifeline = place ? Lifeline::reach(*place, launch.rank, deadline)
+                     : Lifeline::hold(ownAddress(launch), launch.size);
   } catch (const std::exception &exception) {
     return llvm::createStringError(exception.what());
   }

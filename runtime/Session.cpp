@@ -49,7 +49,6 @@ struct Session::Impl {
   std::shared_ptr<Exchange> connect(const Route &route, uint32_t microbatches, Patience &patience);
   std::vector<std::shared_ptr<Request>> requestsUnderWay();
   void failRequests(const std::string &message);
-  Error agreeWhoLeads();
   bool leads() const { return lead && peers->rank() == 0; }
   /// Fails where the caller is led.
   Error checkMayCall() const;
@@ -60,6 +59,8 @@ struct Session::Impl {
   Error reset();
   /// Does what process 0 has this one do.
   Error carryOut();
+  /// Takes leave of the other processes, once.
+  Error close();
   /// Waits for room for a request.
   Error enter();
   size_t mostUnderWay() const;
@@ -85,6 +86,7 @@ struct Session::Impl {
   /// Null where all ranks are in this process.
   Peers::Owner peers;
   std::shared_ptr<PeerExchange> peerExchange;
+  bool isClosed = false;
   /// Null where no process leads.
   std::unique_ptr<Lead> lead;
   /// Waits for the outputs of other processes, so that no rank has to.
@@ -97,13 +99,19 @@ struct Session::Pending::Impl {
   std::shared_ptr<Request> request;
 };
 
-Session::Impl::~Impl() {
+Error Session::Impl::close() {
+  if (!peerExchange || std::exchange(isClosed, true))
+    return Error::success();
   if (leads())
-    llvm::consumeError(lead->give({Order::Kind::End}));
+    if (Error error = lead->give({Order::Kind::End}))
+      return error;
+  return peers->leave();
+}
+
+Session::Impl::~Impl() {
+  // Fails where the run has failed, which has been told.
+  llvm::consumeError(close());
   if (peers) {
-    // Fails where the run has failed, which has been told.
-    if (peerExchange)
-      llvm::consumeError(peers->leave());
     peers->stopServing();
     peers->wire().cut();
   }
@@ -147,7 +155,11 @@ Error Session::Impl::join(const plan::Digest &checksum) {
   if (options.launch->size != ranks)
     return llvm::createStringError("plan was compiled for %zu ranks, %u processes were started; start %zu",
                                    ranks, options.launch->size, ranks);
-  return Peers::join(*options.launch, plan::toHex(checksum), options.timeout).moveInto(peers);
+  // Sessions that a process opens one after the other have nothing of each other's in the store.
+  static std::atomic<uint32_t> opened{0};
+  Launch launch = *options.launch;
+  launch.prefix += "/" + std::to_string(opened++);
+  return Peers::join(launch, plan::toHex(checksum), options.timeout).moveInto(peers);
 }
 
 Expected<std::vector<ResolvedDevice>> Session::Impl::resolveOwn(llvm::ArrayRef<uint32_t> own) {
@@ -168,6 +180,9 @@ Expected<std::vector<ResolvedDevice>> Session::Impl::resolveOwn(llvm::ArrayRef<u
   auto outputDevice = resolveDevice(options.outputDevice);
   if (!outputDevice)
     return llvm::createStringError("outputs: " + llvm::toString(outputDevice.takeError()));
+  if (peers && !outputDevice->place.is_cpu())
+    return llvm::createStringError("outputs: device " + options.outputDevice +
+                                   ": this version runs several processes on CPUs only; give cpu:0");
   outputPlace = outputDevice->place;
   return resolved;
 }
@@ -238,24 +253,11 @@ Error Session::Impl::serve() {
       request->checkDeadline();
   };
   peers->serve({status, failed, tick});
-  if (Error error = agreeWhoLeads())
+  if (Error error = agreeWhoLeads(*peers, options.led))
     return error;
   if (options.led)
     lead = std::make_unique<Lead>(*plan, *peers, devices.front()->memory());
   return options.trace ? peers->clockOffset().moveInto(clockOffset) : Error::success();
-}
-
-Error Session::Impl::agreeWhoLeads() {
-  auto words = peers->gather(options.led ? "led" : "", 0);
-  if (!words)
-    return words.takeError();
-  for (auto [rank, word] : llvm::enumerate(*words))
-    if (word != words->front())
-      return llvm::createStringError(peers->fail("rank " + std::to_string(rank) + " is " +
-                                                 (word.empty() ? "not " : "") +
-                                                 "led by rank 0, others are otherwise; set "
-                                                 "SessionOptions::led alike"));
-  return peers->share("", 0).takeError();
 }
 
 //===- Requests -----------------------------------------------------------===//
@@ -272,15 +274,6 @@ std::shared_ptr<Exchange> Session::Impl::connect(const Route &route, uint32_t mi
     return peerExchange;
   return std::make_shared<LocalExchange>(route.ranks, plan->mesh->tp, route.transfers, microbatches,
                                          patience);
-}
-
-/// The inputs as the programs were compiled for: their elements in order, none of them lazily conjugated.
-static std::vector<at::Tensor> inOrder(llvm::ArrayRef<at::Tensor> inputs) {
-  c10::InferenceMode inference;
-  std::vector<at::Tensor> tensors;
-  for (const at::Tensor &input : inputs)
-    tensors.push_back(input.resolve_conj().resolve_neg().contiguous());
-  return tensors;
 }
 
 Error Session::Impl::enter() {
@@ -390,6 +383,10 @@ Error Session::Impl::carryOut() {
     if (Error error = finish(mostUnderWay()))
       return error;
   }
+}
+
+Error Session::close() {
+  return catching([&] { return impl->close(); });
 }
 
 Session::Session(std::unique_ptr<Impl> impl) : impl(std::move(impl)) {}

@@ -66,24 +66,30 @@ struct DeviceStatistics {
 /// A session with a `launch` is one of several, each in a process of its own with one rank. Either one of
 /// them leads, or all make the same calls of `run`, `start` and `resetState` in the same order, which then is
 /// that of one thread, on inputs of the same sizes. Closing it waits for the others to close theirs. When a
-/// request fails in one of them, or a process dies, all of them fail for good, with the same message.
+/// request fails in one of them, or a process dies, all of them fail for good, with the same message. A
+/// process has one such session at a time; those that follow each other, all processes open in one order.
 class Session {
 public:
   /// Opens `planDirectory` as untrusted input: plan and shards are checked before anything is executed.
   static llvm::Expected<std::unique_ptr<Session>> open(llvm::StringRef planDirectory,
                                                        SessionOptions options = {});
+  /// Closes it, and says nothing of what fails.
   ~Session();
+  /// Waits until all processes are done, and fails where one is not; nothing may be called afterwards. Alone,
+  /// it does nothing.
+  llvm::Error close();
 
   const plan::Plan &plan() const;
 
   /// A request under way. Destroying it waits for the end.
   class Pending;
   /// Runs signature `signature` on the leaves of its inputs, in the order of `Signature.inputs`. Inputs are
-  /// read, never written, and must not be changed until the result is there. Outputs are the leaves of
-  /// `Signature.outputs`. Fails on inputs that do not fit the signature (number, dtype, rank, a size that is
-  /// not the traced one or that contradicts another use of the same name), and with rank, stage and module
-  /// path when an operator throws. Of several processes, those for which `needsInputs` is false may give
-  /// tensors of the device `meta`, and all but `outputProcess` get undefined tensors.
+  /// read, never written, and must not be changed until the result is there, of several processes until all
+  /// of them have done their part (`meet`). Outputs are the leaves of `Signature.outputs`. Fails on inputs
+  /// that do not fit the signature (number, dtype, rank, a size that is not the traced one or that
+  /// contradicts another use of the same name), and with rank, stage and module path when an operator throws.
+  /// Of several processes, those for which `needsInputs` is false may give tensors of the device `meta`, and
+  /// all but `outputProcess` get undefined tensors.
   llvm::Expected<std::vector<at::Tensor>> run(llvm::ArrayRef<at::Tensor> inputs, uint32_t signature = 0);
   /// The same without waiting for the result: requests follow one another through the stages. Waits for room
   /// while `SessionOptions::requests` are under way.

@@ -68,7 +68,8 @@ public:
   virtual std::vector<std::string> values(const std::vector<std::string> &keys) = 0;
 };
 
-/// Reaches the store, or holds it where that is this process' part.
+/// Reaches the store, or holds it where that is this process' part. From then on this process outlives
+/// writing to a connection whose other end is gone (SIGPIPE), unless it handles that in a way of its own.
 std::unique_ptr<Store> openStore(const Launch &launch, std::chrono::milliseconds timeout);
 
 /// Connects with all others, who do the same, by a connection of its own with the store, which is there.

@@ -48,7 +48,7 @@ def test_death_in_the_middle(blow, mesh, victim, plans, tmp_path):
         since = strike(processes, victim, blow)
         outcome = watch_end(processes, since, others_of(processes, victim), NOTICE + END + SLACK)
     for message in outcome.messages.values():  # who, where, and at what
-        assert re.match(rf"rank {victim} has died; its last word: rank {victim} \(stage \d: \S+", message), message
+        assert re.match(rf"rank {victim} has died; its last word: rank {victim} (\(stage \d: \S+|is between requests)", message), message
     # The first that was told to the store; with rank 0 that is gone.
     assert victim == 0 or len(set(outcome.messages.values())) == 1, outcome.messages
     assert not list(tmp_path.iterdir())
@@ -65,10 +65,8 @@ def test_death_at_the_start(victim, delay, plans, tmp_path):
         since = strike(processes, victim, signal.SIGKILL)
         outcome = watch_end(processes, since, [1 - victim], timeout + HANG + END + SLACK)
     message = outcome.messages[1 - victim]
-    # Where it dies while it makes the store, who connects with that is not refused and not answered.
-    never = ["found no store at 127.0.0.1:", "does not answer; has its process, rank 0,"] if victim == 0 else \
-        ["rank 1 has not started within 5 s"]
-    is_never = any(words in message for words in never)
+    never = "found no store at 127.0.0.1:" if victim == 0 else "rank 1 has not started within 5 s"
+    is_never = never in message
     assert is_never or f"rank {victim} has died" in message or "lost the store at " in message, message
     assert not list(tmp_path.iterdir())
     note("SIGKILL", f"{delay:.1f} s after the start" + (", before it has come to the store" if is_never else ""),
@@ -91,7 +89,8 @@ def test_death_while_others_are_awaited(plans, tmp_path):
 @pytest.mark.parametrize("victim", [0, 1])
 def test_death_at_the_end(victim, plans, tmp_path):
     """The outputs are complete or absent, whenever that is."""
-    steps = ("--repeat", 5)
+    timeout = 5
+    steps = ("--repeat", 5, "--timeout", timeout)
     with started(plans, "pp=2", tmp_path, *steps) as processes:
         took = max(end.seconds for end in processes.end().values())
     expected = load_file(tmp_path / "outputs.safetensors")
@@ -102,10 +101,12 @@ def test_death_at_the_end(victim, plans, tmp_path):
             time.sleep(max(took - early, 0))
             since = strike(processes, victim, signal.SIGKILL)
             other = processes.running[1 - victim]
-            status = other.wait(timeout=NOTICE + END + SLACK)
+            # On a slow machine this may be before rank 0 has come to the store.
+            status = other.wait(timeout=timeout + HANG + END + SLACK)
             out, err = other.communicate()
         assert status in (0, 1) and (status == 0) == (err == ""), (status, err)
-        assert time.monotonic() - since <= NOTICE + END + SLACK
+        if " cannot join the others: " not in err:
+            assert time.monotonic() - since <= NOTICE + END + SLACK
         files = [path.name for path in folder.iterdir()]
         assert files in ([], ["outputs.safetensors"]), files
         if files:
@@ -156,15 +157,15 @@ def test_a_rank_that_never_starts(plans, tmp_path):
 
 
 def test_a_rank_that_is_slow_but_in_time(plans, tmp_path):
-    """No false alarm."""
-    with started(plans, "pp=2", tmp_path, "--repeat", 20) as processes:
-        time.sleep(2)
-        for _ in range(4):
-            if processes.running[1].poll() is None:
-                strike(processes, 1, signal.SIGSTOP)
-                time.sleep(2)
-                strike(processes, 1, signal.SIGCONT)
-                time.sleep(0.3)
+    """No false alarm: it stands still for longer than the others take for all they do, and not for the deadline."""
+    with started(plans, "pp=2", tmp_path, "--repeat", 400, "--timeout", 6) as processes:
+        wait_until_running(processes)
+        for _ in range(3):
+            strike(processes, 1, signal.SIGSTOP)
+            time.sleep(3)
+            assert processes.running[0].poll() is None
+            strike(processes, 1, signal.SIGCONT)
+            time.sleep(0.1)
         ended = processes.end()
     assert all(end.status == 0 for end in ended.values()), ended
 
@@ -175,7 +176,7 @@ def test_a_rank_that_falls_behind(plans, tmp_path):
     with started(plans, "pp=2", tmp_path, *FOREVER, "--timeout", timeout) as processes:
         wait_until_running(processes)
         since, slow = time.monotonic(), processes.running[1]
-        # 2 ms of work in 500 ms: a step takes tens of milliseconds.
+        # Half a millisecond of work in two seconds: a step takes many.
         crawl = subprocess.Popen([sys.executable, "-c", CRAWL, str(slow.pid)])
         try:
             outcome = watch_end(processes, since, [0], timeout + HANG + END + SLACK)
@@ -192,9 +193,9 @@ CRAWL = """
 import os, signal, sys, time
 while True:
     os.kill(int(sys.argv[1]), signal.SIGSTOP)
-    time.sleep(0.498)
+    time.sleep(2)
     os.kill(int(sys.argv[1]), signal.SIGCONT)
-    time.sleep(0.002)
+    time.sleep(0.0005)
 """
 
 
@@ -332,7 +333,7 @@ def test_the_store_is_stopped(plans, agent, tmp_path):
 def test_the_store_is_stopped_before_the_end(plans, agent, tmp_path):
     """What is done is done: nobody waits for the store to take leave."""
     process, variables = agent
-    with started(plans, "pp=2", tmp_path, "--repeat", 200, environment=variables) as processes:
+    with started(plans, "pp=2", tmp_path, "--repeat", 400, environment=variables) as processes:
         wait_until_running(processes)
         process.send_signal(signal.SIGSTOP)
         ended = processes.end(timeout=60)

@@ -158,7 +158,7 @@ def test_a_link_that_is_cut_at_the_start(hosts, plans, tmp_path):
     for rank in (0, 1):
         assert "rank 2, rank 3 have not started within 3 s" in outcome.messages[rank], outcome.messages
     for rank in (2, 3):
-        assert "found no store at 10.77.0.1:29500 within 3 s" in outcome.messages[rank], outcome.messages
+        assert "found no store at 10.77.0.1:29500 that answers within 3 s" in outcome.messages[rank], outcome.messages
     TABLE.note("cut link", f"before the start, --timeout {timeout}", "pp=2,tp=2", timeout + HANG, outcome)
 
 

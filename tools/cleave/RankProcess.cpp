@@ -52,6 +52,11 @@ Error runAsRank(const std::string &plan, runtime::SessionOptions options,
     announce(rank, (*session)->fail(message));
     end();
   }
+  // Another process that is gone now may not have printed or written what it had to.
+  if (Error error = (*session)->close()) {
+    announce(rank, llvm::toString(std::move(error)));
+    end();
+  }
   return Error::success();
 }
 

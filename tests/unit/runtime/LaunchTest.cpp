@@ -81,6 +81,12 @@ TEST(LaunchTest, SaysWhatIsMissing) {
               HasSubstr("found 4, expected less than WORLD_SIZE"));
 }
 
+/// Who has started them by hand has not said that all are here.
+TEST(LaunchTest, WantsAnAddressWhereItIsNotKnownWhoIsOnThisMachine) {
+  EXPECT_THAT(problemOf({{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_PORT", "29500"}}),
+              HasSubstr("but MASTER_ADDR is not"));
+}
+
 TEST(LaunchTest, FindsTheFirstHost) {
   EXPECT_EQ(firstHost("one"), "one");
   EXPECT_EQ(firstHost("one,two[1-3]"), "one");

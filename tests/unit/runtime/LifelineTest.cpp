@@ -31,7 +31,7 @@ public:
 };
 } // namespace
 
-static std::unique_ptr<Lifeline> hold() { return Lifeline::hold("127.0.0.1"); }
+static std::unique_ptr<Lifeline> hold() { return Lifeline::hold("127.0.0.1", /*size=*/4); }
 
 TEST(LifelineTest, SeesAProcessThatIsKilled) {
   Watched first(hold());
@@ -46,6 +46,17 @@ TEST(LifelineTest, SeesAProcessThatIsKilled) {
   kill(child, SIGKILL);
   EXPECT_EQ(first.lost.get(), 3u);
   waitpid(child, nullptr, 0);
+}
+
+/// Of another run, which reads this one's store by mistake.
+TEST(LifelineTest, TakesRanksForStrangersThatItDoesNotHave) {
+  Watched first(hold());
+  for (uint32_t rank : {0u, 4u}) {
+    Watched stranger(Lifeline::reach(first.line->place(), rank, soon()));
+    EXPECT_EQ(stranger.lost.get(), 0u);
+  }
+  EXPECT_EQ(first.line->connected(), 0u);
+  EXPECT_TRUE(first.isQuiet());
 }
 
 TEST(LifelineTest, SeesThatRankZeroIsGone) {

@@ -54,6 +54,18 @@ TEST(ParcelTest, KeepsWrappedNumbers) {
   EXPECT_TRUE(sentTensor(number).unsafeGetTensorImpl()->is_wrapped_number());
 }
 
+TEST(ParcelTest, KeepsQuantizedNumbersAndTheirScale) {
+  const Tensor tensor =
+      at::quantize_per_tensor(at::arange(6, at::kFloat).reshape({2, 3}), 0.5, 3, at::kQUInt8);
+  for (const Tensor &each : {tensor, tensor.t(), tensor.slice(0, 0, 0)}) {
+    const Tensor arrived = sentTensor(each);
+    EXPECT_EQ(arrived.scalar_type(), at::kQUInt8);
+    EXPECT_EQ(arrived.q_scale(), 0.5);
+    EXPECT_EQ(arrived.q_zero_point(), 3);
+    EXPECT_TRUE(at::equal(arrived.int_repr(), each.int_repr()));
+  }
+}
+
 TEST(ParcelTest, ResolvesLazyConjugates) {
   const Tensor tensor = at::complex(at::rand({3}), at::rand({3})).conj();
   EXPECT_TRUE(at::equal(sentTensor(tensor), tensor.resolve_conj()));
