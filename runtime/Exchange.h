@@ -4,10 +4,12 @@
 
 #include "runtime/Communicator.h"
 #include "runtime/MemoryAccount.h"
+#include "runtime/Microbatches.h"
 #include <ATen/core/Tensor.h>
 #include <ATen/core/ivalue.h>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,16 +17,17 @@ namespace cleave::runtime {
 
 /// One micro-batch of a transfer between stages.
 struct Handover {
-  /// Among the transfers of all tensor ranks.
+  /// Among the transfers of all ranks that share their stages.
   size_t transfer;
   uint32_t microbatch;
   /// The rank at the other end.
   uint32_t peer;
 };
 
-/// A leaf of the outputs of a request.
+/// A leaf of the outputs of a request, or what one micro-batch gives for it.
 struct Output {
   uint32_t leaf;
+  std::optional<uint32_t> microbatch;
   at::Tensor tensor;
 };
 
@@ -44,11 +47,12 @@ public:
                        std::vector<c10::IValue> &values) = 0;
   /// Sends what this process has of the outputs of a request to where it is waited for; it is then undefined
   /// here. For each rank when it has done its part.
-  virtual void giveOutputs(uint32_t signature, std::vector<at::Tensor> &outputs) = 0;
+  virtual void giveOutputs(uint32_t signature, const Microbatches &microbatches,
+                           std::vector<at::Tensor> &outputs) = 0;
   /// Whether outputs come here from other processes.
   virtual bool takesOutputs(uint32_t signature) const = 0;
   /// Waits for them. For each request in turn.
-  virtual std::vector<Output> takeOutputs(uint32_t signature) = 0;
+  virtual std::vector<Output> takeOutputs(uint32_t signature, const Microbatches &microbatches) = 0;
 
   /// The request has failed: wakes those that wait.
   virtual void wake() = 0;

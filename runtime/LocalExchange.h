@@ -17,7 +17,8 @@ class LocalExchange final : public Exchange {
 public:
   /// \param ranks       which take part, ascending.
   /// \param groupSize   how many of them, beginning at each multiple, are a tensor group.
-  /// \param transfers   how many there are in one micro-batch, of all tensor ranks.
+  /// \param transfers     how many there are in one micro-batch, of all ranks that share their stages.
+  /// \param microbatches  of a data rank, at the most.
   /// \param patience    of the request; must outlive the result.
   LocalExchange(llvm::ArrayRef<uint32_t> ranks, uint32_t groupSize, size_t transfers, uint32_t microbatches,
                 Patience &patience);
@@ -26,9 +27,9 @@ public:
   /// Returns when the receiver has taken the values, whose memory stays the sender's until then.
   bool send(const Handover &handover, std::vector<c10::IValue> &values) override;
   bool receive(const Handover &handover, MemoryAccount &receiver, std::vector<c10::IValue> &values) override;
-  void giveOutputs(uint32_t, std::vector<at::Tensor> &) override {}
+  void giveOutputs(uint32_t, const Microbatches &, std::vector<at::Tensor> &) override {}
   bool takesOutputs(uint32_t) const override { return false; }
-  std::vector<Output> takeOutputs(uint32_t) override { return {}; }
+  std::vector<Output> takeOutputs(uint32_t, const Microbatches &) override { return {}; }
   void wake() override;
   std::string agree(std::string message) override { return message; }
   std::string lose(uint32_t rank, const std::string &context) override;

@@ -31,28 +31,35 @@ at::Tensor Microbatches::inputOf(uint32_t microbatch, size_t leaf, const at::Ten
   return whole.narrow(*dim, begin * rowsPerSample, (end - begin) * rowsPerSample).contiguous();
 }
 
-void Microbatches::addOutputOf(uint32_t microbatch, size_t leaf, const at::Tensor &output,
-                               at::Tensor &whole) const {
-  auto dim =
-      count() == 1 ? std::nullopt : plan::batchDimension(*signature.outputs[leaf]->type, signature.batch);
-  if (!dim) {
-    // Without a batch every micro-batch gives the same.
-    if (microbatch == 0)
-      whole = output;
-    return;
-  }
+std::optional<uint32_t> Microbatches::batchOf(size_t leaf) const {
+  return count() == 1 ? std::nullopt : plan::batchDimension(*signature.outputs[leaf]->type, signature.batch);
+}
+
+at::Tensor Microbatches::roomFor(uint32_t microbatch, size_t leaf, const at::Tensor &output) const {
   auto [begin, end] = plan::samplesOf(samples, count(), microbatch);
-  const int64_t rows = output.size(*dim), rowsPerSample = rows / (end - begin);
-  TORCH_CHECK(rows == rowsPerSample * (end - begin) &&
-                  (!whole.defined() || whole.size(*dim) == samples * rowsPerSample),
-              "output ", leaf, " has ", rows, " rows for ", end - begin,
-              " samples, which is not what the plan says");
-  if (!whole.defined()) {
-    std::vector<int64_t> shape = output.sizes().vec();
-    shape[*dim] = samples * rowsPerSample;
-    whole = at::empty(shape, output.options());
-  }
-  whole.narrow(*dim, begin * rowsPerSample, rows).copy_(output);
+  const uint32_t dim = *batchOf(leaf);
+  // By `size`, which fails where the output has fewer dimensions than the plan says.
+  const int64_t rows = output.size(dim) / (end - begin) * samples;
+  std::vector<int64_t> shape = output.sizes().vec();
+  shape[dim] = rows;
+  return at::empty(shape, output.options());
+}
+
+at::Tensor Microbatches::outputOf(uint32_t microbatch, size_t leaf, const at::Tensor &whole) const {
+  auto [begin, end] = plan::samplesOf(samples, count(), microbatch);
+  const uint32_t dim = *batchOf(leaf);
+  const int64_t rowsPerSample = whole.size(dim) / samples;
+  return whole.narrow(dim, begin * rowsPerSample, (end - begin) * rowsPerSample);
+}
+
+void Microbatches::addOutputOf(uint32_t microbatch, size_t leaf, const at::Tensor &output,
+                               const at::Tensor &whole) const {
+  const at::Tensor place = outputOf(microbatch, leaf, whole);
+  const uint32_t dim = *batchOf(leaf);
+  auto [begin, end] = plan::samplesOf(samples, count(), microbatch);
+  TORCH_CHECK(output.dim() == whole.dim() && output.size(dim) == place.size(dim), "output ", leaf, " has ",
+              output.size(dim), " rows for ", end - begin, " samples, which is not what the plan says");
+  place.copy_(output);
 }
 
 } // namespace cleave::runtime

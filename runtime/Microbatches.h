@@ -6,15 +6,16 @@
 #include "llvm/ADT/ArrayRef.h"
 #include <ATen/core/Tensor.h>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 namespace cleave::runtime {
 
-/// How a request's inputs are split into micro-batches and their outputs joined. A batch of fewer samples than the plan
-/// has micro-batches gives one micro-batch a sample.
+/// How a request's inputs are split into micro-batches, those of all data ranks, and their outputs joined. A batch of
+/// fewer samples than the plan has micro-batches gives one micro-batch a sample.
 class Microbatches {
 public:
-  /// \param wanted  micro-batches of the plan.
+  /// \param wanted  micro-batches of the plan (plan::microbatchesOfAll).
   /// \param sizes   of the signature's symbols; `signature` must outlive the result.
   Microbatches(const plan::Signature &signature, uint32_t wanted, std::vector<int64_t> sizes);
 
@@ -24,11 +25,19 @@ public:
   /// What a micro-batch sees of `whole`, leaf `leaf` of the inputs: contiguous, and `whole` itself where it
   /// has no batch.
   at::Tensor inputOf(uint32_t microbatch, size_t leaf, const at::Tensor &whole) const;
-  /// Adds `output`, what a micro-batch gives for leaf `leaf` of the outputs, to `whole`, which the first one
-  /// given makes.
-  void addOutputOf(uint32_t microbatch, size_t leaf, const at::Tensor &output, at::Tensor &whole) const;
+  /// Whether leaf `leaf` of the outputs is put together of what micro-batches give; else all give the same.
+  bool joins(size_t leaf) const { return batchOf(leaf).has_value(); }
+  /// For a leaf that is joined, room for all, where micro-batch `microbatch` gives `output`.
+  at::Tensor roomFor(uint32_t microbatch, size_t leaf, const at::Tensor &output) const;
+  /// Puts `output`, what a micro-batch gives for such a leaf, in its place in `whole`.
+  void addOutputOf(uint32_t microbatch, size_t leaf, const at::Tensor &output, const at::Tensor &whole) const;
+  /// What that place of `whole` holds.
+  at::Tensor outputOf(uint32_t microbatch, size_t leaf, const at::Tensor &whole) const;
 
 private:
+  /// The dimension along which an output is joined.
+  std::optional<uint32_t> batchOf(size_t leaf) const;
+
   const plan::Signature &signature;
   /// Of the request; 0 where it is not split.
   int64_t samples = 0;

@@ -1,5 +1,6 @@
 //===- PeerExchange.cpp - Ranks as processes ------------------------------===//
 #include "runtime/PeerExchange.h"
+#include "codegen/plan/Schedule.h"
 #include "runtime/Placement.h"
 #include "llvm/ADT/STLExtras.h"
 #include <algorithm>
@@ -8,19 +9,16 @@ namespace cleave::runtime {
 
 using plan::ActionKind;
 
-/// The rank that gives the outputs of a stage.
-static uint32_t giverOf(const plan::Plan &plan, uint32_t stage) { return plan.stages[stage]->ranks.front(); }
-
 uint32_t outputRankOf(const plan::Plan &plan, uint32_t signature) {
   uint32_t last = 0;
   for (const auto &output : plan.signatures[signature]->outputs)
     last = std::max(last, output->stage);
-  return giverOf(plan, last);
+  return plan.stages[last]->ranks.front();
 }
 
 PeerExchange::PeerExchange(const plan::Plan &plan, Peers &peers, MemoryAccount &account, bool led)
     : plan(plan), peers(peers), account(account), led(led) {
-  const uint32_t size = plan.mesh->tp, index = tensorRankOf(plan, peers.rank());
+  const uint32_t size = plan.mesh->tp, index = plan::tensorRankOf(plan, peers.rank());
   if (size > 1)
     group.emplace(peers.wire(), peers.rank() - index, size, index);
   for (uint32_t signature = 0; signature < plan.signatures.size(); ++signature)
@@ -63,41 +61,65 @@ bool PeerExchange::receive(const Handover &handover, MemoryAccount &receiver,
 
 std::vector<uint32_t> PeerExchange::leavesOf(uint32_t signature, uint32_t rank) const {
   std::vector<uint32_t> leaves;
-  for (auto [leaf, output] : llvm::enumerate(plan.signatures[signature]->outputs))
-    if (giverOf(plan, output->stage) == rank)
+  for (uint32_t leaf = 0; leaf < plan.signatures[signature]->outputs.size(); ++leaf)
+    if (givesOutput(plan, rank, signature, leaf))
       leaves.push_back(leaf);
   return leaves;
 }
 
-void PeerExchange::giveOutputs(uint32_t signature, std::vector<at::Tensor> &outputs) {
+std::vector<Output> PeerExchange::partsOf(uint32_t signature, uint32_t rank,
+                                          const Microbatches &microbatches) const {
+  const uint32_t dataRanks = plan.mesh->dp, own = plan::dataRankOf(plan, rank);
+  std::vector<Output> parts;
+  for (uint32_t leaf : leavesOf(signature, rank)) {
+    if (dataRanks == 1 || !microbatches.joins(leaf)) {
+      if (own == 0)
+        parts.push_back({leaf, std::nullopt, {}});
+      continue;
+    }
+    for (uint64_t microbatch = own; microbatch < microbatches.count(); microbatch += dataRanks)
+      parts.push_back({leaf, uint32_t(microbatch), {}});
+  }
+  return parts;
+}
+
+void PeerExchange::giveOutputs(uint32_t signature, const Microbatches &microbatches,
+                               std::vector<at::Tensor> &outputs) {
   const uint32_t target = outputRank(signature);
   std::vector<c10::IValue> values;
   if (peers.rank() == target)
     return;
+  for (const Output &part : partsOf(signature, peers.rank(), microbatches))
+    values.push_back(part.microbatch
+                         ? microbatches.outputOf(*part.microbatch, part.leaf, outputs[part.leaf]).contiguous()
+                         : outputs[part.leaf]);
   for (uint32_t leaf : leavesOf(signature, peers.rank()))
-    values.push_back(std::exchange(outputs[leaf], {}));
+    outputs[leaf] = at::Tensor();
   if (!values.empty())
     outboxes.at({target, Topic::Outputs}).send(values);
 }
 
 bool PeerExchange::takesOutputs(uint32_t signature) const {
-  return peers.rank() == outputRank(signature) &&
-         llvm::any_of(plan.signatures[signature]->outputs,
-                      [&](const auto &output) { return giverOf(plan, output->stage) != peers.rank(); });
+  if (peers.rank() != outputRank(signature))
+    return false;
+  for (uint32_t rank = 0; rank < peers.size(); ++rank)
+    if (rank != peers.rank() && !leavesOf(signature, rank).empty())
+      return true;
+  return false;
 }
 
-std::vector<Output> PeerExchange::takeOutputs(uint32_t signature) {
+std::vector<Output> PeerExchange::takeOutputs(uint32_t signature, const Microbatches &microbatches) {
   std::vector<Output> outputs;
   std::vector<c10::IValue> values;
   for (uint32_t rank = 0; rank < peers.size(); ++rank) {
-    const std::vector<uint32_t> leaves = leavesOf(signature, rank);
-    if (rank == peers.rank() || leaves.empty())
+    const std::vector<Output> parts = partsOf(signature, rank, microbatches);
+    if (rank == peers.rank() || parts.empty())
       continue;
     inboxes.at({rank, Topic::Outputs}).take(values);
-    TORCH_CHECK(values.size() == leaves.size(), "found ", values.size(), " outputs of rank ", rank,
-                ", expected ", leaves.size());
-    for (auto [leaf, value] : llvm::zip(leaves, values))
-      outputs.push_back({leaf, value.toTensor()});
+    TORCH_CHECK(values.size() == parts.size(), "found ", values.size(), " outputs of rank ", rank,
+                ", expected ", parts.size());
+    for (auto [part, value] : llvm::zip(parts, values))
+      outputs.push_back({part.leaf, part.microbatch, value.toTensor()});
   }
   return outputs;
 }

@@ -32,9 +32,10 @@ public:
   /// Returns when what was sent before has been taken.
   bool send(const Handover &handover, std::vector<c10::IValue> &values) override;
   bool receive(const Handover &handover, MemoryAccount &receiver, std::vector<c10::IValue> &values) override;
-  void giveOutputs(uint32_t signature, std::vector<at::Tensor> &outputs) override;
+  void giveOutputs(uint32_t signature, const Microbatches &microbatches,
+                   std::vector<at::Tensor> &outputs) override;
   bool takesOutputs(uint32_t signature) const override;
-  std::vector<Output> takeOutputs(uint32_t signature) override;
+  std::vector<Output> takeOutputs(uint32_t signature, const Microbatches &microbatches) override;
   void wake() override {}
   std::string agree(std::string message) override { return peers.fail(message); }
   std::string lose(uint32_t rank, const std::string &context) override { return peers.lose(rank, context); }
@@ -45,8 +46,10 @@ private:
   void connect(uint32_t signature);
   /// Where the outputs of `signature` are waited for.
   uint32_t outputRank(uint32_t signature) const { return led ? 0 : outputRankOf(plan, signature); }
-  /// The leaves of the outputs that `rank` gives.
+  /// The leaves of the outputs of which `rank` gives something.
   std::vector<uint32_t> leavesOf(uint32_t signature, uint32_t rank) const;
+  /// What it gives of them, in the order in which that is sent: no tensors yet.
+  std::vector<Output> partsOf(uint32_t signature, uint32_t rank, const Microbatches &microbatches) const;
 
   const plan::Plan &plan;
   Peers &peers;

@@ -1,5 +1,7 @@
 //===- Placement.cpp ------------------------------------------------------===//
 #include "runtime/Placement.h"
+#include "codegen/plan/Batch.h"
+#include "codegen/plan/Schedule.h"
 #include "llvm/ADT/STLExtras.h"
 
 namespace cleave::runtime {
@@ -24,8 +26,6 @@ static Error checkSchedule(const plan::Schedule &schedule) {
 }
 
 Error checkSupported(const plan::Plan &plan) {
-  if (plan.mesh->dp != 1)
-    return unsupported("data parallelism (dp=" + Twine(plan.mesh->dp) + ")", "dp=1");
   for (const auto &schedule : plan.schedules)
     if (Error error = checkSchedule(*schedule))
       return error;
@@ -43,17 +43,23 @@ Error checkDevices(const plan::Plan &plan, llvm::ArrayRef<std::string> names) {
 
 size_t rankCount(const plan::Plan &plan) { return size_t(plan.mesh->pp) * plan.mesh->dp * plan.mesh->tp; }
 
-uint32_t tensorRankOf(const plan::Plan &plan, uint32_t rank) { return rank % plan.mesh->tp; }
-
 uint32_t peerOf(const plan::Plan &plan, uint32_t rank, const plan::Action &action) {
   const auto &own = plan.stages[action.stage]->ranks, &others = plan.stages[action.peer]->ranks;
   return others[llvm::find(own, rank) - own.begin()];
 }
 
+bool givesOutput(const plan::Plan &plan, uint32_t rank, uint32_t signature, uint32_t leaf) {
+  const plan::Signature &own = *plan.signatures[signature];
+  const plan::Output &output = *own.outputs[leaf];
+  const bool isShared = own.batch >= 0 && plan::batchDimension(*output.type, own.batch);
+  return llvm::is_contained(plan.stages[output.stage]->ranks, rank) && plan::tensorRankOf(plan, rank) == 0 &&
+         (isShared || plan::dataRankOf(plan, rank) == 0);
+}
+
 std::vector<const plan::Program *> programsOf(const plan::Plan &plan, uint32_t rank) {
   std::vector<const plan::Program *> programs;
   for (const auto &program : plan.programs)
-    if (program->tp_rank == tensorRankOf(plan, rank) &&
+    if (program->tp_rank == plan::tensorRankOf(plan, rank) &&
         llvm::is_contained(plan.stages[program->stage]->ranks, rank))
       programs.push_back(program.get());
   return programs;

@@ -18,12 +18,15 @@ llvm::Error checkDevices(const plan::Plan &plan, llvm::ArrayRef<std::string> nam
 
 /// How many ranks the plan was compiled for.
 size_t rankCount(const plan::Plan &plan);
-/// Which of the ranks that share their stages `rank` is.
-uint32_t tensorRankOf(const plan::Plan &plan, uint32_t rank);
 
 /// The rank with which `rank` exchanges what `action`, a Send or Recv, moves: the one at its own place in the
 /// other stage.
 uint32_t peerOf(const plan::Plan &plan, uint32_t rank, const plan::Action &action);
+
+/// Whether `rank` has leaf `leaf` of the outputs of `signature`, or a part of it: the first tensor rank of
+/// each data rank gives what its micro-batches make, and of what has no batch only that of the first data
+/// rank.
+bool givesOutput(const plan::Plan &plan, uint32_t rank, uint32_t signature, uint32_t leaf);
 
 /// The programs that `rank` runs, all signatures, in the order of the plan.
 std::vector<const plan::Program *> programsOf(const plan::Plan &plan, uint32_t rank);

@@ -1,5 +1,6 @@
 //===- Rank.cpp -----------------------------------------------------------===//
 #include "runtime/Rank.h"
+#include "codegen/plan/Batch.h"
 #include "runtime/Communicator.h"
 #include "runtime/Exceptions.h"
 #include "runtime/Placement.h"
@@ -25,8 +26,8 @@ StageRun *Rank::Part::find(uint32_t stage) const {
 }
 
 Rank::Rank(const plan::Plan &plan, uint32_t index, Device &device, WeightStore weights, bool traced)
-    : plan(plan), index(index), tensorRank(tensorRankOf(plan, index)), worker(device),
-      weights(std::move(weights)), parts(plan.signatures.size()), traced(traced) {
+    : plan(plan), index(index), worker(device), weights(std::move(weights)), parts(plan.signatures.size()),
+      traced(traced) {
   size_t most = 0;
   for (uint32_t signature = 0; signature < parts.size(); ++signature) {
     parts[signature].transfers = plan::transfers(plan, signature);
@@ -61,10 +62,15 @@ static const plan::Transfer *transferOf(llvm::ArrayRef<plan::Transfer> transfers
 void Rank::loadSteps(uint32_t signature) {
   Part &part = parts[signature];
   for (const auto &action : scheduleOf(plan, signature).ranks[index]->actions) {
-    Step step{action.get(), part.find(action->stage), transferOf(part.transfers, *action), {}};
-    // Values go to the same tensor rank of the other stage.
+    Step step{action.get(),
+              plan::globalMicrobatch(plan, index, action->microbatch),
+              part.find(action->stage),
+              transferOf(part.transfers, *action),
+              {}};
+    // Values go to the same data and tensor rank of the other stage.
+    const size_t position = index % (size_t(plan.mesh->dp) * plan.mesh->tp);
     if (step.transfer)
-      step.handover = {tensorRank * part.transfers.size() + (step.transfer - part.transfers.data()),
+      step.handover = {position * part.transfers.size() + (step.transfer - part.transfers.data()),
                        action->microbatch, peerOf(plan, index, *action)};
     part.steps.push_back(step);
   }
@@ -94,8 +100,8 @@ void Rank::execute(Request &request, uint32_t signature) {
     isGoing = isGoing && !request.failed();
     if (!isGoing)
       break;
-    // A small batch has fewer micro-batches than the plan; all ranks leave out the same.
-    if (step.action->microbatch >= request.microbatches.count())
+    // A small batch has fewer micro-batches than the plan; all ranks of a data rank leave out the same.
+    if (step.microbatch >= request.microbatches.count())
       continue;
     current.store(&step, std::memory_order_release);
     request.enter(index, *step.action);
@@ -205,7 +211,7 @@ void Rank::forward(Request &request, const Part &part, const Step &step) {
       giver->take(transfer, microbatch, moved);
       step.stage->receive(transfer, microbatch, moved);
     }
-  step.stage->forward(request, microbatch);
+  step.stage->forward(request, microbatch, step.microbatch);
   // So that failures and busy time are this stage's.
   worker.finish();
 }

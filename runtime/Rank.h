@@ -51,6 +51,8 @@ public:
 private:
   struct Step {
     const plan::Action *action;
+    /// The action's micro-batch, of those of all data ranks.
+    uint64_t microbatch;
     StageRun *stage;
     /// Send and Recv: what is moved.
     const plan::Transfer *transfer;
@@ -80,7 +82,7 @@ private:
   bool receive(Request &request, const Step &step);
 
   const plan::Plan &plan;
-  const uint32_t index, tensorRank;
+  const uint32_t index;
   Device &worker;
   const WeightStore weights;
   /// By signature.

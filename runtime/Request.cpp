@@ -3,6 +3,7 @@
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 #include <algorithm>
+#include <c10/core/impl/VirtualGuardImpl.h>
 
 namespace cleave::runtime {
 
@@ -79,21 +80,42 @@ void Request::enter(uint32_t rank, const plan::Action &action) {
   stateOf(rank).action = &action;
 }
 
+/// On a GPU its memory may still be in use by what this thread has started before, and other threads write
+/// there, too.
+static void waitForRoom(const at::Tensor &room) {
+  if (room.is_cpu())
+    return;
+  const c10::impl::VirtualGuardImpl guard(room.device().type());
+  guard.synchronizeStream(guard.getStream(room.device()));
+}
+
 void Request::addOutput(size_t leaf, uint32_t microbatch, at::Tensor tensor) {
   std::unique_lock lock(mutex);
-  at::Tensor whole = outputs[leaf];
-  // No other rank has this leaf, and copying takes time.
+  at::Tensor &whole = outputs[leaf];
+  if (!microbatches.joins(leaf)) {
+    if (microbatch == 0)
+      whole = std::move(tensor);
+    return;
+  }
+  if (!whole.defined()) {
+    whole = microbatches.roomFor(microbatch, leaf, tensor);
+    waitForRoom(whole);
+  }
+  const at::Tensor room = whole;
+  // Each micro-batch has a place of its own there, and copying takes time.
   lock.unlock();
-  microbatches.addOutputOf(microbatch, leaf, tensor, whole);
-  lock.lock();
-  outputs[leaf] = std::move(whole);
+  microbatches.addOutputOf(microbatch, leaf, tensor, room);
 }
 
 void Request::takeOutputs(uint32_t signature) {
-  std::vector<Output> taken = exchange().takeOutputs(signature);
-  std::lock_guard lock(mutex);
-  for (Output &output : taken)
+  for (Output &output : exchange().takeOutputs(signature, microbatches)) {
+    if (output.microbatch) {
+      addOutput(output.leaf, *output.microbatch, std::move(output.tensor));
+      continue;
+    }
+    std::lock_guard lock(mutex);
     outputs[output.leaf] = std::move(output.tensor);
+  }
 }
 
 void Request::leave(std::optional<uint32_t> rank, MemoryAccount &account) {

@@ -1,16 +1,16 @@
 //===- Session.cpp --------------------------------------------------------===//
 #include "runtime/Session.h"
+#include "codegen/plan/Batch.h"
 #include "codegen/plan/PlanFile.h"
 #include "codegen/plan/Schedule.h"
 #include "runtime/Device.h"
 #include "runtime/Exceptions.h"
 #include "runtime/Inputs.h"
 #include "runtime/Lead.h"
-#include "runtime/LocalExchange.h"
 #include "runtime/PeerExchange.h"
 #include "runtime/Placement.h"
-#include "runtime/Rank.h"
 #include "runtime/Request.h"
+#include "runtime/Route.h"
 #include "llvm/ADT/STLExtras.h"
 #include <c10/core/InferenceMode.h>
 #include <deque>
@@ -22,17 +22,6 @@ using llvm::Error;
 using llvm::Expected;
 
 struct Session::Impl {
-  /// What requests of one signature have in common.
-  struct Route {
-    /// Of all tensor ranks.
-    size_t transfers = 0;
-    /// Those of this process, by their place in `ranks`, and their numbers.
-    std::vector<size_t> places;
-    std::vector<uint32_t> ranks;
-    /// Whether one of them reads an input.
-    bool readsInputs = false;
-  };
-
   Impl(std::unique_ptr<plan::Plan> plan, SessionOptions options)
       : plan(std::move(plan)), options(std::move(options)), operators(*this->plan),
         states(this->plan->mesh->tp, States(this->plan->states.size())) {}
@@ -44,7 +33,6 @@ struct Session::Impl {
   /// The devices of these ranks, and the one for outputs.
   Expected<std::vector<ResolvedDevice>> resolveOwn(llvm::ArrayRef<uint32_t> own);
   Error loadRanks(llvm::StringRef directory, llvm::ArrayRef<uint32_t> own);
-  void loadRoutes();
   Error serve();
   std::shared_ptr<Exchange> connect(const Route &route, uint32_t microbatches, Patience &patience);
   std::vector<std::shared_ptr<Request>> requestsUnderWay();
@@ -191,27 +179,13 @@ Error Session::Impl::loadRanks(llvm::StringRef directory, llvm::ArrayRef<uint32_
   // Weights are nobody's to differentiate.
   c10::InferenceMode inference;
   for (auto [index, device] : llvm::zip(own, devices)) {
-    auto rank = Rank::load(*plan, directory, index, *device, operators, states[tensorRankOf(*plan, index)],
-                           options.checkTypes, options.trace);
+    auto rank = Rank::load(*plan, directory, index, *device, operators,
+                           states[plan::tensorRankOf(*plan, index)], options.checkTypes, options.trace);
     if (!rank)
       return rank.takeError();
     ranks.push_back(std::move(*rank));
   }
   return Error::success();
-}
-
-void Session::Impl::loadRoutes() {
-  for (uint32_t signature = 0; signature < plan->signatures.size(); ++signature) {
-    Route route;
-    route.transfers = plan::transfers(*plan, signature).size() * plan->mesh->tp;
-    for (auto [place, rank] : llvm::enumerate(ranks))
-      if (rank->takesPart(signature)) {
-        route.places.push_back(place);
-        route.ranks.push_back(rank->number());
-        route.readsInputs |= readsInputs(*plan, rank->number(), signature);
-      }
-    routes.push_back(std::move(route));
-  }
 }
 
 Error Session::Impl::load(llvm::StringRef directory) {
@@ -234,7 +208,8 @@ Error Session::Impl::load(llvm::StringRef directory) {
   traffic = std::make_shared<Traffic>(options.timeout, mostUnderWay());
   if (Error error = loadRanks(directory, own))
     return error;
-  loadRoutes();
+  for (uint32_t signature = 0; signature < plan->signatures.size(); ++signature)
+    routes.emplace_back(*plan, signature, ranks);
   return Error::success();
 }
 
@@ -272,8 +247,7 @@ std::shared_ptr<Exchange> Session::Impl::connect(const Route &route, uint32_t mi
                                                  Patience &patience) {
   if (peerExchange)
     return peerExchange;
-  return std::make_shared<LocalExchange>(route.ranks, plan->mesh->tp, route.transfers, microbatches,
-                                         patience);
+  return route.connect(microbatches, patience);
 }
 
 Error Session::Impl::enter() {
@@ -293,7 +267,8 @@ Expected<std::shared_ptr<Request>> Session::Impl::submit(llvm::ArrayRef<at::Tens
   if (!symbols)
     return symbols.takeError();
   std::vector<at::Tensor> leaves = inOrder(inputs);
-  Microbatches microbatches(*plan->signatures[signature], scheduleOf(*plan, signature).microbatches,
+  Microbatches microbatches(*plan->signatures[signature],
+                            plan::microbatchesOfAll(*plan, scheduleOf(*plan, signature)),
                             std::move(*symbols));
   const uint32_t count = microbatches.count();
   const bool collects = peerExchange && peerExchange->takesOutputs(signature);

@@ -35,20 +35,20 @@ void StageRun::receive(const plan::Transfer &transfer, uint32_t microbatch,
     passage.inputs[transfer.inputs[i]] = std::move(values[i]);
 }
 
-void StageRun::forward(Request &request, uint32_t microbatch) {
+void StageRun::forward(Request &request, uint32_t microbatch, uint32_t global) {
   Passage &passage = passageOf(microbatch);
   for (size_t input = 0; input < program.inputs.size(); ++input) {
     const plan::ProgramInput &source = *program.inputs[input];
     executor->setInput(input, source.source == plan::Source::Request
-                                  ? c10::IValue(request.input(source.index, microbatch))
+                                  ? c10::IValue(request.input(source.index, global))
                                   : std::move(passage.inputs[input]));
   }
   std::vector<c10::IValue> &results = passage.results;
-  executor->run(request.microbatches.symbols(microbatch), request.failed(), results);
+  executor->run(request.microbatches.symbols(global), request.failed(), results);
   for (auto [result, leaf] : leaves) {
     TORCH_CHECK(results[result].isTensor(), "output ", leaf, " is a ", results[result].tagKind(),
                 ", expected a tensor");
-    request.addOutput(leaf, microbatch, states.apart(movedTo(request.outputPlace, results[result]).toTensor()));
+    request.addOutput(leaf, global, states.apart(movedTo(request.outputPlace, results[result]).toTensor()));
   }
   passage.readersLeft = readers;
   for (size_t result = 0; result < results.size(); ++result)

@@ -28,7 +28,8 @@ public:
   /// Keeps what a transfer brings for the program.
   void receive(const plan::Transfer &transfer, uint32_t microbatch, llvm::MutableArrayRef<c10::IValue> values);
   /// Runs the program and hands the request its outputs. Throws what an operator throws.
-  void forward(Request &request, uint32_t microbatch);
+  /// \param global  the micro-batch among those of all data ranks.
+  void forward(Request &request, uint32_t microbatch, uint32_t global);
   /// What a transfer takes away, after forward.
   void take(const plan::Transfer &transfer, uint32_t microbatch, std::vector<c10::IValue> &values);
   /// Drops what the request has left here.

@@ -1,5 +1,6 @@
 //===- Batch.cpp - The dimension that micro-batches split -----------------===//
 #include "codegen/plan/Batch.h"
+#include "codegen/plan/Schedule.h"
 #include "llvm/ADT/STLExtras.h"
 #include <algorithm>
 
@@ -28,6 +29,14 @@ bool isSplittable(const TensorType &type, uint32_t symbol) {
   auto found = llvm::find_if(type.dims, dependent);
   return found == type.dims.end() ||
          (isProportional(**found, symbol) && llvm::count_if(type.dims, dependent) == 1);
+}
+
+uint64_t microbatchesOfAll(const Plan &plan, const Schedule &schedule) {
+  return uint64_t(schedule.microbatches) * plan.mesh->dp;
+}
+
+uint64_t globalMicrobatch(const Plan &plan, uint32_t rank, uint32_t microbatch) {
+  return uint64_t(microbatch) * plan.mesh->dp + dataRankOf(plan, rank);
 }
 
 std::pair<int64_t, int64_t> samplesOf(int64_t batch, uint32_t count, uint32_t index) {

@@ -1,5 +1,6 @@
 //===- PlanFacts.cpp - What follows from a plan ---------------------------===//
 #include "codegen/plan/PlanFacts.h"
+#include "codegen/plan/Batch.h"
 #include "codegen/plan/DimExpr.h"
 #include "codegen/plan/OperatorName.h"
 #include "codegen/plan/SafetensorsHeader.h"
@@ -128,7 +129,7 @@ std::vector<std::vector<ModuleShare>> modulesOfStages(const Plan &plan) {
 std::vector<int64_t> microbatchSizes(const Plan &plan, uint32_t signature) {
   std::vector<int64_t> sizes = tracedSizes(*plan.signatures[signature]);
   if (int32_t batch = plan.signatures[signature]->batch; batch >= 0)
-    sizes[batch] = llvm::divideCeil(uint64_t(sizes[batch]), uint64_t(scheduleOf(plan, signature).microbatches));
+    sizes[batch] = llvm::divideCeil(uint64_t(sizes[batch]), microbatchesOfAll(plan, scheduleOf(plan, signature)));
   return sizes;
 }
 

@@ -1,8 +1,10 @@
 //===- Schedule.cpp - Which values flow between stages, and deadlocks -----===//
 #include "codegen/plan/Schedule.h"
+#include "codegen/plan/Batch.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SmallVector.h"
 #include "llvm/ADT/StringExtras.h"
+#include <limits>
 #include <map>
 #include <set>
 #include <tuple>
@@ -31,6 +33,10 @@ std::vector<Transfer> transfers(const Plan &plan, uint32_t signature) {
     ordered.push_back(std::move(transfer));
   return ordered;
 }
+
+uint32_t tensorRankOf(const Plan &plan, uint32_t rank) { return rank % plan.mesh->tp; }
+
+uint32_t dataRankOf(const Plan &plan, uint32_t rank) { return rank / plan.mesh->tp % plan.mesh->dp; }
 
 std::string toString(const Action &action) {
   static constexpr char kLetters[] = "FBWSRA"; // A: the gradients of a stage are all-reduced.
@@ -92,8 +98,11 @@ static Error checkAction(const Plan &plan, const Schedule &schedule, uint32_t ra
 static Error checkStructure(const Plan &plan, const Schedule &schedule) {
   if (schedule.microbatches == 0 || schedule.slices == 0)
     return invalid(schedule, "no micro-batches or no slices");
-  if (schedule.microbatches > 1 && plan.signatures[schedule.signature]->batch < 0)
-    return invalid(schedule, llvm::Twine(schedule.microbatches) + " micro-batches of a signature without a batch");
+  const uint64_t microbatches = microbatchesOfAll(plan, schedule);
+  if (microbatches > std::numeric_limits<uint32_t>::max())
+    return invalid(schedule, llvm::Twine(microbatches) + " micro-batches of all data ranks, expected less than 2^32");
+  if (microbatches > 1 && plan.signatures[schedule.signature]->batch < 0)
+    return invalid(schedule, llvm::Twine(microbatches) + " micro-batches of a signature without a batch");
   size_t ranks = static_cast<size_t>(plan.mesh->pp) * ranksPerPlace(plan);
   if (schedule.ranks.size() != ranks)
     return invalid(schedule, "actions for " + llvm::Twine(schedule.ranks.size()) + " ranks, the mesh has " +

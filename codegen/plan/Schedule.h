@@ -24,6 +24,10 @@ std::vector<Transfer> transfers(const Plan &plan, uint32_t signature);
 /// them. Sends are taken to wait for their receive (zero buffering), so what passes here runs on every communicator.
 llvm::Error checkSchedule(const Plan &plan, const Schedule &schedule);
 
+/// Which rank of its tensor group, and which of the groups that have its stages, `rank` is.
+uint32_t tensorRankOf(const Plan &plan, uint32_t rank);
+uint32_t dataRankOf(const Plan &plan, uint32_t rank);
+
 /// Names as they stand in `inspect` and traces: `F3.1`, `S2.0>3`, `R3.0<2`.
 std::string toString(const Action &action);
 

@@ -1,4 +1,5 @@
 //===- Validate.cpp - Whether a plan can be trusted to run ----------------===//
+#include "codegen/plan/Batch.h"
 #include "codegen/plan/OperatorName.h"
 #include "codegen/plan/PlanFile.h"
 #include "codegen/plan/Schedule.h"
@@ -347,7 +348,7 @@ static Error checkSchedules(const Plan &plan) {
       return error;
     if (Error error = checkSchedule(plan, *schedule))
       return error;
-    if (!plan.states.empty() && (schedule->microbatches > 1 || schedule->slices > 1))
+    if (!plan.states.empty() && (microbatchesOfAll(plan, *schedule) > 1 || schedule->slices > 1))
       return invalid("schedules", "a request comes in parts, between which state '" + plan.states[0]->name +
                                       "' would pass");
     scheduled.insert(schedule->signature);

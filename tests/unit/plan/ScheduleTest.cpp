@@ -1,5 +1,6 @@
 //===- ScheduleTest.cpp ---------------------------------------------------===//
 #include "codegen/plan/Schedule.h"
+#include "codegen/plan/Batch.h"
 #include "codegen/plan/PlanFile.h"
 #include "tests/unit/plan/PlanBuilder.h"
 #include <gtest/gtest.h>
@@ -137,6 +138,25 @@ TEST(Schedule, RanksOfOneStageActAlike) {
             "schedule 'gpipe': rank 1 does not act as rank 0, which has the same stages");
   setActions(*plan, 1, {"F0.0", "F1.0", "F0.1", "F1.1"});
   EXPECT_EQ(scheduleMessage(*plan), "");
+  plan->signatures[0]->batch = -1;
+  EXPECT_EQ(scheduleMessage(*plan), "schedule 'gpipe': 4 micro-batches of a signature without a batch");
+  plan->schedules[0]->microbatches = 1u << 31;
+  EXPECT_EQ(scheduleMessage(*plan),
+            "schedule 'gpipe': 4294967296 micro-batches of all data ranks, expected less than 2^32");
+}
+
+TEST(Schedule, DataRanksTakeMicrobatchesInTurn) {
+  auto plan = makeTwoStagePlan();
+  plan->mesh->dp = 3;
+  plan->mesh->tp = 2;
+  EXPECT_EQ(microbatchesOfAll(*plan, *plan->schedules[0]), 6u);
+  // Ranks 6 to 11 are the second stage's.
+  for (uint32_t rank = 0; rank < 12; ++rank) {
+    EXPECT_EQ(tensorRankOf(*plan, rank), rank % 2);
+    EXPECT_EQ(dataRankOf(*plan, rank), rank / 2 % 3);
+    EXPECT_EQ(globalMicrobatch(*plan, rank, 0), rank / 2 % 3);
+    EXPECT_EQ(globalMicrobatch(*plan, rank, 1), 3 + rank / 2 % 3);
+  }
 }
 
 } // namespace cleave::plan

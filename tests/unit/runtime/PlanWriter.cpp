@@ -10,6 +10,7 @@
 #include <ATen/ATen.h>
 #include <map>
 #include <set>
+#include <utility>
 
 namespace cleave::runtime {
 
@@ -323,10 +324,30 @@ void PlanWriter::splitBatch(uint32_t count) {
     output->type = std::make_unique<plan::TensorType>(tensorType(plan::DType::Float, {-1, 4}));
 }
 
+void PlanWriter::addDataRanks(uint32_t count) {
+  const uint32_t tp = plan->mesh->tp;
+  plan->mesh->dp = count;
+  auto rankOf = [&](uint32_t rank, uint32_t dataRank) { return (rank / tp * count + dataRank) * tp + rank % tp; };
+  for (auto &stage : plan->stages) {
+    const Slots ranks = std::exchange(stage->ranks, {});
+    for (uint32_t dataRank = 0; dataRank < count; ++dataRank)
+      for (uint32_t rank : ranks)
+        stage->ranks.push_back(rankOf(rank, dataRank));
+  }
+  for (auto &weight : plan->weights)
+    for (const auto &shard : std::exchange(weight->shards, {}))
+      for (uint32_t dataRank = 0; dataRank < count; ++dataRank) {
+        weight->shards.push_back(std::make_unique<plan::WeightShard>(*shard));
+        weight->shards.back()->rank = rankOf(shard->rank, dataRank);
+      }
+}
+
+static uint32_t rankCount(const plan::Mesh &mesh) { return mesh.pp * mesh.dp * mesh.tp; }
+
 void PlanWriter::writeSchedule() {
   auto schedule = std::make_unique<plan::Schedule>();
   schedule->name = "gpipe";
-  for (uint32_t rank = 0; rank < plan->mesh->pp * plan->mesh->tp; ++rank) {
+  for (uint32_t rank = 0; rank < rankCount(*plan->mesh); ++rank) {
     schedule->ranks.push_back(std::make_unique<plan::RankActions>());
     schedule->ranks.back()->rank = rank;
   }
@@ -356,11 +377,12 @@ void PlanWriter::writeSchedule() {
 }
 
 void PlanWriter::writeShards(const std::string &directory) {
-  for (uint32_t rank = 0; rank < plan->mesh->pp * plan->mesh->tp; ++rank) {
+  for (uint32_t rank = 0; rank < rankCount(*plan->mesh); ++rank) {
+    const uint32_t tp = plan->mesh->tp, own = rank / (tp * plan->mesh->dp) * tp + rank % tp;
     std::vector<plan::TensorEntry> entries;
     std::vector<at::Tensor> tensors;
     for (const StageWriter &stage : stages)
-      if (stage.rank == rank)
+      if (stage.rank == own)
         for (const NamedTensor &weight : stage.weights) {
           tensors.push_back(weight.tensor.contiguous());
           entries.push_back({weight.name, dtypeOf(weight.tensor.scalar_type()), weight.tensor.sizes().vec()});

@@ -75,6 +75,8 @@ public:
   void output(const std::string &name, uint32_t stage, uint32_t result);
   /// Splits symbol 0, the batch. Outputs are taken to be `batch` rows of 4 where the test says nothing else.
   void splitBatch(uint32_t microbatches);
+  /// Gives each place so many data ranks. The last call before `write`.
+  void addDataRanks(uint32_t count);
   /// The part of tensor rank `rank`.
   StageWriter &stage(uint32_t index, uint32_t rank = 0) { return stages[index * plan->mesh->tp + rank]; }
   /// Writes the plan to `directory`, a new folder, with a schedule that runs the stages one after the other.

@@ -3,6 +3,7 @@
 #include "codegen/plan/Schedule.h"
 #include "tests/unit/runtime/TestModels.h"
 #include "llvm/Support/FileSystem.h"
+#include "llvm/Support/MathExtras.h"
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
 
@@ -135,6 +136,36 @@ TEST_F(SessionTest, SplitsTheBatchAndJoinsTheOutputs) {
     }
     llvm::sys::fs::remove_directories(path("a.plan"));
   }
+}
+
+TEST_F(SessionTest, DataRanksShareTheBatch) {
+  for (uint32_t dataRanks : {2, 3})
+    for (uint32_t microbatches : {1, 2}) {
+      TwoLayers model;
+      model.writer.splitBatch(microbatches);
+      model.writer.addDataRanks(dataRanks);
+      SessionOptions options;
+      options.trace = true;
+      auto session = open(model.writer, options);
+      EXPECT_EQ(session->statistics().size(), 2 * dataRanks);
+      for (int64_t batch : {8, 5, 2, 1}) {
+        at::Tensor x = at::randn({batch, 8});
+        auto outputs = llvm::cantFail(session->run({x}));
+        EXPECT_TRUE(at::allclose(outputs[0], model.expected(x), 1e-5, 1e-6)) << dataRanks << " of " << batch;
+        std::vector<int64_t> passes(2 * dataRanks);
+        for (const TraceEvent &event : session->takeTrace())
+          passes[event.rank] += event.action.kind == plan::ActionKind::Forward;
+        // In turn, so that no data rank has two more than another.
+        int64_t left = std::min<int64_t>(batch, dataRanks * microbatches);
+        for (uint32_t rank = 0; rank < dataRanks; ++rank) {
+          const int64_t own = llvm::divideCeil(std::max<int64_t>(left - rank, 0), dataRanks);
+          EXPECT_EQ(passes[rank], own) << rank << " of " << dataRanks << ", batch " << batch;
+          EXPECT_EQ(passes[dataRanks + rank], own);
+        }
+      }
+      session.reset();
+      llvm::sys::fs::remove_directories(path("a.plan"));
+    }
 }
 
 TEST_F(SessionTest, GivesInputsWithoutABatchWhole) {
