@@ -101,6 +101,7 @@ static bool isTree(Attribute attribute) {
 static constexpr NamedForm kForms[] = {
     {kSymbolsAttr, areSizes, "an i64 of 0 or more for each symbol"},
     {kRanksAttr, isCount, "an i64 from 1 to 65536"},
+    {kDataRanksAttr, isCount, "an i64 from 1 to 65536"},
     {kMicrobatchesAttr, isCount, "an i64 from 1 to 65536"},
     {kBatchAttr, isString, "the name of a symbol"},
     {kMicrobatchSecondsAttr, areReals, "an array of seconds"},

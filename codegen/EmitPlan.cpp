@@ -101,22 +101,30 @@ static int64_t decisionOf(func::FuncOp function, StringRef name, int64_t fallbac
 void PlanEmitter::addStage(StageOp op, uint32_t ranks) {
   auto stage = std::make_unique<plan::Stage>();
   stage->index = op.getIndex();
-  for (uint32_t tensorRank = 0; tensorRank < result->mesh->tp; ++tensorRank)
-    stage->ranks.push_back(stage->index % ranks * result->mesh->tp + tensorRank);
+  const uint32_t width = result->mesh->dp * result->mesh->tp;
+  for (uint32_t position = 0; position < width; ++position)
+    stage->ranks.push_back(stage->index % ranks * width + position);
   stage->module_paths = topModules(op);
   for (Operation &inner : op.getBody().getOps())
     stage->ops += isa<OperatorOp>(inner) || inner.getNumRegions() > 0;
   result->stages.push_back(std::move(stage));
 }
 
-/// The threads of the device that runs the stage; one where no machine has said.
+/// The threads of the device that runs the stage, of several data ranks the most; one where no machine has said.
 static int64_t threadsOf(func::FuncOp function, StageOp stage, uint32_t tensorRank) {
   auto threads = function->getAttrOfType<ArrayAttr>(kThreadsAttr);
   auto ranks = function->getAttrOfType<IntegerAttr>(kRanksAttr);
   if (!threads || !ranks)
     return 1;
-  const size_t device = stage.getIndex() % ranks.getInt() * tensorRanksOf(function) + tensorRank;
-  return device < threads.size() ? cast<IntegerAttr>(threads[device]).getInt() : 1;
+  const size_t dataRanks = decisionOf(function, kDataRanksAttr, 1), tensorRanks = tensorRanksOf(function);
+  std::optional<int64_t> most;
+  for (size_t dataRank = 0; dataRank < dataRanks; ++dataRank) {
+    const size_t device =
+        (stage.getIndex() % ranks.getInt() * dataRanks + dataRank) * tensorRanks + tensorRank;
+    if (device < threads.size())
+      most = std::max(most.value_or(0), cast<IntegerAttr>(threads[device]).getInt());
+  }
+  return most.value_or(1);
 }
 
 void PlanEmitter::addPrediction(StageOp stage, const Microbatch &microbatch, uint32_t tensorRank) {
@@ -138,7 +146,7 @@ void PlanEmitter::addPrediction(StageOp stage, const Microbatch &microbatch, uin
   StageMemory memory = memoryOf(stage, microbatch.inferred, microbatch.shapes, threadsOf(function, stage, tensorRank));
   prediction->weight_bytes = memory.weightBytes;
   prediction->activation_bytes = memory.activationBytes;
-  // The caller has the first rank's.
+  // The caller has the first rank's; of data ranks that of whichever ends its first micro-batch first.
   if (microbatch.isPart && tensorRank == 0)
     for (Value output : function.getBody().front().getTerminator()->getOperands())
       if (output.getDefiningOp() == stage)
@@ -151,7 +159,8 @@ LogicalResult PlanEmitter::addPrograms(func::FuncOp function, uint32_t signature
                                        const SymbolIndices &symbols) {
   auto batch = function->getAttrOfType<StringAttr>(kBatchAttr);
   auto microbatch =
-      Microbatch::of(function, batch ? batch.getValue() : "", decisionOf(function, kMicrobatchesAttr, 1));
+      Microbatch::of(function, batch ? batch.getValue() : "",
+                     decisionOf(function, kMicrobatchesAttr, 1) * decisionOf(function, kDataRanksAttr, 1));
   if (failed(microbatch))
     return failure();
   uint32_t ranks = result->mesh->pp;
@@ -226,11 +235,15 @@ LogicalResult PlanEmitter::addSignature(func::FuncOp function) {
   uint32_t microbatches = decisionOf(function, kMicrobatchesAttr, 1);
   if (ranks > stages.size())
     return function.emitError() << ranks << " ranks, expected at most " << stages.size() << ", one a stage";
+  const int64_t dataRanks = decisionOf(function, kDataRanksAttr, 1);
+  if (const int64_t all = dataRanks * ranks * tensorRanksOf(function); all > kMostRanks)
+    return function.emitError() << all << " ranks, expected at most " << kMostRanks;
   SymbolIndices symbols;
   uint32_t index = result->signatures.size();
   result->signatures.push_back(signatureOf(function, symbols));
   result->mesh->pp = ranks;
   result->mesh->tp = tensorRanksOf(function);
+  result->mesh->dp = dataRanks;
   for (uint32_t tensorRank = 0; tensorRank < result->mesh->tp; ++tensorRank) {
     auto own = specialized.emplace_back(cast<func::FuncOp>(function->clone())).get();
     if (failed(specializeRank(own, tensorRank)) || failed(addPrograms(own, index, tensorRank, symbols)))
@@ -250,8 +263,8 @@ LogicalResult PlanEmitter::addSignature(func::FuncOp function) {
   if (auto limits = function->getAttrOfType<ArrayAttr>(kMemoryLimitsAttr))
     for (auto bytes : limits.getAsRange<IntegerAttr>())
       result->memory_limits.push_back(bytes.getInt());
-  auto schedule =
-      gpipe({index, uint32_t(stages.size()), ranks, microbatches, plan::transfers(*result, index), result->mesh->tp});
+  auto schedule = gpipe({index, uint32_t(stages.size()), ranks, microbatches, plan::transfers(*result, index),
+                         result->mesh->dp * result->mesh->tp});
   result->schedules.push_back(std::make_unique<plan::Schedule>(std::move(schedule)));
   return success();
 }
@@ -298,9 +311,10 @@ void PlanEmitter::addWeights() {
   /// Weight and rank, with the rank in its tensor group.
   llvm::MapVector<std::pair<uint32_t, uint32_t>, uint32_t> placed;
   for (auto &program : result->programs)
-    for (auto &use : program->weights)
-      placed.insert(
-          {{use->weight, result->stages[program->stage]->ranks[program->tp_rank]}, program->tp_rank});
+    for (uint32_t rank : result->stages[program->stage]->ranks)
+      if (plan::tensorRankOf(*result, rank) == program->tp_rank)
+        for (auto &use : program->weights)
+          placed.insert({{use->weight, rank}, program->tp_rank});
   for (auto &[place, tensorRank] : placed)
     addShard(*result->weights[place.first], place.second, tensorRank,
              (tables.weights.begin() + place.first)->second.getShard());

@@ -125,17 +125,18 @@ std::vector<StageBody> StageBodies::of(const IRMapping *own) const {
 
 //===- What they hold -----------------------------------------------------===//
 
-PlannedMemory::PlannedMemory(func::FuncOp function, const Machine &machine)
-    : function(function), whole(function) {
+PlannedMemory::PlannedMemory(func::FuncOp function, const Machine &machine, uint32_t dataRanks)
+    : function(function), dataRanks(dataRanks), whole(function) {
   for (const DeviceSpec &device : machine.devices)
     threads.push_back(device.threads);
   leastThreads = *llvm::min_element(threads);
 }
 
 std::unique_ptr<PlannedMemory> PlannedMemory::make(func::FuncOp function, StringRef batch,
-                                                   int64_t microbatches, const Machine &machine) {
-  std::unique_ptr<PlannedMemory> memory(new PlannedMemory(function, machine));
-  if (failed(memory->addPrograms(batch, microbatches)))
+                                                   int64_t microbatches, const Machine &machine,
+                                                   uint32_t dataRanks) {
+  std::unique_ptr<PlannedMemory> memory(new PlannedMemory(function, machine, dataRanks));
+  if (failed(memory->addPrograms(batch, microbatches * dataRanks)))
     return nullptr;
   memory->findForeign();
   return memory;
@@ -177,10 +178,11 @@ void PlannedMemory::findForeign() {
 /// As many as a plan gives the devices that run it at the rank of a pipeline, each number once.
 llvm::SmallSetVector<int64_t, 4> PlannedMemory::threadsOf(const Program &program, uint32_t rank) const {
   llvm::SmallSetVector<int64_t, 4> found;
-  for (unsigned tensorRank : program.ranks) {
-    const size_t device = size_t(rank) * tensorRanksOf(function) + tensorRank;
-    found.insert(device < threads.size() ? threads[device] : 1);
-  }
+  for (unsigned tensorRank : program.ranks)
+    for (size_t dataRank = 0; dataRank < dataRanks; ++dataRank) {
+      const size_t device = (size_t(rank) * dataRanks + dataRank) * tensorRanksOf(function) + tensorRank;
+      found.insert(device < threads.size() ? threads[device] : 1);
+    }
   return found;
 }
 

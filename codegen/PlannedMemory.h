@@ -17,10 +17,12 @@ class PlannedMemory : public CutMemory {
 public:
   /// Null, with a diagnostic, where the function does not run on so few samples.
   /// \param function  must outlive it.
-  /// \param batch     the dimension that micro-batches split.
-  /// \param machine   whose devices have the threads that operators share.
+  /// \param batch         the dimension that micro-batches split.
+  /// \param microbatches  of a data rank.
+  /// \param machine       whose devices have the threads that operators share.
   static std::unique_ptr<PlannedMemory> make(mlir::func::FuncOp function, llvm::StringRef batch,
-                                             int64_t microbatches, const Machine &machine);
+                                             int64_t microbatches, const Machine &machine,
+                                             uint32_t dataRanks = 1);
 
   std::vector<RankMemory> of(const ModelGraph &model, llvm::ArrayRef<uint32_t> stageOf,
                              uint32_t ranks) const override;
@@ -48,7 +50,7 @@ private:
     /// are read.
     std::vector<std::pair<int64_t, int64_t>> ofAll;
   };
-  PlannedMemory(mlir::func::FuncOp function, const Machine &machine);
+  PlannedMemory(mlir::func::FuncOp function, const Machine &machine, uint32_t dataRanks);
   mlir::LogicalResult addPrograms(llvm::StringRef batch, int64_t microbatches);
   void findForeign();
   Needs needsOf(const ModelGraph &model) const;
@@ -59,6 +61,7 @@ private:
 
   /// Mutable, as all operations of MLIR are.
   mutable mlir::func::FuncOp function;
+  const uint32_t dataRanks;
   /// The first rank's first.
   std::vector<Program> programs;
   TracedShapes whole;

@@ -8,14 +8,20 @@ namespace cleave {
 /// More than any device has, and small enough to be added up.
 static constexpr int64_t kMostRoom = int64_t(1) << 60;
 
-Rooms roomsOfMost(const CutMemory &memory, const Machine &machine, uint32_t ranks, uint32_t width) {
+Rooms roomsOfMost(const CutMemory &memory, const Machine &machine, uint32_t ranks, uint32_t tensorRanks,
+                  uint32_t dataRanks) {
   Rooms rooms;
+  auto memoryOf = [&](size_t device) {
+    return machine.devices[std::min(device, machine.devices.size() - 1)].memoryBytes;
+  };
   for (size_t rank = 0; rank < ranks; ++rank) {
     std::optional<int64_t> &room = rooms.emplace_back(0);
     for (uint32_t tensorRank : memory.tensorRanks()) {
-      const size_t device = std::min(rank * width + tensorRank, machine.devices.size() - 1);
-      const auto bytes = machine.devices[device].memoryBytes;
-      room = room && bytes ? std::optional(std::max(*room, *bytes)) : std::nullopt;
+      std::optional<int64_t> least;
+      for (size_t dataRank = 0; dataRank < dataRanks; ++dataRank)
+        if (const auto bytes = memoryOf((rank * dataRanks + dataRank) * tensorRanks + tensorRank))
+          least = std::min(least.value_or(*bytes), *bytes);
+      room = room && least ? std::optional(std::max(*room, *least)) : std::nullopt;
     }
   }
   return rooms;

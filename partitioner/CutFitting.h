@@ -45,7 +45,9 @@ public:
 
 /// Of the largest of those devices of each rank of a pipeline (PipelinePlaces) of which one holds most: what
 /// has no room there has none.
-Rooms roomsOfMost(const CutMemory &memory, const Machine &machine, uint32_t ranks, uint32_t width);
+/// Of data ranks, which hold the same, the device that has least.
+Rooms roomsOfMost(const CutMemory &memory, const Machine &machine, uint32_t ranks, uint32_t tensorRanks,
+                  uint32_t dataRanks = 1);
 
 /// False: no cut has room.
 bool mayFit(const CutMemory &memory, const ModelGraph &model, RoomsRef rooms);

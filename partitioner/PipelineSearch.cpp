@@ -195,7 +195,8 @@ void PipelineSearch::refuseForMemory(Estimate estimate, double least, const Mode
   const Configuration configuration = estimate.configuration;
   const CutMemory *memory = estimate.lacksMemory ? memoryOf(configuration) : nullptr;
   auto mostRooms = [&] {
-    return roomsOfMost(*memory, request.machine, configuration.pipelineRanks, configuration.tensorRanks);
+    return roomsOfMost(*memory, request.machine, configuration.pipelineRanks, configuration.tensorRanks,
+                       configuration.dataRanks);
   };
   if (memory && mayFit(*memory, model, mostRooms())) {
     estimate.mayTake = least;

@@ -122,11 +122,11 @@ std::vector<Event> Layout::run(llvm::ArrayRef<std::vector<Pass>> orders) {
 
 //===- Tables -------------------------------------------------------------===//
 
-/// Of all tensor ranks of the stage's rank.
+/// Of all ranks that do what the stage's does.
 static void append(plan::Schedule &schedule, const Pipeline &pipeline, ActionKind kind, uint32_t stage, uint32_t microbatch,
                    uint32_t peer) {
-  const uint32_t first = stage % pipeline.ranks * pipeline.tensorRanks;
-  for (uint32_t rank = first; rank < first + pipeline.tensorRanks; ++rank) {
+  const uint32_t first = stage % pipeline.ranks * pipeline.width;
+  for (uint32_t rank = first; rank < first + pipeline.width; ++rank) {
     auto action = std::make_unique<plan::Action>();
     action->kind = kind;
     action->stage = stage;
@@ -142,7 +142,7 @@ static plan::Schedule dealOut(const Pipeline &pipeline, llvm::StringRef name, ll
   schedule.signature = pipeline.signature;
   schedule.name = name.str();
   schedule.microbatches = pipeline.microbatches;
-  for (uint32_t rank = 0; rank < pipeline.ranks * pipeline.tensorRanks; ++rank) {
+  for (uint32_t rank = 0; rank < pipeline.ranks * pipeline.width; ++rank) {
     schedule.ranks.push_back(std::make_unique<plan::RankActions>());
     schedule.ranks.back()->rank = rank;
   }

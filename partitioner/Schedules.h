@@ -17,8 +17,8 @@ struct Pipeline {
   uint32_t stages = 1, ranks = 1, microbatches = 1;
   /// Each from an earlier stage to a later one and each pair at most once; any order.
   std::vector<plan::Transfer> transfers = {};
-  /// How many ranks, one behind the other, do what one of the pipeline's does: its tensor group.
-  uint32_t tensorRanks = 1;
+  /// How many ranks, one behind the other, do what one of the pipeline's does: its data and tensor ranks.
+  uint32_t width = 1;
 };
 
 // All generators fix the order of a rank's passes, lay them out in time (a forward pass and each half of a backward one

@@ -224,10 +224,10 @@ void Simulator::finish(uint32_t rank, const Action &action, double end) {
   ++own.next;
 }
 
-/// A pass, once all ranks of the place have come to it: they wait for each other.
+/// A pass, once all ranks of the group have come to it: they wait for each other.
 bool Simulator::compute(uint32_t rank, const Action &action) {
-  const uint32_t first = rank - rank % costs.ranksPerPlace,
-                 end = std::min<uint64_t>(uint64_t(first) + costs.ranksPerPlace, progress.size());
+  const uint32_t size = costs.groupSize ? costs.groupSize : costs.ranksPerPlace, first = rank - rank % size,
+                 end = std::min<uint64_t>(uint64_t(first) + size, progress.size());
   double begin = 0;
   for (uint32_t own = first; own < end; ++own) {
     const Action *next = head(own);

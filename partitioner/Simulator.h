@@ -35,9 +35,11 @@ struct PipelineCosts {
   std::map<std::pair<uint32_t, uint32_t>, Link> unlikeLinks;
   /// `activationBytes` by stage and position in its place, where a rank's are others than the stage's.
   std::map<std::pair<uint32_t, uint32_t>, int64_t> unlikeActivations;
-  /// Ranks that share their stages (tensor parallelism): each pass begins on all of them once the last one can. They exchange
-  /// values with those of the same position elsewhere.
+  /// Ranks that share their stages. They exchange values with those of the same position elsewhere.
   uint32_t ranksPerPlace = 1;
+  /// So many of these, one behind the other, are a tensor group: each pass begins on all of them once the last one can.
+  /// 0: all are one.
+  uint32_t groupSize = 0;
   /// False: as Cleave's runtime does it, a send waits for its receive, and both ranks do nothing else until the bytes are
   /// there. True: a send leaves its rank free, and all receives have been posted in time; a pass waits for its inputs, and
   /// messages of one rank to one other follow each other at the link's bandwidth.

@@ -24,43 +24,49 @@ struct AssignSchedule : impl::AssignScheduleBase<AssignSchedule> {
   void runOnOperation() override {
     func::FuncOp function = getOperation();
     // Not all of them are written again.
-    for (StringRef own : {kRanksAttr, kMicrobatchesAttr, kMicrobatchSecondsAttr, kLinkAttr, kUnlikeLinksAttr, kMachineAttr,
-                          kDevicesAttr, kThreadsAttr, kMemoryLimitsAttr, kBatchAttr, kBatchObstacleAttr})
+    for (StringRef own : {kRanksAttr, kDataRanksAttr, kMicrobatchesAttr, kMicrobatchSecondsAttr, kLinkAttr, kUnlikeLinksAttr,
+                          kMachineAttr, kDevicesAttr, kThreadsAttr, kMemoryLimitsAttr, kBatchAttr, kBatchObstacleAttr})
       function->removeAttr(own);
     if (ranks == 0)
       return fail("found 0 ranks, expected at least 1");
-    const size_t devices = size_t(ranks) * tensorRanksOf(function);
+    if (dp == 0 || dp > kMostRanks)
+      return fail("found dp=" + Twine(dp) + ", expected 1 to " + Twine(kMostRanks));
+    const uint32_t tensorRanks = tensorRanksOf(function), width = tensorRanks * dp;
+    const size_t devices = size_t(ranks) * width;
     auto target = machine.empty() ? llvm::Expected<Machine>(Machine::cpu(devices)) : Machine::load(machine);
     if (!target)
       return fail(llvm::toString(target.takeError()));
-    auto obstacle = microbatches == 1 ? std::nullopt : findBatchObstacle(function, batch);
-    if (obstacle && microbatches > 1)
+    auto obstacle = microbatches == 1 && dp == 1 ? std::nullopt : findBatchObstacle(function, batch);
+    if (obstacle && (microbatches > 1 || dp > 1))
       return report(*obstacle);
-    const PipelinePlaces places(*target, ranks, tensorRanksOf(function), tensorRanksOf(function));
+    const PipelinePlaces places(*target, ranks, width, tensorRanks);
     unsigned count = microbatches;
     if (count == 0)
       count = obstacle ? 1 : fastestCount(function, places);
     Builder b(function.getContext());
     function->setAttr(kRanksAttr, b.getI64IntegerAttr(ranks));
+    if (dp > 1)
+      function->setAttr(kDataRanksAttr, b.getI64IntegerAttr(dp));
     function->setAttr(kMicrobatchesAttr, b.getI64IntegerAttr(count));
     TracedShapes shapes(function);
-    auto seconds = secondsAt(count > 1 ? shapes.resized(batch, llvm::divideCeil(shapes.sizes().lookup(batch), count)) : shapes,
-                             places);
+    const uint64_t parts = uint64_t(count) * dp;
+    const int64_t largest = llvm::divideCeil(shapes.sizes().lookup(batch), parts);
+    auto seconds = secondsAt(parts > 1 ? shapes.resized(batch, largest) : shapes, places);
     function->setAttr(kMicrobatchSecondsAttr, b.getF64ArrayAttr(seconds));
-    describeMachine(*target, devices);
-    if (count > 1)
+    describeMachine(*target, devices, width);
+    if (parts > 1)
       function->setAttr(kBatchAttr, b.getStringAttr(batch));
     else if (obstacle)
       function->setAttr(kBatchObstacleAttr, b.getStringAttr(obstacle->describe()));
   }
 
-  /// What is kept of the machine, of whose devices so many are used.
-  void describeMachine(const Machine &target, size_t devices) {
+  /// What is kept of the machine, of whose devices so many are used, `width` for each rank of the pipeline.
+  void describeMachine(const Machine &target, size_t devices, uint32_t width) {
     func::FuncOp function = getOperation();
     Builder b(function.getContext());
     const Link &link = target.linkAmong(devices);
     function->setAttr(kLinkAttr, b.getF64ArrayAttr({link.latencySeconds, link.bytesPerSecond}));
-    if (auto unlike = unlikeLinksAmong(target, devices, tensorRanksOf(function)); !unlike.empty())
+    if (auto unlike = unlikeLinksAmong(target, devices, width); !unlike.empty())
       function->setAttr(kUnlikeLinksAttr, describe(unlike));
     function->setAttr(kMachineAttr, b.getStringAttr(checksumOf(target)));
     if (devices > target.devices.size())
@@ -84,8 +90,11 @@ struct AssignSchedule : impl::AssignScheduleBase<AssignSchedule> {
   }
 
   void report(const BatchObstacle &obstacle) {
-    obstacle.op->emitError() << obstacle.operationName() << " " << obstacle.reason
-                             << ", so micro-batches are not parts of it; use --microbatches 1";
+    const StringRef what = dp == 1 ? "micro-batches are not parts of it; use --microbatches 1"
+                           : microbatches > 1
+                               ? "dp and micro-batches do not split it; use --mesh dp=1 and --microbatches 1"
+                               : "dp does not split it; use --mesh dp=1";
+    obstacle.op->emitError() << obstacle.operationName() << " " << obstacle.reason << ", so " << what;
     signalPassFailure();
   }
 
@@ -110,11 +119,11 @@ struct AssignSchedule : impl::AssignScheduleBase<AssignSchedule> {
     return seconds;
   }
 
-  /// The number of micro-batches, up to the batch's size, that ends first: the first one passes all stages,
-  /// the others follow at the pace of the slowest rank (Huang et al. 2019).
+  /// The number of micro-batches, up to the samples of a data rank, that ends first: the first one passes all stages, the
+  /// others follow at the pace of the slowest rank (Huang et al. 2019).
   unsigned fastestCount(func::FuncOp function, const PipelinePlaces &places) {
     TracedShapes shapes(function);
-    int64_t size = shapes.sizes().lookup(batch);
+    const int64_t size = llvm::divideCeil(shapes.sizes().lookup(batch), dp);
     unsigned best = 1;
     double bestSeconds = std::numeric_limits<double>::infinity();
     for (int64_t count = 1; count <= std::min(size, kMostMicrobatches); ++count) {

@@ -25,7 +25,9 @@ struct AssignStages : impl::AssignStagesBase<AssignStages> {
     if (!target)
       return fail(llvm::toString(target.takeError()));
     const uint32_t tensorRanks = tensorRanksOf(function);
-    const PipelinePlaces places(*target, ranks ? ranks : stages, tensorRanks, tensorRanks);
+    if (dp == 0 || dp > kMostRanks)
+      return fail(("found dp=" + Twine(dp) + ", expected 1 to " + Twine(kMostRanks)).str());
+    const PipelinePlaces places(*target, ranks ? ranks : stages, tensorRanks * dp, tensorRanks);
     ModelGraph model = buildModelGraph(function, places.kinds, stages);
     CutRequest request;
     request.stages = places.stageDevices(stages);

@@ -36,6 +36,9 @@ inline constexpr llvm::StringLiteral kMemoryLimitsAttr = "cleave.memory_limits";
 inline constexpr llvm::StringLiteral kBatchAttr = "cleave.batch";
 inline constexpr llvm::StringLiteral kBatchObstacleAttr = "cleave.batch_obstacle";
 inline constexpr llvm::StringLiteral kRanksAttr = "cleave.ranks";
+/// As a plan can have.
+inline constexpr uint32_t kMostRanks = 65536;
+inline constexpr llvm::StringLiteral kDataRanksAttr = "cleave.data_ranks";
 
 } // namespace cleave
 

@@ -179,9 +179,9 @@ def AssignStages : Pass<"assign-stages", "::mlir::func::FuncOp"> {
     ```mlir
     %y = aten.linear(%x, %w, %b) {cleave.stage = 1 : i64} : …
     ```
-    Rank r of the pipeline is on the machine's device r, or, of t tensor ranks, on t devices from r·t on: operations cost
-    what they take on the slowest of these, and no stage has more weights than its device has memory, where the machine says
-    that.
+    Rank r of the pipeline is on the machine's device r, or, of t tensor ranks in each of d data ranks, on d·t devices from
+    r·d·t on: operations cost what they take on the slowest of these, and no stage has more weights than its device has
+    memory, where the machine says that.
     The function gets the cutter's account: `cleave.stage_seconds`, `cleave.stage_recv_bytes`, `cleave.cut_bound` (seconds
     that the slowest stage takes in any contiguous cut), `cleave.cut_proof` (whether the cut is exact, or why not),
     `cleave.cut_limits` (the least memory of a device with which the cut is this one, and the next with which it may be another),
@@ -190,6 +190,7 @@ def AssignStages : Pass<"assign-stages", "::mlir::func::FuncOp"> {
   let options = [
     Option<"stages", "stages", "unsigned", "1", "number of pipeline stages">,
     Option<"ranks", "ranks", "unsigned", "0", "of the pipeline, which share the stages; 0: as many as stages">,
+    Option<"dp", "dp", "unsigned", "1", "data ranks, each a pipeline on a part of the batch">,
     Option<"machine", "machine", "std::string", "\"\"", "machine preset or file; cpu:<stages> where empty">,
     Option<"memory", "memory", "int64_t", "0", "bytes of memory of a device, in place of what the machine says; 0: that">,
     ListOption<"stageBefore", "stage-before", "std::string", "module paths that must begin a stage">,
@@ -209,7 +210,9 @@ def AssignSchedule : Pass<"assign-schedule", "::mlir::func::FuncOp"> {
     func.func @forward(…) attributes {cleave.batch = "batch", cleave.microbatches = 4 : i64, cleave.ranks = 2 : i64}
     ```
     `microbatches=0` takes the number whose predicted time is least; where the batch does not split that is 1, and
-    `cleave.batch_obstacle` says why. Stage s runs on rank s mod ranks, so that more stages than ranks are interleaved.
+    `cleave.batch_obstacle` says why. Stage s runs on rank s mod ranks, so that more stages than ranks are interleaved. Of
+    several data ranks (`cleave.data_ranks`), which take every operation to pass the dimension as well, each has so many
+    micro-batches.
     `cleave.microbatch_seconds` has what each stage computes for the largest micro-batch, `cleave.link` the latency and the
     bytes a second between two ranks, `cleave.unlike_links` sender, receiver, latency and bytes a second of those that the
     machine says otherwise of, `cleave.devices` what the machine calls the ranks' devices, `cleave.threads` how many
@@ -218,7 +221,9 @@ def AssignSchedule : Pass<"assign-schedule", "::mlir::func::FuncOp"> {
   }];
   let options = [
     Option<"ranks", "ranks", "unsigned", "1", "number of ranks">,
-    Option<"microbatches", "microbatches", "unsigned", "1", "parts of the batch; 0: the best number">,
+    Option<"dp", "dp", "unsigned", "1", "data ranks, each a pipeline on a part of the batch">,
+    Option<"microbatches", "microbatches", "unsigned", "1",
+           "parts of the batch, or of a data rank's part; 0: the best number">,
     Option<"batch", "batch", "std::string", "\"batch\"", "the dimension to split">,
     Option<"machine", "machine", "std::string", "\"\"", "machine preset or file; cpu:<ranks> where empty">
   ];

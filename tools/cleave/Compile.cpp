@@ -12,6 +12,7 @@ static llvm::json::Object toJson(const CompileOptions &options, const CompileRep
   llvm::json::Object result{{"plan", options.output},
                             {"stages", report.stages},
                             {"microbatches", report.microbatches},
+                            {"data_ranks", report.dataRanks},
                             {"tensor_ranks", report.tensorRanks},
                             {"weight_bytes", int64_t(report.weightBytes)},
                             {"balance", report.balance},
@@ -33,7 +34,10 @@ static llvm::json::Object toJson(const CompileOptions &options, const CompileRep
 static void printText(llvm::raw_ostream &out, const CompileOptions &options, const CompileReport &report) {
   const bool isSplit = report.tensorRanks > 1;
   out << llvm::formatv("{0}: {1} stage{2}", options.output, report.stages, report.stages == 1 ? "" : "s");
-  if (isSplit)
+  if (report.dataRanks > 1)
+    out << " on " << report.dataRanks << " data ranks"
+        << (isSplit ? llvm::formatv(" of {0} tensor ranks", report.tensorRanks).str() : "");
+  else if (isSplit)
     out << " on " << report.tensorRanks << " tensor ranks";
   out << ", ";
   if (report.microbatches > 1)

@@ -1,4 +1,5 @@
 //===- InspectHtml.cpp - A plan as a page ---------------------------------===//
+#include "codegen/plan/Batch.h"
 #include "codegen/plan/PlanFacts.h"
 #include "codegen/plan/SafetensorsHeader.h"
 #include "codegen/plan/ValidateParts.h"
@@ -106,8 +107,8 @@ void PageWriter::writeTitle() {
   html.leaf("h1", name);
   auto summary = html.element("p", {{"class", "summary"}});
   html.text(formatv("{0} on {1}", count(plan.stages.size(), "pipeline stage"), count(devices, "device")));
-  if (schedule.microbatches > 1)
-    html.text(formatv(", each batch in {0} parts", schedule.microbatches));
+  if (const uint64_t parts = microbatchesOfAll(plan, schedule); parts > 1)
+    html.text(formatv(", each batch in {0} parts", parts));
 }
 
 void PageWriter::writeFigures() {
@@ -226,7 +227,8 @@ void PageWriter::writeSchedule() {
   factOf("Micro-batches", [&] {
     html.amount("microbatches", schedule.microbatches, std::to_string(schedule.microbatches));
     if (signature.batch >= 0)
-      html.text(" parts of " + signature.symbols[signature.batch]->name);
+      html.text(" parts of " + signature.symbols[signature.batch]->name +
+                (plan.mesh->dp > 1 ? ", of each data rank" : ""));
   });
   factOf("Slices", [&] { html.amount("slices", schedule.slices, std::to_string(schedule.slices)); });
   if (plan.precision != DType::Unknown)

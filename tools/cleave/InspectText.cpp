@@ -32,11 +32,13 @@ static void printGlance(llvm::raw_ostream &stream, const LoadedPlan &loaded, llv
   std::vector<int64_t> bytes = weightBytesOfStages(plan);
   TextTable table({Align::Left, Align::Left});
   table.add({"mesh", meshText(*plan.mesh)});
-  table.add({"schedule", formatv("{0}, {1}, {2}", schedule.name, count(schedule.microbatches, "micro-batch"),
+  table.add({"schedule", formatv("{0}, {1}, {2}", schedule.name, microbatchesText(plan, schedule.microbatches),
                                  count(schedule.slices, "slice"))});
   table.add({"weights", formatv("{0}, {1} MB over the stages{2}", count(plan.weights.size(), "tensor"),
                                 megabytes(std::accumulate(bytes.begin(), bytes.end(), int64_t{0})),
-                                plan.mesh->tp > 1 ? " of a tensor rank" : "")});
+                                plan.mesh->tp > 1   ? " of a tensor rank"
+                                : plan.mesh->dp > 1 ? " of a data rank"
+                                                    : "")});
   if (plan.precision != DType::Unknown)
     table.add({"products", nameOf(plan.precision).str()});
   table.add({"balance", balanceText(plan)});

@@ -47,7 +47,9 @@ static void addDeviceOptions(CLI::App *command, CompileOptions &options) {
   command->add_option("--devices", options.devices, "How many devices (1, or as many as mesh or machine say)")
       ->check(CLI::Range(1u, 65536u).description(""))
       ->type_name("N");
-  command->add_option("--mesh", options.mesh, "How to use them: pp=2,tp=2 (stages, tensor ranks), or auto (Ctrl-C: the best so far)")
+  command
+      ->add_option("--mesh", options.mesh,
+                   "How to use them: pp=2,dp=2,tp=2 (stages, parts of the batch, tensor ranks), or auto (Ctrl-C: the best so far)")
       ->check(notEmpty("axes, as pp=2,tp=2, or auto"))
       ->type_name("AXES");
   command->add_option("--machine", options.machine, "What they are: a preset such as cpu:4, or a file")

@@ -1,4 +1,5 @@
 //===- Run.cpp - `cleave run` ---------------------------------------------===//
+#include "codegen/plan/Batch.h"
 #include "codegen/plan/DimExpr.h"
 #include "codegen/plan/JsonText.h"
 #include "codegen/plan/PlanFacts.h"
@@ -14,6 +15,7 @@
 #include "tools/cleave/RunTrace.h"
 #include "tools/cleave/Stream.h"
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/Support/MathExtras.h"
 #include "llvm/Support/raw_ostream.h"
 #include <chrono>
 #include <memory>
@@ -35,17 +37,17 @@ struct RunOptions {
 };
 } // namespace
 
-/// The micro-batches that a request goes through the stages in: one of fewer samples than the plan has has
-/// fewer.
+/// The micro-batches in which a request goes through the stages of a data rank: one of fewer samples than the
+/// plan has of them has fewer.
 static int64_t microbatchesOf(const plan::Plan &plan, llvm::ArrayRef<at::Tensor> inputs) {
-  int64_t microbatches = scheduleOf(plan, 0).microbatches;
+  int64_t microbatches = plan::microbatchesOfAll(plan, scheduleOf(plan, 0));
   const plan::Signature &signature = *plan.signatures[0];
   if (microbatches > 1)
     for (auto [tensor, input] : llvm::zip(inputs, signature.inputs))
       for (auto [dim, size] : llvm::enumerate(input->type->dims))
         if (plan::asSymbol(*size) == uint32_t(signature.batch))
           microbatches = std::min(microbatches, tensor.size(dim));
-  return microbatches;
+  return llvm::divideCeil(microbatches, plan.mesh->dp);
 }
 
 /// The outputs as they are written: of one request, or of a stream. Nothing in processes that do not get

@@ -54,7 +54,7 @@ struct SimulateReport {
 static std::string machineOf(const plan::Plan &plan) {
   StringRef recorded = StringRef(plan.pipeline).split(" machine=").second;
   if (recorded.empty())
-    return "cpu:" + std::to_string(plan.mesh->pp * plan.mesh->tp);
+    return "cpu:" + std::to_string(plan.mesh->pp * plan.mesh->dp * plan.mesh->tp);
   return recorded.take_until([](char c) { return c == ' ' || c == '}'; }).str();
 }
 
@@ -189,7 +189,8 @@ static llvm::json::Object toJson(const SimulateOptions &, const SimulateReport &
 
 static void printText(llvm::raw_ostream &out, const SimulateOptions &options, const SimulateReport &report) {
   out << formatv("{0}: {1}, {2}, {3} ms a step\n", options.model, report.forecast.schedule.name,
-                 count(report.forecast.schedule.microbatches, "micro-batch"), milliseconds(report.forecast.forecast.seconds));
+                 microbatchesText(*report.plan, report.forecast.schedule.microbatches),
+                 milliseconds(report.forecast.forecast.seconds));
   for (const std::string &note : report.notes)
     out << "note: " << note << "\n";
   out << "\n";

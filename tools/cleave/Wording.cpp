@@ -32,6 +32,10 @@ std::string meshText(const Mesh &mesh) {
   return formatv("pp={0} dp={1} tp={2}, {3}", mesh.pp, mesh.dp, mesh.tp, count(devices, "device"));
 }
 
+std::string microbatchesText(const Plan &plan, uint64_t microbatches) {
+  return count(microbatches, "micro-batch") + (plan.mesh->dp > 1 ? " a data rank" : "");
+}
+
 std::string devicesText(const Plan &plan, const Stage &stage) {
   const std::string first = deviceOf(plan, stage.ranks.front()), last = deviceOf(plan, stage.ranks.back());
   return first == last ? first : first + ".." + last;

@@ -21,6 +21,8 @@ std::string count(uint64_t number, llvm::StringRef noun);
 
 /// `pp=4 dp=1 tp=1, 4 devices`.
 std::string meshText(const plan::Mesh &mesh);
+/// `4 micro-batches`, `4 micro-batches a data rank` where there are several of these.
+std::string microbatchesText(const plan::Plan &plan, uint64_t microbatches);
 /// `cpu:0`, or `cpu:0..cpu:3` of several.
 std::string devicesText(const plan::Plan &plan, const plan::Stage &stage);
 /// `stage 1`, `stages 0, 3`.

@@ -30,7 +30,9 @@ public:
   /// The plan alone, for a limit of memory after another; the model is read for the first.
   llvm::Expected<CompileReport> replan(std::optional<int64_t> deviceMemory);
   /// The batch was to be split, and the passes refused all of that.
-  bool failedToSplit() const { return shape.microbatches == 0 && !source.batch.empty() && !passesAccepted; }
+  bool failedToSplit() const {
+    return shape.microbatches == 0 && shape.dataRanks == 1 && !source.batch.empty() && !passesAccepted;
+  }
 
 private:
   llvm::Error read();
@@ -69,7 +71,7 @@ llvm::Error Compilation::read() {
   shape = *parsed;
   if (!maker) {
     CompileOptions chosen = options;
-    chosen.microbatches = shape.microbatches;
+    chosen.microbatches = shape.dataRanks == 1 ? shape.microbatches : 0;
     if (auto error = readModel(chosen, context).moveInto(source))
       return error;
     // A search tells how far it is as a whole.
@@ -233,6 +235,7 @@ void Compilation::describe() {
   report.stages = plan->stages.size();
   report.microbatches = plan->schedules.front()->microbatches;
   report.tensorRanks = plan->mesh->tp;
+  report.dataRanks = plan->mesh->dp;
   double slowest = 0, sum = 0;
   for (auto &prediction : plan->predictions)
     if (prediction->tp_rank == 0) {
@@ -243,13 +246,15 @@ void Compilation::describe() {
   report.balance = sum > 0 ? slowest * plan->stages.size() / sum : 1;
   for (auto &note : plan->notes)
     report.notes.push_back(note->text);
-  llvm::append_range(report.notes, noteDevicesLeft(options, shape, shape.ranks * shape.tensorRanks));
+  llvm::append_range(report.notes, noteDevicesLeft(options, shape, shape.rankCount()));
   if (int32_t batch = plan->signatures.front()->batch; batch >= 0)
-    if (int64_t samples = plan->signatures.front()->symbols[batch]->traced; samples < report.microbatches)
+    if (int64_t samples = plan->signatures.front()->symbols[batch]->traced;
+        samples < int64_t(report.microbatches) * report.dataRanks)
       report.notes.push_back(
-          llvm::formatv("{0} micro-batches, but {1} samples in the example inputs: batches of fewer "
+          llvm::formatv("{0} micro-batches{1}, but {2} samples in the example inputs: batches of fewer "
                         "samples than micro-batches are not split",
-                        report.microbatches, samples));
+                        report.microbatches * uint64_t(report.dataRanks),
+                        report.dataRanks > 1 ? " of all data ranks" : "", samples));
   if (options.dtype != "traced" && plan->precision == plan::DType::Unknown)
     report.notes.push_back("--dtype " + options.dtype +
                            " changes nothing: the model has no products in float32");

@@ -45,7 +45,8 @@ struct CompileOptions {
   std::vector<std::string> roles;
   /// Number of devices; 0: as many as the mesh or the machine says, else 1.
   uint32_t devices = 0;
-  /// `pp=4`; `auto`, or `pp=auto,tp=2`: what of it is expected to take least time; empty: all devices are pipeline stages.
+  /// `pp=4`, `dp=2,tp=2`; `auto`, or `pp=auto,tp=2`: what of it is expected to take least time; empty: all devices are
+  /// pipeline stages.
   std::string mesh;
   /// Preset or file; empty: that many CPU devices.
   std::string machine;
@@ -88,7 +89,7 @@ struct CompileReport {
   /// Checksums of its files stand in it once they are written; where the mesh was searched for, what else
   /// there was.
   std::unique_ptr<plan::Plan> plan;
-  uint32_t stages = 0, microbatches = 1, tensorRanks = 1;
+  uint32_t stages = 0, microbatches = 1, tensorRanks = 1, dataRanks = 1;
   /// Of one tensor rank, all stages together.
   uint64_t weightBytes = 0;
   /// Wall-clock seconds: reading and importing, passes, writing shards, verifying.

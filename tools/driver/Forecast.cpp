@@ -1,7 +1,9 @@
 //===- Forecast.cpp - What a plan's schedule takes ------------------------===//
 #include "tools/driver/Forecast.h"
+#include "codegen/plan/Batch.h"
 #include "codegen/plan/PlanFacts.h"
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/Support/MathExtras.h"
 
 namespace cleave {
 
@@ -9,16 +11,20 @@ using llvm::Error;
 using llvm::Expected;
 using llvm::StringRef;
 
-/// The plan's table, without the micro-batches that the traced batch has too few samples for: a run leaves them out.
+/// The plan's table, without the micro-batches that the traced batch has too few samples for: a run leaves them out. Of
+/// data ranks the first has the most.
 static plan::Schedule tableOf(const plan::Plan &plan) {
   plan::Schedule table = scheduleOf(plan, 0);
   const plan::Signature &signature = *plan.signatures[0];
   if (signature.batch < 0)
     return table;
   const int64_t samples = std::max<int64_t>(signature.symbols[signature.batch]->traced, 1);
-  table.microbatches = std::min<int64_t>(table.microbatches, samples);
-  for (auto &rank : table.ranks)
-    llvm::erase_if(rank->actions, [&](auto &action) { return action->microbatch >= table.microbatches; });
+  const uint64_t all = std::min<uint64_t>(plan::microbatchesOfAll(plan, table), samples);
+  table.microbatches = llvm::divideCeil(all, plan.mesh->dp);
+  for (auto [rank, own] : llvm::enumerate(table.ranks))
+    llvm::erase_if(own->actions, [&, rank = uint32_t(rank)](auto &action) {
+      return plan::globalMicrobatch(plan, rank, action->microbatch) >= all;
+    });
   return table;
 }
 
@@ -45,6 +51,7 @@ static Expected<PipelineCosts> costsOf(const plan::Plan &plan, StringRef name) {
       if (action->kind == plan::ActionKind::BackwardInput || action->kind == plan::ActionKind::BackwardWeight)
         return llvm::createStringError(name + ": has backward passes, whose times plans of this version do not predict");
   costs.ranksPerPlace = plan.mesh->dp * plan.mesh->tp;
+  costs.groupSize = plan.mesh->tp;
   for (const auto &stage : plan.stages) {
     StageCost &cost = costs.stages.emplace_back();
     for (uint32_t position = 0; position < costs.ranksPerPlace; ++position) {

@@ -95,7 +95,7 @@ static llvm::Error checkPipelineWords(const CompileOptions &options) {
 }
 
 std::vector<std::optional<int64_t>> PipelineShape::memoryOfRanks() const {
-  const size_t count = size_t(ranks) * tensorRanks * dataRanks;
+  const size_t count = rankCount();
   std::vector<std::optional<int64_t>> memory(count, memoryGiven);
   if (!memoryGiven)
     std::copy_n(memoryOfDevices.begin(), std::min(count, memoryOfDevices.size()), memory.begin());
@@ -161,18 +161,21 @@ static llvm::Expected<PipelineShape> readRanks(const CompileOptions &options) {
   auto mesh = parseMesh(options.mesh);
   if (!mesh)
     return mesh.takeError();
-  // Training is forecast over pipelines side by side; plans have one.
+  // How many requests are under way at a time is not known here: with many of them stages or tensor ranks mostly do as
+  // well, and need memory for the weights once.
   if (!options.training && options.mesh == "auto")
     mesh->dp = 1;
-  if (!options.training && mesh->dp != 1)
-    return wrongUsage(
-        "--mesh " + options.mesh + ": found dp=" + (mesh->dp ? std::to_string(*mesh->dp) : "auto") +
-        ", expected 1: plans of this version split over pipeline stages and tensor ranks; use pp or tp");
+  if (!options.training && !mesh->dp)
+    return wrongUsage("--mesh " + options.mesh +
+                      ": found dp=auto, expected a number: dp is searched for in training alone; use dp=N, with pp=auto "
+                      "or tp=auto");
   if (mesh->tp > kMostTensorRanks)
     return wrongUsage("--mesh " + options.mesh + ": found tp=" + llvm::Twine(*mesh->tp) + ", expected at most " +
                       llvm::Twine(kMostTensorRanks));
   if (mesh->isOpen()) {
     shape.search = {shape.devices, mesh->pp, mesh->tp, mesh->dp, {}};
+    // So that the batch is named.
+    shape.dataRanks = mesh->dp.value_or(1);
     return shape;
   }
   shape.ranks = *mesh->pp;
@@ -294,7 +297,7 @@ llvm::Expected<PipelineShape> readPipelineShape(const CompileOptions &options) {
   shape->microbatches = options.microbatches.value_or(isOpen ? 0 : 1);
   if (options.training) {
     if (!isOpen)
-      shape->search = {shape->ranks * shape->tensorRanks * shape->dataRanks, shape->ranks, shape->tensorRanks, shape->dataRanks, {}};
+      shape->search = {shape->rankCount(), shape->ranks, shape->tensorRanks, shape->dataRanks, {}};
     if (auto error = checkShared(*options.training, *shape->search))
       return error;
     openTraining(options, isOpen, *shape->search);

@@ -30,13 +30,13 @@ struct PipelineShape {
   uint32_t ranks = 1, stages = 1;
   /// Devices of each pipeline rank, between which tensors are split.
   uint32_t tensorRanks = 1;
-  /// Pipelines side by side, of training.
+  /// Pipelines side by side, each on a part of the batch.
   uint32_t dataRanks = 1;
   /// `PATTERN=STYLE`, how weights are to be split between them.
   std::vector<std::string> shard;
-  /// 0: the number that is predicted to end first.
+  /// Of each pipeline; 0: the number that is predicted to end first.
   uint32_t microbatches = 1;
-  /// The dimension that micro-batches split; empty where there is one.
+  /// The dimension that micro-batches and pipelines split; empty where the batch is whole.
   std::string batch;
   /// Those that may be used, from the machine's first on, and how many it has; 0: as many as are used.
   uint32_t devices = 1, devicesOfMachine = 0;
@@ -55,6 +55,9 @@ struct PipelineShape {
 
   /// The machine has more than may be used.
   bool leavesDevices() const { return devices < devicesOfMachine; }
+  /// Devices of a pipeline rank, and of all.
+  uint32_t width() const { return tensorRanks * dataRanks; }
+  uint32_t rankCount() const { return ranks * width(); }
   /// By rank; nothing of one whose device is not limited.
   std::vector<std::optional<int64_t>> memoryOfRanks() const;
 };

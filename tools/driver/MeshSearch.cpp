@@ -89,7 +89,7 @@ PipelineShape MeshSearch::shapeOf(const Configuration &configuration) const {
   found.microbatches = configuration.microbatches;
   if (found.tensorRanks == 1)
     found.shard.clear();
-  if (found.microbatches == 1)
+  if (found.microbatches == 1 && found.dataRanks == 1)
     found.batch.clear();
   return found;
 }
@@ -112,7 +112,7 @@ PipelineSearchRequest MeshSearch::requestFor(mlir::func::FuncOp function, const 
   };
   if (weighsMemory())
     request.memoryOf = [this, function](const Configuration &configuration) {
-      return maker.memoryOf(function, configuration.microbatches);
+      return maker.memoryOf(function, configuration.microbatches, configuration.dataRanks);
     };
   request.known = &maker.pipelinesOf(function);
   return request;

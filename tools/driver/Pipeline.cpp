@@ -42,7 +42,7 @@ std::optional<int64_t> shardingMemory(const PipelineShape &shape) {
   if (shape.tensorRanks == 1 || !shape.weighsMemory)
     return std::nullopt;
   uint64_t all = 0;
-  const uint32_t width = shape.tensorRanks * shape.dataRanks;
+  const uint32_t width = shape.width();
   const std::vector<std::optional<int64_t>> memory = shape.memoryOfRanks();
   for (uint32_t place = 0; place < shape.ranks; ++place) {
     std::optional<int64_t> least;
@@ -79,7 +79,9 @@ std::string cuttingPasses(const CompileOptions &options, const PipelineShape &sh
   std::string assign = "assign-stages{stages=" + std::to_string(shape.stages);
   if (shape.ranks != shape.stages)
     assign += " ranks=" + std::to_string(shape.ranks);
-  std::string schedule = "assign-schedule{ranks=" + std::to_string(shape.ranks) +
+  const std::string dp = shape.dataRanks > 1 ? " dp=" + std::to_string(shape.dataRanks) : "";
+  assign += dp;
+  std::string schedule = "assign-schedule{ranks=" + std::to_string(shape.ranks) + dp +
                          " microbatches=" + std::to_string(shape.microbatches);
   if (!shape.batch.empty())
     schedule += " batch=" + shape.batch;

@@ -174,7 +174,7 @@ Expected<std::unique_ptr<plan::Plan>> PlanMaker::runPasses(const PipelineShape &
   named.machine = llvm::sys::path::filename(options.machine).str();
   (*plan)->pipeline = pipelineOf(named, shape);
   if (shape.memoryGiven)
-    (*plan)->memory_limits.assign(size_t(shape.ranks) * shape.tensorRanks, *shape.memoryGiven);
+    (*plan)->memory_limits.assign(shape.rankCount(), *shape.memoryGiven);
   if (auto error = checkCapturePoints(**plan))
     return error;
   return plan;
@@ -210,14 +210,14 @@ Expected<Machine> PlanMaker::machineOf(uint32_t devices) const {
   return options.machine.empty() ? Expected<Machine>(Machine::cpu(devices)) : Machine::load(options.machine);
 }
 
-const CutMemory *PlanMaker::memoryOf(mlir::func::FuncOp function, uint32_t microbatches) {
-  auto [known, isNew] = memories.try_emplace({function, microbatches});
+const CutMemory *PlanMaker::memoryOf(mlir::func::FuncOp function, uint32_t microbatches, uint32_t dataRanks) {
+  auto [known, isNew] = memories.try_emplace({function, microbatches, dataRanks});
   if (!isNew)
     return known->second.get();
   // Where the function does not run on so few samples, the passes say so.
   DiagnosticCollector unheard(context);
   if (auto machine = machineOf(1))
-    known->second = PlannedMemory::make(function, source.batch, microbatches, *machine);
+    known->second = PlannedMemory::make(function, source.batch, microbatches, *machine, dataRanks);
   else
     consumeError(machine.takeError());
   return known->second.get();
@@ -227,19 +227,22 @@ Expected<PlanMaker::Uncut> PlanMaker::uncut(const PipelineShape &shape, uint32_t
   auto function = shard(shape);
   if (!function)
     return function.takeError();
-  const uint32_t devices = shape.ranks * shape.tensorRanks;
-  auto machine = machineOf(devices);
+  auto machine = machineOf(shape.rankCount());
   if (!machine)
     return machine.takeError();
   if (shape.memoryGiven)
     for (DeviceSpec &device : machine->devices)
       device.memoryBytes = shape.memoryGiven;
-  const PipelinePlaces places(*machine, shape.ranks, shape.tensorRanks, shape.tensorRanks);
+  const PipelinePlaces places(*machine, shape.ranks, shape.width(), shape.tensorRanks);
   auto [model, cuts] = pipelinesOf(*function).graphOf(*function, places.kinds, shape.stages);
-  Uncut result{
-      model, cuts, {}, memoryOf(*function, microbatches), places.memoryOfRanks(), places.memoryOfRanks()};
+  Uncut result{model,
+               cuts,
+               {},
+               memoryOf(*function, microbatches, shape.dataRanks),
+               places.memoryOfRanks(),
+               places.memoryOfRanks()};
   if (result.memory)
-    result.mostRooms = roomsOfMost(*result.memory, *machine, shape.ranks, shape.tensorRanks);
+    result.mostRooms = roomsOfMost(*result.memory, *machine, shape.ranks, shape.tensorRanks, shape.dataRanks);
   result.request.stages = places.stageDevices(shape.stages);
   result.request.stagesOfRank = shape.stages / shape.ranks;
   if (auto error = stageStartsOf(result.model, options.stageBefore).moveInto(result.request.stageStarts))

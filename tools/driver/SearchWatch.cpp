@@ -10,7 +10,9 @@ namespace cleave {
 using llvm::formatv;
 
 std::string meshOf(const Configuration &configuration) {
-  std::string data = configuration.kind ? ",dp=" + std::to_string(configuration.dataRanks) : "";
+  std::string data = configuration.kind || configuration.dataRanks > 1
+                         ? ",dp=" + std::to_string(configuration.dataRanks)
+                         : "";
   return formatv("pp={0}{1},tp={2}", configuration.pipelineRanks, data, configuration.tensorRanks);
 }
 

@@ -13,7 +13,7 @@
 
 namespace cleave {
 
-/// `pp=2,tp=2`; of training with `dp`.
+/// `pp=2,tp=2`; with `dp` of training, and of several data ranks.
 std::string meshOf(const Configuration &configuration);
 
 /// Says how far a search is and the best so far (CompileOptions::progress), and is asked whether it is to end

@@ -138,6 +138,8 @@ TEST(CutFitting, NoCutNeedsMoreThanTheLargestDeviceThatMayHoldMost) {
     device.memoryBytes = bytes;
   EXPECT_EQ(roomsOfMost(first, machine, 2, 3), (Rooms{30, 60}));
   EXPECT_EQ(roomsOfMost(unlike, machine, 2, 3), (Rooms{40, 60}));
+  // Of three data ranks the one that has least.
+  EXPECT_EQ(roomsOfMost(first, machine, 2, 1, 3), (Rooms{30, 50}));
   machine.devices[5].memoryBytes.reset();
   EXPECT_EQ(roomsOfMost(unlike, machine, 2, 3), (Rooms{40, std::nullopt}));
 }

@@ -107,7 +107,7 @@ TEST(Gpipe, RunsOneStageAlone) {
 TEST(Gpipe, TensorRanksActAlike) {
   Pipeline pipeline{.stages = 2, .ranks = 2, .microbatches = 3, .transfers = chain(2)};
   const plan::Schedule alone = gpipe(pipeline);
-  pipeline.tensorRanks = 3;
+  pipeline.width = 3;
   const plan::Schedule schedule = gpipe(pipeline);
   ASSERT_EQ(schedule.ranks.size(), 6u);
   for (uint32_t rank = 0; rank < 6; ++rank) {

@@ -248,7 +248,7 @@ TEST(Simulator, LinksAreOfADirection) {
 
 TEST(Simulator, TensorRanksActAlike) {
   Pipeline pipeline = pipelineOf({2, 1, 2});
-  pipeline.tensorRanks = 2;
+  pipeline.width = 2;
   PipelineCosts costs = twoStages(false);
   costs.ranksPerPlace = 2;
   const Forecast alone = llvm::cantFail(simulate(gpipe(pipelineOf({2, 1, 2})), twoStages(false))),
@@ -269,7 +269,7 @@ TEST(Simulator, TensorRanksActAlike) {
 /// Each of them has another slow link, behind each other.
 TEST(Simulator, TensorRanksWaitForEachOther) {
   Pipeline pipeline = pipelineOf({3, 1, 1});
-  pipeline.tensorRanks = 2;
+  pipeline.width = 2;
   for (bool overlaps : {false, true}) {
     SCOPED_TRACE(overlaps);
     PipelineCosts costs = costsOf({{1, 0, 0}, {1, 0, 0}, {1, 0, 0}});
@@ -278,6 +278,21 @@ TEST(Simulator, TensorRanksWaitForEachOther) {
     costs.unlikeLinks[{0, 2}] = costs.unlikeLinks[{3, 5}] = {10, 1e9};
     EXPECT_NEAR(llvm::cantFail(simulate(gpipe(pipeline), costs)).seconds, 23, 1e-6);
   }
+}
+
+/// They do not, and may have less to do.
+TEST(Simulator, DataRanksGoOnByThemselves) {
+  Pipeline pipeline = pipelineOf({3, 1, 1});
+  pipeline.width = 2;
+  PipelineCosts costs = costsOf({{1, 0, 0}, {1, 0, 0}, {1, 0, 0}});
+  costs.ranksPerPlace = 2;
+  costs.groupSize = 1;
+  costs.unlikeLinks[{0, 2}] = costs.unlikeLinks[{3, 5}] = {10, 1e9};
+  plan::Schedule schedule = gpipe(pipeline);
+  EXPECT_NEAR(llvm::cantFail(simulate(schedule, costs)).seconds, 13, 1e-6);
+  for (uint32_t rank : {1, 3, 5})
+    schedule.ranks[rank]->actions.clear();
+  EXPECT_EQ(llvm::cantFail(simulate(schedule, costs)).ranks[5].busySeconds, 0);
 }
 
 //===- What cannot be simulated -------------------------------------------===//
@@ -347,7 +362,7 @@ TEST(SimulatorErrors, CostsOfAnotherSchedule) {
 
 /// Ranks of one place that hold unlike much.
 TEST(Simulator, GivesEachRankWhatItHolds) {
-  Pipeline pipeline{0, 2, 2, 1, {{0, 1, {0}, {0}}}, /*tensorRanks=*/2};
+  Pipeline pipeline{0, 2, 2, 1, {{0, 1, {0}, {0}}}, /*width=*/2};
   PipelineCosts costs;
   costs.stages = {{1, 0, 0, 50}, {1, 0, 0, 70}};
   costs.transfers = {{0, 1, 5}};
