@@ -230,9 +230,10 @@ def test_it_is_the_plan_of_the_mesh_itself(model):
 
 @pytest.mark.parametrize("options, why", [
     (("--mesh", "auto,pp=2"), '--mesh auto,pp=2: found "auto", expected auto alone, or pp=N, dp=N or tp=N'),
-    (("--mesh", "dp=auto"), "--mesh dp=auto: found dp=auto, expected 1: plans of this version"),
+    (("--mesh", "dp=auto"), "--mesh dp=auto: found dp=auto, expected a number: dp is searched for in training alone; use dp=N, "
+     "with pp=auto or tp=auto"),
     (("--mesh", "pp=auto,pp=2"), "--mesh pp=auto,pp=2: pp is given twice"),
-    (("--mesh", "pp=auto,dp=2"), "--mesh pp=auto,dp=2: found dp=2, expected 1"),
+    (("--mesh", "pp=auto,dp=3", "--devices", 2), "--mesh pp=auto,dp=3: found 2 devices, expected more for this mesh"),
     (("--mesh", "tp=auto", "--schedule", "1f1b"), "--schedule 1f1b: orders backward passes"),
     (("--mesh", "pp=3,tp=auto", "--devices", 2), "--mesh pp=3,tp=auto: found 2 devices, expected more for this mesh"),
 ])

@@ -150,9 +150,9 @@ def grouped_queries(tmp_path):
     return put_llama(tmp_path, "layers 2 hidden 384 feed_forward 256 heads 6 kv_heads 2 sequence 16 vocabulary 128 batch 4")
 
 
-@pytest.mark.parametrize("mesh", ["pp=1,tp=4", "pp=2,tp=4"])
+@pytest.mark.parametrize("mesh", ["pp=1,tp=4", "pp=2,tp=4", "dp=2,tp=4"])
 def test_the_memory_that_an_error_names_is_enough_for_all_tensor_ranks(grouped_queries, mesh):
-    machine = put_machine(grouped_queries.parent, 8 if "pp=2" in mesh else 4)
+    machine = put_machine(grouped_queries.parent, 8 if "p=2" in mesh else 4)
     options = ("--mesh", mesh, "--machine", machine)
     peaks = [device["peak_bytes"] for device in simulate(grouped_queries, *options)["devices"]]
     assert peaks[0] < max(peaks)
