@@ -49,7 +49,7 @@ static void addDeviceOptions(CLI::App *command, CompileOptions &options) {
       ->type_name("N");
   command
       ->add_option("--mesh", options.mesh,
-                   "How to use them: pp=2,dp=2,tp=2 (stages, parts of the batch, tensor ranks), or auto (Ctrl-C: the best so far)")
+                   "How to use them: pp=2,dp=2,tp=2 (stages, batch, layers), or auto (Ctrl-C: the best so far)")
       ->check(notEmpty("axes, as pp=2,tp=2, or auto"))
       ->type_name("AXES");
   command->add_option("--machine", options.machine, "What they are: a preset such as cpu:4, or a file")

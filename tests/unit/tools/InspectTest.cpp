@@ -203,6 +203,8 @@ TEST(InspectHtml, AggregatesDevicesThatActAlike) {
   LoadedPlan loaded = load();
   Plan &plan = *loaded.plan;
   plan.mesh->dp = 3;
+  // Two micro-batches each.
+  plan.signatures[0]->symbols[0]->traced = 6;
   for (auto &stage : plan.stages)
     stage->ranks = {3 * stage->index, 3 * stage->index + 1, 3 * stage->index + 2};
   std::vector<std::unique_ptr<RankActions>> ranks;
