@@ -46,7 +46,7 @@ def test_nothing_is_lost_and_memory_is_flat(mesh, plan_and_inputs):
         assert report["at_end"] <= 1.01 * report["after_thousand"], reports
 
 
-@pytest.mark.parametrize("mesh", ["pp=2", "tp=2", "pp=2,tp=2"])
+@pytest.mark.parametrize("mesh", ["pp=2", "tp=2", "pp=2,tp=2", "dp=2", "dp=2,pp=2"])
 def test_one_leads_and_calls_from_several_threads(mesh, plan_and_inputs):
     """The others do what process 0 starts, and it gets all outputs."""
     plan, inputs = plan_and_inputs(mesh)
