@@ -5,13 +5,15 @@
 #include "ir/semantics/Shapes.h"
 #include "partitioner/ModelGraph.h"
 #include "partitioner/ProbeShapes.h"
+#include "partitioner/RowOrders.h"
 
 using namespace mlir;
 
 namespace cleave {
 
-/// A size for the batch that no other dimension has, so that rules, which compare sizes, tell it from the others. A prime,
-/// so that no view takes it apart, beyond those of probeShapes; small enough for the elements of a tensor to be counted.
+/// A size for the batch that no other dimension has, so that rules, which compare sizes, tell it from the
+/// others. A prime, so that no view takes it apart, beyond those of probeShapes; small enough for the
+/// elements of a tensor to be counted.
 static constexpr int64_t kProbeSize = 1'000'003;
 
 /// How a size depends on the dimension.
@@ -39,7 +41,8 @@ static ArrayRef<std::string> dimsOf(Type type) {
   return layout ? ArrayRef<std::string>(layout.getDims()) : ArrayRef<std::string>();
 }
 
-static constexpr llvm::StringLiteral kUnknownSizes = "has sizes for which no formula of the named ones was found, beside";
+static constexpr llvm::StringLiteral kUnknownSizes =
+    "has sizes for which no formula of the named ones was found, beside";
 
 /// Whether an operand or result has a dimension for whose size no expression was found.
 static bool hasUnknownSizes(Operation *op) {
@@ -49,7 +52,8 @@ static bool hasUnknownSizes(Operation *op) {
 
 /// Whether the type depends on the dimension at all.
 static bool mentions(Type type, StringRef name) {
-  return llvm::any_of(dimsOf(type), [&](const std::string &dim) { return dependenceOf(dim, name) != Dependence::None; });
+  return llvm::any_of(dimsOf(type),
+                      [&](const std::string &dim) { return dependenceOf(dim, name) != Dependence::None; });
 }
 
 std::optional<unsigned> dimensionHolding(Type type, StringRef name) {
@@ -85,7 +89,8 @@ namespace {
 class BatchWalk {
 public:
   BatchWalk(func::FuncOp function, StringRef name)
-      : function(function), name(name), shapes(probeShapes(function).resized(name, kProbeSize)) {}
+      : function(function), name(name), shapes(probeShapes(function).resized(name, kProbeSize)),
+        orders(name, shapes) {}
 
   std::optional<BatchObstacle> run();
 
@@ -98,7 +103,8 @@ private:
     return list != lists.end() ? list->second : dimensionHolding(value.getType(), name);
   }
 
-  /// Whether dimension `dim` of the tensor is the batch and nothing more, so that position n of it is sample n.
+  /// Whether dimension `dim` of the tensor is the batch and nothing more, so that position n of it is sample
+  /// n.
   bool isOneRowASample(Value tensor, unsigned dim) const {
     auto dims = dimsOf(tensor.getType());
     return dim < dims.size() && dims[dim] == name;
@@ -109,6 +115,8 @@ private:
   void visitAggregate(Operation *op);
   Found visitItems(Operation *op);
   Found visitOperator(OperatorOp op);
+  Found applyRule(OperatorOp op, ArrayRef<Value> operands);
+  Found sortObstacle(Operation *op) const { return obstacle(orders.sortBefore(op), "needs the whole of"); }
   bool isWholeRange(OperatorOp op) const;
   Found checkSizes(OperatorOp op);
   Found checkOperand(OperatorOp op, const DimensionRule &rule, ArrayRef<Value> operands, unsigned i,
@@ -123,8 +131,9 @@ private:
   llvm::DenseMap<Value, unsigned> lists;
   /// Numbers, and lists of them, that depend on the batch's size.
   llvm::DenseSet<Value> numbers;
-  /// Tensors whose values count the samples of the batch.
+  /// Tensors whose values count the samples of the batch, or its rows.
   llvm::DenseSet<Value> positions;
+  RowOrders orders;
 };
 } // namespace
 
@@ -143,8 +152,10 @@ BatchWalk::Found BatchWalk::visitItems(Operation *op) {
       return obstacle(op, "computes with the size of");
   Operation *maker = whole.getDefiningOp();
   bool isMadeInSight = maker && isa<ListOp, TupleOp, DictOp>(maker);
-  bool holdsPositions =
-      isMadeInSight && llvm::any_of(maker->getOperands(), [&](Value item) { return positions.contains(item); });
+  if (isMadeInSight && orders.sortBefore(maker))
+    return sortObstacle(maker);
+  bool holdsPositions = isMadeInSight && llvm::any_of(maker->getOperands(),
+                                                      [&](Value item) { return positions.contains(item); });
   for (Value result : op->getResults()) {
     if (numbers.contains(whole))
       numbers.insert(result);
@@ -153,15 +164,17 @@ BatchWalk::Found BatchWalk::visitItems(Operation *op) {
     if (!isMadeInSight && holds(result) && (!lists.count(whole) || dimensionIn(result) != lists[whole]))
       return obstacle(op, "has items of unknown");
   }
+  if (orders.sortOf(whole) && !orders.keepOrder(op))
+    return sortObstacle(op);
   return std::nullopt;
 }
 
-/// Counts 0, 1, … to the batch's size.
+/// Counts 0, 1, … to the batch's size, or to that of its rows.
 bool BatchWalk::isWholeRange(OperatorOp op) const {
   auto countsTo = semanticsOf(op.getName()).countsTo;
   Value end = countsTo ? countsTo(op) : Value();
   auto size = end ? end.getDefiningOp<SizeOp>() : SizeOp();
-  return size && size.getExpression() == name;
+  return size && dependenceOf(size.getExpression(), name) == Dependence::Proportional;
 }
 
 /// Numbers that depend on the batch's size may say how large a result is, and nothing else.
@@ -201,8 +214,10 @@ BatchWalk::Found BatchWalk::checkOperand(OperatorOp op, const DimensionRule &rul
   return std::nullopt;
 }
 
-/// Positions of samples are other numbers in each part: they may be seen in another shape, or name their own sample.
-BatchWalk::Found BatchWalk::checkPositions(OperatorOp op, const DimensionRule &rule, ArrayRef<Value> operands) {
+/// Positions of samples are other numbers in each part: they may be seen in another shape, or name their own
+/// sample.
+BatchWalk::Found BatchWalk::checkPositions(OperatorOp op, const DimensionRule &rule,
+                                           ArrayRef<Value> operands) {
   for (auto [i, operand] : llvm::enumerate(operands)) {
     if (!positions.contains(operand))
       continue;
@@ -221,7 +236,8 @@ BatchWalk::Found BatchWalk::checkPositions(OperatorOp op, const DimensionRule &r
   return std::nullopt;
 }
 
-BatchWalk::Found BatchWalk::checkResults(OperatorOp op, const DimensionRule &rule, std::optional<unsigned> factor) {
+BatchWalk::Found BatchWalk::checkResults(OperatorOp op, const DimensionRule &rule,
+                                         std::optional<unsigned> factor) {
   for (auto [i, result] : llvm::enumerate(op->getResults())) {
     // Nothing of the batch was read.
     if (!factor && !holds(result))
@@ -233,8 +249,9 @@ BatchWalk::Found BatchWalk::checkResults(OperatorOp op, const DimensionRule &rul
     auto isHere = [&](const DimensionRule::Dim &dim) {
       if (dim.empty())
         return false;
-      return factor ? dim.front() == *factor : rule.factors[dim.front()].size % kProbeSize == 0 &&
-                                                   rule.factors[dim.front()].kind == FactorKind::Broadcast;
+      return factor ? dim.front() == *factor
+                    : rule.factors[dim.front()].size % kProbeSize == 0 &&
+                          rule.factors[dim.front()].kind == FactorKind::Broadcast;
     };
     auto found = llvm::find_if(dims, isHere);
     if (found == dims.end())
@@ -257,6 +274,8 @@ BatchWalk::Found BatchWalk::visitOperator(OperatorOp op) {
   bool usesSize = llvm::any_of(op->getOperands(), [&](Value value) { return numbers.contains(value); });
   if (isRandom(op))
     return obstacle(op, "draws random numbers, others for each part of");
+  if (semantics.isScalar && orders.sortBefore(op))
+    return sortObstacle(op);
   if (semantics.isScalar && !readsIt) {
     if (usesSize)
       numbers.insert(op->result_begin(), op->result_end());
@@ -264,8 +283,21 @@ BatchWalk::Found BatchWalk::visitOperator(OperatorOp op) {
   }
   if (Found found = checkSizes(op))
     return found;
-  if (!readsIt && !makesIt)
-    return std::nullopt;
+  const RowOrders::Verdict verdict = orders.visit(op);
+  if (verdict == RowOrders::Verdict::Refused)
+    return sortObstacle(op);
+  // What is placed is known to be all positions, or no positions at all.
+  if (verdict == RowOrders::Verdict::Followed)
+    return semantics.rowRole == RowRole::Place ? std::nullopt : checkPositions(op, DimensionRule(), operands);
+  if (readsIt || makesIt)
+    if (Found found = applyRule(op, operands))
+      return found;
+  return verdict == RowOrders::Verdict::Aligned && !orders.keepOrder(op) ? sortObstacle(op) : std::nullopt;
+}
+
+/// As what the operator's rule says of the batch.
+BatchWalk::Found BatchWalk::applyRule(OperatorOp op, ArrayRef<Value> operands) {
+  const OpSemantics &semantics = semanticsOf(op.getName());
   bool isUnknown = llvm::any_of(operands, [](Value value) {
     return isTensorLike(value.getType()) && !isa<RankedTensorType>(value.getType());
   });
@@ -294,6 +326,7 @@ BatchWalk::Found BatchWalk::visit(Operation *op) {
     for (llvm::DenseSet<Value> *known : {&numbers, &positions})
       if (known->contains(boundary.getValue()))
         known->insert(boundary.getResult());
+    orders.share(boundary.getValue(), boundary.getResult());
     if (auto list = lists.find(boundary.getValue()); list != lists.end())
       lists[boundary.getResult()] = unsigned(list->second);
     return std::nullopt;
@@ -311,7 +344,13 @@ BatchWalk::Found BatchWalk::visit(Operation *op) {
 
 /// Control flow must have nothing to do with the batch, inside or out.
 BatchWalk::Found BatchWalk::visitRegions(Operation *op) {
-  bool touches = llvm::any_of(usedValues(op), [&](Value value) { return holds(value) || numbers.contains(value); });
+  auto isOfSort = [&](Value value) {
+    auto list = value.getDefiningOp<ListOp>();
+    return orders.sortOf(value) || (list && orders.sortBefore(list));
+  };
+  bool touches = llvm::any_of(usedValues(op), [&](Value value) {
+    return holds(value) || numbers.contains(value) || isOfSort(value);
+  });
   Found found;
   op->walk([&](Operation *inner) {
     auto size = dyn_cast<SizeOp>(inner);
@@ -340,7 +379,9 @@ BatchWalk::Found BatchWalk::run() {
       return found;
   Operation *end = function.getBody().front().getTerminator();
   for (Value output : end->getOperands())
-    if (positions.contains(output) || numbers.contains(output))
+    if (Operation *sort = orders.sortOf(output))
+      return obstacle(sort, "needs the whole of");
+    else if (positions.contains(output) || numbers.contains(output))
       return obstacle(function, "gives numbers that count");
     else if (!isa<RankedTensorType>(output.getType()) || (holds(output) && !holdsIt(output)))
       return obstacle(function, "has an output that is not known to be proportional to");

@@ -33,8 +33,8 @@ void addElementwise(SemanticsTable &table) {
              "aten.logical_not",  "aten.logical_xor", "aten.bitwise_and",   "aten.bitwise_or",  "aten.bitwise_not",
              "aten.bitwise_xor",  "aten.__and__",     "aten.__or__",        "aten.__xor__",     "aten.masked_fill",
              "aten.floor",        "aten.ceil",        "aten.round",         "aten.trunc",       "aten.sign",
-             "aten.fmod",         "aten.remainder",   "aten.floor_divide",  "aten.reciprocal",  "aten.square",
-             "aten.hardtanh",     "aten.leaky_relu",  "aten.threshold",     "aten.hardswish",   "aten.hardsigmoid",
+             "aten.fmod",         "aten.remainder",   "aten.reciprocal",    "aten.square",      "aten.hardtanh",
+                "aten.leaky_relu",  "aten.threshold",     "aten.hardswish",   "aten.hardsigmoid",
              "aten.addcmul",      "aten.addcdiv",     "aten.lerp",          "aten.isnan",       "aten.isinf",
              "aten.isfinite",     "aten.nan_to_num",  "aten.fill",          "aten.zero",        "aten.copy",
              "aten.bitwise_left_shift", "aten.bitwise_right_shift", "aten.__lshift__", "aten.__rshift__",
@@ -42,6 +42,7 @@ void addElementwise(SemanticsTable &table) {
              "aten.clone",       "aten.type_as",       "aten.max.other",    "aten.min.other",
              "aten.quantize_per_tensor", "aten.dequantize.self"},
             {.hasTypesOfOperands = true, .dimensions = broadcasts});
+  table.add({"aten.floor_divide"}, {.hasTypesOfOperands = true, .rowRole = RowRole::Quotient, .dimensions = broadcasts});
   table.add({"aten.div",      "aten.true_divide", "aten.pow",   "aten.exp",      "aten.exp2",  "aten.expm1",
              "aten.log",      "aten.log2",        "aten.log10", "aten.log1p",    "aten.sqrt",  "aten.rsqrt",
              "aten.sin",      "aten.cos",         "aten.tan",   "aten.tanh",     "aten.sigmoid", "aten.silu",

@@ -118,9 +118,11 @@ void addIndexing(SemanticsTable &table) {
   table.add({"aten.index_select"}, {.hasTypesOfOperands = true, .readsSparsely = true, .isLookup = true, .dimensions = indexSelect});
   table.add({"aten.gather"}, {.hasTypesOfOperands = true, .readsSparsely = true, .isLookup = true, .dimensions = gather});
   table.add({"aten.take_along_dim", "aten.scatter",
-             "aten.scatter_add", "aten.index_put", "aten.index_add", "aten.index_copy", "aten.index_fill",
-             "aten.masked_scatter", "aten.bucketize", "aten.searchsorted", "aten.embedding_bag", "aten.histc"},
+             "aten.scatter_add", "aten.index_add", "aten.index_copy", "aten.index_fill",
+             "aten.masked_scatter", "aten.bucketize", "aten.searchsorted", "aten.embedding_bag"},
             {.hasTypesOfOperands = true, .readsSparsely = true});
+  table.add({"aten.index_put"}, {.hasTypesOfOperands = true, .readsSparsely = true, .rowRole = RowRole::Place});
+  table.add({"aten.histc"}, {.hasTypesOfOperands = true, .readsSparsely = true, .rowRole = RowRole::Count});
   // The shape of what these give is in the data.
   table.add({"aten.nonzero", "aten.masked_select", "aten.bincount", "aten.unique_consecutive", "aten.where"}, {});
   table.add({"aten.zeros", "aten.ones", "aten.full", "aten.new_zeros", "aten.new_ones", "aten.new_full"},

@@ -184,10 +184,23 @@ void addNorms(SemanticsTable &table) {
              "aten.min", "aten.argmax", "aten.argmin", "aten.var", "aten.std", "aten.norm",
              "aten.linalg_vector_norm", "aten.logsumexp", "aten.count_nonzero"},
             {.hasTypesOfOperands = true, .flops = perInputElement, .dimensions = reduces});
-  table.add({"aten.softmax", "aten._softmax", "aten.log_softmax", "aten._log_softmax", "aten.sort",
-             "aten.argsort", "aten.topk", "aten.median", "aten.glu", "aten.cross_entropy_loss"},
+  table.add({"aten.softmax", "aten._softmax", "aten.log_softmax", "aten._log_softmax", "aten.median",
+             "aten.glu", "aten.cross_entropy_loss"},
             {.hasTypesOfOperands = true, .flops = severalPerElement, .dimensions = needsWhole});
-  table.add({"aten.cumsum", "aten.cumprod", "aten.cummax"},
+  table.add({"aten.sort", "aten.argsort"}, {.hasTypesOfOperands = true,
+                                            .rowRole = RowRole::Sort,
+                                            .givesPositions = true,
+                                            .flops = severalPerElement,
+                                            .dimensions = needsWhole});
+  table.add({"aten.topk"}, {.hasTypesOfOperands = true,
+                            .givesPositions = true,
+                            .flops = severalPerElement,
+                            .dimensions = needsWhole});
+  table.add({"aten.cumsum"}, {.hasTypesOfOperands = true,
+                              .rowRole = RowRole::RunningSum,
+                              .flops = perInputElement,
+                              .dimensions = inOrder});
+  table.add({"aten.cumprod", "aten.cummax"},
             {.hasTypesOfOperands = true, .flops = perInputElement, .dimensions = inOrder});
   table.add({"aten.layer_norm", "aten.native_layer_norm"},
             {.hasTypesOfOperands = true, .flops = severalPerElement, .dimensions = trailing});

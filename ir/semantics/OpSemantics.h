@@ -16,8 +16,8 @@
 
 namespace cleave {
 
-/// On the function: it is trained. Random numbers may then be any, as dropout's are: each rank and micro-batch
-/// draws its own.
+/// On the function: it is trained. Random numbers may then be any, as dropout's are: each rank and
+/// micro-batch draws its own.
 inline constexpr llvm::StringLiteral kTrainingAttr = "cleave.training";
 
 /// What the backward pass of an operator reads of its forward pass, as PyTorch's derivatives.yaml has it.
@@ -33,6 +33,19 @@ enum class Kept {
   Integers,       ///< operands that have no gradients: indices, masks
   Positions,      ///< results that have none: where the greatest were
   NoGradient,     ///< results have no gradients
+};
+
+/// What an operator does where rows are sorted by what computes them and brought back, as a mixture of
+/// experts' are.
+enum class RowRole {
+  None,
+  Sort,       ///< the last result says where its elements were, along `dim`; one before it is the elements
+              ///< themselves
+  Count,      ///< how many elements there are of each value, as a histogram of whole numbers
+  RunningSum, ///< sums of the elements so far, along `dim`
+  Group,      ///< the rows of its first operand by groups, each up to where the operand after the second says
+  Place,      ///< writes its third operand's elements into the first, at the positions of the second
+  Quotient,   ///< its first operand divided by the second, rounded down
 };
 
 struct OpSemantics {
@@ -86,6 +99,10 @@ struct OpSemantics {
   /// For a call whose values are the positions 0, 1, … along its one dimension: up to which operand; null
   /// value when this call counts otherwise.
   mlir::Value (*countsTo)(OperatorOp op) = nullptr;
+  /// What it does to sorted rows (see partitioner/RowOrders.h).
+  RowRole rowRole = RowRole::None;
+  /// The last result holds positions in dimension `dim` of the first operand.
+  bool givesPositions = false;
   /// For a random operator: the argument that, where it is 0, leaves nothing to chance.
   llvm::StringLiteral chance = "";
   /// Works on sizes and scalars only.

@@ -344,6 +344,7 @@ void addProducts(SemanticsTable &table) {
   table.add({"aten._grouped_mm"}, {.isProduct = true,
                                    .sumsParts = true,
                                    .hasTypesOfOperands = true,
+                                   .rowRole = RowRole::Group,
                                    .flops = firstTimesLast,
                                    .dimensions = groupedProduct});
   table.add({"aten.scaled_dot_product_attention"}, {.isProduct = true,
