@@ -28,9 +28,12 @@ static std::optional<SymbolicDim> multiple(StringRef text, int64_t times) {
 
 /// A number that the program holds, be it as a tensor.
 static std::optional<int64_t> constantOf(Value value) {
-  if (auto maker = value.getDefiningOp<OperatorOp>();
-      maker && semanticsOf(maker.getName()).isScalar && maker->getNumOperands() == 1)
-    value = maker->getOperand(0);
+  if (auto held = value.getDefiningOp<ParamOp>())
+    return held.getValue() && held.getValue()->size() == 1 ? std::optional((*held.getValue())[0])
+                                                           : std::nullopt;
+  auto made = value.getDefiningOp<OperatorOp>();
+  if (made && semanticsOf(made.getName()).isScalar && made->getNumOperands() == 1)
+    value = made->getOperand(0);
   IntegerAttr number;
   return matchPattern(value, m_Constant(&number)) ? std::optional(number.getInt()) : std::nullopt;
 }
