@@ -2,7 +2,7 @@
 JOBS ?= $(shell nproc)
 CLEAVE = build/bin/cleave
 
-.PHONY: all setup build test fuzz bench bench-pipelined bench-tensor-parallel bench-prediction bench-mesh bench-planner bench-cut faults zoo rolling demo format clean
+.PHONY: all setup build test fuzz bench bench-pipelined bench-tensor-parallel bench-prediction bench-mesh bench-planner bench-cut faults bits zoo rolling demo format clean
 all: build
 
 # System packages and .venv.
@@ -51,6 +51,11 @@ bench-planner: build
 # seven minutes of a machine that does nothing else.
 faults: build
 	cd tests/e2e && FAULTS_TABLE=$(CURDIR)/docs/reliability.md ../../.venv/bin/python -m pytest -q test_faults.py test_hosts.py
+
+# The bits of GPT-2 small and of a mixture of experts with 210 million weights: in one process, in several, and on two hosts.
+# Some minutes.
+bits: build
+	cd tests/e2e && FULL_SIZE=1 ../../.venv/bin/python -m pytest -q test_hosts.py -k "test_bits and not link"
 
 # `cleave cut` on the graphs in GRAPHS, a copy of the device-placement benchmark (github.com/msr-fiddle/dnn-partitioning), which is
 # no part of this repository.

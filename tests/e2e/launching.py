@@ -92,18 +92,26 @@ def same_bits(found, expected):
         and found[name].numpy().tobytes() == tensor.numpy().tobytes() for name, tensor in expected.items())
 
 
+# GPT-2 and a mixture of experts whose values fill messages of their own; FULL_SIZE=1: GPT-2 small, and 210 million weights.
+EXPERTS = ("vocab_size={},hidden_size={},intermediate_size={},num_hidden_layers={},num_attention_heads=8,num_key_value_heads=4,"
+           "num_local_experts=8,num_experts_per_tok=2,max_position_embeddings=128")
+if os.environ.get("FULL_SIZE"):
+    MODELS = {"gpt2": "n_positions=1024", "mixtral": EXPERTS.format(32000, 512, 1792, 8)}
+else:
+    MODELS = {"gpt2": "vocab_size=512,n_embd=128,n_layer=4,n_head=4,n_positions=128", "mixtral": EXPERTS.format(512, 64, 128, 4)}
+
+
 @pytest.fixture(scope="module")
 def plans(trace_model, tmp_path_factory):
-    """plans("pp=2"): the plan of a model whose values fill messages of their own, and its inputs."""
+    """plans("pp=2"): the plan of one of MODELS, and its inputs."""
     folder, made = tmp_path_factory.mktemp("plans"), {}
-    config = "vocab_size=512,n_embd=128,n_layer=4,n_head=4,n_positions=128"
 
-    def plan_for(mesh):
-        model = trace_model("hf:gpt2", "--config", config, "--batch", 4, "--seq", 128)
-        if mesh not in made:
-            made[mesh] = folder / f"{mesh.replace(',', '-')}.plan"
-            cleave("compile", model.path, "--inputs", model.inputs, "--mesh", mesh, "-o", made[mesh])
-        return made[mesh], model.inputs
+    def plan_for(mesh, name="gpt2"):
+        model = trace_model(f"hf:{name}", "--config", MODELS[name], "--batch", 4, "--seq", 128)
+        if (mesh, name) not in made:
+            made[mesh, name] = folder / f"{name}-{mesh.replace(',', '-')}.plan"
+            cleave("compile", model.path, "--inputs", model.inputs, "--mesh", mesh, "-o", made[mesh, name])
+        return made[mesh, name], model.inputs
 
     return plan_for
 

@@ -14,7 +14,7 @@ import pytest
 from safetensors.torch import load_file
 
 from conftest import cleave
-from launching import (END, FOREVER, HANG, NOTICE, SLACK, Processes, Table, plans, ranks_of, same_bits,  # noqa: F401
+from launching import (END, FOREVER, HANG, MODELS, NOTICE, SLACK, Processes, Table, plans, ranks_of, same_bits,  # noqa: F401
                        strike, wait_until_running, watch_end)
 
 PORT = "29500"
@@ -91,34 +91,41 @@ def local(plans, tmp_path_factory):
     """local("pp=2"): what one process gives, with a thread a rank."""
     folder, made = tmp_path_factory.mktemp("local"), {}
 
-    def run(mesh):
-        if mesh not in made:
-            plan, inputs = plans(mesh)
+    def run(mesh, name="gpt2"):
+        if (mesh, name) not in made:
+            plan, inputs = plans(mesh, name)
             cleave("run", plan, "--inputs", inputs, "--outputs", folder / "local.safetensors", env={**os.environ, "OMP_NUM_THREADS": "1"})
-            made[mesh] = load_file(folder / "local.safetensors")
-        return made[mesh]
+            made[mesh, name] = load_file(folder / "local.safetensors")
+        return made[mesh, name]
 
     return run
 
 
-def check_bits(hosts, mesh, plans, local, folder):
-    plan, inputs = plans(mesh)
+def check_bits(start, mesh, name, plans, local, folder):
+    """`start` is what starts processes."""
+    plan, inputs = plans(mesh, name)
     outputs = folder / "outputs.safetensors"
-    with hosts.processes(plan, inputs, ranks_of(mesh), "--outputs", outputs, "--repeat", 3) as processes:
+    with start(plan, inputs, ranks_of(mesh), "--outputs", outputs, "--repeat", 3) as processes:
         ended = processes.end()
     assert all(end.status == 0 and not end.err for end in ended.values()), ended
-    assert same_bits(load_file(outputs), local(mesh))
+    assert same_bits(load_file(outputs), local(mesh, name))
 
 
-@pytest.mark.parametrize("mesh", ["pp=2", "tp=2", "pp=2,tp=2", "tp=4"])
-def test_bits(hosts, mesh, plans, local, tmp_path):
-    check_bits(hosts, mesh, plans, local, tmp_path)
+def on_one_host(plan, inputs, size, *arguments):
+    return Processes(size, plan, "--inputs", inputs, *arguments)
 
 
-@pytest.mark.parametrize("mesh", ["pp=2", "tp=2", "pp=2,tp=2"])
+@pytest.mark.parametrize("mesh", ["pp=2", "tp=2", "pp=2,tp=2", "dp=2,pp=2"])
+@pytest.mark.parametrize("name", MODELS)
+def test_bits(hosts, mesh, name, plans, local, tmp_path):
+    for start in (on_one_host, hosts.processes):
+        check_bits(start, mesh, name, plans, local, tmp_path)
+
+
+@pytest.mark.parametrize("mesh", ["tp=4", "pp=2", "pp=2,tp=2", "dp=2,pp=2"])
 def test_bits_over_a_slow_link(hosts, mesh, plans, local, tmp_path):
     assert hosts.shape("tbf", "rate", "200mbit", "burst", "64kb", "latency", "400ms") == ""
-    check_bits(hosts, mesh, plans, local, tmp_path)
+    check_bits(hosts.processes, mesh, "gpt2", plans, local, tmp_path)
 
 
 @pytest.mark.parametrize("mesh", ["pp=2", "tp=2", "pp=2,tp=2"])
@@ -126,7 +133,7 @@ def test_bits_over_a_long_link(hosts, mesh, plans, local, tmp_path):
     problem = hosts.shape("netem", "delay", "2ms", "0.5ms", "rate", "1gbit", "loss", "0.1%")
     if problem:
         pytest.skip(f"NOT TESTED: links with delays, which this kernel cannot simulate (tc netem: {problem})")
-    check_bits(hosts, mesh, plans, local, tmp_path)
+    check_bits(hosts.processes, mesh, "gpt2", plans, local, tmp_path)
 
 
 # Ends ---------------------------------------------------------------------------------------------------------------------
