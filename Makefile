@@ -2,7 +2,7 @@
 JOBS ?= $(shell nproc)
 CLEAVE = build/bin/cleave
 
-.PHONY: all setup build test fuzz bench bench-pipelined bench-tensor-parallel bench-prediction bench-mesh bench-planner bench-cut faults bits zoo rolling demo format clean
+.PHONY: all setup build test fuzz bench bench-pipelined bench-tensor-parallel bench-prediction bench-processes bench-mesh bench-planner bench-cut faults bits zoo rolling demo format clean
 all: build
 
 # System packages and .venv.
@@ -38,6 +38,10 @@ bench-tensor-parallel: build
 # What plans are predicted to take, on this machine as `cleave profile` measures it, against runs. An hour or less.
 bench-prediction: build
 	.venv/bin/python tests/bench/prediction.py $(BENCH)
+
+# Two processes against torch.distributed.pipelining's. A quarter of an hour.
+bench-processes: build
+	.venv/bin/python tests/bench/processes.py $(BENCH)
 
 # Whether `--mesh auto` chooses the best of all configurations of two CPU devices, each compiled and run. An hour or less.
 bench-mesh: build

@@ -14,7 +14,7 @@ sys.dont_write_bytecode = True
 import contestants
 import report
 import rounds
-from contestants import Model, Peer, Plan, Processes
+from contestants import Model, Peer, Plan
 
 CONTESTANTS = {
     "eager": Peer("eager, 2 threads", "eager.py", threads=2),
@@ -28,8 +28,6 @@ CONTESTANTS = {
     "two": Plan("Cleave, two devices, batches back to back, each in 2 micro-batches", "pp=2", microbatches=2),
     "in4": Plan("Cleave, two devices, one batch in 4 micro-batches", "pp=2", microbatches=4, alone=True),
     "in8": Plan("Cleave, two devices, one batch in 8 micro-batches", "pp=2", microbatches=8, alone=True),
-    "processes": Processes("Cleave, two processes, batches back to back, each in 2 micro-batches", "pp=2", microbatches=2),
-    "processes8": Processes("Cleave, two processes, one batch in 8 micro-batches", "pp=2", microbatches=8, alone=True),
 }
 SLOW_TO_START = ("compile", "tracer")
 MODELS = {name: Model(name, f"hf:{name}", "", batch=8, seq=128) for name in ("gpt2", "bert", "vit", "resnet-50")}
@@ -40,9 +38,6 @@ WANTED = [
     ("two devices, batches back to back, throughput of eager", "two", "eager", 1.25),
     ("two devices, one batch in 8 micro-batches, as fast as eager", "in8", "eager", 1.1),
     ("the same, as fast as torch.distributed.pipelining by hand", "in8", "hand", 1.3),
-    ("two processes, one batch in 8 micro-batches, as fast as torch.distributed.pipelining by hand", "processes8", "hand", 1.35),
-    ("the same, as fast as eager", "processes8", "eager", 1.0),
-    ("two processes, as fast as two devices of one, batches back to back", "processes", "two", 0.9),
 ]
 BUBBLE_POINTS = 3
 OVERHEAD_NS = 1500
@@ -90,8 +85,8 @@ def models(options):
 def wanted_rows(results):
     for what, name, other, least in WANTED:
         yield [f"{what}: ≥ {least}", *(report.against(found, name, [other], least) for found in results.values())]
-    for name, where in (("in4", ""), ("in8", ""), ("processes8", ", two processes")):
-        yield [f"bubble of {CONTESTANTS[name].microbatches} micro-batches{where}, by formula: within {BUBBLE_POINTS} points",
+    for name in ("in4", "in8"):
+        yield [f"bubble of {CONTESTANTS[name].microbatches} micro-batches, by formula: within {BUBBLE_POINTS} points",
                *(report.bubble(found, name, BUBBLE_POINTS) for found in results.values())]
 
 
