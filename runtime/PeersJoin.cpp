@@ -18,8 +18,9 @@ using namespace std::chrono_literals;
 
 /// Where the lifeline is held.
 static constexpr char kLifeline[] = "lifeline";
-/// How long after the deadline a store is given up that does not answer.
-static constexpr auto kGivenUp = 2s;
+/// How long after the deadline a store is given up that does not answer: as long as connecting at the last
+/// moment may take.
+static constexpr auto kGivenUp = 1s;
 /// How long what joins has to see that the run has failed.
 static constexpr auto kNotice = 200ms;
 

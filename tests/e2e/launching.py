@@ -1,5 +1,6 @@
 """Several processes of `cleave run`, one a rank, as a launcher would start them, and how they end."""
 
+import contextlib
 import dataclasses
 import math
 import os
@@ -135,9 +136,14 @@ def cpu_seconds(process):
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
+def name_of(task):
+    with contextlib.suppress(OSError):  # it may have ended
+        return (task / "comm").read_text()
+    return ""
+
+
 def has_workers(process):
-    tasks = f"/proc/{process.pid}/task"
-    return any(open(f"{tasks}/{task}/comm").read().startswith("cpu:") for task in os.listdir(tasks))
+    return any(name_of(task).startswith("cpu:") for task in pathlib.Path(f"/proc/{process.pid}/task").iterdir())
 
 
 def wait_until_running(processes, seconds=60):

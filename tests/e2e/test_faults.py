@@ -193,7 +193,7 @@ CRAWL = """
 import os, signal, sys, time
 while True:
     os.kill(int(sys.argv[1]), signal.SIGSTOP)
-    time.sleep(2)
+    time.sleep(1)
     os.kill(int(sys.argv[1]), signal.SIGCONT)
     time.sleep(0.0005)
 """
@@ -322,7 +322,7 @@ def test_the_store_is_stopped(plans, agent, tmp_path):
     with started(plans, "pp=2", tmp_path, *FOREVER, "--timeout", timeout, environment=variables) as processes:
         wait_until_running(processes)
         process.send_signal(signal.SIGSTOP)
-        time.sleep(2)
+        time.sleep(1)
         since = strike(processes, 1, signal.SIGKILL)
         outcome = watch_end(processes, since, [0], NOTICE + END + SLACK)
         process.send_signal(signal.SIGCONT)
