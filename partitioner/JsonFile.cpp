@@ -134,16 +134,20 @@ static Expected<std::unique_ptr<llvm::MemoryBuffer>> readText(StringRef path, co
   return std::move(*buffer);
 }
 
+Expected<json::Value> readJsonText(StringRef text, StringRef path, const JsonFileKind &kind) {
+  if (Error error = checkShape(text, path, kind))
+    return error;
+  Expected<json::Value> value = json::parse(text);
+  if (!value)
+    return failure("{0}: {1}; expected a JSON object", path, llvm::toString(value.takeError()));
+  return value;
+}
+
 Expected<json::Value> readJsonFile(StringRef path, const JsonFileKind &kind) {
   Expected<std::unique_ptr<llvm::MemoryBuffer>> buffer = readText(path, kind);
   if (!buffer)
     return buffer.takeError();
-  if (Error error = checkShape((*buffer)->getBuffer(), path, kind))
-    return error;
-  Expected<json::Value> value = json::parse((*buffer)->getBuffer());
-  if (!value)
-    return failure("{0}: {1}; expected a JSON object", path, llvm::toString(value.takeError()));
-  return value;
+  return readJsonText((*buffer)->getBuffer(), path, kind);
 }
 
 } // namespace cleave

@@ -22,6 +22,8 @@ struct JsonFileKind {
 
 /// Parses a regular file that nests no deeper than our formats do; the error begins with `path`.
 llvm::Expected<llvm::json::Value> readJsonFile(llvm::StringRef path, const JsonFileKind &kind);
+/// The same of text that `path` is said to have.
+llvm::Expected<llvm::json::Value> readJsonText(llvm::StringRef text, llvm::StringRef path, const JsonFileKind &kind);
 
 /// A value, or its absence, for a message: as JSON, so that control characters are escaped; long ones are
 /// only described.

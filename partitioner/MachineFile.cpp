@@ -230,7 +230,7 @@ static Error readNodes(const json::Value &value, StringRef where, size_t devices
   auto object = asObject(value, where, "devices, latency_seconds and bytes_per_second");
   if (!object)
     return object.takeError();
-  if (Error error = checkKeys(**object, where, {"devices", "latency_seconds", "bytes_per_second"}))
+  if (Error error = checkKeys(**object, where, {"devices", "latency_seconds", "bytes_per_second"}, {"collectives"}))
     return error;
   nodes.emplace();
   // As many as there are: more would be another machine's.
@@ -239,6 +239,8 @@ static Error readNodes(const json::Value &value, StringRef where, size_t devices
   if (Error error = readNumbers(**object, where, kLinkNumbers, nodes->link))
     return error;
   nodes->collectives = nodes->link;
+  if (const json::Value *collectives = (*object)->get("collectives"))
+    return readCollectives(*collectives, (where + ".collectives").str(), devices, nodes->collectives);
   return Error::success();
 }
 
@@ -328,13 +330,10 @@ static Error readBetweenDevices(const json::Object &object, StringRef path, Mach
   return Error::success();
 }
 
-Expected<Machine> readMachineFile(StringRef path) {
-  Expected<json::Value> value = readJsonFile(path, kMachineFile);
-  if (!value)
-    return value.takeError();
-  const json::Object *object = value->getAsObject();
+static Expected<Machine> machineOf(const json::Value &value, StringRef path) {
+  const json::Object *object = value.getAsObject();
   if (!object)
-    return failure("{0}: found {1}, expected an object with devices and link", path, describeJson(&*value));
+    return failure("{0}: found {1}, expected an object with devices and link", path, describeJson(&value));
   if (Error error = checkKeys(*object, path, {"devices", "link"},
                               {"products", "operators", "memory", "collectives", "nodes", "kinds", "links"}))
     return error;
@@ -353,6 +352,20 @@ Expected<Machine> readMachineFile(StringRef path) {
   if (Error error = readBetweenDevices(*object, path, machine))
     return error;
   return machine;
+}
+
+Expected<Machine> readMachineFile(StringRef path) {
+  Expected<json::Value> value = readJsonFile(path, kMachineFile);
+  if (!value)
+    return value.takeError();
+  return machineOf(*value, path);
+}
+
+Expected<Machine> readMachineText(StringRef text, StringRef path) {
+  Expected<json::Value> value = readJsonText(text, path, kMachineFile);
+  if (!value)
+    return value.takeError();
+  return machineOf(*value, path);
 }
 
 //===- Writing ------------------------------------------------------------===//
@@ -423,6 +436,18 @@ static json::Array unlikeLinksOf(const Machine &machine) {
   return links;
 }
 
+static void writeCollectives(json::Object &object, const CollectiveCosts &costs) {
+  json::Object collectives;
+  for (auto [index, kind] : llvm::enumerate(kCollectiveKinds))
+    if (auto &measured = costs.of(CollectiveKind(index))) {
+      json::Object entry{{"latency_seconds", measured->latencySeconds}, {"ranks", measured->ranks}};
+      writeTable(entry, measured->bytesPerSecond, kByBytes);
+      collectives[kind] = std::move(entry);
+    }
+  if (!collectives.empty())
+    object["collectives"] = std::move(collectives);
+}
+
 static json::Value valueOf(const Machine &machine) {
   json::Object object;
   writeDevices(object, machine);
@@ -430,19 +455,12 @@ static json::Value valueOf(const Machine &machine) {
   if (machine.nodes) {
     json::Object nodes = objectOf(machine.nodes->link);
     nodes["devices"] = machine.nodes->devices;
+    writeCollectives(nodes, machine.nodes->collectives);
     object["nodes"] = std::move(nodes);
   }
   if (!machine.unlikeLinks.empty())
     object["links"] = unlikeLinksOf(machine);
-  json::Object collectives;
-  for (auto [index, kind] : llvm::enumerate(kCollectiveKinds))
-    if (auto &measured = machine.collectives.of(CollectiveKind(index))) {
-      json::Object entry{{"latency_seconds", measured->latencySeconds}, {"ranks", measured->ranks}};
-      writeTable(entry, measured->bytesPerSecond, kByBytes);
-      collectives[kind] = std::move(entry);
-    }
-  if (!collectives.empty())
-    object["collectives"] = std::move(collectives);
+  writeCollectives(object, machine.collectives);
   return object;
 }
 

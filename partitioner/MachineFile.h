@@ -59,7 +59,7 @@ inline constexpr uint32_t kMostDevices = 1024, kMostThreads = 1024;
 /// | `memory`                  | bytes read and written by what is no product  | a table by bytes        |
 /// | `collectives`             | `all_reduce`, `all_gather`, `reduce_scatter`, `all_to_all`, `broadcast`: a table of the bytes that a rank sends, and a latency | a table by the whole tensor's bytes |
 /// | `ranks`                   | that these were measured with; key left out: all devices | integer, 2 to 1024 |
-/// | `nodes`                   | groups of so many devices, and the link between two of them | an object |
+/// | `nodes`                   | groups of so many devices, and the link between two of them; `collectives` of its own, if measured, are those of groups over several | an object |
 ///
 /// A table (RateTable) has sizes for each of its axes, ascending, and a rate for each point of their grid, the last
 /// axis side by side: 4096 rates at most. Tables count before peaks, so devices whose peaks differ cannot have tables in
@@ -67,6 +67,8 @@ inline constexpr uint32_t kMostDevices = 1024, kMostThreads = 1024;
 /// `memory_bytes`, `threads`, and either `kind` or the three figures that it replaces; no other key may. The file has at most
 /// 1 MiB.
 llvm::Expected<Machine> readMachineFile(llvm::StringRef path);
+/// The same of text that `path` is said to have.
+llvm::Expected<Machine> readMachineText(llvm::StringRef text, llvm::StringRef path);
 
 /// What readMachineFile reads; kinds are called by their number, where there have to be some.
 std::string machineFileText(const Machine &machine);

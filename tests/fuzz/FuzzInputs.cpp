@@ -33,7 +33,8 @@ static constexpr char kMachine[] = R"({"devices": [
  "operators": {"aten.gelu": {"bytes": [64, 4096], "bytes_per_second": [9e9, 7e9]}},
  "memory": {"bytes": [64], "bytes_per_second": [9e10]},
  "collectives": {"all_reduce": {"latency_seconds": 1e-5, "bytes": [64], "bytes_per_second": [1e9]}},
- "nodes": {"devices": 1, "latency_seconds": 1e-5, "bytes_per_second": 1e9}})";
+ "nodes": {"devices": 1, "latency_seconds": 1e-5, "bytes_per_second": 1e9,
+           "collectives": {"broadcast": {"latency_seconds": 1e-5, "bytes": [64], "bytes_per_second": [1e9]}}}})";
 static constexpr char kUnlikeMachine[] = R"({"kinds": {
   "fast": {"flops_per_second": 2e11, "memory_bytes_per_second": 1e10, "operator_seconds": 2e-6,
            "memory": {"bytes": [64], "bytes_per_second": [9e10]}},

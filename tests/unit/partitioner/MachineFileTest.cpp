@@ -194,7 +194,8 @@ static const char kMeasured[] = R"("products": {"matrix": {"float32": {"count": 
   "operators": {"aten.gelu": {"bytes": [1000], "bytes_per_second": [3e9]}},
   "memory": {"bytes": [1000, 100000], "bytes_per_second": [4e10, 1e10]},
   "collectives": {"all_reduce": {"latency_seconds": 1e-5, "ranks": 2, "bytes": [1000], "bytes_per_second": [2e9]}},
-  "nodes": {"devices": 2, "latency_seconds": 1e-4, "bytes_per_second": 1e9})";
+  "nodes": {"devices": 2, "latency_seconds": 1e-4, "bytes_per_second": 1e9,
+            "collectives": {"all_gather": {"latency_seconds": 1e-3, "ranks": 4, "bytes": [1000], "bytes_per_second": [3e8]}}})";
 
 namespace {
 class MeasuredFiles : public MachineFiles {
@@ -221,6 +222,9 @@ TEST_F(MeasuredFiles, GiveRates) {
   EXPECT_DOUBLE_EQ(machine.collectives.seconds(CollectiveKind::AllReduce, 4e9, 2), 1e-5 + 2);
   EXPECT_DOUBLE_EQ(machine.collectives.seconds(CollectiveKind::AllGather, 5e9, 2), 1e-6 + 0.5);
   EXPECT_EQ(machine.linkAmong(3).bytesPerSecond, 1e9);
+  // Over nodes as measured there, or else by the link between them.
+  EXPECT_DOUBLE_EQ(machine.collectivesAmong(4).seconds(CollectiveKind::AllGather, 4e8, 4), 1e-3 + 1);
+  EXPECT_DOUBLE_EQ(machine.collectivesAmong(4).seconds(CollectiveKind::Broadcast, 1e9, 2), 1e-4 + 1);
 }
 
 TEST_F(MeasuredFiles, AreWhatIsWritten) {
@@ -229,6 +233,7 @@ TEST_F(MeasuredFiles, AreWhatIsWritten) {
   const Machine again = llvm::cantFail(load(written));
   EXPECT_EQ(*again.devices[0].rates, *machine.devices[0].rates);
   EXPECT_EQ(again.nodes->devices, 2u);
+  EXPECT_EQ(again.nodes->collectives, machine.nodes->collectives);
   EXPECT_EQ(machineFileText(again), written);
   EXPECT_EQ(checksumOf(again), checksumOf(machine));
   EXPECT_NE(checksumOf(again), checksumOf(Machine::cpu(2)));
@@ -278,6 +283,11 @@ TEST_F(MeasuredFiles, RefuseTablesThatAreNone) {
          "nodes.devices: found 0, expected an integer from 1 to 2"},
         {"\"nodes\": {\"devices\": 2", "\"nodes\": {\"devices\": 3",
          "nodes.devices: found 3, expected an integer from 1 to 2"},
+        {"\"all_gather\": {", "\"all_gathers\": {", 
+         "nodes.collectives: the key \"all_gathers\" is unknown; use all_reduce, all_gather, reduce_scatter, all_to_all, "
+         "broadcast; did you mean all_gather?"},
+        {"1e-3, \"ranks\": 4", "1e-3, \"ranks\": 1",
+         "nodes.collectives.all_gather.ranks: found 1, expected an integer from 2 to 1024"},
         {"\"ranks\": 2", "\"ranks\": 1", "collectives.all_reduce.ranks: found 1, expected an integer from 2 to 1024"}})
     EXPECT_EQ(messageOfMeasured(from, to), std::string(": ") + message);
 }
