@@ -3,12 +3,11 @@
 #include "runtime/Device.h"
 #include "runtime/Exceptions.h"
 #include "runtime/LocalExchange.h"
-#include "runtime/Operators.h"
+#include "runtime/TimedCalls.h"
 #include <ATen/Functions.h>
 #include <algorithm>
 #include <barrier>
 #include <latch>
-#include <numeric>
 #include <optional>
 #include <thread>
 
@@ -31,58 +30,33 @@ private:
   std::atomic<bool> failed{false};
 };
 
-/// The calls of one measurement, of which all devices make equally many.
-class Calls {
+/// Threads of this process.
+class LocalTimingGroup final : public TimingGroup {
 public:
-  /// A call that is timed, and perhaps one before each that is not.
-  struct Call {
-    torch::jit::Operation operation;
-    KernelTimer::Operands operands;
-  };
-  Calls(const Call &timed, std::optional<Call> before, double budget, KernelTimer::Clock clock, size_t ranks)
-      : timed(timed), before(std::move(before)), budget(budget), clock(clock),
-        group(0, uint32_t(ranks), /*spins=*/ranks <= std::thread::hardware_concurrency(), patience),
-        start(std::ptrdiff_t(ranks)), samples(ranks) {}
+  explicit LocalTimingGroup(size_t ranks)
+      : group(0, uint32_t(ranks), /*spins=*/ranks <= std::thread::hardware_concurrency(), patience),
+        start(std::ptrdiff_t(ranks)) {}
 
-  void run(uint32_t rank);
-  /// Of a call, the mean over devices; of all calls the mean, or the median of those that are timed one by
-  /// one. Of these one in which the system runs something else on a core, while other ranks wait, would take
-  /// more than all others.
-  double typical() const;
-
-private:
-  const Call timed;
-  const std::optional<Call> before;
-  const double budget;
-  const KernelTimer::Clock clock;
-  Failure patience;
-  LocalGroup group;
-  std::barrier<> start;
-  /// Of a call, as the first device finds.
-  std::atomic<double> estimate{0};
-  std::atomic<bool> hasFailed{false};
-  std::vector<std::vector<double>> samples;
-};
-
-/// A device's own calls, each with the next operands.
-class Turns {
-public:
-  Turns(const Calls::Call &call, uint32_t rank) : operation(call.operation), variants(call.operands(rank)) {}
-
-  void call(int64_t count = 1) {
-    for (int64_t i = 0; i < count; ++i) {
-      stack = variants[next];
-      next = (next + 1) % variants.size();
-      operation(stack);
-      stack.clear();
-    }
+  Communicator &member(uint32_t rank) override { return group.member(rank); }
+  std::optional<double> agree(uint32_t rank, double seconds) override {
+    if (rank == 0)
+      estimate = seconds;
+    start.arrive_and_wait();
+    return hasFailed ? std::nullopt : std::optional(estimate.load());
+  }
+  void abandon() override {
+    hasFailed = true;
+    patience.expire();
+    group.wake();
+    start.arrive_and_drop();
   }
 
 private:
-  torch::jit::Operation operation;
-  const std::vector<torch::jit::Stack> variants;
-  size_t next = 0;
-  torch::jit::Stack stack;
+  Failure patience;
+  LocalGroup group;
+  std::barrier<> start;
+  std::atomic<double> estimate{0};
+  std::atomic<bool> hasFailed{false};
 };
 
 /// On devices of its own.
@@ -94,6 +68,7 @@ public:
   size_t devices() const override { return workers.size(); }
   int threads() const override { return workers.front()->threads(); }
   llvm::Expected<double> secondsOf(const Call &timed, const Call *before) override;
+  std::vector<int64_t> handoverBytes() const override { return {4, 4 << 20}; }
   llvm::Expected<double> secondsOfHandover(int64_t bytes, bool handsOver) override;
 
 private:
@@ -106,55 +81,13 @@ private:
 };
 } // namespace
 
-void Calls::run(uint32_t rank) {
-  // Time is read once in so many seconds.
-  constexpr double kSample = 100e-6;
-  constexpr int64_t kMost = 1000;
-  CommunicatorScope scope(&group.member(rank));
-  std::optional<Turns> own, preceding;
-  auto sample = [&](int64_t count) {
-    if (preceding)
-      preceding->call();
-    const double begin = clock();
-    own->call(count);
-    return clock() - begin;
-  };
-  try {
-    own.emplace(timed, rank);
-    if (before)
-      preceding.emplace(*before, rank);
-    // What is made once is made by the first call; the second says how long others take.
-    sample(1);
-    const double begin = clock();
-    sample(1);
-    if (rank == 0)
-      estimate = clock() - begin;
-  } catch (...) {
-    hasFailed = true;
-    patience.expire();
-    group.wake();
-    start.arrive_and_drop();
-    throw;
-  }
-  start.arrive_and_wait();
-  if (hasFailed)
-    return;
-  const int64_t calls = before ? 1 : std::clamp<int64_t>(kSample / std::max(estimate.load(), 1e-8), 1, kMost);
-  const int64_t count = std::clamp<int64_t>(budget / std::max(estimate * double(calls), 1e-8), 1, kMost);
-  for (int64_t i = 0; i < count; ++i)
-    samples[rank].push_back(sample(calls) / double(calls));
-}
-
-double Calls::typical() const {
+/// Of each call the mean over devices.
+static std::vector<double> meanOf(const std::vector<std::vector<double>> &samples) {
   std::vector<double> all(samples.front().size());
   for (const std::vector<double> &each : samples)
     for (size_t call = 0; call < all.size(); ++call)
       all[call] += each[call] / double(samples.size());
-  if (!before)
-    return std::accumulate(all.begin(), all.end(), 0.0) / double(all.size());
-  const auto middle = all.begin() + all.size() / 2;
-  std::nth_element(all.begin(), middle, all.end());
-  return *middle;
+  return all;
 }
 
 double KernelTimer::seconds() {
@@ -165,11 +98,9 @@ llvm::Expected<std::unique_ptr<KernelTimer>> KernelTimer::open(llvm::ArrayRef<st
                                                                Effort effort, Clock clock) {
   std::vector<ResolvedDevice> resolved;
   for (const std::string &name : names) {
-    auto device = resolveDevice(name);
+    auto device = resolveTimedDevice(name);
     if (!device)
       return device.takeError();
-    if (device->plugin)
-      return llvm::createStringError("device " + name + ": this version measures CPUs only; use cpu:N");
     resolved.push_back(std::move(*device));
   }
   return std::make_unique<DeviceTimer>(effort, clock, startDevices(resolved));
@@ -195,28 +126,15 @@ llvm::Error DeviceTimer::onDevices(size_t count, const std::function<void(uint32
 }
 
 llvm::Expected<double> DeviceTimer::secondsOf(const Call &timed, const Call *before) {
-  plan::Plan plan;
-  plan.operators = {timed.name};
-  if (before)
-    plan.operators.push_back(before->name);
-  Operators operators(plan);
-  auto resolve = [&](uint32_t index, const Call &call) -> llvm::Expected<Calls::Call> {
-    auto found = operators.resolve(index);
-    if (!found)
-      return found.takeError();
-    return Calls::Call{(*found)->onCpu, call.operands};
-  };
-  auto own = resolve(0, timed);
-  if (!own)
-    return own.takeError();
-  std::optional<Calls::Call> preceding;
-  if (before)
-    if (llvm::Error error = resolve(1, *before).moveInto(preceding))
-      return error;
-  Calls calls(*own, std::move(preceding), effort.seconds, clock, devices());
-  if (llvm::Error error = onDevices(devices(), [&](uint32_t rank) { calls.run(rank); }))
+  auto calls = TimedCalls::of(timed, before, effort.seconds, clock);
+  if (!calls)
+    return calls.takeError();
+  LocalTimingGroup group(devices());
+  std::vector<std::vector<double>> samples(devices());
+  if (llvm::Error error =
+          onDevices(devices(), [&](uint32_t rank) { samples[rank] = calls->sample(rank, group); }))
     return llvm::createStringError(timed.name + ": " + toString(std::move(error)));
-  return calls.typical();
+  return calls->typical(meanOf(samples));
 }
 
 llvm::Expected<double> DeviceTimer::secondsOfHandover(int64_t bytes, bool handsOver) {

@@ -47,6 +47,8 @@ public:
   /// \param before  is called before each, and its time does not count; of such calls the median. May be
   ///                null.
   virtual llvm::Expected<double> secondsOf(const Call &timed, const Call *before = nullptr) = 0;
+  /// What hand-overs are worth timing, ascending.
+  virtual std::vector<int64_t> handoverBytes() const = 0;
   /// Seconds until the next device has a float32 tensor of so many bytes and has added one to each element:
   /// mean of many hand-overs, to and fro between the first two devices; with one device, without handing
   /// over.
