@@ -2,6 +2,7 @@
 #include "tools/driver/Profile.h"
 #include "runtime/Exceptions.h"
 #include "runtime/KernelTimer.h"
+#include "tools/driver/Measured.h"
 #include "tools/driver/ProfiledCalls.h"
 #include "tools/driver/UsageError.h"
 #include "llvm/ADT/STLExtras.h"
@@ -10,7 +11,6 @@
 #include <ATen/ATen.h>
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <unistd.h>
 
 namespace cleave {
@@ -41,14 +41,18 @@ class Profiler {
 public:
   Profiler(const ProfileOptions &options, KernelTimer &timer) : options(options), timer(timer) {}
   Error run(Machine &machine);
+  /// Between the timer's devices alone.
+  Error run(CollectiveCosts &collectives);
 
 private:
+  /// `measure` in as many passes as are wanted.
+  Error inPasses(llvm::function_ref<Error()> measure);
   /// Makes a call's operands of the shape; `rank` and `turn` say where weights lie.
   using MakeProduct = std::function<Stack(const ProductShape &shape, uint32_t rank, int64_t turn)>;
 
   /// Everything once more.
   Error measure(Machine &machine);
-  Error measureCalls(Machine &machine);
+  Error measureCalls();
   Error measureMatrices(KernelRates &rates);
   Error measureConvolutions(KernelRates &rates);
   Error measureAttention(KernelRates &rates);
@@ -56,15 +60,11 @@ private:
                      const MakeProduct &make);
   Error measureOperators(KernelRates &rates);
   Error measureBytes(RateTable &table, const char *name, const OperatorCall::Make &make);
-  Error measureHandover(Machine &machine);
-  Error measureCollectives(Machine &machine);
+  Error measureCollectives(CollectiveCosts &collectives);
   llvm::Expected<CollectiveCosts::Measured> measureCollective(CollectiveKind kind, llvm::StringRef name);
-  /// Of the point that is measured: the median of this and of the passes before, which measure the same
-  /// points in the same order. A pass comes back to a point after others, when what disturbed it has gone by.
-  llvm::Expected<double> medianOfPasses(llvm::Expected<double> seconds);
   llvm::Expected<double> secondsOf(const KernelTimer::Call &timed,
                                    const KernelTimer::Call *before = nullptr) {
-    return medianOfPasses(timer.secondsOf(timed, before));
+    return passes.median(timer.secondsOf(timed, before));
   }
 
   std::vector<double> sizes(std::vector<double> all) const {
@@ -86,35 +86,18 @@ private:
                                               weights({width, width}, rank, turn), IValue()};
                                })};
   double callSeconds = 0;
-  /// By point, and the next one's number.
-  std::vector<std::vector<double>> samples;
-  size_t point = 0;
+  Passes passes;
 };
 } // namespace
 
 /// A point with more work than that takes the rate of one with fewer rows, or fewer products.
 static constexpr double kMostFlops = 30e9, kMostFlopsQuick = 5e7;
 
-/// Four digits, which is what measurements are good for.
-static double rounded(double number) {
-  char text[32];
-  std::snprintf(text, sizeof(text), "%.4g", number);
-  return std::strtod(text, nullptr);
-}
+/// What takes longer than that between devices is left out, as far as that can be told before.
+static double longestMessage(const ProfileOptions &options) { return options.quick ? 0.25 : 1; }
 
 /// What calls take beyond the call itself, as far as that can be told apart.
 static double beyond(double seconds, double call) { return std::max(seconds - call, seconds / 10); }
-
-llvm::Expected<double> Profiler::medianOfPasses(llvm::Expected<double> seconds) {
-  if (!seconds)
-    return seconds;
-  if (point == samples.size())
-    samples.emplace_back();
-  std::vector<double> &all = samples[point++];
-  // In order; of an even number, the lower one of the two in the middle.
-  all.insert(llvm::upper_bound(all, *seconds), *seconds);
-  return all[(all.size() - 1) / 2];
-}
 
 //===- Products -----------------------------------------------------------===//
 
@@ -270,41 +253,44 @@ Error Profiler::measureOperators(KernelRates &rates) {
   return Error::success();
 }
 
-Error Profiler::measureCalls(Machine &machine) {
+Error Profiler::measureCalls() {
   begin("the call of an operator");
   auto one = [&](uint32_t rank) { return std::vector<Stack>{Stack{weights({1}, rank, 0)}}; };
   auto seconds = secondsOf({"aten::relu", one});
   if (!seconds)
     return seconds.takeError();
   callSeconds = rounded(*seconds);
-  for (DeviceSpec &device : machine.devices)
-    device.operatorSeconds = callSeconds;
   return Error::success();
 }
 
 //===- Between devices ----------------------------------------------------===//
 
 /// A tensor's bytes cost what reading them takes longer than if they were the reader's own.
-Error Profiler::measureHandover(Machine &machine) {
+static Error measureHandover(const ProfileOptions &options, KernelTimer &timer, Passes &passes, Link &link) {
   // One device hands nothing over.
-  constexpr Link free = {0, 1e12};
-  machine.link = free;
+  link = {0, 1e12};
   if (timer.devices() == 1)
     return Error::success();
-  begin("hand-overs");
-  constexpr int64_t small = 4, large = 4 << 20;
-  double seconds[2][2];
-  for (bool handsOver : {false, true})
-    for (bool isLarge : {false, true}) {
-      auto found = medianOfPasses(timer.secondsOfHandover(isLarge ? large : small, handsOver));
-      if (!found)
-        return found.takeError();
-      seconds[handsOver][isLarge] = *found;
-    }
-  const double latency = seconds[true][false] - seconds[false][false],
-               reading = seconds[true][true] - seconds[false][true] - latency;
-  machine.link = {rounded(std::max(latency, 0.0)),
-                  rounded(std::min(large / std::max(reading, 1e-9), free.bytesPerSecond))};
+  if (options.progress)
+    options.progress("hand-overs", std::nullopt);
+  std::vector<TimedMessage> messages;
+  const std::vector<int64_t> sizes = timer.handoverBytes();
+  for (auto [index, bytes] : llvm::enumerate(sizes)) {
+    // What is small says little of the rate: two, at least.
+    if (index > 1 && passes.isTooLarge("hand-overs", bytes))
+      break;
+    auto own = passes.median(timer.secondsOfHandover(bytes, /*handsOver=*/false));
+    if (!own)
+      return own.takeError();
+    auto over = passes.median(timer.secondsOfHandover(bytes, /*handsOver=*/true));
+    if (!over)
+      return over.takeError();
+    messages.push_back({double(bytes), *over - *own});
+    if (index > 0 && index + 1 < sizes.size())
+      passes.limit("hand-overs", bytes, *over, sizes[index + 1], longestMessage(options));
+  }
+  const Link found = fitLink(messages);
+  link = {rounded(found.latencySeconds), rounded(found.bytesPerSecond)};
   return Error::success();
 }
 
@@ -314,8 +300,11 @@ llvm::Expected<CollectiveCosts::Measured> Profiler::measureCollective(Collective
   CollectiveCosts::Measured measured;
   measured.ranks = ranks;
   std::vector<double> bytes, rates;
-  for (double elements : {1 << 6, 1 << 12, 1 << 15, 1 << 17, 1 << 19, 1 << 21, 1 << 23}) {
-    const bool isFirst = elements == 1 << 6;
+  constexpr double sizes[] = {1 << 6, 1 << 12, 1 << 15, 1 << 17, 1 << 19, 1 << 21, 1 << 23};
+  for (auto [index, elements] : llvm::enumerate(sizes)) {
+    const bool isFirst = index == 0;
+    if (index > 1 && passes.isTooLarge(name.str(), elements))
+      break;
     begin(llvm::formatv("{0}: {1} elements", name, int64_t(elements)));
     const double all = 4 * elements * (kind == CollectiveKind::AllToAll ? ranks : 1);
     auto operands = [&](uint32_t rank) {
@@ -334,13 +323,14 @@ llvm::Expected<CollectiveCosts::Measured> Profiler::measureCollective(Collective
     bytes.push_back(all);
     rates.push_back(
         rounded(CollectiveCosts::bytesSent(kind, all, ranks) / beyond(beyondCall, measured.latencySeconds)));
+    if (index + 1 < std::size(sizes))
+      passes.limit(name.str(), elements, *seconds, sizes[index + 1], longestMessage(options));
   }
   measured.bytesPerSecond = RateTable({std::move(bytes)}, std::move(rates));
   return measured;
 }
 
-Error Profiler::measureCollectives(Machine &machine) {
-  machine.collectives = machine.link;
+Error Profiler::measureCollectives(CollectiveCosts &collectives) {
   if (timer.devices() == 1)
     return Error::success();
   for (auto [index, name] : llvm::enumerate(kCollectiveKinds)) {
@@ -348,7 +338,7 @@ Error Profiler::measureCollectives(Machine &machine) {
     auto measured = measureCollective(kind, name);
     if (!measured)
       return measured.takeError();
-    machine.collectives.of(kind) = std::move(*measured);
+    collectives.of(kind) = std::move(*measured);
   }
   return Error::success();
 }
@@ -356,19 +346,21 @@ Error Profiler::measureCollectives(Machine &machine) {
 //===- The whole ----------------------------------------------------------===//
 
 Error Profiler::measure(Machine &machine) {
-  if (Error error = measureCalls(machine))
+  if (Error error = measureCalls())
     return error;
   auto rates = std::make_shared<KernelRates>();
   for (auto measure : {&Profiler::measureMatrices, &Profiler::measureConvolutions,
                        &Profiler::measureAttention, &Profiler::measureOperators})
     if (Error error = (this->*measure)(*rates))
       return error;
-  if (Error error = measureHandover(machine))
+  if (Error error = measureHandover(options, timer, passes, machine.link))
     return error;
-  if (Error error = measureCollectives(machine))
+  machine.collectives = machine.link;
+  if (Error error = measureCollectives(machine.collectives))
     return error;
   const RateTable &products = rates->products[{ProductKind::Matrix, "float32"}];
   for (DeviceSpec &device : machine.devices) {
+    device.operatorSeconds = callSeconds;
     device.flopsPerSecond = *llvm::max_element(products.allRates());
     device.memoryBytesPerSecond = rates->memory.allRates().back();
     device.rates = rates;
@@ -382,20 +374,39 @@ Error Profiler::run(Machine &machine) {
     machine.devices.emplace_back(DeviceSpec{name, 0, 0, 0, all / int64_t(options.devices.size())}).threads =
         timer.threads();
   }
+  return inPasses([&] { return measure(machine); });
+}
+
+Error Profiler::run(CollectiveCosts &collectives) {
+  return inPasses([&] {
+    Error error = measureCalls();
+    return error ? std::move(error) : measureCollectives(collectives);
+  });
+}
+
+Error Profiler::inPasses(llvm::function_ref<Error()> measure) {
   for (int pass = 0; pass < options.passes; ++pass) {
-    point = 0;
-    if (Error error = measure(machine))
+    passes.restart();
+    if (Error error = measure())
       return error;
   }
   return Error::success();
 }
 
-llvm::Expected<Machine> profile(const ProfileOptions &options) {
-  for (size_t index = 0; index < options.devices.size(); ++index)
-    if (llvm::is_contained(llvm::ArrayRef(options.devices).take_front(index), options.devices[index]))
-      return wrongUsage("--devices " + llvm::join(options.devices, ",") + ": " + options.devices[index] +
+Error checkDevicesOnce(llvm::ArrayRef<std::string> devices) {
+  for (size_t index = 0; index < devices.size(); ++index)
+    if (llvm::is_contained(devices.take_front(index), devices[index]))
+      return wrongUsage("--devices " + llvm::join(devices, ",") + ": " + devices[index] +
                         " is given twice; give each once");
-  auto timer = KernelTimer::open(options.devices, {options.quick ? 0.0005 : 0.015});
+  return Error::success();
+}
+
+double effortOf(const ProfileOptions &options) { return options.quick ? 0.0005 : 0.015; }
+
+llvm::Expected<Machine> profile(const ProfileOptions &options) {
+  if (Error error = checkDevicesOnce(options.devices))
+    return error;
+  auto timer = KernelTimer::open(options.devices, {effortOf(options)});
   if (!timer)
     return timer.takeError();
   return profile(options, **timer);
@@ -408,6 +419,29 @@ llvm::Expected<Machine> profile(const ProfileOptions &options, KernelTimer &time
     if (Error error = profiler.run(machine))
       return error;
     return machine;
+  });
+}
+
+llvm::Expected<Link> profileLink(const ProfileOptions &options, KernelTimer &timer) {
+  return runtime::catching([&]() -> llvm::Expected<Link> {
+    Link link;
+    Passes passes;
+    for (int pass = 0; pass < options.passes; ++pass) {
+      passes.restart();
+      if (Error error = measureHandover(options, timer, passes, link))
+        return error;
+    }
+    return link;
+  });
+}
+
+llvm::Expected<CollectiveCosts> profileCollectives(const ProfileOptions &options, KernelTimer &timer) {
+  return runtime::catching([&]() -> llvm::Expected<CollectiveCosts> {
+    CollectiveCosts collectives;
+    Profiler profiler(options, timer);
+    if (Error error = profiler.run(collectives))
+      return error;
+    return collectives;
   });
 }
 

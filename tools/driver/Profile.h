@@ -4,6 +4,7 @@
 
 #include "partitioner/Machine.h"
 #include "tools/driver/Progress.h"
+#include "llvm/ADT/ArrayRef.h"
 #include "llvm/Support/Error.h"
 #include <string>
 #include <vector>
@@ -25,6 +26,12 @@ struct ProfileOptions {
   Progress progress;
 };
 
+/// Seconds for which a call is timed on each device.
+double effortOf(const ProfileOptions &options);
+
+/// Fails where a device is given twice.
+llvm::Error checkDevicesOnce(llvm::ArrayRef<std::string> devices);
+
 /// Measures this machine as plans use it (runtime/KernelTimer), all devices at the same time: products,
 /// convolutions and attention by shape, operators by bytes, the call of an operator, hand-overs between two
 /// devices, collectives over all of them. A pass takes half a minute, and a GiB of memory with one device,
@@ -33,6 +40,13 @@ llvm::Expected<Machine> profile(const ProfileOptions &options);
 
 /// … by what `timer`, of these devices, says that calls take.
 llvm::Expected<Machine> profile(const ProfileOptions &options, runtime::KernelTimer &timer);
+
+/// Hand-overs between two of the timer's devices alone.
+llvm::Expected<Link> profileLink(const ProfileOptions &options, runtime::KernelTimer &timer);
+
+/// Collectives over all of them alone.
+llvm::Expected<CollectiveCosts> profileCollectives(const ProfileOptions &options,
+                                                   runtime::KernelTimer &timer);
 
 } // namespace cleave
 
