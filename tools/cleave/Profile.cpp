@@ -2,24 +2,32 @@
 #include "tools/driver/Profile.h"
 #include "codegen/plan/AtomicFile.h"
 #include "partitioner/MachineFile.h"
+#include "runtime/Launch.h"
+#include "runtime/TimingProcess.h"
 #include "tools/cleave/Commands.h"
 #include "tools/cleave/Output.h"
 #include "tools/cleave/ProgressBar.h"
+#include "tools/cleave/RankProcess.h"
 #include "tools/cleave/TextTable.h"
+#include "tools/driver/UsageError.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FormatVariadic.h"
 #include <algorithm>
+#include <chrono>
 #include <memory>
 
 namespace cleave {
 
 using llvm::Error;
+using llvm::Expected;
 using llvm::formatv;
+using runtime::TimingProcess;
 
 namespace {
 struct ProfileCommand {
   ProfileOptions profile;
   std::string output;
+  uint64_t timeoutSeconds = 30;
   bool json = false;
 };
 } // namespace
@@ -62,16 +70,23 @@ static void printText(llvm::raw_ostream &out, const Machine &machine) {
   out << formatv("{0} device{1}: {2} us a call, {3} us a hand-over\n", machine.devices.size(),
                  machine.devices.size() == 1 ? "" : "s", number(device.operatorSeconds * 1e6),
                  number(machine.link.latencySeconds * 1e6));
+  if (machine.nodes)
+    out << formatv("{0} nodes of {1}: {2} us a hand-over, {3} MB/s between them\n",
+                   machine.devices.size() / machine.nodes->devices, machine.nodes->devices,
+                   number(machine.nodes->link.latencySeconds * 1e6),
+                   number(machine.nodes->link.bytesPerSecond / 1e6));
 }
 
-static Error profileAndWrite(ProfileCommand command) {
+/// Writes and prints the machine that `measure` finds.
+static Error profileAndWrite(ProfileCommand command,
+                             llvm::function_ref<Expected<Machine>(const ProfileOptions &)> measure) {
   // First, since a place that cannot be written is best known before the work.
   auto file = plan::AtomicFile::create(command.output);
   if (!file)
     return file.takeError();
   std::optional<ProgressBar> bar;
   command.profile.progress = showOn(bar);
-  auto machine = profile(command.profile);
+  auto machine = measure(command.profile);
   bar.reset();
   if (!machine)
     return machine.takeError();
@@ -87,12 +102,64 @@ static Error profileAndWrite(ProfileCommand command) {
   return finishOutput();
 }
 
+/// As one of several processes.
+static Error profileAsRank(const ProfileCommand &command, TimingProcess &process) {
+  if (process.rank() != 0)
+    return profile(command.profile, process).takeError();
+  return profileAndWrite(command, [&](const ProfileOptions &options) -> Expected<Machine> {
+    auto machine = profile(options, process);
+    if (!machine)
+      return machine.takeError();
+    return std::move(**machine);
+  });
+}
+
+static Error checkDevices(const ProfileOptions &options, uint32_t processes) {
+  if (options.devices.size() != processes)
+    return wrongUsage("--devices " + llvm::join(options.devices, ",") + ": found " +
+                      llvm::Twine(options.devices.size()) + " for " + llvm::Twine(processes) +
+                      " processes, which have one each; give as many, or leave it out");
+  return checkDevicesOnce(options.devices);
+}
+
+static Error profileWithOthers(ProfileCommand command, const runtime::Launch &launch) {
+  std::vector<std::string> &devices = command.profile.devices;
+  const bool areGiven = !devices.empty();
+  for (uint32_t rank = 0; rank < launch.size && !areGiven; ++rank)
+    devices.push_back("cpu:" + std::to_string(rank));
+  if (Error error = checkDevices(command.profile, launch.size))
+    return error;
+  const std::string task =
+      "profile-" + std::to_string(command.profile.passes) + (command.profile.quick ? "q" : "");
+  auto open = [&](std::function<void(const std::string &)> failed) {
+    return TimingProcess::join({launch,
+                                task,
+                                std::chrono::seconds(command.timeoutSeconds),
+                                devices[launch.rank],
+                                {effortOf(command.profile)},
+                                std::move(failed)});
+  };
+  runAsRank<TimingProcess>(launch.rank, open,
+                           [&](TimingProcess &process) { return profileAsRank(command, process); });
+  return Error::success();
+}
+
+static Error run(ProfileCommand command) {
+  auto launch = runtime::launchFromEnvironment();
+  if (!launch)
+    return launch.takeError();
+  if (*launch)
+    return profileWithOthers(std::move(command), **launch);
+  if (command.profile.devices.empty())
+    command.profile.devices = {"cpu:0"};
+  return profileAndWrite(std::move(command), [](const ProfileOptions &options) { return profile(options); });
+}
+
 void addProfileCommand(CLI::App &app, Action &chosen) {
   auto options = std::make_shared<ProfileCommand>();
-  options->profile.devices = {"cpu:0"};
   CLI::App *command = app.add_subcommand("profile", "Measure this machine, for compile --machine");
   addDeviceNames(command, options->profile.devices,
-                 "The devices of a plan, which share this machine's threads: cpu:0,cpu:1 (cpu:0)");
+                 "A plan's, on this machine's threads, or one a process: cpu:0,cpu:1 (cpu:0)");
   command->add_option("-o,--output", options->output, "Where to write the machine, a JSON file")
       ->required()
       ->check(fileName())
@@ -102,10 +169,16 @@ void addProfileCommand(CLI::App &app, Action &chosen) {
                    "How often to measure everything, of which the median counts; more on a shared host (3)")
       ->check(CLI::Range(1, 1000).description(""))
       ->type_name("N");
+  command->add_option("--timeout", options->timeoutSeconds, "Seconds that processes wait for each other")
+      ->check(CLI::Range(uint64_t(1), uint64_t(1000000000)).description(""))
+      ->capture_default_str()
+      ->type_name("N");
   command->add_flag("--quick", options->profile.quick, "Measure little, for a moment: to see that it works");
   command->add_flag("--json", options->json, "Print the file, too");
-  command->footer("example:\n  cleave profile --devices cpu:0,cpu:1 -o machine.json");
-  command->callback([options, &chosen] { chosen = {[options] { return profileAndWrite(*options); }, {}}; });
+  command->footer("example:\n  cleave profile --devices cpu:0,cpu:1 -o machine.json\n"
+                  "a process a device, on one host or several, also by srun and mpirun:\n"
+                  "  torchrun --nproc-per-node 2 --no-python cleave profile -o machine.json");
+  command->callback([options, &chosen] { chosen = {[options] { return run(*options); }, {}}; });
 }
 
 } // namespace cleave

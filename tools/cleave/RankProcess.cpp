@@ -1,6 +1,7 @@
-//===- RankProcess.cpp - `cleave run` as one of several processes ---------===//
+//===- RankProcess.cpp - A command as one of several processes ------------===//
 #include "tools/cleave/RankProcess.h"
 #include "codegen/plan/TemporaryPath.h"
+#include <chrono>
 #include <csignal>
 #include <cstdlib>
 #include <mutex>
@@ -8,9 +9,6 @@
 #include <unistd.h>
 
 namespace cleave {
-
-using llvm::Error;
-using runtime::Session;
 
 /// How long the main thread has to end by itself once the run has failed: it may be busy.
 static constexpr std::chrono::seconds kGrace{2};
@@ -32,32 +30,19 @@ static void announce(uint32_t rank, const std::string &message) {
   _exit(EXIT_FAILURE);
 }
 
-Error runAsRank(const std::string &plan, runtime::SessionOptions options,
-                llvm::function_ref<Error(Session &)> work) {
-  const uint32_t rank = options.launch->rank;
-  options.failed = [rank](const std::string &message) {
+void stopRank(uint32_t rank, const std::string &message) {
+  announce(rank, message);
+  end();
+}
+
+std::function<void(const std::string &)> stopsRank(uint32_t rank) {
+  return [rank](const std::string &message) {
     announce(rank, message);
     std::thread([] {
       std::this_thread::sleep_for(kGrace);
       end();
     }).detach();
   };
-  auto session = Session::open(plan, std::move(options));
-  if (!session) {
-    announce(rank, llvm::toString(session.takeError()));
-    end();
-  }
-  if (Error error = work(**session)) {
-    const std::string message = llvm::toString(std::move(error));
-    announce(rank, (*session)->fail(message));
-    end();
-  }
-  // Another process that is gone now may not have printed or written what it had to.
-  if (Error error = (*session)->close()) {
-    announce(rank, llvm::toString(std::move(error)));
-    end();
-  }
-  return Error::success();
 }
 
 } // namespace cleave

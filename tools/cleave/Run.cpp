@@ -122,9 +122,15 @@ static Error run(RunOptions options) {
     return error;
   options.session.trace = !options.files.trace.empty();
   options.session.timeout = std::chrono::seconds(options.timeoutSeconds);
-  if (options.session.launch)
-    return runAsRank(options.files.plan, options.session,
-                     [&](Session &session) { return runSession(session, options); });
+  if (options.session.launch) {
+    auto open = [&](std::function<void(const std::string &)> failed) {
+      options.session.failed = std::move(failed);
+      return Session::open(options.files.plan, options.session);
+    };
+    runAsRank<Session>(options.session.launch->rank, open,
+                       [&](Session &session) { return runSession(session, options); });
+    return Error::success();
+  }
   if (Error error = checkRunFiles(options.files))
     return error;
   auto session = Session::open(options.files.plan, options.session);

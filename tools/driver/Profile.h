@@ -6,11 +6,13 @@
 #include "tools/driver/Progress.h"
 #include "llvm/ADT/ArrayRef.h"
 #include "llvm/Support/Error.h"
+#include <optional>
 #include <string>
 #include <vector>
 
 namespace cleave::runtime {
 class KernelTimer;
+class TimingProcess;
 } // namespace cleave::runtime
 
 namespace cleave {
@@ -47,6 +49,12 @@ llvm::Expected<Link> profileLink(const ProfileOptions &options, runtime::KernelT
 /// Collectives over all of them alone.
 llvm::Expected<CollectiveCosts> profileCollectives(const ProfileOptions &options,
                                                    runtime::KernelTimer &timer);
+
+/// Measures the machine that several processes are, each with one of `devices`, on one host or several: what
+/// processes of a host do at the same time, and what lies between them and between hosts
+/// (tools/driver/JoinedMachine). In process 0; elsewhere nothing.
+llvm::Expected<std::optional<Machine>> profile(const ProfileOptions &options,
+                                               runtime::TimingProcess &process);
 
 } // namespace cleave
 
