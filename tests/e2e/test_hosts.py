@@ -1,23 +1,17 @@
-"""Two machines that are network namespaces of this one, with two ranks each: the bits of one process, and ends that are told.
+"""Two machines that are network namespaces of this one, with two ranks each: the bits of one process, and ends that are told."""
 
-This wants root, and iproute2's `ip` and `tc`. Delays want the kernel's netem; where it has none, only the rate is limited.
-"""
-
-import dataclasses
 import os
-import shutil
 import signal
-import subprocess
 import time
 
 import pytest
 from safetensors.torch import load_file
 
 from conftest import cleave
+from hosts import hosts  # noqa: F401
 from launching import (END, FOREVER, HANG, MODELS, NOTICE, SLACK, Processes, Table, plans, ranks_of, same_bits,  # noqa: F401
                        strike, wait_until_running, watch_end)
 
-PORT = "29500"
 TABLE = Table("hosts")
 
 
@@ -25,62 +19,6 @@ TABLE = Table("hosts")
 def table():
     yield
     TABLE.write()
-
-
-def ip(*arguments, check=True):
-    return subprocess.run(["ip", *arguments], capture_output=True, text=True, check=check)
-
-
-@dataclasses.dataclass
-class Hosts:
-    names: list
-    devices: list
-    first = "10.77.0.1"
-
-    def in_host(self, host, *command):
-        return subprocess.run(["ip", "netns", "exec", self.names[host], *command], capture_output=True, text=True)
-
-    def before(self, ranks_per_host):
-        return lambda rank: ["ip", "netns", "exec", self.names[rank // ranks_per_host]]
-
-    def processes(self, plan, inputs, size, *arguments, **options):
-        """Half of the ranks on each."""
-        environment = {"MASTER_ADDR": self.first, "MASTER_PORT": PORT, "LOCAL_WORLD_SIZE": str(size // 2)}
-        return Processes(size, plan, "--inputs", inputs, *arguments, environment=environment, before=self.before(size // 2), **options)
-
-    def shape(self, *discipline):
-        """What becomes of packets, on both ways; the kernel's objection."""
-        for host, device in enumerate(self.devices):
-            done = self.in_host(host, "tc", "qdisc", "replace", "dev", device, "root", *discipline)
-            if done.returncode != 0:
-                return done.stderr.strip()
-        return ""
-
-    def cut(self):
-        self.in_host(1, "ip", "link", "set", self.devices[1], "down")
-
-
-@pytest.fixture
-def hosts():
-    for tool in ("ip", "tc"):
-        if not shutil.which(tool):
-            pytest.skip(f"NOT TESTED: runs over two hosts, which are simulated with `{tool}` (apt-get install iproute2)")
-    if os.geteuid() != 0:
-        pytest.skip("NOT TESTED: runs over two hosts, which are network namespaces: root makes them")
-    made = Hosts([f"cleave{os.getpid()}{end}" for end in "ab"], [f"cl{os.getpid()}{end}" for end in "ab"])
-    try:
-        for name in made.names:
-            if ip("netns", "add", name, check=False).returncode != 0:
-                pytest.skip("NOT TESTED: runs over two hosts: this machine allows no network namespaces")
-        ip("link", "add", made.devices[0], "netns", made.names[0], "type", "veth", "peer", "name", made.devices[1], "netns", made.names[1])
-        for host, (name, device) in enumerate(zip(made.names, made.devices)):
-            ip("-n", name, "addr", "add", f"10.77.0.{host + 1}/24", "dev", device)
-            ip("-n", name, "link", "set", device, "up")
-            ip("-n", name, "link", "set", "lo", "up")
-        yield made
-    finally:
-        for name in made.names:
-            ip("netns", "del", name, check=False)
 
 
 # The bits -----------------------------------------------------------------------------------------------------------------
@@ -105,20 +43,16 @@ def check_bits(start, mesh, name, plans, local, folder):
     """`start` is what starts processes."""
     plan, inputs = plans(mesh, name)
     outputs = folder / "outputs.safetensors"
-    with start(plan, inputs, ranks_of(mesh), "--outputs", outputs, "--repeat", 3) as processes:
+    with start(ranks_of(mesh), plan, "--inputs", inputs, "--outputs", outputs, "--repeat", 3) as processes:
         ended = processes.end()
     assert all(end.status == 0 and not end.err for end in ended.values()), ended
     assert same_bits(load_file(outputs), local(mesh, name))
 
 
-def on_one_host(plan, inputs, size, *arguments):
-    return Processes(size, plan, "--inputs", inputs, *arguments)
-
-
 @pytest.mark.parametrize("mesh", ["pp=2", "tp=2", "pp=2,tp=2", "dp=2,pp=2"])
 @pytest.mark.parametrize("name", MODELS)
 def test_bits(hosts, mesh, name, plans, local, tmp_path):
-    for start in (on_one_host, hosts.processes):
+    for start in (Processes, hosts.processes):
         check_bits(start, mesh, name, plans, local, tmp_path)
 
 
@@ -144,7 +78,7 @@ def test_a_cut_link(hosts, plans, tmp_path):
     timeout = 3
     plan, inputs = plans("pp=2,tp=2")
     arguments = (*FOREVER, "--timeout", timeout, "--outputs", tmp_path / "outputs.safetensors")
-    with hosts.processes(plan, inputs, 4, *arguments) as processes:
+    with hosts.processes(4, plan, "--inputs", inputs, *arguments) as processes:
         wait_until_running(processes)
         since = time.monotonic()
         hosts.cut()
@@ -160,7 +94,7 @@ def test_a_link_that_is_cut_at_the_start(hosts, plans, tmp_path):
     timeout = 3
     plan, inputs = plans("pp=2,tp=2")
     hosts.cut()
-    with hosts.processes(plan, inputs, 4, "--timeout", timeout) as processes:
+    with hosts.processes(4, plan, "--inputs", inputs, "--timeout", timeout) as processes:
         outcome = watch_end(processes, processes.started, range(4), timeout + HANG + END + SLACK)
     for rank in (0, 1):
         assert "rank 2, rank 3 have not started within 3 s" in outcome.messages[rank], outcome.messages
@@ -174,7 +108,7 @@ def test_death_in_mid_send(hosts, victim, plans, tmp_path):
     """Over a link so slow that values are nearly always on their way."""
     assert hosts.shape("tbf", "rate", "20mbit", "burst", "16kb", "latency", "400ms") == ""
     plan, inputs = plans("pp=2,tp=2")
-    with hosts.processes(plan, inputs, 4, *FOREVER, "--outputs", tmp_path / "outputs.safetensors") as processes:
+    with hosts.processes(4, plan, "--inputs", inputs, *FOREVER, "--outputs", tmp_path / "outputs.safetensors") as processes:
         wait_until_running(processes)
         since = strike(processes, victim, signal.SIGKILL)
         outcome = watch_end(processes, since, [rank for rank in range(4) if rank != victim], NOTICE + END + SLACK)
