@@ -28,9 +28,11 @@ std::string PlanTest::openFailure(PlanWriter &writer, SessionOptions options) {
   return failureOf(Session::open(path("a.plan"), std::move(options)));
 }
 
+at::Tensor wholeNumbers(at::IntArrayRef shape) { return at::randint(-8, 9, shape, at::kFloat); }
+
 TwoLayers::TwoLayers(int64_t width, int64_t hidden)
-    : firstWeight(at::randn({hidden, width})), firstBias(at::randn({hidden})),
-      secondWeight(at::randn({4, hidden})), writer({0, 1}) {
+    : firstWeight(wholeNumbers({hidden, width})), firstBias(wholeNumbers({hidden})),
+      secondWeight(wholeNumbers({4, hidden})), writer({0, 1}) {
   writer.symbol("batch", 3);
   writer.input("x", tensorType(plan::DType::Float, {-1, width}));
   StageWriter &first = writer.stage(0), &second = writer.stage(1);

@@ -30,8 +30,11 @@ private:
   std::string folder;
 };
 
-/// `y = linear(relu(linear(x, w0, b0)), w1)` with `x : float32[batch, width]` and 4 outputs, cut after the
-/// relu. The first stage is module `net.0`, the second `net.1`.
+/// Small ones, whose sums of products are exact in float32, in whatever order they are made.
+at::Tensor wholeNumbers(at::IntArrayRef shape);
+
+/// `y = linear(relu(linear(x, w0, b0)), w1)` of whole numbers, with `x : float32[batch, width]` and 4
+/// outputs, cut after the relu. The first stage is module `net.0`, the second `net.1`.
 struct TwoLayers {
   explicit TwoLayers(int64_t width = 8, int64_t hidden = 16);
   at::Tensor expected(const at::Tensor &x) const;
