@@ -110,7 +110,8 @@ void PlanEmitter::addStage(StageOp op, uint32_t ranks) {
   result->stages.push_back(std::move(stage));
 }
 
-/// The threads of the device that runs the stage, of several data ranks the most; one where no machine has said.
+/// The threads of the device that runs the stage, of several data ranks the most; one where no machine has
+/// said.
 static int64_t threadsOf(func::FuncOp function, StageOp stage, uint32_t tensorRank) {
   auto threads = function->getAttrOfType<ArrayAttr>(kThreadsAttr);
   auto ranks = function->getAttrOfType<IntegerAttr>(kRanksAttr);
@@ -136,14 +137,16 @@ void PlanEmitter::addPrediction(StageOp stage, const Microbatch &microbatch, uin
   prediction->tp_rank = tensorRank;
   prediction->seconds = cast<FloatAttr>(at(kStageSecondsAttr)).getValueAsDouble();
   prediction->recv_bytes = cast<IntegerAttr>(at(kStageRecvBytesAttr)).getInt();
-  if (auto seconds = function->getAttrOfType<ArrayAttr>(kMicrobatchSecondsAttr); seconds && stage.getIndex() < seconds.size())
+  if (auto seconds = function->getAttrOfType<ArrayAttr>(kMicrobatchSecondsAttr);
+      seconds && stage.getIndex() < seconds.size())
     prediction->microbatch_seconds = cast<FloatAttr>(seconds[stage.getIndex()]).getValueAsDouble();
   for (Operation &op : stage.getBody().getOps()) {
     OpWork work = workOf(&op, shapes);
     prediction->flops += work.flops;
     prediction->bytes_touched += work.bytes;
   }
-  StageMemory memory = memoryOf(stage, microbatch.inferred, microbatch.shapes, threadsOf(function, stage, tensorRank));
+  StageMemory memory =
+      memoryOf(stage, microbatch.inferred, microbatch.shapes, threadsOf(function, stage, tensorRank));
   prediction->weight_bytes = memory.weightBytes;
   prediction->activation_bytes = memory.activationBytes;
   // The caller has the first rank's; of data ranks that of whichever ends its first micro-batch first.
@@ -227,17 +230,23 @@ static void addLinks(func::FuncOp function, plan::Plan &plan) {
   }
 }
 
+static LogicalResult checkRanks(func::FuncOp function, size_t stages, uint32_t ranks, int64_t dataRanks) {
+  if (ranks > stages)
+    return function.emitError() << ranks << " ranks, expected at most " << stages << ", one a stage";
+  if (const int64_t all = dataRanks * ranks * tensorRanksOf(function); all > kMostRanks)
+    return function.emitError() << all << " ranks, expected at most " << kMostRanks;
+  return success();
+}
+
 LogicalResult PlanEmitter::addSignature(func::FuncOp function) {
   if (failed(checkAttributes(function)))
     return failure();
   auto stages = llvm::to_vector(function.getBody().getOps<StageOp>());
   uint32_t ranks = decisionOf(function, kRanksAttr, stages.size());
   uint32_t microbatches = decisionOf(function, kMicrobatchesAttr, 1);
-  if (ranks > stages.size())
-    return function.emitError() << ranks << " ranks, expected at most " << stages.size() << ", one a stage";
   const int64_t dataRanks = decisionOf(function, kDataRanksAttr, 1);
-  if (const int64_t all = dataRanks * ranks * tensorRanksOf(function); all > kMostRanks)
-    return function.emitError() << all << " ranks, expected at most " << kMostRanks;
+  if (failed(checkRanks(function, stages.size(), ranks, dataRanks)))
+    return failure();
   SymbolIndices symbols;
   uint32_t index = result->signatures.size();
   result->signatures.push_back(signatureOf(function, symbols));

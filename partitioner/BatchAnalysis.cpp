@@ -142,6 +142,7 @@ void BatchWalk::visitAggregate(Operation *op) {
   for (Value item : op->getOperands())
     if (numbers.contains(item))
       numbers.insert(op->getResult(0));
+  orders.visitAggregate(op);
 }
 
 /// Items taken out of a list or tuple.
@@ -152,8 +153,6 @@ BatchWalk::Found BatchWalk::visitItems(Operation *op) {
       return obstacle(op, "computes with the size of");
   Operation *maker = whole.getDefiningOp();
   bool isMadeInSight = maker && isa<ListOp, TupleOp, DictOp>(maker);
-  if (isMadeInSight && orders.sortBefore(maker))
-    return sortObstacle(maker);
   bool holdsPositions = isMadeInSight && llvm::any_of(maker->getOperands(),
                                                       [&](Value item) { return positions.contains(item); });
   for (Value result : op->getResults()) {
@@ -164,7 +163,7 @@ BatchWalk::Found BatchWalk::visitItems(Operation *op) {
     if (!isMadeInSight && holds(result) && (!lists.count(whole) || dimensionIn(result) != lists[whole]))
       return obstacle(op, "has items of unknown");
   }
-  if (orders.sortOf(whole) && !orders.keepOrder(op))
+  if (orders.isAggregate(whole) || (orders.sortOf(whole) && !orders.keepOrder(op)))
     return sortObstacle(op);
   return std::nullopt;
 }
@@ -344,12 +343,8 @@ BatchWalk::Found BatchWalk::visit(Operation *op) {
 
 /// Control flow must have nothing to do with the batch, inside or out.
 BatchWalk::Found BatchWalk::visitRegions(Operation *op) {
-  auto isOfSort = [&](Value value) {
-    auto list = value.getDefiningOp<ListOp>();
-    return orders.sortOf(value) || (list && orders.sortBefore(list));
-  };
   bool touches = llvm::any_of(usedValues(op), [&](Value value) {
-    return holds(value) || numbers.contains(value) || isOfSort(value);
+    return holds(value) || numbers.contains(value) || orders.sortOf(value);
   });
   Found found;
   op->walk([&](Operation *inner) {

@@ -32,19 +32,39 @@ static std::optional<int64_t> constantOf(Value value) {
     return held.getValue() && held.getValue()->size() == 1 ? std::optional((*held.getValue())[0])
                                                            : std::nullopt;
   auto made = value.getDefiningOp<OperatorOp>();
-  if (made && semanticsOf(made.getName()).isScalar && made->getNumOperands() == 1)
+  if (made && semanticsOf(made.getName()).isScalar && made->getNumOperands() == 1 &&
+      isTensorLike(value.getType()))
     value = made->getOperand(0);
   IntegerAttr number;
   return matchPattern(value, m_Constant(&number)) ? std::optional(number.getInt()) : std::nullopt;
 }
 
-/// The tensor whose elements these are, in whatever shape or dtype.
+static Type elementOf(Value value) {
+  auto type = dyn_cast<ShapedType>(value.getType());
+  return type ? type.getElementType() : Type();
+}
+
+/// Holds any position, or number of rows.
+static bool holdsPositions(Value value) {
+  Type element = elementOf(value);
+  return element && (element.isSignlessInteger(32) || element.isSignlessInteger(64));
+}
+
+/// Holds whole numbers as they are, below 2^24 at least.
+static bool holdsWholeNumbers(Value value) {
+  Type element = elementOf(value);
+  return holdsPositions(value) || (element && (element.isF32() || element.isF64()));
+}
+
+/// The tensor whose elements these are, in whatever shape.
 static OpResult sourceOf(Value value) {
   while (auto op = value.getDefiningOp<OperatorOp>()) {
     const OpSemantics &semantics = semanticsOf(op.getName());
-    if (!semantics.isView && !semantics.mayBeView && !semantics.isCast)
+    Value before = op->getOperand(0);
+    bool isSame = (semantics.isView || semantics.mayBeView) && elementOf(before) == elementOf(value);
+    if (!isSame && !(semantics.isCast && holdsWholeNumbers(value)))
       break;
-    value = op->getOperand(0);
+    value = before;
   }
   return dyn_cast<OpResult>(value);
 }
@@ -61,6 +81,11 @@ static std::optional<int64_t> boundOf(Value value, const TracedShapes &shapes) {
   auto named = constantInt(op, "dim");
   auto dim = shape && named ? dimensionAt(*named, shape->size()) : std::nullopt;
   return dim ? std::optional((*shape)[*dim]) : std::nullopt;
+}
+
+void RowOrders::visitAggregate(Operation *op) {
+  if (Operation *sort = sortBefore(op))
+    known[op->getResult(0)] = {sort, Content::Items};
 }
 
 Operation *RowOrders::sortBefore(Operation *op) const {
@@ -119,19 +144,36 @@ std::optional<RowOrders::Known> RowOrders::followLookup(OperatorOp op, Operation
   return isBack ? std::optional(Known{}) : std::nullopt;
 }
 
-/// Of all positions, so that nothing stays of what they are written into.
+/// Along one dimension, at all positions, so that nothing stays of what they are written into.
 std::optional<RowOrders::Known> RowOrders::followPlacing(OperatorOp op, Operation *sort, bool &isBack) const {
-  SmallVector<Value> operands = flatOperands(op);
-  StringRef rows = length(sort->getOperand(0));
-  if (operands.size() < 3 || !is(operands[1], Content::Sources) || known.lookup(operands[1]).choices != 1 ||
-      dimensionHolding(operands[0].getType(), batch) != 0u || length(operands[0]) != rows ||
-      constantInt(op, "accumulate").value_or(0) != 0)
+  auto indices = op->getOperand(1).getDefiningOp<ListOp>();
+  if (!indices || indices.getElements().size() != 1 || constantInt(op, "accumulate") != 0)
     return std::nullopt;
-  if (isRange(operands[2], rows))
+  Value into = op->getOperand(0), index = indices.getElements()[0], values = op->getOperand(2);
+  StringRef rows = length(sort->getOperand(0));
+  if (!is(index, Content::Sources) || known.lookup(index).choices != 1 ||
+      dimensionHolding(into.getType(), batch) != 0u || length(into) != rows)
+    return std::nullopt;
+  if (isRange(values, rows))
     return Known{sort, Content::Returns};
-  isBack = isInOrder(operands[2]) && !is(operands[2], Content::Sources) && length(operands[2]) == rows &&
-           dimensionHolding(operands[2].getType(), batch) == 0u;
+  isBack = isInOrder(values) && !is(values, Content::Sources) && length(values) == rows &&
+           dimensionHolding(values.getType(), batch) == 0u;
   return isBack ? std::optional(Known{}) : std::nullopt;
+}
+
+/// What the result can hold of it.
+static bool canHold(Value result, RowOrders::Content content) {
+  switch (content) {
+  case RowOrders::Content::Sources:
+  case RowOrders::Content::Returns:
+    return holdsPositions(result);
+  case RowOrders::Content::Keys:
+  case RowOrders::Content::Counts:
+  case RowOrders::Content::Ends:
+    return holdsWholeNumbers(result);
+  default:
+    return true;
+  }
 }
 
 std::optional<RowOrders::Known> RowOrders::follow(OperatorOp op, Operation *sort, bool &isBack) const {
@@ -190,7 +232,7 @@ RowOrders::Verdict RowOrders::visit(OperatorOp op) {
   if (llvm::any_of(flatOperands(op), isOther))
     return Verdict::Refused;
   bool isBack = false;
-  if (auto found = follow(op, sort, isBack)) {
+  if (auto found = follow(op, sort, isBack); found && canHold(op->getResult(0), found->content)) {
     if (!isBack)
       known[op->getResult(0)] = *found;
     return Verdict::Followed;

@@ -11,7 +11,7 @@
 //   y = rows[returns]                           in the batch's own order again
 //
 // Each row is made of its own sample alone, whatever stands before it, so that parts of the batch give parts
-// of `y`.
+// of `y`. Counts in float32, as histc makes them, are exact below 2^24 rows.
 //
 //===----------------------------------------------------------------------===//
 #ifndef CLEAVE_PARTITIONER_ROWORDERS_H
@@ -28,6 +28,17 @@ public:
   /// `shapes` must outlive the object.
   RowOrders(llvm::StringRef batch, const TracedShapes &shapes) : batch(batch), shapes(shapes) {}
 
+  /// What a value is to the sort that it depends on.
+  enum class Content {
+    Rows,    ///< rows in order
+    Keys,    ///< rows in order: what was sorted
+    Sources, ///< rows in order: where each was; or, for each `choices` of them, the one row that they are of
+    Returns, ///< by a row's own place: where it is
+    Counts,  ///< of keys, by value
+    Ends,    ///< of the rows of each key
+    Items,   ///< whatever an aggregate has
+  };
+
   enum class Verdict {
     Unconcerned, ///< has nothing to do with a sort of rows
     Followed,    ///< is known, and so is what it gives
@@ -35,10 +46,15 @@ public:
     Refused,     ///< mixes orders, or takes numbers for data that are others in each part
   };
   Verdict visit(OperatorOp op);
+  /// Lists, tuples and dictionaries of what depends on a sort do, too. Operators look through lists, nothing
+  /// else may.
+  void visitAggregate(mlir::Operation *op);
   /// The results have the order of the operands; false where they are seen in another shape.
   bool keepOrder(mlir::Operation *op);
   /// The sort that a value depends on, which rows in the batch's own order no longer do; null for none.
   mlir::Operation *sortOf(mlir::Value value) const { return known.lookup(value).sort; }
+  /// An aggregate of which an item depends on a sort.
+  bool isAggregate(mlir::Value value) const { return is(value, Content::Items); }
   /// Both are the same.
   void share(mlir::Value from, mlir::Value to) {
     if (Known known = this->known.lookup(from); known.sort)
@@ -48,14 +64,6 @@ public:
   mlir::Operation *sortBefore(mlir::Operation *op) const;
 
 private:
-  enum class Content {
-    Rows,    ///< rows in order
-    Keys,    ///< rows in order: what was sorted
-    Sources, ///< rows in order: where each was; or, for each `choices` of them, the one row that they are of
-    Returns, ///< by a row's own place: where it is
-    Counts,  ///< of keys, by value
-    Ends,    ///< of the rows of each key
-  };
   struct Known {
     mlir::Operation *sort = nullptr;
     Content content = Content::Rows;

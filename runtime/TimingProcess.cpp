@@ -76,42 +76,56 @@ Expected<double> TimingProcess::Timer::secondsOf(const Call &timed, const Call *
   return found;
 }
 
-/// A value goes to and fro, with the word that it does so for the last time.
-double TimingProcess::Timer::secondsOfHops(int64_t bytes) {
-  constexpr size_t kLeast = 3, kMost = 100;
-  auto &[out, in] = process.waysTo(begins() ? ends[1] : ends[0]);
-  const double budget = 20 * process.options.effort.seconds;
-  at::Tensor tensor = at::zeros({std::max<int64_t>(1, bytes / 4)});
-  std::vector<c10::IValue> values;
-  auto give = [&](bool isLast) {
+/// A value that goes to and fro between two processes, with the word whether it does so for the last time.
+class TimingProcess::Hops {
+public:
+  Hops(TimingProcess &process, uint32_t other, int64_t bytes)
+      : process(process), ways(process.waysTo(other)), tensor(at::zeros({std::max<int64_t>(1, bytes / 4)})) {}
+
+  void give(bool isLast) {
     values = {at::add(tensor, 1), isLast};
     tensor = at::Tensor();
-    out.send(values);
-  };
-  auto take = [&] {
-    in.take(values);
+    ways.out.send(values);
+  }
+  bool take() {
+    ways.in.take(values);
     TORCH_CHECK(values.size() == 2 && values[0].isTensor() && values[1].isBool(),
                 "found another value than was sent");
+    // Over a slow link all of them may take longer than the others would wait for a process that does
+    // nothing.
+    ++process.messages;
     tensor = values[0].toTensor();
     return values[1].toBool();
-  };
+  }
+
+private:
+  TimingProcess &process;
+  Ways &ways;
+  at::Tensor tensor;
+  std::vector<c10::IValue> values;
+};
+
+double TimingProcess::Timer::secondsOfHops(int64_t bytes) {
+  constexpr size_t kLeast = 3, kMost = 100;
+  const double budget = 20 * process.options.effort.seconds;
+  Hops hops(process, begins() ? ends[1] : ends[0], bytes);
   if (!begins()) {
     for (bool isLast = false; !isLast;) {
-      isLast = take();
-      give(isLast);
+      isLast = hops.take();
+      hops.give(isLast);
     }
     return 0;
   }
   // To warm up.
-  give(false);
-  take();
+  hops.give(false);
+  hops.take();
   std::vector<double> trips;
   const double begin = seconds();
   for (bool isLast = false; !isLast;) {
     isLast = trips.size() + 1 >= kLeast && (trips.size() + 1 == kMost || seconds() - begin > budget);
     const double left = seconds();
-    give(isLast);
-    take();
+    hops.give(isLast);
+    hops.take();
     trips.push_back(seconds() - left);
   }
   // The system may run something else meanwhile.
@@ -169,7 +183,7 @@ Expected<std::unique_ptr<TimingProcess>> TimingProcess::join(Options options) {
 Error TimingProcess::begin() {
   auto status = [this] {
     std::lock_guard lock(mutex);
-    return step;
+    return messages ? step + ", message " + std::to_string(messages) : step;
   };
   auto failed = [this](const std::string &message) {
     if (options.failed)
@@ -197,6 +211,7 @@ Error TimingProcess::begin() {
 void TimingProcess::setStep(const std::string &measured) {
   std::lock_guard lock(mutex);
   step = "measures " + measured;
+  messages = 0;
 }
 
 Error TimingProcess::onDevice(const std::string &what, const std::function<void()> &work) {

@@ -7,6 +7,7 @@
 #include "runtime/Peers.h"
 #include "runtime/Post.h"
 #include <array>
+#include <atomic>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -57,6 +58,7 @@ public:
 
 private:
   class Timer;
+  class Hops;
   /// The way to another process and back.
   struct Ways {
     Ways(Wire &wire, uint32_t rank, MemoryAccount &account)
@@ -76,6 +78,8 @@ private:
   std::vector<std::string> hostOfRank;
   std::mutex mutex;
   std::string step = "is starting";
+  /// That have come in this step.
+  std::atomic<uint64_t> messages{0};
   const std::unique_ptr<Device> device;
   /// By rank. They receive until the wire is cut.
   std::map<uint32_t, Ways> ways;

@@ -34,7 +34,7 @@ void addElementwise(SemanticsTable &table) {
              "aten.bitwise_xor",  "aten.__and__",     "aten.__or__",        "aten.__xor__",     "aten.masked_fill",
              "aten.floor",        "aten.ceil",        "aten.round",         "aten.trunc",       "aten.sign",
              "aten.fmod",         "aten.remainder",   "aten.reciprocal",    "aten.square",      "aten.hardtanh",
-                "aten.leaky_relu",  "aten.threshold",     "aten.hardswish",   "aten.hardsigmoid",
+             "aten.leaky_relu",   "aten.threshold",    "aten.hardswish",     "aten.hardsigmoid",
              "aten.addcmul",      "aten.addcdiv",     "aten.lerp",          "aten.isnan",       "aten.isinf",
              "aten.isfinite",     "aten.nan_to_num",  "aten.fill",          "aten.zero",        "aten.copy",
              "aten.bitwise_left_shift", "aten.bitwise_right_shift", "aten.__lshift__", "aten.__rshift__",

@@ -14,7 +14,7 @@ from safetensors.torch import load_file
 from conftest import BIN, SOURCE, cleave, everything_below
 from hosts import hosts  # noqa: F401
 from launching import (END, HANG, NOTICE, SLACK, Processes, free_port, plain_environment, run_ranks, same_bits, strike,
-                       watch_end)
+                       wait_until_running, watch_end)
 
 COLLECTIVES = ["all_gather", "all_reduce", "all_to_all", "broadcast", "reduce_scatter"]
 PROFILE = ("cleave", "profile")
@@ -84,7 +84,7 @@ def test_a_process_that_is_lost(tmp_path, blow, limit, said):
         while len([*tmp_path.iterdir()]) < 2:
             assert all(process.poll() is None for process in processes.running.values())
             time.sleep(0.01)
-        time.sleep(2)
+        wait_until_running(processes)
         since = strike(processes, 1, blow)
         outcome = watch_end(processes, since, [0], limit + END + SLACK)
     assert said in outcome.messages[0] and outcome.noticed <= limit + SLACK, outcome
@@ -169,7 +169,7 @@ def check_bits(hosts, folder):
 
 
 def test_a_host_of_one(hosts, tmp_path):
-    """Of hosts of unlike size, and where each has one process, links say what lies between."""
+    """Where each has one process, the machine's link is what lies between them."""
     limit(hosts)
     with hosts.processes(2, "--quick", "--passes", 1, "-o", tmp_path / "machine.json", program=PROFILE) as processes:
         ended = processes.end()

@@ -172,16 +172,64 @@ class OfOtherTokens(Experts):
         return self.back(rows, order).reshape(-1, self.choices, 16).sum(1).view(x.shape)
 
 
+class ByRowAndExpert(Experts):
+    """Written at the places of rows are numbers in the batch's order: a second index is no value."""
+
+    def forward(self, x):
+        chosen, experts = self.gate(x.reshape(-1, 16)).topk(self.choices)
+        keys, order = self.sort(experts.reshape(-1))
+        out = torch.zeros(order.numel(), self.count)
+        out[order, keys] = chosen.reshape(-1)
+        return out.reshape(-1, self.choices, self.count).sum(1).view(x.shape[0], x.shape[1], self.count)
+
+
+@torch.jit.script
+def larger(first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
+    of = {"first": first, "second": second}
+    if bool(torch.ones(1).sum() > 2):
+        return of["first"].max()
+    return of["second"].max()
+
+
+class InABranch(Experts):
+    """How many rows there are of an expert reaches data by a dictionary, and a branch."""
+
+    def rows(self, rows, keys):
+        counts = torch.histc(keys.float(), bins=self.count, min=0, max=self.count - 1)
+        return rows * larger(counts, counts.cumsum(0))
+
+
+class OneByte(Experts):
+    """Of 300 rows some have numbers of others."""
+
+    def back(self, rows, order):
+        inverse = torch.empty_like(order)
+        inverse[order.to(torch.uint8).long()] = torch.arange(order.numel())
+        return rows[inverse]
+
+
+class CountedInHalf(Experts):
+    """Half precision counts to 2048."""
+
+    def ends(self, keys):
+        counts = torch.histc(keys.float(), bins=self.count, min=0, max=self.count - 1)
+        return counts.half().cumsum(0, dtype=torch.int32)
+
+
 @pytest.mark.parametrize("module, why", [
+    (ByRowAndExpert, "aten.sort needs the whole of dimension batch"),
+    (InABranch, "cleave.if is control flow on dimension batch"),
+    (OneByte, "aten.sort needs the whole of dimension batch"),
+    (CountedInHalf, "aten.sort needs the whole of dimension batch"),
     (InOrder, "aten.sort needs the whole of dimension batch"),
     (BroughtElsewhere, "aten.sort needs the whole of dimension batch"),
-    (Neighbours, "dimension batch"),
-    (Accumulated, "dimension batch"),
+    (Neighbours, "aten.sort needs the whole of dimension batch"),
+    (Accumulated, "aten.cumsum goes in order along dimension batch"),
     (Weighed, "aten.sort needs the whole of dimension batch"),
-    (Positions, "dimension batch"),
+    (Positions, "aten.sort needs the whole of dimension batch"),
     (FewerBins, "aten.histc has no rule for dimension batch"),
     (Descending, "aten.histc has no rule for dimension batch"),
-    (Argsorted, "dimension batch"),
+    (Argsorted, "aten._grouped_mm needs the whole of dimension batch"),
     (OfOtherTokens, "aten.sort needs the whole of dimension batch"),
 ])
 def test_refuses_what_mixes_samples(module, why, compiler):

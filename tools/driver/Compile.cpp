@@ -25,7 +25,9 @@ static double secondsSince(std::chrono::steady_clock::time_point start) {
 /// One compilation, step by step.
 class Compilation {
 public:
-  explicit Compilation(const CompileOptions &options) : options(options), silent(options) { silent.emitIr.clear(); }
+  explicit Compilation(const CompileOptions &options) : options(options), silent(options) {
+    silent.emitIr.clear();
+  }
   llvm::Expected<CompileReport> run();
   /// The plan alone, for a limit of memory after another; the model is read for the first.
   llvm::Expected<CompileReport> replan(std::optional<int64_t> deviceMemory);
@@ -252,7 +254,7 @@ void Compilation::describe() {
         samples < int64_t(report.microbatches) * report.dataRanks)
       report.notes.push_back(
           llvm::formatv("{0} micro-batches{1}, but {2} samples in the example inputs: batches of fewer "
-                        "samples than micro-batches are not split",
+                        "samples than micro-batches have one a sample",
                         report.microbatches * uint64_t(report.dataRanks),
                         report.dataRanks > 1 ? " of all data ranks" : "", samples));
   if (options.dtype != "traced" && plan->precision == plan::DType::Unknown)
