@@ -75,7 +75,7 @@ def test_what_fails_ends_all(tmp_path):
     assert [*everything_below(tmp_path)] == ["folder"]
 
 
-@pytest.mark.parametrize("blow, limit, said", [(signal.SIGKILL, NOTICE, "rank 1 has died; its last word: rank 1 measures "),
+@pytest.mark.parametrize("blow, limit, said", [(signal.SIGKILL, NOTICE, "rank 1 has died; its last word: rank 1 "),
                                                (signal.SIGSTOP, 3 + HANG, "has waited 3 s for others to time ")])
 def test_a_process_that_is_lost(tmp_path, blow, limit, said):
     (tmp_path / "machine.json").write_text("old")
