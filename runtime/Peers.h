@@ -42,8 +42,9 @@ public:
   struct Release;
   using Owner = std::unique_ptr<Peers, Release>;
   /// Meets the other processes at the store and connects with them. Fails where one does not come within
-  /// `timeout`, or has another `plan` (its checksum) or number of processes; all fail then.
-  static llvm::Expected<Owner> join(const Launch &launch, const std::string &plan,
+  /// `timeout`, or has another `value` (the checksum of a plan) of `what` (`plan`, for messages) or number of
+  /// processes; all fail then. `value` has no spaces.
+  static llvm::Expected<Owner> join(const Launch &launch, const std::string &what, const std::string &value,
                                     std::chrono::seconds timeout);
 
   uint32_t rank() const { return launch.rank; }
@@ -100,12 +101,12 @@ private:
   Peers(const Launch &launch, std::chrono::seconds timeout);
   ~Peers() = default;
   /// What joining is made of.
-  llvm::Error come(const std::string &plan);
+  llvm::Error come(const std::string &what, const std::string &value);
   llvm::Error find();
   llvm::Error tie(Clock::time_point deadline);
   llvm::Error notStarted(const std::string &who) const;
   llvm::Error awaitAll(Clock::time_point deadline);
-  llvm::Error compare();
+  llvm::Error compare(const std::string &what);
   llvm::Error connect(Clock::time_point deadline);
   /// Rank 0 holds the store, and no launcher's agent.
   bool holdsStore() const { return launch.rank == 0 && !launch.agentHoldsStore; }

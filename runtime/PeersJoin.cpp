@@ -28,7 +28,7 @@ static std::string comeOf(uint32_t rank) { return "come/" + std::to_string(rank)
 
 std::string Peers::storePlace() const { return launch.address + ":" + std::to_string(launch.port); }
 
-Expected<Peers::Owner> Peers::join(const Launch &launch, const std::string &plan,
+Expected<Peers::Owner> Peers::join(const Launch &launch, const std::string &what, const std::string &value,
                                    std::chrono::seconds timeout) {
   auto *peers = new Peers(launch, timeout);
   auto failed = [&](const std::string &problem) {
@@ -38,7 +38,7 @@ Expected<Peers::Owner> Peers::join(const Launch &launch, const std::string &plan
   // A store whose process is stopped answers never, and a process that is gone is waited for by those that
   // connect with it: then this thread and its object stay.
   std::packaged_task<std::string()> coming(
-      [=] { return llvm::toString(catching([&] { return peers->come(plan); })); });
+      [=] { return llvm::toString(catching([&] { return peers->come(what, value); })); });
   std::future<std::string> come = coming.get_future();
   std::thread(std::move(coming)).detach();
   const Clock::time_point end = Clock::now() + timeout + kGivenUp;
@@ -57,7 +57,7 @@ Expected<Peers::Owner> Peers::join(const Launch &launch, const std::string &plan
   return failed(joined->beating.joinable() ? joined->fail(problem) : problem);
 }
 
-Error Peers::come(const std::string &plan) {
+Error Peers::come(const std::string &what, const std::string &value) {
   const Clock::time_point deadline = Clock::now() + timeout;
   if (Error error = find())
     return error;
@@ -65,14 +65,14 @@ Error Peers::come(const std::string &plan) {
     utsname system;
     const std::string host = uname(&system) == 0 ? system.nodename : "?";
     store->set(beatOf(launch.rank), "0 is joining the others");
-    store->set(comeOf(launch.rank), plan + " " + std::to_string(launch.size) + " " + host);
+    store->set(comeOf(launch.rank), value + " " + std::to_string(launch.size) + " " + host);
     if (Error error = tie(deadline))
       return error;
     start();
     if (Error error = awaitAll(deadline))
       return error;
     haveAllCome = true;
-    if (Error error = compare())
+    if (Error error = compare(what))
       return error;
   } catch (const std::exception &) {
     return llvm::createStringError("lost the store at " + storePlace() + "; its process has ended");
@@ -87,7 +87,8 @@ Error Peers::find() {
   } catch (const std::exception &) {
     if (holdsStore())
       return llvm::createStringError("cannot hold the store at " + storePlace() +
-                                     "; is the port in use? Choose another MASTER_PORT");
+                                     "; expected MASTER_ADDR to be an address of this machine, MASTER_PORT "
+                                     "a free port, and no other rank 0");
     return llvm::createStringError(noStore());
   }
 }
@@ -139,27 +140,27 @@ Error Peers::awaitAll(Clock::time_point deadline) {
   return Error::success();
 }
 
-Error Peers::compare() {
+Error Peers::compare(const std::string &what) {
   std::vector<std::string> keys, others;
   for (uint32_t rank = 0; rank < launch.size; ++rank)
     keys.push_back(comeOf(rank));
   const std::vector<std::string> words = store->values(keys);
-  auto [firstPlan, firstRest] = StringRef(words[0]).split(' ');
+  auto [firstValue, firstRest] = StringRef(words[0]).split(' ');
   auto [firstSize, firstHost] = firstRest.split(' ');
   for (uint32_t rank = 1; rank < launch.size; ++rank) {
-    auto [plan, rest] = StringRef(words[rank]).split(' ');
+    auto [value, rest] = StringRef(words[rank]).split(' ');
     auto [size, host] = rest.split(' ');
     if (size != firstSize)
       return llvm::createStringError("rank " + llvm::Twine(rank) + " counts " + size + " processes, rank 0 " +
                                      firstSize + "; start them together");
-    if (plan != firstPlan)
-      others.push_back("rank " + std::to_string(rank) + " (" + plan.take_front(12).str() + ", on " +
+    if (value != firstValue)
+      others.push_back("rank " + std::to_string(rank) + " (" + value.take_front(12).str() + ", on " +
                        host.str() + ")");
   }
   if (others.empty())
     return Error::success();
-  return llvm::createStringError("found another plan at " + llvm::join(others, ", ") + " than at rank 0 (" +
-                                 firstPlan.take_front(12) + ", on " + firstHost +
+  return llvm::createStringError("found another " + what + " at " + llvm::join(others, ", ") +
+                                 " than at rank 0 (" + firstValue.take_front(12) + ", on " + firstHost +
                                  "); give all ranks the same");
 }
 

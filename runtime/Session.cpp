@@ -147,7 +147,7 @@ Error Session::Impl::join(const plan::Digest &checksum) {
   static std::atomic<uint32_t> opened{0};
   Launch launch = *options.launch;
   launch.prefix += "/" + std::to_string(opened++);
-  return Peers::join(launch, plan::toHex(checksum), options.timeout).moveInto(peers);
+  return Peers::join(launch, "plan", plan::toHex(checksum), options.timeout).moveInto(peers);
 }
 
 Expected<std::vector<ResolvedDevice>> Session::Impl::resolveOwn(llvm::ArrayRef<uint32_t> own) {

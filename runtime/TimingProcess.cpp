@@ -169,7 +169,7 @@ Expected<std::unique_ptr<TimingProcess>> TimingProcess::join(Options options) {
   auto resolved = resolveTimedDevice(options.device);
   if (!resolved)
     return resolved.takeError();
-  auto peers = Peers::join(options.launch, options.task, options.timeout);
+  auto peers = Peers::join(options.launch, "--passes or --quick", options.task, options.timeout);
   if (!peers)
     return peers.takeError();
   const uint32_t sharers = options.launch.localSize;

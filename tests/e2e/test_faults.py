@@ -40,7 +40,8 @@ def others_of(processes, victim):
 # Death --------------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("mesh, victim", [("pp=2", 0), ("pp=2", 1), ("tp=2", 1), ("pp=2,tp=2", 0), ("pp=2,tp=2", 3), ("pp=4", 2)])
+@pytest.mark.parametrize("mesh, victim", [("pp=2", 0), ("pp=2", 1), ("tp=2", 1), ("pp=2,tp=2", 0), ("pp=2,tp=2", 3), ("pp=4", 2),
+                                          ("dp=2,pp=2", 1)])
 @pytest.mark.parametrize("blow", [signal.SIGKILL, signal.SIGSEGV])
 def test_death_in_the_middle(blow, mesh, victim, plans, tmp_path):
     with started(plans, mesh, tmp_path, *FOREVER) as processes:
@@ -211,6 +212,28 @@ def test_another_plan(plans, tmp_path):
         assert re.search(r"found another plan at rank 1 \(\w{12}, on \S+\) than at rank 0 \(\w{12}, on \S+\); give all", message)
     assert len(set(message.split(": ", 1)[1] for message in outcome.messages.values())) == 1
     note("another plan", "from the start", "pp=2, rank 1", NOTICE + SLACK, outcome)
+
+
+@pytest.mark.parametrize("options, said", [
+    (("--outputs", "o.safetensors"), "rank 1 was given --repeat 1, rank 0 --repeat 1 --outputs; give all ranks the same options"),
+    (("--repeat", "3"), "rank 1 was given --repeat 1, rank 0 --repeat 3; give all ranks the same options"),
+    (("--stream",), "rank 1 was given --repeat 1, rank 0 --repeat 1 --stream; give all ranks the same options"),
+])
+def test_other_options(options, said, plans, tmp_path):
+    plan, inputs = plans("pp=2")
+    with Processes(2, plan, "--inputs", inputs, own={0: ({}, options), 1: ({}, ())}, cwd=tmp_path) as processes:
+        outcome = watch_end(processes, processes.started, [0, 1], 30)
+    assert set(outcome.messages.values()) == {said}
+    assert not list(tmp_path.iterdir())
+
+
+def test_inputs_that_one_rank_lacks(plans, tmp_path):
+    plan, inputs = plans("tp=2")
+    own = {0: ({}, ("--inputs", inputs)), 1: ({}, ("--inputs", tmp_path / "nowhere"))}
+    with Processes(2, plan, own=own) as processes:
+        outcome = watch_end(processes, processes.started, [0, 1], 30)
+    assert outcome.messages[0] == outcome.messages[1]
+    assert outcome.messages[0].startswith("rank 1: cannot read '") and "nowhere" in outcome.messages[0]
 
 
 def test_a_damaged_shard(plan, tiny_model, tmp_path):

@@ -35,6 +35,10 @@ void stopRank(uint32_t rank, const std::string &message) {
   end();
 }
 
+llvm::Error ofRank(uint32_t rank, llvm::Error error) {
+  return llvm::createStringError("rank " + std::to_string(rank) + ": " + llvm::toString(std::move(error)));
+}
+
 std::function<void(const std::string &)> stopsRank(uint32_t rank) {
   return [rank](const std::string &message) {
     announce(rank, message);

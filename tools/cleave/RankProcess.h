@@ -14,6 +14,9 @@ namespace cleave {
 /// its threads do.
 [[noreturn]] void stopRank(uint32_t rank, const std::string &message);
 
+/// What fails in one process, for all of them to say: `rank 1: cannot read …`.
+llvm::Error ofRank(uint32_t rank, llvm::Error error);
+
 /// For what hears that another process has failed: says so at once, and ends this process a little later.
 std::function<void(const std::string &)> stopsRank(uint32_t rank);
 

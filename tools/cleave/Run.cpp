@@ -77,7 +77,8 @@ static Error writeFiles(Session &session, const RunFiles &files, const Measureme
       return error;
   if (session.process() != session.outputProcess())
     return Error::success();
-  return writeRunFiles(files, outputs, [&] { return formatPackedTraces(session.plan(), traces); });
+  Error error = writeRunFiles(files, outputs, [&] { return formatPackedTraces(session.plan(), traces); });
+  return error && session.processes() > 1 ? ofRank(session.process(), std::move(error)) : std::move(error);
 }
 
 /// Prints what all processes have measured, in the first one.
@@ -98,10 +99,42 @@ static Error report(Session &session, const RunOptions &options, const Measureme
   return finishOutput();
 }
 
-static Error runSession(Session &session, const RunOptions &options) {
-  // Where there are several processes, only now is it known which one writes.
-  if (session.processes() > 1 && session.process() == session.outputProcess())
+/// What all processes have to be given alike; paths may be others on each host.
+static std::string commonOptions(const RunOptions &options) {
+  std::string given = "--repeat " + std::to_string(options.repeat);
+  if (options.stream)
+    given += " --stream";
+  if (!options.files.outputs.empty())
+    given += " --outputs";
+  if (!options.files.trace.empty())
+    given += " --trace";
+  return given;
+}
+
+static Error agreeOnOptions(Session &session, const RunOptions &options) {
+  auto all = session.gather(commonOptions(options), 0);
+  if (!all)
+    return all.takeError();
+  for (size_t process = 1; process < all->size(); ++process)
+    if ((*all)[process] != all->front())
+      return llvm::createStringError("rank %zu was given %s, rank 0 %s; give all ranks the same options",
+                                     process, (*all)[process].c_str(), all->front().c_str());
+  return session.meet();
+}
+
+/// Where there are several processes, only then is it known which one writes.
+static Error checkProcesses(Session &session, const RunOptions &options) {
+  if (Error error = agreeOnOptions(session, options))
+    return error;
+  if (session.process() == session.outputProcess())
     if (Error error = checkRunFiles(options.files))
+      return ofRank(session.process(), std::move(error));
+  return Error::success();
+}
+
+static Error runSession(Session &session, const RunOptions &options) {
+  if (session.processes() > 1)
+    if (Error error = checkProcesses(session, options))
       return error;
   auto inputs = readInputs(session, options.files.inputs, options.stream);
   if (!inputs)

@@ -2,6 +2,7 @@
 #include "tools/cleave/RunInputs.h"
 #include "codegen/plan/Checksum.h"
 #include "runtime/SignatureInputs.h"
+#include "tools/cleave/RankProcess.h"
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/JSON.h"
 #include <ATen/Functions.h>
@@ -77,7 +78,7 @@ static Expected<std::vector<Tensor>> readTogether(Session &session, const std::s
   std::string description;
   if (session.needsInputs()) {
     if (Error error = readFile(*session.plan().signatures[0], file).moveInto(inputs))
-      return error;
+      return ofRank(session.process(), std::move(error));
     description = describe(inputs);
   }
   auto descriptions = session.gather(description, 0);
