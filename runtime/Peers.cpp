@@ -5,6 +5,7 @@
 #include "llvm/ADT/ScopeExit.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FormatVariadic.h"
+#include <algorithm>
 
 namespace cleave::runtime {
 
@@ -368,10 +369,11 @@ Error Peers::meet() {
   return share("", 0).takeError();
 }
 
-/// Of several questions, the one that was answered soonest tells best (Cristian 1989).
+/// The other clock was read between a question and its answer: of many, the latest question and the soonest
+/// answer say most (Marzullo and Owicki 1983).
 Expected<Peers::Clock::duration> Peers::clockOffset() {
-  constexpr int questions = 8;
-  Clock::duration best = Clock::duration::max(), offset{};
+  constexpr int questions = 64;
+  Clock::duration least = Clock::duration::min(), most = Clock::duration::max();
   Error error = waitFor("for the clocks of the ranks", [&] {
     for (uint32_t other = 1; launch.rank == 0 && other < launch.size; ++other)
       for (int question = 0; question < questions; ++question) {
@@ -383,16 +385,13 @@ Expected<Peers::Clock::duration> Peers::clockOffset() {
       sendText(0, "");
       Clock::rep theirs = 0;
       (void)StringRef(receiveText(0)).getAsInteger(10, theirs);
-      const Clock::duration taken = Clock::now() - asked;
-      if (taken < best) {
-        best = taken;
-        offset = Clock::duration(theirs) - (asked + taken / 2).time_since_epoch();
-      }
+      least = std::max(least, Clock::duration(theirs) - Clock::now().time_since_epoch());
+      most = std::min(most, Clock::duration(theirs) - asked.time_since_epoch());
     }
   });
   if (error)
     return error;
-  return offset;
+  return launch.rank == 0 ? Clock::duration::zero() : least + (most - least) / 2;
 }
 
 Error Peers::leave() {
