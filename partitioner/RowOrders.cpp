@@ -193,7 +193,10 @@ std::optional<RowOrders::Known> RowOrders::follow(OperatorOp op, Operation *sort
   case RowRole::RunningSum:
     return is(first, Content::Counts) ? std::optional(Known{sort, Content::Ends}) : std::nullopt;
   case RowRole::Group: {
-    bool isOne = is(first, Content::Rows) && is(op->getOperand(2), Content::Ends) &&
+    // A bias, for one.
+    auto more = op->getOperands().drop_front(3);
+    bool isOne = llvm::none_of(more, [&](Value value) { return sortOf(value) || !length(value).empty(); }) &&
+                 is(first, Content::Rows) && is(op->getOperand(2), Content::Ends) &&
                  !sortOf(op->getOperand(1)) && length(op->getOperand(1)).empty() &&
                  dimensionHolding(first.getType(), batch) == 0u &&
                  length(first) == length(sort->getOperand(0));
