@@ -61,12 +61,7 @@ def main():
         report.table([["executor, ns an operation", "plan", "C++ calls", "TorchScript", f"above (≤ {OVERHEAD_NS:,})"],
                       *overhead_rows(overhead)]),
         *report.failures(results, CONTESTANTS)])
-    print(found)
-    page = report.put(rounds.RESULTS.read_text(), "pipelined", found)
-    if options.models == [*MODELS] and not options.quick:
-        rounds.RESULTS.write_text(page)
-    if options.quick and rounds.any_failed(results):
-        raise SystemExit(1)
+    rounds.conclude(options, MODELS, "pipelined", results, found)
 
 
 def parse():

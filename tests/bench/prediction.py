@@ -76,12 +76,7 @@ def main():
     how = ("Default configurations, seeded (Llama of 8 layers, 768 wide); texts of 128 tokens. Batches back to back, every run in a "
            f"fresh process; the fastest of {options.rounds} rounds, each of `cleave profile` and a run of every plan.")
     found = "\n\n".join([f"{report.machine(before)}. {how}", *tables(results), *report.failures(results, plans_for({}))])
-    print(found)
-    page = report.put(rounds.RESULTS.read_text(), "prediction", found)
-    if options.models == [*MODELS] and not options.quick:
-        rounds.RESULTS.write_text(page)
-    if options.quick and rounds.any_failed(results):
-        raise SystemExit(1)
+    rounds.conclude(options, MODELS, "prediction", results, found)
 
 
 def one_round(options):

@@ -49,12 +49,7 @@ def main():
         report.speeds(results, CONTESTANTS),
         report.table([["wanted", *results], *wanted_rows(results)]),
         *report.failures(results, CONTESTANTS)])
-    print(found)
-    page = report.put(rounds.RESULTS.read_text(), "processes", found)
-    if options.models == [*MODELS] and not options.quick:
-        rounds.RESULTS.write_text(page)
-    if options.quick and rounds.any_failed(results):
-        raise SystemExit(1)
+    rounds.conclude(options, MODELS, "processes", results, found)
 
 
 def wanted_rows(results):

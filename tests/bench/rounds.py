@@ -9,6 +9,7 @@ import signal
 import sys
 import tempfile
 
+import report
 from contestants import Bench, Failure
 
 CORES = 2
@@ -69,6 +70,17 @@ def failing(found, name, where):
     except Failure as failure:
         print(f"warning: {where}: left out: {failure}", file=sys.stderr, flush=True)
         found[name] = str(failure)
+
+
+def conclude(options, models, name, results, found):
+    """Prints what was found, and puts it into docs/results.md when all models took part; a quick round only sees to it that
+    nobody fails."""
+    print(found)
+    page = report.put(RESULTS.read_text(), name, found)
+    if options.models == [*models] and not options.quick:
+        RESULTS.write_text(page)
+    if options.quick and any_failed(results):
+        raise SystemExit(1)
 
 
 def any_failed(results):

@@ -87,12 +87,7 @@ def main():
         f"A feed-forward block, three float32 matrices of {width} × {width}, batch 8:",
         split_block.table(held, width),
         *report.failures(results, CONTESTANTS)])
-    print(found)
-    page = report.put(rounds.RESULTS.read_text(), "tensor_parallel", found)
-    if options.models == [*MODELS] and not options.quick:
-        rounds.RESULTS.write_text(page)
-    if options.quick and rounds.any_failed(results):
-        raise SystemExit(1)
+    rounds.conclude(options, MODELS, "tensor_parallel", results, found)
 
 
 def shaped(options, name, batch, seq, _):

@@ -24,6 +24,8 @@ TINY = {
     "bert": "num_hidden_layers=2,hidden_size=32,num_attention_heads=4,intermediate_size=64,vocab_size=128",
     "t5": "num_layers=2,d_model=32,d_kv=8,d_ff=64,num_heads=4,vocab_size=128",
 }
+MIXTRAL = ("vocab_size=128,hidden_size=32,intermediate_size=64,num_hidden_layers=4,num_attention_heads=4,"
+           "num_key_value_heads=2,num_local_experts=4,num_experts_per_tok=2,max_position_embeddings=64")
 
 
 @dataclasses.dataclass

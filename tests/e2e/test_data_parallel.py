@@ -1,6 +1,5 @@
 """Plans of several data ranks, each a pipeline on its part of the batch."""
 
-import itertools
 import json
 
 import pytest
@@ -9,19 +8,8 @@ from safetensors.torch import load_file
 from torch import nn
 
 from conftest import cleave, refused
+from layers import X, layers, outputs_of
 from launching import run_ranks, same_bits
-
-X = torch.linspace(-1, 1, 48).reshape(8, 6)
-
-
-def layers():
-    torch.manual_seed(0)
-    return nn.Sequential(*itertools.chain(*((nn.Linear(6, 6), nn.Tanh()) for _ in range(4))))
-
-
-def bits_of(plan, inputs, folder, *options):
-    cleave("run", plan, "--inputs", inputs, "--outputs", folder / "outputs.safetensors", *options)
-    return load_file(folder / "outputs.safetensors")
 
 
 def inspect(plan, **options):
@@ -52,7 +40,7 @@ def test_threads_and_processes_give_the_same_bits(mesh, options, size, trace_mod
     model = trace_model("hf:gpt2", "--config", config, "--batch", 4, "--seq", 16)
     plan = tmp_path / "model.plan"
     cleave("compile", model.path, "--inputs", model.inputs, "--mesh", mesh, *options, "-o", plan)
-    expected = bits_of(plan, model.inputs, tmp_path)
+    expected = outputs_of(plan, model.inputs, tmp_path)
     for name, tensor in load_file(model.outputs).items():
         assert torch.allclose(expected[name], tensor, atol=1e-4), name
     outputs = tmp_path / "ranks.safetensors"
@@ -84,7 +72,7 @@ def test_batches_that_do_not_divide(mesh, microbatches, size, compiler):
     plan, inputs = compiler.folder / "model.plan", compiler.folder / "model.inputs.safetensors"
     for batch in (8, 7, 5, 3, 2, 1):
         compiler.save(torch.jit.trace(module, (X, scale)), {"x": X[:batch], "scale": scale})
-        outputs = bits_of(plan, inputs, compiler.folder)
+        outputs = outputs_of(plan, inputs, compiler.folder)
         for found, expected in zip(outputs.values(), module(X[:batch], scale), strict=True):
             assert torch.allclose(found, expected, atol=1e-6), batch
         if batch in (7, 1):
@@ -108,7 +96,7 @@ def test_streams(compiler):
     many = torch.randn(20, 8, 6)
     compiler.save(layers(), {"input": many})
     plan, inputs = compiler.folder / "model.plan", compiler.folder / "model.inputs.safetensors"
-    outputs = bits_of(plan, inputs, compiler.folder, "--stream")
+    outputs = outputs_of(plan, inputs, compiler.folder, "--stream")
     assert torch.allclose(outputs["output"], torch.stack([layers()(x) for x in many]), atol=1e-6)
 
 

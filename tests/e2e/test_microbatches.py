@@ -9,18 +9,7 @@ from safetensors.torch import load_file
 from torch import nn
 
 from conftest import TINY, cleave
-
-X = torch.linspace(-1, 1, 48).reshape(8, 6)
-
-
-def layers():
-    torch.manual_seed(0)
-    return nn.Sequential(*itertools.chain(*((nn.Linear(6, 6), nn.Tanh()) for _ in range(4))))
-
-
-def outputs_of(plan, inputs, folder, *more):
-    cleave("run", plan, "--inputs", inputs, "--outputs", folder / "outputs.safetensors", *more)
-    return load_file(folder / "outputs.safetensors")
+from layers import X, layers, outputs_of
 
 
 @pytest.mark.parametrize("name", TINY)

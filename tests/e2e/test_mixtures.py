@@ -5,11 +5,9 @@ import torch
 from safetensors.torch import load_file
 from torch import nn
 
-from conftest import cleave
+from conftest import MIXTRAL, cleave
 from launching import run_ranks, same_bits
 
-MIXTRAL = ("vocab_size=128,hidden_size=32,intermediate_size=64,num_hidden_layers=4,num_attention_heads=4,"
-           "num_key_value_heads=2,num_local_experts=4,num_experts_per_tok=2,max_position_embeddings=64")
 X = torch.linspace(-1, 1, 8 * 3 * 16).sin().reshape(8, 3, 16)
 
 

@@ -9,11 +9,8 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from conftest import BIN, SOURCE, cleave
+from conftest import BIN, MIXTRAL, SOURCE, cleave
 from launching import Processes, free_port, plain_environment, run_ranks, same_bits
-
-MIXTRAL = ("vocab_size=128,hidden_size=32,intermediate_size=64,num_hidden_layers=4,num_attention_heads=4,"
-           "num_key_value_heads=2,num_local_experts=4,num_experts_per_tok=2,max_position_embeddings=64")
 
 
 @pytest.fixture
