@@ -18,6 +18,7 @@
 #include <cstring>
 #include <deque>
 #include <fstream>
+#include <sys/prctl.h>
 #include <thread>
 #include <unistd.h>
 
@@ -107,6 +108,9 @@ int main(int argc, char **argv) {
   if (argc < 4 || argc > 5 || llvm::StringRef(argv[3]).getAsInteger(10, count) ||
       (argc == 5 && llvm::StringRef(argv[4]).getAsInteger(10, threads)))
     return llvm::errs() << "usage: manyRequests PLAN INPUTS COUNT [THREADS]\n", 2;
+  // When the kernel gives whole huge pages does not depend on what requests leave behind.
+  if (prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0) != 0)
+    return llvm::errs() << "error: huge pages cannot be switched off\n", 1;
   SessionOptions options;
   options.launch = check(launchFromEnvironment());
   options.led = threads > 0;
