@@ -2,12 +2,15 @@
 #include "runtime/Device.h"
 #include "runtime/Exceptions.h"
 #include "runtime/PluginLoader.h"
+#include "runtime/Streams.h"
+#include "runtime/Values.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 #include <ATen/Parallel.h>
 #include <algorithm>
 #include <c10/core/DeviceGuard.h>
 #include <c10/core/InferenceMode.h>
+#include <c10/core/StreamGuard.h>
 #include <cstdlib>
 #include <pthread.h>
 
@@ -118,9 +121,16 @@ int64_t Device::peakBytes() const {
   return resolved.plugin ? resolved.plugin->peakBytes(resolved.place.index()) : account->peakBytes();
 }
 
-void Device::finish() const {
-  if (resolved.plugin)
-    resolved.plugin->finish(resolved.place.index());
+void Device::bring(llvm::MutableArrayRef<c10::IValue> values) const {
+  c10::OptionalStreamGuard beside(arrivals);
+  for (c10::IValue &value : values)
+    value = movedTo(place(), std::move(value));
+  if (!arrivals)
+    return;
+  const Milestone arrived(values);
+  beside.reset();
+  arrived.wait();
+  keepForThread(values);
 }
 
 void Device::post(std::function<void()> task) {
@@ -149,6 +159,11 @@ void Device::work() {
   at::set_num_threads(width);
   c10::InferenceMode inference;
   c10::DeviceGuard there(resolved.place);
+  c10::OptionalStreamGuard own;
+  if (isQueued(place())) {
+    own.reset_stream(newStream(place()));
+    arrivals = newStream(place());
+  }
   ScopedAccount counted(*account);
   {
     std::lock_guard lock(mutex);

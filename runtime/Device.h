@@ -7,12 +7,15 @@
 #include "llvm/ADT/ArrayRef.h"
 #include "llvm/ADT/StringRef.h"
 #include "llvm/Support/Error.h"
+#include <ATen/core/ivalue.h>
 #include <c10/core/Device.h>
+#include <c10/core/Stream.h>
 #include <condition_variable>
 #include <deque>
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -41,7 +44,8 @@ llvm::Expected<std::vector<std::string>> nameDevices(std::vector<std::string> na
 llvm::Expected<std::vector<ResolvedDevice>> resolveDevices(std::vector<std::string> names, size_t ranks);
 
 /// A thread that does the work of one device in the order it was posted, in inference mode, with its memory
-/// counted and with intra-op threads of its own.
+/// counted and with intra-op threads of its own; on a GPU in a stream of its own, so that devices that are
+/// one GPU work side by side.
 class Device {
 public:
   /// \param width  how many threads an operator may use; at least 1.
@@ -61,8 +65,8 @@ public:
   void holdWeights(int64_t bytes) const;
   /// Most bytes held at one time; of a GPU, by all that use it.
   int64_t peakBytes() const;
-  /// Returns when what the thread has given the device is done: at once on the CPU.
-  void finish() const;
+  /// Brings here what other devices hold, to a GPU beside what it computes. Of the device's own thread.
+  void bring(llvm::MutableArrayRef<c10::IValue> values) const;
   /// `task` must not throw.
   void post(std::function<void()> task);
 
@@ -78,6 +82,8 @@ private:
   std::condition_variable changed;
   std::deque<std::function<void()>> tasks;
   bool started = false, ending = false;
+  /// Where values come to a GPU; the thread sets it before it does anything.
+  std::optional<c10::Stream> arrivals;
   std::thread thread;
 };
 

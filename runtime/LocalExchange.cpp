@@ -52,9 +52,11 @@ bool LocalExchange::waitUntil(std::unique_lock<std::mutex> &lock, Condition reac
 }
 
 bool LocalExchange::send(const Handover &handover, std::vector<c10::IValue> &values) {
+  Milestone made(values);
   std::unique_lock lock(mutex);
   Mailbox &mailbox = mailboxOf(handover);
   mailbox.values = &values;
+  mailbox.made = std::move(made);
   changed.notify_all();
   // A sender that ran ahead would hold more than the plan's peak.
   const bool isTaken = waitUntil(lock, [&] { return mailbox.taken; });
@@ -77,8 +79,12 @@ bool LocalExchange::receive(const Handover &handover, MemoryAccount &receiver,
   values.clear();
   for (c10::IValue &value : *mailbox.values)
     values.push_back(std::move(value));
+  const Milestone made = std::move(mailbox.made);
   mailbox.taken = true;
   changed.notify_all();
+  lock.unlock();
+  made.wait();
+  keepForThread(values);
   return true;
 }
 

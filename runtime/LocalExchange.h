@@ -5,6 +5,7 @@
 #include "runtime/Exchange.h"
 #include "runtime/LocalGroup.h"
 #include "runtime/Patience.h"
+#include "runtime/Streams.h"
 #include "llvm/ADT/ArrayRef.h"
 #include <condition_variable>
 #include <memory>
@@ -12,7 +13,8 @@
 
 namespace cleave::runtime {
 
-/// What the ranks of one request exchange in one process: values move by reference.
+/// What the ranks of one request exchange in one process: values move by reference, those on GPUs while they
+/// are still made. Who receives them waits for that on the GPU.
 class LocalExchange final : public Exchange {
 public:
   /// \param ranks       which take part, ascending.
@@ -41,6 +43,8 @@ private:
     /// The sender's, which waits until they are taken; null before they are given.
     std::vector<c10::IValue> *values = nullptr;
     bool taken = false;
+    /// Where the sender's GPUs have made them.
+    Milestone made;
   };
 
   Mailbox &mailboxOf(const Handover &handover) {

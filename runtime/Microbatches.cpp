@@ -35,14 +35,15 @@ std::optional<uint32_t> Microbatches::batchOf(size_t leaf) const {
   return count() == 1 ? std::nullopt : plan::batchDimension(*signature.outputs[leaf]->type, signature.batch);
 }
 
-at::Tensor Microbatches::roomFor(uint32_t microbatch, size_t leaf, const at::Tensor &output) const {
+at::Tensor Microbatches::roomFor(uint32_t microbatch, size_t leaf, const at::Tensor &output,
+                                 c10::Device place) const {
   auto [begin, end] = plan::samplesOf(samples, count(), microbatch);
   const uint32_t dim = *batchOf(leaf);
   // By `size`, which fails where the output has fewer dimensions than the plan says.
   const int64_t rows = output.size(dim) / (end - begin) * samples;
   std::vector<int64_t> shape = output.sizes().vec();
   shape[dim] = rows;
-  return at::empty(shape, output.options());
+  return at::empty(shape, output.options().device(place).pinned_memory(place.is_cpu() && output.is_cuda()));
 }
 
 at::Tensor Microbatches::outputOf(uint32_t microbatch, size_t leaf, const at::Tensor &whole) const {
@@ -59,7 +60,9 @@ void Microbatches::addOutputOf(uint32_t microbatch, size_t leaf, const at::Tenso
   auto [begin, end] = plan::samplesOf(samples, count(), microbatch);
   TORCH_CHECK(output.dim() == whole.dim() && output.size(dim) == place.size(dim), "output ", leaf, " has ",
               output.size(dim), " rows for ", end - begin, " samples, which is not what the plan says");
-  place.copy_(output);
+  // From a GPU into rows that are apart, libtorch copies by way of memory that is not pinned, and would not
+  // wait.
+  place.copy_(output, /*non_blocking=*/place.is_contiguous());
 }
 
 } // namespace cleave::runtime

@@ -11,8 +11,8 @@
 
 namespace cleave::runtime {
 
-/// How a request's inputs are split into micro-batches, those of all data ranks, and their outputs joined. A batch of
-/// fewer samples than the plan has micro-batches gives one micro-batch a sample.
+/// How a request's inputs are split into micro-batches, those of all data ranks, and their outputs joined. A
+/// batch of fewer samples than the plan has micro-batches gives one micro-batch a sample.
 class Microbatches {
 public:
   /// \param wanted  micro-batches of the plan (plan::microbatchesOfAll).
@@ -27,9 +27,11 @@ public:
   at::Tensor inputOf(uint32_t microbatch, size_t leaf, const at::Tensor &whole) const;
   /// Whether leaf `leaf` of the outputs is put together of what micro-batches give; else all give the same.
   bool joins(size_t leaf) const { return batchOf(leaf).has_value(); }
-  /// For a leaf that is joined, room for all, where micro-batch `microbatch` gives `output`.
-  at::Tensor roomFor(uint32_t microbatch, size_t leaf, const at::Tensor &output) const;
-  /// Puts `output`, what a micro-batch gives for such a leaf, in its place in `whole`.
+  /// For a leaf that is joined, room for all on `place`, where micro-batch `microbatch` gives `output`;
+  /// pinned where a GPU is to write into main memory.
+  at::Tensor roomFor(uint32_t microbatch, size_t leaf, const at::Tensor &output, c10::Device place) const;
+  /// Puts `output`, what a micro-batch gives for such a leaf, in its place in `whole`; from a GPU it may
+  /// still be under way there.
   void addOutputOf(uint32_t microbatch, size_t leaf, const at::Tensor &output, const at::Tensor &whole) const;
   /// What that place of `whole` holds.
   at::Tensor outputOf(uint32_t microbatch, size_t leaf, const at::Tensor &whole) const;

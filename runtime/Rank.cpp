@@ -4,6 +4,7 @@
 #include "runtime/Communicator.h"
 #include "runtime/Exceptions.h"
 #include "runtime/Placement.h"
+#include "runtime/Streams.h"
 #include "runtime/Wire.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
@@ -89,6 +90,12 @@ llvm::Expected<std::unique_ptr<Rank>> Rank::load(const plan::Plan &plan, llvm::S
       return error;
   for (uint32_t signature = 0; signature < plan.signatures.size(); ++signature)
     rank->loadSteps(signature);
+  // What was called on a GPU here has no order with what the device's thread will call there.
+  if (Error error = catching([&]() -> Error {
+        finishHere(device.place());
+        return Error::success();
+      }))
+    return llvm::createStringError("rank " + llvm::Twine(index) + ": " + llvm::toString(std::move(error)));
   return rank;
 }
 
@@ -111,6 +118,7 @@ void Rank::execute(Request &request, uint32_t signature) {
   }
   if (isGoing && !request.failed())
     attempt(request, part.steps.back(), [&] {
+      finishHere(worker.place());
       request.giveOutputs(signature);
       return true;
     });
@@ -199,6 +207,7 @@ bool Rank::send(Request &request, const Step &step) {
 bool Rank::receive(Request &request, const Step &step) {
   if (!request.exchange().receive(step.handover, worker.memory(), moved))
     return false;
+  worker.bring(moved);
   step.stage->receive(*step.transfer, step.action->microbatch, moved);
   return true;
 }
@@ -212,8 +221,9 @@ void Rank::forward(Request &request, const Part &part, const Step &step) {
       step.stage->receive(transfer, microbatch, moved);
     }
   step.stage->forward(request, microbatch, step.microbatch);
-  // So that failures and busy time are this stage's.
-  worker.finish();
+  // A GPU's time is then this stage's; else the thread goes on while the GPU works.
+  if (traced)
+    finishHere(worker.place());
 }
 
 } // namespace cleave::runtime

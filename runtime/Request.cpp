@@ -1,9 +1,9 @@
 //===- Request.cpp --------------------------------------------------------===//
 #include "runtime/Request.h"
+#include "runtime/Streams.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 #include <algorithm>
-#include <c10/core/impl/VirtualGuardImpl.h>
 
 namespace cleave::runtime {
 
@@ -80,26 +80,23 @@ void Request::enter(uint32_t rank, const plan::Action &action) {
   stateOf(rank).action = &action;
 }
 
-/// On a GPU its memory may still be in use by what this thread has started before, and other threads write
-/// there, too.
-static void waitForRoom(const at::Tensor &room) {
-  if (room.is_cpu())
-    return;
-  const c10::impl::VirtualGuardImpl guard(room.device().type());
-  guard.synchronizeStream(guard.getStream(room.device()));
-}
-
-void Request::addOutput(size_t leaf, uint32_t microbatch, at::Tensor tensor) {
-  std::unique_lock lock(mutex);
-  at::Tensor &whole = outputs[leaf];
+void Request::addOutput(size_t leaf, uint32_t microbatch, const at::Tensor &tensor) {
   if (!microbatches.joins(leaf)) {
-    if (microbatch == 0)
-      whole = std::move(tensor);
+    if (microbatch != 0)
+      return;
+    at::Tensor placed = tensor.to(outputPlace, /*non_blocking=*/true);
+    keepForDefaultStream(placed);
+    std::lock_guard lock(mutex);
+    outputs[leaf] = std::move(placed);
     return;
   }
+  std::unique_lock lock(mutex);
+  at::Tensor &whole = outputs[leaf];
   if (!whole.defined()) {
-    whole = microbatches.roomFor(microbatch, leaf, tensor);
-    waitForRoom(whole);
+    whole = microbatches.roomFor(microbatch, leaf, tensor, outputPlace);
+    keepForDefaultStream(whole);
+    // On a GPU what this thread called before may still use its memory, and other threads write there, too.
+    finishHere(outputPlace);
   }
   const at::Tensor room = whole;
   // Each micro-batch has a place of its own there, and copying takes time.
@@ -110,7 +107,7 @@ void Request::addOutput(size_t leaf, uint32_t microbatch, at::Tensor tensor) {
 void Request::takeOutputs(uint32_t signature) {
   for (Output &output : exchange().takeOutputs(signature, microbatches)) {
     if (output.microbatch) {
-      addOutput(output.leaf, *output.microbatch, std::move(output.tensor));
+      addOutput(output.leaf, *output.microbatch, output.tensor);
       continue;
     }
     std::lock_guard lock(mutex);

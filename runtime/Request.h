@@ -58,8 +58,9 @@ public:
   Exchange &exchange() { return *ranksExchange; }
   /// Notes what `rank` does from now on, for messages.
   void enter(uint32_t rank, const plan::Action &action);
-  /// Adds what a micro-batch, of those of all data ranks, gives to a leaf of the outputs.
-  void addOutput(size_t leaf, uint32_t microbatch, at::Tensor tensor);
+  /// Adds what a micro-batch, of those of all data ranks, gives to a leaf of the outputs; what is on a GPU
+  /// has been added when the thread has finished there (`finishHere`).
+  void addOutput(size_t leaf, uint32_t microbatch, const at::Tensor &tensor);
   /// Sends the outputs of `signature` to where they are waited for, once a rank has done its part.
   void giveOutputs(uint32_t signature) { exchange().giveOutputs(signature, microbatches, outputs); }
   /// Waits for those that come from other processes.

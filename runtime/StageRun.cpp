@@ -1,6 +1,5 @@
 //===- StageRun.cpp -------------------------------------------------------===//
 #include "runtime/StageRun.h"
-#include "runtime/Values.h"
 
 namespace cleave::runtime {
 
@@ -48,7 +47,7 @@ void StageRun::forward(Request &request, uint32_t microbatch, uint32_t global) {
   for (auto [result, leaf] : leaves) {
     TORCH_CHECK(results[result].isTensor(), "output ", leaf, " is a ", results[result].tagKind(),
                 ", expected a tensor");
-    request.addOutput(leaf, global, states.apart(movedTo(request.outputPlace, results[result]).toTensor()));
+    request.addOutput(leaf, global, states.apart(results[result].toTensor()));
   }
   passage.readersLeft = readers;
   for (size_t result = 0; result < results.size(); ++result)

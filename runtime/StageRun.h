@@ -14,8 +14,8 @@
 
 namespace cleave::runtime {
 
-/// The program of one stage with what it has taken and given for each micro-batch of the request under way: a result is
-/// held until the last transfer has taken it.
+/// The program of one stage with what it has taken and given for each micro-batch of the request under way: a
+/// result is held until the last transfer has taken it.
 class StageRun {
 public:
   /// \param transfers  all transfers of the signature.
@@ -26,7 +26,8 @@ public:
   std::string position() const { return executor->position(); }
 
   /// Keeps what a transfer brings for the program.
-  void receive(const plan::Transfer &transfer, uint32_t microbatch, llvm::MutableArrayRef<c10::IValue> values);
+  void receive(const plan::Transfer &transfer, uint32_t microbatch,
+               llvm::MutableArrayRef<c10::IValue> values);
   /// Runs the program and hands the request its outputs. Throws what an operator throws.
   /// \param global  the micro-batch among those of all data ranks.
   void forward(Request &request, uint32_t microbatch, uint32_t global);
@@ -36,7 +37,8 @@ public:
   void clear();
 
 private:
-  /// A result that is a leaf of the signature's outputs. Tensor ranks have the same, of which the first one gives it.
+  /// A result that is a leaf of the signature's outputs. Tensor ranks have the same, of which the first one
+  /// gives it.
   struct Leaf {
     uint32_t result, leaf;
   };

@@ -129,9 +129,14 @@ static bool hasElsewhere(c10::Device place, const c10::IValue &value) {
   return found;
 }
 
+static at::Tensor moved(c10::Device place, const at::Tensor &tensor) {
+  return place.is_cuda() && tensor.is_cpu() ? tensor.pin_memory().to(place, /*non_blocking=*/true)
+                                            : tensor.to(place);
+}
+
 c10::IValue movedTo(c10::Device place, c10::IValue value) {
   if (value.isTensor())
-    return isElsewhere(place, value.toTensor()) ? value.toTensor().to(place) : std::move(value);
+    return isElsewhere(place, value.toTensor()) ? moved(place, value.toTensor()) : std::move(value);
   return hasElsewhere(place, value) ? value.deepcopy(place) : std::move(value);
 }
 

@@ -20,8 +20,10 @@ llvm::Expected<std::pair<c10::TypePtr, c10::TypePtr>> parseDictTypes(llvm::Strin
 
 llvm::Expected<c10::IValue> toValue(const plan::Constant &constant);
 
-/// `value` with its tensors on `place`: itself where they are there. Scalars on the CPU stay; operators take
-/// them beside tensors of any device, and their numbers are read without waiting for one.
+/// `value` with its tensors on `place`: itself where they are there. From main memory a GPU takes them by way
+/// of pinned memory, in the order of what this thread calls there, and the thread goes on. Scalars on the CPU
+/// stay; operators take them beside tensors of any device, and their numbers are read without waiting for
+/// one.
 c10::IValue movedTo(c10::Device place, c10::IValue value);
 
 /// `int64[4, 128]`.

@@ -4,7 +4,6 @@
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAFunctions.h>
 #include <c10/cuda/CUDAGuard.h>
-#include <c10/cuda/CUDAStream.h>
 #include <c10/macros/Export.h>
 #include <stdexcept>
 
@@ -19,7 +18,6 @@ class CudaPlugin final : public DevicePlugin {
 public:
   int start() override;
   void open(int index) override;
-  void finish(int index) const override { c10::cuda::getCurrentCUDAStream(DeviceIndex(index)).synchronize(); }
   int64_t peakBytes(int index) const override;
 };
 
@@ -67,7 +65,7 @@ int64_t CudaPlugin::peakBytes(int index) const {
 
 } // namespace cleave::runtime
 
-extern "C" C10_EXPORT cleave::runtime::DevicePlugin *cleaveDevicePlugin1() {
+extern "C" C10_EXPORT cleave::runtime::DevicePlugin *cleaveDevicePlugin2() {
   static cleave::runtime::CudaPlugin plugin;
   return &plugin;
 }

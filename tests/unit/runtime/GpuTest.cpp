@@ -113,8 +113,10 @@ protected:
   }
 
   /// Runs two layers over `devices` and on the CPU.
-  void expectSameAsOnCpu(std::vector<std::string> devices) {
+  void expectSameAsOnCpu(std::vector<std::string> devices, uint32_t microbatches = 1) {
     TwoLayers model;
+    if (microbatches > 1)
+      model.writer.splitBatch(microbatches);
     SessionOptions options;
     options.devices = std::move(devices);
     auto session = open(model.writer, options);
@@ -133,6 +135,7 @@ protected:
 };
 
 TEST_F(GpuTest, TwoStagesOnOneGpuGiveWhatTheCpuGives) { expectSameAsOnCpu({"cuda:0", "cuda:0"}); }
+TEST_F(GpuTest, MicrobatchesGoThroughTwoStagesOnOneGpu) { expectSameAsOnCpu({"cuda:0", "cuda:0"}, 3); }
 TEST_F(GpuTest, AGpuTakesOverFromTheCpu) { expectSameAsOnCpu({"cpu:0", "cuda:0"}); }
 TEST_F(GpuTest, TheCpuTakesOverFromAGpu) { expectSameAsOnCpu({"cuda:0", "cpu:0"}); }
 
@@ -154,6 +157,19 @@ TEST_F(GpuTest, MakesTensorsOnTheGpu) {
   options.devices = {"cuda:0"};
   EXPECT_TRUE(at::equal(llvm::cantFail(open(writer, options)->run({at::ones({4})}))[0], at::full({4}, 3.f)));
 }
+
+/// What needs two.
+class TwoGpusTest : public GpuTest {
+protected:
+  void SetUp() override {
+    std::string missing = failureOf(resolveDevices({"cuda:0", "cuda:1"}, 2));
+    if (!missing.empty())
+      GTEST_SKIP() << missing;
+  }
+};
+
+TEST_F(TwoGpusTest, AGpuTakesOverFromAnother) { expectSameAsOnCpu({"cuda:0", "cuda:1"}); }
+TEST_F(TwoGpusTest, MicrobatchesGoFromOneGpuToTheOther) { expectSameAsOnCpu({"cuda:1", "cuda:0"}, 3); }
 
 TEST_F(GpuTest, ReportsThePeakOfTheGpu) {
   PlanWriter writer({0});

@@ -1,0 +1,113 @@
+//===- StreamsTest.cpp - Order between threads that use GPUs --------------===//
+// Without a GPU: on devices that note what they are asked for.
+#include "runtime/Streams.h"
+#include "runtime/Device.h"
+#include "runtime/LocalExchange.h"
+#include "runtime/Request.h"
+#include "tests/unit/runtime/FakeGpu.h"
+#include <ATen/ATen.h>
+#include <c10/core/StreamGuard.h>
+#include <future>
+#include <gmock/gmock.h>
+#include <thread>
+
+namespace cleave::runtime {
+
+using at::Tensor;
+using testing::ElementsAre;
+using testing::IsSupersetOf;
+
+namespace {
+class Minute : public Patience {
+public:
+  bool isOver() const override { return false; }
+  std::chrono::steady_clock::time_point deadline() override { return end; }
+  void expire() override { FAIL() << "nobody came"; }
+
+private:
+  const std::chrono::steady_clock::time_point end =
+      std::chrono::steady_clock::now() + std::chrono::minutes(1);
+};
+} // namespace
+
+class StreamsTest : public testing::Test {
+protected:
+  StreamsTest() { takeFakeGpuLog(); }
+
+  static std::string name(const c10::Stream &stream) {
+    return std::to_string(stream.device_index()) + "/" + std::to_string(stream.id());
+  }
+  /// Does `work` on the device's thread.
+  static void on(Device &device, std::function<void()> work) {
+    std::promise<void> done;
+    device.post([&] {
+      work();
+      done.set_value();
+    });
+    done.get_future().get();
+  }
+};
+
+TEST_F(StreamsTest, ReceiversWaitOnTheGpuForWhatSendersMake) {
+  Minute patience;
+  LocalExchange exchange({0, 1}, /*groupSize=*/1, /*transfers=*/1, /*microbatches=*/1, patience);
+  const c10::Stream sending = newStream(fakeGpu(0)), receiving = newStream(fakeGpu(0));
+  const Tensor tensor = at::ones({2}).to(fakeGpu(0));
+  std::thread sender([&] {
+    c10::StreamGuard guard(sending);
+    // One event a device, in lists too.
+    std::vector<c10::IValue> values = {tensor, c10::List<Tensor>({tensor}), at::ones({1}), 3};
+    EXPECT_TRUE(exchange.send({0, 0, 1}, values));
+  });
+  c10::StreamGuard guard(receiving);
+  const MemoryAccountRef account(new MemoryAccount("receiver"));
+  std::vector<c10::IValue> values;
+  EXPECT_TRUE(exchange.receive({0, 0, 0}, *account, values));
+  sender.join();
+  EXPECT_TRUE(values[0].toTensor().is_same(tensor));
+  EXPECT_THAT(takeFakeGpuLog(),
+              ElementsAre(name(sending) + " records", name(receiving) + " waits for " + name(sending),
+                          name(receiving) + " keeps", name(receiving) + " keeps"));
+}
+
+TEST_F(StreamsTest, RanksOnOneGpuHaveStreamsOfTheirOwn) {
+  Device one({"one", fakeGpu(1)}, 1), other({"other", fakeGpu(1)}, 1);
+  std::vector<c10::StreamId> found;
+  for (Device *device : {&one, &other})
+    on(*device, [&] {
+      finishHere(fakeGpu(1));
+      found.push_back(c10::impl::VirtualGuardImpl(c10::kPrivateUse1).getStream(fakeGpu(1)).id());
+    });
+  EXPECT_NE(found[0], found[1]);
+  EXPECT_THAT(takeFakeGpuLog(), ElementsAre("1/" + std::to_string(found[0]) + " finishes",
+                                            "1/" + std::to_string(found[1]) + " finishes"));
+}
+
+TEST_F(StreamsTest, CopiesGoBesideWhatAGpuComputes) {
+  Device device({"receiver", fakeGpu(1)}, 1);
+  std::string computing;
+  std::vector<c10::IValue> values = {at::full({3}, 7.f).to(fakeGpu(0))};
+  on(device, [&] {
+    computing = name(c10::impl::VirtualGuardImpl(c10::kPrivateUse1).getStream(fakeGpu(1)));
+    device.bring(values);
+  });
+  EXPECT_EQ(values[0].toTensor().device(), fakeGpu(1));
+  EXPECT_TRUE(at::equal(values[0].toTensor().cpu(), at::full({3}, 7.f)));
+  const std::vector<std::string> log = takeFakeGpuLog();
+  ASSERT_EQ(log.size(), 4u);
+  // The default stream of the one that gives, where no rank computes, and a stream of the receiver's.
+  const std::string arriving = log[1].substr(0, log[1].find(' '));
+  EXPECT_NE(arriving, computing);
+  EXPECT_THAT(log, ElementsAre("0/0 copies to " + arriving, arriving + " records",
+                               computing + " waits for " + arriving, computing + " keeps"));
+}
+
+TEST_F(StreamsTest, CpusTakeCopies) {
+  Device device({"cpu:0"}, 1);
+  std::vector<c10::IValue> values = {at::full({3}, 7.f).to(fakeGpu(0)), 5};
+  on(device, [&] { device.bring(values); });
+  EXPECT_TRUE(at::equal(values[0].toTensor(), at::full({3}, 7.f)));
+  EXPECT_THAT(takeFakeGpuLog(), ElementsAre());
+}
+
+} // namespace cleave::runtime
