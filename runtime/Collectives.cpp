@@ -21,8 +21,8 @@ static Communicator &group() {
 
 void registerCollectiveKernels() {
   registerCollectives();
-  static torch::Library kernels = [] {
-    torch::Library library(torch::Library::IMPL, "spmd", c10::DispatchKey::CPU, __FILE__, __LINE__);
+  static const auto kernels = [](c10::DispatchKey key) {
+    torch::Library library(torch::Library::IMPL, "spmd", key, __FILE__, __LINE__);
     library.impl("all_reduce", [](const Tensor &tensor) { return group().allReduce(tensor); });
     library.impl("all_gather", [](const Tensor &tensor, int64_t dim, IntArrayRef pieces) {
       return group().allGather(tensor, dim, pieces);
@@ -37,7 +37,8 @@ void registerCollectiveKernels() {
     library.impl("broadcast",
                  [](const Tensor &tensor, int64_t root) { return group().broadcast(tensor, root); });
     return library;
-  }();
+  };
+  static torch::Library onCpu = kernels(c10::DispatchKey::CPU), onCuda = kernels(c10::DispatchKey::CUDA);
 }
 
 } // namespace cleave::runtime

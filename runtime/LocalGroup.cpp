@@ -1,6 +1,7 @@
 //===- LocalGroup.cpp - A tensor group of threads -------------------------===//
 #include "runtime/LocalGroup.h"
 #include "collectives/Collectives.h"
+#include "runtime/DeviceCalls.h"
 #include "runtime/RankSum.h"
 #include "llvm/ADT/STLExtras.h"
 #include <ATen/Functions.h>
@@ -12,6 +13,7 @@ namespace cleave::runtime {
 
 using at::IntArrayRef;
 using at::Tensor;
+using llvm::ArrayRef;
 
 LocalGroup::LocalGroup(uint32_t firstRank, uint32_t size, bool spins, Patience &patience)
     : firstRank(firstRank), spins(spins), patience(patience), slots(size) {
@@ -109,6 +111,22 @@ template <typename Work> void LocalGroup::Member::exchange(Post post, Work work)
   own.post = {};
 }
 
+template <typename Work>
+Tensor LocalGroup::Member::exchangeThere(GroupCall call, const Tensor &tensor, Work work) {
+  Tensor result;
+  const Tensor given = tensor.contiguous();
+  exchange({std::move(call), given, {}, Milestone(c10::IValue(given))}, [&] {
+    std::vector<Tensor> all;
+    for (const Slot &each : group.slots) {
+      each.post.made.wait();
+      keepForThread(c10::IValue(each.post.tensor));
+      all.push_back(each.post.tensor);
+    }
+    result = work(all);
+  });
+  return result;
+}
+
 //===- Sums ---------------------------------------------------------------===//
 
 static const char *bytesOf(const Tensor &tensor) {
@@ -130,8 +148,11 @@ void LocalGroup::Member::sumOwnChunk() {
 
 Tensor LocalGroup::Member::allReduce(const Tensor &tensor) {
   checkSummable(tensor.scalar_type());
+  const GroupCall call = callOf(GroupOperation::AllReduce, tensor);
+  if (isQueued(tensor.device()))
+    return exchangeThere(call, tensor, [&](ArrayRef<Tensor> all) { return sumOn(tensor.device(), all); });
   Tensor result = at::empty(tensor.sizes(), tensor.options());
-  exchange({callOf(GroupOperation::AllReduce, tensor), tensor.contiguous(), result}, [&] { sumOwnChunk(); });
+  exchange({call, tensor.contiguous(), result, {}}, [&] { sumOwnChunk(); });
   return result;
 }
 
@@ -152,9 +173,15 @@ static int64_t productOf(IntArrayRef sizes, int64_t begin, int64_t end) {
 
 Tensor LocalGroup::Member::reduceScatter(const Tensor &tensor, int64_t dim, IntArrayRef ranges) {
   checkSummable(tensor.scalar_type());
-  Tensor result = at::empty(sizesWith(tensor, dim, extentOf(ranges, 2)), tensor.options());
+  const std::vector<int64_t> sizes = sizesWith(tensor, dim, extentOf(ranges, 2));
   checkRanges(ranges, tensor.size(dim));
-  exchange({callOf(GroupOperation::ReduceScatter, tensor, dim), tensor.contiguous(), {}}, [&] {
+  const GroupCall call = callOf(GroupOperation::ReduceScatter, tensor, dim);
+  if (isQueued(tensor.device()))
+    return exchangeThere(call, tensor, [&](ArrayRef<Tensor> all) {
+      return sumOn(tensor.device(), shardEach(all, dim, ranges));
+    });
+  Tensor result = at::empty(sizes, tensor.options());
+  exchange({call, tensor.contiguous(), {}, {}}, [&] {
     const int64_t outer = productOf(tensor.sizes(), 0, dim),
                   inner = productOf(tensor.sizes(), dim + 1, tensor.dim());
     char *place = static_cast<char *>(result.mutable_data_ptr());
@@ -165,7 +192,7 @@ Tensor LocalGroup::Member::reduceScatter(const Tensor &tensor, int64_t dim, IntA
         for (size_t rank = 0; rank < group.slots.size(); ++rank)
           slot().inputs[rank] = bytesOf(group.slots[rank].post.tensor) + begin * tensor.itemsize();
         if (count > 0)
-          sumInOrder(tensor.scalar_type(), slot().inputs, llvm::ArrayRef(place), count);
+          sumInOrder(tensor.scalar_type(), slot().inputs, ArrayRef(place), count);
         place += count * tensor.itemsize();
       }
   });
@@ -224,8 +251,14 @@ void LocalGroup::Member::checkPieces(int64_t dim, IntArrayRef pieces) const {
 Tensor LocalGroup::Member::allGather(const Tensor &tensor, int64_t dim, IntArrayRef pieces) {
   // Checked before others wait for this rank, and made once it is known that the pieces are there.
   const std::vector<int64_t> sizes = sizesWith(tensor, dim, extentOf(pieces, 3));
+  const GroupCall call = callOf(GroupOperation::AllGather, tensor, dim);
+  if (isQueued(tensor.device()))
+    return exchangeThere(call, tensor, [&](ArrayRef<Tensor> all) {
+      checkPieces(dim, pieces);
+      return gatherOn(tensor.device(), all, dim, pieces);
+    });
   Tensor result;
-  exchange({callOf(GroupOperation::AllGather, tensor, dim), tensor.contiguous(), {}}, [&] {
+  exchange({call, tensor.contiguous(), {}, {}}, [&] {
     checkPieces(dim, pieces);
     result = at::empty(sizes, tensor.options());
     const Grid target(result, dim, -1);
@@ -247,8 +280,14 @@ Tensor LocalGroup::Member::allToAll(const Tensor &tensor, int64_t from, IntArray
               ", expected two of the tensor's ", tensor.dim());
   checkRanges(ranges, tensor.size(to));
   sizes[from] = extentOf(pieces, 3);
+  const GroupCall call = callOf(GroupOperation::AllToAll, tensor, from, to);
+  if (isQueued(tensor.device()))
+    return exchangeThere(call, tensor, [&](ArrayRef<Tensor> all) {
+      checkPieces(from, pieces);
+      return gatherOn(tensor.device(), shardEach(all, to, ranges), from, pieces);
+    });
   Tensor result;
-  exchange({callOf(GroupOperation::AllToAll, tensor, from, to), tensor.contiguous(), {}}, [&] {
+  exchange({call, tensor.contiguous(), {}, {}}, [&] {
     checkPieces(from, pieces);
     result = at::empty(sizes, tensor.options());
     const int64_t major = std::min(from, to), minor = std::max(from, to);
@@ -274,8 +313,12 @@ Tensor LocalGroup::Member::allToAll(const Tensor &tensor, int64_t from, IntArray
 Tensor LocalGroup::Member::broadcast(const Tensor &tensor, int64_t root) {
   TORCH_CHECK(root >= 0 && root < int64_t(group.slots.size()), "found root ", root,
               ", expected one of the group's ", group.slots.size(), " ranks");
+  const GroupCall call = callOf(GroupOperation::Broadcast, tensor, -1, root);
+  if (isQueued(tensor.device()))
+    return exchangeThere(call, tensor,
+                         [&](ArrayRef<Tensor> all) { return sumOn(tensor.device(), all[root]); });
   Tensor result = at::empty(tensor.sizes(), tensor.options());
-  exchange({callOf(GroupOperation::Broadcast, tensor, -1, root), tensor.contiguous(), {}}, [&] {
+  exchange({call, tensor.contiguous(), {}, {}}, [&] {
     if (result.nbytes() > 0)
       std::memcpy(result.mutable_data_ptr(), bytesOf(group.slots[root].post.tensor), result.nbytes());
   });

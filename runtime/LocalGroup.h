@@ -5,6 +5,7 @@
 #include "runtime/Communicator.h"
 #include "runtime/GroupCall.h"
 #include "runtime/Patience.h"
+#include "runtime/Streams.h"
 #include "llvm/ADT/ArrayRef.h"
 #include <atomic>
 #include <condition_variable>
@@ -15,9 +16,10 @@
 namespace cleave::runtime {
 
 /// The ranks of a tensor group as threads of this process, for one request: nothing that a failed one leaves
-/// behind is seen by the next. They read each other's tensors in place. Each call has two meetings: at the
-/// first one all ranks have posted what they give, which every rank then checks and takes its own part of; at
-/// the second one nobody reads it any more. After a call that throws a rank must make no other one.
+/// behind is seen by the next. They read each other's tensors in place; on GPUs, where each has one of its
+/// own, they take copies. Each call has two meetings: at the first one all ranks have posted what they give,
+/// which every rank then checks and takes its own part of; at the second one nobody reads it any more. After
+/// a call that throws a rank must make no other one.
 class LocalGroup {
 public:
   /// \param firstRank  of the group in the plan, for messages.
@@ -37,8 +39,10 @@ private:
   struct Post {
     GroupCall call;
     at::Tensor tensor;
-    /// AllReduce: where the sum goes.
+    /// AllReduce on the CPU: where the sum goes.
     at::Tensor result;
+    /// On a GPU: where it has made the tensor.
+    Milestone made;
   };
   /// A rank's; only it writes there. Other ranks read `post` between the two meetings.
   struct alignas(64) Slot {
@@ -65,6 +69,8 @@ private:
   private:
     Slot &slot() { return group.slots[index]; }
     template <typename Work> void exchange(Post post, Work work);
+    /// The same on GPUs, where nobody waits: `work` makes the result of what all ranks gave.
+    template <typename Work> at::Tensor exchangeThere(GroupCall call, const at::Tensor &tensor, Work work);
     void sumOwnChunk();
     void checkPieces(int64_t dim, at::IntArrayRef pieces) const;
 

@@ -32,12 +32,28 @@ Error checkSupported(const plan::Plan &plan) {
   return Error::success();
 }
 
+/// Of two ranks of a tensor group.
+static Error checkGroup(size_t rank, llvm::StringRef device, size_t other, llvm::StringRef otherDevice) {
+  const bool isGpu = device.starts_with("cuda");
+  if (isGpu != otherDevice.starts_with("cuda"))
+    return llvm::createStringError("ranks " + Twine(rank) + " and " + Twine(other) +
+                                   " are a tensor group on " + device + " and " + otherDevice +
+                                   "; pass --devices with CPUs only, or GPUs only, for its ranks");
+  if (isGpu && device == otherDevice)
+    return llvm::createStringError("ranks " + Twine(rank) + " and " + Twine(other) +
+                                   " are a tensor group on one GPU, " + device +
+                                   "; give each a GPU of its own: repeating one in --devices is for pipeline "
+                                   "stages only");
+  return Error::success();
+}
+
 Error checkDevices(const plan::Plan &plan, llvm::ArrayRef<std::string> names) {
-  auto gpu = llvm::find_if(names, [](llvm::StringRef name) { return name.starts_with("cuda"); });
-  if (plan.mesh->tp > 1 && gpu != names.end())
-    return llvm::createStringError("device " + *gpu +
-                                   ": plan has tensor sharding (tp=" + Twine(plan.mesh->tp) +
-                                   "), which this version runs on CPUs only; pass --devices with cpu:N");
+  const size_t tp = plan.mesh->tp;
+  // A wrong number of names is another error.
+  for (size_t rank = 0; rank < names.size() - names.size() % tp; ++rank)
+    for (size_t other = rank - rank % tp; other < rank; ++other)
+      if (Error error = checkGroup(other, names[other], rank, names[rank]))
+        return error;
   return Error::success();
 }
 

@@ -1,5 +1,6 @@
 //===- CollectivesTest.cpp - What ranks of a group exchange ---------------===//
 #include "collectives/Collectives.h"
+#include "runtime/DeviceCalls.h"
 #include "runtime/LocalGroup.h"
 #include "tests/unit/runtime/Allocations.h"
 #include <ATen/ATen.h>
@@ -119,6 +120,12 @@ TEST_P(CollectivesTest, AllReduceAddsInTheOrderOfRanks) {
         EXPECT_EQ(result.scalar_type(), dtype);
         EXPECT_EQ(result.sizes(), at::IntArrayRef(sizes));
         EXPECT_TRUE(at::equal(result, sumOf(ranks(), sizes, dtype))) << dtype << " " << sizes.size();
+        // By libtorch's operators, as on GPUs.
+        std::vector<Tensor> given;
+        for (uint32_t rank = 0; rank < ranks(); ++rank)
+          given.push_back(valuesOf(rank, sizes, dtype));
+        EXPECT_TRUE(at::equal(sumOn(at::kCPU, given), result)) << dtype;
+        EXPECT_TRUE(at::equal(given[0], valuesOf(0, sizes, dtype))) << "is not written";
       }
 }
 

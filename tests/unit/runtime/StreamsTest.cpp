@@ -110,4 +110,68 @@ TEST_F(StreamsTest, CpusTakeCopies) {
   EXPECT_THAT(takeFakeGpuLog(), ElementsAre());
 }
 
+/// Each of two GPUs does `work` with its communicator, in stream `streams[rank]`.
+static std::vector<Tensor> onGroup(const std::vector<c10::Stream> &streams,
+                                   const std::function<Tensor(Communicator &, int64_t)> &work) {
+  Minute patience;
+  LocalGroup group(0, 2, /*spins=*/false, patience);
+  std::vector<Tensor> results(2);
+  std::vector<std::thread> ranks;
+  for (int64_t rank : {0, 1})
+    ranks.emplace_back([&, rank] {
+      c10::StreamGuard guard(streams[rank]);
+      results[rank] = work(group.member(rank), rank);
+    });
+  for (std::thread &rank : ranks)
+    rank.join();
+  for (int64_t rank : {0, 1}) {
+    EXPECT_EQ(results[rank].device(), fakeGpu(rank));
+    EXPECT_TRUE(results[rank].is_contiguous());
+    results[rank] = results[rank].cpu();
+  }
+  return results;
+}
+
+TEST_F(StreamsTest, GroupsOfGpusTakeCopiesInTheOrderOfTheirStreams) {
+  const std::vector<c10::Stream> streams = {newStream(fakeGpu(0)), newStream(fakeGpu(1))};
+  const Tensor x[] = {at::randn({4, 6}), at::randn({4, 6})};
+  auto results = onGroup(
+      streams, [&](Communicator &group, int64_t rank) { return group.allReduce(x[rank].to(fakeGpu(rank))); });
+  for (const Tensor &result : results)
+    EXPECT_TRUE(at::equal(result, x[0] + x[1]));
+  const std::vector<std::string> log = takeFakeGpuLog();
+  EXPECT_THAT(log,
+              IsSupersetOf(std::vector<std::string>{
+                  name(streams[0]) + " records", name(streams[1]) + " records",
+                  // The other's tensor is copied in its default stream, once it has been made.
+                  "1/0 waits for " + name(streams[1]), "1/0 keeps", "1/0 copies to " + name(streams[0]),
+                  "0/0 waits for " + name(streams[0]), "0/0 keeps", "0/0 copies to " + name(streams[1])}));
+  auto at = [&](const std::string &line) { return std::find(log.begin(), log.end(), line) - log.begin(); };
+  EXPECT_LT(at(name(streams[1]) + " records"), at("1/0 waits for " + name(streams[1])));
+  EXPECT_LT(at("1/0 waits for " + name(streams[1])), at("1/0 copies to " + name(streams[0])));
+}
+
+TEST_F(StreamsTest, GroupsOfGpusExchangeInEveryWay) {
+  const std::vector<c10::Stream> streams = {newStream(fakeGpu(0)), newStream(fakeGpu(1))};
+  const Tensor whole = at::arange(24, at::kInt).view({4, 6});
+  auto rows = [&](int64_t rank) { return whole.narrow(0, 2 * rank, 2).to(fakeGpu(rank)); };
+  for (const Tensor &gathered : onGroup(streams, [&](Communicator &group, int64_t rank) {
+         return group.allGather(rows(rank), 0, {0, 0, 2, 1, 0, 2});
+       }))
+    EXPECT_TRUE(at::equal(gathered, whole));
+  auto columns = onGroup(streams, [&](Communicator &group, int64_t rank) {
+    return group.allToAll(rows(rank), 0, {0, 0, 2, 1, 0, 2}, 1, {3 * rank, 3});
+  });
+  auto sums = onGroup(streams, [&](Communicator &group, int64_t rank) {
+    return group.reduceScatter(whole.to(fakeGpu(rank)), 1, {3 * rank, 3});
+  });
+  for (int64_t rank : {0, 1}) {
+    EXPECT_TRUE(at::equal(columns[rank], whole.narrow(1, 3 * rank, 3)));
+    EXPECT_TRUE(at::equal(sums[rank], whole.narrow(1, 3 * rank, 3) * 2));
+  }
+  for (const Tensor &given :
+       onGroup(streams, [&](Communicator &group, int64_t rank) { return group.broadcast(rows(rank), 1); }))
+    EXPECT_TRUE(at::equal(given, whole.narrow(0, 2, 2)));
+}
+
 } // namespace cleave::runtime

@@ -1,5 +1,6 @@
 //===- TensorParallelTest.cpp - Plans whose weights ranks share -----------===//
 #include "codegen/plan/Schedule.h"
+#include "runtime/Device.h"
 #include "runtime/Session.h"
 #include "tests/unit/runtime/TestModels.h"
 #include "llvm/Support/FileSystem.h"
@@ -77,6 +78,34 @@ TEST_F(TensorParallelTest, GivesWhatTorchGives) {
       EXPECT_EQ(session->statistics().size(), places * tp);
       llvm::sys::fs::remove_directories(path("a.plan"));
     }
+}
+
+/// The same on GPUs; two of them are needed.
+class GpuGroupTest : public TensorParallelTest {
+protected:
+  void SetUp() override {
+    std::string missing = failureOf(resolveDevices({"cuda:0", "cuda:1"}, 2));
+    if (!missing.empty())
+      GTEST_SKIP() << missing;
+  }
+};
+
+TEST_F(GpuGroupTest, GivesWhatTorchGives) {
+  for (uint32_t places : {1, 2}) {
+    SplitLayers model(2, places);
+    SessionOptions options;
+    for (uint32_t place = 0; place < places; ++place)
+      options.devices.insert(options.devices.end(), {"cuda:0", "cuda:1"});
+    auto session = open(model.writer, options);
+    for (int64_t batch : {1, 5, 9}) {
+      const at::Tensor x = at::randn({batch, 8}), y = llvm::cantFail(session->run({x}))[0];
+      EXPECT_TRUE(at::allclose(y, model.expected(x), 1e-5, 1e-5)) << places << " places";
+      for (int i = 0; i < 20; ++i)
+        EXPECT_TRUE(at::equal(llvm::cantFail(session->run({x}))[0], y)) << "the same bits each time";
+    }
+    session.reset();
+    llvm::sys::fs::remove_directories(path("a.plan"));
+  }
 }
 
 TEST_F(TensorParallelTest, SplitsTheBatch) {
@@ -265,13 +294,19 @@ TEST_F(TensorParallelTest, NeedsAGroup) {
             "ranks are one");
 }
 
-TEST_F(TensorParallelTest, RefusesGpusAndOtherOperators) {
+TEST_F(TensorParallelTest, RefusesGroupsOnOneGpuAndOtherOperators) {
   SplitLayers model(2, 1);
   SessionOptions options;
   options.devices = {"cpu:0", "cuda:0"};
-  EXPECT_EQ(openFailure(model.writer, options),
-            "device cuda:0: plan has tensor sharding (tp=2), which this version runs on "
-            "CPUs only; pass --devices with cpu:N");
+  EXPECT_EQ(
+      openFailure(model.writer, options),
+      "ranks 0 and 1 are a tensor group on cpu:0 and cuda:0; pass --devices with CPUs only, or GPUs only, "
+      "for its ranks");
+  options.devices = {"cuda:0", "cuda:0"};
+  EXPECT_EQ(
+      failureOf(Session::open(path("a.plan"), options)),
+      "ranks 0 and 1 are a tensor group on one GPU, cuda:0; give each a GPU of its own: repeating one in "
+      "--devices is for pipeline stages only");
   llvm::sys::fs::remove_directories(path("a.plan"));
   PlanWriter writer({0}, 2);
   writer.input("x", tensorType(DType::Float, {4}));
