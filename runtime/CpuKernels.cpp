@@ -1,6 +1,7 @@
 //===- CpuKernels.cpp - Other kernels for operators on the CPU ------------===//
 #include "runtime/CpuKernels.h"
 #include <ATen/Context.h>
+#include <ATen/autocast_mode.h>
 #include <ATen/core/List.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 
@@ -21,8 +22,13 @@ static bool isPlain(const at::Tensor &tensor) {
 }
 
 /// Whether oneDNN takes input[…, k] · weight[n, k] + bias[n], and gains by it.
-static bool isLargeProduct(const at::Tensor &input, const at::Tensor &weight, const std::optional<at::Tensor> &bias) {
-  if (!isPlain(input) || !isPlain(weight) || !isMatrix(weight) || input.dim() < 2 || input.size(-1) != weight.size(1))
+static bool isLargeProduct(const at::Tensor &input, const at::Tensor &weight,
+                           const std::optional<at::Tensor> &bias) {
+  // Autocast then multiplies in a narrower type.
+  if (at::autocast::is_autocast_enabled(at::kCPU))
+    return false;
+  if (!isPlain(input) || !isPlain(weight) || !isMatrix(weight) || input.dim() < 2 ||
+      input.size(-1) != weight.size(1))
     return false;
   if (bias && (!isPlain(*bias) || bias->dim() != 1 || bias->size(0) != weight.size(0)))
     return false;
@@ -31,10 +37,11 @@ static bool isLargeProduct(const at::Tensor &input, const at::Tensor &weight, co
   return rows > 1 && rows * weight.numel() >= kLeastWork;
 }
 
-static at::Tensor oneDnnLinear(const at::Tensor &input, const at::Tensor &weight, const std::optional<at::Tensor> &bias) {
-  using Signature = at::Tensor(const at::Tensor &, const at::Tensor &, const std::optional<at::Tensor> &,
-                               std::string_view, c10::List<std::optional<at::Scalar>>,
-                               std::optional<std::string_view>);
+static at::Tensor oneDnnLinear(const at::Tensor &input, const at::Tensor &weight,
+                               const std::optional<at::Tensor> &bias) {
+  using Signature =
+      at::Tensor(const at::Tensor &, const at::Tensor &, const std::optional<at::Tensor> &, std::string_view,
+                 c10::List<std::optional<at::Scalar>>, std::optional<std::string_view>);
   static const auto kernel =
       c10::Dispatcher::singleton().findSchemaOrThrow("mkldnn::_linear_pointwise", "").typed<Signature>();
   return kernel.call(input, weight, bias, "none", c10::List<std::optional<at::Scalar>>(), "");
@@ -55,7 +62,8 @@ torch::jit::Operation cpuKernel(llvm::StringRef name, torch::jit::Operation oper
     return operation;
   if (name == "aten::linear")
     return [operation](Stack &stack) mutable {
-      const at::Tensor &input = torch::jit::peek(stack, 0, 3).toTensor(), &weight = torch::jit::peek(stack, 1, 3).toTensor();
+      const at::Tensor &input = torch::jit::peek(stack, 0, 3).toTensor(),
+                       &weight = torch::jit::peek(stack, 1, 3).toTensor();
       std::optional<at::Tensor> bias = optionalTensor(torch::jit::peek(stack, 2, 3));
       if (!isLargeProduct(input, weight, bias))
         return operation(stack);
@@ -65,7 +73,8 @@ torch::jit::Operation cpuKernel(llvm::StringRef name, torch::jit::Operation oper
     // addmm(bias, input, weight transposed, beta, alpha).
     return [operation](Stack &stack) mutable {
       std::optional<at::Tensor> bias = optionalTensor(torch::jit::peek(stack, 0, 5));
-      const at::Tensor &input = torch::jit::peek(stack, 1, 5).toTensor(), &matrix = torch::jit::peek(stack, 2, 5).toTensor();
+      const at::Tensor &input = torch::jit::peek(stack, 1, 5).toTensor(),
+                       &matrix = torch::jit::peek(stack, 2, 5).toTensor();
       bool isScaled = torch::jit::peek(stack, 3, 5).toScalar().toDouble() != 1 ||
                       torch::jit::peek(stack, 4, 5).toScalar().toDouble() != 1;
       if (isScaled || matrix.dim() != 2 || !isLargeProduct(input, matrix.t(), bias))

@@ -7,6 +7,7 @@
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 #include <ATen/Parallel.h>
+#include <ATen/autocast_mode.h>
 #include <algorithm>
 #include <c10/core/DeviceGuard.h>
 #include <c10/core/InferenceMode.h>
@@ -96,9 +97,9 @@ llvm::Expected<std::vector<ResolvedDevice>> resolveDevices(std::vector<std::stri
   return devices;
 }
 
-Device::Device(ResolvedDevice device, int width)
-    : resolved(std::move(device)), width(width), account(new MemoryAccount(resolved.name)),
-      thread([this] { work(); }) {
+Device::Device(ResolvedDevice device, int width, std::optional<c10::ScalarType> autocast)
+    : resolved(std::move(device)), width(width), autocast(autocast),
+      account(new MemoryAccount(resolved.name)), thread([this] { work(); }) {
   std::unique_lock lock(mutex);
   changed.wait(lock, [&] { return started; });
 }
@@ -164,6 +165,10 @@ void Device::work() {
     own.reset_stream(newStream(place()));
     arrivals = newStream(place());
   }
+  if (autocast) {
+    at::autocast::set_autocast_enabled(place().type(), true);
+    at::autocast::set_autocast_dtype(place().type(), *autocast);
+  }
   ScopedAccount counted(*account);
   {
     std::lock_guard lock(mutex);
@@ -174,15 +179,15 @@ void Device::work() {
     task();
 }
 
-std::vector<std::unique_ptr<Device>> startDevices(llvm::ArrayRef<ResolvedDevice> resolved,
-                                                  uint32_t processes) {
+std::vector<std::unique_ptr<Device>> startDevices(llvm::ArrayRef<ResolvedDevice> resolved, uint32_t processes,
+                                                  std::optional<c10::ScalarType> autocast) {
   const int threads = at::get_num_threads();
   const int shared = std::getenv("OMP_NUM_THREADS") ? threads : threads / int(processes);
   const int cpus = llvm::count_if(resolved, [](const ResolvedDevice &device) { return !device.plugin; });
   const int width = std::max<int>(1, shared / std::max<int>(1, cpus));
   std::vector<std::unique_ptr<Device>> devices;
   for (const ResolvedDevice &device : resolved)
-    devices.push_back(std::make_unique<Device>(device, width));
+    devices.push_back(std::make_unique<Device>(device, width, autocast));
   // The width set last is what threads that start later would take for theirs.
   at::set_num_threads(threads);
   return devices;

@@ -9,6 +9,7 @@
 #include "llvm/Support/Error.h"
 #include <ATen/core/ivalue.h>
 #include <c10/core/Device.h>
+#include <c10/core/ScalarType.h>
 #include <c10/core/Stream.h>
 #include <condition_variable>
 #include <deque>
@@ -48,8 +49,9 @@ llvm::Expected<std::vector<ResolvedDevice>> resolveDevices(std::vector<std::stri
 /// one GPU work side by side.
 class Device {
 public:
-  /// \param width  how many threads an operator may use; at least 1.
-  Device(ResolvedDevice device, int width);
+  /// \param width     how many threads an operator may use; at least 1.
+  /// \param autocast  in which narrower type operators compute that may.
+  Device(ResolvedDevice device, int width, std::optional<c10::ScalarType> autocast = std::nullopt);
   /// Does what was posted, then ends the thread.
   ~Device();
   Device(const Device &) = delete;
@@ -77,6 +79,7 @@ private:
 
   const ResolvedDevice resolved;
   const int width;
+  const std::optional<c10::ScalarType> autocast;
   const MemoryAccountRef account;
   std::mutex mutex;
   std::condition_variable changed;
@@ -92,7 +95,8 @@ private:
 /// has all, and devices times width are no more than threads, unless there are more devices than threads.
 /// `processes` is how many share the cores; OMP_NUM_THREADS is of each of them.
 std::vector<std::unique_ptr<Device>> startDevices(llvm::ArrayRef<ResolvedDevice> resolved,
-                                                  uint32_t processes = 1);
+                                                  uint32_t processes = 1,
+                                                  std::optional<c10::ScalarType> autocast = std::nullopt);
 
 /// Starts a thread beside those of the devices, which waits rather than computes.
 std::unique_ptr<Device> startHelper(const std::string &name);

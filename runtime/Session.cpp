@@ -9,6 +9,7 @@
 #include "runtime/Lead.h"
 #include "runtime/PeerExchange.h"
 #include "runtime/Placement.h"
+#include "runtime/Precision.h"
 #include "runtime/Request.h"
 #include "runtime/Route.h"
 #include "llvm/ADT/STLExtras.h"
@@ -196,6 +197,8 @@ Error Session::Impl::load(llvm::StringRef directory) {
   auto resolved = resolveOwn(own);
   if (!resolved)
     return resolved.takeError();
+  if (Error error = setPrecision(options, *resolved))
+    return error;
   if (Error error = plan::checkShards(*plan, directory, own))
     return error;
   for (const std::string &library : options.libraries)
@@ -203,7 +206,7 @@ Error Session::Impl::load(llvm::StringRef directory) {
       return error;
   if (peers)
     collector = startHelper("outputs");
-  devices = startDevices(*resolved, options.launch ? options.launch->localSize : 1);
+  devices = startDevices(*resolved, options.launch ? options.launch->localSize : 1, options.autocast);
   // A request reads the states that the one before it has left.
   traffic = std::make_shared<Traffic>(options.timeout, mostUnderWay());
   if (Error error = loadRanks(directory, own))

@@ -10,6 +10,7 @@
 #include "llvm/ADT/StringRef.h"
 #include "llvm/Support/Error.h"
 #include <ATen/core/Tensor.h>
+#include <c10/core/ScalarType.h>
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -34,6 +35,12 @@ struct SessionOptions {
   /// How many requests may be under way at one time; `start` waits for the others. 0: twice the number of
   /// ranks and two. Always one where the model keeps state from call to call.
   uint32_t requests = 0;
+  /// Compute in this type, bfloat16 or float16, where libtorch's autocast holds it safe; outputs then have
+  /// the types that this gives, and `checkTypes` has nothing to compare with. Alike in all processes.
+  std::optional<c10::ScalarType> autocast = std::nullopt;
+  /// Let GPUs round the operands of float32 products and convolutions to TF32. Of the whole process, by the
+  /// session that was opened last.
+  bool tf32 = false;
   /// Keep what every rank does and when, for `takeTrace`; it grows until that is called.
   bool trace = false;
   /// How long `run` may take before it fails; a plan that waits longer is stuck.
@@ -58,6 +65,7 @@ struct DeviceStatistics {
   int64_t weightBytes;
   /// Most bytes held at one time, weights included; of a GPU, by all in this process that use it.
   int64_t peakBytes;
+  /// Of a GPU only what giving it work takes, unless `SessionOptions::trace` has ranks wait for it.
   double busySeconds;
 };
 

@@ -1,4 +1,5 @@
-"""`--dtype bf16`: products and their weights in bfloat16, within the tolerance that `verify` states."""
+"""`--dtype bf16`: products and their weights in bfloat16, within the tolerance that `verify` states; and
+`run --autocast`: the bits of libtorch's autocast."""
 
 import pytest
 import torch
@@ -64,3 +65,36 @@ def test_says_where_nothing_changes(compiler):
     model = torch.jit.trace(nn.ReLU(), torch.randn(4))
     done = compiler.compile(model, "--dtype", "bf16", input=torch.randn(4))
     assert "--dtype bf16 changes nothing" in done.out
+
+
+@pytest.fixture
+def eager_autocast():
+    """TorchScript then calls operators as eager does, instead of casting by a pass of its own."""
+    before = torch._C._jit_set_autocast_mode(False)
+    yield
+    torch._C._jit_set_autocast_mode(before)
+
+
+@pytest.mark.parametrize("name", ["gpt2", "bert"])
+@pytest.mark.parametrize("word, dtype", [("bf16", torch.bfloat16), ("fp16", torch.float16)])
+def test_autocast_gives_the_bits_of_libtorchs(name, word, dtype, tiny_model, tmp_path, eager_autocast):
+    model = tiny_model(name)
+    cleave("compile", model.path, "--inputs", model.inputs, "--devices", 2, "-o", tmp_path / "a.plan")
+    cleave("run", tmp_path / "a.plan", "--inputs", model.inputs, "--autocast", word, "--outputs", tmp_path / "o.st")
+    with torch.inference_mode(), torch.autocast("cpu", dtype):
+        expected = torch.jit.load(model.path)(**load_file(model.inputs))
+    outputs = load_file(tmp_path / "o.st")
+    plain = load_file(model.outputs)
+    leaves = torch.utils._pytree.tree_leaves(expected)
+    assert len(leaves) == len(outputs)
+    assert all(any(torch.equal(leaf, output) for output in outputs.values()) for leaf in leaves)
+    assert any(outputs[key].dtype != plain[key].dtype or not torch.equal(outputs[key], plain[key]) for key in plain)
+
+
+def test_autocast_has_no_types_to_check(tiny_model, tmp_path):
+    model = tiny_model("gpt2")
+    cleave("compile", model.path, "--inputs", model.inputs, "-o", tmp_path / "a.plan")
+    for options, word in [(("--autocast", "bf16", "--check-types"), "leave --autocast or --check-types away"),
+                          (("--tf32",), "--tf32 is of GPUs")]:
+        assert word in cleave("run", tmp_path / "a.plan", "--inputs", model.inputs, *options, status=1).err
+    assert "bf16" in cleave("run", tmp_path / "a.plan", "--autocast", "bf8", status=2).err

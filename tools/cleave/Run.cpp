@@ -32,6 +32,7 @@ struct RunOptions {
   RunFiles files;
   uint64_t repeat = 1;
   uint64_t timeoutSeconds = 30;
+  std::string autocast;
   runtime::SessionOptions session;
   bool json = false, stream = false;
 };
@@ -155,6 +156,8 @@ static Error run(RunOptions options) {
     return error;
   options.session.trace = !options.files.trace.empty();
   options.session.timeout = std::chrono::seconds(options.timeoutSeconds);
+  if (!options.autocast.empty())
+    options.session.autocast = options.autocast == "bf16" ? at::kBFloat16 : at::kHalf;
   if (options.session.launch) {
     auto open = [&](std::function<void(const std::string &)> failed) {
       options.session.failed = std::move(failed);
@@ -203,6 +206,10 @@ void addRunCommand(CLI::App &app, Action &chosen) {
   repeatable(command->add_option("--library", options->session.libraries,
                                  "A library of operators, as torch loads them"))
       ->type_name("FILE");
+  command->add_option("--autocast", options->autocast, "Compute in bf16 or fp16 what libtorch's autocast does")
+      ->check(CLI::IsMember({"bf16", "fp16"}).description(""))
+      ->type_name("bf16|fp16");
+  command->add_flag("--tf32", options->session.tf32, "Let GPUs multiply float32 in TF32");
   command->add_flag("--stream", options->stream,
                     "Inputs and outputs have one more dimension in front: requests one after the other");
   command->add_flag("--check-types", options->session.checkTypes,

@@ -158,6 +158,31 @@ TEST_F(GpuTest, MakesTensorsOnTheGpu) {
   EXPECT_TRUE(at::equal(llvm::cantFail(open(writer, options)->run({at::ones({4})}))[0], at::full({4}, 3.f)));
 }
 
+TEST_F(GpuTest, AutocastComputesInBfloat16) {
+  TwoLayers model;
+  SessionOptions options;
+  options.devices = {"cuda:0", "cuda:0"};
+  options.autocast = at::kBFloat16;
+  const at::Tensor x = at::randn({4, 8}), y = llvm::cantFail(open(model.writer, options)->run({x}))[0];
+  EXPECT_EQ(y.scalar_type(), at::kBFloat16);
+  EXPECT_TRUE(at::allclose(y.to(at::kFloat), model.expected(x), 0.05, 0.05));
+}
+
+TEST_F(GpuTest, Tf32IsOffUnlessItIsAskedFor) {
+  TwoLayers model(512, 512);
+  SessionOptions options;
+  options.devices = {"cuda:0", "cuda:0"};
+  options.tf32 = true;
+  const at::Tensor x = at::randn({64, 512}), expected = model.expected(x);
+  const at::Tensor rough = llvm::cantFail(open(model.writer, options)->run({x}))[0];
+  EXPECT_TRUE(at::globalContext().allowTF32CuBLAS() && at::globalContext().allowTF32CuDNN());
+  EXPECT_TRUE(at::allclose(rough, expected, 0.05, 0.5));
+  options.tf32 = false;
+  auto session = llvm::cantFail(Session::open(path("a.plan"), options));
+  EXPECT_FALSE(at::globalContext().allowTF32CuBLAS() || at::globalContext().allowTF32CuDNN());
+  EXPECT_TRUE(at::allclose(llvm::cantFail(session->run({x}))[0], expected, 1e-4, 1e-3));
+}
+
 /// What needs two.
 class TwoGpusTest : public GpuTest {
 protected:
