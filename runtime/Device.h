@@ -59,6 +59,8 @@ public:
 
   const std::string &name() const { return resolved.name; }
   c10::Device place() const { return resolved.place; }
+  /// Null for the CPU.
+  DevicePlugin *plugin() const { return resolved.plugin; }
   /// How many an operator may use.
   int threads() const { return width; }
   /// What its thread allocates on the CPU.

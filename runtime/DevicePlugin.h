@@ -3,8 +3,18 @@
 #define CLEAVE_RUNTIME_DEVICEPLUGIN_H
 
 #include <cstdint>
+#include <functional>
+#include <memory>
 
 namespace cleave::runtime {
+
+/// What was called in a stream of a GPU, to be done again as a whole.
+class DeviceGraph {
+public:
+  virtual ~DeviceGraph() = default;
+  /// In the current stream of the device that it was captured on.
+  virtual void replay() = 0;
+};
 
 /// What libtorch does not say in the same words for devices of every kind. Moving tensors, streams and events
 /// (`Streams.h`) are its own, once the plugin has brought the libraries in. Plugins link no LLVM: none here.
@@ -15,6 +25,12 @@ public:
   virtual int start() = 0;
   /// Makes device `index` ready and begins its peak anew with what it holds; throws where that fails.
   virtual void open(int index) = 0;
+  /// Captures what `work` calls on device `index`, in the thread's current stream, which must not be the
+  /// default one; nothing of it is done. Throws where it cannot be captured, and what `work` throws.
+  virtual std::unique_ptr<DeviceGraph> capture(int index, const std::function<void()> &work) = 0;
+  /// What the thread calls until `endRange` stands under `name` in profiles.
+  virtual void beginRange(const char *name) = 0;
+  virtual void endRange() = 0;
   /// Most bytes of tensors on device `index` at one time, all users of this process together.
   virtual int64_t peakBytes(int index) const = 0;
 };

@@ -12,6 +12,26 @@ using c10::IValue;
 using llvm::ArrayRef;
 using plan::InstructionKind;
 
+namespace {
+/// What an instruction calls, under its name in profiles.
+class Range {
+public:
+  Range(DevicePlugin *plugin, const Code &code, const CodeInstruction &instruction) : plugin(plugin) {
+    if (plugin)
+      plugin->beginRange(code.describe(instruction).c_str());
+  }
+  ~Range() {
+    if (plugin)
+      plugin->endRange();
+  }
+  Range(const Range &) = delete;
+  Range &operator=(const Range &) = delete;
+
+private:
+  DevicePlugin *const plugin;
+};
+} // namespace
+
 Executor::Executor(const plan::Program &program, std::unique_ptr<Code> loaded, States &states,
                    c10::Device place)
     : program(program), code(std::move(loaded)), states(states), place(place), slots(code->slotCount()),
@@ -51,7 +71,8 @@ llvm::Error Executor::setUp() {
 
 llvm::Expected<std::unique_ptr<Executor>> Executor::load(const plan::Plan &plan, const plan::Program &program,
                                                          const WeightStore &weights, Operators &operators,
-                                                         States &states, c10::Device place, bool checkTypes) {
+                                                         States &states, c10::Device place, bool checkTypes,
+                                                         DevicePlugin *ranges) {
   auto code = Code::load(plan, program, operators, place);
   if (!code)
     return code.takeError();
@@ -62,6 +83,7 @@ llvm::Expected<std::unique_ptr<Executor>> Executor::load(const plan::Plan &plan,
     return error;
   if (checkTypes)
     executor->types.emplace(program, *plan.signatures[program.signature]);
+  executor->ranges = ranges;
   return executor;
 }
 
@@ -108,7 +130,10 @@ void Executor::runBlock(const CodeBlock &block) {
   for (const CodeInstruction &instruction : block.instructions) {
     TORCH_CHECK(!cancelled->load(std::memory_order_relaxed), "the request was cancelled");
     enter(&instruction);
-    execute(instruction);
+    {
+      Range range(ranges, *code, instruction);
+      execute(instruction);
+    }
     if (types)
       checkTypes(instruction.results);
     for (uint32_t slot : instruction.releases)

@@ -4,6 +4,7 @@
 
 #include "codegen/plan/Plan.h"
 #include "runtime/Code.h"
+#include "runtime/DevicePlugin.h"
 #include "runtime/States.h"
 #include "runtime/TypeCheck.h"
 #include "runtime/WeightStore.h"
@@ -24,9 +25,11 @@ class Executor {
 public:
   /// `plan`, `program`, `operators` and `states` must outlive the result. `weights` are on `place`, where the
   /// program runs: its inputs are brought there, and what the original says of devices means that one.
+  /// `ranges` is told of each instruction by its module path, if given.
   static llvm::Expected<std::unique_ptr<Executor>> load(const plan::Plan &plan, const plan::Program &program,
                                                         const WeightStore &weights, Operators &operators,
-                                                        States &states, c10::Device place, bool checkTypes);
+                                                        States &states, c10::Device place, bool checkTypes,
+                                                        DevicePlugin *ranges = nullptr);
 
   /// Gives the next run its input `index`.
   void setInput(size_t index, c10::IValue value);
@@ -76,6 +79,7 @@ private:
   States &states;
   const c10::Device place;
   std::optional<TypeCheck> types;
+  DevicePlugin *ranges = nullptr;
   std::vector<c10::IValue> slots;
   /// Empty between instructions; kept for its capacity.
   torch::jit::Stack stack;

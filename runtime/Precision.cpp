@@ -10,9 +10,10 @@ llvm::Error setPrecision(const SessionOptions &options, llvm::ArrayRef<ResolvedD
     return llvm::createStringError(
         "autocast gives values other types than the plan predicts; leave --autocast or --check-types away");
   const bool hasGpu = llvm::any_of(devices, [](const ResolvedDevice &device) { return device.plugin; });
-  if (!hasGpu && options.tf32)
-    return llvm::createStringError("--tf32 is of GPUs, and no device is one; name one (--devices cuda:0), or "
-                                   "leave it away");
+  if (!hasGpu && (options.tf32 || options.cudaGraphs))
+    return llvm::createStringError(llvm::Twine(options.tf32 ? "--tf32" : "--cuda-graphs") +
+                                   " is of GPUs, and no device is one; name one (--devices cuda:0), or leave "
+                                   "it away");
   if (hasGpu) {
     at::globalContext().setAllowTF32CuBLAS(options.tf32);
     // Where libtorch allows it unless it is told not to.

@@ -26,9 +26,9 @@ StageRun *Rank::Part::find(uint32_t stage) const {
   return found == stages.end() ? nullptr : found->get();
 }
 
-Rank::Rank(const plan::Plan &plan, uint32_t index, Device &device, WeightStore weights, bool traced)
+Rank::Rank(const plan::Plan &plan, uint32_t index, Device &device, WeightStore weights, RankOptions options)
     : plan(plan), index(index), worker(device), weights(std::move(weights)), parts(plan.signatures.size()),
-      traced(traced) {
+      options(options) {
   size_t most = 0;
   for (uint32_t signature = 0; signature < parts.size(); ++signature) {
     parts[signature].transfers = plan::transfers(plan, signature);
@@ -38,15 +38,27 @@ Rank::Rank(const plan::Plan &plan, uint32_t index, Device &device, WeightStore w
   moved.reserve(most);
 }
 
-Error Rank::loadStage(const plan::Program &program, Operators &operators, States &states, bool checkTypes) {
-  auto executor = Executor::load(plan, program, weights, operators, states, worker.place(), checkTypes);
+Error Rank::loadStage(const plan::Program &program, Operators &operators, States &states) {
+  auto executor = Executor::load(plan, program, weights, operators, states, worker.place(),
+                                 options.checkTypes, options.traced ? worker.plugin() : nullptr);
   if (!executor)
     return llvm::createStringError(where(index, program.stage) + llvm::toString(executor.takeError()));
   Part &part = parts[program.signature];
   part.stages.push_back(std::make_unique<StageRun>(*plan.signatures[program.signature], program,
                                                    std::move(*executor), states, part.transfers,
                                                    scheduleOf(plan, program.signature).microbatches));
+  if (options.cudaGraphs && worker.plugin())
+    part.stages.back()->useGraphs(plan, *worker.plugin(), worker.place());
   return Error::success();
+}
+
+std::vector<std::string> Rank::eagerStages() const {
+  std::vector<std::string> found;
+  for (const Part &part : parts)
+    for (const auto &stage : part.stages)
+      if (const std::string obstacle = stage->obstacle(); !obstacle.empty())
+        found.push_back("stage " + std::to_string(stage->stage()) + ": " + obstacle);
+  return found;
 }
 
 /// The transfer that `action` makes; null for actions that make none.
@@ -79,14 +91,14 @@ void Rank::loadSteps(uint32_t signature) {
 
 llvm::Expected<std::unique_ptr<Rank>> Rank::load(const plan::Plan &plan, llvm::StringRef directory,
                                                  uint32_t index, Device &device, Operators &operators,
-                                                 States &states, bool checkTypes, bool traced) {
+                                                 States &states, RankOptions options) {
   auto weights = WeightStore::open(plan, directory, index, device.place());
   if (!weights)
     return llvm::createStringError("rank " + llvm::Twine(index) + ": " + llvm::toString(weights.takeError()));
-  std::unique_ptr<Rank> rank(new Rank(plan, index, device, std::move(*weights), traced));
+  std::unique_ptr<Rank> rank(new Rank(plan, index, device, std::move(*weights), options));
   device.holdWeights(rank->weightBytes());
   for (const plan::Program *program : programsOf(plan, index))
-    if (Error error = rank->loadStage(*program, operators, states, checkTypes))
+    if (Error error = rank->loadStage(*program, operators, states))
       return error;
   for (uint32_t signature = 0; signature < plan.signatures.size(); ++signature)
     rank->loadSteps(signature);
@@ -174,7 +186,7 @@ void Rank::note(const Request &request, const plan::Action &action, TraceEvent::
   const TraceEvent::Clock::time_point end = TraceEvent::Clock::now();
   if (action.kind == ActionKind::Forward)
     busyNanoseconds += std::chrono::duration_cast<std::chrono::nanoseconds>(end - begin).count();
-  if (!traced)
+  if (!options.traced)
     return;
   std::lock_guard lock(traceMutex);
   trace.push_back({request.number, index, action, begin, end});
@@ -222,7 +234,7 @@ void Rank::forward(Request &request, const Part &part, const Step &step) {
     }
   step.stage->forward(request, microbatch, step.microbatch);
   // A GPU's time is then this stage's; else the thread goes on while the GPU works.
-  if (traced)
+  if (options.traced)
     finishHere(worker.place());
 }
 

@@ -22,6 +22,10 @@
 
 namespace cleave::runtime {
 
+struct RankOptions {
+  bool checkTypes, traced, cudaGraphs;
+};
+
 /// One rank: its weights, its programs, and for each signature the list of actions that it does for a
 /// request.
 class Rank {
@@ -29,7 +33,7 @@ public:
   /// `plan`, `operators`, `states` and `device` must outlive the result.
   static llvm::Expected<std::unique_ptr<Rank>> load(const plan::Plan &plan, llvm::StringRef directory,
                                                     uint32_t rank, Device &device, Operators &operators,
-                                                    States &states, bool checkTypes, bool traced);
+                                                    States &states, RankOptions options);
 
   /// Whether this rank has anything to do for `signature`.
   bool takesPart(uint32_t signature) const { return !parts[signature].steps.empty(); }
@@ -40,6 +44,8 @@ public:
   /// `awaited` is the rank that its group waits for, if any. Of any thread.
   std::string describe(const std::string &awaited) const;
 
+  /// Which stages run without a CUDA graph although that is wanted, and why. Of any thread.
+  std::vector<std::string> eagerStages() const;
   /// What was done since the last call, in order; empty unless `traced`.
   std::vector<TraceEvent> takeTrace();
 
@@ -68,8 +74,8 @@ private:
     StageRun *find(uint32_t stage) const;
   };
 
-  Rank(const plan::Plan &plan, uint32_t index, Device &device, WeightStore weights, bool traced);
-  llvm::Error loadStage(const plan::Program &program, Operators &operators, States &states, bool checkTypes);
+  Rank(const plan::Plan &plan, uint32_t index, Device &device, WeightStore weights, RankOptions options);
+  llvm::Error loadStage(const plan::Program &program, Operators &operators, States &states);
   void loadSteps(uint32_t signature);
   /// Counts and keeps what was done.
   void note(const Request &request, const plan::Action &action, TraceEvent::Clock::time_point begin);
@@ -92,7 +98,7 @@ private:
   std::atomic<const Step *> current{nullptr};
   /// What a transfer moves, kept for its memory.
   std::vector<c10::IValue> moved;
-  const bool traced;
+  const RankOptions options;
   std::mutex traceMutex;
   std::vector<TraceEvent> trace;
 };

@@ -180,8 +180,9 @@ Error Session::Impl::loadRanks(llvm::StringRef directory, llvm::ArrayRef<uint32_
   // Weights are nobody's to differentiate.
   c10::InferenceMode inference;
   for (auto [index, device] : llvm::zip(own, devices)) {
-    auto rank = Rank::load(*plan, directory, index, *device, operators,
-                           states[plan::tensorRankOf(*plan, index)], options.checkTypes, options.trace);
+    auto rank =
+        Rank::load(*plan, directory, index, *device, operators, states[plan::tensorRankOf(*plan, index)],
+                   {options.checkTypes, options.trace, options.cudaGraphs});
     if (!rank)
       return rank.takeError();
     ranks.push_back(std::move(*rank));
@@ -419,7 +420,7 @@ std::vector<DeviceStatistics> Session::statistics() const {
   std::vector<DeviceStatistics> all;
   for (const auto &rank : impl->ranks)
     all.push_back({rank->device().name(), rank->number(), rank->weightBytes(), rank->device().peakBytes(),
-                   rank->busySeconds()});
+                   rank->busySeconds(), rank->eagerStages()});
   return all;
 }
 

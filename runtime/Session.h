@@ -41,6 +41,9 @@ struct SessionOptions {
   /// Let GPUs round the operands of float32 products and convolutions to TF32. Of the whole process, by the
   /// session that was opened last.
   bool tf32 = false;
+  /// Run stages on GPUs as CUDA graphs, from the third request of the same sizes on. Stages that cannot be
+  /// captured run as ever (`DeviceStatistics::eager`).
+  bool cudaGraphs = false;
   /// Keep what every rank does and when, for `takeTrace`; it grows until that is called.
   bool trace = false;
   /// How long `run` may take before it fails; a plan that waits longer is stuck.
@@ -67,6 +70,8 @@ struct DeviceStatistics {
   int64_t peakBytes;
   /// Of a GPU only what giving it work takes, unless `SessionOptions::trace` has ranks wait for it.
   double busySeconds;
+  /// With `SessionOptions::cudaGraphs`: which stages are none, and why: `stage 1: it draws random numbers`.
+  std::vector<std::string> eager;
 };
 
 /// A plan, its weights and one worker thread a device. `run` may be called from several threads at a time.

@@ -34,16 +34,22 @@ void StageRun::receive(const plan::Transfer &transfer, uint32_t microbatch,
     passage.inputs[transfer.inputs[i]] = std::move(values[i]);
 }
 
+void StageRun::run(Request &request, uint32_t global, Passage &passage) {
+  for (size_t input = 0; input < program.inputs.size(); ++input)
+    if (const plan::ProgramInput &source = *program.inputs[input]; source.source == plan::Source::Request)
+      passage.inputs[input] = request.input(source.index, global);
+  const llvm::ArrayRef<int64_t> symbols = request.microbatches.symbols(global);
+  if (graph)
+    return graph->run(passage.inputs, symbols, request.failed(), passage.results);
+  for (size_t input = 0; input < program.inputs.size(); ++input)
+    executor->setInput(input, std::move(passage.inputs[input]));
+  executor->run(symbols, request.failed(), passage.results);
+}
+
 void StageRun::forward(Request &request, uint32_t microbatch, uint32_t global) {
   Passage &passage = passageOf(microbatch);
-  for (size_t input = 0; input < program.inputs.size(); ++input) {
-    const plan::ProgramInput &source = *program.inputs[input];
-    executor->setInput(input, source.source == plan::Source::Request
-                                  ? c10::IValue(request.input(source.index, global))
-                                  : std::move(passage.inputs[input]));
-  }
+  run(request, global, passage);
   std::vector<c10::IValue> &results = passage.results;
-  executor->run(request.microbatches.symbols(global), request.failed(), results);
   for (auto [result, leaf] : leaves) {
     TORCH_CHECK(results[result].isTensor(), "output ", leaf, " is a ", results[result].tagKind(),
                 ", expected a tensor");

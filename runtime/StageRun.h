@@ -6,6 +6,7 @@
 #include "codegen/plan/Schedule.h"
 #include "runtime/Executor.h"
 #include "runtime/Request.h"
+#include "runtime/StageGraph.h"
 #include "llvm/ADT/ArrayRef.h"
 #include <cstdint>
 #include <memory>
@@ -21,6 +22,13 @@ public:
   /// \param transfers  all transfers of the signature.
   StageRun(const plan::Signature &signature, const plan::Program &program, std::unique_ptr<Executor> executor,
            const States &states, llvm::ArrayRef<plan::Transfer> transfers, uint32_t microbatches);
+
+  /// Runs the program as CUDA graphs from now on, on the GPU `place`.
+  void useGraphs(const plan::Plan &plan, DevicePlugin &plugin, c10::Device place) {
+    graph = std::make_unique<StageGraph>(plan, program, *executor, plugin, place);
+  }
+  /// Why it is none although that is wanted; empty otherwise.
+  std::string obstacle() const { return graph ? graph->obstacle() : ""; }
 
   uint32_t stage() const { return program.stage; }
   std::string position() const { return executor->position(); }
@@ -50,9 +58,13 @@ private:
   };
 
   Passage &passageOf(uint32_t microbatch);
+  /// Runs the program on the passage's inputs.
+  void run(Request &request, uint32_t global, Passage &passage);
 
   const plan::Program &program;
   const std::unique_ptr<Executor> executor;
+  /// Null where the executor runs the program.
+  std::unique_ptr<StageGraph> graph;
   const States &states;
   std::vector<Leaf> leaves;
   /// By result: how many transfers take it.

@@ -1,10 +1,13 @@
 //===- CudaPlugin.cpp - CUDA devices --------------------------------------===//
 #include "runtime/DevicePlugin.h"
 #include <ATen/Context.h>
+#include <ATen/cuda/CUDAGraph.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAFunctions.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/macros/Export.h>
+#include <exception>
+#include <nvtx3/nvToolsExt.h>
 #include <stdexcept>
 
 namespace cleave::runtime {
@@ -19,6 +22,15 @@ public:
   int start() override;
   void open(int index) override;
   int64_t peakBytes(int index) const override;
+  std::unique_ptr<DeviceGraph> capture(int index, const std::function<void()> &work) override;
+  void beginRange(const char *name) override { nvtxRangePushA(name); }
+  void endRange() override { nvtxRangePop(); }
+};
+
+class CudaGraph final : public DeviceGraph {
+public:
+  void replay() override { graph.replay(); }
+  at::cuda::CUDAGraph graph;
 };
 
 } // namespace
@@ -56,6 +68,29 @@ void CudaPlugin::open(int index) {
   // Makes the device's context here, where failing does no harm: the worker threads take it as given.
   c10::cuda::set_device(DeviceIndex(index), /*force=*/true);
   c10::cuda::CUDACachingAllocator::resetPeakStats(DeviceIndex(index));
+}
+
+std::unique_ptr<DeviceGraph> CudaPlugin::capture(int index, const std::function<void()> &work) {
+  auto captured = std::make_unique<CudaGraph>();
+  const at::cuda::MempoolId_t pool = at::cuda::graph_pool_handle();
+  // Other threads go on to allocate and to wait meanwhile.
+  captured->graph.capture_begin(pool, cudaStreamCaptureModeThreadLocal);
+  std::exception_ptr failure;
+  try {
+    work();
+  } catch (...) {
+    failure = std::current_exception();
+  }
+  try {
+    captured->graph.capture_end();
+  } catch (...) {
+    // It throws before it tells the allocator that the capture is over.
+    c10::cuda::CUDACachingAllocator::endAllocateToPool(DeviceIndex(index), pool);
+    failure = failure ? failure : std::current_exception();
+  }
+  if (failure)
+    std::rethrow_exception(failure);
+  return captured;
 }
 
 int64_t CudaPlugin::peakBytes(int index) const {

@@ -95,6 +95,6 @@ def test_autocast_has_no_types_to_check(tiny_model, tmp_path):
     model = tiny_model("gpt2")
     cleave("compile", model.path, "--inputs", model.inputs, "-o", tmp_path / "a.plan")
     for options, word in [(("--autocast", "bf16", "--check-types"), "leave --autocast or --check-types away"),
-                          (("--tf32",), "--tf32 is of GPUs")]:
+                          (("--tf32",), "--tf32 is of GPUs"), (("--cuda-graphs",), "--cuda-graphs is of GPUs")]:
         assert word in cleave("run", tmp_path / "a.plan", "--inputs", model.inputs, *options, status=1).err
     assert "bf16" in cleave("run", tmp_path / "a.plan", "--autocast", "bf8", status=2).err

@@ -140,7 +140,8 @@ static Error runSession(Session &session, const RunOptions &options) {
   auto inputs = readInputs(session, options.files.inputs, options.stream);
   if (!inputs)
     return inputs.takeError();
-  auto measurement = measure(session, *inputs, options.repeat);
+  // CUDA graphs are captured by the third request.
+  auto measurement = measure(session, *inputs, options.repeat, options.session.cudaGraphs ? 3 : 1);
   if (!measurement)
     return measurement.takeError();
   auto outputs = nameOutputs(session, options.stream, measurement->outputs);
@@ -148,6 +149,9 @@ static Error runSession(Session &session, const RunOptions &options) {
     return outputs.takeError();
   if (Error error = writeFiles(session, options.files, *measurement, *outputs))
     return error;
+  for (const runtime::DeviceStatistics &device : session.statistics())
+    for (const std::string &stage : device.eager)
+      llvm::errs() << "note: rank " << device.rank << " runs without a CUDA graph: " << stage << "\n";
   return report(session, options, *measurement, *outputs, microbatchesOf(session.plan(), inputs->front()));
 }
 
@@ -206,10 +210,12 @@ void addRunCommand(CLI::App &app, Action &chosen) {
   repeatable(command->add_option("--library", options->session.libraries,
                                  "A library of operators, as torch loads them"))
       ->type_name("FILE");
-  command->add_option("--autocast", options->autocast, "Compute in bf16 or fp16 what libtorch's autocast does")
+  command
+      ->add_option("--autocast", options->autocast, "Compute in bf16 or fp16 what libtorch's autocast does")
       ->check(CLI::IsMember({"bf16", "fp16"}).description(""))
       ->type_name("bf16|fp16");
   command->add_flag("--tf32", options->session.tf32, "Let GPUs multiply float32 in TF32");
+  command->add_flag("--cuda-graphs", options->session.cudaGraphs, "Run stages on GPUs as CUDA graphs");
   command->add_flag("--stream", options->stream,
                     "Inputs and outputs have one more dimension in front: requests one after the other");
   command->add_flag("--check-types", options->session.checkTypes,

@@ -80,9 +80,10 @@ static Error measureAlone(Session &session, const Requests &requests, Measuremen
   return Error::success();
 }
 
-Expected<Measurement> measure(Session &session, const Requests &requests, uint64_t steps) {
-  if (auto warmUp = session.run(requests.front()); !warmUp)
-    return warmUp.takeError();
+Expected<Measurement> measure(Session &session, const Requests &requests, uint64_t steps, int warmUps) {
+  for (int done = 0; done < warmUps; ++done)
+    if (auto warmUp = session.run(requests.front()); !warmUp)
+      return warmUp.takeError();
   Measurement measurement;
   measurement.steps = steps;
   // The steps of one rank cannot overlap.

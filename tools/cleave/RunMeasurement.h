@@ -27,8 +27,9 @@ struct Measurement {
   std::vector<runtime::TraceEvent> trace;
 };
 
-/// Runs the requests `steps` times, after one request to warm up. All processes of a run do.
-llvm::Expected<Measurement> measure(runtime::Session &session, const Requests &requests, uint64_t steps);
+/// Runs the requests `steps` times, after `warmUps` of the first one. All processes of a run do.
+llvm::Expected<Measurement> measure(runtime::Session &session, const Requests &requests, uint64_t steps,
+                                    int warmUps);
 
 } // namespace cleave
 

@@ -158,6 +158,38 @@ TEST_F(GpuTest, MakesTensorsOnTheGpu) {
   EXPECT_TRUE(at::equal(llvm::cantFail(open(writer, options)->run({at::ones({4})}))[0], at::full({4}, 3.f)));
 }
 
+TEST_F(GpuTest, GraphsGiveTheBitsOfEagerRuns) {
+  TwoLayers model;
+  SessionOptions options;
+  options.devices = {"cuda:0", "cuda:0"};
+  auto eager = open(model.writer, options);
+  options.cudaGraphs = true;
+  auto graphs = llvm::cantFail(Session::open(path("a.plan"), options));
+  // Captured in the third run of each size.
+  for (int64_t i = 0; i < 20; ++i) {
+    const at::Tensor x = at::randn({1 + i % 2, 8});
+    EXPECT_TRUE(at::equal(llvm::cantFail(graphs->run({x}))[0], llvm::cantFail(eager->run({x}))[0])) << i;
+  }
+  for (const DeviceStatistics &device : graphs->statistics())
+    EXPECT_THAT(device.eager, testing::IsEmpty());
+}
+
+TEST_F(GpuTest, ProgramsThatCannotBeGraphsRunAsEver) {
+  PlanWriter writer({0});
+  writer.input("x", tensorType(DType::Float, {4}));
+  StageWriter &stage = writer.stage(0);
+  stage.output(stage.call("aten::nonzero", {stage.input(0)}));
+  writer.output("y", 0, 0);
+  SessionOptions options;
+  options.devices = {"cuda:0"};
+  options.cudaGraphs = true;
+  auto session = open(writer, options);
+  for (int i = 0; i < 5; ++i)
+    EXPECT_EQ(llvm::cantFail(session->run({at::ones({4})}))[0].size(0), 4);
+  EXPECT_THAT(session->statistics()[0].eager,
+              testing::ElementsAre("stage 0: what it calls depends on contents of tensors (aten::nonzero)"));
+}
+
 TEST_F(GpuTest, AutocastComputesInBfloat16) {
   TwoLayers model;
   SessionOptions options;
@@ -181,6 +213,17 @@ TEST_F(GpuTest, Tf32IsOffUnlessItIsAskedFor) {
   auto session = llvm::cantFail(Session::open(path("a.plan"), options));
   EXPECT_FALSE(at::globalContext().allowTF32CuBLAS() || at::globalContext().allowTF32CuDNN());
   EXPECT_TRUE(at::allclose(llvm::cantFail(session->run({x}))[0], expected, 1e-4, 1e-3));
+}
+
+TEST_F(GpuTest, RangesDoNotChangeWhatIsTraced) {
+  TwoLayers model;
+  SessionOptions options;
+  options.devices = {"cuda:0", "cuda:0"};
+  options.trace = true;
+  auto session = open(model.writer, options);
+  const at::Tensor x = at::randn({4, 8});
+  EXPECT_TRUE(at::allclose(llvm::cantFail(session->run({x}))[0], model.expected(x), 1e-5, 1e-5));
+  EXPECT_EQ(session->takeTrace().size(), 4u);
 }
 
 /// What needs two.

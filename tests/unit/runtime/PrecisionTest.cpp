@@ -54,13 +54,17 @@ TEST_F(PrecisionRefusals, AutocastHasNoTypesToCheck) {
       "autocast gives values other types than the plan predicts; leave --autocast or --check-types away");
 }
 
-TEST_F(PrecisionRefusals, CpusHaveNoTf32) {
+TEST_F(PrecisionRefusals, CpusHaveNeitherTf32NorGraphs) {
   TwoLayers model;
   SessionOptions options;
   options.tf32 = true;
   EXPECT_EQ(openFailure(model.writer, options),
             "--tf32 is of GPUs, and no device is one; name one (--devices cuda:0), "
             "or leave it away");
+  options.tf32 = false;
+  options.cudaGraphs = true;
+  EXPECT_THAT(failureOf(Session::open(path("a.plan"), options)),
+              testing::StartsWith("--cuda-graphs is of GPUs"));
 }
 
 } // namespace cleave::runtime
