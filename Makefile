@@ -2,7 +2,7 @@
 JOBS ?= $(shell nproc)
 CLEAVE = build/bin/cleave
 
-.PHONY: all setup build test fuzz bench bench-pipelined bench-tensor-parallel bench-prediction bench-processes bench-mesh bench-planner bench-cut faults bits zoo rolling demo format clean
+.PHONY: all setup build test test-gpu fuzz bench bench-gpu bench-pipelined bench-tensor-parallel bench-prediction bench-processes bench-mesh bench-planner bench-cut faults bits zoo rolling demo format clean
 all: build
 
 # System packages and .venv.
@@ -16,6 +16,10 @@ build: setup
 
 test: build
 	ctest --test-dir build --output-on-failure --parallel $(JOBS)
+
+# What needs a GPU, or two; each test says so where there is none.
+test-gpu: build
+	ctest --test-dir build --output-on-failure --verbose --label-regex gpu
 
 # Mutated input for everything that reads files, RUNS cases each, with sanitizers and guided by coverage; SEED=2 gives others.
 RUNS ?= 25000
@@ -34,6 +38,10 @@ bench-pipelined: build
 
 bench-tensor-parallel: build
 	.venv/bin/python tests/bench/tensor_parallel.py $(BENCH)
+
+# One GPU, batches of one: CUDA graphs against TorchScript and eager. Prints only.
+bench-gpu: build
+	.venv/bin/python tests/bench/gpu.py $(BENCH)
 
 # What plans are predicted to take, on this machine as `cleave profile` measures it, against runs. An hour or less.
 bench-prediction: build

@@ -54,6 +54,12 @@ def run_alone(prepare):
         raise SystemExit(report_failure(error))
 
 
+def on_gpu(module, inputs):
+    """A step on the first GPU, from main memory and back."""
+    module.cuda()
+    return lambda: only_tensor(module(**{name: value.cuda() for name, value in inputs.items()})).cpu()
+
+
 def warm_up(step):
     """What the step answers when it is warm."""
     for _ in range(WARM_UPS):
