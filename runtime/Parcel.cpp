@@ -53,11 +53,18 @@ static int64_t elementsOf(at::IntArrayRef sizes) {
   return count;
 }
 
+/// The first `bytes` of a tensor's memory.
+static at::Tensor rowOf(const at::Tensor &tensor, size_t bytes) {
+  const int64_t count = int64_t(bytes / tensor.itemsize());
+  return tensor.as_strided({count}, {1}, tensor.storage_offset()).view(at::kByte);
+}
+
 //===- Out ----------------------------------------------------------------===//
 
 namespace {
 class Writer {
 public:
+  explicit Writer(std::optional<c10::Device> apart) : apart(apart) {}
   Parcel parcel;
   void write(const IValue &value);
 
@@ -78,20 +85,24 @@ private:
   void writeTensor(const at::Tensor &tensor);
   void writeQuantized(const at::Tensor &tensor);
   void writeContainer(const IValue &value);
+
+  const std::optional<c10::Device> apart;
 };
 } // namespace
 
 void Writer::writeTensor(const at::Tensor &given) {
   if (!given.defined())
     return put(Kind::Undefined);
-  TORCH_CHECK(given.layout() == at::kStrided && given.device().is_cpu(), "found a tensor of ",
+  const bool isQuantized = given.is_quantized(), isApart = !isQuantized && given.device() == apart;
+  TORCH_CHECK(given.layout() == at::kStrided && (given.device().is_cpu() || isApart), "found a tensor of ",
               given.options(), ", expected one that processes can exchange: dense, on the CPU");
-  if (given.is_quantized())
+  if (isQuantized)
     return writeQuantized(given);
   const at::Tensor tensor = given.resolve_conj().resolve_neg();
   put(Kind::Tensor);
   put(uint8_t(tensor.scalar_type()));
   put(uint8_t(tensor.unsafeGetTensorImpl()->is_wrapped_number()));
+  put(uint8_t(isApart));
   put(uint64_t(tensor.dim()));
   for (int64_t size : tensor.sizes())
     put(size);
@@ -101,7 +112,9 @@ void Writer::writeTensor(const at::Tensor &given) {
   const int64_t span = spanOf(tensor.sizes(), tensor.strides());
   const at::Tensor sent = span <= tensor.numel() ? tensor : tensor.contiguous();
   const size_t bytes = std::min(span, tensor.numel()) * tensor.itemsize();
-  if (bytes > 0)
+  if (bytes > 0 && isApart)
+    parcel.rows.push_back(rowOf(sent, bytes));
+  else if (bytes > 0)
     parcel.blocks.push_back({const_cast<void *>(sent.const_data_ptr()), bytes, sent});
 }
 
@@ -177,8 +190,8 @@ void Writer::write(const IValue &value) {
   writeContainer(value);
 }
 
-Parcel pack(llvm::ArrayRef<IValue> values) {
-  Writer writer;
+Parcel pack(llvm::ArrayRef<IValue> values, std::optional<c10::Device> apart) {
+  Writer writer(apart);
   for (const IValue &value : values)
     writer.write(value);
   return std::move(writer.parcel);
@@ -188,7 +201,8 @@ Parcel pack(llvm::ArrayRef<IValue> values) {
 
 class Unpacking::Reader {
 public:
-  Reader(Unpacking &unpacking, StringRef rest) : unpacking(unpacking), rest(rest) {}
+  Reader(Unpacking &unpacking, StringRef rest, std::optional<c10::Device> apart)
+      : unpacking(unpacking), rest(rest), apart(apart) {}
   bool isAtEnd() const { return rest.empty(); }
   IValue read(int depth = 0);
 
@@ -221,32 +235,38 @@ private:
   at::Tensor quantized();
   IValue list(int depth);
   IValue dict(int depth);
+  /// Has the first `bytes` of the memory of `tensor` filled.
+  void fill(const at::Tensor &tensor, size_t bytes, bool isApart = false) {
+    if (bytes > 0 && isApart)
+      unpacking.apartRows.push_back(rowOf(tensor, bytes));
+    else if (bytes > 0)
+      unpacking.memory.push_back({tensor.mutable_data_ptr(), bytes, tensor});
+  }
 
   Unpacking &unpacking;
   StringRef rest;
+  const std::optional<c10::Device> apart;
 };
-
-static void fill(std::vector<Block> &blocks, const at::Tensor &tensor, size_t bytes) {
-  if (bytes > 0)
-    blocks.push_back({tensor.mutable_data_ptr(), bytes, tensor});
-}
 
 at::Tensor Unpacking::Reader::tensor() {
   const auto dtype = c10::ScalarType(number<uint8_t>());
   TORCH_CHECK(dtypeOf(dtype) != plan::DType::Unknown, "found a tensor of an unknown element type");
-  const bool isWrapped = number<uint8_t>();
+  const bool isWrapped = number<uint8_t>(), isApart = number<uint8_t>();
+  TORCH_CHECK(!isApart || apart, "found a tensor of a device that this process does not exchange");
   const uint64_t dims = number<uint64_t>();
   const std::vector<int64_t> sizes = numbers(dims), strides = numbers(dims);
   const int64_t span = spanOf(sizes, strides), count = elementsOf(sizes);
-  at::Tensor whole = at::empty_strided(sizes, strides, at::TensorOptions(dtype));
+  const at::TensorOptions options =
+      at::TensorOptions(dtype).device(isApart ? *apart : c10::Device(c10::kCPU));
+  at::Tensor whole = at::empty_strided(sizes, strides, options);
   if (isWrapped)
     whole.unsafeGetTensorImpl()->set_wrapped_number(true);
   if (span <= count) {
-    fill(unpacking.memory, whole, span * whole.itemsize());
+    fill(whole, span * whole.itemsize(), isApart);
     return whole;
   }
-  at::Tensor compact = at::empty(sizes, at::TensorOptions(dtype));
-  fill(unpacking.memory, compact, count * whole.itemsize());
+  at::Tensor compact = at::empty(sizes, options);
+  fill(compact, count * whole.itemsize(), isApart);
   unpacking.spreads.push_back({compact, whole});
   return whole;
 }
@@ -259,7 +279,7 @@ at::Tensor Unpacking::Reader::quantized() {
   const std::vector<int64_t> sizes = numbers(number<uint64_t>());
   (void)elementsOf(sizes);
   at::Tensor whole = at::_empty_affine_quantized(sizes, at::TensorOptions(dtype), scale, zeroPoint);
-  fill(unpacking.memory, whole, whole.nbytes());
+  fill(whole, whole.nbytes());
   return whole;
 }
 
@@ -319,8 +339,8 @@ IValue Unpacking::Reader::read(int depth) {
   TORCH_CHECK(false, "found a value of an unknown kind from another process");
 }
 
-Unpacking::Unpacking(StringRef header) {
-  Reader reader(*this, header);
+Unpacking::Unpacking(StringRef header, std::optional<c10::Device> apart) {
+  Reader reader(*this, header, apart);
   while (!reader.isAtEnd())
     values.push_back(reader.read());
 }

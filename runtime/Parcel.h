@@ -2,7 +2,8 @@
 //
 // What a stage gives another process: a header that says what the values are, and the memory of their
 // tensors. A tensor arrives with the strides that it has here, so that what computes with it finds what it
-// would find in one process; where it is a part of something larger, only the part is sent.
+// would find in one process; where it is a part of something larger, only the part is sent. Tensors of a
+// device that has a way of its own there go apart.
 //
 //===----------------------------------------------------------------------===//
 #ifndef CLEAVE_RUNTIME_PARCEL_H
@@ -12,6 +13,7 @@
 #include "llvm/ADT/StringRef.h"
 #include <ATen/core/Tensor.h>
 #include <ATen/core/ivalue.h>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -29,20 +31,25 @@ struct Parcel {
   std::string header;
   /// None of them empty.
   std::vector<Block> blocks;
+  /// The memory of tensors that go apart, each a row of bytes and not empty.
+  std::vector<at::Tensor> rows;
 };
 
-/// Throws for values that have no bytes: objects of classes, and tensors that are sparse, quantized or not on
-/// the CPU.
-Parcel pack(llvm::ArrayRef<c10::IValue> values);
+/// Throws for values that have no bytes: objects of classes, and tensors that are sparse, quantized by
+/// channel or neither on the CPU nor on `apart`.
+/// \param apart  the device whose tensors go apart.
+Parcel pack(llvm::ArrayRef<c10::IValue> values, std::optional<c10::Device> apart = std::nullopt);
 
 /// Values on their way in.
 class Unpacking {
 public:
   /// Reads a header and makes the tensors. Throws for bytes that are no header.
-  explicit Unpacking(llvm::StringRef header);
+  /// \param apart  where tensors are that come apart.
+  explicit Unpacking(llvm::StringRef header, std::optional<c10::Device> apart = std::nullopt);
 
   /// To be filled, in the order of the parcel's.
   llvm::ArrayRef<Block> blocks() const { return memory; }
+  llvm::ArrayRef<at::Tensor> rows() const { return apartRows; }
   /// Adds the values to `values`, once all blocks are filled.
   void finish(std::vector<c10::IValue> &values);
 
@@ -55,6 +62,7 @@ private:
 
   std::vector<c10::IValue> values;
   std::vector<Block> memory;
+  std::vector<at::Tensor> apartRows;
   std::vector<Spread> spreads;
 };
 

@@ -1,6 +1,8 @@
 //===- Post.cpp - Values between the stages of two processes --------------===//
 #include "runtime/Post.h"
+#include "runtime/Values.h"
 #include <c10/core/InferenceMode.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <c10/util/Exception.h>
 #include <cstring>
 #include <pthread.h>
@@ -34,7 +36,10 @@ void Outbox::flush() {
 
 void Outbox::send(std::vector<IValue> &values) {
   flush();
-  parcel = pack(values);
+  for (IValue &value : values)
+    if (!link)
+      value = movedTo(c10::kCPU, std::move(value));
+  parcel = pack(values, link ? std::optional(link->place) : std::nullopt);
   values.clear();
   Sizes sizes{parcel.header.size(), 0};
   for (const Block &block : parcel.blocks)
@@ -46,21 +51,27 @@ void Outbox::send(std::vector<IValue> &values) {
   for (const Block &block : parcel.blocks)
     if (isWhole)
       first.append(static_cast<const char *>(block.data), block.bytes);
-  messages.push_back(wire.send(to, topic, first.data(), first.size()));
-  if (isWhole) {
+  std::unique_ptr<Message> opening = wire.send(to, topic, first.data(), first.size());
+  if (isWhole)
     parcel.blocks.clear();
-    return;
-  }
-  if (!fits(sizes, /*withBlocks=*/false))
+  else if (!fits(sizes, /*withBlocks=*/false))
     messages.push_back(wire.send(to, topic, parcel.header.data(), parcel.header.size()));
   for (const Block &block : parcel.blocks)
     messages.push_back(wire.send(to, topic, block.data, block.bytes));
+  if (parcel.rows.empty()) {
+    messages.push_back(std::move(opening));
+    return;
+  }
+  opening->wait();
+  for (const at::Tensor &row : parcel.rows)
+    messages.push_back(link->send(row));
 }
 
 //===- In -----------------------------------------------------------------===//
 
-Inbox::Inbox(Wire &wire, uint32_t from, Topic topic, MemoryAccount &account)
-    : wire(wire), from(from), topic(topic), account(&account), first(kFirst), thread([this] { work(); }) {}
+Inbox::Inbox(Wire &wire, uint32_t from, Topic topic, MemoryAccount &account, TensorLink *link)
+    : wire(wire), from(from), topic(topic), link(link), account(&account), first(kFirst),
+      thread([this] { work(); }) {}
 
 Inbox::~Inbox() {
   {
@@ -94,14 +105,32 @@ void Inbox::work() {
   }
 }
 
+/// The stream that this thread uses of a device.
+static c10::Stream streamOf(c10::Device place) {
+  return c10::impl::VirtualGuardImpl(place.type()).getStream(place);
+}
+
+/// Another thread's stream has allocated the tensors of `value`: their memory is not to be used anew before
+/// this thread's stream has done with it.
+static void keepForThisThread(c10::Device place, const IValue &value) {
+  value.visit([&](const IValue &part) {
+    if (part.isTensor() && part.toTensor().defined() && part.toTensor().device() == place)
+      part.toTensor().record_stream(streamOf(place));
+    return false;
+  });
+}
+
 void Inbox::take(std::vector<IValue> &values) {
   std::unique_lock lock(mutex);
   changed.wait(lock, [&] { return isThere; });
   if (failure)
     std::rethrow_exception(failure);
   values.clear();
-  for (IValue &value : arrived)
+  for (IValue &value : arrived) {
+    if (link && !link->place.is_cpu())
+      keepForThisThread(link->place, value);
     values.push_back(std::move(value));
+  }
   arrived.clear();
   isThere = false;
   changed.notify_all();
@@ -119,7 +148,7 @@ void Inbox::receive(std::vector<IValue> &values) {
     wire.receive(from, topic, apart.data(), apart.size())->wait();
     header = apart;
   }
-  Unpacking unpacking(header);
+  Unpacking unpacking(header, link ? std::optional(link->place) : std::nullopt);
   uint64_t expected = 0;
   for (const Block &block : unpacking.blocks())
     expected += block.bytes;
@@ -135,9 +164,14 @@ void Inbox::receive(std::vector<IValue> &values) {
     std::memcpy(block.data, next, block.bytes);
     next += block.bytes;
   }
+  for (const at::Tensor &row : unpacking.rows())
+    messages.push_back(link->receive(row));
   for (const auto &message : messages)
     message->wait();
   unpacking.finish(values);
+  // Whoever takes them computes on a stream of its own.
+  if (link && !link->place.is_cpu())
+    c10::impl::VirtualGuardImpl(link->place.type()).synchronizeStream(streamOf(link->place));
 }
 
 } // namespace cleave::runtime

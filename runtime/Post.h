@@ -8,12 +8,16 @@
 // the next parcel is received while the one before it is worked on. So transfers hide behind computing, and
 // two parcels more are held at most.
 //
+// Where a TensorLink is beside the messages, the tensors of its device go by that. They follow once the first
+// message has been taken, so that neither device holds up what waits for it.
+//
 //===----------------------------------------------------------------------===//
 #ifndef CLEAVE_RUNTIME_POST_H
 #define CLEAVE_RUNTIME_POST_H
 
 #include "runtime/MemoryAccount.h"
 #include "runtime/Parcel.h"
+#include "runtime/TensorLink.h"
 #include "runtime/Wire.h"
 #include <ATen/core/ivalue.h>
 #include <condition_variable>
@@ -29,7 +33,9 @@ namespace cleave::runtime {
 /// The way of values to another process. One thread at a time.
 class Outbox {
 public:
-  Outbox(Wire &wire, uint32_t to, Topic topic) : wire(wire), to(to), topic(topic) {}
+  /// \param link  null where all goes through main memory. Both ends have one or none.
+  Outbox(Wire &wire, uint32_t to, Topic topic, TensorLink *link = nullptr)
+      : wire(wire), to(to), topic(topic), link(link) {}
 
   /// Sends `values`, leaving none in it, once what was sent before has been taken. Throws what a message
   /// throws.
@@ -41,6 +47,7 @@ private:
   Wire &wire;
   const uint32_t to;
   const Topic topic;
+  TensorLink *const link;
   /// What is on its way.
   Parcel parcel;
   std::string first;
@@ -52,7 +59,7 @@ private:
 class Inbox {
 public:
   /// What comes counts as held by `account`.
-  Inbox(Wire &wire, uint32_t from, Topic topic, MemoryAccount &account);
+  Inbox(Wire &wire, uint32_t from, Topic topic, MemoryAccount &account, TensorLink *link = nullptr);
   /// The wire has been cut, or nothing is to come any more.
   ~Inbox();
 
@@ -66,6 +73,7 @@ private:
   Wire &wire;
   const uint32_t from;
   const Topic topic;
+  TensorLink *const link;
   const MemoryAccountRef account;
   std::vector<char> first;
   std::mutex mutex;

@@ -60,6 +60,60 @@ TEST_F(PostTest, ReceivesBeforeItIsAskedAndCountsThat) {
   wires.cut();
 }
 
+namespace {
+/// Of the CPU, whose tensors then all go apart.
+class WireLink final : public TensorLink {
+public:
+  WireLink(Wire &wire, uint32_t peer) : TensorLink(c10::kCPU), wire(wire), peer(peer) {}
+  std::unique_ptr<Message> send(const at::Tensor &bytes) override {
+    rows.push_back(bytes.numel());
+    return wire.send(peer, Topic::Orders, bytes.const_data_ptr(), bytes.nbytes());
+  }
+  std::unique_ptr<Message> receive(const at::Tensor &bytes) override {
+    return wire.receive(peer, Topic::Orders, bytes.mutable_data_ptr(), bytes.nbytes());
+  }
+  std::vector<int64_t> rows;
+
+private:
+  Wire &wire;
+  const uint32_t peer;
+};
+} // namespace
+
+TEST_F(PostTest, TensorsOfALinkedDeviceGoApart) {
+  WireLink there(*out, 1), back(*in, 0);
+  Outbox outbox(*out, 1, Topic::Values, &there);
+  Inbox inbox(*in, 0, Topic::Values, *account, &back);
+  const at::Tensor whole = at::arange(60, at::kInt).view({3, 20});
+  const Values given = {whole.t(),
+                        whole.slice(1, 0, 20, 5),
+                        whole.select(0, 1).expand({4, 20}),
+                        at::empty({0}),
+                        at::scalar_tensor(true),
+                        int64_t(3),
+                        c10::List<at::Tensor>({whole.slice(1, 4, 8)})};
+  for (int round = 0; round < 3; ++round) {
+    Values values = given, arrived;
+    outbox.send(values);
+    inbox.take(arrived);
+    EXPECT_EQ(arrived.size(), given.size());
+    if (arrived.size() != given.size())
+      break; // the wire is to be cut
+    for (size_t i = 0; i < 5; ++i) {
+      EXPECT_TRUE(at::equal(arrived[i].toTensor(), given[i].toTensor())) << i;
+      EXPECT_EQ(arrived[i].toTensor().strides(), given[i].toTensor().strides()) << i;
+    }
+    EXPECT_EQ(arrived[5].toInt(), 3);
+    EXPECT_TRUE(at::equal(arrived[6].toTensorVector()[0], whole.slice(1, 4, 8)));
+  }
+  outbox.flush();
+  // What repeats itself and what has gaps is sent as rows without.
+  EXPECT_THAT(there.rows, testing::SizeIs(3 * 5));
+  EXPECT_EQ(std::vector(there.rows.begin(), there.rows.begin() + 5),
+            (std::vector<int64_t>{240, 48, 80, 4, 48}));
+  wires.cut();
+}
+
 TEST_F(PostTest, EndsWhenTheWireIsCut) {
   Inbox inbox(*in, 0, Topic::Values, *account);
   wires.cut();
