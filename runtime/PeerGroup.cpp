@@ -13,8 +13,11 @@ using at::Tensor;
 /// What a message of the first round may have.
 static constexpr size_t kFirst = 64 << 10;
 
-PeerGroup::PeerGroup(Wire &wire, uint32_t first, uint32_t size, uint32_t index)
-    : wire(wire), first(first), size(size), index(index), heard(size), posts(size) {
+/// Who is waited for.
+static constexpr int64_t kNobody = -1, kDevices = -2;
+
+PeerGroup::PeerGroup(Wire &wire, uint32_t first, uint32_t size, uint32_t index, DeviceGroup *devices)
+    : wire(wire), first(first), size(size), index(index), devices(devices), heard(size), posts(size) {
   said.reserve(kFirst);
   for (uint32_t rank = 0; rank < size; ++rank)
     if (rank != index)
@@ -23,7 +26,12 @@ PeerGroup::PeerGroup(Wire &wire, uint32_t first, uint32_t size, uint32_t index)
 
 std::string PeerGroup::awaited() const {
   const int64_t rank = waitsFor;
-  return rank < 0 ? "" : "rank " + std::to_string(rank) + " in spmd::" + nameOf(current);
+  if (rank == kNobody)
+    return "";
+  const std::string who = rank == kDevices ? "the GPUs of ranks " + std::to_string(first) + " to " +
+                                                 std::to_string(first + size - 1)
+                                           : "rank " + std::to_string(rank);
+  return who + " in spmd::" + nameOf(current);
 }
 
 void PeerGroup::awaitAll(std::vector<std::unique_ptr<Message>> &messages,
@@ -32,10 +40,36 @@ void PeerGroup::awaitAll(std::vector<std::unique_ptr<Message>> &messages,
     waitsFor = others[i];
     messages[i]->wait();
   }
-  waitsFor = -1;
+  waitsFor = kNobody;
+}
+
+Tensor PeerGroup::onDevices(GroupOperation operation, llvm::function_ref<Tensor()> work) {
+  current = operation;
+  waitsFor = kDevices;
+  Tensor result = work();
+  waitsFor = kNobody;
+  return result;
+}
+
+void PeerGroup::swapOnDevices(llvm::function_ref<Tensor(uint32_t)> of,
+                              llvm::function_ref<Tensor(uint32_t)> into) {
+  std::vector<Tensor> given(size), taken(size);
+  for (uint32_t rank = 0; rank < size; ++rank)
+    if (rank != index) {
+      given[rank] = of(rank);
+      taken[rank] = into(rank);
+    }
+  const Tensor &other = taken[index == 0 ? 1 : 0];
+  given[index] = taken[index] = at::empty({0}, other.options());
+  onDevices(current, [&] {
+    devices->swap(given, taken, other.device());
+    return Tensor();
+  });
 }
 
 void PeerGroup::swap(llvm::function_ref<Tensor(uint32_t)> of, llvm::function_ref<Tensor(uint32_t)> into) {
+  if (devices)
+    return swapOnDevices(of, into);
   // The tensors stay until the messages have come.
   std::vector<Tensor> given, taken;
   std::vector<std::unique_ptr<Message>> messages;
@@ -88,7 +122,7 @@ void PeerGroup::say(const GroupCall &call, const Tensor &tensor, IntArrayRef pie
   const size_t used = sizeof head + head.numbers() * sizeof(int64_t);
   TORCH_CHECK(used <= kFirst, "found ", pieces.size() / 3, " pieces and ", ranges.size() / 2,
               " ranges, expected fewer for processes to tell each other");
-  head.inlined = tensor.nbytes() <= kFirst - used ? int64_t(tensor.nbytes()) : -1;
+  head.inlined = !devices && tensor.nbytes() <= kFirst - used ? int64_t(tensor.nbytes()) : -1;
   said.clear();
   append(said, &head, sizeof head);
   append(said, call.sizes.data(), call.sizes.size() * sizeof(int64_t));
@@ -200,17 +234,35 @@ std::vector<Tensor> PeerGroup::exchange(GroupCall call, const Tensor &tensor, In
 
 //===- Operations ---------------------------------------------------------===//
 
-/// The sum of tensors of one size, in their order, to `place`.
-static void sumInto(char *place, const std::vector<Tensor> &parts) {
+/// The same sums as sumInOrder's, by operators that devices have.
+static Tensor sumByOperators(const std::vector<Tensor> &parts) {
+  const c10::ScalarType dtype = parts.front().scalar_type();
+  Tensor sum =
+      parts.front().to(c10::isReducedFloatingType(dtype) ? at::kFloat : dtype, /*non_blocking=*/false,
+                       /*copy=*/true);
+  for (const Tensor &part : llvm::ArrayRef(parts).drop_front())
+    sum.add_(part.to(sum.scalar_type()));
+  return sum.to(dtype);
+}
+
+void PeerGroup::sumInto(const Tensor &result, const std::vector<Tensor> &parts) const {
+  if (result.numel() == 0)
+    return;
+  if (devices) {
+    result.copy_(sumByOperators(parts));
+    return;
+  }
   std::vector<const char *> inputs;
   for (const Tensor &part : parts)
     inputs.push_back(static_cast<const char *>(part.const_data_ptr()));
-  if (parts.front().numel() > 0)
-    sumInOrder(parts.front().scalar_type(), inputs, llvm::ArrayRef(place), parts.front().numel());
+  char *place = static_cast<char *>(result.mutable_data_ptr());
+  sumInOrder(result.scalar_type(), inputs, llvm::ArrayRef(place), result.numel());
 }
 
 Tensor PeerGroup::allReduce(const Tensor &given) {
   checkSummable(given.scalar_type());
+  if (devices)
+    return onDevices(GroupOperation::AllReduce, [&] { return devices->sum(given); });
   const Tensor tensor = given.contiguous();
   const std::vector<Tensor> parts = exchange(callOf(GroupOperation::AllReduce, tensor), tensor, {}, {});
   Tensor result = at::empty(tensor.sizes(), tensor.options());
@@ -221,7 +273,7 @@ Tensor PeerGroup::allReduce(const Tensor &given) {
     auto [begin, end] = chunkOf(tensor.numel(), size, rank);
     return result.view({-1}).slice(0, begin, end);
   };
-  sumInto(static_cast<char *>((isWhole ? result : chunk(index)).mutable_data_ptr()), parts);
+  sumInto(isWhole ? result : chunk(index), parts);
   if (!isWhole)
     swap([&](uint32_t) { return chunk(index); }, chunk);
   return result;
@@ -231,8 +283,7 @@ Tensor PeerGroup::reduceScatter(const Tensor &given, int64_t dim, IntArrayRef ra
   checkSummable(given.scalar_type());
   const Tensor tensor = given.contiguous();
   Tensor result = at::empty(sizesWith(tensor, dim, extentOf(ranges, 2)), tensor.options());
-  sumInto(static_cast<char *>(result.mutable_data_ptr()),
-          exchange(callOf(GroupOperation::ReduceScatter, tensor, dim), tensor, {}, ranges));
+  sumInto(result, exchange(callOf(GroupOperation::ReduceScatter, tensor, dim), tensor, {}, ranges));
   return result;
 }
 
@@ -279,6 +330,8 @@ Tensor PeerGroup::allToAll(const Tensor &given, int64_t from, IntArrayRef pieces
 Tensor PeerGroup::broadcast(const Tensor &given, int64_t root) {
   TORCH_CHECK(root >= 0 && root < int64_t(size), "found root ", root, ", expected one of the group's ", size,
               " ranks");
+  if (devices)
+    return onDevices(GroupOperation::Broadcast, [&] { return devices->broadcast(given, uint32_t(root)); });
   const Tensor tensor = given.contiguous();
   return exchange(callOf(GroupOperation::Broadcast, tensor, -1, root), tensor, {}, {})[root].clone();
 }

@@ -3,6 +3,7 @@
 #define CLEAVE_RUNTIME_PEERGROUP_H
 
 #include "runtime/Communicator.h"
+#include "runtime/DeviceGroup.h"
 #include "runtime/GroupCall.h"
 #include "runtime/Wire.h"
 #include "llvm/ADT/STLFunctionalExtras.h"
@@ -21,7 +22,9 @@ class PeerGroup final : public Communicator {
 public:
   /// \param first  rank of the group in the plan; `size` of them follow each other, of which this is number
   /// `index`.
-  PeerGroup(Wire &wire, uint32_t first, uint32_t size, uint32_t index);
+  /// \param devices  connects the devices of all of them, which must outlive the group; null where messages
+  /// have the tensors.
+  PeerGroup(Wire &wire, uint32_t first, uint32_t size, uint32_t index, DeviceGroup *devices = nullptr);
 
   at::Tensor allReduce(const at::Tensor &tensor) override;
   at::Tensor allGather(const at::Tensor &tensor, int64_t dim, at::IntArrayRef pieces) override;
@@ -53,15 +56,23 @@ private:
   /// Sends `of(rank)` to every other rank, and receives `into(rank)` from it.
   void swap(llvm::function_ref<at::Tensor(uint32_t)> of, llvm::function_ref<at::Tensor(uint32_t)> into);
   void checkPieces(at::IntArrayRef pieces) const;
+  /// The same between devices.
+  void swapOnDevices(llvm::function_ref<at::Tensor(uint32_t)> of,
+                     llvm::function_ref<at::Tensor(uint32_t)> into);
+  /// Does `work`, for which all ranks' devices are waited for.
+  at::Tensor onDevices(GroupOperation operation, llvm::function_ref<at::Tensor()> work);
+  /// The sum of tensors of one size, in their order, to `result`.
+  void sumInto(const at::Tensor &result, const std::vector<at::Tensor> &parts) const;
   void awaitAll(std::vector<std::unique_ptr<Message>> &messages, const std::vector<uint32_t> &from);
 
   Wire &wire;
   const uint32_t first, size, index;
+  DeviceGroup *const devices;
   /// What is said, and heard by rank.
   std::vector<char> said;
   std::vector<std::vector<char>> heard;
   std::vector<Post> posts;
-  /// The rank that is waited for, -1 for none, and in which operation.
+  /// The rank that is waited for, -1 for none, -2 for the GPUs of all, and in which operation.
   std::atomic<int64_t> waitsFor{-1};
   std::atomic<GroupOperation> current{GroupOperation::AllReduce};
 };

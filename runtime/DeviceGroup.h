@@ -1,0 +1,67 @@
+//===- DeviceGroup.h - GPUs of several processes, connected -----*- C++ -*-===//
+#ifndef CLEAVE_RUNTIME_DEVICEGROUP_H
+#define CLEAVE_RUNTIME_DEVICEGROUP_H
+
+#include "runtime/Wire.h"
+#include "llvm/ADT/ArrayRef.h"
+#include <ATen/core/Tensor.h>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+namespace c10d {
+class Backend;
+class Work;
+} // namespace c10d
+
+namespace cleave::runtime {
+
+/// Tensors as one row of bytes.
+struct FlatParts {
+  at::Tensor bytes;
+  /// How many bytes each of them has.
+  std::vector<int64_t> counts;
+};
+
+/// The bytes of tensors on `place`, one after the other, each in row-major order.
+FlatParts flatten(llvm::ArrayRef<at::Tensor> parts, c10::Device place);
+/// Fills tensors, of any strides, with the bytes of a row.
+void unflatten(const at::Tensor &bytes, llvm::ArrayRef<at::Tensor> parts);
+
+/// Devices of several processes between which c10d moves tensors: GPUs, by NCCL. All members make the same
+/// calls in the same order, each from one thread, and a call returns when its tensors are there: the thread
+/// waits, so that it is known where, and nothing that was cut short is computed with. Throws WireCut after
+/// `abort`, and what c10d throws.
+class DeviceGroup {
+public:
+  explicit DeviceGroup(c10::intrusive_ptr<c10d::Backend> backend);
+  ~DeviceGroup();
+
+  /// The sum over all members, by the device's own order of adding.
+  at::Tensor sum(const at::Tensor &tensor);
+  /// What member `root` gives; the others give one of the same size and type.
+  at::Tensor broadcast(const at::Tensor &tensor, uint32_t root);
+  /// Gives `given[i]` to member i and fills `taken[i]` with what that gives here.
+  void swap(llvm::ArrayRef<at::Tensor> given, llvm::ArrayRef<at::Tensor> taken, c10::Device place);
+  /// From this member to another, or back. Nothing else may be between them meanwhile.
+  std::unique_ptr<Message> send(uint32_t to, const at::Tensor &bytes);
+  std::unique_ptr<Message> receive(uint32_t from, const at::Tensor &bytes);
+
+  /// Ends every wait, now and later, and what the device does for them. Of any thread, once or more often.
+  void abort();
+
+private:
+  class Pending;
+  /// Returns when `work` is done.
+  void await(c10d::Work &work);
+  /// What `call` gives; throws WireCut where the run ends before or soon after it fails.
+  template <typename Call> auto attempt(Call call);
+
+  const c10::intrusive_ptr<c10d::Backend> backend;
+  std::atomic<bool> isCut{false};
+};
+
+} // namespace cleave::runtime
+
+#endif // CLEAVE_RUNTIME_DEVICEGROUP_H
