@@ -2,9 +2,16 @@
 #ifndef CLEAVE_RUNTIME_DEVICEPLUGIN_H
 #define CLEAVE_RUNTIME_DEVICEPLUGIN_H
 
+#include <c10/util/intrusive_ptr.h>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <string>
+
+namespace c10d {
+class Backend;
+class Store;
+} // namespace c10d
 
 namespace cleave::runtime {
 
@@ -33,6 +40,12 @@ public:
   virtual void endRange() = 0;
   /// Most bytes of tensors on device `index` at one time, all users of this process together.
   virtual int64_t peakBytes(int index) const = 0;
+  /// Which device of all machines `index` is: the same in every process, whatever its index there.
+  virtual std::string identify(int index) const = 0;
+  /// Connects device `index` with those of other processes, as member `rank` of `size` that meet at `store`.
+  /// Returns when all of them have come, which may be never; throws where they cannot be connected.
+  virtual c10::intrusive_ptr<c10d::Backend> connect(int index, c10::intrusive_ptr<c10d::Store> store,
+                                                    int rank, int size) const = 0;
 };
 
 } // namespace cleave::runtime

@@ -170,6 +170,11 @@ void GlooWire::cut() {
     work->abort();
 }
 
+c10::intrusive_ptr<c10d::Store> openGroupStore(const Launch &launch, const std::string &name,
+                                               milliseconds timeout) {
+  return c10::make_intrusive<c10d::PrefixStore>(name, connectStore(launch, /*isServer=*/false, timeout));
+}
+
 std::unique_ptr<Wire> openWire(const Launch &launch, milliseconds timeout) {
   // The timeout is that of connecting.
   auto options = ProcessGroupGloo::Options::create(timeout);

@@ -15,7 +15,7 @@ using llvm::Twine;
 namespace {
 /// The variables by which a launcher tells a process its place.
 struct Launcher {
-  const char *name, *rank, *size, *localSize;
+  const char *name, *rank, *size, *localSize, *localRank;
   /// Alike in all processes of a job, and in no other job.
   std::initializer_list<const char *> job;
   /// How to give a variable to all ranks.
@@ -41,11 +41,13 @@ private:
 
 static constexpr uint32_t kMostRanks = 1 << 20;
 
-static const Launcher kTorchrun{"torchrun", "RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", {}, "set"};
+static const Launcher kTorchrun{"torchrun",   "RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE",
+                                "LOCAL_RANK", {},     "set"};
 static const Launcher kOpenMpi{"Open MPI",
                                "OMPI_COMM_WORLD_RANK",
                                "OMPI_COMM_WORLD_SIZE",
                                "OMPI_COMM_WORLD_LOCAL_SIZE",
+                               "OMPI_COMM_WORLD_LOCAL_RANK",
                                {"PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid", "OMPI_MCA_orte_hnp_uri"},
                                "pass mpirun -x"};
 // Only a step has these: in a batch script, which is one process, SLURM_NTASKS counts those that it may
@@ -54,9 +56,11 @@ static const Launcher kSlurm{"Slurm",
                              "SLURM_PROCID",
                              "SLURM_STEP_NUM_TASKS",
                              "SLURM_STEP_TASKS_PER_NODE",
+                             "SLURM_LOCALID",
                              {"SLURM_JOB_ID", "SLURM_STEP_ID"},
                              "export"};
-static const Launcher kPmi{"PMI", "PMI_RANK", "PMI_SIZE", "MPI_LOCALNRANKS", {}, "pass mpiexec -genv"};
+static const Launcher kPmi{"PMI", "PMI_RANK",          "PMI_SIZE", "MPI_LOCALNRANKS", "MPI_LOCALRANKID",
+                           {},    "pass mpiexec -genv"};
 
 static Error missing(const Launcher &launcher, const char *found, const Twine &name, const Twine &remedy) {
   return llvm::createStringError(Twine(found) + " is set, as by " + launcher.name + ", but " + name +
@@ -135,6 +139,11 @@ Expected<Launch> Reader::place(const Launcher &launcher) const {
   std::string local = variable(launcher.localSize).value_or("");
   if (StringRef(local).take_while(llvm::isDigit).getAsInteger(10, launch.localSize) || launch.localSize == 0)
     launch.localSize = launch.size;
+  if (has(launcher.localRank)) {
+    launch.localRank.emplace();
+    if (Error error = number(launcher, launcher.localRank, kMostRanks, *launch.localRank))
+      return error;
+  }
   return launch;
 }
 

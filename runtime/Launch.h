@@ -14,8 +14,9 @@ namespace cleave::runtime {
 /// A process that runs one rank of a plan, and where it meets the others.
 struct Launch {
   uint32_t rank = 0, size = 1;
-  /// How many of the processes share this machine's cores.
+  /// How many of the processes share this machine's cores, and which of them this one is, if that is known.
   uint32_t localSize = 1;
+  std::optional<uint32_t> localRank = std::nullopt;
   /// Where the store is that all write to: held by rank 0, or by torchrun's agent.
   std::string address;
   uint16_t port = 0;

@@ -16,20 +16,55 @@ uint32_t outputRankOf(const plan::Plan &plan, uint32_t signature) {
   return plan.stages[last]->ranks.front();
 }
 
-PeerExchange::PeerExchange(const plan::Plan &plan, Peers &peers, MemoryAccount &account, bool led)
-    : plan(plan), peers(peers), account(account), led(led) {
+namespace {
+/// A group that has a CPU, and so exchanges what is in main memory; a CPU's tensors are there.
+class ThroughMemory final : public Communicator {
+public:
+  explicit ThroughMemory(Communicator &group) : group(group) {}
+  at::Tensor allReduce(const at::Tensor &tensor) override {
+    return group.allReduce(tensor.cpu()).to(tensor.device());
+  }
+  at::Tensor allGather(const at::Tensor &tensor, int64_t dim, at::IntArrayRef pieces) override {
+    return group.allGather(tensor.cpu(), dim, pieces).to(tensor.device());
+  }
+  at::Tensor reduceScatter(const at::Tensor &tensor, int64_t dim, at::IntArrayRef ranges) override {
+    return group.reduceScatter(tensor.cpu(), dim, ranges).to(tensor.device());
+  }
+  at::Tensor allToAll(const at::Tensor &tensor, int64_t from, at::IntArrayRef pieces, int64_t to,
+                      at::IntArrayRef ranges) override {
+    return group.allToAll(tensor.cpu(), from, pieces, to, ranges).to(tensor.device());
+  }
+  at::Tensor broadcast(const at::Tensor &tensor, int64_t root) override {
+    return group.broadcast(tensor.cpu(), root).to(tensor.device());
+  }
+
+private:
+  Communicator &group;
+};
+} // namespace
+
+PeerExchange::PeerExchange(const plan::Plan &plan, Peers &peers, MemoryAccount &account, bool led,
+                           const DeviceLinks &links)
+    : plan(plan), peers(peers), account(account), led(led), links(links) {
   const uint32_t size = plan.mesh->tp, index = plan::tensorRankOf(plan, peers.rank());
   if (size > 1)
-    group.emplace(peers.wire(), peers.rank() - index, size, index);
+    group.emplace(peers.wire(), peers.rank() - index, size, index, links.tensorGroup());
+  if (group && !links.tensorGroup())
+    throughMemory = std::make_unique<ThroughMemory>(*group);
   for (uint32_t signature = 0; signature < plan.signatures.size(); ++signature)
     connect(signature);
 }
 
 void PeerExchange::connect(uint32_t signature) {
-  auto give = [&](uint32_t to, Topic topic) { outboxes.try_emplace({to, topic}, peers.wire(), to, topic); };
+  // Outputs are in main memory.
+  auto give = [&](uint32_t to, Topic topic) {
+    outboxes.try_emplace({to, topic}, peers.wire(), to, topic,
+                         topic == Topic::Values ? links.to(to) : nullptr);
+  };
   auto take = [&](uint32_t from, Topic topic) {
     if (!inboxes.contains({from, topic}))
-      inboxes.try_emplace({from, topic}, peers.wire(), from, topic, account);
+      inboxes.try_emplace({from, topic}, peers.wire(), from, topic, account,
+                          topic == Topic::Values ? links.from(from) : nullptr);
   };
   for (const auto &action : scheduleOf(plan, signature).ranks[peers.rank()]->actions) {
     if (action->kind == ActionKind::Send)

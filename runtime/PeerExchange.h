@@ -3,6 +3,7 @@
 #define CLEAVE_RUNTIME_PEEREXCHANGE_H
 
 #include "codegen/plan/Plan.h"
+#include "runtime/DeviceLinks.h"
 #include "runtime/Exchange.h"
 #include "runtime/PeerGroup.h"
 #include "runtime/Peers.h"
@@ -22,13 +23,17 @@ class PeerExchange final : public Exchange {
 public:
   /// \param account  counts what comes.
   /// \param led      outputs go to rank 0, else to `outputRankOf`.
-  /// `plan` and `peers` must outlive the result, whose waits end when the wire is cut.
-  PeerExchange(const plan::Plan &plan, Peers &peers, MemoryAccount &account, bool led);
+  /// `plan`, `peers` and `links` must outlive the result, whose waits end when the wire is cut and the links
+  /// are aborted.
+  PeerExchange(const plan::Plan &plan, Peers &peers, MemoryAccount &account, bool led,
+               const DeviceLinks &links);
 
   /// What this rank does, for messages: without `rank N`.
   void setStatus(std::function<std::string()> describe) { status = std::move(describe); }
 
-  Communicator *communicatorOf(uint32_t) override { return group ? &*group : nullptr; }
+  Communicator *communicatorOf(uint32_t) override {
+    return throughMemory ? throughMemory.get() : group ? &*group : nullptr;
+  }
   /// Returns when what was sent before has been taken.
   bool send(const Handover &handover, std::vector<c10::IValue> &values) override;
   bool receive(const Handover &handover, MemoryAccount &receiver, std::vector<c10::IValue> &values) override;
@@ -55,8 +60,11 @@ private:
   Peers &peers;
   MemoryAccount &account;
   const bool led;
+  const DeviceLinks &links;
   std::function<std::string()> status;
   std::optional<PeerGroup> group;
+  /// Null where `group` itself takes this rank's tensors.
+  std::unique_ptr<Communicator> throughMemory;
   /// By rank and what they are for. Made before anything is exchanged.
   std::map<std::pair<uint32_t, Topic>, Outbox> outboxes;
   std::map<std::pair<uint32_t, Topic>, Inbox> inboxes;

@@ -49,6 +49,10 @@ public:
 
   uint32_t rank() const { return launch.rank; }
   uint32_t size() const { return launch.size; }
+  /// Where the processes meet.
+  const Launch &place() const { return launch; }
+  /// Whether the run has ended, for what waits in ways of its own.
+  bool isOver() const { return over; }
   Wire &wire() { return *messages; }
 
   void serve(PeersClient served);

@@ -47,6 +47,20 @@ static Error checkGroup(size_t rank, llvm::StringRef device, size_t other, llvm:
   return Error::success();
 }
 
+llvm::Expected<std::vector<std::string>> expandDevices(std::vector<std::string> names, size_t ranks,
+                                                       const std::optional<Launch> &launch) {
+  if (names != std::vector<std::string>{"cuda"})
+    return names;
+  if (launch && !launch->localRank)
+    return llvm::createStringError(
+        "device cuda: found no place of this process on its machine (LOCAL_RANK), by "
+        "which it has a GPU; pass --devices with an entry a rank: cuda:0,cuda:1");
+  names.clear();
+  for (size_t rank = 0; rank < ranks; ++rank)
+    names.push_back("cuda:" + std::to_string(launch ? *launch->localRank : rank));
+  return names;
+}
+
 Error checkDevices(const plan::Plan &plan, llvm::ArrayRef<std::string> names) {
   const size_t tp = plan.mesh->tp;
   // A wrong number of names is another error.

@@ -3,8 +3,10 @@
 #define CLEAVE_RUNTIME_PLACEMENT_H
 
 #include "codegen/plan/Plan.h"
+#include "runtime/Launch.h"
 #include "llvm/ADT/ArrayRef.h"
 #include "llvm/Support/Error.h"
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,7 +15,12 @@ namespace cleave::runtime {
 /// Fails on plans that this runtime cannot execute, naming the property that it lacks.
 llvm::Error checkSupported(const plan::Plan &plan);
 
-/// Fails on devices, by their names, that the plan cannot run on.
+/// `cuda` alone names a GPU for each of `ranks`: for a process the one of its place on its machine, which is
+/// what all ranks then have here, else `cuda:0` and those that follow. Other names stay.
+llvm::Expected<std::vector<std::string>> expandDevices(std::vector<std::string> names, size_t ranks,
+                                                       const std::optional<Launch> &launch);
+
+/// Fails on devices, by their names, that the plan cannot run on in one process.
 llvm::Error checkDevices(const plan::Plan &plan, llvm::ArrayRef<std::string> names);
 
 /// How many ranks the plan was compiled for.

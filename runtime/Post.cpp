@@ -1,8 +1,8 @@
 //===- Post.cpp - Values between the stages of two processes --------------===//
 #include "runtime/Post.h"
+#include "runtime/Streams.h"
 #include "runtime/Values.h"
 #include <c10/core/InferenceMode.h>
-#include <c10/core/impl/VirtualGuardImpl.h>
 #include <c10/util/Exception.h>
 #include <cstring>
 #include <pthread.h>
@@ -105,32 +105,16 @@ void Inbox::work() {
   }
 }
 
-/// The stream that this thread uses of a device.
-static c10::Stream streamOf(c10::Device place) {
-  return c10::impl::VirtualGuardImpl(place.type()).getStream(place);
-}
-
-/// Another thread's stream has allocated the tensors of `value`: their memory is not to be used anew before
-/// this thread's stream has done with it.
-static void keepForThisThread(c10::Device place, const IValue &value) {
-  value.visit([&](const IValue &part) {
-    if (part.isTensor() && part.toTensor().defined() && part.toTensor().device() == place)
-      part.toTensor().record_stream(streamOf(place));
-    return false;
-  });
-}
-
 void Inbox::take(std::vector<IValue> &values) {
   std::unique_lock lock(mutex);
   changed.wait(lock, [&] { return isThere; });
   if (failure)
     std::rethrow_exception(failure);
   values.clear();
-  for (IValue &value : arrived) {
-    if (link && !link->place.is_cpu())
-      keepForThisThread(link->place, value);
+  // Another thread's stream has allocated those of a GPU.
+  keepForThread(arrived);
+  for (IValue &value : arrived)
     values.push_back(std::move(value));
-  }
   arrived.clear();
   isThere = false;
   changed.notify_all();
@@ -170,8 +154,8 @@ void Inbox::receive(std::vector<IValue> &values) {
     message->wait();
   unpacking.finish(values);
   // Whoever takes them computes on a stream of its own.
-  if (link && !link->place.is_cpu())
-    c10::impl::VirtualGuardImpl(link->place.type()).synchronizeStream(streamOf(link->place));
+  if (link)
+    finishHere(link->place);
 }
 
 } // namespace cleave::runtime

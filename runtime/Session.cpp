@@ -4,6 +4,7 @@
 #include "codegen/plan/PlanFile.h"
 #include "codegen/plan/Schedule.h"
 #include "runtime/Device.h"
+#include "runtime/DeviceLinks.h"
 #include "runtime/Exceptions.h"
 #include "runtime/Inputs.h"
 #include "runtime/Lead.h"
@@ -74,6 +75,9 @@ struct Session::Impl {
   std::atomic<uint64_t> submitted{0};
   /// Null where all ranks are in this process.
   Peers::Owner peers;
+  /// This process' own, where it is one of several, and what its GPU reaches.
+  ResolvedDevice ownDevice;
+  std::unique_ptr<DeviceLinks> links;
   std::shared_ptr<PeerExchange> peerExchange;
   bool isClosed = false;
   /// Null where no process leads.
@@ -104,6 +108,8 @@ Session::Impl::~Impl() {
     peers->stopServing();
     peers->wire().cut();
   }
+  if (links)
+    links->abort();
   failRequests("the session was closed while the request was under way");
   collector.reset();
 }
@@ -127,11 +133,12 @@ void Session::Impl::failRequests(const std::string &message) {
 Error Session::Impl::open(llvm::StringRef directory, const plan::Digest &checksum) {
   if (Error error = checkSupported(*plan))
     return error;
-  if (Error error = checkDevices(*plan, options.devices))
-    return error;
-  if (options.launch)
+  if (options.launch) {
     if (Error error = join(checksum))
       return error;
+  } else if (Error error = checkDevices(*plan, options.devices)) {
+    return error;
+  }
   if (Error error = load(directory))
     return peers ? llvm::createStringError(peers->fail("rank " + std::to_string(peers->rank()) + ": " +
                                                        llvm::toString(std::move(error))))
@@ -160,10 +167,6 @@ Expected<std::vector<ResolvedDevice>> Session::Impl::resolveOwn(llvm::ArrayRef<u
     auto device = resolveDevice((*names)[rank]);
     if (!device)
       return device.takeError();
-    if (peers && !device->place.is_cpu())
-      return llvm::createStringError("device " + device->name +
-                                     ": this version runs several processes on CPUs only; pass "
-                                     "--devices with cpu:N");
     resolved.push_back(std::move(*device));
   }
   auto outputDevice = resolveDevice(options.outputDevice);
@@ -171,7 +174,7 @@ Expected<std::vector<ResolvedDevice>> Session::Impl::resolveOwn(llvm::ArrayRef<u
     return llvm::createStringError("outputs: " + llvm::toString(outputDevice.takeError()));
   if (peers && !outputDevice->place.is_cpu())
     return llvm::createStringError("outputs: device " + options.outputDevice +
-                                   ": this version runs several processes on CPUs only; give cpu:0");
+                                   ": several processes give outputs in main memory; give cpu:0");
   outputPlace = outputDevice->place;
   return resolved;
 }
@@ -207,6 +210,7 @@ Error Session::Impl::load(llvm::StringRef directory) {
       return error;
   if (peers)
     collector = startHelper("outputs");
+  ownDevice = resolved->front();
   devices = startDevices(*resolved, options.launch ? options.launch->localSize : 1, options.autocast);
   // A request reads the states that the one before it has left.
   traffic = std::make_shared<Traffic>(options.timeout, mostUnderWay());
@@ -219,13 +223,19 @@ Error Session::Impl::load(llvm::StringRef directory) {
 
 /// Begins to answer the other processes.
 Error Session::Impl::serve() {
-  peerExchange = std::make_shared<PeerExchange>(*plan, *peers, devices.front()->memory(), options.led);
+  if (Error error = DeviceLinks::open(*plan, *peers, ownDevice, options.timeout).moveInto(links))
+    return error;
+  peerExchange =
+      std::make_shared<PeerExchange>(*plan, *peers, devices.front()->memory(), options.led, *links);
   auto status = [this] { return ranks.front()->describe(peerExchange->awaited(peers->rank())); };
   peerExchange->setStatus(status);
   auto failed = [this](const std::string &message) {
     failRequests(message);
     if (options.failed)
       options.failed(message);
+    // Last: requests have failed before anything that is cut short could be taken for a value, and NCCL may
+    // take its time.
+    links->abort();
   };
   auto tick = [this] {
     for (const std::shared_ptr<Request> &request : requestsUnderWay())
@@ -375,6 +385,10 @@ Expected<std::unique_ptr<Session>> Session::open(llvm::StringRef planDirectory, 
   auto loaded = plan::readPlan(planDirectory);
   if (!loaded)
     return loaded.takeError();
+  auto devices = expandDevices(std::move(options.devices), rankCount(*loaded->plan), options.launch);
+  if (!devices)
+    return devices.takeError();
+  options.devices = std::move(*devices);
   return catching([&]() -> Expected<std::unique_ptr<Session>> {
     auto impl = std::make_unique<Impl>(std::move(loaded->plan), std::move(options));
     if (Error error = impl->open(planDirectory, loaded->rootChecksum))

@@ -22,7 +22,8 @@
 namespace cleave::runtime {
 
 struct SessionOptions {
-  /// One entry per rank (`cpu:0`, `cuda:1`), a GPU as often as wanted; empty: `cpu:0` to `cpu:n-1`.
+  /// One entry per rank (`cpu:0`, `cuda:1`), a GPU as often as wanted; empty: `cpu:0` to `cpu:n-1`; `cuda`
+  /// alone: a GPU each, by a process' place on its machine.
   std::vector<std::string> devices;
   /// Where every output is given, whichever ranks made it: `cpu:0`, main memory like all of `cpu:N`, or a GPU
   /// (`cuda:1`), on whose default stream it is then ready.

@@ -9,6 +9,7 @@
 #define CLEAVE_RUNTIME_WIRE_H
 
 #include "runtime/Launch.h"
+#include <c10/util/intrusive_ptr.h>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -17,6 +18,10 @@
 #include <stdexcept>
 #include <string>
 #include <vector>
+
+namespace c10d {
+class Store;
+}
 
 namespace cleave::runtime {
 
@@ -74,6 +79,11 @@ std::unique_ptr<Store> openStore(const Launch &launch, std::chrono::milliseconds
 
 /// Connects with all others, who do the same, by a connection of its own with the store, which is there.
 std::unique_ptr<Wire> openWire(const Launch &launch, std::chrono::milliseconds timeout);
+
+/// By a connection of its own with the store, which is there: what c10d connects devices by. Groups of
+/// another name have nothing of each other's.
+c10::intrusive_ptr<c10d::Store> openGroupStore(const Launch &launch, const std::string &name,
+                                               std::chrono::milliseconds timeout);
 
 } // namespace cleave::runtime
 

@@ -1,5 +1,6 @@
 //===- CudaPlugin.cpp - CUDA devices --------------------------------------===//
 #include "runtime/DevicePlugin.h"
+#include "runtime/cuda/Nccl.h"
 #include <ATen/Context.h>
 #include <ATen/cuda/CUDAGraph.h>
 #include <c10/cuda/CUDACachingAllocator.h>
@@ -9,6 +10,7 @@
 #include <exception>
 #include <nvtx3/nvToolsExt.h>
 #include <stdexcept>
+#include <torch/csrc/distributed/c10d/Backend.hpp>
 
 namespace cleave::runtime {
 
@@ -25,6 +27,11 @@ public:
   std::unique_ptr<DeviceGraph> capture(int index, const std::function<void()> &work) override;
   void beginRange(const char *name) override { nvtxRangePushA(name); }
   void endRange() override { nvtxRangePop(); }
+  std::string identify(int index) const override { return identifyGpu(index); }
+  c10::intrusive_ptr<c10d::Backend> connect(int index, c10::intrusive_ptr<c10d::Store> store, int rank,
+                                            int size) const override {
+    return connectNccl(index, std::move(store), rank, size);
+  }
 };
 
 class CudaGraph final : public DeviceGraph {

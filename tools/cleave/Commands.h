@@ -22,7 +22,8 @@ struct Action {
   SearchStop *stop = nullptr;
 };
 
-/// Adds --devices, which fills `devices` with names, `cpu:N` or `cuda:N`: in one list or in several.
+/// Adds --devices, which fills `devices` with names, `cpu:N` or `cuda:N`, in one list or in several, or with
+/// `cuda` alone.
 CLI::Option *addDeviceNames(CLI::App *command, std::vector<std::string> &devices,
                             const std::string &description);
 

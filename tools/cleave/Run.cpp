@@ -206,7 +206,8 @@ void addRunCommand(CLI::App &app, Action &chosen) {
       ->check(CLI::Range(uint64_t(1), uint64_t(1000000000)).description(""))
       ->capture_default_str()
       ->type_name("N");
-  addDeviceNames(command, options->session.devices, "One device a rank, cpu:N or cuda:N: cpu:0,cuda:0");
+  addDeviceNames(command, options->session.devices,
+                 "One device a rank, cpu:N or cuda:N: cpu:0,cuda:0; cuda: a GPU each");
   repeatable(command->add_option("--library", options->session.libraries,
                                  "A library of operators, as torch loads them"))
       ->type_name("FILE");

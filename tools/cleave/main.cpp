@@ -14,7 +14,8 @@ using cleave::didYouMean;
 
 static constexpr int kWrongUsage = 2;
 
-/// `there is no --ouput; did you mean --output?`. CLI11 tells of what is missing first, which is there, misspelt.
+/// `there is no --ouput; did you mean --output?`. CLI11 tells of what is missing first, which is there,
+/// misspelt.
 static std::string describeUnexpected(const CLI::App &command) {
   const std::string found = command.remaining().front();
   if (found[0] != '-')
@@ -38,7 +39,8 @@ static std::string describeWrongUsage(const CLI::App *app, const CLI::Error &err
     std::vector<std::string> names;
     for (const CLI::App *known : app->get_subcommands({}))
       names.push_back(known->get_name());
-    message = "there is no subcommand " + app->remaining().front() + didYouMean(app->remaining().front(), names);
+    message =
+        "there is no subcommand " + app->remaining().front() + didYouMean(app->remaining().front(), names);
   }
   // CLI11 writes sentences.
   message[0] = llvm::toLower(message[0]);
@@ -47,6 +49,8 @@ static std::string describeWrongUsage(const CLI::App *app, const CLI::Error &err
 }
 
 static std::string checkDeviceNames(const std::string &text) {
+  if (text == "cuda")
+    return "";
   for (llvm::StringRef name : llvm::split(text, ',')) {
     if (name.empty())
       return "found \"" + text + "\", expected names of devices with a comma between any two: cpu:0,cuda:0";

@@ -41,6 +41,7 @@ TEST(LaunchTest, ReadsTorchruns) {
   const Launch launch = launchOf({{"RANK", "3"},
                                   {"WORLD_SIZE", "4"},
                                   {"LOCAL_WORLD_SIZE", "2"},
+                                  {"LOCAL_RANK", "1"},
                                   {"MASTER_ADDR", "head"},
                                   {"MASTER_PORT", "29500"},
                                   {"TORCHELASTIC_USE_AGENT_STORE", "True"},
@@ -49,6 +50,7 @@ TEST(LaunchTest, ReadsTorchruns) {
   EXPECT_EQ(launch.rank, 3u);
   EXPECT_EQ(launch.size, 4u);
   EXPECT_EQ(launch.localSize, 2u);
+  EXPECT_EQ(launch.localRank, 1u);
   EXPECT_EQ(launch.address, "head");
   EXPECT_EQ(launch.port, 29500);
   EXPECT_TRUE(launch.agentHoldsStore);
@@ -61,11 +63,14 @@ TEST(LaunchTest, MeetsWhereSlurmsStepBegins) {
       {"SLURM_JOB_ID", "4711"}, {"SLURM_STEP_ID", "0"},        {"SLURM_STEP_NODELIST", "node[07-09]"}};
   const Launch launch = launchOf(step);
   EXPECT_EQ(launch.address, "node07");
+  EXPECT_FALSE(launch.localRank);
   EXPECT_EQ(launch.localSize, 2u);
   EXPECT_GE(launch.port, 20000);
   EXPECT_LT(launch.port, 30000);
   step["SLURM_PROCID"] = "5";
   EXPECT_EQ(launchOf(step).port, launch.port);
+  step["SLURM_LOCALID"] = "0";
+  EXPECT_EQ(launchOf(step).localRank, 0u);
   step["SLURM_STEP_ID"] = "1";
   EXPECT_NE(launchOf(step).port, launch.port);
   EXPECT_NE(launchOf(step).prefix, launch.prefix);

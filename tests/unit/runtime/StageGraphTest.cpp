@@ -6,6 +6,7 @@
 #include <ATen/ATen.h>
 #include <c10/core/InferenceMode.h>
 #include <gmock/gmock.h>
+#include <torch/csrc/distributed/c10d/Backend.hpp>
 
 namespace cleave::runtime {
 
@@ -21,6 +22,10 @@ public:
   int64_t peakBytes(int) const override { return 0; }
   void beginRange(const char *name) override { ranges.push_back(name); }
   void endRange() override { ranges.push_back("end"); }
+  std::string identify(int) const override { return "GPU-0"; }
+  c10::intrusive_ptr<c10d::Backend> connect(int, c10::intrusive_ptr<c10d::Store>, int, int) const override {
+    return {};
+  }
   std::unique_ptr<DeviceGraph> capture(int, const std::function<void()> &work) override {
     ++captures;
     work();

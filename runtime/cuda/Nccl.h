@@ -1,0 +1,24 @@
+//===- Nccl.h - GPUs of several processes -----------------------*- C++ -*-===//
+#ifndef CLEAVE_RUNTIME_CUDA_NCCL_H
+#define CLEAVE_RUNTIME_CUDA_NCCL_H
+
+#include <c10/util/intrusive_ptr.h>
+#include <string>
+
+namespace c10d {
+class Backend;
+class Store;
+} // namespace c10d
+
+namespace cleave::runtime {
+
+/// `GPU-5f2c…`: the same for device `index` in all processes.
+std::string identifyGpu(int index);
+
+/// See DevicePlugin::connect.
+c10::intrusive_ptr<c10d::Backend> connectNccl(int index, c10::intrusive_ptr<c10d::Store> store, int rank,
+                                              int size);
+
+} // namespace cleave::runtime
+
+#endif // CLEAVE_RUNTIME_CUDA_NCCL_H
