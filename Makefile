@@ -2,7 +2,7 @@
 JOBS ?= $(shell nproc)
 CLEAVE = build/bin/cleave
 
-.PHONY: all setup build test test-gpu fuzz bench bench-gpu bench-pipelined bench-tensor-parallel bench-prediction bench-processes bench-mesh bench-planner bench-cut faults bits zoo rolling demo format clean
+.PHONY: all setup build test test-gpu test-multigpu fuzz bench bench-gpu bench-pipelined bench-tensor-parallel bench-prediction bench-processes bench-mesh bench-planner bench-cut faults bits zoo rolling demo format clean
 all: build
 
 # System packages and .venv.
@@ -20,6 +20,14 @@ test: build
 # What needs a GPU, or two; each test says so where there is none.
 test-gpu: build
 	ctest --test-dir build --output-on-failure --verbose --label-regex gpu
+
+# What takes two GPUs or more, with NCCL between processes. Where they are missing it says so, and fails.
+test-multigpu:
+	@test -x .venv/bin/python || $(MAKE) setup
+	@.venv/bin/python -c "import sys, torch; found = torch.cuda.device_count(); \
+	  found >= 2 or sys.exit(f'NOT TESTED: plans over several GPUs: found {found} GPUs, expected two or more')"
+	$(MAKE) build
+	ctest --test-dir build --output-on-failure --label-regex gpu
 
 # Mutated input for everything that reads files, RUNS cases each, with sanitizers and guided by coverage; SEED=2 gives others.
 RUNS ?= 25000

@@ -1,6 +1,7 @@
 //===- PeerGroup.cpp - A tensor group of processes ------------------------===//
 #include "runtime/PeerGroup.h"
 #include "collectives/Collectives.h"
+#include "runtime/DeviceCalls.h"
 #include "runtime/RankSum.h"
 #include <ATen/Functions.h>
 #include <cstring>
@@ -234,22 +235,11 @@ std::vector<Tensor> PeerGroup::exchange(GroupCall call, const Tensor &tensor, In
 
 //===- Operations ---------------------------------------------------------===//
 
-/// The same sums as sumInOrder's, by operators that devices have.
-static Tensor sumByOperators(const std::vector<Tensor> &parts) {
-  const c10::ScalarType dtype = parts.front().scalar_type();
-  Tensor sum =
-      parts.front().to(c10::isReducedFloatingType(dtype) ? at::kFloat : dtype, /*non_blocking=*/false,
-                       /*copy=*/true);
-  for (const Tensor &part : llvm::ArrayRef(parts).drop_front())
-    sum.add_(part.to(sum.scalar_type()));
-  return sum.to(dtype);
-}
-
 void PeerGroup::sumInto(const Tensor &result, const std::vector<Tensor> &parts) const {
   if (result.numel() == 0)
     return;
   if (devices) {
-    result.copy_(sumByOperators(parts));
+    result.copy_(sumOn(result.device(), parts));
     return;
   }
   std::vector<const char *> inputs;

@@ -143,7 +143,7 @@ def name_of(task):
 
 
 def has_workers(process):
-    return any(name_of(task).startswith("cpu:") for task in pathlib.Path(f"/proc/{process.pid}/task").iterdir())
+    return any(name_of(task).startswith(("cpu:", "cuda:")) for task in pathlib.Path(f"/proc/{process.pid}/task").iterdir())
 
 
 def wait_until_running(processes, seconds=60):

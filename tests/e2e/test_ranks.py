@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 
@@ -199,6 +200,31 @@ def failures(size, *arguments, **options):
 def test_numbers_of_processes(plan, tiny_model):
     message = "plan was compiled for 2 ranks, 3 processes were started; start 2"
     assert failures(3, plan, "--inputs", tiny_model("gpt2").inputs) == [message] * 3
+
+
+@pytest.mark.parametrize("devices", ["cpu:0,cuda:1000", "cuda:1000,cuda:1000"])
+def test_all_miss_the_gpu_that_one_misses(devices, plan, tiny_model):
+    """Whether this machine has GPUs or none, and a plugin for them or none."""
+    messages = failures(2, plan, "--inputs", tiny_model("gpt2").inputs, "--devices", devices)
+    assert messages[0] == messages[1]
+    assert re.match(r"rank [01]: device cuda:1000: found .*; use cpu:1000$", messages[0]), messages
+
+
+def test_gpus_by_place_on_the_machine(plan, tiny_model):
+    inputs = tiny_model("gpt2").inputs
+    places = {rank: ({"LOCAL_RANK": str(1000 + rank)}, ()) for rank in range(2)}
+    messages = failures(2, plan, "--inputs", inputs, "--devices", "cuda", own=places)
+    assert messages[0] == messages[1] and re.match(r"rank (\d): device cuda:100\1: found ", messages[0]), messages
+    message = ("device cuda: found no place of this process on its machine (LOCAL_RANK), by which it has a GPU; pass --devices "
+               "with an entry a rank: cuda:0,cuda:1")
+    assert failures(2, plan, "--inputs", inputs, "--devices", "cuda") == [message] * 2
+
+
+@pytest.mark.skipif(torch.cuda.device_count() >= 2, reason="this machine has two GPUs: `make test-multigpu` tests them")
+def test_what_takes_gpus_says_that_they_are_missing():
+    done = subprocess.run(["make", "--no-print-directory", "test-multigpu"], cwd=SOURCE, capture_output=True, text=True, timeout=120)
+    assert done.returncode != 0
+    assert re.search(r"NOT TESTED: plans over several GPUs: found \d GPUs, expected two or more", done.stderr), done
 
 
 def test_only_the_own_shard_is_read(plan, tiny_model, tmp_path):
