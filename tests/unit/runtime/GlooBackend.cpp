@@ -4,13 +4,18 @@
 //
 //===----------------------------------------------------------------------===//
 #include "tests/unit/runtime/GlooBackend.h"
+#include <c10/util/env.h>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 
 namespace cleave::runtime {
 
 GlooBackends::GlooBackends(uint32_t size)
-    : size(size), store(c10::make_intrusive<c10d::HashStore>()), members(size) {}
+    : size(size), store(c10::make_intrusive<c10d::HashStore>()), members(size) {
+  // c10d's recorder of calls is one for the process, and enters groups of several threads without a lock.
+  c10::utils::set_env("TORCH_FR_BUFFER_SIZE", "0");
+  c10::utils::set_env("TORCH_NCCL_TRACE_BUFFER_SIZE", "0");
+}
 
 c10::intrusive_ptr<c10d::Backend> GlooBackends::member(uint32_t index) {
   auto options = c10d::ProcessGroupGloo::Options::create(std::chrono::seconds(30));
