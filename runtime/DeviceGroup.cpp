@@ -16,7 +16,7 @@ static constexpr auto kSpin = 1ms;
 static constexpr auto kLook = 50us;
 /// How long a failure of the device's waits to hear what has become of the other processes, which tells more.
 static constexpr auto kLastWord = 1s;
-/// How long the device has to let go of the tensors once it was told to end.
+/// How long the device has to let go of everything once it was told to end.
 static constexpr auto kLetGo = 2s;
 
 //===- Rows of bytes ------------------------------------------------------===//
@@ -49,15 +49,33 @@ void unflatten(const Tensor &bytes, llvm::ArrayRef<Tensor> parts) {
 
 DeviceGroup::DeviceGroup(c10::intrusive_ptr<c10d::Backend> backend) : backend(std::move(backend)) {}
 
-DeviceGroup::~DeviceGroup() { abort(); }
+DeviceGroup::~DeviceGroup() {
+  abort();
+  // Ending it would wait for the thread that was left behind.
+  if (!hasLetGo(0s))
+    (void)backend.release();
+}
+
+bool DeviceGroup::hasLetGo(std::chrono::seconds limit) const {
+  return letGo.wait_for(limit) == std::future_status::ready;
+}
 
 void DeviceGroup::abort() {
-  if (!isCut.exchange(true))
+  if (isCut.exchange(true))
+    return;
+  std::unique_lock lock(asking);
+  // In a thread that is left behind where NCCL does not come back.
+  std::thread([aborting = backend, ended = ended]() mutable {
     try {
-      backend->abort();
+      aborting->abort();
     } catch (const std::exception &) {
       // The run ends all the same.
     }
+    aborting.reset();
+    ended->set_value();
+  }).detach();
+  lock.unlock();
+  (void)hasLetGo(kLetGo);
 }
 
 /// Looks until `isOver` or, where there is one, the deadline.
@@ -73,16 +91,21 @@ template <typename Condition> static bool lookUntil(Condition isOver, Clock::dur
   return true;
 }
 
-void DeviceGroup::await(c10d::Work &work) {
-  lookUntil([&] { return isCut || work.isCompleted(); });
+void DeviceGroup::await(c10::intrusive_ptr<c10d::Work> work) {
+  lookUntil([&] {
+    std::lock_guard lock(asking);
+    return isCut || work->isCompleted();
+  });
   if (isCut) {
-    lookUntil([&] { return work.isCompleted(); }, kLetGo);
+    // The device may still write to its tensors, which then are nobody's any more.
+    if (!hasLetGo(kLetGo))
+      (void)work.release();
     throw WireCut();
   }
-  if (std::exception_ptr problem = work.exception())
+  if (std::exception_ptr problem = work->exception())
     std::rethrow_exception(problem);
   // The stream of this thread comes after it, and c10d lets go of the tensors.
-  work.synchronize();
+  work->synchronize();
 }
 
 template <typename Call> auto DeviceGroup::attempt(Call call) {
@@ -103,7 +126,7 @@ template <typename Call> auto DeviceGroup::attempt(Call call) {
 Tensor DeviceGroup::sum(const Tensor &given) {
   std::vector<Tensor> tensors{given.clone(at::MemoryFormat::Contiguous)};
   if (given.numel() > 0)
-    attempt([&] { await(*backend->allreduce(tensors)); });
+    attempt([&] { await(backend->allreduce(tensors)); });
   return tensors.front();
 }
 
@@ -113,7 +136,7 @@ Tensor DeviceGroup::broadcast(const Tensor &given, uint32_t root) {
   c10d::BroadcastOptions options;
   options.rootRank = root;
   if (given.numel() > 0)
-    attempt([&] { await(*backend->broadcast(tensors, options)); });
+    attempt([&] { await(backend->broadcast(tensors, options)); });
   return result;
 }
 
@@ -126,7 +149,7 @@ void DeviceGroup::swap(llvm::ArrayRef<Tensor> given, llvm::ArrayRef<Tensor> take
     sum += counts.back();
   }
   Tensor in = at::empty({sum}, out.bytes.options());
-  attempt([&] { await(*backend->alltoall_base(in, out.bytes, counts, out.counts)); });
+  attempt([&] { await(backend->alltoall_base(in, out.bytes, counts, out.counts)); });
   unflatten(in, taken);
 }
 
@@ -136,12 +159,12 @@ class DeviceGroup::Pending final : public Message {
 public:
   Pending(DeviceGroup &group, c10::intrusive_ptr<c10d::Work> work) : group(group), work(std::move(work)) {}
   void wait() override {
-    group.attempt([&] { group.await(*work); });
+    group.attempt([&] { group.await(std::move(work)); });
   }
 
 private:
   DeviceGroup &group;
-  const c10::intrusive_ptr<c10d::Work> work;
+  c10::intrusive_ptr<c10d::Work> work;
 };
 
 std::unique_ptr<Message> DeviceGroup::send(uint32_t to, const Tensor &bytes) {

@@ -6,8 +6,11 @@
 #include "llvm/ADT/ArrayRef.h"
 #include <ATen/core/Tensor.h>
 #include <atomic>
+#include <chrono>
 #include <cstdint>
+#include <future>
 #include <memory>
+#include <mutex>
 #include <vector>
 
 namespace c10d {
@@ -48,18 +51,26 @@ public:
   std::unique_ptr<Message> send(uint32_t to, const at::Tensor &bytes);
   std::unique_ptr<Message> receive(uint32_t from, const at::Tensor &bytes);
 
-  /// Ends every wait, now and later, and what the device does for them. Of any thread, once or more often.
+  /// Ends every wait, now and later, and has the device end what it does for them, for which it waits a
+  /// little. Of any thread, once or more often.
   void abort();
 
 private:
   class Pending;
   /// Returns when `work` is done.
-  void await(c10d::Work &work);
+  void await(c10::intrusive_ptr<c10d::Work> work);
+  /// Waits for the device to let go of everything, after `abort`; false where it does not.
+  bool hasLetGo(std::chrono::seconds limit) const;
   /// What `call` gives; throws WireCut where the run ends before or soon after it fails.
   template <typename Call> auto attempt(Call call);
 
-  const c10::intrusive_ptr<c10d::Backend> backend;
+  c10::intrusive_ptr<c10d::Backend> backend;
   std::atomic<bool> isCut{false};
+  /// Held while c10d is asked how far it is, which it does not say while it is aborted.
+  std::mutex asking;
+  /// Set when it has been aborted, which may be after this object.
+  const std::shared_ptr<std::promise<void>> ended = std::make_shared<std::promise<void>>();
+  const std::shared_future<void> letGo{ended->get_future()};
 };
 
 } // namespace cleave::runtime

@@ -101,24 +101,27 @@ static Expected<std::vector<RankDevice>> tellDevices(Peers &peers, const RankDev
 /// Connects the routes that this process is in, by their number among all.
 static Backends connectAll(Peers &peers, const ResolvedDevice &device,
                            const std::map<size_t, DeviceRoute> &routes, std::chrono::seconds timeout) {
+  auto backends = std::make_shared<Backends>();
   // What waits for a process that is gone stays behind in its thread.
-  std::packaged_task<Backends()> connecting([launch = peers.place(), device, routes, timeout] {
-    Backends backends;
+  std::packaged_task<void()> connecting([launch = peers.place(), device, routes, timeout, backends] {
     for (const auto &[number, route] : routes) {
       const int own = int(llvm::find(route.ranks, launch.rank) - route.ranks.begin());
-      backends.push_back(device.plugin->connect(
+      backends->push_back(device.plugin->connect(
           device.place.index(), openGroupStore(launch, "gpus/" + std::to_string(number), timeout), own,
           int(route.ranks.size())));
     }
-    return backends;
   });
-  std::future<Backends> connected = connecting.get_future();
+  std::future<void> connected = connecting.get_future();
   std::thread(std::move(connecting)).detach();
   while (connected.wait_for(kLook) != std::future_status::ready)
-    if (peers.isOver())
+    if (peers.isOver()) {
+      // What the thread still makes is given back to nobody: that would end groups while the process ends.
+      (void)new std::shared_ptr<Backends>(std::move(backends));
       throw WireCut();
+    }
   try {
-    return connected.get();
+    connected.get();
+    return std::move(*backends);
   } catch (const std::exception &) {
     // That another process has died says more than what NCCL makes of it.
     for (auto waited = 0ms; waited < kLastWord && !peers.isOver(); waited += kLook)
@@ -150,6 +153,7 @@ Expected<std::unique_ptr<DeviceLinks>> DeviceLinks::open(const plan::Plan &plan,
     if (llvm::is_contained(route.ranks, peers.rank()))
       ours.emplace(number, route);
   auto opened = std::make_unique<DeviceLinks>();
+  opened->place = device.place;
   if (ours.empty())
     return opened;
   Error error = peers.waitFor("for the GPUs of the ranks to be connected", [&] {

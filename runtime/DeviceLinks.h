@@ -52,6 +52,8 @@ public:
   static llvm::Expected<std::unique_ptr<DeviceLinks>>
   open(const plan::Plan &plan, Peers &peers, const ResolvedDevice &device, std::chrono::seconds timeout);
 
+  /// Where this process computes.
+  c10::Device place = c10::kCPU;
   /// Null where this rank's tensor group, if there is one, has a CPU.
   DeviceGroup *tensorGroup() const { return group; }
   /// Null where values go through main memory.

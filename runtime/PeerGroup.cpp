@@ -251,8 +251,13 @@ void PeerGroup::sumInto(const Tensor &result, const std::vector<Tensor> &parts) 
 
 Tensor PeerGroup::allReduce(const Tensor &given) {
   checkSummable(given.scalar_type());
-  if (devices)
-    return onDevices(GroupOperation::AllReduce, [&] { return devices->sum(given); });
+  if (devices) {
+    // NCCL adds no int16, and bools each in its own way.
+    const c10::ScalarType type = given.scalar_type();
+    const bool isNarrow = type == at::kShort || type == at::kBool;
+    return onDevices(GroupOperation::AllReduce,
+                     [&] { return devices->sum(isNarrow ? given.to(at::kInt) : given).to(type); });
+  }
   const Tensor tensor = given.contiguous();
   const std::vector<Tensor> parts = exchange(callOf(GroupOperation::AllReduce, tensor), tensor, {}, {});
   Tensor result = at::empty(tensor.sizes(), tensor.options());

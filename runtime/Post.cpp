@@ -39,6 +39,9 @@ void Outbox::send(std::vector<IValue> &values) {
   for (IValue &value : values)
     if (!link)
       value = movedTo(c10::kCPU, std::move(value));
+  // The other end waits for tensors once it knows of them, and then holds its GPU up.
+  if (link)
+    finishHere(link->place);
   parcel = pack(values, link ? std::optional(link->place) : std::nullopt);
   values.clear();
   Sizes sizes{parcel.header.size(), 0};

@@ -30,25 +30,28 @@ static constexpr std::pair<const char *, const char *> kSettings[] = {
     {"TORCH_NCCL_ENABLE_MONITORING", "0"},
     {"TORCH_NCCL_DESYNC_DEBUG", "0"},
     {"TORCH_NCCL_DUMP_ON_TIMEOUT", "0"},
-    // The recorder of calls keeps events that only the watchdog lets go of, and is not made for groups of several
+    // The recorder of calls keeps events that only the watchdog lets go of, and is not made for groups of
+    // several
     // threads.
     {"TORCH_NCCL_TRACE_BUFFER_SIZE", "0"},
     {"TORCH_FR_BUFFER_SIZE", "0"},
     // Each way between two GPUs is a group of its own, in which nothing is to be in parallel.
     {"TORCH_NCCL_SHOW_EAGER_INIT_P2P_SERIALIZATION_WARNING", "0"}};
 
-/// How long `abort` waits for NCCL: a process that ends is gone by then.
-static constexpr std::chrono::seconds kAbort{5};
-
-c10::intrusive_ptr<c10d::Backend> connectNccl(int index, c10::intrusive_ptr<c10d::Store> store, int rank,
-                                              int size) {
-  // Once: other threads may read the environment.
+void setNcclEnvironment() {
   static const bool isSet = [] {
     for (auto [name, value] : kSettings)
       c10::utils::set_env(name, value);
     return true;
   }();
   (void)isSet;
+}
+
+/// How long c10d waits for NCCL to end before it complains. DeviceGroup does not wait for that.
+static constexpr std::chrono::seconds kAbort{5};
+
+c10::intrusive_ptr<c10d::Backend> connectNccl(int index, c10::intrusive_ptr<c10d::Store> store, int rank,
+                                              int size) {
   auto options = c10d::ProcessGroupNCCL::Options::create();
   options->timeout = kAbort;
   auto group = c10::make_intrusive<c10d::ProcessGroupNCCL>(std::move(store), rank, size, std::move(options));

@@ -15,6 +15,9 @@ namespace cleave::runtime {
 /// `GPU-5f2c…`: the same for device `index` in all processes.
 std::string identifyGpu(int index);
 
+/// Tells c10d, by the environment, not to watch over groups. Before there are threads that read it.
+void setNcclEnvironment();
+
 /// See DevicePlugin::connect.
 c10::intrusive_ptr<c10d::Backend> connectNccl(int index, c10::intrusive_ptr<c10d::Store> store, int rank,
                                               int size);

@@ -2,6 +2,7 @@
 #include "runtime/DeviceGroup.h"
 #include "tests/unit/runtime/GlooBackend.h"
 #include <ATen/ATen.h>
+#include <future>
 #include <gmock/gmock.h>
 #include <thread>
 
@@ -79,8 +80,12 @@ public:
   }
   void abort() override {
     ++aborts;
+    if (mayAbort.valid())
+      mayAbort.wait();
     work->isOver = true;
   }
+  /// Until when it hangs, if set.
+  std::shared_future<void> mayAbort;
   const c10::intrusive_ptr<StuckWork> work = c10::make_intrusive<StuckWork>();
   std::atomic<bool> started{false};
   std::atomic<int> aborts{0};
@@ -98,6 +103,27 @@ TEST(DeviceGroupTest, EndsWhenItIsAborted) {
   waiting.join();
   EXPECT_EQ(backend->aborts, 1);
   EXPECT_THROW(group.sum(at::ones({3})), WireCut);
+}
+
+TEST(DeviceGroupTest, LeavesBehindWhatCannotBeAborted) {
+  auto backend = c10::make_intrusive<StuckBackend>();
+  std::promise<void> end;
+  backend->mayAbort = end.get_future().share();
+  const auto begin = std::chrono::steady_clock::now();
+  {
+    DeviceGroup group(backend);
+    std::thread waiting([&] { EXPECT_THROW(group.sum(at::ones({3})), WireCut); });
+    while (!backend->started)
+      std::this_thread::yield();
+    group.abort();
+    group.abort();
+    waiting.join();
+  }
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(10));
+  EXPECT_FALSE(backend->work->isOver);
+  end.set_value();
+  while (!backend->work->isOver)
+    std::this_thread::yield();
 }
 
 TEST(DeviceGroupTest, PrefersTheRunsFailureToItsOwn) {

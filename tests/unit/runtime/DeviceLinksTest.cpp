@@ -1,6 +1,8 @@
 //===- DeviceLinksTest.cpp - Which GPUs of a run reach each other ---------===//
 #include "runtime/DeviceLinks.h"
+#include "runtime/PeerGroup.h"
 #include "runtime/Placement.h"
+#include "tests/unit/runtime/MemoryWire.h"
 #include "tests/unit/runtime/TestModels.h"
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
@@ -129,8 +131,21 @@ TEST_F(MultiGpuTest, AddsAndBroadcasts) {
   onMembers([&](DeviceGroup &group, uint32_t index, c10::Device place) {
     const auto options = at::TensorOptions(at::kFloat).device(place);
     const double sum = devices.size() == 2 ? 3 : 1;
-    EXPECT_TRUE(at::equal(group.sum(at::full({5, 3}, index + 1.0, options).t()).cpu(), at::full({3, 5}, sum)));
+    EXPECT_TRUE(
+        at::equal(group.sum(at::full({5, 3}, index + 1.0, options).t()).cpu(), at::full({3, 5}, sum)));
     EXPECT_TRUE(at::equal(group.broadcast(at::full({4}, index + 7.0, options), 0).cpu(), at::full({4}, 7.0)));
+  });
+}
+
+TEST_F(MultiGpuTest, AddsWhatNcclDoesNot) {
+  onMembers([&](DeviceGroup &group, uint32_t index, c10::Device place) {
+    MemoryWires wires;
+    std::unique_ptr<Wire> wire = wires.wire(index);
+    PeerGroup ranks(*wire, 0, uint32_t(devices.size()), index, &group);
+    const int64_t sum = devices.size() == 2 ? 3 : 1;
+    for (at::ScalarType type : {at::kShort, at::kBool})
+      EXPECT_TRUE(at::equal(ranks.allReduce(at::full({5}, int64_t(index) + 1, type).to(place)).cpu(),
+                            at::full({5}, sum, type)));
   });
 }
 
@@ -153,7 +168,8 @@ TEST_F(MultiGpuTest, SendsRows) {
   if (devices.size() < 2)
     GTEST_SKIP() << "NOT TESTED: transfers between GPUs: found one, expected two";
   onMembers([&](DeviceGroup &group, uint32_t index, c10::Device place) {
-    const at::Tensor row = at::full({1 << 20}, index == 0 ? 5 : 0, at::TensorOptions(at::kByte).device(place));
+    const at::Tensor row =
+        at::full({1 << 20}, index == 0 ? 5 : 0, at::TensorOptions(at::kByte).device(place));
     (index == 0 ? group.send(1, row) : group.receive(0, row))->wait();
     EXPECT_TRUE(at::equal(row.cpu(), at::full({1 << 20}, 5, at::kByte)));
   });

@@ -78,7 +78,7 @@ protected:
 INSTANTIATE_TEST_SUITE_P(Ranks, PeerGroupTest, testing::Combine(testing::Values(2, 3, 5), testing::Bool()));
 
 TEST_P(PeerGroupTest, AddsAsThreadsDo) {
-  for (c10::ScalarType dtype : {at::kFloat, at::kBFloat16, at::kLong, at::kDouble})
+  for (c10::ScalarType dtype : {at::kFloat, at::kBFloat16, at::kLong, at::kDouble, at::kShort, at::kBool})
     for (int64_t rows : {0, 1, 7, 3001}) // the last has no room in a first message
       expectSame([&](Communicator &group,
                      uint32_t rank) { return group.allReduce(random(rank, {rows, 33}, dtype).t()); },
@@ -137,12 +137,17 @@ TEST_P(PeerGroupTest, RefusesCallsThatDiffer) {
     std::unique_ptr<DeviceGroup> devices = connectedTo(backends, rank);
     PeerGroup group(*wire, 4, ranks, rank, devices.get());
     try {
-      group.reduceScatter(at::ones({2, rank == 1 ? 3 : 2}), 0, {0, 1});
+      const Tensor given = at::ones({2, rank == 1 ? 3 : 2});
+      // Devices add what they are given, without a word before.
+      connected ? group.reduceScatter(given, 0, {0, 1}) : group.allReduce(given);
       ADD_FAILURE() << "rank " << rank << " was let through";
     } catch (const c10::Error &error) {
       EXPECT_THAT(error.what_without_backtrace(),
-                  HasSubstr("rank 5 calls reduce_scatter of float32[2, 3] along 0, rank 4 calls "
-                            "reduce_scatter of float32[2, 2] along 0; expected the same call"));
+                  HasSubstr(connected
+                                ? "rank 5 calls reduce_scatter of float32[2, 3] along 0, rank 4 calls "
+                                  "reduce_scatter of float32[2, 2] along 0; expected the same call"
+                                : "rank 5 calls all_reduce of float32[2, 3], rank 4 calls all_reduce of "
+                                  "float32[2, 2]; expected the same call"));
     }
     return Tensor();
   });
