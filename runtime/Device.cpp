@@ -97,9 +97,17 @@ llvm::Expected<std::vector<ResolvedDevice>> resolveDevices(std::vector<std::stri
   return devices;
 }
 
+/// Of its plugin's: libtorch's own are few, and devices would share them.
+static std::optional<c10::Stream> takeStream(const ResolvedDevice &device) {
+  if (!isQueued(device.place))
+    return std::nullopt;
+  return device.plugin ? device.plugin->takeStream(device.place.index()) : newStream(device.place);
+}
+
 Device::Device(ResolvedDevice device, int width, std::optional<c10::ScalarType> autocast)
     : resolved(std::move(device)), width(width), autocast(autocast),
-      account(new MemoryAccount(resolved.name)), thread([this] { work(); }) {
+      account(new MemoryAccount(resolved.name)), computing(takeStream(resolved)),
+      arrivals(takeStream(resolved)), thread([this] { work(); }) {
   std::unique_lock lock(mutex);
   changed.wait(lock, [&] { return started; });
 }
@@ -111,6 +119,9 @@ Device::~Device() {
   }
   changed.notify_all();
   thread.join();
+  if (resolved.plugin)
+    for (const auto &stream : {computing, arrivals})
+      resolved.plugin->giveStream(*stream);
 }
 
 void Device::holdWeights(int64_t bytes) const {
@@ -160,11 +171,7 @@ void Device::work() {
   at::set_num_threads(width);
   c10::InferenceMode inference;
   c10::DeviceGuard there(resolved.place);
-  c10::OptionalStreamGuard own;
-  if (isQueued(place())) {
-    own.reset_stream(newStream(place()));
-    arrivals = newStream(place());
-  }
+  c10::OptionalStreamGuard own(computing);
   if (autocast) {
     at::autocast::set_autocast_enabled(place().type(), true);
     at::autocast::set_autocast_dtype(place().type(), *autocast);

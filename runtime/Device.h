@@ -87,8 +87,8 @@ private:
   std::condition_variable changed;
   std::deque<std::function<void()>> tasks;
   bool started = false, ending = false;
-  /// Where values come to a GPU; the thread sets it before it does anything.
-  std::optional<c10::Stream> arrivals;
+  /// Of a GPU: where the thread computes, and where values come.
+  const std::optional<c10::Stream> computing, arrivals;
   std::thread thread;
 };
 

@@ -2,6 +2,7 @@
 #ifndef CLEAVE_RUNTIME_DEVICEPLUGIN_H
 #define CLEAVE_RUNTIME_DEVICEPLUGIN_H
 
+#include <c10/core/Stream.h>
 #include <c10/util/intrusive_ptr.h>
 #include <cstdint>
 #include <functional>
@@ -32,8 +33,11 @@ public:
   virtual int start() = 0;
   /// Makes device `index` ready and begins its peak anew with what it holds; throws where that fails.
   virtual void open(int index) = 0;
-  /// Captures what `work` calls on device `index`, in the thread's current stream, which must not be the
-  /// default one; nothing of it is done. Throws where it cannot be captured, and what `work` throws.
+  /// A stream on device `index` that nobody else has until it is given back; throws where none can be made.
+  virtual c10::Stream takeStream(int index) = 0;
+  virtual void giveStream(c10::Stream stream) = 0;
+  /// Captures what `work` calls on device `index`, in the thread's current stream, one that was taken;
+  /// nothing of it is done. Throws where it cannot be captured, and what `work` throws.
   virtual std::unique_ptr<DeviceGraph> capture(int index, const std::function<void()> &work) = 0;
   /// What the thread calls until `endRange` stands under `name` in profiles.
   virtual void beginRange(const char *name) = 0;

@@ -13,7 +13,7 @@ namespace path = llvm::sys::path;
 
 static constexpr llvm::StringLiteral kFileName = "cleave_cuda.so";
 /// The function that gives the plugin. Its number changes with DevicePlugin.
-static constexpr char kEntry[] = "cleaveDevicePlugin2";
+static constexpr char kEntry[] = "cleaveDevicePlugin3";
 
 /// The program, or the library that the runtime was linked into.
 static std::string ownFile() {

@@ -6,6 +6,7 @@
 #include "llvm/ADT/StringRef.h"
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/enum_tag.h>
+#include <optional>
 
 namespace cleave::runtime {
 
@@ -17,26 +18,43 @@ using plan::InstructionKind;
 /// Runs before a capture: libraries choose their algorithms and make their workspaces in the first.
 static constexpr uint32_t kWarmUps = 2;
 /// Each holds the memory of a whole run.
-static constexpr size_t kMostShapes = 8;
+static constexpr size_t kMostSizes = 8;
 
-/// Why calls of an operator cannot be captured; empty where they can.
-static std::string obstacleIn(const std::string &qualified) {
+/// Whether `call` drops nothing out, by a constant chance of zero, and so draws no random numbers.
+static bool dropsNothing(const plan::Program &program, const plan::Instruction &call,
+                         const c10::FunctionSchema &schema) {
+  std::optional<int> chance = schema.argumentIndexWithName("dropout_p");
+  if (!chance || size_t(*chance) >= call.operands.size())
+    return false;
+  return llvm::any_of(program.constants, [&](const auto &constant) {
+    return constant->slot == call.operands[*chance] && constant->value->kind == plan::ConstantKind::Float &&
+           constant->value->real == 0;
+  });
+}
+
+/// Why a call of operator `qualified` cannot be captured; empty where nothing is known to be in the way.
+static std::string obstacleIn(const std::string &qualified, const plan::Program &program,
+                              const plan::Instruction &call) {
   if (llvm::StringRef(qualified).starts_with("spmd::"))
     return "it has collectives (" + qualified + ")";
   auto [name, overload] = llvm::StringRef(qualified).split('.');
   auto found = c10::Dispatcher::singleton().findSchema({name.str(), overload.str()});
-  if (found && found->hasTag(at::Tag::nondeterministic_seeded))
+  if (!found)
+    return "";
+  if (found->hasTag(at::Tag::nondeterministic_seeded) && !dropsNothing(program, call, found->schema()))
     return "it draws random numbers (" + qualified + ")";
-  if (found &&
-      (found->hasTag(at::Tag::data_dependent_output) || found->hasTag(at::Tag::dynamic_output_shape)))
-    return "what it calls depends on contents of tensors (" + qualified + ")";
-  return "";
+  // Of `index` only with masks, whose capture fails.
+  const bool isDependent =
+      found->hasTag(at::Tag::data_dependent_output) ||
+      (found->hasTag(at::Tag::dynamic_output_shape) && qualified != "aten::index.Tensor");
+  return isDependent ? "what it calls depends on contents of tensors (" + qualified + ")" : "";
 }
 
-static std::string obstacleIn(const plan::Plan &plan, const plan::Instruction &instruction) {
+static std::string obstacleIn(const plan::Plan &plan, const plan::Program &program,
+                              const plan::Instruction &instruction) {
   switch (instruction.kind) {
   case InstructionKind::Call:
-    return obstacleIn(plan.operators[instruction.op]);
+    return obstacleIn(plan.operators[instruction.op], program, instruction);
   case InstructionKind::If:
   case InstructionKind::Loop:
     return "it has branches or loops";
@@ -54,7 +72,7 @@ StageGraph::StageGraph(const plan::Plan &plan, const plan::Program &program, Exe
   for (const auto &block : program.blocks)
     for (const auto &instruction : block->instructions)
       if (reason.empty())
-        reason = obstacleIn(plan, *instruction);
+        reason = obstacleIn(plan, program, *instruction);
 }
 
 std::string StageGraph::obstacle() const {
@@ -74,22 +92,29 @@ void StageGraph::runEagerly(MutableArrayRef<IValue> inputs, ArrayRef<int64_t> sy
   executor.run(symbols, cancelled, outputs);
 }
 
-StageGraph::Captured *StageGraph::find(ArrayRef<IValue> inputs) {
-  std::vector<int64_t> shapes;
+StageGraph::Captured *StageGraph::find(ArrayRef<IValue> inputs, ArrayRef<int64_t> symbols) {
+  // Programs make tensors of sizes that none of their inputs has, too.
+  std::vector<int64_t> key = symbols.vec();
   for (const IValue &input : inputs) {
     if (!input.isTensor() || input.toTensor().device() != place) {
       giveUp("it has an input that is no tensor on the GPU");
       return nullptr;
     }
-    llvm::append_range(shapes, input.toTensor().sizes());
-    llvm::append_range(shapes, input.toTensor().strides());
+    const at::Tensor &tensor = input.toTensor();
+    key.insert(key.end(), {int64_t(tensor.scalar_type()), tensor.dim()});
+    llvm::append_range(key, tensor.sizes());
+    llvm::append_range(key, tensor.strides());
   }
-  auto found = llvm::find_if(all, [&](const Captured &captured) { return captured.shapes == shapes; });
+  auto found = llvm::find_if(all, [&](const Captured &captured) { return captured.key == key; });
   if (found != all.end())
     return &*found;
-  if (all.size() == kMostShapes)
-    return nullptr;
-  all.emplace_back().shapes = std::move(shapes);
+  if (all.size() == kMostSizes) {
+    auto seldom = llvm::find_if(all, [](const Captured &captured) { return !captured.graph; });
+    if (seldom == all.end())
+      return nullptr;
+    all.erase(seldom);
+  }
+  all.emplace_back().key = std::move(key);
   return &all.back();
 }
 
@@ -129,7 +154,7 @@ void StageGraph::run(MutableArrayRef<IValue> inputs, ArrayRef<int64_t> symbols,
                      const std::atomic<bool> &cancelled, std::vector<IValue> &outputs) {
   for (IValue &input : inputs)
     input = movedTo(place, std::move(input));
-  Captured *captured = obstacle().empty() ? find(inputs) : nullptr;
+  Captured *captured = obstacle().empty() ? find(inputs, symbols) : nullptr;
   if (!captured || captured->runs++ < kWarmUps)
     return runEagerly(inputs, symbols, cancelled, outputs);
   if (!captured->graph && !capture(*captured, inputs, symbols))

@@ -16,8 +16,8 @@
 
 namespace cleave::runtime {
 
-/// Runs a program on a GPU, from its third run with inputs of the same sizes on as a CUDA graph: what the
-/// program calls is captured once, and then done as a whole on copies of the inputs. Bits are those of the
+/// Runs a program on a GPU, from its third run with the same sizes on as a CUDA graph: what the program
+/// calls is captured once, and then done as a whole on copies of the inputs. Bits are those of the
 /// program's own run. A program that cannot be captured runs as ever.
 class StageGraph {
 public:
@@ -36,8 +36,8 @@ public:
 private:
   /// A captured run: where it reads its inputs and leaves its outputs.
   struct Captured {
-    /// Sizes and strides of the inputs, one after the other.
-    std::vector<int64_t> shapes;
+    /// The sizes of symbols, and what the inputs are like.
+    std::vector<int64_t> key;
     uint32_t runs = 0;
     std::vector<c10::IValue> inputs, outputs;
     std::unique_ptr<DeviceGraph> graph;
@@ -45,8 +45,8 @@ private:
 
   void runEagerly(llvm::MutableArrayRef<c10::IValue> inputs, llvm::ArrayRef<int64_t> symbols,
                   const std::atomic<bool> &cancelled, std::vector<c10::IValue> &outputs);
-  /// That of these inputs; null where it is not to be captured.
-  Captured *find(llvm::ArrayRef<c10::IValue> inputs);
+  /// That of these inputs and sizes; null where it is not to be captured.
+  Captured *find(llvm::ArrayRef<c10::IValue> inputs, llvm::ArrayRef<int64_t> symbols);
   /// False, and an obstacle, where that fails.
   bool capture(Captured &captured, llvm::ArrayRef<c10::IValue> inputs, llvm::ArrayRef<int64_t> symbols);
   static void replay(Captured &captured, llvm::ArrayRef<c10::IValue> inputs,

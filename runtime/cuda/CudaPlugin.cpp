@@ -1,13 +1,14 @@
 //===- CudaPlugin.cpp - CUDA devices --------------------------------------===//
 #include "runtime/DevicePlugin.h"
+#include "runtime/cuda/CudaGraph.h"
 #include "runtime/cuda/Nccl.h"
 #include <ATen/Context.h>
-#include <ATen/cuda/CUDAGraph.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAFunctions.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/macros/Export.h>
-#include <exception>
+#include <map>
+#include <mutex>
 #include <nvtx3/nvToolsExt.h>
 #include <stdexcept>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
@@ -24,7 +25,11 @@ public:
   int start() override;
   void open(int index) override;
   int64_t peakBytes(int index) const override;
-  std::unique_ptr<DeviceGraph> capture(int index, const std::function<void()> &work) override;
+  c10::Stream takeStream(int index) override;
+  void giveStream(c10::Stream stream) override;
+  std::unique_ptr<DeviceGraph> capture(int index, const std::function<void()> &work) override {
+    return captureGraph(index, work);
+  }
   void beginRange(const char *name) override { nvtxRangePushA(name); }
   void endRange() override { nvtxRangePop(); }
   std::string identify(int index) const override { return identifyGpu(index); }
@@ -32,12 +37,11 @@ public:
                                             int size) const override {
     return connectNccl(index, std::move(store), rank, size);
   }
-};
 
-class CudaGraph final : public DeviceGraph {
-public:
-  void replay() override { graph.replay(); }
-  at::cuda::CUDAGraph graph;
+private:
+  std::mutex mutex;
+  /// By GPU: those that were given back. None ends: libtorch may remember that memory was used there.
+  std::map<int, std::vector<c10::Stream>> streams;
 };
 
 } // namespace
@@ -59,6 +63,7 @@ static int countDevices() {
 }
 
 int CudaPlugin::start() {
+  setNcclEnvironment();
   const int count = countDevices();
   // libtorch remembers for good that it has no CUDA once it was asked; at::manual_seed, for one, asks.
   if (!at::globalContext().hasCUDART())
@@ -77,27 +82,23 @@ void CudaPlugin::open(int index) {
   c10::cuda::CUDACachingAllocator::resetPeakStats(DeviceIndex(index));
 }
 
-std::unique_ptr<DeviceGraph> CudaPlugin::capture(int index, const std::function<void()> &work) {
-  auto captured = std::make_unique<CudaGraph>();
-  const at::cuda::MempoolId_t pool = at::cuda::graph_pool_handle();
-  // Other threads go on to allocate and to wait meanwhile.
-  captured->graph.capture_begin(pool, cudaStreamCaptureModeThreadLocal);
-  std::exception_ptr failure;
-  try {
-    work();
-  } catch (...) {
-    failure = std::current_exception();
+c10::Stream CudaPlugin::takeStream(int index) {
+  std::lock_guard lock(mutex);
+  std::vector<c10::Stream> &unused = streams[index];
+  if (!unused.empty()) {
+    const c10::Stream stream = unused.back();
+    unused.pop_back();
+    return stream;
   }
-  try {
-    captured->graph.capture_end();
-  } catch (...) {
-    // It throws before it tells the allocator that the capture is over.
-    c10::cuda::CUDACachingAllocator::endAllocateToPool(DeviceIndex(index), pool);
-    failure = failure ? failure : std::current_exception();
-  }
-  if (failure)
-    std::rethrow_exception(failure);
-  return captured;
+  c10::cuda::CUDAGuard guard{DeviceIndex(index)};
+  cudaStream_t stream = nullptr;
+  C10_CUDA_CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+  return c10::cuda::getStreamFromExternal(stream, DeviceIndex(index)).unwrap();
+}
+
+void CudaPlugin::giveStream(c10::Stream stream) {
+  std::lock_guard lock(mutex);
+  streams[stream.device_index()].push_back(stream);
 }
 
 int64_t CudaPlugin::peakBytes(int index) const {
@@ -107,7 +108,7 @@ int64_t CudaPlugin::peakBytes(int index) const {
 
 } // namespace cleave::runtime
 
-extern "C" C10_EXPORT cleave::runtime::DevicePlugin *cleaveDevicePlugin2() {
+extern "C" C10_EXPORT cleave::runtime::DevicePlugin *cleaveDevicePlugin3() {
   static cleave::runtime::CudaPlugin plugin;
   return &plugin;
 }

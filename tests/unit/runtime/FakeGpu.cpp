@@ -7,6 +7,7 @@
 #include <atomic>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <mutex>
+#include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <torch/library.h>
 #include <utility>
 
@@ -146,6 +147,26 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, library) {
 }
 TORCH_LIBRARY_IMPL(_, PrivateUse1, library) {
   library.fallback(torch::CppFunction::makeFromBoxedFunction<&fallBack>());
+}
+
+c10::intrusive_ptr<c10d::Backend> FakePlugin::connect(int, c10::intrusive_ptr<c10d::Store>, int, int) const {
+  return {};
+}
+
+namespace {
+struct FakeGraph final : DeviceGraph {
+  explicit FakeGraph(int &replays) : replays(replays) {}
+  void replay() override { ++replays; }
+  int &replays;
+};
+} // namespace
+
+std::unique_ptr<DeviceGraph> FakePlugin::capture(int, const std::function<void()> &work) {
+  ++captures;
+  work();
+  if (!failure.empty())
+    throw std::runtime_error(failure);
+  return std::make_unique<FakeGraph>(replays);
 }
 
 } // namespace cleave::runtime

@@ -2,6 +2,8 @@
 #ifndef CLEAVE_TESTS_UNIT_RUNTIME_FAKEGPU_H
 #define CLEAVE_TESTS_UNIT_RUNTIME_FAKEGPU_H
 
+#include "runtime/DevicePlugin.h"
+#include "runtime/Streams.h"
 #include <c10/core/Device.h>
 #include <string>
 #include <vector>
@@ -16,6 +18,27 @@ inline c10::Device fakeGpu(int index) { return {c10::kPrivateUse1, c10::DeviceIn
 /// What was noted since the last call: `0/1 records`, `0/2 waits for 0/1`, `0/2 keeps`, `0/1 copies to 1/3`,
 /// `0/1 finishes`.
 std::vector<std::string> takeFakeGpuLog();
+
+/// Theirs, which counts. It does what it captures, and nothing when that is replayed.
+class FakePlugin : public DevicePlugin {
+public:
+  int start() override { return 2; }
+  void open(int) override {}
+  int64_t peakBytes(int) const override { return 0; }
+  c10::Stream takeStream(int index) override { return newStream(fakeGpu(index)); }
+  void giveStream(c10::Stream stream) override { given.push_back(stream); }
+  void beginRange(const char *name) override { ranges.push_back(name); }
+  void endRange() override { ranges.push_back("end"); }
+  std::string identify(int index) const override { return "GPU-" + std::to_string(index); }
+  c10::intrusive_ptr<c10d::Backend> connect(int, c10::intrusive_ptr<c10d::Store>, int, int) const override;
+  std::unique_ptr<DeviceGraph> capture(int index, const std::function<void()> &work) override;
+
+  std::vector<c10::Stream> given;
+  int captures = 0, replays = 0;
+  /// With which captures fail; empty where they do not.
+  std::string failure;
+  std::vector<std::string> ranges;
+};
 
 } // namespace cleave::runtime
 

@@ -6,9 +6,11 @@
 #include "tests/unit/runtime/TestModels.h"
 #include "llvm/Support/FileSystem.h"
 #include <ATen/ATen.h>
+#include <atomic>
 #include <dlfcn.h>
 #include <fstream>
 #include <gmock/gmock.h>
+#include <thread>
 
 namespace cleave::runtime {
 
@@ -188,6 +190,76 @@ TEST_F(GpuTest, ProgramsThatCannotBeGraphsRunAsEver) {
     EXPECT_EQ(llvm::cantFail(session->run({at::ones({4})}))[0].size(0), 4);
   EXPECT_THAT(session->statistics()[0].eager,
               testing::ElementsAre("stage 0: what it calls depends on contents of tensors (aten::nonzero)"));
+}
+
+/// `y = x[x > 0]`, which nobody knows to be in the way of a capture before it fails.
+static void writeMasked(PlanWriter &writer) {
+  writer.input("x", tensorType(DType::Float, {4}));
+  StageWriter &stage = writer.stage(0);
+  const uint32_t x = stage.input(0), mask = stage.call("aten::gt.Scalar", {x, stage.constant(integer(0))});
+  stage.output(stage.call("aten::index.Tensor", {x, stage.list("Tensor?", {mask})}));
+  writer.output("y", 0, 0);
+}
+
+TEST_F(GpuTest, ACaptureThatFailsLeavesTheGpuAsItWas) {
+  PlanWriter masked({0});
+  writeMasked(masked);
+  SessionOptions options;
+  options.devices = {"cuda:0"};
+  options.cudaGraphs = true;
+  auto session = open(masked, options);
+  const at::Tensor x = at::tensor({1.f, -1.f, 2.f, 3.f});
+  for (int i = 0; i < 5; ++i)
+    EXPECT_TRUE(at::equal(llvm::cantFail(session->run({x}))[0], x.index({x > 0})));
+  EXPECT_THAT(session->statistics()[0].eager,
+              testing::ElementsAre(StartsWith("stage 0: capturing it failed: ")));
+  const auto there = at::TensorOptions().device(at::kCUDA);
+  EXPECT_EQ(at::rand({8}, there).cpu().numel(), 8);
+  EXPECT_TRUE(at::equal(x.pin_memory().to(at::kCUDA, /*non_blocking=*/true).cpu(), x));
+  llvm::sys::fs::remove_directories(path("a.plan"));
+  TwoLayers model;
+  options.devices = {"cuda:0", "cuda:0"};
+  auto other = open(model.writer, options);
+  const at::Tensor input = wholeNumbers({4, 8});
+  for (int i = 0; i < 5; ++i)
+    EXPECT_TRUE(at::equal(llvm::cantFail(other->run({input}))[0], model.expected(input)));
+  for (const DeviceStatistics &device : other->statistics())
+    EXPECT_THAT(device.eager, testing::IsEmpty());
+}
+
+TEST_F(GpuTest, RandomNumbersAreDrawnBesideCaptures) {
+  TwoLayers model;
+  SessionOptions options;
+  options.devices = {"cuda:0", "cuda:0"};
+  options.cudaGraphs = true;
+  auto session = open(model.writer, options);
+  std::atomic<bool> isOver{false};
+  std::thread drawing([&] {
+    while (!isOver)
+      EXPECT_EQ(at::rand({8}, at::TensorOptions().device(at::kCUDA)).numel(), 8);
+  });
+  for (int64_t batch = 1; batch <= 8; ++batch)
+    for (int i = 0; i < 4; ++i) {
+      const at::Tensor x = wholeNumbers({batch, 8});
+      EXPECT_TRUE(at::equal(llvm::cantFail(session->run({x}))[0], model.expected(x)));
+    }
+  isOver = true;
+  drawing.join();
+  for (const DeviceStatistics &device : session->statistics())
+    EXPECT_THAT(device.eager, testing::IsEmpty());
+}
+
+TEST_F(GpuTest, ManySessionsHaveStreamsOfTheirOwn) {
+  TwoLayers model;
+  SessionOptions options;
+  options.devices = {"cuda:0", "cuda:0"};
+  auto first = open(model.writer, options);
+  const at::Tensor x = wholeNumbers({4, 8});
+  for (int i = 0; i < 20; ++i) {
+    auto session = llvm::cantFail(Session::open(path("a.plan"), options));
+    EXPECT_TRUE(at::equal(llvm::cantFail(session->run({x}))[0], model.expected(x)));
+  }
+  EXPECT_TRUE(at::equal(llvm::cantFail(first->run({x}))[0], model.expected(x)));
 }
 
 TEST_F(GpuTest, AutocastComputesInBfloat16) {
