@@ -1,6 +1,5 @@
 //===- Request.cpp --------------------------------------------------------===//
 #include "runtime/Request.h"
-#include "runtime/Streams.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 #include <algorithm>
@@ -13,8 +12,8 @@ Request::Request(uint64_t number, std::vector<at::Tensor> inputs, Microbatches m
                  llvm::function_ref<std::shared_ptr<Exchange>(Patience &)> connect, c10::Device outputPlace,
                  bool collects)
     : number(number), microbatches(std::move(microbatches)), outputPlace(outputPlace),
-      inputs(std::move(inputs)), outputs(outputCount), traffic(std::move(traffic)), states(states),
-      working(rankIds.size() + collects) {
+      inputs(std::move(inputs)), outputs(outputCount), rooms(outputCount), traffic(std::move(traffic)),
+      states(states), working(rankIds.size() + collects) {
   for (uint32_t rank : rankIds)
     ranks.push_back({rank});
   ranksExchange = connect(*this);
@@ -96,11 +95,13 @@ void Request::addOutput(size_t leaf, uint32_t microbatch, const at::Tensor &tens
     whole = microbatches.roomFor(microbatch, leaf, tensor, outputPlace);
     keepForDefaultStream(whole);
     // On a GPU what this thread called before may still use its memory, and other threads write there, too.
-    finishHere(outputPlace);
+    rooms[leaf] = Milestone({whole});
   }
   const at::Tensor room = whole;
   // Each micro-batch has a place of its own there, and copying takes time.
   lock.unlock();
+  rooms[leaf].wait();
+  keepForThread({room});
   microbatches.addOutputOf(microbatch, leaf, tensor, room);
 }
 

@@ -8,6 +8,7 @@
 #include "runtime/Microbatches.h"
 #include "runtime/Patience.h"
 #include "runtime/States.h"
+#include "runtime/Streams.h"
 #include "runtime/Traffic.h"
 #include "llvm/ADT/ArrayRef.h"
 #include "llvm/ADT/STLFunctionalExtras.h"
@@ -98,6 +99,8 @@ private:
 
   std::vector<at::Tensor> inputs;
   std::vector<at::Tensor> outputs;
+  /// By output: when there is room for it, if it is joined.
+  std::vector<Milestone> rooms;
   const std::shared_ptr<Traffic> traffic;
   const llvm::MutableArrayRef<States> states;
   std::atomic<bool> hasFailed{false};

@@ -5,6 +5,7 @@
 #include "runtime/LocalExchange.h"
 #include "runtime/Request.h"
 #include "tests/unit/runtime/FakeGpu.h"
+#include "tests/unit/runtime/TestModels.h"
 #include <ATen/ATen.h>
 #include <c10/core/StreamGuard.h>
 #include <future>
@@ -81,6 +82,44 @@ TEST_F(StreamsTest, RanksOnOneGpuHaveStreamsOfTheirOwn) {
   EXPECT_NE(found[0], found[1]);
   EXPECT_THAT(takeFakeGpuLog(), ElementsAre("1/" + std::to_string(found[0]) + " finishes",
                                             "1/" + std::to_string(found[1]) + " finishes"));
+}
+
+TEST_F(StreamsTest, DevicesGiveTheirStreamsBack) {
+  FakePlugin plugin;
+  c10::StreamId computing = 0;
+  {
+    Device device({"cuda:1", fakeGpu(1), &plugin}, 1);
+    on(device,
+       [&] { computing = c10::impl::VirtualGuardImpl(c10::kPrivateUse1).getStream(fakeGpu(1)).id(); });
+    EXPECT_EQ(plugin.given.size(), 0u);
+  }
+  ASSERT_EQ(plugin.given.size(), 2u);
+  EXPECT_EQ(plugin.given[0].id(), computing);
+  EXPECT_NE(plugin.given[1].id(), computing);
+}
+
+/// Two micro-batches, each of a rank in a stream of its own, join their outputs on a GPU.
+TEST_F(StreamsTest, MicrobatchesWaitForTheRoomOfOutputs) {
+  TwoLayers model;
+  model.writer.splitBatch(2);
+  const plan::Signature &signature = *model.writer.plan->signatures[0];
+  auto traffic = std::make_shared<Traffic>(std::chrono::seconds(30), 1);
+  States states(0);
+  auto connect = [](Patience &patience) {
+    return std::make_shared<LocalExchange>(llvm::ArrayRef<uint32_t>{0, 1}, 1, 1, 2, patience);
+  };
+  Request request(0, {}, Microbatches(signature, 2, {4}), 1, {0, 1}, traffic, states, connect, fakeGpu(0));
+  const c10::Stream streams[] = {newStream(fakeGpu(0)), newStream(fakeGpu(0))};
+  const Tensor part = at::ones({2, 4}).to(fakeGpu(0));
+  takeFakeGpuLog();
+  for (uint32_t microbatch : {0, 1}) {
+    c10::StreamGuard guard(streams[microbatch]);
+    request.addOutput(0, microbatch, part);
+  }
+  const std::string first = name(streams[0]), second = name(streams[1]);
+  EXPECT_THAT(takeFakeGpuLog(),
+              ElementsAre("0/0 keeps", first + " records", first + " waits for " + first, first + " keeps",
+                          second + " waits for " + first, second + " keeps"));
 }
 
 TEST_F(StreamsTest, CopiesGoBesideWhatAGpuComputes) {
