@@ -9,8 +9,8 @@
 
 namespace cleave::runtime {
 
-/// Tells libtorch whether GPUs may use TF32, where there is one among `devices`. Fails on options of which
-/// one takes another's meaning away.
+/// Tells libtorch whether GPUs may use TF32, where there is one among `devices`, those of this process. Fails
+/// on options of which one takes another's meaning away, in all processes alike.
 llvm::Error setPrecision(const SessionOptions &options, llvm::ArrayRef<ResolvedDevice> devices);
 
 } // namespace cleave::runtime

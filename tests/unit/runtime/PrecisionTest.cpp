@@ -1,4 +1,5 @@
 //===- PrecisionTest.cpp - Narrower types where they are asked for --------===//
+#include "runtime/Precision.h"
 #include "runtime/Session.h"
 #include "tests/unit/runtime/TestModels.h"
 #include "llvm/Support/FileSystem.h"
@@ -65,6 +66,16 @@ TEST_F(PrecisionRefusals, CpusHaveNeitherTf32NorGraphs) {
   options.cudaGraphs = true;
   EXPECT_THAT(failureOf(Session::open(path("a.plan"), options)),
               testing::StartsWith("--cuda-graphs is of GPUs"));
+}
+
+TEST_F(PrecisionRefusals, OneProcessOnACpuLeavesTf32ToTheOthers) {
+  SessionOptions options;
+  options.tf32 = true;
+  options.devices = {"cpu:0", "cuda:0"};
+  EXPECT_EQ(failureOf(setPrecision(options, ResolvedDevice{"cpu:0"})), "");
+  options.devices = {"cpu:0", "cpu:1"};
+  EXPECT_THAT(failureOf(setPrecision(options, ResolvedDevice{"cpu:0"})),
+              testing::StartsWith("--tf32 is of GPUs"));
 }
 
 } // namespace cleave::runtime
