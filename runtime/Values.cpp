@@ -130,8 +130,10 @@ static bool hasElsewhere(c10::Device place, const c10::IValue &value) {
 }
 
 static at::Tensor moved(c10::Device place, const at::Tensor &tensor) {
-  return place.is_cuda() && tensor.is_cpu() ? tensor.pin_memory().to(place, /*non_blocking=*/true)
-                                            : tensor.to(place);
+  const bool canBePinned = tensor.layout() == at::kStrided && !tensor.is_quantized();
+  return place.is_cuda() && tensor.is_cpu() && canBePinned
+             ? tensor.pin_memory().to(place, /*non_blocking=*/true)
+             : tensor.to(place);
 }
 
 c10::IValue movedTo(c10::Device place, c10::IValue value) {
