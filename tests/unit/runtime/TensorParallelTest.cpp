@@ -90,6 +90,28 @@ protected:
   }
 };
 
+TEST_F(GpuGroupTest, AddsWithTheBitsOfCpus) {
+  for (plan::DType dtype : {plan::DType::Float, plan::DType::BFloat16}) {
+    PlanWriter writer({0}, 2);
+    writer.input("x", tensorType(dtype, {7, 33}));
+    for (uint32_t rank : {0, 1}) {
+      StageWriter &stage = writer.stage(0, rank);
+      const uint32_t x = stage.input(0),
+                     part = rank == 0 ? x : stage.call("aten::mul.Scalar", {x, stage.constant(real(0.3))});
+      stage.output(stage.call("spmd::all_reduce", {part}));
+    }
+    writer.output("y", 0, 0);
+    const at::Tensor x = at::randn({7, 33}).to(dtype == plan::DType::Float ? at::kFloat : at::kBFloat16);
+    const at::Tensor expected = llvm::cantFail(open(writer)->run({x}))[0];
+    SessionOptions options;
+    options.devices = {"cuda:0", "cuda:1"};
+    auto session = llvm::cantFail(Session::open(path("a.plan"), options));
+    EXPECT_TRUE(at::equal(llvm::cantFail(session->run({x}))[0], expected));
+    session.reset();
+    llvm::sys::fs::remove_directories(path("a.plan"));
+  }
+}
+
 TEST_F(GpuGroupTest, GivesWhatTorchGives) {
   for (uint32_t places : {1, 2}) {
     SplitLayers model(2, places);
