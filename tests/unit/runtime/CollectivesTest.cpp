@@ -338,9 +338,11 @@ TEST_F(CollectiveFailures, RefuseRangesAndDimensionsThatAreNotThere) {
   };
   EXPECT_EQ(scatter(1, {1, 3}), "found 3 positions from 1 on, expected them among 3");
   EXPECT_EQ(with([](uint32_t) {
-              return call("spmd::reduce_scatter", {at::ones({int64_t(1) << 40, 0}), 1, std::vector<int64_t>{0, 0}});
+              return call("spmd::reduce_scatter",
+                          {at::ones({int64_t(1) << 40, 0}), 1, std::vector<int64_t>{0, 0}});
             }),
-            "") << "nothing, 2^40 times";
+            "")
+      << "nothing, 2^40 times";
   EXPECT_EQ(scatter(2, {0, 1}), "found dimension 2, expected one of the tensor's 2");
   EXPECT_EQ(scatter(-1, {0, 1}), "found dimension -1, expected one of the tensor's 2");
   EXPECT_EQ(swap(0, 0, {0, 1}), "found dimensions 0 and 0, expected two of the tensor's 2");
