@@ -2,6 +2,16 @@
 #include "runtime/Precision.h"
 #include "llvm/ADT/STLExtras.h"
 #include <ATen/Context.h>
+#include <ATen/Operators.h>
+#include <ATen/autocast_mode.h>
+#include <torch/library.h>
+
+// Traces have these where the model calls `conv2d` and its like, for which libtorch's autocast on CPUs has
+// kernels; on GPUs it has some for these, too.
+TORCH_LIBRARY_IMPL(aten, AutocastCPU, m) {
+  KERNEL_CPU(_convolution, lower_precision_fp)
+  KERNEL_CPU(_convolution_mode, lower_precision_fp)
+}
 
 namespace cleave::runtime {
 

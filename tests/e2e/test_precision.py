@@ -91,6 +91,33 @@ def test_autocast_gives_the_bits_of_libtorchs(name, word, dtype, tiny_model, tmp
     assert any(outputs[key].dtype != plain[key].dtype or not torch.equal(outputs[key], plain[key]) for key in plain)
 
 
+class Convolutions(nn.Module):
+    """Of one, two and three dimensions, transposed, and padded by a word: a trace has other operators for these."""
+
+    def __init__(self):
+        super().__init__()
+        self.lines, self.words = nn.Conv1d(3, 4, 3), nn.Conv1d(4, 4, 3, padding="same")
+        self.planes, self.back = nn.Conv2d(1, 4, 3), nn.ConvTranspose2d(4, 2, 3)
+        self.rooms = nn.Conv3d(1, 2, 3)
+
+    def forward(self, x):
+        lines = self.words(self.lines(x))
+        return lines, self.back(self.planes(lines[:, None])), self.rooms(lines.reshape(2, 1, 4, 5, 6))
+
+
+@pytest.mark.parametrize("word, dtype", [("bf16", torch.bfloat16), ("fp16", torch.float16)])
+def test_autocast_casts_convolutions(word, dtype, compiler):
+    torch.manual_seed(0)
+    model, x = Convolutions().eval(), torch.randn(2, 3, 32)
+    compiler.compile(torch.jit.trace(model, x), "--devices", 2, x=x)
+    cleave("run", "model.plan", "--inputs", "model.inputs.safetensors", "--autocast", word, "--outputs", "o.st",
+           cwd=compiler.folder)
+    with torch.inference_mode(), torch.autocast("cpu", dtype):
+        expected = model(x)
+    outputs = load_file(compiler.folder / "o.st").values()
+    assert all(leaf.dtype == dtype and any(torch.equal(leaf, output) for output in outputs) for leaf in expected)
+
+
 def test_autocast_has_no_types_to_check(tiny_model, tmp_path):
     model = tiny_model("gpt2")
     cleave("compile", model.path, "--inputs", model.inputs, "-o", tmp_path / "a.plan")
