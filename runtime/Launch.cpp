@@ -139,11 +139,10 @@ Expected<Launch> Reader::place(const Launcher &launcher) const {
   std::string local = variable(launcher.localSize).value_or("");
   if (StringRef(local).take_while(llvm::isDigit).getAsInteger(10, launch.localSize) || launch.localSize == 0)
     launch.localSize = launch.size;
-  if (has(launcher.localRank)) {
-    launch.localRank.emplace();
-    if (Error error = number(launcher, launcher.localRank, kMostRanks, *launch.localRank))
-      return error;
-  }
+  // Who needs it says where it is missing.
+  uint32_t place = 0;
+  if (!StringRef(variable(launcher.localRank).value_or("")).getAsInteger(10, place))
+    launch.localRank = place;
   return launch;
 }
 

@@ -53,8 +53,10 @@ llvm::Expected<std::vector<std::string>> expandDevices(std::vector<std::string> 
     return names;
   if (launch && !launch->localRank)
     return llvm::createStringError(
-        "device cuda: found no place of this process on its machine (LOCAL_RANK), by "
-        "which it has a GPU; pass --devices with an entry a rank: cuda:0,cuda:1");
+        "device cuda: found no place of this process on its machine (LOCAL_RANK, OMPI_COMM_WORLD_LOCAL_RANK, "
+        "SLURM_LOCALID or MPI_LOCALRANKID, as its launcher has it), by which it has a GPU; pass --devices "
+        "with "
+        "an entry a rank: cuda:0,cuda:1");
   names.clear();
   for (size_t rank = 0; rank < ranks; ++rank)
     names.push_back("cuda:" + std::to_string(launch ? *launch->localRank : rank));

@@ -159,7 +159,10 @@ Error Session::Impl::join(const plan::Digest &checksum) {
 }
 
 Expected<std::vector<ResolvedDevice>> Session::Impl::resolveOwn(llvm::ArrayRef<uint32_t> own) {
-  auto names = nameDevices(options.devices, rankCount(*plan));
+  auto expanded = expandDevices(options.devices, rankCount(*plan), options.launch);
+  if (!expanded)
+    return expanded.takeError();
+  auto names = nameDevices(std::move(*expanded), rankCount(*plan));
   if (!names)
     return names.takeError();
   std::vector<ResolvedDevice> resolved;
@@ -385,10 +388,6 @@ Expected<std::unique_ptr<Session>> Session::open(llvm::StringRef planDirectory, 
   auto loaded = plan::readPlan(planDirectory);
   if (!loaded)
     return loaded.takeError();
-  auto devices = expandDevices(std::move(options.devices), rankCount(*loaded->plan), options.launch);
-  if (!devices)
-    return devices.takeError();
-  options.devices = std::move(*devices);
   return catching([&]() -> Expected<std::unique_ptr<Session>> {
     auto impl = std::make_unique<Impl>(std::move(loaded->plan), std::move(options));
     if (Error error = impl->open(planDirectory, loaded->rootChecksum))

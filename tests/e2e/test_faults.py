@@ -218,6 +218,8 @@ def test_another_plan(plans, tmp_path):
     (("--outputs", "o.safetensors"), "rank 1 was given --repeat 1, rank 0 --repeat 1 --outputs; give all ranks the same options"),
     (("--repeat", "3"), "rank 1 was given --repeat 1, rank 0 --repeat 3; give all ranks the same options"),
     (("--stream",), "rank 1 was given --repeat 1, rank 0 --repeat 1 --stream; give all ranks the same options"),
+    (("--check-types",), "rank 1 was given --repeat 1, rank 0 --repeat 1 --check-types; give all ranks the same options"),
+    (("--autocast", "bf16"), "rank 1 was given --repeat 1, rank 0 --repeat 1 --autocast bf16; give all ranks the same options"),
 ])
 def test_other_options(options, said, plans, tmp_path):
     plan, inputs = plans("pp=2")

@@ -215,9 +215,11 @@ def test_gpus_by_place_on_the_machine(plan, tiny_model):
     places = {rank: ({"LOCAL_RANK": str(1000 + rank)}, ()) for rank in range(2)}
     messages = failures(2, plan, "--inputs", inputs, "--devices", "cuda", own=places)
     assert messages[0] == messages[1] and re.match(r"rank (\d): device cuda:100\1: found ", messages[0]), messages
-    message = ("device cuda: found no place of this process on its machine (LOCAL_RANK), by which it has a GPU; pass --devices "
-               "with an entry a rank: cuda:0,cuda:1")
-    assert failures(2, plan, "--inputs", inputs, "--devices", "cuda") == [message] * 2
+    # One of them alone, too, since they meet before.
+    for own in ({0: ({}, ("--devices", "cuda"))}, {rank: ({}, ("--devices", "cuda")) for rank in range(2)}):
+        messages = failures(2, plan, "--inputs", inputs, own=own)
+        assert messages[0] == messages[1], messages
+        assert re.match(r"rank [01]: device cuda: found no place of this process on its machine \(LOCAL_RANK, ", messages[0])
 
 
 @pytest.mark.skipif(torch.cuda.device_count() >= 2, reason="this machine has two GPUs: `make test-multigpu` tests them")

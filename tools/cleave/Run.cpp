@@ -109,6 +109,12 @@ static std::string commonOptions(const RunOptions &options) {
     given += " --outputs";
   if (!options.files.trace.empty())
     given += " --trace";
+  if (!options.autocast.empty())
+    given += " --autocast " + options.autocast;
+  if (options.session.tf32)
+    given += " --tf32";
+  if (options.session.checkTypes)
+    given += " --check-types";
   return given;
 }
 
@@ -179,6 +185,29 @@ static Error run(RunOptions options) {
   return runSession(**session, options);
 }
 
+static void addFilesAndSteps(CLI::App *command, RunOptions &options) {
+  command->add_option("--inputs", options.files.inputs, "The inputs by name, a safetensors file")
+      ->type_name("FILE");
+  command->add_option("--outputs", options.files.outputs, "Where to write the outputs, a safetensors file")
+      ->type_name("FILE");
+  command
+      ->add_option("--trace", options.files.trace,
+                   "Where to write what each device did when, for ui.perfetto.dev")
+      ->type_name("FILE");
+  command
+      ->add_option("--repeat", options.repeat,
+                   "Steps to measure (requests, or streams), after one request to warm up")
+      ->check(CLI::Range(uint64_t(1), uint64_t(1000000000)).description(""))
+      ->capture_default_str()
+      ->type_name("N");
+  command
+      ->add_option("--timeout", options.timeoutSeconds,
+                   "Seconds that a step may take, and ranks wait for each other")
+      ->check(CLI::Range(uint64_t(1), uint64_t(1000000000)).description(""))
+      ->capture_default_str()
+      ->type_name("N");
+}
+
 void addRunCommand(CLI::App &app, Action &chosen) {
   auto options = std::make_shared<RunOptions>();
   CLI::App *command = app.add_subcommand("run", "Run a plan on inputs from a file");
@@ -186,28 +215,9 @@ void addRunCommand(CLI::App &app, Action &chosen) {
       ->required()
       ->check(fileName())
       ->type_name("FOLDER");
-  command->add_option("--inputs", options->files.inputs, "The inputs by name, a safetensors file")
-      ->type_name("FILE");
-  command->add_option("--outputs", options->files.outputs, "Where to write the outputs, a safetensors file")
-      ->type_name("FILE");
-  command
-      ->add_option("--trace", options->files.trace,
-                   "Where to write what each device did when, for ui.perfetto.dev")
-      ->type_name("FILE");
-  command
-      ->add_option("--repeat", options->repeat,
-                   "Steps to measure (requests, or streams), after one request to warm up")
-      ->check(CLI::Range(uint64_t(1), uint64_t(1000000000)).description(""))
-      ->capture_default_str()
-      ->type_name("N");
-  command
-      ->add_option("--timeout", options->timeoutSeconds,
-                   "Seconds that a step may take, and ranks wait for each other")
-      ->check(CLI::Range(uint64_t(1), uint64_t(1000000000)).description(""))
-      ->capture_default_str()
-      ->type_name("N");
+  addFilesAndSteps(command, *options);
   addDeviceNames(command, options->session.devices,
-                 "One device a rank, cpu:N or cuda:N: cpu:0,cuda:0; cuda: a GPU each");
+                 "One device a rank, cpu:N or cuda:N: cpu:0,cuda:0; cuda: a GPU each", /*isPlaced=*/true);
   repeatable(command->add_option("--library", options->session.libraries,
                                  "A library of operators, as torch loads them"))
       ->type_name("FILE");

@@ -93,7 +93,7 @@ TEST(ExpandDevicesTest, GivesEachRankAGpu) {
   EXPECT_THAT(llvm::cantFail(expandDevices({"cpu:0", "cuda:1"}, 2, launch)), ElementsAre("cpu:0", "cuda:1"));
   EXPECT_THAT(llvm::cantFail(expandDevices({}, 2, launch)), IsEmpty());
   EXPECT_THAT(llvm::toString(expandDevices(cuda, 2, Launch()).takeError()),
-              StartsWith("device cuda: found no place of this process on its machine (LOCAL_RANK)"));
+              StartsWith("device cuda: found no place of this process on its machine (LOCAL_RANK, "));
 }
 
 /// NCCL itself, between the GPUs of this machine, two at the most; a group of one where there is but one.

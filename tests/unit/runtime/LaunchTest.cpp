@@ -71,6 +71,10 @@ TEST(LaunchTest, MeetsWhereSlurmsStepBegins) {
   EXPECT_EQ(launchOf(step).port, launch.port);
   step["SLURM_LOCALID"] = "0";
   EXPECT_EQ(launchOf(step).localRank, 0u);
+  for (const char *odd : {"", "first", "-1"}) {
+    step["SLURM_LOCALID"] = odd;
+    EXPECT_FALSE(launchOf(step).localRank) << odd;
+  }
   step["SLURM_STEP_ID"] = "1";
   EXPECT_NE(launchOf(step).port, launch.port);
   EXPECT_NE(launchOf(step).prefix, launch.prefix);
