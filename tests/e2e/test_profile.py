@@ -121,6 +121,7 @@ def test_compile_predicts_by_it(model, machine, mesh):
     (("-o", "a.json", "--devices", "gpu:0"), 2, "did you mean cpu:0?"),
     (("-o", "a.json", "--devices", "cpu:1,cpu:0,cpu:1"), 2, "--devices cpu:1,cpu:0,cpu:1: cpu:1 is given twice; give each once"),
     (("-o", "a.json", "--devices", "cuda:99"), 1, "device cuda:99: "),
+    (("-o", "a.json", "--devices", "cuda"), 2, "did you mean cuda:0"),
     (("-o", "no/such/folder/a.json"), 1, "no/such/folder"),
     (("-o", "folder"), 1, "no regular file"),
     (("-o", "a.json", "a.plan"), 2, "a.plan: one more argument than it takes"),

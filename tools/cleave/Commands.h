@@ -22,10 +22,10 @@ struct Action {
   SearchStop *stop = nullptr;
 };
 
-/// Adds --devices, which fills `devices` with names, `cpu:N` or `cuda:N`, in one list or in several, or with
-/// `cuda` alone.
+/// Adds --devices, which fills `devices` with names, `cpu:N` or `cuda:N`, in one list or in several, or,
+/// where `isPlaced`, with `cuda` alone.
 CLI::Option *addDeviceNames(CLI::App *command, std::vector<std::string> &devices,
-                            const std::string &description);
+                            const std::string &description, bool isPlaced);
 
 /// Accepts any name but the empty one.
 CLI::Validator fileName();

@@ -159,7 +159,8 @@ void addProfileCommand(CLI::App &app, Action &chosen) {
   auto options = std::make_shared<ProfileCommand>();
   CLI::App *command = app.add_subcommand("profile", "Measure this machine, for compile --machine");
   addDeviceNames(command, options->profile.devices,
-                 "A plan's, on this machine's threads, or one a process: cpu:0,cpu:1 (cpu:0)");
+                 "A plan's, on this machine's threads, or one a process: cpu:0,cpu:1 (cpu:0)",
+                 /*isPlaced=*/false);
   command->add_option("-o,--output", options->output, "Where to write the machine, a JSON file")
       ->required()
       ->check(fileName())

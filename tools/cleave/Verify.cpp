@@ -70,7 +70,8 @@ void addVerifyCommand(CLI::App &app, Action &chosen) {
       ->add_option("--inputs", options->inputsFile,
                    "Inputs by name, a safetensors file; else MODEL.inputs.safetensors, else made up")
       ->type_name("FILE");
-  addDeviceNames(command, options->devices, "One device a rank, cpu:N or cuda:N: cpu:0,cuda:0");
+  addDeviceNames(command, options->devices,
+                 "One device a rank, cpu:N or cuda:N: cpu:0,cuda:0; cuda: a GPU each", /*isPlaced=*/true);
   command->add_option("--timeout", options->timeoutSeconds, "Seconds that one run of the plan may take")
       ->check(CLI::Range(uint64_t(1), uint64_t(1000000000)).description(""))
       ->capture_default_str()

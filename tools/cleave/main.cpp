@@ -49,8 +49,6 @@ static std::string describeWrongUsage(const CLI::App *app, const CLI::Error &err
 }
 
 static std::string checkDeviceNames(const std::string &text) {
-  if (text == "cuda")
-    return "";
   for (llvm::StringRef name : llvm::split(text, ',')) {
     if (name.empty())
       return "found \"" + text + "\", expected names of devices with a comma between any two: cpu:0,cuda:0";
@@ -61,7 +59,7 @@ static std::string checkDeviceNames(const std::string &text) {
 }
 
 CLI::Option *cleave::addDeviceNames(CLI::App *command, std::vector<std::string> &devices,
-                                    const std::string &description) {
+                                    const std::string &description, bool isPlaced) {
   // CLI11 would pass over an empty name, and read on behind a list of such.
   auto fill = [&devices](const std::vector<std::string> &lists) {
     devices.clear();
@@ -70,7 +68,11 @@ CLI::Option *cleave::addDeviceNames(CLI::App *command, std::vector<std::string> 
         devices.push_back(name.str());
   };
   return repeatable(command->add_option_function<std::vector<std::string>>("--devices", fill, description))
-      ->check(CLI::Validator(checkDeviceNames, ""))
+      ->check(CLI::Validator(
+          [isPlaced](const std::string &text) {
+            return isPlaced && text == "cuda" ? "" : checkDeviceNames(text);
+          },
+          ""))
       ->type_name("DEVICES");
 }
 
