@@ -36,8 +36,8 @@ public:
   /// A stream on device `index` that nobody else has until it is given back; throws where none can be made.
   virtual c10::Stream takeStream(int index) = 0;
   virtual void giveStream(c10::Stream stream) = 0;
-  /// Captures what `work` calls on device `index`, in the thread's current stream, one that was taken;
-  /// nothing of it is done. Throws where it cannot be captured, and what `work` throws.
+  /// Captures what `work` calls on device `index`, in a stream that the thread has for that time; nothing of
+  /// it is done. Throws where it cannot be captured, and what `work` throws.
   virtual std::unique_ptr<DeviceGraph> capture(int index, const std::function<void()> &work) = 0;
   /// What the thread calls until `endRange` stands under `name` in profiles.
   virtual void beginRange(const char *name) = 0;

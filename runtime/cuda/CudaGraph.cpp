@@ -10,9 +10,12 @@
 #include <ATen/cuda/CUDAGraph.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAException.h>
+#include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
 #include <exception>
+#include <map>
 #include <mutex>
+#include <optional>
 #include <utility>
 
 namespace cleave::runtime {
@@ -61,11 +64,14 @@ public:
   ~CudaGraph() override;
   void capture(const std::function<void()> &work);
   void replay() override {
-    C10_CUDA_CHECK(cudaGraphLaunch(executable, c10::cuda::getCurrentCUDAStream(stream.device_index())));
+    replayed = c10::cuda::getCurrentCUDAStream(stream.device_index());
+    C10_CUDA_CHECK(cudaGraphLaunch(executable, *replayed));
   }
 
 private:
   const CUDAStream stream;
+  /// Where it last was.
+  std::optional<CUDAStream> replayed;
   GraphMemory memory;
   cudaGraphExec_t executable = nullptr;
 };
@@ -76,7 +82,8 @@ CudaGraph::~CudaGraph() {
   if (!executable)
     return;
   // It may be at work still.
-  C10_CUDA_CHECK_WARN(cudaStreamSynchronize(stream));
+  if (replayed)
+    C10_CUDA_CHECK_WARN(cudaStreamSynchronize(*replayed));
   C10_CUDA_CHECK_WARN(cudaGraphExecDestroy(executable));
 }
 
@@ -107,11 +114,25 @@ void CudaGraph::capture(const std::function<void()> &work) {
   C10_CUDA_CHECK(made);
 }
 
+/// A stream in which nothing but captures is called. Who frees pinned memory that a rank's stream has used
+/// notes an event there, from any thread, which in a capture nobody could wait for.
+static CUDAStream captureStream(c10::DeviceIndex index) {
+  static std::map<c10::DeviceIndex, CUDAStream> streams;
+  auto found = streams.find(index);
+  if (found == streams.end()) {
+    cudaStream_t made = nullptr;
+    C10_CUDA_CHECK(cudaStreamCreateWithFlags(&made, cudaStreamNonBlocking));
+    found = streams.emplace(index, c10::cuda::getStreamFromExternal(made, index)).first;
+  }
+  return found->second;
+}
+
 std::unique_ptr<DeviceGraph> captureGraph(int index, const std::function<void()> &work) {
   // One at a time: it is rare, and what libraries do in captures of several threads is theirs to know.
   static std::mutex mutex;
   std::lock_guard lock(mutex);
-  auto graph = std::make_unique<CudaGraph>(c10::cuda::getCurrentCUDAStream(c10::DeviceIndex(index)));
+  const c10::cuda::CUDAStreamGuard there(captureStream(c10::DeviceIndex(index)));
+  auto graph = std::make_unique<CudaGraph>(there.current_stream());
   graph->capture(work);
   return graph;
 }

@@ -249,6 +249,27 @@ TEST_F(GpuTest, RandomNumbersAreDrawnBesideCaptures) {
     EXPECT_THAT(device.eager, testing::IsEmpty());
 }
 
+TEST_F(GpuTest, OutputsAreFreedBesideCaptures) {
+  TwoLayers model;
+  SessionOptions options;
+  options.devices = {"cuda:0", "cuda:0"};
+  options.cudaGraphs = true;
+  auto session = open(model.writer, options);
+  const at::Tensor small = wholeNumbers({1, 8});
+  std::atomic<bool> isOver{false};
+  std::thread freeing([&] {
+    while (!isOver)
+      EXPECT_TRUE(at::equal(llvm::cantFail(session->run({small}))[0], model.expected(small)));
+  });
+  for (int64_t batch = 2; batch <= 8; ++batch)
+    for (int i = 0; i < 4; ++i) {
+      const at::Tensor x = wholeNumbers({batch, 8});
+      EXPECT_TRUE(at::equal(llvm::cantFail(session->run({x}))[0], model.expected(x)));
+    }
+  isOver = true;
+  freeing.join();
+}
+
 TEST_F(GpuTest, ManySessionsHaveStreamsOfTheirOwn) {
   TwoLayers model;
   SessionOptions options;
