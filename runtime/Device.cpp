@@ -184,6 +184,12 @@ void Device::work() {
   changed.notify_all();
   while (std::function<void()> task = next())
     task();
+  try {
+    // What a failed request has left there still reads weights, which soon are others' memory.
+    finishHere(place());
+  } catch (const std::exception &) {
+    // It has been told as the request's failure, or is nobody's.
+  }
 }
 
 std::vector<std::unique_ptr<Device>> startDevices(llvm::ArrayRef<ResolvedDevice> resolved, uint32_t processes,

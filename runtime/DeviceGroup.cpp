@@ -14,8 +14,6 @@ using namespace std::chrono_literals;
 /// How long a wait spins before it sleeps between looks: what is small is there by then.
 static constexpr auto kSpin = 1ms;
 static constexpr auto kLook = 50us;
-/// How long a failure of the device's waits to hear what has become of the other processes, which tells more.
-static constexpr auto kLastWord = 1s;
 /// How long the device has to let go of everything once it was told to end.
 static constexpr auto kLetGo = 2s;
 
@@ -158,6 +156,11 @@ void DeviceGroup::swap(llvm::ArrayRef<Tensor> given, llvm::ArrayRef<Tensor> take
 class DeviceGroup::Pending final : public Message {
 public:
   Pending(DeviceGroup &group, c10::intrusive_ptr<c10d::Work> work) : group(group), work(std::move(work)) {}
+  ~Pending() override {
+    // The device may still write to its tensors.
+    if (work && group.isCut && !group.hasLetGo(0s))
+      (void)work.release();
+  }
   void wait() override {
     group.attempt([&] { group.await(std::move(work)); });
   }

@@ -52,7 +52,8 @@ public:
   std::unique_ptr<Message> receive(uint32_t from, const at::Tensor &bytes);
 
   /// Ends every wait, now and later, and has the device end what it does for them, for which it waits a
-  /// little. Of any thread, once or more often.
+  /// little. A call of c10d's that does not return, as it may where two devices first meet, is not ended. Of
+  /// any thread, once or more often.
   void abort();
 
 private:

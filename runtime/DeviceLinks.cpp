@@ -22,9 +22,8 @@ using namespace std::chrono_literals;
 
 using Backends = std::vector<c10::intrusive_ptr<c10d::Backend>>;
 
-/// How often to see whether the run has failed, and how long to wait for that where NCCL has.
+/// How often to see whether the run has failed.
 static constexpr auto kLook = 10ms;
-static constexpr auto kLastWord = 1s;
 
 //===- Routes -------------------------------------------------------------===//
 
@@ -113,16 +112,18 @@ static Backends connectAll(Peers &peers, const ResolvedDevice &device,
   });
   std::future<void> connected = connecting.get_future();
   std::thread(std::move(connecting)).detach();
+  // What is made where others fail is given back to nobody: that would end groups while the process ends.
+  auto leaveBehind = [&] { (void)new std::shared_ptr<Backends>(std::move(backends)); };
   while (connected.wait_for(kLook) != std::future_status::ready)
     if (peers.isOver()) {
-      // What the thread still makes is given back to nobody: that would end groups while the process ends.
-      (void)new std::shared_ptr<Backends>(std::move(backends));
+      leaveBehind();
       throw WireCut();
     }
   try {
     connected.get();
     return std::move(*backends);
   } catch (const std::exception &) {
+    leaveBehind();
     // That another process has died says more than what NCCL makes of it.
     for (auto waited = 0ms; waited < kLastWord && !peers.isOver(); waited += kLook)
       std::this_thread::sleep_for(kLook);
@@ -153,7 +154,7 @@ Expected<std::unique_ptr<DeviceLinks>> DeviceLinks::open(const plan::Plan &plan,
     if (llvm::is_contained(route.ranks, peers.rank()))
       ours.emplace(number, route);
   auto opened = std::make_unique<DeviceLinks>();
-  opened->place = device.place;
+  opened->ownPlace = device.place;
   if (ours.empty())
     return opened;
   Error error = peers.waitFor("for the GPUs of the ranks to be connected", [&] {

@@ -53,7 +53,7 @@ public:
   open(const plan::Plan &plan, Peers &peers, const ResolvedDevice &device, std::chrono::seconds timeout);
 
   /// Where this process computes.
-  c10::Device place = c10::kCPU;
+  c10::Device place() const { return ownPlace; }
   /// Null where this rank's tensor group, if there is one, has a CPU.
   DeviceGroup *tensorGroup() const { return group; }
   /// Null where values go through main memory.
@@ -68,6 +68,7 @@ private:
   void add(const DeviceRoute &route, uint32_t own, c10::Device place,
            c10::intrusive_ptr<c10d::Backend> backend);
 
+  c10::Device ownPlace = c10::kCPU;
   std::vector<std::unique_ptr<DeviceGroup>> groups;
   DeviceGroup *group = nullptr;
   /// By the rank at the other end, and whether this one gives.

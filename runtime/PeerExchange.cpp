@@ -49,7 +49,7 @@ PeerExchange::PeerExchange(const plan::Plan &plan, Peers &peers, MemoryAccount &
   const uint32_t size = plan.mesh->tp, index = plan::tensorRankOf(plan, peers.rank());
   if (size > 1)
     group.emplace(peers.wire(), peers.rank() - index, size, index, links.tensorGroup());
-  if (group && !links.tensorGroup() && !links.place.is_cpu())
+  if (group && !links.tensorGroup() && !links.place().is_cpu())
     throughMemory = std::make_unique<ThroughMemory>(*group);
   for (uint32_t signature = 0; signature < plan.signatures.size(); ++signature)
     connect(signature);

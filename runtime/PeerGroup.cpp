@@ -14,9 +14,6 @@ using at::Tensor;
 /// What a message of the first round may have.
 static constexpr size_t kFirst = 64 << 10;
 
-/// Who is waited for.
-static constexpr int64_t kNobody = -1, kDevices = -2;
-
 PeerGroup::PeerGroup(Wire &wire, uint32_t first, uint32_t size, uint32_t index, DeviceGroup *devices)
     : wire(wire), first(first), size(size), index(index), devices(devices), heard(size), posts(size) {
   said.reserve(kFirst);
@@ -238,10 +235,6 @@ std::vector<Tensor> PeerGroup::exchange(GroupCall call, const Tensor &tensor, In
 void PeerGroup::sumInto(const Tensor &result, const std::vector<Tensor> &parts) const {
   if (result.numel() == 0)
     return;
-  if (devices) {
-    result.copy_(sumOn(result.device(), parts));
-    return;
-  }
   std::vector<const char *> inputs;
   for (const Tensor &part : parts)
     inputs.push_back(static_cast<const char *>(part.const_data_ptr()));
@@ -277,8 +270,12 @@ Tensor PeerGroup::allReduce(const Tensor &given) {
 Tensor PeerGroup::reduceScatter(const Tensor &given, int64_t dim, IntArrayRef ranges) {
   checkSummable(given.scalar_type());
   const Tensor tensor = given.contiguous();
+  const std::vector<Tensor> parts =
+      exchange(callOf(GroupOperation::ReduceScatter, tensor, dim), tensor, {}, ranges);
+  if (devices)
+    return sumOn(tensor.device(), parts);
   Tensor result = at::empty(sizesWith(tensor, dim, extentOf(ranges, 2)), tensor.options());
-  sumInto(result, exchange(callOf(GroupOperation::ReduceScatter, tensor, dim), tensor, {}, ranges));
+  sumInto(result, parts);
   return result;
 }
 

@@ -61,7 +61,7 @@ private:
                      llvm::function_ref<at::Tensor(uint32_t)> into);
   /// Does `work`, for which all ranks' devices are waited for.
   at::Tensor onDevices(GroupOperation operation, llvm::function_ref<at::Tensor()> work);
-  /// The sum of tensors of one size, in their order, to `result`.
+  /// The sum of tensors of one size on the CPU, in their order, to `result`.
   void sumInto(const at::Tensor &result, const std::vector<at::Tensor> &parts) const;
   void awaitAll(std::vector<std::unique_ptr<Message>> &messages, const std::vector<uint32_t> &from);
 
@@ -72,8 +72,9 @@ private:
   std::vector<char> said;
   std::vector<std::vector<char>> heard;
   std::vector<Post> posts;
-  /// The rank that is waited for, -1 for none, -2 for the GPUs of all, and in which operation.
-  std::atomic<int64_t> waitsFor{-1};
+  static constexpr int64_t kNobody = -1, kDevices = -2;
+  /// The rank that is waited for, or one of these (the GPUs of all), and in which operation.
+  std::atomic<int64_t> waitsFor{kNobody};
   std::atomic<GroupOperation> current{GroupOperation::AllReduce};
 };
 

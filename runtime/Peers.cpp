@@ -18,8 +18,6 @@ using namespace std::chrono_literals;
 static constexpr auto kBeat = 200ms;
 /// How long it says nothing before that is told.
 static constexpr auto kSilence = 1500ms;
-/// How long a process that fails waits to hear whether another has failed before.
-static constexpr auto kLastWord = 1s;
 static constexpr char kFailed[] = "failed";
 
 static std::string ofRank(uint32_t rank, StringRef text) {

@@ -22,6 +22,7 @@
 
 namespace cleave::runtime {
 
+/// What is asked of a rank, as SessionOptions has it.
 struct RankOptions {
   bool checkTypes, traced, cudaGraphs;
 };

@@ -32,6 +32,9 @@ public:
   const uint32_t rank;
 };
 
+/// How long who fails waits to hear whether another process has failed before, which tells more.
+inline constexpr std::chrono::seconds kLastWord{1};
+
 /// Thrown by what waits when the wire is cut.
 class WireCut : public std::runtime_error {
 public:

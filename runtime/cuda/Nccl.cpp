@@ -31,8 +31,7 @@ static constexpr std::pair<const char *, const char *> kSettings[] = {
     {"TORCH_NCCL_DESYNC_DEBUG", "0"},
     {"TORCH_NCCL_DUMP_ON_TIMEOUT", "0"},
     // The recorder of calls keeps events that only the watchdog lets go of, and is not made for groups of
-    // several
-    // threads.
+    // several threads.
     {"TORCH_NCCL_TRACE_BUFFER_SIZE", "0"},
     {"TORCH_FR_BUFFER_SIZE", "0"},
     // Each way between two GPUs is a group of its own, in which nothing is to be in parallel.

@@ -78,6 +78,7 @@ public:
     started = true;
     return work;
   }
+  c10::intrusive_ptr<c10d::Work> recv(std::vector<Tensor> &, int, int) override { return work; }
   void abort() override {
     ++aborts;
     if (mayAbort.valid())
@@ -121,6 +122,21 @@ TEST(DeviceGroupTest, LeavesBehindWhatCannotBeAborted) {
   }
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(10));
   EXPECT_FALSE(backend->work->isOver);
+  end.set_value();
+  while (!backend->work->isOver)
+    std::this_thread::yield();
+}
+
+TEST(DeviceGroupTest, KeepsWhatMayStillBeWritten) {
+  auto backend = c10::make_intrusive<StuckBackend>();
+  std::promise<void> end;
+  backend->mayAbort = end.get_future().share();
+  {
+    DeviceGroup group(backend);
+    std::unique_ptr<Message> unread = group.receive(1, at::ones({3}));
+    group.abort();
+  }
+  EXPECT_EQ(backend->work.use_count(), 2u) << "with its work c10d lets go of the tensors";
   end.set_value();
   while (!backend->work->isOver)
     std::this_thread::yield();

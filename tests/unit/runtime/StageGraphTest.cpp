@@ -1,5 +1,6 @@
 //===- StageGraphTest.cpp - Programs captured once and replayed -----------===//
-// Without a GPU: on a device and with a plugin that count what they are asked for.
+// Without a GPU: on a device and with a plugin that count what they are asked for. What a replay computes,
+// and of which inputs, GpuTest holds.
 #include "runtime/StageGraph.h"
 #include "codegen/plan/DimExpr.h"
 #include "tests/unit/runtime/FakeGpu.h"
