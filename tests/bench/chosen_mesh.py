@@ -34,7 +34,6 @@ AUTO = "auto"
 class Configured(Plan):
     """A plan for the measured machine; of `--mesh auto`, with whatever that finds."""
     schedule: str = "gpipe"
-    machine: pathlib.Path = None
     alone: bool = True
 
     def plan(self, bench):

@@ -95,6 +95,8 @@ class Plan:
     alone: bool = False
     # Of all devices together; 0: all cores.
     threads: int = 0
+    # As `cleave profile` has measured it, if it has.
+    machine: pathlib.Path | None = None
 
     def plan(self, bench):
         return bench.folder / f"{self.mesh}x{self.microbatches}.plan"
@@ -102,7 +104,8 @@ class Plan:
     def prepare(self, bench):
         if not self.plan(bench).exists():
             output([bench.tools / "cleave", "compile", bench.traced, "--inputs", bench.inputs, "--mesh", self.mesh,
-                    "--microbatches", self.microbatches, "--verify", "-o", self.plan(bench)])
+                    "--microbatches", self.microbatches, *(["--machine", self.machine] if self.machine else []), "--verify",
+                    "-o", self.plan(bench)])
 
     def measure(self, bench):
         run = self.run(bench)

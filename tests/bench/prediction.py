@@ -36,7 +36,6 @@ MEAN, WORST, BYTES, TOO_FEW = 8, 15, 5, 2
 @dataclasses.dataclass(frozen=True)
 class Predicted(Plan):
     """A plan for a measured machine."""
-    machine: pathlib.Path = None
 
     def prepare(self, bench):
         contestants.output([bench.tools / "cleave", "compile", bench.traced, "--inputs", bench.inputs, "--mesh", self.mesh,
