@@ -93,15 +93,20 @@ public:
 };
 } // namespace
 
-TEST(DeviceGroupTest, EndsWhenItIsAborted) {
-  auto backend = c10::make_intrusive<StuckBackend>();
-  DeviceGroup group(backend);
+/// Aborts `group` twice while another thread waits for `backend`.
+static void abortWaiting(DeviceGroup &group, const StuckBackend &backend) {
   std::thread waiting([&] { EXPECT_THROW(group.sum(at::ones({3})), WireCut); });
-  while (!backend->started)
+  while (!backend.started)
     std::this_thread::yield();
   group.abort();
   group.abort();
   waiting.join();
+}
+
+TEST(DeviceGroupTest, EndsWhenItIsAborted) {
+  auto backend = c10::make_intrusive<StuckBackend>();
+  DeviceGroup group(backend);
+  abortWaiting(group, *backend);
   EXPECT_EQ(backend->aborts, 1);
   EXPECT_THROW(group.sum(at::ones({3})), WireCut);
 }
@@ -113,12 +118,7 @@ TEST(DeviceGroupTest, LeavesBehindWhatCannotBeAborted) {
   const auto begin = std::chrono::steady_clock::now();
   {
     DeviceGroup group(backend);
-    std::thread waiting([&] { EXPECT_THROW(group.sum(at::ones({3})), WireCut); });
-    while (!backend->started)
-      std::this_thread::yield();
-    group.abort();
-    group.abort();
-    waiting.join();
+    abortWaiting(group, *backend);
   }
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(10));
   EXPECT_FALSE(backend->work->isOver);

@@ -9,6 +9,7 @@
 #include <atomic>
 #include <dlfcn.h>
 #include <fstream>
+#include <functional>
 #include <gmock/gmock.h>
 #include <thread>
 
@@ -227,47 +228,42 @@ TEST_F(GpuTest, ACaptureThatFailsLeavesTheGpuAsItWas) {
     EXPECT_THAT(device.eager, testing::IsEmpty());
 }
 
-TEST_F(GpuTest, RandomNumbersAreDrawnBesideCaptures) {
+/// Captures graphs of eight sizes while another thread does `work` again and again.
+class GpuCaptureTest : public GpuTest {
+protected:
+  void captureBeside(const std::function<void(Session &)> &work) {
+    SessionOptions options;
+    options.devices = {"cuda:0", "cuda:0"};
+    options.cudaGraphs = true;
+    auto session = open(model.writer, options);
+    std::atomic<bool> isOver{false};
+    std::thread working([&] {
+      while (!isOver)
+        work(*session);
+    });
+    for (int64_t batch = 1; batch <= 8; ++batch)
+      for (int i = 0; i < 4; ++i)
+        expectRuns(*session, wholeNumbers({batch, 8}));
+    isOver = true;
+    working.join();
+    for (const DeviceStatistics &device : session->statistics())
+      EXPECT_THAT(device.eager, testing::IsEmpty());
+  }
+  void expectRuns(Session &session, const at::Tensor &x) {
+    EXPECT_TRUE(at::equal(llvm::cantFail(session.run({x}))[0], model.expected(x)));
+  }
+
   TwoLayers model;
-  SessionOptions options;
-  options.devices = {"cuda:0", "cuda:0"};
-  options.cudaGraphs = true;
-  auto session = open(model.writer, options);
-  std::atomic<bool> isOver{false};
-  std::thread drawing([&] {
-    while (!isOver)
-      EXPECT_EQ(at::rand({8}, at::TensorOptions().device(at::kCUDA)).numel(), 8);
-  });
-  for (int64_t batch = 1; batch <= 8; ++batch)
-    for (int i = 0; i < 4; ++i) {
-      const at::Tensor x = wholeNumbers({batch, 8});
-      EXPECT_TRUE(at::equal(llvm::cantFail(session->run({x}))[0], model.expected(x)));
-    }
-  isOver = true;
-  drawing.join();
-  for (const DeviceStatistics &device : session->statistics())
-    EXPECT_THAT(device.eager, testing::IsEmpty());
+};
+
+TEST_F(GpuCaptureTest, RandomNumbersAreDrawnMeanwhile) {
+  captureBeside(
+      [](Session &) { EXPECT_EQ(at::rand({8}, at::TensorOptions().device(at::kCUDA)).numel(), 8); });
 }
 
-TEST_F(GpuTest, OutputsAreFreedBesideCaptures) {
-  TwoLayers model;
-  SessionOptions options;
-  options.devices = {"cuda:0", "cuda:0"};
-  options.cudaGraphs = true;
-  auto session = open(model.writer, options);
-  const at::Tensor small = wholeNumbers({1, 8});
-  std::atomic<bool> isOver{false};
-  std::thread freeing([&] {
-    while (!isOver)
-      EXPECT_TRUE(at::equal(llvm::cantFail(session->run({small}))[0], model.expected(small)));
-  });
-  for (int64_t batch = 2; batch <= 8; ++batch)
-    for (int i = 0; i < 4; ++i) {
-      const at::Tensor x = wholeNumbers({batch, 8});
-      EXPECT_TRUE(at::equal(llvm::cantFail(session->run({x}))[0], model.expected(x)));
-    }
-  isOver = true;
-  freeing.join();
+TEST_F(GpuCaptureTest, OutputsAreFreedMeanwhile) {
+  const at::Tensor x = wholeNumbers({1, 8});
+  captureBeside([&](Session &session) { expectRuns(session, x); });
 }
 
 TEST_F(GpuTest, ManySessionsHaveStreamsOfTheirOwn) {
