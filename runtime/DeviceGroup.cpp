@@ -158,7 +158,7 @@ public:
   Pending(DeviceGroup &group, c10::intrusive_ptr<c10d::Work> work) : group(group), work(std::move(work)) {}
   ~Pending() override {
     // The device may still write to its tensors.
-    if (work && group.isCut && !group.hasLetGo(0s))
+    if (work && !group.hasLetGo(0s))
       (void)work.release();
   }
   void wait() override {

@@ -6,12 +6,9 @@
 #include <ATen/autocast_mode.h>
 #include <torch/library.h>
 
-// Traces have these where the model calls `conv2d` and its like, for which libtorch's autocast on CPUs has
-// kernels; on GPUs it has some for these, too.
-TORCH_LIBRARY_IMPL(aten, AutocastCPU, m) {
-  KERNEL_CPU(_convolution, lower_precision_fp)
-  KERNEL_CPU(_convolution_mode, lower_precision_fp)
-}
+// Traces have it where the model calls `conv2d` and its like, for which libtorch's autocast on CPUs has
+// kernels; on GPUs it has one for this, too.
+TORCH_LIBRARY_IMPL(aten, AutocastCPU, m) { KERNEL_CPU(_convolution, lower_precision_fp) }
 
 namespace cleave::runtime {
 

@@ -129,7 +129,7 @@ bool StageGraph::capture(Captured &captured, ArrayRef<IValue> inputs, ArrayRef<i
     });
     for (const IValue &output : captured.outputs)
       TORCH_CHECK(output.isTensor() ? output.toTensor().device() == place : output.isScalar(), "it gives a ",
-                  output.tagKind(), ", expected tensors on the GPU");
+                  output.tagKind(), " that is not on the GPU");
     return true;
   } catch (const std::exception &exception) {
     const std::string position = executor.position();

@@ -25,8 +25,8 @@ namespace CUDACachingAllocator = c10::cuda::CUDACachingAllocator;
 
 namespace {
 
-/// Memory of the GPU, and pinned memory, for what a stream's thread allocates until `close`; nothing else has
-/// it as long as the object lives.
+/// Memory of the GPU, and pinned memory, for what a stream's thread allocates until `close`. Nothing else has
+/// it as long as the object lives, but for libraries' workspaces of a thread, which keep theirs.
 class GraphMemory {
 public:
   explicit GraphMemory(CUDAStream stream)
@@ -120,6 +120,7 @@ static CUDAStream captureStream(c10::DeviceIndex index) {
   static std::map<c10::DeviceIndex, CUDAStream> streams;
   auto found = streams.find(index);
   if (found == streams.end()) {
+    const c10::cuda::CUDAGuard there(index);
     cudaStream_t made = nullptr;
     C10_CUDA_CHECK(cudaStreamCreateWithFlags(&made, cudaStreamNonBlocking));
     found = streams.emplace(index, c10::cuda::getStreamFromExternal(made, index)).first;
