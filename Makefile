@@ -2,7 +2,7 @@
 JOBS ?= $(shell nproc)
 CLEAVE = build/bin/cleave
 
-.PHONY: all setup build test test-gpu test-multigpu fuzz bench bench-gpu bench-pipelined bench-tensor-parallel bench-prediction bench-processes bench-mesh bench-planner bench-cut faults bits zoo rolling demo format clean
+.PHONY: all setup build test test-gpu test-multigpu fuzz bench bench-gpu bench-pipelined bench-tensor-parallel bench-prediction bench-processes bench-mesh bench-planner bench-cut faults bits zoo rolling operators demo format clean
 all: build
 
 # System packages and .venv.
@@ -90,6 +90,13 @@ zoo: build
 # Every class of dimensions of what `make zoo` has traced, with its parts in other places: no operator may notice. Some minutes.
 rolling: build
 	.venv/bin/python tests/zoo/rolling.py $(ROLLING)
+
+# Which operators a plan may call: thousands of hostile calls of each, into codegen/plan/AllowedOperators.inc and
+# docs/operators.md. An hour or less, and it goes on where it was stopped; `rm -r build/operators` begins anew.
+operators: setup
+	cmake --preset release
+	cmake --build build --parallel $(JOBS) --target operatorCalls
+	.venv/bin/python tests/operators/operators.py $(OPERATORS)
 
 # GPT-2 small over four devices.
 demo: build

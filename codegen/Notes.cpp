@@ -118,12 +118,13 @@ static void noteCut(func::FuncOp function, std::vector<plan::Note> &notes) {
   std::string best = "none";
   if (least < slowest)
     best = llvm::formatv("none below {0}, {1:f1} % less,", timeText(least), 100 * (1 - least / slowest));
-  notes.push_back(makeNote("balance", "", "",
-                           llvm::formatv("the slowest stage is predicted to take {0}; of all contiguous cuts{1} {2} is faster "
-                                         "({3})",
-                                         timeText(slowest),
-                                         refusesCuts(function) ? " whose weights fit the memory left for them" : "", best,
-                                         proof.getValue())));
+  notes.push_back(makeNote(
+      "balance", "", "",
+      llvm::formatv("the slowest stage is predicted to take {0}; of all contiguous cuts{1} {2} is faster "
+                    "({3})",
+                    timeText(slowest),
+                    refusesCuts(function) ? " whose weights fit the memory left for them" : "", best,
+                    proof.getValue())));
 }
 
 static void noteBalance(func::FuncOp function, std::vector<plan::Note> &notes) {
@@ -146,6 +147,23 @@ static void noteBatch(func::FuncOp function, std::vector<plan::Note> &notes) {
 static std::string placeOf(Operation *op) {
   StringRef path = modulePath(op);
   return path.empty() ? "the model itself" : path.str();
+}
+
+/// Operators that run only where whoever runs the plan allows them. Those of other packages are allowed by
+/// naming the package's library.
+static void noteUnlisted(func::FuncOp function, std::vector<plan::Note> &notes) {
+  llvm::MapVector<StringRef, OperatorOp> unlisted;
+  forEachCall(function, [&](OperatorOp call) {
+    const std::string &name = call.getSchema().torchName;
+    if (plan::isOfListedNamespace(name) && !plan::isOperatorListed(name))
+      unlisted.insert({name, call});
+  });
+  for (auto &[name, call] : unlisted)
+    notes.push_back(makeNote(
+        "unlisted-operator", modulePath(call), call->getName().getStringRef(),
+        llvm::formatv("{0} in {1} is not on the list of operators that any plan may call; run and verify "
+                      "this plan with --allow-operator {0}",
+                      name, placeOf(call))));
 }
 
 /// One note an operator kind, with the first place and the number of calls.
@@ -173,6 +191,7 @@ static void noteKinds(func::FuncOp function, const InferredValues &inferred, std
                  llvm::formatv("{0} in {1} draws random numbers: every run gives others, and none gives what "
                                "the original does",
                                name, placeOf(call))));
+  noteUnlisted(function, notes);
   llvm::SetVector<StringRef> kinds;
   for (auto &[op, reason, alwaysFails] : inferred.unknown)
     if (alwaysFails)
@@ -198,7 +217,8 @@ static void noteReplicated(func::FuncOp function, std::vector<plan::Note> &notes
     auto style = param->getAttrOfType<StringAttr>(kStyleAttr);
     auto type = dyn_cast<RankedTensorType>(param.getType());
     bool isMatrix = param.getRole() == "parameter" && type && type.getRank() > 1;
-    if (param->use_empty() || param->hasAttr(kAskedAttr) || (style ? style != "replicate" : !isMatrix || param.getShard()))
+    if (param->use_empty() || param->hasAttr(kAskedAttr) ||
+        (style ? style != "replicate" : !isMatrix || param.getShard()))
       return;
     Operation *user = *param->user_begin();
     while (isa<ListOp>(user) && !user->use_empty())
@@ -222,11 +242,12 @@ static void noteCommunication(func::FuncOp function, std::vector<plan::Note> &no
   bool isBest = least >= seconds * (1 - 1e-9);
   notes.push_back(makeNote(
       "communication", "", "",
-      llvm::formatv("collectives between tensor ranks are predicted to take {0} at the traced sizes, before sums are "
-                    "merged; {1}",
-                    timeText(seconds),
-                    isBest ? std::string("by the bound no other split of these weights takes less")
-                           : "the bound for splitting these weights is " + timeText(least))));
+      llvm::formatv(
+          "collectives between tensor ranks are predicted to take {0} at the traced sizes, before sums are "
+          "merged; {1}",
+          timeText(seconds),
+          isBest ? std::string("by the bound no other split of these weights takes less")
+                 : "the bound for splitting these weights is " + timeText(least))));
 }
 
 static void noteStates(func::FuncOp function, std::vector<plan::Note> &notes) {

@@ -19,7 +19,7 @@ std::vector<std::string> topModules(StageOp stage);
 /// Sizes at which the model does not run, weights that several stages hold, the operation that makes balance impossible,
 /// what keeps the batch whole, operators without semantics, those that draw random numbers, those whose types could not be
 /// inferred or that always fail, and states whose types change. Kinds: `multiple`, `range`, `tied-weight`, `balance`,
-/// `batch`, `no-semantics`, `replicated`, `random`, `unknown-type`, `fails`.
+/// `batch`, `no-semantics`, `replicated`, `random`, `unlisted-operator`, `unknown-type`, `fails`.
 std::vector<plan::Note> notesOf(mlir::func::FuncOp function, const InferredValues &inferred);
 
 } // namespace cleave

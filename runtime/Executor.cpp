@@ -211,8 +211,11 @@ c10::impl::GenericList Executor::emptyList(const CodeInstruction &instruction) {
 
 void Executor::makeList(const CodeInstruction &instruction) {
   c10::impl::GenericList list = emptyList(instruction);
-  for (Operand operand : instruction.operands)
-    list.push_back(take(operand));
+  for (Operand operand : instruction.operands) {
+    IValue item = take(operand);
+    checkElement(item, *instruction.element);
+    list.push_back(std::move(item));
+  }
   slots[instruction.results[0]] = std::move(list);
 }
 
@@ -227,8 +230,10 @@ void Executor::makeTuple(const CodeInstruction &instruction) {
 void Executor::makeDict(const CodeInstruction &instruction) {
   c10::impl::GenericDict dict(instruction.element, instruction.value);
   for (size_t i = 0; i + 1 < instruction.operands.size(); i += 2) {
-    IValue key = take(instruction.operands[i]);
-    dict.insert_or_assign(std::move(key), take(instruction.operands[i + 1]));
+    IValue key = take(instruction.operands[i]), value = take(instruction.operands[i + 1]);
+    checkElement(key, *instruction.element);
+    checkElement(value, *instruction.value);
+    dict.insert_or_assign(std::move(key), std::move(value));
   }
   slots[instruction.results[0]] = std::move(dict);
 }

@@ -1,21 +1,71 @@
 //===- Operators.cpp ------------------------------------------------------===//
 #include "runtime/Operators.h"
+#include "codegen/plan/OperatorName.h"
 #include "runtime/Communicator.h"
 #include "runtime/CpuKernels.h"
 #include "runtime/Exceptions.h"
+#include "runtime/OperatorGuards.h"
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringRef.h"
+#include "llvm/ADT/StringSet.h"
 #include <ATen/core/jit_type.h>
 #include <dlfcn.h>
+#include <mutex>
 #include <torch/csrc/jit/runtime/operator.h>
 
 namespace cleave::runtime {
 
+static std::string qualifiedName(const c10::FunctionSchema &schema) {
+  return schema.name() + (schema.overload_name().empty() ? "" : "." + schema.overload_name());
+}
+
+static llvm::StringSet<> registeredNames() {
+  llvm::StringSet<> names;
+  for (const auto &op : torch::jit::getAllOperators())
+    names.insert(qualifiedName(op->schema()));
+  return names;
+}
+
+namespace {
+/// What libraries have registered, of the whole process.
+struct LibraryOperators {
+  std::mutex mutex;
+  llvm::StringSet<> names;
+};
+} // namespace
+
+static LibraryOperators &libraryOperators() {
+  static LibraryOperators operators;
+  return operators;
+}
+
 llvm::Error loadLibrary(const std::string &path) {
+  std::lock_guard lock(libraryOperators().mutex);
+  const llvm::StringSet<> before = registeredNames();
   // Not RTLD_GLOBAL: its symbols must not take the place of ours.
-  if (dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL))
+  if (!dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL))
+    return llvm::createStringError(llvm::Twine("cannot load library: ") + dlerror());
+  for (const auto &entry : registeredNames())
+    if (!before.contains(entry.getKey()))
+      libraryOperators().names.insert(entry.getKey());
+  return llvm::Error::success();
+}
+
+llvm::Error checkOperators(const plan::Plan &plan, llvm::ArrayRef<std::string> allowed) {
+  std::lock_guard lock(libraryOperators().mutex);
+  std::vector<std::string> refused;
+  for (const std::string &name : plan.operators)
+    if (!plan::isOperatorListed(name) && !libraryOperators().names.contains(name) &&
+        !llvm::is_contained(allowed, name) &&
+        !llvm::is_contained(allowed, llvm::StringRef(name).split('.').first))
+      refused.push_back(name);
+  if (refused.empty())
     return llvm::Error::success();
-  return llvm::createStringError(llvm::Twine("cannot load library: ") + dlerror());
+  return llvm::createStringError(
+      "the plan calls " + llvm::join(refused, ", ") +
+      ", which not every plan may; where you trust this one, pass --allow-operator " +
+      llvm::join(refused, " --allow-operator "));
 }
 
 /// Whether an operator writes to the tensor, or the tensors of the list, that it is given for `argument`.
@@ -56,8 +106,9 @@ static llvm::Expected<std::unique_ptr<ResolvedOperator>> find(const std::string 
         "operator " + qualified +
         " writes to its operand, expected one that makes a new value; compile the model "
         "again");
-  torch::jit::Operation operation =
-      name == "prim::RaiseException" ? torch::jit::Operation(raiseException) : found->getOperation();
+  torch::jit::Operation operation = name == "prim::RaiseException"
+                                        ? torch::jit::Operation(raiseException)
+                                        : guarded(found->schema(), found->getOperation());
   torch::jit::Operation onCpu = cpuKernel(qualified, operation);
   return std::make_unique<ResolvedOperator>(
       ResolvedOperator{found->schema(), std::move(operation), std::move(onCpu)});

@@ -13,8 +13,13 @@
 
 namespace cleave::runtime {
 
-/// Loads a library that registers operators with libtorch; it stays loaded.
+/// Loads a library that registers operators with libtorch; it stays loaded. Plans may then call what it has
+/// registered: whoever loads it vouches for that.
 llvm::Error loadLibrary(const std::string &path);
+
+/// Fails where the plan calls operators that are not listed (docs/operators.md), come from no library, and
+/// are not among `allowed`: names with or without overload (`aten::from_file`). The error names all of them.
+llvm::Error checkOperators(const plan::Plan &plan, llvm::ArrayRef<std::string> allowed);
 
 struct ResolvedOperator {
   c10::FunctionSchema schema;

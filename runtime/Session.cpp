@@ -211,6 +211,8 @@ Error Session::Impl::load(llvm::StringRef directory) {
   for (const std::string &library : options.libraries)
     if (Error error = loadLibrary(library))
       return error;
+  if (Error error = checkOperators(*plan, options.allowedOperators))
+    return error;
   if (peers)
     collector = startHelper("outputs");
   ownDevice = resolved->front();

@@ -30,6 +30,9 @@ struct SessionOptions {
   std::string outputDevice = "cpu:0";
   /// Libraries that bring operators of their own, loaded before the plan's operators are resolved.
   std::vector<std::string> libraries;
+  /// Operators that the plan may call though they are not listed (docs/operators.md), with or without
+  /// overload.
+  std::vector<std::string> allowedOperators;
   /// Compare every tensor with the type the plan predicts, and fail where they differ (a check of inference;
   /// slow).
   bool checkTypes = false;

@@ -55,6 +55,27 @@ Expected<std::pair<c10::TypePtr, c10::TypePtr>> parseDictTypes(llvm::StringRef t
   return std::pair((*types)[0], (*types)[1]);
 }
 
+static bool isOf(const c10::IValue &item, const c10::Type &type) {
+  switch (type.kind()) {
+  case c10::TypeKind::TensorType:
+    return item.isTensor();
+  case c10::TypeKind::IntType:
+    return item.isInt();
+  case c10::TypeKind::FloatType:
+    return item.isDouble();
+  case c10::TypeKind::BoolType:
+    return item.isBool();
+  case c10::TypeKind::OptionalType:
+    return item.isNone() || isOf(item, *type.containedType(0));
+  default:
+    return item.type()->isSubtypeOf(type);
+  }
+}
+
+void checkElement(const c10::IValue &item, const c10::Type &type) {
+  TORCH_CHECK(isOf(item, type), "found a ", item.tagKind(), " among values of type ", type.repr_str());
+}
+
 static Expected<std::vector<c10::IValue>> toValues(const plan::Constant &constant) {
   std::vector<c10::IValue> values;
   for (const auto &item : constant.items) {

@@ -18,6 +18,10 @@ llvm::Expected<c10::TypePtr> parseType(llvm::StringRef text);
 /// Key and value types of a dict, `str,Tensor`.
 llvm::Expected<std::pair<c10::TypePtr, c10::TypePtr>> parseDictTypes(llvm::StringRef text);
 
+/// Throws c10::Error where `item` is no value of a list or dict of `type`: libtorch believes what these say
+/// of their type.
+void checkElement(const c10::IValue &item, const c10::Type &type);
+
 llvm::Expected<c10::IValue> toValue(const plan::Constant &constant);
 
 /// `value` with its tensors on `place`: itself where they are there. From main memory a GPU takes them by way

@@ -10,11 +10,12 @@ namespace cleave::plan {
 /// underscores.
 bool isOperatorName(llvm::StringRef name);
 
-/// Whether a plan may call the operator: a well-formed name that does not read or write files, print, talk to
-/// other processes, change process-wide settings or skip libtorch's own bounds checks. Of `prim::` only a
-/// list of pure operators passes. Operators of other packages pass: none is there unless the user loads its
-/// library.
-bool isOperatorAllowed(llvm::StringRef name);
+/// Whether any plan may call the operator, given with its overload: hostile calls of it were tried, and none
+/// did harm (docs/operators.md). Others run where whoever runs the plan allows them.
+bool isOperatorListed(llvm::StringRef name);
+
+/// Whether the list knows operators of this namespace, as of libtorch's own; others come with libraries.
+bool isOfListedNamespace(llvm::StringRef name);
 
 /// Whether the operator waits for the other ranks of a tensor group: those of `spmd::` but `spmd::shard`.
 bool isExchange(llvm::StringRef name);

@@ -27,6 +27,9 @@ struct Action {
 CLI::Option *addDeviceNames(CLI::App *command, std::vector<std::string> &devices,
                             const std::string &description, bool isPlaced);
 
+/// Adds --allow-operator, which fills `names`.
+void addAllowedOperators(CLI::App *command, std::vector<std::string> &names);
+
 /// Accepts any name but the empty one.
 CLI::Validator fileName();
 

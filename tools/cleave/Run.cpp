@@ -221,6 +221,7 @@ void addRunCommand(CLI::App &app, Action &chosen) {
   repeatable(command->add_option("--library", options->session.libraries,
                                  "A library of operators, as torch loads them"))
       ->type_name("FILE");
+  addAllowedOperators(command, options->session.allowedOperators);
   command
       ->add_option("--autocast", options->autocast, "Compute in bf16 or fp16 what libtorch's autocast does")
       ->check(CLI::IsMember({"bf16", "fp16"}).description(""))

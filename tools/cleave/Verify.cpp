@@ -79,6 +79,7 @@ void addVerifyCommand(CLI::App &app, Action &chosen) {
   repeatable(
       command->add_option("--library", options->libraries, "A library of operators, as torch loads them"))
       ->type_name("FILE");
+  addAllowedOperators(command, options->allowedOperators);
   addSupervisedOptions(command, *how);
   command->footer("example:\n  cleave verify gpt2.plan --model gpt2.pt");
   command->callback([options, how, &chosen] {

@@ -1,4 +1,5 @@
 //===- main.cpp - The `cleave` program ------------------------------------===//
+#include "codegen/plan/OperatorName.h"
 #include "ir/NearestName.h"
 #include "runtime/Device.h"
 #include "tools/cleave/Commands.h"
@@ -74,6 +75,20 @@ CLI::Option *cleave::addDeviceNames(CLI::App *command, std::vector<std::string> 
           },
           ""))
       ->type_name("DEVICES");
+}
+
+void cleave::addAllowedOperators(CLI::App *command, std::vector<std::string> &names) {
+  repeatable(
+      command->add_option("--allow-operator", names,
+                          "An operator that the plan may call though it is not listed in docs/operators.md"))
+      ->check(CLI::Validator(
+          [](const std::string &text) {
+            return plan::isOperatorName(text)
+                       ? std::string()
+                       : "found \"" + text + "\", expected an operator: aten::add.Tensor";
+          },
+          ""))
+      ->type_name("NAME");
 }
 
 CLI::Validator cleave::fileName() {

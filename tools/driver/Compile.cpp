@@ -211,6 +211,8 @@ llvm::Error Compilation::verifyPlan() {
   verification.inputsFile = options.inputsFile;
   verification.looksBeside = false;
   verification.libraries = options.libraries;
+  // The original calls them, too.
+  verification.allowedOperators = plan->operators;
   verification.progress = options.progress;
   auto verified = verify(verification);
   if (!verified)

@@ -226,6 +226,7 @@ llvm::Expected<VerifyReport> verify(const VerifyOptions &options) {
   auto session =
       runtime::Session::open(options.plan, {.devices = options.devices,
                                             .libraries = options.libraries,
+                                            .allowedOperators = options.allowedOperators,
                                             .timeout = std::chrono::seconds(options.timeoutSeconds)});
   if (!session)
     return session.takeError();

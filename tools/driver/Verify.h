@@ -16,6 +16,8 @@ struct VerifyOptions {
   std::string inputsFile;
   bool looksBeside = true;
   std::vector<std::string> devices, libraries;
+  /// As runtime::SessionOptions has them.
+  std::vector<std::string> allowedOperators;
   /// How long one run of the plan may take.
   uint64_t timeoutSeconds = 600;
   /// Told what is being done; may be empty.

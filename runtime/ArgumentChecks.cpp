@@ -1,0 +1,350 @@
+//===- ArgumentChecks.cpp - What single operators need of arguments -------===//
+#include "runtime/ArgumentChecks.h"
+#include "llvm/ADT/StringMap.h"
+#include <ATen/ops/aminmax.h>
+#include <ATen/ops/diff.h>
+#include <ATen/ops/neg.h>
+#include <ATen/ops/sum.h>
+#include <cmath>
+#include <limits>
+
+namespace cleave::runtime {
+
+using c10::IValue;
+using llvm::ArrayRef;
+
+/// A tensor that has memory; throws for others, which kernels may take for one.
+static const at::Tensor &tensorOf(const IValue &value) {
+  const at::Tensor &tensor = value.toTensor();
+  TORCH_CHECK(tensor.defined(), "found no tensor where one is expected");
+  return tensor;
+}
+
+static void checkSameSizes(const at::Tensor &first, const at::Tensor &second) {
+  TORCH_CHECK(first.sizes() == second.sizes(), "found tensors of ", first.sizes(), " and ", second.sizes(),
+              ", expected the same sizes");
+}
+
+//===- Numbers ------------------------------------------------------------===//
+
+/// `first / second` of integers, which the processor answers with a signal where there is no such number.
+static void checkDivision(ArrayRef<IValue> arguments) {
+  if (!arguments[0].isInt() || !arguments[1].isInt())
+    return;
+  TORCH_CHECK(arguments[1].toInt() != 0, "division by zero");
+  TORCH_CHECK(arguments[1].toInt() != -1 || arguments[0].toInt() != std::numeric_limits<int64_t>::min(),
+              "the quotient of ", arguments[0].toInt(), " and -1 has no 64 bits");
+}
+
+/// max_pool1d(self, kernel_size, stride, padding, dilation, ceil_mode) adds and multiplies these in 64 bits.
+static void checkWindow(ArrayRef<IValue> arguments) {
+  for (const IValue &numbers : arguments.slice(1, 4))
+    for (int64_t number : numbers.toIntVector())
+      TORCH_CHECK(std::abs(number) <= std::numeric_limits<int32_t>::max(), "found ", number,
+                  " in the description of a window, expected a number of 32 bits");
+}
+
+/// grid_sampler(input, grid, interpolation_mode, padding_mode, align_corners).
+static void checkSampler(ArrayRef<IValue> arguments) {
+  for (const IValue &mode : arguments.slice(2, 2))
+    TORCH_CHECK(mode.toInt() >= 0 && mode.toInt() <= 2, "found the mode ", mode.toInt(),
+                ", expected 0, 1 or 2");
+}
+
+/// _upsample_…_aa(self, output_size, align_corners, scales_h, scales_w): the kernel believes the scales.
+static void checkScales(ArrayRef<IValue> arguments) {
+  const at::Tensor &input = tensorOf(arguments[0]);
+  const auto sizes = arguments[1].toIntVector();
+  TORCH_CHECK(input.dim() == 4 && sizes.size() == 2, "found ", input.sizes(), ", expected four dimensions");
+  for (int i = 0; i < 2; ++i)
+    if (const IValue &scale = arguments[arguments.size() - 2 + i]; !scale.isNone())
+      TORCH_CHECK(std::abs(double(input.size(2 + i)) * scale.toDouble() - double(sizes[i])) < 1,
+                  "found the scale ", scale.toDouble(), " from ", input.size(2 + i), " to ", sizes[i]);
+}
+
+//===- Indices ------------------------------------------------------------===//
+
+static void checkRange(const at::Tensor &indices, int64_t end) {
+  TORCH_CHECK(indices.scalar_type() == at::kLong || indices.scalar_type() == at::kInt, "found indices of ",
+              indices.scalar_type(), ", expected integers");
+  if (indices.numel() == 0)
+    return;
+  auto [min, max] = at::aminmax(indices);
+  const int64_t least = min.item().toLong(), most = max.item().toLong();
+  TORCH_CHECK(least >= 0 && most < end, "found an index of ", least < 0 ? least : most,
+              ", expected one from 0 to ", end - 1);
+}
+
+/// The gradient of max pooling over the last `spatial` dimensions: gradient, input, …, indices. Indices count
+/// positions of one channel.
+template <int64_t spatial> static void checkPool(ArrayRef<IValue> arguments) {
+  const at::Tensor &gradient = tensorOf(arguments[0]), &input = tensorOf(arguments[1]),
+                   &indices = tensorOf(arguments.back());
+  checkSameSizes(gradient, indices);
+  TORCH_CHECK(input.dim() == gradient.dim() && input.dim() > spatial &&
+                  input.scalar_type() == gradient.scalar_type() && indices.scalar_type() == at::kLong &&
+                  indices.is_contiguous(),
+              "found a gradient ", gradient.sizes(), " of an input ", input.sizes());
+  const int64_t leading = input.dim() - spatial;
+  TORCH_CHECK(input.sizes().slice(0, leading) == gradient.sizes().slice(0, leading), "found a gradient ",
+              gradient.sizes(), " of an input ", input.sizes());
+  checkRange(indices, c10::multiply_integers(input.sizes().slice(leading)));
+}
+
+/// The gradient of adaptive average pooling: gradient, input.
+template <int64_t spatial> static void checkAveragePool(ArrayRef<IValue> arguments) {
+  const at::Tensor &gradient = tensorOf(arguments[0]), &input = tensorOf(arguments[1]);
+  const int64_t leading = input.dim() - spatial;
+  TORCH_CHECK(leading > 0 && gradient.dim() == input.dim() &&
+                  input.sizes().slice(0, leading) == gradient.sizes().slice(0, leading) && input.numel() > 0,
+              "found a gradient ", gradient.sizes(), " of an input ", input.sizes());
+}
+
+/// embedding_dense_backward(grad_output, indices, num_weights, padding_idx, scale_grad_by_freq).
+static void checkRows(ArrayRef<IValue> arguments) {
+  const at::Tensor &gradient = tensorOf(arguments[0]), &indices = tensorOf(arguments[1]);
+  TORCH_CHECK(gradient.dim() == indices.dim() + 1 &&
+                  gradient.sizes().slice(0, indices.dim()) == indices.sizes(),
+              "found a gradient ", gradient.sizes(), " of rows at indices ", indices.sizes());
+  checkRange(indices, arguments[2].toInt());
+}
+
+/// embedding_bag(weight, indices, offsets, scale_grad_by_freq, mode, sparse, per_sample_weights,
+/// include_last_offset, …).
+static void checkBags(ArrayRef<IValue> arguments) {
+  const at::Tensor &weight = tensorOf(arguments[0]), &indices = tensorOf(arguments[1]),
+                   &offsets = tensorOf(arguments[2]);
+  TORCH_CHECK(weight.dim() == 2 && indices.dim() == 1 && offsets.dim() == 1 && offsets.numel() > 0,
+              "found a table ", weight.sizes(), ", indices ", indices.sizes(), " and offsets ",
+              offsets.sizes(), ", expected a matrix and two vectors");
+  // Kernels read them as if they were.
+  TORCH_CHECK(indices.is_contiguous() && offsets.is_contiguous(), "found indices or offsets with gaps");
+  TORCH_CHECK(!arguments[7].toBool() || offsets.numel() > 1, "found one offset, which is the last one");
+  TORCH_CHECK(arguments[4].toInt() >= 0 && arguments[4].toInt() <= 2, "found the mode ", arguments[4].toInt(),
+              ", expected 0, 1 or 2");
+  checkRange(indices, weight.size(0));
+  checkRange(offsets, indices.numel() + 1);
+  checkRange(at::diff(offsets), indices.numel() + 1);
+  if (arguments[6].isTensor() && arguments[6].toTensor().defined()) {
+    checkSameSizes(arguments[6].toTensor(), indices);
+    TORCH_CHECK(arguments[6].toTensor().is_contiguous(), "found weights of samples with gaps");
+  }
+}
+
+//===- Sizes that go together ---------------------------------------------===//
+
+/// scaled_dot_product_attention(query, key, value, …, enable_gqa): heads are divided by those of the keys.
+static void checkAttention(ArrayRef<IValue> arguments) {
+  for (const IValue &operand : arguments.slice(1, 2))
+    TORCH_CHECK(tensorOf(operand).dim() < 3 || tensorOf(operand).size(-3) > 0, "found keys or values ",
+                tensorOf(operand).sizes(), ", which have no head");
+}
+
+/// lstm(data, batch_sizes, …) of sequences that are packed: rows of each step, fewer and fewer.
+static void checkPacked(ArrayRef<IValue> arguments) {
+  const at::Tensor &rows = tensorOf(arguments[0]), &steps = tensorOf(arguments[1]);
+  TORCH_CHECK(steps.dim() == 1 && steps.numel() > 0 && steps.scalar_type() == at::kLong &&
+                  steps.is_contiguous() && rows.dim() > 0,
+              "found rows of steps ", steps.sizes(), ", expected a vector of integers without gaps");
+  checkRange(steps, rows.size(0) + 1);
+  checkRange(at::neg(at::diff(steps)), rows.size(0) + 1);
+  TORCH_CHECK(steps.sum().item().toLong() == rows.size(0) && steps[-1].item().toLong() > 0, "found ",
+              rows.size(0), " rows, of which the steps have ", steps.sum().item().toLong());
+}
+
+/// The parameters of an LSTM, by layer, then direction: 4·hidden rows that take the input, as many that take
+/// the hidden state, two biases of these, and what projects the hidden state, if anything does.
+static void checkLstmParameters(ArrayRef<at::Tensor> parameters, bool hasBiases, int64_t layers,
+                                int64_t directions, int64_t width, int64_t hidden, int64_t projected) {
+  const size_t each = 2 + 2 * hasBiases + (projected != hidden);
+  TORCH_CHECK(layers > 0 && parameters.size() / each == size_t(layers * directions) &&
+                  parameters.size() % each == 0,
+              "found ", parameters.size(), " parameters of ", layers, " layers");
+  for (size_t i = 0; i < parameters.size(); i += each) {
+    const int64_t inputs = i < each * directions ? width : projected * directions;
+    std::vector<std::vector<int64_t>> expected = {{4 * hidden, inputs}, {4 * hidden, projected}};
+    if (hasBiases)
+      expected.insert(expected.end(), 2, {4 * hidden});
+    if (projected != hidden)
+      expected.push_back({projected, hidden});
+    for (size_t j = 0; j < each; ++j)
+      TORCH_CHECK(parameters[i + j].defined() && parameters[i + j].sizes() == at::IntArrayRef(expected[j]),
+                  "found a parameter ", parameters[i + j].sizes(), ", expected ",
+                  at::IntArrayRef(expected[j]));
+  }
+}
+
+/// lstm(input, hx, params, has_biases, num_layers, dropout, train, bidirectional, batch_first), or, of packed
+/// sequences, lstm(data, batch_sizes, hx, params, …, bidirectional).
+static void checkLstmStates(ArrayRef<IValue> arguments, bool isPacked) {
+  const at::Tensor &input = tensorOf(arguments[0]);
+  const ArrayRef<IValue> rest = arguments.drop_front(isPacked ? 2 : 1);
+  const bool isBatchFirst = !isPacked && rest[7].toBool();
+  TORCH_CHECK(input.dim() == (isPacked ? 2 : 3), "found an input ", input.sizes());
+  const int64_t sequences =
+      isPacked ? arguments[1].toTensor()[0].item().toLong() : input.size(isBatchFirst ? 0 : 1);
+  const int64_t layers = rest[3].toInt(), directions = rest[6].toBool() ? 2 : 1;
+  const std::vector<at::Tensor> states = rest[0].toTensorVector();
+  TORCH_CHECK(states.size() == 2, "found ", states.size(), " states, expected two");
+  for (const at::Tensor &state : states)
+    TORCH_CHECK(state.defined() && state.dim() == 3 && state.size(0) == layers * directions &&
+                    state.size(1) == sequences,
+                "found a state ", state.sizes(), " of ", layers, " layers and ", sequences, " sequences");
+  checkLstmParameters(rest[1].toTensorVector(), rest[2].toBool(), layers, directions, input.size(-1),
+                      states[1].size(2), states[0].size(2));
+}
+
+static void checkPackedLstm(ArrayRef<IValue> arguments) {
+  checkPacked(arguments);
+  checkLstmStates(arguments, /*isPacked=*/true);
+}
+
+static void checkLstm(ArrayRef<IValue> arguments) { checkLstmStates(arguments, /*isPacked=*/false); }
+
+/// _weight_norm(v, g, dim): one length a slice of `v`, or one of all.
+static void checkWeightNorm(ArrayRef<IValue> arguments) {
+  const at::Tensor &direction = tensorOf(arguments[0]), &length = tensorOf(arguments[1]);
+  const int64_t dim = arguments[2].toInt();
+  const bool isWhole = dim == -1;
+  TORCH_CHECK(direction.numel() > 0 && direction.scalar_type() == length.scalar_type() && dim >= -1 &&
+                  dim < direction.dim() && length.numel() == (isWhole ? 1 : direction.size(dim)) &&
+                  (isWhole || (length.dim() == direction.dim() && length.size(dim) == length.numel())),
+              "found lengths ", length.sizes(), " along dimension ", dim, " of ", direction.sizes());
+}
+
+/// quantize_per_channel(self, scales, zero_points, axis, dtype).
+static void checkChannels(ArrayRef<IValue> arguments) {
+  const at::Tensor &whole = tensorOf(arguments[0]), &scales = tensorOf(arguments[1]),
+                   &zeros = tensorOf(arguments[2]);
+  const int64_t axis = arguments[3].toInt();
+  // Zero points that are no integers are those of tables of bytes.
+  const bool isTable = zeros.scalar_type() == at::kFloat && arguments[4].toInt() == int64_t(at::kQUInt8);
+  TORCH_CHECK(isTable || c10::isIntegralType(zeros.scalar_type(), /*includeBool=*/false),
+              "found zero points of ", zeros.scalar_type(), ", expected integers");
+  TORCH_CHECK(axis >= 0 && axis < whole.dim() && scales.dim() == 1 && zeros.dim() == 1 &&
+                  scales.numel() == whole.size(axis) && zeros.numel() == whole.size(axis),
+              "found scales ", scales.sizes(), " and zero points ", zeros.sizes(), " along dimension ", axis,
+              " of ", whole.sizes());
+}
+
+/// quantized::batch_norm…(input, weight, bias, mean, variance, …): one number a channel, one behind the
+/// other.
+static void checkChannelParameters(ArrayRef<IValue> arguments) {
+  const at::Tensor &input = tensorOf(arguments[0]);
+  TORCH_CHECK(input.dim() >= 2, "found an input ", input.sizes(), ", expected channels");
+  for (const IValue &value : arguments.slice(1, 4))
+    if (value.isTensor() && value.toTensor().defined())
+      TORCH_CHECK(value.toTensor().is_contiguous() && value.toTensor().numel() == input.size(1) &&
+                      value.toTensor().scalar_type() == at::kFloat,
+                  "found ", value.toTensor().sizes(), " of the ", input.size(1), " channels of ",
+                  input.sizes());
+}
+
+/// quantized::conv…_prepack(weight, bias, stride, padding, dilation, groups), where `isTransposed` with the
+/// padding of the output before the dilation.
+template <bool isTransposed> static void checkConvolutionPack(ArrayRef<IValue> arguments) {
+  const at::Tensor &weight = tensorOf(arguments[0]);
+  for (const IValue &numbers : arguments.slice(2, arguments.size() - 3))
+    for (int64_t number : numbers.toIntVector())
+      TORCH_CHECK(number >= 0 && number <= 31, "found ", number, " in the description of a window");
+  for (size_t positive : {size_t(2), arguments.size() - 2})
+    for (int64_t number : arguments[positive].toIntVector())
+      TORCH_CHECK(number > 0, "found a stride or dilation of ", number);
+  const int64_t groups = arguments.back().toInt();
+  TORCH_CHECK(weight.dim() >= 3 && weight.numel() > 0 && groups > 0 && groups <= weight.size(0) &&
+                  weight.size(0) % groups == 0 && weight.scalar_type() == at::kQInt8,
+              "found a weight ", weight.sizes(), " of ", weight.scalar_type(), " in ", groups, " groups");
+  if (!arguments[1].isTensor() || !arguments[1].toTensor().defined())
+    return;
+  const at::Tensor &bias = arguments[1].toTensor();
+  TORCH_CHECK(bias.scalar_type() == at::kFloat && bias.dim() == 1 && bias.is_contiguous() &&
+                  bias.numel() == (isTransposed ? weight.size(1) * groups : weight.size(0)),
+              "found a bias ", bias.sizes(), " of ", bias.scalar_type(), " for a weight ", weight.sizes());
+}
+
+/// quantized::embedding_bag_prepack(weight): other tables than those of bytes are read as such.
+static void checkByteTable(ArrayRef<IValue> arguments) {
+  TORCH_CHECK(tensorOf(arguments[0]).scalar_type() == at::kQUInt8, "found a table of ",
+              tensorOf(arguments[0]).scalar_type(), ", expected quint8");
+}
+
+/// to.prim_dtype(self, dtype, …) takes none for a dtype, and reads it. Its other overloads have none to miss.
+static void checkGivenDType(ArrayRef<IValue> arguments) {
+  TORCH_CHECK(arguments.size() != 4 || !arguments[1].isNone(), "found no dtype, expected one");
+}
+
+/// _log_softmax_backward_data(grad_output, output, dim, input_dtype), and that of softmax.
+static void checkSoftmaxGradient(ArrayRef<IValue> arguments) {
+  checkSameSizes(tensorOf(arguments[0]), tensorOf(arguments[1]));
+}
+
+/// native_layer_norm_backward(grad_out, input, normalized_shape, mean, rstd, weight, bias, output_mask).
+static void checkLayerNormGradient(ArrayRef<IValue> arguments) {
+  const at::Tensor &gradient = tensorOf(arguments[0]), &input = tensorOf(arguments[1]);
+  checkSameSizes(gradient, input);
+  const std::vector<int64_t> shape = arguments[2].toIntVector();
+  TORCH_CHECK(int64_t(shape.size()) <= input.dim() &&
+                  input.sizes().slice(input.dim() - shape.size()) == shape,
+              "found an input ", input.sizes(), " normalized over ", at::IntArrayRef(shape));
+  const int64_t rows = c10::multiply_integers(input.sizes().slice(0, input.dim() - shape.size()));
+  for (const IValue &statistics : arguments.slice(3, 2))
+    TORCH_CHECK(tensorOf(statistics).numel() == rows, "found statistics ", tensorOf(statistics).sizes(),
+                " of ", rows, " rows");
+  for (const IValue &parameter : arguments.slice(5, 2))
+    if (parameter.isTensor() && parameter.toTensor().defined())
+      TORCH_CHECK(parameter.toTensor().sizes() == at::IntArrayRef(shape), "found a parameter ",
+                  parameter.toTensor().sizes(), " of ", at::IntArrayRef(shape));
+}
+
+ArgumentCheck argumentCheckOf(llvm::StringRef name, llvm::StringRef overload) {
+  if (overload == "data")
+    return name == "aten::lstm" ? checkPackedLstm : checkPacked;
+  if (overload == "input" && name == "aten::lstm")
+    return checkLstm;
+  static const llvm::StringMap<ArgumentCheck> checks = {
+      {"aten::__round_to_zero_floordiv", checkDivision},
+      {"aten::_adaptive_avg_pool2d_backward", checkAveragePool<2>},
+      {"aten::_adaptive_avg_pool3d_backward", checkAveragePool<3>},
+      {"aten::_embedding_bag", checkBags},
+      {"aten::_log_softmax_backward_data", checkSoftmaxGradient},
+      {"aten::_softmax_backward_data", checkSoftmaxGradient},
+      {"aten::_upsample_bicubic2d_aa", checkScales},
+      {"aten::_upsample_bilinear2d_aa", checkScales},
+      {"aten::_weight_norm", checkWeightNorm},
+      {"aten::adaptive_max_pool2d_backward", checkPool<2>},
+      {"aten::adaptive_max_pool3d_backward", checkPool<3>},
+      {"aten::embedding_bag", checkBags},
+      {"aten::embedding_dense_backward", checkRows},
+      {"aten::floordiv", checkDivision},
+      {"aten::grid_sampler", checkSampler},
+      {"aten::grid_sampler_2d", checkSampler},
+      {"aten::grid_sampler_3d", checkSampler},
+      {"aten::max_pool1d", checkWindow},
+      {"aten::max_pool2d_with_indices_backward", checkPool<2>},
+      {"aten::max_pool3d_with_indices_backward", checkPool<3>},
+      {"aten::native_layer_norm_backward", checkLayerNormGradient},
+      {"aten::quantize_per_channel", checkChannels},
+      {"aten::remainder", checkDivision},
+      {"aten::scaled_dot_product_attention", checkAttention},
+      {"aten::to", checkGivenDType},
+      {"quantized::batch_norm", checkChannelParameters},
+      {"quantized::batch_norm1d", checkChannelParameters},
+      {"quantized::batch_norm1d_relu", checkChannelParameters},
+      {"quantized::batch_norm2d", checkChannelParameters},
+      {"quantized::batch_norm2d_relu", checkChannelParameters},
+      {"quantized::batch_norm3d", checkChannelParameters},
+      {"quantized::batch_norm3d_relu", checkChannelParameters},
+      {"quantized::batch_norm_relu", checkChannelParameters},
+      {"quantized::conv_prepack", checkConvolutionPack<false>},
+      {"quantized::conv1d_prepack", checkConvolutionPack<false>},
+      {"quantized::conv2d_prepack", checkConvolutionPack<false>},
+      {"quantized::conv3d_prepack", checkConvolutionPack<false>},
+      {"quantized::conv_transpose1d_prepack", checkConvolutionPack<true>},
+      {"quantized::conv_transpose2d_prepack", checkConvolutionPack<true>},
+      {"quantized::conv_transpose3d_prepack", checkConvolutionPack<true>},
+      {"quantized::embedding_bag_prepack", checkByteTable},
+  };
+  return checks.lookup(name);
+}
+
+} // namespace cleave::runtime

@@ -1,0 +1,32 @@
+//===- Materialize.h - The values of a call ---------------------*- C++ -*-===//
+#ifndef CLEAVE_TESTS_OPERATORS_MATERIALIZE_H
+#define CLEAVE_TESTS_OPERATORS_MATERIALIZE_H
+
+#include "runtime/Operators.h"
+#include "tests/operators/CallText.h"
+#include <ATen/core/ivalue.h>
+#include <ATen/core/stack.h>
+
+namespace cleave::operators {
+
+/// The operator as plans call it, guards included; null where there is none. Lives as long as the process.
+runtime::ResolvedOperator *resolveOperator(const std::string &name);
+
+/// Makes the value that `value` describes; throws where that fails. The same numbers for the same `seed`.
+c10::IValue materialize(const CallValue &value, uint64_t seed);
+
+/// A size that a tensor's storage may have.
+constexpr int64_t kMostElements = 1 << 20;
+
+/// Numbers that kernels forget: borders of types, of vectors, and of 32 bits.
+llvm::ArrayRef<int64_t> extremeIntegers();
+llvm::ArrayRef<double> extremeReals();
+
+/// What is left of a result when it is compared: sizes and all bytes that its elements have. Reads every one
+/// of them. Throws where a tensor is none of those that plans compute with: dense, in main memory, inside its
+/// storage.
+std::string digest(const c10::IValue &value);
+
+} // namespace cleave::operators
+
+#endif // CLEAVE_TESTS_OPERATORS_MATERIALIZE_H

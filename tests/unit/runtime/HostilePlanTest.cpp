@@ -1,0 +1,272 @@
+//===- HostilePlanTest.cpp - Plans that reach beyond their tensors --------===//
+#include "tests/unit/runtime/TestModels.h"
+#include <ATen/ATen.h>
+#include <gmock/gmock.h>
+
+namespace cleave::runtime {
+
+using plan::DType;
+using testing::AllOf;
+using testing::HasSubstr;
+
+using HostilePlanTest = PlanTest;
+
+/// Of one stage that gives what `op` gives; `arguments` writes its operands.
+static PlanWriter planOf(const std::string &op, llvm::function_ref<Slots(StageWriter &)> arguments) {
+  PlanWriter writer({0});
+  writer.input("x", tensorType(DType::Float, {8}));
+  StageWriter &stage = writer.stage(0);
+  stage.output(stage.call(op, arguments(stage), "net"));
+  writer.output("y", 0, 0);
+  return writer;
+}
+
+static plan::Constant device(std::string name) {
+  plan::Constant constant = text(std::move(name));
+  constant.kind = plan::ConstantKind::Device;
+  return constant;
+}
+
+//===- Operators that no plan may call ------------------------------------===//
+
+namespace {
+class UnlistedOperatorTest : public PlanTest, public testing::WithParamInterface<const char *> {};
+} // namespace
+
+TEST_P(UnlistedOperatorTest, IsRefusedBeforeItRuns) {
+  PlanWriter writer = planOf(GetParam(), [](StageWriter &stage) { return Slots{stage.input(0)}; });
+  EXPECT_EQ(openFailure(writer),
+            std::string("the plan calls ") + GetParam() +
+                ", which not every plan may; where you trust this one, pass --allow-operator " + GetParam());
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, UnlistedOperatorTest,
+    testing::Values(
+        // Views and tensors of any memory.
+        "aten::_reshape_alias", "aten::_reshape_alias_copy", "aten::set_.source_Storage",
+        "aten::_efficientzerotensor", "aten::_nested_view_from_buffer", "inductor::_reinterpret_tensor",
+        "inductor::_alloc_from_pool", "aten::_sparse_coo_tensor_unsafe",
+        "aten::_sparse_coo_tensor_with_dims_and_tensors", "aten::sparse_coo_tensor.indices",
+        "aten::to_sparse", "aten::_to_dense", "aten::resize",
+        // Kernels that trust indices.
+        "aten::segment_reduce", "aten::_ctc_loss", "aten::_embedding_bag_dense_backward",
+        "aten::unfold_backward", "aten::_pad_packed_sequence", "quantized::embedding_bag_4bit_unpack",
+        "aten::lcm",
+        // Files, the terminal, processes, settings.
+        "aten::from_file", "aten::save", "aten::warn", "aten::_print", "prim::Print", "prim::PythonOp",
+        "prim::fork", "aten::manual_seed", "aten::set_grad_enabled", "aten::backward", "c10d::send",
+        "debugprims::load_tensor", "profiler::_record_function_enter", "symm_mem::one_shot_all_reduce",
+        "aten::add_.Tensor"));
+
+//===- Arguments that kernels trust ---------------------------------------===//
+
+namespace {
+/// A call that kernels would take, and what its request ends with.
+struct HostileCall {
+  const char *name, *op;
+  std::function<Slots(StageWriter &)> arguments;
+  const char *message;
+};
+
+class HostileCallTest : public PlanTest, public testing::WithParamInterface<HostileCall> {};
+} // namespace
+
+TEST_P(HostileCallTest, EndsWithAnError) {
+  const HostileCall &call = GetParam();
+  PlanWriter writer = planOf(call.op, call.arguments);
+  auto session = open(writer);
+  ASSERT_TRUE(session);
+  EXPECT_THAT(failureOf(session->run({at::ones(8)})), AllOf(HasSubstr("net: "), HasSubstr(call.message)));
+}
+
+static plan::Constant no() {
+  plan::Constant constant = integer(0);
+  constant.kind = plan::ConstantKind::Bool;
+  return constant;
+}
+
+static uint32_t indices(StageWriter &stage, at::IntArrayRef sizes, int64_t value) {
+  return stage.weight("indices", at::full(sizes, value, at::kLong));
+}
+
+static uint32_t ones(StageWriter &stage, const std::string &name, at::IntArrayRef sizes) {
+  return stage.weight(name, at::ones(sizes));
+}
+
+/// Of a kernel of 2 x 2 over 4 x 4, whose indices are `index`.
+static Slots pooled(StageWriter &stage, int64_t index) {
+  uint32_t two = stage.constant(integers({2, 2})), zero = stage.constant(integers({0, 0})),
+           one = stage.constant(integers({1, 1}));
+  return {ones(stage, "g", {1, 2, 2}), ones(stage, "x", {1, 4, 4}),     two, two, zero, one,
+          stage.constant(no()),        indices(stage, {1, 2, 2}, index)};
+}
+
+static Slots made(StageWriter &stage, plan::Constant dtype, plan::Constant layout, plan::Constant where) {
+  return {stage.constant(integers({3})), stage.constant(dtype), stage.constant(layout), stage.constant(where),
+          stage.constant(none())};
+}
+
+static Slots copied(StageWriter &stage, int64_t format) {
+  return {stage.input(0), stage.constant(integer(format))};
+}
+
+static Slots bag(StageWriter &stage, int64_t index, int64_t offset, int64_t mode) {
+  return {ones(stage, "table", {4, 2}),
+          indices(stage, {3}, index),
+          stage.weight("offsets", at::full({1}, offset, at::kLong)),
+          stage.constant(no()),
+          stage.constant(integer(mode)),
+          stage.constant(no()),
+          stage.constant(none()),
+          stage.constant(no())};
+}
+
+static Slots sampler(StageWriter &stage, int64_t mode, int64_t padding) {
+  return {ones(stage, "image", {1, 1, 2, 2}), ones(stage, "grid", {1, 2, 2, 2}),
+          stage.constant(integer(mode)), stage.constant(integer(padding)), stage.constant(no())};
+}
+
+static Slots two(StageWriter &stage, int64_t first, int64_t second) {
+  return {stage.constant(integer(first)), stage.constant(integer(second))};
+}
+
+static Slots row(StageWriter &stage, int64_t index) {
+  return {ones(stage, "g", {3, 2}), indices(stage, {3}, index), stage.constant(integer(4)),
+          stage.constant(integer(-1)), stage.constant(no())};
+}
+
+static Slots window(StageWriter &stage, int64_t size) {
+  return {ones(stage, "image", {1, 1, 8}), stage.constant(integers({size})), stage.constant(integers({})),
+          stage.constant(integers({0})),   stage.constant(integers({1})),    stage.constant(no())};
+}
+
+static const HostileCall kCalls[] = {
+    {"PoolIndexBehind", "aten::max_pool2d_with_indices_backward",
+     [](StageWriter &s) { return pooled(s, 1 << 20); },
+     "found an index of 1048576, expected one from 0 to 15"},
+    {"PoolIndexBefore", "aten::max_pool2d_with_indices_backward",
+     [](StageWriter &s) { return pooled(s, -1); }, "found an index of -1"},
+    {"AdaptivePoolIndex", "aten::adaptive_max_pool2d_backward",
+     [](StageWriter &s) {
+       return Slots{ones(s, "g", {1, 2, 2}), ones(s, "x", {1, 4, 4}), indices(s, {1, 2, 2}, 16)};
+     },
+     "found an index of 16"},
+    {"AdaptivePoolSizes", "aten::adaptive_max_pool2d_backward",
+     [](StageWriter &s) {
+       return Slots{ones(s, "g", {7, 2, 2}), ones(s, "x", {1, 4, 4}), indices(s, {7, 2, 2}, 0)};
+     },
+     "found a gradient [7, 2, 2] of an input [1, 4, 4]"},
+    {"RowBehind", "aten::embedding_dense_backward", [](StageWriter &s) { return row(s, 4); },
+     "found an index of 4"},
+    {"RowBefore", "aten::embedding_dense_backward", [](StageWriter &s) { return row(s, -9); },
+     "found an index of -9"},
+    {"BagIndex", "aten::embedding_bag", [](StageWriter &s) { return bag(s, int64_t(1) << 40, 0, 0); },
+     "expected one from 0 to 3"},
+    {"BagOffset", "aten::embedding_bag", [](StageWriter &s) { return bag(s, 0, -3, 0); },
+     "found an index of -3"},
+    {"BagMode", "aten::embedding_bag", [](StageWriter &s) { return bag(s, 0, 0, 9); }, "found the mode 9"},
+    {"SamplerMode", "aten::grid_sampler", [](StageWriter &s) { return sampler(s, 17, 0); },
+     "found the mode 17"},
+    {"SamplerPadding", "aten::grid_sampler", [](StageWriter &s) { return sampler(s, 0, -1); },
+     "found the mode -1"},
+    {"Window", "aten::max_pool1d", [](StageWriter &s) { return window(s, INT64_MAX); },
+     "expected a number of 32 bits"},
+    {"RemainderOfZero", "aten::remainder.int", [](StageWriter &s) { return two(s, 1, 0); },
+     "division by zero"},
+    {"LeastQuotient", "aten::floordiv.int", [](StageWriter &s) { return two(s, INT64_MIN, -1); },
+     "has no 64 bits"},
+    {"DTypeBehind", "aten::zeros", [](StageWriter &s) { return made(s, integer(4711), none(), none()); },
+     "found the dtype 4711"},
+    {"DTypeBefore", "aten::ones", [](StageWriter &s) { return made(s, integer(-1), none(), none()); },
+     "found the dtype -1"},
+    {"DTypeOfHalfBytes", "aten::zeros", [](StageWriter &s) { return made(s, integer(16), none(), none()); },
+     "found the dtype 16"},
+    {"Layout", "aten::zeros", [](StageWriter &s) { return made(s, none(), integer(1), none()); },
+     "found the layout 1"},
+    {"MetaDevice", "aten::zeros", [](StageWriter &s) { return made(s, none(), none(), device("meta")); },
+     "found the device meta"},
+    {"MemoryFormat", "aten::contiguous", [](StageWriter &s) { return copied(s, 99); },
+     "found the memory format 99"},
+    {"HeadsOfNone", "aten::scaled_dot_product_attention",
+     [](StageWriter &s) {
+       plan::Constant yes = no();
+       yes.integer = 1;
+       return Slots{ones(s, "q", {2, 3, 4}),
+                    s.weight("k", at::empty({0, 3, 4})),
+                    s.weight("v", at::empty({0, 3, 4})),
+                    s.constant(none()),
+                    s.constant(real(0)),
+                    s.constant(no()),
+                    s.constant(none()),
+                    s.constant(yes)};
+     },
+     "which have no head"},
+    {"LengthsOfOthers", "aten::_weight_norm",
+     [](StageWriter &s) { return Slots{ones(s, "v", {2, 3}), ones(s, "g", {7, 1}), s.constant(integer(0))}; },
+     "found lengths [7, 1]"},
+    {"StridesBeyond", "aten::as_strided",
+     [](StageWriter &s) {
+       return Slots{s.input(0), s.constant(integers({4000})), s.constant(integers({1})), s.constant(none())};
+     },
+     "out of bounds for storage"},
+    {"OffsetBeyond", "aten::as_strided",
+     [](StageWriter &s) {
+       return Slots{s.input(0), s.constant(integers({1})), s.constant(integers({1})),
+                    s.constant(integer(1 << 30))};
+     },
+     "out of bounds for storage"},
+    {"RowOfNone", "aten::index_select",
+     [](StageWriter &s) { return Slots{s.input(0), s.constant(integer(0)), indices(s, {1}, 8)}; },
+     "out of range"},
+    {"GatheredBeyond", "aten::gather",
+     [](StageWriter &s) {
+       return Slots{s.input(0), s.constant(integer(0)), indices(s, {1}, -9), s.constant(no())};
+     },
+     "out of bounds"},
+    {"TensorAmongNumbers", "aten::zeros_like",
+     [](StageWriter &s) { return Slots{s.list("int", {s.input(0)})}; },
+     "found a Tensor among values of type int"},
+};
+
+INSTANTIATE_TEST_SUITE_P(All, HostileCallTest, testing::ValuesIn(kCalls),
+                         [](const auto &info) { return std::string(info.param.name); });
+
+//===- Memory that nobody has written to ----------------------------------===//
+
+TEST_F(HostilePlanTest, GivesZerosForMemoryThatNobodyHasWrittenTo) {
+  PlanWriter writer = planOf("aten::empty.memory_format", [](StageWriter &stage) {
+    return Slots{stage.constant(integers({1 << 16})),
+                 stage.constant(integer(4)),
+                 stage.constant(none()),
+                 stage.constant(none()),
+                 stage.constant(none()),
+                 stage.constant(none())};
+  });
+  writer.plan->signatures[0]->outputs[0]->type =
+      std::make_unique<plan::TensorType>(tensorType(DType::Int64, {1 << 16}));
+  auto session = open(writer);
+  ASSERT_TRUE(session);
+  for (int round = 0; round < 3; ++round) {
+    auto outputs = session->run({at::ones(8)});
+    ASSERT_TRUE(bool(outputs)) << llvm::toString(outputs.takeError());
+    EXPECT_EQ(outputs->front().abs().sum().item<int64_t>(), 0);
+    outputs->front().fill_(4711);
+  }
+}
+
+//===- What whoever runs a plan allows ------------------------------------===//
+
+TEST_F(HostilePlanTest, RunsWhatIsAllowedByName) {
+  PlanWriter writer = planOf("aten::lcm", [](StageWriter &stage) {
+    uint32_t numbers = stage.weight("numbers", at::full({8}, 6, at::kLong));
+    return Slots{numbers, numbers};
+  });
+  for (const char *name : {"aten::lcm", "aten::lcm.default"}) {
+    SessionOptions options;
+    options.allowedOperators = {name};
+    EXPECT_EQ(openFailure(writer, options).empty(), std::string(name) == "aten::lcm");
+  }
+}
+
+} // namespace cleave::runtime
