@@ -2,7 +2,7 @@
 JOBS ?= $(shell nproc)
 CLEAVE = build/bin/cleave
 
-.PHONY: all setup build test test-gpu test-multigpu fuzz bench bench-gpu bench-pipelined bench-tensor-parallel bench-prediction bench-processes bench-mesh bench-planner bench-cut faults bits zoo rolling operators demo format clean
+.PHONY: all setup build test test-gpu test-multigpu fuzz bench bench-gpu bench-pipelined bench-tensor-parallel bench-prediction bench-processes bench-mesh bench-planner bench-cut faults kills bits zoo rolling operators demo format clean
 all: build
 
 # System packages and .venv.
@@ -70,6 +70,12 @@ bench-planner: build
 # seven minutes of a machine that does nothing else.
 faults: build
 	cd tests/e2e && FAULTS_TABLE=$(CURDIR)/docs/reliability.md ../../.venv/bin/python -m pytest -q test_faults.py test_hosts.py
+
+# Compile and run killed 100 times each, and with a disk that is full at each of their writes; 100,000 requests with a trace. A
+# quarter of an hour.
+kills: build
+	cd tests/e2e && KILLS=100 ALL_WRITES=1 TRACED_REQUESTS=100000 ../../.venv/bin/python -m pytest -q test_kills.py test_full_disk.py \
+	  test_many_requests.py -k "not many_requests or trace"
 
 # The bits of GPT-2 small and of a mixture of experts with 210 million weights: in one process, in several, and on two hosts.
 # Some minutes.

@@ -8,12 +8,12 @@ namespace cleave::runtime {
 
 Request::Request(uint64_t number, std::vector<at::Tensor> inputs, Microbatches microbatches,
                  size_t outputCount, llvm::ArrayRef<uint32_t> rankIds, std::shared_ptr<Traffic> traffic,
-                 llvm::MutableArrayRef<States> states,
+                 Traffic::Admission admission, llvm::MutableArrayRef<States> states,
                  llvm::function_ref<std::shared_ptr<Exchange>(Patience &)> connect, c10::Device outputPlace,
                  bool collects)
     : number(number), microbatches(std::move(microbatches)), outputPlace(outputPlace),
       inputs(std::move(inputs)), outputs(outputCount), rooms(outputCount), traffic(std::move(traffic)),
-      states(states), working(rankIds.size() + collects) {
+      admission(std::move(admission)), states(states), working(rankIds.size() + collects) {
   for (uint32_t rank : rankIds)
     ranks.push_back({rank});
   ranksExchange = connect(*this);
@@ -134,7 +134,7 @@ void Request::end() {
     hasFailed ? each.discard() : each.commit();
   if (!hasFailed)
     traffic->noteEnd();
-  traffic->leave();
+  admission.reset();
   changed.notify_all();
 }
 

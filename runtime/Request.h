@@ -34,14 +34,15 @@ class Request : private Patience {
 public:
   /// \param number     of the request in its session, for traces.
   /// \param ranks      which ranks of this process take part, ascending.
-  /// \param traffic    counts the request (`enter`) before a rank takes it up.
+  /// \param traffic    says when the request before it ended.
+  /// \param admission  of the request, which it gives back with its end.
   /// \param connect    gives what the ranks exchange by.
   /// \param states     what the request writes there counts from its end on, if it succeeds; live as long as
   /// the ranks.
   /// \param outputPlace  where outputs are given.
   /// \param collects   outputs come from other processes, for which `takeOutputs` waits.
   Request(uint64_t number, std::vector<at::Tensor> inputs, Microbatches microbatches, size_t outputs,
-          llvm::ArrayRef<uint32_t> ranks, std::shared_ptr<Traffic> traffic,
+          llvm::ArrayRef<uint32_t> ranks, std::shared_ptr<Traffic> traffic, Traffic::Admission admission,
           llvm::MutableArrayRef<States> states,
           llvm::function_ref<std::shared_ptr<Exchange>(Patience &)> connect,
           c10::Device outputPlace = c10::kCPU, bool collects = false);
@@ -102,6 +103,7 @@ private:
   /// By output: when there is room for it, if it is joined.
   std::vector<Milestone> rooms;
   const std::shared_ptr<Traffic> traffic;
+  Traffic::Admission admission;
   const llvm::MutableArrayRef<States> states;
   std::atomic<bool> hasFailed{false};
 

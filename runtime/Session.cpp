@@ -6,12 +6,13 @@
 #include "runtime/Device.h"
 #include "runtime/DeviceLinks.h"
 #include "runtime/Exceptions.h"
+#include "runtime/FailureCallback.h"
 #include "runtime/Inputs.h"
 #include "runtime/Lead.h"
 #include "runtime/PeerExchange.h"
 #include "runtime/Placement.h"
 #include "runtime/Precision.h"
-#include "runtime/Request.h"
+#include "runtime/RequestList.h"
 #include "runtime/Route.h"
 #include "llvm/ADT/STLExtras.h"
 #include <c10/core/InferenceMode.h>
@@ -37,13 +38,14 @@ struct Session::Impl {
   Error loadRanks(llvm::StringRef directory, llvm::ArrayRef<uint32_t> own);
   Error serve();
   std::shared_ptr<Exchange> connect(const Route &route, uint32_t microbatches, Patience &patience);
-  std::vector<std::shared_ptr<Request>> requestsUnderWay();
-  void failRequests(const std::string &message);
   bool leads() const { return lead && peers->rank() == 0; }
   /// Fails where the caller is led.
   Error checkMayCall() const;
   Expected<std::shared_ptr<Request>> submit(llvm::ArrayRef<at::Tensor> inputs, uint32_t signature);
-  void list(const std::shared_ptr<Request> &request);
+  /// Gives an admitted request to the other processes and to the ranks of this one.
+  Expected<std::shared_ptr<Request>> begin(Traffic::Admission admission, std::vector<at::Tensor> inputs,
+                                           Microbatches microbatches, uint32_t signature);
+  void post(const std::shared_ptr<Request> &request, uint32_t signature, bool collects);
   /// Outputs of other processes.
   void takeOutputs(Request &request, uint32_t signature);
   Error reset();
@@ -52,7 +54,7 @@ struct Session::Impl {
   /// Takes leave of the other processes, once.
   Error close();
   /// Waits for room for a request.
-  Error enter();
+  Expected<Traffic::Admission> enter();
   size_t mostUnderWay() const;
 
   const std::unique_ptr<plan::Plan> plan;
@@ -70,8 +72,7 @@ struct Session::Impl {
   /// Held while a request is given to other processes and to its ranks: all must take up the requests in one
   /// order.
   std::mutex submission;
-  std::mutex listing;
-  std::vector<std::weak_ptr<Request>> underWay;
+  RequestList underWay;
   std::atomic<uint64_t> submitted{0};
   /// Null where all ranks are in this process.
   Peers::Owner peers;
@@ -80,6 +81,8 @@ struct Session::Impl {
   std::unique_ptr<DeviceLinks> links;
   std::shared_ptr<PeerExchange> peerExchange;
   bool isClosed = false;
+  /// Null where nobody wants to hear of a failure.
+  std::unique_ptr<FailureCallback> failureCallback;
   /// Null where no process leads.
   std::unique_ptr<Lead> lead;
   /// Waits for the outputs of other processes, so that no rank has to.
@@ -110,22 +113,9 @@ Session::Impl::~Impl() {
   }
   if (links)
     links->abort();
-  failRequests("the session was closed while the request was under way");
+  underWay.fail("the session was closed while the request was under way");
   collector.reset();
-}
-
-std::vector<std::shared_ptr<Request>> Session::Impl::requestsUnderWay() {
-  std::lock_guard lock(listing);
-  std::vector<std::shared_ptr<Request>> requests;
-  for (const std::weak_ptr<Request> &request : underWay)
-    if (std::shared_ptr<Request> running = request.lock())
-      requests.push_back(std::move(running));
-  return requests;
-}
-
-void Session::Impl::failRequests(const std::string &message) {
-  for (const std::shared_ptr<Request> &request : requestsUnderWay())
-    request->fail(message);
+  failureCallback.reset();
 }
 
 //===- Opening ------------------------------------------------------------===//
@@ -234,18 +224,17 @@ Error Session::Impl::serve() {
       std::make_shared<PeerExchange>(*plan, *peers, devices.front()->memory(), options.led, *links);
   auto status = [this] { return ranks.front()->describe(peerExchange->awaited(peers->rank())); };
   peerExchange->setStatus(status);
+  if (options.failed)
+    failureCallback = std::make_unique<FailureCallback>(options.failed);
   auto failed = [this](const std::string &message) {
-    failRequests(message);
-    if (options.failed)
-      options.failed(message);
+    underWay.fail(message);
+    if (failureCallback)
+      failureCallback->call(message);
     // Last: requests have failed before anything that is cut short could be taken for a value, and NCCL may
     // take its time.
     links->abort();
   };
-  auto tick = [this] {
-    for (const std::shared_ptr<Request> &request : requestsUnderWay())
-      request->checkDeadline();
-  };
+  auto tick = [this] { underWay.checkDeadlines(); };
   peers->serve({status, failed, tick});
   if (Error error = agreeWhoLeads(*peers, options.led))
     return error;
@@ -269,9 +258,9 @@ std::shared_ptr<Exchange> Session::Impl::connect(const Route &route, uint32_t mi
   return route.connect(microbatches, patience);
 }
 
-Error Session::Impl::enter() {
-  if (traffic->enter())
-    return Error::success();
+Expected<Traffic::Admission> Session::Impl::enter() {
+  if (Traffic::Admission admission = traffic->enter())
+    return admission;
   return llvm::createStringError("no room for another request after " + llvm::Twine(options.timeout.count()) +
                                  " s; allow more time (--timeout)");
 }
@@ -289,33 +278,52 @@ Expected<std::shared_ptr<Request>> Session::Impl::submit(llvm::ArrayRef<at::Tens
   Microbatches microbatches(*plan->signatures[signature],
                             plan::microbatchesOfAll(*plan, scheduleOf(*plan, signature)),
                             std::move(*symbols));
+  auto admission = enter();
+  if (!admission)
+    return admission.takeError();
+  auto request = catching(
+      [&] { return begin(std::move(*admission), std::move(leaves), std::move(microbatches), signature); });
+  if (request || !peers)
+    return request;
+  // Others may have begun what this process does not do.
+  return llvm::createStringError(
+      peers->fail("rank " + std::to_string(peers->rank()) + ": " + llvm::toString(request.takeError())));
+}
+
+Expected<std::shared_ptr<Request>> Session::Impl::begin(Traffic::Admission admission,
+                                                        std::vector<at::Tensor> inputs,
+                                                        Microbatches microbatches, uint32_t signature) {
   const uint32_t count = microbatches.count();
   const bool collects = peerExchange && peerExchange->takesOutputs(signature);
-  if (Error error = enter())
-    return error;
   std::lock_guard lock(submission);
   if (leads())
-    if (Error error = lead->give({Order::Kind::Run, signature, leaves})) {
-      traffic->leave();
+    if (Error error = lead->give({Order::Kind::Run, signature, inputs}))
       return error;
-    }
   auto request = std::make_shared<Request>(
-      submitted++, std::move(leaves), std::move(microbatches), plan->signatures[signature]->outputs.size(),
-      route.ranks, traffic, states, [&](Patience &patience) { return connect(route, count, patience); },
-      outputPlace, collects);
-  list(request);
-  for (size_t place : route.places)
-    devices[place]->post(
-        [rank = ranks[place].get(), request, signature] { rank->execute(*request, signature); });
-  if (collects)
-    collector->post([this, request, signature] { takeOutputs(*request, signature); });
+      submitted++, std::move(inputs), std::move(microbatches), plan->signatures[signature]->outputs.size(),
+      routes[signature].ranks, traffic, std::move(admission), states,
+      [&](Patience &patience) { return connect(routes[signature], count, patience); }, outputPlace, collects);
+  underWay.add(request);
+  post(request, signature, collects);
   return request;
 }
 
-void Session::Impl::list(const std::shared_ptr<Request> &request) {
-  std::lock_guard lock(listing);
-  llvm::erase_if(underWay, [](const std::weak_ptr<Request> &each) { return each.expired(); });
-  underWay.push_back(request);
+void Session::Impl::post(const std::shared_ptr<Request> &request, uint32_t signature, bool collects) {
+  llvm::ArrayRef<size_t> left = routes[signature].places;
+  try {
+    for (; !left.empty(); left = left.drop_front())
+      devices[left.front()]->post(
+          [rank = ranks[left.front()].get(), request, signature] { rank->execute(*request, signature); });
+    if (collects)
+      collector->post([this, request, signature] { takeOutputs(*request, signature); });
+  } catch (const std::exception &exception) {
+    // Ranks that have it would wait for those that have not.
+    request->fail(messageOf(exception));
+    for (size_t place : left)
+      request->leave(ranks[place]->number(), devices[place]->memory());
+    if (collects)
+      request->leave(std::nullopt, devices.front()->memory());
+  }
 }
 
 void Session::Impl::takeOutputs(Request &request, uint32_t signature) {
@@ -332,15 +340,16 @@ void Session::Impl::takeOutputs(Request &request, uint32_t signature) {
 }
 
 Error Session::Impl::reset() {
-  if (Error error = enter())
-    return error;
+  auto admission = enter();
+  if (!admission)
+    return admission.takeError();
   std::lock_guard lock(submission);
-  Error told = leads() ? lead->give({Order::Kind::Reset}) : Error::success();
-  if (!told)
-    for (States &each : states)
-      each.reset();
-  traffic->leave();
-  return told;
+  if (leads())
+    if (Error error = lead->give({Order::Kind::Reset}))
+      return error;
+  for (States &each : states)
+    each.reset();
+  return Error::success();
 }
 
 Error Session::Impl::checkMayCall() const {
@@ -404,11 +413,13 @@ Expected<std::unique_ptr<Session::Pending>> Session::start(llvm::ArrayRef<at::Te
                                                            uint32_t signature) {
   if (Error error = impl->checkMayCall())
     return error;
-  auto request = catching([&] { return impl->submit(inputs, signature); });
-  if (!request)
-    return request.takeError();
-  return std::unique_ptr<Pending>(
-      new Pending(std::make_unique<Pending::Impl>(Pending::Impl{std::move(*request)})));
+  return catching([&]() -> Expected<std::unique_ptr<Pending>> {
+    auto request = impl->submit(inputs, signature);
+    if (!request)
+      return request.takeError();
+    return std::unique_ptr<Pending>(
+        new Pending(std::make_unique<Pending::Impl>(Pending::Impl{std::move(*request)})));
+  });
 }
 
 Expected<std::vector<at::Tensor>> Session::run(llvm::ArrayRef<at::Tensor> inputs, uint32_t signature) {
@@ -421,7 +432,7 @@ Expected<std::vector<at::Tensor>> Session::run(llvm::ArrayRef<at::Tensor> inputs
 Error Session::resetState() {
   if (Error error = impl->checkMayCall())
     return error;
-  return plan().states.empty() ? Error::success() : impl->reset();
+  return plan().states.empty() ? Error::success() : catching([&] { return impl->reset(); });
 }
 
 Error Session::serve() {
@@ -482,8 +493,10 @@ std::string Session::fail(const std::string &message) {
 
 Session::Pending::Pending(std::unique_ptr<Impl> impl) : impl(std::move(impl)) {}
 
-Session::Pending::~Pending() { llvm::consumeError(impl->request->wait().takeError()); }
+Session::Pending::~Pending() { llvm::consumeError(wait().takeError()); }
 
-Expected<std::vector<at::Tensor>> Session::Pending::wait() { return impl->request->wait(); }
+Expected<std::vector<at::Tensor>> Session::Pending::wait() {
+  return catching([&] { return impl->request->wait(); });
+}
 
 } // namespace cleave::runtime

@@ -59,8 +59,9 @@ struct SessionOptions {
   /// Of several processes, process 0 leads: it alone calls `run`, `start` and `resetState`, from any of its
   /// threads, and gets the outputs; the others call `serve`. Alike in all of them.
   bool led = false;
-  /// Called once, by a thread of the session, when a run of several processes has failed in any of them: with
-  /// the message that all of them end with.
+  /// Called once, by a thread of its own, when a run of several processes has failed in any of them: with the
+  /// message that all of them end with. It may block, and destroy the session where no other call of it is
+  /// under way; destroying it elsewhere waits until the callback has returned.
   std::function<void(const std::string &)> failed = nullptr;
 };
 

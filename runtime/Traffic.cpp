@@ -4,18 +4,18 @@
 
 namespace cleave::runtime {
 
-bool Traffic::enter() {
+Traffic::Admission Traffic::enter() {
   std::unique_lock lock(mutex);
   const Clock::time_point begun = Clock::now();
   while (underWay >= limit) {
     // Looked up anew after each wait: it moves while requests end.
     const Clock::time_point deadline = std::max(begun, ended) + timeout;
     if (Clock::now() >= deadline)
-      return false;
+      return nullptr;
     changed.wait_until(lock, deadline);
   }
   ++underWay;
-  return true;
+  return Admission(this);
 }
 
 void Traffic::noteEnd() {

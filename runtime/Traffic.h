@@ -5,6 +5,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstddef>
+#include <memory>
 #include <mutex>
 
 namespace cleave::runtime {
@@ -17,18 +18,25 @@ public:
   /// \param limit  most requests under way at one time; at least 1.
   Traffic(std::chrono::seconds timeout, size_t limit) : timeout(timeout), limit(limit) {}
 
-  /// Waits until there is room for a request and counts it; false when there was none for `timeout` after the last
-  /// request ended.
-  bool enter();
-  /// One has ended: with its result, or failed while ranks still work on it. Those behind it wait from now on.
+  /// Counts a request until it is destroyed, which makes room: no rank works on the request any more. The
+  /// Traffic must outlive it.
+  struct Leave {
+    void operator()(Traffic *traffic) const { traffic->leave(); }
+  };
+  using Admission = std::unique_ptr<Traffic, Leave>;
+  /// Waits until there is room for a request; null when there was none for `timeout` after the last request
+  /// ended.
+  Admission enter();
+  /// One has ended: with its result, or failed while ranks still work on it. Those behind it wait from now
+  /// on.
   void noteEnd();
-  /// No rank works on it any more, which makes room.
-  void leave();
   Clock::time_point lastEnd() const;
 
   const std::chrono::seconds timeout;
 
 private:
+  void leave();
+
   const size_t limit;
   mutable std::mutex mutex;
   std::condition_variable changed;

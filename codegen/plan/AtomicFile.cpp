@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <fcntl.h>
+#include <sys/file.h>
 #include <unistd.h>
 #include <utility>
 
@@ -36,10 +37,15 @@ Expected<AtomicFile> AtomicFile::create(StringRef finalPath) {
   if (llvm::sys::fs::exists(*final) && !llvm::sys::fs::is_regular_file(*final))
     return llvm::createStringError("cannot write '" + finalPath +
                                    "': it is there and no regular file; give another name");
+  removeAbandoned(llvm::sys::path::parent_path(*final));
   int file = -1;
   auto open = [&](const char *path) {
     file = ::open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    return file < 0 ? errno : 0;
+    if (file < 0)
+      return errno;
+    // Says that this process lives, also to those of another container; some file systems have no locks.
+    (void)flock(file, LOCK_EX | LOCK_NB);
+    return 0;
   };
   Expected<std::string> temporary = makeTemporary(*final, open);
   if (!temporary)

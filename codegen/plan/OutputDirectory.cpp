@@ -93,7 +93,7 @@ Expected<OutputDirectory> OutputDirectory::create(StringRef finalPath) {
     return final.takeError();
   if (Error error = checkReplaceable(*final))
     return error;
-  removeAbandoned(*final);
+  removeAbandoned(llvm::sys::path::parent_path(*final));
   Expected<std::string> temporary =
       makeTemporary(*final, [](const char *path) { return mkdir(path, 0777) == 0 ? 0 : errno; });
   if (!temporary)

@@ -8,9 +8,10 @@
 
 namespace cleave::plan {
 
-/// A directory written under a temporary name beside its final one. `commit` syncs every file and the directory and
-/// renames it into place, replacing an older plan there; destroyed without commit, it leaves nothing behind. On SIGINT,
-/// SIGTERM and SIGHUP it is removed as well, and what a killed process left behind for the same name by the next `create`. Refuses to replace anything that is not a plan directory or empty.
+/// A directory written under a temporary name beside its final one. `commit` syncs every file and the
+/// directory and renames it into place, replacing an older plan there; destroyed without commit, it leaves
+/// nothing behind. On SIGINT, SIGTERM and SIGHUP it is removed as well, and what a killed process left behind
+/// by the next output to the same folder. Refuses to replace anything that is not a plan directory or empty.
 class OutputDirectory {
 public:
   static llvm::Expected<OutputDirectory> create(llvm::StringRef finalPath);

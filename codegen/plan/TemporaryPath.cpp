@@ -2,12 +2,14 @@
 #include "codegen/plan/TemporaryPath.h"
 #include "llvm/ADT/SmallString.h"
 #include "llvm/Support/FileSystem.h"
+#include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/Path.h"
 #include <atomic>
 #include <cerrno>
 #include <climits>
 #include <csignal>
 #include <cstring>
+#include <ctime>
 #include <fcntl.h>
 #include <mutex>
 #include <new>
@@ -22,8 +24,8 @@ namespace cleave::plan {
 using llvm::StringRef;
 
 //===- What signals remove ------------------------------------------------===//
-// Is read by a signal handler: no locks, no allocation. Child processes share it, so that what a child left behind can be
-// removed.
+// Is read by a signal handler: no locks, no allocation. Child processes share it, so that what a child left
+// behind can be removed.
 
 namespace {
 enum SlotState { Free, Filling, Armed };
@@ -134,38 +136,57 @@ void keepTemporary(StringRef path) {
 static constexpr llvm::StringLiteral kInfix = ".partial-";
 
 int holdTemporary(StringRef path) {
-  int directory = open(path.str().c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-  if (directory >= 0 && flock(directory, LOCK_EX | LOCK_NB) != 0) {
-    close(directory);
+  int held = open(path.str().c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+  if (held >= 0 && flock(held, LOCK_EX | LOCK_NB) != 0) {
+    close(held);
     return -1;
   }
-  return directory;
+  return held;
 }
 
-/// Whether `name` is `.NAME.partial-PROCESS-NUMBER` of a process that no longer exists.
-static bool isOfDeadProcess(StringRef name, StringRef finalName) {
+/// The process in `.NAME.partial-PROCESS-NUMBER`; 0 for other names.
+static pid_t makerOf(StringRef name) {
   pid_t process;
   unsigned number;
-  if (!name.consume_front(".") || !name.consume_front(finalName) || !name.consume_front(kInfix) ||
-      name.consumeInteger(10, process) || !name.consume_front("-") || name.getAsInteger(10, number))
-    return false;
-  return process > 0 && kill(process, 0) != 0 && errno == ESRCH;
+  auto [finalName, numbers] = name.rsplit(kInfix);
+  if (finalName.size() < 2 || finalName.front() != '.' || numbers.consumeInteger(10, process) ||
+      !numbers.consume_front("-") || numbers.getAsInteger(10, number) || process < 0)
+    return 0;
+  return process;
 }
 
-void removeAbandoned(StringRef finalPath) {
-  StringRef parent = llvm::sys::path::parent_path(finalPath), name = llvm::sys::path::filename(finalPath);
+/// Also of one that nobody has waited for.
+static bool hasEnded(pid_t process) {
+  if (kill(process, 0) != 0)
+    return errno == ESRCH;
+  auto status = llvm::MemoryBuffer::getFileAsStream("/proc/" + llvm::Twine(process) + "/stat");
+  return status && (*status)->getBuffer().rsplit(") ").second.starts_with("Z");
+}
+
+/// After so long a process that lives has locked what it made: the number is another's by now.
+static constexpr time_t kSecondsToLock = 60;
+
+static bool isAbandoned(pid_t maker, int held) {
+  struct stat facts;
+  return fstat(held, &facts) == 0 && facts.st_uid == geteuid() &&
+         (S_ISDIR(facts.st_mode) || S_ISREG(facts.st_mode)) &&
+         (hasEnded(maker) || time(nullptr) - facts.st_mtime > kSecondsToLock);
+}
+
+void removeAbandoned(StringRef folder) {
+  // What is in a temporary folder goes with it.
+  if (llvm::sys::path::filename(folder).contains(kInfix))
+    return;
   std::error_code error;
-  for (llvm::sys::fs::directory_iterator it(parent, error, /*follow_symlinks=*/false), end; !error && it != end;
-       it.increment(error)) {
-    if (!isOfDeadProcess(llvm::sys::path::filename(it->path()), name))
+  for (llvm::sys::fs::directory_iterator it(folder, error, /*follow_symlinks=*/false), end;
+       !error && it != end; it.increment(error)) {
+    const pid_t maker = makerOf(llvm::sys::path::filename(it->path()));
+    const int held = maker ? holdTemporary(it->path()) : -1;
+    if (held < 0)
       continue;
-    int directory = holdTemporary(it->path());
-    if (directory < 0)
-      continue;
-    struct stat facts;
-    if (fstat(directory, &facts) == 0 && facts.st_uid == geteuid())
+    if (isAbandoned(maker, held))
       removeTree(AT_FDCWD, it->path().c_str(), 0);
-    close(directory);
+    close(held);
   }
 }
 

@@ -14,12 +14,14 @@ namespace cleave::plan {
 llvm::Expected<std::string> makeTemporary(llvm::StringRef finalPath,
                                           llvm::function_ref<int(const char *path)> make);
 
-/// Removes directories that `makeTemporary` made for `finalPath`, and whose process no longer exists: one that was killed.
-/// Others than this user's, and those that a process still holds (`holdTemporary`), perhaps in a container, stay; between
-/// making one and holding it a process of a container is not seen, nor is one on a file system that has no locks.
-void removeAbandoned(llvm::StringRef finalPath);
+/// Removes from `folder` what `makeTemporary` made there, and whose process no longer exists: one that was
+/// killed. Others than this user's, and those that a process still holds (`holdTemporary`), perhaps in a
+/// container, stay; between making one and holding it a process of a container is not seen. Where the file
+/// system has no locks all stay.
+void removeAbandoned(llvm::StringRef folder);
 
-/// Locks a directory until the descriptor is closed or its process ends; -1 where that cannot be done.
+/// Locks a file or directory until the descriptor is closed or its process ends; -1 where that cannot be
+/// done.
 int holdTemporary(llvm::StringRef path);
 
 /// Signals leave `path` alone again; it is kept.

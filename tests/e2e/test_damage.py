@@ -1,6 +1,5 @@
 """Files that are damaged, swapped or none of ours: one clear error, exit status 1, nothing written."""
 
-import ctypes
 import os
 import pathlib
 import random
@@ -10,7 +9,7 @@ import zipfile
 
 import pytest
 import torch
-from conftest import BIN, compile_refused, contents, refused, run_refused, verify_refused
+from conftest import BIN, compile_refused, contents, refused, run_refused, verify_refused, without_rights
 
 SAMPLES = 8
 
@@ -131,13 +130,6 @@ def test_not_a_traced_model(model, plan, write):
 
 
 # Files that cannot be read -------------------------------------------------------------------------------------------
-
-
-def without_rights():
-    """Root, too, reads only what permissions say."""
-    drop_from_bounding_set, override, read_search = 24, 1, 2
-    for capability in (override, read_search):
-        ctypes.CDLL(None).prctl(drop_from_bounding_set, capability, 0, 0, 0)
 
 
 @pytest.mark.parametrize("name", ["model.pt", "model.inputs.safetensors", "machine.json", "model.plan/plan.fb",

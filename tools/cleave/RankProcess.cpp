@@ -5,6 +5,7 @@
 #include <csignal>
 #include <cstdlib>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <unistd.h>
 
@@ -42,10 +43,15 @@ llvm::Error ofRank(uint32_t rank, llvm::Error error) {
 std::function<void(const std::string &)> stopsRank(uint32_t rank) {
   return [rank](const std::string &message) {
     announce(rank, message);
-    std::thread([] {
-      std::this_thread::sleep_for(kGrace);
+    try {
+      std::thread([] {
+        std::this_thread::sleep_for(kGrace);
+        end();
+      }).detach();
+    } catch (const std::system_error &) {
+      // There may be no room for another thread, which can be why the run has failed.
       end();
-    }).detach();
+    }
   };
 }
 

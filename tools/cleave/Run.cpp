@@ -51,6 +51,11 @@ static int64_t microbatchesOf(const plan::Plan &plan, llvm::ArrayRef<at::Tensor>
   return llvm::divideCeil(microbatches, plan.mesh->dp);
 }
 
+/// Says of which rank, where there are several processes.
+static Error ofProcess(const Session &session, Error error) {
+  return error && session.processes() > 1 ? ofRank(session.process(), std::move(error)) : std::move(error);
+}
+
 /// The outputs as they are written: of one request, or of a stream. Nothing in processes that do not get
 /// them.
 static Expected<std::vector<NamedTensor>> nameOutputs(const Session &session, bool isStream,
@@ -67,19 +72,14 @@ static Expected<std::vector<NamedTensor>> nameOutputs(const Session &session, bo
   return named;
 }
 
-/// Writes the files, in the process that has the outputs.
-static Error writeFiles(Session &session, const RunFiles &files, const Measurement &measurement,
+/// Writes the files, in the process that has the outputs; the others give it what they have traced.
+static Error writeFiles(Session &session, const RunFiles &files, const TraceSpool *trace,
                         llvm::ArrayRef<NamedTensor> outputs) {
-  std::vector<std::string> traces;
-  if (!files.trace.empty())
-    if (Error error =
-            session.gather(packTrace(session.statistics(), measurement.trace), session.outputProcess())
-                .moveInto(traces))
-      return error;
   if (session.process() != session.outputProcess())
-    return Error::success();
-  Error error = writeRunFiles(files, outputs, [&] { return formatPackedTraces(session.plan(), traces); });
-  return error && session.processes() > 1 ? ofRank(session.process(), std::move(error)) : std::move(error);
+    return trace ? ofProcess(session, writeRunTrace(session, *trace, nullptr)) : Error::success();
+  return ofProcess(session, writeRunFiles(files, outputs, [&](plan::AtomicFile &file) {
+                     return writeRunTrace(session, *trace, &file);
+                   }));
 }
 
 /// Prints what all processes have measured, in the first one.
@@ -139,21 +139,37 @@ static Error checkProcesses(Session &session, const RunOptions &options) {
   return Error::success();
 }
 
+/// Where each process keeps what it traces until all are done; null without --trace.
+static Expected<std::unique_ptr<TraceSpool>> openSpool(const Session &session, const RunFiles &files) {
+  if (files.trace.empty())
+    return nullptr;
+  auto spool = TraceSpool::create(files.trace);
+  if (!spool)
+    return ofProcess(session, spool.takeError());
+  return spool;
+}
+
 static Error runSession(Session &session, const RunOptions &options) {
   if (session.processes() > 1)
     if (Error error = checkProcesses(session, options))
       return error;
+  auto spool = openSpool(session, options.files);
+  if (!spool)
+    return spool.takeError();
+  auto keepTrace = [&] {
+    return *spool ? ofProcess(session, (*spool)->append(session.takeTrace())) : Error::success();
+  };
   auto inputs = readInputs(session, options.files.inputs, options.stream);
   if (!inputs)
     return inputs.takeError();
   // CUDA graphs are captured by the third request.
-  auto measurement = measure(session, *inputs, options.repeat, options.session.cudaGraphs ? 3 : 1);
+  auto measurement = measure(session, *inputs, options.repeat, options.session.cudaGraphs ? 3 : 1, keepTrace);
   if (!measurement)
     return measurement.takeError();
   auto outputs = nameOutputs(session, options.stream, measurement->outputs);
   if (!outputs)
     return outputs.takeError();
-  if (Error error = writeFiles(session, options.files, *measurement, *outputs))
+  if (Error error = writeFiles(session, options.files, spool->get(), *outputs))
     return error;
   for (const runtime::DeviceStatistics &device : session.statistics())
     for (const std::string &stage : device.eager)

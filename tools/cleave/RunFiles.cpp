@@ -66,20 +66,22 @@ Error checkRunFiles(const RunFiles &files) {
 }
 
 Error writeRunFiles(const RunFiles &files, llvm::ArrayRef<runtime::NamedTensor> outputs,
-                    llvm::function_ref<std::string()> trace) {
+                    llvm::function_ref<Error(AtomicFile &)> writeTrace) {
   std::vector<AtomicFile> written;
-  for (const std::string *file : {&files.outputs, &files.trace}) {
-    if (file->empty())
-      continue;
-    auto created = AtomicFile::create(*file);
+  auto write = [&](const std::string &file, llvm::function_ref<Error(AtomicFile &)> fill) -> Error {
+    if (file.empty())
+      return Error::success();
+    auto created = AtomicFile::create(file);
     if (!created)
       return created.takeError();
     written.push_back(std::move(*created));
-    Error error = file == &files.outputs ? runtime::writeTensors(written.back(), outputs)
-                                         : written.back().write(llvm::arrayRefFromStringRef(trace()));
-    if (error)
-      return error;
-  }
+    return fill(written.back());
+  };
+  if (Error error = write(files.trace, writeTrace))
+    return error;
+  if (Error error =
+          write(files.outputs, [&](AtomicFile &file) { return runtime::writeTensors(file, outputs); }))
+    return error;
   // Only when all of them have room.
   for (AtomicFile &file : written)
     if (Error error = file.commit())

@@ -12,9 +12,13 @@ using llvm::Expected;
 using runtime::DeviceStatistics;
 using runtime::Session;
 
+/// How many requests a session keeps the trace of.
+static constexpr uint64_t kRequestsKept = 16;
+
 /// Runs `steps` times the requests, which follow one another through the stages, each time from the state
 /// that the model was saved with. Gives the outputs of the last time.
-static Expected<Requests> runSteps(Session &session, const Requests &requests, uint64_t steps) {
+static Expected<Requests> runSteps(Session &session, const Requests &requests, uint64_t steps,
+                                   llvm::function_ref<Error()> keepTrace) {
   // Enough to keep every rank at work; more would only hold more outputs.
   const size_t mostUnderWay = session.plan().stages.size() + 1;
   std::deque<std::unique_ptr<Session::Pending>> underWay;
@@ -36,6 +40,9 @@ static Expected<Requests> runSteps(Session &session, const Requests &requests, u
     if (Error error = underWay.front()->wait().moveInto(outputs[done++ % requests.size()]))
       return error;
     underWay.pop_front();
+    if (done % kRequestsKept == 0 || done == count)
+      if (Error error = keepTrace())
+        return error;
   }
   return outputs;
 }
@@ -62,6 +69,8 @@ static Error runAlone(Session &session, const Requests &requests, int runs) {
         return outputs.takeError();
       if (Error error = session.meet())
         return error;
+      // The trace is of the steps alone.
+      session.takeTrace();
     }
   }
   return Error::success();
@@ -80,7 +89,8 @@ static Error measureAlone(Session &session, const Requests &requests, Measuremen
   return Error::success();
 }
 
-Expected<Measurement> measure(Session &session, const Requests &requests, uint64_t steps, int warmUps) {
+Expected<Measurement> measure(Session &session, const Requests &requests, uint64_t steps, int warmUps,
+                              llvm::function_ref<Error()> keepTrace) {
   for (int done = 0; done < warmUps; ++done)
     if (auto warmUp = session.run(requests.front()); !warmUp)
       return warmUp.takeError();
@@ -94,14 +104,13 @@ Expected<Measurement> measure(Session &session, const Requests &requests, uint64
     return error;
   session.takeTrace();
   const std::vector<DeviceStatistics> before = session.statistics();
-  auto seconds =
-      secondsOf(session, [&] { return runSteps(session, requests, steps).moveInto(measurement.outputs); });
+  auto seconds = secondsOf(
+      session, [&] { return runSteps(session, requests, steps, keepTrace).moveInto(measurement.outputs); });
   if (!seconds)
     return seconds.takeError();
   measurement.secondsPerStep = *seconds / double(steps);
   if (isOneRank)
     measurement.secondsAlone = measurement.secondsPerStep;
-  measurement.trace = session.takeTrace();
   for (auto [device, now, earlier] : llvm::zip(measurement.devices, session.statistics(), before)) {
     device.statistics = now;
     device.statistics.busySeconds -= earlier.busySeconds;

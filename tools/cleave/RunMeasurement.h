@@ -4,6 +4,7 @@
 
 #include "runtime/Session.h"
 #include "tools/cleave/Stream.h"
+#include "llvm/ADT/STLFunctionalExtras.h"
 #include <cstdint>
 #include <vector>
 
@@ -24,12 +25,13 @@ struct Measurement {
   double secondsPerStep = 0, secondsAlone = 0;
   uint64_t steps = 0;
   std::vector<MeasuredDevice> devices;
-  std::vector<runtime::TraceEvent> trace;
 };
 
 /// Runs the requests `steps` times, after `warmUps` of the first one. All processes of a run do.
+/// \param keepTrace  takes what ranks have done in the steps from the session, every few requests and at the
+/// end.
 llvm::Expected<Measurement> measure(runtime::Session &session, const Requests &requests, uint64_t steps,
-                                    int warmUps);
+                                    int warmUps, llvm::function_ref<llvm::Error()> keepTrace);
 
 } // namespace cleave
 

@@ -1,78 +1,161 @@
-//===- RunTrace.cpp - What the ranks of a run did -------------------------===//
+//===- RunTrace.cpp - The trace of all processes of a run -----------------===//
 #include "tools/cleave/RunTrace.h"
+#include "runtime/Placement.h"
 #include "tools/cleave/TraceFile.h"
-#include "llvm/ADT/MapVector.h"
-#include "llvm/ADT/StringRef.h"
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/JSON.h"
+#include "llvm/Support/MathExtras.h"
 #include "llvm/Support/raw_ostream.h"
-#include <array>
-#include <tuple>
+#include <algorithm>
+#include <optional>
 #include <vector>
 
 namespace cleave {
 
+using llvm::Error;
+using llvm::Expected;
+using plan::AtomicFile;
+using runtime::Session;
 using runtime::TraceEvent;
 using Time = TraceEvent::Clock::time_point;
 
-// As lines:
-//
-//   device RANK NAME
-//   event REQUEST RANK KIND STAGE MICROBATCH PEER BEGIN END
+namespace json = llvm::json;
 
-static int64_t ticks(Time time) { return time.time_since_epoch().count(); }
-static Time timeOf(int64_t ticks) { return Time(Time::duration(ticks)); }
+namespace {
+/// What a process says before its chunks come.
+struct Heading {
+  uint64_t bytes = 0;
+  /// As the clock counts.
+  int64_t begin = 0;
+  /// Of its devices, by rank.
+  json::Object names;
+};
 
-std::string packTrace(llvm::ArrayRef<runtime::DeviceStatistics> devices, llvm::ArrayRef<TraceEvent> events) {
+/// Writes the trace, in the process that has the outputs.
+class Merge {
+public:
+  Merge(const plan::Plan &plan, AtomicFile &file) : plan(plan), file(file) {}
+  /// \returns how many chunks the processes will give.
+  Expected<uint64_t> begin(llvm::ArrayRef<std::string> headings);
+  Error add(uint32_t process, llvm::StringRef chunk);
+  Error finish();
+
+private:
+  Error flush();
+
+  const plan::Plan &plan;
+  AtomicFile &file;
   std::string text;
-  llvm::raw_string_ostream out(text);
-  for (const runtime::DeviceStatistics &device : devices)
-    out << "device " << device.rank << " " << device.name << "\n";
-  for (const auto &[request, rank, action, begin, end] : events)
-    out << "event " << request << " " << rank << " " << int(action.kind) << " " << action.stage << " "
-        << action.microbatch << " " << action.peer << " " << ticks(begin) << " " << ticks(end) << "\n";
+  llvm::raw_string_ostream out{text};
+  std::optional<TraceWriter> writer;
+};
+} // namespace
+
+static Error notATrace(size_t process) {
+  return llvm::createStringError("rank %zu reports what is no trace; run the same cleave in all processes",
+                                 process);
+}
+
+static std::string headingOf(const Session &session, const TraceSpool &spool) {
+  json::Object names;
+  for (const runtime::DeviceStatistics &device : session.statistics())
+    names[std::to_string(device.rank)] = device.name;
+  std::string text;
+  llvm::raw_string_ostream(text) << json::Value(
+      json::Object{{"bytes", int64_t(spool.bytes())},
+                   {"begin", spool.begin().time_since_epoch().count()},
+                   {"names", std::move(names)}});
   return text;
 }
 
-static TraceEvent eventOf(llvm::StringRef line) {
-  std::array<int64_t, 8> numbers{};
-  for (int64_t &number : numbers) {
-    auto [word, rest] = line.split(' ');
-    (void)word.getAsInteger(10, number);
-    line = rest;
+static std::optional<Heading> readHeading(llvm::StringRef text) {
+  Expected<json::Value> value = json::parse(text);
+  if (!value) {
+    llvm::consumeError(value.takeError());
+    return std::nullopt;
   }
-  TraceEvent event{uint64_t(numbers[0]), uint32_t(numbers[1]), {}, timeOf(numbers[6]), timeOf(numbers[7])};
-  event.action.kind = plan::ActionKind(numbers[2]);
-  event.action.stage = uint32_t(numbers[3]);
-  event.action.microbatch = uint32_t(numbers[4]);
-  event.action.peer = uint32_t(numbers[5]);
-  return event;
+  const json::Object *object = value->getAsObject();
+  const json::Object *names = object ? object->getObject("names") : nullptr;
+  if (!names)
+    return std::nullopt;
+  const std::optional<int64_t> bytes = object->getInteger("bytes"), begin = object->getInteger("begin");
+  if (!bytes || *bytes < 0 || !begin)
+    return std::nullopt;
+  return Heading{uint64_t(*bytes), *begin, *names};
 }
 
-static TraceRow rowOf(llvm::StringRef line) {
-  auto [rank, name] = line.split(' ');
-  TraceRow row{0, name.str(), {}};
-  (void)rank.getAsInteger(10, row.rank);
-  return row;
-}
-
-std::string formatPackedTraces(const plan::Plan &plan, llvm::ArrayRef<std::string> packed) {
-  llvm::MapVector<uint32_t, TraceRow> rows;
-  for (llvm::StringRef rest : packed)
-    while (!rest.empty()) {
-      llvm::StringRef line;
-      std::tie(line, rest) = rest.split('\n');
-      if (line.consume_front("device ")) {
-        TraceRow row = rowOf(line);
-        rows.insert({row.rank, std::move(row)});
-      } else if (line.consume_front("event ")) {
-        TraceEvent event = eventOf(line);
-        if (auto row = rows.find(event.rank); row != rows.end())
-          row->second.events.push_back(std::move(event));
-      }
+Expected<uint64_t> Merge::begin(llvm::ArrayRef<std::string> headings) {
+  Time start = Time::max();
+  uint64_t bytes = 0;
+  std::vector<std::optional<std::string>> names(runtime::rankCount(plan));
+  for (auto [process, text] : llvm::enumerate(headings)) {
+    const std::optional<Heading> heading = readHeading(text);
+    if (!heading)
+      return notATrace(process);
+    start = std::min(start, Time(Time::duration(heading->begin)));
+    bytes = std::max(bytes, heading->bytes);
+    for (const auto &[key, name] : heading->names) {
+      uint32_t rank = 0;
+      if (llvm::StringRef(key).getAsInteger(10, rank) || rank >= names.size() || !name.getAsString())
+        return notATrace(process);
+      names[rank] = name.getAsString()->str();
     }
-  std::vector<TraceRow> ordered;
-  for (auto &[rank, row] : rows)
-    ordered.push_back(std::move(row));
-  return formatTrace(ordered, modulePathsOf(plan));
+  }
+  writer.emplace(out, start, modulePathsOf(plan));
+  for (auto [rank, name] : llvm::enumerate(names))
+    if (name)
+      writer->nameThread(rank, traceLabel(rank, *name));
+  return llvm::divideCeil(bytes, TraceSpool::kChunkBytes);
+}
+
+Error Merge::flush() {
+  Error error = file.write(llvm::arrayRefFromStringRef(text));
+  text.clear();
+  return error;
+}
+
+Error Merge::add(uint32_t process, llvm::StringRef chunk) {
+  bool isKnown = true;
+  const bool isWhole = TraceSpool::unpack(chunk, [&](const TraceEvent &event) {
+    isKnown = isKnown && event.rank < runtime::rankCount(plan) && event.action.stage < plan.stages.size();
+    if (isKnown)
+      writer->add(event.rank, event);
+  });
+  return isWhole && isKnown ? flush() : notATrace(process);
+}
+
+Error Merge::finish() {
+  writer->finish();
+  return flush();
+}
+
+Error writeRunTrace(Session &session, const TraceSpool &spool, AtomicFile *file) {
+  const uint32_t to = session.outputProcess();
+  auto headings = session.gather(headingOf(session, spool), to);
+  if (!headings)
+    return headings.takeError();
+  std::optional<Merge> merge;
+  uint64_t chunks = 0;
+  if (file)
+    if (Error error = merge.emplace(session.plan(), *file).begin(*headings).moveInto(chunks))
+      return error;
+  Expected<std::string> shared = session.share(std::to_string(chunks), to);
+  if (!shared)
+    return shared.takeError();
+  (void)llvm::StringRef(*shared).getAsInteger(10, chunks);
+  for (uint64_t chunk = 0; chunk < chunks; ++chunk) {
+    auto own = spool.read(chunk * TraceSpool::kChunkBytes);
+    if (!own)
+      return own.takeError();
+    auto all = session.gather(*own, to);
+    if (!all)
+      return all.takeError();
+    for (size_t process = 0; merge && process < all->size(); ++process)
+      if (Error error = merge->add(process, (*all)[process]))
+        return error;
+  }
+  return merge ? merge->finish() : Error::success();
 }
 
 } // namespace cleave

@@ -1,21 +1,17 @@
-//===- RunTrace.h - What the ranks of a run did ---------------------------===//
+//===- RunTrace.h - The trace of all processes of a run ---------*- C++ -*-===//
 #ifndef CLEAVE_TOOLS_CLEAVE_RUNTRACE_H
 #define CLEAVE_TOOLS_CLEAVE_RUNTRACE_H
 
-#include "codegen/plan/Plan.h"
+#include "codegen/plan/AtomicFile.h"
 #include "runtime/Session.h"
-#include "runtime/Trace.h"
-#include "llvm/ADT/ArrayRef.h"
-#include <string>
+#include "tools/cleave/TraceSpool.h"
 
 namespace cleave {
 
-/// What one process has traced, as text that another one puts together.
-std::string packTrace(llvm::ArrayRef<runtime::DeviceStatistics> devices,
-                      llvm::ArrayRef<runtime::TraceEvent> events);
-
-/// The trace file of what all processes have packed.
-std::string formatPackedTraces(const plan::Plan &plan, llvm::ArrayRef<std::string> packed);
+/// Has all processes send what they have traced, chunk by chunk, to the one that has the outputs, which
+/// writes it. A call that all of them make.
+/// \param file  the trace; null in the others.
+llvm::Error writeRunTrace(runtime::Session &session, const TraceSpool &spool, plan::AtomicFile *file);
 
 } // namespace cleave
 

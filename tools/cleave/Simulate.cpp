@@ -1,4 +1,5 @@
 //===- Simulate.cpp - `cleave simulate` -----------------------------------===//
+#include "codegen/plan/OutputDirectory.h"
 #include "codegen/plan/PlanFacts.h"
 #include "codegen/plan/PlanFile.h"
 #include "partitioner/MachineFile.h"
@@ -138,8 +139,9 @@ static Expected<SimulateReport> simulatePlan(const SimulateOptions &options) {
   Expected<SimulateReport> report = options.isPlan() ? readPlan(options) : planModel(planner, options, options.deviceMemory);
   if (!report)
     return report;
-  if (Error error = writeRunFiles(files, {}, [&] { return traceOf(*report); }))
-    return error;
+  if (!options.trace.empty())
+    if (Error error = plan::writeFileAtomically(options.trace, traceOf(*report)))
+      return error;
   return report;
 }
 
@@ -247,8 +249,9 @@ static Expected<TrainingForecast> simulateTraining(const SimulateOptions &option
   Expected<TrainingForecast> forecast = forecastTraining(*training);
   if (!forecast)
     return forecast;
-  if (Error error = writeRunFiles(files, {}, [&] { return traceOf(*forecast); }))
-    return error;
+  if (!options.trace.empty())
+    if (Error error = plan::writeFileAtomically(options.trace, traceOf(*forecast)))
+      return error;
   return forecast;
 }
 

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <chrono>
 #include <optional>
+#include <utility>
 
 namespace cleave {
 
@@ -15,9 +16,11 @@ using llvm::json::Object;
 using runtime::TraceEvent;
 using Clock = TraceEvent::Clock;
 
-static std::string labelOf(const TraceRow &row) {
-  return "rank " + std::to_string(row.rank) + " (" + row.name + ")";
+std::string traceLabel(uint32_t rank, llvm::StringRef device) {
+  return ("rank " + llvm::Twine(rank) + " (" + device + ")").str();
 }
+
+static std::string labelOf(const TraceRow &row) { return traceLabel(row.rank, row.name); }
 
 static double microseconds(Clock::duration duration) {
   return std::chrono::duration<double, std::micro>(duration).count();
@@ -76,21 +79,6 @@ static Object entryOf(uint32_t thread, const std::string &name, llvm::StringRef 
                 {"dur", microseconds(end - begin)}};
 }
 
-static Object entryOf(uint32_t thread, const TraceEvent &event, Clock::time_point start,
-                      llvm::ArrayRef<std::vector<std::string>> modulePaths) {
-  const plan::Action &action = event.action;
-  Object arguments{{"action", plan::wire::EnumNameActionKind(action.kind)},
-                   {"stage", action.stage},
-                   {"microbatch", action.microbatch},
-                   {"request", int64_t(event.request)}};
-  if (!modulePaths.empty())
-    arguments["module_paths"] = Array(modulePaths[action.stage]);
-  Object entry = entryOf(thread, plan::toString(action), isTransfer(action) ? "wait" : "compute",
-                         event.begin - start, event.end - start);
-  entry["args"] = std::move(arguments);
-  return entry;
-}
-
 /// A point of the curve that shows what a device holds.
 static Object counterOf(const TraceRow &row, const MemoryStep &step) {
   return Object{{"ph", "C"},
@@ -100,15 +88,15 @@ static Object counterOf(const TraceRow &row, const MemoryStep &step) {
                 {"args", Object{{"bytes", step.bytes}}}};
 }
 
-static void addRow(Array &entries, const TraceRow &row, llvm::ArrayRef<Lane> lanes, Clock::time_point start,
-                   llvm::ArrayRef<std::vector<std::string>> modulePaths) {
+static void addRow(TraceWriter &writer, const TraceRow &row, llvm::ArrayRef<Lane> lanes,
+                   Clock::time_point start) {
   for (const Lane &lane : lanes)
     for (const TraceEvent *event : lane.events)
-      entries.push_back(entryOf(lane.thread, *event, start, modulePaths));
+      writer.add(lane.thread, *event);
   if (row.updateEnd > row.updateBegin)
-    entries.push_back(entryOf(row.rank, "update", "compute", row.updateBegin - start, row.updateEnd - start));
+    writer.add(entryOf(row.rank, "update", "compute", row.updateBegin - start, row.updateEnd - start));
   for (const MemoryStep &step : row.memory)
-    entries.push_back(counterOf(row, step));
+    writer.add(counterOf(row, step));
 }
 
 Clock::time_point traceTime(double seconds) {
@@ -131,27 +119,58 @@ std::vector<std::vector<std::string>> modulePathsOf(const plan::Plan &plan) {
   return paths;
 }
 
+TraceWriter::TraceWriter(llvm::raw_ostream &out, Clock::time_point start,
+                         std::vector<std::vector<std::string>> modulePaths)
+    : out(out), start(start), modulePaths(std::move(modulePaths)) {
+  out << "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[";
+}
+
+void TraceWriter::add(Object entry) {
+  if (!std::exchange(isFirst, false))
+    out << ",";
+  out << plan::jsonText(std::move(entry), /*indent=*/0);
+}
+
+void TraceWriter::nameThread(uint32_t thread, llvm::StringRef name) {
+  add(Object{
+      {"ph", "M"}, {"pid", 0}, {"tid", thread}, {"name", "thread_name"}, {"args", Object{{"name", name}}}});
+}
+
+void TraceWriter::add(uint32_t thread, const TraceEvent &event) {
+  const plan::Action &action = event.action;
+  Object arguments{{"action", plan::wire::EnumNameActionKind(action.kind)},
+                   {"stage", action.stage},
+                   {"microbatch", action.microbatch},
+                   {"request", int64_t(event.request)}};
+  if (!modulePaths.empty())
+    arguments["module_paths"] = Array(modulePaths[action.stage]);
+  Object entry = entryOf(thread, plan::toString(action), isTransfer(action) ? "wait" : "compute",
+                         event.begin - start, event.end - start);
+  entry["args"] = std::move(arguments);
+  add(std::move(entry));
+}
+
+void TraceWriter::finish() { out << "]}\n"; }
+
 std::string formatTrace(llvm::ArrayRef<TraceRow> rows, llvm::ArrayRef<std::vector<std::string>> modulePaths) {
-  Array entries;
   Clock::time_point start = Clock::time_point::max();
   uint32_t threads = 0;
-  for (const TraceRow &row : rows)
-    threads = std::max(threads, row.rank + 1);
-  std::vector<std::vector<Lane>> lanes;
   for (const TraceRow &row : rows) {
-    for (const Lane &lane : lanes.emplace_back(lanesOf(row, threads)))
-      entries.push_back(Object{{"ph", "M"},
-                               {"pid", 0},
-                               {"tid", lane.thread},
-                               {"name", "thread_name"},
-                               {"args", Object{{"name", lane.name}}}});
+    threads = std::max(threads, row.rank + 1);
     for (const TraceEvent &event : row.events)
       start = std::min(start, event.begin);
   }
+  std::string text;
+  llvm::raw_string_ostream out(text);
+  TraceWriter writer(out, start, modulePaths.vec());
+  std::vector<std::vector<Lane>> lanes;
+  for (const TraceRow &row : rows)
+    for (const Lane &lane : lanes.emplace_back(lanesOf(row, threads)))
+      writer.nameThread(lane.thread, lane.name);
   for (auto [row, own] : llvm::zip(rows, lanes))
-    addRow(entries, row, own, start, modulePaths);
-  Object trace{{"displayTimeUnit", "ms"}, {"traceEvents", std::move(entries)}};
-  return plan::jsonText(std::move(trace), /*indent=*/0) + "\n";
+    addRow(writer, row, own, start);
+  writer.finish();
+  return text;
 }
 
 } // namespace cleave

@@ -6,6 +6,9 @@
 #include "partitioner/Simulator.h"
 #include "runtime/Trace.h"
 #include "llvm/ADT/ArrayRef.h"
+#include "llvm/ADT/StringRef.h"
+#include "llvm/Support/JSON.h"
+#include "llvm/Support/raw_ostream.h"
 #include <string>
 #include <vector>
 
@@ -36,8 +39,32 @@ TraceRow traceRowOf(const RankForecast &forecast, uint32_t rank, const std::stri
 /// By stage.
 std::vector<std::vector<std::string>> modulePathsOf(const plan::Plan &plan);
 
-/// In Chrome's trace format, which Perfetto opens: an entry an action, from the first one's begin on, and
-/// what devices hold. What is on one thread (`tid`) does not overlap.
+/// Writes a trace entry by entry, in Chrome's trace format, which Perfetto opens.
+class TraceWriter {
+public:
+  /// \param start        from which times count.
+  /// \param modulePaths  by stage; empty where they are not known.
+  TraceWriter(llvm::raw_ostream &out, runtime::TraceEvent::Clock::time_point start,
+              std::vector<std::vector<std::string>> modulePaths);
+  void nameThread(uint32_t thread, llvm::StringRef name);
+  /// \param thread  on which nothing overlaps (`tid`).
+  void add(uint32_t thread, const runtime::TraceEvent &event);
+  void add(llvm::json::Object entry);
+  /// After the last entry.
+  void finish();
+
+private:
+  llvm::raw_ostream &out;
+  const runtime::TraceEvent::Clock::time_point start;
+  const std::vector<std::vector<std::string>> modulePaths;
+  bool isFirst = true;
+};
+
+/// The thread's name for a rank on devices called `device`.
+std::string traceLabel(uint32_t rank, llvm::StringRef device);
+
+/// The text of a TraceWriter: an entry an action, from the first one's begin on, and what devices hold. What
+/// is on one thread does not overlap.
 /// \param modulePaths  by stage; empty where they are not known.
 std::string formatTrace(llvm::ArrayRef<TraceRow> rows, llvm::ArrayRef<std::vector<std::string>> modulePaths);
 

@@ -4,6 +4,7 @@
 #include "runtime/Device.h"
 #include "tools/cleave/Commands.h"
 #include "tools/cleave/Output.h"
+#include "tools/cleave/Startup.h"
 #include "tools/driver/UsageError.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/raw_ostream.h"
@@ -120,6 +121,7 @@ static int conclude(llvm::StringRef command, llvm::Error error) {
 }
 
 int main(int argc, char **argv) {
+  cleave::prepareProcess();
   // At a limit on file sizes, write() is to fail as it does on a full disk.
   std::signal(SIGXFSZ, SIG_IGN);
   CLI::App app("Splits PyTorch models over devices and runs them.", "cleave");

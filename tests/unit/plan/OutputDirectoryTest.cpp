@@ -1,13 +1,16 @@
 //===- OutputDirectoryTest.cpp --------------------------------------------===//
 #include "codegen/plan/OutputDirectory.h"
+#include "codegen/plan/AtomicFile.h"
 #include "codegen/plan/TemporaryPath.h"
 #include "tests/unit/plan/PlanBuilder.h"
 #include "llvm/Support/FileSystem.h"
 #include <csignal>
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <optional>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -129,19 +132,73 @@ TEST(OutputDirectory, LeavesAloneWhatOthersAreWriting) {
   waitpid(child, nullptr, 0);
   const std::string dead = std::to_string(child);
   const std::string living = ".a.plan.partial-" + std::to_string(getppid()) + "-0";
-  Names kept{".a.plan.partial-" + dead + "-0-old", ".a.plan.partial-" + dead + "-x", ".a.plan.partial-0-0",
-             ".b.a.plan.partial-" + dead + "-0", ".other.plan.partial-" + dead + "-0", living};
+  Names kept{".a.plan.partial-" + dead + "-0-old",
+             ".a.plan.partial-" + dead + "-x",
+             ".a.plan.partial-0-0",
+             ".partial-" + dead + "-0",
+             "a.plan.partial-" + dead + "-0",
+             living};
   for (const std::string &name : kept)
     llvm::sys::fs::create_directory(folder.at(name));
-  // A file of that name, and a directory that a process elsewhere holds.
+  // A file and a directory that a process elsewhere holds, and a link, which nobody made.
   writeFile(folder.at(".a.plan.partial-" + dead + "-1"), "x");
   llvm::sys::fs::create_directory(folder.at(".a.plan.partial-" + dead + "-2"));
-  int held = holdTemporary(folder.at(".a.plan.partial-" + dead + "-2"));
-  ASSERT_GE(held, 0);
-  { OutputDirectory output = startOutput(folder.at("a.plan")); }
-  kept.insert(kept.end(), {".a.plan.partial-" + dead + "-1", ".a.plan.partial-" + dead + "-2"});
+  int heldFile = holdTemporary(folder.at(".a.plan.partial-" + dead + "-1"));
+  int heldDirectory = holdTemporary(folder.at(".a.plan.partial-" + dead + "-2"));
+  ASSERT_GE(heldFile, 0);
+  ASSERT_GE(heldDirectory, 0);
+  ASSERT_EQ(symlink("..", folder.at(".a.plan.partial-" + dead + "-3").c_str()), 0);
+  {
+    OutputDirectory output = startOutput(folder.at("a.plan"));
+  }
+  kept.insert(kept.end(), {".a.plan.partial-" + dead + "-1", ".a.plan.partial-" + dead + "-2",
+                           ".a.plan.partial-" + dead + "-3"});
   EXPECT_THAT(folder.names(), testing::UnorderedElementsAreArray(kept));
-  close(held);
+  close(heldFile);
+  close(heldDirectory);
+}
+
+TEST(OutputDirectory, RemovesWhatNobodyHoldsThoughItsNumberLives) {
+  TestFolder folder;
+  const pid_t child = fork();
+  if (child == 0)
+    _exit(0);
+  // Until it has ended; nobody has waited for it then.
+  siginfo_t ended;
+  ASSERT_EQ(waitid(P_PID, child, &ended, WEXITED | WNOWAIT), 0);
+  llvm::sys::fs::create_directory(folder.at(".a.plan.partial-" + std::to_string(child) + "-0"));
+  // Of another process, long before the one that has its number now.
+  const std::string old = folder.at(".b.plan.partial-" + std::to_string(getppid()) + "-0");
+  llvm::sys::fs::create_directory(old);
+  const timespec longAgo[2] = {};
+  ASSERT_EQ(utimensat(AT_FDCWD, old.c_str(), longAgo, 0), 0);
+  {
+    OutputDirectory output = startOutput(folder.at("a.plan"));
+  }
+  EXPECT_EQ(folder.names(), Names{});
+  waitpid(child, nullptr, 0);
+}
+
+/// Whatever was killed, and whatever is written next to the same folder.
+TEST(OutputDirectory, RemovesWhatOtherOutputsLeft) {
+  TestFolder folder;
+  auto leave = [&] {
+    runInChild([&] {
+      OutputDirectory output = startOutput(folder.at("killed.plan"));
+      (void)messageOf(writeFileAtomically(output.path() + "/rank-000.safetensors", "x"));
+      auto file = AtomicFile::create(folder.at("killed.safetensors"));
+      raise(SIGKILL);
+    });
+    EXPECT_EQ(folder.names().size(), 2u);
+  };
+  leave();
+  {
+    OutputDirectory output = startOutput(folder.at("a.plan"));
+  }
+  EXPECT_EQ(folder.names(), Names{});
+  leave();
+  EXPECT_EQ(messageOf(writeFileAtomically(folder.at("file"), "x")), "");
+  EXPECT_EQ(folder.names(), Names{"file"});
 }
 
 TEST(OutputDirectory, OutlivesSignalsThatAreIgnored) {

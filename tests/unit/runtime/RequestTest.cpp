@@ -16,7 +16,15 @@ protected:
   plan::Signature signature;
   States states{0};
   std::shared_ptr<Traffic> traffic = std::make_shared<Traffic>(std::chrono::seconds(30), 1);
-  Request request{0, {}, Microbatches(signature, 1, {}), 0, {0, 1}, traffic, states, [](Patience &patience) {
+  Request request{0,
+                  {},
+                  Microbatches(signature, 1, {}),
+                  0,
+                  {0, 1},
+                  traffic,
+                  traffic->enter(),
+                  states,
+                  [](Patience &patience) {
                     return std::make_shared<LocalExchange>(llvm::ArrayRef<uint32_t>{0, 1}, 1, transfers, 1,
                                                            patience);
                   }};
@@ -58,6 +66,19 @@ TEST_F(RequestTest, AFailureLeavesNothingWithTheSender) {
   EXPECT_TRUE(given.empty());
   EXPECT_FALSE(exchange.receive({0, 0, 0}, *account, taken));
   EXPECT_TRUE(taken.empty());
+}
+
+TEST_F(RequestTest, ARequestThatCannotBeMadeGivesItsRoomBack) {
+  auto single = std::make_shared<Traffic>(std::chrono::seconds(0), 1);
+  auto connect = [](Patience &) -> std::shared_ptr<Exchange> { throw std::runtime_error("no way"); };
+  EXPECT_THROW(
+      Request(0, {}, Microbatches(signature, 1, {}), 0, {0}, single, single->enter(), states, connect),
+      std::runtime_error);
+  Traffic::Admission admission = single->enter();
+  EXPECT_TRUE(admission);
+  EXPECT_FALSE(single->enter()) << "there is room for one";
+  admission.reset();
+  EXPECT_TRUE(single->enter());
 }
 
 } // namespace cleave::runtime

@@ -1,6 +1,7 @@
 //===- SessionTest.cpp - Opening and running plans ------------------------===//
 #include "runtime/Session.h"
 #include "codegen/plan/Schedule.h"
+#include "tests/unit/runtime/Allocations.h"
 #include "tests/unit/runtime/TestModels.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/MathExtras.h"
@@ -66,8 +67,8 @@ TEST_F(SessionTest, ComputesSizesFromTheInputs) {
 TEST_F(SessionTest, ReadsInputsThatAreNotContiguous) {
   TwoLayers model;
   auto session = open(model.writer);
-  at::Tensor x = at::randn({8, 3}).t();
-  EXPECT_TRUE(at::allclose(llvm::cantFail(session->run({x}))[0], model.expected(x), 1e-5, 1e-5));
+  at::Tensor x = wholeNumbers({8, 3}).t();
+  EXPECT_TRUE(at::equal(llvm::cantFail(session->run({x}))[0], model.expected(x)));
 }
 
 TEST_F(SessionTest, SendsPastAStage) {
@@ -201,6 +202,31 @@ TEST_F(SessionTest, HoldsNewRequestsBackUntilThereIsRoom) {
     pending.push_back(llvm::cantFail(session->start({at::randn({2, 8})})));
   for (auto &request : pending)
     EXPECT_EQ(failureOf(request->wait()), "");
+}
+
+/// Wherever a start fails, for want of memory, there is room for the next one.
+TEST_F(SessionTest, AStartThatFailsKeepsNoRoom) {
+  TwoLayers model;
+  SessionOptions options;
+  options.requests = 1;
+  auto session = open(model.writer, options);
+  const at::Tensor x = wholeNumbers({2, 8}), expected = model.expected(x);
+  const std::vector<at::Tensor> inputs = {x};
+  int failed = 0;
+  for (int64_t count = 0;; ++count) {
+    failAllocationOfThisThread(count);
+    auto pending = session->start(inputs);
+    const bool hasFailed = failAllocationOfThisThread(-1);
+    const std::string failure = pending ? failureOf((*pending)->wait()) : failureOf(pending.takeError());
+    EXPECT_EQ(failure, hasFailed ? "std::bad_alloc" : "") << count;
+    auto outputs = session->run(inputs);
+    ASSERT_TRUE(bool(outputs)) << count << ": " << llvm::toString(outputs.takeError());
+    EXPECT_TRUE(at::equal((*outputs)[0], expected)) << count;
+    if (!hasFailed)
+      break;
+    ++failed;
+  }
+  EXPECT_GT(failed, 10);
 }
 
 TEST_F(SessionTest, TracesWhatEveryRankDoes) {

@@ -108,7 +108,8 @@ TEST_F(StreamsTest, MicrobatchesWaitForTheRoomOfOutputs) {
   auto connect = [](Patience &patience) {
     return std::make_shared<LocalExchange>(llvm::ArrayRef<uint32_t>{0, 1}, 1, 1, 2, patience);
   };
-  Request request(0, {}, Microbatches(signature, 2, {4}), 1, {0, 1}, traffic, states, connect, fakeGpu(0));
+  Request request(0, {}, Microbatches(signature, 2, {4}), 1, {0, 1}, traffic, traffic->enter(), states,
+                  connect, fakeGpu(0));
   const c10::Stream streams[] = {newStream(fakeGpu(0)), newStream(fakeGpu(0))};
   const Tensor part = at::ones({2, 4}).to(fakeGpu(0));
   takeFakeGpuLog();
