@@ -31,7 +31,7 @@ namespace {
 struct RunOptions {
   RunFiles files;
   uint64_t repeat = 1;
-  uint64_t timeoutSeconds = 30;
+  uint64_t timeoutSeconds = 30, loadTimeoutSeconds = 3600;
   std::string autocast;
   runtime::SessionOptions session;
   bool json = false, stream = false;
@@ -67,15 +67,21 @@ static Expected<std::vector<NamedTensor>> nameOutputs(const Session &session, bo
   return named;
 }
 
+/// Bytes of the trace of one process.
+static constexpr size_t kMostTrace = size_t(1) << 30;
+
 /// Writes the files, in the process that has the outputs.
 static Error writeFiles(Session &session, const RunFiles &files, const Measurement &measurement,
                         llvm::ArrayRef<NamedTensor> outputs) {
   std::vector<std::string> traces;
   if (!files.trace.empty())
-    if (Error error =
-            session.gather(packTrace(session.statistics(), measurement.trace), session.outputProcess())
-                .moveInto(traces))
+    if (Error error = session
+                          .gather(packTrace(session.statistics(), measurement.trace), session.outputProcess(),
+                                  kMostTrace)
+                          .moveInto(traces))
       return error;
+  if (Error error = checkPackedTraces(session.plan(), traces))
+    return error;
   if (session.process() != session.outputProcess())
     return Error::success();
   Error error = writeRunFiles(files, outputs, [&] { return formatPackedTraces(session.plan(), traces); });
@@ -166,6 +172,7 @@ static Error run(RunOptions options) {
     return error;
   options.session.trace = !options.files.trace.empty();
   options.session.timeout = std::chrono::seconds(options.timeoutSeconds);
+  options.session.loadTimeout = std::chrono::seconds(options.loadTimeoutSeconds);
   if (!options.autocast.empty())
     options.session.autocast = options.autocast == "bf16" ? at::kBFloat16 : at::kHalf;
   if (options.session.launch) {
@@ -203,6 +210,12 @@ static void addFilesAndSteps(CLI::App *command, RunOptions &options) {
   command
       ->add_option("--timeout", options.timeoutSeconds,
                    "Seconds that a step may take, and ranks wait for each other")
+      ->check(CLI::Range(uint64_t(1), uint64_t(1000000000)).description(""))
+      ->capture_default_str()
+      ->type_name("N");
+  command
+      ->add_option("--load-timeout", options.loadTimeoutSeconds,
+                   "Seconds that ranks wait for one that is loading the plan")
       ->check(CLI::Range(uint64_t(1), uint64_t(1000000000)).description(""))
       ->capture_default_str()
       ->type_name("N");

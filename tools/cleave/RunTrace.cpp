@@ -1,7 +1,9 @@
 //===- RunTrace.cpp - What the ranks of a run did -------------------------===//
 #include "tools/cleave/RunTrace.h"
+#include "codegen/plan/Printable.h"
 #include "tools/cleave/TraceFile.h"
 #include "llvm/ADT/MapVector.h"
+#include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringRef.h"
 #include "llvm/Support/raw_ostream.h"
 #include <array>
@@ -18,6 +20,9 @@ using Time = TraceEvent::Clock::time_point;
 //   device RANK NAME
 //   event REQUEST RANK KIND STAGE MICROBATCH PEER BEGIN END
 
+/// Times of two ranks can be subtracted.
+static constexpr int64_t kLatest = INT64_MAX / 4;
+
 static int64_t ticks(Time time) { return time.time_since_epoch().count(); }
 static Time timeOf(int64_t ticks) { return Time(Time::duration(ticks)); }
 
@@ -32,13 +37,22 @@ std::string packTrace(llvm::ArrayRef<runtime::DeviceStatistics> devices, llvm::A
   return text;
 }
 
-static TraceEvent eventOf(llvm::StringRef line) {
-  std::array<int64_t, 8> numbers{};
+using Numbers = std::array<int64_t, 8>;
+
+/// False for a line that is none.
+static bool read(llvm::StringRef line, Numbers &numbers) {
+  bool isOne = true;
   for (int64_t &number : numbers) {
     auto [word, rest] = line.split(' ');
-    (void)word.getAsInteger(10, number);
+    isOne = isOne && !word.getAsInteger(10, number) && number >= 0 && number <= kLatest;
     line = rest;
   }
+  return isOne && line.empty();
+}
+
+static TraceEvent eventOf(llvm::StringRef line) {
+  Numbers numbers{};
+  (void)read(line, numbers);
   TraceEvent event{uint64_t(numbers[0]), uint32_t(numbers[1]), {}, timeOf(numbers[6]), timeOf(numbers[7])};
   event.action.kind = plan::ActionKind(numbers[2]);
   event.action.stage = uint32_t(numbers[3]);
@@ -49,9 +63,34 @@ static TraceEvent eventOf(llvm::StringRef line) {
 
 static TraceRow rowOf(llvm::StringRef line) {
   auto [rank, name] = line.split(' ');
-  TraceRow row{0, name.str(), {}};
+  TraceRow row{0, plan::printable(name), {}};
   (void)rank.getAsInteger(10, row.rank);
   return row;
+}
+
+/// Whether `packed` is what `packTrace` writes of the devices and events of `rank`.
+static bool isTraceOf(const plan::Plan &plan, llvm::StringRef packed, size_t rank) {
+  while (!packed.empty()) {
+    llvm::StringRef line;
+    Numbers numbers{};
+    std::tie(line, packed) = packed.split('\n');
+    if (line.consume_front("device ")) {
+      if (line.split(' ').first != std::to_string(rank))
+        return false;
+    } else if (!line.consume_front("event ") || !read(line, numbers) || numbers[1] != int64_t(rank) ||
+               numbers[2] > int64_t(plan::ActionKind::MAX) || numbers[3] >= int64_t(plan.stages.size()) ||
+               numbers[4] > UINT32_MAX || numbers[5] > UINT32_MAX || numbers[6] > numbers[7]) {
+      return false;
+    }
+  }
+  return true;
+}
+
+llvm::Error checkPackedTraces(const plan::Plan &plan, llvm::ArrayRef<std::string> packed) {
+  for (auto [rank, words] : llvm::enumerate(packed))
+    if (packed.size() > 1 && !isTraceOf(plan, words, rank))
+      return llvm::createStringError("a message of rank %zu: found no trace of it", rank);
+  return llvm::Error::success();
 }
 
 std::string formatPackedTraces(const plan::Plan &plan, llvm::ArrayRef<std::string> packed) {
