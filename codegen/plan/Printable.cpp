@@ -44,7 +44,8 @@ std::string printable(StringRef text) {
       result += character;
     else
       for (unsigned char byte : character)
-        result += "\\x" + llvm::utohexstr(byte, /*LowerCase=*/true, /*Width=*/2);
+        (result += "\\x")
+            .append({llvm::hexdigit(byte >> 4, /*LowerCase=*/true), llvm::hexdigit(byte & 15, true)});
   }
   return result;
 }

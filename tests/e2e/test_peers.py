@@ -15,7 +15,7 @@ from safetensors.torch import load_file
 
 from conftest import cleave
 from forged import GROUP, MEETING, VALUES, ForgedRank, call_message, float_tensor, values_message
-from launching import Processes, free_port, plain_environment, plans, same_bits, wait_until_running, watch_end  # noqa: F401
+from launching import Processes, free_port, plain_environment, plans, same_bits, wait_until_joining, watch_end  # noqa: F401
 
 # Runs that share a port -----------------------------------------------------------------------------------------------
 
@@ -35,8 +35,8 @@ def test_a_run_that_holds_its_port(plans, tmp_path):
     cleave("run", plan, "--inputs", inputs, "--outputs", tmp_path / "expected.safetensors",
            env={**plain_environment(), "OMP_NUM_THREADS": "1"})
     outputs = tmp_path / "outputs.safetensors"
-    with Processes(2, plan, "--inputs", inputs, "--outputs", outputs, "--repeat", 200, "--timeout", 120) as run:
-        wait_until_running(run)
+    with Processes(2, plan, "--inputs", inputs, "--outputs", outputs, "--repeat", 20, "--timeout", 120) as run:
+        wait_until_joining(run)
         # It cannot end before the others have come.
         os.kill(run.running[1].pid, signal.SIGSTOP)
         place, port = f"127.0.0.1:{run.port}", at_port(run.port)

@@ -40,11 +40,12 @@ TEST_F(PeerWaitsTest, CountFromWhenAnotherMovedOn) {
 }
 
 TEST_F(PeerWaitsTest, GoOnWhileAnotherLoadsAndLives) {
-  for (int second = 1; second < 599; second += 20) {
+  for (int second = 1; second < 570; second += 20) {
     known[1].note(loading(second), kBegin + std::chrono::seconds(second));
     EXPECT_EQ(overdueAfter(std::chrono::seconds(second + 29)), "") << second;
   }
   // It counts from when it began to load.
+  known[1].note(loading(599), kBegin + 599s);
   EXPECT_EQ(overdueAfter(600s), "");
   EXPECT_EQ(overdueAfter(601s), "600 s for rank 1, allow more time (--load-timeout)");
 }

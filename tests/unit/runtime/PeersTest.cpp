@@ -33,23 +33,31 @@ protected:
   Peers::Owner first, second;
 
   Launch launchOf(uint32_t rank, uint32_t size = 2) const {
-    Launch launch{rank, size};
+    Launch launch;
+    launch.rank = rank;
+    launch.size = launch.localSize = size;
     launch.address = "127.0.0.1";
     launch.port = port;
     launch.prefix = "cleave/test";
     return launch;
   }
   Joined join(Launch launch, const std::string &value = "checksum") const {
-    return Peers::join(launch, "plan", value, {60s, 60s});
+    return Peers::join(launch, "plan", value, {30s, 60s});
   }
   std::string refusalOf(Launch launch) const {
     Joined joined = join(launch);
     return joined ? "none" : llvm::toString(joined.takeError());
   }
   void SetUp() override {
-    auto other = std::async(std::launch::async, [&] { return llvm::cantFail(join(launchOf(1))); });
-    first = llvm::cantFail(join(launchOf(0)));
+    auto other = std::async(std::launch::async, [&] {
+      Joined joined = join(launchOf(1));
+      EXPECT_TRUE(bool(joined)) << llvm::toString(joined.takeError());
+      return joined ? std::move(*joined) : Peers::Owner();
+    });
+    Joined own = join(launchOf(0));
     second = other.get();
+    ASSERT_TRUE(second && own) << llvm::toString(own.takeError());
+    first = std::move(*own);
   }
   /// What `work` fails by at both ranks, at the same time.
   template <typename Work> std::pair<std::string, std::string> failures(Work work) {
@@ -62,7 +70,7 @@ protected:
     EXPECT_EQ(ended, std::pair(std::string(), std::string()));
   }
   /// What anybody can reach who knows the port.
-  std::unique_ptr<Store> ownStore() const { return openStore(launchOf(1), 60s); }
+  std::unique_ptr<Store> ownStore() const { return openStore(launchOf(1), 30s); }
   std::unique_ptr<Store> storeOfTheRun() const {
     std::unique_ptr<Store> store = ownStore();
     return store->below(llvm::StringRef(*store->find("run")).rsplit(' ').second.str());
