@@ -84,7 +84,10 @@ Error Peers::come(const std::string &what, const std::string &value) {
     if (Error error = compare(what))
       return error;
   } catch (const std::exception &) {
-    return llvm::createStringError("lost the store at " + storePlace() + "; its process has ended");
+    if (!beating.joinable())
+      return llvm::createStringError("lost the store at " + storePlace() + "; its process has ended");
+    loseStore();
+    return failure();
   }
   return connect(deadline);
 }

@@ -171,6 +171,18 @@ def test_a_rank_that_is_slow_but_in_time(plans, tmp_path):
     assert all(end.status == 0 for end in ended.values()), ended
 
 
+def test_a_rank_that_loads_slowly(plans, tmp_path):
+    """For longer than others are waited for that neither come nor move on."""
+    library = tmp_path / "slow.so"
+    source = "#include <unistd.h>\n__attribute__((constructor)) static void load(void) { sleep(10); }\n"
+    subprocess.run(["cc", "-shared", "-fPIC", "-x", "c", "-", "-o", library], input=source, text=True, check=True)
+    plan, inputs = plans("pp=2")
+    own = {0: ({}, ()), 1: ({}, ("--library", library))}
+    with Processes(2, plan, "--inputs", inputs, "--timeout", 8, own=own) as processes:
+        ended = processes.end()
+    assert all(end.status == 0 and not end.err for end in ended.values()), ended
+
+
 def test_a_rank_that_falls_behind(plans, tmp_path):
     """It works on, so slowly that nothing is there at the deadline."""
     timeout = 3
