@@ -143,9 +143,14 @@ TEST_F(PeersTest, AWrongTimeIsRefused) {
   uint64_t asked = 0;
   first->wire().receive(1, Topic::Meeting, &asked, sizeof asked)->wait();
   first->wire().send(1, Topic::Meeting, &bytes, sizeof bytes)->wait();
-  first->wire().send(1, Topic::Meeting, "late", bytes)->wait();
+  auto told = first->wire().send(1, Topic::Meeting, "late", bytes);
   EXPECT_EQ(llvm::toString(other.get()),
             "rank 1 waited for the clocks of the ranks: a message of rank 0: found no time");
+  // It may have ended the run before this end knows that it has the text.
+  try {
+    told->wait();
+  } catch (const WireCut &) {
+  }
 }
 
 } // namespace cleave::runtime
