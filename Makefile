@@ -28,13 +28,14 @@ test-gpu test-multigpu:
 	$(MAKE) build
 	ctest --test-dir build --output-on-failure --verbose --label-regex gpu
 
-# Mutated input for everything that reads files, RUNS cases each, with sanitizers and guided by coverage; SEED=2 gives others.
+# Mutated input for everything that reads what others sent, RUNS cases each, with sanitizers and guided by coverage; SEED=2 gives
+# others, TARGETS="Wire Plan" (tests/fuzz/run.sh) runs these alone.
 RUNS ?= 25000
 SEED ?= 1
 fuzz: setup
 	cmake --preset fuzz
 	cmake --build build-fuzz --parallel $(JOBS) --target fuzz
-	tests/fuzz/run.sh build-fuzz $(RUNS) $(SEED)
+	tests/fuzz/run.sh build-fuzz $(RUNS) $(SEED) $(TARGETS)
 
 # Speed against eager and what else there is, into docs/results.md. Takes two or three hours on a quiet machine;
 # BENCH="--models gpt2 --rounds 3" takes less and only prints. bench-tensor-parallel downloads a peer when it first runs.

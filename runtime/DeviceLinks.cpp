@@ -1,5 +1,6 @@
 //===- DeviceLinks.cpp - Which GPUs of a run reach each other -------------===//
 #include "runtime/DeviceLinks.h"
+#include "codegen/plan/Printable.h"
 #include "codegen/plan/Schedule.h"
 #include "runtime/Exceptions.h"
 #include "runtime/Placement.h"
@@ -24,6 +25,8 @@ using Backends = std::vector<c10::intrusive_ptr<c10d::Backend>>;
 
 /// How often to see whether the run has failed.
 static constexpr auto kLook = 10ms;
+/// Of a device.
+static constexpr size_t kLongestName = 255;
 
 //===- Routes -------------------------------------------------------------===//
 
@@ -92,8 +95,11 @@ static Expected<std::vector<RankDevice>> tellDevices(Peers &peers, const RankDev
   std::vector<RankDevice> devices;
   for (StringRef line : llvm::split(*all, '\n')) {
     auto [name, gpu] = line.split(' ');
-    devices.push_back({name.str(), gpu.str()});
+    devices.push_back({plan::printable(name, kLongestName), plan::printable(gpu, kLongestName)});
   }
+  if (devices.size() != peers.size())
+    return llvm::createStringError("found the devices of " + llvm::Twine(devices.size()) +
+                                   " ranks at rank 0, expected those of " + llvm::Twine(peers.size()));
   return devices;
 }
 
@@ -145,7 +151,7 @@ Expected<std::unique_ptr<DeviceLinks>> DeviceLinks::open(const plan::Plan &plan,
     return failed(own.takeError());
   auto devices = tellDevices(peers, *own);
   if (!devices)
-    return devices.takeError();
+    return failed(devices.takeError());
   const std::vector<DeviceRoute> routes = deviceRoutes(plan, *devices);
   if (Error error = checkDistinct(routes, *devices))
     return failed(std::move(error));

@@ -48,6 +48,10 @@ public:
       values.emplace_back(value.begin(), value.end());
     return values;
   }
+  void erase(const std::string &key) override { store->deleteKey(key); }
+  std::unique_ptr<Store> below(const std::string &prefix) override {
+    return std::make_unique<TcpStore>(c10::make_intrusive<c10d::PrefixStore>(prefix, store));
+  }
 
 private:
   const c10::intrusive_ptr<c10d::Store> store;

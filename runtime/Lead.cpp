@@ -1,7 +1,9 @@
 //===- Lead.cpp - What process 0 has the others do ------------------------===//
 #include "runtime/Lead.h"
+#include "runtime/DTypes.h"
 #include "runtime/Exceptions.h"
 #include "runtime/Placement.h"
+#include "runtime/TransferLimits.h"
 #include "llvm/ADT/STLExtras.h"
 #include <ATen/Functions.h>
 
@@ -29,7 +31,7 @@ Error agreeWhoLeads(Peers &peers, bool isLed) {
 
 Lead::Lead(const plan::Plan &plan, Peers &peers, MemoryAccount &account) : plan(plan), peers(peers) {
   if (peers.rank() != 0)
-    inbox.emplace(peers.wire(), 0, Topic::Orders, account);
+    inbox.emplace(peers.wire(), 0, Topic::Orders, account, limitsOfInputs(plan));
   else
     for (uint32_t rank = 1; rank < peers.size(); ++rank)
       outboxes.try_emplace(rank, peers.wire(), rank, Topic::Orders);
@@ -45,10 +47,15 @@ static at::Tensor tensorOf(const IValue &value) {
   if (value.isTensor())
     return value.toTensor();
   const auto &words = value.toTupleRef().elements();
+  TORCH_CHECK(!words.empty(), "found an input without a type");
   std::vector<int64_t> sizes;
   for (const IValue &size : llvm::drop_begin(words))
     sizes.push_back(size.toInt());
-  const auto dtype = c10::ScalarType(words[0].toInt());
+  const int64_t number = words[0].toInt();
+  const auto dtype = c10::ScalarType(number);
+  TORCH_CHECK(number >= 0 && number < int64_t(c10::ScalarType::Undefined) &&
+                  dtypeOf(dtype) != plan::DType::Unknown,
+              "found an input of an unknown element type");
   return at::empty(sizes, at::TensorOptions(dtype).device(at::kMeta));
 }
 
@@ -64,10 +71,23 @@ Error Lead::give(const Order &order) {
   });
 }
 
+Order readOrder(const plan::Plan &plan, llvm::ArrayRef<IValue> values) {
+  TORCH_CHECK(values.size() >= 2, "found ", values.size(), " values, expected a kind and a signature");
+  const int64_t kind = values[0].toInt(), signature = values[1].toInt();
+  TORCH_CHECK(kind >= 0 && kind <= int64_t(Order::Kind::End) && signature >= 0 &&
+                  signature < int64_t(plan.signatures.size()),
+              "found kind ", kind, " and signature ", signature, ", expected those of the plan");
+  Order order{Order::Kind(kind), uint32_t(signature)};
+  for (const IValue &value : values.drop_front(2))
+    order.inputs.push_back(tensorOf(value));
+  return order;
+}
+
 Expected<Order> Lead::take() {
   std::vector<IValue> values;
   try {
     inbox->take(values);
+    return readOrder(plan, values);
   } catch (const PeerLost &lost) {
     peers.lose(lost.rank, "rank " + std::to_string(peers.rank()) + " waited for requests");
   } catch (const WireCut &) {
@@ -75,12 +95,7 @@ Expected<Order> Lead::take() {
   } catch (const std::exception &exception) {
     peers.fail("rank " + std::to_string(peers.rank()) + ": a request: " + messageOf(exception));
   }
-  if (values.empty())
-    return peers.failure();
-  Order order{Order::Kind(values[0].toInt()), uint32_t(values[1].toInt())};
-  for (const IValue &value : llvm::drop_begin(values, 2))
-    order.inputs.push_back(tensorOf(value));
-  return order;
+  return peers.failure();
 }
 
 } // namespace cleave::runtime

@@ -5,6 +5,7 @@
 #include "codegen/plan/Plan.h"
 #include "runtime/Peers.h"
 #include "runtime/Post.h"
+#include "llvm/ADT/ArrayRef.h"
 #include "llvm/Support/Error.h"
 #include <ATen/core/Tensor.h>
 #include <map>
@@ -20,6 +21,9 @@ struct Order {
   uint32_t signature = 0;
   std::vector<at::Tensor> inputs = {};
 };
+
+/// The values by which process 0 tells of an order. Throws for what are none of the plan.
+Order readOrder(const plan::Plan &plan, llvm::ArrayRef<c10::IValue> values);
 
 /// Fails in all processes where they do not say alike whether process 0 leads.
 llvm::Error agreeWhoLeads(Peers &peers, bool isLed);

@@ -1,5 +1,6 @@
 //===- Lifeline.cpp - Seeing at once that a process is gone ---------------===//
 #include "runtime/Lifeline.h"
+#include "codegen/plan/Printable.h"
 #include "runtime/OwnAddress.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
@@ -24,7 +25,9 @@ using namespace std::chrono_literals;
 
 /// A rank's name: the word, and its number in as many hexadecimal digits.
 static constexpr size_t kDigits = 8;
-static constexpr char kGoodbye = '!';
+static constexpr char kGoodbye = '!', kFailure = '?', kEnd = '\n';
+/// How long a failure may be told.
+static constexpr size_t kLongestWord = 64 << 10;
 /// Strangers who connect and do not say who they are.
 static constexpr size_t kMostConnections = 1 << 16;
 
@@ -143,26 +146,35 @@ void Lifeline::accept() {
 }
 
 bool Lifeline::hear(Connection &connection) const {
-  char bytes[64];
+  char bytes[4096];
   ssize_t count;
   while ((count = recv(connection.socket, bytes, sizeof bytes, MSG_DONTWAIT)) > 0) {
     connection.heard.append(bytes, size_t(count));
-    if (connection.heard.size() > connection.nameLength + 1)
+    if (connection.heard.size() > connection.nameLength + kLongestWord)
       return false;
   }
   const bool isOpen = count < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR);
   StringRef heard = connection.heard;
   if (heard.size() < connection.nameLength)
     return isOpen;
-  StringRef name = heard.take_front(connection.nameLength);
-  uint32_t rank = 0;
-  if (!connection.rank) {
-    if (!name.consume_front(word) || name.getAsInteger(16, rank) || rank == 0 || rank >= size)
-      return false;
-    connection.rank = rank;
+  if (!connection.rank && !takeName(connection, heard.take_front(connection.nameLength)))
+    return false;
+  StringRef said = heard.drop_front(connection.nameLength);
+  connection.hasLeft = said.starts_with(kGoodbye);
+  if (said.starts_with(kFailure)) {
+    connection.hasFailed = said.contains(kEnd);
+    connection.word = plan::printable(said.drop_front().split(kEnd).first);
   }
-  connection.hasLeft = heard.drop_front(connection.nameLength).contains(kGoodbye);
   return isOpen;
+}
+
+bool Lifeline::takeName(Connection &connection, StringRef name) const {
+  uint32_t rank = 0;
+  if (!name.consume_front(word) || name.getAsInteger(16, rank) || rank == 0 || rank >= size ||
+      llvm::any_of(connections, [&](const Connection &one) { return one.rank == rank; }))
+    return false;
+  connection.rank = rank;
+  return true;
 }
 
 uint32_t Lifeline::connected() const {
@@ -189,25 +201,34 @@ void Lifeline::awaitSomething() {
   (void)poll(polled.data(), polled.size(), isFull ? kWhile : -1);
 }
 
-std::optional<uint32_t> Lifeline::watch() {
+std::optional<Lifeline::Loss> Lifeline::hearAll() {
+  if (listening >= 0)
+    accept();
+  for (auto next = connections.begin(); next != connections.end();) {
+    auto connection = next++;
+    if (connection->socket < 0)
+      continue;
+    const bool isOpen = hear(*connection);
+    if (connection->rank && (connection->hasFailed || (!isOpen && !connection->hasLeft)))
+      return Loss{*connection->rank, connection->word};
+    if (isOpen)
+      continue;
+    close(std::exchange(connection->socket, -1));
+    if (!connection->rank)
+      connections.erase(connection);
+  }
+  return std::nullopt;
+}
+
+std::optional<Lifeline::Loss> Lifeline::watch() {
   for (;;) {
     awaitSomething();
     pollfd end{stopped, POLLIN, 0};
     if (poll(&end, 1, 0) == 1)
       return std::nullopt;
     std::lock_guard lock(mutex);
-    if (listening >= 0)
-      accept();
-    for (auto next = connections.begin(); next != connections.end();) {
-      auto connection = next++;
-      if (connection->socket < 0 || hear(*connection))
-        continue;
-      if (connection->rank && !connection->hasLeft)
-        return connection->rank;
-      close(std::exchange(connection->socket, -1));
-      if (!connection->rank)
-        connections.erase(connection);
-    }
+    if (std::optional<Loss> loss = hearAll())
+      return loss;
     if (haveAllLeft())
       return std::nullopt;
   }
@@ -218,6 +239,17 @@ void Lifeline::sayGoodbye() {
   for (const Connection &connection : connections)
     if (connection.rank && connection.socket >= 0)
       say(connection.socket, StringRef(&kGoodbye, 1));
+}
+
+void Lifeline::sayFailure(const std::string &message) {
+  std::lock_guard lock(mutex);
+  // Of those who have just connected, too.
+  (void)hearAll();
+  // Escapes are longer than what they stand for.
+  const std::string said = kFailure + plan::printable(message, kLongestWord / 8) + kEnd;
+  for (const Connection &connection : connections)
+    if (connection.rank && connection.socket >= 0)
+      say(connection.socket, said);
 }
 
 void Lifeline::stop() {

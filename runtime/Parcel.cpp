@@ -7,6 +7,7 @@
 #include <ATen/core/List.h>
 #include <cstring>
 #include <limits>
+#include <unistd.h>
 
 namespace cleave::runtime {
 
@@ -52,6 +53,8 @@ static int64_t elementsOf(at::IntArrayRef sizes) {
                 "found a tensor of impossible size");
   return count;
 }
+
+uint64_t machineMemory() { return uint64_t(sysconf(_SC_PHYS_PAGES)) * uint64_t(sysconf(_SC_PAGESIZE)); }
 
 /// The first `bytes` of a tensor's memory.
 static at::Tensor rowOf(const at::Tensor &tensor, size_t bytes) {
@@ -194,6 +197,9 @@ Parcel pack(llvm::ArrayRef<IValue> values, std::optional<c10::Device> apart) {
   Writer writer(apart);
   for (const IValue &value : values)
     writer.write(value);
+  TORCH_CHECK(writer.parcel.header.size() <= kMostHeader, "found values that take ",
+              writer.parcel.header.size(), " bytes without their tensors, expected at most ", kMostHeader,
+              " for processes to exchange");
   return std::move(writer.parcel);
 }
 
@@ -201,8 +207,8 @@ Parcel pack(llvm::ArrayRef<IValue> values, std::optional<c10::Device> apart) {
 
 class Unpacking::Reader {
 public:
-  Reader(Unpacking &unpacking, StringRef rest, std::optional<c10::Device> apart)
-      : unpacking(unpacking), rest(rest), apart(apart) {}
+  Reader(Unpacking &unpacking, StringRef rest, uint64_t bytes, std::optional<c10::Device> apart)
+      : unpacking(unpacking), rest(rest), bytesLeft(bytes), apart(apart) {}
   bool isAtEnd() const { return rest.empty(); }
   IValue read(int depth = 0);
 
@@ -231,6 +237,12 @@ private:
       read.push_back(number<int64_t>());
     return read;
   }
+  std::vector<int64_t> sizes(uint64_t count) {
+    TORCH_CHECK(count <= kMostDims, "found a tensor of ", count, " dimensions, expected at most ", kMostDims);
+    return numbers(count);
+  }
+  /// Counts a tensor that is yet to be made: its elements, and what they span.
+  void reserve(int64_t count, int64_t span, size_t itemBytes);
   at::Tensor tensor();
   at::Tensor quantized();
   IValue list(int depth);
@@ -243,10 +255,26 @@ private:
       unpacking.memory.push_back({tensor.mutable_data_ptr(), bytes, tensor});
   }
 
+  /// As many as torch's own kernels take.
+  static constexpr uint64_t kMostDims = 64;
   Unpacking &unpacking;
   StringRef rest;
+  uint64_t bytesLeft;
+  /// Gaps between elements are not sent, and memory all the same.
+  uint64_t spanLeft = machineMemory();
   const std::optional<c10::Device> apart;
 };
+
+void Unpacking::Reader::reserve(int64_t count, int64_t span, size_t itemBytes) {
+  auto take = [&](int64_t elements, uint64_t &left) {
+    uint64_t bytes = 0;
+    TORCH_CHECK(!__builtin_mul_overflow(uint64_t(elements), itemBytes, &bytes) && bytes <= left,
+                "found tensors of more than the ", left, " bytes that are expected");
+    left -= bytes;
+  };
+  take(count, bytesLeft);
+  take(span, spanLeft);
+}
 
 at::Tensor Unpacking::Reader::tensor() {
   const auto dtype = c10::ScalarType(number<uint8_t>());
@@ -254,8 +282,9 @@ at::Tensor Unpacking::Reader::tensor() {
   const bool isWrapped = number<uint8_t>(), isApart = number<uint8_t>();
   TORCH_CHECK(!isApart || apart, "found a tensor of a device that this process does not exchange");
   const uint64_t dims = number<uint64_t>();
-  const std::vector<int64_t> sizes = numbers(dims), strides = numbers(dims);
+  const std::vector<int64_t> sizes = this->sizes(dims), strides = numbers(dims);
   const int64_t span = spanOf(sizes, strides), count = elementsOf(sizes);
+  reserve(count, span, c10::elementSize(dtype));
   const at::TensorOptions options =
       at::TensorOptions(dtype).device(isApart ? *apart : c10::Device(c10::kCPU));
   at::Tensor whole = at::empty_strided(sizes, strides, options);
@@ -276,11 +305,18 @@ at::Tensor Unpacking::Reader::quantized() {
   TORCH_CHECK(c10::isQIntType(dtype), "found a quantized tensor of an unknown element type");
   const double scale = number<double>();
   const int64_t zeroPoint = number<int64_t>();
-  const std::vector<int64_t> sizes = numbers(number<uint64_t>());
-  (void)elementsOf(sizes);
+  const std::vector<int64_t> sizes = this->sizes(number<uint64_t>());
+  const int64_t count = elementsOf(sizes);
+  reserve(count, count, c10::elementSize(dtype));
   at::Tensor whole = at::_empty_affine_quantized(sizes, at::TensorOptions(dtype), scale, zeroPoint);
   fill(whole, whole.nbytes());
   return whole;
+}
+
+/// Kernels take elements for what their container says.
+static void checkElement(const IValue &item, const c10::Type &type) {
+  TORCH_CHECK(item.type()->isSubtypeOf(type), "found a ", item.type()->str(), " in a container of ",
+              type.str());
 }
 
 IValue Unpacking::Reader::list(int depth) {
@@ -288,8 +324,10 @@ IValue Unpacking::Reader::list(int depth) {
   if (!type)
     TORCH_CHECK(false, llvm::toString(type.takeError()));
   c10::impl::GenericList list(*type);
-  for (IValue &item : items(depth))
+  for (IValue &item : items(depth)) {
+    checkElement(item, **type);
     list.push_back(std::move(item));
+  }
   return list;
 }
 
@@ -299,8 +337,12 @@ IValue Unpacking::Reader::dict(int depth) {
     TORCH_CHECK(false, llvm::toString(types.takeError()));
   c10::impl::GenericDict dict(types->first, types->second);
   std::vector<IValue> entries = items(depth);
-  for (size_t i = 0; i + 1 < entries.size(); i += 2)
+  TORCH_CHECK(entries.size() % 2 == 0, "found a key of a dict without its value");
+  for (size_t i = 0; i < entries.size(); i += 2) {
+    checkElement(entries[i], *types->first);
+    checkElement(entries[i + 1], *types->second);
     dict.insert_or_assign(std::move(entries[i]), std::move(entries[i + 1]));
+  }
   return dict;
 }
 
@@ -339,10 +381,15 @@ IValue Unpacking::Reader::read(int depth) {
   TORCH_CHECK(false, "found a value of an unknown kind from another process");
 }
 
-Unpacking::Unpacking(StringRef header, std::optional<c10::Device> apart) {
-  Reader reader(*this, header, apart);
-  while (!reader.isAtEnd())
+Unpacking::Unpacking(StringRef header, ParcelLimits limits, std::optional<c10::Device> apart) {
+  TORCH_CHECK(header.size() <= kMostHeader, "found a header of ", header.size(), " bytes, expected at most ",
+              kMostHeader);
+  Reader reader(*this, header, limits.bytes, apart);
+  while (!reader.isAtEnd()) {
+    TORCH_CHECK(values.size() < limits.values, "found more values than the ", limits.values,
+                " that are expected");
     values.push_back(reader.read());
+  }
 }
 
 void Unpacking::finish(std::vector<IValue> &filled) {

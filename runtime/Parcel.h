@@ -35,17 +35,30 @@ struct Parcel {
   std::vector<at::Tensor> rows;
 };
 
+/// What a receiver takes at most. Nothing is allocated that is beyond it.
+struct ParcelLimits {
+  /// Values, and bytes of the elements of their tensors together.
+  size_t values;
+  uint64_t bytes;
+};
+
+/// What this machine has, where nothing is known of what comes.
+uint64_t machineMemory();
+
+/// How long a header may be: what lists and strings of a few hundred thousand elements take.
+inline constexpr size_t kMostHeader = 4 << 20;
+
 /// Throws for values that have no bytes: objects of classes, and tensors that are sparse, quantized by
-/// channel or neither on the CPU nor on `apart`.
+/// channel or neither on the CPU nor on `apart`; and for a header longer than kMostHeader.
 /// \param apart  the device whose tensors go apart.
 Parcel pack(llvm::ArrayRef<c10::IValue> values, std::optional<c10::Device> apart = std::nullopt);
 
 /// Values on their way in.
 class Unpacking {
 public:
-  /// Reads a header and makes the tensors. Throws for bytes that are no header.
+  /// Reads a header and makes the tensors. Throws for bytes that are no header, and for more than `limits`.
   /// \param apart  where tensors are that come apart.
-  explicit Unpacking(llvm::StringRef header, std::optional<c10::Device> apart = std::nullopt);
+  Unpacking(llvm::StringRef header, ParcelLimits limits, std::optional<c10::Device> apart = std::nullopt);
 
   /// To be filled, in the order of the parcel's.
   llvm::ArrayRef<Block> blocks() const { return memory; }

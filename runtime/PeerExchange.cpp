@@ -2,6 +2,7 @@
 #include "runtime/PeerExchange.h"
 #include "codegen/plan/Schedule.h"
 #include "runtime/Placement.h"
+#include "runtime/TransferLimits.h"
 #include "llvm/ADT/STLExtras.h"
 #include <algorithm>
 
@@ -64,6 +65,8 @@ void PeerExchange::connect(uint32_t signature) {
   auto take = [&](uint32_t from, Topic topic) {
     if (!inboxes.contains({from, topic}))
       inboxes.try_emplace({from, topic}, peers.wire(), from, topic, account,
+                          topic == Topic::Values ? limitsOfValues(plan, from, peers.rank())
+                                                 : limitsOfOutputs(plan),
                           topic == Topic::Values ? links.from(from) : nullptr);
   };
   for (const auto &action : scheduleOf(plan, signature).ranks[peers.rank()]->actions) {

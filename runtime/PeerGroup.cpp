@@ -1,9 +1,12 @@
 //===- PeerGroup.cpp - A tensor group of processes ------------------------===//
 #include "runtime/PeerGroup.h"
 #include "collectives/Collectives.h"
+#include "runtime/DTypes.h"
 #include "runtime/DeviceCalls.h"
+#include "runtime/Exceptions.h"
 #include "runtime/RankSum.h"
 #include <ATen/Functions.h>
+#include <algorithm>
 #include <cstring>
 
 namespace cleave::runtime {
@@ -13,6 +16,8 @@ using at::Tensor;
 
 /// What a message of the first round may have.
 static constexpr size_t kFirst = 64 << 10;
+/// Of one dimension: sizes of all ranks can be added.
+static constexpr int64_t kMostSize = int64_t(1) << 40;
 
 PeerGroup::PeerGroup(Wire &wire, uint32_t first, uint32_t size, uint32_t index, DeviceGroup *devices)
     : wire(wire), first(first), size(size), index(index), devices(devices), heard(size), posts(size) {
@@ -134,8 +139,10 @@ PeerGroup::Post PeerGroup::read(const std::vector<char> &message) const {
   Head head;
   std::memcpy(&head, message.data(), sizeof head);
   const int64_t room = int64_t(kFirst - sizeof head) / int64_t(sizeof(int64_t));
-  TORCH_CHECK(head.sizes >= 0 && head.sizes <= room && head.pieces >= 0 && head.pieces <= room &&
-                  head.ranges >= 0 && head.numbers() <= room,
+  auto isCount = [&](int64_t count) { return count >= 0 && count <= room; };
+  TORCH_CHECK(isCount(head.sizes) && isCount(head.pieces) && isCount(head.ranges) && head.numbers() <= room &&
+                  head.operation <= GroupOperation::Broadcast &&
+                  dtypeOf(c10::ScalarType(head.dtype)) != plan::DType::Unknown,
               "found another message than a call of the group");
   std::vector<int64_t> numbers(head.numbers());
   std::memcpy(numbers.data(), message.data() + sizeof head, numbers.size() * sizeof(int64_t));
@@ -144,6 +151,8 @@ PeerGroup::Post PeerGroup::read(const std::vector<char> &message) const {
              head.other},
             all.slice(head.sizes, head.pieces).vec(),
             all.slice(head.sizes + head.pieces).vec()};
+  for (int64_t size : post.call.sizes)
+    TORCH_CHECK(size >= 0 && size <= kMostSize, "found a tensor of impossible size");
   const size_t used = sizeof head + numbers.size() * sizeof(int64_t);
   if (head.inlined >= 0) {
     const Tensor shape = at::empty(post.call.sizes, at::TensorOptions(post.call.dtype).device(at::kMeta));
@@ -152,6 +161,37 @@ PeerGroup::Post PeerGroup::read(const std::vector<char> &message) const {
     post.inlined = message.data() + used;
   }
   return post;
+}
+
+/// What `work` gives on what rank `rank` has said; what it throws then names the rank.
+template <typename Work> static auto ofRank(uint32_t rank, Work work) {
+  try {
+    return work();
+  } catch (const std::exception &exception) {
+    TORCH_CHECK(false, "a message of rank ", rank, ": ", messageOf(exception));
+  }
+}
+
+void PeerGroup::checkWanted(const Post &asking) const {
+  const GroupCall &call = asking.call;
+  const int64_t dims = int64_t(call.sizes.size());
+  auto isDim = [&](int64_t dim) { return dim >= 0 && dim < dims; };
+  const bool exchanges = call.operation == GroupOperation::AllToAll;
+  int64_t gathered = 0, scattered = 0;
+  if (exchanges || call.operation == GroupOperation::AllGather) {
+    TORCH_CHECK(isDim(call.dim), "found dimension ", call.dim, " of ", dims);
+    for (const Post &giver : posts)
+      gathered += giver.call.sizes[call.dim];
+  }
+  if (exchanges || call.operation == GroupOperation::ReduceScatter) {
+    const int64_t along = exchanges ? call.other : call.dim;
+    TORCH_CHECK(isDim(along), "found dimension ", along, " of ", dims);
+    scattered = call.sizes[along];
+  }
+  TORCH_CHECK(extentOf(asking.pieces, 3) <= gathered && extentOf(asking.ranges, 2) <= scattered,
+              "found pieces of ", extentOf(asking.pieces, 3), " positions and ranges of ",
+              extentOf(asking.ranges, 2), ", expected no more than the ", gathered, " and ", scattered,
+              " that there are");
 }
 
 //===- Parts --------------------------------------------------------------===//
@@ -199,14 +239,18 @@ std::vector<Tensor> PeerGroup::exchange(GroupCall call, const Tensor &tensor, In
   std::vector<uint32_t> others;
   for (uint32_t rank = 0; rank < size; ++rank)
     if (rank != index) {
+      // A message may be shorter than that.
+      std::fill_n(heard[rank].begin(), sizeof(Head), 0);
       messages.push_back(wire.receive(first + rank, Topic::Group, heard[rank].data(), heard[rank].size()));
       messages.push_back(wire.send(first + rank, Topic::Group, said.data(), said.size()));
       others.insert(others.end(), 2, first + rank);
     }
   awaitAll(messages, others);
   for (uint32_t rank = 0; rank < size; ++rank)
-    posts[rank] = read(rank == index ? said : heard[rank]);
+    posts[rank] = ofRank(first + rank, [&] { return read(rank == index ? said : heard[rank]); });
   checkAlike(first, size, [&](uint32_t rank) -> const GroupCall & { return posts[rank].call; });
+  for (uint32_t rank = 0; rank < size; ++rank)
+    ofRank(first + rank, [&] { checkWanted(posts[rank]); });
   // Whether the second round is left out depends on what all have said, so all decide alike.
   bool isInlined = true;
   for (const Post &post : posts)

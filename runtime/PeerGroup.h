@@ -50,7 +50,10 @@ private:
   std::vector<at::Tensor> exchange(GroupCall call, const at::Tensor &tensor, at::IntArrayRef pieces,
                                    at::IntArrayRef ranges);
   void say(const GroupCall &call, const at::Tensor &tensor, at::IntArrayRef pieces, at::IntArrayRef ranges);
+  /// Throws for what is no call.
   Post read(const std::vector<char> &message) const;
+  /// Throws where a rank wants more than there is. All posts have been read, and are alike.
+  void checkWanted(const Post &asking) const;
   /// What `asking`, at `asker`, wants of the tensor of `giver`.
   at::Tensor partOf(const at::Tensor &tensor, uint32_t giver, const Post &asking, uint32_t asker) const;
   /// Sends `of(rank)` to every other rank, and receives `into(rank)` from it.

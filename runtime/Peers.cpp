@@ -1,11 +1,14 @@
 //===- Peers.cpp - The processes of a run, and how they end together ------===//
 #include "runtime/Peers.h"
+#include "codegen/plan/Printable.h"
 #include "runtime/Exceptions.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/ScopeExit.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FormatVariadic.h"
 #include <algorithm>
+#include <limits>
+#include <pthread.h>
 
 namespace cleave::runtime {
 
@@ -19,6 +22,10 @@ static constexpr auto kBeat = 200ms;
 /// How long it says nothing before that is told.
 static constexpr auto kSilence = 1500ms;
 static constexpr char kFailed[] = "failed";
+/// Of what a run fails by, in bytes.
+static constexpr size_t kLongestMessage = 16 << 10;
+/// Long texts come in pieces, so that no more is held than has come.
+static constexpr size_t kPiece = 1 << 20;
 
 static std::string ofRank(uint32_t rank, StringRef text) {
   return ("rank " + llvm::Twine(rank) + " " + text).str();
@@ -28,19 +35,25 @@ static std::string seconds(Peers::Clock::duration duration) {
   return llvm::formatv("{0:f1} s", std::chrono::duration<double>(duration).count());
 }
 
-Peers::Peers(const Launch &launch, std::chrono::seconds timeout)
-    : launch(launch), timeout(timeout), known(launch.size) {}
+Peers::Peers(const Launch &launch, PeerLimits limits) : launch(launch), limits(limits), known(launch.size) {}
 
 //===- Watching -----------------------------------------------------------===//
 
 void Peers::start() {
   answered = Clock::now();
-  for (Known &peer : known)
+  for (KnownPeer &peer : known)
     peer.changed = answered;
   isBeating = true;
-  beating = std::thread([this] { beat(); });
-  living = std::thread([this] { watchLife(); });
-  ticking = std::thread([this] { watchClock(); });
+  // Names are for debuggers, and tests.
+  auto begin = [this](const char *name, void (Peers::*work)()) {
+    return std::thread([=, this] {
+      pthread_setname_np(pthread_self(), name);
+      (this->*work)();
+    });
+  };
+  beating = begin("beat", &Peers::beat);
+  living = begin("life", &Peers::watchLife);
+  ticking = begin("clock", &Peers::watchClock);
 }
 
 void Peers::Release::operator()(Peers *peers) const {
@@ -106,44 +119,62 @@ void Peers::beat() {
 
 void Peers::keepBeating() {
   for (uint64_t count = 1;; ++count) {
-    std::string problem;
+    bool answers = true;
     try {
       beatOnce(count);
     } catch (const std::exception &) {
-      problem = launch.agentHoldsStore ? "lost the store at " + storePlace() +
-                                             ", which torchrun's agent holds; " + describeOthers()
-                                       : deathOf(0) + "; it held the store at " + storePlace();
+      answers = false;
     }
     std::unique_lock lock(mutex);
-    if (!problem.empty() && !leaving && !stopping) {
+    if (!answers && !leaving && !stopping) {
       lock.unlock();
-      return settle(problem);
+      return loseStore();
     }
     changed.wait_for(lock, kBeat, [&] { return stopping || leaving || over || !proposed.empty(); });
-    if (!stopping && !leaving && !over)
-      continue;
-    lock.unlock();
-    // A failure that the store was too slow to hear of is told all the same.
-    try {
-      (void)propose();
-    } catch (const std::exception &) {
+    if (stopping || leaving || over) {
+      lock.unlock();
+      return tellLast();
     }
-    return;
   }
+}
+
+void Peers::tellLast() {
+  try {
+    // A failure that the store was too slow to hear of is told all the same.
+    if (!propose() && leaving && launch.rank == 0)
+      // The store may be the agent's, and another run follow.
+      meeting->erase(kRun);
+  } catch (const std::exception &) {
+  }
+}
+
+void Peers::loseStore() {
+  if (launch.agentHoldsStore)
+    return settle("lost the store at " + storePlace() + ", which torchrun's agent holds; " +
+                  describeOthers());
+  std::string message;
+  {
+    // The lifeline tells how its process has ended.
+    std::unique_lock lock(mutex);
+    changed.wait_for(lock, kLastWord, [&] { return over || stopping || !proposed.empty(); });
+    message = proposed;
+  }
+  settle(message.empty() ? withLastWord("lost the store at " + storePlace() + ", which rank 0 held", 0)
+                         : message);
 }
 
 void Peers::beatOnce(uint64_t count) {
   std::string status;
   {
     std::lock_guard lock(mutex);
-    status = messages ? "is loading the plan" : "is joining the others";
+    status = messages ? kLoadingStatus : "is joining the others";
   }
   call([&](const PeersClient &asked) { status = asked.status(); });
   store->set(beatOf(launch.rank), std::to_string(count) + " " + status);
   if (propose())
     return;
   if (auto failure = store->find(kFailed))
-    return settle(*failure);
+    return settle(plan::printable(*failure, kLongestMessage));
   noteBeats();
 }
 
@@ -156,7 +187,7 @@ bool Peers::propose() {
     proposal = proposed;
     isProposed = true;
   }
-  settle(store->setOnce(kFailed, proposal));
+  settle(plan::printable(store->setOnce(kFailed, proposal), kLongestMessage));
   return true;
 }
 
@@ -177,37 +208,28 @@ void Peers::noteBeats() {
 void Peers::note(uint32_t rank, const std::string &beat) {
   std::lock_guard lock(mutex);
   answered = Clock::now();
-  Known &peer = known[rank];
-  if (beat == peer.beat)
-    return;
-  StringRef status = StringRef(beat).split(' ').second;
-  if (status != peer.status)
-    peer.moved = answered;
-  peer.beat = beat;
-  peer.status = status.str();
-  peer.changed = answered;
+  known[rank].note(beat, answered);
 }
 
 void Peers::watchLife() {
-  if (std::optional<uint32_t> rank = lifeline->watch())
-    lose(*rank, "");
+  if (std::optional<Lifeline::Loss> loss = lifeline->watch())
+    fail(loss->word.empty() ? deathOf(loss->rank) : loss->word);
+}
+
+std::string Peers::overdue() const {
+  for (const PeerWait &wait : waits)
+    if (std::string text = wait.overdue(Clock::now(), known, launch.rank, limits); !text.empty())
+      return text;
+  return "";
 }
 
 void Peers::watchClock() {
   std::unique_lock lock(mutex);
   while (!changed.wait_for(lock, 50ms, [&] { return stopping || over; })) {
-    std::string late;
-    Clock::time_point moved{};
-    for (uint32_t rank = 0; rank < launch.size; ++rank)
-      if (rank != launch.rank)
-        moved = std::max(moved, known[rank].moved);
-    for (const Wait &wait : waits)
-      if (late.empty() && Clock::now() >= std::max(wait.begin, moved) + timeout)
-        late = wait.what;
+    const std::string late = overdue();
     lock.unlock();
     if (!late.empty())
-      fail(ofRank(launch.rank,
-                  "has waited " + std::to_string(timeout.count()) + " s " + late + "; " + describeOthers()));
+      fail(ofRank(launch.rank, "has waited " + late + "; " + describeOthers()));
     call([](const PeersClient &asked) { asked.tick(); });
     lock.lock();
   }
@@ -222,6 +244,9 @@ void Peers::settle(const std::string &message) {
       return;
     ended = message;
     over = true;
+    // Before this process can end: who ends without a word has died.
+    if (lifeline)
+      lifeline->sayFailure(message);
   }
   changed.notify_all();
   cut();
@@ -256,7 +281,7 @@ Error Peers::failure() {
 }
 
 std::string Peers::describe(uint32_t rank) {
-  const Known &peer = known[rank];
+  const KnownPeer &peer = known[rank];
   std::string text = ofRank(rank, peer.status.empty() ? "is starting" : peer.status);
   const Clock::duration silent = Clock::now() - peer.changed;
   // Of what is not read either, nothing is known.
@@ -278,14 +303,21 @@ std::string Peers::describeOthers() {
   return text;
 }
 
-std::string Peers::deathOf(uint32_t rank) {
+std::string Peers::deathOf(uint32_t rank) { return withLastWord(ofRank(rank, "has died"), rank); }
+
+std::string Peers::withLastWord(const std::string &message, uint32_t rank) {
   std::lock_guard lock(mutex);
   const std::string &last = known[rank].status;
-  return ofRank(rank, "has died") + (last.empty() ? "" : "; its last word: " + ofRank(rank, last));
+  return message + (last.empty() ? "" : "; its last word: " + ofRank(rank, last));
 }
 
 std::string Peers::lose(uint32_t rank, const std::string &context) {
-  return fail(deathOf(rank) + (context.empty() ? "" : "; " + context));
+  {
+    // A connection alone does not tell whether its process has died, or has failed and said so.
+    std::unique_lock lock(mutex);
+    changed.wait_for(lock, kLastWord, [&] { return over || !proposed.empty(); });
+  }
+  return fail(withLastWord("lost the connection with rank " + std::to_string(rank), rank) + "; " + context);
 }
 
 void Peers::linger() const {
@@ -298,7 +330,7 @@ void Peers::linger() const {
 Error Peers::waitFor(const std::string &what, llvm::function_ref<void()> work) {
   if (over)
     return failure();
-  std::list<Wait>::iterator wait;
+  std::list<PeerWait>::iterator wait;
   {
     std::lock_guard lock(mutex);
     wait = waits.insert(waits.end(), {Clock::now(), what});
@@ -320,26 +352,32 @@ Error Peers::waitFor(const std::string &what, llvm::function_ref<void()> work) {
 void Peers::sendText(uint32_t to, StringRef text) {
   uint64_t bytes = text.size();
   messages->send(to, Topic::Meeting, &bytes, sizeof bytes)->wait();
-  if (bytes > 0)
-    messages->send(to, Topic::Meeting, text.data(), bytes)->wait();
+  for (; !text.empty(); text = text.drop_front(std::min(text.size(), kPiece)))
+    messages->send(to, Topic::Meeting, text.data(), std::min(text.size(), kPiece))->wait();
 }
 
-std::string Peers::receiveText(uint32_t from) {
+std::string Peers::receiveText(uint32_t from, size_t most) {
   uint64_t bytes = 0;
   messages->receive(from, Topic::Meeting, &bytes, sizeof bytes)->wait();
-  std::string text(bytes, '\0');
-  if (bytes > 0)
-    messages->receive(from, Topic::Meeting, text.data(), bytes)->wait();
+  if (bytes > most)
+    throw std::runtime_error(llvm::formatv(
+        "a message of rank {0}: found a text of {1} bytes, expected at most {2}", from, bytes, most));
+  std::string text;
+  while (text.size() < bytes) {
+    const size_t begin = text.size();
+    text.resize(std::min<size_t>(bytes, begin + kPiece));
+    messages->receive(from, Topic::Meeting, text.data() + begin, text.size() - begin)->wait();
+  }
   return text;
 }
 
-Expected<std::vector<std::string>> Peers::gather(StringRef text, uint32_t to) {
+Expected<std::vector<std::string>> Peers::gather(StringRef text, uint32_t to, size_t most) {
   std::vector<std::string> texts;
   Error error = waitFor("for what all ranks report", [&] {
     if (launch.rank != to)
       return sendText(to, text);
     for (uint32_t rank = 0; rank < launch.size; ++rank)
-      texts.push_back(rank == to ? text.str() : receiveText(rank));
+      texts.push_back(rank == to ? text.str() : receiveText(rank, most));
   });
   if (error)
     return error;
@@ -381,8 +419,10 @@ Expected<Peers::Clock::duration> Peers::clockOffset() {
     for (int question = 0; launch.rank != 0 && question < questions; ++question) {
       const Clock::time_point asked = Clock::now();
       sendText(0, "");
+      constexpr Clock::rep kLatest = std::numeric_limits<Clock::rep>::max() / 4;
       Clock::rep theirs = 0;
-      (void)StringRef(receiveText(0)).getAsInteger(10, theirs);
+      if (StringRef(receiveText(0)).getAsInteger(10, theirs) || theirs < 0 || theirs > kLatest)
+        throw std::runtime_error("a message of rank 0: found no time");
       least = std::max(least, Clock::duration(theirs) - Clock::now().time_since_epoch());
       most = std::min(most, Clock::duration(theirs) - asked.time_since_epoch());
     }

@@ -12,6 +12,7 @@
 #define CLEAVE_RUNTIME_PEERS_H
 
 #include "runtime/Lifeline.h"
+#include "runtime/PeerWaits.h"
 #include "runtime/Wire.h"
 #include "llvm/ADT/ArrayRef.h"
 #include "llvm/ADT/STLFunctionalExtras.h"
@@ -36,16 +37,20 @@ struct PeersClient {
 };
 
 class Peers {
+  /// Where rank 0 writes what run there is.
+  static constexpr char kRun[] = "run";
+
 public:
-  using Clock = std::chrono::steady_clock;
+  using Clock = PeerClock;
 
   struct Release;
   using Owner = std::unique_ptr<Peers, Release>;
-  /// Meets the other processes at the store and connects with them. Fails where one does not come within
-  /// `timeout`, or has another `value` (the checksum of a plan) of `what` (`plan`, for messages) or number of
-  /// processes; all fail then. `value` has no spaces.
+  /// Meets the other processes at the store and connects with them. Fails where one does not come in time, or
+  /// has another `value` (the checksum of a plan) of `what` (`plan`, for messages); all fail then. Where a
+  /// run has this process' rank already, or another number of processes, this process alone fails. `value`
+  /// has no spaces.
   static llvm::Expected<Owner> join(const Launch &launch, const std::string &what, const std::string &value,
-                                    std::chrono::seconds timeout);
+                                    PeerLimits limits);
 
   uint32_t rank() const { return launch.rank; }
   uint32_t size() const { return launch.size; }
@@ -62,7 +67,8 @@ public:
   /// Ends the run in all processes, and gives the message that all of them end with: of those that several
   /// tell, the first.
   std::string fail(const std::string &message);
-  /// The same for a process that does not answer; `context` says what was wanted of it.
+  /// The same for a process that does not answer, where the lifeline says no more of it; `context` says what
+  /// was wanted of it.
   std::string lose(uint32_t rank, const std::string &context);
   /// What the others do, as far as is known: `rank 1 (stage 0) is computing`.
   std::string describeOthers();
@@ -75,9 +81,11 @@ public:
   /// By which the run has ended.
   llvm::Error failure();
   /// What every process gives, by rank, at process `to`; elsewhere nothing.
-  llvm::Expected<std::vector<std::string>> gather(llvm::StringRef text, uint32_t to);
+  /// \param most  bytes that one may give.
+  llvm::Expected<std::vector<std::string>> gather(llvm::StringRef text, uint32_t to, size_t most = kMostText);
   /// What process `from` gives, at all of them.
   llvm::Expected<std::string> share(llvm::StringRef text, uint32_t from);
+  static constexpr size_t kMostText = 16 << 20;
   /// What to add to a time of this process to have that of process 0.
   llvm::Expected<Clock::duration> clockOffset();
   /// Says goodbye, when all do.
@@ -88,26 +96,17 @@ public:
 private:
   /// Where a process writes what it does.
   static std::string beatOf(uint32_t rank) { return "beat/" + std::to_string(rank); }
-  /// What is known of a process from the store.
-  struct Known {
-    std::string beat, status;
-    Clock::time_point changed;
-    /// When it last was at something else.
-    Clock::time_point moved;
-  };
-  /// A wait that must end in time, counted from when it began and another process last moved on: what
-  /// others still do of requests before it has its own deadline.
-  struct Wait {
-    Clock::time_point begin;
-    std::string what;
-  };
-
-  Peers(const Launch &launch, std::chrono::seconds timeout);
+  Peers(const Launch &launch, PeerLimits limits);
   ~Peers() = default;
   /// What joining is made of.
   llvm::Error come(const std::string &what, const std::string &value);
   llvm::Error find();
-  llvm::Error tie(Clock::time_point deadline);
+  llvm::Error enter(Clock::time_point deadline);
+  llvm::Error begin();
+  llvm::Error enterRun(llvm::StringRef run, Clock::time_point deadline);
+  llvm::Error isTaken(llvm::StringRef owner) const;
+  /// From now on the store has what is of this run alone.
+  void keepTo(const std::string &run, std::unique_ptr<Lifeline> line);
   llvm::Error notStarted(const std::string &who) const;
   llvm::Error awaitAll(Clock::time_point deadline);
   llvm::Error compare(const std::string &what);
@@ -124,6 +123,9 @@ private:
   void beat();
   /// Until the run ends.
   void keepBeating();
+  /// What remains to be told when it does.
+  void tellLast();
+  void loseStore();
   void beatOnce(uint64_t count);
   void noteBeats();
   void note(uint32_t rank, const std::string &beat);
@@ -131,21 +133,26 @@ private:
   bool propose();
   void watchLife();
   void watchClock();
+  /// `30 s for what all ranks report`: a wait that has been too long; empty where none has.
+  std::string overdue() const;
   /// `ask` of the client, if there is one, without a lock.
   void call(llvm::function_ref<void(const PeersClient &)> ask);
   std::string describe(uint32_t rank);
   /// `rank 1 has died; its last word: …`.
   std::string deathOf(uint32_t rank);
+  std::string withLastWord(const std::string &message, uint32_t rank);
   /// Takes `message` for the end of the run.
   void settle(const std::string &message);
   /// Ends what waits for others.
   void cut();
   void sendText(uint32_t to, llvm::StringRef text);
-  std::string receiveText(uint32_t from);
+  std::string receiveText(uint32_t from, size_t most = kMostText);
 
-  const Launch launch;
-  const std::chrono::seconds timeout;
-  std::unique_ptr<Store> store;
+  /// Its prefix is that of the run once this process has entered it.
+  Launch launch;
+  const PeerLimits limits;
+  /// Where runs are found, and what is of this one.
+  std::unique_ptr<Store> meeting, store;
   std::unique_ptr<Lifeline> lifeline;
 
   std::mutex mutex;
@@ -154,8 +161,8 @@ private:
   std::condition_variable changed;
   std::shared_ptr<const PeersClient> client;
   uint32_t calls = 0;
-  std::vector<Known> known;
-  std::list<Wait> waits;
+  std::vector<KnownPeer> known;
+  std::list<PeerWait> waits;
   /// Told here, and not yet to the store; how the run has ended.
   std::string proposed, ended;
   bool isProposed = false;

@@ -1,10 +1,12 @@
 //===- PeersJoin.cpp - How the processes of a run meet --------------------===//
+#include "codegen/plan/Printable.h"
 #include "runtime/Exceptions.h"
 #include "runtime/OwnAddress.h"
 #include "runtime/Peers.h"
 #include "llvm/ADT/StringExtras.h"
 #include <algorithm>
 #include <future>
+#include <random>
 #include <sys/utsname.h>
 #include <unistd.h>
 
@@ -16,21 +18,27 @@ using llvm::StringRef;
 using std::chrono::milliseconds;
 using namespace std::chrono_literals;
 
-/// Where the lifeline is held.
-static constexpr char kLifeline[] = "lifeline";
 /// How long after the deadline a store is given up that does not answer: as long as connecting at the last
 /// moment may take.
 static constexpr auto kGivenUp = 1s;
 /// How long what joins has to see that the run has failed.
 static constexpr auto kNotice = 200ms;
+/// Of a host's name in messages.
+static constexpr size_t kLongestHost = 255;
 
 static std::string comeOf(uint32_t rank) { return "come/" + std::to_string(rank); }
+static std::string ownerOf(uint32_t rank) { return "owner/" + std::to_string(rank); }
+
+static std::string hostName() {
+  utsname system;
+  return uname(&system) == 0 ? system.nodename : "?";
+}
 
 std::string Peers::storePlace() const { return launch.address + ":" + std::to_string(launch.port); }
 
 Expected<Peers::Owner> Peers::join(const Launch &launch, const std::string &what, const std::string &value,
-                                   std::chrono::seconds timeout) {
-  auto *peers = new Peers(launch, timeout);
+                                   PeerLimits limits) {
+  auto *peers = new Peers(launch, limits);
   auto failed = [&](const std::string &problem) {
     return llvm::createStringError("rank " + llvm::Twine(launch.rank) +
                                    " cannot join the others: " + problem);
@@ -41,14 +49,17 @@ Expected<Peers::Owner> Peers::join(const Launch &launch, const std::string &what
       [=] { return llvm::toString(catching([&] { return peers->come(what, value); })); });
   std::future<std::string> come = coming.get_future();
   std::thread(std::move(coming)).detach();
-  const Clock::time_point end = Clock::now() + timeout + kGivenUp;
+  const Clock::time_point end = Clock::now() + limits.timeout + kGivenUp;
   while (come.wait_for(10ms) != std::future_status::ready) {
     if (peers->over && come.wait_for(kNotice) != std::future_status::ready) {
       peers->linger();
       return failed(llvm::toString(peers->failure()));
     }
-    if (Clock::now() > end)
-      return failed(peers->noStore());
+    if (Clock::now() > end) {
+      const std::string problem = peers->noStore();
+      peers->settle(problem);
+      return failed(problem);
+    }
   }
   Owner joined(peers);
   std::string problem = come.get();
@@ -58,16 +69,14 @@ Expected<Peers::Owner> Peers::join(const Launch &launch, const std::string &what
 }
 
 Error Peers::come(const std::string &what, const std::string &value) {
-  const Clock::time_point deadline = Clock::now() + timeout;
+  const Clock::time_point deadline = Clock::now() + limits.timeout;
   if (Error error = find())
     return error;
   try {
-    utsname system;
-    const std::string host = uname(&system) == 0 ? system.nodename : "?";
-    store->set(beatOf(launch.rank), "0 is joining the others");
-    store->set(comeOf(launch.rank), value + " " + std::to_string(launch.size) + " " + host);
-    if (Error error = tie(deadline))
+    if (Error error = enter(deadline))
       return error;
+    store->set(beatOf(launch.rank), "0 is joining the others");
+    store->set(comeOf(launch.rank), value + " " + hostName());
     start();
     if (Error error = awaitAll(deadline))
       return error;
@@ -75,14 +84,17 @@ Error Peers::come(const std::string &what, const std::string &value) {
     if (Error error = compare(what))
       return error;
   } catch (const std::exception &) {
-    return llvm::createStringError("lost the store at " + storePlace() + "; its process has ended");
+    if (!beating.joinable())
+      return llvm::createStringError("lost the store at " + storePlace() + "; its process has ended");
+    loseStore();
+    return failure();
   }
   return connect(deadline);
 }
 
 Error Peers::find() {
   try {
-    store = openStore(launch, timeout);
+    meeting = openStore(launch, limits.timeout);
     return Error::success();
   } catch (const std::exception &) {
     if (holdsStore())
@@ -94,31 +106,88 @@ Error Peers::find() {
 }
 
 std::string Peers::noStore() const {
-  return "found no store at " + storePlace() + " that answers within " + std::to_string(timeout.count()) +
-         " s; has " + (launch.agentHoldsStore ? "torchrun" : "rank 0") +
+  return "found no store at " + storePlace() + " that answers within " +
+         std::to_string(limits.timeout.count()) + " s; has " +
+         (launch.agentHoldsStore ? "torchrun" : "rank 0") +
          " started, with the same MASTER_ADDR and MASTER_PORT?";
 }
 
-Error Peers::tie(Clock::time_point deadline) {
-  std::optional<std::string> place;
-  while (launch.rank != 0 && !(place = store->find(kLifeline))) {
+// A run is what rank 0 writes to the store: how many processes, and its lifeline, by whose word, which no
+// other run has, all further keys begin. Each rank of a run has one owner, who is there first.
+
+Error Peers::enter(Clock::time_point deadline) {
+  if (launch.rank == 0)
+    return begin();
+  std::optional<std::string> run;
+  while (!(run = meeting->find(kRun))) {
     if (Clock::now() >= deadline)
       return notStarted("rank 0 has");
     std::this_thread::sleep_for(10ms);
   }
+  return enterRun(*run, deadline);
+}
+
+Error Peers::begin() {
+  std::unique_ptr<Lifeline> line;
   try {
-    lifeline = place ? Lifeline::reach(*place, launch.rank, deadline)
-                     : Lifeline::hold(ownAddress(launch), launch.size);
+    line = Lifeline::hold(ownAddress(launch), launch.size);
   } catch (const std::exception &exception) {
     return llvm::createStringError(exception.what());
   }
-  if (!place)
-    store->set(kLifeline, lifeline->place());
+  const std::string owner = hostName() + " " + std::to_string(getpid()), place = line->place();
+  const std::string run = std::to_string(launch.size) + " " + owner + " " + place;
+  const std::string found = meeting->setOnce(kRun, run);
+  if (found != run)
+    return isTaken(StringRef(found).split(' ').second);
+  const std::string word = line->run();
+  keepTo(word, std::move(line));
   return Error::success();
 }
 
+Error Peers::enterRun(StringRef run, Clock::time_point deadline) {
+  auto [count, rest] = run.split(' ');
+  auto [host, afterHost] = rest.split(' ');
+  const std::string place = afterHost.split(' ').second.str();
+  const std::string word = StringRef(place).rsplit(' ').second.str();
+  uint32_t size = 0;
+  if (count.getAsInteger(10, size) || word.empty())
+    return llvm::createStringError("found no run at " + storePlace() + ", but '" +
+                                   plan::printable(run, kLongestHost) + "'");
+  if (size != launch.size)
+    return llvm::createStringError("found a run of " + llvm::Twine(size) + " processes at " + storePlace() +
+                                   ", expected one of " + llvm::Twine(launch.size) +
+                                   "; start them together, or give each run a MASTER_PORT of its own");
+  // Two hosts may have one name, as containers do.
+  std::random_device random;
+  const std::string owner = hostName() + " " + std::to_string(getpid()) + " " + std::to_string(random());
+  const std::string found = meeting->below(word)->setOnce(ownerOf(launch.rank), owner);
+  if (found != owner)
+    return isTaken(found);
+  try {
+    keepTo(word, Lifeline::reach(place, launch.rank, deadline));
+  } catch (const std::exception &exception) {
+    return llvm::createStringError(exception.what());
+  }
+  return Error::success();
+}
+
+Error Peers::isTaken(StringRef owner) const {
+  auto [host, rest] = owner.split(' ');
+  return llvm::createStringError(
+      "another process is rank " + llvm::Twine(launch.rank) + " of the run at " + storePlace() +
+      " (process " + plan::printable(rest.split(' ').first, kLongestHost) + ", on " +
+      plan::printable(host, kLongestHost) + "); give each run a MASTER_PORT of its own");
+}
+
+void Peers::keepTo(const std::string &run, std::unique_ptr<Lifeline> line) {
+  store = meeting->below(run);
+  launch.prefix += "/" + run;
+  std::lock_guard lock(mutex);
+  lifeline = std::move(line);
+}
+
 Error Peers::notStarted(const std::string &who) const {
-  return llvm::createStringError(who + " not started within " + std::to_string(timeout.count()) +
+  return llvm::createStringError(who + " not started within " + std::to_string(limits.timeout.count()) +
                                  " s; start " + std::to_string(launch.size) +
                                  " processes, or allow more time (--timeout)");
 }
@@ -145,23 +214,17 @@ Error Peers::compare(const std::string &what) {
   for (uint32_t rank = 0; rank < launch.size; ++rank)
     keys.push_back(comeOf(rank));
   const std::vector<std::string> words = store->values(keys);
-  auto [firstValue, firstRest] = StringRef(words[0]).split(' ');
-  auto [firstSize, firstHost] = firstRest.split(' ');
-  for (uint32_t rank = 1; rank < launch.size; ++rank) {
-    auto [value, rest] = StringRef(words[rank]).split(' ');
-    auto [size, host] = rest.split(' ');
-    if (size != firstSize)
-      return llvm::createStringError("rank " + llvm::Twine(rank) + " counts " + size + " processes, rank 0 " +
-                                     firstSize + "; start them together");
-    if (value != firstValue)
-      others.push_back("rank " + std::to_string(rank) + " (" + value.take_front(12).str() + ", on " +
-                       host.str() + ")");
-  }
+  auto describe = [](StringRef word) {
+    auto [value, host] = word.split(' ');
+    return "(" + plan::printable(value.take_front(12)) + ", on " + plan::printable(host, kLongestHost) + ")";
+  };
+  for (uint32_t rank = 1; rank < launch.size; ++rank)
+    if (StringRef(words[rank]).split(' ').first != StringRef(words[0]).split(' ').first)
+      others.push_back("rank " + std::to_string(rank) + " " + describe(words[rank]));
   if (others.empty())
     return Error::success();
   return llvm::createStringError("found another " + what + " at " + llvm::join(others, ", ") +
-                                 " than at rank 0 (" + firstValue.take_front(12) + ", on " + firstHost +
-                                 "); give all ranks the same");
+                                 " than at rank 0 " + describe(words[0]) + "; give all ranks the same");
 }
 
 Error Peers::connect(Clock::time_point deadline) {

@@ -1,5 +1,6 @@
 //===- Post.cpp - Values between the stages of two processes --------------===//
 #include "runtime/Post.h"
+#include "runtime/Exceptions.h"
 #include "runtime/Streams.h"
 #include "runtime/Values.h"
 #include <c10/core/InferenceMode.h>
@@ -72,8 +73,9 @@ void Outbox::send(std::vector<IValue> &values) {
 
 //===- In -----------------------------------------------------------------===//
 
-Inbox::Inbox(Wire &wire, uint32_t from, Topic topic, MemoryAccount &account, TensorLink *link)
-    : wire(wire), from(from), topic(topic), link(link), account(&account), first(kFirst),
+Inbox::Inbox(Wire &wire, uint32_t from, Topic topic, MemoryAccount &account, ParcelLimits limits,
+             TensorLink *link)
+    : wire(wire), from(from), topic(topic), link(link), account(&account), limits(limits), first(kFirst),
       thread([this] { work(); }) {}
 
 Inbox::~Inbox() {
@@ -94,8 +96,13 @@ void Inbox::work() {
     std::exception_ptr problem;
     try {
       receive(values);
-    } catch (const std::exception &) {
+    } catch (const PeerLost &) {
       problem = std::current_exception();
+    } catch (const WireCut &) {
+      problem = std::current_exception();
+    } catch (const std::exception &exception) {
+      problem = std::make_exception_ptr(
+          std::runtime_error("a message of rank " + std::to_string(from) + ": " + messageOf(exception)));
     }
     std::unique_lock lock(mutex);
     arrived = std::move(values);
@@ -124,23 +131,26 @@ void Inbox::take(std::vector<IValue> &values) {
 }
 
 void Inbox::receive(std::vector<IValue> &values) {
+  Sizes sizes{0, 0};
+  // A message may be shorter than that.
+  std::memcpy(first.data(), &sizes, sizeof sizes);
   wire.receive(from, topic, first.data(), first.size())->wait();
-  Sizes sizes;
   std::memcpy(&sizes, first.data(), sizeof sizes);
   const char *next = first.data() + sizeof sizes;
   std::string apart;
+  TORCH_CHECK(sizes.header <= kMostHeader, "found a header of ", sizes.header, " bytes, expected at most ",
+              kMostHeader);
   llvm::StringRef header(next, sizes.header);
   if (!fits(sizes, /*withBlocks=*/false)) {
     apart.resize(sizes.header);
     wire.receive(from, topic, apart.data(), apart.size())->wait();
     header = apart;
   }
-  Unpacking unpacking(header, link ? std::optional(link->place) : std::nullopt);
+  Unpacking unpacking(header, limits, link ? std::optional(link->place) : std::nullopt);
   uint64_t expected = 0;
   for (const Block &block : unpacking.blocks())
     expected += block.bytes;
-  TORCH_CHECK(expected == sizes.blocks, "found ", sizes.blocks, " bytes of values from rank ", from,
-              ", expected ", expected);
+  TORCH_CHECK(expected == sizes.blocks, "found ", sizes.blocks, " bytes of tensors, expected ", expected);
   next += sizes.header;
   std::vector<std::unique_ptr<Message>> messages;
   for (const Block &block : unpacking.blocks()) {

@@ -58,12 +58,14 @@ private:
 /// The way of values from another process.
 class Inbox {
 public:
-  /// What comes counts as held by `account`.
-  Inbox(Wire &wire, uint32_t from, Topic topic, MemoryAccount &account, TensorLink *link = nullptr);
+  /// What comes counts as held by `account`, and is refused where it is more than `limits`.
+  Inbox(Wire &wire, uint32_t from, Topic topic, MemoryAccount &account, ParcelLimits limits,
+        TensorLink *link = nullptr);
   /// The wire has been cut, or nothing is to come any more.
   ~Inbox();
 
-  /// Waits for the next values. Throws what a message throws.
+  /// Waits for the next values. Throws what a message throws, and a std::exception that names the sender for
+  /// what are no values.
   void take(std::vector<c10::IValue> &values);
 
 private:
@@ -75,6 +77,7 @@ private:
   const Topic topic;
   TensorLink *const link;
   const MemoryAccountRef account;
+  const ParcelLimits limits;
   std::vector<char> first;
   std::mutex mutex;
   std::condition_variable changed;

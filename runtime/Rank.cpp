@@ -219,6 +219,9 @@ bool Rank::send(Request &request, const Step &step) {
 bool Rank::receive(Request &request, const Step &step) {
   if (!request.exchange().receive(step.handover, worker.memory(), moved))
     return false;
+  const size_t expected = step.transfer->inputs.size();
+  TORCH_CHECK(moved.size() == expected, "found ", moved.size(), " values of rank ", step.handover.peer,
+              ", expected ", expected);
   worker.bring(moved);
   step.stage->receive(*step.transfer, step.action->microbatch, moved);
   return true;

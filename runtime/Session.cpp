@@ -145,7 +145,8 @@ Error Session::Impl::join(const plan::Digest &checksum) {
   static std::atomic<uint32_t> opened{0};
   Launch launch = *options.launch;
   launch.prefix += "/" + std::to_string(opened++);
-  return Peers::join(launch, "plan", plan::toHex(checksum), options.timeout).moveInto(peers);
+  return Peers::join(launch, "plan", plan::toHex(checksum), {options.timeout, options.loadTimeout})
+      .moveInto(peers);
 }
 
 Expected<std::vector<ResolvedDevice>> Session::Impl::resolveOwn(llvm::ArrayRef<uint32_t> own) {
@@ -475,8 +476,8 @@ bool Session::needsInputs(uint32_t signature) const { return impl->routes[signat
 
 Error Session::meet() { return impl->peers ? impl->peers->meet() : Error::success(); }
 
-Expected<std::vector<std::string>> Session::gather(llvm::StringRef text, uint32_t to) {
-  return impl->peers ? impl->peers->gather(text, to) : std::vector<std::string>{text.str()};
+Expected<std::vector<std::string>> Session::gather(llvm::StringRef text, uint32_t to, size_t most) {
+  return impl->peers ? impl->peers->gather(text, to, most) : std::vector<std::string>{text.str()};
 }
 
 Expected<std::string> Session::share(llvm::StringRef text, uint32_t from) {

@@ -52,6 +52,8 @@ struct SessionOptions {
   bool trace = false;
   /// How long `run` may take before it fails; a plan that waits longer is stuck.
   std::chrono::seconds timeout{30};
+  /// How long other processes are waited for that load the plan and show that they live.
+  std::chrono::seconds loadTimeout{3600};
   /// That this process runs one rank of the plan, and other processes the others (`launchFromEnvironment`).
   /// `devices` then still has one entry per rank, and `timeout` is also how long ranks wait for each other to
   /// start.
@@ -133,8 +135,8 @@ public:
   bool needsInputs(uint32_t signature = 0) const;
   /// The following are calls that all processes make. They return when all of them have come there,
   llvm::Error meet();
-  /// what each of them gives, by process, at process `to`, elsewhere nothing,
-  llvm::Expected<std::vector<std::string>> gather(llvm::StringRef text, uint32_t to);
+  /// what each of them gives, at most `most` bytes, by process, at process `to`, elsewhere nothing,
+  llvm::Expected<std::vector<std::string>> gather(llvm::StringRef text, uint32_t to, size_t most = 16 << 20);
   /// what process `from` gives, everywhere.
   llvm::Expected<std::string> share(llvm::StringRef text, uint32_t from);
   /// Has all processes fail with `message`, and gives the one that they fail with: an earlier one, if there

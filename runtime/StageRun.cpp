@@ -29,6 +29,7 @@ StageRun::Passage &StageRun::passageOf(uint32_t microbatch) {
 
 void StageRun::receive(const plan::Transfer &transfer, uint32_t microbatch,
                        llvm::MutableArrayRef<c10::IValue> values) {
+  TORCH_INTERNAL_ASSERT(values.size() == transfer.inputs.size(), "values of a transfer");
   Passage &passage = passageOf(microbatch);
   for (size_t i = 0; i < values.size(); ++i)
     passage.inputs[transfer.inputs[i]] = std::move(values[i]);

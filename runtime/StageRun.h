@@ -33,7 +33,7 @@ public:
   uint32_t stage() const { return program.stage; }
   std::string position() const { return executor->position(); }
 
-  /// Keeps what a transfer brings for the program.
+  /// Keeps what a transfer brings for the program: as many values as it has inputs.
   void receive(const plan::Transfer &transfer, uint32_t microbatch,
                llvm::MutableArrayRef<c10::IValue> values);
   /// Runs the program and hands the request its outputs. Throws what an operator throws.

@@ -43,7 +43,7 @@ public:
   size_t devices() const override { return count; }
   int threads() const override { return process.device->threads(); }
   Expected<double> secondsOf(const Call &timed, const Call *before) override;
-  std::vector<int64_t> handoverBytes() const override { return {4, 64 << 10, 1 << 20, 4 << 20}; }
+  std::vector<int64_t> handoverBytes() const override { return {4, 64 << 10, 1 << 20, kMostHop}; }
   Expected<double> secondsOfHandover(int64_t bytes, bool handsOver) override;
 
 private:
@@ -169,7 +169,8 @@ Expected<std::unique_ptr<TimingProcess>> TimingProcess::join(Options options) {
   auto resolved = resolveTimedDevice(options.device);
   if (!resolved)
     return resolved.takeError();
-  auto peers = Peers::join(options.launch, "--passes or --quick", options.task, options.timeout);
+  auto peers =
+      Peers::join(options.launch, "--passes or --quick", options.task, {options.timeout, options.timeout});
   if (!peers)
     return peers.takeError();
   const uint32_t sharers = options.launch.localSize;
@@ -205,6 +206,10 @@ Error TimingProcess::begin() {
   llvm::SmallVector<llvm::StringRef> hosts;
   llvm::StringRef(*shared).split(hosts, '\n');
   hostOfRank.assign(hosts.begin(), hosts.end());
+  if (hostOfRank.size() != peers->size())
+    return llvm::createStringError(fail("rank " + std::to_string(rank()) + ": found hosts of " +
+                                        std::to_string(hostOfRank.size()) + " ranks from rank 0, expected " +
+                                        std::to_string(peers->size())));
   return Error::success();
 }
 

@@ -59,10 +59,12 @@ public:
 private:
   class Timer;
   class Hops;
+  /// Bytes of the largest message that goes to and fro.
+  static constexpr int64_t kMostHop = 4 << 20;
   /// The way to another process and back.
   struct Ways {
     Ways(Wire &wire, uint32_t rank, MemoryAccount &account)
-        : out(wire, rank, Topic::Values), in(wire, rank, Topic::Values, account) {}
+        : out(wire, rank, Topic::Values), in(wire, rank, Topic::Values, account, {2, kMostHop}) {}
     Outbox out;
     Inbox in;
   };

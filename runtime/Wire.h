@@ -74,6 +74,9 @@ public:
   virtual std::string setOnce(const std::string &key, const std::string &value) = 0;
   /// The values of keys that are all there.
   virtual std::vector<std::string> values(const std::vector<std::string> &keys) = 0;
+  virtual void erase(const std::string &key) = 0;
+  /// The keys below `prefix`, as `Launch::prefix` with that and a `/` before it has them.
+  virtual std::unique_ptr<Store> below(const std::string &prefix) = 0;
 };
 
 /// Reaches the store, or holds it where that is this process' part. From then on this process outlives

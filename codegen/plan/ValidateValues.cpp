@@ -1,5 +1,6 @@
 //===- ValidateValues.cpp - Checks of text, constants, types and trees ----===//
 #include "codegen/plan/DimExpr.h"
+#include "codegen/plan/Printable.h"
 #include "codegen/plan/Safetensors.h"
 #include "codegen/plan/SafetensorsHeader.h"
 #include "codegen/plan/ValidateParts.h"
@@ -24,7 +25,7 @@ static constexpr size_t kMaxElementWords = 256;
 Error checkText(const Twine &where, StringRef text) {
   if (!llvm::json::isUTF8(text))
     return invalid(where, "its text is no UTF-8");
-  if (llvm::any_of(text, [](unsigned char c) { return c < 0x20 || c == 0x7f; }))
+  if (!isPrintable(text))
     return invalid(where, "its text holds control characters");
   return Error::success();
 }

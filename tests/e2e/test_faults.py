@@ -16,7 +16,7 @@ from safetensors.torch import load_file, save_file
 
 from conftest import everything_below
 from launching import (END, FOREVER, HANG, NOTICE, SLACK, Processes, Table, free_port, plain_environment, plans,  # noqa: F401
-                       ranks_of, strike, wait_until_running, watch_end)
+                       ranks_of, strike, wait_until_joining, wait_until_running, watch_end)
 
 TABLE = Table("faults")
 note = TABLE.note
@@ -79,7 +79,7 @@ def test_death_while_others_are_awaited(plans, tmp_path):
     plan, inputs = plans("pp=4")
     for victim, waiting in [(1, [0, 3]), (0, [1, 3])]:
         with Processes(4, plan, "--inputs", inputs, "--timeout", 60, ranks=[0, 1, 3]) as processes:
-            time.sleep(3)
+            wait_until_joining(processes)
             since = strike(processes, victim, signal.SIGKILL)
             outcome = watch_end(processes, since, waiting, NOTICE + END + SLACK)
         for rank, message in outcome.messages.items():
@@ -159,7 +159,7 @@ def test_a_rank_that_never_starts(plans, tmp_path):
 
 def test_a_rank_that_is_slow_but_in_time(plans, tmp_path):
     """No false alarm: it stands still for longer than the others take for all they do, and not for the deadline."""
-    with started(plans, "pp=2", tmp_path, "--repeat", 400, "--timeout", 6) as processes:
+    with started(plans, "pp=2", tmp_path, "--repeat", 400, "--timeout", 60) as processes:
         wait_until_running(processes)
         for _ in range(3):
             strike(processes, 1, signal.SIGSTOP)
@@ -169,6 +169,18 @@ def test_a_rank_that_is_slow_but_in_time(plans, tmp_path):
             time.sleep(0.1)
         ended = processes.end()
     assert all(end.status == 0 for end in ended.values()), ended
+
+
+def test_a_rank_that_loads_slowly(plans, tmp_path):
+    """For longer than others are waited for that neither come nor move on."""
+    library = tmp_path / "slow.so"
+    source = "#include <unistd.h>\n__attribute__((constructor)) static void load(void) { sleep(10); }\n"
+    subprocess.run(["cc", "-shared", "-fPIC", "-x", "c", "-", "-o", library], input=source, text=True, check=True)
+    plan, inputs = plans("pp=2")
+    own = {0: ({}, ()), 1: ({}, ("--library", library))}
+    with Processes(2, plan, "--inputs", inputs, "--timeout", 8, own=own) as processes:
+        ended = processes.end()
+    assert all(end.status == 0 and not end.err for end in ended.values()), ended
 
 
 def test_a_rank_that_falls_behind(plans, tmp_path):
@@ -211,7 +223,7 @@ def test_another_plan(plans, tmp_path):
     for message in outcome.messages.values():
         assert re.search(r"found another plan at rank 1 \(\w{12}, on \S+\) than at rank 0 \(\w{12}, on \S+\); give all", message)
     assert len(set(message.split(": ", 1)[1] for message in outcome.messages.values())) == 1
-    note("another plan", "from the start", "pp=2, rank 1", NOTICE + SLACK, outcome)
+    note("another plan", "from the start", "pp=2, rank 1", NOTICE + 3, outcome)
 
 
 @pytest.mark.parametrize("options, said", [
@@ -331,7 +343,7 @@ def test_the_store_is_killed(when, plans, agent, tmp_path):
         if when == "in the middle":
             wait_until_running(processes)
         else:
-            time.sleep(3)
+            wait_until_joining(processes)
         since = time.monotonic()
         process.kill()
         outcome = watch_end(processes, since, ranks, NOTICE + END + SLACK)

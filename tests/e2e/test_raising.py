@@ -39,6 +39,21 @@ def test_a_model_that_raises(compiler):
     assert "the original model raises: " in error and "the sum is too large: 240" in error, error
 
 
+class WritesToTheTerminal(nn.Module):
+    def forward(self, x):
+        if bool(x.sum() > 100):
+            raise ValueError("\033]0;owned\a\033[2J{}".format(int(x.sum())))
+        return x + 1
+
+
+def test_what_a_model_says_is_printable(compiler):
+    compiler.compile(torch.jit.script(WritesToTheTerminal()), x=X)
+    save_file({"x": torch.full((4, 6), 10.0)}, compiler.folder / "large.safetensors")
+    for command in (("run", "model.plan"), ("verify", "model.plan", "--model", "model.pt")):
+        error = cleave(*command, "--inputs", "large.safetensors", status=1, cwd=compiler.folder).err
+        assert r"\x1b]0;owned\x07\x1b[2J240" in error and error.rstrip("\n").isprintable(), error
+
+
 def test_a_model_that_raises_on_the_example_inputs(compiler):
     class Short(nn.Module):
         def forward(self, x):

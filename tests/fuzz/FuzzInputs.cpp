@@ -1,14 +1,12 @@
 //===- FuzzInputs.cpp - Small files and words from anyone -----------------===//
 //
-// A case is read as a machine file, as a graph to place, as a safetensors file, as the header of one, and as
-// options of `cleave compile`, a line each. What passes is what it should be.
+// A case is read as a safetensors file, as the header of one, and as options of `cleave compile`, a line
+// each. What passes is what it should be.
 //
 //===----------------------------------------------------------------------===//
 #include "codegen/plan/SafetensorsHeader.h"
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Pass/PassRegistry.h"
-#include "partitioner/MachineFile.h"
-#include "partitioner/PlacementFile.h"
 #include "passes/Passes.h"
 #include "runtime/TensorFile.h"
 #include "tests/fuzz/Fuzz.h"
@@ -19,37 +17,9 @@
 #include "llvm/ADT/StringSwitch.h"
 #include "llvm/Support/Endian.h"
 #include <ATen/ATen.h>
-#include <cmath>
 
 namespace cleave::fuzz {
 
-static constexpr char kMachine[] = R"({"devices": [
-  {"name": "cpu:0", "flops_per_second": 2e11, "memory_bytes_per_second": 1e10, "operator_seconds": 2e-6,
-   "memory_bytes": 8589934592, "threads": 1},
-  {"name": "cpu:1", "flops_per_second": 2e11, "memory_bytes_per_second": 1e10, "operator_seconds": 2e-6,
-   "memory_bytes": 8589934592, "threads": 1}],
- "link": {"latency_seconds": 5e-6, "bytes_per_second": 1e10},
- "products": {"matrix": {"float32": {"count": [1], "rows": [1, 9], "columns": [8], "depth": [8], "flops_per_second": [1e9, 2e9]}}},
- "operators": {"aten.gelu": {"bytes": [64, 4096], "bytes_per_second": [9e9, 7e9]}},
- "memory": {"bytes": [64], "bytes_per_second": [9e10]},
- "collectives": {"all_reduce": {"latency_seconds": 1e-5, "bytes": [64], "bytes_per_second": [1e9]}},
- "nodes": {"devices": 1, "latency_seconds": 1e-5, "bytes_per_second": 1e9,
-           "collectives": {"broadcast": {"latency_seconds": 1e-5, "bytes": [64], "bytes_per_second": [1e9]}}}})";
-static constexpr char kUnlikeMachine[] = R"({"kinds": {
-  "fast": {"flops_per_second": 2e11, "memory_bytes_per_second": 1e10, "operator_seconds": 2e-6,
-           "memory": {"bytes": [64], "bytes_per_second": [9e10]}},
-  "slow": {"flops_per_second": 1e10, "memory_bytes_per_second": 1e9, "operator_seconds": 1e-5}},
- "devices": [{"name": "a", "kind": "fast"}, {"name": "b", "kind": "slow", "memory_bytes": 1024}, {"name": "c", "kind": "slow"}],
- "link": {"latency_seconds": 5e-6, "bytes_per_second": 1e10},
- "links": [{"from": "a", "to": "b", "latency_seconds": 1e-3, "bytes_per_second": 1e8},
-           {"from": "b", "to": "a", "latency_seconds": 1e-2, "bytes_per_second": 1e8}]})";
-static constexpr char kGraph[] = R"({"maxSizePerFPGA": 5, "maxFPGAs": 2, "maxCPUs": 1, "nodes": [
-  {"id": 1, "supportedOnFpga": 1, "isBackwardNode": 0, "cpuLatency": 9, "fpgaLatency": 2.5, "size": 3, "colorClass": 7},
-  {"id": 2, "supportedOnFpga": true, "isBackwardNode": false, "cpuLatency": 8, "fpgaLatency": 0},
-  {"id": 4, "supportedOnFpga": 0, "isBackwardNode": 0, "cpuLatency": 1, "fpgaLatency": 3, "size": 2},
-  {"id": 5, "supportedOnFpga": 1, "isBackwardNode": 1, "cpuLatency": 9, "fpgaLatency": 1, "colorClass": 7}],
- "edges": [{"sourceId": 1, "destId": 2, "cost": 0.5}, {"sourceId": 2, "destId": 4, "cost": 1},
-  {"sourceId": 4, "destId": 5, "cost": 2}]})";
 static constexpr char kHeader[] = R"({"__metadata__": {"format": "pt"},
  "a": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]},
  "b": {"dtype": "I64", "shape": [], "data_offsets": [24, 32]},
@@ -76,51 +46,7 @@ static std::string fileOf(llvm::StringRef header, uint64_t dataBytes) {
   return file + header.str() + std::string(dataBytes, '\1');
 }
 
-std::vector<std::string> seeds() {
-  return {kMachine, kUnlikeMachine, kGraph, kHeader, kOptions, fileOf(kHeader, kHeaderData)};
-}
-
-static void readMachine(llvm::StringRef path) {
-  auto machine = readMachineFile(path);
-  if (!machine)
-    return noteOutcome(llvm::StringRef(toString(machine.takeError())).split(": ").second);
-  noteOutcome("a machine");
-  promise(!machine->devices.empty() && machine->devices.size() <= kMostDevices, "a machine of no devices");
-  for (const DeviceSpec &device : machine->devices) {
-    promise(std::isfinite(device.flopsPerSecond) && device.flopsPerSecond > 0 &&
-                device.memoryBytesPerSecond > 0 && device.operatorSeconds >= 0 &&
-                device.memoryBytes.value_or(1) > 0,
-            "a machine with figures that are none");
-    if (device.rates)
-      for (auto &[key, table] : device.rates->products)
-        promise(table.at({1, 2, 3, 4}) > 0 && std::isfinite(table.at({1e9, 1e9, 1e9, 1e9})), "a rate that is none");
-  }
-  for (const auto &[ends, link] : machine->unlikeLinks)
-    promise(std::max(ends.first, ends.second) < machine->devices.size() && link.latencySeconds >= 0 && link.bytesPerSecond > 0,
-            "a link that is none");
-}
-
-static void checkPlacement(const PlacementProblem &problem, const SearchLimits &limits) {
-  auto placement = place(problem, limits);
-  if (!placement)
-    return noteOutcome(toString(placement.takeError()));
-  size_t placed = 0;
-  for (const auto *devices : {&placement->accelerators, &placement->cpus})
-    for (const DeviceLoad &device : *devices)
-      placed += device.nodes.size();
-  promise(placed == problem.nodes.size(), "a placement of some nodes only");
-  promise(placement->lowerBound >= 0 && placement->lowerBound <= placement->maxLoad, "a bound that is none");
-}
-
-static void readGraph(llvm::StringRef path) {
-  auto problem = readPlacementFile(path);
-  if (!problem)
-    return noteOutcome(llvm::StringRef(toString(problem.takeError())).split(": ").second);
-  noteOutcome("a graph");
-  checkPlacement(*problem, {/*downsets=*/1000, /*work=*/100000});
-  // Along linear orders only, and not to their end.
-  checkPlacement(*problem, {/*downsets=*/1, /*work=*/200});
-}
+std::vector<std::string> seeds() { return {kHeader, kOptions, fileOf(kHeader, kHeaderData)}; }
 
 /// Every element of every tensor is there.
 static void readTensorFile(llvm::StringRef path) {
@@ -190,8 +116,6 @@ static void readOptions(llvm::StringRef text) {
 
 bool test(llvm::ArrayRef<uint8_t> bytes) {
   MemoryFile file(bytes), headed(bytesOf(fileOf(textOf(bytes), kHeaderData)));
-  readMachine(file.path);
-  readGraph(file.path);
   readTensorFile(file.path);
   readTensorFile(headed.path);
   readOptions(textOf(bytes));

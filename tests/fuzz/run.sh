@@ -1,9 +1,10 @@
 #!/bin/sh
-# run.sh BUILD RUNS SEED: so many cases of every fuzz target; a line each that says what came of it. Cases that fail are
-# kept in BUILD/tests/fuzz/TARGET/.
+# run.sh BUILD RUNS SEED [TARGET…]: so many cases of these fuzz targets, or of all; a line each that says what came of it.
+# Cases that fail are kept in BUILD/tests/fuzz/TARGET/.
 set -u
 build=$(cd "$1" && pwd) runs=$2 seed=$3 failed=0
-for target in Archive Inputs Ir Plan; do
+shift 3
+for target in ${*:-Archive Graphs Inputs Ir Machines Plan Wire}; do
   folder=$build/tests/fuzz/$(echo $target | tr '[:upper:]' '[:lower:]')
   cd "$folder" || exit 1
   if "$build/bin/fuzz$target" -runs="$runs" -seed="$seed" -keep_seed=1 -max_len=16384 -timeout=60 >log 2>&1; then

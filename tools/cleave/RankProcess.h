@@ -20,6 +20,16 @@ llvm::Error ofRank(uint32_t rank, llvm::Error error);
 /// For what hears that another process has failed: says so at once, and ends this process a little later.
 std::function<void(const std::string &)> stopsRank(uint32_t rank);
 
+/// While it lives: what a thread of libtorch's throws and nobody catches, as Gloo does of messages that are
+/// none, ends this process as other failures do.
+class UncaughtScope {
+public:
+  /// \param fail  has all processes fail with a message, and gives the one that they fail with.
+  UncaughtScope(uint32_t rank, std::function<std::string(const std::string &)> fail);
+  ~UncaughtScope();
+  UncaughtScope(const UncaughtScope &) = delete;
+};
+
 /// Opens what this process does together with others, a runtime::Session or runtime::TimingProcess, and does
 /// `work` with it. A failure, here or in another process, ends this one with one message and status 1.
 /// \param open  is given what to call where another process fails.
@@ -32,6 +42,7 @@ void runAsRank(
   llvm::Expected<std::unique_ptr<Shared>> shared = open(stopsRank(rank));
   if (!shared)
     stopRank(rank, llvm::toString(shared.takeError()));
+  UncaughtScope uncaught(rank, [&](const std::string &message) { return (*shared)->fail(message); });
   if (llvm::Error error = work(**shared))
     stopRank(rank, (*shared)->fail(llvm::toString(std::move(error))));
   // Another process that is gone now may not have printed or written what it had to.

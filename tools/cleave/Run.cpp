@@ -31,7 +31,7 @@ namespace {
 struct RunOptions {
   RunFiles files;
   uint64_t repeat = 1;
-  uint64_t timeoutSeconds = 30;
+  uint64_t timeoutSeconds = 30, loadTimeoutSeconds = 3600;
   std::string autocast;
   runtime::SessionOptions session;
   bool json = false, stream = false;
@@ -182,6 +182,7 @@ static Error run(RunOptions options) {
     return error;
   options.session.trace = !options.files.trace.empty();
   options.session.timeout = std::chrono::seconds(options.timeoutSeconds);
+  options.session.loadTimeout = std::chrono::seconds(options.loadTimeoutSeconds);
   if (!options.autocast.empty())
     options.session.autocast = options.autocast == "bf16" ? at::kBFloat16 : at::kHalf;
   if (options.session.launch) {
@@ -219,6 +220,12 @@ static void addFilesAndSteps(CLI::App *command, RunOptions &options) {
   command
       ->add_option("--timeout", options.timeoutSeconds,
                    "Seconds that a step may take, and ranks wait for each other")
+      ->check(CLI::Range(uint64_t(1), uint64_t(1000000000)).description(""))
+      ->capture_default_str()
+      ->type_name("N");
+  command
+      ->add_option("--load-timeout", options.loadTimeoutSeconds,
+                   "Seconds that ranks wait for one that is loading the plan")
       ->check(CLI::Range(uint64_t(1), uint64_t(1000000000)).description(""))
       ->capture_default_str()
       ->type_name("N");

@@ -1,6 +1,8 @@
 //===- RunInputs.cpp - What `cleave run` runs on --------------------------===//
 #include "tools/cleave/RunInputs.h"
 #include "codegen/plan/Checksum.h"
+#include "runtime/DTypes.h"
+#include "runtime/Exceptions.h"
 #include "runtime/SignatureInputs.h"
 #include "tools/cleave/RankProcess.h"
 #include "llvm/Support/FormatVariadic.h"
@@ -39,19 +41,26 @@ static std::string describe(llvm::ArrayRef<Tensor> inputs) {
   return llvm::formatv("{0}", Value(std::move(all)));
 }
 
-/// Tensors of these types without anything in them.
-static Expected<std::vector<Tensor>> ofDescription(llvm::StringRef words) {
+Expected<std::vector<Tensor>> describedInputs(llvm::StringRef words) {
   Expected<Value> all = llvm::json::parse(words);
-  if (!all)
-    return all.takeError();
+  auto none = [] { return llvm::createStringError("a message of rank 0: found no description of inputs"); };
+  if (!all || !all->getAsArray()) {
+    llvm::consumeError(all.takeError());
+    return none();
+  }
   std::vector<Tensor> inputs;
   for (const Value &value : *all->getAsArray()) {
-    const Object &input = *value.getAsObject();
-    std::vector<int64_t> sizes;
-    for (const Value &size : *input.getArray("sizes"))
-      sizes.push_back(size.getAsInteger().value_or(0));
-    inputs.push_back(
-        at::empty(sizes, at::TensorOptions(c10::ScalarType(*input.getInteger("dtype"))).device(at::kMeta)));
+    const Object *input = value.getAsObject();
+    const Array *sizes = input ? input->getArray("sizes") : nullptr;
+    const int64_t number = input ? input->getInteger("dtype").value_or(-1) : -1;
+    const auto dtype = c10::ScalarType(number);
+    if (!sizes || number < 0 || number >= int64_t(c10::ScalarType::Undefined) ||
+        runtime::dtypeOf(dtype) == plan::DType::Unknown)
+      return none();
+    std::vector<int64_t> found;
+    for (const Value &size : *sizes)
+      found.push_back(size.getAsInteger().value_or(0));
+    inputs.push_back(at::empty(found, at::TensorOptions(dtype).device(at::kMeta)));
   }
   return inputs;
 }
@@ -90,7 +99,7 @@ static Expected<std::vector<Tensor>> readTogether(Session &session, const std::s
       return error;
   if (Error error = session.share(agreed, 0).moveInto(agreed))
     return error;
-  return description.empty() ? ofDescription(agreed) : std::move(inputs);
+  return description.empty() ? runtime::catching([&] { return describedInputs(agreed); }) : std::move(inputs);
 }
 
 Expected<Requests> readInputs(Session &session, const std::string &file, bool isStream) {

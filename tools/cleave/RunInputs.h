@@ -12,6 +12,10 @@ namespace cleave {
 /// in it, and it must be the same there; the others get sizes.
 llvm::Expected<Requests> readInputs(runtime::Session &session, const std::string &file, bool isStream);
 
+/// Tensors without anything in them, of the types that another process tells of. May throw what libtorch
+/// throws.
+llvm::Expected<std::vector<at::Tensor>> describedInputs(llvm::StringRef words);
+
 } // namespace cleave
 
 #endif // CLEAVE_TOOLS_CLEAVE_RUNINPUTS_H

@@ -1,6 +1,7 @@
 //===- RunReport.cpp - What `cleave run` prints ---------------------------===//
 #include "tools/cleave/RunReport.h"
 #include "codegen/plan/PlanFacts.h"
+#include "codegen/plan/Printable.h"
 #include "runtime/DTypes.h"
 #include "tools/cleave/TextTable.h"
 #include "llvm/ADT/STLExtras.h"
@@ -37,7 +38,18 @@ static int64_t integer(const Object &object, llvm::StringRef key) {
 }
 static double real(const Object &object, llvm::StringRef key) { return object.getNumber(key).value_or(0); }
 static std::string text(const Object &object, llvm::StringRef key) {
-  return object.getString(key).value_or("").str();
+  return plan::printable(object.getString(key).value_or(""));
+}
+
+/// The objects of an array, one of which may be none; nothing where there is no such array.
+static std::optional<std::vector<const Object *>> objects(const Value &part, llvm::StringRef key) {
+  const Object *object = part.getAsObject();
+  const Array *array = object ? object->getArray(key) : nullptr;
+  std::vector<const Object *> found;
+  for (size_t i = 0; array && i < array->size(); ++i)
+    if (const Object *item = (*array)[i].getAsObject())
+      found.push_back(item);
+  return array && found.size() == array->size() ? std::optional(found) : std::nullopt;
 }
 
 Expected<RunReport> RunReport::merge(const plan::Plan &plan, const Measurement &own,
@@ -46,24 +58,26 @@ Expected<RunReport> RunReport::merge(const plan::Plan &plan, const Measurement &
   report.secondsPerStep = own.secondsPerStep;
   report.secondsAlone = own.secondsAlone;
   double busyAlone = 0;
-  for (const std::string &words : parts) {
+  for (auto [rank, words] : llvm::enumerate(parts)) {
     Expected<Value> part = llvm::json::parse(words);
-    if (!part)
-      return part.takeError();
-    for (const Value &value : *part->getAsObject()->getArray("devices")) {
-      const Object &device = *value.getAsObject();
-      const double busy = real(device, "busy_seconds");
-      report.devices.push_back({text(device, "name"), integer(device, "peak_bytes"),
-                                integer(device, "weight_bytes"), busy,
+    const auto devices = part ? objects(*part, "devices") : std::nullopt;
+    const auto outputs = part ? objects(*part, "outputs") : std::nullopt;
+    llvm::consumeError(part.takeError());
+    if (!devices || !outputs)
+      return llvm::createStringError("a message of rank %zu: found no report of devices and outputs", rank);
+    for (const Object *device : *devices) {
+      const double busy = real(*device, "busy_seconds");
+      report.devices.push_back({text(*device, "name"), integer(*device, "peak_bytes"),
+                                integer(*device, "weight_bytes"), busy,
                                 own.secondsPerStep * double(own.steps) - busy});
-      busyAlone += real(device, "busy_alone");
+      busyAlone += real(*device, "busy_alone");
     }
-    for (const Value &value : *part->getAsObject()->getArray("outputs")) {
-      const Object &output = *value.getAsObject();
+    for (const Object *output : *outputs) {
       std::vector<int64_t> sizes;
-      for (const Value &size : *output.getArray("shape"))
-        sizes.push_back(size.getAsInteger().value_or(0));
-      report.outputs.push_back({text(output, "name"), text(output, "dtype"), std::move(sizes)});
+      const Array *shape = output->getArray("shape");
+      for (size_t i = 0; shape && i < shape->size(); ++i)
+        sizes.push_back((*shape)[i].getAsInteger().value_or(0));
+      report.outputs.push_back({text(*output, "name"), text(*output, "dtype"), std::move(sizes)});
     }
   }
   if (report.devices.size() > 1) {

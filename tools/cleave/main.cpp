@@ -1,5 +1,6 @@
 //===- main.cpp - The `cleave` program ------------------------------------===//
 #include "codegen/plan/OperatorName.h"
+#include "codegen/plan/Printable.h"
 #include "ir/NearestName.h"
 #include "runtime/Device.h"
 #include "tools/cleave/Commands.h"
@@ -112,7 +113,8 @@ static int conclude(llvm::StringRef command, llvm::Error error) {
   if (!error)
     return EXIT_SUCCESS;
   const bool isUsage = error.isA<cleave::UsageError>();
-  std::string message = toString(std::move(error));
+  // Others' text may be in it: names of models and plans, messages of libraries.
+  const std::string message = cleave::plan::printableLines(toString(std::move(error)));
   if (isUsage)
     llvm::errs() << "error: " << command << ": " << message << "; see cleave " << command << " --help\n";
   else

@@ -92,6 +92,9 @@ Expected<std::optional<Machine>> ProcessProfiler::run() {
     auto machine = readMachineText((*texts)[block.first], "rank " + std::to_string(block.first));
     if (!machine)
       return machine.takeError();
+    if (machine->devices.size() != block.count)
+      return llvm::createStringError("a message of rank %u: found a machine of %zu devices, expected %u",
+                                     block.first, machine->devices.size(), block.count);
     parts.blocks.push_back(std::move(*machine));
   }
   return joinMachines(parts);

@@ -27,9 +27,11 @@ public:
   bool isQuiet() { return lost.wait_for(100ms) == std::future_status::timeout; }
 
   std::unique_ptr<Lifeline> line;
-  std::future<std::optional<uint32_t>> lost;
+  std::future<std::optional<Lifeline::Loss>> lost;
 };
 } // namespace
+
+static Lifeline::Loss died(uint32_t rank) { return {rank, ""}; }
 
 static std::unique_ptr<Lifeline> hold() { return Lifeline::hold("127.0.0.1", /*size=*/4); }
 
@@ -44,7 +46,7 @@ TEST(LifelineTest, SeesAProcessThatIsKilled) {
   first.awaitConnected(1);
   EXPECT_TRUE(first.isQuiet());
   kill(child, SIGKILL);
-  EXPECT_EQ(first.lost.get(), 3u);
+  EXPECT_EQ(first.lost.get(), died(3));
   waitpid(child, nullptr, 0);
 }
 
@@ -53,7 +55,7 @@ TEST(LifelineTest, TakesRanksForStrangersThatItDoesNotHave) {
   Watched first(hold());
   for (uint32_t rank : {0u, 4u}) {
     Watched stranger(Lifeline::reach(first.line->place(), rank, soon()));
-    EXPECT_EQ(stranger.lost.get(), 0u);
+    EXPECT_EQ(stranger.lost.get(), died(0));
   }
   EXPECT_EQ(first.line->connected(), 0u);
   EXPECT_TRUE(first.isQuiet());
@@ -64,7 +66,7 @@ TEST(LifelineTest, SeesThatRankZeroIsGone) {
   Watched second(Lifeline::reach(first->line->place(), 1, soon()));
   first->awaitConnected(1);
   first.reset();
-  EXPECT_EQ(second.lost.get(), 0u);
+  EXPECT_EQ(second.lost.get(), died(0));
 }
 
 TEST(LifelineTest, TakesNoNoticeOfThoseWhoHaveSaidGoodbye) {
@@ -95,6 +97,42 @@ TEST(LifelineTest, TakesNoNoticeOfStrangers) {
   Lifeline::reach(other, 1, soon());
   EXPECT_TRUE(first.isQuiet());
   EXPECT_EQ(first.line->connected(), 0u);
+}
+
+TEST(LifelineTest, TellsOthersWhyTheRunHasFailed) {
+  Watched first(hold());
+  auto second = std::make_unique<Watched>(Lifeline::reach(first.line->place(), 1, soon()));
+  Watched third(Lifeline::reach(first.line->place(), 2, soon()));
+  first.awaitConnected(2);
+  // Its process ends at once: the word comes before the end.
+  second->line->sayFailure("no result after 3 s\n\033[2J");
+  second.reset();
+  const std::optional<Lifeline::Loss> told = first.lost.get();
+  EXPECT_EQ(told, (Lifeline::Loss{1, "no result after 3 s\\x0a\\x1b[2J"}));
+  first.line->sayFailure("one");
+  EXPECT_EQ(third.lost.get(), (Lifeline::Loss{0, "one"}));
+}
+
+/// Who has just connected is told as well.
+TEST(LifelineTest, TellsThoseThatNobodyHasHeardYet) {
+  std::unique_ptr<Lifeline> first = hold();
+  Watched second(Lifeline::reach(first->place(), 1, soon()));
+  while (first->connected() == 0)
+    first->sayFailure(std::string(1 << 20, 'x'));
+  const std::optional<Lifeline::Loss> told = second.lost.get();
+  ASSERT_TRUE(told);
+  EXPECT_EQ(told->rank, 0u);
+  EXPECT_EQ(told->word.substr(0, 8), "xxxxxxxx");
+  EXPECT_LT(told->word.size(), 16u << 10);
+}
+
+TEST(LifelineTest, GivesARankToOneAlone) {
+  Watched first(hold()), second(Lifeline::reach(first.line->place(), 1, soon()));
+  first.awaitConnected(1);
+  Watched other(Lifeline::reach(first.line->place(), 1, soon()));
+  EXPECT_EQ(other.lost.get(), died(0));
+  EXPECT_TRUE(first.isQuiet());
+  EXPECT_EQ(first.line->connected(), 1u);
 }
 
 TEST(LifelineTest, StopsWatching) {

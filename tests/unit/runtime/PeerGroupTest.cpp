@@ -7,6 +7,7 @@
 #include <ATen/CPUGeneratorImpl.h>
 #include <functional>
 #include <gmock/gmock.h>
+#include <limits>
 #include <thread>
 
 namespace cleave::runtime {
@@ -155,6 +156,88 @@ TEST_P(PeerGroupTest, RefusesCallsThatDiffer) {
     }
     return Tensor();
   });
+}
+
+namespace {
+/// What a rank says in the first round, number by number; of a float32[4] that does not come along.
+struct Forged {
+  GroupOperation operation = GroupOperation::AllGather;
+  uint8_t dtype = uint8_t(at::kFloat);
+  int64_t dim = 0, other = -1, inlined = -1, sizes = 1, pieces = 0, ranges = 0;
+  std::vector<int64_t> numbers = {4};
+
+  std::string bytes() const {
+    std::string text(8, '\0');
+    text[0] = char(operation);
+    text[1] = char(dtype);
+    std::vector<int64_t> all = {dim, other, inlined, sizes, pieces, ranges};
+    all.insert(all.end(), numbers.begin(), numbers.end());
+    return text.append(reinterpret_cast<const char *>(all.data()), all.size() * sizeof(int64_t));
+  }
+};
+} // namespace
+
+/// What rank 4, which gathers two float32[4], throws where rank 5 says `message`; empty where it is let
+/// through.
+static std::string refusalOf(const std::string &message) {
+  MemoryWires wires;
+  std::unique_ptr<Wire> wire = wires.wire(4), hostile = wires.wire(5);
+  std::vector<char> heard(64 << 10), taken(64 << 10), given(4 * sizeof(float));
+  auto asked = hostile->receive(4, Topic::Group, heard.data(), heard.size());
+  auto said = hostile->send(4, Topic::Group, message.data(), message.size());
+  // The second round of a call that is let through.
+  auto takes = hostile->receive(4, Topic::Group, taken.data(), taken.size());
+  auto gives = hostile->send(4, Topic::Group, given.data(), given.size());
+  PeerGroup group(*wire, 4, 2, 0);
+  try {
+    EXPECT_EQ(group.allGather(at::ones({4}), 0, {0, 0, 4, 1, 0, 4}).numel(), 8);
+    return "";
+  } catch (const c10::Error &error) {
+    return error.what_without_backtrace();
+  }
+}
+
+TEST(PeerGroupMessageTest, AreRefusedWhereTheyAreNone) {
+  const std::string named = "a message of rank 5: ";
+  const std::string noCall = named + "found another message than a call of the group";
+  Forged operation, dtype, count, overflow, negative, impossible, inlined;
+  operation.operation = GroupOperation(77);
+  EXPECT_EQ(refusalOf(operation.bytes()), noCall);
+  dtype.dtype = 200;
+  EXPECT_EQ(refusalOf(dtype.bytes()), noCall);
+  count.pieces = 1 << 20;
+  EXPECT_EQ(refusalOf(count.bytes()), noCall);
+  overflow.pieces = 4;
+  overflow.ranges = std::numeric_limits<int64_t>::max() - 1;
+  EXPECT_EQ(refusalOf(overflow.bytes()), noCall);
+  negative.sizes = -1;
+  EXPECT_EQ(refusalOf(negative.bytes()), noCall);
+  impossible.numbers = {std::numeric_limits<int64_t>::max()};
+  EXPECT_EQ(refusalOf(impossible.bytes()), named + "found a tensor of impossible size");
+  inlined.inlined = 1 << 20;
+  EXPECT_EQ(refusalOf(inlined.bytes()), named + "found another tensor than its rank tells of");
+}
+
+TEST(PeerGroupMessageTest, AreRefusedWhereTheyWantMoreThanThereIs) {
+  const std::string named = "a message of rank 5: ";
+  Forged broken, often, ranges;
+  broken.pieces = 4;
+  broken.numbers = {4, 0, 0, 4, 1};
+  EXPECT_THAT(refusalOf(broken.bytes()),
+              HasSubstr(named + "found a list of 4 numbers, expected a multiple of 3"));
+  often.pieces = 9;
+  often.numbers = {4, 0, 0, 4, 0, 0, 4, 0, 0, 4};
+  EXPECT_THAT(refusalOf(often.bytes()), HasSubstr(named + "found pieces of 12 positions"));
+  ranges.ranges = 2;
+  ranges.numbers = {4, 0, 1};
+  EXPECT_THAT(refusalOf(ranges.bytes()), HasSubstr(named + "found pieces of 0 positions and ranges of 1"));
+}
+
+TEST(PeerGroupMessageTest, PassWhereTheyAreRight) {
+  Forged whole;
+  whole.pieces = 6;
+  whole.numbers = {4, 0, 0, 4, 1, 0, 4};
+  EXPECT_EQ(refusalOf(whole.bytes()), "");
 }
 
 TEST_P(PeerGroupTest, EndsWhenTheWireIsCut) {

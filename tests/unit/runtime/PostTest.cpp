@@ -2,11 +2,15 @@
 #include "runtime/Post.h"
 #include "tests/unit/runtime/MemoryWire.h"
 #include <ATen/ATen.h>
+#include <cstring>
 #include <gmock/gmock.h>
 
 namespace cleave::runtime {
 
 using Values = std::vector<c10::IValue>;
+
+/// Of a transfer that has plenty.
+static constexpr ParcelLimits kPlenty{100, 16 << 20};
 
 class PostTest : public testing::Test {
 protected:
@@ -17,7 +21,7 @@ protected:
 
 TEST_F(PostTest, BringsValuesOfAnySize) {
   Outbox outbox(*out, 1, Topic::Values);
-  Inbox inbox(*in, 0, Topic::Values, *account);
+  Inbox inbox(*in, 0, Topic::Values, *account, kPlenty);
   for (int64_t size : {0, 1, 1000, 16000, 16384, 100000}) {
     const at::Tensor tensor = at::arange(size, at::kFloat);
     const std::string text(size, 'x'); // in the header
@@ -38,7 +42,7 @@ TEST_F(PostTest, BringsValuesOfAnySize) {
 
 TEST_F(PostTest, SmallValuesAreOneMessage) {
   Outbox outbox(*out, 1, Topic::Values);
-  Inbox inbox(*in, 0, Topic::Values, *account);
+  Inbox inbox(*in, 0, Topic::Values, *account, kPlenty);
   Values values = {at::ones({100}), at::ones({100})};
   outbox.send(values);
   inbox.take(values);
@@ -48,7 +52,7 @@ TEST_F(PostTest, SmallValuesAreOneMessage) {
 
 TEST_F(PostTest, ReceivesBeforeItIsAskedAndCountsThat) {
   Outbox outbox(*out, 1, Topic::Values);
-  Inbox inbox(*in, 0, Topic::Values, *account);
+  Inbox inbox(*in, 0, Topic::Values, *account, kPlenty);
   Values values = {at::ones({100000})};
   outbox.send(values);
   // Nobody has taken anything yet.
@@ -83,7 +87,7 @@ private:
 TEST_F(PostTest, TensorsOfALinkedDeviceGoApart) {
   WireLink there(*out, 1), back(*in, 0);
   Outbox outbox(*out, 1, Topic::Values, &there);
-  Inbox inbox(*in, 0, Topic::Values, *account, &back);
+  Inbox inbox(*in, 0, Topic::Values, *account, kPlenty, &back);
   const at::Tensor whole = at::arange(60, at::kInt).view({3, 20});
   const Values given = {whole.t(),
                         whole.slice(1, 0, 20, 5),
@@ -114,8 +118,45 @@ TEST_F(PostTest, TensorsOfALinkedDeviceGoApart) {
   wires.cut();
 }
 
+TEST_F(PostTest, RefusesMessagesThatAreNone) {
+  // Bytes of the header and of the tensors, what follows, and why it is refused.
+  struct Case {
+    uint64_t header, blocks;
+    std::string rest;
+    const char *why;
+  };
+  const std::string tensor = [] {
+    std::vector<c10::IValue> values = {at::ones({4})};
+    return pack(values).header;
+  }();
+  for (const Case &each : {Case{uint64_t(1) << 60, 0, "", "found a header of 1152921504606846976 bytes"},
+                           Case{8, 0, std::string(8, '\0'), "found more values than the 2"},
+                           Case{1, 0, "\x63", "found a value of an unknown kind"},
+                           Case{tensor.size(), 17, tensor, "found 17 bytes of tensors, expected 16"},
+                           Case{tensor.size(), uint64_t(1) << 60, tensor,
+                                "found 1152921504606846976 bytes of tensors, expected 16"}}) {
+    Inbox inbox(*in, 0, Topic::Values, *account, {2, 16});
+    std::string message(16, '\0');
+    std::memcpy(message.data(), &each, 16);
+    message += each.rest;
+    out->send(1, Topic::Values, message.data(), message.size())->wait();
+    Values values;
+    EXPECT_THAT([&] { inbox.take(values); },
+                testing::ThrowsMessage<std::runtime_error>(testing::AllOf(
+                    testing::StartsWith("a message of rank 0: "), testing::HasSubstr(each.why))));
+    EXPECT_EQ(account->heldBytes(), 0);
+  }
+  // Nothing at all is no value.
+  Inbox inbox(*in, 0, Topic::Values, *account, {2, 16});
+  out->send(1, Topic::Values, "", 0)->wait();
+  Values values(3);
+  inbox.take(values);
+  EXPECT_TRUE(values.empty());
+  wires.cut();
+}
+
 TEST_F(PostTest, EndsWhenTheWireIsCut) {
-  Inbox inbox(*in, 0, Topic::Values, *account);
+  Inbox inbox(*in, 0, Topic::Values, *account, kPlenty);
   wires.cut();
   Values values;
   EXPECT_THROW(inbox.take(values), WireCut);

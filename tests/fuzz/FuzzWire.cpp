@@ -1,0 +1,234 @@
+//===- FuzzWire.cpp - Messages of other processes -------------------------===//
+//
+// The first byte of a case says who receives it: a stage that waits for values, a rank that is led, a tensor
+// group in one of its calls, or what puts together the texts of all ranks. The rest is what the other
+// processes send, message after message.
+//
+//===----------------------------------------------------------------------===//
+#include "codegen/plan/Printable.h"
+#include "runtime/Exceptions.h"
+#include "runtime/Lead.h"
+#include "runtime/PeerGroup.h"
+#include "runtime/PeerWaits.h"
+#include "runtime/Post.h"
+#include "tests/fuzz/Fuzz.h"
+#include "tests/unit/plan/PlanBuilder.h"
+#include "tools/cleave/RunInputs.h"
+#include "tools/cleave/RunReport.h"
+#include "tools/cleave/TraceMerge.h"
+#include "llvm/Support/Endian.h"
+#include "llvm/Support/JSON.h"
+#include <ATen/ATen.h>
+#include <cstring>
+
+namespace cleave::fuzz {
+
+using namespace runtime;
+using c10::IValue;
+using llvm::ArrayRef;
+using llvm::StringRef;
+
+enum Receiver : uint8_t { Values, Orders, Group, Report = Group + 5, Trace, Description, Status, Receivers };
+
+/// Values and bytes of a transfer.
+static constexpr ParcelLimits kLimits{4, 4096};
+/// Messages are told apart by their lengths, before them.
+static constexpr size_t kLengthBytes = 2;
+static constexpr uint32_t kRanks = 3;
+
+namespace {
+/// Receives the messages of a case, and keeps what is sent as one.
+class CaseWire final : public Wire {
+public:
+  explicit CaseWire(StringRef rest = {}) : rest(rest) {}
+  std::unique_ptr<Message> send(uint32_t, Topic, const void *data, size_t bytes) override {
+    char length[kLengthBytes];
+    llvm::support::endian::write16le(length, uint16_t(bytes));
+    sent.append(length, kLengthBytes).append(static_cast<const char *>(data), bytes);
+    return std::make_unique<Done>();
+  }
+  std::unique_ptr<Message> receive(uint32_t, Topic, void *data, size_t bytes) override {
+    if (rest.size() < kLengthBytes)
+      throw WireCut();
+    const size_t length = llvm::support::endian::read16le(rest.data());
+    StringRef message = rest.drop_front(kLengthBytes).take_front(std::min(length, bytes));
+    std::memcpy(data, message.data(), message.size());
+    rest = rest.drop_front(kLengthBytes + message.size());
+    return std::make_unique<Done>();
+  }
+  void cut() override {}
+  std::string sent;
+
+private:
+  class Done final : public Message {
+    void wait() override {}
+  };
+  StringRef rest;
+};
+} // namespace
+
+static const plan::Plan &planOf() {
+  static const std::unique_ptr<plan::Plan> plan = plan::makeTwoStagePlan();
+  return *plan;
+}
+
+//===- Seeds --------------------------------------------------------------===//
+
+static std::string sentAs(Receiver receiver, std::vector<IValue> values) {
+  CaseWire wire;
+  Outbox outbox(wire, 0, Topic::Values);
+  outbox.send(values);
+  return std::string(1, char(receiver)) + wire.sent;
+}
+
+static at::Tensor call(Communicator &group, GroupOperation operation) {
+  const at::Tensor tensor = at::ones({kRanks, 2});
+  switch (operation) {
+  case GroupOperation::AllReduce:
+    return group.allReduce(tensor);
+  case GroupOperation::AllGather:
+    return group.allGather(tensor, 0, {0, 0, 1, 1, 1, 2, 2, 0, 3});
+  case GroupOperation::ReduceScatter:
+    return group.reduceScatter(tensor, 0, {0, 1});
+  case GroupOperation::AllToAll:
+    return group.allToAll(tensor, 1, {0, 0, 2, 1, 0, 2, 2, 0, 2}, 0, {0, 1});
+  case GroupOperation::Broadcast:
+    return group.broadcast(tensor, 1);
+  }
+  return {};
+}
+
+/// What a rank says in the first round, from each of the others.
+static std::string groupSeed(GroupOperation operation) {
+  CaseWire wire;
+  PeerGroup group(wire, 0, kRanks, 0);
+  try {
+    call(group, operation);
+  } catch (const WireCut &) {
+    // Nobody answers; what goes to rank 1 has gone.
+  }
+  return std::string(1, char(Group + int(operation))) + wire.sent + wire.sent;
+}
+
+std::vector<std::string> seeds() {
+  c10::Dict<std::string, at::Tensor> dict;
+  dict.insert("a", at::ones({3}));
+  const at::Tensor quantized = at::quantize_per_tensor(at::ones({2}), 0.5, 3, at::kQUInt8);
+  const IValue sizes = c10::ivalue::Tuple::create({int64_t(at::kFloat), int64_t(4), int64_t(8)});
+  std::vector<std::string> all = {
+      sentAs(Values, {at::ones({2, 3}), int64_t(3), 2.5, std::string("text")}),
+      sentAs(Values, {at::ones({8}).slice(0, 0, 8, 2), at::ones({1}).expand({9}), quantized, dict}),
+      sentAs(Values, {c10::List<int64_t>({1, 2}), c10::Device("cpu"), true, IValue()}),
+      sentAs(Orders, {int64_t(0), int64_t(0), at::ones({4, 8})}),
+      sentAs(Orders, {int64_t(0), int64_t(0), sizes})};
+  for (int operation = 0; operation <= int(GroupOperation::Broadcast); ++operation)
+    all.push_back(groupSeed(GroupOperation(operation)));
+  auto text = [&](Receiver receiver, StringRef words) {
+    all.push_back(std::string(1, char(receiver)) + words.str());
+  };
+  text(Report,
+       R"({"devices":[{"name":"cpu:0","peak_bytes":1,"weight_bytes":1,"busy_seconds":1,"busy_alone":1}],)"
+       R"("outputs":[{"name":"y","dtype":"float32","shape":[4,4]}]})");
+  text(Trace, "device 0 cpu:0\nevent 0 0 0 0 0 0 10 20\nevent 0 0 3 0 0 1 20 30\n");
+  text(Description, R"([{"dtype":6,"sizes":[4,8],"checksum":"00"}])");
+  text(Status, "1 is loading the plan");
+  return all;
+}
+
+//===- Cases --------------------------------------------------------------===//
+
+static void receiveValues(StringRef rest, bool areOrders) {
+  CaseWire wire(rest);
+  const MemoryAccountRef account{new MemoryAccount("fuzz")};
+  Inbox inbox(wire, 1, Topic::Values, *account, kLimits);
+  std::vector<IValue> values;
+  inbox.take(values);
+  promise(values.size() <= kLimits.values, "more values than are expected");
+  for (const IValue &value : values)
+    promise(!value.isTensor() || !value.toTensor().defined() || value.toTensor().nbytes() <= kLimits.bytes,
+            "more bytes than are expected");
+  if (areOrders)
+    promise(readOrder(planOf(), values).signature < planOf().signatures.size(), "a signature that is none");
+}
+
+static void callGroup(StringRef rest, GroupOperation operation) {
+  CaseWire wire(rest);
+  PeerGroup group(wire, 0, kRanks, 0);
+  promise(call(group, operation).numel() <= kRanks * kRanks * 2, "more than ranks have given");
+}
+
+static void noteError(llvm::Error error) {
+  std::string message = toString(std::move(error));
+  promise(plan::isPrintable(plan::printable(message)), "text that is not printable");
+  noteOutcome(message);
+}
+
+static void readReport(StringRef words) {
+  Measurement own;
+  own.secondsAlone = own.secondsPerStep = own.steps = 1;
+  auto report = RunReport::merge(planOf(), own, {words.str(), words.str()}, 1);
+  if (!report)
+    return noteError(report.takeError());
+  (void)report->toJson();
+  std::string printed;
+  llvm::raw_string_ostream out(printed);
+  report->printText(out);
+  promise(plan::printableLines(printed) == printed, "a report that is not printable");
+}
+
+/// A heading in the first line, then chunks of rank 0; a second rank has done nothing.
+static void readTrace(StringRef words) {
+  std::string written;
+  TraceMerge merge(planOf(), [&](StringRef text) {
+    written += text;
+    return llvm::Error::success();
+  });
+  auto [heading, chunk] = words.split('\n');
+  auto chunks = merge.begin({heading.str(), R"({"bytes": 0, "begin": 0, "names": {"1": "cpu:1"}})"});
+  if (!chunks)
+    return noteError(chunks.takeError());
+  if (llvm::Error error = merge.add(0, chunk))
+    return noteError(std::move(error));
+  llvm::cantFail(merge.finish());
+  auto read = llvm::json::parse(written);
+  promise(bool(read), "a trace that is no JSON");
+}
+
+static void readStatus(StringRef words) {
+  KnownPeer peer;
+  peer.note(words.str(), PeerClock::time_point());
+  promise(plan::isPrintable(peer.status) && peer.status.size() < 8192, "a status that is not printable");
+}
+
+static void receive(Receiver receiver, StringRef rest) {
+  switch (receiver) {
+  case Values:
+  case Orders:
+    return receiveValues(rest, receiver == Orders);
+  case Report:
+    return readReport(rest);
+  case Trace:
+    return readTrace(rest);
+  case Description:
+    if (auto inputs = describedInputs(rest); !inputs)
+      noteError(inputs.takeError());
+    return;
+  case Status:
+    return readStatus(rest);
+  default:
+    return callGroup(rest, GroupOperation(receiver - Group));
+  }
+}
+
+bool test(ArrayRef<uint8_t> bytes) {
+  if (bytes.empty())
+    return false;
+  try {
+    receive(Receiver(bytes[0] % Receivers), textOf(bytes.drop_front()));
+  } catch (const std::exception &exception) {
+    noteOutcome(messageOf(exception));
+  }
+  return true;
+}
+
+} // namespace cleave::fuzz

@@ -1,0 +1,48 @@
+//===- TraceMerge.h - One trace of what all processes have traced -*- C++ -*-===//
+#ifndef CLEAVE_TOOLS_CLEAVE_TRACEMERGE_H
+#define CLEAVE_TOOLS_CLEAVE_TRACEMERGE_H
+
+#include "tools/cleave/TraceFile.h"
+#include "tools/cleave/TraceSpool.h"
+#include "llvm/ADT/ArrayRef.h"
+#include "llvm/Support/Error.h"
+#include "llvm/Support/raw_ostream.h"
+#include <functional>
+#include <optional>
+#include <string>
+
+namespace cleave {
+
+/// Puts the traces of all processes together, chunk by chunk. What processes give is checked: nothing that
+/// they say is believed.
+class TraceMerge {
+public:
+  using Sink = std::function<llvm::Error(llvm::StringRef)>;
+
+  /// What a process gives first: how much follows, when it begins, and the names of its devices by rank.
+  static std::string heading(llvm::ArrayRef<runtime::DeviceStatistics> devices, const TraceSpool &spool);
+
+  /// `plan` outlives the result, which gives the trace to `sink` in parts.
+  TraceMerge(const plan::Plan &plan, Sink sink) : plan(plan), sink(std::move(sink)) {}
+  /// \param headings  by process.
+  /// \returns how many chunks the processes will give.
+  llvm::Expected<uint64_t> begin(llvm::ArrayRef<std::string> headings);
+  /// Fails where `chunk` is none of the trace of `process`.
+  llvm::Error add(uint32_t process, llvm::StringRef chunk);
+  llvm::Error finish();
+
+private:
+  bool isOf(uint32_t process, const runtime::TraceEvent &event) const;
+  llvm::Error flush();
+
+  const plan::Plan &plan;
+  const Sink sink;
+  size_t processes = 0;
+  std::string text;
+  llvm::raw_string_ostream out{text};
+  std::optional<TraceWriter> writer;
+};
+
+} // namespace cleave
+
+#endif // CLEAVE_TOOLS_CLEAVE_TRACEMERGE_H
