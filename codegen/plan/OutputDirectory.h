@@ -8,9 +8,11 @@
 
 namespace cleave::plan {
 
-/// A directory written under a temporary name beside its final one. `commit` syncs every file and the directory and
-/// renames it into place, replacing an older plan there; destroyed without commit, it leaves nothing behind. On SIGINT,
-/// SIGTERM and SIGHUP it is removed as well, and what a killed process left behind for the same name by the next `create`. Refuses to replace anything that is not a plan directory or empty.
+/// A directory written under a temporary name beside its final one. `commit` syncs every file and the
+/// directory and renames it into place, replacing an older plan there; destroyed without commit, it leaves
+/// nothing behind. On SIGINT, SIGTERM and SIGHUP it is removed as well, and what a killed process left behind
+/// for the same name by the next `create`. Refuses to replace anything that is not a plan directory or empty.
+/// Where another process makes outputs (OutputBroker), that one does this.
 class OutputDirectory {
 public:
   static llvm::Expected<OutputDirectory> create(llvm::StringRef finalPath);
@@ -23,8 +25,10 @@ public:
   llvm::Error commit();
 
 private:
-  OutputDirectory(std::string temporary, std::string final);
-  /// Tells other processes that this one lives.
+  OutputDirectory(std::string temporary, std::string final, bool isLent);
+  /// Another process made it, and puts it in place.
+  bool isLent;
+  /// Tells other processes that this one lives; -1: none has to know.
   int lock;
   std::string temporary, final;
 };
