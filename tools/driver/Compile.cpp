@@ -211,6 +211,7 @@ llvm::Error Compilation::verifyPlan() {
   verification.inputsFile = options.inputsFile;
   verification.looksBeside = false;
   verification.libraries = options.libraries;
+  verification.listedOperators = options.listedOperators;
   verification.progress = options.progress;
   auto verified = verify(verification);
   if (!verified)
