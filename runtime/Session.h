@@ -56,6 +56,8 @@ struct SessionOptions {
   /// Of several processes, process 0 leads: it alone calls `run`, `start` and `resetState`, from any of its
   /// threads, and gets the outputs; the others call `serve`. Alike in all of them.
   bool led = false;
+  /// Called by `open` once the processes have met, before it makes the threads that run the plan; it fails where this does.
+  std::function<llvm::Error()> met = nullptr;
   /// Called once, by a thread of the session, when a run of several processes has failed in any of them: with
   /// the message that all of them end with.
   std::function<void(const std::string &)> failed = nullptr;

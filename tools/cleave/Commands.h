@@ -27,6 +27,9 @@ struct Action {
 CLI::Option *addDeviceNames(CLI::App *command, std::vector<std::string> &devices,
                             const std::string &description, bool isPlaced);
 
+/// Whether `cuda:0` or `cuda`, of --devices, and not `cpu:0`.
+bool isGpu(const std::string &device);
+
 /// Accepts any name but the empty one.
 CLI::Validator fileName();
 

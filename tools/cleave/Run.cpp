@@ -12,6 +12,7 @@
 #include "tools/cleave/RunInputs.h"
 #include "tools/cleave/RunMeasurement.h"
 #include "tools/cleave/RunReport.h"
+#include "tools/cleave/RunSandbox.h"
 #include "tools/cleave/RunTrace.h"
 #include "tools/cleave/Stream.h"
 #include "llvm/ADT/STLExtras.h"
@@ -35,6 +36,7 @@ struct RunOptions {
   std::string autocast;
   runtime::SessionOptions session;
   bool json = false, stream = false;
+  std::string sandbox = "auto";
 };
 } // namespace
 
@@ -139,7 +141,7 @@ static Error checkProcesses(Session &session, const RunOptions &options) {
   return Error::success();
 }
 
-static Error runSession(Session &session, const RunOptions &options) {
+static Error runSession(Session &session, const RunOptions &options, const RunSandbox &sandbox) {
   if (session.processes() > 1)
     if (Error error = checkProcesses(session, options))
       return error;
@@ -155,6 +157,8 @@ static Error runSession(Session &session, const RunOptions &options) {
     return outputs.takeError();
   if (Error error = writeFiles(session, options.files, *measurement, *outputs))
     return error;
+  if (session.process() == 0)
+    llvm::errs() << sandbox.note();
   for (const runtime::DeviceStatistics &device : session.statistics())
     for (const std::string &stage : device.eager)
       llvm::errs() << "note: rank " << device.rank << " runs without a CUDA graph: " << stage << "\n";
@@ -168,21 +172,27 @@ static Error run(RunOptions options) {
   options.session.timeout = std::chrono::seconds(options.timeoutSeconds);
   if (!options.autocast.empty())
     options.session.autocast = options.autocast == "bf16" ? at::kBFloat16 : at::kHalf;
+  auto sandbox = RunSandbox::prepare(options.sandbox, options.files, options.session);
+  if (!sandbox)
+    return sandbox.takeError();
   if (options.session.launch) {
+    options.session.met = [&] { return sandbox->enter(); };
     auto open = [&](std::function<void(const std::string &)> failed) {
       options.session.failed = std::move(failed);
       return Session::open(options.files.plan, options.session);
     };
     runAsRank<Session>(options.session.launch->rank, open,
-                       [&](Session &session) { return runSession(session, options); });
+                       [&](Session &session) { return runSession(session, options, *sandbox); });
     return Error::success();
   }
+  if (Error error = sandbox->enter())
+    return error;
   if (Error error = checkRunFiles(options.files))
     return error;
   auto session = Session::open(options.files.plan, options.session);
   if (!session)
     return session.takeError();
-  return runSession(**session, options);
+  return runSession(**session, options, *sandbox);
 }
 
 static void addFilesAndSteps(CLI::App *command, RunOptions &options) {
@@ -231,6 +241,12 @@ void addRunCommand(CLI::App &app, Action &chosen) {
                     "Inputs and outputs have one more dimension in front: requests one after the other");
   command->add_flag("--check-types", options->session.checkTypes,
                     "Compare every value with the type that the plan predicts");
+  command
+      ->add_option("--sandbox", options->sandbox,
+                   "Let the plan open no files, start no processes and reach no network: auto, where no GPU is used")
+      ->check(CLI::IsMember({"auto", "on", "off"}).description(""))
+      ->capture_default_str()
+      ->type_name("auto|on|off");
   command->add_flag("--json", options->json, "Report as one JSON object");
   command->footer(
       "example:\n  cleave run gpt2.plan --inputs gpt2.inputs.safetensors --outputs outputs.safetensors\n"
