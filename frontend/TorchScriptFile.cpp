@@ -2,7 +2,9 @@
 #include "frontend/TorchScriptFile.h"
 #include "frontend/ArchiveCheck.h"
 #include "frontend/BytesReader.h"
+#include "frontend/OperatorCheck.h"
 #include "frontend/PickleCheck.h"
+#include "frontend/TorchScriptError.h"
 #include "llvm/ADT/ScopeExit.h"
 #include "llvm/Support/BLAKE3.h"
 #include "llvm/Support/Errno.h"
@@ -24,9 +26,13 @@ static llvm::Error fail(llvm::StringRef path, const llvm::Twine &message) {
   return llvm::createStringError(llvm::inconvertibleErrorCode(), path + ": " + message);
 }
 
-/// libtorch's messages carry its own backtrace; the first line that is not empty says what happened.
-static std::string firstLine(const std::exception &e) {
-  return llvm::StringRef(e.what()).ltrim().split('\n').first.rtrim(" :").str();
+/// libtorch's messages carry its own backtrace; the first line that is not empty says what happened. Where code of the model
+/// was run, that says only so much.
+static std::string describe(const std::exception &e) {
+  llvm::StringRef message = llvm::StringRef(e.what()).ltrim();
+  if (message.starts_with("The following operation failed in the TorchScript interpreter"))
+    return whatHappened(message).str();
+  return message.split('\n').first.rtrim(" :").str();
 }
 
 namespace {
@@ -160,7 +166,8 @@ static bool holdsModule(llvm::ArrayRef<ZipRecord> records) {
 }
 
 llvm::Expected<TorchScriptFile> TorchScriptFile::open(llvm::StringRef path,
-                                                      const std::function<void(double)> &progress) {
+                                                      const std::function<void(double)> &progress,
+                                                      bool listedOperators) {
   auto opened = Mapping::open(path);
   if (!opened)
     return opened.takeError();
@@ -180,6 +187,9 @@ llvm::Expected<TorchScriptFile> TorchScriptFile::open(llvm::StringRef path,
     if (!holdsModule(*records))
       return fail(path, "is an archive without a TorchScript module; expected a file that torch.jit.save wrote");
     auto reader = std::make_shared<PyTorchStreamReader>(std::make_shared<BytesReader>(mapping->bytes(), mapping));
+    if (listedOperators)
+      if (llvm::Error error = checkOperators(*reader, *records))
+        return fail(path, llvm::toString(std::move(error)));
     auto release = [mapping](const void *begin, size_t bytes) {
       size_t offset = static_cast<const uint8_t *>(begin) - mapping->data();
       if (offset < mapping->bytes().size() && bytes <= mapping->bytes().size() - offset)
@@ -187,7 +197,7 @@ llvm::Expected<TorchScriptFile> TorchScriptFile::open(llvm::StringRef path,
     };
     return TorchScriptFile{loadModule(reader, *records, mapping), fingerprintOf(*mapping, releaseRead), release};
   } catch (const std::exception &e) {
-    return fail(path, "cannot be loaded as TorchScript: " + firstLine(e));
+    return fail(path, "cannot be loaded as TorchScript: " + describe(e));
   }
 }
 

@@ -22,8 +22,9 @@ struct TorchScriptFile {
 
   /// Opens an archive that torch.jit.save wrote. Every record is compared with its CRC32 first (libtorch itself does
   /// not for weights), so a damaged file is refused before anything is made of it. `progress`, unless empty, is told which
-  /// share of this is done.
-  static llvm::Expected<TorchScriptFile> open(llvm::StringRef path, const std::function<void(double)> &progress = {});
+  /// share of this is done. Where `listedOperators`, code that calls others than plans may is refused before any of it runs.
+  static llvm::Expected<TorchScriptFile> open(llvm::StringRef path, const std::function<void(double)> &progress = {},
+                                              bool listedOperators = false);
 };
 
 } // namespace cleave

@@ -129,7 +129,11 @@ Error Session::Impl::open(llvm::StringRef directory, const plan::Digest &checksu
   } else if (Error error = checkDevices(*plan, options.devices)) {
     return error;
   }
-  if (Error error = load(directory))
+  auto loadAll = [&] {
+    Error error = options.met ? options.met() : Error::success();
+    return error ? std::move(error) : load(directory);
+  };
+  if (Error error = loadAll())
     return peers ? llvm::createStringError(peers->fail("rank " + std::to_string(peers->rank()) + ": " +
                                                        llvm::toString(std::move(error))))
                  : std::move(error);

@@ -61,6 +61,9 @@ struct SessionOptions {
   /// Of several processes, process 0 leads: it alone calls `run`, `start` and `resetState`, from any of its
   /// threads, and gets the outputs; the others call `serve`. Alike in all of them.
   bool led = false;
+  /// Called by `open` once the processes have met, before it makes the threads that run the plan; it fails
+  /// where this does.
+  std::function<llvm::Error()> met = nullptr;
   /// Called once, by a thread of its own, when a run of several processes has failed in any of them: with the
   /// message that all of them end with. It may block, and destroy the session where no other call of it is
   /// under way; destroying it elsewhere waits until the callback has returned.

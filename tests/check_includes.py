@@ -8,9 +8,10 @@ import sys
 ALLOWED = {
     "codegen/plan": set(),
     "collectives": set(),
+    "sandbox": set(),
     "runtime": {"codegen/plan", "collectives"},
     "ir": {"collectives"},
-    "frontend": {"ir"},
+    "frontend": {"ir", "codegen/plan"},
     "partitioner": {"ir", "codegen/plan"},
     "passes": {"ir", "partitioner", "codegen/plan"},
     "codegen": {"ir", "partitioner", "passes", "codegen/plan"},

@@ -1,5 +1,6 @@
 //===- AtomicFile.cpp - A file that appears whole or not at all -----------===//
 #include "codegen/plan/AtomicFile.h"
+#include "codegen/plan/OutputBroker.h"
 #include "codegen/plan/TemporaryPath.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/Path.h"
@@ -16,21 +17,29 @@ using llvm::Error;
 using llvm::Expected;
 using llvm::StringRef;
 
-AtomicFile::AtomicFile(int file, std::string temporary, std::string final)
-    : file(file), temporary(std::move(temporary)), final(std::move(final)) {}
+AtomicFile::AtomicFile(int file, std::string temporary, std::string final, int ticket)
+    : file(file), ticket(ticket), temporary(std::move(temporary)), final(std::move(final)) {}
 
 AtomicFile::AtomicFile(AtomicFile &&other) noexcept
-    : file(std::exchange(other.file, -1)), temporary(std::exchange(other.temporary, {})),
-      final(std::move(other.final)) {}
+    : file(std::exchange(other.file, -1)), ticket(std::exchange(other.ticket, -1)),
+      temporary(std::exchange(other.temporary, {})), final(std::move(other.final)) {}
 
 AtomicFile::~AtomicFile() {
   if (file >= 0)
     close(file);
   if (!temporary.empty())
     removeTemporary(temporary);
+  if (OutputBroker *broker = ticket < 0 ? nullptr : OutputBroker::of(final))
+    broker->dropFile(ticket);
 }
 
 Expected<AtomicFile> AtomicFile::create(StringRef finalPath) {
+  if (OutputBroker *broker = OutputBroker::of(finalPath)) {
+    Expected<OutputBroker::File> made = broker->makeFile(finalPath);
+    if (!made)
+      return made.takeError();
+    return AtomicFile(made->descriptor, "", finalPath.str(), made->ticket);
+  }
   Expected<std::string> final = resolveOutputPath(finalPath);
   if (!final)
     return final.takeError();
@@ -70,6 +79,8 @@ Error AtomicFile::commit() {
     return cannotWrite(final, errno);
   if (close(std::exchange(file, -1)) != 0)
     return cannotWrite(final, errno);
+  if (ticket >= 0)
+    return OutputBroker::of(final)->commitFile(std::exchange(ticket, -1));
   if (std::rename(temporary.c_str(), final.c_str()) != 0)
     return cannotWrite(final, errno);
   keepTemporary(std::exchange(temporary, {}));

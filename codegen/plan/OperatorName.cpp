@@ -29,6 +29,12 @@ bool isOperatorListed(StringRef name) {
   return name.starts_with("spmd::") || std::binary_search(std::begin(kListed), std::end(kListed), name);
 }
 
+bool isAnyOverloadListed(StringRef name) {
+  // A name comes before its overloads, and nothing between.
+  const auto *found = std::lower_bound(std::begin(kListed), std::end(kListed), name);
+  return name.starts_with("spmd::") || (found != std::end(kListed) && found->split('.').first == name);
+}
+
 bool isOfListedNamespace(StringRef name) {
   // The first that is not before `namespace::`.
   const StringRef prefix = name.take_front(name.find("::") + 2);

@@ -14,6 +14,9 @@ bool isOperatorName(llvm::StringRef name);
 /// did harm (docs/operators.md). Others run where whoever runs the plan allows them.
 bool isOperatorListed(llvm::StringRef name);
 
+/// The same of `aten::add` where any of its overloads is listed.
+bool isAnyOverloadListed(llvm::StringRef name);
+
 /// Whether the list knows operators of this namespace, as of libtorch's own; others come with libraries.
 bool isOfListedNamespace(llvm::StringRef name);
 

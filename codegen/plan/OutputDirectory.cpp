@@ -1,6 +1,7 @@
 //===- OutputDirectory.cpp - A directory that appears whole or not at all -===//
 #include "codegen/plan/OutputDirectory.h"
 #include "codegen/plan/AtomicFile.h"
+#include "codegen/plan/OutputBroker.h"
 #include "codegen/plan/PlanFile.h"
 #include "codegen/plan/TemporaryPath.h"
 #include "llvm/ADT/StringExtras.h"
@@ -73,21 +74,28 @@ static int exchangeNames(const std::string &temporary, const std::string &final)
   return std::rename(old.c_str(), temporary.c_str()) == 0 ? 0 : errno;
 }
 
-OutputDirectory::OutputDirectory(std::string temporary, std::string final)
-    : lock(holdTemporary(temporary)), temporary(std::move(temporary)), final(std::move(final)) {}
+OutputDirectory::OutputDirectory(std::string temporary, std::string final, bool isLent)
+    : isLent(isLent), lock(isLent ? -1 : holdTemporary(temporary)), temporary(std::move(temporary)),
+      final(std::move(final)) {}
 
 OutputDirectory::OutputDirectory(OutputDirectory &&other) noexcept
-    : lock(std::exchange(other.lock, -1)), temporary(std::exchange(other.temporary, {})),
-      final(std::move(other.final)) {}
+    : isLent(other.isLent), lock(std::exchange(other.lock, -1)),
+      temporary(std::exchange(other.temporary, {})), final(std::move(other.final)) {}
 
 OutputDirectory::~OutputDirectory() {
   if (lock >= 0)
     close(lock);
-  if (!temporary.empty())
+  if (!temporary.empty() && !isLent)
     removeTemporary(temporary);
 }
 
 Expected<OutputDirectory> OutputDirectory::create(StringRef finalPath) {
+  if (OutputBroker *broker = OutputBroker::of(finalPath)) {
+    Expected<std::string> folder = broker->makePlanFolder();
+    if (!folder)
+      return folder.takeError();
+    return OutputDirectory(std::move(*folder), finalPath.str(), /*isLent=*/true);
+  }
   Expected<std::string> final = resolveOutputPath(finalPath);
   if (!final)
     return final.takeError();
@@ -98,11 +106,25 @@ Expected<OutputDirectory> OutputDirectory::create(StringRef finalPath) {
       makeTemporary(*final, [](const char *path) { return mkdir(path, 0777) == 0 ? 0 : errno; });
   if (!temporary)
     return temporary.takeError();
-  return OutputDirectory(std::move(*temporary), std::move(*final));
+  return OutputDirectory(std::move(*temporary), std::move(*final), /*isLent=*/false);
+}
+
+/// What is written is put in place; what else somebody made there is not.
+static Error syncFile(StringRef path) {
+  llvm::sys::fs::file_status status;
+  if (std::error_code error = llvm::sys::fs::status(path, status, /*Follow=*/false))
+    return llvm::createStringError("cannot read '" + path + "': " + error.message());
+  if (status.type() != llvm::sys::fs::file_type::regular_file)
+    return llvm::createStringError("'" + path + "' is no file; a plan has nothing else");
+  return syncPath(path);
 }
 
 Error OutputDirectory::commit() {
-  if (Error error = forEachEntry(temporary, syncPath))
+  if (isLent) {
+    temporary.clear();
+    return OutputBroker::of(final)->commitPlan();
+  }
+  if (Error error = forEachEntry(temporary, syncFile))
     return error;
   if (Error error = syncPath(temporary))
     return error;

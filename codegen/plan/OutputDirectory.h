@@ -12,6 +12,7 @@ namespace cleave::plan {
 /// directory and renames it into place, replacing an older plan there; destroyed without commit, it leaves
 /// nothing behind. On SIGINT, SIGTERM and SIGHUP it is removed as well, and what a killed process left behind
 /// by the next output to the same folder. Refuses to replace anything that is not a plan directory or empty.
+/// Where another process makes outputs (OutputBroker), that one does this.
 class OutputDirectory {
 public:
   static llvm::Expected<OutputDirectory> create(llvm::StringRef finalPath);
@@ -24,8 +25,10 @@ public:
   llvm::Error commit();
 
 private:
-  OutputDirectory(std::string temporary, std::string final);
-  /// Tells other processes that this one lives.
+  OutputDirectory(std::string temporary, std::string final, bool isLent);
+  /// Another process made it, and puts it in place.
+  bool isLent;
+  /// Tells other processes that this one lives; -1: none has to know.
   int lock;
   std::string temporary, final;
 };

@@ -12,9 +12,7 @@
 #include <ctime>
 #include <fcntl.h>
 #include <mutex>
-#include <new>
 #include <sys/file.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -24,8 +22,7 @@ namespace cleave::plan {
 using llvm::StringRef;
 
 //===- What signals remove ------------------------------------------------===//
-// Is read by a signal handler: no locks, no allocation. Child processes share it, so that what a child left
-// behind can be removed.
+// Is read by a signal handler: no locks, no allocation.
 
 namespace {
 enum SlotState { Free, Filling, Armed };
@@ -44,17 +41,7 @@ struct DirectoryEntry {
 } // namespace
 
 static constexpr size_t kSlots = 32;
-using Slots = Slot[kSlots];
-
-/// Before `main`, and so before any child.
-static Slots &mapSlots() {
-  void *memory = mmap(nullptr, sizeof(Slots), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  // Without memory for this there is none for anything.
-  if (memory == MAP_FAILED)
-    llvm::report_bad_alloc_error("no memory for the names of temporary files");
-  return *reinterpret_cast<Slots *>(new (memory) Slots);
-}
-static Slots &slots = mapSlots();
+static Slot slots[kSlots];
 static constexpr int kSignals[] = {SIGINT, SIGTERM, SIGHUP};
 static struct sigaction previousActions[std::size(kSignals)];
 static constexpr int kMaxDepth = 8;

@@ -30,7 +30,7 @@ void keepTemporary(llvm::StringRef path);
 /// Removes `path`, with all that is in it if it is a directory.
 void removeTemporary(llvm::StringRef path);
 
-/// Removes whatever is unfinished in this process and in its children, as signals do.
+/// Removes whatever is unfinished in this process, as signals do.
 void removeTemporaries();
 
 /// `cannot write 'path': No space left on device; …`.

@@ -129,7 +129,7 @@ std::vector<std::string> seeds() {
   text(Report,
        R"({"devices":[{"name":"cpu:0","peak_bytes":1,"weight_bytes":1,"busy_seconds":1,"busy_alone":1}],)"
        R"("outputs":[{"name":"y","dtype":"float32","shape":[4,4]}]})");
-  text(Trace, "device 0 cpu:0\nevent 0 0 0 0 0 0 10 20\nevent 0 0 3 0 0 1 20 30\n");
+  text(Trace, "{\"bytes\": 44, \"begin\": 10, \"names\": {\"0\": \"cpu:0\"}}\n" + std::string(44, 0));
   text(Description, R"([{"dtype":6,"sizes":[4,8],"checksum":"00"}])");
   text(Status, "1 is loading the plan");
   return all;

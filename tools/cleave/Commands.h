@@ -30,6 +30,9 @@ CLI::Option *addDeviceNames(CLI::App *command, std::vector<std::string> &devices
 /// Adds --allow-operator, which fills `names`.
 void addAllowedOperators(CLI::App *command, std::vector<std::string> &names);
 
+/// Whether `cuda:0` or `cuda`, of --devices, and not `cpu:0`.
+bool isGpu(const std::string &device);
+
 /// Accepts any name but the empty one.
 CLI::Validator fileName();
 

@@ -93,7 +93,10 @@ void addCompileCommand(CLI::App &app, Action &chosen) {
       return workAndReport<CompileOptions, CompileReport>(*options, *how, {compile, toJson, printText})
           .takeError();
     };
-    chosen = {run, Confinement{options->model, how->limits, !how->quiet, options->stop}};
+    Confinement confinement = confine(options->model, *how);
+    addNeeds(*options, confinement);
+    confinement.outputs = {options->output, options->emitIr, {}};
+    chosen = {run, std::move(confinement)};
   });
 }
 

@@ -138,6 +138,14 @@ void addDeviceMemoryOption(CLI::App *command, std::vector<int64_t> &sizes, bool 
       ->type_name(takesSeveral ? "SIZE[,SIZE...]" : "SIZE");
 }
 
+void addNeeds(const CompileOptions &options, Confinement &confinement) {
+  for (const std::string &file : {options.inputsFile, options.machine, options.shardFile})
+    if (!file.empty())
+      confinement.reads.push_back(file);
+  confinement.libraries = options.libraries;
+  confinement.stop = options.stop;
+}
+
 void addPlanOptions(CLI::App *command, CompileOptions &options) {
   addInputOptions(command, options);
   addDeviceOptions(command, options);

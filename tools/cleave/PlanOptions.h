@@ -2,6 +2,7 @@
 #ifndef CLEAVE_TOOLS_CLEAVE_PLANOPTIONS_H
 #define CLEAVE_TOOLS_CLEAVE_PLANOPTIONS_H
 
+#include "tools/cleave/Supervisor.h"
 #include "tools/driver/Compile.h"
 #include <CLI/CLI.hpp>
 
@@ -9,6 +10,9 @@ namespace cleave {
 
 /// Adds what `compile` and `simulate` share: inputs, devices, and what is done to the model.
 void addPlanOptions(CLI::App *command, CompileOptions &options);
+
+/// What a compilation needs besides the model: files, and the end of its search.
+void addNeeds(const CompileOptions &options, Confinement &confinement);
 
 /// Adds --device-memory, which fills `sizes` with one size, or with as many as are given.
 void addDeviceMemoryOption(CLI::App *command, std::vector<int64_t> &sizes, bool takesSeveral);

@@ -12,6 +12,7 @@
 #include "tools/cleave/RunInputs.h"
 #include "tools/cleave/RunMeasurement.h"
 #include "tools/cleave/RunReport.h"
+#include "tools/cleave/RunSandbox.h"
 #include "tools/cleave/RunTrace.h"
 #include "tools/cleave/Stream.h"
 #include "llvm/ADT/STLExtras.h"
@@ -35,6 +36,7 @@ struct RunOptions {
   std::string autocast;
   runtime::SessionOptions session;
   bool json = false, stream = false;
+  std::string sandbox = "auto";
 };
 } // namespace
 
@@ -139,25 +141,21 @@ static Error checkProcesses(Session &session, const RunOptions &options) {
   return Error::success();
 }
 
-/// Where each process keeps what it traces until all are done; null without --trace.
-static Expected<std::unique_ptr<TraceSpool>> openSpool(const Session &session, const RunFiles &files) {
+/// Where this process keeps what it traces until all are done; null without --trace.
+static Expected<std::unique_ptr<TraceSpool>> openSpool(const RunFiles &files) {
   if (files.trace.empty())
     return nullptr;
-  auto spool = TraceSpool::create(files.trace);
-  if (!spool)
-    return ofProcess(session, spool.takeError());
-  return spool;
+  return TraceSpool::create(files.trace);
 }
 
-static Error runSession(Session &session, const RunOptions &options) {
+/// \param spool  null without --trace.
+static Error runSession(Session &session, const RunOptions &options, const RunSandbox &sandbox,
+                        TraceSpool *spool) {
   if (session.processes() > 1)
     if (Error error = checkProcesses(session, options))
       return error;
-  auto spool = openSpool(session, options.files);
-  if (!spool)
-    return spool.takeError();
   auto keepTrace = [&] {
-    return *spool ? ofProcess(session, (*spool)->append(session.takeTrace())) : Error::success();
+    return spool ? ofProcess(session, spool->append(session.takeTrace())) : Error::success();
   };
   auto inputs = readInputs(session, options.files.inputs, options.stream);
   if (!inputs)
@@ -169,8 +167,10 @@ static Error runSession(Session &session, const RunOptions &options) {
   auto outputs = nameOutputs(session, options.stream, measurement->outputs);
   if (!outputs)
     return outputs.takeError();
-  if (Error error = writeFiles(session, options.files, spool->get(), *outputs))
+  if (Error error = writeFiles(session, options.files, spool, *outputs))
     return error;
+  if (session.process() == 0)
+    llvm::errs() << sandbox.note();
   for (const runtime::DeviceStatistics &device : session.statistics())
     for (const std::string &stage : device.eager)
       llvm::errs() << "note: rank " << device.rank << " runs without a CUDA graph: " << stage << "\n";
@@ -185,21 +185,32 @@ static Error run(RunOptions options) {
   options.session.loadTimeout = std::chrono::seconds(options.loadTimeoutSeconds);
   if (!options.autocast.empty())
     options.session.autocast = options.autocast == "bf16" ? at::kBFloat16 : at::kHalf;
+  // Before the sandbox, in which no file is made.
+  auto spool = openSpool(options.files);
+  if (!spool)
+    return spool.takeError();
+  auto sandbox = RunSandbox::prepare(options.sandbox, options.files, options.session);
+  if (!sandbox)
+    return sandbox.takeError();
   if (options.session.launch) {
+    options.session.met = [&] { return sandbox->enter(); };
     auto open = [&](std::function<void(const std::string &)> failed) {
       options.session.failed = std::move(failed);
       return Session::open(options.files.plan, options.session);
     };
-    runAsRank<Session>(options.session.launch->rank, open,
-                       [&](Session &session) { return runSession(session, options); });
+    runAsRank<Session>(options.session.launch->rank, open, [&](Session &session) {
+      return runSession(session, options, *sandbox, spool->get());
+    });
     return Error::success();
   }
+  if (Error error = sandbox->enter())
+    return error;
   if (Error error = checkRunFiles(options.files))
     return error;
   auto session = Session::open(options.files.plan, options.session);
   if (!session)
     return session.takeError();
-  return runSession(**session, options);
+  return runSession(**session, options, *sandbox, spool->get());
 }
 
 static void addFilesAndSteps(CLI::App *command, RunOptions &options) {
@@ -255,6 +266,13 @@ void addRunCommand(CLI::App &app, Action &chosen) {
                     "Inputs and outputs have one more dimension in front: requests one after the other");
   command->add_flag("--check-types", options->session.checkTypes,
                     "Compare every value with the type that the plan predicts");
+  command
+      ->add_option(
+          "--sandbox", options->sandbox,
+          "Let the plan open no files, start no processes and reach no network: auto, where no GPU is used")
+      ->check(CLI::IsMember({"auto", "on", "off"}).description(""))
+      ->capture_default_str()
+      ->type_name("auto|on|off");
   command->add_flag("--json", options->json, "Report as one JSON object");
   command->footer(
       "example:\n  cleave run gpt2.plan --inputs gpt2.inputs.safetensors --outputs outputs.safetensors\n"

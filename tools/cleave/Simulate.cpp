@@ -315,8 +315,13 @@ void addSimulateCommand(CLI::App &app, Action &chosen) {
     if (options->deviceMemories.size() == 1)
       options->deviceMemory = options->deviceMemories.front();
     chosen.run = [options, how] { return runSimulate(*options, *how); };
-    if (!options->isPlan())
-      chosen.confinement = Confinement{options->model, how->limits, !how->quiet, options->stop};
+    how->isModel = !options->isPlan();
+    if (!how->isModel)
+      return;
+    chosen.confinement = confine(options->model, *how);
+    addNeeds(*options, *chosen.confinement);
+    if (!options->trace.empty())
+      chosen.confinement->outputs.files = {options->trace};
   });
 }
 

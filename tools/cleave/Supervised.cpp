@@ -3,7 +3,31 @@
 
 namespace cleave {
 
+Confinement confine(const std::string &file, const SupervisedOptions &how) {
+  Confinement confinement;
+  confinement.file = file;
+  confinement.limits = how.limits;
+  confinement.reads = {file};
+  confinement.isFree = how.trust;
+  confinement.drawsBar = !how.quiet;
+  return confinement;
+}
+
+bool needsListedOperators(const SupervisedOptions &how) {
+  return how.isModel && !how.trust && !sandbox::current().isWhole();
+}
+
+std::string noteProtection(const SupervisedOptions &how) {
+  if (!needsListedOperators(how))
+    return "";
+  const sandbox::Protection &protection = sandbox::current();
+  return "note: the model could call listed operators only, since it had no whole sandbox (" +
+         (protection.problem.empty() ? "there is none with GPUs" : protection.problem) + ")\n";
+}
+
 void addSupervisedOptions(CLI::App *command, SupervisedOptions &options) {
+  command->add_flag("--trust", options.trust,
+                    "The model is your own: let it open files, start processes and use the network");
   command
       ->add_option("--memory-limit", options.limits.memoryBytes,
                    "Bytes of memory it may take, as 8GB; 0: any (9/10 of this machine's)")

@@ -1,10 +1,11 @@
 //===- Supervisor.cpp - Work on files from strangers ----------------------===//
 #include "tools/cleave/Supervisor.h"
-#include "codegen/plan/TemporaryPath.h"
+#include "sandbox/Sandbox.h"
 #include "tools/cleave/ProgressBar.h"
 #include "tools/driver/SearchStop.h"
 #include "llvm/ADT/SmallString.h"
 #include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/DynamicLibrary.h"
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/raw_ostream.h"
@@ -58,6 +59,7 @@ static void announceAndDie(int signal) {
   for (size_t i = 0; i < std::size(kSignals); ++i)
     if (kSignals[i] == signal)
       (void)!write(STDERR_FILENO, lines[i], std::strlen(lines[i]));
+  plan::OutputBroker::finishOwn();
   std::signal(signal, SIG_DFL);
   raise(signal);
 }
@@ -85,6 +87,25 @@ static void confine(pid_t parent) {
   llvm::raw_fd_ostream("/proc/self/oom_score_adj", error) << 1000;
 }
 
+/// In the child, whose one thread this is: gives up what the work does not need.
+static llvm::Error enterSandbox(const Confinement &confinement, plan::OutputBroker *broker) {
+  sandbox::Rights rights{confinement.reads, ""};
+  if (broker) {
+    broker->use();
+    if (!confinement.outputs.plan.empty())
+      if (llvm::Error error = broker->makePlanFolder().moveInto(rights.writes))
+        return error;
+  }
+  if (confinement.isFree)
+    return llvm::Error::success();
+  std::string message;
+  for (const std::string &library : confinement.libraries)
+    if (llvm::sys::DynamicLibrary::LoadLibraryPermanently(library.c_str(), &message))
+      return llvm::createStringError("--library " + library + ": cannot be loaded: " + message);
+  sandbox::enter(rights);
+  return llvm::Error::success();
+}
+
 /// Of memory that belongs to no file, as /proc/PID/status has it; 0 when the process has ended.
 static uint64_t bytesOf(pid_t process) {
   auto status = llvm::MemoryBuffer::getFileAsStream("/proc/" + llvm::Twine(process) + "/status");
@@ -103,9 +124,10 @@ namespace {
 /// Waits for a child, and stops it where it goes beyond its limits.
 class Supervision {
 public:
-  Supervision(llvm::StringRef command, const Confinement &confinement, pid_t child)
+  Supervision(llvm::StringRef command, const Confinement &confinement, plan::OutputBroker *broker,
+              pid_t child)
       : command(command), file(confinement.file), limits(confinement.limits), drawsBar(confinement.drawsBar),
-        stop(confinement.stop), child(child) {}
+        stop(confinement.stop), broker(broker), child(child) {}
   /// The exit status for this process. `watched`: the signals to wait for, which are blocked.
   int wait(const sigset_t &watched);
 
@@ -121,6 +143,8 @@ private:
   const Limits limits;
   const bool drawsBar;
   SearchStop *const stop;
+  /// Null where there are no outputs.
+  plan::OutputBroker *const broker;
   const pid_t child;
   const Clock::time_point begun = Clock::now();
   /// The signal that was handed on, and when.
@@ -132,7 +156,8 @@ private:
 } // namespace
 
 void Supervision::clear() {
-  plan::removeTemporaries();
+  if (broker)
+    broker->finish();
   if (drawsBar)
     ProgressBar::erase();
 }
@@ -215,6 +240,11 @@ SearchStop *makeSharedStop() {
   return memory == MAP_FAILED ? nullptr : new (memory) SearchStop;
 }
 
+static int fail(llvm::StringRef command, llvm::Error error) {
+  llvm::errs() << "error: " << command << (command.empty() ? "" : ": ") << toString(std::move(error)) << "\n";
+  return EXIT_FAILURE;
+}
+
 int supervise(llvm::StringRef command, const Confinement &confinement, llvm::function_ref<int()> work) {
   sigset_t watched, before;
   sigemptyset(&watched);
@@ -226,17 +256,26 @@ int supervise(llvm::StringRef command, const Confinement &confinement, llvm::fun
       sigaddset(&watched, signal);
   // Before the child is there: none is lost.
   sigprocmask(SIG_BLOCK, &watched, &before);
+  std::unique_ptr<plan::OutputBroker> broker;
+  if (!confinement.outputs.empty())
+    if (llvm::Error error = plan::OutputBroker::create(confinement.outputs).moveInto(broker))
+      return fail(command, std::move(error));
   const pid_t parent = getpid(), child = fork();
-  if (child < 0) {
-    llvm::errs() << "error: " << command << ": cannot start a process: " << std::strerror(errno) << "\n";
-    return EXIT_FAILURE;
-  }
+  if (child < 0)
+    return fail(command, llvm::createStringError("cannot start a process: %s", std::strerror(errno)));
   if (child == 0) {
     sigprocmask(SIG_SETMASK, &before, nullptr);
     confine(parent);
-    std::exit(work());
+    llvm::Error error = enterSandbox(confinement, broker.get());
+    std::exit(error ? fail("", std::move(error)) : work());
   }
-  return Supervision(command, confinement, child).wait(watched);
+  if (broker)
+    if (llvm::Error error = broker->serve()) {
+      kill(child, SIGKILL);
+      waitpid(child, nullptr, 0);
+      return fail(command, std::move(error));
+    }
+  return Supervision(command, confinement, broker.get(), child).wait(watched);
 }
 
 } // namespace cleave

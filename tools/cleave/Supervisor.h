@@ -2,6 +2,7 @@
 #ifndef CLEAVE_TOOLS_CLEAVE_SUPERVISOR_H
 #define CLEAVE_TOOLS_CLEAVE_SUPERVISOR_H
 
+#include "codegen/plan/OutputBroker.h"
 #include "llvm/ADT/STLFunctionalExtras.h"
 #include "llvm/ADT/StringRef.h"
 #include <cstdint>
@@ -26,6 +27,13 @@ struct Limits {
 struct Confinement {
   std::string file;
   Limits limits;
+  /// Files and folders that it reads, and libraries of operators, which are trusted and loaded before it
+  /// begins.
+  std::vector<std::string> reads, libraries;
+  /// What it writes, through a process beside it: the work itself may write nothing but an unfinished plan.
+  plan::OutputPaths outputs;
+  /// No sandbox: the file is trusted, or the work needs what a sandbox cannot give.
+  bool isFree = false;
   /// It draws a progress bar where that can be done.
   bool drawsBar = false;
   /// Of a search that the work may do, in memory that child processes share: the first SIGINT that it hears
@@ -37,10 +45,11 @@ struct Confinement {
 SearchStop *makeSharedStop();
 
 /// Runs `work` in a child process and gives its exit status. A TorchScript file is a program:
-/// reading it executes it, and libtorch trusts it. Where the child crashes or goes beyond a limit, what it
-/// had not finished is removed, one error that names `command` and the file says so, and the status is 1.
-/// Signals that end this process are handed on, and end it as soon as the child has ended. SIGINT counts
-/// once, whether a terminal sends it to both or somebody to this process alone.
+/// reading it executes it, and libtorch trusts it. So the child is in a sandbox (sandbox/Sandbox.h), as far
+/// as the system has one. Where the child crashes or goes beyond a limit, what it had not finished is
+/// removed, one error that names `command` and the file says so, and the status is 1. Signals that end this
+/// process are handed on, and end it as soon as the child has ended. SIGINT counts once, whether a terminal
+/// sends it to both or somebody to this process alone.
 ///
 /// To be called while the process has one thread.
 int supervise(llvm::StringRef command, const Confinement &confinement, llvm::function_ref<int()> work);

@@ -1,5 +1,6 @@
 //===- Verify.cpp - `cleave verify` ---------------------------------------===//
 #include "tools/driver/Verify.h"
+#include "llvm/ADT/STLExtras.h"
 #include "tools/cleave/Commands.h"
 #include "tools/cleave/Supervised.h"
 #include <memory>
@@ -83,8 +84,14 @@ void addVerifyCommand(CLI::App &app, Action &chosen) {
   addSupervisedOptions(command, *how);
   command->footer("example:\n  cleave verify gpt2.plan --model gpt2.pt");
   command->callback([options, how, &chosen] {
-    chosen = {[options, how] { return runVerify(*options, *how); },
-              Confinement{options->model, how->limits, !how->quiet}};
+    Confinement confinement = confine(options->model, *how);
+    confinement.reads.insert(confinement.reads.end(), {options->plan, inputsBeside(options->model)});
+    if (!options->inputsFile.empty())
+      confinement.reads.push_back(options->inputsFile);
+    confinement.libraries = options->libraries;
+    // The driver of a GPU needs more than could be given.
+    confinement.isFree |= llvm::any_of(options->devices, isGpu);
+    chosen = {[options, how] { return runVerify(*options, *how); }, std::move(confinement)};
   });
 }
 

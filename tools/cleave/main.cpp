@@ -3,6 +3,7 @@
 #include "codegen/plan/Printable.h"
 #include "ir/NearestName.h"
 #include "runtime/Device.h"
+#include "sandbox/Sandbox.h"
 #include "tools/cleave/Commands.h"
 #include "tools/cleave/Output.h"
 #include "tools/cleave/Startup.h"
@@ -93,6 +94,8 @@ void cleave::addAllowedOperators(CLI::App *command, std::vector<std::string> &na
       ->type_name("NAME");
 }
 
+bool cleave::isGpu(const std::string &device) { return !llvm::StringRef(device).starts_with("cpu"); }
+
 CLI::Validator cleave::fileName() {
   return CLI::Validator(
       [](const std::string &text) {
@@ -122,6 +125,20 @@ static int conclude(llvm::StringRef command, llvm::Error error) {
   return isUsage ? kWrongUsage : EXIT_FAILURE;
 }
 
+/// libtorch gives the number of what the system said, which our own messages do not: an operator of a model
+/// was refused.
+static llvm::Error explainRefusal(llvm::Error error) {
+  if (!error || error.isA<cleave::UsageError>() || !cleave::sandbox::current().seccomp)
+    return error;
+  std::string message = toString(std::move(error));
+  for (llvm::StringRef refusal : {"Permission denied (13)", "Operation not permitted (1)"})
+    if (llvm::StringRef(message).contains(refusal)) {
+      message += "; a model may open no files of its own: if you trust it, pass --trust";
+      break;
+    }
+  return llvm::createStringError(llvm::inconvertibleErrorCode(), message);
+}
+
 int main(int argc, char **argv) {
   cleave::prepareProcess();
   // At a limit on file sizes, write() is to fail as it does on a full disk.
@@ -149,10 +166,11 @@ int main(int argc, char **argv) {
     return conclude("", cleave::finishOutput());
   }
   const std::string command = app.get_subcommands().front()->get_name();
-  auto perform = [&] { return conclude(command, chosen.run()); };
-  if (chosen.confinement)
+  if (chosen.confinement) {
+    auto explained = [&] { return conclude(command, explainRefusal(chosen.run())); };
     // Without what exit would touch: the child has done the work, and its pages are shared.
-    _exit(cleave::supervise(command, *chosen.confinement, perform));
+    _exit(cleave::supervise(command, *chosen.confinement, explained));
+  }
   cleave::announceSignals(command, chosen.stop);
-  return perform();
+  return conclude(command, chosen.run());
 }

@@ -213,6 +213,7 @@ llvm::Error Compilation::verifyPlan() {
   verification.libraries = options.libraries;
   // The original calls them, too.
   verification.allowedOperators = plan->operators;
+  verification.listedOperators = options.listedOperators;
   verification.progress = options.progress;
   auto verified = verify(verification);
   if (!verified)

@@ -70,6 +70,9 @@ struct CompileOptions {
   /// What products of float32 matrices are computed in, from weights stored so: `bf16`, or `traced`, as the
   /// model has them.
   std::string dtype = "traced";
+  /// The model may call only operators that plans may, and is refused before any of it runs otherwise: where nothing else
+  /// keeps it from the user's files.
+  bool listedOperators = false;
   /// Run the original and the plan before the plan is put in place.
   bool verify = false;
   /// Directory for the IR after each pass; may be empty.

@@ -37,7 +37,8 @@ static Expected<ModelSource> readTorchScript(const CompileOptions &options, MLIR
   ModelSource source;
   if (options.microbatches != 1)
     source.batch = nameBatch(*inputs);
-  auto file = TorchScriptFile::open(options.model, [&](double done) { tell(options, "reading " + options.model, done); });
+  auto file = TorchScriptFile::open(options.model, [&](double done) { tell(options, "reading " + options.model, done); },
+                                    options.listedOperators);
   if (!file)
     return file.takeError();
   tell(options, "importing " + options.model);

@@ -1,5 +1,6 @@
 //===- OriginalModel.cpp - The TorchScript module, run as it is -----------===//
 #include "tools/driver/OriginalModel.h"
+#include "frontend/TorchScriptError.h"
 #include "runtime/Values.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SmallVector.h"
@@ -137,14 +138,6 @@ static void flatten(const c10::IValue &value, std::vector<at::Tensor> &leaves) {
   else if (value.isGenericDict())
     for (const auto &entry : value.toGenericDict())
       flatten(entry.value(), leaves);
-}
-
-/// TorchScript's messages are a backtrace of the model's source, then what happened, then perhaps a backtrace
-/// of libtorch.
-static llvm::StringRef whatHappened(llvm::StringRef message) {
-  message = message.split("\nException raised from").first.rtrim();
-  size_t last = message.rfind('\n');
-  return message.substr(last == llvm::StringRef::npos ? 0 : last + 1).trim();
 }
 
 llvm::Expected<std::vector<at::Tensor>> OriginalModel::run(llvm::ArrayRef<at::Tensor> inputs) const {

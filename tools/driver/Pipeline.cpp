@@ -1,5 +1,6 @@
 //===- Pipeline.cpp - The passes of a compilation -------------------------===//
 #include "tools/driver/Pipeline.h"
+#include "codegen/plan/OutputBroker.h"
 #include "codegen/plan/OutputDirectory.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Pass/PassInstrumentation.h"
@@ -194,9 +195,9 @@ llvm::Error runPipeline(ModuleOp module, StringRef passes, const IrFiles &files,
   manager.addInstrumentation(std::make_unique<PassTeller>(begins));
   std::string failure;
   if (!files.folder.empty()) {
-    if (std::error_code error = llvm::sys::fs::create_directories(files.folder))
-      return llvm::createStringError("--emit-ir " + files.folder + ": cannot make this folder: " + error.message() +
-                                     "; give another name");
+    if (llvm::Error error = plan::OutputBroker::makeIrFolder(files.folder))
+      return llvm::createStringError("--emit-ir " + files.folder + ": cannot make this folder: " +
+                                     toString(std::move(error)) + "; give another name");
     manager.addInstrumentation(std::make_unique<IrWriter>(files, failure));
   }
   bool isDone = succeeded(manager.run(module));

@@ -40,11 +40,9 @@ double VerifyReport::maxRelError() const {
   return most;
 }
 
-/// `gpt2.pt` → `gpt2.inputs.safetensors`, if it is there.
-static std::string inputsBeside(llvm::StringRef model) {
+std::string inputsBeside(llvm::StringRef model) {
   model.consume_back(".pt");
-  std::string path = (model + ".inputs.safetensors").str();
-  return llvm::sys::fs::exists(path) ? path : "";
+  return (model + ".inputs.safetensors").str();
 }
 
 static llvm::Expected<std::vector<at::Tensor>> readInputs(const plan::Signature &signature,
@@ -230,7 +228,8 @@ llvm::Expected<VerifyReport> verify(const VerifyOptions &options) {
                                             .timeout = std::chrono::seconds(options.timeoutSeconds)});
   if (!session)
     return session.takeError();
-  auto file = TorchScriptFile::open(options.model, [&](double done) { progress("reading the original", done); });
+  auto file = TorchScriptFile::open(options.model, [&](double done) { progress("reading the original", done); },
+                                    options.listedOperators);
   if (!file)
     return file.takeError();
   const plan::Plan &plan = (*session)->plan();
@@ -244,6 +243,8 @@ llvm::Expected<VerifyReport> verify(const VerifyOptions &options) {
     if (auto error = original.findStates(plan))
       return error;
     std::string path = options.inputsFile.empty() && options.looksBeside ? inputsBeside(options.model) : options.inputsFile;
+    if (options.inputsFile.empty() && !llvm::sys::fs::exists(path))
+      path.clear();
     auto inputs = path.empty() ? llvm::Expected<std::vector<at::Tensor>>(makeInputs(signature))
                                : readInputs(signature, path);
     // What lies beside the model need not be the inputs that the plan was compiled for.

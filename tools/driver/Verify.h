@@ -3,6 +3,7 @@
 #define CLEAVE_TOOLS_DRIVER_VERIFY_H
 
 #include "tools/driver/Progress.h"
+#include "llvm/ADT/StringRef.h"
 #include "llvm/Support/Error.h"
 #include <cstdint>
 #include <string>
@@ -15,6 +16,8 @@ struct VerifyOptions {
   /// A safetensors file; empty: `<model without .pt>.inputs.safetensors` where it exists and `looksBeside`, else made up.
   std::string inputsFile;
   bool looksBeside = true;
+  /// As CompileOptions::listedOperators.
+  bool listedOperators = false;
   std::vector<std::string> devices, libraries;
   /// As runtime::SessionOptions has them.
   std::vector<std::string> allowedOperators;
@@ -48,6 +51,9 @@ struct VerifyReport {
   double maxAbsError() const;
   double maxRelError() const;
 };
+
+/// `gpt2.pt` → `gpt2.inputs.safetensors`, whether it is there or not.
+std::string inputsBeside(llvm::StringRef model);
 
 /// Runs the original TorchScript file and the plan on the same inputs, and again at other sizes of the named
 /// dimensions: 1, and such as are smaller and larger than the traced ones. A model that keeps state is called four times

@@ -1,0 +1,47 @@
+//===- Sandbox.h - What this process may still do ---------------*- C++ -*-===//
+#ifndef CLEAVE_SANDBOX_SANDBOX_H
+#define CLEAVE_SANDBOX_SANDBOX_H
+
+#include <string>
+#include <vector>
+
+namespace cleave::sandbox {
+
+/// What a process needs after it has given up the rest.
+struct Rights {
+  /// Files, and folders with all beneath them. Those that are not there count for nothing.
+  std::vector<std::string> reads;
+  /// A folder in which files are made, written and removed; empty: none.
+  std::string writes;
+};
+
+/// What holds a process back. Nothing that it does takes it away again.
+struct Protection {
+  /// The version of Landlock, which limits files; 0: it does not.
+  int landlock = 0;
+  /// Whether seccomp limits system calls.
+  bool seccomp = false;
+  /// Why one of them does not: `Landlock: Function not implemented`; else empty.
+  std::string problem;
+
+  bool isWhole() const { return landlock > 0 && seccomp; }
+  /// `landlock 7, seccomp`, or `nothing`.
+  std::string describe() const;
+};
+
+/// Limits the calling thread and threads that it makes later: files to `rights`, system calls, also of
+/// threads that are there already, to those that need no other process (sandbox/SystemCalls.cpp lists what is
+/// refused). Does what the kernel can do. To be called once.
+Protection enter(const Rights &rights);
+
+/// Refuses io_uring to this process, for libraries that would make a ring and still use it in the sandbox, as
+/// libuv under libtorch's store does: without one, they take other calls. To be called before they are used;
+/// where it fails, so does nothing else.
+void refuseRings();
+
+/// Of this process: what `enter` returned, nothing before.
+const Protection &current();
+
+} // namespace cleave::sandbox
+
+#endif // CLEAVE_SANDBOX_SANDBOX_H

@@ -1,0 +1,17 @@
+//===- SystemCalls.h - System calls that this process may make --*- C++ -*-===//
+#ifndef CLEAVE_SANDBOX_SYSTEMCALLS_H
+#define CLEAVE_SANDBOX_SYSTEMCALLS_H
+
+namespace cleave::sandbox {
+
+/// Refuses all threads of this process the system calls that reach other processes, the network, or what
+/// Landlock does not watch over: permissions, times, the kernel's settings. Takes `no_new_privs` for granted.
+/// \returns 0, or the errno: then nothing is refused.
+int limitSystemCalls();
+
+/// Refuses io_uring alone.
+int limitRings();
+
+} // namespace cleave::sandbox
+
+#endif // CLEAVE_SANDBOX_SYSTEMCALLS_H

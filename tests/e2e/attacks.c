@@ -1,0 +1,56 @@
+// A library that, as the process that has loaded it ends, tries what only the sandbox keeps it from: `NAME ERRNO` a line on
+// the standard error, 0 for what it could do.
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static void tell(const char *name, long result) {
+  dprintf(2, "%s %d\n", name, result < 0 ? errno : 0);
+}
+
+static const char *inFolder(const char *name) {
+  static char path[4096];
+  snprintf(path, sizeof(path), "%s/%s", getenv("ATTACKED"), name);
+  return path;
+}
+
+static void attack(void) {
+  char target[4096];
+  tell("read", open(inFolder("secret"), O_RDONLY));
+  tell("write", open(inFolder("secret"), O_WRONLY | O_TRUNC));
+  tell("create", open(inFolder("new"), O_WRONLY | O_CREAT, 0600));
+  tell("remove", unlink(inFolder("secret")));
+  tell("chmod", chmod(inFolder("secret"), 0777));
+  tell("utimes", utimensat(AT_FDCWD, inFolder("secret"), NULL, 0));
+  tell("list", open(inFolder(""), O_RDONLY | O_DIRECTORY));
+  strcpy(target, inFolder("way out"));
+  tell("symlink", symlink(inFolder("secret"), target));
+  strcpy(target, inFolder("model.pt"));
+  tell("replace the model", rename(inFolder("secret"), target));
+  strcpy(target, inFolder("other.plan"));
+  tell("replace a plan", rename(target, inFolder("mine.plan")));
+  tell("passwd", open("/etc/passwd", O_RDONLY));
+  tell("environment", open("/proc/self/environ", O_RDONLY));
+  tell("socket", socket(AF_INET, SOCK_STREAM, 0));
+  tell("signal", kill(getppid(), SIGURG));
+  tell("outlive", prctl(PR_SET_PDEATHSIG, 0));
+  pid_t child = fork();
+  if (child == 0)
+    _exit(0);
+  tell("fork", child);
+  char *const arguments[] = {"/bin/true", NULL};
+  tell("exec", execve("/bin/true", arguments, NULL));
+}
+
+__attribute__((constructor)) static void arrange(void) {
+  if (getenv("ATTACKED"))
+    atexit(attack);
+}

@@ -1,0 +1,133 @@
+//===- OutputBrokerTest.cpp -----------------------------------------------===//
+#include "codegen/plan/OutputBroker.h"
+#include "codegen/plan/AtomicFile.h"
+#include "codegen/plan/OutputDirectory.h"
+#include "tests/unit/plan/PlanBuilder.h"
+#include <csignal>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <optional>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+namespace cleave::plan {
+
+using Names = std::vector<std::string>;
+
+/// With a process that makes these outputs.
+static std::unique_ptr<OutputBroker> startBroker(OutputPaths paths) {
+  auto broker = llvm::cantFail(OutputBroker::create(std::move(paths)));
+  llvm::cantFail(broker->serve());
+  broker->use();
+  return broker;
+}
+
+TEST(OutputBroker, PutsAFileInPlace) {
+  TestFolder folder;
+  const std::string path = folder.at("trace.json");
+  auto broker = startBroker({"", "", {path}});
+  EXPECT_EQ(messageOf(writeFileAtomically(path, "new")), "");
+  EXPECT_EQ(readFile(path), "new");
+  EXPECT_EQ(folder.names(), Names{"trace.json"});
+}
+
+TEST(OutputBroker, RemovesWhatIsNotInPlace) {
+  TestFolder folder;
+  const OutputPaths paths{folder.at("new.plan"), "", {folder.at("trace.json")}};
+  auto broker = startBroker(paths);
+  {
+    AtomicFile file = llvm::cantFail(AtomicFile::create(paths.files[0]));
+    EXPECT_EQ(folder.names().size(), 1u);
+  }
+  EXPECT_EQ(folder.names(), Names{});
+  // It is the other process that removes these.
+  AtomicFile file = llvm::cantFail(AtomicFile::create(paths.files[0]));
+  OutputDirectory plan = llvm::cantFail(OutputDirectory::create(paths.plan));
+  writeFile(plan.path() + "/rank-000.safetensors", "x");
+  EXPECT_EQ(folder.names().size(), 2u);
+  broker->finish();
+  EXPECT_EQ(folder.names(), Names{});
+}
+
+TEST(OutputBroker, PutsAPlanInPlace) {
+  TestFolder folder;
+  auto broker = startBroker({folder.at("new.plan"), "", {}});
+  OutputDirectory plan = llvm::cantFail(OutputDirectory::create(folder.at("new.plan")));
+  EXPECT_EQ(messageOf(writeFileAtomically(plan.path() + "/plan.fb", "new")), "");
+  EXPECT_EQ(messageOf(plan.commit()), "");
+  EXPECT_EQ(folder.names(), Names{"new.plan"});
+  // Once.
+  EXPECT_EQ(messageOf(broker->commitPlan()), "no plan is being written");
+}
+
+/// What a hijacked process may put there: a link would have who reads the plan read another file.
+TEST(OutputBroker, RefusesPlansOfOtherThanFiles) {
+  for (const char *what : {"link", "folder", "pipe"}) {
+    TestFolder folder;
+    auto broker = startBroker({folder.at("new.plan"), "", {}});
+    OutputDirectory plan = llvm::cantFail(OutputDirectory::create(folder.at("new.plan")));
+    const std::string path = plan.path() + "/" + what;
+    ASSERT_EQ(what[0] == 'l'   ? symlink("/etc/passwd", path.c_str())
+              : what[0] == 'f' ? mkdir(path.c_str(), 0700)
+                               : mkfifo(path.c_str(), 0600),
+              0);
+    EXPECT_NE(messageOf(plan.commit()).find("is no file; a plan has nothing else"), std::string::npos);
+    broker->finish();
+    EXPECT_EQ(folder.names(), Names{});
+  }
+}
+
+TEST(OutputBroker, WritesWhatTheCommandLineNamesAndNothingElse) {
+  TestFolder folder;
+  auto broker = startBroker({folder.at("new.plan"), folder.at("ir"), {folder.at("trace.json")}});
+  EXPECT_EQ(messageOf(OutputBroker::makeIrFolder(folder.at("ir"))), "");
+  for (const char *name :
+       {"other", "trace.json/", "ir", "ir/x.mlir", "ir/../other.mlir", "ir/01-../x.mlir", "ir/.mlir",
+        "ir/01-cse.mlir.old", "ir/inner/01-cse.mlir", "new.plan/plan.fb", "./trace.json"})
+    EXPECT_NE(messageOf(broker->makeFile(folder.at(name))).find("it is no output of this command"),
+              std::string::npos)
+        << name;
+  EXPECT_EQ(messageOf(writeFileAtomically(folder.at("ir/01-cse.mlir"), "new")), "");
+  EXPECT_EQ(messageOf(broker->commitFile(7)), "no such file is being written");
+  broker->dropFile(-1);
+  std::vector<OutputBroker::File> open;
+  llvm::Error error = llvm::Error::success();
+  for (int i = 0; i < 9 && !error; ++i)
+    if (auto file = broker->makeFile(folder.at("trace.json")))
+      open.push_back(*file);
+    else
+      error = llvm::joinErrors(std::move(error), file.takeError());
+  EXPECT_EQ(open.size(), 8u);
+  EXPECT_NE(messageOf(std::move(error)).find("too many outputs"), std::string::npos);
+  broker->finish();
+  EXPECT_EQ(folder.names(), Names{"ir"});
+}
+
+TEST(OutputBroker, SaysWhatIsWrongWithAPlace) {
+  TestFolder folder;
+  auto broker = startBroker({folder.at("none/a.plan"), "", {folder.at("none/trace.json")}});
+  for (const std::string &message : {messageOf(OutputDirectory::create(folder.at("none/a.plan"))),
+                                     messageOf(AtomicFile::create(folder.at("none/trace.json")))})
+    EXPECT_NE(message.find("make its folder first"), std::string::npos) << message;
+}
+
+/// A launcher that stops a command signals all of its group, and the files are to be removed after that.
+TEST(OutputBroker, IsNotOfTheGroup) {
+  TestFolder folder;
+  const pid_t child = fork();
+  if (child == 0) {
+    setpgid(0, 0);
+    auto broker = startBroker({"", "", {folder.at("trace.json")}});
+    AtomicFile file = llvm::cantFail(AtomicFile::create(folder.at("trace.json")));
+    signal(SIGTERM, SIG_IGN);
+    kill(0, SIGTERM);
+    _exit(messageOf(file.commit()).empty() ? 0 : 1);
+  }
+  int status;
+  waitpid(child, &status, 0);
+  EXPECT_EQ(status, 0);
+  EXPECT_EQ(folder.names(), Names{"trace.json"});
+}
+
+} // namespace cleave::plan

@@ -1,0 +1,62 @@
+//===- RunSandbox.cpp - What a plan may reach while it runs ---------------===//
+#include "tools/cleave/RunSandbox.h"
+#include "runtime/Operators.h"
+#include "sandbox/Sandbox.h"
+#include "tools/cleave/Commands.h"
+#include "llvm/ADT/STLExtras.h"
+
+namespace cleave {
+
+using llvm::Error;
+using llvm::Expected;
+
+Expected<RunSandbox> RunSandbox::prepare(llvm::StringRef choice, const RunFiles &files,
+                                         const runtime::SessionOptions &session) {
+  RunSandbox made;
+  made.isRequired = choice == "on";
+  const bool hasGpus = llvm::any_of(session.devices, isGpu);
+  if (hasGpus && made.isRequired)
+    return llvm::createStringError(
+        "--sandbox on: cannot be had with GPUs, whose drivers need more than a sandbox "
+        "gives; give --devices cpu:0, or --sandbox off");
+  if (hasGpus && choice == "auto")
+    made.missing = "note: no sandbox with GPUs: run plans of people whom you trust, or in a container\n";
+  made.isWanted = choice != "off" && !hasGpus;
+  if (!made.isWanted)
+    return made;
+  if (session.launch)
+    sandbox::refuseRings();
+  made.reads = {files.plan, files.inputs};
+  made.libraries = session.libraries;
+  plan::OutputPaths outputs;
+  for (const std::string &file : {files.outputs, files.trace})
+    if (!file.empty())
+      outputs.files.push_back(file);
+  if (outputs.empty())
+    return made;
+  if (Error error = plan::OutputBroker::create(std::move(outputs)).moveInto(made.broker))
+    return error;
+  if (Error error = made.broker->serve())
+    return error;
+  made.broker->use();
+  return made;
+}
+
+Error RunSandbox::enter() {
+  if (!isWanted)
+    return Error::success();
+  for (const std::string &library : libraries)
+    if (Error error = runtime::loadLibrary(library))
+      return error;
+  const sandbox::Protection &found = sandbox::enter({reads, ""});
+  if (found.isWhole())
+    return Error::success();
+  if (isRequired)
+    return llvm::createStringError("--sandbox on: this system has no whole sandbox (" + found.problem +
+                                   "); run plans that you trust with --sandbox off");
+  missing = "note: no whole sandbox on this system (" + found.problem +
+            "): operators that a plan may call are all that keeps it from your files\n";
+  return Error::success();
+}
+
+} // namespace cleave
