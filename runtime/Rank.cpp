@@ -89,10 +89,10 @@ void Rank::loadSteps(uint32_t signature) {
   }
 }
 
-llvm::Expected<std::unique_ptr<Rank>> Rank::load(const plan::Plan &plan, llvm::StringRef directory,
-                                                 uint32_t index, Device &device, Operators &operators,
-                                                 States &states, RankOptions options) {
-  auto weights = WeightStore::open(plan, directory, index, device.place());
+llvm::Expected<std::unique_ptr<Rank>>
+Rank::load(const plan::Plan &plan, std::shared_ptr<plan::SafetensorsFile> file, uint32_t index,
+           Device &device, Operators &operators, States &states, RankOptions options) {
+  auto weights = WeightStore::load(plan, std::move(file), index, device.place());
   if (!weights)
     return llvm::createStringError("rank " + llvm::Twine(index) + ": " + llvm::toString(weights.takeError()));
   std::unique_ptr<Rank> rank(new Rank(plan, index, device, std::move(*weights), options));

@@ -11,7 +11,6 @@
 #include "runtime/Trace.h"
 #include "runtime/WeightStore.h"
 #include "llvm/ADT/STLFunctionalExtras.h"
-#include "llvm/ADT/StringRef.h"
 #include "llvm/Support/Error.h"
 #include <atomic>
 #include <cstdint>
@@ -32,9 +31,9 @@ struct RankOptions {
 class Rank {
 public:
   /// `plan`, `operators`, `states` and `device` must outlive the result.
-  static llvm::Expected<std::unique_ptr<Rank>> load(const plan::Plan &plan, llvm::StringRef directory,
-                                                    uint32_t rank, Device &device, Operators &operators,
-                                                    States &states, RankOptions options);
+  static llvm::Expected<std::unique_ptr<Rank>>
+  load(const plan::Plan &plan, std::shared_ptr<plan::SafetensorsFile> weights, uint32_t rank, Device &device,
+       Operators &operators, States &states, RankOptions options);
 
   /// Whether this rank has anything to do for `signature`.
   bool takesPart(uint32_t signature) const { return !parts[signature].steps.empty(); }

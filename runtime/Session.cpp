@@ -34,7 +34,7 @@ struct Session::Impl {
   Error load(llvm::StringRef directory);
   /// The devices of these ranks, and the one for outputs.
   Expected<std::vector<ResolvedDevice>> resolveOwn(llvm::ArrayRef<uint32_t> own);
-  Error loadRanks(llvm::StringRef directory, llvm::ArrayRef<uint32_t> own);
+  Error loadRanks(const plan::OpenShards &shards, llvm::ArrayRef<uint32_t> own);
   Error serve();
   std::shared_ptr<Exchange> connect(const Route &route, uint32_t microbatches, Patience &patience);
   std::vector<std::shared_ptr<Request>> requestsUnderWay();
@@ -182,12 +182,12 @@ Expected<std::vector<ResolvedDevice>> Session::Impl::resolveOwn(llvm::ArrayRef<u
   return resolved;
 }
 
-Error Session::Impl::loadRanks(llvm::StringRef directory, llvm::ArrayRef<uint32_t> own) {
+Error Session::Impl::loadRanks(const plan::OpenShards &shards, llvm::ArrayRef<uint32_t> own) {
   // Weights are nobody's to differentiate.
   c10::InferenceMode inference;
   for (auto [index, device] : llvm::zip(own, devices)) {
     auto rank =
-        Rank::load(*plan, directory, index, *device, operators, states[plan::tensorRankOf(*plan, index)],
+        Rank::load(*plan, shards.at(index), index, *device, operators, states[plan::tensorRankOf(*plan, index)],
                    {options.checkTypes, options.trace, options.cudaGraphs});
     if (!rank)
       return rank.takeError();
@@ -206,8 +206,9 @@ Error Session::Impl::load(llvm::StringRef directory) {
     return resolved.takeError();
   if (Error error = setPrecision(options, *resolved))
     return error;
-  if (Error error = plan::checkShards(*plan, directory, own))
-    return error;
+  auto shards = plan::openShards(*plan, directory, own);
+  if (!shards)
+    return shards.takeError();
   for (const std::string &library : options.libraries)
     if (Error error = loadLibrary(library))
       return error;
@@ -217,7 +218,7 @@ Error Session::Impl::load(llvm::StringRef directory) {
   devices = startDevices(*resolved, options.launch ? options.launch->localSize : 1, options.autocast);
   // A request reads the states that the one before it has left.
   traffic = std::make_shared<Traffic>(options.timeout, mostUnderWay());
-  if (Error error = loadRanks(directory, own))
+  if (Error error = loadRanks(*shards, own))
     return error;
   for (uint32_t signature = 0; signature < plan->signatures.size(); ++signature)
     routes.emplace_back(*plan, signature, ranks);
