@@ -75,6 +75,8 @@ private:
   };
 
   Rank(const plan::Plan &plan, uint32_t index, Device &device, WeightStore weights, RankOptions options);
+  /// Weights, and what the plan predicts, are within the plan's limit.
+  llvm::Error checkMemory() const;
   llvm::Error loadStage(const plan::Program &program, Operators &operators, States &states);
   void loadSteps(uint32_t signature);
   /// Counts and keeps what was done.

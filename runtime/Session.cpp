@@ -1,6 +1,7 @@
 //===- Session.cpp --------------------------------------------------------===//
 #include "runtime/Session.h"
 #include "codegen/plan/Batch.h"
+#include "codegen/plan/PlanFacts.h"
 #include "codegen/plan/PlanFile.h"
 #include "codegen/plan/Schedule.h"
 #include "runtime/Device.h"
@@ -13,6 +14,7 @@
 #include "runtime/Precision.h"
 #include "runtime/Request.h"
 #include "runtime/Route.h"
+#include "runtime/SetupWatch.h"
 #include "llvm/ADT/STLExtras.h"
 #include <c10/core/InferenceMode.h>
 #include <deque>
@@ -22,6 +24,33 @@ namespace cleave::runtime {
 
 using llvm::Error;
 using llvm::Expected;
+
+/// What a plan's ranks may hold beyond its limits when it runs: predictions leave out the workspace of some kernels, and
+/// requests may be larger than the traced one.
+static int64_t withTolerance(int64_t limit) { return limit + limit / 8 + (int64_t(64) << 20); }
+
+namespace {
+/// Why a session takes no more requests, once it does not.
+class Closing {
+public:
+  void begin(const std::string &why) {
+    std::lock_guard lock(mutex);
+    if (reason.empty())
+      reason = why;
+  }
+  Error check() {
+    std::lock_guard lock(mutex);
+    if (reason.empty())
+      return Error::success();
+    return llvm::createStringError("the session takes no more requests, since one had no result in time (" +
+                                   reason + "); open another");
+  }
+
+private:
+  std::mutex mutex;
+  std::string reason;
+};
+} // namespace
 
 struct Session::Impl {
   Impl(std::unique_ptr<plan::Plan> plan, SessionOptions options)
@@ -53,10 +82,14 @@ struct Session::Impl {
   Error close();
   /// Waits for room for a request.
   Error enter();
+  /// What is done when a request is overdue; nothing where other processes have to agree on that.
+  std::function<void(const std::string &)> onOverdue() const;
   size_t mostUnderWay() const;
 
   const std::unique_ptr<plan::Plan> plan;
   const SessionOptions options;
+  /// Shared with requests.
+  const std::shared_ptr<Closing> closing = std::make_shared<Closing>();
   Operators operators;
   /// By tensor rank: each keeps its own, of the same values.
   std::vector<States> states;
@@ -170,6 +203,8 @@ Expected<std::vector<ResolvedDevice>> Session::Impl::resolveOwn(llvm::ArrayRef<u
     auto device = resolveDevice((*names)[rank]);
     if (!device)
       return device.takeError();
+    if (const auto limit = memoryLimitOf(*plan, rank))
+      device->memoryLimit = withTolerance(*limit);
     resolved.push_back(std::move(*device));
   }
   auto outputDevice = resolveDevice(options.outputDevice);
@@ -185,6 +220,7 @@ Expected<std::vector<ResolvedDevice>> Session::Impl::resolveOwn(llvm::ArrayRef<u
 Error Session::Impl::loadRanks(const plan::OpenShards &shards, llvm::ArrayRef<uint32_t> own) {
   // Weights are nobody's to differentiate.
   c10::InferenceMode inference;
+  const SetupWatch watch(options.timeout, options.overdue);
   for (auto [index, device] : llvm::zip(own, devices)) {
     auto rank =
         Rank::load(*plan, shards.at(index), index, *device, operators, states[plan::tensorRankOf(*plan, index)],
@@ -268,7 +304,19 @@ std::shared_ptr<Exchange> Session::Impl::connect(const Route &route, uint32_t mi
   return route.connect(microbatches, patience);
 }
 
+std::function<void(const std::string &)> Session::Impl::onOverdue() const {
+  if (peers)
+    return nullptr;
+  return [closing = closing, told = options.overdue](const std::string &message) {
+    closing->begin(message);
+    if (told)
+      told(message);
+  };
+}
+
 Error Session::Impl::enter() {
+  if (Error error = closing->check())
+    return error;
   if (traffic->enter())
     return Error::success();
   return llvm::createStringError("no room for another request after " + llvm::Twine(options.timeout.count()) +
@@ -301,7 +349,7 @@ Expected<std::shared_ptr<Request>> Session::Impl::submit(llvm::ArrayRef<at::Tens
   auto request = std::make_shared<Request>(
       submitted++, std::move(leaves), std::move(microbatches), plan->signatures[signature]->outputs.size(),
       route.ranks, traffic, states, [&](Patience &patience) { return connect(route, count, patience); },
-      outputPlace, collects);
+      outputPlace, collects, onOverdue());
   list(request);
   for (size_t place : route.places)
     devices[place]->post(

@@ -6,6 +6,7 @@
 #include "runtime/Session.h"
 #include "runtime/TensorFile.h"
 #include "tools/cleave/Commands.h"
+#include "tools/cleave/CrashReport.h"
 #include "tools/cleave/Output.h"
 #include "tools/cleave/RankProcess.h"
 #include "tools/cleave/RunFiles.h"
@@ -166,6 +167,7 @@ static Error run(RunOptions options) {
     return error;
   options.session.trace = !options.files.trace.empty();
   options.session.timeout = std::chrono::seconds(options.timeoutSeconds);
+  options.session.overdue = endOverdue;
   if (!options.autocast.empty())
     options.session.autocast = options.autocast == "bf16" ? at::kBFloat16 : at::kHalf;
   if (options.session.launch) {

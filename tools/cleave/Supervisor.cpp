@@ -1,6 +1,7 @@
 //===- Supervisor.cpp - Work on files from strangers ----------------------===//
 #include "tools/cleave/Supervisor.h"
 #include "codegen/plan/TemporaryPath.h"
+#include "tools/cleave/CrashReport.h"
 #include "tools/cleave/ProgressBar.h"
 #include "tools/driver/SearchStop.h"
 #include "llvm/ADT/SmallString.h"
@@ -103,9 +104,9 @@ namespace {
 /// Waits for a child, and stops it where it goes beyond its limits.
 class Supervision {
 public:
-  Supervision(llvm::StringRef command, const Confinement &confinement, pid_t child)
+  Supervision(llvm::StringRef command, const Confinement &confinement, pid_t child, const CrashNote *note)
       : command(command), file(confinement.file), limits(confinement.limits), drawsBar(confinement.drawsBar),
-        stop(confinement.stop), child(child) {}
+        stop(confinement.stop), child(child), note(note) {}
   /// The exit status for this process. `watched`: the signals to wait for, which are blocked.
   int wait(const sigset_t &watched);
 
@@ -122,6 +123,8 @@ private:
   const bool drawsBar;
   SearchStop *const stop;
   const pid_t child;
+  /// Null where there was no memory for it.
+  const CrashNote *const note;
   const Clock::time_point begun = Clock::now();
   /// The signal that was handed on, and when.
   int handedOn = 0;
@@ -170,6 +173,11 @@ void Supervision::checkLimits() {
   _exit(128 + signal);
 }
 
+/// What the child has written there, if it was still itself.
+template <size_t size> static llvm::StringRef textOf(const char (&text)[size]) {
+  return llvm::StringRef(text, strnlen(text, size));
+}
+
 int Supervision::conclude(int status) {
   if (WIFEXITED(status))
     return WEXITSTATUS(status);
@@ -184,6 +192,8 @@ int Supervision::conclude(int status) {
   if (signal == SIGKILL)
     return fail(file +
                 ": was killed, perhaps by the system for want of memory; free some, or give --memory-limit");
+  if (note && (*note->where || *note->file))
+    return fail(file + ": " + textOf(note->where) + describeCrash(signal, textOf(note->file)));
   return fail(file + ": reading it crashed (SIG" + sigabbrev_np(signal) +
               "), as damaged and hostile files can make libtorch do; save the model again, and do not trust "
               "the file");
@@ -224,6 +234,7 @@ int supervise(llvm::StringRef command, const Confinement &confinement, llvm::fun
   for (int signal : kSignals)
     if (!isIgnored(signal)) // nohup wants the work to go on.
       sigaddset(&watched, signal);
+  CrashNote *note = makeSharedCrashNote();
   // Before the child is there: none is lost.
   sigprocmask(SIG_BLOCK, &watched, &before);
   const pid_t parent = getpid(), child = fork();
@@ -234,9 +245,11 @@ int supervise(llvm::StringRef command, const Confinement &confinement, llvm::fun
   if (child == 0) {
     sigprocmask(SIG_SETMASK, &before, nullptr);
     confine(parent);
+    if (note)
+      noteCrashes(*note);
     std::exit(work());
   }
-  return Supervision(command, confinement, child).wait(watched);
+  return Supervision(command, confinement, child, note).wait(watched);
 }
 
 } // namespace cleave

@@ -1,6 +1,7 @@
 //===- Verify.cpp - `cleave verify` ---------------------------------------===//
 #include "tools/driver/Verify.h"
 #include "tools/cleave/Commands.h"
+#include "tools/cleave/CrashReport.h"
 #include "tools/cleave/Supervised.h"
 #include <memory>
 
@@ -81,6 +82,7 @@ void addVerifyCommand(CLI::App &app, Action &chosen) {
       ->type_name("FILE");
   addSupervisedOptions(command, *how);
   command->footer("example:\n  cleave verify gpt2.plan --model gpt2.pt");
+  options->overdue = endOverdue;
   command->callback([options, how, &chosen] {
     chosen = {[options, how] { return runVerify(*options, *how); },
               Confinement{options->model, how->limits, !how->quiet}};

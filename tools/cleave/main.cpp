@@ -2,6 +2,7 @@
 #include "ir/NearestName.h"
 #include "runtime/Device.h"
 #include "tools/cleave/Commands.h"
+#include "tools/cleave/CrashReport.h"
 #include "tools/cleave/Output.h"
 #include "tools/driver/UsageError.h"
 #include "llvm/ADT/StringExtras.h"
@@ -135,5 +136,6 @@ int main(int argc, char **argv) {
     // Without what exit would touch: the child has done the work, and its pages are shared.
     _exit(cleave::supervise(command, *chosen.confinement, perform));
   cleave::announceSignals(command, chosen.stop);
+  cleave::reportCrashes(command);
   return perform();
 }
