@@ -43,8 +43,6 @@ def as_socket(path):
     os.chdir(folder)
 
 
-def as_loop(path):
-    path.symlink_to(path.name)
 
 
 def as_hole(path):
@@ -60,7 +58,7 @@ def as_nothing(path):
     path.touch()
 
 
-ODD = pytest.mark.parametrize("make", [as_pipe, as_folder, as_zeros, as_socket, as_loop, as_hole, as_nothing],
+ODD = pytest.mark.parametrize("make", [as_pipe, as_folder, as_zeros, as_socket, as_hole, as_nothing],
                               ids=lambda make: make.__name__[3:])
 
 
@@ -104,6 +102,7 @@ def test_a_file_behind_a_descriptor(plan, model):
 def test_inputs_of_terabytes(plan, model):
     """With a header that fits them."""
     header = b'{"input_ids":{"dtype":"I64","shape":[%d,16],"data_offsets":[0,%d]}}' % (TERABYTES // 128, TERABYTES)
+    header += b" " * (-len(header) % 8)
     path = model.parent / "large.safetensors"
     with open(path, "wb") as file:
         file.write(struct.pack("<Q", len(header)) + header)
@@ -184,17 +183,15 @@ def test_a_model_that_is_truncated(compiler):
 
     compiler.save(Slow(), {"x": torch.ones(2)})
     cleave("compile", "model.pt", "--inputs", "model.inputs.safetensors", "-o", "model.plan", cwd=compiler.folder)
-    process = start(compiler.folder, "verify", "model.plan", "--model", "model.pt", "--timeout", 1000)
-    child = None
-    while not child:
-        child = pathlib.Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
-    while seconds_of_devices(int(child[0])) < 0.1:
+    process = start(compiler.folder, "verify", "model.plan", "--model", "model.pt")
+    children = pathlib.Path(f"/proc/{process.pid}/task/{process.pid}/children")
+    while not any("model.pt" in pathlib.Path(f"/proc/{child}/maps").read_text() for child in children.read_text().split()):
         assert process.poll() is None, process.communicate()
-        time.sleep(0.01)
-    os.truncate(compiler.folder / "model.plan" / "rank-000.safetensors", 0)
+        time.sleep(0.001)
+    os.truncate(compiler.folder / "model.pt", 0)
     out, err = process.communicate(timeout=120)
     assert process.returncode == 1 and not out and len(err.splitlines()) == 1, err
-    assert err.startswith("error: verify: model.pt: rank 0 (stage 0): ") and "crashed (SIGBUS): 'model.plan/rank-000" in err, err
+    assert err.startswith("error: verify: model.pt: crashed (SIGBUS): 'model.pt' became shorter"), err
 
 
 # What it may take -----------------------------------------------------------------------------------------------------
@@ -207,13 +204,11 @@ class Endless(torch.nn.Module):
         return x[:1].expand(17592186044416).sum()
 
 
-@pytest.mark.parametrize("command", ["run", "verify"])
-def test_a_kernel_without_end(compiler, command):
+def test_a_kernel_without_end(compiler):
     compiler.save(Endless(), {"x": torch.ones(2)})
     cleave("compile", "model.pt", "--inputs", "model.inputs.safetensors", "-o", "model.plan", cwd=compiler.folder)
-    options = ("--inputs", "model.inputs.safetensors", "--outputs", "o") if command == "run" else ("--model", "model.pt")
-    error = refused(compiler.folder, command, "model.plan", *options, "--timeout", 1)
-    assert error == ("error: no result after 1 s: rank 0 (stage 0) is computing aten::sum; allow more time (--timeout)"), error
+    error = refused(compiler.folder, "run", "model.plan", "--inputs", "model.inputs.safetensors", "--outputs", "o", "--timeout", 1)
+    assert error == "error: no result after 1 s: rank 0 (stage 0) is computing aten::sum; allow more time (--timeout)", error
 
 
 class Layers(torch.nn.Module):

@@ -59,8 +59,9 @@ static void put(const char *text) { (void)!write(STDERR_FILENO, text, std::strle
 /// `describeCrash`, in a signal handler.
 static void putCrash(int signal, const char *file) {
   char line[sizeof(CrashNote) + 512] = "";
-  for (const char *part : {beginning, own.where, "crashed (", nameOf(signal), ")", *file ? ": '" : "", file,
-                           *file ? kOfFile : kOfPlan, "\n"})
+  const char *parts[] = {beginning,          own.where, "crashed (", nameOf(signal), ")",
+                         *file ? ": '" : "", file,      *file ? kOfFile : kOfPlan, "\n"};
+  for (const char *part : parts)
     std::strncat(line, part, sizeof(line) - std::strlen(line) - 1);
   put(line);
 }

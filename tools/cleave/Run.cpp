@@ -184,7 +184,12 @@ static Error run(RunOptions options) {
   auto session = Session::open(options.files.plan, options.session);
   if (!session)
     return session.takeError();
-  return runSession(**session, options);
+  if (Error error = runSession(**session, options)) {
+    // Its end would wait for the kernels that other ranks are in; the process ends instead.
+    (void)session->release();
+    return error;
+  }
+  return Error::success();
 }
 
 static void addFilesAndSteps(CLI::App *command, RunOptions &options) {

@@ -1,4 +1,5 @@
 //===- main.cpp - The `cleave` program ------------------------------------===//
+#include "codegen/plan/TemporaryPath.h"
 #include "ir/NearestName.h"
 #include "runtime/Device.h"
 #include "tools/cleave/Commands.h"
@@ -137,5 +138,11 @@ int main(int argc, char **argv) {
     _exit(cleave::supervise(command, *chosen.confinement, perform));
   cleave::announceSignals(command, chosen.stop);
   cleave::reportCrashes(command);
-  return perform();
+  const int status = perform();
+  if (status == EXIT_SUCCESS)
+    return status;
+  // Without destructors: threads that could not be stopped may still use what these would take away.
+  llvm::outs().flush();
+  cleave::plan::removeTemporaries();
+  _exit(status);
 }

@@ -31,8 +31,8 @@ protected:
   }
   /// The one line of a run that must fail.
   std::string refusal(std::vector<llvm::StringRef> more = {}) {
-    stage().output(stage().call("aten::neg", {stage().input(0)}));
-    writer.output("y", 0, 0);
+    const uint32_t result = stage().output(stage().call("aten::neg", {stage().input(0)}));
+    writer.output("y", 0, result);
     writer.write(path("plan"));
     writer.plan->programs[0]->setup = setup;
     const std::vector<uint8_t> bytes = plan::encode(*writer.plan);
@@ -47,7 +47,8 @@ protected:
     return outcome.err;
   }
 
-  PlanWriter writer{{0}};
+  /// Of two ranks, of which most tests use the first.
+  PlanWriter writer{{0, 1}};
   /// How many of the first instructions run once, when the plan is loaded.
   uint32_t setup = 0;
 };
@@ -68,9 +69,23 @@ TEST_F(HostileRunTest, EndsASetUpWithoutEnd) {
                                          "requests read; allow more time (--timeout)\n");
 }
 
+// Nothing waits for the rank that goes on.
+TEST_F(HostileRunTest, EndsWithTheFirstFailure) {
+  stage().output(stage().call("aten::view", {stage().input(0), stage().constant(integers({3}))}, "net.wrong"));
+  StageWriter &second = writer.stage(1);
+  const uint32_t nothing = second.constant(none());
+  plan::Constant no = integer(0);
+  no.kind = plan::ConstantKind::Bool;
+  const uint32_t sizes = second.constant(integers({kEndless}));
+  const uint32_t one = second.weight("w", at::ones({1}));
+  const uint32_t wide = second.call("aten::expand", {one, sizes, second.constant(no)});
+  writer.output("z", 1, second.output(second.call("aten::sum", {wide, nothing})));
+  EXPECT_THAT(refusal({"--timeout", "1000"}), StartsWith("error: rank 0 (stage 0): net.wrong: aten::view: "));
+}
+
 TEST_F(HostileRunTest, HoldsPlansToTheirMemory) {
   stage().weight("w", at::ones({1000}));
-  writer.plan->memory_limits = {1};
+  writer.plan->memory_limits = {1, 0};
   EXPECT_EQ(refusal(), "error: rank 0: the plan needs 4000 bytes of memory there, and limits the device to 1; compile the "
                        "model again, for devices with more (--device-memory)\n");
 }
@@ -80,7 +95,7 @@ TEST_F(HostileRunTest, HoldsRequestsToTheMemoryOfThePlan) {
   const uint32_t sizes = stage().constant(integers({20'000'000})), nothing = stage().constant(none());
   stage().output(stage().call("aten::zeros", {sizes, nothing, nothing, nothing, nothing}, "net.large"));
   writer.output("z", 0, 0);
-  writer.plan->memory_limits = {1000};
+  writer.plan->memory_limits = {1000, 0};
   EXPECT_THAT(refusal(), StartsWith("error: rank 0 (stage 0): net.large: aten::zeros: cpu:0: 80000000 bytes wanted, 0 of "));
 }
 
