@@ -98,7 +98,8 @@ void describeActivity(char *buffer, size_t size) {
 std::string describeLongSetup(Clock::duration limit) {
   for (const Place &place : places) {
     const Clock::rep begun = place.begun;
-    if (!place.executor.load() || begun == 0 || Clock::now().time_since_epoch() - Clock::duration(begun) < limit)
+    if (!place.executor.load() || begun == 0 ||
+        Clock::now().time_since_epoch() - Clock::duration(begun) < limit)
       continue;
     char buffer[4096];
     Text text(buffer, sizeof(buffer));

@@ -11,8 +11,8 @@ namespace cleave::runtime {
 
 class Executor;
 
-/// While it lives, this thread runs a program of `rank`: for who tells of it from outside, after a crash or from beside a
-/// kernel without end.
+/// While it lives, this thread runs a program of `rank`: for who tells of it from outside, after a crash or
+/// from beside a kernel without end.
 class ActivityScope {
 public:
   /// \param isSetup  what comes before the first request.
@@ -26,8 +26,9 @@ private:
   size_t outer;
 };
 
-/// Writes what this thread runs, as `rank 0 (stage 1): transformer.h.3.attn: aten::addmm`, and ends it with a zero. Of a
-/// thread that helps others, what those run, with `or` in between. Empty where nothing runs. Safe in signal handlers.
+/// Writes what this thread runs, as `rank 0 (stage 1): transformer.h.3.attn: aten::addmm`, and ends it with a
+/// zero. Of a thread that helps others, what those run, with `or` in between. Empty where nothing runs. Safe
+/// in signal handlers.
 void describeActivity(char *text, size_t size);
 
 /// The same of a set-up that has taken longer than `limit`; empty where none has.

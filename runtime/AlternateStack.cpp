@@ -13,7 +13,8 @@ AlternateStack::AlternateStack() {
   stack_t present;
   if (sigaltstack(nullptr, &present) != 0 || !(present.ss_flags & SS_DISABLE))
     return;
-  void *mapped = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
+  void *mapped =
+      mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
   if (mapped == MAP_FAILED)
     return;
   stack_t stack = {};

@@ -4,8 +4,8 @@
 
 namespace cleave::runtime {
 
-/// While it lives, signal handlers that ask for it (SA_ONSTACK) run on a stack of their own in this thread, unless the
-/// thread has one already: they can tell of a stack that has overflowed.
+/// While it lives, signal handlers that ask for it (SA_ONSTACK) run on a stack of their own in this thread,
+/// unless the thread has one already: they can tell of a stack that has overflowed.
 class AlternateStack {
 public:
   AlternateStack();

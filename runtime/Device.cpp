@@ -107,8 +107,8 @@ static std::optional<c10::Stream> takeStream(const ResolvedDevice &device) {
 
 Device::Device(ResolvedDevice device, int width, std::optional<c10::ScalarType> autocast)
     : resolved(std::move(device)), width(width), autocast(autocast),
-      account(new MemoryAccount(resolved.name, resolved.plugin ? 0 : resolved.memoryLimit)), computing(takeStream(resolved)),
-      arrivals(takeStream(resolved)), thread([this] { work(); }) {
+      account(new MemoryAccount(resolved.name, resolved.plugin ? 0 : resolved.memoryLimit)),
+      computing(takeStream(resolved)), arrivals(takeStream(resolved)), thread([this] { work(); }) {
   std::unique_lock lock(mutex);
   changed.wait(lock, [&] { return started; });
 }

@@ -25,7 +25,8 @@ class Executor {
 public:
   /// `plan`, `program`, `operators` and `states` must outlive the result. `weights` are on `place`, where the
   /// program runs: its inputs are brought there, and what the original says of devices means that one.
-  /// `ranges` is told of each instruction by its module path, if given. `rank` is whose program it is, for messages.
+  /// `ranges` is told of each instruction by its module path, if given. `rank` is whose program it is, for
+  /// messages.
   static llvm::Expected<std::unique_ptr<Executor>> load(const plan::Plan &plan, const plan::Program &program,
                                                         const WeightStore &weights, Operators &operators,
                                                         States &states, c10::Device place, bool checkTypes,

@@ -105,9 +105,10 @@ Error Rank::checkMemory() const {
                                  "; compile the model again, for devices with more (--device-memory)");
 }
 
-llvm::Expected<std::unique_ptr<Rank>>
-Rank::load(const plan::Plan &plan, std::shared_ptr<plan::SafetensorsFile> file, uint32_t index,
-           Device &device, Operators &operators, States &states, RankOptions options) {
+llvm::Expected<std::unique_ptr<Rank>> Rank::load(const plan::Plan &plan,
+                                                 std::shared_ptr<plan::SafetensorsFile> file, uint32_t index,
+                                                 Device &device, Operators &operators, States &states,
+                                                 RankOptions options) {
   auto weights = WeightStore::load(plan, std::move(file), index, device.place());
   if (!weights)
     return llvm::createStringError("rank " + llvm::Twine(index) + ": " + llvm::toString(weights.takeError()));

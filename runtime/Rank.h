@@ -31,9 +31,10 @@ struct RankOptions {
 class Rank {
 public:
   /// `plan`, `operators`, `states` and `device` must outlive the result.
-  static llvm::Expected<std::unique_ptr<Rank>>
-  load(const plan::Plan &plan, std::shared_ptr<plan::SafetensorsFile> weights, uint32_t rank, Device &device,
-       Operators &operators, States &states, RankOptions options);
+  static llvm::Expected<std::unique_ptr<Rank>> load(const plan::Plan &plan,
+                                                    std::shared_ptr<plan::SafetensorsFile> weights,
+                                                    uint32_t rank, Device &device, Operators &operators,
+                                                    States &states, RankOptions options);
 
   /// Whether this rank has anything to do for `signature`.
   bool takesPart(uint32_t signature) const { return !parts[signature].steps.empty(); }

@@ -4,6 +4,7 @@
 #include "codegen/plan/PlanFacts.h"
 #include "codegen/plan/PlanFile.h"
 #include "codegen/plan/Schedule.h"
+#include "runtime/Closing.h"
 #include "runtime/Device.h"
 #include "runtime/DeviceLinks.h"
 #include "runtime/Exceptions.h"
@@ -25,32 +26,9 @@ namespace cleave::runtime {
 using llvm::Error;
 using llvm::Expected;
 
-/// What a plan's ranks may hold beyond its limits when it runs: predictions leave out the workspace of some kernels, and
-/// requests may be larger than the traced one.
+/// What a plan's ranks may hold beyond its limits when it runs: predictions leave out the workspace of some
+/// kernels, and requests may be larger than the traced one.
 static int64_t withTolerance(int64_t limit) { return limit + limit / 8 + (int64_t(64) << 20); }
-
-namespace {
-/// Why a session takes no more requests, once it does not.
-class Closing {
-public:
-  void begin(const std::string &why) {
-    std::lock_guard lock(mutex);
-    if (reason.empty())
-      reason = why;
-  }
-  Error check() {
-    std::lock_guard lock(mutex);
-    if (reason.empty())
-      return Error::success();
-    return llvm::createStringError("the session takes no more requests, since one had no result in time (" +
-                                   reason + "); open another");
-  }
-
-private:
-  std::mutex mutex;
-  std::string reason;
-};
-} // namespace
 
 struct Session::Impl {
   Impl(std::unique_ptr<plan::Plan> plan, SessionOptions options)
@@ -222,9 +200,9 @@ Error Session::Impl::loadRanks(const plan::OpenShards &shards, llvm::ArrayRef<ui
   c10::InferenceMode inference;
   const SetupWatch watch(options.timeout, options.overdue);
   for (auto [index, device] : llvm::zip(own, devices)) {
-    auto rank =
-        Rank::load(*plan, shards.at(index), index, *device, operators, states[plan::tensorRankOf(*plan, index)],
-                   {options.checkTypes, options.trace, options.cudaGraphs});
+    auto rank = Rank::load(*plan, shards.at(index), index, *device, operators,
+                           states[plan::tensorRankOf(*plan, index)],
+                           {options.checkTypes, options.trace, options.cudaGraphs});
     if (!rank)
       return rank.takeError();
     ranks.push_back(std::move(*rank));

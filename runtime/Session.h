@@ -59,9 +59,10 @@ struct SessionOptions {
   /// Called once, by a thread of the session, when a run of several processes has failed in any of them: with
   /// the message that all of them end with.
   std::function<void(const std::string &)> failed = nullptr;
-  /// Of a run of one process: called with the message, by any thread, when a request has no result in time, after which
-  /// the session takes no others, or when what comes before the first request does not end in time. A kernel cannot be
-  /// stopped, and who closes the session waits for it: a program that does not want to ends here.
+  /// Of a run of one process: called with the message, by any thread, when a request has no result in time,
+  /// after which the session takes no others, or when what comes before the first request does not end in
+  /// time. A kernel cannot be stopped, and who closes the session waits for it: a program that does not want
+  /// to ends here.
   std::function<void(const std::string &)> overdue = nullptr;
 };
 
@@ -91,7 +92,8 @@ public:
   /// Opens `planDirectory` as untrusted input: plan and shards are checked before anything is executed.
   static llvm::Expected<std::unique_ptr<Session>> open(llvm::StringRef planDirectory,
                                                        SessionOptions options = {});
-  /// Closes it, and says nothing of what fails. Waits for the kernels that run, also of requests that have failed.
+  /// Closes it, and says nothing of what fails. Waits for the kernels that run, also of requests that have
+  /// failed.
   ~Session();
   /// Waits until all processes are done, and fails where one is not; nothing may be called afterwards. Alone,
   /// it does nothing.

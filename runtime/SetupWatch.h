@@ -11,8 +11,8 @@
 
 namespace cleave::runtime {
 
-/// While it lives, `overdue` is called once a program's set-up has taken longer than `limit`, by another thread: the one
-/// that waits is in a kernel.
+/// While it lives, `overdue` is called once a program's set-up has taken longer than `limit`, by another
+/// thread: the one that waits is in a kernel.
 class SetupWatch {
 public:
   /// Without `overdue` it does nothing.

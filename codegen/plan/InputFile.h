@@ -1,7 +1,7 @@
 //===- InputFile.h - A file that somebody else wrote ------------*- C++ -*-===//
 //
-// A file is opened once. Its kind, its length, its checksum and its contents all come from that one handle, so that
-// another file that takes its name meanwhile is never read.
+// A file is opened once. Its kind, its length, its checksum and its contents all come from that one handle,
+// so that another file that takes its name meanwhile is never read.
 //
 //===----------------------------------------------------------------------===//
 #ifndef CLEAVE_CODEGEN_PLAN_INPUTFILE_H
@@ -18,8 +18,8 @@
 
 namespace cleave::plan {
 
-/// A whole file in memory, private to this process and writable (copy on write): pages that nobody reads are never
-/// loaded. Whoever truncates the file takes pages away, and reading those is a SIGBUS.
+/// A whole file in memory, private to this process and writable (copy on write): pages that nobody reads are
+/// never loaded. Whoever truncates the file takes pages away, and reading those is a SIGBUS.
 class MappedFile {
 public:
   ~MappedFile();
@@ -71,7 +71,8 @@ private:
   uint64_t length = 0;
 };
 
-/// What an InputFile's error says: `it is no regular file`, `Permission denied`, `it became shorter while it was read`.
+/// What an InputFile's error says: `it is no regular file`, `Permission denied`, `it became shorter while it
+/// was read`.
 std::string describeInputError(std::error_code error);
 
 } // namespace cleave::plan

@@ -125,8 +125,9 @@ Expected<LoadedPlan> readPlan(StringRef directory) {
   };
   auto file = InputFile::open(path);
   if (!file)
-    return refuse((file.getError() == std::errc::no_such_file_or_directory ? "there is no such file"
-                                                                           : describeInputError(file.getError())) +
+    return refuse((file.getError() == std::errc::no_such_file_or_directory
+                       ? "there is no such file"
+                       : describeInputError(file.getError())) +
                   "; give the folder that `cleave compile` wrote");
   if (file->bytes() > kHeaderBytes + kMaxPayloadBytes)
     return refuse("it is larger than any plan" + kRemedy);
@@ -154,8 +155,8 @@ static Error checkContents(const ShardFile &expected, const InputFile &file) {
                   " bytes, the plan tells of " + Twine(expected.bytes));
   auto digest = file.digest();
   if (!digest)
-    return refuse("the shard of rank " + Twine(expected.rank) + " cannot be read: " +
-                  describeInputError(digest.getError()));
+    return refuse("the shard of rank " + Twine(expected.rank) +
+                  " cannot be read: " + describeInputError(digest.getError()));
   if (*digest != toDigest(*expected.hash))
     return refuse("the shard of rank " + Twine(expected.rank) +
                   " is damaged or of another plan: its checksum differs");
@@ -176,13 +177,14 @@ static Error checkTensors(const Plan &plan, uint32_t rank, const SafetensorsFile
   return Error::success();
 }
 
-static Expected<std::shared_ptr<SafetensorsFile>> openShard(const Plan &plan, const ShardFile &expected, StringRef path) {
+static Expected<std::shared_ptr<SafetensorsFile>> openShard(const Plan &plan, const ShardFile &expected,
+                                                            StringRef path) {
   auto file = InputFile::open(path);
   if (!file) {
     const bool isMissing = file.getError() == std::errc::no_such_file_or_directory;
-    return llvm::createStringError(path + ": the shard of rank " + Twine(expected.rank) + " " +
-                                   (isMissing ? "is missing" : "cannot be read: " + describeInputError(file.getError())) +
-                                   kRemedy);
+    return llvm::createStringError(
+        path + ": the shard of rank " + Twine(expected.rank) + " " +
+        (isMissing ? "is missing" : "cannot be read: " + describeInputError(file.getError())) + kRemedy);
   }
   if (Error error = checkContents(expected, *file))
     return error;

@@ -53,7 +53,8 @@ std::optional<uint64_t> bytesOf(DType dtype, llvm::ArrayRef<int64_t> shape) {
 //===- Reading ------------------------------------------------------------===//
 
 namespace {
-/// Cuts the header into its entries, so that each is parsed by itself: LLVM's tree of all would take 4 KiB a tensor.
+/// Cuts the header into its entries, so that each is parsed by itself: LLVM's tree of all would take 4 KiB a
+/// tensor.
 class HeaderCutter {
 public:
   /// \param text  begins with a brace.

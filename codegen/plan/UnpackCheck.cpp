@@ -19,8 +19,8 @@ static constexpr uint64_t kBlockBytes = 16;
 static constexpr uint64_t kSpareMemory = 1 << 20;
 
 namespace {
-/// Walks everything that unpacking would copy, and stops once that is more than the payload has, or would take too much
-/// memory.
+/// Walks everything that unpacking would copy, and stops once that is more than the payload has, or would
+/// take too much memory.
 class Walk {
 public:
   Walk(const uint8_t *payload, uint64_t bytes)
@@ -89,7 +89,8 @@ static uint64_t storedBytes(ElementaryType kind, const TypeTable *type) {
 static uint64_t memberBytes(ElementaryType kind, const TypeTable *type) {
   if (kind == flatbuffers::ET_STRING)
     return sizeof(std::string);
-  return kind == flatbuffers::ET_SEQUENCE ? sizeof(std::unique_ptr<int>) : flatbuffers::InlineSize(kind, type);
+  return kind == flatbuffers::ET_SEQUENCE ? sizeof(std::unique_ptr<int>)
+                                          : flatbuffers::InlineSize(kind, type);
 }
 
 const uint8_t *Walk::follow(const uint8_t *place) {
@@ -106,7 +107,8 @@ bool Walk::visitTarget(ElementaryType kind, const uint8_t *place, const TypeTabl
   if (kind != flatbuffers::ET_STRING)
     return visitTable(target, type);
   auto *text = reinterpret_cast<const flatbuffers::String *>(target);
-  return verifier.VerifyString(text) && spend(kPrefixBytes + text->size()) && allocate(kBlockBytes + text->size());
+  return verifier.VerifyString(text) && spend(kPrefixBytes + text->size()) &&
+         allocate(kBlockBytes + text->size());
 }
 
 bool Walk::visitVector(ElementaryType kind, const uint8_t *vector, const TypeTable *type) {

@@ -37,7 +37,8 @@ Error checkName(const Twine &where, StringRef name) {
 
 Error checkPath(const Twine &where, StringRef path) {
   if (path.size() > kMaxNameBytes)
-    return invalid(where, "a name of " + Twine(path.size()) + " bytes, expected at most " + Twine(kMaxNameBytes));
+    return invalid(where,
+                   "a name of " + Twine(path.size()) + " bytes, expected at most " + Twine(kMaxNameBytes));
   return checkText(where, path);
 }
 

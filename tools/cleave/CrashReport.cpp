@@ -46,8 +46,7 @@ static const char *nameOf(int signal) {
 
 static constexpr char kOfFile[] =
     "' became shorter, or cannot be read any more, while it was in use; write a new file and rename it";
-static constexpr char kOfPlan[] =
-    ", as damaged and hostile files can make libtorch do; do not trust them";
+static constexpr char kOfPlan[] = ", as damaged and hostile files can make libtorch do; do not trust them";
 
 std::string describeCrash(int signal, llvm::StringRef file) {
   const std::string what = std::string("crashed (") + nameOf(signal) + ")";
@@ -59,8 +58,9 @@ static void put(const char *text) { (void)!write(STDERR_FILENO, text, std::strle
 /// `describeCrash`, in a signal handler.
 static void putCrash(int signal, const char *file) {
   char line[sizeof(CrashNote) + 512] = "";
-  const char *parts[] = {beginning,          own.where, "crashed (", nameOf(signal), ")",
-                         *file ? ": '" : "", file,      *file ? kOfFile : kOfPlan, "\n"};
+  const char *parts[] = {beginning, own.where,          "crashed (", nameOf(signal),
+                         ")",       *file ? ": '" : "", file,        *file ? kOfFile : kOfPlan,
+                         "\n"};
   for (const char *part : parts)
     std::strncat(line, part, sizeof(line) - std::strlen(line) - 1);
   put(line);

@@ -18,9 +18,9 @@ struct CrashNote {
 /// Null where there is no memory for it. Lives as long as the process.
 CrashNote *makeSharedCrashNote();
 
-/// From now on SIGSEGV, SIGBUS, SIGILL, SIGFPE and SIGABRT that the process causes itself end it with one line on the
-/// standard error and status 1: `error: run: rank 0 (stage 1): h.3: aten::addmm: crashed (SIGSEGV), …`. What is unfinished is
-/// removed.
+/// From now on SIGSEGV, SIGBUS, SIGILL, SIGFPE and SIGABRT that the process causes itself end it with one
+/// line on the standard error and status 1: `error: run: rank 0 (stage 1): h.3: aten::addmm: crashed
+/// (SIGSEGV), …`. What is unfinished is removed.
 void reportCrashes(llvm::StringRef command);
 
 /// From now on the process dies of them with that noted, for its parent to say.
@@ -29,7 +29,8 @@ void noteCrashes(CrashNote &note);
 /// `crashed (SIGBUS): 'rank-000.safetensors' became shorter, or cannot be read any more; …`.
 std::string describeCrash(int signal, llvm::StringRef file);
 
-/// For SessionOptions::overdue: ends the process as an error of that message would, without regard to what runs in it.
+/// For SessionOptions::overdue: ends the process as an error of that message would, without regard to what
+/// runs in it.
 void endOverdue(const std::string &message);
 
 } // namespace cleave

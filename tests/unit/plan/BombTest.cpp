@@ -97,7 +97,8 @@ TEST(Bomb, OneVectorOfStringsForManyTables) {
     one.add_aliases(aliases);
     return one.Finish();
   };
-  expectRefused(planOfTables<wire::Weight>(70'000, weight, &wire::PlanBuilder::add_weights), "its parts overlap");
+  expectRefused(planOfTables<wire::Weight>(70'000, weight, &wire::PlanBuilder::add_weights),
+                "its parts overlap");
 }
 
 TEST(Bomb, OneTableForManyOffsets) {

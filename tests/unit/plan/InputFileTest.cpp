@@ -76,8 +76,8 @@ TEST_F(InputFiles, AreRegular) {
   socketPath.copy(address.sun_path, socketPath.size());
   const int listener = socket(AF_UNIX, SOCK_STREAM, 0);
   ASSERT_EQ(bind(listener, reinterpret_cast<sockaddr *>(&address), sizeof(address)), 0);
-  for (const std::string &each :
-       {path, folder.at("link"), folder.path(), socketPath, std::string("/dev/zero"), std::string("/dev/tty")})
+  for (const std::string &each : {path, folder.at("link"), folder.path(), socketPath,
+                                  std::string("/dev/zero"), std::string("/dev/tty")})
     EXPECT_EQ(refusal(each), "it is no regular file") << each;
   close(listener);
   EXPECT_EQ(refusal(folder.at("none")), "No such file or directory");

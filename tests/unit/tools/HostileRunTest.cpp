@@ -57,21 +57,24 @@ TEST_F(HostileRunTest, EndsAKernelWithoutEnd) {
   const uint32_t one = stage().weight("w", at::ones({1}));
   stage().output(endlessSum(one, "net.slow"));
   writer.output("z", 0, 0);
-  EXPECT_EQ(refusal({"--timeout", "1"}), "error: no result after 1 s: rank 0 (stage 0) is computing net.slow: aten::sum; "
-                                         "allow more time (--timeout)\n");
+  EXPECT_EQ(refusal({"--timeout", "1"}),
+            "error: no result after 1 s: rank 0 (stage 0) is computing net.slow: aten::sum; "
+            "allow more time (--timeout)\n");
 }
 
 TEST_F(HostileRunTest, EndsASetUpWithoutEnd) {
   const uint32_t one = stage().weight("w", at::ones({1}));
   endlessSum(one, "net.slow");
   setup = 2;
-  EXPECT_EQ(refusal({"--timeout", "1"}), "error: not ready after 1 s: rank 0 (stage 0): net.slow: aten::sum prepares what "
-                                         "requests read; allow more time (--timeout)\n");
+  EXPECT_EQ(refusal({"--timeout", "1"}),
+            "error: not ready after 1 s: rank 0 (stage 0): net.slow: aten::sum prepares what "
+            "requests read; allow more time (--timeout)\n");
 }
 
 // Nothing waits for the rank that goes on.
 TEST_F(HostileRunTest, EndsWithTheFirstFailure) {
-  stage().output(stage().call("aten::view", {stage().input(0), stage().constant(integers({3}))}, "net.wrong"));
+  stage().output(
+      stage().call("aten::view", {stage().input(0), stage().constant(integers({3}))}, "net.wrong"));
   StageWriter &second = writer.stage(1);
   const uint32_t nothing = second.constant(none());
   plan::Constant no = integer(0);
@@ -86,8 +89,10 @@ TEST_F(HostileRunTest, EndsWithTheFirstFailure) {
 TEST_F(HostileRunTest, HoldsPlansToTheirMemory) {
   stage().weight("w", at::ones({1000}));
   writer.plan->memory_limits = {1, 0};
-  EXPECT_EQ(refusal(), "error: rank 0: the plan needs 4000 bytes of memory there, and limits the device to 1; compile the "
-                       "model again, for devices with more (--device-memory)\n");
+  EXPECT_EQ(
+      refusal(),
+      "error: rank 0: the plan needs 4000 bytes of memory there, and limits the device to 1; compile the "
+      "model again, for devices with more (--device-memory)\n");
 }
 
 TEST_F(HostileRunTest, HoldsRequestsToTheMemoryOfThePlan) {
@@ -96,7 +101,9 @@ TEST_F(HostileRunTest, HoldsRequestsToTheMemoryOfThePlan) {
   stage().output(stage().call("aten::zeros", {sizes, nothing, nothing, nothing, nothing}, "net.large"));
   writer.output("z", 0, 0);
   writer.plan->memory_limits = {1000, 0};
-  EXPECT_THAT(refusal(), StartsWith("error: rank 0 (stage 0): net.large: aten::zeros: cpu:0: 80000000 bytes wanted, 0 of "));
+  EXPECT_THAT(
+      refusal(),
+      StartsWith("error: rank 0 (stage 0): net.large: aten::zeros: cpu:0: 80000000 bytes wanted, 0 of "));
 }
 
 } // namespace cleave::runtime
