@@ -1,5 +1,6 @@
 //===- Notes.cpp - What a person should know of a plan --------------------===//
 #include "codegen/Notes.h"
+#include "codegen/plan/OperatorName.h"
 #include "ir/OperatorDialect.h"
 #include "ir/TracedShapes.h"
 #include "ir/semantics/OpSemantics.h"

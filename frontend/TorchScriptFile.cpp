@@ -1,24 +1,19 @@
 //===- TorchScriptFile.cpp - A TorchScript archive, mapped ----------------===//
 #include "frontend/TorchScriptFile.h"
+#include "codegen/plan/InputFile.h"
 #include "frontend/ArchiveCheck.h"
 #include "frontend/BytesReader.h"
 #include "frontend/OperatorCheck.h"
 #include "frontend/PickleCheck.h"
 #include "frontend/TorchScriptError.h"
-#include "llvm/ADT/ScopeExit.h"
 #include "llvm/Support/BLAKE3.h"
-#include "llvm/Support/Errno.h"
 #include <caffe2/serialize/inline_container.h>
-#include <fcntl.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
 #include <torch/csrc/jit/serialization/import.h>
 #include <torch/csrc/jit/serialization/import_export_helpers.h>
 #include <torch/csrc/jit/serialization/import_read.h>
 #include <torch/csrc/jit/serialization/import_source.h>
 #include <torch/csrc/jit/serialization/storage_context.h>
 #include <torch/csrc/jit/serialization/unpickler.h>
-#include <unistd.h>
 
 namespace cleave {
 
@@ -35,48 +30,28 @@ static std::string describe(const std::exception &e) {
   return message.split('\n').first.rtrim(" :").str();
 }
 
-namespace {
-/// A whole file, mapped privately: nobody writes through it, and pages that nobody reads are never loaded.
-class Mapping {
-public:
-  static llvm::Expected<std::shared_ptr<Mapping>> open(llvm::StringRef path) {
-    int file = ::open(path.str().c_str(), O_RDONLY | O_CLOEXEC);
-    if (file < 0)
-      return fail(path, "cannot be read: " + llvm::sys::StrError() +
-                            "; give a TorchScript archive, as torch.jit.save writes it");
-    auto closer = llvm::make_scope_exit([&] { ::close(file); });
-    struct stat info;
-    if (fstat(file, &info) != 0 || !S_ISREG(info.st_mode))
-      return fail(path, "is not a file; expected a TorchScript archive, as torch.jit.save writes it");
-    if (info.st_size == 0)
-      return fail(path, "is empty; expected a TorchScript archive, as torch.jit.save writes it");
-    void *base = mmap(nullptr, info.st_size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_NORESERVE, file, 0);
-    if (base == MAP_FAILED)
-      return fail(path, "cannot be mapped: " + llvm::sys::StrError());
-    return std::shared_ptr<Mapping>(new Mapping(static_cast<uint8_t *>(base), info.st_size));
-  }
-  ~Mapping() { munmap(base, length); }
-
-  llvm::ArrayRef<uint8_t> bytes() const { return {base, length}; }
-  uint8_t *data() const { return base; }
-  /// Forgets the pages of [offset, offset+size): they count as ours only while we read them.
-  void release(size_t offset, size_t size) const {
-    size_t page = sysconf(_SC_PAGESIZE), start = offset / page * page;
-    madvise(base + start, offset + size - start, MADV_DONTNEED);
-  }
-
-private:
-  Mapping(uint8_t *base, size_t length) : base(base), length(length) {}
-  uint8_t *base;
-  size_t length;
-};
-} // namespace
+/// The whole file, mapped privately: nobody writes through it.
+static llvm::Expected<std::shared_ptr<plan::MappedFile>> map(llvm::StringRef path) {
+  const char *expected = "; expected a TorchScript archive, as torch.jit.save writes it";
+  auto file = plan::InputFile::open(path);
+  if (!file && file.getError() == std::errc::invalid_argument)
+    return fail(path, llvm::Twine("is not a file") + expected);
+  if (!file)
+    return fail(path, "cannot be read: " + file.getError().message() +
+                          "; give a TorchScript archive, as torch.jit.save writes it");
+  if (file->bytes() == 0)
+    return fail(path, llvm::Twine("is empty") + expected);
+  auto mapping = file->map();
+  if (!mapping)
+    return fail(path, "cannot be mapped: " + mapping.getError().message());
+  return *mapping;
+}
 
 using caffe2::serialize::PyTorchStreamReader;
 
 static constexpr size_t kChunk = 8 << 20;
 
-static std::array<uint8_t, 32> fingerprintOf(const Mapping &file, const ReleaseBytes &release) {
+static std::array<uint8_t, 32> fingerprintOf(const plan::MappedFile &file, const ReleaseBytes &release) {
   llvm::BLAKE3 hash;
   for (size_t at = 0; at < file.bytes().size(); at += kChunk) {
     auto chunk = file.bytes().slice(at, std::min(kChunk, file.bytes().size() - at));
@@ -101,7 +76,7 @@ static bool reachesOutside(const at::Tensor &tensor) {
 
 /// One pickled archive of the file (`constants`, `data`), its tensors over the mapping.
 static c10::IValue readPickle(const std::string &name, PyTorchStreamReader &reader, llvm::ArrayRef<ZipRecord> records,
-                              const std::shared_ptr<Mapping> &mapping, torch::jit::TypeResolver resolver) {
+                              const std::shared_ptr<plan::MappedFile> &mapping, torch::jit::TypeResolver resolver) {
   auto [pickle, size] = reader.getRecord(name + ".pkl");
   if (llvm::Error error = checkPickle({static_cast<const uint8_t *>(pickle.get()), size}))
     TORCH_CHECK(false, "record ", name, ".pkl is damaged: ", llvm::toString(std::move(error)));
@@ -111,8 +86,8 @@ static c10::IValue readPickle(const std::string &name, PyTorchStreamReader &read
       continue;
     TORCH_CHECK(!record.isCompressed, "record ", record.name, " holds a weight and is compressed");
     at::DataPtr data(
-        mapping->data() + record.offset, new std::shared_ptr<Mapping>(mapping),
-        [](void *owner) { delete static_cast<std::shared_ptr<Mapping> *>(owner); }, at::kCPU);
+        mapping->data() + record.offset, new std::shared_ptr<plan::MappedFile>(mapping),
+        [](void *owner) { delete static_cast<std::shared_ptr<plan::MappedFile> *>(owner); }, at::kCPU);
     storages->addStorage(record.name.substr(name.size() + 1),
                          c10::Storage(c10::Storage::use_byte_size_t(), record.size, std::move(data)));
   }
@@ -138,7 +113,7 @@ static std::shared_ptr<torch::jit::Source> findSource(PyTorchStreamReader &reade
 }
 
 static torch::jit::Module loadModule(const std::shared_ptr<PyTorchStreamReader> &reader,
-                                     llvm::ArrayRef<ZipRecord> records, const std::shared_ptr<Mapping> &mapping) {
+                                     llvm::ArrayRef<ZipRecord> records, const std::shared_ptr<plan::MappedFile> &mapping) {
   auto unit = std::make_shared<torch::jit::CompilationUnit>();
   auto constants = std::make_shared<std::vector<at::IValue>>();
   torch::jit::SourceImporter importer(
@@ -168,10 +143,10 @@ static bool holdsModule(llvm::ArrayRef<ZipRecord> records) {
 llvm::Expected<TorchScriptFile> TorchScriptFile::open(llvm::StringRef path,
                                                       const std::function<void(double)> &progress,
                                                       bool listedOperators) {
-  auto opened = Mapping::open(path);
+  auto opened = map(path);
   if (!opened)
     return opened.takeError();
-  std::shared_ptr<Mapping> mapping = *opened;
+  std::shared_ptr<plan::MappedFile> mapping = *opened;
   // Every byte is read twice: for its record's CRC32 and for the fingerprint.
   size_t read = 0;
   auto releaseRead = [&](size_t offset, size_t size) {

@@ -1,6 +1,7 @@
 //===- JsonFile.cpp - JSON from anyone ------------------------------------===//
 #include "partitioner/JsonFile.h"
 
+#include "codegen/plan/InputFile.h"
 #include "codegen/plan/JsonText.h"
 #include "ir/NearestName.h"
 #include "partitioner/Failure.h"
@@ -108,27 +109,24 @@ static Error checkShape(StringRef text, StringRef path, const JsonFileKind &kind
 
 /// That the system does not give the file.
 static Error unreadable(StringRef path, const JsonFileKind &kind, std::error_code error) {
-  return failure("{0}: {1}; give a {2} that can be read", path, error.message(), kind.name);
-}
-
-/// What is there in place of a file that may be read.
-static std::string describeStatus(const llvm::sys::fs::file_status &status) {
-  if (status.type() == llvm::sys::fs::file_type::regular_file)
-    return llvm::formatv("{0} bytes", status.getSize());
-  return status.type() == llvm::sys::fs::file_type::directory_file ? "a folder" : "no regular file";
+  return failure("{0}: {1}; give a {2} that can be read", path, plan::describeInputError(error), kind.name);
 }
 
 /// The file's text; only regular files, for others may never end.
 static Expected<std::unique_ptr<llvm::MemoryBuffer>> readText(StringRef path, const JsonFileKind &kind) {
-  llvm::sys::fs::file_status status;
-  if (std::error_code error = llvm::sys::fs::status(path, status))
-    return unreadable(path, kind, error);
-  if (status.type() != llvm::sys::fs::file_type::regular_file || status.getSize() > kind.mostBytes)
-    return failure("{0}: found {1}, expected a regular file of at most {2} bytes; give a {3}", path,
-                   describeStatus(status), kind.mostBytes, kind.name);
-  // Volatile: read rather than mapped, for someone may be truncating it.
-  auto buffer = llvm::MemoryBuffer::getFile(path, /*IsText=*/false, /*RequiresNullTerminator=*/true,
-                                            /*IsVolatile=*/true);
+  auto expected = [&](StringRef found) {
+    return failure("{0}: found {1}, expected a regular file of at most {2} bytes; give a {3}", path, found,
+                   kind.mostBytes, kind.name);
+  };
+  auto file = plan::InputFile::open(path);
+  if (!file && file.getError() == std::errc::invalid_argument)
+    return expected(llvm::sys::fs::is_directory(path) ? "a folder" : "no regular file");
+  if (!file)
+    return unreadable(path, kind, file.getError());
+  if (file->bytes() > kind.mostBytes)
+    return expected(std::to_string(file->bytes()) + " bytes");
+  // Read rather than mapped, for someone may be truncating it.
+  auto buffer = file->read();
   if (!buffer)
     return unreadable(path, kind, buffer.getError());
   return std::move(*buffer);

@@ -61,10 +61,10 @@ void CodeLoader::findPersistentSlots() {
 
 /// `slots` as operands, of which the last mention of a slot that `ends` here takes its value.
 ArrayRef<Operand> CodeLoader::markLast(ArrayRef<uint32_t> slots, llvm::function_ref<bool(uint32_t)> ends) {
-  std::vector<Operand> operands;
-  for (size_t i = 0; i < slots.size(); ++i)
-    operands.push_back({slots[i], !persistent.test(slots[i]) && ends(slots[i]) &&
-                                      !llvm::is_contained(slots.drop_front(i + 1), slots[i])});
+  std::vector<Operand> operands(slots.size());
+  DenseSet<uint32_t> later;
+  for (size_t i = slots.size(); i-- > 0;)
+    operands[i] = {slots[i], later.insert(slots[i]).second && !persistent.test(slots[i]) && ends(slots[i])};
   return ArrayRef(operands).copy(code->memory);
 }
 
@@ -81,17 +81,20 @@ void CodeLoader::collectReads(const plan::Instruction &instruction, DenseSet<uin
 }
 
 ArrayRef<Operand> CodeLoader::operandsOf(const plan::Instruction &instruction) {
-  DenseSet<uint32_t> readInside;
+  DenseSet<uint32_t> readInside, released(instruction.releases.begin(), instruction.releases.end());
   collectReads(instruction, readInside);
-  return markLast(instruction.operands, [&](uint32_t slot) {
-    return llvm::is_contained(instruction.releases, slot) && !readInside.contains(slot);
-  });
+  return markLast(instruction.operands,
+                  [&](uint32_t slot) { return released.contains(slot) && !readInside.contains(slot); });
 }
 
 ArrayRef<uint32_t> CodeLoader::releasesOf(const plan::Instruction &instruction, ArrayRef<Operand> operands) {
+  DenseSet<uint32_t> taken;
+  for (Operand operand : operands)
+    if (operand.last)
+      taken.insert(operand.slot);
   std::vector<uint32_t> releases;
   for (uint32_t slot : instruction.releases)
-    if (llvm::none_of(operands, [&](Operand operand) { return operand.last && operand.slot == slot; }))
+    if (!taken.contains(slot))
       releases.push_back(slot);
   return ArrayRef(releases).copy(code->memory);
 }
@@ -230,14 +233,16 @@ llvm::Expected<std::unique_ptr<Code>> Code::load(const plan::Plan &plan, const p
   return CodeLoader(plan, program, operators, place).load();
 }
 
+const char *Code::nameOf(const plan::Instruction &instruction) const {
+  if (instruction.kind != InstructionKind::Call)
+    return plan::wire::EnumNameInstructionKind(instruction.kind);
+  const char *name = plan.operators[instruction.op].c_str();
+  return llvm::StringRef(name) == "prim::RaiseException" ? "the model raises" : name;
+}
+
 std::string Code::describe(const CodeInstruction &instruction) const {
-  const plan::Instruction &source = *instruction.source;
-  std::string name = source.kind == InstructionKind::Call ? plan.operators[source.op]
-                                                          : plan::wire::EnumNameInstructionKind(source.kind);
-  if (name == "prim::RaiseException")
-    name = "the model raises";
-  const std::string &path = plan.paths[source.path];
-  return path.empty() ? name : path + ": " + name;
+  const std::string path = pathOf(*instruction.source);
+  return path.empty() ? nameOf(*instruction.source) : path + ": " + nameOf(*instruction.source);
 }
 
 } // namespace cleave::runtime

@@ -71,6 +71,9 @@ public:
   size_t keptLists() const { return kept; }
   /// `transformer.h.3.attn: aten::addmm`.
   std::string describe(const CodeInstruction &instruction) const;
+  /// Its parts. Safe in signal handlers.
+  const char *pathOf(const plan::Instruction &instruction) const { return plan.paths[instruction.path].c_str(); }
+  const char *nameOf(const plan::Instruction &instruction) const;
 
 private:
   Code(const plan::Plan &plan, const plan::Program &program) : plan(plan), program(program) {}

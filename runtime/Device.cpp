@@ -1,5 +1,6 @@
 //===- Device.cpp ---------------------------------------------------------===//
 #include "runtime/Device.h"
+#include "runtime/AlternateStack.h"
 #include "runtime/Exceptions.h"
 #include "runtime/PluginLoader.h"
 #include "runtime/Streams.h"
@@ -106,8 +107,8 @@ static std::optional<c10::Stream> takeStream(const ResolvedDevice &device) {
 
 Device::Device(ResolvedDevice device, int width, std::optional<c10::ScalarType> autocast)
     : resolved(std::move(device)), width(width), autocast(autocast),
-      account(new MemoryAccount(resolved.name)), computing(takeStream(resolved)),
-      arrivals(takeStream(resolved)), thread([this] { work(); }) {
+      account(new MemoryAccount(resolved.name, resolved.plugin ? 0 : resolved.memoryLimit)),
+      computing(takeStream(resolved)), arrivals(takeStream(resolved)), thread([this] { work(); }) {
   std::unique_lock lock(mutex);
   changed.wait(lock, [&] { return started; });
 }
@@ -164,6 +165,7 @@ std::function<void()> Device::next() {
 }
 
 void Device::work() {
+  const AlternateStack alternate;
   pthread_setname_np(pthread_self(), name().substr(0, 15).c_str());
   // Asking first makes libtorch set up this thread's state; without it the next line is undone by the first
   // operator.

@@ -30,6 +30,8 @@ struct ResolvedDevice {
   c10::Device place = c10::kCPU;
   /// Null for the CPU.
   DevicePlugin *plugin = nullptr;
+  /// Most bytes that it may hold at one time; 0: any. Of the CPU only: a GPU's memory is its own limit.
+  int64_t memoryLimit = 0;
 };
 
 /// Fails on names that are no device of this machine.

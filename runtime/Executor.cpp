@@ -1,6 +1,7 @@
 //===- Executor.cpp -------------------------------------------------------===//
 #include "runtime/Executor.h"
 #include "codegen/plan/DimExpr.h"
+#include "runtime/Activity.h"
 #include "runtime/Exceptions.h"
 #include "runtime/Values.h"
 #include <ATen/core/Dict.h>
@@ -33,9 +34,9 @@ private:
 } // namespace
 
 Executor::Executor(const plan::Program &program, std::unique_ptr<Code> loaded, States &states,
-                   c10::Device place)
-    : program(program), code(std::move(loaded)), states(states), place(place), slots(code->slotCount()),
-      lists(code->keptLists()) {
+                   c10::Device place, uint32_t rank)
+    : program(program), code(std::move(loaded)), states(states), place(place), rank(rank),
+      slots(code->slotCount()), lists(code->keptLists()) {
   stack.reserve(code->stackDepth());
 }
 
@@ -54,6 +55,7 @@ llvm::Error Executor::fillSlots(const WeightStore &weights) {
 }
 
 llvm::Error Executor::setUp() {
+  ActivityScope activity(rank, *this, /*isSetup=*/true);
   auto done = catching([&]() -> llvm::Error {
     for (const CodeInstruction &instruction : code->setup()) {
       enter(&instruction);
@@ -72,11 +74,11 @@ llvm::Error Executor::setUp() {
 llvm::Expected<std::unique_ptr<Executor>> Executor::load(const plan::Plan &plan, const plan::Program &program,
                                                          const WeightStore &weights, Operators &operators,
                                                          States &states, c10::Device place, bool checkTypes,
-                                                         DevicePlugin *ranges) {
+                                                         DevicePlugin *ranges, uint32_t rank) {
   auto code = Code::load(plan, program, operators, place);
   if (!code)
     return code.takeError();
-  std::unique_ptr<Executor> executor(new Executor(program, std::move(*code), states, place));
+  std::unique_ptr<Executor> executor(new Executor(program, std::move(*code), states, place, rank));
   if (llvm::Error error = executor->fillSlots(weights))
     return error;
   if (llvm::Error error = executor->setUp())
@@ -92,6 +94,7 @@ void Executor::setInput(size_t index, IValue value) {
 }
 
 void Executor::run(ArrayRef<int64_t> sizes, const std::atomic<bool> &cancel, std::vector<IValue> &outputs) {
+  ActivityScope activity(rank, *this);
   symbols = sizes;
   cancelled = &cancel;
   enter(nullptr);

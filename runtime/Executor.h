@@ -25,11 +25,12 @@ class Executor {
 public:
   /// `plan`, `program`, `operators` and `states` must outlive the result. `weights` are on `place`, where the
   /// program runs: its inputs are brought there, and what the original says of devices means that one.
-  /// `ranges` is told of each instruction by its module path, if given.
+  /// `ranges` is told of each instruction by its module path, if given. `rank` is whose program it is, for
+  /// messages.
   static llvm::Expected<std::unique_ptr<Executor>> load(const plan::Plan &plan, const plan::Program &program,
                                                         const WeightStore &weights, Operators &operators,
                                                         States &states, c10::Device place, bool checkTypes,
-                                                        DevicePlugin *ranges = nullptr);
+                                                        DevicePlugin *ranges = nullptr, uint32_t rank = 0);
 
   /// Gives the next run its input `index`.
   void setInput(size_t index, c10::IValue value);
@@ -46,8 +47,19 @@ public:
   /// What ran last: `transformer.h.3.attn: aten::addmm`; empty before the first instruction. Of any thread.
   std::string position() const;
 
+  // For signal handlers.
+  uint32_t stage() const { return program.stage; }
+  /// What ran last; null before the first.
+  const plan::Instruction *instruction() const {
+    const CodeInstruction *last = current.load(std::memory_order_relaxed);
+    return last ? last->source : nullptr;
+  }
+  const char *pathOf(const plan::Instruction &instruction) const { return code->pathOf(instruction); }
+  const char *nameOf(const plan::Instruction &instruction) const { return code->nameOf(instruction); }
+
 private:
-  Executor(const plan::Program &program, std::unique_ptr<Code> code, States &states, c10::Device place);
+  Executor(const plan::Program &program, std::unique_ptr<Code> code, States &states, c10::Device place,
+           uint32_t rank);
   llvm::Error fillSlots(const WeightStore &weights);
   /// Runs what comes before the first request.
   llvm::Error setUp();
@@ -78,6 +90,7 @@ private:
   const std::unique_ptr<Code> code;
   States &states;
   const c10::Device place;
+  const uint32_t rank;
   std::optional<TypeCheck> types;
   DevicePlugin *ranges = nullptr;
   std::vector<c10::IValue> slots;

@@ -313,12 +313,6 @@ at::Tensor Unpacking::Reader::quantized() {
   return whole;
 }
 
-/// Kernels take elements for what their container says.
-static void checkElement(const IValue &item, const c10::Type &type) {
-  TORCH_CHECK(item.type()->isSubtypeOf(type), "found a ", item.type()->str(), " in a container of ",
-              type.str());
-}
-
 IValue Unpacking::Reader::list(int depth) {
   auto type = parseType(text());
   if (!type)

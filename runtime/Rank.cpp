@@ -1,6 +1,7 @@
 //===- Rank.cpp -----------------------------------------------------------===//
 #include "runtime/Rank.h"
 #include "codegen/plan/Batch.h"
+#include "codegen/plan/PlanFacts.h"
 #include "runtime/Communicator.h"
 #include "runtime/Exceptions.h"
 #include "runtime/Placement.h"
@@ -40,7 +41,7 @@ Rank::Rank(const plan::Plan &plan, uint32_t index, Device &device, WeightStore w
 
 Error Rank::loadStage(const plan::Program &program, Operators &operators, States &states) {
   auto executor = Executor::load(plan, program, weights, operators, states, worker.place(),
-                                 options.checkTypes, options.traced ? worker.plugin() : nullptr);
+                                 options.checkTypes, options.traced ? worker.plugin() : nullptr, index);
   if (!executor)
     return llvm::createStringError(where(index, program.stage) + llvm::toString(executor.takeError()));
   Part &part = parts[program.signature];
@@ -68,8 +69,10 @@ static const plan::Transfer *transferOf(llvm::ArrayRef<plan::Transfer> transfers
   if (!sends && action.kind != ActionKind::Recv)
     return nullptr;
   const uint32_t from = sends ? action.stage : action.peer, to = sends ? action.peer : action.stage;
-  return llvm::find_if(
-      transfers, [&](const plan::Transfer &transfer) { return transfer.from == from && transfer.to == to; });
+  // They are ordered by both.
+  return llvm::partition_point(transfers, [&](const plan::Transfer &transfer) {
+    return std::pair(transfer.from, transfer.to) < std::pair(from, to);
+  });
 }
 
 void Rank::loadSteps(uint32_t signature) {
@@ -89,13 +92,29 @@ void Rank::loadSteps(uint32_t signature) {
   }
 }
 
-llvm::Expected<std::unique_ptr<Rank>> Rank::load(const plan::Plan &plan, llvm::StringRef directory,
-                                                 uint32_t index, Device &device, Operators &operators,
-                                                 States &states, RankOptions options) {
-  auto weights = WeightStore::open(plan, directory, index, device.place());
+Error Rank::checkMemory() const {
+  const std::optional<int64_t> limit = memoryLimitOf(plan, index);
+  int64_t needed = weightBytes();
+  for (const plan::Program *program : programsOf(plan, index))
+    if (const plan::Prediction *prediction = predictionOf(plan, program->stage, program->tp_rank))
+      needed = std::max(needed, prediction->peak_bytes);
+  if (!limit || needed <= *limit)
+    return Error::success();
+  return llvm::createStringError("rank " + llvm::Twine(index) + ": the plan needs " + llvm::Twine(needed) +
+                                 " bytes of memory there, and limits the device to " + llvm::Twine(*limit) +
+                                 "; compile the model again, for devices with more (--device-memory)");
+}
+
+llvm::Expected<std::unique_ptr<Rank>> Rank::load(const plan::Plan &plan,
+                                                 std::shared_ptr<plan::SafetensorsFile> file, uint32_t index,
+                                                 Device &device, Operators &operators, States &states,
+                                                 RankOptions options) {
+  auto weights = WeightStore::load(plan, std::move(file), index, device.place());
   if (!weights)
     return llvm::createStringError("rank " + llvm::Twine(index) + ": " + llvm::toString(weights.takeError()));
   std::unique_ptr<Rank> rank(new Rank(plan, index, device, std::move(*weights), options));
+  if (Error error = rank->checkMemory())
+    return error;
   device.holdWeights(rank->weightBytes());
   for (const plan::Program *program : programsOf(plan, index))
     if (Error error = rank->loadStage(*program, operators, states))
@@ -123,7 +142,7 @@ void Rank::execute(Request &request, uint32_t signature) {
     if (step.microbatch >= request.microbatches.count())
       continue;
     current.store(&step, std::memory_order_release);
-    request.enter(index, *step.action);
+    request.enter(index, *step.action, step.stage);
     const TraceEvent::Clock::time_point begin = TraceEvent::Clock::now();
     isGoing = attempt(request, step, [&] { return perform(request, part, step); });
     note(request, *step.action, begin);

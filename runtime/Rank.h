@@ -11,7 +11,6 @@
 #include "runtime/Trace.h"
 #include "runtime/WeightStore.h"
 #include "llvm/ADT/STLFunctionalExtras.h"
-#include "llvm/ADT/StringRef.h"
 #include "llvm/Support/Error.h"
 #include <atomic>
 #include <cstdint>
@@ -32,7 +31,8 @@ struct RankOptions {
 class Rank {
 public:
   /// `plan`, `operators`, `states` and `device` must outlive the result.
-  static llvm::Expected<std::unique_ptr<Rank>> load(const plan::Plan &plan, llvm::StringRef directory,
+  static llvm::Expected<std::unique_ptr<Rank>> load(const plan::Plan &plan,
+                                                    std::shared_ptr<plan::SafetensorsFile> weights,
                                                     uint32_t rank, Device &device, Operators &operators,
                                                     States &states, RankOptions options);
 
@@ -76,6 +76,8 @@ private:
   };
 
   Rank(const plan::Plan &plan, uint32_t index, Device &device, WeightStore weights, RankOptions options);
+  /// Weights, and what the plan predicts, are within the plan's limit.
+  llvm::Error checkMemory() const;
   llvm::Error loadStage(const plan::Program &program, Operators &operators, States &states);
   void loadSteps(uint32_t signature);
   /// Counts and keeps what was done.

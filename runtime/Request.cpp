@@ -1,5 +1,6 @@
 //===- Request.cpp --------------------------------------------------------===//
 #include "runtime/Request.h"
+#include "runtime/StageRun.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 #include <algorithm>
@@ -10,10 +11,11 @@ Request::Request(uint64_t number, std::vector<at::Tensor> inputs, Microbatches m
                  size_t outputCount, llvm::ArrayRef<uint32_t> rankIds, std::shared_ptr<Traffic> traffic,
                  Traffic::Admission admission, llvm::MutableArrayRef<States> states,
                  llvm::function_ref<std::shared_ptr<Exchange>(Patience &)> connect, c10::Device outputPlace,
-                 bool collects)
+                 bool collects, std::function<void(const std::string &)> overdue)
     : number(number), microbatches(std::move(microbatches)), outputPlace(outputPlace),
       inputs(std::move(inputs)), outputs(outputCount), rooms(outputCount), traffic(std::move(traffic)),
-      admission(std::move(admission)), states(states), working(rankIds.size() + collects) {
+      admission(std::move(admission)), states(states), overdue(std::move(overdue)),
+      working(rankIds.size() + collects) {
   for (uint32_t rank : rankIds)
     ranks.push_back({rank});
   ranksExchange = connect(*this);
@@ -28,7 +30,11 @@ Request::Clock::time_point Request::deadline() {
   return deadlineLocked();
 }
 
-void Request::expire() { fail(describeStuck()); }
+void Request::expire() {
+  const std::string message = describeStuck();
+  if (fail(message) && overdue)
+    overdue(message);
+}
 
 void Request::checkDeadline() {
   std::unique_lock lock(mutex);
@@ -55,7 +61,10 @@ std::string Request::describe(const RankState &state) const {
   if (action->kind == plan::ActionKind::Send)
     return who + " waits for stage " + std::to_string(action->peer) + " to take its values";
   const std::string other = ranksExchange->awaited(state.rank);
-  return who + (other.empty() ? " is computing" : " waits for " + other);
+  if (!other.empty())
+    return who + " waits for " + other;
+  const std::string position = state.stage ? state.stage->position() : "";
+  return who + " is computing" + (position.empty() ? "" : " " + position);
 }
 
 std::string Request::describeStuck() {
@@ -72,11 +81,13 @@ std::string Request::describeStuck() {
          "; allow more time (--timeout)";
 }
 
-void Request::enter(uint32_t rank, const plan::Action &action) {
+void Request::enter(uint32_t rank, const plan::Action &action, const StageRun *stage) {
   std::lock_guard lock(mutex);
   if (begun == Clock::time_point())
     begun = Clock::now();
-  stateOf(rank).action = &action;
+  RankState &state = stateOf(rank);
+  state.action = &action;
+  state.stage = stage;
 }
 
 void Request::addOutput(size_t leaf, uint32_t microbatch, const at::Tensor &tensor) {
@@ -138,23 +149,24 @@ void Request::end() {
   changed.notify_all();
 }
 
-void Request::fail(std::string message) {
+bool Request::fail(std::string message) {
   std::unique_lock lock(mutex);
   // What is done stays done.
   if (hasFailed || working == 0)
-    return;
+    return false;
   const std::shared_ptr<Exchange> exchange = ranksExchange;
   lock.unlock();
   message = exchange->agree(std::move(message));
   lock.lock();
   if (hasFailed || working == 0)
-    return;
+    return false;
   failure = std::move(message);
   hasFailed = true;
   traffic->noteEnd();
   lock.unlock();
   changed.notify_all();
   exchange->wake();
+  return true;
 }
 
 llvm::Expected<std::vector<at::Tensor>> Request::wait() {

@@ -19,6 +19,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -26,6 +27,8 @@
 #include <vector>
 
 namespace cleave::runtime {
+
+class StageRun;
 
 /// What the ranks that work on a request and the caller that waits for it share. Every wait ends at the
 /// deadline, or when the request fails; the first failure is the one that is reported. The time of a request
@@ -41,11 +44,13 @@ public:
   /// the ranks.
   /// \param outputPlace  where outputs are given.
   /// \param collects   outputs come from other processes, for which `takeOutputs` waits.
+  /// \param overdue    called with the message by the thread that finds the deadline passed; may be empty.
   Request(uint64_t number, std::vector<at::Tensor> inputs, Microbatches microbatches, size_t outputs,
           llvm::ArrayRef<uint32_t> ranks, std::shared_ptr<Traffic> traffic, Traffic::Admission admission,
           llvm::MutableArrayRef<States> states,
           llvm::function_ref<std::shared_ptr<Exchange>(Patience &)> connect,
-          c10::Device outputPlace = c10::kCPU, bool collects = false);
+          c10::Device outputPlace = c10::kCPU, bool collects = false,
+          std::function<void(const std::string &)> overdue = nullptr);
 
   const uint64_t number;
   const Microbatches microbatches;
@@ -59,7 +64,7 @@ public:
   /// By which ranks that work on the request reach each other.
   Exchange &exchange() { return *ranksExchange; }
   /// Notes what `rank` does from now on, for messages.
-  void enter(uint32_t rank, const plan::Action &action);
+  void enter(uint32_t rank, const plan::Action &action, const StageRun *stage = nullptr);
   /// Adds what a micro-batch, of those of all data ranks, gives to a leaf of the outputs; what is on a GPU
   /// has been added when the thread has finished there (`finishHere`).
   void addOutput(size_t leaf, uint32_t microbatch, const at::Tensor &tensor);
@@ -71,7 +76,8 @@ public:
   /// with the last part the request is done.
   void leave(std::optional<uint32_t> rank, MemoryAccount &account);
 
-  void fail(std::string message);
+  /// Whether this was the first failure.
+  bool fail(std::string message);
   /// Fails where the deadline has passed.
   void checkDeadline();
   const std::atomic<bool> &failed() const { return hasFailed; }
@@ -85,6 +91,8 @@ private:
     uint32_t rank;
     /// What it does; null before it has begun.
     const plan::Action *action = nullptr;
+    /// Whose program it runs.
+    const StageRun *stage = nullptr;
     bool left = false;
   };
 
@@ -105,6 +113,7 @@ private:
   const std::shared_ptr<Traffic> traffic;
   Traffic::Admission admission;
   const llvm::MutableArrayRef<States> states;
+  const std::function<void(const std::string &)> overdue;
   std::atomic<bool> hasFailed{false};
 
   std::mutex mutex;

@@ -1,8 +1,10 @@
 //===- Session.cpp --------------------------------------------------------===//
 #include "runtime/Session.h"
 #include "codegen/plan/Batch.h"
+#include "codegen/plan/PlanFacts.h"
 #include "codegen/plan/PlanFile.h"
 #include "codegen/plan/Schedule.h"
+#include "runtime/Closing.h"
 #include "runtime/Device.h"
 #include "runtime/DeviceLinks.h"
 #include "runtime/Exceptions.h"
@@ -14,6 +16,7 @@
 #include "runtime/Precision.h"
 #include "runtime/RequestList.h"
 #include "runtime/Route.h"
+#include "runtime/SetupWatch.h"
 #include "llvm/ADT/STLExtras.h"
 #include <c10/core/InferenceMode.h>
 #include <deque>
@@ -23,6 +26,10 @@ namespace cleave::runtime {
 
 using llvm::Error;
 using llvm::Expected;
+
+/// What a plan's ranks may hold beyond its limits when it runs: predictions leave out the workspace of some
+/// kernels, and requests may be larger than the traced one.
+static int64_t withTolerance(int64_t limit) { return limit + limit / 8 + (int64_t(64) << 20); }
 
 struct Session::Impl {
   Impl(std::unique_ptr<plan::Plan> plan, SessionOptions options)
@@ -35,7 +42,7 @@ struct Session::Impl {
   Error load(llvm::StringRef directory);
   /// The devices of these ranks, and the one for outputs.
   Expected<std::vector<ResolvedDevice>> resolveOwn(llvm::ArrayRef<uint32_t> own);
-  Error loadRanks(llvm::StringRef directory, llvm::ArrayRef<uint32_t> own);
+  Error loadRanks(const plan::OpenShards &shards, llvm::ArrayRef<uint32_t> own);
   Error serve();
   std::shared_ptr<Exchange> connect(const Route &route, uint32_t microbatches, Patience &patience);
   bool leads() const { return lead && peers->rank() == 0; }
@@ -55,10 +62,14 @@ struct Session::Impl {
   Error close();
   /// Waits for room for a request.
   Expected<Traffic::Admission> enter();
+  /// What is done when a request is overdue; nothing where other processes have to agree on that.
+  std::function<void(const std::string &)> onOverdue() const;
   size_t mostUnderWay() const;
 
   const std::unique_ptr<plan::Plan> plan;
   const SessionOptions options;
+  /// Shared with requests.
+  const std::shared_ptr<Closing> closing = std::make_shared<Closing>();
   Operators operators;
   /// By tensor rank: each keeps its own, of the same values.
   std::vector<States> states;
@@ -165,6 +176,8 @@ Expected<std::vector<ResolvedDevice>> Session::Impl::resolveOwn(llvm::ArrayRef<u
     auto device = resolveDevice((*names)[rank]);
     if (!device)
       return device.takeError();
+    if (const auto limit = memoryLimitOf(*plan, rank))
+      device->memoryLimit = withTolerance(*limit);
     resolved.push_back(std::move(*device));
   }
   auto outputDevice = resolveDevice(options.outputDevice);
@@ -177,13 +190,14 @@ Expected<std::vector<ResolvedDevice>> Session::Impl::resolveOwn(llvm::ArrayRef<u
   return resolved;
 }
 
-Error Session::Impl::loadRanks(llvm::StringRef directory, llvm::ArrayRef<uint32_t> own) {
+Error Session::Impl::loadRanks(const plan::OpenShards &shards, llvm::ArrayRef<uint32_t> own) {
   // Weights are nobody's to differentiate.
   c10::InferenceMode inference;
+  const SetupWatch watch(options.timeout, options.overdue);
   for (auto [index, device] : llvm::zip(own, devices)) {
-    auto rank =
-        Rank::load(*plan, directory, index, *device, operators, states[plan::tensorRankOf(*plan, index)],
-                   {options.checkTypes, options.trace, options.cudaGraphs});
+    auto rank = Rank::load(*plan, shards.at(index), index, *device, operators,
+                           states[plan::tensorRankOf(*plan, index)],
+                           {options.checkTypes, options.trace, options.cudaGraphs});
     if (!rank)
       return rank.takeError();
     ranks.push_back(std::move(*rank));
@@ -201,8 +215,9 @@ Error Session::Impl::load(llvm::StringRef directory) {
     return resolved.takeError();
   if (Error error = setPrecision(options, *resolved))
     return error;
-  if (Error error = plan::checkShards(*plan, directory, own))
-    return error;
+  auto shards = plan::openShards(*plan, directory, own);
+  if (!shards)
+    return shards.takeError();
   for (const std::string &library : options.libraries)
     if (Error error = loadLibrary(library))
       return error;
@@ -214,7 +229,7 @@ Error Session::Impl::load(llvm::StringRef directory) {
   devices = startDevices(*resolved, options.launch ? options.launch->localSize : 1, options.autocast);
   // A request reads the states that the one before it has left.
   traffic = std::make_shared<Traffic>(options.timeout, mostUnderWay());
-  if (Error error = loadRanks(directory, own))
+  if (Error error = loadRanks(*shards, own))
     return error;
   for (uint32_t signature = 0; signature < plan->signatures.size(); ++signature)
     routes.emplace_back(*plan, signature, ranks);
@@ -263,7 +278,19 @@ std::shared_ptr<Exchange> Session::Impl::connect(const Route &route, uint32_t mi
   return route.connect(microbatches, patience);
 }
 
+std::function<void(const std::string &)> Session::Impl::onOverdue() const {
+  if (peers)
+    return nullptr;
+  return [closing = closing, told = options.overdue](const std::string &message) {
+    closing->begin(message);
+    if (told)
+      told(message);
+  };
+}
+
 Expected<Traffic::Admission> Session::Impl::enter() {
+  if (Error error = closing->check())
+    return error;
   if (Traffic::Admission admission = traffic->enter())
     return admission;
   return llvm::createStringError("no room for another request after " + llvm::Twine(options.timeout.count()) +
@@ -307,7 +334,8 @@ Expected<std::shared_ptr<Request>> Session::Impl::begin(Traffic::Admission admis
   auto request = std::make_shared<Request>(
       submitted++, std::move(inputs), std::move(microbatches), plan->signatures[signature]->outputs.size(),
       routes[signature].ranks, traffic, std::move(admission), states,
-      [&](Patience &patience) { return connect(routes[signature], count, patience); }, outputPlace, collects);
+      [&](Patience &patience) { return connect(routes[signature], count, patience); }, outputPlace, collects,
+      onOverdue());
   underWay.add(request);
   post(request, signature, collects);
   return request;

@@ -50,7 +50,7 @@ struct SessionOptions {
   bool cudaGraphs = false;
   /// Keep what every rank does and when, for `takeTrace`; it grows until that is called.
   bool trace = false;
-  /// How long `run` may take before it fails; a plan that waits longer is stuck.
+  /// How long `run` may take before it fails, and the session with it; a plan that waits longer is stuck.
   std::chrono::seconds timeout{30};
   /// How long other processes are waited for that load the plan and show that they live.
   std::chrono::seconds loadTimeout{3600};
@@ -68,6 +68,11 @@ struct SessionOptions {
   /// message that all of them end with. It may block, and destroy the session where no other call of it is
   /// under way; destroying it elsewhere waits until the callback has returned.
   std::function<void(const std::string &)> failed = nullptr;
+  /// Of a run of one process: called with the message, by any thread, when a request has no result in time,
+  /// after which the session takes no others, or when what comes before the first request does not end in
+  /// time. A kernel cannot be stopped, and who closes the session waits for it: a program that does not want
+  /// to ends here.
+  std::function<void(const std::string &)> overdue = nullptr;
 };
 
 /// What a device has held and done since the session was opened.
@@ -96,7 +101,8 @@ public:
   /// Opens `planDirectory` as untrusted input: plan and shards are checked before anything is executed.
   static llvm::Expected<std::unique_ptr<Session>> open(llvm::StringRef planDirectory,
                                                        SessionOptions options = {});
-  /// Closes it, and says nothing of what fails.
+  /// Closes it, and says nothing of what fails. Waits for the kernels that run, also of requests that have
+  /// failed.
   ~Session();
   /// Waits until all processes are done, and fails where one is not; nothing may be called afterwards. Alone,
   /// it does nothing.

@@ -5,18 +5,8 @@
 #include "runtime/TensorFile.h"
 #include "runtime/Values.h"
 #include "llvm/ADT/STLExtras.h"
-#include "llvm/ADT/SmallString.h"
-#include "llvm/Support/Path.h"
 
 namespace cleave::runtime {
-
-static llvm::Expected<std::shared_ptr<plan::SafetensorsFile>>
-openShards(const plan::Plan &plan, llvm::StringRef directory, uint32_t rank) {
-  auto file = llvm::find_if(plan.shard_files, [&](const auto &file) { return file->rank == rank; });
-  llvm::SmallString<256> path(directory);
-  llvm::sys::path::append(path, (*file)->name);
-  return plan::SafetensorsFile::open(path);
-}
 
 /// The rank's piece of `weight`, or an error where the file disagrees with the plan.
 static llvm::Expected<const plan::TensorEntry *> findPiece(const plan::SafetensorsFile &file,
@@ -51,15 +41,13 @@ llvm::Error WeightStore::add(const plan::Plan &plan, std::shared_ptr<plan::Safet
   });
 }
 
-llvm::Expected<WeightStore> WeightStore::open(const plan::Plan &plan, llvm::StringRef directory,
-                                              uint32_t rank, c10::Device place) {
+llvm::Expected<WeightStore> WeightStore::load(const plan::Plan &plan,
+                                              std::shared_ptr<plan::SafetensorsFile> file, uint32_t rank,
+                                              c10::Device place) {
   WeightStore store;
-  auto file = openShards(plan, directory, rank);
-  if (!file)
-    return file.takeError();
   for (const plan::Program *program : programsOf(plan, rank))
     for (const auto &use : program->weights)
-      if (llvm::Error error = store.add(plan, *file, rank, use->weight, place))
+      if (llvm::Error error = store.add(plan, file, rank, use->weight, place))
         return error;
   return store;
 }

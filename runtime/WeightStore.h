@@ -5,7 +5,6 @@
 #include "codegen/plan/Plan.h"
 #include "codegen/plan/Safetensors.h"
 #include "llvm/ADT/DenseMap.h"
-#include "llvm/ADT/StringRef.h"
 #include "llvm/Support/Error.h"
 #include <ATen/core/Tensor.h>
 #include <memory>
@@ -16,8 +15,9 @@ namespace cleave::runtime {
 /// who computes with them, never copied, and keep the mapping alive.
 class WeightStore {
 public:
-  static llvm::Expected<WeightStore> open(const plan::Plan &plan, llvm::StringRef directory, uint32_t rank,
-                                          c10::Device place);
+  /// \param file  the rank's shard file, compared with the plan.
+  static llvm::Expected<WeightStore> load(const plan::Plan &plan, std::shared_ptr<plan::SafetensorsFile> file,
+                                          uint32_t rank, c10::Device place);
 
   /// Weight `index` of the plan; one that a program of this rank uses.
   const at::Tensor &at(uint32_t index) const { return tensors.find(index)->second; }

@@ -1,10 +1,8 @@
-//===- Checksum.h - BLAKE3 of bytes and files -------------------*- C++ -*-===//
+//===- Checksum.h - BLAKE3 of bytes ----------------------------*- C++ -*-===//
 #ifndef CLEAVE_CODEGEN_PLAN_CHECKSUM_H
 #define CLEAVE_CODEGEN_PLAN_CHECKSUM_H
 
 #include "llvm/ADT/ArrayRef.h"
-#include "llvm/ADT/StringRef.h"
-#include "llvm/Support/Error.h"
 #include <array>
 #include <cstdint>
 #include <string>
@@ -15,9 +13,6 @@ namespace cleave::plan {
 using Digest = std::array<uint8_t, 32>;
 
 Digest checksum(llvm::ArrayRef<uint8_t> bytes);
-
-/// Reads the file in pieces; its pages are not kept resident. Fails when it cannot be read.
-llvm::Expected<Digest> checksumOfFile(llvm::StringRef path);
 
 /// 64 lower-case hexadecimal digits.
 std::string toHex(const Digest &digest);

@@ -5,12 +5,11 @@
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/Endian.h"
-#include "llvm/Support/FileSystem.h"
 #include "llvm/Support/Format.h"
-#include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/Path.h"
 #include "llvm/Support/raw_ostream.h"
 #include <cstring>
+#include <limits>
 
 namespace cleave::plan {
 
@@ -25,8 +24,6 @@ static constexpr uint8_t kMagic[8] = {'C', 'L', 'E', 'A', 'V', 'E', '\r', '\n'};
 static constexpr size_t kVersionAt = 8, kPayloadBytesAt = 16, kDigestAt = 32, kHeaderBytes = 64;
 /// The most that FlatBuffers' verifier takes.
 static constexpr uint64_t kMaxPayloadBytes = FLATBUFFERS_MAX_BUFFER_SIZE - 1;
-/// Values and trees nest at most this deep in the file, counted in tables; `validate` allows less.
-static constexpr uint32_t kMaxTableDepth = 128;
 static constexpr StringRef kRemedy = "; compile the model again";
 
 std::string shardFileName(uint32_t rank) {
@@ -96,14 +93,14 @@ static Expected<std::unique_ptr<Plan>> unpack(ArrayRef<uint8_t> payload) {
   std::vector<uint64_t> aligned((payload.size() + 7) / 8);
   std::memcpy(aligned.data(), payload.data(), payload.size());
   auto *buffer = reinterpret_cast<const uint8_t *>(aligned.data());
+  if (Error error = checkUnpacking(buffer, payload.size()))
+    return llvm::createStringError(toString(std::move(error)) + kRemedy);
   flatbuffers::Verifier::Options options;
-  options.max_depth = kMaxTableDepth;
-  options.max_tables = payload.size() / 4; // None is smaller than four bytes.
+  // Both have been looked at.
+  options.max_depth = options.max_tables = std::numeric_limits<flatbuffers::uoffset_t>::max();
   flatbuffers::Verifier verifier(buffer, payload.size(), options);
   if (!wire::VerifyPlanBuffer(verifier))
     return llvm::createStringError("it is malformed: offsets leave the file" + kRemedy);
-  if (!canUnpack(buffer, payload.size()))
-    return llvm::createStringError("it is malformed: its parts overlap or are misaligned" + kRemedy);
   std::unique_ptr<Plan> plan = wire::UnPackPlan(buffer);
   if (Error error = validate(*plan))
     return llvm::createStringError(toString(std::move(error)) + kRemedy);
@@ -126,20 +123,19 @@ Expected<LoadedPlan> readPlan(StringRef directory) {
   auto refuse = [&](const Twine &why) {
     return llvm::createStringError("cannot read '" + path + "': " + why);
   };
-  uint64_t length = 0;
-  if (!llvm::sys::fs::is_regular_file(path))
-    return refuse(Twine(llvm::sys::fs::exists(path) ? "it is no regular file" : "there is no such file") +
+  auto file = InputFile::open(path);
+  if (!file)
+    return refuse((file.getError() == std::errc::no_such_file_or_directory
+                       ? "there is no such file"
+                       : describeInputError(file.getError())) +
                   "; give the folder that `cleave compile` wrote");
-  if (std::error_code error = llvm::sys::fs::file_size(path, length))
-    return refuse(error.message());
-  if (length > kHeaderBytes + kMaxPayloadBytes)
+  if (file->bytes() > kHeaderBytes + kMaxPayloadBytes)
     return refuse("it is larger than any plan" + kRemedy);
   // Read, not mapped: what has been verified must not change.
-  auto file = llvm::MemoryBuffer::getFile(path, /*IsText=*/false, /*RequiresNullTerminator=*/false,
-                                          /*IsVolatile=*/true);
-  if (!file)
-    return refuse(file.getError().message());
-  ArrayRef<uint8_t> bytes = llvm::arrayRefFromStringRef((*file)->getBuffer());
+  auto contents = file->read();
+  if (!contents)
+    return refuse(describeInputError(contents.getError()));
+  ArrayRef<uint8_t> bytes = llvm::arrayRefFromStringRef((*contents)->getBuffer());
   Expected<std::unique_ptr<Plan>> plan = decode(bytes, path);
   if (!plan)
     return plan.takeError();
@@ -151,34 +147,29 @@ Expected<LoadedPlan> readPlan(StringRef directory) {
 //===- Shards -------------------------------------------------------------===//
 
 /// The contents of the file are those that were written beside the plan.
-static Error checkContents(const ShardFile &file, StringRef path) {
+static Error checkContents(const ShardFile &expected, const InputFile &file) {
+  const std::string &path = file.name();
   auto refuse = [&](const Twine &what) { return llvm::createStringError(path + ": " + what + kRemedy); };
-  uint64_t length = 0;
-  if (!llvm::sys::fs::is_regular_file(path) || llvm::sys::fs::file_size(path, length))
-    return refuse("the shard of rank " + Twine(file.rank) +
-                  (llvm::sys::fs::exists(path) ? " is no regular file" : " is missing"));
-  if (length != file.bytes)
-    return refuse("the shard of rank " + Twine(file.rank) + " has " + Twine(length) +
-                  " bytes, the plan tells of " + Twine(file.bytes));
-  Expected<Digest> digest = checksumOfFile(path);
+  if (file.bytes() != expected.bytes)
+    return refuse("the shard of rank " + Twine(expected.rank) + " has " + Twine(file.bytes()) +
+                  " bytes, the plan tells of " + Twine(expected.bytes));
+  auto digest = file.digest();
   if (!digest)
-    return digest.takeError();
-  if (*digest != toDigest(*file.hash))
-    return refuse("the shard of rank " + Twine(file.rank) +
+    return refuse("the shard of rank " + Twine(expected.rank) +
+                  " cannot be read: " + describeInputError(digest.getError()));
+  if (*digest != toDigest(*expected.hash))
+    return refuse("the shard of rank " + Twine(expected.rank) +
                   " is damaged or of another plan: its checksum differs");
   return Error::success();
 }
 
 /// Every weight that the plan has on this rank is in the file, with its dtype and shape.
-static Error checkTensors(const Plan &plan, uint32_t rank, StringRef path) {
-  Expected<std::shared_ptr<SafetensorsFile>> shards = SafetensorsFile::open(path);
-  if (!shards)
-    return shards.takeError();
+static Error checkTensors(const Plan &plan, uint32_t rank, const SafetensorsFile &file, StringRef path) {
   for (const auto &weight : plan.weights)
     for (const auto &shard : weight->shards) {
       if (shard->rank != rank)
         continue;
-      const TensorEntry *entry = (*shards)->find(shard->key);
+      const TensorEntry *entry = file.find(shard->key);
       if (!entry || entry->dtype != weight->dtype || entry->shape != shard->shape)
         return llvm::createStringError(path + ": weight '" + weight->name +
                                        "' is missing, or of another dtype or shape" + kRemedy);
@@ -186,18 +177,36 @@ static Error checkTensors(const Plan &plan, uint32_t rank, StringRef path) {
   return Error::success();
 }
 
-Error checkShards(const Plan &plan, StringRef directory, ArrayRef<uint32_t> ranks) {
+static Expected<std::shared_ptr<SafetensorsFile>> openShard(const Plan &plan, const ShardFile &expected,
+                                                            StringRef path) {
+  auto file = InputFile::open(path);
+  if (!file) {
+    const bool isMissing = file.getError() == std::errc::no_such_file_or_directory;
+    return llvm::createStringError(
+        path + ": the shard of rank " + Twine(expected.rank) + " " +
+        (isMissing ? "is missing" : "cannot be read: " + describeInputError(file.getError())) + kRemedy);
+  }
+  if (Error error = checkContents(expected, *file))
+    return error;
+  auto tensors = SafetensorsFile::open(*file);
+  if (!tensors)
+    return tensors.takeError();
+  if (Error error = checkTensors(plan, expected.rank, **tensors, path))
+    return error;
+  return tensors;
+}
+
+Expected<OpenShards> openShards(const Plan &plan, StringRef directory, ArrayRef<uint32_t> ranks) {
+  OpenShards files;
   for (const auto &file : plan.shard_files) {
     if (!ranks.empty() && !llvm::is_contained(ranks, file->rank))
       continue;
     llvm::SmallString<256> path(directory);
     llvm::sys::path::append(path, file->name);
-    if (Error error = checkContents(*file, path))
-      return error;
-    if (Error error = checkTensors(plan, file->rank, path))
+    if (Error error = openShard(plan, *file, path).moveInto(files[file->rank]))
       return error;
   }
-  return Error::success();
+  return files;
 }
 
 } // namespace cleave::plan

@@ -17,10 +17,13 @@
 #include "codegen/plan/Plan.h"
 #include "llvm/ADT/StringRef.h"
 #include "llvm/Support/Error.h"
+#include <map>
 #include <memory>
 #include <vector>
 
 namespace cleave::plan {
+
+class SafetensorsFile;
 
 /// Raised whenever a reader of the previous version would misread the file.
 inline constexpr uint32_t kFormatVersion = 1;
@@ -46,8 +49,11 @@ struct LoadedPlan {
 };
 llvm::Expected<LoadedPlan> readPlan(llvm::StringRef directory);
 
-/// Compares length and checksum of every shard of `directory` (of `ranks` only, unless empty) with the plan.
-llvm::Error checkShards(const Plan &plan, llvm::StringRef directory, llvm::ArrayRef<uint32_t> ranks = {});
+/// By rank.
+using OpenShards = std::map<uint32_t, std::shared_ptr<SafetensorsFile>>;
+/// Opens every shard of `directory` (of `ranks` only, unless empty), each once, and compares length, checksum and tensors
+/// with the plan. What is mapped is what was compared, whatever takes its name afterwards.
+llvm::Expected<OpenShards> openShards(const Plan &plan, llvm::StringRef directory, llvm::ArrayRef<uint32_t> ranks = {});
 
 /// Whether everything that an executor relies on holds: tables present, indices in range, slots written once and before
 /// they are read, released slots not read again, shapes whose byte counts do not overflow, sources and outputs that

@@ -3,17 +3,10 @@
 #include "codegen/plan/AtomicFile.h"
 #include "codegen/plan/SafetensorsHeader.h"
 #include "llvm/ADT/STLExtras.h"
-#include "llvm/ADT/ScopeExit.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/BLAKE3.h"
 #include "llvm/Support/Endian.h"
-#include <cerrno>
-#include <cstring>
-#include <fcntl.h>
 #include <numeric>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 namespace cleave::plan {
 
@@ -26,52 +19,33 @@ static constexpr uint64_t kMaxHeaderBytes = 100'000'000;
 
 //===- Reading ------------------------------------------------------------===//
 
-namespace {
-struct Mapping {
-  uint8_t *base;
-  uint64_t length;
-};
-} // namespace
-
 static Error cannotRead(StringRef path, const llvm::Twine &why) {
   return llvm::createStringError("cannot read '" + path + "': " + why);
 }
 
-/// Maps a regular file of at least `atLeast` bytes, copy on write.
-static Expected<Mapping> mapFile(StringRef path, uint64_t atLeast) {
-  // Not to wait for a writer, should it be a named pipe.
-  int file = open(path.str().c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (file < 0)
-    return cannotRead(path, std::strerror(errno) + llvm::Twine("; give a safetensors file that can be read"));
-  auto close = llvm::make_scope_exit([&] { ::close(file); });
-  struct stat status;
-  if (fstat(file, &status) != 0)
-    return cannotRead(path, std::strerror(errno));
-  if (!S_ISREG(status.st_mode))
-    return cannotRead(path, "it is no regular file; give a safetensors file");
-  uint64_t length = status.st_size;
-  if (length < atLeast)
-    return cannotRead(path, "it has " + llvm::Twine(length) + " bytes, a safetensors file has more");
-  void *base = mmap(nullptr, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_NORESERVE, file, 0);
-  if (base == MAP_FAILED)
-    return cannotRead(path, std::strerror(errno));
-  return Mapping{static_cast<uint8_t *>(base), length};
+Expected<std::shared_ptr<SafetensorsFile>> SafetensorsFile::open(StringRef path) {
+  auto file = InputFile::open(path);
+  if (!file)
+    return cannotRead(path, describeInputError(file.getError()) + "; give a safetensors file that can be read");
+  return open(*file);
 }
 
-Expected<std::shared_ptr<SafetensorsFile>> SafetensorsFile::open(StringRef path) {
-  Expected<Mapping> mapping = mapFile(path, kHeaderLengthBytes + 2);
+Expected<std::shared_ptr<SafetensorsFile>> SafetensorsFile::open(const InputFile &input) {
+  const StringRef path = input.name();
+  if (input.bytes() < kHeaderLengthBytes + 2)
+    return cannotRead(path, "it has " + llvm::Twine(input.bytes()) + " bytes, a safetensors file has more");
+  auto mapping = input.map();
   if (!mapping)
-    return mapping.takeError();
-  std::shared_ptr<SafetensorsFile> file(new SafetensorsFile());
-  file->base = mapping->base;
-  file->length = mapping->length;
-  uint64_t headerBytes = llvm::support::endian::read64le(file->base);
-  uint64_t rest = file->length - kHeaderLengthBytes;
+    return cannotRead(path, describeInputError(mapping.getError()));
+  std::shared_ptr<SafetensorsFile> file(new SafetensorsFile(std::move(*mapping)));
+  const uint8_t *base = file->mapping->data();
+  uint64_t headerBytes = llvm::support::endian::read64le(base);
+  uint64_t rest = file->fileBytes() - kHeaderLengthBytes;
   if (headerBytes > rest || headerBytes > kMaxHeaderBytes)
     return cannotRead(path, "it is no safetensors file, or truncated: its header would have " +
                                 llvm::Twine(headerBytes) + " bytes, the file has " +
-                                llvm::Twine(file->length));
-  StringRef header(reinterpret_cast<char *>(file->base) + kHeaderLengthBytes, headerBytes);
+                                llvm::Twine(file->fileBytes()));
+  StringRef header(reinterpret_cast<const char *>(base) + kHeaderLengthBytes, headerBytes);
   auto entries = parseHeader(header, rest - headerBytes);
   if (!entries)
     return cannotRead(path, toString(entries.takeError()));
@@ -79,11 +53,6 @@ Expected<std::shared_ptr<SafetensorsFile>> SafetensorsFile::open(StringRef path)
   for (size_t i = 0; i < file->tensors.size(); ++i)
     file->indexOf[file->tensors[i].name] = i;
   return file;
-}
-
-SafetensorsFile::~SafetensorsFile() {
-  if (base)
-    munmap(base, length);
 }
 
 const TensorEntry *SafetensorsFile::find(StringRef name) const {

@@ -9,7 +9,7 @@
 #ifndef CLEAVE_CODEGEN_PLAN_SAFETENSORS_H
 #define CLEAVE_CODEGEN_PLAN_SAFETENSORS_H
 
-#include "codegen/plan/Checksum.h"
+#include "codegen/plan/InputFile.h"
 #include "codegen/plan/Plan.h"
 #include "llvm/ADT/ArrayRef.h"
 #include "llvm/ADT/STLFunctionalExtras.h"
@@ -45,18 +45,17 @@ struct TensorEntry {
 class SafetensorsFile {
 public:
   static llvm::Expected<std::shared_ptr<SafetensorsFile>> open(llvm::StringRef path);
-  ~SafetensorsFile();
+  static llvm::Expected<std::shared_ptr<SafetensorsFile>> open(const InputFile &file);
   llvm::ArrayRef<TensorEntry> entries() const { return tensors; }
   /// Null when there is none of that name.
   const TensorEntry *find(llvm::StringRef name) const;
   /// The bytes of an entry; private to this process and writable (copy on write), alive as long as this object.
-  uint8_t *data(const TensorEntry &entry) const { return base + entry.offset; }
-  uint64_t fileBytes() const { return length; }
+  uint8_t *data(const TensorEntry &entry) const { return mapping->data() + entry.offset; }
+  uint64_t fileBytes() const { return mapping->bytes().size(); }
 
 private:
-  SafetensorsFile() = default;
-  uint8_t *base = nullptr;
-  uint64_t length = 0;
+  explicit SafetensorsFile(std::shared_ptr<MappedFile> mapping) : mapping(std::move(mapping)) {}
+  const std::shared_ptr<MappedFile> mapping;
   std::vector<TensorEntry> tensors;
   llvm::StringMap<size_t> indexOf;
 };

@@ -17,6 +17,8 @@ namespace json = llvm::json;
 static constexpr StringRef kMetadataKey = "__metadata__";
 /// {"name": {"shape": [1]}} is three deep; the parser recurses, so depth is bounded before it runs.
 static constexpr int kMaxNesting = 8;
+/// Of an entry: 64 dimensions of 20 digits, and a good deal of space. Names are not limited.
+static constexpr size_t kMaxEntryBytes = 1 << 16;
 static constexpr uint64_t kDataAlignment = 64;
 
 namespace {
@@ -50,11 +52,35 @@ std::optional<uint64_t> bytesOf(DType dtype, llvm::ArrayRef<int64_t> shape) {
 
 //===- Reading ------------------------------------------------------------===//
 
-static bool isNestedTooDeep(StringRef text) {
-  int depth = 0;
+namespace {
+/// Cuts the header into its entries, so that each is parsed by itself: LLVM's tree of all would take 4 KiB a
+/// tensor.
+class HeaderCutter {
+public:
+  /// \param text  begins with a brace.
+  explicit HeaderCutter(StringRef text) : rest(text.drop_front().ltrim()), isEnd(rest.consume_front("}")) {}
+  /// The next name, with its quotes, and value; nothing at the end of the object.
+  Expected<std::optional<std::pair<StringRef, StringRef>>> next();
+
+private:
+  /// Takes what comes before the first of `stops` that is in no string, array or object.
+  Expected<StringRef> takeUntil(StringRef stops);
+
+  StringRef rest;
+  bool isEnd;
+};
+} // namespace
+
+Expected<StringRef> HeaderCutter::takeUntil(StringRef stops) {
+  int depth = 1;
   bool inString = false;
-  for (size_t i = 0; i < text.size(); ++i) {
-    char c = text[i];
+  for (size_t i = 0; i < rest.size(); ++i) {
+    const char c = rest[i];
+    if (!inString && depth == 1 && stops.contains(c)) {
+      StringRef taken = rest.take_front(i);
+      rest = rest.drop_front(i);
+      return taken;
+    }
     if (inString && c == '\\')
       ++i;
     else if (c == '"')
@@ -64,9 +90,29 @@ static bool isNestedTooDeep(StringRef text) {
     else if (!inString && (c == '}' || c == ']'))
       --depth;
     if (depth > kMaxNesting)
-      return true;
+      return llvm::createStringError("its header is nested deeper than " + llvm::Twine(kMaxNesting));
+    if (depth == 0)
+      break;
   }
-  return false;
+  return llvm::createStringError("its header is no JSON: an object has no end");
+}
+
+Expected<std::optional<std::pair<StringRef, StringRef>>> HeaderCutter::next() {
+  if (isEnd) {
+    if (!rest.trim().empty())
+      return llvm::createStringError("its header is no JSON: text after end of document");
+    return std::nullopt;
+  }
+  Expected<StringRef> name = takeUntil(":");
+  if (!name)
+    return name.takeError();
+  rest = rest.drop_front();
+  Expected<StringRef> value = takeUntil(",}");
+  if (!value)
+    return value.takeError();
+  isEnd = rest.front() == '}';
+  rest = rest.drop_front();
+  return std::pair(*name, *value);
 }
 
 static Error invalid(StringRef tensor, const llvm::Twine &what) {
@@ -125,22 +171,43 @@ static Error checkCoverage(std::vector<TensorEntry> &entries, uint64_t dataBytes
   return Error::success();
 }
 
+/// The entry of a name, as both are spelled; nothing where it is metadata, which nobody reads.
+static Expected<std::optional<TensorEntry>> parseEntry(StringRef spelled, StringRef text) {
+  auto noJson = [](Error why) {
+    return llvm::createStringError("its header is no JSON: " + toString(std::move(why)));
+  };
+  Expected<json::Value> key = json::parse(spelled);
+  if (!key)
+    return noJson(key.takeError());
+  const std::optional<StringRef> name = key->getAsString();
+  if (!name)
+    return llvm::createStringError("its header is no JSON: a key is no string");
+  if (*name == kMetadataKey)
+    return std::nullopt;
+  if (text.size() > kMaxEntryBytes)
+    return invalid(*name, "its entry takes more than " + llvm::Twine(kMaxEntryBytes) + " bytes");
+  Expected<json::Value> value = json::parse(text);
+  return value ? parseEntry(*name, *value) : noJson(value.takeError());
+}
+
 Expected<std::vector<TensorEntry>> parseHeader(StringRef text, uint64_t dataBytes) {
   if (!text.starts_with("{"))
     return llvm::createStringError("its header is no JSON object");
-  if (isNestedTooDeep(text))
-    return llvm::createStringError("its header is nested deeper than " + llvm::Twine(kMaxNesting));
-  Expected<json::Value> header = json::parse(text);
-  if (!header)
-    return llvm::createStringError("its header is no JSON: " + toString(header.takeError()));
   std::vector<TensorEntry> entries;
-  for (const auto &[key, value] : *header->getAsObject()) {
-    if (StringRef(key) == kMetadataKey)
-      continue;
-    Expected<TensorEntry> entry = parseEntry(key, value);
+  llvm::StringSet<> names;
+  for (HeaderCutter cutter(text);;) {
+    auto part = cutter.next();
+    if (!part)
+      return part.takeError();
+    if (!*part)
+      break;
+    Expected<std::optional<TensorEntry>> entry = parseEntry((*part)->first, (*part)->second);
     if (!entry)
       return entry.takeError();
-    entries.push_back(std::move(*entry));
+    if (*entry && !names.insert((*entry)->name).second)
+      return invalid((*entry)->name, "there are two of that name");
+    if (*entry)
+      entries.push_back(std::move(**entry));
   }
   if (Error error = checkCoverage(entries, dataBytes))
     return error;

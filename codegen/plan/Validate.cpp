@@ -80,7 +80,7 @@ static Error checkStrings(const Plan &plan) {
   if (Error error = checkText("pipeline", plan.pipeline))
     return error;
   for (const std::string &path : plan.paths)
-    if (Error error = checkText("module paths", path))
+    if (Error error = checkPath("module paths", path))
       return error;
   for (const std::string &op : plan.operators)
     if (!isOperatorName(op))
@@ -260,8 +260,10 @@ static std::vector<llvm::StringRef> exchangesOf(const Plan &plan, const Program 
   return names;
 }
 
+using Exchanges = std::map<const Program *, std::vector<llvm::StringRef>>;
+
 /// The values that a program takes from others exist, and are the same on every tp rank, as are its exchanges.
-static Error checkLinks(const Plan &plan, const ProgramTable &table, const Program &program) {
+static Error checkLinks(const ProgramTable &table, const Exchanges &exchanges, const Program &program) {
   std::string where = "program of stage " + std::to_string(program.stage);
   for (const auto &input : program.inputs) {
     if (input->source != Source::Stage)
@@ -278,7 +280,7 @@ static Error checkLinks(const Plan &plan, const ProgramTable &table, const Progr
   if (!llvm::equal(program.inputs, first.inputs, isSame) || program.outputs.size() != first.outputs.size())
     return invalid(where,
                    "tp rank " + Twine(program.tp_rank) + " takes or gives other values than tp rank 0");
-  if (exchangesOf(plan, program) != exchangesOf(plan, first))
+  if (exchanges.at(&program) != exchanges.at(&first))
     return invalid(where, "tp rank " + Twine(program.tp_rank) +
                               " calls other operators of 'spmd::' than tp rank 0, or in another order");
   return Error::success();
@@ -287,12 +289,16 @@ static Error checkLinks(const Plan &plan, const ProgramTable &table, const Progr
 /// The ranks that run a program hold the weights that it uses.
 static Error checkPlacement(const Plan &plan, const Program &program,
                             const std::set<std::pair<uint32_t, uint32_t>> &placed) {
+  // Once each, however often it is used.
+  std::set<uint32_t> weights;
+  for (const auto &use : program.weights)
+    weights.insert(use->weight);
   for (uint32_t rank : plan.stages[program.stage]->ranks)
-    for (const auto &use : program.weights)
-      if (rank % plan.mesh->tp == program.tp_rank && !placed.count({use->weight, rank}))
-        return invalid("program of stage " + Twine(program.stage),
-                       "uses weight '" + plan.weights[use->weight]->name + "', of which rank " + Twine(rank) +
-                           " has no shard");
+    for (uint32_t weight : weights)
+      if (rank % plan.mesh->tp == program.tp_rank && !placed.count({weight, rank}))
+        return invalid("program of stage " + Twine(program.stage), "uses weight '" + plan.weights[weight]->name +
+                                                                       "', of which rank " + Twine(rank) +
+                                                                       " has no shard");
   return Error::success();
 }
 
@@ -304,8 +310,11 @@ static Error checkPrograms(const Plan &plan, const ProgramTable &table) {
   for (const auto &program : plan.programs)
     if (Error error = checkProgram(plan, *program))
       return error;
+  Exchanges exchanges;
+  for (const auto &program : plan.programs)
+    exchanges[program.get()] = exchangesOf(plan, *program);
   for (const auto &program : plan.programs) {
-    if (Error error = checkLinks(plan, table, *program))
+    if (Error error = checkLinks(table, exchanges, *program))
       return error;
     if (Error error = checkPlacement(plan, *program, placed))
       return error;

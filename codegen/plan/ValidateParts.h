@@ -30,6 +30,8 @@ template <typename T> bool hasNull(const std::vector<std::unique_ptr<T>> &table)
 
 /// UTF-8 without control characters, so that it can be shown on a terminal.
 llvm::Error checkText(const llvm::Twine &where, llvm::StringRef text);
+/// The same, and no longer than any name is.
+llvm::Error checkPath(const llvm::Twine &where, llvm::StringRef path);
 /// The same, and not empty.
 llvm::Error checkName(const llvm::Twine &where, llvm::StringRef name);
 /// The type of a list's elements, or of a dict's keys and values, in TorchScript's words.

@@ -149,18 +149,20 @@ Error ProgramCheck::checkTables() {
 Error ProgramCheck::checkTypes() {
   std::vector<int64_t> traced = tracedSizes(*plan.signatures[program.signature]);
   std::set<uint32_t> typed;
+  const std::string at = where();
   for (const auto &type : program.types) {
     if (type->slot >= program.slots || !typed.insert(type->slot).second)
       return refuse("slot " + Twine(type->slot) + " has two types, or is not there");
-    if (Error error = checkType(where() + ", slot " + Twine(type->slot), type->type.get(), traced))
+    if (Error error = checkType(at + ", slot " + Twine(type->slot), type->type.get(), traced))
       return error;
   }
   return Error::success();
 }
 
 Error ProgramCheck::writeFixed() {
+  const std::string at = where();
   for (const auto &constant : program.constants) {
-    if (Error error = checkConstant(where(), constant->value.get()))
+    if (Error error = checkConstant(at, constant->value.get()))
       return error;
     if (Error error = write(constant->slot, 0, SlotState::Fixed))
       return error;

@@ -19,6 +19,8 @@ static constexpr int kMaxNesting = 24;
 /// As many dimensions as torch allows.
 static constexpr size_t kMaxDimensions = 64;
 static constexpr size_t kMaxElementWords = 256;
+/// Names begin messages, which are put together for each of the things that a name has.
+static constexpr size_t kMaxNameBytes = 4096;
 
 //===- Text ---------------------------------------------------------------===//
 
@@ -31,7 +33,14 @@ Error checkText(const Twine &where, StringRef text) {
 }
 
 Error checkName(const Twine &where, StringRef name) {
-  return name.empty() ? invalid(where, "it has no name") : checkText(where, name);
+  return name.empty() ? invalid(where, "it has no name") : checkPath(where, name);
+}
+
+Error checkPath(const Twine &where, StringRef path) {
+  if (path.size() > kMaxNameBytes)
+    return invalid(where,
+                   "a name of " + Twine(path.size()) + " bytes, expected at most " + Twine(kMaxNameBytes));
+  return checkText(where, path);
 }
 
 Error checkElementType(const Twine &where, StringRef words) {

@@ -165,7 +165,8 @@ static void runPlan(benchmark::State &state, const Chain &chain) {
   writer.write(directory);
   auto loaded = llvm::cantFail(plan::readPlan(directory));
   Operators operators(*loaded.plan);
-  WeightStore weights = llvm::cantFail(WeightStore::open(*loaded.plan, directory, 0, c10::kCPU));
+  WeightStore weights = llvm::cantFail(WeightStore::load(
+      *loaded.plan, llvm::cantFail(plan::openShards(*loaded.plan, directory, {0u})).at(0), 0, c10::kCPU));
   States states(0);
   auto executor = llvm::cantFail(
       Executor::load(*loaded.plan, *loaded.plan->programs[0], weights, operators, states, c10::kCPU, false));

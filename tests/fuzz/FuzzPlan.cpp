@@ -113,7 +113,7 @@ static std::vector<at::Tensor> inputsOf(const plan::Signature &signature) {
 /// Runs the plan beside the shards that it names, if they are any of ours.
 static bool run(const plan::Plan &plan, llvm::ArrayRef<uint8_t> bytes) {
   for (const std::string &folder : kFolders) {
-    if (llvm::errorToBool(plan::checkShards(plan, folder)))
+    if (llvm::errorToBool(plan::openShards(plan, folder).takeError()))
       continue;
     plan::writeFile(folder + "/" + plan::kPlanFileName, textOf(bytes));
     runtime::SessionOptions options;

@@ -6,6 +6,7 @@
 #include "runtime/Session.h"
 #include "runtime/TensorFile.h"
 #include "tools/cleave/Commands.h"
+#include "tools/cleave/CrashReport.h"
 #include "tools/cleave/Output.h"
 #include "tools/cleave/RankProcess.h"
 #include "tools/cleave/RunFiles.h"
@@ -183,6 +184,7 @@ static Error run(RunOptions options) {
   options.session.trace = !options.files.trace.empty();
   options.session.timeout = std::chrono::seconds(options.timeoutSeconds);
   options.session.loadTimeout = std::chrono::seconds(options.loadTimeoutSeconds);
+  options.session.overdue = endOverdue;
   if (!options.autocast.empty())
     options.session.autocast = options.autocast == "bf16" ? at::kBFloat16 : at::kHalf;
   // Before the sandbox, in which no file is made.
@@ -210,7 +212,12 @@ static Error run(RunOptions options) {
   auto session = Session::open(options.files.plan, options.session);
   if (!session)
     return session.takeError();
-  return runSession(**session, options, *sandbox, spool->get());
+  if (Error error = runSession(**session, options, *sandbox, spool->get())) {
+    // Its end would wait for the kernels that other ranks are in; the process ends instead.
+    (void)session->release();
+    return error;
+  }
+  return Error::success();
 }
 
 static void addFilesAndSteps(CLI::App *command, RunOptions &options) {

@@ -1,6 +1,7 @@
 //===- Supervisor.cpp - Work on files from strangers ----------------------===//
 #include "tools/cleave/Supervisor.h"
 #include "sandbox/Sandbox.h"
+#include "tools/cleave/CrashReport.h"
 #include "tools/cleave/ProgressBar.h"
 #include "tools/driver/SearchStop.h"
 #include "llvm/ADT/SmallString.h"
@@ -125,9 +126,9 @@ namespace {
 class Supervision {
 public:
   Supervision(llvm::StringRef command, const Confinement &confinement, plan::OutputBroker *broker,
-              pid_t child)
+              pid_t child, const CrashNote *note)
       : command(command), file(confinement.file), limits(confinement.limits), drawsBar(confinement.drawsBar),
-        stop(confinement.stop), broker(broker), child(child) {}
+        stop(confinement.stop), broker(broker), child(child), note(note) {}
   /// The exit status for this process. `watched`: the signals to wait for, which are blocked.
   int wait(const sigset_t &watched);
 
@@ -146,6 +147,8 @@ private:
   /// Null where there are no outputs.
   plan::OutputBroker *const broker;
   const pid_t child;
+  /// Null where there was no memory for it.
+  const CrashNote *const note;
   const Clock::time_point begun = Clock::now();
   /// The signal that was handed on, and when.
   int handedOn = 0;
@@ -195,6 +198,11 @@ void Supervision::checkLimits() {
   _exit(128 + signal);
 }
 
+/// What the child has written there, if it was still itself.
+template <size_t size> static llvm::StringRef textOf(const char (&text)[size]) {
+  return llvm::StringRef(text, strnlen(text, size));
+}
+
 int Supervision::conclude(int status) {
   if (WIFEXITED(status))
     return WEXITSTATUS(status);
@@ -209,6 +217,8 @@ int Supervision::conclude(int status) {
   if (signal == SIGKILL)
     return fail(file +
                 ": was killed, perhaps by the system for want of memory; free some, or give --memory-limit");
+  if (note && (*note->where || *note->file))
+    return fail(file + ": " + textOf(note->where) + describeCrash(signal, textOf(note->file)));
   return fail(file + ": reading it crashed (SIG" + sigabbrev_np(signal) +
               "), as damaged and hostile files can make libtorch do; save the model again, and do not trust "
               "the file");
@@ -254,6 +264,7 @@ int supervise(llvm::StringRef command, const Confinement &confinement, llvm::fun
   for (int signal : kSignals)
     if (!isIgnored(signal)) // nohup wants the work to go on.
       sigaddset(&watched, signal);
+  CrashNote *note = makeSharedCrashNote();
   // Before the child is there: none is lost.
   sigprocmask(SIG_BLOCK, &watched, &before);
   std::unique_ptr<plan::OutputBroker> broker;
@@ -266,6 +277,8 @@ int supervise(llvm::StringRef command, const Confinement &confinement, llvm::fun
   if (child == 0) {
     sigprocmask(SIG_SETMASK, &before, nullptr);
     confine(parent);
+    if (note)
+      noteCrashes(*note);
     llvm::Error error = enterSandbox(confinement, broker.get());
     std::exit(error ? fail("", std::move(error)) : work());
   }
@@ -275,7 +288,7 @@ int supervise(llvm::StringRef command, const Confinement &confinement, llvm::fun
       waitpid(child, nullptr, 0);
       return fail(command, std::move(error));
     }
-  return Supervision(command, confinement, broker.get(), child).wait(watched);
+  return Supervision(command, confinement, broker.get(), child, note).wait(watched);
 }
 
 } // namespace cleave

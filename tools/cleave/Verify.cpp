@@ -2,6 +2,7 @@
 #include "tools/driver/Verify.h"
 #include "llvm/ADT/STLExtras.h"
 #include "tools/cleave/Commands.h"
+#include "tools/cleave/CrashReport.h"
 #include "tools/cleave/Supervised.h"
 #include <memory>
 
@@ -83,6 +84,7 @@ void addVerifyCommand(CLI::App &app, Action &chosen) {
   addAllowedOperators(command, options->allowedOperators);
   addSupervisedOptions(command, *how);
   command->footer("example:\n  cleave verify gpt2.plan --model gpt2.pt");
+  options->overdue = endOverdue;
   command->callback([options, how, &chosen] {
     Confinement confinement = confine(options->model, *how);
     confinement.reads.insert(confinement.reads.end(), {options->plan, inputsBeside(options->model)});

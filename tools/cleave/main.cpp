@@ -1,10 +1,12 @@
 //===- main.cpp - The `cleave` program ------------------------------------===//
 #include "codegen/plan/OperatorName.h"
 #include "codegen/plan/Printable.h"
+#include "codegen/plan/TemporaryPath.h"
 #include "ir/NearestName.h"
 #include "runtime/Device.h"
 #include "sandbox/Sandbox.h"
 #include "tools/cleave/Commands.h"
+#include "tools/cleave/CrashReport.h"
 #include "tools/cleave/Output.h"
 #include "tools/cleave/Startup.h"
 #include "tools/driver/UsageError.h"
@@ -172,5 +174,12 @@ int main(int argc, char **argv) {
     _exit(cleave::supervise(command, *chosen.confinement, explained));
   }
   cleave::announceSignals(command, chosen.stop);
-  return conclude(command, chosen.run());
+  cleave::reportCrashes(command);
+  const int status = conclude(command, chosen.run());
+  if (status == EXIT_SUCCESS)
+    return status;
+  // Without destructors: threads that could not be stopped may still use what these would take away.
+  llvm::outs().flush();
+  cleave::plan::removeTemporaries();
+  _exit(status);
 }

@@ -1,5 +1,6 @@
 //===- ModelSource.cpp - The model that is compiled -----------------------===//
 #include "tools/driver/ModelSource.h"
+#include "codegen/plan/InputFile.h"
 #include "ir/Schemas.h"
 #include "ir/Signature.h"
 #include "ir/TensorSizes.h"
@@ -13,7 +14,6 @@
 #include "tools/driver/InputOptions.h"
 #include "tools/driver/UsageError.h"
 #include "llvm/ADT/StringExtras.h"
-#include "llvm/Support/MemoryBuffer.h"
 
 using namespace mlir;
 
@@ -145,9 +145,10 @@ static Expected<ModelSource> readIr(const CompileOptions &options, MLIRContext &
       return wrongUsage(name + Twine(": says what a TorchScript file leaves open, and ") + options.model + " is IR");
   if (options.writesPlan)
     return wrongUsage(options.model + ": found IR, which has no weights, expected a TorchScript file; IR can be simulated");
-  auto text = llvm::MemoryBuffer::getFile(options.model, /*IsText=*/false, /*RequiresNullTerminator=*/true);
+  auto file = plan::InputFile::open(options.model);
+  auto text = file ? file->read() : file.getError();
   if (!text)
-    return llvm::createStringError(options.model + ": cannot be read: " + text.getError().message() +
+    return llvm::createStringError(options.model + ": cannot be read: " + plan::describeInputError(text.getError()) +
                                    "; give IR, as --emit-ir writes it");
   tell(options, "importing " + options.model);
   DiagnosticCollector diagnostics(context);

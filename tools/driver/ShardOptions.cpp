@@ -1,12 +1,11 @@
 //===- ShardOptions.cpp - How weights are to be split ---------------------===//
 #include "tools/driver/ShardOptions.h"
+#include "codegen/plan/InputFile.h"
 #include "partitioner/ShardingSearch.h"
 #include "tools/driver/UsageError.h"
 #include "llvm/ADT/STLExtras.h"
-#include "llvm/Support/FileSystem.h"
 #include "llvm/Support/GlobPattern.h"
 #include "llvm/Support/JSON.h"
-#include "llvm/Support/MemoryBuffer.h"
 
 namespace cleave {
 
@@ -49,14 +48,14 @@ static llvm::Error readFile(const std::string &path, std::vector<std::string> &r
   };
   constexpr uint64_t kMostBytes = 1 << 20;
   const std::string remedy = "; give a JSON file of patterns and styles";
-  llvm::sys::fs::file_status status;
-  if (std::error_code error = llvm::sys::fs::status(path, status))
-    return fault(error.message() + remedy);
-  if (status.type() != llvm::sys::fs::file_type::regular_file || status.getSize() > kMostBytes)
+  auto file = plan::InputFile::open(path);
+  if (!file && file.getError() != std::errc::invalid_argument)
+    return fault(file.getError().message() + remedy);
+  if (!file || file->bytes() > kMostBytes)
     return fault("no regular file of at most 1 MiB" + remedy);
-  auto buffer = llvm::MemoryBuffer::getFile(path);
+  auto buffer = file->read();
   if (!buffer)
-    return fault(buffer.getError().message() + remedy);
+    return fault(plan::describeInputError(buffer.getError()) + remedy);
   auto value = llvm::json::parse((*buffer)->getBuffer());
   if (!value)
     return fault("no JSON: " + toString(value.takeError()));

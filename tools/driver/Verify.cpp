@@ -225,7 +225,8 @@ llvm::Expected<VerifyReport> verify(const VerifyOptions &options) {
       runtime::Session::open(options.plan, {.devices = options.devices,
                                             .libraries = options.libraries,
                                             .allowedOperators = options.allowedOperators,
-                                            .timeout = std::chrono::seconds(options.timeoutSeconds)});
+                                            .timeout = std::chrono::seconds(options.timeoutSeconds),
+                                            .overdue = options.overdue});
   if (!session)
     return session.takeError();
   auto file = TorchScriptFile::open(options.model, [&](double done) { progress("reading the original", done); },

@@ -23,6 +23,8 @@ struct VerifyOptions {
   std::vector<std::string> allowedOperators;
   /// How long one run of the plan may take.
   uint64_t timeoutSeconds = 600;
+  /// As SessionOptions::overdue.
+  std::function<void(const std::string &)> overdue;
   /// Told what is being done; may be empty.
   Progress progress;
 };

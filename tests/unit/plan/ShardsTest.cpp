@@ -1,4 +1,4 @@
-//===- ShardsTest.cpp - checkShards ---------------------------------------===//
+//===- ShardsTest.cpp - openShards ----------------------------------------===//
 #include "codegen/plan/PlanFile.h"
 #include "codegen/plan/Safetensors.h"
 #include "tests/unit/plan/PlanBuilder.h"
@@ -11,7 +11,7 @@ namespace {
 class Shards : public testing::Test {
 protected:
   void SetUp() override { plan = writeTwoStagePlan(folder.path()); }
-  std::string check() { return messageOf(checkShards(*plan, folder.path())); }
+  std::string check() { return messageOf(openShards(*plan, folder.path())); }
   void expectRefused(llvm::StringRef why) {
     std::string message = check();
     EXPECT_NE(message.find(why), std::string::npos) << message;
@@ -27,8 +27,8 @@ TEST_F(Shards, PassAsWritten) { EXPECT_EQ(check(), ""); }
 
 TEST_F(Shards, OfOtherRanksAreNotRead) {
   llvm::sys::fs::remove(first);
-  EXPECT_EQ(messageOf(checkShards(*plan, folder.path(), {1u})), "");
-  EXPECT_NE(messageOf(checkShards(*plan, folder.path(), {0u})), "");
+  EXPECT_EQ(messageOf(openShards(*plan, folder.path(), {1u})), "");
+  EXPECT_NE(messageOf(openShards(*plan, folder.path(), {0u})), "");
 }
 
 TEST_F(Shards, AreRefusedWhenMissing) {
@@ -71,7 +71,7 @@ TEST_F(Shards, AreRefusedWithoutTheirWeights) {
 TEST_F(Shards, AreRefusedWhereTheFileIsNone) {
   llvm::sys::fs::remove(first);
   llvm::sys::fs::create_directory(first);
-  expectRefused("the shard of rank 0 is no regular file");
+  expectRefused("the shard of rank 0 cannot be read: it is no regular file");
 }
 
 } // namespace cleave::plan

@@ -20,7 +20,7 @@ protected:
     writer.write(path("a.plan"));
     plan = llvm::cantFail(plan::readPlan(path("a.plan"))).plan;
     operators = std::make_unique<Operators>(*plan);
-    weights = llvm::cantFail(WeightStore::open(*plan, path("a.plan"), 0, c10::kCPU));
+    weights = llvm::cantFail(WeightStore::load(*plan, llvm::cantFail(plan::openShards(*plan, path("a.plan"), {0u})).at(0), 0, c10::kCPU));
     executor =
         llvm::cantFail(Executor::load(*plan, *plan->programs[0], *weights, *operators, states, c10::kCPU, false));
   }

@@ -1,4 +1,5 @@
 //===- GpuTest.cpp - CUDA devices, and machines without -------------------===//
+#include "codegen/plan/PlanFile.h"
 #include "runtime/Device.h"
 #include "runtime/Executor.h"
 #include "runtime/PluginLoader.h"
@@ -94,7 +95,8 @@ TEST_F(DevicePluginTest, ProgramsMakeTheirTensorsWhereTheyRun) {
   writer.write(path("a.plan"));
   const c10::Device place(c10::kMeta);
   Operators operators(*writer.plan);
-  auto weights = llvm::cantFail(WeightStore::open(*writer.plan, path("a.plan"), 0, place));
+  auto weights = llvm::cantFail(WeightStore::load(
+      *writer.plan, llvm::cantFail(plan::openShards(*writer.plan, path("a.plan"), {0u})).at(0), 0, place));
   States states(0);
   auto executor = llvm::cantFail(
       Executor::load(*writer.plan, *writer.plan->programs[0], weights, operators, states, place, false));

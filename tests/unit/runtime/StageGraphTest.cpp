@@ -3,6 +3,7 @@
 // and of which inputs, GpuTest holds.
 #include "runtime/StageGraph.h"
 #include "codegen/plan/DimExpr.h"
+#include "codegen/plan/PlanFile.h"
 #include "tests/unit/runtime/FakeGpu.h"
 #include "tests/unit/runtime/TestModels.h"
 #include <ATen/ATen.h>
@@ -32,8 +33,9 @@ protected:
     writer.write(path("a.plan"));
     operators = std::make_unique<Operators>(*writer.plan);
     const plan::Program &program = *writer.plan->programs[0];
-    weights = std::make_unique<WeightStore>(
-        llvm::cantFail(WeightStore::open(*writer.plan, path("a.plan"), 0, fakeGpu(0))));
+    weights = std::make_unique<WeightStore>(llvm::cantFail(WeightStore::load(
+        *writer.plan, llvm::cantFail(plan::openShards(*writer.plan, path("a.plan"), {0u})).at(0), 0,
+        fakeGpu(0))));
     executor = llvm::cantFail(Executor::load(*writer.plan, program, *weights, *operators, states, fakeGpu(0),
                                              /*checkTypes=*/false, &plugin));
     graph = std::make_unique<StageGraph>(*writer.plan, program, *executor, plugin, fakeGpu(0));

@@ -300,7 +300,7 @@ TEST_F(TensorParallelTest, StuckRankFailsTheOthersAtTheDeadline) {
   options.timeout = std::chrono::seconds(1);
   auto session = open(writer, options);
   EXPECT_EQ(failureOf(session->run({at::ones({2})})),
-            "no result after 1 s: rank 0 (stage 0) waits for rank 1, rank 1 (stage 0) is computing; "
+            "no result after 1 s: rank 0 (stage 0) waits for rank 1, rank 1 (stage 0) is computing Loop; "
             "allow more time (--timeout)");
 }
 

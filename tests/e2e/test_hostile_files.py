@@ -1,0 +1,230 @@
+"""Files that are no files, are swapped or cut short while they are used, or cost more than they are worth: one line, and nothing
+else touched."""
+
+import os
+import pathlib
+import re
+import resource
+import shutil
+import socket
+import struct
+import subprocess
+import time
+
+import pytest
+import torch
+from conftest import BIN, cleave, compile_refused, everything_below, refused, run_refused
+
+TERABYTES = 4 << 40
+
+
+def limited():
+    """For what is refused at a glance: what waits is ended by the test's own limit, what computes by this one."""
+    resource.setrlimit(resource.RLIMIT_CPU, (20, 20))
+
+
+def as_pipe(path):
+    os.mkfifo(path)
+
+
+def as_folder(path):
+    path.mkdir()
+
+
+def as_zeros(path):
+    path.symlink_to("/dev/zero")
+
+
+def as_socket(path):
+    folder = os.getcwd()
+    os.chdir(path.parent)
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(path.name)
+    os.chdir(folder)
+
+
+
+
+def as_hole(path):
+    """Terabytes, of which nothing is on the disk."""
+    with open(path, "wb") as file:
+        try:
+            file.truncate(TERABYTES)
+        except OSError:
+            pytest.skip("this file system has no files of terabytes")
+
+
+def as_nothing(path):
+    path.touch()
+
+
+ODD = pytest.mark.parametrize("make", [as_pipe, as_folder, as_zeros, as_socket, as_hole, as_nothing],
+                              ids=lambda make: make.__name__[3:])
+
+
+@ODD
+def test_what_compile_reads(model, make):
+    for name, options in [("model.pt", ()), ("model.inputs.safetensors", ()), ("machine.json", ("--machine", "machine.json")),
+                          ("shards.json", ("--shard-file", "shards.json"))]:
+        path = model.parent / name
+        kept = path.rename(model.parent / "kept") if path.exists() else None
+        make(path)
+        assert name in compile_refused(model, *options, preexec_fn=limited)
+        path.rmdir() if make is as_folder else path.unlink()
+        if kept:
+            kept.rename(path)
+
+
+@ODD
+def test_ir_that_is_none(tmp_path, make):
+    make(tmp_path / "model.mlir")
+    if make is as_hole:
+        return  # IR is read whole, as far as --memory-limit lets it.
+    assert "model.mlir" in refused(tmp_path, "simulate", "model.mlir", "--devices", 2, preexec_fn=limited)
+
+
+@ODD
+def test_what_run_reads(plan, model, make):
+    for path in (plan / "plan.fb", plan / "rank-001.safetensors", model.parent / "model.inputs.safetensors"):
+        kept = path.rename(model.parent / "kept")
+        make(path)
+        assert path.name in run_refused(plan, "model.inputs.safetensors", preexec_fn=limited)
+        path.rmdir() if make is as_folder else path.unlink()
+        kept.rename(path)
+
+
+def test_a_file_behind_a_descriptor(plan, model):
+    """What /proc names is as good as any other."""
+    with open(model.parent / "model.inputs.safetensors") as inputs:
+        cleave("run", plan, "--inputs", f"/proc/self/fd/{inputs.fileno()}", pass_fds=[inputs.fileno()])
+
+
+def test_inputs_of_terabytes(plan, model):
+    """With a header that fits them."""
+    header = b'{"input_ids":{"dtype":"I64","shape":[%d,16],"data_offsets":[0,%d]}}' % (TERABYTES // 128, TERABYTES)
+    header += b" " * (-len(header) % 8)
+    path = model.parent / "large.safetensors"
+    with open(path, "wb") as file:
+        file.write(struct.pack("<Q", len(header)) + header)
+        try:
+            file.truncate(8 + len(header) + TERABYTES)
+        except OSError:
+            pytest.skip("this file system has no files of terabytes")
+    assert "input_ids" in run_refused(plan, "large.safetensors", preexec_fn=limited)
+
+
+# While it runs --------------------------------------------------------------------------------------------------------
+
+
+def start(folder, *arguments):
+    return subprocess.Popen([BIN / "cleave", *map(str, arguments)], cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                            text=True)
+
+
+def seconds_of_devices(pid):
+    """CPU time of the threads that are called after devices."""
+    seconds = 0
+    for task in pathlib.Path(f"/proc/{pid}/task").iterdir():
+        name, rest = (task / "stat").read_text().split("(", 1)[1].rsplit(")", 1)
+        if name.startswith("cpu:"):
+            seconds += sum(map(int, rest.split()[11:13])) / os.sysconf("SC_CLK_TCK")
+    return seconds
+
+
+def wait_until_it_computes(process):
+    while seconds_of_devices(process.pid) < 0.1:
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.01)
+
+
+def start_endless(plan, *more):
+    process = start(plan.parent, "run", plan.name, "--inputs", "model.inputs.safetensors", "--outputs", "outputs.safetensors",
+                    "--repeat", 1000000000, *more)
+    wait_until_it_computes(process)
+    return process
+
+
+def test_a_shard_that_is_truncated(plan, model):
+    process = start_endless(plan)
+    os.truncate(plan / "rank-000.safetensors", 0)
+    before = everything_below(model.parent)
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == 1 and not out and len(err.splitlines()) == 1, err
+    assert re.match(r"error: run: (.* or )?rank 0 \(stage 0\): .*: crashed \(SIGBUS\): 'model.plan/rank-000.safetensors' became shorter",
+                    err), err
+    assert everything_below(model.parent) == before
+
+
+def test_a_shard_that_is_replaced(plan, model):
+    """The run goes on with what it has read."""
+    process = start_endless(plan)
+    shutil.copy(plan / "rank-001.safetensors", plan / "new")
+    (plan / "new").rename(plan / "rank-000.safetensors")
+    begun = seconds_of_devices(process.pid)
+    while seconds_of_devices(process.pid) < begun + 0.2:
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.01)
+    process.kill()
+    process.communicate()
+
+
+def test_a_model_that_is_truncated(compiler):
+    """The process that reads it crashes, the one that waits for it tells, once."""
+
+    class Slow(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = torch.nn.Parameter(torch.ones(1 << 20))
+
+        def forward(self, x):
+            for _ in range(1 << 40):
+                x = x + self.weight.sum()
+            return x
+
+    compiler.save(Slow(), {"x": torch.ones(2)})
+    cleave("compile", "model.pt", "--inputs", "model.inputs.safetensors", "-o", "model.plan", cwd=compiler.folder)
+    process = start(compiler.folder, "verify", "model.plan", "--model", "model.pt")
+    children = pathlib.Path(f"/proc/{process.pid}/task/{process.pid}/children")
+    while not any("model.pt" in pathlib.Path(f"/proc/{child}/maps").read_text() for child in children.read_text().split()):
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.001)
+    os.truncate(compiler.folder / "model.pt", 0)
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == 1 and not out and len(err.splitlines()) == 1, err
+    assert err.startswith("error: verify: model.pt: crashed (SIGBUS): 'model.pt' became shorter"), err
+
+
+# What it may take -----------------------------------------------------------------------------------------------------
+
+
+class Endless(torch.nn.Module):
+    """One kernel that goes over 2^44 elements, which are all the same one."""
+
+    def forward(self, x):
+        return x[:1].expand(17592186044416).sum()
+
+
+def test_a_kernel_without_end(compiler):
+    compiler.save(Endless(), {"x": torch.ones(2)})
+    cleave("compile", "model.pt", "--inputs", "model.inputs.safetensors", "-o", "model.plan", cwd=compiler.folder)
+    error = refused(compiler.folder, "run", "model.plan", "--inputs", "model.inputs.safetensors", "--outputs", "o", "--timeout", 1)
+    assert error == "error: no result after 1 s: rank 0 (stage 0) is computing aten::sum; allow more time (--timeout)", error
+
+
+class Layers(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = torch.nn.Sequential(*[torch.nn.Linear(256, 256) for _ in range(4)])
+
+    def forward(self, x):
+        return self.layers(x)
+
+
+def test_plans_for_little_memory_run(compiler):
+    """With no more than the compiler asks for."""
+    compiler.save(Layers(), {"x": torch.ones(2, 256)})
+    arguments = ("compile", "model.pt", "--inputs", "model.inputs.safetensors", "--devices", 2, "-o", "model.plan")
+    why = cleave(*arguments, "--device-memory", "10KB", status=1, cwd=compiler.folder).err
+    least = re.search(r"(\d+) bytes \(--device-memory", why)[1]
+    cleave(*arguments, "--device-memory", f"{least}B", cwd=compiler.folder)
+    cleave("run", "model.plan", "--inputs", "model.inputs.safetensors", cwd=compiler.folder)
