@@ -115,8 +115,12 @@ bool mutateTables(llvm::MutableArrayRef<uint8_t> payload, Dice &dice) {
   std::vector<uint64_t> aligned((payload.size() + 7) / 8);
   std::memcpy(aligned.data(), payload.data(), payload.size());
   auto *buffer = reinterpret_cast<uint8_t *>(aligned.data());
+  if (llvm::Error error = plan::checkUnpacking(buffer, payload.size())) {
+    llvm::consumeError(std::move(error));
+    return false;
+  }
   flatbuffers::Verifier verifier(buffer, payload.size(), /*max_depth=*/128);
-  if (!plan::wire::VerifyPlanBuffer(verifier) || !plan::canUnpack(buffer, payload.size()))
+  if (!plan::wire::VerifyPlanBuffer(verifier))
     return false;
   Places places;
   places.visitTable(buffer + read(buffer), plan::wire::PlanTypeTable());
