@@ -25,9 +25,7 @@ struct CheckedArgument {
 } // namespace
 
 static void checkDevice(c10::Device device) {
-  // The third is what a program registers itself.
-  TORCH_CHECK(device.is_cpu() || device.is_cuda() || device.is_privateuseone(), "found the device ", device,
-              ", expected a CPU or a GPU");
+  TORCH_CHECK(device.is_cpu(), "found the device ", device, ", expected the CPU");
 }
 
 /// Of quantized types those that elements of a byte or more have.
@@ -83,11 +81,13 @@ static bool isLeftUnwritten(StringRef name) {
                             name);
 }
 
-torch::jit::Operation guarded(const c10::FunctionSchema &schema, torch::jit::Operation operation) {
+torch::jit::Operation guarded(const c10::FunctionSchema &schema, torch::jit::Operation operation,
+                              bool onCpu) {
   const size_t count = schema.arguments().size();
   std::vector<CheckedArgument> checked;
   for (size_t i = 0; i < count; ++i)
-    if (std::optional<Checked> kind = checkedKind(schema.arguments()[i]))
+    if (std::optional<Checked> kind = checkedKind(schema.arguments()[i]);
+        kind && (onCpu || *kind != Checked::Device))
       checked.push_back({i, *kind});
   const ArgumentCheck checkOwn = argumentCheckOf(schema.name(), schema.overload_name());
   const bool clears = isLeftUnwritten(schema.name());

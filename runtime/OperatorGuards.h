@@ -17,7 +17,10 @@ namespace cleave::runtime {
 ///
 /// The result throws c10::Error where an argument is refused. It is `operation` itself where nothing has to
 /// be checked.
-torch::jit::Operation guarded(const c10::FunctionSchema &schema, torch::jit::Operation operation);
+/// \param onCpu  whether the operator runs on the CPU: it may then name no other device. Elsewhere the
+/// runtime has put the
+///               place of the rank in place of every device.
+torch::jit::Operation guarded(const c10::FunctionSchema &schema, torch::jit::Operation operation, bool onCpu);
 
 } // namespace cleave::runtime
 

@@ -55,9 +55,11 @@ llvm::Error loadLibrary(const std::string &path) {
 llvm::Error checkOperators(const plan::Plan &plan, llvm::ArrayRef<std::string> allowed) {
   std::lock_guard lock(libraryOperators().mutex);
   std::vector<std::string> refused;
+  // What nobody has registered fails by itself, with better words.
+  const llvm::StringSet<> registered = registeredNames();
   for (const std::string &name : plan.operators)
-    if (!plan::isOperatorListed(name) && !libraryOperators().names.contains(name) &&
-        !llvm::is_contained(allowed, name) &&
+    if (registered.contains(name) && !plan::isOperatorListed(name) &&
+        !libraryOperators().names.contains(name) && !llvm::is_contained(allowed, name) &&
         !llvm::is_contained(allowed, llvm::StringRef(name).split('.').first))
       refused.push_back(name);
   if (refused.empty())
@@ -106,10 +108,10 @@ static llvm::Expected<std::unique_ptr<ResolvedOperator>> find(const std::string 
         "operator " + qualified +
         " writes to its operand, expected one that makes a new value; compile the model "
         "again");
-  torch::jit::Operation operation = name == "prim::RaiseException"
-                                        ? torch::jit::Operation(raiseException)
-                                        : guarded(found->schema(), found->getOperation());
-  torch::jit::Operation onCpu = cpuKernel(qualified, operation);
+  torch::jit::Operation plain =
+      name == "prim::RaiseException" ? torch::jit::Operation(raiseException) : found->getOperation();
+  torch::jit::Operation operation = guarded(found->schema(), plain, /*onCpu=*/false);
+  torch::jit::Operation onCpu = cpuKernel(qualified, guarded(found->schema(), plain, /*onCpu=*/true));
   return std::make_unique<ResolvedOperator>(
       ResolvedOperator{found->schema(), std::move(operation), std::move(onCpu)});
 }

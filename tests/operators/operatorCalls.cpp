@@ -21,6 +21,8 @@ using namespace cleave::operators;
 
 static llvm::cl::opt<bool> names("names", llvm::cl::desc("Print the operators that plans could call"));
 static llvm::cl::opt<std::string> seedsFile("seeds", llvm::cl::desc("Calls that give a result"));
+static llvm::cl::opt<std::string> harmfulFile("harmful",
+                                              llvm::cl::desc("Calls that once did harm, to be made first"));
 static llvm::cl::opt<std::string> oneCall("call", llvm::cl::desc("Make this call"));
 static llvm::cl::opt<bool> check("check",
                                  llvm::cl::desc("Print harmful calls alone, and fail where there are some"));
@@ -59,11 +61,14 @@ static void printNames() {
       llvm::consumeError(trial.takeError());
 }
 
-static llvm::StringMap<std::vector<Call>> readSeeds() {
+/// By operator.
+static llvm::StringMap<std::vector<Call>> readCalls(const std::string &path) {
   llvm::StringMap<std::vector<Call>> seeds;
-  auto file = llvm::MemoryBuffer::getFile(seedsFile);
+  if (path.empty())
+    return seeds;
+  auto file = llvm::MemoryBuffer::getFile(path);
   if (!file) {
-    llvm::errs() << "error: " << seedsFile << ": " << file.getError().message() << "\n";
+    llvm::errs() << "error: " << path << ": " << file.getError().message() << "\n";
     std::exit(1);
   }
   llvm::SmallVector<llvm::StringRef> lines;
@@ -71,7 +76,7 @@ static llvm::StringMap<std::vector<Call>> readSeeds() {
   for (llvm::StringRef line : lines) {
     auto call = parseCall(line);
     if (!call) {
-      llvm::errs() << "error: " << seedsFile << ": " << line << ": " << toString(call.takeError()) << "\n";
+      llvm::errs() << "error: " << path << ": " << line << ": " << toString(call.takeError()) << "\n";
       std::exit(1);
     }
     seeds[call->op].push_back(std::move(*call));
@@ -93,30 +98,30 @@ static void print(const std::string &op, Tally tally, llvm::ArrayRef<Call> found
   llvm::outs().flush();
 }
 
-/// Whether no call of `op` did harm.
-static bool checkOperator(const std::string &op, const std::vector<Call> &good) {
-  auto trial = Trial::of(op);
-  if (!trial || good.empty()) {
-    llvm::errs() << "error: "
-                 << (trial ? op + ": there is no call to begin with" : toString(trial.takeError())) << "\n";
-    return false;
-  }
-  Tally tally = trial->run(good, first, first + calls);
-  if (!tally.isHarmless())
-    print(op, tally, {});
-  return tally.isHarmless();
+static void add(Tally &sum, Tally other) {
+  for (size_t i = 0; i < size_t(Outcome::Count); ++i)
+    sum.counts[i] += other.counts[i];
+  llvm::append_range(sum.examples, other.examples);
 }
 
-static void tryOperator(const std::string &op, std::vector<Call> good) {
+/// Whether no call of `op` did harm.
+static bool tryOperator(const std::string &op, std::vector<Call> good, llvm::ArrayRef<Call> harmful) {
   auto trial = Trial::of(op);
   if (!trial) {
     llvm::outs() << op << " " << toString(trial.takeError()) << "\n";
-    return;
+    return false;
   }
   std::vector<Call> found;
   if (good.empty() && tries > 0)
     good = found = trial->find(/*wanted=*/6, tries);
-  print(op, good.empty() ? Tally() : trial->run(good, first, first + calls), found);
+  Tally tally;
+  for (const Call &call : harmful)
+    add(tally, trial->run(call));
+  if (!good.empty())
+    add(tally, trial->run(good, first, first + calls));
+  if (!check || !tally.isHarmless() || good.empty())
+    print(op, tally, found);
+  return tally.isHarmless() && !good.empty();
 }
 
 int main(int argc, char **argv) {
@@ -147,15 +152,12 @@ int main(int argc, char **argv) {
     llvm::outs() << tally.message << "\n";
     return 0;
   }
-  llvm::StringMap<std::vector<Call>> seeds = readSeeds();
+  const llvm::StringMap<std::vector<Call>> seeds = readCalls(seedsFile), harmful = readCalls(harmfulFile);
   bool isHarmless = true;
+  // As they stand in the list, too.
   for (std::string line; std::getline(std::cin, line);) {
-    // As they stand in the list, too.
     const std::string op = llvm::StringRef(line).trim("\",").str();
-    if (check)
-      isHarmless &= checkOperator(op, seeds.lookup(op));
-    else
-      tryOperator(op, seeds.lookup(op));
+    isHarmless &= tryOperator(op, seeds.lookup(op), harmful.lookup(op));
   }
-  return !isHarmless;
+  return check && !isHarmless;
 }

@@ -14,6 +14,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SEEDS = pathlib.Path(__file__).with_name("seeds.txt")
+HARMFUL_CALLS = pathlib.Path(__file__).with_name("harmful.txt")
 LIST = ROOT / "codegen/plan/AllowedOperators.inc"
 PAGE = ROOT / "docs/operators.md"
 
@@ -37,7 +38,7 @@ EXCLUDED = {
     "is of autograd, of other processes or of Python": (
         "aten::backward aten::get_gradients aten::grad aten::dist_backward aten::wait aten::to_here aten::local_value "
         "aten::owner aten::owner_name aten::is_owner aten::confirmed_by_owner aten::has_torch_function aten::is_scripting "
-        "aten::_get_tracing_state aten::_share_memory_ aten::set_data prim::PythonOp prim::IgnoredPythonOp"),
+        "aten::_get_tracing_state aten::_share_memory_ aten::set_data aten::set aten::_fw_primal aten::detach_ prim::PythonOp prim::IgnoredPythonOp"),
     "tells addresses or what process runs it": "aten::initial_seed aten::data_ptr prim::id prim::TimePoint",
 }
 EXCLUDED = {name: reason for reason, names in EXCLUDED.items() for name in names.split()}
@@ -113,6 +114,7 @@ class Evidence:
 
 def run_chunk(program, names, seeds, capability, number):
     command = [program, f"--seeds={seeds}", f"--calls={CALLS}", f"--first={number * CALLS}"]
+    command += [f"--harmful={HARMFUL_CALLS}"] if number == 0 else []
     command += [f"--tries={TRIES}"] if capability == "default" and number == 0 else []
     done = subprocess.run(command, input="\n".join(names) + "\n", text=True, capture_output=True, env=environment(capability))
     if done.returncode:
@@ -141,6 +143,18 @@ def write_seeds(evidence, folder):
             lines.update(sorted(calls, key=lambda call: (len(call), call))[:KEPT])
     (folder / "seeds.txt").write_text("\n".join(sorted(lines)) + "\n")
     return folder / "seeds.txt"
+
+
+def write_harmful(evidence):
+    """Calls that did harm, of all runs: an operator that did once has to bear them before it is listed."""
+    calls = collections.defaultdict(set)
+    lines = HARMFUL_CALLS.read_text().splitlines() if HARMFUL_CALLS.exists() else []
+    lines += [example.split(" ", 1)[1] for examples in evidence.examples.values() for example in examples
+              if not example.startswith("slow ")]
+    for line in lines:
+        calls[line.split(" ")[0]].add(line)
+    kept = [line for found in calls.values() for line in sorted(found, key=lambda line: (len(line), line))[:KEPT]]
+    HARMFUL_CALLS.write_text("\n".join(sorted(line for line in kept if len(line) < 1500)) + "\n")
 
 
 def is_listed(evidence, name):
@@ -207,6 +221,7 @@ def main():
     if not options.only:
         commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, text=True, capture_output=True).stdout.strip()
         SEEDS.write_text(seeds.read_text())
+        write_harmful(evidence)
         write_list(evidence, names, commit)
 
 

@@ -189,13 +189,13 @@ TEST(ParcelTest, RefusesTensorsThatCannotBe) {
 
 TEST(ParcelTest, RefusesContainersThatHoldAnythingElse) {
   expectRefused(Header() << kList << "int" << uint64_t(1) << kString << "text",
-                "found a str in a container of int");
+                "found a String among values of type int");
   expectRefused(Header() << kList << "Tensor" << uint64_t(1) << kInt << int64_t(7),
-                "found a int in a container of Tensor");
+                "found a Int among values of type Tensor");
   expectRefused(Header() << kDict << "str,int" << uint64_t(1) << kString << "a",
                 "found a key of a dict without its value");
   expectRefused(Header() << kDict << "str,int" << uint64_t(2) << kInt << int64_t(1) << kInt << int64_t(1),
-                "found a int in a container of str");
+                "found a Int among values of type str");
   expectRefused(Header() << kTuple << (uint64_t(1) << 60), "cut off");
   expectRefused(Header() << kString << (uint64_t(1) << 60), "cut off");
   expectRefused(Header() << uint8_t(200), "found a value of an unknown kind");

@@ -148,8 +148,8 @@ uint32_t StageWriter::size(const plan::DimExpr &value) {
   return program->sizes.back()->slot;
 }
 
-uint32_t StageWriter::call(const std::string &op, Slots operands, const std::string &path) {
-  uint32_t slot = emit(InstructionKind::Call, std::move(operands), 1)[0];
+uint32_t StageWriter::call(const std::string &op, Slots operands, const std::string &path, size_t results) {
+  uint32_t slot = emit(InstructionKind::Call, std::move(operands), results)[0];
   plan::Instruction &instruction = *program->blocks[currentBlock]->instructions.back();
   instruction.op = writer.operatorIndex(op);
   instruction.path = writer.pathIndex(path);

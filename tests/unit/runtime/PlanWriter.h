@@ -35,8 +35,8 @@ public:
   uint32_t shard(const std::string &name, const at::Tensor &whole, int64_t dim, llvm::ArrayRef<int64_t> ranges);
   uint32_t constant(const plan::Constant &value);
   uint32_t size(const plan::DimExpr &value);
-  /// One operator with one result, of the module `path`.
-  uint32_t call(const std::string &op, Slots operands, const std::string &path = "");
+  /// One operator of the module `path`; gives its first result.
+  uint32_t call(const std::string &op, Slots operands, const std::string &path = "", size_t results = 1);
   uint32_t list(const std::string &element, Slots items);
   /// What state `name` of this stage, which the first mention enters in the plan, holds.
   uint32_t readState(const std::string &name, uint32_t initial);
