@@ -201,6 +201,12 @@ static void checkPackedLstm(ArrayRef<IValue> arguments) {
 
 static void checkLstm(ArrayRef<IValue> arguments) { checkLstmStates(arguments, /*isPacked=*/false); }
 
+/// copy(self, src, …): reads what `self` is before it looks whether it is there.
+static void checkBothGiven(ArrayRef<IValue> arguments) {
+  tensorOf(arguments[0]);
+  tensorOf(arguments[1]);
+}
+
 /// _weight_norm(v, g, dim): one length a slice of `v`, or one of all.
 static void checkWeightNorm(ArrayRef<IValue> arguments) {
   const at::Tensor &direction = tensorOf(arguments[0]), &length = tensorOf(arguments[1]);
@@ -313,6 +319,7 @@ ArgumentCheck argumentCheckOf(llvm::StringRef name, llvm::StringRef overload) {
       {"aten::_weight_norm", checkWeightNorm},
       {"aten::adaptive_max_pool2d_backward", checkPool<2>},
       {"aten::adaptive_max_pool3d_backward", checkPool<3>},
+      {"aten::copy", checkBothGiven},
       {"aten::embedding_bag", checkBags},
       {"aten::embedding_dense_backward", checkRows},
       {"aten::floordiv", checkDivision},

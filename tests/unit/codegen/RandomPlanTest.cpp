@@ -21,7 +21,7 @@ using namespace mlir;
 namespace cleave {
 namespace {
 
-/// A function of `x: f32[batch, 8]` in a random DAG of operators; every value is of that type between the
+/// A function of `x: f64[batch, 8]` in a random DAG of operators; every value is of that type between the
 /// lines that an operator needs. Operations have random stages, ascending.
 class RandomModel {
 public:
@@ -97,7 +97,7 @@ private:
     weights.push_back("w" + std::to_string(weights.size()));
     std::string result = name();
     head += "  " + result + " = cleave.param \"" + weights.back() + "\" {role = \"parameter\"} : tensor<" +
-            shape + "xf32>\n";
+            shape + "xf64>\n";
     return result;
   }
 
@@ -109,7 +109,7 @@ private:
     case 1:
       return call("aten.add.Tensor", {{any(), kType}, {any(), kType}, {integer(1), "i64"}}, kType);
     case 2:
-      return call("aten.linear", {{any(), kType}, {weight("8x8"), "tensor<8x8xf32>"}, {none, "none"}}, kType);
+      return call("aten.linear", {{any(), kType}, {weight("8x8"), "tensor<8x8xf64>"}, {none, "none"}}, kType);
     case 3:
       return call("aten.softmax.int", {{any(), kType}, {integer(-1), "i64"}, {none, "none"}}, kType);
     case 4: {
@@ -127,7 +127,7 @@ private:
       return call("aten.layer_norm",
                   {{any(), kType},
                    {shape, "!cleave.list<i64>"},
-                   {weight("8"), "tensor<8xf32>"},
+                   {weight("8"), "tensor<8xf64>"},
                    {none, "none"},
                    {epsilon, "f64"},
                    {flag, "i1"}},
@@ -137,7 +137,7 @@ private:
       // A value without the batch is sent as well.
       return call("aten.mul.Tensor",
                   {{any(), kType},
-                   {call("aten.exp", {{weight("8"), "tensor<8xf32>"}}, "tensor<8xf32>"), "tensor<8xf32>"}},
+                   {call("aten.exp", {{weight("8"), "tensor<8xf64>"}}, "tensor<8xf64>"), "tensor<8xf64>"}},
                   kType);
     default: {
       std::string dims = constant("[1]", "!cleave.list<i64>"), keep = constant("true", "i1");
@@ -175,8 +175,8 @@ private:
       return call("aten.div.Scalar", {{any(), kType}, {batchSize(), "i64"}}, kType);
     case 5: {
       std::string sample =
-          call("aten.select.int", {{any(), kType}, {zero, "i64"}, {zero, "i64"}}, "tensor<8xf32>");
-      return call("aten.add.Tensor", {{any(), kType}, {sample, "tensor<8xf32>"}, {one, "i64"}}, kType);
+          call("aten.select.int", {{any(), kType}, {zero, "i64"}, {zero, "i64"}}, "tensor<8xf64>");
+      return call("aten.add.Tensor", {{any(), kType}, {sample, "tensor<8xf64>"}, {one, "i64"}}, kType);
     }
     default: {
       // Which number it is depends on how many samples there are.
@@ -196,13 +196,13 @@ private:
   }
 
   inline static const std::string kInput = "%x";
-  inline static const std::string kType = "tensor<?x8xf32, #cleave.layout<dims = [\"batch\", \"8\"]>>";
-  inline static const std::string kHalves = "tensor<?x4xf32, #cleave.layout<dims = [\"2*batch\", \"4\"]>>";
-  inline static const std::string kRow = "tensor<1x8xf32>";
+  inline static const std::string kType = "tensor<?x8xf64, #cleave.layout<dims = [\"batch\", \"8\"]>>";
+  inline static const std::string kHalves = "tensor<?x4xf64, #cleave.layout<dims = [\"2*batch\", \"4\"]>>";
+  inline static const std::string kRow = "tensor<1x8xf64>";
   inline static const std::string kTurned =
-      "tensor<8x?xf32, #cleave.layout<dims = [\"8\", \"batch\"], strides = [\"1\", \"8\"]>>";
-  inline static const std::string kPairs = "tensor<?x?xf32, #cleave.layout<dims = [\"batch\", \"batch\"]>>";
-  inline static const std::string kColumn = "tensor<?x1xf32, #cleave.layout<dims = [\"batch\", \"1\"]>>";
+      "tensor<8x?xf64, #cleave.layout<dims = [\"8\", \"batch\"], strides = [\"1\", \"8\"]>>";
+  inline static const std::string kPairs = "tensor<?x?xf64, #cleave.layout<dims = [\"batch\", \"batch\"]>>";
+  inline static const std::string kColumn = "tensor<?x1xf64, #cleave.layout<dims = [\"batch\", \"1\"]>>";
 
   Dice &dice;
   std::string head, body;
@@ -210,10 +210,10 @@ private:
   uint32_t stage = 0, count = 0;
 };
 
-/// Within 1e-6 of the largest value: a product's blocking depends on its rows.
+/// Within 1e-14 of the largest value: a product's blocking depends on its rows, and on the CPU.
 void expectNear(const at::Tensor &found, const at::Tensor &expected) {
   ASSERT_EQ(found.sizes(), expected.sizes());
-  EXPECT_LE((found - expected).abs().max().item<double>(), 1e-6 * expected.abs().max().item<double>());
+  EXPECT_LE((found - expected).abs().max().item<double>(), 1e-14 * expected.abs().max().item<double>());
 }
 
 class RandomPlanTest : public testing::TestWithParam<uint32_t> {
@@ -257,7 +257,7 @@ protected:
         *plan, directory, [&](const plan::Weight &weight, const plan::WeightShard &, plan::ByteSink sink) {
           at::manual_seed(std::stoi(weight.name.substr(1)));
           bool isMatrix = weight.shape.size() == 2;
-          at::Tensor tensor = isMatrix ? at::randn({8, 8}) : at::randn({8});
+          at::Tensor tensor = isMatrix ? at::randn({8, 8}, at::kDouble) : at::randn({8}, at::kDouble);
           return sink({static_cast<const uint8_t *>(tensor.const_data_ptr()), tensor.nbytes()});
         }));
     std::vector<uint8_t> bytes = plan::encode(*plan);
@@ -288,7 +288,7 @@ TEST_P(RandomPlanTest, GivesWhatOneDeviceGives) {
   // Fewer samples than micro-batches, and numbers that these do not divide.
   for (int64_t batch : {1, 6, 13}) {
     SCOPED_TRACE("batch " + std::to_string(batch));
-    at::Tensor x = at::randn({batch, 8});
+    at::Tensor x = at::randn({batch, 8}, at::kDouble);
     auto expected = llvm::cantFail(one->run({x})), found = llvm::cantFail(many->run({x}));
     auto again = llvm::cantFail(many->run({x}));
     ASSERT_EQ(expected.size(), found.size());
@@ -311,7 +311,7 @@ TEST_P(RandomPlanTest, SplitsTheBatchWhereNothingMixesIt) {
   ASSERT_EQ(parts == nullptr, model.mixes);
   auto one = open(whole);
   ASSERT_TRUE(one);
-  at::Tensor x = at::randn({7, 8});
+  at::Tensor x = at::randn({7, 8}, at::kDouble);
   auto expected = llvm::cantFail(one->run({x}));
   if (!parts)
     return;

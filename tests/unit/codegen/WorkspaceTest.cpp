@@ -7,6 +7,7 @@
 #include <ATen/Version.h>
 #include <c10/core/InferenceMode.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 namespace cleave {
 namespace {
@@ -114,7 +115,10 @@ TEST_F(WorkspaceTest, GroupsFillBlocksOrDoNot) {
               {"tensor<4x512x300xf32>", "tensor<512x1x31xf32>", "tensor<512xf32>", "[1]", "[15]", "[1]", "512"});
 }
 
+// oneDNN takes as many columns at a time as a core's cache holds; predictions are for 1 MB, whatever machine makes them.
 TEST_F(WorkspaceTest, WideBordersTakeColumns) {
+  if (const long bytes = sysconf(_SC_LEVEL2_CACHE_SIZE); bytes != 1 << 20)
+    GTEST_SKIP() << "a level-2 cache of " << bytes << " bytes, predictions are for 1048576";
   expectConvolution(2, 256, 33, 64, 3, 1, 18, 18);
   expectConvolution(4, 64, 28, 64, 3, 1, 12, 12);
   expectConvolution(4, 96, 28, 96, 13, 1, 6, 1, 96);
