@@ -36,6 +36,7 @@ function(install_cleave)
   install_headers(Runtime
     codegen/plan/AtomicFile.h
     codegen/plan/Checksum.h
+    codegen/plan/InputFile.h
     codegen/plan/Plan.h
     codegen/plan/Safetensors.h
     runtime/Launch.h

@@ -152,9 +152,14 @@ def test_a_model_saves_nothing(folder, name):
 
 @pytest.mark.parametrize("act", [READS, WRITES])
 def test_a_model_reaches_no_files_in_forward(folder, act):
+    """Its plan calls an operator that no plan may, and where that is allowed the sandbox stays."""
     put(folder, InForward("secret", act))
-    compile_refused(folder)
     compile_refused(folder, "--verify")
+    report = cleave("compile", "model.pt", *INPUTS, "-o", "new.plan", cwd=folder)
+    assert "--allow-operator aten::from_file" in report.out
+    assert not any(SECRET in data for data in contents(folder / "new.plan").values())
+    for allowed, expected in (((), "which not every plan may"), (("--allow-operator", "aten::from_file"), "Permission denied")):
+        assert expected in compile_refused(folder, *allowed, command=("run", "new.plan", *INPUTS))
     assert (folder / "secret").read_bytes() == SECRET
 
 

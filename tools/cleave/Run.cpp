@@ -276,7 +276,7 @@ void addRunCommand(CLI::App &app, Action &chosen) {
   command
       ->add_option(
           "--sandbox", options->sandbox,
-          "Let the plan open no files, start no processes and reach no network: auto, where no GPU is used")
+          "Let the plan reach no files, processes or network: auto, where no GPU is used")
       ->check(CLI::IsMember({"auto", "on", "off"}).description(""))
       ->capture_default_str()
       ->type_name("auto|on|off");

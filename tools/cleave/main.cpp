@@ -85,7 +85,7 @@ CLI::Option *cleave::addDeviceNames(CLI::App *command, std::vector<std::string> 
 void cleave::addAllowedOperators(CLI::App *command, std::vector<std::string> &names) {
   repeatable(
       command->add_option("--allow-operator", names,
-                          "An operator that the plan may call though it is not listed in docs/operators.md"))
+                          "Another operator that the plan may call (docs/operators.md)"))
       ->check(CLI::Validator(
           [](const std::string &text) {
             return plan::isOperatorName(text)
