@@ -13,7 +13,7 @@ namespace cleave::runtime {
 using c10::IValue;
 using llvm::ArrayRef;
 
-/// A tensor that has memory; throws for others, which kernels may take for one.
+/// The tensor of `value`; throws if it is undefined.
 static const at::Tensor &tensorOf(const IValue &value) {
   const at::Tensor &tensor = value.toTensor();
   TORCH_CHECK(tensor.defined(), "found no tensor where one is expected");
@@ -33,7 +33,7 @@ static void checkDivision(ArrayRef<IValue> arguments) {
     return;
   TORCH_CHECK(arguments[1].toInt() != 0, "division by zero");
   TORCH_CHECK(arguments[1].toInt() != -1 || arguments[0].toInt() != std::numeric_limits<int64_t>::min(),
-              "the quotient of ", arguments[0].toInt(), " and -1 has no 64 bits");
+              "the quotient of ", arguments[0].toInt(), " and -1 does not fit in 64 bits");
 }
 
 /// max_pool1d(self, kernel_size, stride, padding, dilation, ceil_mode) adds and multiplies these in 64 bits.
@@ -118,8 +118,8 @@ static void checkBags(ArrayRef<IValue> arguments) {
               "found a table ", weight.sizes(), ", indices ", indices.sizes(), " and offsets ",
               offsets.sizes(), ", expected a matrix and two vectors");
   // Kernels read them as if they were.
-  TORCH_CHECK(indices.is_contiguous() && offsets.is_contiguous(), "found indices or offsets with gaps");
-  TORCH_CHECK(!arguments[7].toBool() || offsets.numel() > 1, "found one offset, which is the last one");
+  TORCH_CHECK(indices.is_contiguous() && offsets.is_contiguous(), "found non-contiguous indices or offsets");
+  TORCH_CHECK(!arguments[7].toBool() || offsets.numel() > 1, "found one offset with include_last_offset, expected two or more");
   TORCH_CHECK(arguments[4].toInt() >= 0 && arguments[4].toInt() <= 2, "found the mode ", arguments[4].toInt(),
               ", expected 0, 1 or 2");
   checkRange(indices, weight.size(0));
@@ -127,7 +127,7 @@ static void checkBags(ArrayRef<IValue> arguments) {
   checkRange(at::diff(offsets), indices.numel() + 1);
   if (arguments[6].isTensor() && arguments[6].toTensor().defined()) {
     checkSameSizes(arguments[6].toTensor(), indices);
-    TORCH_CHECK(arguments[6].toTensor().is_contiguous(), "found weights of samples with gaps");
+    TORCH_CHECK(arguments[6].toTensor().is_contiguous(), "found non-contiguous per_sample_weights");
   }
 }
 

@@ -34,7 +34,7 @@ static void checkDType(int64_t number) {
   const auto type = isInRange ? c10::ScalarType(number) : c10::ScalarType::Undefined;
   TORCH_CHECK(dtypeOf(type) != plan::DType::Unknown || type == c10::kQInt8 || type == c10::kQUInt8 ||
                   type == c10::kQInt32,
-              "found the dtype ", number, ", expected one that tensors of plans have");
+              "found the dtype ", number, ", expected one that plans support");
 }
 
 static void check(const IValue &value, Checked kind) {
@@ -51,7 +51,7 @@ static void check(const IValue &value, Checked kind) {
     return;
   case Checked::MemoryFormat:
     TORCH_CHECK(value.toInt() >= 0 && value.toInt() < int64_t(c10::MemoryFormat::NumOptions),
-                "found the memory format ", value.toInt(), ", which is none");
+                "found the memory format ", value.toInt(), ", which does not exist");
     return;
   }
 }

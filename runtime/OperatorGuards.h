@@ -7,19 +7,17 @@
 
 namespace cleave::runtime {
 
-/// `operation` behind checks of arguments that libtorch's kernels use unchecked, so that a plan from a
-/// stranger reads and writes no memory but that of its tensors:
+/// Wraps `operation` in checks of those arguments that libtorch's kernels do not check, so that an untrusted plan
+/// cannot access memory outside its tensors:
 ///
-/// - a dtype, layout, memory format or device must be one that plans compute with: dense tensors on CPUs and
-/// GPUs;
-/// - indices into a pooled tensor or into rows of a table must lie inside it;
-/// - memory that `empty` and its like give is zero.
+/// - dtypes, layouts, memory formats and devices are those of dense tensors;
+/// - arguments of single operators fit each other (ArgumentChecks.h), such as indices of max pooling;
+/// - tensors of `aten::empty` and its variants are filled with zeros.
 ///
-/// The result throws c10::Error where an argument is refused. It is `operation` itself where nothing has to
-/// be checked.
-/// \param onCpu  whether the operator runs on the CPU: it may then name no other device. Elsewhere the
-/// runtime has put the
-///               place of the rank in place of every device.
+/// The result throws c10::Error where a check fails. It is `operation` itself where nothing has to be checked.
+///
+/// \param onCpu  the operator runs on the CPU and may name no other device. Elsewhere the runtime has already
+///               replaced every device argument by the rank's device.
 torch::jit::Operation guarded(const c10::FunctionSchema &schema, torch::jit::Operation operation, bool onCpu);
 
 } // namespace cleave::runtime

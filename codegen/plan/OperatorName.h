@@ -14,10 +14,10 @@ bool isOperatorName(llvm::StringRef name);
 /// did harm (docs/operators.md). Others run where whoever runs the plan allows them.
 bool isOperatorListed(llvm::StringRef name);
 
-/// The same of `aten::add` where any of its overloads is listed.
+/// Whether any overload of `name`, given without one (`aten::add`), is listed.
 bool isAnyOverloadListed(llvm::StringRef name);
 
-/// Whether the list knows operators of this namespace, as of libtorch's own; others come with libraries.
+/// Whether the list covers the namespace of `name`. Operators of other namespaces come from libraries.
 bool isOfListedNamespace(llvm::StringRef name);
 
 /// Whether the operator waits for the other ranks of a tensor group: those of `spmd::` but `spmd::shard`.

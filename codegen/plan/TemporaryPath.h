@@ -14,10 +14,10 @@ namespace cleave::plan {
 llvm::Expected<std::string> makeTemporary(llvm::StringRef finalPath,
                                           llvm::function_ref<int(const char *path)> make);
 
-/// Removes from `folder` what `makeTemporary` made there, and whose process no longer exists: one that was
-/// killed. Others than this user's, and those that a process still holds (`holdTemporary`), perhaps in a
-/// container, stay; between making one and holding it a process of a container is not seen. Where the file
-/// system has no locks all stay.
+/// Removes from `folder` the files and directories that a killed process left behind: made by `makeTemporary`, owned by
+/// this user, not locked (`holdTemporary`), and either their maker has ended or nobody has modified them for 60 s. Where
+/// the file system has no locks, all stay. Between making one and locking it, that of a process in another container
+/// may be taken for one of these.
 void removeAbandoned(llvm::StringRef folder);
 
 /// Locks a file or directory until the descriptor is closed or its process ends; -1 where that cannot be

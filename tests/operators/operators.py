@@ -48,10 +48,10 @@ PRIM = set(
     "is_nested is_quantized is_sparse itemsize layout max min rangelist requires_grad shape type unchecked_cast "
     "unchecked_unwrap_optional".split())
 # Parts of names of operators that only other hardware, other layouts or optimizers have.
-USELESS = ("cudnn", "cuda", "miopen", "mps", "mkldnn", "xpu", "nested", "sparse", "_cslt", "csr", "csc", "coo", "_foreach", "_fused_",
+UNSUPPORTED = ("cudnn", "cuda", "miopen", "mps", "mkldnn", "xpu", "nested", "sparse", "_cslt", "csr", "csc", "coo", "_foreach", "_fused_",
            "_nnpack", "vulkan", "_test_", "_efficient", "_flash_attention_backward", "hip", "rowwise_prune", "_jagged")
-# Unsafe for gradients alone.
-UNSAFE = ("_unsafe_view", "unsafe_chunk", "unsafe_split", "unsafe_split_with_sizes", "_unsafe_index")
+# Candidates although their names contain "unsafe": only their gradients are.
+ONLY_GRADIENTS_UNSAFE = ("_unsafe_view", "unsafe_chunk", "unsafe_split", "unsafe_split_with_sizes", "_unsafe_index")
 # They never give a result.
 RAISES = {"prim::RaiseException"}
 
@@ -61,9 +61,9 @@ HARMFUL = COLUMNS[2:7]
 
 def is_candidate(name):
     space, base = name.split(".")[0].split("::")
-    if space not in NAMESPACES or f"{space}::{base}" in EXCLUDED or "unsafe" in base and base not in UNSAFE:
+    if space not in NAMESPACES or f"{space}::{base}" in EXCLUDED or "unsafe" in base and base not in ONLY_GRADIENTS_UNSAFE:
         return False
-    if any(word in base for word in USELESS):
+    if any(word in base for word in UNSUPPORTED):
         return False
     return space != "prim" or base in PRIM
 
@@ -176,18 +176,19 @@ def write_list(evidence, names, commit):
                 for name in refused]
     PAGE.write_text(f"""# Operators that a plan may call
 
-`make operators` writes this page and `codegen/plan/AllowedOperators.inc`; written by commit {commit}, libtorch's CPU kernels.
+A plan may call {len(listed)} of {len(names)} candidates, chosen by fuzzing: {calls:,} calls of the listed operators, with libtorch's CPU kernels, at
+commit {commit}. `make operators` makes the calls and writes this page and `codegen/plan/AllowedOperators.inc`.
 
-{len(listed)} operators are listed, of {len(names)} candidates, by {calls:,} hostile calls. A call is made from one that gives a result:
-sizes, strides, types and contents of tensors, numbers, lists and words are changed ([how](../tests/operators/Mutator.cpp)). Each is made
-with its tensors at both ends of pages, beside which 1 GiB traps; with default, AVX2 and AVX-512 kernels; and again with
-other bytes in memory that nobody has written to. An operator is listed where no call crashed, touched memory beside
-its tensors, gave a tensor that is larger than its storage or is no dense one, gave what memory held before, or made a system call
-that opens, starts or reaches something, and where {LEAST_RESULTS} of {LEAST_CALLS} calls or more gave a result. *Slow* calls took more than 0.3 s of
-CPU time; `--timeout` ends such requests. Kernels of GPUs are untested.
+Each call mutates one that gives a result: sizes, strides, dtypes and contents of tensors, numbers, lists and strings
+([how](../tests/operators/Mutator.cpp)). It is made with its tensors directly before and directly after 1 GiB of memory that traps, with default,
+AVX2 and AVX-512 kernels, and with two fill bytes in uninitialized memory. A call is harmful if it crashes, accesses memory outside its
+tensors, gives a tensor that is larger than its storage or is not dense, gives uninitialized memory, or makes a system call that opens files,
+starts processes or reaches others. An operator is listed if no call was harmful, at least {LEAST_CALLS} calls were made, and at least {LEAST_RESULTS} of
+them gave a result (`prim::RaiseException`: raised). *Slow* calls took more than 0.3 s of CPU time; `--timeout` ends such
+requests. GPU kernels are untested.
 
-Calls that once did harm are kept (`tests/operators/harmful.txt`): an operator whose arguments have been checked since has to bear
-them. `make test` makes these and 20 calls of each operator.
+Harmful calls are kept as regression tests (`tests/operators/harmful.txt`): an operator whose arguments are checked since then is listed only if
+all of them are harmless now. `make test` makes them, and 20 calls of each listed operator.
 
 Whoever runs a plan can add names (`cleave run --allow-operator NAME`). [Security](security.md) says what the list is for.
 
@@ -195,9 +196,9 @@ Whoever runs a plan can add names (`cleave run --allow-operator NAME`). [Securit
 |---|---|---|---|---|
 {chr(10).join(rows)}
 
-## Not listed for what they did
+## Refused operators
 
-| operator | what came of its calls, until there were five |
+| operator | harmful outcomes (testing stops after five) |
 |---|---|
 {chr(10).join(refusals)}
 """)

@@ -89,7 +89,7 @@ def dtype_number(dtype):
 
 
 class Recorder(TorchDispatchMode):
-    """Keeps the shortest few calls of every operator that it sees succeed."""
+    """Records the text of every operator call that succeeds, by operator name."""
 
     def __init__(self):
         super().__init__()
@@ -231,8 +231,8 @@ def record_modules(recorder):
             print(f"note: {module}: {str(error)[:200]}")
 
 
-def shortest(texts):
-    """A few, the shortest of each length class, so that one of them has every argument."""
+def spread_by_length(texts):
+    """At most KEPT texts, evenly spaced in the list sorted by length, so that long calls with every argument are included."""
     ordered = sorted(texts, key=lambda text: (len(text), text))
     ordered = [text for text in ordered if len(text) < 1500]
     return ordered[:: max(1, len(ordered) // KEPT)][:KEPT] if ordered else []
@@ -260,7 +260,7 @@ def main():
                 record(recorder, op, sample)
     record_modules(recorder)
     written = [line for line in WRITTEN.read_text().splitlines() if line and not line.startswith("#")]
-    lines = sorted(written) + sorted(line for texts in recorder.calls.values() for line in shortest(texts))
+    lines = sorted(written) + sorted(line for texts in recorder.calls.values() for line in spread_by_length(texts))
     options.output.write_text("\n".join(lines) + "\n")
     print(f"{len(recorder.calls)} operators, {len(lines)} calls")
 

@@ -279,12 +279,12 @@ static Error runSimulate(const SimulateOptions &options, const SupervisedOptions
   using Forecasts = std::vector<LimitReport<TrainingForecast>>;
   if (options.deviceMemories.size() > 1 && !options.isPlan())
     return options.isTraining
-               ? workAndReport<SimulateOptions, Forecasts>(options, how, {simulateTrainingLimits, limitsToJson, printLimits}).takeError()
-               : workAndReport<SimulateOptions, Plans>(options, how, {simulateLimits, limitsToJson, printLimits}).takeError();
+               ? workAndReport<SimulateOptions, Forecasts>(options, how, {simulateTrainingLimits, limitsToJson, printLimits, false}).takeError()
+               : workAndReport<SimulateOptions, Plans>(options, how, {simulateLimits, limitsToJson, printLimits, false}).takeError();
   if (options.isTraining)
-    return workAndReport<SimulateOptions, TrainingForecast>(options, how, {simulateTraining, trainingToJson, printTraining})
+    return workAndReport<SimulateOptions, TrainingForecast>(options, how, {simulateTraining, trainingToJson, printTraining, false})
         .takeError();
-  return workAndReport<SimulateOptions, SimulateReport>(options, how, {simulatePlan, toJson, printText}).takeError();
+  return workAndReport<SimulateOptions, SimulateReport>(options, how, {simulatePlan, toJson, printText, false}).takeError();
 }
 
 void addSimulateCommand(CLI::App &app, Action &chosen) {

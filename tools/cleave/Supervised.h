@@ -41,6 +41,8 @@ template <typename Options, typename Report> struct Reporter {
   llvm::Expected<Report> (*work)(const Options &);
   llvm::json::Object (*toJson)(const Options &, const Report &);
   void (*printText)(llvm::raw_ostream &, const Options &, const Report &);
+  /// Whether the object has the key `protection`; not where a plan has to give the same object as its model.
+  bool saysWhatProtects = true;
 };
 
 /// Works, with a progress bar where one can be drawn and is wanted, and prints the report.
@@ -57,7 +59,7 @@ llvm::Expected<Report> workAndReport(Options options, const SupervisedOptions &h
     return report;
   if (how.json) {
     llvm::json::Object text = reporter.toJson(options, *report);
-    if (how.isModel)
+    if (how.isModel && reporter.saysWhatProtects)
       text["protection"] = sandbox::current().describe();
     llvm::outs() << plan::jsonText(std::move(text), /*indent=*/2) << "\n";
   } else if (!how.quiet) {

@@ -26,7 +26,7 @@ public:
   /// `plan` outlives the result, which gives the trace to `sink` in parts.
   TraceMerge(const plan::Plan &plan, Sink sink) : plan(plan), sink(std::move(sink)) {}
   /// \param headings  by process.
-  /// \returns how many chunks the processes will give.
+  /// \returns the chunks of the process that recorded most; the others send empty ones in the end.
   llvm::Expected<uint64_t> begin(llvm::ArrayRef<std::string> headings);
   /// Fails where `chunk` is none of the trace of `process`.
   llvm::Error add(uint32_t process, llvm::StringRef chunk);

@@ -184,7 +184,7 @@ static const HostileCall kCalls[] = {
     {"RemainderOfZero", "aten::remainder.int", [](StageWriter &s) { return two(s, 1, 0); },
      "division by zero"},
     {"LeastQuotient", "aten::floordiv.int", [](StageWriter &s) { return two(s, INT64_MIN, -1); },
-     "has no 64 bits"},
+     "does not fit in 64 bits"},
     {"DTypeBehind", "aten::zeros", [](StageWriter &s) { return made(s, integer(4711), none(), none()); },
      "found the dtype 4711"},
     {"DTypeBefore", "aten::ones", [](StageWriter &s) { return made(s, integer(-1), none(), none()); },
