@@ -119,7 +119,8 @@ static void checkBags(ArrayRef<IValue> arguments) {
               offsets.sizes(), ", expected a matrix and two vectors");
   // Kernels read them as if they were.
   TORCH_CHECK(indices.is_contiguous() && offsets.is_contiguous(), "found non-contiguous indices or offsets");
-  TORCH_CHECK(!arguments[7].toBool() || offsets.numel() > 1, "found one offset with include_last_offset, expected two or more");
+  TORCH_CHECK(!arguments[7].toBool() || offsets.numel() > 1,
+              "found one offset with include_last_offset, expected two or more");
   TORCH_CHECK(arguments[4].toInt() >= 0 && arguments[4].toInt() <= 2, "found the mode ", arguments[4].toInt(),
               ", expected 0, 1 or 2");
   checkRange(indices, weight.size(0));
@@ -205,6 +206,27 @@ static void checkLstm(ArrayRef<IValue> arguments) { checkLstmStates(arguments, /
 static void checkBothGiven(ArrayRef<IValue> arguments) {
   tensorOf(arguments[0]);
   tensorOf(arguments[1]);
+}
+
+/// batch_norm(input, weight, bias, running_mean, running_var, training, …), and instance_norm: when training
+/// they write to the running statistics, which their schemas do not say.
+static void checkReadsStatistics(ArrayRef<IValue> arguments) {
+  for (const IValue &statistics : arguments.slice(3, 2))
+    TORCH_CHECK(!arguments[5].toBool() || !statistics.isTensor() || !statistics.toTensor().defined(),
+                "found running statistics that would be written to; compile the model again");
+}
+
+/// _native_batch_norm_legit_functional(input, weight, bias, running_mean, running_var, training, …).
+static void checkFunctionalBatchNorm(ArrayRef<IValue> arguments) {
+  const at::Tensor &input = tensorOf(arguments[0]);
+  TORCH_CHECK(input.dim() >= 2 && input.numel() > 0, "found an input ", input.sizes(), ", expected channels");
+  for (const IValue &value : arguments.slice(1, 4))
+    if (value.isTensor() && value.toTensor().defined())
+      TORCH_CHECK(value.toTensor().is_contiguous() && value.toTensor().dim() == 1 &&
+                      value.toTensor().numel() == input.size(1) &&
+                      value.toTensor().scalar_type() == input.scalar_type(),
+                  "found ", value.toTensor().sizes(), " of the ", input.size(1), " channels of ",
+                  input.sizes());
 }
 
 /// _weight_norm(v, g, dim): one length a slice of `v`, or one of all.
@@ -313,12 +335,14 @@ ArgumentCheck argumentCheckOf(llvm::StringRef name, llvm::StringRef overload) {
       {"aten::_adaptive_avg_pool3d_backward", checkAveragePool<3>},
       {"aten::_embedding_bag", checkBags},
       {"aten::_log_softmax_backward_data", checkSoftmaxGradient},
+      {"aten::_native_batch_norm_legit_functional", checkFunctionalBatchNorm},
       {"aten::_softmax_backward_data", checkSoftmaxGradient},
       {"aten::_upsample_bicubic2d_aa", checkScales},
       {"aten::_upsample_bilinear2d_aa", checkScales},
       {"aten::_weight_norm", checkWeightNorm},
       {"aten::adaptive_max_pool2d_backward", checkPool<2>},
       {"aten::adaptive_max_pool3d_backward", checkPool<3>},
+      {"aten::batch_norm", checkReadsStatistics},
       {"aten::copy", checkBothGiven},
       {"aten::embedding_bag", checkBags},
       {"aten::embedding_dense_backward", checkRows},
@@ -326,6 +350,7 @@ ArgumentCheck argumentCheckOf(llvm::StringRef name, llvm::StringRef overload) {
       {"aten::grid_sampler", checkSampler},
       {"aten::grid_sampler_2d", checkSampler},
       {"aten::grid_sampler_3d", checkSampler},
+      {"aten::instance_norm", checkReadsStatistics},
       {"aten::max_pool1d", checkWindow},
       {"aten::max_pool2d_with_indices_backward", checkPool<2>},
       {"aten::max_pool3d_with_indices_backward", checkPool<3>},

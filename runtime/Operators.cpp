@@ -40,16 +40,24 @@ static LibraryOperators &libraryOperators() {
   return operators;
 }
 
-llvm::Error loadLibrary(const std::string &path) {
+llvm::Error allowRegistered(llvm::function_ref<llvm::Error()> load) {
   std::lock_guard lock(libraryOperators().mutex);
   const llvm::StringSet<> before = registeredNames();
-  // Not RTLD_GLOBAL: its symbols must not take the place of ours.
-  if (!dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL))
-    return llvm::createStringError(llvm::Twine("cannot load library: ") + dlerror());
+  if (llvm::Error error = load())
+    return error;
   for (const auto &entry : registeredNames())
     if (!before.contains(entry.getKey()))
       libraryOperators().names.insert(entry.getKey());
   return llvm::Error::success();
+}
+
+llvm::Error loadLibrary(const std::string &path) {
+  return allowRegistered([&]() -> llvm::Error {
+    // Not RTLD_GLOBAL: its symbols must not take the place of ours.
+    if (dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL))
+      return llvm::Error::success();
+    return llvm::createStringError(llvm::Twine("cannot load library: ") + dlerror());
+  });
 }
 
 llvm::Error checkOperators(const plan::Plan &plan, llvm::ArrayRef<std::string> allowed) {
@@ -70,14 +78,9 @@ llvm::Error checkOperators(const plan::Plan &plan, llvm::ArrayRef<std::string> a
       llvm::join(refused, " --allow-operator "));
 }
 
-/// Whether an operator writes to the tensor, or the tensors of the list, that it is given for `argument`.
-static bool writesTensors(const c10::Argument &argument) {
-  if (!argument.alias_info() || !argument.alias_info()->isWrite())
-    return false;
-  c10::TypePtr type = argument.type();
-  while (type->kind() == c10::TypeKind::ListType || type->kind() == c10::TypeKind::OptionalType)
-    type = type->containedType(0);
-  return type->kind() == c10::TypeKind::TensorType;
+/// Also to lists and dicts: ranks and requests share these as they share tensors.
+static bool writes(const c10::Argument &argument) {
+  return argument.alias_info() && argument.alias_info()->isWrite();
 }
 
 /// `; did you mean aten::add?`, or nothing.
@@ -103,7 +106,7 @@ static llvm::Expected<std::unique_ptr<ResolvedOperator>> find(const std::string 
   if (!found || !found->hasOperation())
     return llvm::createStringError("this libtorch has no operator " + qualified + suggestion(name.str()) +
                                    "; an operator of another package needs its library (--library)");
-  if (llvm::any_of(found->schema().arguments(), writesTensors))
+  if (llvm::any_of(found->schema().arguments(), writes))
     return llvm::createStringError(
         "operator " + qualified +
         " writes to its operand, expected one that makes a new value; compile the model "

@@ -29,7 +29,10 @@ using llvm::Expected;
 
 /// What a plan's ranks may hold beyond its limits when it runs: predictions leave out the workspace of some
 /// kernels, and requests may be larger than the traced one.
-static int64_t withTolerance(int64_t limit) { return limit + limit / 8 + (int64_t(64) << 20); }
+static int64_t withTolerance(int64_t limit) {
+  constexpr int64_t kLargest = INT64_MAX / 2;
+  return limit > kLargest ? INT64_MAX : limit + limit / 8 + (int64_t(64) << 20);
+}
 
 struct Session::Impl {
   Impl(std::unique_ptr<plan::Plan> plan, SessionOptions options)
@@ -193,7 +196,9 @@ Expected<std::vector<ResolvedDevice>> Session::Impl::resolveOwn(llvm::ArrayRef<u
 Error Session::Impl::loadRanks(const plan::OpenShards &shards, llvm::ArrayRef<uint32_t> own) {
   // Weights are nobody's to differentiate.
   c10::InferenceMode inference;
-  const SetupWatch watch(options.timeout, options.overdue);
+  // Several processes have a limit of their own for loading.
+  const std::function<void(const std::string &)> overdue = peers ? nullptr : options.overdue;
+  const SetupWatch watch(options.timeout, overdue);
   for (auto [index, device] : llvm::zip(own, devices)) {
     auto rank = Rank::load(*plan, shards.at(index), index, *device, operators,
                            states[plan::tensorRankOf(*plan, index)],

@@ -45,8 +45,8 @@ bool Tally::isHarmless() const {
 }
 
 llvm::StringRef nameOf(Outcome outcome) {
-  static const char *const names[] = {"results", "errors",        "crashes", "guards",
-                                      "outside", "uninitialized", "effects", "slow"};
+  static const char *const names[] = {"results",       "errors",  "crashes", "guards", "outside",
+                                      "uninitialized", "effects", "writes",  "slow"};
   return names[size_t(outcome)];
 }
 
@@ -147,10 +147,22 @@ static void inChildren(llvm::function_ref<void()> work, llvm::function_ref<bool(
 namespace {
 /// What one making of a call gave: a digest of its results, or nothing where it threw.
 struct Attempt {
-  bool isResult = false, isOutside = false;
+  bool isResult = false, isOutside = false, isWrite = false;
   std::string digest;
 };
 } // namespace
+
+/// Of arguments; of those that are no tensors of plans nothing.
+static std::string digestOf(const torch::jit::Stack &arguments) {
+  std::string text;
+  for (const c10::IValue &argument : arguments)
+    try {
+      text += digest(argument) + "|";
+    } catch (const std::exception &) {
+      text += "?|";
+    }
+  return text;
+}
 
 static Attempt attempt(runtime::ResolvedOperator &op, const Call &call, uint64_t seed, Side side,
                        uint8_t poison) {
@@ -163,7 +175,10 @@ static Attempt attempt(runtime::ResolvedOperator &op, const Call &call, uint64_t
     if (op.schema.is_vararg())
       stack.emplace_back(int64_t(call.arguments.size()));
     at::manual_seed(seed);
+    const torch::jit::Stack arguments = stack;
+    const std::string before = digestOf(arguments);
     op.onCpu(stack);
+    made.isWrite = digestOf(arguments) != before;
     for (const c10::IValue &value : stack)
       made.digest += digest(value) + "|";
     made.isResult = true;
@@ -181,6 +196,8 @@ static Outcome attemptAll(runtime::ResolvedOperator &op, const Call &call, uint6
   Attempt second = attempt(op, call, seed, Side::End, 0xa5);
   if (first.isOutside || second.isOutside)
     return Outcome::Outside;
+  if (first.isWrite || second.isWrite)
+    return Outcome::Write;
   if (!second.isResult)
     return first.isResult ? Outcome::Result : Outcome::Error;
   Attempt third = attempt(op, call, seed, Side::End, 0x5a);

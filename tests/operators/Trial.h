@@ -26,6 +26,8 @@ enum class Outcome : uint8_t {
   Uninitialized,
   /// It made a system call that opens files, starts processes, or reaches others.
   Effect,
+  /// It changed an argument, which its schema does not say.
+  Write,
   /// It took longer than it may; the process that runs a plan is ended then.
   Slow,
   Count,

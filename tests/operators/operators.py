@@ -55,15 +55,15 @@ ONLY_GRADIENTS_UNSAFE = ("_unsafe_view", "unsafe_chunk", "unsafe_split", "unsafe
 # They never give a result.
 RAISES = {"prim::RaiseException"}
 
-COLUMNS = "results errors crashes guards outside uninitialized effects slow".split()
-HARMFUL = COLUMNS[2:7]
+COLUMNS = "results errors crashes guards outside uninitialized effects writes slow".split()
+HARMFUL = COLUMNS[2:8]
 
 
 def is_candidate(name):
     space, base = name.split(".")[0].split("::")
     if space not in NAMESPACES or f"{space}::{base}" in EXCLUDED or "unsafe" in base and base not in ONLY_GRADIENTS_UNSAFE:
         return False
-    if any(word in base for word in UNSUPPORTED):
+    if any(word in base for word in UNSUPPORTED) or base.startswith("_no_grad_"):
         return False
     return space != "prim" or base in PRIM
 
@@ -182,7 +182,7 @@ commit {commit}. `make operators` makes the calls and writes this page and `code
 Each call mutates one that gives a result: sizes, strides, dtypes and contents of tensors, numbers, lists and strings
 ([how](../tests/operators/Mutator.cpp)). It is made with its tensors directly before and directly after 1 GiB of memory that traps, with default,
 AVX2 and AVX-512 kernels, and with two fill bytes in uninitialized memory. A call is harmful if it crashes, accesses memory outside its
-tensors, gives a tensor that is larger than its storage or is not dense, gives uninitialized memory, or makes a system call that opens files,
+tensors, gives a tensor that is larger than its storage or is not dense, gives uninitialized memory, changes an argument, or makes a system call that opens files,
 starts processes or reaches others. An operator is listed if no call was harmful, at least {LEAST_CALLS} calls were made, and at least {LEAST_RESULTS} of
 them gave a result (`prim::RaiseException`: raised). *Slow* calls took more than 0.3 s of CPU time; `--timeout` ends such
 requests. GPU kernels are untested.

@@ -112,7 +112,8 @@ static void install() {
     struct sigaction action = {};
     action.sa_sigaction = handle;
     action.sa_flags = SA_SIGINFO | SA_ONSTACK;
-    sigemptyset(&action.sa_mask);
+    // A second crash, in the handler, ends the process.
+    sigfillset(&action.sa_mask);
     sigaction(signal, &action, nullptr);
   }
 }

@@ -1,5 +1,6 @@
 //===- Supervisor.cpp - Work on files from strangers ----------------------===//
 #include "tools/cleave/Supervisor.h"
+#include "runtime/Operators.h"
 #include "sandbox/Sandbox.h"
 #include "tools/cleave/CrashReport.h"
 #include "tools/cleave/ProgressBar.h"
@@ -99,10 +100,14 @@ static llvm::Error enterSandbox(const Confinement &confinement, plan::OutputBrok
   }
   if (confinement.isFree)
     return llvm::Error::success();
-  std::string message;
   for (const std::string &library : confinement.libraries)
-    if (llvm::sys::DynamicLibrary::LoadLibraryPermanently(library.c_str(), &message))
-      return llvm::createStringError("--library " + library + ": cannot be loaded: " + message);
+    if (llvm::Error error = runtime::allowRegistered([&]() -> llvm::Error {
+          std::string message;
+          if (llvm::sys::DynamicLibrary::LoadLibraryPermanently(library.c_str(), &message))
+            return llvm::createStringError("--library " + library + ": cannot be loaded: " + message);
+          return llvm::Error::success();
+        }))
+      return error;
   sandbox::enter(rights);
   return llvm::Error::success();
 }
