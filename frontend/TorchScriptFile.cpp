@@ -1,13 +1,17 @@
 //===- TorchScriptFile.cpp - A TorchScript archive, mapped ----------------===//
 #include "frontend/TorchScriptFile.h"
 #include "codegen/plan/InputFile.h"
+#include "codegen/plan/Printable.h"
 #include "frontend/ArchiveCheck.h"
 #include "frontend/BytesReader.h"
 #include "frontend/OperatorCheck.h"
 #include "frontend/PickleCheck.h"
 #include "frontend/TorchScriptError.h"
 #include "llvm/Support/BLAKE3.h"
+#include "llvm/Support/raw_ostream.h"
+#include <c10/util/Exception.h>
 #include <caffe2/serialize/inline_container.h>
+#include <torch/csrc/jit/runtime/print_handler.h>
 #include <torch/csrc/jit/serialization/import.h>
 #include <torch/csrc/jit/serialization/import_export_helpers.h>
 #include <torch/csrc/jit/serialization/import_read.h>
@@ -21,8 +25,8 @@ static llvm::Error fail(llvm::StringRef path, const llvm::Twine &message) {
   return llvm::createStringError(llvm::inconvertibleErrorCode(), path + ": " + message);
 }
 
-/// libtorch's messages carry its own backtrace; the first line that is not empty says what happened. Where code of the model
-/// was run, that says only so much.
+/// libtorch's messages carry its own backtrace; the first line that is not empty says what happened. Where
+/// code of the model was run, that says only so much.
 static std::string describe(const std::exception &e) {
   llvm::StringRef message = llvm::StringRef(e.what()).ltrim();
   if (message.starts_with("The following operation failed in the TorchScript interpreter"))
@@ -61,7 +65,8 @@ static std::array<uint8_t, 32> fingerprintOf(const plan::MappedFile &file, const
   return hash.final<32>();
 }
 
-/// Whether some of the tensor's elements would lie outside its storage: sizes and strides are the file's word.
+/// Whether some of the tensor's elements would lie outside its storage: sizes and strides are the file's
+/// word.
 static bool reachesOutside(const at::Tensor &tensor) {
   if (!tensor.defined() || !tensor.has_storage() || tensor.numel() == 0)
     return false;
@@ -75,8 +80,10 @@ static bool reachesOutside(const at::Tensor &tensor) {
 }
 
 /// One pickled archive of the file (`constants`, `data`), its tensors over the mapping.
-static c10::IValue readPickle(const std::string &name, PyTorchStreamReader &reader, llvm::ArrayRef<ZipRecord> records,
-                              const std::shared_ptr<plan::MappedFile> &mapping, torch::jit::TypeResolver resolver) {
+static c10::IValue readPickle(const std::string &name, PyTorchStreamReader &reader,
+                              llvm::ArrayRef<ZipRecord> records,
+                              const std::shared_ptr<plan::MappedFile> &mapping,
+                              torch::jit::TypeResolver resolver) {
   auto [pickle, size] = reader.getRecord(name + ".pkl");
   if (llvm::Error error = checkPickle({static_cast<const uint8_t *>(pickle.get()), size}))
     TORCH_CHECK(false, "record ", name, ".pkl is damaged: ", llvm::toString(std::move(error)));
@@ -93,10 +100,11 @@ static c10::IValue readPickle(const std::string &name, PyTorchStreamReader &read
   }
   // On the CPU, wherever the weights were when the model was saved.
   c10::IValue value =
-      torch::jit::readArchiveAndTensors(name, "", "", std::move(resolver), torch::jit::ObjLoaderFunc, at::kCPU, reader,
-                                        torch::jit::Unpickler::defaultTypeParser, storages);
+      torch::jit::readArchiveAndTensors(name, "", "", std::move(resolver), torch::jit::ObjLoaderFunc,
+                                        at::kCPU, reader, torch::jit::Unpickler::defaultTypeParser, storages);
   value.visit([](const c10::IValue &part) {
-    TORCH_CHECK(!part.isTensor() || !reachesOutside(part.toTensor()), "a tensor reaches past the end of its storage");
+    TORCH_CHECK(!part.isTensor() || !reachesOutside(part.toTensor()),
+                "a tensor reaches past the end of its storage");
     return false;
   });
   return value;
@@ -113,13 +121,16 @@ static std::shared_ptr<torch::jit::Source> findSource(PyTorchStreamReader &reade
 }
 
 static torch::jit::Module loadModule(const std::shared_ptr<PyTorchStreamReader> &reader,
-                                     llvm::ArrayRef<ZipRecord> records, const std::shared_ptr<plan::MappedFile> &mapping) {
+                                     llvm::ArrayRef<ZipRecord> records,
+                                     const std::shared_ptr<plan::MappedFile> &mapping) {
   auto unit = std::make_shared<torch::jit::CompilationUnit>();
   auto constants = std::make_shared<std::vector<at::IValue>>();
   torch::jit::SourceImporter importer(
-      unit, constants.get(), [reader](const std::string &qualifier) { return findSource(*reader, qualifier); },
-      reader->version());
-  auto resolver = [&](const c10::QualifiedName &name) { return c10::StrongTypePtr(unit, importer.loadType(name)); };
+      unit, constants.get(),
+      [reader](const std::string &qualifier) { return findSource(*reader, qualifier); }, reader->version());
+  auto resolver = [&](const c10::QualifiedName &name) {
+    return c10::StrongTypePtr(unit, importer.loadType(name));
+  };
   auto tuple = readPickle("constants", *reader, records, mapping, resolver).toTuple();
   for (const c10::IValue &constant : tuple->elements())
     constants->push_back(constant);
@@ -140,9 +151,28 @@ static bool holdsModule(llvm::ArrayRef<ZipRecord> records) {
   });
 }
 
+static void printModelText(const std::string &text) { llvm::errs() << plan::printableLines(text); }
+
+namespace {
+class PrintableWarnings : public c10::WarningHandler {
+  void process(const c10::Warning &warning) override {
+    printModelText("note: the model warns: " + warning.msg() + "\n");
+  }
+};
+} // namespace
+
+/// What code of a model prints and warns of is the model's text: it goes to the standard error, without
+/// control characters.
+static void keepModelTextPrintable() {
+  static PrintableWarnings warnings;
+  c10::WarningUtils::set_warning_handler(&warnings);
+  torch::jit::setPrintHandler(printModelText);
+}
+
 llvm::Expected<TorchScriptFile> TorchScriptFile::open(llvm::StringRef path,
                                                       const std::function<void(double)> &progress,
                                                       bool listedOperators) {
+  keepModelTextPrintable();
   auto opened = map(path);
   if (!opened)
     return opened.takeError();
@@ -160,8 +190,10 @@ llvm::Expected<TorchScriptFile> TorchScriptFile::open(llvm::StringRef path,
     if (!records)
       return fail(path, llvm::toString(records.takeError()));
     if (!holdsModule(*records))
-      return fail(path, "is an archive without a TorchScript module; expected a file that torch.jit.save wrote");
-    auto reader = std::make_shared<PyTorchStreamReader>(std::make_shared<BytesReader>(mapping->bytes(), mapping));
+      return fail(path,
+                  "is an archive without a TorchScript module; expected a file that torch.jit.save wrote");
+    auto reader =
+        std::make_shared<PyTorchStreamReader>(std::make_shared<BytesReader>(mapping->bytes(), mapping));
     if (listedOperators)
       if (llvm::Error error = checkOperators(*reader, *records))
         return fail(path, llvm::toString(std::move(error)));
@@ -170,7 +202,8 @@ llvm::Expected<TorchScriptFile> TorchScriptFile::open(llvm::StringRef path,
       if (offset < mapping->bytes().size() && bytes <= mapping->bytes().size() - offset)
         mapping->release(offset, bytes);
     };
-    return TorchScriptFile{loadModule(reader, *records, mapping), fingerprintOf(*mapping, releaseRead), release};
+    return TorchScriptFile{loadModule(reader, *records, mapping), fingerprintOf(*mapping, releaseRead),
+                           release};
   } catch (const std::exception &e) {
     return fail(path, "cannot be loaded as TorchScript: " + describe(e));
   }
