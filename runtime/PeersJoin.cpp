@@ -29,6 +29,13 @@ static constexpr size_t kLongestHost = 255;
 static std::string comeOf(uint32_t rank) { return "come/" + std::to_string(rank); }
 static std::string ownerOf(uint32_t rank) { return "owner/" + std::to_string(rank); }
 
+/// Whether `problem` is what a rank that has joined says of itself, `rank 1: …`: all end with those words.
+static bool isOfItsOwn(llvm::StringRef problem) {
+  uint32_t rank;
+  return problem.consume_front("rank ") && !problem.consumeInteger(10, rank) &&
+         (problem.starts_with(": ") || problem.starts_with(" (stage "));
+}
+
 static std::string hostName() {
   utsname system;
   return uname(&system) == 0 ? system.nodename : "?";
@@ -40,6 +47,8 @@ Expected<Peers::Owner> Peers::join(const Launch &launch, const std::string &what
                                    PeerLimits limits) {
   auto *peers = new Peers(launch, limits);
   auto failed = [&](const std::string &problem) {
+    if (isOfItsOwn(problem))
+      return llvm::createStringError(problem);
     return llvm::createStringError("rank " + llvm::Twine(launch.rank) +
                                    " cannot join the others: " + problem);
   };
