@@ -100,6 +100,14 @@ template <int64_t spatial> static void checkAveragePool(ArrayRef<IValue> argumen
               "found a gradient ", gradient.sizes(), " of an input ", input.sizes());
 }
 
+/// repeat_interleave(repeats, …) and repeat_interleave(self, repeats, …): the kernel adds the repeats in 64
+/// bits.
+static void checkRepeats(ArrayRef<IValue> arguments) {
+  const IValue &repeats = arguments.size() == 2 ? arguments[0] : arguments[1];
+  if (repeats.isTensor())
+    checkRange(tensorOf(repeats), int64_t(1) << 31);
+}
+
 /// embedding_dense_backward(grad_output, indices, num_weights, padding_idx, scale_grad_by_freq).
 static void checkRows(ArrayRef<IValue> arguments) {
   const at::Tensor &gradient = tensorOf(arguments[0]), &indices = tensorOf(arguments[1]);
@@ -346,7 +354,9 @@ ArgumentCheck argumentCheckOf(llvm::StringRef name, llvm::StringRef overload) {
       {"aten::copy", checkBothGiven},
       {"aten::embedding_bag", checkBags},
       {"aten::embedding_dense_backward", checkRows},
+      {"aten::divmod", checkDivision},
       {"aten::floordiv", checkDivision},
+
       {"aten::grid_sampler", checkSampler},
       {"aten::grid_sampler_2d", checkSampler},
       {"aten::grid_sampler_3d", checkSampler},
@@ -357,6 +367,7 @@ ArgumentCheck argumentCheckOf(llvm::StringRef name, llvm::StringRef overload) {
       {"aten::native_layer_norm_backward", checkLayerNormGradient},
       {"aten::quantize_per_channel", checkChannels},
       {"aten::remainder", checkDivision},
+      {"aten::repeat_interleave", checkRepeats},
       {"aten::scaled_dot_product_attention", checkAttention},
       {"aten::to", checkGivenDType},
       {"quantized::batch_norm", checkChannelParameters},

@@ -30,7 +30,9 @@ static bool isLargeProduct(const at::Tensor &input, const at::Tensor &weight,
   if (!isPlain(input) || !isPlain(weight) || !isMatrix(weight) || input.dim() < 2 ||
       input.size(-1) != weight.size(1))
     return false;
-  if (bias && (!isPlain(*bias) || bias->dim() != 1 || bias->size(0) != weight.size(0)))
+  // oneDNN reads the bias as if its numbers stood side by side.
+  if (bias &&
+      (!isPlain(*bias) || bias->dim() != 1 || bias->size(0) != weight.size(0) || !bias->is_contiguous()))
     return false;
   // One row is a matrix times a vector, which memory bounds.
   const int64_t rows = weight.size(1) ? input.numel() / weight.size(1) : 0;
