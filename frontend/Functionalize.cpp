@@ -121,6 +121,9 @@ LogicalResult Functionalizer::visit(Operation *op) {
       return visitWrite(call);
     if (updatesStatistics(call))
       return visitBatchNorm(call);
+    // Its schema does not say so.
+    if (call.getBaseName() == "aten._no_grad_embedding_renorm_")
+      return call->emitError() << call.getName() << " writes its argument in place; use torch.embedding_renorm_";
   }
   if (replaced.empty())
     return success();

@@ -5,6 +5,7 @@
 #include "ir/OperatorDialect.h"
 #include "ir/semantics/OpSemantics.h"
 #include "mlir/IR/Matchers.h"
+#include "llvm/ADT/SmallVectorExtras.h"
 #include <torch/csrc/jit/api/function_impl.h>
 #include <torch/csrc/jit/ir/constants.h>
 #include <torch/csrc/jit/ir/ir.h>
@@ -37,7 +38,8 @@ FailureOr<SmallVector<Value>> TorchScriptImporter::importMethod(const c10::IValu
     return failure();
   // One that was only now found to be set has none, and what was imported will not be used.
   for (auto [attribute, value] : llvm::zip(attributes, states))
-    b.create<UpdateOp>(NameLoc::get(b.getStringAttr(ownerPath(attribute.first))), attribute.first, lists.current(value));
+    b.create<UpdateOp>(NameLoc::get(b.getStringAttr(ownerPath(attribute.first))), attribute.first,
+                       lists.current(value));
   SmallVector<Value> values;
   for (Binding &result : *results)
     if (auto *value = std::get_if<Value>(&result))
@@ -191,6 +193,15 @@ LogicalResult TorchScriptImporter::importCall(Node *node, Scope &scope) {
   return success();
 }
 
+/// Whether the call is of torch.nn.functional.embedding or embedding_bag with a largest norm: TorchScript's
+/// code of these looks at it and does nothing.
+static bool ignoresNorm(const c10::FunctionSchema &schema, StringRef function, ArrayRef<Type> arguments) {
+  function.consume_front("__torch__.");
+  std::optional<int> index = schema.argumentIndexWithName("max_norm");
+  return index && size_t(*index) < arguments.size() && !isa<NoneType>(arguments[*index]) &&
+         (function == "torch.nn.functional.embedding" || function == "torch.nn.functional.embedding_bag");
+}
+
 LogicalResult TorchScriptImporter::importFunctionCall(Node *node, Scope &scope) {
   auto type = node->input(0)->type()->cast<c10::FunctionType>();
   auto *code = type ? torch::jit::tryToGraphFunction(*type->function()) : nullptr;
@@ -201,6 +212,14 @@ LogicalResult TorchScriptImporter::importFunctionCall(Node *node, Scope &scope) 
   SmallVector<Binding> arguments;
   for (const torch::jit::Value *input : node->inputs().slice(1))
     arguments.push_back(scope.at(input));
+  auto types = llvm::map_to_vector(arguments, [&](const Binding &argument) {
+    const auto *value = std::get_if<Value>(&argument);
+    return value ? value->getType() : Type(NoneType::get(b.getContext()));
+  });
+  if (ignoresNorm(type->function()->getSchema(), type->function()->qualname().qualifiedName(), types))
+    return error() << "calls " << type->function()->name()
+                   << " with max_norm, which TorchScript leaves out of scripted "
+                   << "code; trace the model, or keep the norms of the weights yourself";
   Frame frame = frames.back();
   frame.boundaries = 0;
   if (code->graph()->inputs().size() != arguments.size() ||
@@ -344,7 +363,8 @@ LogicalResult TorchScriptImporter::importOperator(Node *node, Scope &scope) {
   StringAttr message;
   if (semanticsOf(irName).raises && isa<func::FuncOp>(b.getInsertionBlock()->getParentOp()) &&
       matchPattern(operands->front(), m_Constant(&message)))
-    return error() << "the model raises \"" << message.getValue() << "\" on such inputs; give some that it takes";
+    return error() << "the model raises \"" << message.getValue()
+                   << "\" on such inputs; give some that it takes";
   bindResults(node, scope, OperatorOp::create(b, location(), irName, *operands, resultTypes(node)));
   return success();
 }

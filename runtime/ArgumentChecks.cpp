@@ -1,9 +1,11 @@
 //===- ArgumentChecks.cpp - What single operators need of arguments -------===//
 #include "runtime/ArgumentChecks.h"
+#include "runtime/ArgumentCheckParts.h"
 #include "llvm/ADT/StringMap.h"
+#include <ATen/ScalarOps.h>
 #include <ATen/ops/aminmax.h>
 #include <ATen/ops/diff.h>
-#include <ATen/ops/neg.h>
+#include <ATen/ops/result_type.h>
 #include <ATen/ops/sum.h>
 #include <cmath>
 #include <limits>
@@ -12,13 +14,6 @@ namespace cleave::runtime {
 
 using c10::IValue;
 using llvm::ArrayRef;
-
-/// The tensor of `value`; throws if it is undefined.
-static const at::Tensor &tensorOf(const IValue &value) {
-  const at::Tensor &tensor = value.toTensor();
-  TORCH_CHECK(tensor.defined(), "found no tensor where one is expected");
-  return tensor;
-}
 
 static void checkSameSizes(const at::Tensor &first, const at::Tensor &second) {
   TORCH_CHECK(first.sizes() == second.sizes(), "found tensors of ", first.sizes(), " and ", second.sizes(),
@@ -36,6 +31,46 @@ static void checkDivision(ArrayRef<IValue> arguments) {
               "the quotient of ", arguments[0].toInt(), " and -1 does not fit in 64 bits");
 }
 
+/// gcd of integers, which divides one by the other.
+static void checkDivisor(ArrayRef<IValue> arguments) {
+  const auto least = std::numeric_limits<int64_t>::min();
+  if (!arguments[0].isInt() || !arguments[1].isInt())
+    return;
+  const int64_t first = arguments[0].toInt(), second = arguments[1].toInt();
+  TORCH_CHECK((first != -1 || second != least) && (second != -1 || first != least), "the quotient of ", least,
+              " and -1 does not fit in 64 bits");
+}
+
+/// `value` as an operand of `type`: a tensor, or a number that is one of no dimensions.
+static at::Tensor operandOf(const IValue &value) {
+  return value.isTensor() ? tensorOf(value) : at::native::wrapped_scalar_tensor(value.toScalar());
+}
+
+/// div(self, other, rounding_mode): where that is `trunc`, the processor answers with a signal if a quotient
+/// of integers does not fit.
+static void checkTruncation(ArrayRef<IValue> arguments) {
+  if (arguments.size() != 3 || !arguments[2].isString() || arguments[2].toStringRef() != "trunc")
+    return;
+  const at::Tensor dividend = operandOf(arguments[0]), divisor = operandOf(arguments[1]);
+  const at::ScalarType type = at::result_type(dividend, divisor);
+  if (type != at::kLong && type != at::kInt)
+    return;
+  const at::Tensor negative = divisor.to(type).eq(-1);
+  if (!negative.any().item().toBool())
+    return;
+  const int64_t least =
+      type == at::kInt ? std::numeric_limits<int32_t>::min() : std::numeric_limits<int64_t>::min();
+  TORCH_CHECK(!dividend.to(type).eq(least).logical_and(negative).any().item().toBool(), "the quotient of ",
+              least, " and -1 does not fit in ", type);
+}
+
+/// smooth_l1_loss_backward(grad_output, self, target, reduction, beta): of integers it divides by an integer.
+static void checkBeta(ArrayRef<IValue> arguments) {
+  TORCH_CHECK(!c10::isIntegralType(at::result_type(tensorOf(arguments[1]), tensorOf(arguments[2])),
+                                   /*includeBool=*/true),
+              "found integers, expected numbers that have a gradient");
+}
+
 /// max_pool1d(self, kernel_size, stride, padding, dilation, ceil_mode) adds and multiplies these in 64 bits.
 static void checkWindow(ArrayRef<IValue> arguments) {
   for (const IValue &numbers : arguments.slice(1, 4))
@@ -51,20 +86,9 @@ static void checkSampler(ArrayRef<IValue> arguments) {
                 ", expected 0, 1 or 2");
 }
 
-/// _upsample_…_aa(self, output_size, align_corners, scales_h, scales_w): the kernel believes the scales.
-static void checkScales(ArrayRef<IValue> arguments) {
-  const at::Tensor &input = tensorOf(arguments[0]);
-  const auto sizes = arguments[1].toIntVector();
-  TORCH_CHECK(input.dim() == 4 && sizes.size() == 2, "found ", input.sizes(), ", expected four dimensions");
-  for (int i = 0; i < 2; ++i)
-    if (const IValue &scale = arguments[arguments.size() - 2 + i]; !scale.isNone())
-      TORCH_CHECK(std::abs(double(input.size(2 + i)) * scale.toDouble() - double(sizes[i])) < 1,
-                  "found the scale ", scale.toDouble(), " from ", input.size(2 + i), " to ", sizes[i]);
-}
-
 //===- Indices ------------------------------------------------------------===//
 
-static void checkRange(const at::Tensor &indices, int64_t end) {
+void checkRange(const at::Tensor &indices, int64_t end) {
   TORCH_CHECK(indices.scalar_type() == at::kLong || indices.scalar_type() == at::kInt, "found indices of ",
               indices.scalar_type(), ", expected integers");
   if (indices.numel() == 0)
@@ -104,8 +128,11 @@ template <int64_t spatial> static void checkAveragePool(ArrayRef<IValue> argumen
 /// bits.
 static void checkRepeats(ArrayRef<IValue> arguments) {
   const IValue &repeats = arguments.size() == 2 ? arguments[0] : arguments[1];
+  constexpr int64_t most = int64_t(1) << 31;
   if (repeats.isTensor())
-    checkRange(tensorOf(repeats), int64_t(1) << 31);
+    checkRange(tensorOf(repeats), most);
+  else
+    TORCH_CHECK(repeats.toInt() < most, "found ", repeats.toInt(), " repeats, expected less than ", most);
 }
 
 /// embedding_dense_backward(grad_output, indices, num_weights, padding_idx, scale_grad_by_freq).
@@ -148,67 +175,6 @@ static void checkAttention(ArrayRef<IValue> arguments) {
     TORCH_CHECK(tensorOf(operand).dim() < 3 || tensorOf(operand).size(-3) > 0, "found keys or values ",
                 tensorOf(operand).sizes(), ", which have no head");
 }
-
-/// lstm(data, batch_sizes, …) of sequences that are packed: rows of each step, fewer and fewer.
-static void checkPacked(ArrayRef<IValue> arguments) {
-  const at::Tensor &rows = tensorOf(arguments[0]), &steps = tensorOf(arguments[1]);
-  TORCH_CHECK(steps.dim() == 1 && steps.numel() > 0 && steps.scalar_type() == at::kLong &&
-                  steps.is_contiguous() && rows.dim() > 0,
-              "found rows of steps ", steps.sizes(), ", expected a vector of integers without gaps");
-  checkRange(steps, rows.size(0) + 1);
-  checkRange(at::neg(at::diff(steps)), rows.size(0) + 1);
-  TORCH_CHECK(steps.sum().item().toLong() == rows.size(0) && steps[-1].item().toLong() > 0, "found ",
-              rows.size(0), " rows, of which the steps have ", steps.sum().item().toLong());
-}
-
-/// The parameters of an LSTM, by layer, then direction: 4·hidden rows that take the input, as many that take
-/// the hidden state, two biases of these, and what projects the hidden state, if anything does.
-static void checkLstmParameters(ArrayRef<at::Tensor> parameters, bool hasBiases, int64_t layers,
-                                int64_t directions, int64_t width, int64_t hidden, int64_t projected) {
-  const size_t each = 2 + 2 * hasBiases + (projected != hidden);
-  TORCH_CHECK(layers > 0 && parameters.size() / each == size_t(layers * directions) &&
-                  parameters.size() % each == 0,
-              "found ", parameters.size(), " parameters of ", layers, " layers");
-  for (size_t i = 0; i < parameters.size(); i += each) {
-    const int64_t inputs = i < each * directions ? width : projected * directions;
-    std::vector<std::vector<int64_t>> expected = {{4 * hidden, inputs}, {4 * hidden, projected}};
-    if (hasBiases)
-      expected.insert(expected.end(), 2, {4 * hidden});
-    if (projected != hidden)
-      expected.push_back({projected, hidden});
-    for (size_t j = 0; j < each; ++j)
-      TORCH_CHECK(parameters[i + j].defined() && parameters[i + j].sizes() == at::IntArrayRef(expected[j]),
-                  "found a parameter ", parameters[i + j].sizes(), ", expected ",
-                  at::IntArrayRef(expected[j]));
-  }
-}
-
-/// lstm(input, hx, params, has_biases, num_layers, dropout, train, bidirectional, batch_first), or, of packed
-/// sequences, lstm(data, batch_sizes, hx, params, …, bidirectional).
-static void checkLstmStates(ArrayRef<IValue> arguments, bool isPacked) {
-  const at::Tensor &input = tensorOf(arguments[0]);
-  const ArrayRef<IValue> rest = arguments.drop_front(isPacked ? 2 : 1);
-  const bool isBatchFirst = !isPacked && rest[7].toBool();
-  TORCH_CHECK(input.dim() == (isPacked ? 2 : 3), "found an input ", input.sizes());
-  const int64_t sequences =
-      isPacked ? arguments[1].toTensor()[0].item().toLong() : input.size(isBatchFirst ? 0 : 1);
-  const int64_t layers = rest[3].toInt(), directions = rest[6].toBool() ? 2 : 1;
-  const std::vector<at::Tensor> states = rest[0].toTensorVector();
-  TORCH_CHECK(states.size() == 2, "found ", states.size(), " states, expected two");
-  for (const at::Tensor &state : states)
-    TORCH_CHECK(state.defined() && state.dim() == 3 && state.size(0) == layers * directions &&
-                    state.size(1) == sequences,
-                "found a state ", state.sizes(), " of ", layers, " layers and ", sequences, " sequences");
-  checkLstmParameters(rest[1].toTensorVector(), rest[2].toBool(), layers, directions, input.size(-1),
-                      states[1].size(2), states[0].size(2));
-}
-
-static void checkPackedLstm(ArrayRef<IValue> arguments) {
-  checkPacked(arguments);
-  checkLstmStates(arguments, /*isPacked=*/true);
-}
-
-static void checkLstm(ArrayRef<IValue> arguments) { checkLstmStates(arguments, /*isPacked=*/false); }
 
 /// copy(self, src, …): reads what `self` is before it looks whether it is there.
 static void checkBothGiven(ArrayRef<IValue> arguments) {
@@ -333,10 +299,14 @@ static void checkLayerNormGradient(ArrayRef<IValue> arguments) {
 }
 
 ArgumentCheck argumentCheckOf(llvm::StringRef name, llvm::StringRef overload) {
-  if (overload == "data")
-    return name == "aten::lstm" ? checkPackedLstm : checkPacked;
-  if (overload == "input" && name == "aten::lstm")
-    return checkLstm;
+  if (ArgumentCheck check = listCheckOf(name, overload))
+    return check;
+  if (ArgumentCheck check = scaleCheckOf(name, overload))
+    return check;
+  if (ArgumentCheck check = gradientCheckOf(name))
+    return check;
+  if (ArgumentCheck check = recurrentCheckOf(name, overload))
+    return check;
   static const llvm::StringMap<ArgumentCheck> checks = {
       {"aten::__round_to_zero_floordiv", checkDivision},
       {"aten::_adaptive_avg_pool2d_backward", checkAveragePool<2>},
@@ -345,8 +315,6 @@ ArgumentCheck argumentCheckOf(llvm::StringRef name, llvm::StringRef overload) {
       {"aten::_log_softmax_backward_data", checkSoftmaxGradient},
       {"aten::_native_batch_norm_legit_functional", checkFunctionalBatchNorm},
       {"aten::_softmax_backward_data", checkSoftmaxGradient},
-      {"aten::_upsample_bicubic2d_aa", checkScales},
-      {"aten::_upsample_bilinear2d_aa", checkScales},
       {"aten::_weight_norm", checkWeightNorm},
       {"aten::adaptive_max_pool2d_backward", checkPool<2>},
       {"aten::adaptive_max_pool3d_backward", checkPool<3>},
@@ -354,9 +322,11 @@ ArgumentCheck argumentCheckOf(llvm::StringRef name, llvm::StringRef overload) {
       {"aten::copy", checkBothGiven},
       {"aten::embedding_bag", checkBags},
       {"aten::embedding_dense_backward", checkRows},
+      {"aten::div", checkTruncation},
+      {"aten::divide", checkTruncation},
       {"aten::divmod", checkDivision},
       {"aten::floordiv", checkDivision},
-
+      {"aten::gcd", checkDivisor},
       {"aten::grid_sampler", checkSampler},
       {"aten::grid_sampler_2d", checkSampler},
       {"aten::grid_sampler_3d", checkSampler},
@@ -369,6 +339,7 @@ ArgumentCheck argumentCheckOf(llvm::StringRef name, llvm::StringRef overload) {
       {"aten::remainder", checkDivision},
       {"aten::repeat_interleave", checkRepeats},
       {"aten::scaled_dot_product_attention", checkAttention},
+      {"aten::smooth_l1_loss_backward", checkBeta},
       {"aten::to", checkGivenDType},
       {"quantized::batch_norm", checkChannelParameters},
       {"quantized::batch_norm1d", checkChannelParameters},

@@ -240,6 +240,15 @@ const char *Code::nameOf(const plan::Instruction &instruction) const {
   return llvm::StringRef(name) == "prim::RaiseException" ? "the model raises" : name;
 }
 
+std::string Code::makerOf(size_t index) const {
+  const uint32_t slot = outputSlots[index].slot;
+  for (ArrayRef<CodeInstruction> instructions : {ArrayRef(main().instructions), setup()})
+    for (const CodeInstruction &instruction : llvm::reverse(instructions))
+      if (llvm::is_contained(instruction.results, slot))
+        return describe(instruction);
+  return "";
+}
+
 std::string Code::describe(const CodeInstruction &instruction) const {
   const std::string path = pathOf(*instruction.source);
   return path.empty() ? nameOf(*instruction.source) : path + ": " + nameOf(*instruction.source);

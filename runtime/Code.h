@@ -46,8 +46,9 @@ struct CodeBlock {
   llvm::ArrayRef<Operand> results;
 };
 
-/// A program with its operators resolved and every last use known: constants, sizes, weights and what is made of these
-/// at load stay in their slots from request to request, everything else leaves its slot with its last reader.
+/// A program with its operators resolved and every last use known: constants, sizes, weights and what is made
+/// of these at load stay in their slots from request to request, everything else leaves its slot with its
+/// last reader.
 class Code {
 public:
   /// `program` must be valid and outlive the result, as must `operators`. Where it runs on another `place`
@@ -69,10 +70,14 @@ public:
   size_t stackDepth() const { return depth; }
   /// How many lists are kept from run to run for their memory.
   size_t keptLists() const { return kept; }
+  /// What makes output `index`, as `describe` says it; empty where that is an input, weight or constant.
+  std::string makerOf(size_t index) const;
   /// `transformer.h.3.attn: aten::addmm`.
   std::string describe(const CodeInstruction &instruction) const;
   /// Its parts. Safe in signal handlers.
-  const char *pathOf(const plan::Instruction &instruction) const { return plan.paths[instruction.path].c_str(); }
+  const char *pathOf(const plan::Instruction &instruction) const {
+    return plan.paths[instruction.path].c_str();
+  }
   const char *nameOf(const plan::Instruction &instruction) const;
 
 private:

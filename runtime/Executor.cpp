@@ -118,6 +118,7 @@ void Executor::clear() {
   stack.clear();
   for (uint32_t slot : code->requestSlots())
     slots[slot] = IValue();
+  hostValues.sweep(slots);
 }
 
 void Executor::bindSizes() {
@@ -141,6 +142,7 @@ void Executor::runBlock(const CodeBlock &block) {
       checkTypes(instruction.results);
     for (uint32_t slot : instruction.releases)
       slots[slot] = IValue();
+    hostValues.sweep(slots);
   }
 }
 
@@ -175,6 +177,11 @@ IValue Executor::take(Operand operand) {
   return operand.last ? std::move(slots[operand.slot]) : slots[operand.slot];
 }
 
+void Executor::store(uint32_t slot, IValue value) {
+  slots[slot] = std::move(value);
+  hostValues.note(slot, slots[slot]);
+}
+
 void Executor::push(ArrayRef<Operand> operands) {
   for (Operand operand : operands)
     stack.push_back(take(operand));
@@ -184,7 +191,7 @@ void Executor::popInto(ArrayRef<uint32_t> results) {
   TORCH_CHECK(stack.size() == results.size(), "gave ", stack.size(), " values, the plan expects ",
               results.size());
   for (size_t i = 0; i < results.size(); ++i)
-    slots[results[i]] = std::move(stack[i]);
+    store(results[i], std::move(stack[i]));
   stack.clear();
 }
 
@@ -219,7 +226,7 @@ void Executor::makeList(const CodeInstruction &instruction) {
     checkElement(item, *instruction.element);
     list.push_back(std::move(item));
   }
-  slots[instruction.results[0]] = std::move(list);
+  store(instruction.results[0], std::move(list));
 }
 
 void Executor::makeTuple(const CodeInstruction &instruction) {
@@ -227,7 +234,7 @@ void Executor::makeTuple(const CodeInstruction &instruction) {
   items.reserve(instruction.operands.size());
   for (Operand operand : instruction.operands)
     items.push_back(take(operand));
-  slots[instruction.results[0]] = c10::ivalue::Tuple::create(std::move(items));
+  store(instruction.results[0], c10::ivalue::Tuple::create(std::move(items)));
 }
 
 void Executor::makeDict(const CodeInstruction &instruction) {
@@ -238,7 +245,7 @@ void Executor::makeDict(const CodeInstruction &instruction) {
     checkElement(value, *instruction.value);
     dict.insert_or_assign(std::move(key), std::move(value));
   }
-  slots[instruction.results[0]] = std::move(dict);
+  store(instruction.results[0], std::move(dict));
 }
 
 void Executor::unpack(const CodeInstruction &instruction) {
@@ -251,7 +258,7 @@ void Executor::unpack(const CodeInstruction &instruction) {
   TORCH_CHECK(items.size() == instruction.results.size(), "found ", items.size(), " items, expected ",
               instruction.results.size());
   for (size_t i = 0; i < items.size(); ++i)
-    slots[instruction.results[i]] = items[i];
+    store(instruction.results[i], items[i]);
 }
 
 void Executor::choose(const CodeInstruction &instruction) {
@@ -286,7 +293,7 @@ void Executor::loop(const CodeInstruction &instruction) {
 }
 
 void Executor::readState(const CodeInstruction &instruction) {
-  slots[instruction.results[0]] = states.read(instruction.source->op, take(instruction.operands[0]));
+  store(instruction.results[0], states.read(instruction.source->op, take(instruction.operands[0])));
 }
 
 void Executor::writeState(const CodeInstruction &instruction) {

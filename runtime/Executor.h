@@ -5,6 +5,7 @@
 #include "codegen/plan/Plan.h"
 #include "runtime/Code.h"
 #include "runtime/DevicePlugin.h"
+#include "runtime/HostValues.h"
 #include "runtime/States.h"
 #include "runtime/TypeCheck.h"
 #include "runtime/WeightStore.h"
@@ -47,6 +48,9 @@ public:
   /// What ran last: `transformer.h.3.attn: aten::addmm`; empty before the first instruction. Of any thread.
   std::string position() const;
 
+  /// What makes output `index`, in the same words; empty where nothing does.
+  std::string makerOf(size_t index) const { return code->makerOf(index); }
+
   // For signal handlers.
   uint32_t stage() const { return program.stage; }
   /// What ran last; null before the first.
@@ -83,6 +87,8 @@ private:
   void checkInputTypes() const;
 
   c10::IValue take(Operand operand);
+  /// Puts what an instruction has made into its slot.
+  void store(uint32_t slot, c10::IValue value);
   void push(llvm::ArrayRef<Operand> operands);
   void popInto(llvm::ArrayRef<uint32_t> results);
 
@@ -94,6 +100,8 @@ private:
   std::optional<TypeCheck> types;
   DevicePlugin *ranges = nullptr;
   std::vector<c10::IValue> slots;
+  /// What the slots hold beside tensors.
+  HostValues hostValues;
   /// Empty between instructions; kept for its capacity.
   torch::jit::Stack stack;
   /// Lists of numbers that runs have made; made anew where nobody else holds them any more.

@@ -5,6 +5,7 @@
 #include "runtime/DTypes.h"
 #include "runtime/Values.h"
 #include "llvm/ADT/StringExtras.h"
+#include <ATen/ops/from_blob.h>
 #include <c10/core/InferenceMode.h>
 #include <optional>
 #include <string>
@@ -131,11 +132,20 @@ llvm::Expected<std::vector<int64_t>> bindSymbols(const plan::Signature &signatur
   return binder.take();
 }
 
+/// `tensor` without what lies around it in its storage, which is the caller's. Keeps the storage.
+static at::Tensor apart(const at::Tensor &tensor) {
+  if (!tensor.is_cpu() || tensor.storage().nbytes() == tensor.nbytes())
+    return tensor;
+  // Nobody writes there: no operator of a plan writes to its operands.
+  void *data = const_cast<void *>(tensor.const_data_ptr());
+  return at::from_blob(data, tensor.sizes(), [tensor](void *) {}, at::TensorOptions(tensor.scalar_type()));
+}
+
 std::vector<at::Tensor> inOrder(llvm::ArrayRef<at::Tensor> inputs) {
   c10::InferenceMode inference;
   std::vector<at::Tensor> tensors;
   for (const at::Tensor &input : inputs)
-    tensors.push_back(input.resolve_conj().resolve_neg().contiguous());
+    tensors.push_back(apart(input.resolve_conj().resolve_neg().contiguous()));
   return tensors;
 }
 

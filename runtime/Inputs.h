@@ -17,7 +17,8 @@ namespace cleave::runtime {
 llvm::Expected<std::vector<int64_t>> bindSymbols(const plan::Signature &signature,
                                                  llvm::ArrayRef<at::Tensor> inputs, bool sizesAlone = false);
 
-/// The inputs as programs were compiled for: their elements in order, none of them lazily conjugated.
+/// The inputs as programs were compiled for: their elements in order, none of them lazily conjugated, and in
+/// storages that have nothing else, whatever they are slices of.
 std::vector<at::Tensor> inOrder(llvm::ArrayRef<at::Tensor> inputs);
 
 } // namespace cleave::runtime

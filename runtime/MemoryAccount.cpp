@@ -115,6 +115,8 @@ ScopedAccount::ScopedAccount(MemoryAccount &account) : previous(currentAccount) 
 
 ScopedAccount::~ScopedAccount() { currentAccount = previous; }
 
+MemoryAccount *ScopedAccount::current() { return currentAccount; }
+
 /// The header of the block behind `tensor`; null when it is none of our allocator's.
 static BlockHeader *blockOf(const at::Tensor &tensor) {
   if (!tensor.defined() || !tensor.has_storage())

@@ -50,6 +50,9 @@ public:
   ScopedAccount(const ScopedAccount &) = delete;
   ScopedAccount &operator=(const ScopedAccount &) = delete;
 
+  /// The account of this thread now; null where it has none.
+  static MemoryAccount *current();
+
 private:
   MemoryAccount *previous;
 };

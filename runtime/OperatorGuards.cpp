@@ -6,6 +6,9 @@
 #include "llvm/ADT/ArrayRef.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringRef.h"
+#include <ATen/ops/q_per_channel_axis.h>
+#include <ATen/ops/q_per_channel_scales.h>
+#include <ATen/ops/q_per_channel_zero_points.h>
 #include <ATen/ops/zero.h>
 
 namespace cleave::runtime {
@@ -81,6 +84,57 @@ static bool isLeftUnwritten(StringRef name) {
                             name);
 }
 
+//===- Tensors that are quantized by channel ------------------------------===//
+
+/// Which tensors of these an operator may take: others than the named ones keep the scales while they change
+/// sizes, and what packs weights reads a scale for each index of the first dimension.
+enum class Channels : uint8_t { None, First, Any };
+
+static Channels channelsOf(StringRef name) {
+  if (name.starts_with("quantized::") && name.ends_with("_prepack"))
+    return Channels::First;
+  const bool isNamed = name == "aten::dequantize" || name == "aten::int_repr";
+  return isNamed || name.starts_with("aten::q_per_channel_") ? Channels::Any : Channels::None;
+}
+
+/// Whether values of `type` may hold tensors.
+static bool mayHoldTensors(const c10::Type &type) {
+  if (type.kind() == c10::TypeKind::TensorType || type.kind() == c10::TypeKind::VarType ||
+      type.kind() == c10::TypeKind::AnyType)
+    return true;
+  return llvm::any_of(type.containedTypes(), [](const c10::TypePtr &part) { return mayHoldTensors(*part); });
+}
+
+static void checkChannels(const at::Tensor &tensor, Channels allowed) {
+  const c10::QScheme scheme = tensor.qscheme();
+  if (scheme != c10::kPerChannelAffine && scheme != c10::kPerChannelAffineFloatQParams)
+    return;
+  TORCH_CHECK(allowed != Channels::None,
+              "found a tensor that is quantized by channel, which may only be packed or dequantized");
+  const int64_t axis = at::q_per_channel_axis(tensor);
+  const int64_t scales = at::q_per_channel_scales(tensor).numel();
+  TORCH_CHECK(axis >= 0 && axis < tensor.dim() && (axis == 0 || allowed == Channels::Any) &&
+                  tensor.size(axis) == scales && at::q_per_channel_zero_points(tensor).numel() == scales,
+              "found ", scales, " scales along dimension ", axis, " of a tensor ", tensor.sizes());
+}
+
+static void checkQuantized(const IValue &value, Channels allowed) {
+  if (value.isTensor()) {
+    if (value.toTensor().is_quantized())
+      checkChannels(value.toTensor(), allowed);
+  } else if (value.isList()) {
+    for (const IValue &item : value.toListRef())
+      if (item.isTensor() && item.toTensor().is_quantized())
+        checkChannels(item.toTensor(), allowed);
+  }
+}
+
+/// The arguments on the stack; some operators take any number, which lies behind them.
+static llvm::ArrayRef<IValue> argumentsOf(const Stack &stack, size_t count, bool isVararg) {
+  const llvm::ArrayRef<IValue> values(stack.data(), stack.size());
+  return isVararg ? values.drop_back().take_back(size_t(values.back().toInt())) : values.take_back(count);
+}
+
 torch::jit::Operation guarded(const c10::FunctionSchema &schema, torch::jit::Operation operation,
                               bool onCpu) {
   const size_t count = schema.arguments().size();
@@ -91,10 +145,18 @@ torch::jit::Operation guarded(const c10::FunctionSchema &schema, torch::jit::Ope
       checked.push_back({i, *kind});
   const ArgumentCheck checkOwn = argumentCheckOf(schema.name(), schema.overload_name());
   const bool clears = isLeftUnwritten(schema.name());
-  if (checked.empty() && !checkOwn && !clears)
+  const bool takesTensors =
+      schema.is_vararg() || llvm::any_of(schema.arguments(), [](const c10::Argument &argument) {
+        return mayHoldTensors(*argument.type());
+      });
+  const Channels channels = channelsOf(schema.name());
+  const bool isVararg = schema.is_vararg();
+  if (checked.empty() && !checkOwn && !clears && !takesTensors)
     return operation;
   return [=, operation = std::move(operation)](Stack &stack) mutable {
-    llvm::ArrayRef<IValue> arguments = llvm::ArrayRef(stack.data(), stack.size()).take_back(count);
+    const llvm::ArrayRef<IValue> arguments = argumentsOf(stack, count, isVararg);
+    for (const IValue &argument : arguments)
+      checkQuantized(argument, channels);
     for (auto [index, kind] : checked)
       check(arguments[index], kind);
     if (checkOwn)

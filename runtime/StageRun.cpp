@@ -1,12 +1,15 @@
 //===- StageRun.cpp -------------------------------------------------------===//
 #include "runtime/StageRun.h"
+#include "runtime/Exceptions.h"
+#include <stdexcept>
 
 namespace cleave::runtime {
 
 StageRun::StageRun(const plan::Signature &signature, const plan::Program &program,
                    std::unique_ptr<Executor> loaded, const States &states,
                    llvm::ArrayRef<plan::Transfer> transfers, uint32_t microbatches)
-    : program(program), executor(std::move(loaded)), states(states), readers(program.outputs.size()) {
+    : signature(signature), program(program), executor(std::move(loaded)), states(states),
+      readers(program.outputs.size()) {
   for (uint32_t leaf = 0; leaf < signature.outputs.size(); ++leaf)
     if (signature.outputs[leaf]->stage == program.stage && program.tp_rank == 0)
       leaves.push_back({signature.outputs[leaf]->index, leaf});
@@ -47,15 +50,30 @@ void StageRun::run(Request &request, uint32_t global, Passage &passage) {
   executor->run(symbols, request.failed(), passage.results);
 }
 
+/// `tensor`, or a copy where its elements share memory, as `expand` makes them: whoever reads or writes all
+/// of them needs that much, which the account of this thread counts.
+static at::Tensor withOwnElements(const at::Tensor &tensor) {
+  const size_t most = tensor.storage().nbytes() / tensor.itemsize();
+  return size_t(tensor.numel()) > most ? tensor.contiguous() : tensor;
+}
+
+at::Tensor StageRun::outputOf(Leaf leaf, const c10::IValue &result) const {
+  TORCH_CHECK(result.isTensor(), "output ", leaf.leaf, " is a ", result.tagKind(), ", expected a tensor");
+  try {
+    return withOwnElements(states.apart(result.toTensor()));
+  } catch (const std::exception &exception) {
+    const std::string maker = executor->makerOf(leaf.result);
+    throw std::runtime_error((maker.empty() ? "" : maker + ": ") + "output " +
+                             signature.outputs[leaf.leaf]->name + ": " + messageOf(exception));
+  }
+}
+
 void StageRun::forward(Request &request, uint32_t microbatch, uint32_t global) {
   Passage &passage = passageOf(microbatch);
   run(request, global, passage);
   std::vector<c10::IValue> &results = passage.results;
-  for (auto [result, leaf] : leaves) {
-    TORCH_CHECK(results[result].isTensor(), "output ", leaf, " is a ", results[result].tagKind(),
-                ", expected a tensor");
-    request.addOutput(leaf, global, states.apart(results[result].toTensor()));
-  }
+  for (Leaf leaf : leaves)
+    request.addOutput(leaf.leaf, global, outputOf(leaf, results[leaf.result]));
   passage.readersLeft = readers;
   for (size_t result = 0; result < results.size(); ++result)
     if (readers[result] == 0)

@@ -61,6 +61,10 @@ private:
   /// Runs the program on the passage's inputs.
   void run(Request &request, uint32_t global, Passage &passage);
 
+  /// Output `leaf` of the request, with memory for each of its elements. Throws where there is none.
+  at::Tensor outputOf(Leaf leaf, const c10::IValue &result) const;
+
+  const plan::Signature &signature;
   const plan::Program &program;
   const std::unique_ptr<Executor> executor;
   /// Null where the executor runs the program.

@@ -85,6 +85,27 @@ class KeyOut(nn.Module):
         return {0.5: x + 1}
 
 
+class Renormalizes(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.table = nn.Parameter(torch.ones(5, 3))
+
+    def forward(self, x):
+        rows = x.abs().long()
+        return nn.functional.embedding(rows, self.table, max_norm=1.0)
+
+
+class RenormalizesBags(Renormalizes):
+    def forward(self, x):
+        return nn.functional.embedding_bag(x.abs().long(), self.table, max_norm=1.0)
+
+
+class WritesUnsaid(Renormalizes):
+    def forward(self, x):
+        rows = x.abs().long()
+        return nn.functional.embedding(rows, nn.functional._no_grad_embedding_renorm_(self.table, rows, 1.0, 2.0))
+
+
 @pytest.mark.parametrize("module, words", [
     (NoTensorOut, ["forward returns no tensor"]),
     (CountOut, ["output.1 is a int"]),
@@ -98,6 +119,27 @@ class KeyOut(nn.Module):
 def test_refused(compiler, module, words):
     error = compiler.refuse(module(), x=X)
     assert all(word in error for word in words), error
+
+
+@pytest.mark.parametrize("module, words", [
+    (nn.Sequential(nn.Embedding(5, 3, max_norm=1.0)), ["model.pt: 0: calls embedding with max_norm", "trace the model"]),
+    (Renormalizes(), ["model.pt: calls embedding with max_norm"]),
+    (RenormalizesBags(), ["model.pt: calls embedding_bag with max_norm"]),
+    (WritesUnsaid(), ["aten._no_grad_embedding_renorm_ writes its argument in place"]),
+], ids=["layer", "function", "bag", "unsaid"])
+def test_norms_that_torchscript_leaves_out_are_refused(compiler, module, words):
+    inputs = {"input": torch.tensor([[0, 1]])} if isinstance(module, nn.Sequential) else {"x": X}
+    error = compiler.refuse(torch.jit.script(module.eval()), **inputs)
+    assert all(word in error for word in words), error
+
+
+@pytest.mark.parametrize("max_norm", [None, 1.0])
+def test_norms_are_kept(compiler, max_norm):
+    module = nn.Sequential(nn.Embedding(5, 3, max_norm=max_norm)).eval()
+    rows = torch.tensor([[0, 1]])
+    with torch.no_grad():
+        traced = torch.jit.trace(module, rows) if max_norm else torch.jit.script(module)
+    compiler.compile(traced, input=rows)
 
 
 def test_packed_parameters_are_named(compiler):

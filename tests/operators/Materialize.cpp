@@ -76,6 +76,8 @@ llvm::ArrayRef<double> extremeReals() {
                                    -1,
                                    0.5,
                                    1e-30,
+                                   1e-19,
+                                   1e-300,
                                    1e30,
                                    -1e30,
                                    1e308,

@@ -186,6 +186,23 @@ static void changeText(CallValue &value, Random &random) {
     value.text.clear();
 }
 
+/// A value for an argument that may be left out, such as a scale or the scales of each dimension.
+static CallValue optionalValue(Random &random) {
+  const auto real = [&] { return CallValue{ValueKind::Float, 0, hostileReal(random)}; };
+  switch (below(random, 3)) {
+  case 0:
+    return real();
+  case 1: {
+    CallValue list{ValueKind::List, 0, 0, 0, "float"};
+    for (uint64_t left = 1 + below(random, 3); left > 0; --left)
+      list.items.push_back(real());
+    return list;
+  }
+  default:
+    return randomValue(random);
+  }
+}
+
 static void change(CallValue &value, MutationOptions options, Random &random) {
   const bool gently = options.gently;
   if (!gently && once(random, 30)) {
@@ -215,7 +232,7 @@ static void change(CallValue &value, MutationOptions options, Random &random) {
     return gently ? void() : changeList(value, random);
   case ValueKind::None:
     if (!gently)
-      value = randomValue(random);
+      value = optionalValue(random);
     return;
   case ValueKind::Undefined:
   case ValueKind::Dict:
@@ -231,7 +248,30 @@ static void collect(CallValue &value, std::vector<CallValue *> &found) {
     collect(item, found);
 }
 
+/// Gives all tensors and numbers of the call values at the borders of one type: what does harm is often a
+/// pair of them, such as the least integer and -1.
+static void changeToBorders(Call &call, Random &random) {
+  static constexpr c10::ScalarType types[] = {c10::kLong, c10::kInt, c10::kByte, c10::kFloat};
+  static constexpr int64_t borders[] = {-1, -1, 0, INT64_MIN, INT32_MIN, INT64_MAX, INT32_MAX};
+  const c10::ScalarType type = types[below(random, std::size(types))];
+  std::vector<CallValue *> values;
+  for (CallValue &argument : call.arguments)
+    collect(argument, values);
+  for (CallValue *value : values) {
+    const int64_t border = borders[below(random, std::size(borders))];
+    if (value->kind == ValueKind::Tensor && !once(random, 4)) {
+      value->tensor.dtype = type;
+      value->tensor.fill = TensorSpec::Fill::Listed;
+      value->tensor.integers = {border};
+    } else if (value->kind == ValueKind::Int && once(random, 2)) {
+      value->integer = border;
+    }
+  }
+}
+
 void mutate(Call &call, MutationOptions options, Random &random) {
+  if (!options.gently && options.mayBeLarge && once(random, 6))
+    return changeToBorders(call, random);
   for (uint64_t changes = 1 + below(random, 3); changes > 0; --changes) {
     std::vector<CallValue *> values;
     for (CallValue &argument : call.arguments)

@@ -145,6 +145,25 @@ static Slots row(StageWriter &stage, int64_t index) {
           stage.constant(integer(-1)), stage.constant(no())};
 }
 
+/// Images of bytes that are resized from 4 x 4 to 2 x 2, told that `scale` is the ratio.
+static Slots resized(StageWriter &stage, double scale) {
+  const uint32_t ratio = stage.constant(real(scale));
+  return {stage.weight("image", at::ones({1, 3, 4, 4}, at::kByte)), stage.constant(integers({2, 2})), ratio,
+          ratio};
+}
+
+static Slots divided(StageWriter &stage, at::ScalarType type, int64_t dividend, at::IntArrayRef divisors) {
+  return {stage.weight("a", at::full({3}, dividend, type)), stage.weight("b", at::full(divisors, -1, type)),
+          stage.constant(text("trunc"))};
+}
+
+/// A table of bytes with a scale for each of its four rows.
+static uint32_t table(StageWriter &stage) {
+  return stage.call("aten::_make_per_channel_quantized_tensor",
+                    {stage.weight("bytes", at::ones({4, 8}, at::kByte)), ones(stage, "scales", {4}),
+                     stage.weight("zeros", at::zeros({4}, at::kLong)), stage.constant(integer(0))});
+}
+
 static Slots window(StageWriter &stage, int64_t size) {
   return {ones(stage, "image", {1, 1, 8}), stage.constant(integers({size})), stage.constant(integers({})),
           stage.constant(integers({0})),   stage.constant(integers({1})),    stage.constant(no())};
@@ -233,6 +252,85 @@ static const HostileCall kCalls[] = {
        return Slots{s.input(0), s.constant(integer(0)), indices(s, {1}, -9), s.constant(no())};
      },
      "out of bounds"},
+    {"ScaleOfNothing", "aten::upsample_nearest2d", [](StageWriter &s) { return resized(s, 1e-19); },
+     "found the scale 1e-19 from 4 to 2"},
+    {"ScaleOfNoNumber", "aten::_upsample_nearest_exact2d", [](StageWriter &s) { return resized(s, NAN); },
+     "found the scale nan from 4 to 2"},
+    {"NegativeScale", "aten::upsample_nearest2d", [](StageWriter &s) { return resized(s, -0.5); },
+     "found the scale -0.5"},
+    {"InfiniteScale", "aten::upsample_nearest2d", [](StageWriter &s) { return resized(s, INFINITY); },
+     "found the scale inf"},
+    {"ScaleOfABilinear", "aten::upsample_bilinear2d",
+     [](StageWriter &s) {
+       Slots slots = resized(s, 1e-19);
+       slots.insert(slots.begin() + 2, s.constant(no()));
+       return slots;
+     },
+     "found the scale 1e-19"},
+    {"ScaleOfAGradient", "aten::upsample_nearest2d_backward",
+     [](StageWriter &s) {
+       const uint32_t ratio = s.constant(real(1e-19));
+       return Slots{ones(s, "g", {1, 1, 2, 2}), s.constant(integers({2, 2})),
+                    s.constant(integers({1, 1, 4, 4})), ratio, ratio};
+     },
+     "found the scale 1e-19 from 4 to 2"},
+    {"ScaleFactors", "aten::upsample_nearest2d.vec",
+     [](StageWriter &s) {
+       const uint32_t ratio = s.constant(real(1e-19));
+       return Slots{ones(s, "x", {1, 1, 4, 4}), s.constant(none()), s.list("float", {ratio, ratio})};
+     },
+     "found the scale 1e-19 of 4"},
+    {"LeastQuotientOfTensors", "aten::div.Tensor_mode",
+     [](StageWriter &s) { return divided(s, at::kLong, INT64_MIN, {3}); }, "does not fit in Long"},
+    {"LeastQuotientOfInts", "aten::divide.Tensor_mode",
+     [](StageWriter &s) { return divided(s, at::kInt, INT32_MIN, {1}); }, "does not fit in Int"},
+    {"LeastQuotientByANumber", "aten::div.Scalar_mode",
+     [](StageWriter &s) {
+       return Slots{s.weight("a", at::full({3}, INT32_MIN, at::kInt)), s.constant(integer(-1)),
+                    s.constant(text("trunc"))};
+     },
+     "does not fit in Int"},
+    {"LeastDivisor", "aten::gcd.int", [](StageWriter &s) { return two(s, INT64_MIN, -1); },
+     "does not fit in 64 bits"},
+    {"LeastDivisorSecond", "aten::gcd.int", [](StageWriter &s) { return two(s, -1, INT64_MIN); },
+     "does not fit in 64 bits"},
+    {"BetaOfIntegers", "aten::smooth_l1_loss_backward",
+     [](StageWriter &s) {
+       const uint32_t x = s.weight("x", at::ones({3}, at::kInt));
+       return Slots{x, x, x, s.constant(integer(0)), s.constant(real(0.5))};
+     },
+     "found integers"},
+    {"ViewedTable", "quantized::embedding_bag_prepack",
+     [](StageWriter &s) { return Slots{s.call("aten::view", {table(s), s.constant(integers({32, 1}))})}; },
+     "aten::view: found a tensor that is quantized by channel"},
+    {"ChosenRowsOfATable", "aten::cat",
+     [](StageWriter &s) { return Slots{s.list("Tensor", {table(s)}), s.constant(integer(0))}; },
+     "found a tensor that is quantized by channel"},
+    {"RepeatsThatOverflow", "aten::repeat_interleave.Tensor",
+     [](StageWriter &s) { return Slots{indices(s, {4}, int64_t(1) << 62), s.constant(none())}; },
+     "found an index of 4611686018427387904"},
+    {"RepeatsOfANumber", "aten::repeat_interleave.self_int",
+     [](StageWriter &s) {
+       const uint32_t nothing = s.constant(none());
+       return Slots{ones(s, "x", {4}), s.constant(integer(int64_t(1) << 62)), nothing, nothing};
+     },
+     "found 4611686018427387904 repeats"},
+    {"DivmodOfZero", "aten::divmod.int", [](StageWriter &s) { return two(s, 1, 0); }, "division by zero", 2},
+    {"LeastDivmod", "aten::divmod.int", [](StageWriter &s) { return two(s, INT64_MIN, -1); },
+     "does not fit in 64 bits", 2},
+    {"ParametersOfOthers", "aten::gru.input",
+     [](StageWriter &s) {
+       return Slots{ones(s, "x", {5, 2, 6}),
+                    ones(s, "h", {1, 2, 4}),
+                    s.list("Tensor", {ones(s, "w", {12, 6}), ones(s, "u", {1, 4})}),
+                    s.constant(no()),
+                    s.constant(integer(1)),
+                    s.constant(real(0)),
+                    s.constant(no()),
+                    s.constant(no()),
+                    s.constant(no())};
+     },
+     "found a parameter [1, 4], expected [12, 4]", 2},
     {"TensorAmongNumbers", "aten::zeros",
      [](StageWriter &s) {
        uint32_t missing = s.constant(none());
@@ -243,6 +341,61 @@ static const HostileCall kCalls[] = {
 
 INSTANTIATE_TEST_SUITE_P(All, HostileCallTest, testing::ValuesIn(kCalls),
                          [](const auto &info) { return std::string(info.param.name); });
+
+//===- Arguments that are as kernels need them ----------------------------===//
+
+// What F.interpolate gives: the size is that of the scale, rounded down.
+TEST_F(HostilePlanTest, ResizesByScalesThatFit) {
+  for (double scale : {0.3, 0.5, 1.5, 2.0, 7.9}) {
+    PlanWriter writer({0});
+    const int64_t size = int64_t(9 * scale);
+    write(writer, "aten::upsample_bilinear2d", [&](StageWriter &stage) {
+      const uint32_t ratio = stage.constant(real(scale));
+      return Slots{ones(stage, "image", {1, 1, 9, 9}), stage.constant(integers({size, size})),
+                   stage.constant(no()), ratio, ratio};
+    });
+    auto session = open(writer);
+    ASSERT_TRUE(session);
+    EXPECT_EQ(failureOf(session->run({at::ones(8)})), "") << scale;
+  }
+}
+
+TEST_F(HostilePlanTest, DividesIntegersThatHaveAQuotient) {
+  PlanWriter writer({0});
+  write(writer, "aten::div.Tensor_mode", [](StageWriter &stage) {
+    const at::Tensor dividends = at::tensor({int64_t(-7), INT64_MIN}), divisors = at::tensor({-1l, 2l});
+    return Slots{stage.weight("a", dividends), stage.weight("b", divisors), stage.constant(text("trunc"))};
+  });
+  auto session = open(writer);
+  ASSERT_TRUE(session);
+  auto outputs = session->run({at::ones(8)});
+  ASSERT_TRUE(bool(outputs)) << llvm::toString(outputs.takeError());
+  EXPECT_TRUE(at::equal(outputs->front(), at::tensor({7l, INT64_MIN / 2})));
+}
+
+// Large products go to oneDNN, which reads a bias without gaps.
+TEST_F(HostilePlanTest, AddsBiasesThatLieApart) {
+  const at::Tensor x = wholeNumbers({64, 256}), weight = wholeNumbers({256, 256}), both = wholeNumbers({512});
+  PlanWriter writer({0});
+  writer.input("x", tensorType(DType::Float, {64, 256}));
+  StageWriter &stage = writer.stage(0);
+  const uint32_t bias =
+      stage.call("aten::as_strided", {stage.weight("b", both), stage.constant(integers({256})),
+                                      stage.constant(integers({2})), stage.constant(integer(0))});
+  const uint32_t input = stage.input(0), factor = stage.constant(integer(1));
+  const uint32_t weights = stage.weight("w", weight), transposed = stage.call("aten::t", {weights});
+  stage.output(stage.call("aten::linear", {input, weights, bias}));
+  stage.output(stage.call("aten::addmm", {bias, input, transposed, factor, factor}));
+  writer.output("y", 0, 0);
+  writer.output("z", 0, 1);
+  auto session = open(writer);
+  ASSERT_TRUE(session);
+  auto outputs = session->run({x});
+  ASSERT_TRUE(bool(outputs)) << llvm::toString(outputs.takeError());
+  const at::Tensor expected = at::matmul(x, weight.t()) + both.slice(0, 0, 512, 2);
+  EXPECT_TRUE(at::equal((*outputs)[0], expected));
+  EXPECT_TRUE(at::equal((*outputs)[1], expected));
+}
 
 //===- Memory that nobody has written to ----------------------------------===//
 
