@@ -26,6 +26,9 @@ ArgumentCheck scaleCheckOf(llvm::StringRef name, llvm::StringRef overload);
 /// Of recurrent layers.
 ArgumentCheck recurrentCheckOf(llvm::StringRef name, llvm::StringRef overload);
 
+/// Of fused self-attention.
+ArgumentCheck attentionCheckOf(llvm::StringRef name);
+
 /// Of gradients of layers.
 ArgumentCheck gradientCheckOf(llvm::StringRef name);
 

@@ -270,6 +270,13 @@ static void checkByteTable(ArrayRef<IValue> arguments) {
               tensorOf(arguments[0]).scalar_type(), ", expected quint8");
 }
 
+/// median(self, dim, keepdim): the kernel reads the elements of a vector as if they were side by side.
+static void checkMedian(ArrayRef<IValue> arguments) {
+  const at::Tensor &values = tensorOf(arguments[0]);
+  TORCH_CHECK(arguments.size() == 1 || values.dim() != 1 || values.is_contiguous(),
+              "found a vector with strides ", values.strides(), ", expected one without gaps");
+}
+
 /// to.prim_dtype(self, dtype, …) takes none for a dtype, and reads it. Its other overloads have none to miss.
 static void checkGivenDType(ArrayRef<IValue> arguments) {
   TORCH_CHECK(arguments.size() != 4 || !arguments[1].isNone(), "found no dtype, expected one");
@@ -305,6 +312,8 @@ ArgumentCheck argumentCheckOf(llvm::StringRef name, llvm::StringRef overload) {
     return check;
   if (ArgumentCheck check = gradientCheckOf(name))
     return check;
+  if (ArgumentCheck check = attentionCheckOf(name))
+    return check;
   if (ArgumentCheck check = recurrentCheckOf(name, overload))
     return check;
   static const llvm::StringMap<ArgumentCheck> checks = {
@@ -334,6 +343,8 @@ ArgumentCheck argumentCheckOf(llvm::StringRef name, llvm::StringRef overload) {
       {"aten::max_pool1d", checkWindow},
       {"aten::max_pool2d_with_indices_backward", checkPool<2>},
       {"aten::max_pool3d_with_indices_backward", checkPool<3>},
+      {"aten::median", checkMedian},
+      {"aten::nanmedian", checkMedian},
       {"aten::native_layer_norm_backward", checkLayerNormGradient},
       {"aten::quantize_per_channel", checkChannels},
       {"aten::remainder", checkDivision},
