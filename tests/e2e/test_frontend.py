@@ -462,3 +462,28 @@ def test_a_number_does_not_widen_the_integers_that_it_meets(compiler):
     outputs = compiler.run(traced(Numbers(), x), x=x)
     assert [outputs[f"output.{i}"].dtype for i in range(3)] == [torch.float32, torch.int32, torch.bool]
     torch.testing.assert_close(outputs["output.0"], x * 100.0)
+
+
+# Layers that PyTorch fuses when nothing is to be trained
+
+
+class Encoder(nn.Module):
+    def __init__(self):
+        super().__init__()
+        layer = nn.TransformerEncoderLayer(16, 2, 32, batch_first=True)
+        self.layers = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
+
+    def forward(self, x, padding: Optional[torch.Tensor] = None):
+        return self.layers(x, src_key_padding_mask=padding)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("lengths", [None, [5, 3, 4]])
+def test_fused_encoder_layers(lengths, compiler):
+    """What torch.jit.trace sees of nn.TransformerEncoder; cleave-trace has it unfused."""
+    inputs = {"x": torch.randn(3, 5, 16)}
+    if lengths:
+        inputs["padding"] = torch.arange(5) >= torch.tensor(lengths)[:, None]
+    program = traced(Encoder(), *inputs.values())
+    assert "aten::_transformer_encoder_layer_fwd" in str(program.inlined_graph)
+    compiler.run(program, "--devices", 2, **inputs)
