@@ -270,6 +270,15 @@ static void checkByteTable(ArrayRef<IValue> arguments) {
               tensorOf(arguments[0]).scalar_type(), ", expected quint8");
 }
 
+/// linear_prepack_fp16(weight, bias) cuts off weights that float16 does not have, where they lie.
+static void checkHalfWeights(ArrayRef<IValue> arguments) {
+  const at::Tensor &weight = tensorOf(arguments[0]);
+  constexpr double most = 65504;
+  if (weight.numel() > 0 && weight.is_floating_point())
+    TORCH_CHECK(!(weight.abs().max().item().toDouble() > most), "found weights beyond ", most,
+                ", which float16 does not have");
+}
+
 /// to.prim_dtype(self, dtype, …) takes none for a dtype, and reads it. Its other overloads have none to miss.
 static void checkGivenDType(ArrayRef<IValue> arguments) {
   TORCH_CHECK(arguments.size() != 4 || !arguments[1].isNone(), "found no dtype, expected one");
@@ -308,12 +317,14 @@ ArgumentCheck argumentCheckOf(llvm::StringRef name, llvm::StringRef overload) {
   if (ArgumentCheck check = recurrentCheckOf(name, overload))
     return check;
   static const llvm::StringMap<ArgumentCheck> checks = {
+      {"_quantized::linear_prepack_fp16", checkHalfWeights},
       {"aten::__round_to_zero_floordiv", checkDivision},
       {"aten::_adaptive_avg_pool2d_backward", checkAveragePool<2>},
       {"aten::_adaptive_avg_pool3d_backward", checkAveragePool<3>},
       {"aten::_embedding_bag", checkBags},
       {"aten::_log_softmax_backward_data", checkSoftmaxGradient},
       {"aten::_native_batch_norm_legit_functional", checkFunctionalBatchNorm},
+      {"aten::_scaled_dot_product_attention_math", checkAttention},
       {"aten::_softmax_backward_data", checkSoftmaxGradient},
       {"aten::_weight_norm", checkWeightNorm},
       {"aten::adaptive_max_pool2d_backward", checkPool<2>},
@@ -357,6 +368,7 @@ ArgumentCheck argumentCheckOf(llvm::StringRef name, llvm::StringRef overload) {
       {"quantized::conv_transpose2d_prepack", checkConvolutionPack<true>},
       {"quantized::conv_transpose3d_prepack", checkConvolutionPack<true>},
       {"quantized::embedding_bag_prepack", checkByteTable},
+      {"quantized::linear_prepack_fp16", checkHalfWeights},
   };
   return checks.lookup(name);
 }

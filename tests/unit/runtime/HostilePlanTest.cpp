@@ -230,6 +230,21 @@ static const HostileCall kCalls[] = {
                     s.constant(yes)};
      },
      "which have no head"},
+    {"HeadsOfNoneByHand", "aten::_scaled_dot_product_attention_math",
+     [](StageWriter &s) {
+       plan::Constant yes = no();
+       yes.integer = 1;
+       return Slots{ones(s, "q", {1, 2, 3, 4}),
+                    s.weight("k", at::empty({1, 0, 3, 4})),
+                    s.weight("v", at::empty({1, 0, 3, 4})),
+                    s.constant(none()),
+                    s.constant(real(0)),
+                    s.constant(no()),
+                    s.constant(none()),
+                    s.constant(none()),
+                    s.constant(yes)};
+     },
+     "which have no head", 2},
     {"LengthsOfOthers", "aten::_weight_norm",
      [](StageWriter &s) { return Slots{ones(s, "v", {2, 3}), ones(s, "g", {7, 1}), s.constant(integer(0))}; },
      "found lengths [7, 1]"},
@@ -331,6 +346,9 @@ static const HostileCall kCalls[] = {
                     s.constant(no())};
      },
      "found a parameter [1, 4], expected [12, 4]", 2},
+    {"WeightsBeyondHalf", "quantized::linear_prepack_fp16",
+     [](StageWriter &s) { return Slots{s.weight("w", at::full({8, 8}, 1e30f)), s.constant(none())}; },
+     "found weights beyond 65504"},
     {"TensorAmongNumbers", "aten::zeros",
      [](StageWriter &s) {
        uint32_t missing = s.constant(none());
