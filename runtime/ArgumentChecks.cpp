@@ -64,6 +64,13 @@ static void checkTruncation(ArrayRef<IValue> arguments) {
               least, " and -1 does not fit in ", type);
 }
 
+/// range(start, end, step, …), or without a step: the kernel believes that 64 bits count the numbers.
+template <bool hasStep> static void checkNumbers(ArrayRef<IValue> arguments) {
+  const double begin = arguments[0].toScalar().toDouble(), end = arguments[1].toScalar().toDouble();
+  const double count = (end - begin) / (hasStep ? arguments[2].toScalar().toDouble() : 1);
+  TORCH_CHECK(std::abs(count) < 0x1p53, "found a range of ", count, " numbers");
+}
+
 /// smooth_l1_loss_backward(grad_output, self, target, reduction, beta): of integers it divides by an integer.
 static void checkBeta(ArrayRef<IValue> arguments) {
   TORCH_CHECK(!c10::isIntegralType(at::result_type(tensorOf(arguments[1]), tensorOf(arguments[2])),
@@ -270,6 +277,14 @@ static void checkByteTable(ArrayRef<IValue> arguments) {
               tensorOf(arguments[0]).scalar_type(), ", expected quint8");
 }
 
+/// cov(self, correction, fweights, aweights): writes to a weighted observation that is the only one.
+static void checkCovariance(ArrayRef<IValue> arguments) {
+  const at::Tensor &observations = tensorOf(arguments[0]);
+  TORCH_CHECK((arguments[2].isNone() && arguments[3].isNone()) || observations.numel() == 0 ||
+                  (observations.dim() > 0 && observations.size(-1) > 1),
+              "found one weighted observation in ", observations.sizes(), ", expected more");
+}
+
 /// linear_prepack_fp16(weight, bias) cuts off weights that float16 does not have, where they lie.
 static void checkHalfWeights(ArrayRef<IValue> arguments) {
   const at::Tensor &weight = tensorOf(arguments[0]);
@@ -316,6 +331,8 @@ ArgumentCheck argumentCheckOf(llvm::StringRef name, llvm::StringRef overload) {
     return check;
   if (ArgumentCheck check = recurrentCheckOf(name, overload))
     return check;
+  if (name == "aten::range")
+    return overload == "step" ? checkNumbers<true> : checkNumbers<false>;
   static const llvm::StringMap<ArgumentCheck> checks = {
       {"_quantized::linear_prepack_fp16", checkHalfWeights},
       {"aten::__round_to_zero_floordiv", checkDivision},
@@ -333,6 +350,7 @@ ArgumentCheck argumentCheckOf(llvm::StringRef name, llvm::StringRef overload) {
       {"aten::copy", checkBothGiven},
       {"aten::embedding_bag", checkBags},
       {"aten::embedding_dense_backward", checkRows},
+      {"aten::cov", checkCovariance},
       {"aten::div", checkTruncation},
       {"aten::divide", checkTruncation},
       {"aten::divmod", checkDivision},

@@ -349,6 +349,23 @@ static const HostileCall kCalls[] = {
     {"WeightsBeyondHalf", "quantized::linear_prepack_fp16",
      [](StageWriter &s) { return Slots{s.weight("w", at::full({8, 8}, 1e30f)), s.constant(none())}; },
      "found weights beyond 65504"},
+    {"OneObservation", "aten::cov",
+     [](StageWriter &s) {
+       return Slots{ones(s, "x", {1, 1}), s.constant(integer(1)), s.constant(none()), ones(s, "w", {1})};
+     },
+     "found one weighted observation"},
+    {"NumbersWithoutEnd", "aten::range.step",
+     [](StageWriter &s) {
+       const uint32_t nothing = s.constant(none());
+       return Slots{s.constant(integer(0)),
+                    s.constant(integer(4)),
+                    s.constant(real(1e-30)),
+                    nothing,
+                    nothing,
+                    nothing,
+                    nothing};
+     },
+     "found a range of 4e+30 numbers"},
     {"TensorAmongNumbers", "aten::zeros",
      [](StageWriter &s) {
        uint32_t missing = s.constant(none());
