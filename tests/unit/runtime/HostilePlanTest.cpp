@@ -161,7 +161,7 @@ static Slots divided(StageWriter &stage, at::ScalarType type, int64_t dividend, 
 static uint32_t table(StageWriter &stage) {
   return stage.call("aten::_make_per_channel_quantized_tensor",
                     {stage.weight("bytes", at::ones({4, 8}, at::kByte)), ones(stage, "scales", {4}),
-                     stage.weight("zeros", at::zeros({4}, at::kLong)), stage.constant(integer(0))});
+                     stage.weight("zeros", at::zeros({4})), stage.constant(integer(0))});
 }
 
 static Slots window(StageWriter &stage, int64_t size) {
