@@ -64,6 +64,13 @@ static void checkTruncation(ArrayRef<IValue> arguments) {
               least, " and -1 does not fit in ", type);
 }
 
+/// range(start, end, step, …), or without a step: the kernel believes that 64 bits count the numbers.
+template <bool hasStep> static void checkNumbers(ArrayRef<IValue> arguments) {
+  const double begin = arguments[0].toScalar().toDouble(), end = arguments[1].toScalar().toDouble();
+  const double count = (end - begin) / (hasStep ? arguments[2].toScalar().toDouble() : 1);
+  TORCH_CHECK(std::abs(count) < 0x1p53, "found a range of ", count, " numbers");
+}
+
 /// smooth_l1_loss_backward(grad_output, self, target, reduction, beta): of integers it divides by an integer.
 static void checkBeta(ArrayRef<IValue> arguments) {
   TORCH_CHECK(!c10::isIntegralType(at::result_type(tensorOf(arguments[1]), tensorOf(arguments[2])),
@@ -277,6 +284,23 @@ static void checkMedian(ArrayRef<IValue> arguments) {
               "found a vector with strides ", values.strides(), ", expected one without gaps");
 }
 
+/// cov(self, correction, fweights, aweights): writes to a weighted observation that is the only one.
+static void checkCovariance(ArrayRef<IValue> arguments) {
+  const at::Tensor &observations = tensorOf(arguments[0]);
+  TORCH_CHECK((arguments[2].isNone() && arguments[3].isNone()) || observations.numel() == 0 ||
+                  (observations.dim() > 0 && observations.size(-1) > 1),
+              "found one weighted observation in ", observations.sizes(), ", expected more");
+}
+
+/// linear_prepack_fp16(weight, bias) cuts off weights that float16 does not have, where they lie.
+static void checkHalfWeights(ArrayRef<IValue> arguments) {
+  const at::Tensor &weight = tensorOf(arguments[0]);
+  constexpr double most = 65504;
+  if (weight.numel() > 0 && weight.is_floating_point())
+    TORCH_CHECK(!(weight.abs().max().item().toDouble() > most), "found weights beyond ", most,
+                ", which float16 does not have");
+}
+
 /// to.prim_dtype(self, dtype, …) takes none for a dtype, and reads it. Its other overloads have none to miss.
 static void checkGivenDType(ArrayRef<IValue> arguments) {
   TORCH_CHECK(arguments.size() != 4 || !arguments[1].isNone(), "found no dtype, expected one");
@@ -316,13 +340,17 @@ ArgumentCheck argumentCheckOf(llvm::StringRef name, llvm::StringRef overload) {
     return check;
   if (ArgumentCheck check = recurrentCheckOf(name, overload))
     return check;
+  if (name == "aten::range")
+    return overload == "step" ? checkNumbers<true> : checkNumbers<false>;
   static const llvm::StringMap<ArgumentCheck> checks = {
+      {"_quantized::linear_prepack_fp16", checkHalfWeights},
       {"aten::__round_to_zero_floordiv", checkDivision},
       {"aten::_adaptive_avg_pool2d_backward", checkAveragePool<2>},
       {"aten::_adaptive_avg_pool3d_backward", checkAveragePool<3>},
       {"aten::_embedding_bag", checkBags},
       {"aten::_log_softmax_backward_data", checkSoftmaxGradient},
       {"aten::_native_batch_norm_legit_functional", checkFunctionalBatchNorm},
+      {"aten::_scaled_dot_product_attention_math", checkAttention},
       {"aten::_softmax_backward_data", checkSoftmaxGradient},
       {"aten::_weight_norm", checkWeightNorm},
       {"aten::adaptive_max_pool2d_backward", checkPool<2>},
@@ -331,6 +359,7 @@ ArgumentCheck argumentCheckOf(llvm::StringRef name, llvm::StringRef overload) {
       {"aten::copy", checkBothGiven},
       {"aten::embedding_bag", checkBags},
       {"aten::embedding_dense_backward", checkRows},
+      {"aten::cov", checkCovariance},
       {"aten::div", checkTruncation},
       {"aten::divide", checkTruncation},
       {"aten::divmod", checkDivision},
@@ -368,6 +397,7 @@ ArgumentCheck argumentCheckOf(llvm::StringRef name, llvm::StringRef overload) {
       {"quantized::conv_transpose2d_prepack", checkConvolutionPack<true>},
       {"quantized::conv_transpose3d_prepack", checkConvolutionPack<true>},
       {"quantized::embedding_bag_prepack", checkByteTable},
+      {"quantized::linear_prepack_fp16", checkHalfWeights},
   };
   return checks.lookup(name);
 }

@@ -263,6 +263,7 @@ static void changeToBorders(Call &call, Random &random) {
       value->tensor.dtype = type;
       value->tensor.fill = TensorSpec::Fill::Listed;
       value->tensor.integers = {border};
+      value->tensor.reals = {double(border)};
     } else if (value->kind == ValueKind::Int && once(random, 2)) {
       value->integer = border;
     }

@@ -161,7 +161,7 @@ static Slots divided(StageWriter &stage, at::ScalarType type, int64_t dividend, 
 static uint32_t table(StageWriter &stage) {
   return stage.call("aten::_make_per_channel_quantized_tensor",
                     {stage.weight("bytes", at::ones({4, 8}, at::kByte)), ones(stage, "scales", {4}),
-                     stage.weight("zeros", at::zeros({4}, at::kLong)), stage.constant(integer(0))});
+                     stage.weight("zeros", at::zeros({4})), stage.constant(integer(0))});
 }
 
 static Slots window(StageWriter &stage, int64_t size) {
@@ -230,6 +230,21 @@ static const HostileCall kCalls[] = {
                     s.constant(yes)};
      },
      "which have no head"},
+    {"HeadsOfNoneByHand", "aten::_scaled_dot_product_attention_math",
+     [](StageWriter &s) {
+       plan::Constant yes = no();
+       yes.integer = 1;
+       return Slots{ones(s, "q", {1, 2, 3, 4}),
+                    s.weight("k", at::empty({1, 0, 3, 4})),
+                    s.weight("v", at::empty({1, 0, 3, 4})),
+                    s.constant(none()),
+                    s.constant(real(0)),
+                    s.constant(no()),
+                    s.constant(none()),
+                    s.constant(none()),
+                    s.constant(yes)};
+     },
+     "which have no head", 2},
     {"LengthsOfOthers", "aten::_weight_norm",
      [](StageWriter &s) { return Slots{ones(s, "v", {2, 3}), ones(s, "g", {7, 1}), s.constant(integer(0))}; },
      "found lengths [7, 1]"},
@@ -331,6 +346,26 @@ static const HostileCall kCalls[] = {
                     s.constant(no())};
      },
      "found a parameter [1, 4], expected [12, 4]", 2},
+    {"WeightsBeyondHalf", "quantized::linear_prepack_fp16",
+     [](StageWriter &s) { return Slots{s.weight("w", at::full({8, 8}, 1e30f)), s.constant(none())}; },
+     "found weights beyond 65504"},
+    {"OneObservation", "aten::cov",
+     [](StageWriter &s) {
+       return Slots{ones(s, "x", {1, 1}), s.constant(integer(1)), s.constant(none()), ones(s, "w", {1})};
+     },
+     "found one weighted observation"},
+    {"NumbersWithoutEnd", "aten::range.step",
+     [](StageWriter &s) {
+       const uint32_t nothing = s.constant(none());
+       return Slots{s.constant(integer(0)),
+                    s.constant(integer(4)),
+                    s.constant(real(1e-30)),
+                    nothing,
+                    nothing,
+                    nothing,
+                    nothing};
+     },
+     "found a range of 4e+30 numbers"},
     {"TensorAmongNumbers", "aten::zeros",
      [](StageWriter &s) {
        uint32_t missing = s.constant(none());

@@ -176,6 +176,15 @@ TEST_F(HostileValuesTest, OutputsThatShareMemoryAreWrittenOut) {
   EXPECT_THAT(failure(wide), StartsWith("rank 0 (stage 0): net.wide: aten::expand: output y: cpu:0: "));
 }
 
+// No machine has 4 EB.
+TEST_F(HostileValuesTest, OutputsThatNoMachineCanHold) {
+  const uint32_t one = stage.weight("one", at::ones({1}));
+  const uint32_t sizes = stage.constant(integers({int64_t(1) << 60})), no = stage.constant(boolean(false));
+  const uint32_t wide = stage.call("aten::expand", {one, sizes, no}, "net.wide");
+  EXPECT_THAT(failure(wide),
+              StartsWith("rank 0 (stage 0): net.wide: aten::expand: output y: cpu:0: no memory "));
+}
+
 TEST_F(HostileValuesTest, OutputsHaveMemoryForEachElement) {
   const uint32_t one = stage.weight("one", at::ones({1}));
   const uint32_t sizes = stage.constant(integers({3})), no = stage.constant(boolean(false));
