@@ -107,6 +107,23 @@ def test_packed_parameters_are_named(compiler):
     assert "model.pt: part.0: " in error and "part.0._packed_params" in error and "LinearPackedParams" in error, error
 
 
+class Recurrent(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.lstm = nn.LSTM(6, 6)
+
+    def forward(self, x):
+        return self.lstm(x)[0]
+
+
+@pytest.mark.parametrize("save", [lambda module: torch.jit.trace(module, X[:, None]), torch.jit.script], ids=["trace", "script"])
+def test_quantized_recurrent_layers_name_a_remedy(compiler, save):
+    torch.backends.quantized.engine = "fbgemm" if "fbgemm" in torch.backends.quantized.supported_engines else "qnnpack"
+    error = compiler.refuse(save(torch.ao.quantization.quantize_dynamic(Recurrent().eval(), {nn.LSTM})), x=X[:, None])
+    assert "lstm" in error and error.endswith("; leave this module out of quantization, of which only layers that are Linear, "
+                                              "in int8, can be taken: quantize_dynamic(model, {torch.nn.Linear})"), error
+
+
 class PackedStride(nn.Module):
     def __init__(self):
         super().__init__()
