@@ -80,6 +80,17 @@ class Complex128(nn.Module):
         return x * self.table
 
 
+class Wide(nn.Module):
+    """A file of some kilobytes, with a weight of 64 TiB."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("table", torch.ones(1).expand(1 << 44))
+
+    def forward(self, x):
+        return x + self.table[:6]
+
+
 class KeyOut(nn.Module):
     def forward(self, x):
         return {0.5: x + 1}
@@ -94,6 +105,7 @@ class KeyOut(nn.Module):
     (SparseTensor, ["model.pt: ", "table", "Sparse"]),
     (Complex128, ["table", "complex128"]),
     (KeyOut, ["output", "dict key"]),
+    (Wide, ["model.pt: weight table: ", "allocate"]),
 ], ids=lambda value: value.__name__ if isinstance(value, type) else "")
 def test_refused(compiler, module, words):
     error = compiler.refuse(module(), x=X)
