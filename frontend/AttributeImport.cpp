@@ -107,7 +107,9 @@ FailureOr<TorchScriptImporter::Binding> TorchScriptImporter::bindItems(const c10
       return failure();
     auto *known = std::get_if<Value>(&*bound);
     if (!known)
-      return error() << "attribute " << path << " holds modules, expected tensors and plain values";
+      return error() << "attribute " << path << " holds "
+                     << (item.isModule() ? "modules" : item.type()->annotation_str())
+                     << ", expected tensors and plain values" << remedyForPacked(item);
     items.push_back(*known);
     return success();
   };

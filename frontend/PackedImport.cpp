@@ -26,6 +26,13 @@ static std::optional<std::pair<at::Tensor, std::optional<at::Tensor>>> unpackLin
   return std::pair(weight, bias);
 }
 
+StringRef remedyForPacked(const c10::IValue &value) {
+  // Of LSTMs and convolutions, and those in float16.
+  return value.isCustomClass() ? "; leave this module out of quantization, of which only layers that are Linear, in "
+                                 "int8, can be taken: quantize_dynamic(model, {torch.nn.Linear})"
+                               : "";
+}
+
 Value TorchScriptImporter::importPacked(const Object &object) {
   if (Value known = parameters.lookup(object.path))
     return known;

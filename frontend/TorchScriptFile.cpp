@@ -151,12 +151,18 @@ static bool holdsModule(llvm::ArrayRef<ZipRecord> records) {
   });
 }
 
-static void printModelText(const std::string &text) { llvm::errs() << plan::printableLines(text); }
+/// Each line says whose it is: none passes for one of ours.
+static void printModelText(const std::string &text) {
+  llvm::SmallVector<llvm::StringRef> lines;
+  llvm::StringRef(text).rtrim('\n').split(lines, '\n');
+  for (llvm::StringRef line : lines)
+    llvm::errs() << "model: " << plan::printable(line) << "\n";
+}
 
 namespace {
 class PrintableWarnings : public c10::WarningHandler {
   void process(const c10::Warning &warning) override {
-    printModelText("note: the model warns: " + warning.msg() + "\n");
+    llvm::errs() << "note: the model warns: " << plan::printable(warning.msg()) << "\n";
   }
 };
 } // namespace

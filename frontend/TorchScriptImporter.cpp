@@ -245,7 +245,7 @@ FailureOr<Value> TorchScriptImporter::valueOf(const torch::jit::Value *value, Sc
                                              : std::string("a function");
   return error() << user->kind().toQualString() << " takes " << what
                  << ", as a value; expected tensors, scalars or "
-                 << "lists";
+                 << "lists" << remedyForPacked(object.value);
 }
 
 FailureOr<SmallVector<Value>> TorchScriptImporter::operandsOf(Node *node, Scope &scope) {

@@ -25,6 +25,8 @@ namespace cleave {
 std::string joinPath(const std::string &path, const std::string &name);
 /// `QInt8`, `Float (Sparse)`.
 std::string describeDType(const at::Tensor &tensor);
+/// `; leave this module out of quantization, …` where the value is a library's object, which is no weight; else empty.
+llvm::StringRef remedyForPacked(const c10::IValue &value);
 /// The module that has an attribute.
 llvm::StringRef ownerPath(llvm::StringRef attribute);
 

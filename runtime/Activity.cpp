@@ -7,15 +7,11 @@
 
 namespace cleave::runtime {
 
-using Clock = std::chrono::steady_clock;
-
 namespace {
 struct Place {
   std::atomic<bool> isTaken{false};
   std::atomic<const Executor *> executor{nullptr};
   std::atomic<uint32_t> rank{0};
-  /// Of a set-up; 0 otherwise.
-  std::atomic<Clock::rep> begun{0};
 };
 } // namespace
 
@@ -25,7 +21,7 @@ static Place places[kPlaces];
 /// Where signal handlers find it without an allocation.
 static thread_local size_t own __attribute__((tls_model("initial-exec"))) = kNone;
 
-ActivityScope::ActivityScope(uint32_t rank, const Executor &executor, bool isSetup) : outer(own) {
+ActivityScope::ActivityScope(uint32_t rank, const Executor &executor) : outer(own) {
   // Mostly the first that is tried: ranks begin at their own.
   for (size_t i = 0; i < kPlaces; ++i) {
     const size_t index = (rank + i) % kPlaces;
@@ -33,7 +29,6 @@ ActivityScope::ActivityScope(uint32_t rank, const Executor &executor, bool isSet
     if (!places[index].isTaken.compare_exchange_strong(isFree, true))
       continue;
     places[index].rank = rank;
-    places[index].begun = isSetup ? Clock::now().time_since_epoch().count() : 0;
     places[index].executor.store(&executor, std::memory_order_release);
     own = index;
     return;
@@ -73,15 +68,19 @@ private:
 };
 } // namespace
 
+static void describe(uint32_t rank, const Executor &executor, Text &text) {
+  text << "rank " << rank << " (stage " << executor.stage() << ")";
+  if (const plan::Instruction *instruction = executor.instruction()) {
+    const char *path = executor.pathOf(*instruction), *name = executor.nameOf(*instruction);
+    text << ": " << path << (*path ? ": " : "") << name;
+  }
+}
+
 static bool describe(const Place &place, Text &text, const char *before) {
   const Executor *executor = place.executor.load(std::memory_order_acquire);
   if (!executor)
     return false;
-  text << before << "rank " << place.rank.load() << " (stage " << executor->stage() << ")";
-  if (const plan::Instruction *instruction = executor->instruction()) {
-    const char *path = executor->pathOf(*instruction), *name = executor->nameOf(*instruction);
-    text << ": " << path << (*path ? ": " : "") << name;
-  }
+  describe(place.rank, *executor, text << before);
   return true;
 }
 
@@ -95,18 +94,11 @@ void describeActivity(char *buffer, size_t size) {
       isFirst = false;
 }
 
-std::string describeLongSetup(Clock::duration limit) {
-  for (const Place &place : places) {
-    const Clock::rep begun = place.begun;
-    if (!place.executor.load() || begun == 0 ||
-        Clock::now().time_since_epoch() - Clock::duration(begun) < limit)
-      continue;
-    char buffer[4096];
-    Text text(buffer, sizeof(buffer));
-    if (describe(place, text, ""))
-      return buffer;
-  }
-  return "";
+std::string describeProgram(uint32_t rank, const Executor &executor) {
+  char buffer[4096];
+  Text text(buffer, sizeof(buffer));
+  describe(rank, executor, text);
+  return buffer;
 }
 
 } // namespace cleave::runtime

@@ -2,7 +2,6 @@
 #ifndef CLEAVE_RUNTIME_ACTIVITY_H
 #define CLEAVE_RUNTIME_ACTIVITY_H
 
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -15,8 +14,7 @@ class Executor;
 /// from beside a kernel without end.
 class ActivityScope {
 public:
-  /// \param isSetup  what comes before the first request.
-  ActivityScope(uint32_t rank, const Executor &executor, bool isSetup = false);
+  ActivityScope(uint32_t rank, const Executor &executor);
   ~ActivityScope();
   ActivityScope(const ActivityScope &) = delete;
   ActivityScope &operator=(const ActivityScope &) = delete;
@@ -31,8 +29,8 @@ private:
 /// in signal handlers.
 void describeActivity(char *text, size_t size);
 
-/// The same of a set-up that has taken longer than `limit`; empty where none has.
-std::string describeLongSetup(std::chrono::steady_clock::duration limit);
+/// What a program of `rank` runs, in the same words.
+std::string describeProgram(uint32_t rank, const Executor &executor);
 
 } // namespace cleave::runtime
 

@@ -2,11 +2,14 @@
 #include "runtime/Exceptions.h"
 #include "llvm/ADT/StringRef.h"
 #include <c10/util/Exception.h>
+#include <new>
 #include <system_error>
 
 namespace cleave::runtime {
 
 std::string messageOf(const std::exception &exception) {
+  if (dynamic_cast<const std::bad_alloc *>(&exception))
+    return "out of memory; free some, or raise the limit (ulimit -v)";
   const auto *ofTorch = dynamic_cast<const c10::Error *>(&exception);
   // A thread: nothing else is refused so.
   if (const auto *system = dynamic_cast<const std::system_error *>(&exception))

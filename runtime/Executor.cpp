@@ -3,6 +3,7 @@
 #include "codegen/plan/DimExpr.h"
 #include "runtime/Activity.h"
 #include "runtime/Exceptions.h"
+#include "runtime/SetupWatch.h"
 #include "runtime/Values.h"
 #include <ATen/core/Dict.h>
 #include <ATen/core/List.h>
@@ -55,7 +56,8 @@ llvm::Error Executor::fillSlots(const WeightStore &weights) {
 }
 
 llvm::Error Executor::setUp() {
-  ActivityScope activity(rank, *this, /*isSetup=*/true);
+  ActivityScope activity(rank, *this);
+  SetupWatch::Scope watched(rank, *this);
   auto done = catching([&]() -> llvm::Error {
     for (const CodeInstruction &instruction : code->setup()) {
       enter(&instruction);

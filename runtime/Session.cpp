@@ -196,9 +196,8 @@ Expected<std::vector<ResolvedDevice>> Session::Impl::resolveOwn(llvm::ArrayRef<u
 Error Session::Impl::loadRanks(const plan::OpenShards &shards, llvm::ArrayRef<uint32_t> own) {
   // Weights are nobody's to differentiate.
   c10::InferenceMode inference;
-  // Several processes have a limit of their own for loading.
-  const std::function<void(const std::string &)> overdue = peers ? nullptr : options.overdue;
-  const SetupWatch watch(options.timeout, overdue);
+  // Several processes look after each other.
+  const SetupWatch watch(options.loadTimeout, peers ? nullptr : options.overdue);
   for (auto [index, device] : llvm::zip(own, devices)) {
     auto rank = Rank::load(*plan, shards.at(index), index, *device, operators,
                            states[plan::tensorRankOf(*plan, index)],

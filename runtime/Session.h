@@ -52,7 +52,8 @@ struct SessionOptions {
   bool trace = false;
   /// How long `run` may take before it fails, and the session with it; a plan that waits longer is stuck.
   std::chrono::seconds timeout{30};
-  /// How long other processes are waited for that load the plan and show that they live.
+  /// How long loading the plan may take, and other processes are waited for that load it and show that they
+  /// live.
   std::chrono::seconds loadTimeout{3600};
   /// That this process runs one rank of the plan, and other processes the others (`launchFromEnvironment`).
   /// `devices` then still has one entry per rank, and `timeout` is also how long ranks wait for each other to
@@ -69,9 +70,9 @@ struct SessionOptions {
   /// under way; destroying it elsewhere waits until the callback has returned.
   std::function<void(const std::string &)> failed = nullptr;
   /// Of a run of one process: called with the message, by any thread, when a request has no result in time,
-  /// after which the session takes no others, or when what comes before the first request does not end in
-  /// time. A kernel cannot be stopped, and who closes the session waits for it: a program that does not want
-  /// to ends here.
+  /// after which the session takes no others, or when the plan is not loaded in time (`loadTimeout`). A
+  /// kernel cannot be stopped, and who closes the session waits for it: a program that does not want to ends
+  /// here. It may be called while `open` runs.
   std::function<void(const std::string &)> overdue = nullptr;
 };
 

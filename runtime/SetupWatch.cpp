@@ -1,37 +1,59 @@
-//===- SetupWatch.cpp - Programs whose set-up does not end ----------------===//
+//===- SetupWatch.cpp - Plans whose loading does not end ------------------===//
 #include "runtime/SetupWatch.h"
 #include "runtime/Activity.h"
+#include <utility>
 
 namespace cleave::runtime {
 
-static constexpr std::chrono::milliseconds kTick{50};
+/// Of the session that this thread opens; null where none is watched.
+static thread_local SetupWatch *current = nullptr;
 
-SetupWatch::SetupWatch(std::chrono::seconds limit, const std::function<void(const std::string &)> &overdue)
-    : overdue(overdue) {
-  if (overdue)
-    thread = std::thread([this, limit] { watch(limit); });
+SetupWatch::SetupWatch(std::chrono::seconds limit, std::function<void(const std::string &)> told)
+    : overdue(std::move(told)) {
+  if (!overdue)
+    return;
+  thread = std::thread([this, limit] { watch(limit); });
+  current = this;
 }
 
 SetupWatch::~SetupWatch() {
+  if (!thread.joinable())
+    return;
+  current = nullptr;
   {
     std::lock_guard lock(mutex);
     isOver = true;
   }
   changed.notify_all();
-  if (thread.joinable())
-    thread.join();
+  thread.join();
+}
+
+SetupWatch::Scope::Scope(uint32_t rank, const Executor &executor) {
+  if (current)
+    current->setProgram(rank, &executor);
+}
+
+SetupWatch::Scope::~Scope() {
+  if (current)
+    current->setProgram(0, nullptr);
+}
+
+void SetupWatch::setProgram(uint32_t number, const Executor *program) {
+  std::lock_guard lock(mutex);
+  rank = number;
+  executor = program;
 }
 
 void SetupWatch::watch(std::chrono::seconds limit) {
-  std::unique_lock lock(mutex);
-  while (!changed.wait_for(lock, kTick, [&] { return isOver; })) {
-    const std::string what = describeLongSetup(limit);
-    if (what.empty())
-      continue;
-    lock.unlock();
-    return overdue("not ready after " + std::to_string(limit.count()) + " s: " + what +
-                   " prepares what requests read; allow more time (--timeout)");
+  std::string what;
+  {
+    std::unique_lock lock(mutex);
+    if (changed.wait_for(lock, limit, [&] { return isOver; }))
+      return;
+    what = executor ? describeProgram(rank, *executor) + " prepares what requests read; " : "";
   }
+  overdue("not loaded after " + std::to_string(limit.count()) + " s: " + what +
+          "allow more time (--load-timeout)");
 }
 
 } // namespace cleave::runtime

@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <fcntl.h>
 #include <initializer_list>
 #include <linux/audit.h>
@@ -233,6 +234,14 @@ private:
 };
 } // namespace
 
+/// Whether whoever started this process wants OpenMP to bind threads to cores, which takes calls about each.
+static bool bindsThreads() {
+  for (const char *name : {"OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY", "KMP_AFFINITY"})
+    if (std::getenv(name))
+      return true;
+  return false;
+}
+
 int limitRings() {
   Filter filter;
   filter.refuse({SYS_io_uring_setup, ENOSYS});
@@ -268,6 +277,9 @@ int limitSystemCalls() {
     filter.compare(number, number == SYS_openat ? 2 : 1, kHow, {O_RDONLY | O_TRUNC, O_ACCMODE | O_TRUNC},
                    true);
   filter.compare(SYS_prlimit64, 0, kAll, {0, self}, false);
+  // Of another thread only where OpenMP is told to bind its own: a filter cannot tell whose a thread is.
+  if (!bindsThreads())
+    filter.compare(SYS_sched_setaffinity, 0, kAll, {0, self}, false);
   filter.compare(SYS_prctl, 0, kAll, {PR_SET_NAME, PR_GET_NAME, PR_SET_VMA}, false, EINVAL);
   return filter.install();
 }

@@ -6,6 +6,7 @@
 #include <csignal>
 #include <cstring>
 #include <mutex>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -17,8 +18,10 @@ using llvm::Error;
 using llvm::Expected;
 using llvm::StringRef;
 
-/// The one that this process' outputs are made by, and the one that it has started.
-static OutputBroker *used = nullptr, *started = nullptr;
+/// The one that this process' outputs are made by, and the one that it has started. Read by signal handlers.
+static std::atomic<OutputBroker *> used = nullptr, started = nullptr;
+/// In the process that serves: its end of the connection.
+static int served = -1;
 
 struct OutputBroker::Answer : OutputMessage {
   Error error() const {
@@ -34,9 +37,9 @@ Expected<std::unique_ptr<OutputBroker>> OutputBroker::create(OutputPaths paths) 
   return std::unique_ptr<OutputBroker>(new OutputBroker(std::move(paths), ends[0], ends[1]));
 }
 
-static void closeOnce(int &file) {
-  if (file >= 0)
-    close(std::exchange(file, -1));
+static void closeOnce(std::atomic<int> &file) {
+  if (const int open = file.exchange(-1); open >= 0)
+    close(open);
 }
 
 OutputBroker::~OutputBroker() {
@@ -45,19 +48,30 @@ OutputBroker::~OutputBroker() {
     used = nullptr;
 }
 
+/// In the process that serves: ends it once its parent has ended, though others may hold the connection.
+/// \returns whether the parent is still there.
+static bool endWith(pid_t parent) {
+  std::signal(SIGUSR1, [](int) { shutdown(served, SHUT_RDWR); });
+  prctl(PR_SET_PDEATHSIG, SIGUSR1);
+  return getppid() == parent;
+}
+
 Error OutputBroker::serve() {
-  process = fork();
-  if (process < 0)
+  const pid_t parent = getpid(), child = fork();
+  if (child < 0)
     return llvm::createStringError("cannot start a process: %s", std::strerror(errno));
-  if (process == 0) {
+  if (child == 0) {
     // What ends the other process ends this one, a moment later; a signal to all of them must not come first.
     setsid();
     for (int signal : {SIGINT, SIGTERM, SIGHUP, SIGPIPE})
       std::signal(signal, SIG_IGN);
     closeOnce(client);
-    serveOutputs(server, paths);
+    served = server;
+    if (endWith(parent))
+      serveOutputs(served, paths);
     _exit(EXIT_SUCCESS);
   }
+  process = child;
   closeOnce(server);
   started = this;
   return Error::success();
@@ -69,26 +83,30 @@ void OutputBroker::use() {
 }
 
 void OutputBroker::finish() {
+  // Also for processes that have inherited this end: nobody waits for them.
+  if (process > 0)
+    shutdown(client, SHUT_RDWR);
   closeOnce(client);
   closeOnce(server);
   if (started == this)
     started = nullptr;
-  if (const pid_t ending = std::exchange(process, 0); ending > 0)
+  if (const pid_t ending = process.exchange(0); ending > 0)
     while (waitpid(ending, nullptr, 0) < 0 && errno == EINTR)
       ;
 }
 
 void OutputBroker::finishOwn() {
-  if (started)
-    started->finish();
+  if (OutputBroker *own = started)
+    own->finish();
 }
 
 OutputBroker *OutputBroker::of(StringRef path) {
-  if (!used)
+  OutputBroker *broker = used;
+  if (!broker)
     return nullptr;
   // Files of the plan are made in its folder, in which this process may.
-  const bool isOfPlan = !used->planFolder.empty() && path.starts_with(used->planFolder);
-  return isOfPlan ? nullptr : used;
+  const bool isOfPlan = !broker->planFolder.empty() && path.starts_with(broker->planFolder);
+  return isOfPlan ? nullptr : broker;
 }
 
 OutputBroker::Answer OutputBroker::ask(char kind, int ticket, StringRef path) {
@@ -124,8 +142,8 @@ Expected<std::string> OutputBroker::makePlanFolder() {
 Error OutputBroker::commitPlan() { return ask(OutputMessage::CommitPlan).error(); }
 
 Error OutputBroker::makeIrFolder(StringRef path) {
-  if (used)
-    return used->ask(OutputMessage::MakeIr).error();
+  if (OutputBroker *broker = used)
+    return broker->ask(OutputMessage::MakeIr).error();
   return llvm::errorCodeToError(llvm::sys::fs::create_directories(path));
 }
 

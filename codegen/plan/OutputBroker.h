@@ -4,6 +4,7 @@
 
 #include "llvm/ADT/StringRef.h"
 #include "llvm/Support/Error.h"
+#include <atomic>
 #include <memory>
 #include <string>
 #include <sys/types.h>
@@ -24,7 +25,8 @@ struct OutputPaths {
 
 /// A process beside one that may not write where its outputs go (sandbox/Sandbox.h). It makes them under
 /// temporary names, lends them to the other process, which fills them, and puts them in place when that says
-/// so: these paths and no others. What is not in place when the other has ended is removed.
+/// so: these paths and no others. What is not in place when the other has ended, or the one that started it,
+/// is removed.
 ///
 /// AtomicFile and OutputDirectory ask it where `use` was called, so that whoever writes outputs need not
 /// know.
@@ -67,10 +69,11 @@ private:
   Answer ask(char kind, int ticket = -1, llvm::StringRef path = "");
 
   const OutputPaths paths;
+  // Signal handlers close and wait, whatever this thread or others are doing.
   /// Ends of the connection; -1 once closed.
-  int client, server;
+  std::atomic<int> client, server;
   /// That serves; 0 in all but the one that started it.
-  pid_t process = 0;
+  std::atomic<pid_t> process = 0;
   std::string planFolder;
 };
 

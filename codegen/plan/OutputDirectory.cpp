@@ -32,6 +32,14 @@ static Error forEachEntry(StringRef directory, EntryVisitor visit) {
   return Error::success();
 }
 
+/// Whether `entry` is a file that a plan's folder has: no link, no folder.
+static bool isOfPlan(StringRef entry) {
+  llvm::sys::fs::file_status status;
+  return isPlanFileName(llvm::sys::path::filename(entry)) &&
+         !llvm::sys::fs::status(entry, status, /*Follow=*/false) &&
+         status.type() == llvm::sys::fs::file_type::regular_file;
+}
+
 /// Fails unless `path` is free, an empty directory, or holds a plan and nothing else: what is replaced is
 /// deleted.
 static Error checkReplaceable(StringRef path) {
@@ -47,9 +55,12 @@ static Error checkReplaceable(StringRef path) {
   Error foreign = forEachEntry(path, [&](StringRef entry) -> Error {
     StringRef name = llvm::sys::path::filename(entry);
     empty = false;
+    if (!isOfPlan(entry))
+      return refuse("it holds '" + name + "', which is no part of a plan");
+    if (name == kPlanFileName && !beginsLikePlan(entry))
+      return refuse("its " + name + " is no plan");
     hasPlan |= name == kPlanFileName;
-    bool ours = name == kPlanFileName || (name.starts_with("rank-") && name.ends_with(".safetensors"));
-    return ours ? Error::success() : refuse("it holds '" + name + "', which is no part of a plan");
+    return Error::success();
   });
   if (foreign)
     return foreign;
@@ -109,13 +120,10 @@ Expected<OutputDirectory> OutputDirectory::create(StringRef finalPath) {
   return OutputDirectory(std::move(*temporary), std::move(*final), /*isLent=*/false);
 }
 
-/// What is written is put in place; what else somebody made there is not.
+/// Files of a plan are put in place; what else somebody made there is not.
 static Error syncFile(StringRef path) {
-  llvm::sys::fs::file_status status;
-  if (std::error_code error = llvm::sys::fs::status(path, status, /*Follow=*/false))
-    return llvm::createStringError("cannot read '" + path + "': " + error.message());
-  if (status.type() != llvm::sys::fs::file_type::regular_file)
-    return llvm::createStringError("'" + path + "' is no file; a plan has nothing else");
+  if (!isOfPlan(path))
+    return llvm::createStringError("'" + path + "' is no file of a plan; a plan has nothing else");
   return syncPath(path);
 }
 

@@ -15,7 +15,7 @@ struct Packet {
   int ticket;
   char text[8192];
 };
-/// Room for one descriptor.
+/// Room for one descriptor, and for another where the header's alignment leaves it.
 union Control {
   cmsghdr header;
   char bytes[CMSG_SPACE(sizeof(int))];
@@ -46,6 +46,22 @@ bool sendMessage(int socket, const OutputMessage &message) {
   return sent >= 0;
 }
 
+/// Takes the first descriptor that came along, and closes those that nobody asked for.
+static void takeDescriptors(msghdr &whole, OutputMessage &message) {
+  for (cmsghdr *header = CMSG_FIRSTHDR(&whole); header; header = CMSG_NXTHDR(&whole, header)) {
+    if (header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS)
+      continue;
+    for (size_t at = 0; CMSG_LEN(at + sizeof(int)) <= header->cmsg_len; at += sizeof(int)) {
+      int descriptor;
+      std::memcpy(&descriptor, CMSG_DATA(header) + at, sizeof(int));
+      if (message.descriptor < 0)
+        message.descriptor = descriptor;
+      else
+        close(descriptor);
+    }
+  }
+}
+
 bool receiveMessage(int socket, OutputMessage &message) {
   Packet packet{};
   iovec part{&packet, sizeof(packet)};
@@ -62,8 +78,7 @@ bool receiveMessage(int socket, OutputMessage &message) {
   if (received < ssize_t(kHeader))
     return false;
   message = {packet.kind, packet.ticket, std::string(packet.text, received - kHeader), -1};
-  if (cmsghdr *header = CMSG_FIRSTHDR(&whole); header && header->cmsg_type == SCM_RIGHTS)
-    std::memcpy(&message.descriptor, CMSG_DATA(header), sizeof(int));
+  takeDescriptors(whole, message);
   return true;
 }
 

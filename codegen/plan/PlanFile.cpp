@@ -32,6 +32,18 @@ std::string shardFileName(uint32_t rank) {
   return name;
 }
 
+bool isPlanFileName(StringRef name) {
+  if (name == kPlanFileName)
+    return true;
+  return name.consume_front("rank-") && name.consume_back(".safetensors") && name.size() >= 3 &&
+         llvm::all_of(name, llvm::isDigit);
+}
+
+bool beginsLikePlan(StringRef path) {
+  auto beginning = llvm::MemoryBuffer::getFileSlice(path, sizeof(kMagic), /*Offset=*/0);
+  return beginning && llvm::equal((*beginning)->getBuffer().bytes(), kMagic);
+}
+
 wire::Hash toHash(const Digest &digest) {
   return wire::Hash(flatbuffers::span<const uint8_t, 32>(digest.data(), digest.size()));
 }

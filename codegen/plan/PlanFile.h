@@ -31,6 +31,10 @@ inline constexpr char kPlanFileName[] = "plan.fb";
 
 /// `rank-000.safetensors`.
 std::string shardFileName(uint32_t rank);
+/// Whether a plan's folder has files of this name: `plan.fb` and those of shards.
+bool isPlanFileName(llvm::StringRef name);
+/// Whether the file begins as a `plan.fb` does.
+bool beginsLikePlan(llvm::StringRef path);
 
 /// A digest as the plan stores it, and back.
 wire::Hash toHash(const Digest &digest);

@@ -1,5 +1,6 @@
 //===- TemporaryPath.cpp - Unfinished output that no exit leaves behind ---===//
 #include "codegen/plan/TemporaryPath.h"
+#include "codegen/plan/OutputBroker.h"
 #include "llvm/ADT/SmallString.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/MemoryBuffer.h"
@@ -70,6 +71,7 @@ void removeTemporaries() {
   for (Slot &slot : slots)
     if (slot.state.load() == Armed)
       removeTree(AT_FDCWD, slot.path, 0);
+  OutputBroker::finishOwn();
 }
 
 static void removeAllAndDie(int signal) {

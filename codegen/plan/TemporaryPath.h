@@ -30,7 +30,8 @@ void keepTemporary(llvm::StringRef path);
 /// Removes `path`, with all that is in it if it is a directory.
 void removeTemporary(llvm::StringRef path);
 
-/// Removes whatever is unfinished in this process, as signals do.
+/// Removes whatever is unfinished in this process, as signals do, and in the one that makes its outputs
+/// (OutputBroker::finishOwn). For all ways out without destructors. Safe in signal handlers.
 void removeTemporaries();
 
 /// `cannot write 'path': No space left on device; …`.

@@ -39,6 +39,11 @@ def test_operators_of_torchvision(tmp_path):
     arguments = ("compile", "model.pt", "--input", "image:f32[1,3,12,12]", "--input", "boxes:f32[2,5]", "-o", "model.plan")
     assert "torchvision::roi_align" in refused(tmp_path, *arguments)
     cleave(*arguments, *OPTIONS, "--verify", cwd=tmp_path)
+    verify = ("verify", "model.plan", "--model", "model.pt")
+    assert "torchvision::roi_align" in refused(tmp_path, *verify)
+    report = cleave(*verify, *OPTIONS, "--json", cwd=tmp_path).json()
+    # The library is loaded first, and the model runs in the sandbox.
+    assert report["ok"] and report["protection"].startswith("landlock ") and report["protection"].endswith(", seccomp")
 
 
 @pytest.mark.skipif(not all(library.exists() for library in LIBRARIES), reason="Python has no shared library here")

@@ -80,6 +80,17 @@ class Complex128(nn.Module):
         return x * self.table
 
 
+class Wide(nn.Module):
+    """A file of some kilobytes, with a weight of 64 TiB."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("table", torch.ones(1).expand(1 << 44))
+
+    def forward(self, x):
+        return x + self.table[:6]
+
+
 class KeyOut(nn.Module):
     def forward(self, x):
         return {0.5: x + 1}
@@ -115,6 +126,7 @@ class WritesUnsaid(Renormalizes):
     (SparseTensor, ["model.pt: ", "table", "Sparse"]),
     (Complex128, ["table", "complex128"]),
     (KeyOut, ["output", "dict key"]),
+    (Wide, ["model.pt: weight table: ", "allocate"]),
 ], ids=lambda value: value.__name__ if isinstance(value, type) else "")
 def test_refused(compiler, module, words):
     error = compiler.refuse(module(), x=X)
@@ -147,6 +159,23 @@ def test_packed_parameters_are_named(compiler):
     quantized = torch.ao.quantization.quantize_dynamic(Quantized().eval(), {nn.Linear}, dtype=torch.float16)
     error = compiler.refuse(torch.jit.trace(quantized, X), x=X)
     assert "model.pt: part.0: " in error and "part.0._packed_params" in error and "LinearPackedParams" in error, error
+
+
+class Recurrent(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.lstm = nn.LSTM(6, 6)
+
+    def forward(self, x):
+        return self.lstm(x)[0]
+
+
+@pytest.mark.parametrize("save", [lambda module: torch.jit.trace(module, X[:, None]), torch.jit.script], ids=["trace", "script"])
+def test_quantized_recurrent_layers_name_a_remedy(compiler, save):
+    torch.backends.quantized.engine = "fbgemm" if "fbgemm" in torch.backends.quantized.supported_engines else "qnnpack"
+    error = compiler.refuse(save(torch.ao.quantization.quantize_dynamic(Recurrent().eval(), {nn.LSTM})), x=X[:, None])
+    assert "lstm" in error and error.endswith("; leave this module out of quantization, of which only layers that are Linear, "
+                                              "in int8, can be taken: quantize_dynamic(model, {torch.nn.Linear})"), error
 
 
 class PackedStride(nn.Module):

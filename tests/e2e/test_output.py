@@ -42,6 +42,22 @@ def test_an_output_that_cannot_be_made(model, plan, output):
         run_refused(plan, model.parent / "model.inputs.safetensors", "--outputs", output)
 
 
+def occupy_with_a_text(path):
+    path.mkdir()
+    (path / "plan.fb").write_text("precious")
+
+
+def occupy_with_a_folder_of_that_name(path):
+    (path / "plan.fb").mkdir(parents=True)
+    (path / "plan.fb/precious").write_text("")
+
+
+@pytest.mark.parametrize("occupy", [occupy_with_a_text, occupy_with_a_folder_of_that_name])
+def test_what_only_has_a_plans_name_is_not_replaced(model, occupy):
+    occupy(model.parent / "taken")
+    assert "plan.fb" in compile_refused(model, "-o", "taken")
+
+
 def test_a_failure_leaves_the_older_plan(model, plan):
     """`refused` looks at what is there."""
     compile_refused(model, "--devices", "1000", "-o", plan.name)

@@ -1,5 +1,8 @@
 """Models that raise: the plan raises as the original does, and says where."""
 
+import warnings
+from typing import Tuple
+
 import torch
 from safetensors.torch import save_file
 from torch import nn
@@ -52,6 +55,42 @@ def test_what_a_model_says_is_printable(compiler):
     for command in (("run", "model.plan"), ("verify", "model.plan", "--model", "model.pt")):
         error = cleave(*command, "--inputs", "large.safetensors", status=1, cwd=compiler.folder).err
         assert r"\x1b]0;owned\x07\x1b[2J240" in error and error.rstrip("\n").isprintable(), error
+
+
+class Forges(nn.Module):
+    """Puts lines of cleave's into what it says, also as it is opened."""
+
+    def __init__(self):
+        super().__init__()
+        self.size = 1
+
+    @torch.jit.export
+    def __getstate__(self):
+        return self.size, self.training
+
+    @torch.jit.export
+    def __setstate__(self, state: Tuple[int, bool]):
+        self.size = state[0]
+        self.training = state[1]
+        print("read\nerror: forged\n\033[2Jnote: forged\n")
+        warnings.warn("warned\nerror: forged")
+
+    def forward(self, x):
+        if bool(x.sum() > 100):
+            raise ValueError("too large\nerror: forged\nnote: forged {}".format(int(x.sum())))
+        return x + 1
+
+
+def test_what_a_model_says_passes_for_nothing_else(compiler):
+    said = compiler.compile(torch.jit.script(Forges()), x=X)
+    assert "model: error: forged" in said.err and r"model: \x1b[2Jnote: forged" in said.err
+    assert r"note: the model warns: warned\x0aerror: forged" in said.err
+    save_file({"x": torch.full((4, 6), 10.0)}, compiler.folder / "large.safetensors")
+    for command in (("run", "model.plan"), ("verify", "model.plan", "--model", "model.pt")):
+        lines = cleave(*command, "--inputs", "large.safetensors", status=1, cwd=compiler.folder).err.splitlines()
+        assert sum(line.startswith("error: ") for line in lines) == 1 and lines[-1].startswith("error: "), lines
+        assert all(line.startswith(("model: ", "note: the model warns: ")) for line in lines[:-1]), lines
+    assert not any(line.startswith(("error: ", "note: forged")) for line in said.err.splitlines())
 
 
 def test_a_model_that_raises_on_the_example_inputs(compiler):

@@ -303,6 +303,10 @@ def test_a_run_without_a_sandbox_says_so(folder, call, error, what):
     result = cleave(*run, cwd=folder, preexec_fn=without(call, error))
     assert result.err.startswith("note: no whole sandbox on this system") and what in result.err
     assert not cleave(*run, "--sandbox", "off", cwd=folder, preexec_fn=without(call, error)).err
+    # Before anything runs: also where that fails then.
+    save_file({"y": torch.ones(8)}, folder / "wrong.safetensors")
+    result = cleave("run", "new.plan", "--inputs", "wrong.safetensors", status=1, cwd=folder, preexec_fn=without(call, error))
+    assert [line.split(":")[0] for line in result.err.splitlines()] == ["note", "error"]
 
 
 # Runs -----------------------------------------------------------------------------------------------------------------

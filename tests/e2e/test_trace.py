@@ -412,7 +412,8 @@ def test_wrong_arguments_are_refused(tmp_path, capsys, arguments, message):
     ("broken", "ValueError: several lines"),
     ("counter", "output: forward answers otherwise when it is called again"),
     ("in_place", "input x: forward changes it in place"),
-    ("seen", "0.seen: forward changes this buffer"),
+    ("seen", "0.seen: forward changes this buffer, so that each call answers otherwise, expected a module without state; give "
+     "torch.jit.script(module), which keeps it, or take it as an argument and return it"),
     ("opaque", "forward returns a object"),
     ("same_names", "x.1: two values are named so"),
     ("same_paths", "x.a.b: two values are named so"),

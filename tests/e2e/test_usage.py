@@ -42,6 +42,42 @@ def test_wrong_usage(tmp_path, arguments, word):
     assert word in message and "--help" in message
 
 
+FORGED = "x\nerror: forged\033[2J"
+
+
+@pytest.mark.parametrize("arguments, status", [
+    ((FORGED,), 2),
+    (("compile", "model.pt", "-o", "a.plan", FORGED), 2),
+    (("compile", "model.pt", "-o", "a.plan", f"--{FORGED}"), 2),
+    (("compile", "model.pt", "-o", "a.plan", "--mesh", FORGED), 2),
+    (("run", "a.plan", "--allow-operator", FORGED), 2),
+    (("run", "a.plan", "--devices", FORGED), 2),
+    (("compile", FORGED, "-o", "a.plan"), 1),
+    (("compile", "model.pt", "-o", "a.plan", "--library", FORGED), 1),
+    (("run", FORGED), 1),
+    (("inspect", FORGED), 1),
+    (("cut", FORGED), 1),
+    (("simulate", FORGED), 1),
+], ids=lambda value: " ".join(value[:1]).split("\n")[0] if isinstance(value, tuple) else "")
+def test_what_is_given_makes_no_line_of_its_own(tmp_path, arguments, status):
+    """Names can come from others, with whatever is in them."""
+    message = refused(tmp_path, *arguments, status=status)
+    assert r"x\x0aerror: forged\x1b[2J" in message, message
+
+
+def test_a_long_name_is_cut_short(tmp_path):
+    for arguments, status in ((("x" * 100000,), 2), (("cut", "x/" * 50000), 1)):
+        assert len(refused(tmp_path, *arguments, status=status)) < 9000
+
+
+def test_a_name_is_printed_in_one_line(model):
+    """Where nothing is wrong, too."""
+    name = FORGED + ".plan"
+    for result in (cleave("compile", model.name, "--inputs", "model.inputs.safetensors", "-o", name, cwd=model.parent),
+                   cleave("simulate", name, cwd=model.parent), cleave("inspect", name, cwd=model.parent)):
+        assert r"x\x0aerror: forged\x1b[2J.plan" in result.out.splitlines()[0], result.out
+
+
 @pytest.mark.parametrize("command", ["", "compile", "run", "verify", "inspect", "simulate", "cut", "profile"])
 def test_help(command):
     result = cleave(*command.split(), "--help")

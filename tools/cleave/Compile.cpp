@@ -1,5 +1,6 @@
 //===- Compile.cpp - `cleave compile` -------------------------------------===//
 #include "tools/driver/Compile.h"
+#include "codegen/plan/Printable.h"
 #include "tools/cleave/Alternatives.h"
 #include "tools/cleave/Commands.h"
 #include "tools/cleave/PlanOptions.h"
@@ -33,7 +34,8 @@ static llvm::json::Object toJson(const CompileOptions &options, const CompileRep
 
 static void printText(llvm::raw_ostream &out, const CompileOptions &options, const CompileReport &report) {
   const bool isSplit = report.tensorRanks > 1;
-  out << llvm::formatv("{0}: {1} stage{2}", options.output, report.stages, report.stages == 1 ? "" : "s");
+  out << llvm::formatv("{0}: {1} stage{2}", plan::printable(options.output), report.stages,
+                       report.stages == 1 ? "" : "s");
   if (report.dataRanks > 1)
     out << " on " << report.dataRanks << " data ranks"
         << (isSplit ? llvm::formatv(" of {0} tensor ranks", report.tensorRanks).str() : "");
@@ -45,12 +47,12 @@ static void printText(llvm::raw_ostream &out, const CompileOptions &options, con
   out << llvm::formatv("{0:f1} MB of weights{1}, slowest stage {2:f2} x the mean\n", report.weightBytes / 1e6,
                        isSplit ? " a rank" : "", report.balance);
   for (const std::string &note : report.notes)
-    out << "note: " << note << "\n";
+    out << "note: " << plan::printable(note) << "\n";
   if (options.verify)
     out << llvm::formatv("same as the original: largest error {0:e1}, allowed {1:e1}\n", report.error,
                          report.allowedError);
   for (const std::string &sizes : report.skipped)
-    out << "note: not compared at " << sizes << "\n";
+    out << "note: not compared at " << plan::printable(sizes) << "\n";
   out << llvm::formatv("read {0:f1} s, passes {1:f1} s, shards {2:f1} s", report.readSeconds,
                        report.passSeconds, report.writeSeconds);
   if (options.verify)

@@ -1,6 +1,7 @@
 //===- CrashReport.cpp - What is said of a crash --------------------------===//
 #include "tools/cleave/CrashReport.h"
 #include "codegen/plan/InputFile.h"
+#include "codegen/plan/Printable.h"
 #include "codegen/plan/TemporaryPath.h"
 #include "runtime/Activity.h"
 #include "runtime/AlternateStack.h"
@@ -55,15 +56,24 @@ std::string describeCrash(int signal, llvm::StringRef file) {
 
 static void put(const char *text) { (void)!write(STDERR_FILENO, text, std::strlen(text)); }
 
+/// `plan::printable` without memory: `?` for control characters, in a name of a file, say.
+static void makePrintable(char *text) {
+  for (; *text; ++text) {
+    const bool isTwoBytes = uint8_t(*text) == 0xc2 && uint8_t(text[1]) >= 0x80 && uint8_t(text[1]) < 0xa0;
+    if (uint8_t(*text) < ' ' || *text == 0x7f || isTwoBytes)
+      *text = '?';
+  }
+}
+
 /// `describeCrash`, in a signal handler.
 static void putCrash(int signal, const char *file) {
   char line[sizeof(CrashNote) + 512] = "";
   const char *parts[] = {beginning, own.where,          "crashed (", nameOf(signal),
-                         ")",       *file ? ": '" : "", file,        *file ? kOfFile : kOfPlan,
-                         "\n"};
+                         ")",       *file ? ": '" : "", file,        *file ? kOfFile : kOfPlan};
   for (const char *part : parts)
-    std::strncat(line, part, sizeof(line) - std::strlen(line) - 1);
-  put(line);
+    std::strncat(line, part, sizeof(line) - std::strlen(line) - 2);
+  makePrintable(line);
+  put(std::strcat(line, "\n"));
 }
 
 static void fill(CrashNote &note, int signal, const siginfo_t &facts) {
@@ -99,7 +109,7 @@ static void handle(int signal, siginfo_t *facts, void *) {
 void endOverdue(const std::string &message) {
   ProgressBar::erase();
   plan::removeTemporaries();
-  put(("error: " + message + "\n").c_str());
+  put(("error: " + plan::printable(message) + "\n").c_str());
   // Without destructors, which would wait for what runs.
   _exit(EXIT_FAILURE);
 }

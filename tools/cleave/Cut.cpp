@@ -1,6 +1,7 @@
 //===- Cut.cpp - `cleave cut` ---------------------------------------------===//
 #include "codegen/plan/AtomicFile.h"
 #include "codegen/plan/JsonText.h"
+#include "codegen/plan/Printable.h"
 #include "partitioner/PlacementFile.h"
 #include "tools/cleave/Commands.h"
 #include "tools/cleave/Output.h"
@@ -77,12 +78,13 @@ static void printText(llvm::raw_ostream &out, const CutOptions &options, const P
   add("accelerator", placement.accelerators);
   add("cpu", placement.cpus);
   table.print(out);
-  out << formatv("{0}: {1} of {2} accelerators, {3} of {4} CPUs\n", llvm::sys::path::filename(options.graph),
-                 placement.accelerators.size(), problem.accelerators, placement.cpus.size(), problem.cpus);
+  out << formatv("{0}: {1} of {2} accelerators, {3} of {4} CPUs\n",
+                 plan::printable(llvm::sys::path::filename(options.graph)), placement.accelerators.size(),
+                 problem.accelerators, placement.cpus.size(), problem.cpus);
   out << formatv("max load {0}, lower bound {1}, gap {2:f2} %; {3}, {4:f2} s\n", figure(placement.maxLoad),
                  figure(placement.lowerBound), placement.gap() * 100, placement.describe({}), seconds);
   for (const std::string &note : notesOn(placement))
-    out << "note: " << note << "\n";
+    out << "note: " << plan::printable(note) << "\n";
 }
 
 static Error writeFile(llvm::StringRef path, llvm::StringRef text) {

@@ -1,5 +1,6 @@
 //===- InspectText.cpp - A plan as people read it -------------------------===//
 #include "codegen/plan/PlanFacts.h"
+#include "codegen/plan/Printable.h"
 #include "codegen/plan/Safetensors.h"
 #include "codegen/plan/ValidateParts.h"
 #include "tools/cleave/Alternatives.h"
@@ -44,7 +45,7 @@ static void printGlance(llvm::raw_ostream &stream, const LoadedPlan &loaded, llv
   table.add({"balance", balanceText(plan)});
   table.add({"made by", plan.producer});
   table.add({"checksum", toHex(loaded.rootChecksum)});
-  stream << name << "\n";
+  stream << printable(name) << "\n";
   table.print(stream, "  ");
 }
 

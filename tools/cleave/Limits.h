@@ -2,6 +2,7 @@
 #ifndef CLEAVE_TOOLS_CLEAVE_LIMITS_H
 #define CLEAVE_TOOLS_CLEAVE_LIMITS_H
 
+#include "codegen/plan/Printable.h"
 #include "tools/cleave/Wording.h"
 #include "tools/driver/UsageError.h"
 #include "llvm/ADT/STLFunctionalExtras.h"
@@ -74,7 +75,7 @@ void printLimits(llvm::raw_ostream &out, const Options &options, const std::vect
     if (one.report)
       printText(out, options, *one.report);
     else
-      out << one.error << "\n";
+      out << plan::printable(one.error) << "\n";
   }
 }
 

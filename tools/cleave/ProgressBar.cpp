@@ -1,6 +1,6 @@
 //===- ProgressBar.cpp - A line on a terminal that says how far it is -----===//
 #include "tools/cleave/ProgressBar.h"
-#include "llvm/ADT/StringExtras.h"
+#include "codegen/plan/Printable.h"
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/Locale.h"
 #include "llvm/Support/Process.h"
@@ -35,9 +35,7 @@ static int columnsOfTerminal() {
 
 /// As much of the text, which may hold anything, as fits the columns and moves no cursor.
 static std::string fit(llvm::StringRef text, int columns) {
-  std::string shown;
-  for (char c : text)
-    shown += llvm::isPrint(c) || (c & 0x80) ? c : '?';
+  std::string shown = plan::printable(text);
   while (!shown.empty() && llvm::sys::locale::columnWidth(shown) > columns)
     shown.pop_back();
   // Not a part of a character.

@@ -1,6 +1,5 @@
 //===- RankProcess.cpp - A command as one of several processes ------------===//
 #include "tools/cleave/RankProcess.h"
-#include "codegen/plan/OutputBroker.h"
 #include "codegen/plan/Printable.h"
 #include "codegen/plan/TemporaryPath.h"
 #include <chrono>
@@ -32,7 +31,6 @@ static void announce(uint32_t rank, const std::string &message) {
 /// Without destructors, which would wait for threads.
 [[noreturn]] static void end() {
   plan::removeTemporaries();
-  plan::OutputBroker::finishOwn();
   _exit(EXIT_FAILURE);
 }
 

@@ -149,9 +149,17 @@ static Expected<std::unique_ptr<TraceSpool>> openSpool(const RunFiles &files) {
   return TraceSpool::create(files.trace);
 }
 
+/// Before anything of the plan runs, one process says what does not hold that back.
+static Error enter(RunSandbox &sandbox, const runtime::SessionOptions &session) {
+  if (Error error = sandbox.enter())
+    return error;
+  if (!session.launch || session.launch->rank == 0)
+    llvm::errs() << sandbox.note();
+  return Error::success();
+}
+
 /// \param spool  null without --trace.
-static Error runSession(Session &session, const RunOptions &options, const RunSandbox &sandbox,
-                        TraceSpool *spool) {
+static Error runSession(Session &session, const RunOptions &options, TraceSpool *spool) {
   if (session.processes() > 1)
     if (Error error = checkProcesses(session, options))
       return error;
@@ -170,8 +178,6 @@ static Error runSession(Session &session, const RunOptions &options, const RunSa
     return outputs.takeError();
   if (Error error = writeFiles(session, options.files, spool, *outputs))
     return error;
-  if (session.process() == 0)
-    llvm::errs() << sandbox.note();
   for (const runtime::DeviceStatistics &device : session.statistics())
     for (const std::string &stage : device.eager)
       llvm::errs() << "note: rank " << device.rank << " runs without a CUDA graph: " << stage << "\n";
@@ -195,24 +201,23 @@ static Error run(RunOptions options) {
   if (!sandbox)
     return sandbox.takeError();
   if (options.session.launch) {
-    options.session.met = [&] { return sandbox->enter(); };
+    options.session.met = [&] { return enter(*sandbox, options.session); };
     auto open = [&](std::function<void(const std::string &)> failed) {
       options.session.failed = std::move(failed);
       return Session::open(options.files.plan, options.session);
     };
-    runAsRank<Session>(options.session.launch->rank, open, [&](Session &session) {
-      return runSession(session, options, *sandbox, spool->get());
-    });
+    runAsRank<Session>(options.session.launch->rank, open,
+                       [&](Session &session) { return runSession(session, options, spool->get()); });
     return Error::success();
   }
-  if (Error error = sandbox->enter())
+  if (Error error = enter(*sandbox, options.session))
     return error;
   if (Error error = checkRunFiles(options.files))
     return error;
   auto session = Session::open(options.files.plan, options.session);
   if (!session)
     return session.takeError();
-  if (Error error = runSession(**session, options, *sandbox, spool->get())) {
+  if (Error error = runSession(**session, options, spool->get())) {
     // Its end would wait for the kernels that other ranks are in; the process ends instead.
     (void)session->release();
     return error;
@@ -243,7 +248,7 @@ static void addFilesAndSteps(CLI::App *command, RunOptions &options) {
       ->type_name("N");
   command
       ->add_option("--load-timeout", options.loadTimeoutSeconds,
-                   "Seconds that ranks wait for one that is loading the plan")
+                   "Seconds that loading the plan may take, and ranks wait for one that does")
       ->check(CLI::Range(uint64_t(1), uint64_t(1000000000)).description(""))
       ->capture_default_str()
       ->type_name("N");
@@ -274,9 +279,8 @@ void addRunCommand(CLI::App &app, Action &chosen) {
   command->add_flag("--check-types", options->session.checkTypes,
                     "Compare every value with the type that the plan predicts");
   command
-      ->add_option(
-          "--sandbox", options->sandbox,
-          "Let the plan reach no files, processes or network: auto, where no GPU is used")
+      ->add_option("--sandbox", options->sandbox,
+                   "Let the plan reach no files, processes or network: auto, where no GPU is used")
       ->check(CLI::IsMember({"auto", "on", "off"}).description(""))
       ->capture_default_str()
       ->type_name("auto|on|off");

@@ -26,7 +26,8 @@ Error writeRunTrace(runtime::Session &session, const TraceSpool &spool, plan::At
   Expected<std::string> shared = session.share(std::to_string(chunks), to);
   if (!shared)
     return shared.takeError();
-  (void)llvm::StringRef(*shared).getAsInteger(10, chunks);
+  if (Error error = TraceMerge::chunksOf(to, *shared).moveInto(chunks))
+    return error;
   for (uint64_t chunk = 0; chunk < chunks; ++chunk) {
     auto own = spool.read(chunk * TraceSpool::kChunkBytes);
     if (!own)

@@ -2,6 +2,7 @@
 #include "codegen/plan/OutputDirectory.h"
 #include "codegen/plan/PlanFacts.h"
 #include "codegen/plan/PlanFile.h"
+#include "codegen/plan/Printable.h"
 #include "partitioner/MachineFile.h"
 #include "tools/cleave/Alternatives.h"
 #include "tools/cleave/Commands.h"
@@ -190,11 +191,11 @@ static llvm::json::Object toJson(const SimulateOptions &, const SimulateReport &
 }
 
 static void printText(llvm::raw_ostream &out, const SimulateOptions &options, const SimulateReport &report) {
-  out << formatv("{0}: {1}, {2}, {3} ms a step\n", options.model, report.forecast.schedule.name,
+  out << formatv("{0}: {1}, {2}, {3} ms a step\n", plan::printable(options.model), report.forecast.schedule.name,
                  microbatchesText(*report.plan, report.forecast.schedule.microbatches),
                  milliseconds(report.forecast.forecast.seconds));
   for (const std::string &note : report.notes)
-    out << "note: " << note << "\n";
+    out << "note: " << plan::printable(note) << "\n";
   out << "\n";
   TextTable table({Align::Left, Align::Left, Align::Right, Align::Right, Align::Right, Align::Right, Align::Right});
   table.add({"device", "stages", "busy ms", "idle ms", "bubble %", "weights MB", "peak MB"});

@@ -1,5 +1,6 @@
 //===- SimulateTraining.cpp - `cleave simulate --train` -------------------===//
 #include "tools/cleave/SimulateTraining.h"
+#include "codegen/plan/Printable.h"
 #include "tools/cleave/Alternatives.h"
 #include "tools/cleave/ForecastJson.h"
 #include "tools/cleave/TextTable.h"
@@ -104,12 +105,12 @@ llvm::json::Object toJson(const CompileOptions &, const TrainingForecast &report
 void printText(llvm::raw_ostream &out, const CompileOptions &options, const TrainingForecast &report) {
   const Configuration &configuration = report.configuration;
   out << formatv("{0}: training, pp={1} dp={2} tp={3}, {4}, {5}, recompute {6}, {7}{8} ms a step, {9} of it the update\n",
-                 options.model, configuration.pipelineRanks, configuration.dataRanks, configuration.tensorRanks,
+                 plan::printable(options.model), configuration.pipelineRanks, configuration.dataRanks, configuration.tensorRanks,
                  report.pipeline.schedule.name, count(configuration.microbatches, "micro-batch"),
                  nameOf(configuration.training.recompute), configuration.zero ? formatv("zero {0}, ", configuration.zero).str() : "",
                  milliseconds(report.pipeline.seconds), milliseconds(updateSeconds(report)));
   for (const std::string &note : report.notes)
-    out << "note: " << note << "\n";
+    out << "note: " << plan::printable(note) << "\n";
   out << "\n";
   TextTable table({Align::Left, Align::Left, Align::Right, Align::Right, Align::Right, Align::Right, Align::Right});
   table.add({"devices", "stages", "busy ms", "idle ms", "bubble %", "state MB", "peak MB"});

@@ -1,5 +1,6 @@
 //===- Startup.cpp - What the program does before all else ----------------===//
 #include "tools/cleave/Startup.h"
+#include "codegen/plan/Printable.h"
 #include "codegen/plan/TemporaryPath.h"
 #include "llvm/ADT/StringRef.h"
 #include "llvm/Support/ErrorHandling.h"
@@ -30,6 +31,12 @@ static std::atomic<bool> hasBegun{false};
   endWith("error: out of memory; free some, or raise the limit (ulimit -v)\n");
 }
 
+/// What it says may be of a model or a plan, and have lines.
+[[noreturn]] static void endUncaught(const std::exception &exception) {
+  endWith("error: an exception that nothing catches, which is a defect: " +
+          plan::printable(llvm::StringRef(exception.what()).split('\n').first) + "\n");
+}
+
 /// For exceptions that nothing catches: libtorch's, and those of threads that it starts.
 [[noreturn]] static void endOfException() {
   try {
@@ -41,6 +48,9 @@ static std::atomic<bool> hasBegun{false};
     if (error.code() == std::errc::resource_unavailable_try_again)
       endWith(
           "error: cannot start a thread; raise the limits on processes and memory (ulimit -u, ulimit -v)\n");
+    endUncaught(error);
+  } catch (const std::exception &exception) {
+    endUncaught(exception);
   } catch (...) {
   }
   previousHandler();

@@ -1,5 +1,6 @@
 //===- Supervisor.cpp - Work on files from strangers ----------------------===//
 #include "tools/cleave/Supervisor.h"
+#include "codegen/plan/Printable.h"
 #include "runtime/Operators.h"
 #include "sandbox/Sandbox.h"
 #include "tools/cleave/CrashReport.h"
@@ -172,7 +173,7 @@ void Supervision::clear() {
 
 int Supervision::fail(const llvm::Twine &message) {
   clear();
-  llvm::errs() << "error: " << command << ": " << message << "\n";
+  llvm::errs() << "error: " << command << ": " << plan::printable(message.str()) << "\n";
   return EXIT_FAILURE;
 }
 
@@ -256,7 +257,8 @@ SearchStop *makeSharedStop() {
 }
 
 static int fail(llvm::StringRef command, llvm::Error error) {
-  llvm::errs() << "error: " << command << (command.empty() ? "" : ": ") << toString(std::move(error)) << "\n";
+  llvm::errs() << "error: " << command << (command.empty() ? "" : ": ")
+               << plan::printable(toString(std::move(error))) << "\n";
   return EXIT_FAILURE;
 }
 

@@ -1,9 +1,16 @@
 //===- TextTable.cpp - Columns that line up -------------------------------===//
 #include "tools/cleave/TextTable.h"
+#include "codegen/plan/Printable.h"
 #include "llvm/Support/Locale.h"
 #include <algorithm>
 
 namespace cleave {
+
+void TextTable::add(std::vector<std::string> cells) {
+  for (std::string &cell : cells)
+    cell = plan::printable(cell);
+  rows.push_back(std::move(cells));
+}
 
 /// Columns on a terminal; text that is not printable there counts its bytes.
 static int widthOf(llvm::StringRef text) {

@@ -11,12 +11,13 @@ namespace cleave {
 
 enum class Align { Left, Right };
 
-/// Rows of cells, each column as wide as its widest cell, two spaces between columns.
+/// Rows of cells, each column as wide as its widest cell, two spaces between columns. Cells are made
+/// printable.
 class TextTable {
 public:
   /// One entry a column.
   explicit TextTable(std::vector<Align> columns) : columns(std::move(columns)) {}
-  void add(std::vector<std::string> cells) { rows.push_back(std::move(cells)); }
+  void add(std::vector<std::string> cells);
   /// Every line begins with `indent`.
   void print(llvm::raw_ostream &stream, llvm::StringRef indent = "") const;
 

@@ -39,6 +39,8 @@ static Error notATrace(size_t process) {
       "a message of rank %zu: found no trace of it; run the same cleave in all processes", process);
 }
 
+static uint64_t chunksFor(uint64_t bytes) { return llvm::divideCeil(bytes, TraceSpool::kChunkBytes); }
+
 std::string TraceMerge::heading(llvm::ArrayRef<runtime::DeviceStatistics> devices, const TraceSpool &spool) {
   json::Object names;
   for (const runtime::DeviceStatistics &device : devices)
@@ -68,7 +70,6 @@ static std::optional<Heading> readHeading(llvm::StringRef text) {
 }
 
 Expected<uint64_t> TraceMerge::begin(llvm::ArrayRef<std::string> headings) {
-  processes = headings.size();
   Time start = Time(Time::duration(kLatest));
   uint64_t bytes = 0;
   std::vector<std::optional<std::string>> names(runtime::rankCount(plan));
@@ -78,10 +79,11 @@ Expected<uint64_t> TraceMerge::begin(llvm::ArrayRef<std::string> headings) {
       return notATrace(process);
     start = std::min(start, Time(Time::duration(heading->begin)));
     bytes = std::max(bytes, heading->bytes);
+    left.push_back(heading->bytes);
     for (const auto &[key, name] : heading->names) {
       uint32_t rank = 0;
       if (llvm::StringRef(key).getAsInteger(10, rank) || rank >= names.size() || !name.getAsString() ||
-          (processes > 1 && rank != process))
+          (headings.size() > 1 && rank != process))
         return notATrace(process);
       names[rank] = plan::printable(*name.getAsString());
     }
@@ -90,7 +92,14 @@ Expected<uint64_t> TraceMerge::begin(llvm::ArrayRef<std::string> headings) {
   for (auto [rank, name] : llvm::enumerate(names))
     if (name)
       writer->nameThread(rank, traceLabel(rank, *name));
-  return llvm::divideCeil(bytes, TraceSpool::kChunkBytes);
+  return chunksFor(bytes);
+}
+
+Expected<uint64_t> TraceMerge::chunksOf(uint32_t process, llvm::StringRef text) {
+  uint64_t chunks = 0;
+  if (text.getAsInteger(10, chunks) || chunks > chunksFor(kMostBytes))
+    return notATrace(process);
+  return chunks;
 }
 
 Error TraceMerge::flush() {
@@ -101,11 +110,17 @@ Error TraceMerge::flush() {
 
 bool TraceMerge::isOf(uint32_t process, const TraceEvent &event) const {
   const int64_t begin = event.begin.time_since_epoch().count(), end = event.end.time_since_epoch().count();
-  return event.rank < runtime::rankCount(plan) && (processes == 1 || event.rank == process) &&
+  return event.rank < runtime::rankCount(plan) && (left.size() == 1 || event.rank == process) &&
          event.action.stage < plan.stages.size() && begin >= 0 && begin <= end && end <= kLatest;
 }
 
 Error TraceMerge::add(uint32_t process, llvm::StringRef chunk) {
+  const uint64_t expected = std::min(left[process], TraceSpool::kChunkBytes);
+  if (chunk.size() != expected)
+    return llvm::createStringError("a message of rank " + llvm::Twine(process) + ": found " +
+                                   llvm::Twine(chunk.size()) + " bytes of its trace, expected " +
+                                   llvm::Twine(expected) + "; run the same cleave in all processes");
+  left[process] -= expected;
   bool isOwn = true;
   const bool isWhole = TraceSpool::unpack(chunk, [&](const TraceEvent &event) {
     isOwn = isOwn && isOf(process, event);

@@ -11,6 +11,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace cleave {
 
@@ -28,7 +29,10 @@ public:
   /// \param headings  by process.
   /// \returns the chunks of the process that recorded most; the others send empty ones in the end.
   llvm::Expected<uint64_t> begin(llvm::ArrayRef<std::string> headings);
-  /// Fails where `chunk` is none of the trace of `process`.
+  /// What `begin` has returned in the process that merges, as another one hears of it.
+  static llvm::Expected<uint64_t> chunksOf(uint32_t process, llvm::StringRef text);
+  /// Fails where `chunk` is none of the trace of `process`, or has not what the heading told of: nobody goes
+  /// on for what has not been sent.
   llvm::Error add(uint32_t process, llvm::StringRef chunk);
   llvm::Error finish();
 
@@ -38,7 +42,8 @@ private:
 
   const plan::Plan &plan;
   const Sink sink;
-  size_t processes = 0;
+  /// Bytes that each process has still to send.
+  std::vector<uint64_t> left;
   std::string text;
   llvm::raw_string_ostream out{text};
   std::optional<TraceWriter> writer;

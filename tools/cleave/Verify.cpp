@@ -1,9 +1,10 @@
 //===- Verify.cpp - `cleave verify` ---------------------------------------===//
 #include "tools/driver/Verify.h"
-#include "llvm/ADT/STLExtras.h"
+#include "codegen/plan/Printable.h"
 #include "tools/cleave/Commands.h"
 #include "tools/cleave/CrashReport.h"
 #include "tools/cleave/Supervised.h"
+#include "llvm/ADT/STLExtras.h"
 #include <memory>
 
 namespace cleave {
@@ -39,9 +40,9 @@ static llvm::json::Object toJson(const VerifyOptions &, const VerifyReport &repo
 static void printText(llvm::raw_ostream &out, const VerifyOptions &, const VerifyReport &report) {
   for (auto &output : report.outputs)
     out << llvm::formatv("{0} {1}: largest error {2:e1}, allowed {3:e1}\n", output.ok ? "same" : "DIFFERENT",
-                         output.describe(), output.error, output.allowed);
+                         plan::printable(output.describe()), output.error, output.allowed);
   for (const std::string &sizes : report.skipped)
-    out << "not compared at " << sizes << "\n";
+    out << "not compared at " << plan::printable(sizes) << "\n";
 }
 
 static llvm::Error runVerify(const VerifyOptions &options, const SupervisedOptions &how) {

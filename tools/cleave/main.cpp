@@ -4,6 +4,7 @@
 #include "codegen/plan/TemporaryPath.h"
 #include "ir/NearestName.h"
 #include "runtime/Device.h"
+#include "runtime/Exceptions.h"
 #include "sandbox/Sandbox.h"
 #include "tools/cleave/Commands.h"
 #include "tools/cleave/CrashReport.h"
@@ -19,6 +20,8 @@
 using cleave::didYouMean;
 
 static constexpr int kWrongUsage = 2;
+/// Of an error; names in it may be of any length.
+static constexpr size_t kLongestMessage = 8192;
 
 /// `there is no --ouput; did you mean --output?`. CLI11 tells of what is missing first, which is there,
 /// misspelt.
@@ -50,7 +53,8 @@ static std::string describeWrongUsage(const CLI::App *app, const CLI::Error &err
   }
   // CLI11 writes sentences.
   message[0] = llvm::toLower(message[0]);
-  return "error: " + (command.empty() ? "" : command + ": ") + message + "; see cleave " +
+  return "error: " + (command.empty() ? "" : command + ": ") +
+         cleave::plan::printable(message, kLongestMessage) + "; see cleave " +
          (command.empty() ? "" : command + " ") + "--help\n";
 }
 
@@ -83,9 +87,8 @@ CLI::Option *cleave::addDeviceNames(CLI::App *command, std::vector<std::string> 
 }
 
 void cleave::addAllowedOperators(CLI::App *command, std::vector<std::string> &names) {
-  repeatable(
-      command->add_option("--allow-operator", names,
-                          "Another operator that the plan may call (docs/operators.md)"))
+  repeatable(command->add_option("--allow-operator", names,
+                                 "Another operator that the plan may call (docs/operators.md)"))
       ->check(CLI::Validator(
           [](const std::string &text) {
             return plan::isOperatorName(text)
@@ -118,8 +121,9 @@ static int conclude(llvm::StringRef command, llvm::Error error) {
   if (!error)
     return EXIT_SUCCESS;
   const bool isUsage = error.isA<cleave::UsageError>();
-  // Others' text may be in it: names of models and plans, messages of libraries.
-  const std::string message = cleave::plan::printableLines(toString(std::move(error)));
+  // Others' text may be in it: names of models and plans, messages of libraries. It is one line of what a
+  // screen holds, whatever they say.
+  const std::string message = cleave::plan::printable(toString(std::move(error)), kLongestMessage);
   if (isUsage)
     llvm::errs() << "error: " << command << ": " << message << "; see cleave " << command << " --help\n";
   else
@@ -168,14 +172,16 @@ int main(int argc, char **argv) {
     return conclude("", cleave::finishOutput());
   }
   const std::string command = app.get_subcommands().front()->get_name();
+  // Whoever calls libtorch catches what that throws, and says where; nothing else gets past here either.
+  auto work = [&] { return cleave::runtime::catching([&] { return chosen.run(); }); };
   if (chosen.confinement) {
-    auto explained = [&] { return conclude(command, explainRefusal(chosen.run())); };
+    auto explained = [&] { return conclude(command, explainRefusal(work())); };
     // Without what exit would touch: the child has done the work, and its pages are shared.
     _exit(cleave::supervise(command, *chosen.confinement, explained));
   }
   cleave::announceSignals(command, chosen.stop);
   cleave::reportCrashes(command);
-  const int status = conclude(command, chosen.run());
+  const int status = conclude(command, work());
   if (status == EXIT_SUCCESS)
     return status;
   // Without destructors: threads that could not be stopped may still use what these would take away.

@@ -5,6 +5,7 @@
 #include "codegen/plan/PlanFile.h"
 #include "codegen/plan/SafetensorsHeader.h"
 #include "runtime/DTypes.h"
+#include "runtime/Exceptions.h"
 #include "tools/driver/MeshSearch.h"
 #include "tools/driver/Pipeline.h"
 #include "tools/driver/UsageError.h"
@@ -176,12 +177,19 @@ llvm::Error Compilation::writeShards() {
       all += plan::bytesOf(weight->dtype, shard->shape).value_or(0);
   std::string step = llvm::formatv("writing {0} MB of weights", (all + 500'000) / 1'000'000);
   progress(step, 0);
-  auto reader = [&](const plan::Weight &weight, const plan::WeightShard &shard, plan::ByteSink sink) {
-    return readWeight(weight, shard, [&](const at::Tensor &piece) {
-      written += piece.nbytes();
-      progress(step, double(written) / all);
-      return sink({static_cast<const uint8_t *>(piece.const_data_ptr()), piece.nbytes()});
-    });
+  auto reader = [&](const plan::Weight &weight, const plan::WeightShard &shard,
+                    plan::ByteSink sink) -> llvm::Error {
+    try {
+      return readWeight(weight, shard, [&](const at::Tensor &piece) {
+        written += piece.nbytes();
+        progress(step, double(written) / all);
+        return sink({static_cast<const uint8_t *>(piece.const_data_ptr()), piece.nbytes()});
+      });
+    } catch (const std::exception &exception) {
+      // Of strides of 0, a weight may be far larger than its file.
+      return llvm::createStringError(options.model + ": weight " + weight.name + ": " +
+                                     runtime::messageOf(exception));
+    }
   };
   return cleave::writeShards(*plan, directory->path(), reader);
 }
@@ -192,7 +200,8 @@ llvm::Error Compilation::write() {
     return error;
   // What we write we can read: our own bugs are found here, not by a user.
   if (auto error = plan::validate(*plan))
-    return error;
+    return llvm::createStringError(options.model + ": makes no plan that can be read: " +
+                                   toString(std::move(error)));
   llvm::SmallString<256> path(directory->path());
   llvm::sys::path::append(path, plan::kPlanFileName);
   std::vector<uint8_t> bytes = plan::encode(*plan);

@@ -226,6 +226,8 @@ llvm::Expected<VerifyReport> verify(const VerifyOptions &options) {
                                             .libraries = options.libraries,
                                             .allowedOperators = options.allowedOperators,
                                             .timeout = std::chrono::seconds(options.timeoutSeconds),
+                                            // The command as a whole has a limit.
+                                            .loadTimeout = std::chrono::hours(24 * 365),
                                             .overdue = options.overdue});
   if (!session)
     return session.takeError();

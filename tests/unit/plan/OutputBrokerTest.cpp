@@ -2,11 +2,15 @@
 #include "codegen/plan/OutputBroker.h"
 #include "codegen/plan/AtomicFile.h"
 #include "codegen/plan/OutputDirectory.h"
+#include "codegen/plan/OutputWire.h"
+#include "codegen/plan/TemporaryPath.h"
 #include "tests/unit/plan/PlanBuilder.h"
 #include <csignal>
+#include <cstring>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <optional>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -72,7 +76,22 @@ TEST(OutputBroker, RefusesPlansOfOtherThanFiles) {
               : what[0] == 'f' ? mkdir(path.c_str(), 0700)
                                : mkfifo(path.c_str(), 0600),
               0);
-    EXPECT_NE(messageOf(plan.commit()).find("is no file; a plan has nothing else"), std::string::npos);
+    EXPECT_NE(messageOf(plan.commit()).find("is no file of a plan; a plan has nothing else"),
+              std::string::npos);
+    broker->finish();
+    EXPECT_EQ(folder.names(), Names{});
+  }
+}
+
+TEST(OutputBroker, RefusesFilesThatNoPlanHas) {
+  for (const char *name :
+       {"evil.so", "rank-0.safetensors", "rank-00x.safetensors", ".plan.fb", "plan.fb.old"}) {
+    TestFolder folder;
+    auto broker = startBroker({folder.at("new.plan"), "", {}});
+    OutputDirectory plan = llvm::cantFail(OutputDirectory::create(folder.at("new.plan")));
+    writeFile(plan.path() + "/plan.fb", "new");
+    writeFile(plan.path() + "/" + name, "x");
+    EXPECT_NE(messageOf(plan.commit()).find(name + std::string("' is no file of a plan")), std::string::npos);
     broker->finish();
     EXPECT_EQ(folder.names(), Names{});
   }
@@ -110,6 +129,96 @@ TEST(OutputBroker, SaysWhatIsWrongWithAPlace) {
   for (const std::string &message : {messageOf(OutputDirectory::create(folder.at("none/a.plan"))),
                                      messageOf(AtomicFile::create(folder.at("none/trace.json")))})
     EXPECT_NE(message.find("make its folder first"), std::string::npos) << message;
+}
+
+/// Waits for a child process, and for no other that it has left behind.
+static void awaitEnd(pid_t child) {
+  siginfo_t ended;
+  ASSERT_EQ(waitid(P_PID, child, &ended, WEXITED), 0);
+}
+
+/// In a child process: outputs of which removal takes a while.
+static void startManyOutputs(const TestFolder &folder, std::unique_ptr<OutputBroker> &broker) {
+  broker = startBroker({folder.at("new.plan"), "", {}});
+  const std::string plan = llvm::cantFail(broker->makePlanFolder());
+  for (int i = 0; i < 5000; ++i)
+    writeFile(plan + "/" + std::to_string(i), "x");
+}
+
+/// As crashes and deadlines end a command: without destructors, and with nothing left once it has ended.
+TEST(OutputBroker, LeavesNothingWithoutDestructors) {
+  TestFolder folder;
+  const pid_t child = fork();
+  if (child == 0) {
+    std::unique_ptr<OutputBroker> broker;
+    startManyOutputs(folder, broker);
+    removeTemporaries();
+    _exit(0);
+  }
+  awaitEnd(child);
+  EXPECT_EQ(folder.names(), Names{});
+}
+
+/// Until `folder` is empty, or ten seconds have passed.
+static void awaitEmpty(const TestFolder &folder) {
+  for (int i = 0; i < 1000 && !folder.names().empty(); ++i)
+    usleep(10'000);
+}
+
+/// Code that is trusted may leave a process behind, which has this end of the connection: nobody waits for
+/// it.
+TEST(OutputBroker, WaitsForNobodyWhoHasInheritedTheConnection) {
+  for (const bool isKilled : {false, true}) {
+    TestFolder folder;
+    int alive[2];
+    ASSERT_EQ(pipe(alive), 0);
+    const pid_t child = fork();
+    if (child == 0) {
+      std::unique_ptr<OutputBroker> broker;
+      startManyOutputs(folder, broker);
+      if (fork() == 0) {
+        char byte;
+        close(alive[1]);
+        _exit(int(read(alive[0], &byte, 1)));
+      }
+      if (isKilled)
+        raise(SIGKILL);
+      broker->finish();
+      _exit(0);
+    }
+    awaitEnd(child);
+    if (isKilled)
+      awaitEmpty(folder);
+    EXPECT_EQ(folder.names(), Names{});
+    close(alive[0]);
+    close(alive[1]);
+  }
+}
+
+/// A message brings one descriptor at most, whatever a hijacked process sends.
+TEST(OutputBroker, KeepsNoDescriptorsThatNobodyAskedFor) {
+  int ends[2];
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, ends), 0);
+  const int sent[] = {ends[0], ends[0]};
+  char text[] = "a message", control[CMSG_SPACE(sizeof(sent))] = {};
+  iovec part{text, sizeof(text)};
+  msghdr whole{};
+  whole.msg_iov = &part;
+  whole.msg_iovlen = 1;
+  whole.msg_control = control;
+  whole.msg_controllen = sizeof(control);
+  cmsghdr *header = CMSG_FIRSTHDR(&whole);
+  *header = {CMSG_LEN(sizeof(sent)), SOL_SOCKET, SCM_RIGHTS};
+  std::memcpy(CMSG_DATA(header), sent, sizeof(sent));
+  ASSERT_GT(sendmsg(ends[0], &whole, 0), 0);
+  OutputMessage message;
+  ASSERT_TRUE(receiveMessage(ends[1], message));
+  EXPECT_GE(message.descriptor, 0);
+  // The lowest number that is free is the next.
+  const int next = dup(ends[0]);
+  EXPECT_EQ(next, message.descriptor + 1);
+  for (int file : {next, message.descriptor, ends[0], ends[1]})
+    close(file);
 }
 
 /// A launcher that stops a command signals all of its group, and the files are to be removed after that.

@@ -18,6 +18,9 @@ namespace cleave::plan {
 
 using Names = std::vector<std::string>;
 
+/// What every plan.fb begins with.
+static constexpr llvm::StringLiteral kOldPlan = "CLEAVE\r\nold";
+
 /// Writes the first file of a plan into a directory that has been made for `path`.
 static OutputDirectory startOutput(const std::string &path) {
   OutputDirectory output = llvm::cantFail(OutputDirectory::create(path));
@@ -47,10 +50,10 @@ TEST(OutputDirectory, LeavesNothingWithoutCommit) {
 TEST(OutputDirectory, ReplacesAnOlderPlanOnlyOnCommit) {
   TestFolder folder;
   llvm::sys::fs::create_directory(folder.at("a.plan"));
-  writeFile(folder.at("a.plan/plan.fb"), "old");
+  writeFile(folder.at("a.plan/plan.fb"), kOldPlan);
   writeFile(folder.at("a.plan/rank-000.safetensors"), "old");
   OutputDirectory output = startOutput(folder.at("a.plan/"));
-  EXPECT_EQ(readFile(folder.at("a.plan/plan.fb")), "old");
+  EXPECT_EQ(readFile(folder.at("a.plan/plan.fb")), kOldPlan);
   EXPECT_EQ(messageOf(output.commit()), "");
   EXPECT_EQ(folder.names(), Names{"a.plan"});
   EXPECT_EQ(readFile(folder.at("a.plan/plan.fb")), "new");
@@ -63,12 +66,44 @@ TEST(OutputDirectory, RefusesToReplaceOtherThings) {
   EXPECT_NE(messageOf(OutputDirectory::create(folder.at("file"))).find("it is no plan directory"),
             std::string::npos);
   llvm::sys::fs::create_directory(folder.at("home"));
-  writeFile(folder.at("home/plan.fb"), "x");
+  writeFile(folder.at("home/plan.fb"), kOldPlan);
   writeFile(folder.at("home/thesis.tex"), "x");
   EXPECT_EQ(messageOf(OutputDirectory::create(folder.at("home"))),
             "will not replace '" + folder.at("home") +
                 "': it holds 'thesis.tex', which is no part of a plan; remove it, or give another name");
   EXPECT_EQ(folder.names(), (Names{"file", "home"}));
+}
+
+/// What only has a plan's names is not deleted either.
+TEST(OutputDirectory, RefusesToReplaceWhatOnlyLooksLikeAPlan) {
+  namespace fs = llvm::sys::fs;
+  TestFolder folder;
+  const std::string taken = folder.at("taken"), plan = folder.at("taken/plan.fb");
+  fs::create_directory(taken);
+  auto message = [&] { return messageOf(OutputDirectory::create(taken)); };
+  auto isNoPart = [](const std::string &name) {
+    return "it holds '" + name + "', which is no part of a plan";
+  };
+  for (const char *text : {"", "CLEAVE", "a thesis, whose name is plan.fb"}) {
+    writeFile(plan, text);
+    EXPECT_NE(message().find("its plan.fb is no plan"), std::string::npos) << text;
+  }
+  fs::remove(plan);
+  fs::create_directory(plan);
+  writeFile(plan + "/thesis.tex", "x");
+  EXPECT_NE(message().find(isNoPart("plan.fb")), std::string::npos);
+  fs::remove_directories(plan);
+  writeFile(folder.at("elsewhere"), kOldPlan);
+  ASSERT_EQ(symlink(folder.at("elsewhere").c_str(), plan.c_str()), 0);
+  EXPECT_NE(message().find(isNoPart("plan.fb")), std::string::npos);
+  fs::remove(plan);
+  writeFile(plan, kOldPlan);
+  EXPECT_EQ(message(), "");
+  for (const char *name : {"rank-notes.safetensors", "rank-000.safetensors"}) {
+    fs::create_directory(taken + "/" + name);
+    EXPECT_NE(message().find(isNoPart(name)), std::string::npos);
+    fs::remove(taken + "/" + name);
+  }
 }
 
 TEST(OutputDirectory, NamesAMissingFolder) {

@@ -66,6 +66,24 @@ static const Attack kAttacks[] = {
        return long(prlimit(getppid(), RLIMIT_CORE, nullptr, &limit));
      }},
     {"priority_of_the_parent", EPERM, [] { return long(setpriority(PRIO_PROCESS, getppid(), 10)); }},
+    {"cores_of_the_parent", EPERM,
+     [] {
+       cpu_set_t cores;
+       CPU_ZERO(&cores);
+       CPU_SET(0, &cores);
+       return long(sched_setaffinity(getppid(), sizeof(cores), &cores));
+     }},
+    {"disk_priority_of_the_parent", EPERM, [] { return syscall(SYS_ioprio_set, 1, getppid(), 3 << 13); }},
+    {"scheduler_of_the_parent", EPERM,
+     [] {
+       const sched_param parameters{};
+       return long(sched_setscheduler(getppid(), SCHED_BATCH, &parameters));
+     }},
+    {"scheduler_attributes_of_the_parent", EPERM,
+     [] {
+       uint32_t attributes[12] = {sizeof(attributes), SCHED_BATCH};
+       return syscall(SYS_sched_setattr, getppid(), attributes, 0);
+     }},
     {"socket_of_ipv4", EPERM, [] { return long(socket(AF_INET, SOCK_STREAM, 0)); }},
     {"socket_of_ipv6", EPERM, [] { return long(socket(AF_INET6, SOCK_DGRAM, 0)); }},
     {"socket_of_unix", EPERM, [] { return long(socket(AF_UNIX, SOCK_STREAM, 0)); }},
@@ -133,13 +151,16 @@ TEST(SystemCallsAllowed, WhatLibrariesNeed) {
                         sum += syscall(SYS_tgkill, getpid(), gettid(), 0) == 0;
                         int ends[2];
                         sum += pipe(ends) == 0 && write(ends[1], "x", 1) == 1;
+                        cpu_set_t cores;
+                        sum += sched_getaffinity(0, sizeof(cores), &cores) == 0 &&
+                               sched_setaffinity(0, sizeof(cores), &cores) == 0;
                         rlimit limit;
                         sum += getrlimit(RLIMIT_STACK, &limit) == 0;
                         void *code = mmap(nullptr, 4096, PROT_READ | PROT_WRITE | PROT_EXEC,
                                           MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
                         return sum + (code != MAP_FAILED);
                       }),
-            6);
+            7);
 }
 
 TEST(SystemCallsAllowed, AbortIsSeenAsSuch) {

@@ -66,9 +66,9 @@ TEST_F(HostileRunTest, EndsASetUpWithoutEnd) {
   const uint32_t one = stage().weight("w", at::ones({1}));
   endlessSum(one, "net.slow");
   setup = 2;
-  EXPECT_EQ(refusal({"--timeout", "1"}),
-            "error: not ready after 1 s: rank 0 (stage 0): net.slow: aten::sum prepares what "
-            "requests read; allow more time (--timeout)\n");
+  EXPECT_EQ(refusal({"--load-timeout", "1", "--timeout", "1000"}),
+            "error: not loaded after 1 s: rank 0 (stage 0): net.slow: aten::sum prepares what "
+            "requests read; allow more time (--load-timeout)\n");
 }
 
 // Nothing waits for the rank that goes on.

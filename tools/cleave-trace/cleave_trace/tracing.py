@@ -13,6 +13,8 @@ from cleave_trace.errors import TraceError, one_line
 # Of an output's largest value. A trace may take another kernel than the module (attention with a mask of ones, say), so
 # bits may differ; what this allows is far below what a wrongly fixed branch or size does to an answer.
 TOLERANCE = 1e-4
+# A scripted module keeps its state from call to call, and so does its plan.
+REMEDY_FOR_STATE = "give torch.jit.script(module), which keeps it, or take {} as an argument and return it"
 
 
 @dataclasses.dataclass
@@ -109,7 +111,7 @@ class Snapshot:
         for path, value in self.module.named_buffers():
             if path in self.buffers and not same_bits(value, self.buffers[path]):
                 raise TraceError(f"{path}: forward changes this buffer, so that each call answers otherwise, expected a "
-                                 "module without state; take it as an argument and return it")
+                                 f"module without state; {REMEDY_FOR_STATE.format('it')}")
 
 
 def same_bits(value, other):
@@ -122,7 +124,7 @@ def check_stateless(found, again):
         other = again.get(path)
         if other is None or value.shape != other.shape or value.dtype != other.dtype or not is_close(value, other):
             raise TraceError(f"{path}: forward answers otherwise when it is called again, expected a module without state; "
-                             "take what it keeps as an argument and return it")
+                             + REMEDY_FOR_STATE.format("what it keeps"))
 
 
 def bind(module, example):
