@@ -38,7 +38,7 @@ class Busy:
 
 def passes(file, folder):
     """Whether the tests of `file` pass, and what they print."""
-    done = subprocess.run([sys.executable, "-m", "pytest", "-q", "-rs", "--basetemp", folder, file], cwd=FOLDER,
+    done = subprocess.run([sys.executable, "-m", "pytest", "--basetemp", folder, file], cwd=FOLDER,
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     return done.returncode == 0, done.stdout
 
