@@ -2,7 +2,7 @@
 JOBS ?= $(shell nproc)
 CLEAVE = build/bin/cleave
 
-.PHONY: all setup build test test-gpu test-multigpu fuzz bench bench-gpu bench-pipelined bench-tensor-parallel bench-prediction bench-processes bench-mesh bench-planner bench-cut faults kills bits zoo rolling operators demo format clean
+.PHONY: all setup build test test-gpu test-multigpu fuzz bench bench-gpu bench-pipelined bench-tensor-parallel bench-prediction bench-processes bench-protection bench-mesh bench-planner bench-cut faults repeated kills bits zoo rolling operators demo format clean
 all: build
 
 # System packages and .venv.
@@ -59,6 +59,10 @@ bench-prediction: build
 bench-processes: build
 	.venv/bin/python tests/bench/processes.py $(BENCH)
 
+# What protection from untrusted plans costs, against the build of another commit: BENCH="--against OTHER/build/bin". Prints only.
+bench-protection: build
+	.venv/bin/python tests/bench/protection.py $(BENCH)
+
 # Whether `--mesh auto` chooses the best of all configurations of two CPU devices, each compiled and run. An hour or less.
 bench-mesh: build
 	.venv/bin/python tests/bench/chosen_mesh.py $(BENCH)
@@ -71,6 +75,10 @@ bench-planner: build
 # seven minutes of a machine that does nothing else.
 faults: build
 	cd tests/e2e && FAULTS_TABLE=$(CURDIR)/docs/reliability.md ../../.venv/bin/python -m pytest -q test_faults.py test_hosts.py
+
+# Tests that go by what a machine does, 20 times, every other time beside four busy processes. Two hours.
+repeated: build
+	cd tests/e2e && ../../.venv/bin/python repeated.py $(REPEATED)
 
 # Compile and run killed 100 times each, and with a disk that is full at each of their writes; 100,000 requests with a trace. A
 # quarter of an hour.

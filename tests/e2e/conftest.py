@@ -8,6 +8,7 @@ import json
 import os
 import pathlib
 import shutil
+import signal
 import subprocess
 import sys
 
@@ -18,6 +19,10 @@ from safetensors.torch import load_file, save_file
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
 BIN = pathlib.Path(os.environ.get("CLEAVE_BIN", SOURCE / "build/bin"))
 sys.dont_write_bytecode = True
+# Children inherit what is ignored, which it is where these tests run in the background of a shell, or under nohup.
+for number in (signal.SIGINT, signal.SIGHUP):
+    if signal.getsignal(number) == signal.SIG_IGN:
+        signal.signal(number, signal.SIG_DFL)
 sys.path.insert(0, str(SOURCE / "tools/cleave-trace"))
 
 TINY = {
