@@ -3,9 +3,9 @@
 #include "ir/Schemas.h"
 #include "ir/semantics/OpSemantics.h"
 #include "ir/semantics/Shapes.h"
-#include "partitioner/ModelGraph.h"
 #include "partitioner/ProbeShapes.h"
 #include "partitioner/RowOrders.h"
+#include "partitioner/UsedValues.h"
 
 using namespace mlir;
 

@@ -3,8 +3,8 @@
 #define CLEAVE_PARTITIONER_COLLECTIVECOSTS_H
 
 #include "ir/semantics/KernelKinds.h"
+#include "partitioner/Link.h"
 #include "partitioner/RateTable.h"
-#include "partitioner/StageGraph.h"
 #include <algorithm>
 #include <array>
 #include <optional>

@@ -3,8 +3,8 @@
 #define CLEAVE_PARTITIONER_MACHINE_H
 
 #include "partitioner/CollectiveCosts.h"
+#include "partitioner/Link.h"
 #include "partitioner/RateTable.h"
-#include "partitioner/StageGraph.h"
 #include "llvm/ADT/StringRef.h"
 #include "llvm/Support/Error.h"
 #include <cstdint>

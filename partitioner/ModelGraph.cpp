@@ -2,8 +2,8 @@
 #include "partitioner/ModelGraph.h"
 #include "ir/OperatorDialect.h"
 #include "ir/semantics/OpSemantics.h"
-#include "mlir/Transforms/RegionUtils.h"
 #include "partitioner/Sharding.h"
+#include "partitioner/UsedValues.h"
 #include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/SetVector.h"
 
@@ -13,13 +13,6 @@ namespace cleave {
 
 /// Buffers up to this size (tables of positions, frequencies) do not keep an operation from being recomputed.
 static constexpr int64_t kSmallWeightBytes = 64 << 10;
-
-SmallVector<Value> usedValues(Operation *op) {
-  llvm::SetVector<Value> used(op->operand_begin(), op->operand_end());
-  for (Region &region : op->getRegions())
-    getUsedValuesDefinedAbove(region, used);
-  return SmallVector<Value>(used.begin(), used.end());
-}
 
 /// As machine files call it; of others that have no tables, nothing.
 static StringRef dtypeOf(OperatorOp op) {

@@ -73,9 +73,6 @@ double operationSeconds(mlir::Operation *op, const TracedShapes &shapes, const P
 /// Of a value that one stage sends another.
 int64_t bytesSent(mlir::Value value, const TracedShapes &shapes);
 
-/// Values that the operation uses: operands, and what its regions use from outside.
-llvm::SmallVector<mlir::Value> usedValues(mlir::Operation *op);
-
 } // namespace cleave
 
 #endif // CLEAVE_PARTITIONER_MODELGRAPH_H

@@ -3,7 +3,7 @@
 #define CLEAVE_PARTITIONER_PLACE_H
 
 #include "partitioner/Machine.h"
-#include "partitioner/StageCutter.h"
+#include "partitioner/StageDevice.h"
 #include "llvm/ADT/ArrayRef.h"
 
 namespace cleave {

@@ -4,6 +4,7 @@
 #include "llvm/ADT/SetVector.h"
 #include "llvm/ADT/SmallPtrSet.h"
 #include "llvm/Support/GlobPattern.h"
+#include "partitioner/UsedValues.h"
 #include <cmath>
 #include <queue>
 

@@ -3,7 +3,7 @@
 #define CLEAVE_PARTITIONER_SIMULATOR_H
 
 #include "codegen/plan/Plan.h"
-#include "partitioner/StageGraph.h"
+#include "partitioner/Link.h"
 #include "llvm/Support/Error.h"
 #include <cstdint>
 #include <map>

@@ -4,6 +4,7 @@
 
 #include "partitioner/LimitRange.h"
 #include "partitioner/SearchLimits.h"
+#include "partitioner/StageDevice.h"
 #include "partitioner/StageGraph.h"
 #include "llvm/Support/Error.h"
 #include <optional>
@@ -11,17 +12,6 @@
 #include <vector>
 
 namespace cleave {
-
-/// What a stage runs on.
-struct StageDevice {
-  /// Over which it receives what earlier stages made.
-  Link link;
-  /// Bytes of weights that it may hold; nothing: no limit.
-  std::optional<int64_t> weightLimit = std::nullopt;
-  /// Of those that the graph's nodes have seconds on.
-  uint32_t kind = 0;
-  bool operator==(const StageDevice &) const = default;
-};
 
 struct CutRequest {
   /// One a stage.

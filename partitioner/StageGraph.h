@@ -39,13 +39,6 @@ struct StageGraph {
   uint32_t kinds() const { return nodes.empty() ? 1 : 1 + nodes.front().onOtherKinds.size(); }
 };
 
-/// The link between two stages' devices.
-struct Link {
-  double latencySeconds = 0;
-  double bytesPerSecond = 1;
-  bool operator==(const Link &) const = default;
-};
-
 inline double StageGraph::Node::leastSeconds() const {
   double least = seconds;
   for (double other : onOtherKinds)

@@ -6,6 +6,7 @@
 #include "partitioner/Sharding.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringSet.h"
+#include "partitioner/UsedValues.h"
 
 using namespace mlir;
 

@@ -3,6 +3,7 @@
 #include "partitioner/ModelGraph.h"
 #include "passes/Passes.h"
 #include "llvm/ADT/SetVector.h"
+#include "partitioner/UsedValues.h"
 #include <deque>
 
 using namespace mlir;

@@ -11,7 +11,7 @@ import pytest
 
 from conftest import BIN, SOURCE, cleave
 
-PAGES = [SOURCE / "README.md", *sorted((SOURCE / "docs").glob("*.md"))]
+PAGES = [SOURCE / "README.md", *sorted((SOURCE / "docs").glob("*.md")), SOURCE / "CONTRIBUTING.md", SOURCE / "CHANGELOG.md"]
 # The only commands that may stand in a block marked `sh no-run`: they set up, or run these very tests.
 SET_UP = re.compile(r"(make|git clone|cd|sudo apt-get|torchrun|srun|mpirun)( .*)?")
 # Other languages; a block without one is a drawing or a grammar.
@@ -97,7 +97,7 @@ def test_links_lead_somewhere(page):
 
 
 def test_readme_lists_every_page():
-    assert set(re.findall(r"\(docs/([^)]+)\)", PAGES[0].read_text())) == {page.name for page in PAGES[1:]}
+    assert set(re.findall(r"\(docs/([^)]+)\)", PAGES[0].read_text())) == {page.name for page in (SOURCE / "docs").glob("*.md")}
 
 
 def test_readme_fits_on_a_screen():
