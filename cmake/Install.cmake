@@ -39,11 +39,11 @@ function(install_cleave)
     codegen/plan/InputFile.h
     codegen/plan/Plan.h
     codegen/plan/Safetensors.h
-    runtime/Launch.h
-    runtime/Session.h
-    runtime/SignatureInputs.h
-    runtime/TensorFile.h
-    runtime/Trace.h)
+    runtime/base/Launch.h
+    runtime/session/Session.h
+    runtime/exchange/SignatureInputs.h
+    runtime/base/TensorFile.h
+    runtime/base/Trace.h)
   install(FILES ${PROJECT_BINARY_DIR}/codegen/plan/plan_generated.h DESTINATION include/cleave/codegen/plan COMPONENT Runtime)
   if(TARGET cleave_cuda)
     set_property(TARGET cleave_cuda APPEND PROPERTY INSTALL_RPATH ${CLEAVE_NVIDIA_DIR}/lib)

@@ -5,8 +5,8 @@
 // itself: build/bin/allReduce --benchmark_repetitions=5
 //
 //===----------------------------------------------------------------------===//
-#include "runtime/LocalGroup.h"
-#include "runtime/MemoryAccount.h"
+#include "runtime/comm/local/LocalGroup.h"
+#include "runtime/device/MemoryAccount.h"
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <benchmark/benchmark.h>

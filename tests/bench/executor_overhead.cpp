@@ -7,8 +7,8 @@
 //
 //===----------------------------------------------------------------------===//
 #include "codegen/plan/PlanFile.h"
-#include "runtime/Executor.h"
-#include "runtime/MemoryAccount.h"
+#include "runtime/device/MemoryAccount.h"
+#include "runtime/executor/Executor.h"
 #include "tests/unit/runtime/PlanWriter.h"
 #include "llvm/ADT/SmallString.h"
 #include "llvm/Support/FileSystem.h"

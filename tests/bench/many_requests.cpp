@@ -7,9 +7,9 @@
 //
 //===----------------------------------------------------------------------===//
 #include "codegen/plan/Checksum.h"
-#include "runtime/Session.h"
-#include "runtime/SignatureInputs.h"
-#include "runtime/TensorFile.h"
+#include "runtime/base/TensorFile.h"
+#include "runtime/exchange/SignatureInputs.h"
+#include "runtime/session/Session.h"
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/raw_ostream.h"
 #include <ATen/ATen.h>

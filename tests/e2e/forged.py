@@ -9,7 +9,7 @@ import time
 import torch
 from torch.distributed import PrefixStore, ProcessGroupGloo, TCPStore
 
-# runtime/Wire.h
+# runtime/comm/Wire.h
 VALUES, OUTPUTS, GROUP, MEETING, ORDERS = range(5)
 PREFIX = "cleave//0/0"
 PIECE = 1 << 20

@@ -8,7 +8,7 @@
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Pass/PassRegistry.h"
 #include "passes/Passes.h"
-#include "runtime/TensorFile.h"
+#include "runtime/base/TensorFile.h"
 #include "tests/fuzz/Fuzz.h"
 #include "tools/driver/InputOptions.h"
 #include "tools/driver/Mesh.h"

@@ -6,8 +6,8 @@
 //===----------------------------------------------------------------------===//
 #include "codegen/plan/DimExpr.h"
 #include "codegen/plan/PlanFile.h"
-#include "runtime/DTypes.h"
-#include "runtime/Session.h"
+#include "runtime/base/DTypes.h"
+#include "runtime/session/Session.h"
 #include "tests/fuzz/Fuzz.h"
 #include "tests/fuzz/PlanMutator.h"
 #include "tests/unit/plan/PlanBuilder.h"

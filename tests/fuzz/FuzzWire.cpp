@@ -6,11 +6,11 @@
 //
 //===----------------------------------------------------------------------===//
 #include "codegen/plan/Printable.h"
-#include "runtime/Exceptions.h"
-#include "runtime/Lead.h"
-#include "runtime/PeerGroup.h"
-#include "runtime/PeerWaits.h"
-#include "runtime/Post.h"
+#include "runtime/base/Exceptions.h"
+#include "runtime/comm/process/PeerGroup.h"
+#include "runtime/exchange/Post.h"
+#include "runtime/rendezvous/PeerWaits.h"
+#include "runtime/session/Lead.h"
 #include "tests/fuzz/Fuzz.h"
 #include "tests/unit/plan/PlanBuilder.h"
 #include "tools/cleave/RunInputs.h"

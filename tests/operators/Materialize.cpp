@@ -1,7 +1,7 @@
 //===- Materialize.cpp - The values of a call -----------------------------===//
 #include "tests/operators/Materialize.h"
 #include "codegen/plan/Plan.h"
-#include "runtime/Values.h"
+#include "runtime/base/Values.h"
 #include "llvm/ADT/ArrayRef.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringMap.h"

@@ -2,7 +2,7 @@
 #ifndef CLEAVE_TESTS_OPERATORS_MATERIALIZE_H
 #define CLEAVE_TESTS_OPERATORS_MATERIALIZE_H
 
-#include "runtime/Operators.h"
+#include "runtime/operators/Operators.h"
 #include "tests/operators/CallText.h"
 #include <ATen/core/ivalue.h>
 #include <ATen/core/stack.h>

@@ -1,6 +1,6 @@
 //===- Trial.cpp - Hostile calls of one operator --------------------------===//
 #include "tests/operators/Trial.h"
-#include "runtime/Exceptions.h"
+#include "runtime/base/Exceptions.h"
 #include "tests/operators/GuardedMemory.h"
 #include "tests/operators/Materialize.h"
 #include "tests/operators/Mutator.h"

@@ -1,7 +1,7 @@
 // Rolls every class of a model: rollModel MODEL.pt INPUTS.safetensors prints what came of it as one line of
 // JSON.
 #include "ir/Signature.h"
-#include "runtime/TensorFile.h"
+#include "runtime/base/TensorFile.h"
 #include "tests/rolling/Rolling.h"
 #include "tools/driver/ModelSource.h"
 #include "tools/driver/Pipeline.h"

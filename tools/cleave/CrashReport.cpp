@@ -3,8 +3,8 @@
 #include "codegen/plan/InputFile.h"
 #include "codegen/plan/Printable.h"
 #include "codegen/plan/TemporaryPath.h"
-#include "runtime/Activity.h"
-#include "runtime/AlternateStack.h"
+#include "runtime/base/AlternateStack.h"
+#include "runtime/executor/Activity.h"
 #include "tools/cleave/ProgressBar.h"
 #include <atomic>
 #include <csignal>

@@ -3,7 +3,7 @@
 #define CLEAVE_TOOLS_CLEAVE_RUNFILES_H
 
 #include "codegen/plan/AtomicFile.h"
-#include "runtime/TensorFile.h"
+#include "runtime/base/TensorFile.h"
 #include "llvm/ADT/STLFunctionalExtras.h"
 #include <string>
 

@@ -1,9 +1,9 @@
 //===- RunInputs.cpp - What `cleave run` runs on --------------------------===//
 #include "tools/cleave/RunInputs.h"
 #include "codegen/plan/Checksum.h"
-#include "runtime/DTypes.h"
-#include "runtime/Exceptions.h"
-#include "runtime/SignatureInputs.h"
+#include "runtime/base/DTypes.h"
+#include "runtime/base/Exceptions.h"
+#include "runtime/exchange/SignatureInputs.h"
 #include "tools/cleave/RankProcess.h"
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/JSON.h"

@@ -2,7 +2,7 @@
 #ifndef CLEAVE_TOOLS_CLEAVE_RUNINPUTS_H
 #define CLEAVE_TOOLS_CLEAVE_RUNINPUTS_H
 
-#include "runtime/Session.h"
+#include "runtime/session/Session.h"
 #include "tools/cleave/Stream.h"
 #include <string>
 

@@ -2,7 +2,7 @@
 #ifndef CLEAVE_TOOLS_CLEAVE_RUNMEASUREMENT_H
 #define CLEAVE_TOOLS_CLEAVE_RUNMEASUREMENT_H
 
-#include "runtime/Session.h"
+#include "runtime/session/Session.h"
 #include "tools/cleave/Stream.h"
 #include "llvm/ADT/STLFunctionalExtras.h"
 #include <cstdint>

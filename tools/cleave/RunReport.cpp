@@ -2,7 +2,7 @@
 #include "tools/cleave/RunReport.h"
 #include "codegen/plan/PlanFacts.h"
 #include "codegen/plan/Printable.h"
-#include "runtime/DTypes.h"
+#include "runtime/base/DTypes.h"
 #include "tools/cleave/TextTable.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"

@@ -2,7 +2,7 @@
 #ifndef CLEAVE_TOOLS_CLEAVE_RUNREPORT_H
 #define CLEAVE_TOOLS_CLEAVE_RUNREPORT_H
 
-#include "runtime/TensorFile.h"
+#include "runtime/base/TensorFile.h"
 #include "tools/cleave/RunMeasurement.h"
 #include "llvm/Support/JSON.h"
 #include "llvm/Support/raw_ostream.h"

@@ -1,6 +1,6 @@
 //===- RunSandbox.cpp - What a plan may reach while it runs ---------------===//
 #include "tools/cleave/RunSandbox.h"
-#include "runtime/Operators.h"
+#include "runtime/operators/Operators.h"
 #include "sandbox/Sandbox.h"
 #include "tools/cleave/Commands.h"
 #include "llvm/ADT/STLExtras.h"

@@ -3,7 +3,7 @@
 #define CLEAVE_TOOLS_CLEAVE_RUNSANDBOX_H
 
 #include "codegen/plan/OutputBroker.h"
-#include "runtime/Session.h"
+#include "runtime/session/Session.h"
 #include "tools/cleave/RunFiles.h"
 
 namespace cleave {

@@ -3,7 +3,7 @@
 #define CLEAVE_TOOLS_CLEAVE_RUNTRACE_H
 
 #include "codegen/plan/AtomicFile.h"
-#include "runtime/Session.h"
+#include "runtime/session/Session.h"
 #include "tools/cleave/TraceSpool.h"
 
 namespace cleave {

@@ -1,6 +1,6 @@
 //===- Stream.cpp - Many requests in one file -----------------------------===//
 #include "tools/cleave/Stream.h"
-#include "runtime/Values.h"
+#include "runtime/base/Values.h"
 #include "llvm/ADT/STLExtras.h"
 #include <ATen/Functions.h>
 

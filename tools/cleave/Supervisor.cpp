@@ -1,7 +1,7 @@
 //===- Supervisor.cpp - Work on files from strangers ----------------------===//
 #include "tools/cleave/Supervisor.h"
 #include "codegen/plan/Printable.h"
-#include "runtime/Operators.h"
+#include "runtime/operators/Operators.h"
 #include "sandbox/Sandbox.h"
 #include "tools/cleave/CrashReport.h"
 #include "tools/cleave/ProgressBar.h"

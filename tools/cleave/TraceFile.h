@@ -4,7 +4,7 @@
 
 #include "codegen/plan/Plan.h"
 #include "partitioner/Simulator.h"
-#include "runtime/Trace.h"
+#include "runtime/base/Trace.h"
 #include "llvm/ADT/ArrayRef.h"
 #include "llvm/ADT/StringRef.h"
 #include "llvm/Support/JSON.h"

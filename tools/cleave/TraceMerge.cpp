@@ -1,7 +1,7 @@
 //===- TraceMerge.cpp - One trace of what all processes have traced -------===//
 #include "tools/cleave/TraceMerge.h"
 #include "codegen/plan/Printable.h"
-#include "runtime/Placement.h"
+#include "runtime/device/Placement.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/JSON.h"

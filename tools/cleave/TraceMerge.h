@@ -2,7 +2,7 @@
 #ifndef CLEAVE_TOOLS_CLEAVE_TRACEMERGE_H
 #define CLEAVE_TOOLS_CLEAVE_TRACEMERGE_H
 
-#include "runtime/Session.h"
+#include "runtime/session/Session.h"
 #include "tools/cleave/TraceFile.h"
 #include "tools/cleave/TraceSpool.h"
 #include "llvm/ADT/ArrayRef.h"

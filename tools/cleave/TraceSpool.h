@@ -2,7 +2,7 @@
 #ifndef CLEAVE_TOOLS_CLEAVE_TRACESPOOL_H
 #define CLEAVE_TOOLS_CLEAVE_TRACESPOOL_H
 
-#include "runtime/Trace.h"
+#include "runtime/base/Trace.h"
 #include "llvm/ADT/ArrayRef.h"
 #include "llvm/ADT/STLFunctionalExtras.h"
 #include "llvm/ADT/StringRef.h"

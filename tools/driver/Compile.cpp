@@ -4,8 +4,8 @@
 #include "codegen/plan/OutputDirectory.h"
 #include "codegen/plan/PlanFile.h"
 #include "codegen/plan/SafetensorsHeader.h"
-#include "runtime/DTypes.h"
-#include "runtime/Exceptions.h"
+#include "runtime/base/DTypes.h"
+#include "runtime/base/Exceptions.h"
 #include "tools/driver/MeshSearch.h"
 #include "tools/driver/Pipeline.h"
 #include "tools/driver/UsageError.h"
@@ -200,8 +200,8 @@ llvm::Error Compilation::write() {
     return error;
   // What we write we can read: our own bugs are found here, not by a user.
   if (auto error = plan::validate(*plan))
-    return llvm::createStringError(options.model + ": makes no plan that can be read: " +
-                                   toString(std::move(error)));
+    return llvm::createStringError(options.model +
+                                   ": makes no plan that can be read: " + toString(std::move(error)));
   llvm::SmallString<256> path(directory->path());
   llvm::sys::path::append(path, plan::kPlanFileName);
   std::vector<uint8_t> bytes = plan::encode(*plan);

@@ -3,7 +3,7 @@
 #include "codegen/plan/Safetensors.h"
 #include "ir/NearestName.h"
 #include "ir/SymbolicDim.h"
-#include "runtime/DTypes.h"
+#include "runtime/base/DTypes.h"
 #include "tools/driver/UsageError.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringSwitch.h"

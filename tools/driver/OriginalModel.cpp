@@ -1,7 +1,7 @@
 //===- OriginalModel.cpp - The TorchScript module, run as it is -----------===//
 #include "tools/driver/OriginalModel.h"
 #include "frontend/TorchScriptError.h"
-#include "runtime/Values.h"
+#include "runtime/base/Values.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SmallVector.h"
 #include "llvm/ADT/StringRef.h"
@@ -24,8 +24,9 @@ llvm::Error OriginalModel::findStates(const plan::Plan &plan) {
     for (llvm::StringRef part : path) {
       bool isLast = part.end() == llvm::StringRef(state->name).end();
       if (!owner->type()->hasAttribute(part.str()))
-        return llvm::createStringError("state " + state->name +
-                                       " is no attribute of the original model; the plan is damaged: compile it again");
+        return llvm::createStringError(
+            "state " + state->name +
+            " is no attribute of the original model; the plan is damaged: compile it again");
       c10::IValue value = owner->getAttr(part.str());
       if (isLast)
         states.push_back({owner, part.str(), value, value.deepcopy()});

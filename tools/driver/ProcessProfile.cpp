@@ -1,7 +1,7 @@
 //===- ProcessProfile.cpp - A machine of several processes ----------------===//
 #include "partitioner/MachineFile.h"
-#include "runtime/Exceptions.h"
-#include "runtime/TimingProcess.h"
+#include "runtime/base/Exceptions.h"
+#include "runtime/profile/TimingProcess.h"
 #include "tools/driver/JoinedMachine.h"
 #include "tools/driver/Profile.h"
 #include "llvm/ADT/STLExtras.h"

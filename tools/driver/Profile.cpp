@@ -1,7 +1,7 @@
 //===- Profile.cpp - A machine from measurements --------------------------===//
 #include "tools/driver/Profile.h"
-#include "runtime/Exceptions.h"
-#include "runtime/KernelTimer.h"
+#include "runtime/base/Exceptions.h"
+#include "runtime/profile/KernelTimer.h"
 #include "tools/driver/Measured.h"
 #include "tools/driver/ProfiledCalls.h"
 #include "tools/driver/UsageError.h"

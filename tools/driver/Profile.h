@@ -34,10 +34,10 @@ double effortOf(const ProfileOptions &options);
 /// Fails where a device is given twice.
 llvm::Error checkDevicesOnce(llvm::ArrayRef<std::string> devices);
 
-/// Measures this machine as plans use it (runtime/KernelTimer), all devices at the same time: products,
-/// convolutions and attention by shape, operators by bytes, the call of an operator, hand-overs between two
-/// devices, collectives over all of them. A pass takes half a minute, and a GiB of memory with one device,
-/// most of it weights to read and the largest results.
+/// Measures this machine as plans use it (runtime/profile/KernelTimer), all devices at the same time:
+/// products, convolutions and attention by shape, operators by bytes, the call of an operator, hand-overs
+/// between two devices, collectives over all of them. A pass takes half a minute, and a GiB of memory with
+/// one device, most of it weights to read and the largest results.
 llvm::Expected<Machine> profile(const ProfileOptions &options);
 
 /// … by what `timer`, of these devices, says that calls take.

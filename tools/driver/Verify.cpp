@@ -2,11 +2,11 @@
 #include "tools/driver/Verify.h"
 #include "codegen/plan/DimExpr.h"
 #include "frontend/TorchScriptFile.h"
-#include "runtime/DTypes.h"
-#include "runtime/Inputs.h"
-#include "runtime/Session.h"
-#include "runtime/SignatureInputs.h"
-#include "runtime/TensorFile.h"
+#include "runtime/base/DTypes.h"
+#include "runtime/base/TensorFile.h"
+#include "runtime/exchange/Inputs.h"
+#include "runtime/exchange/SignatureInputs.h"
+#include "runtime/session/Session.h"
 #include "tools/driver/Comparison.h"
 #include "tools/driver/OriginalModel.h"
 #include "llvm/ADT/STLExtras.h"
@@ -88,8 +88,8 @@ static std::vector<at::Tensor> resized(const plan::Signature &signature, llvm::A
 }
 
 /// Other sizes to try: one more of small dimensions and about half of large ones; 1, where models like to
-/// behave in their own way; and more of each. Odd ones, so that nothing divides them, times what they must be multiples of,
-/// and none at which the model does not run.
+/// behave in their own way; and more of each. Odd ones, so that nothing divides them, times what they must be
+/// multiples of, and none at which the model does not run.
 static std::vector<std::vector<int64_t>> otherSizes(const plan::Signature &signature) {
   std::vector<int64_t> traced, near, least, larger;
   for (auto &symbol : signature.symbols) {
@@ -97,7 +97,8 @@ static std::vector<std::vector<int64_t>> otherSizes(const plan::Signature &signa
     auto runnable = [&](int64_t steps) {
       int64_t most = symbol->most / multiple;
       // Where there are no larger sizes there may be a smaller one.
-      return std::max(multiple * (steps > most ? std::max<int64_t>(1, 2 * size - steps) : steps), symbol->least);
+      return std::max(multiple * (steps > most ? std::max<int64_t>(1, 2 * size - steps) : steps),
+                      symbol->least);
     };
     traced.push_back(symbol->traced);
     near.push_back(runnable(size < 16 ? size + 1 : size / 2 | 1));
@@ -119,8 +120,8 @@ static llvm::Expected<std::vector<at::Tensor>> runOriginal(const OriginalModel &
   return original.run(copies);
 }
 
-/// What a model that keeps state is given one call after the other: the same values in other places, numbers also
-/// smaller, so that they stay in range.
+/// What a model that keeps state is given one call after the other: the same values in other places, numbers
+/// also smaller, so that they stay in range.
 using Inputs = std::vector<at::Tensor>;
 static std::vector<Inputs> inputsOfCalls(const Inputs &first, size_t count) {
   std::vector<Inputs> calls(count, first);
@@ -164,16 +165,18 @@ static llvm::Error compareAt(runtime::Session &session, const Calls &calls, llvm
                   llvm::Twine(actual->size()));
     for (auto [output, a, b] : llvm::zip(signature.outputs, *actual, expected)) {
       Comparison found = compare(a, b, precision);
-      report.outputs.push_back({output->name, b.sizes().vec(), found.maxAbsError, found.maxRelError, found.error,
-                                found.allowed, found.isSame, calls.size() > 1 ? uint32_t(call + 1) : 0, sizes});
+      report.outputs.push_back({output->name, b.sizes().vec(), found.maxAbsError, found.maxRelError,
+                                found.error, found.allowed, found.isSame,
+                                calls.size() > 1 ? uint32_t(call + 1) : 0, sizes});
     }
   }
   return llvm::Error::success();
 }
 
 /// At the sizes of the inputs, then at others. `progress` is told which share is done.
-static llvm::Error compareEverywhere(runtime::Session &session, const OriginalModel &original, const Inputs &inputs,
-                                     llvm::function_ref<void(double)> progress, VerifyReport &report) {
+static llvm::Error compareEverywhere(runtime::Session &session, const OriginalModel &original,
+                                     const Inputs &inputs, llvm::function_ref<void(double)> progress,
+                                     VerifyReport &report) {
   const plan::Signature &signature = *session.plan().signatures[0];
   const std::vector<std::vector<int64_t>> others = otherSizes(signature);
   constexpr size_t kCallsWithState = 4;
@@ -187,8 +190,8 @@ static llvm::Error compareEverywhere(runtime::Session &session, const OriginalMo
     auto expected = callOriginal(original, calls);
     if (!expected && count > 1) {
       // Not every model takes its values in other places.
-      report.skipped.push_back((sizes.empty() ? "" : sizes + ", ") + "calls with other inputs: " +
-                               toString(expected.takeError()));
+      report.skipped.push_back((sizes.empty() ? "" : sizes + ", ") +
+                               "calls with other inputs: " + toString(expected.takeError()));
       calls.assign(count, first);
       expected = callOriginal(original, calls);
     }
@@ -231,8 +234,8 @@ llvm::Expected<VerifyReport> verify(const VerifyOptions &options) {
                                             .overdue = options.overdue});
   if (!session)
     return session.takeError();
-  auto file = TorchScriptFile::open(options.model, [&](double done) { progress("reading the original", done); },
-                                    options.listedOperators);
+  auto file = TorchScriptFile::open(
+      options.model, [&](double done) { progress("reading the original", done); }, options.listedOperators);
   if (!file)
     return file.takeError();
   const plan::Plan &plan = (*session)->plan();
@@ -245,7 +248,8 @@ llvm::Expected<VerifyReport> verify(const VerifyOptions &options) {
     OriginalModel original(*file, signature);
     if (auto error = original.findStates(plan))
       return error;
-    std::string path = options.inputsFile.empty() && options.looksBeside ? inputsBeside(options.model) : options.inputsFile;
+    std::string path =
+        options.inputsFile.empty() && options.looksBeside ? inputsBeside(options.model) : options.inputsFile;
     if (options.inputsFile.empty() && !llvm::sys::fs::exists(path))
       path.clear();
     auto inputs = path.empty() ? llvm::Expected<std::vector<at::Tensor>>(makeInputs(signature))

@@ -9,7 +9,7 @@
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Pass/PassRegistry.h"
 #include "passes/Passes.h"
-#include "runtime/Session.h"
+#include "runtime/session/Session.h"
 #include "tests/unit/partitioner/RandomGraph.h"
 #include "llvm/ADT/SmallString.h"
 #include "llvm/Support/FileSystem.h"

@@ -1,6 +1,6 @@
 #include "RandomValues.h"
 #include "passes/Passes.h"
-#include "runtime/LocalGroup.h"
+#include "runtime/comm/local/LocalGroup.h"
 #include <ATen/ATen.h>
 
 using namespace mlir;

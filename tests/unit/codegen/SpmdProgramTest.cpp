@@ -10,7 +10,7 @@
 #include "mlir/Parser/Parser.h"
 #include "passes/Passes.h"
 #include "passes/TensorShardings.h"
-#include "runtime/LocalGroup.h"
+#include "runtime/comm/local/LocalGroup.h"
 #include "tests/unit/interpreter/Interpreter.h"
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>

@@ -1,7 +1,7 @@
 //===- WorkspaceTest.cpp - What operators allocate, against what they do --===//
 #include "../ir/OperatorCall.h"
 #include "ir/semantics/OpSemantics.h"
-#include "runtime/MemoryAccount.h"
+#include "runtime/device/MemoryAccount.h"
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <ATen/Version.h>
@@ -49,18 +49,22 @@ protected:
       others += shapes.bytesOf(operand);
     for (int threads : {1, 2, 4}) {
       const int64_t found = others + measured(call, threads, hasChannelsLast);
-      const int64_t predicted = others + semanticsOf(call.op().getName()).workspaceBytes(call.op(), shapes, threads);
+      const int64_t predicted =
+          others + semanticsOf(call.op().getName()).workspaceBytes(call.op(), shapes, threads);
       EXPECT_GE(predicted, 0.98 * found) << threads << " threads: " << text;
       EXPECT_LE(predicted, 1.05 * found) << threads << " threads: " << text;
     }
   }
 
   /// A square convolution of `images` with side `size`.
-  void expectConvolution(int64_t images, int64_t channels, int64_t size, int64_t made, int64_t kernel, int64_t stride,
-                         int64_t padding, int64_t dilation = 1, int64_t groups = 1) {
-    auto twice = [](int64_t number) { return "[" + std::to_string(number) + ", " + std::to_string(number) + "]"; };
-    expectClose("aten.conv2d", {tensor({images, channels, size, size}), tensor({made, channels / groups, kernel, kernel}),
-                                tensor({made}), twice(stride), twice(padding), twice(dilation), std::to_string(groups)});
+  void expectConvolution(int64_t images, int64_t channels, int64_t size, int64_t made, int64_t kernel,
+                         int64_t stride, int64_t padding, int64_t dilation = 1, int64_t groups = 1) {
+    auto twice = [](int64_t number) {
+      return "[" + std::to_string(number) + ", " + std::to_string(number) + "]";
+    };
+    expectClose("aten.conv2d",
+                {tensor({images, channels, size, size}), tensor({made, channels / groups, kernel, kernel}),
+                 tensor({made}), twice(stride), twice(padding), twice(dilation), std::to_string(groups)});
   }
 
   static std::string tensor(const std::vector<int64_t> &shape) {
@@ -101,7 +105,8 @@ TEST_F(WorkspaceTest, OtherConvolutionsCopyIntoBlocks) {
 TEST_F(WorkspaceTest, SmallConvolutionsAreATensOwn) {
   expectConvolution(1, 64, 14, 64, 3, 1, 1);
   expectConvolution(1, 64, 14, 64, 3, 2, 1);
-  expectClose("aten.conv1d", {"tensor<1x80x100xf32>", "tensor<512x80x3xf32>", "tensor<512xf32>", "[1]", "[1]", "[1]", "1"});
+  expectClose("aten.conv1d",
+              {"tensor<1x80x100xf32>", "tensor<512x80x3xf32>", "tensor<512xf32>", "[1]", "[1]", "[1]", "1"});
 }
 
 TEST_F(WorkspaceTest, GroupsFillBlocksOrDoNot) {
@@ -111,11 +116,12 @@ TEST_F(WorkspaceTest, GroupsFillBlocksOrDoNot) {
   expectConvolution(4, 64, 28, 64, 3, 1, 1, 1, 4);
   expectConvolution(4, 60, 28, 60, 3, 1, 1, 1, 4);
   expectConvolution(4, 64, 56, 64, 1, 1, 0, 1, 4);
-  expectClose("aten.conv1d",
-              {"tensor<4x512x300xf32>", "tensor<512x1x31xf32>", "tensor<512xf32>", "[1]", "[15]", "[1]", "512"});
+  expectClose("aten.conv1d", {"tensor<4x512x300xf32>", "tensor<512x1x31xf32>", "tensor<512xf32>", "[1]",
+                              "[15]", "[1]", "512"});
 }
 
-// oneDNN takes as many columns at a time as a core's cache holds; predictions are for 1 MB, whatever machine makes them.
+// oneDNN takes as many columns at a time as a core's cache holds; predictions are for 1 MB, whatever machine
+// makes them.
 TEST_F(WorkspaceTest, WideBordersTakeColumns) {
   if (const long bytes = sysconf(_SC_LEVEL2_CACHE_SIZE); bytes != 1 << 20)
     GTEST_SKIP() << "a level-2 cache of " << bytes << " bytes, predictions are for 1048576";
@@ -124,21 +130,23 @@ TEST_F(WorkspaceTest, WideBordersTakeColumns) {
   expectConvolution(4, 96, 28, 96, 13, 1, 6, 1, 96);
   expectConvolution(4, 96, 28, 96, 31, 1, 15, 1, 96);
   expectConvolution(4, 3, 56, 64, 31, 2, 15);
-  expectClose("aten.conv1d",
-              {"tensor<4x768x300xf32>", "tensor<768x48x128xf32>", "tensor<768xf32>", "[1]", "[64]", "[1]", "16"});
+  expectClose("aten.conv1d", {"tensor<4x768x300xf32>", "tensor<768x48x128xf32>", "tensor<768xf32>", "[1]",
+                              "[64]", "[1]", "16"});
 }
 
 TEST_F(WorkspaceTest, SequencesAndVolumesAreImages) {
-  expectClose("aten.conv1d", {"tensor<4x80x300xf32>", "tensor<512x80x3xf32>", "tensor<512xf32>", "[2]", "[1]", "[1]", "1"});
-  expectClose("aten.conv3d", {"tensor<2x16x12x12x12xf32>", "tensor<32x16x3x3x3xf32>", "tensor<32xf32>", "[1, 1, 1]",
-                              "[1, 1, 1]", "[1, 1, 1]", "1"});
-  expectClose("aten.conv3d", {"tensor<2x16x12x12x12xf32>", "tensor<32x16x1x1x1xf32>", "tensor<32xf32>", "[1, 1, 1]",
-                              "[0, 0, 0]", "[1, 1, 1]", "1"});
+  expectClose("aten.conv1d",
+              {"tensor<4x80x300xf32>", "tensor<512x80x3xf32>", "tensor<512xf32>", "[2]", "[1]", "[1]", "1"});
+  expectClose("aten.conv3d", {"tensor<2x16x12x12x12xf32>", "tensor<32x16x3x3x3xf32>", "tensor<32xf32>",
+                              "[1, 1, 1]", "[1, 1, 1]", "[1, 1, 1]", "1"});
+  expectClose("aten.conv3d", {"tensor<2x16x12x12x12xf32>", "tensor<32x16x1x1x1xf32>", "tensor<32xf32>",
+                              "[1, 1, 1]", "[0, 0, 0]", "[1, 1, 1]", "1"});
 }
 
 TEST_F(WorkspaceTest, TransposedConvolutionsMakeTheirResultTwice) {
   auto transposed = [&](const char *input, const char *weight, const char *stride) {
-    expectClose("aten.conv_transpose2d.input", {input, weight, "none", stride, "[1, 1]", "[0, 0]", "1", "[1, 1]"});
+    expectClose("aten.conv_transpose2d.input",
+                {input, weight, "none", stride, "[1, 1]", "[0, 0]", "1", "[1, 1]"});
   };
   transposed("tensor<4x64x28x28xf32>", "tensor<64x32x4x4xf32>", "[2, 2]");
   transposed("tensor<4x64x28x28xf32>", "tensor<64x32x2x2xf32>", "[2, 2]");
@@ -146,8 +154,10 @@ TEST_F(WorkspaceTest, TransposedConvolutionsMakeTheirResultTwice) {
 }
 
 TEST_F(WorkspaceTest, ImagesWithChannelsLastStayWhereTheyAre) {
-  auto channelsLast = [&](const char *input, const char *weight, const char *stride, const char *padding, const char *groups) {
-    expectClose("aten.conv2d", {input, weight, "none", stride, padding, "[1, 1]", groups}, /*hasChannelsLast=*/true);
+  auto channelsLast = [&](const char *input, const char *weight, const char *stride, const char *padding,
+                          const char *groups) {
+    expectClose("aten.conv2d", {input, weight, "none", stride, padding, "[1, 1]", groups},
+                /*hasChannelsLast=*/true);
   };
   const char *wide = R"(tensor<4x96x28x28xf32, #cleave.layout<strides = ["75264", "1", "2688", "96"]>>)";
   channelsLast(wide, "tensor<96x1x7x7xf32>", "[1, 1]", "[3, 3]", "96");
@@ -158,7 +168,8 @@ TEST_F(WorkspaceTest, ImagesWithChannelsLastStayWhereTheyAre) {
 
 TEST_F(WorkspaceTest, AttentionHasABlockAThread) {
   for (const char *heads : {"tensor<1x4x64x64xf32>", "tensor<2x8x300x64xf32>"})
-    expectClose("aten.scaled_dot_product_attention", {heads, heads, heads, "none", "0.0", "false", "none", "false"});
+    expectClose("aten.scaled_dot_product_attention",
+                {heads, heads, heads, "none", "0.0", "false", "none", "false"});
 }
 
 } // namespace

@@ -2,8 +2,8 @@
 #ifndef CLEAVE_TESTS_UNIT_RUNTIME_FAKEGPU_H
 #define CLEAVE_TESTS_UNIT_RUNTIME_FAKEGPU_H
 
-#include "runtime/DevicePlugin.h"
-#include "runtime/Streams.h"
+#include "runtime/device/DevicePlugin.h"
+#include "runtime/device/Streams.h"
 #include <c10/core/Device.h>
 #include <string>
 #include <vector>

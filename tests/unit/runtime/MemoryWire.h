@@ -2,7 +2,7 @@
 #ifndef CLEAVE_TESTS_UNIT_RUNTIME_MEMORYWIRE_H
 #define CLEAVE_TESTS_UNIT_RUNTIME_MEMORYWIRE_H
 
-#include "runtime/Wire.h"
+#include "runtime/comm/Wire.h"
 #include <atomic>
 #include <condition_variable>
 #include <deque>

@@ -4,7 +4,7 @@
 #include "codegen/plan/PlanFile.h"
 #include "codegen/plan/Schedule.h"
 #include "collectives/Collectives.h"
-#include "runtime/DTypes.h"
+#include "runtime/base/DTypes.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/FileSystem.h"
 #include <ATen/ATen.h>
@@ -94,7 +94,8 @@ uint32_t StageWriter::receive(uint32_t stage, uint32_t result) {
 }
 
 /// Uses `part` of the weight `whole`, which the first mention enters in the plan.
-plan::WeightShard &StageWriter::addWeight(const std::string &name, const at::Tensor &whole, const at::Tensor &part) {
+plan::WeightShard &StageWriter::addWeight(const std::string &name, const at::Tensor &whole,
+                                          const at::Tensor &part) {
   auto &table = writer.plan->weights;
   auto found = llvm::find_if(table, [&](const auto &weight) { return weight->name == name; });
   auto use = std::make_unique<plan::SlotWeight>();
@@ -123,7 +124,8 @@ uint32_t StageWriter::weight(const std::string &name, const at::Tensor &value) {
 
 uint32_t StageWriter::shard(const std::string &name, const at::Tensor &whole, int64_t dim,
                             llvm::ArrayRef<int64_t> ranges) {
-  plan::WeightShard &shard = addWeight(name, whole, cleave::shard(whole, dim, {ranges.data(), ranges.size()}));
+  plan::WeightShard &shard =
+      addWeight(name, whole, cleave::shard(whole, dim, {ranges.data(), ranges.size()}));
   shard.segment_dim = dim;
   for (size_t i = 0; i < ranges.size(); i += 2) {
     shard.segment_offsets.push_back(ranges[i]);
@@ -327,7 +329,9 @@ void PlanWriter::splitBatch(uint32_t count) {
 void PlanWriter::addDataRanks(uint32_t count) {
   const uint32_t tp = plan->mesh->tp;
   plan->mesh->dp = count;
-  auto rankOf = [&](uint32_t rank, uint32_t dataRank) { return (rank / tp * count + dataRank) * tp + rank % tp; };
+  auto rankOf = [&](uint32_t rank, uint32_t dataRank) {
+    return (rank / tp * count + dataRank) * tp + rank % tp;
+  };
   for (auto &stage : plan->stages) {
     const Slots ranks = std::exchange(stage->ranks, {});
     for (uint32_t dataRank = 0; dataRank < count; ++dataRank)

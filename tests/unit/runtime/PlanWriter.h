@@ -4,7 +4,7 @@
 
 #include "codegen/plan/DimExpr.h"
 #include "codegen/plan/Plan.h"
-#include "runtime/TensorFile.h"
+#include "runtime/base/TensorFile.h"
 #include "llvm/ADT/ArrayRef.h"
 #include "llvm/ADT/STLFunctionalExtras.h"
 #include <functional>
@@ -32,7 +32,8 @@ public:
   uint32_t receive(uint32_t stage, uint32_t result);
   uint32_t weight(const std::string &name, const at::Tensor &value);
   /// The ranges (offset, size, offset, size, …) of `whole` along `dim`.
-  uint32_t shard(const std::string &name, const at::Tensor &whole, int64_t dim, llvm::ArrayRef<int64_t> ranges);
+  uint32_t shard(const std::string &name, const at::Tensor &whole, int64_t dim,
+                 llvm::ArrayRef<int64_t> ranges);
   uint32_t constant(const plan::Constant &value);
   uint32_t size(const plan::DimExpr &value);
   /// One operator of the module `path`; gives its first result.

@@ -2,7 +2,7 @@
 #ifndef CLEAVE_TESTS_UNIT_RUNTIME_TESTMODELS_H
 #define CLEAVE_TESTS_UNIT_RUNTIME_TESTMODELS_H
 
-#include "runtime/Session.h"
+#include "runtime/session/Session.h"
 #include "tests/unit/runtime/PlanWriter.h"
 #include <ATen/core/Tensor.h>
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 //===- HostileRunTest.cpp - Plans that take what they can get -------------===//
 #include "codegen/plan/PlanFile.h"
-#include "runtime/TensorFile.h"
+#include "runtime/base/TensorFile.h"
 #include "tests/unit/plan/PlanBuilder.h"
 #include "tests/unit/runtime/TestModels.h"
 #include "tests/unit/tools/RunCleave.h"

@@ -1,6 +1,6 @@
 //===- ProfileTest.cpp - What is measured, and what of it counts ----------===//
 #include "tools/driver/Profile.h"
-#include "runtime/KernelTimer.h"
+#include "runtime/profile/KernelTimer.h"
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
 #include <map>

@@ -1,5 +1,5 @@
 //===- RunTest.cpp - What `cleave run` reads, prints and writes -----------===//
-#include "runtime/TensorFile.h"
+#include "runtime/base/TensorFile.h"
 #include "tests/unit/runtime/TestModels.h"
 #include "tests/unit/tools/RunCleave.h"
 #include "llvm/Support/FileSystem.h"

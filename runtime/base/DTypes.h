@@ -1,0 +1,18 @@
+//===- DTypes.h - The plan's element types and libtorch's -------*- C++ -*-===//
+#ifndef CLEAVE_RUNTIME_BASE_DTYPES_H
+#define CLEAVE_RUNTIME_BASE_DTYPES_H
+
+#include "codegen/plan/Plan.h"
+#include <c10/core/ScalarType.h>
+#include <optional>
+
+namespace cleave::runtime {
+
+/// Nothing for Unknown.
+std::optional<c10::ScalarType> scalarTypeOf(plan::DType dtype);
+/// Unknown for types that a plan cannot name.
+plan::DType dtypeOf(c10::ScalarType type);
+
+} // namespace cleave::runtime
+
+#endif // CLEAVE_RUNTIME_BASE_DTYPES_H

@@ -1,0 +1,37 @@
+//===- TensorFile.h - Tensors from and to safetensors files -----*- C++ -*-===//
+#ifndef CLEAVE_RUNTIME_BASE_TENSORFILE_H
+#define CLEAVE_RUNTIME_BASE_TENSORFILE_H
+
+#include "codegen/plan/AtomicFile.h"
+#include "codegen/plan/Safetensors.h"
+#include "llvm/ADT/ArrayRef.h"
+#include "llvm/ADT/StringRef.h"
+#include "llvm/Support/Error.h"
+#include <ATen/core/Tensor.h>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace cleave::runtime {
+
+struct NamedTensor {
+  std::string name;
+  at::Tensor tensor;
+};
+
+/// The tensor of an entry over the mapped file, which it keeps alive; a copy where the file has not aligned
+/// the data to its elements.
+llvm::Expected<at::Tensor> mappedTensor(std::shared_ptr<plan::SafetensorsFile> file,
+                                        const plan::TensorEntry &entry);
+
+/// The tensors of a safetensors file over its mapping, in the order of the file.
+llvm::Expected<std::vector<NamedTensor>> readTensors(llvm::StringRef path);
+
+/// Writes a safetensors file, which appears whole or not at all.
+llvm::Error writeTensors(llvm::StringRef path, llvm::ArrayRef<NamedTensor> tensors);
+/// The same into `file`, which is not committed.
+llvm::Error writeTensors(plan::AtomicFile &file, llvm::ArrayRef<NamedTensor> tensors);
+
+} // namespace cleave::runtime
+
+#endif // CLEAVE_RUNTIME_BASE_TENSORFILE_H

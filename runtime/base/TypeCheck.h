@@ -1,0 +1,31 @@
+//===- TypeCheck.h - Holding values to what the plan predicts ---*- C++ -*-===//
+#ifndef CLEAVE_RUNTIME_BASE_TYPECHECK_H
+#define CLEAVE_RUNTIME_BASE_TYPECHECK_H
+
+#include "codegen/plan/Plan.h"
+#include "llvm/ADT/ArrayRef.h"
+#include <ATen/core/ivalue.h>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace cleave::runtime {
+
+/// The types that a plan predicts for the slots of a program.
+class TypeCheck {
+public:
+  TypeCheck(const plan::Program &program, const plan::Signature &signature);
+
+  /// Throws where `value` is not of the type that is predicted for `slot`: another dtype, rank, a size, or a
+  /// stride of a dimension in which it steps. What is not predicted fits.
+  void check(uint32_t slot, const c10::IValue &value, llvm::ArrayRef<int64_t> symbols) const;
+
+private:
+  /// By slot; null: nothing is predicted.
+  std::vector<const plan::TensorType *> types;
+  std::vector<std::string> symbolNames;
+};
+
+} // namespace cleave::runtime
+
+#endif // CLEAVE_RUNTIME_BASE_TYPECHECK_H

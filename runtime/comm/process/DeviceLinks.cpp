@@ -1,0 +1,221 @@
+//===- DeviceLinks.cpp - Which GPUs of a run reach each other -------------===//
+#include "runtime/comm/process/DeviceLinks.h"
+#include "codegen/plan/Printable.h"
+#include "codegen/plan/Schedule.h"
+#include "runtime/base/Exceptions.h"
+#include "runtime/device/Placement.h"
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringExtras.h"
+#include <future>
+#include <numeric>
+#include <set>
+#include <thread>
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+#include <torch/csrc/distributed/c10d/Store.hpp>
+
+namespace cleave::runtime {
+
+using llvm::ArrayRef;
+using llvm::Error;
+using llvm::Expected;
+using llvm::StringRef;
+using namespace std::chrono_literals;
+
+using Backends = std::vector<c10::intrusive_ptr<c10d::Backend>>;
+
+/// How often to see whether the run has failed.
+static constexpr auto kLook = 10ms;
+/// Of a device.
+static constexpr size_t kLongestName = 255;
+
+//===- Routes -------------------------------------------------------------===//
+
+/// From which rank to which values go.
+static std::set<std::pair<uint32_t, uint32_t>> transfersOf(const plan::Plan &plan) {
+  std::set<std::pair<uint32_t, uint32_t>> pairs;
+  for (const auto &schedule : plan.schedules)
+    for (uint32_t rank = 0; rank < schedule->ranks.size(); ++rank)
+      for (const auto &action : schedule->ranks[rank]->actions)
+        if (action->kind == plan::ActionKind::Send)
+          pairs.insert({rank, peerOf(plan, rank, *action)});
+  return pairs;
+}
+
+std::vector<DeviceRoute> deviceRoutes(const plan::Plan &plan, ArrayRef<RankDevice> devices) {
+  std::vector<DeviceRoute> routes;
+  auto add = [&](DeviceRoute::Kind kind, std::vector<uint32_t> ranks) {
+    if (llvm::all_of(ranks, [&](uint32_t rank) { return !devices[rank].gpu.empty(); }))
+      routes.push_back({kind, std::move(ranks)});
+  };
+  const uint32_t tp = plan.mesh->tp;
+  for (uint32_t first = 0; tp > 1 && first < devices.size(); first += tp) {
+    std::vector<uint32_t> ranks(tp);
+    std::iota(ranks.begin(), ranks.end(), first);
+    add(DeviceRoute::Kind::TensorGroup, std::move(ranks));
+  }
+  for (auto [from, to] : transfersOf(plan))
+    add(DeviceRoute::Kind::Transfer, {from, to});
+  return routes;
+}
+
+Error checkDistinct(ArrayRef<DeviceRoute> routes, ArrayRef<RankDevice> devices) {
+  for (const DeviceRoute &route : routes)
+    for (size_t i = 0; i < route.ranks.size(); ++i)
+      for (size_t j = 0; j < i; ++j) {
+        const RankDevice &one = devices[route.ranks[j]], &other = devices[route.ranks[i]];
+        if (one.gpu == other.gpu)
+          return llvm::createStringError(
+              "ranks " + llvm::Twine(route.ranks[j]) + " (" + one.name + ") and " +
+              llvm::Twine(route.ranks[i]) + " (" + other.name +
+              ") exchange tensors and are two processes on one GPU, " + one.gpu +
+              ", which NCCL does not allow; give each process a GPU of its own, or "
+              "run all ranks in one process");
+      }
+  return Error::success();
+}
+
+//===- Meeting ------------------------------------------------------------===//
+
+static Expected<RankDevice> describe(const ResolvedDevice &device) {
+  if (!device.plugin)
+    return RankDevice{device.name, ""};
+  return catching([&]() -> Expected<RankDevice> {
+    return RankDevice{device.name, device.plugin->identify(device.place.index())};
+  });
+}
+
+/// The devices of all ranks.
+static Expected<std::vector<RankDevice>> tellDevices(Peers &peers, const RankDevice &own) {
+  auto words = peers.gather(own.name + " " + own.gpu, 0);
+  if (!words)
+    return words.takeError();
+  auto all = peers.share(llvm::join(*words, "\n"), 0);
+  if (!all)
+    return all.takeError();
+  std::vector<RankDevice> devices;
+  for (StringRef line : llvm::split(*all, '\n')) {
+    auto [name, gpu] = line.split(' ');
+    devices.push_back({plan::printable(name, kLongestName), plan::printable(gpu, kLongestName)});
+  }
+  if (devices.size() != peers.size())
+    return llvm::createStringError("found the devices of " + llvm::Twine(devices.size()) +
+                                   " ranks at rank 0, expected those of " + llvm::Twine(peers.size()));
+  return devices;
+}
+
+/// Connects the routes that this process is in, by their number among all.
+static Backends connectAll(Peers &peers, const ResolvedDevice &device,
+                           const std::map<size_t, DeviceRoute> &routes, std::chrono::seconds timeout) {
+  auto backends = std::make_shared<Backends>();
+  // What waits for a process that is gone stays behind in its thread.
+  std::packaged_task<void()> connecting([launch = peers.place(), device, routes, timeout, backends] {
+    for (const auto &[number, route] : routes) {
+      const int own = int(llvm::find(route.ranks, launch.rank) - route.ranks.begin());
+      backends->push_back(device.plugin->connect(
+          device.place.index(), openGroupStore(launch, "gpus/" + std::to_string(number), timeout), own,
+          int(route.ranks.size())));
+    }
+  });
+  std::future<void> connected = connecting.get_future();
+  std::thread(std::move(connecting)).detach();
+  // What is made where others fail is given back to nobody: that would end groups while the process ends.
+  auto leaveBehind = [&] { (void)new std::shared_ptr<Backends>(std::move(backends)); };
+  while (connected.wait_for(kLook) != std::future_status::ready)
+    if (peers.isOver()) {
+      leaveBehind();
+      throw WireCut();
+    }
+  try {
+    connected.get();
+    return std::move(*backends);
+  } catch (const std::exception &) {
+    leaveBehind();
+    // That another process has died says more than what NCCL makes of it.
+    for (auto waited = 0ms; waited < kLastWord && !peers.isOver(); waited += kLook)
+      std::this_thread::sleep_for(kLook);
+    if (peers.isOver())
+      throw WireCut();
+    throw;
+  }
+}
+
+Expected<std::unique_ptr<DeviceLinks>> DeviceLinks::open(const plan::Plan &plan, Peers &peers,
+                                                         const ResolvedDevice &device,
+                                                         std::chrono::seconds timeout) {
+  auto failed = [&](Error error) {
+    return llvm::createStringError(
+        peers.fail("rank " + std::to_string(peers.rank()) + ": " + llvm::toString(std::move(error))));
+  };
+  auto own = describe(device);
+  if (!own)
+    return failed(own.takeError());
+  auto devices = tellDevices(peers, *own);
+  if (!devices)
+    return failed(devices.takeError());
+  const std::vector<DeviceRoute> routes = deviceRoutes(plan, *devices);
+  if (Error error = checkDistinct(routes, *devices))
+    return failed(std::move(error));
+  std::map<size_t, DeviceRoute> ours;
+  for (auto [number, route] : llvm::enumerate(routes))
+    if (llvm::is_contained(route.ranks, peers.rank()))
+      ours.emplace(number, route);
+  auto opened = std::make_unique<DeviceLinks>();
+  opened->ownPlace = device.place;
+  if (ours.empty())
+    return opened;
+  Error error = peers.waitFor("for the GPUs of the ranks to be connected", [&] {
+    const Backends backends = connectAll(peers, device, ours, timeout);
+    for (auto [route, backend] : llvm::zip(llvm::make_second_range(ours), backends))
+      opened->add(route, peers.rank(), device.place, backend);
+  });
+  if (error)
+    return error;
+  return opened;
+}
+
+//===- Links --------------------------------------------------------------===//
+
+namespace {
+/// One direction between the two members of a group.
+class PairLink final : public TensorLink {
+public:
+  PairLink(DeviceGroup &group, uint32_t peer, c10::Device place)
+      : TensorLink(place), group(group), peer(peer) {}
+  std::unique_ptr<Message> send(const at::Tensor &bytes) override { return group.send(peer, bytes); }
+  std::unique_ptr<Message> receive(const at::Tensor &bytes) override { return group.receive(peer, bytes); }
+
+private:
+  DeviceGroup &group;
+  const uint32_t peer;
+};
+} // namespace
+
+void DeviceLinks::add(const DeviceRoute &route, uint32_t own, c10::Device place,
+                      c10::intrusive_ptr<c10d::Backend> backend) {
+  groups.push_back(std::make_unique<DeviceGroup>(std::move(backend)));
+  DeviceGroup &made = *groups.back();
+  if (route.kind == DeviceRoute::Kind::TensorGroup) {
+    group = &made;
+    return;
+  }
+  const bool gives = route.ranks[0] == own;
+  links.emplace(std::pair(route.ranks[gives ? 1 : 0], gives),
+                std::make_unique<PairLink>(made, gives ? 1 : 0, place));
+}
+
+TensorLink *DeviceLinks::linkOf(uint32_t peer, bool gives) const {
+  auto found = links.find({peer, gives});
+  return found == links.end() ? nullptr : found->second.get();
+}
+
+void DeviceLinks::abort() {
+  // All at the same time: when NCCL gives a group's memory back, CUDA waits for all that the GPU is doing,
+  // which may be the waiting of another group.
+  std::vector<std::thread> aborting;
+  for (const auto &each : groups)
+    aborting.emplace_back([&each] { each->abort(); });
+  for (std::thread &thread : aborting)
+    thread.join();
+}
+
+} // namespace cleave::runtime

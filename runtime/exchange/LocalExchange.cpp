@@ -1,0 +1,91 @@
+//===- LocalExchange.cpp - Ranks as threads of one process ----------------===//
+#include "runtime/exchange/LocalExchange.h"
+#include <thread>
+
+namespace cleave::runtime {
+
+LocalExchange::LocalExchange(llvm::ArrayRef<uint32_t> ranks, uint32_t groupSize, size_t transfers,
+                             uint32_t microbatches, Patience &patience)
+    : groupSize(groupSize), microbatches(microbatches), patience(patience),
+      mailboxes(transfers * microbatches) {
+  const bool haveCores = ranks.size() <= std::thread::hardware_concurrency();
+  for (uint32_t first = 0; groupSize > 1 && first <= ranks.back(); first += groupSize)
+    groups.push_back(std::make_unique<LocalGroup>(first, groupSize, /*spins=*/haveCores, patience));
+}
+
+Communicator *LocalExchange::communicatorOf(uint32_t rank) {
+  return groups.empty() ? nullptr : &groups[rank / groupSize]->member(rank % groupSize);
+}
+
+std::string LocalExchange::awaited(uint32_t rank) const {
+  return groups.empty() ? "" : groups[rank / groupSize]->awaited(rank % groupSize);
+}
+
+std::string LocalExchange::lose(uint32_t rank, const std::string &context) {
+  return "rank " + std::to_string(rank) + " has died; " + context;
+}
+
+void LocalExchange::wake() {
+  // Whoever has looked and not slept yet holds the lock.
+  {
+    std::lock_guard lock(mutex);
+  }
+  changed.notify_all();
+  for (const auto &group : groups)
+    group->wake();
+}
+
+template <typename Condition>
+bool LocalExchange::waitUntil(std::unique_lock<std::mutex> &lock, Condition reached) {
+  if (reached())
+    return !patience.isOver();
+  lock.unlock();
+  // The request has begun: its deadline stays.
+  const auto deadline = patience.deadline();
+  lock.lock();
+  if (!changed.wait_until(lock, deadline, [&] { return reached() || patience.isOver(); })) {
+    lock.unlock();
+    patience.expire();
+    lock.lock();
+  }
+  return !patience.isOver();
+}
+
+bool LocalExchange::send(const Handover &handover, std::vector<c10::IValue> &values) {
+  Milestone made(values);
+  std::unique_lock lock(mutex);
+  Mailbox &mailbox = mailboxOf(handover);
+  mailbox.values = &values;
+  mailbox.made = std::move(made);
+  changed.notify_all();
+  // A sender that ran ahead would hold more than the plan's peak.
+  const bool isTaken = waitUntil(lock, [&] { return mailbox.taken; });
+  // Nobody takes them after a failure.
+  mailbox.values = nullptr;
+  values.clear();
+  return isTaken;
+}
+
+bool LocalExchange::receive(const Handover &handover, MemoryAccount &receiver,
+                            std::vector<c10::IValue> &values) {
+  std::unique_lock lock(mutex);
+  Mailbox &mailbox = mailboxOf(handover);
+  if (!waitUntil(lock, [&] { return mailbox.values != nullptr; }))
+    return false;
+  // Before the sender goes on: what it makes next must not be counted beside what it gave away.
+  for (const c10::IValue &value : *mailbox.values)
+    moveAccounting(value, receiver);
+  // One by one: each side keeps the memory of its vector for the next transfer.
+  values.clear();
+  for (c10::IValue &value : *mailbox.values)
+    values.push_back(std::move(value));
+  const Milestone made = std::move(mailbox.made);
+  mailbox.taken = true;
+  changed.notify_all();
+  lock.unlock();
+  made.wait();
+  keepForThread(values);
+  return true;
+}
+
+} // namespace cleave::runtime

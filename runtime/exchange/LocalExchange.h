@@ -1,0 +1,67 @@
+//===- LocalExchange.h - Ranks as threads of one process --------*- C++ -*-===//
+#ifndef CLEAVE_RUNTIME_EXCHANGE_LOCALEXCHANGE_H
+#define CLEAVE_RUNTIME_EXCHANGE_LOCALEXCHANGE_H
+
+#include "runtime/base/Patience.h"
+#include "runtime/comm/local/LocalGroup.h"
+#include "runtime/device/Streams.h"
+#include "runtime/exchange/Exchange.h"
+#include "llvm/ADT/ArrayRef.h"
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+
+namespace cleave::runtime {
+
+/// What the ranks of one request exchange in one process: values move by reference, those on GPUs while they
+/// are still made. Who receives them waits for that on the GPU.
+class LocalExchange final : public Exchange {
+public:
+  /// \param ranks       which take part, ascending.
+  /// \param groupSize   how many of them, beginning at each multiple, are a tensor group.
+  /// \param transfers     how many there are in one micro-batch, of all ranks that share their stages.
+  /// \param microbatches  of a data rank, at the most.
+  /// \param patience    of the request; must outlive the result.
+  LocalExchange(llvm::ArrayRef<uint32_t> ranks, uint32_t groupSize, size_t transfers, uint32_t microbatches,
+                Patience &patience);
+
+  Communicator *communicatorOf(uint32_t rank) override;
+  /// Returns when the receiver has taken the values, whose memory stays the sender's until then.
+  bool send(const Handover &handover, std::vector<c10::IValue> &values) override;
+  bool receive(const Handover &handover, MemoryAccount &receiver, std::vector<c10::IValue> &values) override;
+  void giveOutputs(uint32_t, const Microbatches &, std::vector<at::Tensor> &) override {}
+  bool takesOutputs(uint32_t) const override { return false; }
+  std::vector<Output> takeOutputs(uint32_t, const Microbatches &) override { return {}; }
+  void wake() override;
+  std::string agree(std::string message) override { return message; }
+  std::string lose(uint32_t rank, const std::string &context) override;
+  std::string awaited(uint32_t rank) const override;
+  std::string describeRanks() override { return ""; }
+
+private:
+  struct Mailbox {
+    /// The sender's, which waits until they are taken; null before they are given.
+    std::vector<c10::IValue> *values = nullptr;
+    bool taken = false;
+    /// Where the sender's GPUs have made them.
+    Milestone made;
+  };
+
+  Mailbox &mailboxOf(const Handover &handover) {
+    return mailboxes[handover.transfer * microbatches + handover.microbatch];
+  }
+  /// Waits until `reached` holds; false when the request failed.
+  template <typename Condition> bool waitUntil(std::unique_lock<std::mutex> &lock, Condition reached);
+
+  const uint32_t groupSize, microbatches;
+  Patience &patience;
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::vector<Mailbox> mailboxes;
+  /// By the place in the pipeline; none where every rank is alone.
+  std::vector<std::unique_ptr<LocalGroup>> groups;
+};
+
+} // namespace cleave::runtime
+
+#endif // CLEAVE_RUNTIME_EXCHANGE_LOCALEXCHANGE_H

@@ -1,0 +1,68 @@
+//===- Microbatches.cpp - One request in micro-batches --------------------===//
+#include "runtime/exchange/Microbatches.h"
+#include "codegen/plan/Batch.h"
+#include <ATen/Functions.h>
+#include <algorithm>
+
+namespace cleave::runtime {
+
+Microbatches::Microbatches(const plan::Signature &signature, uint32_t wanted, std::vector<int64_t> sizes)
+    : signature(signature) {
+  uint32_t microbatches = 1;
+  if (wanted > 1) {
+    samples = sizes[signature.batch];
+    microbatches = uint32_t(std::min<int64_t>(wanted, samples));
+  }
+  symbolSizes.assign(microbatches, std::move(sizes));
+  for (uint32_t microbatch = 0; microbatches > 1 && microbatch < microbatches; ++microbatch) {
+    auto [begin, end] = plan::samplesOf(samples, microbatches, microbatch);
+    symbolSizes[microbatch][signature.batch] = end - begin;
+  }
+}
+
+at::Tensor Microbatches::inputOf(uint32_t microbatch, size_t leaf, const at::Tensor &whole) const {
+  if (count() == 1)
+    return whole;
+  auto dim = plan::batchDimension(*signature.inputs[leaf]->type, signature.batch);
+  if (!dim)
+    return whole;
+  auto [begin, end] = plan::samplesOf(samples, count(), microbatch);
+  const int64_t rowsPerSample = whole.size(*dim) / samples;
+  return whole.narrow(*dim, begin * rowsPerSample, (end - begin) * rowsPerSample).contiguous();
+}
+
+std::optional<uint32_t> Microbatches::batchOf(size_t leaf) const {
+  return count() == 1 ? std::nullopt : plan::batchDimension(*signature.outputs[leaf]->type, signature.batch);
+}
+
+at::Tensor Microbatches::roomFor(uint32_t microbatch, size_t leaf, const at::Tensor &output,
+                                 c10::Device place) const {
+  auto [begin, end] = plan::samplesOf(samples, count(), microbatch);
+  const uint32_t dim = *batchOf(leaf);
+  // By `size`, which fails where the output has fewer dimensions than the plan says.
+  const int64_t rows = output.size(dim) / (end - begin) * samples;
+  std::vector<int64_t> shape = output.sizes().vec();
+  shape[dim] = rows;
+  return at::empty(shape, output.options().device(place).pinned_memory(place.is_cpu() && output.is_cuda()));
+}
+
+at::Tensor Microbatches::outputOf(uint32_t microbatch, size_t leaf, const at::Tensor &whole) const {
+  auto [begin, end] = plan::samplesOf(samples, count(), microbatch);
+  const uint32_t dim = *batchOf(leaf);
+  const int64_t rowsPerSample = whole.size(dim) / samples;
+  return whole.narrow(dim, begin * rowsPerSample, (end - begin) * rowsPerSample);
+}
+
+void Microbatches::addOutputOf(uint32_t microbatch, size_t leaf, const at::Tensor &output,
+                               const at::Tensor &whole) const {
+  const at::Tensor place = outputOf(microbatch, leaf, whole);
+  const uint32_t dim = *batchOf(leaf);
+  auto [begin, end] = plan::samplesOf(samples, count(), microbatch);
+  TORCH_CHECK(output.dim() == whole.dim() && output.size(dim) == place.size(dim), "output ", leaf, " has ",
+              output.size(dim), " rows for ", end - begin, " samples, which is not what the plan says");
+  // From a GPU into rows that are apart, libtorch copies by way of memory that is not pinned, and would not
+  // wait.
+  place.copy_(output, /*non_blocking=*/place.is_contiguous());
+}
+
+} // namespace cleave::runtime

@@ -1,0 +1,169 @@
+//===- PeerExchange.cpp - Ranks as processes ------------------------------===//
+#include "runtime/exchange/PeerExchange.h"
+#include "codegen/plan/Schedule.h"
+#include "runtime/device/Placement.h"
+#include "runtime/exchange/TransferLimits.h"
+#include "llvm/ADT/STLExtras.h"
+#include <algorithm>
+
+namespace cleave::runtime {
+
+using plan::ActionKind;
+
+uint32_t outputRankOf(const plan::Plan &plan, uint32_t signature) {
+  uint32_t last = 0;
+  for (const auto &output : plan.signatures[signature]->outputs)
+    last = std::max(last, output->stage);
+  return plan.stages[last]->ranks.front();
+}
+
+namespace {
+/// A GPU's way into a group that has a CPU, and so exchanges what is in main memory.
+class ThroughMemory final : public Communicator {
+public:
+  explicit ThroughMemory(Communicator &group) : group(group) {}
+  at::Tensor allReduce(const at::Tensor &tensor) override {
+    return group.allReduce(tensor.cpu()).to(tensor.device());
+  }
+  at::Tensor allGather(const at::Tensor &tensor, int64_t dim, at::IntArrayRef pieces) override {
+    return group.allGather(tensor.cpu(), dim, pieces).to(tensor.device());
+  }
+  at::Tensor reduceScatter(const at::Tensor &tensor, int64_t dim, at::IntArrayRef ranges) override {
+    return group.reduceScatter(tensor.cpu(), dim, ranges).to(tensor.device());
+  }
+  at::Tensor allToAll(const at::Tensor &tensor, int64_t from, at::IntArrayRef pieces, int64_t to,
+                      at::IntArrayRef ranges) override {
+    return group.allToAll(tensor.cpu(), from, pieces, to, ranges).to(tensor.device());
+  }
+  at::Tensor broadcast(const at::Tensor &tensor, int64_t root) override {
+    return group.broadcast(tensor.cpu(), root).to(tensor.device());
+  }
+
+private:
+  Communicator &group;
+};
+} // namespace
+
+PeerExchange::PeerExchange(const plan::Plan &plan, Peers &peers, MemoryAccount &account, bool led,
+                           const DeviceLinks &links)
+    : plan(plan), peers(peers), account(account), led(led), links(links) {
+  const uint32_t size = plan.mesh->tp, index = plan::tensorRankOf(plan, peers.rank());
+  if (size > 1)
+    group.emplace(peers.wire(), peers.rank() - index, size, index, links.tensorGroup());
+  if (group && !links.tensorGroup() && !links.place().is_cpu())
+    throughMemory = std::make_unique<ThroughMemory>(*group);
+  for (uint32_t signature = 0; signature < plan.signatures.size(); ++signature)
+    connect(signature);
+}
+
+void PeerExchange::connect(uint32_t signature) {
+  // Outputs are in main memory.
+  auto give = [&](uint32_t to, Topic topic) {
+    outboxes.try_emplace({to, topic}, peers.wire(), to, topic,
+                         topic == Topic::Values ? links.to(to) : nullptr);
+  };
+  auto take = [&](uint32_t from, Topic topic) {
+    if (!inboxes.contains({from, topic}))
+      inboxes.try_emplace({from, topic}, peers.wire(), from, topic, account,
+                          topic == Topic::Values ? limitsOfValues(plan, from, peers.rank())
+                                                 : limitsOfOutputs(plan),
+                          topic == Topic::Values ? links.from(from) : nullptr);
+  };
+  for (const auto &action : scheduleOf(plan, signature).ranks[peers.rank()]->actions) {
+    if (action->kind == ActionKind::Send)
+      give(peerOf(plan, peers.rank(), *action), Topic::Values);
+    else if (action->kind == ActionKind::Recv)
+      take(peerOf(plan, peers.rank(), *action), Topic::Values);
+  }
+  const uint32_t target = outputRank(signature);
+  for (uint32_t rank = 0; rank < peers.size(); ++rank) {
+    if (rank == target || leavesOf(signature, rank).empty())
+      continue;
+    if (rank == peers.rank())
+      give(target, Topic::Outputs);
+    else if (target == peers.rank())
+      take(rank, Topic::Outputs);
+  }
+}
+
+bool PeerExchange::send(const Handover &handover, std::vector<c10::IValue> &values) {
+  outboxes.at({handover.peer, Topic::Values}).send(values);
+  return true;
+}
+
+bool PeerExchange::receive(const Handover &handover, MemoryAccount &receiver,
+                           std::vector<c10::IValue> &values) {
+  inboxes.at({handover.peer, Topic::Values}).take(values);
+  return true;
+}
+
+std::vector<uint32_t> PeerExchange::leavesOf(uint32_t signature, uint32_t rank) const {
+  std::vector<uint32_t> leaves;
+  for (uint32_t leaf = 0; leaf < plan.signatures[signature]->outputs.size(); ++leaf)
+    if (givesOutput(plan, rank, signature, leaf))
+      leaves.push_back(leaf);
+  return leaves;
+}
+
+std::vector<Output> PeerExchange::partsOf(uint32_t signature, uint32_t rank,
+                                          const Microbatches &microbatches) const {
+  const uint32_t dataRanks = plan.mesh->dp, own = plan::dataRankOf(plan, rank);
+  std::vector<Output> parts;
+  for (uint32_t leaf : leavesOf(signature, rank)) {
+    if (dataRanks == 1 || !microbatches.joins(leaf)) {
+      if (own == 0)
+        parts.push_back({leaf, std::nullopt, {}});
+      continue;
+    }
+    for (uint64_t microbatch = own; microbatch < microbatches.count(); microbatch += dataRanks)
+      parts.push_back({leaf, uint32_t(microbatch), {}});
+  }
+  return parts;
+}
+
+void PeerExchange::giveOutputs(uint32_t signature, const Microbatches &microbatches,
+                               std::vector<at::Tensor> &outputs) {
+  const uint32_t target = outputRank(signature);
+  std::vector<c10::IValue> values;
+  if (peers.rank() == target)
+    return;
+  for (const Output &part : partsOf(signature, peers.rank(), microbatches))
+    values.push_back(part.microbatch
+                         ? microbatches.outputOf(*part.microbatch, part.leaf, outputs[part.leaf]).contiguous()
+                         : outputs[part.leaf]);
+  for (uint32_t leaf : leavesOf(signature, peers.rank()))
+    outputs[leaf] = at::Tensor();
+  if (!values.empty())
+    outboxes.at({target, Topic::Outputs}).send(values);
+}
+
+bool PeerExchange::takesOutputs(uint32_t signature) const {
+  if (peers.rank() != outputRank(signature))
+    return false;
+  for (uint32_t rank = 0; rank < peers.size(); ++rank)
+    if (rank != peers.rank() && !leavesOf(signature, rank).empty())
+      return true;
+  return false;
+}
+
+std::vector<Output> PeerExchange::takeOutputs(uint32_t signature, const Microbatches &microbatches) {
+  std::vector<Output> outputs;
+  std::vector<c10::IValue> values;
+  for (uint32_t rank = 0; rank < peers.size(); ++rank) {
+    const std::vector<Output> parts = partsOf(signature, rank, microbatches);
+    if (rank == peers.rank() || parts.empty())
+      continue;
+    inboxes.at({rank, Topic::Outputs}).take(values);
+    TORCH_CHECK(values.size() == parts.size(), "found ", values.size(), " outputs of rank ", rank,
+                ", expected ", parts.size());
+    for (auto [part, value] : llvm::zip(parts, values))
+      outputs.push_back({part.leaf, part.microbatch, value.toTensor()});
+  }
+  return outputs;
+}
+
+std::string PeerExchange::describeRanks() {
+  return "rank " + std::to_string(peers.rank()) + " " + status() + ", " + peers.describeOthers();
+}
+
+} // namespace cleave::runtime

@@ -1,0 +1,79 @@
+//===- TransferLimits.cpp - How much a message of a peer may be -----------===//
+#include "runtime/exchange/TransferLimits.h"
+#include "codegen/plan/Batch.h"
+#include "codegen/plan/DimExpr.h"
+#include "codegen/plan/Schedule.h"
+#include "runtime/device/Placement.h"
+#include "llvm/ADT/STLExtras.h"
+#include <algorithm>
+
+namespace cleave::runtime {
+
+/// Of the widest element type: what a value has at run time depends on autocast, too.
+static constexpr uint64_t kWidest = 16;
+
+/// Adds what a tensor of `type` may take; null: of a type that is not known.
+static void add(const plan::TensorType *type, ParcelLimits &limits) {
+  const uint64_t memory = machineMemory();
+  uint64_t bytes = kWidest;
+  const bool isRanked = type && type->ranked;
+  for (size_t dim = 0; isRanked && dim < type->dims.size(); ++dim) {
+    const std::optional<int64_t> size = plan::asConstant(*type->dims[dim]);
+    if (!size || *size < 0 || __builtin_mul_overflow(bytes, uint64_t(*size), &bytes))
+      bytes = memory;
+  }
+  ++limits.values;
+  limits.bytes = std::min(memory, limits.bytes + std::min(memory, isRanked ? bytes : memory));
+}
+
+static void widen(ParcelLimits &limits, const ParcelLimits &other) {
+  limits.values = std::max(limits.values, other.values);
+  limits.bytes = std::max(limits.bytes, other.bytes);
+}
+
+static const plan::TensorType *typeOf(const plan::Program &program, uint32_t slot) {
+  auto found = llvm::find_if(program.types, [&](const auto &type) { return type->slot == slot; });
+  return found == program.types.end() ? nullptr : (*found)->type.get();
+}
+
+ParcelLimits limitsOfValues(const plan::Plan &plan, uint32_t from, uint32_t to) {
+  ParcelLimits most{0, 0};
+  for (const plan::Program *program : programsOf(plan, to))
+    for (const plan::Transfer &transfer : plan::transfers(plan, program->signature)) {
+      if (transfer.to != program->stage || !llvm::is_contained(plan.stages[transfer.from]->ranks, from))
+        continue;
+      ParcelLimits limits{0, 0};
+      for (uint32_t input : transfer.inputs)
+        add(typeOf(*program, program->inputs[input]->slot), limits);
+      widen(most, limits);
+    }
+  return most;
+}
+
+ParcelLimits limitsOfOutputs(const plan::Plan &plan) {
+  ParcelLimits most{0, 0};
+  for (uint32_t signature = 0; signature < plan.signatures.size(); ++signature) {
+    ParcelLimits limits{0, 0};
+    for (const auto &output : plan.signatures[signature]->outputs)
+      add(output->type.get(), limits);
+    // Of each micro-batch a part.
+    limits.values *= plan::microbatchesOfAll(plan, scheduleOf(plan, signature));
+    widen(most, limits);
+  }
+  return most;
+}
+
+ParcelLimits limitsOfInputs(const plan::Plan &plan) {
+  ParcelLimits most{0, 0};
+  for (const auto &signature : plan.signatures) {
+    ParcelLimits limits{0, 0};
+    for (const auto &input : signature->inputs)
+      add(input->type.get(), limits);
+    widen(most, limits);
+  }
+  // What is to be done, and for which signature.
+  most.values += 2;
+  return most;
+}
+
+} // namespace cleave::runtime

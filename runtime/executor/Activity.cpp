@@ -1,0 +1,104 @@
+//===- Activity.cpp - What the threads of this process run ----------------===//
+#include "runtime/executor/Activity.h"
+#include "runtime/executor/Executor.h"
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+
+namespace cleave::runtime {
+
+namespace {
+struct Place {
+  std::atomic<bool> isTaken{false};
+  std::atomic<const Executor *> executor{nullptr};
+  std::atomic<uint32_t> rank{0};
+};
+} // namespace
+
+/// Threads beyond these go untold.
+static constexpr size_t kPlaces = 1024, kNone = kPlaces;
+static Place places[kPlaces];
+/// Where signal handlers find it without an allocation.
+static thread_local size_t own __attribute__((tls_model("initial-exec"))) = kNone;
+
+ActivityScope::ActivityScope(uint32_t rank, const Executor &executor) : outer(own) {
+  // Mostly the first that is tried: ranks begin at their own.
+  for (size_t i = 0; i < kPlaces; ++i) {
+    const size_t index = (rank + i) % kPlaces;
+    bool isFree = false;
+    if (!places[index].isTaken.compare_exchange_strong(isFree, true))
+      continue;
+    places[index].rank = rank;
+    places[index].executor.store(&executor, std::memory_order_release);
+    own = index;
+    return;
+  }
+}
+
+ActivityScope::~ActivityScope() {
+  if (own != outer) {
+    places[own].executor = nullptr;
+    places[own].isTaken = false;
+  }
+  own = outer;
+}
+
+namespace {
+/// Text in memory of a fixed size, cut where that ends.
+class Text {
+public:
+  Text(char *begin, size_t size) : at(begin), end(begin + size - 1) { *at = '\0'; }
+  Text &operator<<(const char *text) {
+    while (*text && at < end)
+      *at++ = *text++;
+    *at = '\0';
+    return *this;
+  }
+  Text &operator<<(uint32_t number) {
+    char digits[11], *first = digits + 10;
+    *first = '\0';
+    do
+      *--first = char('0' + number % 10);
+    while (number /= 10);
+    return *this << first;
+  }
+
+private:
+  char *at, *const end;
+};
+} // namespace
+
+static void describe(uint32_t rank, const Executor &executor, Text &text) {
+  text << "rank " << rank << " (stage " << executor.stage() << ")";
+  if (const plan::Instruction *instruction = executor.instruction()) {
+    const char *path = executor.pathOf(*instruction), *name = executor.nameOf(*instruction);
+    text << ": " << path << (*path ? ": " : "") << name;
+  }
+}
+
+static bool describe(const Place &place, Text &text, const char *before) {
+  const Executor *executor = place.executor.load(std::memory_order_acquire);
+  if (!executor)
+    return false;
+  describe(place.rank, *executor, text << before);
+  return true;
+}
+
+void describeActivity(char *buffer, size_t size) {
+  Text text(buffer, size);
+  if (own != kNone && describe(places[own], text, ""))
+    return;
+  bool isFirst = true;
+  for (const Place &place : places)
+    if (describe(place, text, isFirst ? "" : " or "))
+      isFirst = false;
+}
+
+std::string describeProgram(uint32_t rank, const Executor &executor) {
+  char buffer[4096];
+  Text text(buffer, sizeof(buffer));
+  describe(rank, executor, text);
+  return buffer;
+}
+
+} // namespace cleave::runtime

@@ -1,0 +1,315 @@
+//===- Executor.cpp -------------------------------------------------------===//
+#include "runtime/executor/Executor.h"
+#include "codegen/plan/DimExpr.h"
+#include "runtime/base/Exceptions.h"
+#include "runtime/base/Values.h"
+#include "runtime/executor/Activity.h"
+#include "runtime/executor/SetupWatch.h"
+#include <ATen/core/Dict.h>
+#include <ATen/core/List.h>
+
+namespace cleave::runtime {
+
+using c10::IValue;
+using llvm::ArrayRef;
+using plan::InstructionKind;
+
+namespace {
+/// What an instruction calls, under its name in profiles.
+class Range {
+public:
+  Range(DevicePlugin *plugin, const Code &code, const CodeInstruction &instruction) : plugin(plugin) {
+    if (plugin)
+      plugin->beginRange(code.describe(instruction).c_str());
+  }
+  ~Range() {
+    if (plugin)
+      plugin->endRange();
+  }
+  Range(const Range &) = delete;
+  Range &operator=(const Range &) = delete;
+
+private:
+  DevicePlugin *const plugin;
+};
+} // namespace
+
+Executor::Executor(const plan::Program &program, std::unique_ptr<Code> loaded, States &states,
+                   c10::Device place, uint32_t rank)
+    : program(program), code(std::move(loaded)), states(states), place(place), rank(rank),
+      slots(code->slotCount()), lists(code->keptLists()) {
+  stack.reserve(code->stackDepth());
+}
+
+llvm::Error Executor::fillSlots(const WeightStore &weights) {
+  for (const auto &constant : program.constants) {
+    c10::IValue &slot = slots[constant->slot];
+    if (llvm::Error error = toValue(*constant->value).moveInto(slot))
+      return error;
+    if (slot.isDevice() && !place.is_cpu())
+      slot = place;
+  }
+  slots[code->deviceSlot()] = place;
+  for (const auto &weight : program.weights)
+    slots[weight->slot] = weights.at(weight->weight);
+  return llvm::Error::success();
+}
+
+llvm::Error Executor::setUp() {
+  ActivityScope activity(rank, *this);
+  SetupWatch::Scope watched(rank, *this);
+  auto done = catching([&]() -> llvm::Error {
+    for (const CodeInstruction &instruction : code->setup()) {
+      enter(&instruction);
+      execute(instruction);
+      for (uint32_t slot : instruction.releases)
+        slots[slot] = IValue();
+    }
+    return llvm::Error::success();
+  });
+  if (done)
+    return llvm::createStringError(position() + ": " + llvm::toString(std::move(done)));
+  enter(nullptr);
+  return llvm::Error::success();
+}
+
+llvm::Expected<std::unique_ptr<Executor>> Executor::load(const plan::Plan &plan, const plan::Program &program,
+                                                         const WeightStore &weights, Operators &operators,
+                                                         States &states, c10::Device place, bool checkTypes,
+                                                         DevicePlugin *ranges, uint32_t rank) {
+  auto code = Code::load(plan, program, operators, place);
+  if (!code)
+    return code.takeError();
+  std::unique_ptr<Executor> executor(new Executor(program, std::move(*code), states, place, rank));
+  if (llvm::Error error = executor->fillSlots(weights))
+    return error;
+  if (llvm::Error error = executor->setUp())
+    return error;
+  if (checkTypes)
+    executor->types.emplace(program, *plan.signatures[program.signature]);
+  executor->ranges = ranges;
+  return executor;
+}
+
+void Executor::setInput(size_t index, IValue value) {
+  slots[program.inputs[index]->slot] = movedTo(place, std::move(value));
+}
+
+void Executor::run(ArrayRef<int64_t> sizes, const std::atomic<bool> &cancel, std::vector<IValue> &outputs) {
+  ActivityScope activity(rank, *this);
+  symbols = sizes;
+  cancelled = &cancel;
+  enter(nullptr);
+  bindSizes();
+  if (types)
+    checkInputTypes();
+  runBlock(code->main());
+  outputs.clear();
+  for (Operand operand : code->outputs())
+    outputs.push_back(take(operand));
+  clear();
+}
+
+std::string Executor::position() const {
+  const CodeInstruction *instruction = current.load(std::memory_order_relaxed);
+  return instruction ? code->describe(*instruction) : "";
+}
+
+void Executor::clear() {
+  enter(nullptr);
+  stack.clear();
+  for (uint32_t slot : code->requestSlots())
+    slots[slot] = IValue();
+  hostValues.sweep(slots);
+}
+
+void Executor::bindSizes() {
+  for (const auto &size : program.sizes) {
+    std::optional<int64_t> value = plan::evaluate(*size->value, symbols);
+    TORCH_CHECK(
+        value, "a size that the plan computes from the sizes of the inputs is out of range for these inputs");
+    slots[size->slot] = *value;
+  }
+}
+
+void Executor::runBlock(const CodeBlock &block) {
+  for (const CodeInstruction &instruction : block.instructions) {
+    TORCH_CHECK(!cancelled->load(std::memory_order_relaxed), "the request was cancelled");
+    enter(&instruction);
+    {
+      Range range(ranges, *code, instruction);
+      execute(instruction);
+    }
+    if (types)
+      checkTypes(instruction.results);
+    for (uint32_t slot : instruction.releases)
+      slots[slot] = IValue();
+    hostValues.sweep(slots);
+  }
+}
+
+void Executor::execute(const CodeInstruction &instruction) {
+  switch (instruction.kind) {
+  case InstructionKind::Call:
+    return call(instruction);
+  case InstructionKind::List:
+    return makeList(instruction);
+  case InstructionKind::Tuple:
+    return makeTuple(instruction);
+  case InstructionKind::Dict:
+    return makeDict(instruction);
+  case InstructionKind::Unpack:
+    return unpack(instruction);
+  case InstructionKind::If:
+    return choose(instruction);
+  case InstructionKind::Loop:
+    return loop(instruction);
+  case InstructionKind::StateRead:
+    return readState(instruction);
+  case InstructionKind::StateWrite:
+    return writeState(instruction);
+  case InstructionKind::Collective:
+    break;
+  }
+  TORCH_INTERNAL_ASSERT(false, "Code::load refuses the other kinds");
+}
+
+/// The value of an operand, moved out of its slot when nothing reads it later.
+IValue Executor::take(Operand operand) {
+  return operand.last ? std::move(slots[operand.slot]) : slots[operand.slot];
+}
+
+void Executor::store(uint32_t slot, IValue value) {
+  slots[slot] = std::move(value);
+  hostValues.note(slot, slots[slot]);
+}
+
+void Executor::push(ArrayRef<Operand> operands) {
+  for (Operand operand : operands)
+    stack.push_back(take(operand));
+}
+
+void Executor::popInto(ArrayRef<uint32_t> results) {
+  TORCH_CHECK(stack.size() == results.size(), "gave ", stack.size(), " values, the plan expects ",
+              results.size());
+  for (size_t i = 0; i < results.size(); ++i)
+    store(results[i], std::move(stack[i]));
+  stack.clear();
+}
+
+void Executor::call(const CodeInstruction &instruction) {
+  push(instruction.operands);
+  if (instruction.countsOperands)
+    stack.emplace_back(int64_t(instruction.operands.size()));
+  (*instruction.operation)(stack);
+  popInto(instruction.results);
+}
+
+/// With room for the operands.
+c10::impl::GenericList Executor::emptyList(const CodeInstruction &instruction) {
+  if (instruction.kept && lists[*instruction.kept].isList() && lists[*instruction.kept].use_count() == 1) {
+    // Another thread may have been the last to read it, and counts are read in no order.
+    std::atomic_thread_fence(std::memory_order_acquire);
+    c10::impl::GenericList list = lists[*instruction.kept].toList();
+    list.clear();
+    return list;
+  }
+  c10::impl::GenericList list(instruction.element);
+  list.reserve(instruction.operands.size());
+  if (instruction.kept)
+    lists[*instruction.kept] = list;
+  return list;
+}
+
+void Executor::makeList(const CodeInstruction &instruction) {
+  c10::impl::GenericList list = emptyList(instruction);
+  for (Operand operand : instruction.operands) {
+    IValue item = take(operand);
+    checkElement(item, *instruction.element);
+    list.push_back(std::move(item));
+  }
+  store(instruction.results[0], std::move(list));
+}
+
+void Executor::makeTuple(const CodeInstruction &instruction) {
+  std::vector<IValue> items;
+  items.reserve(instruction.operands.size());
+  for (Operand operand : instruction.operands)
+    items.push_back(take(operand));
+  store(instruction.results[0], c10::ivalue::Tuple::create(std::move(items)));
+}
+
+void Executor::makeDict(const CodeInstruction &instruction) {
+  c10::impl::GenericDict dict(instruction.element, instruction.value);
+  for (size_t i = 0; i + 1 < instruction.operands.size(); i += 2) {
+    IValue key = take(instruction.operands[i]), value = take(instruction.operands[i + 1]);
+    checkElement(key, *instruction.element);
+    checkElement(value, *instruction.value);
+    dict.insert_or_assign(std::move(key), std::move(value));
+  }
+  store(instruction.results[0], std::move(dict));
+}
+
+void Executor::unpack(const CodeInstruction &instruction) {
+  IValue whole = take(instruction.operands[0]);
+  TORCH_CHECK(whole.isTuple() || whole.isList(), "found ", whole.tagKind(), ", expected a tuple or a list");
+  ArrayRef<IValue> items =
+      whole.isTuple()
+          ? ArrayRef<IValue>(whole.toTupleRef().elements().begin(), whole.toTupleRef().elements().size())
+          : ArrayRef<IValue>(whole.toListRef().data(), whole.toListRef().size());
+  TORCH_CHECK(items.size() == instruction.results.size(), "found ", items.size(), " items, expected ",
+              instruction.results.size());
+  for (size_t i = 0; i < items.size(); ++i)
+    store(instruction.results[i], items[i]);
+}
+
+void Executor::choose(const CodeInstruction &instruction) {
+  const bool condition = take(instruction.operands[0]).toBool();
+  const CodeBlock &block = *instruction.blocks[condition ? 0 : 1];
+  runBlock(block);
+  enter(&instruction);
+  push(block.results);
+  popInto(instruction.results);
+}
+
+void Executor::loop(const CodeInstruction &instruction) {
+  const CodeBlock &body = *instruction.blocks[0];
+  push(instruction.operands);
+  const int64_t trips = stack.at(0).toInt();
+  bool more = stack.at(1).toBool();
+  stack.erase(stack.begin());
+  // From here on the stack holds [condition, carried…], and during an iteration nothing.
+  for (int64_t iteration = 0; iteration < trips && more; ++iteration) {
+    TORCH_CHECK(!cancelled->load(std::memory_order_relaxed), "the request was cancelled");
+    stack[0] = iteration;
+    popInto(body.params);
+    runBlock(body);
+    enter(&instruction);
+    push(body.results);
+    more = stack.at(0).toBool();
+  }
+  stack.erase(stack.begin());
+  popInto(instruction.results);
+  for (uint32_t slot : body.params)
+    slots[slot] = IValue();
+}
+
+void Executor::readState(const CodeInstruction &instruction) {
+  store(instruction.results[0], states.read(instruction.source->op, take(instruction.operands[0])));
+}
+
+void Executor::writeState(const CodeInstruction &instruction) {
+  states.write(instruction.source->op, take(instruction.operands[0]));
+}
+
+void Executor::checkTypes(ArrayRef<uint32_t> written) const {
+  for (uint32_t slot : written)
+    types->check(slot, slots[slot], symbols);
+}
+
+void Executor::checkInputTypes() const {
+  for (const auto &input : program.inputs)
+    types->check(input->slot, slots[input->slot], symbols);
+}
+
+} // namespace cleave::runtime

@@ -1,0 +1,59 @@
+//===- SetupWatch.cpp - Plans whose loading does not end ------------------===//
+#include "runtime/executor/SetupWatch.h"
+#include "runtime/executor/Activity.h"
+#include <utility>
+
+namespace cleave::runtime {
+
+/// Of the session that this thread opens; null where none is watched.
+static thread_local SetupWatch *current = nullptr;
+
+SetupWatch::SetupWatch(std::chrono::seconds limit, std::function<void(const std::string &)> told)
+    : overdue(std::move(told)) {
+  if (!overdue)
+    return;
+  thread = std::thread([this, limit] { watch(limit); });
+  current = this;
+}
+
+SetupWatch::~SetupWatch() {
+  if (!thread.joinable())
+    return;
+  current = nullptr;
+  {
+    std::lock_guard lock(mutex);
+    isOver = true;
+  }
+  changed.notify_all();
+  thread.join();
+}
+
+SetupWatch::Scope::Scope(uint32_t rank, const Executor &executor) {
+  if (current)
+    current->setProgram(rank, &executor);
+}
+
+SetupWatch::Scope::~Scope() {
+  if (current)
+    current->setProgram(0, nullptr);
+}
+
+void SetupWatch::setProgram(uint32_t number, const Executor *program) {
+  std::lock_guard lock(mutex);
+  rank = number;
+  executor = program;
+}
+
+void SetupWatch::watch(std::chrono::seconds limit) {
+  std::string what;
+  {
+    std::unique_lock lock(mutex);
+    if (changed.wait_for(lock, limit, [&] { return isOver; }))
+      return;
+    what = executor ? describeProgram(rank, *executor) + " prepares what requests read; " : "";
+  }
+  overdue("not loaded after " + std::to_string(limit.count()) + " s: " + what +
+          "allow more time (--load-timeout)");
+}
+
+} // namespace cleave::runtime

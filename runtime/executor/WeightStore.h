@@ -1,0 +1,36 @@
+//===- WeightStore.h - The weights of one rank ------------------*- C++ -*-===//
+#ifndef CLEAVE_RUNTIME_EXECUTOR_WEIGHTSTORE_H
+#define CLEAVE_RUNTIME_EXECUTOR_WEIGHTSTORE_H
+
+#include "codegen/plan/Plan.h"
+#include "codegen/plan/Safetensors.h"
+#include "llvm/ADT/DenseMap.h"
+#include "llvm/Support/Error.h"
+#include <ATen/core/Tensor.h>
+#include <memory>
+
+namespace cleave::runtime {
+
+/// The weights that the programs of one rank use. On the CPU they are the mapped shard file: they are read by
+/// who computes with them, never copied, and keep the mapping alive.
+class WeightStore {
+public:
+  /// \param file  the rank's shard file, compared with the plan.
+  static llvm::Expected<WeightStore> load(const plan::Plan &plan, std::shared_ptr<plan::SafetensorsFile> file,
+                                          uint32_t rank, c10::Device place);
+
+  /// Weight `index` of the plan; one that a program of this rank uses.
+  const at::Tensor &at(uint32_t index) const { return tensors.find(index)->second; }
+  int64_t bytes() const { return total; }
+
+private:
+  llvm::Error add(const plan::Plan &plan, std::shared_ptr<plan::SafetensorsFile> file, uint32_t rank,
+                  uint32_t weight, c10::Device place);
+
+  llvm::DenseMap<uint32_t, at::Tensor> tensors;
+  int64_t total = 0;
+};
+
+} // namespace cleave::runtime
+
+#endif // CLEAVE_RUNTIME_EXECUTOR_WEIGHTSTORE_H

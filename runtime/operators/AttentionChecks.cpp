@@ -1,0 +1,82 @@
+//===- AttentionChecks.cpp - Fused layers of nn.TransformerEncoder --------===//
+#include "runtime/operators/ArgumentCheckParts.h"
+#include "llvm/ADT/StringMap.h"
+
+namespace cleave::runtime {
+
+using c10::IValue;
+using llvm::ArrayRef;
+
+/// Whether `value` is a tensor of these sizes, without gaps, of the dtype of `like`.
+static void checkParameter(const IValue &value, at::IntArrayRef sizes, const at::Tensor &like) {
+  const at::Tensor &parameter = tensorOf(value);
+  TORCH_CHECK(parameter.sizes() == sizes && parameter.is_contiguous() &&
+                  parameter.scalar_type() == like.scalar_type(),
+              "found a parameter ", parameter.sizes(), " of ", parameter.scalar_type(), ", expected ", sizes,
+              " of ", like.scalar_type(), " without gaps");
+}
+
+/// A mask of self-attention (torch.nn.modules.transformer): of queries and keys, of a batch's padding, or of
+/// each head.
+static void checkAttentionMask(const IValue &mask, const IValue &type, const at::Tensor &input,
+                               int64_t heads) {
+  if (!mask.isTensor() || !mask.toTensor().defined())
+    return;
+  const int64_t batch = input.size(0), length = input.size(1);
+  const std::vector<int64_t> sizes[] = {{length, length}, {batch, length}, {batch, heads, length, length}};
+  TORCH_CHECK(type.isInt() && type.toInt() >= 0 && type.toInt() <= 2,
+              "found a mask without its type, expected 0, 1 or 2");
+  TORCH_CHECK(mask.toTensor().scalar_type() == at::kBool &&
+                  mask.toTensor().sizes() == at::IntArrayRef(sizes[type.toInt()]),
+              "found a mask ", mask.toTensor().sizes(), ", expected booleans ",
+              at::IntArrayRef(sizes[type.toInt()]));
+}
+
+/// Fused self-attention over `input`: embed_dim, num_heads, and weights and biases of the projections.
+static void checkProjections(const at::Tensor &input, ArrayRef<IValue> arguments) {
+  const int64_t width = arguments[0].toInt(), heads = arguments[1].toInt();
+  TORCH_CHECK(input.dim() == 3 && input.numel() > 0 && input.is_contiguous() && input.size(2) == width &&
+                  heads > 0 && width % heads == 0 && c10::isFloatingType(input.scalar_type()),
+              "found an input ", input.sizes(), " for ", heads, " heads of together ", width);
+  checkParameter(arguments[2], {3 * width, width}, input);
+  checkParameter(arguments[3], {3 * width}, input);
+  checkParameter(arguments[4], {width, width}, input);
+  checkParameter(arguments[5], {width}, input);
+}
+
+/// _native_multi_head_attention(query, key, value, embed_dim, num_head, qkv_weight, qkv_bias, proj_weight,
+/// proj_bias, mask, need_weights, average_attn_weights, mask_type).
+static void checkFusedAttention(ArrayRef<IValue> arguments) {
+  const at::Tensor &query = tensorOf(arguments[0]);
+  checkProjections(query, arguments.slice(3, 6));
+  for (const IValue &operand : arguments.slice(1, 2))
+    checkParameter(operand, query.sizes(), query);
+  checkAttentionMask(arguments[9], arguments[12], query, arguments[4].toInt());
+}
+
+/// _transformer_encoder_layer_fwd(src, embed_dim, num_heads, qkv_weight, qkv_bias, proj_weight, proj_bias,
+/// use_gelu, norm_first, eps, norm_weight_1, norm_bias_1, norm_weight_2, norm_bias_2, ffn_weight_1,
+/// ffn_bias_1, ffn_weight_2, ffn_bias_2, mask, mask_type).
+static void checkEncoderLayer(ArrayRef<IValue> arguments) {
+  const at::Tensor &input = tensorOf(arguments[0]);
+  checkProjections(input, arguments.slice(1, 6));
+  const int64_t width = arguments[1].toInt();
+  for (const IValue &norm : arguments.slice(10, 4))
+    checkParameter(norm, {width}, input);
+  const int64_t hidden = tensorOf(arguments[15]).numel();
+  checkParameter(arguments[14], {hidden, width}, input);
+  checkParameter(arguments[15], {hidden}, input);
+  checkParameter(arguments[16], {width, hidden}, input);
+  checkParameter(arguments[17], {width}, input);
+  checkAttentionMask(arguments[18], arguments[19], input, arguments[2].toInt());
+}
+
+ArgumentCheck attentionCheckOf(llvm::StringRef name) {
+  static const llvm::StringMap<ArgumentCheck> checks = {
+      {"aten::_native_multi_head_attention", checkFusedAttention},
+      {"aten::_transformer_encoder_layer_fwd", checkEncoderLayer},
+  };
+  return checks.lookup(name);
+}
+
+} // namespace cleave::runtime

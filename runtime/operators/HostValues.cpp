@@ -1,0 +1,96 @@
+//===- HostValues.cpp -----------------------------------------------------===//
+#include "runtime/operators/HostValues.h"
+#include "llvm/ADT/STLExtras.h"
+#include <ATen/core/Dict.h>
+#include <ATen/core/List.h>
+#include <ATen/core/ivalue.h>
+#include <algorithm>
+
+namespace cleave::runtime {
+
+using c10::IValue;
+
+/// Values of fewer bytes are not counted: a plan has so many slots for them as it has lines.
+static constexpr int64_t kSmall = 4096;
+/// What an entry of a dict takes besides its key and value.
+static constexpr int64_t kEntryBytes = 32;
+
+namespace {
+class Walk {
+public:
+  void visit(const IValue &value, int depth);
+  int64_t bytes = 0;
+
+private:
+  void add(size_t count, int64_t bytesEach);
+  void visitItems(llvm::ArrayRef<IValue> items, int depth);
+};
+} // namespace
+
+void Walk::add(size_t count, int64_t bytesEach) {
+  TORCH_CHECK(count <= size_t(kMostItems), "found a list or string of ", count, " items, expected at most ",
+              kMostItems);
+  bytes += int64_t(count) * bytesEach;
+  TORCH_CHECK(bytes <= kMostHostBytes, "found lists and strings of more than ", kMostHostBytes,
+              " bytes in one value");
+}
+
+void Walk::visitItems(llvm::ArrayRef<IValue> items, int depth) {
+  add(items.size(), sizeof(IValue));
+  for (const IValue &item : items)
+    if (isHostValue(item))
+      visit(item, depth + 1);
+}
+
+void Walk::visit(const IValue &value, int depth) {
+  TORCH_CHECK(depth < kMostNested, "found values nested ", kMostNested, " deep, expected fewer");
+  if (value.isString())
+    return add(value.toStringRef().size(), 1);
+  if (value.isTuple()) {
+    const auto &items = value.toTupleRef().elements();
+    return visitItems(llvm::ArrayRef<IValue>(items.begin(), items.size()), depth);
+  }
+  if (value.isList())
+    return visitItems(llvm::ArrayRef(value.toListRef().data(), value.toListRef().size()), depth);
+  const c10::Dict<IValue, IValue> dict = value.toGenericDict();
+  add(dict.size(), 2 * sizeof(IValue) + kEntryBytes);
+  for (const auto &entry : dict)
+    for (const IValue &part : {IValue(entry.key()), IValue(entry.value())})
+      if (isHostValue(part))
+        visit(part, depth + 1);
+}
+
+int64_t hostBytesOf(const IValue &value) {
+  Walk walk;
+  if (isHostValue(value))
+    walk.visit(value, 0);
+  return walk.bytes;
+}
+
+void HostValues::noteHostValue(uint32_t slot, const IValue &value) {
+  const int64_t bytes = hostBytesOf(value);
+  auto known = llvm::find_if(counted, [&](const Counted &entry) { return entry.slot == slot; });
+  if (known != counted.end()) {
+    known->account->release(known->bytes);
+    counted.erase(known);
+  }
+  MemoryAccount *account = ScopedAccount::current();
+  if (bytes < kSmall || !account)
+    return;
+  account->hold(bytes);
+  counted.push_back({slot, bytes, account});
+}
+
+void HostValues::sweepCounted(llvm::ArrayRef<IValue> slots) {
+  auto end = std::partition(counted.begin(), counted.end(),
+                            [&](const Counted &entry) { return isHostValue(slots[entry.slot]); });
+  release(end - counted.begin());
+}
+
+void HostValues::release(size_t begin) {
+  for (const Counted &entry : llvm::ArrayRef(counted).drop_front(begin))
+    entry.account->release(entry.bytes);
+  counted.resize(begin);
+}
+
+} // namespace cleave::runtime

@@ -1,0 +1,63 @@
+//===- HostValues.h - Lists, tuples, dicts and strings ----------*- C++ -*-===//
+#ifndef CLEAVE_RUNTIME_OPERATORS_HOSTVALUES_H
+#define CLEAVE_RUNTIME_OPERATORS_HOSTVALUES_H
+
+#include "runtime/device/MemoryAccount.h"
+#include "llvm/ADT/ArrayRef.h"
+#include <ATen/core/ivalue.h>
+#include <cstdint>
+#include <vector>
+
+namespace cleave::runtime {
+
+/// Most items of a list, tuple or dict, and most bytes of a string, that an instruction may make.
+constexpr int64_t kMostItems = int64_t(1) << 20;
+/// Most bytes that one value may take beside its tensors.
+constexpr int64_t kMostHostBytes = int64_t(256) << 20;
+/// Values are walked and destroyed by functions that call themselves, so they are nested less deep than this.
+constexpr int kMostNested = 100;
+
+/// Whether `value` takes memory that no tensor has: a list, tuple, dict or string.
+inline bool isHostValue(const c10::IValue &value) {
+  return value.isList() || value.isTuple() || value.isString() || value.isGenericDict();
+}
+
+/// Bytes that `value` takes beside its tensors, at any depth; what it holds twice counts twice. Throws
+/// c10::Error where one of the limits above is exceeded.
+int64_t hostBytesOf(const c10::IValue &value);
+
+/// Counts the lists, tuples, dicts and strings in the slots of a program in the account of the thread that
+/// makes them. Small ones are not counted.
+class HostValues {
+public:
+  ~HostValues() { release(0); }
+
+  /// Counts `value`, which `slot` now holds, instead of what the slot held. Throws c10::OutOfMemoryError
+  /// where that exceeds the account's limit, and c10::Error where hostBytesOf does.
+  void note(uint32_t slot, const c10::IValue &value) {
+    if (isHostValue(value))
+      noteHostValue(slot, value);
+  }
+  /// Stops counting what has left its slot.
+  void sweep(llvm::ArrayRef<c10::IValue> slots) {
+    if (!counted.empty())
+      sweepCounted(slots);
+  }
+
+private:
+  struct Counted {
+    uint32_t slot;
+    int64_t bytes;
+    MemoryAccountRef account;
+  };
+  void noteHostValue(uint32_t slot, const c10::IValue &value);
+  void sweepCounted(llvm::ArrayRef<c10::IValue> slots);
+  /// Stops counting all from `begin` on.
+  void release(size_t begin);
+
+  std::vector<Counted> counted;
+};
+
+} // namespace cleave::runtime
+
+#endif // CLEAVE_RUNTIME_OPERATORS_HOSTVALUES_H

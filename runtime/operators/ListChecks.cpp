@@ -1,0 +1,127 @@
+//===- ListChecks.cpp - How long lists and strings become -----------------===//
+#include "runtime/operators/ArgumentCheckParts.h"
+#include "runtime/operators/HostValues.h"
+#include "llvm/ADT/StringMap.h"
+#include <ATen/WrapDimUtils.h>
+#include <algorithm>
+#include <limits>
+
+namespace cleave::runtime {
+
+using c10::IValue;
+using llvm::ArrayRef;
+
+/// Characters that a number of a tensor is written in, and more.
+static constexpr int64_t kNumberText = 32;
+
+static void checkLength(int64_t length) {
+  TORCH_CHECK(length <= kMostItems, "it would make a list or string of ", length, " items, expected at most ",
+              kMostItems);
+}
+
+static void checkProduct(int64_t count, int64_t each) {
+  int64_t length;
+  checkLength(__builtin_mul_overflow(std::max<int64_t>(count, 0), each, &length)
+                  ? std::numeric_limits<int64_t>::max()
+                  : length);
+}
+
+/// mul of a list and a number, in either order.
+static void checkRepeatedList(ArrayRef<IValue> arguments) {
+  const bool isFirst = arguments[0].isList();
+  if (arguments[isFirst ? 0 : 1].isList())
+    checkProduct(arguments[isFirst ? 1 : 0].toInt(), int64_t(arguments[isFirst ? 0 : 1].toListRef().size()));
+}
+
+/// ljust(self, width, …) and others.
+static void checkWidth(ArrayRef<IValue> arguments) { checkLength(arguments[1].toInt()); }
+
+/// rangelist(n).
+static void checkCount(ArrayRef<IValue> arguments) { checkLength(arguments[0].toInt()); }
+
+/// expandtabs(self, tabsize).
+static void checkTabs(ArrayRef<IValue> arguments) {
+  checkProduct(arguments[1].toInt(), int64_t(arguments[0].toStringRef().size()));
+}
+
+/// replace(self, old, new, max): at most in front of each character, and behind the last.
+static void checkReplacement(ArrayRef<IValue> arguments) {
+  const int64_t length = int64_t(arguments[0].toStringRef().size());
+  const int64_t old = std::max<int64_t>(int64_t(arguments[1].toStringRef().size()), 1);
+  checkProduct(length / old + 1, int64_t(arguments[2].toStringRef().size()));
+}
+
+/// join(self, values).
+static void checkJoined(ArrayRef<IValue> arguments) {
+  const int64_t between = int64_t(arguments[0].toStringRef().size());
+  int64_t length = 0;
+  for (const IValue &value : arguments[1].toListRef())
+    checkLength(length += between + int64_t(value.toStringRef().size()));
+}
+
+/// Tensors in `value`, and what it holds beside them, as text.
+static void checkText(const IValue &value) {
+  int64_t length = hostBytesOf(value);
+  auto add = [&](const IValue &part) {
+    if (part.isTensor() && part.toTensor().defined()) {
+      const int64_t elements = std::min(part.toTensor().numel(), kMostItems);
+      checkLength(length += elements * kNumberText);
+    }
+    return false;
+  };
+  value.visit(add);
+}
+
+/// str(value), and format(text, …) of any number of values.
+static void checkTexts(ArrayRef<IValue> arguments) {
+  for (const IValue &value : arguments)
+    checkText(value);
+}
+
+/// The size of `self` along the dimension `arguments[index]`, or the first where there is none.
+static int64_t sizeAlong(ArrayRef<IValue> arguments, size_t index) {
+  const at::Tensor &self = tensorOf(arguments[0]);
+  const int64_t dim = index < arguments.size() ? arguments[index].toInt() : 0;
+  return self.dim() == 0 ? 1 : self.size(at::maybe_wrap_dim(dim, self.dim()));
+}
+
+/// unbind(self, dim).
+static void checkUnbound(ArrayRef<IValue> arguments) { checkLength(sizeAlong(arguments, 1)); }
+
+/// split(self, split_size, dim), unless it is told the size of each.
+static void checkSplit(ArrayRef<IValue> arguments) {
+  if (arguments[1].isInt())
+    checkLength(sizeAlong(arguments, 2) / std::max<int64_t>(arguments[1].toInt(), 1));
+}
+
+/// chunk(self, chunks, …), and tensor_split and others, whose number of pieces can be a tensor.
+static void checkPieces(ArrayRef<IValue> arguments) {
+  if (arguments[1].isInt())
+    checkLength(arguments[1].toInt());
+  else if (arguments[1].isTensor() && tensorOf(arguments[1]).dim() > 0)
+    checkLength(arguments[1].toTensor().numel());
+  else if (arguments[1].isTensor())
+    checkLength(arguments[1].toTensor().item().toLong());
+}
+
+ArgumentCheck listCheckOf(llvm::StringRef name, llvm::StringRef overload) {
+  if (name == "aten::mul")
+    return overload == "left_t" || overload == "right_" ? checkRepeatedList : nullptr;
+  if (name == "aten::split" && overload == "str")
+    return nullptr;
+  static const llvm::StringMap<ArgumentCheck> checks = {
+      {"aten::center", checkWidth},        {"aten::chunk", checkPieces},
+      {"aten::dsplit", checkPieces},       {"aten::expandtabs", checkTabs},
+      {"aten::format", checkTexts},        {"aten::hsplit", checkPieces},
+      {"aten::join", checkJoined},         {"aten::ljust", checkWidth},
+      {"aten::replace", checkReplacement}, {"aten::rjust", checkWidth},
+      {"aten::split", checkSplit},         {"aten::split_copy", checkSplit},
+      {"aten::str", checkTexts},           {"aten::tensor_split", checkPieces},
+      {"aten::unbind", checkUnbound},      {"aten::unbind_copy", checkUnbound},
+      {"aten::unsafe_chunk", checkPieces}, {"aten::unsafe_split", checkSplit},
+      {"aten::vsplit", checkPieces},       {"aten::zfill", checkWidth},
+      {"prim::rangelist", checkCount}};
+  return checks.lookup(name);
+}
+
+} // namespace cleave::runtime

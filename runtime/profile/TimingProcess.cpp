@@ -1,0 +1,259 @@
+//===- TimingProcess.cpp - Devices that are processes, timed --------------===//
+#include "runtime/profile/TimingProcess.h"
+#include "runtime/base/Exceptions.h"
+#include "runtime/base/OwnAddress.h"
+#include "runtime/comm/process/PeerGroup.h"
+#include "runtime/profile/TimedCalls.h"
+#include "llvm/ADT/SmallVector.h"
+#include "llvm/ADT/StringExtras.h"
+#include <ATen/Functions.h>
+#include <algorithm>
+#include <latch>
+#include <sys/utsname.h>
+
+namespace cleave::runtime {
+
+using llvm::Error;
+using llvm::Expected;
+
+namespace {
+/// Of processes.
+class PeerTimingGroup final : public TimingGroup {
+public:
+  explicit PeerTimingGroup(PeerGroup &group) : group(group) {}
+
+  Communicator &member(uint32_t) override { return group; }
+  std::optional<double> agree(uint32_t, double seconds) override {
+    return group.broadcast(at::scalar_tensor(seconds, at::kDouble), 0).item<double>();
+  }
+  /// What a process fails by ends the others.
+  void abandon() override {}
+
+private:
+  PeerGroup &group;
+};
+} // namespace
+
+class TimingProcess::Timer final : public KernelTimer {
+public:
+  Timer(TimingProcess &process, uint32_t first, uint32_t count, Ends ends)
+      : process(process), count(count), index(process.rank() - first), ends(ends),
+        group(process.peers->wire(), first, count, index) {}
+
+  size_t devices() const override { return count; }
+  int threads() const override { return process.device->threads(); }
+  Expected<double> secondsOf(const Call &timed, const Call *before) override;
+  std::vector<int64_t> handoverBytes() const override { return {4, 64 << 10, 1 << 20, kMostHop}; }
+  Expected<double> secondsOfHandover(int64_t bytes, bool handsOver) override;
+
+private:
+  bool begins() const { return process.rank() == ends[0]; }
+  /// Of each hop, at the end that begins; elsewhere 0.
+  double secondsOfHops(int64_t bytes);
+  double secondsOfAdding(int64_t bytes) const;
+
+  TimingProcess &process;
+  const uint32_t count, index;
+  const Ends ends;
+  PeerGroup group;
+};
+
+//===- Timing -------------------------------------------------------------===//
+
+Expected<double> TimingProcess::Timer::secondsOf(const Call &timed, const Call *before) {
+  auto calls = TimedCalls::of(timed, before, process.options.effort.seconds, seconds);
+  if (!calls)
+    return calls.takeError();
+  double found = 0;
+  Error error = process.onDevice("for others to time " + timed.name, [&] {
+    PeerTimingGroup together(group);
+    const std::vector<double> own = calls->sample(index, together);
+    const at::Tensor mean = at::div(group.allReduce(at::tensor(own, at::kDouble)), double(count));
+    found = calls->typical({mean.const_data_ptr<double>(), mean.const_data_ptr<double>() + mean.numel()});
+  });
+  if (error)
+    return error;
+  return found;
+}
+
+/// A value that goes to and fro between two processes, with the word whether it does so for the last time.
+class TimingProcess::Hops {
+public:
+  Hops(TimingProcess &process, uint32_t other, int64_t bytes)
+      : process(process), ways(process.waysTo(other)), tensor(at::zeros({std::max<int64_t>(1, bytes / 4)})) {}
+
+  void give(bool isLast) {
+    values = {at::add(tensor, 1), isLast};
+    tensor = at::Tensor();
+    ways.out.send(values);
+  }
+  bool take() {
+    ways.in.take(values);
+    TORCH_CHECK(values.size() == 2 && values[0].isTensor() && values[1].isBool(),
+                "found another value than was sent");
+    // Over a slow link all of them may take longer than the others would wait for a process that does
+    // nothing.
+    ++process.messages;
+    tensor = values[0].toTensor();
+    return values[1].toBool();
+  }
+
+private:
+  TimingProcess &process;
+  Ways &ways;
+  at::Tensor tensor;
+  std::vector<c10::IValue> values;
+};
+
+double TimingProcess::Timer::secondsOfHops(int64_t bytes) {
+  constexpr size_t kLeast = 3, kMost = 100;
+  const double budget = 20 * process.options.effort.seconds;
+  Hops hops(process, begins() ? ends[1] : ends[0], bytes);
+  if (!begins()) {
+    for (bool isLast = false; !isLast;) {
+      isLast = hops.take();
+      hops.give(isLast);
+    }
+    return 0;
+  }
+  // To warm up.
+  hops.give(false);
+  hops.take();
+  std::vector<double> trips;
+  const double begin = seconds();
+  for (bool isLast = false; !isLast;) {
+    isLast = trips.size() + 1 >= kLeast && (trips.size() + 1 == kMost || seconds() - begin > budget);
+    const double left = seconds();
+    hops.give(isLast);
+    hops.take();
+    trips.push_back(seconds() - left);
+  }
+  // The system may run something else meanwhile.
+  const auto middle = trips.begin() + (trips.size() - 1) / 2;
+  std::nth_element(trips.begin(), middle, trips.end());
+  return *middle / 2;
+}
+
+double TimingProcess::Timer::secondsOfAdding(int64_t bytes) const {
+  constexpr int kTimes = 50;
+  at::Tensor tensor = at::zeros({std::max<int64_t>(1, bytes / 4)});
+  const double begin = seconds();
+  for (int i = 0; i < kTimes; ++i)
+    tensor = at::add(tensor, 1);
+  return (seconds() - begin) / kTimes;
+}
+
+Expected<double> TimingProcess::Timer::secondsOfHandover(int64_t bytes, bool handsOver) {
+  double found = 0;
+  Error error = process.onDevice("for others to time hand-overs", [&] {
+    if (begins() || (handsOver && process.rank() == ends[1]))
+      found = handsOver ? secondsOfHops(bytes) : secondsOfAdding(bytes);
+    found = group.allReduce(at::scalar_tensor(found, at::kDouble)).item<double>();
+  });
+  if (error)
+    return error;
+  return found;
+}
+
+//===- The process --------------------------------------------------------===//
+
+TimingProcess::TimingProcess(Options given, Peers::Owner owned, std::unique_ptr<Device> own)
+    : options(std::move(given)), peers(std::move(owned)), device(std::move(own)) {}
+
+TimingProcess::~TimingProcess() {
+  peers->stopServing();
+  peers->wire().cut();
+}
+
+Expected<std::unique_ptr<TimingProcess>> TimingProcess::join(Options options) {
+  auto resolved = resolveTimedDevice(options.device);
+  if (!resolved)
+    return resolved.takeError();
+  auto peers =
+      Peers::join(options.launch, "--passes or --quick", options.task, {options.timeout, options.timeout});
+  if (!peers)
+    return peers.takeError();
+  const uint32_t sharers = options.launch.localSize;
+  std::unique_ptr<TimingProcess> process(new TimingProcess(
+      std::move(options), std::move(*peers), std::move(startDevices(*resolved, sharers).front())));
+  if (Error error = process->begin())
+    return error;
+  return process;
+}
+
+Error TimingProcess::begin() {
+  auto status = [this] {
+    std::lock_guard lock(mutex);
+    return messages ? step + ", message " + std::to_string(messages) : step;
+  };
+  auto failed = [this](const std::string &message) {
+    if (options.failed)
+      options.failed(message);
+  };
+  peers->serve({status, failed, [] {}});
+  // The name alone would not do: namespaces of one machine, which only links connect, have it in common.
+  utsname system;
+  const std::string name = uname(&system) == 0 ? system.nodename : "?";
+  auto address = catching([&]() -> Expected<std::string> { return ownAddress(options.launch); });
+  if (!address)
+    return llvm::createStringError(fail(llvm::toString(address.takeError())));
+  auto all = peers->gather(*address + " " + name, 0);
+  if (!all)
+    return all.takeError();
+  auto shared = peers->share(llvm::join(*all, "\n"), 0);
+  if (!shared)
+    return shared.takeError();
+  llvm::SmallVector<llvm::StringRef> hosts;
+  llvm::StringRef(*shared).split(hosts, '\n');
+  hostOfRank.assign(hosts.begin(), hosts.end());
+  if (hostOfRank.size() != peers->size())
+    return llvm::createStringError(fail("rank " + std::to_string(rank()) + ": found hosts of " +
+                                        std::to_string(hostOfRank.size()) + " ranks from rank 0, expected " +
+                                        std::to_string(peers->size())));
+  return Error::success();
+}
+
+void TimingProcess::setStep(const std::string &measured) {
+  std::lock_guard lock(mutex);
+  step = "measures " + measured;
+  messages = 0;
+}
+
+Error TimingProcess::onDevice(const std::string &what, const std::function<void()> &work) {
+  return peers->waitFor(what, [&] {
+    std::exception_ptr failure;
+    std::latch done{1};
+    device->post([&] {
+      try {
+        work();
+      } catch (...) {
+        failure = std::current_exception();
+      }
+      done.count_down();
+    });
+    done.wait();
+    if (failure)
+      std::rethrow_exception(failure);
+  });
+}
+
+TimingProcess::Ways &TimingProcess::waysTo(uint32_t rank) {
+  auto found = ways.find(rank);
+  if (found == ways.end())
+    found = ways.emplace(std::piecewise_construct, std::forward_as_tuple(rank),
+                         std::forward_as_tuple(peers->wire(), rank, device->memory()))
+                .first;
+  return found->second;
+}
+
+std::unique_ptr<KernelTimer> TimingProcess::timer(uint32_t first, uint32_t count, Ends ends) {
+  return std::make_unique<Timer>(*this, first, count, ends);
+}
+
+std::string TimingProcess::fail(const std::string &message) {
+  std::string agreed = peers->fail(message);
+  peers->linger();
+  return agreed;
+}
+
+} // namespace cleave::runtime

@@ -1,0 +1,41 @@
+//===- PeerWaits.cpp - How long other processes are waited for ------------===//
+#include "runtime/rendezvous/PeerWaits.h"
+#include "codegen/plan/Printable.h"
+#include "llvm/ADT/StringRef.h"
+#include <algorithm>
+
+namespace cleave::runtime {
+
+/// Of a status, in bytes.
+static constexpr size_t kLongestStatus = 1 << 10;
+
+void KnownPeer::note(const std::string &found, PeerClock::time_point now) {
+  if (found == beat)
+    return;
+  std::string said = plan::printable(llvm::StringRef(found).split(' ').second, kLongestStatus);
+  if (said != status)
+    moved = now;
+  beat = found;
+  status = std::move(said);
+  changed = now;
+}
+
+PeerClock::time_point KnownPeer::progressed() const { return status == kLoadingStatus ? changed : moved; }
+
+std::string PeerWait::overdue(PeerClock::time_point now, llvm::ArrayRef<KnownPeer> known, uint32_t own,
+                              PeerLimits limits) const {
+  PeerClock::time_point progressed = begin, moved = begin;
+  for (uint32_t rank = 0; rank < known.size(); ++rank)
+    if (rank != own) {
+      progressed = std::max(progressed, known[rank].progressed());
+      moved = std::max(moved, known[rank].moved);
+    }
+  const std::chrono::seconds longest = std::max(limits.timeout, limits.loading);
+  if (now >= progressed + limits.timeout)
+    return std::to_string(limits.timeout.count()) + " s " + what;
+  if (now >= moved + longest)
+    return std::to_string(longest.count()) + " s " + what + ", allow more time (--load-timeout)";
+  return "";
+}
+
+} // namespace cleave::runtime

@@ -1,0 +1,457 @@
+//===- Peers.cpp - The processes of a run, and how they end together ------===//
+#include "runtime/rendezvous/Peers.h"
+#include "codegen/plan/Printable.h"
+#include "runtime/base/Exceptions.h"
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/ScopeExit.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/FormatVariadic.h"
+#include <algorithm>
+#include <limits>
+#include <pthread.h>
+
+namespace cleave::runtime {
+
+using llvm::Error;
+using llvm::Expected;
+using llvm::StringRef;
+using namespace std::chrono_literals;
+
+/// How often a process tells what it does.
+static constexpr auto kBeat = 200ms;
+/// How long it says nothing before that is told.
+static constexpr auto kSilence = 1500ms;
+static constexpr char kFailed[] = "failed";
+/// Of what a run fails by, in bytes.
+static constexpr size_t kLongestMessage = 16 << 10;
+/// Long texts come in pieces, so that no more is held than has come.
+static constexpr size_t kPiece = 1 << 20;
+
+static std::string ofRank(uint32_t rank, StringRef text) {
+  return ("rank " + llvm::Twine(rank) + " " + text).str();
+}
+
+static std::string seconds(Peers::Clock::duration duration) {
+  return llvm::formatv("{0:f1} s", std::chrono::duration<double>(duration).count());
+}
+
+Peers::Peers(const Launch &launch, PeerLimits limits) : launch(launch), limits(limits), known(launch.size) {}
+
+//===- Watching -----------------------------------------------------------===//
+
+void Peers::start() {
+  answered = Clock::now();
+  for (KnownPeer &peer : known)
+    peer.changed = answered;
+  isBeating = true;
+  // Names are for debuggers, and tests.
+  auto begin = [this](const char *name, void (Peers::*work)()) {
+    return std::thread([=, this] {
+      pthread_setname_np(pthread_self(), name);
+      (this->*work)();
+    });
+  };
+  beating = begin("beat", &Peers::beat);
+  living = begin("life", &Peers::watchLife);
+  ticking = begin("clock", &Peers::watchClock);
+}
+
+void Peers::Release::operator()(Peers *peers) const {
+  if (peers->over)
+    peers->linger();
+  if (peers->stop())
+    delete peers;
+}
+
+bool Peers::awaitLastBeat() {
+  std::unique_lock lock(mutex);
+  return changed.wait_for(lock, kLastWord, [&] { return !isBeating; });
+}
+
+bool Peers::stop() {
+  {
+    std::lock_guard lock(mutex);
+    stopping = true;
+  }
+  changed.notify_all();
+  cut();
+  for (std::thread *thread : {&living, &ticking})
+    if (thread->joinable())
+      thread->join();
+  const bool isLast = awaitLastBeat();
+  if (beating.joinable())
+    isLast ? beating.join() : beating.detach();
+  return isLast;
+}
+
+void Peers::serve(PeersClient served) {
+  std::lock_guard lock(mutex);
+  client = std::make_shared<const PeersClient>(std::move(served));
+}
+
+void Peers::stopServing() {
+  std::unique_lock lock(mutex);
+  client = nullptr;
+  changed.wait(lock, [&] { return calls == 0; });
+}
+
+void Peers::call(llvm::function_ref<void(const PeersClient &)> ask) {
+  std::unique_lock lock(mutex);
+  const std::shared_ptr<const PeersClient> asked = client;
+  if (!asked)
+    return;
+  ++calls;
+  lock.unlock();
+  auto done = llvm::make_scope_exit([&] {
+    lock.lock();
+    --calls;
+    changed.notify_all();
+  });
+  ask(*asked);
+}
+
+void Peers::beat() {
+  keepBeating();
+  std::lock_guard lock(mutex);
+  isBeating = false;
+  changed.notify_all();
+}
+
+void Peers::keepBeating() {
+  for (uint64_t count = 1;; ++count) {
+    bool answers = true;
+    try {
+      beatOnce(count);
+    } catch (const std::exception &) {
+      answers = false;
+    }
+    std::unique_lock lock(mutex);
+    if (!answers && !leaving && !stopping) {
+      lock.unlock();
+      return loseStore();
+    }
+    changed.wait_for(lock, kBeat, [&] { return stopping || leaving || over || !proposed.empty(); });
+    if (stopping || leaving || over) {
+      lock.unlock();
+      return tellLast();
+    }
+  }
+}
+
+void Peers::tellLast() {
+  try {
+    // A failure that the store was too slow to hear of is told all the same.
+    if (!propose() && leaving && launch.rank == 0)
+      // The store may be the agent's, and another run follow.
+      meeting->erase(kRun);
+  } catch (const std::exception &) {
+  }
+}
+
+void Peers::loseStore() {
+  if (launch.agentHoldsStore)
+    return settle("lost the store at " + storePlace() + ", which torchrun's agent holds; " +
+                  describeOthers());
+  std::string message;
+  {
+    // The lifeline tells how its process has ended.
+    std::unique_lock lock(mutex);
+    changed.wait_for(lock, kLastWord, [&] { return over || stopping || !proposed.empty(); });
+    message = proposed;
+  }
+  settle(message.empty() ? withLastWord("lost the store at " + storePlace() + ", which rank 0 held", 0)
+                         : message);
+}
+
+void Peers::beatOnce(uint64_t count) {
+  std::string status;
+  {
+    std::lock_guard lock(mutex);
+    status = messages ? kLoadingStatus : "is joining the others";
+  }
+  call([&](const PeersClient &asked) { status = asked.status(); });
+  store->set(beatOf(launch.rank), std::to_string(count) + " " + status);
+  if (propose())
+    return;
+  if (auto failure = store->find(kFailed))
+    return settle(plan::printable(*failure, kLongestMessage));
+  noteBeats();
+}
+
+bool Peers::propose() {
+  std::string proposal;
+  {
+    std::lock_guard lock(mutex);
+    if (proposed.empty() || isProposed)
+      return false;
+    proposal = proposed;
+    isProposed = true;
+  }
+  settle(plan::printable(store->setOnce(kFailed, proposal), kLongestMessage));
+  return true;
+}
+
+void Peers::noteBeats() {
+  std::vector<std::string> keys;
+  for (uint32_t rank = 0; rank < launch.size; ++rank)
+    keys.push_back(beatOf(rank));
+  if (haveAllCome) {
+    for (auto [rank, beat] : llvm::enumerate(store->values(keys)))
+      note(uint32_t(rank), beat);
+    return;
+  }
+  for (auto [rank, key] : llvm::enumerate(keys))
+    if (auto beat = store->find(key))
+      note(uint32_t(rank), *beat);
+}
+
+void Peers::note(uint32_t rank, const std::string &beat) {
+  std::lock_guard lock(mutex);
+  answered = Clock::now();
+  known[rank].note(beat, answered);
+}
+
+void Peers::watchLife() {
+  if (std::optional<Lifeline::Loss> loss = lifeline->watch())
+    fail(loss->word.empty() ? deathOf(loss->rank) : loss->word);
+}
+
+std::string Peers::overdue() const {
+  for (const PeerWait &wait : waits)
+    if (std::string text = wait.overdue(Clock::now(), known, launch.rank, limits); !text.empty())
+      return text;
+  return "";
+}
+
+void Peers::watchClock() {
+  std::unique_lock lock(mutex);
+  while (!changed.wait_for(lock, 50ms, [&] { return stopping || over; })) {
+    const std::string late = overdue();
+    lock.unlock();
+    if (!late.empty())
+      fail(ofRank(launch.rank, "has waited " + late + "; " + describeOthers()));
+    call([](const PeersClient &asked) { asked.tick(); });
+    lock.lock();
+  }
+}
+
+//===- Failing ------------------------------------------------------------===//
+
+void Peers::settle(const std::string &message) {
+  {
+    std::lock_guard lock(mutex);
+    if (over)
+      return;
+    ended = message;
+    over = true;
+    // Before this process can end: who ends without a word has died.
+    if (lifeline)
+      lifeline->sayFailure(message);
+  }
+  changed.notify_all();
+  cut();
+  call([&](const PeersClient &asked) { asked.failed(message); });
+}
+
+void Peers::cut() {
+  std::lock_guard lock(mutex);
+  if (messages)
+    messages->cut();
+  if (lifeline)
+    lifeline->stop();
+}
+
+std::string Peers::fail(const std::string &message) {
+  {
+    std::unique_lock lock(mutex);
+    if (proposed.empty())
+      proposed = message;
+    changed.notify_all();
+    changed.wait_for(lock, kLastWord, [&] { return over.load(); });
+  }
+  // Where the store does not answer, each process ends for itself.
+  settle(message);
+  std::lock_guard lock(mutex);
+  return ended;
+}
+
+Error Peers::failure() {
+  std::lock_guard lock(mutex);
+  return llvm::createStringError(ended.empty() ? "the session was closed" : ended);
+}
+
+std::string Peers::describe(uint32_t rank) {
+  const KnownPeer &peer = known[rank];
+  std::string text = ofRank(rank, peer.status.empty() ? "is starting" : peer.status);
+  const Clock::duration silent = Clock::now() - peer.changed;
+  // Of what is not read either, nothing is known.
+  if (silent > kSilence && Clock::now() - answered < kSilence)
+    text += " (no sign of life for " + seconds(silent) + ")";
+  return text;
+}
+
+std::string Peers::describeOthers() {
+  std::lock_guard lock(mutex);
+  std::vector<std::string> others;
+  for (uint32_t rank = 0; rank < launch.size; ++rank)
+    if (rank != launch.rank)
+      others.push_back(describe(rank));
+  std::string text = llvm::join(others, ", ");
+  if (Clock::now() - answered > kSilence)
+    text += " (as of " + seconds(Clock::now() - answered) + " ago: the store at " + storePlace() +
+            " does not answer)";
+  return text;
+}
+
+std::string Peers::deathOf(uint32_t rank) { return withLastWord(ofRank(rank, "has died"), rank); }
+
+std::string Peers::withLastWord(const std::string &message, uint32_t rank) {
+  std::lock_guard lock(mutex);
+  const std::string &last = known[rank].status;
+  return message + (last.empty() ? "" : "; its last word: " + ofRank(rank, last));
+}
+
+std::string Peers::lose(uint32_t rank, const std::string &context) {
+  {
+    // A connection alone does not tell whether its process has died, or has failed and said so.
+    std::unique_lock lock(mutex);
+    changed.wait_for(lock, kLastWord, [&] { return over || !proposed.empty(); });
+  }
+  return fail(withLastWord("lost the connection with rank " + std::to_string(rank), rank) + "; " + context);
+}
+
+void Peers::linger() const {
+  if (holdsStore())
+    std::this_thread::sleep_for(3 * kBeat);
+}
+
+//===- Exchanging ---------------------------------------------------------===//
+
+Error Peers::waitFor(const std::string &what, llvm::function_ref<void()> work) {
+  if (over)
+    return failure();
+  std::list<PeerWait>::iterator wait;
+  {
+    std::lock_guard lock(mutex);
+    wait = waits.insert(waits.end(), {Clock::now(), what});
+  }
+  try {
+    work();
+  } catch (const PeerLost &lost) {
+    lose(lost.rank, ofRank(launch.rank, "waited " + what));
+  } catch (const WireCut &) {
+    settle("the session was closed");
+  } catch (const std::exception &exception) {
+    fail(ofRank(launch.rank, "waited " + what + ": " + messageOf(exception)));
+  }
+  std::lock_guard lock(mutex);
+  waits.erase(wait);
+  return over ? Error(llvm::createStringError(ended)) : Error::success();
+}
+
+void Peers::sendText(uint32_t to, StringRef text) {
+  uint64_t bytes = text.size();
+  messages->send(to, Topic::Meeting, &bytes, sizeof bytes)->wait();
+  for (; !text.empty(); text = text.drop_front(std::min(text.size(), kPiece)))
+    messages->send(to, Topic::Meeting, text.data(), std::min(text.size(), kPiece))->wait();
+}
+
+std::string Peers::receiveText(uint32_t from, size_t most) {
+  uint64_t bytes = 0;
+  messages->receive(from, Topic::Meeting, &bytes, sizeof bytes)->wait();
+  if (bytes > most)
+    throw std::runtime_error(llvm::formatv(
+        "a message of rank {0}: found a text of {1} bytes, expected at most {2}", from, bytes, most));
+  std::string text;
+  while (text.size() < bytes) {
+    const size_t begin = text.size();
+    text.resize(std::min<size_t>(bytes, begin + kPiece));
+    messages->receive(from, Topic::Meeting, text.data() + begin, text.size() - begin)->wait();
+  }
+  return text;
+}
+
+Expected<std::vector<std::string>> Peers::gather(StringRef text, uint32_t to, size_t most) {
+  std::vector<std::string> texts;
+  Error error = waitFor("for what all ranks report", [&] {
+    if (launch.rank != to)
+      return sendText(to, text);
+    for (uint32_t rank = 0; rank < launch.size; ++rank)
+      texts.push_back(rank == to ? text.str() : receiveText(rank, most));
+  });
+  if (error)
+    return error;
+  return texts;
+}
+
+Expected<std::string> Peers::share(StringRef text, uint32_t from) {
+  std::string shared = text.str();
+  Error error = waitFor("for what rank " + std::to_string(from) + " reports", [&] {
+    if (launch.rank != from)
+      shared = receiveText(from);
+    else
+      for (uint32_t rank = 0; rank < launch.size; ++rank)
+        if (rank != from)
+          sendText(rank, text);
+  });
+  if (error)
+    return error;
+  return shared;
+}
+
+Error Peers::meet() {
+  if (auto come = gather("", 0); !come)
+    return come.takeError();
+  return share("", 0).takeError();
+}
+
+/// The other clock was read between a question and its answer: of many, the latest question and the soonest
+/// answer say most (Marzullo and Owicki 1983).
+Expected<Peers::Clock::duration> Peers::clockOffset() {
+  constexpr int questions = 64;
+  Clock::duration least = Clock::duration::min(), most = Clock::duration::max();
+  Error error = waitFor("for the clocks of the ranks", [&] {
+    for (uint32_t other = 1; launch.rank == 0 && other < launch.size; ++other)
+      for (int question = 0; question < questions; ++question) {
+        receiveText(other);
+        sendText(other, std::to_string(Clock::now().time_since_epoch().count()));
+      }
+    for (int question = 0; launch.rank != 0 && question < questions; ++question) {
+      const Clock::time_point asked = Clock::now();
+      sendText(0, "");
+      constexpr Clock::rep kLatest = std::numeric_limits<Clock::rep>::max() / 4;
+      Clock::rep theirs = 0;
+      if (StringRef(receiveText(0)).getAsInteger(10, theirs) || theirs < 0 || theirs > kLatest)
+        throw std::runtime_error("a message of rank 0: found no time");
+      least = std::max(least, Clock::duration(theirs) - Clock::now().time_since_epoch());
+      most = std::min(most, Clock::duration(theirs) - asked.time_since_epoch());
+    }
+  });
+  if (error)
+    return error;
+  return launch.rank == 0 ? Clock::duration::zero() : least + (most - least) / 2;
+}
+
+Error Peers::leave() {
+  if (Error error = meet())
+    return error;
+  {
+    std::lock_guard lock(mutex);
+    leaving = true;
+  }
+  changed.notify_all();
+  awaitLastBeat();
+  // Nobody reads the store any more once all are here.
+  if (Error error = meet())
+    return error;
+  // Gloo resets the connections that it closes, with what is on its way: nobody goes before all are here.
+  return waitFor("for the others to take leave", [&] {
+    if (launch.rank != 0)
+      lifeline->sayGoodbye();
+    living.join();
+    if (launch.rank == 0)
+      lifeline->sayGoodbye();
+  });
+}
+
+} // namespace cleave::runtime

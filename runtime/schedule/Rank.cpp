@@ -1,0 +1,263 @@
+//===- Rank.cpp -----------------------------------------------------------===//
+#include "runtime/schedule/Rank.h"
+#include "codegen/plan/Batch.h"
+#include "codegen/plan/PlanFacts.h"
+#include "runtime/base/Exceptions.h"
+#include "runtime/comm/Communicator.h"
+#include "runtime/comm/Wire.h"
+#include "runtime/device/Placement.h"
+#include "runtime/device/Streams.h"
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringExtras.h"
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+namespace cleave::runtime {
+
+using llvm::Error;
+using plan::ActionKind;
+
+static std::string where(uint32_t rank, uint32_t stage) {
+  return "rank " + std::to_string(rank) + " (stage " + std::to_string(stage) + "): ";
+}
+
+StageRun *Rank::Part::find(uint32_t stage) const {
+  auto found = llvm::find_if(stages, [&](const auto &run) { return run->stage() == stage; });
+  return found == stages.end() ? nullptr : found->get();
+}
+
+Rank::Rank(const plan::Plan &plan, uint32_t index, Device &device, WeightStore weights, RankOptions options)
+    : plan(plan), index(index), worker(device), weights(std::move(weights)), parts(plan.signatures.size()),
+      options(options) {
+  size_t most = 0;
+  for (uint32_t signature = 0; signature < parts.size(); ++signature) {
+    parts[signature].transfers = plan::transfers(plan, signature);
+    for (const plan::Transfer &transfer : parts[signature].transfers)
+      most = std::max(most, transfer.results.size());
+  }
+  moved.reserve(most);
+}
+
+Error Rank::loadStage(const plan::Program &program, Operators &operators, States &states) {
+  auto executor = Executor::load(plan, program, weights, operators, states, worker.place(),
+                                 options.checkTypes, options.traced ? worker.plugin() : nullptr, index);
+  if (!executor)
+    return llvm::createStringError(where(index, program.stage) + llvm::toString(executor.takeError()));
+  Part &part = parts[program.signature];
+  part.stages.push_back(std::make_unique<StageRun>(*plan.signatures[program.signature], program,
+                                                   std::move(*executor), states, part.transfers,
+                                                   scheduleOf(plan, program.signature).microbatches));
+  if (options.cudaGraphs && worker.plugin())
+    part.stages.back()->useGraphs(plan, *worker.plugin(), worker.place());
+  return Error::success();
+}
+
+std::vector<std::string> Rank::eagerStages() const {
+  std::vector<std::string> found;
+  for (const Part &part : parts)
+    for (const auto &stage : part.stages)
+      if (const std::string obstacle = stage->obstacle(); !obstacle.empty())
+        found.push_back("stage " + std::to_string(stage->stage()) + ": " + obstacle);
+  return found;
+}
+
+/// The transfer that `action` makes; null for actions that make none.
+static const plan::Transfer *transferOf(llvm::ArrayRef<plan::Transfer> transfers,
+                                        const plan::Action &action) {
+  const bool sends = action.kind == ActionKind::Send;
+  if (!sends && action.kind != ActionKind::Recv)
+    return nullptr;
+  const uint32_t from = sends ? action.stage : action.peer, to = sends ? action.peer : action.stage;
+  // They are ordered by both.
+  return llvm::partition_point(transfers, [&](const plan::Transfer &transfer) {
+    return std::pair(transfer.from, transfer.to) < std::pair(from, to);
+  });
+}
+
+void Rank::loadSteps(uint32_t signature) {
+  Part &part = parts[signature];
+  for (const auto &action : scheduleOf(plan, signature).ranks[index]->actions) {
+    Step step{action.get(),
+              plan::globalMicrobatch(plan, index, action->microbatch),
+              part.find(action->stage),
+              transferOf(part.transfers, *action),
+              {}};
+    // Values go to the same data and tensor rank of the other stage.
+    const size_t position = index % (size_t(plan.mesh->dp) * plan.mesh->tp);
+    if (step.transfer)
+      step.handover = {position * part.transfers.size() + (step.transfer - part.transfers.data()),
+                       action->microbatch, peerOf(plan, index, *action)};
+    part.steps.push_back(step);
+  }
+}
+
+Error Rank::checkMemory() const {
+  const std::optional<int64_t> limit = memoryLimitOf(plan, index);
+  int64_t needed = weightBytes();
+  for (const plan::Program *program : programsOf(plan, index))
+    if (const plan::Prediction *prediction = predictionOf(plan, program->stage, program->tp_rank))
+      needed = std::max(needed, prediction->peak_bytes);
+  if (!limit || needed <= *limit)
+    return Error::success();
+  return llvm::createStringError("rank " + llvm::Twine(index) + ": the plan needs " + llvm::Twine(needed) +
+                                 " bytes of memory there, and limits the device to " + llvm::Twine(*limit) +
+                                 "; compile the model again, for devices with more (--device-memory)");
+}
+
+llvm::Expected<std::unique_ptr<Rank>> Rank::load(const plan::Plan &plan,
+                                                 std::shared_ptr<plan::SafetensorsFile> file, uint32_t index,
+                                                 Device &device, Operators &operators, States &states,
+                                                 RankOptions options) {
+  auto weights = WeightStore::load(plan, std::move(file), index, device.place());
+  if (!weights)
+    return llvm::createStringError("rank " + llvm::Twine(index) + ": " + llvm::toString(weights.takeError()));
+  std::unique_ptr<Rank> rank(new Rank(plan, index, device, std::move(*weights), options));
+  if (Error error = rank->checkMemory())
+    return error;
+  device.holdWeights(rank->weightBytes());
+  for (const plan::Program *program : programsOf(plan, index))
+    if (Error error = rank->loadStage(*program, operators, states))
+      return error;
+  for (uint32_t signature = 0; signature < plan.signatures.size(); ++signature)
+    rank->loadSteps(signature);
+  // What was called on a GPU here has no order with what the device's thread will call there.
+  if (Error error = catching([&]() -> Error {
+        finishHere(device.place());
+        return Error::success();
+      }))
+    return llvm::createStringError("rank " + llvm::Twine(index) + ": " + llvm::toString(std::move(error)));
+  return rank;
+}
+
+void Rank::execute(Request &request, uint32_t signature) {
+  const Part &part = parts[signature];
+  CommunicatorScope scope(request.exchange().communicatorOf(index));
+  bool isGoing = true;
+  for (const Step &step : part.steps) {
+    isGoing = isGoing && !request.failed();
+    if (!isGoing)
+      break;
+    // A small batch has fewer micro-batches than the plan; all ranks of a data rank leave out the same.
+    if (step.microbatch >= request.microbatches.count())
+      continue;
+    current.store(&step, std::memory_order_release);
+    request.enter(index, *step.action, step.stage);
+    const TraceEvent::Clock::time_point begin = TraceEvent::Clock::now();
+    isGoing = attempt(request, step, [&] { return perform(request, part, step); });
+    note(request, *step.action, begin);
+  }
+  if (isGoing && !request.failed())
+    attempt(request, part.steps.back(), [&] {
+      finishHere(worker.place());
+      request.giveOutputs(signature);
+      return true;
+    });
+  current.store(nullptr, std::memory_order_release);
+  for (const auto &stage : part.stages)
+    stage->clear();
+  request.leave(index, worker.memory());
+}
+
+bool Rank::attempt(Request &request, const Step &step, llvm::function_ref<bool()> work) {
+  Exchange &exchange = request.exchange();
+  try {
+    return work();
+  } catch (const PeerLost &lost) {
+    const std::string context = "rank " + std::to_string(index) + " " + describe(exchange.awaited(index));
+    request.fail(exchange.lose(lost.rank, context));
+  } catch (const std::exception &exception) {
+    std::string position = step.stage->position();
+    request.fail(where(index, step.action->stage) + (position.empty() ? "" : position + ": ") +
+                 messageOf(exception));
+  }
+  return false;
+}
+
+/// `micro-batch 2 (edge 0>1)`.
+static std::string edgeOf(const plan::Action &action) {
+  const bool sends = action.kind == ActionKind::Send;
+  return "micro-batch " + std::to_string(action.microbatch) + " (edge " +
+         std::to_string(sends ? action.stage : action.peer) + ">" +
+         std::to_string(sends ? action.peer : action.stage) + ")";
+}
+
+std::string Rank::describe(const std::string &awaited) const {
+  const Step *step = current.load(std::memory_order_acquire);
+  if (!step)
+    return "is between requests";
+  const plan::Action &action = *step->action;
+  constexpr size_t shown = 2;
+  const auto &paths = plan.stages[action.stage]->module_paths;
+  std::string modules =
+      llvm::join(llvm::ArrayRef(paths).take_front(shown), ", ") + (paths.size() > shown ? ", …" : "");
+  std::string text = "(stage " + std::to_string(action.stage) + (paths.empty() ? "" : ": " + modules) + ") ";
+  if (action.kind == ActionKind::Recv)
+    return text + "waits for the values of stage " + std::to_string(action.peer) + ", " + edgeOf(action);
+  if (action.kind == ActionKind::Send)
+    return text + "waits for stage " + std::to_string(action.peer) + " to take values, " + edgeOf(action);
+  const std::string position = step->stage->position();
+  text += awaited.empty() ? "is computing" : "waits for " + awaited + " at";
+  return text + (position.empty() ? " micro-batch " + std::to_string(action.microbatch) : " " + position);
+}
+
+void Rank::note(const Request &request, const plan::Action &action, TraceEvent::Clock::time_point begin) {
+  const TraceEvent::Clock::time_point end = TraceEvent::Clock::now();
+  if (action.kind == ActionKind::Forward)
+    busyNanoseconds += std::chrono::duration_cast<std::chrono::nanoseconds>(end - begin).count();
+  if (!options.traced)
+    return;
+  std::lock_guard lock(traceMutex);
+  trace.push_back({request.number, index, action, begin, end});
+}
+
+std::vector<TraceEvent> Rank::takeTrace() {
+  std::lock_guard lock(traceMutex);
+  return std::exchange(trace, {});
+}
+
+bool Rank::perform(Request &request, const Part &part, const Step &step) {
+  switch (step.action->kind) {
+  case ActionKind::Forward:
+    forward(request, part, step);
+    return true;
+  case ActionKind::Send:
+    return send(request, step);
+  case ActionKind::Recv:
+    return receive(request, step);
+  default:
+    TORCH_INTERNAL_ASSERT(false, "checkSupported refuses the other kinds");
+  }
+}
+
+bool Rank::send(Request &request, const Step &step) {
+  step.stage->take(*step.transfer, step.action->microbatch, moved);
+  return request.exchange().send(step.handover, moved);
+}
+
+bool Rank::receive(Request &request, const Step &step) {
+  if (!request.exchange().receive(step.handover, worker.memory(), moved))
+    return false;
+  const size_t expected = step.transfer->inputs.size();
+  TORCH_CHECK(moved.size() == expected, "found ", moved.size(), " values of rank ", step.handover.peer,
+              ", expected ", expected);
+  worker.bring(moved);
+  step.stage->receive(*step.transfer, step.action->microbatch, moved);
+  return true;
+}
+
+void Rank::forward(Request &request, const Part &part, const Step &step) {
+  const uint32_t microbatch = step.action->microbatch;
+  // Between stages of one rank there are no actions.
+  for (const plan::Transfer &transfer : part.transfers)
+    if (StageRun *giver = part.find(transfer.from); giver && transfer.to == step.stage->stage()) {
+      giver->take(transfer, microbatch, moved);
+      step.stage->receive(transfer, microbatch, moved);
+    }
+  step.stage->forward(request, microbatch, step.microbatch);
+  // A GPU's time is then this stage's; else the thread goes on while the GPU works.
+  if (options.traced)
+    finishHere(worker.place());
+}
+
+} // namespace cleave::runtime

@@ -1,0 +1,190 @@
+//===- Request.cpp --------------------------------------------------------===//
+#include "runtime/schedule/Request.h"
+#include "runtime/schedule/StageRun.h"
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringExtras.h"
+#include <algorithm>
+
+namespace cleave::runtime {
+
+Request::Request(uint64_t number, std::vector<at::Tensor> inputs, Microbatches microbatches,
+                 size_t outputCount, llvm::ArrayRef<uint32_t> rankIds, std::shared_ptr<Traffic> traffic,
+                 Traffic::Admission admission, llvm::MutableArrayRef<States> states,
+                 llvm::function_ref<std::shared_ptr<Exchange>(Patience &)> connect, c10::Device outputPlace,
+                 bool collects, std::function<void(const std::string &)> overdue)
+    : number(number), microbatches(std::move(microbatches)), outputPlace(outputPlace),
+      inputs(std::move(inputs)), outputs(outputCount), rooms(outputCount), traffic(std::move(traffic)),
+      admission(std::move(admission)), states(states), overdue(std::move(overdue)),
+      working(rankIds.size() + collects) {
+  for (uint32_t rank : rankIds)
+    ranks.push_back({rank});
+  ranksExchange = connect(*this);
+}
+
+Request::RankState &Request::stateOf(uint32_t rank) {
+  return *llvm::find_if(ranks, [&](const RankState &state) { return state.rank == rank; });
+}
+
+Request::Clock::time_point Request::deadline() {
+  std::lock_guard lock(mutex);
+  return deadlineLocked();
+}
+
+void Request::expire() {
+  const std::string message = describeStuck();
+  if (fail(message) && overdue)
+    overdue(message);
+}
+
+void Request::checkDeadline() {
+  std::unique_lock lock(mutex);
+  if (hasFailed || working == 0 || Clock::now() < deadlineLocked())
+    return;
+  lock.unlock();
+  expire();
+}
+
+Request::Clock::time_point Request::deadlineLocked() const {
+  if (begun != Clock::time_point())
+    return begun + traffic->timeout;
+  return std::max(submitted, traffic->lastEnd()) + traffic->timeout;
+}
+
+std::string Request::describe(const RankState &state) const {
+  const plan::Action *action = state.action;
+  std::string who = "rank " + std::to_string(state.rank);
+  if (!action)
+    return who + " is busy with an earlier request";
+  who += " (stage " + std::to_string(action->stage) + ")";
+  if (action->kind == plan::ActionKind::Recv)
+    return who + " waits for the values of stage " + std::to_string(action->peer);
+  if (action->kind == plan::ActionKind::Send)
+    return who + " waits for stage " + std::to_string(action->peer) + " to take its values";
+  const std::string other = ranksExchange->awaited(state.rank);
+  if (!other.empty())
+    return who + " waits for " + other;
+  const std::string position = state.stage ? state.stage->position() : "";
+  return who + " is computing" + (position.empty() ? "" : " " + position);
+}
+
+std::string Request::describeStuck() {
+  std::vector<std::string> busy;
+  std::unique_lock lock(mutex);
+  for (const RankState &state : ranks)
+    if (!state.left && working > 0)
+      busy.push_back(describe(state));
+  const std::shared_ptr<Exchange> exchange = ranksExchange;
+  lock.unlock();
+  const std::string everywhere = exchange ? exchange->describeRanks() : "";
+  return "no result after " + std::to_string(traffic->timeout.count()) +
+         " s: " + (everywhere.empty() ? llvm::join(busy, ", ") : everywhere) +
+         "; allow more time (--timeout)";
+}
+
+void Request::enter(uint32_t rank, const plan::Action &action, const StageRun *stage) {
+  std::lock_guard lock(mutex);
+  if (begun == Clock::time_point())
+    begun = Clock::now();
+  RankState &state = stateOf(rank);
+  state.action = &action;
+  state.stage = stage;
+}
+
+void Request::addOutput(size_t leaf, uint32_t microbatch, const at::Tensor &tensor) {
+  if (!microbatches.joins(leaf)) {
+    if (microbatch != 0)
+      return;
+    at::Tensor placed = tensor.to(outputPlace, /*non_blocking=*/true);
+    keepForDefaultStream(placed);
+    std::lock_guard lock(mutex);
+    outputs[leaf] = std::move(placed);
+    return;
+  }
+  std::unique_lock lock(mutex);
+  at::Tensor &whole = outputs[leaf];
+  if (!whole.defined()) {
+    whole = microbatches.roomFor(microbatch, leaf, tensor, outputPlace);
+    keepForDefaultStream(whole);
+    // On a GPU what this thread called before may still use its memory, and other threads write there, too.
+    rooms[leaf] = Milestone({whole});
+  }
+  const at::Tensor room = whole;
+  // Each micro-batch has a place of its own there, and copying takes time.
+  lock.unlock();
+  rooms[leaf].wait();
+  keepForThread({room});
+  microbatches.addOutputOf(microbatch, leaf, tensor, room);
+}
+
+void Request::takeOutputs(uint32_t signature) {
+  for (Output &output : exchange().takeOutputs(signature, microbatches)) {
+    if (output.microbatch) {
+      addOutput(output.leaf, *output.microbatch, output.tensor);
+      continue;
+    }
+    std::lock_guard lock(mutex);
+    outputs[output.leaf] = std::move(output.tensor);
+  }
+}
+
+void Request::leave(std::optional<uint32_t> rank, MemoryAccount &account) {
+  std::lock_guard lock(mutex);
+  // Those of other ranks as well: this one may have received them.
+  for (const at::Tensor &output : outputs)
+    stopAccounting(output, account);
+  if (rank)
+    stateOf(*rank).left = true;
+  if (--working == 0)
+    end();
+}
+
+void Request::end() {
+  inputs.clear();
+  ranksExchange.reset();
+  for (States &each : states)
+    hasFailed ? each.discard() : each.commit();
+  if (!hasFailed)
+    traffic->noteEnd();
+  admission.reset();
+  changed.notify_all();
+}
+
+bool Request::fail(std::string message) {
+  std::unique_lock lock(mutex);
+  // What is done stays done.
+  if (hasFailed || working == 0)
+    return false;
+  const std::shared_ptr<Exchange> exchange = ranksExchange;
+  lock.unlock();
+  message = exchange->agree(std::move(message));
+  lock.lock();
+  if (hasFailed || working == 0)
+    return false;
+  failure = std::move(message);
+  hasFailed = true;
+  traffic->noteEnd();
+  lock.unlock();
+  changed.notify_all();
+  exchange->wake();
+  return true;
+}
+
+llvm::Expected<std::vector<at::Tensor>> Request::wait() {
+  std::unique_lock lock(mutex);
+  while (!hasFailed && working > 0) {
+    // Looked up anew after each wait: it moves while earlier requests end.
+    const Clock::time_point deadline = deadlineLocked();
+    if (Clock::now() < deadline) {
+      changed.wait_until(lock, deadline);
+      continue;
+    }
+    lock.unlock();
+    expire();
+    lock.lock();
+  }
+  if (hasFailed)
+    return llvm::createStringError(failure);
+  return outputs;
+}
+
+} // namespace cleave::runtime

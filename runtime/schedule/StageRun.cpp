@@ -1,0 +1,100 @@
+//===- StageRun.cpp -------------------------------------------------------===//
+#include "runtime/schedule/StageRun.h"
+#include "runtime/base/Exceptions.h"
+#include <stdexcept>
+
+namespace cleave::runtime {
+
+StageRun::StageRun(const plan::Signature &signature, const plan::Program &program,
+                   std::unique_ptr<Executor> loaded, const States &states,
+                   llvm::ArrayRef<plan::Transfer> transfers, uint32_t microbatches)
+    : signature(signature), program(program), executor(std::move(loaded)), states(states),
+      readers(program.outputs.size()) {
+  for (uint32_t leaf = 0; leaf < signature.outputs.size(); ++leaf)
+    if (signature.outputs[leaf]->stage == program.stage && program.tp_rank == 0)
+      leaves.push_back({signature.outputs[leaf]->index, leaf});
+  for (const plan::Transfer &transfer : transfers)
+    if (transfer.from == program.stage)
+      for (uint32_t result : transfer.results)
+        ++readers[result];
+  passages.resize(microbatches);
+}
+
+StageRun::Passage &StageRun::passageOf(uint32_t microbatch) {
+  Passage &passage = passages[microbatch];
+  // When it is first met: an untrusted plan may have more micro-batches than any batch has samples.
+  if (passage.inputs.size() != program.inputs.size()) {
+    passage.inputs.resize(program.inputs.size());
+    passage.results.reserve(program.outputs.size());
+  }
+  return passage;
+}
+
+void StageRun::receive(const plan::Transfer &transfer, uint32_t microbatch,
+                       llvm::MutableArrayRef<c10::IValue> values) {
+  TORCH_INTERNAL_ASSERT(values.size() == transfer.inputs.size(), "values of a transfer");
+  Passage &passage = passageOf(microbatch);
+  for (size_t i = 0; i < values.size(); ++i)
+    passage.inputs[transfer.inputs[i]] = std::move(values[i]);
+}
+
+void StageRun::run(Request &request, uint32_t global, Passage &passage) {
+  for (size_t input = 0; input < program.inputs.size(); ++input)
+    if (const plan::ProgramInput &source = *program.inputs[input]; source.source == plan::Source::Request)
+      passage.inputs[input] = request.input(source.index, global);
+  const llvm::ArrayRef<int64_t> symbols = request.microbatches.symbols(global);
+  if (graph)
+    return graph->run(passage.inputs, symbols, request.failed(), passage.results);
+  for (size_t input = 0; input < program.inputs.size(); ++input)
+    executor->setInput(input, std::move(passage.inputs[input]));
+  executor->run(symbols, request.failed(), passage.results);
+}
+
+/// `tensor`, or a copy where its elements share memory, as `expand` makes them: whoever reads or writes all
+/// of them needs that much, which the account of this thread counts.
+static at::Tensor withOwnElements(const at::Tensor &tensor) {
+  const size_t most = tensor.storage().nbytes() / tensor.itemsize();
+  return size_t(tensor.numel()) > most ? tensor.contiguous() : tensor;
+}
+
+at::Tensor StageRun::outputOf(Leaf leaf, const c10::IValue &result) const {
+  TORCH_CHECK(result.isTensor(), "output ", leaf.leaf, " is a ", result.tagKind(), ", expected a tensor");
+  try {
+    return withOwnElements(states.apart(result.toTensor()));
+  } catch (const std::exception &exception) {
+    const std::string maker = executor->makerOf(leaf.result);
+    throw std::runtime_error((maker.empty() ? "" : maker + ": ") + "output " +
+                             signature.outputs[leaf.leaf]->name + ": " + messageOf(exception));
+  }
+}
+
+void StageRun::forward(Request &request, uint32_t microbatch, uint32_t global) {
+  Passage &passage = passageOf(microbatch);
+  run(request, global, passage);
+  std::vector<c10::IValue> &results = passage.results;
+  for (Leaf leaf : leaves)
+    request.addOutput(leaf.leaf, global, outputOf(leaf, results[leaf.result]));
+  passage.readersLeft = readers;
+  for (size_t result = 0; result < results.size(); ++result)
+    if (readers[result] == 0)
+      results[result] = c10::IValue();
+}
+
+void StageRun::take(const plan::Transfer &transfer, uint32_t microbatch, std::vector<c10::IValue> &values) {
+  Passage &passage = passageOf(microbatch);
+  values.clear();
+  for (uint32_t result : transfer.results) {
+    c10::IValue &value = passage.results[result];
+    values.push_back(--passage.readersLeft[result] == 0 ? std::move(value) : value);
+  }
+}
+
+void StageRun::clear() {
+  for (Passage &passage : passages) {
+    passage.inputs.assign(passage.inputs.size(), c10::IValue());
+    passage.results.clear();
+  }
+  executor->clear();
+}
+
+} // namespace cleave::runtime

@@ -1,0 +1,255 @@
+//===- PeerGroupTest.cpp - What processes of a group exchange -------------===//
+#include "runtime/comm/process/PeerGroup.h"
+#include "runtime/comm/local/LocalGroup.h"
+#include "tests/unit/runtime/GlooBackend.h"
+#include "tests/unit/runtime/MemoryWire.h"
+#include <ATen/ATen.h>
+#include <ATen/CPUGeneratorImpl.h>
+#include <functional>
+#include <gmock/gmock.h>
+#include <limits>
+#include <thread>
+
+namespace cleave::runtime {
+
+using at::Tensor;
+using testing::HasSubstr;
+using Work = std::function<Tensor(Communicator &group, uint32_t rank)>;
+
+namespace {
+class Forever final : public Patience {
+public:
+  bool isOver() const override { return false; }
+  std::chrono::steady_clock::time_point deadline() override {
+    return std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  }
+  void expire() override { FAIL(); }
+};
+} // namespace
+
+/// How many ranks, and whether tensors go between devices that are connected.
+class PeerGroupTest : public testing::TestWithParam<std::tuple<uint32_t, bool>> {
+protected:
+  const uint32_t ranks = std::get<0>(GetParam());
+  const bool connected = std::get<1>(GetParam());
+
+  std::vector<Tensor> onThreads(const std::function<Tensor(uint32_t)> &work) {
+    std::vector<Tensor> results(ranks);
+    std::vector<std::thread> threads;
+    for (uint32_t rank = 0; rank < ranks; ++rank)
+      threads.emplace_back([&, rank] { results[rank] = work(rank); });
+    for (std::thread &thread : threads)
+      thread.join();
+    return results;
+  }
+
+  std::unique_ptr<DeviceGroup> connectedTo(GlooBackends &backends, uint32_t rank) const {
+    return connected ? std::make_unique<DeviceGroup>(backends.member(rank)) : nullptr;
+  }
+
+  /// That processes give the bits that threads give, but for sums that devices make in an order of their own.
+  void expectSame(const Work &work, bool isLoose = false) {
+    Forever patience;
+    LocalGroup local(4, ranks, /*spins=*/false, patience);
+    const std::vector<Tensor> expected =
+        onThreads([&](uint32_t rank) { return work(local.member(rank), rank); });
+    MemoryWires wires;
+    GlooBackends backends(ranks);
+    const std::vector<Tensor> found = onThreads([&](uint32_t rank) {
+      // Not the plan's first ranks.
+      std::unique_ptr<Wire> wire = wires.wire(4 + rank);
+      std::unique_ptr<DeviceGroup> devices = connectedTo(backends, rank);
+      PeerGroup group(*wire, 4, ranks, rank, devices.get());
+      return work(group, rank);
+    });
+    for (uint32_t rank = 0; rank < ranks; ++rank) {
+      EXPECT_EQ(found[rank].sizes(), expected[rank].sizes());
+      EXPECT_TRUE(found[rank].is_contiguous());
+      const bool isNarrow = found[rank].scalar_type() == at::kBFloat16;
+      EXPECT_TRUE(isLoose
+                      ? at::allclose(found[rank], expected[rank], isNarrow ? 0.02 : 1e-5, isNarrow ? 1 : 1e-2)
+                      : at::equal(found[rank], expected[rank]));
+    }
+  }
+
+  static Tensor random(uint32_t rank, at::IntArrayRef sizes, c10::ScalarType dtype) {
+    at::Generator generator = at::detail::createCPUGenerator(rank + 1);
+    // The sum of two numbers that do not fit int16 is one that does, by what is left of it.
+    const at::Tensor values = at::rand(sizes, generator);
+    return dtype == at::kBool ? values < 0.3 : (values * (dtype == at::kShort ? 30000 : 1000)).to(dtype);
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(Ranks, PeerGroupTest, testing::Combine(testing::Values(2, 3, 5), testing::Bool()));
+
+TEST_P(PeerGroupTest, AddsAsThreadsDo) {
+  for (c10::ScalarType dtype : {at::kFloat, at::kBFloat16, at::kLong, at::kDouble, at::kShort, at::kBool})
+    for (int64_t rows : {0, 1, 7, 3001}) // the last has no room in a first message
+      expectSame([&](Communicator &group,
+                     uint32_t rank) { return group.allReduce(random(rank, {rows, 33}, dtype).t()); },
+                 /*isLoose=*/connected && c10::isFloatingType(dtype));
+}
+
+TEST_P(PeerGroupTest, ScattersSums) {
+  for (int64_t width : {5, 500})
+    expectSame([&](Communicator &group, uint32_t rank) {
+      const int64_t rows = 10 * ranks;
+      // Two ranges each.
+      const std::vector<int64_t> ranges = {10 * rank, 3, rows - 4, rank % 4};
+      return group.reduceScatter(random(rank, {2, rows, width}, at::kFloat), 1, ranges);
+    });
+}
+
+TEST_P(PeerGroupTest, GathersPieces) {
+  // Some of the ranks have room in a first message, others not.
+  for (int64_t width : {4, 900, 9000})
+    expectSame([&](Communicator &group, uint32_t rank) {
+      std::vector<int64_t> pieces;
+      for (int64_t other = ranks - 1; other >= 0; --other)
+        pieces.insert(pieces.end(), {other, 1, other + 1, other, 0, 1});
+      return group.allGather(random(rank, {3, rank + 2, width}, at::kFloat), 1, pieces);
+    });
+}
+
+TEST_P(PeerGroupTest, ExchangesPiecesForRanges) {
+  for (int64_t width : {2, 2000})
+    for (bool backwards : {false, true})
+      expectSame([&](Communicator &group, uint32_t rank) {
+        std::vector<int64_t> pieces;
+        for (uint32_t other = 0; other < ranks; ++other)
+          pieces.insert(pieces.end(), {other, 0, 3});
+        const std::vector<int64_t> ranges = {2 * rank, 2};
+        const Tensor tensor = random(
+            rank, backwards ? at::IntArrayRef{2 * ranks, width, 3} : at::IntArrayRef{3, width, 2 * ranks},
+            at::kFloat);
+        return backwards ? group.allToAll(tensor, 2, pieces, 0, ranges)
+                         : group.allToAll(tensor, 0, pieces, 2, ranges);
+      });
+}
+
+TEST_P(PeerGroupTest, Broadcasts) {
+  for (int64_t width : {0, 3, 30000})
+    expectSame([&](Communicator &group, uint32_t rank) {
+      return group.broadcast(random(rank, {2, width}, at::kInt), ranks - 1);
+    });
+}
+
+TEST_P(PeerGroupTest, RefusesCallsThatDiffer) {
+  MemoryWires wires;
+  GlooBackends backends(ranks);
+  onThreads([&](uint32_t rank) {
+    std::unique_ptr<Wire> wire = wires.wire(4 + rank);
+    std::unique_ptr<DeviceGroup> devices = connectedTo(backends, rank);
+    PeerGroup group(*wire, 4, ranks, rank, devices.get());
+    try {
+      const Tensor given = at::ones({2, rank == 1 ? 3 : 2});
+      // Devices add what they are given, without a word before.
+      connected ? group.reduceScatter(given, 0, {0, 1}) : group.allReduce(given);
+      ADD_FAILURE() << "rank " << rank << " was let through";
+    } catch (const c10::Error &error) {
+      EXPECT_THAT(error.what_without_backtrace(),
+                  HasSubstr(connected
+                                ? "rank 5 calls reduce_scatter of float32[2, 3] along 0, rank 4 calls "
+                                  "reduce_scatter of float32[2, 2] along 0; expected the same call"
+                                : "rank 5 calls all_reduce of float32[2, 3], rank 4 calls all_reduce of "
+                                  "float32[2, 2]; expected the same call"));
+    }
+    return Tensor();
+  });
+}
+
+namespace {
+/// What a rank says in the first round, number by number; of a float32[4] that does not come along.
+struct Forged {
+  GroupOperation operation = GroupOperation::AllGather;
+  uint8_t dtype = uint8_t(at::kFloat);
+  int64_t dim = 0, other = -1, inlined = -1, sizes = 1, pieces = 0, ranges = 0;
+  std::vector<int64_t> numbers = {4};
+
+  std::string bytes() const {
+    std::string text(8, '\0');
+    text[0] = char(operation);
+    text[1] = char(dtype);
+    std::vector<int64_t> all = {dim, other, inlined, sizes, pieces, ranges};
+    all.insert(all.end(), numbers.begin(), numbers.end());
+    return text.append(reinterpret_cast<const char *>(all.data()), all.size() * sizeof(int64_t));
+  }
+};
+} // namespace
+
+/// What rank 4, which gathers two float32[4], throws where rank 5 says `message`; empty where it is let
+/// through.
+static std::string refusalOf(const std::string &message) {
+  MemoryWires wires;
+  std::unique_ptr<Wire> wire = wires.wire(4), hostile = wires.wire(5);
+  std::vector<char> heard(64 << 10), taken(64 << 10), given(4 * sizeof(float));
+  auto asked = hostile->receive(4, Topic::Group, heard.data(), heard.size());
+  auto said = hostile->send(4, Topic::Group, message.data(), message.size());
+  // The second round of a call that is let through.
+  auto takes = hostile->receive(4, Topic::Group, taken.data(), taken.size());
+  auto gives = hostile->send(4, Topic::Group, given.data(), given.size());
+  PeerGroup group(*wire, 4, 2, 0);
+  try {
+    EXPECT_EQ(group.allGather(at::ones({4}), 0, {0, 0, 4, 1, 0, 4}).numel(), 8);
+    return "";
+  } catch (const c10::Error &error) {
+    return error.what_without_backtrace();
+  }
+}
+
+TEST(PeerGroupMessageTest, AreRefusedWhereTheyAreNone) {
+  const std::string named = "a message of rank 5: ";
+  const std::string noCall = named + "found another message than a call of the group";
+  Forged operation, dtype, count, overflow, negative, impossible, inlined;
+  operation.operation = GroupOperation(77);
+  EXPECT_EQ(refusalOf(operation.bytes()), noCall);
+  dtype.dtype = 200;
+  EXPECT_EQ(refusalOf(dtype.bytes()), noCall);
+  count.pieces = 1 << 20;
+  EXPECT_EQ(refusalOf(count.bytes()), noCall);
+  overflow.pieces = 4;
+  overflow.ranges = std::numeric_limits<int64_t>::max() - 1;
+  EXPECT_EQ(refusalOf(overflow.bytes()), noCall);
+  negative.sizes = -1;
+  EXPECT_EQ(refusalOf(negative.bytes()), noCall);
+  impossible.numbers = {std::numeric_limits<int64_t>::max()};
+  EXPECT_EQ(refusalOf(impossible.bytes()), named + "found a tensor of impossible size");
+  inlined.inlined = 1 << 20;
+  EXPECT_EQ(refusalOf(inlined.bytes()), named + "found another tensor than its rank tells of");
+}
+
+TEST(PeerGroupMessageTest, AreRefusedWhereTheyWantMoreThanThereIs) {
+  const std::string named = "a message of rank 5: ";
+  Forged broken, often, ranges;
+  broken.pieces = 4;
+  broken.numbers = {4, 0, 0, 4, 1};
+  EXPECT_THAT(refusalOf(broken.bytes()),
+              HasSubstr(named + "found a list of 4 numbers, expected a multiple of 3"));
+  often.pieces = 9;
+  often.numbers = {4, 0, 0, 4, 0, 0, 4, 0, 0, 4};
+  EXPECT_THAT(refusalOf(often.bytes()), HasSubstr(named + "found pieces of 12 positions"));
+  ranges.ranges = 2;
+  ranges.numbers = {4, 0, 1};
+  EXPECT_THAT(refusalOf(ranges.bytes()), HasSubstr(named + "found pieces of 0 positions and ranges of 1"));
+}
+
+TEST(PeerGroupMessageTest, PassWhereTheyAreRight) {
+  Forged whole;
+  whole.pieces = 6;
+  whole.numbers = {4, 0, 0, 4, 1, 0, 4};
+  EXPECT_EQ(refusalOf(whole.bytes()), "");
+}
+
+TEST_P(PeerGroupTest, EndsWhenTheWireIsCut) {
+  MemoryWires wires;
+  std::unique_ptr<Wire> wire = wires.wire(4);
+  PeerGroup group(*wire, 4, ranks, 0);
+  std::thread waiting([&] { EXPECT_THROW(group.allReduce(at::ones({3})), WireCut); });
+  while (group.awaited().empty())
+    std::this_thread::yield();
+  EXPECT_EQ(group.awaited(), "rank 5 in spmd::all_reduce");
+  wires.cut();
+  waiting.join();
+}
+
+} // namespace cleave::runtime

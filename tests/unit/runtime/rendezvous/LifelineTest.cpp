@@ -1,0 +1,153 @@
+//===- LifelineTest.cpp - Seeing that processes are gone ------------------===//
+#include "runtime/rendezvous/Lifeline.h"
+#include <future>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+namespace cleave::runtime {
+
+using namespace std::chrono_literals;
+
+static Lifeline::Clock::time_point soon() { return Lifeline::Clock::now() + 10s; }
+
+namespace {
+/// A lifeline with the thread that watches it.
+class Watched {
+public:
+  explicit Watched(std::unique_ptr<Lifeline> made)
+      : line(std::move(made)), lost(std::async(std::launch::async, [this] { return line->watch(); })) {}
+  ~Watched() { line->stop(); }
+
+  void awaitConnected(uint32_t count) {
+    while (line->connected() < count)
+      std::this_thread::sleep_for(1ms);
+  }
+  bool isQuiet() { return lost.wait_for(100ms) == std::future_status::timeout; }
+
+  std::unique_ptr<Lifeline> line;
+  std::future<std::optional<Lifeline::Loss>> lost;
+};
+} // namespace
+
+static Lifeline::Loss died(uint32_t rank) { return {rank, ""}; }
+
+static std::unique_ptr<Lifeline> hold() { return Lifeline::hold("127.0.0.1", /*size=*/4); }
+
+TEST(LifelineTest, SeesAProcessThatIsKilled) {
+  Watched first(hold());
+  const std::string place = first.line->place();
+  const pid_t child = fork();
+  if (child == 0) {
+    std::unique_ptr<Lifeline> line = Lifeline::reach(place, 3, soon());
+    pause();
+  }
+  first.awaitConnected(1);
+  EXPECT_TRUE(first.isQuiet());
+  kill(child, SIGKILL);
+  EXPECT_EQ(first.lost.get(), died(3));
+  waitpid(child, nullptr, 0);
+}
+
+/// Of another run, which reads this one's store by mistake.
+TEST(LifelineTest, TakesRanksForStrangersThatItDoesNotHave) {
+  Watched first(hold());
+  for (uint32_t rank : {0u, 4u}) {
+    Watched stranger(Lifeline::reach(first.line->place(), rank, soon()));
+    EXPECT_EQ(stranger.lost.get(), died(0));
+  }
+  EXPECT_EQ(first.line->connected(), 0u);
+  EXPECT_TRUE(first.isQuiet());
+}
+
+TEST(LifelineTest, SeesThatRankZeroIsGone) {
+  auto first = std::make_unique<Watched>(hold());
+  Watched second(Lifeline::reach(first->line->place(), 1, soon()));
+  first->awaitConnected(1);
+  first.reset();
+  EXPECT_EQ(second.lost.get(), died(0));
+}
+
+TEST(LifelineTest, TakesNoNoticeOfThoseWhoHaveSaidGoodbye) {
+  Watched first(hold());
+  auto second = std::make_unique<Watched>(Lifeline::reach(first.line->place(), 1, soon()));
+  Watched third(Lifeline::reach(first.line->place(), 2, soon()));
+  first.awaitConnected(2);
+  second->line->sayGoodbye();
+  second.reset();
+  EXPECT_TRUE(first.isQuiet());
+}
+
+TEST(LifelineTest, EndsWhenAllHaveSaidGoodbye) {
+  Watched first(hold()), second(Lifeline::reach(first.line->place(), 1, soon()));
+  first.awaitConnected(1);
+  second.line->sayGoodbye();
+  EXPECT_EQ(first.lost.get(), std::nullopt);
+  EXPECT_TRUE(second.isQuiet());
+  first.line->sayGoodbye();
+  EXPECT_EQ(second.lost.get(), std::nullopt);
+}
+
+TEST(LifelineTest, TakesNoNoticeOfStrangers) {
+  Watched first(hold());
+  const std::string place = first.line->place();
+  std::string other = place;
+  other.back() = other.back() == '0' ? '1' : '0';
+  Lifeline::reach(other, 1, soon());
+  EXPECT_TRUE(first.isQuiet());
+  EXPECT_EQ(first.line->connected(), 0u);
+}
+
+TEST(LifelineTest, TellsOthersWhyTheRunHasFailed) {
+  Watched first(hold());
+  auto second = std::make_unique<Watched>(Lifeline::reach(first.line->place(), 1, soon()));
+  Watched third(Lifeline::reach(first.line->place(), 2, soon()));
+  first.awaitConnected(2);
+  // Its process ends at once: the word comes before the end.
+  second->line->sayFailure("no result after 3 s\n\033[2J");
+  second.reset();
+  const std::optional<Lifeline::Loss> told = first.lost.get();
+  EXPECT_EQ(told, (Lifeline::Loss{1, "no result after 3 s\\x0a\\x1b[2J"}));
+  first.line->sayFailure("one");
+  EXPECT_EQ(third.lost.get(), (Lifeline::Loss{0, "one"}));
+}
+
+/// Who has just connected is told as well.
+TEST(LifelineTest, TellsThoseThatNobodyHasHeardYet) {
+  std::unique_ptr<Lifeline> first = hold();
+  Watched second(Lifeline::reach(first->place(), 1, soon()));
+  while (first->connected() == 0)
+    first->sayFailure(std::string(1 << 20, 'x'));
+  const std::optional<Lifeline::Loss> told = second.lost.get();
+  ASSERT_TRUE(told);
+  EXPECT_EQ(told->rank, 0u);
+  EXPECT_EQ(told->word.substr(0, 8), "xxxxxxxx");
+  EXPECT_LT(told->word.size(), 16u << 10);
+}
+
+TEST(LifelineTest, GivesARankToOneAlone) {
+  Watched first(hold()), second(Lifeline::reach(first.line->place(), 1, soon()));
+  first.awaitConnected(1);
+  Watched other(Lifeline::reach(first.line->place(), 1, soon()));
+  EXPECT_EQ(other.lost.get(), died(0));
+  EXPECT_TRUE(first.isQuiet());
+  EXPECT_EQ(first.line->connected(), 1u);
+}
+
+TEST(LifelineTest, StopsWatching) {
+  Watched first(hold());
+  first.line->stop();
+  EXPECT_EQ(first.lost.get(), std::nullopt);
+}
+
+TEST(LifelineTest, GivesUpAtTheDeadline) {
+  std::string place;
+  {
+    Watched gone(hold());
+    place = gone.line->place();
+  }
+  EXPECT_THROW(Lifeline::reach(place, 1, Lifeline::Clock::now() + 50ms), std::exception);
+}
+
+} // namespace cleave::runtime

@@ -1,0 +1,84 @@
+//===- RequestTest.cpp - What moves between ranks -------------------------===//
+#include "runtime/schedule/Request.h"
+#include "runtime/exchange/LocalExchange.h"
+#include "tests/unit/runtime/Allocations.h"
+#include <gmock/gmock.h>
+#include <thread>
+
+namespace cleave::runtime {
+
+using Values = std::vector<c10::IValue>;
+
+class RequestTest : public testing::Test {
+protected:
+  static constexpr size_t transfers = 8;
+
+  plan::Signature signature;
+  States states{0};
+  std::shared_ptr<Traffic> traffic = std::make_shared<Traffic>(std::chrono::seconds(30), 1);
+  Request request{0,
+                  {},
+                  Microbatches(signature, 1, {}),
+                  0,
+                  {0, 1},
+                  traffic,
+                  traffic->enter(),
+                  states,
+                  [](Patience &patience) {
+                    return std::make_shared<LocalExchange>(llvm::ArrayRef<uint32_t>{0, 1}, 1, transfers, 1,
+                                                           patience);
+                  }};
+  Exchange &exchange = request.exchange();
+  MemoryAccountRef account{new MemoryAccount("test")};
+};
+
+TEST_F(RequestTest, TransfersAllocateNothing) {
+  int64_t ofSender = 0;
+  std::thread sender([&] {
+    Values values;
+    values.reserve(2);
+    const int64_t before = allocationsOfThisThread();
+    for (size_t transfer = 0; transfer < transfers; ++transfer) {
+      values.push_back(int64_t(transfer));
+      values.push_back(true);
+      EXPECT_TRUE(exchange.send({transfer, 0, 1}, values));
+      EXPECT_TRUE(values.empty());
+    }
+    ofSender = allocationsOfThisThread() - before;
+  });
+  Values values;
+  values.reserve(2);
+  const int64_t before = allocationsOfThisThread();
+  for (size_t transfer = 0; transfer < transfers; ++transfer) {
+    EXPECT_TRUE(exchange.receive({transfer, 0, 0}, *account, values));
+    ASSERT_EQ(values.size(), 2u);
+    EXPECT_EQ(values[0].toInt(), int64_t(transfer));
+  }
+  EXPECT_EQ(allocationsOfThisThread() - before, 0);
+  sender.join();
+  EXPECT_EQ(ofSender, 0);
+}
+
+TEST_F(RequestTest, AFailureLeavesNothingWithTheSender) {
+  Values given = {int64_t(1)}, taken;
+  request.fail("broken");
+  EXPECT_FALSE(exchange.send({0, 0, 1}, given));
+  EXPECT_TRUE(given.empty());
+  EXPECT_FALSE(exchange.receive({0, 0, 0}, *account, taken));
+  EXPECT_TRUE(taken.empty());
+}
+
+TEST_F(RequestTest, ARequestThatCannotBeMadeGivesItsRoomBack) {
+  auto single = std::make_shared<Traffic>(std::chrono::seconds(0), 1);
+  auto connect = [](Patience &) -> std::shared_ptr<Exchange> { throw std::runtime_error("no way"); };
+  EXPECT_THROW(
+      Request(0, {}, Microbatches(signature, 1, {}), 0, {0}, single, single->enter(), states, connect),
+      std::runtime_error);
+  Traffic::Admission admission = single->enter();
+  EXPECT_TRUE(admission);
+  EXPECT_FALSE(single->enter()) << "there is room for one";
+  admission.reset();
+  EXPECT_TRUE(single->enter());
+}
+
+} // namespace cleave::runtime
