@@ -10,7 +10,7 @@
 #include "ir/Signature.h"
 #include "ir/semantics/OpSemantics.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
-#include "partitioner/Schedules.h"
+#include "partitioner/simulation/Schedules.h"
 #include "passes/Passes.h"
 #include "passes/TensorShardings.h"
 

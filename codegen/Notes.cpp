@@ -4,7 +4,7 @@
 #include "ir/OperatorDialect.h"
 #include "ir/TracedShapes.h"
 #include "ir/semantics/OpSemantics.h"
-#include "partitioner/LimitRange.h"
+#include "partitioner/graph/LimitRange.h"
 #include "passes/Passes.h"
 #include "passes/TensorShardings.h"
 #include "llvm/ADT/MapVector.h"

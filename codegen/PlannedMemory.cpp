@@ -2,11 +2,11 @@
 #include "codegen/PlannedMemory.h"
 #include "codegen/SpecializeRank.h"
 #include "ir/semantics/OpSemantics.h"
-#include "partitioner/Sharding.h"
+#include "partitioner/graph/UsedValues.h"
+#include "partitioner/sharding/Sharding.h"
 #include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/MathExtras.h"
-#include "partitioner/UsedValues.h"
 #include <algorithm>
 #include <functional>
 

@@ -6,7 +6,7 @@
 #include "codegen/Microbatch.h"
 #include "mlir/IR/IRMapping.h"
 #include "mlir/IR/OwningOpRef.h"
-#include "partitioner/CutFitting.h"
+#include "partitioner/cutting/CutFitting.h"
 #include "llvm/ADT/SetVector.h"
 
 namespace cleave {

@@ -1,6 +1,6 @@
 //===- AnnotateSharding.cpp - Says which weights are split, and how -------===//
 #include "ir/NearestName.h"
-#include "partitioner/ShardingSearch.h"
+#include "partitioner/search/ShardingSearch.h"
 #include "passes/Passes.h"
 #include "passes/TensorShardings.h"
 #include "llvm/ADT/StringExtras.h"
@@ -51,8 +51,9 @@ struct AnnotateSharding : impl::AnnotateShardingBase<AnnotateSharding> {
                   suggestName(decision.unmatched.front(), decision));
     for (WeightDecision weight : decision.weights)
       if (weight.asked && *weight.asked != weight.style)
-        return fail("--shard: " + weight.weight.getName().str() + " cannot be " + wordOf(*weight.asked).str() +
-                    " over tp=" + std::to_string(tp) + ": nothing of it is split so, or what uses it is split in another " +
+        return fail("--shard: " + weight.weight.getName().str() + " cannot be " +
+                    wordOf(*weight.asked).str() + " over tp=" + std::to_string(tp) +
+                    ": nothing of it is split so, or what uses it is split in another " +
                     "way; give another style, or replicate");
     write(function, decision);
   }
@@ -80,7 +81,8 @@ struct AnnotateSharding : impl::AnnotateShardingBase<AnnotateSharding> {
     for (WeightDecision weight : ArrayRef(decision.weights).take_front(kShown))
       shown.push_back(weight.weight.getName().str());
     const size_t others = decision.weights.size() - shown.size();
-    return "; there are " + llvm::join(shown, ", ") + (others ? " and " + std::to_string(others) + " more" : "");
+    return "; there are " + llvm::join(shown, ", ") +
+           (others ? " and " + std::to_string(others) + " more" : "");
   }
 
   void write(func::FuncOp function, const ShardingDecision &decision) {
@@ -104,11 +106,10 @@ struct AnnotateSharding : impl::AnnotateShardingBase<AnnotateSharding> {
                                b.getNamedAttr("gathers", b.getI64IntegerAttr(dimension.gathers))}));
     }
     function->setAttr(kDimensionsAttr, b.getArrayAttr(dimensions));
-    function->setAttr(kCommunicationAttr,
-                      b.getDenseF64ArrayAttr({decision.seconds, decision.leastSeconds}));
+    function->setAttr(kCommunicationAttr, b.getDenseF64ArrayAttr({decision.seconds, decision.leastSeconds}));
     if (memory > 0)
-      function->setAttr(kShardingLimitsAttr,
-                        b.getDenseI64ArrayAttr({decision.memoryLimits.least, decision.memoryLimits.tooLarge}));
+      function->setAttr(kShardingLimitsAttr, b.getDenseI64ArrayAttr({decision.memoryLimits.least,
+                                                                     decision.memoryLimits.tooLarge}));
     for (auto [order, seed] : llvm::enumerate(decision.seeds)) {
       ParamOp weight = seed.weight;
       weight->setAttr(kSplitAttr, b.getI64IntegerAttr(seed.dim));

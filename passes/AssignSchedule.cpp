@@ -1,8 +1,8 @@
 //===- AssignSchedule.cpp - Ranks, micro-batches, order of work -----------===//
 #include "ir/TracedShapes.h"
-#include "partitioner/BatchAnalysis.h"
-#include "partitioner/MachineFile.h"
-#include "partitioner/ModelGraph.h"
+#include "partitioner/cost/ModelGraph.h"
+#include "partitioner/machine/MachineFile.h"
+#include "partitioner/sharding/BatchAnalysis.h"
 #include "passes/Passes.h"
 #include "passes/TensorShardings.h"
 #include "llvm/Support/MathExtras.h"
@@ -24,8 +24,9 @@ struct AssignSchedule : impl::AssignScheduleBase<AssignSchedule> {
   void runOnOperation() override {
     func::FuncOp function = getOperation();
     // Not all of them are written again.
-    for (StringRef own : {kRanksAttr, kDataRanksAttr, kMicrobatchesAttr, kMicrobatchSecondsAttr, kLinkAttr, kUnlikeLinksAttr,
-                          kMachineAttr, kDevicesAttr, kThreadsAttr, kMemoryLimitsAttr, kBatchAttr, kBatchObstacleAttr})
+    for (StringRef own :
+         {kRanksAttr, kDataRanksAttr, kMicrobatchesAttr, kMicrobatchSecondsAttr, kLinkAttr, kUnlikeLinksAttr,
+          kMachineAttr, kDevicesAttr, kThreadsAttr, kMemoryLimitsAttr, kBatchAttr, kBatchObstacleAttr})
       function->removeAttr(own);
     if (ranks == 0)
       return fail("found 0 ranks, expected at least 1");
@@ -103,8 +104,9 @@ struct AssignSchedule : impl::AssignScheduleBase<AssignSchedule> {
     Builder b(&getContext());
     SmallVector<Attribute> entries;
     for (const auto &[ends, link] : links)
-      entries.push_back(b.getArrayAttr({b.getI64IntegerAttr(ends.first), b.getI64IntegerAttr(ends.second),
-                                        b.getF64FloatAttr(link.latencySeconds), b.getF64FloatAttr(link.bytesPerSecond)}));
+      entries.push_back(
+          b.getArrayAttr({b.getI64IntegerAttr(ends.first), b.getI64IntegerAttr(ends.second),
+                          b.getF64FloatAttr(link.latencySeconds), b.getF64FloatAttr(link.bytesPerSecond)}));
     return b.getArrayAttr(entries);
   }
 
@@ -114,13 +116,14 @@ struct AssignSchedule : impl::AssignScheduleBase<AssignSchedule> {
     for (Operation &op : getOperation().getBody().front().without_terminator())
       if (auto stage = op.getAttrOfType<IntegerAttr>(kStageAttr)) {
         seconds.resize(std::max<size_t>(seconds.size(), stage.getInt() + 1));
-        seconds[stage.getInt()] += operationSeconds(&op, shapes, places.kinds[places.ranks[stage.getInt() % ranks].kind]);
+        seconds[stage.getInt()] +=
+            operationSeconds(&op, shapes, places.kinds[places.ranks[stage.getInt() % ranks].kind]);
       }
     return seconds;
   }
 
-  /// The number of micro-batches, up to the samples of a data rank, that ends first: the first one passes all stages, the
-  /// others follow at the pace of the slowest rank (Huang et al. 2019).
+  /// The number of micro-batches, up to the samples of a data rank, that ends first: the first one passes all
+  /// stages, the others follow at the pace of the slowest rank (Huang et al. 2019).
   unsigned fastestCount(func::FuncOp function, const PipelinePlaces &places) {
     TracedShapes shapes(function);
     const int64_t size = llvm::divideCeil(shapes.sizes().lookup(batch), dp);

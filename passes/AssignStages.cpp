@@ -1,9 +1,9 @@
 //===- AssignStages.cpp - Marks operations with their stage ---------------===//
-#include "partitioner/CutFitting.h"
-#include "partitioner/ModelGraph.h"
-#include "partitioner/Sharding.h"
-#include "partitioner/StageCutter.h"
-#include "partitioner/StageStarts.h"
+#include "partitioner/cost/ModelGraph.h"
+#include "partitioner/cutting/CutFitting.h"
+#include "partitioner/cutting/StageCutter.h"
+#include "partitioner/cutting/StageStarts.h"
+#include "partitioner/sharding/Sharding.h"
 #include "passes/Passes.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/FormatVariadic.h"
@@ -36,7 +36,9 @@ struct AssignStages : impl::AssignStagesBase<AssignStages> {
       if (memory > 0)
         stage.weightLimit = memory;
     if (!weightLimits.empty() && weightLimits.size() != stages)
-      return fail(llvm::formatv("found {0} weight limits, expected {1}, one a stage", weightLimits.size(), stages).str());
+      return fail(
+          llvm::formatv("found {0} weight limits, expected {1}, one a stage", weightLimits.size(), stages)
+              .str());
     for (auto [stage, limit] : llvm::zip(request.stages, weightLimits))
       stage.weightLimit = limit;
     if (auto error = stageStartsOf(model, *stageBefore).moveInto(request.stageStarts))
@@ -47,7 +49,8 @@ struct AssignStages : impl::AssignStagesBase<AssignStages> {
       return fail(llvm::toString(cut.takeError()) + describeStates(model));
     std::string proof = cut->describe(request.limits);
     if (!knowsLinks(places, request.stages))
-      proof = leaveOutReceives(model.graph, *cut) ? "exact: meets the lower bound" : "not proven: links between stages differ";
+      proof = leaveOutReceives(model.graph, *cut) ? "exact: meets the lower bound"
+                                                  : "not proven: links between stages differ";
     write(function, model, *cut, proof);
   }
 
@@ -103,7 +106,8 @@ struct AssignStages : impl::AssignStagesBase<AssignStages> {
     function->setAttr(kStageRecvBytesAttr, b.getI64ArrayAttr(cut.recvBytes));
     function->setAttr(kCutBoundAttr, b.getF64FloatAttr(cut.lowerBound));
     function->setAttr(kCutProofAttr, b.getStringAttr(proof));
-    function->setAttr(kCutLimitsAttr, b.getDenseI64ArrayAttr({cut.weightLimits.least, cut.weightLimits.tooLarge}));
+    function->setAttr(kCutLimitsAttr,
+                      b.getDenseI64ArrayAttr({cut.weightLimits.least, cut.weightLimits.tooLarge}));
     if (cut.bottleneck)
       function->setAttr(kBottleneckAttr, b.getStringAttr(model.graph.nodes[*cut.bottleneck].label));
   }

@@ -1,7 +1,7 @@
 //===- PartitionSpmd.cpp - One program for all ranks of a tensor group ----===//
 #include "ir/semantics/Shapes.h"
 #include "mlir/IR/Matchers.h"
-#include "partitioner/Sharding.h"
+#include "partitioner/sharding/Sharding.h"
 #include "passes/Passes.h"
 #include "passes/SpmdBuilder.h"
 #include "passes/TensorShardings.h"

@@ -1,5 +1,5 @@
 //===- PrintSplitClasses.cpp - What splitting a dimension entails ---------===//
-#include "partitioner/ShardingPropagation.h"
+#include "partitioner/sharding/ShardingPropagation.h"
 #include "passes/Passes.h"
 #include "llvm/ADT/SetVector.h"
 

@@ -1,5 +1,5 @@
 //===- PropagateSharding.cpp - From split weights to everything else ------===//
-#include "partitioner/ShardingSearch.h"
+#include "partitioner/search/ShardingSearch.h"
 #include "passes/Passes.h"
 #include "passes/TensorShardings.h"
 

@@ -1,5 +1,5 @@
 //===- ResolveConflicts.cpp - Reshards where operators need other parts ---===//
-#include "partitioner/Sharding.h"
+#include "partitioner/sharding/Sharding.h"
 #include "passes/Passes.h"
 #include "passes/TensorShardings.h"
 

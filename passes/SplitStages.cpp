@@ -1,9 +1,9 @@
 //===- SplitStages.cpp - Operations into cleave.stage ---------------------===//
 #include "mlir/IR/IRMapping.h"
-#include "partitioner/ModelGraph.h"
+#include "partitioner/cost/ModelGraph.h"
+#include "partitioner/graph/UsedValues.h"
 #include "passes/Passes.h"
 #include "llvm/ADT/SetVector.h"
-#include "partitioner/UsedValues.h"
 #include <deque>
 
 using namespace mlir;

@@ -8,7 +8,7 @@
 #ifndef CLEAVE_PASSES_TENSORSHARDINGS_H
 #define CLEAVE_PASSES_TENSORSHARDINGS_H
 
-#include "partitioner/Sharding.h"
+#include "partitioner/sharding/Sharding.h"
 
 namespace cleave {
 
@@ -24,14 +24,16 @@ inline constexpr llvm::StringLiteral kSplitOrderAttr = "cleave.split_order";
 inline constexpr llvm::StringLiteral kSplitCutAttr = "cleave.split_cut";
 /// On the function, for the plan: what is split, a dictionary a seed.
 inline constexpr llvm::StringLiteral kDimensionsAttr = "cleave.dimensions";
-/// On the function, for the plan: seconds of the collectives that the decision owes, and what it cannot owe less than.
+/// On the function, for the plan: seconds of the collectives that the decision owes, and what it cannot owe
+/// less than.
 inline constexpr llvm::StringLiteral kCommunicationAttr = "cleave.communication";
-/// On the function: the limits of memory with which the decision is this one, from the first to below the second.
+/// On the function: the limits of memory with which the decision is this one, from the first to below the
+/// second.
 inline constexpr llvm::StringLiteral kShardingLimitsAttr = "cleave.sharding_limits";
 inline constexpr llvm::StringLiteral kShardingsAttr = "cleave.shardings";
 
-/// Fails where an attribute is none that a pass before would have left: other ranks than the function's, or positions that
-/// a tensor does not have.
+/// Fails where an attribute is none that a pass before would have left: other ranks than the function's, or
+/// positions that a tensor does not have.
 mlir::LogicalResult checkShardings(mlir::func::FuncOp function);
 /// Null for a whole tensor, and for arguments.
 ShardingAttr shardingOf(TensorRef tensor);

@@ -99,7 +99,7 @@ struct OpSemantics {
   /// For a call whose values are the positions 0, 1, … along its one dimension: up to which operand; null
   /// value when this call counts otherwise.
   mlir::Value (*countsTo)(OperatorOp op) = nullptr;
-  /// What it does to sorted rows (see partitioner/RowOrders.h).
+  /// What it does to sorted rows (see partitioner/sharding/RowOrders.h).
   RowRole rowRole = RowRole::None;
   /// The last result holds positions in dimension `dim` of the first operand.
   bool givesPositions = false;

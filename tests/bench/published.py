@@ -30,7 +30,7 @@ GIB = 2**30
 
 
 def machine(gpus, products, memory):
-    """DGX A100 of 80 GB: data sheets, as `a100-80g` has them (partitioner/Presets.cpp)."""
+    """DGX A100 of 80 GB: data sheets, as `a100-80g` has them (partitioner/machine/Presets.cpp)."""
     device = {"flops_per_second": 19.5e12, "memory_bytes_per_second": 2039e9 * memory, "operator_seconds": 5e-6}
     return {"devices": [{"name": f"cuda:{index}", **device} for index in range(gpus)],
             "link": {"latency_seconds": 5e-6, "bytes_per_second": 300e9},

@@ -1,5 +1,5 @@
 //===- FuzzGraphs.cpp - Graphs to place from anyone -----------------------===//
-#include "partitioner/PlacementFile.h"
+#include "partitioner/placement/PlacementFile.h"
 #include "tests/fuzz/Fuzz.h"
 
 namespace cleave::fuzz {

@@ -1,5 +1,5 @@
 //===- FuzzMachines.cpp - Machine files from anyone -----------------------===//
-#include "partitioner/MachineFile.h"
+#include "partitioner/machine/MachineFile.h"
 #include "tests/fuzz/Fuzz.h"
 #include <cmath>
 

@@ -1,5 +1,5 @@
 #include "tests/rolling/Rolling.h"
-#include "partitioner/Sharding.h"
+#include "partitioner/sharding/Sharding.h"
 #include "llvm/Support/FormatVariadic.h"
 #include <ATen/ATen.h>
 

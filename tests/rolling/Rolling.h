@@ -1,17 +1,17 @@
 //===- Rolling.h - An oracle for what splitting entails ---------*- C++ -*-===//
 //
-// A class of positions (partitioner/ShardingPropagation) is right if its parts can change places: when the
-// labels of all its tensors are rolled by some, so that positions with label l hold what those with label l +
-// k held, every operator that takes the class as it is gives what it gave, with its labels rolled likewise.
-// Each operator is held to that alone, on the values of one plain run, from which it follows for the
-// function, and failures have a name. Operators that need the class whole are not asked: their operands are
-// gathered.
+// A class of positions (partitioner/sharding/ShardingPropagation) is right if its parts can change places:
+// when the labels of all its tensors are rolled by some, so that positions with label l hold what those with
+// label l + k held, every operator that takes the class as it is gives what it gave, with its labels rolled
+// likewise. Each operator is held to that alone, on the values of one plain run, from which it follows for
+// the function, and failures have a name. Operators that need the class whole are not asked: their operands
+// are gathered.
 //
 //===----------------------------------------------------------------------===//
 #ifndef CLEAVE_TESTS_ROLLING_ROLLING_H
 #define CLEAVE_TESTS_ROLLING_ROLLING_H
 
-#include "partitioner/ShardingPropagation.h"
+#include "partitioner/sharding/ShardingPropagation.h"
 #include "tests/unit/interpreter/Interpreter.h"
 #include <ATen/core/Tensor.h>
 

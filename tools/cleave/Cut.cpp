@@ -2,7 +2,7 @@
 #include "codegen/plan/AtomicFile.h"
 #include "codegen/plan/JsonText.h"
 #include "codegen/plan/Printable.h"
-#include "partitioner/PlacementFile.h"
+#include "partitioner/placement/PlacementFile.h"
 #include "tools/cleave/Commands.h"
 #include "tools/cleave/Output.h"
 #include "tools/cleave/TextTable.h"

@@ -2,7 +2,7 @@
 #ifndef CLEAVE_TOOLS_CLEAVE_FORECASTJSON_H
 #define CLEAVE_TOOLS_CLEAVE_FORECASTJSON_H
 
-#include "partitioner/Simulator.h"
+#include "partitioner/simulation/Simulator.h"
 #include "llvm/Support/JSON.h"
 
 namespace cleave {

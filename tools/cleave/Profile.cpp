@@ -1,7 +1,7 @@
 //===- Profile.cpp - `cleave profile` -------------------------------------===//
 #include "tools/driver/Profile.h"
 #include "codegen/plan/AtomicFile.h"
-#include "partitioner/MachineFile.h"
+#include "partitioner/machine/MachineFile.h"
 #include "runtime/base/Launch.h"
 #include "runtime/profile/TimingProcess.h"
 #include "tools/cleave/Commands.h"

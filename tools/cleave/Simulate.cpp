@@ -3,7 +3,7 @@
 #include "codegen/plan/PlanFacts.h"
 #include "codegen/plan/PlanFile.h"
 #include "codegen/plan/Printable.h"
-#include "partitioner/MachineFile.h"
+#include "partitioner/machine/MachineFile.h"
 #include "tools/cleave/Alternatives.h"
 #include "tools/cleave/Commands.h"
 #include "tools/cleave/ForecastJson.h"
@@ -69,9 +69,10 @@ static Error checkMachine(const SimulateOptions &options, const plan::Plan &plan
     return Error::success();
   const std::string found = machineOf(plan);
   const bool isNamesake = llvm::sys::path::filename(options.machine) == found;
-  return llvm::createStringError("--machine " + options.machine + ": " + options.model + " was compiled for " +
-                                 (isNamesake ? "another machine of this name" : found) +
-                                 ", and knows no other times; give its model instead, with the options of compile");
+  return llvm::createStringError(
+      "--machine " + options.machine + ": " + options.model + " was compiled for " +
+      (isNamesake ? "another machine of this name" : found) +
+      ", and knows no other times; give its model instead, with the options of compile");
 }
 
 /// A plan is what it was compiled to be, so options may only say the same.
@@ -82,8 +83,9 @@ static Error checkAgreement(const SimulateOptions &options, const plan::Plan &pl
     if (name == "--schedule")
       std::tie(asked, found) = std::pair(options.schedule, schedule.name);
     else if (name == "--microbatches")
-      std::tie(asked, found) = std::pair(*options.microbatches ? std::to_string(*options.microbatches) : "auto",
-                                         std::to_string(schedule.microbatches));
+      std::tie(asked, found) =
+          std::pair(*options.microbatches ? std::to_string(*options.microbatches) : "auto",
+                    std::to_string(schedule.microbatches));
     else if (name == "--machine") {
       if (Error error = checkMachine(options, plan))
         return error;
@@ -91,8 +93,9 @@ static Error checkAgreement(const SimulateOptions &options, const plan::Plan &pl
       return wrongUsage(name + ": decides what plan a model becomes, and " + options.model +
                         " is a plan; give its model instead");
     if (asked != found && asked != "auto")
-      return llvm::createStringError(name + " " + asked + ": " + options.model + " was compiled for " + found +
-                                     ", and knows no other times; give its model instead, with the options of compile");
+      return llvm::createStringError(
+          name + " " + asked + ": " + options.model + " was compiled for " + found +
+          ", and knows no other times; give its model instead, with the options of compile");
   }
   return Error::success();
 }
@@ -112,7 +115,8 @@ static Expected<SimulateReport> readPlan(const SimulateOptions &options) {
   return report;
 }
 
-static Expected<SimulateReport> planModel(Planner &planner, const SimulateOptions &options, std::optional<int64_t> deviceMemory) {
+static Expected<SimulateReport> planModel(Planner &planner, const SimulateOptions &options,
+                                          std::optional<int64_t> deviceMemory) {
   Expected<CompileReport> compiled = planner.plan(deviceMemory);
   if (!compiled)
     return compiled.takeError();
@@ -128,7 +132,8 @@ static Expected<SimulateReport> planModel(Planner &planner, const SimulateOption
 static std::string traceOf(const SimulateReport &report) {
   std::vector<TraceRow> rows;
   for (auto [rank, forecast] : llvm::enumerate(report.forecast.forecast.ranks))
-    rows.push_back(traceRowOf(forecast, rank, deviceOf(*report.plan, rank), report.forecast.devices[rank].memory));
+    rows.push_back(
+        traceRowOf(forecast, rank, deviceOf(*report.plan, rank), report.forecast.devices[rank].memory));
   return formatTrace(rows, modulePathsOf(*report.plan));
 }
 
@@ -137,7 +142,8 @@ static Expected<SimulateReport> simulatePlan(const SimulateOptions &options) {
   if (Error error = checkRunFiles(files))
     return error;
   Planner planner(options);
-  Expected<SimulateReport> report = options.isPlan() ? readPlan(options) : planModel(planner, options, options.deviceMemory);
+  Expected<SimulateReport> report =
+      options.isPlan() ? readPlan(options) : planModel(planner, options, options.deviceMemory);
   if (!report)
     return report;
   if (!options.trace.empty())
@@ -156,8 +162,9 @@ static Expected<std::vector<LimitReport<SimulateReport>>> simulateLimits(const S
   if (Error error = checkOneTrace(options))
     return error;
   Planner planner(options);
-  return planEach<SimulateReport>(options.deviceMemories,
-                                  [&](int64_t deviceMemory) { return planModel(planner, options, deviceMemory); });
+  return planEach<SimulateReport>(options.deviceMemories, [&](int64_t deviceMemory) {
+    return planModel(planner, options, deviceMemory);
+  });
 }
 
 //===- Reporting ----------------------------------------------------------===//
@@ -191,13 +198,15 @@ static llvm::json::Object toJson(const SimulateOptions &, const SimulateReport &
 }
 
 static void printText(llvm::raw_ostream &out, const SimulateOptions &options, const SimulateReport &report) {
-  out << formatv("{0}: {1}, {2}, {3} ms a step\n", plan::printable(options.model), report.forecast.schedule.name,
+  out << formatv("{0}: {1}, {2}, {3} ms a step\n", plan::printable(options.model),
+                 report.forecast.schedule.name,
                  microbatchesText(*report.plan, report.forecast.schedule.microbatches),
                  milliseconds(report.forecast.forecast.seconds));
   for (const std::string &note : report.notes)
     out << "note: " << plan::printable(note) << "\n";
   out << "\n";
-  TextTable table({Align::Left, Align::Left, Align::Right, Align::Right, Align::Right, Align::Right, Align::Right});
+  TextTable table(
+      {Align::Left, Align::Left, Align::Right, Align::Right, Align::Right, Align::Right, Align::Right});
   table.add({"device", "stages", "busy ms", "idle ms", "bubble %", "weights MB", "peak MB"});
   auto add = [&](const std::string &name, const DeviceForecast &device, const std::string &peak) {
     auto stages = llvm::map_range(device.stages, [](uint32_t stage) { return std::to_string(stage); });
@@ -215,18 +224,26 @@ static void printText(llvm::raw_ostream &out, const SimulateOptions &options, co
 //===- The command --------------------------------------------------------===//
 
 static void addTrainingOptions(CLI::App *command, SimulateOptions &options) {
-  CLI::Option *train = command->add_flag("--train", options.isTraining, "A step of training, forward and backward");
-  command->add_option("--recompute", options.choice.recompute, "What the backward pass makes anew: none, selective, full, auto")
+  CLI::Option *train =
+      command->add_flag("--train", options.isTraining, "A step of training, forward and backward");
+  command
+      ->add_option("--recompute", options.choice.recompute,
+                   "What the backward pass makes anew: none, selective, full, auto")
       ->needs(train)
       ->type_name("WHAT");
-  command->add_flag("--sequence-parallel", options.choice.sequenceParallel,
-                    "Tensor ranks hold, and work on, parts of what they have whole")
+  command
+      ->add_flag("--sequence-parallel", options.choice.sequenceParallel,
+                 "Tensor ranks hold, and work on, parts of what they have whole")
       ->needs(train);
-  command->add_option("--zero", options.choice.zero, "What data-parallel ranks hold in parts: 1 optimizer, 2 gradients, 3 weights too")
+  command
+      ->add_option("--zero", options.choice.zero,
+                   "What data-parallel ranks hold in parts: 1 optimizer, 2 gradients, 3 weights too")
       ->check(CLI::Range(0u, kMostZero).description(""))
       ->needs(train)
       ->type_name("0-3");
-  command->add_option("--interleave", options.choice.interleave, "Stages of a device, with --schedule interleaved (2)")
+  command
+      ->add_option("--interleave", options.choice.interleave,
+                   "Stages of a device, with --schedule interleaved (2)")
       ->needs(train)
       ->type_name("N");
 }
@@ -234,7 +251,8 @@ static void addTrainingOptions(CLI::App *command, SimulateOptions &options) {
 /// What is forecast, with the training that the options choose.
 static Expected<CompileOptions> trainingOf(const SimulateOptions &options) {
   if (options.isPlan())
-    return wrongUsage("--train: " + options.model + " is a plan, and plans of this version have no backward passes; give its model");
+    return wrongUsage("--train: " + options.model +
+                      " is a plan, and plans of this version have no backward passes; give its model");
   CompileOptions training = options;
   training.training = options.choice;
   return training;
@@ -256,7 +274,8 @@ static Expected<TrainingForecast> simulateTraining(const SimulateOptions &option
   return forecast;
 }
 
-static Expected<std::vector<LimitReport<TrainingForecast>>> simulateTrainingLimits(const SimulateOptions &options) {
+static Expected<std::vector<LimitReport<TrainingForecast>>>
+simulateTrainingLimits(const SimulateOptions &options) {
   if (Error error = checkOneTrace(options))
     return error;
   Expected<CompileOptions> training = trainingOf(options);
@@ -271,7 +290,8 @@ static llvm::json::Object trainingToJson(const SimulateOptions &options, const T
   return toJson(static_cast<const CompileOptions &>(options), report);
 }
 
-static void printTraining(llvm::raw_ostream &out, const SimulateOptions &options, const TrainingForecast &report) {
+static void printTraining(llvm::raw_ostream &out, const SimulateOptions &options,
+                          const TrainingForecast &report) {
   printText(out, static_cast<const CompileOptions &>(options), report);
 }
 
@@ -279,35 +299,46 @@ static Error runSimulate(const SimulateOptions &options, const SupervisedOptions
   using Plans = std::vector<LimitReport<SimulateReport>>;
   using Forecasts = std::vector<LimitReport<TrainingForecast>>;
   if (options.deviceMemories.size() > 1 && !options.isPlan())
-    return options.isTraining
-               ? workAndReport<SimulateOptions, Forecasts>(options, how, {simulateTrainingLimits, limitsToJson, printLimits, false}).takeError()
-               : workAndReport<SimulateOptions, Plans>(options, how, {simulateLimits, limitsToJson, printLimits, false}).takeError();
+    return options.isTraining ? workAndReport<SimulateOptions, Forecasts>(
+                                    options, how, {simulateTrainingLimits, limitsToJson, printLimits, false})
+                                    .takeError()
+                              : workAndReport<SimulateOptions, Plans>(
+                                    options, how, {simulateLimits, limitsToJson, printLimits, false})
+                                    .takeError();
   if (options.isTraining)
-    return workAndReport<SimulateOptions, TrainingForecast>(options, how, {simulateTraining, trainingToJson, printTraining, false})
+    return workAndReport<SimulateOptions, TrainingForecast>(
+               options, how, {simulateTraining, trainingToJson, printTraining, false})
         .takeError();
-  return workAndReport<SimulateOptions, SimulateReport>(options, how, {simulatePlan, toJson, printText, false}).takeError();
+  return workAndReport<SimulateOptions, SimulateReport>(options, how,
+                                                        {simulatePlan, toJson, printText, false})
+      .takeError();
 }
 
 void addSimulateCommand(CLI::App &app, Action &chosen) {
   auto options = std::make_shared<SimulateOptions>();
   auto how = std::make_shared<SupervisedOptions>();
-  CLI::App *command = app.add_subcommand("simulate", "Forecast what a plan's schedule takes, on devices here or elsewhere");
+  CLI::App *command =
+      app.add_subcommand("simulate", "Forecast what a plan's schedule takes, on devices here or elsewhere");
   const size_t first = command->get_options().size();
   addPlanOptions(command, *options);
   addDeviceMemoryOption(command, options->deviceMemories, /*takesSeveral=*/true);
-  const std::vector<CLI::Option *> all = command->get_options(),
-                                   planOptions(all.begin() + first, all.end());
-  command->add_option("plan", options->model, "The plan's folder, or a model: a TorchScript file, or IR as text (.mlir)")
+  const std::vector<CLI::Option *> all = command->get_options(), planOptions(all.begin() + first, all.end());
+  command
+      ->add_option("plan", options->model,
+                   "The plan's folder, or a model: a TorchScript file, or IR as text (.mlir)")
       ->required()
       ->check(fileName())
       ->type_name("PLAN|FILE");
-  command->add_option("--trace", options->trace, "Where to write what each device would do when, for ui.perfetto.dev")
+  command
+      ->add_option("--trace", options->trace,
+                   "Where to write what each device would do when, for ui.perfetto.dev")
       ->check(fileName())
       ->type_name("FILE");
   addTrainingOptions(command, *options);
   addSupervisedOptions(command, *how);
-  command->footer("examples:\n  cleave simulate gpt2.plan\n  cleave simulate gpt2.pt --inputs gpt2.inputs.safetensors "
-                  "--devices 4 --microbatches 4");
+  command->footer(
+      "examples:\n  cleave simulate gpt2.plan\n  cleave simulate gpt2.pt --inputs gpt2.inputs.safetensors "
+      "--devices 4 --microbatches 4");
   command->callback([options, how, planOptions, &chosen] {
     for (const CLI::Option *option : planOptions)
       if (option->count() > 0)

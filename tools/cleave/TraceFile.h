@@ -3,7 +3,7 @@
 #define CLEAVE_TOOLS_CLEAVE_TRACEFILE_H
 
 #include "codegen/plan/Plan.h"
-#include "partitioner/Simulator.h"
+#include "partitioner/simulation/Simulator.h"
 #include "runtime/base/Trace.h"
 #include "llvm/ADT/ArrayRef.h"
 #include "llvm/ADT/StringRef.h"

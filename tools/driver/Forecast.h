@@ -3,7 +3,7 @@
 #define CLEAVE_TOOLS_DRIVER_FORECAST_H
 
 #include "codegen/plan/Plan.h"
-#include "partitioner/Simulator.h"
+#include "partitioner/simulation/Simulator.h"
 #include "llvm/ADT/ArrayRef.h"
 #include "llvm/ADT/StringRef.h"
 #include "llvm/Support/Error.h"
@@ -39,12 +39,12 @@ struct PlanForecast {
   std::vector<DeviceForecast> devices;
 };
 
-/// An error where that is more than any step takes, and than times of traces have room for: plans and machine files are
-/// untrusted. `name` is the plan's or the model's.
+/// An error where that is more than any step takes, and than times of traces have room for: plans and machine
+/// files are untrusted. `name` is the plan's or the model's.
 llvm::Error checkSeconds(double seconds, llvm::StringRef name, llvm::StringRef remedy);
 
-/// By what the plan predicts. `name` is the plan's, for errors: where it predicts nothing, or what cannot be; plans are
-/// untrusted.
+/// By what the plan predicts. `name` is the plan's, for errors: where it predicts nothing, or what cannot be;
+/// plans are untrusted.
 llvm::Expected<PlanForecast> forecastOf(const plan::Plan &plan, llvm::StringRef name);
 
 } // namespace cleave

@@ -2,7 +2,7 @@
 #ifndef CLEAVE_TOOLS_DRIVER_JOINEDMACHINE_H
 #define CLEAVE_TOOLS_DRIVER_JOINEDMACHINE_H
 
-#include "partitioner/Machine.h"
+#include "partitioner/machine/Machine.h"
 #include "llvm/ADT/ArrayRef.h"
 #include <map>
 #include <optional>

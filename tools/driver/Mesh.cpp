@@ -1,7 +1,7 @@
 //===- Mesh.cpp - Devices and mesh from the options -----------------------===//
 #include "tools/driver/Mesh.h"
-#include "partitioner/Machine.h"
-#include "partitioner/Sharding.h"
+#include "partitioner/machine/Machine.h"
+#include "partitioner/sharding/Sharding.h"
 #include "tools/driver/ShardOptions.h"
 #include "tools/driver/UsageError.h"
 #include "llvm/ADT/STLExtras.h"
@@ -39,7 +39,10 @@ static llvm::Expected<MeshOption> parseMesh(StringRef text) {
   text.split(parts, ',');
   for (StringRef part : parts) {
     auto [axis, size] = part.trim().split('=');
-    std::optional<uint32_t> *target = axis == "pp" ? &mesh.pp : axis == "tp" ? &mesh.tp : axis == "dp" ? &mesh.dp : nullptr;
+    std::optional<uint32_t> *target = axis == "pp"   ? &mesh.pp
+                                      : axis == "tp" ? &mesh.tp
+                                      : axis == "dp" ? &mesh.dp
+                                                     : nullptr;
     uint32_t count = 0;
     const bool isAuto = size == "auto";
     if (!target || (!isAuto && (size.getAsInteger(10, count) || count == 0)))
@@ -114,7 +117,8 @@ static bool areAlike(const Machine &machine) {
 
 /// Says that there are other devices than the mesh takes.
 /// \param most  that the machine has; 0 where there is none.
-static llvm::Error wrongDevices(const CompileOptions &options, uint64_t taken, uint32_t found, uint32_t most) {
+static llvm::Error wrongDevices(const CompileOptions &options, uint64_t taken, uint32_t found,
+                                uint32_t most) {
   const std::string what = "--mesh " + options.mesh + ": takes " + std::to_string(taken) +
                            " devices, but there are " + std::to_string(found);
   if (most > 0 && taken > most)
@@ -150,7 +154,8 @@ static llvm::Expected<PipelineShape> readRanks(const CompileOptions &options) {
   }
   if (options.deviceMemory) {
     if (*options.deviceMemory < 1)
-      return wrongUsage("--device-memory " + llvm::Twine(*options.deviceMemory) + ": expected at least 1 byte, as 80GB");
+      return wrongUsage("--device-memory " + llvm::Twine(*options.deviceMemory) +
+                        ": expected at least 1 byte, as 80GB");
     shape.memoryGiven = options.deviceMemory;
   }
   shape.devices = devices.value_or(1);
@@ -161,17 +166,18 @@ static llvm::Expected<PipelineShape> readRanks(const CompileOptions &options) {
   auto mesh = parseMesh(options.mesh);
   if (!mesh)
     return mesh.takeError();
-  // How many requests are under way at a time is not known here: with many of them stages or tensor ranks mostly do as
-  // well, and need memory for the weights once.
+  // How many requests are under way at a time is not known here: with many of them stages or tensor ranks
+  // mostly do as well, and need memory for the weights once.
   if (!options.training && options.mesh == "auto")
     mesh->dp = 1;
   if (!options.training && !mesh->dp)
-    return wrongUsage("--mesh " + options.mesh +
-                      ": found dp=auto, expected a number: dp is searched for in training alone; use dp=N, with pp=auto "
-                      "or tp=auto");
+    return wrongUsage(
+        "--mesh " + options.mesh +
+        ": found dp=auto, expected a number: dp is searched for in training alone; use dp=N, with pp=auto "
+        "or tp=auto");
   if (mesh->tp > kMostTensorRanks)
-    return wrongUsage("--mesh " + options.mesh + ": found tp=" + llvm::Twine(*mesh->tp) + ", expected at most " +
-                      llvm::Twine(kMostTensorRanks));
+    return wrongUsage("--mesh " + options.mesh + ": found tp=" + llvm::Twine(*mesh->tp) +
+                      ", expected at most " + llvm::Twine(kMostTensorRanks));
   if (mesh->isOpen()) {
     shape.search = {shape.devices, mesh->pp, mesh->tp, mesh->dp, {}};
     // So that the batch is named.
@@ -181,10 +187,11 @@ static llvm::Expected<PipelineShape> readRanks(const CompileOptions &options) {
   shape.ranks = *mesh->pp;
   shape.tensorRanks = *mesh->tp;
   shape.dataRanks = *mesh->dp;
-  uint64_t taken = llvm::SaturatingMultiply(uint64_t(shape.ranks) * shape.tensorRanks, uint64_t(shape.dataRanks));
+  uint64_t taken =
+      llvm::SaturatingMultiply(uint64_t(shape.ranks) * shape.tensorRanks, uint64_t(shape.dataRanks));
   if (taken > kMostMeshDevices)
-    return wrongUsage("--mesh " + options.mesh + ": takes " + llvm::Twine(taken) + " devices, expected at most " +
-                      llvm::Twine(kMostMeshDevices));
+    return wrongUsage("--mesh " + options.mesh + ": takes " + llvm::Twine(taken) +
+                      " devices, expected at most " + llvm::Twine(kMostMeshDevices));
   if (devices && *devices != taken && !(takesFirst && taken < *devices))
     return wrongDevices(options, taken, *devices, shape.devicesOfMachine);
   shape.devices = taken;
@@ -206,7 +213,8 @@ std::vector<std::string> noteDevicesLeft(const CompileOptions &options, const Pi
 
 llvm::Error checkScheduleName(StringRef name) {
   if (llvm::is_contained({"1f1b", "zb-h1"}, name))
-    return wrongUsage("--schedule " + name + ": orders backward passes, and plans of this version have none; use " +
+    return wrongUsage("--schedule " + name +
+                      ": orders backward passes, and plans of this version have none; use " +
                       "gpipe or interleaved");
   if (!llvm::is_contained({"", "gpipe", "interleaved", "auto"}, name))
     return wrongUsage("--schedule " + name + ": not a schedule; use gpipe, interleaved or auto");
@@ -251,16 +259,18 @@ static void openTraining(const CompileOptions &options, bool isOpen, MeshSearchS
   const TrainingChoice &choice = *options.training;
   const bool isAuto = options.schedule.empty() || options.schedule == "auto";
   // What is taken where nothing is searched for: a number of stages says which schedule is meant.
-  const TrainingKind usual = choice.interleave ? TrainingKind::Interleaved : TrainingKind::OneForwardOneBackward;
-  for (TrainingKind kind : {TrainingKind::Gpipe, TrainingKind::OneForwardOneBackward, TrainingKind::Interleaved,
-                            TrainingKind::ZeroBubbleH1})
+  const TrainingKind usual =
+      choice.interleave ? TrainingKind::Interleaved : TrainingKind::OneForwardOneBackward;
+  for (TrainingKind kind : {TrainingKind::Gpipe, TrainingKind::OneForwardOneBackward,
+                            TrainingKind::Interleaved, TrainingKind::ZeroBubbleH1})
     if (isAuto ? isOpen || kind == usual : nameOf(kind) == options.schedule)
       space.kinds.push_back(kind);
   if (llvm::is_contained(space.kinds, TrainingKind::Interleaved))
     space.stagesOfRank.push_back(choice.interleave.value_or(2));
   if (space.kinds.size() > 1 || space.stagesOfRank.empty())
     space.stagesOfRank.insert(space.stagesOfRank.begin(), 1);
-  for (auto [name, recompute] : {std::pair("none", Recompute::None), {"selective", Recompute::Selective}, {"full", Recompute::Full}})
+  for (auto [name, recompute] :
+       {std::pair("none", Recompute::None), {"selective", Recompute::Selective}, {"full", Recompute::Full}})
     if (choice.recompute == "auto" ? isOpen || recompute == Recompute::None : choice.recompute == name)
       space.training.push_back({recompute, choice.sequenceParallel});
   space.zero = {choice.zero.value_or(0)};
@@ -272,7 +282,8 @@ static void openTraining(const CompileOptions &options, bool isOpen, MeshSearchS
 static std::vector<uint32_t> stagesOfRank(StringRef schedule, bool isOpen) {
   if (schedule == "interleaved")
     return {2};
-  return isOpen && (schedule.empty() || schedule == "auto") ? std::vector<uint32_t>{1, 2} : std::vector<uint32_t>{1};
+  return isOpen && (schedule.empty() || schedule == "auto") ? std::vector<uint32_t>{1, 2}
+                                                            : std::vector<uint32_t>{1};
 }
 
 llvm::Expected<PipelineShape> readPipelineShape(const CompileOptions &options) {

@@ -6,7 +6,7 @@
 #ifndef CLEAVE_TOOLS_DRIVER_MESH_H
 #define CLEAVE_TOOLS_DRIVER_MESH_H
 
-#include "partitioner/PipelineSearch.h"
+#include "partitioner/search/PipelineSearch.h"
 #include "tools/driver/Compile.h"
 #include <optional>
 

@@ -1,6 +1,6 @@
 //===- MeshAlternatives.cpp - What is said of meshes ----------------------===//
 #include "tools/driver/MeshAlternatives.h"
-#include "partitioner/Failure.h"
+#include "partitioner/machine/Failure.h"
 #include "tools/driver/SearchWatch.h"
 #include "tools/driver/TrainingForecast.h"
 #include "llvm/ADT/STLExtras.h"

@@ -7,7 +7,7 @@
 #define CLEAVE_TOOLS_DRIVER_MESHALTERNATIVES_H
 
 #include "codegen/plan/Plan.h"
-#include "partitioner/PipelineSearch.h"
+#include "partitioner/search/PipelineSearch.h"
 #include "tools/driver/Mesh.h"
 
 namespace cleave {

@@ -1,7 +1,7 @@
 //===- MeshSearch.cpp - The mesh that takes least time --------------------===//
 #include "tools/driver/MeshSearch.h"
-#include "partitioner/PipelineSearch.h"
-#include "partitioner/Sharding.h"
+#include "partitioner/search/PipelineSearch.h"
+#include "partitioner/sharding/Sharding.h"
 #include "tools/driver/Forecast.h"
 #include "tools/driver/MeshAlternatives.h"
 #include "tools/driver/SearchWatch.h"

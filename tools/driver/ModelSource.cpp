@@ -7,7 +7,7 @@
 #include "ir/TracedShapes.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Parser/Parser.h"
-#include "partitioner/Sharding.h"
+#include "partitioner/sharding/Sharding.h"
 #include "passes/Passes.h"
 #include "passes/TensorShardings.h"
 #include "tools/driver/DiagnosticCollector.h"
@@ -25,7 +25,8 @@ using llvm::StringRef;
 
 bool isIrText(StringRef path) { return path.ends_with(".mlir"); }
 
-static void tell(const CompileOptions &options, const Twine &step, std::optional<double> done = std::nullopt) {
+static void tell(const CompileOptions &options, const Twine &step,
+                 std::optional<double> done = std::nullopt) {
   if (options.progress)
     options.progress(step.str(), done);
 }
@@ -37,8 +38,9 @@ static Expected<ModelSource> readTorchScript(const CompileOptions &options, MLIR
   ModelSource source;
   if (options.microbatches != 1)
     source.batch = nameBatch(*inputs);
-  auto file = TorchScriptFile::open(options.model, [&](double done) { tell(options, "reading " + options.model, done); },
-                                    options.listedOperators);
+  auto file = TorchScriptFile::open(
+      options.model, [&](double done) { tell(options, "reading " + options.model, done); },
+      options.listedOperators);
   if (!file)
     return file.takeError();
   tell(options, "importing " + options.model);
@@ -54,7 +56,8 @@ static Expected<ModelSource> readTorchScript(const CompileOptions &options, MLIR
 
 //===- IR -----------------------------------------------------------------===//
 
-/// Gives arguments and results the names and nesting that a plan's signature has, where the text leaves them out.
+/// Gives arguments and results the names and nesting that a plan's signature has, where the text leaves them
+/// out.
 static void completeSignature(func::FuncOp function) {
   Builder b(function.getContext());
   auto nameAll = [&](StringRef kind, unsigned count, auto get, auto set) {
@@ -67,10 +70,12 @@ static void completeSignature(func::FuncOp function) {
     return leaves;
   };
   auto inputs = nameAll(
-      "input", function.getNumArguments(), [&](unsigned i) { return function.getArgAttrOfType<StringAttr>(i, kNameAttr); },
+      "input", function.getNumArguments(),
+      [&](unsigned i) { return function.getArgAttrOfType<StringAttr>(i, kNameAttr); },
       [&](unsigned i, StringAttr name) { function.setArgAttr(i, kNameAttr, name); });
   auto outputs = nameAll(
-      "output", function.getNumResults(), [&](unsigned i) { return function.getResultAttrOfType<StringAttr>(i, kNameAttr); },
+      "output", function.getNumResults(),
+      [&](unsigned i) { return function.getResultAttrOfType<StringAttr>(i, kNameAttr); },
       [&](unsigned i, StringAttr name) { function.setResultAttr(i, kNameAttr, name); });
   if (!function->hasAttr(kInputTreeAttr))
     function->setAttr(kInputTreeAttr, nodeTree(b, "tuple", inputs));
@@ -83,10 +88,12 @@ static bool isSplit(func::FuncOp function) {
   auto hasAnyOf = [](Operation *op, llvm::ArrayRef<StringRef> names) {
     return llvm::any_of(names, [&](StringRef name) { return op->hasAttr(name); });
   };
-  if (hasAnyOf(function, {kStageSecondsAttr, kTensorRanksAttr, kDimensionsAttr, kCommunicationAttr, kShardingLimitsAttr}))
+  if (hasAnyOf(function, {kStageSecondsAttr, kTensorRanksAttr, kDimensionsAttr, kCommunicationAttr,
+                          kShardingLimitsAttr}))
     return true;
   WalkResult walk = function.walk([&](Operation *op) {
-    return isa<StageOp>(op) || hasAnyOf(op, {kStageAttr, kShardingsAttr, kStyleAttr, kAskedAttr, kDearAttr, kSplitAttr})
+    return isa<StageOp>(op) ||
+                   hasAnyOf(op, {kStageAttr, kShardingsAttr, kStyleAttr, kAskedAttr, kDearAttr, kSplitAttr})
                ? WalkResult::interrupt()
                : WalkResult::advance();
   });
@@ -96,11 +103,13 @@ static bool isSplit(func::FuncOp function) {
 /// The one function of a model that nobody has split yet.
 static Expected<func::FuncOp> findFunction(ModuleOp module, StringRef path) {
   auto refuse = [&](const Twine &found) -> Error {
-    return llvm::createStringError(path + ": found " + found + ", expected one function, as --emit-ir writes it before it is split");
+    return llvm::createStringError(path + ": found " + found +
+                                   ", expected one function, as --emit-ir writes it before it is split");
   };
   auto functions = llvm::to_vector(module.getOps<func::FuncOp>());
   if (functions.size() != 1 || functions.front().isDeclaration())
-    return refuse(functions.size() == 1 ? "a function without a body" : Twine(functions.size()) + " functions");
+    return refuse(functions.size() == 1 ? "a function without a body"
+                                        : Twine(functions.size()) + " functions");
   func::FuncOp function = functions.front();
   if (isSplit(function))
     return refuse("one that is split already");
@@ -108,8 +117,9 @@ static Expected<func::FuncOp> findFunction(ModuleOp module, StringRef path) {
     for (NamedAttribute symbol : symbols) {
       auto size = dyn_cast<IntegerAttr>(symbol.getValue());
       if (!size || !size.getType().isInteger(64) || size.getInt() < 1 || size.getInt() > kMostTracedSize)
-        return llvm::createStringError(path + ": " + kSymbolsAttr + ": found another size of " + symbol.getName().getValue() +
-                                       " than expected, an i64 from 1 to " + Twine(kMostTracedSize));
+        return llvm::createStringError(path + ": " + kSymbolsAttr + ": found another size of " +
+                                       symbol.getName().getValue() + " than expected, an i64 from 1 to " +
+                                       Twine(kMostTracedSize));
     }
   return function;
 }
@@ -122,7 +132,8 @@ static LogicalResult checkNames(func::FuncOp function) {
     if (isNew || first->second.getType() == param.getType())
       return WalkResult::advance();
     param.emitError() << "found weight \"" << param.getName() << "\" of " << param.getType() << ", expected "
-                      << first->second.getType() << " as where it is named first; give each weight a name of its own";
+                      << first->second.getType()
+                      << " as where it is named first; give each weight a name of its own";
     return WalkResult::interrupt();
   });
   if (walk.wasInterrupted())
@@ -131,29 +142,35 @@ static LogicalResult checkNames(func::FuncOp function) {
   for (unsigned i = 0; i < function.getNumArguments(); ++i) {
     StringRef name = function.getArgAttrOfType<StringAttr>(i, kNameAttr).getValue();
     if (auto [first, isNew] = inputs.try_emplace(name, i); !isNew)
-      return function.emitError() << "arguments " << first->second << " and " << i << " are both called \"" << name
-                                  << "\"; give each input a name of its own";
+      return function.emitError() << "arguments " << first->second << " and " << i << " are both called \""
+                                  << name << "\"; give each input a name of its own";
   }
   return success();
 }
 
 static Expected<ModelSource> readIr(const CompileOptions &options, MLIRContext &context) {
-  for (auto [name, isGiven] : {std::pair("--inputs", !options.inputsFile.empty()), {"--input", !options.inputs.empty()},
-                               {"--dynamic", !options.dynamic.empty()}, {"--role", !options.roles.empty()},
+  for (auto [name, isGiven] : {std::pair("--inputs", !options.inputsFile.empty()),
+                               {"--input", !options.inputs.empty()},
+                               {"--dynamic", !options.dynamic.empty()},
+                               {"--role", !options.roles.empty()},
                                {"--verify", options.verify}})
     if (isGiven)
-      return wrongUsage(name + Twine(": says what a TorchScript file leaves open, and ") + options.model + " is IR");
+      return wrongUsage(name + Twine(": says what a TorchScript file leaves open, and ") + options.model +
+                        " is IR");
   if (options.writesPlan)
-    return wrongUsage(options.model + ": found IR, which has no weights, expected a TorchScript file; IR can be simulated");
+    return wrongUsage(options.model +
+                      ": found IR, which has no weights, expected a TorchScript file; IR can be simulated");
   auto file = plan::InputFile::open(options.model);
   auto text = file ? file->read() : file.getError();
   if (!text)
-    return llvm::createStringError(options.model + ": cannot be read: " + plan::describeInputError(text.getError()) +
+    return llvm::createStringError(options.model +
+                                   ": cannot be read: " + plan::describeInputError(text.getError()) +
                                    "; give IR, as --emit-ir writes it");
   tell(options, "importing " + options.model);
   DiagnosticCollector diagnostics(context);
   ModelSource source;
-  source.model.module = parseSourceString<ModuleOp>((*text)->getBuffer(), ParserConfig(&context), options.model);
+  source.model.module =
+      parseSourceString<ModuleOp>((*text)->getBuffer(), ParserConfig(&context), options.model);
   if (!source.model.module)
     return diagnostics.takeError(options.model);
   auto function = findFunction(*source.model.module, options.model);

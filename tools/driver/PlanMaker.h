@@ -9,7 +9,7 @@
 #include "codegen/PlannedMemory.h"
 #include "codegen/plan/Plan.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
-#include "partitioner/LimitRange.h"
+#include "partitioner/graph/LimitRange.h"
 #include "tools/driver/Mesh.h"
 #include "tools/driver/ModelSource.h"
 #include <map>

@@ -1,5 +1,5 @@
 //===- ProcessProfile.cpp - A machine of several processes ----------------===//
-#include "partitioner/MachineFile.h"
+#include "partitioner/machine/MachineFile.h"
 #include "runtime/base/Exceptions.h"
 #include "runtime/profile/TimingProcess.h"
 #include "tools/driver/JoinedMachine.h"

@@ -2,7 +2,7 @@
 #ifndef CLEAVE_TOOLS_DRIVER_PROFILE_H
 #define CLEAVE_TOOLS_DRIVER_PROFILE_H
 
-#include "partitioner/Machine.h"
+#include "partitioner/machine/Machine.h"
 #include "tools/driver/Progress.h"
 #include "llvm/ADT/ArrayRef.h"
 #include "llvm/Support/Error.h"

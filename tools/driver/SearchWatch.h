@@ -6,8 +6,8 @@
 #ifndef CLEAVE_TOOLS_DRIVER_SEARCHWATCH_H
 #define CLEAVE_TOOLS_DRIVER_SEARCHWATCH_H
 
-#include "partitioner/PipelineSearch.h"
-#include "partitioner/SearchLimits.h"
+#include "partitioner/graph/SearchLimits.h"
+#include "partitioner/search/PipelineSearch.h"
 #include "tools/driver/Compile.h"
 #include <chrono>
 

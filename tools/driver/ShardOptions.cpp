@@ -1,7 +1,7 @@
 //===- ShardOptions.cpp - How weights are to be split ---------------------===//
 #include "tools/driver/ShardOptions.h"
 #include "codegen/plan/InputFile.h"
-#include "partitioner/ShardingSearch.h"
+#include "partitioner/search/ShardingSearch.h"
 #include "tools/driver/UsageError.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/GlobPattern.h"

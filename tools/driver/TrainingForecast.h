@@ -2,7 +2,7 @@
 #ifndef CLEAVE_TOOLS_DRIVER_TRAININGFORECAST_H
 #define CLEAVE_TOOLS_DRIVER_TRAININGFORECAST_H
 
-#include "partitioner/PipelineSearch.h"
+#include "partitioner/search/PipelineSearch.h"
 #include "tools/driver/Compile.h"
 
 namespace cleave {

@@ -2,7 +2,7 @@
 #ifndef CLEAVE_TESTS_UNIT_PARTITIONER_RANDOMGRAPH_H
 #define CLEAVE_TESTS_UNIT_PARTITIONER_RANDOMGRAPH_H
 
-#include "partitioner/StageCutter.h"
+#include "partitioner/cutting/StageCutter.h"
 #include <algorithm>
 #include <random>
 

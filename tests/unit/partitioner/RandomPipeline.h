@@ -3,8 +3,8 @@
 #define CLEAVE_TESTS_UNIT_PARTITIONER_RANDOMPIPELINE_H
 
 #include "RandomGraph.h"
-#include "partitioner/Schedules.h"
-#include "partitioner/Simulator.h"
+#include "partitioner/simulation/Schedules.h"
+#include "partitioner/simulation/Simulator.h"
 #include <string>
 #include <vector>
 
@@ -21,8 +21,8 @@ struct Times {
 };
 
 inline std::string textOf(const Shape &shape) {
-  return std::to_string(shape.p) + " ranks of " + std::to_string(shape.v) + " stages, " + std::to_string(shape.m) +
-         " micro-batches";
+  return std::to_string(shape.p) + " ranks of " + std::to_string(shape.v) + " stages, " +
+         std::to_string(shape.m) + " micro-batches";
 }
 
 /// A number between 0.01 and 9.

@@ -1,6 +1,6 @@
 //===- JoinedMachineTest.cpp - One machine of several parts ---------------===//
 #include "tools/driver/JoinedMachine.h"
-#include "partitioner/MachineFile.h"
+#include "partitioner/machine/MachineFile.h"
 #include <gmock/gmock.h>
 
 namespace cleave {

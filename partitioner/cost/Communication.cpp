@@ -1,0 +1,144 @@
+//===- Communication.cpp - What split tensors cost on the way -------------===//
+#include "partitioner/cost/Communication.h"
+#include "llvm/ADT/SetVector.h"
+
+using namespace mlir;
+
+namespace cleave {
+
+double Communication::secondsOf(const SplitClass &found) const {
+  double seconds = 0;
+  llvm::SetVector<Value> gathered;
+  for (OpResult sum : found.sums)
+    seconds += sumSeconds({sum});
+  for (OpOperand *use : found.gathers)
+    gathered.insert(use->get());
+  for (OpOperand *use : found.outputs)
+    gathered.insert(use->get());
+  for (OpResult result : found.reshards)
+    gathered.insert(result);
+  for (Value value : gathered)
+    seconds += gatherSeconds(ShardingPropagation::tensorOf(value));
+  return seconds;
+}
+
+//===- The bound ----------------------------------------------------------===//
+
+/// Ways through one class.
+class WayFinder {
+public:
+  using Collective = CommunicationBound::Collective;
+  WayFinder(const CommunicationBound &bound, const SplitClass &found);
+
+  CommunicationBound::Way wayFrom(TensorRef tensor);
+
+private:
+  /// On the way from a tensor, for which any would do: of a weight that is used twice the dearer. The
+  /// collective at its end, and the tensor after this one; the last one's is null.
+  struct Step {
+    double seconds = 0;
+    Collective end;
+    TensorRef next;
+  };
+
+  Step stepFrom(TensorRef tensor);
+  void endAt(TensorRef tensor, Collective collective);
+
+  const CommunicationBound &bound;
+  const SplitClass &found;
+  llvm::DenseSet<OpOperand *> gathers;
+  llvm::DenseSet<Operation *> sums;
+  /// Where ways end.
+  llvm::DenseMap<TensorRef, Step> ends, known;
+};
+
+WayFinder::WayFinder(const CommunicationBound &bound, const SplitClass &found) : bound(bound), found(found) {
+  gathers.insert(found.gathers.begin(), found.gathers.end());
+  for (OpResult sum : found.sums)
+    sums.insert(sum.getOwner());
+  for (ArrayRef<OpOperand *> uses : {ArrayRef(found.gathers), ArrayRef(found.outputs)})
+    for (OpOperand *use : uses)
+      endAt(ShardingPropagation::tensorOf(use->get()), {use->get(), 0});
+}
+
+void WayFinder::endAt(TensorRef tensor, Collective collective) {
+  Step &end = ends[tensor];
+  if (double seconds = bound.secondsOf(collective); !end.end.first || seconds > end.seconds)
+    end = {seconds, collective, {}};
+}
+
+WayFinder::Step WayFinder::stepFrom(TensorRef tensor) {
+  if (auto step = known.find(tensor); step != known.end())
+    return step->second;
+  for (const SplittableCall *call : bound.function.callsTaking(tensor))
+    if (sums.contains(call->op))
+      for (auto [operand, use] : llvm::zip(call->operands, call->uses))
+        if (operand == tensor && !gathers.contains(use))
+          endAt(tensor, {call->op->getResult(0), 1});
+  Step best = ends.lookup(tensor);
+  // A residual stream meets the collectives of all layers; those of the nearest are shared by the fewest.
+  if (best.end.first && !bound.function.isMadeOfWeights(tensor.value))
+    return known[tensor] = best;
+  for (const SplittableCall *call : bound.function.callsTaking(tensor)) {
+    bool isTaken = llvm::any_of(llvm::zip(call->operands, call->uses), [&](auto pair) {
+      return std::get<0>(pair) == tensor && !gathers.contains(std::get<1>(pair));
+    });
+    if (isTaken && !sums.contains(call->op))
+      for (TensorRef result : call->results)
+        if (found.tensors.contains(result))
+          if (Step after = stepFrom(result);
+              after.end.first && (!best.end.first || after.seconds > best.seconds))
+            best = {after.seconds, after.end, result};
+  }
+  return known[tensor] = best;
+}
+
+CommunicationBound::Way WayFinder::wayFrom(TensorRef tensor) {
+  CommunicationBound::Way way;
+  Step step = stepFrom(tensor);
+  // Nothing may be owed: a class that needs no collective is free.
+  if (!step.end.first)
+    return way;
+  for (; step.next.value; step = stepFrom(step.next))
+    way.push_back({step.next.value, 0});
+  way.push_back(step.end);
+  return way;
+}
+
+double CommunicationBound::secondsOf(Collective collective) const {
+  auto [value, isSum] = collective;
+  return isSum ? cost.sumSeconds({value}) : cost.gatherSeconds(ShardingPropagation::tensorOf(value));
+}
+
+void CommunicationBound::add(const SplitClass &found, ArrayRef<TensorRef> weights) {
+  WayFinder finder(*this, found);
+  for (TensorRef weight : weights)
+    ways[weight].push_back(finder.wayFrom(weight));
+}
+
+double CommunicationBound::leastSeconds(ArrayRef<TensorRef> split) const {
+  llvm::DenseMap<Collective, int64_t> bytes;
+  for (TensorRef weight : split) {
+    llvm::SmallSetVector<Collective, 16> met;
+    for (const Way &way : ways.lookup(weight))
+      met.insert(way.begin(), way.end());
+    for (Collective collective : met)
+      bytes[collective] += function.bytesOf(weight);
+  }
+  double seconds = 0;
+  for (TensorRef weight : split) {
+    std::optional<double> least;
+    for (const Way &way : ways.lookup(weight)) {
+      if (way.empty())
+        least = 0;
+      for (Collective collective : way)
+        if (double share = secondsOf(collective) / std::max<int64_t>(bytes.lookup(collective), 1);
+            !least || share < *least)
+          least = share;
+    }
+    seconds += least.value_or(0) * function.bytesOf(weight);
+  }
+  return seconds;
+}
+
+} // namespace cleave

@@ -1,0 +1,330 @@
+//===- ModelGraph.cpp - A function as the stage cutter's graph ------------===//
+#include "partitioner/cost/ModelGraph.h"
+#include "ir/OperatorDialect.h"
+#include "ir/semantics/OpSemantics.h"
+#include "partitioner/graph/UsedValues.h"
+#include "partitioner/sharding/Sharding.h"
+#include "llvm/ADT/MapVector.h"
+#include "llvm/ADT/SetVector.h"
+
+using namespace mlir;
+
+namespace cleave {
+
+/// Buffers up to this size (tables of positions, frequencies) do not keep an operation from being recomputed.
+static constexpr int64_t kSmallWeightBytes = 64 << 10;
+
+/// As machine files call it; of others that have no tables, nothing.
+static StringRef dtypeOf(OperatorOp op) {
+  auto type =
+      op->getNumResults() ? dyn_cast<RankedTensorType>(op->getResult(0).getType()) : RankedTensorType();
+  Type element = type ? type.getElementType() : Type();
+  return !element           ? ""
+         : element.isF32()  ? "float32"
+         : element.isBF16() ? "bfloat16"
+         : element.isF16()  ? "float16"
+                            : "";
+}
+
+double kernelSeconds(const Kernel &kernel, const DeviceSpec &device) {
+  static const KernelRates none;
+  const KernelRates &rates = device.rates ? *device.rates : none;
+  const OpWork &work = kernel.work;
+  double flopsPerSecond = device.flopsPerSecond;
+  if (const auto &shape = kernel.product)
+    if (auto table = rates.products.find({shape->kind, dtypeOf(kernel.op).str()});
+        table != rates.products.end()) {
+      flopsPerSecond = table->second.at({shape->count, shape->rows, shape->columns, shape->depth});
+      // Memory had its part in what was measured, among the sizes that were.
+      if (table->second.isMeasured() &&
+          table->second.covers({shape->count, shape->rows, shape->columns, shape->depth}))
+        return work.flops / flopsPerSecond;
+    }
+  auto [dialect, rest] = OperatorOp(kernel.op).getName().split('.');
+  std::string name = (dialect + "." + rest.split('.').first).str();
+  if (auto table = rates.operators.find(name); table != rates.operators.end())
+    return work.bytes / table->second.at({work.bytes});
+  double bytesPerSecond =
+      rates.memory.isEmpty() ? device.memoryBytesPerSecond : rates.memory.at({work.bytes});
+  return std::max(work.flops / flopsPerSecond, work.bytes / bytesPerSecond);
+}
+
+double callSeconds(const Kernel &kernel, const Place &place) {
+  double most = 0;
+  for (const DeviceSpec &device : place.devices)
+    most = std::max(most, device.operatorSeconds + kernelSeconds(kernel, device));
+  return most;
+}
+
+double operationSeconds(Operation *op, const TracedShapes &shapes, const Place &place) {
+  auto call = dyn_cast<OperatorOp>(op);
+  if (isa<BoundaryOp, StateOp>(op) || (call && semanticsOf(call.getName()).isScalar))
+    return 0;
+  double seconds = place.operatorSeconds();
+  // Control flow costs what its regions do, once.
+  for (Region &region : op->getRegions())
+    for (Operation &inner : region.getOps())
+      if (isa<OperatorOp>(inner) || inner.getNumRegions() > 0)
+        seconds += operationSeconds(&inner, shapes, place);
+  if (!call)
+    return seconds;
+  const OpSemantics &semantics = semanticsOf(call.getName());
+  if (!semantics.collective)
+    return callSeconds(
+        {call, workOf(op, shapes), semantics.product ? semantics.product(call, shapes) : std::nullopt},
+        place);
+  const unsigned ranks = tensorRanksOf(op->getParentOfType<func::FuncOp>());
+  // Of an exchange of parts for parts, a rank has neither before nor afterwards the whole.
+  const double whole = double(std::max(shapes.bytesOf(op->getOperand(0)), shapes.bytesOf(op->getResult(0)))) *
+                       (*semantics.collective == CollectiveKind::AllToAll ? ranks : 1);
+  return seconds + place.collectives.seconds(*semantics.collective, whole, ranks);
+}
+
+/// Operations that every stage makes for itself at no cost; not a list that somebody changes.
+static bool isGlue(Operation *op) {
+  return (isa<ParamOp, ConstantOp, PerRankOp, FirstRankOp, SizeOp, ListOp, TupleOp, DictOp>(op) &&
+          isMemoryEffectFree(op)) ||
+         preparesWeights(op);
+}
+
+/// Types that a stage can send.
+static bool isSendable(Type type) {
+  return isTensorLike(type) || type.isIntOrFloat() || isa<NumberType>(type);
+}
+
+/// What operations cost at the traced sizes, whatever the number of stages.
+struct ModelGraphs::Costs {
+  /// On one kind of place.
+  struct OfKind {
+    /// How many operations' cones take at most so much.
+    size_t countBelow(double limit) const {
+      return llvm::count_if(cones, [&](auto &cone) { return cone.second <= limit; });
+    }
+
+    llvm::DenseMap<Operation *, double> seconds, cones;
+    double total = 0;
+  };
+  Costs(func::FuncOp function, ArrayRef<Place> places);
+  double coneSeconds(Operation *op, const OfKind &kind) const;
+
+  func::FuncOp function;
+  TracedShapes shapes;
+  std::vector<OfKind> kinds;
+};
+
+ModelGraphs::Costs::Costs(func::FuncOp function, ArrayRef<Place> places)
+    : function(function), shapes(function) {
+  for (const Place &place : places) {
+    OfKind &kind = kinds.emplace_back();
+    for (Operation &op : function.getBody().front().without_terminator())
+      kind.total += kind.seconds[&op] = operationSeconds(&op, shapes, place);
+    for (Operation &op : function.getBody().front().without_terminator())
+      kind.cones[&op] = coneSeconds(&op, kind);
+  }
+}
+
+namespace {
+class GraphBuilder {
+public:
+  /// \param limits  by kind of place: seconds up to which a cone is cheap.
+  GraphBuilder(const ModelGraphs::Costs &costs, ArrayRef<double> limits)
+      : function(costs.function), shapes(costs.shapes), costs(costs), limits(limits) {}
+
+  ModelGraph build();
+
+private:
+  /// On all kinds of places.
+  bool isCheap(Operation *op) const {
+    return llvm::all_of(llvm::zip(costs.kinds, limits),
+                        [&](auto kind) { return std::get<0>(kind).cones.lookup(op) <= std::get<1>(kind); });
+  }
+  void makeNodes();
+  void connect();
+  /// The values of nodes or arguments behind `value`, through glue and cheap operations; weights go to
+  /// `weights`.
+  void sourcesOf(Value value, llvm::SetVector<Value> &sources, llvm::SetVector<uint32_t> &weights,
+                 llvm::DenseSet<Value> &seen);
+  uint32_t weightOf(ParamOp param);
+
+  func::FuncOp function;
+  const TracedShapes &shapes;
+  const ModelGraphs::Costs &costs;
+  const ArrayRef<double> limits;
+  ModelGraph result;
+  llvm::DenseMap<Operation *, uint32_t> nodeOf;
+  llvm::StringMap<uint32_t> weightIds;
+};
+} // namespace
+
+uint32_t GraphBuilder::weightOf(ParamOp param) {
+  auto [entry, isNew] = weightIds.try_emplace(param.getName(), result.weightNames.size());
+  if (isNew) {
+    result.weightNames.push_back(param.getName().str());
+    result.graph.weightBytes.push_back(shapes.bytesOf(param));
+  }
+  return entry->second;
+}
+
+/// Seconds to make the operation's results from the request's inputs; infinite where that must not be done
+/// twice.
+double ModelGraphs::Costs::coneSeconds(Operation *op, const OfKind &kind) const {
+  constexpr double kNever = std::numeric_limits<double>::infinity();
+  if (auto param = dyn_cast<ParamOp>(op))
+    return shapes.bytesOf(param) <= kSmallWeightBytes ? 0 : kNever;
+  // What cannot be priced is not cheap.
+  bool isPriced = llvm::none_of(op->getResultTypes(),
+                                [](Type type) { return isTensorLike(type) && !isa<RankedTensorType>(type); });
+  // One stage has a state.
+  bool isRepeatable = isMemoryEffectFree(op) && op->getNumRegions() == 0 && isPriced && !isa<StateOp>(op);
+  double cone = isRepeatable ? kind.seconds.lookup(op) : kNever;
+  for (Value operand : op->getOperands())
+    if (Operation *maker = operand.getDefiningOp())
+      cone += kind.cones.lookup(maker);
+  return cone;
+}
+
+void GraphBuilder::makeNodes() {
+  SmallVector<Operation *> ops;
+  llvm::DenseMap<Operation *, size_t> position;
+  for (Operation &op : function.getBody().front().without_terminator())
+    if (!isGlue(&op) && !isCheap(&op)) {
+      position[&op] = ops.size();
+      ops.push_back(&op);
+    }
+  // joined[i]: operation i goes with the one before it, since a value that cannot be sent connects their
+  // range, or since they lie between a state and its update.
+  std::vector<bool> joined(ops.size() + 1, false);
+  auto join = [&](size_t a, size_t b) {
+    std::fill(joined.begin() + std::min(a, b) + 1, joined.begin() + std::max(a, b) + 1, true);
+  };
+  for (Operation *op : ops) {
+    for (Value value : usedValues(op)) {
+      auto maker = value.getDefiningOp() ? position.find(value.getDefiningOp()) : position.end();
+      if (maker != position.end() && !isSendable(value.getType()))
+        join(maker->second, position[op]);
+    }
+    if (auto update = dyn_cast<UpdateOp>(op))
+      join(position[update.getState()], position[op]);
+  }
+  for (auto [i, op] : llvm::enumerate(ops)) {
+    if (!joined[i] || i == 0)
+      result.nodes.emplace_back();
+    result.nodes.back().push_back(op);
+    nodeOf[op] = result.nodes.size() - 1;
+  }
+}
+
+void GraphBuilder::sourcesOf(Value value, llvm::SetVector<Value> &sources, llvm::SetVector<uint32_t> &weights,
+                             llvm::DenseSet<Value> &seen) {
+  Operation *maker = value.getDefiningOp();
+  if (!maker || !seen.insert(value).second)
+    return;
+  if (auto param = dyn_cast<ParamOp>(maker)) {
+    weights.insert(weightOf(param));
+  } else if (nodeOf.count(maker)) {
+    sources.insert(value);
+  } else {
+    for (Value operand : usedValues(maker))
+      sourcesOf(operand, sources, weights, seen);
+  }
+}
+
+int64_t bytesSent(Value value, const TracedShapes &shapes) {
+  return std::max<int64_t>(shapes.bytesOf(value), 8);
+}
+
+/// `aten.linear at lm_head`; of what no module holds, the operator alone.
+static std::string labelOf(Operation *op) {
+  StringRef name = op->getName().getStringRef(), path = modulePath(op);
+  return path.empty() ? name.str() : (name + " at " + path).str();
+}
+
+void GraphBuilder::connect() {
+  llvm::MapVector<Value, StageGraph::Value> values;
+  for (auto [index, ops] : llvm::enumerate(result.nodes)) {
+    StageGraph::Node &node = result.graph.nodes.emplace_back();
+    llvm::SetVector<Value> sources;
+    llvm::SetVector<uint32_t> weights;
+    llvm::DenseSet<Value> seen;
+    double largest = -1;
+    node.onOtherKinds.resize(costs.kinds.size() - 1);
+    for (Operation *op : ops) {
+      double seconds = costs.kinds.front().seconds.lookup(op);
+      node.seconds += seconds;
+      for (auto [sum, kind] : llvm::zip(node.onOtherKinds, llvm::drop_begin(costs.kinds)))
+        sum += kind.seconds.lookup(op);
+      if (seconds > largest)
+        node.label = labelOf(op);
+      largest = std::max(largest, seconds);
+      for (Value value : usedValues(op))
+        sourcesOf(value, sources, weights, seen);
+    }
+    node.weights.assign(weights.begin(), weights.end());
+    for (Value source : sources) {
+      uint32_t producer = nodeOf.lookup(source.getDefiningOp());
+      if (producer == index)
+        continue;
+      auto &value = values[source];
+      value.producer = producer;
+      value.bytes = bytesSent(source, shapes);
+      value.consumers.push_back(index);
+    }
+  }
+  for (auto &[source, value] : values) {
+    result.values.push_back(source);
+    result.graph.values.push_back(std::move(value));
+  }
+}
+
+ModelGraph GraphBuilder::build() {
+  makeNodes();
+  connect();
+  return std::move(result);
+}
+
+StageGraph ModelGraph::pricedBy(llvm::function_ref<double(Operation *, uint32_t kind)> seconds,
+                                llvm::function_ref<int64_t(Value)> bytes) const {
+  StageGraph priced = graph;
+  for (auto [node, ops] : llvm::zip(priced.nodes, nodes)) {
+    node.seconds = 0;
+    for (Operation *op : ops)
+      node.seconds += seconds(op, 0);
+    for (auto [other, sum] : llvm::enumerate(node.onOtherKinds)) {
+      sum = 0;
+      for (Operation *op : ops)
+        sum += seconds(op, other + 1);
+    }
+  }
+  for (auto [value, source] : llvm::zip(priced.values, values))
+    value.bytes = bytes(source);
+  return priced;
+}
+
+ModelGraphs::ModelGraphs(func::FuncOp function, ArrayRef<Place> kinds)
+    : costs(std::make_unique<Costs>(function, kinds)) {}
+ModelGraphs::~ModelGraphs() = default;
+
+const ModelGraph &ModelGraphs::of(uint32_t stages) {
+  constexpr double kNothing = -1;
+  auto graphBelow = [&](ArrayRef<double> limits) -> const ModelGraph & {
+    std::vector<size_t> counts;
+    for (auto [kind, limit] : llvm::zip(costs->kinds, limits))
+      counts.push_back(kind.countBelow(limit));
+    auto [known, isNew] = graphs.try_emplace(std::move(counts));
+    if (isNew)
+      known->second = GraphBuilder(*costs, limits).build();
+    return known->second;
+  };
+  std::vector<double> limits;
+  for (const Costs::OfKind &kind : costs->kinds)
+    limits.push_back(kind.total / stages / 100);
+  const ModelGraph &graph = graphBelow(limits);
+  // A model of nothing but cheap operations is still work for somebody.
+  return graph.nodes.size() < stages ? graphBelow(std::vector<double>(limits.size(), kNothing)) : graph;
+}
+
+ModelGraph buildModelGraph(func::FuncOp function, ArrayRef<Place> kinds, uint32_t stages) {
+  return ModelGraphs(function, kinds).of(stages);
+}
+
+} // namespace cleave

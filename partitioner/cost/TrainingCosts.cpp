@@ -1,0 +1,386 @@
+//===- TrainingCosts.cpp - What a training step takes ---------------------===//
+#include "partitioner/cost/TrainingCosts.h"
+#include "ir/semantics/Backward.h"
+#include "ir/semantics/Shapes.h"
+#include "partitioner/cost/ModelGraph.h"
+#include "partitioner/graph/UsedValues.h"
+#include "partitioner/sharding/Sharding.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/ADT/StringSet.h"
+
+using namespace mlir;
+
+namespace cleave {
+
+/// As PyTorch's DDP has it.
+static constexpr int64_t kBucketBytes = 25 << 20;
+
+TrainingCosts::TrainingCosts(func::FuncOp function, const TracedShapes &microbatch, const Place &place,
+                             const TrainingOptions &options)
+    : function(function), shapes(microbatch), place(place), options(options), ranks(tensorRanksOf(function)),
+      flow(function) {
+  findSplit();
+  findSumsOfGradients();
+  if (options.recompute == Recompute::Full)
+    findBlocks();
+  if (options.recompute == Recompute::Selective)
+    findCores();
+}
+
+static std::optional<CollectiveKind> collectiveOf(Operation *op) {
+  auto call = dyn_cast<OperatorOp>(op);
+  return call ? semanticsOf(call.getName()).collective : std::nullopt;
+}
+
+//===- Tensor ranks -------------------------------------------------------===//
+
+void TrainingCosts::findSplit() {
+  function.walk<WalkOrder::PreOrder>([&](Operation *op) {
+    auto param = dyn_cast<ParamOp>(op);
+    bool differs = isa<PerRankOp, FirstRankOp>(op) || (param && param.getShardAttr());
+    op->walk([&](Operation *inner) {
+      differs |= llvm::any_of(inner->getOperands(), [&](Value operand) { return split.contains(operand); });
+    });
+    if (auto kind = collectiveOf(op))
+      differs = *kind == CollectiveKind::ReduceScatter || *kind == CollectiveKind::AllToAll;
+    if (differs && !isa<func::FuncOp>(op))
+      split.insert(op->result_begin(), op->result_end());
+  });
+}
+
+/// What is whole on all ranks, and read by each for its part of the work, gets a part of its gradient from
+/// each.
+void TrainingCosts::findSumsOfGradients() {
+  llvm::DenseSet<Value> known;
+  function.walk([&](Operation *op) {
+    auto call = dyn_cast<OperatorOp>(op);
+    auto isSplit = [&](Value result) { return split.contains(result); };
+    if (!call || collectiveOf(op) || !flow.passes(op) || llvm::none_of(op->getResults(), isSplit))
+      return;
+    for (Value operand : flatOperands(call))
+      if (Value storage = storageOf(operand);
+          isWhole(operand) && flow.reaches(operand) && known.insert(storage).second)
+        owed[op].push_back(storage);
+  });
+}
+
+/// The part of its work that a rank does.
+double TrainingCosts::shareOf(Operation *op) const {
+  auto isShared = [&](Value result) { return isWhole(result); };
+  const bool isParted = options.sequenceParallel && isa<OperatorOp>(op) && !collectiveOf(op) &&
+                        op->getNumResults() > 0 && llvm::all_of(op->getResults(), isShared);
+  return isParted ? 1.0 / ranks : 1;
+}
+
+int64_t TrainingCosts::heldBytes(Value storage) const {
+  const int64_t bytes = shapes.bytesOf(storage);
+  return options.sequenceParallel && isWhole(storage) ? llvm::divideCeil(bytes, ranks) : bytes;
+}
+
+int64_t TrainingCosts::sentBytes(Value value) const {
+  const int64_t bytes = shapes.bytesOf(value);
+  return isWhole(value) ? llvm::divideCeil(bytes, ranks) : bytes;
+}
+
+//===- What is made anew --------------------------------------------------===//
+
+/// `h` and `h.3` of `h.3.mlp`: the list of modules and the item of it that are outermost; empty where there
+/// are none.
+static std::pair<StringRef, StringRef> itemOf(StringRef path) {
+  for (size_t begin = 0; begin < path.size();) {
+    const size_t end = std::min(path.find('.', begin), path.size());
+    if (llvm::all_of(path.slice(begin, end), [](char c) { return llvm::isDigit(c); }) && end > begin)
+      return {path.take_front(begin), path.take_front(end)};
+    begin = end + 1;
+  }
+  return {};
+}
+
+void TrainingCosts::findBlocks() {
+  llvm::StringMap<llvm::StringSet<>> lists;
+  function.walk([&](OperatorOp op) {
+    auto [list, item] = itemOf(modulePath(op));
+    if (!item.empty())
+      lists[list].insert(item);
+  });
+  llvm::StringMap<Segment> blocks;
+  function.walk([&](OperatorOp op) {
+    auto [list, item] = itemOf(modulePath(op));
+    if (!item.empty() && lists[list].size() > 1)
+      again[op] = dropped[op] = blocks.try_emplace(item, blocks.size()).first->second;
+  });
+}
+
+static bool isProduct(Operation *op) {
+  auto call = dyn_cast_or_null<OperatorOp>(op);
+  return call && semanticsOf(call.getName()).isProduct;
+}
+
+/// Of two values that are both of the request.
+static bool isInnerProduct(Operation *op, const GradientFlow &flow) {
+  return isProduct(op) && flow.passes(op) &&
+         llvm::count_if(op->getOperands(), [&](Value operand) { return flow.isOfRequest(operand); }) > 1 &&
+         llvm::none_of(op->getOperands(), [&](Value operand) { return flow.isWeight(operand); });
+}
+
+/// Marks what lies between the value and products of no weight.
+bool TrainingCosts::leadsToCore(Value value, Segment core, llvm::DenseSet<Operation *> &seen) {
+  Operation *op = value.getDefiningOp();
+  if (!op || !isa<OperatorOp>(op) || collectiveOf(op))
+    return false;
+  if (auto known = dropped.find(op); known != dropped.end())
+    return known->second == core;
+  if (!seen.insert(op).second)
+    return false;
+  bool leads = isInnerProduct(op, flow);
+  if (!isProduct(op))
+    for (Value operand : op->getOperands())
+      leads |= leadsToCore(operand, core, seen);
+  if (leads)
+    again[op] = dropped[op] = core;
+  return leads;
+}
+
+void TrainingCosts::findCores() {
+  Segment core = 0;
+  function.walk([&](OperatorOp op) {
+    if (!isInnerProduct(op, flow))
+      return;
+    bool leads = false;
+    llvm::DenseSet<Operation *> seen;
+    for (Value operand : op->getOperands())
+      leads |= leadsToCore(operand, core, seen);
+    // As Megatron-LM has it, the second product is made again, too.
+    if (leads)
+      again[op] = core++;
+  });
+}
+
+std::optional<TrainingCosts::Segment> TrainingCosts::segmentOf(Operation *op) const {
+  auto found = op ? dropped.find(op) : dropped.end();
+  return found == dropped.end() ? std::nullopt : std::optional(found->second);
+}
+
+//===- Time ---------------------------------------------------------------===//
+
+double TrainingCosts::allReduceSeconds(int64_t bytes) const {
+  auto seconds = [&](CollectiveKind kind) {
+    return place.operatorSeconds() + place.collectives.seconds(kind, bytes, ranks);
+  };
+  return options.sequenceParallel
+             ? seconds(CollectiveKind::ReduceScatter) + seconds(CollectiveKind::AllGather)
+             : seconds(CollectiveKind::AllReduce);
+}
+
+double TrainingCosts::forwardSeconds(Operation *op) const {
+  const double all = operationSeconds(op, shapes, place);
+  if (auto kind = collectiveOf(op)) {
+    // A loss is made where the results are.
+    auto isReturn = [](Operation *user) { return isa<func::ReturnOp>(user); };
+    if (*kind == CollectiveKind::AllGather && llvm::all_of(op->getUsers(), isReturn))
+      return 0;
+    return *kind == CollectiveKind::AllReduce ? allReduceSeconds(shapes.bytesOf(op->getResult(0))) : all;
+  }
+  const double launch = std::min(all, place.operatorSeconds());
+  return launch + (all - launch) * shareOf(op);
+}
+
+/// Between tensor ranks, for gradients.
+double TrainingCosts::exchangeSeconds(Operation *op) const {
+  double seconds = 0;
+  if (auto values = owed.find(op); values != owed.end())
+    for (Value value : values->second)
+      seconds += allReduceSeconds(shapes.bytesOf(value));
+  auto kind = collectiveOf(op);
+  if (!kind || !flow.passes(op))
+    return seconds;
+  // The gradient of a part is gathered, that of a sum or a whole is there.
+  const int64_t bytes = std::max(shapes.bytesOf(op->getOperand(0)), shapes.bytesOf(op->getResult(0)));
+  const CollectiveCosts &costs = place.collectives;
+  if (*kind == CollectiveKind::ReduceScatter)
+    seconds += costs.seconds(CollectiveKind::AllGather, bytes, ranks);
+  if (*kind == CollectiveKind::AllToAll)
+    seconds += costs.seconds(CollectiveKind::AllToAll, bytes, ranks);
+  return seconds;
+}
+
+/// Of the gradients that a value gets from its users: two are read and one is written, for each but the
+/// first.
+double TrainingCosts::sumSeconds(Operation *op) const {
+  auto call = dyn_cast<OperatorOp>(op);
+  double seconds = 0;
+  for (Value result : op->getResults()) {
+    if (!call || !flow.reaches(result) || flow.isWeight(result) || shapes.bytesOf(result) == 0)
+      continue;
+    const int64_t users =
+        llvm::count_if(result.getUsers(), [&](Operation *user) { return flow.passes(user); });
+    const double bytes = 3.0 * shapes.bytesOf(result) * shareOf(op);
+    if (users > 1)
+      seconds += (users - 1) * callSeconds({call, {0, bytes}, std::nullopt}, place);
+  }
+  return seconds;
+}
+
+TrainingCosts::Seconds TrainingCosts::secondsOf(Operation *op) const {
+  const double share = shareOf(op);
+  Seconds seconds{forwardSeconds(op), exchangeSeconds(op) + sumSeconds(op), 0};
+  if (auto call = dyn_cast<OperatorOp>(op)) {
+    auto add = [&](double &sum, ArrayRef<GradientWork> gradients) {
+      for (GradientWork gradient : gradients) {
+        gradient.work = {gradient.work.flops * share, gradient.work.bytes * share};
+        if (gradient.product)
+          gradient.product->rows *= share;
+        sum += callSeconds({call, gradient.work, gradient.product}, place);
+      }
+    };
+    BackwardWork work = backwardOf(call, shapes, flow);
+    add(seconds.inputGradient, work.inputs);
+    add(seconds.weightGradient, work.weights);
+  }
+  for (Region &region : op->getRegions())
+    for (Operation &inner : region.getOps()) {
+      Seconds part = secondsOf(&inner);
+      seconds.inputGradient += part.inputGradient;
+      seconds.weightGradient += part.weightGradient;
+    }
+  if (again.count(op))
+    seconds.inputGradient += seconds.forward;
+  return seconds;
+}
+
+double TrainingCosts::seconds(Operation *op) const {
+  const Seconds seconds = secondsOf(op);
+  return seconds.forward + seconds.inputGradient + seconds.weightGradient;
+}
+
+//===- Memory -------------------------------------------------------------===//
+
+/// What the backward pass of a call reads, as far as it is no weight.
+void TrainingCosts::hold(Operation *op, Holdings &holdings) const {
+  auto call = dyn_cast<OperatorOp>(op);
+  if (!call)
+    return;
+  BackwardWork work = backwardOf(call, shapes, flow);
+  const auto own = again.find(op);
+  for (Value value : work.saved) {
+    Value storage = storageOf(value);
+    if (isa_and_nonnull<ParamOp>(storage.getDefiningOp()))
+      continue;
+    const int64_t whole = heldBytes(storage), bytes = whole ? whole : heldBytes(value);
+    auto segment = segmentOf(storage.getDefiningOp());
+    if (segment && own != again.end() && own->second == *segment)
+      holdings.recomputed[{*segment, storage}] = bytes;
+    else
+      holdings.kept[storage] = bytes;
+  }
+  const int64_t extra = work.extraBytes * shareOf(op);
+  if (auto segment = segmentOf(op))
+    holdings.recomputedExtra[*segment] += extra;
+  else
+    holdings.keptExtra += extra;
+}
+
+/// What a block is made anew from.
+void TrainingCosts::holdEntering(Operation *op, Holdings &holdings) const {
+  auto segment = segmentOf(op);
+  if (options.recompute != Recompute::Full || !segment)
+    return;
+  for (Value value : usedValues(op)) {
+    Value storage = storageOf(value);
+    if (isTensorLike(value.getType()) && flow.isOfRequest(storage) &&
+        segmentOf(storage.getDefiningOp()) != segment)
+      holdings.kept[storage] = heldBytes(storage);
+  }
+}
+
+/// \param moved  what the update reads and writes.
+void TrainingCosts::addWeight(Value value, TrainingStageCost &cost, double &moved) const {
+  const int64_t bytes = shapes.bytesOf(value), elements = shapes.elementsOf(value);
+  cost.stateBytes += bytes;
+  if (!flow.reaches(value))
+    return;
+  const bool isNarrow = bytes < elements * int64_t(sizeof(float));
+  const int64_t state = elements * (isNarrow ? OptimizerBytes::kNarrowState : OptimizerBytes::kWideState);
+  const int64_t gradient = elements * OptimizerBytes::kGradient;
+  cost.weightBytes += bytes;
+  cost.gradientBytes += gradient;
+  cost.optimizerBytes += state - gradient;
+  cost.stateBytes += state;
+  moved += double(elements) * (isNarrow ? OptimizerBytes::kNarrowMoves : OptimizerBytes::kWideMoves);
+}
+
+/// Each weight that the operations read, through what depends on weights alone.
+/// \returns the bytes of gradients by the operation that reads their weights first, of which they are there
+/// last.
+std::vector<int64_t> TrainingCosts::addWeights(ArrayRef<Operation *> ops, TrainingStageCost &cost) const {
+  llvm::DenseSet<Value> known;
+  std::vector<int64_t> gradients;
+  double moved = 0;
+  std::optional<StringRef> lastItem;
+  for (Operation *op : ops) {
+    const int64_t weightsBefore = cost.weightBytes, gradientsBefore = cost.gradientBytes;
+    SmallVector<Value> pending = usedValues(op);
+    while (!pending.empty()) {
+      Value value = pending.pop_back_val();
+      Operation *maker = value.getDefiningOp();
+      if (!maker || flow.isOfRequest(value) || !known.insert(value).second)
+        continue;
+      llvm::append_range(pending, usedValues(maker));
+      if (isa<ParamOp>(maker))
+        addWeight(value, cost, moved);
+    }
+    gradients.push_back(cost.gradientBytes - gradientsBefore);
+    if (cost.weightBytes == weightsBefore)
+      continue;
+    const StringRef item = itemOf(modulePath(op)).second;
+    if (lastItem != item)
+      cost.itemBytes.push_back(0);
+    cost.itemBytes.back() += cost.weightBytes - weightsBefore;
+    lastItem = item;
+  }
+  for (const DeviceSpec &device : place.devices) {
+    const bool isMeasured = device.rates && !device.rates->memory.isEmpty();
+    const double rate = isMeasured ? device.rates->memory.at({moved}) : device.memoryBytesPerSecond;
+    cost.update = std::max(cost.update, moved / rate);
+  }
+  return gradients;
+}
+
+TrainingStageCost TrainingCosts::stage(ArrayRef<Operation *> ops) const {
+  TrainingStageCost cost;
+  Holdings holdings;
+  std::vector<Seconds> secondsOfOps;
+  for (Operation *op : ops) {
+    const Seconds seconds = secondsOfOps.emplace_back(secondsOf(op));
+    cost.forward += seconds.forward;
+    cost.inputGradient += seconds.inputGradient;
+    cost.weightGradient += seconds.weightGradient;
+    op->walk([&](Operation *inner) {
+      hold(inner, holdings);
+      holdEntering(inner, holdings);
+    });
+  }
+  cost.savedBytes = holdings.keptExtra;
+  for (auto &[storage, bytes] : holdings.kept)
+    cost.savedBytes += bytes;
+  for (auto &[key, bytes] : holdings.recomputed)
+    holdings.recomputedExtra[key.first] += bytes;
+  for (auto &[segment, bytes] : holdings.recomputedExtra)
+    cost.recomputedBytes = std::max(cost.recomputedBytes, bytes);
+  const std::vector<int64_t> gradients = addWeights(ops, cost);
+  GradientBucket bucket{0, cost.inputGradient, cost.weightGradient};
+  const size_t last = llvm::find_if(gradients, [](int64_t bytes) { return bytes > 0; }) - gradients.begin();
+  for (size_t op = ops.size(); op-- > last;) {
+    bucket.bytes += gradients[op];
+    // By what is summed in another order than above.
+    bucket.inputGradientLeft = std::max(0.0, bucket.inputGradientLeft - secondsOfOps[op].inputGradient);
+    bucket.weightGradientLeft = std::max(0.0, bucket.weightGradientLeft - secondsOfOps[op].weightGradient);
+    if (bucket.bytes < kBucketBytes && op > last)
+      continue;
+    cost.buckets.push_back(bucket);
+    bucket.bytes = 0;
+  }
+  return cost;
+}
+
+} // namespace cleave

@@ -1,0 +1,173 @@
+//===- CutFitting.cpp - Cuts for devices with little memory ---------------===//
+#include "partitioner/cutting/CutFitting.h"
+#include "llvm/ADT/STLExtras.h"
+#include <algorithm>
+
+namespace cleave {
+
+/// More than any device has, and small enough to be added up.
+static constexpr int64_t kMostRoom = int64_t(1) << 60;
+
+Rooms roomsOfMost(const CutMemory &memory, const Machine &machine, uint32_t ranks, uint32_t tensorRanks,
+                  uint32_t dataRanks) {
+  Rooms rooms;
+  auto memoryOf = [&](size_t device) {
+    return machine.devices[std::min(device, machine.devices.size() - 1)].memoryBytes;
+  };
+  for (size_t rank = 0; rank < ranks; ++rank) {
+    std::optional<int64_t> &room = rooms.emplace_back(0);
+    for (uint32_t tensorRank : memory.tensorRanks()) {
+      std::optional<int64_t> least;
+      for (size_t dataRank = 0; dataRank < dataRanks; ++dataRank)
+        if (const auto bytes = memoryOf((rank * dataRanks + dataRank) * tensorRanks + tensorRank))
+          least = std::min(least.value_or(*bytes), *bytes);
+      room = room && least ? std::optional(std::max(*room, *least)) : std::nullopt;
+    }
+  }
+  return rooms;
+}
+
+std::optional<MemoryShortage> shortageOf(llvm::ArrayRef<RankMemory> ranks, RoomsRef rooms) {
+  std::vector<int64_t> bytes;
+  for (const RankMemory &rank : ranks)
+    bytes.push_back(rank.bytes());
+  return shortageOf(bytes, rooms);
+}
+
+/// What each stage may hold of weights where all else that its rank holds stays as it is.
+std::vector<int64_t> CutFitting::roomForWeights(const StageCut &cut, llvm::ArrayRef<RankMemory> held,
+                                                RoomsRef rooms) const {
+  std::vector<int64_t> limits;
+  for (auto [stage, own] : llvm::enumerate(cut.weightBytes)) {
+    const RankMemory &rank = held[stage % rooms.size()];
+    const int64_t room = rooms[stage % rooms.size()].value_or(kMostRoom);
+    const int64_t forWeights = std::max<int64_t>(room - rank.others, 0);
+    // Stages of one rank give up, or gain, together.
+    if (forWeights >= rank.weights)
+      limits.push_back(own + (forWeights - rank.weights));
+    else
+      limits.push_back(int64_t(double(own) / double(rank.weights) * double(forWeights)));
+  }
+  return limits;
+}
+
+/// For weights at most.
+std::vector<int64_t> CutFitting::roomOfStages(RoomsRef rooms) const {
+  std::vector<int64_t> limits;
+  for (size_t stage = 0; stage < request.stages.size(); ++stage)
+    limits.push_back(rooms[stage % rooms.size()].value_or(kMostRoom));
+  return limits;
+}
+
+CutFitting::Fitted CutFitting::fit(RoomsRef rooms) const {
+  // Limits follow what the last cut holds; once that has not helped they only fall, so that there is an end.
+  constexpr int kMostCuts = 10, kFree = 4;
+  Fitted result;
+  std::vector<int64_t> next = roomOfStages(rooms);
+  for (int count = 0; count < kMostCuts && next != result.weightLimits; ++count) {
+    CutRequest tried = request;
+    for (auto [stage, limit] : llvm::zip(tried.stages, next))
+      stage.weightLimit = limit;
+    result.weightLimits = next;
+    auto cut = cuts.cut(model.graph, tried);
+    if (!cut) {
+      consumeError(cut.takeError());
+      break;
+    }
+    const std::vector<RankMemory> held = memory.of(model, (*cut)->stageOf, rooms.size());
+    if (!shortageOf(held, rooms)) {
+      result.cut = *cut;
+      break;
+    }
+    next = roomForWeights(**cut, held, rooms);
+    if (count >= kFree)
+      for (auto [limit, before] : llvm::zip(next, result.weightLimits))
+        limit = std::min(limit, before);
+  }
+  return result;
+}
+
+CutFitting::Fitted CutFitting::exactWithin(RoomsRef rooms, std::vector<int64_t> weightLimits,
+                                           uint64_t steps) const {
+  CutRequest exact = request;
+  exact.limits = {exactLimits.downsets, steps};
+  for (auto [stage, limit] : llvm::zip(exact.stages, weightLimits))
+    stage.weightLimit = limit;
+  Fitted result{std::move(weightLimits), steps};
+  auto cut = cuts.cut(model.graph, exact);
+  if (!cut)
+    consumeError(cut.takeError());
+  else if (!shortageOf(memory.of(model, (*cut)->stageOf, rooms.size()), rooms))
+    result.cut = *cut;
+  return result;
+}
+
+CutFitting::Fitted CutFitting::fitInAnyOrder(RoomsRef rooms) const {
+  Fitted fitted = fit(rooms);
+  if (!fitted.cut)
+    fitted = exactWithin(rooms, std::move(fitted.weightLimits), kStepsWithin);
+  return fitted.cut ? std::move(fitted) : exactWithin(rooms, roomOfStages(rooms), exactLimits.work);
+}
+
+/// Of the rank that has least; nothing where none is limited.
+static std::optional<int64_t> leastOf(RoomsRef rooms) {
+  std::optional<int64_t> least;
+  for (const auto &room : rooms)
+    if (room)
+      least = std::min(least.value_or(*room), *room);
+  return least;
+}
+
+bool mayFit(const CutMemory &memory, const ModelGraph &model, RoomsRef rooms) {
+  const auto least = leastOf(rooms);
+  return !least || memory.least(model, rooms) <= *least;
+}
+
+/// With none where there is least.
+Rooms CutFitting::othersRooms() const {
+  const std::optional<int64_t> least = leastOf(rooms);
+  Rooms others = rooms;
+  for (auto &room : others)
+    if (room && room == least)
+      room = 0;
+  return others;
+}
+
+static Rooms atLeast(int64_t least, Rooms rooms) {
+  for (auto &room : rooms)
+    if (room)
+      room = std::max(*room, least);
+  return rooms;
+}
+
+std::optional<CutFitting::Least> CutFitting::leastRoom() const {
+  constexpr int64_t kParts = 256;
+  constexpr int kMostExact = 16;
+  const Rooms others = othersRooms();
+  // With what ranks hold that have too little.
+  auto heldBy = [&](Fitted fitted) {
+    const auto most = shortageOf(memory.of(model, fitted.cut->stageOf, rooms.size()), others);
+    return Least{most ? most->bytes : 0, std::move(fitted)};
+  };
+  Fitted fastest = fit(atLeast(kMostRoom, others));
+  if (!fastest.cut)
+    return std::nullopt;
+  Least least = heldBy(std::move(fastest));
+  int64_t tooLittle = memory.least(model, others) - 1;
+  while (least.bytes - tooLittle > std::max<int64_t>(least.bytes / kParts, 1)) {
+    const int64_t middle = tooLittle + (least.bytes - tooLittle) / 2;
+    if (Fitted fitted = fit(atLeast(middle, others)); fitted.cut)
+      least = heldBy(std::move(fitted));
+    else
+      tooLittle = middle;
+  }
+  for (int count = 0; count < kMostExact; ++count) {
+    Fitted less = fitInAnyOrder(atLeast(least.bytes - 1, others));
+    if (!less.cut)
+      break;
+    least = heldBy(std::move(less));
+  }
+  return least;
+}
+
+} // namespace cleave

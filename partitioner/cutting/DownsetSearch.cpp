@@ -1,0 +1,408 @@
+//===- DownsetSearch.cpp - The dynamic program over downsets --------------===//
+#include "partitioner/cutting/DownsetSearch.h"
+
+#include "llvm/ADT/STLExtras.h"
+#include <algorithm>
+#include <cmath>
+
+namespace cleave {
+
+static constexpr double kNever = std::numeric_limits<double>::infinity();
+/// Work of a few milliseconds.
+static constexpr uint64_t kBetweenQuestions = 1 << 18;
+
+SharedWork::SharedWork(const GroupGraph &graph) {
+  std::vector<double> totals(graph.kinds());
+  for (const GroupGraph::Group &group : graph.groups)
+    for (uint32_t kind = 0; kind < totals.size(); ++kind)
+      totals[kind] += group.latencyOn(kind);
+  for (double total : totals)
+    rates.push_back(total > 0 && totals.front() > 0 ? totals.front() / total : 1);
+}
+
+double SharedWork::of(const GroupGraph::Group &group) const {
+  double work = kNever;
+  for (uint32_t kind = 0; kind < rates.size(); ++kind)
+    work = std::min(work, rates[kind] * group.latencyOn(kind));
+  return group.isSupported ? work : 0;
+}
+
+double SharedWork::rateFrom(const DeviceRow &devices, size_t first) const {
+  double rate = 0;
+  for (size_t rank = first; rank < devices.accelerators.size(); ++rank)
+    rate += rates[devices.accelerators[rank].kind];
+  return rate;
+}
+
+/// By the group alone: on the fastest device that takes it.
+static double leastTime(const GroupGraph::Group &group, const DeviceRow &devices) {
+  double least = devices.cpus > 0 ? group.cpuLatency : kNever;
+  for (const DeviceRow::Accelerator &accelerator : devices.accelerators)
+    if (group.isSupported && group.size <= accelerator.sizeLimit)
+      least = std::min(least, group.latencyOn(accelerator.kind));
+  return least;
+}
+
+double lowerBoundOf(const GroupGraph &graph, const DeviceRow &devices) {
+  const SharedWork shared(graph);
+  double bound = 0, work = 0, cpuWork = 0, exchange = 0;
+  for (const GroupGraph::Group &group : graph.groups) {
+    bound = std::max(bound, leastTime(group, devices));
+    if (!group.isSupported || devices.accelerators.empty()) {
+      cpuWork += group.cpuLatency;
+    } else if (const double own = shared.of(group); own > 0) {
+      work += own;
+      exchange = std::max(exchange, own / group.cpuLatency);
+    }
+  }
+  if (devices.cpus == 0)
+    exchange = 0;
+  // Quotients of sums are rounded.
+  const double exact = graph.kinds() > 1 ? kRounding : 1;
+  if (work > 0 && std::isfinite(exchange))
+    bound = std::max(bound, work / (shared.rateFrom(devices, 0) + devices.cpus * exchange) / exact);
+  return cpuWork > 0 ? std::max(bound, cpuWork / devices.cpus) : bound;
+}
+
+static bool areAlikeButForLimits(const DeviceRow &devices) {
+  auto isAlike = [&](DeviceRow::Accelerator one) {
+    one.sizeLimit = devices.accelerators.front().sizeLimit;
+    return one == devices.accelerators.front();
+  };
+  return devices.cpus == 0 && llvm::all_of(devices.accelerators, isAlike);
+}
+
+DownsetSearch::DownsetSearch(const GroupGraph &graph, const DeviceRow &devices, const DownsetLattice &lattice)
+    : graph(graph), devices(devices), lattice(lattice), isUniform(areAlikeButForLimits(devices)),
+      shared(graph), remaining(lattice.size()), inside(graph.nets.size()), done(graph.nets.size()) {
+  for (const GroupGraph::Group &group : graph.groups) {
+    remaining[0] += shared.of(group);
+    if (shared.of(group) > 0)
+      exchange = std::max(exchange, shared.of(group) / group.cpuLatency);
+  }
+  for (uint32_t downset = 1; downset < lattice.size(); ++downset) {
+    const DownsetLattice::Step below = lattice.below(downset);
+    remaining[downset] = remaining[below.target] - shared.of(graph.groups[below.group]);
+  }
+  for (size_t used = 0; used <= devices.accelerators.size(); ++used)
+    rates.push_back(shared.rateFrom(devices, used));
+}
+
+void DownsetSearch::spend(uint64_t amount) {
+  work -= std::min(work, amount);
+  untilAsked -= std::min(untilAsked, amount);
+  if (!mayEndEarly || untilAsked > 0)
+    return;
+  untilAsked = kBetweenQuestions;
+  if (EarlyEnd::isWantedNow())
+    work = 0;
+}
+
+void DownsetSearch::setBound(double below) {
+  bound = below;
+  capacities.clear();
+  for (double rate : rates)
+    for (uint32_t cpus = 0; cpus <= devices.cpus; ++cpus) {
+      const double onCpus = cpus < devices.cpus ? (devices.cpus - cpus) * exchange * bound : 0;
+      capacities.push_back(rate * bound + onCpus + remaining[0] * (kRounding - 1));
+    }
+}
+
+void DownsetSearch::collectStates(uint32_t downset) {
+  states.clear();
+  mostLeft = mostRoom = 0;
+  const uint32_t accelerators = devices.accelerators.size();
+  // By CPUs: the least with at most that many, and fewer accelerators.
+  std::vector<double> leastBefore(devices.cpus + 1, kNever);
+  for (uint32_t used = 0; used <= accelerators; ++used) {
+    double leastHere = kNever;
+    for (uint32_t cpus = 0; cpus <= devices.cpus; ++cpus) {
+      const double value = least[stateOf(downset, used, cpus)];
+      const double leastOfFewer = devices.isPipeline ? kNever : std::min(leastHere, leastBefore[cpus]);
+      leastHere = leastBefore[cpus] = std::min(value, leastOfFewer);
+      if (value >= std::min(best, leastOfFewer) || remaining[downset] > capacity(used, cpus))
+        continue;
+      states.push_back({used, cpus, value});
+      if (used < accelerators) {
+        mostLeft = std::max(mostLeft, capacity(used + 1, cpus));
+        mostRoom = std::max(mostRoom, devices.accelerators[used].sizeLimit);
+      }
+      if (cpus < devices.cpus)
+        mostLeft = std::max(mostLeft, capacity(used, cpus + 1));
+    }
+  }
+}
+
+/// From the downset that was settled last, by way of what both have below them: numbers of subsets are lower.
+void DownsetSearch::settle(uint32_t downset) {
+  uint32_t added = downset;
+  while (added != settled) {
+    const bool adds = added > settled;
+    uint32_t &upper = adds ? added : settled;
+    const DownsetLattice::Step below = lattice.below(upper);
+    spend(1 + graph.netsOf[below.group].size());
+    for (uint32_t net : graph.netsOf[below.group])
+      done[net] += adds ? 1 : -1;
+    upper = below.target;
+  }
+  settled = downset;
+}
+
+void DownsetSearch::enter(uint32_t group) {
+  for (uint32_t net : graph.netsOf[group]) {
+    const GroupGraph::Net &value = graph.nets[net];
+    if (inside[net]++ == 0) {
+      here.size += value.size;
+      (done[net] > 0 ? here.received : here.sent) += value.cost;
+    }
+    if (inside[net] == value.groups.size())
+      here.sent -= value.cost;
+  }
+}
+
+void DownsetSearch::restore(const Inside &before) {
+  here = before;
+  std::copy(othersBefore.end() - others.size(), othersBefore.end(), others.begin());
+  othersBefore.resize(othersBefore.size() - others.size());
+}
+
+void DownsetSearch::leave(uint32_t group) {
+  for (uint32_t net : graph.netsOf[group])
+    --inside[net];
+}
+
+static void note(LimitRange *seen, double size, bool hasRoom) {
+  if (seen)
+    seen->note(int64_t(std::min(size, 0x1p62)), hasRoom);
+}
+
+double DownsetSearch::loadWithin(double limit, const State &state, double sent) const {
+  if (state.accelerators == devices.accelerators.size() || !here.isSupported)
+    return kNever;
+  const bool hasRoom = here.size <= limit;
+  note(devices.seen, here.size, hasRoom);
+  if (!hasRoom)
+    return kNever;
+  const DeviceRow::Accelerator &next = devices.accelerators[state.accelerators];
+  return latencyOn(next.kind) + here.received * next.perReceived + sent * next.perSent +
+         (here.received > 0 ? next.toReceive : 0);
+}
+
+double DownsetSearch::loadOf(const State &state, double sent) const {
+  const size_t next = state.accelerators;
+  return next < devices.accelerators.size() ? loadWithin(devices.accelerators[next].sizeLimit, state, sent)
+                                            : kNever;
+}
+
+bool DownsetSearch::fits() const {
+  // Where some state has a next device, the first one has.
+  if (isUniform)
+    return loadWithin(mostRoom, states.front(), /*sent=*/0) < bound * kRounding;
+  return llvm::any_of(states, [&](const State &state) {
+    return loadOf(state, /*sent=*/0) < bound * kRounding || (state.cpus < devices.cpus && here.cpu < bound);
+  });
+}
+
+void DownsetSearch::offer(uint32_t target, const State &state, bool isCpu, double load, uint32_t start) {
+  const uint32_t accelerators = state.accelerators + !isCpu, cpus = state.cpus + isCpu;
+  const bool isLast = target + 1 == lattice.size();
+  if (cpus > devices.cpus || (isLast && devices.isPipeline && accelerators < devices.accelerators.size()))
+    return;
+  const bool isSum = aim == Aim::MostEven;
+  const double value = isSum ? state.least + load * load : std::max(state.least, load);
+  const size_t to = stateOf(target, accelerators, cpus);
+  if (value >= best || remaining[target] > capacity(accelerators, cpus) ||
+      value * (isSum ? kRounding : 1) >= least[to])
+    return;
+  least[to] = value;
+  from[to] = uint64_t(start) * 2 + isCpu;
+  if (!isLast)
+    return;
+  best = value;
+  if (aim == Aim::Fastest)
+    setBound(value);
+  bestState = to;
+  hasFound = true;
+}
+
+void DownsetSearch::relaxAlike(uint32_t start, uint32_t target, double load) {
+  const bool isSum = aim == Aim::MostEven;
+  const double more = load * load, rounding = isSum ? kRounding : 1, left = remaining[target], most = best,
+               size = here.size;
+  const size_t first = stateOf(target, 0, 0);
+  for (const State &state : states) {
+    const uint32_t used = state.accelerators + 1;
+    // Ever more are used, and less is left to do with the others.
+    if (used >= capacities.size() || left > capacities[used])
+      return;
+    const double value = isSum ? state.least + more : std::max(state.least, load);
+    if (value >= most || value * rounding >= least[first + used])
+      continue;
+    if (size > devices.accelerators[used - 1].sizeLimit) {
+      note(devices.seen, size, /*hasRoom=*/false);
+      continue;
+    }
+    least[first + used] = value;
+    from[first + used] = uint64_t(start) * 2;
+  }
+}
+
+void DownsetSearch::relax(uint32_t start, uint32_t target) {
+  spend(states.size());
+  const bool isLast = target + 1 == lattice.size();
+  if (isUniform && !isLast) {
+    if (const double load = loadWithin(mostRoom, states.front(), here.sent); load < bound)
+      relaxAlike(start, target, load);
+    return;
+  }
+  for (const State &state : states) {
+    if (const double load = loadOf(state, here.sent); load < bound)
+      offer(target, state, /*isCpu=*/false, load, start);
+    if (here.cpu < bound)
+      offer(target, state, /*isCpu=*/true, here.cpu, start);
+  }
+}
+
+bool DownsetSearch::add(const DownsetLattice::Step &step, uint32_t start) {
+  const GroupGraph::Group &group = graph.groups[step.group];
+  here.accelerator += group.acceleratorLatency;
+  here.cpu += group.cpuLatency;
+  here.size += group.size;
+  here.isSupported &= group.isSupported;
+  for (auto [sum, latency] : llvm::zip(others, group.otherLatencies))
+    sum += latency;
+  if (work == 0 || !fits())
+    return false;
+  spend(1 + graph.netsOf[step.group].size());
+  enter(step.group);
+  if (remaining[step.target] <= mostLeft)
+    relax(start, step.target);
+  return true;
+}
+
+/// Where each downset has one step, as far as something may hold what is added.
+void DownsetSearch::walkChain(uint32_t start) {
+  const uint32_t segment = graph.groups[lattice.steps()[start].group].segment;
+  uint32_t at = start;
+  while (at + 1 < lattice.size() && graph.groups[lattice.steps()[at].group].segment == segment &&
+         add(lattice.steps()[at], start))
+    ++at;
+  while (at > start)
+    leave(lattice.steps()[--at].group);
+}
+
+/// Depth first through all that lies above `start`. What is inside is put back as it was when the walk turns,
+/// so that rounding does not pile up.
+void DownsetSearch::walk(uint32_t start) {
+  here = {};
+  others.assign(graph.kinds() - 1, 0);
+  if (lattice.isChain())
+    return walkChain(start);
+  // Steps into another one end at its first downset, where the segment is left whole.
+  const uint32_t segment = graph.groups[lattice.steps()[lattice.firstStep(start)].group].segment;
+  stack.push_back({lattice.firstStep(start), lattice.firstStep(start + 1), 0, {}});
+  othersBefore = others;
+  while (!stack.empty()) {
+    Frame &frame = stack.back();
+    if (frame.nextStep == frame.endStep) {
+      if (stack.size() > 1)
+        leave(frame.added);
+      restore(frame.before);
+      stack.pop_back();
+      continue;
+    }
+    const DownsetLattice::Step &step = lattice.steps()[frame.nextStep++];
+    if (graph.groups[step.group].segment != segment)
+      continue;
+    const Inside before = here;
+    othersBefore.insert(othersBefore.end(), others.begin(), others.end());
+    if (add(step, start))
+      stack.push_back({step.later, lattice.firstStep(step.target + 1), step.group, before});
+    else
+      restore(before);
+  }
+}
+
+DevicesFound DownsetSearch::trace() const {
+  DevicesFound found;
+  found.maxLoad = bound;
+  found.deviceOf.resize(graph.groups.size());
+  // From the last device to the first.
+  const size_t row = devices.statesOf(1);
+  size_t state = bestState;
+  for (uint32_t downset = lattice.size() - 1; downset != 0;) {
+    const uint32_t start = from[state] / 2;
+    const bool isCpu = from[state] % 2;
+    // `start` has parts of its own below other parts of `downset`.
+    std::vector<int> member(graph.groups.size(), 0);
+    for (uint32_t at = downset; at != 0; at = lattice.below(at).target)
+      ++member[lattice.below(at).group];
+    for (uint32_t at = start; at != 0; at = lattice.below(at).target)
+      --member[lattice.below(at).group];
+    for (uint32_t group = 0; group < member.size(); ++group)
+      if (member[group])
+        found.deviceOf[group] = found.isCpu.size();
+    found.isCpu.push_back(isCpu);
+    const uint32_t devicesUsed = state % row;
+    const uint32_t accelerators = devicesUsed / (devices.cpus + 1), cpus = devicesUsed % (devices.cpus + 1);
+    state = stateOf(start, accelerators - !isCpu, cpus - isCpu);
+    downset = start;
+  }
+  std::reverse(found.isCpu.begin(), found.isCpu.end());
+  for (uint32_t &device : found.deviceOf)
+    device = found.isCpu.size() - 1 - device;
+  return found;
+}
+
+std::optional<DevicesFound> DownsetSearch::solve(Aim nextAim, double below) {
+  const size_t count = devices.statesOf(lattice.size());
+  spend(count);
+  if (work == 0)
+    return std::nullopt;
+  aim = nextAim;
+  // Finite, for it is multiplied with what may be 0.
+  setBound(std::min(below, std::numeric_limits<double>::max()));
+  best = aim == Aim::Fastest ? bound : kNever;
+  hasFound = false;
+  least.assign(count, kNever);
+  from.assign(count, 0);
+  least[stateOf(0, 0, 0)] = 0;
+  for (uint32_t start = 0; start + 1 < lattice.size() && work > 0; ++start) {
+    collectStates(start);
+    if (states.empty())
+      continue;
+    settle(start);
+    walk(start);
+  }
+  if (!hasFound)
+    return std::nullopt;
+  return trace();
+}
+
+std::optional<DevicesFound> DownsetSearch::run(double bound, uint64_t &workLeft, bool endsEarly) {
+  work = workLeft;
+  mayEndEarly = endsEarly;
+  auto found = solve(Aim::Fastest, bound);
+  if (found && devices.isPipeline)
+    // Above 0, for loads of 0 are below it.
+    if (auto even = solve(Aim::MostEven, std::nextafter(found->maxLoad * kRounding, kNever)))
+      found->deviceOf = std::move(even->deviceOf);
+  workLeft = work;
+  return found;
+}
+
+SearchOutcome searchAll(const GroupGraph &graph, const DeviceRow &devices, double bound,
+                        uint64_t mostDownsets, uint64_t &work) {
+  const std::optional<DownsetLattice> lattice = DownsetLattice::all(graph, mostDownsets);
+  if (!lattice)
+    return {std::nullopt, SearchEnd::TooManyDownsets};
+  if (devices.statesOf(lattice->size()) > kMostSearchStates)
+    return {std::nullopt, SearchEnd::TooManyStates};
+  auto found = DownsetSearch(graph, devices, *lattice).run(bound, work, /*mayEndEarly=*/true);
+  if (work > 0)
+    return {std::move(found), SearchEnd::Complete, lattice->size()};
+  return {std::move(found), EarlyEnd::isWantedNow() ? SearchEnd::Interrupted : SearchEnd::OutOfWork,
+          lattice->size()};
+}
+
+} // namespace cleave

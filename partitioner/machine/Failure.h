@@ -1,0 +1,18 @@
+//===- Failure.h - Errors from a format -------------------------*- C++ -*-===//
+#ifndef CLEAVE_PARTITIONER_MACHINE_FAILURE_H
+#define CLEAVE_PARTITIONER_MACHINE_FAILURE_H
+
+#include "llvm/Support/Error.h"
+#include "llvm/Support/FormatVariadic.h"
+#include <utility>
+
+namespace cleave {
+
+/// An error that says what `llvm::formatv` makes of it.
+template <typename... Parts> llvm::Error failure(const char *format, Parts &&...parts) {
+  return llvm::createStringError(llvm::formatv(format, std::forward<Parts>(parts)...).str());
+}
+
+} // namespace cleave
+
+#endif // CLEAVE_PARTITIONER_MACHINE_FAILURE_H

@@ -1,0 +1,152 @@
+//===- JsonFile.cpp - JSON from anyone ------------------------------------===//
+#include "partitioner/machine/JsonFile.h"
+
+#include "codegen/plan/InputFile.h"
+#include "codegen/plan/JsonText.h"
+#include "ir/NearestName.h"
+#include "partitioner/machine/Failure.h"
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/ADT/StringSet.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/FormatVariadic.h"
+#include "llvm/Support/MemoryBuffer.h"
+
+namespace json = llvm::json;
+using llvm::Error;
+using llvm::Expected;
+using llvm::StringRef;
+
+namespace cleave {
+
+/// Levels of arrays and objects: what our formats have, and room for keys that they do not know.
+static constexpr unsigned kDeepest = 8;
+
+std::string describeJson(const json::Value *value) {
+  if (!value)
+    return "nothing";
+  if (value->getAsObject())
+    return "an object";
+  if (value->getAsArray())
+    return "an array";
+  const std::string text = plan::jsonText(*value, /*indent=*/0);
+  return text.size() <= 80 ? text : "a long string";
+}
+
+Error checkKeys(const json::Object &object, StringRef where, llvm::ArrayRef<StringRef> required,
+                llvm::ArrayRef<StringRef> optional) {
+  for (StringRef key : required)
+    if (!object.get(key))
+      return failure("{0}: the key \"{1}\" is missing; keys that must be there: {2}", where, key,
+                     llvm::join(required, ", "));
+  const json::Object::value_type *unknown = nullptr;
+  for (const json::Object::value_type &entry : object) {
+    StringRef key = entry.first;
+    // The object is hashed: the smallest name makes the message one and the same.
+    if (!llvm::is_contained(required, key) && !llvm::is_contained(optional, key) &&
+        (!unknown || key < StringRef(unknown->first)))
+      unknown = &entry;
+  }
+  if (!unknown)
+    return Error::success();
+  const json::Value key(StringRef(unknown->first));
+  std::vector<std::string> known(required.begin(), required.end());
+  known.insert(known.end(), optional.begin(), optional.end());
+  return failure("{0}: the key {1} is unknown; use {2}{3}", where, describeJson(&key),
+                 llvm::join(known, ", "), didYouMean(StringRef(unknown->first), known));
+}
+
+/// Where the string ends that begins behind the quote before `at`; the text's end for one that does not.
+static size_t endOfString(StringRef text, size_t at) {
+  for (; at < text.size() && text[at] != '"'; ++at)
+    at += text[at] == '\\';
+  return std::min(at, text.size());
+}
+
+/// What a string says that is spelled like that: `\u0061` is `a`. Of one that says nothing, for which the
+/// parser has an error, what was spelled.
+static std::string unescaped(StringRef spelled) {
+  if (!spelled.contains('\\'))
+    return spelled.str();
+  Expected<json::Value> value = json::parse(("\"" + spelled + "\"").str());
+  if (!value) {
+    llvm::consumeError(value.takeError());
+    return spelled.str();
+  }
+  return value->getAsString().value_or(spelled).str();
+}
+
+/// Fails for text that would overflow the stack of LLVM's parser, which recurses, or take much memory, and
+/// for keys that are given twice, of which it takes the last.
+static Error checkShape(StringRef text, StringRef path, const JsonFileKind &kind) {
+  uint64_t objects = 0;
+  // Of each level that is open.
+  std::vector<llvm::StringSet<>> keys;
+  for (size_t at = 0; at < text.size(); ++at) {
+    const char c = text[at];
+    if (c == '"') {
+      const size_t begin = at + 1;
+      at = endOfString(text, begin);
+      const bool isKey = !keys.empty() && text.substr(at + 1).ltrim().starts_with(":");
+      if (isKey && !keys.back().insert(unescaped(text.slice(begin, at))).second)
+        return failure("{0}: byte {1}: the key \"{2}\" is given twice; leave one away", path, begin - 1,
+                       llvm::all_of(text.slice(begin, at), llvm::isPrint)
+                           ? text.slice(begin, at).take_front(80)
+                           : StringRef());
+    } else if (c == '[' || c == '{') {
+      if (keys.size() == kDeepest)
+        return failure("{0}: byte {1}: more than {2} levels of arrays and objects, a {3} has fewer", path, at,
+                       kDeepest, kind.name);
+      keys.emplace_back();
+    } else if ((c == ']' || c == '}') && !keys.empty()) {
+      keys.pop_back();
+    }
+    if (c == '{' && ++objects > kind.mostObjects)
+      return failure("{0}: byte {1}: more than {2} objects, a {3} has fewer", path, at, kind.mostObjects,
+                     kind.name);
+  }
+  return Error::success();
+}
+
+/// That the system does not give the file.
+static Error unreadable(StringRef path, const JsonFileKind &kind, std::error_code error) {
+  return failure("{0}: {1}; give a {2} that can be read", path, plan::describeInputError(error), kind.name);
+}
+
+/// The file's text; only regular files, for others may never end.
+static Expected<std::unique_ptr<llvm::MemoryBuffer>> readText(StringRef path, const JsonFileKind &kind) {
+  auto expected = [&](StringRef found) {
+    return failure("{0}: found {1}, expected a regular file of at most {2} bytes; give a {3}", path, found,
+                   kind.mostBytes, kind.name);
+  };
+  auto file = plan::InputFile::open(path);
+  if (!file && file.getError() == std::errc::invalid_argument)
+    return expected(llvm::sys::fs::is_directory(path) ? "a folder" : "no regular file");
+  if (!file)
+    return unreadable(path, kind, file.getError());
+  if (file->bytes() > kind.mostBytes)
+    return expected(std::to_string(file->bytes()) + " bytes");
+  // Read rather than mapped, for someone may be truncating it.
+  auto buffer = file->read();
+  if (!buffer)
+    return unreadable(path, kind, buffer.getError());
+  return std::move(*buffer);
+}
+
+Expected<json::Value> readJsonText(StringRef text, StringRef path, const JsonFileKind &kind) {
+  if (Error error = checkShape(text, path, kind))
+    return error;
+  Expected<json::Value> value = json::parse(text);
+  if (!value)
+    return failure("{0}: {1}; expected a JSON object", path, llvm::toString(value.takeError()));
+  return value;
+}
+
+Expected<json::Value> readJsonFile(StringRef path, const JsonFileKind &kind) {
+  Expected<std::unique_ptr<llvm::MemoryBuffer>> buffer = readText(path, kind);
+  if (!buffer)
+    return buffer.takeError();
+  return readJsonText((*buffer)->getBuffer(), path, kind);
+}
+
+} // namespace cleave

@@ -1,0 +1,259 @@
+//===- PipelineForecaster.cpp - What one pipeline comes to ----------------===//
+#include "partitioner/search/PipelineForecaster.h"
+#include "partitioner/cutting/StageAmounts.h"
+#include "partitioner/cutting/StageStarts.h"
+#include "partitioner/machine/Failure.h"
+#include "llvm/Support/MathExtras.h"
+
+using namespace mlir;
+
+namespace cleave {
+
+PipelineForecaster::PipelineForecaster(func::FuncOp function, const PipelineSearchRequest &request)
+    : function(function), request(request), pipelines(request.known ? *request.known : own),
+      facts(pipelines.factsOf(function)) {
+  auto isSplit = [](auto &pipeline) { return pipeline.second > 1; };
+  if (!request.batch.empty() && (request.microbatches != 1 || llvm::any_of(request.pipelines, isSplit)))
+    obstacle = findBatchObstacle(function, request.batch);
+}
+
+/// Of a micro-batch.
+const TracedShapes &PipelineForecaster::shapesOf(const Configuration &configuration) {
+  const uint32_t count = configuration.microbatches * configuration.dataRanks;
+  auto [known, isNew] = facts.parts.try_emplace(count, facts.whole);
+  if (isNew && count > 1)
+    known->second = facts.whole.resized(request.batch,
+                                        llvm::divideCeil(facts.whole.sizes().lookup(request.batch), count));
+  return known->second;
+}
+
+/// Why the batch is not split that way; success where it is.
+llvm::Error PipelineForecaster::refusal(const Configuration &configuration) const {
+  if (configuration.microbatches * uint64_t(configuration.dataRanks) == 1)
+    return llvm::Error::success();
+  const char *remedy = configuration.dataRanks == 1      ? "--microbatches 1"
+                       : configuration.microbatches == 1 ? "dp=1"
+                                                         : "--microbatches 1 and dp=1";
+  if (request.batch.empty())
+    return failure("no dimension of an input is named batch, so that there is nothing to split; use {0}",
+                   remedy);
+  if (obstacle)
+    return failure("{0}, so the batch is not split; use {1}", obstacle->describe(), remedy);
+  if (const int64_t samples = facts.whole.sizes().lookup(request.batch); samples < configuration.dataRanks)
+    return failure("{0} samples, fewer than pipelines; use --mesh dp={0} or less", samples);
+  return llvm::Error::success();
+}
+
+const PipelinePlaces &PipelineForecaster::placesOf(const Configuration &configuration) {
+  const uint32_t ranks = configuration.pipelineRanks,
+                 width = configuration.dataRanks * configuration.tensorRanks;
+  auto known = places.find({ranks, width});
+  if (known != places.end())
+    return known->second.first;
+  PipelinePlaces found(request.machine, ranks, width, configuration.tensorRanks);
+  std::vector<const Place *> own = facts.kindsOf(found.kinds);
+  return places.try_emplace({ranks, width}, std::move(found), std::move(own)).first->second.first;
+}
+
+/// The kinds of its places, in their order there.
+const std::vector<const Place *> &PipelineForecaster::kindsOf(const Configuration &configuration) {
+  placesOf(configuration);
+  return places.at({configuration.pipelineRanks, configuration.dataRanks * configuration.tensorRanks}).second;
+}
+
+/// On the places of that number among the configuration's.
+OperationPrices &PipelineForecaster::pricesOf(const Configuration &configuration, uint32_t kind) {
+  const Place *place = kindsOf(configuration)[kind];
+  const TracedShapes &shapes = shapesOf(configuration);
+  const auto recompute = configuration.kind ? std::optional(configuration.training.recompute) : std::nullopt;
+  auto [known, isNew] = facts.prices.try_emplace(
+      {configuration.microbatches * configuration.dataRanks, recompute, place}, shapes, *place);
+  if (isNew && configuration.kind)
+    known->second.training.emplace(function, shapes, *place, configuration.training);
+  return known->second;
+}
+
+const ModelGraph &PipelineForecaster::graphOf(const Configuration &configuration) {
+  return pipelines
+      .graphOf(function, placesOf(configuration).kinds,
+               configuration.pipelineRanks * configuration.stagesOfRank)
+      .model;
+}
+
+StageGraph PipelineForecaster::price(const ModelGraph &model, const Configuration &configuration) {
+  SmallVector<OperationPrices *> own;
+  for (uint32_t kind = 0; kind < placesOf(configuration).kinds.size(); ++kind)
+    own.push_back(&pricesOf(configuration, kind));
+  auto secondsOf = [&](Operation *op, uint32_t kind) { return own[kind]->secondsOf(op); };
+  auto bytesOf = [&](Value value) {
+    return own[0]->training ? own[0]->training->sentBytes(value) : bytesSent(value, own[0]->shapes);
+  };
+  return model.pricedBy(secondsOf, bytesOf);
+}
+
+std::vector<StageDevice> PipelineForecaster::stagesOf(const Configuration &configuration) {
+  std::vector<StageDevice> stages =
+      placesOf(configuration).stageDevices(configuration.pipelineRanks * configuration.stagesOfRank);
+  // Training holds more than weights, which is looked at when it is known.
+  for (StageDevice &stage : stages)
+    if (configuration.kind)
+      stage.weightLimit.reset();
+  return stages;
+}
+
+llvm::Expected<CutRequest> PipelineForecaster::requestFor(const ModelGraph &model,
+                                                          const Configuration &configuration,
+                                                          const SearchLimits &limits) {
+  CutRequest cutting;
+  cutting.limits = limits;
+  cutting.stages = stagesOf(configuration);
+  cutting.stagesOfRank = configuration.stagesOfRank;
+  if (auto error = stageStartsOf(model, request.stageBefore).moveInto(cutting.stageStarts))
+    return error;
+  return cutting;
+}
+
+/// No cut takes less: some rank has at least its share of all work, as if each operation were where it is
+/// fastest, and a micro-batch goes along the longest chain. Where there is one stage a rank and no backward
+/// pass, the others follow it at the pace of the rank that has most of the chain.
+double PipelineForecaster::leastSeconds(const StageGraph &graph, const Configuration &configuration) const {
+  double once = 0;
+  for (const StageGraph::Node &node : graph.nodes)
+    once += node.leastSeconds();
+  const double ranks = configuration.pipelineRanks, microbatches = configuration.microbatches;
+  const double chain = longestChain(graph);
+  const bool isPipeline = configuration.stagesOfRank == 1 && !configuration.kind;
+  return std::max(microbatches * once / ranks,
+                  isPipeline ? chain + (microbatches - 1) * chain / ranks : chain);
+}
+
+/// What ranks hold beside activations, and do after the last backward pass. `own`: by rank, all its stages
+/// together, as weights that several of them have are there once.
+static void addTraining(PipelineForecast &result, llvm::ArrayRef<TrainingStageCost> own,
+                        llvm::ArrayRef<DataGroup> groups) {
+  double slowest = 0;
+  for (size_t rank = 0; rank < own.size(); ++rank) {
+    int64_t again = 0;
+    for (size_t stage = rank; stage < result.training.size(); stage += own.size())
+      again = std::max(again, result.training[stage].recomputedBytes + result.training[stage].bufferBytes);
+    result.stateBytes[rank] = own[rank].stateBytes;
+    result.peakBytes[rank] = own[rank].stateBytes + again + result.forecast.ranks[rank].peakBytes;
+    result.seconds =
+        std::max(result.seconds, groups[rank].whenSummed(result.forecast.ranks[rank], result.training));
+    slowest = std::max(slowest, own[rank].update + groups[rank].gatherSeconds(own[rank].weightBytes));
+  }
+  result.seconds += slowest;
+}
+
+/// By rank: those that hold what it holds. Of inference none.
+std::vector<DataGroup> PipelineForecaster::groupsOf(const Configuration &configuration) const {
+  const uint32_t width = configuration.dataRanks * configuration.tensorRanks;
+  std::vector<DataGroup> groups;
+  for (uint32_t rank = 0; rank < configuration.pipelineRanks && configuration.kind; ++rank)
+    groups.push_back({configuration.dataRanks, configuration.zero,
+                      collectivesOfData(request.machine, rank * width, width, configuration.tensorRanks)});
+  return groups;
+}
+
+/// Schedules and stages of ZeRO share them.
+const PipelineForecaster::TrainingOfCut &PipelineForecaster::trainingOf(const ModelGraph &model,
+                                                                        llvm::ArrayRef<uint32_t> stageOf,
+                                                                        const Configuration &configuration) {
+  auto [known, isNew] = ofCut.try_emplace(
+      {configuration.microbatches * configuration.dataRanks, configuration.training.recompute});
+  if (!isNew)
+    return known->second;
+  const uint32_t ranks = configuration.pipelineRanks;
+  auto costOf = [&](uint32_t stage, ArrayRef<Operation *> ops) {
+    return pricesOf(configuration, placesOf(configuration).ranks[stage % ranks].kind).training->stage(ops);
+  };
+  std::vector<SmallVector<Operation *>> opsOf(ranks * configuration.stagesOfRank), opsOfRank(ranks);
+  for (auto [ops, stage] : llvm::zip(model.nodes, stageOf)) {
+    opsOf[stage].append(ops.begin(), ops.end());
+    opsOfRank[stage % ranks].append(ops.begin(), ops.end());
+  }
+  for (auto [stage, ops] : llvm::enumerate(opsOf))
+    known->second.stages.push_back(costOf(stage, ops));
+  for (auto [rank, ops] : llvm::enumerate(opsOfRank))
+    known->second.ranks.push_back(configuration.stagesOfRank > 1 ? costOf(rank, ops)
+                                                                 : known->second.stages[rank]);
+  return known->second;
+}
+
+llvm::Expected<PipelineForecast> PipelineForecaster::follow(const ModelGraph &model, const StageGraph &graph,
+                                                            llvm::ArrayRef<uint32_t> stageOf,
+                                                            const Configuration &configuration) {
+  const PipelinePlaces &places = placesOf(configuration);
+  const uint32_t ranks = configuration.pipelineRanks, stages = ranks * configuration.stagesOfRank;
+  PipelineForecast result;
+  PipelineCosts &costs = result.costs;
+  costs.link = places.link;
+  costs.unlikeLinks = places.unlikeLinks;
+  costs.transfers = transfersOf(graph, stageOf, ranks);
+  costs.stages.resize(stages);
+  std::vector<TrainingStageCost> own;
+  const std::vector<DataGroup> groups = groupsOf(configuration);
+  if (configuration.kind) {
+    const TrainingOfCut &whole = trainingOf(model, stageOf, configuration);
+    for (auto [group, rank] : llvm::zip(groups, whole.ranks))
+      own.push_back(group.partOf(rank));
+    for (auto [index, ofStage] : llvm::enumerate(whole.stages)) {
+      const TrainingStageCost &stage = result.training.emplace_back(groups[index % ranks].partOf(ofStage));
+      costs.stages[index] = {stage.forward, stage.inputGradient, stage.weightGradient, stage.savedBytes};
+    }
+    // As frameworks of training do it, on streams of their own.
+    costs.overlapsTransfers = true;
+  } else {
+    for (auto [stage, bytes] : llvm::enumerate(mostAlive(graph, stageOf, stages)))
+      costs.stages[stage].activationBytes = bytes;
+    for (auto [node, stage] : llvm::zip(graph.nodes, stageOf))
+      costs.stages[stage].forward += node.secondsOn(places.ranks[stage % ranks].kind);
+  }
+  Pipeline pipeline{0, stages, ranks, configuration.microbatches};
+  for (const TransferSize &transfer : costs.transfers)
+    pipeline.transfers.push_back({transfer.from, transfer.to, {}, {}});
+  if (!configuration.kind)
+    result.schedule = gpipe(pipeline);
+  else if (auto error = trainingSchedule(*configuration.kind, pipeline).moveInto(result.schedule))
+    return error;
+  if (auto error = simulate(result.schedule, costs).moveInto(result.forecast))
+    return error;
+  result.seconds = result.forecast.seconds;
+  result.stateBytes = weightsOf(graph, stageOf, ranks);
+  for (auto [rank, weights] : llvm::enumerate(result.stateBytes))
+    result.peakBytes.push_back(weights + result.forecast.ranks[rank].peakBytes);
+  if (configuration.kind)
+    addTraining(result, own, groups);
+  return result;
+}
+
+llvm::Expected<PipelineForecast> PipelineForecaster::forecast(const Estimate &estimate) {
+  const Configuration &configuration = estimate.configuration;
+  if (auto error = refusal(configuration))
+    return error;
+  const ModelGraph &model = graphOf(configuration);
+  const StageGraph graph = price(model, configuration);
+  auto cutting = requestFor(model, configuration, CutRequest().limits);
+  if (!cutting)
+    return cutting.takeError();
+  auto found = facts.pricedCuts[keyOf(configuration)].cut(graph, *cutting);
+  if (!found)
+    return found.takeError();
+  auto exact = follow(model, graph, (*found)->stageOf, configuration);
+  if (!exact || !estimate.cut)
+    return exact;
+  ofCut.clear();
+  auto estimated = follow(model, graph, estimate.cut->stageOf, configuration);
+  if (!estimated)
+    return estimated;
+  // The slowest stage is not all that a step takes.
+  const bool hasRoom = !shortageOf(exact->peakBytes, placesOf(configuration).memoryOfRanks());
+  return hasRoom && exact->seconds <= estimated->seconds ? std::move(exact) : std::move(estimated);
+}
+
+llvm::Expected<PipelineForecast> forecastPipeline(const PipelineSearchRequest &request,
+                                                  const Estimate &estimate) {
+  return PipelineForecaster(estimate.function, request).forecast(estimate);
+}
+
+} // namespace cleave

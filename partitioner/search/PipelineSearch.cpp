@@ -1,0 +1,333 @@
+//===- PipelineSearch.cpp - All pipelines of one function -----------------===//
+#include "partitioner/search/PipelineSearch.h"
+#include "partitioner/machine/Failure.h"
+#include "partitioner/search/PipelineForecaster.h"
+#include "partitioner/sharding/Sharding.h"
+#include "llvm/Support/MathExtras.h"
+#include <numeric>
+
+using namespace mlir;
+
+namespace cleave {
+
+/// As `--microbatches` takes.
+static constexpr int64_t kMostMicrobatches = 65536;
+
+namespace {
+class PipelineSearch : PipelineForecaster {
+public:
+  using PipelineForecaster::PipelineForecaster;
+  std::vector<Estimate> run();
+
+private:
+  std::vector<uint32_t> microbatchCounts(uint32_t dataRanks) const;
+  std::vector<Configuration> variantsOf(const Configuration &configuration) const;
+  std::vector<Configuration> pipelines() const;
+  void tryStages(const Configuration &configuration);
+  /// A cut, or why there is none.
+  struct FoundCut {
+    const StageCut *cut = nullptr;
+    std::string obstacle;
+    /// Whether there would be one if devices had more memory; nothing: not known yet.
+    std::optional<bool> isForMemory;
+  };
+  void tryVariant(const Configuration &configuration, const ModelGraph &model,
+                  std::optional<FoundCut> &found);
+  /// The model at the prices of a configuration, which is made where it is asked for.
+  using Priced = llvm::function_ref<const StageGraph &()>;
+  llvm::Expected<const StageCut *> programOrderCut(const ModelGraph &model, Priced graph,
+                                                   const Configuration &configuration);
+  const CutOutcome &outcomeOf(const StageCut &cut, const ModelGraph &model, Priced graph,
+                              const Configuration &configuration);
+  CutOutcome outcomeOf(const ModelGraph &model, const StageGraph &graph, llvm::ArrayRef<uint32_t> stageOf,
+                       const Configuration &configuration);
+  const CutMemory *memoryOf(const Configuration &configuration) const;
+  std::vector<int64_t> plannedBytes(const CutMemory &memory, const ModelGraph &model, const StageCut &cut,
+                                    const CutOutcome &outcome) const;
+  std::optional<MemoryShortage> findShortage(const Configuration &configuration, const ModelGraph &model,
+                                             const StageCut &cut, const CutOutcome &outcome);
+  bool isForMemory(FoundCut &none, const ModelGraph &model, const Configuration &configuration);
+  bool holdsWeights(const ModelGraph &model, const Configuration &configuration);
+  void refuseForMemory(Estimate estimate, double least, const ModelGraph &model, Priced graph);
+  void refuse(const Configuration &configuration, llvm::Error error);
+
+  std::vector<Estimate> estimates;
+  /// How many there will be, at most.
+  size_t all = 0;
+  bool goesOn = true;
+};
+} // namespace
+
+/// Of each pipeline, as many as it has samples at most.
+std::vector<uint32_t> PipelineSearch::microbatchCounts(uint32_t dataRanks) const {
+  const int64_t all = facts.whole.sizes().lookup(request.batch),
+                samples = std::max<int64_t>(all / dataRanks, 1);
+  if (request.microbatches)
+    return {all ? uint32_t(std::min<int64_t>(request.microbatches, samples)) : request.microbatches};
+  std::vector<uint32_t> counts{1};
+  for (int64_t count = 2; count <= std::min(samples, kMostMicrobatches) && !obstacle; ++count)
+    // Others leave parts of unequal size, which cost as the larger ones.
+    if (samples % count == 0)
+      counts.push_back(count);
+  return counts;
+}
+
+/// All schedules, recomputations and numbers of micro-batches.
+std::vector<Configuration> PipelineSearch::variantsOf(const Configuration &configuration) const {
+  std::vector<Configuration> variants;
+  for (uint32_t count : microbatchCounts(configuration.dataRanks)) {
+    Configuration variant = configuration;
+    variant.microbatches = count;
+    if (request.kinds.empty())
+      variants.push_back(variant);
+    for (TrainingKind kind : request.kinds)
+      for (const TrainingOptions &training : request.training)
+        // On one rank all of one stage are the same.
+        if ((kind == TrainingKind::Interleaved) == (configuration.stagesOfRank > 1) &&
+            (configuration.pipelineRanks > 1 || kind == request.kinds.front()))
+          for (uint32_t zero : request.zero)
+            // And so on one pipeline.
+            if (configuration.dataRanks > 1 || zero == request.zero.front()) {
+              variant.kind = kind;
+              variant.training = training;
+              variant.zero = zero;
+              variants.push_back(variant);
+            }
+  }
+  return variants;
+}
+
+void PipelineSearch::refuse(const Configuration &configuration, llvm::Error error) {
+  estimates.push_back({configuration, 0, 0, toString(std::move(error))});
+}
+
+/// Of training at the prices of the configuration, else at the graph's own.
+llvm::Expected<const StageCut *> PipelineSearch::programOrderCut(const ModelGraph &model, Priced graph,
+                                                                 const Configuration &configuration) {
+  auto cutting = requestFor(model, configuration, kProgramOrder);
+  if (!cutting)
+    return cutting.takeError();
+  return configuration.kind ? facts.pricedCuts[keyOf(configuration)].cut(graph, *cutting)
+                            : facts.cuts[&model].cut(model.graph, *cutting);
+}
+
+const CutOutcome &PipelineSearch::outcomeOf(const StageCut &cut, const ModelGraph &model, Priced graph,
+                                            const Configuration &configuration) {
+  auto [known, isNew] = facts.outcomes.try_emplace({keyOf(configuration), &cut});
+  if (isNew)
+    known->second = outcomeOf(model, graph(), cut.stageOf, configuration);
+  return known->second;
+}
+
+CutOutcome PipelineSearch::outcomeOf(const ModelGraph &model, const StageGraph &graph,
+                                     llvm::ArrayRef<uint32_t> stageOf, const Configuration &configuration) {
+  CutOutcome result;
+  auto forecast = follow(model, graph, stageOf, configuration);
+  if (!forecast) {
+    result.failure = toString(forecast.takeError());
+    return result;
+  }
+  result.seconds = forecast->seconds;
+  result.peakBytes = forecast->peakBytes;
+  // Where a rank has one stage, what that gives has gone before it computes again.
+  const uint32_t ranks = configuration.pipelineRanks;
+  result.waitingBytes.resize(ranks);
+  for (uint32_t rank = 0; rank < ranks && configuration.stagesOfRank > 1; ++rank) {
+    int64_t alive = 0;
+    for (size_t stage = rank; stage < forecast->costs.stages.size(); stage += ranks)
+      alive = std::max(alive, forecast->costs.stages[stage].activationBytes);
+    result.waitingBytes[rank] = std::max<int64_t>(forecast->forecast.ranks[rank].peakBytes - alive, 0);
+  }
+  return result;
+}
+
+//===- Where memory is short ----------------------------------------------===//
+
+const CutMemory *PipelineSearch::memoryOf(const Configuration &configuration) const {
+  return request.memoryOf && !configuration.kind ? request.memoryOf(configuration) : nullptr;
+}
+
+/// By rank, with what waits for other passes.
+std::vector<int64_t> PipelineSearch::plannedBytes(const CutMemory &memory, const ModelGraph &model,
+                                                  const StageCut &cut, const CutOutcome &outcome) const {
+  std::vector<int64_t> bytes(outcome.waitingBytes);
+  for (auto [all, held] : llvm::zip_equal(bytes, memory.of(model, cut.stageOf, bytes.size())))
+    all += held.bytes();
+  return bytes;
+}
+
+/// What is estimated leaves out what operators allocate, and counts twice what views share.
+std::optional<MemoryShortage> PipelineSearch::findShortage(const Configuration &configuration,
+                                                           const ModelGraph &model, const StageCut &cut,
+                                                           const CutOutcome &outcome) {
+  const Rooms rooms = placesOf(configuration).memoryOfRanks();
+  std::vector<int64_t> twice;
+  for (int64_t bytes : outcome.peakBytes)
+    twice.push_back(2 * bytes);
+  const CutMemory *memory = shortageOf(twice, rooms) ? memoryOf(configuration) : nullptr;
+  return shortageOf(memory ? plannedBytes(*memory, model, cut, outcome) : outcome.peakBytes, rooms);
+}
+
+/// Whether there would be a cut if devices had more of it.
+bool PipelineSearch::isForMemory(FoundCut &none, const ModelGraph &model,
+                                 const Configuration &configuration) {
+  if (!memoryOf(configuration))
+    return false;
+  if (none.isForMemory)
+    return *none.isForMemory;
+  none.isForMemory = false;
+  auto cutting = requestFor(model, configuration, kProgramOrder);
+  if (!cutting) {
+    consumeError(cutting.takeError());
+    return false;
+  }
+  for (StageDevice &stage : cutting->stages)
+    stage.weightLimit.reset();
+  auto cut = facts.cuts[&model].cut(model.graph, *cutting);
+  none.isForMemory = bool(cut);
+  consumeError(cut.takeError());
+  return *none.isForMemory;
+}
+
+/// Unless a slower cut has room: that is then the estimate. One that `mayTake` seconds was not shown to have
+/// none.
+void PipelineSearch::refuseForMemory(Estimate estimate, double least, const ModelGraph &model, Priced graph) {
+  const Configuration configuration = estimate.configuration;
+  const CutMemory *memory = estimate.lacksMemory ? memoryOf(configuration) : nullptr;
+  auto mostRooms = [&] {
+    return roomsOfMost(*memory, request.machine, configuration.pipelineRanks, configuration.tensorRanks,
+                       configuration.dataRanks);
+  };
+  if (memory && mayFit(*memory, model, mostRooms())) {
+    estimate.mayTake = least;
+    const Rooms rooms = placesOf(configuration).memoryOfRanks();
+    const CutFitting fitting(model,
+                             llvm::cantFail(requestFor(model, configuration, kProgramOrder), "it was cut"),
+                             rooms, *memory, facts.cuts[&model]);
+    if (const CutFitting::Fitted fitted = fitting.fit(); fitted.cut) {
+      const CutOutcome &outcome = outcomeOf(*fitted.cut, model, graph, configuration);
+      estimate.mayTake = std::nullopt;
+      const std::vector<int64_t> bytes = outcome.failure.empty()
+                                             ? plannedBytes(*memory, model, *fitted.cut, outcome)
+                                             : std::vector<int64_t>();
+      if (!bytes.empty() && !shortageOf(bytes, rooms)) {
+        estimate = {configuration, outcome.seconds, *llvm::max_element(bytes)};
+        estimate.lacksMemory = true;
+        if (request.best)
+          *request.best = std::min(*request.best, outcome.seconds);
+      }
+    }
+  }
+  estimates.push_back(std::move(estimate));
+}
+
+void PipelineSearch::tryVariant(const Configuration &configuration, const ModelGraph &model,
+                                std::optional<FoundCut> &found) {
+  if (auto error = refusal(configuration))
+    return refuse(configuration, std::move(error));
+  std::optional<StageGraph> priced;
+  auto graph = [&]() -> const StageGraph & {
+    return priced ? *priced : priced.emplace(price(model, configuration));
+  };
+  auto [least, isNew] = facts.leastSeconds.try_emplace(keyOf(configuration));
+  if (isNew)
+    least->second = leastSeconds(graph(), configuration);
+  Estimate result{configuration, least->second};
+  result.isBound = request.best && result.seconds >= *request.best;
+  if (result.isBound) {
+    estimates.push_back(std::move(result));
+    return;
+  }
+  if (!found) {
+    found.emplace();
+    if (auto error = programOrderCut(model, graph, configuration).moveInto(found->cut))
+      found->obstacle = toString(std::move(error));
+  }
+  if (!found->cut) {
+    result = {configuration, 0, 0, found->obstacle};
+    result.lacksMemory = isForMemory(*found, model, configuration);
+    return refuseForMemory(std::move(result), least->second, model, graph);
+  }
+  result.cut = request.known ? found->cut : nullptr;
+  const CutOutcome &outcome = outcomeOf(*found->cut, model, graph, configuration);
+  if (!outcome.failure.empty())
+    return refuse(configuration, failure("{0}", outcome.failure));
+  result.seconds = outcome.seconds;
+  result.peakBytes = *llvm::max_element(outcome.peakBytes);
+  result.shortage = findShortage(configuration, model, *found->cut, outcome);
+  if (result.shortage) {
+    result.obstacle = result.shortage->describe();
+    result.lacksMemory = true;
+    return refuseForMemory(std::move(result), outcome.seconds, model, graph);
+  }
+  if (request.best)
+    *request.best = std::min(*request.best, result.seconds);
+  estimates.push_back(std::move(result));
+}
+
+/// Whether the ranks together have room for all weights.
+bool PipelineSearch::holdsWeights(const ModelGraph &model, const Configuration &configuration) {
+  int64_t left = std::accumulate(model.graph.weightBytes.begin(), model.graph.weightBytes.end(), int64_t(0));
+  for (const auto &room : placesOf(configuration).memoryOfRanks()) {
+    if (!room || *room >= left)
+      return true;
+    left -= *room;
+  }
+  return left <= 0;
+}
+
+/// All variants, until the search is ended.
+void PipelineSearch::tryStages(const Configuration &configuration) {
+  ofCut.clear();
+  const ModelGraph &model = graphOf(configuration);
+  // One for all, once one of them may be the best.
+  std::optional<FoundCut> found;
+  for (const Configuration &variant : variantsOf(configuration)) {
+    if (!goesOn) {
+      refuse(variant, failure("{0}", kNotWeighed));
+      continue;
+    }
+    tryVariant(variant, model, found);
+    if (request.goesOn)
+      goesOn = request.goesOn(estimates.back(), double(estimates.size()) / all);
+    // No cuts for other micro-batches either, which change what lives beside weights.
+    const Estimate &last = estimates.back();
+    if (found && !found->cut && !last.mayTake && !request.listsAll &&
+        !(last.lacksMemory && holdsWeights(model, configuration)))
+      return;
+  }
+}
+
+std::vector<Configuration> PipelineSearch::pipelines() const {
+  std::vector<Configuration> result;
+  // Many ranks mostly take least, and leave less to try.
+  for (auto [ranks, pipelines] : llvm::reverse(request.pipelines))
+    for (uint32_t stagesOfRank : request.stagesOfRank) {
+      // One rank has nobody to wait for.
+      if (ranks == 1 && stagesOfRank > 1 && request.stagesOfRank.size() > 1)
+        continue;
+      Configuration configuration{ranks, tensorRanksOf(function)};
+      configuration.dataRanks = pipelines;
+      configuration.stagesOfRank = stagesOfRank;
+      result.push_back(configuration);
+    }
+  return result;
+}
+
+std::vector<Estimate> PipelineSearch::run() {
+  const std::vector<Configuration> found = pipelines();
+  for (const Configuration &one : found)
+    all += variantsOf(one).size();
+  for (const Configuration &one : found)
+    tryStages(one);
+  return std::move(estimates);
+}
+
+std::vector<Estimate> searchPipelines(func::FuncOp function, const PipelineSearchRequest &request) {
+  std::vector<Estimate> found = PipelineSearch(function, request).run();
+  for (Estimate &one : found)
+    one.function = function;
+  return found;
+}
+
+} // namespace cleave

@@ -1,0 +1,491 @@
+//===- ShardingSearch.cpp - Which dimensions to split ---------------------===//
+#include "partitioner/search/ShardingSearch.h"
+#include "partitioner/cost/ModelGraph.h"
+#include "partitioner/graph/UsedValues.h"
+#include "llvm/ADT/SetVector.h"
+#include "llvm/ADT/SmallPtrSet.h"
+#include "llvm/Support/GlobPattern.h"
+#include <cmath>
+#include <queue>
+
+using namespace mlir;
+
+namespace cleave {
+
+namespace {
+class Search {
+public:
+  Search(func::FuncOp function, const ShardingRequest &request)
+      : function(function), propagation(function), shapes(function), request(request), ranks(request.ranks),
+        shardings(propagation, ranks), communication(propagation, ranks, request.place.collectives),
+        bound(propagation, communication) {
+    findWeights();
+    applyRules();
+    findClasses();
+    undecided = decision;
+  }
+  /// \param dearest  what splitting a byte may cost at most, in seconds beyond those that it saves.
+  ShardingDecision run(double dearest);
+  double leastSeconds(const ShardingDecision &decision) const;
+
+private:
+  struct Candidate {
+    ShardingSeed seed;
+    SplitClass found;
+    double seconds;
+  };
+  struct Use {
+    const SplittableCall *call;
+    unsigned operand;
+  };
+
+  void findWeights();
+  void collectWeights(Use use, Value value, llvm::SmallPtrSetImpl<Operation *> &seen);
+  void applyRules();
+  void findClasses();
+  void takeClasses();
+  void takeRest();
+  /// Beyond what it saves.
+  double costOf(const Candidate &candidate) const;
+  bool isTooDear(const Candidate &candidate);
+  bool isAskedFor(const SplitClass &found) const;
+  int64_t rankBytes() const;
+  bool isWorthIt(const Candidate &candidate) const;
+  /// Seconds for a byte that is split.
+  double priceOf(const Candidate &candidate) const;
+  ShardingStyle styleOf(ParamOp weight, const SplitClass &found) const;
+  int64_t gainOf(const SplitClass &found) const;
+  bool isAllowed(const SplitClass &found) const;
+  const Candidate *candidateOf(ShardingSeed seed);
+  std::shared_ptr<const Candidate> find(ShardingSeed seed);
+  void take(const Candidate &candidate);
+  /// The number of a weight that is to be split and is not yet.
+  std::optional<size_t> openWeight(TensorRef tensor) const;
+
+  func::FuncOp function;
+  ShardingPropagation propagation;
+  TracedShapes shapes;
+  const ShardingRequest &request;
+  const unsigned ranks;
+  Shardings shardings;
+  Communication communication;
+  CommunicationBound bound;
+  /// All classes, before any is taken.
+  std::vector<Candidate> classes;
+  /// Those since the last one was taken, by what they split; null where a class is not allowed. From
+  /// whichever of its tensors one begins, a class is taken for the same, unless it is cut.
+  llvm::DenseMap<std::pair<Value, unsigned>, std::shared_ptr<const Candidate>> left;
+  /// The last found of each seed, null where it is not allowed, and on which answers that depends.
+  struct Found {
+    Shardings::Answers asked;
+    std::shared_ptr<const Candidate> candidate;
+  };
+  llvm::DenseMap<std::pair<Value, unsigned>, Found> lastFound;
+  /// Labels that these may yet hold, as those of long classes are many.
+  size_t labelsLeft = size_t(1) << 25;
+  static std::pair<Value, unsigned> keyOf(Value weight, unsigned dim, bool isCut = false) {
+    return {weight, 2 * dim + isCut};
+  }
+  double dearest = 0;
+  /// As each run begins.
+  ShardingDecision undecided;
+  ShardingDecision decision;
+  llvm::MapVector<TensorRef, size_t> weights;
+  /// Where operators take a weight, or what is made of it and other weights.
+  llvm::MapVector<Operation *, SmallVector<Use>> usesOf;
+  /// Weights of which a user has said how they are to be split.
+  llvm::DenseMap<TensorRef, ShardingStyle> fixed;
+};
+} // namespace
+
+/// Whether it is the rows of a weight that the operator multiplies or takes.
+static bool usesWeights(const SplittableCall &call) {
+  const OpSemantics &semantics = semanticsOf(OperatorOp(call.op).getName());
+  return semantics.isLookup || (semantics.sumsParts && llvm::count_if(call.operands, [](TensorRef tensor) {
+                                                         return bool(tensor.value);
+                                                       }) > 1);
+}
+
+/// Notes the use at each weight that `value` is made of.
+void Search::collectWeights(Use use, Value value, llvm::SmallPtrSetImpl<Operation *> &seen) {
+  Operation *op = value.getDefiningOp();
+  if (!propagation.isMadeOfWeights(value) || !seen.insert(op).second)
+    return;
+  if (isa<ParamOp>(op))
+    usesOf[op].push_back(use);
+  for (Value operand : op->getOperands())
+    collectWeights(use, operand, seen);
+}
+
+void Search::findWeights() {
+  for (const SplittableCall &call : propagation.getCalls())
+    if (usesWeights(call))
+      for (auto [index, operand] : llvm::enumerate(call.operands))
+        if (llvm::SmallPtrSet<Operation *, 8> seen; operand.value)
+          collectWeights({&call, unsigned(index)}, operand.value, seen);
+  for (auto &[op, uses] : usesOf) {
+    auto param = cast<ParamOp>(op);
+    auto type = dyn_cast<RankedTensorType>(param.getType());
+    // Tables of integers, as of positions, are no weights.
+    if (!type || type.getRank() < 2 || !isa<FloatType>(type.getElementType()))
+      continue;
+    weights.insert({TensorRef{param}, decision.weights.size()});
+    decision.weights.push_back({param});
+  }
+}
+
+std::optional<size_t> Search::openWeight(TensorRef tensor) const {
+  auto known = weights.find(tensor);
+  if (known == weights.end() || decision.weights[known->second].seed >= 0)
+    return std::nullopt;
+  return known->second;
+}
+
+int64_t Search::gainOf(const SplitClass &found) const {
+  int64_t bytes = 0;
+  for (auto &[tensor, labelling] : found.tensors)
+    if (openWeight(tensor))
+      bytes += propagation.bytesOf(tensor);
+  return bytes;
+}
+
+double Search::priceOf(const Candidate &candidate) const {
+  int64_t gain = gainOf(candidate.found);
+  return gain > 0 ? candidate.seconds / gain : std::numeric_limits<double>::infinity();
+}
+
+/// Nobody's weight in another way than they said.
+bool Search::isAllowed(const SplitClass &found) const {
+  for (auto &[tensor, labelling] : found.tensors)
+    if (auto said = fixed.find(tensor); said != fixed.end())
+      if (said->second == ShardingStyle::Replicate ||
+          styleOf(tensor.value.getDefiningOp<ParamOp>(), found) != said->second)
+        return false;
+  for (TensorRef tensor : found.whole)
+    if (auto said = fixed.find(tensor); said != fixed.end() && said->second != ShardingStyle::Replicate)
+      return false;
+  return found.count >= int32_t(ranks);
+}
+
+static size_t countLabels(const SplitClass &found) {
+  size_t count = 0;
+  for (auto &[tensor, labelling] : found.tensors)
+    count += labelling.labels.size();
+  return count;
+}
+
+/// Other runs, and what is taken elsewhere, mostly change nothing of it.
+std::shared_ptr<const Search::Candidate> Search::find(ShardingSeed seed) {
+  const auto key = keyOf(seed.weight, seed.dim, seed.isCut);
+  if (auto last = lastFound.find(key); last != lastFound.end()) {
+    if (shardings.answerAlike(last->second.asked))
+      return last->second.candidate;
+    labelsLeft += last->second.candidate ? countLabels(last->second.candidate->found) : 0;
+    lastFound.erase(last);
+  }
+  Found next;
+  SplitClass found = shardings.classOf(seed, &next.asked);
+  const bool isUsable = isAllowed(found);
+  const size_t labels = isUsable ? countLabels(found) : 0;
+  if (isUsable) {
+    const double seconds = communication.secondsOf(found);
+    next.candidate = std::make_shared<const Candidate>(Candidate{seed, std::move(found), seconds});
+  }
+  auto candidate = next.candidate;
+  if (labels <= labelsLeft) {
+    labelsLeft -= labels;
+    lastFound[key] = std::move(next);
+  }
+  return candidate;
+}
+
+/// Of what is not yet taken; null where it may not be.
+const Search::Candidate *Search::candidateOf(ShardingSeed seed) {
+  auto [known, isNew] = left.try_emplace(keyOf(seed.weight, seed.dim, seed.isCut));
+  if (!isNew)
+    return known->second.get();
+  auto candidate = find(seed);
+  if (!candidate)
+    return nullptr;
+  left[keyOf(seed.weight, seed.dim, seed.isCut)] = candidate;
+  if (!seed.isCut)
+    for (auto &[tensor, labelling] : candidate->found.tensors)
+      if (weights.contains(tensor))
+        left.try_emplace(keyOf(tensor.value, labelling.dim), candidate);
+  return candidate.get();
+}
+
+/// By the sums that are owed where it is used.
+ShardingStyle Search::styleOf(ParamOp weight, const SplitClass &found) const {
+  ShardingStyle style = ShardingStyle::Colwise;
+  for (auto [call, operand] : usesOf.lookup(weight)) {
+    bool isSum = llvm::is_contained(found.sums, call->op->getResult(0));
+    if (!isSum || !found.tensors.contains(call->operands[operand]) ||
+        llvm::is_contained(found.gathers, call->uses[operand]))
+      continue;
+    if (semanticsOf(OperatorOp(call->op).getName()).isLookup)
+      return ShardingStyle::EmbeddingRowwise;
+    style = ShardingStyle::Rowwise;
+  }
+  return style;
+}
+
+static SplitDimension describe(const SplitClass &found) {
+  SplitDimension dimension;
+  dimension.parts = found.count;
+  dimension.sums = found.sums.size();
+  dimension.gathers = found.gathers.size() + found.reshards.size() + found.outputs.size();
+  for (auto &[tensor, labelling] : found.tensors)
+    if (auto param = tensor.value.getDefiningOp<ParamOp>()) {
+      StringRef name = param.getName(), path = dimension.path;
+      if (dimension.weights.empty())
+        path = name.rsplit('.').first;
+      while (!path.empty() && !(name.starts_with(path) && name.drop_front(path.size()).starts_with(".")))
+        path = path.contains('.') ? path.rsplit('.').first : StringRef();
+      dimension.path = path.str();
+      dimension.weights.push_back(name.str());
+    }
+  return dimension;
+}
+
+void Search::take(const Candidate &candidate) {
+  const int64_t gain = gainOf(candidate.found);
+  SplitDimension dimension = describe(candidate.found);
+  if (request.memoryLimit)
+    dimension.price = costOf(candidate) / std::max<int64_t>(gain, 1);
+  decision.splitBytes += gain;
+  decision.seconds += candidate.seconds;
+  shardings.add(candidate.found);
+  for (auto &[tensor, labelling] : candidate.found.tensors)
+    if (auto index = openWeight(tensor)) {
+      WeightDecision &weight = decision.weights[*index];
+      weight.seed = decision.seeds.size();
+      if (shardings.lookup(tensor))
+        weight.style = styleOf(weight.weight, candidate.found);
+    }
+  for (TensorRef tensor : candidate.found.whole)
+    if (auto index = openWeight(tensor))
+      decision.weights[*index].seed = decision.seeds.size();
+  decision.seeds.push_back(candidate.seed);
+  decision.dimensions.push_back(std::move(dimension));
+  // Of these, too, it may be one.
+  left.clear();
+}
+
+/// Whether the weight is `path`, or in the module `path`.
+static bool matches(const llvm::GlobPattern &pattern, ParamOp weight) {
+  auto matchesPath = [&](StringRef path) {
+    return pattern.match(path) || pattern.match(path.rsplit('.').first);
+  };
+  if (matchesPath(weight.getName()))
+    return true;
+  return weight.getAliases() && llvm::any_of(weight.getAliases()->getAsValueRange<StringAttr>(), matchesPath);
+}
+
+void Search::applyRules() {
+  for (const ShardingRule &rule : request.rules) {
+    auto pattern = llvm::GlobPattern::create(rule.pattern);
+    bool isMatched = false;
+    if (!pattern)
+      llvm::consumeError(pattern.takeError());
+    else
+      for (auto &[tensor, index] : weights)
+        if (matches(*pattern, decision.weights[index].weight)) {
+          fixed[tensor] = rule.style;
+          decision.weights[index].asked = rule.style;
+          isMatched = true;
+        }
+    if (!isMatched)
+      decision.unmatched.push_back(rule.pattern);
+  }
+}
+
+/// Classes as they are, each once.
+void Search::findClasses() {
+  llvm::DenseSet<std::pair<Value, unsigned>> known;
+  for (auto &[tensor, index] : weights)
+    for (unsigned dim = 0; dim < propagation.typeOf(tensor).getRank(); ++dim) {
+      if (known.contains({tensor.value, dim}) || propagation.sizeOf(tensor, dim) < ranks)
+        continue;
+      ShardingSeed seed{decision.weights[index].weight, dim};
+      SplitClass found = shardings.classOf(seed);
+      SmallVector<TensorRef> split;
+      for (auto &[tensor, labelling] : found.tensors) {
+        known.insert({tensor.value, labelling.dim});
+        if (weights.contains(tensor))
+          split.push_back(tensor);
+      }
+      bound.add(found, split);
+      if (isAllowed(found)) {
+        double seconds = communication.secondsOf(found);
+        classes.push_back({seed, std::move(found), seconds});
+      }
+    }
+}
+
+/// By seconds for a byte that is split.
+void Search::takeClasses() {
+  // The cheapest first, and of equals the one found first. What is taken only makes others dearer.
+  using Offer = std::pair<double, size_t>;
+  std::priority_queue<Offer, std::vector<Offer>, std::greater<Offer>> offers;
+  for (auto [index, candidate] : llvm::enumerate(classes))
+    offers.push({priceOf(candidate), index});
+  while (!offers.empty()) {
+    auto [price, index] = offers.top();
+    offers.pop();
+    const Candidate &candidate = classes[index];
+    auto isTaken = [&](auto &entry) { return shardings.all().contains(entry.first); };
+    if (std::isinf(price) || llvm::any_of(candidate.found.tensors, isTaken))
+      continue;
+    if (double now = priceOf(candidate); now > price)
+      offers.push({now, index});
+    else if (!isTooDear(candidate))
+      take(candidate);
+  }
+}
+
+/// Whether what the candidate splits is worth what it owes. A table of two rows is not, which holds less than
+/// is moved each time, and next to nothing of the model.
+bool Search::isWorthIt(const Candidate &candidate) const {
+  constexpr double kNextToNothing = 0.005;
+  int64_t all = 0;
+  for (auto &[tensor, index] : weights)
+    all += propagation.bytesOf(tensor);
+  const int64_t gain = gainOf(candidate.found);
+  const double rate = request.place.collectives.bytesPerSecond(CollectiveKind::AllGather, double(gain));
+  return gain >= kNextToNothing * all || gain >= candidate.seconds * rate || isAskedFor(candidate.found);
+}
+
+bool Search::isAskedFor(const SplitClass &found) const {
+  return llvm::any_of(found.tensors, [&](auto &entry) { return fixed.contains(entry.first); });
+}
+
+double Search::costOf(const Candidate &candidate) const {
+  llvm::DenseSet<OpOperand *> gathers(candidate.found.gathers.begin(), candidate.found.gathers.end());
+  llvm::SetVector<Operation *> calls;
+  for (auto &[tensor, labelling] : candidate.found.tensors)
+    for (const SplittableCall *call : propagation.callsTaking(tensor))
+      if (llvm::none_of(call->uses, [&](OpOperand *use) { return gathers.contains(use); }))
+        calls.insert(call->op);
+  double saved = 0;
+  for (Operation *call : calls)
+    saved += std::max(operationSeconds(call, shapes, request.place) - request.place.operatorSeconds(), 0.);
+  return candidate.seconds - saved * (ranks - 1) / ranks;
+}
+
+bool Search::isTooDear(const Candidate &candidate) {
+  if (std::isinf(dearest) || isAskedFor(candidate.found) ||
+      costOf(candidate) / std::max<int64_t>(gainOf(candidate.found), 1) <= dearest)
+    return false;
+  for (auto &[tensor, labelling] : candidate.found.tensors)
+    if (auto index = openWeight(tensor))
+      decision.weights[*index].isDear = true;
+  return true;
+}
+
+/// Of all values that live at once, the most. A view counts beside what it is a view of.
+static int64_t mostLiveBytes(func::FuncOp function, const TracedShapes &shapes) {
+  llvm::DenseMap<Value, Operation *> lastUser;
+  for (Operation &op : function.getBody().front())
+    for (Value value : usedValues(&op))
+      lastUser[value] = &op;
+  int64_t live = 0, most = 0;
+  for (Value argument : function.getArguments())
+    live += shapes.bytesOf(argument);
+  for (Operation &op : function.getBody().front()) {
+    if (isa<ParamOp>(op))
+      continue;
+    for (Value result : op.getResults())
+      live += lastUser.contains(result) ? shapes.bytesOf(result) : 0;
+    most = std::max(most, live);
+    for (Value value : usedValues(&op))
+      if (lastUser.lookup(value) == &op && !value.getDefiningOp<ParamOp>())
+        live -= shapes.bytesOf(value);
+  }
+  return most;
+}
+
+int64_t Search::rankBytes() const {
+  std::vector<int64_t> held(ranks, 0);
+  for (auto param : func::FuncOp(function).getOps<ParamOp>()) {
+    TensorRef tensor{param};
+    ShardingAttr sharding = shardings.lookup(tensor);
+    const int64_t size = sharding ? propagation.sizeOf(tensor, sharding.getDim()) : 1;
+    SmallVector<int64_t> extents = sharding ? sharding.getExtents() : SmallVector<int64_t>(ranks, 1);
+    for (auto [rank, extent] : llvm::enumerate(extents))
+      held[rank] += propagation.bytesOf(tensor) / size * extent;
+  }
+  return *llvm::max_element(held);
+}
+
+/// Each weight that is left, by itself or with what is left around it.
+void Search::takeRest() {
+  for (auto &[tensor, index] : weights) {
+    if (!openWeight(tensor) || shardings.lookup(tensor))
+      continue;
+    const Candidate *best = nullptr;
+    for (bool isCut : {false, true})
+      for (unsigned dim = 0; dim < propagation.typeOf(tensor).getRank(); ++dim)
+        if (propagation.sizeOf(tensor, dim) >= ranks)
+          if (const Candidate *candidate = candidateOf({decision.weights[index].weight, dim, isCut}))
+            if (!best || priceOf(*candidate) < priceOf(*best))
+              best = candidate;
+    if (best && isWorthIt(*best) && !isTooDear(*best))
+      take(*best);
+  }
+}
+
+ShardingDecision Search::run(double price) {
+  dearest = price;
+  decision = undecided;
+  shardings.clear();
+  left.clear();
+  takeClasses();
+  takeRest();
+  decision.rankBytes = rankBytes();
+  return std::move(decision);
+}
+
+double Search::leastSeconds(const ShardingDecision &decision) const {
+  SmallVector<TensorRef> split;
+  for (const WeightDecision &weight : decision.weights)
+    if (weight.style != ShardingStyle::Replicate)
+      split.push_back({ParamOp(weight.weight)});
+  return bound.leastSeconds(split);
+}
+
+/// The cheapest that fits, from the price at which only what saves time is split to that of all.
+/// \param values  bytes that a rank holds beside weights.
+static ShardingDecision decideWithin(int64_t limit, int64_t values, Search &search, ShardingDecision all) {
+  LimitRange limits;
+  std::vector<double> prices{0};
+  for (const SplitDimension &dimension : all.dimensions)
+    prices.push_back(std::max(dimension.price, 0.));
+  llvm::sort(prices);
+  prices.erase(llvm::unique(prices), prices.end());
+  for (ArrayRef<double> open = prices; !open.empty();) {
+    const size_t middle = open.size() / 2;
+    ShardingDecision found = search.run(open[middle]);
+    const bool fits = found.rankBytes <= limit - values;
+    limits.note(found.rankBytes + values, fits);
+    open = fits ? open.take_front(middle) : open.drop_front(middle + 1);
+    if (fits)
+      all = std::move(found);
+  }
+  all.rankBytes += values;
+  all.memoryLimits = limits;
+  return all;
+}
+
+ShardingDecision decideSharding(func::FuncOp function, const ShardingRequest &request) {
+  Search search(function, request);
+  ShardingDecision decision = search.run(std::numeric_limits<double>::infinity());
+  if (request.memoryLimit) {
+    const int64_t values = mostLiveBytes(function, TracedShapes(function));
+    decision = decideWithin(*request.memoryLimit, values, search, std::move(decision));
+  }
+  decision.leastSeconds = search.leastSeconds(decision);
+  return decision;
+}
+
+} // namespace cleave

@@ -1,0 +1,41 @@
+//===- Shardings.cpp - What seeds split -----------------------------------===//
+#include "partitioner/search/ShardingSearch.h"
+
+using namespace mlir;
+
+namespace cleave {
+
+SplitClass Shardings::classOf(const ShardingSeed &seed, Answers *asked) const {
+  auto isWhole = [&](TensorRef tensor) {
+    const bool isDecided = tensors.contains(tensor);
+    if (asked)
+      asked->try_emplace(tensor, isDecided);
+    return isDecided || (seed.isCut && !function.isMadeOfWeights(tensor.value));
+  };
+  return function.propagate(TensorRef{ParamOp(seed.weight)}, seed.dim, ranks, isWhole);
+}
+
+bool Shardings::answerAlike(const Answers &before) const {
+  return llvm::all_of(before, [&](auto &answer) { return tensors.contains(answer.first) == answer.second; });
+}
+
+void Shardings::add(const SplitClass &found) {
+  // What goes together mostly has the same labels, which are those of thousands of positions.
+  const Labelling *last = nullptr;
+  ShardingAttr sharding;
+  for (auto &[tensor, labelling] : found.tensors) {
+    if (isa<BlockArgument>(tensor.value))
+      continue;
+    if (!last || last->dim != labelling.dim || last->labels != labelling.labels)
+      sharding = shardingOf(tensor.value.getContext(), labelling, found, ranks);
+    last = &labelling;
+    // Of a part of a fused weight some ranks may have nothing: it is whole then.
+    if (!llvm::is_contained(sharding.getExtents(), 0))
+      tensors.insert({tensor, sharding});
+  }
+  for (TensorRef tensor : found.whole)
+    if (!isa<BlockArgument>(tensor.value))
+      tensors.insert({tensor, {}});
+}
+
+} // namespace cleave

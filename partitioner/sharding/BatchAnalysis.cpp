@@ -1,0 +1,402 @@
+//===- BatchAnalysis.cpp - May the batch be split? ------------------------===//
+#include "partitioner/sharding/BatchAnalysis.h"
+#include "ir/Schemas.h"
+#include "ir/semantics/OpSemantics.h"
+#include "ir/semantics/Shapes.h"
+#include "partitioner/graph/UsedValues.h"
+#include "partitioner/sharding/ProbeShapes.h"
+#include "partitioner/sharding/RowOrders.h"
+
+using namespace mlir;
+
+namespace cleave {
+
+/// A size for the batch that no other dimension has, so that rules, which compare sizes, tell it from the
+/// others. A prime, so that no view takes it apart, beyond those of probeShapes; small enough for the
+/// elements of a tensor to be counted.
+static constexpr int64_t kProbeSize = 1'000'003;
+
+/// How a size depends on the dimension.
+enum class Dependence { None, Proportional, Other };
+
+static Dependence dependenceOf(StringRef text, StringRef name) {
+  auto size = SymbolicDim::parse(text);
+  if (!size || size->isUnknown())
+    return Dependence::Other;
+  bool isIn = false, isInAll = true;
+  for (auto &[names, coefficient] : size->getTerms()) {
+    auto times = llvm::count(names, name);
+    isIn |= times > 0;
+    isInAll &= times == 1;
+  }
+  if (!isIn)
+    return Dependence::None;
+  return isInAll && size->getDivisor() == 1 ? Dependence::Proportional : Dependence::Other;
+}
+
+/// The dimensions of a tensor's type as text; empty for static and unknown ones.
+static ArrayRef<std::string> dimsOf(Type type) {
+  auto tensor = dyn_cast<RankedTensorType>(type);
+  auto layout = tensor ? dyn_cast_or_null<LayoutAttr>(tensor.getEncoding()) : LayoutAttr();
+  return layout ? ArrayRef<std::string>(layout.getDims()) : ArrayRef<std::string>();
+}
+
+static constexpr llvm::StringLiteral kUnknownSizes =
+    "has sizes for which no formula of the named ones was found, beside";
+
+/// Whether an operand or result has a dimension for whose size no expression was found.
+static bool hasUnknownSizes(Operation *op) {
+  auto isUnknown = [](Type type) { return llvm::is_contained(dimsOf(type), "?"); };
+  return llvm::any_of(op->getOperandTypes(), isUnknown) || llvm::any_of(op->getResultTypes(), isUnknown);
+}
+
+/// Whether the type depends on the dimension at all.
+static bool mentions(Type type, StringRef name) {
+  return llvm::any_of(dimsOf(type),
+                      [&](const std::string &dim) { return dependenceOf(dim, name) != Dependence::None; });
+}
+
+std::optional<unsigned> dimensionHolding(Type type, StringRef name) {
+  std::optional<unsigned> found;
+  for (auto [i, dim] : llvm::enumerate(dimsOf(type))) {
+    Dependence dependence = dependenceOf(dim, name);
+    if (dependence == Dependence::None)
+      continue;
+    if (dependence == Dependence::Other || found)
+      return std::nullopt;
+    found = i;
+  }
+  return found;
+}
+
+static StringRef describe(FactorKind kind) {
+  switch (kind) {
+  case FactorKind::Reduce:
+    return "reduces over";
+  case FactorKind::Lookup:
+    return "looks up in";
+  case FactorKind::Prefix:
+    return "goes in order along";
+  case FactorKind::Halo:
+    return "needs neighbours in";
+  default:
+    return "needs the whole of";
+  }
+}
+
+namespace {
+/// Walks a function in program order.
+class BatchWalk {
+public:
+  BatchWalk(func::FuncOp function, StringRef name)
+      : function(function), name(name), shapes(probeShapes(function).resized(name, kProbeSize)),
+        orders(name, shapes) {}
+
+  std::optional<BatchObstacle> run();
+
+private:
+  using Found = std::optional<BatchObstacle>;
+  Found obstacle(Operation *op, const Twine &reason) const { return BatchObstacle{op, reason.str()}; }
+  bool holds(Value value) const { return mentions(value.getType(), name) || lists.count(value); }
+  std::optional<unsigned> dimensionIn(Value value) const {
+    auto list = lists.find(value);
+    return list != lists.end() ? list->second : dimensionHolding(value.getType(), name);
+  }
+
+  /// Whether dimension `dim` of the tensor is the batch and nothing more, so that position n of it is sample
+  /// n.
+  bool isOneRowASample(Value tensor, unsigned dim) const {
+    auto dims = dimsOf(tensor.getType());
+    return dim < dims.size() && dims[dim] == name;
+  }
+
+  Found visit(Operation *op);
+  Found visitRegions(Operation *op);
+  void visitAggregate(Operation *op);
+  Found visitItems(Operation *op);
+  Found visitOperator(OperatorOp op);
+  Found applyRule(OperatorOp op, ArrayRef<Value> operands);
+  Found sortObstacle(Operation *op) const { return obstacle(orders.sortBefore(op), "needs the whole of"); }
+  bool isWholeRange(OperatorOp op) const;
+  Found checkSizes(OperatorOp op);
+  Found checkOperand(OperatorOp op, const DimensionRule &rule, ArrayRef<Value> operands, unsigned i,
+                     std::optional<unsigned> &factor) const;
+  Found checkPositions(OperatorOp op, const DimensionRule &rule, ArrayRef<Value> operands);
+  Found checkResults(OperatorOp op, const DimensionRule &rule, std::optional<unsigned> factor);
+
+  func::FuncOp function;
+  StringRef name;
+  TracedShapes shapes;
+  /// Lists of tensors that hold the batch, with its dimension in each item.
+  llvm::DenseMap<Value, unsigned> lists;
+  /// Numbers, and lists of them, that depend on the batch's size.
+  llvm::DenseSet<Value> numbers;
+  /// Tensors whose values count the samples of the batch, or its rows.
+  llvm::DenseSet<Value> positions;
+  RowOrders orders;
+};
+} // namespace
+
+/// Lists, tuples and dictionaries: operators and item accesses look through them at their items.
+void BatchWalk::visitAggregate(Operation *op) {
+  for (Value item : op->getOperands())
+    if (numbers.contains(item))
+      numbers.insert(op->getResult(0));
+  orders.visitAggregate(op);
+}
+
+/// Items taken out of a list or tuple.
+BatchWalk::Found BatchWalk::visitItems(Operation *op) {
+  Value whole = op->getOperand(0);
+  for (Value position : op->getOperands().drop_front())
+    if (numbers.contains(position))
+      return obstacle(op, "computes with the size of");
+  Operation *maker = whole.getDefiningOp();
+  bool isMadeInSight = maker && isa<ListOp, TupleOp, DictOp>(maker);
+  bool holdsPositions = isMadeInSight && llvm::any_of(maker->getOperands(),
+                                                      [&](Value item) { return positions.contains(item); });
+  for (Value result : op->getResults()) {
+    if (numbers.contains(whole))
+      numbers.insert(result);
+    if (holdsPositions || positions.contains(whole))
+      positions.insert(result);
+    if (!isMadeInSight && holds(result) && (!lists.count(whole) || dimensionIn(result) != lists[whole]))
+      return obstacle(op, "has items of unknown");
+  }
+  if (orders.isAggregate(whole) || (orders.sortOf(whole) && !orders.keepOrder(op)))
+    return sortObstacle(op);
+  return std::nullopt;
+}
+
+/// Counts 0, 1, … to the batch's size, or to that of its rows.
+bool BatchWalk::isWholeRange(OperatorOp op) const {
+  auto countsTo = semanticsOf(op.getName()).countsTo;
+  Value end = countsTo ? countsTo(op) : Value();
+  auto size = end ? end.getDefiningOp<SizeOp>() : SizeOp();
+  return size && dependenceOf(size.getExpression(), name) == Dependence::Proportional;
+}
+
+/// Numbers that depend on the batch's size may say how large a result is, and nothing else.
+BatchWalk::Found BatchWalk::checkSizes(OperatorOp op) {
+  for (auto [i, operand] : llvm::enumerate(op->getOperands())) {
+    if (!numbers.contains(operand))
+      continue;
+    const OpSemantics &semantics = semanticsOf(op.getName());
+    bool isSize = operand == op.getArgument(semantics.sizes);
+    bool takesAll = i > 0 && semantics.isView && op->getResult(0).getType() == op->getOperand(0).getType();
+    if (isWholeRange(op))
+      positions.insert(op->getResult(0));
+    else if (!isSize && !takesAll)
+      return obstacle(op, "computes with the size of");
+  }
+  return std::nullopt;
+}
+
+BatchWalk::Found BatchWalk::checkOperand(OperatorOp op, const DimensionRule &rule, ArrayRef<Value> operands,
+                                         unsigned i, std::optional<unsigned> &factor) const {
+  auto dim = dimensionIn(operands[i]);
+  if (!dim || i >= rule.operands.size() || *dim >= rule.operands[i].size() || rule.operands[i][*dim].empty())
+    return obstacle(op, hasUnknownSizes(op) ? kUnknownSizes : "has no rule for");
+  // Sample n of the batch is looked up at position n of it.
+  auto isOwnSample = [&](const DimensionRule::Lookup &lookup) {
+    return lookup.operand == i && lookup.dim == *dim && positions.contains(operands[lookup.index]) &&
+           isOneRowASample(operands[i], lookup.dim);
+  };
+  if (llvm::any_of(rule.lookups, isOwnSample))
+    return std::nullopt;
+  unsigned found = rule.operands[i][*dim].front();
+  if (rule.factors[found].kind != FactorKind::Pass)
+    return obstacle(op, describe(rule.factors[found].kind));
+  if (factor && *factor != found)
+    return obstacle(op, "takes every pair of positions in");
+  factor = found;
+  return std::nullopt;
+}
+
+/// Positions of samples are other numbers in each part: they may be seen in another shape, or name their own
+/// sample.
+BatchWalk::Found BatchWalk::checkPositions(OperatorOp op, const DimensionRule &rule,
+                                           ArrayRef<Value> operands) {
+  for (auto [i, operand] : llvm::enumerate(operands)) {
+    if (!positions.contains(operand))
+      continue;
+    const OpSemantics &semantics = semanticsOf(op.getName());
+    if (semantics.isView || semantics.mayBeView) {
+      positions.insert(op->getResult(0));
+      continue;
+    }
+    auto namesSample = [&, i = i](const DimensionRule::Lookup &lookup) {
+      Value table = operands[lookup.operand];
+      return lookup.index == i && isOneRowASample(table, lookup.dim);
+    };
+    if (llvm::none_of(rule.lookups, namesSample))
+      return obstacle(op, "computes with positions in");
+  }
+  return std::nullopt;
+}
+
+BatchWalk::Found BatchWalk::checkResults(OperatorOp op, const DimensionRule &rule,
+                                         std::optional<unsigned> factor) {
+  for (auto [i, result] : llvm::enumerate(op->getResults())) {
+    // Nothing of the batch was read.
+    if (!factor && !holds(result))
+      continue;
+    if (!isTensorLike(result.getType()) && !isa<ListType>(result.getType()))
+      return obstacle(op, "makes numbers of");
+    // Operators of several results, as sort, give each the same dimensions.
+    const DimensionRule::Dims &dims = rule.results[std::min<size_t>(i, rule.results.size() - 1)];
+    auto isHere = [&](const DimensionRule::Dim &dim) {
+      if (dim.empty())
+        return false;
+      return factor ? dim.front() == *factor
+                    : rule.factors[dim.front()].size % kProbeSize == 0 &&
+                          rule.factors[dim.front()].kind == FactorKind::Broadcast;
+    };
+    auto found = llvm::find_if(dims, isHere);
+    if (found == dims.end())
+      return obstacle(op, factor ? "loses" : "numbers the positions of");
+    if (isa<ListType>(result.getType()))
+      lists[result] = found - dims.begin();
+    else if (dimensionIn(result) != unsigned(found - dims.begin()))
+      return obstacle(op, "moves");
+  }
+  return std::nullopt;
+}
+
+BatchWalk::Found BatchWalk::visitOperator(OperatorOp op) {
+  const OpSemantics &semantics = semanticsOf(op.getName());
+  if (semantics.isItemAccess)
+    return visitItems(op);
+  SmallVector<Value> operands = flatOperands(op);
+  bool readsIt = llvm::any_of(operands, [&](Value value) { return holds(value); });
+  bool makesIt = llvm::any_of(op->getResults(), [&](Value value) { return holds(value); });
+  bool usesSize = llvm::any_of(op->getOperands(), [&](Value value) { return numbers.contains(value); });
+  if (isRandom(op))
+    return obstacle(op, "draws random numbers, others for each part of");
+  if (semantics.isScalar && orders.sortBefore(op))
+    return sortObstacle(op);
+  if (semantics.isScalar && !readsIt) {
+    if (usesSize)
+      numbers.insert(op->result_begin(), op->result_end());
+    return std::nullopt;
+  }
+  if (Found found = checkSizes(op))
+    return found;
+  const RowOrders::Verdict verdict = orders.visit(op);
+  if (verdict == RowOrders::Verdict::Refused)
+    return sortObstacle(op);
+  // What is placed is known to be all positions, or no positions at all.
+  if (verdict == RowOrders::Verdict::Followed)
+    return semantics.rowRole == RowRole::Place ? std::nullopt : checkPositions(op, DimensionRule(), operands);
+  if (readsIt || makesIt)
+    if (Found found = applyRule(op, operands))
+      return found;
+  return verdict == RowOrders::Verdict::Aligned && !orders.keepOrder(op) ? sortObstacle(op) : std::nullopt;
+}
+
+/// As what the operator's rule says of the batch.
+BatchWalk::Found BatchWalk::applyRule(OperatorOp op, ArrayRef<Value> operands) {
+  const OpSemantics &semantics = semanticsOf(op.getName());
+  bool isUnknown = llvm::any_of(operands, [](Value value) {
+    return isTensorLike(value.getType()) && !isa<RankedTensorType>(value.getType());
+  });
+  auto rule = isUnknown ? std::nullopt : dimensionRuleOf(op, shapes);
+  if (!rule || rule->results.empty())
+    return obstacle(op, hasUnknownSizes(op) ? kUnknownSizes : "has no rule for");
+  std::optional<unsigned> factor;
+  for (unsigned i = 0; i < operands.size(); ++i)
+    if (holds(operands[i]) && !semantics.readsNoElements)
+      if (Found found = checkOperand(op, *rule, operands, i, factor))
+        return found;
+  if (Found found = checkPositions(op, *rule, operands))
+    return found;
+  return checkResults(op, *rule, factor);
+}
+
+BatchWalk::Found BatchWalk::visit(Operation *op) {
+  if (auto state = dyn_cast<StateOp>(op))
+    return obstacle(op, "\"" + state.getName() + "\" would pass from part to part of");
+  if (auto size = dyn_cast<SizeOp>(op)) {
+    if (dependenceOf(size.getExpression(), name) != Dependence::None)
+      numbers.insert(size);
+    return std::nullopt;
+  }
+  if (auto boundary = dyn_cast<BoundaryOp>(op)) {
+    for (llvm::DenseSet<Value> *known : {&numbers, &positions})
+      if (known->contains(boundary.getValue()))
+        known->insert(boundary.getResult());
+    orders.share(boundary.getValue(), boundary.getResult());
+    if (auto list = lists.find(boundary.getValue()); list != lists.end())
+      lists[boundary.getResult()] = unsigned(list->second);
+    return std::nullopt;
+  }
+  if (isa<ListOp, TupleOp, DictOp>(op)) {
+    visitAggregate(op);
+    return std::nullopt;
+  }
+  if (isa<UnpackOp>(op))
+    return visitItems(op);
+  if (auto call = dyn_cast<OperatorOp>(op))
+    return visitOperator(call);
+  return op->getNumRegions() > 0 ? visitRegions(op) : std::nullopt;
+}
+
+/// Control flow must have nothing to do with the batch, inside or out.
+BatchWalk::Found BatchWalk::visitRegions(Operation *op) {
+  bool touches = llvm::any_of(usedValues(op), [&](Value value) {
+    return holds(value) || numbers.contains(value) || orders.sortOf(value);
+  });
+  Found found;
+  op->walk([&](Operation *inner) {
+    auto size = dyn_cast<SizeOp>(inner);
+    touches |= size && dependenceOf(size.getExpression(), name) != Dependence::None;
+    touches |= llvm::any_of(inner->getResults(), [&](Value value) { return holds(value); });
+    if (auto call = dyn_cast<OperatorOp>(inner); call && isRandom(call) && !found)
+      found = obstacle(inner, "draws random numbers, others for each part of");
+  });
+  return touches ? obstacle(op, "is control flow on") : found;
+}
+
+BatchWalk::Found BatchWalk::run() {
+  SizeLimits limits = limitsOf(function).lookup(name);
+  if (limits.multiple > 1)
+    return obstacle(function, "runs at multiples only of");
+  if (limits.least > 1)
+    return obstacle(function, "runs at no size below " + Twine(limits.least) + " of");
+  auto holdsIt = [&](Value value) { return dimensionIn(value).has_value(); };
+  if (llvm::none_of(function.getArguments(), holdsIt))
+    return obstacle(function, "has no input with");
+  for (Value argument : function.getArguments())
+    if (holds(argument) && !holdsIt(argument))
+      return obstacle(function, "has an input that is not proportional to");
+  for (Operation &op : function.getBody().front().without_terminator())
+    if (Found found = visit(&op))
+      return found;
+  Operation *end = function.getBody().front().getTerminator();
+  for (Value output : end->getOperands())
+    if (Operation *sort = orders.sortOf(output))
+      return obstacle(sort, "needs the whole of");
+    else if (positions.contains(output) || numbers.contains(output))
+      return obstacle(function, "gives numbers that count");
+    else if (!isa<RankedTensorType>(output.getType()) || (holds(output) && !holdsIt(output)))
+      return obstacle(function, "has an output that is not known to be proportional to");
+  return std::nullopt;
+}
+
+std::string BatchObstacle::operationName() const {
+  return isa<func::FuncOp>(op) ? "the model" : op->getName().getStringRef().str();
+}
+
+std::string BatchObstacle::describe() const {
+  const StringRef path = modulePath(op);
+  return operationName() + (path.empty() ? "" : " at " + path.str()) + " " + reason;
+}
+
+std::optional<BatchObstacle> findBatchObstacle(func::FuncOp function, StringRef name) {
+  auto found = BatchWalk(function, name).run();
+  if (found)
+    found->reason += (" dimension " + name).str();
+  return found;
+}
+
+} // namespace cleave

@@ -1,0 +1,372 @@
+//===- Sharding.cpp - Which positions each rank has -----------------------===//
+#include "partitioner/sharding/Sharding.h"
+
+using namespace mlir;
+
+namespace cleave {
+
+unsigned tensorRanksOf(Operation *function) {
+  auto ranks = function->getAttrOfType<IntegerAttr>(kTensorRanksAttr);
+  return ranks ? std::max<int64_t>(1, ranks.getInt()) : 1;
+}
+
+//===- Parts --------------------------------------------------------------===//
+
+Parts partsOf(ShardingAttr sharding, int64_t size) {
+  Parts parts;
+  for (DenseI64ArrayAttr ranges : sharding.getRanks()) {
+    llvm::BitVector &part = parts.emplace_back(size);
+    for (int64_t i = 0; i < ranges.size(); i += 2)
+      part.set(std::min(ranges[i], size), std::min(ranges[i] + ranges[i + 1], size));
+  }
+  return parts;
+}
+
+ShardingAttr shardingOf(MLIRContext *context, unsigned dim, const Parts &parts) {
+  SmallVector<DenseI64ArrayAttr> ranks;
+  for (const llvm::BitVector &part : parts) {
+    SmallVector<int64_t> ranges;
+    for (int begin = part.find_first(); begin >= 0;) {
+      int end = part.find_next_unset(begin);
+      end = end < 0 ? part.size() : end;
+      ranges.append({begin, end - begin});
+      begin = end < int(part.size()) ? part.find_next(end - 1) : -1;
+    }
+    ranks.push_back(DenseI64ArrayAttr::get(context, ranges));
+  }
+  return ShardingAttr::get(context, dim, ranks);
+}
+
+ShardingAttr shardingOf(MLIRContext *context, const Labelling &labelling, const SplitClass &found,
+                        unsigned ranks) {
+  std::vector<unsigned> owners(found.count);
+  for (unsigned rank = 0; rank < ranks; ++rank)
+    std::fill(owners.begin() + int64_t(found.count) * rank / ranks,
+              owners.begin() + int64_t(found.count) * (rank + 1) / ranks, rank);
+  Parts parts(ranks, llvm::BitVector(labelling.labels.size()));
+  for (auto [position, label] : llvm::enumerate(labelling.labels))
+    if (label == Labelling::kWhole)
+      for (llvm::BitVector &part : parts)
+        part.set(position);
+    else if (label < found.count)
+      parts[owners[label]].set(position);
+    else
+      for (int32_t member : found.shared[label - found.count])
+        parts[owners[member]].set(position);
+  return shardingOf(context, labelling.dim, parts);
+}
+
+SmallVector<int64_t> piecesOf(ShardingAttr sharding) {
+  int64_t size = sharding.getSize();
+  Parts parts = partsOf(sharding, size);
+  SmallVector<int64_t> pieces, offsets(parts.size(), 0);
+  for (int64_t position = 0; position < size; ++position) {
+    int64_t owner = -1;
+    for (auto [rank, part] : llvm::enumerate(parts)) {
+      if (!part[position])
+        continue;
+      if (owner < 0) {
+        owner = rank;
+        bool continues = !pieces.empty() && pieces[pieces.size() - 3] == owner &&
+                         pieces[pieces.size() - 2] + pieces.back() == offsets[rank];
+        if (continues)
+          ++pieces.back();
+        else
+          pieces.append({owner, offsets[rank], 1});
+      }
+      ++offsets[rank];
+    }
+  }
+  return pieces;
+}
+
+std::optional<FactorSteps> stepsOf(const DimensionRule &rule, ArrayRef<unsigned> dim, unsigned factor) {
+  int64_t count = 1, size = rule.factors[factor].size;
+  if (rule.shared && factor == rule.shared->all) {
+    const DimensionRule::Factor &each = rule.factors[rule.shared->each];
+    bool isApart = llvm::is_contained(dim, rule.shared->each);
+    factor = isApart ? rule.shared->each : rule.shared->groups;
+    count = isApart ? 1 : each.size;
+    size /= count;
+  }
+  int64_t stride = 1;
+  for (unsigned inner : llvm::reverse(dim)) {
+    if (inner == factor)
+      return FactorSteps{stride, size, count};
+    stride *= rule.factors[inner].size;
+  }
+  return std::nullopt;
+}
+
+Parts partsOfDimension(const Parts &parts, const DimensionRule &rule, ArrayRef<unsigned> dim,
+                       unsigned factor) {
+  FactorSteps steps = *stepsOf(rule, dim, factor);
+  int64_t size = 1;
+  for (unsigned part : dim)
+    size *= rule.factors[part].size;
+  // A dimension that is the factor.
+  if (dim.size() == 1 && steps.count == 1 && size == steps.size && parts.front().size() == size_t(size))
+    return parts;
+  assert(parts.front().size() == size_t(steps.size * steps.count) && "parts are of the factor");
+  const int64_t period = steps.size * steps.stride;
+  Parts result(parts.size(), llvm::BitVector(size));
+  for (auto [own, part] : llvm::zip(result, parts))
+    for (int first = part.find_first(); first >= 0;) {
+      const int64_t factor = first / steps.count;
+      for (int64_t begin = factor * steps.stride; begin < size; begin += period)
+        own.set(begin, begin + steps.stride);
+      // The others that share it say the same.
+      const int64_t next = (factor + 1) * steps.count;
+      first = next < int64_t(part.size()) ? part.find_next(next - 1) : -1;
+    }
+  return result;
+}
+
+std::optional<Parts> partsOfFactor(const Parts &parts, const DimensionRule &rule, ArrayRef<unsigned> dim,
+                                   unsigned factor) {
+  auto steps = stepsOf(rule, dim, factor);
+  if (!steps || steps->count > 1)
+    return std::nullopt;
+  if (dim.size() == 1 && parts.front().size() == size_t(steps->size))
+    return parts;
+  Parts result(parts.size(), llvm::BitVector(rule.factors[factor].size));
+  for (auto [own, part] : llvm::zip(result, parts))
+    for (unsigned position : part.set_bits())
+      own.set(steps->firstOf(position));
+  if (partsOfDimension(result, rule, dim, factor) != parts)
+    return std::nullopt;
+  return result;
+}
+
+//===- Calls --------------------------------------------------------------===//
+
+namespace {
+/// One call with what the ranks have of its tensors.
+class CallSplitter {
+public:
+  CallSplitter(const ShardingPropagation &function, const SplittableCall &call,
+               ArrayRef<ShardingAttr> operands, ArrayRef<ShardingAttr> wanted)
+      : function(function), call(call), operands(operands), wanted(wanted), op(call.op) {}
+  CallSplit run();
+
+private:
+  CallSplit choose();
+  CallSplit whole() const;
+  bool isAlong() const;
+  CallSplit along() const;
+  bool keepsWeights(const CallSplit &split) const;
+  std::optional<CallSplit> byResults() const;
+  std::optional<CallSplit> byOperands() const;
+  std::optional<CallSplit> byFactor(unsigned factor, Parts parts) const;
+  const DimensionRule::Dims *dimsOf(ArrayRef<DimensionRule::Dims> all, size_t index) const {
+    return all.empty() ? nullptr : &all[std::min(index, all.size() - 1)];
+  }
+  /// The one sharding that a tensor's dimension with the factor has then; nothing for a tensor without it.
+  ShardingAttr spread(const Parts &parts, const DimensionRule::Dims *dims, unsigned factor) const;
+  template <typename Try>
+  std::optional<CallSplit> eachFactor(ShardingAttr sharding, const DimensionRule::Dims *dims,
+                                      Try attempt) const;
+
+  const ShardingPropagation &function;
+  const SplittableCall &call;
+  ArrayRef<ShardingAttr> operands, wanted;
+  mutable OperatorOp op;
+};
+} // namespace
+
+CallSplit CallSplitter::whole() const {
+  CallSplit split;
+  split.operands.resize(operands.size());
+  split.results.resize(wanted.size());
+  return split;
+}
+
+bool CallSplitter::isAlong() const {
+  auto isSplitThere = [&](ShardingAttr sharding) {
+    return sharding && sharding.getDim() == call.positions->dim;
+  };
+  return call.positions && (llvm::any_of(operands, isSplitThere) || llvm::any_of(wanted, isSplitThere));
+}
+
+/// Whether each rank has some: kernels may not take tensors of nothing, attention without heads ends the
+/// process.
+static bool haveAll(const Parts &parts) {
+  return llvm::all_of(parts, [](const llvm::BitVector &part) { return part.any(); });
+}
+
+CallSplit CallSplitter::along() const {
+  CallSplit split = whole();
+  unsigned dim = call.positions->dim, ranks = 0;
+  std::vector<Parts> given(operands.size());
+  for (auto [i, sharding] : llvm::enumerate(operands))
+    if (sharding && sharding.getDim() == dim) {
+      split.operands[i] = sharding;
+      ranks = sharding.getRanks().size();
+      given[i] = partsOf(sharding, function.sizeOf(call.operands[i], dim));
+    }
+  if (ranks == 0)
+    return split;
+  split.kind = CallSplit::Kind::Along;
+  // Items that nobody takes have no entry.
+  for (auto [i, result] : llvm::enumerate(split.results)) {
+    const auto &sources = call.positions->results[i];
+    Parts parts(ranks, llvm::BitVector(sources.size()));
+    bool isWhole = true;
+    for (auto [position, source] : llvm::enumerate(sources))
+      for (unsigned rank = 0; rank < ranks; ++rank) {
+        bool hasIt = given[source.operand].empty() || given[source.operand][rank][source.position];
+        parts[rank][position] = hasIt;
+        isWhole &= hasIt;
+      }
+    if (!isWhole && !haveAll(parts))
+      return whole();
+    if (!isWhole)
+      result = shardingOf(op->getContext(), dim, parts);
+  }
+  return split;
+}
+
+ShardingAttr CallSplitter::spread(const Parts &parts, const DimensionRule::Dims *dims,
+                                  unsigned factor) const {
+  if (dims)
+    for (auto [d, dim] : llvm::enumerate(*dims))
+      if (stepsOf(*call.rule, dim, factor))
+        return shardingOf(op->getContext(), d, partsOfDimension(parts, *call.rule, dim, factor));
+  return {};
+}
+
+/// Whether every rank's part is one range, and none is empty.
+static bool areRanges(const Parts &parts) {
+  return llvm::all_of(parts, [](const llvm::BitVector &part) {
+    return part.any() && part.count() == unsigned(part.find_last() - part.find_first() + 1);
+  });
+}
+
+static bool areApart(const Parts &parts) {
+  llvm::BitVector seen(parts.front().size());
+  for (const llvm::BitVector &part : parts) {
+    if (seen.anyCommon(part))
+      return false;
+    seen |= part;
+  }
+  return true;
+}
+
+std::optional<CallSplit> CallSplitter::byFactor(unsigned factor, Parts parts) const {
+  const OpSemantics &semantics = semanticsOf(op.getName());
+  FactorKind kind = call.rule->factors[factor].kind;
+  CallSplit split = whole();
+  split.kind = CallSplit::Kind::Factor;
+  split.factor = factor;
+  split.isSum = kind == FactorKind::Lookup || (kind == FactorKind::Reduce && semantics.sumsParts);
+  // What makes positions out of nothing is told how many by an argument, or makes others from the first one
+  // on.
+  bool isMade = kind == FactorKind::Broadcast && !semantics.sizes.empty();
+  if (!split.isSum && kind != FactorKind::Pass && !isMade)
+    return std::nullopt;
+  // By what the first rank alone multiplies what is added has to be known.
+  if (split.isSum && op.getArgument("beta") && !op.getConstantArgument("beta"))
+    return std::nullopt;
+  if (!haveAll(parts) || (split.isSum && !areApart(parts)) ||
+      (kind == FactorKind::Lookup && !areRanges(parts)))
+    return std::nullopt;
+  for (auto [i, sharding] : llvm::enumerate(split.operands))
+    if (i < call.rule->operands.size())
+      sharding = spread(parts, &call.rule->operands[i], factor);
+  for (auto [i, sharding] : llvm::enumerate(split.results))
+    sharding = spread(parts, dimsOf(call.rule->results, i), factor);
+  split.parts = std::move(parts);
+  return split;
+}
+
+template <typename Try>
+std::optional<CallSplit> CallSplitter::eachFactor(ShardingAttr sharding, const DimensionRule::Dims *dims,
+                                                  Try attempt) const {
+  if (!sharding || !dims || sharding.getDim() >= dims->size())
+    return std::nullopt;
+  ArrayRef<unsigned> dim = (*dims)[sharding.getDim()];
+  int64_t size = 1;
+  for (unsigned factor : dim)
+    size *= call.rule->factors[factor].size;
+  if (sharding.getSize() > size)
+    return std::nullopt;
+  SmallVector<unsigned> candidates(dim);
+  if (call.rule->shared)
+    candidates.push_back(call.rule->shared->all);
+  for (unsigned factor : candidates)
+    if (auto parts = partsOfFactor(partsOf(sharding, size), *call.rule, dim, factor))
+      if (std::optional<CallSplit> split = attempt(factor, std::move(*parts)))
+        return split;
+  return std::nullopt;
+}
+
+/// Whether weights stay as they are. Moving one costs more than moving what is made of it, and would be done
+/// each time.
+bool CallSplitter::keepsWeights(const CallSplit &split) const {
+  for (auto [i, sharding] : llvm::enumerate(operands))
+    if (sharding && call.operands[i].value && function.isMadeOfWeights(call.operands[i].value) &&
+        split.operands[i] != sharding)
+      return false;
+  return true;
+}
+
+/// The factor by which the ranks make what is wanted.
+std::optional<CallSplit> CallSplitter::byResults() const {
+  for (auto [i, sharding] : llvm::enumerate(wanted)) {
+    auto attempt = [&](unsigned factor, Parts parts) -> std::optional<CallSplit> {
+      auto split = byFactor(factor, std::move(parts));
+      return split && ArrayRef<ShardingAttr>(split->results) == wanted ? split : std::nullopt;
+    };
+    if (auto split = eachFactor(sharding, dimsOf(call.rule->results, i), attempt))
+      return split;
+  }
+  return std::nullopt;
+}
+
+/// A sum over what the ranks have, or the part of a product with the part of a weight.
+std::optional<CallSplit> CallSplitter::byOperands() const {
+  for (auto [i, sharding] : llvm::enumerate(operands)) {
+    if (i >= call.rule->operands.size())
+      break;
+    bool isWeight = call.operands[i].value && function.isMadeOfWeights(call.operands[i].value);
+    auto attempt = [&](unsigned factor, Parts parts) -> std::optional<CallSplit> {
+      auto split = byFactor(factor, std::move(parts));
+      return split && (split->isSum || (isWeight && split->operands[i] == sharding)) ? split : std::nullopt;
+    };
+    if (auto split = eachFactor(sharding, &call.rule->operands[i], attempt))
+      return split;
+  }
+  return std::nullopt;
+}
+
+CallSplit CallSplitter::choose() {
+  auto isSplit = [](ShardingAttr sharding) { return bool(sharding); };
+  if (isRandom(op) || (llvm::none_of(operands, isSplit) && llvm::none_of(wanted, isSplit)))
+    return whole();
+  if (isAlong())
+    return along();
+  if (!call.rule)
+    return whole();
+  std::optional<CallSplit> results = byResults();
+  if (results && keepsWeights(*results))
+    return *results;
+  std::optional<CallSplit> parts = byOperands();
+  if (parts && (!results || keepsWeights(*parts)))
+    return *parts;
+  return results ? *results : whole();
+}
+
+CallSplit CallSplitter::run() {
+  CallSplit split = choose();
+  // Of an operand that gives dtype and device alone any part will do.
+  if (semanticsOf(op.getName()).readsNoElements)
+    split.operands.assign(operands.begin(), operands.end());
+  return split;
+}
+
+CallSplit splitOf(const ShardingPropagation &function, const SplittableCall &call,
+                  ArrayRef<ShardingAttr> operands, ArrayRef<ShardingAttr> wanted) {
+  return CallSplitter(function, call, operands, wanted).run();
+}
+
+} // namespace cleave

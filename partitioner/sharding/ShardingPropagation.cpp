@@ -1,0 +1,265 @@
+//===- ShardingPropagation.cpp - What splitting one dimension entails -----===//
+#include "partitioner/sharding/ShardingPropagation.h"
+#include "ir/semantics/Shapes.h"
+#include "partitioner/sharding/LabelFlow.h"
+#include "partitioner/sharding/ProbeShapes.h"
+
+using namespace mlir;
+
+namespace cleave {
+
+//===- Calls --------------------------------------------------------------===//
+
+static Value withoutBoundaries(Value value) {
+  while (auto boundary = value.getDefiningOp<BoundaryOp>())
+    value = boundary.getValue();
+  return value;
+}
+
+/// Which item of a list or tuple `list[i]` takes; nothing where that is not constant or counted from the end.
+static std::optional<unsigned> constantItem(OperatorOp access) {
+  auto index = constantInt(access, "idx") ? constantInt(access, "idx") : constantInt(access, "i");
+  return index && *index >= 0 ? std::optional<unsigned>(*index) : std::nullopt;
+}
+
+static bool isItemAccess(Operation *op) {
+  auto call = dyn_cast_or_null<OperatorOp>(op);
+  return call && semanticsOf(call.getName()).isItemAccess;
+}
+
+TensorRef ShardingPropagation::tensorOf(Value value) {
+  value = withoutBoundaries(value);
+  Operation *op = value.getDefiningOp();
+  std::optional<unsigned> item;
+  if (isa_and_nonnull<UnpackOp>(op))
+    item = cast<OpResult>(value).getResultNumber();
+  else if (isItemAccess(op))
+    item = constantItem(OperatorOp(op));
+  if (!item)
+    return {value};
+  Value whole = withoutBoundaries(op->getOperand(0));
+  Operation *maker = whole.getDefiningOp();
+  if (isa_and_nonnull<ListOp, TupleOp>(maker) && *item < maker->getNumOperands())
+    return tensorOf(maker->getOperand(*item));
+  return {whole, *item};
+}
+
+bool ShardingPropagation::isTakenByItems(Value list) {
+  return llvm::all_of(list.getUsers(), [&](Operation *user) {
+    return user->getBlock() == list.getParentBlock() &&
+           (isa<UnpackOp>(user) || (isItemAccess(user) && constantItem(OperatorOp(user))));
+  });
+}
+
+/// Whether operators look through the list at its elements.
+static bool isListInSight(Value value) {
+  auto list = value.getDefiningOp<ListOp>();
+  return list && llvm::any_of(list.getElements().getTypes(), isTensorLike);
+}
+
+/// The operands as `flatOperands` counts them.
+static SmallVector<OpOperand *> flatUses(OperatorOp op) {
+  SmallVector<OpOperand *> flat;
+  for (OpOperand &operand : op->getOpOperands())
+    if (isListInSight(operand.get()))
+      for (OpOperand &element : operand.get().getDefiningOp()->getOpOperands())
+        flat.push_back(&element);
+    else
+      flat.push_back(&operand);
+  return flat;
+}
+
+ShardingPropagation::ShardingPropagation(func::FuncOp function)
+    : body(&function.getBody().front()), shapes(function) {
+  collectItems();
+  findMadeOfWeights();
+  // Rules compare sizes, and named dimensions have those of the example inputs by chance.
+  TracedShapes probes = probeShapes(function);
+  for (auto op : body->getOps<OperatorOp>())
+    if (!isItemAccess(op))
+      addCall(op, probes);
+}
+
+void ShardingPropagation::findMadeOfWeights() {
+  for (Operation &op : *body) {
+    SmallVector<Value> tensors = llvm::to_vector(llvm::make_filter_range(op.getOperands(), [](Value operand) {
+      bool holdsTensors = isTensorLike(operand.getType()) || isa<ListType, TupleType>(operand.getType());
+      return holdsTensors && !operand.getDefiningOp<ConstantOp>();
+    }));
+    bool isMade = isa<OperatorOp, ListOp, UnpackOp, ReshardOp>(op) && !tensors.empty() &&
+                  llvm::all_of(tensors, [&](Value tensor) { return isMadeOfWeights(tensor); });
+    if (isMade || isa<ParamOp>(op))
+      madeOfWeights.insert(op.result_begin(), op.result_end());
+  }
+}
+
+void ShardingPropagation::collectItems() {
+  for (Operation &op : *body)
+    for (Value result : op.getResults())
+      if (TensorRef tensor = tensorOf(result);
+          tensor.value != result && !isTensorLike(tensor.value.getType())) {
+        items.try_emplace(tensor, result);
+        unsigned &count = itemCounts[tensor.value];
+        count = std::max(count, tensor.item + 1);
+      }
+}
+
+void ShardingPropagation::addCall(OperatorOp op, const TracedShapes &probes) {
+  Call call{op, dimensionRuleOf(op, probes), std::nullopt, flatUses(op), {}, {}};
+  for (OpOperand *use : call.uses)
+    call.operands.push_back(isTensorLike(use->get().getType()) ? tensorOf(use->get()) : TensorRef());
+  for (Value result : op->getResults())
+    if (isTensorLike(result.getType()))
+      call.results.push_back({result});
+    else
+      for (unsigned item = 0; item < itemCounts.lookup(result); ++item)
+        call.results.push_back({result, item});
+  // Of a static dimension it is the same at all sizes of the others.
+  call.positions = positionRuleOf(op, shapes);
+  // Of lists that are taken as they are, or given so, no item is seen.
+  auto isTakenWhole = [](Value result) { return isa<ListType>(result.getType()) && !isTakenByItems(result); };
+  auto isGivenWhole = [](Value operand) {
+    auto list = dyn_cast<ListType>(operand.getType());
+    return list && isTensorLike(list.getElement()) && !isListInSight(operand);
+  };
+  if (llvm::any_of(op->getResults(), isTakenWhole) || llvm::any_of(op->getOperands(), isGivenWhole)) {
+    call.rule.reset();
+    call.positions.reset();
+  }
+  if (call.positions &&
+      (hasNamed(call, call.positions->dim) || call.positions->results.size() < call.results.size()))
+    call.positions.reset();
+  if (call.rule)
+    blockNamed(call);
+  for (ArrayRef<TensorRef> side : {ArrayRef(call.operands), ArrayRef(call.results)})
+    for (TensorRef tensor : side)
+      if (tensor.value)
+        if (auto &users = callsOf[tensor]; users.empty() || users.back() != calls.size())
+          users.push_back(calls.size());
+  calls.push_back(std::move(call));
+}
+
+SmallVector<const SplittableCall *> ShardingPropagation::callsTaking(TensorRef tensor) const {
+  SmallVector<const SplittableCall *> found;
+  if (auto users = callsOf.find(tensor); users != callsOf.end())
+    for (unsigned index : users->second)
+      if (llvm::is_contained(calls[index].operands, tensor))
+        found.push_back(&calls[index]);
+  return found;
+}
+
+RankedTensorType ShardingPropagation::typeOf(TensorRef tensor) const {
+  Value value = tensor.value;
+  if (value && !isTensorLike(value.getType()))
+    value = items.lookup(tensor);
+  return value ? dyn_cast<RankedTensorType>(value.getType()) : RankedTensorType();
+}
+
+int64_t ShardingPropagation::sizeOf(TensorRef tensor, unsigned dim) const {
+  RankedTensorType type = typeOf(tensor);
+  return type && dim < type.getRank() && !type.isDynamicDim(dim) ? type.getDimSize(dim) : 0;
+}
+
+int64_t ShardingPropagation::bytesOf(TensorRef tensor) const {
+  bool isItem = !isTensorLike(tensor.value.getType());
+  Value value = isItem ? items.lookup(tensor) : tensor.value;
+  return value ? shapes.bytesOf(value) : 0;
+}
+
+/// Whether a tensor of the call has a dimension `dim` whose size is not static.
+bool ShardingPropagation::hasNamed(const Call &call, unsigned dim) const {
+  auto isNamed = [&](TensorRef tensor) {
+    RankedTensorType type = typeOf(tensor);
+    return type && dim < type.getRank() && type.isDynamicDim(dim);
+  };
+  return llvm::any_of(call.operands, isNamed) || llvm::any_of(call.results, isNamed);
+}
+
+/// Factors that are part of a dimension whose size is not static are needed whole.
+void ShardingPropagation::blockNamed(Call &call) const {
+  auto block = [&](ArrayRef<TensorRef> side, ArrayRef<DimensionRule::Dims> dims) {
+    for (auto [index, tensor] : llvm::enumerate(side)) {
+      RankedTensorType type = typeOf(tensor);
+      if (!type || dims.empty())
+        continue;
+      for (auto [d, dim] : llvm::enumerate(dims[std::min<size_t>(index, dims.size() - 1)]))
+        if (int64_t(d) < type.getRank() && type.isDynamicDim(d))
+          for (unsigned factor : dim)
+            call.rule->factors[factor].kind = FactorKind::Block;
+    }
+  };
+  block(call.operands, call.rule->operands);
+  block(call.results, call.rule->results);
+}
+
+/// Adds the uses of a split tensor that are none of a call: those of the function's return, and those that
+/// need it whole.
+/// \param item  of which item of `value`, where that is a list or tuple.
+void ShardingPropagation::findOtherUses(Value value, std::optional<unsigned> item, SplitClass &found) const {
+  for (OpOperand &use : value.getUses()) {
+    Operation *user = use.getOwner();
+    bool isHere = user->getBlock() == body;
+    if (isHere && isa<BoundaryOp>(user))
+      findOtherUses(user->getResult(0), item, found);
+    else if (isHere && !item && isa<ListOp, TupleOp>(user))
+      findOtherUses(user->getResult(0), use.getOperandNumber(), found);
+    else if (isHere && item && isa<UnpackOp>(user) && *item < user->getNumResults())
+      findOtherUses(user->getResult(*item), std::nullopt, found);
+    else if (isHere && item && isItemAccess(user) && constantItem(OperatorOp(user))) {
+      if (constantItem(OperatorOp(user)) == item)
+        findOtherUses(user->getResult(0), std::nullopt, found);
+    } else if (isa<func::ReturnOp>(user)) {
+      if (!llvm::is_contained(found.outputs, &use))
+        found.outputs.push_back(&use);
+    } else {
+      bool isOfCall =
+          isHere && isa<OperatorOp>(user) && !isItemAccess(user) && (!item || isListInSight(value));
+      if (!isOfCall && !llvm::is_contained(found.gathers, &use))
+        found.gathers.push_back(&use);
+    }
+  }
+}
+
+//===- Classes ------------------------------------------------------------===//
+
+SplitClass ShardingPropagation::propagate(TensorRef tensor, unsigned dim, int32_t ranks,
+                                          llvm::function_ref<bool(TensorRef)> isWhole) const {
+  std::optional<SplitClass> best;
+  auto costOf = [&](const SplitClass &found) {
+    return std::pair(found.count < ranks, found.gathers.size() + found.reshards.size());
+  };
+  int64_t size = sizeOf(tensor, dim);
+  if (size == 0)
+    return {};
+  auto consider = [&](SplitClass found) {
+    for (auto &[split, labelling] : found.tensors) {
+      bool isItem = !isTensorLike(split.value.getType());
+      findOtherUses(split.value, isItem ? std::optional(split.item) : std::nullopt, found);
+    }
+    if (!best || costOf(found) < costOf(*best))
+      best = std::move(found);
+  };
+  auto staysSplit = [&](const SplitClass &found) {
+    auto own = found.tensors.find(tensor);
+    return own != found.tensors.end() && llvm::count(own->second.labels, Labelling::kWhole) * 2 <= size;
+  };
+  // Heads are outside of what a head is made of, but parts of a fused weight may be outside of heads.
+  LabelFlow::Preference alternatives{1, 1};
+  for (unsigned ofOthers = 0; ofOthers < alternatives.ofOthers; ++ofOthers)
+    for (unsigned ofViews = 0; ofViews < alternatives.ofViews; ++ofViews) {
+      LabelFlow flow(*this, {ofViews, ofOthers}, isWhole);
+      SplitClass found = flow.run(tensor, dim, size);
+      alternatives.ofViews = std::max(alternatives.ofViews, flow.countAlternatives().ofViews);
+      alternatives.ofOthers = std::max(alternatives.ofOthers, flow.countAlternatives().ofOthers);
+      if (!found.gathers.empty())
+        if (SplitClass kept = flow.keepWhole(found); staysSplit(kept))
+          consider(std::move(kept));
+      consider(std::move(found));
+      // Nothing costs less; the other ways to split might reach the whole model.
+      if (costOf(*best) == std::pair(false, size_t(0)))
+        return std::move(*best);
+    }
+  return std::move(*best);
+}
+
+} // namespace cleave

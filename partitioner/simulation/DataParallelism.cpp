@@ -1,0 +1,98 @@
+//===- DataParallelism.cpp - Pipelines side by side -----------------------===//
+#include "partitioner/simulation/DataParallelism.h"
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/Support/MathExtras.h"
+#include <algorithm>
+#include <map>
+
+namespace cleave {
+
+int64_t DataGroup::heldBytes(int64_t weights, int64_t gradients, int64_t optimizer) const {
+  auto held = [&](int64_t bytes, uint32_t from) {
+    return zero >= from ? int64_t(llvm::divideCeil(bytes, ranks)) : bytes;
+  };
+  return held(weights, 3) + held(gradients, 2) + held(optimizer, 1);
+}
+
+double DataGroup::sumSeconds(int64_t bytes) const {
+  return seconds(zero == 0 ? CollectiveKind::AllReduce : CollectiveKind::ReduceScatter, bytes);
+}
+
+double DataGroup::gatherSeconds(int64_t weights) const {
+  return ranks > 1 && (zero == 1 || zero == 2) ? seconds(CollectiveKind::AllGather, weights) : 0;
+}
+
+/// Of items next to each other, which are there together.
+static int64_t mostGathered(llvm::ArrayRef<int64_t> items) {
+  int64_t most = 0;
+  for (size_t i = 0; i < items.size(); ++i)
+    most = std::max(most, items[i] + (i > 0 ? items[i - 1] : 0));
+  return most;
+}
+
+TrainingStageCost DataGroup::partOf(const TrainingStageCost &whole) const {
+  TrainingStageCost part = whole;
+  if (ranks == 1 || zero == 0)
+    return part;
+  const int64_t trained = whole.weightBytes + whole.gradientBytes + whole.optimizerBytes;
+  part.stateBytes += heldBytes(whole.weightBytes, whole.gradientBytes, whole.optimizerBytes) - trained;
+  part.update /= ranks;
+  if (zero >= 2 && !whole.buckets.empty()) {
+    double sums = 0;
+    for (const GradientBucket &bucket : llvm::ArrayRef(whole.buckets).drop_back())
+      sums += sumSeconds(bucket.bytes);
+    part.weightGradient = std::max(part.weightGradient, sums);
+    for (const GradientBucket &bucket : whole.buckets)
+      part.bufferBytes = std::max(part.bufferBytes, bucket.bytes);
+  }
+  if (zero < 3 || whole.itemBytes.empty())
+    return part;
+  double gathers = 0;
+  for (int64_t bytes : whole.itemBytes)
+    gathers += seconds(CollectiveKind::AllGather, bytes);
+  auto begin = [&](double &pass, int64_t firstItem) {
+    const double first = seconds(CollectiveKind::AllGather, firstItem);
+    pass = first + std::max(pass, gathers - first);
+  };
+  begin(part.forward, whole.itemBytes.front());
+  begin(part.inputGradient, whole.itemBytes.back());
+  part.bufferBytes += mostGathered(whole.itemBytes);
+  return part;
+}
+
+/// The last pass for gradients of weights of each of the rank's stages, by its place in the timeline.
+static std::map<uint32_t, size_t> lastPasses(const RankForecast &rank) {
+  std::map<uint32_t, size_t> last;
+  for (auto [index, timed] : llvm::enumerate(rank.timeline))
+    if (timed.action.kind == plan::ActionKind::BackwardWeight)
+      last[timed.action.stage] = index;
+  return last;
+}
+
+double DataGroup::whenSummed(const RankForecast &rank, llvm::ArrayRef<TrainingStageCost> stages) const {
+  double end = 0;
+  std::vector<std::pair<double, int64_t>> ready;
+  for (auto [stage, index] : lastPasses(rank)) {
+    const TimedAction &last = rank.timeline[index];
+    end = std::max(end, last.end);
+    // Gradients of inputs and of weights in one go, layer by layer, unless the schedule takes them apart.
+    const plan::Action *before = index > 0 ? &rank.timeline[index - 1].action : nullptr;
+    const bool isOne = before && before->kind == plan::ActionKind::BackwardInput && before->stage == stage &&
+                       before->microbatch == last.action.microbatch;
+    for (const GradientBucket &bucket : stages[stage].buckets)
+      ready.push_back(
+          {last.end - bucket.weightGradientLeft - (isOne ? bucket.inputGradientLeft : 0), bucket.bytes});
+    // The others were summed in its course.
+    if (zero >= 2 && !stages[stage].buckets.empty())
+      ready.erase(ready.end() - stages[stage].buckets.size(), ready.end() - 1);
+  }
+  if (ranks == 1)
+    return end;
+  llvm::sort(ready);
+  double sum = 0;
+  for (auto [time, bytes] : ready)
+    sum = std::max(sum, time) + sumSeconds(bytes);
+  return std::max(sum, end);
+}
+
+} // namespace cleave

@@ -1,0 +1,258 @@
+//===- Schedules.cpp - Schedule generators --------------------------------===//
+#include "partitioner/simulation/Schedules.h"
+
+#include "llvm/ADT/ArrayRef.h"
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/Support/FormatVariadic.h"
+#include "llvm/Support/MathExtras.h"
+#include <algorithm>
+#include <cassert>
+#include <memory>
+#include <optional>
+#include <tuple>
+
+namespace cleave {
+
+using plan::ActionKind;
+
+namespace {
+/// What a stage does for a micro-batch. Where backward passes are not split, BackwardInput is both of their
+/// halves.
+struct Pass {
+  ActionKind kind;
+  uint32_t stage, microbatch;
+};
+
+/// Something that happens in one rank, or between two.
+struct Event {
+  uint32_t time;
+  /// At one time, transfers come before what they make possible.
+  bool isPass;
+  uint32_t microbatch, stage, peer;
+  /// Of a pass.
+  ActionKind kind;
+  auto key() const { return std::tie(time, isPass, microbatch, stage, peer); }
+  bool operator<(const Event &other) const { return key() < other.key(); }
+};
+
+/// Passes and transfers in time, each pass as soon as it can begin in its rank's order.
+class Layout {
+public:
+  Layout(const Pipeline &pipeline, bool isSplit);
+  /// \param orders  the passes of each rank.
+  std::vector<Event> run(llvm::ArrayRef<std::vector<Pass>> orders);
+
+private:
+  /// By stage and micro-batch; 0: it has not begun.
+  using Ends = std::vector<std::vector<uint32_t>>;
+
+  /// Nothing where it needs what is not laid out yet.
+  std::optional<uint32_t> beginOf(const Pass &pass) const;
+  void add(const Pass &pass, uint32_t begin);
+
+  const Pipeline &pipeline;
+  bool isSplit;
+  /// Per stage: those that give it values, those that it gives values.
+  std::vector<std::vector<uint32_t>> sources, targets;
+  std::vector<uint32_t> rankIsFree;
+  Ends forwardEnds, backwardEnds;
+  std::vector<Event> events;
+};
+} // namespace
+
+Layout::Layout(const Pipeline &pipeline, bool isSplit)
+    : pipeline(pipeline), isSplit(isSplit), sources(pipeline.stages), targets(pipeline.stages),
+      rankIsFree(pipeline.ranks), forwardEnds(pipeline.stages, std::vector<uint32_t>(pipeline.microbatches)),
+      backwardEnds(forwardEnds) {
+  for (const plan::Transfer &transfer : pipeline.transfers) {
+    assert(transfer.from < transfer.to && transfer.to < pipeline.stages && "transfers go to later stages");
+    sources[transfer.to].push_back(transfer.from);
+    targets[transfer.from].push_back(transfer.to);
+  }
+}
+
+std::optional<uint32_t> Layout::beginOf(const Pass &pass) const {
+  uint32_t begin = rankIsFree[pass.stage % pipeline.ranks];
+  bool isReady = true;
+  auto follow = [&](const Ends &ends, llvm::ArrayRef<uint32_t> stages) {
+    for (uint32_t stage : stages) {
+      isReady &= ends[stage][pass.microbatch] != 0;
+      begin = std::max(begin, ends[stage][pass.microbatch]);
+    }
+  };
+  if (pass.kind == ActionKind::Forward)
+    follow(forwardEnds, sources[pass.stage]);
+  if (pass.kind == ActionKind::BackwardInput) {
+    follow(forwardEnds, pass.stage);
+    follow(backwardEnds, targets[pass.stage]);
+  }
+  return isReady ? std::optional(begin) : std::nullopt;
+}
+
+void Layout::add(const Pass &pass, uint32_t begin) {
+  const bool isForward = pass.kind == ActionKind::Forward, isWeight = pass.kind == ActionKind::BackwardWeight;
+  const uint32_t end = begin + (isForward || isWeight || isSplit ? 1 : 2);
+  events.push_back({begin, /*isPass=*/true, pass.microbatch, pass.stage, /*peer=*/0, pass.kind});
+  rankIsFree[pass.stage % pipeline.ranks] = end;
+  if (isWeight)
+    return;
+  (isForward ? forwardEnds : backwardEnds)[pass.stage][pass.microbatch] = end;
+  for (uint32_t peer : (isForward ? targets : sources)[pass.stage])
+    // Stages of one rank hand over without actions.
+    if (peer % pipeline.ranks != pass.stage % pipeline.ranks)
+      events.push_back({end, /*isPass=*/false, pass.microbatch, pass.stage, peer, ActionKind::Send});
+}
+
+std::vector<Event> Layout::run(llvm::ArrayRef<std::vector<Pass>> orders) {
+  std::vector<size_t> next(orders.size());
+  for (bool isMoving = true; isMoving;) {
+    isMoving = false;
+    for (auto [order, at] : llvm::zip(orders, next))
+      for (; at < order.size(); ++at) {
+        std::optional<uint32_t> begin = beginOf(order[at]);
+        if (!begin)
+          break;
+        add(order[at], *begin);
+        isMoving = true;
+      }
+  }
+  assert(llvm::all_of(llvm::zip(orders, next),
+                      [](auto each) { return std::get<0>(each).size() == std::get<1>(each); }) &&
+         "orders wait for each other in a circle");
+  llvm::sort(events);
+  return std::move(events);
+}
+
+//===- Tables -------------------------------------------------------------===//
+
+/// Of all ranks that do what the stage's does.
+static void append(plan::Schedule &schedule, const Pipeline &pipeline, ActionKind kind, uint32_t stage,
+                   uint32_t microbatch, uint32_t peer) {
+  const uint32_t first = stage % pipeline.ranks * pipeline.width;
+  for (uint32_t rank = first; rank < first + pipeline.width; ++rank) {
+    auto action = std::make_unique<plan::Action>();
+    action->kind = kind;
+    action->stage = stage;
+    action->microbatch = microbatch;
+    action->peer = peer;
+    schedule.ranks[rank]->actions.push_back(std::move(action));
+  }
+}
+
+static plan::Schedule dealOut(const Pipeline &pipeline, llvm::StringRef name,
+                              llvm::ArrayRef<std::vector<Pass>> orders, bool isSplit) {
+  plan::Schedule schedule;
+  schedule.signature = pipeline.signature;
+  schedule.name = name.str();
+  schedule.microbatches = pipeline.microbatches;
+  for (uint32_t rank = 0; rank < pipeline.ranks * pipeline.width; ++rank) {
+    schedule.ranks.push_back(std::make_unique<plan::RankActions>());
+    schedule.ranks.back()->rank = rank;
+  }
+  for (const Event &event : Layout(pipeline, isSplit).run(orders)) {
+    append(schedule, pipeline, event.kind, event.stage, event.microbatch, event.peer);
+    if (event.kind == ActionKind::Send)
+      append(schedule, pipeline, ActionKind::Recv, event.peer, event.microbatch, event.stage);
+    if (event.kind == ActionKind::BackwardInput && !isSplit)
+      append(schedule, pipeline, ActionKind::BackwardWeight, event.stage, event.microbatch, /*peer=*/0);
+  }
+  return schedule;
+}
+
+//===- Orders -------------------------------------------------------------===//
+
+static uint32_t stagesOfRank(const Pipeline &pipeline) {
+  return llvm::divideCeil(pipeline.stages, pipeline.ranks);
+}
+
+static bool exists(const Pipeline &pipeline, const Pass &pass) {
+  return pass.stage < pipeline.stages && pass.microbatch < pipeline.microbatches;
+}
+
+/// One pass of each stage of the rank for each micro-batch: groups of as many micro-batches as ranks, one
+/// stage after the other. All groups are full and all ranks have as many stages, so some passes do not exist.
+static std::vector<Pass> passesOf(const Pipeline &pipeline, uint32_t rank, ActionKind kind) {
+  std::vector<Pass> passes;
+  const uint32_t stages = stagesOfRank(pipeline);
+  for (uint32_t group = 0; group < pipeline.microbatches; group += pipeline.ranks)
+    for (uint32_t index = 0; index < stages; ++index)
+      for (uint32_t microbatch = group; microbatch < group + pipeline.ranks; ++microbatch) {
+        const uint32_t own = kind == ActionKind::Forward ? index : stages - 1 - index;
+        passes.push_back({kind, own * pipeline.ranks + rank, microbatch});
+      }
+  return passes;
+}
+
+/// `warmUp` forward passes, then a forward and a backward one by turns, then what is left.
+///
+/// \param weightDelay  how many backward passes later their second half comes; nothing: they are not split.
+static std::vector<Pass> orderOf(const Pipeline &pipeline, uint32_t rank, size_t warmUp,
+                                 std::optional<size_t> weightDelay) {
+  const std::vector<Pass> forward = passesOf(pipeline, rank, ActionKind::Forward),
+                          backward = passesOf(pipeline, rank, ActionKind::BackwardInput);
+  warmUp = std::min(warmUp, forward.size());
+  std::vector<Pass> order;
+  auto add = [&](const std::vector<Pass> &passes, size_t step, size_t delay, ActionKind kind) {
+    if (step < delay || step - delay >= passes.size())
+      return;
+    Pass pass = passes[step - delay];
+    pass.kind = kind;
+    if (exists(pipeline, pass))
+      order.push_back(pass);
+  };
+  for (size_t step = 0; step < forward.size() + warmUp + weightDelay.value_or(0); ++step) {
+    add(forward, step, 0, ActionKind::Forward);
+    add(backward, step, warmUp, ActionKind::BackwardInput);
+    if (weightDelay)
+      add(backward, step, warmUp + *weightDelay, ActionKind::BackwardWeight);
+  }
+  return order;
+}
+
+static size_t warmUpOf(TrainingKind kind, const Pipeline &pipeline, uint32_t rank) {
+  const size_t later = pipeline.ranks - 1 - rank;
+  switch (kind) {
+  case TrainingKind::Gpipe:
+    return SIZE_MAX;
+  case TrainingKind::OneForwardOneBackward:
+  case TrainingKind::ZeroBubbleH1:
+    return later;
+  case TrainingKind::Interleaved:
+    return 2 * later + size_t(stagesOfRank(pipeline) - 1) * pipeline.ranks;
+  }
+  llvm_unreachable("all kinds are above");
+}
+
+llvm::StringRef nameOf(TrainingKind kind) {
+  static constexpr llvm::StringLiteral names[] = {"gpipe", "1f1b", "interleaved", "zb-h1"};
+  return names[static_cast<size_t>(kind)];
+}
+
+plan::Schedule gpipe(const Pipeline &pipeline) {
+  assert(pipeline.ranks <= pipeline.stages && "every rank has a stage");
+  std::vector<std::vector<Pass>> orders;
+  for (uint32_t rank = 0; rank < pipeline.ranks; ++rank) {
+    orders.push_back(passesOf(pipeline, rank, ActionKind::Forward));
+    llvm::erase_if(orders.back(), [&](const Pass &pass) { return !exists(pipeline, pass); });
+  }
+  return dealOut(pipeline, pipeline.ranks == pipeline.stages ? "gpipe" : "interleaved", orders,
+                 /*isSplit=*/false);
+}
+
+llvm::Expected<plan::Schedule> trainingSchedule(TrainingKind kind, const Pipeline &pipeline) {
+  assert(pipeline.ranks <= pipeline.stages && "every rank has a stage");
+  const bool isSplit = kind == TrainingKind::ZeroBubbleH1;
+  if ((isSplit || kind == TrainingKind::OneForwardOneBackward) && pipeline.stages != pipeline.ranks)
+    return llvm::createStringError(
+        llvm::formatv("schedule {0}: found {1} stages on {2} ranks, expected one a rank; use "
+                      "interleaved",
+                      nameOf(kind), pipeline.stages, pipeline.ranks)
+            .str());
+  std::vector<std::vector<Pass>> orders;
+  for (uint32_t rank = 0; rank < pipeline.ranks; ++rank)
+    orders.push_back(orderOf(pipeline, rank, warmUpOf(kind, pipeline, rank),
+                             isSplit ? std::optional<size_t>(rank) : std::nullopt));
+  return dealOut(pipeline, nameOf(kind), orders, isSplit);
+}
+
+} // namespace cleave
