@@ -12,7 +12,7 @@
 #include "tests/fuzz/PlanMutator.h"
 #include "tests/unit/plan/PlanBuilder.h"
 #include "tests/unit/runtime/TestModels.h"
-#include "tools/cleave/Inspect.h"
+#include "tools/cleave/inspect/Inspect.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/Endian.h"
 #include "llvm/Support/FileSystem.h"

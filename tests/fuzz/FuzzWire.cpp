@@ -13,9 +13,9 @@
 #include "runtime/session/Lead.h"
 #include "tests/fuzz/Fuzz.h"
 #include "tests/unit/plan/PlanBuilder.h"
-#include "tools/cleave/RunInputs.h"
-#include "tools/cleave/RunReport.h"
-#include "tools/cleave/TraceMerge.h"
+#include "tools/cleave/run/RunInputs.h"
+#include "tools/cleave/run/RunReport.h"
+#include "tools/cleave/run/TraceMerge.h"
 #include "llvm/Support/Endian.h"
 #include "llvm/Support/JSON.h"
 #include <ATen/ATen.h>

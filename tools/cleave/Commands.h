@@ -2,7 +2,7 @@
 #ifndef CLEAVE_TOOLS_CLEAVE_COMMANDS_H
 #define CLEAVE_TOOLS_CLEAVE_COMMANDS_H
 
-#include "tools/cleave/Supervisor.h"
+#include "tools/cleave/process/Supervisor.h"
 #include "llvm/Support/Error.h"
 #include <CLI/CLI.hpp>
 #include <functional>

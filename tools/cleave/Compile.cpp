@@ -1,10 +1,10 @@
 //===- Compile.cpp - `cleave compile` -------------------------------------===//
 #include "tools/driver/Compile.h"
 #include "codegen/plan/Printable.h"
-#include "tools/cleave/Alternatives.h"
 #include "tools/cleave/Commands.h"
 #include "tools/cleave/PlanOptions.h"
-#include "tools/cleave/Supervised.h"
+#include "tools/cleave/process/Supervised.h"
+#include "tools/cleave/text/Alternatives.h"
 #include <memory>
 
 namespace cleave {

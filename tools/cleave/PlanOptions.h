@@ -2,7 +2,7 @@
 #ifndef CLEAVE_TOOLS_CLEAVE_PLANOPTIONS_H
 #define CLEAVE_TOOLS_CLEAVE_PLANOPTIONS_H
 
-#include "tools/cleave/Supervisor.h"
+#include "tools/cleave/process/Supervisor.h"
 #include "tools/driver/Compile.h"
 #include <CLI/CLI.hpp>
 

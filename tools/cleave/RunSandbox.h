@@ -4,7 +4,7 @@
 
 #include "codegen/plan/OutputBroker.h"
 #include "runtime/session/Session.h"
-#include "tools/cleave/RunFiles.h"
+#include "tools/cleave/run/RunFiles.h"
 
 namespace cleave {
 

@@ -1,11 +1,11 @@
 //===- SimulateTraining.cpp - `cleave simulate --train` -------------------===//
 #include "tools/cleave/SimulateTraining.h"
 #include "codegen/plan/Printable.h"
-#include "tools/cleave/Alternatives.h"
 #include "tools/cleave/ForecastJson.h"
-#include "tools/cleave/TextTable.h"
-#include "tools/cleave/TraceFile.h"
-#include "tools/cleave/Wording.h"
+#include "tools/cleave/run/TraceFile.h"
+#include "tools/cleave/text/Alternatives.h"
+#include "tools/cleave/text/TextTable.h"
+#include "tools/cleave/text/Wording.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FormatVariadic.h"
@@ -26,7 +26,8 @@ static uint32_t devicesOfRank(const TrainingForecast &report) {
 /// Of one pipeline rank.
 static llvm::SmallVector<uint32_t> stagesOf(const TrainingForecast &report, uint32_t rank) {
   llvm::SmallVector<uint32_t> stages;
-  for (uint32_t stage = rank; stage < report.pipeline.training.size(); stage += report.configuration.pipelineRanks)
+  for (uint32_t stage = rank; stage < report.pipeline.training.size();
+       stage += report.configuration.pipelineRanks)
     stages.push_back(stage);
   return stages;
 }
@@ -45,7 +46,9 @@ static std::vector<MemoryStep> memoryOf(const TrainingForecast &report, uint32_t
 }
 
 /// After the last backward pass: sums of gradients over pipelines, and the update of weights.
-static double updateSeconds(const TrainingForecast &report) { return report.pipeline.seconds - report.pipeline.forecast.seconds; }
+static double updateSeconds(const TrainingForecast &report) {
+  return report.pipeline.seconds - report.pipeline.forecast.seconds;
+}
 
 static std::string namesOf(const TrainingForecast &report, uint32_t rank) {
   const uint32_t first = rank * devicesOfRank(report), last = first + devicesOfRank(report) - 1;
@@ -88,7 +91,9 @@ llvm::json::Object toJson(const CompileOptions &, const TrainingForecast &report
                             {"recomputed_bytes", stage.recomputedBytes},
                             {"state_bytes", stage.stateBytes}});
   return Object{{"schedule", report.pipeline.schedule.name},
-                {"mesh", Object{{"pp", report.configuration.pipelineRanks}, {"dp", report.configuration.dataRanks}, {"tp", report.configuration.tensorRanks}}},
+                {"mesh", Object{{"pp", report.configuration.pipelineRanks},
+                                {"dp", report.configuration.dataRanks},
+                                {"tp", report.configuration.tensorRanks}}},
                 {"microbatches", report.configuration.microbatches},
                 {"recompute", nameOf(report.configuration.training.recompute)},
                 {"zero", report.configuration.zero},
@@ -104,15 +109,18 @@ llvm::json::Object toJson(const CompileOptions &, const TrainingForecast &report
 
 void printText(llvm::raw_ostream &out, const CompileOptions &options, const TrainingForecast &report) {
   const Configuration &configuration = report.configuration;
-  out << formatv("{0}: training, pp={1} dp={2} tp={3}, {4}, {5}, recompute {6}, {7}{8} ms a step, {9} of it the update\n",
-                 plan::printable(options.model), configuration.pipelineRanks, configuration.dataRanks, configuration.tensorRanks,
-                 report.pipeline.schedule.name, count(configuration.microbatches, "micro-batch"),
-                 nameOf(configuration.training.recompute), configuration.zero ? formatv("zero {0}, ", configuration.zero).str() : "",
+  out << formatv("{0}: training, pp={1} dp={2} tp={3}, {4}, {5}, recompute {6}, {7}{8} ms a step, {9} of it "
+                 "the update\n",
+                 plan::printable(options.model), configuration.pipelineRanks, configuration.dataRanks,
+                 configuration.tensorRanks, report.pipeline.schedule.name,
+                 count(configuration.microbatches, "micro-batch"), nameOf(configuration.training.recompute),
+                 configuration.zero ? formatv("zero {0}, ", configuration.zero).str() : "",
                  milliseconds(report.pipeline.seconds), milliseconds(updateSeconds(report)));
   for (const std::string &note : report.notes)
     out << "note: " << plan::printable(note) << "\n";
   out << "\n";
-  TextTable table({Align::Left, Align::Left, Align::Right, Align::Right, Align::Right, Align::Right, Align::Right});
+  TextTable table(
+      {Align::Left, Align::Left, Align::Right, Align::Right, Align::Right, Align::Right, Align::Right});
   table.add({"devices", "stages", "busy ms", "idle ms", "bubble %", "state MB", "peak MB"});
   for (uint32_t rank = 0; rank < configuration.pipelineRanks; ++rank) {
     std::vector<std::string> stages;
@@ -120,8 +128,9 @@ void printText(llvm::raw_ostream &out, const CompileOptions &options, const Trai
       stages.push_back(std::to_string(stage));
     table.add({namesOf(report, rank), llvm::join(stages, ", "),
                milliseconds(report.pipeline.forecast.ranks[rank].busySeconds),
-               milliseconds(report.pipeline.forecast.bubbleSeconds(rank)), formatv("{0:f1}", bubbleOf(report, rank) * 100),
-               megabytes(report.pipeline.stateBytes[rank]), megabytes(report.pipeline.peakBytes[rank])});
+               milliseconds(report.pipeline.forecast.bubbleSeconds(rank)),
+               formatv("{0:f1}", bubbleOf(report, rank) * 100), megabytes(report.pipeline.stateBytes[rank]),
+               megabytes(report.pipeline.peakBytes[rank])});
   }
   table.print(out);
   printAlternatives(out, report.alternatives);

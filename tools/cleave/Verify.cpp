@@ -2,8 +2,8 @@
 #include "tools/driver/Verify.h"
 #include "codegen/plan/Printable.h"
 #include "tools/cleave/Commands.h"
-#include "tools/cleave/CrashReport.h"
-#include "tools/cleave/Supervised.h"
+#include "tools/cleave/process/CrashReport.h"
+#include "tools/cleave/process/Supervised.h"
 #include "llvm/ADT/STLExtras.h"
 #include <memory>
 

@@ -1,5 +1,5 @@
 //===- InspectTest.cpp - What `cleave inspect` shows ----------------------===//
-#include "tools/cleave/Inspect.h"
+#include "tools/cleave/inspect/Inspect.h"
 #include "tests/unit/plan/PlanBuilder.h"
 #include <gtest/gtest.h>
 
@@ -92,10 +92,11 @@ TEST(InspectJson, ListsOperatorsWithoutSemanticsAsReplicated) {
 }
 
 TEST(InspectJson, TellsWhatWasWeighed) {
-  EXPECT_EQ(compact(toJson(load()).get("alternatives")),
-            R"([{"mesh":"pp=2,tp=1","microbatches":2,"peak_bytes":1024,"reason":"","schedule":"gpipe","seconds":0.00390625},)"
-            R"({"mesh":"pp=1,tp=2","microbatches":2,"peak_bytes":1024,"reason":"takes 25.0 % longer","schedule":"gpipe",)"
-            R"("seconds":0.0048828125}])");
+  EXPECT_EQ(
+      compact(toJson(load()).get("alternatives")),
+      R"([{"mesh":"pp=2,tp=1","microbatches":2,"peak_bytes":1024,"reason":"","schedule":"gpipe","seconds":0.00390625},)"
+      R"({"mesh":"pp=1,tp=2","microbatches":2,"peak_bytes":1024,"reason":"takes 25.0 % longer","schedule":"gpipe",)"
+      R"("seconds":0.0048828125}])");
 }
 
 TEST(InspectJson, TellsWhatDevicesHave) {
@@ -104,7 +105,8 @@ TEST(InspectJson, TellsWhatDevicesHave) {
             R"([{"memory_bytes":null,"name":"cpu:0"},{"memory_bytes":null,"name":"cpu:1"}])");
   loaded.plan->devices = {"a", "b"};
   loaded.plan->memory_limits = {0, 1 << 20};
-  EXPECT_EQ(compact(toJson(loaded).get("devices")), R"([{"memory_bytes":null,"name":"a"},{"memory_bytes":1048576,"name":"b"}])");
+  EXPECT_EQ(compact(toJson(loaded).get("devices")),
+            R"([{"memory_bytes":null,"name":"a"},{"memory_bytes":1048576,"name":"b"}])");
 }
 
 TEST(InspectJson, LeavesOutWhatIsNotPredicted) {
@@ -132,10 +134,11 @@ static LoadedPlan loadHostile() {
   LoadedPlan loaded = load();
   Plan &plan = *loaded.plan;
   for (std::string *name :
-       {&plan.paths[1], &plan.stages[0]->module_paths[0], &plan.weights[0]->name, &plan.weights[2]->aliases[0],
-        &plan.signatures[0]->name, &plan.signatures[0]->inputs[0]->name, &plan.signatures[0]->inputs[0]->role,
-        &plan.signatures[0]->outputs[0]->name, &plan.signatures[0]->symbols[0]->name, &plan.notes[0]->kind,
-        &plan.notes[0]->text, &plan.producer, &plan.pipeline, &plan.schedules[0]->name, &plan.alternatives[0]->mesh,
+       {&plan.paths[1], &plan.stages[0]->module_paths[0], &plan.weights[0]->name,
+        &plan.weights[2]->aliases[0], &plan.signatures[0]->name, &plan.signatures[0]->inputs[0]->name,
+        &plan.signatures[0]->inputs[0]->role, &plan.signatures[0]->outputs[0]->name,
+        &plan.signatures[0]->symbols[0]->name, &plan.notes[0]->kind, &plan.notes[0]->text, &plan.producer,
+        &plan.pipeline, &plan.schedules[0]->name, &plan.alternatives[0]->mesh,
         &plan.alternatives[0]->schedule, &plan.alternatives[1]->reason})
     *name = kHostile;
   plan.devices = {kHostile, kHostile};
@@ -150,7 +153,9 @@ TEST(InspectHtml, TakesNamesAsText) {
   EXPECT_EQ(page.find("<script"), std::string::npos);
   EXPECT_EQ(page.find("alert(\""), std::string::npos);
   EXPECT_EQ(page.find("&lt;&"), std::string::npos) << "an entity of a name is text too";
-  EXPECT_NE(page.find("a&lt;script&gt;alert(&quot;1&quot;)&lt;/script&gt;&amp;lt;&apos;\\N"), std::string::npos) << page;
+  EXPECT_NE(page.find("a&lt;script&gt;alert(&quot;1&quot;)&lt;/script&gt;&amp;lt;&apos;\\N"),
+            std::string::npos)
+      << page;
 }
 
 TEST(InspectHtml, ShowsPlansWithoutPredictions) {
@@ -160,7 +165,8 @@ TEST(InspectHtml, ShowsPlansWithoutPredictions) {
   llvm::raw_string_ostream stream(page);
   printHtml(stream, loaded, "two.plan", forecastOf(*loaded.plan, "two.plan"));
   EXPECT_NE(page.find("Not predicted"), std::string::npos);
-  EXPECT_NE(page.find("Not predicted: two.plan: does not say what its micro-batches take"), std::string::npos);
+  EXPECT_NE(page.find("Not predicted: two.plan: does not say what its micro-batches take"),
+            std::string::npos);
   EXPECT_EQ(page.find("class=\"timeline\""), std::string::npos);
 }
 

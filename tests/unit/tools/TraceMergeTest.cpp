@@ -1,5 +1,5 @@
 //===- TraceMergeTest.cpp - Traces that other processes send --------------===//
-#include "tools/cleave/TraceMerge.h"
+#include "tools/cleave/run/TraceMerge.h"
 #include "tests/unit/plan/PlanBuilder.h"
 #include <gmock/gmock.h>
 

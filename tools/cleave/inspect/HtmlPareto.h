@@ -1,0 +1,20 @@
+//===- HtmlPareto.h - Time against memory -----------------------*- C++ -*-===//
+//
+// Private to `inspect --format html`.
+//
+//===----------------------------------------------------------------------===//
+#ifndef CLEAVE_TOOLS_CLEAVE_INSPECT_HTMLPARETO_H
+#define CLEAVE_TOOLS_CLEAVE_INSPECT_HTMLPARETO_H
+
+#include "codegen/plan/Plan.h"
+#include "tools/cleave/inspect/HtmlWriter.h"
+
+namespace cleave {
+
+/// The configurations that were weighed as points of time and memory, with those that no other one beats in
+/// both, and a table.
+void writePareto(HtmlWriter &html, const plan::Alternatives &alternatives);
+
+} // namespace cleave
+
+#endif // CLEAVE_TOOLS_CLEAVE_INSPECT_HTMLPARETO_H

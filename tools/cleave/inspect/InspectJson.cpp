@@ -1,0 +1,265 @@
+//===- InspectJson.cpp - A plan as one JSON object ------------------------===//
+#include "codegen/plan/DimExpr.h"
+#include "codegen/plan/OperatorName.h"
+#include "codegen/plan/PlanFacts.h"
+#include "codegen/plan/Safetensors.h"
+#include "codegen/plan/ValidateParts.h"
+#include "ir/Schemas.h"
+#include "tools/cleave/inspect/Inspect.h"
+#include "tools/cleave/text/Alternatives.h"
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringMap.h"
+
+namespace cleave {
+
+using namespace plan;
+namespace json = llvm::json;
+
+/// Applies `make` to each entry.
+template <typename Range, typename Function> static json::Array toArray(const Range &range, Function make) {
+  json::Array array;
+  for (const auto &entry : range)
+    array.push_back(make(entry));
+  return array;
+}
+
+static json::Array toArray(llvm::ArrayRef<int64_t> sizes) { return json::Array(sizes); }
+
+/// Numbers where sizes are fixed, the user's words where they are not; null when the rank is unknown.
+static json::Value shapeOf(const Signature &signature, const TensorType &type) {
+  if (!type.ranked)
+    return nullptr;
+  json::Array shape;
+  for (auto [dim, text] : llvm::zip(type.dims, dimensionsOf(signature, type))) {
+    std::optional<int64_t> constant = asConstant(*dim);
+    shape.push_back(constant ? json::Value(*constant) : json::Value(text));
+  }
+  return shape;
+}
+
+static json::Object describe(const Plan &plan, const Signature &signature, uint32_t index) {
+  const Schedule &schedule = scheduleOf(plan, index);
+  auto symbol = [](const auto &entry) {
+    json::Object object{{"name", entry->name},
+                        {"traced", entry->traced},
+                        {"multiple", entry->multiple},
+                        {"least", entry->least}};
+    if (entry->most != Symbol().most)
+      object["most"] = entry->most;
+    return object;
+  };
+  auto input = [&](const auto &entry) {
+    return json::Object{{"name", entry->name},
+                        {"role", entry->role},
+                        {"dtype", nameOf(entry->type->dtype)},
+                        {"shape", shapeOf(signature, *entry->type)}};
+  };
+  auto output = [&](const auto &entry) {
+    return json::Object{{"name", entry->name},
+                        {"stage", entry->stage},
+                        {"dtype", nameOf(entry->type->dtype)},
+                        {"shape", shapeOf(signature, *entry->type)}};
+  };
+  return json::Object{{"name", signature.name},
+                      {"symbols", toArray(signature.symbols, symbol)},
+                      {"inputs", toArray(signature.inputs, input)},
+                      {"outputs", toArray(signature.outputs, output)},
+                      {"schedule", schedule.name},
+                      {"microbatches", schedule.microbatches},
+                      {"slices", schedule.slices}};
+}
+
+static json::Array describeStages(const Plan &plan) {
+  std::vector<int64_t> weightBytes = weightBytesOfStages(plan);
+  std::vector<std::vector<ModuleShare>> modules = modulesOfStages(plan);
+  auto module = [](const ModuleShare &share) {
+    return json::Object{{"path", share.path}, {"ops", share.ops}, {"weight_bytes", share.weightBytes}};
+  };
+  auto device = [&](uint32_t rank) { return deviceOf(plan, rank); };
+  return toArray(plan.stages, [&](const auto &stage) {
+    json::Object object{{"index", stage->index},
+                        {"module_paths", json::Array(stage->module_paths)},
+                        {"modules", toArray(modules[stage->index], module)},
+                        {"ops", stage->ops},
+                        {"devices", toArray(stage->ranks, device)},
+                        {"weight_bytes", weightBytes[stage->index]}};
+    const Prediction *prediction = predictionOf(plan, stage->index);
+    auto predicted = [&](auto member) {
+      return prediction ? json::Value(prediction->*member) : json::Value(nullptr);
+    };
+    object["predicted_seconds"] = predicted(&Prediction::seconds);
+    object["predicted_flops"] = predicted(&Prediction::flops);
+    object["predicted_activation_bytes"] = predicted(&Prediction::activation_bytes);
+    object["predicted_peak_bytes"] = predicted(&Prediction::peak_bytes);
+    object["predicted_receive_bytes"] = predicted(&Prediction::recv_bytes);
+    return object;
+  });
+}
+
+static json::Array describeWeights(const Plan &plan) {
+  static constexpr llvm::StringRef kRoles[] = {"parameter", "buffer", "constant"};
+  json::Array weights;
+  for (auto [weight, stages] : llvm::zip(plan.weights, stagesOfWeights(plan)))
+    weights.push_back(json::Object{
+        {"name", weight->name},
+        {"aliases", json::Array(weight->aliases)},
+        {"role", kRoles[static_cast<size_t>(weight->role)]},
+        {"dtype", nameOf(weight->dtype)},
+        {"shape", toArray(weight->shape)},
+        {"style", weight->style},
+        {"stage", stages.empty() ? json::Value(nullptr) : json::Value(stages.front())},
+        {"stages", json::Array(stages)},
+        {"devices", toArray(weight->shards, [&](const auto &shard) { return deviceOf(plan, shard->rank); })},
+        {"shard_shapes", toArray(weight->shards, [](const auto &shard) { return toArray(shard->shape); })}});
+  return weights;
+}
+
+/// The collectives of tp rank 0, each of which runs once a micro-batch.
+static json::Array describeCollectives(const Plan &plan) {
+  return toArray(collectivesOf(plan), [](const CollectiveFact &fact) {
+    return json::Object{{"kind", fact.kind},
+                        {"stage", fact.stage},
+                        {"module_path", fact.path},
+                        {"bytes", fact.bytes},
+                        {"per_microbatch", true}};
+  });
+}
+
+static json::Array describeDimensions(const Plan &plan) {
+  return toArray(plan.dimensions, [](const auto &dimension) {
+    return json::Object{{"module_path", dimension->path},
+                        {"parts", dimension->parts},
+                        {"weights", json::Array(dimension->weights)},
+                        {"sums", dimension->sums},
+                        {"gathers", dimension->gathers}};
+  });
+}
+
+/// One a rank.
+static json::Array describeDevices(const Plan &plan) {
+  json::Array devices;
+  for (uint32_t rank = 0; rank < plan.mesh->pp * plan.mesh->dp * plan.mesh->tp; ++rank)
+    devices.push_back(
+        json::Object{{"name", deviceOf(plan, rank)}, {"memory_bytes", memoryLimitOf(plan, rank)}});
+  return devices;
+}
+
+static json::Array describeStates(const Plan &plan) {
+  static const Signature none{};
+  return toArray(plan.states, [](const auto &state) {
+    const TensorType &type = *state->type;
+    return json::Object{{"name", state->name},
+                        {"stage", state->stage},
+                        {"dtype", type.ranked ? json::Value(nameOf(type.dtype)) : json::Value(nullptr)},
+                        {"shape", shapeOf(none, type)}};
+  });
+}
+
+static json::Array describeTransfers(const Plan &plan) {
+  json::Array all;
+  for (uint32_t signature = 0; signature < plan.signatures.size(); ++signature)
+    for (const Transfer &transfer : transfers(plan, signature))
+      all.push_back(json::Object{
+          {"signature", plan.signatures[signature]->name},
+          {"from", transfer.from},
+          {"to", transfer.to},
+          {"values", transfer.inputs.size()},
+          {"bytes", bytesOf(plan, signature, transfer, tracedSizes(*plan.signatures[signature]))},
+          {"bytes_per_microbatch", bytesOf(plan, signature, transfer, microbatchSizes(plan, signature))}});
+  return all;
+}
+
+/// How often the programs of tp rank 0 call each operator, by its name in the plan.
+static llvm::StringMap<int64_t> countCalls(const Plan &plan) {
+  llvm::StringMap<int64_t> calls;
+  for (const auto &program : plan.programs)
+    for (const auto &block : program->blocks)
+      for (const auto &instruction : block->instructions)
+        if (program->tp_rank == 0 && instruction->kind == InstructionKind::Call)
+          ++calls[plan.operators[instruction->op]];
+  return calls;
+}
+
+static json::Array describeReplicatedOps(const Plan &plan, const llvm::StringMap<int64_t> &calls) {
+  llvm::StringMap<int64_t> callsOfIr;
+  for (const auto &entry : calls)
+    callsOfIr[irNameOf(entry.first().str())] += entry.second;
+  json::Array ops;
+  for (const auto &note : plan.notes)
+    if (note->kind == "no-semantics" || note->kind == "replicated")
+      ops.push_back(json::Object{{"op", note->op},
+                                 {"module_path", note->module_path},
+                                 {"calls", callsOfIr.lookup(note->op)},
+                                 {"reason", note->text}});
+  return ops;
+}
+
+static json::Value describeBalance(const Plan &plan) {
+  std::optional<Balance> balance = balanceOf(plan);
+  if (!balance)
+    return nullptr;
+  return json::Object{{"slowest_seconds", balance->slowest},
+                      {"mean_seconds", balance->mean},
+                      {"max_over_mean", balance->ratio()}};
+}
+
+static json::Array describeShardFiles(const Plan &plan) {
+  return toArray(plan.shard_files, [&](const auto &file) {
+    return json::Object{{"rank", file->rank},
+                        {"device", deviceOf(plan, file->rank)},
+                        {"name", file->name},
+                        {"bytes", file->bytes},
+                        {"checksum", toHex(toDigest(*file->hash))}};
+  });
+}
+
+json::Object toJson(const LoadedPlan &loaded) {
+  const Plan &plan = *loaded.plan;
+  const Schedule &schedule = scheduleOf(plan, 0);
+  json::Array signatures;
+  for (auto [index, signature] : llvm::enumerate(plan.signatures))
+    signatures.push_back(describe(plan, *signature, index));
+  auto note = [](const auto &entry) {
+    return json::Object{
+        {"kind", entry->kind}, {"module_path", entry->module_path}, {"op", entry->op}, {"text", entry->text}};
+  };
+  auto capturePoint = [&](const auto &entry) {
+    return json::Object{{"path", entry->path},
+                        {"signature", plan.signatures[entry->signature]->name},
+                        {"stage", entry->stage}};
+  };
+  llvm::StringMap<int64_t> calls = countCalls(plan);
+  int64_t numberOfCalls = 0;
+  for (const auto &entry : calls)
+    numberOfCalls += entry.second;
+  return json::Object{
+      {"format_version", kFormatVersion},
+      {"producer", plan.producer},
+      {"root_checksum", toHex(loaded.rootChecksum)},
+      {"fingerprint", toHex(toDigest(*plan.fingerprint))},
+      {"pipeline", plan.pipeline},
+      {"precision",
+       plan.precision == DType::Unknown ? json::Value(nullptr) : json::Value(nameOf(plan.precision))},
+      {"mesh", json::Object{{"pp", plan.mesh->pp}, {"dp", plan.mesh->dp}, {"tp", plan.mesh->tp}}},
+      {"microbatches", schedule.microbatches},
+      {"slices", schedule.slices},
+      {"schedule", schedule.name},
+      {"bubble_by_formula", bubbleByFormula(plan, schedule.microbatches)},
+      {"signatures", std::move(signatures)},
+      {"stages", describeStages(plan)},
+      {"balance", describeBalance(plan)},
+      {"weights", describeWeights(plan)},
+      {"states", describeStates(plan)},
+      {"transfers", describeTransfers(plan)},
+      {"collectives", describeCollectives(plan)},
+      {"dimensions", describeDimensions(plan)},
+      {"devices", describeDevices(plan)},
+      {"alternatives", toJson(plan.alternatives)},
+      {"calls", numberOfCalls},
+      {"replicated_ops", describeReplicatedOps(plan, calls)},
+      {"capture_points", toArray(plan.capture_points, capturePoint)},
+      {"notes", toArray(plan.notes, note)},
+      {"shard_files", describeShardFiles(plan)}};
+}
+
+} // namespace cleave

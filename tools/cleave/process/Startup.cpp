@@ -1,0 +1,78 @@
+//===- Startup.cpp - What the program does before all else ----------------===//
+#include "tools/cleave/process/Startup.h"
+#include "codegen/plan/Printable.h"
+#include "codegen/plan/TemporaryPath.h"
+#include "llvm/ADT/StringRef.h"
+#include "llvm/Support/ErrorHandling.h"
+#include <atomic>
+#include <cstdlib>
+#include <exception>
+#include <fcntl.h>
+#include <new>
+#include <system_error>
+#include <unistd.h>
+#include <utility>
+
+namespace cleave {
+
+static std::terminate_handler previousHandler = nullptr;
+/// Whether `main` has begun: before it there are no temporary files, nor what removes them.
+static std::atomic<bool> hasBegun{false};
+
+/// Without destructors, and without memory.
+[[noreturn]] static void endWith(llvm::StringRef line) {
+  if (hasBegun)
+    plan::removeTemporaries();
+  (void)!write(STDERR_FILENO, line.data(), line.size());
+  _exit(EXIT_FAILURE);
+}
+
+[[noreturn]] static void endWithoutMemory() {
+  endWith("error: out of memory; free some, or raise the limit (ulimit -v)\n");
+}
+
+/// What it says may be of a model or a plan, and have lines.
+[[noreturn]] static void endUncaught(const std::exception &exception) {
+  endWith("error: an exception that nothing catches, which is a defect: " +
+          plan::printable(llvm::StringRef(exception.what()).split('\n').first) + "\n");
+}
+
+/// For exceptions that nothing catches: libtorch's, and those of threads that it starts.
+[[noreturn]] static void endOfException() {
+  try {
+    if (std::exception_ptr exception = std::current_exception())
+      std::rethrow_exception(exception);
+  } catch (const std::bad_alloc &) {
+    endWithoutMemory();
+  } catch (const std::system_error &error) {
+    if (error.code() == std::errc::resource_unavailable_try_again)
+      endWith(
+          "error: cannot start a thread; raise the limits on processes and memory (ulimit -u, ulimit -v)\n");
+    endUncaught(error);
+  } catch (const std::exception &exception) {
+    endUncaught(exception);
+  } catch (...) {
+  }
+  previousHandler();
+  std::abort();
+}
+
+static void watchTermination(int, char **, char **) { previousHandler = std::set_terminate(endOfException); }
+
+// libtorch registers its operators before `main`, which takes memory. The executable's own part of this comes
+// before the constructors of libraries.
+[[gnu::section(".preinit_array"),
+  gnu::used]] static void (*const kBeforeLibraries)(int, char **, char **) = watchTermination;
+
+void prepareProcess() {
+  hasBegun = true;
+  // A stream that is closed is the lowest number that is free once those below it are open. What is written
+  // to the standard output then fails.
+  for (auto [stream, mode] : {std::pair(STDIN_FILENO, O_RDONLY), std::pair(STDOUT_FILENO, O_RDONLY),
+                              std::pair(STDERR_FILENO, O_WRONLY)})
+    if (fcntl(stream, F_GETFD) < 0)
+      (void)!open("/dev/null", mode);
+  llvm::install_bad_alloc_error_handler([](void *, const char *, bool) { endWithoutMemory(); });
+}
+
+} // namespace cleave

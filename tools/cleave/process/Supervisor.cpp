@@ -1,0 +1,301 @@
+//===- Supervisor.cpp - Work on files from strangers ----------------------===//
+#include "tools/cleave/process/Supervisor.h"
+#include "codegen/plan/Printable.h"
+#include "runtime/operators/Operators.h"
+#include "sandbox/Sandbox.h"
+#include "tools/cleave/process/CrashReport.h"
+#include "tools/cleave/text/ProgressBar.h"
+#include "tools/driver/SearchStop.h"
+#include "llvm/ADT/SmallString.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/DynamicLibrary.h"
+#include "llvm/Support/FormatVariadic.h"
+#include "llvm/Support/MemoryBuffer.h"
+#include "llvm/Support/raw_ostream.h"
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+namespace cleave {
+
+using Clock = std::chrono::steady_clock;
+
+static constexpr int kSignals[] = {SIGINT, SIGTERM, SIGHUP};
+/// How often the child's memory is looked at: what it can take in between is small against what machines
+/// have.
+static constexpr timespec kTick = {0, 20'000'000};
+/// What a signal that is handed on leaves the child to remove its files.
+static constexpr std::chrono::seconds kGrace{10};
+
+uint64_t Limits::defaultMemoryBytes() {
+  return uint64_t(sysconf(_SC_PHYS_PAGES)) * uint64_t(sysconf(_SC_PAGESIZE)) / 10 * 9;
+}
+
+//===- Signals ------------------------------------------------------------===//
+
+static bool isIgnored(int signal) {
+  struct sigaction action;
+  return sigaction(signal, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
+}
+
+/// `error: run: stopped by SIGINT`.
+static std::string describeSignal(llvm::StringRef command, int signal) {
+  return ("error: " + command + ": stopped by SIG" + sigabbrev_np(signal) + "\n").str();
+}
+
+/// Lines for the handler, which may not make them.
+static char lines[std::size(kSignals)][64];
+
+/// Ended by the first SIGINT instead of the process.
+static SearchStop *endedFirst = nullptr;
+
+static void announceAndDie(int signal) {
+  if (signal == SIGINT && endedFirst && endedFirst->ask())
+    return;
+  for (size_t i = 0; i < std::size(kSignals); ++i)
+    if (kSignals[i] == signal)
+      (void)!write(STDERR_FILENO, lines[i], std::strlen(lines[i]));
+  plan::OutputBroker::finishOwn();
+  std::signal(signal, SIG_DFL);
+  raise(signal);
+}
+
+void announceSignals(llvm::StringRef command, SearchStop *stop) {
+  endedFirst = stop;
+  for (size_t i = 0; i < std::size(kSignals); ++i) {
+    std::strncpy(lines[i], describeSignal(command, kSignals[i]).c_str(), sizeof(lines[i]) - 1);
+    if (!isIgnored(kSignals[i]))
+      std::signal(kSignals[i], announceAndDie);
+  }
+}
+
+//===- The child ----------------------------------------------------------===//
+
+/// In the child: it ends with its parent, which alone hears a terminal's SIGINT, gains no rights, and is what
+/// the system kills first for want of memory.
+static void confine(pid_t parent) {
+  std::signal(SIGINT, SIG_IGN);
+  prctl(PR_SET_PDEATHSIG, SIGTERM);
+  if (getppid() != parent)
+    raise(SIGTERM);
+  prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+  std::error_code error;
+  llvm::raw_fd_ostream("/proc/self/oom_score_adj", error) << 1000;
+}
+
+/// In the child, whose one thread this is: gives up what the work does not need.
+static llvm::Error enterSandbox(const Confinement &confinement, plan::OutputBroker *broker) {
+  sandbox::Rights rights{confinement.reads, ""};
+  if (broker) {
+    broker->use();
+    if (!confinement.outputs.plan.empty())
+      if (llvm::Error error = broker->makePlanFolder().moveInto(rights.writes))
+        return error;
+  }
+  if (confinement.isFree)
+    return llvm::Error::success();
+  for (const std::string &library : confinement.libraries)
+    if (llvm::Error error = runtime::allowRegistered([&]() -> llvm::Error {
+          std::string message;
+          if (llvm::sys::DynamicLibrary::LoadLibraryPermanently(library.c_str(), &message))
+            return llvm::createStringError("--library " + library + ": cannot be loaded: " + message);
+          return llvm::Error::success();
+        }))
+      return error;
+  sandbox::enter(rights);
+  return llvm::Error::success();
+}
+
+/// Of memory that belongs to no file, as /proc/PID/status has it; 0 when the process has ended.
+static uint64_t bytesOf(pid_t process) {
+  auto status = llvm::MemoryBuffer::getFileAsStream("/proc/" + llvm::Twine(process) + "/status");
+  if (!status)
+    return 0;
+  uint64_t kilobytes = 0;
+  for (llvm::StringRef key : {"\nRssAnon:", "\nRssShmem:", "\nVmSwap:"}) {
+    uint64_t value = 0;
+    if ((*status)->getBuffer().split(key).second.ltrim().consumeInteger(10, value) == false)
+      kilobytes += value;
+  }
+  return kilobytes << 10;
+}
+
+namespace {
+/// Waits for a child, and stops it where it goes beyond its limits.
+class Supervision {
+public:
+  Supervision(llvm::StringRef command, const Confinement &confinement, plan::OutputBroker *broker,
+              pid_t child, const CrashNote *note)
+      : command(command), file(confinement.file), limits(confinement.limits), drawsBar(confinement.drawsBar),
+        stop(confinement.stop), broker(broker), child(child), note(note) {}
+  /// The exit status for this process. `watched`: the signals to wait for, which are blocked.
+  int wait(const sigset_t &watched);
+
+private:
+  void handOn(int signal);
+  void checkLimits();
+  int conclude(int status);
+  int fail(const llvm::Twine &message);
+  /// Removes what the child has left: files, and a progress bar.
+  void clear();
+
+  const llvm::StringRef command, file;
+  const Limits limits;
+  const bool drawsBar;
+  SearchStop *const stop;
+  /// Null where there are no outputs.
+  plan::OutputBroker *const broker;
+  const pid_t child;
+  /// Null where there was no memory for it.
+  const CrashNote *const note;
+  const Clock::time_point begun = Clock::now();
+  /// The signal that was handed on, and when.
+  int handedOn = 0;
+  Clock::time_point handedOnAt;
+  /// Why it was stopped; empty where it was not.
+  std::string reason;
+};
+} // namespace
+
+void Supervision::clear() {
+  if (broker)
+    broker->finish();
+  if (drawsBar)
+    ProgressBar::erase();
+}
+
+int Supervision::fail(const llvm::Twine &message) {
+  clear();
+  llvm::errs() << "error: " << command << ": " << plan::printable(message.str()) << "\n";
+  return EXIT_FAILURE;
+}
+
+void Supervision::checkLimits() {
+  if (!reason.empty())
+    return;
+  if (handedOn && Clock::now() - handedOnAt > kGrace)
+    kill(child, SIGKILL);
+  if (limits.seconds && Clock::now() - begun > std::chrono::seconds(limits.seconds))
+    reason =
+        llvm::formatv("took longer than {0} s and was stopped; allow more with --time-limit", limits.seconds);
+  else if (uint64_t bytes = limits.memoryBytes ? bytesOf(child) : 0; bytes > limits.memoryBytes)
+    reason =
+        llvm::formatv("took more than {0:f1} MB of memory and was stopped; allow more with --memory-limit",
+                      limits.memoryBytes / 1e6);
+  if (!reason.empty())
+    kill(child, SIGKILL);
+}
+
+/// Dies as the child did, so that whoever waits for this process learns of the signal.
+[[noreturn]] static void dieOf(int signal) {
+  std::signal(signal, SIG_DFL);
+  sigset_t unblocked;
+  sigemptyset(&unblocked);
+  sigaddset(&unblocked, signal);
+  raise(signal);
+  sigprocmask(SIG_UNBLOCK, &unblocked, nullptr);
+  _exit(128 + signal);
+}
+
+/// What the child has written there, if it was still itself.
+template <size_t size> static llvm::StringRef textOf(const char (&text)[size]) {
+  return llvm::StringRef(text, strnlen(text, size));
+}
+
+int Supervision::conclude(int status) {
+  if (WIFEXITED(status))
+    return WEXITSTATUS(status);
+  const int signal = WTERMSIG(status);
+  if (!reason.empty())
+    return fail(file + ": " + reason);
+  if (handedOn || llvm::is_contained(kSignals, signal)) {
+    clear();
+    llvm::errs() << describeSignal(command, handedOn ? handedOn : signal);
+    dieOf(handedOn ? handedOn : signal);
+  }
+  if (signal == SIGKILL)
+    return fail(file +
+                ": was killed, perhaps by the system for want of memory; free some, or give --memory-limit");
+  if (note && (*note->where || *note->file))
+    return fail(file + ": " + textOf(note->where) + describeCrash(signal, textOf(note->file)));
+  return fail(file + ": reading it crashed (SIG" + sigabbrev_np(signal) +
+              "), as damaged and hostile files can make libtorch do; save the model again, and do not trust "
+              "the file");
+}
+
+void Supervision::handOn(int signal) {
+  // What the search has found is made then, for as long as that takes.
+  if (signal == SIGINT && stop && stop->ask())
+    return;
+  handedOn = signal;
+  handedOnAt = Clock::now();
+  kill(child, signal == SIGINT ? SIGTERM : signal);
+}
+
+int Supervision::wait(const sigset_t &watched) {
+  while (true) {
+    const int signal = sigtimedwait(&watched, nullptr, &kTick);
+    int status;
+    if (waitpid(child, &status, WNOHANG) == child)
+      return conclude(status);
+    if (signal > 0 && signal != SIGCHLD)
+      handOn(signal);
+    checkLimits();
+  }
+}
+
+SearchStop *makeSharedStop() {
+  void *memory = mmap(nullptr, sizeof(SearchStop), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  return memory == MAP_FAILED ? nullptr : new (memory) SearchStop;
+}
+
+static int fail(llvm::StringRef command, llvm::Error error) {
+  llvm::errs() << "error: " << command << (command.empty() ? "" : ": ")
+               << plan::printable(toString(std::move(error))) << "\n";
+  return EXIT_FAILURE;
+}
+
+int supervise(llvm::StringRef command, const Confinement &confinement, llvm::function_ref<int()> work) {
+  sigset_t watched, before;
+  sigemptyset(&watched);
+  sigaddset(&watched, SIGCHLD);
+  // A caller that ignores it would have children vanish unseen.
+  std::signal(SIGCHLD, SIG_DFL);
+  for (int signal : kSignals)
+    if (!isIgnored(signal)) // nohup wants the work to go on.
+      sigaddset(&watched, signal);
+  CrashNote *note = makeSharedCrashNote();
+  // Before the child is there: none is lost.
+  sigprocmask(SIG_BLOCK, &watched, &before);
+  std::unique_ptr<plan::OutputBroker> broker;
+  if (!confinement.outputs.empty())
+    if (llvm::Error error = plan::OutputBroker::create(confinement.outputs).moveInto(broker))
+      return fail(command, std::move(error));
+  const pid_t parent = getpid(), child = fork();
+  if (child < 0)
+    return fail(command, llvm::createStringError("cannot start a process: %s", std::strerror(errno)));
+  if (child == 0) {
+    sigprocmask(SIG_SETMASK, &before, nullptr);
+    confine(parent);
+    if (note)
+      noteCrashes(*note);
+    llvm::Error error = enterSandbox(confinement, broker.get());
+    std::exit(error ? fail("", std::move(error)) : work());
+  }
+  if (broker)
+    if (llvm::Error error = broker->serve()) {
+      kill(child, SIGKILL);
+      waitpid(child, nullptr, 0);
+      return fail(command, std::move(error));
+    }
+  return Supervision(command, confinement, broker.get(), child, note).wait(watched);
+}
+
+} // namespace cleave

@@ -1,0 +1,90 @@
+//===- RankProcess.cpp - A command as one of several processes ------------===//
+#include "tools/cleave/run/RankProcess.h"
+#include "codegen/plan/Printable.h"
+#include "codegen/plan/TemporaryPath.h"
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <exception>
+#include <mutex>
+#include <system_error>
+#include <thread>
+#include <unistd.h>
+
+namespace cleave {
+
+/// How long the main thread has to end by itself once the run has failed: it may be busy.
+static constexpr std::chrono::seconds kGrace{2};
+
+/// Tells of the failure, once.
+static void announce(uint32_t rank, const std::string &message) {
+  static std::once_flag told;
+  std::call_once(told, [&] {
+    const std::string line =
+        "error: rank " + std::to_string(rank) + " stops: " + plan::printable(message) + "\n";
+    (void)!write(STDERR_FILENO, line.data(), line.size());
+    // What a launcher then sends needs no message of its own.
+    std::signal(SIGTERM, SIG_IGN);
+  });
+}
+
+/// Without destructors, which would wait for threads.
+[[noreturn]] static void end() {
+  plan::removeTemporaries();
+  _exit(EXIT_FAILURE);
+}
+
+void stopRank(uint32_t rank, const std::string &message) {
+  announce(rank, message);
+  end();
+}
+
+llvm::Error ofRank(uint32_t rank, llvm::Error error) {
+  return llvm::createStringError("rank " + std::to_string(rank) + ": " + llvm::toString(std::move(error)));
+}
+
+//===- What nobody catches ------------------------------------------------===//
+
+static std::function<void(const std::string &)> endAll;
+static std::terminate_handler usualEnd;
+
+/// The first line of the exception that is under way.
+static std::string uncaught() {
+  try {
+    std::rethrow_exception(std::current_exception());
+  } catch (const std::exception &exception) {
+    return llvm::StringRef(exception.what()).split('\n').first.str();
+  } catch (...) {
+    return "an exception";
+  }
+}
+
+UncaughtScope::UncaughtScope(uint32_t rank, std::function<std::string(const std::string &)> fail) {
+  endAll = [=](const std::string &what) {
+    stopRank(rank, fail("rank " + std::to_string(rank) + ": libtorch cannot go on: " + what));
+  };
+  usualEnd = std::set_terminate([] {
+    if (std::current_exception())
+      endAll(uncaught());
+    usualEnd();
+  });
+}
+
+UncaughtScope::~UncaughtScope() { std::set_terminate(usualEnd); }
+
+std::function<void(const std::string &)> stopsRank(uint32_t rank) {
+  return [rank](const std::string &message) {
+    announce(rank, message);
+    try {
+      std::thread([] {
+        std::this_thread::sleep_for(kGrace);
+        end();
+      }).detach();
+    } catch (const std::system_error &) {
+      // There may be no room for another thread, which can be why the run has failed.
+      end();
+    }
+  };
+}
+
+} // namespace cleave

@@ -1,0 +1,51 @@
+//===- TraceSpool.h - What one process of a run has traced ------*- C++ -*-===//
+#ifndef CLEAVE_TOOLS_CLEAVE_RUN_TRACESPOOL_H
+#define CLEAVE_TOOLS_CLEAVE_RUN_TRACESPOOL_H
+
+#include "runtime/base/Trace.h"
+#include "llvm/ADT/ArrayRef.h"
+#include "llvm/ADT/STLFunctionalExtras.h"
+#include "llvm/ADT/StringRef.h"
+#include "llvm/Support/Error.h"
+#include <cstdint>
+#include <memory>
+#include <string>
+
+namespace cleave {
+
+/// Trace events on disk, so that a long run takes no memory for them: records of one size in a file that has
+/// no name any more, and so goes with the process.
+class TraceSpool {
+public:
+  /// \param trace  the trace's file. The spool is in its folder, or where that is not to be written, as it
+  /// may
+  ///               be on another host, in the system's for temporary files.
+  static llvm::Expected<std::unique_ptr<TraceSpool>> create(llvm::StringRef trace);
+  TraceSpool(const TraceSpool &) = delete;
+  TraceSpool &operator=(const TraceSpool &) = delete;
+  ~TraceSpool();
+
+  llvm::Error append(llvm::ArrayRef<runtime::TraceEvent> events);
+
+  /// When the first action began; the clock's last time where there is none.
+  runtime::TraceEvent::Clock::time_point begin() const { return first; }
+  uint64_t bytes() const { return size; }
+  /// At most `kChunkBytes` of whole records from byte `offset` on; empty at the end.
+  llvm::Expected<std::string> read(uint64_t offset) const;
+  static const uint64_t kChunkBytes;
+
+  /// Takes apart what `read` gives, of any process; false where it is no such thing.
+  static bool unpack(llvm::StringRef chunk, llvm::function_ref<void(const runtime::TraceEvent &)> take);
+
+private:
+  TraceSpool(int file, std::string trace) : file(file), trace(std::move(trace)) {}
+  const int file;
+  /// For messages.
+  const std::string trace;
+  uint64_t size = 0;
+  runtime::TraceEvent::Clock::time_point first = runtime::TraceEvent::Clock::time_point::max();
+};
+
+} // namespace cleave
+
+#endif // CLEAVE_TOOLS_CLEAVE_RUN_TRACESPOOL_H
