@@ -17,6 +17,13 @@ ALLOWED = {
     "codegen": {"ir", "partitioner", "passes", "codegen/plan"},
 }
 ALLOWED["tools"] = set(ALLOWED)
+# The rooms of a folder, lowest first: each may include itself and those before it. "": what is in no room.
+ROOMS = {
+    "runtime": ("base", "comm", "device", "device/cuda", "comm/local", "rendezvous", "comm/process", "operators", "executor",
+                "exchange", "schedule", "session", "profile"),
+    "partitioner": ("machine", "graph", "sharding", "cost", "simulation", "cutting", "placement", "search"),
+    "tools/cleave": ("text", "process", "inspect", "run", ""),
+}
 INCLUDE = re.compile(r'\s*(?:#\s*)?include "([^"]+)"')
 
 
@@ -40,8 +47,32 @@ def wrong_includes(root):
                     yield f"{name}:{number}: includes {include[1]}, but {own} may include {allowed} besides itself"
 
 
+def room_of(folder, name):
+    """The innermost room of `folder` that the path is in; None where it is in none."""
+    inside = name.removeprefix(folder + "/").rpartition("/")[0]
+    return max((room for room in ROOMS[folder] if inside == room or (room and inside.startswith(room + "/"))), key=len, default=None)
+
+
+def wrong_rooms(root):
+    for folder, rooms in ROOMS.items():
+        for path in sorted((root / folder).rglob("*")):
+            if path.suffix not in (".h", ".cpp"):
+                continue
+            name = path.relative_to(root).as_posix()
+            own = room_of(folder, name)
+            if own is None:
+                yield f"{name}: in none of the rooms of {folder}: {', '.join(rooms)}"
+                continue
+            for number, line in enumerate(path.read_text().splitlines(), 1):
+                include = INCLUDE.match(line)
+                other = room_of(folder, include[1]) if include and include[1].startswith(folder + "/") else own
+                if other is None or rooms.index(other) > rooms.index(own):
+                    yield f"{name}:{number}: includes {include[1]}, but {folder}/{own} comes before that"
+
+
 def main():
-    wrong = list(wrong_includes(pathlib.Path(sys.argv[1])))
+    root = pathlib.Path(sys.argv[1])
+    wrong = [*wrong_includes(root), *wrong_rooms(root)]
     for line in wrong:
         print(line)
     sys.exit(bool(wrong))
