@@ -86,6 +86,13 @@ static void checkWindow(ArrayRef<IValue> arguments) {
                   " in the description of a window, expected a number of 32 bits");
 }
 
+/// pad(self, pad, …), and the operators that it calls: kernels add the numbers to sizes in 64 bits.
+static void checkPad(ArrayRef<IValue> arguments) {
+  for (int64_t number : arguments[1].toIntVector())
+    TORCH_CHECK(std::abs(number) <= std::numeric_limits<int32_t>::max(), "found a padding of ", number,
+                ", expected a number of 32 bits");
+}
+
 /// grid_sampler(input, grid, interpolation_mode, padding_mode, align_corners).
 static void checkSampler(ArrayRef<IValue> arguments) {
   for (const IValue &mode : arguments.slice(2, 2))
@@ -348,6 +355,7 @@ ArgumentCheck argumentCheckOf(llvm::StringRef name, llvm::StringRef overload) {
       {"aten::_adaptive_avg_pool2d_backward", checkAveragePool<2>},
       {"aten::_adaptive_avg_pool3d_backward", checkAveragePool<3>},
       {"aten::_embedding_bag", checkBags},
+      {"aten::_pad_enum", checkPad},
       {"aten::_log_softmax_backward_data", checkSoftmaxGradient},
       {"aten::_native_batch_norm_legit_functional", checkFunctionalBatchNorm},
       {"aten::_scaled_dot_product_attention_math", checkAttention},
@@ -356,6 +364,7 @@ ArgumentCheck argumentCheckOf(llvm::StringRef name, llvm::StringRef overload) {
       {"aten::adaptive_max_pool2d_backward", checkPool<2>},
       {"aten::adaptive_max_pool3d_backward", checkPool<3>},
       {"aten::batch_norm", checkReadsStatistics},
+      {"aten::constant_pad_nd", checkPad},
       {"aten::copy", checkBothGiven},
       {"aten::embedding_bag", checkBags},
       {"aten::embedding_dense_backward", checkRows},
@@ -377,6 +386,13 @@ ArgumentCheck argumentCheckOf(llvm::StringRef name, llvm::StringRef overload) {
       {"aten::native_layer_norm_backward", checkLayerNormGradient},
       {"aten::quantize_per_channel", checkChannels},
       {"aten::remainder", checkDivision},
+      {"aten::pad", checkPad},
+      {"aten::reflection_pad1d", checkPad},
+      {"aten::reflection_pad2d", checkPad},
+      {"aten::reflection_pad3d", checkPad},
+      {"aten::replication_pad1d", checkPad},
+      {"aten::replication_pad2d", checkPad},
+      {"aten::replication_pad3d", checkPad},
       {"aten::repeat_interleave", checkRepeats},
       {"aten::scaled_dot_product_attention", checkAttention},
       {"aten::smooth_l1_loss_backward", checkBeta},

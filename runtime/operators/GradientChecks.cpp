@@ -2,6 +2,7 @@
 #include "runtime/operators/ArgumentCheckParts.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringMap.h"
+#include <ATen/WrapDimUtils.h>
 #include <ATen/ops/aminmax.h>
 #include <ATen/ops/masked_select.h>
 #include <array>
@@ -201,6 +202,11 @@ template <int64_t spatial, bool isReflected> static void checkPadding(ArrayRef<I
   }
 }
 
+static void checkReduction(const IValue &reduction) {
+  TORCH_CHECK(reduction.toInt() >= 0 && reduction.toInt() <= 2, "found the reduction ", reduction.toInt(),
+              ", expected 0, 1 or 2");
+}
+
 /// nll_loss2d_backward(grad_output, self, target, weight, reduction, ignore_index, total_weight).
 static void checkImageLoss(ArrayRef<IValue> arguments) {
   const at::Tensor &gradient = tensorOf(arguments[0]), &input = tensorOf(arguments[1]),
@@ -208,8 +214,8 @@ static void checkImageLoss(ArrayRef<IValue> arguments) {
   TORCH_CHECK(input.dim() == 4 && input.numel() > 0, "found an input ", input.sizes());
   checkSizes(target, {input.size(0), input.size(2), input.size(3)}, "a target");
   checkDType(target, at::kLong);
+  checkReduction(arguments[4]);
   const int64_t reduction = arguments[4].toInt(), classes = input.size(1);
-  TORCH_CHECK(reduction >= 0 && reduction <= 2, "found the reduction ", reduction, ", expected 0, 1 or 2");
   checkSizes(gradient, reduction == 0 ? target.sizes() : at::IntArrayRef(), "a gradient");
   TORCH_CHECK(total.numel() == 1, "found a total weight ", total.sizes());
   for (const at::Tensor *tensor : {&gradient, &total})
@@ -226,11 +232,142 @@ static void checkImageLoss(ArrayRef<IValue> arguments) {
               min.item().toLong(), " to ", max.item().toLong(), ", expected one below ", classes);
 }
 
+/// Whether `weight` is left out, or has one number, or as many as `input`.
+static void checkLossWeight(const IValue &value, const at::Tensor &input) {
+  if (const at::Tensor *weight = optionalTensorOf(value))
+    TORCH_CHECK(weight->numel() == 1 || weight->sizes() == input.sizes(), "found a weight ", weight->sizes(),
+                " of ", input.sizes());
+}
+
+/// binary_cross_entropy(self, target, weight, reduction).
+static void checkBinaryLoss(ArrayRef<IValue> arguments) {
+  const at::Tensor &input = tensorOf(arguments[0]), &target = tensorOf(arguments[1]);
+  checkSizes(target, input.sizes(), "a target");
+  checkLossWeight(arguments[2], input);
+  checkReduction(arguments[3]);
+}
+
+/// soft_margin_loss(self, target, reduction).
+static void checkMarginLoss(ArrayRef<IValue> arguments) {
+  checkSizes(tensorOf(arguments[1]), tensorOf(arguments[0]).sizes(), "a target");
+  checkReduction(arguments[2]);
+}
+
+/// binary_cross_entropy_backward(grad_output, self, target, weight, reduction).
+static void checkBinaryLossGradient(ArrayRef<IValue> arguments) {
+  checkBinaryLoss(arguments.drop_front());
+  const at::Tensor &gradient = tensorOf(arguments[0]);
+  checkSizes(gradient, arguments[4].toInt() == 0 ? tensorOf(arguments[1]).sizes() : at::IntArrayRef(),
+             "a gradient");
+}
+
+/// gather_backward(grad, self, dim, index, sparse_grad).
+static void checkDenseGradient(ArrayRef<IValue> arguments) {
+  TORCH_CHECK(!arguments[4].toBool(), "found a sparse gradient, expected a dense one");
+}
+
+/// unfold_backward(grad_in, input_sizes, dim, size, step).
+static void checkUnfolded(ArrayRef<IValue> arguments) {
+  std::vector<int64_t> expected = arguments[1].toIntVector();
+  const int64_t size = arguments[3].toInt(), step = arguments[4].toInt();
+  const int64_t dim = at::maybe_wrap_dim(arguments[2].toInt(), int64_t(expected.size()));
+  TORCH_CHECK(!expected.empty() && size > 0 && step > 0 && size <= expected[dim], "found windows of ", size,
+              " at steps of ", step, " over ", at::IntArrayRef(expected));
+  expected[dim] = (expected[dim] - size) / step + 1;
+  expected.push_back(size);
+  checkSizes(tensorOf(arguments[0]), expected, "a gradient");
+}
+
+/// grid_sampler_2d_backward(grad_output, input, grid, interpolation_mode, padding_mode, …), and that of three
+/// dimensions.
+template <int64_t spatial> static void checkSampled(ArrayRef<IValue> arguments) {
+  const at::Tensor &gradient = tensorOf(arguments[0]), &input = tensorOf(arguments[1]),
+                   &grid = tensorOf(arguments[2]);
+  for (const IValue &mode : arguments.slice(3, 2))
+    TORCH_CHECK(mode.toInt() >= 0 && mode.toInt() <= 2, "found the mode ", mode.toInt(),
+                ", expected 0, 1 or 2");
+  TORCH_CHECK(input.dim() == spatial + 2 && input.numel() > 0 && grid.dim() == spatial + 2 &&
+                  grid.size(0) == input.size(0) && grid.size(-1) == spatial,
+              "found an input ", input.sizes(), " and a grid ", grid.sizes());
+  std::vector<int64_t> expected = grid.sizes().vec();
+  expected.pop_back();
+  expected.insert(expected.begin() + 1, input.size(1));
+  checkSizes(gradient, expected, "a gradient");
+  for (const at::Tensor *tensor : {&gradient, &grid})
+    checkDType(*tensor, input.scalar_type());
+}
+
+//===- Attention ----------------------------------------------------------===//
+
+/// Whether each element has memory of its own, as far as strides in order of size show it.
+static bool hasOwnElements(const at::Tensor &tensor) {
+  std::vector<std::pair<int64_t, int64_t>> dims;
+  for (int64_t i = 0; i < tensor.dim(); ++i)
+    if (tensor.size(i) > 1)
+      dims.push_back({tensor.stride(i), tensor.size(i)});
+  llvm::sort(dims);
+  int64_t reached = 1;
+  for (auto [stride, size] : dims) {
+    if (stride < reached || __builtin_mul_overflow(stride, size, &reached))
+      return false;
+  }
+  return true;
+}
+
+/// A query, key and value of [batch, heads, positions, width], and a mask.
+static void checkHeads(const at::Tensor &query, const at::Tensor &key, const at::Tensor &value,
+                       const IValue &maskOrNone) {
+  TORCH_CHECK(query.dim() == 4 && key.dim() == 4 && query.numel() > 0 && key.numel() > 0 &&
+                  query.size(0) == key.size(0) && query.size(1) == key.size(1) &&
+                  query.size(3) == key.size(3),
+              "found a query ", query.sizes(), " and keys ", key.sizes());
+  checkSizes(value, key.sizes(), "values");
+  for (const at::Tensor *tensor : {&query, &key, &value}) {
+    TORCH_CHECK(tensor->stride(3) == 1, "found a head with gaps");
+    checkDType(*tensor, query.scalar_type());
+  }
+  // The output is laid out as the query is.
+  TORCH_CHECK(hasOwnElements(query), "found a query whose elements share memory");
+  const at::Tensor *mask = optionalTensorOf(maskOrNone);
+  if (!mask)
+    return;
+  const int64_t expected[] = {query.size(0), query.size(1), query.size(2), key.size(2)};
+  bool fits = (mask->dim() == 2 || mask->dim() == 4) && mask->is_contiguous();
+  for (int64_t i = 1; fits && i <= mask->dim(); ++i)
+    fits = mask->size(-i) == expected[4 - i] || (i > 2 && mask->size(-i) == 1);
+  TORCH_CHECK(fits, "found a mask ", mask->sizes(), " of a query ", query.sizes(), " and keys ", key.sizes());
+}
+
+/// _scaled_dot_product_flash_attention_for_cpu(query, key, value, dropout_p, is_causal, attn_mask, scale).
+static void checkFlash(ArrayRef<IValue> arguments) {
+  checkHeads(tensorOf(arguments[0]), tensorOf(arguments[1]), tensorOf(arguments[2]), arguments[5]);
+}
+
+/// Its gradient (grad_out, query, key, value, out, logsumexp, dropout_p, is_causal, attn_mask, scale).
+static void checkFlashGradient(ArrayRef<IValue> arguments) {
+  const at::Tensor &query = tensorOf(arguments[1]), &sums = tensorOf(arguments[5]);
+  checkHeads(query, tensorOf(arguments[2]), tensorOf(arguments[3]), arguments[8]);
+  for (size_t result : {size_t(0), size_t(4)}) {
+    checkSizes(tensorOf(arguments[result]), query.sizes(), "an output or its gradient");
+    checkDType(tensorOf(arguments[result]), query.scalar_type());
+    TORCH_CHECK(tensorOf(arguments[result]).stride(3) == 1, "found a head with gaps");
+  }
+  checkSizes(sums, query.sizes().slice(0, 3), "sums");
+  checkDType(sums, query.scalar_type() == at::kDouble ? at::kDouble : at::kFloat);
+}
+
 ArgumentCheck gradientCheckOf(llvm::StringRef name) {
   static const llvm::StringMap<ArgumentCheck> checks = {
+      {"aten::_scaled_dot_product_flash_attention_for_cpu", checkFlash},
+      {"aten::_scaled_dot_product_flash_attention_for_cpu_backward", checkFlashGradient},
       {"aten::avg_pool2d_backward", checkWindowGradient<2>},
       {"aten::avg_pool3d_backward", checkWindowGradient<3>},
+      {"aten::binary_cross_entropy", checkBinaryLoss},
+      {"aten::binary_cross_entropy_backward", checkBinaryLossGradient},
       {"aten::convolution_backward", checkConvolution},
+      {"aten::gather_backward", checkDenseGradient},
+      {"aten::grid_sampler_2d_backward", checkSampled<2>},
+      {"aten::grid_sampler_3d_backward", checkSampled<3>},
       {"aten::native_batch_norm_backward", checkBatchNorm},
       {"aten::native_group_norm", checkGroupNorm},
       {"aten::native_group_norm_backward", checkGroupNormGradient},
@@ -240,6 +377,8 @@ ArgumentCheck gradientCheckOf(llvm::StringRef name) {
       {"aten::replication_pad1d_backward", checkPadding<1, false>},
       {"aten::replication_pad2d_backward", checkPadding<2, false>},
       {"aten::replication_pad3d_backward", checkPadding<3, false>},
+      {"aten::soft_margin_loss", checkMarginLoss},
+      {"aten::unfold_backward", checkUnfolded},
   };
   return checks.lookup(name);
 }

@@ -57,7 +57,7 @@ INSTANTIATE_TEST_SUITE_P(
         "aten::to_sparse", "aten::_to_dense", "aten::resize",
         // Kernels that trust indices.
         "aten::segment_reduce", "aten::_ctc_loss", "aten::_embedding_bag_dense_backward",
-        "aten::unfold_backward", "aten::_pad_packed_sequence", "quantized::embedding_bag_4bit_unpack",
+        "aten::_cdist_backward", "aten::_pad_packed_sequence", "quantized::embedding_bag_4bit_unpack",
         "aten::lcm",
         // Files, the terminal, processes, settings.
         "aten::from_file", "aten::save", "aten::warn", "aten::_print", "prim::Print", "prim::PythonOp",
@@ -366,6 +366,14 @@ static const HostileCall kCalls[] = {
                     nothing};
      },
      "found a range of 4e+30 numbers"},
+    {"PaddingThatOverflows", "aten::replication_pad3d",
+     [](StageWriter &s) {
+       return Slots{ones(s, "x", {1, 3, 3, 3, 3}), s.constant(integers({INT64_MAX, INT64_MAX, 1, 1, 1, 1}))};
+     },
+     "found a padding of 9223372036854775807"},
+    {"TargetsOfOthers", "aten::soft_margin_loss",
+     [](StageWriter &s) { return Slots{ones(s, "x", {0}), ones(s, "t", {}), s.constant(integer(4097))}; },
+     "found a target []"},
     {"TensorAmongNumbers", "aten::zeros",
      [](StageWriter &s) {
        uint32_t missing = s.constant(none());
