@@ -1,0 +1,99 @@
+//===- SessionImpl.h - What a session holds ---------------------*- C++ -*-===//
+#ifndef CLEAVE_RUNTIME_SESSION_SESSIONIMPL_H
+#define CLEAVE_RUNTIME_SESSION_SESSIONIMPL_H
+
+#include "codegen/plan/PlanFile.h"
+#include "runtime/comm/process/DeviceLinks.h"
+#include "runtime/device/Device.h"
+#include "runtime/device/Placement.h"
+#include "runtime/exchange/PeerExchange.h"
+#include "runtime/schedule/RequestList.h"
+#include "runtime/schedule/Route.h"
+#include "runtime/session/Closing.h"
+#include "runtime/session/FailureCallback.h"
+#include "runtime/session/Lead.h"
+#include "runtime/session/Session.h"
+#include <mutex>
+
+namespace cleave::runtime {
+
+/// Everything that a session owns. SessionOpening.cpp loads it, SessionRequests.cpp serves requests,
+/// Session.cpp is the API.
+struct Session::Impl {
+  Impl(std::unique_ptr<plan::Plan> plan, SessionOptions options)
+      : plan(std::move(plan)), options(std::move(options)), operators(*this->plan),
+        states(this->plan->mesh->tp, States(this->plan->states.size())) {}
+  ~Impl();
+  /// Meets the other processes, if there are any, and loads what this one runs.
+  llvm::Error open(llvm::StringRef directory, const plan::Digest &checksum);
+  llvm::Error join(const plan::Digest &checksum);
+  llvm::Error load(llvm::StringRef directory);
+  /// The devices of these ranks, and the one for outputs.
+  llvm::Expected<std::vector<ResolvedDevice>> resolveOwn(llvm::ArrayRef<uint32_t> own);
+  llvm::Error loadRanks(const plan::OpenShards &shards, llvm::ArrayRef<uint32_t> own);
+  llvm::Error serve();
+  std::shared_ptr<Exchange> connect(const Route &route, uint32_t microbatches, Patience &patience);
+  bool leads() const { return lead && peers->rank() == 0; }
+  /// Fails where the caller is led.
+  llvm::Error checkMayCall() const;
+  llvm::Expected<std::shared_ptr<Request>> submit(llvm::ArrayRef<at::Tensor> inputs, uint32_t signature);
+  /// Gives an admitted request to the other processes and to the ranks of this one.
+  llvm::Expected<std::shared_ptr<Request>> begin(Traffic::Admission admission, std::vector<at::Tensor> inputs,
+                                                 Microbatches microbatches, uint32_t signature);
+  void post(const std::shared_ptr<Request> &request, uint32_t signature, bool collects);
+  /// Outputs of other processes.
+  void takeOutputs(Request &request, uint32_t signature);
+  llvm::Error reset();
+  /// Does what process 0 has this one do.
+  llvm::Error carryOut();
+  /// Takes leave of the other processes, once.
+  llvm::Error close();
+  /// Waits for room for a request.
+  llvm::Expected<Traffic::Admission> enter();
+  /// What is done when a request is overdue; nothing where other processes have to agree on that.
+  std::function<void(const std::string &)> onOverdue() const;
+  size_t mostUnderWay() const;
+
+  const std::unique_ptr<plan::Plan> plan;
+  const SessionOptions options;
+  /// Shared with requests.
+  const std::shared_ptr<Closing> closing = std::make_shared<Closing>();
+  Operators operators;
+  /// By tensor rank: each keeps its own, of the same values.
+  std::vector<States> states;
+  std::vector<std::unique_ptr<Rank>> ranks;
+  std::vector<Route> routes;
+  std::shared_ptr<Traffic> traffic;
+  c10::Device outputPlace = c10::kCPU;
+  /// What to add to times of this process for those of process 0.
+  TraceEvent::Clock::duration clockOffset{};
+
+  /// Held while a request is given to other processes and to its ranks: all must take up the requests in one
+  /// order.
+  std::mutex submission;
+  RequestList underWay;
+  std::atomic<uint64_t> submitted{0};
+  /// Null where all ranks are in this process.
+  Peers::Owner peers;
+  /// This process' own, where it is one of several, and what its GPU reaches.
+  ResolvedDevice ownDevice;
+  std::unique_ptr<DeviceLinks> links;
+  std::shared_ptr<PeerExchange> peerExchange;
+  bool isClosed = false;
+  /// Null where nobody wants to hear of a failure.
+  std::unique_ptr<FailureCallback> failureCallback;
+  /// Null where no process leads.
+  std::unique_ptr<Lead> lead;
+  /// Waits for the outputs of other processes, so that no rank has to.
+  std::unique_ptr<Device> collector;
+  /// One a rank of this process. The last member: their threads end before what they use is gone.
+  std::vector<std::unique_ptr<Device>> devices;
+};
+
+struct Session::Pending::Impl {
+  std::shared_ptr<Request> request;
+};
+
+} // namespace cleave::runtime
+
+#endif // CLEAVE_RUNTIME_SESSION_SESSIONIMPL_H

@@ -1,0 +1,177 @@
+//===- SessionOpening.cpp - Loading a plan, and leaving -------------------===//
+#include "codegen/plan/PlanFacts.h"
+#include "runtime/executor/SetupWatch.h"
+#include "runtime/session/Precision.h"
+#include "runtime/session/SessionImpl.h"
+#include "llvm/ADT/STLExtras.h"
+#include <c10/core/InferenceMode.h>
+
+namespace cleave::runtime {
+
+using llvm::Error;
+using llvm::Expected;
+
+/// What a plan's ranks may hold beyond its limits when it runs: predictions leave out the workspace of some
+/// kernels, and requests may be larger than the traced one.
+static int64_t withTolerance(int64_t limit) {
+  constexpr int64_t kLargest = INT64_MAX / 2;
+  return limit > kLargest ? INT64_MAX : limit + limit / 8 + (int64_t(64) << 20);
+}
+
+Error Session::Impl::open(llvm::StringRef directory, const plan::Digest &checksum) {
+  if (Error error = checkSupported(*plan))
+    return error;
+  if (options.launch) {
+    if (Error error = join(checksum))
+      return error;
+  } else if (Error error = checkDevices(*plan, options.devices)) {
+    return error;
+  }
+  auto loadAll = [&] {
+    Error error = options.met ? options.met() : Error::success();
+    return error ? std::move(error) : load(directory);
+  };
+  if (Error error = loadAll())
+    return peers ? llvm::createStringError(peers->fail("rank " + std::to_string(peers->rank()) + ": " +
+                                                       llvm::toString(std::move(error))))
+                 : std::move(error);
+  return peers ? serve() : Error::success();
+}
+
+Error Session::Impl::join(const plan::Digest &checksum) {
+  const size_t ranks = rankCount(*plan);
+  if (options.launch->size != ranks)
+    return llvm::createStringError("plan was compiled for %zu ranks, %u processes were started; start %zu",
+                                   ranks, options.launch->size, ranks);
+  // Sessions that a process opens one after the other have nothing of each other's in the store.
+  static std::atomic<uint32_t> opened{0};
+  Launch launch = *options.launch;
+  launch.prefix += "/" + std::to_string(opened++);
+  return Peers::join(launch, "plan", plan::toHex(checksum), {options.timeout, options.loadTimeout})
+      .moveInto(peers);
+}
+
+Expected<std::vector<ResolvedDevice>> Session::Impl::resolveOwn(llvm::ArrayRef<uint32_t> own) {
+  auto expanded = expandDevices(options.devices, rankCount(*plan), options.launch);
+  if (!expanded)
+    return expanded.takeError();
+  auto names = nameDevices(std::move(*expanded), rankCount(*plan));
+  if (!names)
+    return names.takeError();
+  std::vector<ResolvedDevice> resolved;
+  for (uint32_t rank : own) {
+    auto device = resolveDevice((*names)[rank]);
+    if (!device)
+      return device.takeError();
+    if (const auto limit = memoryLimitOf(*plan, rank))
+      device->memoryLimit = withTolerance(*limit);
+    resolved.push_back(std::move(*device));
+  }
+  auto outputDevice = resolveDevice(options.outputDevice);
+  if (!outputDevice)
+    return llvm::createStringError("outputs: " + llvm::toString(outputDevice.takeError()));
+  if (peers && !outputDevice->place.is_cpu())
+    return llvm::createStringError("outputs: device " + options.outputDevice +
+                                   ": several processes give outputs in main memory; give cpu:0");
+  outputPlace = outputDevice->place;
+  return resolved;
+}
+
+Error Session::Impl::loadRanks(const plan::OpenShards &shards, llvm::ArrayRef<uint32_t> own) {
+  // Weights are nobody's to differentiate.
+  c10::InferenceMode inference;
+  // Several processes look after each other.
+  const SetupWatch watch(options.loadTimeout, peers ? nullptr : options.overdue);
+  for (auto [index, device] : llvm::zip(own, devices)) {
+    auto rank = Rank::load(*plan, shards.at(index), index, *device, operators,
+                           states[plan::tensorRankOf(*plan, index)],
+                           {options.checkTypes, options.trace, options.cudaGraphs});
+    if (!rank)
+      return rank.takeError();
+    ranks.push_back(std::move(*rank));
+  }
+  return Error::success();
+}
+
+Error Session::Impl::load(llvm::StringRef directory) {
+  std::vector<uint32_t> own;
+  for (uint32_t rank = 0; rank < rankCount(*plan); ++rank)
+    if (!peers || rank == peers->rank())
+      own.push_back(rank);
+  auto resolved = resolveOwn(own);
+  if (!resolved)
+    return resolved.takeError();
+  if (Error error = setPrecision(options, *resolved))
+    return error;
+  auto shards = plan::openShards(*plan, directory, own);
+  if (!shards)
+    return shards.takeError();
+  for (const std::string &library : options.libraries)
+    if (Error error = loadLibrary(library))
+      return error;
+  if (Error error = checkOperators(*plan, options.allowedOperators))
+    return error;
+  if (peers)
+    collector = startHelper("outputs");
+  ownDevice = resolved->front();
+  devices = startDevices(*resolved, options.launch ? options.launch->localSize : 1, options.autocast);
+  // A request reads the states that the one before it has left.
+  traffic = std::make_shared<Traffic>(options.timeout, mostUnderWay());
+  if (Error error = loadRanks(*shards, own))
+    return error;
+  for (uint32_t signature = 0; signature < plan->signatures.size(); ++signature)
+    routes.emplace_back(*plan, signature, ranks);
+  return Error::success();
+}
+
+/// Begins to answer the other processes.
+Error Session::Impl::serve() {
+  if (Error error = DeviceLinks::open(*plan, *peers, ownDevice, options.timeout).moveInto(links))
+    return error;
+  peerExchange =
+      std::make_shared<PeerExchange>(*plan, *peers, devices.front()->memory(), options.led, *links);
+  auto status = [this] { return ranks.front()->describe(peerExchange->awaited(peers->rank())); };
+  peerExchange->setStatus(status);
+  if (options.failed)
+    failureCallback = std::make_unique<FailureCallback>(options.failed);
+  auto failed = [this](const std::string &message) {
+    underWay.fail(message);
+    if (failureCallback)
+      failureCallback->call(message);
+    // Last: requests have failed before anything that is cut short could be taken for a value, and NCCL may
+    // take its time.
+    links->abort();
+  };
+  auto tick = [this] { underWay.checkDeadlines(); };
+  peers->serve({status, failed, tick});
+  if (Error error = agreeWhoLeads(*peers, options.led))
+    return error;
+  if (options.led)
+    lead = std::make_unique<Lead>(*plan, *peers, devices.front()->memory());
+  return options.trace ? peers->clockOffset().moveInto(clockOffset) : Error::success();
+}
+
+Error Session::Impl::close() {
+  if (!peerExchange || std::exchange(isClosed, true))
+    return Error::success();
+  if (leads())
+    if (Error error = lead->give({Order::Kind::End}))
+      return error;
+  return peers->leave();
+}
+
+Session::Impl::~Impl() {
+  // Fails where the run has failed, which has been told.
+  llvm::consumeError(close());
+  if (peers) {
+    peers->stopServing();
+    peers->wire().cut();
+  }
+  if (links)
+    links->abort();
+  underWay.fail("the session was closed while the request was under way");
+  collector.reset();
+  failureCallback.reset();
+}
+
+} // namespace cleave::runtime

@@ -1,0 +1,170 @@
+//===- SessionRequests.cpp - Requests of a session ------------------------===//
+#include "codegen/plan/Batch.h"
+#include "codegen/plan/Schedule.h"
+#include "runtime/base/Exceptions.h"
+#include "runtime/exchange/Inputs.h"
+#include "runtime/session/SessionImpl.h"
+#include <deque>
+
+namespace cleave::runtime {
+
+using llvm::Error;
+using llvm::Expected;
+
+size_t Session::Impl::mostUnderWay() const {
+  if (!plan->states.empty())
+    return 1;
+  return options.requests ? options.requests : 2 * rankCount(*plan) + 2;
+}
+
+std::shared_ptr<Exchange> Session::Impl::connect(const Route &route, uint32_t microbatches,
+                                                 Patience &patience) {
+  if (peerExchange)
+    return peerExchange;
+  return route.connect(microbatches, patience);
+}
+
+std::function<void(const std::string &)> Session::Impl::onOverdue() const {
+  if (peers)
+    return nullptr;
+  return [closing = closing, told = options.overdue](const std::string &message) {
+    closing->begin(message);
+    if (told)
+      told(message);
+  };
+}
+
+Expected<Traffic::Admission> Session::Impl::enter() {
+  if (Error error = closing->check())
+    return error;
+  if (Traffic::Admission admission = traffic->enter())
+    return admission;
+  return llvm::createStringError("no room for another request after " + llvm::Twine(options.timeout.count()) +
+                                 " s; allow more time (--timeout)");
+}
+
+Expected<std::shared_ptr<Request>> Session::Impl::submit(llvm::ArrayRef<at::Tensor> inputs,
+                                                         uint32_t signature) {
+  if (signature >= plan->signatures.size())
+    return llvm::createStringError("found signature " + llvm::Twine(signature) + ", expected less than " +
+                                   llvm::Twine(plan->signatures.size()));
+  const Route &route = routes[signature];
+  auto symbols = bindSymbols(*plan->signatures[signature], inputs, /*sizesAlone=*/!route.readsInputs);
+  if (!symbols)
+    return symbols.takeError();
+  std::vector<at::Tensor> leaves = inOrder(inputs);
+  Microbatches microbatches(*plan->signatures[signature],
+                            plan::microbatchesOfAll(*plan, scheduleOf(*plan, signature)),
+                            std::move(*symbols));
+  auto admission = enter();
+  if (!admission)
+    return admission.takeError();
+  auto request = catching(
+      [&] { return begin(std::move(*admission), std::move(leaves), std::move(microbatches), signature); });
+  if (request || !peers)
+    return request;
+  // Others may have begun what this process does not do.
+  return llvm::createStringError(
+      peers->fail("rank " + std::to_string(peers->rank()) + ": " + llvm::toString(request.takeError())));
+}
+
+Expected<std::shared_ptr<Request>> Session::Impl::begin(Traffic::Admission admission,
+                                                        std::vector<at::Tensor> inputs,
+                                                        Microbatches microbatches, uint32_t signature) {
+  const uint32_t count = microbatches.count();
+  const bool collects = peerExchange && peerExchange->takesOutputs(signature);
+  std::lock_guard lock(submission);
+  if (leads())
+    if (Error error = lead->give({Order::Kind::Run, signature, inputs}))
+      return error;
+  auto request = std::make_shared<Request>(
+      submitted++, std::move(inputs), std::move(microbatches), plan->signatures[signature]->outputs.size(),
+      routes[signature].ranks, traffic, std::move(admission), states,
+      [&](Patience &patience) { return connect(routes[signature], count, patience); }, outputPlace, collects,
+      onOverdue());
+  underWay.add(request);
+  post(request, signature, collects);
+  return request;
+}
+
+void Session::Impl::post(const std::shared_ptr<Request> &request, uint32_t signature, bool collects) {
+  llvm::ArrayRef<size_t> left = routes[signature].places;
+  try {
+    for (; !left.empty(); left = left.drop_front())
+      devices[left.front()]->post(
+          [rank = ranks[left.front()].get(), request, signature] { rank->execute(*request, signature); });
+    if (collects)
+      collector->post([this, request, signature] { takeOutputs(*request, signature); });
+  } catch (const std::exception &exception) {
+    // Ranks that have it would wait for those that have not.
+    request->fail(messageOf(exception));
+    for (size_t place : left)
+      request->leave(ranks[place]->number(), devices[place]->memory());
+    if (collects)
+      request->leave(std::nullopt, devices.front()->memory());
+  }
+}
+
+void Session::Impl::takeOutputs(Request &request, uint32_t signature) {
+  const std::string who = "rank " + std::to_string(peers->rank());
+  if (!request.failed())
+    try {
+      request.takeOutputs(signature);
+    } catch (const PeerLost &lost) {
+      request.fail(peers->lose(lost.rank, who + " waited for outputs"));
+    } catch (const std::exception &exception) {
+      request.fail(who + ": outputs: " + messageOf(exception));
+    }
+  request.leave(std::nullopt, devices.front()->memory());
+}
+
+Error Session::Impl::reset() {
+  auto admission = enter();
+  if (!admission)
+    return admission.takeError();
+  std::lock_guard lock(submission);
+  if (leads())
+    if (Error error = lead->give({Order::Kind::Reset}))
+      return error;
+  for (States &each : states)
+    each.reset();
+  return Error::success();
+}
+
+Error Session::Impl::checkMayCall() const {
+  if (!lead || leads())
+    return Error::success();
+  return llvm::createStringError("rank " + llvm::Twine(peers->rank()) +
+                                 " is led by rank 0, which starts requests; call serve() here");
+}
+
+Error Session::Impl::carryOut() {
+  std::deque<std::shared_ptr<Request>> begun;
+  auto finish = [&](size_t left) -> Error {
+    for (; begun.size() > left; begun.pop_front())
+      if (auto outputs = begun.front()->wait(); !outputs)
+        return outputs.takeError();
+    return Error::success();
+  };
+  for (;;) {
+    auto order = lead->take();
+    if (!order)
+      return order.takeError();
+    if (order->kind == Order::Kind::End)
+      return finish(0);
+    if (order->kind == Order::Kind::Reset) {
+      if (Error error = reset())
+        return error;
+      continue;
+    }
+    auto request = submit(order->inputs, order->signature);
+    if (!request)
+      return llvm::createStringError(
+          peers->fail("rank " + std::to_string(peers->rank()) + ": " + llvm::toString(request.takeError())));
+    begun.push_back(std::move(*request));
+    if (Error error = finish(mostUnderWay()))
+      return error;
+  }
+}
+
+} // namespace cleave::runtime
