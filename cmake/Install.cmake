@@ -6,13 +6,15 @@ include(CMakePackageConfigHelpers)
 set(CMAKE_INSTALL_RPATH ${CLEAVE_TORCH}/lib)
 set(CLEAVE_CMAKE_DIR ${CMAKE_INSTALL_LIBDIR}/cmake/Cleave)
 
-# Public headers, as cleave/FOLDER/NAME.h; so they include each other.
+# Public headers, as cleave/FOLDER/NAME.h without the rooms of the runtime; so they include each other.
 function(install_headers COMPONENT)
   foreach(HEADER ${ARGN})
     string(CONFIGURE [[
       file(READ "@PROJECT_SOURCE_DIR@/@HEADER@" TEXT)
+      string(REGEX REPLACE "#include \"runtime/([a-z]+/)+" "#include \"runtime/" TEXT "${TEXT}")
       string(REGEX REPLACE "#include \"(codegen|runtime|tools)/" "#include \"cleave/\\1/" TEXT "${TEXT}")
-      set(FILE "${CMAKE_INSTALL_PREFIX}/include/cleave/@HEADER@")
+      string(REGEX REPLACE "^runtime/([a-z]+/)+" "runtime/" NAME "@HEADER@")
+      set(FILE "${CMAKE_INSTALL_PREFIX}/include/cleave/${NAME}")
       message(STATUS "Installing: $ENV{DESTDIR}${FILE}")
       file(WRITE "$ENV{DESTDIR}${FILE}" "${TEXT}")
       list(APPEND CMAKE_INSTALL_MANIFEST_FILES "${FILE}")
