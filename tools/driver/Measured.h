@@ -2,7 +2,7 @@
 #ifndef CLEAVE_TOOLS_DRIVER_MEASURED_H
 #define CLEAVE_TOOLS_DRIVER_MEASURED_H
 
-#include "partitioner/graph/StageGraph.h"
+#include "partitioner/machine/Link.h"
 #include "llvm/ADT/ArrayRef.h"
 #include "llvm/Support/Error.h"
 #include <map>
