@@ -121,6 +121,10 @@ LogicalResult TorchScriptImporter::importNode(Node *node, Scope &scope) {
     return importSetAttr(node, scope);
   case c10::aten::alias:
     return importBoundary(node, scope);
+  // What a model prints is for who develops it; a plan computes.
+  case c10::aten::warn:
+  case c10::prim::Print:
+    return success();
   default:
     return importOperator(node, scope);
   }

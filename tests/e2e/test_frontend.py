@@ -1,5 +1,6 @@
 """What a traced or scripted model may do: each is compiled, run as a plan, and compared with the original."""
 
+import warnings
 from typing import Dict, List, NamedTuple, Optional, Tuple
 
 import pytest
@@ -462,6 +463,22 @@ def test_a_number_does_not_widen_the_integers_that_it_meets(compiler):
     outputs = compiler.run(traced(Numbers(), x), x=x)
     assert [outputs[f"output.{i}"].dtype for i in range(3)] == [torch.float32, torch.int32, torch.bool]
     torch.testing.assert_close(outputs["output.0"], x * 100.0)
+
+
+# What a model says while it runs
+
+
+class Talkative(nn.Module):
+    def forward(self, x):
+        if x.sum() > 0:
+            warnings.warn("positive")
+        print("the input is", x)
+        return x + 1
+
+
+def test_plans_are_silent(compiler):
+    outputs = compiler.run(Talkative(), x=X.abs())
+    torch.testing.assert_close(outputs["output"], X.abs() + 1)
 
 
 # Layers that PyTorch fuses when nothing is to be trained
