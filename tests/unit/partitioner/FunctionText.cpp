@@ -1,4 +1,4 @@
-#include "FunctionText.h"
+#include "tests/unit/partitioner/FunctionText.h"
 #include <algorithm>
 
 namespace cleave {

@@ -1,4 +1,4 @@
-#include "RandomFunction.h"
+#include "tests/unit/partitioner/RandomFunction.h"
 #include <numeric>
 
 namespace cleave {
@@ -94,7 +94,8 @@ void RandomFunction::addSplit(const Tensor &x, uint32_t dim) {
   Shape sizes{1 + dice.below(x.shape[dim] - 1), 0};
   sizes[0] = dice.below(2) ? x.shape[dim] / 2 : sizes[0];
   sizes[1] = x.shape[dim] - sizes[0];
-  unpack(callForList("aten.split_with_sizes", {operand(x), integers(sizes), integer(dim)}), x.shape, dim, sizes);
+  unpack(callForList("aten.split_with_sizes", {operand(x), integers(sizes), integer(dim)}), x.shape, dim,
+         sizes);
 }
 
 void RandomFunction::addJoin(const Tensor &x, uint32_t dim) {

@@ -2,7 +2,7 @@
 #ifndef CLEAVE_TESTS_UNIT_PARTITIONER_RANDOMFUNCTION_H
 #define CLEAVE_TESTS_UNIT_PARTITIONER_RANDOMFUNCTION_H
 
-#include "FunctionText.h"
+#include "tests/unit/partitioner/FunctionText.h"
 
 namespace cleave {
 

@@ -2,9 +2,9 @@
 #ifndef CLEAVE_TESTS_UNIT_PARTITIONER_RANDOMPIPELINE_H
 #define CLEAVE_TESTS_UNIT_PARTITIONER_RANDOMPIPELINE_H
 
-#include "RandomGraph.h"
 #include "partitioner/simulation/Schedules.h"
 #include "partitioner/simulation/Simulator.h"
+#include "tests/unit/partitioner/RandomGraph.h"
 #include <string>
 #include <vector>
 

@@ -1,8 +1,8 @@
 // What training keeps and takes, against the formulas of Korthikanti et al., "Reducing Activation
 // Recomputation in Large Transformer Models" (2022).
 #include "partitioner/cost/TrainingCosts.h"
-#include "ParseModule.h"
 #include "partitioner/cost/ModelGraph.h"
+#include "tests/unit/partitioner/ParseModule.h"
 #include <gtest/gtest.h>
 
 using namespace mlir;

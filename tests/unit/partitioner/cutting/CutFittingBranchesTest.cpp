@@ -1,7 +1,7 @@
 //===- CutFittingBranchesTest.cpp - Cuts with little memory, of any graph -===//
 // Against all contiguous cuts: not only those along program order.
-#include "RandomGraph.h"
 #include "partitioner/cutting/CutFitting.h"
+#include "tests/unit/partitioner/RandomGraph.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SmallSet.h"
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 //===- CutFittingTest.cpp - Cuts for devices with little memory -----------===//
 #include "partitioner/cutting/CutFitting.h"
-#include "RandomGraph.h"
+#include "tests/unit/partitioner/RandomGraph.h"
 #include "llvm/ADT/STLExtras.h"
 #include <gtest/gtest.h>
 #include <limits>

@@ -1,7 +1,7 @@
 //===- StageCutterErrorsTest.cpp - What cannot be cut, and why ------------===//
 #include "partitioner/cutting/StageCutter.h"
 
-#include "RandomGraph.h"
+#include "tests/unit/partitioner/RandomGraph.h"
 #include "llvm/ADT/StringExtras.h"
 #include "gtest/gtest.h"
 #include <set>

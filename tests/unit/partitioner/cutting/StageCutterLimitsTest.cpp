@@ -1,7 +1,7 @@
 //===- StageCutterLimitsTest.cpp - Cuts that no search can prove ----------===//
 #include "partitioner/cutting/StageCutter.h"
 
-#include "RandomGraph.h"
+#include "tests/unit/partitioner/RandomGraph.h"
 #include "gtest/gtest.h"
 #include <set>
 #include <sys/resource.h>

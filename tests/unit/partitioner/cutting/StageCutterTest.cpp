@@ -1,7 +1,7 @@
 //===- StageCutterTest.cpp - The stage cutter against brute force ---------===//
 #include "partitioner/cutting/StageCutter.h"
 
-#include "RandomGraph.h"
+#include "tests/unit/partitioner/RandomGraph.h"
 #include "gtest/gtest.h"
 #include <cmath>
 #include <set>

@@ -1,7 +1,7 @@
 //===- StageCutterWeightsTest.cpp - Stages that may hold so much ----------===//
 #include "partitioner/cutting/StageCutter.h"
 
-#include "RandomGraph.h"
+#include "tests/unit/partitioner/RandomGraph.h"
 #include "gtest/gtest.h"
 #include <numeric>
 

@@ -1,9 +1,9 @@
 //===- PlacementTest.cpp - Exact placement against brute force ------------===//
 #include "partitioner/placement/Placement.h"
 
-#include "RandomGraph.h"
 #include "partitioner/cutting/DownsetSearch.h"
 #include "partitioner/placement/ColourContraction.h"
+#include "tests/unit/partitioner/RandomGraph.h"
 #include "gtest/gtest.h"
 #include <algorithm>
 #include <cmath>

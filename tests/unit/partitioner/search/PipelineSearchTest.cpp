@@ -1,7 +1,7 @@
 //===- PipelineSearchTest.cpp - All pipelines of one function -------------===//
 #include "partitioner/search/PipelineSearch.h"
-#include "ParseModule.h"
 #include "partitioner/cutting/StageStarts.h"
+#include "tests/unit/partitioner/ParseModule.h"
 #include "llvm/ADT/STLExtras.h"
 #include <gtest/gtest.h>
 #include <limits>

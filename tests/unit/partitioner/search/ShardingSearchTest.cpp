@@ -1,6 +1,6 @@
 #include "partitioner/search/ShardingSearch.h"
-#include "ParseModule.h"
-#include "RandomFunction.h"
+#include "tests/unit/partitioner/ParseModule.h"
+#include "tests/unit/partitioner/RandomFunction.h"
 #include <gtest/gtest.h>
 #include <map>
 

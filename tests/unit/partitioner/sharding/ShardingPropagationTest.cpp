@@ -1,10 +1,10 @@
 // Runs random functions operation by operation on the parts that a class gives to each rank, and compares
 // with the whole.
 #include "partitioner/sharding/ShardingPropagation.h"
-#include "ParseModule.h"
-#include "RandomFunction.h"
 #include "ir/Interpret.h"
 #include "ir/semantics/Shapes.h"
+#include "tests/unit/partitioner/ParseModule.h"
+#include "tests/unit/partitioner/RandomFunction.h"
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 

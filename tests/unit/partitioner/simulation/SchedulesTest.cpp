@@ -1,7 +1,7 @@
 //===- SchedulesTest.cpp - Schedule generators ----------------------------===//
 #include "partitioner/simulation/Schedules.h"
 
-#include "RandomGraph.h"
+#include "tests/unit/partitioner/RandomGraph.h"
 #include "gtest/gtest.h"
 #include <set>
 

@@ -1,5 +1,5 @@
 //===- SimulatorMemoryTest.cpp - What ranks hold while they work ----------===//
-#include "RandomPipeline.h"
+#include "tests/unit/partitioner/RandomPipeline.h"
 #include "llvm/Support/FormatVariadic.h"
 #include "gtest/gtest.h"
 #include <algorithm>

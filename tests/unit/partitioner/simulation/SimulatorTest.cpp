@@ -1,9 +1,9 @@
 //===- SimulatorTest.cpp - Forecasts against closed formulas --------------===//
 #include "partitioner/simulation/Simulator.h"
 
-#include "RandomPipeline.h"
 #include "codegen/plan/Schedule.h"
 #include "partitioner/simulation/Schedules.h"
+#include "tests/unit/partitioner/RandomPipeline.h"
 #include "llvm/Support/FormatVariadic.h"
 #include "gtest/gtest.h"
 #include <algorithm>
