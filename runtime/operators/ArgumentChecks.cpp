@@ -3,6 +3,7 @@
 #include "runtime/operators/ArgumentCheckParts.h"
 #include "llvm/ADT/StringMap.h"
 #include <ATen/ScalarOps.h>
+#include <ATen/WrapDimUtils.h>
 #include <ATen/ops/aminmax.h>
 #include <ATen/ops/diff.h>
 #include <ATen/ops/result_type.h>
@@ -284,11 +285,17 @@ static void checkByteTable(ArrayRef<IValue> arguments) {
               tensorOf(arguments[0]).scalar_type(), ", expected quint8");
 }
 
-/// median(self, dim, keepdim): the kernel reads the elements of a vector as if they were side by side.
+/// median(self, dim, keepdim): the kernel sorts in place where all elements along `dim` are the same one.
 static void checkMedian(ArrayRef<IValue> arguments) {
+  if (arguments.size() == 1 || !arguments[1].isInt())
+    return;
   const at::Tensor &values = tensorOf(arguments[0]);
-  TORCH_CHECK(arguments.size() == 1 || values.dim() != 1 || values.is_contiguous(),
-              "found a vector with strides ", values.strides(), ", expected one without gaps");
+  if (values.dim() == 0)
+    return;
+  const int64_t dim = at::maybe_wrap_dim(arguments[1].toInt(), values.dim());
+  TORCH_CHECK(values.size(dim) < 2 || values.stride(dim) > 0,
+              "found a tensor that is expanded along dimension ", dim,
+              "; take its median before it is expanded");
 }
 
 /// cov(self, correction, fweights, aweights): writes to a weighted observation that is the only one.

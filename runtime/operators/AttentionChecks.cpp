@@ -16,8 +16,8 @@ static void checkParameter(const IValue &value, at::IntArrayRef sizes, const at:
               " of ", like.scalar_type(), " without gaps");
 }
 
-/// A mask of self-attention (torch.nn.modules.transformer): of queries and keys, of a batch's padding, or of
-/// each head.
+/// A mask of self-attention: of queries and keys, of a batch's padding, or of each head. The kernel makes
+/// booleans of numbers.
 static void checkAttentionMask(const IValue &mask, const IValue &type, const at::Tensor &input,
                                int64_t heads) {
   if (!mask.isTensor() || !mask.toTensor().defined())
@@ -26,17 +26,16 @@ static void checkAttentionMask(const IValue &mask, const IValue &type, const at:
   const std::vector<int64_t> sizes[] = {{length, length}, {batch, length}, {batch, heads, length, length}};
   TORCH_CHECK(type.isInt() && type.toInt() >= 0 && type.toInt() <= 2,
               "found a mask without its type, expected 0, 1 or 2");
-  TORCH_CHECK(mask.toTensor().scalar_type() == at::kBool &&
-                  mask.toTensor().sizes() == at::IntArrayRef(sizes[type.toInt()]),
-              "found a mask ", mask.toTensor().sizes(), ", expected booleans ",
-              at::IntArrayRef(sizes[type.toInt()]));
+  const at::IntArrayRef expected = sizes[type.toInt()];
+  TORCH_CHECK(mask.toTensor().sizes() == expected, "found a mask ", mask.toTensor().sizes(), ", expected ",
+              expected);
 }
 
 /// Fused self-attention over `input`: embed_dim, num_heads, and weights and biases of the projections.
 static void checkProjections(const at::Tensor &input, ArrayRef<IValue> arguments) {
   const int64_t width = arguments[0].toInt(), heads = arguments[1].toInt();
-  TORCH_CHECK(input.dim() == 3 && input.numel() > 0 && input.is_contiguous() && input.size(2) == width &&
-                  heads > 0 && width % heads == 0 && c10::isFloatingType(input.scalar_type()),
+  TORCH_CHECK(input.dim() == 3 && input.numel() > 0 && input.size(2) == width && heads > 0 &&
+                  width % heads == 0 && c10::isFloatingType(input.scalar_type()),
               "found an input ", input.sizes(), " for ", heads, " heads of together ", width);
   checkParameter(arguments[2], {3 * width, width}, input);
   checkParameter(arguments[3], {3 * width}, input);
@@ -50,7 +49,10 @@ static void checkFusedAttention(ArrayRef<IValue> arguments) {
   const at::Tensor &query = tensorOf(arguments[0]);
   checkProjections(query, arguments.slice(3, 6));
   for (const IValue &operand : arguments.slice(1, 2))
-    checkParameter(operand, query.sizes(), query);
+    TORCH_CHECK(tensorOf(operand).sizes() == query.sizes() &&
+                    tensorOf(operand).scalar_type() == query.scalar_type(),
+                "found keys or values ", tensorOf(operand).sizes(), " of ", tensorOf(operand).scalar_type(),
+                " for queries ", query.sizes(), " of ", query.scalar_type());
   checkAttentionMask(arguments[9], arguments[12], query, arguments[4].toInt());
 }
 

@@ -42,6 +42,19 @@ void Walk::visitItems(llvm::ArrayRef<IValue> items, int depth) {
       visit(item, depth + 1);
 }
 
+/// Whether items of such a list take memory that is counted here.
+static bool holdsHostValues(const c10::List<IValue> &list) {
+  switch (list.elementType()->kind()) {
+  case c10::TypeKind::TensorType:
+  case c10::TypeKind::IntType:
+  case c10::TypeKind::FloatType:
+  case c10::TypeKind::BoolType:
+    return false;
+  default:
+    return true;
+  }
+}
+
 void Walk::visit(const IValue &value, int depth) {
   TORCH_CHECK(depth < kMostNested, "found values nested ", kMostNested, " deep, expected fewer");
   if (value.isString())
@@ -50,8 +63,12 @@ void Walk::visit(const IValue &value, int depth) {
     const auto &items = value.toTupleRef().elements();
     return visitItems(llvm::ArrayRef<IValue>(items.begin(), items.size()), depth);
   }
-  if (value.isList())
+  if (value.isList()) {
+    // So that a loop that appends takes no time for what is there already.
+    if (!holdsHostValues(value.toList()))
+      return add(value.toListRef().size(), sizeof(IValue));
     return visitItems(llvm::ArrayRef(value.toListRef().data(), value.toListRef().size()), depth);
+  }
   const c10::Dict<IValue, IValue> dict = value.toGenericDict();
   add(dict.size(), 2 * sizeof(IValue) + kEntryBytes);
   for (const auto &entry : dict)

@@ -491,14 +491,14 @@ class Encoder(nn.Module):
         self.layers = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
 
     def forward(self, x, padding: Optional[torch.Tensor] = None):
-        return self.layers(x, src_key_padding_mask=padding)
+        return self.layers(x.transpose(1, 2), src_key_padding_mask=padding)
 
 
 @torch.no_grad()
 @pytest.mark.parametrize("lengths", [None, [5, 3, 4]])
 def test_fused_encoder_layers(lengths, compiler):
     """What torch.jit.trace sees of nn.TransformerEncoder; cleave-trace has it unfused."""
-    inputs = {"x": torch.randn(3, 5, 16)}
+    inputs = {"x": torch.randn(3, 16, 5)}
     if lengths:
         inputs["padding"] = torch.arange(5) >= torch.tensor(lengths)[:, None]
     program = traced(Encoder(), *inputs.values())
