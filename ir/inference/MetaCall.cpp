@@ -8,7 +8,7 @@ namespace cleave {
 
 using llvm::StringRef;
 
-/// Bytes of one operand that are filled with zeros to try an operator.
+/// Bytes of one operand that are filled with a number to try an operator.
 static constexpr int64_t kMostFallbackBytes = 64 << 20;
 
 at::Tensor withoutData(const at::Tensor &tensor) {
@@ -21,14 +21,14 @@ static bool hasTypesWithoutData(OperatorOp op) {
   return semanticsOf(op.getName()).hasTypesOfOperands && !schema.isDataDependent && !schema.isRandom;
 }
 
-/// A tensor of zeros on the CPU in place of one without data; nothing where they would be too many.
-static std::optional<at::Tensor> zerosLike(const at::Tensor &tensor) {
+/// A tensor of `number` on the CPU in place of one without data; nothing where it would be too large.
+static std::optional<at::Tensor> filledLike(const at::Tensor &tensor, int number) {
   if (!tensor.defined() || !tensor.is_meta())
     return tensor;
   // One that repeats its elements has more of them than memory.
   if (std::max(int64_t(tensor.storage().nbytes()), int64_t(tensor.nbytes())) > kMostFallbackBytes)
     return std::nullopt;
-  return at::empty_strided(tensor.sizes(), tensor.strides(), tensor.options().device(at::kCPU)).zero_();
+  return at::empty_strided(tensor.sizes(), tensor.strides(), tensor.options().device(at::kCPU)).fill_(number);
 }
 
 /// Applies `change` to every tensor on the stack, also inside lists; false where it gives none.
@@ -59,10 +59,10 @@ static std::optional<at::Tensor> onMeta(const at::Tensor &tensor) {
   return tensor.defined() && tensor.is_cpu() && tensor.dim() > 0 ? withoutData(tensor) : tensor;
 }
 
-/// Runs the operator's CPU kernel on zeros, for those that have none for the meta device. Only types are kept
-/// of what comes out: a number made of zeros is no number of the model.
-static bool runOnZeros(const torch::jit::Operator &callee, torch::jit::Stack &stack) {
-  if (!changeTensors(stack, zerosLike))
+/// Runs the operator's CPU kernel on tensors of `number`, for those that have none for the meta device. Only
+/// types are kept of what comes out: a number made of these is no number of the model.
+static bool runFilled(const torch::jit::Operator &callee, torch::jit::Stack &stack, int number) {
+  if (!changeTensors(stack, [&](const at::Tensor &tensor) { return filledLike(tensor, number); }))
     return false;
   for (c10::IValue &value : stack)
     if (value.isDevice())
@@ -104,8 +104,10 @@ static bool isPythons(const torch::jit::Operator &callee) {
 
 std::optional<CallFailure> callWithoutData(OperatorOp op, const torch::jit::Operator &callee,
                                            torch::jit::Stack &stack) {
-  // As it is, then without the known integers, which may meet tensors of the meta device, then on zeros.
-  torch::jit::Stack withoutIntegers = stack, onZeros = stack;
+  // As it is, then without the known integers, which may meet tensors of the meta device, then on zeros and
+  // ones.
+  torch::jit::Stack withoutIntegers = stack;
+  const torch::jit::Stack asGiven = stack;
   static constexpr const char kNoKernel[] = "libtorch has no kernel for it that needs no data";
   CallFailure failure;
   failure.reason = kNoKernel;
@@ -135,8 +137,14 @@ std::optional<CallFailure> callWithoutData(OperatorOp op, const torch::jit::Oper
   }
   // Only the CPU's kernel tells whether the operands are wrong.
   failure.isRefusal = false;
-  if (hasTypesWithoutData(op) && isDone([&] { return runOnZeros(callee, onZeros); })) {
-    stack = std::move(onZeros);
+  if (!hasTypesWithoutData(op))
+    return failure;
+  // Zeros are indices of anything, and nothing can be divided by them.
+  for (int number : {0, 1}) {
+    torch::jit::Stack filled = asGiven;
+    if (!isDone([&] { return runFilled(callee, filled, number); }))
+      continue;
+    stack = std::move(filled);
     return std::nullopt;
   }
   return failure;

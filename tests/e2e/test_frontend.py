@@ -465,6 +465,20 @@ def test_a_number_does_not_widen_the_integers_that_it_meets(compiler):
     torch.testing.assert_close(outputs["output.0"], x * 100.0)
 
 
+# Operators that only compute types from data
+
+
+class Quotients(nn.Module):
+    def forward(self, x, y):
+        return x // y + 1, torch.remainder(7, y), x % y
+
+
+def test_integers_are_divided(compiler):
+    x, y = torch.tensor([-7, -6, 7, 6, -1, 0]), torch.tensor([3, -4, -3, 4, -1, 5])
+    outputs = compiler.run(Quotients(), x=x, y=y)
+    torch.testing.assert_close(outputs["output.0"], x // y + 1)
+
+
 # What a model says while it runs
 
 
