@@ -193,6 +193,9 @@ static void checkAttention(ArrayRef<IValue> arguments) {
 
 /// copy(self, src, …): reads what `self` is before it looks whether it is there.
 static void checkBothGiven(ArrayRef<IValue> arguments) {
+  // Lists and dicts have a copy of one argument.
+  if (arguments.size() < 2)
+    return;
   tensorOf(arguments[0]);
   tensorOf(arguments[1]);
 }
@@ -279,6 +282,17 @@ template <bool isTransposed> static void checkConvolutionPack(ArrayRef<IValue> a
               "found a bias ", bias.sizes(), " of ", bias.scalar_type(), " for a weight ", weight.sizes());
 }
 
+/// _adaptive_avg_pool2d(self, output_size) of a quantized tensor reads two sizes.
+static void checkPlaneSizes(ArrayRef<IValue> arguments) {
+  TORCH_CHECK(arguments[1].toIntVector().size() == 2, "found ", arguments[1].toIntVector().size(),
+              " sizes of the output, expected two");
+}
+
+/// native_channel_shuffle(self, groups) divides by the groups.
+static void checkGroups(ArrayRef<IValue> arguments) {
+  TORCH_CHECK(arguments[1].toInt() > 0, "found ", arguments[1].toInt(), " groups, expected one or more");
+}
+
 /// quantized::embedding_bag_prepack(weight): other tables than those of bytes are read as such.
 static void checkByteTable(ArrayRef<IValue> arguments) {
   TORCH_CHECK(tensorOf(arguments[0]).scalar_type() == at::kQUInt8, "found a table of ",
@@ -359,6 +373,7 @@ ArgumentCheck argumentCheckOf(llvm::StringRef name, llvm::StringRef overload) {
   static const llvm::StringMap<ArgumentCheck> checks = {
       {"_quantized::linear_prepack_fp16", checkHalfWeights},
       {"aten::__round_to_zero_floordiv", checkDivision},
+      {"aten::_adaptive_avg_pool2d", checkPlaneSizes},
       {"aten::_adaptive_avg_pool2d_backward", checkAveragePool<2>},
       {"aten::_adaptive_avg_pool3d_backward", checkAveragePool<3>},
       {"aten::_embedding_bag", checkBags},
@@ -390,6 +405,7 @@ ArgumentCheck argumentCheckOf(llvm::StringRef name, llvm::StringRef overload) {
       {"aten::max_pool3d_with_indices_backward", checkPool<3>},
       {"aten::median", checkMedian},
       {"aten::nanmedian", checkMedian},
+      {"aten::native_channel_shuffle", checkGroups},
       {"aten::native_layer_norm_backward", checkLayerNormGradient},
       {"aten::quantize_per_channel", checkChannels},
       {"aten::remainder", checkDivision},

@@ -39,6 +39,8 @@ EXCLUDED = {
         "aten::backward aten::get_gradients aten::grad aten::dist_backward aten::wait aten::to_here aten::local_value "
         "aten::owner aten::owner_name aten::is_owner aten::confirmed_by_owner aten::has_torch_function aten::is_scripting "
         "aten::_get_tracing_state aten::_share_memory_ aten::set_data aten::set aten::_fw_primal aten::detach_ prim::PythonOp prim::IgnoredPythonOp"),
+    "is an older name of an interpolation, which kernels believe what its scales say":
+        "aten::__interpolate aten::__upsample aten::__upsample_bilinear aten::__upsample_nearest",
     "tells addresses or what process runs it": "aten::initial_seed aten::data_ptr prim::id prim::TimePoint",
 }
 EXCLUDED = {name: reason for reason, names in EXCLUDED.items() for name in names.split()}
