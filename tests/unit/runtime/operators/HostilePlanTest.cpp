@@ -309,13 +309,6 @@ static const HostileCall kCalls[] = {
      "does not fit in 64 bits"},
     {"LeastDivisorSecond", "aten::gcd.int", [](StageWriter &s) { return two(s, -1, INT64_MIN); },
      "does not fit in 64 bits"},
-    {"MedianOfOneElement", "aten::median.dim",
-     [](StageWriter &s) {
-       const uint32_t one = s.weight("one", at::ones({3, 1}));
-       return Slots{s.call("aten::expand", {one, s.constant(integers({3, 6})), s.constant(no())}),
-                    s.constant(integer(1)), s.constant(no())};
-     },
-     "expanded along dimension 1"},
     {"BetaOfIntegers", "aten::smooth_l1_loss_backward",
      [](StageWriter &s) {
        const uint32_t x = s.weight("x", at::ones({3}, at::kInt));
