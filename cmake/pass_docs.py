@@ -8,8 +8,14 @@ import sys
 
 TITLE = """# Passes
 
-`cleave-opt FILE --PASS=OPTION=VALUE` runs one of these on text; `cleave compile --emit-ir DIR` writes what each made of a
-model. MLIR's own `canonicalize` and `cse` are there too. [adding-a-pass.md](adding-a-pass.md) adds one.
+What does each pass do, and with which options? `cleave-opt FILE --PASS=OPTION=VALUE` runs one of these on text; `cleave compile
+--emit-ir DIR` writes the IR after each. MLIR's own `canonicalize` and `cse` are there too. [Adding a pass](adding-a-pass.md) adds one.
+
+In the order of `cleave compile`: [strip-boundaries](#strip-boundaries), [infer-types](#infer-types), [fold-sizes](#fold-sizes),
+[rewrite-idioms](#rewrite-idioms), [lower-precision](#lower-precision), [annotate-sharding](#annotate-sharding),
+[propagate-sharding](#propagate-sharding), [resolve-conflicts](#resolve-conflicts), [partition-spmd](#partition-spmd),
+[place-collectives](#place-collectives), [assign-stages](#assign-stages), [assign-schedule](#assign-schedule),
+[split-stages](#split-stages). For tests: [print-split-classes](#print-split-classes).
 
 """
 

@@ -7,19 +7,19 @@ include "mlir/Pass/PassBase.td"
 def InferTypes : Pass<"infer-types", "::mlir::func::FuncOp"> {
   let summary = "gives every tensor its dtype, shape and strides";
   let description = [{
-    Runs the function on tensors without data and writes down what came out. Named dimensions stay names:
+    Runs the function on tensors without data, and writes the types of the results. Named dimensions stay names:
     ```mlir
     %y = aten.relu(%x) : (tensor<?x8xf32, #cleave.layout<dims = ["batch", "8"]>>) -> !cleave.tensor
     // becomes
     %y = aten.relu(%x) : (tensor<?x8xf32, #cleave.layout<dims = ["batch", "8"]>>)
                        -> tensor<?x8xf32, #cleave.layout<dims = ["batch", "8"]>>
     ```
-    A tensor that only data decides stays `!cleave.tensor`. Where the function works at multiples of a number only, that
-    becomes `cleave.multiples = {height = 4}`; where it works from a size on or up to one, `cleave.least = {height = 8}` or
-    `cleave.most`. Fails where it works at the traced sizes but not at others.
+    A tensor whose type only data decides stays `!cleave.tensor`. Where the function runs only at multiples of a
+    number, the function gets `cleave.multiples = {height = 4}`; where it runs only from a size on or up to one,
+    `cleave.least = {height = 8}` or `cleave.most`. Fails where it runs at the traced sizes and at no others.
 
-    Types that are there already give way to what operators give. With `check`, as of text that somebody wrote, they must be
-    the same but for strides, and tensors must have sizes whose bytes can be counted.
+    Types that are there already are replaced. With `check`, for text that somebody wrote, they must equal what
+    operators give, except for strides, and tensors must have sizes whose bytes can be counted.
   }];
   let options = [Option<"check", "check", "bool", "false", "types that are there must be those that operators give">];
 }
@@ -32,8 +32,8 @@ def FoldSizes : Pass<"fold-sizes", "::mlir::func::FuncOp"> {
     // becomes
     %n = cleave.size "batch"
     ```
-    Whatever integer, bool or list of integers depends on the inputs' sizes alone is folded, also through 0-d tensors;
-    what made it is removed once nobody uses it.
+    Integers, bools and lists of integers that depend on the inputs' sizes alone are folded, also through 0-d tensors.
+    Operations that made them are removed when nothing uses them.
   }];
   let dependentDialects = ["::cleave::CleaveDialect"];
 }
@@ -53,12 +53,12 @@ def RewriteIdioms : Pass<"rewrite-idioms", "::mlir::func::FuncOp"> {
     rotary positions (`aten.roll` and `aten.addcmul`). One file a pattern in `passes/idioms`, each with the gain that was
     measured. ATen has no operator for a sum and its layer norm on CPU, so these stay two.
 
-    Needs types, and constants as `number` of their `cleave.param`. An idiom is rewritten where nobody takes anything of
-    it but its result; boundaries that are kept end it. Types of new intermediate results are left to infer-types.
+    Needs types, and constants as `number` of their `cleave.param`. An idiom is rewritten where only its result is
+    used elsewhere; boundaries that are kept end it. Types of new intermediate results are left to infer-types.
 
-    `only` names idioms: tanh-gelu, rms-norm, rotary, attention, grouped-attention. Those that ask for shapes must not be
-    rewritten in the program of tensor ranks, whose types are the first rank's; norms, which would want a split width whole,
-    only there.
+    `only` names idioms: tanh-gelu, rms-norm, rotary, attention, grouped-attention. In the program of tensor-parallel
+    ranks, whose types are the first rank's, idioms that depend on shapes must not be rewritten; norms are rewritten only
+    there, since before the split their operator would need a split width whole.
   }];
   let options = [ListOption<"only", "only", "std::string", "these alone; all where empty">];
   let dependentDialects = ["::cleave::CleaveDialect"];
@@ -77,10 +77,10 @@ def LowerPrecision : Pass<"lower-precision", "::mlir::func::FuncOp"> {
     %1 = aten.linear(%0, %w, %none) : (tensor<4x8xbf16>, tensor<16x8xbf16>, none) -> tensor<4x16xbf16>
     %y = aten.to.dtype(%1, …) : … -> tensor<4x16xf32>
     ```
-    A weight that a product uses is stored in bfloat16 for all: lookups cast the rows they take, other users the whole.
-    Between products, views and copies are taken in bfloat16, without casts. Products that sum nothing (outer products,
-    as of positions and frequencies), masks of attention, boundaries, inputs and outputs keep their dtypes. A function
-    of which something was lowered gets `cleave.precision = "bf16"`.
+    A weight that a product uses is stored in bfloat16 for all its users: lookups cast the rows that they take, others
+    cast the whole weight. Views and copies between products are made in bfloat16, without casts. Products that sum
+    nothing (outer products, as of positions and frequencies), masks of attention, boundaries, inputs and outputs keep
+    their dtypes. A function in which something was lowered gets `cleave.precision = "bf16"`.
 
     Needs types. Leaves dead operations to canonicalize, and strides to infer-types.
   }];
@@ -98,10 +98,10 @@ def StripBoundaries : Pass<"strip-boundaries", "::mlir::func::FuncOp"> {
 }
 
 def AnnotateSharding : Pass<"annotate-sharding", "::mlir::func::FuncOp"> {
-  let summary = "says which weights are split over tensor ranks, and how";
+  let summary = "says which weights are split over tensor-parallel ranks, and how";
   let description = [{
-    Weights of products, convolutions and lookups get a style; those from which the split of the others follows get the
-    dimension, and the order in which they count (`cleave.split_cut`: the class ends at the weight).
+    Weights of products, convolutions and lookups get a style. Weights from which the split of others follows are seeds:
+    they get the dimension, and their order among the seeds (`cleave.split_cut`: the class ends at the weight).
     ```mlir
     %w = cleave.param "c_fc.weight" {cleave.split = 1 : i64, cleave.split_order = 0 : i64, cleave.style = "colwise", …} : …
     %v = cleave.param "c_proj.weight" {cleave.style = "rowwise", …} : …
@@ -109,27 +109,27 @@ def AnnotateSharding : Pass<"annotate-sharding", "::mlir::func::FuncOp"> {
     `shard` holds `PATTERN=STYLE`: globs of module or weight paths, and colwise, rowwise, embedding_rowwise or replicate, or
     the names that torch and transformers have for these. The last match counts.
 
-    With `memory`, weights whose split would cost more time than it saves stay whole (`cleave.dear`) as far as there is
-    room.
+    With `memory`, weights whose split would cost more time than it saves stay whole (`cleave.dear`), as far as memory
+    allows.
   }];
   let options = [
-    Option<"tp", "tp", "unsigned", "1", "ranks of the tensor group">,
+    Option<"tp", "tp", "unsigned", "1", "number of tensor-parallel ranks">,
     Option<"machine", "machine", "std::string", "\"\"", "machine preset or file; cpu:<tp> where empty">,
-    Option<"devices", "devices", "unsigned", "0", "of the machine, from its first on, that are used; 0: all">,
+    Option<"devices", "devices", "unsigned", "0", "how many of the machine's devices are used, the first ones; 0: all">,
     Option<"memory", "memory", "int64_t", "0",
-           "bytes that a rank has for weights and values; 0: it is to hold as little as can be">,
-    ListOption<"shard", "shard", "std::string", "PATTERN=STYLE: what weights of these paths must be">
+           "bytes that a rank has for weights and values; 0: a rank holds as little as possible">,
+    ListOption<"shard", "shard", "std::string", "PATTERN=STYLE: the style of weights with these paths">
   ];
 }
 
 def PropagateSharding : Pass<"propagate-sharding", "::mlir::func::FuncOp"> {
-  let summary = "from split weights to every tensor that is split with them";
+  let summary = "propagates the split of weights to every tensor that is split with them";
   let description = [{
     Follows `cleave.split` through all operators, both ways, to a fixed point, and writes what the ranks have of each tensor.
     ```mlir
     %y = aten.linear(%x, %w, %b) {cleave.shardings = [#cleave.sharding<2, [0, 1536], [1536, 1536]>]} : …
     ```
-    What split weights before it have split is left as it is.
+    A later seed leaves what earlier ones have split as it is.
   }];
   let dependentDialects = ["::cleave::CleaveDialect"];
 }
@@ -137,27 +137,27 @@ def PropagateSharding : Pass<"propagate-sharding", "::mlir::func::FuncOp"> {
 def ResolveConflicts : Pass<"resolve-conflicts", "::mlir::func::FuncOp"> {
   let summary = "puts a cleave.reshard where an operation needs other parts than there are";
   let description = [{
-    Afterwards each operation either is done whole on every rank, or in the parts that its operands and results have. A sum
-    over a split dimension is no conflict.
+    Afterwards each operation is done either whole on every rank, or in the parts that its operands and results have. A
+    sum over a split dimension is no conflict.
   }];
   let dependentDialects = ["::cleave::CleaveDialect"];
 }
 
 def PartitionSpmd : Pass<"partition-spmd", "::mlir::func::FuncOp"> {
-  let summary = "makes the program what each rank does, with collectives";
+  let summary = "makes the program local to a rank, with collectives";
   let description = [{
     ```mlir
     %w = cleave.param "c_fc.weight" … {shard = #cleave.sharding<1, [0, 1536], [1536, 1536]>} : tensor<768x1536xf32>
     %1 = spmd.all_reduce(%0) : …
     ```
-    Sizes that calls say in numbers become each rank's (`cleave.per_rank`), lookups in a part of a table give zeros for other
-    rows, what is added to a sum is added by the first rank (`cleave.first_rank`), slices are taken of what the rank has. Run
-    infer-types afterwards.
+    Sizes that are numbers in calls get a value for each rank (`cleave.per_rank`). Lookups in a part of a table give
+    zeros for other rows. What is added to a sum is added by the first rank (`cleave.first_rank`). Slices are taken of
+    what the rank has. Run infer-types afterwards.
   }];
 }
 
 def PlaceCollectives : Pass<"place-collectives", "::mlir::func::FuncOp"> {
-  let summary = "merges sums over ranks, and gives ranks that take a part of a sum no more";
+  let summary = "merges sums over ranks, and gives a rank only the part of a sum that it uses";
   let description = [{
     ```mlir
     %a = spmd.all_reduce(%0) : …
@@ -167,63 +167,68 @@ def PlaceCollectives : Pass<"place-collectives", "::mlir::func::FuncOp"> {
     %2 = aten.add.Tensor(%0, %1, %one) : …
     %c = spmd.all_reduce(%2) : …
     ```
-    Sums move behind views, and in front of what else is added, to meet others. A sum of which each rank takes a part becomes spmd.reduce_scatter.
+    Sums move behind views, and in front of other terms, to meet other sums. A sum of which each rank takes a part
+    becomes `spmd.reduce_scatter`.
   }];
 }
 
 def AssignStages : Pass<"assign-stages", "::mlir::func::FuncOp"> {
   let summary = "marks every operation with its pipeline stage";
   let description = [{
-    Asks the stage cutter and writes its answer as attribute `cleave.stage`. Operations without one are made in every
-    stage that uses them: parameters, constants, and computations too cheap to send.
+    Runs the stage cutter and writes the stage of each operation as attribute `cleave.stage`. Operations without it are
+    made in every stage that uses them: parameters, constants, and computations too cheap to send.
     ```mlir
     %y = aten.linear(%x, %w, %b) {cleave.stage = 1 : i64} : …
     ```
-    Rank r of the pipeline is on the machine's device r, or, of t tensor ranks in each of d data ranks, on d·t devices from
-    r·d·t on: operations cost what they take on the slowest of these, and no stage has more weights than its device has
-    memory, where the machine says that.
-    The function gets the cutter's account: `cleave.stage_seconds`, `cleave.stage_recv_bytes`, `cleave.cut_bound` (seconds
-    that the slowest stage takes in any contiguous cut), `cleave.cut_proof` (whether the cut is exact, or why not),
-    `cleave.cut_limits` (the least memory of a device with which the cut is this one, and the next with which it may be another),
-    and `cleave.bottleneck` where one operation alone makes balance impossible.
+    Pipeline rank r is on the machine's device r; with t tensor-parallel and d data-parallel ranks, on d·t devices from
+    r·d·t on. Operations cost what they take on the slowest of these, and no stage has more weights than its device has
+    memory, where the machine says that. The function gets the cutter's report: `cleave.stage_seconds`,
+    `cleave.stage_recv_bytes`, `cleave.cut_bound` (seconds that the slowest stage takes in any contiguous cut),
+    `cleave.cut_proof` (whether the cut is exact, or why not), `cleave.cut_limits` (the least memory of a device with
+    which the cut is this one, and the next with which it may be another), and `cleave.bottleneck` where one operation
+    alone makes balance impossible.
   }];
   let options = [
     Option<"stages", "stages", "unsigned", "1", "number of pipeline stages">,
-    Option<"ranks", "ranks", "unsigned", "0", "of the pipeline, which share the stages; 0: as many as stages">,
-    Option<"dp", "dp", "unsigned", "1", "data ranks, each a pipeline on a part of the batch">,
+    Option<"ranks", "ranks", "unsigned", "0", "pipeline ranks, which share the stages; 0: as many as stages">,
+    Option<"dp", "dp", "unsigned", "1", "data-parallel ranks, each a pipeline on a part of the batch">,
     Option<"machine", "machine", "std::string", "\"\"", "machine preset or file; cpu:<stages> where empty">,
-    Option<"memory", "memory", "int64_t", "0", "bytes of memory of a device, in place of what the machine says; 0: that">,
+    Option<"memory", "memory", "int64_t", "0", "bytes of memory of a device, in place of what the machine says; 0: what it says">,
     ListOption<"stageBefore", "stage-before", "std::string", "module paths that must begin a stage">,
     ListOption<"weightLimits", "weight-limits", "int64_t",
                "bytes of weights that each stage may hold; what its device has where empty">,
     Option<"steps", "steps", "int64_t", "100000000",
-           "of the search for a faster cut than program order has; 0: none">
+           "steps of the search for a faster cut than program order's; 0: none">
   ];
 }
 
 def AssignSchedule : Pass<"assign-schedule", "::mlir::func::FuncOp"> {
-  let summary = "decides on ranks, micro-batches and the order of work";
+  let summary = "decides on ranks and micro-batches";
   let description = [{
-    Writes the decision on the function. With more than one micro-batch every operation must pass dimension `batch`; the
-    first that does not is an error that names it.
+    Writes the decision on the function. With several micro-batches every operation must pass dimension `batch` through;
+    the error names the first that does not.
     ```mlir
     func.func @forward(…) attributes {cleave.batch = "batch", cleave.microbatches = 4 : i64, cleave.ranks = 2 : i64}
     ```
-    `microbatches=0` takes the number whose predicted time is least; where the batch does not split that is 1, and
-    `cleave.batch_obstacle` says why. Stage s runs on rank s mod ranks, so that more stages than ranks are interleaved. Of
-    several data ranks (`cleave.data_ranks`), which take every operation to pass the dimension as well, each has so many
-    micro-batches.
-    `cleave.microbatch_seconds` has what each stage computes for the largest micro-batch, `cleave.link` the latency and the
-    bytes a second between two ranks, `cleave.unlike_links` sender, receiver, latency and bytes a second of those that the
-    machine says otherwise of, `cleave.devices` what the machine calls the ranks' devices, `cleave.threads` how many
-    threads each has, `cleave.memory_limits` how many bytes, 0 for one without a limit, where there is one with, `cleave.machine`
-    a checksum of all that the machine says.
+    `microbatches=0` takes the number whose predicted time is least; where the batch cannot be split that is 1, and
+    `cleave.batch_obstacle` says why. Stage s runs on rank s mod ranks, so more stages than ranks are interleaved. Several
+    data-parallel ranks (`cleave.data_ranks`) split the batch too; each has that many micro-batches.
+
+    | attribute | holds |
+    |---|---|
+    | `cleave.microbatch_seconds` | seconds of each stage for the largest micro-batch |
+    | `cleave.link` | latency and bytes a second between two ranks |
+    | `cleave.unlike_links` | sender, receiver, latency and bytes a second of links that differ |
+    | `cleave.devices` | the machine's names of the ranks' devices |
+    | `cleave.threads` | how many threads each has |
+    | `cleave.memory_limits` | how many bytes each has, 0 for one without a limit; left out where none has a limit |
+    | `cleave.machine` | a checksum of the machine |
   }];
   let options = [
     Option<"ranks", "ranks", "unsigned", "1", "number of ranks">,
-    Option<"dp", "dp", "unsigned", "1", "data ranks, each a pipeline on a part of the batch">,
+    Option<"dp", "dp", "unsigned", "1", "data-parallel ranks, each a pipeline on a part of the batch">,
     Option<"microbatches", "microbatches", "unsigned", "1",
-           "parts of the batch, or of a data rank's part; 0: the best number">,
+           "parts of the batch, or of a data-parallel rank's part; 0: the best number">,
     Option<"batch", "batch", "std::string", "\"batch\"", "the dimension to split">,
     Option<"machine", "machine", "std::string", "\"\"", "machine preset or file; cpu:<ranks> where empty">
   ];
@@ -248,9 +253,9 @@ def SplitStages : Pass<"split-stages", "::mlir::func::FuncOp"> {
 def PrintSplitClasses : Pass<"print-split-classes", "::mlir::ModuleOp"> {
   let summary = "prints what splitting each dimension of each weight entails";
   let description = [{
-    A block a class, with the number of its parts, what is split with it, and what that owes: sums of which each rank has a
-    part (with the operands that only one rank may add), operands that must be gathered, results that are made split in one
-    dimension and wanted in another, and split outputs. Changes nothing; for tests and for looking.
+    Prints a block for each class: the number of its parts, what is split with it, and what that costs: sums of which
+    each rank has a part (with the operands that only one rank may add), operands that must be gathered, results that
+    are made split in one dimension and wanted in another, and split outputs. Changes nothing; for tests and debugging.
   }];
 }
 
