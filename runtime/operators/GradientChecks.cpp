@@ -105,6 +105,17 @@ static void checkConvolution(ArrayRef<IValue> arguments) {
 
 //===- Normalizations -----------------------------------------------------===//
 
+/// Parameters and statistics of an input's channels, any of which may be left out: all have one type.
+static void checkChannelParameters(ArrayRef<IValue> values, const at::Tensor &input) {
+  std::optional<at::ScalarType> type;
+  for (const IValue &value : values)
+    if (const at::Tensor *tensor = optionalTensorOf(value)) {
+      checkPerChannel(*tensor, input.size(1), input.scalar_type());
+      checkDType(*tensor, type.value_or(tensor->scalar_type()));
+      type = tensor->scalar_type();
+    }
+}
+
 /// native_batch_norm_backward(grad_out, input, weight, running_mean, running_var, save_mean, save_invstd,
 /// train, eps, output_mask).
 static void checkBatchNorm(ArrayRef<IValue> arguments) {
@@ -115,13 +126,7 @@ static void checkBatchNorm(ArrayRef<IValue> arguments) {
   // When training those of the batch, otherwise those that are kept.
   for (size_t needed : arguments[7].toBool() ? std::array<size_t, 2>{5, 6} : std::array<size_t, 2>{3, 4})
     TORCH_CHECK(optionalTensorOf(arguments[needed]), "found no statistics, expected those of each channel");
-  std::optional<at::ScalarType> type;
-  for (const IValue &value : arguments.slice(2, 5))
-    if (const at::Tensor *tensor = optionalTensorOf(value)) {
-      checkPerChannel(*tensor, input.size(1), input.scalar_type());
-      checkDType(*tensor, type.value_or(tensor->scalar_type()));
-      type = tensor->scalar_type();
-    }
+  checkChannelParameters(arguments.slice(2, 5), input);
 }
 
 /// An input of native_group_norm and its gradient, of `numbers` N, C, H·W and groups.
@@ -145,13 +150,7 @@ static int64_t checkGroups(const at::Tensor &input, ArrayRef<IValue> numbers) {
 static void checkGroupNorm(ArrayRef<IValue> arguments) {
   const at::Tensor &input = tensorOf(arguments[0]);
   checkGroups(input, arguments.slice(3, 4));
-  std::optional<at::ScalarType> type;
-  for (const IValue &value : arguments.slice(1, 2))
-    if (const at::Tensor *tensor = optionalTensorOf(value)) {
-      checkPerChannel(*tensor, input.size(1), input.scalar_type());
-      checkDType(*tensor, type.value_or(tensor->scalar_type()));
-      type = tensor->scalar_type();
-    }
+  checkChannelParameters(arguments.slice(1, 2), input);
 }
 
 /// native_group_norm_backward(grad_out, input, mean, rstd, weight, N, C, HxW, group, output_mask).
