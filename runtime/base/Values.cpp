@@ -4,6 +4,7 @@
 #include "codegen/plan/Safetensors.h"
 #include "runtime/base/DTypes.h"
 #include "runtime/base/Exceptions.h"
+#include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 #include <ATen/core/List.h>
 #include <ATen/core/jit_type.h>
@@ -161,6 +162,20 @@ c10::IValue movedTo(c10::Device place, c10::IValue value) {
   if (value.isTensor())
     return isElsewhere(place, value.toTensor()) ? moved(place, value.toTensor()) : std::move(value);
   return hasElsewhere(place, value) ? value.deepcopy(place) : std::move(value);
+}
+
+bool hasOwnElements(const at::Tensor &tensor) {
+  std::vector<std::pair<int64_t, int64_t>> dims;
+  for (int64_t i = 0; i < tensor.dim(); ++i)
+    if (tensor.size(i) > 1)
+      dims.push_back({tensor.stride(i), tensor.size(i)});
+  llvm::sort(dims);
+  int64_t reached = 1;
+  for (auto [stride, size] : dims) {
+    if (stride < reached || __builtin_mul_overflow(stride, size, &reached))
+      return false;
+  }
+  return true;
 }
 
 std::string describe(const at::Tensor &tensor) { return describe(tensor.scalar_type(), tensor.sizes()); }

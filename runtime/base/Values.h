@@ -30,6 +30,9 @@ llvm::Expected<c10::IValue> toValue(const plan::Constant &constant);
 /// one.
 c10::IValue movedTo(c10::Device place, c10::IValue value);
 
+/// Whether each element of `tensor` has memory of its own, as far as strides in order of size show it.
+bool hasOwnElements(const at::Tensor &tensor);
+
 /// `int64[4, 128]`.
 std::string describe(const at::Tensor &tensor);
 std::string describe(c10::ScalarType type, at::IntArrayRef sizes);

@@ -14,6 +14,21 @@ inline const at::Tensor &tensorOf(const c10::IValue &value) {
   return tensor;
 }
 
+/// The tensor of an argument that may be left out; null where it is.
+inline const at::Tensor *optionalTensorOf(const c10::IValue &value) {
+  return value.isTensor() && value.toTensor().defined() ? &value.toTensor() : nullptr;
+}
+
+/// Throws unless `tensor`, which messages call `what`, has the sizes `expected`.
+inline void checkSizes(const at::Tensor &tensor, at::IntArrayRef expected, const char *what) {
+  TORCH_CHECK(tensor.sizes() == expected, "found ", what, " ", tensor.sizes(), ", expected ", expected);
+}
+
+/// Throws unless `tensor` has the dtype `expected`.
+inline void checkDType(const at::Tensor &tensor, at::ScalarType expected) {
+  TORCH_CHECK(tensor.scalar_type() == expected, "found ", tensor.scalar_type(), ", expected ", expected);
+}
+
 /// Throws unless all `indices` are from 0 to `end` - 1.
 void checkRange(const at::Tensor &indices, int64_t end);
 
@@ -26,7 +41,7 @@ ArgumentCheck scaleCheckOf(llvm::StringRef name, llvm::StringRef overload);
 /// Of recurrent layers.
 ArgumentCheck recurrentCheckOf(llvm::StringRef name, llvm::StringRef overload);
 
-/// Of fused self-attention.
+/// Of fused attention.
 ArgumentCheck attentionCheckOf(llvm::StringRef name);
 
 /// Of gradients of layers.

@@ -1,4 +1,5 @@
-//===- AttentionChecks.cpp - Fused layers of nn.TransformerEncoder --------===//
+//===- AttentionChecks.cpp - What fused attention needs of arguments ------===//
+#include "runtime/base/Values.h"
 #include "runtime/operators/ArgumentCheckParts.h"
 #include "llvm/ADT/StringMap.h"
 
@@ -6,6 +7,8 @@ namespace cleave::runtime {
 
 using c10::IValue;
 using llvm::ArrayRef;
+
+//===- Fused layers of nn.TransformerEncoder ------------------------------===//
 
 /// Whether `value` is a tensor of these sizes, without gaps, of the dtype of `like`.
 static void checkParameter(const IValue &value, at::IntArrayRef sizes, const at::Tensor &like) {
@@ -73,9 +76,55 @@ static void checkEncoderLayer(ArrayRef<IValue> arguments) {
   checkAttentionMask(arguments[18], arguments[19], input, arguments[2].toInt());
 }
 
+//===- Fused products of heads --------------------------------------------===//
+
+/// A query, key and value of [batch, heads, positions, width], and a mask.
+static void checkHeads(const at::Tensor &query, const at::Tensor &key, const at::Tensor &value,
+                       const IValue &maskOrNone) {
+  TORCH_CHECK(query.dim() == 4 && key.dim() == 4 && query.numel() > 0 && key.numel() > 0 &&
+                  query.size(0) == key.size(0) && query.size(1) == key.size(1) &&
+                  query.size(3) == key.size(3),
+              "found a query ", query.sizes(), " and keys ", key.sizes());
+  checkSizes(value, key.sizes(), "values");
+  for (const at::Tensor *tensor : {&query, &key, &value}) {
+    TORCH_CHECK(tensor->stride(3) == 1, "found a head with gaps");
+    checkDType(*tensor, query.scalar_type());
+  }
+  // The output is laid out as the query is.
+  TORCH_CHECK(hasOwnElements(query), "found a query whose elements share memory");
+  const at::Tensor *mask = optionalTensorOf(maskOrNone);
+  if (!mask)
+    return;
+  const int64_t expected[] = {query.size(0), query.size(1), query.size(2), key.size(2)};
+  bool fits = (mask->dim() == 2 || mask->dim() == 4) && mask->is_contiguous();
+  for (int64_t i = 1; fits && i <= mask->dim(); ++i)
+    fits = mask->size(-i) == expected[4 - i] || (i > 2 && mask->size(-i) == 1);
+  TORCH_CHECK(fits, "found a mask ", mask->sizes(), " of a query ", query.sizes(), " and keys ", key.sizes());
+}
+
+/// _scaled_dot_product_flash_attention_for_cpu(query, key, value, dropout_p, is_causal, attn_mask, scale).
+static void checkFlash(ArrayRef<IValue> arguments) {
+  checkHeads(tensorOf(arguments[0]), tensorOf(arguments[1]), tensorOf(arguments[2]), arguments[5]);
+}
+
+/// Its gradient (grad_out, query, key, value, out, logsumexp, dropout_p, is_causal, attn_mask, scale).
+static void checkFlashGradient(ArrayRef<IValue> arguments) {
+  const at::Tensor &query = tensorOf(arguments[1]), &sums = tensorOf(arguments[5]);
+  checkHeads(query, tensorOf(arguments[2]), tensorOf(arguments[3]), arguments[8]);
+  for (size_t result : {size_t(0), size_t(4)}) {
+    checkSizes(tensorOf(arguments[result]), query.sizes(), "an output or its gradient");
+    checkDType(tensorOf(arguments[result]), query.scalar_type());
+    TORCH_CHECK(tensorOf(arguments[result]).stride(3) == 1, "found a head with gaps");
+  }
+  checkSizes(sums, query.sizes().slice(0, 3), "sums");
+  checkDType(sums, query.scalar_type() == at::kDouble ? at::kDouble : at::kFloat);
+}
+
 ArgumentCheck attentionCheckOf(llvm::StringRef name) {
   static const llvm::StringMap<ArgumentCheck> checks = {
       {"aten::_native_multi_head_attention", checkFusedAttention},
+      {"aten::_scaled_dot_product_flash_attention_for_cpu", checkFlash},
+      {"aten::_scaled_dot_product_flash_attention_for_cpu_backward", checkFlashGradient},
       {"aten::_transformer_encoder_layer_fwd", checkEncoderLayer},
   };
   return checks.lookup(name);

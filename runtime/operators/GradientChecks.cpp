@@ -13,19 +13,6 @@ namespace cleave::runtime {
 using c10::IValue;
 using llvm::ArrayRef;
 
-/// The tensor of an argument that may be left out; null where it is.
-static const at::Tensor *optionalTensorOf(const IValue &value) {
-  return value.isTensor() && value.toTensor().defined() ? &value.toTensor() : nullptr;
-}
-
-static void checkSizes(const at::Tensor &tensor, at::IntArrayRef expected, const char *what) {
-  TORCH_CHECK(tensor.sizes() == expected, "found ", what, " ", tensor.sizes(), ", expected ", expected);
-}
-
-static void checkDType(const at::Tensor &tensor, at::ScalarType expected) {
-  TORCH_CHECK(tensor.scalar_type() == expected, "found ", tensor.scalar_type(), ", expected ", expected);
-}
-
 /// One number a channel, one behind the other: of the type of the data, or wider than that.
 static void checkPerChannel(const at::Tensor &tensor, int64_t channels, at::ScalarType data) {
   TORCH_CHECK(tensor.numel() == channels && tensor.is_contiguous(), "found ", tensor.sizes(), " of ",
@@ -105,6 +92,17 @@ static void checkConvolution(ArrayRef<IValue> arguments) {
 
 //===- Normalizations -----------------------------------------------------===//
 
+/// Parameters and statistics of an input's channels, any of which may be left out: all have one type.
+static void checkChannelParameters(ArrayRef<IValue> values, const at::Tensor &input) {
+  std::optional<at::ScalarType> type;
+  for (const IValue &value : values)
+    if (const at::Tensor *tensor = optionalTensorOf(value)) {
+      checkPerChannel(*tensor, input.size(1), input.scalar_type());
+      checkDType(*tensor, type.value_or(tensor->scalar_type()));
+      type = tensor->scalar_type();
+    }
+}
+
 /// native_batch_norm_backward(grad_out, input, weight, running_mean, running_var, save_mean, save_invstd,
 /// train, eps, output_mask).
 static void checkBatchNorm(ArrayRef<IValue> arguments) {
@@ -115,13 +113,7 @@ static void checkBatchNorm(ArrayRef<IValue> arguments) {
   // When training those of the batch, otherwise those that are kept.
   for (size_t needed : arguments[7].toBool() ? std::array<size_t, 2>{5, 6} : std::array<size_t, 2>{3, 4})
     TORCH_CHECK(optionalTensorOf(arguments[needed]), "found no statistics, expected those of each channel");
-  std::optional<at::ScalarType> type;
-  for (const IValue &value : arguments.slice(2, 5))
-    if (const at::Tensor *tensor = optionalTensorOf(value)) {
-      checkPerChannel(*tensor, input.size(1), input.scalar_type());
-      checkDType(*tensor, type.value_or(tensor->scalar_type()));
-      type = tensor->scalar_type();
-    }
+  checkChannelParameters(arguments.slice(2, 5), input);
 }
 
 /// An input of native_group_norm and its gradient, of `numbers` N, C, H·W and groups.
@@ -145,13 +137,7 @@ static int64_t checkGroups(const at::Tensor &input, ArrayRef<IValue> numbers) {
 static void checkGroupNorm(ArrayRef<IValue> arguments) {
   const at::Tensor &input = tensorOf(arguments[0]);
   checkGroups(input, arguments.slice(3, 4));
-  std::optional<at::ScalarType> type;
-  for (const IValue &value : arguments.slice(1, 2))
-    if (const at::Tensor *tensor = optionalTensorOf(value)) {
-      checkPerChannel(*tensor, input.size(1), input.scalar_type());
-      checkDType(*tensor, type.value_or(tensor->scalar_type()));
-      type = tensor->scalar_type();
-    }
+  checkChannelParameters(arguments.slice(1, 2), input);
 }
 
 /// native_group_norm_backward(grad_out, input, mean, rstd, weight, N, C, HxW, group, output_mask).
@@ -297,69 +283,8 @@ template <int64_t spatial> static void checkSampled(ArrayRef<IValue> arguments) 
     checkDType(*tensor, input.scalar_type());
 }
 
-//===- Attention ----------------------------------------------------------===//
-
-/// Whether each element has memory of its own, as far as strides in order of size show it.
-static bool hasOwnElements(const at::Tensor &tensor) {
-  std::vector<std::pair<int64_t, int64_t>> dims;
-  for (int64_t i = 0; i < tensor.dim(); ++i)
-    if (tensor.size(i) > 1)
-      dims.push_back({tensor.stride(i), tensor.size(i)});
-  llvm::sort(dims);
-  int64_t reached = 1;
-  for (auto [stride, size] : dims) {
-    if (stride < reached || __builtin_mul_overflow(stride, size, &reached))
-      return false;
-  }
-  return true;
-}
-
-/// A query, key and value of [batch, heads, positions, width], and a mask.
-static void checkHeads(const at::Tensor &query, const at::Tensor &key, const at::Tensor &value,
-                       const IValue &maskOrNone) {
-  TORCH_CHECK(query.dim() == 4 && key.dim() == 4 && query.numel() > 0 && key.numel() > 0 &&
-                  query.size(0) == key.size(0) && query.size(1) == key.size(1) &&
-                  query.size(3) == key.size(3),
-              "found a query ", query.sizes(), " and keys ", key.sizes());
-  checkSizes(value, key.sizes(), "values");
-  for (const at::Tensor *tensor : {&query, &key, &value}) {
-    TORCH_CHECK(tensor->stride(3) == 1, "found a head with gaps");
-    checkDType(*tensor, query.scalar_type());
-  }
-  // The output is laid out as the query is.
-  TORCH_CHECK(hasOwnElements(query), "found a query whose elements share memory");
-  const at::Tensor *mask = optionalTensorOf(maskOrNone);
-  if (!mask)
-    return;
-  const int64_t expected[] = {query.size(0), query.size(1), query.size(2), key.size(2)};
-  bool fits = (mask->dim() == 2 || mask->dim() == 4) && mask->is_contiguous();
-  for (int64_t i = 1; fits && i <= mask->dim(); ++i)
-    fits = mask->size(-i) == expected[4 - i] || (i > 2 && mask->size(-i) == 1);
-  TORCH_CHECK(fits, "found a mask ", mask->sizes(), " of a query ", query.sizes(), " and keys ", key.sizes());
-}
-
-/// _scaled_dot_product_flash_attention_for_cpu(query, key, value, dropout_p, is_causal, attn_mask, scale).
-static void checkFlash(ArrayRef<IValue> arguments) {
-  checkHeads(tensorOf(arguments[0]), tensorOf(arguments[1]), tensorOf(arguments[2]), arguments[5]);
-}
-
-/// Its gradient (grad_out, query, key, value, out, logsumexp, dropout_p, is_causal, attn_mask, scale).
-static void checkFlashGradient(ArrayRef<IValue> arguments) {
-  const at::Tensor &query = tensorOf(arguments[1]), &sums = tensorOf(arguments[5]);
-  checkHeads(query, tensorOf(arguments[2]), tensorOf(arguments[3]), arguments[8]);
-  for (size_t result : {size_t(0), size_t(4)}) {
-    checkSizes(tensorOf(arguments[result]), query.sizes(), "an output or its gradient");
-    checkDType(tensorOf(arguments[result]), query.scalar_type());
-    TORCH_CHECK(tensorOf(arguments[result]).stride(3) == 1, "found a head with gaps");
-  }
-  checkSizes(sums, query.sizes().slice(0, 3), "sums");
-  checkDType(sums, query.scalar_type() == at::kDouble ? at::kDouble : at::kFloat);
-}
-
 ArgumentCheck gradientCheckOf(llvm::StringRef name) {
   static const llvm::StringMap<ArgumentCheck> checks = {
-      {"aten::_scaled_dot_product_flash_attention_for_cpu", checkFlash},
-      {"aten::_scaled_dot_product_flash_attention_for_cpu_backward", checkFlashGradient},
       {"aten::avg_pool2d_backward", checkWindowGradient<2>},
       {"aten::avg_pool3d_backward", checkWindowGradient<3>},
       {"aten::binary_cross_entropy", checkBinaryLoss},
