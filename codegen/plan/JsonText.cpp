@@ -1,5 +1,6 @@
 //===- JsonText.cpp - JSON that people read -------------------------------===//
 #include "codegen/plan/JsonText.h"
+#include "codegen/plan/Printable.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/Format.h"
 #include "llvm/Support/raw_ostream.h"
@@ -55,7 +56,7 @@ std::string jsonText(const json::Value &value, unsigned indent) {
   llvm::raw_string_ostream stream(text);
   json::OStream out(stream, indent);
   write(out, value);
-  return text;
+  return printableJson(text);
 }
 
 } // namespace cleave::plan

@@ -8,6 +8,9 @@ namespace cleave::plan {
 
 using llvm::StringRef;
 
+/// Stands for what is no character.
+static constexpr llvm::UTF32 kReplacement = 0xfffd;
+
 static bool isShown(llvm::UTF32 point) {
   const bool isControl = point < 0x20 || (point >= 0x7f && point < 0xa0);
   const bool separates = point == 0x2028 || point == 0x2029;
@@ -16,36 +19,60 @@ static bool isShown(llvm::UTF32 point) {
   return !isControl && !separates && !directs;
 }
 
-/// Takes the first character of `rest`, or the first byte of what is none.
-static StringRef takeCharacter(StringRef &rest, bool &shown) {
+namespace {
+/// The first character of a text, or its first byte where that begins none.
+struct Character {
+  StringRef bytes;
+  llvm::UTF32 point;
+  bool isShown;
+};
+} // namespace
+
+static Character takeCharacter(StringRef &rest) {
   auto *begin = reinterpret_cast<const llvm::UTF8 *>(rest.begin()), *next = begin;
   llvm::UTF32 point = 0;
-  shown = llvm::convertUTF8Sequence(&next, reinterpret_cast<const llvm::UTF8 *>(rest.end()), &point,
-                                    llvm::strictConversion) == llvm::conversionOK &&
-          isShown(point);
+  const bool isText = llvm::convertUTF8Sequence(&next, reinterpret_cast<const llvm::UTF8 *>(rest.end()),
+                                                &point, llvm::strictConversion) == llvm::conversionOK;
   StringRef taken = rest.take_front(std::max<size_t>(next - begin, 1));
   rest = rest.drop_front(taken.size());
-  return taken;
+  return isText ? Character{taken, point, isShown(point)} : Character{taken, kReplacement, /*isShown=*/false};
 }
 
 bool isPrintable(StringRef text) {
-  bool shown = true;
-  while (shown && !text.empty())
-    takeCharacter(text, shown);
-  return shown;
+  while (!text.empty())
+    if (!takeCharacter(text).isShown)
+      return false;
+  return true;
+}
+
+static void appendHex(std::string &text, uint8_t byte) {
+  text.append({llvm::hexdigit(byte >> 4, /*LowerCase=*/true), llvm::hexdigit(byte & 15, true)});
 }
 
 std::string printable(StringRef text) {
   std::string result;
   while (!text.empty()) {
-    bool shown;
-    StringRef character = takeCharacter(text, shown);
-    if (shown)
-      result += character;
+    const Character character = takeCharacter(text);
+    if (character.isShown)
+      result += character.bytes;
     else
-      for (unsigned char byte : character)
-        (result += "\\x")
-            .append({llvm::hexdigit(byte >> 4, /*LowerCase=*/true), llvm::hexdigit(byte & 15, true)});
+      for (uint8_t byte : character.bytes)
+        appendHex(result += "\\x", byte);
+  }
+  return result;
+}
+
+std::string printableJson(StringRef json) {
+  std::string result;
+  while (!json.empty()) {
+    const Character character = takeCharacter(json);
+    if (character.isShown || character.bytes == "\n") {
+      result += character.bytes;
+      continue;
+    }
+    // What is not shown is below U+10000: one unit of UTF-16.
+    appendHex(result += "\\u", character.point >> 8);
+    appendHex(result, character.point & 0xff);
   }
   return result;
 }

@@ -20,6 +20,10 @@ std::string printable(llvm::StringRef text, size_t most);
 /// The same of each of its lines.
 std::string printableLines(llvm::StringRef text);
 
+/// The text of a JSON value, with `\uNNNN` for each character of its strings that is not printable: the same
+/// value. Its lines stay.
+std::string printableJson(llvm::StringRef json);
+
 } // namespace cleave::plan
 
 #endif // CLEAVE_CODEGEN_PLAN_PRINTABLE_H

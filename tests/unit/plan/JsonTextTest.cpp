@@ -44,3 +44,15 @@ TEST(JsonText, IsLlvmsButForNumbers) {
   EXPECT_EQ(jsonText(value, 2), llvm::formatv("{0:2}", value).str());
   EXPECT_EQ(jsonText(json::Array{0.9, json::Object{{"x", 0.7}}}, 0), "[0.9,{\"x\":0.7}]");
 }
+
+TEST(JsonText, ShowsWhatATerminalWouldObey) {
+  // A control sequence of one character, text that runs backwards, a line separator, and what is shown.
+  const json::Value value =
+      json::Object{{"a\xc2\x9b", "\xe2\x80\xae\xe2\x80\x8f\xe2\x81\xa6"},
+                   {"b", json::Array{"\xe2\x80\xa8\x7f", "größer\n", "\xf0\x9f\x99\x82"}}};
+  const std::string text = jsonText(value, 0);
+  EXPECT_EQ(text, "{\"a\\u009b\":\"\\u202e\\u200f\\u2066\",\"b\":[\"\\u2028\\u007f\",\"größer\\n\","
+                  "\"\xf0\x9f\x99\x82\"]}");
+  EXPECT_EQ(llvm::cantFail(json::parse(text)), value);
+  EXPECT_EQ(llvm::cantFail(json::parse(jsonText(value, 2))), value);
+}
