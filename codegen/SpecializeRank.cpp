@@ -2,9 +2,8 @@
 #include "codegen/SpecializeRank.h"
 #include "ir/Cleave.h"
 #include "ir/OperatorDialect.h"
+#include "ir/inference/InferTypes.h"
 #include "ir/semantics/OpSemantics.h"
-#include "mlir/Pass/PassManager.h"
-#include "passes/Passes.h"
 #include <map>
 
 using namespace mlir;
@@ -46,11 +45,7 @@ LogicalResult specializeRank(func::FuncOp function, unsigned rank) {
   });
   function.walk([&](FirstRankOp op) { specialize(op, rank); });
   function.walk([&](ParamOp op) { hasOtherTypes |= specialize(op, rank); });
-  if (!hasOtherTypes)
-    return success();
-  PassManager passes(function.getContext(), func::FuncOp::getOperationName());
-  passes.addPass(createInferTypes());
-  return passes.run(function);
+  return hasOtherTypes ? inferTypes(function) : success();
 }
 
 //===- Ranks that are alike -----------------------------------------------===//
