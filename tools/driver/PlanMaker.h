@@ -6,10 +6,10 @@
 #ifndef CLEAVE_TOOLS_DRIVER_PLANMAKER_H
 #define CLEAVE_TOOLS_DRIVER_PLANMAKER_H
 
-#include "codegen/PlannedMemory.h"
 #include "codegen/plan/Plan.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "partitioner/graph/LimitRange.h"
+#include "partitioner/memory/PlannedMemory.h"
 #include "tools/driver/Mesh.h"
 #include "tools/driver/ModelSource.h"
 #include <map>

@@ -1,5 +1,5 @@
 //===- SpecializeRank.cpp - What one rank of a tensor group runs ----------===//
-#include "codegen/SpecializeRank.h"
+#include "partitioner/memory/SpecializeRank.h"
 #include "ir/Cleave.h"
 #include "ir/OperatorDialect.h"
 #include "ir/inference/InferTypes.h"
