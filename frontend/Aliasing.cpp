@@ -44,7 +44,7 @@ Value aliasedOperand(Operation *op) {
   auto call = dyn_cast<OperatorOp>(op);
   if (!call || call->getNumOperands() == 0 || !llvm::any_of(op->getResultTypes(), holdsTensors))
     return {};
-  if (mayReturnOperand(call.getBaseName()) || semanticsOf(call.getName()).isItemAccess)
+  if (mayReturnOperand(call.getBaseName()) || isItemAccess(op))
     return op->getOperand(0);
   if (call.getSchema().isVariadic)
     return {};
@@ -59,7 +59,7 @@ bool isCertainView(Operation *op) {
   if (!call)
     return true;
   const OpSemantics &semantics = semanticsOf(call.getName());
-  return semantics.isView || semantics.isItemAccess || writtenOperand(call);
+  return semantics.isView || isItemAccess(op) || writtenOperand(call);
 }
 
 Value rootOf(Value value) {

@@ -85,6 +85,16 @@ bool preparesWeights(Operation *op) {
          });
 }
 
+bool isItemAccess(Operation *op) {
+  auto call = dyn_cast_or_null<OperatorOp>(op);
+  return call && !semanticsOf(call.getName()).item.empty();
+}
+
+std::optional<unsigned> constantItem(OperatorOp access) {
+  auto index = constantInt(access, semanticsOf(access.getName()).item);
+  return index && *index >= 0 ? std::optional<unsigned>(*index) : std::nullopt;
+}
+
 bool isRandom(OperatorOp op) {
   auto function = op->getParentOfType<func::FuncOp>();
   if (!op.getSchema().isRandom || (function && function->hasAttr(kTrainingAttr)))

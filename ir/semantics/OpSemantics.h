@@ -109,8 +109,8 @@ struct OpSemantics {
   bool isScalar = false;
   /// Turns weights into a form that other operators compute with, and nothing else can read.
   bool preparesWeights = false;
-  /// `list[i]` or `tuple[i]`.
-  bool isItemAccess = false;
+  /// Of `list[i]` or `tuple[i]`: the argument that is `i`.
+  llvm::StringLiteral item = "";
   /// The operand that the result is, unchanged (dropout when not training); null value when this call changes
   /// it.
   mlir::Value (*identityOf)(OperatorOp op) = nullptr;
@@ -151,6 +151,12 @@ std::optional<PositionRule> positionRuleOf(OperatorOp op, const TracedShapes &sh
 /// Whether the operation prepares weights and takes nothing but parameters, constants and others of its kind:
 /// it is done once, when a plan is loaded, by each stage that needs it.
 bool preparesWeights(mlir::Operation *op);
+
+/// Whether the operation takes an item of its first operand, a list, tuple or dict.
+bool isItemAccess(mlir::Operation *op);
+
+/// Which item of a list or tuple it takes; nothing where that is not constant or counted from the end.
+std::optional<unsigned> constantItem(OperatorOp access);
 
 /// Whether two calls with the same operands may give different numbers.
 bool isRandom(OperatorOp op);
