@@ -79,6 +79,8 @@ struct OpSemantics {
   llvm::StringLiteral wideArgument = "";
   /// The tensor argument of a product that is added to it: a bias or, where it is no weight, perhaps a mask.
   llvm::StringLiteral addedArgument = "";
+  /// The argument that scales addedArgument.
+  llvm::StringLiteral addedScale = "";
   /// Types of results follow from types of operands and scalar arguments alone, whatever the tensors hold:
   /// where it has no kernel for the meta device it may be tried on zeros.
   bool hasTypesOfOperands = false;

@@ -59,7 +59,7 @@ static bool isOfNoSize(OperatorOp op, unsigned operand) {
   if (name == "spmd.all_gather" || name == "aten.sub.Scalar" || name == "aten.clamp" ||
       name == "aten.mul.Scalar")
     return true;
-  return op.getArgument("beta") == op->getOperand(operand);
+  return op.getArgument(semanticsOf(op.getName()).addedScale) == op->getOperand(operand);
 }
 
 /// Of ranges the lengths alone.
