@@ -41,7 +41,7 @@ enum class RowRole {
   None,
   Sort,       ///< the last result says where its elements were, along `dim`; one before it is the elements
               ///< themselves
-  Count,      ///< how many elements there are of each value, as a histogram of whole numbers
+  Count,      ///< how many elements there are of each whole number (see countedNumbers)
   RunningSum, ///< sums of the elements so far, along `dim`
   Group,      ///< the rows of its first operand by groups, each up to where the operand after the second says
   Place,      ///< writes its third operand's elements into the first, at the positions of the second
@@ -103,6 +103,9 @@ struct OpSemantics {
   mlir::Value (*countsTo)(OperatorOp op) = nullptr;
   /// What it does to sorted rows (see partitioner/sharding/RowOrders.h).
   RowRole rowRole = RowRole::None;
+  /// For RowRole::Count: how many whole numbers, from 0 on, have a bin of their own each; nothing where bins
+  /// are others.
+  std::optional<int64_t> (*countedNumbers)(OperatorOp op) = nullptr;
   /// The last result holds positions in dimension `dim` of the first operand.
   bool givesPositions = false;
   /// For a random operator: the argument that, where it is 0, leaves nothing to chance.
