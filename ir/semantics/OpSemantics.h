@@ -81,6 +81,9 @@ struct OpSemantics {
   llvm::StringLiteral addedArgument = "";
   /// The argument that scales addedArgument.
   llvm::StringLiteral addedScale = "";
+  /// An element of the result follows from scalar arguments and from the elements of operands, broadcast, at its
+  /// position.
+  bool isElementwise = false;
   /// Types of results follow from types of operands and scalar arguments alone, whatever the tensors hold:
   /// where it has no kernel for the meta device it may be tried on zeros.
   bool hasTypesOfOperands = false;
@@ -95,6 +98,10 @@ struct OpSemantics {
   bool readsNoElements = false;
   /// The argument that says how large the result is, or how often each dimension is repeated.
   llvm::StringLiteral sizes = "";
+  /// Of a view of one range of dimension `dim`: the arguments that say where that begins, and how long it is.
+  llvm::StringLiteral rangeStart = "", rangeLength = "";
+  /// The argument that lists the ranges of a dimension that the result has, each its start and its length.
+  llvm::StringLiteral ranges = "";
   /// The argument that says into how many groups channels are divided: the positions of its rule's factor
   /// `groups`.
   llvm::StringLiteral groups = "";
