@@ -37,11 +37,16 @@ struct CollectivePattern : RewritePattern {
   virtual LogicalResult match(OperatorOp op, PatternRewriter &rewriter) const = 0;
 };
 
+/// A sum of two tensors, the second one scaled.
+static bool addsTensors(OperatorOp op) {
+  return op.getArgument(semanticsOf(op.getName()).sumScale) && isTensorLike(op->getOperand(1).getType());
+}
+
 /// sum(a) + sum(b) = sum(a + b): layers beside one another, embeddings of tokens and positions.
 struct MergeSums : CollectivePattern {
   using CollectivePattern::CollectivePattern;
   LogicalResult match(OperatorOp op, PatternRewriter &rewriter) const override {
-    if (op.getName() != "aten.add.Tensor")
+    if (!addsTensors(op))
       return failure();
     Operation *left = soleSum(op->getOperand(0), op), *right = soleSum(op->getOperand(1), op);
     if (!left || !right)
@@ -58,8 +63,7 @@ struct MergeSums : CollectivePattern {
 /// An addition without a factor.
 static OperatorOp asAddition(Operation *op) {
   auto call = dyn_cast_or_null<OperatorOp>(op);
-  const bool isPlain =
-      call && call.getName() == "aten.add.Tensor" && matchPattern(op->getOperand(2), m_One());
+  const bool isPlain = call && addsTensors(call) && matchPattern(op->getOperand(2), m_One());
   return isPlain ? call : OperatorOp(nullptr);
 }
 

@@ -25,7 +25,8 @@ static Value dropoutIdentity(OperatorOp op) {
 }
 
 void addElementwise(SemanticsTable &table) {
-  table.add({"aten.add",          "aten.sub",         "aten.rsub",          "aten.mul",         "aten.neg",
+  table.add({"aten.add"}, {.isElementwise = true, .sumScale = "alpha", .hasTypesOfOperands = true, .dimensions = broadcasts});
+  table.add({"aten.sub",         "aten.rsub",          "aten.mul",         "aten.neg",
              "aten.abs",          "aten.relu",        "aten.relu6",         "aten.clamp",       "aten.clamp_min",
              "aten.clamp_max",    "aten.maximum",     "aten.minimum",       "aten.where.self",  "aten.where.ScalarOther",
              "aten.where.ScalarSelf", "aten.where.Scalar", "aten.eq",       "aten.ne",          "aten.lt",

@@ -84,6 +84,8 @@ struct OpSemantics {
   /// An element of the result follows from scalar arguments and from the elements of operands, broadcast, at its
   /// position.
   bool isElementwise = false;
+  /// The result is the first operand plus the second times this argument: linear in both.
+  llvm::StringLiteral sumScale = "";
   /// Types of results follow from types of operands and scalar arguments alone, whatever the tensors hold:
   /// where it has no kernel for the meta device it may be tried on zeros.
   bool hasTypesOfOperands = false;
