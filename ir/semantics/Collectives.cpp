@@ -1,5 +1,5 @@
 //===- Collectives.cpp - Operators between the ranks of a group -----------===//
-#include "ir/semantics/OpSemantics.h"
+#include "ir/semantics/SemanticsTable.h"
 #include "ir/semantics/Shapes.h"
 
 using namespace mlir;

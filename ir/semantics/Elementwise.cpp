@@ -1,5 +1,5 @@
 //===- Elementwise.cpp - Operators that work element by element -----------===//
-#include "ir/semantics/OpSemantics.h"
+#include "ir/semantics/SemanticsTable.h"
 #include "ir/semantics/Shapes.h"
 
 using namespace mlir;

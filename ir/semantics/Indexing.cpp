@@ -1,5 +1,5 @@
 //===- Indexing.cpp - Lookups, gathers, and tensors out of nothing --------===//
-#include "ir/semantics/OpSemantics.h"
+#include "ir/semantics/SemanticsTable.h"
 #include "ir/semantics/Shapes.h"
 
 using namespace mlir;

@@ -1,5 +1,6 @@
 //===- OpSemantics.cpp - The table of operator knowledge ------------------===//
 #include "ir/semantics/OpSemantics.h"
+#include "ir/semantics/SemanticsTable.h"
 #include "ir/semantics/Shapes.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 

@@ -13,6 +13,7 @@
 #include "ir/semantics/DimensionRule.h"
 #include "ir/semantics/KernelKinds.h"
 #include "ir/semantics/PositionRule.h"
+#include "ir/semantics/RowRole.h"
 
 namespace cleave {
 
@@ -33,19 +34,6 @@ enum class Kept {
   Integers,       ///< operands that have no gradients: indices, masks
   Positions,      ///< results that have none: where the greatest were
   NoGradient,     ///< results have no gradients
-};
-
-/// What an operator does where rows are sorted by what computes them and brought back, as a mixture of
-/// experts' are.
-enum class RowRole {
-  None,
-  Sort,       ///< the last result says where its elements were, along `dim`; one before it is the elements
-              ///< themselves
-  Count,      ///< how many elements there are of each whole number (see countedNumbers)
-  RunningSum, ///< sums of the elements so far, along `dim`
-  Group,      ///< the rows of its first operand by groups, each up to where the operand after the second says
-  Place,      ///< writes its third operand's elements into the first, at the positions of the second
-  Quotient,   ///< its first operand divided by the second, rounded down
 };
 
 struct OpSemantics {
@@ -81,8 +69,8 @@ struct OpSemantics {
   llvm::StringLiteral addedArgument = "";
   /// The argument that scales addedArgument.
   llvm::StringLiteral addedScale = "";
-  /// An element of the result follows from scalar arguments and from the elements of operands, broadcast, at its
-  /// position.
+  /// An element of the result follows from scalar arguments and from the elements of operands, broadcast, at
+  /// its position.
   bool isElementwise = false;
   /// The result is the first operand plus the second times this argument: linear in both.
   llvm::StringLiteral sumScale = "";
@@ -182,31 +170,6 @@ struct OpWork {
   double bytes = 0;
 };
 OpWork workOf(mlir::Operation *op, const TracedShapes &shapes);
-
-/// The table under construction; each family adds its entries.
-class SemanticsTable {
-public:
-  /// Adds `entry` for each name, marked known.
-  void add(std::initializer_list<llvm::StringRef> names, OpSemantics entry);
-  const OpSemantics *find(llvm::StringRef name) const;
-  /// Sets what the backward pass of entries keeps.
-  void keep(Kept kept, std::initializer_list<llvm::StringRef> names,
-            int64_t (*bytes)(OperatorOp op, const TracedShapes &shapes) = nullptr);
-
-private:
-  llvm::StringMap<OpSemantics> entries;
-};
-
-void addElementwise(SemanticsTable &table);
-void addProducts(SemanticsTable &table);
-void addConvolutions(SemanticsTable &table);
-void addNorms(SemanticsTable &table);
-void addShapes(SemanticsTable &table);
-void addIndexing(SemanticsTable &table);
-void addScalars(SemanticsTable &table);
-void addCollectives(SemanticsTable &table);
-/// Once all entries are there.
-void addGradients(SemanticsTable &table);
 
 } // namespace cleave
 

@@ -1,5 +1,5 @@
 //===- Products.cpp - Matrix products and attention -----------------------===//
-#include "ir/semantics/OpSemantics.h"
+#include "ir/semantics/SemanticsTable.h"
 #include "ir/semantics/Shapes.h"
 #include "llvm/ADT/StringExtras.h"
 

@@ -1,5 +1,5 @@
 //===- Scalars.cpp - Sizes, scalars, lists and control --------------------===//
-#include "ir/semantics/OpSemantics.h"
+#include "ir/semantics/SemanticsTable.h"
 
 namespace cleave {
 

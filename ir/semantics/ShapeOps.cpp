@@ -1,5 +1,5 @@
 //===- ShapeOps.cpp - Views, copies and joins -----------------------------===//
-#include "ir/semantics/OpSemantics.h"
+#include "ir/semantics/SemanticsTable.h"
 #include "ir/semantics/Shapes.h"
 #include "mlir/IR/Builders.h"
 
