@@ -42,6 +42,7 @@ static const SemanticsTable &table() {
     addIndexing(table);
     addScalars(table);
     addCollectives(table);
+    addAliasing(table);
     addGradients(table);
     return table;
   }();

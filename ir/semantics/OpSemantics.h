@@ -36,6 +36,13 @@ enum class Kept {
   NoGradient,     ///< results have no gradients
 };
 
+/// The dtype of an operator's result.
+enum class ResultDType {
+  Promoted, ///< what the tensors that it takes promote to
+  First,    ///< its first operand's
+  Bool,
+};
+
 struct OpSemantics {
   /// Whether the table has an entry; without one an operator is legal, unsplit, and reported.
   bool isKnown = false;
@@ -47,6 +54,14 @@ struct OpSemantics {
   bool isView = false;
   /// The result has the values of its operand in a storage of its own, or not, as contiguous and reshape do.
   bool mayBeView = false;
+  /// The result may be the first operand itself, though the schema does not say so.
+  bool mayReturnOperand = false;
+  /// Results are pieces of the first operand, which cover it and do not overlap.
+  bool givesPieces = false;
+  /// The argument that, where it is true, has the running statistics among its operands written, though the
+  /// schema does not say so.
+  llvm::StringLiteral writesStatistics = "";
+  ResultDType resultDType = ResultDType::Promoted;
   /// The result is laid out the same whatever the strides of the first operand: contiguous. Not reshape,
   /// which is a view where it can be.
   bool takesAnyLayout = false;

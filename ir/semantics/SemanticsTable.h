@@ -16,6 +16,12 @@ public:
   /// Adds `entry` for each name, marked known.
   void add(std::initializer_list<llvm::StringRef> names, OpSemantics entry);
   const OpSemantics *find(llvm::StringRef name) const;
+  /// Sets one field for each name. A name without an entry stays unknown but for that.
+  template <typename T>
+  void set(T OpSemantics::*field, T value, std::initializer_list<llvm::StringRef> names) {
+    for (llvm::StringRef name : names)
+      entries[name].*field = value;
+  }
   /// Sets what the backward pass of entries keeps.
   void keep(Kept kept, std::initializer_list<llvm::StringRef> names,
             int64_t (*bytes)(OperatorOp op, const TracedShapes &shapes) = nullptr);
@@ -32,7 +38,8 @@ void addShapes(SemanticsTable &table);
 void addIndexing(SemanticsTable &table);
 void addScalars(SemanticsTable &table);
 void addCollectives(SemanticsTable &table);
-/// Once all entries are there.
+/// Once entries of other families are there.
+void addAliasing(SemanticsTable &table);
 void addGradients(SemanticsTable &table);
 
 } // namespace cleave
