@@ -30,21 +30,13 @@ Value writtenOperand(OperatorOp op) {
   return {};
 }
 
-/// Operators that may return what they are given, though their schemas do not say so.
-static bool mayReturnOperand(StringRef baseName) {
-  return llvm::is_contained({"aten.type_as", "aten.atleast_1d", "aten.atleast_2d", "aten.atleast_3d", "aten.dropout",
-                             "aten.alpha_dropout", "aten.feature_dropout", "aten.broadcast_tensors", "aten.meshgrid",
-                             "aten.pad", "aten.tile"},
-                            baseName);
-}
-
 Value aliasedOperand(Operation *op) {
   if (isa<BoundaryOp, UnpackOp>(op))
     return op->getOperand(0);
   auto call = dyn_cast<OperatorOp>(op);
   if (!call || call->getNumOperands() == 0 || !llvm::any_of(op->getResultTypes(), holdsTensors))
     return {};
-  if (mayReturnOperand(call.getBaseName()) || semanticsOf(call.getName()).isItemAccess)
+  if (semanticsOf(call.getName()).mayReturnOperand || isItemAccess(op))
     return op->getOperand(0);
   if (call.getSchema().isVariadic)
     return {};
@@ -59,7 +51,7 @@ bool isCertainView(Operation *op) {
   if (!call)
     return true;
   const OpSemantics &semantics = semanticsOf(call.getName());
-  return semantics.isView || semantics.isItemAccess || writtenOperand(call);
+  return semantics.isView || isItemAccess(op) || writtenOperand(call);
 }
 
 Value rootOf(Value value) {
@@ -146,10 +138,7 @@ bool isSeenLater(Value base, Value written, Operation *writer) {
 bool areOwnParts(UnpackOp unpack, Operation *writer) {
   Value list = unpack.getAggregate();
   auto maker = dyn_cast_or_null<OperatorOp>(list.getDefiningOp());
-  if (!maker || !list.hasOneUse() ||
-      !llvm::is_contained({"aten.chunk", "aten.split", "aten.split_with_sizes", "aten.tensor_split", "aten.unbind",
-                           "aten.unsafe_chunk", "aten.unsafe_split", "aten.unsafe_split_with_sizes"},
-                          maker.getBaseName()))
+  if (!maker || !list.hasOneUse() || !semanticsOf(maker.getName()).givesPieces)
     return false;
   Value base = rootOf(maker->getOperand(0));
   return !base.getDefiningOp<ParamOp>() && isPrivate(base) && !isSeenLater(base, list, writer);

@@ -83,10 +83,10 @@ LogicalResult Functionalizer::visitRegion(Region &region) {
   return result;
 }
 
-/// Normalisations update running statistics when they train, though their schemas do not say so.
+/// Whether it is a normalisation that trains, or may.
 static bool updatesStatistics(OperatorOp op) {
   Value statistics = op.getArgument("running_mean");
-  Value training = op.getArgument(op.getBaseName() == "aten.instance_norm" ? "use_input_stats" : "training");
+  Value training = op.getArgument(semanticsOf(op.getName()).writesStatistics);
   BoolAttr isTraining;
   return statistics && training && !isa<NoneType>(statistics.getType()) &&
          !(matchPattern(training, m_Constant(&isTraining)) && !isTraining.getValue());
@@ -311,19 +311,12 @@ static std::string functionalName(OperatorOp op) {
   return semantics.isView && !semantics.identityOf ? std::string() : plain->irName;
 }
 
-/// Whether the operator's result can be of another dtype than its first operand, which in place it is cast to:
-/// promotion with a second tensor, truth values.
+/// Whether the operator's result can be of another dtype than its first operand, which in place it is cast to.
 static bool mayChangeDType(OperatorOp op) {
-  StringRef name = op.getBaseName();
-  name.consume_front("aten.");
-  if (llvm::is_contained({"copy", "index_put", "_index_put_impl", "masked_fill", "masked_scatter", "index_copy",
-                          "index_add", "index_fill", "scatter", "scatter_add", "scatter_reduce", "put"},
-                         name))
-    return false;
-  if (name.starts_with("logical_") ||
-      llvm::is_contained({"eq", "ne", "lt", "le", "gt", "ge", "less", "greater", "equal", "not_equal"}, name))
-    return true;
-  return llvm::count_if(op.getSchema().arguments, [](auto &argument) { return argument.type == "Tensor"; }) > 1;
+  const ResultDType dtype = semanticsOf(op.getName()).resultDType;
+  auto isTensor = [](const OperatorSchema::Argument &argument) { return argument.type == "Tensor"; };
+  return dtype == ResultDType::Bool ||
+         (dtype == ResultDType::Promoted && llvm::count_if(op.getSchema().arguments, isTensor) > 1);
 }
 
 LogicalResult Functionalizer::visitWrite(OperatorOp op) {

@@ -62,7 +62,7 @@ private:
   }
 
   bool visitOperator(OperatorOp op) {
-    bool passesOn = semanticsOf(op.getName()).isItemAccess;
+    bool passesOn = isItemAccess(op);
     for (auto [argument, operand] : llvm::zip(op.getSchema().arguments, op->getOperands())) {
       if (!isAggregate(operand.getType()))
         continue;

@@ -102,7 +102,7 @@ LogicalResult foldOperator(OperatorOp op, ArrayRef<Attribute> operands,
     results.push_back(length);
     return success();
   }
-  if (semantics.isItemAccess)
+  if (isItemAccess(op))
     if (OpFoldResult item = foldItem(op, operands)) {
       auto value = dyn_cast<Value>(item);
       if (value && value.getType() == op->getResult(0).getType()) {

@@ -183,9 +183,14 @@ StringRef OperatorOp::getBaseName() {
 
 Value OperatorOp::getArgument(StringRef name) {
   for (auto [argument, operand] : llvm::zip(getSchema().arguments, getOperation()->getOperands()))
-    if (argument.name == name)
+    if (!name.empty() && argument.name == name)
       return operand;
   return {};
+}
+
+StringRef OperatorOp::getArgumentName(unsigned operand) {
+  const auto &arguments = getSchema().arguments;
+  return operand < arguments.size() ? StringRef(arguments[operand].name) : StringRef();
 }
 
 Attribute OperatorOp::getConstantArgument(StringRef name) {

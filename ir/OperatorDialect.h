@@ -38,8 +38,10 @@ public:
   llvm::StringRef getName() { return getOperation()->getName().getStringRef(); }
   /// The name without its overload: `aten.add` for `aten.add.Tensor`.
   llvm::StringRef getBaseName();
-  /// The operand for argument `name` of the schema; null when the schema has none of that name.
+  /// The operand for argument `name` of the schema; null when the schema has none of that name, or it is empty.
   mlir::Value getArgument(llvm::StringRef name);
+  /// The schema's name of the operand; empty where it has none.
+  llvm::StringRef getArgumentName(unsigned operand);
   /// The argument's attribute if it is a constant; null otherwise.
   mlir::Attribute getConstantArgument(llvm::StringRef name);
 };

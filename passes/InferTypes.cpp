@@ -1,7 +1,6 @@
 //===- InferTypes.cpp - Gives tensors their types -------------------------===//
 #include "ir/TensorSizes.h"
-#include "ir/TracedShapes.h"
-#include "ir/inference/ShapeInference.h"
+#include "ir/inference/InferTypes.h"
 #include "passes/Passes.h"
 #include "llvm/ADT/SmallVectorExtras.h"
 
@@ -21,16 +20,9 @@ struct InferTypes : impl::InferTypesBase<InferTypes> {
     auto inferred = inferWithStates(function);
     if (failed(inferred) || (check && failed(checkStated(function, *inferred))))
       return signalPassFailure();
-    for (auto &[value, type] : inferred->tensors)
-      // Optional tensors keep saying that they may be absent.
-      if (isa<UnknownTensorType, mlir::TensorType>(value.getType()) && !isa<BlockArgument>(value))
-        Value(value).setType(type);
+    setInferredTypes(function, *inferred);
     if (check && failed(checkTensorSizes(function)))
       return signalPassFailure();
-    setRegionArgumentTypes(function);
-    setLimits(function, inferred->limits);
-    auto results = function.getBody().front().getTerminator()->getOperandTypes();
-    function.setType(FunctionType::get(&getContext(), function.getArgumentTypes(), results));
   }
 
   /// Sizes as text; `?` where only data decides, or nothing is said.
@@ -64,37 +56,6 @@ struct InferTypes : impl::InferTypesBase<InferTypes> {
       return WalkResult::advance();
     });
     return failure(walk.wasInterrupted());
-  }
-
-  /// A state is taken to keep the type that it begins with. That holds where the function leaves such a
-  /// value, given such values; of states for which it does not, nothing is known.
-  static FailureOr<InferredValues> inferWithStates(func::FuncOp function) {
-    while (true) {
-      auto inferred = inferShapes(function);
-      if (failed(inferred))
-        return failure();
-      bool isStable = true;
-      function.walk([&](UpdateOp update) {
-        Value state = update.getState();
-        auto before = dyn_cast<RankedTensorType>(state.getType()),
-             after = inferred->tensors.lookup(update.getValue());
-        if (!before || (after && after.getShape() == before.getShape() &&
-                        after.getElementType() == before.getElementType()))
-          return;
-        state.setType(UnknownTensorType::get(function.getContext()));
-        isStable = false;
-      });
-      if (isStable)
-        return inferred;
-    }
-  }
-
-  /// Regions' arguments and results have the types of what flows into them.
-  void setRegionArgumentTypes(func::FuncOp function) {
-    function.walk<WalkOrder::PreOrder>([](StageOp stage) {
-      for (auto [argument, input] : llvm::zip(stage.getBody().getArguments(), stage.getInputs()))
-        argument.setType(input.getType());
-    });
   }
 };
 } // namespace

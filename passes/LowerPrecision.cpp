@@ -25,7 +25,7 @@ static bool isRearrangement(Operation *op) {
   if (!call)
     return isa<UnpackOp>(op);
   const OpSemantics &semantics = semanticsOf(call.getName());
-  return (semantics.isView || semantics.mayBeView || semantics.isItemAccess) && !semantics.isCast;
+  return (semantics.isView || semantics.mayBeView || isItemAccess(op)) && !semantics.isCast;
 }
 
 /// A product that gains by a narrower dtype. One that sums nothing is left, as the angles of rotary

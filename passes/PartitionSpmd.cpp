@@ -196,16 +196,15 @@ void Partitioner::spreadGroups(const SplitCall &planned) {
 
 /// What is added to a product of parts is added by the first rank.
 void Partitioner::addOnce(OperatorOp op) {
-  StringRef name = semanticsOf(op.getName()).addedArgument;
-  if (name.empty())
+  const OpSemantics &semantics = semanticsOf(op.getName());
+  if (semantics.addedArgument.empty())
     return;
-  auto arguments = llvm::enumerate(op.getSchema().arguments);
-  for (auto [i, argument] : arguments) {
+  for (auto [i, argument] : llvm::enumerate(op.getSchema().arguments)) {
     OpOperand &operand = op->getOpOperand(i);
-    if (argument.name == name && isTensorLike(operand.get().getType()) &&
+    if (argument.name == semantics.addedArgument && isTensorLike(operand.get().getType()) &&
         StringRef(argument.type).starts_with("Optional["))
       operand.set(builder.create<FirstRankOp>(location, operand.get().getType(), operand.get()));
-    if (argument.name == "beta") {
+    if (argument.name == semantics.addedScale) {
       SmallVector<Attribute> factors(ranks, builder.getI64IntegerAttr(0));
       Attribute given;
       matchPattern(operand.get(), m_Constant(&given));

@@ -37,11 +37,16 @@ struct CollectivePattern : RewritePattern {
   virtual LogicalResult match(OperatorOp op, PatternRewriter &rewriter) const = 0;
 };
 
+/// A sum of two tensors, the second one scaled.
+static bool addsTensors(OperatorOp op) {
+  return op.getArgument(semanticsOf(op.getName()).sumScale) && isTensorLike(op->getOperand(1).getType());
+}
+
 /// sum(a) + sum(b) = sum(a + b): layers beside one another, embeddings of tokens and positions.
 struct MergeSums : CollectivePattern {
   using CollectivePattern::CollectivePattern;
   LogicalResult match(OperatorOp op, PatternRewriter &rewriter) const override {
-    if (op.getName() != "aten.add.Tensor")
+    if (!addsTensors(op))
       return failure();
     Operation *left = soleSum(op->getOperand(0), op), *right = soleSum(op->getOperand(1), op);
     if (!left || !right)
@@ -58,7 +63,7 @@ struct MergeSums : CollectivePattern {
 /// An addition without a factor.
 static OperatorOp asAddition(Operation *op) {
   auto call = dyn_cast_or_null<OperatorOp>(op);
-  const bool isPlain = call && call.getName() == "aten.add.Tensor" && matchPattern(op->getOperand(2), m_One());
+  const bool isPlain = call && addsTensors(call) && matchPattern(op->getOperand(2), m_One());
   return isPlain ? call : OperatorOp(nullptr);
 }
 
@@ -91,8 +96,8 @@ struct MoveSumsTogether : CollectivePattern {
     OperatorOp op = soleAddition(value, user);
     return soleSum(value, user) || (op && (hasSum(op->getOperand(0), op) || hasSum(op->getOperand(1), op)));
   }
-  /// Whether behind that operand, and not behind the other, there is a sum that one of type `sum` may be added
-  /// to, through additions that then have the shape and dtype `type`.
+  /// Whether behind that operand, and not behind the other, there is a sum that one of type `sum` may be
+  /// added to, through additions that then have the shape and dtype `type`.
   static bool leadsToSum(OperatorOp op, unsigned side, Type sum, Type type) {
     Value value = op->getOperand(side);
     if (hasSum(op->getOperand(1 - side), op) || (sum != type && value.getType() != type))
@@ -137,30 +142,32 @@ struct SinkThroughViews : CollectivePattern {
 struct ReduceScatter : CollectivePattern {
   using CollectivePattern::CollectivePattern;
   LogicalResult match(OperatorOp op, PatternRewriter &rewriter) const override {
-    bool isNarrow = op.getName() == "aten.narrow";
-    Operation *sum = isNarrow || op.getName() == "spmd.shard" ? soleSum(op->getOperand(0), op) : nullptr;
+    const OpSemantics &semantics = semanticsOf(op.getName());
+    Value start = op.getArgument(semantics.rangeStart), ranges = op.getArgument(semantics.ranges);
+    const bool takesPart = !semantics.collective && (start || ranges);
+    Operation *sum = takesPart ? soleSum(op->getOperand(0), op) : nullptr;
     if (!sum)
       return failure();
-    Value ranges = isNarrow ? rangesOf(op, rewriter) : op->getOperand(2);
+    if (start)
+      ranges = rangesOf(op->getLoc(), start, op.getArgument(semantics.rangeLength), rewriter);
     if (!ranges)
       return failure();
-    rewriter.replaceOp(op,
-                       makeCall(rewriter, sum->getLoc(), "spmd.reduce_scatter",
-                                {sum->getOperand(0), op->getOperand(1), ranges}, op->getResult(0).getType()));
+    rewriter.replaceOp(op, makeCall(rewriter, sum->getLoc(), "spmd.reduce_scatter",
+                                    {sum->getOperand(0), op.getArgument("dim"), ranges},
+                                    op->getResult(0).getType()));
     return success();
   }
   /// Start and length of a view as each rank's ranges; null where the ranks take the same.
-  static Value rangesOf(OperatorOp op, PatternRewriter &rewriter) {
-    auto starts = op->getOperand(2).getDefiningOp<PerRankOp>();
+  static Value rangesOf(Location location, Value start, Value size, PatternRewriter &rewriter) {
+    auto starts = start.getDefiningOp<PerRankOp>(), lengths = size.getDefiningOp<PerRankOp>();
     if (!starts)
       return {};
-    auto lengths = op->getOperand(3).getDefiningOp<PerRankOp>();
     Attribute length;
-    matchPattern(op->getOperand(3), m_Constant(&length));
+    matchPattern(size, m_Constant(&length));
     SmallVector<Attribute> all;
-    for (auto [rank, start] : llvm::enumerate(starts.getValues()))
-      all.push_back(rewriter.getArrayAttr({start, lengths ? lengths.getValues()[rank] : length}));
-    return rewriter.create<PerRankOp>(op->getLoc(), ListType::get(op->getContext(), rewriter.getI64Type()),
+    for (auto [rank, own] : llvm::enumerate(starts.getValues()))
+      all.push_back(rewriter.getArrayAttr({own, lengths ? lengths.getValues()[rank] : length}));
+    return rewriter.create<PerRankOp>(location, ListType::get(rewriter.getContext(), rewriter.getI64Type()),
                                       rewriter.getArrayAttr(all));
   }
 };

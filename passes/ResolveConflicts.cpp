@@ -30,17 +30,14 @@ public:
   }
 
 private:
-  static bool isItemAccess(Operation *op) {
-    auto call = dyn_cast<OperatorOp>(op);
-    return isa<UnpackOp>(op) || (call && semanticsOf(call.getName()).isItemAccess);
-  }
+  static bool takesItems(Operation *op) { return isa<UnpackOp>(op) || isItemAccess(op); }
 
   /// Whether operators see the items of the aggregate, each by itself.
   static bool isLookedThrough(Operation *op) {
-    if (isItemAccess(op))
+    if (takesItems(op))
       return true;
     auto isCall = [&](Operation *user) {
-      return user->getBlock() == op->getBlock() && isa<OperatorOp>(user) && !isItemAccess(user);
+      return user->getBlock() == op->getBlock() && isa<OperatorOp>(user) && !takesItems(user);
     };
     return isa<ListOp, TupleOp>(op) && (ShardingPropagation::isTakenByItems(op->getResult(0)) ||
                                         (isa<ListOp>(op) && llvm::all_of(op->getUsers(), isCall)));

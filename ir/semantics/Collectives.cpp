@@ -1,5 +1,5 @@
 //===- Collectives.cpp - Operators between the ranks of a group -----------===//
-#include "ir/semantics/OpSemantics.h"
+#include "ir/semantics/SemanticsTable.h"
 #include "ir/semantics/Shapes.h"
 
 using namespace mlir;
@@ -26,15 +26,16 @@ static std::optional<DimensionRule> exchanges(OperatorOp op, const TracedShapes 
 }
 
 void addCollectives(SemanticsTable &table) {
-  auto add = [&](StringRef name, std::optional<CollectiveKind> kind) {
-    table.add({name}, {.hasTypesOfOperands = true, .collective = kind, .dimensions = exchanges});
+  auto add = [&](StringRef name, std::optional<CollectiveKind> kind, llvm::StringLiteral ranges = "") {
+    table.add({name},
+              {.hasTypesOfOperands = true, .ranges = ranges, .collective = kind, .dimensions = exchanges});
   };
   add("spmd.all_reduce", CollectiveKind::AllReduce);
   add("spmd.all_gather", CollectiveKind::AllGather);
-  add("spmd.reduce_scatter", CollectiveKind::ReduceScatter);
-  add("spmd.all_to_all", CollectiveKind::AllToAll);
+  add("spmd.reduce_scatter", CollectiveKind::ReduceScatter, "ranges");
+  add("spmd.all_to_all", CollectiveKind::AllToAll, "ranges");
   add("spmd.broadcast", CollectiveKind::Broadcast);
-  add("spmd.shard", std::nullopt);
+  add("spmd.shard", std::nullopt, "ranges");
 }
 
 } // namespace cleave

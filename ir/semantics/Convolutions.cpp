@@ -1,5 +1,5 @@
 //===- Convolutions.cpp - Convolutions and what they allocate -------------===//
-#include "ir/semantics/OpSemantics.h"
+#include "ir/semantics/SemanticsTable.h"
 #include "ir/semantics/Shapes.h"
 #include "llvm/Support/MathExtras.h"
 #include <numeric>

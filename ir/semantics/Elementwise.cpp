@@ -1,5 +1,5 @@
 //===- Elementwise.cpp - Operators that work element by element -----------===//
-#include "ir/semantics/OpSemantics.h"
+#include "ir/semantics/SemanticsTable.h"
 #include "ir/semantics/Shapes.h"
 
 using namespace mlir;
@@ -25,7 +25,8 @@ static Value dropoutIdentity(OperatorOp op) {
 }
 
 void addElementwise(SemanticsTable &table) {
-  table.add({"aten.add",          "aten.sub",         "aten.rsub",          "aten.mul",         "aten.neg",
+  table.add({"aten.add"}, {.isElementwise = true, .sumScale = "alpha", .hasTypesOfOperands = true, .dimensions = broadcasts});
+  table.add({"aten.sub",         "aten.rsub",          "aten.mul",         "aten.neg",
              "aten.abs",          "aten.relu",        "aten.relu6",         "aten.clamp",       "aten.clamp_min",
              "aten.clamp_max",    "aten.maximum",     "aten.minimum",       "aten.where.self",  "aten.where.ScalarOther",
              "aten.where.ScalarSelf", "aten.where.Scalar", "aten.eq",       "aten.ne",          "aten.lt",
@@ -41,8 +42,8 @@ void addElementwise(SemanticsTable &table) {
              "aten.real",         "aten.imag",        "aten.zeros_like",    "aten.ones_like",   "aten.full_like",
              "aten.clone",       "aten.type_as",       "aten.max.other",    "aten.min.other",
              "aten.quantize_per_tensor", "aten.dequantize.self"},
-            {.hasTypesOfOperands = true, .dimensions = broadcasts});
-  table.add({"aten.floor_divide"}, {.hasTypesOfOperands = true, .rowRole = RowRole::Quotient, .dimensions = broadcasts});
+            {.isElementwise = true, .hasTypesOfOperands = true, .dimensions = broadcasts});
+  table.add({"aten.floor_divide"}, {.isElementwise = true, .hasTypesOfOperands = true, .rowRole = RowRole::Quotient, .dimensions = broadcasts});
   table.add({"aten.div",      "aten.true_divide", "aten.pow",   "aten.exp",      "aten.exp2",  "aten.expm1",
              "aten.log",      "aten.log2",        "aten.log10", "aten.log1p",    "aten.sqrt",  "aten.rsqrt",
              "aten.sin",      "aten.cos",         "aten.tan",   "aten.tanh",     "aten.sigmoid", "aten.silu",
@@ -50,12 +51,12 @@ void addElementwise(SemanticsTable &table) {
              "aten.erf",      "aten.erfinv",      "aten.atan",  "aten.atan2",    "aten.asin",  "aten.acos",
              "aten.sinh",     "aten.cosh",        "aten.log_sigmoid", "aten.logaddexp", "aten.logit",
              "aten.angle",    "aten.polar",       "aten.complex"},
-            {.hasTypesOfOperands = true, .flops = costly, .dimensions = broadcasts});
+            {.isElementwise = true, .hasTypesOfOperands = true, .flops = costly, .dimensions = broadcasts});
   table.add({"aten.dropout", "aten.feature_dropout", "aten.alpha_dropout", "aten.feature_alpha_dropout"},
-            {.identityOf = dropoutIdentity, .dimensions = broadcasts});
-  table.add({"aten.empty_like"}, {.hasTypesOfOperands = true, .isUninitialized = true, .dimensions = broadcasts});
+            {.isElementwise = true, .identityOf = dropoutIdentity, .dimensions = broadcasts});
+  table.add({"aten.empty_like"}, {.isElementwise = true, .hasTypesOfOperands = true, .isUninitialized = true, .dimensions = broadcasts});
   // Random streams on a split dimension must be independent, so these pass only as far as shapes go.
-  table.add({"aten.bernoulli", "aten.rand_like", "aten.randn_like", "aten.native_dropout"}, {.hasTypesOfOperands = true, .dimensions = broadcasts});
+  table.add({"aten.bernoulli", "aten.rand_like", "aten.randn_like", "aten.native_dropout"}, {.isElementwise = true, .hasTypesOfOperands = true, .dimensions = broadcasts});
 }
 
 } // namespace cleave

@@ -40,7 +40,7 @@ void GradientFlow::follow(Operation *op) {
   auto call = dyn_cast<OperatorOp>(op);
   const OpSemantics *semantics = call ? &semanticsOf(call.getName()) : nullptr;
   if (semantics && (semantics->keeps == Kept::NoGradient || semantics->readsNoElements ||
-                    semantics->isUninitialized || (semantics->isScalar && !semantics->isItemAccess)))
+                    semantics->isUninitialized || (semantics->isScalar && !isItemAccess(op))))
     takesParameters = false;
   SmallVector<Value> made(op->getResults());
   for (Region &region : op->getRegions())
@@ -91,11 +91,11 @@ static Value sharedBy(Operation *op, unsigned index) {
   const OpSemantics &semantics = semanticsOf(call.getName());
   if (Value same = semantics.identityOf ? semantics.identityOf(call) : Value())
     return same;
-  if (semantics.isItemAccess) {
+  if (isItemAccess(op)) {
     Operation *made = op->getOperand(0).getDefiningOp();
     if (!made || !isa<ListOp, TupleOp>(made))
       return op->getOperand(0);
-    auto item = constantInt(call, call.getSchema().arguments[1].name);
+    auto item = constantInt(call, semantics.item);
     auto place = item ? dimensionAt(*item, made->getNumOperands()) : std::nullopt;
     return place ? made->getOperand(*place) : Value();
   }

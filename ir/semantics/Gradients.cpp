@@ -4,7 +4,7 @@
 // what is not named keeps its operands.
 //
 //===----------------------------------------------------------------------===//
-#include "ir/semantics/OpSemantics.h"
+#include "ir/semantics/SemanticsTable.h"
 #include "ir/semantics/Shapes.h"
 
 using namespace mlir;

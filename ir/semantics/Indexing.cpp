@@ -1,5 +1,5 @@
 //===- Indexing.cpp - Lookups, gathers, and tensors out of nothing --------===//
-#include "ir/semantics/OpSemantics.h"
+#include "ir/semantics/SemanticsTable.h"
 #include "ir/semantics/Shapes.h"
 
 using namespace mlir;
@@ -112,6 +112,12 @@ static Value endOfRange(OperatorOp op) {
   return isAbsentOr(op, "start", 0) && isAbsentOr(op, "step", 1) ? op.getArgument("end") : Value();
 }
 
+/// Of `histc`: from 0 to one less than there are bins, each of which is then around one number.
+static std::optional<int64_t> binsOfWholeNumbers(OperatorOp op) {
+  auto bins = constantInt(op, "bins"), first = constantInt(op, "min"), last = constantInt(op, "max");
+  return bins && first == 0 && last == *bins - 1 ? bins : std::nullopt;
+}
+
 void addIndexing(SemanticsTable &table) {
   table.add({"aten.embedding"}, {.hasTypesOfOperands = true, .readsSparsely = true, .isLookup = true, .flops = nothing, .dimensions = embedding});
   table.add({"aten.index"}, {.hasTypesOfOperands = true, .readsSparsely = true, .isLookup = true, .dimensions = index, .positions = indexedPositions});
@@ -122,7 +128,7 @@ void addIndexing(SemanticsTable &table) {
              "aten.masked_scatter", "aten.bucketize", "aten.searchsorted", "aten.embedding_bag"},
             {.hasTypesOfOperands = true, .readsSparsely = true});
   table.add({"aten.index_put"}, {.hasTypesOfOperands = true, .readsSparsely = true, .rowRole = RowRole::Place});
-  table.add({"aten.histc"}, {.hasTypesOfOperands = true, .readsSparsely = true, .rowRole = RowRole::Count});
+  table.add({"aten.histc"}, {.hasTypesOfOperands = true, .readsSparsely = true, .rowRole = RowRole::Count, .countedNumbers = binsOfWholeNumbers});
   // The shape of what these give is in the data.
   table.add({"aten.nonzero", "aten.masked_select", "aten.bincount", "aten.unique_consecutive", "aten.where"}, {});
   table.add({"aten.zeros", "aten.ones", "aten.full", "aten.new_zeros", "aten.new_ones", "aten.new_full"},

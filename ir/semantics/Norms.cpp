@@ -1,5 +1,5 @@
 //===- Norms.cpp - Reductions, normalisations and pooling -----------------===//
-#include "ir/semantics/OpSemantics.h"
+#include "ir/semantics/SemanticsTable.h"
 #include "ir/semantics/Shapes.h"
 
 using namespace mlir;

@@ -1,5 +1,6 @@
 //===- OpSemantics.cpp - The table of operator knowledge ------------------===//
 #include "ir/semantics/OpSemantics.h"
+#include "ir/semantics/SemanticsTable.h"
 #include "ir/semantics/Shapes.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
@@ -41,6 +42,7 @@ static const SemanticsTable &table() {
     addIndexing(table);
     addScalars(table);
     addCollectives(table);
+    addAliasing(table);
     addGradients(table);
     return table;
   }();
@@ -83,6 +85,16 @@ bool preparesWeights(Operation *op) {
            Operation *maker = value.getDefiningOp();
            return maker && (isa<ParamOp, ConstantOp>(maker) || preparesWeights(maker));
          });
+}
+
+bool isItemAccess(Operation *op) {
+  auto call = dyn_cast_or_null<OperatorOp>(op);
+  return call && !semanticsOf(call.getName()).item.empty();
+}
+
+std::optional<unsigned> constantItem(OperatorOp access) {
+  auto index = constantInt(access, semanticsOf(access.getName()).item);
+  return index && *index >= 0 ? std::optional<unsigned>(*index) : std::nullopt;
 }
 
 bool isRandom(OperatorOp op) {

@@ -13,6 +13,7 @@
 #include "ir/semantics/DimensionRule.h"
 #include "ir/semantics/KernelKinds.h"
 #include "ir/semantics/PositionRule.h"
+#include "ir/semantics/RowRole.h"
 
 namespace cleave {
 
@@ -35,17 +36,11 @@ enum class Kept {
   NoGradient,     ///< results have no gradients
 };
 
-/// What an operator does where rows are sorted by what computes them and brought back, as a mixture of
-/// experts' are.
-enum class RowRole {
-  None,
-  Sort,       ///< the last result says where its elements were, along `dim`; one before it is the elements
-              ///< themselves
-  Count,      ///< how many elements there are of each value, as a histogram of whole numbers
-  RunningSum, ///< sums of the elements so far, along `dim`
-  Group,      ///< the rows of its first operand by groups, each up to where the operand after the second says
-  Place,      ///< writes its third operand's elements into the first, at the positions of the second
-  Quotient,   ///< its first operand divided by the second, rounded down
+/// The dtype of an operator's result.
+enum class ResultDType {
+  Promoted, ///< what the tensors that it takes promote to
+  First,    ///< its first operand's
+  Bool,
 };
 
 struct OpSemantics {
@@ -59,6 +54,14 @@ struct OpSemantics {
   bool isView = false;
   /// The result has the values of its operand in a storage of its own, or not, as contiguous and reshape do.
   bool mayBeView = false;
+  /// The result may be the first operand itself, though the schema does not say so.
+  bool mayReturnOperand = false;
+  /// Results are pieces of the first operand, which cover it and do not overlap.
+  bool givesPieces = false;
+  /// The argument that, where it is true, has the running statistics among its operands written, though the
+  /// schema does not say so.
+  llvm::StringLiteral writesStatistics = "";
+  ResultDType resultDType = ResultDType::Promoted;
   /// The result is laid out the same whatever the strides of the first operand: contiguous. Not reshape,
   /// which is a view where it can be.
   bool takesAnyLayout = false;
@@ -79,6 +82,13 @@ struct OpSemantics {
   llvm::StringLiteral wideArgument = "";
   /// The tensor argument of a product that is added to it: a bias or, where it is no weight, perhaps a mask.
   llvm::StringLiteral addedArgument = "";
+  /// The argument that scales addedArgument.
+  llvm::StringLiteral addedScale = "";
+  /// An element of the result follows from scalar arguments and from the elements of operands, broadcast, at
+  /// its position.
+  bool isElementwise = false;
+  /// The result is the first operand plus the second times this argument: linear in both.
+  llvm::StringLiteral sumScale = "";
   /// Types of results follow from types of operands and scalar arguments alone, whatever the tensors hold:
   /// where it has no kernel for the meta device it may be tried on zeros.
   bool hasTypesOfOperands = false;
@@ -93,6 +103,10 @@ struct OpSemantics {
   bool readsNoElements = false;
   /// The argument that says how large the result is, or how often each dimension is repeated.
   llvm::StringLiteral sizes = "";
+  /// Of a view of one range of dimension `dim`: the arguments that say where that begins, and how long it is.
+  llvm::StringLiteral rangeStart = "", rangeLength = "";
+  /// The argument that lists the ranges of a dimension that the result has, each its start and its length.
+  llvm::StringLiteral ranges = "";
   /// The argument that says into how many groups channels are divided: the positions of its rule's factor
   /// `groups`.
   llvm::StringLiteral groups = "";
@@ -101,6 +115,9 @@ struct OpSemantics {
   mlir::Value (*countsTo)(OperatorOp op) = nullptr;
   /// What it does to sorted rows (see partitioner/sharding/RowOrders.h).
   RowRole rowRole = RowRole::None;
+  /// For RowRole::Count: how many whole numbers, from 0 on, have a bin of their own each; nothing where bins
+  /// are others.
+  std::optional<int64_t> (*countedNumbers)(OperatorOp op) = nullptr;
   /// The last result holds positions in dimension `dim` of the first operand.
   bool givesPositions = false;
   /// For a random operator: the argument that, where it is 0, leaves nothing to chance.
@@ -109,8 +126,8 @@ struct OpSemantics {
   bool isScalar = false;
   /// Turns weights into a form that other operators compute with, and nothing else can read.
   bool preparesWeights = false;
-  /// `list[i]` or `tuple[i]`.
-  bool isItemAccess = false;
+  /// Of `list[i]` or `tuple[i]`: the argument that is `i`.
+  llvm::StringLiteral item = "";
   /// The operand that the result is, unchanged (dropout when not training); null value when this call changes
   /// it.
   mlir::Value (*identityOf)(OperatorOp op) = nullptr;
@@ -152,6 +169,12 @@ std::optional<PositionRule> positionRuleOf(OperatorOp op, const TracedShapes &sh
 /// it is done once, when a plan is loaded, by each stage that needs it.
 bool preparesWeights(mlir::Operation *op);
 
+/// Whether the operation takes an item of its first operand, a list, tuple or dict.
+bool isItemAccess(mlir::Operation *op);
+
+/// Which item of a list or tuple it takes; nothing where that is not constant or counted from the end.
+std::optional<unsigned> constantItem(OperatorOp access);
+
 /// Whether two calls with the same operands may give different numbers.
 bool isRandom(OperatorOp op);
 
@@ -162,31 +185,6 @@ struct OpWork {
   double bytes = 0;
 };
 OpWork workOf(mlir::Operation *op, const TracedShapes &shapes);
-
-/// The table under construction; each family adds its entries.
-class SemanticsTable {
-public:
-  /// Adds `entry` for each name, marked known.
-  void add(std::initializer_list<llvm::StringRef> names, OpSemantics entry);
-  const OpSemantics *find(llvm::StringRef name) const;
-  /// Sets what the backward pass of entries keeps.
-  void keep(Kept kept, std::initializer_list<llvm::StringRef> names,
-            int64_t (*bytes)(OperatorOp op, const TracedShapes &shapes) = nullptr);
-
-private:
-  llvm::StringMap<OpSemantics> entries;
-};
-
-void addElementwise(SemanticsTable &table);
-void addProducts(SemanticsTable &table);
-void addConvolutions(SemanticsTable &table);
-void addNorms(SemanticsTable &table);
-void addShapes(SemanticsTable &table);
-void addIndexing(SemanticsTable &table);
-void addScalars(SemanticsTable &table);
-void addCollectives(SemanticsTable &table);
-/// Once all entries are there.
-void addGradients(SemanticsTable &table);
 
 } // namespace cleave
 

@@ -1,5 +1,5 @@
 //===- Products.cpp - Matrix products and attention -----------------------===//
-#include "ir/semantics/OpSemantics.h"
+#include "ir/semantics/SemanticsTable.h"
 #include "ir/semantics/Shapes.h"
 #include "llvm/ADT/StringExtras.h"
 
@@ -283,6 +283,7 @@ void addProducts(SemanticsTable &table) {
   table.add({"aten.addmm"}, {.isProduct = true,
                              .sumsParts = true,
                              .addedArgument = "self",
+                             .addedScale = "beta",
                              .hasTypesOfOperands = true,
                              .flops = secondTimesLast,
                              .product = secondByThird,
@@ -302,6 +303,7 @@ void addProducts(SemanticsTable &table) {
   table.add({"aten.baddbmm"}, {.isProduct = true,
                                .sumsParts = true,
                                .addedArgument = "self",
+                               .addedScale = "beta",
                                .hasTypesOfOperands = true,
                                .flops = secondTimesLast,
                                .product = secondByThird,
@@ -313,6 +315,7 @@ void addProducts(SemanticsTable &table) {
             {.sumsParts = true, .hasTypesOfOperands = true, .flops = firstTimesLast, .dimensions = mv});
   table.add({"aten.addmv"}, {.sumsParts = true,
                              .addedArgument = "self",
+                             .addedScale = "beta",
                              .hasTypesOfOperands = true,
                              .flops = secondTimesLast,
                              .dimensions = addmv});

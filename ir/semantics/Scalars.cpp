@@ -1,5 +1,5 @@
 //===- Scalars.cpp - Sizes, scalars, lists and control --------------------===//
-#include "ir/semantics/OpSemantics.h"
+#include "ir/semantics/SemanticsTable.h"
 
 namespace cleave {
 
@@ -13,8 +13,8 @@ void addScalars(SemanticsTable &table) {
              "aten.add.float", "aten.mul.float", "aten.eq.int", "aten.ne.int", "aten.lt.int", "aten.le.int",
              "aten.gt.int", "aten.ge.int", "aten.floordiv.int", "aten.remainder.int", "aten.neg.int"},
             {.isScalar = true});
-  table.add({"aten.__getitem__"}, {.isScalar = true, .isItemAccess = true});
-  table.add({"prim.TupleIndex"}, {.isScalar = true, .isItemAccess = true});
+  table.add({"aten.__getitem__"}, {.isScalar = true, .item = "idx"});
+  table.add({"prim.TupleIndex"}, {.isScalar = true, .item = "i"});
   table.add({"prim.RaiseException"}, {.hasSideEffects = true, .raises = true, .isScalar = true});
   table.add({"prim.Print", "aten.warn", "aten._assert", "aten._assert_async",
              "aten.manual_seed"},

@@ -1,5 +1,5 @@
 //===- ShapeOps.cpp - Views, copies and joins -----------------------------===//
-#include "ir/semantics/OpSemantics.h"
+#include "ir/semantics/SemanticsTable.h"
 #include "ir/semantics/Shapes.h"
 #include "mlir/IR/Builders.h"
 
@@ -337,7 +337,11 @@ void addShapes(SemanticsTable &table) {
                              .scatter = "aten.slice_scatter"});
   table.add({"aten.select"}, {.isView = true, .dimensions = drops, .scatter = "aten.select_scatter"});
   table.add({"aten.diagonal"}, {.isView = true, .scatter = "aten.diagonal_scatter"});
-  table.add({"aten.narrow"}, {.isView = true, .dimensions = cutsAlong, .positions = slicePositions});
+  table.add({"aten.narrow"}, {.isView = true,
+                              .rangeStart = "start",
+                              .rangeLength = "length",
+                              .dimensions = cutsAlong,
+                              .positions = slicePositions});
   table.add(
       {"aten.chunk", "aten.split", "aten.split_with_sizes", "aten.tensor_split"},
       {.isView = true, .dimensions = splitsAlong, .positions = splitPositions, .viewBack = concatenated});

@@ -2,8 +2,8 @@
 #ifndef CLEAVE_PARTITIONER_CUTTING_CUTFITTING_H
 #define CLEAVE_PARTITIONER_CUTTING_CUTFITTING_H
 
-#include "partitioner/cost/ModelGraph.h"
 #include "partitioner/cutting/KnownCuts.h"
+#include "partitioner/memory/CutMemory.h"
 
 namespace cleave {
 
@@ -13,41 +13,6 @@ inline constexpr SearchLimits kProgramOrder{/*downsets=*/0, /*work=*/0};
 /// … and of exact cuts within limits that differ from stage to stage: a search sees little then that it need
 /// not follow.
 inline constexpr uint64_t kStepsWithin = 10'000'000;
-
-/// What a device of a pipeline rank holds at its peak: the weights of all its stages, and the most that lives
-/// beside them.
-struct RankMemory {
-  int64_t weights = 0, others = 0;
-  int64_t bytes() const { return weights + others; }
-};
-
-/// By rank: bytes of a device; nothing of one that is not limited.
-using Rooms = std::vector<std::optional<int64_t>>;
-using RoomsRef = llvm::ArrayRef<std::optional<int64_t>>;
-
-/// Where they hold more than they have room for.
-std::optional<MemoryShortage> shortageOf(llvm::ArrayRef<RankMemory> ranks, RoomsRef rooms);
-
-/// What ranks hold of cuts of one function, at micro-batches of one size. Stage s of a cut is on rank s mod
-/// ranks.
-class CutMemory {
-public:
-  virtual ~CutMemory() = default;
-  /// By rank, of its tensor rank that holds most, as a plan predicts it.
-  virtual std::vector<RankMemory> of(const ModelGraph &model, llvm::ArrayRef<uint32_t> stageOf,
-                                     uint32_t ranks) const = 0;
-  /// Some, of which one holds most.
-  virtual std::vector<uint32_t> tensorRanks() const { return {0}; }
-  /// Whatever the cut, ranks that have less need so many bytes or more, beside the others with what they
-  /// have. No more than the least room: nothing says that they lack any.
-  virtual int64_t least(const ModelGraph &model, RoomsRef rooms) const = 0;
-};
-
-/// Of the largest of those devices of each rank of a pipeline (PipelinePlaces) of which one holds most: what
-/// has no room there has none.
-/// Of data ranks, which hold the same, the device that has least.
-Rooms roomsOfMost(const CutMemory &memory, const Machine &machine, uint32_t ranks, uint32_t tensorRanks,
-                  uint32_t dataRanks = 1);
 
 /// False: no cut has room.
 bool mayFit(const CutMemory &memory, const ModelGraph &model, RoomsRef rooms);

@@ -1,5 +1,7 @@
 //===- KnownPipelines.cpp - What searches for pipelines keep --------------===//
 #include "partitioner/search/KnownPipelines.h"
+#include "mlir/IR/Diagnostics.h"
+#include "partitioner/memory/PlannedMemory.h"
 
 using namespace mlir;
 
@@ -45,6 +47,17 @@ KnownPipelines::Graph KnownPipelines::graphOf(func::FuncOp function, ArrayRef<Pl
   ModelGraphs &graphs = known.graphs.try_emplace(known.kindsOf(kinds), function, kinds).first->second;
   const ModelGraph &model = graphs.of(stages);
   return {model, known.cuts[&model]};
+}
+
+const CutMemory *KnownPipelines::memoryOf(func::FuncOp function, StringRef batch, uint32_t microbatches,
+                                          const Machine &machine, uint32_t dataRanks) {
+  auto [known, isNew] = factsOf(function).memories.try_emplace({microbatches, dataRanks});
+  if (isNew) {
+    // Where the function does not run on so few samples, the passes report it.
+    ScopedDiagnosticHandler ignored(function.getContext(), [](Diagnostic &) { return success(); });
+    known->second = PlannedMemory::make(function, batch, microbatches, machine, dataRanks);
+  }
+  return known->second.get();
 }
 
 } // namespace cleave

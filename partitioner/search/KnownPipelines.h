@@ -54,6 +54,8 @@ struct KnownPipelines::Facts {
   /// At a configuration's.
   std::map<ConfigurationKey, KnownCuts> pricedCuts;
   std::map<std::pair<ConfigurationKey, const StageCut *>, CutOutcome> outcomes;
+  /// By the numbers of micro-batches and data ranks.
+  std::map<std::pair<uint32_t, uint32_t>, std::unique_ptr<const CutMemory>> memories;
 };
 
 } // namespace cleave

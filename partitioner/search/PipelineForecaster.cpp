@@ -80,6 +80,15 @@ const ModelGraph &PipelineForecaster::graphOf(const Configuration &configuration
       .model;
 }
 
+/// Null where estimates are all that is known: of training, and where no rank is limited.
+const CutMemory *PipelineForecaster::memoryOf(const Configuration &configuration) {
+  const Rooms rooms = placesOf(configuration).memoryOfRanks();
+  if (configuration.kind || llvm::none_of(rooms, [](const auto &room) { return room.has_value(); }))
+    return nullptr;
+  return pipelines.memoryOf(function, request.batch, configuration.microbatches, request.machine,
+                            configuration.dataRanks);
+}
+
 StageGraph PipelineForecaster::price(const ModelGraph &model, const Configuration &configuration) {
   SmallVector<OperationPrices *> own;
   for (uint32_t kind = 0; kind < placesOf(configuration).kinds.size(); ++kind)

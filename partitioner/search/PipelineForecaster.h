@@ -18,6 +18,7 @@ protected:
   llvm::Error refusal(const Configuration &configuration) const;
   const PipelinePlaces &placesOf(const Configuration &configuration);
   const ModelGraph &graphOf(const Configuration &configuration);
+  const CutMemory *memoryOf(const Configuration &configuration);
   StageGraph price(const ModelGraph &model, const Configuration &configuration);
   std::vector<StageDevice> stagesOf(const Configuration &configuration);
   llvm::Expected<CutRequest> requestFor(const ModelGraph &model, const Configuration &configuration,

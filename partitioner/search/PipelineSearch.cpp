@@ -41,7 +41,6 @@ private:
                               const Configuration &configuration);
   CutOutcome outcomeOf(const ModelGraph &model, const StageGraph &graph, llvm::ArrayRef<uint32_t> stageOf,
                        const Configuration &configuration);
-  const CutMemory *memoryOf(const Configuration &configuration) const;
   std::vector<int64_t> plannedBytes(const CutMemory &memory, const ModelGraph &model, const StageCut &cut,
                                     const CutOutcome &outcome) const;
   std::optional<MemoryShortage> findShortage(const Configuration &configuration, const ModelGraph &model,
@@ -142,10 +141,6 @@ CutOutcome PipelineSearch::outcomeOf(const ModelGraph &model, const StageGraph &
 }
 
 //===- Where memory is short ----------------------------------------------===//
-
-const CutMemory *PipelineSearch::memoryOf(const Configuration &configuration) const {
-  return request.memoryOf && !configuration.kind ? request.memoryOf(configuration) : nullptr;
-}
 
 /// By rank, with what waits for other passes.
 std::vector<int64_t> PipelineSearch::plannedBytes(const CutMemory &memory, const ModelGraph &model,

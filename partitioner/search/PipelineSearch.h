@@ -88,6 +88,10 @@ public:
     KnownCuts &cuts;
   };
   Graph graphOf(mlir::func::FuncOp function, llvm::ArrayRef<Place> kinds, uint32_t stages);
+  /// What ranks hold of the function's cuts (PlannedMemory::make). Null where the function does not run on so
+  /// few samples. Lives as long as this.
+  const CutMemory *memoryOf(mlir::func::FuncOp function, llvm::StringRef batch, uint32_t microbatches,
+                            const Machine &machine, uint32_t dataRanks);
   struct Facts;
   Facts &factsOf(mlir::func::FuncOp function);
 
@@ -116,9 +120,6 @@ struct PipelineSearchRequest {
   double *best = nullptr;
   /// Told of each estimate, and the share of all that is done with it; false ends the search. May be empty.
   std::function<bool(const Estimate &estimate, double share)> goesOn;
-  /// What ranks of a configuration hold of a cut, as a plan would predict it; null: what is estimated of that
-  /// is all that is known. It may be empty.
-  std::function<const CutMemory *(const Configuration &configuration)> memoryOf;
   /// All numbers of micro-batches are listed, also where no cut is possible.
   bool listsAll = false;
   /// Of the function, where others are to use what this search finds; may be null.

@@ -265,7 +265,7 @@ BatchWalk::Found BatchWalk::checkResults(OperatorOp op, const DimensionRule &rul
 
 BatchWalk::Found BatchWalk::visitOperator(OperatorOp op) {
   const OpSemantics &semantics = semanticsOf(op.getName());
-  if (semantics.isItemAccess)
+  if (isItemAccess(op))
     return visitItems(op);
   SmallVector<Value> operands = flatOperands(op);
   bool readsIt = llvm::any_of(operands, [&](Value value) { return holds(value); });

@@ -11,9 +11,7 @@ namespace cleave {
 /// Control flow, states and items that are only known when it runs are whole.
 static bool canBeSplit(TensorRef tensor) {
   Operation *maker = tensor.value.getDefiningOp();
-  if (auto call = dyn_cast_or_null<OperatorOp>(maker))
-    return !semanticsOf(call.getName()).isItemAccess;
-  return !maker || isa<ParamOp>(maker);
+  return !maker || isa<ParamOp>(maker) || (isa<OperatorOp>(maker) && !isItemAccess(maker));
 }
 
 /// A tensor that is split in another dimension stays so.

@@ -119,11 +119,11 @@ bool RowOrders::isRange(Value value, StringRef end) const {
 
 /// Each whole number that a key can be has a bin of its own, and groups are in their order.
 bool RowOrders::countsKeys(OperatorOp op, Operation *sort) const {
-  auto bins = constantInt(op, "bins"), first = constantInt(op, "min"), last = constantInt(op, "max");
+  auto counted = semanticsOf(op.getName()).countedNumbers;
+  const std::optional<int64_t> numbers = counted ? counted(op) : std::nullopt;
   auto bound = boundOf(sort->getOperand(0), shapes);
   auto descending = constantInt(OperatorOp(sort), "descending");
-  return is(op->getOperand(0), Content::Keys) && bins && bound && *bound <= *bins && first == 0 &&
-         last == *bins - 1 && descending == 0;
+  return is(op->getOperand(0), Content::Keys) && numbers && bound && *bound <= *numbers && descending == 0;
 }
 
 std::optional<RowOrders::Known> RowOrders::followLookup(OperatorOp op, Operation *sort, bool &isBack) const {

@@ -264,8 +264,8 @@ std::optional<CallSplit> CallSplitter::byFactor(unsigned factor, Parts parts) co
   bool isMade = kind == FactorKind::Broadcast && !semantics.sizes.empty();
   if (!split.isSum && kind != FactorKind::Pass && !isMade)
     return std::nullopt;
-  // By what the first rank alone multiplies what is added has to be known.
-  if (split.isSum && op.getArgument("beta") && !op.getConstantArgument("beta"))
+  // The first rank alone scales what is added, by a number that has to be known.
+  if (split.isSum && op.getArgument(semantics.addedScale) && !op.getConstantArgument(semantics.addedScale))
     return std::nullopt;
   if (!haveAll(parts) || (split.isSum && !areApart(parts)) ||
       (kind == FactorKind::Lookup && !areRanges(parts)))

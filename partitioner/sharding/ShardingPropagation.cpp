@@ -16,17 +16,6 @@ static Value withoutBoundaries(Value value) {
   return value;
 }
 
-/// Which item of a list or tuple `list[i]` takes; nothing where that is not constant or counted from the end.
-static std::optional<unsigned> constantItem(OperatorOp access) {
-  auto index = constantInt(access, "idx") ? constantInt(access, "idx") : constantInt(access, "i");
-  return index && *index >= 0 ? std::optional<unsigned>(*index) : std::nullopt;
-}
-
-static bool isItemAccess(Operation *op) {
-  auto call = dyn_cast_or_null<OperatorOp>(op);
-  return call && semanticsOf(call.getName()).isItemAccess;
-}
-
 TensorRef ShardingPropagation::tensorOf(Value value) {
   value = withoutBoundaries(value);
   Operation *op = value.getDefiningOp();

@@ -110,10 +110,6 @@ PipelineSearchRequest MeshSearch::requestFor(mlir::func::FuncOp function, const 
   request.goesOn = [this](const Estimate &estimate, double share) {
     return sees(estimate, triesAgain ? 1 : share);
   };
-  if (weighsMemory())
-    request.memoryOf = [this, function](const Configuration &configuration) {
-      return maker.memoryOf(function, configuration.microbatches, configuration.dataRanks);
-    };
   request.known = &maker.pipelinesOf(function);
   return request;
 }

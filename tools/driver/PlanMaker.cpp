@@ -210,19 +210,6 @@ Expected<Machine> PlanMaker::machineOf(uint32_t devices) const {
   return options.machine.empty() ? Expected<Machine>(Machine::cpu(devices)) : Machine::load(options.machine);
 }
 
-const CutMemory *PlanMaker::memoryOf(mlir::func::FuncOp function, uint32_t microbatches, uint32_t dataRanks) {
-  auto [known, isNew] = memories.try_emplace({function, microbatches, dataRanks});
-  if (!isNew)
-    return known->second.get();
-  // Where the function does not run on so few samples, the passes say so.
-  DiagnosticCollector unheard(context);
-  if (auto machine = machineOf(1))
-    known->second = PlannedMemory::make(function, source.batch, microbatches, *machine, dataRanks);
-  else
-    consumeError(machine.takeError());
-  return known->second.get();
-}
-
 Expected<PlanMaker::Uncut> PlanMaker::uncut(const PipelineShape &shape, uint32_t microbatches) {
   auto function = shard(shape);
   if (!function)
@@ -234,11 +221,12 @@ Expected<PlanMaker::Uncut> PlanMaker::uncut(const PipelineShape &shape, uint32_t
     for (DeviceSpec &device : machine->devices)
       device.memoryBytes = shape.memoryGiven;
   const PipelinePlaces places(*machine, shape.ranks, shape.width(), shape.tensorRanks);
-  auto [model, cuts] = pipelinesOf(*function).graphOf(*function, places.kinds, shape.stages);
+  KnownPipelines &known = pipelinesOf(*function);
+  auto [model, cuts] = known.graphOf(*function, places.kinds, shape.stages);
   Uncut result{model,
                cuts,
                {},
-               memoryOf(*function, microbatches, shape.dataRanks),
+               known.memoryOf(*function, source.batch, microbatches, *machine, shape.dataRanks),
                places.memoryOfRanks(),
                places.memoryOfRanks()};
   if (result.memory)

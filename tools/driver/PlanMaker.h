@@ -6,14 +6,13 @@
 #ifndef CLEAVE_TOOLS_DRIVER_PLANMAKER_H
 #define CLEAVE_TOOLS_DRIVER_PLANMAKER_H
 
-#include "codegen/PlannedMemory.h"
 #include "codegen/plan/Plan.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "partitioner/graph/LimitRange.h"
+#include "partitioner/search/PipelineSearch.h"
 #include "tools/driver/Mesh.h"
 #include "tools/driver/ModelSource.h"
 #include <map>
-#include <tuple>
 #include <utility>
 
 namespace cleave {
@@ -55,9 +54,6 @@ public:
 
   /// What searches have found of such a program.
   KnownPipelines &pipelinesOf(mlir::func::FuncOp function) { return pipelines[function]; }
-
-  /// What ranks of its cuts hold; null where that cannot be told.
-  const CutMemory *memoryOf(mlir::func::FuncOp function, uint32_t microbatches, uint32_t dataRanks);
 
   /// The passes accepted the model at least once since this was last called; what failed later is no matter
   /// of how it was split.
@@ -117,8 +113,6 @@ private:
   /// By the program, and the passes that cut it, limits left out.
   std::map<std::pair<mlir::Operation *, std::string>, std::vector<Emitted>> emitted;
   std::map<mlir::Operation *, KnownPipelines> pipelines;
-  /// By the program, and the numbers of micro-batches and data ranks.
-  std::map<std::tuple<mlir::Operation *, uint32_t, uint32_t>, std::unique_ptr<const CutMemory>> memories;
 };
 
 } // namespace cleave

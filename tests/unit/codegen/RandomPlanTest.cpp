@@ -1,6 +1,5 @@
 // Random models, cut at random into stages, ranks and micro-batches, give what they give uncut.
 #include "codegen/EmitPlan.h"
-#include "codegen/PlannedMemory.h"
 #include "codegen/Shards.h"
 #include "codegen/plan/OutputDirectory.h"
 #include "codegen/plan/PlanFile.h"
@@ -8,6 +7,8 @@
 #include "mlir/Parser/Parser.h"
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Pass/PassRegistry.h"
+#include "partitioner/cutting/CutFitting.h"
+#include "partitioner/memory/PlannedMemory.h"
 #include "passes/Passes.h"
 #include "runtime/session/Session.h"
 #include "tests/unit/partitioner/RandomGraph.h"

@@ -1,5 +1,5 @@
 //===- Microbatch.cpp - A function on a part of the batch -----------------===//
-#include "codegen/Microbatch.h"
+#include "partitioner/memory/Microbatch.h"
 #include "llvm/Support/MathExtras.h"
 
 using namespace mlir;

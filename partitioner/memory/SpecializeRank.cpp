@@ -1,10 +1,9 @@
 //===- SpecializeRank.cpp - What one rank of a tensor group runs ----------===//
-#include "codegen/SpecializeRank.h"
+#include "partitioner/memory/SpecializeRank.h"
 #include "ir/Cleave.h"
 #include "ir/OperatorDialect.h"
+#include "ir/inference/InferTypes.h"
 #include "ir/semantics/OpSemantics.h"
-#include "mlir/Pass/PassManager.h"
-#include "passes/Passes.h"
 #include <map>
 
 using namespace mlir;
@@ -46,37 +45,32 @@ LogicalResult specializeRank(func::FuncOp function, unsigned rank) {
   });
   function.walk([&](FirstRankOp op) { specialize(op, rank); });
   function.walk([&](ParamOp op) { hasOtherTypes |= specialize(op, rank); });
-  if (!hasOtherTypes)
-    return success();
-  PassManager passes(function.getContext(), func::FuncOp::getOperationName());
-  passes.addPass(createInferTypes());
-  return passes.run(function);
+  return hasOtherTypes ? inferTypes(function) : success();
 }
 
 //===- Ranks that are alike -----------------------------------------------===//
 
-/// Whether the operand says which elements are meant, or what is done to them, but not how many there are.
-static bool isOfNoSize(OperatorOp op, unsigned operand) {
-  const StringRef name = op.getName();
-  if (name == "aten.narrow")
-    return operand == 2;
-  // What only the first rank gathers.
-  if (name == "spmd.all_gather" || name == "aten.sub.Scalar" || name == "aten.clamp" ||
-      name == "aten.mul.Scalar")
-    return true;
-  return op.getArgument("beta") == op->getOperand(operand);
+/// Whether the argument says which elements are meant, or what is done to them, but not how many there are.
+static bool isOfNoSize(const OpSemantics &semantics, StringRef argument) {
+  // Of gathered pieces only the first rank's are others, of what it alone gathers.
+  return semantics.isElementwise || semantics.collective == CollectiveKind::AllGather ||
+         (!argument.empty() && (argument == semantics.rangeStart || argument == semantics.addedScale));
 }
 
 /// Of ranges the lengths alone.
 static void appendSizes(OpOperand &use, Attribute value, std::vector<const void *> &sizes) {
   auto op = dyn_cast<OperatorOp>(use.getOwner());
-  if (op && isOfNoSize(op, use.getOperandNumber()))
-    return;
-  auto items = dyn_cast<ArrayAttr>(value);
-  if (!op || !op.getName().starts_with("spmd.") || !items)
+  if (!op)
     return sizes.push_back(value.getAsOpaquePointer());
-  for (size_t i = 1; i < items.size(); i += 2)
-    sizes.push_back(items[i].getAsOpaquePointer());
+  const OpSemantics &semantics = semanticsOf(op.getName());
+  const StringRef argument = op.getArgumentName(use.getOperandNumber());
+  if (isOfNoSize(semantics, argument))
+    return;
+  auto ranges = dyn_cast<ArrayAttr>(value);
+  if (!ranges || argument.empty() || argument != semantics.ranges)
+    return sizes.push_back(value.getAsOpaquePointer());
+  for (size_t i = 1; i < ranges.size(); i += 2)
+    sizes.push_back(ranges[i].getAsOpaquePointer());
   sizes.push_back(nullptr);
 }
 

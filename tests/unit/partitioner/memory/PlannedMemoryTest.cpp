@@ -1,13 +1,13 @@
 // Random functions, split at random over tensor ranks and cut into stages: what is said of a cut before the
 // split is what the rank that holds most is predicted to hold.
-#include "codegen/PlannedMemory.h"
-#include "RandomProgram.h"
-#include "RandomValues.h"
-#include "TensorRanks.h"
-#include "codegen/SpecializeRank.h"
+#include "partitioner/memory/PlannedMemory.h"
 #include "mlir/Parser/Parser.h"
+#include "partitioner/memory/SpecializeRank.h"
 #include "passes/Passes.h"
 #include "passes/TensorShardings.h"
+#include "tests/unit/codegen/RandomProgram.h"
+#include "tests/unit/codegen/RandomValues.h"
+#include "tests/unit/codegen/TensorRanks.h"
 #include <gtest/gtest.h>
 
 using namespace mlir;

@@ -1,5 +1,5 @@
 //===- MemoryPlan.cpp - Bytes a stage holds while it runs -----------------===//
-#include "codegen/MemoryPlan.h"
+#include "partitioner/memory/MemoryPlan.h"
 #include "ir/OperatorDialect.h"
 #include "ir/semantics/OpSemantics.h"
 
@@ -128,7 +128,8 @@ StageMemory memoryOf(const StageBody &body, const InferredValues &inferred, cons
   return MemoryWalk(inferred, shapes, threads).run(body);
 }
 
-StageMemory memoryOf(StageOp stage, const InferredValues &inferred, const TracedShapes &shapes, int64_t threads) {
+StageMemory memoryOf(StageOp stage, const InferredValues &inferred, const TracedShapes &shapes,
+                     int64_t threads) {
   return memoryOf(bodyOf(stage), inferred, shapes, threads);
 }
 

@@ -1,12 +1,12 @@
 //===- PlannedMemory.h - What plans would predict of memory -----*- C++ -*-===//
-#ifndef CLEAVE_CODEGEN_PLANNEDMEMORY_H
-#define CLEAVE_CODEGEN_PLANNEDMEMORY_H
+#ifndef CLEAVE_PARTITIONER_MEMORY_PLANNEDMEMORY_H
+#define CLEAVE_PARTITIONER_MEMORY_PLANNEDMEMORY_H
 
-#include "codegen/MemoryPlan.h"
-#include "codegen/Microbatch.h"
 #include "mlir/IR/IRMapping.h"
 #include "mlir/IR/OwningOpRef.h"
-#include "partitioner/cutting/CutFitting.h"
+#include "partitioner/memory/CutMemory.h"
+#include "partitioner/memory/MemoryPlan.h"
+#include "partitioner/memory/Microbatch.h"
 #include "llvm/ADT/SetVector.h"
 
 namespace cleave {
@@ -74,4 +74,4 @@ private:
 
 } // namespace cleave
 
-#endif // CLEAVE_CODEGEN_PLANNEDMEMORY_H
+#endif // CLEAVE_PARTITIONER_MEMORY_PLANNEDMEMORY_H

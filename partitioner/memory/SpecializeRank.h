@@ -1,6 +1,6 @@
 //===- SpecializeRank.h - What one rank of a tensor group runs --*- C++ -*-===//
-#ifndef CLEAVE_CODEGEN_SPECIALIZERANK_H
-#define CLEAVE_CODEGEN_SPECIALIZERANK_H
+#ifndef CLEAVE_PARTITIONER_MEMORY_SPECIALIZERANK_H
+#define CLEAVE_PARTITIONER_MEMORY_SPECIALIZERANK_H
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
@@ -16,4 +16,4 @@ std::vector<unsigned> ranksOfSameSizes(mlir::func::FuncOp function, unsigned ran
 
 } // namespace cleave
 
-#endif // CLEAVE_CODEGEN_SPECIALIZERANK_H
+#endif // CLEAVE_PARTITIONER_MEMORY_SPECIALIZERANK_H

@@ -1,6 +1,6 @@
 //===- MemoryPlan.h - Bytes a stage holds while it runs ---------*- C++ -*-===//
-#ifndef CLEAVE_CODEGEN_MEMORYPLAN_H
-#define CLEAVE_CODEGEN_MEMORYPLAN_H
+#ifndef CLEAVE_PARTITIONER_MEMORY_MEMORYPLAN_H
+#define CLEAVE_PARTITIONER_MEMORY_MEMORYPLAN_H
 
 #include "ir/Cleave.h"
 #include "ir/TracedShapes.h"
@@ -11,9 +11,9 @@ namespace cleave {
 /// What a stage's device holds, at the traced sizes.
 struct StageMemory {
   int64_t weightBytes = 0;
-  /// Most bytes alive at one time beside the weights: values until their last use, what came from other stages from the
-  /// start on, outputs until the end, states, and what operators allocate for themselves. The request's inputs are the
-  /// caller's.
+  /// Most bytes alive at one time beside the weights: values until their last use, what came from other
+  /// stages from the start on, outputs until the end, states, and what operators allocate for themselves. The
+  /// request's inputs are the caller's.
   int64_t activationBytes = 0;
 };
 
@@ -29,12 +29,14 @@ struct StageBody {
 
 /// \param inferred  of the function around the stage (see inferTracedShapes).
 /// \param threads   that the device has for an operator.
-StageMemory memoryOf(const StageBody &body, const InferredValues &inferred, const TracedShapes &shapes, int64_t threads);
-StageMemory memoryOf(StageOp stage, const InferredValues &inferred, const TracedShapes &shapes, int64_t threads);
+StageMemory memoryOf(const StageBody &body, const InferredValues &inferred, const TracedShapes &shapes,
+                     int64_t threads);
+StageMemory memoryOf(StageOp stage, const InferredValues &inferred, const TracedShapes &shapes,
+                     int64_t threads);
 
 /// Bytes that the operation allocates while it runs, beyond its results.
 int64_t workspaceOf(mlir::Operation *op, const TracedShapes &shapes, int64_t threads);
 
 } // namespace cleave
 
-#endif // CLEAVE_CODEGEN_MEMORYPLAN_H
+#endif // CLEAVE_PARTITIONER_MEMORY_MEMORYPLAN_H

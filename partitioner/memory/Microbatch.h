@@ -1,6 +1,6 @@
 //===- Microbatch.h - A function on a part of the batch ---------*- C++ -*-===//
-#ifndef CLEAVE_CODEGEN_MICROBATCH_H
-#define CLEAVE_CODEGEN_MICROBATCH_H
+#ifndef CLEAVE_PARTITIONER_MEMORY_MICROBATCH_H
+#define CLEAVE_PARTITIONER_MEMORY_MICROBATCH_H
 
 #include "ir/TracedShapes.h"
 #include "ir/inference/ShapeInference.h"
@@ -21,4 +21,4 @@ struct Microbatch {
 
 } // namespace cleave
 
-#endif // CLEAVE_CODEGEN_MICROBATCH_H
+#endif // CLEAVE_PARTITIONER_MEMORY_MICROBATCH_H

@@ -1,8 +1,8 @@
 //===- PlannedMemory.cpp - What plans would predict of memory -------------===//
-#include "codegen/PlannedMemory.h"
-#include "codegen/SpecializeRank.h"
+#include "partitioner/memory/PlannedMemory.h"
 #include "ir/semantics/OpSemantics.h"
 #include "partitioner/graph/UsedValues.h"
+#include "partitioner/memory/SpecializeRank.h"
 #include "partitioner/sharding/Sharding.h"
 #include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/STLExtras.h"

@@ -1,0 +1,51 @@
+//===- InferTypes.cpp - Writes inferred types on values -------------------===//
+#include "ir/inference/InferTypes.h"
+#include "ir/TracedShapes.h"
+
+using namespace mlir;
+
+namespace cleave {
+
+FailureOr<InferredValues> inferWithStates(func::FuncOp function) {
+  while (true) {
+    auto inferred = inferShapes(function);
+    if (failed(inferred))
+      return failure();
+    bool isStable = true;
+    function.walk([&](UpdateOp update) {
+      Value state = update.getState();
+      auto before = dyn_cast<RankedTensorType>(state.getType()),
+           after = inferred->tensors.lookup(update.getValue());
+      if (!before || (after && after.getShape() == before.getShape() &&
+                      after.getElementType() == before.getElementType()))
+        return;
+      state.setType(UnknownTensorType::get(function.getContext()));
+      isStable = false;
+    });
+    if (isStable)
+      return inferred;
+  }
+}
+
+void setInferredTypes(func::FuncOp function, const InferredValues &inferred) {
+  for (auto &[value, type] : inferred.tensors)
+    // Optional tensors keep saying that they may be absent.
+    if (isa<UnknownTensorType, mlir::TensorType>(value.getType()) && !isa<BlockArgument>(value))
+      Value(value).setType(type);
+  function.walk<WalkOrder::PreOrder>([](StageOp stage) {
+    for (auto [argument, input] : llvm::zip(stage.getBody().getArguments(), stage.getInputs()))
+      argument.setType(input.getType());
+  });
+  setLimits(function, inferred.limits);
+  auto results = function.getBody().front().getTerminator()->getOperandTypes();
+  function.setType(FunctionType::get(function.getContext(), function.getArgumentTypes(), results));
+}
+
+LogicalResult inferTypes(func::FuncOp function) {
+  auto inferred = inferWithStates(function);
+  if (succeeded(inferred))
+    setInferredTypes(function, *inferred);
+  return inferred;
+}
+
+} // namespace cleave

@@ -1,0 +1,47 @@
+//===- SemanticsTable.h - The table under construction ----------*- C++ -*-===//
+//
+// Private to ir/semantics/.
+//
+//===----------------------------------------------------------------------===//
+#ifndef CLEAVE_IR_SEMANTICS_SEMANTICSTABLE_H
+#define CLEAVE_IR_SEMANTICS_SEMANTICSTABLE_H
+
+#include "ir/semantics/OpSemantics.h"
+
+namespace cleave {
+
+/// The table under construction; each family adds its entries.
+class SemanticsTable {
+public:
+  /// Adds `entry` for each name, marked known.
+  void add(std::initializer_list<llvm::StringRef> names, OpSemantics entry);
+  const OpSemantics *find(llvm::StringRef name) const;
+  /// Sets one field for each name. A name without an entry stays unknown but for that.
+  template <typename T>
+  void set(T OpSemantics::*field, T value, std::initializer_list<llvm::StringRef> names) {
+    for (llvm::StringRef name : names)
+      entries[name].*field = value;
+  }
+  /// Sets what the backward pass of entries keeps.
+  void keep(Kept kept, std::initializer_list<llvm::StringRef> names,
+            int64_t (*bytes)(OperatorOp op, const TracedShapes &shapes) = nullptr);
+
+private:
+  llvm::StringMap<OpSemantics> entries;
+};
+
+void addElementwise(SemanticsTable &table);
+void addProducts(SemanticsTable &table);
+void addConvolutions(SemanticsTable &table);
+void addNorms(SemanticsTable &table);
+void addShapes(SemanticsTable &table);
+void addIndexing(SemanticsTable &table);
+void addScalars(SemanticsTable &table);
+void addCollectives(SemanticsTable &table);
+/// Once entries of other families are there.
+void addAliasing(SemanticsTable &table);
+void addGradients(SemanticsTable &table);
+
+} // namespace cleave
+
+#endif // CLEAVE_IR_SEMANTICS_SEMANTICSTABLE_H

@@ -1,0 +1,33 @@
+//===- CutMemory.cpp - What ranks hold of cuts ----------------------------===//
+#include "partitioner/memory/CutMemory.h"
+#include <algorithm>
+
+namespace cleave {
+
+Rooms roomsOfMost(const CutMemory &memory, const Machine &machine, uint32_t ranks, uint32_t tensorRanks,
+                  uint32_t dataRanks) {
+  Rooms rooms;
+  auto memoryOf = [&](size_t device) {
+    return machine.devices[std::min(device, machine.devices.size() - 1)].memoryBytes;
+  };
+  for (size_t rank = 0; rank < ranks; ++rank) {
+    std::optional<int64_t> &room = rooms.emplace_back(0);
+    for (uint32_t tensorRank : memory.tensorRanks()) {
+      std::optional<int64_t> least;
+      for (size_t dataRank = 0; dataRank < dataRanks; ++dataRank)
+        if (const auto bytes = memoryOf((rank * dataRanks + dataRank) * tensorRanks + tensorRank))
+          least = std::min(least.value_or(*bytes), *bytes);
+      room = room && least ? std::optional(std::max(*room, *least)) : std::nullopt;
+    }
+  }
+  return rooms;
+}
+
+std::optional<MemoryShortage> shortageOf(llvm::ArrayRef<RankMemory> ranks, RoomsRef rooms) {
+  std::vector<int64_t> bytes;
+  for (const RankMemory &rank : ranks)
+    bytes.push_back(rank.bytes());
+  return shortageOf(bytes, rooms);
+}
+
+} // namespace cleave
