@@ -21,6 +21,7 @@ ALLOWED["tools"] = set(ALLOWED)
 ROOMS = {
     "runtime": ("base", "comm", "device", "device/cuda", "comm/local", "rendezvous", "comm/process", "operators", "executor",
                 "exchange", "schedule", "session", "profile"),
+    "frontend": ("archive", "torchscript"),
     "partitioner": ("machine", "graph", "sharding", "cost", "simulation", "memory", "cutting", "placement", "search"),
     "tools/cleave": ("text", "process", "inspect", "run", ""),
 }

@@ -6,7 +6,7 @@
 #ifndef CLEAVE_TOOLS_DRIVER_INPUTOPTIONS_H
 #define CLEAVE_TOOLS_DRIVER_INPUTOPTIONS_H
 
-#include "frontend/ModelInputs.h"
+#include "frontend/torchscript/ModelInputs.h"
 #include "tools/driver/Compile.h"
 
 namespace cleave {

@@ -7,7 +7,7 @@
 #define CLEAVE_TOOLS_DRIVER_MODELSOURCE_H
 
 #include "codegen/plan/Checksum.h"
-#include "frontend/Import.h"
+#include "frontend/torchscript/Import.h"
 #include "tools/driver/Compile.h"
 
 namespace cleave {
