@@ -23,6 +23,7 @@ ROOMS = {
                 "exchange", "schedule", "session", "profile"),
     "frontend": ("archive", "torchscript"),
     "partitioner": ("machine", "graph", "sharding", "cost", "simulation", "memory", "cutting", "placement", "search"),
+    "tools/driver": ("base", "profile", "search", ""),
     "tools/cleave": ("text", "process", "inspect", "run", ""),
 }
 INCLUDE = re.compile(r'\s*(?:#\s*)?include "([^"]+)"')

@@ -9,7 +9,7 @@
 #include "frontend/torchscript/Import.h"
 #include "ir/Cleave.h"
 #include "tests/fuzz/Fuzz.h"
-#include "tools/driver/DiagnosticCollector.h"
+#include "tools/driver/base/DiagnosticCollector.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/xxhash.h"
 #include <ATen/ATen.h>
