@@ -6,14 +6,14 @@ include(CMakePackageConfigHelpers)
 set(CMAKE_INSTALL_RPATH ${CLEAVE_TORCH}/lib)
 set(CLEAVE_CMAKE_DIR ${CMAKE_INSTALL_LIBDIR}/cmake/Cleave)
 
-# Public headers, as cleave/FOLDER/NAME.h without the rooms of the runtime; so they include each other.
+# Public headers, as cleave/FOLDER/NAME.h without rooms; so they include each other.
 function(install_headers COMPONENT)
   foreach(HEADER ${ARGN})
     string(CONFIGURE [[
       file(READ "@PROJECT_SOURCE_DIR@/@HEADER@" TEXT)
-      string(REGEX REPLACE "#include \"runtime/([a-z]+/)+" "#include \"runtime/" TEXT "${TEXT}")
+      string(REGEX REPLACE "#include \"(runtime|tools/driver)/([a-z]+/)+" "#include \"\\1/" TEXT "${TEXT}")
       string(REGEX REPLACE "#include \"(codegen|runtime|tools)/" "#include \"cleave/\\1/" TEXT "${TEXT}")
-      string(REGEX REPLACE "^runtime/([a-z]+/)+" "runtime/" NAME "@HEADER@")
+      string(REGEX REPLACE "^(runtime|tools/driver)/([a-z]+/)+" "\\1/" NAME "@HEADER@")
       set(FILE "${CMAKE_INSTALL_PREFIX}/include/cleave/${NAME}")
       message(STATUS "Installing: $ENV{DESTDIR}${FILE}")
       file(WRITE "$ENV{DESTDIR}${FILE}" "${TEXT}")
@@ -54,8 +54,13 @@ function(install_cleave)
 
   install_libraries(Compiler cleave_ir cleave_frontend cleave_partitioner cleave_passes cleave_codegen cleave_forecast cleave_driver)
   set_target_properties(cleave_driver PROPERTIES EXPORT_NAME compiler)
-  install_headers(Compiler tools/driver/Compile.h tools/driver/Progress.h tools/driver/SearchStop.h tools/driver/UsageError.h
-    tools/driver/Verify.h)
+  install_headers(Compiler
+    tools/driver/Compile.h
+    tools/driver/Verify.h
+    tools/driver/base/CompileOptions.h
+    tools/driver/base/Progress.h
+    tools/driver/base/SearchStop.h
+    tools/driver/base/UsageError.h)
   install(TARGETS cleave cleave-opt RUNTIME COMPONENT Compiler)
 
   install(FILES examples/CMakeLists.txt examples/rank.cpp examples/serve.cpp DESTINATION share/cleave/examples COMPONENT Runtime)

@@ -21,7 +21,9 @@ ALLOWED["tools"] = set(ALLOWED)
 ROOMS = {
     "runtime": ("base", "comm", "device", "device/cuda", "comm/local", "rendezvous", "comm/process", "operators", "executor",
                 "exchange", "schedule", "session", "profile"),
+    "frontend": ("archive", "torchscript"),
     "partitioner": ("machine", "graph", "sharding", "cost", "simulation", "memory", "cutting", "placement", "search"),
+    "tools/driver": ("base", "profile", "search", ""),
     "tools/cleave": ("text", "process", "inspect", "run", ""),
 }
 INCLUDE = re.compile(r'\s*(?:#\s*)?include "([^"]+)"')

@@ -4,12 +4,12 @@
 // around them. It is refused, or imported. One bit of it flipped, it is refused.
 //
 //===----------------------------------------------------------------------===//
-#include "frontend/ArchiveCheck.h"
-#include "frontend/BytesReader.h"
-#include "frontend/Import.h"
+#include "frontend/archive/ArchiveCheck.h"
+#include "frontend/archive/BytesReader.h"
+#include "frontend/torchscript/Import.h"
 #include "ir/Cleave.h"
 #include "tests/fuzz/Fuzz.h"
-#include "tools/driver/DiagnosticCollector.h"
+#include "tools/driver/base/DiagnosticCollector.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/xxhash.h"
 #include <ATen/ATen.h>

@@ -3,8 +3,8 @@
 #include "ir/Signature.h"
 #include "runtime/base/TensorFile.h"
 #include "tests/rolling/Rolling.h"
-#include "tools/driver/ModelSource.h"
-#include "tools/driver/Pipeline.h"
+#include "tools/driver/base/ModelSource.h"
+#include "tools/driver/base/Pipeline.h"
 #include "llvm/Support/JSON.h"
 #include <ATen/ATen.h>
 #include <c10/core/InferenceMode.h>

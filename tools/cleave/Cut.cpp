@@ -6,7 +6,7 @@
 #include "tools/cleave/Commands.h"
 #include "tools/cleave/text/Output.h"
 #include "tools/cleave/text/TextTable.h"
-#include "tools/driver/SearchStop.h"
+#include "tools/driver/base/SearchStop.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/Format.h"

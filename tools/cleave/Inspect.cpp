@@ -3,7 +3,7 @@
 #include "codegen/plan/JsonText.h"
 #include "tools/cleave/Commands.h"
 #include "tools/cleave/text/Output.h"
-#include "tools/driver/UsageError.h"
+#include "tools/driver/base/UsageError.h"
 #include "llvm/Support/Path.h"
 #include <memory>
 

@@ -1,5 +1,5 @@
 //===- Profile.cpp - `cleave profile` -------------------------------------===//
-#include "tools/driver/Profile.h"
+#include "tools/driver/profile/Profile.h"
 #include "codegen/plan/AtomicFile.h"
 #include "partitioner/machine/MachineFile.h"
 #include "runtime/base/Launch.h"
@@ -9,7 +9,7 @@
 #include "tools/cleave/text/Output.h"
 #include "tools/cleave/text/ProgressBar.h"
 #include "tools/cleave/text/TextTable.h"
-#include "tools/driver/UsageError.h"
+#include "tools/driver/base/UsageError.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FormatVariadic.h"
 #include <algorithm>

@@ -2,7 +2,7 @@
 #ifndef CLEAVE_TOOLS_CLEAVE_SIMULATETRAINING_H
 #define CLEAVE_TOOLS_CLEAVE_SIMULATETRAINING_H
 
-#include "tools/driver/TrainingForecast.h"
+#include "tools/driver/search/TrainingForecast.h"
 #include "llvm/Support/JSON.h"
 #include "llvm/Support/raw_ostream.h"
 

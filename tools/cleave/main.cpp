@@ -10,7 +10,7 @@
 #include "tools/cleave/process/CrashReport.h"
 #include "tools/cleave/process/Startup.h"
 #include "tools/cleave/text/Output.h"
-#include "tools/driver/UsageError.h"
+#include "tools/driver/base/UsageError.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/raw_ostream.h"
 #include <csignal>

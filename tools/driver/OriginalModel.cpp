@@ -1,6 +1,6 @@
 //===- OriginalModel.cpp - The TorchScript module, run as it is -----------===//
 #include "tools/driver/OriginalModel.h"
-#include "frontend/TorchScriptError.h"
+#include "frontend/archive/TorchScriptError.h"
 #include "runtime/base/Values.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SmallVector.h"

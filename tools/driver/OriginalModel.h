@@ -7,7 +7,7 @@
 #define CLEAVE_TOOLS_DRIVER_ORIGINALMODEL_H
 
 #include "codegen/plan/Plan.h"
-#include "frontend/TorchScriptFile.h"
+#include "frontend/archive/TorchScriptFile.h"
 #include "llvm/ADT/ArrayRef.h"
 #include "llvm/Support/Error.h"
 

@@ -1,7 +1,7 @@
 //===- Verify.cpp - A plan against its original ---------------------------===//
 #include "tools/driver/Verify.h"
 #include "codegen/plan/DimExpr.h"
-#include "frontend/TorchScriptFile.h"
+#include "frontend/archive/TorchScriptFile.h"
 #include "runtime/base/DTypes.h"
 #include "runtime/base/TensorFile.h"
 #include "runtime/exchange/Inputs.h"

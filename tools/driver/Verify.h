@@ -2,7 +2,7 @@
 #ifndef CLEAVE_TOOLS_DRIVER_VERIFY_H
 #define CLEAVE_TOOLS_DRIVER_VERIFY_H
 
-#include "tools/driver/Progress.h"
+#include "tools/driver/base/Progress.h"
 #include "llvm/ADT/StringRef.h"
 #include "llvm/Support/Error.h"
 #include <cstdint>

@@ -7,7 +7,7 @@
 #define CLEAVE_TOOLS_CLEAVE_INSPECT_HTMLTIMELINE_H
 
 #include "tools/cleave/inspect/HtmlWriter.h"
-#include "tools/driver/Forecast.h"
+#include "tools/driver/base/Forecast.h"
 
 namespace cleave {
 

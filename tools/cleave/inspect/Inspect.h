@@ -3,7 +3,7 @@
 #define CLEAVE_TOOLS_CLEAVE_INSPECT_INSPECT_H
 
 #include "codegen/plan/PlanFile.h"
-#include "tools/driver/Forecast.h"
+#include "tools/driver/base/Forecast.h"
 #include "llvm/Support/JSON.h"
 #include "llvm/Support/raw_ostream.h"
 

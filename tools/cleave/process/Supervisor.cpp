@@ -5,7 +5,7 @@
 #include "sandbox/Sandbox.h"
 #include "tools/cleave/process/CrashReport.h"
 #include "tools/cleave/text/ProgressBar.h"
-#include "tools/driver/SearchStop.h"
+#include "tools/driver/base/SearchStop.h"
 #include "llvm/ADT/SmallString.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/DynamicLibrary.h"

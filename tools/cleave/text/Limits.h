@@ -4,7 +4,7 @@
 
 #include "codegen/plan/Printable.h"
 #include "tools/cleave/text/Wording.h"
-#include "tools/driver/UsageError.h"
+#include "tools/driver/base/UsageError.h"
 #include "llvm/ADT/STLFunctionalExtras.h"
 #include "llvm/Support/Error.h"
 #include "llvm/Support/FormatVariadic.h"

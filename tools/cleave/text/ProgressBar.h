@@ -2,7 +2,7 @@
 #ifndef CLEAVE_TOOLS_CLEAVE_TEXT_PROGRESSBAR_H
 #define CLEAVE_TOOLS_CLEAVE_TEXT_PROGRESSBAR_H
 
-#include "tools/driver/Progress.h"
+#include "tools/driver/base/Progress.h"
 #include <chrono>
 #include <condition_variable>
 #include <mutex>

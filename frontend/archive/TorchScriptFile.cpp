@@ -1,0 +1,218 @@
+//===- TorchScriptFile.cpp - A TorchScript archive, mapped ----------------===//
+#include "frontend/archive/TorchScriptFile.h"
+#include "codegen/plan/InputFile.h"
+#include "codegen/plan/Printable.h"
+#include "frontend/archive/ArchiveCheck.h"
+#include "frontend/archive/BytesReader.h"
+#include "frontend/archive/OperatorCheck.h"
+#include "frontend/archive/PickleCheck.h"
+#include "frontend/archive/TorchScriptError.h"
+#include "llvm/Support/BLAKE3.h"
+#include "llvm/Support/raw_ostream.h"
+#include <c10/util/Exception.h>
+#include <caffe2/serialize/inline_container.h>
+#include <torch/csrc/jit/runtime/print_handler.h>
+#include <torch/csrc/jit/serialization/import.h>
+#include <torch/csrc/jit/serialization/import_export_helpers.h>
+#include <torch/csrc/jit/serialization/import_read.h>
+#include <torch/csrc/jit/serialization/import_source.h>
+#include <torch/csrc/jit/serialization/storage_context.h>
+#include <torch/csrc/jit/serialization/unpickler.h>
+
+namespace cleave {
+
+static llvm::Error fail(llvm::StringRef path, const llvm::Twine &message) {
+  return llvm::createStringError(llvm::inconvertibleErrorCode(), path + ": " + message);
+}
+
+/// libtorch's messages carry its own backtrace; the first line that is not empty says what happened. Where
+/// code of the model was run, that says only so much.
+static std::string describe(const std::exception &e) {
+  llvm::StringRef message = llvm::StringRef(e.what()).ltrim();
+  if (message.starts_with("The following operation failed in the TorchScript interpreter"))
+    return whatHappened(message).str();
+  return message.split('\n').first.rtrim(" :").str();
+}
+
+/// The whole file, mapped privately: nobody writes through it.
+static llvm::Expected<std::shared_ptr<plan::MappedFile>> map(llvm::StringRef path) {
+  const char *expected = "; expected a TorchScript archive, as torch.jit.save writes it";
+  auto file = plan::InputFile::open(path);
+  if (!file && file.getError() == std::errc::invalid_argument)
+    return fail(path, llvm::Twine("is not a file") + expected);
+  if (!file)
+    return fail(path, "cannot be read: " + file.getError().message() +
+                          "; give a TorchScript archive, as torch.jit.save writes it");
+  if (file->bytes() == 0)
+    return fail(path, llvm::Twine("is empty") + expected);
+  auto mapping = file->map();
+  if (!mapping)
+    return fail(path, "cannot be mapped: " + mapping.getError().message());
+  return *mapping;
+}
+
+using caffe2::serialize::PyTorchStreamReader;
+
+static constexpr size_t kChunk = 8 << 20;
+
+static std::array<uint8_t, 32> fingerprintOf(const plan::MappedFile &file, const ReleaseBytes &release) {
+  llvm::BLAKE3 hash;
+  for (size_t at = 0; at < file.bytes().size(); at += kChunk) {
+    auto chunk = file.bytes().slice(at, std::min(kChunk, file.bytes().size() - at));
+    hash.update(chunk);
+    release(at, chunk.size());
+  }
+  return hash.final<32>();
+}
+
+/// Whether some of the tensor's elements would lie outside its storage: sizes and strides are the file's
+/// word.
+static bool reachesOutside(const at::Tensor &tensor) {
+  if (!tensor.defined() || !tensor.has_storage() || tensor.numel() == 0)
+    return false;
+  // Wide enough for the product of any size and stride.
+  __int128 first = tensor.storage_offset(), last = first;
+  for (int64_t dim = 0; dim < tensor.dim(); ++dim) {
+    __int128 reach = __int128(tensor.size(dim) - 1) * tensor.stride(dim);
+    (reach < 0 ? first : last) += reach;
+  }
+  return first < 0 || last >= __int128(tensor.storage().nbytes() / tensor.itemsize());
+}
+
+/// One pickled archive of the file (`constants`, `data`), its tensors over the mapping.
+static c10::IValue readPickle(const std::string &name, PyTorchStreamReader &reader,
+                              llvm::ArrayRef<ZipRecord> records,
+                              const std::shared_ptr<plan::MappedFile> &mapping,
+                              torch::jit::TypeResolver resolver) {
+  auto [pickle, size] = reader.getRecord(name + ".pkl");
+  if (llvm::Error error = checkPickle({static_cast<const uint8_t *>(pickle.get()), size}))
+    TORCH_CHECK(false, "record ", name, ".pkl is damaged: ", llvm::toString(std::move(error)));
+  auto storages = std::make_shared<torch::jit::DeserializationStorageContext>();
+  for (const ZipRecord &record : records) {
+    if (record.name.rfind(name + "/", 0) != 0)
+      continue;
+    TORCH_CHECK(!record.isCompressed, "record ", record.name, " holds a weight and is compressed");
+    at::DataPtr data(
+        mapping->data() + record.offset, new std::shared_ptr<plan::MappedFile>(mapping),
+        [](void *owner) { delete static_cast<std::shared_ptr<plan::MappedFile> *>(owner); }, at::kCPU);
+    storages->addStorage(record.name.substr(name.size() + 1),
+                         c10::Storage(c10::Storage::use_byte_size_t(), record.size, std::move(data)));
+  }
+  // On the CPU, wherever the weights were when the model was saved.
+  c10::IValue value =
+      torch::jit::readArchiveAndTensors(name, "", "", std::move(resolver), torch::jit::ObjLoaderFunc,
+                                        at::kCPU, reader, torch::jit::Unpickler::defaultTypeParser, storages);
+  value.visit([](const c10::IValue &part) {
+    TORCH_CHECK(!part.isTensor() || !reachesOutside(part.toTensor()),
+                "a tensor reaches past the end of its storage");
+    return false;
+  });
+  return value;
+}
+
+/// The source file that declares a class, as libtorch's own importer finds it.
+static std::shared_ptr<torch::jit::Source> findSource(PyTorchStreamReader &reader, std::string qualifier) {
+  std::replace(qualifier.begin(), qualifier.end(), '.', '/');
+  std::string record = "code/" + qualifier + ".py";
+  if (!reader.hasRecord(record))
+    return nullptr;
+  auto [data, size] = reader.getRecord(record);
+  return std::make_shared<torch::jit::Source>(std::string(static_cast<char *>(data.get()), size), record, 1);
+}
+
+static torch::jit::Module loadModule(const std::shared_ptr<PyTorchStreamReader> &reader,
+                                     llvm::ArrayRef<ZipRecord> records,
+                                     const std::shared_ptr<plan::MappedFile> &mapping) {
+  auto unit = std::make_shared<torch::jit::CompilationUnit>();
+  auto constants = std::make_shared<std::vector<at::IValue>>();
+  torch::jit::SourceImporter importer(
+      unit, constants.get(),
+      [reader](const std::string &qualifier) { return findSource(*reader, qualifier); }, reader->version());
+  auto resolver = [&](const c10::QualifiedName &name) {
+    return c10::StrongTypePtr(unit, importer.loadType(name));
+  };
+  auto tuple = readPickle("constants", *reader, records, mapping, resolver).toTuple();
+  for (const c10::IValue &constant : tuple->elements())
+    constants->push_back(constant);
+  c10::IValue value = readPickle("data", *reader, records, mapping, resolver);
+  TORCH_CHECK(value.isModule(), "it holds a ", value.tagKind(), ", expected a module");
+  torch::jit::Module module(value.toObject());
+  // Methods compile on first use; their constants must be there by then.
+  for (const torch::jit::Module &submodule : module.modules())
+    for (const auto &method : submodule.get_methods())
+      method.graph();
+  return module;
+}
+
+/// Whether the archive has what every TorchScript module has.
+static bool holdsModule(llvm::ArrayRef<ZipRecord> records) {
+  return llvm::all_of(std::array{"data.pkl", "constants.pkl"}, [&](llvm::StringRef name) {
+    return llvm::any_of(records, [&](const ZipRecord &record) { return record.name == name; });
+  });
+}
+
+/// Each line says whose it is: none passes for one of ours.
+static void printModelText(const std::string &text) {
+  llvm::SmallVector<llvm::StringRef> lines;
+  llvm::StringRef(text).rtrim('\n').split(lines, '\n');
+  for (llvm::StringRef line : lines)
+    llvm::errs() << "model: " << plan::printable(line) << "\n";
+}
+
+namespace {
+class PrintableWarnings : public c10::WarningHandler {
+  void process(const c10::Warning &warning) override {
+    llvm::errs() << "note: the model warns: " << plan::printable(warning.msg()) << "\n";
+  }
+};
+} // namespace
+
+/// What code of a model prints and warns of is the model's text: it goes to the standard error, without
+/// control characters.
+static void keepModelTextPrintable() {
+  static PrintableWarnings warnings;
+  c10::WarningUtils::set_warning_handler(&warnings);
+  torch::jit::setPrintHandler(printModelText);
+}
+
+llvm::Expected<TorchScriptFile> TorchScriptFile::open(llvm::StringRef path,
+                                                      const std::function<void(double)> &progress,
+                                                      bool listedOperators) {
+  keepModelTextPrintable();
+  auto opened = map(path);
+  if (!opened)
+    return opened.takeError();
+  std::shared_ptr<plan::MappedFile> mapping = *opened;
+  // Every byte is read twice: for its record's CRC32 and for the fingerprint.
+  size_t read = 0;
+  auto releaseRead = [&](size_t offset, size_t size) {
+    mapping->release(offset, size);
+    read += size;
+    if (progress)
+      progress(std::min(1.0, read / (2.0 * mapping->bytes().size())));
+  };
+  try {
+    auto records = checkArchive(mapping->bytes(), releaseRead);
+    if (!records)
+      return fail(path, llvm::toString(records.takeError()));
+    if (!holdsModule(*records))
+      return fail(path,
+                  "is an archive without a TorchScript module; expected a file that torch.jit.save wrote");
+    auto reader =
+        std::make_shared<PyTorchStreamReader>(std::make_shared<BytesReader>(mapping->bytes(), mapping));
+    if (listedOperators)
+      if (llvm::Error error = checkOperators(*reader, *records))
+        return fail(path, llvm::toString(std::move(error)));
+    auto release = [mapping](const void *begin, size_t bytes) {
+      size_t offset = static_cast<const uint8_t *>(begin) - mapping->data();
+      if (offset < mapping->bytes().size() && bytes <= mapping->bytes().size() - offset)
+        mapping->release(offset, bytes);
+    };
+    return TorchScriptFile{loadModule(reader, *records, mapping), fingerprintOf(*mapping, releaseRead),
+                           release};
+  } catch (const std::exception &e) {
+    return fail(path, "cannot be loaded as TorchScript: " + describe(e));
+  }
+}
+
+} // namespace cleave

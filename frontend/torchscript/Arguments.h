@@ -1,0 +1,27 @@
+//===- Arguments.h - Inputs and outputs as trees of tensors -----*- C++ -*-===//
+//
+// Private to frontend/.
+//
+//===----------------------------------------------------------------------===//
+#ifndef CLEAVE_FRONTEND_TORCHSCRIPT_ARGUMENTS_H
+#define CLEAVE_FRONTEND_TORCHSCRIPT_ARGUMENTS_H
+
+#include "frontend/torchscript/ModelInputs.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include <ATen/core/function_schema.h>
+
+namespace cleave {
+
+/// Makes the arguments of `function` (empty so far) for the schema's arguments, from the second on: a function argument
+/// for each tensor leaf, constants for scalars and absent optionals, lists, tuples and dicts around them. Sets the
+/// input tree. Inputs that nobody takes, or that are missing, are errors.
+mlir::FailureOr<llvm::SmallVector<mlir::Value>> makeArguments(mlir::func::FuncOp function, mlir::OpBuilder &builder,
+                                                              const c10::FunctionSchema &schema,
+                                                              const ModelInputs &inputs);
+
+/// Returns the tensor leaves of `results` from the function, names them, and sets its output tree and type.
+mlir::LogicalResult returnLeaves(mlir::func::FuncOp function, mlir::OpBuilder &builder, mlir::Value result);
+
+} // namespace cleave
+
+#endif // CLEAVE_FRONTEND_TORCHSCRIPT_ARGUMENTS_H

@@ -1,0 +1,30 @@
+//===- Import.h - TorchScript to IR -----------------------------*- C++ -*-===//
+#ifndef CLEAVE_FRONTEND_TORCHSCRIPT_IMPORT_H
+#define CLEAVE_FRONTEND_TORCHSCRIPT_IMPORT_H
+
+#include "frontend/archive/TorchScriptFile.h"
+#include "frontend/torchscript/ModelInputs.h"
+#include "frontend/torchscript/WeightTable.h"
+#include "mlir/IR/BuiltinOps.h"
+#include "mlir/IR/OwningOpRef.h"
+
+namespace cleave {
+
+/// A module with one function per signature, and the weights its parameters name.
+struct ImportedModel {
+  mlir::OwningOpRef<mlir::ModuleOp> module;
+  WeightTable weights;
+};
+
+/// The model's `forward` as `func.func @forward`: submodule calls inlined under their module paths, attributes
+/// resolved, branches on constants decided, in-place operators made functional, attributes and weights that are written
+/// made states. Its arguments are the tensor leaves of
+/// the inputs (attributes `cleave.name`, `cleave.role`), its results the tensor leaves of the outputs;
+/// `cleave.input_tree` and `cleave.output_tree` hold the nesting (see Signature.h). Fails with diagnostics on
+/// `context`, located by module path.
+mlir::FailureOr<ImportedModel> importTorchScript(const TorchScriptFile &file, const ModelInputs &inputs,
+                                                 mlir::MLIRContext *context);
+
+} // namespace cleave
+
+#endif // CLEAVE_FRONTEND_TORCHSCRIPT_IMPORT_H

@@ -1,0 +1,127 @@
+//===- Lists.cpp - Lists and dicts that change ----------------------------===//
+#include "frontend/torchscript/Lists.h"
+#include "ir/Cleave.h"
+#include "ir/OperatorDialect.h"
+#include "mlir/IR/Matchers.h"
+
+using namespace mlir;
+
+namespace cleave {
+
+bool Lists::isChange(const torch::jit::Node *node) {
+  const c10::FunctionSchema *schema = node->maybeSchema();
+  if (!schema || schema->arguments().empty() || node->inputs().empty())
+    return false;
+  const c10::AliasInfo *alias = schema->arguments()[0].alias_info();
+  auto kind = node->input(0)->type()->kind();
+  return alias && alias->isWrite() && (kind == c10::TypeKind::ListType || kind == c10::TypeKind::DictType);
+}
+
+static bool isInside(const torch::jit::Value *value, const torch::jit::Node *node) {
+  const torch::jit::Block *block = value->node()->owningBlock();
+  while (block && block->owningNode() && block->owningNode() != node)
+    block = block->owningNode()->owningBlock();
+  return block && block->owningNode() == node;
+}
+
+llvm::SetVector<const torch::jit::Value *> Lists::changedInside(const torch::jit::Node *node) {
+  llvm::SetVector<const torch::jit::Value *> changed;
+  std::function<void(const torch::jit::Block *)> visit = [&](const torch::jit::Block *block) {
+    for (const torch::jit::Node *inner : block->nodes()) {
+      if (isChange(inner) && !isInside(inner->input(0), node))
+        changed.insert(inner->input(0));
+      for (const torch::jit::Block *nested : inner->blocks())
+        visit(nested);
+    }
+  };
+  for (const torch::jit::Block *block : node->blocks())
+    visit(block);
+  return changed;
+}
+
+/// The position that a constant index means, up to `limit`; nothing when it is not known or out of range.
+static std::optional<size_t> positionOf(Value index, size_t count, size_t limit) {
+  IntegerAttr known;
+  if (!matchPattern(index, m_Constant(&known)))
+    return std::nullopt;
+  int64_t position = known.getInt() < 0 ? known.getInt() + int64_t(count) : known.getInt();
+  return position >= 0 && position < int64_t(limit) ? std::optional<size_t>(position) : std::nullopt;
+}
+
+/// The items of a list after the operator; nothing where they are not in sight.
+static std::optional<SmallVector<Value>> changedItems(StringRef name, ListOp list, ValueRange operands, Value &item) {
+  SmallVector<Value> items(list.getElements());
+  if (name == "aten.append.t") {
+    items.push_back(operands[1]);
+  } else if (name == "aten.extend.t" || name == "aten.add_.t") {
+    auto more = operands[1].getDefiningOp<ListOp>();
+    if (!more)
+      return std::nullopt;
+    llvm::append_range(items, more.getElements());
+  } else if (name == "aten.clear.t") {
+    items.clear();
+  } else if (name == "aten.reverse.t") {
+    std::reverse(items.begin(), items.end());
+  } else if (name == "aten._set_item.t" || name == "aten.insert.t") {
+    bool isInsert = name == "aten.insert.t";
+    auto position = positionOf(operands[1], items.size(), items.size() + isInsert);
+    if (!position)
+      return std::nullopt;
+    if (isInsert)
+      items.insert(items.begin() + *position, operands[2]);
+    else
+      items[*position] = operands[2];
+  } else if (name == "aten.pop.t" || name == "aten.Delete.t") {
+    auto position = positionOf(operands[1], items.size(), items.size());
+    if (!position)
+      return std::nullopt;
+    item = items[*position];
+    items.erase(items.begin() + *position);
+  } else {
+    return std::nullopt;
+  }
+  return items;
+}
+
+/// Keys and values of a dict after `dict[key] = value`; nothing where a key is not a constant.
+static std::optional<SmallVector<Value>> changedEntries(StringRef name, DictOp dict, ValueRange operands) {
+  Attribute key;
+  if (!name.starts_with("aten._set_item.") || !matchPattern(operands[1], m_Constant(&key)))
+    return std::nullopt;
+  SmallVector<Value> elements(dict.getElements());
+  for (size_t i = 0; i + 1 < elements.size(); i += 2) {
+    Attribute known;
+    if (!matchPattern(elements[i], m_Constant(&known)))
+      return std::nullopt;
+    if (known == key) {
+      elements[i + 1] = operands[2];
+      return elements;
+    }
+  }
+  elements.append({operands[1], operands[2]});
+  return elements;
+}
+
+LogicalResult Lists::change(StringRef irName, Value list, ValueRange operands, OpBuilder &b, Location location,
+                            Value &item) {
+  Value now = operands[0];
+  if (auto known = now.getDefiningOp<ListOp>())
+    if (auto items = changedItems(irName, known, operands, item)) {
+      currents[list] = b.create<ListOp>(location, now.getType(), *items);
+      return success();
+    }
+  if (auto known = now.getDefiningOp<DictOp>())
+    if (auto elements = changedEntries(irName, known, operands)) {
+      currents[list] = b.create<DictOp>(location, now.getType(), *elements);
+      return success();
+    }
+  // Of a list that is not in sight, `list + more` makes a new one.
+  bool isAppend = irName == "aten.append.t";
+  if (!isAppend && irName != "aten.extend.t" && irName != "aten.add_.t")
+    return failure();
+  Value more = isAppend ? b.create<ListOp>(location, now.getType(), operands[1]).getResult() : operands[1];
+  currents[list] = OperatorOp::create(b, location, "aten.add.t", {now, more}, now.getType())->getResult(0);
+  return success();
+}
+
+} // namespace cleave

@@ -1,8 +1,0 @@
-//===- UsageError.cpp - Options that nothing could make right -------------===//
-#include "tools/driver/UsageError.h"
-
-namespace cleave {
-
-char UsageError::ID = 0;
-
-} // namespace cleave

@@ -1,0 +1,201 @@
+//===- ModelSource.cpp - The model that is compiled -----------------------===//
+#include "tools/driver/base/ModelSource.h"
+#include "codegen/plan/InputFile.h"
+#include "ir/Schemas.h"
+#include "ir/Signature.h"
+#include "ir/TensorSizes.h"
+#include "ir/TracedShapes.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Parser/Parser.h"
+#include "partitioner/sharding/Sharding.h"
+#include "passes/Passes.h"
+#include "passes/TensorShardings.h"
+#include "tools/driver/base/DiagnosticCollector.h"
+#include "tools/driver/base/InputOptions.h"
+#include "tools/driver/base/UsageError.h"
+#include "llvm/ADT/StringExtras.h"
+
+using namespace mlir;
+
+namespace cleave {
+
+using llvm::Error;
+using llvm::Expected;
+using llvm::StringRef;
+
+bool isIrText(StringRef path) { return path.ends_with(".mlir"); }
+
+static void tell(const CompileOptions &options, const Twine &step,
+                 std::optional<double> done = std::nullopt) {
+  if (options.progress)
+    options.progress(step.str(), done);
+}
+
+static Expected<ModelSource> readTorchScript(const CompileOptions &options, MLIRContext &context) {
+  auto inputs = readInputOptions(options);
+  if (!inputs)
+    return inputs.takeError();
+  ModelSource source;
+  if (options.microbatches != 1)
+    source.batch = nameBatch(*inputs);
+  auto file = TorchScriptFile::open(
+      options.model, [&](double done) { tell(options, "reading " + options.model, done); },
+      options.listedOperators);
+  if (!file)
+    return file.takeError();
+  tell(options, "importing " + options.model);
+  DiagnosticCollector diagnostics(context);
+  auto imported = importTorchScript(*file, *inputs, &context);
+  if (failed(imported))
+    return diagnostics.takeError(options.model);
+  source.model = std::move(*imported);
+  source.fingerprint = file->fingerprint;
+  source.release = std::move(file->release);
+  return source;
+}
+
+//===- IR -----------------------------------------------------------------===//
+
+/// Gives arguments and results the names and nesting that a plan's signature has, where the text leaves them
+/// out.
+static void completeSignature(func::FuncOp function) {
+  Builder b(function.getContext());
+  auto nameAll = [&](StringRef kind, unsigned count, auto get, auto set) {
+    SmallVector<Attribute> leaves;
+    for (unsigned i = 0; i < count; ++i) {
+      if (!get(i))
+        set(i, b.getStringAttr(kind + Twine(i)));
+      leaves.push_back(leafTree(b, i));
+    }
+    return leaves;
+  };
+  auto inputs = nameAll(
+      "input", function.getNumArguments(),
+      [&](unsigned i) { return function.getArgAttrOfType<StringAttr>(i, kNameAttr); },
+      [&](unsigned i, StringAttr name) { function.setArgAttr(i, kNameAttr, name); });
+  auto outputs = nameAll(
+      "output", function.getNumResults(),
+      [&](unsigned i) { return function.getResultAttrOfType<StringAttr>(i, kNameAttr); },
+      [&](unsigned i, StringAttr name) { function.setResultAttr(i, kNameAttr, name); });
+  if (!function->hasAttr(kInputTreeAttr))
+    function->setAttr(kInputTreeAttr, nodeTree(b, "tuple", inputs));
+  if (!function->hasAttr(kOutputTreeAttr))
+    function->setAttr(kOutputTreeAttr, outputs.size() == 1 ? outputs.front() : nodeTree(b, "tuple", outputs));
+}
+
+/// Whether passes have begun to split it: what they say of it would be taken for what is decided here.
+static bool isSplit(func::FuncOp function) {
+  auto hasAnyOf = [](Operation *op, llvm::ArrayRef<StringRef> names) {
+    return llvm::any_of(names, [&](StringRef name) { return op->hasAttr(name); });
+  };
+  if (hasAnyOf(function, {kStageSecondsAttr, kTensorRanksAttr, kDimensionsAttr, kCommunicationAttr,
+                          kShardingLimitsAttr}))
+    return true;
+  WalkResult walk = function.walk([&](Operation *op) {
+    return isa<StageOp>(op) ||
+                   hasAnyOf(op, {kStageAttr, kShardingsAttr, kStyleAttr, kAskedAttr, kDearAttr, kSplitAttr})
+               ? WalkResult::interrupt()
+               : WalkResult::advance();
+  });
+  return walk.wasInterrupted();
+}
+
+/// The one function of a model that nobody has split yet.
+static Expected<func::FuncOp> findFunction(ModuleOp module, StringRef path) {
+  auto refuse = [&](const Twine &found) -> Error {
+    return llvm::createStringError(path + ": found " + found +
+                                   ", expected one function, as --emit-ir writes it before it is split");
+  };
+  auto functions = llvm::to_vector(module.getOps<func::FuncOp>());
+  if (functions.size() != 1 || functions.front().isDeclaration())
+    return refuse(functions.size() == 1 ? "a function without a body"
+                                        : Twine(functions.size()) + " functions");
+  func::FuncOp function = functions.front();
+  if (isSplit(function))
+    return refuse("one that is split already");
+  if (auto symbols = function->getAttrOfType<DictionaryAttr>(kSymbolsAttr))
+    for (NamedAttribute symbol : symbols) {
+      auto size = dyn_cast<IntegerAttr>(symbol.getValue());
+      if (!size || !size.getType().isInteger(64) || size.getInt() < 1 || size.getInt() > kMostTracedSize)
+        return llvm::createStringError(path + ": " + kSymbolsAttr + ": found another size of " +
+                                       symbol.getName().getValue() + " than expected, an i64 from 1 to " +
+                                       Twine(kMostTracedSize));
+    }
+  return function;
+}
+
+/// A name stands for one weight, and for one input.
+static LogicalResult checkNames(func::FuncOp function) {
+  llvm::StringMap<ParamOp> weights;
+  WalkResult walk = function.walk([&](ParamOp param) {
+    auto [first, isNew] = weights.try_emplace(param.getName(), param);
+    if (isNew || first->second.getType() == param.getType())
+      return WalkResult::advance();
+    param.emitError() << "found weight \"" << param.getName() << "\" of " << param.getType() << ", expected "
+                      << first->second.getType()
+                      << " as where it is named first; give each weight a name of its own";
+    return WalkResult::interrupt();
+  });
+  if (walk.wasInterrupted())
+    return failure();
+  llvm::StringMap<unsigned> inputs;
+  for (unsigned i = 0; i < function.getNumArguments(); ++i) {
+    StringRef name = function.getArgAttrOfType<StringAttr>(i, kNameAttr).getValue();
+    if (auto [first, isNew] = inputs.try_emplace(name, i); !isNew)
+      return function.emitError() << "arguments " << first->second << " and " << i << " are both called \""
+                                  << name << "\"; give each input a name of its own";
+  }
+  return success();
+}
+
+static Expected<ModelSource> readIr(const CompileOptions &options, MLIRContext &context) {
+  for (auto [name, isGiven] : {std::pair("--inputs", !options.inputsFile.empty()),
+                               {"--input", !options.inputs.empty()},
+                               {"--dynamic", !options.dynamic.empty()},
+                               {"--role", !options.roles.empty()},
+                               {"--verify", options.verify}})
+    if (isGiven)
+      return wrongUsage(name + Twine(": says what a TorchScript file leaves open, and ") + options.model +
+                        " is IR");
+  if (options.writesPlan)
+    return wrongUsage(options.model +
+                      ": found IR, which has no weights, expected a TorchScript file; IR can be simulated");
+  auto file = plan::InputFile::open(options.model);
+  auto text = file ? file->read() : file.getError();
+  if (!text)
+    return llvm::createStringError(options.model +
+                                   ": cannot be read: " + plan::describeInputError(text.getError()) +
+                                   "; give IR, as --emit-ir writes it");
+  tell(options, "importing " + options.model);
+  DiagnosticCollector diagnostics(context);
+  ModelSource source;
+  source.model.module =
+      parseSourceString<ModuleOp>((*text)->getBuffer(), ParserConfig(&context), options.model);
+  if (!source.model.module)
+    return diagnostics.takeError(options.model);
+  auto function = findFunction(*source.model.module, options.model);
+  if (!function)
+    return function.takeError();
+  completeSignature(*function);
+  if (failed(checkNames(*function)) || failed(checkTensorSizes(*function)))
+    return diagnostics.takeError(options.model);
+  source.fingerprint = plan::checksum(llvm::arrayRefFromStringRef((*text)->getBuffer()));
+  auto symbols = (*function)->getAttrOfType<DictionaryAttr>(kSymbolsAttr);
+  if (options.microbatches != 1 && symbols && symbols.contains("batch"))
+    source.batch = "batch";
+  return source;
+}
+
+Expected<ModelSource> readModel(const CompileOptions &options, MLIRContext &context) {
+  // First: dialects have the operators that are there when they are made.
+  for (const std::string &library : options.libraries)
+    if (auto message = loadOperatorLibrary(library))
+      return llvm::createStringError("--library " + library + ": cannot be loaded: " + *message);
+  DialectRegistry registry;
+  registerDialects(registry);
+  context.appendDialectRegistry(registry);
+  context.loadAllAvailableDialects();
+  return isIrText(options.model) ? readIr(options, context) : readTorchScript(options, context);
+}
+
+} // namespace cleave

@@ -1,0 +1,448 @@
+//===- Profile.cpp - A machine from measurements --------------------------===//
+#include "tools/driver/profile/Profile.h"
+#include "runtime/base/Exceptions.h"
+#include "runtime/profile/KernelTimer.h"
+#include "tools/driver/base/UsageError.h"
+#include "tools/driver/profile/Measured.h"
+#include "tools/driver/profile/ProfiledCalls.h"
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/FormatVariadic.h"
+#include <ATen/ATen.h>
+#include <algorithm>
+#include <cmath>
+#include <unistd.h>
+
+namespace cleave {
+
+using at::IValue;
+using at::Tensor;
+using llvm::Error;
+using runtime::KernelTimer;
+using torch::jit::Stack;
+
+namespace {
+/// The axes of a table of products, in the order of ProductShape.
+struct ShapeGrid {
+  std::vector<double> counts, rows, columns, depths;
+};
+
+/// Operands that lie elsewhere from call to call.
+KernelTimer::Operands inTurn(int64_t turns, std::function<Stack(uint32_t rank, int64_t turn)> make) {
+  return [turns, make = std::move(make)](uint32_t rank) {
+    std::vector<Stack> stacks;
+    for (int64_t turn = 0; turn < turns; ++turn)
+      stacks.push_back(make(rank, turn));
+    return stacks;
+  };
+}
+
+class Profiler {
+public:
+  Profiler(const ProfileOptions &options, KernelTimer &timer) : options(options), timer(timer) {}
+  Error run(Machine &machine);
+  /// Between the timer's devices alone.
+  Error run(CollectiveCosts &collectives);
+
+private:
+  /// `measure` in as many passes as are wanted.
+  Error inPasses(llvm::function_ref<Error()> measure);
+  /// Makes a call's operands of the shape; `rank` and `turn` say where weights lie.
+  using MakeProduct = std::function<Stack(const ProductShape &shape, uint32_t rank, int64_t turn)>;
+
+  /// Everything once more.
+  Error measure(Machine &machine);
+  Error measureCalls();
+  Error measureMatrices(KernelRates &rates);
+  Error measureConvolutions(KernelRates &rates);
+  Error measureAttention(KernelRates &rates);
+  Error measureTable(RateTable &table, ProductKind kind, const char *name, const ShapeGrid &grid,
+                     const MakeProduct &make);
+  Error measureOperators(KernelRates &rates);
+  Error measureBytes(RateTable &table, const char *name, const OperatorCall::Make &make);
+  Error measureCollectives(CollectiveCosts &collectives);
+  llvm::Expected<CollectiveCosts::Measured> measureCollective(CollectiveKind kind, llvm::StringRef name);
+  llvm::Expected<double> secondsOf(const KernelTimer::Call &timed,
+                                   const KernelTimer::Call *before = nullptr) {
+    return passes.median(timer.secondsOf(timed, before));
+  }
+
+  std::vector<double> sizes(std::vector<double> all) const {
+    return options.quick && all.size() > 2 ? std::vector<double>{all.front(), all[all.size() / 2]} : all;
+  }
+  void begin(const llvm::Twine &step) {
+    if (options.progress)
+      options.progress(step.str(), std::nullopt);
+  }
+
+  const ProfileOptions &options;
+  KernelTimer &timer;
+  const WeightPool weights;
+  /// What a program does between two of the operators that move data: a product, of a millisecond or less,
+  /// that leaves its own data in caches. Its weights are others each time.
+  const KernelTimer::Call work{"aten::linear", inTurn(16, [this](uint32_t rank, int64_t turn) {
+                                 const int64_t width = options.quick ? 64 : 768;
+                                 return Stack{weights({128, width}, rank, 0),
+                                              weights({width, width}, rank, turn), IValue()};
+                               })};
+  double callSeconds = 0;
+  Passes passes;
+};
+} // namespace
+
+/// A point with more work than that takes the rate of one with fewer rows, or fewer products.
+static constexpr double kMostFlops = 30e9, kMostFlopsQuick = 5e7;
+
+/// What takes longer than that between devices is left out, as far as that can be told before.
+static double longestMessage(const ProfileOptions &options) { return options.quick ? 0.25 : 1; }
+
+/// What calls take beyond the call itself, as far as that can be told apart.
+static double beyond(double seconds, double call) { return std::max(seconds - call, seconds / 10); }
+
+//===- Products -----------------------------------------------------------===//
+
+Error Profiler::measureTable(RateTable &table, ProductKind kind, const char *name, const ShapeGrid &grid,
+                             const MakeProduct &make) {
+  const double most = options.quick ? kMostFlopsQuick : kMostFlops;
+  std::vector<std::vector<double>> axes = {sizes(grid.counts), sizes(grid.rows), sizes(grid.columns),
+                                           sizes(grid.depths)};
+  const size_t depths = axes[3].size(), row = axes[2].size() * depths, count = axes[1].size() * row;
+  std::vector<double> rates;
+  for (double each : axes[0])
+    for (double rows : axes[1])
+      for (double columns : axes[2])
+        for (double depth : axes[3]) {
+          const ProductShape shape{kind, each, rows, columns, depth};
+          const double products = kind == ProductKind::Attention ? 2 : 1;
+          const double flops = 2 * products * each * rows * columns * depth;
+          const bool hasFewer = rates.size() % count >= row || rates.size() >= count;
+          if (flops > most && hasFewer) {
+            rates.push_back(rates[rates.size() - (rates.size() % count >= row ? row : count)]);
+            continue;
+          }
+          // … or of one as wide that is less deep.
+          if (columns * depth > WeightPool::kElements) {
+            rates.push_back(rates.back());
+            continue;
+          }
+          begin(llvm::formatv("{0}: {1} x {2} x {3} x {4}", name, int64_t(each), int64_t(rows),
+                              int64_t(columns), int64_t(depth)));
+          const int64_t turns = std::clamp<int64_t>(WeightPool::kElements / int64_t(columns * depth), 1, 64);
+          auto seconds = secondsOf(
+              {name, inTurn(turns, [&](uint32_t rank, int64_t turn) { return make(shape, rank, turn); })});
+          if (!seconds)
+            return seconds.takeError();
+          rates.push_back(rounded(flops / beyond(*seconds, callSeconds)));
+        }
+  table = RateTable(std::move(axes), std::move(rates));
+  return Error::success();
+}
+
+Error Profiler::measureMatrices(KernelRates &rates) {
+  auto linear = [this](at::ScalarType dtype) {
+    return [this, dtype](const ProductShape &shape, uint32_t rank, int64_t turn) {
+      const int64_t rows = shape.rows, columns = shape.columns, depth = shape.depth;
+      return Stack{weights({rows, depth}, rank, 0, dtype), weights({columns, depth}, rank, turn, dtype),
+                   weights({columns}, rank, 0, dtype)};
+    };
+  };
+  const ShapeGrid whole{{1}, {1, 8, 32, 128, 512, 2048}, {64, 256, 768, 3072, 32768}, {64, 256, 768, 3072}};
+  if (Error error = measureTable(rates.products[{ProductKind::Matrix, "float32"}], ProductKind::Matrix,
+                                 "aten::linear", whole, linear(at::kFloat)))
+    return error;
+  const ShapeGrid narrow{{1}, {1, 32, 512}, {256, 768, 3072}, {256, 768, 3072}};
+  return measureTable(rates.products[{ProductKind::Matrix, "bfloat16"}], ProductKind::Matrix, "aten::linear",
+                      narrow, linear(at::kBFloat16));
+}
+
+/// Of square images; the depth has all taps.
+Error Profiler::measureConvolutions(KernelRates &rates) {
+  const struct {
+    ProductKind kind;
+    int64_t side, stride;
+    ShapeGrid grid;
+  } kinds[] = {
+      {ProductKind::Pointwise, 1, 1, {{1, 8}, {49, 196, 784, 3136}, {32, 64, 256, 1024}, {64, 256, 1024}}},
+      {ProductKind::Convolution,
+       3,
+       1,
+       {{1, 8}, {49, 196, 784, 3136}, {64, 128, 512}, {9 * 64, 9 * 128, 9 * 512}}},
+      {ProductKind::Strided, 3, 2, {{1, 8}, {49, 196, 784, 12544}, {64, 512}, {9 * 16, 9 * 128, 9 * 512}}},
+  };
+  for (const auto &[kind, side, stride, grid] : kinds) {
+    auto convolution = [this, side = side, stride = stride](const ProductShape &shape, uint32_t rank,
+                                                            int64_t turn) {
+      const int64_t images = shape.count, places = stride * std::lround(std::sqrt(shape.rows)),
+                    columns = shape.columns, channels = shape.depth / double(side * side);
+      return Stack{weights({images, channels, places, places}, rank, 0),
+                   weights({columns, channels, side, side}, rank, turn),
+                   IValue(),
+                   std::vector<int64_t>{stride, stride},
+                   std::vector<int64_t>{side / 2, side / 2},
+                   std::vector<int64_t>{1, 1},
+                   int64_t(1)};
+    };
+    if (Error error =
+            measureTable(rates.products[{kind, "float32"}], kind, "aten::conv2d", grid, convolution))
+      return error;
+  }
+  return Error::success();
+}
+
+/// Queries, keys and values are parts of what one product made.
+Error Profiler::measureAttention(KernelRates &rates) {
+  auto attention = [this](const ProductShape &shape, uint32_t rank, int64_t) {
+    auto heads = [&](double places, int64_t turn) {
+      return weights({1, int64_t(places), int64_t(shape.count), int64_t(shape.depth)}, rank, turn)
+          .transpose(1, 2);
+    };
+    return Stack{heads(shape.rows, 0),
+                 heads(shape.columns, 1),
+                 heads(shape.columns, 2),
+                 IValue(),
+                 0.0,
+                 false,
+                 IValue(),
+                 false};
+  };
+  const ShapeGrid heads{{12}, {1, 32, 128, 512}, {32, 128, 512}, {64}};
+  return measureTable(rates.products[{ProductKind::Attention, "float32"}], ProductKind::Attention,
+                      "aten::scaled_dot_product_attention", heads, attention);
+}
+
+//===- Operators ----------------------------------------------------------===//
+
+/// Bytes of tensors among the values.
+static double bytesOf(const Stack &values) {
+  double bytes = 0;
+  for (const IValue &value : values)
+    if (value.isTensor())
+      bytes += value.toTensor().nbytes();
+    else if (value.isTensorList())
+      for (const Tensor &tensor : value.toTensorVector())
+        bytes += tensor.nbytes();
+  return bytes;
+}
+
+Error Profiler::measureBytes(RateTable &table, const char *name, const OperatorCall::Make &make) {
+  // What was just made lies in a cache that cores share, or in memory.
+  constexpr double kCacheBytes = 8 << 20;
+  std::vector<double> bytes, rates;
+  for (double elements : sizes({1 << 12, 1 << 16, 1 << 18, 1 << 20, 1 << 22})) {
+    begin(llvm::formatv("{0}: {1} elements", name, int64_t(elements)));
+    const double own = bytesOf(make(elements, 0, 0)) + 4 * elements;
+    const int64_t turns = std::clamp<int64_t>(kCacheBytes / own, 1, 64);
+    auto seconds = secondsOf(
+        {name, inTurn(turns, [&](uint32_t rank, int64_t turn) { return make(elements, rank, turn); })},
+        &work);
+    if (!seconds)
+      return seconds.takeError();
+    bytes.push_back(own);
+    rates.push_back(rounded(own / beyond(*seconds, callSeconds)));
+  }
+  table = RateTable({std::move(bytes)}, std::move(rates));
+  return Error::success();
+}
+
+Error Profiler::measureOperators(KernelRates &rates) {
+  for (const auto &calls : {elementwiseCalls(weights), rowwiseCalls(weights), channelwiseCalls(weights)})
+    for (const OperatorCall &call : calls)
+      if (Error error = measureBytes(rates.operators[call.name], call.kernel, call.make))
+        return error;
+  rates.memory = rates.operators["aten.add"];
+  return Error::success();
+}
+
+Error Profiler::measureCalls() {
+  begin("the call of an operator");
+  auto one = [&](uint32_t rank) { return std::vector<Stack>{Stack{weights({1}, rank, 0)}}; };
+  auto seconds = secondsOf({"aten::relu", one});
+  if (!seconds)
+    return seconds.takeError();
+  callSeconds = rounded(*seconds);
+  return Error::success();
+}
+
+//===- Between devices ----------------------------------------------------===//
+
+/// A tensor's bytes cost what reading them takes longer than if they were the reader's own.
+static Error measureHandover(const ProfileOptions &options, KernelTimer &timer, Passes &passes, Link &link) {
+  // One device hands nothing over.
+  link = {0, 1e12};
+  if (timer.devices() == 1)
+    return Error::success();
+  if (options.progress)
+    options.progress("hand-overs", std::nullopt);
+  std::vector<TimedMessage> messages;
+  const std::vector<int64_t> sizes = timer.handoverBytes();
+  for (auto [index, bytes] : llvm::enumerate(sizes)) {
+    // What is small says little of the rate: two, at least.
+    if (index > 1 && passes.isTooLarge("hand-overs", bytes))
+      break;
+    auto own = passes.median(timer.secondsOfHandover(bytes, /*handsOver=*/false));
+    if (!own)
+      return own.takeError();
+    auto over = passes.median(timer.secondsOfHandover(bytes, /*handsOver=*/true));
+    if (!over)
+      return over.takeError();
+    messages.push_back({double(bytes), *over - *own});
+    if (index > 0 && index + 1 < sizes.size())
+      passes.limit("hand-overs", bytes, *over, sizes[index + 1], longestMessage(options));
+  }
+  const Link found = fitLink(messages);
+  link = {rounded(found.latencySeconds), rounded(found.bytesPerSecond)};
+  return Error::success();
+}
+
+llvm::Expected<CollectiveCosts::Measured> Profiler::measureCollective(CollectiveKind kind,
+                                                                      llvm::StringRef name) {
+  const int64_t ranks = timer.devices();
+  CollectiveCosts::Measured measured;
+  measured.ranks = ranks;
+  std::vector<double> bytes, rates;
+  constexpr double sizes[] = {1 << 6, 1 << 12, 1 << 15, 1 << 17, 1 << 19, 1 << 21, 1 << 23};
+  for (auto [index, elements] : llvm::enumerate(sizes)) {
+    const bool isFirst = index == 0;
+    if (index > 1 && passes.isTooLarge(name.str(), elements))
+      break;
+    begin(llvm::formatv("{0}: {1} elements", name, int64_t(elements)));
+    const double all = 4 * elements * (kind == CollectiveKind::AllToAll ? ranks : 1);
+    auto operands = [&](uint32_t rank) {
+      return std::vector<Stack>{collectiveOperands(weights, kind, elements, rank, ranks)};
+    };
+    // As in programs: after work, of which some rank's takes longest.
+    auto seconds = secondsOf({"spmd::" + name.str(), operands}, &work);
+    if (!seconds)
+      return seconds.takeError();
+    const double beyondCall = beyond(*seconds, callSeconds);
+    // What next to nothing takes is the latency.
+    if (isFirst) {
+      measured.latencySeconds = rounded(beyondCall);
+      continue;
+    }
+    bytes.push_back(all);
+    rates.push_back(
+        rounded(CollectiveCosts::bytesSent(kind, all, ranks) / beyond(beyondCall, measured.latencySeconds)));
+    if (index + 1 < std::size(sizes))
+      passes.limit(name.str(), elements, *seconds, sizes[index + 1], longestMessage(options));
+  }
+  measured.bytesPerSecond = RateTable({std::move(bytes)}, std::move(rates));
+  return measured;
+}
+
+Error Profiler::measureCollectives(CollectiveCosts &collectives) {
+  if (timer.devices() == 1)
+    return Error::success();
+  for (auto [index, name] : llvm::enumerate(kCollectiveKinds)) {
+    const CollectiveKind kind{int(index)};
+    auto measured = measureCollective(kind, name);
+    if (!measured)
+      return measured.takeError();
+    collectives.of(kind) = std::move(*measured);
+  }
+  return Error::success();
+}
+
+//===- The whole ----------------------------------------------------------===//
+
+Error Profiler::measure(Machine &machine) {
+  if (Error error = measureCalls())
+    return error;
+  auto rates = std::make_shared<KernelRates>();
+  for (auto measure : {&Profiler::measureMatrices, &Profiler::measureConvolutions,
+                       &Profiler::measureAttention, &Profiler::measureOperators})
+    if (Error error = (this->*measure)(*rates))
+      return error;
+  if (Error error = measureHandover(options, timer, passes, machine.link))
+    return error;
+  machine.collectives = machine.link;
+  if (Error error = measureCollectives(machine.collectives))
+    return error;
+  const RateTable &products = rates->products[{ProductKind::Matrix, "float32"}];
+  for (DeviceSpec &device : machine.devices) {
+    device.operatorSeconds = callSeconds;
+    device.flopsPerSecond = *llvm::max_element(products.allRates());
+    device.memoryBytesPerSecond = rates->memory.allRates().back();
+    device.rates = rates;
+  }
+  return Error::success();
+}
+
+Error Profiler::run(Machine &machine) {
+  for (const std::string &name : options.devices) {
+    const int64_t all = int64_t(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE);
+    machine.devices.emplace_back(DeviceSpec{name, 0, 0, 0, all / int64_t(options.devices.size())}).threads =
+        timer.threads();
+  }
+  return inPasses([&] { return measure(machine); });
+}
+
+Error Profiler::run(CollectiveCosts &collectives) {
+  return inPasses([&] {
+    Error error = measureCalls();
+    return error ? std::move(error) : measureCollectives(collectives);
+  });
+}
+
+Error Profiler::inPasses(llvm::function_ref<Error()> measure) {
+  for (int pass = 0; pass < options.passes; ++pass) {
+    passes.restart();
+    if (Error error = measure())
+      return error;
+  }
+  return Error::success();
+}
+
+Error checkDevicesOnce(llvm::ArrayRef<std::string> devices) {
+  for (size_t index = 0; index < devices.size(); ++index)
+    if (llvm::is_contained(devices.take_front(index), devices[index]))
+      return wrongUsage("--devices " + llvm::join(devices, ",") + ": " + devices[index] +
+                        " is given twice; give each once");
+  return Error::success();
+}
+
+double effortOf(const ProfileOptions &options) { return options.quick ? 0.0005 : 0.015; }
+
+llvm::Expected<Machine> profile(const ProfileOptions &options) {
+  if (Error error = checkDevicesOnce(options.devices))
+    return error;
+  auto timer = KernelTimer::open(options.devices, {effortOf(options)});
+  if (!timer)
+    return timer.takeError();
+  return profile(options, **timer);
+}
+
+llvm::Expected<Machine> profile(const ProfileOptions &options, KernelTimer &timer) {
+  return runtime::catching([&]() -> llvm::Expected<Machine> {
+    Machine machine;
+    Profiler profiler(options, timer);
+    if (Error error = profiler.run(machine))
+      return error;
+    return machine;
+  });
+}
+
+llvm::Expected<Link> profileLink(const ProfileOptions &options, KernelTimer &timer) {
+  return runtime::catching([&]() -> llvm::Expected<Link> {
+    Link link;
+    Passes passes;
+    for (int pass = 0; pass < options.passes; ++pass) {
+      passes.restart();
+      if (Error error = measureHandover(options, timer, passes, link))
+        return error;
+    }
+    return link;
+  });
+}
+
+llvm::Expected<CollectiveCosts> profileCollectives(const ProfileOptions &options, KernelTimer &timer) {
+  return runtime::catching([&]() -> llvm::Expected<CollectiveCosts> {
+    CollectiveCosts collectives;
+    Profiler profiler(options, timer);
+    if (Error error = profiler.run(collectives))
+      return error;
+    return collectives;
+  });
+}
+
+} // namespace cleave

@@ -1,0 +1,479 @@
+//===- MeshSearch.cpp - The mesh that takes least time --------------------===//
+#include "tools/driver/search/MeshSearch.h"
+#include "partitioner/search/PipelineSearch.h"
+#include "partitioner/sharding/Sharding.h"
+#include "tools/driver/base/Forecast.h"
+#include "tools/driver/base/UsageError.h"
+#include "tools/driver/search/MeshAlternatives.h"
+#include "tools/driver/search/SearchWatch.h"
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/Support/FormatVariadic.h"
+#include <algorithm>
+
+namespace cleave {
+
+using llvm::Error;
+using llvm::Expected;
+using llvm::formatv;
+using llvm::StringRef;
+
+namespace {
+class MeshSearch {
+public:
+  MeshSearch(PlanMaker &maker, const CompileOptions &options, const PipelineShape &shape)
+      : maker(maker), options(options), shape(shape), watch(options) {}
+  Error weighAll();
+  /// The first of the estimates, in their order, of which a plan can be made.
+  Expected<ChosenMesh> choose();
+  Expected<TrainingForecast> chooseTraining();
+
+private:
+  using Pipelines = std::vector<std::pair<uint32_t, uint32_t>>;
+  using LeastMemory = std::pair<Configuration, MemoryShortage>;
+  PipelineSearchRequest requestFor(mlir::func::FuncOp function, const Pipelines &pipelines);
+  bool isLimited() const {
+    return shape.memoryGiven ||
+           llvm::any_of(shape.memoryOfDevices, [](const auto &bytes) { return bytes.has_value(); });
+  }
+  bool weighsMemory() const { return isLimited() && shape.search->kinds.empty(); }
+  Expected<mlir::func::FuncOp> shard(const Configuration &configuration, bool weighsMemory);
+  Configuration someOf(std::pair<uint32_t, uint32_t> pipeline, uint32_t tensorRanks) const;
+  Error tryTensorRanks(uint32_t tensorRanks, const Pipelines &pipelines);
+  void tryOtherShardings(mlir::func::FuncOp function, uint32_t tensorRanks, const Pipelines &pipelines);
+  void tryAgain(mlir::func::FuncOp function, const Pipelines &pipelines);
+  bool sees(const Estimate &estimate, double share);
+  Error weigh(bool acrossNodes);
+  bool mustLookAgain();
+  void sort();
+  const Estimate *nextToMake() const;
+  bool isTried(const Configuration &configuration) const;
+  void applyTried();
+  void make(const Estimate &estimate, bool isLast = false);
+  std::optional<LeastMemory> leastMemory();
+  PipelineShape shapeOf(const Configuration &configuration) const;
+  std::vector<std::string> notesOn(const Estimate &chosen) const;
+  Error noneFits(const std::optional<LeastMemory> &least);
+
+  PlanMaker &maker;
+  const CompileOptions &options;
+  const PipelineShape &shape;
+  SearchWatch watch;
+  Machine machine;
+  /// What cannot be faster is not cut: at first, and than what was found.
+  double slowest = std::numeric_limits<double>::infinity(), best = slowest;
+  /// Nothing fits, and all are listed to say what would.
+  bool listsAll = false;
+  /// Of those that lack memory; no progress.
+  bool triesAgain = false;
+  std::vector<Estimate> estimates;
+  /// What came of a configuration: seconds, or an obstacle.
+  struct Tried {
+    Configuration configuration;
+    double seconds;
+    std::string obstacle;
+  };
+  std::vector<Tried> tried;
+  std::optional<ChosenMesh> fastest;
+  double fastestSeconds = std::numeric_limits<double>::infinity();
+  Configuration fastestConfiguration;
+};
+} // namespace
+
+PipelineShape MeshSearch::shapeOf(const Configuration &configuration) const {
+  PipelineShape found = shape;
+  found.search = std::nullopt;
+  found.ranks = configuration.pipelineRanks;
+  found.stages = configuration.pipelineRanks * configuration.stagesOfRank;
+  found.tensorRanks = configuration.tensorRanks;
+  found.dataRanks = configuration.dataRanks;
+  found.microbatches = configuration.microbatches;
+  if (found.tensorRanks == 1)
+    found.shard.clear();
+  if (found.microbatches == 1 && found.dataRanks == 1)
+    found.batch.clear();
+  return found;
+}
+
+PipelineSearchRequest MeshSearch::requestFor(mlir::func::FuncOp function, const Pipelines &pipelines) {
+  PipelineSearchRequest request;
+  request.machine = machine;
+  request.pipelines = pipelines;
+  request.stagesOfRank = shape.search->stagesOfRank;
+  request.microbatches = shape.microbatches;
+  request.kinds = shape.search->kinds;
+  request.training = shape.search->training;
+  request.zero = shape.search->zero;
+  request.batch = shape.batch;
+  request.stageBefore = options.stageBefore;
+  request.best = &best;
+  request.listsAll = listsAll;
+  request.goesOn = [this](const Estimate &estimate, double share) {
+    return sees(estimate, triesAgain ? 1 : share);
+  };
+  request.known = &maker.pipelinesOf(function);
+  return request;
+}
+
+bool MeshSearch::sees(const Estimate &estimate, double share) {
+  // What came to something else than estimated, or has room without it, is no measure.
+  const Configuration &it = estimate.configuration;
+  if (isTried(it) || (triesAgain && llvm::any_of(estimates, [&](const Estimate &one) {
+                        return one.configuration == it && !one.lacksMemory;
+                      })))
+    best = slowest;
+  else
+    slowest = best;
+  return watch.sees(estimate, share);
+}
+
+Expected<mlir::func::FuncOp> MeshSearch::shard(const Configuration &configuration, bool weighsMemory) {
+  PipelineShape one = shapeOf(configuration);
+  one.weighsMemory = weighsMemory;
+  return maker.shard(one);
+}
+
+/// One of the pipeline's, with groups of `tensorRanks`.
+Configuration MeshSearch::someOf(std::pair<uint32_t, uint32_t> pipeline, uint32_t tensorRanks) const {
+  Configuration configuration{pipeline.first, tensorRanks, pipeline.second};
+  configuration.stagesOfRank = shape.search->stagesOfRank.front();
+  configuration.microbatches = std::max(1u, shape.microbatches);
+  return configuration;
+}
+
+/// All pipelines of groups of `tensorRanks`.
+Error MeshSearch::tryTensorRanks(uint32_t tensorRanks, const Pipelines &pipelines) {
+  if (!watch.beginPart(formatv("tp={0}", tensorRanks).str(), pipelines.size()))
+    return Error::success();
+  const Configuration widest = someOf(pipelines.back(), tensorRanks);
+  auto function = shard(widest, /*weighsMemory=*/true);
+  // What the first sharding does not take is mostly no matter of the mesh.
+  if (!function && estimates.empty())
+    return function.takeError();
+  if (!function) {
+    estimates.push_back({widest, 0, 0, toString(function.takeError())});
+    return Error::success();
+  }
+  const std::vector<Estimate> found = searchPipelines(*function, requestFor(*function, pipelines));
+  llvm::append_range(estimates, found);
+  if (tensorRanks == 1 || watch.isInterrupted())
+    return Error::success();
+  Pipelines lacking;
+  for (const auto &pipeline : pipelines)
+    if (llvm::any_of(found, [&](const Estimate &one) {
+          return one.lacksMemory && one.configuration.pipelineRanks == pipeline.first;
+        }))
+      lacking.push_back(pipeline);
+  tryOtherShardings(*function, tensorRanks, lacking);
+  return Error::success();
+}
+
+/// Of pipelines that lack memory with `function`.
+void MeshSearch::tryOtherShardings(mlir::func::FuncOp function, uint32_t tensorRanks,
+                                   const Pipelines &pipelines) {
+  // Fewer devices leave less room than the most; by what training holds no sharding goes.
+  for (const auto &pipeline : weighsMemory() ? pipelines : Pipelines())
+    if (auto own = shard(someOf(pipeline, tensorRanks), /*weighsMemory=*/true); !own)
+      consumeError(own.takeError());
+    else if (*own != function)
+      tryAgain(*own, {pipeline});
+  if (pipelines.empty())
+    return;
+  if (auto smallest = shard(someOf(pipelines.back(), tensorRanks), /*weighsMemory=*/false))
+    tryAgain(*smallest, pipelines);
+  else
+    consumeError(smallest.takeError());
+}
+
+static bool needsLess(const Estimate &one, const Estimate &other) {
+  return one.shortage && (!other.shortage || one.shortage->bytes < other.shortage->bytes);
+}
+
+/// What lacks memory with weights that were left whole, with others split: as plans are made where that is
+/// faster.
+void MeshSearch::tryAgain(mlir::func::FuncOp function, const Pipelines &pipelines) {
+  triesAgain = true;
+  const std::vector<Estimate> all = searchPipelines(function, requestFor(function, pipelines));
+  triesAgain = false;
+  for (const Estimate &one : all) {
+    auto known = llvm::find_if(
+        estimates, [&](const Estimate &other) { return other.configuration == one.configuration; });
+    const bool isKnown = known != estimates.end();
+    if (isKnown ? !known->lacksMemory : !one.isUsable() && !one.mayTake)
+      continue;
+    Estimate &place = isKnown ? *known : estimates.emplace_back(one);
+    if (one.isUsable() && (!place.obstacle.empty() || one.seconds < place.seconds))
+      place = one;
+    // Training makes no plan that would tell more.
+    else if (!shape.search->training.empty() && !place.obstacle.empty() &&
+             (one.isBound || needsLess(one, place)))
+      place = one;
+    else if (const auto most = one.isBound ? std::optional(one.seconds) : one.mayTake;
+             most && !place.obstacle.empty())
+      place.mayTake = std::min(place.mayTake.value_or(*most), *most);
+    place.lacksMemory = true;
+  }
+}
+
+std::vector<std::string> MeshSearch::notesOn(const Estimate &chosen) const {
+  std::vector<std::string> notes = noteUnused(estimates, chosen, shape.search->devices);
+  llvm::append_range(notes, watch.notes(estimates));
+  return notes;
+}
+
+/// The configuration that takes least, and how much; nothing where something else than memory is short.
+std::optional<MeshSearch::LeastMemory> MeshSearch::leastMemory() {
+  // Those that were estimated to fit were made, and have more in them than estimates know.
+  auto lacks = [](const Estimate &one) { return one.lacksMemory || one.obstacle.empty(); };
+  if (!weighsMemory() || watch.isInterrupted())
+    return std::nullopt;
+  listsAll = true;
+  tried.clear();
+  slowest = best = std::numeric_limits<double>::infinity();
+  if (auto error = weighAll()) {
+    consumeError(std::move(error));
+    return std::nullopt;
+  }
+  std::vector<std::pair<int64_t, Configuration>> bounds;
+  for (const Estimate &one : estimates)
+    // Interleaved stages hold what their neighbours do, too.
+    if (lacks(one) && one.configuration.stagesOfRank == shape.search->stagesOfRank.front())
+      bounds.push_back({maker.leastPeak(shapeOf(one.configuration)), one.configuration});
+  llvm::stable_sort(bounds, llvm::less_first());
+  std::optional<LeastMemory> least;
+  for (const auto &[bound, configuration] : bounds) {
+    if (least && bound >= least->second.bytes)
+      break;
+    if (const auto bytes = maker.leastMemory(shapeOf(configuration));
+        bytes && (!least || bytes->bytes < least->second.bytes))
+      least = {configuration, *bytes};
+  }
+  if (least)
+    least->second.bytes = std::max(least->second.bytes, maker.leastHeld(shapeOf(least->first)));
+  return least;
+}
+
+Error MeshSearch::noneFits(const std::optional<LeastMemory> &least) {
+  if (watch.isInterrupted())
+    return llvm::createStringError(
+        options.model + ": interrupted before a mesh was found that can be used; let it search longer");
+  if (!least || least->second.bytes <= least->second.room)
+    return noneIsUsable(estimates, options.model, shape);
+  return llvm::createStringError(
+      formatv("{0}: no mesh of {1} device{2} keeps within {3}; {4} takes least: {5}", options.model,
+              shape.search->devices, shape.search->devices == 1 ? "" : "s", roomOfEach(shape),
+              meshOf(least->first), remedyForMemory(shape, least->second.bytes))
+          .str());
+}
+
+/// Whether others were compared with an estimate that did not hold, and only bounded; then these are to be
+/// estimated.
+bool MeshSearch::mustLookAgain() {
+  double known = fastestSeconds;
+  for (const Estimate &one : estimates)
+    if (one.isUsable() && !isTried(one.configuration))
+      known = std::min(known, one.seconds);
+  auto mayBeFaster = [&](const Estimate &one) { return one.isBound && one.seconds < known; };
+  if (watch.isInterrupted() || llvm::none_of(estimates, mayBeFaster))
+    return false;
+  // What is known is to be found again.
+  slowest = best = known * (1 + 1e-9);
+  return true;
+}
+
+bool MeshSearch::isTried(const Configuration &configuration) const {
+  return llvm::any_of(tried, [&](const Tried &one) { return one.configuration == configuration; });
+}
+
+void MeshSearch::applyTried() {
+  for (const Tried &one : tried) {
+    auto known = llvm::find_if(
+        estimates, [&](const Estimate &other) { return other.configuration == one.configuration; });
+    Estimate &estimate = known == estimates.end() ? estimates.emplace_back() : *known;
+    estimate.configuration = one.configuration;
+    estimate.obstacle = one.obstacle;
+    estimate.mayTake = std::nullopt;
+    if (!one.obstacle.empty())
+      continue;
+    estimate.seconds = one.seconds;
+    estimate.isBound = false;
+  }
+  sort();
+}
+
+/// The fastest by its estimate, or else one that was not shown to lack memory, where it may beat those that
+/// were made.
+const Estimate *MeshSearch::nextToMake() const {
+  const Estimate *next = nullptr;
+  double seconds = fastestSeconds;
+  for (bool areUsable : {true, false}) {
+    for (const Estimate &one : estimates) {
+      const std::optional<double> own = !areUsable       ? one.mayTake
+                                        : one.isUsable() ? std::optional(one.seconds)
+                                                         : std::nullopt;
+      if (!own || *own >= seconds || isTried(one.configuration))
+        continue;
+      next = &one;
+      seconds = *own;
+    }
+    if (next)
+      return next;
+  }
+  return nullptr;
+}
+
+void MeshSearch::make(const Estimate &estimate, bool isLast) {
+  Tried &result = tried.emplace_back(Tried{estimate.configuration, estimate.seconds, ""});
+  ChosenMesh made{shapeOf(estimate.configuration), nullptr, {}};
+  EarlyEnd ending = watch.making(estimate.configuration);
+  auto plan = isLast ? maker.make(made.shape) : maker.makeWithin(made.shape, estimate.lacksMemory);
+  if (auto error = std::move(plan).moveInto(made.plan)) {
+    result.obstacle = toString(std::move(error));
+    return;
+  }
+  if (!made.plan) {
+    result.obstacle = lacksRoom(made.shape);
+    return;
+  }
+  auto forecast = forecastOf(*made.plan, options.model);
+  if (!forecast) {
+    result.obstacle = toString(forecast.takeError());
+    return;
+  }
+  const double seconds = forecast->forecast.seconds;
+  // What was cut again, or takes longer than estimated, is held against the next one's estimate.
+  if (maker.wasRecut() || estimate.lacksMemory || seconds > estimate.seconds * (1 + 1e-9))
+    result.seconds = seconds;
+  if (seconds >= fastestSeconds)
+    return;
+  fastest = std::move(made);
+  fastestSeconds = seconds;
+  fastestConfiguration = result.configuration;
+}
+
+Expected<ChosenMesh> MeshSearch::choose() {
+  while (const Estimate *next = nextToMake()) {
+    make(*next);
+    if (fastest && watch.isInterrupted())
+      break;
+    applyTried();
+    if (!mustLookAgain())
+      continue;
+    if (auto error = weighAll())
+      return error;
+    applyTried();
+  }
+  if (!fastest) {
+    const auto least = leastMemory();
+    // What errors name is enough here, too.
+    if (least && least->second.bytes <= least->second.room)
+      make(*llvm::find_if(estimates, [&](const Estimate &one) { return one.configuration == least->first; }),
+           /*isLast=*/true);
+    if (!fastest)
+      return noneFits(least);
+  }
+  applyTried();
+  const Estimate &chosen = *llvm::find_if(
+      estimates, [&](const Estimate &one) { return one.configuration == fastestConfiguration; });
+  fastest->plan->alternatives = alternativesTo(chosen, estimates, options.model);
+  fastest->notes = notesOn(chosen);
+  return std::move(*fastest);
+}
+
+Expected<TrainingForecast> MeshSearch::chooseTraining() {
+  const Estimate &best = estimates.front();
+  if (!best.isUsable())
+    return noneFits(std::nullopt);
+  const Configuration &it = best.configuration;
+  TrainingForecast result{it, {}, {}, {}, {}};
+  EarlyEnd ending = watch.making(it);
+  const PipelineSearchRequest request = requestFor(best.function, {{it.pipelineRanks, it.dataRanks}});
+  if (auto error = forecastPipeline(request, best).moveInto(result.pipeline))
+    return error;
+  for (uint32_t device = 0; device < it.devices(); ++device)
+    result.devices.push_back(machine.devices[device].name);
+  if (estimates.size() > 1)
+    result.alternatives = alternativesTo(best, estimates, options.model);
+  result.notes = notesOn(best);
+  return result;
+}
+
+/// All that is open, with tensor groups within nodes or with the others.
+Error MeshSearch::weigh(bool acrossNodes) {
+  const MeshSearchSpace &space = *shape.search;
+  std::vector<std::pair<uint32_t, Pipelines>> parts;
+  size_t all = 0;
+  auto isTried = [&](uint32_t count, std::optional<uint32_t> fixed) {
+    return fixed ? count == *fixed : space.devices % count == 0;
+  };
+  for (uint32_t tensorRanks = 1; tensorRanks <= std::min<uint32_t>(space.devices, kMostTensorRanks);
+       ++tensorRanks) {
+    Pipelines pipelines;
+    for (uint32_t count = 1; count <= space.devices / tensorRanks; ++count)
+      for (uint32_t side = 1; side <= space.devices / tensorRanks / count; ++side)
+        if (isTried(count, space.ranks) && isTried(side, space.dataRanks))
+          pipelines.push_back({count, side});
+    // Who says how weights are split wants them split.
+    const bool isWanted = tensorRanks > 1 || shape.shard.empty();
+    if (!pipelines.empty() && isWanted && isTried(tensorRanks, space.tensorRanks) &&
+        machine.crossesNodes(tensorRanks) == acrossNodes) {
+      all += pipelines.size();
+      parts.push_back({tensorRanks, std::move(pipelines)});
+    }
+  }
+  watch.begin(all);
+  for (auto &[tensorRanks, pipelines] : parts)
+    if (auto error = tryTensorRanks(tensorRanks, pipelines))
+      return error;
+  return Error::success();
+}
+
+Error MeshSearch::weighAll() {
+  const MeshSearchSpace &space = *shape.search;
+  if (auto error = (options.machine.empty() ? Expected<Machine>(Machine::cpu(space.devices))
+                                            : Machine::load(options.machine))
+                       .moveInto(machine))
+    return error;
+  if (shape.memoryGiven)
+    for (DeviceSpec &device : machine.devices)
+      device.memoryBytes = shape.memoryGiven;
+  estimates.clear();
+  if (auto error = weigh(/*acrossNodes=*/false))
+    return error;
+  // Over the link between nodes a tensor group does each sum many times more slowly: only where nothing else
+  // is left.
+  if (llvm::none_of(estimates, [](const Estimate &one) { return one.obstacle.empty(); }))
+    if (auto error = weigh(/*acrossNodes=*/true))
+      return error;
+  if (estimates.empty())
+    return wrongUsage("--mesh " + options.mesh + ": found " + llvm::Twine(space.devices) + " device" +
+                      (space.devices == 1 ? "" : "s") +
+                      ", expected more for this mesh; use --devices or --machine");
+  sort();
+  return Error::success();
+}
+
+void MeshSearch::sort() {
+  llvm::stable_sort(estimates, [](const Estimate &a, const Estimate &b) {
+    auto keyOf = [](const Estimate &one) {
+      return std::tuple(!one.obstacle.empty(), one.isBound, one.seconds);
+    };
+    return keyOf(a) < keyOf(b);
+  });
+}
+
+Expected<ChosenMesh> searchMesh(PlanMaker &maker, const CompileOptions &options, const PipelineShape &shape) {
+  MeshSearch search(maker, options, shape);
+  if (auto error = search.weighAll())
+    return error;
+  return search.choose();
+}
+
+Expected<TrainingForecast> searchTraining(PlanMaker &maker, const CompileOptions &options,
+                                          const PipelineShape &shape) {
+  MeshSearch search(maker, options, shape);
+  if (auto error = search.weighAll())
+    return error;
+  return search.chooseTraining();
+}
+
+} // namespace cleave

@@ -1,0 +1,442 @@
+//===- PlanMaker.cpp - The passes over one model --------------------------===//
+#include "tools/driver/search/PlanMaker.h"
+#include "codegen/EmitPlan.h"
+#include "ir/NearestName.h"
+#include "ir/OperatorDialect.h"
+#include "partitioner/cutting/StageStarts.h"
+#include "partitioner/graph/SearchLimits.h"
+#include "passes/Passes.h"
+#include "passes/TensorShardings.h"
+#include "tools/driver/base/DiagnosticCollector.h"
+#include "tools/driver/base/Forecast.h"
+#include "tools/driver/base/Pipeline.h"
+#include "tools/driver/search/MeshAlternatives.h"
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/FormatVariadic.h"
+#include "llvm/Support/GlobPattern.h"
+#include "llvm/Support/Path.h"
+
+namespace cleave {
+
+using llvm::Error;
+using llvm::Expected;
+using llvm::StringRef;
+
+/// The module path that a pattern was probably meant to match.
+static std::string suggestion(const plan::Plan &plan, StringRef pattern) {
+  std::vector<std::string> paths;
+  for (StringRef path : plan.paths)
+    for (; !path.empty(); path = path.contains('.') ? path.rsplit('.').first : "")
+      paths.push_back(path.str());
+  return didYouMean(pattern, paths);
+}
+
+/// A pattern that matches nothing is a misspelt one.
+Error PlanMaker::checkCapturePoints(const plan::Plan &plan) const {
+  for (const std::string &text : options.capturePoints) {
+    auto pattern = llvm::cantFail(llvm::GlobPattern::create(text), "readPipelineShape has checked it");
+    if (llvm::none_of(plan.capture_points, [&](auto &point) { return pattern.match(point->path); }))
+      return llvm::createStringError(
+          "--capture-points " + text +
+          ": matches no module; give module paths as the model's source has them, with * and ?" +
+          suggestion(plan, text));
+  }
+  return Error::success();
+}
+
+static bool isLimited(const PipelineShape &shape) {
+  return llvm::any_of(shape.memoryOfRanks(), [](const auto &bytes) { return bytes.has_value(); });
+}
+
+/// What each rank of the plan holds, also of values that wait for stages in between; nothing where the plan
+/// does not say.
+static std::optional<std::vector<int64_t>> peaksOf(const plan::Plan &plan) {
+  auto forecast = forecastOf(plan, "the plan");
+  if (!forecast) {
+    consumeError(forecast.takeError());
+    return std::nullopt;
+  }
+  std::vector<int64_t> peaks;
+  for (const DeviceForecast &device : forecast->devices)
+    peaks.push_back(device.peakBytes);
+  return peaks;
+}
+
+/// Of the plan's ranks, where devices have too little memory.
+static std::optional<MemoryShortage> shortageOf(const plan::Plan &plan, const PipelineShape &shape) {
+  const auto peaks = peaksOf(plan);
+  return peaks ? shortageOf(*peaks, shape.memoryOfRanks()) : std::nullopt;
+}
+
+/// Runs `passes`, of which `done` others were run before.
+Error PlanMaker::run(mlir::ModuleOp module, const std::string &passes, unsigned done) {
+  DiagnosticCollector diagnostics(context);
+  auto begins = [&](StringRef pass) {
+    if (options.progress)
+      options.progress(("splitting " + options.model + ": " + pass).str(), std::nullopt);
+  };
+  if (auto error = runPipeline(module, passes, {options.emitIr, done}, begins)) {
+    if (!diagnostics.hasErrors())
+      return error;
+    // The pipeline's own error only says that a pass failed.
+    consumeError(std::move(error));
+    return diagnostics.takeError(options.model);
+  }
+  return Error::success();
+}
+
+/// What a pass has said of them; any where it has not.
+static LimitRange limitsIn(mlir::ModuleOp module, StringRef attribute) {
+  auto said =
+      (*module.getOps<mlir::func::FuncOp>().begin())->getAttrOfType<mlir::DenseI64ArrayAttr>(attribute);
+  return said ? LimitRange{said[0], said[1]} : LimitRange();
+}
+
+static PipelineShape withoutLimit(PipelineShape shape) {
+  shape.memoryOfDevices.clear();
+  shape.memoryGiven.reset();
+  return shape;
+}
+
+/// Whether of two copies of a module the same was decided, for whatever limits.
+static bool areDecidedAlike(mlir::ModuleOp one, mlir::ModuleOp other) {
+  auto attributesOf = [](mlir::ModuleOp module) {
+    mlir::func::FuncOp function = *module.getOps<mlir::func::FuncOp>().begin();
+    mlir::NamedAttrList ofFunction(function->getAttrs());
+    ofFunction.erase(kShardingLimitsAttr);
+    std::vector<mlir::DictionaryAttr> all{ofFunction.getDictionary(module.getContext())};
+    for (ParamOp param : function.getOps<ParamOp>())
+      all.push_back(param->getAttrDictionary());
+    return all;
+  };
+  return attributesOf(one) == attributesOf(other);
+}
+
+/// \param before  what the same passes have made of the module, but for limits: then they are those that
+/// decide
+///                by a limit, which change attributes alone.
+Expected<PlanMaker::Sharded> PlanMaker::runStep(mlir::ModuleOp module, const std::string &passes,
+                                                bool isLimited, unsigned done,
+                                                llvm::ArrayRef<Sharded> before) {
+  mlir::OwningOpRef<mlir::ModuleOp> copy = module.clone();
+  if (auto error = run(*copy, passes, done))
+    return error;
+  const LimitRange limits = isLimited ? limitsIn(*copy, kShardingLimitsAttr) : LimitRange();
+  for (const Sharded &one : before)
+    if (areDecidedAlike(one.module, *copy))
+      return Sharded{nullptr, one.module, isLimited, limits};
+  const mlir::ModuleOp made = *copy;
+  return Sharded{std::move(copy), made, isLimited, limits};
+}
+
+Expected<mlir::ModuleOp> PlanMaker::runSharding(const PipelineShape &shape) {
+  const std::optional<int64_t> limit = shardingMemory(shape);
+  const std::vector<std::string> steps = shardingSteps(options, shape),
+                                 names = shardingSteps(options, withoutLimit(shape));
+  mlir::ModuleOp module = source.model.module.get();
+  unsigned done = 0;
+  for (auto [passes, name] : llvm::zip(steps, names)) {
+    const bool isLimited = passes != name;
+    std::vector<Sharded> &all = sharded[{module, name}];
+    auto known = llvm::find_if(
+        all, [&](const Sharded &one) { return one.isLimited == isLimited && one.limits.contains(limit); });
+    if (known == all.end()) {
+      auto made = runStep(module, passes, isLimited, done, all);
+      if (!made)
+        return made.takeError();
+      all.push_back(std::move(*made));
+      known = std::prev(all.end());
+    }
+    module = known->module;
+    done += countPasses(passes);
+  }
+  return module;
+}
+
+Expected<mlir::func::FuncOp> PlanMaker::shard(const PipelineShape &shape) {
+  auto module = runSharding(shape);
+  if (!module)
+    return module.takeError();
+  return *module->getOps<mlir::func::FuncOp>().begin();
+}
+
+Expected<std::unique_ptr<plan::Plan>> PlanMaker::runPasses(const PipelineShape &shape) {
+  auto module = runSharding(shape);
+  if (!module)
+    return module.takeError();
+  auto plan = cutAndEmit(*module, shape);
+  if (!plan)
+    return plan;
+  hasMade = true;
+  // The plan says which machine file it was made for, not where that lay.
+  CompileOptions named = options;
+  named.machine = llvm::sys::path::filename(options.machine).str();
+  (*plan)->pipeline = pipelineOf(named, shape);
+  if (shape.memoryGiven)
+    (*plan)->memory_limits.assign(shape.rankCount(), *shape.memoryGiven);
+  if (auto error = checkCapturePoints(**plan))
+    return error;
+  return plan;
+}
+
+Expected<std::unique_ptr<plan::Plan>> PlanMaker::cutAndEmit(mlir::ModuleOp module,
+                                                            const PipelineShape &shape) {
+  const std::vector<std::optional<int64_t>> memory = shape.memoryOfRanks();
+  // Limits of weights take the place of the devices', and hardly come twice. What a cut says of limits is for
+  // one that all devices have.
+  const bool isKept = shape.weightLimits.empty() && llvm::all_equal(memory);
+  std::vector<Emitted> &all = emitted[{module, cuttingPasses(options, withoutLimit(shape))}];
+  for (const Emitted &known : all)
+    if (isKept && known.limits.contains(memory.front()))
+      return std::make_unique<plan::Plan>(*known.plan);
+  mlir::OwningOpRef<mlir::ModuleOp> split = module.clone();
+  if (auto error = run(*split, cuttingPasses(options, shape),
+                       countPasses(llvm::join(shardingSteps(options, shape), ","))))
+    return error;
+  DiagnosticCollector diagnostics(context);
+  auto plan = emitPlan(*split, {"cleave " CLEAVE_VERSION, source.fingerprint, /*pipeline=*/""});
+  if (mlir::failed(plan))
+    return diagnostics.takeError(options.model);
+  // A cut that was interrupted is one of luck.
+  if (isKept && !EarlyEnd::isWantedNow())
+    all.push_back({std::make_unique<plan::Plan>(**plan), limitsIn(*split, kCutLimitsAttr)});
+  return std::move(*plan);
+}
+
+//===- Where memory is short ----------------------------------------------===//
+
+Expected<Machine> PlanMaker::machineOf(uint32_t devices) const {
+  return options.machine.empty() ? Expected<Machine>(Machine::cpu(devices)) : Machine::load(options.machine);
+}
+
+Expected<PlanMaker::Uncut> PlanMaker::uncut(const PipelineShape &shape, uint32_t microbatches) {
+  auto function = shard(shape);
+  if (!function)
+    return function.takeError();
+  auto machine = machineOf(shape.rankCount());
+  if (!machine)
+    return machine.takeError();
+  if (shape.memoryGiven)
+    for (DeviceSpec &device : machine->devices)
+      device.memoryBytes = shape.memoryGiven;
+  const PipelinePlaces places(*machine, shape.ranks, shape.width(), shape.tensorRanks);
+  KnownPipelines &known = pipelinesOf(*function);
+  auto [model, cuts] = known.graphOf(*function, places.kinds, shape.stages);
+  Uncut result{model,
+               cuts,
+               {},
+               known.memoryOf(*function, source.batch, microbatches, *machine, shape.dataRanks),
+               places.memoryOfRanks(),
+               places.memoryOfRanks()};
+  if (result.memory)
+    result.mostRooms = roomsOfMost(*result.memory, *machine, shape.ranks, shape.tensorRanks, shape.dataRanks);
+  result.request.stages = places.stageDevices(shape.stages);
+  result.request.stagesOfRank = shape.stages / shape.ranks;
+  if (auto error = stageStartsOf(result.model, options.stageBefore).moveInto(result.request.stageStarts))
+    return error;
+  return result;
+}
+
+/// Whether ranks have room for what they hold of the cut that the shape asks for, as far as their largest
+/// devices say.
+bool PlanMaker::fits(const Uncut &program, const PipelineShape &shape) {
+  CutRequest request = program.request;
+  for (auto [stage, limit] : llvm::zip(request.stages, shape.weightLimits))
+    stage.weightLimit = limit;
+  if (shape.cutSteps)
+    request.limits = *shape.cutSteps ? SearchLimits{request.limits.downsets, *shape.cutSteps} : kProgramOrder;
+  auto cut = program.cuts.cut(program.model.graph, request);
+  if (cut)
+    return !shortageOf(program.memory->of(program.model, (*cut)->stageOf, shape.ranks), program.mostRooms);
+  consumeError(cut.takeError());
+  return false;
+}
+
+/// Cuts that leave room for what is beside weights: the fastest with such limits, else the one along program
+/// order.
+Expected<std::unique_ptr<plan::Plan>> PlanMaker::recut(const PipelineShape &shape, uint32_t microbatches,
+                                                       bool triesFastest) {
+  auto program = uncut(shape, microbatches);
+  if (!program)
+    return program.takeError();
+  if (!program->memory || !mayFit(*program->memory, program->model, program->mostRooms))
+    return nullptr;
+  std::vector<PipelineShape> tried;
+  if (triesFastest)
+    tried.push_back(shape);
+  // First as if all tensor ranks held what the one does that holds most.
+  std::vector<Rooms> rooms{program->rooms};
+  if (program->mostRooms != program->rooms)
+    rooms.push_back(program->mostRooms);
+  for (const Rooms &own : rooms) {
+    const CutFitting fitting(program->model, program->request, own, *program->memory, program->cuts);
+    const CutFitting::Fitted fitted = fitting.fit();
+    for (uint64_t steps : {kStepsWithin, uint64_t(0)}) {
+      PipelineShape &next = tried.emplace_back(shape);
+      next.weightLimits = fitted.weightLimits;
+      next.cutSteps = steps;
+    }
+  }
+  for (const PipelineShape &next : tried) {
+    if (!fits(*program, next))
+      continue;
+    auto plan = runPasses(next);
+    isRecut = !next.weightLimits.empty();
+    if (!plan || !shortageOf(**plan, next))
+      return plan;
+  }
+  return nullptr;
+}
+
+/// With a cut by what stages hold beside weights, where the fastest one is too much for a device; null where
+/// none is found.
+Expected<std::unique_ptr<plan::Plan>> PlanMaker::fitCut(const PipelineShape &shape, bool isTight) {
+  isRecut = false;
+  if (isTight)
+    return recut(shape, shape.microbatches, /*triesFastest=*/true);
+  auto fastest = runPasses(shape);
+  if (!isLimited(shape) || (fastest && !shortageOf(**fastest, shape)))
+    return fastest;
+  if (!fastest) {
+    // Be it for want of memory, or not.
+    consumeError(fastest.takeError());
+    PipelineShape unlimited = shape;
+    unlimited.weightLimits.assign(shape.stages, std::numeric_limits<int64_t>::max());
+    fastest = runPasses(unlimited);
+    if (!fastest)
+      return fastest;
+  }
+  microbatchesMade = (*fastest)->schedules.front()->microbatches;
+  return recut(shape, microbatchesMade, /*triesFastest=*/false);
+}
+
+static double secondsOf(const plan::Plan &plan) {
+  auto forecast = forecastOf(plan, "the plan");
+  if (forecast)
+    return forecast->forecast.seconds;
+  consumeError(forecast.takeError());
+  return std::numeric_limits<double>::infinity();
+}
+
+Expected<std::unique_ptr<plan::Plan>> PlanMaker::makeWithin(PipelineShape shape, bool isTight) {
+  auto first = fitCut(shape, isTight);
+  if (!first || (*first && !isRecut) || !isLimited(shape) || shape.tensorRanks == 1)
+    return first;
+  // What stayed whole where there seemed to be room was too much for the fastest cut.
+  shape.weighsMemory = false;
+  auto second = fitCut(shape, isTight || shape.microbatches > 0);
+  if (!*first)
+    return second;
+  if (second && *second && secondsOf(**second) < secondsOf(**first))
+    return second;
+  consumeError(second.takeError());
+  isRecut = true;
+  return first;
+}
+
+/// Beside what the device has that has least.
+static std::optional<MemoryShortage> shortageBy(const std::optional<CutFitting::Least> &least,
+                                                const PipelineShape &shape) {
+  if (!least)
+    return std::nullopt;
+  const Rooms memory = shape.memoryOfRanks();
+  std::optional<MemoryShortage> result;
+  for (uint32_t rank = 0; rank < memory.size(); ++rank)
+    if (memory[rank] && (!result || *memory[rank] < result->room))
+      result = MemoryShortage{rank, least->bytes, *memory[rank]};
+  return result;
+}
+
+/// The cut of which devices hold least, as if they had room for it.
+Expected<std::unique_ptr<plan::Plan>> PlanMaker::makeSmallest(PipelineShape shape,
+                                                              const CutFitting::Least &least) {
+  shape.weighsMemory = false;
+  shape.weightLimits = least.fitted.weightLimits;
+  shape.cutSteps = least.fitted.steps;
+  auto plan = runPasses(shape);
+  isRecut = true;
+  return plan;
+}
+
+Expected<std::unique_ptr<plan::Plan>> PlanMaker::make(PipelineShape shape) {
+  auto plan = makeWithin(shape, /*isTight=*/false);
+  if (!plan || *plan)
+    return plan;
+  const auto least = leastCut(shape);
+  auto shortage = shortageBy(least, shape);
+  if (!shortage)
+    return tooLittleMemory(shape, shortage);
+  // So that whatever has the memory that errors name is enough.
+  const bool hasRoom = shortage->bytes <= shortage->room;
+  plan = makeSmallest(shape, *least);
+  const auto held = plan ? shortageOf(**plan, shape) : std::nullopt;
+  if (hasRoom && !held)
+    return plan;
+  consumeError(plan.takeError());
+  if (held && held->bytes > shortage->bytes)
+    shortage = held;
+  return tooLittleMemory(shape, shortage);
+}
+
+Error PlanMaker::tooLittleMemory(const PipelineShape &shape,
+                                 const std::optional<MemoryShortage> &least) const {
+  if (!least)
+    return llvm::createStringError(
+        options.model +
+        ": no cut was found that keeps within the memory of each device; use more devices, or larger ones");
+  const std::string who =
+      llvm::all_equal(shape.memoryOfRanks()) ? "some rank" : "rank " + std::to_string(least->rank);
+  return llvm::createStringError(
+      llvm::formatv("{0}: {1} takes {2} bytes at its peak, its device has {3}; {4}", options.model, who,
+                    least->bytes, least->room, remedyForMemory(shape, least->bytes))
+          .str());
+}
+
+/// With the sharding that takes least, which is the same for all limits.
+Expected<PlanMaker::Uncut> PlanMaker::smallest(PipelineShape shape) {
+  shape.weighsMemory = false;
+  auto program = uncut(shape, shape.microbatches ? shape.microbatches : microbatchesMade);
+  if (program && !program->memory)
+    return llvm::createStringError("what its cuts hold is not known");
+  return program;
+}
+
+std::optional<CutFitting::Least> PlanMaker::leastCut(const PipelineShape &shape) {
+  auto program = smallest(shape);
+  if (auto error = program.takeError()) {
+    consumeError(std::move(error));
+    return std::nullopt;
+  }
+  hasMade = true;
+  return CutFitting(program->model, program->request, program->rooms, *program->memory, program->cuts)
+      .leastRoom();
+}
+
+std::optional<MemoryShortage> PlanMaker::leastMemory(const PipelineShape &shape) {
+  return shortageBy(leastCut(shape), shape);
+}
+
+int64_t PlanMaker::leastHeld(const PipelineShape &shape) {
+  const auto least = leastCut(shape);
+  if (!least)
+    return 0;
+  auto plan = makeSmallest(shape, *least);
+  if (!plan) {
+    consumeError(plan.takeError());
+    return least->bytes;
+  }
+  const auto peaks = peaksOf(**plan);
+  return peaks ? std::max(least->bytes, *llvm::max_element(*peaks)) : least->bytes;
+}
+
+int64_t PlanMaker::leastPeak(const PipelineShape &shape) {
+  auto program = smallest(shape);
+  if (program)
+    return CutFitting(program->model, program->request, program->rooms, *program->memory, program->cuts)
+        .leastBound();
+  consumeError(program.takeError());
+  return 0;
+}
+
+} // namespace cleave

@@ -1,0 +1,103 @@
+//===- SearchWatch.cpp - A search for a mesh, from outside ----------------===//
+#include "tools/driver/search/SearchWatch.h"
+#include "tools/driver/base/SearchStop.h"
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/FormatVariadic.h"
+
+namespace cleave {
+
+using llvm::formatv;
+
+std::string meshOf(const Configuration &configuration) {
+  std::string data = configuration.kind || configuration.dataRanks > 1
+                         ? ",dp=" + std::to_string(configuration.dataRanks)
+                         : "";
+  return formatv("pp={0}{1},tp={2}", configuration.pipelineRanks, data, configuration.tensorRanks);
+}
+
+SearchWatch::~SearchWatch() {
+  if (options.stop)
+    options.stop->close();
+}
+
+/// Once it was, that stays so.
+bool SearchWatch::isInterrupted() {
+  if (!interruptedAfter && options.stop && options.stop->isAsked())
+    interruptedAfter = std::chrono::duration<double>(Clock::now() - begun).count();
+  return interruptedAfter.has_value();
+}
+
+/// `weighing meshes: tp=4, best so far pp=2,tp=2: 5.40 ms`.
+void SearchWatch::tell(double share) const {
+  if (!options.progress)
+    return;
+  std::string found;
+  if (best)
+    found = formatv(", best so far {0}: {1:f2} ms", meshOf(best->configuration), best->seconds * 1e3);
+  options.progress("weighing meshes: " + part + found, (before + share * inPart) / all);
+}
+
+void SearchWatch::begin(size_t work) {
+  best = std::nullopt;
+  isMaking = false;
+  all = work;
+  before = inPart = 0;
+  if (options.stop && !interruptedAfter)
+    options.stop->close();
+}
+
+bool SearchWatch::beginPart(llvm::StringRef name, size_t work) {
+  before += inPart;
+  inPart = work;
+  part = name.str();
+  if (isInterrupted())
+    leftOut.push_back(part);
+  else
+    tell(0);
+  return !interruptedAfter;
+}
+
+bool SearchWatch::sees(const Estimate &estimate, double share) {
+  const bool isUsable = estimate.isUsable();
+  if (isUsable && (!best || estimate.seconds < best->seconds))
+    best = estimate;
+  if (best && options.stop)
+    options.stop->listen();
+  tell(share);
+  return !isInterrupted();
+}
+
+EarlyEnd SearchWatch::making(const Configuration &configuration) {
+  if (options.progress)
+    options.progress("making the best: " + meshOf(configuration), std::nullopt);
+  // Who has ended the search wants what it found made as always.
+  if (isInterrupted())
+    return EarlyEnd(nullptr);
+  isMaking = true;
+  return EarlyEnd([this] { return isInterrupted(); });
+}
+
+std::vector<std::string> SearchWatch::notes(llvm::ArrayRef<Estimate> estimates) const {
+  if (!interruptedAfter)
+    return {};
+  const std::string begin = formatv("interrupted after {0:f1} s", *interruptedAfter);
+  if (isMaking)
+    return {begin + ", when all was weighed; its cut may not be the best"};
+  std::vector<std::string> missing;
+  for (auto [index, one] : llvm::enumerate(estimates)) {
+    // Those of one number of tensor ranks, said once.
+    auto isLike = [&](const Estimate &other) {
+      return other.obstacle == kNotWeighed &&
+             other.configuration.tensorRanks == one.configuration.tensorRanks;
+    };
+    if (one.obstacle == kNotWeighed && llvm::none_of(estimates.take_front(index), isLike))
+      missing.push_back(
+          formatv("{0} of tp={1}", llvm::count_if(estimates, isLike), one.configuration.tensorRanks));
+  }
+  llvm::append_range(missing, leftOut);
+  return {begin + (missing.empty() ? ", when all was weighed"
+                                   : "; what was not weighed: " + llvm::join(missing, ", "))};
+}
+
+} // namespace cleave

@@ -1,0 +1,72 @@
+//===- TrainingForecast.cpp - What a training step would take -------------===//
+#include "tools/driver/search/TrainingForecast.h"
+#include "ir/semantics/OpSemantics.h"
+#include "tools/driver/base/Forecast.h"
+#include "tools/driver/base/Mesh.h"
+#include "tools/driver/base/ModelSource.h"
+#include "tools/driver/search/MeshSearch.h"
+#include "llvm/ADT/STLExtras.h"
+
+namespace cleave {
+
+llvm::StringRef nameOf(Recompute recompute) {
+  switch (recompute) {
+  case Recompute::None:
+    return "none";
+  case Recompute::Selective:
+    return "selective";
+  case Recompute::Full:
+    return "full";
+  }
+  llvm_unreachable("all have names");
+}
+
+struct TrainingForecaster::Model {
+  CompileOptions options;
+  mlir::MLIRContext context{mlir::MLIRContext::Threading::DISABLED};
+  ModelSource source;
+  std::optional<PlanMaker> maker;
+};
+
+TrainingForecaster::TrainingForecaster(CompileOptions all) : options(std::move(all)) { options.writesPlan = false; }
+TrainingForecaster::~TrainingForecaster() = default;
+
+llvm::Error TrainingForecaster::read(const PipelineShape &shape) {
+  auto read = std::make_unique<Model>();
+  read->options = options;
+  // Pipelines side by side split the batch, too, which is named for that.
+  read->options.microbatches = shape.search->dataRanks == 1 ? shape.microbatches : 0;
+  // The search tells how far it is as a whole.
+  read->options.progress = nullptr;
+  if (auto error = readModel(read->options, read->context).moveInto(read->source))
+    return error;
+  for (auto function : read->source.model.module->getOps<mlir::func::FuncOp>())
+    function->setAttr(kTrainingAttr, mlir::UnitAttr::get(&read->context));
+  read->maker.emplace(read->options, read->source, read->context);
+  model = std::move(read);
+  return llvm::Error::success();
+}
+
+llvm::Expected<TrainingForecast> TrainingForecaster::forecast(std::optional<int64_t> deviceMemory) {
+  options.deviceMemory = deviceMemory;
+  auto shape = readPipelineShape(options);
+  if (!shape)
+    return shape.takeError();
+  if (!model)
+    if (auto error = read(*shape))
+      return error;
+  shape->batch = model->source.batch;
+  auto result = searchTraining(*model->maker, options, *shape);
+  if (!result)
+    return result;
+  llvm::append_range(result->notes, noteDevicesLeft(options, *shape, result->configuration.devices()));
+  if (auto error = checkSeconds(result->pipeline.seconds, options.model, "use a --machine whose devices and links are faster"))
+    return error;
+  return result;
+}
+
+llvm::Expected<TrainingForecast> forecastTraining(const CompileOptions &options) {
+  return TrainingForecaster(options).forecast(options.deviceMemory);
+}
+
+} // namespace cleave
