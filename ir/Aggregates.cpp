@@ -4,6 +4,7 @@
 #include "ir/OperatorDialect.h"
 #include "ir/semantics/OpSemantics.h"
 #include "llvm/ADT/SetVector.h"
+#include "llvm/ADT/SmallPtrSet.h"
 
 using namespace mlir;
 
@@ -46,6 +47,9 @@ private:
 
   /// Adds what the operation may connect; true when it writes one of them.
   bool visit(Operation *op) {
+    // Once: a list of lists is used by as many values as it has items.
+    if (!visited.insert(op).second)
+      return false;
     if (auto call = dyn_cast<OperatorOp>(op))
       return visitOperator(call);
     // A function's arguments and results are apart, and constants are shared by those who change nothing.
@@ -78,6 +82,7 @@ private:
   }
 
   llvm::SetVector<Value> found;
+  llvm::SmallPtrSet<Operation *, 8> visited;
 };
 } // namespace
 

@@ -93,11 +93,11 @@ void Generalizer::visitTensor(const at::Tensor &first) {
 }
 
 void Generalizer::visitList(size_t length) {
-  if (!all([&](const c10::IValue &value) { return value.isIntList() && value.toIntVector().size() == length; }))
+  if (!all([&](const c10::IValue &value) { return value.isIntList() && value.toIntList().size() == length; }))
     return;
   std::vector<SymbolicDim> items;
   for (size_t i = 0; i < length; ++i)
-    items.push_back(fit([&](const c10::IValue &value) { return value.toIntVector()[i]; }));
+    items.push_back(fit([&](const c10::IValue &value) { return value.toIntList().get(i); }));
   if (llvm::none_of(items, [](const SymbolicDim &item) { return item.isUnknown(); }))
     result.sizeLists[current] = std::move(items);
 }
@@ -115,7 +115,7 @@ void Generalizer::visit(Value value) {
     if (!size.isUnknown())
       result.sizes[value] = size;
   } else if (first.isIntList()) {
-    visitList(first.toIntVector().size());
+    visitList(first.toIntList().size());
   } else if ((first.isBool() || first.isDouble() || first.isString()) &&
              all([&](const c10::IValue &other) { return other.tagKind() == first.tagKind() && other == first; })) {
     result.constants[value] = toAttribute(first, context);

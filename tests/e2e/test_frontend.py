@@ -347,6 +347,25 @@ def test_integers_are_divided(compiler):
     torch.testing.assert_close(outputs["output.0"], x // y + 1)
 
 
+# Long literals
+
+
+@pytest.mark.parametrize("item, count, total", [("{0}", 20_000, 20_000 * 19_999 // 2), ("[{0}, 1]", 4000, 4000 * 4001 // 2)],
+                         ids=["numbers", "pairs"])
+def test_a_long_literal(item, count, total, compiler):
+    """Compiling pairs takes minutes where each of them has all of them looked at. The original's interpreter takes as long, so
+    nothing is verified."""
+    items = ", ".join(item.format(i) for i in range(count))
+    module = torch.jit.script(type("Literal", (nn.Module, ), {})())
+    module.define(f"def forward(self, x):\n    return x + torch.tensor([{items}]).sum()\n")
+    compiler.save(module, {"x": torch.zeros(1, dtype=torch.int64)})
+    cleave("compile", "model.pt", "--inputs", "model.inputs.safetensors", "--time-limit", 60, "-o", "model.plan",
+           cwd=compiler.folder)
+    cleave("run", "model.plan", "--inputs", "model.inputs.safetensors", "--outputs", "outputs.safetensors",
+           cwd=compiler.folder)
+    assert load_file(compiler.folder / "outputs.safetensors")["output"].tolist() == [total]
+
+
 # What a model says while it runs
 
 
