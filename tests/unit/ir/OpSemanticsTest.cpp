@@ -30,8 +30,9 @@ TEST(OpSemanticsTest, KnowsWhoWritesStatistics) {
   for (const OperatorSchema *schema : allSchemas())
     for (const char *training : {"training", "use_input_stats"})
       if (hasArgument(*schema, "running_mean") && hasArgument(*schema, training) &&
-          !schema->writesAnyArgument() && !llvm::StringRef(schema->irName).ends_with("_functional"))
+          !schema->writesAnyArgument() && !llvm::StringRef(schema->irName).ends_with("_functional")) {
         EXPECT_EQ(semanticsOf(schema->irName).writesStatistics, training) << schema->irName;
+      }
 }
 
 TEST(OpSemanticsTest, KnowsWhoGivesTruthValues) {
