@@ -12,8 +12,8 @@ namespace cleave::plan {
 /// \param number  finite.
 std::string numberText(double number);
 
-/// As LLVM writes it, keys in order, but for numbers, which are as numberText has them, and for characters
-/// that a terminal would obey, which are `\uNNNN` (Printable.h).
+/// JSON text with the members of objects sorted by key. Numbers are written by numberText. Characters that a
+/// terminal would obey are escaped as `\uNNNN` (printableJson).
 /// \param indent  spaces a level; 0: one line.
 std::string jsonText(const llvm::json::Value &value, unsigned indent);
 

@@ -10,10 +10,11 @@ namespace cleave {
 /// value, given such values; a state for which it does not becomes `!cleave.tensor`.
 mlir::FailureOr<InferredValues> inferWithStates(mlir::func::FuncOp function);
 
-/// Writes types of tensors, arguments of stages and the function, and the limits of its sizes.
+/// Sets the types of tensor values, of the arguments of stages and of the function itself, and the function's
+/// attributes that say at which sizes it runs.
 void setInferredTypes(mlir::func::FuncOp function, const InferredValues &inferred);
 
-/// Both.
+/// inferWithStates, then setInferredTypes. Fails, with a diagnostic, where the function does not run.
 mlir::LogicalResult inferTypes(mlir::func::FuncOp function);
 
 } // namespace cleave

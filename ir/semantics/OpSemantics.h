@@ -105,7 +105,7 @@ struct OpSemantics {
   llvm::StringLiteral sizes = "";
   /// Of a view of one range of dimension `dim`: the arguments that say where that begins, and how long it is.
   llvm::StringLiteral rangeStart = "", rangeLength = "";
-  /// The argument that lists the ranges of a dimension that the result has, each its start and its length.
+  /// Name of the argument that lists which ranges of a dimension the result holds, as pairs of start and length.
   llvm::StringLiteral ranges = "";
   /// The argument that says into how many groups channels are divided: the positions of its rule's factor
   /// `groups`.

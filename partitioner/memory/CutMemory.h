@@ -6,8 +6,8 @@
 
 namespace cleave {
 
-/// What a device of a pipeline rank holds at its peak: the weights of all its stages, and the most that lives
-/// beside them.
+/// Peak memory of a device, in bytes: `weights` of all its stages, and `others`, the most that is alive beside
+/// them at one time.
 struct RankMemory {
   int64_t weights = 0, others = 0;
   int64_t bytes() const { return weights + others; }
@@ -36,8 +36,8 @@ public:
   virtual int64_t least(const ModelGraph &model, RoomsRef rooms) const = 0;
 };
 
-/// Of the largest of those devices of each rank of a pipeline (PipelinePlaces) of which one holds most: what
-/// has no room there has none.
+/// Upper bounds of the memory that pipeline ranks have, by rank. Of the tensor-parallel ranks that
+/// CutMemory::tensorRanks names, the largest device counts: a cut that does not fit there fits nowhere.
 /// Of data ranks, which hold the same, the device that has least.
 Rooms roomsOfMost(const CutMemory &memory, const Machine &machine, uint32_t ranks, uint32_t tensorRanks,
                   uint32_t dataRanks = 1);

@@ -19,7 +19,7 @@ inline const at::Tensor *optionalTensorOf(const c10::IValue &value) {
   return value.isTensor() && value.toTensor().defined() ? &value.toTensor() : nullptr;
 }
 
-/// Throws unless `tensor`, which messages call `what`, has the sizes `expected`.
+/// Throws unless `tensor` has the sizes `expected`. `what` is its name in the message.
 inline void checkSizes(const at::Tensor &tensor, at::IntArrayRef expected, const char *what) {
   TORCH_CHECK(tensor.sizes() == expected, "found ", what, " ", tensor.sizes(), ", expected ", expected);
 }

@@ -31,7 +31,7 @@ struct CompileOptions {
   bool writesPlan = true;
   /// A safetensors file whose names, dtypes and shapes are the example inputs'; may be empty.
   std::string inputsFile;
-  /// `ids:i64[4,128]` (a tensor) or `sr=16000` (a scalar that is fixed).
+  /// Example inputs: `ids:i64[4,128]` is a tensor, `sr=16000` a scalar whose value the plan keeps.
   std::vector<std::string> inputs;
   /// `ids=batch,seq`: names of an input's dimensions; a number or `_` leaves one static.
   std::vector<std::string> dynamic;
@@ -51,9 +51,8 @@ struct CompileOptions {
   std::vector<std::string> shard;
   /// The same in a file, before them: `{"layers.*.wq": "colwise"}`; may be empty.
   std::string shardFile;
-  /// Parts of the batch that follow one another through the stages; 0: the number that is predicted to end
-  /// first, 1 where the batch does not split; nothing: 0 where the mesh is searched for, else 1. The batch is the dimension
-  /// named `batch`, else the first one of the inputs.
+  /// Number of micro-batches. 0: the number with the least predicted time, or 1 where the batch does not split. Not set: as 0
+  /// where the mesh is searched for, else 1. The batch is the dimension named `batch`, else the first one of the inputs.
   std::optional<uint32_t> microbatches = std::nullopt;
   /// `gpipe`, or `interleaved`: two stages a device; empty or `auto`: both are tried where the mesh is searched for, else gpipe.
   std::string schedule = "";
