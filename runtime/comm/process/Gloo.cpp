@@ -1,7 +1,7 @@
 //===- Gloo.cpp - Messages and words by c10d ------------------------------===//
 //
-// The one file that includes Gloo's headers, which the torch wheel lacks: they are Debian's, the code is
-// libtorch's. So only what libtorch exports is used, and nothing of Gloo's by value.
+// The one file that needs Gloo's headers, which the torch wheel lacks: what is declared is in gloo-headers/, the
+// code is libtorch's. So only what libtorch exports is used, and nothing of Gloo's by value.
 //
 //===----------------------------------------------------------------------===//
 #include "runtime/base/OwnAddress.h"
