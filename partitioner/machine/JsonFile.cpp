@@ -76,6 +76,9 @@ static std::string unescaped(StringRef spelled) {
   return value->getAsString().value_or(spelled).str();
 }
 
+/// Whether the string that ends at the quote `end` is followed by a value.
+static bool isKey(StringRef text, size_t end) { return text.substr(end + 1).ltrim().starts_with(":"); }
+
 /// Fails for text that would overflow the stack of LLVM's parser, which recurses, or take much memory, and
 /// for keys that are given twice, of which it takes the last.
 static Error checkShape(StringRef text, StringRef path, const JsonFileKind &kind) {
@@ -87,8 +90,7 @@ static Error checkShape(StringRef text, StringRef path, const JsonFileKind &kind
     if (c == '"') {
       const size_t begin = at + 1;
       at = endOfString(text, begin);
-      const bool isKey = !keys.empty() && text.substr(at + 1).ltrim().starts_with(":");
-      if (isKey && !keys.back().insert(unescaped(text.slice(begin, at))).second)
+      if (!keys.empty() && isKey(text, at) && !keys.back().insert(unescaped(text.slice(begin, at))).second)
         return failure("{0}: byte {1}: the key \"{2}\" is given twice; leave one away", path, begin - 1,
                        llvm::all_of(text.slice(begin, at), llvm::isPrint)
                            ? text.slice(begin, at).take_front(80)
@@ -106,6 +108,24 @@ static Error checkShape(StringRef text, StringRef path, const JsonFileKind &kind
                      kind.name);
   }
   return Error::success();
+}
+
+std::vector<std::string> keysInOrder(StringRef text) {
+  std::vector<std::string> keys;
+  unsigned depth = 0;
+  for (size_t at = 0; at < text.size(); ++at) {
+    if (text[at] == '"') {
+      const size_t begin = at + 1;
+      at = endOfString(text, begin);
+      if (depth == 1 && isKey(text, at))
+        keys.push_back(unescaped(text.slice(begin, at)));
+    } else if (text[at] == '[' || text[at] == '{') {
+      ++depth;
+    } else if (text[at] == ']' || text[at] == '}') {
+      --depth;
+    }
+  }
+  return keys;
 }
 
 /// That the system does not give the file.

@@ -8,6 +8,7 @@
 #include "llvm/Support/JSON.h"
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace cleave {
 
@@ -22,9 +23,12 @@ struct JsonFileKind {
 
 /// Parses a regular file that nests no deeper than our formats do; the error begins with `path`.
 llvm::Expected<llvm::json::Value> readJsonFile(llvm::StringRef path, const JsonFileKind &kind);
-/// The same of text that `path` is said to have.
+/// The same of text that `path` is said to have, or a message.
 llvm::Expected<llvm::json::Value> readJsonText(llvm::StringRef text, llvm::StringRef path,
                                                const JsonFileKind &kind);
+
+/// The keys of the object that `text` is, in the order of the text. readJsonText has accepted it.
+std::vector<std::string> keysInOrder(llvm::StringRef text);
 
 /// A value, or its absence, for a message: as JSON, so that control characters are escaped; long ones are
 /// only described.

@@ -138,8 +138,9 @@ NONE, HUGE = b"\0", 1 << 60
     (lambda forged: (forged.receive_text(), forged.send(MEETING, struct.pack("<Q", HUGE))),
      f"a message of rank 0: found a text of {HUGE} bytes, expected at most 16777216"),
     (lambda forged: (forged.open(), forged.agree(), forged.tell_inputs(b"[null]")), "a message of rank 0: found no description of inputs"),
+    (lambda forged: (forged.open(), forged.agree(), forged.tell_inputs(200_000 * b"[")), "a message of rank 0: found no description of inputs"),
     (lambda forged: forged.run.set("failed", "\033[2J\n" + "x" * (1 << 20)), r"\\x1b\[2J\\x0axxx"),
-], ids=["values", "no value", "many values", "header", "tensor", "kind", "devices", "text", "inputs", "failure"])
+], ids=["values", "no value", "many values", "header", "tensor", "kind", "devices", "text", "inputs", "deep inputs", "failure"])
 def test_a_forged_rank_0(hostile, said, plans):
     message = said_of(plans, "pp=2", 0, hostile)
     assert re.search(said, message) and message.isprintable() and len(message) < 100_000, message[:1000]

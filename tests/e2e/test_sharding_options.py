@@ -46,7 +46,9 @@ def test_captured_values_stay(tiny_model, tmp_path):
     (("--shard", "=colwise"), 2, "found pattern"),
     (("--shard", "transformer.h[=colwise"), 2, "found pattern"),
     (("--shard-file", "no.json"), 1, "no.json"),
-    (("--shard-file", "words.json"), 1, "no JSON"),
+    (("--shard-file", "words.json"), 1, "expected a JSON object"),
+    (("--shard-file", "deep.json"), 1, "more than 8 levels of arrays and objects"),
+    (("--shard-file", "twice.json"), 1, 'the key "a" is given twice'),
     (("--shard-file", "large.json"), 1, "at most 1 MiB"),
     (("--shard-file", "."), 1, "no regular file"),
     (("--shard-file", "list.json"), 1, "expected an object"),
@@ -57,6 +59,8 @@ def test_what_users_say_wrong(options, status, words, model):
     for name, content in {"list": [], "number": {"a": 1}, "style": {"a": "rowise"}}.items():
         (model.parent / f"{name}.json").write_text(json.dumps(content))
     (model.parent / "words.json").write_text("colwise")
+    (model.parent / "deep.json").write_text(200_000 * "[")
+    (model.parent / "twice.json").write_text('{"a": "rowwise", "a": "colwise"}')
     (model.parent / "large.json").write_text(" " * (2**20 + 1))
     assert words in compile_refused(model, "--mesh", "tp=2", *options, "--devices", 2, status=status)
 

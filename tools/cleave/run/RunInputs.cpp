@@ -4,9 +4,9 @@
 #include "runtime/base/DTypes.h"
 #include "runtime/base/Exceptions.h"
 #include "runtime/exchange/SignatureInputs.h"
+#include "tools/cleave/run/RankMessage.h"
 #include "tools/cleave/run/RankProcess.h"
 #include "llvm/Support/FormatVariadic.h"
-#include "llvm/Support/JSON.h"
 #include <ATen/Functions.h>
 
 namespace cleave {
@@ -42,7 +42,7 @@ static std::string describe(llvm::ArrayRef<Tensor> inputs) {
 }
 
 Expected<std::vector<Tensor>> describedInputs(llvm::StringRef words) {
-  Expected<Value> all = llvm::json::parse(words);
+  Expected<Value> all = parseMessage(words);
   auto none = [] { return llvm::createStringError("a message of rank 0: found no description of inputs"); };
   if (!all || !all->getAsArray()) {
     llvm::consumeError(all.takeError());

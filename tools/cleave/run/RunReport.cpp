@@ -3,10 +3,12 @@
 #include "codegen/plan/PlanFacts.h"
 #include "codegen/plan/Printable.h"
 #include "runtime/base/DTypes.h"
+#include "tools/cleave/run/RankMessage.h"
 #include "tools/cleave/text/TextTable.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FormatVariadic.h"
+#include <cmath>
 
 namespace cleave {
 
@@ -36,7 +38,10 @@ std::string RunReport::partOf(const Measurement &measurement, llvm::ArrayRef<Nam
 static int64_t integer(const Object &object, llvm::StringRef key) {
   return object.getInteger(key).value_or(0);
 }
-static double real(const Object &object, llvm::StringRef key) { return object.getNumber(key).value_or(0); }
+static double real(const Object &object, llvm::StringRef key) {
+  const double number = object.getNumber(key).value_or(0);
+  return std::isfinite(number) ? number : 0;
+}
 static std::string text(const Object &object, llvm::StringRef key) {
   return plan::printable(object.getString(key).value_or(""));
 }
@@ -59,7 +64,7 @@ Expected<RunReport> RunReport::merge(const plan::Plan &plan, const Measurement &
   report.secondsAlone = own.secondsAlone;
   double busyAlone = 0;
   for (auto [rank, words] : llvm::enumerate(parts)) {
-    Expected<Value> part = llvm::json::parse(words);
+    Expected<Value> part = parseMessage(words);
     const auto devices = part ? objects(*part, "devices") : std::nullopt;
     const auto outputs = part ? objects(*part, "outputs") : std::nullopt;
     llvm::consumeError(part.takeError());

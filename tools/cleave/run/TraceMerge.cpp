@@ -2,9 +2,9 @@
 #include "tools/cleave/run/TraceMerge.h"
 #include "codegen/plan/Printable.h"
 #include "runtime/device/Placement.h"
+#include "tools/cleave/run/RankMessage.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
-#include "llvm/Support/JSON.h"
 #include "llvm/Support/MathExtras.h"
 #include <algorithm>
 #include <vector>
@@ -54,7 +54,7 @@ std::string TraceMerge::heading(llvm::ArrayRef<runtime::DeviceStatistics> device
 }
 
 static std::optional<Heading> readHeading(llvm::StringRef text) {
-  Expected<json::Value> value = json::parse(text);
+  Expected<json::Value> value = parseMessage(text);
   if (!value) {
     llvm::consumeError(value.takeError());
     return std::nullopt;

@@ -1,11 +1,11 @@
 //===- ShardOptions.cpp - How weights are to be split ---------------------===//
 #include "tools/driver/base/ShardOptions.h"
 #include "codegen/plan/InputFile.h"
+#include "partitioner/machine/JsonFile.h"
 #include "partitioner/search/ShardingSearch.h"
 #include "tools/driver/base/UsageError.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/GlobPattern.h"
-#include "llvm/Support/JSON.h"
 
 namespace cleave {
 
@@ -29,41 +29,31 @@ static llvm::Error check(StringRef pattern, StringRef style, Complain complain) 
   return llvm::Error::success();
 }
 
-/// Entries of an object in the order of the text, which llvm's objects do not keep.
-static std::vector<std::pair<std::string, const llvm::json::Value *>>
-inOrder(const llvm::json::Object &object, StringRef text) {
-  std::vector<std::pair<std::string, const llvm::json::Value *>> entries;
-  for (auto &[key, value] : object)
-    entries.emplace_back(key.str(), &value);
-  llvm::sort(entries, [&](auto &left, auto &right) {
-    auto placeOf = [&](const std::string &key) { return std::pair(text.find("\"" + key + "\""), key); };
-    return placeOf(left.first) < placeOf(right.first);
-  });
-  return entries;
-}
+/// The patterns are one object; the others leave room for a message about what is wrong with them.
+static constexpr JsonFileKind kShardFile = {"shard file", 1 << 20, 64};
 
 static llvm::Error readFile(const std::string &path, std::vector<std::string> &rules) {
   auto fault = [&](const llvm::Twine &what) {
     return llvm::createStringError("--shard-file " + path + ": " + what);
   };
-  constexpr uint64_t kMostBytes = 1 << 20;
   const std::string remedy = "; give a JSON file of patterns and styles";
   auto file = plan::InputFile::open(path);
   if (!file && file.getError() != std::errc::invalid_argument)
     return fault(file.getError().message() + remedy);
-  if (!file || file->bytes() > kMostBytes)
+  if (!file || file->bytes() > kShardFile.mostBytes)
     return fault("no regular file of at most 1 MiB" + remedy);
   auto buffer = file->read();
   if (!buffer)
     return fault(plan::describeInputError(buffer.getError()) + remedy);
-  auto value = llvm::json::parse((*buffer)->getBuffer());
+  const StringRef text = (*buffer)->getBuffer();
+  auto value = readJsonText(text, "--shard-file " + path, kShardFile);
   if (!value)
-    return fault("no JSON: " + toString(value.takeError()));
+    return value.takeError();
   auto *object = value->getAsObject();
   if (!object)
     return fault("expected an object of patterns and styles, {\"layers.*.wq\": \"colwise\"}");
-  for (auto &[pattern, style] : inOrder(*object, (*buffer)->getBuffer())) {
-    auto word = style->getAsString();
+  for (const std::string &pattern : keysInOrder(text)) {
+    auto word = object->getString(pattern);
     if (!word)
       return fault("\"" + pattern + "\": expected a style in quotes");
     if (auto error = check(pattern, *word,

@@ -1,0 +1,18 @@
+//===- RankMessage.h - JSON that another rank has sent ----------*- C++ -*-===//
+#ifndef CLEAVE_TOOLS_CLEAVE_RUN_RANKMESSAGE_H
+#define CLEAVE_TOOLS_CLEAVE_RUN_RANKMESSAGE_H
+
+#include "partitioner/machine/JsonFile.h"
+#include "runtime/rendezvous/Peers.h"
+
+namespace cleave {
+
+/// Parses a message of another rank. Fails for one that nests deeper than ours do, or has more objects than a
+/// run has devices and outputs: LLVM's parser calls itself for each level, and takes 4 KiB for each object.
+inline llvm::Expected<llvm::json::Value> parseMessage(llvm::StringRef text) {
+  return readJsonText(text, "a message", {"message", runtime::Peers::kMostText, 1 << 16});
+}
+
+} // namespace cleave
+
+#endif // CLEAVE_TOOLS_CLEAVE_RUN_RANKMESSAGE_H
