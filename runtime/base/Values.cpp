@@ -6,6 +6,8 @@
 #include "runtime/base/Exceptions.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/MathExtras.h"
+#include <ATen/core/Dict.h>
 #include <ATen/core/List.h>
 #include <ATen/core/jit_type.h>
 #include <torch/csrc/jit/frontend/schema_type_parser.h>
@@ -75,6 +77,34 @@ static bool isOf(const c10::IValue &item, const c10::Type &type) {
 
 void checkElement(const c10::IValue &item, const c10::Type &type) {
   TORCH_CHECK(isOf(item, type), "found a ", item.tagKind(), " among values of type ", type.repr_str());
+}
+
+/// Whether keys of these hashes, which ascend, fit into a table of 2^bits places, as libtorch's has them
+/// (c10/util/order_preserving_flat_hash_map.h): each in the first free place from its own on, and not too
+/// far.
+static bool fitTable(llvm::ArrayRef<uint64_t> hashes, unsigned bits) {
+  const uint64_t farthest = std::max(bits, 4u);
+  uint64_t free = 0;
+  for (uint64_t hash : hashes) {
+    const uint64_t own = hash >> (64 - bits), place = std::max(own, free);
+    if (place - own >= farthest)
+      return false;
+    free = place + 1;
+  }
+  return true;
+}
+
+void checkEntries(llvm::ArrayRef<c10::IValue> entries) {
+  // By which that table multiplies hashes.
+  constexpr uint64_t kFactor = 11400714819323198485u;
+  // A table is doubled when half of it is full; keys that nobody has chosen need one size more at most.
+  constexpr unsigned kMoreBits = 3;
+  std::vector<uint64_t> hashes;
+  for (size_t i = 0; i + 1 < entries.size(); i += 2)
+    hashes.push_back(c10::detail::DictKeyHash()(entries[i]) * kFactor);
+  llvm::sort(hashes);
+  TORCH_CHECK(fitTable(hashes, llvm::Log2_64_Ceil(hashes.size() + 1) + 1 + kMoreBits), "found a dict of ",
+              hashes.size(), " keys with similar hashes, which would take far more memory than they do");
 }
 
 static Expected<std::vector<c10::IValue>> toValues(const plan::Constant &constant) {

@@ -22,6 +22,11 @@ llvm::Expected<std::pair<c10::TypePtr, c10::TypePtr>> parseDictTypes(llvm::Strin
 /// of their type.
 void checkElement(const c10::IValue &item, const c10::Type &type);
 
+/// Throws c10::Error where a dict of these entries (key, value, key, …) would take far more memory than they
+/// do. libtorch's table doubles until each key is near the place that its hash says: some twenty numbers can
+/// be chosen for which it takes gigabytes.
+void checkEntries(llvm::ArrayRef<c10::IValue> entries);
+
 llvm::Expected<c10::IValue> toValue(const plan::Constant &constant);
 
 /// `value` with its tensors on `place`: itself where they are there. From main memory a GPU takes them by way

@@ -332,6 +332,7 @@ IValue Unpacking::Reader::dict(int depth) {
   c10::impl::GenericDict dict(types->first, types->second);
   std::vector<IValue> entries = items(depth);
   TORCH_CHECK(entries.size() % 2 == 0, "found a key of a dict without its value");
+  checkEntries(entries);
   for (size_t i = 0; i < entries.size(); i += 2) {
     checkElement(entries[i], *types->first);
     checkElement(entries[i + 1], *types->second);

@@ -241,11 +241,15 @@ void Executor::makeTuple(const CodeInstruction &instruction) {
 
 void Executor::makeDict(const CodeInstruction &instruction) {
   c10::impl::GenericDict dict(instruction.element, instruction.value);
-  for (size_t i = 0; i + 1 < instruction.operands.size(); i += 2) {
-    IValue key = take(instruction.operands[i]), value = take(instruction.operands[i + 1]);
-    checkElement(key, *instruction.element);
-    checkElement(value, *instruction.value);
-    dict.insert_or_assign(std::move(key), std::move(value));
+  std::vector<IValue> entries;
+  entries.reserve(instruction.operands.size());
+  for (Operand operand : instruction.operands)
+    entries.push_back(take(operand));
+  checkEntries(entries);
+  for (size_t i = 0; i + 1 < entries.size(); i += 2) {
+    checkElement(entries[i], *instruction.element);
+    checkElement(entries[i + 1], *instruction.value);
+    dict.insert_or_assign(std::move(entries[i]), std::move(entries[i + 1]));
   }
   store(instruction.results[0], std::move(dict));
 }

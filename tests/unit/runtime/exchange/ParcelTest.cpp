@@ -199,6 +199,12 @@ TEST(ParcelTest, RefusesContainersThatHoldAnythingElse) {
   expectRefused(Header() << kTuple << (uint64_t(1) << 60), "cut off");
   expectRefused(Header() << kString << (uint64_t(1) << 60), "cut off");
   expectRefused(Header() << uint8_t(200), "found a value of an unknown kind");
+  Header similar;
+  similar << kDict << "int,int" << uint64_t(48);
+  // All at the same place of libtorch's table, which doubles until they are not.
+  for (uint64_t i = 1; i <= 24; ++i)
+    similar << kInt << int64_t(i * 17428512612931826493u) << kInt << int64_t(0);
+  expectRefused(similar, "found a dict of 24 keys with similar hashes");
   Header deep;
   for (int i = 0; i < 200; ++i)
     deep << kTuple << uint64_t(1);
