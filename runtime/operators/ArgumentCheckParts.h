@@ -3,6 +3,7 @@
 #define CLEAVE_RUNTIME_OPERATORS_ARGUMENTCHECKPARTS_H
 
 #include "runtime/operators/ArgumentChecks.h"
+#include "runtime/operators/HostValues.h"
 #include <ATen/core/Tensor.h>
 
 namespace cleave::runtime {
@@ -37,6 +38,9 @@ ArgumentCheck listCheckOf(llvm::StringRef name, llvm::StringRef overload);
 
 /// Of operators that resize images, and are told sizes as well as scales.
 ArgumentCheck scaleCheckOf(llvm::StringRef name, llvm::StringRef overload);
+
+/// Of operators whose kernels trust sizes, strides and numbers of dimensions.
+ArgumentCheck shapeCheckOf(llvm::StringRef name);
 
 /// Of recurrent layers.
 ArgumentCheck recurrentCheckOf(llvm::StringRef name, llvm::StringRef overload);

@@ -329,9 +329,13 @@ static void checkHalfWeights(ArrayRef<IValue> arguments) {
                 ", which float16 does not have");
 }
 
-/// to.prim_dtype(self, dtype, …) takes none for a dtype, and reads it. Its other overloads have none to miss.
+/// to.prim_dtype(self, dtype, non_blocking, copy) and to.prim_Device(self, device, dtype, …) take none for a
+/// dtype, and read it. The other overloads have as many arguments and a dtype that is never none.
 static void checkGivenDType(ArrayRef<IValue> arguments) {
-  TORCH_CHECK(arguments.size() != 4 || !arguments[1].isNone(), "found no dtype, expected one");
+  const bool isMissing = arguments.size() == 4   ? arguments[1].isNone()
+                         : arguments.size() == 5 ? arguments[1].isNone() && arguments[2].isNone()
+                                                 : false;
+  TORCH_CHECK(!isMissing, "found no dtype, expected one");
 }
 
 /// _log_softmax_backward_data(grad_output, output, dim, input_dtype), and that of softmax.
@@ -365,6 +369,8 @@ ArgumentCheck argumentCheckOf(llvm::StringRef name, llvm::StringRef overload) {
   if (ArgumentCheck check = gradientCheckOf(name))
     return check;
   if (ArgumentCheck check = attentionCheckOf(name))
+    return check;
+  if (ArgumentCheck check = shapeCheckOf(name))
     return check;
   if (ArgumentCheck check = recurrentCheckOf(name, overload))
     return check;

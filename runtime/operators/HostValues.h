@@ -4,6 +4,7 @@
 
 #include "runtime/device/MemoryAccount.h"
 #include "llvm/ADT/ArrayRef.h"
+#include <ATen/core/Tensor.h>
 #include <ATen/core/ivalue.h>
 #include <cstdint>
 #include <vector>
@@ -14,6 +15,8 @@ namespace cleave::runtime {
 constexpr int64_t kMostItems = int64_t(1) << 20;
 /// Most bytes that one value may take beside its tensors.
 constexpr int64_t kMostHostBytes = int64_t(256) << 20;
+/// Most dimensions of a tensor; libtorch's kernels take as many.
+constexpr int64_t kMostDims = 64;
 /// Values are walked and destroyed by functions that call themselves, so they are nested less deep than this.
 constexpr int kMostNested = 100;
 
@@ -33,10 +36,14 @@ public:
   ~HostValues() { release(0); }
 
   /// Counts `value`, which `slot` now holds, instead of what the slot held. Throws c10::OutOfMemoryError
-  /// where that exceeds the account's limit, and c10::Error where hostBytesOf does.
+  /// where that exceeds the account's limit, and c10::Error where hostBytesOf does, or a tensor has more than
+  /// kMostDims dimensions: their sizes are counted nowhere.
   void note(uint32_t slot, const c10::IValue &value) {
     if (isHostValue(value))
       noteHostValue(slot, value);
+    else if (value.isTensor())
+      TORCH_CHECK(value.toTensor().dim() <= kMostDims, "found a tensor of ", value.toTensor().dim(),
+                  " dimensions, expected at most ", kMostDims);
   }
   /// Stops counting what has left its slot.
   void sweep(llvm::ArrayRef<c10::IValue> slots) {

@@ -44,11 +44,12 @@ static void checkTabs(ArrayRef<IValue> arguments) {
   checkProduct(arguments[1].toInt(), int64_t(arguments[0].toStringRef().size()));
 }
 
-/// replace(self, old, new, max): at most in front of each character, and behind the last.
+/// replace(self, old, new, max): the loop over an empty `old` has no end.
 static void checkReplacement(ArrayRef<IValue> arguments) {
   const int64_t length = int64_t(arguments[0].toStringRef().size());
-  const int64_t old = std::max<int64_t>(int64_t(arguments[1].toStringRef().size()), 1);
-  checkProduct(length / old + 1, int64_t(arguments[2].toStringRef().size()));
+  const int64_t old = int64_t(arguments[1].toStringRef().size());
+  TORCH_CHECK(old > 0, "found an empty string to be replaced");
+  checkProduct(length / old, int64_t(arguments[2].toStringRef().size()));
 }
 
 /// join(self, values).
@@ -59,10 +60,17 @@ static void checkJoined(ArrayRef<IValue> arguments) {
     checkLength(length += between + int64_t(value.toStringRef().size()));
 }
 
+/// Whether the text of `value` says where it lies in memory.
+static bool isOpaque(const IValue &value) {
+  return value.isObject() || value.isCapsule() || value.isGenerator() || value.isStorage() ||
+         value.isBlob() || value.isStream() || value.isFuture() || value.isRRef() || value.isPyObject();
+}
+
 /// Tensors in `value`, and what it holds beside them, as text.
 static void checkText(const IValue &value) {
   int64_t length = hostBytesOf(value);
   auto add = [&](const IValue &part) {
+    TORCH_CHECK(!isOpaque(part), "found a ", part.tagKind(), ", expected a value that has a text");
     if (part.isTensor() && part.toTensor().defined()) {
       const int64_t elements = std::min(part.toTensor().numel(), kMostItems);
       checkLength(length += elements * kNumberText);

@@ -5,11 +5,15 @@
 #include "runtime/operators/ArgumentChecks.h"
 #include "llvm/ADT/ArrayRef.h"
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/STLFunctionalExtras.h"
 #include "llvm/ADT/StringRef.h"
+#include <ATen/ops/empty.h>
 #include <ATen/ops/q_per_channel_axis.h>
 #include <ATen/ops/q_per_channel_scales.h>
 #include <ATen/ops/q_per_channel_zero_points.h>
+#include <ATen/ops/set.h>
 #include <ATen/ops/zero.h>
+#include <ATen/quantized/QTensorImpl.h>
 
 namespace cleave::runtime {
 
@@ -106,6 +110,8 @@ static bool mayHoldTensors(const c10::Type &type) {
 }
 
 static void checkChannels(const at::Tensor &tensor, Channels allowed) {
+  if (!tensor.is_quantized())
+    return;
   const c10::QScheme scheme = tensor.qscheme();
   if (scheme != c10::kPerChannelAffine && scheme != c10::kPerChannelAffineFloatQParams)
     return;
@@ -118,15 +124,32 @@ static void checkChannels(const at::Tensor &tensor, Channels allowed) {
               "found ", scales, " scales along dimension ", axis, " of a tensor ", tensor.sizes());
 }
 
-static void checkQuantized(const IValue &value, Channels allowed) {
+/// Has `visit` see a value that is a tensor, or the tensors of one that is a list.
+static void visitTensors(const IValue &value, llvm::function_ref<void(const at::Tensor &)> visit) {
   if (value.isTensor()) {
-    if (value.toTensor().is_quantized())
-      checkChannels(value.toTensor(), allowed);
+    visit(value.toTensor());
   } else if (value.isList()) {
     for (const IValue &item : value.toListRef())
-      if (item.isTensor() && item.toTensor().is_quantized())
-        checkChannels(item.toTensor(), allowed);
+      if (item.isTensor())
+        visit(item.toTensor());
   }
+}
+
+/// Some operators keep the mark of quantized tensors and lose their scales, which are then read where none
+/// are.
+static void checkQuantizer(const at::Tensor &tensor) {
+  TORCH_CHECK(!tensor.is_quantized() || dynamic_cast<at::QTensorImpl *>(tensor.unsafeGetTensorImpl()),
+              "found a quantized tensor that has lost its scales");
+}
+
+//===- Memory that nobody has written to ----------------------------------===//
+
+/// Clears all that lies behind `tensor`, between its elements, too.
+static void clearStorage(const at::Tensor &tensor) {
+  const c10::Storage &storage = tensor.storage();
+  at::empty({0}, tensor.options().dtype(at::kByte))
+      .set_(storage, 0, {int64_t(storage.nbytes())}, {1})
+      .zero_();
 }
 
 /// The arguments on the stack; some operators take any number, which lies behind them.
@@ -155,15 +178,22 @@ torch::jit::Operation guarded(const c10::FunctionSchema &schema, torch::jit::Ope
     return operation;
   return [=, operation = std::move(operation)](Stack &stack) mutable {
     const llvm::ArrayRef<IValue> arguments = argumentsOf(stack, count, isVararg);
+    bool isQuantized = false;
     for (const IValue &argument : arguments)
-      checkQuantized(argument, channels);
+      visitTensors(argument, [&](const at::Tensor &tensor) {
+        checkChannels(tensor, channels);
+        isQuantized |= tensor.is_quantized();
+      });
     for (auto [index, kind] : checked)
       check(arguments[index], kind);
     if (checkOwn)
       checkOwn(arguments);
     operation(stack);
+    if (isQuantized)
+      for (const IValue &result : stack)
+        visitTensors(result, checkQuantizer);
     if (clears)
-      stack.back().toTensor().zero_();
+      clearStorage(stack.back().toTensor());
   };
 }
 

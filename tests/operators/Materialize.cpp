@@ -312,6 +312,8 @@ static std::string digest(const at::Tensor &tensor) {
     text += "," + std::to_string(size);
   if (tensor.numel() > kMostRead)
     return text;
+  if (tensor.is_quantized())
+    text += toString(tensor.qscheme()) + std::to_string(at::sum(tensor.dequantize()).item().toDouble());
   at::Tensor plain =
       (tensor.is_quantized() ? tensor.int_repr() : tensor).resolve_conj().resolve_neg().contiguous();
   return text + "=" + std::string(static_cast<const char *>(plain.const_data_ptr()), plain.nbytes());

@@ -270,7 +270,18 @@ static void changeToBorders(Call &call, Random &random) {
   }
 }
 
+/// Has all lists of numbers hold so many that a kernel which calls itself for each has no stack left.
+static void lengthen(Call &call) {
+  constexpr size_t kLong = 50'000;
+  for (CallValue &argument : call.arguments)
+    if (argument.kind == ValueKind::List && !argument.items.empty() &&
+        argument.items[0].kind == ValueKind::Int)
+      argument.items.resize(kLong, argument.items.back());
+}
+
 void mutate(Call &call, MutationOptions options, Random &random) {
+  if (!options.gently && options.mayBeLarge && once(random, 60))
+    return lengthen(call);
   if (!options.gently && options.mayBeLarge && once(random, 6))
     return changeToBorders(call, random);
   for (uint64_t changes = 1 + below(random, 3); changes > 0; --changes) {

@@ -41,6 +41,8 @@ EXCLUDED = {
         "aten::_get_tracing_state aten::_share_memory_ aten::set_data aten::set aten::_fw_primal aten::detach_ prim::PythonOp prim::IgnoredPythonOp"),
     "is an older name of an interpolation, which kernels believe what its scales say":
         "aten::__interpolate aten::__upsample aten::__upsample_bilinear aten::__upsample_nearest",
+    "keeps names, which libtorch never forgets": "aten::rename aten::align_to aten::refine_names aten::align_as",
+    "makes tensors that no model makes": "aten::_lazy_clone aten::slice_inverse",
     "tells addresses or what process runs it": "aten::initial_seed aten::data_ptr prim::id prim::TimePoint",
 }
 EXCLUDED = {name: reason for reason, names in EXCLUDED.items() for name in names.split()}
@@ -64,6 +66,9 @@ HARMFUL = COLUMNS[2:8]
 def is_candidate(name):
     space, base = name.split(".")[0].split("::")
     if space not in NAMESPACES or f"{space}::{base}" in EXCLUDED or "unsafe" in base and base not in ONLY_GRADIENTS_UNSAFE:
+        return False
+    # Names of dimensions are kept as long as the process lives.
+    if name.partition(".")[2] in ("names", "generator_with_names", "names_out"):
         return False
     if any(word in base for word in UNSUPPORTED) or base.startswith("_no_grad_"):
         return False

@@ -54,11 +54,13 @@ INSTANTIATE_TEST_SUITE_P(
         "aten::_efficientzerotensor", "aten::_nested_view_from_buffer", "inductor::_reinterpret_tensor",
         "inductor::_alloc_from_pool", "aten::_sparse_coo_tensor_unsafe",
         "aten::_sparse_coo_tensor_with_dims_and_tensors", "aten::sparse_coo_tensor.indices",
-        "aten::to_sparse", "aten::_to_dense", "aten::resize",
+        "aten::to_sparse", "aten::_to_dense", "aten::resize", "aten::_lazy_clone", "aten::slice_inverse",
         // Kernels that trust indices.
         "aten::segment_reduce", "aten::_ctc_loss", "aten::_embedding_bag_dense_backward",
         "aten::_cdist_backward", "aten::_pad_packed_sequence", "quantized::embedding_bag_4bit_unpack",
         "aten::lcm",
+        // Names are kept as long as the process lives.
+        "aten::rename", "aten::zeros.names",
         // Files, the terminal, processes, settings.
         "aten::from_file", "aten::save", "aten::warn", "aten::_print", "prim::Print", "prim::PythonOp",
         "prim::fork", "aten::manual_seed", "aten::set_grad_enabled", "aten::backward", "c10d::send",
@@ -252,13 +254,13 @@ static const HostileCall kCalls[] = {
      [](StageWriter &s) {
        return Slots{s.input(0), s.constant(integers({4000})), s.constant(integers({1})), s.constant(none())};
      },
-     "out of bounds for storage"},
+     "reaches outside a tensor [8]"},
     {"OffsetBeyond", "aten::as_strided",
      [](StageWriter &s) {
        return Slots{s.input(0), s.constant(integers({1})), s.constant(integers({1})),
                     s.constant(integer(1 << 30))};
      },
-     "out of bounds for storage"},
+     "reaches outside a tensor [8]"},
     {"RowOfNone", "aten::index_select",
      [](StageWriter &s) { return Slots{s.input(0), s.constant(integer(0)), indices(s, {1}, 8)}; },
      "out of range"},
