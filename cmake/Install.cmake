@@ -1,6 +1,6 @@
 # What `cmake --install build --prefix P` puts where. Component Runtime: what serves plans; Compiler: the rest. Nothing in
-# lib/cmake/Cleave names a folder of this machine: torch and LLVM are found by whoever finds Cleave. The programs and the
-# CUDA plugin are linked already and look for torch where it was.
+# lib/cmake/Cleave names a folder of this machine: torch and LLVM are found by whoever finds Cleave. The programs, in
+# libexec/, are started by scripts that find torch. The CUDA plugin looks for it where it was.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 set(CMAKE_INSTALL_RPATH ${CLEAVE_TORCH}/lib)
@@ -61,7 +61,12 @@ function(install_cleave)
     tools/driver/base/Progress.h
     tools/driver/base/SearchStop.h
     tools/driver/base/UsageError.h)
-  install(TARGETS cleave cleave-opt RUNTIME COMPONENT Compiler)
+  set_target_properties(cleave cleave-opt PROPERTIES INSTALL_RPATH "")
+  install(TARGETS cleave cleave-opt RUNTIME DESTINATION libexec COMPONENT Compiler)
+  configure_file(cmake/launcher.sh.in ${PROJECT_BINARY_DIR}/launcher.sh @ONLY)
+  foreach(PROGRAM cleave cleave-opt)
+    install(PROGRAMS ${PROJECT_BINARY_DIR}/launcher.sh TYPE BIN RENAME ${PROGRAM} COMPONENT Compiler)
+  endforeach()
 
   install(FILES examples/CMakeLists.txt examples/rank.cpp examples/serve.cpp DESTINATION share/cleave/examples COMPONENT Runtime)
   install(FILES examples/compile.cpp DESTINATION share/cleave/examples COMPONENT Compiler)

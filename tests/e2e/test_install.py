@@ -1,5 +1,6 @@
 """An installed Cleave, as a program of another project finds it."""
 
+import os
 import pathlib
 import re
 import shutil
@@ -14,6 +15,7 @@ from launching import Processes, plain_environment, same_bits
 
 BUILD = BIN.resolve().parent
 TORCH = pathlib.Path(torch.__file__).parent
+CXX_LIBRARIES = re.compile(r"/(ld-linux-|lib(c|m|dl|rt|pthread|util|stdc\+\+|gcc_s)\.so)")
 
 
 def run(*command, **options):
@@ -117,6 +119,29 @@ def test_the_runtime_holds_no_compiler(runtime):
     assert not [name for name in needed if re.search("LLVM|MLIR", name)], needed
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may change the root folder")
+def test_serves_where_nothing_else_is(runtime, tiny_model, tmp_path):
+    """Torch and the libraries of C and C++ are all that a serving program needs."""
+    _, build = runtime
+    model, root = tiny_model("gpt2"), tmp_path / "root"
+    root.mkdir()
+    cleave("compile", model.path, "--inputs", model.inputs, "--devices", 2, "-o", root / "a.plan")
+    shutil.copy(model.inputs, root / "inputs.safetensors")
+    shutil.copy(build / "serve", root / "serve")
+    for library in re.findall(r"(/\S+) \(", succeed("ldd", build / "serve")):
+        # Torch's wheel, those that it needs, and the libraries of C and C++.
+        assert pathlib.Path(library).is_relative_to(TORCH.parent) or CXX_LIBRARIES.search(library), library
+        place = root / library.removeprefix("/")
+        place.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(library, place)
+    succeed("chroot", root, "/serve", "/a.plan", "/inputs.safetensors", "/outputs.safetensors")
+    # Without /proc libtorch takes kernels that every processor has, which give other bits.
+    found, expected = load_file(root / "outputs.safetensors"), load_file(model.outputs)
+    assert list(found) == list(expected)
+    assert all(torch.allclose(found[name], expected[name], atol=1e-5) for name in expected)
+    shutil.rmtree(root)
+
+
 def test_compiler_headers_lead_nowhere_else(everything):
     prefix, _ = everything
     for header in (prefix / "include/cleave/tools").rglob("*.h"):
@@ -143,15 +168,37 @@ def test_asks_for_torch(runtime, tmp_path):
         shutil.rmtree(tmp_path / "build")
 
 
-def test_installed_programs_work(everything, tiny_model, tmp_path):
+def test_installed_programs_work(everything, tiny_model, tmp_path, monkeypatch):
+    """With the libtorch of the Python that is active, or of a variable."""
     prefix, _ = everything
     model = tiny_model("gpt2")
-    bin = prefix / "bin"
+    bin, python = prefix / "bin", SOURCE / ".venv/bin/python"
+    monkeypatch.setenv("PATH", f"{python.parent}:/usr/bin:/bin")
     succeed(bin / "cleave", "compile", model.path, "--inputs", model.inputs, "-o", tmp_path / "a.plan")
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    monkeypatch.setenv("CLEAVE_TORCH", str(TORCH))
     assert "stage  device" in succeed(bin / "cleave", "inspect", tmp_path / "a.plan")
     assert "--lower-precision" in succeed(bin / "cleave-opt", "--help")
-    python = SOURCE / ".venv/bin/python"
     assert "usage: cleave-trace" in succeed(bin / "cleave-trace", "--help", env={"CLEAVE_PYTHON": str(python), "PATH": "/usr/bin:/bin"})
+
+
+def test_programs_say_that_torch_is_missing(everything, tmp_path):
+    prefix, _ = everything
+    for torch_folder, found in (("", "no torch"), (str(tmp_path), f"no torch in {tmp_path}")):
+        (tmp_path / "torch").mkdir(exist_ok=True)
+        status, output = run(prefix / "bin/cleave", "--version", cwd=tmp_path,
+                             env={"PATH": "/usr/bin:/bin", "CLEAVE_PYTHON": "/bin/false", "CLEAVE_TORCH": torch_folder})
+        assert status == 1 and output.startswith(f"error: cleave: found {found}, expected torch ") and output.count("\n") == 1, output
+    (tmp_path / "version.py").write_text("__version__ = '1.2.3+cpu'\n")
+    status, output = run(prefix / "bin/cleave", "--version", env={"PATH": "/usr/bin:/bin", "CLEAVE_TORCH": str(tmp_path)})
+    assert status == 1 and "found torch 1.2.3 in" in output, output
+
+
+def test_programs_need_no_llvm_and_know_no_folder(everything):
+    prefix, _ = everything
+    for program in (prefix / "libexec/cleave", prefix / "libexec/cleave-opt"):
+        dynamic = succeed("readelf", "--dynamic", program)
+        assert not re.search(r"NEEDED.*(LLVM|MLIR)|RUNPATH|RPATH", dynamic), dynamic
 
 
 @pytest.mark.skipif(not (BUILD / "lib/cleave_cuda.so").exists(), reason="this build has no CUDA plugin")
