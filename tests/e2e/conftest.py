@@ -214,6 +214,19 @@ def refused(folder, *arguments, status=1, **options):
     return lines[0]
 
 
+def rewrite_records(path, change=lambda name, data: data, renamed={}, added={}):
+    """Writes a model's archive again, with other contents and names of its records."""
+    reader = torch._C.PyTorchFileReader(str(path))
+    records = {name: reader.get_record(name) for name in reader.get_all_records()
+               if not name.startswith(("version", "byteorder", ".data"))}  # These come by themselves.
+    changed = {renamed.get(name, name): change(name, data) for name, data in records.items()} | added
+    assert changed != records
+    writer = torch._C.PyTorchFileWriter(str(path))
+    for name, data in changed.items():
+        writer.write_record(name, data, len(data))
+    writer.write_end_of_file()
+
+
 def compile_refused(model, *more, **options):
     inputs = () if "--input" in more else ("--inputs", "model.inputs.safetensors")
     devices = () if "--devices" in more else ("--devices", 2)

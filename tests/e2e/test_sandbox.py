@@ -14,7 +14,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from conftest import cleave, contents, everything_below
+from conftest import cleave, contents, everything_below, rewrite_records
 
 SECRET = b"a secret of 32 bytes, as float32"
 HINT = "; a model may open no files of its own: if you trust it, pass --trust"
@@ -97,15 +97,7 @@ def put(folder, module):
 
 def rewrite(folder, old, new):
     """Puts other words into the model's code."""
-    reader = torch._C.PyTorchFileReader(str(folder / "model.pt"))
-    records = {name: reader.get_record(name) for name in reader.get_all_records()}
-    writer = torch._C.PyTorchFileWriter(str(folder / "model.pt"))
-    assert any(old.encode() in data for data in records.values())
-    for name, data in records.items():
-        if not name.startswith(("version", "byteorder", ".data")):  # These come by themselves.
-            data = data.replace(old.encode(), new.encode())
-            writer.write_record(name, data, len(data))
-    writer.write_end_of_file()
+    rewrite_records(folder / "model.pt", lambda name, data: data.replace(old.encode(), new.encode()))
 
 
 def compile_refused(folder, *options, command=("compile", "model.pt", *INPUTS, "-o", "new.plan"), **more):
