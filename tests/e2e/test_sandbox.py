@@ -285,6 +285,23 @@ def test_operators_are_looked_at_where_there_is_no_sandbox(folder, call, error, 
     assert ("landlock" in result.json()["protection"]) == (call == SECCOMP)
 
 
+SOURCE = "code/__torch__/test_sandbox"
+
+
+def test_source_in_capitals(folder):
+    """libtorch finds records by names of other case."""
+    put(folder, AtLoad("secret", READS))
+    rewrite_records(folder / "model.pt", renamed={SOURCE + ".py": SOURCE + ".PY"})
+    assert "which no plan may call" in compile_refused(folder, preexec_fn=without(LANDLOCK, errno.ENOSYS))
+
+
+def test_source_twice_but_for_case(folder):
+    put(folder, AtLoad("secret", READS))
+    rewrite_records(folder / "model.pt", renamed={SOURCE + ".py": SOURCE + ".PY"}, added={SOURCE + ".py": b"class AtLoad(Module):\n  pass\n"})
+    message = compile_refused(folder, preexec_fn=without(LANDLOCK, errno.ENOSYS))
+    assert message == f"error: model.pt: record model/{SOURCE}.py is in the archive twice; copy or save the model again"
+
+
 @MISSING
 def test_a_run_without_a_sandbox_says_so(folder, call, error, what):
     put(folder, Plain())
