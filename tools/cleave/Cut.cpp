@@ -9,6 +9,7 @@
 #include "tools/driver/base/SearchStop.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/FileSystem.h"
 #include "llvm/Support/Format.h"
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/JSON.h"
@@ -96,8 +97,20 @@ static Error writeFile(llvm::StringRef path, llvm::StringRef text) {
   return file->commit();
 }
 
+/// Before the work, whether its result can be written, and is not written over the graph.
+static Error checkOutput(const CutOptions &options) {
+  if (options.output.empty())
+    return Error::success();
+  if (llvm::sys::fs::equivalent(options.output, options.graph))
+    return llvm::createStringError("--output " + options.output + ": is the graph; give another name");
+  // Makes a file beside it, and removes that.
+  return plan::AtomicFile::create(options.output).takeError();
+}
+
 /// \param stop  ends the search with the best placement until then.
 static Error cut(const CutOptions &options, SearchStop &stop) {
+  if (Error error = checkOutput(options))
+    return error;
   llvm::Expected<PlacementProblem> problem = readPlacementFile(options.graph);
   if (!problem)
     return problem.takeError();
