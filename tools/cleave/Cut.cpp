@@ -4,6 +4,7 @@
 #include "codegen/plan/Printable.h"
 #include "partitioner/placement/PlacementFile.h"
 #include "tools/cleave/Commands.h"
+#include "tools/cleave/text/Numbers.h"
 #include "tools/cleave/text/Output.h"
 #include "tools/cleave/text/TextTable.h"
 #include "tools/driver/base/SearchStop.h"
@@ -146,7 +147,7 @@ void addCutCommand(CLI::App &app, Action &chosen) {
       ->check(fileName())
       ->type_name("FILE");
   command->add_option("--devices", options->devices, "Accelerators, instead of the file's maxFPGAs")
-      ->check(CLI::Range(uint32_t(1), uint32_t(65536)).description(""))
+      ->transform(wholeNumber(1, 65536))
       ->type_name("N");
   command
       ->add_option("--objective", options->objective,

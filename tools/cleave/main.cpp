@@ -36,7 +36,7 @@ static std::string describeUnexpected(const CLI::App &command) {
   return "there is no option " + found + didYouMean(llvm::StringRef(found).split('=').first, names);
 }
 
-/// `error: compile: --devices: value 0 not in range 1 to 65536; see cleave compile --help`.
+/// `error: compile: --devices: found "0", expected a whole number …; see cleave compile --help`.
 static std::string describeWrongUsage(const CLI::App *app, const CLI::Error &error) {
   std::string command, message = error.what();
   for (const CLI::App *chosen : app->get_subcommands()) {
