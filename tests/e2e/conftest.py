@@ -67,7 +67,7 @@ def everything_below(folder):
     """Files and folders, hidden ones too, with the sizes and times of the files."""
     found = {}
     for path in folder.rglob("*"):
-        facts = path.stat()
+        facts = path.lstat()
         found[str(path.relative_to(folder))] = (facts.st_size, facts.st_mtime_ns) if path.is_file() else None
     return found
 
