@@ -3,6 +3,7 @@
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/ConvertUTF.h"
+#include "llvm/Support/Unicode.h"
 
 namespace cleave::plan {
 
@@ -14,9 +15,9 @@ static constexpr llvm::UTF32 kReplacement = 0xfffd;
 static bool isShown(llvm::UTF32 point) {
   const bool isControl = point < 0x20 || (point >= 0x7f && point < 0xa0);
   const bool separates = point == 0x2028 || point == 0x2029;
-  const bool directs = point == 0x200e || point == 0x200f || (point >= 0x202a && point <= 0x202e) ||
-                       (point >= 0x2066 && point <= 0x2069);
-  return !isControl && !separates && !directs;
+  // Of these, some tag text and others are not assigned yet.
+  const bool isIgnored = point >= 0xe0000 && point < 0xe1000;
+  return !isControl && !separates && !isIgnored && !llvm::sys::unicode::isFormatting(point);
 }
 
 namespace {
@@ -49,6 +50,12 @@ static void appendHex(std::string &text, uint8_t byte) {
   text.append({llvm::hexdigit(byte >> 4, /*LowerCase=*/true), llvm::hexdigit(byte & 15, true)});
 }
 
+/// A unit of UTF-16, as JSON has it.
+static void appendUnit(std::string &text, uint16_t unit) {
+  appendHex(text += "\\u", unit >> 8);
+  appendHex(text, unit & 0xff);
+}
+
 std::string printable(StringRef text) {
   std::string result;
   while (!text.empty()) {
@@ -70,9 +77,12 @@ std::string printableJson(StringRef json) {
       result += character.bytes;
       continue;
     }
-    // What is not shown is below U+10000: one unit of UTF-16.
-    appendHex(result += "\\u", character.point >> 8);
-    appendHex(result, character.point & 0xff);
+    if (character.point < 0x10000) {
+      appendUnit(result, character.point);
+      continue;
+    }
+    appendUnit(result, 0xd7c0 + (character.point >> 10));
+    appendUnit(result, 0xdc00 + (character.point & 0x3ff));
   }
   return result;
 }

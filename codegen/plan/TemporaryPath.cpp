@@ -222,6 +222,10 @@ llvm::Expected<std::string> resolveOutputPath(StringRef path) {
   if (!path.empty() && !llvm::sys::fs::real_path(path, resolved))
     return resolved.str().str();
   resolved = path.rtrim('/');
+  // Renaming onto it would replace the link itself.
+  if (llvm::sys::fs::is_symlink_file(resolved))
+    return llvm::createStringError("cannot write '" + path +
+                                   "': it is a link to nothing; remove it, or give another name");
   StringRef name = llvm::sys::path::filename(resolved);
   if (name.empty() || name == "." || name == "..")
     return llvm::createStringError("cannot write '" + path + "': it names no file");

@@ -14,10 +14,10 @@ namespace cleave::plan {
 llvm::Expected<std::string> makeTemporary(llvm::StringRef finalPath,
                                           llvm::function_ref<int(const char *path)> make);
 
-/// Removes from `folder` the files and directories that a killed process left behind: made by `makeTemporary`, owned by
-/// this user, not locked (`holdTemporary`), and either their maker has ended or nobody has modified them for 60 s. Where
-/// the file system has no locks, all stay. Between making one and locking it, that of a process in another container
-/// may be taken for one of these.
+/// Removes from `folder` the files and directories that a killed process left behind: made by
+/// `makeTemporary`, owned by this user, not locked (`holdTemporary`), and either their maker has ended or
+/// nobody has modified them for 60 s. Where the file system has no locks, all stay. Between making one and
+/// locking it, that of a process in another container may be taken for one of these.
 void removeAbandoned(llvm::StringRef folder);
 
 /// Locks a file or directory until the descriptor is closed or its process ends; -1 where that cannot be
@@ -38,6 +38,7 @@ void removeTemporaries();
 llvm::Error cannotWrite(llvm::StringRef path, int errorNumber);
 
 /// The path that a name stands for: absolute, symbolic links followed, without a slash at its end.
+/// Fails where it is a link whose target is not there.
 llvm::Expected<std::string> resolveOutputPath(llvm::StringRef path);
 
 /// Flushes a file or directory to its disk.

@@ -120,7 +120,8 @@ llvm::Error checkOperators(caffe2::serialize::PyTorchStreamReader &reader,
                            llvm::ArrayRef<ZipRecord> records) {
   for (const ZipRecord &record : records) {
     StringRef name = record.name;
-    const bool isSource = name.ends_with(".py"), isPickle = name.ends_with(".pkl");
+    // libtorch finds records by names of other case, too.
+    const bool isSource = name.ends_with_insensitive(".py"), isPickle = name.ends_with_insensitive(".pkl");
     if (!isSource && !isPickle)
       continue;
     auto [data, size] = reader.getRecord(record.name);

@@ -7,17 +7,13 @@
 #include "frontend/archive/OperatorCheck.h"
 #include "frontend/archive/PickleCheck.h"
 #include "frontend/archive/TorchScriptError.h"
+#include "frontend/archive/Unpickle.h"
 #include "llvm/Support/BLAKE3.h"
 #include "llvm/Support/raw_ostream.h"
 #include <c10/util/Exception.h>
 #include <caffe2/serialize/inline_container.h>
 #include <torch/csrc/jit/runtime/print_handler.h>
-#include <torch/csrc/jit/serialization/import.h>
-#include <torch/csrc/jit/serialization/import_export_helpers.h>
-#include <torch/csrc/jit/serialization/import_read.h>
 #include <torch/csrc/jit/serialization/import_source.h>
-#include <torch/csrc/jit/serialization/storage_context.h>
-#include <torch/csrc/jit/serialization/unpickler.h>
 
 namespace cleave {
 
@@ -65,20 +61,6 @@ static std::array<uint8_t, 32> fingerprintOf(const plan::MappedFile &file, const
   return hash.final<32>();
 }
 
-/// Whether some of the tensor's elements would lie outside its storage: sizes and strides are the file's
-/// word.
-static bool reachesOutside(const at::Tensor &tensor) {
-  if (!tensor.defined() || !tensor.has_storage() || tensor.numel() == 0)
-    return false;
-  // Wide enough for the product of any size and stride.
-  __int128 first = tensor.storage_offset(), last = first;
-  for (int64_t dim = 0; dim < tensor.dim(); ++dim) {
-    __int128 reach = __int128(tensor.size(dim) - 1) * tensor.stride(dim);
-    (reach < 0 ? first : last) += reach;
-  }
-  return first < 0 || last >= __int128(tensor.storage().nbytes() / tensor.itemsize());
-}
-
 /// One pickled archive of the file (`constants`, `data`), its tensors over the mapping.
 static c10::IValue readPickle(const std::string &name, PyTorchStreamReader &reader,
                               llvm::ArrayRef<ZipRecord> records,
@@ -98,16 +80,8 @@ static c10::IValue readPickle(const std::string &name, PyTorchStreamReader &read
     storages->addStorage(record.name.substr(name.size() + 1),
                          c10::Storage(c10::Storage::use_byte_size_t(), record.size, std::move(data)));
   }
-  // On the CPU, wherever the weights were when the model was saved.
-  c10::IValue value =
-      torch::jit::readArchiveAndTensors(name, "", "", std::move(resolver), torch::jit::ObjLoaderFunc,
-                                        at::kCPU, reader, torch::jit::Unpickler::defaultTypeParser, storages);
-  value.visit([](const c10::IValue &part) {
-    TORCH_CHECK(!part.isTensor() || !reachesOutside(part.toTensor()),
-                "a tensor reaches past the end of its storage");
-    return false;
-  });
-  return value;
+  return unpickle({static_cast<const uint8_t *>(pickle.get()), size}, reader.version(), std::move(resolver),
+                  std::move(storages));
 }
 
 /// The source file that declares a class, as libtorch's own importer finds it.

@@ -275,7 +275,8 @@ llvm::Expected<std::vector<ZipRecord>> DirectoryReader::read() {
     if (writer && entry->writer != *writer)
       return damaged("the entry of record " + entry->name + " in the archive's directory is damaged");
     writer = entry->writer;
-    if (!names.insert(entry->name).second)
+    // libtorch looks names up without regard to case.
+    if (!names.insert(entry->name.lower()).second)
       return damaged("record " + entry->name + " is in the archive twice");
     auto record = readRecord(*entry, at);
     if (!record)

@@ -67,7 +67,7 @@ def everything_below(folder):
     """Files and folders, hidden ones too, with the sizes and times of the files."""
     found = {}
     for path in folder.rglob("*"):
-        facts = path.stat()
+        facts = path.lstat()
         found[str(path.relative_to(folder))] = (facts.st_size, facts.st_mtime_ns) if path.is_file() else None
     return found
 
@@ -212,6 +212,19 @@ def refused(folder, *arguments, status=1, **options):
     assert not result.out
     assert everything_below(folder) == before
     return lines[0]
+
+
+def rewrite_records(path, change=lambda name, data: data, renamed={}, added={}):
+    """Writes a model's archive again, with other contents and names of its records."""
+    reader = torch._C.PyTorchFileReader(str(path))
+    records = {name: reader.get_record(name) for name in reader.get_all_records()
+               if not name.startswith(("version", "byteorder", ".data"))}  # These come by themselves.
+    changed = {renamed.get(name, name): change(name, data) for name, data in records.items()} | added
+    assert changed != records
+    writer = torch._C.PyTorchFileWriter(str(path))
+    for name, data in changed.items():
+        writer.write_record(name, data, len(data))
+    writer.write_end_of_file()
 
 
 def compile_refused(model, *more, **options):

@@ -263,6 +263,13 @@ def test_output_that_cannot_be_written(tmp_path, write):
     assert "no regular file" in refused(tmp_path, "cut", "graph.json", "-o", "folder")
 
 
+def test_its_own_graph_is_not_replaced(tmp_path, write):
+    write(graph())
+    (tmp_path / "link").symlink_to("graph.json")
+    for name in ("graph.json", "./graph.json", "link"):
+        assert f"--output {name}: is the graph; give another name" in refused(tmp_path, "cut", "graph.json", "-o", name)
+
+
 @pytest.mark.parametrize("option, value", [("--devices", "0"), ("--objective", "latency")])
 def test_wrong_option(tmp_path, write, option, value):
     write(graph())

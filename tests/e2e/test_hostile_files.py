@@ -10,10 +10,11 @@ import socket
 import struct
 import subprocess
 import time
+from typing import Tuple
 
 import pytest
 import torch
-from conftest import BIN, cleave, compile_refused, everything_below, refused, run_refused
+from conftest import BIN, cleave, compile_refused, everything_below, refused, rewrite_records, run_refused
 
 TERABYTES = 4 << 40
 
@@ -111,6 +112,54 @@ def test_inputs_of_terabytes(plan, model):
         except OSError:
             pytest.skip("this file system has no files of terabytes")
     assert "input_ids" in run_refused(plan, "large.safetensors", preexec_fn=limited)
+
+
+class Looks(torch.nn.Module):
+    """Uses a tensor of its own as soon as it is opened."""
+
+    def __init__(self, writes: bool):
+        super().__init__()
+        self.found = torch.zeros(8)
+        self.writes = writes
+
+    def forward(self, x):
+        return x + self.found
+
+    @torch.jit.export
+    def __getstate__(self):
+        return self.found, self.writes, self.training
+
+    @torch.jit.export
+    def __setstate__(self, state: Tuple[torch.Tensor, bool, bool]):
+        self.found = state[0].clone()[-8:]
+        self.writes = state[1]
+        self.training = state[2]
+        print("looked at", state[0].numel())
+        if self.writes:
+            state[0].fill_(3.0)
+
+
+@pytest.mark.parametrize("writes", [False, True])
+@pytest.mark.parametrize("size", [9, 64, 1 << 30])
+def test_a_tensor_larger_than_its_record(compiler, writes, size):
+    """Code of the model that runs as it is opened does not get to see it."""
+    compiler.save(Looks(writes), {"x": torch.ones(8)})
+    arguments = ("compile", "model.pt", "--inputs", "model.inputs.safetensors", "-o", "model.plan")
+    assert cleave(*arguments, cwd=compiler.folder).err == "model: looked at 8\n"
+    rewrite_records(compiler.folder / "model.pt",
+                    lambda name, data: data.replace(b"(K\x08t", b"(J" + size.to_bytes(4, "little") + b"t", 1) if name == "data.pkl" else data)
+    assert refused(compiler.folder, *arguments).endswith("a tensor reaches past the end of its storage")
+
+
+@pytest.mark.parametrize("name", [b"a", b"0\0"])
+def test_a_weight_that_is_in_no_record(compiler, name):
+    """Nor in one that libtorch would find by this name: it would take the pickle's word for its size."""
+    compiler.save(Looks(False), {"x": torch.ones(8)})
+    text = lambda name: b"X" + len(name).to_bytes(4, "little") + name
+    large = (1 << 20).to_bytes(4, "little")
+    rewrite_records(compiler.folder / "model.pt", lambda record, data: data.replace(text(b"0"), text(name), 1).replace(
+        b"K\x08t", b"J" + large + b"t") if record == "data.pkl" else data, {"data/0": "data/A"} if name == b"a" else {})
+    assert "no record holds the weight" in refused(compiler.folder, "compile", "model.pt", "--inputs", "model.inputs.safetensors", "-o", "o")
 
 
 # While it runs --------------------------------------------------------------------------------------------------------

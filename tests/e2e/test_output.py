@@ -131,6 +131,31 @@ def test_a_limit_on_the_size_of_emitted_ir(model):
     assert message.startswith("error: --emit-ir: cannot write ") and "ulimit -f" in message
 
 
+@pytest.mark.parametrize("is_there", [False, True])
+@pytest.mark.parametrize("ir, why", [("new.plan", "is in the folder of the plan"), ("./new.plan/ir/x", "is in the folder of the plan"),
+                                     ("link/new.plan/ir", "is in the folder of the plan"), ("dangling", "is a link to nothing"),
+                                     ("dangling/ir", "dangling is a link to nothing")])
+def test_emitted_ir_is_elsewhere_than_the_plan(model, ir, why, is_there):
+    """Before the work, which would fail: there is no model."""
+    if is_there:
+        (model.parent / "new.plan").mkdir()
+    (model.parent / "link").symlink_to(".")
+    (model.parent / "dangling").symlink_to("none")
+    model.unlink()
+    assert compile_refused(model, "--emit-ir", ir).startswith(f"error: --emit-ir {ir}: {why}")
+
+
+def test_links_to_nothing_stay(model):
+    """Before the work, which would fail: there is no model."""
+    model.unlink()
+    for name, target in (("dangling", "none"), ("loop", "loop")):
+        (model.parent / name).symlink_to(target)
+        assert f"cannot write '{name}': it is a link to nothing" in refused(model.parent, "compile", model.name, "-o", name)
+        assert f"cannot write '{name}': it is a link to nothing" in refused(
+            model.parent, "simulate", model.name, "--inputs", "model.inputs.safetensors", "--trace", name)
+        assert f"cannot write '{name}': it is a link to nothing" in refused(model.parent, "cut", "graph.json", "-o", name)
+
+
 def test_emitted_ir_does_not_replace_a_folder(model):
     (model.parent / "ir/01-strip-boundaries.mlir").mkdir(parents=True)
     assert "01-strip-boundaries.mlir" in compile_refused(model, "--emit-ir", "ir")

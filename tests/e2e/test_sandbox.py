@@ -14,7 +14,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from conftest import cleave, contents, everything_below
+from conftest import cleave, contents, everything_below, rewrite_records
 
 SECRET = b"a secret of 32 bytes, as float32"
 HINT = "; a model may open no files of its own: if you trust it, pass --trust"
@@ -97,15 +97,7 @@ def put(folder, module):
 
 def rewrite(folder, old, new):
     """Puts other words into the model's code."""
-    reader = torch._C.PyTorchFileReader(str(folder / "model.pt"))
-    records = {name: reader.get_record(name) for name in reader.get_all_records()}
-    writer = torch._C.PyTorchFileWriter(str(folder / "model.pt"))
-    assert any(old.encode() in data for data in records.values())
-    for name, data in records.items():
-        if not name.startswith(("version", "byteorder", ".data")):  # These come by themselves.
-            data = data.replace(old.encode(), new.encode())
-            writer.write_record(name, data, len(data))
-    writer.write_end_of_file()
+    rewrite_records(folder / "model.pt", lambda name, data: data.replace(old.encode(), new.encode()))
 
 
 def compile_refused(folder, *options, command=("compile", "model.pt", *INPUTS, "-o", "new.plan"), **more):
@@ -291,6 +283,23 @@ def test_operators_are_looked_at_where_there_is_no_sandbox(folder, call, error, 
     assert f"note: the model could call listed operators only, since it had no whole sandbox ({what})" in result.out
     result = cleave("verify", "new.plan", "--model", "model.pt", "--json", cwd=folder, preexec_fn=without(call, error))
     assert ("landlock" in result.json()["protection"]) == (call == SECCOMP)
+
+
+SOURCE = "code/__torch__/test_sandbox"
+
+
+def test_source_in_capitals(folder):
+    """libtorch finds records by names of other case."""
+    put(folder, AtLoad("secret", READS))
+    rewrite_records(folder / "model.pt", renamed={SOURCE + ".py": SOURCE + ".PY"})
+    assert "which no plan may call" in compile_refused(folder, preexec_fn=without(LANDLOCK, errno.ENOSYS))
+
+
+def test_source_twice_but_for_case(folder):
+    put(folder, AtLoad("secret", READS))
+    rewrite_records(folder / "model.pt", renamed={SOURCE + ".py": SOURCE + ".PY"}, added={SOURCE + ".py": b"class AtLoad(Module):\n  pass\n"})
+    message = compile_refused(folder, preexec_fn=without(LANDLOCK, errno.ENOSYS))
+    assert message == f"error: model.pt: record model/{SOURCE}.py is in the archive twice; copy or save the model again"
 
 
 @MISSING

@@ -4,11 +4,13 @@
 #include "codegen/plan/Printable.h"
 #include "partitioner/placement/PlacementFile.h"
 #include "tools/cleave/Commands.h"
+#include "tools/cleave/text/Numbers.h"
 #include "tools/cleave/text/Output.h"
 #include "tools/cleave/text/TextTable.h"
 #include "tools/driver/base/SearchStop.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/FileSystem.h"
 #include "llvm/Support/Format.h"
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/JSON.h"
@@ -96,8 +98,20 @@ static Error writeFile(llvm::StringRef path, llvm::StringRef text) {
   return file->commit();
 }
 
+/// Before the work, whether its result can be written, and is not written over the graph.
+static Error checkOutput(const CutOptions &options) {
+  if (options.output.empty())
+    return Error::success();
+  if (llvm::sys::fs::equivalent(options.output, options.graph))
+    return llvm::createStringError("--output " + options.output + ": is the graph; give another name");
+  // Makes a file beside it, and removes that.
+  return plan::AtomicFile::create(options.output).takeError();
+}
+
 /// \param stop  ends the search with the best placement until then.
 static Error cut(const CutOptions &options, SearchStop &stop) {
+  if (Error error = checkOutput(options))
+    return error;
   llvm::Expected<PlacementProblem> problem = readPlacementFile(options.graph);
   if (!problem)
     return problem.takeError();
@@ -133,7 +147,7 @@ void addCutCommand(CLI::App &app, Action &chosen) {
       ->check(fileName())
       ->type_name("FILE");
   command->add_option("--devices", options->devices, "Accelerators, instead of the file's maxFPGAs")
-      ->check(CLI::Range(uint32_t(1), uint32_t(65536)).description(""))
+      ->transform(wholeNumber(1, 65536))
       ->type_name("N");
   command
       ->add_option("--objective", options->objective,

@@ -1,6 +1,7 @@
 //===- PlanOptions.cpp - Options that decide what plan a model becomes ----===//
 #include "tools/cleave/PlanOptions.h"
 #include "tools/cleave/Commands.h"
+#include "tools/cleave/text/Numbers.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SmallVector.h"
 #include "llvm/ADT/StringExtras.h"
@@ -45,7 +46,7 @@ static CLI::Validator notEmpty(const std::string &expected) {
 
 static void addDeviceOptions(CLI::App *command, CompileOptions &options) {
   command->add_option("--devices", options.devices, "How many devices (1, or as many as mesh or machine say)")
-      ->check(CLI::Range(1u, 65536u).description(""))
+      ->transform(wholeNumber(1, 65536))
       ->type_name("N");
   command
       ->add_option("--mesh", options.mesh,
@@ -89,25 +90,6 @@ static void addModelOptions(CLI::App *command, CompileOptions &options) {
       ->type_name("FILE");
 }
 
-/// Puts bytes in place of `80GB`.
-static bool takeUnit(std::string &text) {
-  try {
-    return CLI::AsSizeValue(/*kb_is_1000=*/true)(text).empty();
-  } catch (const CLI::ValidationError &) {
-    return false;
-  }
-}
-
-/// Why the text is no size; otherwise its bytes in place of it.
-static std::string readSize(std::string &text) {
-  const std::string found = text;
-  int64_t bytes;
-  const bool isUnsigned = !llvm::StringRef(text).ltrim().starts_with("-");
-  if (isUnsigned && takeUnit(text) && !llvm::StringRef(text).getAsInteger(10, bytes) && bytes > 0)
-    return "";
-  return "found \"" + found + "\", expected bytes of at least 1, a whole number and its unit, as 80GB or 1500MB";
-}
-
 /// Puts the bytes of each size in place of the list.
 static std::string readSizes(std::string &text, bool takesSeveral) {
   llvm::SmallVector<llvm::StringRef> parts;
@@ -116,7 +98,7 @@ static std::string readSizes(std::string &text, bool takesSeveral) {
     return "found \"" + text + "\", expected one size, as a plan is for one; cleave simulate takes several";
   std::vector<std::string> sizes;
   for (llvm::StringRef part : parts) {
-    if (std::string error = readSize(sizes.emplace_back(part.trim().str())); !error.empty())
+    if (std::string error = readSize(sizes.emplace_back(part.trim().str()), /*least=*/1); !error.empty())
       return error;
   }
   text = llvm::join(sizes, ",");

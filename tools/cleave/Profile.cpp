@@ -6,6 +6,7 @@
 #include "runtime/profile/TimingProcess.h"
 #include "tools/cleave/Commands.h"
 #include "tools/cleave/run/RankProcess.h"
+#include "tools/cleave/text/Numbers.h"
 #include "tools/cleave/text/Output.h"
 #include "tools/cleave/text/ProgressBar.h"
 #include "tools/cleave/text/TextTable.h"
@@ -168,10 +169,10 @@ void addProfileCommand(CLI::App &app, Action &chosen) {
   command
       ->add_option("--passes", options->profile.passes,
                    "How often to measure everything, of which the median counts; more on a shared host (3)")
-      ->check(CLI::Range(1, 1000).description(""))
+      ->transform(wholeNumber(1, 1000))
       ->type_name("N");
   command->add_option("--timeout", options->timeoutSeconds, "Seconds that processes wait for each other")
-      ->check(CLI::Range(uint64_t(1), uint64_t(1000000000)).description(""))
+      ->transform(wholeNumber(1, 1000000000))
       ->capture_default_str()
       ->type_name("N");
   command->add_flag("--quick", options->profile.quick, "Measure little, for a moment: to see that it works");

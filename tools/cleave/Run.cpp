@@ -15,6 +15,7 @@
 #include "tools/cleave/run/RunReport.h"
 #include "tools/cleave/run/RunTrace.h"
 #include "tools/cleave/run/Stream.h"
+#include "tools/cleave/text/Numbers.h"
 #include "tools/cleave/text/Output.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/MathExtras.h"
@@ -237,19 +238,19 @@ static void addFilesAndSteps(CLI::App *command, RunOptions &options) {
   command
       ->add_option("--repeat", options.repeat,
                    "Steps to measure (requests, or streams), after one request to warm up")
-      ->check(CLI::Range(uint64_t(1), uint64_t(1000000000)).description(""))
+      ->transform(wholeNumber(1, 1000000000))
       ->capture_default_str()
       ->type_name("N");
   command
       ->add_option("--timeout", options.timeoutSeconds,
                    "Seconds that a step may take, and ranks wait for each other")
-      ->check(CLI::Range(uint64_t(1), uint64_t(1000000000)).description(""))
+      ->transform(wholeNumber(1, 1000000000))
       ->capture_default_str()
       ->type_name("N");
   command
       ->add_option("--load-timeout", options.loadTimeoutSeconds,
                    "Seconds that loading the plan may take, and ranks wait for one that does")
-      ->check(CLI::Range(uint64_t(1), uint64_t(1000000000)).description(""))
+      ->transform(wholeNumber(1, 1000000000))
       ->capture_default_str()
       ->type_name("N");
 }

@@ -13,6 +13,7 @@
 #include "tools/cleave/run/TraceFile.h"
 #include "tools/cleave/text/Alternatives.h"
 #include "tools/cleave/text/Limits.h"
+#include "tools/cleave/text/Numbers.h"
 #include "tools/cleave/text/TextTable.h"
 #include "tools/cleave/text/Wording.h"
 #include "tools/driver/base/Forecast.h"
@@ -238,7 +239,7 @@ static void addTrainingOptions(CLI::App *command, SimulateOptions &options) {
   command
       ->add_option("--zero", options.choice.zero,
                    "What data-parallel ranks hold in parts: 1 optimizer, 2 gradients, 3 weights too")
-      ->check(CLI::Range(0u, kMostZero).description(""))
+      ->transform(wholeNumber(0, kMostZero))
       ->needs(train)
       ->type_name("0-3");
   command

@@ -4,6 +4,7 @@
 #include "tools/cleave/Commands.h"
 #include "tools/cleave/process/CrashReport.h"
 #include "tools/cleave/process/Supervised.h"
+#include "tools/cleave/text/Numbers.h"
 #include "llvm/ADT/STLExtras.h"
 #include <memory>
 
@@ -76,7 +77,7 @@ void addVerifyCommand(CLI::App &app, Action &chosen) {
   addDeviceNames(command, options->devices,
                  "One device a rank, cpu:N or cuda:N: cpu:0,cuda:0; cuda: a GPU each", /*isPlaced=*/true);
   command->add_option("--timeout", options->timeoutSeconds, "Seconds that one run of the plan may take")
-      ->check(CLI::Range(uint64_t(1), uint64_t(1000000000)).description(""))
+      ->transform(wholeNumber(1, 1000000000))
       ->capture_default_str()
       ->type_name("N");
   repeatable(

@@ -36,7 +36,7 @@ static std::string describeUnexpected(const CLI::App &command) {
   return "there is no option " + found + didYouMean(llvm::StringRef(found).split('=').first, names);
 }
 
-/// `error: compile: --devices: value 0 not in range 1 to 65536; see cleave compile --help`.
+/// `error: compile: --devices: found "0", expected a whole number …; see cleave compile --help`.
 static std::string describeWrongUsage(const CLI::App *app, const CLI::Error &error) {
   std::string command, message = error.what();
   for (const CLI::App *chosen : app->get_subcommands()) {
@@ -56,6 +56,19 @@ static std::string describeWrongUsage(const CLI::App *app, const CLI::Error &err
   return "error: " + (command.empty() ? "" : command + ": ") +
          cleave::plan::printable(message, kLongestMessage) + "; see cleave " +
          (command.empty() ? "" : command + " ") + "--help\n";
+}
+
+/// CLI11 reads any number after a flag as yes, and nothing as well, which a shell makes of a variable that is
+/// not set.
+static void checkFlags(const CLI::App &command, llvm::ArrayRef<const char *> arguments) {
+  for (llvm::StringRef argument :
+       llvm::make_range(arguments.begin(), llvm::find(arguments, llvm::StringRef("--")))) {
+    auto [name, value] = argument.split('=');
+    const CLI::Option *option =
+        name.starts_with("--") && name != argument ? command.get_option_no_throw(name.str()) : nullptr;
+    if (option && option->get_items_expected_max() == 0)
+      throw CLI::ArgumentMismatch(name.str() + ": found the value \"" + value.str() + "\", expected none");
+  }
 }
 
 static std::string checkDeviceNames(const std::string &text) {
@@ -163,6 +176,7 @@ int main(int argc, char **argv) {
   cleave::addProfileCommand(app, chosen);
   try {
     app.parse(argc, argv);
+    checkFlags(*app.get_subcommands().front(), llvm::ArrayRef(argv, argc));
   } catch (const CLI::ParseError &error) {
     // --help and --version come here as well, with the code 0.
     std::ostringstream text;

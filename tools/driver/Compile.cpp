@@ -292,7 +292,7 @@ llvm::Expected<CompileReport> Compilation::run() {
       return created.takeError();
     directory.emplace(std::move(*created));
   }
-  if (auto error = checkIrFolder(options.emitIr))
+  if (auto error = checkIrFolder(options.emitIr, options.output))
     return error;
   auto start = std::chrono::steady_clock::now();
   if (auto error = read())

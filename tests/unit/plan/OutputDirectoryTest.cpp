@@ -122,6 +122,25 @@ TEST(OutputDirectory, NamesAFolderThatIsNone) {
             "cannot write '/proc/a.plan': No such file or directory; write to another folder");
 }
 
+TEST(OutputDirectory, LeavesLinksToNothing) {
+  TestFolder folder;
+  ASSERT_EQ(symlink("none", folder.at("dangling").c_str()), 0);
+  ASSERT_EQ(symlink("loop", folder.at("loop").c_str()), 0);
+  for (const char *name : {"dangling", "loop"}) {
+    const std::string message =
+        "cannot write '" + folder.at(name) + "': it is a link to nothing; remove it, or give another name";
+    EXPECT_EQ(messageOf(OutputDirectory::create(folder.at(name))), message);
+    EXPECT_EQ(messageOf(writeFileAtomically(folder.at(name), "x")), message);
+    EXPECT_TRUE(llvm::sys::fs::is_symlink_file(folder.at(name)));
+  }
+  // Links to what is there are followed.
+  ASSERT_EQ(symlink("target", folder.at("link").c_str()), 0);
+  writeFile(folder.at("target"), "old");
+  EXPECT_EQ(messageOf(writeFileAtomically(folder.at("link"), "new")), "");
+  EXPECT_EQ(readFile(folder.at("target")), "new");
+  EXPECT_TRUE(llvm::sys::fs::is_symlink_file(folder.at("link")));
+}
+
 /// Runs `work` in a child process and returns how that ended.
 static int runInChild(llvm::function_ref<void()> work) {
   pid_t child = fork();

@@ -21,6 +21,17 @@ TEST(PrintableTest, ShowsWhatATerminalWouldObey) {
     EXPECT_FALSE(isPrintable(text));
 }
 
+TEST(PrintableTest, ShowsWhatIsNotSeen) {
+  // A soft hyphen, a mark of direction, spaces of no width, a joiner, an annotation, and tags.
+  for (const char *text : {"\u00ad", "\u061c", "\u180e", "\u200b", "\u200d", "\u2060", "\u206a", "\ufeff",
+                           "\ufff9", "\U0001d173", "\U000e0000", "\U000e0041", "\U000e0fff"}) {
+    EXPECT_FALSE(isPrintable(text)) << printable(text);
+    EXPECT_TRUE(isPrintable(printable(text))) << printable(text);
+  }
+  EXPECT_EQ(printable("a\u061c"), "a\\xd8\\x9c");
+  EXPECT_EQ(printableJson("\"a\u061c\U000e0041\""), "\"a\\u061c\\udb40\\udc41\"");
+}
+
 TEST(PrintableTest, ShowsWhatIsNoText) {
   EXPECT_EQ(printable("\xff"
                       "a\xc3"),

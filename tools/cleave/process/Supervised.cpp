@@ -1,5 +1,6 @@
 //===- Supervised.cpp - What compile, simulate, verify have in common -----===//
 #include "tools/cleave/process/Supervised.h"
+#include "tools/cleave/text/Numbers.h"
 
 namespace cleave {
 
@@ -31,18 +32,10 @@ void addSupervisedOptions(CLI::App *command, SupervisedOptions &options) {
   command
       ->add_option("--memory-limit", options.limits.memoryBytes,
                    "Bytes of memory it may take, as 8GB; 0: any (9/10 of this machine's)")
-      ->transform(CLI::AsSizeValue(/*kb_is_1000=*/true))
-      // Before that, which takes it for a very large one.
-      ->transform(CLI::Validator(
-          [](std::string &text) {
-            return llvm::StringRef(text).ltrim().starts_with("-")
-                       ? "found " + text + ", expected a size of 0 or more, as 8GB"
-                       : "";
-          },
-          ""))
+      ->transform(CLI::Validator([](std::string &text) { return readSize(text, /*least=*/0); }, ""))
       ->type_name("SIZE");
   command->add_option("--time-limit", options.limits.seconds, "Seconds it may take in all; 0: any")
-      ->check(CLI::Range(uint64_t(0), uint64_t(1000000000)).description(""))
+      ->transform(wholeNumber(0, 1000000000))
       ->capture_default_str()
       ->type_name("N");
   command->add_flag("--json", options.json, "Report as one JSON object");

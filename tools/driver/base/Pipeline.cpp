@@ -2,6 +2,7 @@
 #include "tools/driver/base/Pipeline.h"
 #include "codegen/plan/OutputBroker.h"
 #include "codegen/plan/OutputDirectory.h"
+#include "codegen/plan/TemporaryPath.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Pass/PassInstrumentation.h"
 #include "mlir/Pass/PassManager.h"
@@ -35,7 +36,8 @@ static std::string decidingPass(const CompileOptions &options, const PipelineSha
 
 /// What makes that real.
 static std::string splittingPasses(const CompileOptions &options) {
-  std::string passes = "propagate-sharding,resolve-conflicts,partition-spmd,place-collectives,canonicalize,cse,infer-types";
+  std::string passes =
+      "propagate-sharding,resolve-conflicts,partition-spmd,place-collectives,canonicalize,cse,infer-types";
   return passes + (options.rewritesIdioms ? ",rewrite-idioms{only=rms-norm},cse,infer-types" : "");
 }
 
@@ -61,11 +63,13 @@ std::vector<std::string> shardingSteps(const CompileOptions &options, const Pipe
   std::string types = "strip-boundaries";
   if (!options.capturePoints.empty())
     types += "{keep=" + llvm::join(options.capturePoints, ",") + "}";
-  std::vector<std::string> steps{types + ",canonicalize,infer-types" + (isIrText(options.model) ? "{check}" : "") + ",fold-sizes,canonicalize,cse"};
+  std::vector<std::string> steps{types + ",canonicalize,infer-types" +
+                                 (isIrText(options.model) ? "{check}" : "") + ",fold-sizes,canonicalize,cse"};
   const bool isSplit = shape.tensorRanks > 1;
   std::vector<std::string> changes;
   if (options.rewritesIdioms)
-    changes.push_back("rewrite-idioms" + std::string(isSplit ? "{only=tanh-gelu,rotary,attention,grouped-attention}" : "") +
+    changes.push_back("rewrite-idioms" +
+                      std::string(isSplit ? "{only=tanh-gelu,rotary,attention,grouped-attention}" : "") +
                       ",cse,infer-types");
   if (options.dtype != "traced")
     changes.push_back("lower-precision{dtype=" + options.dtype + "},canonicalize,cse,infer-types");
@@ -103,7 +107,9 @@ std::string cuttingPasses(const CompileOptions &options, const PipelineShape &sh
   return assign + "}," + schedule + "},split-stages";
 }
 
-static std::string wholePipeline(const Twine &passes) { return ("builtin.module(func.func(" + passes + "))").str(); }
+static std::string wholePipeline(const Twine &passes) {
+  return ("builtin.module(func.func(" + passes + "))").str();
+}
 
 std::string pipelineOf(const CompileOptions &options, const PipelineShape &shape) {
   return wholePipeline(llvm::join(shardingSteps(options, shape), ",") + "," + cuttingPasses(options, shape));
@@ -162,12 +168,35 @@ private:
 };
 } // namespace
 
-llvm::Error checkIrFolder(StringRef folder) {
+/// Whether the plan's folder is `path`, which is there or is not, or one that it is in.
+static bool isInPlan(StringRef path, StringRef plan) {
+  llvm::Expected<std::string> resolved = plan::resolveOutputPath(path);
+  if (!resolved) {
+    // A folder that it is in is not there either.
+    llvm::consumeError(resolved.takeError());
+    return false;
+  }
+  StringRef within = *resolved;
+  while (!within.empty() && within != plan)
+    within = llvm::sys::path::parent_path(within);
+  return within == plan;
+}
+
+llvm::Error checkIrFolder(StringRef folder, StringRef output) {
   namespace fs = llvm::sys::fs;
+  if (folder.empty())
+    return llvm::Error::success();
   auto refuse = [&](const llvm::Twine &why) {
     return llvm::createStringError("--emit-ir " + folder + ": " + why + "; give another name");
   };
+  llvm::Expected<std::string> plan = plan::resolveOutputPath(output);
+  if (!plan)
+    return plan.takeError();
   for (StringRef path = folder.rtrim('/'); !path.empty(); path = llvm::sys::path::parent_path(path)) {
+    if (isInPlan(path, *plan))
+      return refuse("is in the folder of the plan, which holds nothing else");
+    if (fs::is_symlink_file(path) && !fs::exists(path))
+      return refuse((path == folder ? "" : path + " ") + "is a link to nothing");
     if (!fs::exists(path))
       continue;
     if (!fs::is_directory(path))

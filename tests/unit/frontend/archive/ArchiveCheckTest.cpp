@@ -97,14 +97,20 @@ TEST(ArchiveCheck, RefusesRandomDamage) {
   }
 }
 
-TEST(ArchiveCheck, RefusesARecordTwice) {
+/// The archive with another name of the second record, in its header and in the directory: only the name is wrong.
+static Bytes renameSecond(const std::string &name) {
   Bytes archive = makeArchive();
-  // The second record takes the name of the first, in its header and in the directory: only the names are wrong.
-  std::string first = "data/0", second = "data/1";
-  for (size_t at = 0; at + 6 < archive.size(); ++at)
+  const std::string second = "data/1";
+  for (size_t at = 0; at + second.size() < archive.size(); ++at)
     if (std::equal(second.begin(), second.end(), archive.begin() + at))
-      std::copy(first.begin(), first.end(), archive.begin() + at);
-  EXPECT_NE(errorOf(archive).find("twice"), std::string::npos) << errorOf(archive);
+      std::copy(name.begin(), name.end(), archive.begin() + at);
+  return archive;
+}
+
+TEST(ArchiveCheck, RefusesARecordTwice) {
+  // libtorch takes one of those that differ in case alone.
+  for (const char *name : {"data/0", "Data/0"})
+    EXPECT_NE(errorOf(renameSecond(name)).find("twice"), std::string::npos) << errorOf(renameSecond(name));
 }
 
 TEST(ArchiveCheck, NamesTheDamagedRecord) {
