@@ -1,5 +1,6 @@
 //===- PlanOptions.cpp - Options that decide what plan a model becomes ----===//
 #include "tools/cleave/PlanOptions.h"
+#include "partitioner/machine/Machine.h"
 #include "tools/cleave/Commands.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SmallVector.h"
@@ -139,9 +140,10 @@ void addDeviceMemoryOption(CLI::App *command, std::vector<int64_t> &sizes, bool 
 }
 
 void addNeeds(const CompileOptions &options, Confinement &confinement) {
-  for (const std::string &file : {options.inputsFile, options.machine, options.shardFile})
-    if (!file.empty())
-      confinement.reads.push_back(file);
+  confinement.files.insert(confinement.files.end(), {options.inputsFile, options.shardFile});
+  // A file of a preset's name is not what the option means.
+  if (!Machine::preset(options.machine))
+    confinement.files.push_back(options.machine);
   confinement.libraries = options.libraries;
   confinement.stop = options.stop;
 }

@@ -92,7 +92,7 @@ static void confine(pid_t parent) {
 
 /// In the child, whose one thread this is: gives up what the work does not need.
 static llvm::Error enterSandbox(const Confinement &confinement, plan::OutputBroker *broker) {
-  sandbox::Rights rights{confinement.reads, ""};
+  sandbox::Rights rights{confinement.files, confinement.folders, ""};
   if (broker) {
     broker->use();
     if (!confinement.outputs.plan.empty())
