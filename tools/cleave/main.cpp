@@ -165,9 +165,11 @@ int main(int argc, char **argv) {
     app.parse(argc, argv);
   } catch (const CLI::ParseError &error) {
     // --help and --version come here as well, with the code 0.
-    std::ostringstream text;
-    if (app.exit(error, text) != 0)
+    std::ostringstream text, problem;
+    if (app.exit(error, text, problem) != 0) {
+      llvm::errs() << problem.str();
       return kWrongUsage;
+    }
     llvm::outs() << text.str();
     return conclude("", cleave::finishOutput());
   }
