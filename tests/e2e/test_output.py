@@ -250,7 +250,8 @@ def test_a_killed_run_leaves_nothing(model, plan, number):
 
 @MOMENTS
 @pytest.mark.parametrize("number, words", [(signal.SIGSEGV, "crashed (SIGSEGV)"), (signal.SIGABRT, "crashed (SIGABRT)"),
-                                           (signal.SIGKILL, "want of memory")], ids=lambda value: getattr(value, "name", ""))
+                                           (signal.SIGKILL, "want of memory"), (signal.SIGRTMIN, "crashed (signal 34)")],
+                         ids=lambda value: getattr(value, "name", ""))
 def test_a_crash_is_one_error(model, number, words, moment):
     """The process that works on the file dies of it, as libtorch may."""
     before = everything_below(model.parent)

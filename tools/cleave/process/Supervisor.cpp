@@ -45,9 +45,15 @@ static bool isIgnored(int signal) {
   return sigaction(signal, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
 }
 
+/// `SIGINT`; of a real-time signal, which has no name, `signal 34`.
+static std::string nameOf(int signal) {
+  const char *name = sigabbrev_np(signal);
+  return name ? std::string("SIG") + name : "signal " + std::to_string(signal);
+}
+
 /// `error: run: stopped by SIGINT`.
 static std::string describeSignal(llvm::StringRef command, int signal) {
-  return ("error: " + command + ": stopped by SIG" + sigabbrev_np(signal) + "\n").str();
+  return ("error: " + command + ": stopped by " + nameOf(signal) + "\n").str();
 }
 
 /// Lines for the handler, which may not make them.
@@ -225,7 +231,7 @@ int Supervision::conclude(int status) {
                 ": was killed, perhaps by the system for want of memory; free some, or give --memory-limit");
   if (note && (*note->where || *note->file))
     return fail(file + ": " + textOf(note->where) + describeCrash(signal, textOf(note->file)));
-  return fail(file + ": reading it crashed (SIG" + sigabbrev_np(signal) +
+  return fail(file + ": reading it crashed (" + nameOf(signal) +
               "), as damaged and hostile files can make libtorch do; save the model again, and do not trust "
               "the file");
 }
