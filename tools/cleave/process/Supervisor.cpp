@@ -85,12 +85,12 @@ void announceSignals(llvm::StringRef command, SearchStop *stop) {
 //===- The child ----------------------------------------------------------===//
 
 /// In the child: it ends with its parent, which alone hears a terminal's SIGINT, gains no rights, and is what
-/// the system kills first for want of memory.
+/// the system kills first for want of memory. Its outputs are removed by the process that makes them.
 static void confine(pid_t parent) {
   std::signal(SIGINT, SIG_IGN);
-  prctl(PR_SET_PDEATHSIG, SIGTERM);
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent)
-    raise(SIGTERM);
+    raise(SIGKILL);
   prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
   std::error_code error;
   llvm::raw_fd_ostream("/proc/self/oom_score_adj", error) << 1000;
