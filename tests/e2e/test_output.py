@@ -155,6 +155,16 @@ def test_a_full_standard_output(model, plan, command):
     assert len(result.err.splitlines()) == 1
 
 
+def test_a_standard_output_that_nobody_reads(model):
+    """Any program dies of that; the plan is in place by then."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    result = cleave("compile", model.name, "--inputs", "model.inputs.safetensors", "-o", "new.plan", status=-signal.SIGPIPE,
+                    cwd=model.parent, stdout=writing)
+    os.close(writing)
+    assert not result.err and (model.parent / "new.plan/plan.fb").exists()
+
+
 @pytest.fixture
 def tiny_disk(tmp_path):
     """A file system of 64 KiB, on which no plan has room."""

@@ -226,6 +226,11 @@ int Supervision::conclude(int status) {
     llvm::errs() << describeSignal(command, handedOn ? handedOn : signal);
     dieOf(handedOn ? handedOn : signal);
   }
+  // Nobody reads its output any more: no fault of the file's.
+  if (signal == SIGPIPE) {
+    clear();
+    dieOf(signal);
+  }
   if (signal == SIGKILL)
     return fail(file +
                 ": was killed, perhaps by the system for want of memory; free some, or give --memory-limit");
