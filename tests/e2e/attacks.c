@@ -51,6 +51,9 @@ static void attack(void) {
 }
 
 __attribute__((constructor)) static void arrange(void) {
-  if (getenv("ATTACKED"))
+  if (getenv("ATTACKED")) {
+    // Work on models ends without the other.
+    at_quick_exit(attack);
     atexit(attack);
+  }
 }

@@ -331,6 +331,66 @@ def test_a_file_that_takes_all(tmp_path, plan, step, limit, words):
     assert message == f"error: verify: model.pt: {words}"
 
 
+@torch.jit.script
+def print_without_end(line: str):
+    while True:
+        print(line)
+
+
+class Talks(torch.nn.Module):
+    """As it is opened, in a thread that does not end; then it fails, or waits for it."""
+
+    def __init__(self, length: int, fails: bool):
+        super().__init__()
+        self.length = length
+        self.fails = fails
+
+    def forward(self, x):
+        return x + 1
+
+    @torch.jit.export
+    def __getstate__(self):
+        return self.length, self.fails, self.training
+
+    @torch.jit.export
+    def __setstate__(self, state: Tuple[int, bool, bool]):
+        self.length = state[0]
+        self.fails = state[1]
+        self.training = state[2]
+        line = "A"
+        while len(line) < self.length:
+            line = line + line
+        talk = torch.jit.fork(print_without_end, line)
+        if self.fails:
+            # The thread is likely to have begun by then.
+            product = torch.ones(200, 200)
+            for i in range(20):
+                product = torch.mm(product, product)
+            raise ValueError("done")
+        torch.jit.wait(talk)
+
+
+def test_the_error_is_a_line_of_its_own(tmp_path):
+    """Where the work is killed amid a line, which is longer than a pipe is wide."""
+    torch.jit.save(torch.jit.script(Talks(1 << 20, False)), tmp_path / "model.pt")
+    process = start(tmp_path / "model.pt", "compile", "model.pt", "--input", "x:f32[3]", "-o", "new.plan", "--time-limit", 1)
+    child = child_of(process)
+    while os.path.exists(f"/proc/{child}"):
+        time.sleep(0.01)
+    err = process.communicate(timeout=60)[1]
+    assert err.startswith("model: AAA") and err.count("error: ") == 1
+    assert err.splitlines()[-1].startswith("error: compile: model.pt: took longer than 1 s")
+
+
+def test_the_error_is_the_last_line(tmp_path):
+    """And ends the work, whatever threads of the model still do."""
+    torch.jit.save(torch.jit.script(Talks(1, True)), tmp_path / "model.pt")
+    result = cleave("compile", "model.pt", "--input", "x:f32[3]", "-o", "new.plan", "--time-limit", 60, status=1, cwd=tmp_path)
+    *lines, error = result.err.splitlines()
+    assert error.startswith("error: model.pt: ") and error.endswith("done")
+    assert all(line == "model: A" for line in lines)
+
+
 def test_limits_that_hold(model):
     cleave("compile", model.name, "--inputs", "model.inputs.safetensors", "--verify", "-o", "new.plan", "--memory-limit", "4GB",
            "--time-limit", 600, cwd=model.parent)

@@ -1,4 +1,5 @@
 //===- main.cpp - The `cleave` program ------------------------------------===//
+#include "codegen/plan/ErrorLines.h"
 #include "codegen/plan/OperatorName.h"
 #include "codegen/plan/Printable.h"
 #include "codegen/plan/TemporaryPath.h"
@@ -125,9 +126,10 @@ static int conclude(llvm::StringRef command, llvm::Error error) {
   // screen holds, whatever they say.
   const std::string message = cleave::plan::printable(toString(std::move(error)), kLongestMessage);
   if (isUsage)
-    llvm::errs() << "error: " << command << ": " << message << "; see cleave " << command << " --help\n";
+    cleave::plan::printLastLine(
+        ("error: " + command + ": " + message + "; see cleave " + command + " --help").str());
   else
-    llvm::errs() << "error: " << message << "\n";
+    cleave::plan::printLastLine("error: " + message);
   return isUsage ? kWrongUsage : EXIT_FAILURE;
 }
 

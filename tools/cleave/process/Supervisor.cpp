@@ -1,5 +1,6 @@
 //===- Supervisor.cpp - Work on files from strangers ----------------------===//
 #include "tools/cleave/process/Supervisor.h"
+#include "codegen/plan/ErrorLines.h"
 #include "codegen/plan/Printable.h"
 #include "runtime/operators/Operators.h"
 #include "sandbox/Sandbox.h"
@@ -15,6 +16,7 @@
 #include <cerrno>
 #include <chrono>
 #include <csignal>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <new>
@@ -53,7 +55,7 @@ static std::string nameOf(int signal) {
 
 /// `error: run: stopped by SIGINT`.
 static std::string describeSignal(llvm::StringRef command, int signal) {
-  return ("error: " + command + ": stopped by " + nameOf(signal) + "\n").str();
+  return ("error: " + command + ": stopped by " + nameOf(signal)).str();
 }
 
 /// Lines for the handler, which may not make them.
@@ -76,7 +78,7 @@ static void announceAndDie(int signal) {
 void announceSignals(llvm::StringRef command, SearchStop *stop) {
   endedFirst = stop;
   for (size_t i = 0; i < std::size(kSignals); ++i) {
-    std::strncpy(lines[i], describeSignal(command, kSignals[i]).c_str(), sizeof(lines[i]) - 1);
+    std::strncpy(lines[i], (describeSignal(command, kSignals[i]) + "\n").c_str(), sizeof(lines[i]) - 1);
     if (!isIgnored(kSignals[i]))
       std::signal(kSignals[i], announceAndDie);
   }
@@ -151,6 +153,8 @@ private:
   int fail(const llvm::Twine &message);
   /// Removes what the child has left: files, and a progress bar.
   void clear();
+  /// On a line of its own, also where the child did not end its last one.
+  void print(const std::string &line) const;
 
   const llvm::StringRef command, file;
   const Limits limits;
@@ -177,9 +181,13 @@ void Supervision::clear() {
     ProgressBar::erase();
 }
 
+void Supervision::print(const std::string &line) const {
+  plan::printLine((note && note->isWithinLine ? "\n" : "") + line);
+}
+
 int Supervision::fail(const llvm::Twine &message) {
   clear();
-  llvm::errs() << "error: " << command << ": " << plan::printable(message.str()) << "\n";
+  print(("error: " + command + ": " + plan::printable(message.str())).str());
   return EXIT_FAILURE;
 }
 
@@ -223,7 +231,7 @@ int Supervision::conclude(int status) {
     return fail(file + ": " + reason);
   if (handedOn || llvm::is_contained(kSignals, signal)) {
     clear();
-    llvm::errs() << describeSignal(command, handedOn ? handedOn : signal);
+    print(describeSignal(command, handedOn ? handedOn : signal));
     dieOf(handedOn ? handedOn : signal);
   }
   // Nobody reads its output any more: no fault of the file's.
@@ -268,8 +276,8 @@ SearchStop *makeSharedStop() {
 }
 
 static int fail(llvm::StringRef command, llvm::Error error) {
-  llvm::errs() << "error: " << command << (command.empty() ? "" : ": ")
-               << plan::printable(toString(std::move(error))) << "\n";
+  const std::string where = command.empty() ? "" : (command + ": ").str();
+  plan::printLastLine("error: " + where + plan::printable(toString(std::move(error))));
   return EXIT_FAILURE;
 }
 
@@ -298,7 +306,11 @@ int supervise(llvm::StringRef command, const Confinement &confinement, llvm::fun
     if (note)
       noteCrashes(*note);
     llvm::Error error = enterSandbox(confinement, broker.get());
-    std::exit(error ? fail("", std::move(error)) : work());
+    const int status = error ? fail("", std::move(error)) : work();
+    llvm::outs().flush();
+    std::fflush(stdout);
+    // Without destructors, which would wait for the model's threads.
+    std::quick_exit(status);
   }
   if (broker)
     if (llvm::Error error = broker->serve()) {
