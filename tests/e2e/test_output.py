@@ -144,6 +144,12 @@ def test_emitted_ir_shows_where_a_pass_failed(model):
     assert not (model.parent / "new.plan").exists()
 
 
+class Prints(torch.nn.Module):
+    def forward(self, x):
+        print("in forward")
+        return x + 1
+
+
 @pytest.mark.parametrize("command", ["compile", "run", "verify", "inspect"])
 def test_a_full_standard_output(model, plan, command):
     arguments = {"compile": (model.name, "--inputs", "model.inputs.safetensors", "-o", "new.plan"),
@@ -153,6 +159,14 @@ def test_a_full_standard_output(model, plan, command):
         result = cleave(command, *arguments[command], status=1, cwd=model.parent, stdout=full)
     assert result.err.startswith("error: cannot write to the standard output: ")
     assert len(result.err.splitlines()) == 1
+
+
+def test_a_full_standard_error(tmp_path):
+    """What a model prints is no part of what is asked for."""
+    torch.jit.save(torch.jit.script(Prints()), tmp_path / "model.pt")
+    with open("/dev/full", "w") as full:
+        result = cleave("compile", "model.pt", "--input", "x:f32[3]", "--verify", "-o", "new.plan", cwd=tmp_path, stderr=full)
+    assert result.out.startswith("new.plan: 1 stage") and (tmp_path / "new.plan/plan.fb").exists()
 
 
 def test_a_standard_output_that_nobody_reads(model):

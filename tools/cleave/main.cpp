@@ -186,8 +186,11 @@ int main(int argc, char **argv) {
   cleave::announceSignals(command, chosen.stop);
   cleave::reportCrashes(command);
   const int status = conclude(command, work());
-  if (status == EXIT_SUCCESS)
+  if (status == EXIT_SUCCESS) {
+    // Notes that could not be written would make it a failure.
+    llvm::errs().clear_error();
     return status;
+  }
   // Without destructors: threads that could not be stopped may still use what these would take away.
   llvm::outs().flush();
   cleave::plan::removeTemporaries();
