@@ -85,9 +85,7 @@ static void addModelOptions(CLI::App *command, CompileOptions &options) {
       ->add_option("--dtype", options.dtype,
                    "Dtype of float32 products and their weights: bf16, or traced (traced)")
       ->type_name("DTYPE");
-  repeatable(
-      command->add_option("--library", options.libraries, "A library of operators, as torch loads them"))
-      ->type_name("FILE");
+  addLibraries(command, options.libraries);
 }
 
 /// Puts bytes in place of `80GB`.

@@ -80,9 +80,7 @@ void addVerifyCommand(CLI::App &app, Action &chosen) {
       ->check(CLI::Range(uint64_t(1), uint64_t(1000000000)).description(""))
       ->capture_default_str()
       ->type_name("N");
-  repeatable(
-      command->add_option("--library", options->libraries, "A library of operators, as torch loads them"))
-      ->type_name("FILE");
+  addLibraries(command, options->libraries);
   addAllowedOperators(command, options->allowedOperators);
   addSupervisedOptions(command, *how);
   command->footer("example:\n  cleave verify gpt2.plan --model gpt2.pt");

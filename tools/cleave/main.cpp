@@ -13,6 +13,7 @@
 #include "tools/cleave/text/Output.h"
 #include "tools/driver/base/UsageError.h"
 #include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/FileSystem.h"
 #include "llvm/Support/raw_ostream.h"
 #include <csignal>
 #include <sstream>
@@ -85,6 +86,19 @@ CLI::Option *cleave::addDeviceNames(CLI::App *command, std::vector<std::string> 
           },
           ""))
       ->type_name("DEVICES");
+}
+
+void cleave::addLibraries(CLI::App *command, std::vector<std::string> &paths) {
+  repeatable(command->add_option("--library", paths, "A library of operators, as torch loads them"))
+      ->check(CLI::Validator(
+          [](const std::string &path) {
+            namespace fs = llvm::sys::fs;
+            return fs::exists(path) && !fs::is_regular_file(path)
+                       ? "found " + path + ", which is no regular file, expected a library"
+                       : std::string();
+          },
+          ""))
+      ->type_name("FILE");
 }
 
 void cleave::addAllowedOperators(CLI::App *command, std::vector<std::string> &names) {
