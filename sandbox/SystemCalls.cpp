@@ -141,6 +141,9 @@ static constexpr Refusal kRefused[] = {
     {SYS_add_key, EPERM},
     {SYS_request_key, EPERM},
     {SYS_keyctl, EPERM},
+    // Memory that no limit counts: it need not be mapped.
+    {SYS_memfd_create, EPERM},
+    {SYS_memfd_secret, EPERM},
     {SYS_init_module, EPERM},
     {SYS_finit_module, EPERM},
     {SYS_delete_module, EPERM},

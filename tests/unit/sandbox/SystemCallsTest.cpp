@@ -95,6 +95,8 @@ static const Attack kAttacks[] = {
      }},
     {"io_uring", ENOSYS, [] { return syscall(SYS_io_uring_setup, 0, nullptr); }},
     {"shared_memory", EPERM, [] { return syscall(SYS_shmget, 0, 4096, 0600); }},
+    {"memory_of_no_name", EPERM, [] { return long(memfd_create("x", 0)); }},
+    {"secret_memory", EPERM, [] { return syscall(SYS_memfd_secret, 0); }},
     {"message_queue", EPERM, [] { return syscall(SYS_mq_open, "x", O_CREAT | O_RDWR, 0600, nullptr); }},
     {"fchmodat", EPERM, [] { return syscall(SYS_fchmodat, AT_FDCWD, "/dev/null", 0666); }},
     {"fchmodat2", ENOSYS, [] { return syscall(452, AT_FDCWD, "/dev/null", 0666, 0); }},

@@ -127,7 +127,7 @@ static uint64_t bytesOf(pid_t process) {
   if (!status)
     return 0;
   uint64_t kilobytes = 0;
-  for (llvm::StringRef key : {"\nRssAnon:", "\nRssShmem:", "\nVmSwap:"}) {
+  for (llvm::StringRef key : {"\nRssAnon:", "\nRssShmem:", "\nVmSwap:", "\nHugetlbPages:"}) {
     uint64_t value = 0;
     if ((*status)->getBuffer().split(key).second.ltrim().consumeInteger(10, value) == false)
       kilobytes += value;
