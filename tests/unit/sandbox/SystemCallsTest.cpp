@@ -102,6 +102,8 @@ static const Attack kAttacks[] = {
     {"fchmodat2", ENOSYS, [] { return syscall(452, AT_FDCWD, "/dev/null", 0666, 0); }},
     {"fchown", EPERM, [] { return long(fchown(0, getuid(), getgid())); }},
     {"utimensat", EPERM, [] { return long(utimensat(AT_FDCWD, "/dev/null", nullptr, 0)); }},
+    {"getxattr", EPERM, [] { return syscall(SYS_getxattr, "/dev/null", "user.x", nullptr, 0); }},
+    {"listxattr", EPERM, [] { return syscall(SYS_llistxattr, "/dev/null", nullptr, 0); }},
     {"setxattr", EPERM, [] { return syscall(SYS_setxattr, "/dev/null", "user.x", "y", 1, 0); }},
     {"truncate", EPERM, [] { return syscall(SYS_truncate, "/dev/null", 0); }},
     {"emptying_what_is_read", EPERM, [] { return long(open("/dev/null", O_RDONLY | O_TRUNC)); }},
