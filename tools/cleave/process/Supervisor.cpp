@@ -24,6 +24,7 @@
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <utility>
 
 namespace cleave {
 
@@ -166,6 +167,8 @@ private:
   /// Null where there was no memory for it.
   const CrashNote *const note;
   const Clock::time_point begun = Clock::now();
+  /// Whether a SIGINT has tried to end the search.
+  bool hasAsked = false;
   /// The signal that was handed on, and when.
   int handedOn = 0;
   Clock::time_point handedOnAt;
@@ -250,8 +253,8 @@ int Supervision::conclude(int status) {
 }
 
 void Supervision::handOn(int signal) {
-  // What the search has found is made then, for as long as that takes.
-  if (signal == SIGINT && stop && stop->ask())
+  // What the search has found is made then, for as long as that takes. Once: the child, too, may write there.
+  if (signal == SIGINT && stop && !std::exchange(hasAsked, true) && stop->ask())
     return;
   handedOn = signal;
   handedOnAt = Clock::now();
