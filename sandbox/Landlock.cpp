@@ -40,20 +40,33 @@ static RulesetAttributes refusedBy(int version) {
   return refused;
 }
 
-/// A path that is not there or that Landlock knows no rules for, as a pipe's, gets none: what is refused then
-/// is told by whoever opens it.
-static void allow(int ruleset, const std::string &path, uint64_t folderRights, uint64_t handled) {
-  const int file = open(path.c_str(), O_PATH | O_CLOEXEC);
-  if (file < 0)
-    return;
-  struct stat facts;
-  const bool isFolder = fstat(file, &facts) == 0 && S_ISDIR(facts.st_mode);
-  landlock_path_beneath_attr rule{};
-  rule.allowed_access = handled & (isFolder ? folderRights : kReadFile);
-  rule.parent_fd = file;
-  syscall(SYS_landlock_add_rule, ruleset, LANDLOCK_RULE_PATH_BENEATH, &rule, 0);
-  close(file);
-}
+namespace {
+/// Of Linux: what a process may open.
+struct Ruleset {
+  const int handle;
+  const uint64_t handled;
+
+  void allowFile(const std::string &path) const { allow(path, kReadFile, /*isFile=*/true); }
+  void allowFolder(const std::string &path, uint64_t rights) const { allow(path, rights, /*isFile=*/false); }
+
+private:
+  /// A path that is not there or that Landlock knows no rules for, as a pipe's, gets none: what is refused
+  /// then is told by whoever opens it.
+  void allow(const std::string &path, uint64_t rights, bool isFile) const {
+    const int opened = open(path.c_str(), O_PATH | O_CLOEXEC);
+    if (opened < 0)
+      return;
+    struct stat facts;
+    if (fstat(opened, &facts) == 0 && (!isFile || S_ISREG(facts.st_mode))) {
+      landlock_path_beneath_attr rule{};
+      rule.allowed_access = handled & (S_ISDIR(facts.st_mode) ? rights : kReadFile);
+      rule.parent_fd = opened;
+      syscall(SYS_landlock_add_rule, handle, LANDLOCK_RULE_PATH_BENEATH, &rule, 0);
+    }
+    close(opened);
+  }
+};
+} // namespace
 
 int limitFiles(const Rights &rights) {
   const int version = syscall(SYS_landlock_create_ruleset, nullptr, 0, LANDLOCK_CREATE_RULESET_VERSION);
@@ -64,10 +77,13 @@ int limitFiles(const Rights &rights) {
   const int ruleset = syscall(SYS_landlock_create_ruleset, &refused, sizeof(refused), 0);
   if (ruleset < 0)
     return -errno;
-  for (const std::string &path : rights.reads)
-    allow(ruleset, path, kReadFolder, refused.files);
+  const Ruleset rules{ruleset, refused.files};
+  for (const std::string &path : rights.files)
+    rules.allowFile(path);
+  for (const std::string &path : rights.folders)
+    rules.allowFolder(path, kReadFolder);
   if (!rights.writes.empty())
-    allow(ruleset, rights.writes, kWriteFolder, refused.files);
+    rules.allowFolder(rights.writes, kWriteFolder);
   const int error = syscall(SYS_landlock_restrict_self, ruleset, 0) == 0 ? 0 : errno;
   close(ruleset);
   return error ? -error : version;

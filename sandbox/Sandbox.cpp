@@ -39,7 +39,7 @@ Protection enter(const Rights &rights) {
   if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0)
     failed("no_new_privs", errno);
   Rights all = rights;
-  all.reads.insert(all.reads.end(), std::begin(kSystemFiles), std::end(kSystemFiles));
+  all.folders.insert(all.folders.end(), std::begin(kSystemFiles), std::end(kSystemFiles));
   if (const int version = limitFiles(all); version > 0)
     protection.landlock = version;
   else

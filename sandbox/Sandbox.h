@@ -9,8 +9,10 @@ namespace cleave::sandbox {
 
 /// What a process needs after it has given up the rest.
 struct Rights {
-  /// Files, and folders with all beneath them. Those that are not there count for nothing.
-  std::vector<std::string> reads;
+  /// Regular files. Anything else of such a name counts for nothing, as does what is not there.
+  std::vector<std::string> files;
+  /// Folders with all beneath them, and files of any kind.
+  std::vector<std::string> folders;
   /// A folder in which files are made, written and removed; empty: none.
   std::string writes;
 };

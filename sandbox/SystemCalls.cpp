@@ -12,6 +12,7 @@
 #include <linux/sched.h>
 #include <linux/seccomp.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 #include <vector>
@@ -95,6 +96,12 @@ static constexpr Refusal kRefused[] = {
     {SYS_fchown, EPERM},
     {SYS_fchownat, EPERM},
     {SYS_utimensat, EPERM},
+    {SYS_getxattr, EPERM},
+    {SYS_lgetxattr, EPERM},
+    {SYS_fgetxattr, EPERM},
+    {SYS_listxattr, EPERM},
+    {SYS_llistxattr, EPERM},
+    {SYS_flistxattr, EPERM},
     {SYS_setxattr, EPERM},
     {SYS_lsetxattr, EPERM},
     {SYS_fsetxattr, EPERM},
@@ -141,6 +148,9 @@ static constexpr Refusal kRefused[] = {
     {SYS_add_key, EPERM},
     {SYS_request_key, EPERM},
     {SYS_keyctl, EPERM},
+    // Memory that no limit counts: it need not be mapped.
+    {SYS_memfd_create, EPERM},
+    {SYS_memfd_secret, EPERM},
     {SYS_init_module, EPERM},
     {SYS_finit_module, EPERM},
     {SYS_delete_module, EPERM},
@@ -204,14 +214,27 @@ public:
                int error = EPERM) {
     const uint8_t length = uint8_t(values.size() + 4);
     code.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, uint32_t(number), 0, length));
-    // The lower half: both architectures have that first.
-    load(offsetof(seccomp_data, args) + argument * sizeof(uint64_t));
-    code.push_back(BPF_STMT(BPF_ALU | BPF_AND | BPF_K, mask));
+    loadArgument(argument, mask);
     uint8_t left = uint8_t(values.size());
     for (uint32_t value : values)
       code.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, value, left--, 0));
     end(refused ? SECCOMP_RET_ALLOW : refusal(error));
     end(refused ? refusal(error) : SECCOMP_RET_ALLOW);
+  }
+  /// Of files that are opened, `flags` being the number of that argument: what may be read is not emptied, as
+  /// Landlock before Linux 6.2 allows, and no new file gives its maker's rights to whoever runs it.
+  void checkOpening(int number, int flags) {
+    constexpr uint32_t kHow = O_ACCMODE | O_TRUNC, kSpecialModes = S_ISUID | S_ISGID | S_ISVTX;
+    code.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, uint32_t(number), 0, 12));
+    loadArgument(flags, kHow);
+    code.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, O_RDONLY | O_TRUNC, 8, 0));
+    code.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, O_ACCMODE | O_TRUNC, 7, 0));
+    loadArgument(flags, O_CREAT);
+    code.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 0, 3, 0));
+    loadArgument(flags + 1, kSpecialModes);
+    code.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 0, 0, 1));
+    end(SECCOMP_RET_ALLOW);
+    end(refusal(EPERM));
   }
   /// For all threads. \returns 0 or the errno.
   int install() {
@@ -224,6 +247,11 @@ public:
 private:
   static uint32_t refusal(int error) { return SECCOMP_RET_ERRNO | uint32_t(error); }
   void load(size_t offset) { code.push_back(BPF_STMT(BPF_LD | BPF_W | BPF_ABS, uint32_t(offset))); }
+  /// Its lower half, which both architectures have first: these bits of it.
+  void loadArgument(int argument, uint32_t mask) {
+    load(offsetof(seccomp_data, args) + argument * sizeof(uint64_t));
+    code.push_back(BPF_STMT(BPF_ALU | BPF_AND | BPF_K, mask));
+  }
   void end(uint32_t result) { code.push_back(BPF_STMT(BPF_RET | BPF_K, result)); }
   void returnUnless(uint32_t value, uint32_t result) {
     code.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, value, 1, 0));
@@ -267,15 +295,11 @@ int limitSystemCalls() {
   // Of a terminal, what it is: not TIOCSTI, which types into it.
   filter.compare(SYS_ioctl, 1, kAll, {TCGETS, TIOCGWINSZ, TIOCGPGRP, FIONREAD, FIONBIO, FIOCLEX, FIONCLEX},
                  false, kNotATerminal);
-  // Landlock before Linux 6.2 lets what may be read be emptied.
-  constexpr uint32_t kHow = O_ACCMODE | O_TRUNC;
-  for (int number : {
+  filter.checkOpening(SYS_openat, 2);
 #if defined(__x86_64__)
-           SYS_open,
+  filter.checkOpening(SYS_open, 1);
+  filter.refuse({SYS_creat, EPERM});
 #endif
-           SYS_openat})
-    filter.compare(number, number == SYS_openat ? 2 : 1, kHow, {O_RDONLY | O_TRUNC, O_ACCMODE | O_TRUNC},
-                   true);
   filter.compare(SYS_prlimit64, 0, kAll, {0, self}, false);
   // Of another thread only where OpenMP is told to bind its own: a filter cannot tell whose a thread is.
   if (!bindsThreads())

@@ -42,24 +42,25 @@ static bool isOfPlan(StringRef entry) {
 
 /// Fails unless `path` is free, an empty directory, or holds a plan and nothing else: what is replaced is
 /// deleted.
-static Error checkReplaceable(StringRef path) {
+/// \param name  what it is called in the error.
+static Error checkReplaceable(StringRef path, StringRef name) {
   if (!llvm::sys::fs::exists(path))
     return Error::success();
   auto refuse = [&](const llvm::Twine &why) {
-    return llvm::createStringError("will not replace '" + path + "': " + why +
+    return llvm::createStringError("will not replace '" + name + "': " + why +
                                    "; remove it, or give another name");
   };
   if (!llvm::sys::fs::is_directory(path))
     return refuse("it is no plan directory");
   bool empty = true, hasPlan = false;
   Error foreign = forEachEntry(path, [&](StringRef entry) -> Error {
-    StringRef name = llvm::sys::path::filename(entry);
+    StringRef file = llvm::sys::path::filename(entry);
     empty = false;
     if (!isOfPlan(entry))
-      return refuse("it holds '" + name + "', which is no part of a plan");
-    if (name == kPlanFileName && !beginsLikePlan(entry))
-      return refuse("its " + name + " is no plan");
-    hasPlan |= name == kPlanFileName;
+      return refuse("it holds '" + file + "', which is no part of a plan");
+    if (file == kPlanFileName && !beginsLikePlan(entry))
+      return refuse("its " + file + " is no plan");
+    hasPlan |= file == kPlanFileName;
     return Error::success();
   });
   if (foreign)
@@ -110,7 +111,7 @@ Expected<OutputDirectory> OutputDirectory::create(StringRef finalPath) {
   Expected<std::string> final = resolveOutputPath(finalPath);
   if (!final)
     return final.takeError();
-  if (Error error = checkReplaceable(*final))
+  if (Error error = checkReplaceable(*final, *final))
     return error;
   removeAbandoned(llvm::sys::path::parent_path(*final));
   Expected<std::string> temporary =
@@ -127,6 +128,19 @@ static Error syncFile(StringRef path) {
   return syncPath(path);
 }
 
+Error OutputDirectory::replace() {
+  if (int error = exchangeNames(temporary, final))
+    return cannotWrite(final, error);
+  // Somebody may have put more there since it was looked at.
+  if (Error error = checkReplaceable(temporary, final)) {
+    if (exchangeNames(temporary, final) != 0)
+      keepTemporary(std::exchange(temporary, {}));
+    return error;
+  }
+  removeTemporary(std::exchange(temporary, {}));
+  return Error::success();
+}
+
 Error OutputDirectory::commit() {
   if (isLent) {
     temporary.clear();
@@ -136,17 +150,15 @@ Error OutputDirectory::commit() {
     return error;
   if (Error error = syncPath(temporary))
     return error;
-  if (Error error = checkReplaceable(final))
+  if (Error error = checkReplaceable(final, final))
     return error;
   // rename replaces an empty directory by itself.
   if (std::rename(temporary.c_str(), final.c_str()) == 0)
     keepTemporary(std::exchange(temporary, {}));
   else if (errno != ENOTEMPTY && errno != EEXIST)
     return cannotWrite(final, errno);
-  else if (int error = exchangeNames(temporary, final))
-    return cannotWrite(final, error);
-  else
-    removeTemporary(std::exchange(temporary, {}));
+  else if (Error error = replace())
+    return error;
   return syncPath(llvm::sys::path::parent_path(final));
 }
 

@@ -26,6 +26,8 @@ public:
 
 private:
   OutputDirectory(std::string temporary, std::string final, bool isLent);
+  /// Puts it in the place of what is there, and removes that.
+  llvm::Error replace();
   /// Another process made it, and puts it in place.
   bool isLent;
   /// Tells other processes that this one lives; -1: none has to know.

@@ -1,5 +1,6 @@
 //===- TorchScriptFile.cpp - A TorchScript archive, mapped ----------------===//
 #include "frontend/archive/TorchScriptFile.h"
+#include "codegen/plan/ErrorLines.h"
 #include "codegen/plan/InputFile.h"
 #include "codegen/plan/Printable.h"
 #include "frontend/archive/ArchiveCheck.h"
@@ -9,7 +10,6 @@
 #include "frontend/archive/TorchScriptError.h"
 #include "frontend/archive/Unpickle.h"
 #include "llvm/Support/BLAKE3.h"
-#include "llvm/Support/raw_ostream.h"
 #include <c10/util/Exception.h>
 #include <caffe2/serialize/inline_container.h>
 #include <torch/csrc/jit/runtime/print_handler.h>
@@ -127,22 +127,20 @@ static bool holdsModule(llvm::ArrayRef<ZipRecord> records) {
 
 /// Each line says whose it is: none passes for one of ours.
 static void printModelText(const std::string &text) {
-  llvm::SmallVector<llvm::StringRef> lines;
-  llvm::StringRef(text).rtrim('\n').split(lines, '\n');
-  for (llvm::StringRef line : lines)
-    llvm::errs() << "model: " << plan::printable(line) << "\n";
+  plan::printLines("model: ", llvm::StringRef(text).rtrim('\n'));
 }
 
 namespace {
 class PrintableWarnings : public c10::WarningHandler {
   void process(const c10::Warning &warning) override {
-    llvm::errs() << "note: the model warns: " << plan::printable(warning.msg()) << "\n";
+    plan::printLine("note: the model warns: " + plan::printable(warning.msg()));
   }
 };
 } // namespace
 
 /// What code of a model prints and warns of is the model's text: it goes to the standard error, without
-/// control characters.
+/// control characters. The handler of warnings is this thread's; those of others come as libtorch's own
+/// (plan::takeStreams).
 static void keepModelTextPrintable() {
   static PrintableWarnings warnings;
   c10::WarningUtils::set_warning_handler(&warnings);

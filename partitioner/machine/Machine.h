@@ -91,7 +91,10 @@ struct Machine {
   /// `count` CPU devices of one thread each, `cpu:0` and on. Their figures are assumptions (see Presets.cpp).
   static Machine cpu(uint32_t count);
 
-  /// A preset (see Presets.cpp), or the path of a JSON file (MachineFile.h); untrusted input.
+  /// Of this name (see Presets.cpp); nothing where it is none's.
+  static std::optional<Machine> preset(llvm::StringRef name);
+
+  /// A preset, or the path of a JSON file (MachineFile.h); untrusted input.
   static llvm::Expected<Machine> load(llvm::StringRef presetOrPath);
 };
 

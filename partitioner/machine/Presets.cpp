@@ -127,14 +127,20 @@ static std::string nearestPreset(StringRef word) {
   return llvm::formatv("{0}:{1}", nearest, std::clamp<uint64_t>(count.value_or(1), 1, kMostDevices)).str();
 }
 
-Expected<Machine> Machine::load(StringRef presetOrPath) {
-  auto [name, count] = splitPreset(presetOrPath);
-  const bool isNode = name == presetOrPath, isCounted = count && *count >= 1 && *count <= kMostDevices;
+std::optional<Machine> Machine::preset(StringRef word) {
+  auto [name, count] = splitPreset(word);
+  const bool isNode = name == word, isCounted = count && *count >= 1 && *count <= kMostDevices;
   if (name == "cpu" && isCounted)
     return cpu(*count);
   for (const GpuNode &node : kGpuNodes)
     if (name == node.name && (isNode || isCounted))
       return machineOf(node, count.value_or(node.devices));
+  return std::nullopt;
+}
+
+Expected<Machine> Machine::load(StringRef presetOrPath) {
+  if (std::optional<Machine> known = preset(presetOrPath))
+    return *known;
   if (llvm::sys::fs::exists(presetOrPath))
     return readMachineFile(presetOrPath);
   return failure(

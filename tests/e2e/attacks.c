@@ -1,7 +1,8 @@
 // A library that, as the process that has loaded it ends, tries what only the sandbox keeps it from: `NAME ERRNO` a line on
-// the standard error, 0 for what it could do.
+// the standard error, 0 for what it could do. Or one that wants no SIGINT to end its work.
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -50,7 +51,32 @@ static void attack(void) {
   tell("exec", execve("/bin/true", arguments, NULL));
 }
 
+/// Says without end that there is a search for SIGINT to end: the memory that a command and its work share for that is a page.
+static void *listenForSigint(void *page) {
+  while (1) {
+    *(volatile int *)page = 1;
+    usleep(1000);
+  }
+}
+
+static void findSearch(void) {
+  FILE *maps = fopen("/proc/self/maps", "r");
+  char line[4096];
+  while (fgets(line, sizeof(line), maps)) {
+    unsigned long begin, end;
+    pthread_t thread;
+    if (sscanf(line, "%lx-%lx rw-s", &begin, &end) == 2 && strstr(line, " rw-s ") && end - begin == 4096)
+      pthread_create(&thread, NULL, listenForSigint, (void *)begin);
+  }
+  fclose(maps);
+}
+
 __attribute__((constructor)) static void arrange(void) {
-  if (getenv("ATTACKED"))
+  if (getenv("LISTENS"))
+    findSearch();
+  if (getenv("ATTACKED")) {
+    // Work on models ends without the other.
+    at_quick_exit(attack);
     atexit(attack);
+  }
 }

@@ -94,6 +94,16 @@ def test_what_run_reads(plan, model, make):
         kept.rename(path)
 
 
+@pytest.mark.parametrize("make", [as_pipe, as_folder, as_zeros, as_socket], ids=lambda make: make.__name__[3:])
+def test_a_library_that_is_no_file(plan, model, make):
+    """Loading a pipe would wait for ever."""
+    make(model.parent / "library.so")
+    for command in (("run", plan.name, "--inputs", "model.inputs.safetensors"), ("verify", plan.name, "--model", "model.pt"),
+                    ("compile", "model.pt", "-o", "new.plan")):
+        message = refused(model.parent, *command, "--library", "./library.so", status=2, preexec_fn=limited, timeout=60)
+        assert "library.so, which is no regular file" in message
+
+
 def test_a_file_behind_a_descriptor(plan, model):
     """What /proc names is as good as any other."""
     with open(model.parent / "model.inputs.safetensors") as inputs:

@@ -169,6 +169,12 @@ def test_emitted_ir_shows_where_a_pass_failed(model):
     assert not (model.parent / "new.plan").exists()
 
 
+class Prints(torch.nn.Module):
+    def forward(self, x):
+        print("in forward")
+        return x + 1
+
+
 @pytest.mark.parametrize("command", ["compile", "run", "verify", "inspect"])
 def test_a_full_standard_output(model, plan, command):
     arguments = {"compile": (model.name, "--inputs", "model.inputs.safetensors", "-o", "new.plan"),
@@ -178,6 +184,24 @@ def test_a_full_standard_output(model, plan, command):
         result = cleave(command, *arguments[command], status=1, cwd=model.parent, stdout=full)
     assert result.err.startswith("error: cannot write to the standard output: ")
     assert len(result.err.splitlines()) == 1
+
+
+def test_a_full_standard_error(tmp_path):
+    """What a model prints is no part of what is asked for."""
+    torch.jit.save(torch.jit.script(Prints()), tmp_path / "model.pt")
+    with open("/dev/full", "w") as full:
+        result = cleave("compile", "model.pt", "--input", "x:f32[3]", "--verify", "-o", "new.plan", cwd=tmp_path, stderr=full)
+    assert result.out.startswith("new.plan: 1 stage") and (tmp_path / "new.plan/plan.fb").exists()
+
+
+def test_a_standard_output_that_nobody_reads(model):
+    """Any program dies of that; the plan is in place by then."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    result = cleave("compile", model.name, "--inputs", "model.inputs.safetensors", "-o", "new.plan", status=-signal.SIGPIPE,
+                    cwd=model.parent, stdout=writing)
+    os.close(writing)
+    assert not result.err and (model.parent / "new.plan/plan.fb").exists()
 
 
 @pytest.fixture
@@ -275,7 +299,8 @@ def test_a_killed_run_leaves_nothing(model, plan, number):
 
 @MOMENTS
 @pytest.mark.parametrize("number, words", [(signal.SIGSEGV, "crashed (SIGSEGV)"), (signal.SIGABRT, "crashed (SIGABRT)"),
-                                           (signal.SIGKILL, "want of memory")], ids=lambda value: getattr(value, "name", ""))
+                                           (signal.SIGKILL, "want of memory"), (signal.SIGRTMIN, "crashed (signal 34)")],
+                         ids=lambda value: getattr(value, "name", ""))
 def test_a_crash_is_one_error(model, number, words, moment):
     """The process that works on the file dies of it, as libtorch may."""
     before = everything_below(model.parent)
@@ -287,16 +312,20 @@ def test_a_crash_is_one_error(model, number, words, moment):
     assert everything_below(model.parent) == before
 
 
-def test_work_ends_with_the_command(model):
-    """Even where that is killed, which it cannot see coming."""
-    before = everything_below(model.parent)
-    process = start_compile(model, "")
-    child = child_of(process)
+@pytest.mark.parametrize("handler", [signal.SIG_DFL, signal.SIG_IGN], ids=["", "where SIGTERM is ignored"])
+def test_work_ends_with_the_command(tmp_path, handler):
+    """Even where that is killed, which it cannot see coming: the work itself would take for ever."""
+    torch.jit.save(torch.jit.script(Endless(0)), tmp_path / "model.pt")
+    before = everything_below(tmp_path)
+    process = subprocess.Popen([BIN / "cleave", "compile", "model.pt", "--input", "x:f32[3]", "-o", "new.plan"], cwd=tmp_path,
+                               stderr=subprocess.PIPE, preexec_fn=lambda: signal.signal(signal.SIGTERM, handler))
+    while process.poll() is None and not list(tmp_path.glob(".new.plan.partial-*")):
+        time.sleep(0.001)
     process.kill()
+    # The pipe has an end once no process has its other one.
     process.communicate(timeout=60)
-    while os.path.exists(f"/proc/{child}") and "zombie" not in pathlib.Path(f"/proc/{child}/status").read_text():
-        time.sleep(0.01)
-    assert everything_below(model.parent) == before
+    while everything_below(tmp_path) != before:
+        time.sleep(0.001)
 
 
 # Limits -------------------------------------------------------------------------------------------------------------
@@ -339,6 +368,66 @@ def test_a_file_that_takes_all(tmp_path, plan, step, limit, words):
     assert compile_refused(tmp_path / "model.pt", *limit) == f"error: compile: model.pt: {words}"
     message = refused(tmp_path, "verify", plan.name, "--model", "model.pt", *limit)
     assert message == f"error: verify: model.pt: {words}"
+
+
+@torch.jit.script
+def print_without_end(line: str):
+    while True:
+        print(line)
+
+
+class Talks(torch.nn.Module):
+    """As it is opened, in a thread that does not end; then it fails, or waits for it."""
+
+    def __init__(self, length: int, fails: bool):
+        super().__init__()
+        self.length = length
+        self.fails = fails
+
+    def forward(self, x):
+        return x + 1
+
+    @torch.jit.export
+    def __getstate__(self):
+        return self.length, self.fails, self.training
+
+    @torch.jit.export
+    def __setstate__(self, state: Tuple[int, bool, bool]):
+        self.length = state[0]
+        self.fails = state[1]
+        self.training = state[2]
+        line = "A"
+        while len(line) < self.length:
+            line = line + line
+        talk = torch.jit.fork(print_without_end, line)
+        if self.fails:
+            # The thread is likely to have begun by then.
+            product = torch.ones(200, 200)
+            for i in range(20):
+                product = torch.mm(product, product)
+            raise ValueError("done")
+        torch.jit.wait(talk)
+
+
+def test_the_error_is_a_line_of_its_own(tmp_path):
+    """Where the work is killed amid a line, which is longer than a pipe is wide."""
+    torch.jit.save(torch.jit.script(Talks(1 << 20, False)), tmp_path / "model.pt")
+    process = start(tmp_path / "model.pt", "compile", "model.pt", "--input", "x:f32[3]", "-o", "new.plan", "--time-limit", 1)
+    child = child_of(process)
+    while os.path.exists(f"/proc/{child}"):
+        time.sleep(0.01)
+    err = process.communicate(timeout=60)[1]
+    assert err.startswith("model: AAA") and err.count("error: ") == 1
+    assert err.splitlines()[-1].startswith("error: compile: model.pt: took longer than 1 s")
+
+
+def test_the_error_is_the_last_line(tmp_path):
+    """And ends the work, whatever threads of the model still do."""
+    torch.jit.save(torch.jit.script(Talks(1, True)), tmp_path / "model.pt")
+    result = cleave("compile", "model.pt", "--input", "x:f32[3]", "-o", "new.plan", "--time-limit", 60, status=1, cwd=tmp_path)
+    *lines, error = result.err.splitlines()
+    assert error.startswith("error: model.pt: ") and error.endswith("done")
+    assert all(line == "model: A" for line in lines)
 
 
 def test_limits_that_hold(model):

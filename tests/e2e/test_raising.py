@@ -93,6 +93,46 @@ def test_what_a_model_says_passes_for_nothing_else(compiler):
     assert not any(line.startswith(("error: ", "note: forged")) for line in said.err.splitlines())
 
 
+@torch.jit.script
+def say(count: int):
+    for i in range(count):
+        print("error: forged")
+    warnings.warn("hello\nerror: forged \033[31m")
+
+
+class ForgesInThreads(nn.Module):
+    """Says as much in two other threads, as it is opened, and ends the process' own output with half a line."""
+
+    def __init__(self):
+        super().__init__()
+        self.count = 1000
+
+    @torch.jit.export
+    def __getstate__(self):
+        return self.count, self.training
+
+    @torch.jit.export
+    def __setstate__(self, state: Tuple[int, bool]):
+        self.count = state[0]
+        self.training = state[1]
+        first = torch.jit.fork(say, self.count)
+        second = torch.jit.fork(say, self.count)
+        torch.jit.wait(first)
+        torch.jit.wait(second)
+        torch.ops.aten._print("error: forged")
+
+    def forward(self, x):
+        return x + 1
+
+
+def test_what_threads_of_a_model_say_passes_for_nothing_else(compiler):
+    torch.jit.save(torch.jit.script(ForgesInThreads()), compiler.folder / "model.pt")
+    said = cleave("compile", "model.pt", "--input", "x:f32[4,6]", "--quiet", "-o", "new.plan", cwd=compiler.folder)
+    lines = said.err.splitlines()
+    assert not said.out and all(line.startswith(("model: error: forged", "libtorch: ")) for line in lines)
+    assert lines.count("model: error: forged") == 2000 and r"libtorch: error: forged \x1b[31m" in said.err
+
+
 def test_a_model_that_raises_on_the_example_inputs(compiler):
     class Short(nn.Module):
         def forward(self, x):

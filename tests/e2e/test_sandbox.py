@@ -6,15 +6,17 @@ import errno
 import json
 import os
 import shutil
+import signal
 import struct
 import subprocess
+import time
 from typing import Tuple
 
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from conftest import cleave, contents, everything_below, rewrite_records
+from conftest import BIN, cleave, contents, everything_below, rewrite_records
 
 SECRET = b"a secret of 32 bytes, as float32"
 HINT = "; a model may open no files of its own: if you trust it, pass --trust"
@@ -165,6 +167,19 @@ def test_verify_and_simulate_run_a_model_in_it_too(folder, act):
     assert compile_refused(folder, command=("verify", "new.plan", "--model", "model.pt")).endswith(HINT)
 
 
+@pytest.mark.parametrize("target", ["", "/secret"], ids=["a folder", "a file"])
+def test_links_that_came_with_a_model_lead_nowhere(folder, tmp_path_factory, target):
+    """Of names that the command line does not have: a preset's, and that of inputs beside the model."""
+    sent = tmp_path_factory.mktemp("sent")
+    put(sent, AtLoad(f"{folder}/secret", READS))
+    cleave("compile", "model.pt", "--input", "x:f32[8]", "--trust", "-o", "mine", cwd=sent)
+    (sent / "cpu:4").symlink_to(f"{folder}{target}")
+    (sent / "model.inputs.safetensors").symlink_to(f"{folder}{target}")
+    for command in (("compile", "model.pt", "--input", "x:f32[8]", "--machine", "cpu:4", "--devices", 1, "-o", "new"),
+                    ("verify", "mine", "--model", "model.pt")):
+        assert cleave(*command, cwd=sent, status=1).err.rstrip().endswith(HINT)
+
+
 def test_a_model_that_is_trusted_may(folder):
     put(folder, AtLoad("secret", READS))
     cleave("compile", "model.pt", *INPUTS, "--trust", "--verify", "-o", "new.plan", cwd=folder)
@@ -224,6 +239,38 @@ def test_what_its_process_cannot_do(folder, attacks, command):
     result = cleave(command, *arguments, "--library", attacks, cwd=folder, env={**os.environ, "ATTACKED": str(folder)})
     assert outcomes(result) == REFUSED
     assert (folder / "secret").read_bytes() == SECRET and not (folder / "new").exists()
+
+
+class Endless(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.steps = 0
+
+    def forward(self, x):
+        return x + 1
+
+    @torch.jit.export
+    def __getstate__(self):
+        return self.steps, self.training
+
+    @torch.jit.export
+    def __setstate__(self, state: Tuple[int, bool]):
+        self.steps = state[0]
+        self.training = state[1]
+        while True:
+            self.steps += 1
+
+
+def test_a_sigint_ends_it_whatever_it_says(folder, attacks):
+    """The first one may end a search, of which the process itself says whether there is one."""
+    put(folder, Endless())
+    process = subprocess.Popen([BIN / "cleave", "compile", "model.pt", *INPUTS, "-o", "new.plan", "--time-limit", "60",
+                                "--library", attacks], cwd=folder, stderr=subprocess.PIPE, env={**os.environ, "LISTENS": "1"})
+    while process.poll() is None:
+        if list(folder.glob(".new.plan.partial-*")):
+            process.send_signal(signal.SIGINT)
+        time.sleep(0.1)
+    assert process.communicate()[1] == b"error: compile: stopped by SIGINT\n" and process.returncode == -signal.SIGINT
 
 
 def test_what_it_can_do_without(folder, attacks):

@@ -27,6 +27,10 @@ struct Action {
 CLI::Option *addDeviceNames(CLI::App *command, std::vector<std::string> &devices,
                             const std::string &description, bool isPlaced);
 
+/// Adds --library, which fills `paths`: of regular files, as loading a pipe would wait for whoever writes to
+/// it.
+void addLibraries(CLI::App *command, std::vector<std::string> &paths);
+
 /// Adds --allow-operator, which fills `names`.
 void addAllowedOperators(CLI::App *command, std::vector<std::string> &names);
 

@@ -1,5 +1,6 @@
 //===- PlanOptions.cpp - Options that decide what plan a model becomes ----===//
 #include "tools/cleave/PlanOptions.h"
+#include "partitioner/machine/Machine.h"
 #include "tools/cleave/Commands.h"
 #include "tools/cleave/text/Numbers.h"
 #include "llvm/ADT/STLExtras.h"
@@ -85,9 +86,7 @@ static void addModelOptions(CLI::App *command, CompileOptions &options) {
       ->add_option("--dtype", options.dtype,
                    "Dtype of float32 products and their weights: bf16, or traced (traced)")
       ->type_name("DTYPE");
-  repeatable(
-      command->add_option("--library", options.libraries, "A library of operators, as torch loads them"))
-      ->type_name("FILE");
+  addLibraries(command, options.libraries);
 }
 
 /// Puts the bytes of each size in place of the list.
@@ -121,9 +120,10 @@ void addDeviceMemoryOption(CLI::App *command, std::vector<int64_t> &sizes, bool 
 }
 
 void addNeeds(const CompileOptions &options, Confinement &confinement) {
-  for (const std::string &file : {options.inputsFile, options.machine, options.shardFile})
-    if (!file.empty())
-      confinement.reads.push_back(file);
+  confinement.files.insert(confinement.files.end(), {options.inputsFile, options.shardFile});
+  // A file of a preset's name is not what the option means.
+  if (!Machine::preset(options.machine))
+    confinement.files.push_back(options.machine);
   confinement.libraries = options.libraries;
   confinement.stop = options.stop;
 }

@@ -265,9 +265,7 @@ void addRunCommand(CLI::App &app, Action &chosen) {
   addFilesAndSteps(command, *options);
   addDeviceNames(command, options->session.devices,
                  "One device a rank, cpu:N or cuda:N: cpu:0,cuda:0; cuda: a GPU each", /*isPlaced=*/true);
-  repeatable(command->add_option("--library", options->session.libraries,
-                                 "A library of operators, as torch loads them"))
-      ->type_name("FILE");
+  addLibraries(command, options->session.libraries);
   addAllowedOperators(command, options->session.allowedOperators);
   command
       ->add_option("--autocast", options->autocast, "Compute in bf16 or fp16 what libtorch's autocast does")

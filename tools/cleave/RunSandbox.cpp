@@ -26,7 +26,8 @@ Expected<RunSandbox> RunSandbox::prepare(llvm::StringRef choice, const RunFiles 
     return made;
   if (session.launch)
     sandbox::refuseRings();
-  made.reads = {files.plan, files.inputs};
+  made.files = {files.inputs};
+  made.folders = {files.plan};
   made.libraries = session.libraries;
   plan::OutputPaths outputs;
   for (const std::string &file : {files.outputs, files.trace})
@@ -48,7 +49,7 @@ Error RunSandbox::enter() {
   for (const std::string &library : libraries)
     if (Error error = runtime::loadLibrary(library))
       return error;
-  const sandbox::Protection &found = sandbox::enter({reads, ""});
+  const sandbox::Protection &found = sandbox::enter({files, folders, ""});
   if (found.isWhole())
     return Error::success();
   if (isRequired)

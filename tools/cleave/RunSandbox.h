@@ -27,7 +27,7 @@ public:
 private:
   RunSandbox() = default;
   bool isWanted = false, isRequired = false;
-  std::vector<std::string> reads, libraries;
+  std::vector<std::string> files, folders, libraries;
   std::string missing;
   std::unique_ptr<plan::OutputBroker> broker;
 };

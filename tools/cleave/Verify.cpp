@@ -71,8 +71,9 @@ void addVerifyCommand(CLI::App &app, Action &chosen) {
       ->check(fileName())
       ->type_name("FILE");
   command
-      ->add_option("--inputs", options->inputsFile,
-                   "Inputs by name, a safetensors file; else MODEL.inputs.safetensors, else made up")
+      ->add_option(
+          "--inputs", options->inputsFile,
+          "Inputs by name, a safetensors file; else MODEL.inputs.safetensors if no link, else made up")
       ->type_name("FILE");
   addDeviceNames(command, options->devices,
                  "One device a rank, cpu:N or cuda:N: cpu:0,cuda:0; cuda: a GPU each", /*isPlaced=*/true);
@@ -80,18 +81,16 @@ void addVerifyCommand(CLI::App &app, Action &chosen) {
       ->transform(wholeNumber(1, 1000000000))
       ->capture_default_str()
       ->type_name("N");
-  repeatable(
-      command->add_option("--library", options->libraries, "A library of operators, as torch loads them"))
-      ->type_name("FILE");
+  addLibraries(command, options->libraries);
   addAllowedOperators(command, options->allowedOperators);
   addSupervisedOptions(command, *how);
   command->footer("example:\n  cleave verify gpt2.plan --model gpt2.pt");
   options->overdue = endOverdue;
   command->callback([options, how, &chosen] {
     Confinement confinement = confine(options->model, *how);
-    confinement.reads.insert(confinement.reads.end(), {options->plan, inputsBeside(options->model)});
-    if (!options->inputsFile.empty())
-      confinement.reads.push_back(options->inputsFile);
+    confinement.folders = {options->plan};
+    confinement.files.push_back(options->inputsFile.empty() ? inputsBeside(options->model)
+                                                            : options->inputsFile);
     confinement.libraries = options->libraries;
     // The driver of a GPU needs more than could be given.
     confinement.isFree |= llvm::any_of(options->devices, isGpu);

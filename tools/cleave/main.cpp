@@ -1,4 +1,5 @@
 //===- main.cpp - The `cleave` program ------------------------------------===//
+#include "codegen/plan/ErrorLines.h"
 #include "codegen/plan/OperatorName.h"
 #include "codegen/plan/Printable.h"
 #include "codegen/plan/TemporaryPath.h"
@@ -12,6 +13,7 @@
 #include "tools/cleave/text/Output.h"
 #include "tools/driver/base/UsageError.h"
 #include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/FileSystem.h"
 #include "llvm/Support/raw_ostream.h"
 #include <csignal>
 #include <sstream>
@@ -99,6 +101,19 @@ CLI::Option *cleave::addDeviceNames(CLI::App *command, std::vector<std::string> 
       ->type_name("DEVICES");
 }
 
+void cleave::addLibraries(CLI::App *command, std::vector<std::string> &paths) {
+  repeatable(command->add_option("--library", paths, "A library of operators, as torch loads them"))
+      ->check(CLI::Validator(
+          [](const std::string &path) {
+            namespace fs = llvm::sys::fs;
+            return fs::exists(path) && !fs::is_regular_file(path)
+                       ? "found " + path + ", which is no regular file, expected a library"
+                       : std::string();
+          },
+          ""))
+      ->type_name("FILE");
+}
+
 void cleave::addAllowedOperators(CLI::App *command, std::vector<std::string> &names) {
   repeatable(command->add_option("--allow-operator", names,
                                  "Another operator that the plan may call (docs/operators.md)"))
@@ -138,9 +153,10 @@ static int conclude(llvm::StringRef command, llvm::Error error) {
   // screen holds, whatever they say.
   const std::string message = cleave::plan::printable(toString(std::move(error)), kLongestMessage);
   if (isUsage)
-    llvm::errs() << "error: " << command << ": " << message << "; see cleave " << command << " --help\n";
+    cleave::plan::printLastLine(
+        ("error: " + command + ": " + message + "; see cleave " + command + " --help").str());
   else
-    llvm::errs() << "error: " << message << "\n";
+    cleave::plan::printLastLine("error: " + message);
   return isUsage ? kWrongUsage : EXIT_FAILURE;
 }
 
@@ -179,9 +195,11 @@ int main(int argc, char **argv) {
     checkFlags(*app.get_subcommands().front(), llvm::ArrayRef(argv, argc));
   } catch (const CLI::ParseError &error) {
     // --help and --version come here as well, with the code 0.
-    std::ostringstream text;
-    if (app.exit(error, text) != 0)
+    std::ostringstream text, problem;
+    if (app.exit(error, text, problem) != 0) {
+      llvm::errs() << problem.str();
       return kWrongUsage;
+    }
     llvm::outs() << text.str();
     return conclude("", cleave::finishOutput());
   }
@@ -196,8 +214,11 @@ int main(int argc, char **argv) {
   cleave::announceSignals(command, chosen.stop);
   cleave::reportCrashes(command);
   const int status = conclude(command, work());
-  if (status == EXIT_SUCCESS)
+  if (status == EXIT_SUCCESS) {
+    // Notes that could not be written would make it a failure.
+    llvm::errs().clear_error();
     return status;
+  }
   // Without destructors: threads that could not be stopped may still use what these would take away.
   llvm::outs().flush();
   cleave::plan::removeTemporaries();

@@ -42,7 +42,11 @@ double VerifyReport::maxRelError() const {
 
 std::string inputsBeside(llvm::StringRef model) {
   model.consume_back(".pt");
-  return (model + ".inputs.safetensors").str();
+  const std::string path = (model + ".inputs.safetensors").str();
+  llvm::sys::fs::file_status status;
+  const bool isThere = !llvm::sys::fs::status(path, status, /*Follow=*/false) &&
+                       status.type() == llvm::sys::fs::file_type::regular_file;
+  return isThere ? path : "";
 }
 
 static llvm::Expected<std::vector<at::Tensor>> readInputs(const plan::Signature &signature,
@@ -248,10 +252,8 @@ llvm::Expected<VerifyReport> verify(const VerifyOptions &options) {
     OriginalModel original(*file, signature);
     if (auto error = original.findStates(plan))
       return error;
-    std::string path =
+    const std::string path =
         options.inputsFile.empty() && options.looksBeside ? inputsBeside(options.model) : options.inputsFile;
-    if (options.inputsFile.empty() && !llvm::sys::fs::exists(path))
-      path.clear();
     auto inputs = path.empty() ? llvm::Expected<std::vector<at::Tensor>>(makeInputs(signature))
                                : readInputs(signature, path);
     // What lies beside the model need not be the inputs that the plan was compiled for.

@@ -13,7 +13,7 @@ namespace cleave {
 
 struct VerifyOptions {
   std::string plan, model;
-  /// A safetensors file; empty: `<model without .pt>.inputs.safetensors` where it exists and `looksBeside`, else made up.
+  /// A safetensors file; empty: `inputsBeside` where `looksBeside`, else made up.
   std::string inputsFile;
   bool looksBeside = true;
   /// As CompileOptions::listedOperators.
@@ -54,7 +54,8 @@ struct VerifyReport {
   double maxRelError() const;
 };
 
-/// `gpt2.pt` → `gpt2.inputs.safetensors`, whether it is there or not.
+/// `gpt2.pt` → `gpt2.inputs.safetensors`; empty where that is not there. Nor is it taken where it is a link: to
+/// what, only whoever sent the model has said.
 std::string inputsBeside(llvm::StringRef model);
 
 /// Runs the original TorchScript file and the plan on the same inputs, and again at other sizes of the named

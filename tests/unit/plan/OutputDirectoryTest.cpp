@@ -6,13 +6,16 @@
 #include "llvm/Support/FileSystem.h"
 #include <csignal>
 #include <fcntl.h>
+#include <functional>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <optional>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <utility>
 
 namespace cleave::plan {
 
@@ -72,6 +75,30 @@ TEST(OutputDirectory, RefusesToReplaceOtherThings) {
             "will not replace '" + folder.at("home") +
                 "': it holds 'thesis.tex', which is no part of a plan; remove it, or give another name");
   EXPECT_EQ(folder.names(), (Names{"file", "home"}));
+}
+
+/// In place of libc's, for all of the program.
+static std::function<void()> beforeExchange = [] {};
+extern "C" int renameat2(int from, const char *old, int to, const char *fresh, unsigned flags) noexcept {
+  std::exchange(beforeExchange, [] {})();
+  return syscall(SYS_renameat2, from, old, to, fresh, flags);
+}
+
+/// What appears in the older plan while the new one takes its place is neither deleted nor replaced.
+TEST(OutputDirectory, RefusesToReplaceWhatAppearsAtTheLastMoment) {
+  TestFolder folder;
+  llvm::sys::fs::create_directory(folder.at("a.plan"));
+  writeFile(folder.at("a.plan/plan.fb"), kOldPlan);
+  {
+    OutputDirectory output = startOutput(folder.at("a.plan"));
+    beforeExchange = [&] { writeFile(folder.at("a.plan/thesis.tex"), "x"); };
+    EXPECT_EQ(messageOf(output.commit()),
+              "will not replace '" + folder.at("a.plan") +
+                  "': it holds 'thesis.tex', which is no part of a plan; remove it, or give another name");
+  }
+  EXPECT_EQ(folder.names(), Names{"a.plan"});
+  EXPECT_EQ(readFile(folder.at("a.plan/thesis.tex")), "x");
+  EXPECT_EQ(readFile(folder.at("a.plan/plan.fb")), kOldPlan);
 }
 
 /// What only has a plan's names is not deleted either.

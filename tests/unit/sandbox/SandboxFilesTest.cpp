@@ -25,7 +25,7 @@ protected:
       std::filesystem::create_directories(std::filesystem::path(at(file)).parent_path());
       std::ofstream(at(file)) << file;
     }
-    rights = {{at("model.pt"), at("not there")}, at(".new.plan.partial-1-0")};
+    rights = {{at("model.pt"), at("not there")}, {}, at(".new.plan.partial-1-0")};
   }
   void TearDown() override {
     // Nothing but the new plan may have changed.
@@ -61,6 +61,16 @@ TEST_F(SandboxFiles, ReadsWhatIsGiven) {
   EXPECT_EQ(opening("/proc/self/environ", O_RDONLY), EACCES);
   EXPECT_EQ(opening("/proc/self/mem", O_RDWR), EACCES);
   EXPECT_EQ(opening("/dev/tty", O_RDWR), EACCES);
+}
+
+TEST_F(SandboxFiles, ReadsNoFolderInPlaceOfAFile) {
+  ASSERT_EQ(symlink(at("other.plan").c_str(), partial("inputs").c_str()), 0);
+  rights.files = {partial("inputs")};
+  EXPECT_EQ(opening(at("other.plan/plan.fb"), O_RDONLY), EACCES);
+  EXPECT_EQ(opening(partial("inputs"), O_RDONLY | O_DIRECTORY), EACCES);
+  rights.folders = {at("other.plan")};
+  EXPECT_EQ(opening(at("other.plan/plan.fb"), O_RDONLY), 0);
+  EXPECT_EQ(opening(at("secret"), O_RDONLY), EACCES);
 }
 
 TEST_F(SandboxFiles, WritesNothingElse) {

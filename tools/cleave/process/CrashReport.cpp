@@ -1,5 +1,6 @@
 //===- CrashReport.cpp - What is said of a crash --------------------------===//
 #include "tools/cleave/process/CrashReport.h"
+#include "codegen/plan/ErrorLines.h"
 #include "codegen/plan/InputFile.h"
 #include "codegen/plan/Printable.h"
 #include "codegen/plan/TemporaryPath.h"
@@ -109,7 +110,7 @@ static void handle(int signal, siginfo_t *facts, void *) {
 void endOverdue(const std::string &message) {
   ProgressBar::erase();
   plan::removeTemporaries();
-  put(("error: " + plan::printable(message) + "\n").c_str());
+  plan::printLastLine("error: " + plan::printable(message));
   // Without destructors, which would wait for what runs.
   _exit(EXIT_FAILURE);
 }
@@ -143,6 +144,7 @@ void reportCrashes(llvm::StringRef command) {
 
 void noteCrashes(CrashNote &note) {
   shared = &note;
+  plan::noteLines(note.isWithinLine);
   if (!isSanitized)
     install();
 }

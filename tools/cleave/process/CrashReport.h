@@ -3,16 +3,19 @@
 #define CLEAVE_TOOLS_CLEAVE_PROCESS_CRASHREPORT_H
 
 #include "llvm/ADT/StringRef.h"
+#include <atomic>
 #include <string>
 
 namespace cleave {
 
-/// What a process that crashed has left for its parent, in memory that both share.
+/// What a process that crashed, or was killed, has left for its parent, in memory that both share.
 struct CrashNote {
   /// `rank 0 (stage 1): transformer.h.3.attn: aten::addmm: `, or empty.
   char where[2048] = {};
   /// The mapped file that could not be read; or empty.
   char file[4096] = {};
+  /// Whether a line on the standard error has not been ended (plan::noteLines).
+  std::atomic<bool> isWithinLine = false;
 };
 
 /// Null where there is no memory for it. Lives as long as the process.

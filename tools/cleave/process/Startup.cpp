@@ -1,5 +1,6 @@
 //===- Startup.cpp - What the program does before all else ----------------===//
 #include "tools/cleave/process/Startup.h"
+#include "codegen/plan/ErrorLines.h"
 #include "codegen/plan/Printable.h"
 #include "codegen/plan/TemporaryPath.h"
 #include "llvm/ADT/StringRef.h"
@@ -72,6 +73,7 @@ void prepareProcess() {
                               std::pair(STDERR_FILENO, O_WRONLY)})
     if (fcntl(stream, F_GETFD) < 0)
       (void)!open("/dev/null", mode);
+  plan::takeStreams();
   llvm::install_bad_alloc_error_handler([](void *, const char *, bool) { endWithoutMemory(); });
 }
 

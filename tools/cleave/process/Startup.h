@@ -5,7 +5,8 @@
 namespace cleave {
 
 /// Has standard streams that are closed fail or be empty, rather than become the first files that the program
-/// opens; has want of memory end it with one line, wherever that is noticed.
+/// opens; has what libraries write to the streams of C++ come as lines of theirs on the standard error; has
+/// want of memory end it with one line, wherever that is noticed.
 void prepareProcess();
 
 } // namespace cleave

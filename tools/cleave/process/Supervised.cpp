@@ -8,7 +8,7 @@ Confinement confine(const std::string &file, const SupervisedOptions &how) {
   Confinement confinement;
   confinement.file = file;
   confinement.limits = how.limits;
-  confinement.reads = {file};
+  confinement.files = {file};
   confinement.isFree = how.trust;
   confinement.drawsBar = !how.quiet;
   return confinement;

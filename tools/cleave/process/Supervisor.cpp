@@ -1,5 +1,6 @@
 //===- Supervisor.cpp - Work on files from strangers ----------------------===//
 #include "tools/cleave/process/Supervisor.h"
+#include "codegen/plan/ErrorLines.h"
 #include "codegen/plan/Printable.h"
 #include "runtime/operators/Operators.h"
 #include "sandbox/Sandbox.h"
@@ -15,6 +16,7 @@
 #include <cerrno>
 #include <chrono>
 #include <csignal>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <new>
@@ -22,6 +24,7 @@
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <utility>
 
 namespace cleave {
 
@@ -45,9 +48,15 @@ static bool isIgnored(int signal) {
   return sigaction(signal, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
 }
 
+/// `SIGINT`; of a real-time signal, which has no name, `signal 34`.
+static std::string nameOf(int signal) {
+  const char *name = sigabbrev_np(signal);
+  return name ? std::string("SIG") + name : "signal " + std::to_string(signal);
+}
+
 /// `error: run: stopped by SIGINT`.
 static std::string describeSignal(llvm::StringRef command, int signal) {
-  return ("error: " + command + ": stopped by SIG" + sigabbrev_np(signal) + "\n").str();
+  return ("error: " + command + ": stopped by " + nameOf(signal)).str();
 }
 
 /// Lines for the handler, which may not make them.
@@ -70,7 +79,7 @@ static void announceAndDie(int signal) {
 void announceSignals(llvm::StringRef command, SearchStop *stop) {
   endedFirst = stop;
   for (size_t i = 0; i < std::size(kSignals); ++i) {
-    std::strncpy(lines[i], describeSignal(command, kSignals[i]).c_str(), sizeof(lines[i]) - 1);
+    std::strncpy(lines[i], (describeSignal(command, kSignals[i]) + "\n").c_str(), sizeof(lines[i]) - 1);
     if (!isIgnored(kSignals[i]))
       std::signal(kSignals[i], announceAndDie);
   }
@@ -79,12 +88,12 @@ void announceSignals(llvm::StringRef command, SearchStop *stop) {
 //===- The child ----------------------------------------------------------===//
 
 /// In the child: it ends with its parent, which alone hears a terminal's SIGINT, gains no rights, and is what
-/// the system kills first for want of memory.
+/// the system kills first for want of memory. Its outputs are removed by the process that makes them.
 static void confine(pid_t parent) {
   std::signal(SIGINT, SIG_IGN);
-  prctl(PR_SET_PDEATHSIG, SIGTERM);
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent)
-    raise(SIGTERM);
+    raise(SIGKILL);
   prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
   std::error_code error;
   llvm::raw_fd_ostream("/proc/self/oom_score_adj", error) << 1000;
@@ -92,7 +101,7 @@ static void confine(pid_t parent) {
 
 /// In the child, whose one thread this is: gives up what the work does not need.
 static llvm::Error enterSandbox(const Confinement &confinement, plan::OutputBroker *broker) {
-  sandbox::Rights rights{confinement.reads, ""};
+  sandbox::Rights rights{confinement.files, confinement.folders, ""};
   if (broker) {
     broker->use();
     if (!confinement.outputs.plan.empty())
@@ -119,7 +128,7 @@ static uint64_t bytesOf(pid_t process) {
   if (!status)
     return 0;
   uint64_t kilobytes = 0;
-  for (llvm::StringRef key : {"\nRssAnon:", "\nRssShmem:", "\nVmSwap:"}) {
+  for (llvm::StringRef key : {"\nRssAnon:", "\nRssShmem:", "\nVmSwap:", "\nHugetlbPages:"}) {
     uint64_t value = 0;
     if ((*status)->getBuffer().split(key).second.ltrim().consumeInteger(10, value) == false)
       kilobytes += value;
@@ -145,6 +154,8 @@ private:
   int fail(const llvm::Twine &message);
   /// Removes what the child has left: files, and a progress bar.
   void clear();
+  /// On a line of its own, also where the child did not end its last one.
+  void print(const std::string &line) const;
 
   const llvm::StringRef command, file;
   const Limits limits;
@@ -156,6 +167,8 @@ private:
   /// Null where there was no memory for it.
   const CrashNote *const note;
   const Clock::time_point begun = Clock::now();
+  /// Whether a SIGINT has tried to end the search.
+  bool hasAsked = false;
   /// The signal that was handed on, and when.
   int handedOn = 0;
   Clock::time_point handedOnAt;
@@ -171,9 +184,13 @@ void Supervision::clear() {
     ProgressBar::erase();
 }
 
+void Supervision::print(const std::string &line) const {
+  plan::printLine((note && note->isWithinLine ? "\n" : "") + line);
+}
+
 int Supervision::fail(const llvm::Twine &message) {
   clear();
-  llvm::errs() << "error: " << command << ": " << plan::printable(message.str()) << "\n";
+  print(("error: " + command + ": " + plan::printable(message.str())).str());
   return EXIT_FAILURE;
 }
 
@@ -217,22 +234,27 @@ int Supervision::conclude(int status) {
     return fail(file + ": " + reason);
   if (handedOn || llvm::is_contained(kSignals, signal)) {
     clear();
-    llvm::errs() << describeSignal(command, handedOn ? handedOn : signal);
+    print(describeSignal(command, handedOn ? handedOn : signal));
     dieOf(handedOn ? handedOn : signal);
+  }
+  // Nobody reads its output any more: no fault of the file's.
+  if (signal == SIGPIPE) {
+    clear();
+    dieOf(signal);
   }
   if (signal == SIGKILL)
     return fail(file +
                 ": was killed, perhaps by the system for want of memory; free some, or give --memory-limit");
   if (note && (*note->where || *note->file))
     return fail(file + ": " + textOf(note->where) + describeCrash(signal, textOf(note->file)));
-  return fail(file + ": reading it crashed (SIG" + sigabbrev_np(signal) +
+  return fail(file + ": reading it crashed (" + nameOf(signal) +
               "), as damaged and hostile files can make libtorch do; save the model again, and do not trust "
               "the file");
 }
 
 void Supervision::handOn(int signal) {
-  // What the search has found is made then, for as long as that takes.
-  if (signal == SIGINT && stop && stop->ask())
+  // What the search has found is made then, for as long as that takes. Once: the child, too, may write there.
+  if (signal == SIGINT && stop && !std::exchange(hasAsked, true) && stop->ask())
     return;
   handedOn = signal;
   handedOnAt = Clock::now();
@@ -257,8 +279,8 @@ SearchStop *makeSharedStop() {
 }
 
 static int fail(llvm::StringRef command, llvm::Error error) {
-  llvm::errs() << "error: " << command << (command.empty() ? "" : ": ")
-               << plan::printable(toString(std::move(error))) << "\n";
+  const std::string where = command.empty() ? "" : (command + ": ").str();
+  plan::printLastLine("error: " + where + plan::printable(toString(std::move(error))));
   return EXIT_FAILURE;
 }
 
@@ -287,7 +309,11 @@ int supervise(llvm::StringRef command, const Confinement &confinement, llvm::fun
     if (note)
       noteCrashes(*note);
     llvm::Error error = enterSandbox(confinement, broker.get());
-    std::exit(error ? fail("", std::move(error)) : work());
+    const int status = error ? fail("", std::move(error)) : work();
+    llvm::outs().flush();
+    std::fflush(stdout);
+    // Without destructors, which would wait for the model's threads.
+    std::quick_exit(status);
   }
   if (broker)
     if (llvm::Error error = broker->serve()) {

@@ -27,9 +27,11 @@ struct Limits {
 struct Confinement {
   std::string file;
   Limits limits;
-  /// Files and folders that it reads, and libraries of operators, which are trusted and loaded before it
-  /// begins.
-  std::vector<std::string> reads, libraries;
+  /// What it reads beside its file, as sandbox::Rights has it: what the command line names, and nothing that
+  /// only whoever sent the file has named.
+  std::vector<std::string> files, folders;
+  /// Of operators, which are trusted and loaded before it begins.
+  std::vector<std::string> libraries;
   /// What it writes, through a process beside it: the work itself may write nothing but an unfinished plan.
   plan::OutputPaths outputs;
   /// No sandbox: the file is trusted, or the work needs what a sandbox cannot give.

@@ -1,0 +1,75 @@
+//===- ErrorLines.cpp - Whole lines on the standard error -----------------===//
+#include "codegen/plan/ErrorLines.h"
+#include "codegen/plan/Printable.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/raw_ostream.h"
+#include <iostream>
+#include <mutex>
+#include <streambuf>
+#include <string>
+#include <utility>
+
+namespace cleave::plan {
+
+/// Of all that is below.
+static std::mutex printing;
+static bool isOver = false;
+static std::atomic<bool> ownNote = false;
+static std::atomic<bool> *isWithinLine = &ownNote;
+
+static void print(const std::string &lines, bool isLast) {
+  std::lock_guard lock(printing);
+  if (std::exchange(isOver, isOver || isLast))
+    return;
+  isWithinLine->store(true);
+  llvm::errs() << lines;
+  isWithinLine->store(false);
+  // Nobody looks at it, and the program would fail for it as it ends.
+  llvm::errs().clear_error();
+}
+
+void printLine(llvm::StringRef line) { print((line + "\n").str(), /*isLast=*/false); }
+
+void printLastLine(llvm::StringRef line) { print((line + "\n").str(), /*isLast=*/true); }
+
+void printLines(llvm::StringRef whose, llvm::StringRef text) {
+  std::string lines;
+  for (llvm::StringRef line : llvm::split(text, '\n'))
+    lines += (whose + printable(line) + "\n").str();
+  print(lines, /*isLast=*/false);
+}
+
+namespace {
+/// Holds back what has no end of line yet.
+class LineBuffer : public std::streambuf {
+  int_type overflow(int_type character) override {
+    const char byte = traits_type::to_char_type(character);
+    if (!traits_type::eq_int_type(character, traits_type::eof()))
+      xsputn(&byte, 1);
+    return traits_type::not_eof(character);
+  }
+  std::streamsize xsputn(const char *text, std::streamsize size) override {
+    std::lock_guard lock(mutex);
+    begun.append(text, size);
+    if (const size_t end = begun.rfind('\n'); end != std::string::npos) {
+      printLines("libtorch: ", llvm::StringRef(begun).take_front(end));
+      begun.erase(0, end + 1);
+    }
+    return size;
+  }
+
+  std::mutex mutex;
+  std::string begun;
+};
+} // namespace
+
+void takeStreams() {
+  // The streams are flushed after all else.
+  static auto *buffer = new LineBuffer;
+  std::cout.rdbuf(buffer);
+  std::cerr.rdbuf(buffer);
+}
+
+void noteLines(std::atomic<bool> &isWithin) { isWithinLine = &isWithin; }
+
+} // namespace cleave::plan
