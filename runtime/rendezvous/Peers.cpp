@@ -43,7 +43,6 @@ void Peers::start() {
   answered = Clock::now();
   for (KnownPeer &peer : known)
     peer.changed = answered;
-  isBeating = true;
   // Names are for debuggers, and tests.
   auto begin = [this](const char *name, void (Peers::*work)()) {
     return std::thread([=, this] {
@@ -51,7 +50,11 @@ void Peers::start() {
       (this->*work)();
     });
   };
-  beating = begin("beat", &Peers::beat);
+  {
+    std::lock_guard lock(mutex);
+    beating = begin("beat", &Peers::beat);
+    isBeating = true;
+  }
   living = begin("life", &Peers::watchLife);
   ticking = begin("clock", &Peers::watchClock);
 }
@@ -122,8 +125,10 @@ void Peers::keepBeating() {
     bool answers = true;
     try {
       beatOnce(count);
-    } catch (const std::exception &) {
-      answers = false;
+    } catch (const std::exception &exception) {
+      answers = isShortage(exception);
+      if (answers)
+        settle("rank " + std::to_string(launch.rank) + ": " + messageOf(exception));
     }
     std::unique_lock lock(mutex);
     if (!answers && !leaving && !stopping) {

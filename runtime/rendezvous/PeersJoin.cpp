@@ -246,8 +246,9 @@ Error Peers::connect(Clock::time_point deadline) {
     if (over)
       messages->cut();
   } catch (const std::exception &exception) {
-    return llvm::createStringError("no connections with all of them: " +
-                                   StringRef(messageOf(exception)).split('\n').first);
+    return llvm::createStringError(
+        "rank " + llvm::Twine(launch.rank) +
+        ": no connections with all of them: " + StringRef(messageOf(exception)).split('\n').first);
   }
   return over ? failure() : Error::success();
 }
