@@ -100,7 +100,7 @@ private:
   ~Peers() = default;
   /// What joining is made of.
   llvm::Error come(const std::string &what, const std::string &value);
-  llvm::Error find();
+  llvm::Error find(Clock::time_point deadline);
   llvm::Error enter(Clock::time_point deadline);
   llvm::Error begin();
   llvm::Error enterRun(llvm::StringRef run, Clock::time_point deadline);
@@ -167,7 +167,7 @@ private:
   std::string proposed, ended;
   bool isProposed = false;
   Clock::time_point answered;
-  std::atomic<bool> over{false}, haveAllCome{false};
+  std::atomic<bool> over{false}, hasStore{false}, haveAllCome{false};
   bool stopping = false, leaving = false, isBeating = false;
   std::thread beating, living, ticking;
 };

@@ -79,38 +79,48 @@ Expected<Peers::Owner> Peers::join(const Launch &launch, const std::string &what
 
 Error Peers::come(const std::string &what, const std::string &value) {
   const Clock::time_point deadline = Clock::now() + limits.timeout;
-  if (Error error = find())
+  if (Error error = find(deadline))
     return error;
+  start();
   try {
-    if (Error error = enter(deadline))
-      return error;
     store->set(beatOf(launch.rank), "0 is joining the others");
     store->set(comeOf(launch.rank), value + " " + hostName());
-    start();
     if (Error error = awaitAll(deadline))
       return error;
     haveAllCome = true;
     if (Error error = compare(what))
       return error;
-  } catch (const std::exception &) {
-    if (!beating.joinable())
-      return llvm::createStringError("lost the store at " + storePlace() + "; its process has ended");
+  } catch (const std::exception &exception) {
+    if (isShortage(exception))
+      throw;
     loseStore();
     return failure();
   }
   return connect(deadline);
 }
 
-Error Peers::find() {
-  try {
-    meeting = openStore(launch, limits.timeout);
-    return Error::success();
-  } catch (const std::exception &) {
+Error Peers::find(Clock::time_point deadline) {
+  for (;; std::this_thread::sleep_for(10ms)) {
+    meeting.reset();
+    hasStore = false;
+    try {
+      const auto left = std::chrono::ceil<milliseconds>(deadline - Clock::now());
+      meeting = openStore(launch, std::max<milliseconds>(left, 1ms));
+      hasStore = true;
+      return enter(deadline);
+    } catch (const std::exception &exception) {
+      if (isShortage(exception))
+        throw;
+    }
     if (holdsStore())
       return llvm::createStringError("cannot hold the store at " + storePlace() +
                                      "; expected MASTER_ADDR to be an address of this machine, MASTER_PORT "
                                      "a free port, and no other rank 0");
-    return llvm::createStringError(noStore());
+    if (launch.agentHoldsStore && meeting)
+      return llvm::createStringError("lost the store at " + storePlace() + ", which torchrun's agent holds");
+    // A store that rank 0 held was that of a session before this one.
+    if (launch.agentHoldsStore || Clock::now() >= deadline)
+      return llvm::createStringError(noStore());
   }
 }
 
