@@ -99,6 +99,8 @@ private:
   Peers(const Launch &launch, PeerLimits limits);
   ~Peers() = default;
   /// What joining is made of.
+  struct Attempt;
+  std::string attempt(const std::string &what, const std::string &value);
   llvm::Error come(const std::string &what, const std::string &value);
   llvm::Error find(Clock::time_point deadline);
   llvm::Error enter(Clock::time_point deadline);

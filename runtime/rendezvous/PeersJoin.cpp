@@ -41,22 +41,32 @@ static std::string hostName() {
   return uname(&system) == 0 ? system.nodename : "?";
 }
 
+/// What has come of joining.
+struct Peers::Attempt {
+  Owner peers;
+  /// Empty where all have met.
+  std::string problem;
+};
+
 std::string Peers::storePlace() const { return launch.address + ":" + std::to_string(launch.port); }
 
 Expected<Peers::Owner> Peers::join(const Launch &launch, const std::string &what, const std::string &value,
                                    PeerLimits limits) {
-  auto *peers = new Peers(launch, limits);
   auto failed = [&](const std::string &problem) {
     if (isOfItsOwn(problem))
       return llvm::createStringError(problem);
     return llvm::createStringError("rank " + llvm::Twine(launch.rank) +
                                    " cannot join the others: " + problem);
   };
+  Owner own(new Peers(launch, limits));
+  Peers *const peers = own.get();
   // A store whose process is stopped answers never, and a process that is gone is waited for by those that
-  // connect with it: then this thread and its object stay.
-  std::packaged_task<std::string()> coming(
-      [=] { return llvm::toString(catching([&] { return peers->come(what, value); })); });
-  std::future<std::string> come = coming.get_future();
+  // connect with it. An attempt that is given up ends, with all that it has, when its thread comes back.
+  std::packaged_task<Attempt()> coming([own = std::move(own), what, value]() mutable {
+    std::string problem = own->attempt(what, value);
+    return Attempt{std::move(own), std::move(problem)};
+  });
+  std::future<Attempt> come = coming.get_future();
   std::thread(std::move(coming)).detach();
   const Clock::time_point end = Clock::now() + limits.timeout + kGivenUp;
   while (come.wait_for(10ms) != std::future_status::ready) {
@@ -70,11 +80,18 @@ Expected<Peers::Owner> Peers::join(const Launch &launch, const std::string &what
       return failed(problem);
     }
   }
-  Owner joined(peers);
-  std::string problem = come.get();
+  auto [joined, problem] = come.get();
   if (problem.empty())
-    return joined;
-  return failed(joined->beating.joinable() ? joined->fail(problem) : problem);
+    return std::move(joined);
+  return failed(joined->lifeline ? joined->fail(problem) : problem);
+}
+
+std::string Peers::attempt(const std::string &what, const std::string &value) {
+  try {
+    return llvm::toString(come(what, value));
+  } catch (const std::exception &exception) {
+    return "rank " + std::to_string(launch.rank) + ": " + messageOf(exception);
+  }
 }
 
 Error Peers::come(const std::string &what, const std::string &value) {
