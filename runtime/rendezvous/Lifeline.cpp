@@ -96,11 +96,11 @@ std::string Lifeline::place() const { return address + " " + word; }
 /// Milliseconds that are waited for one try.
 static constexpr int64_t kLongest = 1000 * 1000;
 
-/// A socket that is connected; -1 where nobody answers.
+/// A socket that is connected; where nobody answers, the negative number of the system's error.
 static int tryToConnect(const addrinfo &target, Lifeline::Clock::time_point deadline) {
   const int made = socket(target.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   if (made < 0)
-    return -1;
+    return -errno;
   int problem = connect(made, target.ai_addr, target.ai_addrlen) == 0 ? 0 : errno;
   if (problem == EINPROGRESS) {
     pollfd polled{made, POLLOUT, 0};
@@ -113,7 +113,7 @@ static int tryToConnect(const addrinfo &target, Lifeline::Clock::time_point dead
   if (problem == 0)
     return made;
   close(made);
-  return -1;
+  return -problem;
 }
 
 std::unique_ptr<Lifeline> Lifeline::reach(const std::string &place, uint32_t rank,
@@ -133,6 +133,16 @@ std::unique_ptr<Lifeline> Lifeline::reach(const std::string &place, uint32_t ran
   line->connections.back().rank = 0;
   say(made, nameOf(word, rank));
   return line;
+}
+
+bool Lifeline::isGone(const std::string &place, Clock::time_point deadline) {
+  auto [address, rest] = StringRef(place).split(' ');
+  const Addresses addresses(address.str(), rest.split(' ').first.str(), SOCK_STREAM, AI_NUMERICHOST);
+  if (!addresses.first())
+    return false;
+  const int made = tryToConnect(*addresses.first(), deadline);
+  closeSocket(made);
+  return made == -ECONNREFUSED;
 }
 
 //===- Watching -----------------------------------------------------------===//

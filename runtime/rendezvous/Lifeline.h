@@ -43,6 +43,9 @@ public:
   /// Connects with rank 0. Throws where that is not there by `deadline`.
   /// \param place  what rank 0's `place` gives.
   static std::unique_ptr<Lifeline> reach(const std::string &place, uint32_t rank, Clock::time_point deadline);
+  /// Whether there is nobody at a `place` any more, as the system there says; false where it says nothing by
+  /// `deadline`.
+  static bool isGone(const std::string &place, Clock::time_point deadline);
   ~Lifeline();
   Lifeline(const Lifeline &) = delete;
 

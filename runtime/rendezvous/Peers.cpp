@@ -144,10 +144,16 @@ void Peers::keepBeating() {
 }
 
 void Peers::tellLast() {
+  bool mayBeFollowed;
+  {
+    std::lock_guard lock(mutex);
+    mayBeFollowed = leaving || launch.agentHoldsStore;
+  }
   try {
     // A failure that the store was too slow to hear of is told all the same.
-    if (!propose() && leaving && launch.rank == 0)
-      // The store may be the agent's, and another run follow.
+    propose();
+    // The store may be the agent's, and another run follow.
+    if (launch.rank == 0 && mayBeFollowed)
       meeting->erase(kRun);
   } catch (const std::exception &) {
   }
@@ -325,9 +331,11 @@ std::string Peers::lose(uint32_t rank, const std::string &context) {
   return fail(withLastWord("lost the connection with rank " + std::to_string(rank), rank) + "; " + context);
 }
 
-void Peers::linger() const {
+void Peers::linger() {
   if (holdsStore())
     std::this_thread::sleep_for(3 * kBeat);
+  else if (launch.rank == 0)
+    awaitLastBeat();
 }
 
 //===- Exchanging ---------------------------------------------------------===//

@@ -90,8 +90,9 @@ public:
   llvm::Expected<Clock::duration> clockOffset();
   /// Says goodbye, when all do.
   llvm::Error leave();
-  /// After a failure, where this process holds the store: stays until the others have read what has failed.
-  void linger() const;
+  /// After a failure, at rank 0: stays until the others have read what has failed, where it holds the store,
+  /// or until an agent's store has no such run.
+  void linger();
 
 private:
   /// Where a process writes what it does.

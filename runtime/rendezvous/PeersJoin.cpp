@@ -151,11 +151,22 @@ std::string Peers::noStore() const {
 // A run is what rank 0 writes to the store: how many processes, and its lifeline, by whose word, which no
 // other run has, all further keys begin. Each rank of a run has one owner, who is there first.
 
+/// Of what is written of a run: where its lifeline is.
+static std::string placeOf(StringRef run) {
+  const StringRef host = run.split(' ').second;
+  const StringRef process = host.split(' ').second;
+  return process.split(' ').second.str();
+}
+
+/// Whether rank 0 of that was killed, so that nobody can join it any more.
+static bool isLeft(StringRef run) { return Lifeline::isGone(placeOf(run), Peers::Clock::now() + kLastWord); }
+
 Error Peers::enter(Clock::time_point deadline) {
   if (launch.rank == 0)
     return begin();
   std::optional<std::string> run;
-  while (!(run = meeting->find(kRun))) {
+  // One that was killed may have left its run.
+  while (!(run = meeting->find(kRun)) || (isLeft(*run) && Clock::now() < deadline)) {
     if (Clock::now() >= deadline)
       return notStarted("rank 0 has");
     std::this_thread::sleep_for(10ms);
@@ -172,7 +183,9 @@ Error Peers::begin() {
   }
   const std::string owner = hostName() + " " + std::to_string(getpid()), place = line->place();
   const std::string run = std::to_string(launch.size) + " " + owner + " " + place;
-  const std::string found = meeting->setOnce(kRun, run);
+  std::string found = meeting->setOnce(kRun, run);
+  if (found != run && isLeft(found))
+    found = meeting->replace(kRun, found, run);
   if (found != run)
     return isTaken(StringRef(found).split(' ').second);
   const std::string word = line->run();
@@ -181,9 +194,8 @@ Error Peers::begin() {
 }
 
 Error Peers::enterRun(StringRef run, Clock::time_point deadline) {
-  auto [count, rest] = run.split(' ');
-  auto [host, afterHost] = rest.split(' ');
-  const std::string place = afterHost.split(' ').second.str();
+  const StringRef count = run.split(' ').first;
+  const std::string place = placeOf(run);
   const std::string word = StringRef(place).rsplit(' ').second.str();
   uint32_t size = 0;
   if (count.getAsInteger(10, size) || word.empty())
