@@ -118,6 +118,8 @@ private:
   bool holdsStore() const { return launch.rank == 0 && !launch.agentHoldsStore; }
   std::string storePlace() const;
   std::string noStore() const;
+  /// What joining has been given up at.
+  std::string lateness() const;
   void start();
   /// False where the store does not answer, so that a thread still asks it.
   bool stop();

@@ -18,8 +18,9 @@ using llvm::StringRef;
 using std::chrono::milliseconds;
 using namespace std::chrono_literals;
 
-/// How long after the deadline a store is given up that does not answer: as long as connecting at the last
-/// moment may take.
+/// What connecting has at the last moment.
+static constexpr auto kLeast = 500ms;
+/// How long after the deadline what does not end is given up: more than that.
 static constexpr auto kGivenUp = 1s;
 /// How long what joins has to see that the run has failed.
 static constexpr auto kNotice = 200ms;
@@ -75,7 +76,7 @@ Expected<Peers::Owner> Peers::join(const Launch &launch, const std::string &what
       return failed(llvm::toString(peers->failure()));
     }
     if (Clock::now() > end) {
-      const std::string problem = peers->noStore();
+      const std::string problem = peers->lateness();
       peers->settle(problem);
       return failed(problem);
     }
@@ -139,6 +140,13 @@ Error Peers::find(Clock::time_point deadline) {
     if (launch.agentHoldsStore || Clock::now() >= deadline)
       return llvm::createStringError(noStore());
   }
+}
+
+std::string Peers::lateness() const {
+  if (haveAllCome)
+    return "no connections with all of them within " + std::to_string(limits.timeout.count()) +
+           " s; allow more time (--timeout)";
+  return hasStore ? "the store at " + storePlace() + " has stopped answering" : noStore();
 }
 
 std::string Peers::noStore() const {
@@ -278,7 +286,7 @@ Error Peers::compare(const std::string &what) {
 Error Peers::connect(Clock::time_point deadline) {
   try {
     const auto left = std::chrono::ceil<milliseconds>(deadline - Clock::now());
-    std::unique_ptr<Wire> made = openWire(launch, std::max<milliseconds>(left, 1s));
+    std::unique_ptr<Wire> made = openWire(launch, std::max<milliseconds>(left, kLeast));
     std::lock_guard lock(mutex);
     messages = std::move(made);
     // The run may have failed meanwhile.
