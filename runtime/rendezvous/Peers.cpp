@@ -273,15 +273,17 @@ void Peers::cut() {
 }
 
 std::string Peers::fail(const std::string &message) {
+  std::string first;
   {
     std::unique_lock lock(mutex);
     if (proposed.empty())
       proposed = message;
     changed.notify_all();
     changed.wait_for(lock, kLastWord, [&] { return over.load(); });
+    first = proposed;
   }
   // Where the store does not answer, each process ends for itself.
-  settle(message);
+  settle(first);
   std::lock_guard lock(mutex);
   return ended;
 }
@@ -308,7 +310,8 @@ std::string Peers::describeOthers() {
     if (rank != launch.rank)
       others.push_back(describe(rank));
   std::string text = llvm::join(others, ", ");
-  if (Clock::now() - answered > kSilence)
+  // Who holds the store, and has asked it nothing, was stopped itself.
+  if (Clock::now() - answered > kSilence && isBeating && !leaving && !holdsStore())
     text += " (as of " + seconds(Clock::now() - answered) + " ago: the store at " + storePlace() +
             " does not answer)";
   return text;
