@@ -28,8 +28,10 @@ static constexpr size_t kDigits = 8;
 static constexpr char kGoodbye = '!', kFailure = '?', kEnd = '\n';
 /// How long a failure may be told.
 static constexpr size_t kLongestWord = 64 << 10;
-/// Strangers who connect and do not say who they are.
-static constexpr size_t kMostConnections = 1 << 16;
+/// Of an address, in messages.
+static constexpr size_t kLongestAddress = 255;
+/// Connections, beside those of a run, that may be there without a name.
+static constexpr size_t kMostStrangers = 64;
 
 static std::string nameOf(StringRef word, uint32_t rank) {
   return (word + llvm::utohexstr(rank, /*LowerCase=*/true, /*Width=*/kDigits)).str();
@@ -123,12 +125,13 @@ std::unique_ptr<Lifeline> Lifeline::reach(const std::string &place, uint32_t ran
   std::unique_ptr<Lifeline> line(new Lifeline(word.str()));
   const Addresses addresses(address.str(), port.str(), SOCK_STREAM, AI_NUMERICHOST);
   if (!addresses.first())
-    throw std::runtime_error("found no place in '" + place + "'");
+    throw std::runtime_error("found no place in '" + plan::printable(place, kLongestAddress) + "'");
   int made = -1;
   while ((made = tryToConnect(*addresses.first(), deadline)) < 0 && Clock::now() < deadline)
     std::this_thread::sleep_for(10ms);
   if (made < 0)
-    throw std::runtime_error("rank 0 does not answer at " + address.str() + ":" + port.str());
+    throw std::runtime_error("rank 0 does not answer at " + plan::printable(address, kLongestAddress) + ":" +
+                             plan::printable(port, kLongestAddress));
   line->connections.push_back({made, /*nameLength=*/0});
   line->connections.back().rank = 0;
   say(made, nameOf(word, rank));
@@ -148,11 +151,28 @@ bool Lifeline::isGone(const std::string &place, Clock::time_point deadline) {
 //===- Watching -----------------------------------------------------------===//
 
 void Lifeline::accept() {
-  int made = 0;
-  while (connections.size() < kMostConnections &&
-         (made = accept4(listening, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK)) >= 0)
+  // Those that wait come with the next call.
+  for (size_t count = 0; count < kMostStrangers + size; ++count) {
+    const int made = accept4(listening, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    isFull = made < 0 && errno != EAGAIN && errno != EWOULDBLOCK;
+    if (made < 0)
+      return;
     connections.push_back({made, word.size() + kDigits});
-  isFull = made >= 0 || (errno != EAGAIN && errno != EWOULDBLOCK);
+    dropStranger();
+  }
+}
+
+void Lifeline::dropStranger() {
+  auto isStranger = [](const Connection &one) { return !one.rank; };
+  if (size_t(llvm::count_if(connections, isStranger)) <= kMostStrangers + size)
+    return;
+  auto oldest = llvm::find_if(connections, isStranger);
+  // It may have said its name meanwhile.
+  (void)hear(*oldest);
+  if (oldest->rank)
+    return;
+  closeSocket(oldest->socket);
+  connections.erase(oldest);
 }
 
 bool Lifeline::hear(Connection &connection) const {
@@ -200,15 +220,18 @@ bool Lifeline::haveAllLeft() const {
 
 void Lifeline::awaitSomething() {
   std::vector<pollfd> polled{{stopped, POLLIN, 0}};
-  if (listening >= 0 && !isFull)
-    polled.push_back({listening, POLLIN, 0});
+  int wait = -1;
   {
     std::lock_guard lock(mutex);
+    constexpr int kWhile = 100;
+    if (isFull)
+      wait = kWhile;
+    else if (listening >= 0)
+      polled.push_back({listening, POLLIN, 0});
     for (const Connection &connection : connections)
       polled.push_back({connection.socket, POLLIN, 0});
   }
-  constexpr int kWhile = 100;
-  (void)poll(polled.data(), polled.size(), isFull ? kWhile : -1);
+  (void)poll(polled.data(), polled.size(), wait);
 }
 
 std::optional<Lifeline::Loss> Lifeline::hearAll() {

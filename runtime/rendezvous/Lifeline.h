@@ -82,6 +82,9 @@ private:
 
   explicit Lifeline(std::string word);
   void accept();
+  /// Where there are too many, closes the oldest connection of those that have not said who they are: they
+  /// are to use up no descriptors.
+  void dropStranger();
   bool haveAllLeft() const;
   /// Reads what has come; false where the other end is closed or a stranger.
   bool hear(Connection &connection) const;
