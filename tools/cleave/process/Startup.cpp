@@ -2,6 +2,7 @@
 #include "tools/cleave/process/Startup.h"
 #include "codegen/plan/Printable.h"
 #include "codegen/plan/TemporaryPath.h"
+#include "tools/cleave/process/LastWord.h"
 #include "llvm/ADT/StringRef.h"
 #include "llvm/Support/ErrorHandling.h"
 #include <atomic>
@@ -24,7 +25,7 @@ static std::atomic<bool> hasBegun{false};
 [[noreturn]] static void endWith(llvm::StringRef line) {
   if (hasBegun)
     plan::removeTemporaries();
-  (void)!write(STDERR_FILENO, line.data(), line.size());
+  sayLast(line);
   _exit(EXIT_FAILURE);
 }
 

@@ -4,6 +4,7 @@
 #include "runtime/operators/Operators.h"
 #include "sandbox/Sandbox.h"
 #include "tools/cleave/process/CrashReport.h"
+#include "tools/cleave/process/LastWord.h"
 #include "tools/cleave/text/ProgressBar.h"
 #include "tools/driver/base/SearchStop.h"
 #include "llvm/ADT/SmallString.h"
@@ -61,7 +62,7 @@ static void announceAndDie(int signal) {
     return;
   for (size_t i = 0; i < std::size(kSignals); ++i)
     if (kSignals[i] == signal)
-      (void)!write(STDERR_FILENO, lines[i], std::strlen(lines[i]));
+      sayLast(lines[i]);
   plan::OutputBroker::finishOwn();
   std::signal(signal, SIG_DFL);
   raise(signal);
@@ -173,7 +174,7 @@ void Supervision::clear() {
 
 int Supervision::fail(const llvm::Twine &message) {
   clear();
-  llvm::errs() << "error: " << command << ": " << plan::printable(message.str()) << "\n";
+  sayLast(("error: " + command + ": " + plan::printable(message.str()) + "\n").str());
   return EXIT_FAILURE;
 }
 
@@ -217,7 +218,7 @@ int Supervision::conclude(int status) {
     return fail(file + ": " + reason);
   if (handedOn || llvm::is_contained(kSignals, signal)) {
     clear();
-    llvm::errs() << describeSignal(command, handedOn ? handedOn : signal);
+    sayLast(describeSignal(command, handedOn ? handedOn : signal));
     dieOf(handedOn ? handedOn : signal);
   }
   if (signal == SIGKILL)
