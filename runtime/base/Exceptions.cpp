@@ -7,14 +7,24 @@
 
 namespace cleave::runtime {
 
+/// A thread that cannot be started: nothing else is refused so.
+static bool isOfThread(const std::exception &exception) {
+  const auto *system = dynamic_cast<const std::system_error *>(&exception);
+  return system && system->code() == std::errc::resource_unavailable_try_again;
+}
+
+static bool isOfMemory(const std::exception &exception) {
+  return dynamic_cast<const std::bad_alloc *>(&exception) != nullptr;
+}
+
+bool isShortage(const std::exception &exception) { return isOfMemory(exception) || isOfThread(exception); }
+
 std::string messageOf(const std::exception &exception) {
-  if (dynamic_cast<const std::bad_alloc *>(&exception))
+  if (isOfMemory(exception))
     return "out of memory; free some, or raise the limit (ulimit -v)";
   const auto *ofTorch = dynamic_cast<const c10::Error *>(&exception);
-  // A thread: nothing else is refused so.
-  if (const auto *system = dynamic_cast<const std::system_error *>(&exception))
-    if (system->code() == std::errc::resource_unavailable_try_again)
-      return "cannot start a thread; raise the limits on processes and memory (ulimit -u, ulimit -v)";
+  if (isOfThread(exception))
+    return "cannot start a thread; raise the limits on processes and memory (ulimit -u, ulimit -v)";
   return llvm::StringRef(ofTorch ? ofTorch->what_without_backtrace() : exception.what()).trim().str();
 }
 

@@ -8,6 +8,9 @@
 
 namespace cleave::runtime {
 
+/// Whether memory or threads are short here, which no other process has a part in.
+bool isShortage(const std::exception &exception);
+
 /// The message of an exception, without libtorch's backtrace and surrounding space.
 std::string messageOf(const std::exception &exception);
 

@@ -72,6 +72,9 @@ public:
   virtual std::optional<std::string> find(const std::string &key) = 0;
   /// Sets `key` where it is not yet, and gives what it is. `value` is not empty.
   virtual std::string setOnce(const std::string &key, const std::string &value) = 0;
+  /// Sets `key` where it is `expected`, and gives what it is.
+  virtual std::string replace(const std::string &key, const std::string &expected,
+                              const std::string &value) = 0;
   /// The values of keys that are all there.
   virtual std::vector<std::string> values(const std::vector<std::string> &keys) = 0;
   virtual void erase(const std::string &key) = 0;

@@ -28,8 +28,10 @@ static constexpr size_t kDigits = 8;
 static constexpr char kGoodbye = '!', kFailure = '?', kEnd = '\n';
 /// How long a failure may be told.
 static constexpr size_t kLongestWord = 64 << 10;
-/// Strangers who connect and do not say who they are.
-static constexpr size_t kMostConnections = 1 << 16;
+/// Of an address, in messages.
+static constexpr size_t kLongestAddress = 255;
+/// Connections, beside those of a run, that may be there without a name.
+static constexpr size_t kMostStrangers = 64;
 
 static std::string nameOf(StringRef word, uint32_t rank) {
   return (word + llvm::utohexstr(rank, /*LowerCase=*/true, /*Width=*/kDigits)).str();
@@ -96,11 +98,11 @@ std::string Lifeline::place() const { return address + " " + word; }
 /// Milliseconds that are waited for one try.
 static constexpr int64_t kLongest = 1000 * 1000;
 
-/// A socket that is connected; -1 where nobody answers.
+/// A socket that is connected; where nobody answers, the negative number of the system's error.
 static int tryToConnect(const addrinfo &target, Lifeline::Clock::time_point deadline) {
   const int made = socket(target.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   if (made < 0)
-    return -1;
+    return -errno;
   int problem = connect(made, target.ai_addr, target.ai_addrlen) == 0 ? 0 : errno;
   if (problem == EINPROGRESS) {
     pollfd polled{made, POLLOUT, 0};
@@ -113,7 +115,7 @@ static int tryToConnect(const addrinfo &target, Lifeline::Clock::time_point dead
   if (problem == 0)
     return made;
   close(made);
-  return -1;
+  return -problem;
 }
 
 std::unique_ptr<Lifeline> Lifeline::reach(const std::string &place, uint32_t rank,
@@ -123,26 +125,54 @@ std::unique_ptr<Lifeline> Lifeline::reach(const std::string &place, uint32_t ran
   std::unique_ptr<Lifeline> line(new Lifeline(word.str()));
   const Addresses addresses(address.str(), port.str(), SOCK_STREAM, AI_NUMERICHOST);
   if (!addresses.first())
-    throw std::runtime_error("found no place in '" + place + "'");
+    throw std::runtime_error("found no place in '" + plan::printable(place, kLongestAddress) + "'");
   int made = -1;
   while ((made = tryToConnect(*addresses.first(), deadline)) < 0 && Clock::now() < deadline)
     std::this_thread::sleep_for(10ms);
   if (made < 0)
-    throw std::runtime_error("rank 0 does not answer at " + address.str() + ":" + port.str());
+    throw std::runtime_error("rank 0 does not answer at " + plan::printable(address, kLongestAddress) + ":" +
+                             plan::printable(port, kLongestAddress));
   line->connections.push_back({made, /*nameLength=*/0});
   line->connections.back().rank = 0;
   say(made, nameOf(word, rank));
   return line;
 }
 
+bool Lifeline::isGone(const std::string &place, Clock::time_point deadline) {
+  auto [address, rest] = StringRef(place).split(' ');
+  const Addresses addresses(address.str(), rest.split(' ').first.str(), SOCK_STREAM, AI_NUMERICHOST);
+  if (!addresses.first())
+    return false;
+  const int made = tryToConnect(*addresses.first(), deadline);
+  closeSocket(made);
+  return made == -ECONNREFUSED;
+}
+
 //===- Watching -----------------------------------------------------------===//
 
 void Lifeline::accept() {
-  int made = 0;
-  while (connections.size() < kMostConnections &&
-         (made = accept4(listening, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK)) >= 0)
+  // Those that wait come with the next call.
+  for (size_t count = 0; count < kMostStrangers + size; ++count) {
+    const int made = accept4(listening, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    isFull = made < 0 && errno != EAGAIN && errno != EWOULDBLOCK;
+    if (made < 0)
+      return;
     connections.push_back({made, word.size() + kDigits});
-  isFull = made >= 0 || (errno != EAGAIN && errno != EWOULDBLOCK);
+    dropStranger();
+  }
+}
+
+void Lifeline::dropStranger() {
+  auto isStranger = [](const Connection &one) { return !one.rank; };
+  if (size_t(llvm::count_if(connections, isStranger)) <= kMostStrangers + size)
+    return;
+  auto oldest = llvm::find_if(connections, isStranger);
+  // It may have said its name meanwhile.
+  (void)hear(*oldest);
+  if (oldest->rank)
+    return;
+  closeSocket(oldest->socket);
+  connections.erase(oldest);
 }
 
 bool Lifeline::hear(Connection &connection) const {
@@ -190,15 +220,18 @@ bool Lifeline::haveAllLeft() const {
 
 void Lifeline::awaitSomething() {
   std::vector<pollfd> polled{{stopped, POLLIN, 0}};
-  if (listening >= 0 && !isFull)
-    polled.push_back({listening, POLLIN, 0});
+  int wait = -1;
   {
     std::lock_guard lock(mutex);
+    constexpr int kWhile = 100;
+    if (isFull)
+      wait = kWhile;
+    else if (listening >= 0)
+      polled.push_back({listening, POLLIN, 0});
     for (const Connection &connection : connections)
       polled.push_back({connection.socket, POLLIN, 0});
   }
-  constexpr int kWhile = 100;
-  (void)poll(polled.data(), polled.size(), isFull ? kWhile : -1);
+  (void)poll(polled.data(), polled.size(), wait);
 }
 
 std::optional<Lifeline::Loss> Lifeline::hearAll() {

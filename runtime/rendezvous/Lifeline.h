@@ -43,6 +43,9 @@ public:
   /// Connects with rank 0. Throws where that is not there by `deadline`.
   /// \param place  what rank 0's `place` gives.
   static std::unique_ptr<Lifeline> reach(const std::string &place, uint32_t rank, Clock::time_point deadline);
+  /// Whether there is nobody at a `place` any more, as the system there says; false where it says nothing by
+  /// `deadline`.
+  static bool isGone(const std::string &place, Clock::time_point deadline);
   ~Lifeline();
   Lifeline(const Lifeline &) = delete;
 
@@ -79,6 +82,9 @@ private:
 
   explicit Lifeline(std::string word);
   void accept();
+  /// Where there are too many, closes the oldest connection of those that have not said who they are: they
+  /// are to use up no descriptors.
+  void dropStranger();
   bool haveAllLeft() const;
   /// Reads what has come; false where the other end is closed or a stranger.
   bool hear(Connection &connection) const;

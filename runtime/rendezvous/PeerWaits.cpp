@@ -30,6 +30,11 @@ std::string PeerWait::overdue(PeerClock::time_point now, llvm::ArrayRef<KnownPee
       progressed = std::max(progressed, known[rank].progressed());
       moved = std::max(moved, known[rank].moved);
     }
+  // Who can write to the store can say for ever that something moves. Others have their plan to load, and
+  // then the requests under way to end, of which a session has as many unless it is told otherwise.
+  const std::chrono::seconds total = limits.loading + limits.timeout * (2 * known.size() + 2);
+  if (std::chrono::floor<std::chrono::seconds>(now - begin) >= total)
+    return std::to_string(total.count()) + " s " + what;
   const std::chrono::seconds longest = std::max(limits.timeout, limits.loading);
   if (now >= progressed + limits.timeout)
     return std::to_string(limits.timeout.count()) + " s " + what;

@@ -43,7 +43,6 @@ void Peers::start() {
   answered = Clock::now();
   for (KnownPeer &peer : known)
     peer.changed = answered;
-  isBeating = true;
   // Names are for debuggers, and tests.
   auto begin = [this](const char *name, void (Peers::*work)()) {
     return std::thread([=, this] {
@@ -51,7 +50,11 @@ void Peers::start() {
       (this->*work)();
     });
   };
-  beating = begin("beat", &Peers::beat);
+  {
+    std::lock_guard lock(mutex);
+    beating = begin("beat", &Peers::beat);
+    isBeating = true;
+  }
   living = begin("life", &Peers::watchLife);
   ticking = begin("clock", &Peers::watchClock);
 }
@@ -122,8 +125,10 @@ void Peers::keepBeating() {
     bool answers = true;
     try {
       beatOnce(count);
-    } catch (const std::exception &) {
-      answers = false;
+    } catch (const std::exception &exception) {
+      answers = isShortage(exception);
+      if (answers)
+        settle("rank " + std::to_string(launch.rank) + ": " + messageOf(exception));
     }
     std::unique_lock lock(mutex);
     if (!answers && !leaving && !stopping) {
@@ -139,10 +144,16 @@ void Peers::keepBeating() {
 }
 
 void Peers::tellLast() {
+  bool mayBeFollowed;
+  {
+    std::lock_guard lock(mutex);
+    mayBeFollowed = leaving || launch.agentHoldsStore;
+  }
   try {
     // A failure that the store was too slow to hear of is told all the same.
-    if (!propose() && leaving && launch.rank == 0)
-      // The store may be the agent's, and another run follow.
+    propose();
+    // The store may be the agent's, and another run follow.
+    if (launch.rank == 0 && mayBeFollowed)
       meeting->erase(kRun);
   } catch (const std::exception &) {
   }
@@ -262,15 +273,17 @@ void Peers::cut() {
 }
 
 std::string Peers::fail(const std::string &message) {
+  std::string first;
   {
     std::unique_lock lock(mutex);
     if (proposed.empty())
       proposed = message;
     changed.notify_all();
     changed.wait_for(lock, kLastWord, [&] { return over.load(); });
+    first = proposed;
   }
   // Where the store does not answer, each process ends for itself.
-  settle(message);
+  settle(first);
   std::lock_guard lock(mutex);
   return ended;
 }
@@ -297,7 +310,8 @@ std::string Peers::describeOthers() {
     if (rank != launch.rank)
       others.push_back(describe(rank));
   std::string text = llvm::join(others, ", ");
-  if (Clock::now() - answered > kSilence)
+  // Who holds the store, and has asked it nothing, was stopped itself.
+  if (Clock::now() - answered > kSilence && isBeating && !leaving && !holdsStore())
     text += " (as of " + seconds(Clock::now() - answered) + " ago: the store at " + storePlace() +
             " does not answer)";
   return text;
@@ -320,9 +334,11 @@ std::string Peers::lose(uint32_t rank, const std::string &context) {
   return fail(withLastWord("lost the connection with rank " + std::to_string(rank), rank) + "; " + context);
 }
 
-void Peers::linger() const {
+void Peers::linger() {
   if (holdsStore())
     std::this_thread::sleep_for(3 * kBeat);
+  else if (launch.rank == 0)
+    awaitLastBeat();
 }
 
 //===- Exchanging ---------------------------------------------------------===//

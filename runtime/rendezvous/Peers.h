@@ -90,8 +90,9 @@ public:
   llvm::Expected<Clock::duration> clockOffset();
   /// Says goodbye, when all do.
   llvm::Error leave();
-  /// After a failure, where this process holds the store: stays until the others have read what has failed.
-  void linger() const;
+  /// After a failure, at rank 0: stays until the others have read what has failed, where it holds the store,
+  /// or until an agent's store has no such run.
+  void linger();
 
 private:
   /// Where a process writes what it does.
@@ -99,8 +100,10 @@ private:
   Peers(const Launch &launch, PeerLimits limits);
   ~Peers() = default;
   /// What joining is made of.
+  struct Attempt;
+  std::string attempt(const std::string &what, const std::string &value);
   llvm::Error come(const std::string &what, const std::string &value);
-  llvm::Error find();
+  llvm::Error find(Clock::time_point deadline);
   llvm::Error enter(Clock::time_point deadline);
   llvm::Error begin();
   llvm::Error enterRun(llvm::StringRef run, Clock::time_point deadline);
@@ -115,6 +118,8 @@ private:
   bool holdsStore() const { return launch.rank == 0 && !launch.agentHoldsStore; }
   std::string storePlace() const;
   std::string noStore() const;
+  /// What joining has been given up at.
+  std::string lateness() const;
   void start();
   /// False where the store does not answer, so that a thread still asks it.
   bool stop();
@@ -167,7 +172,7 @@ private:
   std::string proposed, ended;
   bool isProposed = false;
   Clock::time_point answered;
-  std::atomic<bool> over{false}, haveAllCome{false};
+  std::atomic<bool> over{false}, hasStore{false}, haveAllCome{false};
   bool stopping = false, leaving = false, isBeating = false;
   std::thread beating, living, ticking;
 };

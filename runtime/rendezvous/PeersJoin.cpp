@@ -18,8 +18,9 @@ using llvm::StringRef;
 using std::chrono::milliseconds;
 using namespace std::chrono_literals;
 
-/// How long after the deadline a store is given up that does not answer: as long as connecting at the last
-/// moment may take.
+/// What connecting has at the last moment.
+static constexpr auto kLeast = 500ms;
+/// How long after the deadline what does not end is given up: more than that.
 static constexpr auto kGivenUp = 1s;
 /// How long what joins has to see that the run has failed.
 static constexpr auto kNotice = 200ms;
@@ -41,22 +42,32 @@ static std::string hostName() {
   return uname(&system) == 0 ? system.nodename : "?";
 }
 
+/// What has come of joining.
+struct Peers::Attempt {
+  Owner peers;
+  /// Empty where all have met.
+  std::string problem;
+};
+
 std::string Peers::storePlace() const { return launch.address + ":" + std::to_string(launch.port); }
 
 Expected<Peers::Owner> Peers::join(const Launch &launch, const std::string &what, const std::string &value,
                                    PeerLimits limits) {
-  auto *peers = new Peers(launch, limits);
   auto failed = [&](const std::string &problem) {
     if (isOfItsOwn(problem))
       return llvm::createStringError(problem);
     return llvm::createStringError("rank " + llvm::Twine(launch.rank) +
                                    " cannot join the others: " + problem);
   };
+  Owner own(new Peers(launch, limits));
+  Peers *const peers = own.get();
   // A store whose process is stopped answers never, and a process that is gone is waited for by those that
-  // connect with it: then this thread and its object stay.
-  std::packaged_task<std::string()> coming(
-      [=] { return llvm::toString(catching([&] { return peers->come(what, value); })); });
-  std::future<std::string> come = coming.get_future();
+  // connect with it. An attempt that is given up ends, with all that it has, when its thread comes back.
+  std::packaged_task<Attempt()> coming([own = std::move(own), what, value]() mutable {
+    std::string problem = own->attempt(what, value);
+    return Attempt{std::move(own), std::move(problem)};
+  });
+  std::future<Attempt> come = coming.get_future();
   std::thread(std::move(coming)).detach();
   const Clock::time_point end = Clock::now() + limits.timeout + kGivenUp;
   while (come.wait_for(10ms) != std::future_status::ready) {
@@ -65,53 +76,77 @@ Expected<Peers::Owner> Peers::join(const Launch &launch, const std::string &what
       return failed(llvm::toString(peers->failure()));
     }
     if (Clock::now() > end) {
-      const std::string problem = peers->noStore();
+      const std::string problem = peers->lateness();
       peers->settle(problem);
       return failed(problem);
     }
   }
-  Owner joined(peers);
-  std::string problem = come.get();
+  auto [joined, problem] = come.get();
   if (problem.empty())
-    return joined;
-  return failed(joined->beating.joinable() ? joined->fail(problem) : problem);
+    return std::move(joined);
+  return failed(joined->lifeline ? joined->fail(problem) : problem);
+}
+
+std::string Peers::attempt(const std::string &what, const std::string &value) {
+  try {
+    return llvm::toString(come(what, value));
+  } catch (const std::exception &exception) {
+    return "rank " + std::to_string(launch.rank) + ": " + messageOf(exception);
+  }
 }
 
 Error Peers::come(const std::string &what, const std::string &value) {
   const Clock::time_point deadline = Clock::now() + limits.timeout;
-  if (Error error = find())
+  if (Error error = find(deadline))
     return error;
+  start();
   try {
-    if (Error error = enter(deadline))
-      return error;
     store->set(beatOf(launch.rank), "0 is joining the others");
     store->set(comeOf(launch.rank), value + " " + hostName());
-    start();
     if (Error error = awaitAll(deadline))
       return error;
     haveAllCome = true;
     if (Error error = compare(what))
       return error;
-  } catch (const std::exception &) {
-    if (!beating.joinable())
-      return llvm::createStringError("lost the store at " + storePlace() + "; its process has ended");
+  } catch (const std::exception &exception) {
+    if (isShortage(exception))
+      throw;
     loseStore();
     return failure();
   }
   return connect(deadline);
 }
 
-Error Peers::find() {
-  try {
-    meeting = openStore(launch, limits.timeout);
-    return Error::success();
-  } catch (const std::exception &) {
+Error Peers::find(Clock::time_point deadline) {
+  for (;; std::this_thread::sleep_for(10ms)) {
+    meeting.reset();
+    hasStore = false;
+    try {
+      const auto left = std::chrono::ceil<milliseconds>(deadline - Clock::now());
+      meeting = openStore(launch, std::max<milliseconds>(left, 1ms));
+      hasStore = true;
+      return enter(deadline);
+    } catch (const std::exception &exception) {
+      if (isShortage(exception))
+        throw;
+    }
     if (holdsStore())
       return llvm::createStringError("cannot hold the store at " + storePlace() +
                                      "; expected MASTER_ADDR to be an address of this machine, MASTER_PORT "
                                      "a free port, and no other rank 0");
-    return llvm::createStringError(noStore());
+    if (launch.agentHoldsStore && meeting)
+      return llvm::createStringError("lost the store at " + storePlace() + ", which torchrun's agent holds");
+    // A store that rank 0 held was that of a session before this one.
+    if (launch.agentHoldsStore || Clock::now() >= deadline)
+      return llvm::createStringError(noStore());
   }
+}
+
+std::string Peers::lateness() const {
+  if (haveAllCome)
+    return "no connections with all of them within " + std::to_string(limits.timeout.count()) +
+           " s; allow more time (--timeout)";
+  return hasStore ? "the store at " + storePlace() + " has stopped answering" : noStore();
 }
 
 std::string Peers::noStore() const {
@@ -124,11 +159,22 @@ std::string Peers::noStore() const {
 // A run is what rank 0 writes to the store: how many processes, and its lifeline, by whose word, which no
 // other run has, all further keys begin. Each rank of a run has one owner, who is there first.
 
+/// Of what is written of a run: where its lifeline is.
+static std::string placeOf(StringRef run) {
+  const StringRef host = run.split(' ').second;
+  const StringRef process = host.split(' ').second;
+  return process.split(' ').second.str();
+}
+
+/// Whether rank 0 of that was killed, so that nobody can join it any more.
+static bool isLeft(StringRef run) { return Lifeline::isGone(placeOf(run), Peers::Clock::now() + kLastWord); }
+
 Error Peers::enter(Clock::time_point deadline) {
   if (launch.rank == 0)
     return begin();
   std::optional<std::string> run;
-  while (!(run = meeting->find(kRun))) {
+  // One that was killed may have left its run.
+  while (!(run = meeting->find(kRun)) || (isLeft(*run) && Clock::now() < deadline)) {
     if (Clock::now() >= deadline)
       return notStarted("rank 0 has");
     std::this_thread::sleep_for(10ms);
@@ -145,7 +191,9 @@ Error Peers::begin() {
   }
   const std::string owner = hostName() + " " + std::to_string(getpid()), place = line->place();
   const std::string run = std::to_string(launch.size) + " " + owner + " " + place;
-  const std::string found = meeting->setOnce(kRun, run);
+  std::string found = meeting->setOnce(kRun, run);
+  if (found != run && isLeft(found))
+    found = meeting->replace(kRun, found, run);
   if (found != run)
     return isTaken(StringRef(found).split(' ').second);
   const std::string word = line->run();
@@ -154,9 +202,8 @@ Error Peers::begin() {
 }
 
 Error Peers::enterRun(StringRef run, Clock::time_point deadline) {
-  auto [count, rest] = run.split(' ');
-  auto [host, afterHost] = rest.split(' ');
-  const std::string place = afterHost.split(' ').second.str();
+  const StringRef count = run.split(' ').first;
+  const std::string place = placeOf(run);
   const std::string word = StringRef(place).rsplit(' ').second.str();
   uint32_t size = 0;
   if (count.getAsInteger(10, size) || word.empty())
@@ -239,15 +286,16 @@ Error Peers::compare(const std::string &what) {
 Error Peers::connect(Clock::time_point deadline) {
   try {
     const auto left = std::chrono::ceil<milliseconds>(deadline - Clock::now());
-    std::unique_ptr<Wire> made = openWire(launch, std::max<milliseconds>(left, 1s));
+    std::unique_ptr<Wire> made = openWire(launch, std::max<milliseconds>(left, kLeast));
     std::lock_guard lock(mutex);
     messages = std::move(made);
     // The run may have failed meanwhile.
     if (over)
       messages->cut();
   } catch (const std::exception &exception) {
-    return llvm::createStringError("no connections with all of them: " +
-                                   StringRef(messageOf(exception)).split('\n').first);
+    return llvm::createStringError(
+        "rank " + llvm::Twine(launch.rank) +
+        ": no connections with all of them: " + StringRef(messageOf(exception)).split('\n').first);
   }
   return over ? failure() : Error::success();
 }

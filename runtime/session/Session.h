@@ -67,12 +67,13 @@ struct SessionOptions {
   std::function<llvm::Error()> met = nullptr;
   /// Called once, by a thread of its own, when a run of several processes has failed in any of them: with the
   /// message that all of them end with. It may block, and destroy the session where no other call of it is
-  /// under way; destroying it elsewhere waits until the callback has returned.
+  /// under way; destroying it elsewhere waits until the callback has returned. It may not throw, which would
+  /// end the process.
   std::function<void(const std::string &)> failed = nullptr;
   /// Of a run of one process: called with the message, by any thread, when a request has no result in time,
   /// after which the session takes no others, or when the plan is not loaded in time (`loadTimeout`). A
   /// kernel cannot be stopped, and who closes the session waits for it: a program that does not want to ends
-  /// here. It may be called while `open` runs.
+  /// here. It may be called while `open` runs. It may neither throw nor destroy the session.
   std::function<void(const std::string &)> overdue = nullptr;
 };
 

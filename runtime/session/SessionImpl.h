@@ -3,6 +3,7 @@
 #define CLEAVE_RUNTIME_SESSION_SESSIONIMPL_H
 
 #include "codegen/plan/PlanFile.h"
+#include "runtime/base/Exceptions.h"
 #include "runtime/comm/process/DeviceLinks.h"
 #include "runtime/device/Device.h"
 #include "runtime/device/Placement.h"
@@ -32,6 +33,10 @@ struct Session::Impl {
   llvm::Expected<std::vector<ResolvedDevice>> resolveOwn(llvm::ArrayRef<uint32_t> own);
   llvm::Error loadRanks(const plan::OpenShards &shards, llvm::ArrayRef<uint32_t> own);
   llvm::Error serve();
+  /// What `work` returns; what it throws, of which other processes know nothing, is a failure of all.
+  template <typename Work> auto telling(Work work) -> decltype(work());
+  /// The error that all processes end with, where this one fails by `message`.
+  llvm::Error failAll(const std::string &message);
   std::shared_ptr<Exchange> connect(const Route &route, uint32_t microbatches, Patience &patience);
   bool leads() const { return lead && peers->rank() == 0; }
   /// Fails where the caller is led.
@@ -89,6 +94,14 @@ struct Session::Impl {
   /// One a rank of this process. The last member: their threads end before what they use is gone.
   std::vector<std::unique_ptr<Device>> devices;
 };
+
+template <typename Work> auto Session::Impl::telling(Work work) -> decltype(work()) {
+  try {
+    return work();
+  } catch (const std::exception &exception) {
+    return failAll(messageOf(exception));
+  }
+}
 
 struct Session::Pending::Impl {
   std::shared_ptr<Request> request;

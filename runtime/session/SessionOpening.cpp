@@ -27,15 +27,19 @@ Error Session::Impl::open(llvm::StringRef directory, const plan::Digest &checksu
   } else if (Error error = checkDevices(*plan, options.devices)) {
     return error;
   }
-  auto loadAll = [&] {
+  return telling([&]() -> Error {
     Error error = options.met ? options.met() : Error::success();
-    return error ? std::move(error) : load(directory);
-  };
-  if (Error error = loadAll())
-    return peers ? llvm::createStringError(peers->fail("rank " + std::to_string(peers->rank()) + ": " +
-                                                       llvm::toString(std::move(error))))
-                 : std::move(error);
-  return peers ? serve() : Error::success();
+    if (!error)
+      error = load(directory);
+    if (!peers)
+      return error;
+    return error ? failAll(llvm::toString(std::move(error))) : serve();
+  });
+}
+
+Error Session::Impl::failAll(const std::string &message) {
+  return llvm::createStringError(peers ? peers->fail("rank " + std::to_string(peers->rank()) + ": " + message)
+                                       : message);
 }
 
 Error Session::Impl::join(const plan::Digest &checksum) {

@@ -64,8 +64,7 @@ Expected<std::shared_ptr<Request>> Session::Impl::submit(llvm::ArrayRef<at::Tens
   if (request || !peers)
     return request;
   // Others may have begun what this process does not do.
-  return llvm::createStringError(
-      peers->fail("rank " + std::to_string(peers->rank()) + ": " + llvm::toString(request.takeError())));
+  return failAll(llvm::toString(request.takeError()));
 }
 
 Expected<std::shared_ptr<Request>> Session::Impl::begin(Traffic::Admission admission,
@@ -154,13 +153,12 @@ Error Session::Impl::carryOut() {
       return finish(0);
     if (order->kind == Order::Kind::Reset) {
       if (Error error = reset())
-        return error;
+        return failAll(llvm::toString(std::move(error)));
       continue;
     }
     auto request = submit(order->inputs, order->signature);
     if (!request)
-      return llvm::createStringError(
-          peers->fail("rank " + std::to_string(peers->rank()) + ": " + llvm::toString(request.takeError())));
+      return failAll(llvm::toString(request.takeError()));
     begun.push_back(std::move(*request));
     if (Error error = finish(mostUnderWay()))
       return error;

@@ -181,6 +181,15 @@ def strike(processes, rank, blow):
     return since
 
 
+def fill_errors(process):
+    """Leaves no room for what it says on the standard error."""
+    pipe = os.open(f"/proc/{process.pid}/fd/2", os.O_WRONLY | os.O_NONBLOCK)
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            os.write(pipe, bytes(4096))
+    os.close(pipe)
+
+
 class Table:
     """What was seen to happen after faults. FAULTS_TABLE=FILE has it written there, where FILE has a place for it, and every
     row held to its limits; otherwise a machine that does other things beside may take longer."""

@@ -367,6 +367,17 @@ def test_the_store_is_stopped(plans, agent, tmp_path):
     note("SIGKILL", "while the store does not answer", "pp=2, rank 1", NOTICE + 1, outcome)
 
 
+def test_the_store_is_stopped_at_the_start(plans, agent, tmp_path):
+    """It has been found, and that is not what is said to be missing."""
+    process, variables = agent
+    with started(plans, "pp=2", tmp_path, *FOREVER, "--timeout", 3, ranks=[0], environment=variables) as processes:
+        wait_until_joining(processes)
+        process.send_signal(signal.SIGSTOP)
+        outcome = watch_end(processes, processes.started, [0], 60)
+        process.send_signal(signal.SIGCONT)
+    assert f"the store at 127.0.0.1:{variables['MASTER_PORT']} has stopped answering" in outcome.messages[0], outcome.messages
+
+
 def test_the_store_is_stopped_before_the_end(plans, agent, tmp_path):
     """What is done is done: nobody waits for the store to take leave."""
     process, variables = agent

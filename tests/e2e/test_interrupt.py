@@ -15,6 +15,7 @@ import time
 
 import pytest
 from conftest import BIN, SOURCE, cleave, everything_below
+from launching import fill_errors
 
 INPUTS = ("--inputs", "model.inputs.safetensors")
 DEVICE = {"flops_per_second": 2e9, "memory_bytes_per_second": 1e10, "operator_seconds": 1e-6}
@@ -190,6 +191,20 @@ def test_other_signals_end_the_command(layers, number):
     search.wait_for(FOUND)
     by_pid(search, number)
     assert search.end() == (None, -number)
+    assert everything_below(layers) == before
+
+
+def test_nobody_reads_what_is_said(layers):
+    before = everything_below(layers)
+    with subprocess.Popen([BIN / "cleave", *COMPILE], cwd=layers, stderr=subprocess.PIPE) as process:
+        while not list(layers.glob(".new.plan.partial-*")):
+            time.sleep(0.001)
+        fill_errors(process)
+        process.terminate()
+        try:
+            assert process.wait(timeout=60) == -signal.SIGTERM
+        finally:
+            process.kill()
     assert everything_below(layers) == before
 
 

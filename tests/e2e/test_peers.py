@@ -12,10 +12,12 @@ import sys
 
 import pytest
 from safetensors.torch import load_file
+from torch.distributed import PrefixStore, TCPStore
 
 from conftest import cleave
-from forged import GROUP, MEETING, VALUES, ForgedRank, call_message, float_tensor, values_message
-from launching import Processes, free_port, plain_environment, plans, same_bits, wait_until_joining, watch_end  # noqa: F401
+from forged import GROUP, MEETING, PREFIX, VALUES, ForgedRank, call_message, float_tensor, values_message
+from launching import (FOREVER, Processes, fill_errors, free_port, plain_environment, plans, same_bits, strike,  # noqa: F401
+                       wait_until_joining, wait_until_running, watch_end)
 
 # Runs that share a port -----------------------------------------------------------------------------------------------
 
@@ -86,6 +88,66 @@ store = TCPStore("127.0.0.1", int(sys.argv[1]), is_master=True, wait_for_workers
 print("there", flush=True)
 time.sleep(600)
 """
+
+# What strangers and others leave of a rank -------------------------------------------------------------------------------
+
+
+def test_strangers_take_no_descriptors(plans):
+    """As many as there may be are there for a rank, and those who do not say who they are do not keep them."""
+    plan, inputs = plans("pp=2")
+    few = 128
+    with Processes(2, plan, "--inputs", inputs, "--repeat", 200,
+                   preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (64, few))) as run:
+        wait_until_joining(run)
+        assert resource.prlimit(run.running[0].pid, resource.RLIMIT_NOFILE) == (few, few)
+        word = PrefixStore(PREFIX, TCPStore("127.0.0.1", run.port, is_master=False)).get("run").decode().split(" ")
+        strangers = [socket.create_connection((word[3], int(word[4]))) for _ in range(2 * few)]
+        ended = run.end()
+        for stranger in strangers:
+            stranger.close()
+    assert all(end.status == 0 and not end.err for end in ended.values()), ended
+
+
+@pytest.mark.parametrize("victim, blow, status", [(1, signal.SIGKILL, 1), (0, signal.SIGTERM, -signal.SIGTERM)],
+                         ids=["another dies", "SIGTERM"])
+def test_errors_that_nobody_reads(plans, victim, blow, status):
+    plan, inputs = plans("pp=2")
+    with Processes(2, plan, "--inputs", inputs, *FOREVER) as run:
+        wait_until_running(run)
+        fill_errors(run.running[0])
+        strike(run, victim, blow)
+        assert run.running[0].wait(timeout=60) == status
+
+
+# Where rank 1 gets no more threads after so many.
+FEW_THREADS = """
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+static int made;
+int pthread_create(pthread_t *thread, const pthread_attr_t *how, void *(*work)(void *), void *with) {
+  int (*create)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *) = dlsym(RTLD_NEXT, "pthread_create");
+  return __sync_fetch_and_add(&made, 1) >= atoi(getenv("THREADS")) ? EAGAIN : create(thread, how, work, with);
+}
+"""
+
+
+# While it joins the others, connects with them, loads, and begins to answer them.
+@pytest.mark.parametrize("threads", [3, 5, 8, 10])
+@pytest.mark.parametrize("short", [0, 1])
+def test_a_rank_that_gets_no_threads(short, threads, plans, tmp_path):
+    """It says so, and the others which one it is."""
+    plan, inputs = plans("pp=2")
+    library = tmp_path / "few.so"
+    subprocess.run(["cc", "-shared", "-fPIC", "-x", "c", "-", "-o", library, "-ldl"], input=FEW_THREADS, text=True, check=True)
+    own = {rank: ({"LD_PRELOAD": str(library), "THREADS": str(threads)} if rank == short else {}, ()) for rank in range(2)}
+    with Processes(2, plan, "--inputs", inputs, own=own) as run:
+        messages = watch_end(run, run.started, [0, 1], 60).messages
+    for message in messages.values():
+        assert re.match(rf"rank {short}: (no connections with all of them: )?cannot start a thread; ", message), messages
+
 
 # What a rank says -----------------------------------------------------------------------------------------------------
 
@@ -161,10 +223,11 @@ def calls(message):
     ("tp=2", calls(call_message(operation=1, dim=0, sizes=(4, ), pieces=2700 * (0, 0, 1))),
      "rank 1 calls all_gather of .*; expected the same call on all ranks of a group"),
     ("tp=2", calls(b"x" * (1 << 17)), "rank 0: libtorch cannot go on: .*Received data size"),
+    ("pp=2", lambda forged: forged.send(MEETING, b"x" * 100_000), "rank 0: libtorch cannot go on: .*Received data size"),
     ("pp=2", lambda forged: (forged.open(), forged.agree(b"\033]0;owned\a")), r"rank 1 was given \\x1b\]0;owned\\x07, rank 0 --repeat 1"),
     ("pp=2", lambda forged: forged.lifeline.sendall(b"?rank 1: \033[2J\n"), r"rank 1: \\x1b\[2J"),
     ("pp=2", lambda forged: forged.lifeline.close(), "^(rank 0 cannot join the others: )?rank 1 has died"),
-], ids=["counts", "type", "pieces", "size", "options", "failure", "death"])
+], ids=["counts", "type", "pieces", "size", "size at first", "options", "failure", "death"])
 def test_a_forged_rank_1(mesh, hostile, said, plans):
     message = said_of(plans, mesh, 1, hostile)
     assert re.search(said, message) and message.isprintable(), message[:1000]

@@ -1,7 +1,7 @@
 //===- Gloo.cpp - Messages and words by c10d ------------------------------===//
 //
-// The one file that needs Gloo's headers, which the torch wheel lacks: what is declared is in gloo-headers/, the
-// code is libtorch's. So only what libtorch exports is used, and nothing of Gloo's by value.
+// The one file that needs Gloo's headers, which the torch wheel lacks: what is declared is in gloo-headers/,
+// the code is libtorch's. So only what libtorch exports is used, and nothing of Gloo's by value.
 //
 //===----------------------------------------------------------------------===//
 #include "runtime/base/OwnAddress.h"
@@ -41,6 +41,10 @@ public:
   }
   std::string setOnce(const std::string &key, const std::string &value) override {
     return store->compareSet(key, std::string(), value);
+  }
+  std::string replace(const std::string &key, const std::string &expected,
+                      const std::string &value) override {
+    return store->compareSet(key, expected, value);
   }
   std::vector<std::string> values(const std::vector<std::string> &keys) override {
     std::vector<std::string> values;

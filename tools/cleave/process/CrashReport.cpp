@@ -6,6 +6,7 @@
 #include "codegen/plan/TemporaryPath.h"
 #include "runtime/base/AlternateStack.h"
 #include "runtime/executor/Activity.h"
+#include "tools/cleave/process/LastWord.h"
 #include "tools/cleave/text/ProgressBar.h"
 #include <atomic>
 #include <csignal>
@@ -55,8 +56,6 @@ std::string describeCrash(int signal, llvm::StringRef file) {
   return file.empty() ? what + kOfPlan : what + ": '" + file.str() + kOfFile;
 }
 
-static void put(const char *text) { (void)!write(STDERR_FILENO, text, std::strlen(text)); }
-
 /// `plan::printable` without memory: `?` for control characters, in a name of a file, say.
 static void makePrintable(char *text) {
   for (; *text; ++text) {
@@ -74,7 +73,7 @@ static void putCrash(int signal, const char *file) {
   for (const char *part : parts)
     std::strncat(line, part, sizeof(line) - std::strlen(line) - 2);
   makePrintable(line);
-  put(std::strcat(line, "\n"));
+  sayLast(std::strcat(line, "\n"));
 }
 
 static void fill(CrashNote &note, int signal, const siginfo_t &facts) {
@@ -110,7 +109,7 @@ static void handle(int signal, siginfo_t *facts, void *) {
 void endOverdue(const std::string &message) {
   ProgressBar::erase();
   plan::removeTemporaries();
-  plan::printLastLine("error: " + plan::printable(message));
+  sayLast("error: " + plan::printable(message) + "\n");
   // Without destructors, which would wait for what runs.
   _exit(EXIT_FAILURE);
 }

@@ -3,6 +3,7 @@
 #include "codegen/plan/ErrorLines.h"
 #include "codegen/plan/Printable.h"
 #include "codegen/plan/TemporaryPath.h"
+#include "tools/cleave/process/LastWord.h"
 #include "llvm/ADT/StringRef.h"
 #include "llvm/Support/ErrorHandling.h"
 #include <atomic>
@@ -10,6 +11,7 @@
 #include <exception>
 #include <fcntl.h>
 #include <new>
+#include <sys/resource.h>
 #include <system_error>
 #include <unistd.h>
 #include <utility>
@@ -24,7 +26,7 @@ static std::atomic<bool> hasBegun{false};
 [[noreturn]] static void endWith(llvm::StringRef line) {
   if (hasBegun)
     plan::removeTemporaries();
-  (void)!write(STDERR_FILENO, line.data(), line.size());
+  sayLast(line);
   _exit(EXIT_FAILURE);
 }
 
@@ -74,6 +76,12 @@ void prepareProcess() {
     if (fcntl(stream, F_GETFD) < 0)
       (void)!open("/dev/null", mode);
   plan::takeStreams();
+  // What connects with a rank takes some, which must not end it.
+  rlimit files;
+  if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
+    files.rlim_cur = files.rlim_max;
+    (void)setrlimit(RLIMIT_NOFILE, &files);
+  }
   llvm::install_bad_alloc_error_handler([](void *, const char *, bool) { endWithoutMemory(); });
 }
 

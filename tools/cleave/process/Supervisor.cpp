@@ -5,6 +5,7 @@
 #include "runtime/operators/Operators.h"
 #include "sandbox/Sandbox.h"
 #include "tools/cleave/process/CrashReport.h"
+#include "tools/cleave/process/LastWord.h"
 #include "tools/cleave/text/ProgressBar.h"
 #include "tools/driver/base/SearchStop.h"
 #include "llvm/ADT/SmallString.h"
@@ -70,7 +71,7 @@ static void announceAndDie(int signal) {
     return;
   for (size_t i = 0; i < std::size(kSignals); ++i)
     if (kSignals[i] == signal)
-      (void)!write(STDERR_FILENO, lines[i], std::strlen(lines[i]));
+      sayLast(lines[i]);
   plan::OutputBroker::finishOwn();
   std::signal(signal, SIG_DFL);
   raise(signal);
@@ -185,7 +186,7 @@ void Supervision::clear() {
 }
 
 void Supervision::print(const std::string &line) const {
-  plan::printLine((note && note->isWithinLine ? "\n" : "") + line);
+  sayLast((note && note->isWithinLine ? "\n" : "") + line + "\n");
 }
 
 int Supervision::fail(const llvm::Twine &message) {

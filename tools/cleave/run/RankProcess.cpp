@@ -2,6 +2,8 @@
 #include "tools/cleave/run/RankProcess.h"
 #include "codegen/plan/Printable.h"
 #include "codegen/plan/TemporaryPath.h"
+#include "runtime/base/Exceptions.h"
+#include "tools/cleave/process/LastWord.h"
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
@@ -20,9 +22,7 @@ static constexpr std::chrono::seconds kGrace{2};
 static void announce(uint32_t rank, const std::string &message) {
   static std::once_flag told;
   std::call_once(told, [&] {
-    const std::string line =
-        "error: rank " + std::to_string(rank) + " stops: " + plan::printable(message) + "\n";
-    (void)!write(STDERR_FILENO, line.data(), line.size());
+    sayLast("error: rank " + std::to_string(rank) + " stops: " + plan::printable(message) + "\n");
     // What a launcher then sends needs no message of its own.
     std::signal(SIGTERM, SIG_IGN);
   });
@@ -53,7 +53,7 @@ static std::string uncaught() {
   try {
     std::rethrow_exception(std::current_exception());
   } catch (const std::exception &exception) {
-    return llvm::StringRef(exception.what()).split('\n').first.str();
+    return llvm::StringRef(runtime::messageOf(exception)).split('\n').first.str();
   } catch (...) {
     return "an exception";
   }
@@ -74,7 +74,8 @@ UncaughtScope::~UncaughtScope() { std::set_terminate(usualEnd); }
 
 std::function<void(const std::string &)> stopsRank(uint32_t rank) {
   return [rank](const std::string &message) {
-    announce(rank, message);
+    // What is said here may wait for a reader.
+    bool mayGoOn = true;
     try {
       std::thread([] {
         std::this_thread::sleep_for(kGrace);
@@ -82,8 +83,11 @@ std::function<void(const std::string &)> stopsRank(uint32_t rank) {
       }).detach();
     } catch (const std::system_error &) {
       // There may be no room for another thread, which can be why the run has failed.
-      end();
+      mayGoOn = false;
     }
+    announce(rank, message);
+    if (!mayGoOn)
+      end();
   };
 }
 

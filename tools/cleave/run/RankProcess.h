@@ -4,6 +4,7 @@
 
 #include "llvm/ADT/STLFunctionalExtras.h"
 #include "llvm/Support/Error.h"
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <string>
@@ -39,15 +40,21 @@ void runAsRank(
     llvm::function_ref<llvm::Expected<std::unique_ptr<Shared>>(std::function<void(const std::string &)>)>
         open,
     llvm::function_ref<llvm::Error(Shared &)> work) {
+  // Null while it is being opened.
+  std::atomic<Shared *> opened{nullptr};
+  UncaughtScope uncaught(rank, [&](const std::string &message) {
+    Shared *const others = opened;
+    return others ? others->fail(message) : message;
+  });
   llvm::Expected<std::unique_ptr<Shared>> shared = open(stopsRank(rank));
   if (!shared)
     stopRank(rank, llvm::toString(shared.takeError()));
-  UncaughtScope uncaught(rank, [&](const std::string &message) { return (*shared)->fail(message); });
+  opened = shared->get();
   if (llvm::Error error = work(**shared))
     stopRank(rank, (*shared)->fail(llvm::toString(std::move(error))));
   // Another process that is gone now may not have printed or written what it had to.
   if (llvm::Error error = (*shared)->close())
-    stopRank(rank, llvm::toString(std::move(error)));
+    stopRank(rank, (*shared)->fail(llvm::toString(std::move(error))));
 }
 
 } // namespace cleave

@@ -2,7 +2,10 @@
 #include "runtime/rendezvous/Lifeline.h"
 #include <future>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <poll.h>
 #include <signal.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -97,6 +100,51 @@ TEST(LifelineTest, TakesNoNoticeOfStrangers) {
   Lifeline::reach(other, 1, soon());
   EXPECT_TRUE(first.isQuiet());
   EXPECT_EQ(first.line->connected(), 0u);
+}
+
+/// They would use up the descriptors of the process.
+TEST(LifelineTest, ClosesTheOldestOfManyStrangers) {
+  Watched first(hold());
+  const std::string place = first.line->place();
+  const llvm::StringRef port = llvm::StringRef(place).split(' ').second.split(' ').first;
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  address.sin_port = htons(uint16_t(std::stoi(port.str())));
+  std::vector<int> strangers;
+  for (int count = 0; count < 200; ++count) {
+    strangers.push_back(socket(AF_INET, SOCK_STREAM, 0));
+    ASSERT_EQ(connect(strangers.back(), reinterpret_cast<sockaddr *>(&address), sizeof address), 0);
+  }
+  pollfd closed{strangers.front(), POLLIN, 0};
+  EXPECT_EQ(poll(&closed, 1, 10'000), 1);
+  Watched rank(Lifeline::reach(place, 1, soon()));
+  first.awaitConnected(1);
+  EXPECT_TRUE(first.isQuiet());
+  for (int stranger : strangers)
+    close(stranger);
+}
+
+TEST(LifelineTest, SaysLittleOfAPlaceThatIsNone) {
+  std::string place(1 << 22, 'x');
+  place += " 5 word";
+  try {
+    Lifeline::reach(place, 1, soon());
+    FAIL();
+  } catch (const std::exception &exception) {
+    EXPECT_LT(std::string(exception.what()).size(), 1000u);
+  }
+}
+
+TEST(LifelineTest, SeesThatNobodyIsThereAnyMore) {
+  std::string place;
+  {
+    Watched there(hold());
+    place = there.line->place();
+    EXPECT_FALSE(Lifeline::isGone(place, soon()));
+  }
+  EXPECT_TRUE(Lifeline::isGone(place, soon()));
+  EXPECT_FALSE(Lifeline::isGone("no place", soon()));
 }
 
 TEST(LifelineTest, TellsOthersWhyTheRunHasFailed) {

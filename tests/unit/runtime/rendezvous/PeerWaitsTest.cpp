@@ -50,6 +50,17 @@ TEST_F(PeerWaitsTest, GoOnWhileAnotherLoadsAndLives) {
   EXPECT_EQ(overdueAfter(601s), "600 s for rank 1, allow more time (--load-timeout)");
 }
 
+/// Whoever reaches the store can write there that a rank moves on.
+TEST_F(PeerWaitsTest, EndThoughAnotherMovesOnForEver) {
+  // To load, and eight requests.
+  const int total = 600 + 8 * 30;
+  for (int second = 1; second < total; ++second)
+    known[1].note(std::to_string(second) + " step " + std::to_string(second),
+                  kBegin + std::chrono::seconds(second));
+  EXPECT_EQ(overdueAfter(std::chrono::seconds(total - 1)), "");
+  EXPECT_EQ(overdueAfter(std::chrono::seconds(total)), "840 s for rank 1");
+}
+
 TEST_F(PeerWaitsTest, EndWhereWhoLoadsIsStopped) {
   known[1].note(loading(1), kBegin + 5s);
   EXPECT_EQ(overdueAfter(34s), "");

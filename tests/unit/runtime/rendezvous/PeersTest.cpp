@@ -24,13 +24,14 @@ static uint16_t freePort() {
   return ntohs(address.sin_port);
 }
 
-/// Two ranks that have met, each a thread's.
-class PeersTest : public testing::Test {
+/// Ranks of one process, each a thread's, and a store of their own.
+class MeetingTest : public testing::Test {
 protected:
   using Joined = llvm::Expected<Peers::Owner>;
   const uint16_t port = freePort();
   const std::string place = "127.0.0.1:" + std::to_string(port);
   Peers::Owner first, second;
+  bool isAtAgents = false;
 
   Launch launchOf(uint32_t rank, uint32_t size = 2) const {
     Launch launch;
@@ -39,6 +40,7 @@ protected:
     launch.address = "127.0.0.1";
     launch.port = port;
     launch.prefix = "cleave/test";
+    launch.agentHoldsStore = isAtAgents;
     return launch;
   }
   Joined join(Launch launch, const std::string &value = "checksum") const {
@@ -48,7 +50,7 @@ protected:
     Joined joined = join(launch);
     return joined ? "none" : llvm::toString(joined.takeError());
   }
-  void SetUp() override {
+  void meet() {
     auto other = std::async(std::launch::async, [&] {
       Joined joined = join(launchOf(1));
       EXPECT_TRUE(bool(joined)) << llvm::toString(joined.takeError());
@@ -58,6 +60,12 @@ protected:
     second = other.get();
     ASSERT_TRUE(second && own) << llvm::toString(own.takeError());
     first = std::move(*own);
+  }
+  /// The store that an agent would hold.
+  std::unique_ptr<Store> holdAgentsStore() {
+    std::unique_ptr<Store> store = openStore(launchOf(0), 30s);
+    isAtAgents = true;
+    return store;
   }
   /// What `work` fails by at both ranks, at the same time.
   template <typename Work> std::pair<std::string, std::string> failures(Work work) {
@@ -76,6 +84,102 @@ protected:
     return store->below(llvm::StringRef(*store->find("run")).rsplit(' ').second.str());
   }
 };
+
+namespace {
+/// Two ranks that have met.
+class PeersTest : public MeetingTest {
+protected:
+  void SetUp() override { meet(); }
+};
+
+/// Comes as rank 1, as far as the others can see, and connects with nobody.
+class FakeRank {
+public:
+  explicit FakeRank(const Launch &launch) : store(openStore(launch, 30s)) {
+    while (!(run = store->find("run")))
+      std::this_thread::sleep_for(1ms);
+    const auto [rest, word] = llvm::StringRef(*run).rsplit(' ');
+    const auto [host, port] = rest.rsplit(' ');
+    line = Lifeline::reach((host.rsplit(' ').second + " " + port + " " + word).str(), launch.rank,
+                           Lifeline::Clock::now() + 30s);
+    std::unique_ptr<Store> ofRun = store->below(word.str());
+    ofRun->set("beat/1", "1 is there");
+    std::optional<std::string> come;
+    while (!(come = ofRun->find("come/0")))
+      std::this_thread::sleep_for(1ms);
+    ofRun->set("come/1", *come);
+  }
+
+private:
+  std::unique_ptr<Store> store;
+  std::optional<std::string> run;
+  std::unique_ptr<Lifeline> line;
+};
+} // namespace
+
+/// Rank 0 closes its store a little after the others have left a session.
+TEST_F(MeetingTest, AStoreThatIsLostWasThatOfASessionBefore) {
+  Launch before = launchOf(0);
+  before.prefix = "cleave/before";
+  std::unique_ptr<Store> old = openStore(before, 30s);
+  auto other = std::async(std::launch::async, [&] { return join(launchOf(1)); });
+  std::this_thread::sleep_for(300ms);
+  old.reset();
+  Joined own = join(launchOf(0)), joined = other.get();
+  ASSERT_TRUE(bool(own)) << llvm::toString(own.takeError());
+  ASSERT_TRUE(bool(joined)) << llvm::toString(joined.takeError());
+  first = std::move(*own);
+  second = std::move(*joined);
+  expectThatTheyEndWell();
+}
+
+TEST_F(MeetingTest, AnotherRunMayFollowAFailedOneAtAnAgentsStore) {
+  std::unique_ptr<Store> store = holdAgentsStore();
+  ASSERT_NO_FATAL_FAILURE(meet());
+  EXPECT_EQ(first->fail("rank 0: no more"), "rank 0: no more");
+  EXPECT_EQ(llvm::toString(second->meet()), "rank 0: no more");
+  first.reset();
+  second.reset();
+  EXPECT_FALSE(store->find("run"));
+  ASSERT_NO_FATAL_FAILURE(meet());
+  expectThatTheyEndWell();
+}
+
+TEST_F(MeetingTest, ARunOfAKilledProcessIsNotInTheWay) {
+  std::unique_ptr<Store> store = holdAgentsStore();
+  store->set("run", "2 host 4711 127.0.0.1 " + std::to_string(freePort()) + " 0123456789abcdef");
+  ASSERT_NO_FATAL_FAILURE(meet());
+  expectThatTheyEndWell();
+}
+
+TEST_F(MeetingTest, AnAttemptThatIsGivenUpLeavesThePort) {
+  auto own =
+      std::async(std::launch::async, [&] { return Peers::join(launchOf(0), "plan", "checksum", {3s, 3s}); });
+  auto rank = std::make_unique<FakeRank>(launchOf(1));
+  rank.reset();
+  Joined joined = own.get();
+  ASSERT_FALSE(bool(joined));
+  EXPECT_THAT(llvm::toString(joined.takeError()), HasSubstr("rank 1 has died"));
+  // The attempt still waits for the connections.
+  std::unique_ptr<Store> again;
+  for (const auto end = Peers::Clock::now() + 30s; !again && Peers::Clock::now() < end;)
+    try {
+      again = openStore(launchOf(0), 1s);
+    } catch (const std::exception &) {
+      std::this_thread::sleep_for(10ms);
+    }
+  EXPECT_TRUE(again);
+}
+
+/// They have no beats to read any more.
+TEST_F(PeersTest, WhoLeavesDoesNotTakeTheStoreForSilent) {
+  auto leaving = std::async(std::launch::async, [&] { return llvm::toString(first->leave()); });
+  EXPECT_EQ(llvm::toString(second->meet()), "");
+  std::this_thread::sleep_for(2s);
+  EXPECT_THAT(first->describeOthers(), testing::Not(HasSubstr("does not answer")));
+  second.reset();
+  EXPECT_THAT(leaving.get(), StartsWith("rank 1 has died"));
+}
 
 TEST_F(PeersTest, OthersEndAloneWhereARankIsTaken) {
   EXPECT_THAT(refusalOf(launchOf(1)),
