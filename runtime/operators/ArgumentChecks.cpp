@@ -260,6 +260,15 @@ static void checkChannelParameters(ArrayRef<IValue> arguments) {
                   input.sizes());
 }
 
+/// The kernel of a transposed convolution reads too much where a stride jumps over positions of the output.
+static void checkReach(const at::Tensor &weight, at::IntArrayRef strides, at::IntArrayRef dilations) {
+  for (size_t dim = 0; dim < strides.size() && dim < dilations.size() && int64_t(dim) + 2 < weight.dim();
+       ++dim)
+    TORCH_CHECK(strides[dim] <= (weight.size(int64_t(dim) + 2) - 1) * dilations[dim] + 1,
+                "found a stride of ", strides[dim], " that is larger than the window ",
+                weight.sizes().slice(2));
+}
+
 /// quantized::conv…_prepack(weight, bias, stride, padding, dilation, groups), where `isTransposed` with the
 /// padding of the output before the dilation.
 template <bool isTransposed> static void checkConvolutionPack(ArrayRef<IValue> arguments) {
@@ -274,6 +283,8 @@ template <bool isTransposed> static void checkConvolutionPack(ArrayRef<IValue> a
   TORCH_CHECK(weight.dim() >= 3 && weight.numel() > 0 && groups > 0 && groups <= weight.size(0) &&
                   weight.size(0) % groups == 0 && weight.scalar_type() == at::kQInt8,
               "found a weight ", weight.sizes(), " of ", weight.scalar_type(), " in ", groups, " groups");
+  if (isTransposed)
+    checkReach(weight, arguments[2].toIntVector(), arguments[arguments.size() - 2].toIntVector());
   if (!arguments[1].isTensor() || !arguments[1].toTensor().defined())
     return;
   const at::Tensor &bias = arguments[1].toTensor();

@@ -92,6 +92,15 @@ static void checkGroupEnds(ArrayRef<IValue> arguments) {
   TORCH_CHECK(last == whole, "found groups of ", last, " rows in all, expected those of all ", whole);
 }
 
+/// histc(self, bins, …): the kernel computes the number of a bin in the dtype of the numbers, which has to
+/// have it.
+static void checkBins(ArrayRef<IValue> arguments) {
+  const at::ScalarType type = tensorOf(arguments[0]).scalar_type();
+  const int64_t most = type == at::kBFloat16 ? 1 << 8 : type == at::kHalf ? 1 << 11 : 1 << 24;
+  TORCH_CHECK(arguments[1].toInt() <= most, "found ", arguments[1].toInt(), " bins of ", type,
+              ", expected at most ", most);
+}
+
 ArgumentCheck shapeCheckOf(llvm::StringRef name) {
   static const llvm::StringMap<ArgumentCheck> checks = {{"aten::_chunk_cat", checkChunkCat},
                                                         {"aten::_grouped_mm", checkGroupEnds},
@@ -101,6 +110,7 @@ ArgumentCheck shapeCheckOf(llvm::StringRef name) {
                                                         {"aten::cartesian_prod", checkGrid},
                                                         {"aten::combinations", checkCombinations},
                                                         {"aten::linalg_lstsq", checkFinite},
+                                                        {"aten::histc", checkBins},
                                                         {"aten::meshgrid", checkGrid},
                                                         {"aten::roll", checkShifts}};
   return checks.lookup(name);
