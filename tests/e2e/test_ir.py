@@ -152,3 +152,11 @@ def test_parts_that_do_not_meet(tmp_path):
 """
     for options in ((), ("--devices", 2), ("--mesh", "auto", "--devices", 2), ("--mesh", "tp=2")):
         assert simulate(tmp_path, text, *options)["devices"]
+
+
+def test_text_that_ends_the_parser(tmp_path):
+    """Names that one function uses are defined in another, which does not parse: cleaning up, MLIR 19 writes to freed memory."""
+    names = ", ".join(f"%{i}" for i in range(8))
+    constants = "".join(f"  %{i} = cleave.constant({i} : i64) : i64\n" for i in range(8))
+    text = f"func.func @uses() {{\n  return {names} : {', '.join(['i64'] * 8)}\n}}\nfunc.func @defines() {{\n{constants}  nonsense\n}}\n"
+    assert refuse(tmp_path, text) == "error: model.mlir: line 13: custom op 'nonsense' is unknown (tried 'func.nonsense' as well)"

@@ -191,7 +191,7 @@ static Error run(RunOptions options) {
   options.session.trace = !options.files.trace.empty();
   options.session.timeout = std::chrono::seconds(options.timeoutSeconds);
   options.session.loadTimeout = std::chrono::seconds(options.loadTimeoutSeconds);
-  options.session.overdue = endOverdue;
+  options.session.overdue = endWithError;
   if (!options.autocast.empty())
     options.session.autocast = options.autocast == "bf16" ? at::kBFloat16 : at::kHalf;
   // Before the sandbox, in which no file is made.

@@ -8,6 +8,7 @@
 #include "tools/cleave/ForecastJson.h"
 #include "tools/cleave/PlanOptions.h"
 #include "tools/cleave/SimulateTraining.h"
+#include "tools/cleave/process/CrashReport.h"
 #include "tools/cleave/process/Supervised.h"
 #include "tools/cleave/run/RunFiles.h"
 #include "tools/cleave/run/TraceFile.h"
@@ -345,6 +346,7 @@ void addSimulateCommand(CLI::App &app, Action &chosen) {
       if (option->count() > 0)
         options->given.push_back(option->get_name());
     options->stop = makeSharedStop();
+    options->endUnparsed = endWithError;
     if (options->deviceMemories.size() == 1)
       options->deviceMemory = options->deviceMemories.front();
     chosen.run = [options, how] { return runSimulate(*options, *how); };

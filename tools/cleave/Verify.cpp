@@ -85,7 +85,7 @@ void addVerifyCommand(CLI::App &app, Action &chosen) {
   addAllowedOperators(command, options->allowedOperators);
   addSupervisedOptions(command, *how);
   command->footer("example:\n  cleave verify gpt2.plan --model gpt2.pt");
-  options->overdue = endOverdue;
+  options->overdue = endWithError;
   command->callback([options, how, &chosen] {
     Confinement confinement = confine(options->model, *how);
     confinement.folders = {options->plan};

@@ -106,7 +106,7 @@ static void handle(int signal, siginfo_t *facts, void *) {
   raise(signal);
 }
 
-void endOverdue(const std::string &message) {
+void endWithError(const std::string &message) {
   ProgressBar::erase();
   plan::removeTemporaries();
   sayLast("error: " + plan::printable(message) + "\n");

@@ -32,9 +32,9 @@ void noteCrashes(CrashNote &note);
 /// `crashed (SIGBUS): 'rank-000.safetensors' became shorter, or cannot be read any more; …`.
 std::string describeCrash(int signal, llvm::StringRef file);
 
-/// For SessionOptions::overdue: ends the process as an error of that message would, without regard to what
-/// runs in it.
-void endOverdue(const std::string &message);
+/// Ends the process as an error of that message would, without regard to what runs in it: for
+/// SessionOptions::overdue and CompileOptions::endUnparsed.
+void endWithError(const std::string &message);
 
 } // namespace cleave
 

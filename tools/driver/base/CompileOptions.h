@@ -76,6 +76,9 @@ struct CompileOptions {
   std::optional<TrainingChoice> training;
   /// Told what is being done; may be empty.
   Progress progress;
+  /// Ends the process, with what is said of IR that does not parse (`tools/cleave-opt/ParseCheck.h`). Empty: it
+  /// goes on, as is well for IR of one's own.
+  std::function<void(const std::string &)> endUnparsed;
   /// Ends a search for the mesh early, with the best so far, and a note that says so; null: nobody does. One compilation at a
   /// time.
   SearchStop *stop = nullptr;

@@ -19,14 +19,18 @@ public:
       : handler(&context, [this](mlir::Diagnostic &diagnostic) {
           if (diagnostic.getSeverity() != mlir::DiagnosticSeverity::Error)
             return mlir::success();
-          llvm::StringRef path = modulePath(diagnostic.getLocation());
-          std::string place = path.empty() ? "" : path.str() + ": ";
-          // Of IR that was read as text.
-          if (auto at = mlir::dyn_cast<mlir::FileLineColLoc>(diagnostic.getLocation()))
-            place = "line " + std::to_string(at.getLine()) + ": ";
-          messages.push_back(place + diagnostic.str());
+          messages.push_back(describe(diagnostic));
           return mlir::success();
         }) {}
+
+  static std::string describe(mlir::Diagnostic &diagnostic) {
+    llvm::StringRef path = modulePath(diagnostic.getLocation());
+    std::string place = path.empty() ? "" : path.str() + ": ";
+    // Of IR that was read as text.
+    if (auto at = mlir::dyn_cast<mlir::FileLineColLoc>(diagnostic.getLocation()))
+      place = "line " + std::to_string(at.getLine()) + ": ";
+    return place + diagnostic.str();
+  }
 
   bool hasErrors() const { return !messages.empty(); }
 

@@ -10,6 +10,7 @@
 #include "partitioner/sharding/Sharding.h"
 #include "passes/Passes.h"
 #include "passes/TensorShardings.h"
+#include "tools/cleave-opt/ParseCheck.h"
 #include "tools/driver/base/DiagnosticCollector.h"
 #include "tools/driver/base/InputOptions.h"
 #include "tools/driver/base/UsageError.h"
@@ -148,6 +149,15 @@ static LogicalResult checkNames(func::FuncOp function) {
   return success();
 }
 
+/// Parses the text once before it is used.
+static void checkText(StringRef text, const CompileOptions &options, MLIRContext &context) {
+  auto source = std::make_shared<llvm::SourceMgr>();
+  source->AddNewSourceBuffer(llvm::MemoryBuffer::getMemBuffer(text, options.model), llvm::SMLoc());
+  checkParses(source, context, [&](Diagnostic &diagnostic) {
+    options.endUnparsed(options.model + ": " + DiagnosticCollector::describe(diagnostic));
+  });
+}
+
 static Expected<ModelSource> readIr(const CompileOptions &options, MLIRContext &context) {
   for (auto [name, isGiven] : {std::pair("--inputs", !options.inputsFile.empty()),
                                {"--input", !options.inputs.empty()},
@@ -167,6 +177,8 @@ static Expected<ModelSource> readIr(const CompileOptions &options, MLIRContext &
                                    ": cannot be read: " + plan::describeInputError(text.getError()) +
                                    "; give IR, as --emit-ir writes it");
   tell(options, "importing " + options.model);
+  if (options.endUnparsed)
+    checkText((*text)->getBuffer(), options, context);
   DiagnosticCollector diagnostics(context);
   ModelSource source;
   source.model.module =
