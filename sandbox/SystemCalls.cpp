@@ -229,7 +229,8 @@ public:
     loadArgument(flags, kHow);
     code.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, O_RDONLY | O_TRUNC, 8, 0));
     code.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, O_ACCMODE | O_TRUNC, 7, 0));
-    loadArgument(flags, O_CREAT);
+    // A file without a name has a mode, too.
+    loadArgument(flags, O_CREAT | (O_TMPFILE & ~O_DIRECTORY));
     code.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 0, 3, 0));
     loadArgument(flags + 1, kSpecialModes);
     code.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 0, 0, 1));

@@ -51,6 +51,10 @@ class LineBuffer : public std::streambuf {
   std::streamsize xsputn(const char *text, std::streamsize size) override {
     std::lock_guard lock(mutex);
     begun.append(text, size);
+    // A line that has no end is not held back for ever.
+    constexpr size_t kLongest = 64 << 10;
+    if (begun.size() > kLongest)
+      begun += '\n';
     if (const size_t end = begun.rfind('\n'); end != std::string::npos) {
       printLines("libtorch: ", llvm::StringRef(begun).take_front(end));
       begun.erase(0, end + 1);

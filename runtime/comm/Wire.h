@@ -84,7 +84,8 @@ public:
 
 /// Reaches the store, or holds it where that is this process' part. From then on this process outlives
 /// writing to a connection whose other end is gone (SIGPIPE), unless it handles that in a way of its own.
-std::unique_ptr<Store> openStore(const Launch &launch, std::chrono::milliseconds timeout);
+std::unique_ptr<Store> openStore(const Launch &launch, std::chrono::milliseconds timeout,
+                                 std::optional<std::chrono::milliseconds> connecting = std::nullopt);
 
 /// Connects with all others, who do the same, by a connection of its own with the store, which is there.
 std::unique_ptr<Wire> openWire(const Launch &launch, std::chrono::milliseconds timeout);

@@ -152,6 +152,24 @@ static void clearStorage(const at::Tensor &tensor) {
       .zero_();
 }
 
+namespace {
+/// What an operator has left unwritten of its result: all from `begin` on along `dim`.
+struct Rest {
+  int64_t dim, begin;
+};
+} // namespace
+
+/// Of _grouped_mm(self, mat2, offs, …): the rows or columns that are in no group.
+static std::optional<Rest> restOf(llvm::ArrayRef<IValue> arguments) {
+  if (!arguments[2].isTensor() || !arguments[2].toTensor().defined())
+    return std::nullopt;
+  const int64_t rows = arguments[0].toTensor().dim(), columns = arguments[1].toTensor().dim();
+  // Of two matrices it is not in the sums.
+  if (rows == columns)
+    return std::nullopt;
+  return Rest{rows == 2 ? 0 : 1, arguments[2].toTensor()[-1].item().toLong()};
+}
+
 /// The arguments on the stack; some operators take any number, which lies behind them.
 static llvm::ArrayRef<IValue> argumentsOf(const Stack &stack, size_t count, bool isVararg) {
   const llvm::ArrayRef<IValue> values(stack.data(), stack.size());
@@ -173,7 +191,7 @@ torch::jit::Operation guarded(const c10::FunctionSchema &schema, torch::jit::Ope
         return mayHoldTensors(*argument.type());
       });
   const Channels channels = channelsOf(schema.name());
-  const bool isVararg = schema.is_vararg();
+  const bool isVararg = schema.is_vararg(), isGrouped = onCpu && schema.name() == "aten::_grouped_mm";
   if (checked.empty() && !checkOwn && !clears && !takesTensors)
     return operation;
   return [=, operation = std::move(operation)](Stack &stack) mutable {
@@ -188,7 +206,10 @@ torch::jit::Operation guarded(const c10::FunctionSchema &schema, torch::jit::Ope
       check(arguments[index], kind);
     if (checkOwn)
       checkOwn(arguments);
+    const std::optional<Rest> rest = isGrouped ? restOf(arguments) : std::nullopt;
     operation(stack);
+    if (rest)
+      stack.back().toTensor().slice(rest->dim, rest->begin).zero_();
     if (isQuantized)
       for (const IValue &result : stack)
         visitTensors(result, checkQuantizer);

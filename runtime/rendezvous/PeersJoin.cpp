@@ -91,7 +91,11 @@ std::string Peers::attempt(const std::string &what, const std::string &value) {
   try {
     return llvm::toString(come(what, value));
   } catch (const std::exception &exception) {
-    return "rank " + std::to_string(launch.rank) + ": " + messageOf(exception);
+    try {
+      return "rank " + std::to_string(launch.rank) + ": " + messageOf(exception);
+    } catch (const std::bad_alloc &) {
+      return "out of memory";
+    }
   }
 }
 
@@ -123,7 +127,7 @@ Error Peers::find(Clock::time_point deadline) {
     hasStore = false;
     try {
       const auto left = std::chrono::ceil<milliseconds>(deadline - Clock::now());
-      meeting = openStore(launch, std::max<milliseconds>(left, 1ms));
+      meeting = openStore(launch, limits.timeout, std::max<milliseconds>(left, 1ms));
       hasStore = true;
       return enter(deadline);
     } catch (const std::exception &exception) {

@@ -148,7 +148,7 @@ def has_thread(process, *names):
 
 
 def wait_until_joining(processes, seconds=60):
-    """Until all ranks have come to the store and see each other end."""
+    """Until all ranks have found the run and see each other end."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         for process in processes.running.values():

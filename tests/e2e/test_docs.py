@@ -97,7 +97,7 @@ def test_links_lead_somewhere(page):
 
 
 def test_readme_lists_every_page():
-    assert set(re.findall(r"\(docs/([^)]+)\)", PAGES[0].read_text())) == {page.name for page in (SOURCE / "docs").glob("*.md")}
+    assert set(re.findall(r"\(docs/([^)]+\.md)\)", PAGES[0].read_text())) == {page.name for page in (SOURCE / "docs").glob("*.md")}
 
 
 def test_readme_fits_on_a_screen():

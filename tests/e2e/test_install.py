@@ -189,6 +189,11 @@ def test_programs_say_that_torch_is_missing(everything, tmp_path):
         status, output = run(prefix / "bin/cleave", "--version", cwd=tmp_path,
                              env={"PATH": "/usr/bin:/bin", "CLEAVE_PYTHON": "/bin/false", "CLEAVE_TORCH": torch_folder})
         assert status == 1 and output.startswith(f"error: cleave: found {found}, expected torch ") and output.count("\n") == 1, output
+    # Nor does one of that name in the folder that the user stands in pass for it.
+    (tmp_path / "torch/__init__.py").touch()
+    (tmp_path / "torch/version.py").write_text(f"__version__ = '{torch.__version__}'\n")
+    status, output = run(prefix / "bin/cleave", "--version", cwd=tmp_path, env={"PATH": "/usr/bin:/bin", "PYTHONPATH": "/none:"})
+    assert status == 1 and output.startswith("error: cleave: found no torch, expected torch "), output
     (tmp_path / "version.py").write_text("__version__ = '1.2.3+cpu'\n")
     status, output = run(prefix / "bin/cleave", "--version", env={"PATH": "/usr/bin:/bin", "CLEAVE_TORCH": str(tmp_path)})
     assert status == 1 and "found torch 1.2.3 in" in output, output

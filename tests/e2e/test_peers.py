@@ -96,16 +96,15 @@ def test_strangers_take_no_descriptors(plans):
     """As many as there may be are there for a rank, and those who do not say who they are do not keep them."""
     plan, inputs = plans("pp=2")
     few = 128
-    with Processes(2, plan, "--inputs", inputs, "--repeat", 200,
+    with Processes(2, plan, "--inputs", inputs, *FOREVER,
                    preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (64, few))) as run:
         wait_until_joining(run)
         assert resource.prlimit(run.running[0].pid, resource.RLIMIT_NOFILE) == (few, few)
         word = PrefixStore(PREFIX, TCPStore("127.0.0.1", run.port, is_master=False)).get("run").decode().split(" ")
         strangers = [socket.create_connection((word[3], int(word[4]))) for _ in range(2 * few)]
-        ended = run.end()
+        wait_until_running(run)
         for stranger in strangers:
             stranger.close()
-    assert all(end.status == 0 and not end.err for end in ended.values()), ended
 
 
 @pytest.mark.parametrize("victim, blow, status", [(1, signal.SIGKILL, 1), (0, signal.SIGTERM, -signal.SIGTERM)],

@@ -80,12 +80,15 @@ static void ignoreBrokenPipes() {
     std::signal(SIGPIPE, SIG_IGN);
 }
 
-std::unique_ptr<Store> openStore(const Launch &launch, milliseconds timeout) {
+std::unique_ptr<Store> openStore(const Launch &launch, milliseconds timeout,
+                                 std::optional<milliseconds> connecting) {
   ignoreBrokenPipes();
   // What c10d would write about lost connections comes with a backtrace, beside our own message.
   FLAGS_caffe2_log_level = 4;
   const bool isServer = launch.rank == 0 && !launch.agentHoldsStore;
-  return std::make_unique<TcpStore>(connectStore(launch, isServer, timeout));
+  auto store = connectStore(launch, isServer, connecting.value_or(timeout));
+  store->setTimeout(timeout);
+  return std::make_unique<TcpStore>(std::move(store));
 }
 
 //===- Messages -----------------------------------------------------------===//

@@ -108,6 +108,8 @@ static const Attack kAttacks[] = {
     {"truncate", EPERM, [] { return syscall(SYS_truncate, "/dev/null", 0); }},
     {"emptying_what_is_read", EPERM, [] { return long(open("/dev/null", O_RDONLY | O_TRUNC)); }},
     {"a_file_with_its_makers_rights", EPERM, [] { return long(open("new", O_WRONLY | O_CREAT, 04755)); }},
+    {"a_file_of_no_name_with_its_makers_rights", EPERM,
+     [] { return long(open(".", O_WRONLY | O_TMPFILE, 04755)); }},
     {"openat2", ENOSYS, [] { return syscall(437, AT_FDCWD, "/dev/null", nullptr, 0); }},
     {"file_handle", EPERM,
      [] { return syscall(SYS_name_to_handle_at, AT_FDCWD, "/dev/null", nullptr, nullptr, 0); }},

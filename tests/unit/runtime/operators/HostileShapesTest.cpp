@@ -123,9 +123,20 @@ TEST_F(HostileShapesTest, MakesGridsOfFewDimensions) {
 
 //===- Groups of rows -----------------------------------------------------===//
 
-TEST_F(HostileShapesTest, ProductsOfGroupsHaveAllRows) {
+// Rows of no group are those of experts that another rank has.
+TEST_F(HostileShapesTest, SeesZerosBehindTheLastGroup) {
+  const Slots operands = {stage.weight("a", at::ones({16, 8}, at::kBFloat16)),
+                          stage.weight("b", at::ones({2, 8, 16}, at::kBFloat16)),
+                          stage.weight("ends", at::tensor({2, 4}, at::kInt)), nothing(), nothing()};
+  auto output = given(stage.call("aten::_grouped_mm", operands));
+  ASSERT_TRUE(bool(output)) << llvm::toString(output.takeError());
+  EXPECT_TRUE(at::equal(output->slice(0, 0, 4), at::full({4, 16}, 8, at::kBFloat16)));
+  EXPECT_EQ(output->slice(0, 4).count_nonzero().item().toLong(), 0);
+}
+
+TEST_F(HostileShapesTest, ProductsOfGroupsEndWithTheirRows) {
   for (auto [ends, message] :
-       {std::pair(at::tensor({2, 4}, at::kInt), "found groups of 4 rows in all, expected those of all 16"),
+       {std::pair(at::tensor({2, 17}, at::kInt), "found a group that ends at 17, behind the last of 16"),
         std::pair(at::tensor({16, 4}, at::kInt), "found a group that ends at 4, before"),
         std::pair(at::tensor({-4, 16}, at::kInt), "found a group that ends at -4")}) {
     PlanWriter writer({0});
