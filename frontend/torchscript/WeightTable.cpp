@@ -10,7 +10,8 @@ static bool hasMemory(const at::Tensor &tensor) { return tensor.has_storage() &&
 static std::string memoryKey(const at::Tensor &tensor) {
   std::string key;
   llvm::raw_string_ostream out(key);
-  out << tensor.const_data_ptr() << ':' << int(tensor.scalar_type());
+  // Two bits say that what is there is read as its conjugate, or negative.
+  out << tensor.const_data_ptr() << ':' << int(tensor.scalar_type()) << tensor.is_conj() << tensor.is_neg();
   for (int64_t size : tensor.sizes())
     out << ',' << size;
   for (int64_t stride : tensor.strides())
@@ -44,7 +45,8 @@ std::string WeightTable::addConstant(const at::Tensor &tensor) {
 std::string WeightTable::sharingMemory(llvm::StringRef name) const {
   const at::Tensor &tensor = find(name)->tensor;
   for (const Entry &entry : table)
-    if (entry.name != name && hasMemory(tensor) && hasMemory(entry.tensor) && entry.tensor.is_alias_of(tensor))
+    if (entry.name != name && hasMemory(tensor) && hasMemory(entry.tensor) &&
+        entry.tensor.is_alias_of(tensor))
       return entry.name;
   return "";
 }

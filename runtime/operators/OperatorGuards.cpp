@@ -152,6 +152,13 @@ static void clearStorage(const at::Tensor &tensor) {
       .zero_();
 }
 
+/// Of the tensors from the second on, kernels of bags read the elements as if they lay one behind the other.
+static void closeGaps(llvm::MutableArrayRef<IValue> arguments) {
+  for (IValue &argument : arguments.drop_front())
+    if (argument.isTensor() && argument.toTensor().defined())
+      argument = argument.toTensor().contiguous();
+}
+
 namespace {
 /// What an operator has left unwritten of its result: all from `begin` on along `dim`.
 struct Rest {
@@ -192,9 +199,12 @@ torch::jit::Operation guarded(const c10::FunctionSchema &schema, torch::jit::Ope
       });
   const Channels channels = channelsOf(schema.name());
   const bool isVararg = schema.is_vararg(), isGrouped = onCpu && schema.name() == "aten::_grouped_mm";
+  const bool isBag = schema.name() == "aten::embedding_bag" || schema.name() == "aten::_embedding_bag";
   if (checked.empty() && !checkOwn && !clears && !takesTensors)
     return operation;
   return [=, operation = std::move(operation)](Stack &stack) mutable {
+    if (isBag)
+      closeGaps(llvm::MutableArrayRef(stack.data(), stack.size()).take_back(count));
     const llvm::ArrayRef<IValue> arguments = argumentsOf(stack, count, isVararg);
     bool isQuantized = false;
     for (const IValue &argument : arguments)

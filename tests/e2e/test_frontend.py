@@ -405,3 +405,20 @@ def test_fused_encoder_layers(lengths, compiler):
     program = traced(Encoder(), *inputs.values())
     assert "aten::_transformer_encoder_layer_fwd" in str(program.inlined_graph)
     compiler.run(program, "--devices", 2, **inputs)
+
+
+class Conjugated(nn.Module):
+    """Two buffers in one memory: as it is, and read as its conjugate; and one that is read as negative."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("whole", torch.complex(torch.arange(4.0), torch.ones(4)))
+        self.register_buffer("conjugate", self.whole.conj())
+        self.register_buffer("negative", torch.complex(torch.ones(4), torch.arange(4.0)).conj().imag)
+
+    def forward(self, x):
+        return torch.view_as_real(x * self.whole), torch.view_as_real(x * self.conjugate), x * self.negative
+
+
+def test_buffers_that_are_read_otherwise(compiler):
+    compiler.compile(Conjugated(), x=torch.ones(3, 4))

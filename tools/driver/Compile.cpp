@@ -149,7 +149,7 @@ forEachPiece(const at::Tensor &tensor, const plan::WeightShard &shard, int64_t s
 llvm::Error Compilation::readWeight(const plan::Weight &weight, const plan::WeightShard &shard,
                                     llvm::function_ref<llvm::Error(const at::Tensor &piece)> use) const {
   const WeightTable::Entry *entry = source.model.weights.find(weight.name);
-  at::Tensor tensor = entry->tensor.contiguous();
+  at::Tensor tensor = entry->tensor.resolve_conj().resolve_neg().contiguous();
   auto dtype = *runtime::scalarTypeOf(weight.dtype);
   // A whole weight is one segment of one row.
   plan::WeightShard whole;

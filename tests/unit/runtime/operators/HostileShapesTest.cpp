@@ -153,6 +153,25 @@ TEST_F(HostileShapesTest, ProductsOfGroupsEndWithTheirRows) {
   }
 }
 
+//===- Bags of rows -------------------------------------------------------===//
+
+// Such as one column of a table of numbers.
+TEST_F(HostileShapesTest, TakesBagsOfIndicesWithGaps) {
+  const uint32_t all = stage.weight("ids", at::tensor({1l, 9l, 0l, 9l, 3l, 9l}).reshape({3, 2}));
+  const uint32_t column = stage.call("aten::select.int", {all, number(1), number(0)});
+  const Slots operands = {stage.weight("table", at::arange(8, at::kFloat).reshape({4, 2})),
+                          column,
+                          stage.weight("offsets", at::tensor({0l, 2l})),
+                          no(),
+                          number(0),
+                          no(),
+                          nothing(),
+                          no()};
+  auto output = given(stage.call("aten::embedding_bag", operands, "net", 4));
+  ASSERT_TRUE(bool(output)) << llvm::toString(output.takeError());
+  EXPECT_TRUE(at::equal(*output, at::tensor({2.f, 4.f, 6.f, 7.f}).reshape({2, 2})));
+}
+
 //===- Numbers, texts and tables ------------------------------------------===//
 
 TEST_F(HostileShapesTest, SolvesSystemsOfFiniteNumbers) {
