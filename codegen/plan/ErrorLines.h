@@ -7,8 +7,8 @@
 
 namespace cleave::plan {
 
-/// Writes `line`, which has no end of line, to the standard error and ends it: other threads' lines come
-/// before it or after it. Where it cannot be written, nothing fails.
+/// Writes `line` and an end of line to the standard error. Lines of several threads do not mix. Errors of
+/// writing are ignored.
 void printLine(llvm::StringRef line);
 
 /// The same of each line of a text of others, with `whose` in front of each, as `model: `, and made
@@ -22,8 +22,8 @@ void printLastLine(llvm::StringRef line);
 /// libtorch on the standard error: warnings of models in threads of their own do.
 void takeStreams();
 
-/// From now on `isWithin` says whether a line has been begun and not been ended, for a process that shares
-/// it and goes on where this one is killed. Lives as long as the process.
+/// From now on sets `isWithin` while a line is being written: a parent that shares it sees whether a killed
+/// child has left half a line. `isWithin` has to live as long as the process.
 void noteLines(std::atomic<bool> &isWithin);
 
 } // namespace cleave::plan

@@ -8,7 +8,7 @@
 
 namespace cleave::runtime {
 
-/// Whether memory or threads are short here, which no other process has a part in.
+/// Whether this process has run out of memory or threads: a fault that no other process caused.
 bool isShortage(const std::exception &exception);
 
 /// The message of an exception, without libtorch's backtrace and surrounding space.
