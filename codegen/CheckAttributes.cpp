@@ -2,7 +2,7 @@
 #include "codegen/CheckAttributes.h"
 #include "ir/Cleave.h"
 #include "ir/Signature.h"
-#include "ir/TracedShapes.h"
+#include "ir/ExampleShapes.h"
 #include "passes/Passes.h"
 #include "passes/TensorShardings.h"
 
@@ -58,10 +58,10 @@ static bool areReals(Attribute attribute) { return areAll(attribute, isReal); }
 static bool areAmounts(Attribute attribute) { return areAll(attribute, isAmount); }
 static bool areStrings(Attribute attribute) { return areAll(attribute, isString); }
 static bool isLink(Attribute attribute) { return areEach(attribute, {isReal, isReal}); }
-static bool isUnlikeLink(Attribute attribute) {
+static bool isLinkOverride(Attribute attribute) {
   return areEach(attribute, {isAmount, isAmount, isReal, isReal});
 }
-static bool areUnlikeLinks(Attribute attribute) { return areAll(attribute, isUnlikeLink); }
+static bool areLinkOverrides(Attribute attribute) { return areAll(attribute, isLinkOverride); }
 
 static bool isDimension(Attribute attribute) {
   auto entry = dyn_cast_or_null<DictionaryAttr>(attribute);
@@ -106,7 +106,7 @@ static constexpr NamedForm kForms[] = {
     {kBatchAttr, isString, "the name of a symbol"},
     {kMicrobatchSecondsAttr, areReals, "an array of seconds"},
     {kLinkAttr, isLink, "[latency, bytes a second]"},
-    {kUnlikeLinksAttr, areUnlikeLinks, "an array of [sender, receiver, latency, bytes a second]"},
+    {kLinkOverridesAttr, areLinkOverrides, "an array of [sender, receiver, latency, bytes a second]"},
     {kDevicesAttr, areStrings, "an array of names"},
     {kThreadsAttr, areAmounts, "an array of i64 of 0 or more"},
     {kMemoryLimitsAttr, areAmounts, "an array of i64 of 0 or more"},

@@ -65,9 +65,9 @@ std::unique_ptr<plan::Signature> PlanEmitter::signatureOf(func::FuncOp function,
       symbol->name = entry.getName().str();
       symbol->traced = cast<IntegerAttr>(entry.getValue()).getInt();
       SizeLimits limit = limits.lookup(entry.getName());
-      symbol->multiple = limit.multiple;
-      symbol->least = limit.least;
-      symbol->most = limit.most;
+      symbol->divisible_by = limit.divisibleBy;
+      symbol->min = limit.min;
+      symbol->max = limit.max;
       signature->symbols.push_back(std::move(symbol));
     }
   for (BlockArgument argument : function.getArguments()) {
@@ -130,7 +130,7 @@ static int64_t threadsOf(func::FuncOp function, StageOp stage, uint32_t tensorRa
 
 void PlanEmitter::addPrediction(StageOp stage, const Microbatch &microbatch, uint32_t tensorRank) {
   auto function = stage->getParentOfType<func::FuncOp>();
-  TracedShapes shapes(function);
+  ExampleShapes shapes(function);
   auto at = [&](StringRef name) { return function->getAttrOfType<ArrayAttr>(name)[stage.getIndex()]; };
   auto prediction = std::make_unique<plan::Prediction>();
   prediction->stage = stage.getIndex();
@@ -197,7 +197,7 @@ void PlanEmitter::addDimensions(func::FuncOp function) {
   if (!all)
     return;
   for (auto entry : all.getAsRange<DictionaryAttr>()) {
-    auto dimension = std::make_unique<plan::Dimension>();
+    auto dimension = std::make_unique<plan::ParallelDim>();
     dimension->path = cast<StringAttr>(entry.get("path")).str();
     dimension->parts = cast<IntegerAttr>(entry.get("parts")).getInt();
     for (StringRef weight : cast<ArrayAttr>(entry.get("weights")).getAsValueRange<StringAttr>())
@@ -218,15 +218,15 @@ static std::unique_ptr<plan::LinkSpeed> linkOf(ArrayRef<Attribute> numbers) {
 static void addLinks(func::FuncOp function, plan::Plan &plan) {
   if (auto link = function->getAttrOfType<ArrayAttr>(kLinkAttr))
     plan.link = linkOf(link.getValue());
-  auto unlike = function->getAttrOfType<ArrayAttr>(kUnlikeLinksAttr);
+  auto unlike = function->getAttrOfType<ArrayAttr>(kLinkOverridesAttr);
   if (!unlike)
     return;
   for (auto entry : unlike.getAsRange<ArrayAttr>()) {
-    auto link = std::make_unique<plan::UnlikeLink>();
+    auto link = std::make_unique<plan::LinkOverride>();
     link->from = cast<IntegerAttr>(entry[0]).getInt();
     link->to = cast<IntegerAttr>(entry[1]).getInt();
     link->speed = linkOf(entry.getValue().drop_front(2));
-    plan.unlike_links.push_back(std::move(link));
+    plan.link_overrides.push_back(std::move(link));
   }
 }
 

@@ -2,7 +2,7 @@
 #include "codegen/Notes.h"
 #include "codegen/plan/OperatorName.h"
 #include "ir/OperatorDialect.h"
-#include "ir/TracedShapes.h"
+#include "ir/ExampleShapes.h"
 #include "ir/semantics/OpSemantics.h"
 #include "partitioner/graph/LimitRange.h"
 #include "passes/Passes.h"
@@ -79,7 +79,7 @@ static plan::Note makeNote(StringRef kind, StringRef path, StringRef op, std::st
 }
 
 static void noteSharedWeights(func::FuncOp function, std::vector<plan::Note> &notes) {
-  TracedShapes shapes(function);
+  ExampleShapes shapes(function);
   llvm::MapVector<StringRef, SmallVector<ParamOp>> uses;
   function.walk([&](ParamOp param) { uses[param.getName()].push_back(param); });
   for (auto &[name, params] : uses) {
@@ -213,19 +213,19 @@ static void noteKinds(func::FuncOp function, const InferredValues &inferred, std
 static void noteReplicated(func::FuncOp function, std::vector<plan::Note> &notes) {
   if (tensorRanksOf(function) < 2)
     return;
-  TracedShapes shapes(function);
+  ExampleShapes shapes(function);
   function.walk([&](ParamOp param) {
     auto style = param->getAttrOfType<StringAttr>(kStyleAttr);
     auto type = dyn_cast<RankedTensorType>(param.getType());
     bool isMatrix = param.getRole() == "parameter" && type && type.getRank() > 1;
-    if (param->use_empty() || param->hasAttr(kAskedAttr) ||
+    if (param->use_empty() || param->hasAttr(kUserConstraintAttr) ||
         (style ? style != "replicate" : !isMatrix || param.getShard()))
       return;
     Operation *user = *param->user_begin();
     while (isa<ListOp>(user) && !user->use_empty())
       user = *user->user_begin();
     const std::string reason =
-        param->hasAttr(kDearAttr)
+        param->hasAttr(kNotWorthShardingAttr)
             ? "there is room for it, and splitting it would cost more time than it saves; --shard splits it"
             : (user->getName().getStringRef() + " has no part of it to do").str();
     notes.push_back(makeNote("replicated", modulePath(param), user->getName().getStringRef(),
@@ -268,11 +268,11 @@ static void noteLimits(func::FuncOp function, std::vector<plan::Note> &notes) {
   llvm::sort(names);
   for (StringRef name : names) {
     SizeLimits limit = limits.lookup(name);
-    if (limit.multiple > 1)
+    if (limit.divisibleBy > 1)
       notes.push_back(
           makeNote("multiple", "", "",
                    llvm::formatv("{0} must be a multiple of {1}: the model itself runs at no other size",
-                                 name, limit.multiple)));
+                                 name, limit.divisibleBy)));
     auto noteRange = [&](StringRef end, int64_t size, int64_t next) {
       notes.push_back(
           makeNote("range", "", "",
@@ -280,10 +280,10 @@ static void noteLimits(func::FuncOp function, std::vector<plan::Note> &notes) {
                                  "fails at {3}",
                                  name, end, size, next)));
     };
-    if (limit.least > 1)
-      noteRange("from", limit.least, limit.least - limit.multiple);
-    if (limit.most != SizeLimits().most)
-      noteRange("up to", limit.most, limit.most + limit.multiple);
+    if (limit.min > 1)
+      noteRange("from", limit.min, limit.min - limit.divisibleBy);
+    if (limit.max != SizeLimits().max)
+      noteRange("up to", limit.max, limit.max + limit.divisibleBy);
   }
 }
 

@@ -60,7 +60,7 @@ FailureOr<std::unique_ptr<plan::Program>> ProgramEmitter::emit(StageOp op) {
 
 LogicalResult ProgramEmitter::emitSetup(Block &body) {
   for (Operation &op : body.without_terminator()) {
-    if (!preparesWeights(&op))
+    if (!prepacksWeights(&op))
       continue;
     for (Value operand : op.getOperands())
       if (!slots.contains(operand))

@@ -1,6 +1,6 @@
 //===- TensorSizes.cpp - Sizes that sums and products can take ------------===//
 #include "ir/TensorSizes.h"
-#include "ir/TracedShapes.h"
+#include "ir/ExampleShapes.h"
 #include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
@@ -8,7 +8,7 @@ using namespace mlir;
 namespace cleave {
 
 /// As many as there can be where they do not fit into 64 bits; 0 where they are not known.
-static uint64_t bytesOf(Value value, const TracedShapes &shapes) {
+static uint64_t bytesOf(Value value, const ExampleShapes &shapes) {
   auto type = dyn_cast<RankedTensorType>(value.getType());
   if (!type)
     return 0;
@@ -26,7 +26,7 @@ static uint64_t bytesOf(Value value, const TracedShapes &shapes) {
 }
 
 LogicalResult checkTensorSizes(func::FuncOp function) {
-  const TracedShapes shapes(function);
+  const ExampleShapes shapes(function);
   uint64_t total = 0;
   auto check = [&](Operation *op, Value value) -> LogicalResult {
     const uint64_t bytes = bytesOf(value, shapes);

@@ -34,7 +34,7 @@ struct AnnotateSharding : impl::AnnotateShardingBase<AnnotateSharding> {
     if (draws.wasInterrupted())
       return signalPassFailure();
     const uint32_t used = devices > 0 ? devices : target->devices.size(), groups = std::max(used / tp, 1u);
-    ShardingRequest request{tp, Place::of(*target, 0, groups * tp, tp), {}, std::nullopt};
+    ShardingRequest request{tp, DeviceGroup::of(*target, 0, groups * tp, tp), {}, std::nullopt};
     if (memory > 0)
       request.memoryLimit = memory;
     for (const std::string &text : shard) {
@@ -91,9 +91,9 @@ struct AnnotateSharding : impl::AnnotateShardingBase<AnnotateSharding> {
     for (WeightDecision weight : decision.weights) {
       weight.weight->setAttr(kStyleAttr, b.getStringAttr(wordOf(weight.style)));
       if (weight.asked)
-        weight.weight->setAttr(kAskedAttr, b.getUnitAttr());
+        weight.weight->setAttr(kUserConstraintAttr, b.getUnitAttr());
       if (weight.isDear && weight.seed < 0)
-        weight.weight->setAttr(kDearAttr, b.getUnitAttr());
+        weight.weight->setAttr(kNotWorthShardingAttr, b.getUnitAttr());
     }
     SmallVector<Attribute> dimensions;
     for (const SplitDimension &dimension : decision.dimensions) {

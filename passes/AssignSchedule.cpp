@@ -1,5 +1,5 @@
 //===- AssignSchedule.cpp - Ranks, micro-batches, order of work -----------===//
-#include "ir/TracedShapes.h"
+#include "ir/ExampleShapes.h"
 #include "partitioner/cost/ModelGraph.h"
 #include "partitioner/machine/MachineFile.h"
 #include "partitioner/sharding/BatchAnalysis.h"
@@ -25,7 +25,7 @@ struct AssignSchedule : impl::AssignScheduleBase<AssignSchedule> {
     func::FuncOp function = getOperation();
     // Not all of them are written again.
     for (StringRef own :
-         {kRanksAttr, kDataRanksAttr, kMicrobatchesAttr, kMicrobatchSecondsAttr, kLinkAttr, kUnlikeLinksAttr,
+         {kRanksAttr, kDataRanksAttr, kMicrobatchesAttr, kMicrobatchSecondsAttr, kLinkAttr, kLinkOverridesAttr,
           kMachineAttr, kDevicesAttr, kThreadsAttr, kMemoryLimitsAttr, kBatchAttr, kBatchObstacleAttr})
       function->removeAttr(own);
     if (ranks == 0)
@@ -40,19 +40,19 @@ struct AssignSchedule : impl::AssignScheduleBase<AssignSchedule> {
     auto obstacle = microbatches == 1 && dp == 1 ? std::nullopt : findBatchObstacle(function, batch);
     if (obstacle && (microbatches > 1 || dp > 1))
       return report(*obstacle);
-    const PipelinePlaces places(*target, ranks, width, tensorRanks);
+    const PipelineDeviceGroups groups(*target, ranks, width, tensorRanks);
     unsigned count = microbatches;
     if (count == 0)
-      count = obstacle ? 1 : fastestCount(function, places);
+      count = obstacle ? 1 : fastestCount(function, groups);
     Builder b(function.getContext());
     function->setAttr(kRanksAttr, b.getI64IntegerAttr(ranks));
     if (dp > 1)
       function->setAttr(kDataRanksAttr, b.getI64IntegerAttr(dp));
     function->setAttr(kMicrobatchesAttr, b.getI64IntegerAttr(count));
-    TracedShapes shapes(function);
+    ExampleShapes shapes(function);
     const uint64_t parts = uint64_t(count) * dp;
     const int64_t largest = llvm::divideCeil(shapes.sizes().lookup(batch), parts);
-    auto seconds = secondsAt(parts > 1 ? shapes.resized(batch, largest) : shapes, places);
+    auto seconds = secondsAt(parts > 1 ? shapes.resized(batch, largest) : shapes, groups);
     function->setAttr(kMicrobatchSecondsAttr, b.getF64ArrayAttr(seconds));
     describeMachine(*target, devices, width);
     if (parts > 1)
@@ -67,8 +67,8 @@ struct AssignSchedule : impl::AssignScheduleBase<AssignSchedule> {
     Builder b(function.getContext());
     const Link &link = target.linkAmong(devices);
     function->setAttr(kLinkAttr, b.getF64ArrayAttr({link.latencySeconds, link.bytesPerSecond}));
-    if (auto unlike = unlikeLinksAmong(target, devices, width); !unlike.empty())
-      function->setAttr(kUnlikeLinksAttr, describe(unlike));
+    if (auto unlike = linkOverridesAmong(target, devices, width); !unlike.empty())
+      function->setAttr(kLinkOverridesAttr, describe(unlike));
     function->setAttr(kMachineAttr, b.getStringAttr(checksumOf(target)));
     if (devices > target.devices.size())
       return;
@@ -111,21 +111,21 @@ struct AssignSchedule : impl::AssignScheduleBase<AssignSchedule> {
   }
 
   /// Seconds of each stage on a batch of `size`.
-  SmallVector<double> secondsAt(const TracedShapes &shapes, const PipelinePlaces &places) {
+  SmallVector<double> secondsAt(const ExampleShapes &shapes, const PipelineDeviceGroups &groups) {
     SmallVector<double> seconds(1);
     for (Operation &op : getOperation().getBody().front().without_terminator())
       if (auto stage = op.getAttrOfType<IntegerAttr>(kStageAttr)) {
         seconds.resize(std::max<size_t>(seconds.size(), stage.getInt() + 1));
         seconds[stage.getInt()] +=
-            operationSeconds(&op, shapes, places.kinds[places.ranks[stage.getInt() % ranks].kind]);
+            operationSeconds(&op, shapes, groups.kinds[groups.ranks[stage.getInt() % ranks].kind]);
       }
     return seconds;
   }
 
   /// The number of micro-batches, up to the samples of a data rank, that ends first: the first one passes all
   /// stages, the others follow at the pace of the slowest rank (Huang et al. 2019).
-  unsigned fastestCount(func::FuncOp function, const PipelinePlaces &places) {
-    TracedShapes shapes(function);
+  unsigned fastestCount(func::FuncOp function, const PipelineDeviceGroups &groups) {
+    ExampleShapes shapes(function);
     const int64_t size = llvm::divideCeil(shapes.sizes().lookup(batch), dp);
     unsigned best = 1;
     double bestSeconds = std::numeric_limits<double>::infinity();
@@ -135,7 +135,7 @@ struct AssignSchedule : impl::AssignScheduleBase<AssignSchedule> {
         continue;
       SmallVector<double> perRank(ranks);
       double first = 0;
-      for (auto [stage, seconds] : llvm::enumerate(secondsAt(shapes.resized(batch, size / count), places))) {
+      for (auto [stage, seconds] : llvm::enumerate(secondsAt(shapes.resized(batch, size / count), groups))) {
         perRank[stage % ranks] += seconds;
         first += seconds;
       }

@@ -1,6 +1,6 @@
 //===- AssignStages.cpp - Marks operations with their stage ---------------===//
 #include "partitioner/cost/ModelGraph.h"
-#include "partitioner/cutting/CutFitting.h"
+#include "partitioner/cutting/MemoryConstrainedCutter.h"
 #include "partitioner/cutting/StageCutter.h"
 #include "partitioner/cutting/StageStarts.h"
 #include "partitioner/sharding/Sharding.h"
@@ -27,7 +27,7 @@ struct AssignStages : impl::AssignStagesBase<AssignStages> {
     const uint32_t tensorRanks = tensorRanksOf(function);
     if (dp == 0 || dp > kMostRanks)
       return fail(("found dp=" + Twine(dp) + ", expected 1 to " + Twine(kMostRanks)).str());
-    const PipelinePlaces places(*target, ranks ? ranks : stages, tensorRanks * dp, tensorRanks);
+    const PipelineDeviceGroups places(*target, ranks ? ranks : stages, tensorRanks * dp, tensorRanks);
     ModelGraph model = buildModelGraph(function, places.kinds, stages);
     CutRequest request;
     request.stages = places.stageDevices(stages);
@@ -55,7 +55,7 @@ struct AssignStages : impl::AssignStagesBase<AssignStages> {
   }
 
   /// Whether each stage receives from all earlier ones over links alike, as the cutter takes it.
-  static bool knowsLinks(const PipelinePlaces &places, ArrayRef<StageDevice> stages) {
+  static bool knowsLinks(const PipelineDeviceGroups &places, ArrayRef<StageDevice> stages) {
     for (uint32_t to = 0; to < stages.size(); ++to)
       for (uint32_t from = 0; from < to; ++from) {
         const uint32_t sender = from % places.ranks.size(), receiver = to % places.ranks.size();

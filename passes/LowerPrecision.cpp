@@ -2,7 +2,7 @@
 #include "ir/Aggregates.h"
 #include "ir/DTypeCode.h"
 #include "ir/OperatorDialect.h"
-#include "ir/TracedShapes.h"
+#include "ir/ExampleShapes.h"
 #include "ir/semantics/OpSemantics.h"
 #include "passes/Passes.h"
 #include "llvm/ADT/StringSet.h"
@@ -30,7 +30,7 @@ static bool isRearrangement(Operation *op) {
 
 /// A product that gains by a narrower dtype. One that sums nothing is left, as the angles of rotary
 /// positions: it is not of many operations, and bfloat16 does not tell position 257 from 256.
-static bool isLargeEnough(OperatorOp op, const TracedShapes &shapes) {
+static bool isLargeEnough(OperatorOp op, const ExampleShapes &shapes) {
   return semanticsOf(op.getName()).flops(op, shapes) > 2.0 * shapes.elementsOf(op->getResult(0));
 }
 
@@ -55,7 +55,7 @@ private:
 
   func::FuncOp function;
   Type narrow, wide;
-  TracedShapes shapes;
+  ExampleShapes shapes;
   llvm::StringSet<> weights;
   /// What is known in both dtypes, as made by this pass.
   DenseMap<Value, Value> narrowOf;
@@ -110,7 +110,7 @@ static bool addsComputed(OperatorOp op) {
 }
 
 bool Lowering::isLowered(OperatorOp op) const {
-  if (!semanticsOf(op.getName()).isProduct || op->getNumResults() != 1 ||
+  if (!semanticsOf(op.getName()).isContraction || op->getNumResults() != 1 ||
       !isTensorOf(op->getResult(0).getType(), wide) || !isLargeEnough(op, shapes) || addsComputed(op))
     return false;
   auto operands = loweredOperands(op);

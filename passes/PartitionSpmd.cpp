@@ -39,7 +39,7 @@ private:
   void maskLookup(const SplitCall &planned);
   void reorder(const SplitCall &planned);
   void shareDraws(OperatorOp op);
-  OpResult weighted(OpResult mean, const Parts &parts);
+  OpResult weighted(OpResult mean, const IndexSets &parts);
   void reduce(OpResult result);
 
   func::FuncOp function;
@@ -48,7 +48,7 @@ private:
 };
 } // namespace
 
-//===- Parts of tensors ---------------------------------------------------===//
+//===- IndexSets of tensors ---------------------------------------------------===//
 
 static std::vector<Ranges> rangesOf(ShardingAttr sharding) {
   std::vector<Ranges> ranges;
@@ -116,7 +116,7 @@ static Ranges runsOf(ArrayRef<int64_t> positions) {
   return runs;
 }
 
-static SmallVector<int64_t> countsOf(const Parts &parts) {
+static SmallVector<int64_t> countsOf(const IndexSets &parts) {
   return llvm::map_to_vector(parts, [](const llvm::BitVector &part) { return int64_t(part.count()); });
 }
 
@@ -272,7 +272,7 @@ void Partitioner::shareDraws(OperatorOp op) {
 }
 
 /// A mean of a part, by its share of the whole.
-OpResult Partitioner::weighted(OpResult mean, const Parts &parts) {
+OpResult Partitioner::weighted(OpResult mean, const IndexSets &parts) {
   SmallVector<double> shares;
   for (const llvm::BitVector &part : parts)
     shares.push_back(double(part.count()) / part.size());
@@ -297,17 +297,17 @@ void Partitioner::reduce(OpResult result) {
 /// Each result's positions are taken from where they are in what the rank has of the operands.
 void Partitioner::reorder(const SplitCall &planned) {
   OperatorOp op = planned.call->op;
-  const PositionRule &rule = *planned.call->positions;
+  const IndexMap &rule = *planned.call->positions;
   // Of each operand and position, where it is in the rank's parts of all operands, one after the other.
   std::vector<std::vector<std::vector<int64_t>>> places(ranks);
   std::vector<int64_t> counts(ranks, 0);
   for (auto [i, sharding] : llvm::enumerate(planned.operands)) {
     int64_t size = sharding ? sharding.getSize() : 0;
     for (const auto &sources : rule.results)
-      for (const PositionRule::Source &source : sources)
+      for (const IndexMap::Source &source : sources)
         if (source.operand == i)
           size = std::max(size, source.position + 1);
-    Parts parts = sharding ? partsOf(sharding, size) : Parts(ranks, llvm::BitVector(size, true));
+    IndexSets parts = sharding ? indexSetsOf(sharding, size) : IndexSets(ranks, llvm::BitVector(size, true));
     for (unsigned rank = 0; rank < ranks; ++rank) {
       std::vector<int64_t> &own = places[rank].emplace_back(size, -1);
       for (unsigned position : parts[rank].set_bits())
@@ -323,7 +323,7 @@ void Partitioner::reorder(const SplitCall &planned) {
     bool isAll = true;
     for (unsigned rank = 0; rank < ranks; ++rank) {
       SmallVector<int64_t> taken;
-      for (const PositionRule::Source &from : sources)
+      for (const IndexMap::Source &from : sources)
         if (int64_t place = places[rank][from.operand][from.position]; place >= 0)
           taken.push_back(place);
       ranges.push_back(runsOf(taken));

@@ -15,8 +15,8 @@ def InferTypes : Pass<"infer-types", "::mlir::func::FuncOp"> {
                        -> tensor<?x8xf32, #cleave.layout<dims = ["batch", "8"]>>
     ```
     A tensor whose type only data decides stays `!cleave.tensor`. Where the function runs only at multiples of a
-    number, the function gets `cleave.multiples = {height = 4}`; where it runs only from a size on or up to one,
-    `cleave.least = {height = 8}` or `cleave.most`. Fails where it runs at the traced sizes and at no others.
+    number, the function gets `cleave.divisible_by = {height = 4}`; where it runs only from a size on or up to one,
+    `cleave.min = {height = 8}` or `cleave.max`. Fails where it runs at the traced sizes and at no others.
 
     Types that are there already are replaced. With `check`, for text that somebody wrote, they must equal what
     operators give, except for strides, and tensors must have sizes whose bytes can be counted.
@@ -109,7 +109,7 @@ def AnnotateSharding : Pass<"annotate-sharding", "::mlir::func::FuncOp"> {
     `shard` holds `PATTERN=STYLE`: globs of module or weight paths, and colwise, rowwise, embedding_rowwise or replicate, or
     the names that torch and transformers have for these. The last match counts.
 
-    With `memory`, weights whose split would cost more time than it saves stay whole (`cleave.dear`), as far as memory
+    With `memory`, weights whose split would cost more time than it saves stay whole (`cleave.not_worth_sharding`), as far as memory
     allows.
   }];
   let options = [
@@ -134,7 +134,7 @@ def PropagateSharding : Pass<"propagate-sharding", "::mlir::func::FuncOp"> {
   let dependentDialects = ["::cleave::CleaveDialect"];
 }
 
-def ResolveConflicts : Pass<"resolve-conflicts", "::mlir::func::FuncOp"> {
+def InsertReshards : Pass<"insert-reshards", "::mlir::func::FuncOp"> {
   let summary = "puts a cleave.reshard where an operation needs other parts than there are";
   let description = [{
     Afterwards each operation is done either whole on every rank, or in the parts that its operands and results have. A
@@ -218,7 +218,7 @@ def AssignSchedule : Pass<"assign-schedule", "::mlir::func::FuncOp"> {
     |---|---|
     | `cleave.microbatch_seconds` | seconds of each stage for the largest micro-batch |
     | `cleave.link` | latency and bytes a second between two ranks |
-    | `cleave.unlike_links` | sender, receiver, latency and bytes a second of links that differ |
+    | `cleave.link_overrides` | sender, receiver, latency and bytes a second of links that differ |
     | `cleave.devices` | the machine's names of the ranks' devices |
     | `cleave.threads` | how many threads each has |
     | `cleave.memory_limits` | how many bytes each has, 0 for one without a limit; left out where none has a limit |
@@ -250,7 +250,7 @@ def SplitStages : Pass<"split-stages", "::mlir::func::FuncOp"> {
   let dependentDialects = ["::cleave::CleaveDialect"];
 }
 
-def PrintSplitClasses : Pass<"print-split-classes", "::mlir::ModuleOp"> {
+def PrintShardingGroups : Pass<"print-sharding-groups", "::mlir::ModuleOp"> {
   let summary = "prints what splitting each dimension of each weight entails";
   let description = [{
     Prints a block for each class: the number of its parts, what is split with it, and what that costs: sums of which

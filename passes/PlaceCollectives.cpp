@@ -129,7 +129,7 @@ struct SinkThroughViews : CollectivePattern {
   }
   /// Gives more elements than it takes, as expand does.
   static bool copies(OperatorOp op) {
-    TracedShapes shapes(op->getParentOfType<func::FuncOp>());
+    ExampleShapes shapes(op->getParentOfType<func::FuncOp>());
     return shapes.elementsOf(op->getResult(0)) > shapes.elementsOf(op->getOperand(0));
   }
   static bool takesOwnPart(OperatorOp op) {

@@ -1,6 +1,6 @@
 //===- SpmdBuilder.cpp - What the program of all tensor ranks is made of --===//
 #include "passes/SpmdBuilder.h"
-#include "ir/TracedShapes.h"
+#include "ir/ExampleShapes.h"
 
 using namespace mlir;
 
@@ -8,7 +8,7 @@ namespace cleave {
 
 SpmdBuilder::SpmdBuilder(func::FuncOp function, unsigned ranks)
     : ranks(ranks), builder(function.getContext()), location(builder.getUnknownLoc()),
-      sizes(TracedShapes(function).sizes()) {}
+      sizes(ExampleShapes(function).sizes()) {}
 
 Value SpmdBuilder::perRank(Type type, ArrayRef<Attribute> values) {
   if (llvm::all_equal(values))

@@ -15,9 +15,9 @@ namespace cleave {
 /// Of a weight, how it is split: a word such as `colwise`.
 inline constexpr llvm::StringLiteral kStyleAttr = "cleave.style";
 /// … that a user wants it so.
-inline constexpr llvm::StringLiteral kAskedAttr = "cleave.asked";
+inline constexpr llvm::StringLiteral kUserConstraintAttr = "cleave.user_constraint";
 /// On a weight that is whole since splitting it would cost more time than it saves.
-inline constexpr llvm::StringLiteral kDearAttr = "cleave.dear";
+inline constexpr llvm::StringLiteral kNotWorthShardingAttr = "cleave.not_worth_sharding";
 /// Of a weight that is a seed: the dimension, which seeds come before it, and whether its class ends at once.
 inline constexpr llvm::StringLiteral kSplitAttr = "cleave.split";
 inline constexpr llvm::StringLiteral kSplitOrderAttr = "cleave.split_order";

@@ -1,6 +1,6 @@
 //===- OutputBroker.cpp - Another process that writes this one's outputs --===//
 #include "codegen/plan/OutputBroker.h"
-#include "codegen/plan/OutputWire.h"
+#include "codegen/plan/OutputProtocol.h"
 #include "llvm/Support/FileSystem.h"
 #include <cerrno>
 #include <csignal>

@@ -25,7 +25,7 @@ using Block = wire::BlockT;
 using CapturePoint = wire::CapturePointT;
 using Constant = wire::ConstantT;
 using DimExpr = wire::DimExprT;
-using Dimension = wire::DimensionT;
+using Dimension = wire::ParallelDimT;
 using Input = wire::InputT;
 using Instruction = wire::InstructionT;
 using LinkSpeed = wire::LinkSpeedT;
@@ -51,7 +51,7 @@ using TensorType = wire::TensorTypeT;
 using Term = wire::TermT;
 using Tree = wire::TreeT;
 using Weight = wire::WeightT;
-using UnlikeLink = wire::UnlikeLinkT;
+using LinkOverride = wire::LinkOverrideT;
 using WeightShard = wire::WeightShardT;
 
 /// The ways to use devices that were weighed, as a plan has them.

@@ -142,8 +142,8 @@ static Error checkLinks(const Plan &plan) {
     return invalid("link", unsound);
   const uint64_t ranks = uint64_t(plan.mesh->pp) * plan.mesh->dp * plan.mesh->tp;
   std::set<std::pair<uint32_t, uint32_t>> pairs;
-  for (auto [index, link] : llvm::enumerate(plan.unlike_links)) {
-    const std::string where = "unlike links, entry " + std::to_string(index);
+  for (auto [index, link] : llvm::enumerate(plan.link_overrides)) {
+    const std::string where = "link overrides, entry " + std::to_string(index);
     if (!link || !link->speed)
       return invalid(where, "it is missing, or has no speed");
     const std::string ends = "from rank " + std::to_string(link->from) + " to rank " + std::to_string(link->to);

@@ -83,15 +83,15 @@ Error checkSignature(const Plan &plan, const Signature &signature) {
     if (symbol->traced < 0 || symbol->traced > kLargestSize)
       return invalid(where,
                      "symbol '" + symbol->name + "' was traced with the size " + Twine(symbol->traced));
-    if (symbol->multiple < 1 || symbol->traced % symbol->multiple != 0)
+    if (symbol->divisible_by < 1 || symbol->traced % symbol->divisible_by != 0)
       return invalid(where, "symbol '" + symbol->name + "' of size " + Twine(symbol->traced) +
-                                " is said to be a multiple of " + Twine(symbol->multiple));
-    if (symbol->least < 1 || (symbol->least > 1 && symbol->least > symbol->traced) || symbol->most < symbol->traced)
+                                " is said to be a multiple of " + Twine(symbol->divisible_by));
+    if (symbol->min < 1 || (symbol->min > 1 && symbol->min > symbol->traced) || symbol->max < symbol->traced)
       return invalid(where, "symbol '" + symbol->name + "' of size " + Twine(symbol->traced) + " is said to be from " +
-                                Twine(symbol->least) + " to " + Twine(symbol->most));
-    if (symbol->least > 1 && symbol->least % symbol->multiple != 0)
-      return invalid(where, "symbol '" + symbol->name + "' runs from " + Twine(symbol->least) +
-                                ", which is no multiple of " + Twine(symbol->multiple));
+                                Twine(symbol->min) + " to " + Twine(symbol->max));
+    if (symbol->min > 1 && symbol->min % symbol->divisible_by != 0)
+      return invalid(where, "symbol '" + symbol->name + "' runs from " + Twine(symbol->min) +
+                                ", which is no multiple of " + Twine(symbol->divisible_by));
   }
   std::vector<int64_t> traced = tracedSizes(signature);
   if (Error error = checkInputs(where, signature, traced))

@@ -5,7 +5,7 @@
 #include "ir/NearestName.h"
 #include "ir/Signature.h"
 #include "ir/SymbolicDim.h"
-#include "ir/TracedShapes.h"
+#include "ir/ExampleShapes.h"
 #include "ir/semantics/OpSemantics.h"
 #include "mlir/IR/Matchers.h"
 #include "llvm/ADT/SetVector.h"

@@ -3,7 +3,7 @@
 #include "frontend/torchscript/Arguments.h"
 #include "frontend/torchscript/Functionalize.h"
 #include "frontend/torchscript/TorchScriptImporter.h"
-#include "ir/TracedShapes.h"
+#include "ir/ExampleShapes.h"
 #include "llvm/ADT/StringMap.h"
 
 using namespace mlir;
@@ -31,7 +31,7 @@ static LogicalResult setSymbols(func::FuncOp function, Builder &b, const ModelIn
   if (!symbols.empty())
     function->setAttr(kSymbolsAttr, symbols.getDictionary(b.getContext()));
   if (!inputs.opened.empty())
-    function->setAttr(kOpenedAttr, b.getStringAttr(inputs.opened));
+    function->setAttr(kAutoDynamicAttr, b.getStringAttr(inputs.opened));
   return success();
 }
 

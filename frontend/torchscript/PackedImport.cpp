@@ -1,7 +1,7 @@
 //===- PackedImport.cpp - Packed weights of quantized layers --------------===//
 //
 // A quantized layer holds its weight in an object that its kernel can read and nobody else. It is taken apart here, into
-// tensors that a shard holds, and made again by the operators that made it; see preparesWeights in ir/semantics.
+// tensors that a shard holds, and made again by the operators that made it; see prepacksWeights in ir/semantics.
 //
 //===----------------------------------------------------------------------===//
 #include "frontend/torchscript/TorchScriptImporter.h"

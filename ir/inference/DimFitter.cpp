@@ -31,13 +31,13 @@ static std::vector<SymbolicDim::Monomial> monomialsOf(llvm::ArrayRef<std::string
 /// Not above the traced size where that is large, since tables of positions end somewhere; never 1, which broadcasts.
 /// Where there is a least size, there are some above it all the same.
 std::pair<int64_t, int64_t> DimFitter::triedRange(int64_t traced, const SizeLimits &limits) {
-  int64_t steps = traced / limits.multiple, least = (limits.least - 1) / limits.multiple + 1;
+  int64_t steps = traced / limits.divisibleBy, least = (limits.least - 1) / limits.divisibleBy + 1;
   int64_t low = std::max(steps >= 16 ? steps / 2 : 2, least);
   int64_t high = steps >= 16 ? steps : steps + 9;
   if (least > 1)
     high = std::max(high, low + 9);
-  high = std::min(high, limits.most / limits.multiple);
-  return {limits.multiple * std::min(low, high), limits.multiple * high};
+  high = std::min(high, limits.max / limits.divisibleBy);
+  return {limits.divisibleBy * std::min(low, high), limits.divisibleBy * high};
 }
 
 /// A size to try in place of the traced one.
@@ -94,7 +94,7 @@ DimFitter::DimFitter(std::vector<std::pair<std::string, int64_t>> traced,
     names.push_back(name);
     auto [low, high] = rangeOf(name, size);
     // One more size than a polynomial of that power needs.
-    powers[name] = std::max<int64_t>(1, (high - low) / limits.lookup(name).multiple - 1);
+    powers[name] = std::max<int64_t>(1, (high - low) / limits.lookup(name).divisibleBy - 1);
   }
   llvm::sort(names);
   monomials = monomialsOf(names, names.size() < 5 ? 3 : 2, powers);
@@ -112,7 +112,7 @@ DimFitter::DimFitter(std::vector<std::pair<std::string, int64_t>> traced,
     for (int draw = 0; draw < 1000 && points.size() < monomials.size() + kChecks; ++draw) {
       llvm::StringMap<int64_t> point;
       for (auto &[name, size] : traced)
-        point[name] = sampleSize(rangeOf(name, size), limits.lookup(name).multiple, state);
+        point[name] = sampleSize(rangeOf(name, size), limits.lookup(name).divisibleBy, state);
       if (llvm::none_of(points, [&](auto &other) { return isSamePoint(point, other); }))
         points.push_back(std::move(point));
     }
@@ -130,7 +130,7 @@ DimFitter::DimFitter(std::vector<std::pair<std::string, int64_t>> traced,
   for (auto [factor, more] : edges) {
     auto &edge = points.emplace_back();
     for (auto &[name, size] : traced)
-      edge[name] = factor * size + more * limits.lookup(name).multiple;
+      edge[name] = factor * size + more * limits.lookup(name).divisibleBy;
   }
 }
 
@@ -176,12 +176,12 @@ bool DimFitter::isObserved(const llvm::StringMap<int64_t> &at, const std::vector
 std::vector<llvm::StringMap<int64_t>> DimFitter::rowFor(const Rounded &candidate) const {
   SizeLimits limit = limits.lookup(candidate.name);
   int64_t traced = points.front().lookup(candidate.name), length = std::max<int64_t>(24, candidate.d);
-  int64_t reach = (length - 1) * limit.multiple, low = triedRange(traced, limit).first;
+  int64_t reach = (length - 1) * limit.divisibleBy, low = triedRange(traced, limit).first;
   // Sizes below the traced one run where there are enough; otherwise those above are tried.
-  int64_t begin = traced - reach >= low ? traced - reach : traced <= limit.most - reach ? traced : low;
+  int64_t begin = traced - reach >= low ? traced - reach : traced <= limit.max - reach ? traced : low;
   std::vector<llvm::StringMap<int64_t>> row(length, points.front());
   for (auto [i, point] : llvm::enumerate(row))
-    point[candidate.name] = begin + int64_t(i) * limit.multiple;
+    point[candidate.name] = begin + int64_t(i) * limit.divisibleBy;
   return row;
 }
 

@@ -2,7 +2,7 @@
 #ifndef CLEAVE_IR_INFERENCE_DIMFITTER_H
 #define CLEAVE_IR_INFERENCE_DIMFITTER_H
 
-#include "ir/TracedShapes.h"
+#include "ir/ExampleShapes.h"
 #include <limits>
 #include <numeric>
 #include <vector>

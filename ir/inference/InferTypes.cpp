@@ -1,6 +1,6 @@
 //===- InferTypes.cpp - Writes inferred types on values -------------------===//
 #include "ir/inference/InferTypes.h"
-#include "ir/TracedShapes.h"
+#include "ir/ExampleShapes.h"
 
 using namespace mlir;
 

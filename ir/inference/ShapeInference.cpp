@@ -1,6 +1,6 @@
 //===- ShapeInference.cpp - Types and sizes of every value ----------------===//
 #include "ir/inference/ShapeInference.h"
-#include "ir/TracedShapes.h"
+#include "ir/ExampleShapes.h"
 #include "ir/inference/DimFitter.h"
 #include "ir/inference/Sampler.h"
 #include "ir/inference/SizeSearch.h"
@@ -230,7 +230,7 @@ static std::optional<FixedPlace> findFixed(func::FuncOp function, const Samples 
 }
 
 static LogicalResult reportFixed(func::FuncOp function, const FixedPlace &place, const std::string &fixed) {
-  auto opened = function->getAttrOfType<StringAttr>(kOpenedAttr);
+  auto opened = function->getAttrOfType<StringAttr>(kAutoDynamicAttr);
   return place.op->emitError() << place.op->getName() << " fails at " << describe(place.sizes) << " (" << place.reason
                                << ") but not at the traced sizes; the model fixes "
                                << (fixed.empty() ? "a dimension" : fixed) << " there: "
@@ -243,7 +243,7 @@ static LogicalResult reportFixed(func::FuncOp function, const FixedPlace &place,
 /// Samples at which the function runs, where it does at more than the traced sizes.
 static FailureOr<std::unique_ptr<Samples>> sample(func::FuncOp function, llvm::StringMap<SizeLimits> &limits,
                                                   bool onlyTraced) {
-  TracedShapes traced(function);
+  ExampleShapes traced(function);
   SizeTable sizes;
   for (auto &entry : traced.sizes())
     sizes.emplace_back(entry.first().str(), entry.second);
@@ -373,6 +373,6 @@ static FailureOr<InferredValues> infer(func::FuncOp function, bool onlyTraced) {
 
 FailureOr<InferredValues> inferShapes(func::FuncOp function) { return infer(function, /*onlyTraced=*/false); }
 
-FailureOr<InferredValues> inferTracedShapes(func::FuncOp function) { return infer(function, /*onlyTraced=*/true); }
+FailureOr<InferredValues> inferExampleShapes(func::FuncOp function) { return infer(function, /*onlyTraced=*/true); }
 
 } // namespace cleave

@@ -3,7 +3,7 @@
 #define CLEAVE_IR_INFERENCE_SHAPEINFERENCE_H
 
 #include "ir/SymbolicDim.h"
-#include "ir/TracedShapes.h"
+#include "ir/ExampleShapes.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
 namespace cleave {
@@ -47,7 +47,7 @@ struct InferredValues {
 mlir::FailureOr<InferredValues> inferShapes(mlir::func::FuncOp function);
 
 /// The same at the traced sizes alone: one run, where `inferShapes` has confirmed the others.
-mlir::FailureOr<InferredValues> inferTracedShapes(mlir::func::FuncOp function);
+mlir::FailureOr<InferredValues> inferExampleShapes(mlir::func::FuncOp function);
 
 /// Adds kernels for the meta device that libtorch lacks in C++; idempotent. For each, strides are those of the CPU's.
 void registerMetaKernels();

@@ -40,7 +40,7 @@ int64_t SizeSearch::leastOf(StringRef name, int64_t size, int64_t multiple) cons
 void SizeSearch::findLeast(llvm::StringMap<SizeLimits> &limits) const {
   for (auto &[name, size] : sizes) {
     SizeLimits &limit = limits[name];
-    limit.least = leastOf(name, size, limit.multiple);
+    limit.min = leastOf(name, size, limit.divisibleBy);
   }
 }
 
@@ -51,7 +51,7 @@ bool SizeSearch::findRanges(llvm::StringMap<SizeLimits> &limits, std::string &fi
     int64_t high = DimFitter::triedRange(size, limit).second;
     auto runs = [&, &name = name](int64_t at) { return runsAt(name, at); };
     if (high > size && !runs(high))
-      limit.most = bisect(high, size, limit.multiple, runs);
+      limit.max = bisect(high, size, limit.divisibleBy, runs);
     if (auto [low, most] = DimFitter::triedRange(size, limit); low == most) {
       fixed = name;
       return false;
@@ -74,7 +74,7 @@ bool SizeSearch::findMultiples(int64_t most, llvm::StringMap<SizeLimits> &limits
       fixed = name;
       return false;
     }
-    limits[name].multiple = multiple;
+    limits[name].divisibleBy = multiple;
     isAny |= multiple > 1;
   }
   return isAny;

@@ -6,7 +6,7 @@
 #ifndef CLEAVE_IR_INFERENCE_SIZESEARCH_H
 #define CLEAVE_IR_INFERENCE_SIZESEARCH_H
 
-#include "ir/TracedShapes.h"
+#include "ir/ExampleShapes.h"
 #include "ir/inference/Sampler.h"
 
 namespace cleave {

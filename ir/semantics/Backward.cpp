@@ -14,7 +14,7 @@ static constexpr double kAttentionProducts = 5.0 / 2;
 namespace {
 class Backward {
 public:
-  Backward(OperatorOp op, const TracedShapes &shapes, const GradientFlow &flow)
+  Backward(OperatorOp op, const ExampleShapes &shapes, const GradientFlow &flow)
       : op(op), shapes(shapes), flow(flow), semantics(semanticsOf(op.getName())), operands(flatOperands(op)) {
   }
   BackwardWork run();
@@ -31,7 +31,7 @@ private:
   void differentiate();
 
   OperatorOp op;
-  const TracedShapes &shapes;
+  const ExampleShapes &shapes;
   const GradientFlow &flow;
   const OpSemantics &semantics;
   SmallVector<Value> operands;
@@ -60,25 +60,25 @@ SmallVector<Value> Backward::factors() {
 SmallVector<Value> Backward::saved() {
   auto all = [](Value) { return true; };
   auto isInteger = [](Value value) { return !isFloating(value); };
-  switch (semantics.keeps) {
-  case Kept::Nothing:
-  case Kept::Passes:
-  case Kept::NoGradient:
+  switch (semantics.saved) {
+  case SavedForBackward::Nothing:
+  case SavedForBackward::Passes:
+  case SavedForBackward::NoGradient:
     return {};
-  case Kept::Operands:
+  case SavedForBackward::Operands:
     return tensorsIn(operands, all);
-  case Kept::First:
+  case SavedForBackward::First:
     return {op->getOperand(0)};
-  case Kept::Result:
+  case SavedForBackward::Result:
     return {op->getResult(0)};
-  case Kept::FirstAndResult:
+  case SavedForBackward::FirstAndResult:
     return {op->getOperand(0), op->getResult(0)};
-  case Kept::Attention: {
+  case SavedForBackward::Attention: {
     SmallVector<Value> values = tensorsIn(operands, isFloating);
     values.push_back(op->getResult(0));
     return values;
   }
-  case Kept::Factors: {
+  case SavedForBackward::Factors: {
     SmallVector<Value> multiplied = factors(), values;
     for (auto [i, factor] : llvm::enumerate(multiplied))
       for (auto [other, value] : llvm::enumerate(multiplied))
@@ -86,9 +86,9 @@ SmallVector<Value> Backward::saved() {
           values.push_back(factor);
     return values;
   }
-  case Kept::Integers:
+  case SavedForBackward::Integers:
     return tensorsIn(operands, isInteger);
-  case Kept::Positions:
+  case SavedForBackward::Positions:
     return tensorsIn(op->getResults(), isInteger);
   }
   llvm_unreachable("every kind is there");
@@ -140,7 +140,7 @@ void Backward::pass() {
 
 /// All gradients at once, by one kernel.
 void Backward::differentiate() {
-  const bool isAttention = semantics.keeps == Kept::Attention;
+  const bool isAttention = semantics.saved == SavedForBackward::Attention;
   GradientWork all;
   all.work.flops = workOf(op, shapes).flops * (isAttention ? kAttentionProducts : 1);
   all.work.bytes = bytesOf(op->getResults()) + bytesOf(result.saved) + result.extraBytes;
@@ -167,22 +167,22 @@ BackwardWork Backward::run() {
   }
   result.saved = saved();
   result.extraBytes = semantics.keptBytes ? semantics.keptBytes(op, shapes) : 0;
-  if (semantics.keeps == Kept::Factors)
+  if (semantics.saved == SavedForBackward::Factors)
     multiply();
-  else if (semantics.keeps == Kept::Passes)
+  else if (semantics.saved == SavedForBackward::Passes)
     pass();
   else
     differentiate();
   // What a product adds.
   if (StringRef name = semantics.addedArgument; !name.empty())
-    if (Value added = op.getArgument(name); added && flow.reaches(added) && semantics.keeps == Kept::Factors)
+    if (Value added = op.getArgument(name); added && flow.reaches(added) && semantics.saved == SavedForBackward::Factors)
       add(added,
           {{double(shapes.elementsOf(op->getResult(0))), bytesOf(op->getResults()) + gradientBytes(added)},
            std::nullopt});
   return result;
 }
 
-BackwardWork backwardOf(OperatorOp op, const TracedShapes &shapes, const GradientFlow &flow) {
+BackwardWork backwardOf(OperatorOp op, const ExampleShapes &shapes, const GradientFlow &flow) {
   return Backward(op, shapes, flow).run();
 }
 

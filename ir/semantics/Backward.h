@@ -11,7 +11,7 @@ namespace cleave {
 struct GradientWork {
   OpWork work;
   /// The products that `work.flops` are, as OpSemantics::product counts them.
-  std::optional<ProductShape> product;
+  std::optional<GemmShape> product;
 };
 
 /// What the backward pass of a call keeps and does, as PyTorch's autograd does it.
@@ -26,7 +26,7 @@ struct BackwardWork {
 };
 
 /// Nothing where no gradient goes through the call. What ranks do together is not part of it.
-BackwardWork backwardOf(OperatorOp op, const TracedShapes &shapes, const GradientFlow &flow);
+BackwardWork backwardOf(OperatorOp op, const ExampleShapes &shapes, const GradientFlow &flow);
 
 } // namespace cleave
 

@@ -7,7 +7,7 @@ using namespace mlir;
 namespace cleave {
 
 /// Passes every dimension but those that arguments name, of which ranks give and take positions.
-static std::optional<DimensionRule> exchanges(OperatorOp op, const TracedShapes &shapes) {
+static std::optional<DimensionRule> exchanges(OperatorOp op, const ExampleShapes &shapes) {
   auto from = shapes.shapeOf(op->getOperand(0)), to = shapes.shapeOf(op->getResult(0));
   if (!from || !to || from->size() != to->size())
     return std::nullopt;
@@ -19,8 +19,8 @@ static std::optional<DimensionRule> exchanges(OperatorOp op, const TracedShapes 
         llvm::any_of(ArrayRef<StringRef>{"dim", "from", "to"}, [&, d = int64_t(dim)](StringRef name) {
           return op.getArgument(name) && constantInt(op, name) == d;
         });
-    rule.operands[0].push_back(rule.addDim(isNamed ? FactorKind::Block : FactorKind::Pass, size));
-    result.push_back(isNamed ? rule.addDim(FactorKind::Block, (*to)[dim]) : rule.operands[0].back());
+    rule.operands[0].push_back(rule.addDim(isNamed ? FactorKind::NeedsReplication : FactorKind::PassThrough, size));
+    result.push_back(isNamed ? rule.addDim(FactorKind::NeedsReplication, (*to)[dim]) : rule.operands[0].back());
   }
   return rule;
 }

@@ -12,7 +12,7 @@ static bool isTransposed(OperatorOp op) {
   return op.getName().starts_with("aten.conv_transpose") || constantInt(op, "transposed").value_or(0);
 }
 
-static double convolutionFlops(OperatorOp op, const TracedShapes &shapes) {
+static double convolutionFlops(OperatorOp op, const ExampleShapes &shapes) {
   auto weight = shapes.shapeOf(op->getOperand(1));
   if (!weight || weight->empty())
     return 0;
@@ -35,7 +35,7 @@ static bool isInPlace(OperatorOp op, ArrayRef<int64_t> input, ArrayRef<int64_t> 
          !isStrided(op);
 }
 
-static std::optional<ProductShape> convolutionProduct(OperatorOp op, const TracedShapes &shapes) {
+static std::optional<GemmShape> convolutionProduct(OperatorOp op, const ExampleShapes &shapes) {
   auto input = shapes.shapeOf(op->getOperand(0)), weight = shapes.shapeOf(op->getOperand(1));
   auto result = shapes.shapeOf(op->getResult(0));
   double elements = shapes.elementsOf(op->getResult(0)), flops = convolutionFlops(op, shapes);
@@ -43,10 +43,10 @@ static std::optional<ProductShape> convolutionProduct(OperatorOp op, const Trace
     return std::nullopt;
   double groups = double((*input)[1]) / (*weight)[1], columns = (*result)[1] / groups;
   double count = (*result)[0] * groups, rows = elements / count / columns;
-  const ProductKind kind = isInPlace(op, *input, *weight) ? ProductKind::Pointwise
-                           : isStrided(op)                ? ProductKind::Strided
-                                                          : ProductKind::Convolution;
-  return ProductShape{kind, count, rows, columns, flops / (2 * elements)};
+  const GemmKind kind = isInPlace(op, *input, *weight) ? GemmKind::Pointwise
+                           : isStrided(op)                ? GemmKind::Strided
+                                                          : GemmKind::Convolution;
+  return GemmShape{kind, count, rows, columns, flops / (2 * elements)};
 }
 
 /// Channels that oneDNN has side by side: a vector of AVX-512.
@@ -61,14 +61,14 @@ namespace {
 class ConvolutionMemory {
 public:
   /// Nothing where shapes are not known.
-  static std::optional<ConvolutionMemory> of(OperatorOp op, const TracedShapes &shapes, int64_t threads);
+  static std::optional<ConvolutionMemory> of(OperatorOp op, const ExampleShapes &shapes, int64_t threads);
   int64_t workspace() const;
 
 private:
   enum class Layout { RowMajor, ChannelsLast, Other };
   using Shape = SmallVector<int64_t>;
 
-  static Layout layoutOf(Value value, const TracedShapes &shapes);
+  static Layout layoutOf(Value value, const ExampleShapes &shapes);
   bool isOneDnns() const;
   int64_t ofColumns() const;
   int64_t ofBlocks() const;
@@ -108,7 +108,7 @@ private:
 };
 } // namespace
 
-ConvolutionMemory::Layout ConvolutionMemory::layoutOf(Value value, const TracedShapes &shapes) {
+ConvolutionMemory::Layout ConvolutionMemory::layoutOf(Value value, const ExampleShapes &shapes) {
   auto layout = dyn_cast_or_null<LayoutAttr>(cast<RankedTensorType>(value.getType()).getEncoding());
   auto shape = shapes.shapeOf(value);
   if (!layout || layout.getStrides().empty() || shape->size() < 3)
@@ -122,7 +122,7 @@ ConvolutionMemory::Layout ConvolutionMemory::layoutOf(Value value, const TracedS
   return hasChannelsLast ? Layout::ChannelsLast : Layout::Other;
 }
 
-std::optional<ConvolutionMemory> ConvolutionMemory::of(OperatorOp op, const TracedShapes &shapes, int64_t threads) {
+std::optional<ConvolutionMemory> ConvolutionMemory::of(OperatorOp op, const ExampleShapes &shapes, int64_t threads) {
   auto input = shapes.shapeOf(op->getOperand(0)), weight = shapes.shapeOf(op->getOperand(1));
   auto result = shapes.shapeOf(op->getResult(0));
   if (!input || !weight || !result || input->size() != result->size() || weight->size() < 3)
@@ -235,13 +235,13 @@ int64_t ConvolutionMemory::workspace() const {
   return copy + (isTransposed ? ofTransposed() : keepsLayout ? ofChannelsLast() : ofBlocks());
 }
 
-static int64_t convolutionWorkspace(OperatorOp op, const TracedShapes &shapes, int64_t threads) {
+static int64_t convolutionWorkspace(OperatorOp op, const ExampleShapes &shapes, int64_t threads) {
   auto memory = ConvolutionMemory::of(op, shapes, threads);
   return memory ? memory->workspace() : 0;
 }
 
 /// input[b, g·c, …], weight[g·o, c, …] → [b, g·o, …] in g groups; transposed, the weight is [g·c, o, …].
-static std::optional<DimensionRule> convolution(OperatorOp op, const TracedShapes &shapes) {
+static std::optional<DimensionRule> convolution(OperatorOp op, const ExampleShapes &shapes) {
   auto input = shapes.shapeOf(op->getOperand(0));
   auto weight = shapes.shapeOf(op->getOperand(1));
   auto result = shapes.shapeOf(op->getResult(0));
@@ -257,12 +257,12 @@ static std::optional<DimensionRule> convolution(OperatorOp op, const TracedShape
   rule.operands.resize(op->getNumOperands());
   auto &from = rule.operands[0], &kernel = rule.operands[1];
   auto &to = rule.results.emplace_back();
-  DimensionRule::Dim batch = rule.addDim(FactorKind::Pass, (*input)[0]);
+  DimensionRule::Dim batch = rule.addDim(FactorKind::PassThrough, (*input)[0]);
   unsigned in = rule.addFactor(FactorKind::Reduce, (*input)[1] / groups);
-  unsigned out = rule.addFactor(FactorKind::Pass, (*result)[1] / groups);
+  unsigned out = rule.addFactor(FactorKind::PassThrough, (*result)[1] / groups);
   DimensionRule::Dim ins{in}, outs{out};
   if (groups > 1) {
-    rule.groups = rule.addFactor(FactorKind::Pass, groups);
+    rule.groups = rule.addFactor(FactorKind::PassThrough, groups);
     ins.insert(ins.begin(), *rule.groups);
     outs.insert(outs.begin(), *rule.groups);
   }
@@ -276,7 +276,7 @@ static std::optional<DimensionRule> convolution(OperatorOp op, const TracedShape
     rule.operands[2] = {outs};
   for (size_t i = 2; i < input->size(); ++i) {
     from.push_back(rule.addDim(FactorKind::Halo, (*input)[i]));
-    kernel.push_back(rule.addDim(FactorKind::Block, (*weight)[i]));
+    kernel.push_back(rule.addDim(FactorKind::NeedsReplication, (*weight)[i]));
     to.push_back(rule.addDim(FactorKind::Halo, (*result)[i]));
   }
   return rule;
@@ -285,7 +285,7 @@ static std::optional<DimensionRule> convolution(OperatorOp op, const TracedShape
 void addConvolutions(SemanticsTable &table) {
   table.add({"aten._convolution", "aten.convolution", "aten._convolution_mode", "aten.conv1d", "aten.conv2d",
              "aten.conv3d", "aten.conv_transpose1d", "aten.conv_transpose2d", "aten.conv_transpose3d"},
-            {.isProduct = true,
+            {.isContraction = true,
              .sumsParts = true,
              .addedArgument = "bias",
              .hasTypesOfOperands = true,

@@ -42,7 +42,7 @@ private:
     auto [entry, isNew] = byKey.try_emplace(key, 0u);
     if (!isNew && rule.factors[entry->second].size == size) {
       if (isResult)
-        rule.factors[entry->second].kind = FactorKind::Pass;
+        rule.factors[entry->second].kind = FactorKind::PassThrough;
       return entry->second;
     }
     if (!isNew && size != 1 && rule.factors[entry->second].size != 1)
@@ -63,13 +63,13 @@ static FactorKind kindOf(llvm::StringRef word) {
   if (word == "lookup")
     return FactorKind::Lookup;
   if (word == "prefix")
-    return FactorKind::Prefix;
+    return FactorKind::Scan;
   if (word == "halo")
     return FactorKind::Halo;
   if (word == "reduce")
     return FactorKind::Reduce;
   assert(word == "block" && "a factor's kind in a rule's text");
-  return FactorKind::Block;
+  return FactorKind::NeedsReplication;
 }
 
 std::optional<DimensionRule> einsumRule(llvm::StringRef text, llvm::StringRef kinds,
@@ -112,7 +112,7 @@ std::optional<DimensionRule> elementwiseRule(llvm::ArrayRef<Shape> operandShapes
     for (size_t i = 0; i < shape->size(); ++i) {
       size_t aligned = rank - shape->size() + i;
       if ((*shape)[i] == resultShape[aligned]) {
-        rule.factors[aligned].kind = FactorKind::Pass;
+        rule.factors[aligned].kind = FactorKind::PassThrough;
         dims.push_back(result[aligned]);
       } else if ((*shape)[i] == 1) {
         dims.push_back(rule.addDim(FactorKind::Reduce, 1));
@@ -137,13 +137,13 @@ static void refine(DimensionRule &rule, llvm::ArrayRef<int64_t> from, llvm::Arra
     // Neither border falls on the other's grid.
     if (part == 0 || a % part || b % part) {
       for (int64_t size : from)
-        source.push_back(rule.addDim(FactorKind::Block, size));
+        source.push_back(rule.addDim(FactorKind::NeedsReplication, size));
       for (int64_t size : to)
-        result.push_back(rule.addDim(FactorKind::Block, size));
+        result.push_back(rule.addDim(FactorKind::NeedsReplication, size));
       return;
     }
     if (part > 1) {
-      unsigned factor = refined.addFactor(FactorKind::Pass, part);
+      unsigned factor = refined.addFactor(FactorKind::PassThrough, part);
       left[i].push_back(factor);
       right[j].push_back(factor);
     }
@@ -193,7 +193,7 @@ std::optional<DimensionRule> alongRule(llvm::ArrayRef<int64_t> shape, llvm::Arra
   auto &first = rule.operands.emplace_back();
   auto &result = rule.results.emplace_back();
   for (int64_t i = 0; i < rank; ++i) {
-    DimensionRule::Dim factor = rule.addDim(isAlong(i) ? kind : FactorKind::Pass, shape[i]);
+    DimensionRule::Dim factor = rule.addDim(isAlong(i) ? kind : FactorKind::PassThrough, shape[i]);
     first.push_back(factor);
     if (!isAlong(i) || kind != FactorKind::Reduce)
       result.push_back(factor);

@@ -6,7 +6,7 @@ using namespace mlir;
 
 namespace cleave {
 
-static std::optional<DimensionRule> broadcasts(OperatorOp op, const TracedShapes &shapes) {
+static std::optional<DimensionRule> broadcasts(OperatorOp op, const ExampleShapes &shapes) {
   auto result = shapes.shapeOf(op->getResult(0));
   if (!result)
     return std::nullopt;
@@ -14,7 +14,7 @@ static std::optional<DimensionRule> broadcasts(OperatorOp op, const TracedShapes
 }
 
 /// Transcendental functions cost about ten additions on vector units.
-static double costly(OperatorOp op, const TracedShapes &shapes) { return 10.0 * shapes.elementsOf(op->getResult(0)); }
+static double costly(OperatorOp op, const ExampleShapes &shapes) { return 10.0 * shapes.elementsOf(op->getResult(0)); }
 
 /// `train` or `training` false: nothing is dropped.
 static Value dropoutIdentity(OperatorOp op) {
@@ -43,7 +43,7 @@ void addElementwise(SemanticsTable &table) {
              "aten.clone",       "aten.type_as",       "aten.max.other",    "aten.min.other",
              "aten.quantize_per_tensor", "aten.dequantize.self"},
             {.isElementwise = true, .hasTypesOfOperands = true, .dimensions = broadcasts});
-  table.add({"aten.floor_divide"}, {.isElementwise = true, .hasTypesOfOperands = true, .rowRole = RowRole::Quotient, .dimensions = broadcasts});
+  table.add({"aten.floor_divide"}, {.isElementwise = true, .hasTypesOfOperands = true, .permutationRole = PermutationRole::Quotient, .dimensions = broadcasts});
   table.add({"aten.div",      "aten.true_divide", "aten.pow",   "aten.exp",      "aten.exp2",  "aten.expm1",
              "aten.log",      "aten.log2",        "aten.log10", "aten.log1p",    "aten.sqrt",  "aten.rsqrt",
              "aten.sin",      "aten.cos",         "aten.tan",   "aten.tanh",     "aten.sigmoid", "aten.silu",

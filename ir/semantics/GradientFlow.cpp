@@ -39,7 +39,7 @@ void GradientFlow::follow(Operation *op) {
   });
   auto call = dyn_cast<OperatorOp>(op);
   const OpSemantics *semantics = call ? &semanticsOf(call.getName()) : nullptr;
-  if (semantics && (semantics->keeps == Kept::NoGradient || semantics->readsNoElements ||
+  if (semantics && (semantics->saved == SavedForBackward::NoGradient || semantics->readsNoElements ||
                     semantics->isUninitialized || (semantics->isScalar && !isItemAccess(op))))
     takesParameters = false;
   SmallVector<Value> made(op->getResults());

@@ -12,7 +12,7 @@ using namespace mlir;
 namespace cleave {
 
 /// What is dropped: a bool an element.
-static int64_t maskBytes(OperatorOp op, const TracedShapes &shapes) {
+static int64_t maskBytes(OperatorOp op, const ExampleShapes &shapes) {
   return shapes.elementsOf(op->getResult(0));
 }
 
@@ -23,7 +23,7 @@ static int64_t statistics(OperatorOp op, int64_t count) {
 }
 
 /// Elements of the first operand by those of dimensions `shape`.
-static int64_t rowsOf(OperatorOp op, const TracedShapes &shapes) {
+static int64_t rowsOf(OperatorOp op, const ExampleShapes &shapes) {
   int64_t elements = shapes.elementsOf(op->getOperand(0));
   auto normalized = constantInts(op, "normalized_shape");
   auto shape = shapes.shapeOf(op->getOperand(0));
@@ -35,18 +35,18 @@ static int64_t rowsOf(OperatorOp op, const TracedShapes &shapes) {
 }
 
 /// Mean and deviation of each row.
-static int64_t rowStatistics(OperatorOp op, const TracedShapes &shapes) {
+static int64_t rowStatistics(OperatorOp op, const ExampleShapes &shapes) {
   return statistics(op, 2 * rowsOf(op, shapes));
 }
 
 /// A number a row and, for a weight's gradient, the normed input.
-static int64_t rmsStatistics(OperatorOp op, const TracedShapes &shapes) {
+static int64_t rmsStatistics(OperatorOp op, const ExampleShapes &shapes) {
   const bool hasWeight = isTensorLike(op.getArgument("weight").getType());
   return statistics(op, rowsOf(op, shapes) + (hasWeight ? shapes.elementsOf(op->getOperand(0)) : 0));
 }
 
 /// Of the batch; in evaluation the model's own are read.
-static int64_t channelStatistics(OperatorOp op, const TracedShapes &shapes) {
+static int64_t channelStatistics(OperatorOp op, const ExampleShapes &shapes) {
   auto shape = shapes.shapeOf(op->getOperand(0));
   if (constantInt(op, "training") == 0)
     return 0;
@@ -54,7 +54,7 @@ static int64_t channelStatistics(OperatorOp op, const TracedShapes &shapes) {
 }
 
 /// Of each sample's groups, or channels.
-static int64_t groupStatistics(OperatorOp op, const TracedShapes &shapes) {
+static int64_t groupStatistics(OperatorOp op, const ExampleShapes &shapes) {
   auto shape = shapes.shapeOf(op->getOperand(0));
   if (!shape || shape->size() < 2)
     return 0;
@@ -62,12 +62,12 @@ static int64_t groupStatistics(OperatorOp op, const TracedShapes &shapes) {
 }
 
 /// Where the greatest of each window was.
-static int64_t windowPositions(OperatorOp op, const TracedShapes &shapes) {
+static int64_t windowPositions(OperatorOp op, const ExampleShapes &shapes) {
   return sizeof(int64_t) * shapes.elementsOf(op->getResult(0));
 }
 
 /// The logarithm of each query's sum, for each head; and a mask of bools as numbers.
-static int64_t attentionBytes(OperatorOp op, const TracedShapes &shapes) {
+static int64_t attentionBytes(OperatorOp op, const ExampleShapes &shapes) {
   auto query = shapes.shapeOf(op.getArgument("query"));
   if (!query || query->empty() || query->back() == 0)
     return 0;
@@ -81,17 +81,17 @@ static int64_t attentionBytes(OperatorOp op, const TracedShapes &shapes) {
 }
 
 /// The logarithms of probabilities.
-static int64_t logProbabilities(OperatorOp op, const TracedShapes &shapes) {
+static int64_t logProbabilities(OperatorOp op, const ExampleShapes &shapes) {
   return shapes.bytesOf(op->getOperand(0));
 }
 
 static void addElementwiseGradients(SemanticsTable &table) {
-  table.keep(Kept::Passes, {"aten.add", "aten.sub", "aten.rsub", "aten.clone", "aten.copy", "aten.type_as"});
-  table.keep(Kept::Nothing, {"aten.neg", "aten.fill", "aten.zero", "aten.floor", "aten.ceil", "aten.round",
+  table.saves(SavedForBackward::Passes, {"aten.add", "aten.sub", "aten.rsub", "aten.clone", "aten.copy", "aten.type_as"});
+  table.saves(SavedForBackward::Nothing, {"aten.neg", "aten.fill", "aten.zero", "aten.floor", "aten.ceil", "aten.round",
                              "aten.trunc", "aten.sign", "aten.real", "aten.imag"});
-  table.keep(Kept::Result, {"aten.relu", "aten.reciprocal", "aten.exp", "aten.exp2", "aten.expm1",
+  table.saves(SavedForBackward::Result, {"aten.relu", "aten.reciprocal", "aten.exp", "aten.exp2", "aten.expm1",
                             "aten.sqrt", "aten.rsqrt", "aten.tan", "aten.tanh", "aten.sigmoid"});
-  table.keep(Kept::First,
+  table.saves(SavedForBackward::First,
              {"aten.abs",         "aten.relu6",      "aten.clamp",       "aten.clamp_min", "aten.clamp_max",
               "aten.square",      "aten.hardtanh",   "aten.leaky_relu",  "aten.threshold", "aten.hardswish",
               "aten.hardsigmoid", "aten.nan_to_num", "aten.log",         "aten.log2",      "aten.log10",
@@ -99,37 +99,37 @@ static void addElementwiseGradients(SemanticsTable &table) {
               "aten.elu",         "aten.selu",       "aten.celu",        "aten.mish",      "aten.softplus",
               "aten.erf",         "aten.erfinv",     "aten.atan",        "aten.asin",      "aten.acos",
               "aten.sinh",        "aten.cosh",       "aten.log_sigmoid", "aten.logit"});
-  table.keep(Kept::Factors, {"aten.mul", "aten.div", "aten.true_divide"});
-  table.keep(Kept::Integers, {"aten.where.self", "aten.where.ScalarOther", "aten.where.ScalarSelf",
+  table.saves(SavedForBackward::Factors, {"aten.mul", "aten.div", "aten.true_divide"});
+  table.saves(SavedForBackward::Integers, {"aten.where.self", "aten.where.ScalarOther", "aten.where.ScalarSelf",
                               "aten.where.Scalar", "aten.masked_fill"});
-  table.keep(Kept::Nothing,
+  table.saves(SavedForBackward::Nothing,
              {"aten.dropout", "aten.feature_dropout", "aten.alpha_dropout", "aten.feature_alpha_dropout"},
              maskBytes);
-  table.keep(Kept::Positions, {"aten.native_dropout"});
-  table.keep(Kept::NoGradient, {"aten.zeros_like", "aten.ones_like", "aten.full_like", "aten.bernoulli",
+  table.saves(SavedForBackward::Positions, {"aten.native_dropout"});
+  table.saves(SavedForBackward::NoGradient, {"aten.zeros_like", "aten.ones_like", "aten.full_like", "aten.bernoulli",
                                 "aten.rand_like", "aten.randn_like", "aten.detach", "aten.floor_divide"});
 }
 
 static void addReductionGradients(SemanticsTable &table) {
-  table.keep(Kept::Nothing, {"aten.sum", "aten.mean", "aten.cumsum"});
-  table.keep(Kept::FirstAndResult, {"aten.amax", "aten.amin", "aten.prod", "aten.std", "aten.norm",
+  table.saves(SavedForBackward::Nothing, {"aten.sum", "aten.mean", "aten.cumsum"});
+  table.saves(SavedForBackward::FirstAndResult, {"aten.amax", "aten.amin", "aten.prod", "aten.std", "aten.norm",
                                     "aten.linalg_vector_norm", "aten.logsumexp", "aten.cumprod"});
-  table.keep(Kept::First,
+  table.saves(SavedForBackward::First,
              {"aten.var", "aten.glu", "aten.avg_pool1d", "aten.avg_pool2d", "aten.avg_pool3d",
               "aten.adaptive_avg_pool1d", "aten.adaptive_avg_pool2d", "aten.adaptive_avg_pool3d"});
-  table.keep(Kept::Positions, {"aten.max", "aten.min", "aten.sort", "aten.topk", "aten.median"});
-  table.keep(Kept::Result, {"aten.softmax", "aten._softmax", "aten.log_softmax", "aten._log_softmax"});
-  table.keep(Kept::Integers, {"aten.cross_entropy_loss"}, logProbabilities);
-  table.keep(Kept::First, {"aten.layer_norm", "aten.native_layer_norm"}, rowStatistics);
-  table.keep(Kept::First, {"aten.rms_norm"}, rmsStatistics);
-  table.keep(Kept::First, {"aten.batch_norm", "aten._native_batch_norm_legit_functional"}, channelStatistics);
-  table.keep(Kept::First, {"aten.group_norm", "aten.instance_norm"}, groupStatistics);
-  table.keep(Kept::First,
+  table.saves(SavedForBackward::Positions, {"aten.max", "aten.min", "aten.sort", "aten.topk", "aten.median"});
+  table.saves(SavedForBackward::Result, {"aten.softmax", "aten._softmax", "aten.log_softmax", "aten._log_softmax"});
+  table.saves(SavedForBackward::Integers, {"aten.cross_entropy_loss"}, logProbabilities);
+  table.saves(SavedForBackward::First, {"aten.layer_norm", "aten.native_layer_norm"}, rowStatistics);
+  table.saves(SavedForBackward::First, {"aten.rms_norm"}, rmsStatistics);
+  table.saves(SavedForBackward::First, {"aten.batch_norm", "aten._native_batch_norm_legit_functional"}, channelStatistics);
+  table.saves(SavedForBackward::First, {"aten.group_norm", "aten.instance_norm"}, groupStatistics);
+  table.saves(SavedForBackward::First,
              {"aten.max_pool1d", "aten.max_pool2d", "aten.max_pool3d", "aten.max_pool1d_with_indices",
               "aten.max_pool2d_with_indices", "aten.max_pool3d_with_indices", "aten.adaptive_max_pool1d",
               "aten.adaptive_max_pool2d", "aten.adaptive_max_pool3d"},
              windowPositions);
-  table.keep(Kept::Nothing,
+  table.saves(SavedForBackward::Nothing,
              {"aten.upsample_nearest1d", "aten.upsample_nearest2d", "aten.upsample_nearest3d",
               "aten._upsample_nearest_exact1d", "aten._upsample_nearest_exact2d",
               "aten._upsample_nearest_exact3d", "aten.upsample_linear1d", "aten.upsample_bilinear2d",
@@ -140,7 +140,7 @@ static void addReductionGradients(SemanticsTable &table) {
 void addGradients(SemanticsTable &table) {
   addElementwiseGradients(table);
   addReductionGradients(table);
-  table.keep(Kept::Factors, {"aten.linear",
+  table.saves(SavedForBackward::Factors, {"aten.linear",
                              "aten.addmm",
                              "aten.mm",
                              "aten.bmm",
@@ -162,17 +162,17 @@ void addGradients(SemanticsTable &table) {
                              "aten.conv_transpose1d",
                              "aten.conv_transpose2d",
                              "aten.conv_transpose3d"});
-  table.keep(Kept::Attention, {"aten.scaled_dot_product_attention"}, attentionBytes);
-  table.keep(Kept::Integers,
+  table.saves(SavedForBackward::Attention, {"aten.scaled_dot_product_attention"}, attentionBytes);
+  table.saves(SavedForBackward::Integers,
              {"aten.embedding", "aten.index", "aten.index_select", "aten.gather", "aten.take_along_dim",
               "aten.scatter", "aten.scatter_add", "aten.index_put", "aten.index_add", "aten.index_copy",
               "aten.index_fill", "aten.masked_scatter", "aten.masked_select"});
-  table.keep(Kept::Nothing,
+  table.saves(SavedForBackward::Nothing,
              {"aten.cat", "aten.concat", "aten.stack", "aten.pad", "aten.constant_pad_nd",
               "aten.slice_scatter", "aten.select_scatter", "aten.meshgrid", "aten.broadcast_tensors"});
-  table.keep(Kept::Nothing, {"aten.repeat_interleave", "aten.diff", "aten.roll", "aten.flip", "aten.tril",
+  table.saves(SavedForBackward::Nothing, {"aten.repeat_interleave", "aten.diff", "aten.roll", "aten.flip", "aten.tril",
                              "aten.triu", "aten.repeat", "aten.tile", "aten.diagonal_scatter", "spmd.shard"});
-  table.keep(Kept::NoGradient, {"aten.one_hot", "aten.bucketize", "aten.searchsorted", "aten.histc"});
+  table.saves(SavedForBackward::NoGradient, {"aten.one_hot", "aten.bucketize", "aten.searchsorted", "aten.histc"});
 }
 
 } // namespace cleave

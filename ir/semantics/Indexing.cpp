@@ -7,15 +7,15 @@ using namespace mlir;
 namespace cleave {
 
 /// weight[v,d], indices[…] → […,d].
-static std::optional<DimensionRule> embedding(OperatorOp op, const TracedShapes &shapes) {
+static std::optional<DimensionRule> embedding(OperatorOp op, const ExampleShapes &shapes) {
   return einsumRule("vd, ... -> ...d", "v:lookup", operandShapes(op, shapes), resultShapes(op, shapes));
 }
 
 /// Reads and writes what it makes; the table is not read through.
-static double nothing(OperatorOp, const TracedShapes &) { return 0; }
+static double nothing(OperatorOp, const ExampleShapes &) { return 0; }
 
 /// Made whole on every rank from sizes alone.
-static std::optional<DimensionRule> fresh(OperatorOp op, const TracedShapes &shapes) {
+static std::optional<DimensionRule> fresh(OperatorOp op, const ExampleShapes &shapes) {
   auto shape = shapes.shapeOf(op->getResult(0));
   if (!shape)
     return std::nullopt;
@@ -29,7 +29,7 @@ static std::optional<DimensionRule> fresh(OperatorOp op, const TracedShapes &sha
 
 /// self[…, i, …] with tensors of indices in some places and None, or nothing, in the others. Indices broadcast against
 /// each other; their dimensions stand where the first of them is, or in front when a None parts them.
-static std::optional<DimensionRule> index(OperatorOp op, const TracedShapes &shapes) {
+static std::optional<DimensionRule> index(OperatorOp op, const ExampleShapes &shapes) {
   auto operands = operandShapes(op, shapes);
   auto result = shapes.shapeOf(op->getResult(0));
   if (!result || operands.size() < 2 || !operands[0] || operands.size() - 1 > operands[0]->size())
@@ -58,7 +58,7 @@ static std::optional<DimensionRule> index(OperatorOp op, const TracedShapes &sha
   DimensionRule::Dims from, to;
   for (auto [dim, size] : llvm::enumerate(self)) {
     bool isIndexed = llvm::is_contained(places, dim);
-    from.push_back(rule->addDim(isIndexed ? FactorKind::Block : FactorKind::Pass, size));
+    from.push_back(rule->addDim(isIndexed ? FactorKind::NeedsReplication : FactorKind::PassThrough, size));
     if (!isIndexed)
       to.push_back(from.back());
   }
@@ -71,21 +71,21 @@ static std::optional<DimensionRule> index(OperatorOp op, const TracedShapes &sha
 }
 
 /// self[…, d, …], index[n] → […, n, …].
-static std::optional<DimensionRule> indexSelect(OperatorOp op, const TracedShapes &shapes) {
+static std::optional<DimensionRule> indexSelect(OperatorOp op, const ExampleShapes &shapes) {
   auto self = shapes.shapeOf(op->getOperand(0)), index = shapes.shapeOf(op.getArgument("index"));
   auto dim = constantInt(op, "dim");
   if (!self || !dim || !index || index->size() != 1)
     return std::nullopt;
-  auto rule = alongRule(*self, {*dim}, FactorKind::Block, op->getNumOperands(), true);
+  auto rule = alongRule(*self, {*dim}, FactorKind::NeedsReplication, op->getNumOperands(), true);
   size_t at = *dim < 0 ? *dim + self->size() : *dim;
-  rule->operands[2].push_back(rule->addDim(FactorKind::Pass, (*index)[0]));
+  rule->operands[2].push_back(rule->addDim(FactorKind::PassThrough, (*index)[0]));
   rule->results[0][at] = rule->operands[2][0];
   rule->lookups.push_back({2, 0, unsigned(at)});
   return rule;
 }
 
 /// self and index have one rank; where they are as large they go together, but for `dim`, which is looked up.
-static std::optional<DimensionRule> gather(OperatorOp op, const TracedShapes &shapes) {
+static std::optional<DimensionRule> gather(OperatorOp op, const ExampleShapes &shapes) {
   auto self = shapes.shapeOf(op->getOperand(0)), index = shapes.shapeOf(op.getArgument("index"));
   auto dim = constantInt(op, "dim");
   if (!self || !dim || !index || index->size() != self->size())
@@ -96,8 +96,8 @@ static std::optional<DimensionRule> gather(OperatorOp op, const TracedShapes &sh
   size_t at = *dim < 0 ? *dim + self->size() : *dim;
   for (size_t i = 0; i < self->size(); ++i) {
     bool isTogether = i != at && (*self)[i] == (*index)[i];
-    result.push_back(rule.addDim(isTogether || i == at ? FactorKind::Pass : FactorKind::Block, (*index)[i]));
-    rule.operands[0].push_back(isTogether ? result.back() : rule.addDim(FactorKind::Block, (*self)[i]));
+    result.push_back(rule.addDim(isTogether || i == at ? FactorKind::PassThrough : FactorKind::NeedsReplication, (*index)[i]));
+    rule.operands[0].push_back(isTogether ? result.back() : rule.addDim(FactorKind::NeedsReplication, (*self)[i]));
   }
   rule.operands[2] = result;
   return rule;
@@ -120,15 +120,15 @@ static std::optional<int64_t> binsOfWholeNumbers(OperatorOp op) {
 
 void addIndexing(SemanticsTable &table) {
   table.add({"aten.embedding"}, {.hasTypesOfOperands = true, .readsSparsely = true, .isLookup = true, .flops = nothing, .dimensions = embedding});
-  table.add({"aten.index"}, {.hasTypesOfOperands = true, .readsSparsely = true, .isLookup = true, .dimensions = index, .positions = indexedPositions});
+  table.add({"aten.index"}, {.hasTypesOfOperands = true, .readsSparsely = true, .isLookup = true, .dimensions = index, .indexMap = lookupIndexMap});
   table.add({"aten.index_select"}, {.hasTypesOfOperands = true, .readsSparsely = true, .isLookup = true, .dimensions = indexSelect});
   table.add({"aten.gather"}, {.hasTypesOfOperands = true, .readsSparsely = true, .isLookup = true, .dimensions = gather});
   table.add({"aten.take_along_dim", "aten.scatter",
              "aten.scatter_add", "aten.index_add", "aten.index_copy", "aten.index_fill",
              "aten.masked_scatter", "aten.bucketize", "aten.searchsorted", "aten.embedding_bag"},
             {.hasTypesOfOperands = true, .readsSparsely = true});
-  table.add({"aten.index_put"}, {.hasTypesOfOperands = true, .readsSparsely = true, .rowRole = RowRole::Place});
-  table.add({"aten.histc"}, {.hasTypesOfOperands = true, .readsSparsely = true, .rowRole = RowRole::Count, .countedNumbers = binsOfWholeNumbers});
+  table.add({"aten.index_put"}, {.hasTypesOfOperands = true, .readsSparsely = true, .permutationRole = PermutationRole::Place});
+  table.add({"aten.histc"}, {.hasTypesOfOperands = true, .readsSparsely = true, .permutationRole = PermutationRole::Count, .countedNumbers = binsOfWholeNumbers});
   // The shape of what these give is in the data.
   table.add({"aten.nonzero", "aten.masked_select", "aten.bincount", "aten.unique_consecutive", "aten.where"}, {});
   table.add({"aten.zeros", "aten.ones", "aten.full", "aten.new_zeros", "aten.new_ones", "aten.new_full"},

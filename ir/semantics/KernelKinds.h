@@ -8,17 +8,17 @@ namespace cleave {
 
 /// What multiplies matrices in ways of its own. Pointwise: a convolution that is a product in place;
 /// strided: one that leaves out places of its input.
-enum class ProductKind { Matrix, Pointwise, Convolution, Strided, Attention };
+enum class GemmKind { Matrix, Pointwise, Convolution, Strided, Attention };
 /// As machine files call them.
-inline constexpr llvm::StringLiteral kProductKinds[] = {"matrix", "pointwise", "convolution", "strided", "attention"};
+inline constexpr llvm::StringLiteral kGemmKinds[] = {"matrix", "pointwise", "convolution", "strided", "attention"};
 
 /// `count` products of [rows, depth] by [depth, columns]. Of a convolution: images times groups, places of
 /// the result, channels of a group's result, channels of its input times taps. Of attention: heads of all
 /// samples, queries, keys, width.
-struct ProductShape {
-  ProductKind kind;
+struct GemmShape {
+  GemmKind kind;
   double count, rows, columns, depth;
-  bool operator==(const ProductShape &) const = default;
+  bool operator==(const GemmShape &) const = default;
 };
 
 /// What ranks of a group do together.

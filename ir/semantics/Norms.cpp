@@ -6,10 +6,10 @@ using namespace mlir;
 
 namespace cleave {
 
-static double perInputElement(OperatorOp op, const TracedShapes &shapes) {
+static double perInputElement(OperatorOp op, const ExampleShapes &shapes) {
   return shapes.elementsOf(op->getOperand(0));
 }
-static double severalPerElement(OperatorOp op, const TracedShapes &shapes) {
+static double severalPerElement(OperatorOp op, const ExampleShapes &shapes) {
   return 8.0 * shapes.elementsOf(op->getOperand(0));
 }
 
@@ -22,7 +22,7 @@ static SmallVector<int64_t> dimsOf(OperatorOp op, size_t rank) {
   return llvm::to_vector(llvm::seq<int64_t>(0, rank));
 }
 
-static std::optional<DimensionRule> along(OperatorOp op, const TracedShapes &shapes, FactorKind kind) {
+static std::optional<DimensionRule> along(OperatorOp op, const ExampleShapes &shapes, FactorKind kind) {
   auto shape = shapes.shapeOf(op->getOperand(0));
   auto isTensor = [&](Value operand) { return shapes.shapeOf(operand).has_value(); };
   if (!shape || llvm::any_of(op->getOperands().drop_front(), isTensor))
@@ -30,26 +30,26 @@ static std::optional<DimensionRule> along(OperatorOp op, const TracedShapes &sha
   return alongRule(*shape, dimsOf(op, shape->size()), kind, op->getNumOperands(),
                    constantInt(op, "keepdim").value_or(0));
 }
-static std::optional<DimensionRule> reduces(OperatorOp op, const TracedShapes &shapes) {
+static std::optional<DimensionRule> reduces(OperatorOp op, const ExampleShapes &shapes) {
   return along(op, shapes, FactorKind::Reduce);
 }
 /// The dimension may come out in another size, as topk's.
-static std::optional<DimensionRule> needsWhole(OperatorOp op, const TracedShapes &shapes) {
-  auto rule = along(op, shapes, FactorKind::Block);
+static std::optional<DimensionRule> needsWhole(OperatorOp op, const ExampleShapes &shapes) {
+  auto rule = along(op, shapes, FactorKind::NeedsReplication);
   auto result = shapes.shapeOf(op->getResult(0));
   if (!rule || !result || result->size() != rule->results[0].size())
     return std::nullopt;
   for (auto [dim, size] : llvm::zip(rule->results[0], *result))
     if (rule->factors[dim[0]].size != size)
-      dim = rule->addDim(FactorKind::Block, size);
+      dim = rule->addDim(FactorKind::NeedsReplication, size);
   return rule;
 }
-static std::optional<DimensionRule> inOrder(OperatorOp op, const TracedShapes &shapes) {
-  return along(op, shapes, FactorKind::Prefix);
+static std::optional<DimensionRule> inOrder(OperatorOp op, const ExampleShapes &shapes) {
+  return along(op, shapes, FactorKind::Scan);
 }
 
 /// Layer and RMS norms: the trailing `normalized_shape` dimensions are needed whole.
-static std::optional<DimensionRule> trailing(OperatorOp op, const TracedShapes &shapes) {
+static std::optional<DimensionRule> trailing(OperatorOp op, const ExampleShapes &shapes) {
   auto shape = shapes.shapeOf(op->getOperand(0));
   auto normalized = constantInts(op, "normalized_shape");
   if (!shape || !normalized)
@@ -57,11 +57,11 @@ static std::optional<DimensionRule> trailing(OperatorOp op, const TracedShapes &
   SmallVector<int64_t> dims;
   for (int64_t i = 1; i <= int64_t(normalized->size()); ++i)
     dims.push_back(-i);
-  return alongRule(*shape, dims, FactorKind::Block, op->getNumOperands(), true);
+  return alongRule(*shape, dims, FactorKind::NeedsReplication, op->getNumOperands(), true);
 }
 
 /// v[…, d, …], g[1, …, d, …, 1] → like v: what is at each position of `dim` is normed by itself. -1 norms it all.
-static std::optional<DimensionRule> weightNorm(OperatorOp op, const TracedShapes &shapes) {
+static std::optional<DimensionRule> weightNorm(OperatorOp op, const ExampleShapes &shapes) {
   auto shape = shapes.shapeOf(op->getOperand(0)), scale = shapes.shapeOf(op->getOperand(1));
   auto dim = constantInt(op, "dim");
   if (!shape || !scale || !dim || *dim < 0 || scale->size() != shape->size())
@@ -70,8 +70,8 @@ static std::optional<DimensionRule> weightNorm(OperatorOp op, const TracedShapes
   rule.operands.resize(op->getNumOperands());
   for (auto [i, size] : llvm::enumerate(*shape)) {
     const bool isKept = int64_t(i) == *dim;
-    rule.operands[0].push_back(rule.addDim(isKept ? FactorKind::Pass : FactorKind::Block, size));
-    rule.operands[1].push_back(isKept ? rule.operands[0].back() : rule.addDim(FactorKind::Block, 1));
+    rule.operands[0].push_back(rule.addDim(isKept ? FactorKind::PassThrough : FactorKind::NeedsReplication, size));
+    rule.operands[1].push_back(isKept ? rule.operands[0].back() : rule.addDim(FactorKind::NeedsReplication, 1));
   }
   rule.results.push_back(rule.operands[0]);
   return rule;
@@ -79,7 +79,7 @@ static std::optional<DimensionRule> weightNorm(OperatorOp op, const TracedShapes
 
 /// On CPU ATen computes an RMS norm step by step, in float32 or wider: its squares, or, for a weight, the
 /// normed input while the result is made; a narrow input widened; and one or two numbers a row.
-static int64_t rmsNormWorkspace(OperatorOp op, const TracedShapes &shapes, int64_t) {
+static int64_t rmsNormWorkspace(OperatorOp op, const ExampleShapes &shapes, int64_t) {
   auto type = dyn_cast<RankedTensorType>(op->getOperand(0).getType());
   if (!type)
     return 0;
@@ -93,7 +93,7 @@ static int64_t rmsNormWorkspace(OperatorOp op, const TracedShapes &shapes, int64
 }
 
 /// Batch norm in evaluation uses stored statistics and passes the batch; in training it mixes it.
-static std::optional<DimensionRule> batchNorm(OperatorOp op, const TracedShapes &shapes) {
+static std::optional<DimensionRule> batchNorm(OperatorOp op, const ExampleShapes &shapes) {
   auto shape = shapes.shapeOf(op->getOperand(0));
   auto training = constantInt(op, "training");
   if (!shape || !training || shape->size() < 2)
@@ -103,7 +103,7 @@ static std::optional<DimensionRule> batchNorm(OperatorOp op, const TracedShapes 
     for (int64_t i = 0; i < int64_t(shape->size()); ++i)
       if (i != 1)
         mixed.push_back(i);
-  auto rule = alongRule(*shape, mixed, FactorKind::Block, op->getNumOperands(), true);
+  auto rule = alongRule(*shape, mixed, FactorKind::NeedsReplication, op->getNumOperands(), true);
   // Weight, bias, mean and variance have an entry a channel.
   for (unsigned i = 1; i < 5; ++i)
     if (shapes.shapeOf(op->getOperand(i)))
@@ -112,20 +112,20 @@ static std::optional<DimensionRule> batchNorm(OperatorOp op, const TracedShapes 
 }
 
 /// input[b, g·c, …], weight[g·c], bias[g·c] → [b, g·c, …], each of g groups by itself.
-static std::optional<DimensionRule> groupNorm(OperatorOp op, const TracedShapes &shapes) {
+static std::optional<DimensionRule> groupNorm(OperatorOp op, const ExampleShapes &shapes) {
   auto shape = shapes.shapeOf(op->getOperand(0));
   auto groups = constantInt(op, "num_groups");
   if (!shape || shape->size() < 2 || !groups || *groups < 1 || (*shape)[1] % *groups)
     return std::nullopt;
   DimensionRule rule;
   rule.operands.resize(op->getNumOperands());
-  rule.groups = rule.addFactor(FactorKind::Pass, *groups);
-  DimensionRule::Dim batch = rule.addDim(FactorKind::Pass, (*shape)[0]);
-  DimensionRule::Dim channels{*rule.groups, rule.addFactor(FactorKind::Block, (*shape)[1] / *groups)};
+  rule.groups = rule.addFactor(FactorKind::PassThrough, *groups);
+  DimensionRule::Dim batch = rule.addDim(FactorKind::PassThrough, (*shape)[0]);
+  DimensionRule::Dim channels{*rule.groups, rule.addFactor(FactorKind::NeedsReplication, (*shape)[1] / *groups)};
   auto &input = rule.operands[0];
   input = {batch, channels};
   for (int64_t size : ArrayRef<int64_t>(*shape).drop_front(2))
-    input.push_back(rule.addDim(FactorKind::Block, size));
+    input.push_back(rule.addDim(FactorKind::NeedsReplication, size));
   for (unsigned i = 1; i < rule.operands.size(); ++i)
     if (shapes.shapeOf(op->getOperand(i)))
       rule.operands[i] = {channels};
@@ -134,14 +134,14 @@ static std::optional<DimensionRule> groupNorm(OperatorOp op, const TracedShapes 
 }
 
 /// input[n,c,h,w], grid[n,x,y,2] → [n,c,x,y].
-static std::optional<DimensionRule> gridSampler(OperatorOp op, const TracedShapes &shapes) {
+static std::optional<DimensionRule> gridSampler(OperatorOp op, const ExampleShapes &shapes) {
   return einsumRule("nchw, nxyt -> ncxy", "h:block w:block t:block", operandShapes(op, shapes),
                     resultShapes(op, shapes));
 }
 
 /// Windows over the trailing dimensions, as many as the operator's name says
 /// (`aten.max_pool2d_with_indices`); batch and channels pass.
-static std::optional<DimensionRule> windows(OperatorOp op, const TracedShapes &shapes) {
+static std::optional<DimensionRule> windows(OperatorOp op, const ExampleShapes &shapes) {
   auto from = shapes.shapeOf(op->getOperand(0)), to = shapes.shapeOf(op->getResult(0));
   size_t spatial = op.getBaseName()[op.getBaseName().find_first_of("123")] - '0';
   if (!from || !to || from->size() != to->size() || from->size() < spatial)
@@ -151,27 +151,27 @@ static std::optional<DimensionRule> windows(OperatorOp op, const TracedShapes &s
   auto &result = rule.results.emplace_back();
   for (size_t i = 0; i < to->size(); ++i) {
     bool isSpace = i >= to->size() - spatial;
-    result.push_back(rule.addDim(isSpace ? FactorKind::Block : FactorKind::Pass, (*to)[i]));
-    rule.operands[0].push_back(isSpace ? rule.addDim(FactorKind::Block, (*from)[i]) : result.back());
+    result.push_back(rule.addDim(isSpace ? FactorKind::NeedsReplication : FactorKind::PassThrough, (*to)[i]));
+    rule.operands[0].push_back(isSpace ? rule.addDim(FactorKind::NeedsReplication, (*from)[i]) : result.back());
   }
   return rule;
 }
 
 /// Everything but the batch is needed whole (groups, space).
-static std::optional<DimensionRule> batchOnly(OperatorOp op, const TracedShapes &shapes) {
+static std::optional<DimensionRule> batchOnly(OperatorOp op, const ExampleShapes &shapes) {
   auto from = shapes.shapeOf(op->getOperand(0)), to = shapes.shapeOf(op->getResult(0));
   if (!from || !to || from->empty() || to->empty() || (*from)[0] != (*to)[0])
     return std::nullopt;
   DimensionRule rule;
   rule.operands.resize(op->getNumOperands());
-  DimensionRule::Dim batch = rule.addDim(FactorKind::Pass, (*from)[0]);
+  DimensionRule::Dim batch = rule.addDim(FactorKind::PassThrough, (*from)[0]);
   auto &result = rule.results.emplace_back();
   rule.operands[0].push_back(batch);
   result.push_back(batch);
   for (int64_t size : ArrayRef<int64_t>(*from).drop_front())
-    rule.operands[0].push_back(rule.addDim(FactorKind::Block, size));
+    rule.operands[0].push_back(rule.addDim(FactorKind::NeedsReplication, size));
   for (int64_t size : ArrayRef<int64_t>(*to).drop_front())
-    result.push_back(rule.addDim(FactorKind::Block, size));
+    result.push_back(rule.addDim(FactorKind::NeedsReplication, size));
   return rule;
 }
 
@@ -188,7 +188,7 @@ void addNorms(SemanticsTable &table) {
              "aten.glu", "aten.cross_entropy_loss"},
             {.hasTypesOfOperands = true, .flops = severalPerElement, .dimensions = needsWhole});
   table.add({"aten.sort", "aten.argsort"}, {.hasTypesOfOperands = true,
-                                            .rowRole = RowRole::Sort,
+                                            .permutationRole = PermutationRole::Sort,
                                             .givesPositions = true,
                                             .flops = severalPerElement,
                                             .dimensions = needsWhole});
@@ -197,7 +197,7 @@ void addNorms(SemanticsTable &table) {
                             .flops = severalPerElement,
                             .dimensions = needsWhole});
   table.add({"aten.cumsum"}, {.hasTypesOfOperands = true,
-                              .rowRole = RowRole::RunningSum,
+                              .permutationRole = PermutationRole::RunningSum,
                               .flops = perInputElement,
                               .dimensions = inOrder});
   table.add({"aten.cumprod", "aten.cummax"},

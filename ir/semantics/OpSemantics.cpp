@@ -16,12 +16,12 @@ void SemanticsTable::add(std::initializer_list<StringRef> names, OpSemantics ent
   }
 }
 
-void SemanticsTable::keep(Kept kept, std::initializer_list<StringRef> names,
-                          int64_t (*bytes)(OperatorOp op, const TracedShapes &shapes)) {
+void SemanticsTable::saves(SavedForBackward saved, std::initializer_list<StringRef> names,
+                          int64_t (*bytes)(OperatorOp op, const ExampleShapes &shapes)) {
   for (StringRef name : names) {
     auto found = entries.find(name);
     assert(found != entries.end() && "an entry comes first");
-    found->second.keeps = kept;
+    found->second.saved = saved;
     found->second.keptBytes = bytes;
   }
 }
@@ -58,7 +58,7 @@ const OpSemantics &semanticsOf(StringRef irName) {
   return family ? *family : unknown;
 }
 
-std::optional<DimensionRule> dimensionRuleOf(OperatorOp op, const TracedShapes &shapes) {
+std::optional<DimensionRule> dimensionRuleOf(OperatorOp op, const ExampleShapes &shapes) {
   const OpSemantics &semantics = semanticsOf(op.getName());
   auto rule = semantics.dimensions ? semantics.dimensions(op, shapes) : std::nullopt;
   if (!rule || rule->results.empty() || semantics.readsNoElements)
@@ -69,21 +69,21 @@ std::optional<DimensionRule> dimensionRuleOf(OperatorOp op, const TracedShapes &
   for (auto [dims, shape] : llvm::zip(rule->operands, operands))
     if (shape && dims.empty())
       for (int64_t size : *shape)
-        dims.push_back(rule->addDim(FactorKind::Block, size));
+        dims.push_back(rule->addDim(FactorKind::NeedsReplication, size));
   return rule;
 }
 
-std::optional<PositionRule> positionRuleOf(OperatorOp op, const TracedShapes &shapes) {
-  auto positions = semanticsOf(op.getName()).positions;
+std::optional<IndexMap> indexMapOf(OperatorOp op, const ExampleShapes &shapes) {
+  auto positions = semanticsOf(op.getName()).indexMap;
   return positions ? positions(op, shapes) : std::nullopt;
 }
 
-bool preparesWeights(Operation *op) {
+bool prepacksWeights(Operation *op) {
   auto call = dyn_cast<OperatorOp>(op);
-  return call && semanticsOf(call.getName()).preparesWeights &&
+  return call && semanticsOf(call.getName()).prepacksWeights &&
          llvm::all_of(op->getOperands(), [](Value value) {
            Operation *maker = value.getDefiningOp();
-           return maker && (isa<ParamOp, ConstantOp>(maker) || preparesWeights(maker));
+           return maker && (isa<ParamOp, ConstantOp>(maker) || prepacksWeights(maker));
          });
 }
 
@@ -106,7 +106,7 @@ bool isRandom(OperatorOp op) {
   return !value || !value.getValue().isZero();
 }
 
-OpWork workOf(Operation *op, const TracedShapes &shapes) {
+OpWork workOf(Operation *op, const ExampleShapes &shapes) {
   OpWork work;
   auto call = dyn_cast<OperatorOp>(op);
   if (!call) {
@@ -120,7 +120,7 @@ OpWork workOf(Operation *op, const TracedShapes &shapes) {
     return work;
   }
   const OpSemantics &semantics = semanticsOf(call.getName());
-  if (semantics.isView || semantics.isScalar || preparesWeights(op))
+  if (semantics.isView || semantics.isScalar || prepacksWeights(op))
     return work;
   int64_t largest = 0;
   for (Value result : op->getResults()) {

@@ -9,11 +9,11 @@
 #define CLEAVE_IR_SEMANTICS_OPSEMANTICS_H
 
 #include "ir/OperatorDialect.h"
-#include "ir/TracedShapes.h"
+#include "ir/ExampleShapes.h"
 #include "ir/semantics/DimensionRule.h"
 #include "ir/semantics/KernelKinds.h"
-#include "ir/semantics/PositionRule.h"
-#include "ir/semantics/RowRole.h"
+#include "ir/semantics/IndexMap.h"
+#include "ir/semantics/PermutationRole.h"
 
 namespace cleave {
 
@@ -22,7 +22,7 @@ namespace cleave {
 inline constexpr llvm::StringLiteral kTrainingAttr = "cleave.training";
 
 /// What the backward pass of an operator reads of its forward pass, as PyTorch's derivatives.yaml has it.
-enum class Kept {
+enum class SavedForBackward {
   Operands,       ///< all tensors that it takes
   Nothing,        ///< sizes at most
   Passes,         ///< nothing, and gradients go on as they are, summed where operands were broadcast
@@ -72,7 +72,7 @@ struct OpSemantics {
   bool isCast = false;
   /// Sums of products of its floating-point tensors, which may be of a narrow dtype, all of the same: sums
   /// are made in float32 all the same, and the result is rounded to that dtype. Such an operator has `flops`.
-  bool isProduct = false;
+  bool isContraction = false;
   /// Along its Reduce factors the result is the sum of what parts of the operands give, addedArgument added
   /// once.
   bool sumsParts = false;
@@ -113,9 +113,9 @@ struct OpSemantics {
   /// For a call whose values are the positions 0, 1, … along its one dimension: up to which operand; null
   /// value when this call counts otherwise.
   mlir::Value (*countsTo)(OperatorOp op) = nullptr;
-  /// What it does to sorted rows (see partitioner/sharding/RowOrders.h).
-  RowRole rowRole = RowRole::None;
-  /// For RowRole::Count: how many whole numbers, from 0 on, have a bin of their own each; nothing where bins
+  /// What it does to sorted rows (see partitioner/sharding/TokenPermutation.h).
+  PermutationRole permutationRole = PermutationRole::None;
+  /// For PermutationRole::Count: how many whole numbers, from 0 on, have a bin of their own each; nothing where bins
   /// are others.
   std::optional<int64_t> (*countedNumbers)(OperatorOp op) = nullptr;
   /// The last result holds positions in dimension `dim` of the first operand.
@@ -125,29 +125,29 @@ struct OpSemantics {
   /// Works on sizes and scalars only.
   bool isScalar = false;
   /// Turns weights into a form that other operators compute with, and nothing else can read.
-  bool preparesWeights = false;
+  bool prepacksWeights = false;
   /// Of `list[i]` or `tuple[i]`: the argument that is `i`.
   llvm::StringLiteral item = "";
   /// The operand that the result is, unchanged (dropout when not training); null value when this call changes
   /// it.
   mlir::Value (*identityOf)(OperatorOp op) = nullptr;
   /// Floating-point operations; null: one an element of the largest result.
-  double (*flops)(OperatorOp op, const TracedShapes &shapes) = nullptr;
+  double (*flops)(OperatorOp op, const ExampleShapes &shapes) = nullptr;
   /// The products of matrices that `flops` are; null or nothing: none whose shape is known.
-  std::optional<ProductShape> (*product)(OperatorOp op, const TracedShapes &shapes) = nullptr;
+  std::optional<GemmShape> (*product)(OperatorOp op, const ExampleShapes &shapes) = nullptr;
   /// What the backward pass keeps (Gradients.cpp sets it for all families; call backwardOf).
-  Kept keeps = Kept::Operands;
+  SavedForBackward saved = SavedForBackward::Operands;
   /// … and beside that, bytes; null: none.
-  int64_t (*keptBytes)(OperatorOp op, const TracedShapes &shapes) = nullptr;
+  int64_t (*keptBytes)(OperatorOp op, const ExampleShapes &shapes) = nullptr;
   /// What the ranks of a tensor group do together.
   std::optional<CollectiveKind> collective = std::nullopt;
   /// Bytes allocated while it runs on so many threads of a CPU beyond its results; null: none.
-  int64_t (*workspaceBytes)(OperatorOp op, const TracedShapes &shapes, int64_t threads) = nullptr;
+  int64_t (*workspaceBytes)(OperatorOp op, const ExampleShapes &shapes, int64_t threads) = nullptr;
   /// How dimensions relate (call dimensionRuleOf); null or nothing: every operand is needed whole.
-  std::optional<DimensionRule> (*dimensions)(OperatorOp op, const TracedShapes &shapes) = nullptr;
+  std::optional<DimensionRule> (*dimensions)(OperatorOp op, const ExampleShapes &shapes) = nullptr;
   /// Where positions of the dimension come from that the call joins, cuts or reorders; null or nothing: not
   /// known.
-  std::optional<PositionRule> (*positions)(OperatorOp op, const TracedShapes &shapes) = nullptr;
+  std::optional<IndexMap> (*positions)(OperatorOp op, const ExampleShapes &shapes) = nullptr;
   /// For a view: the operator that writes a changed view back into its base, as `aten.slice_scatter` for
   /// `aten.slice` (same arguments with the new value second). Empty: no such operator; see also viewBack.
   llvm::StringLiteral scatter = "";
@@ -160,14 +160,14 @@ struct OpSemantics {
 const OpSemantics &semanticsOf(llvm::StringRef irName);
 
 /// The rule of one call; nothing where every operand is needed whole.
-std::optional<DimensionRule> dimensionRuleOf(OperatorOp op, const TracedShapes &shapes);
+std::optional<DimensionRule> dimensionRuleOf(OperatorOp op, const ExampleShapes &shapes);
 
 /// Where one call takes the positions of a dimension from; nothing where that is not known.
-std::optional<PositionRule> positionRuleOf(OperatorOp op, const TracedShapes &shapes);
+std::optional<IndexMap> indexMapOf(OperatorOp op, const ExampleShapes &shapes);
 
 /// Whether the operation prepares weights and takes nothing but parameters, constants and others of its kind:
 /// it is done once, when a plan is loaded, by each stage that needs it.
-bool preparesWeights(mlir::Operation *op);
+bool prepacksWeights(mlir::Operation *op);
 
 /// Whether the operation takes an item of its first operand, a list, tuple or dict.
 bool isItemAccess(mlir::Operation *op);
@@ -184,7 +184,7 @@ struct OpWork {
   double flops = 0;
   double bytes = 0;
 };
-OpWork workOf(mlir::Operation *op, const TracedShapes &shapes);
+OpWork workOf(mlir::Operation *op, const ExampleShapes &shapes);
 
 } // namespace cleave
 

@@ -23,8 +23,8 @@ public:
       entries[name].*field = value;
   }
   /// Sets what the backward pass of entries keeps.
-  void keep(Kept kept, std::initializer_list<llvm::StringRef> names,
-            int64_t (*bytes)(OperatorOp op, const TracedShapes &shapes) = nullptr);
+  void saves(SavedForBackward saved, std::initializer_list<llvm::StringRef> names,
+            int64_t (*bytes)(OperatorOp op, const ExampleShapes &shapes) = nullptr);
 
 private:
   llvm::StringMap<OpSemantics> entries;

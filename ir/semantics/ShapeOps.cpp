@@ -8,7 +8,7 @@ using namespace mlir;
 namespace cleave {
 
 /// Splits and merges of row-major dimensions.
-static std::optional<DimensionRule> regroups(OperatorOp op, const TracedShapes &shapes) {
+static std::optional<DimensionRule> regroups(OperatorOp op, const ExampleShapes &shapes) {
   auto from = shapes.shapeOf(op->getOperand(0)), to = shapes.shapeOf(op->getResult(0));
   auto rule = from && to ? viewRule(*from, *to) : std::nullopt;
   if (!rule)
@@ -21,7 +21,7 @@ static std::optional<DimensionRule> regroups(OperatorOp op, const TracedShapes &
 }
 
 /// A part of one position would vanish where it may be dropped.
-static std::optional<DimensionRule> squeezes(OperatorOp op, const TracedShapes &shapes) {
+static std::optional<DimensionRule> squeezes(OperatorOp op, const ExampleShapes &shapes) {
   auto rule = regroups(op, shapes);
   auto from = shapes.shapeOf(op->getOperand(0));
   auto dims = constantInts(op, "dim");
@@ -30,11 +30,11 @@ static std::optional<DimensionRule> squeezes(OperatorOp op, const TracedShapes &
   for (unsigned d = 0; rule && d < rule->operands[0].size(); ++d)
     if (!dims || llvm::any_of(*dims, [&](int64_t dim) { return dimensionAt(dim, from->size()) == d; }))
       for (unsigned factor : rule->operands[0][d])
-        rule->factors[factor].kind = FactorKind::Block;
+        rule->factors[factor].kind = FactorKind::NeedsReplication;
   return rule;
 }
 
-static std::optional<DimensionRule> permuted(OperatorOp op, const TracedShapes &shapes,
+static std::optional<DimensionRule> permuted(OperatorOp op, const ExampleShapes &shapes,
                                              ArrayRef<int64_t> order) {
   auto from = shapes.shapeOf(op->getOperand(0));
   if (!from || order.size() != from->size())
@@ -42,7 +42,7 @@ static std::optional<DimensionRule> permuted(OperatorOp op, const TracedShapes &
   DimensionRule rule;
   rule.operands.resize(op->getNumOperands());
   for (int64_t size : *from)
-    rule.operands[0].push_back(rule.addDim(FactorKind::Pass, size));
+    rule.operands[0].push_back(rule.addDim(FactorKind::PassThrough, size));
   auto &result = rule.results.emplace_back();
   for (int64_t dim : order)
     if (auto source = dimensionAt(dim, from->size()))
@@ -52,12 +52,12 @@ static std::optional<DimensionRule> permuted(OperatorOp op, const TracedShapes &
   return rule;
 }
 
-static std::optional<DimensionRule> permutes(OperatorOp op, const TracedShapes &shapes) {
+static std::optional<DimensionRule> permutes(OperatorOp op, const ExampleShapes &shapes) {
   auto order = constantInts(op, "dims");
   return order ? permuted(op, shapes, *order) : std::nullopt;
 }
 
-static std::optional<DimensionRule> transposes(OperatorOp op, const TracedShapes &shapes) {
+static std::optional<DimensionRule> transposes(OperatorOp op, const ExampleShapes &shapes) {
   auto from = shapes.shapeOf(op->getOperand(0));
   if (!from)
     return std::nullopt;
@@ -76,7 +76,7 @@ static std::optional<DimensionRule> transposes(OperatorOp op, const TracedShapes
 }
 
 /// numpy's transpose: all dimensions the other way round.
-static std::optional<DimensionRule> reverses(OperatorOp op, const TracedShapes &shapes) {
+static std::optional<DimensionRule> reverses(OperatorOp op, const ExampleShapes &shapes) {
   auto from = shapes.shapeOf(op->getOperand(0));
   if (!from)
     return std::nullopt;
@@ -85,12 +85,12 @@ static std::optional<DimensionRule> reverses(OperatorOp op, const TracedShapes &
 
 /// Operators that leave all dimensions of `shape` but those at `cut` as they are and keep the rank. All
 /// tensors among the operands have these dimensions.
-static std::optional<DimensionRule> cutsDims(OperatorOp op, const TracedShapes &shapes,
+static std::optional<DimensionRule> cutsDims(OperatorOp op, const ExampleShapes &shapes,
                                              ArrayRef<int64_t> shape, ArrayRef<int64_t> cut) {
   DimensionRule rule;
   DimensionRule::Dims result;
   for (int64_t size : shape)
-    result.push_back(rule.addDim(FactorKind::Pass, size));
+    result.push_back(rule.addDim(FactorKind::PassThrough, size));
   if (llvm::any_of(cut, [&](int64_t dim) { return !dimensionAt(dim, shape.size()); }))
     return std::nullopt;
   // A cut dimension is another one in each tensor.
@@ -98,7 +98,7 @@ static std::optional<DimensionRule> cutsDims(OperatorOp op, const TracedShapes &
     DimensionRule::Dims dims = result;
     for (int64_t dim : cut) {
       unsigned counted = *dimensionAt(dim, sizes.size());
-      dims[counted] = rule.addDim(FactorKind::Block, sizes[counted]);
+      dims[counted] = rule.addDim(FactorKind::NeedsReplication, sizes[counted]);
     }
     return dims;
   };
@@ -112,7 +112,7 @@ static std::optional<DimensionRule> cutsDims(OperatorOp op, const TracedShapes &
 }
 
 /// The dimension that argument `dim` names, or those of `dims`: cut, joined, or moved within.
-static std::optional<DimensionRule> cutsAlong(OperatorOp op, const TracedShapes &shapes) {
+static std::optional<DimensionRule> cutsAlong(OperatorOp op, const ExampleShapes &shapes) {
   auto to = shapes.shapeOf(op->getResult(0));
   auto dims = constantInts(op, "dims");
   if (auto dim = constantInt(op, "dim"))
@@ -122,14 +122,14 @@ static std::optional<DimensionRule> cutsAlong(OperatorOp op, const TracedShapes 
 }
 
 /// A list of pieces along `dim`. Pieces have the dimensions of the whole but this one.
-static std::optional<DimensionRule> splitsAlong(OperatorOp op, const TracedShapes &shapes) {
+static std::optional<DimensionRule> splitsAlong(OperatorOp op, const ExampleShapes &shapes) {
   auto from = shapes.shapeOf(op->getOperand(0));
   auto dim = constantInt(op, "dim");
   return from && dim ? cutsDims(op, shapes, *from, {*dim}) : std::nullopt;
 }
 
 /// Operators that take one position, or each, of dimension `dim` away.
-static std::optional<DimensionRule> drops(OperatorOp op, const TracedShapes &shapes) {
+static std::optional<DimensionRule> drops(OperatorOp op, const ExampleShapes &shapes) {
   auto from = shapes.shapeOf(op->getOperand(0));
   auto dim = constantInt(op, "dim");
   if (!from || !dim)
@@ -141,7 +141,7 @@ static std::optional<DimensionRule> drops(OperatorOp op, const TracedShapes &sha
 }
 
 /// A new dimension at `dim`, a position an item.
-static std::optional<DimensionRule> stacks(OperatorOp op, const TracedShapes &shapes) {
+static std::optional<DimensionRule> stacks(OperatorOp op, const ExampleShapes &shapes) {
   auto to = shapes.shapeOf(op->getResult(0));
   auto dim = constantInt(op, "dim");
   auto added = to && dim ? dimensionAt(*dim, to->size()) : std::nullopt;
@@ -150,17 +150,17 @@ static std::optional<DimensionRule> stacks(OperatorOp op, const TracedShapes &sh
   DimensionRule rule;
   auto &result = rule.results.emplace_back();
   for (int64_t size : *to)
-    result.push_back(rule.addDim(FactorKind::Pass, size));
+    result.push_back(rule.addDim(FactorKind::PassThrough, size));
   DimensionRule::Dims item = result;
   item.erase(item.begin() + *added);
-  rule.factors[result[*added][0]].kind = FactorKind::Block;
+  rule.factors[result[*added][0]].kind = FactorKind::NeedsReplication;
   for (const OptionalShape &from : operandShapes(op, shapes))
     rule.operands.push_back(from ? item : DimensionRule::Dims());
   return rule;
 }
 
 /// The last dimensions, two numbers each in `pad`, are needed whole.
-static std::optional<DimensionRule> pads(OperatorOp op, const TracedShapes &shapes) {
+static std::optional<DimensionRule> pads(OperatorOp op, const ExampleShapes &shapes) {
   auto to = shapes.shapeOf(op->getResult(0));
   auto pad = constantInts(op, "pad");
   if (!pad)
@@ -175,13 +175,13 @@ static std::optional<DimensionRule> pads(OperatorOp op, const TracedShapes &shap
 }
 
 /// Triangles of the last two dimensions.
-static std::optional<DimensionRule> triangles(OperatorOp op, const TracedShapes &shapes) {
+static std::optional<DimensionRule> triangles(OperatorOp op, const ExampleShapes &shapes) {
   auto to = shapes.shapeOf(op->getResult(0));
   return to && to->size() >= 2 ? cutsDims(op, shapes, *to, {-2, -1}) : std::nullopt;
 }
 
 /// Each dimension is repeated as a whole: the copies are a factor of their own, outside.
-static std::optional<DimensionRule> repeats(OperatorOp op, const TracedShapes &shapes) {
+static std::optional<DimensionRule> repeats(OperatorOp op, const ExampleShapes &shapes) {
   auto from = shapes.shapeOf(op->getOperand(0)), to = shapes.shapeOf(op->getResult(0));
   if (!from || !to || to->size() < from->size())
     return std::nullopt;
@@ -198,19 +198,19 @@ static std::optional<DimensionRule> repeats(OperatorOp op, const TracedShapes &s
       dim = rule.addDim(FactorKind::Broadcast, size / before);
     if (i < added)
       continue;
-    rule.operands[0].push_back(rule.addDim(FactorKind::Pass, before));
+    rule.operands[0].push_back(rule.addDim(FactorKind::PassThrough, before));
     dim.append(rule.operands[0].back());
   }
   return rule;
 }
 
 /// A slice of everything passes the dimension.
-static std::optional<DimensionRule> slices(OperatorOp op, const TracedShapes &shapes) {
+static std::optional<DimensionRule> slices(OperatorOp op, const ExampleShapes &shapes) {
   auto from = shapes.shapeOf(op->getOperand(0)), to = shapes.shapeOf(op->getResult(0));
   return from && to && *from == *to ? elementwiseRule(operandShapes(op, shapes), *to) : cutsAlong(op, shapes);
 }
 
-static std::optional<DimensionRule> broadcastsTo(OperatorOp op, const TracedShapes &shapes) {
+static std::optional<DimensionRule> broadcastsTo(OperatorOp op, const ExampleShapes &shapes) {
   auto from = shapes.shapeOf(op->getOperand(0)), to = shapes.shapeOf(op->getResult(0));
   if (!from || !to)
     return std::nullopt;
@@ -333,7 +333,7 @@ void addShapes(SemanticsTable &table) {
   table.add({"aten.slice"}, {.isView = true,
                              .identityOf = sliceIdentity,
                              .dimensions = slices,
-                             .positions = slicePositions,
+                             .indexMap = sliceIndexMap,
                              .scatter = "aten.slice_scatter"});
   table.add({"aten.select"}, {.isView = true, .dimensions = drops, .scatter = "aten.select_scatter"});
   table.add({"aten.diagonal"}, {.isView = true, .scatter = "aten.diagonal_scatter"});
@@ -341,21 +341,21 @@ void addShapes(SemanticsTable &table) {
                               .rangeStart = "start",
                               .rangeLength = "length",
                               .dimensions = cutsAlong,
-                              .positions = slicePositions});
+                              .indexMap = sliceIndexMap});
   table.add(
       {"aten.chunk", "aten.split", "aten.split_with_sizes", "aten.tensor_split"},
-      {.isView = true, .dimensions = splitsAlong, .positions = splitPositions, .viewBack = concatenated});
+      {.isView = true, .dimensions = splitsAlong, .indexMap = splitIndexMap, .viewBack = concatenated});
   table.add({"aten.unbind"}, {.isView = true, .dimensions = drops, .viewBack = stacked});
   table.add({"aten.unfold", "aten.as_strided", "aten.view_as_real", "aten.view_as_complex"},
             {.isView = true});
-  table.add({"aten.cat", "aten.concat"}, {.dimensions = cutsAlong, .positions = joinedPositions});
-  table.add({"aten.repeat_interleave"}, {.dimensions = cutsAlong, .positions = interleavedPositions});
+  table.add({"aten.cat", "aten.concat"}, {.dimensions = cutsAlong, .indexMap = concatIndexMap});
+  table.add({"aten.repeat_interleave"}, {.dimensions = cutsAlong, .indexMap = interleaveIndexMap});
   table.add({"aten.slice_scatter"}, {.dimensions = cutsAlong});
   table.add({"aten.diff"}, {.hasTypesOfOperands = true, .dimensions = cutsAlong});
   table.add({"aten.roll"},
-            {.hasTypesOfOperands = true, .dimensions = cutsAlong, .positions = rolledPositions});
+            {.hasTypesOfOperands = true, .dimensions = cutsAlong, .indexMap = rollIndexMap});
   table.add({"aten.flip"},
-            {.hasTypesOfOperands = true, .dimensions = cutsAlong, .positions = flippedPositions});
+            {.hasTypesOfOperands = true, .dimensions = cutsAlong, .indexMap = flipIndexMap});
   table.add({"aten.pad", "aten.constant_pad_nd", "aten.reflection_pad1d", "aten.replication_pad1d",
              "aten.reflection_pad2d"},
             {.hasTypesOfOperands = true, .dimensions = pads});

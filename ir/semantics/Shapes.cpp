@@ -19,15 +19,15 @@ SmallVector<Value> flatOperands(OperatorOp op) {
   return flat;
 }
 
-static SmallVector<OptionalShape> shapesOf(ValueRange values, const TracedShapes &shapes) {
+static SmallVector<OptionalShape> shapesOf(ValueRange values, const ExampleShapes &shapes) {
   return llvm::map_to_vector(values, [&](Value value) { return shapes.shapeOf(value); });
 }
 
-SmallVector<OptionalShape> operandShapes(OperatorOp op, const TracedShapes &shapes) {
+SmallVector<OptionalShape> operandShapes(OperatorOp op, const ExampleShapes &shapes) {
   return shapesOf(flatOperands(op), shapes);
 }
 
-SmallVector<OptionalShape> resultShapes(OperatorOp op, const TracedShapes &shapes) {
+SmallVector<OptionalShape> resultShapes(OperatorOp op, const ExampleShapes &shapes) {
   return shapesOf(op->getResults(), shapes);
 }
 

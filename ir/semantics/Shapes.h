@@ -3,7 +3,7 @@
 #define CLEAVE_IR_SEMANTICS_SHAPES_H
 
 #include "ir/OperatorDialect.h"
-#include "ir/TracedShapes.h"
+#include "ir/ExampleShapes.h"
 
 namespace cleave {
 
@@ -13,8 +13,8 @@ using OptionalShape = std::optional<llvm::SmallVector<int64_t>>;
 llvm::SmallVector<mlir::Value> flatOperands(OperatorOp op);
 
 /// The shape of every flat operand; nothing for those that are no tensors.
-llvm::SmallVector<OptionalShape> operandShapes(OperatorOp op, const TracedShapes &shapes);
-llvm::SmallVector<OptionalShape> resultShapes(OperatorOp op, const TracedShapes &shapes);
+llvm::SmallVector<OptionalShape> operandShapes(OperatorOp op, const ExampleShapes &shapes);
+llvm::SmallVector<OptionalShape> resultShapes(OperatorOp op, const ExampleShapes &shapes);
 
 /// A constant integer, bool or list argument; nothing when it is no constant or None.
 std::optional<int64_t> constantInt(OperatorOp op, llvm::StringRef argument);

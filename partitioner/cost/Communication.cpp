@@ -6,7 +6,7 @@ using namespace mlir;
 
 namespace cleave {
 
-double Communication::secondsOf(const SplitClass &found) const {
+double Communication::secondsOf(const ShardingGroup &found) const {
   double seconds = 0;
   llvm::SetVector<Value> gathered;
   for (OpResult sum : found.sums)
@@ -25,12 +25,12 @@ double Communication::secondsOf(const SplitClass &found) const {
 //===- The bound ----------------------------------------------------------===//
 
 /// Ways through one class.
-class WayFinder {
+class PathFinder {
 public:
   using Collective = CommunicationBound::Collective;
-  WayFinder(const CommunicationBound &bound, const SplitClass &found);
+  PathFinder(const CommunicationBound &bound, const ShardingGroup &found);
 
-  CommunicationBound::Way wayFrom(TensorRef tensor);
+  CommunicationBound::Path pathFrom(TensorRef tensor);
 
 private:
   /// On the way from a tensor, for which any would do: of a weight that is used twice the dearer. The
@@ -45,14 +45,14 @@ private:
   void endAt(TensorRef tensor, Collective collective);
 
   const CommunicationBound &bound;
-  const SplitClass &found;
+  const ShardingGroup &found;
   llvm::DenseSet<OpOperand *> gathers;
   llvm::DenseSet<Operation *> sums;
-  /// Where ways end.
+  /// Where paths end.
   llvm::DenseMap<TensorRef, Step> ends, known;
 };
 
-WayFinder::WayFinder(const CommunicationBound &bound, const SplitClass &found) : bound(bound), found(found) {
+PathFinder::PathFinder(const CommunicationBound &bound, const ShardingGroup &found) : bound(bound), found(found) {
   gathers.insert(found.gathers.begin(), found.gathers.end());
   for (OpResult sum : found.sums)
     sums.insert(sum.getOwner());
@@ -61,13 +61,13 @@ WayFinder::WayFinder(const CommunicationBound &bound, const SplitClass &found) :
       endAt(ShardingPropagation::tensorOf(use->get()), {use->get(), 0});
 }
 
-void WayFinder::endAt(TensorRef tensor, Collective collective) {
+void PathFinder::endAt(TensorRef tensor, Collective collective) {
   Step &end = ends[tensor];
   if (double seconds = bound.secondsOf(collective); !end.end.first || seconds > end.seconds)
     end = {seconds, collective, {}};
 }
 
-WayFinder::Step WayFinder::stepFrom(TensorRef tensor) {
+PathFinder::Step PathFinder::stepFrom(TensorRef tensor) {
   if (auto step = known.find(tensor); step != known.end())
     return step->second;
   for (const SplittableCall *call : bound.function.callsTaking(tensor))
@@ -93,16 +93,16 @@ WayFinder::Step WayFinder::stepFrom(TensorRef tensor) {
   return known[tensor] = best;
 }
 
-CommunicationBound::Way WayFinder::wayFrom(TensorRef tensor) {
-  CommunicationBound::Way way;
+CommunicationBound::Path PathFinder::pathFrom(TensorRef tensor) {
+  CommunicationBound::Path path;
   Step step = stepFrom(tensor);
   // Nothing may be owed: a class that needs no collective is free.
   if (!step.end.first)
-    return way;
+    return path;
   for (; step.next.value; step = stepFrom(step.next))
-    way.push_back({step.next.value, 0});
-  way.push_back(step.end);
-  return way;
+    path.push_back({step.next.value, 0});
+  path.push_back(step.end);
+  return path;
 }
 
 double CommunicationBound::secondsOf(Collective collective) const {
@@ -110,28 +110,28 @@ double CommunicationBound::secondsOf(Collective collective) const {
   return isSum ? cost.sumSeconds({value}) : cost.gatherSeconds(ShardingPropagation::tensorOf(value));
 }
 
-void CommunicationBound::add(const SplitClass &found, ArrayRef<TensorRef> weights) {
-  WayFinder finder(*this, found);
+void CommunicationBound::add(const ShardingGroup &found, ArrayRef<TensorRef> weights) {
+  PathFinder finder(*this, found);
   for (TensorRef weight : weights)
-    ways[weight].push_back(finder.wayFrom(weight));
+    paths[weight].push_back(finder.pathFrom(weight));
 }
 
 double CommunicationBound::leastSeconds(ArrayRef<TensorRef> split) const {
   llvm::DenseMap<Collective, int64_t> bytes;
   for (TensorRef weight : split) {
     llvm::SmallSetVector<Collective, 16> met;
-    for (const Way &way : ways.lookup(weight))
-      met.insert(way.begin(), way.end());
+    for (const Path &path : paths.lookup(weight))
+      met.insert(path.begin(), path.end());
     for (Collective collective : met)
       bytes[collective] += function.bytesOf(weight);
   }
   double seconds = 0;
   for (TensorRef weight : split) {
     std::optional<double> least;
-    for (const Way &way : ways.lookup(weight)) {
-      if (way.empty())
+    for (const Path &path : paths.lookup(weight)) {
+      if (path.empty())
         least = 0;
-      for (Collective collective : way)
+      for (Collective collective : path)
         if (double share = secondsOf(collective) / std::max<int64_t>(bytes.lookup(collective), 1);
             !least || share < *least)
           least = share;

@@ -17,7 +17,7 @@ public:
   double gatherSeconds(TensorRef tensor) const { return seconds(CollectiveKind::AllGather, tensor); }
   double sumSeconds(TensorRef tensor) const { return seconds(CollectiveKind::AllReduce, tensor); }
   /// All that the class owes.
-  double secondsOf(const SplitClass &found) const;
+  double secondsOf(const ShardingGroup &found) const;
 
 private:
   double seconds(CollectiveKind kind, TensorRef tensor) const {
@@ -31,32 +31,32 @@ private:
 
 /// What plans owe at the least that split given weights.
 ///
-/// A split value is owed a collective sooner or later on its way from a weight: a sum or a gather that its
-/// class owes, or the gather at which a class ends early. Follow one way from each dimension of each weight,
+/// A split value is owed a collective sooner or later on its path from a weight: a sum or a gather that its
+/// class owes, or the gather at which a class ends early. Follow one path from each dimension of each weight,
 /// to the first collective that is owed there whatever the plan; a plan pays one of those on the way. Each
 /// collective is shared out over all weights that may come to it, by their bytes, and each weight pays the
-/// least share on its ways: no class's weights pay more together than the class owes.
+/// least share on its paths: no class's weights pay more together than the class owes.
 class CommunicationBound {
 public:
   /// Both must outlive it.
   CommunicationBound(const ShardingPropagation &function, const Communication &cost)
       : function(function), cost(cost) {}
 
-  /// A way from each of `weights` that the class splits.
-  void add(const SplitClass &found, llvm::ArrayRef<TensorRef> weights);
+  /// A path from each of `weights` that the class splits.
+  void add(const ShardingGroup &found, llvm::ArrayRef<TensorRef> weights);
   double leastSeconds(llvm::ArrayRef<TensorRef> split) const;
 
 private:
   /// A value, and 1 where it is summed, 0 where it is gathered.
   using Collective = std::pair<mlir::Value, unsigned>;
-  using Way = llvm::SmallVector<Collective>;
-  friend class WayFinder;
+  using Path = llvm::SmallVector<Collective>;
+  friend class PathFinder;
 
   double secondsOf(Collective collective) const;
 
   const ShardingPropagation &function;
   const Communication &cost;
-  llvm::DenseMap<TensorRef, llvm::SmallVector<Way>> ways;
+  llvm::DenseMap<TensorRef, llvm::SmallVector<Path>> paths;
 };
 
 } // namespace cleave

@@ -49,42 +49,42 @@ double kernelSeconds(const Kernel &kernel, const DeviceSpec &device) {
   return std::max(work.flops / flopsPerSecond, work.bytes / bytesPerSecond);
 }
 
-double callSeconds(const Kernel &kernel, const Place &place) {
+double callSeconds(const Kernel &kernel, const DeviceGroup &group) {
   double most = 0;
-  for (const DeviceSpec &device : place.devices)
+  for (const DeviceSpec &device : group.devices)
     most = std::max(most, device.operatorSeconds + kernelSeconds(kernel, device));
   return most;
 }
 
-double operationSeconds(Operation *op, const TracedShapes &shapes, const Place &place) {
+double operationSeconds(Operation *op, const ExampleShapes &shapes, const DeviceGroup &group) {
   auto call = dyn_cast<OperatorOp>(op);
   if (isa<BoundaryOp, StateOp>(op) || (call && semanticsOf(call.getName()).isScalar))
     return 0;
-  double seconds = place.operatorSeconds();
+  double seconds = group.operatorSeconds();
   // Control flow costs what its regions do, once.
   for (Region &region : op->getRegions())
     for (Operation &inner : region.getOps())
       if (isa<OperatorOp>(inner) || inner.getNumRegions() > 0)
-        seconds += operationSeconds(&inner, shapes, place);
+        seconds += operationSeconds(&inner, shapes, group);
   if (!call)
     return seconds;
   const OpSemantics &semantics = semanticsOf(call.getName());
   if (!semantics.collective)
     return callSeconds(
         {call, workOf(op, shapes), semantics.product ? semantics.product(call, shapes) : std::nullopt},
-        place);
+        group);
   const unsigned ranks = tensorRanksOf(op->getParentOfType<func::FuncOp>());
   // Of an exchange of parts for parts, a rank has neither before nor afterwards the whole.
   const double whole = double(std::max(shapes.bytesOf(op->getOperand(0)), shapes.bytesOf(op->getResult(0)))) *
                        (*semantics.collective == CollectiveKind::AllToAll ? ranks : 1);
-  return seconds + place.collectives.seconds(*semantics.collective, whole, ranks);
+  return seconds + group.collectives.seconds(*semantics.collective, whole, ranks);
 }
 
 /// Operations that every stage makes for itself at no cost; not a list that somebody changes.
 static bool isGlue(Operation *op) {
   return (isa<ParamOp, ConstantOp, PerRankOp, FirstRankOp, SizeOp, ListOp, TupleOp, DictOp>(op) &&
           isMemoryEffectFree(op)) ||
-         preparesWeights(op);
+         prepacksWeights(op);
 }
 
 /// Types that a stage can send.
@@ -94,7 +94,7 @@ static bool isSendable(Type type) {
 
 /// What operations cost at the traced sizes, whatever the number of stages.
 struct ModelGraphs::Costs {
-  /// On one kind of place.
+  /// On one kind of group.
   struct OfKind {
     /// How many operations' cones take at most so much.
     size_t countBelow(double limit) const {
@@ -104,20 +104,20 @@ struct ModelGraphs::Costs {
     llvm::DenseMap<Operation *, double> seconds, cones;
     double total = 0;
   };
-  Costs(func::FuncOp function, ArrayRef<Place> places);
+  Costs(func::FuncOp function, ArrayRef<DeviceGroup> groups);
   double coneSeconds(Operation *op, const OfKind &kind) const;
 
   func::FuncOp function;
-  TracedShapes shapes;
+  ExampleShapes shapes;
   std::vector<OfKind> kinds;
 };
 
-ModelGraphs::Costs::Costs(func::FuncOp function, ArrayRef<Place> places)
+ModelGraphs::Costs::Costs(func::FuncOp function, ArrayRef<DeviceGroup> groups)
     : function(function), shapes(function) {
-  for (const Place &place : places) {
+  for (const DeviceGroup &group : groups) {
     OfKind &kind = kinds.emplace_back();
     for (Operation &op : function.getBody().front().without_terminator())
-      kind.total += kind.seconds[&op] = operationSeconds(&op, shapes, place);
+      kind.total += kind.seconds[&op] = operationSeconds(&op, shapes, group);
     for (Operation &op : function.getBody().front().without_terminator())
       kind.cones[&op] = coneSeconds(&op, kind);
   }
@@ -126,14 +126,14 @@ ModelGraphs::Costs::Costs(func::FuncOp function, ArrayRef<Place> places)
 namespace {
 class GraphBuilder {
 public:
-  /// \param limits  by kind of place: seconds up to which a cone is cheap.
+  /// \param limits  by kind of group: seconds up to which a cone is cheap.
   GraphBuilder(const ModelGraphs::Costs &costs, ArrayRef<double> limits)
       : function(costs.function), shapes(costs.shapes), costs(costs), limits(limits) {}
 
   ModelGraph build();
 
 private:
-  /// On all kinds of places.
+  /// On all kinds of groups.
   bool isCheap(Operation *op) const {
     return llvm::all_of(llvm::zip(costs.kinds, limits),
                         [&](auto kind) { return std::get<0>(kind).cones.lookup(op) <= std::get<1>(kind); });
@@ -147,7 +147,7 @@ private:
   uint32_t weightOf(ParamOp param);
 
   func::FuncOp function;
-  const TracedShapes &shapes;
+  const ExampleShapes &shapes;
   const ModelGraphs::Costs &costs;
   const ArrayRef<double> limits;
   ModelGraph result;
@@ -229,7 +229,7 @@ void GraphBuilder::sourcesOf(Value value, llvm::SetVector<Value> &sources, llvm:
   }
 }
 
-int64_t bytesSent(Value value, const TracedShapes &shapes) {
+int64_t bytesSent(Value value, const ExampleShapes &shapes) {
   return std::max<int64_t>(shapes.bytesOf(value), 8);
 }
 
@@ -300,7 +300,7 @@ StageGraph ModelGraph::pricedBy(llvm::function_ref<double(Operation *, uint32_t 
   return priced;
 }
 
-ModelGraphs::ModelGraphs(func::FuncOp function, ArrayRef<Place> kinds)
+ModelGraphs::ModelGraphs(func::FuncOp function, ArrayRef<DeviceGroup> kinds)
     : costs(std::make_unique<Costs>(function, kinds)) {}
 ModelGraphs::~ModelGraphs() = default;
 
@@ -323,7 +323,7 @@ const ModelGraph &ModelGraphs::of(uint32_t stages) {
   return graph.nodes.size() < stages ? graphBelow(std::vector<double>(limits.size(), kNothing)) : graph;
 }
 
-ModelGraph buildModelGraph(func::FuncOp function, ArrayRef<Place> kinds, uint32_t stages) {
+ModelGraph buildModelGraph(func::FuncOp function, ArrayRef<DeviceGroup> kinds, uint32_t stages) {
   return ModelGraphs(function, kinds).of(stages);
 }
 

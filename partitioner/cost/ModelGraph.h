@@ -2,11 +2,11 @@
 #ifndef CLEAVE_PARTITIONER_COST_MODELGRAPH_H
 #define CLEAVE_PARTITIONER_COST_MODELGRAPH_H
 
-#include "ir/TracedShapes.h"
+#include "ir/ExampleShapes.h"
 #include "ir/semantics/OpSemantics.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "partitioner/graph/StageGraph.h"
-#include "partitioner/machine/Place.h"
+#include "partitioner/machine/DeviceGroup.h"
 #include "llvm/ADT/STLFunctionalExtras.h"
 #include <map>
 #include <memory>
@@ -28,20 +28,20 @@ struct ModelGraph {
   /// Names of `graph.weightBytes`.
   std::vector<std::string> weightNames;
 
-  /// The same graph with other seconds of operations, on each kind of place, and bytes of values.
+  /// The same graph with other seconds of operations, on each kind of group, and bytes of values.
   StageGraph pricedBy(llvm::function_ref<double(mlir::Operation *, uint32_t kind)> seconds,
                       llvm::function_ref<int64_t(mlir::Value)> bytes) const;
 };
 
-/// \param kinds  the places that operations are priced on. What is not cheap on one of them is a node.
-ModelGraph buildModelGraph(mlir::func::FuncOp function, llvm::ArrayRef<Place> kinds, uint32_t stages);
+/// \param kinds  the groups that operations are priced on. What is not cheap on one of them is a node.
+ModelGraph buildModelGraph(mlir::func::FuncOp function, llvm::ArrayRef<DeviceGroup> kinds, uint32_t stages);
 
 /// The graphs of one function for any numbers of stages. They differ in what is cheap alone, and mostly not
 /// in that.
 class ModelGraphs {
 public:
-  /// \param kinds  the places that operations are priced on.
-  ModelGraphs(mlir::func::FuncOp function, llvm::ArrayRef<Place> kinds);
+  /// \param kinds  the groups that operations are priced on.
+  ModelGraphs(mlir::func::FuncOp function, llvm::ArrayRef<DeviceGroup> kinds);
   ~ModelGraphs();
   /// Lives as long as this.
   const ModelGraph &of(uint32_t stages);
@@ -49,7 +49,7 @@ public:
 
 private:
   std::unique_ptr<Costs> costs;
-  /// By how many operations are cheap enough, on each kind of place.
+  /// By how many operations are cheap enough, on each kind of group.
   std::map<std::vector<size_t>, ModelGraph> graphs;
 };
 
@@ -58,22 +58,22 @@ struct Kernel {
   OperatorOp op;
   OpWork work;
   /// The products that `work.flops` are.
-  std::optional<ProductShape> product;
+  std::optional<GemmShape> product;
 };
 
 /// Its work at the rate that was measured for its shape, or by the roofline of Williams et al. 2009,
 /// max(flops / peak, bytes / bandwidth).
 double kernelSeconds(const Kernel &kernel, const DeviceSpec &device);
 
-/// A fixed cost of calling it, and its work (kernelSeconds), on the device of the place that is slowest at
+/// A fixed cost of calling it, and its work (kernelSeconds), on the device of the group that is slowest at
 /// it.
-double callSeconds(const Kernel &kernel, const Place &place);
+double callSeconds(const Kernel &kernel, const DeviceGroup &group);
 
-/// Seconds of one operation: of its kernel (callSeconds), or what the place's groups take for a collective.
-double operationSeconds(mlir::Operation *op, const TracedShapes &shapes, const Place &place);
+/// Seconds of one operation: of its kernel (callSeconds), or what the group's tensor groups take for a collective.
+double operationSeconds(mlir::Operation *op, const ExampleShapes &shapes, const DeviceGroup &group);
 
 /// Of a value that one stage sends another.
-int64_t bytesSent(mlir::Value value, const TracedShapes &shapes);
+int64_t bytesSent(mlir::Value value, const ExampleShapes &shapes);
 
 } // namespace cleave
 

@@ -15,9 +15,9 @@ namespace cleave {
 /// As PyTorch's DDP has it.
 static constexpr int64_t kBucketBytes = 25 << 20;
 
-TrainingCosts::TrainingCosts(func::FuncOp function, const TracedShapes &microbatch, const Place &place,
+TrainingCosts::TrainingCosts(func::FuncOp function, const ExampleShapes &microbatch, const DeviceGroup &group,
                              const TrainingOptions &options)
-    : function(function), shapes(microbatch), place(place), options(options), ranks(tensorRanksOf(function)),
+    : function(function), shapes(microbatch), group(group), options(options), ranks(tensorRanksOf(function)),
       flow(function) {
   findSplit();
   findSumsOfGradients();
@@ -111,14 +111,14 @@ void TrainingCosts::findBlocks() {
   });
 }
 
-static bool isProduct(Operation *op) {
+static bool isContraction(Operation *op) {
   auto call = dyn_cast_or_null<OperatorOp>(op);
-  return call && semanticsOf(call.getName()).isProduct;
+  return call && semanticsOf(call.getName()).isContraction;
 }
 
 /// Of two values that are both of the request.
 static bool isInnerProduct(Operation *op, const GradientFlow &flow) {
-  return isProduct(op) && flow.passes(op) &&
+  return isContraction(op) && flow.passes(op) &&
          llvm::count_if(op->getOperands(), [&](Value operand) { return flow.isOfRequest(operand); }) > 1 &&
          llvm::none_of(op->getOperands(), [&](Value operand) { return flow.isWeight(operand); });
 }
@@ -133,7 +133,7 @@ bool TrainingCosts::leadsToCore(Value value, Segment core, llvm::DenseSet<Operat
   if (!seen.insert(op).second)
     return false;
   bool leads = isInnerProduct(op, flow);
-  if (!isProduct(op))
+  if (!isContraction(op))
     for (Value operand : op->getOperands())
       leads |= leadsToCore(operand, core, seen);
   if (leads)
@@ -165,7 +165,7 @@ std::optional<TrainingCosts::Segment> TrainingCosts::segmentOf(Operation *op) co
 
 double TrainingCosts::allReduceSeconds(int64_t bytes) const {
   auto seconds = [&](CollectiveKind kind) {
-    return place.operatorSeconds() + place.collectives.seconds(kind, bytes, ranks);
+    return group.operatorSeconds() + group.collectives.seconds(kind, bytes, ranks);
   };
   return options.sequenceParallel
              ? seconds(CollectiveKind::ReduceScatter) + seconds(CollectiveKind::AllGather)
@@ -173,7 +173,7 @@ double TrainingCosts::allReduceSeconds(int64_t bytes) const {
 }
 
 double TrainingCosts::forwardSeconds(Operation *op) const {
-  const double all = operationSeconds(op, shapes, place);
+  const double all = operationSeconds(op, shapes, group);
   if (auto kind = collectiveOf(op)) {
     // A loss is made where the results are.
     auto isReturn = [](Operation *user) { return isa<func::ReturnOp>(user); };
@@ -181,7 +181,7 @@ double TrainingCosts::forwardSeconds(Operation *op) const {
       return 0;
     return *kind == CollectiveKind::AllReduce ? allReduceSeconds(shapes.bytesOf(op->getResult(0))) : all;
   }
-  const double launch = std::min(all, place.operatorSeconds());
+  const double launch = std::min(all, group.operatorSeconds());
   return launch + (all - launch) * shareOf(op);
 }
 
@@ -196,7 +196,7 @@ double TrainingCosts::exchangeSeconds(Operation *op) const {
     return seconds;
   // The gradient of a part is gathered, that of a sum or a whole is there.
   const int64_t bytes = std::max(shapes.bytesOf(op->getOperand(0)), shapes.bytesOf(op->getResult(0)));
-  const CollectiveCosts &costs = place.collectives;
+  const CollectiveCosts &costs = group.collectives;
   if (*kind == CollectiveKind::ReduceScatter)
     seconds += costs.seconds(CollectiveKind::AllGather, bytes, ranks);
   if (*kind == CollectiveKind::AllToAll)
@@ -216,7 +216,7 @@ double TrainingCosts::sumSeconds(Operation *op) const {
         llvm::count_if(result.getUsers(), [&](Operation *user) { return flow.passes(user); });
     const double bytes = 3.0 * shapes.bytesOf(result) * shareOf(op);
     if (users > 1)
-      seconds += (users - 1) * callSeconds({call, {0, bytes}, std::nullopt}, place);
+      seconds += (users - 1) * callSeconds({call, {0, bytes}, std::nullopt}, group);
   }
   return seconds;
 }
@@ -230,7 +230,7 @@ TrainingCosts::Seconds TrainingCosts::secondsOf(Operation *op) const {
         gradient.work = {gradient.work.flops * share, gradient.work.bytes * share};
         if (gradient.product)
           gradient.product->rows *= share;
-        sum += callSeconds({call, gradient.work, gradient.product}, place);
+        sum += callSeconds({call, gradient.work, gradient.product}, group);
       }
     };
     BackwardWork work = backwardOf(call, shapes, flow);
@@ -338,7 +338,7 @@ std::vector<int64_t> TrainingCosts::addWeights(ArrayRef<Operation *> ops, Traini
     cost.itemBytes.back() += cost.weightBytes - weightsBefore;
     lastItem = item;
   }
-  for (const DeviceSpec &device : place.devices) {
+  for (const DeviceSpec &device : group.devices) {
     const bool isMeasured = device.rates && !device.rates->memory.isEmpty();
     const double rate = isMeasured ? device.rates->memory.at({moved}) : device.memoryBytesPerSecond;
     cost.update = std::max(cost.update, moved / rate);

@@ -2,10 +2,10 @@
 #ifndef CLEAVE_PARTITIONER_COST_TRAININGCOSTS_H
 #define CLEAVE_PARTITIONER_COST_TRAININGCOSTS_H
 
-#include "ir/TracedShapes.h"
+#include "ir/ExampleShapes.h"
 #include "ir/semantics/GradientFlow.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
-#include "partitioner/machine/Place.h"
+#include "partitioner/machine/DeviceGroup.h"
 #include "llvm/ADT/MapVector.h"
 
 namespace cleave {
@@ -71,8 +71,8 @@ struct OptimizerBytes {
 class TrainingCosts {
 public:
   /// \param microbatch  the sizes of one micro-batch.
-  /// \param place       where it runs; must outlive this.
-  TrainingCosts(mlir::func::FuncOp function, const TracedShapes &microbatch, const Place &place,
+  /// \param group       where it runs; must outlive this.
+  TrainingCosts(mlir::func::FuncOp function, const ExampleShapes &microbatch, const DeviceGroup &group,
                 const TrainingOptions &options);
 
   /// Forward and backward pass of one operation, for the cut.
@@ -120,8 +120,8 @@ private:
   bool leadsToCore(mlir::Value value, Segment core, llvm::DenseSet<mlir::Operation *> &seen);
 
   mlir::func::FuncOp function;
-  TracedShapes shapes;
-  const Place &place;
+  ExampleShapes shapes;
+  const DeviceGroup &group;
   TrainingOptions options;
   unsigned ranks;
   GradientFlow flow;

@@ -94,7 +94,7 @@ void DownsetSearch::spend(uint64_t amount) {
   if (!mayEndEarly || untilAsked > 0)
     return;
   untilAsked = kBetweenQuestions;
-  if (EarlyEnd::isWantedNow())
+  if (CancellationScope::isRequested())
     work = 0;
 }
 
@@ -401,7 +401,7 @@ SearchOutcome searchAll(const GroupGraph &graph, const DeviceRow &devices, doubl
   auto found = DownsetSearch(graph, devices, *lattice).run(bound, work, /*mayEndEarly=*/true);
   if (work > 0)
     return {std::move(found), SearchEnd::Complete, lattice->size()};
-  return {std::move(found), EarlyEnd::isWantedNow() ? SearchEnd::Interrupted : SearchEnd::OutOfWork,
+  return {std::move(found), CancellationScope::isRequested() ? SearchEnd::Interrupted : SearchEnd::OutOfWork,
           lattice->size()};
 }
 

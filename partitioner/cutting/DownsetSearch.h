@@ -83,7 +83,7 @@ public:
   /// the least sum of squared loads; among equals, that whose last device begins first, then that before it.
   /// \param workLeft  what may be done (SearchLimits::work); lowered by what was, 0 when that ended the
   /// search.
-  /// \param mayEndEarly  as EarlyEnd says; then nothing is left of the work.
+  /// \param mayEndEarly  as CancellationScope says; then nothing is left of the work.
   std::optional<DevicesFound> run(double bound, uint64_t &workLeft, bool mayEndEarly = false);
 
 private:
@@ -167,7 +167,7 @@ private:
   bool hasFound = false;
   uint64_t work = 0;
   bool mayEndEarly = false;
-  /// What may be done before EarlyEnd is asked again.
+  /// What may be done before CancellationScope is asked again.
   uint64_t untilAsked = 0;
   /// Of the downset that is walked from: those that no other with as few devices is as good as.
   std::vector<State> states;

@@ -8,15 +8,15 @@ using llvm::formatv;
 namespace cleave {
 
 /// The innermost one that lives.
-static thread_local const EarlyEnd *current = nullptr;
+static thread_local const CancellationScope *current = nullptr;
 
-EarlyEnd::EarlyEnd(std::function<bool()> isWanted) : isWanted(std::move(isWanted)), outer(current) {
+CancellationScope::CancellationScope(std::function<bool()> isWanted) : isWanted(std::move(isWanted)), outer(current) {
   current = this;
 }
 
-EarlyEnd::~EarlyEnd() { current = outer; }
+CancellationScope::~CancellationScope() { current = outer; }
 
-bool EarlyEnd::isWantedNow() { return current && current->isWanted && current->isWanted(); }
+bool CancellationScope::isRequested() { return current && current->isWanted && current->isWanted(); }
 
 std::string SearchProof::describe(const SearchLimits &limits) const {
   if (isExact && downsets > 0)

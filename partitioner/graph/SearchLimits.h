@@ -24,19 +24,19 @@ inline constexpr uint64_t kMostSearchStates = 1 << 25;
 /// While it lives, searches of this thread end early once `isWanted`, asked now and then, says so, with the
 /// best until then. Of the thread, since pipelines of passes are text, in which nothing could be handed to
 /// them.
-class EarlyEnd {
+class CancellationScope {
 public:
   /// \param isWanted  may be empty.
-  explicit EarlyEnd(std::function<bool()> isWanted);
-  ~EarlyEnd();
-  EarlyEnd(const EarlyEnd &) = delete;
-  EarlyEnd &operator=(const EarlyEnd &) = delete;
+  explicit CancellationScope(std::function<bool()> isWanted);
+  ~CancellationScope();
+  CancellationScope(const CancellationScope &) = delete;
+  CancellationScope &operator=(const CancellationScope &) = delete;
 
-  static bool isWantedNow();
+  static bool isRequested();
 
 private:
   std::function<bool()> isWanted;
-  const EarlyEnd *outer;
+  const CancellationScope *outer;
 };
 
 /// Whether a search saw all cuts, or what kept it from that.

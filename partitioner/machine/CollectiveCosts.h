@@ -45,20 +45,20 @@ public:
   }
   double bytesPerSecond(CollectiveKind kind, double bytes) const {
     double slowest = ownRate(kind, bytes);
-    for (const Link &other : unlikeLinks)
+    for (const Link &other : linkOverrides)
       slowest = std::min(slowest, other.bytesPerSecond);
     return slowest;
   }
   double seconds(CollectiveKind kind, double bytes, unsigned ranks) const {
     double slowest = latency(kind, ranks) + bytesSent(kind, bytes, ranks) / ownRate(kind, bytes);
-    for (const Link &other : unlikeLinks)
+    for (const Link &other : linkOverrides)
       slowest = std::max(slowest, CollectiveCosts(other).seconds(kind, bytes, ranks));
     return slowest;
   }
   /// Some ranks of the group have this link between them: all go at the pace of the slowest.
   void add(const Link &unlike) {
-    if (std::find(unlikeLinks.begin(), unlikeLinks.end(), unlike) == unlikeLinks.end())
-      unlikeLinks.push_back(unlike);
+    if (std::find(linkOverrides.begin(), linkOverrides.end(), unlike) == linkOverrides.end())
+      linkOverrides.push_back(unlike);
   }
   bool operator==(const CollectiveCosts &) const = default;
 
@@ -77,7 +77,7 @@ private:
   }
 
   Link link;
-  std::vector<Link> unlikeLinks;
+  std::vector<Link> linkOverrides;
   std::array<std::optional<Measured>, std::size(kCollectiveKinds)> measured;
 };
 

@@ -20,8 +20,8 @@ namespace cleave {
 /// What is known of a device's kernels beyond peaks.
 struct KernelRates {
   /// Floating-point operations a second of products by kind and dtype (`bfloat16`), by the count, rows,
-  /// columns and depth of a ProductShape; where a table has one number, that is a peak.
-  std::map<std::pair<ProductKind, std::string>, RateTable> products;
+  /// columns and depth of a GemmShape; where a table has one number, that is a peak.
+  std::map<std::pair<GemmKind, std::string>, RateTable> products;
   /// Bytes read and written a second by operators, without overload (`aten.gelu`), by these bytes.
   std::map<std::string, RateTable> operators;
   /// … and by all others; empty: DeviceSpec::memoryBytesPerSecond.
@@ -70,7 +70,7 @@ struct Machine {
   /// Within a node.
   Link link;
   /// By sender and receiver, places in `devices`, where it is another; always both directions of two devices.
-  std::map<std::pair<uint32_t, uint32_t>, Link> unlikeLinks;
+  std::map<std::pair<uint32_t, uint32_t>, Link> linkOverrides;
   /// Nothing: all are one node.
   std::optional<Nodes> nodes;
   /// Of a group within one node.

@@ -289,7 +289,7 @@ static Expected<uint32_t> readEnd(const json::Value *value, const Twine &where,
   return failure("{0}: found {1}, expected the name of a device{2}", where.str(), describeJson(value), meant);
 }
 
-static Error readUnlikeLink(const json::Value &value, StringRef where, const Machine &machine,
+static Error readLinkOverride(const json::Value &value, StringRef where, const Machine &machine,
                             std::pair<uint32_t, uint32_t> &ends, Link &link) {
   auto object = asObject(value, where, "from, to, latency_seconds and bytes_per_second");
   if (!object)
@@ -306,7 +306,7 @@ static Error readUnlikeLink(const json::Value &value, StringRef where, const Mac
   return readNumbers(**object, where, kLinkNumbers, link);
 }
 
-static Error readUnlikeLinks(const json::Value &value, StringRef where, Machine &machine) {
+static Error readLinkOverrides(const json::Value &value, StringRef where, Machine &machine) {
   const json::Array *array = value.getAsArray();
   if (!array)
     return failure("{0}: found {1}, expected an array of links between two devices", where,
@@ -316,22 +316,22 @@ static Error readUnlikeLinks(const json::Value &value, StringRef where, Machine 
     const std::string here = llvm::formatv("{0}[{1}]", where, index);
     std::pair<uint32_t, uint32_t> ends;
     Link link;
-    if (Error error = readUnlikeLink((*array)[index], here, machine, ends, link))
+    if (Error error = readLinkOverride((*array)[index], here, machine, ends, link))
       return error;
     if (auto [first, isNew] = given.try_emplace(ends, index); !isNew)
       return failure("{0}: goes from \"{1}\" to \"{2}\", as links[{3}] does; give each direction once", here,
                      machine.devices[ends.first].name, machine.devices[ends.second].name, first->second);
-    machine.unlikeLinks[ends] = link;
+    machine.linkOverrides[ends] = link;
   }
   // The way back is alike unless it is given.
   for (const auto &[ends, index] : given)
-    machine.unlikeLinks.try_emplace({ends.second, ends.first}, machine.unlikeLinks[ends]);
+    machine.linkOverrides.try_emplace({ends.second, ends.first}, machine.linkOverrides[ends]);
   // Between nodes, where the others are slower, one as within them differs.
   if (!machine.nodes)
-    std::erase_if(machine.unlikeLinks, [&](const auto &each) {
-      auto back = machine.unlikeLinks.find({each.first.second, each.first.first});
+    std::erase_if(machine.linkOverrides, [&](const auto &each) {
+      auto back = machine.linkOverrides.find({each.first.second, each.first.first});
       return each.second == machine.link &&
-             (back == machine.unlikeLinks.end() || back->second == machine.link);
+             (back == machine.linkOverrides.end() || back->second == machine.link);
     });
   return Error::success();
 }
@@ -347,7 +347,7 @@ static Error readBetweenDevices(const json::Object &object, StringRef path, Mach
     if (Error error = readNodes(*nodes, where("nodes"), machine.devices.size(), machine.nodes))
       return error;
   if (const json::Value *links = object.get("links"))
-    return readUnlikeLinks(*links, where("links"), machine);
+    return readLinkOverrides(*links, where("links"), machine);
   return Error::success();
 }
 
@@ -443,12 +443,12 @@ static void writeDevices(json::Object &object, const Machine &machine) {
     writeRates(object, *machine.devices.front().rates);
 }
 
-static json::Array unlikeLinksOf(const Machine &machine) {
+static json::Array linkOverridesOf(const Machine &machine) {
   json::Array links;
-  for (const auto &[ends, link] : machine.unlikeLinks) {
-    auto back = machine.unlikeLinks.find({ends.second, ends.first});
+  for (const auto &[ends, link] : machine.linkOverrides) {
+    auto back = machine.linkOverrides.find({ends.second, ends.first});
     // Written with the other direction.
-    if (ends.first > ends.second && back != machine.unlikeLinks.end() && back->second == link)
+    if (ends.first > ends.second && back != machine.linkOverrides.end() && back->second == link)
       continue;
     json::Object entry = objectOf(link);
     entry["from"] = machine.devices[ends.first].name;
@@ -480,8 +480,8 @@ static json::Value valueOf(const Machine &machine) {
     writeCollectives(nodes, machine.nodes->collectives);
     object["nodes"] = std::move(nodes);
   }
-  if (!machine.unlikeLinks.empty())
-    object["links"] = unlikeLinksOf(machine);
+  if (!machine.linkOverrides.empty())
+    object["links"] = linkOverridesOf(machine);
   writeCollectives(object, machine.collectives);
   return object;
 }

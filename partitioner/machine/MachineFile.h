@@ -59,7 +59,7 @@ inline constexpr uint32_t kMostDevices = 1024, kMostThreads = 1024;
 /// array | | `latency_seconds`         | of one message                                | 0 to 1000 | |
 /// `bytes_per_second`        | of one message                                | 1 to 1e21               | |
 /// `products`                | a table for each kind and dtype: `matrix`, `pointwise`, `convolution`,
-/// `strided`, `attention`; `float32`, `bfloat16`, `float16` | a table by ProductShape | | `operators` | a
+/// `strided`, `attention`; `float32`, `bfloat16`, `float16` | a table by GemmShape | | `operators` | a
 /// table for each operator, without overload; the others: `memory` | a table by bytes | | `memory` | bytes
 /// read and written by what is no product  | a table by bytes        | | `collectives`             |
 /// `all_reduce`, `all_gather`, `reduce_scatter`, `all_to_all`, `broadcast`: a table of the bytes that a rank

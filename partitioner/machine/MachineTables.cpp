@@ -109,11 +109,11 @@ static Error readProducts(const json::Value &value, StringRef where, KernelRates
   auto readKind = [&](size_t kind, const std::string &ofKind, const json::Value &tables) {
     return readByName(tables, ofKind, "tables by dtype", kProductDtypes,
                       [&](size_t dtype, const std::string &here, const json::Value &table) {
-                        RateTable &rate = rates.products[{ProductKind(kind), kProductDtypes[dtype].str()}];
+                        RateTable &rate = rates.products[{GemmKind(kind), kProductDtypes[dtype].str()}];
                         return readWholeTable(table, here, kByShape).moveInto(rate);
                       });
   };
-  return readByName(value, where, "tables by kind and dtype", kProductKinds, readKind);
+  return readByName(value, where, "tables by kind and dtype", kGemmKinds, readKind);
 }
 
 /// Why there is no operator of this name; empty where there is, or may be once a library is loaded.
@@ -193,7 +193,7 @@ static json::Object tableOf(const RateTable &table, const TableKeys &keys) {
 void writeRates(json::Object &object, const KernelRates &rates) {
   json::Object products, operators;
   for (auto &[key, table] : rates.products) {
-    StringRef kind = kProductKinds[size_t(key.first)];
+    StringRef kind = kGemmKinds[size_t(key.first)];
     if (!products.get(kind))
       products[kind] = json::Object();
     (*products.getObject(kind))[key.second] = tableOf(table, kByShape);

@@ -4,14 +4,14 @@
 
 namespace cleave {
 
-Rooms roomsOfMost(const CutMemory &memory, const Machine &machine, uint32_t ranks, uint32_t tensorRanks,
+MemoryBudgets largestBudgets(const CutMemory &memory, const Machine &machine, uint32_t ranks, uint32_t tensorRanks,
                   uint32_t dataRanks) {
-  Rooms rooms;
+  MemoryBudgets budgets;
   auto memoryOf = [&](size_t device) {
     return machine.devices[std::min(device, machine.devices.size() - 1)].memoryBytes;
   };
   for (size_t rank = 0; rank < ranks; ++rank) {
-    std::optional<int64_t> &room = rooms.emplace_back(0);
+    std::optional<int64_t> &room = budgets.emplace_back(0);
     for (uint32_t tensorRank : memory.tensorRanks()) {
       std::optional<int64_t> least;
       for (size_t dataRank = 0; dataRank < dataRanks; ++dataRank)
@@ -20,14 +20,14 @@ Rooms roomsOfMost(const CutMemory &memory, const Machine &machine, uint32_t rank
       room = room && least ? std::optional(std::max(*room, *least)) : std::nullopt;
     }
   }
-  return rooms;
+  return budgets;
 }
 
-std::optional<MemoryShortage> shortageOf(llvm::ArrayRef<RankMemory> ranks, RoomsRef rooms) {
+std::optional<MemoryShortage> shortageOf(llvm::ArrayRef<RankMemory> ranks, MemoryBudgetsRef budgets) {
   std::vector<int64_t> bytes;
   for (const RankMemory &rank : ranks)
     bytes.push_back(rank.bytes());
-  return shortageOf(bytes, rooms);
+  return shortageOf(bytes, budgets);
 }
 
 } // namespace cleave

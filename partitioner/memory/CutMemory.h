@@ -14,14 +14,14 @@ struct RankMemory {
 };
 
 /// By rank: bytes of a device; nothing of one that is not limited.
-using Rooms = std::vector<std::optional<int64_t>>;
-using RoomsRef = llvm::ArrayRef<std::optional<int64_t>>;
+using MemoryBudgets = std::vector<std::optional<int64_t>>;
+using MemoryBudgetsRef = llvm::ArrayRef<std::optional<int64_t>>;
 
 /// Where they hold more than they have room for.
-std::optional<MemoryShortage> shortageOf(llvm::ArrayRef<RankMemory> ranks, RoomsRef rooms);
+std::optional<MemoryShortage> shortageOf(llvm::ArrayRef<RankMemory> ranks, MemoryBudgetsRef budgets);
 
 /// What ranks hold of cuts of one function, at micro-batches of one size. Stage s of a cut is on rank s mod
-/// ranks. PlannedMemory predicts it of programs; the interface is virtual because tests of CutFitting use
+/// ranks. PlannedMemory predicts it of programs; the interface is virtual because tests of MemoryConstrainedCutter use
 /// graphs with synthetic memory and no program.
 class CutMemory {
 public:
@@ -33,13 +33,13 @@ public:
   virtual std::vector<uint32_t> tensorRanks() const { return {0}; }
   /// Whatever the cut, ranks that have less need so many bytes or more, beside the others with what they
   /// have. No more than the least room: nothing says that they lack any.
-  virtual int64_t least(const ModelGraph &model, RoomsRef rooms) const = 0;
+  virtual int64_t least(const ModelGraph &model, MemoryBudgetsRef budgets) const = 0;
 };
 
 /// Upper bounds of the memory that pipeline ranks have, by rank. Of the tensor-parallel ranks that
 /// CutMemory::tensorRanks names, the largest device counts: a cut that does not fit there fits nowhere.
 /// Of data ranks, which hold the same, the device that has least.
-Rooms roomsOfMost(const CutMemory &memory, const Machine &machine, uint32_t ranks, uint32_t tensorRanks,
+MemoryBudgets largestBudgets(const CutMemory &memory, const Machine &machine, uint32_t ranks, uint32_t tensorRanks,
                   uint32_t dataRanks = 1);
 
 } // namespace cleave

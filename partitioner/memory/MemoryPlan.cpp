@@ -11,7 +11,7 @@ namespace {
 /// Follows the executor through a stage: storages are alive while a slot refers to them.
 class MemoryWalk {
 public:
-  MemoryWalk(const InferredValues &inferred, const TracedShapes &shapes, int64_t threads)
+  MemoryWalk(const InferredValues &inferred, const ExampleShapes &shapes, int64_t threads)
       : inferred(inferred), shapes(shapes), threads(threads) {}
 
   StageMemory run(const StageBody &body);
@@ -27,7 +27,7 @@ private:
   }
 
   const InferredValues &inferred;
-  const TracedShapes &shapes;
+  const ExampleShapes &shapes;
   const int64_t threads;
   /// Slots that refer to a storage.
   llvm::DenseMap<unsigned, unsigned> references;
@@ -60,7 +60,7 @@ void MemoryWalk::release(Value value) {
       live -= storage.bytes;
 }
 
-int64_t workspaceOf(Operation *op, const TracedShapes &shapes, int64_t threads) {
+int64_t workspaceOf(Operation *op, const ExampleShapes &shapes, int64_t threads) {
   auto call = dyn_cast<OperatorOp>(op);
   const OpSemantics *semantics = call ? &semanticsOf(call.getName()) : nullptr;
   return semantics && semantics->workspaceBytes ? semantics->workspaceBytes(call, shapes, threads) : 0;
@@ -77,7 +77,7 @@ void MemoryWalk::visit(Operation *op) {
     ignore(state);
   }
   // Made when the plan is loaded, of weights that nobody reads afterwards.
-  bool isPrepared = preparesWeights(op);
+  bool isPrepared = prepacksWeights(op);
   for (Value result : op->getResults())
     isPrepared ? ignore(result) : hold(result);
   memory.activationBytes = std::max(memory.activationBytes, live + workspaceOf(op, shapes, threads));
@@ -123,12 +123,12 @@ static StageBody bodyOf(StageOp stage) {
   return result;
 }
 
-StageMemory memoryOf(const StageBody &body, const InferredValues &inferred, const TracedShapes &shapes,
+StageMemory memoryOf(const StageBody &body, const InferredValues &inferred, const ExampleShapes &shapes,
                      int64_t threads) {
   return MemoryWalk(inferred, shapes, threads).run(body);
 }
 
-StageMemory memoryOf(StageOp stage, const InferredValues &inferred, const TracedShapes &shapes,
+StageMemory memoryOf(StageOp stage, const InferredValues &inferred, const ExampleShapes &shapes,
                      int64_t threads) {
   return memoryOf(bodyOf(stage), inferred, shapes, threads);
 }

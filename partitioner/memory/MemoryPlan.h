@@ -3,7 +3,7 @@
 #define CLEAVE_PARTITIONER_MEMORY_MEMORYPLAN_H
 
 #include "ir/Cleave.h"
-#include "ir/TracedShapes.h"
+#include "ir/ExampleShapes.h"
 #include "ir/inference/ShapeInference.h"
 
 namespace cleave {
@@ -27,15 +27,15 @@ struct StageBody {
   llvm::DenseMap<mlir::Operation *, llvm::SmallVector<mlir::Value>> lastUses;
 };
 
-/// \param inferred  of the function around the stage (see inferTracedShapes).
+/// \param inferred  of the function around the stage (see inferExampleShapes).
 /// \param threads   that the device has for an operator.
-StageMemory memoryOf(const StageBody &body, const InferredValues &inferred, const TracedShapes &shapes,
+StageMemory memoryOf(const StageBody &body, const InferredValues &inferred, const ExampleShapes &shapes,
                      int64_t threads);
-StageMemory memoryOf(StageOp stage, const InferredValues &inferred, const TracedShapes &shapes,
+StageMemory memoryOf(StageOp stage, const InferredValues &inferred, const ExampleShapes &shapes,
                      int64_t threads);
 
 /// Bytes that the operation allocates while it runs, beyond its results.
-int64_t workspaceOf(mlir::Operation *op, const TracedShapes &shapes, int64_t threads);
+int64_t workspaceOf(mlir::Operation *op, const ExampleShapes &shapes, int64_t threads);
 
 } // namespace cleave
 

@@ -22,8 +22,8 @@ FailureOr<Microbatch> Microbatch::of(func::FuncOp function, StringRef batch, int
   const bool isPart = count > 1 && whole;
   if (isPart)
     function->setAttr(kSymbolsAttr, symbolsOfMicrobatch(function, batch, count));
-  auto inferred = inferTracedShapes(function);
-  TracedShapes shapes(function);
+  auto inferred = inferExampleShapes(function);
+  ExampleShapes shapes(function);
   if (isPart)
     function->setAttr(kSymbolsAttr, whole);
   if (failed(inferred))

@@ -2,7 +2,7 @@
 #ifndef CLEAVE_PARTITIONER_MEMORY_MICROBATCH_H
 #define CLEAVE_PARTITIONER_MEMORY_MICROBATCH_H
 
-#include "ir/TracedShapes.h"
+#include "ir/ExampleShapes.h"
 #include "ir/inference/ShapeInference.h"
 
 namespace cleave {
@@ -10,7 +10,7 @@ namespace cleave {
 /// What is known of a function's values while it runs on one micro-batch of the example inputs.
 struct Microbatch {
   InferredValues inferred;
-  TracedShapes shapes;
+  ExampleShapes shapes;
   /// It is not the whole batch.
   bool isPart;
 

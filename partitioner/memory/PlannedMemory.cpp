@@ -172,7 +172,7 @@ void PlannedMemory::findForeign() {
   };
   llvm::for_each(function.getArguments(), ignore);
   for (Operation &op : function.getBody().front())
-    if (isa<ParamOp, StateOp>(op) || preparesWeights(&op))
+    if (isa<ParamOp, StateOp>(op) || prepacksWeights(&op))
       llvm::for_each(op.getResults(), ignore);
 }
 
@@ -280,10 +280,10 @@ PlannedMemory::Needs PlannedMemory::needsOf(const ModelGraph &model) const {
 }
 
 /// Whether ranks may do where those with less have `least` bytes.
-static bool suffices(int64_t least, RoomsRef rooms, int64_t ofOne,
+static bool suffices(int64_t least, MemoryBudgetsRef budgets, int64_t ofOne,
                      ArrayRef<std::pair<int64_t, int64_t>> ofAll) {
   std::vector<int64_t> bytes;
-  for (const auto &room : rooms) {
+  for (const auto &room : budgets) {
     if (!room)
       return true;
     bytes.push_back(std::max(*room, least));
@@ -298,14 +298,14 @@ static bool suffices(int64_t least, RoomsRef rooms, int64_t ofOne,
   });
 }
 
-int64_t PlannedMemory::least(const ModelGraph &model, RoomsRef rooms) const {
+int64_t PlannedMemory::least(const ModelGraph &model, MemoryBudgetsRef budgets) const {
   const Needs needs = needsOf(model);
   int64_t tooLittle = -1, enough = needs.ofOne;
   for (auto [beside, bytes] : needs.ofAll)
-    enough = std::max<int64_t>(enough, beside + llvm::divideCeil(bytes, rooms.size()));
+    enough = std::max<int64_t>(enough, beside + llvm::divideCeil(bytes, budgets.size()));
   while (enough - tooLittle > 1) {
     const int64_t middle = tooLittle + (enough - tooLittle) / 2;
-    (suffices(middle, rooms, needs.ofOne, needs.ofAll) ? enough : tooLittle) = middle;
+    (suffices(middle, budgets, needs.ofOne, needs.ofAll) ? enough : tooLittle) = middle;
   }
   return enough;
 }

@@ -31,7 +31,7 @@ public:
 
   /// Of first tensor ranks: an operation's operands and results live at once wherever it runs, beside the
   /// weights that it reads; and all weights with so much beside them are in what ranks have more than that.
-  int64_t least(const ModelGraph &model, RoomsRef rooms) const override;
+  int64_t least(const ModelGraph &model, MemoryBudgetsRef budgets) const override;
 
 private:
   /// What tensor ranks run that hold alike; where the first one is among them, less at the most.
@@ -64,7 +64,7 @@ private:
   const uint32_t dataRanks;
   /// The first rank's first.
   std::vector<Program> programs;
-  TracedShapes whole;
+  ExampleShapes whole;
   /// By device.
   std::vector<int64_t> threads;
   int64_t leastThreads = 1;

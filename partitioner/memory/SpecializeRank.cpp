@@ -87,7 +87,7 @@ static std::vector<const void *> sizesOf(func::FuncOp function, unsigned rank) {
     // What is no weight stays longer where nobody uses it.
     if (auto first = dyn_cast<FirstRankOp>(op); first && rank > 0)
       if (Operation *maker = first.getValue().getDefiningOp();
-          !maker || !(isa<ParamOp>(maker) || preparesWeights(maker)))
+          !maker || !(isa<ParamOp>(maker) || prepacksWeights(maker)))
         sizes.push_back(op);
   });
   return sizes;

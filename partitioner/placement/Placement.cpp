@@ -176,7 +176,7 @@ Expected<Placement> place(const PlacementProblem &problem, const SearchLimits &l
     return nothingFits(problem, graph, best.end);
   Placement placement = describe(problem, graph, *best.found);
   placement.end =
-      best.end != SearchEnd::Complete && EarlyEnd::isWantedNow() ? SearchEnd::Interrupted : best.end;
+      best.end != SearchEnd::Complete && CancellationScope::isRequested() ? SearchEnd::Interrupted : best.end;
   placement.downsets = best.downsets;
   placement.isExact = best.end == SearchEnd::Complete || placement.maxLoad <= lowerBound * kRounding;
   placement.lowerBound = placement.isExact ? placement.maxLoad : std::min(lowerBound, placement.maxLoad);

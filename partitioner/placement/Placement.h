@@ -74,7 +74,7 @@ struct Placement : SearchProof {
 /// Time: pairs of downsets times edges at a node and devices of each kind, at worst, as far as `limits` go;
 /// memory: downsets times devices of each kind.
 ///
-/// Where there is a placement, the search ends as EarlyEnd says.
+/// Where there is a placement, the search ends as CancellationScope says.
 ///
 /// \returns an error when nothing fits; when there are too many downsets and no linear order that was tried
 /// fits, though something else may, which the error says; or when (nodes + 1) (accelerators + 1) (cpus + 1) >

@@ -18,7 +18,7 @@ PipelineForecaster::PipelineForecaster(func::FuncOp function, const PipelineSear
 }
 
 /// Of a micro-batch.
-const TracedShapes &PipelineForecaster::shapesOf(const Configuration &configuration) {
+const ExampleShapes &PipelineForecaster::shapesOf(const Configuration &configuration) {
   const uint32_t count = configuration.microbatches * configuration.dataRanks;
   auto [known, isNew] = facts.parts.try_emplace(count, facts.whole);
   if (isNew && count > 1)
@@ -44,46 +44,46 @@ llvm::Error PipelineForecaster::refusal(const Configuration &configuration) cons
   return llvm::Error::success();
 }
 
-const PipelinePlaces &PipelineForecaster::placesOf(const Configuration &configuration) {
+const PipelineDeviceGroups &PipelineForecaster::deviceGroupsOf(const Configuration &configuration) {
   const uint32_t ranks = configuration.pipelineRanks,
                  width = configuration.dataRanks * configuration.tensorRanks;
-  auto known = places.find({ranks, width});
-  if (known != places.end())
+  auto known = groups.find({ranks, width});
+  if (known != groups.end())
     return known->second.first;
-  PipelinePlaces found(request.machine, ranks, width, configuration.tensorRanks);
-  std::vector<const Place *> own = facts.kindsOf(found.kinds);
-  return places.try_emplace({ranks, width}, std::move(found), std::move(own)).first->second.first;
+  PipelineDeviceGroups found(request.machine, ranks, width, configuration.tensorRanks);
+  std::vector<const DeviceGroup *> own = facts.kindsOf(found.kinds);
+  return groups.try_emplace({ranks, width}, std::move(found), std::move(own)).first->second.first;
 }
 
-/// The kinds of its places, in their order there.
-const std::vector<const Place *> &PipelineForecaster::kindsOf(const Configuration &configuration) {
-  placesOf(configuration);
-  return places.at({configuration.pipelineRanks, configuration.dataRanks * configuration.tensorRanks}).second;
+/// The kinds of its groups, in their order there.
+const std::vector<const DeviceGroup *> &PipelineForecaster::kindsOf(const Configuration &configuration) {
+  deviceGroupsOf(configuration);
+  return groups.at({configuration.pipelineRanks, configuration.dataRanks * configuration.tensorRanks}).second;
 }
 
-/// On the places of that number among the configuration's.
+/// On the groups of that number among the configuration's.
 OperationPrices &PipelineForecaster::pricesOf(const Configuration &configuration, uint32_t kind) {
-  const Place *place = kindsOf(configuration)[kind];
-  const TracedShapes &shapes = shapesOf(configuration);
+  const DeviceGroup *group = kindsOf(configuration)[kind];
+  const ExampleShapes &shapes = shapesOf(configuration);
   const auto recompute = configuration.kind ? std::optional(configuration.training.recompute) : std::nullopt;
   auto [known, isNew] = facts.prices.try_emplace(
-      {configuration.microbatches * configuration.dataRanks, recompute, place}, shapes, *place);
+      {configuration.microbatches * configuration.dataRanks, recompute, group}, shapes, *group);
   if (isNew && configuration.kind)
-    known->second.training.emplace(function, shapes, *place, configuration.training);
+    known->second.training.emplace(function, shapes, *group, configuration.training);
   return known->second;
 }
 
 const ModelGraph &PipelineForecaster::graphOf(const Configuration &configuration) {
   return pipelines
-      .graphOf(function, placesOf(configuration).kinds,
+      .graphOf(function, deviceGroupsOf(configuration).kinds,
                configuration.pipelineRanks * configuration.stagesOfRank)
       .model;
 }
 
 /// Null where estimates are all that is known: of training, and where no rank is limited.
 const CutMemory *PipelineForecaster::memoryOf(const Configuration &configuration) {
-  const Rooms rooms = placesOf(configuration).memoryOfRanks();
-  if (configuration.kind || llvm::none_of(rooms, [](const auto &room) { return room.has_value(); }))
+  const MemoryBudgets budgets = deviceGroupsOf(configuration).memoryOfRanks();
+  if (configuration.kind || llvm::none_of(budgets, [](const auto &room) { return room.has_value(); }))
     return nullptr;
   return pipelines.memoryOf(function, request.batch, configuration.microbatches, request.machine,
                             configuration.dataRanks);
@@ -91,7 +91,7 @@ const CutMemory *PipelineForecaster::memoryOf(const Configuration &configuration
 
 StageGraph PipelineForecaster::price(const ModelGraph &model, const Configuration &configuration) {
   SmallVector<OperationPrices *> own;
-  for (uint32_t kind = 0; kind < placesOf(configuration).kinds.size(); ++kind)
+  for (uint32_t kind = 0; kind < deviceGroupsOf(configuration).kinds.size(); ++kind)
     own.push_back(&pricesOf(configuration, kind));
   auto secondsOf = [&](Operation *op, uint32_t kind) { return own[kind]->secondsOf(op); };
   auto bytesOf = [&](Value value) {
@@ -102,7 +102,7 @@ StageGraph PipelineForecaster::price(const ModelGraph &model, const Configuratio
 
 std::vector<StageDevice> PipelineForecaster::stagesOf(const Configuration &configuration) {
   std::vector<StageDevice> stages =
-      placesOf(configuration).stageDevices(configuration.pipelineRanks * configuration.stagesOfRank);
+      deviceGroupsOf(configuration).stageDevices(configuration.pipelineRanks * configuration.stagesOfRank);
   // Training holds more than weights, which is looked at when it is known.
   for (StageDevice &stage : stages)
     if (configuration.kind)
@@ -174,7 +174,7 @@ const PipelineForecaster::TrainingOfCut &PipelineForecaster::trainingOf(const Mo
     return known->second;
   const uint32_t ranks = configuration.pipelineRanks;
   auto costOf = [&](uint32_t stage, ArrayRef<Operation *> ops) {
-    return pricesOf(configuration, placesOf(configuration).ranks[stage % ranks].kind).training->stage(ops);
+    return pricesOf(configuration, deviceGroupsOf(configuration).ranks[stage % ranks].kind).training->stage(ops);
   };
   std::vector<SmallVector<Operation *>> opsOf(ranks * configuration.stagesOfRank), opsOfRank(ranks);
   for (auto [ops, stage] : llvm::zip(model.nodes, stageOf)) {
@@ -192,12 +192,12 @@ const PipelineForecaster::TrainingOfCut &PipelineForecaster::trainingOf(const Mo
 llvm::Expected<PipelineForecast> PipelineForecaster::follow(const ModelGraph &model, const StageGraph &graph,
                                                             llvm::ArrayRef<uint32_t> stageOf,
                                                             const Configuration &configuration) {
-  const PipelinePlaces &places = placesOf(configuration);
+  const PipelineDeviceGroups &groups = deviceGroupsOf(configuration);
   const uint32_t ranks = configuration.pipelineRanks, stages = ranks * configuration.stagesOfRank;
   PipelineForecast result;
   PipelineCosts &costs = result.costs;
-  costs.link = places.link;
-  costs.unlikeLinks = places.unlikeLinks;
+  costs.link = groups.link;
+  costs.linkOverrides = groups.linkOverrides;
   costs.transfers = transfersOf(graph, stageOf, ranks);
   costs.stages.resize(stages);
   std::vector<TrainingStageCost> own;
@@ -216,7 +216,7 @@ llvm::Expected<PipelineForecast> PipelineForecaster::follow(const ModelGraph &mo
     for (auto [stage, bytes] : llvm::enumerate(mostAlive(graph, stageOf, stages)))
       costs.stages[stage].activationBytes = bytes;
     for (auto [node, stage] : llvm::zip(graph.nodes, stageOf))
-      costs.stages[stage].forward += node.secondsOn(places.ranks[stage % ranks].kind);
+      costs.stages[stage].forward += node.secondsOn(groups.ranks[stage % ranks].kind);
   }
   Pipeline pipeline{0, stages, ranks, configuration.microbatches};
   for (const TransferSize &transfer : costs.transfers)
@@ -256,7 +256,7 @@ llvm::Expected<PipelineForecast> PipelineForecaster::forecast(const Estimate &es
   if (!estimated)
     return estimated;
   // The slowest stage is not all that a step takes.
-  const bool hasRoom = !shortageOf(exact->peakBytes, placesOf(configuration).memoryOfRanks());
+  const bool hasRoom = !shortageOf(exact->peakBytes, deviceGroupsOf(configuration).memoryOfRanks());
   return hasRoom && exact->seconds <= estimated->seconds ? std::move(exact) : std::move(estimated);
 }
 

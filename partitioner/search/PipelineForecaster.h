@@ -2,7 +2,7 @@
 #ifndef CLEAVE_PARTITIONER_SEARCH_PIPELINEFORECASTER_H
 #define CLEAVE_PARTITIONER_SEARCH_PIPELINEFORECASTER_H
 
-#include "partitioner/search/KnownPipelines.h"
+#include "partitioner/search/PipelineCache.h"
 #include "partitioner/sharding/BatchAnalysis.h"
 
 namespace cleave {
@@ -16,7 +16,7 @@ public:
 
 protected:
   llvm::Error refusal(const Configuration &configuration) const;
-  const PipelinePlaces &placesOf(const Configuration &configuration);
+  const PipelineDeviceGroups &deviceGroupsOf(const Configuration &configuration);
   const ModelGraph &graphOf(const Configuration &configuration);
   const CutMemory *memoryOf(const Configuration &configuration);
   StageGraph price(const ModelGraph &model, const Configuration &configuration);
@@ -34,24 +34,24 @@ protected:
 
   mlir::func::FuncOp function;
   const PipelineSearchRequest &request;
-  KnownPipelines own;
-  KnownPipelines &pipelines;
-  KnownPipelines::Facts &facts;
+  PipelineCache own;
+  PipelineCache &pipelines;
+  PipelineCache::Facts &facts;
   std::optional<BatchObstacle> obstacle;
   /// Of the cut that is being looked at, by the number of micro-batches of all pipelines and by what is
   /// recomputed.
   std::map<std::pair<uint32_t, Recompute>, TrainingOfCut> ofCut;
 
 private:
-  const TracedShapes &shapesOf(const Configuration &configuration);
-  const std::vector<const Place *> &kindsOf(const Configuration &configuration);
+  const ExampleShapes &shapesOf(const Configuration &configuration);
+  const std::vector<const DeviceGroup *> &kindsOf(const Configuration &configuration);
   OperationPrices &pricesOf(const Configuration &configuration, uint32_t kind);
   const TrainingOfCut &trainingOf(const ModelGraph &model, llvm::ArrayRef<uint32_t> stageOf,
                                   const Configuration &configuration);
   std::vector<DataGroup> groupsOf(const Configuration &configuration) const;
 
   /// By ranks of a pipeline and devices of each; what their kinds are among those of `facts`.
-  std::map<std::pair<uint32_t, uint32_t>, std::pair<PipelinePlaces, std::vector<const Place *>>> places;
+  std::map<std::pair<uint32_t, uint32_t>, std::pair<PipelineDeviceGroups, std::vector<const DeviceGroup *>>> groups;
 };
 
 } // namespace cleave

@@ -155,12 +155,12 @@ std::vector<int64_t> PipelineSearch::plannedBytes(const CutMemory &memory, const
 std::optional<MemoryShortage> PipelineSearch::findShortage(const Configuration &configuration,
                                                            const ModelGraph &model, const StageCut &cut,
                                                            const CutOutcome &outcome) {
-  const Rooms rooms = placesOf(configuration).memoryOfRanks();
+  const MemoryBudgets budgets = deviceGroupsOf(configuration).memoryOfRanks();
   std::vector<int64_t> twice;
   for (int64_t bytes : outcome.peakBytes)
     twice.push_back(2 * bytes);
-  const CutMemory *memory = shortageOf(twice, rooms) ? memoryOf(configuration) : nullptr;
-  return shortageOf(memory ? plannedBytes(*memory, model, cut, outcome) : outcome.peakBytes, rooms);
+  const CutMemory *memory = shortageOf(twice, budgets) ? memoryOf(configuration) : nullptr;
+  return shortageOf(memory ? plannedBytes(*memory, model, cut, outcome) : outcome.peakBytes, budgets);
 }
 
 /// Whether there would be a cut if devices had more of it.
@@ -190,22 +190,22 @@ void PipelineSearch::refuseForMemory(Estimate estimate, double least, const Mode
   const Configuration configuration = estimate.configuration;
   const CutMemory *memory = estimate.lacksMemory ? memoryOf(configuration) : nullptr;
   auto mostRooms = [&] {
-    return roomsOfMost(*memory, request.machine, configuration.pipelineRanks, configuration.tensorRanks,
+    return largestBudgets(*memory, request.machine, configuration.pipelineRanks, configuration.tensorRanks,
                        configuration.dataRanks);
   };
   if (memory && mayFit(*memory, model, mostRooms())) {
     estimate.mayTake = least;
-    const Rooms rooms = placesOf(configuration).memoryOfRanks();
-    const CutFitting fitting(model,
+    const MemoryBudgets budgets = deviceGroupsOf(configuration).memoryOfRanks();
+    const MemoryConstrainedCutter fitting(model,
                              llvm::cantFail(requestFor(model, configuration, kProgramOrder), "it was cut"),
-                             rooms, *memory, facts.cuts[&model]);
-    if (const CutFitting::Fitted fitted = fitting.fit(); fitted.cut) {
+                             budgets, *memory, facts.cuts[&model]);
+    if (const MemoryConstrainedCutter::Fitted fitted = fitting.fit(); fitted.cut) {
       const CutOutcome &outcome = outcomeOf(*fitted.cut, model, graph, configuration);
       estimate.mayTake = std::nullopt;
       const std::vector<int64_t> bytes = outcome.failure.empty()
                                              ? plannedBytes(*memory, model, *fitted.cut, outcome)
                                              : std::vector<int64_t>();
-      if (!bytes.empty() && !shortageOf(bytes, rooms)) {
+      if (!bytes.empty() && !shortageOf(bytes, budgets)) {
         estimate = {configuration, outcome.seconds, *llvm::max_element(bytes)};
         estimate.lacksMemory = true;
         if (request.best)
@@ -263,7 +263,7 @@ void PipelineSearch::tryVariant(const Configuration &configuration, const ModelG
 /// Whether the ranks together have room for all weights.
 bool PipelineSearch::holdsWeights(const ModelGraph &model, const Configuration &configuration) {
   int64_t left = std::accumulate(model.graph.weightBytes.begin(), model.graph.weightBytes.end(), int64_t(0));
-  for (const auto &room : placesOf(configuration).memoryOfRanks()) {
+  for (const auto &room : deviceGroupsOf(configuration).memoryOfRanks()) {
     if (!room || *room >= left)
       return true;
     left -= *room;

@@ -4,8 +4,8 @@
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "partitioner/cost/TrainingCosts.h"
-#include "partitioner/cutting/CutFitting.h"
-#include "partitioner/machine/Place.h"
+#include "partitioner/cutting/MemoryConstrainedCutter.h"
+#include "partitioner/machine/DeviceGroup.h"
 #include "partitioner/simulation/DataParallelism.h"
 #include "partitioner/simulation/Schedules.h"
 #include "partitioner/simulation/Simulator.h"
@@ -77,17 +77,17 @@ struct Estimate {
 inline constexpr char kNotWeighed[] = "not weighed: interrupted";
 
 /// What searches of one function have found, for those that ask the same of it, but for memory and `best`.
-class KnownPipelines {
+class PipelineCache {
 public:
-  KnownPipelines();
-  ~KnownPipelines();
-  /// The function as a graph for so many stages on places of these kinds (buildModelGraph), and cuts of that;
+  PipelineCache();
+  ~PipelineCache();
+  /// The function as a graph for so many stages on groups of these kinds (buildModelGraph), and cuts of that;
   /// both live as long as this.
   struct Graph {
     const ModelGraph &model;
-    KnownCuts &cuts;
+    CutCache &cuts;
   };
-  Graph graphOf(mlir::func::FuncOp function, llvm::ArrayRef<Place> kinds, uint32_t stages);
+  Graph graphOf(mlir::func::FuncOp function, llvm::ArrayRef<DeviceGroup> kinds, uint32_t stages);
   /// What ranks hold of the function's cuts (PlannedMemory::make). Null where the function does not run on so
   /// few samples. Lives as long as this.
   const CutMemory *memoryOf(mlir::func::FuncOp function, llvm::StringRef batch, uint32_t microbatches,
@@ -123,7 +123,7 @@ struct PipelineSearchRequest {
   /// All numbers of micro-batches are listed, also where no cut is possible.
   bool listsAll = false;
   /// Of the function, where others are to use what this search finds; may be null.
-  KnownPipelines *known = nullptr;
+  PipelineCache *known = nullptr;
 };
 
 /// What every pipeline of the request takes that `function`, a program of all its tensor ranks, can be cut

@@ -17,7 +17,7 @@ class Search {
 public:
   Search(func::FuncOp function, const ShardingRequest &request)
       : function(function), propagation(function), shapes(function), request(request), ranks(request.ranks),
-        shardings(propagation, ranks), communication(propagation, ranks, request.place.collectives),
+        shardings(propagation, ranks), communication(propagation, ranks, request.group.collectives),
         bound(propagation, communication) {
     findWeights();
     applyRules();
@@ -31,7 +31,7 @@ public:
 private:
   struct Candidate {
     ShardingSeed seed;
-    SplitClass found;
+    ShardingGroup found;
     double seconds;
   };
   struct Use {
@@ -48,14 +48,14 @@ private:
   /// Beyond what it saves.
   double costOf(const Candidate &candidate) const;
   bool isTooDear(const Candidate &candidate);
-  bool isAskedFor(const SplitClass &found) const;
+  bool isAskedFor(const ShardingGroup &found) const;
   int64_t rankBytes() const;
   bool isWorthIt(const Candidate &candidate) const;
   /// Seconds for a byte that is split.
   double priceOf(const Candidate &candidate) const;
-  ShardingStyle styleOf(ParamOp weight, const SplitClass &found) const;
-  int64_t gainOf(const SplitClass &found) const;
-  bool isAllowed(const SplitClass &found) const;
+  ShardingStyle styleOf(ParamOp weight, const ShardingGroup &found) const;
+  int64_t gainOf(const ShardingGroup &found) const;
+  bool isAllowed(const ShardingGroup &found) const;
   const Candidate *candidateOf(ShardingSeed seed);
   std::shared_ptr<const Candidate> find(ShardingSeed seed);
   void take(const Candidate &candidate);
@@ -64,7 +64,7 @@ private:
 
   func::FuncOp function;
   ShardingPropagation propagation;
-  TracedShapes shapes;
+  ExampleShapes shapes;
   const ShardingRequest &request;
   const unsigned ranks;
   Shardings shardings;
@@ -141,9 +141,9 @@ std::optional<size_t> Search::openWeight(TensorRef tensor) const {
   return known->second;
 }
 
-int64_t Search::gainOf(const SplitClass &found) const {
+int64_t Search::gainOf(const ShardingGroup &found) const {
   int64_t bytes = 0;
-  for (auto &[tensor, labelling] : found.tensors)
+  for (auto &[tensor, assignment] : found.tensors)
     if (openWeight(tensor))
       bytes += propagation.bytesOf(tensor);
   return bytes;
@@ -155,8 +155,8 @@ double Search::priceOf(const Candidate &candidate) const {
 }
 
 /// Nobody's weight in another way than they said.
-bool Search::isAllowed(const SplitClass &found) const {
-  for (auto &[tensor, labelling] : found.tensors)
+bool Search::isAllowed(const ShardingGroup &found) const {
+  for (auto &[tensor, assignment] : found.tensors)
     if (auto said = fixed.find(tensor); said != fixed.end())
       if (said->second == ShardingStyle::Replicate ||
           styleOf(tensor.value.getDefiningOp<ParamOp>(), found) != said->second)
@@ -167,10 +167,10 @@ bool Search::isAllowed(const SplitClass &found) const {
   return found.count >= int32_t(ranks);
 }
 
-static size_t countLabels(const SplitClass &found) {
+static size_t countLabels(const ShardingGroup &found) {
   size_t count = 0;
-  for (auto &[tensor, labelling] : found.tensors)
-    count += labelling.labels.size();
+  for (auto &[tensor, assignment] : found.tensors)
+    count += assignment.labels.size();
   return count;
 }
 
@@ -184,7 +184,7 @@ std::shared_ptr<const Search::Candidate> Search::find(ShardingSeed seed) {
     lastFound.erase(last);
   }
   Found next;
-  SplitClass found = shardings.classOf(seed, &next.asked);
+  ShardingGroup found = shardings.classOf(seed, &next.asked);
   const bool isUsable = isAllowed(found);
   const size_t labels = isUsable ? countLabels(found) : 0;
   if (isUsable) {
@@ -209,14 +209,14 @@ const Search::Candidate *Search::candidateOf(ShardingSeed seed) {
     return nullptr;
   left[keyOf(seed.weight, seed.dim, seed.isCut)] = candidate;
   if (!seed.isCut)
-    for (auto &[tensor, labelling] : candidate->found.tensors)
+    for (auto &[tensor, assignment] : candidate->found.tensors)
       if (weights.contains(tensor))
-        left.try_emplace(keyOf(tensor.value, labelling.dim), candidate);
+        left.try_emplace(keyOf(tensor.value, assignment.dim), candidate);
   return candidate.get();
 }
 
 /// By the sums that are owed where it is used.
-ShardingStyle Search::styleOf(ParamOp weight, const SplitClass &found) const {
+ShardingStyle Search::styleOf(ParamOp weight, const ShardingGroup &found) const {
   ShardingStyle style = ShardingStyle::Colwise;
   for (auto [call, operand] : usesOf.lookup(weight)) {
     bool isSum = llvm::is_contained(found.sums, call->op->getResult(0));
@@ -230,12 +230,12 @@ ShardingStyle Search::styleOf(ParamOp weight, const SplitClass &found) const {
   return style;
 }
 
-static SplitDimension describe(const SplitClass &found) {
+static SplitDimension describe(const ShardingGroup &found) {
   SplitDimension dimension;
   dimension.parts = found.count;
   dimension.sums = found.sums.size();
   dimension.gathers = found.gathers.size() + found.reshards.size() + found.outputs.size();
-  for (auto &[tensor, labelling] : found.tensors)
+  for (auto &[tensor, assignment] : found.tensors)
     if (auto param = tensor.value.getDefiningOp<ParamOp>()) {
       StringRef name = param.getName(), path = dimension.path;
       if (dimension.weights.empty())
@@ -256,7 +256,7 @@ void Search::take(const Candidate &candidate) {
   decision.splitBytes += gain;
   decision.seconds += candidate.seconds;
   shardings.add(candidate.found);
-  for (auto &[tensor, labelling] : candidate.found.tensors)
+  for (auto &[tensor, assignment] : candidate.found.tensors)
     if (auto index = openWeight(tensor)) {
       WeightDecision &weight = decision.weights[*index];
       weight.seed = decision.seeds.size();
@@ -308,10 +308,10 @@ void Search::findClasses() {
       if (known.contains({tensor.value, dim}) || propagation.sizeOf(tensor, dim) < ranks)
         continue;
       ShardingSeed seed{decision.weights[index].weight, dim};
-      SplitClass found = shardings.classOf(seed);
+      ShardingGroup found = shardings.classOf(seed);
       SmallVector<TensorRef> split;
-      for (auto &[tensor, labelling] : found.tensors) {
-        known.insert({tensor.value, labelling.dim});
+      for (auto &[tensor, assignment] : found.tensors) {
+        known.insert({tensor.value, assignment.dim});
         if (weights.contains(tensor))
           split.push_back(tensor);
       }
@@ -352,24 +352,24 @@ bool Search::isWorthIt(const Candidate &candidate) const {
   for (auto &[tensor, index] : weights)
     all += propagation.bytesOf(tensor);
   const int64_t gain = gainOf(candidate.found);
-  const double rate = request.place.collectives.bytesPerSecond(CollectiveKind::AllGather, double(gain));
+  const double rate = request.group.collectives.bytesPerSecond(CollectiveKind::AllGather, double(gain));
   return gain >= kNextToNothing * all || gain >= candidate.seconds * rate || isAskedFor(candidate.found);
 }
 
-bool Search::isAskedFor(const SplitClass &found) const {
+bool Search::isAskedFor(const ShardingGroup &found) const {
   return llvm::any_of(found.tensors, [&](auto &entry) { return fixed.contains(entry.first); });
 }
 
 double Search::costOf(const Candidate &candidate) const {
   llvm::DenseSet<OpOperand *> gathers(candidate.found.gathers.begin(), candidate.found.gathers.end());
   llvm::SetVector<Operation *> calls;
-  for (auto &[tensor, labelling] : candidate.found.tensors)
+  for (auto &[tensor, assignment] : candidate.found.tensors)
     for (const SplittableCall *call : propagation.callsTaking(tensor))
       if (llvm::none_of(call->uses, [&](OpOperand *use) { return gathers.contains(use); }))
         calls.insert(call->op);
   double saved = 0;
   for (Operation *call : calls)
-    saved += std::max(operationSeconds(call, shapes, request.place) - request.place.operatorSeconds(), 0.);
+    saved += std::max(operationSeconds(call, shapes, request.group) - request.group.operatorSeconds(), 0.);
   return candidate.seconds - saved * (ranks - 1) / ranks;
 }
 
@@ -377,14 +377,14 @@ bool Search::isTooDear(const Candidate &candidate) {
   if (std::isinf(dearest) || isAskedFor(candidate.found) ||
       costOf(candidate) / std::max<int64_t>(gainOf(candidate.found), 1) <= dearest)
     return false;
-  for (auto &[tensor, labelling] : candidate.found.tensors)
+  for (auto &[tensor, assignment] : candidate.found.tensors)
     if (auto index = openWeight(tensor))
       decision.weights[*index].isDear = true;
   return true;
 }
 
 /// Of all values that live at once, the most. A view counts beside what it is a view of.
-static int64_t mostLiveBytes(func::FuncOp function, const TracedShapes &shapes) {
+static int64_t mostLiveBytes(func::FuncOp function, const ExampleShapes &shapes) {
   llvm::DenseMap<Value, Operation *> lastUser;
   for (Operation &op : function.getBody().front())
     for (Value value : usedValues(&op))
@@ -481,7 +481,7 @@ ShardingDecision decideSharding(func::FuncOp function, const ShardingRequest &re
   Search search(function, request);
   ShardingDecision decision = search.run(std::numeric_limits<double>::infinity());
   if (request.memoryLimit) {
-    const int64_t values = mostLiveBytes(function, TracedShapes(function));
+    const int64_t values = mostLiveBytes(function, ExampleShapes(function));
     decision = decideWithin(*request.memoryLimit, values, search, std::move(decision));
   }
   decision.leastSeconds = search.leastSeconds(decision);

@@ -4,7 +4,7 @@
 
 #include "partitioner/cost/Communication.h"
 #include "partitioner/graph/LimitRange.h"
-#include "partitioner/machine/Place.h"
+#include "partitioner/machine/DeviceGroup.h"
 #include "partitioner/sharding/Sharding.h"
 #include "llvm/ADT/DenseMap.h"
 
@@ -29,10 +29,10 @@ public:
 
   /// What splitting the seed would add.
   /// \param asked  gets all answers that this depends on; may be null.
-  SplitClass classOf(const ShardingSeed &seed, Answers *asked = nullptr) const;
+  ShardingGroup classOf(const ShardingSeed &seed, Answers *asked = nullptr) const;
   /// Whether they are what they were: then all that depends on nothing else is, too.
   bool answerAlike(const Answers &before) const;
-  void add(const SplitClass &found);
+  void add(const ShardingGroup &found);
   void clear() { tensors.clear(); }
   /// Null for what is whole, be it that all ranks share it.
   ShardingAttr lookup(TensorRef tensor) const { return tensors.lookup(tensor); }
@@ -107,7 +107,7 @@ struct ShardingDecision {
 struct ShardingRequest {
   unsigned ranks = 2;
   /// Collectives, and devices for the time that splitting saves.
-  Place place;
+  DeviceGroup group;
   std::vector<ShardingRule> rules;
   /// Bytes that a rank has room for; nothing: it is to hold as little as can be.
   std::optional<int64_t> memoryLimit;

@@ -5,7 +5,7 @@ using namespace mlir;
 
 namespace cleave {
 
-SplitClass Shardings::classOf(const ShardingSeed &seed, Answers *asked) const {
+ShardingGroup Shardings::classOf(const ShardingSeed &seed, Answers *asked) const {
   auto isWhole = [&](TensorRef tensor) {
     const bool isDecided = tensors.contains(tensor);
     if (asked)
@@ -19,16 +19,16 @@ bool Shardings::answerAlike(const Answers &before) const {
   return llvm::all_of(before, [&](auto &answer) { return tensors.contains(answer.first) == answer.second; });
 }
 
-void Shardings::add(const SplitClass &found) {
+void Shardings::add(const ShardingGroup &found) {
   // What goes together mostly has the same labels, which are those of thousands of positions.
-  const Labelling *last = nullptr;
+  const ShardAssignment *last = nullptr;
   ShardingAttr sharding;
-  for (auto &[tensor, labelling] : found.tensors) {
+  for (auto &[tensor, assignment] : found.tensors) {
     if (isa<BlockArgument>(tensor.value))
       continue;
-    if (!last || last->dim != labelling.dim || last->labels != labelling.labels)
-      sharding = shardingOf(tensor.value.getContext(), labelling, found, ranks);
-    last = &labelling;
+    if (!last || last->dim != assignment.dim || last->labels != assignment.labels)
+      sharding = shardingOf(tensor.value.getContext(), assignment, found, ranks);
+    last = &assignment;
     // Of a part of a fused weight some ranks may have nothing: it is whole then.
     if (!llvm::is_contained(sharding.getExtents(), 0))
       tensors.insert({tensor, sharding});

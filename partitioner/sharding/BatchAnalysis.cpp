@@ -5,7 +5,7 @@
 #include "ir/semantics/Shapes.h"
 #include "partitioner/graph/UsedValues.h"
 #include "partitioner/sharding/ProbeShapes.h"
-#include "partitioner/sharding/RowOrders.h"
+#include "partitioner/sharding/TokenPermutation.h"
 
 using namespace mlir;
 
@@ -75,7 +75,7 @@ static StringRef describe(FactorKind kind) {
     return "reduces over";
   case FactorKind::Lookup:
     return "looks up in";
-  case FactorKind::Prefix:
+  case FactorKind::Scan:
     return "goes in order along";
   case FactorKind::Halo:
     return "needs neighbours in";
@@ -126,14 +126,14 @@ private:
 
   func::FuncOp function;
   StringRef name;
-  TracedShapes shapes;
+  ExampleShapes shapes;
   /// Lists of tensors that hold the batch, with its dimension in each item.
   llvm::DenseMap<Value, unsigned> lists;
   /// Numbers, and lists of them, that depend on the batch's size.
   llvm::DenseSet<Value> numbers;
   /// Tensors whose values count the samples of the batch, or its rows.
   llvm::DenseSet<Value> positions;
-  RowOrders orders;
+  TokenPermutation orders;
 };
 } // namespace
 
@@ -205,7 +205,7 @@ BatchWalk::Found BatchWalk::checkOperand(OperatorOp op, const DimensionRule &rul
   if (llvm::any_of(rule.lookups, isOwnSample))
     return std::nullopt;
   unsigned found = rule.operands[i][*dim].front();
-  if (rule.factors[found].kind != FactorKind::Pass)
+  if (rule.factors[found].kind != FactorKind::PassThrough)
     return obstacle(op, describe(rule.factors[found].kind));
   if (factor && *factor != found)
     return obstacle(op, "takes every pair of positions in");
@@ -282,16 +282,16 @@ BatchWalk::Found BatchWalk::visitOperator(OperatorOp op) {
   }
   if (Found found = checkSizes(op))
     return found;
-  const RowOrders::Verdict verdict = orders.visit(op);
-  if (verdict == RowOrders::Verdict::Refused)
+  const TokenPermutation::Verdict verdict = orders.visit(op);
+  if (verdict == TokenPermutation::Verdict::Refused)
     return sortObstacle(op);
   // What is placed is known to be all positions, or no positions at all.
-  if (verdict == RowOrders::Verdict::Followed)
-    return semantics.rowRole == RowRole::Place ? std::nullopt : checkPositions(op, DimensionRule(), operands);
+  if (verdict == TokenPermutation::Verdict::Followed)
+    return semantics.permutationRole == PermutationRole::Place ? std::nullopt : checkPositions(op, DimensionRule(), operands);
   if (readsIt || makesIt)
     if (Found found = applyRule(op, operands))
       return found;
-  return verdict == RowOrders::Verdict::Aligned && !orders.keepOrder(op) ? sortObstacle(op) : std::nullopt;
+  return verdict == TokenPermutation::Verdict::Aligned && !orders.keepOrder(op) ? sortObstacle(op) : std::nullopt;
 }
 
 /// As what the operator's rule says of the batch.
@@ -359,10 +359,10 @@ BatchWalk::Found BatchWalk::visitRegions(Operation *op) {
 
 BatchWalk::Found BatchWalk::run() {
   SizeLimits limits = limitsOf(function).lookup(name);
-  if (limits.multiple > 1)
+  if (limits.divisibleBy > 1)
     return obstacle(function, "runs at multiples only of");
-  if (limits.least > 1)
-    return obstacle(function, "runs at no size below " + Twine(limits.least) + " of");
+  if (limits.min > 1)
+    return obstacle(function, "runs at no size below " + Twine(limits.min) + " of");
   auto holdsIt = [&](Value value) { return dimensionIn(value).has_value(); };
   if (llvm::none_of(function.getArguments(), holdsIt))
     return obstacle(function, "has no input with");

@@ -18,8 +18,8 @@ static int64_t nextPrime(int64_t above) {
   return above;
 }
 
-TracedShapes probeShapes(func::FuncOp function) {
-  TracedShapes shapes(function);
+ExampleShapes probeShapes(func::FuncOp function) {
+  ExampleShapes shapes(function);
   auto limits = limitsOf(function);
   std::vector<std::string> names;
   for (auto &symbol : shapes.sizes())
@@ -27,7 +27,7 @@ TracedShapes probeShapes(func::FuncOp function) {
   llvm::sort(names);
   int64_t prime = 10'000;
   for (StringRef symbol : names)
-    shapes = shapes.resized(symbol, (prime = nextPrime(prime)) * limits.lookup(symbol).multiple);
+    shapes = shapes.resized(symbol, (prime = nextPrime(prime)) * limits.lookup(symbol).divisibleBy);
   return shapes;
 }
 

@@ -2,7 +2,7 @@
 #ifndef CLEAVE_PARTITIONER_SHARDING_PROBESHAPES_H
 #define CLEAVE_PARTITIONER_SHARDING_PROBESHAPES_H
 
-#include "ir/TracedShapes.h"
+#include "ir/ExampleShapes.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
 namespace cleave {
@@ -10,7 +10,7 @@ namespace cleave {
 /// Shapes where every named dimension has a prime of its own, times what it is a multiple of: sizes that are
 /// equal in the example inputs alone decide nothing. Primes are above 10,000, so that no static size has
 /// them.
-TracedShapes probeShapes(mlir::func::FuncOp function);
+ExampleShapes probeShapes(mlir::func::FuncOp function);
 
 } // namespace cleave
 

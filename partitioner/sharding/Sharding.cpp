@@ -10,10 +10,10 @@ unsigned tensorRanksOf(Operation *function) {
   return ranks ? std::max<int64_t>(1, ranks.getInt()) : 1;
 }
 
-//===- Parts --------------------------------------------------------------===//
+//===- IndexSets --------------------------------------------------------------===//
 
-Parts partsOf(ShardingAttr sharding, int64_t size) {
-  Parts parts;
+IndexSets indexSetsOf(ShardingAttr sharding, int64_t size) {
+  IndexSets parts;
   for (DenseI64ArrayAttr ranges : sharding.getRanks()) {
     llvm::BitVector &part = parts.emplace_back(size);
     for (int64_t i = 0; i < ranges.size(); i += 2)
@@ -22,7 +22,7 @@ Parts partsOf(ShardingAttr sharding, int64_t size) {
   return parts;
 }
 
-ShardingAttr shardingOf(MLIRContext *context, unsigned dim, const Parts &parts) {
+ShardingAttr shardingOf(MLIRContext *context, unsigned dim, const IndexSets &parts) {
   SmallVector<DenseI64ArrayAttr> ranks;
   for (const llvm::BitVector &part : parts) {
     SmallVector<int64_t> ranges;
@@ -37,15 +37,15 @@ ShardingAttr shardingOf(MLIRContext *context, unsigned dim, const Parts &parts) 
   return ShardingAttr::get(context, dim, ranks);
 }
 
-ShardingAttr shardingOf(MLIRContext *context, const Labelling &labelling, const SplitClass &found,
+ShardingAttr shardingOf(MLIRContext *context, const ShardAssignment &assignment, const ShardingGroup &found,
                         unsigned ranks) {
   std::vector<unsigned> owners(found.count);
   for (unsigned rank = 0; rank < ranks; ++rank)
     std::fill(owners.begin() + int64_t(found.count) * rank / ranks,
               owners.begin() + int64_t(found.count) * (rank + 1) / ranks, rank);
-  Parts parts(ranks, llvm::BitVector(labelling.labels.size()));
-  for (auto [position, label] : llvm::enumerate(labelling.labels))
-    if (label == Labelling::kWhole)
+  IndexSets parts(ranks, llvm::BitVector(assignment.labels.size()));
+  for (auto [position, label] : llvm::enumerate(assignment.labels))
+    if (label == ShardAssignment::kWhole)
       for (llvm::BitVector &part : parts)
         part.set(position);
     else if (label < found.count)
@@ -53,12 +53,12 @@ ShardingAttr shardingOf(MLIRContext *context, const Labelling &labelling, const 
     else
       for (int32_t member : found.shared[label - found.count])
         parts[owners[member]].set(position);
-  return shardingOf(context, labelling.dim, parts);
+  return shardingOf(context, assignment.dim, parts);
 }
 
 SmallVector<int64_t> piecesOf(ShardingAttr sharding) {
   int64_t size = sharding.getSize();
-  Parts parts = partsOf(sharding, size);
+  IndexSets parts = indexSetsOf(sharding, size);
   SmallVector<int64_t> pieces, offsets(parts.size(), 0);
   for (int64_t position = 0; position < size; ++position) {
     int64_t owner = -1;
@@ -98,7 +98,7 @@ std::optional<FactorSteps> stepsOf(const DimensionRule &rule, ArrayRef<unsigned>
   return std::nullopt;
 }
 
-Parts partsOfDimension(const Parts &parts, const DimensionRule &rule, ArrayRef<unsigned> dim,
+IndexSets indexSetsOfDimension(const IndexSets &parts, const DimensionRule &rule, ArrayRef<unsigned> dim,
                        unsigned factor) {
   FactorSteps steps = *stepsOf(rule, dim, factor);
   int64_t size = 1;
@@ -109,7 +109,7 @@ Parts partsOfDimension(const Parts &parts, const DimensionRule &rule, ArrayRef<u
     return parts;
   assert(parts.front().size() == size_t(steps.size * steps.count) && "parts are of the factor");
   const int64_t period = steps.size * steps.stride;
-  Parts result(parts.size(), llvm::BitVector(size));
+  IndexSets result(parts.size(), llvm::BitVector(size));
   for (auto [own, part] : llvm::zip(result, parts))
     for (int first = part.find_first(); first >= 0;) {
       const int64_t factor = first / steps.count;
@@ -122,18 +122,18 @@ Parts partsOfDimension(const Parts &parts, const DimensionRule &rule, ArrayRef<u
   return result;
 }
 
-std::optional<Parts> partsOfFactor(const Parts &parts, const DimensionRule &rule, ArrayRef<unsigned> dim,
+std::optional<IndexSets> indexSetsOfFactor(const IndexSets &parts, const DimensionRule &rule, ArrayRef<unsigned> dim,
                                    unsigned factor) {
   auto steps = stepsOf(rule, dim, factor);
   if (!steps || steps->count > 1)
     return std::nullopt;
   if (dim.size() == 1 && parts.front().size() == size_t(steps->size))
     return parts;
-  Parts result(parts.size(), llvm::BitVector(rule.factors[factor].size));
+  IndexSets result(parts.size(), llvm::BitVector(rule.factors[factor].size));
   for (auto [own, part] : llvm::zip(result, parts))
     for (unsigned position : part.set_bits())
       own.set(steps->firstOf(position));
-  if (partsOfDimension(result, rule, dim, factor) != parts)
+  if (indexSetsOfDimension(result, rule, dim, factor) != parts)
     return std::nullopt;
   return result;
 }
@@ -157,12 +157,12 @@ private:
   bool keepsWeights(const CallSplit &split) const;
   std::optional<CallSplit> byResults() const;
   std::optional<CallSplit> byOperands() const;
-  std::optional<CallSplit> byFactor(unsigned factor, Parts parts) const;
+  std::optional<CallSplit> byFactor(unsigned factor, IndexSets parts) const;
   const DimensionRule::Dims *dimsOf(ArrayRef<DimensionRule::Dims> all, size_t index) const {
     return all.empty() ? nullptr : &all[std::min(index, all.size() - 1)];
   }
   /// The one sharding that a tensor's dimension with the factor has then; nothing for a tensor without it.
-  ShardingAttr spread(const Parts &parts, const DimensionRule::Dims *dims, unsigned factor) const;
+  ShardingAttr spread(const IndexSets &parts, const DimensionRule::Dims *dims, unsigned factor) const;
   template <typename Try>
   std::optional<CallSplit> eachFactor(ShardingAttr sharding, const DimensionRule::Dims *dims,
                                       Try attempt) const;
@@ -183,34 +183,34 @@ CallSplit CallSplitter::whole() const {
 
 bool CallSplitter::isAlong() const {
   auto isSplitThere = [&](ShardingAttr sharding) {
-    return sharding && sharding.getDim() == call.positions->dim;
+    return sharding && sharding.getDim() == call.indexMap->dim;
   };
-  return call.positions && (llvm::any_of(operands, isSplitThere) || llvm::any_of(wanted, isSplitThere));
+  return call.indexMap && (llvm::any_of(operands, isSplitThere) || llvm::any_of(wanted, isSplitThere));
 }
 
 /// Whether each rank has some: kernels may not take tensors of nothing, attention without heads ends the
 /// process.
-static bool haveAll(const Parts &parts) {
+static bool haveAll(const IndexSets &parts) {
   return llvm::all_of(parts, [](const llvm::BitVector &part) { return part.any(); });
 }
 
 CallSplit CallSplitter::along() const {
   CallSplit split = whole();
-  unsigned dim = call.positions->dim, ranks = 0;
-  std::vector<Parts> given(operands.size());
+  unsigned dim = call.indexMap->dim, ranks = 0;
+  std::vector<IndexSets> given(operands.size());
   for (auto [i, sharding] : llvm::enumerate(operands))
     if (sharding && sharding.getDim() == dim) {
       split.operands[i] = sharding;
       ranks = sharding.getRanks().size();
-      given[i] = partsOf(sharding, function.sizeOf(call.operands[i], dim));
+      given[i] = indexSetsOf(sharding, function.sizeOf(call.operands[i], dim));
     }
   if (ranks == 0)
     return split;
   split.kind = CallSplit::Kind::Along;
   // Items that nobody takes have no entry.
   for (auto [i, result] : llvm::enumerate(split.results)) {
-    const auto &sources = call.positions->results[i];
-    Parts parts(ranks, llvm::BitVector(sources.size()));
+    const auto &sources = call.indexMap->results[i];
+    IndexSets parts(ranks, llvm::BitVector(sources.size()));
     bool isWhole = true;
     for (auto [position, source] : llvm::enumerate(sources))
       for (unsigned rank = 0; rank < ranks; ++rank) {
@@ -226,23 +226,23 @@ CallSplit CallSplitter::along() const {
   return split;
 }
 
-ShardingAttr CallSplitter::spread(const Parts &parts, const DimensionRule::Dims *dims,
+ShardingAttr CallSplitter::spread(const IndexSets &parts, const DimensionRule::Dims *dims,
                                   unsigned factor) const {
   if (dims)
     for (auto [d, dim] : llvm::enumerate(*dims))
       if (stepsOf(*call.rule, dim, factor))
-        return shardingOf(op->getContext(), d, partsOfDimension(parts, *call.rule, dim, factor));
+        return shardingOf(op->getContext(), d, indexSetsOfDimension(parts, *call.rule, dim, factor));
   return {};
 }
 
 /// Whether every rank's part is one range, and none is empty.
-static bool areRanges(const Parts &parts) {
+static bool areRanges(const IndexSets &parts) {
   return llvm::all_of(parts, [](const llvm::BitVector &part) {
     return part.any() && part.count() == unsigned(part.find_last() - part.find_first() + 1);
   });
 }
 
-static bool areApart(const Parts &parts) {
+static bool areApart(const IndexSets &parts) {
   llvm::BitVector seen(parts.front().size());
   for (const llvm::BitVector &part : parts) {
     if (seen.anyCommon(part))
@@ -252,7 +252,7 @@ static bool areApart(const Parts &parts) {
   return true;
 }
 
-std::optional<CallSplit> CallSplitter::byFactor(unsigned factor, Parts parts) const {
+std::optional<CallSplit> CallSplitter::byFactor(unsigned factor, IndexSets parts) const {
   const OpSemantics &semantics = semanticsOf(op.getName());
   FactorKind kind = call.rule->factors[factor].kind;
   CallSplit split = whole();
@@ -262,7 +262,7 @@ std::optional<CallSplit> CallSplitter::byFactor(unsigned factor, Parts parts) co
   // What makes positions out of nothing is told how many by an argument, or makes others from the first one
   // on.
   bool isMade = kind == FactorKind::Broadcast && !semantics.sizes.empty();
-  if (!split.isSum && kind != FactorKind::Pass && !isMade)
+  if (!split.isSum && kind != FactorKind::PassThrough && !isMade)
     return std::nullopt;
   // The first rank alone scales what is added, by a number that has to be known.
   if (split.isSum && op.getArgument(semantics.addedScale) && !op.getConstantArgument(semantics.addedScale))
@@ -294,7 +294,7 @@ std::optional<CallSplit> CallSplitter::eachFactor(ShardingAttr sharding, const D
   if (call.rule->shared)
     candidates.push_back(call.rule->shared->all);
   for (unsigned factor : candidates)
-    if (auto parts = partsOfFactor(partsOf(sharding, size), *call.rule, dim, factor))
+    if (auto parts = indexSetsOfFactor(indexSetsOf(sharding, size), *call.rule, dim, factor))
       if (std::optional<CallSplit> split = attempt(factor, std::move(*parts)))
         return split;
   return std::nullopt;
@@ -313,7 +313,7 @@ bool CallSplitter::keepsWeights(const CallSplit &split) const {
 /// The factor by which the ranks make what is wanted.
 std::optional<CallSplit> CallSplitter::byResults() const {
   for (auto [i, sharding] : llvm::enumerate(wanted)) {
-    auto attempt = [&](unsigned factor, Parts parts) -> std::optional<CallSplit> {
+    auto attempt = [&](unsigned factor, IndexSets parts) -> std::optional<CallSplit> {
       auto split = byFactor(factor, std::move(parts));
       return split && ArrayRef<ShardingAttr>(split->results) == wanted ? split : std::nullopt;
     };
@@ -329,7 +329,7 @@ std::optional<CallSplit> CallSplitter::byOperands() const {
     if (i >= call.rule->operands.size())
       break;
     bool isWeight = call.operands[i].value && function.isMadeOfWeights(call.operands[i].value);
-    auto attempt = [&](unsigned factor, Parts parts) -> std::optional<CallSplit> {
+    auto attempt = [&](unsigned factor, IndexSets parts) -> std::optional<CallSplit> {
       auto split = byFactor(factor, std::move(parts));
       return split && (split->isSum || (isWeight && split->operands[i] == sharding)) ? split : std::nullopt;
     };

@@ -15,13 +15,13 @@ inline constexpr llvm::StringLiteral kTensorRanksAttr = "cleave.tp";
 unsigned tensorRanksOf(mlir::Operation *function);
 
 /// The positions of a dimension, or of a factor, that each rank has.
-using Parts = std::vector<llvm::BitVector>;
+using IndexSets = std::vector<llvm::BitVector>;
 
-Parts partsOf(ShardingAttr sharding, int64_t size);
-ShardingAttr shardingOf(mlir::MLIRContext *context, unsigned dim, const Parts &parts);
+IndexSets indexSetsOf(ShardingAttr sharding, int64_t size);
+ShardingAttr shardingOf(mlir::MLIRContext *context, unsigned dim, const IndexSets &parts);
 
 /// Deals the labels of a class out evenly, in order: of 12 over 8 ranks, one or two each.
-ShardingAttr shardingOf(mlir::MLIRContext *context, const Labelling &labelling, const SplitClass &found,
+ShardingAttr shardingOf(mlir::MLIRContext *context, const ShardAssignment &assignment, const ShardingGroup &found,
                         unsigned ranks);
 
 /// Where each position of the whole is: triples of rank, offset in its part, and size.
@@ -47,10 +47,10 @@ std::optional<FactorSteps> stepsOf(const DimensionRule &rule, llvm::ArrayRef<uns
 /// The positions of factor `factor` that a dimension's parts have; nothing where they are no whole positions
 /// of it, or several share them.
 /// \param dim  the factors of the dimension, major to minor.
-std::optional<Parts> partsOfFactor(const Parts &parts, const DimensionRule &rule,
+std::optional<IndexSets> indexSetsOfFactor(const IndexSets &parts, const DimensionRule &rule,
                                    llvm::ArrayRef<unsigned> dim, unsigned factor);
 /// The positions of the dimension, which has the factor, that have these of it.
-Parts partsOfDimension(const Parts &parts, const DimensionRule &rule, llvm::ArrayRef<unsigned> dim,
+IndexSets indexSetsOfDimension(const IndexSets &parts, const DimensionRule &rule, llvm::ArrayRef<unsigned> dim,
                        unsigned factor);
 
 /// How a call is done in parts.
@@ -63,7 +63,7 @@ struct CallSplit {
   Kind kind = Kind::Whole;
   unsigned factor = 0;
   /// Which positions of the factor each rank does.
-  Parts parts;
+  IndexSets parts;
   /// Results are sums over the ranks.
   bool isSum = false;
   /// What the ranks must have of the operands and what they then have of the results, as the call counts

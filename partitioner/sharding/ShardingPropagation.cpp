@@ -1,7 +1,7 @@
 //===- ShardingPropagation.cpp - What splitting one dimension entails -----===//
 #include "partitioner/sharding/ShardingPropagation.h"
 #include "ir/semantics/Shapes.h"
-#include "partitioner/sharding/LabelFlow.h"
+#include "partitioner/sharding/ShardingPropagator.h"
 #include "partitioner/sharding/ProbeShapes.h"
 
 using namespace mlir;
@@ -63,7 +63,7 @@ ShardingPropagation::ShardingPropagation(func::FuncOp function)
   collectItems();
   findMadeOfWeights();
   // Rules compare sizes, and named dimensions have those of the example inputs by chance.
-  TracedShapes probes = probeShapes(function);
+  ExampleShapes probes = probeShapes(function);
   for (auto op : body->getOps<OperatorOp>())
     if (!isItemAccess(op))
       addCall(op, probes);
@@ -93,7 +93,7 @@ void ShardingPropagation::collectItems() {
       }
 }
 
-void ShardingPropagation::addCall(OperatorOp op, const TracedShapes &probes) {
+void ShardingPropagation::addCall(OperatorOp op, const ExampleShapes &probes) {
   Call call{op, dimensionRuleOf(op, probes), std::nullopt, flatUses(op), {}, {}};
   for (OpOperand *use : call.uses)
     call.operands.push_back(isTensorLike(use->get().getType()) ? tensorOf(use->get()) : TensorRef());
@@ -104,7 +104,7 @@ void ShardingPropagation::addCall(OperatorOp op, const TracedShapes &probes) {
       for (unsigned item = 0; item < itemCounts.lookup(result); ++item)
         call.results.push_back({result, item});
   // Of a static dimension it is the same at all sizes of the others.
-  call.positions = positionRuleOf(op, shapes);
+  call.indexMap = indexMapOf(op, shapes);
   // Of lists that are taken as they are, or given so, no item is seen.
   auto isTakenWhole = [](Value result) { return isa<ListType>(result.getType()) && !isTakenByItems(result); };
   auto isGivenWhole = [](Value operand) {
@@ -113,11 +113,11 @@ void ShardingPropagation::addCall(OperatorOp op, const TracedShapes &probes) {
   };
   if (llvm::any_of(op->getResults(), isTakenWhole) || llvm::any_of(op->getOperands(), isGivenWhole)) {
     call.rule.reset();
-    call.positions.reset();
+    call.indexMap.reset();
   }
-  if (call.positions &&
-      (hasNamed(call, call.positions->dim) || call.positions->results.size() < call.results.size()))
-    call.positions.reset();
+  if (call.indexMap &&
+      (hasNamed(call, call.indexMap->dim) || call.indexMap->results.size() < call.results.size()))
+    call.indexMap.reset();
   if (call.rule)
     blockNamed(call);
   for (ArrayRef<TensorRef> side : {ArrayRef(call.operands), ArrayRef(call.results)})
@@ -174,7 +174,7 @@ void ShardingPropagation::blockNamed(Call &call) const {
       for (auto [d, dim] : llvm::enumerate(dims[std::min<size_t>(index, dims.size() - 1)]))
         if (int64_t(d) < type.getRank() && type.isDynamicDim(d))
           for (unsigned factor : dim)
-            call.rule->factors[factor].kind = FactorKind::Block;
+            call.rule->factors[factor].kind = FactorKind::NeedsReplication;
     }
   };
   block(call.operands, call.rule->operands);
@@ -184,7 +184,7 @@ void ShardingPropagation::blockNamed(Call &call) const {
 /// Adds the uses of a split tensor that are none of a call: those of the function's return, and those that
 /// need it whole.
 /// \param item  of which item of `value`, where that is a list or tuple.
-void ShardingPropagation::findOtherUses(Value value, std::optional<unsigned> item, SplitClass &found) const {
+void ShardingPropagation::findOtherUses(Value value, std::optional<unsigned> item, ShardingGroup &found) const {
   for (OpOperand &use : value.getUses()) {
     Operation *user = use.getOwner();
     bool isHere = user->getBlock() == body;
@@ -211,37 +211,37 @@ void ShardingPropagation::findOtherUses(Value value, std::optional<unsigned> ite
 
 //===- Classes ------------------------------------------------------------===//
 
-SplitClass ShardingPropagation::propagate(TensorRef tensor, unsigned dim, int32_t ranks,
+ShardingGroup ShardingPropagation::propagate(TensorRef tensor, unsigned dim, int32_t ranks,
                                           llvm::function_ref<bool(TensorRef)> isWhole) const {
-  std::optional<SplitClass> best;
-  auto costOf = [&](const SplitClass &found) {
+  std::optional<ShardingGroup> best;
+  auto costOf = [&](const ShardingGroup &found) {
     return std::pair(found.count < ranks, found.gathers.size() + found.reshards.size());
   };
   int64_t size = sizeOf(tensor, dim);
   if (size == 0)
     return {};
-  auto consider = [&](SplitClass found) {
-    for (auto &[split, labelling] : found.tensors) {
+  auto consider = [&](ShardingGroup found) {
+    for (auto &[split, assignment] : found.tensors) {
       bool isItem = !isTensorLike(split.value.getType());
       findOtherUses(split.value, isItem ? std::optional(split.item) : std::nullopt, found);
     }
     if (!best || costOf(found) < costOf(*best))
       best = std::move(found);
   };
-  auto staysSplit = [&](const SplitClass &found) {
+  auto staysSplit = [&](const ShardingGroup &found) {
     auto own = found.tensors.find(tensor);
-    return own != found.tensors.end() && llvm::count(own->second.labels, Labelling::kWhole) * 2 <= size;
+    return own != found.tensors.end() && llvm::count(own->second.labels, ShardAssignment::kWhole) * 2 <= size;
   };
   // Heads are outside of what a head is made of, but parts of a fused weight may be outside of heads.
-  LabelFlow::Preference alternatives{1, 1};
+  ShardingPropagator::Preference alternatives{1, 1};
   for (unsigned ofOthers = 0; ofOthers < alternatives.ofOthers; ++ofOthers)
     for (unsigned ofViews = 0; ofViews < alternatives.ofViews; ++ofViews) {
-      LabelFlow flow(*this, {ofViews, ofOthers}, isWhole);
-      SplitClass found = flow.run(tensor, dim, size);
+      ShardingPropagator flow(*this, {ofViews, ofOthers}, isWhole);
+      ShardingGroup found = flow.run(tensor, dim, size);
       alternatives.ofViews = std::max(alternatives.ofViews, flow.countAlternatives().ofViews);
       alternatives.ofOthers = std::max(alternatives.ofOthers, flow.countAlternatives().ofOthers);
       if (!found.gathers.empty())
-        if (SplitClass kept = flow.keepWhole(found); staysSplit(kept))
+        if (ShardingGroup kept = flow.keepWhole(found); staysSplit(kept))
           consider(std::move(kept));
       consider(std::move(found));
       // Nothing costs less; the other ways to split might reach the whole model.

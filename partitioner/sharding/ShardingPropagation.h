@@ -43,7 +43,7 @@ template <> struct llvm::DenseMapInfo<cleave::TensorRef> {
 namespace cleave {
 
 /// The labels of one dimension's positions.
-struct Labelling {
+struct ShardAssignment {
   /// Of a position that every rank has.
   static constexpr int32_t kWhole = -1;
   unsigned dim;
@@ -51,14 +51,14 @@ struct Labelling {
 };
 
 /// What is split when one dimension is.
-struct SplitClass {
+struct ShardingGroup {
   /// Labels 0 … count − 1, numbered in the order in which the first dimension has them.
   int32_t count = 0;
   /// Of each label from `count` on: the labels below it that share what has it. It is wherever one of them
   /// is.
   std::vector<std::vector<int32_t>> shared;
   /// Everything that is split, in the order in which it was reached.
-  llvm::MapVector<TensorRef, Labelling> tensors;
+  llvm::MapVector<TensorRef, ShardAssignment> tensors;
   /// What stays whole for the others, as they all share it.
   std::vector<TensorRef> whole;
   /// Results that are sums of which each rank has a part: an all-reduce is owed.
@@ -77,7 +77,7 @@ struct SplitClass {
 
   /// Whether what has the label is where those of the labels 0 … count − 1 are of which `isThere` says so.
   bool isWhere(int32_t label, llvm::function_ref<bool(int32_t)> isThere) const {
-    return label == Labelling::kWhole ||
+    return label == ShardAssignment::kWhole ||
            (label < count ? isThere(label) : llvm::any_of(shared[label - count], isThere));
   }
 };
@@ -87,7 +87,7 @@ struct SplittableCall {
   OperatorOp op;
   /// Dimensions whose sizes depend on named ones have Block factors.
   std::optional<DimensionRule> rule;
-  std::optional<PositionRule> positions;
+  std::optional<IndexMap> indexMap;
   /// Operands as `flatOperands` counts them, and the tensors that they are; one of a null value for what is
   /// none.
   llvm::SmallVector<mlir::OpOperand *> uses;
@@ -105,7 +105,7 @@ public:
   /// whole where that leaves most of the dimension split. A class of one label where
   /// nothing can be split, of none where the dimension is a named one.
   /// \param isWhole  tensors that are not to be split: the class ends before them.
-  SplitClass propagate(TensorRef tensor, unsigned dim, int32_t ranks = 2,
+  ShardingGroup propagate(TensorRef tensor, unsigned dim, int32_t ranks = 2,
                        llvm::function_ref<bool(TensorRef)> isWhole = nullptr) const;
 
   /// In program order; calls inside of control flow are none of them.
@@ -128,16 +128,16 @@ public:
   static bool isTakenByItems(mlir::Value list);
 
 private:
-  friend class LabelFlow;
+  friend class ShardingPropagator;
   void collectItems();
   void findMadeOfWeights();
-  void addCall(OperatorOp op, const TracedShapes &probes);
+  void addCall(OperatorOp op, const ExampleShapes &probes);
   bool hasNamed(const Call &call, unsigned dim) const;
   void blockNamed(Call &call) const;
-  void findOtherUses(mlir::Value value, std::optional<unsigned> item, SplitClass &found) const;
+  void findOtherUses(mlir::Value value, std::optional<unsigned> item, ShardingGroup &found) const;
 
   mlir::Block *body;
-  TracedShapes shapes;
+  ExampleShapes shapes;
   /// Of lists and tuples: a value for each item that is taken out of them, and how many items are.
   llvm::DenseMap<TensorRef, mlir::Value> items;
   llvm::DenseMap<mlir::Value, unsigned> itemCounts;

@@ -132,7 +132,7 @@ Error Simulator::checkCosts() const {
     if (!isAmount(stage.forward) || !isAmount(stage.inputGradient) || !isAmount(stage.weightGradient) ||
         stage.activationBytes < 0)
       return invalid(schedule, "the costs of stage " + llvm::Twine(index) + " are negative or not finite");
-  for (auto &[place, bytes] : costs.unlikeActivations)
+  for (auto &[place, bytes] : costs.activationOverrides)
     if (place.first >= costs.stages.size() || bytes < 0)
       return invalid(schedule, "a rank of stage " + llvm::Twine(place.first) +
                                    " has a negative number of bytes, or is of no stage");
@@ -141,7 +141,7 @@ Error Simulator::checkCosts() const {
       return invalid(schedule, "stage " + llvm::Twine(transfer.from) + " gives stage " +
                                    llvm::Twine(transfer.to) + " a negative number of bytes");
   if (!isSound(costs.link) ||
-      !llvm::all_of(costs.unlikeLinks, [](auto &each) { return isSound(each.second); }))
+      !llvm::all_of(costs.linkOverrides, [](auto &each) { return isSound(each.second); }))
     return invalid(schedule, "a link's latency is negative, or its bandwidth not above 0");
   return Error::success();
 }
@@ -165,8 +165,8 @@ Error Simulator::checkActions() const {
 //===- Time ---------------------------------------------------------------===//
 
 const Link &Simulator::linkBetween(uint32_t from, uint32_t to) const {
-  auto unlike = costs.unlikeLinks.find({from, to});
-  return unlike == costs.unlikeLinks.end() ? costs.link : unlike->second;
+  auto unlike = costs.linkOverrides.find({from, to});
+  return unlike == costs.linkOverrides.end() ? costs.link : unlike->second;
 }
 
 /// Of a pass.
@@ -353,8 +353,8 @@ struct Change {
 } // namespace
 
 int64_t Simulator::activationOf(uint32_t stage, uint32_t rank) const {
-  auto unlike = costs.unlikeActivations.find({stage, rank % costs.ranksPerPlace});
-  return unlike == costs.unlikeActivations.end() ? costs.stages[stage].activationBytes : unlike->second;
+  auto unlike = costs.activationOverrides.find({stage, rank % costs.ranksPerPlace});
+  return unlike == costs.activationOverrides.end() ? costs.stages[stage].activationBytes : unlike->second;
 }
 
 /// Beyond, what a rank holds is not counted.

@@ -33,9 +33,9 @@ struct PipelineCosts {
   std::vector<TransferSize> transfers;
   /// Between two ranks, and by sender and receiver where it is another.
   Link link;
-  std::map<std::pair<uint32_t, uint32_t>, Link> unlikeLinks;
+  std::map<std::pair<uint32_t, uint32_t>, Link> linkOverrides;
   /// `activationBytes` by stage and position in its place, where a rank's are others than the stage's.
-  std::map<std::pair<uint32_t, uint32_t>, int64_t> unlikeActivations;
+  std::map<std::pair<uint32_t, uint32_t>, int64_t> activationOverrides;
   /// Ranks that share their stages. They exchange values with those of the same position elsewhere.
   uint32_t ranksPerPlace = 1;
   /// So many of these, one behind the other, are a tensor group: each pass begins on all of them once the

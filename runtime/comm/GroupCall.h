@@ -28,7 +28,7 @@ GroupCall callOf(GroupOperation operation, const at::Tensor &tensor, int64_t dim
 
 /// Throws where the ranks of a group make calls that do not belong together: call `i` is of rank `firstRank +
 /// i`.
-void checkAlike(uint32_t firstRank, uint32_t count, llvm::function_ref<const GroupCall &(uint32_t)> call);
+void verifyCollectiveMatch(uint32_t firstRank, uint32_t count, llvm::function_ref<const GroupCall &(uint32_t)> call);
 
 } // namespace cleave::runtime
 

@@ -2,7 +2,7 @@
 #ifndef CLEAVE_RUNTIME_COMM_TENSORLINK_H
 #define CLEAVE_RUNTIME_COMM_TENSORLINK_H
 
-#include "runtime/comm/Wire.h"
+#include "runtime/comm/Transport.h"
 #include <ATen/core/Tensor.h>
 #include <memory>
 

@@ -108,7 +108,7 @@ static std::optional<c10::Stream> takeStream(const ResolvedDevice &device) {
 Device::Device(ResolvedDevice device, int width, std::optional<c10::ScalarType> autocast)
     : resolved(std::move(device)), width(width), autocast(autocast),
       account(new MemoryAccount(resolved.name, resolved.plugin ? 0 : resolved.memoryLimit)),
-      computing(takeStream(resolved)), arrivals(takeStream(resolved)), thread([this] { work(); }) {
+      computing(takeStream(resolved)), copyStream(takeStream(resolved)), thread([this] { work(); }) {
   std::unique_lock lock(mutex);
   changed.wait(lock, [&] { return started; });
 }
@@ -121,7 +121,7 @@ Device::~Device() {
   changed.notify_all();
   thread.join();
   if (resolved.plugin)
-    for (const auto &stream : {computing, arrivals})
+    for (const auto &stream : {computing, copyStream})
       resolved.plugin->giveStream(*stream);
 }
 
@@ -134,16 +134,16 @@ int64_t Device::peakBytes() const {
   return resolved.plugin ? resolved.plugin->peakBytes(resolved.place.index()) : account->peakBytes();
 }
 
-void Device::bring(llvm::MutableArrayRef<c10::IValue> values) const {
-  c10::OptionalStreamGuard beside(arrivals);
+void Device::toDevice(llvm::MutableArrayRef<c10::IValue> values) const {
+  c10::OptionalStreamGuard beside(copyStream);
   for (c10::IValue &value : values)
     value = movedTo(place(), std::move(value));
-  if (!arrivals)
+  if (!copyStream)
     return;
-  const Milestone arrived(values);
+  const StreamEvents arrived(values);
   beside.reset();
   arrived.wait();
-  keepForThread(values);
+  recordStream(values);
 }
 
 void Device::post(std::function<void()> task) {
@@ -188,7 +188,7 @@ void Device::work() {
     task();
   try {
     // What a failed request has left there still reads weights, which soon are others' memory.
-    finishHere(place());
+    synchronize(place());
   } catch (const std::exception &) {
     // It has been told as the request's failure, or is nobody's.
   }

@@ -72,7 +72,7 @@ public:
   /// Most bytes held at one time; of a GPU, by all that use it.
   int64_t peakBytes() const;
   /// Brings here what other devices hold, to a GPU beside what it computes. Of the device's own thread.
-  void bring(llvm::MutableArrayRef<c10::IValue> values) const;
+  void toDevice(llvm::MutableArrayRef<c10::IValue> values) const;
   /// `task` must not throw.
   void post(std::function<void()> task);
 
@@ -90,7 +90,7 @@ private:
   std::deque<std::function<void()>> tasks;
   bool started = false, ending = false;
   /// Of a GPU: where the thread computes, and where values come.
-  const std::optional<c10::Stream> computing, arrivals;
+  const std::optional<c10::Stream> computing, copyStream;
   std::thread thread;
 };
 

@@ -19,7 +19,7 @@ static c10::Stream currentStream(c10::Device place) {
   return VirtualGuardImpl(place.type()).getStream(place);
 }
 
-void finishHere(c10::Device place) {
+void synchronize(c10::Device place) {
   if (isQueued(place))
     VirtualGuardImpl(place.type()).synchronizeStream(currentStream(place));
 }
@@ -34,7 +34,7 @@ template <typename Visit> static void visitQueued(llvm::ArrayRef<IValue> values,
     });
 }
 
-Milestone::Milestone(llvm::ArrayRef<IValue> values) {
+StreamEvents::StreamEvents(llvm::ArrayRef<IValue> values) {
   visitQueued(values, [&](const at::Tensor &tensor) {
     const c10::Device place = tensor.device();
     if (llvm::any_of(events, [&](const c10::Event &event) { return event.device() == place; }))
@@ -43,7 +43,7 @@ Milestone::Milestone(llvm::ArrayRef<IValue> values) {
   });
 }
 
-void Milestone::wait() const {
+void StreamEvents::wait() const {
   for (const c10::Event &event : events)
     event.block(currentStream(event.device()));
 }
@@ -54,11 +54,11 @@ static void keepFor(const at::Tensor &tensor, c10::Stream stream) {
     VirtualGuardImpl(stream.device_type()).recordDataPtrOnStream(tensor.storage().data_ptr(), stream);
 }
 
-void keepForThread(llvm::ArrayRef<IValue> values) {
+void recordStream(llvm::ArrayRef<IValue> values) {
   visitQueued(values, [](const at::Tensor &tensor) { keepFor(tensor, currentStream(tensor.device())); });
 }
 
-void keepForDefaultStream(const at::Tensor &tensor) {
+void recordDefaultStream(const at::Tensor &tensor) {
   if (isQueued(tensor.device()))
     keepFor(tensor, VirtualGuardImpl(tensor.device().type()).getDefaultStream(tensor.device()));
 }

@@ -19,14 +19,14 @@ c10::Stream newStream(c10::Device place);
 
 /// Returns when all is done that this thread has called on `place`: at once on the CPU. Throws where that
 /// failed.
-void finishHere(c10::Device place);
+void synchronize(c10::Device place);
 
 /// How far this thread had come, when the object was made, on the GPUs that hold some values.
-class Milestone {
+class StreamEvents {
 public:
   /// One that has been reached.
-  Milestone() = default;
-  explicit Milestone(llvm::ArrayRef<c10::IValue> values);
+  StreamEvents() = default;
+  explicit StreamEvents(llvm::ArrayRef<c10::IValue> values);
   /// What the calling thread calls on these GPUs from now on is done after it. The thread itself goes on.
   void wait() const;
 
@@ -37,9 +37,9 @@ private:
 
 /// Keeps the memory of `values`, of which another thread has made some on GPUs, from being used anew before
 /// what this thread calls with them is done.
-void keepForThread(llvm::ArrayRef<c10::IValue> values);
+void recordStream(llvm::ArrayRef<c10::IValue> values);
 /// The same for what anybody calls on the default stream of the GPU that `tensor` is on.
-void keepForDefaultStream(const at::Tensor &tensor);
+void recordDefaultStream(const at::Tensor &tensor);
 
 } // namespace cleave::runtime
 

@@ -16,7 +16,7 @@
 namespace cleave::runtime {
 
 /// One micro-batch of a transfer between stages.
-struct Handover {
+struct P2PKey {
   /// Among the transfers of all ranks that share their stages.
   size_t transfer;
   uint32_t microbatch;
@@ -40,10 +40,10 @@ public:
   virtual Communicator *communicatorOf(uint32_t rank) = 0;
   /// Gives the values to the receiver, leaving none in `values`; false when the request failed. May throw
   /// what a message between processes throws, as may the next.
-  virtual bool send(const Handover &handover, std::vector<c10::IValue> &values) = 0;
+  virtual bool send(const P2PKey &key, std::vector<c10::IValue> &values) = 0;
   /// Takes the values that the sender gives, and counts them as the receiver's; false when the request
   /// failed.
-  virtual bool receive(const Handover &handover, MemoryAccount &receiver,
+  virtual bool receive(const P2PKey &key, MemoryAccount &receiver,
                        std::vector<c10::IValue> &values) = 0;
   /// Sends what this process has of the outputs of a request to where it is waited for; it is then undefined
   /// here. For each rank when it has done its part.

@@ -59,7 +59,7 @@ Error SymbolBinder::bind(size_t index, const at::Tensor &tensor, size_t dim, uin
   const int64_t size = tensor.size(dim);
   if (size < 1)
     return mismatch(index, tensor, names[symbol] + " must be at least 1");
-  if (int64_t multiple = signature.symbols[symbol]->multiple; size % multiple != 0)
+  if (int64_t multiple = signature.symbols[symbol]->divisible_by; size % multiple != 0)
     return mismatch(index, tensor,
                     names[symbol] + " must be a multiple of " + Twine(multiple) +
                         "; the model runs at no other size");

@@ -5,12 +5,12 @@
 namespace cleave::runtime {
 
 LocalExchange::LocalExchange(llvm::ArrayRef<uint32_t> ranks, uint32_t groupSize, size_t transfers,
-                             uint32_t microbatches, Patience &patience)
-    : groupSize(groupSize), microbatches(microbatches), patience(patience),
+                             uint32_t microbatches, CancellationToken &cancellation)
+    : groupSize(groupSize), microbatches(microbatches), cancellation(cancellation),
       mailboxes(transfers * microbatches) {
   const bool haveCores = ranks.size() <= std::thread::hardware_concurrency();
   for (uint32_t first = 0; groupSize > 1 && first <= ranks.back(); first += groupSize)
-    groups.push_back(std::make_unique<LocalGroup>(first, groupSize, /*spins=*/haveCores, patience));
+    groups.push_back(std::make_unique<LocalGroup>(first, groupSize, /*spins=*/haveCores, cancellation));
 }
 
 Communicator *LocalExchange::communicatorOf(uint32_t rank) {
@@ -38,23 +38,23 @@ void LocalExchange::wake() {
 template <typename Condition>
 bool LocalExchange::waitUntil(std::unique_lock<std::mutex> &lock, Condition reached) {
   if (reached())
-    return !patience.isOver();
+    return !cancellation.isOver();
   lock.unlock();
   // The request has begun: its deadline stays.
-  const auto deadline = patience.deadline();
+  const auto deadline = cancellation.deadline();
   lock.lock();
-  if (!changed.wait_until(lock, deadline, [&] { return reached() || patience.isOver(); })) {
+  if (!changed.wait_until(lock, deadline, [&] { return reached() || cancellation.isOver(); })) {
     lock.unlock();
-    patience.expire();
+    cancellation.expire();
     lock.lock();
   }
-  return !patience.isOver();
+  return !cancellation.isOver();
 }
 
-bool LocalExchange::send(const Handover &handover, std::vector<c10::IValue> &values) {
-  Milestone made(values);
+bool LocalExchange::send(const P2PKey &key, std::vector<c10::IValue> &values) {
+  StreamEvents made(values);
   std::unique_lock lock(mutex);
-  Mailbox &mailbox = mailboxOf(handover);
+  Mailbox &mailbox = mailboxOf(key);
   mailbox.values = &values;
   mailbox.made = std::move(made);
   changed.notify_all();
@@ -66,10 +66,10 @@ bool LocalExchange::send(const Handover &handover, std::vector<c10::IValue> &val
   return isTaken;
 }
 
-bool LocalExchange::receive(const Handover &handover, MemoryAccount &receiver,
+bool LocalExchange::receive(const P2PKey &key, MemoryAccount &receiver,
                             std::vector<c10::IValue> &values) {
   std::unique_lock lock(mutex);
-  Mailbox &mailbox = mailboxOf(handover);
+  Mailbox &mailbox = mailboxOf(key);
   if (!waitUntil(lock, [&] { return mailbox.values != nullptr; }))
     return false;
   // Before the sender goes on: what it makes next must not be counted beside what it gave away.
@@ -79,12 +79,12 @@ bool LocalExchange::receive(const Handover &handover, MemoryAccount &receiver,
   values.clear();
   for (c10::IValue &value : *mailbox.values)
     values.push_back(std::move(value));
-  const Milestone made = std::move(mailbox.made);
+  const StreamEvents made = std::move(mailbox.made);
   mailbox.taken = true;
   changed.notify_all();
   lock.unlock();
   made.wait();
-  keepForThread(values);
+  recordStream(values);
   return true;
 }
 

@@ -2,7 +2,7 @@
 #ifndef CLEAVE_RUNTIME_EXCHANGE_LOCALEXCHANGE_H
 #define CLEAVE_RUNTIME_EXCHANGE_LOCALEXCHANGE_H
 
-#include "runtime/base/Patience.h"
+#include "runtime/base/CancellationToken.h"
 #include "runtime/comm/local/LocalGroup.h"
 #include "runtime/device/Streams.h"
 #include "runtime/exchange/Exchange.h"
@@ -21,14 +21,14 @@ public:
   /// \param groupSize   how many of them, beginning at each multiple, are a tensor group.
   /// \param transfers     how many there are in one micro-batch, of all ranks that share their stages.
   /// \param microbatches  of a data rank, at the most.
-  /// \param patience    of the request; must outlive the result.
+  /// \param cancellation    of the request; must outlive the result.
   LocalExchange(llvm::ArrayRef<uint32_t> ranks, uint32_t groupSize, size_t transfers, uint32_t microbatches,
-                Patience &patience);
+                CancellationToken &cancellation);
 
   Communicator *communicatorOf(uint32_t rank) override;
   /// Returns when the receiver has taken the values, whose memory stays the sender's until then.
-  bool send(const Handover &handover, std::vector<c10::IValue> &values) override;
-  bool receive(const Handover &handover, MemoryAccount &receiver, std::vector<c10::IValue> &values) override;
+  bool send(const P2PKey &key, std::vector<c10::IValue> &values) override;
+  bool receive(const P2PKey &key, MemoryAccount &receiver, std::vector<c10::IValue> &values) override;
   void giveOutputs(uint32_t, const Microbatches &, std::vector<at::Tensor> &) override {}
   bool takesOutputs(uint32_t) const override { return false; }
   std::vector<Output> takeOutputs(uint32_t, const Microbatches &) override { return {}; }
@@ -44,17 +44,17 @@ private:
     std::vector<c10::IValue> *values = nullptr;
     bool taken = false;
     /// Where the sender's GPUs have made them.
-    Milestone made;
+    StreamEvents made;
   };
 
-  Mailbox &mailboxOf(const Handover &handover) {
-    return mailboxes[handover.transfer * microbatches + handover.microbatch];
+  Mailbox &mailboxOf(const P2PKey &key) {
+    return mailboxes[key.transfer * microbatches + key.microbatch];
   }
   /// Waits until `reached` holds; false when the request failed.
   template <typename Condition> bool waitUntil(std::unique_lock<std::mutex> &lock, Condition reached);
 
   const uint32_t groupSize, microbatches;
-  Patience &patience;
+  CancellationToken &cancellation;
   std::mutex mutex;
   std::condition_variable changed;
   std::vector<Mailbox> mailboxes;

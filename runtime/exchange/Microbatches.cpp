@@ -35,7 +35,7 @@ std::optional<uint32_t> Microbatches::batchOf(size_t leaf) const {
   return count() == 1 ? std::nullopt : plan::batchDimension(*signature.outputs[leaf]->type, signature.batch);
 }
 
-at::Tensor Microbatches::roomFor(uint32_t microbatch, size_t leaf, const at::Tensor &output,
+at::Tensor Microbatches::allocateOutput(uint32_t microbatch, size_t leaf, const at::Tensor &output,
                                  c10::Device place) const {
   auto [begin, end] = plan::samplesOf(samples, count(), microbatch);
   const uint32_t dim = *batchOf(leaf);

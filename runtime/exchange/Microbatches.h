@@ -29,7 +29,7 @@ public:
   bool joins(size_t leaf) const { return batchOf(leaf).has_value(); }
   /// For a leaf that is joined, room for all on `place`, where micro-batch `microbatch` gives `output`;
   /// pinned where a GPU is to write into main memory.
-  at::Tensor roomFor(uint32_t microbatch, size_t leaf, const at::Tensor &output, c10::Device place) const;
+  at::Tensor allocateOutput(uint32_t microbatch, size_t leaf, const at::Tensor &output, c10::Device place) const;
   /// Puts `output`, what a micro-batch gives for such a leaf, in its place in `whole`; from a GPU it may
   /// still be under way there.
   void addOutputOf(uint32_t microbatch, size_t leaf, const at::Tensor &output, const at::Tensor &whole) const;

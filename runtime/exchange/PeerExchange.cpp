@@ -1,7 +1,7 @@
 //===- PeerExchange.cpp - Ranks as processes ------------------------------===//
 #include "runtime/exchange/PeerExchange.h"
 #include "codegen/plan/Schedule.h"
-#include "runtime/device/Placement.h"
+#include "runtime/device/PlanRanks.h"
 #include "runtime/exchange/TransferLimits.h"
 #include "llvm/ADT/STLExtras.h"
 #include <algorithm>
@@ -19,9 +19,9 @@ uint32_t outputRankOf(const plan::Plan &plan, uint32_t signature) {
 
 namespace {
 /// A GPU's way into a group that has a CPU, and so exchanges what is in main memory.
-class ThroughMemory final : public Communicator {
+class HostStagedCommunicator final : public Communicator {
 public:
-  explicit ThroughMemory(Communicator &group) : group(group) {}
+  explicit HostStagedCommunicator(Communicator &group) : group(group) {}
   at::Tensor allReduce(const at::Tensor &tensor) override {
     return group.allReduce(tensor.cpu()).to(tensor.device());
   }
@@ -44,56 +44,56 @@ private:
 };
 } // namespace
 
-PeerExchange::PeerExchange(const plan::Plan &plan, Peers &peers, MemoryAccount &account, bool led,
+PeerExchange::PeerExchange(const plan::Plan &plan, Membership &membership, MemoryAccount &account, bool led,
                            const DeviceLinks &links)
-    : plan(plan), peers(peers), account(account), led(led), links(links) {
-  const uint32_t size = plan.mesh->tp, index = plan::tensorRankOf(plan, peers.rank());
+    : plan(plan), membership(membership), account(account), led(led), links(links) {
+  const uint32_t size = plan.mesh->tp, index = plan::tensorRankOf(plan, membership.rank());
   if (size > 1)
-    group.emplace(peers.wire(), peers.rank() - index, size, index, links.tensorGroup());
+    group.emplace(membership.transport(), membership.rank() - index, size, index, links.tensorGroup());
   if (group && !links.tensorGroup() && !links.place().is_cpu())
-    throughMemory = std::make_unique<ThroughMemory>(*group);
+    hostStaged = std::make_unique<HostStagedCommunicator>(*group);
   for (uint32_t signature = 0; signature < plan.signatures.size(); ++signature)
     connect(signature);
 }
 
 void PeerExchange::connect(uint32_t signature) {
   // Outputs are in main memory.
-  auto give = [&](uint32_t to, Topic topic) {
-    outboxes.try_emplace({to, topic}, peers.wire(), to, topic,
-                         topic == Topic::Values ? links.to(to) : nullptr);
+  auto give = [&](uint32_t to, Tag tag) {
+    senders.try_emplace({to, tag}, membership.transport(), to, tag,
+                         tag == Tag::Values ? links.to(to) : nullptr);
   };
-  auto take = [&](uint32_t from, Topic topic) {
-    if (!inboxes.contains({from, topic}))
-      inboxes.try_emplace({from, topic}, peers.wire(), from, topic, account,
-                          topic == Topic::Values ? limitsOfValues(plan, from, peers.rank())
+  auto take = [&](uint32_t from, Tag tag) {
+    if (!receivers.contains({from, tag}))
+      receivers.try_emplace({from, tag}, membership.transport(), from, tag, account,
+                          tag == Tag::Values ? limitsOfValues(plan, from, membership.rank())
                                                  : limitsOfOutputs(plan),
-                          topic == Topic::Values ? links.from(from) : nullptr);
+                          tag == Tag::Values ? links.from(from) : nullptr);
   };
-  for (const auto &action : scheduleOf(plan, signature).ranks[peers.rank()]->actions) {
+  for (const auto &action : scheduleOf(plan, signature).ranks[membership.rank()]->actions) {
     if (action->kind == ActionKind::Send)
-      give(peerOf(plan, peers.rank(), *action), Topic::Values);
+      give(peerOf(plan, membership.rank(), *action), Tag::Values);
     else if (action->kind == ActionKind::Recv)
-      take(peerOf(plan, peers.rank(), *action), Topic::Values);
+      take(peerOf(plan, membership.rank(), *action), Tag::Values);
   }
   const uint32_t target = outputRank(signature);
-  for (uint32_t rank = 0; rank < peers.size(); ++rank) {
+  for (uint32_t rank = 0; rank < membership.size(); ++rank) {
     if (rank == target || leavesOf(signature, rank).empty())
       continue;
-    if (rank == peers.rank())
-      give(target, Topic::Outputs);
-    else if (target == peers.rank())
-      take(rank, Topic::Outputs);
+    if (rank == membership.rank())
+      give(target, Tag::Outputs);
+    else if (target == membership.rank())
+      take(rank, Tag::Outputs);
   }
 }
 
-bool PeerExchange::send(const Handover &handover, std::vector<c10::IValue> &values) {
-  outboxes.at({handover.peer, Topic::Values}).send(values);
+bool PeerExchange::send(const P2PKey &key, std::vector<c10::IValue> &values) {
+  senders.at({key.peer, Tag::Values}).send(values);
   return true;
 }
 
-bool PeerExchange::receive(const Handover &handover, MemoryAccount &receiver,
+bool PeerExchange::receive(const P2PKey &key, MemoryAccount &receiver,
                            std::vector<c10::IValue> &values) {
-  inboxes.at({handover.peer, Topic::Values}).take(values);
+  receivers.at({key.peer, Tag::Values}).take(values);
   return true;
 }
 
@@ -125,23 +125,23 @@ void PeerExchange::giveOutputs(uint32_t signature, const Microbatches &microbatc
                                std::vector<at::Tensor> &outputs) {
   const uint32_t target = outputRank(signature);
   std::vector<c10::IValue> values;
-  if (peers.rank() == target)
+  if (membership.rank() == target)
     return;
-  for (const Output &part : partsOf(signature, peers.rank(), microbatches))
+  for (const Output &part : partsOf(signature, membership.rank(), microbatches))
     values.push_back(part.microbatch
                          ? microbatches.outputOf(*part.microbatch, part.leaf, outputs[part.leaf]).contiguous()
                          : outputs[part.leaf]);
-  for (uint32_t leaf : leavesOf(signature, peers.rank()))
+  for (uint32_t leaf : leavesOf(signature, membership.rank()))
     outputs[leaf] = at::Tensor();
   if (!values.empty())
-    outboxes.at({target, Topic::Outputs}).send(values);
+    senders.at({target, Tag::Outputs}).send(values);
 }
 
 bool PeerExchange::takesOutputs(uint32_t signature) const {
-  if (peers.rank() != outputRank(signature))
+  if (membership.rank() != outputRank(signature))
     return false;
-  for (uint32_t rank = 0; rank < peers.size(); ++rank)
-    if (rank != peers.rank() && !leavesOf(signature, rank).empty())
+  for (uint32_t rank = 0; rank < membership.size(); ++rank)
+    if (rank != membership.rank() && !leavesOf(signature, rank).empty())
       return true;
   return false;
 }
@@ -149,11 +149,11 @@ bool PeerExchange::takesOutputs(uint32_t signature) const {
 std::vector<Output> PeerExchange::takeOutputs(uint32_t signature, const Microbatches &microbatches) {
   std::vector<Output> outputs;
   std::vector<c10::IValue> values;
-  for (uint32_t rank = 0; rank < peers.size(); ++rank) {
+  for (uint32_t rank = 0; rank < membership.size(); ++rank) {
     const std::vector<Output> parts = partsOf(signature, rank, microbatches);
-    if (rank == peers.rank() || parts.empty())
+    if (rank == membership.rank() || parts.empty())
       continue;
-    inboxes.at({rank, Topic::Outputs}).take(values);
+    receivers.at({rank, Tag::Outputs}).take(values);
     TORCH_CHECK(values.size() == parts.size(), "found ", values.size(), " outputs of rank ", rank,
                 ", expected ", parts.size());
     for (auto [part, value] : llvm::zip(parts, values))
@@ -163,7 +163,7 @@ std::vector<Output> PeerExchange::takeOutputs(uint32_t signature, const Microbat
 }
 
 std::string PeerExchange::describeRanks() {
-  return "rank " + std::to_string(peers.rank()) + " " + status() + ", " + peers.describeOthers();
+  return "rank " + std::to_string(membership.rank()) + " " + status() + ", " + membership.describeOthers();
 }
 
 } // namespace cleave::runtime

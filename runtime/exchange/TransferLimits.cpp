@@ -3,7 +3,7 @@
 #include "codegen/plan/Batch.h"
 #include "codegen/plan/DimExpr.h"
 #include "codegen/plan/Schedule.h"
-#include "runtime/device/Placement.h"
+#include "runtime/device/PlanRanks.h"
 #include "llvm/ADT/STLExtras.h"
 #include <algorithm>
 
@@ -13,7 +13,7 @@ namespace cleave::runtime {
 static constexpr uint64_t kWidest = 16;
 
 /// Adds what a tensor of `type` may take; null: of a type that is not known.
-static void add(const plan::TensorType *type, ParcelLimits &limits) {
+static void add(const plan::TensorType *type, SerializedLimits &limits) {
   const uint64_t memory = machineMemory();
   uint64_t bytes = kWidest;
   const bool isRanked = type && type->ranked;
@@ -26,7 +26,7 @@ static void add(const plan::TensorType *type, ParcelLimits &limits) {
   limits.bytes = std::min(memory, limits.bytes + std::min(memory, isRanked ? bytes : memory));
 }
 
-static void widen(ParcelLimits &limits, const ParcelLimits &other) {
+static void widen(SerializedLimits &limits, const SerializedLimits &other) {
   limits.values = std::max(limits.values, other.values);
   limits.bytes = std::max(limits.bytes, other.bytes);
 }
@@ -36,13 +36,13 @@ static const plan::TensorType *typeOf(const plan::Program &program, uint32_t slo
   return found == program.types.end() ? nullptr : (*found)->type.get();
 }
 
-ParcelLimits limitsOfValues(const plan::Plan &plan, uint32_t from, uint32_t to) {
-  ParcelLimits most{0, 0};
+SerializedLimits limitsOfValues(const plan::Plan &plan, uint32_t from, uint32_t to) {
+  SerializedLimits most{0, 0};
   for (const plan::Program *program : programsOf(plan, to))
     for (const plan::Transfer &transfer : plan::transfers(plan, program->signature)) {
       if (transfer.to != program->stage || !llvm::is_contained(plan.stages[transfer.from]->ranks, from))
         continue;
-      ParcelLimits limits{0, 0};
+      SerializedLimits limits{0, 0};
       for (uint32_t input : transfer.inputs)
         add(typeOf(*program, program->inputs[input]->slot), limits);
       widen(most, limits);
@@ -50,10 +50,10 @@ ParcelLimits limitsOfValues(const plan::Plan &plan, uint32_t from, uint32_t to) 
   return most;
 }
 
-ParcelLimits limitsOfOutputs(const plan::Plan &plan) {
-  ParcelLimits most{0, 0};
+SerializedLimits limitsOfOutputs(const plan::Plan &plan) {
+  SerializedLimits most{0, 0};
   for (uint32_t signature = 0; signature < plan.signatures.size(); ++signature) {
-    ParcelLimits limits{0, 0};
+    SerializedLimits limits{0, 0};
     for (const auto &output : plan.signatures[signature]->outputs)
       add(output->type.get(), limits);
     // Of each micro-batch a part.
@@ -63,10 +63,10 @@ ParcelLimits limitsOfOutputs(const plan::Plan &plan) {
   return most;
 }
 
-ParcelLimits limitsOfInputs(const plan::Plan &plan) {
-  ParcelLimits most{0, 0};
+SerializedLimits limitsOfInputs(const plan::Plan &plan) {
+  SerializedLimits most{0, 0};
   for (const auto &signature : plan.signatures) {
-    ParcelLimits limits{0, 0};
+    SerializedLimits limits{0, 0};
     for (const auto &input : signature->inputs)
       add(input->type.get(), limits);
     widen(most, limits);

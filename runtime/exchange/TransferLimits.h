@@ -8,17 +8,17 @@
 #define CLEAVE_RUNTIME_EXCHANGE_TRANSFERLIMITS_H
 
 #include "codegen/plan/Plan.h"
-#include "runtime/exchange/Parcel.h"
+#include "runtime/exchange/SerializedValues.h"
 #include <cstdint>
 
 namespace cleave::runtime {
 
 /// Of the values of one transfer from rank `from` to rank `to`, of any signature.
-ParcelLimits limitsOfValues(const plan::Plan &plan, uint32_t from, uint32_t to);
+SerializedLimits limitsOfValues(const plan::Plan &plan, uint32_t from, uint32_t to);
 /// Of the outputs that one rank gives of a request.
-ParcelLimits limitsOfOutputs(const plan::Plan &plan);
+SerializedLimits limitsOfOutputs(const plan::Plan &plan);
 /// Of a request that rank 0 tells the others.
-ParcelLimits limitsOfInputs(const plan::Plan &plan);
+SerializedLimits limitsOfInputs(const plan::Plan &plan);
 
 } // namespace cleave::runtime
 

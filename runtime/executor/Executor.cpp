@@ -18,7 +18,7 @@ namespace {
 /// What an instruction calls, under its name in profiles.
 class Range {
 public:
-  Range(DevicePlugin *plugin, const Code &code, const CodeInstruction &instruction) : plugin(plugin) {
+  Range(DevicePlugin *plugin, const LoadedProgram &code, const LoadedInstruction &instruction) : plugin(plugin) {
     if (plugin)
       plugin->beginRange(code.describe(instruction).c_str());
   }
@@ -34,7 +34,7 @@ private:
 };
 } // namespace
 
-Executor::Executor(const plan::Program &program, std::unique_ptr<Code> loaded, States &states,
+Executor::Executor(const plan::Program &program, std::unique_ptr<LoadedProgram> loaded, States &states,
                    c10::Device place, uint32_t rank)
     : program(program), code(std::move(loaded)), states(states), place(place), rank(rank),
       slots(code->slotCount()), lists(code->keptLists()) {
@@ -59,7 +59,7 @@ llvm::Error Executor::setUp() {
   ActivityScope activity(rank, *this);
   SetupWatch::Scope watched(rank, *this);
   auto done = catching([&]() -> llvm::Error {
-    for (const CodeInstruction &instruction : code->setup()) {
+    for (const LoadedInstruction &instruction : code->setup()) {
       enter(&instruction);
       execute(instruction);
       for (uint32_t slot : instruction.releases)
@@ -77,7 +77,7 @@ llvm::Expected<std::unique_ptr<Executor>> Executor::load(const plan::Plan &plan,
                                                          const WeightStore &weights, Operators &operators,
                                                          States &states, c10::Device place, bool checkTypes,
                                                          DevicePlugin *ranges, uint32_t rank) {
-  auto code = Code::load(plan, program, operators, place);
+  auto code = LoadedProgram::load(plan, program, operators, place);
   if (!code)
     return code.takeError();
   std::unique_ptr<Executor> executor(new Executor(program, std::move(*code), states, place, rank));
@@ -111,7 +111,7 @@ void Executor::run(ArrayRef<int64_t> sizes, const std::atomic<bool> &cancel, std
 }
 
 std::string Executor::position() const {
-  const CodeInstruction *instruction = current.load(std::memory_order_relaxed);
+  const LoadedInstruction *instruction = current.load(std::memory_order_relaxed);
   return instruction ? code->describe(*instruction) : "";
 }
 
@@ -132,8 +132,8 @@ void Executor::bindSizes() {
   }
 }
 
-void Executor::runBlock(const CodeBlock &block) {
-  for (const CodeInstruction &instruction : block.instructions) {
+void Executor::runBlock(const LoadedBlock &block) {
+  for (const LoadedInstruction &instruction : block.instructions) {
     TORCH_CHECK(!cancelled->load(std::memory_order_relaxed), "the request was cancelled");
     enter(&instruction);
     {
@@ -148,7 +148,7 @@ void Executor::runBlock(const CodeBlock &block) {
   }
 }
 
-void Executor::execute(const CodeInstruction &instruction) {
+void Executor::execute(const LoadedInstruction &instruction) {
   switch (instruction.kind) {
   case InstructionKind::Call:
     return call(instruction);
@@ -171,7 +171,7 @@ void Executor::execute(const CodeInstruction &instruction) {
   case InstructionKind::Collective:
     break;
   }
-  TORCH_INTERNAL_ASSERT(false, "Code::load refuses the other kinds");
+  TORCH_INTERNAL_ASSERT(false, "LoadedProgram::load refuses the other kinds");
 }
 
 /// The value of an operand, moved out of its slot when nothing reads it later.
@@ -197,7 +197,7 @@ void Executor::popInto(ArrayRef<uint32_t> results) {
   stack.clear();
 }
 
-void Executor::call(const CodeInstruction &instruction) {
+void Executor::call(const LoadedInstruction &instruction) {
   push(instruction.operands);
   if (instruction.countsOperands)
     stack.emplace_back(int64_t(instruction.operands.size()));
@@ -206,7 +206,7 @@ void Executor::call(const CodeInstruction &instruction) {
 }
 
 /// With room for the operands.
-c10::impl::GenericList Executor::emptyList(const CodeInstruction &instruction) {
+c10::impl::GenericList Executor::emptyList(const LoadedInstruction &instruction) {
   if (instruction.kept && lists[*instruction.kept].isList() && lists[*instruction.kept].use_count() == 1) {
     // Another thread may have been the last to read it, and counts are read in no order.
     std::atomic_thread_fence(std::memory_order_acquire);
@@ -221,7 +221,7 @@ c10::impl::GenericList Executor::emptyList(const CodeInstruction &instruction) {
   return list;
 }
 
-void Executor::makeList(const CodeInstruction &instruction) {
+void Executor::makeList(const LoadedInstruction &instruction) {
   c10::impl::GenericList list = emptyList(instruction);
   for (Operand operand : instruction.operands) {
     IValue item = take(operand);
@@ -231,7 +231,7 @@ void Executor::makeList(const CodeInstruction &instruction) {
   store(instruction.results[0], std::move(list));
 }
 
-void Executor::makeTuple(const CodeInstruction &instruction) {
+void Executor::makeTuple(const LoadedInstruction &instruction) {
   std::vector<IValue> items;
   items.reserve(instruction.operands.size());
   for (Operand operand : instruction.operands)
@@ -239,7 +239,7 @@ void Executor::makeTuple(const CodeInstruction &instruction) {
   store(instruction.results[0], c10::ivalue::Tuple::create(std::move(items)));
 }
 
-void Executor::makeDict(const CodeInstruction &instruction) {
+void Executor::makeDict(const LoadedInstruction &instruction) {
   c10::impl::GenericDict dict(instruction.element, instruction.value);
   std::vector<IValue> entries;
   entries.reserve(instruction.operands.size());
@@ -254,7 +254,7 @@ void Executor::makeDict(const CodeInstruction &instruction) {
   store(instruction.results[0], std::move(dict));
 }
 
-void Executor::unpack(const CodeInstruction &instruction) {
+void Executor::unpack(const LoadedInstruction &instruction) {
   IValue whole = take(instruction.operands[0]);
   TORCH_CHECK(whole.isTuple() || whole.isList(), "found ", whole.tagKind(), ", expected a tuple or a list");
   ArrayRef<IValue> items =
@@ -267,17 +267,17 @@ void Executor::unpack(const CodeInstruction &instruction) {
     store(instruction.results[i], items[i]);
 }
 
-void Executor::choose(const CodeInstruction &instruction) {
+void Executor::choose(const LoadedInstruction &instruction) {
   const bool condition = take(instruction.operands[0]).toBool();
-  const CodeBlock &block = *instruction.blocks[condition ? 0 : 1];
+  const LoadedBlock &block = *instruction.blocks[condition ? 0 : 1];
   runBlock(block);
   enter(&instruction);
   push(block.results);
   popInto(instruction.results);
 }
 
-void Executor::loop(const CodeInstruction &instruction) {
-  const CodeBlock &body = *instruction.blocks[0];
+void Executor::loop(const LoadedInstruction &instruction) {
+  const LoadedBlock &body = *instruction.blocks[0];
   push(instruction.operands);
   const int64_t trips = stack.at(0).toInt();
   bool more = stack.at(1).toBool();
@@ -298,11 +298,11 @@ void Executor::loop(const CodeInstruction &instruction) {
     slots[slot] = IValue();
 }
 
-void Executor::readState(const CodeInstruction &instruction) {
+void Executor::readState(const LoadedInstruction &instruction) {
   store(instruction.results[0], states.read(instruction.source->op, take(instruction.operands[0])));
 }
 
-void Executor::writeState(const CodeInstruction &instruction) {
+void Executor::writeState(const LoadedInstruction &instruction) {
   states.write(instruction.source->op, take(instruction.operands[0]));
 }
 

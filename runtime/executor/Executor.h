@@ -5,7 +5,7 @@
 #include "codegen/plan/Plan.h"
 #include "runtime/base/TypeCheck.h"
 #include "runtime/device/DevicePlugin.h"
-#include "runtime/executor/Code.h"
+#include "runtime/executor/LoadedProgram.h"
 #include "runtime/executor/States.h"
 #include "runtime/executor/WeightStore.h"
 #include "runtime/operators/HostValues.h"
@@ -55,34 +55,34 @@ public:
   uint32_t stage() const { return program.stage; }
   /// What ran last; null before the first.
   const plan::Instruction *instruction() const {
-    const CodeInstruction *last = current.load(std::memory_order_relaxed);
+    const LoadedInstruction *last = current.load(std::memory_order_relaxed);
     return last ? last->source : nullptr;
   }
   const char *pathOf(const plan::Instruction &instruction) const { return code->pathOf(instruction); }
   const char *nameOf(const plan::Instruction &instruction) const { return code->nameOf(instruction); }
 
 private:
-  Executor(const plan::Program &program, std::unique_ptr<Code> code, States &states, c10::Device place,
+  Executor(const plan::Program &program, std::unique_ptr<LoadedProgram> code, States &states, c10::Device place,
            uint32_t rank);
   llvm::Error fillSlots(const WeightStore &weights);
   /// Runs what comes before the first request.
   llvm::Error setUp();
 
   /// Says what runs. A plain store: on the way of every instruction.
-  void enter(const CodeInstruction *instruction) { current.store(instruction, std::memory_order_relaxed); }
+  void enter(const LoadedInstruction *instruction) { current.store(instruction, std::memory_order_relaxed); }
   void bindSizes();
-  void runBlock(const CodeBlock &block);
-  void execute(const CodeInstruction &instruction);
-  void call(const CodeInstruction &instruction);
-  void makeList(const CodeInstruction &instruction);
-  c10::impl::GenericList emptyList(const CodeInstruction &instruction);
-  void makeTuple(const CodeInstruction &instruction);
-  void makeDict(const CodeInstruction &instruction);
-  void unpack(const CodeInstruction &instruction);
-  void choose(const CodeInstruction &instruction);
-  void loop(const CodeInstruction &instruction);
-  void readState(const CodeInstruction &instruction);
-  void writeState(const CodeInstruction &instruction);
+  void runBlock(const LoadedBlock &block);
+  void execute(const LoadedInstruction &instruction);
+  void call(const LoadedInstruction &instruction);
+  void makeList(const LoadedInstruction &instruction);
+  c10::impl::GenericList emptyList(const LoadedInstruction &instruction);
+  void makeTuple(const LoadedInstruction &instruction);
+  void makeDict(const LoadedInstruction &instruction);
+  void unpack(const LoadedInstruction &instruction);
+  void choose(const LoadedInstruction &instruction);
+  void loop(const LoadedInstruction &instruction);
+  void readState(const LoadedInstruction &instruction);
+  void writeState(const LoadedInstruction &instruction);
   void checkTypes(llvm::ArrayRef<uint32_t> written) const;
   void checkInputTypes() const;
 
@@ -93,7 +93,7 @@ private:
   void popInto(llvm::ArrayRef<uint32_t> results);
 
   const plan::Program &program;
-  const std::unique_ptr<Code> code;
+  const std::unique_ptr<LoadedProgram> code;
   States &states;
   const c10::Device place;
   const uint32_t rank;
@@ -106,7 +106,7 @@ private:
   torch::jit::Stack stack;
   /// Lists of numbers that runs have made; made anew where nobody else holds them any more.
   std::vector<c10::IValue> lists;
-  std::atomic<const CodeInstruction *> current{nullptr};
+  std::atomic<const LoadedInstruction *> current{nullptr};
   llvm::ArrayRef<int64_t> symbols;
   const std::atomic<bool> *cancelled = nullptr;
 };

@@ -3,7 +3,7 @@
 #include "runtime/base/Exceptions.h"
 #include "runtime/base/TensorFile.h"
 #include "runtime/base/Values.h"
-#include "runtime/device/Placement.h"
+#include "runtime/device/PlanRanks.h"
 #include "llvm/ADT/STLExtras.h"
 
 namespace cleave::runtime {

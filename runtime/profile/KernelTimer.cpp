@@ -18,7 +18,7 @@ static constexpr std::chrono::seconds kTimeout{60};
 
 namespace {
 /// Of the group: a rank that fails ends the others' waits.
-class Failure final : public Patience {
+class Failure final : public CancellationToken {
 public:
   bool isOver() const override { return failed; }
   std::chrono::steady_clock::time_point deadline() override {
@@ -34,7 +34,7 @@ private:
 class LocalTimingGroup final : public TimingGroup {
 public:
   explicit LocalTimingGroup(size_t ranks)
-      : group(0, uint32_t(ranks), /*spins=*/ranks <= std::thread::hardware_concurrency(), patience),
+      : group(0, uint32_t(ranks), /*spins=*/ranks <= std::thread::hardware_concurrency(), cancellation),
         start(std::ptrdiff_t(ranks)) {}
 
   Communicator &member(uint32_t rank) override { return group.member(rank); }
@@ -46,13 +46,13 @@ public:
   }
   void abandon() override {
     hasFailed = true;
-    patience.expire();
+    cancellation.expire();
     group.wake();
     start.arrive_and_drop();
   }
 
 private:
-  Failure patience;
+  Failure cancellation;
   LocalGroup group;
   std::barrier<> start;
   std::atomic<double> estimate{0};
@@ -141,8 +141,8 @@ llvm::Expected<double> DeviceTimer::secondsOfHandover(int64_t bytes, bool handsO
   constexpr size_t kHops = 200;
   const size_t count = handsOver ? 2 : 1;
   // As a request's values go from stage to stage.
-  Failure patience;
-  LocalExchange exchange({0, 1}, /*groupSize=*/1, /*transfers=*/kHops, /*microbatches=*/1, patience);
+  Failure cancellation;
+  LocalExchange exchange({0, 1}, /*groupSize=*/1, /*transfers=*/kHops, /*microbatches=*/1, cancellation);
   double seconds = 0;
   auto hop = [&](uint32_t rank) {
     std::vector<c10::IValue> values;

@@ -1,7 +1,7 @@
 //===- TimingProcess.cpp - Devices that are processes, timed --------------===//
 #include "runtime/profile/TimingProcess.h"
 #include "runtime/base/Exceptions.h"
-#include "runtime/base/OwnAddress.h"
+#include "runtime/base/HostAddress.h"
 #include "runtime/comm/process/PeerGroup.h"
 #include "runtime/profile/TimedCalls.h"
 #include "llvm/ADT/SmallVector.h"
@@ -38,7 +38,7 @@ class TimingProcess::Timer final : public KernelTimer {
 public:
   Timer(TimingProcess &process, uint32_t first, uint32_t count, Ends ends)
       : process(process), count(count), index(process.rank() - first), ends(ends),
-        group(process.peers->wire(), first, count, index) {}
+        group(process.membership->transport(), first, count, index) {}
 
   size_t devices() const override { return count; }
   int threads() const override { return process.device->threads(); }
@@ -157,25 +157,25 @@ Expected<double> TimingProcess::Timer::secondsOfHandover(int64_t bytes, bool han
 
 //===- The process --------------------------------------------------------===//
 
-TimingProcess::TimingProcess(Options given, Peers::Owner owned, std::unique_ptr<Device> own)
-    : options(std::move(given)), peers(std::move(owned)), device(std::move(own)) {}
+TimingProcess::TimingProcess(Options given, Membership::Owner owned, std::unique_ptr<Device> own)
+    : options(std::move(given)), membership(std::move(owned)), device(std::move(own)) {}
 
 TimingProcess::~TimingProcess() {
-  peers->stopServing();
-  peers->wire().cut();
+  membership->stopServing();
+  membership->transport().cut();
 }
 
 Expected<std::unique_ptr<TimingProcess>> TimingProcess::join(Options options) {
   auto resolved = resolveTimedDevice(options.device);
   if (!resolved)
     return resolved.takeError();
-  auto peers =
-      Peers::join(options.launch, "--passes or --quick", options.task, {options.timeout, options.timeout});
-  if (!peers)
-    return peers.takeError();
+  auto membership =
+      Membership::join(options.launch, "--passes or --quick", options.task, {options.timeout, options.timeout});
+  if (!membership)
+    return membership.takeError();
   const uint32_t sharers = options.launch.localSize;
   std::unique_ptr<TimingProcess> process(new TimingProcess(
-      std::move(options), std::move(*peers), std::move(startDevices(*resolved, sharers).front())));
+      std::move(options), std::move(*membership), std::move(startDevices(*resolved, sharers).front())));
   if (Error error = process->begin())
     return error;
   return process;
@@ -190,26 +190,26 @@ Error TimingProcess::begin() {
     if (options.failed)
       options.failed(message);
   };
-  peers->serve({status, failed, [] {}});
+  membership->serve({status, failed, [] {}});
   // The name alone would not do: namespaces of one machine, which only links connect, have it in common.
   utsname system;
   const std::string name = uname(&system) == 0 ? system.nodename : "?";
-  auto address = catching([&]() -> Expected<std::string> { return ownAddress(options.launch); });
+  auto address = catching([&]() -> Expected<std::string> { return hostAddress(options.launch); });
   if (!address)
     return llvm::createStringError(fail(llvm::toString(address.takeError())));
-  auto all = peers->gather(*address + " " + name, 0);
+  auto all = membership->gather(*address + " " + name, 0);
   if (!all)
     return all.takeError();
-  auto shared = peers->share(llvm::join(*all, "\n"), 0);
+  auto shared = membership->share(llvm::join(*all, "\n"), 0);
   if (!shared)
     return shared.takeError();
   llvm::SmallVector<llvm::StringRef> hosts;
   llvm::StringRef(*shared).split(hosts, '\n');
   hostOfRank.assign(hosts.begin(), hosts.end());
-  if (hostOfRank.size() != peers->size())
+  if (hostOfRank.size() != membership->size())
     return llvm::createStringError(fail("rank " + std::to_string(rank()) + ": found hosts of " +
                                         std::to_string(hostOfRank.size()) + " ranks from rank 0, expected " +
-                                        std::to_string(peers->size())));
+                                        std::to_string(membership->size())));
   return Error::success();
 }
 
@@ -220,7 +220,7 @@ void TimingProcess::setStep(const std::string &measured) {
 }
 
 Error TimingProcess::onDevice(const std::string &what, const std::function<void()> &work) {
-  return peers->waitFor(what, [&] {
+  return membership->waitFor(what, [&] {
     std::exception_ptr failure;
     std::latch done{1};
     device->post([&] {
@@ -241,7 +241,7 @@ TimingProcess::Ways &TimingProcess::waysTo(uint32_t rank) {
   auto found = ways.find(rank);
   if (found == ways.end())
     found = ways.emplace(std::piecewise_construct, std::forward_as_tuple(rank),
-                         std::forward_as_tuple(peers->wire(), rank, device->memory()))
+                         std::forward_as_tuple(membership->transport(), rank, device->memory()))
                 .first;
   return found->second;
 }
@@ -251,8 +251,8 @@ std::unique_ptr<KernelTimer> TimingProcess::timer(uint32_t first, uint32_t count
 }
 
 std::string TimingProcess::fail(const std::string &message) {
-  std::string agreed = peers->fail(message);
-  peers->linger();
+  std::string agreed = membership->fail(message);
+  membership->linger();
   return agreed;
 }
 

@@ -3,9 +3,9 @@
 #define CLEAVE_RUNTIME_PROFILE_TIMINGPROCESS_H
 
 #include "runtime/device/Device.h"
-#include "runtime/exchange/Post.h"
+#include "runtime/exchange/P2PChannel.h"
 #include "runtime/profile/KernelTimer.h"
-#include "runtime/rendezvous/Peers.h"
+#include "runtime/rendezvous/Membership.h"
 #include <array>
 #include <atomic>
 #include <map>
@@ -38,13 +38,13 @@ public:
   static llvm::Expected<std::unique_ptr<TimingProcess>> join(Options options);
   ~TimingProcess();
 
-  uint32_t rank() const { return peers->rank(); }
+  uint32_t rank() const { return membership->rank(); }
   /// By rank, the machine that each is on: where two are on one, that is the same.
   const std::vector<std::string> &hosts() const { return hostOfRank; }
   /// What this process measures, for messages.
   void setStep(const std::string &step);
   /// What every process gives, by rank, in process 0; elsewhere nothing.
-  llvm::Expected<std::vector<std::string>> gather(llvm::StringRef text) { return peers->gather(text, 0); }
+  llvm::Expected<std::vector<std::string>> gather(llvm::StringRef text) { return membership->gather(text, 0); }
 
   /// Of the devices of `count` processes from `first` on, one group, of which this process is one. They ask
   /// their timers the same in the same order, and all are told the same; processes of other groups do not
@@ -54,7 +54,7 @@ public:
   /// Ends all, and gives the message that they end with.
   std::string fail(const std::string &message);
   /// Takes leave of the others.
-  llvm::Error close() { return peers->leave(); }
+  llvm::Error close() { return membership->leave(); }
 
 private:
   class Timer;
@@ -63,20 +63,20 @@ private:
   static constexpr int64_t kMostHop = 4 << 20;
   /// The way to another process and back.
   struct Ways {
-    Ways(Wire &wire, uint32_t rank, MemoryAccount &account)
-        : out(wire, rank, Topic::Values), in(wire, rank, Topic::Values, account, {2, kMostHop}) {}
-    Outbox out;
-    Inbox in;
+    Ways(Transport &transport, uint32_t rank, MemoryAccount &account)
+        : out(transport, rank, Tag::Values), in(transport, rank, Tag::Values, account, {2, kMostHop}) {}
+    Sender out;
+    Receiver in;
   };
 
-  TimingProcess(Options options, Peers::Owner peers, std::unique_ptr<Device> device);
+  TimingProcess(Options options, Membership::Owner membership, std::unique_ptr<Device> device);
   llvm::Error begin();
   /// Does `work` on the device's thread. It may throw what messages between processes throw.
   llvm::Error onDevice(const std::string &what, const std::function<void()> &work);
   Ways &waysTo(uint32_t rank);
 
   const Options options;
-  const Peers::Owner peers;
+  const Membership::Owner membership;
   std::vector<std::string> hostOfRank;
   std::mutex mutex;
   std::string step = "is starting";

@@ -4,8 +4,8 @@
 #include "codegen/plan/PlanFacts.h"
 #include "runtime/base/Exceptions.h"
 #include "runtime/comm/Communicator.h"
-#include "runtime/comm/Wire.h"
-#include "runtime/device/Placement.h"
+#include "runtime/comm/Transport.h"
+#include "runtime/device/PlanRanks.h"
 #include "runtime/device/Streams.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
@@ -86,7 +86,7 @@ void Rank::loadSteps(uint32_t signature) {
     // Values go to the same data and tensor rank of the other stage.
     const size_t position = index % (size_t(plan.mesh->dp) * plan.mesh->tp);
     if (step.transfer)
-      step.handover = {position * part.transfers.size() + (step.transfer - part.transfers.data()),
+      step.key = {position * part.transfers.size() + (step.transfer - part.transfers.data()),
                        action->microbatch, peerOf(plan, index, *action)};
     part.steps.push_back(step);
   }
@@ -123,7 +123,7 @@ llvm::Expected<std::unique_ptr<Rank>> Rank::load(const plan::Plan &plan,
     rank->loadSteps(signature);
   // What was called on a GPU here has no order with what the device's thread will call there.
   if (Error error = catching([&]() -> Error {
-        finishHere(device.place());
+        synchronize(device.place());
         return Error::success();
       }))
     return llvm::createStringError("rank " + llvm::Twine(index) + ": " + llvm::toString(std::move(error)));
@@ -149,7 +149,7 @@ void Rank::execute(Request &request, uint32_t signature) {
   }
   if (isGoing && !request.failed())
     attempt(request, part.steps.back(), [&] {
-      finishHere(worker.place());
+      synchronize(worker.place());
       request.giveOutputs(signature);
       return true;
     });
@@ -232,16 +232,16 @@ bool Rank::perform(Request &request, const Part &part, const Step &step) {
 
 bool Rank::send(Request &request, const Step &step) {
   step.stage->take(*step.transfer, step.action->microbatch, moved);
-  return request.exchange().send(step.handover, moved);
+  return request.exchange().send(step.key, moved);
 }
 
 bool Rank::receive(Request &request, const Step &step) {
-  if (!request.exchange().receive(step.handover, worker.memory(), moved))
+  if (!request.exchange().receive(step.key, worker.memory(), moved))
     return false;
   const size_t expected = step.transfer->inputs.size();
-  TORCH_CHECK(moved.size() == expected, "found ", moved.size(), " values of rank ", step.handover.peer,
+  TORCH_CHECK(moved.size() == expected, "found ", moved.size(), " values of rank ", step.key.peer,
               ", expected ", expected);
-  worker.bring(moved);
+  worker.toDevice(moved);
   step.stage->receive(*step.transfer, step.action->microbatch, moved);
   return true;
 }
@@ -257,7 +257,7 @@ void Rank::forward(Request &request, const Part &part, const Step &step) {
   step.stage->forward(request, microbatch, step.microbatch);
   // A GPU's time is then this stage's; else the thread goes on while the GPU works.
   if (options.traced)
-    finishHere(worker.place());
+    synchronize(worker.place());
 }
 
 } // namespace cleave::runtime

@@ -63,7 +63,7 @@ private:
     StageRun *stage;
     /// Send and Recv: what is moved.
     const plan::Transfer *transfer;
-    Handover handover;
+    P2PKey key;
   };
   /// What the rank does for one signature.
   struct Part {

@@ -8,12 +8,12 @@
 namespace cleave::runtime {
 
 Request::Request(uint64_t number, std::vector<at::Tensor> inputs, Microbatches microbatches,
-                 size_t outputCount, llvm::ArrayRef<uint32_t> rankIds, std::shared_ptr<Traffic> traffic,
-                 Traffic::Admission admission, llvm::MutableArrayRef<States> states,
-                 llvm::function_ref<std::shared_ptr<Exchange>(Patience &)> connect, c10::Device outputPlace,
+                 size_t outputCount, llvm::ArrayRef<uint32_t> rankIds, std::shared_ptr<AdmissionController> admissions,
+                 AdmissionController::Admission admission, llvm::MutableArrayRef<States> states,
+                 llvm::function_ref<std::shared_ptr<Exchange>(CancellationToken &)> connect, c10::Device outputPlace,
                  bool collects, std::function<void(const std::string &)> overdue)
     : number(number), microbatches(std::move(microbatches)), outputPlace(outputPlace),
-      inputs(std::move(inputs)), outputs(outputCount), rooms(outputCount), traffic(std::move(traffic)),
+      inputs(std::move(inputs)), outputs(outputCount), rooms(outputCount), admissions(std::move(admissions)),
       admission(std::move(admission)), states(states), overdue(std::move(overdue)),
       working(rankIds.size() + collects) {
   for (uint32_t rank : rankIds)
@@ -46,8 +46,8 @@ void Request::checkDeadline() {
 
 Request::Clock::time_point Request::deadlineLocked() const {
   if (begun != Clock::time_point())
-    return begun + traffic->timeout;
-  return std::max(submitted, traffic->lastEnd()) + traffic->timeout;
+    return begun + admissions->timeout;
+  return std::max(submitted, admissions->lastEnd()) + admissions->timeout;
 }
 
 std::string Request::describe(const RankState &state) const {
@@ -76,7 +76,7 @@ std::string Request::describeStuck() {
   const std::shared_ptr<Exchange> exchange = ranksExchange;
   lock.unlock();
   const std::string everywhere = exchange ? exchange->describeRanks() : "";
-  return "no result after " + std::to_string(traffic->timeout.count()) +
+  return "no result after " + std::to_string(admissions->timeout.count()) +
          " s: " + (everywhere.empty() ? llvm::join(busy, ", ") : everywhere) +
          "; allow more time (--timeout)";
 }
@@ -95,7 +95,7 @@ void Request::addOutput(size_t leaf, uint32_t microbatch, const at::Tensor &tens
     if (microbatch != 0)
       return;
     at::Tensor placed = tensor.to(outputPlace, /*non_blocking=*/true);
-    keepForDefaultStream(placed);
+    recordDefaultStream(placed);
     std::lock_guard lock(mutex);
     outputs[leaf] = std::move(placed);
     return;
@@ -103,16 +103,16 @@ void Request::addOutput(size_t leaf, uint32_t microbatch, const at::Tensor &tens
   std::unique_lock lock(mutex);
   at::Tensor &whole = outputs[leaf];
   if (!whole.defined()) {
-    whole = microbatches.roomFor(microbatch, leaf, tensor, outputPlace);
-    keepForDefaultStream(whole);
+    whole = microbatches.allocateOutput(microbatch, leaf, tensor, outputPlace);
+    recordDefaultStream(whole);
     // On a GPU what this thread called before may still use its memory, and other threads write there, too.
-    rooms[leaf] = Milestone({whole});
+    rooms[leaf] = StreamEvents({whole});
   }
   const at::Tensor room = whole;
   // Each micro-batch has a place of its own there, and copying takes time.
   lock.unlock();
   rooms[leaf].wait();
-  keepForThread({room});
+  recordStream({room});
   microbatches.addOutputOf(microbatch, leaf, tensor, room);
 }
 
@@ -144,7 +144,7 @@ void Request::end() {
   for (States &each : states)
     hasFailed ? each.discard() : each.commit();
   if (!hasFailed)
-    traffic->noteEnd();
+    admissions->noteEnd();
   admission.reset();
   changed.notify_all();
 }
@@ -162,7 +162,7 @@ bool Request::fail(std::string message) {
     return false;
   failure = std::move(message);
   hasFailed = true;
-  traffic->noteEnd();
+  admissions->noteEnd();
   lock.unlock();
   changed.notify_all();
   exchange->wake();

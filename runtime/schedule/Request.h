@@ -3,13 +3,13 @@
 #define CLEAVE_RUNTIME_SCHEDULE_REQUEST_H
 
 #include "codegen/plan/Plan.h"
-#include "runtime/base/Patience.h"
+#include "runtime/base/CancellationToken.h"
 #include "runtime/device/MemoryAccount.h"
 #include "runtime/device/Streams.h"
 #include "runtime/exchange/Exchange.h"
 #include "runtime/exchange/Microbatches.h"
 #include "runtime/executor/States.h"
-#include "runtime/schedule/Traffic.h"
+#include "runtime/schedule/AdmissionController.h"
 #include "llvm/ADT/ArrayRef.h"
 #include "llvm/ADT/STLFunctionalExtras.h"
 #include "llvm/Support/Error.h"
@@ -33,7 +33,7 @@ class StageRun;
 /// What the ranks that work on a request and the caller that waits for it share. Every wait ends at the
 /// deadline, or when the request fails; the first failure is the one that is reported. The time of a request
 /// begins when the first rank takes it up; until then, with the end of the request before it.
-class Request : private Patience {
+class Request : private CancellationToken {
 public:
   /// \param number     of the request in its session, for traces.
   /// \param ranks      which ranks of this process take part, ascending.
@@ -46,9 +46,9 @@ public:
   /// \param collects   outputs come from other processes, for which `takeOutputs` waits.
   /// \param overdue    called with the message by the thread that finds the deadline passed; may be empty.
   Request(uint64_t number, std::vector<at::Tensor> inputs, Microbatches microbatches, size_t outputs,
-          llvm::ArrayRef<uint32_t> ranks, std::shared_ptr<Traffic> traffic, Traffic::Admission admission,
+          llvm::ArrayRef<uint32_t> ranks, std::shared_ptr<AdmissionController> admissions, AdmissionController::Admission admission,
           llvm::MutableArrayRef<States> states,
-          llvm::function_ref<std::shared_ptr<Exchange>(Patience &)> connect,
+          llvm::function_ref<std::shared_ptr<Exchange>(CancellationToken &)> connect,
           c10::Device outputPlace = c10::kCPU, bool collects = false,
           std::function<void(const std::string &)> overdue = nullptr);
 
@@ -66,7 +66,7 @@ public:
   /// Notes what `rank` does from now on, for messages.
   void enter(uint32_t rank, const plan::Action &action, const StageRun *stage = nullptr);
   /// Adds what a micro-batch, of those of all data ranks, gives to a leaf of the outputs; what is on a GPU
-  /// has been added when the thread has finished there (`finishHere`).
+  /// has been added when the thread has finished there (`synchronize`).
   void addOutput(size_t leaf, uint32_t microbatch, const at::Tensor &tensor);
   /// Sends the outputs of `signature` to where they are waited for, once a rank has done its part.
   void giveOutputs(uint32_t signature) { exchange().giveOutputs(signature, microbatches, outputs); }
@@ -86,7 +86,7 @@ public:
   llvm::Expected<std::vector<at::Tensor>> wait();
 
 private:
-  using Clock = Traffic::Clock;
+  using Clock = AdmissionController::Clock;
   struct RankState {
     uint32_t rank;
     /// What it does; null before it has begun.
@@ -109,9 +109,9 @@ private:
   std::vector<at::Tensor> inputs;
   std::vector<at::Tensor> outputs;
   /// By output: when there is room for it, if it is joined.
-  std::vector<Milestone> rooms;
-  const std::shared_ptr<Traffic> traffic;
-  Traffic::Admission admission;
+  std::vector<StreamEvents> rooms;
+  const std::shared_ptr<AdmissionController> admissions;
+  AdmissionController::Admission admission;
   const llvm::MutableArrayRef<States> states;
   const std::function<void(const std::string &)> overdue;
   std::atomic<bool> hasFailed{false};

@@ -17,37 +17,37 @@ StageRun::StageRun(const plan::Signature &signature, const plan::Program &progra
     if (transfer.from == program.stage)
       for (uint32_t result : transfer.results)
         ++readers[result];
-  passages.resize(microbatches);
+  microbatchStates.resize(microbatches);
 }
 
-StageRun::Passage &StageRun::passageOf(uint32_t microbatch) {
-  Passage &passage = passages[microbatch];
+StageRun::MicrobatchState &StageRun::stateOf(uint32_t microbatch) {
+  MicrobatchState &state = microbatchStates[microbatch];
   // When it is first met: an untrusted plan may have more micro-batches than any batch has samples.
-  if (passage.inputs.size() != program.inputs.size()) {
-    passage.inputs.resize(program.inputs.size());
-    passage.results.reserve(program.outputs.size());
+  if (state.inputs.size() != program.inputs.size()) {
+    state.inputs.resize(program.inputs.size());
+    state.results.reserve(program.outputs.size());
   }
-  return passage;
+  return state;
 }
 
 void StageRun::receive(const plan::Transfer &transfer, uint32_t microbatch,
                        llvm::MutableArrayRef<c10::IValue> values) {
   TORCH_INTERNAL_ASSERT(values.size() == transfer.inputs.size(), "values of a transfer");
-  Passage &passage = passageOf(microbatch);
+  MicrobatchState &state = stateOf(microbatch);
   for (size_t i = 0; i < values.size(); ++i)
-    passage.inputs[transfer.inputs[i]] = std::move(values[i]);
+    state.inputs[transfer.inputs[i]] = std::move(values[i]);
 }
 
-void StageRun::run(Request &request, uint32_t global, Passage &passage) {
+void StageRun::run(Request &request, uint32_t global, MicrobatchState &state) {
   for (size_t input = 0; input < program.inputs.size(); ++input)
     if (const plan::ProgramInput &source = *program.inputs[input]; source.source == plan::Source::Request)
-      passage.inputs[input] = request.input(source.index, global);
+      state.inputs[input] = request.input(source.index, global);
   const llvm::ArrayRef<int64_t> symbols = request.microbatches.symbols(global);
   if (graph)
-    return graph->run(passage.inputs, symbols, request.failed(), passage.results);
+    return graph->run(state.inputs, symbols, request.failed(), state.results);
   for (size_t input = 0; input < program.inputs.size(); ++input)
-    executor->setInput(input, std::move(passage.inputs[input]));
-  executor->run(symbols, request.failed(), passage.results);
+    executor->setInput(input, std::move(state.inputs[input]));
+  executor->run(symbols, request.failed(), state.results);
 }
 
 /// `tensor`, or a copy where its elements share memory, as `expand` makes them: whoever reads or writes all
@@ -69,30 +69,30 @@ at::Tensor StageRun::outputOf(Leaf leaf, const c10::IValue &result) const {
 }
 
 void StageRun::forward(Request &request, uint32_t microbatch, uint32_t global) {
-  Passage &passage = passageOf(microbatch);
-  run(request, global, passage);
-  std::vector<c10::IValue> &results = passage.results;
+  MicrobatchState &state = stateOf(microbatch);
+  run(request, global, state);
+  std::vector<c10::IValue> &results = state.results;
   for (Leaf leaf : leaves)
     request.addOutput(leaf.leaf, global, outputOf(leaf, results[leaf.result]));
-  passage.readersLeft = readers;
+  state.readersLeft = readers;
   for (size_t result = 0; result < results.size(); ++result)
     if (readers[result] == 0)
       results[result] = c10::IValue();
 }
 
 void StageRun::take(const plan::Transfer &transfer, uint32_t microbatch, std::vector<c10::IValue> &values) {
-  Passage &passage = passageOf(microbatch);
+  MicrobatchState &state = stateOf(microbatch);
   values.clear();
   for (uint32_t result : transfer.results) {
-    c10::IValue &value = passage.results[result];
-    values.push_back(--passage.readersLeft[result] == 0 ? std::move(value) : value);
+    c10::IValue &value = state.results[result];
+    values.push_back(--state.readersLeft[result] == 0 ? std::move(value) : value);
   }
 }
 
 void StageRun::clear() {
-  for (Passage &passage : passages) {
-    passage.inputs.assign(passage.inputs.size(), c10::IValue());
-    passage.results.clear();
+  for (MicrobatchState &state : microbatchStates) {
+    state.inputs.assign(state.inputs.size(), c10::IValue());
+    state.results.clear();
   }
   executor->clear();
 }

@@ -1,11 +1,11 @@
-//===- StageRun.h - A stage, and a request's passage through it -*- C++ -*-===//
+//===- StageRun.h - A stage, and a request's state through it -*- C++ -*-===//
 #ifndef CLEAVE_RUNTIME_SCHEDULE_STAGERUN_H
 #define CLEAVE_RUNTIME_SCHEDULE_STAGERUN_H
 
 #include "codegen/plan/Plan.h"
 #include "codegen/plan/Schedule.h"
 #include "runtime/executor/Executor.h"
-#include "runtime/executor/StageGraph.h"
+#include "runtime/executor/GraphedStage.h"
 #include "runtime/schedule/Request.h"
 #include "llvm/ADT/ArrayRef.h"
 #include <cstdint>
@@ -25,7 +25,7 @@ public:
 
   /// Runs the program as CUDA graphs from now on, on the GPU `place`.
   void useGraphs(const plan::Plan &plan, DevicePlugin &plugin, c10::Device place) {
-    graph = std::make_unique<StageGraph>(plan, program, *executor, plugin, place);
+    graph = std::make_unique<GraphedStage>(plan, program, *executor, plugin, place);
   }
   /// Why it is none although that is wanted; empty otherwise.
   std::string obstacle() const { return graph ? graph->obstacle() : ""; }
@@ -51,15 +51,15 @@ private:
     uint32_t result, leaf;
   };
   /// The way of a micro-batch through the stage: what other stages gave, by program input, and results.
-  struct Passage {
+  struct MicrobatchState {
     std::vector<c10::IValue> inputs, results;
     /// By result: how many transfers have not taken it yet.
     std::vector<uint32_t> readersLeft;
   };
 
-  Passage &passageOf(uint32_t microbatch);
-  /// Runs the program on the passage's inputs.
-  void run(Request &request, uint32_t global, Passage &passage);
+  MicrobatchState &stateOf(uint32_t microbatch);
+  /// Runs the program on the state's inputs.
+  void run(Request &request, uint32_t global, MicrobatchState &state);
 
   /// Output `leaf` of the request, with memory for each of its elements. Throws where there is none.
   at::Tensor outputOf(Leaf leaf, const c10::IValue &result) const;
@@ -68,12 +68,12 @@ private:
   const plan::Program &program;
   const std::unique_ptr<Executor> executor;
   /// Null where the executor runs the program.
-  std::unique_ptr<StageGraph> graph;
+  std::unique_ptr<GraphedStage> graph;
   const States &states;
   std::vector<Leaf> leaves;
   /// By result: how many transfers take it.
   std::vector<uint32_t> readers;
-  std::vector<Passage> passages;
+  std::vector<MicrobatchState> microbatchStates;
 };
 
 } // namespace cleave::runtime

@@ -58,7 +58,7 @@ Error Session::resetState() {
 }
 
 Error Session::serve() {
-  if (!impl->lead || impl->leads())
+  if (!impl->coordinator || impl->leads())
     return llvm::createStringError("this process is not led by another, so that it has none to serve; see "
                                    "SessionOptions::led");
   return impl->telling([&] { return impl->carryOut(); });
@@ -85,31 +85,31 @@ std::vector<TraceEvent> Session::takeTrace() {
 
 //===- Processes ----------------------------------------------------------===//
 
-uint32_t Session::process() const { return impl->peers ? impl->peers->rank() : 0; }
+uint32_t Session::process() const { return impl->membership ? impl->membership->rank() : 0; }
 
-uint32_t Session::processes() const { return impl->peers ? impl->peers->size() : 1; }
+uint32_t Session::processes() const { return impl->membership ? impl->membership->size() : 1; }
 
 uint32_t Session::outputProcess(uint32_t signature) const {
-  return impl->peers && !impl->lead ? outputRankOf(plan(), signature) : 0;
+  return impl->membership && !impl->coordinator ? outputRankOf(plan(), signature) : 0;
 }
 
 bool Session::needsInputs(uint32_t signature) const { return impl->routes[signature].readsInputs; }
 
-Error Session::meet() { return impl->peers ? impl->peers->meet() : Error::success(); }
+Error Session::meet() { return impl->membership ? impl->membership->meet() : Error::success(); }
 
 Expected<std::vector<std::string>> Session::gather(llvm::StringRef text, uint32_t to, size_t most) {
-  return impl->peers ? impl->peers->gather(text, to, most) : std::vector<std::string>{text.str()};
+  return impl->membership ? impl->membership->gather(text, to, most) : std::vector<std::string>{text.str()};
 }
 
 Expected<std::string> Session::share(llvm::StringRef text, uint32_t from) {
-  return impl->peers ? impl->peers->share(text, from) : text.str();
+  return impl->membership ? impl->membership->share(text, from) : text.str();
 }
 
 std::string Session::fail(const std::string &message) {
-  if (!impl->peers)
+  if (!impl->membership)
     return message;
-  std::string agreed = impl->peers->fail(message);
-  impl->peers->linger();
+  std::string agreed = impl->membership->fail(message);
+  impl->membership->linger();
   return agreed;
 }
 

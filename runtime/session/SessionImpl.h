@@ -6,13 +6,13 @@
 #include "runtime/base/Exceptions.h"
 #include "runtime/comm/process/DeviceLinks.h"
 #include "runtime/device/Device.h"
-#include "runtime/device/Placement.h"
+#include "runtime/device/PlanRanks.h"
 #include "runtime/exchange/PeerExchange.h"
 #include "runtime/schedule/RequestList.h"
-#include "runtime/schedule/Route.h"
+#include "runtime/schedule/RankSet.h"
 #include "runtime/session/Closing.h"
 #include "runtime/session/FailureCallback.h"
-#include "runtime/session/Lead.h"
+#include "runtime/session/Coordinator.h"
 #include "runtime/session/Session.h"
 #include <mutex>
 
@@ -37,13 +37,13 @@ struct Session::Impl {
   template <typename Work> auto telling(Work work) -> decltype(work());
   /// The error that all processes end with, where this one fails by `message`.
   llvm::Error failAll(const std::string &message);
-  std::shared_ptr<Exchange> connect(const Route &route, uint32_t microbatches, Patience &patience);
-  bool leads() const { return lead && peers->rank() == 0; }
+  std::shared_ptr<Exchange> connect(const RankSet &route, uint32_t microbatches, CancellationToken &cancellation);
+  bool leads() const { return coordinator && membership->rank() == 0; }
   /// Fails where the caller is led.
   llvm::Error checkMayCall() const;
   llvm::Expected<std::shared_ptr<Request>> submit(llvm::ArrayRef<at::Tensor> inputs, uint32_t signature);
   /// Gives an admitted request to the other processes and to the ranks of this one.
-  llvm::Expected<std::shared_ptr<Request>> begin(Traffic::Admission admission, std::vector<at::Tensor> inputs,
+  llvm::Expected<std::shared_ptr<Request>> begin(AdmissionController::Admission admission, std::vector<at::Tensor> inputs,
                                                  Microbatches microbatches, uint32_t signature);
   void post(const std::shared_ptr<Request> &request, uint32_t signature, bool collects);
   /// Outputs of other processes.
@@ -54,7 +54,7 @@ struct Session::Impl {
   /// Takes leave of the other processes, once.
   llvm::Error close();
   /// Waits for room for a request.
-  llvm::Expected<Traffic::Admission> enter();
+  llvm::Expected<AdmissionController::Admission> enter();
   /// What is done when a request is overdue; nothing where other processes have to agree on that.
   std::function<void(const std::string &)> onOverdue() const;
   size_t mostUnderWay() const;
@@ -67,8 +67,8 @@ struct Session::Impl {
   /// By tensor rank: each keeps its own, of the same values.
   std::vector<States> states;
   std::vector<std::unique_ptr<Rank>> ranks;
-  std::vector<Route> routes;
-  std::shared_ptr<Traffic> traffic;
+  std::vector<RankSet> routes;
+  std::shared_ptr<AdmissionController> admissions;
   c10::Device outputPlace = c10::kCPU;
   /// What to add to times of this process for those of process 0.
   TraceEvent::Clock::duration clockOffset{};
@@ -79,7 +79,7 @@ struct Session::Impl {
   RequestList underWay;
   std::atomic<uint64_t> submitted{0};
   /// Null where all ranks are in this process.
-  Peers::Owner peers;
+  Membership::Owner membership;
   /// This process' own, where it is one of several, and what its GPU reaches.
   ResolvedDevice ownDevice;
   std::unique_ptr<DeviceLinks> links;
@@ -88,7 +88,7 @@ struct Session::Impl {
   /// Null where nobody wants to hear of a failure.
   std::unique_ptr<FailureCallback> failureCallback;
   /// Null where no process leads.
-  std::unique_ptr<Lead> lead;
+  std::unique_ptr<Coordinator> coordinator;
   /// Waits for the outputs of other processes, so that no rank has to.
   std::unique_ptr<Device> collector;
   /// One a rank of this process. The last member: their threads end before what they use is gone.

@@ -31,14 +31,14 @@ Error Session::Impl::open(llvm::StringRef directory, const plan::Digest &checksu
     Error error = options.met ? options.met() : Error::success();
     if (!error)
       error = load(directory);
-    if (!peers)
+    if (!membership)
       return error;
     return error ? failAll(llvm::toString(std::move(error))) : serve();
   });
 }
 
 Error Session::Impl::failAll(const std::string &message) {
-  return llvm::createStringError(peers ? peers->fail("rank " + std::to_string(peers->rank()) + ": " + message)
+  return llvm::createStringError(membership ? membership->fail("rank " + std::to_string(membership->rank()) + ": " + message)
                                        : message);
 }
 
@@ -51,8 +51,8 @@ Error Session::Impl::join(const plan::Digest &checksum) {
   static std::atomic<uint32_t> opened{0};
   Launch launch = *options.launch;
   launch.prefix += "/" + std::to_string(opened++);
-  return Peers::join(launch, "plan", plan::toHex(checksum), {options.timeout, options.loadTimeout})
-      .moveInto(peers);
+  return Membership::join(launch, "plan", plan::toHex(checksum), {options.timeout, options.loadTimeout})
+      .moveInto(membership);
 }
 
 Expected<std::vector<ResolvedDevice>> Session::Impl::resolveOwn(llvm::ArrayRef<uint32_t> own) {
@@ -74,7 +74,7 @@ Expected<std::vector<ResolvedDevice>> Session::Impl::resolveOwn(llvm::ArrayRef<u
   auto outputDevice = resolveDevice(options.outputDevice);
   if (!outputDevice)
     return llvm::createStringError("outputs: " + llvm::toString(outputDevice.takeError()));
-  if (peers && !outputDevice->place.is_cpu())
+  if (membership && !outputDevice->place.is_cpu())
     return llvm::createStringError("outputs: device " + options.outputDevice +
                                    ": several processes give outputs in main memory; give cpu:0");
   outputPlace = outputDevice->place;
@@ -85,7 +85,7 @@ Error Session::Impl::loadRanks(const plan::OpenShards &shards, llvm::ArrayRef<ui
   // Weights are nobody's to differentiate.
   c10::InferenceMode inference;
   // Several processes look after each other.
-  const SetupWatch watch(options.loadTimeout, peers ? nullptr : options.overdue);
+  const SetupWatch watch(options.loadTimeout, membership ? nullptr : options.overdue);
   for (auto [index, device] : llvm::zip(own, devices)) {
     auto rank = Rank::load(*plan, shards.at(index), index, *device, operators,
                            states[plan::tensorRankOf(*plan, index)],
@@ -100,7 +100,7 @@ Error Session::Impl::loadRanks(const plan::OpenShards &shards, llvm::ArrayRef<ui
 Error Session::Impl::load(llvm::StringRef directory) {
   std::vector<uint32_t> own;
   for (uint32_t rank = 0; rank < rankCount(*plan); ++rank)
-    if (!peers || rank == peers->rank())
+    if (!membership || rank == membership->rank())
       own.push_back(rank);
   auto resolved = resolveOwn(own);
   if (!resolved)
@@ -115,12 +115,12 @@ Error Session::Impl::load(llvm::StringRef directory) {
       return error;
   if (Error error = checkOperators(*plan, options.allowedOperators))
     return error;
-  if (peers)
+  if (membership)
     collector = startHelper("outputs");
   ownDevice = resolved->front();
   devices = startDevices(*resolved, options.launch ? options.launch->localSize : 1, options.autocast);
   // A request reads the states that the one before it has left.
-  traffic = std::make_shared<Traffic>(options.timeout, mostUnderWay());
+  admissions = std::make_shared<AdmissionController>(options.timeout, mostUnderWay());
   if (Error error = loadRanks(*shards, own))
     return error;
   for (uint32_t signature = 0; signature < plan->signatures.size(); ++signature)
@@ -130,11 +130,11 @@ Error Session::Impl::load(llvm::StringRef directory) {
 
 /// Begins to answer the other processes.
 Error Session::Impl::serve() {
-  if (Error error = DeviceLinks::open(*plan, *peers, ownDevice, options.timeout).moveInto(links))
+  if (Error error = DeviceLinks::open(*plan, *membership, ownDevice, options.timeout).moveInto(links))
     return error;
   peerExchange =
-      std::make_shared<PeerExchange>(*plan, *peers, devices.front()->memory(), options.led, *links);
-  auto status = [this] { return ranks.front()->describe(peerExchange->awaited(peers->rank())); };
+      std::make_shared<PeerExchange>(*plan, *membership, devices.front()->memory(), options.led, *links);
+  auto status = [this] { return ranks.front()->describe(peerExchange->awaited(membership->rank())); };
   peerExchange->setStatus(status);
   if (options.failed)
     failureCallback = std::make_unique<FailureCallback>(options.failed);
@@ -147,29 +147,29 @@ Error Session::Impl::serve() {
     links->abort();
   };
   auto tick = [this] { underWay.checkDeadlines(); };
-  peers->serve({status, failed, tick});
-  if (Error error = agreeWhoLeads(*peers, options.led))
+  membership->serve({status, failed, tick});
+  if (Error error = agreeWhoLeads(*membership, options.led))
     return error;
   if (options.led)
-    lead = std::make_unique<Lead>(*plan, *peers, devices.front()->memory());
-  return options.trace ? peers->clockOffset().moveInto(clockOffset) : Error::success();
+    coordinator = std::make_unique<Coordinator>(*plan, *membership, devices.front()->memory());
+  return options.trace ? membership->clockOffset().moveInto(clockOffset) : Error::success();
 }
 
 Error Session::Impl::close() {
   if (!peerExchange || std::exchange(isClosed, true))
     return Error::success();
   if (leads())
-    if (Error error = lead->give({Order::Kind::End}))
+    if (Error error = coordinator->give({Command::Kind::End}))
       return error;
-  return peers->leave();
+  return membership->leave();
 }
 
 Session::Impl::~Impl() {
   // Fails where the run has failed, which has been told.
   llvm::consumeError(close());
-  if (peers) {
-    peers->stopServing();
-    peers->wire().cut();
+  if (membership) {
+    membership->stopServing();
+    membership->transport().cut();
   }
   if (links)
     links->abort();

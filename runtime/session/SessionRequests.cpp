@@ -17,15 +17,15 @@ size_t Session::Impl::mostUnderWay() const {
   return options.requests ? options.requests : 2 * rankCount(*plan) + 2;
 }
 
-std::shared_ptr<Exchange> Session::Impl::connect(const Route &route, uint32_t microbatches,
-                                                 Patience &patience) {
+std::shared_ptr<Exchange> Session::Impl::connect(const RankSet &route, uint32_t microbatches,
+                                                 CancellationToken &cancellation) {
   if (peerExchange)
     return peerExchange;
-  return route.connect(microbatches, patience);
+  return route.connect(microbatches, cancellation);
 }
 
 std::function<void(const std::string &)> Session::Impl::onOverdue() const {
-  if (peers)
+  if (membership)
     return nullptr;
   return [closing = closing, told = options.overdue](const std::string &message) {
     closing->begin(message);
@@ -34,10 +34,10 @@ std::function<void(const std::string &)> Session::Impl::onOverdue() const {
   };
 }
 
-Expected<Traffic::Admission> Session::Impl::enter() {
+Expected<AdmissionController::Admission> Session::Impl::enter() {
   if (Error error = closing->check())
     return error;
-  if (Traffic::Admission admission = traffic->enter())
+  if (AdmissionController::Admission admission = admissions->enter())
     return admission;
   return llvm::createStringError("no room for another request after " + llvm::Twine(options.timeout.count()) +
                                  " s; allow more time (--timeout)");
@@ -48,7 +48,7 @@ Expected<std::shared_ptr<Request>> Session::Impl::submit(llvm::ArrayRef<at::Tens
   if (signature >= plan->signatures.size())
     return llvm::createStringError("found signature " + llvm::Twine(signature) + ", expected less than " +
                                    llvm::Twine(plan->signatures.size()));
-  const Route &route = routes[signature];
+  const RankSet &route = routes[signature];
   auto symbols = bindSymbols(*plan->signatures[signature], inputs, /*sizesAlone=*/!route.readsInputs);
   if (!symbols)
     return symbols.takeError();
@@ -61,25 +61,25 @@ Expected<std::shared_ptr<Request>> Session::Impl::submit(llvm::ArrayRef<at::Tens
     return admission.takeError();
   auto request = catching(
       [&] { return begin(std::move(*admission), std::move(leaves), std::move(microbatches), signature); });
-  if (request || !peers)
+  if (request || !membership)
     return request;
   // Others may have begun what this process does not do.
   return failAll(llvm::toString(request.takeError()));
 }
 
-Expected<std::shared_ptr<Request>> Session::Impl::begin(Traffic::Admission admission,
+Expected<std::shared_ptr<Request>> Session::Impl::begin(AdmissionController::Admission admission,
                                                         std::vector<at::Tensor> inputs,
                                                         Microbatches microbatches, uint32_t signature) {
   const uint32_t count = microbatches.count();
   const bool collects = peerExchange && peerExchange->takesOutputs(signature);
   std::lock_guard lock(submission);
   if (leads())
-    if (Error error = lead->give({Order::Kind::Run, signature, inputs}))
+    if (Error error = coordinator->give({Command::Kind::Run, signature, inputs}))
       return error;
   auto request = std::make_shared<Request>(
       submitted++, std::move(inputs), std::move(microbatches), plan->signatures[signature]->outputs.size(),
-      routes[signature].ranks, traffic, std::move(admission), states,
-      [&](Patience &patience) { return connect(routes[signature], count, patience); }, outputPlace, collects,
+      routes[signature].ranks, admissions, std::move(admission), states,
+      [&](CancellationToken &cancellation) { return connect(routes[signature], count, cancellation); }, outputPlace, collects,
       onOverdue());
   underWay.add(request);
   post(request, signature, collects);
@@ -105,12 +105,12 @@ void Session::Impl::post(const std::shared_ptr<Request> &request, uint32_t signa
 }
 
 void Session::Impl::takeOutputs(Request &request, uint32_t signature) {
-  const std::string who = "rank " + std::to_string(peers->rank());
+  const std::string who = "rank " + std::to_string(membership->rank());
   if (!request.failed())
     try {
       request.takeOutputs(signature);
     } catch (const PeerLost &lost) {
-      request.fail(peers->lose(lost.rank, who + " waited for outputs"));
+      request.fail(membership->lose(lost.rank, who + " waited for outputs"));
     } catch (const std::exception &exception) {
       request.fail(who + ": outputs: " + messageOf(exception));
     }
@@ -123,7 +123,7 @@ Error Session::Impl::reset() {
     return admission.takeError();
   std::lock_guard lock(submission);
   if (leads())
-    if (Error error = lead->give({Order::Kind::Reset}))
+    if (Error error = coordinator->give({Command::Kind::Reset}))
       return error;
   for (States &each : states)
     each.reset();
@@ -131,9 +131,9 @@ Error Session::Impl::reset() {
 }
 
 Error Session::Impl::checkMayCall() const {
-  if (!lead || leads())
+  if (!coordinator || leads())
     return Error::success();
-  return llvm::createStringError("rank " + llvm::Twine(peers->rank()) +
+  return llvm::createStringError("rank " + llvm::Twine(membership->rank()) +
                                  " is led by rank 0, which starts requests; call serve() here");
 }
 
@@ -146,17 +146,17 @@ Error Session::Impl::carryOut() {
     return Error::success();
   };
   for (;;) {
-    auto order = lead->take();
-    if (!order)
-      return order.takeError();
-    if (order->kind == Order::Kind::End)
+    auto command = coordinator->take();
+    if (!command)
+      return command.takeError();
+    if (command->kind == Command::Kind::End)
       return finish(0);
-    if (order->kind == Order::Kind::Reset) {
+    if (command->kind == Command::Kind::Reset) {
       if (Error error = reset())
         return failAll(llvm::toString(std::move(error)));
       continue;
     }
-    auto request = submit(order->inputs, order->signature);
+    auto request = submit(command->inputs, command->signature);
     if (!request)
       return failAll(llvm::toString(request.takeError()));
     begun.push_back(std::move(*request));

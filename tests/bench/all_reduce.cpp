@@ -17,7 +17,7 @@ using namespace cleave::runtime;
 
 namespace {
 /// Nobody fails.
-class Forever : public Patience {
+class Forever : public CancellationToken {
   bool isOver() const override { return false; }
   std::chrono::steady_clock::time_point deadline() override {
     return std::chrono::steady_clock::now() + std::chrono::hours(1);
@@ -55,8 +55,8 @@ static void copy(benchmark::State &state) {
 }
 
 static void allReduce(benchmark::State &state) {
-  Forever patience;
-  LocalGroup group(0, 2, /*spins=*/true, patience);
+  Forever cancellation;
+  LocalGroup group(0, 2, /*spins=*/true, cancellation);
   runTwice(state,
            [&](uint32_t rank, const at::Tensor &tensor) { return group.member(rank).allReduce(tensor); });
 }

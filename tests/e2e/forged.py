@@ -9,7 +9,7 @@ import time
 import torch
 from torch.distributed import PrefixStore, ProcessGroupGloo, TCPStore
 
-# runtime/comm/Wire.h
+# runtime/comm/Transport.h
 VALUES, OUTPUTS, GROUP, MEETING, ORDERS = range(5)
 PREFIX = "cleave//0/0"
 PIECE = 1 << 20
@@ -33,22 +33,22 @@ class ForgedRank:
             self.listener = socket.create_server(("127.0.0.1", 0))
             root.set("run", f"2 forged 1 127.0.0.1 {self.listener.getsockname()[1]} {self.word}")
         else:
-            *_, address, lifeline, self.word = root.get("run").decode().split(" ")
+            *_, address, liveness, self.word = root.get("run").decode().split(" ")
         self.run = PrefixStore(f"{PREFIX}/{self.word}", self.store)
         if rank == 1:
             assert self.run.compare_set("owner/1", "", "forged 1 1") == b"forged 1 1"
-            self.lifeline = socket.create_connection((address, int(lifeline)))
-            self.lifeline.sendall(f"{self.word}{rank:08x}".encode())
+            self.liveness = socket.create_connection((address, int(liveness)))
+            self.liveness.sendall(f"{self.word}{rank:08x}".encode())
         self.run.set(f"beat/{rank}", "1 is forged")
         self.run.set(f"come/{rank}", self.run.get(f"come/{self.other}"))
         self.group = ProcessGroupGloo(self.run, rank, 2, datetime.timedelta(seconds=seconds))
 
-    def send(self, topic, data):
-        self.group.send([tensor_of(data)], self.other, topic).wait()
+    def send(self, tag, data):
+        self.group.send([tensor_of(data)], self.other, tag).wait()
 
-    def receive(self, topic, room):
+    def receive(self, tag, room):
         tensor = torch.zeros(room, dtype=torch.uint8)
-        self.group.recv([tensor], self.other, topic).wait()
+        self.group.recv([tensor], self.other, tag).wait()
         return tensor.numpy().tobytes()
 
     def send_text(self, text):
@@ -99,7 +99,7 @@ def values_message(header, blocks=0):
 
 
 def float_tensor(*sizes):
-    """As Parcel.cpp writes it."""
+    """As SerializedValues.cpp writes it."""
     strides = [1] * len(sizes)
     for dim in range(len(sizes) - 2, -1, -1):
         strides[dim] = strides[dim + 1] * sizes[dim + 1]

@@ -113,7 +113,7 @@ def test_cycles(tmp_path):
 
 
 @pytest.mark.parametrize("said", [
-    "unlike_links = [[0]]", "unlike_links = [[0, 1, 1.0, 1.0]]", "devices = [0], cleave.memory_limits = [1.0]", "threads = [1.0]",
+    "link_overrides = [[0]]", "link_overrides = [[0, 1, 1.0, 1.0]]", "devices = [0], cleave.memory_limits = [1.0]", "threads = [1.0]",
     'batch = "x"', 'batch_obstacle = "a wall"', 'bottleneck = "aten.linear at fc"', "link = []", "ranks = 0", "stage_recv_bytes = 7",
 ], ids=lambda said: said.split(" ")[0])
 def test_what_a_pass_decides_is_not_taken_from_the_text(tmp_path, said):

@@ -224,8 +224,8 @@ def calls(message):
     ("tp=2", calls(b"x" * (1 << 17)), "rank 0: libtorch cannot go on: .*Received data size"),
     ("pp=2", lambda forged: forged.send(MEETING, b"x" * 100_000), "rank 0: libtorch cannot go on: .*Received data size"),
     ("pp=2", lambda forged: (forged.open(), forged.agree(b"\033]0;owned\a")), r"rank 1 was given \\x1b\]0;owned\\x07, rank 0 --repeat 1"),
-    ("pp=2", lambda forged: forged.lifeline.sendall(b"?rank 1: \033[2J\n"), r"rank 1: \\x1b\[2J"),
-    ("pp=2", lambda forged: forged.lifeline.close(), "^(rank 0 cannot join the others: )?rank 1 has died"),
+    ("pp=2", lambda forged: forged.liveness.sendall(b"?rank 1: \033[2J\n"), r"rank 1: \\x1b\[2J"),
+    ("pp=2", lambda forged: forged.liveness.close(), "^(rank 0 cannot join the others: )?rank 1 has died"),
 ], ids=["counts", "type", "pieces", "size", "size at first", "options", "failure", "death"])
 def test_a_forged_rank_1(mesh, hostile, said, plans):
     message = said_of(plans, mesh, 1, hostile)

@@ -158,7 +158,7 @@ def test_sizes_may_be_multiples(compiler):
     assert [output.get("sizes") for output in report["outputs"]] == \
         [None, "batch=2, height=20, width=20", "batch=1, height=4, width=4", "batch=3, height=24, width=24"]
     symbols = cleave("inspect", "model.plan", "--json", cwd=compiler.folder).json()["signatures"][0]["symbols"]
-    assert {symbol["name"]: symbol["multiple"] for symbol in symbols} == {"batch": 1, "height": 4, "width": 4}
+    assert {symbol["name"]: symbol["divisible_by"] for symbol in symbols} == {"batch": 1, "height": 4, "width": 4}
     save_file({"x": x[:, :, :10].contiguous()}, compiler.folder / "x.safetensors")
     error = cleave("run", "model.plan", "--inputs", "x.safetensors", status=1, cwd=compiler.folder).err
     assert "height must be a multiple of 4; the model runs at no other size" in error
@@ -187,7 +187,7 @@ def test_sizes_below_a_kernel_are_not_tried(compiler):
         report = cleave("verify", "model.plan", "--model", "model.pt", "--json", cwd=compiler.folder).json()
         assert report["ok"] and "batch=1, length=14" in [output.get("sizes") for output in report["outputs"]]
         symbols = cleave("inspect", "model.plan", "--json", cwd=compiler.folder).json()["signatures"][0]["symbols"]
-        assert {symbol["name"]: symbol["least"] for symbol in symbols} == {"batch": 1, "length": 14}
+        assert {symbol["name"]: symbol["min"] for symbol in symbols} == {"batch": 1, "length": 14}
 
 
 def test_verify_of_sizes_without_values_takes_no_file(compiler):

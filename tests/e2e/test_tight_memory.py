@@ -64,11 +64,11 @@ def test_nothing_that_has_room_takes_less(model, latency):
     assert len(chosen) > 1 or latency == QUICK
 
 
-def put_unlike_machine(folder, memory):
+def put_heterogeneous_machine(folder, memory):
     machine = {"devices": [{"name": f"d{index}", **DEVICE, "memory_bytes": bytes_} for index, bytes_ in enumerate(memory)],
                "link": {"latency_seconds": QUICK, "bytes_per_second": 1e10}}
-    (folder / "unlike.json").write_text(json.dumps(machine))
-    return "unlike.json"
+    (folder / "heterogeneous.json").write_text(json.dumps(machine))
+    return "heterogeneous.json"
 
 
 def report_of(model, *options):
@@ -81,11 +81,11 @@ def report_of(model, *options):
 
 @pytest.mark.parametrize("small", [0, 1], ids=["the first is small", "the second is small"])
 @pytest.mark.parametrize("share", [13, 9, 5])
-def test_nothing_takes_less_that_each_of_unlike_devices_has_room_for(model, small, share):
+def test_nothing_takes_less_that_each_of_heterogeneous_devices_has_room_for(model, small, share):
     alone = simulate(model, "--devices", 1)["devices"][0]["peak_bytes"]
     memory = [100 * alone, 100 * alone]
     memory[small] = alone * share // 16
-    machine = put_unlike_machine(model.parent, memory)
+    machine = put_heterogeneous_machine(model.parent, memory)
     seconds = {}
     meshes = ("pp=1,tp=1", "pp=2,tp=1", "pp=1,tp=2")
     for mesh, schedule, microbatches in itertools.product(meshes, ("gpipe", "interleaved"), (1, 2)):

@@ -44,7 +44,7 @@ static void readMachine(llvm::StringRef path) {
         promise(table.at({1, 2, 3, 4}) > 0 && std::isfinite(table.at({1e9, 1e9, 1e9, 1e9})),
                 "a rate that is none");
   }
-  for (const auto &[ends, link] : machine->unlikeLinks)
+  for (const auto &[ends, link] : machine->linkOverrides)
     promise(std::max(ends.first, ends.second) < machine->devices.size() && link.latencySeconds >= 0 &&
                 link.bytesPerSecond > 0,
             "a link that is none");

@@ -8,9 +8,9 @@
 #include "codegen/plan/Printable.h"
 #include "runtime/base/Exceptions.h"
 #include "runtime/comm/process/PeerGroup.h"
-#include "runtime/exchange/Post.h"
+#include "runtime/exchange/P2PChannel.h"
 #include "runtime/rendezvous/PeerWaits.h"
-#include "runtime/session/Lead.h"
+#include "runtime/session/Coordinator.h"
 #include "tests/fuzz/Fuzz.h"
 #include "tests/unit/plan/PlanBuilder.h"
 #include "tools/cleave/run/RunInputs.h"
@@ -28,28 +28,28 @@ using c10::IValue;
 using llvm::ArrayRef;
 using llvm::StringRef;
 
-enum Receiver : uint8_t { Values, Orders, Group, Report = Group + 5, Trace, Description, Status, Receivers };
+enum Target : uint8_t { Values, Commands, Group, Report = Group + 5, Trace, Description, Status, Targets };
 
 /// Values and bytes of a transfer.
-static constexpr ParcelLimits kLimits{4, 4096};
+static constexpr SerializedLimits kLimits{4, 4096};
 /// Messages are told apart by their lengths, before them.
 static constexpr size_t kLengthBytes = 2;
 static constexpr uint32_t kRanks = 3;
 
 namespace {
 /// Receives the messages of a case, and keeps what is sent as one.
-class CaseWire final : public Wire {
+class CaseWire final : public Transport {
 public:
   explicit CaseWire(StringRef rest = {}) : rest(rest) {}
-  std::unique_ptr<Message> send(uint32_t, Topic, const void *data, size_t bytes) override {
+  std::unique_ptr<Message> send(uint32_t, Tag, const void *data, size_t bytes) override {
     char length[kLengthBytes];
     llvm::support::endian::write16le(length, uint16_t(bytes));
     sent.append(length, kLengthBytes).append(static_cast<const char *>(data), bytes);
     return std::make_unique<Done>();
   }
-  std::unique_ptr<Message> receive(uint32_t, Topic, void *data, size_t bytes) override {
+  std::unique_ptr<Message> receive(uint32_t, Tag, void *data, size_t bytes) override {
     if (rest.size() < kLengthBytes)
-      throw WireCut();
+      throw TransportClosed();
     const size_t length = llvm::support::endian::read16le(rest.data());
     StringRef message = rest.drop_front(kLengthBytes).take_front(std::min(length, bytes));
     std::memcpy(data, message.data(), message.size());
@@ -74,11 +74,11 @@ static const plan::Plan &planOf() {
 
 //===- Seeds --------------------------------------------------------------===//
 
-static std::string sentAs(Receiver receiver, std::vector<IValue> values) {
+static std::string sentAs(Target target, std::vector<IValue> values) {
   CaseWire wire;
-  Outbox outbox(wire, 0, Topic::Values);
-  outbox.send(values);
-  return std::string(1, char(receiver)) + wire.sent;
+  Sender sender(wire, 0, Tag::Values);
+  sender.send(values);
+  return std::string(1, char(target)) + wire.sent;
 }
 
 static at::Tensor call(Communicator &group, GroupOperation operation) {
@@ -104,7 +104,7 @@ static std::string groupSeed(GroupOperation operation) {
   PeerGroup group(wire, 0, kRanks, 0);
   try {
     call(group, operation);
-  } catch (const WireCut &) {
+  } catch (const TransportClosed &) {
     // Nobody answers; what goes to rank 1 has gone.
   }
   return std::string(1, char(Group + int(operation))) + wire.sent + wire.sent;
@@ -119,12 +119,12 @@ std::vector<std::string> seeds() {
       sentAs(Values, {at::ones({2, 3}), int64_t(3), 2.5, std::string("text")}),
       sentAs(Values, {at::ones({8}).slice(0, 0, 8, 2), at::ones({1}).expand({9}), quantized, dict}),
       sentAs(Values, {c10::List<int64_t>({1, 2}), c10::Device("cpu"), true, IValue()}),
-      sentAs(Orders, {int64_t(0), int64_t(0), at::ones({4, 8})}),
-      sentAs(Orders, {int64_t(0), int64_t(0), sizes})};
+      sentAs(Commands, {int64_t(0), int64_t(0), at::ones({4, 8})}),
+      sentAs(Commands, {int64_t(0), int64_t(0), sizes})};
   for (int operation = 0; operation <= int(GroupOperation::Broadcast); ++operation)
     all.push_back(groupSeed(GroupOperation(operation)));
-  auto text = [&](Receiver receiver, StringRef words) {
-    all.push_back(std::string(1, char(receiver)) + words.str());
+  auto text = [&](Target target, StringRef words) {
+    all.push_back(std::string(1, char(target)) + words.str());
   };
   text(Report,
        R"({"devices":[{"name":"cpu:0","peak_bytes":1,"weight_bytes":1,"busy_seconds":1,"busy_alone":1}],)"
@@ -140,15 +140,15 @@ std::vector<std::string> seeds() {
 static void receiveValues(StringRef rest, bool areOrders) {
   CaseWire wire(rest);
   const MemoryAccountRef account{new MemoryAccount("fuzz")};
-  Inbox inbox(wire, 1, Topic::Values, *account, kLimits);
+  Receiver receiver(wire, 1, Tag::Values, *account, kLimits);
   std::vector<IValue> values;
-  inbox.take(values);
+  receiver.take(values);
   promise(values.size() <= kLimits.values, "more values than are expected");
   for (const IValue &value : values)
     promise(!value.isTensor() || !value.toTensor().defined() || value.toTensor().nbytes() <= kLimits.bytes,
             "more bytes than are expected");
   if (areOrders)
-    promise(readOrder(planOf(), values).signature < planOf().signatures.size(), "a signature that is none");
+    promise(readCommand(planOf(), values).signature < planOf().signatures.size(), "a signature that is none");
 }
 
 static void callGroup(StringRef rest, GroupOperation operation) {
@@ -200,11 +200,11 @@ static void readStatus(StringRef words) {
   promise(plan::isPrintable(peer.status) && peer.status.size() < 8192, "a status that is not printable");
 }
 
-static void receive(Receiver receiver, StringRef rest) {
-  switch (receiver) {
+static void receive(Target target, StringRef rest) {
+  switch (target) {
   case Values:
-  case Orders:
-    return receiveValues(rest, receiver == Orders);
+  case Commands:
+    return receiveValues(rest, target == Commands);
   case Report:
     return readReport(rest);
   case Trace:
@@ -216,7 +216,7 @@ static void receive(Receiver receiver, StringRef rest) {
   case Status:
     return readStatus(rest);
   default:
-    return callGroup(rest, GroupOperation(receiver - Group));
+    return callGroup(rest, GroupOperation(target - Group));
   }
 }
 
@@ -224,7 +224,7 @@ bool test(ArrayRef<uint8_t> bytes) {
   if (bytes.empty())
     return false;
   try {
-    receive(Receiver(bytes[0] % Receivers), textOf(bytes.drop_front()));
+    receive(Target(bytes[0] % Targets), textOf(bytes.drop_front()));
   } catch (const std::exception &exception) {
     noteOutcome(messageOf(exception));
   }

@@ -29,14 +29,14 @@ void Rolling::rollFrom(TensorRef tensor, const std::string &name) {
   for (unsigned dim = 0; type && dim < type.getRank(); ++dim) {
     if (propagation.sizeOf(tensor, dim) < 2 || seen.contains({tensor.value, dim}))
       continue;
-    SplitClass split = propagation.propagate(tensor, dim);
-    for (auto &[other, labelling] : split.tensors)
-      seen.insert({other.value, labelling.dim});
+    ShardingGroup split = propagation.propagate(tensor, dim);
+    for (auto &[other, assignment] : split.tensors)
+      seen.insert({other.value, assignment.dim});
     roll(split, llvm::formatv("{0} dim {1}", name, dim));
   }
 }
 
-void Rolling::roll(const SplitClass &split, const std::string &what) {
+void Rolling::roll(const ShardingGroup &split, const std::string &what) {
   if (split.count < 2)
     return;
   ++report.classes;
@@ -64,7 +64,7 @@ bool Rolling::findOrder(int32_t step) {
   std::vector<std::vector<uint32_t>> counts(found->count, std::vector<uint32_t>(found->tensors.size()));
   for (auto [index, entry] : llvm::enumerate(found->tensors))
     for (int32_t label : entry.second.labels)
-      if (label != Labelling::kWhole)
+      if (label != ShardAssignment::kWhole)
         ++counts[label][index];
   std::map<std::vector<uint32_t>, Labels> alike;
   for (int32_t label = 0; label < found->count; ++label)
@@ -85,7 +85,7 @@ bool Rolling::findOrder(int32_t step) {
 std::optional<at::Tensor> Rolling::indexOf(const Labels &labels) const {
   std::vector<std::vector<int64_t>> positions(order.size());
   for (auto [position, label] : llvm::enumerate(labels))
-    if (label != Labelling::kWhole)
+    if (label != ShardAssignment::kWhole)
       positions[label].push_back(position);
   std::vector<int64_t> from(labels.size());
   for (size_t position = 0; position < labels.size(); ++position)
@@ -107,7 +107,7 @@ at::Tensor Rolling::rollBy(const at::Tensor &tensor, unsigned dim, const Labels 
   return tensor.index_select(dim, *index);
 }
 
-const Labelling *Rolling::labellingOf(TensorRef tensor) const {
+const ShardAssignment *Rolling::assignmentOf(TensorRef tensor) const {
   auto entry = found->tensors.find(tensor);
   return tensor.value && entry != found->tensors.end() ? &entry->second : nullptr;
 }
@@ -115,15 +115,15 @@ const Labelling *Rolling::labellingOf(TensorRef tensor) const {
 //===- What a call does with the class ------------------------------------===//
 
 bool Rolling::isAlong(const SplittableCall &call, TensorRef tensor) const {
-  const Labelling *own = labellingOf(tensor);
-  return own && call.positions && own->dim == call.positions->dim;
+  const ShardAssignment *own = assignmentOf(tensor);
+  return own && call.indexMap && own->dim == call.indexMap->dim;
 }
 
 /// The split operands that the call does not need whole.
 std::vector<unsigned> Rolling::rolledOperands(const SplittableCall &call) const {
   std::vector<unsigned> rolled;
   for (auto [index, tensor] : llvm::enumerate(call.operands))
-    if (labellingOf(tensor) && !llvm::is_contained(found->gathers, call.uses[index]))
+    if (assignmentOf(tensor) && !llvm::is_contained(found->gathers, call.uses[index]))
       rolled.push_back(index);
   return rolled;
 }
@@ -151,7 +151,7 @@ std::vector<Rolling::Way> Rolling::waysOf(const SplittableCall &call, ArrayRef<u
     std::optional<Way> way;
     bool fits = call.rule->factors[factor].size > 1;
     for (unsigned operand : rolled) {
-      const Labelling &own = *labellingOf(call.operands[operand]);
+      const ShardAssignment &own = *assignmentOf(call.operands[operand]);
       const DimensionRule::Dim &dim = call.rule->operands[operand][own.dim];
       fits = fits && llvm::is_contained(dim, factor);
       if (!fits)
@@ -173,7 +173,7 @@ at::Tensor Rolling::rollOperand(const SplittableCall &call, const Way &way, unsi
   at::Tensor value = values.valueOf(call.uses[operand]->get()).toTensor();
   if (!way.factor)
     return isAlong(call, call.operands[operand])
-               ? rollBy(value, call.positions->dim, labellingOf(call.operands[operand])->labels)
+               ? rollBy(value, call.indexMap->dim, assignmentOf(call.operands[operand])->labels)
                : value;
   bool hasFactor = false;
   for (auto [dim, factors] : llvm::enumerate(call.rule->operands[operand]))
@@ -200,18 +200,18 @@ std::optional<Rolling::Labels> Rolling::labelsOfResult(const SplittableCall &cal
                ? std::optional(spread(call, way, dims[dim]))
                : std::nullopt;
   }
-  if (dim != call.positions->dim)
+  if (dim != call.indexMap->dim)
     return std::nullopt;
-  const Labelling *own = isAlong(call, call.results[result]) ? labellingOf(call.results[result]) : nullptr;
+  const ShardAssignment *own = isAlong(call, call.results[result]) ? assignmentOf(call.results[result]) : nullptr;
   Labels labels;
   bool isReached = false;
-  for (auto [position, source] : llvm::enumerate(call.positions->results[result])) {
+  for (auto [position, source] : llvm::enumerate(call.indexMap->results[result])) {
     TensorRef tensor = call.operands[source.operand];
-    isReached |= isAlong(call, tensor) && labellingOf(tensor)->labels[source.position] != Labelling::kWhole;
+    isReached |= isAlong(call, tensor) && assignmentOf(tensor)->labels[source.position] != ShardAssignment::kWhole;
     // What every rank has can be given any label.
-    labels.push_back(isAlong(call, tensor) ? labellingOf(tensor)->labels[source.position]
+    labels.push_back(isAlong(call, tensor) ? assignmentOf(tensor)->labels[source.position]
                      : own                 ? own->labels[position]
-                                           : Labelling::kWhole);
+                                           : ShardAssignment::kWhole);
   }
   return isReached ? std::optional(labels) : std::nullopt;
 }
@@ -231,16 +231,16 @@ at::Tensor Rolling::rollResult(const SplittableCall &call, const Way &way, unsig
   llvm::DenseMap<unsigned, int64_t> begins;
   std::vector<int64_t> from;
   int64_t size = 0;
-  for (const PositionRule::Source &source : call.positions->results[result]) {
+  for (const IndexMap::Source &source : call.indexMap->results[result]) {
     if (auto [begin, isNew] = begins.try_emplace(source.operand, size); isNew) {
       joined.push_back(given.lookup(call.uses[source.operand]).to(value.scalar_type()));
-      size += joined.back().size(call.positions->dim);
+      size += joined.back().size(call.indexMap->dim);
     }
     from.push_back(begins[source.operand] + source.position);
   }
   if (joined.empty())
     return value;
-  return at::cat(joined, call.positions->dim).index_select(call.positions->dim, at::tensor(from, at::kLong));
+  return at::cat(joined, call.indexMap->dim).index_select(call.indexMap->dim, at::tensor(from, at::kLong));
 }
 
 //===- Calls --------------------------------------------------------------===//
@@ -253,7 +253,7 @@ void Rolling::fail(const SplittableCall &call, const std::string &what) {
 
 /// Whether a result has the labels that it should, or is said to be made anew, and a sum is said to be one.
 std::string Rolling::wrongIn(const SplittableCall &call, const Way &way) const {
-  const bool isSum = way.factor && call.rule->factors[*way.factor].kind != FactorKind::Pass;
+  const bool isSum = way.factor && call.rule->factors[*way.factor].kind != FactorKind::PassThrough;
   OperatorOp op = call.op;
   if (isSum != llvm::is_contained(found->sums, op->getResult(0)))
     return isSum ? "a sum is not owed" : "a sum is owed that is none";
@@ -261,7 +261,7 @@ std::string Rolling::wrongIn(const SplittableCall &call, const Way &way) const {
     auto type = propagation.typeOf(tensor);
     if (!type || llvm::is_contained(found->reshards, cast<OpResult>(tensor.value)))
       continue;
-    const Labelling *own = labellingOf(tensor);
+    const ShardAssignment *own = assignmentOf(tensor);
     for (unsigned dim = 0; dim < type.getRank(); ++dim)
       if (auto labels = labelsOfResult(call, way, index, dim); labels && (!own || own->dim != dim))
         return llvm::formatv("dimension {0} of result {1} is split and has no labels", dim, index);
@@ -277,7 +277,7 @@ void Rolling::check(const SplittableCall &call) {
     return;
   const std::vector<Way> ways = waysOf(call, rolled);
   if (ways.empty() && call.rule && call.rule->shared) {
-    // Parts of groups: what the group shares would have to be there for each part.
+    // IndexSets of groups: what the group shares would have to be there for each part.
     ++report.kept["call: parts of groups"];
     return;
   }

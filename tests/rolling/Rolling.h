@@ -37,7 +37,7 @@ public:
   /// Rolls the classes of every dimension of every weight and input, by one and by half.
   RollingReport run();
   /// Rolls one class. \param name  what failures call it.
-  void roll(const SplitClass &found, const std::string &name);
+  void roll(const ShardingGroup &found, const std::string &name);
 
   const ShardingPropagation &getPropagation() const { return propagation; }
   const RollingReport &getReport() const { return report; }
@@ -56,7 +56,7 @@ private:
   void rollFrom(TensorRef tensor, const std::string &name);
   bool findOrder(int32_t step);
   std::optional<at::Tensor> indexOf(const Labels &labels) const;
-  const Labelling *labellingOf(TensorRef tensor) const;
+  const ShardAssignment *assignmentOf(TensorRef tensor) const;
   bool isAlong(const SplittableCall &call, TensorRef tensor) const;
   std::vector<unsigned> rolledOperands(const SplittableCall &call) const;
   std::vector<Way> waysOf(const SplittableCall &call, llvm::ArrayRef<unsigned> rolled) const;
@@ -80,7 +80,7 @@ private:
   RollingReport report;
   llvm::DenseSet<std::pair<mlir::Value, unsigned>> seen;
   /// The class that is being rolled, what it is called, and which label's data each label takes.
-  const SplitClass *found = nullptr;
+  const ShardingGroup *found = nullptr;
   std::string name;
   Labels order;
 };

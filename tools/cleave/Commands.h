@@ -19,7 +19,7 @@ struct Action {
   /// In a process of its own, since it executes what is in a file; nothing: in this one.
   std::optional<Confinement> confinement;
   /// Without confinement: of a search that it may do, which the first SIGINT ends. Null: none.
-  SearchStop *stop = nullptr;
+  StopSource *stop = nullptr;
 };
 
 /// Adds --devices, which fills `devices` with names, `cpu:N` or `cuda:N`, in one list or in several, or,

@@ -7,7 +7,7 @@
 #include "tools/cleave/text/Numbers.h"
 #include "tools/cleave/text/Output.h"
 #include "tools/cleave/text/TextTable.h"
-#include "tools/driver/base/SearchStop.h"
+#include "tools/driver/base/StopSource.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FileSystem.h"
@@ -109,7 +109,7 @@ static Error checkOutput(const CutOptions &options) {
 }
 
 /// \param stop  ends the search with the best placement until then.
-static Error cut(const CutOptions &options, SearchStop &stop) {
+static Error cut(const CutOptions &options, StopSource &stop) {
   if (Error error = checkOutput(options))
     return error;
   llvm::Expected<PlacementProblem> problem = readPlacementFile(options.graph);
@@ -118,7 +118,7 @@ static Error cut(const CutOptions &options, SearchStop &stop) {
   if (options.devices)
     problem->accelerators = *options.devices;
   const auto begin = std::chrono::steady_clock::now();
-  const EarlyEnd ending([&] {
+  const CancellationScope ending([&] {
     // Who asks has something to end.
     stop.listen();
     return stop.isAsked();
@@ -159,7 +159,7 @@ void addCutCommand(CLI::App &app, Action &chosen) {
       ->check(fileName())
       ->type_name("FILE");
   command->footer("example:\n  cleave cut gnmt.json --devices 6 -o gnmt.solution.json");
-  auto stop = std::make_shared<SearchStop>();
+  auto stop = std::make_shared<StopSource>();
   command->callback([options, stop, &chosen] {
     chosen = {[options, stop] { return cut(*options, *stop); }, {}, stop.get()};
   });

@@ -62,7 +62,7 @@ static void printText(llvm::raw_ostream &out, const Machine &machine) {
   TextTable text({Align::Left, Align::Right, Align::Right});
   text.add({"measured", "of", "rate"});
   for (auto &[key, table] : device.rates->products)
-    addProducts(text, (kProductKinds[size_t(key.first)] + " " + key.second).str(), table);
+    addProducts(text, (kGemmKinds[size_t(key.first)] + " " + key.second).str(), table);
   addBytes(text, "memory", device.rates->memory);
   for (auto [index, kind] : llvm::enumerate(kCollectiveKinds))
     if (auto &measured = machine.collectives.of(CollectiveKind(index)))

@@ -97,12 +97,12 @@ static std::vector<at::Tensor> resized(const plan::Signature &signature, llvm::A
 static std::vector<std::vector<int64_t>> otherSizes(const plan::Signature &signature) {
   std::vector<int64_t> traced, near, least, larger;
   for (auto &symbol : signature.symbols) {
-    int64_t multiple = symbol->multiple, size = symbol->traced / multiple;
+    int64_t multiple = symbol->divisible_by, size = symbol->traced / multiple;
     auto runnable = [&](int64_t steps) {
-      int64_t most = symbol->most / multiple;
+      int64_t most = symbol->max / multiple;
       // Where there are no larger sizes there may be a smaller one.
       return std::max(multiple * (steps > most ? std::max<int64_t>(1, 2 * size - steps) : steps),
-                      symbol->least);
+                      symbol->min);
     };
     traced.push_back(symbol->traced);
     near.push_back(runnable(size < 16 ? size + 1 : size / 2 | 1));

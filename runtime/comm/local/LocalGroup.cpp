@@ -15,8 +15,8 @@ using at::IntArrayRef;
 using at::Tensor;
 using llvm::ArrayRef;
 
-LocalGroup::LocalGroup(uint32_t firstRank, uint32_t size, bool spins, Patience &patience)
-    : firstRank(firstRank), spins(spins), patience(patience), slots(size) {
+LocalGroup::LocalGroup(uint32_t firstRank, uint32_t size, bool spins, CancellationToken &cancellation)
+    : firstRank(firstRank), spins(spins), cancellation(cancellation), slots(size) {
   members.reserve(size);
   for (uint32_t index = 0; index < size; ++index) {
     members.emplace_back(*this, index);
@@ -60,11 +60,11 @@ void LocalGroup::publish(std::atomic<uint64_t> &counter, uint64_t count) {
 
 /// False when that took until the deadline.
 bool LocalGroup::sleep(Counter counter, uint64_t count) {
-  const auto deadline = patience.deadline();
+  const auto deadline = cancellation.deadline();
   ++sleepers;
   std::unique_lock lock(mutex);
   const bool ended =
-      changed.wait_until(lock, deadline, [&] { return haveReached(counter, count) || patience.isOver(); });
+      changed.wait_until(lock, deadline, [&] { return haveReached(counter, count) || cancellation.isOver(); });
   --sleepers;
   return ended;
 }
@@ -76,7 +76,7 @@ void LocalGroup::meet(Slot &own, Counter counter, uint64_t count) {
     return;
   own.sleeps = true;
   if (!sleep(counter, count))
-    patience.expire();
+    cancellation.expire();
   own.sleeps = false;
   TORCH_CHECK(haveReached(counter, count), "the request was cancelled");
 }
@@ -96,14 +96,14 @@ std::string LocalGroup::awaited(uint32_t index) const {
 
 //===- Agreeing -----------------------------------------------------------===//
 
-template <typename Work> void LocalGroup::Member::exchange(Post post, Work work) {
-  TORCH_CHECK(!group.patience.isOver(), "the request was cancelled");
+template <typename Work> void LocalGroup::Member::exchange(CollectiveArgs post, Work work) {
+  TORCH_CHECK(!group.cancellation.isOver(), "the request was cancelled");
   Slot &own = slot();
   own.post = std::move(post);
   const uint64_t call = own.posted + 1;
   group.publish(own.posted, call);
   group.meet(own, &Slot::posted, call);
-  checkAlike(group.firstRank, group.slots.size(),
+  verifyCollectiveMatch(group.firstRank, group.slots.size(),
              [&](uint32_t rank) -> const GroupCall & { return group.slots[rank].post.call; });
   work();
   group.publish(own.finished, call);
@@ -115,11 +115,11 @@ template <typename Work>
 Tensor LocalGroup::Member::exchangeThere(GroupCall call, const Tensor &tensor, Work work) {
   Tensor result;
   const Tensor given = tensor.contiguous();
-  exchange({std::move(call), given, {}, Milestone(c10::IValue(given))}, [&] {
+  exchange({std::move(call), given, {}, StreamEvents(c10::IValue(given))}, [&] {
     std::vector<Tensor> all;
     for (const Slot &each : group.slots) {
       each.post.made.wait();
-      keepForThread(c10::IValue(each.post.tensor));
+      recordStream(c10::IValue(each.post.tensor));
       all.push_back(each.post.tensor);
     }
     result = work(all);
@@ -138,7 +138,7 @@ void LocalGroup::Member::sumOwnChunk() {
   const int64_t ranks = group.slots.size();
   auto [begin, end] = chunkOf(tensor.numel(), ranks, index);
   for (int64_t rank = 0; rank < ranks; ++rank) {
-    const Post &post = group.slots[rank].post;
+    const CollectiveArgs &post = group.slots[rank].post;
     slot().inputs[rank] = bytesOf(post.tensor) + begin * tensor.itemsize();
     slot().outputs[rank] = static_cast<char *>(post.result.mutable_data_ptr()) + begin * tensor.itemsize();
   }

@@ -2,7 +2,7 @@
 #ifndef CLEAVE_RUNTIME_COMM_LOCAL_LOCALGROUP_H
 #define CLEAVE_RUNTIME_COMM_LOCAL_LOCALGROUP_H
 
-#include "runtime/base/Patience.h"
+#include "runtime/base/CancellationToken.h"
 #include "runtime/comm/Communicator.h"
 #include "runtime/comm/GroupCall.h"
 #include "runtime/device/Streams.h"
@@ -25,28 +25,28 @@ public:
   /// \param firstRank  of the group in the plan, for messages.
   /// \param spins      whether ranks spin for some µs before they sleep: not where they would take the
   /// others' cores.
-  /// \param patience   must outlive the group.
-  LocalGroup(uint32_t firstRank, uint32_t size, bool spins, Patience &patience);
+  /// \param cancellation   must outlive the group.
+  LocalGroup(uint32_t firstRank, uint32_t size, bool spins, CancellationToken &cancellation);
 
   Communicator &member(uint32_t index) { return members[index]; }
-  /// Ends all waits where the patience is over.
+  /// Ends all waits where the cancellation is over.
   void wake();
   /// `rank 3 in spmd::all_reduce` while member `index` sleeps until that one comes; else empty.
   std::string awaited(uint32_t index) const;
 
 private:
   /// What a rank gives to a call, and says of it. Holds the tensors for as long as others may read them.
-  struct Post {
+  struct CollectiveArgs {
     GroupCall call;
     at::Tensor tensor;
     /// AllReduce on the CPU: where the sum goes.
     at::Tensor result;
     /// On a GPU: where it has made the tensor.
-    Milestone made;
+    StreamEvents made;
   };
   /// A rank's; only it writes there. Other ranks read `post` between the two meetings.
   struct alignas(64) Slot {
-    Post post;
+    CollectiveArgs post;
     /// How many calls the rank has posted, and how many of them it needs nobody's tensors for any more.
     std::atomic<uint64_t> posted{0}, finished{0};
     std::atomic<bool> sleeps{false};
@@ -68,7 +68,7 @@ private:
 
   private:
     Slot &slot() { return group.slots[index]; }
-    template <typename Work> void exchange(Post post, Work work);
+    template <typename Work> void exchange(CollectiveArgs post, Work work);
     /// The same on GPUs, where nobody waits: `work` makes the result of what all ranks gave.
     template <typename Work> at::Tensor exchangeThere(GroupCall call, const at::Tensor &tensor, Work work);
     void sumOwnChunk();
@@ -86,7 +86,7 @@ private:
 
   const uint32_t firstRank;
   const bool spins;
-  Patience &patience;
+  CancellationToken &cancellation;
   std::vector<Slot> slots;
   std::vector<Member> members;
   std::atomic<uint32_t> sleepers{0};

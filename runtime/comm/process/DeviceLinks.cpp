@@ -3,7 +3,7 @@
 #include "codegen/plan/Printable.h"
 #include "codegen/plan/Schedule.h"
 #include "runtime/base/Exceptions.h"
-#include "runtime/device/Placement.h"
+#include "runtime/device/PlanRanks.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 #include <future>
@@ -85,11 +85,11 @@ static Expected<RankDevice> describe(const ResolvedDevice &device) {
 }
 
 /// The devices of all ranks.
-static Expected<std::vector<RankDevice>> tellDevices(Peers &peers, const RankDevice &own) {
-  auto words = peers.gather(own.name + " " + own.gpu, 0);
+static Expected<std::vector<RankDevice>> tellDevices(Membership &membership, const RankDevice &own) {
+  auto words = membership.gather(own.name + " " + own.gpu, 0);
   if (!words)
     return words.takeError();
-  auto all = peers.share(llvm::join(*words, "\n"), 0);
+  auto all = membership.share(llvm::join(*words, "\n"), 0);
   if (!all)
     return all.takeError();
   std::vector<RankDevice> devices;
@@ -97,18 +97,18 @@ static Expected<std::vector<RankDevice>> tellDevices(Peers &peers, const RankDev
     auto [name, gpu] = line.split(' ');
     devices.push_back({plan::printable(name, kLongestName), plan::printable(gpu, kLongestName)});
   }
-  if (devices.size() != peers.size())
+  if (devices.size() != membership.size())
     return llvm::createStringError("found the devices of " + llvm::Twine(devices.size()) +
-                                   " ranks at rank 0, expected those of " + llvm::Twine(peers.size()));
+                                   " ranks at rank 0, expected those of " + llvm::Twine(membership.size()));
   return devices;
 }
 
 /// Connects the routes that this process is in, by their number among all.
-static Backends connectAll(Peers &peers, const ResolvedDevice &device,
+static Backends connectAll(Membership &membership, const ResolvedDevice &device,
                            const std::map<size_t, DeviceRoute> &routes, std::chrono::seconds timeout) {
   auto backends = std::make_shared<Backends>();
   // What waits for a process that is gone stays behind in its thread.
-  std::packaged_task<void()> connecting([launch = peers.place(), device, routes, timeout, backends] {
+  std::packaged_task<void()> connecting([launch = membership.place(), device, routes, timeout, backends] {
     for (const auto &[number, route] : routes) {
       const int own = int(llvm::find(route.ranks, launch.rank) - route.ranks.begin());
       backends->push_back(device.plugin->connect(
@@ -121,9 +121,9 @@ static Backends connectAll(Peers &peers, const ResolvedDevice &device,
   // What is made where others fail is given back to nobody: that would end groups while the process ends.
   auto leaveBehind = [&] { (void)new std::shared_ptr<Backends>(std::move(backends)); };
   while (connected.wait_for(kLook) != std::future_status::ready)
-    if (peers.isOver()) {
+    if (membership.isOver()) {
       leaveBehind();
-      throw WireCut();
+      throw TransportClosed();
     }
   try {
     connected.get();
@@ -131,25 +131,25 @@ static Backends connectAll(Peers &peers, const ResolvedDevice &device,
   } catch (const std::exception &) {
     leaveBehind();
     // That another process has died says more than what NCCL makes of it.
-    for (auto waited = 0ms; waited < kLastWord && !peers.isOver(); waited += kLook)
+    for (auto waited = 0ms; waited < kLastWord && !membership.isOver(); waited += kLook)
       std::this_thread::sleep_for(kLook);
-    if (peers.isOver())
-      throw WireCut();
+    if (membership.isOver())
+      throw TransportClosed();
     throw;
   }
 }
 
-Expected<std::unique_ptr<DeviceLinks>> DeviceLinks::open(const plan::Plan &plan, Peers &peers,
+Expected<std::unique_ptr<DeviceLinks>> DeviceLinks::open(const plan::Plan &plan, Membership &membership,
                                                          const ResolvedDevice &device,
                                                          std::chrono::seconds timeout) {
   auto failed = [&](Error error) {
     return llvm::createStringError(
-        peers.fail("rank " + std::to_string(peers.rank()) + ": " + llvm::toString(std::move(error))));
+        membership.fail("rank " + std::to_string(membership.rank()) + ": " + llvm::toString(std::move(error))));
   };
   auto own = describe(device);
   if (!own)
     return failed(own.takeError());
-  auto devices = tellDevices(peers, *own);
+  auto devices = tellDevices(membership, *own);
   if (!devices)
     return failed(devices.takeError());
   const std::vector<DeviceRoute> routes = deviceRoutes(plan, *devices);
@@ -157,16 +157,16 @@ Expected<std::unique_ptr<DeviceLinks>> DeviceLinks::open(const plan::Plan &plan,
     return failed(std::move(error));
   std::map<size_t, DeviceRoute> ours;
   for (auto [number, route] : llvm::enumerate(routes))
-    if (llvm::is_contained(route.ranks, peers.rank()))
+    if (llvm::is_contained(route.ranks, membership.rank()))
       ours.emplace(number, route);
   auto opened = std::make_unique<DeviceLinks>();
   opened->ownPlace = device.place;
   if (ours.empty())
     return opened;
-  Error error = peers.waitFor("for the GPUs of the ranks to be connected", [&] {
-    const Backends backends = connectAll(peers, device, ours, timeout);
+  Error error = membership.waitFor("for the GPUs of the ranks to be connected", [&] {
+    const Backends backends = connectAll(membership, device, ours, timeout);
     for (auto [route, backend] : llvm::zip(llvm::make_second_range(ours), backends))
-      opened->add(route, peers.rank(), device.place, backend);
+      opened->add(route, membership.rank(), device.place, backend);
   });
   if (error)
     return error;
@@ -179,21 +179,21 @@ namespace {
 /// One direction between the two members of a group.
 class PairLink final : public TensorLink {
 public:
-  PairLink(DeviceGroup &group, uint32_t peer, c10::Device place)
+  PairLink(DeviceProcessGroup &group, uint32_t peer, c10::Device place)
       : TensorLink(place), group(group), peer(peer) {}
   std::unique_ptr<Message> send(const at::Tensor &bytes) override { return group.send(peer, bytes); }
   std::unique_ptr<Message> receive(const at::Tensor &bytes) override { return group.receive(peer, bytes); }
 
 private:
-  DeviceGroup &group;
+  DeviceProcessGroup &group;
   const uint32_t peer;
 };
 } // namespace
 
 void DeviceLinks::add(const DeviceRoute &route, uint32_t own, c10::Device place,
                       c10::intrusive_ptr<c10d::Backend> backend) {
-  groups.push_back(std::make_unique<DeviceGroup>(std::move(backend)));
-  DeviceGroup &made = *groups.back();
+  groups.push_back(std::make_unique<DeviceProcessGroup>(std::move(backend)));
+  DeviceProcessGroup &made = *groups.back();
   if (route.kind == DeviceRoute::Kind::TensorGroup) {
     group = &made;
     return;

@@ -9,9 +9,9 @@
 
 #include "codegen/plan/Plan.h"
 #include "runtime/comm/TensorLink.h"
-#include "runtime/comm/local/DeviceGroup.h"
+#include "runtime/comm/local/DeviceProcessGroup.h"
 #include "runtime/device/Device.h"
-#include "runtime/rendezvous/Peers.h"
+#include "runtime/rendezvous/Membership.h"
 #include "llvm/ADT/ArrayRef.h"
 #include "llvm/Support/Error.h"
 #include <map>
@@ -50,12 +50,12 @@ public:
   /// A call that all processes make, each with its own device. Where it fails, all do. `peers` must outlive
   /// the result.
   static llvm::Expected<std::unique_ptr<DeviceLinks>>
-  open(const plan::Plan &plan, Peers &peers, const ResolvedDevice &device, std::chrono::seconds timeout);
+  open(const plan::Plan &plan, Membership &membership, const ResolvedDevice &device, std::chrono::seconds timeout);
 
   /// Where this process computes.
   c10::Device place() const { return ownPlace; }
   /// Null where this rank's tensor group, if there is one, has a CPU.
-  DeviceGroup *tensorGroup() const { return group; }
+  DeviceProcessGroup *tensorGroup() const { return group; }
   /// Null where values go through main memory.
   TensorLink *to(uint32_t rank) const { return linkOf(rank, /*gives=*/true); }
   TensorLink *from(uint32_t rank) const { return linkOf(rank, /*gives=*/false); }
@@ -69,8 +69,8 @@ private:
            c10::intrusive_ptr<c10d::Backend> backend);
 
   c10::Device ownPlace = c10::kCPU;
-  std::vector<std::unique_ptr<DeviceGroup>> groups;
-  DeviceGroup *group = nullptr;
+  std::vector<std::unique_ptr<DeviceProcessGroup>> groups;
+  DeviceProcessGroup *group = nullptr;
   /// By the rank at the other end, and whether this one gives.
   std::map<std::pair<uint32_t, bool>, std::unique_ptr<TensorLink>> links;
 };

@@ -4,8 +4,8 @@
 // the code is libtorch's. So only what libtorch exports is used, and nothing of Gloo's by value.
 //
 //===----------------------------------------------------------------------===//
-#include "runtime/base/OwnAddress.h"
-#include "runtime/comm/Wire.h"
+#include "runtime/base/HostAddress.h"
+#include "runtime/comm/Transport.h"
 #include "llvm/ADT/DenseSet.h"
 #include "llvm/ADT/ScopeExit.h"
 #include <ATen/ops/from_blob.h>
@@ -94,11 +94,11 @@ std::unique_ptr<Store> openStore(const Launch &launch, milliseconds timeout,
 //===- Messages -----------------------------------------------------------===//
 
 namespace {
-class GlooWire final : public Wire {
+class GlooTransport final : public Transport {
 public:
-  GlooWire(c10::intrusive_ptr<ProcessGroupGloo> group) : group(std::move(group)) {}
-  std::unique_ptr<Message> send(uint32_t to, Topic topic, const void *data, size_t bytes) override;
-  std::unique_ptr<Message> receive(uint32_t from, Topic topic, void *data, size_t bytes) override;
+  GlooTransport(c10::intrusive_ptr<ProcessGroupGloo> group) : group(std::move(group)) {}
+  std::unique_ptr<Message> send(uint32_t to, Tag tag, const void *data, size_t bytes) override;
+  std::unique_ptr<Message> receive(uint32_t from, Tag tag, void *data, size_t bytes) override;
   void cut() override;
   void wait(c10d::Work &work, uint32_t peer);
 
@@ -114,12 +114,12 @@ private:
 
 class GlooMessage final : public Message {
 public:
-  GlooMessage(GlooWire &wire, uint32_t peer, c10::intrusive_ptr<c10d::Work> work)
-      : wire(wire), peer(peer), work(std::move(work)) {}
-  void wait() override { wire.wait(*work, peer); }
+  GlooMessage(GlooTransport &transport, uint32_t peer, c10::intrusive_ptr<c10d::Work> work)
+      : transport(transport), peer(peer), work(std::move(work)) {}
+  void wait() override { transport.wait(*work, peer); }
 
 private:
-  GlooWire &wire;
+  GlooTransport &transport;
   const uint32_t peer;
   const c10::intrusive_ptr<c10d::Work> work;
 };
@@ -127,7 +127,7 @@ private:
 
 /// `start` on a tensor over the bytes.
 template <typename Start>
-c10::intrusive_ptr<c10d::Work> GlooWire::begin(uint32_t peer, const void *data, size_t bytes, Start start) {
+c10::intrusive_ptr<c10d::Work> GlooTransport::begin(uint32_t peer, const void *data, size_t bytes, Start start) {
   c10::InferenceMode inference;
   std::vector<at::Tensor> tensors{at::from_blob(const_cast<void *>(data), {int64_t(bytes)}, at::kByte)};
   // c10d counts what is started, for one thread.
@@ -139,25 +139,25 @@ c10::intrusive_ptr<c10d::Work> GlooWire::begin(uint32_t peer, const void *data, 
   }
 }
 
-std::unique_ptr<Message> GlooWire::send(uint32_t to, Topic topic, const void *data, size_t bytes) {
+std::unique_ptr<Message> GlooTransport::send(uint32_t to, Tag tag, const void *data, size_t bytes) {
   return std::make_unique<GlooMessage>(*this, to,
                                        begin(to, data, bytes, [&](std::vector<at::Tensor> &tensors) {
-                                         return group->send(tensors, int(to), int(topic));
+                                         return group->send(tensors, int(to), int(tag));
                                        }));
 }
 
-std::unique_ptr<Message> GlooWire::receive(uint32_t from, Topic topic, void *data, size_t bytes) {
+std::unique_ptr<Message> GlooTransport::receive(uint32_t from, Tag tag, void *data, size_t bytes) {
   return std::make_unique<GlooMessage>(*this, from,
                                        begin(from, data, bytes, [&](std::vector<at::Tensor> &tensors) {
-                                         return group->recv(tensors, int(from), int(topic));
+                                         return group->recv(tensors, int(from), int(tag));
                                        }));
 }
 
-void GlooWire::wait(c10d::Work &work, uint32_t peer) {
+void GlooTransport::wait(c10d::Work &work, uint32_t peer) {
   {
     std::lock_guard lock(mutex);
     if (isCut)
-      throw WireCut();
+      throw TransportClosed();
     waiting.insert(&work);
   }
   auto done = llvm::make_scope_exit([&] {
@@ -171,10 +171,10 @@ void GlooWire::wait(c10d::Work &work, uint32_t peer) {
     throw PeerLost(peer, exception.what());
   }
   if (!isThere)
-    throw WireCut();
+    throw TransportClosed();
 }
 
-void GlooWire::cut() {
+void GlooTransport::cut() {
   std::lock_guard lock(mutex);
   isCut = true;
   for (c10d::Work *work : waiting)
@@ -186,13 +186,13 @@ c10::intrusive_ptr<c10d::Store> openGroupStore(const Launch &launch, const std::
   return c10::make_intrusive<c10d::PrefixStore>(name, connectStore(launch, /*isServer=*/false, timeout));
 }
 
-std::unique_ptr<Wire> openWire(const Launch &launch, milliseconds timeout) {
+std::unique_ptr<Transport> openTransport(const Launch &launch, milliseconds timeout) {
   // The timeout is that of connecting.
   auto options = ProcessGroupGloo::Options::create(timeout);
   // Connections are made now, whatever TORCH_GLOO_LAZY_INIT says: lazy ones know no deadline.
   options->devices.push_back(
-      ProcessGroupGloo::createDeviceForHostname(ownAddress(launch), /*lazyInit=*/false));
-  return std::make_unique<GlooWire>(c10::make_intrusive<ProcessGroupGloo>(
+      ProcessGroupGloo::createDeviceForHostname(hostAddress(launch), /*lazyInit=*/false));
+  return std::make_unique<GlooTransport>(c10::make_intrusive<ProcessGroupGloo>(
       connectStore(launch, /*isServer=*/false, timeout), int(launch.rank), int(launch.size), options));
 }
 

@@ -19,8 +19,8 @@ static constexpr size_t kFirst = 64 << 10;
 /// Of one dimension: sizes of all ranks can be added.
 static constexpr int64_t kMostSize = int64_t(1) << 40;
 
-PeerGroup::PeerGroup(Wire &wire, uint32_t first, uint32_t size, uint32_t index, DeviceGroup *devices)
-    : wire(wire), first(first), size(size), index(index), devices(devices), heard(size), posts(size) {
+PeerGroup::PeerGroup(Transport &transport, uint32_t first, uint32_t size, uint32_t index, DeviceProcessGroup *devices)
+    : transport(transport), first(first), size(size), index(index), devices(devices), heard(size), posts(size) {
   said.reserve(kFirst);
   for (uint32_t rank = 0; rank < size; ++rank)
     if (rank != index)
@@ -82,12 +82,12 @@ void PeerGroup::swap(llvm::function_ref<Tensor(uint32_t)> of, llvm::function_ref
       continue;
     if (Tensor tensor = into(rank); tensor.numel() > 0) {
       messages.push_back(
-          wire.receive(first + rank, Topic::Group, tensor.mutable_data_ptr(), tensor.nbytes()));
+          transport.receive(first + rank, Tag::Group, tensor.mutable_data_ptr(), tensor.nbytes()));
       others.push_back(first + rank);
       taken.push_back(tensor);
     }
     if (Tensor tensor = of(rank); tensor.numel() > 0) {
-      messages.push_back(wire.send(first + rank, Topic::Group, tensor.const_data_ptr(), tensor.nbytes()));
+      messages.push_back(transport.send(first + rank, Tag::Group, tensor.const_data_ptr(), tensor.nbytes()));
       others.push_back(first + rank);
       given.push_back(tensor);
     }
@@ -135,7 +135,7 @@ void PeerGroup::say(const GroupCall &call, const Tensor &tensor, IntArrayRef pie
     append(said, tensor.const_data_ptr(), tensor.nbytes());
 }
 
-PeerGroup::Post PeerGroup::read(const std::vector<char> &message) const {
+PeerGroup::CollectiveArgs PeerGroup::read(const std::vector<char> &message) const {
   Head head;
   std::memcpy(&head, message.data(), sizeof head);
   const int64_t room = int64_t(kFirst - sizeof head) / int64_t(sizeof(int64_t));
@@ -147,7 +147,7 @@ PeerGroup::Post PeerGroup::read(const std::vector<char> &message) const {
   std::vector<int64_t> numbers(head.numbers());
   std::memcpy(numbers.data(), message.data() + sizeof head, numbers.size() * sizeof(int64_t));
   IntArrayRef all(numbers);
-  Post post{{head.operation, c10::ScalarType(head.dtype), c10::DimVector(all.slice(0, head.sizes)), head.dim,
+  CollectiveArgs post{{head.operation, c10::ScalarType(head.dtype), c10::DimVector(all.slice(0, head.sizes)), head.dim,
              head.other},
             all.slice(head.sizes, head.pieces).vec(),
             all.slice(head.sizes + head.pieces).vec()};
@@ -172,7 +172,7 @@ template <typename Work> static auto ofRank(uint32_t rank, Work work) {
   }
 }
 
-void PeerGroup::checkWanted(const Post &asking) const {
+void PeerGroup::checkWanted(const CollectiveArgs &asking) const {
   const GroupCall &call = asking.call;
   const int64_t dims = int64_t(call.sizes.size());
   auto isDim = [&](int64_t dim) { return dim >= 0 && dim < dims; };
@@ -180,7 +180,7 @@ void PeerGroup::checkWanted(const Post &asking) const {
   int64_t gathered = 0, scattered = 0;
   if (exchanges || call.operation == GroupOperation::AllGather) {
     TORCH_CHECK(isDim(call.dim), "found dimension ", call.dim, " of ", dims);
-    for (const Post &giver : posts)
+    for (const CollectiveArgs &giver : posts)
       gathered += giver.call.sizes[call.dim];
   }
   if (exchanges || call.operation == GroupOperation::ReduceScatter) {
@@ -211,7 +211,7 @@ static Tensor rangesAlong(const Tensor &tensor, int64_t dim, IntArrayRef ranges)
   return isWhole ? tensor : shard(tensor, dim, ranges);
 }
 
-Tensor PeerGroup::partOf(const Tensor &tensor, uint32_t giver, const Post &asking, uint32_t asker) const {
+Tensor PeerGroup::partOf(const Tensor &tensor, uint32_t giver, const CollectiveArgs &asking, uint32_t asker) const {
   const GroupCall &call = asking.call;
   switch (call.operation) {
   case GroupOperation::AllReduce: {
@@ -241,19 +241,19 @@ std::vector<Tensor> PeerGroup::exchange(GroupCall call, const Tensor &tensor, In
     if (rank != index) {
       // A message may be shorter than that.
       std::fill_n(heard[rank].begin(), sizeof(Head), 0);
-      messages.push_back(wire.receive(first + rank, Topic::Group, heard[rank].data(), heard[rank].size()));
-      messages.push_back(wire.send(first + rank, Topic::Group, said.data(), said.size()));
+      messages.push_back(transport.receive(first + rank, Tag::Group, heard[rank].data(), heard[rank].size()));
+      messages.push_back(transport.send(first + rank, Tag::Group, said.data(), said.size()));
       others.insert(others.end(), 2, first + rank);
     }
   awaitAll(messages, others);
   for (uint32_t rank = 0; rank < size; ++rank)
     posts[rank] = ofRank(first + rank, [&] { return read(rank == index ? said : heard[rank]); });
-  checkAlike(first, size, [&](uint32_t rank) -> const GroupCall & { return posts[rank].call; });
+  verifyCollectiveMatch(first, size, [&](uint32_t rank) -> const GroupCall & { return posts[rank].call; });
   for (uint32_t rank = 0; rank < size; ++rank)
     ofRank(first + rank, [&] { checkWanted(posts[rank]); });
   // Whether the second round is left out depends on what all have said, so all decide alike.
   bool isInlined = true;
-  for (const Post &post : posts)
+  for (const CollectiveArgs &post : posts)
     isInlined &= post.inlined != nullptr;
   auto tensorOf = [&](uint32_t rank) {
     return rank == index ? tensor

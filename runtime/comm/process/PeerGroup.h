@@ -4,8 +4,8 @@
 
 #include "runtime/comm/Communicator.h"
 #include "runtime/comm/GroupCall.h"
-#include "runtime/comm/Wire.h"
-#include "runtime/comm/local/DeviceGroup.h"
+#include "runtime/comm/Transport.h"
+#include "runtime/comm/local/DeviceProcessGroup.h"
 #include "llvm/ADT/STLFunctionalExtras.h"
 #include <atomic>
 #include <string>
@@ -24,7 +24,7 @@ public:
   /// `index`.
   /// \param devices  connects the devices of all of them, which must outlive the group; null where messages
   /// have the tensors.
-  PeerGroup(Wire &wire, uint32_t first, uint32_t size, uint32_t index, DeviceGroup *devices = nullptr);
+  PeerGroup(Transport &transport, uint32_t first, uint32_t size, uint32_t index, DeviceProcessGroup *devices = nullptr);
 
   at::Tensor allReduce(const at::Tensor &tensor) override;
   at::Tensor allGather(const at::Tensor &tensor, int64_t dim, at::IntArrayRef pieces) override;
@@ -38,7 +38,7 @@ public:
 
 private:
   /// What a rank says in the first round.
-  struct Post {
+  struct CollectiveArgs {
     GroupCall call;
     /// What it wants: pieces of the ranks' tensors along `dim`, and ranges; see collectives/Collectives.h.
     std::vector<int64_t> pieces, ranges;
@@ -51,11 +51,11 @@ private:
                                    at::IntArrayRef ranges);
   void say(const GroupCall &call, const at::Tensor &tensor, at::IntArrayRef pieces, at::IntArrayRef ranges);
   /// Throws for what is no call.
-  Post read(const std::vector<char> &message) const;
+  CollectiveArgs read(const std::vector<char> &message) const;
   /// Throws where a rank wants more than there is. All posts have been read, and are alike.
-  void checkWanted(const Post &asking) const;
+  void checkWanted(const CollectiveArgs &asking) const;
   /// What `asking`, at `asker`, wants of the tensor of `giver`.
-  at::Tensor partOf(const at::Tensor &tensor, uint32_t giver, const Post &asking, uint32_t asker) const;
+  at::Tensor partOf(const at::Tensor &tensor, uint32_t giver, const CollectiveArgs &asking, uint32_t asker) const;
   /// Sends `of(rank)` to every other rank, and receives `into(rank)` from it.
   void swap(llvm::function_ref<at::Tensor(uint32_t)> of, llvm::function_ref<at::Tensor(uint32_t)> into);
   void checkPieces(at::IntArrayRef pieces) const;
@@ -68,13 +68,13 @@ private:
   void sumInto(const at::Tensor &result, const std::vector<at::Tensor> &parts) const;
   void awaitAll(std::vector<std::unique_ptr<Message>> &messages, const std::vector<uint32_t> &from);
 
-  Wire &wire;
+  Transport &transport;
   const uint32_t first, size, index;
-  DeviceGroup *const devices;
+  DeviceProcessGroup *const devices;
   /// What is said, and heard by rank.
   std::vector<char> said;
   std::vector<std::vector<char>> heard;
-  std::vector<Post> posts;
+  std::vector<CollectiveArgs> posts;
   static constexpr int64_t kNobody = -1, kDevices = -2;
   /// The rank that is waited for, or one of these (the GPUs of all), and in which operation.
   std::atomic<int64_t> waitsFor{kNobody};

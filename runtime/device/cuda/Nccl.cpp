@@ -46,7 +46,7 @@ void setNcclEnvironment() {
   (void)isSet;
 }
 
-/// How long c10d waits for NCCL to end before it complains. DeviceGroup does not wait for that.
+/// How long c10d waits for NCCL to end before it complains. DeviceProcessGroup does not wait for that.
 static constexpr std::chrono::seconds kAbort{5};
 
 c10::intrusive_ptr<c10d::Backend> connectNccl(int index, c10::intrusive_ptr<c10d::Store> store, int rank,

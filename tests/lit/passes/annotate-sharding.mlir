@@ -9,7 +9,7 @@
 // CHECK: cleave.param "mlp.down.weight" {cleave.style = "rowwise"
 // Of several rules the last that matches counts.
 // RULES-LABEL: func.func @mlp
-// RULES: cleave.param "mlp.up.weight" {cleave.asked, cleave.split = 0 : i64, {{.*}}cleave.style = "colwise"
+// RULES: cleave.param "mlp.up.weight" {cleave.user_constraint, cleave.split = 0 : i64, {{.*}}cleave.style = "colwise"
 // RULES: cleave.param "mlp.down.weight" {{{.*}}cleave.style = "rowwise"
 func.func @mlp(%x: tensor<4x6xf32>) -> !cleave.tensor {
   %up = cleave.param "mlp.up.weight" {role = "parameter"} : tensor<9x6xf32>

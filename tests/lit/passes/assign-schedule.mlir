@@ -53,10 +53,10 @@ func.func @balanced(%x: !big) -> !big attributes {cleave.symbols = {batch = 8}} 
 
 // What text says is not obeyed: of the machine, or of an obstacle.
 // CHECK-LABEL: func.func @says_otherwise(
-// CHECK-NOT: cleave.{{unlike_links|memory_limits|batch_obstacle}}
+// CHECK-NOT: cleave.{{link_overrides|memory_limits|batch_obstacle}}
 // CHECK: return
 func.func @says_otherwise(%x: !x) -> !x
-    attributes {cleave.symbols = {batch = 4}, cleave.unlike_links = [[0, 1, 1.0, 1.0]], cleave.memory_limits = [1],
+    attributes {cleave.symbols = {batch = 4}, cleave.link_overrides = [[0, 1, 1.0, 1.0]], cleave.memory_limits = [1],
                 cleave.batch_obstacle = "a wall"} {
   %0 = aten.relu(%x) {cleave.stage = 0 : i64} : (!x) -> !x
   return %0 : !x

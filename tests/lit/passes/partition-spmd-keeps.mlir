@@ -1,4 +1,4 @@
-// RUN: cleave-opt %s --propagate-sharding --resolve-conflicts --partition-spmd | FileCheck %s
+// RUN: cleave-opt %s --propagate-sharding --insert-reshards --partition-spmd | FileCheck %s
 // Without a tensor group, and without anything that is split, nothing changes.
 
 // CHECK-LABEL: func.func @alone

@@ -1,4 +1,4 @@
-// RUN: cleave-opt %s --infer-types --propagate-sharding --resolve-conflicts --partition-spmd | FileCheck %s
+// RUN: cleave-opt %s --infer-types --propagate-sharding --insert-reshards --partition-spmd | FileCheck %s
 // RUN: not cleave-opt %s --annotate-sharding=tp=2 2>&1 | FileCheck %s --check-prefix=INSIDE
 // Ranks would draw other numbers each: all take the first one's. Inside control flow that cannot be, and is refused.
 

@@ -1,4 +1,4 @@
-// RUN: cleave-opt %s --infer-types --propagate-sharding --resolve-conflicts --partition-spmd | FileCheck %s
+// RUN: cleave-opt %s --infer-types --propagate-sharding --insert-reshards --partition-spmd | FileCheck %s
 // Two heads of keys for eight of queries, over three ranks: the second has two queries of the first head of keys and one
 // of the other, so each query gets a copy of its own.
 

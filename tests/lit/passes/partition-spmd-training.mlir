@@ -1,4 +1,4 @@
-// RUN: cleave-opt %s --infer-types --propagate-sharding --resolve-conflicts --partition-spmd | FileCheck %s
+// RUN: cleave-opt %s --infer-types --propagate-sharding --insert-reshards --partition-spmd | FileCheck %s
 // In training each rank drops what it has by numbers of its own: nothing is gathered for that, and nothing handed out.
 
 // CHECK-LABEL: func.func @forward

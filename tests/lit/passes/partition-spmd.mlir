@@ -1,4 +1,4 @@
-// RUN: cleave-opt %s --split-input-file --infer-types --propagate-sharding --resolve-conflicts --partition-spmd --canonicalize | FileCheck %s
+// RUN: cleave-opt %s --split-input-file --infer-types --propagate-sharding --insert-reshards --partition-spmd --canonicalize | FileCheck %s
 // What each rank does.
 
 // Weights are cut, and what is added to a sum is added once.

@@ -3,11 +3,11 @@
 #include "codegen/Shards.h"
 #include "codegen/plan/OutputDirectory.h"
 #include "codegen/plan/PlanFile.h"
-#include "ir/TracedShapes.h"
+#include "ir/ExampleShapes.h"
 #include "mlir/Parser/Parser.h"
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Pass/PassRegistry.h"
-#include "partitioner/cutting/CutFitting.h"
+#include "partitioner/cutting/MemoryConstrainedCutter.h"
 #include "partitioner/memory/PlannedMemory.h"
 #include "passes/Passes.h"
 #include "runtime/session/Session.h"
@@ -341,19 +341,19 @@ TEST_P(RandomPlanTest, PredictsMemoryBeforeTheSplit) {
       for (Value operand : op.getOperands())
         if (operand.getDefiningOp<ParamOp>()) {
           node.weights.push_back(model.graph.weightBytes.size());
-          model.graph.weightBytes.push_back(TracedShapes(function).bytesOf(operand));
+          model.graph.weightBytes.push_back(ExampleShapes(function).bytesOf(operand));
         }
     }
   const auto unsplit = PlannedMemory::make(function, "batch", microbatches, Machine::cpu(1));
   ASSERT_TRUE(unsplit);
   const CutMemory &memory = *unsplit;
   const std::vector<RankMemory> held = memory.of(model, stageOf, ranks);
-  Rooms enough;
+  MemoryBudgets enough;
   for (const RankMemory &rank : held)
     enough.push_back(rank.bytes());
   EXPECT_TRUE(mayFit(memory, model, enough));
   // Where some have less, those that lack it need no more than the most that one of them holds.
-  Rooms less = enough;
+  MemoryBudgets less = enough;
   int64_t most = 0;
   for (auto &room : less)
     if (dice.below(2)) {

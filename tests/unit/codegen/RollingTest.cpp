@@ -24,7 +24,7 @@ struct Case {
     rolling.emplace(function, *interpreter);
   }
   /// The class of dimension 1 of the first input.
-  SplitClass columns() { return rolling->getPropagation().propagate({function.getArgument(0)}, 1); }
+  ShardingGroup columns() { return rolling->getPropagation().propagate({function.getArgument(0)}, 1); }
 
   OwningOpRef<ModuleOp> module;
   func::FuncOp function;
@@ -71,7 +71,7 @@ func.func @f(%x: tensor<3x6xf64>) -> tensor<3x6xf64> {
 
 TEST(RollingTest, FindsAnOperatorThatNeedsTheWhole) {
   Case sums(kRunningSum);
-  SplitClass split = sums.columns();
+  ShardingGroup split = sums.columns();
   sums.rolling->roll(split, "columns");
   EXPECT_THAT(sums.rolling->getReport().failures, IsEmpty());
   EXPECT_EQ(sums.rolling->getReport().calls, 0u);
@@ -89,7 +89,7 @@ func.func @f(%x: tensor<3x6xf64>, %y: tensor<3x6xf64>) -> tensor<3x6xf64> {
 
 TEST(RollingTest, FindsPositionsThatDoNotGoTogether) {
   Case pair(kPair);
-  SplitClass split = pair.columns();
+  ShardingGroup split = pair.columns();
   EXPECT_EQ(split.tensors.size(), 3u);
   pair.rolling->roll(split, "columns");
   EXPECT_THAT(pair.rolling->getReport().failures, IsEmpty());
@@ -106,7 +106,7 @@ func.func @f(%x: tensor<3x6xf64>, %y: tensor<6x4xf64>) -> tensor<3x4xf64> {
   %0 = aten.mm(%x, %y) : (tensor<3x6xf64>, tensor<6x4xf64>) -> tensor<3x4xf64>
   return %0 : tensor<3x4xf64>
 })");
-  SplitClass split = product.columns();
+  ShardingGroup split = product.columns();
   product.rolling->roll(split, "columns");
   EXPECT_THAT(product.rolling->getReport().failures, IsEmpty());
   split.sums.clear();

@@ -141,7 +141,7 @@ void SpmdProgramTest::check(uint32_t seed) {
   SCOPED_TRACE("seed " + std::to_string(seed) + "\n" + text);
   std::tie(weights, inputs) = randomValues(function);
   const Found wanted = Interpreter(weights, inputs, 0).run(function);
-  ASSERT_TRUE(succeeded(runPasses(*module, "propagate-sharding,resolve-conflicts")));
+  ASSERT_TRUE(succeeded(runPasses(*module, "propagate-sharding,insert-reshards")));
   count(*module);
   ASSERT_TRUE(succeeded(runPasses(*module, "partition-spmd")));
   count(*module);

@@ -40,7 +40,7 @@ protected:
   /// On one thread and on several: at most 2 % too little, 5 % too much, of all that is there while it runs.
   void expectClose(const std::string &name, const Operands &operands, bool hasChannelsLast = false) {
     const OperatorCall call(name, operands);
-    const TracedShapes shapes = call.shapes();
+    const ExampleShapes shapes = call.shapes();
     int64_t others = shapes.bytesOf(call.op()->getResult(0));
     std::string text = name;
     for (const std::string &operand : operands)

@@ -137,7 +137,7 @@ TEST(DimFitterTest, LeavesSizesBeyondCountingUnknown) {
 // One polynomial of lower powers where a name has few sizes.
 TEST(DimFitterTest, StaysWithinLimits) {
   llvm::StringMap<SizeLimits> limits;
-  limits["seq"] = {.multiple = 1, .least = 6, .most = 8};
+  limits["seq"] = {.divisibleBy = 1, .min = 6, .max = 8};
   DimFitter fitter({{"batch", 4}, {"seq", 8}}, limits);
   std::vector<int64_t> observed;
   for (auto [i, point] : llvm::enumerate(fitter.samples())) {

@@ -104,7 +104,7 @@ TEST(ElementwiseRuleTest, HasNoneWhereShapesDoNotBroadcast) {
 }
 
 TEST(AlongRuleTest, CountsNegativeDimensionsFromTheEnd) {
-  EXPECT_EQ(describe(alongRule({2, 3, 4}, {-1}, FactorKind::Block, 2, false)),
+  EXPECT_EQ(describe(alongRule({2, 3, 4}, {-1}, FactorKind::NeedsReplication, 2, false)),
             "pass 2, pass 3, block 4; 0 1 2, -> 0 1 2");
 }
 

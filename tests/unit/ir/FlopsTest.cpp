@@ -79,8 +79,8 @@ std::string productOf(const std::string &name, const std::vector<std::string> &o
   if (!shape)
     return "";
   EXPECT_EQ(workOf(call.op().getOperation(), call.shapes()).flops,
-            (shape->kind == ProductKind::Attention ? 4 : 2) * shape->count * shape->rows * shape->columns * shape->depth);
-  return llvm::formatv("{0}: {1:f0} x {2:f0} x {3:f0} x {4:f0}", kProductKinds[size_t(shape->kind)], shape->count,
+            (shape->kind == GemmKind::Attention ? 4 : 2) * shape->count * shape->rows * shape->columns * shape->depth);
+  return llvm::formatv("{0}: {1:f0} x {2:f0} x {3:f0} x {4:f0}", kGemmKinds[size_t(shape->kind)], shape->count,
                        shape->rows, shape->columns, shape->depth);
 }
 

@@ -100,7 +100,7 @@ OperatorCall::OperatorCall(const std::string &name, const std::vector<std::strin
       result.setType(type);
 }
 
-TracedShapes OperatorCall::shapes() const { return TracedShapes(call->getParentOp()); }
+ExampleShapes OperatorCall::shapes() const { return ExampleShapes(call->getParentOp()); }
 
 static at::Tensor randomTensor(RankedTensorType type) {
   at::ScalarType dtype = *scalarTypeOf(type.getElementType());

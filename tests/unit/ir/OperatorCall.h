@@ -3,7 +3,7 @@
 #define CLEAVE_TESTS_UNIT_IR_OPERATORCALL_H
 
 #include "ir/OperatorDialect.h"
-#include "ir/TracedShapes.h"
+#include "ir/ExampleShapes.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/OwningOpRef.h"
 #include <ATen/core/ivalue.h>
@@ -20,7 +20,7 @@ public:
   OperatorCall(const std::string &name, const std::vector<std::string> &operands);
 
   OperatorOp op() const { return OperatorOp(call); }
-  TracedShapes shapes() const;
+  ExampleShapes shapes() const;
   /// Operands to run it with: constants, and seeded tensors (normal floats, integers 0 to 2, any bools).
   std::vector<c10::IValue> makeOperands(uint64_t seed) const;
   std::vector<c10::IValue> run(std::vector<c10::IValue> operands) const;

@@ -294,20 +294,20 @@ INSTANTIATE_TEST_SUITE_P(
 // stated.
 TEST(OperatorRulesTest, SplitsWhatMattersMost) {
   RuleCheck linear("aten.linear", {"tensor<4x3x6xf32>", "tensor<5x6xf32>", "tensor<5xf32>"});
-  EXPECT_EQ(linear.count(FactorKind::Pass), 3u);
+  EXPECT_EQ(linear.count(FactorKind::PassThrough), 3u);
   EXPECT_EQ(linear.count(FactorKind::Reduce), 1u);
   RuleCheck attention("aten.scaled_dot_product_attention",
                       {"tensor<2x4x5x8xf32>", "tensor<2x4x7x8xf32>", "tensor<2x4x7x6xf32>",
                        "tensor<2x1x5x7xf32>", "0.0", "false", "none", "false"});
-  EXPECT_EQ(attention.count(FactorKind::Pass), 4u) << "batch, heads, positions, value's width";
+  EXPECT_EQ(attention.count(FactorKind::PassThrough), 4u) << "batch, heads, positions, value's width";
   RuleCheck norm("aten.layer_norm", {"tensor<4x5x6xf32>", "[6]", "none", "none", "0.001", "true"});
-  EXPECT_EQ(norm.count(FactorKind::Pass), 2u);
+  EXPECT_EQ(norm.count(FactorKind::PassThrough), 2u);
   RuleCheck pool("aten.max_pool3d", {"tensor<4x2x6x5x4xf32>", "[2]", "[2]", "[0]", "[1]", "false"});
-  EXPECT_EQ(pool.count(FactorKind::Pass), 2u);
+  EXPECT_EQ(pool.count(FactorKind::PassThrough), 2u);
   RuleCheck product("aten.mv", {"tensor<4x6xf32>", "tensor<6xf32>"});
-  EXPECT_EQ(product.count(FactorKind::Pass), 1u);
+  EXPECT_EQ(product.count(FactorKind::PassThrough), 1u);
   RuleCheck embedding("aten.embedding", {"tensor<9x6xf32>", "tensor<4x5xi64>", "-1", "false", "false"});
-  EXPECT_EQ(embedding.count(FactorKind::Pass), 3u);
+  EXPECT_EQ(embedding.count(FactorKind::PassThrough), 3u);
   EXPECT_EQ(embedding.count(FactorKind::Lookup), 1u);
 }
 

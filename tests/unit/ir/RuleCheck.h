@@ -41,7 +41,7 @@ public:
       if (size < 2)
         continue;
       SCOPED_TRACE("factor " + std::to_string(factor) + " of size " + std::to_string(size));
-      if (kind == FactorKind::Pass || (kind == FactorKind::Broadcast && sizesArgument()))
+      if (kind == FactorKind::PassThrough || (kind == FactorKind::Broadcast && sizesArgument()))
         checkPass(factor);
       else if (kind == FactorKind::Reduce && semantics.sumsParts)
         checkSum(factor);
@@ -189,7 +189,7 @@ private:
   }
 
   OperatorCall call;
-  TracedShapes shapes;
+  ExampleShapes shapes;
   std::vector<c10::IValue> operands, whole;
   const OpSemantics &semantics;
   std::optional<DimensionRule> rule;

@@ -2,7 +2,7 @@
 #include "codegen/plan/OutputBroker.h"
 #include "codegen/plan/AtomicFile.h"
 #include "codegen/plan/OutputDirectory.h"
-#include "codegen/plan/OutputWire.h"
+#include "codegen/plan/OutputProtocol.h"
 #include "codegen/plan/TemporaryPath.h"
 #include "tests/unit/plan/PlanBuilder.h"
 #include <csignal>

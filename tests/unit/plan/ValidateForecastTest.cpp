@@ -4,13 +4,13 @@
 
 namespace cleave::plan {
 
-static void addUnlikeLink(Plan &plan, uint32_t from, uint32_t to, double bytesPerSecond) {
-  auto link = std::make_unique<UnlikeLink>();
+static void addLinkOverride(Plan &plan, uint32_t from, uint32_t to, double bytesPerSecond) {
+  auto link = std::make_unique<LinkOverride>();
   link->from = from;
   link->to = to;
   link->speed = std::make_unique<LinkSpeed>();
   link->speed->bytes_per_second = bytesPerSecond;
-  plan.unlike_links.push_back(std::move(link));
+  plan.link_overrides.push_back(std::move(link));
 }
 
 static const Mutation kForecasts[] = {
@@ -22,17 +22,17 @@ static const Mutation kForecasts[] = {
              plan.predictions[1]->microbatch_seconds = -1),
     MUTATION("LinkWithoutBandwidth", "link: a negative or infinite latency, or a bandwidth that is not above 0",
              plan.link = std::make_unique<LinkSpeed>()),
-    MUTATION("UnlikeLinkWithoutSpeed", "unlike links, entry 0: it is missing, or has no speed",
-             addUnlikeLink(plan, 0, 1, 1);
-             plan.unlike_links[0]->speed.reset()),
-    MUTATION("UnlikeLinkOfNoRank", "unlike links, entry 0: it goes from rank 0 to rank 2, the mesh has 2",
-             addUnlikeLink(plan, 0, 2, 1)),
-    MUTATION("UnlikeLinkToItself", "unlike links, entry 0: it goes from rank 1 to rank 1, expected two ranks",
-             addUnlikeLink(plan, 1, 1, 1)),
-    MUTATION("UnlikeLinkTwice", "unlike links, entry 1: it goes from rank 0 to rank 1, as one before does",
-             addUnlikeLink(plan, 0, 1, 1); addUnlikeLink(plan, 0, 1, 1)),
-    MUTATION("UnlikeLinkWithoutBandwidth",
-             "unlike links, entry 0: a negative or infinite latency, or a bandwidth that is not above 0", addUnlikeLink(plan, 0, 1, 0)),
+    MUTATION("LinkOverrideWithoutSpeed", "link overrides, entry 0: it is missing, or has no speed",
+             addLinkOverride(plan, 0, 1, 1);
+             plan.link_overrides[0]->speed.reset()),
+    MUTATION("LinkOverrideOfNoRank", "link overrides, entry 0: it goes from rank 0 to rank 2, the mesh has 2",
+             addLinkOverride(plan, 0, 2, 1)),
+    MUTATION("LinkOverrideToItself", "link overrides, entry 0: it goes from rank 1 to rank 1, expected two ranks",
+             addLinkOverride(plan, 1, 1, 1)),
+    MUTATION("LinkOverrideTwice", "link overrides, entry 1: it goes from rank 0 to rank 1, as one before does",
+             addLinkOverride(plan, 0, 1, 1); addLinkOverride(plan, 0, 1, 1)),
+    MUTATION("LinkOverrideWithoutBandwidth",
+             "link overrides, entry 0: a negative or infinite latency, or a bandwidth that is not above 0", addLinkOverride(plan, 0, 1, 0)),
     MUTATION("PredictionTwice", "the second of its stage", plan.predictions[1]->stage = 0),
     MUTATION("PredictionOfNoRank", "predictions: an entry is missing, of a stage or tp rank that is not there",
              plan.predictions[1]->tp_rank = 1),

@@ -14,7 +14,7 @@ namespace cleave::runtime {
 class GlooBackends {
 public:
   explicit GlooBackends(uint32_t size);
-  /// That of member `index`; returns when all have asked for theirs. Kept, since who has done its part closes
+  /// That of member `index`; returns when all have asked for theirs. SavedForBackward, since who has done its part closes
   /// connections that others may still make.
   c10::intrusive_ptr<c10d::Backend> member(uint32_t index);
 

@@ -51,13 +51,13 @@ TEST(Simulate, SendsOverTheLinkOfTheTwoRanks) {
   for (auto [from, sent] : {std::pair(0, 2.5), {1, 0.5}}) {
     const Outcome outcome = simulateWith(
         [from = from](Plan &plan) {
-          auto link = std::make_unique<UnlikeLink>();
+          auto link = std::make_unique<LinkOverride>();
           link->from = from;
           link->to = 1 - from;
           link->speed = std::make_unique<LinkSpeed>();
           link->speed->latency_seconds = 2;
           link->speed->bytes_per_second = 256;
-          plan.unlike_links.push_back(std::move(link));
+          plan.link_overrides.push_back(std::move(link));
         },
         {"--json"});
     ASSERT_EQ(outcome.status, 0) << outcome.err;

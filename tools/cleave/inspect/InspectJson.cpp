@@ -42,10 +42,10 @@ static json::Object describe(const Plan &plan, const Signature &signature, uint3
   auto symbol = [](const auto &entry) {
     json::Object object{{"name", entry->name},
                         {"traced", entry->traced},
-                        {"multiple", entry->multiple},
-                        {"least", entry->least}};
-    if (entry->most != Symbol().most)
-      object["most"] = entry->most;
+                        {"divisible_by", entry->divisible_by},
+                        {"min", entry->min}};
+    if (entry->max != Symbol().max)
+      object["max"] = entry->max;
     return object;
   };
   auto input = [&](const auto &entry) {

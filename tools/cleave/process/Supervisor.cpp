@@ -7,7 +7,7 @@
 #include "tools/cleave/process/CrashReport.h"
 #include "tools/cleave/process/LastWord.h"
 #include "tools/cleave/text/ProgressBar.h"
-#include "tools/driver/base/SearchStop.h"
+#include "tools/driver/base/StopSource.h"
 #include "llvm/ADT/SmallString.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/DynamicLibrary.h"
@@ -64,7 +64,7 @@ static std::string describeSignal(llvm::StringRef command, int signal) {
 static char lines[std::size(kSignals)][64];
 
 /// Ended by the first SIGINT instead of the process.
-static SearchStop *endedFirst = nullptr;
+static StopSource *endedFirst = nullptr;
 
 static void announceAndDie(int signal) {
   if (signal == SIGINT && endedFirst && endedFirst->ask())
@@ -77,7 +77,7 @@ static void announceAndDie(int signal) {
   raise(signal);
 }
 
-void announceSignals(llvm::StringRef command, SearchStop *stop) {
+void announceSignals(llvm::StringRef command, StopSource *stop) {
   endedFirst = stop;
   for (size_t i = 0; i < std::size(kSignals); ++i) {
     std::strncpy(lines[i], (describeSignal(command, kSignals[i]) + "\n").c_str(), sizeof(lines[i]) - 1);
@@ -161,7 +161,7 @@ private:
   const llvm::StringRef command, file;
   const Limits limits;
   const bool drawsBar;
-  SearchStop *const stop;
+  StopSource *const stop;
   /// Null where there are no outputs.
   plan::OutputBroker *const broker;
   const pid_t child;
@@ -274,9 +274,9 @@ int Supervision::wait(const sigset_t &watched) {
   }
 }
 
-SearchStop *makeSharedStop() {
-  void *memory = mmap(nullptr, sizeof(SearchStop), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  return memory == MAP_FAILED ? nullptr : new (memory) SearchStop;
+StopSource *makeSharedStop() {
+  void *memory = mmap(nullptr, sizeof(StopSource), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  return memory == MAP_FAILED ? nullptr : new (memory) StopSource;
 }
 
 static int fail(llvm::StringRef command, llvm::Error error) {

@@ -10,7 +10,7 @@
 
 namespace cleave {
 
-class SearchStop;
+class StopSource;
 
 /// What a process may take; 0: as much as it wants.
 struct Limits {
@@ -40,11 +40,11 @@ struct Confinement {
   bool drawsBar = false;
   /// Of a search that the work may do, in memory that child processes share: the first SIGINT that it hears
   /// ends the search, not the process. Null: none.
-  SearchStop *stop = nullptr;
+  StopSource *stop = nullptr;
 };
 
 /// One for Confinement; lives as long as the process. Null where there is no memory for it.
-SearchStop *makeSharedStop();
+StopSource *makeSharedStop();
 
 /// Runs `work` in a child process and gives its exit status. A TorchScript file is a program:
 /// reading it executes it, and libtorch trusts it. So the child is in a sandbox (sandbox/Sandbox.h), as far
@@ -58,7 +58,7 @@ int supervise(llvm::StringRef command, const Confinement &confinement, llvm::fun
 
 /// From now on signals that end the process say so in a line on the standard error, as `supervise` does.
 /// \param stop  of a search that the process may do: as in Confinement. May be null.
-void announceSignals(llvm::StringRef command, SearchStop *stop);
+void announceSignals(llvm::StringRef command, StopSource *stop);
 
 } // namespace cleave
 

@@ -3,14 +3,14 @@
 #define CLEAVE_TOOLS_CLEAVE_RUN_RANKMESSAGE_H
 
 #include "partitioner/machine/JsonFile.h"
-#include "runtime/rendezvous/Peers.h"
+#include "runtime/rendezvous/Membership.h"
 
 namespace cleave {
 
 /// Parses a message of another rank. Fails for one that nests deeper than ours do, or has more objects than a
 /// run has devices and outputs: LLVM's parser calls itself for each level, and takes 4 KiB for each object.
 inline llvm::Expected<llvm::json::Value> parseMessage(llvm::StringRef text) {
-  return readJsonText(text, "a message", {"message", runtime::Peers::kMostText, 1 << 16});
+  return readJsonText(text, "a message", {"message", runtime::Membership::kMostText, 1 << 16});
 }
 
 } // namespace cleave

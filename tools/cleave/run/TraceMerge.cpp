@@ -1,7 +1,7 @@
 //===- TraceMerge.cpp - One trace of what all processes have traced -------===//
 #include "tools/cleave/run/TraceMerge.h"
 #include "codegen/plan/Printable.h"
-#include "runtime/device/Placement.h"
+#include "runtime/device/PlanRanks.h"
 #include "tools/cleave/run/RankMessage.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"

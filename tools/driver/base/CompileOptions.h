@@ -11,7 +11,7 @@
 
 namespace cleave {
 
-class SearchStop;
+class StopSource;
 
 /// How a training step is forecast.
 struct TrainingChoice {
@@ -81,7 +81,7 @@ struct CompileOptions {
   std::function<void(const std::string &)> endUnparsed;
   /// Ends a search for the mesh early, with the best so far, and a note that says so; null: nobody does. One compilation at a
   /// time.
-  SearchStop *stop = nullptr;
+  StopSource *stop = nullptr;
 };
 
 /// Fails (UsageError) where a schedule of this name is none that `compile` makes.

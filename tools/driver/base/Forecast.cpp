@@ -60,7 +60,7 @@ static Expected<PipelineCosts> costsOf(const plan::Plan &plan, StringRef name) {
         return impossible(name, "2^44 bytes in a stage");
       cost.forward = std::max(cost.forward, prediction.microbatch_seconds);
       cost.activationBytes = std::max(cost.activationBytes, prediction.activation_bytes);
-      costs.unlikeActivations[{stage->index, position}] = prediction.activation_bytes;
+      costs.activationOverrides[{stage->index, position}] = prediction.activation_bytes;
     }
   }
   const std::vector<int64_t> sizes = microbatchSizes(plan, 0);
@@ -71,8 +71,8 @@ static Expected<PipelineCosts> costsOf(const plan::Plan &plan, StringRef name) {
       return impossible(name, "2^44 bytes between two stages");
   auto linkOf = [](const plan::LinkSpeed &speed) { return Link{speed.latency_seconds, speed.bytes_per_second}; };
   costs.link = linkOf(*plan.link);
-  for (const auto &unlike : plan.unlike_links)
-    costs.unlikeLinks[{unlike->from, unlike->to}] = linkOf(*unlike->speed);
+  for (const auto &unlike : plan.link_overrides)
+    costs.linkOverrides[{unlike->from, unlike->to}] = linkOf(*unlike->speed);
   return costs;
 }
 

@@ -112,7 +112,7 @@ static bool areAlike(const Machine &machine) {
     return device.computesLike(first) && device.memoryBytes == first.memoryBytes &&
            device.threads == first.threads;
   };
-  return machine.unlikeLinks.empty() && llvm::all_of(machine.devices, isLikeFirst);
+  return machine.linkOverrides.empty() && llvm::all_of(machine.devices, isLikeFirst);
 }
 
 /// Says that there are other devices than the mesh takes.

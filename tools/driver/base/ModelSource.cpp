@@ -4,7 +4,7 @@
 #include "ir/Schemas.h"
 #include "ir/Signature.h"
 #include "ir/TensorSizes.h"
-#include "ir/TracedShapes.h"
+#include "ir/ExampleShapes.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Parser/Parser.h"
 #include "partitioner/sharding/Sharding.h"
@@ -94,7 +94,7 @@ static bool isSplit(func::FuncOp function) {
     return true;
   WalkResult walk = function.walk([&](Operation *op) {
     return isa<StageOp>(op) ||
-                   hasAnyOf(op, {kStageAttr, kShardingsAttr, kStyleAttr, kAskedAttr, kDearAttr, kSplitAttr})
+                   hasAnyOf(op, {kStageAttr, kShardingsAttr, kStyleAttr, kUserConstraintAttr, kNotWorthShardingAttr, kSplitAttr})
                ? WalkResult::interrupt()
                : WalkResult::advance();
   });

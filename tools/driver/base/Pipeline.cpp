@@ -37,7 +37,7 @@ static std::string decidingPass(const CompileOptions &options, const PipelineSha
 /// What makes that real.
 static std::string splittingPasses(const CompileOptions &options) {
   std::string passes =
-      "propagate-sharding,resolve-conflicts,partition-spmd,place-collectives,canonicalize,cse,infer-types";
+      "propagate-sharding,insert-reshards,partition-spmd,place-collectives,canonicalize,cse,infer-types";
   return passes + (options.rewritesIdioms ? ",rewrite-idioms{only=rms-norm},cse,infer-types" : "");
 }
 

@@ -123,7 +123,7 @@ static void joinUsual(const MachineParts &parts, Machine &machine) {
 }
 
 /// Those that are not as it says so far.
-static void joinUnlikeLinks(const MachineParts &parts, Machine &machine) {
+static void joinLinkOverrides(const MachineParts &parts, Machine &machine) {
   std::vector<uint32_t> blockOf;
   for (auto [index, block] : llvm::enumerate(parts.blocks))
     blockOf.insert(blockOf.end(), block.devices.size(), index);
@@ -134,7 +134,7 @@ static void joinUnlikeLinks(const MachineParts &parts, Machine &machine) {
       const Link &found =
           isWithin ? parts.blocks[blockOf[from]].link : parts.links.at({blockOf[from], blockOf[to]});
       if (!areAlike(found, usual))
-        machine.unlikeLinks[{from, to}] = machine.unlikeLinks[{to, from}] = found;
+        machine.linkOverrides[{from, to}] = machine.linkOverrides[{to, from}] = found;
     }
 }
 
@@ -142,7 +142,7 @@ Machine joinMachines(const MachineParts &parts) {
   Machine machine;
   joinDevices(parts, machine);
   joinUsual(parts, machine);
-  joinUnlikeLinks(parts, machine);
+  joinLinkOverrides(parts, machine);
   return machine;
 }
 

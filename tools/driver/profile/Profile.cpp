@@ -22,7 +22,7 @@ using runtime::KernelTimer;
 using torch::jit::Stack;
 
 namespace {
-/// The axes of a table of products, in the order of ProductShape.
+/// The axes of a table of products, in the order of GemmShape.
 struct ShapeGrid {
   std::vector<double> counts, rows, columns, depths;
 };
@@ -48,7 +48,7 @@ private:
   /// `measure` in as many passes as are wanted.
   Error inPasses(llvm::function_ref<Error()> measure);
   /// Makes a call's operands of the shape; `rank` and `turn` say where weights lie.
-  using MakeProduct = std::function<Stack(const ProductShape &shape, uint32_t rank, int64_t turn)>;
+  using MakeProduct = std::function<Stack(const GemmShape &shape, uint32_t rank, int64_t turn)>;
 
   /// Everything once more.
   Error measure(Machine &machine);
@@ -56,7 +56,7 @@ private:
   Error measureMatrices(KernelRates &rates);
   Error measureConvolutions(KernelRates &rates);
   Error measureAttention(KernelRates &rates);
-  Error measureTable(RateTable &table, ProductKind kind, const char *name, const ShapeGrid &grid,
+  Error measureTable(RateTable &table, GemmKind kind, const char *name, const ShapeGrid &grid,
                      const MakeProduct &make);
   Error measureOperators(KernelRates &rates);
   Error measureBytes(RateTable &table, const char *name, const OperatorCall::Make &make);
@@ -101,7 +101,7 @@ static double beyond(double seconds, double call) { return std::max(seconds - ca
 
 //===- Products -----------------------------------------------------------===//
 
-Error Profiler::measureTable(RateTable &table, ProductKind kind, const char *name, const ShapeGrid &grid,
+Error Profiler::measureTable(RateTable &table, GemmKind kind, const char *name, const ShapeGrid &grid,
                              const MakeProduct &make) {
   const double most = options.quick ? kMostFlopsQuick : kMostFlops;
   std::vector<std::vector<double>> axes = {sizes(grid.counts), sizes(grid.rows), sizes(grid.columns),
@@ -112,8 +112,8 @@ Error Profiler::measureTable(RateTable &table, ProductKind kind, const char *nam
     for (double rows : axes[1])
       for (double columns : axes[2])
         for (double depth : axes[3]) {
-          const ProductShape shape{kind, each, rows, columns, depth};
-          const double products = kind == ProductKind::Attention ? 2 : 1;
+          const GemmShape shape{kind, each, rows, columns, depth};
+          const double products = kind == GemmKind::Attention ? 2 : 1;
           const double flops = 2 * products * each * rows * columns * depth;
           const bool hasFewer = rates.size() % count >= row || rates.size() >= count;
           if (flops > most && hasFewer) {
@@ -140,37 +140,37 @@ Error Profiler::measureTable(RateTable &table, ProductKind kind, const char *nam
 
 Error Profiler::measureMatrices(KernelRates &rates) {
   auto linear = [this](at::ScalarType dtype) {
-    return [this, dtype](const ProductShape &shape, uint32_t rank, int64_t turn) {
+    return [this, dtype](const GemmShape &shape, uint32_t rank, int64_t turn) {
       const int64_t rows = shape.rows, columns = shape.columns, depth = shape.depth;
       return Stack{weights({rows, depth}, rank, 0, dtype), weights({columns, depth}, rank, turn, dtype),
                    weights({columns}, rank, 0, dtype)};
     };
   };
   const ShapeGrid whole{{1}, {1, 8, 32, 128, 512, 2048}, {64, 256, 768, 3072, 32768}, {64, 256, 768, 3072}};
-  if (Error error = measureTable(rates.products[{ProductKind::Matrix, "float32"}], ProductKind::Matrix,
+  if (Error error = measureTable(rates.products[{GemmKind::Matrix, "float32"}], GemmKind::Matrix,
                                  "aten::linear", whole, linear(at::kFloat)))
     return error;
   const ShapeGrid narrow{{1}, {1, 32, 512}, {256, 768, 3072}, {256, 768, 3072}};
-  return measureTable(rates.products[{ProductKind::Matrix, "bfloat16"}], ProductKind::Matrix, "aten::linear",
+  return measureTable(rates.products[{GemmKind::Matrix, "bfloat16"}], GemmKind::Matrix, "aten::linear",
                       narrow, linear(at::kBFloat16));
 }
 
 /// Of square images; the depth has all taps.
 Error Profiler::measureConvolutions(KernelRates &rates) {
   const struct {
-    ProductKind kind;
+    GemmKind kind;
     int64_t side, stride;
     ShapeGrid grid;
   } kinds[] = {
-      {ProductKind::Pointwise, 1, 1, {{1, 8}, {49, 196, 784, 3136}, {32, 64, 256, 1024}, {64, 256, 1024}}},
-      {ProductKind::Convolution,
+      {GemmKind::Pointwise, 1, 1, {{1, 8}, {49, 196, 784, 3136}, {32, 64, 256, 1024}, {64, 256, 1024}}},
+      {GemmKind::Convolution,
        3,
        1,
        {{1, 8}, {49, 196, 784, 3136}, {64, 128, 512}, {9 * 64, 9 * 128, 9 * 512}}},
-      {ProductKind::Strided, 3, 2, {{1, 8}, {49, 196, 784, 12544}, {64, 512}, {9 * 16, 9 * 128, 9 * 512}}},
+      {GemmKind::Strided, 3, 2, {{1, 8}, {49, 196, 784, 12544}, {64, 512}, {9 * 16, 9 * 128, 9 * 512}}},
   };
   for (const auto &[kind, side, stride, grid] : kinds) {
-    auto convolution = [this, side = side, stride = stride](const ProductShape &shape, uint32_t rank,
+    auto convolution = [this, side = side, stride = stride](const GemmShape &shape, uint32_t rank,
                                                             int64_t turn) {
       const int64_t images = shape.count, places = stride * std::lround(std::sqrt(shape.rows)),
                     columns = shape.columns, channels = shape.depth / double(side * side);
@@ -191,7 +191,7 @@ Error Profiler::measureConvolutions(KernelRates &rates) {
 
 /// Queries, keys and values are parts of what one product made.
 Error Profiler::measureAttention(KernelRates &rates) {
-  auto attention = [this](const ProductShape &shape, uint32_t rank, int64_t) {
+  auto attention = [this](const GemmShape &shape, uint32_t rank, int64_t) {
     auto heads = [&](double places, int64_t turn) {
       return weights({1, int64_t(places), int64_t(shape.count), int64_t(shape.depth)}, rank, turn)
           .transpose(1, 2);
@@ -206,7 +206,7 @@ Error Profiler::measureAttention(KernelRates &rates) {
                  false};
   };
   const ShapeGrid heads{{12}, {1, 32, 128, 512}, {32, 128, 512}, {64}};
-  return measureTable(rates.products[{ProductKind::Attention, "float32"}], ProductKind::Attention,
+  return measureTable(rates.products[{GemmKind::Attention, "float32"}], GemmKind::Attention,
                       "aten::scaled_dot_product_attention", heads, attention);
 }
 
@@ -358,7 +358,7 @@ Error Profiler::measure(Machine &machine) {
   machine.collectives = machine.link;
   if (Error error = measureCollectives(machine.collectives))
     return error;
-  const RateTable &products = rates->products[{ProductKind::Matrix, "float32"}];
+  const RateTable &products = rates->products[{GemmKind::Matrix, "float32"}];
   for (DeviceSpec &device : machine.devices) {
     device.operatorSeconds = callSeconds;
     device.flopsPerSecond = *llvm::max_element(products.allRates());

@@ -123,11 +123,11 @@ std::string roomOfEach(const PipelineShape &shape) {
 }
 
 std::string lacksRoom(const PipelineShape &shape) {
-  const Rooms rooms = shape.memoryOfRanks();
-  if (llvm::all_equal(rooms))
-    return formatv("takes more than the {0} bytes of a device at its peak", *rooms.front());
+  const MemoryBudgets budgets = shape.memoryOfRanks();
+  if (llvm::all_equal(budgets))
+    return formatv("takes more than the {0} bytes of a device at its peak", *budgets.front());
   std::string each;
-  for (const auto &bytes : rooms)
+  for (const auto &bytes : budgets)
     if (bytes)
       each += (each.empty() ? "" : ", ") + std::to_string(*bytes);
   return formatv("takes more than the {0} bytes of devices at their peaks", each);

@@ -324,7 +324,7 @@ const Estimate *MeshSearch::nextToMake() const {
 void MeshSearch::make(const Estimate &estimate, bool isLast) {
   Tried &result = tried.emplace_back(Tried{estimate.configuration, estimate.seconds, ""});
   ChosenMesh made{shapeOf(estimate.configuration), nullptr, {}};
-  EarlyEnd ending = watch.making(estimate.configuration);
+  CancellationScope ending = watch.making(estimate.configuration);
   auto plan = isLast ? maker.make(made.shape) : maker.makeWithin(made.shape, estimate.lacksMemory);
   if (auto error = std::move(plan).moveInto(made.plan)) {
     result.obstacle = toString(std::move(error));
@@ -385,7 +385,7 @@ Expected<TrainingForecast> MeshSearch::chooseTraining() {
     return noneFits(std::nullopt);
   const Configuration &it = best.configuration;
   TrainingForecast result{it, {}, {}, {}, {}};
-  EarlyEnd ending = watch.making(it);
+  CancellationScope ending = watch.making(it);
   const PipelineSearchRequest request = requestFor(best.function, {{it.pipelineRanks, it.dataRanks}});
   if (auto error = forecastPipeline(request, best).moveInto(result.pipeline))
     return error;

@@ -199,7 +199,7 @@ Expected<std::unique_ptr<plan::Plan>> PlanMaker::cutAndEmit(mlir::ModuleOp modul
   if (mlir::failed(plan))
     return diagnostics.takeError(options.model);
   // A cut that was interrupted is one of luck.
-  if (isKept && !EarlyEnd::isWantedNow())
+  if (isKept && !CancellationScope::isRequested())
     all.push_back({std::make_unique<plan::Plan>(**plan), limitsIn(*split, kCutLimitsAttr)});
   return std::move(*plan);
 }
@@ -220,8 +220,8 @@ Expected<PlanMaker::Uncut> PlanMaker::uncut(const PipelineShape &shape, uint32_t
   if (shape.memoryGiven)
     for (DeviceSpec &device : machine->devices)
       device.memoryBytes = shape.memoryGiven;
-  const PipelinePlaces places(*machine, shape.ranks, shape.width(), shape.tensorRanks);
-  KnownPipelines &known = pipelinesOf(*function);
+  const PipelineDeviceGroups places(*machine, shape.ranks, shape.width(), shape.tensorRanks);
+  PipelineCache &known = pipelinesOf(*function);
   auto [model, cuts] = known.graphOf(*function, places.kinds, shape.stages);
   Uncut result{model,
                cuts,
@@ -230,7 +230,7 @@ Expected<PlanMaker::Uncut> PlanMaker::uncut(const PipelineShape &shape, uint32_t
                places.memoryOfRanks(),
                places.memoryOfRanks()};
   if (result.memory)
-    result.mostRooms = roomsOfMost(*result.memory, *machine, shape.ranks, shape.tensorRanks, shape.dataRanks);
+    result.mostRooms = largestBudgets(*result.memory, *machine, shape.ranks, shape.tensorRanks, shape.dataRanks);
   result.request.stages = places.stageDevices(shape.stages);
   result.request.stagesOfRank = shape.stages / shape.ranks;
   if (auto error = stageStartsOf(result.model, options.stageBefore).moveInto(result.request.stageStarts))
@@ -266,12 +266,12 @@ Expected<std::unique_ptr<plan::Plan>> PlanMaker::recut(const PipelineShape &shap
   if (triesFastest)
     tried.push_back(shape);
   // First as if all tensor ranks held what the one does that holds most.
-  std::vector<Rooms> rooms{program->rooms};
-  if (program->mostRooms != program->rooms)
-    rooms.push_back(program->mostRooms);
-  for (const Rooms &own : rooms) {
-    const CutFitting fitting(program->model, program->request, own, *program->memory, program->cuts);
-    const CutFitting::Fitted fitted = fitting.fit();
+  std::vector<MemoryBudgets> budgets{program->budgets};
+  if (program->mostRooms != program->budgets)
+    budgets.push_back(program->mostRooms);
+  for (const MemoryBudgets &own : budgets) {
+    const MemoryConstrainedCutter fitting(program->model, program->request, own, *program->memory, program->cuts);
+    const MemoryConstrainedCutter::Fitted fitted = fitting.fit();
     for (uint64_t steps : {kStepsWithin, uint64_t(0)}) {
       PipelineShape &next = tried.emplace_back(shape);
       next.weightLimits = fitted.weightLimits;
@@ -336,11 +336,11 @@ Expected<std::unique_ptr<plan::Plan>> PlanMaker::makeWithin(PipelineShape shape,
 }
 
 /// Beside what the device has that has least.
-static std::optional<MemoryShortage> shortageBy(const std::optional<CutFitting::Least> &least,
+static std::optional<MemoryShortage> shortageBy(const std::optional<MemoryConstrainedCutter::Least> &least,
                                                 const PipelineShape &shape) {
   if (!least)
     return std::nullopt;
-  const Rooms memory = shape.memoryOfRanks();
+  const MemoryBudgets memory = shape.memoryOfRanks();
   std::optional<MemoryShortage> result;
   for (uint32_t rank = 0; rank < memory.size(); ++rank)
     if (memory[rank] && (!result || *memory[rank] < result->room))
@@ -350,7 +350,7 @@ static std::optional<MemoryShortage> shortageBy(const std::optional<CutFitting::
 
 /// The cut of which devices hold least, as if they had room for it.
 Expected<std::unique_ptr<plan::Plan>> PlanMaker::makeSmallest(PipelineShape shape,
-                                                              const CutFitting::Least &least) {
+                                                              const MemoryConstrainedCutter::Least &least) {
   shape.weighsMemory = false;
   shape.weightLimits = least.fitted.weightLimits;
   shape.cutSteps = least.fitted.steps;
@@ -402,15 +402,15 @@ Expected<PlanMaker::Uncut> PlanMaker::smallest(PipelineShape shape) {
   return program;
 }
 
-std::optional<CutFitting::Least> PlanMaker::leastCut(const PipelineShape &shape) {
+std::optional<MemoryConstrainedCutter::Least> PlanMaker::leastCut(const PipelineShape &shape) {
   auto program = smallest(shape);
   if (auto error = program.takeError()) {
     consumeError(std::move(error));
     return std::nullopt;
   }
   hasMade = true;
-  return CutFitting(program->model, program->request, program->rooms, *program->memory, program->cuts)
-      .leastRoom();
+  return MemoryConstrainedCutter(program->model, program->request, program->budgets, *program->memory, program->cuts)
+      .leastBudget();
 }
 
 std::optional<MemoryShortage> PlanMaker::leastMemory(const PipelineShape &shape) {
@@ -433,7 +433,7 @@ int64_t PlanMaker::leastHeld(const PipelineShape &shape) {
 int64_t PlanMaker::leastPeak(const PipelineShape &shape) {
   auto program = smallest(shape);
   if (program)
-    return CutFitting(program->model, program->request, program->rooms, *program->memory, program->cuts)
+    return MemoryConstrainedCutter(program->model, program->request, program->budgets, *program->memory, program->cuts)
         .leastBound();
   consumeError(program.takeError());
   return 0;

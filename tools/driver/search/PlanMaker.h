@@ -41,7 +41,7 @@ public:
   bool wasRecut() const { return isRecut; }
 
   /// The memory of the smallest device with which the shape is known to have a plan, and with hardly less is
-  /// not (CutFitting::leastRoom), beside what that device has; nothing where that cannot be told.
+  /// not (MemoryConstrainedCutter::leastBudget), beside what that device has; nothing where that cannot be told.
   std::optional<MemoryShortage> leastMemory(const PipelineShape &shape);
   /// With so many bytes a device it is certain to have one: what devices of the plan hold that
   /// `leastMemory` knows of, values that wait for other stages included.
@@ -53,7 +53,7 @@ public:
   llvm::Expected<mlir::func::FuncOp> shard(const PipelineShape &shape);
 
   /// What searches have found of such a program.
-  KnownPipelines &pipelinesOf(mlir::func::FuncOp function) { return pipelines[function]; }
+  PipelineCache &pipelinesOf(mlir::func::FuncOp function) { return pipelines[function]; }
 
   /// The passes accepted the model at least once since this was last called; what failed later is no matter
   /// of how it was split.
@@ -63,12 +63,12 @@ private:
   /// A program as the pass that cuts it sees it.
   struct Uncut {
     const ModelGraph &model;
-    KnownCuts &cuts;
+    CutCache &cuts;
     CutRequest request;
     const CutMemory *memory = nullptr;
     /// By pipeline rank: of the device of its tensor ranks that has least, and of those that hold most
-    /// (roomsOfMost).
-    Rooms rooms, mostRooms;
+    /// (largestBudgets).
+    MemoryBudgets budgets, mostRooms;
   };
   /// What passes before the cut have made, with a limit of memory or without, and with which limits it is
   /// that.
@@ -85,11 +85,11 @@ private:
   static bool fits(const Uncut &program, const PipelineShape &shape);
   llvm::Expected<std::unique_ptr<plan::Plan>> runPasses(const PipelineShape &shape);
   llvm::Expected<std::unique_ptr<plan::Plan>> makeSmallest(PipelineShape shape,
-                                                           const CutFitting::Least &least);
+                                                           const MemoryConstrainedCutter::Least &least);
   llvm::Expected<std::unique_ptr<plan::Plan>> fitCut(const PipelineShape &shape, bool isTight);
   llvm::Expected<std::unique_ptr<plan::Plan>> recut(const PipelineShape &shape, uint32_t microbatches,
                                                     bool triesFastest);
-  std::optional<CutFitting::Least> leastCut(const PipelineShape &shape);
+  std::optional<MemoryConstrainedCutter::Least> leastCut(const PipelineShape &shape);
   llvm::Error tooLittleMemory(const PipelineShape &shape, const std::optional<MemoryShortage> &least) const;
   llvm::Expected<Sharded> runStep(mlir::ModuleOp module, const std::string &passes, bool isLimited,
                                   unsigned done, llvm::ArrayRef<Sharded> before);
@@ -112,7 +112,7 @@ private:
   };
   /// By the program, and the passes that cut it, limits left out.
   std::map<std::pair<mlir::Operation *, std::string>, std::vector<Emitted>> emitted;
-  std::map<mlir::Operation *, KnownPipelines> pipelines;
+  std::map<mlir::Operation *, PipelineCache> pipelines;
 };
 
 } // namespace cleave

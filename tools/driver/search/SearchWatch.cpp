@@ -1,6 +1,6 @@
 //===- SearchWatch.cpp - A search for a mesh, from outside ----------------===//
 #include "tools/driver/search/SearchWatch.h"
-#include "tools/driver/base/SearchStop.h"
+#include "tools/driver/base/StopSource.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FormatVariadic.h"
@@ -68,14 +68,14 @@ bool SearchWatch::sees(const Estimate &estimate, double share) {
   return !isInterrupted();
 }
 
-EarlyEnd SearchWatch::making(const Configuration &configuration) {
+CancellationScope SearchWatch::making(const Configuration &configuration) {
   if (options.progress)
     options.progress("making the best: " + meshOf(configuration), std::nullopt);
   // Who has ended the search wants what it found made as always.
   if (isInterrupted())
-    return EarlyEnd(nullptr);
+    return CancellationScope(nullptr);
   isMaking = true;
-  return EarlyEnd([this] { return isInterrupted(); });
+  return CancellationScope([this] { return isInterrupted(); });
 }
 
 std::vector<std::string> SearchWatch::notes(llvm::ArrayRef<Estimate> estimates) const {

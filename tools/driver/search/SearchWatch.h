@@ -33,7 +33,7 @@ public:
   /// Of the part, with the share of it that is done; false where the search is to end.
   bool sees(const Estimate &estimate, double share);
   /// The best is made; while the result lives, its cut ends early.
-  EarlyEnd making(const Configuration &configuration);
+  CancellationScope making(const Configuration &configuration);
   /// Nothing more is to be weighed.
   bool isInterrupted();
   /// That it was interrupted, and what that has left out.

@@ -164,8 +164,8 @@ TrainingStageCost costOf(const std::string &text, const TrainingOptions &options
   SmallVector<Operation *> ops;
   for (Operation &op : parsed.function.getBody().front().without_terminator())
     ops.push_back(&op);
-  const Place place{machine.devices, machine.collectives};
-  return TrainingCosts(parsed.function, TracedShapes(parsed.function), place, options).stage(ops);
+  const DeviceGroup group{machine.devices, machine.collectives};
+  return TrainingCosts(parsed.function, ExampleShapes(parsed.function), group, options).stage(ops);
 }
 
 /// Bytes that a layer keeps, by s b h and a s / h; the paper leaves out the mean and the deviation of each
@@ -243,7 +243,7 @@ TEST(TrainingCostsTest, SumsOverRanksBothWays) {
   // A second a message: an all-reduce over two ranks is two.
   const Machine machine = machineOf(1e30, {1, 1e30});
   auto sums = [&](const TrainingOptions &options) { return costOf(gpt.text(), options, machine); };
-  // Megatron's f and g (Shoeybi et al. 2019): each of a layer's two blocks has a sum on its way out, and one
+  // Megatron's f and g (Shoeybi et al. 2019): each of a layer's two blocks has a sum on its path out, and one
   // back.
   EXPECT_NEAR(sums({}).forward, 2 * 2 * 2, 1e-9);
   EXPECT_NEAR(sums({}).inputGradient, 2 * 2 * 2, 1e-9);

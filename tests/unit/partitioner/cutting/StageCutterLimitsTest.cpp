@@ -42,7 +42,7 @@ TEST(StageCutterLimits, GivesTheBestSoFarWhereItIsToEnd) {
   const StageGraph graph = towers(2, 50);
   const StageCut whole = llvm::cantFail(cutStages(graph, request));
   for (int questions : {0, 1, 3}) {
-    EarlyEnd ending([&] { return questions-- <= 0; });
+    CancellationScope ending([&] { return questions-- <= 0; });
     const StageCut cut = llvm::cantFail(cutStages(graph, request));
     EXPECT_EQ(cut.describe(request.limits), "not proven: interrupted");
     EXPECT_EQ(std::set<uint32_t>(cut.stageOf.begin(), cut.stageOf.end()).size(), 3u);
@@ -50,7 +50,7 @@ TEST(StageCutterLimits, GivesTheBestSoFarWhereItIsToEnd) {
     EXPECT_LE(cut.lowerBound, whole.slowest());
     EXPECT_GE(cut.slowest(), whole.slowest());
     // One inside that wants nothing counts.
-    EarlyEnd never(nullptr);
+    CancellationScope never(nullptr);
     EXPECT_EQ(llvm::cantFail(cutStages(graph, request)).stageOf, whole.stageOf);
   }
   EXPECT_EQ(llvm::cantFail(cutStages(graph, request)).stageOf, whole.stageOf);

@@ -170,7 +170,7 @@ protected:
 TEST_F(MeasuredFiles, GiveRates) {
   const Machine machine = llvm::cantFail(load(text()));
   const KernelRates &rates = *machine.devices[0].rates;
-  const RateTable &products = rates.products.at({ProductKind::Matrix, "float32"});
+  const RateTable &products = rates.products.at({GemmKind::Matrix, "float32"});
   // Ten is midway between 1 and 100 in logarithms; beyond the grid the edge counts.
   EXPECT_NEAR(products.at({1, 10, 8, 8}), 1e10, 1);
   EXPECT_DOUBLE_EQ(products.at({5, 1e6, 1, 1e9}), 1e11);

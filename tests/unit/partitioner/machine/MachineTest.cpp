@@ -29,7 +29,7 @@ TEST(Machine, HasPresetsForNodesOfGpus) {
   EXPECT_EQ(many.devices[15].name, "cuda:15");
   EXPECT_EQ(node.devices[0].memoryBytes, 80000000000);
   EXPECT_EQ(node.devices[0].flopsPerSecond, 19.5e12);
-  EXPECT_EQ(node.devices[0].rates->products.at({ProductKind::Matrix, "bfloat16"}).at({1, 2, 3, 4}), 312e12);
+  EXPECT_EQ(node.devices[0].rates->products.at({GemmKind::Matrix, "bfloat16"}).at({1, 2, 3, 4}), 312e12);
   // Within a node, and beyond it.
   EXPECT_EQ(many.linkAmong(8).bytesPerSecond, 300e9);
   EXPECT_EQ(many.linkAmong(9).bytesPerSecond, 25e9);

@@ -41,10 +41,10 @@ int checkProgram(uint32_t seed) {
   EXPECT_TRUE(succeeded(runPasses(*module, "strip-boundaries,canonicalize,cse")));
   addSeeds(function, dice, tensorRanks);
   EXPECT_TRUE(
-      succeeded(runPasses(*module, "propagate-sharding,resolve-conflicts,partition-spmd,place-collectives,"
+      succeeded(runPasses(*module, "propagate-sharding,insert-reshards,partition-spmd,place-collectives,"
                                    "canonicalize,cse,infer-types")));
   const Machine machine = Machine::cpu(8 * tensorRanks);
-  const ModelGraph model = buildModelGraph(function, Place::of(machine, 0, 1, 1), 8);
+  const ModelGraph model = buildModelGraph(function, DeviceGroup::of(machine, 0, 1, 1), 8);
   if (model.nodes.empty())
     return 0;
   const uint32_t stages = 1 + dice.below(std::min<size_t>(model.nodes.size(), 4)),

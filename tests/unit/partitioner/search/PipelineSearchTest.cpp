@@ -36,11 +36,11 @@ static Machine machineOf(double latency) {
 }
 
 /// The second device is slow at calls, the third at bytes, and the last two hear little of each other.
-static Machine unlikeMachine() {
+static Machine heterogeneousMachine() {
   Machine machine = machineOf(1e-5);
   machine.devices[1].operatorSeconds *= 4;
   machine.devices[2].memoryBytesPerSecond /= 5;
-  machine.unlikeLinks[{2, 3}] = machine.unlikeLinks[{3, 2}] = {1e-4, 1e6};
+  machine.linkOverrides[{2, 3}] = machine.linkOverrides[{3, 2}] = {1e-4, 1e6};
   return machine;
 }
 
@@ -72,7 +72,7 @@ static const std::vector<int64_t> kEqual(9, 256), kUnequal{512, 64, 1024, 32, 70
 
 TEST(PipelineSearch, BoundsAreNeverAboveWhatACutTakes) {
   for (const auto &widths : {kEqual, kUnequal})
-    for (const Machine &machine : {machineOf(0), machineOf(1e-5), machineOf(1e-3), unlikeMachine()}) {
+    for (const Machine &machine : {machineOf(0), machineOf(1e-5), machineOf(1e-3), heterogeneousMachine()}) {
       double best = std::numeric_limits<double>::infinity();
       const std::vector<Estimate> all = search(widths, machine, nullptr),
                                   pruned = search(widths, machine, &best);
@@ -153,9 +153,9 @@ TEST(PipelineSearch, GivesASlowDeviceLess) {
 TEST(PipelineSearch, SendsOverTheLinkBetweenTheDevices) {
   const double usual = forecastOn(machineOf(0)).seconds;
   Machine machine = machineOf(0);
-  machine.unlikeLinks[{2, 3}] = machine.unlikeLinks[{3, 2}] = {1, 1e9};
+  machine.linkOverrides[{2, 3}] = machine.linkOverrides[{3, 2}] = {1, 1e9};
   EXPECT_EQ(forecastOn(machine).seconds, usual);
-  machine.unlikeLinks[{0, 1}] = machine.unlikeLinks[{1, 0}] = {1, 1e9};
+  machine.linkOverrides[{0, 1}] = machine.linkOverrides[{1, 0}] = {1, 1e9};
   EXPECT_GT(forecastOn(machine).seconds, 2);
 }
 
@@ -171,7 +171,7 @@ TEST(PipelineSearch, KeepsEachDeviceWithinItsMemory) {
 TEST(PipelineSearch, RemembersForOtherMemory) {
   auto module = parseModule(layers(kUnequal));
   auto function = *module->getOps<mlir::func::FuncOp>().begin();
-  KnownPipelines known;
+  PipelineCache known;
   PipelineSearchRequest request;
   request.pipelines = {{1, 1}, {2, 1}, {4, 1}};
   request.stagesOfRank = {1, 2};
@@ -182,7 +182,7 @@ TEST(PipelineSearch, RemembersForOtherMemory) {
                                              {kMiddle},
                                              {kSmall, kLarge, kLarge, kMiddle},
                                              {kLarge, kSmall}}) {
-    request.machine = unlikeMachine();
+    request.machine = heterogeneousMachine();
     for (auto [index, device] : llvm::enumerate(request.machine.devices))
       device.memoryBytes = memory[std::min(index, memory.size() - 1)];
     request.known = nullptr;
@@ -203,7 +203,7 @@ TEST(StageStarts, AreTheFirstNodesOfModules) {
   auto module = parseModule(layers(kEqual));
   ASSERT_TRUE(module);
   const ModelGraph model =
-      buildModelGraph(*module->getOps<mlir::func::FuncOp>().begin(), Place::of(Machine::cpu(1), 0, 1, 1), 2);
+      buildModelGraph(*module->getOps<mlir::func::FuncOp>().begin(), DeviceGroup::of(Machine::cpu(1), 0, 1, 1), 2);
   auto starts = stageStartsOf(model, {"5", "0", "2", "5"});
   ASSERT_TRUE(bool(starts));
   // In order, once each; the model begins with 0 anyway.

@@ -17,7 +17,7 @@ ShardingRequest requestOf(const Link &link) {
   machine.devices = {{"cpu:0", 1e9, 1e12, 0, {}}};
   machine.link = link;
   machine.collectives = link;
-  return {kRanks, Place::of(machine, 0, kRanks, kRanks), {}, {}};
+  return {kRanks, DeviceGroup::of(machine, 0, kRanks, kRanks), {}, {}};
 }
 
 /// All that can be reached by any order of seeds.
@@ -75,7 +75,7 @@ private:
                   std::vector<Plan> &plans) {
     if (propagation.sizeOf({ParamOp(seed.weight)}, seed.dim) < kRanks)
       return true;
-    SplitClass found = shardings.classOf(seed);
+    ShardingGroup found = shardings.classOf(seed);
     if (found.count < int32_t(kRanks))
       return true;
     int64_t bytes = 0;
@@ -131,10 +131,10 @@ TEST(ShardingSearchTest, AnswersTellWhetherAClassIsWhatItWas) {
   };
   Shardings shardings(propagation, kRanks);
   Shardings::Answers asked;
-  const SplitClass before = shardings.classOf(seedOf("0.up"), &asked);
+  const ShardingGroup before = shardings.classOf(seedOf("0.up"), &asked);
   EXPECT_FALSE(asked.empty());
   auto isWhatItWas = [&] {
-    const SplitClass now = shardings.classOf(seedOf("0.up"));
+    const ShardingGroup now = shardings.classOf(seedOf("0.up"));
     return llvm::equal(now.tensors, before.tensors, [](auto &a, auto &b) {
       return a.first == b.first && a.second.dim == b.second.dim && a.second.labels == b.second.labels;
     });

@@ -26,7 +26,7 @@ public:
   at::Tensor tensorOf(Value value) const { return values.lookup(value).toTensor(); }
   c10::IValue valueOf(Value value) const { return values.lookup(value); }
 
-  TracedShapes shapes;
+  ExampleShapes shapes;
 
 private:
   void run(Operation &op) {
@@ -58,7 +58,7 @@ private:
 /// One class, with its labels dealt out to ranks.
 class SplitRun {
 public:
-  SplitRun(const WholeRun &whole, const SplitClass &split, Dice &dice, unsigned ranks)
+  SplitRun(const WholeRun &whole, const ShardingGroup &split, Dice &dice, unsigned ranks)
       : whole(whole), split(split), ranks(ranks) {
     for (int32_t label = 0; label < split.count; ++label)
       rankOf.push_back(dice.below(ranks));
@@ -67,29 +67,29 @@ public:
   void check(OperatorOp op);
   void checkReturn(func::ReturnOp op) {
     for (OpOperand &use : op->getOpOperands())
-      EXPECT_EQ(labellingOf(use.get()) != nullptr, llvm::is_contained(split.outputs, &use));
+      EXPECT_EQ(assignmentOf(use.get()) != nullptr, llvm::is_contained(split.outputs, &use));
   }
 
 private:
   struct Operand {
     OpOperand *use;
     /// Null where it is not split, or gathered.
-    const Labelling *labelling;
+    const ShardAssignment *assignment;
   };
 
-  const Labelling *labellingOf(TensorRef tensor) const {
+  const ShardAssignment *assignmentOf(TensorRef tensor) const {
     auto found = split.tensors.find(tensor);
     return found == split.tensors.end() ? nullptr : &found->second;
   }
-  const Labelling *labellingOf(Value value) const {
-    return labellingOf(ShardingPropagation::tensorOf(value));
+  const ShardAssignment *assignmentOf(Value value) const {
+    return assignmentOf(ShardingPropagation::tensorOf(value));
   }
 
   at::Tensor part(const at::Tensor &tensor, unsigned dim, const Labels &labels, unsigned rank) const {
     EXPECT_EQ(int64_t(labels.size()), tensor.size(dim));
     std::vector<int64_t> kept;
     for (auto [position, label] : llvm::enumerate(labels))
-      if (label == Labelling::kWhole || rankOf[label] == rank)
+      if (label == ShardAssignment::kWhole || rankOf[label] == rank)
         kept.push_back(position);
     return tensor.index_select(dim, at::tensor(kept, at::kLong));
   }
@@ -97,7 +97,7 @@ private:
   std::vector<Operand> operandsOf(OperatorOp op) const;
   std::optional<Labels> factorLabels(const DimensionRule &rule, ArrayRef<Operand> operands,
                                      unsigned factor) const;
-  void checkPositions(OperatorOp op, const PositionRule &rule, ArrayRef<Operand> operands);
+  void checkPositions(OperatorOp op, const IndexMap &rule, ArrayRef<Operand> operands);
   void checkFactor(OperatorOp op, const DimensionRule &rule, ArrayRef<Operand> operands);
   void checkSplitResult(Operation *op, unsigned item, unsigned dim, const Labels &labels) const;
   std::vector<at::Tensor> run(OperatorOp op, ArrayRef<at::Tensor> operands, ArrayRef<int64_t> sizes) const;
@@ -107,7 +107,7 @@ private:
   }
 
   const WholeRun &whole;
-  const SplitClass &split;
+  const ShardingGroup &split;
   unsigned ranks;
   std::vector<unsigned> rankOf;
 };
@@ -117,7 +117,7 @@ std::vector<SplitRun::Operand> SplitRun::operandsOf(OperatorOp op) const {
   std::vector<Operand> operands;
   auto add = [&](OpOperand &use) {
     bool isWhole = llvm::is_contained(split.gathers, &use);
-    operands.push_back({&use, isWhole ? nullptr : labellingOf(use.get())});
+    operands.push_back({&use, isWhole ? nullptr : assignmentOf(use.get())});
   };
   for (OpOperand &use : op->getOpOperands())
     if (auto list = use.get().getDefiningOp<ListOp>())
@@ -149,9 +149,9 @@ std::vector<at::Tensor> SplitRun::run(OperatorOp op, ArrayRef<at::Tensor> operan
 
 /// What the operator makes split along `dim` is split so in the class, or said to be moved.
 void SplitRun::checkSplitResult(Operation *op, unsigned item, unsigned dim, const Labels &labels) const {
-  if (llvm::all_of(labels, [](int32_t label) { return label == Labelling::kWhole; }))
+  if (llvm::all_of(labels, [](int32_t label) { return label == ShardAssignment::kWhole; }))
     return;
-  auto *own = labellingOf(TensorRef{op->getResult(0), item});
+  auto *own = assignmentOf(TensorRef{op->getResult(0), item});
   bool isSame = own && own->dim == dim && own->labels == labels;
   bool isUnused = llvm::none_of(op->getResult(0).getUsers(), [&](Operation *user) {
     return !isa<UnpackOp>(user) || !user->getResult(item).use_empty();
@@ -165,9 +165,9 @@ std::optional<Labels> SplitRun::factorLabels(const DimensionRule &rule, ArrayRef
                                              unsigned factor) const {
   Labels labels(rule.factors[factor].size, -2);
   for (auto [i, operand] : llvm::enumerate(operands)) {
-    if (!operand.labelling)
+    if (!operand.assignment)
       continue;
-    const DimensionRule::Dim &dim = rule.operands[i][operand.labelling->dim];
+    const DimensionRule::Dim &dim = rule.operands[i][operand.assignment->dim];
     if (!llvm::is_contained(dim, factor))
       return std::nullopt;
     int64_t stride = 1;
@@ -176,7 +176,7 @@ std::optional<Labels> SplitRun::factorLabels(const DimensionRule &rule, ArrayRef
         break;
       stride *= rule.factors[inner].size;
     }
-    for (auto [position, label] : llvm::enumerate(operand.labelling->labels)) {
+    for (auto [position, label] : llvm::enumerate(operand.assignment->labels)) {
       int32_t &known = labels[position / stride % labels.size()];
       if (known != -2 && known != label)
         return std::nullopt;
@@ -210,7 +210,7 @@ void SplitRun::checkFactor(OperatorOp op, const DimensionRule &rule, ArrayRef<Op
   unsigned factor = 0;
   auto isWanted = [&](unsigned candidate, const Labels &known) {
     auto result = spread(rule, rule.results[0], candidate, known);
-    auto *own = labellingOf(TensorRef{op->getResult(0)});
+    auto *own = assignmentOf(TensorRef{op->getResult(0)});
     return result && own && own->dim == result->first && own->labels == result->second;
   };
   // Where one label has all positions, several factors fit: the one that the class splits the result by.
@@ -253,20 +253,20 @@ void SplitRun::checkFactor(OperatorOp op, const DimensionRule &rule, ArrayRef<Op
     checkSplitResult(op, item, result->first, result->second);
 }
 
-void SplitRun::checkPositions(OperatorOp op, const PositionRule &rule, ArrayRef<Operand> operands) {
+void SplitRun::checkPositions(OperatorOp op, const IndexMap &rule, ArrayRef<Operand> operands) {
   std::vector<at::Tensor> wanted = wholeResults(op);
   std::vector<Labels> results, from;
   for (const Operand &operand : operands)
-    from.push_back(operand.labelling
-                       ? operand.labelling->labels
-                       : Labels(whole.tensorOf(operand.use->get()).size(rule.dim), Labelling::kWhole));
+    from.push_back(operand.assignment
+                       ? operand.assignment->labels
+                       : Labels(whole.tensorOf(operand.use->get()).size(rule.dim), ShardAssignment::kWhole));
   for (unsigned item = 0; item < wanted.size(); ++item) {
-    auto *own = labellingOf(TensorRef{op->getResult(0), item});
+    auto *own = assignmentOf(TensorRef{op->getResult(0), item});
     Labels &labels = results.emplace_back();
     for (auto [position, source] : llvm::enumerate(rule.results[item])) {
       // What was gathered is cut as the result is.
       int32_t &label = from[source.operand][source.position];
-      if (!operands[source.operand].labelling && own && own->dim == rule.dim)
+      if (!operands[source.operand].assignment && own && own->dim == rule.dim)
         label = own->labels[position];
       labels.push_back(label);
     }
@@ -289,19 +289,19 @@ void SplitRun::checkPositions(OperatorOp op, const PositionRule &rule, ArrayRef<
 
 void SplitRun::check(OperatorOp op) {
   std::vector<Operand> operands = operandsOf(op);
-  if (llvm::none_of(operands, [](const Operand &operand) { return operand.labelling; }))
+  if (llvm::none_of(operands, [](const Operand &operand) { return operand.assignment; }))
     return;
   auto rule = dimensionRuleOf(op, whole.shapes);
-  auto positions = positionRuleOf(op, whole.shapes);
+  auto positions = indexMapOf(op, whole.shapes);
   auto isAlong = [&](const Operand &operand) {
-    return operand.labelling && positions && operand.labelling->dim == positions->dim;
+    return operand.assignment && positions && operand.assignment->dim == positions->dim;
   };
   if (!llvm::any_of(operands, isAlong)) {
     ASSERT_TRUE(rule.has_value());
     return checkFactor(op, *rule, operands);
   }
   for (const Operand &operand : operands)
-    ASSERT_TRUE(!operand.labelling || isAlong(operand)) << "a split operand that is not gathered";
+    ASSERT_TRUE(!operand.assignment || isAlong(operand)) << "a split operand that is not gathered";
   checkPositions(op, *positions, operands);
 }
 
@@ -320,7 +320,7 @@ TEST(ShardingPropagationTest, OwesAllThatRandomFunctionsNeed) {
     for (auto param : function.getOps<ParamOp>())
       for (unsigned dim = 0; dim < cast<RankedTensorType>(param.getType()).getRank(); ++dim) {
         SCOPED_TRACE((param.getName() + " dim " + Twine(dim)).str());
-        SplitClass split = propagation.propagate({param}, dim);
+        ShardingGroup split = propagation.propagate({param}, dim);
         SplitRun run(whole, split, dice, 2 + dice.below(2));
         for (auto op : function.getOps<OperatorOp>()) {
           SCOPED_TRACE(op.getName().str());

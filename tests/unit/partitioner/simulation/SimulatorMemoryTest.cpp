@@ -81,7 +81,7 @@ TEST(Simulator, MemoryOverTimeReachesThePeak) {
     costs.overlapsTransfers = dice.below(2);
     for (uint32_t stage = 0; stage < costs.stages.size(); ++stage) {
       costs.stages[stage].activationBytes = dice.below(40);
-      costs.unlikeActivations[{stage, dice.below(costs.ranksPerPlace)}] = dice.below(80);
+      costs.activationOverrides[{stage, dice.below(costs.ranksPerPlace)}] = dice.below(80);
     }
     for (TransferSize &transfer : costs.transfers)
       transfer.bytes = dice.below(50);

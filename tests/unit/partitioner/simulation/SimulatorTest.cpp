@@ -235,7 +235,7 @@ TEST(Simulator, TransfersOverlap) {
 TEST(Simulator, MessagesShareALink) {
   PipelineCosts costs = twoStages(true);
   // Two seconds a message, the sender makes one a second.
-  costs.unlikeLinks[{0, 1}] = {0.5, 3};
+  costs.linkOverrides[{0, 1}] = {0.5, 3};
   const Forecast forecast = llvm::cantFail(simulate(gpipe(pipelineOf({2, 1, 3})), costs));
   EXPECT_EQ(timelineOf(forecast, 0), (Lines{"F0.0 0.00-1.00", "S0.0>1 1.00-3.50", "F0.1 1.00-2.00",
                                             "S0.1>1 3.00-5.50", "F0.2 2.00-3.00", "S0.2>1 5.00-7.50"}));
@@ -246,7 +246,7 @@ TEST(Simulator, LinksAreOfADirection) {
   PipelineCosts costs = costsOf({{1, 1, 1}, {1, 1, 1}});
   costs.transfers[0].bytes = 6;
   costs.link = {0, 6};
-  costs.unlikeLinks[{1, 0}] = {7, 6};
+  costs.linkOverrides[{1, 0}] = {7, 6};
   const Forecast forecast =
       llvm::cantFail(simulate(scheduleOf(TrainingKind::OneForwardOneBackward, {2, 1, 1}), costs));
   EXPECT_EQ(timelineOf(forecast, 0), (Lines{"F0.0 0.00-1.00", "S0.0>1 1.00-2.00", "R0.0<1 1.00-13.00",
@@ -265,7 +265,7 @@ TEST(Simulator, TensorRanksActAlike) {
     EXPECT_EQ(timelineOf(alike, rank), timelineOf(alone, rank / 2));
     EXPECT_EQ(alike.bubbleSeconds(rank), alone.bubbleSeconds(rank / 2));
   }
-  costs.unlikeLinks[{1, 3}] = {0.5, 3};
+  costs.linkOverrides[{1, 3}] = {0.5, 3};
   const Forecast forecast = llvm::cantFail(simulate(gpipe(pipeline), costs));
   EXPECT_EQ(timelineOf(forecast, 2).front(), "R1.0<0 0.00-2.50");
   EXPECT_EQ(timelineOf(forecast, 3).front(), "R1.0<0 0.00-3.50");
@@ -282,7 +282,7 @@ TEST(Simulator, TensorRanksWaitForEachOther) {
     PipelineCosts costs = costsOf({{1, 0, 0}, {1, 0, 0}, {1, 0, 0}});
     costs.ranksPerPlace = 2;
     costs.overlapsTransfers = overlaps;
-    costs.unlikeLinks[{0, 2}] = costs.unlikeLinks[{3, 5}] = {10, 1e9};
+    costs.linkOverrides[{0, 2}] = costs.linkOverrides[{3, 5}] = {10, 1e9};
     EXPECT_NEAR(llvm::cantFail(simulate(gpipe(pipeline), costs)).seconds, 23, 1e-6);
   }
 }
@@ -294,7 +294,7 @@ TEST(Simulator, DataRanksGoOnByThemselves) {
   PipelineCosts costs = costsOf({{1, 0, 0}, {1, 0, 0}, {1, 0, 0}});
   costs.ranksPerPlace = 2;
   costs.groupSize = 1;
-  costs.unlikeLinks[{0, 2}] = costs.unlikeLinks[{3, 5}] = {10, 1e9};
+  costs.linkOverrides[{0, 2}] = costs.linkOverrides[{3, 5}] = {10, 1e9};
   plan::Schedule schedule = gpipe(pipeline);
   EXPECT_NEAR(llvm::cantFail(simulate(schedule, costs)).seconds, 13, 1e-6);
   for (uint32_t rank : {1, 3, 5})
@@ -378,7 +378,7 @@ TEST(Simulator, GivesEachRankWhatItHolds) {
   costs.stages = {{1, 0, 0, 50}, {1, 0, 0, 70}};
   costs.transfers = {{0, 1, 5}};
   costs.ranksPerPlace = 2;
-  costs.unlikeActivations[{1, 1}] = 20;
+  costs.activationOverrides[{1, 1}] = 20;
   const Forecast forecast = llvm::cantFail(simulate(gpipe(pipeline), costs));
   std::vector<int64_t> peaks;
   for (const RankForecast &rank : forecast.ranks)

@@ -18,9 +18,9 @@ using testing::HasSubstr;
 
 namespace {
 /// What a request is to a group: the first failure ends all waits.
-class Attempt : public Patience {
+class Attempt : public CancellationToken {
 public:
-  explicit Attempt(std::chrono::milliseconds patience) : end(steady_clock::now() + patience) {}
+  explicit Attempt(std::chrono::milliseconds cancellation) : end(steady_clock::now() + cancellation) {}
   bool isOver() const override { return over; }
   steady_clock::time_point deadline() override { return end; }
   void expire() override { fail("expired"); }
@@ -50,8 +50,8 @@ protected:
 
   /// What `work` gives on each of `ranks` threads; `failure` is the first exception's message.
   std::vector<Tensor> onRanks(uint32_t ranks, const Work &work,
-                              std::chrono::milliseconds patience = std::chrono::seconds(30)) {
-    Attempt attempt(patience);
+                              std::chrono::milliseconds cancellation = std::chrono::seconds(30)) {
+    Attempt attempt(cancellation);
     LocalGroup group(10, ranks, spins, attempt);
     attempt.group = &group;
     std::vector<Tensor> results(ranks);

@@ -1,4 +1,4 @@
-//===- StreamsTest.cpp - Order between threads that use GPUs --------------===//
+//===- StreamsTest.cpp - Command between threads that use GPUs --------------===//
 // Without a GPU: on devices that note what they are asked for.
 #include "runtime/device/Streams.h"
 #include "runtime/device/Device.h"
@@ -19,7 +19,7 @@ using testing::ElementsAre;
 using testing::IsSupersetOf;
 
 namespace {
-class Minute : public Patience {
+class Minute : public CancellationToken {
 public:
   bool isOver() const override { return false; }
   std::chrono::steady_clock::time_point deadline() override { return end; }
@@ -50,8 +50,8 @@ protected:
 };
 
 TEST_F(StreamsTest, ReceiversWaitOnTheGpuForWhatSendersMake) {
-  Minute patience;
-  LocalExchange exchange({0, 1}, /*groupSize=*/1, /*transfers=*/1, /*microbatches=*/1, patience);
+  Minute cancellation;
+  LocalExchange exchange({0, 1}, /*groupSize=*/1, /*transfers=*/1, /*microbatches=*/1, cancellation);
   const c10::Stream sending = newStream(fakeGpu(0)), receiving = newStream(fakeGpu(0));
   const Tensor tensor = at::ones({2}).to(fakeGpu(0));
   std::thread sender([&] {
@@ -76,7 +76,7 @@ TEST_F(StreamsTest, RanksOnOneGpuHaveStreamsOfTheirOwn) {
   std::vector<c10::StreamId> found;
   for (Device *device : {&one, &other})
     on(*device, [&] {
-      finishHere(fakeGpu(1));
+      synchronize(fakeGpu(1));
       found.push_back(c10::impl::VirtualGuardImpl(c10::kPrivateUse1).getStream(fakeGpu(1)).id());
     });
   EXPECT_NE(found[0], found[1]);
@@ -103,12 +103,12 @@ TEST_F(StreamsTest, MicrobatchesWaitForTheRoomOfOutputs) {
   TwoLayers model;
   model.writer.splitBatch(2);
   const plan::Signature &signature = *model.writer.plan->signatures[0];
-  auto traffic = std::make_shared<Traffic>(std::chrono::seconds(30), 1);
+  auto admissions = std::make_shared<AdmissionController>(std::chrono::seconds(30), 1);
   States states(0);
-  auto connect = [](Patience &patience) {
-    return std::make_shared<LocalExchange>(llvm::ArrayRef<uint32_t>{0, 1}, 1, 1, 2, patience);
+  auto connect = [](CancellationToken &cancellation) {
+    return std::make_shared<LocalExchange>(llvm::ArrayRef<uint32_t>{0, 1}, 1, 1, 2, cancellation);
   };
-  Request request(0, {}, Microbatches(signature, 2, {4}), 1, {0, 1}, traffic, traffic->enter(), states,
+  Request request(0, {}, Microbatches(signature, 2, {4}), 1, {0, 1}, admissions, admissions->enter(), states,
                   connect, fakeGpu(0));
   const c10::Stream streams[] = {newStream(fakeGpu(0)), newStream(fakeGpu(0))};
   const Tensor part = at::ones({2, 4}).to(fakeGpu(0));
@@ -129,7 +129,7 @@ TEST_F(StreamsTest, CopiesGoBesideWhatAGpuComputes) {
   std::vector<c10::IValue> values = {at::full({3}, 7.f).to(fakeGpu(0))};
   on(device, [&] {
     computing = name(c10::impl::VirtualGuardImpl(c10::kPrivateUse1).getStream(fakeGpu(1)));
-    device.bring(values);
+    device.toDevice(values);
   });
   EXPECT_EQ(values[0].toTensor().device(), fakeGpu(1));
   EXPECT_TRUE(at::equal(values[0].toTensor().cpu(), at::full({3}, 7.f)));
@@ -145,7 +145,7 @@ TEST_F(StreamsTest, CopiesGoBesideWhatAGpuComputes) {
 TEST_F(StreamsTest, CpusTakeCopies) {
   Device device({"cpu:0"}, 1);
   std::vector<c10::IValue> values = {at::full({3}, 7.f).to(fakeGpu(0)), 5};
-  on(device, [&] { device.bring(values); });
+  on(device, [&] { device.toDevice(values); });
   EXPECT_TRUE(at::equal(values[0].toTensor(), at::full({3}, 7.f)));
   EXPECT_THAT(takeFakeGpuLog(), ElementsAre());
 }
@@ -153,8 +153,8 @@ TEST_F(StreamsTest, CpusTakeCopies) {
 /// Each of two GPUs does `work` with its communicator, in stream `streams[rank]`.
 static std::vector<Tensor> onGroup(const std::vector<c10::Stream> &streams,
                                    const std::function<Tensor(Communicator &, int64_t)> &work) {
-  Minute patience;
-  LocalGroup group(0, 2, /*spins=*/false, patience);
+  Minute cancellation;
+  LocalGroup group(0, 2, /*spins=*/false, cancellation);
   std::vector<Tensor> results(2);
   std::vector<std::thread> ranks;
   for (int64_t rank : {0, 1})

@@ -15,18 +15,18 @@ protected:
 
   plan::Signature signature;
   States states{0};
-  std::shared_ptr<Traffic> traffic = std::make_shared<Traffic>(std::chrono::seconds(30), 1);
+  std::shared_ptr<AdmissionController> admissions = std::make_shared<AdmissionController>(std::chrono::seconds(30), 1);
   Request request{0,
                   {},
                   Microbatches(signature, 1, {}),
                   0,
                   {0, 1},
-                  traffic,
-                  traffic->enter(),
+                  admissions,
+                  admissions->enter(),
                   states,
-                  [](Patience &patience) {
+                  [](CancellationToken &cancellation) {
                     return std::make_shared<LocalExchange>(llvm::ArrayRef<uint32_t>{0, 1}, 1, transfers, 1,
-                                                           patience);
+                                                           cancellation);
                   }};
   Exchange &exchange = request.exchange();
   MemoryAccountRef account{new MemoryAccount("test")};
@@ -69,12 +69,12 @@ TEST_F(RequestTest, AFailureLeavesNothingWithTheSender) {
 }
 
 TEST_F(RequestTest, ARequestThatCannotBeMadeGivesItsRoomBack) {
-  auto single = std::make_shared<Traffic>(std::chrono::seconds(0), 1);
-  auto connect = [](Patience &) -> std::shared_ptr<Exchange> { throw std::runtime_error("no way"); };
+  auto single = std::make_shared<AdmissionController>(std::chrono::seconds(0), 1);
+  auto connect = [](CancellationToken &) -> std::shared_ptr<Exchange> { throw std::runtime_error("no way"); };
   EXPECT_THROW(
       Request(0, {}, Microbatches(signature, 1, {}), 0, {0}, single, single->enter(), states, connect),
       std::runtime_error);
-  Traffic::Admission admission = single->enter();
+  AdmissionController::Admission admission = single->enter();
   EXPECT_TRUE(admission);
   EXPECT_FALSE(single->enter()) << "there is room for one";
   admission.reset();

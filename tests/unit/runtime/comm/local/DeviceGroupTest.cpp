@@ -1,5 +1,5 @@
-//===- DeviceGroupTest.cpp - What goes between the devices of processes ---===//
-#include "runtime/comm/local/DeviceGroup.h"
+//===- DeviceProcessGroupTest.cpp - What goes between the devices of processes ---===//
+#include "runtime/comm/local/DeviceProcessGroup.h"
 #include "tests/unit/runtime/GlooBackend.h"
 #include <ATen/ATen.h>
 #include <future>
@@ -31,7 +31,7 @@ TEST(FlatPartsTest, RefusesARowOfAnotherSize) {
   EXPECT_THROW(unflatten(at::zeros({9}, at::kByte), {at::zeros({2})}), c10::Error);
 }
 
-TEST(DeviceGroupTest, SwapsUnevenParts) {
+TEST(DeviceProcessGroupTest, SwapsUnevenParts) {
   constexpr uint32_t size = 3;
   GlooBackends backends(size);
   // What member `from` gives `to`: of another size for each two, and nothing at all for some.
@@ -41,7 +41,7 @@ TEST(DeviceGroupTest, SwapsUnevenParts) {
   std::vector<std::thread> threads;
   for (uint32_t index = 0; index < size; ++index)
     threads.emplace_back([&, index] {
-      DeviceGroup group(backends.member(index));
+      DeviceProcessGroup group(backends.member(index));
       std::vector<Tensor> given, taken;
       for (uint32_t other = 0; other < size; ++other) {
         given.push_back(other == index ? at::empty({0}) : part(index, other));
@@ -94,8 +94,8 @@ public:
 } // namespace
 
 /// Aborts `group` twice while another thread waits for `backend`.
-static void abortWaiting(DeviceGroup &group, const StuckBackend &backend) {
-  std::thread waiting([&] { EXPECT_THROW(group.sum(at::ones({3})), WireCut); });
+static void abortWaiting(DeviceProcessGroup &group, const StuckBackend &backend) {
+  std::thread waiting([&] { EXPECT_THROW(group.sum(at::ones({3})), TransportClosed); });
   while (!backend.started)
     std::this_thread::yield();
   group.abort();
@@ -103,21 +103,21 @@ static void abortWaiting(DeviceGroup &group, const StuckBackend &backend) {
   waiting.join();
 }
 
-TEST(DeviceGroupTest, EndsWhenItIsAborted) {
+TEST(DeviceProcessGroupTest, EndsWhenItIsAborted) {
   auto backend = c10::make_intrusive<StuckBackend>();
-  DeviceGroup group(backend);
+  DeviceProcessGroup group(backend);
   abortWaiting(group, *backend);
   EXPECT_EQ(backend->aborts, 1);
-  EXPECT_THROW(group.sum(at::ones({3})), WireCut);
+  EXPECT_THROW(group.sum(at::ones({3})), TransportClosed);
 }
 
-TEST(DeviceGroupTest, LeavesBehindWhatCannotBeAborted) {
+TEST(DeviceProcessGroupTest, LeavesBehindWhatCannotBeAborted) {
   auto backend = c10::make_intrusive<StuckBackend>();
   std::promise<void> end;
   backend->mayAbort = end.get_future().share();
   const auto begin = std::chrono::steady_clock::now();
   {
-    DeviceGroup group(backend);
+    DeviceProcessGroup group(backend);
     abortWaiting(group, *backend);
   }
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(10));
@@ -127,12 +127,12 @@ TEST(DeviceGroupTest, LeavesBehindWhatCannotBeAborted) {
     std::this_thread::yield();
 }
 
-TEST(DeviceGroupTest, KeepsWhatMayStillBeWritten) {
+TEST(DeviceProcessGroupTest, KeepsWhatMayStillBeWritten) {
   auto backend = c10::make_intrusive<StuckBackend>();
   std::promise<void> end;
   backend->mayAbort = end.get_future().share();
   {
-    DeviceGroup group(backend);
+    DeviceProcessGroup group(backend);
     std::unique_ptr<Message> unread = group.receive(1, at::ones({3}));
     (void)group.receive(1, at::ones({3}));
     group.abort();
@@ -145,22 +145,22 @@ TEST(DeviceGroupTest, KeepsWhatMayStillBeWritten) {
     std::this_thread::yield();
 }
 
-TEST(DeviceGroupTest, PrefersTheRunsFailureToItsOwn) {
+TEST(DeviceProcessGroupTest, PrefersTheRunsFailureToItsOwn) {
   auto backend = c10::make_intrusive<StuckBackend>();
-  DeviceGroup group(backend);
+  DeviceProcessGroup group(backend);
   backend->work->fail("remote process exited");
   std::thread noticing([&] {
     while (!backend->started)
       std::this_thread::yield();
     group.abort();
   });
-  EXPECT_THROW(group.sum(at::ones({3})), WireCut);
+  EXPECT_THROW(group.sum(at::ones({3})), TransportClosed);
   noticing.join();
 }
 
-TEST(DeviceGroupTest, TellsOfItsOwnFailureWhereTheRunGoesOn) {
+TEST(DeviceProcessGroupTest, TellsOfItsOwnFailureWhereTheRunGoesOn) {
   auto backend = c10::make_intrusive<StuckBackend>();
-  DeviceGroup group(backend);
+  DeviceProcessGroup group(backend);
   backend->work->fail("invalid usage");
   EXPECT_THAT([&] { group.sum(at::ones({3})); }, testing::ThrowsMessage<std::runtime_error>("invalid usage"));
 }

@@ -1,8 +1,8 @@
 //===- DeviceLinksTest.cpp - Which GPUs of a run reach each other ---------===//
 #include "runtime/comm/process/DeviceLinks.h"
 #include "runtime/comm/process/PeerGroup.h"
-#include "runtime/device/Placement.h"
-#include "tests/unit/runtime/MemoryWire.h"
+#include "runtime/device/PlanRanks.h"
+#include "tests/unit/runtime/MemoryTransport.h"
 #include "tests/unit/runtime/TestModels.h"
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
@@ -110,13 +110,13 @@ protected:
   }
 
   /// In a thread for each member.
-  void onMembers(const std::function<void(DeviceGroup &, uint32_t index, c10::Device place)> &work) {
+  void onMembers(const std::function<void(DeviceProcessGroup &, uint32_t index, c10::Device place)> &work) {
     auto store = c10::make_intrusive<c10d::HashStore>();
     std::vector<std::thread> threads;
     for (uint32_t index = 0; index < devices.size(); ++index)
       threads.emplace_back([&, index] {
         const ResolvedDevice &device = devices[index];
-        DeviceGroup group(
+        DeviceProcessGroup group(
             device.plugin->connect(device.place.index(), store, int(index), int(devices.size())));
         work(group, index, device.place);
       });
@@ -128,7 +128,7 @@ protected:
 };
 
 TEST_F(MultiGpuTest, AddsAndBroadcasts) {
-  onMembers([&](DeviceGroup &group, uint32_t index, c10::Device place) {
+  onMembers([&](DeviceProcessGroup &group, uint32_t index, c10::Device place) {
     const auto options = at::TensorOptions(at::kFloat).device(place);
     const double sum = devices.size() == 2 ? 3 : 1;
     EXPECT_TRUE(
@@ -138,10 +138,10 @@ TEST_F(MultiGpuTest, AddsAndBroadcasts) {
 }
 
 TEST_F(MultiGpuTest, AddsWhatNcclDoesNot) {
-  onMembers([&](DeviceGroup &group, uint32_t index, c10::Device place) {
-    MemoryWires wires;
-    std::unique_ptr<Wire> wire = wires.wire(index);
-    PeerGroup ranks(*wire, 0, uint32_t(devices.size()), index, &group);
+  onMembers([&](DeviceProcessGroup &group, uint32_t index, c10::Device place) {
+    MemoryTransports transports;
+    std::unique_ptr<Transport> transport = transports.transport(index);
+    PeerGroup ranks(*transport, 0, uint32_t(devices.size()), index, &group);
     const int64_t sum = devices.size() == 2 ? 3 : 1;
     for (at::ScalarType type : {at::kShort, at::kBool})
       EXPECT_TRUE(at::equal(ranks.allReduce(at::full({5}, int64_t(index) + 1, type).to(place)).cpu(),
@@ -150,7 +150,7 @@ TEST_F(MultiGpuTest, AddsWhatNcclDoesNot) {
 }
 
 TEST_F(MultiGpuTest, SwapsUnevenParts) {
-  onMembers([&](DeviceGroup &group, uint32_t index, c10::Device place) {
+  onMembers([&](DeviceProcessGroup &group, uint32_t index, c10::Device place) {
     const auto options = at::TensorOptions(at::kHalf).device(place);
     std::vector<at::Tensor> given(devices.size(), at::empty({0}, options)), taken = given;
     for (uint32_t other = 0; other < devices.size(); ++other)
@@ -167,7 +167,7 @@ TEST_F(MultiGpuTest, SwapsUnevenParts) {
 TEST_F(MultiGpuTest, SendsRows) {
   if (devices.size() < 2)
     GTEST_SKIP() << "NOT TESTED: transfers between GPUs: found one, expected two";
-  onMembers([&](DeviceGroup &group, uint32_t index, c10::Device place) {
+  onMembers([&](DeviceProcessGroup &group, uint32_t index, c10::Device place) {
     const at::Tensor row =
         at::full({1 << 20}, index == 0 ? 5 : 0, at::TensorOptions(at::kByte).device(place));
     (index == 0 ? group.send(1, row) : group.receive(0, row))->wait();
@@ -178,14 +178,14 @@ TEST_F(MultiGpuTest, SendsRows) {
 TEST_F(MultiGpuTest, EndsWhenItIsAborted) {
   if (devices.size() < 2)
     GTEST_SKIP() << "NOT TESTED: aborting a sum: found one GPU, expected two";
-  onMembers([&](DeviceGroup &group, uint32_t index, c10::Device place) {
+  onMembers([&](DeviceProcessGroup &group, uint32_t index, c10::Device place) {
     if (index == 1)
       return; // whose group is gone
     std::thread noticing([&] {
       std::this_thread::sleep_for(std::chrono::milliseconds(200));
       group.abort();
     });
-    EXPECT_THROW(group.sum(at::ones({3}, at::TensorOptions(at::kFloat).device(place))), WireCut);
+    EXPECT_THROW(group.sum(at::ones({3}, at::TensorOptions(at::kFloat).device(place))), TransportClosed);
     noticing.join();
   });
 }

@@ -2,7 +2,7 @@
 #include "runtime/comm/process/PeerGroup.h"
 #include "runtime/comm/local/LocalGroup.h"
 #include "tests/unit/runtime/GlooBackend.h"
-#include "tests/unit/runtime/MemoryWire.h"
+#include "tests/unit/runtime/MemoryTransport.h"
 #include <ATen/ATen.h>
 #include <ATen/CPUGeneratorImpl.h>
 #include <functional>
@@ -17,7 +17,7 @@ using testing::HasSubstr;
 using Work = std::function<Tensor(Communicator &group, uint32_t rank)>;
 
 namespace {
-class Forever final : public Patience {
+class Forever final : public CancellationToken {
 public:
   bool isOver() const override { return false; }
   std::chrono::steady_clock::time_point deadline() override {
@@ -43,23 +43,23 @@ protected:
     return results;
   }
 
-  std::unique_ptr<DeviceGroup> connectedTo(GlooBackends &backends, uint32_t rank) const {
-    return connected ? std::make_unique<DeviceGroup>(backends.member(rank)) : nullptr;
+  std::unique_ptr<DeviceProcessGroup> connectedTo(GlooBackends &backends, uint32_t rank) const {
+    return connected ? std::make_unique<DeviceProcessGroup>(backends.member(rank)) : nullptr;
   }
 
   /// That processes give the bits that threads give, but for sums that devices make in an order of their own.
   void expectSame(const Work &work, bool isLoose = false) {
-    Forever patience;
-    LocalGroup local(4, ranks, /*spins=*/false, patience);
+    Forever cancellation;
+    LocalGroup local(4, ranks, /*spins=*/false, cancellation);
     const std::vector<Tensor> expected =
         onThreads([&](uint32_t rank) { return work(local.member(rank), rank); });
-    MemoryWires wires;
+    MemoryTransports transports;
     GlooBackends backends(ranks);
     const std::vector<Tensor> found = onThreads([&](uint32_t rank) {
       // Not the plan's first ranks.
-      std::unique_ptr<Wire> wire = wires.wire(4 + rank);
-      std::unique_ptr<DeviceGroup> devices = connectedTo(backends, rank);
-      PeerGroup group(*wire, 4, ranks, rank, devices.get());
+      std::unique_ptr<Transport> transport = transports.transport(4 + rank);
+      std::unique_ptr<DeviceProcessGroup> devices = connectedTo(backends, rank);
+      PeerGroup group(*transport, 4, ranks, rank, devices.get());
       return work(group, rank);
     });
     for (uint32_t rank = 0; rank < ranks; ++rank) {
@@ -135,12 +135,12 @@ TEST_P(PeerGroupTest, Broadcasts) {
 }
 
 TEST_P(PeerGroupTest, RefusesCallsThatDiffer) {
-  MemoryWires wires;
+  MemoryTransports transports;
   GlooBackends backends(ranks);
   onThreads([&](uint32_t rank) {
-    std::unique_ptr<Wire> wire = wires.wire(4 + rank);
-    std::unique_ptr<DeviceGroup> devices = connectedTo(backends, rank);
-    PeerGroup group(*wire, 4, ranks, rank, devices.get());
+    std::unique_ptr<Transport> transport = transports.transport(4 + rank);
+    std::unique_ptr<DeviceProcessGroup> devices = connectedTo(backends, rank);
+    PeerGroup group(*transport, 4, ranks, rank, devices.get());
     try {
       const Tensor given = at::ones({2, rank == 1 ? 3 : 2});
       // Devices add what they are given, without a word before.
@@ -180,15 +180,15 @@ struct Forged {
 /// What rank 4, which gathers two float32[4], throws where rank 5 says `message`; empty where it is let
 /// through.
 static std::string refusalOf(const std::string &message) {
-  MemoryWires wires;
-  std::unique_ptr<Wire> wire = wires.wire(4), hostile = wires.wire(5);
+  MemoryTransports transports;
+  std::unique_ptr<Transport> transport = transports.transport(4), hostile = transports.transport(5);
   std::vector<char> heard(64 << 10), taken(64 << 10), given(4 * sizeof(float));
-  auto asked = hostile->receive(4, Topic::Group, heard.data(), heard.size());
-  auto said = hostile->send(4, Topic::Group, message.data(), message.size());
+  auto asked = hostile->receive(4, Tag::Group, heard.data(), heard.size());
+  auto said = hostile->send(4, Tag::Group, message.data(), message.size());
   // The second round of a call that is let through.
-  auto takes = hostile->receive(4, Topic::Group, taken.data(), taken.size());
-  auto gives = hostile->send(4, Topic::Group, given.data(), given.size());
-  PeerGroup group(*wire, 4, 2, 0);
+  auto takes = hostile->receive(4, Tag::Group, taken.data(), taken.size());
+  auto gives = hostile->send(4, Tag::Group, given.data(), given.size());
+  PeerGroup group(*transport, 4, 2, 0);
   try {
     EXPECT_EQ(group.allGather(at::ones({4}), 0, {0, 0, 4, 1, 0, 4}).numel(), 8);
     return "";
@@ -241,14 +241,14 @@ TEST(PeerGroupMessageTest, PassWhereTheyAreRight) {
 }
 
 TEST_P(PeerGroupTest, EndsWhenTheWireIsCut) {
-  MemoryWires wires;
-  std::unique_ptr<Wire> wire = wires.wire(4);
-  PeerGroup group(*wire, 4, ranks, 0);
-  std::thread waiting([&] { EXPECT_THROW(group.allReduce(at::ones({3})), WireCut); });
+  MemoryTransports transports;
+  std::unique_ptr<Transport> transport = transports.transport(4);
+  PeerGroup group(*transport, 4, ranks, 0);
+  std::thread waiting([&] { EXPECT_THROW(group.allReduce(at::ones({3})), TransportClosed); });
   while (group.awaited().empty())
     std::this_thread::yield();
   EXPECT_EQ(group.awaited(), "rank 5 in spmd::all_reduce");
-  wires.cut();
+  transports.cut();
   waiting.join();
 }
 

@@ -23,7 +23,7 @@ protected:
   void add(uint32_t devices, double speed = 1, Link link = kFast) {
     Machine &block = parts.blocks.emplace_back();
     auto rates = std::make_shared<KernelRates>();
-    rates->products[{ProductKind::Matrix, "float32"}] =
+    rates->products[{GemmKind::Matrix, "float32"}] =
         RateTable({{1}, {1, 8}, {8}, {8}}, {speed * 1e9, speed * 5e9});
     rates->operators["aten.gelu"] = RateTable({{64}}, {speed * 2e9});
     for (uint32_t index = 0; index < devices; ++index, ++count)
@@ -56,7 +56,7 @@ TEST_F(JoinedMachineTest, OneBlockIsTheMachine) {
   EXPECT_FALSE(machine.nodes);
   EXPECT_EQ(machine.link, kFast);
   EXPECT_EQ(machine.collectives.bytesPerSecond(CollectiveKind::AllReduce, 64), 8e8);
-  EXPECT_TRUE(machine.unlikeLinks.empty());
+  EXPECT_TRUE(machine.linkOverrides.empty());
 }
 
 TEST_F(JoinedMachineTest, HostsOfOneSizeAreNodes) {
@@ -68,7 +68,7 @@ TEST_F(JoinedMachineTest, HostsOfOneSizeAreNodes) {
   EXPECT_EQ(machine.link, kFast);
   EXPECT_EQ(machine.collectivesAmong(2).bytesPerSecond(CollectiveKind::AllReduce, 64), 8e8);
   EXPECT_EQ(machine.collectivesAmong(4).bytesPerSecond(CollectiveKind::AllReduce, 64), 3e6);
-  EXPECT_TRUE(machine.unlikeLinks.empty());
+  EXPECT_TRUE(machine.linkOverrides.empty());
   std::vector<std::string> names;
   std::vector<uint32_t> threads;
   for (const DeviceSpec &device : machine.devices) {
@@ -85,8 +85,8 @@ TEST_F(JoinedMachineTest, HostsOfUnlikeSizeHaveLinksOfPairs) {
   const Machine machine = joined();
   EXPECT_FALSE(machine.nodes);
   EXPECT_EQ(machine.link, kFast);
-  EXPECT_EQ(machine.unlikeLinks.size(), 4u);
-  EXPECT_EQ(machine.unlikeLinks.at({2, 1}), kSlow);
+  EXPECT_EQ(machine.linkOverrides.size(), 4u);
+  EXPECT_EQ(machine.linkOverrides.at({2, 1}), kSlow);
   EXPECT_EQ(machine.collectives.bytesPerSecond(CollectiveKind::AllReduce, 64), 8e8);
 }
 
@@ -98,8 +98,8 @@ TEST_F(JoinedMachineTest, HostsOfOneDeviceAreLinkedByTheLinkOfAll) {
   EXPECT_FALSE(machine.nodes);
   EXPECT_EQ(machine.link, kSlow);
   EXPECT_EQ(machine.collectives.bytesPerSecond(CollectiveKind::AllReduce, 64), 3e6);
-  EXPECT_EQ(machine.unlikeLinks.size(), 2u);
-  EXPECT_EQ(machine.unlikeLinks.at({1, 2}), kSlower);
+  EXPECT_EQ(machine.linkOverrides.size(), 2u);
+  EXPECT_EQ(machine.linkOverrides.at({1, 2}), kSlower);
 }
 
 TEST_F(JoinedMachineTest, LinksWithinAHostMayDifferToo) {
@@ -108,8 +108,8 @@ TEST_F(JoinedMachineTest, LinksWithinAHostMayDifferToo) {
   add(2, /*speed=*/1, kSlower);
   const Machine machine = joined();
   EXPECT_EQ(machine.link, kFast);
-  EXPECT_EQ(machine.unlikeLinks.size(), 2u);
-  EXPECT_EQ(machine.unlikeLinks.at({4, 5}), kSlower);
+  EXPECT_EQ(machine.linkOverrides.size(), 2u);
+  EXPECT_EQ(machine.linkOverrides.at({4, 5}), kSlower);
 }
 
 /// No two measurements are the same.

@@ -1,0 +1,105 @@
+//===- ExampleShapes.cpp - Sizes at the example inputs ---------------------===//
+#include "ir/ExampleShapes.h"
+#include "mlir/IR/Builders.h"
+#include "mlir/IR/BuiltinAttributes.h"
+
+using namespace mlir;
+
+namespace cleave {
+
+static llvm::StringMap<int64_t> sizesIn(Operation *function, StringRef attribute) {
+  llvm::StringMap<int64_t> sizes;
+  if (auto table = function->getAttrOfType<DictionaryAttr>(attribute))
+    for (NamedAttribute entry : table)
+      if (auto size = dyn_cast<IntegerAttr>(entry.getValue()))
+        sizes[entry.getName()] = size.getInt();
+  return sizes;
+}
+
+llvm::StringMap<SizeLimits> limitsOf(Operation *function) {
+  llvm::StringMap<SizeLimits> limits;
+  for (auto &entry : sizesIn(function, kDivisibleByAttr))
+    limits[entry.first()].divisibleBy = std::max<int64_t>(1, entry.second);
+  for (auto &entry : sizesIn(function, kMinAttr))
+    limits[entry.first()].min = std::max<int64_t>(1, entry.second);
+  for (auto &entry : sizesIn(function, kMaxAttr))
+    limits[entry.first()].max = entry.second;
+  return limits;
+}
+
+void setLimits(Operation *function, const llvm::StringMap<SizeLimits> &limits) {
+  Builder builder(function->getContext());
+  auto set = [&](StringRef attribute, int64_t SizeLimits::*limit) {
+    NamedAttrList table;
+    for (auto &entry : limits)
+      if (entry.second.*limit != SizeLimits().*limit)
+        table.set(entry.first(), builder.getI64IntegerAttr(entry.second.*limit));
+    if (!table.empty())
+      function->setAttr(attribute, table.getDictionary(function->getContext()));
+  };
+  set(kDivisibleByAttr, &SizeLimits::divisibleBy);
+  set(kMinAttr, &SizeLimits::min);
+  set(kMaxAttr, &SizeLimits::max);
+}
+
+ExampleShapes::ExampleShapes(Operation *function) : symbols(sizesIn(function, kSymbolsAttr)) {}
+
+ExampleShapes ExampleShapes::resized(StringRef name, int64_t size) const {
+  ExampleShapes other = *this;
+  other.symbols[name] = size;
+  return other;
+}
+
+std::optional<SmallVector<int64_t>> ExampleShapes::evaluate(ArrayRef<std::string> expressions) const {
+  SmallVector<int64_t> result;
+  for (const std::string &text : expressions) {
+    // Most are numbers or names.
+    if (int64_t number; !StringRef(text).getAsInteger(10, number)) {
+      result.push_back(number);
+    } else if (auto symbol = symbols.find(text); symbol != symbols.end()) {
+      result.push_back(symbol->second);
+    } else {
+      auto dim = SymbolicDim::parse(text);
+      auto size = dim ? dim->evaluate(symbols) : std::nullopt;
+      if (!size)
+        return std::nullopt;
+      result.push_back(*size);
+    }
+  }
+  return result;
+}
+
+std::optional<SmallVector<int64_t>> ExampleShapes::shapeOf(Value value) const {
+  auto type = dyn_cast<RankedTensorType>(value.getType());
+  if (!type)
+    return std::nullopt;
+  if (type.hasStaticShape())
+    return llvm::to_vector(type.getShape());
+  auto layout = dyn_cast_or_null<LayoutAttr>(type.getEncoding());
+  if (!layout || layout.getDims().empty())
+    return std::nullopt;
+  return evaluate(layout.getDims());
+}
+
+int64_t ExampleShapes::elementsOf(Value value) const {
+  auto shape = shapeOf(value);
+  if (!shape)
+    return 0;
+  int64_t count = 1;
+  for (int64_t size : *shape)
+    count *= size;
+  return count;
+}
+
+int64_t ExampleShapes::bytesOf(Value value) const {
+  auto type = dyn_cast<ShapedType>(value.getType());
+  return type ? elementsOf(value) * elementBytes(type.getElementType()) : 0;
+}
+
+int64_t elementBytes(Type element) {
+  if (auto complex = dyn_cast<ComplexType>(element))
+    return 2 * elementBytes(complex.getElementType());
+  return element.isIntOrFloat() ? (element.getIntOrFloatBitWidth() + 7) / 8 : 0;
+}
+
+} // namespace cleave

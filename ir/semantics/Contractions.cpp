@@ -1,0 +1,363 @@
+//===- Contractions.cpp - Matrix products and attention -----------------------===//
+#include "ir/semantics/SemanticsTable.h"
+#include "ir/semantics/Shapes.h"
+#include "llvm/ADT/StringExtras.h"
+
+using namespace mlir;
+
+namespace cleave {
+
+/// Two operations a multiplication of `result` elements by the contracted size.
+static double contraction(OperatorOp op, const ExampleShapes &shapes, unsigned operand, int dimFromEnd) {
+  auto shape = shapes.shapeOf(op->getOperand(operand));
+  if (!shape || shape->size() < static_cast<size_t>(dimFromEnd))
+    return 0;
+  return 2.0 * shapes.elementsOf(op->getResult(0)) * (*shape)[shape->size() - dimFromEnd];
+}
+
+static double firstTimesLast(OperatorOp op, const ExampleShapes &shapes) {
+  return contraction(op, shapes, 0, 1);
+}
+static double secondTimesLast(OperatorOp op, const ExampleShapes &shapes) {
+  return contraction(op, shapes, 1, 1);
+}
+
+/// result[…, rows, columns] of left[…, rows, depth]: leading dimensions are rows where `right` is one matrix.
+static std::optional<GemmShape> matrices(OperatorOp op, const ExampleShapes &shapes, unsigned left,
+                                            unsigned right) {
+  auto from = shapes.shapeOf(op->getOperand(left)), with = shapes.shapeOf(op->getOperand(right));
+  auto to = shapes.shapeOf(op->getResult(0));
+  double elements = shapes.elementsOf(op->getResult(0));
+  if (!from || !with || elements == 0 || to->size() < 2 || from->size() < 2 || with->size() < 2)
+    return std::nullopt;
+  double columns = to->back(), rows = with->size() > 2 ? (*to)[to->size() - 2] : elements / columns;
+  return GemmShape{GemmKind::Matrix, elements / rows / columns, rows, columns, double(from->back())};
+}
+static std::optional<GemmShape> firstBySecond(OperatorOp op, const ExampleShapes &shapes) {
+  return matrices(op, shapes, 0, 1);
+}
+static std::optional<GemmShape> secondByThird(OperatorOp op, const ExampleShapes &shapes) {
+  return matrices(op, shapes, 1, 2);
+}
+
+static std::optional<DimensionRule> einsum(OperatorOp op, const ExampleShapes &shapes, StringRef text,
+                                           StringRef kinds = "") {
+  return einsumRule(text, kinds, operandShapes(op, shapes), resultShapes(op, shapes));
+}
+
+static std::optional<DimensionRule> linear(OperatorOp op, const ExampleShapes &shapes) {
+  return einsum(op, shapes, "...k, nk, n -> ...n");
+}
+/// Of a whole encoder layer: every matrix among the weights times the tokens, and attention.
+static double encoderLayerFlops(OperatorOp op, const ExampleShapes &shapes) {
+  auto source = shapes.shapeOf(op->getOperand(0));
+  if (!source || source->empty())
+    return 0;
+  double tokens = double(shapes.elementsOf(op->getOperand(0))) / std::max<int64_t>(1, source->back()),
+         weights = 0;
+  for (Value operand : op->getOperands().drop_front())
+    if (auto shape = shapes.shapeOf(operand);
+        shape && shape->size() == 2 && isa_and_nonnull<ParamOp>(operand.getDefiningOp()))
+      weights += shapes.elementsOf(operand);
+  double length = source->size() > 1 ? (*source)[source->size() - 2] : 1;
+  return 2 * tokens * weights + 4 * tokens * length * source->back();
+}
+
+/// The weight is packed.
+static std::optional<DimensionRule> quantizedLinear(OperatorOp op, const ExampleShapes &shapes) {
+  return einsum(op, shapes, "...k -> ...n", "k:block");
+}
+/// The first operand is added to the product and broadcasts to it: it has the last of the result's letters.
+static std::optional<DimensionRule> addedProduct(OperatorOp op, const ExampleShapes &shapes, StringRef product,
+                                                 StringRef result) {
+  auto added = shapes.shapeOf(op->getOperand(0));
+  if (!added || added->size() > result.size())
+    return std::nullopt;
+  return einsum(op, shapes, (result.take_back(added->size()) + ", " + product + " -> " + result).str());
+}
+static std::optional<DimensionRule> addmm(OperatorOp op, const ExampleShapes &shapes) {
+  return addedProduct(op, shapes, "mk, kn", "mn");
+}
+static std::optional<DimensionRule> mm(OperatorOp op, const ExampleShapes &shapes) {
+  return einsum(op, shapes, "mk, kn -> mn");
+}
+static std::optional<DimensionRule> bmm(OperatorOp op, const ExampleShapes &shapes) {
+  return einsum(op, shapes, "bmk, bkn -> bmn");
+}
+static std::optional<DimensionRule> dot(OperatorOp op, const ExampleShapes &shapes) {
+  return einsum(op, shapes, "k, k -> ");
+}
+static std::optional<DimensionRule> mv(OperatorOp op, const ExampleShapes &shapes) {
+  return einsum(op, shapes, "mk, k -> m");
+}
+static std::optional<DimensionRule> addmv(OperatorOp op, const ExampleShapes &shapes) {
+  return addedProduct(op, shapes, "mk, k", "m");
+}
+static std::optional<DimensionRule> outer(OperatorOp op, const ExampleShapes &shapes) {
+  return einsum(op, shapes, "m, n -> mn");
+}
+static std::optional<DimensionRule> baddbmm(OperatorOp op, const ExampleShapes &shapes) {
+  return addedProduct(op, shapes, "bmk, bkn", "bmn");
+}
+
+/// Splits a factor into runs of `granule` positions, which stay whole; all of it stays whole where they do
+/// not fill it.
+static void keepTogether(DimensionRule &rule, unsigned factor, int64_t granule) {
+  if (rule.factors[factor].size % granule) {
+    rule.factors[factor].kind = FactorKind::NeedsReplication;
+    return;
+  }
+  rule.factors[factor].size /= granule;
+  unsigned inner = rule.addFactor(FactorKind::NeedsReplication, granule);
+  for (auto *side : {&rule.operands, &rule.results})
+    for (DimensionRule::Dims &dims : *side)
+      for (DimensionRule::Dim &dim : dims)
+        if (dim == DimensionRule::Dim{factor})
+          dim.push_back(inner);
+}
+
+/// Rows of x[m,k] by experts, each with its own of weight[e,k,n]; where each expert's end is in offsets[e].
+/// The kernel wants rows that begin at multiples of 16 bytes.
+static std::optional<DimensionRule> groupedProduct(OperatorOp op, const ExampleShapes &shapes) {
+  constexpr int64_t alignment = 16;
+  auto rule = einsum(op, shapes, "mk, ekn, e -> mn", "m:block e:block");
+  auto type = dyn_cast<RankedTensorType>(op->getOperand(0).getType());
+  if (!rule || !type)
+    return std::nullopt;
+  unsigned summed = rule->operands[0][1][0], made = rule->operands[1][2][0];
+  for (unsigned factor : {summed, made})
+    keepTogether(*rule, factor, std::max<int64_t>(1, alignment / elementBytes(type.getElementType())));
+  return rule;
+}
+
+static std::optional<DimensionRule> matmul(OperatorOp op, const ExampleShapes &shapes) {
+  auto left = shapes.shapeOf(op->getOperand(0)), right = shapes.shapeOf(op->getOperand(1));
+  if (!left || !right)
+    return std::nullopt;
+  if (left->size() == 1)
+    return einsum(op, shapes, right->size() == 1 ? "k, k -> " : "k, ...kn -> ...n");
+  return einsum(op, shapes, right->size() == 1 ? "...mk, k -> ...m" : "...mk, ...kn -> ...mn");
+}
+
+/// A matmul of 4-d operands folds the leading ones; an operand whose layout does not allow that is copied.
+static int64_t matmulWorkspace(OperatorOp op, const ExampleShapes &shapes, int64_t) {
+  int64_t bytes = 0;
+  for (Value operand : op->getOperands()) {
+    auto type = dyn_cast<RankedTensorType>(operand.getType());
+    auto layout = type ? dyn_cast_or_null<LayoutAttr>(type.getEncoding()) : LayoutAttr();
+    if (type && type.getRank() > 3 && layout && !layout.getStrides().empty()) {
+      auto batch = SymbolicDim::parse(layout.getStrides()[0]),
+           head = SymbolicDim::parse(layout.getStrides()[1]);
+      auto outer = batch->evaluate(shapes.sizes()), inner = head->evaluate(shapes.sizes());
+      auto shape = shapes.shapeOf(operand);
+      if (shape && outer && inner && (*shape)[0] != 1 && *outer != *inner * (*shape)[1])
+        bytes += shapes.bytesOf(operand);
+    }
+  }
+  return bytes;
+}
+
+/// Letters as torch.einsum takes them; not where they are left out, repeat in one operand, or stand for
+/// several dimensions.
+static std::optional<DimensionRule> einsumOf(OperatorOp op, const ExampleShapes &shapes) {
+  auto equation = dyn_cast_or_null<StringAttr>(op.getConstantArgument("equation"));
+  if (!equation || equation.getValue().contains('.') || !equation.getValue().contains("->"))
+    return std::nullopt;
+  std::string text;
+  llvm::SmallDenseSet<char> letters;
+  for (char letter : equation.getValue()) {
+    if (letter == ',' || letter == '-')
+      letters.clear();
+    if (llvm::isAlpha(letter) && !letters.insert(letter).second)
+      return std::nullopt;
+    if (letter != ' ')
+      text += letter;
+  }
+  // The equation itself is the first operand.
+  return einsum(op, shapes, "," + text);
+}
+
+/// Two operations an element of the result and of each summed dimension.
+static double einsumFlops(OperatorOp op, const ExampleShapes &shapes) {
+  auto rule = einsumOf(op, shapes);
+  double flops = rule ? 2.0 * shapes.elementsOf(op->getResult(0)) : 0;
+  for (size_t i = 0; rule && i < rule->factors.size(); ++i)
+    if (rule->factors[i].kind == FactorKind::Reduce)
+      flops *= rule->factors[i].size;
+  return flops;
+}
+
+/// Every position is multiplied by all weight matrices (of inputs and of the hidden state).
+static double recurrentFlops(OperatorOp op, const ExampleShapes &shapes) {
+  auto input = shapes.shapeOf(op->getOperand(0));
+  if (!input || input->empty() || input->back() == 0)
+    return 0;
+  double weights = 0;
+  for (Value operand : flatOperands(op))
+    if (auto shape = shapes.shapeOf(operand); shape && shape->size() == 2)
+      weights += shapes.elementsOf(operand);
+  return 2.0 * weights * shapes.elementsOf(op->getOperand(0)) / input->back();
+}
+
+/// q[b,h,s,d], k[b,g,t,d], v[b,g,t,e]: two products of s × t a head (Vaswani et al. 2017); causal ones are
+/// made whole.
+static double attentionFlops(OperatorOp op, const ExampleShapes &shapes) {
+  auto query = shapes.shapeOf(op.getArgument("query")), key = shapes.shapeOf(op.getArgument("key"));
+  auto value = shapes.shapeOf(op.getArgument("value"));
+  if (!query || !key || !value || query->size() < 2 || key->size() < 2 || value->empty())
+    return 0;
+  double scores = double(shapes.elementsOf(op.getArgument("query"))) * (*key)[key->size() - 2];
+  return 2.0 * scores + 2.0 * scores / query->back() * value->back();
+}
+
+static std::optional<GemmShape> attentionProduct(OperatorOp op, const ExampleShapes &shapes) {
+  auto query = shapes.shapeOf(op.getArgument("query")), key = shapes.shapeOf(op.getArgument("key"));
+  if (attentionFlops(op, shapes) == 0)
+    return std::nullopt;
+  double rows = (*query)[query->size() - 2], depth = query->back();
+  return GemmShape{GemmKind::Attention, shapes.elementsOf(op.getArgument("query")) / rows / depth, rows,
+                      double((*key)[key->size() - 2]), depth};
+}
+
+/// Queries have several heads for each head of keys: the first of these is of the first so many queries.
+static std::optional<DimensionRule> groupHeads(DimensionRule rule) {
+  unsigned heads = rule.operands[0][1][0], groups = rule.operands[1][1][0];
+  DimensionRule::Factor &each = rule.factors[heads], &group = rule.factors[groups];
+  if (group.size == 0 || each.size % group.size)
+    return std::nullopt;
+  each = {FactorKind::PassThrough, each.size / group.size};
+  group.kind = FactorKind::PassThrough;
+  for (auto *side : {&rule.operands, &rule.results})
+    for (DimensionRule::Dims &dims : *side)
+      for (DimensionRule::Dim &dim : dims)
+        if (dim == DimensionRule::Dim{heads})
+          dim = {groups, heads};
+  int64_t all = rule.factors[heads].size * rule.factors[groups].size;
+  rule.shared = {rule.addFactor(FactorKind::PassThrough, all), groups, heads};
+  return rule;
+}
+
+static std::optional<DimensionRule> attention(OperatorOp op, const ExampleShapes &shapes) {
+  auto operands = operandShapes(op, shapes);
+  if (operands.size() < 3 || !operands[0] || !operands[1] || operands[0]->size() < 3)
+    return std::nullopt;
+  bool isGrouped =
+      operands[0]->size() == 4 && operands[1]->size() == 4 && (*operands[0])[1] != (*operands[1])[1];
+  std::string text = "...sd, ...td, ...te, ...st -> ...se";
+  // Heads of values may be grouped in another way than those of keys.
+  if (isGrouped && (!operands[2] || operands[2]->size() != 4 || (*operands[2])[1] != (*operands[1])[1]))
+    return std::nullopt;
+  if (isGrouped) {
+    size_t maskRank = operands.size() > 3 && operands[3] ? operands[3]->size() : 0;
+    text = ("bhsd, bgtd, bgte, " + StringRef("bhst").take_back(maskRank) + " -> bhse").str();
+  }
+  // A causal mask is counted from the first query and key.
+  bool isCausal = constantInt(op, "is_causal").value_or(1);
+  auto rule = einsumRule(text, isCausal ? "s:prefix t:prefix d:block" : "t:block d:block", operands,
+                         resultShapes(op, shapes));
+  return rule && isGrouped ? groupHeads(std::move(*rule)) : rule;
+}
+
+/// The CPU kernel's sum of each query row, kept for the backward pass; for each thread a block of scores and of
+/// results with their running maximum and sum; and a mask of bools as numbers.
+static int64_t attentionWorkspace(OperatorOp op, const ExampleShapes &shapes, int64_t threads) {
+  auto query = shapes.shapeOf(op.getArgument("query")), key = shapes.shapeOf(op.getArgument("key"));
+  if (!query || !key || query->size() != 4 || key->size() != 4)
+    return 0;
+  int64_t rows = (*query)[2], block = std::min<int64_t>(rows, rows >= 768 ? 256 : rows >= 192 ? 64 : 32);
+  int64_t scores = block * (std::min<int64_t>((*key)[2], 512) + 2 + query->back());
+  auto mask = dyn_cast<RankedTensorType>(op.getArgument("attn_mask").getType());
+  bool isBool = mask && mask.getElementType().isInteger(1);
+  return 4 * ((*query)[0] * (*query)[1] * rows + threads * scores +
+              (isBool ? shapes.elementsOf(op.getArgument("attn_mask")) : 0));
+}
+
+void addProducts(SemanticsTable &table) {
+  table.add({"aten.linear"}, {.isContraction = true,
+                              .sumsParts = true,
+                              .addedArgument = "bias",
+                              .hasTypesOfOperands = true,
+                              .flops = firstTimesLast,
+                              .product = firstBySecond,
+                              .dimensions = linear});
+  table.add({"aten.addmm"}, {.isContraction = true,
+                             .sumsParts = true,
+                             .addedArgument = "self",
+                             .addedScale = "beta",
+                             .hasTypesOfOperands = true,
+                             .flops = secondTimesLast,
+                             .product = secondByThird,
+                             .dimensions = addmm});
+  table.add({"aten.mm"}, {.isContraction = true,
+                          .sumsParts = true,
+                          .hasTypesOfOperands = true,
+                          .flops = firstTimesLast,
+                          .product = firstBySecond,
+                          .dimensions = mm});
+  table.add({"aten.bmm"}, {.isContraction = true,
+                           .sumsParts = true,
+                           .hasTypesOfOperands = true,
+                           .flops = firstTimesLast,
+                           .product = firstBySecond,
+                           .dimensions = bmm});
+  table.add({"aten.baddbmm"}, {.isContraction = true,
+                               .sumsParts = true,
+                               .addedArgument = "self",
+                               .addedScale = "beta",
+                               .hasTypesOfOperands = true,
+                               .flops = secondTimesLast,
+                               .product = secondByThird,
+                               .dimensions = baddbmm});
+  // Of one vector: too little to be worth another precision.
+  table.add({"aten.dot", "aten.vdot"},
+            {.sumsParts = true, .hasTypesOfOperands = true, .flops = firstTimesLast, .dimensions = dot});
+  table.add({"aten.mv"},
+            {.sumsParts = true, .hasTypesOfOperands = true, .flops = firstTimesLast, .dimensions = mv});
+  table.add({"aten.addmv"}, {.sumsParts = true,
+                             .addedArgument = "self",
+                             .addedScale = "beta",
+                             .hasTypesOfOperands = true,
+                             .flops = secondTimesLast,
+                             .dimensions = addmv});
+  table.add({"aten.outer", "aten.ger"}, {.hasTypesOfOperands = true, .dimensions = outer});
+  table.add({"aten.matmul"}, {.isContraction = true,
+                              .sumsParts = true,
+                              .hasTypesOfOperands = true,
+                              .flops = firstTimesLast,
+                              .product = firstBySecond,
+                              .workspaceBytes = matmulWorkspace,
+                              .dimensions = matmul});
+  table.add({"aten.einsum"}, {.isContraction = true,
+                              .sumsParts = true,
+                              .hasTypesOfOperands = true,
+                              .flops = einsumFlops,
+                              .dimensions = einsumOf});
+  table.add({"aten.lstm", "aten.gru", "aten.rnn_tanh", "aten.rnn_relu"},
+            {.hasTypesOfOperands = true, .chance = "dropout", .flops = recurrentFlops});
+  table.add({"quantized.linear", "quantized.linear_relu"},
+            {.flops = firstTimesLast, .dimensions = quantizedLinear});
+  // The scale of what they compute with is that of all rows together, so that no dimension may be split.
+  table.add({"quantized.linear_dynamic", "quantized.linear_relu_dynamic"}, {.flops = firstTimesLast});
+  table.add({"aten._make_per_tensor_quantized_tensor", "aten._make_per_channel_quantized_tensor",
+             "quantized.linear_prepack"},
+            {.prepacksWeights = true});
+  table.add({"aten._transformer_encoder_layer_fwd"},
+            {.hasTypesOfOperands = true, .flops = encoderLayerFlops});
+  // Rows by expert: the expert of a row is not in its position.
+  table.add({"aten._grouped_mm"}, {.isContraction = true,
+                                   .sumsParts = true,
+                                   .hasTypesOfOperands = true,
+                                   .permutationRole = PermutationRole::Group,
+                                   .flops = firstTimesLast,
+                                   .dimensions = groupedProduct});
+  table.add({"aten.scaled_dot_product_attention"}, {.isContraction = true,
+                                                    .wideArgument = "attn_mask",
+                                                    .hasTypesOfOperands = true,
+                                                    .chance = "dropout_p",
+                                                    .flops = attentionFlops,
+                                                    .product = attentionProduct,
+                                                    .workspaceBytes = attentionWorkspace,
+                                                    .dimensions = attention});
+}
+
+} // namespace cleave

@@ -1,0 +1,422 @@
+//===- ShardingPropagator.cpp - One propagation of labels --------------------------===//
+#include "partitioner/sharding/ShardingPropagator.h"
+#include <numeric>
+
+using namespace mlir;
+
+namespace cleave {
+
+//===- Labels -------------------------------------------------------------===//
+
+/// Control flow, states and items that are only known when it runs are whole.
+static bool canBeSplit(TensorRef tensor) {
+  Operation *maker = tensor.value.getDefiningOp();
+  return !maker || isa<ParamOp>(maker) || (isa<OperatorOp>(maker) && !isItemAccess(maker));
+}
+
+/// A tensor that is split in another dimension stays so.
+bool ShardingPropagator::give(TensorRef tensor, unsigned dim, const Labels &labels) {
+  if (!canBeSplit(tensor) || (isWhole && isWhole(tensor)))
+    return false;
+  auto [entry, isNew] = tensors.insert({tensor, {dim, {}}});
+  ShardAssignment &own = entry->second;
+  if (isNew)
+    own.labels.assign(labels.size(), ShardAssignment::kWhole);
+  if (own.dim != dim || own.labels.size() != labels.size())
+    return false;
+  if (own.labels == labels)
+    return true;
+  bool changed = false;
+  for (auto [to, label] : llvm::zip(own.labels, labels))
+    changed |= meet(to, label);
+  if (changed)
+    if (auto users = function.callsOf.find(tensor); users != function.callsOf.end())
+      queue.insert(users->second.begin(), users->second.end());
+  return true;
+}
+
+const ShardAssignment *ShardingPropagator::assignmentOf(TensorRef tensor) const {
+  auto found = tensors.find(tensor);
+  return found == tensors.end() ? nullptr : &found->second;
+}
+
+//===- Operators ----------------------------------------------------------===//
+
+/// Both ways along the dimension that is joined, cut or reordered.
+void ShardingPropagator::visitIndexMap(const Call &call) {
+  const IndexMap &rule = *call.indexMap;
+  auto labelsOf = [&](TensorRef tensor) -> const Labels * {
+    auto *found = assignmentOf(tensor);
+    return found && found->dim == rule.dim ? &found->labels : nullptr;
+  };
+  SmallVector<Labels> operands(call.operands.size()), results;
+  for (auto [tensor, labels] : llvm::zip(call.operands, operands))
+    if (auto *own = labelsOf(tensor))
+      labels = *own;
+  for (auto [tensor, sources] : llvm::zip(call.results, rule.results)) {
+    const Labels *own = labelsOf(tensor);
+    Labels &labels = results.emplace_back(sources.size(), ShardAssignment::kWhole);
+    for (auto [position, source] : llvm::enumerate(sources)) {
+      Labels &from = operands[source.operand];
+      if (own && from.empty())
+        from.assign(function.sizeOf(call.operands[source.operand], rule.dim), ShardAssignment::kWhole);
+      if (own)
+        meet(from[source.position], (*own)[position]);
+      if (!from.empty())
+        meet(labels[position], from[source.position]);
+    }
+  }
+  auto isLabelled = [](const Labels &labels) {
+    return llvm::any_of(labels, [](int32_t label) { return label != ShardAssignment::kWhole; });
+  };
+  for (auto [tensor, labels] : llvm::zip(call.operands, operands))
+    if (isLabelled(labels))
+      give(tensor, rule.dim, labels);
+  for (auto [tensor, labels] : llvm::zip(call.results, results))
+    if (isLabelled(labels))
+      give(tensor, rule.dim, labels);
+}
+
+ArrayRef<unsigned> ShardingPropagator::labelledFactors(TensorRef tensor, ArrayRef<DimensionRule::Dims> dims,
+                                              size_t index) const {
+  auto *assignment = assignmentOf(tensor);
+  // Operators of several results, as sort, give each the same dimensions.
+  const DimensionRule::Dims *own = dims.empty() ? nullptr : &dims[std::min(index, dims.size() - 1)];
+  return assignment && own && assignment->dim < own->size() ? ArrayRef<unsigned>((*own)[assignment->dim])
+                                                          : ArrayRef<unsigned>();
+}
+
+/// Gives a factor's positions the labels of a dimension that it is part of; `projected` is empty where they
+/// have none yet.
+void ShardingPropagator::project(const Labels &labels, const FactorSteps &steps, Labels &projected) {
+  // Mostly a dimension is one factor, and both have the same labels.
+  if (steps.stride == 1 && size_t(steps.size) == labels.size()) {
+    if (projected.empty())
+      projected = labels;
+    if (projected == labels)
+      return;
+  }
+  projected.resize(steps.size, ShardAssignment::kWhole);
+  steps.forEach(labels.size(),
+                [&](int64_t position, int64_t first) { meet(projected[first], labels[position]); });
+}
+
+/// What a group shares is wherever one of its positions is.
+const ShardingPropagator::Labels &ShardingPropagator::coverGroups(unsigned index, const Labels &labels, int64_t each) {
+  Labels &own = covers[index];
+  own.resize(labels.size() / each, ShardAssignment::kWhole);
+  for (auto [group, cover] : llvm::enumerate(own)) {
+    ArrayRef<int32_t> members = ArrayRef(labels).slice(group * each, each);
+    if (llvm::is_contained(members, ShardAssignment::kWhole))
+      continue;
+    if (cover == ShardAssignment::kWhole) {
+      cover = parents.size();
+      parents.push_back(cover);
+    }
+    for (int32_t member : members)
+      needs.insert({cover, member});
+  }
+  return own;
+}
+
+static bool isSplittable(FactorKind kind) {
+  return kind == FactorKind::PassThrough || kind == FactorKind::Reduce || kind == FactorKind::Lookup ||
+         kind == FactorKind::Broadcast;
+}
+
+/// Of the factors in labelled dimensions that can be split one that most of these dimensions have. Where a
+/// view takes a dimension apart, several are left: of these the one that this flow prefers, from the
+/// outermost on.
+std::optional<unsigned> ShardingPropagator::chooseFactor(const Call &call) {
+  llvm::MapVector<unsigned, unsigned> counts;
+  auto count = [&](ArrayRef<TensorRef> side, ArrayRef<DimensionRule::Dims> dims) {
+    for (auto [index, tensor] : llvm::enumerate(side))
+      for (unsigned factor : labelledFactors(tensor, dims, index))
+        if (auto [kind, size] = call.rule->factors[factor]; size > 1 && isSplittable(kind))
+          ++counts[factor];
+  };
+  count(call.operands, call.rule->operands);
+  count(call.results, call.rule->results);
+  unsigned most = 1;
+  for (auto &[factor, tensors] : counts)
+    most = std::max(most, tensors);
+  SmallVector<unsigned> candidates;
+  const auto &shared = call.rule->shared;
+  for (auto &[factor, tensors] : counts)
+    if (tensors == most) {
+      // Groups as they are, before what they are made of.
+      bool isOnlyGroup = shared && factor == shared->each && call.rule->factors[shared->groups].size == 1;
+      if (!isOnlyGroup)
+        candidates.push_back(factor);
+      if (isOnlyGroup ||
+          (shared && factor == shared->groups && isSplittable(call.rule->factors[shared->each].kind)))
+        candidates.push_back(shared->all);
+    }
+  if (candidates.empty())
+    return std::nullopt;
+  const OpSemantics &semantics = semanticsOf(OperatorOp(call.op).getName());
+  auto of = semantics.isView || semantics.mayBeView ? &Preference::ofViews : &Preference::ofOthers;
+  alternatives.*of = std::max<unsigned>(alternatives.*of, candidates.size());
+  return candidates[std::min<size_t>(preference.*of, candidates.size() - 1)];
+}
+
+void ShardingPropagator::visitFactors(unsigned index) {
+  const Call &call = function.calls[index];
+  auto known = factors.find(index);
+  std::optional<unsigned> factor = known != factors.end() ? std::optional(known->second) : chooseFactor(call);
+  if (!factor)
+    return;
+  factors[index] = *factor;
+  const DimensionRule &rule = *call.rule;
+  // Each rank makes its part.
+  if (rule.factors[*factor].kind == FactorKind::Broadcast)
+    return;
+  Labels labels;
+  auto collect = [&](ArrayRef<TensorRef> side, ArrayRef<DimensionRule::Dims> dims) {
+    for (auto [i, tensor] : llvm::enumerate(side))
+      if (auto steps = stepsOf(rule, labelledFactors(tensor, dims, i), *factor); steps && steps->count == 1)
+        project(assignmentOf(tensor)->labels, *steps, labels);
+  };
+  collect(call.operands, rule.operands);
+  collect(call.results, rule.results);
+  labels.resize(rule.factors[*factor].size, ShardAssignment::kWhole);
+  auto spread = [&](ArrayRef<TensorRef> side, ArrayRef<DimensionRule::Dims> dims) {
+    for (auto [i, tensor] : llvm::enumerate(side)) {
+      if (dims.empty())
+        continue;
+      for (auto [at, dim] : llvm::enumerate(dims[std::min(i, dims.size() - 1)])) {
+        unsigned d = at;
+        auto steps = stepsOf(rule, dim, *factor);
+        if (!steps)
+          continue;
+        const Labels &from = steps->count > 1 ? coverGroups(index, labels, steps->count) : labels;
+        if (dim.size() == 1 && steps->count == 1) {
+          give(tensor, d, labels);
+          continue;
+        }
+        int64_t size = 1;
+        for (unsigned part : dim)
+          size *= rule.factors[part].size;
+        Labels own(size);
+        steps->forEach(size,
+                       [&](int64_t position, int64_t first) { own[position] = from[first / steps->count]; });
+        // No view knows of a dimension of one group: what all share is said of the last one.
+        if (steps->count > 1 && size == 1) {
+          d = function.typeOf(tensor).getRank() - 1;
+          own.assign(function.sizeOf(tensor, d), own.front());
+        }
+        give(tensor, d, own);
+      }
+    }
+  };
+  spread(call.operands, rule.operands);
+  spread(call.results, rule.results);
+}
+
+bool ShardingPropagator::isAlong(const Call &call, TensorRef tensor) const {
+  auto *own = assignmentOf(tensor);
+  return own && call.indexMap && own->dim == call.indexMap->dim;
+}
+
+bool ShardingPropagator::isAlong(const Call &call) const {
+  auto isTensorAlong = [&](TensorRef tensor) { return isAlong(call, tensor); };
+  return llvm::any_of(call.operands, isTensorAlong) || llvm::any_of(call.results, isTensorAlong);
+}
+
+void ShardingPropagator::visit(unsigned index) {
+  visited.insert(index);
+  const Call &call = function.calls[index];
+  if (isAlong(call))
+    visitIndexMap(call);
+  else if (call.rule)
+    visitFactors(index);
+}
+
+//===- What is owed -------------------------------------------------------===//
+
+ShardingPropagator::Use ShardingPropagator::useOf(unsigned index, unsigned operand, std::optional<unsigned> factor) const {
+  const Call &call = function.calls[index];
+  TensorRef tensor = call.operands[operand];
+  if (isAlong(call))
+    return isAlong(call, tensor) ? Use::Pass : Use::Gather;
+  auto steps = factor ? stepsOf(*call.rule, labelledFactors(tensor, call.rule->operands, operand), *factor)
+                      : std::nullopt;
+  // What is shared is split only with those that share it.
+  if (!steps || (steps->count > 1 && !covers.contains(index)))
+    return Use::Gather;
+  FactorKind kind = call.rule->factors[*factor].kind;
+  if (kind == FactorKind::PassThrough)
+    return Use::Pass;
+  bool isSum = kind == FactorKind::Lookup ||
+               (kind == FactorKind::Reduce && semanticsOf(OperatorOp(call.op).getName()).sumsParts);
+  // What several ranks have would be added by each.
+  auto isApart = [&](int32_t label) { return label != ShardAssignment::kWhole && label < count; };
+  return isSum && llvm::all_of(assignmentOf(tensor)->labels, isApart) ? Use::Sum : Use::Gather;
+}
+
+bool ShardingPropagator::refuses(const Call &call, unsigned index, std::optional<unsigned> factor) const {
+  TensorRef result = call.results[index];
+  if (isAlong(call)) {
+    auto isSplit = [&](const IndexMap::Source &source) {
+      TensorRef tensor = call.operands[source.operand];
+      return isAlong(call, tensor) && assignmentOf(tensor)->labels[source.position] != ShardAssignment::kWhole;
+    };
+    return !isAlong(call, result) && llvm::any_of(call.indexMap->results[index], isSplit);
+  }
+  auto &all = call.rule->results;
+  if (all.empty() || stepsOf(*call.rule, labelledFactors(result, all, index), *factor))
+    return false;
+  auto hasFactor = [&](const DimensionRule::Dim &dim) {
+    return stepsOf(*call.rule, dim, *factor).has_value();
+  };
+  return llvm::any_of(all[std::min<size_t>(index, all.size() - 1)], hasFactor);
+}
+
+/// The tensor operand that is added to a product.
+static OpOperand *addedOperand(OperatorOp op) {
+  StringRef name = semanticsOf(op.getName()).addedArgument;
+  for (auto [argument, operand] : llvm::zip(op.getSchema().arguments, op->getOpOperands()))
+    if (!name.empty() && argument.name == name && isTensorLike(operand.get().getType()))
+      return &operand;
+  return nullptr;
+}
+
+/// What the call owes for the split.
+void ShardingPropagator::classify(unsigned index, ShardingGroup &found) const {
+  const Call &call = function.calls[index];
+  OperatorOp op = call.op;
+  auto known = factors.find(index);
+  auto factor = known == factors.end() ? std::nullopt : std::optional(known->second);
+  bool isSum = false, isSplit = false;
+  for (auto [i, tensor] : llvm::enumerate(call.operands)) {
+    if (!assignmentOf(tensor))
+      continue;
+    Use use = useOf(index, i, factor);
+    isSum |= use == Use::Sum;
+    isSplit |= use == Use::Pass;
+    if (use == Use::Gather)
+      found.gathers.push_back(call.uses[i]);
+  }
+  if (isSum)
+    found.sums.push_back(op->getResult(0));
+  if (OpOperand *added = isSum ? addedOperand(op) : nullptr)
+    found.addOnce.push_back(added);
+  for (auto [i, result] : llvm::enumerate(call.results))
+    if (auto value = cast<OpResult>(result.value); isSplit && refuses(call, i, factor))
+      if (!llvm::is_contained(found.reshards, value))
+        found.reshards.push_back(value);
+}
+
+//===- The class ----------------------------------------------------------===//
+
+/// The labels that one must be wherever, itself the first.
+static llvm::SmallSetVector<int32_t, 4> reachedFrom(int32_t label, const ShardingPropagator::Below &below) {
+  llvm::SmallSetVector<int32_t, 4> reached;
+  reached.insert(label);
+  for (unsigned i = 0; i < reached.size(); ++i)
+    if (auto members = below.find(reached[i]); members != below.end())
+      reached.insert(members->second.begin(), members->second.end());
+  return reached;
+}
+
+/// Of each label that must be wherever others are, these. Labels that must be where each other is become one.
+ShardingPropagator::Below ShardingPropagator::orderLabels() {
+  while (true) {
+    Below below;
+    for (auto [label, member] : needs)
+      if (find(label) != find(member))
+        below[find(label)].push_back(find(member));
+    auto isCycle = [&](const std::pair<int32_t, int32_t> &need) {
+      return find(need.first) != find(need.second) &&
+             reachedFrom(find(need.second), below).contains(find(need.first));
+    };
+    auto cycle = llvm::find_if(needs, isCycle);
+    if (cycle == needs.end())
+      return below;
+    unite(cycle->first, cycle->second);
+  }
+}
+
+/// Of a label that is not numbered yet.
+static constexpr int32_t kUnnumbered = -2;
+
+/// Numbers the labels of a class, and gives the number of each.
+std::vector<int32_t> ShardingPropagator::number(ShardingGroup &found) {
+  const Below below = orderLabels();
+  std::vector<int32_t> numbers(parents.size(), kUnnumbered);
+  llvm::SetVector<int32_t> sharing;
+  for (auto &[ref, assignment] : tensors)
+    for (int32_t given : assignment.labels) {
+      int32_t label = given == ShardAssignment::kWhole ? given : find(given);
+      if (label == ShardAssignment::kWhole || numbers[label] != kUnnumbered || sharing.contains(label))
+        continue;
+      auto reached = reachedFrom(label, below);
+      if (llvm::any_of(reached, [&](int32_t other) { return everywhere.contains(other); }))
+        numbers[label] = ShardAssignment::kWhole;
+      else if (reached.size() > 1)
+        sharing.insert(label);
+      else
+        numbers[label] = found.count++;
+    }
+  for (int32_t label : sharing) {
+    std::vector<int32_t> members;
+    for (int32_t member : reachedFrom(label, below))
+      if (numbers[member] >= 0 && numbers[member] < found.count)
+        members.push_back(numbers[member]);
+    const bool isWhole = int32_t(members.size()) == found.count;
+    numbers[label] = isWhole ? ShardAssignment::kWhole : found.count + int32_t(found.shared.size());
+    if (!isWhole)
+      found.shared.push_back(std::move(members));
+  }
+  return numbers;
+}
+
+/// The class of the labels that there are.
+ShardingGroup ShardingPropagator::conclude() {
+  ShardingGroup result;
+  const std::vector<int32_t> numbers = number(result);
+  llvm::MapVector<TensorRef, ShardAssignment> flowed = std::move(tensors);
+  tensors = {};
+  for (auto &[ref, assignment] : flowed) {
+    ShardAssignment own = assignment;
+    for (int32_t &label : own.labels)
+      label = label == ShardAssignment::kWhole ? label : numbers[find(label)];
+    if (llvm::any_of(own.labels, [](int32_t label) { return label != ShardAssignment::kWhole; }))
+      tensors.insert({ref, std::move(own)});
+    else if (llvm::none_of(assignment.labels, [&](int32_t label) {
+               return label != ShardAssignment::kWhole && everywhere.contains(find(label));
+             }))
+      result.whole.push_back(ref);
+  }
+  count = result.count;
+  for (unsigned index : visited)
+    classify(index, result);
+  result.tensors = std::move(tensors);
+  tensors = std::move(flowed);
+  return result;
+}
+
+ShardingGroup ShardingPropagator::run(TensorRef tensor, unsigned dim, int64_t size) {
+  parents.resize(size);
+  std::iota(parents.begin(), parents.end(), 0);
+  give(tensor, dim, parents);
+  while (!queue.empty()) {
+    unsigned next = *queue.begin();
+    queue.erase(queue.begin());
+    visit(next);
+  }
+  return conclude();
+}
+
+ShardingGroup ShardingPropagator::keepWhole(ShardingGroup found) {
+  while (!found.gathers.empty()) {
+    for (OpOperand *use : found.gathers)
+      for (int32_t label : tensors.find(ShardingPropagation::tensorOf(use->get()))->second.labels)
+        if (label != ShardAssignment::kWhole)
+          everywhere.insert(find(label));
+    found = conclude();
+  }
+  return found;
+}
+
+} // namespace cleave

@@ -1,0 +1,257 @@
+//===- TokenPermutation.cpp - Rows of the batch, sorted and brought back ---------===//
+#include "partitioner/sharding/TokenPermutation.h"
+#include "ir/semantics/Shapes.h"
+#include "mlir/IR/Matchers.h"
+#include "partitioner/sharding/BatchAnalysis.h"
+
+using namespace mlir;
+
+namespace cleave {
+
+StringRef TokenPermutation::length(Value value) const {
+  auto tensor = dyn_cast<RankedTensorType>(value.getType());
+  auto layout = tensor ? dyn_cast_or_null<LayoutAttr>(tensor.getEncoding()) : LayoutAttr();
+  auto dim = dimensionHolding(value.getType(), batch);
+  return layout && dim ? StringRef(layout.getDims()[*dim]) : StringRef();
+}
+
+/// `times` the size that the text says.
+static std::optional<SymbolicDim> multiple(StringRef text, int64_t times) {
+  auto size = SymbolicDim::parse(text);
+  if (!size || size->isUnknown())
+    return std::nullopt;
+  auto terms = size->getTerms();
+  for (auto &[names, coefficient] : terms)
+    coefficient *= times;
+  return SymbolicDim::make(std::move(terms), size->getDivisor());
+}
+
+/// A number that the program holds, be it as a tensor.
+static std::optional<int64_t> constantOf(Value value) {
+  if (auto held = value.getDefiningOp<ParamOp>())
+    return held.getValue() && held.getValue()->size() == 1 ? std::optional((*held.getValue())[0])
+                                                           : std::nullopt;
+  auto made = value.getDefiningOp<OperatorOp>();
+  if (made && semanticsOf(made.getName()).isScalar && made->getNumOperands() == 1 &&
+      isTensorLike(value.getType()))
+    value = made->getOperand(0);
+  IntegerAttr number;
+  return matchPattern(value, m_Constant(&number)) ? std::optional(number.getInt()) : std::nullopt;
+}
+
+static Type elementOf(Value value) {
+  auto type = dyn_cast<ShapedType>(value.getType());
+  return type ? type.getElementType() : Type();
+}
+
+/// Holds any position, or number of rows.
+static bool holdsPositions(Value value) {
+  Type element = elementOf(value);
+  return element && (element.isSignlessInteger(32) || element.isSignlessInteger(64));
+}
+
+/// Holds whole numbers as they are, below 2^24 at least.
+static bool holdsWholeNumbers(Value value) {
+  Type element = elementOf(value);
+  return holdsPositions(value) || (element && (element.isF32() || element.isF64()));
+}
+
+/// The tensor whose elements these are, in whatever shape.
+static OpResult sourceOf(Value value) {
+  while (auto op = value.getDefiningOp<OperatorOp>()) {
+    const OpSemantics &semantics = semanticsOf(op.getName());
+    Value before = op->getOperand(0);
+    bool isSame = (semantics.isView || semantics.mayBeView) && elementOf(before) == elementOf(value);
+    if (!isSame && !(semantics.isCast && holdsWholeNumbers(value)))
+      break;
+    value = before;
+  }
+  return dyn_cast<OpResult>(value);
+}
+
+/// The values are whole numbers from 0 on, below what is returned; nothing where that is not known.
+static std::optional<int64_t> boundOf(Value value, const ExampleShapes &shapes) {
+  OpResult source = sourceOf(value);
+  if (!source || !isa<OperatorOp>(source.getOwner()))
+    return std::nullopt;
+  auto op = cast<OperatorOp>(source.getOwner());
+  if (!semanticsOf(op.getName()).givesPositions || source.getResultNumber() + 1 != op->getNumResults())
+    return std::nullopt;
+  auto shape = shapes.shapeOf(op->getOperand(0));
+  auto named = constantInt(op, "dim");
+  auto dim = shape && named ? dimensionAt(*named, shape->size()) : std::nullopt;
+  return dim ? std::optional((*shape)[*dim]) : std::nullopt;
+}
+
+void TokenPermutation::visitAggregate(Operation *op) {
+  if (Operation *sort = sortBefore(op))
+    known[op->getResult(0)] = {sort, Content::Items};
+}
+
+Operation *TokenPermutation::sortBefore(Operation *op) const {
+  auto call = dyn_cast<OperatorOp>(op);
+  for (Value operand : call ? flatOperands(call) : SmallVector<Value>(op->getOperands()))
+    if (Operation *sort = sortOf(operand))
+      return sort;
+  return nullptr;
+}
+
+/// A sort of one row after another, by what the rows hold.
+bool TokenPermutation::beginOrder(OperatorOp op) {
+  Value sorted = op->getOperand(0);
+  auto type = dyn_cast<RankedTensorType>(sorted.getType());
+  if (semanticsOf(op.getName()).permutationRole != PermutationRole::Sort || !type || type.getRank() != 1 ||
+      length(sorted).empty() || sortOf(sorted))
+    return false;
+  for (OpResult result : op->getResults())
+    known[result] = {op,
+                     result.getResultNumber() + 1 == op->getNumResults() ? Content::Sources : Content::Keys};
+  return true;
+}
+
+bool TokenPermutation::isRange(Value value, StringRef end) const {
+  auto maker = value.getDefiningOp<OperatorOp>();
+  auto countsTo = maker ? semanticsOf(maker.getName()).countsTo : nullptr;
+  Value last = countsTo ? countsTo(maker) : Value();
+  auto size = last ? last.getDefiningOp<SizeOp>() : SizeOp();
+  return size && size.getExpression() == end;
+}
+
+/// Each whole number that a key can be has a bin of its own, and groups are in their order.
+bool TokenPermutation::countsKeys(OperatorOp op, Operation *sort) const {
+  auto counted = semanticsOf(op.getName()).countedNumbers;
+  const std::optional<int64_t> numbers = counted ? counted(op) : std::nullopt;
+  auto bound = boundOf(sort->getOperand(0), shapes);
+  auto descending = constantInt(OperatorOp(sort), "descending");
+  return is(op->getOperand(0), Content::Keys) && numbers && bound && *bound <= *numbers && descending == 0;
+}
+
+std::optional<TokenPermutation::Known> TokenPermutation::followLookup(OperatorOp op, Operation *sort, bool &isBack) const {
+  auto rule = dimensionRuleOf(op, shapes);
+  if (!rule || rule->lookups.size() != 1)
+    return std::nullopt;
+  const DimensionRule::Lookup &lookup = rule->lookups[0];
+  SmallVector<Value> operands = flatOperands(op);
+  Value table = operands[lookup.operand], index = operands[lookup.index];
+  if (dimensionHolding(table.getType(), batch) != lookup.dim)
+    return std::nullopt;
+  StringRef rows = length(sort->getOperand(0));
+  if (is(index, Content::Sources) && !sortOf(table) &&
+      multiple(length(table), known.lookup(index).choices) == SymbolicDim::parse(rows))
+    return Known{sort, Content::Rows};
+  isBack = is(index, Content::Returns) && isInOrder(table) && !is(table, Content::Sources) &&
+           length(table) == rows;
+  return isBack ? std::optional(Known{}) : std::nullopt;
+}
+
+/// Along one dimension, at all positions, so that nothing stays of what they are written into.
+std::optional<TokenPermutation::Known> TokenPermutation::followPlacing(OperatorOp op, Operation *sort, bool &isBack) const {
+  auto indices = op->getOperand(1).getDefiningOp<ListOp>();
+  if (!indices || indices.getElements().size() != 1 || constantInt(op, "accumulate") != 0)
+    return std::nullopt;
+  Value into = op->getOperand(0), index = indices.getElements()[0], values = op->getOperand(2);
+  StringRef rows = length(sort->getOperand(0));
+  if (!is(index, Content::Sources) || known.lookup(index).choices != 1 ||
+      dimensionHolding(into.getType(), batch) != 0u || length(into) != rows)
+    return std::nullopt;
+  if (isRange(values, rows))
+    return Known{sort, Content::Returns};
+  isBack = isInOrder(values) && !is(values, Content::Sources) && length(values) == rows &&
+           dimensionHolding(values.getType(), batch) == 0u;
+  return isBack ? std::optional(Known{}) : std::nullopt;
+}
+
+/// What the result can hold of it.
+static bool canHold(Value result, TokenPermutation::Content content) {
+  switch (content) {
+  case TokenPermutation::Content::Sources:
+  case TokenPermutation::Content::Returns:
+    return holdsPositions(result);
+  case TokenPermutation::Content::Keys:
+  case TokenPermutation::Content::Counts:
+  case TokenPermutation::Content::Ends:
+    return holdsWholeNumbers(result);
+  default:
+    return true;
+  }
+}
+
+std::optional<TokenPermutation::Known> TokenPermutation::follow(OperatorOp op, Operation *sort, bool &isBack) const {
+  const OpSemantics &semantics = semanticsOf(op.getName());
+  Value first = op->getOperand(0);
+  const Known own = known.lookup(first);
+  if (semantics.isLookup)
+    return followLookup(op, sort, isBack);
+  // The same numbers in another dtype.
+  if (semantics.isCast && own.sort && length(first) == length(op->getResult(0)))
+    return own;
+  switch (semantics.permutationRole) {
+  case PermutationRole::Place:
+    return followPlacing(op, sort, isBack);
+  case PermutationRole::Count:
+    return countsKeys(op, sort) ? std::optional(Known{sort, Content::Counts}) : std::nullopt;
+  case PermutationRole::RunningSum:
+    return is(first, Content::Counts) ? std::optional(Known{sort, Content::Ends}) : std::nullopt;
+  case PermutationRole::Group: {
+    // A bias, for one.
+    auto more = op->getOperands().drop_front(3);
+    bool isOne = llvm::none_of(more, [&](Value value) { return sortOf(value) || !length(value).empty(); }) &&
+                 is(first, Content::Rows) && is(op->getOperand(2), Content::Ends) &&
+                 !sortOf(op->getOperand(1)) && length(op->getOperand(1)).empty() &&
+                 dimensionHolding(first.getType(), batch) == 0u &&
+                 length(first) == length(sort->getOperand(0));
+    return isOne ? std::optional(Known{sort, Content::Rows}) : std::nullopt;
+  }
+  case PermutationRole::Quotient: {
+    auto choices = constantOf(op->getOperand(1));
+    bool isOne = is(first, Content::Sources) && own.choices == 1 && choices && *choices > 0;
+    return isOne ? std::optional(Known{sort, Content::Sources, *choices}) : std::nullopt;
+  }
+  default:
+    return std::nullopt;
+  }
+}
+
+/// Whether all that holds the batch is in the order of one sort, and nothing else of it is read.
+bool TokenPermutation::isAligned(OperatorOp op) const {
+  return llvm::all_of(flatOperands(op), [&](Value operand) {
+    // Of lists that operators give it is not known here what they hold.
+    bool isMadeList = isa<ListType>(operand.getType()) && operand.getDefiningOp<OperatorOp>();
+    if (!sortOf(operand))
+      return !isMadeList && !dimensionHolding(operand.getType(), batch);
+    return isInOrder(operand) && !is(operand, Content::Sources);
+  });
+}
+
+TokenPermutation::Verdict TokenPermutation::visit(OperatorOp op) {
+  const OpSemantics &semantics = semanticsOf(op.getName());
+  if (beginOrder(op))
+    return Verdict::Followed;
+  Operation *sort = sortBefore(op);
+  // Of what takes sizes alone the elements do not matter.
+  if (!sort || semantics.readsNoElements || semantics.isUninitialized)
+    return Verdict::Unconcerned;
+  auto isOther = [&](Value operand) { return sortOf(operand) && sortOf(operand) != sort; };
+  if (llvm::any_of(flatOperands(op), isOther))
+    return Verdict::Refused;
+  bool isBack = false;
+  if (auto found = follow(op, sort, isBack); found && canHold(op->getResult(0), found->content)) {
+    if (!isBack)
+      known[op->getResult(0)] = *found;
+    return Verdict::Followed;
+  }
+  return isAligned(op) ? Verdict::Aligned : Verdict::Refused;
+}
+
+bool TokenPermutation::keepOrder(Operation *op) {
+  Operation *sort = sortBefore(op);
+  for (Value result : op->getResults()) {
+    // A dimension that is taken apart would part rows that are not of one sample.
+    if (isTensorLike(result.getType()) && length(result) != length(sort->getOperand(0)))
+      return false;
+    known[result] = {sort, Content::Rows};
+  }
+  return true;
+}
+
+} // namespace cleave

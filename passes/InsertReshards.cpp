@@ -1,0 +1,122 @@
+//===- InsertReshards.cpp - Reshards where operators need other parts ---===//
+#include "partitioner/sharding/Sharding.h"
+#include "passes/Passes.h"
+#include "passes/TensorShardings.h"
+
+using namespace mlir;
+
+namespace cleave {
+
+#define GEN_PASS_DEF_RESOLVECONFLICTS
+#include "passes/Passes.h.inc"
+
+namespace {
+/// Makes what every operation is given the parts that it needs.
+class Resolver {
+public:
+  explicit Resolver(func::FuncOp function) : block(function.getBody().front()), propagation(function) {
+    for (const SplittableCall &call : propagation.getCalls())
+      calls[call.op] = &call;
+  }
+
+  void run() {
+    for (Operation &op : llvm::make_early_inc_range(block))
+      if (auto known = calls.find(&op); known != calls.end())
+        visitCall(*known->second);
+      else if (auto boundary = dyn_cast<BoundaryOp>(op))
+        visitBoundary(boundary);
+      else if (!isLookedThrough(&op))
+        requireWhole(&op);
+  }
+
+private:
+  static bool takesItems(Operation *op) { return isa<UnpackOp>(op) || isItemAccess(op); }
+
+  /// Whether operators see the items of the aggregate, each by itself.
+  static bool isLookedThrough(Operation *op) {
+    if (takesItems(op))
+      return true;
+    auto isCall = [&](Operation *user) {
+      return user->getBlock() == op->getBlock() && isa<OperatorOp>(user) && !takesItems(user);
+    };
+    return isa<ListOp, TupleOp>(op) && (ShardingPropagation::isTakenByItems(op->getResult(0)) ||
+                                        (isa<ListOp>(op) && llvm::all_of(op->getUsers(), isCall)));
+  }
+
+  void visitCall(const SplittableCall &call) {
+    SmallVector<ShardingAttr> operands, wanted;
+    for (TensorRef tensor : call.operands)
+      operands.push_back(shardingOf(tensor));
+    for (TensorRef tensor : call.results)
+      wanted.push_back(shardingOf(tensor));
+    CallSplit split = splitOf(propagation, call, operands, wanted);
+    for (auto [use, has, needs] : llvm::zip(call.uses, operands, split.operands))
+      if (has != needs)
+        use->set(reshard(use->get(), needs));
+    for (auto [tensor, sharding] : llvm::zip(call.results, split.results))
+      setSharding(tensor, sharding);
+  }
+
+  /// Whoever asked for a module's output wants the whole; everybody else takes what it was before.
+  void visitBoundary(BoundaryOp boundary) {
+    Value value = boundary.getValue();
+    if (!shardingOf(ShardingPropagation::tensorOf(value)))
+      return;
+    boundary.getResult().replaceAllUsesWith(value);
+    boundary.getValueMutable().set(reshard(value, {}));
+  }
+
+  /// Control flow, states, what the caller gets, and lists that somebody else takes.
+  void requireWhole(Operation *op) {
+    op->walk([&](Operation *inner) {
+      for (OpOperand &use : inner->getOpOperands())
+        if (use.get().getParentBlock() == &block && isTensorLike(use.get().getType()) &&
+            shardingOf(ShardingPropagation::tensorOf(use.get())))
+          use.set(reshard(use.get(), {}));
+    });
+  }
+
+  /// Once for all users, where the value is made.
+  Value reshard(Value value, ShardingAttr sharding) {
+    Value &known = made[{value, sharding}];
+    if (!known) {
+      OpBuilder b(value.getContext());
+      b.setInsertionPointAfterValue(value);
+      auto op = b.create<ReshardOp>(value.getLoc(), value.getType(), value);
+      setSharding({op.getResult()}, sharding);
+      known = op;
+    }
+    return known;
+  }
+
+  Block &block;
+  ShardingPropagation propagation;
+  DenseMap<Operation *, const SplittableCall *> calls;
+  DenseMap<std::pair<Value, Attribute>, Value> made;
+};
+
+struct InsertReshards : impl::InsertReshardsBase<InsertReshards> {
+  void runOnOperation() override {
+    func::FuncOp function = getOperation();
+    if (failed(checkShardings(function)))
+      return signalPassFailure();
+    if (tensorRanksOf(function) < 2)
+      return;
+    shareNoLists(function);
+    Resolver(function).run();
+  }
+
+  /// A list of tensors for each operator that takes it, as they may need other parts.
+  static void shareNoLists(func::FuncOp function) {
+    for (auto list : llvm::make_early_inc_range(function.getBody().front().getOps<ListOp>())) {
+      bool holdsTensors = llvm::any_of(list.getElements().getTypes(), isTensorLike);
+      while (holdsTensors && !list->use_empty() && !list->hasOneUse() && isMemoryEffectFree(list)) {
+        OpBuilder b(list);
+        list->getUses().begin()->set(b.clone(*list)->getResult(0));
+      }
+    }
+  }
+};
+} // namespace
+
+} // namespace cleave

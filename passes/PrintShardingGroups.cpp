@@ -1,0 +1,82 @@
+//===- PrintShardingGroups.cpp - What splitting a dimension entails ---------===//
+#include "partitioner/sharding/ShardingPropagation.h"
+#include "passes/Passes.h"
+#include "llvm/ADT/SetVector.h"
+
+using namespace mlir;
+
+namespace cleave {
+
+#define GEN_PASS_DEF_PRINTSPLITCLASSES
+#include "passes/Passes.h.inc"
+
+namespace {
+struct PrintShardingGroups : impl::PrintShardingGroupsBase<PrintShardingGroups> {
+  // Of the module, so that functions are printed in order.
+  void runOnOperation() override {
+    for (auto function : getOperation().getOps<func::FuncOp>())
+      print(function);
+    markAllAnalysesPreserved();
+  }
+
+  static void print(func::FuncOp function) {
+    ShardingPropagation propagation(function);
+    llvm::DenseSet<std::pair<Value, unsigned>> seen;
+    for (auto param : function.getBody().getOps<ParamOp>()) {
+      auto type = dyn_cast<RankedTensorType>(param.getType());
+      for (unsigned dim = 0; type && dim < type.getRank(); ++dim) {
+        if (type.getDimSize(dim) < 2 || seen.contains({param, dim}))
+          continue;
+        ShardingGroup found = propagation.propagate({param}, dim);
+        for (auto &[tensor, assignment] : found.tensors)
+          seen.insert({tensor.value, assignment.dim});
+        print(param, dim, found);
+      }
+    }
+  }
+
+  /// The runs of positions that the first of two ranks has.
+  static std::string firstHalf(const ShardAssignment &assignment, const ShardingGroup &found) {
+    std::string text;
+    size_t begin = 0, size = assignment.labels.size();
+    auto isThere = [&](int32_t label) { return label < found.count / 2; };
+    auto isFirst = [&](size_t i) { return i < size && found.isWhere(assignment.labels[i], isThere); };
+    for (size_t i = 0; i <= size; ++i) {
+      if (isFirst(i) && (i == 0 || !isFirst(i - 1)))
+        begin = i;
+      if (!isFirst(i) && i > 0 && isFirst(i - 1))
+        text += " " + std::to_string(begin) + ":" + std::to_string(i);
+    }
+    return text;
+  }
+
+  static void print(StringRef what, OpOperand &use) {
+    llvm::outs() << "  " << what << " operand " << use.getOperandNumber() << " of "
+                 << use.getOwner()->getName() << " at " << modulePath(use.getOwner()) << "\n";
+  }
+
+  static void print(ParamOp seed, unsigned dim, const ShardingGroup &found) {
+    llvm::outs() << "class of " << seed.getName() << " dim " << dim << ": " << found.count << " parts, "
+                 << found.tensors.size() << " tensors, " << found.sums.size() << " sums, "
+                 << found.gathers.size() << " gathers, " << found.reshards.size() << " reshards, "
+                 << found.outputs.size() << " outputs\n";
+    for (auto &[tensor, assignment] : found.tensors)
+      if (auto param = tensor.value.getDefiningOp<ParamOp>())
+        llvm::outs() << "  weight " << param.getName() << " dim " << assignment.dim << ", first half"
+                     << firstHalf(assignment, found) << "\n";
+    for (OpResult sum : found.sums)
+      llvm::outs() << "  sum " << sum.getOwner()->getName() << " at " << modulePath(sum.getOwner()) << "\n";
+    for (OpOperand *use : found.addOnce)
+      print("add once", *use);
+    for (OpOperand *use : found.gathers)
+      print("gather", *use);
+    for (OpResult result : found.reshards)
+      llvm::outs() << "  reshard result " << result.getResultNumber() << " of "
+                   << result.getOwner()->getName() << " at " << modulePath(result.getOwner()) << "\n";
+    for (OpOperand *use : found.outputs)
+      llvm::outs() << "  output " << use->getOperandNumber() << "\n";
+  }
+};
+} // namespace
+
+} // namespace cleave

@@ -1,0 +1,113 @@
+//===- PlanRanks.cpp ------------------------------------------------------===//
+#include "runtime/device/PlanRanks.h"
+#include "codegen/plan/Batch.h"
+#include "codegen/plan/Schedule.h"
+#include "llvm/ADT/STLExtras.h"
+
+namespace cleave::runtime {
+
+using llvm::Error;
+using llvm::Twine;
+using plan::ActionKind;
+
+static Error unsupported(const Twine &found, const Twine &expected) {
+  return llvm::createStringError("plan has " + found + ", but this version runs " + expected + " only");
+}
+
+static Error checkSchedule(const plan::Schedule &schedule) {
+  if (schedule.slices != 1)
+    return unsupported(Twine(schedule.slices) + " sequence slices", "one slice");
+  for (const auto &rank : schedule.ranks)
+    for (const auto &action : rank->actions)
+      if (!llvm::is_contained({ActionKind::Forward, ActionKind::Send, ActionKind::Recv}, action->kind))
+        return unsupported(Twine("training actions (") + plan::wire::EnumNameActionKind(action->kind) + ")",
+                           "forward passes");
+  return Error::success();
+}
+
+Error checkSupported(const plan::Plan &plan) {
+  for (const auto &schedule : plan.schedules)
+    if (Error error = checkSchedule(*schedule))
+      return error;
+  return Error::success();
+}
+
+/// Of two ranks of a tensor group.
+static Error checkGroup(size_t rank, llvm::StringRef device, size_t other, llvm::StringRef otherDevice) {
+  const bool isGpu = device.starts_with("cuda");
+  if (isGpu != otherDevice.starts_with("cuda"))
+    return llvm::createStringError("ranks " + Twine(rank) + " and " + Twine(other) +
+                                   " are a tensor group on " + device + " and " + otherDevice +
+                                   "; pass --devices with CPUs only, or GPUs only, for its ranks");
+  if (isGpu && device == otherDevice)
+    return llvm::createStringError("ranks " + Twine(rank) + " and " + Twine(other) +
+                                   " are a tensor group on one GPU, " + device +
+                                   "; give each a GPU of its own: repeating one in --devices is for pipeline "
+                                   "stages only");
+  return Error::success();
+}
+
+llvm::Expected<std::vector<std::string>> expandDevices(std::vector<std::string> names, size_t ranks,
+                                                       const std::optional<Launch> &launch) {
+  if (names != std::vector<std::string>{"cuda"})
+    return names;
+  if (launch && !launch->localRank)
+    return llvm::createStringError(
+        "device cuda: found no place of this process on its machine (LOCAL_RANK, OMPI_COMM_WORLD_LOCAL_RANK, "
+        "SLURM_LOCALID or MPI_LOCALRANKID, as its launcher has it), by which it has a GPU; pass --devices "
+        "with "
+        "an entry a rank: cuda:0,cuda:1");
+  names.clear();
+  for (size_t rank = 0; rank < ranks; ++rank)
+    names.push_back("cuda:" + std::to_string(launch ? *launch->localRank : rank));
+  return names;
+}
+
+Error checkDevices(const plan::Plan &plan, llvm::ArrayRef<std::string> names) {
+  const size_t tp = plan.mesh->tp;
+  // A wrong number of names is another error.
+  for (size_t rank = 0; rank < names.size() - names.size() % tp; ++rank)
+    for (size_t other = rank - rank % tp; other < rank; ++other)
+      if (Error error = checkGroup(other, names[other], rank, names[rank]))
+        return error;
+  return Error::success();
+}
+
+size_t rankCount(const plan::Plan &plan) { return size_t(plan.mesh->pp) * plan.mesh->dp * plan.mesh->tp; }
+
+uint32_t peerOf(const plan::Plan &plan, uint32_t rank, const plan::Action &action) {
+  const auto &own = plan.stages[action.stage]->ranks, &others = plan.stages[action.peer]->ranks;
+  return others[llvm::find(own, rank) - own.begin()];
+}
+
+bool givesOutput(const plan::Plan &plan, uint32_t rank, uint32_t signature, uint32_t leaf) {
+  const plan::Signature &own = *plan.signatures[signature];
+  const plan::Output &output = *own.outputs[leaf];
+  const bool isShared = own.batch >= 0 && plan::batchDimension(*output.type, own.batch);
+  return llvm::is_contained(plan.stages[output.stage]->ranks, rank) && plan::tensorRankOf(plan, rank) == 0 &&
+         (isShared || plan::dataRankOf(plan, rank) == 0);
+}
+
+std::vector<const plan::Program *> programsOf(const plan::Plan &plan, uint32_t rank) {
+  std::vector<const plan::Program *> programs;
+  for (const auto &program : plan.programs)
+    if (program->tp_rank == plan::tensorRankOf(plan, rank) &&
+        llvm::is_contained(plan.stages[program->stage]->ranks, rank))
+      programs.push_back(program.get());
+  return programs;
+}
+
+bool readsInputs(const plan::Plan &plan, uint32_t rank, uint32_t signature) {
+  return llvm::any_of(programsOf(plan, rank), [&](const plan::Program *program) {
+    return program->signature == signature && llvm::any_of(program->inputs, [](const auto &input) {
+             return input->source == plan::Source::Request;
+           });
+  });
+}
+
+const plan::Schedule &scheduleOf(const plan::Plan &plan, uint32_t signature) {
+  return **llvm::find_if(plan.schedules,
+                         [&](const auto &schedule) { return schedule->signature == signature; });
+}
+
+} // namespace cleave::runtime

@@ -1,0 +1,167 @@
+//===- GraphedStage.cpp - A stage's calls as one, on a GPU ------------------===//
+#include "runtime/executor/GraphedStage.h"
+#include "runtime/base/Exceptions.h"
+#include "runtime/base/Values.h"
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringRef.h"
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/enum_tag.h>
+#include <optional>
+
+namespace cleave::runtime {
+
+using c10::IValue;
+using llvm::ArrayRef;
+using llvm::MutableArrayRef;
+using plan::InstructionKind;
+
+/// Runs before a capture: libraries choose their algorithms and make their workspaces in the first.
+static constexpr uint32_t kWarmUps = 2;
+/// Each holds the memory of a whole run.
+static constexpr size_t kMostSizes = 8;
+
+/// Whether `call` drops nothing out, by a constant chance of zero, and so draws no random numbers.
+static bool dropsNothing(const plan::Program &program, const plan::Instruction &call,
+                         const c10::FunctionSchema &schema) {
+  std::optional<int> chance = schema.argumentIndexWithName("dropout_p");
+  if (!chance || size_t(*chance) >= call.operands.size())
+    return false;
+  return llvm::any_of(program.constants, [&](const auto &constant) {
+    return constant->slot == call.operands[*chance] && constant->value->kind == plan::ConstantKind::Float &&
+           constant->value->real == 0;
+  });
+}
+
+/// Why a call of operator `qualified` cannot be captured; empty where nothing is known to be in the way.
+static std::string obstacleIn(const std::string &qualified, const plan::Program &program,
+                              const plan::Instruction &call) {
+  if (llvm::StringRef(qualified).starts_with("spmd::"))
+    return "it has collectives (" + qualified + ")";
+  auto [name, overload] = llvm::StringRef(qualified).split('.');
+  auto found = c10::Dispatcher::singleton().findSchema({name.str(), overload.str()});
+  if (!found)
+    return "";
+  if (found->hasTag(at::Tag::nondeterministic_seeded) && !dropsNothing(program, call, found->schema()))
+    return "it draws random numbers (" + qualified + ")";
+  // Of `index` only with masks, whose capture fails.
+  const bool isDependent =
+      found->hasTag(at::Tag::data_dependent_output) ||
+      (found->hasTag(at::Tag::dynamic_output_shape) && qualified != "aten::index.Tensor");
+  return isDependent ? "what it calls depends on contents of tensors (" + qualified + ")" : "";
+}
+
+static std::string obstacleIn(const plan::Plan &plan, const plan::Program &program,
+                              const plan::Instruction &instruction) {
+  switch (instruction.kind) {
+  case InstructionKind::Call:
+    return obstacleIn(plan.operators[instruction.op], program, instruction);
+  case InstructionKind::If:
+  case InstructionKind::Loop:
+    return "it has branches or loops";
+  case InstructionKind::StateRead:
+  case InstructionKind::StateWrite:
+    return "it keeps states";
+  default:
+    return "";
+  }
+}
+
+GraphedStage::GraphedStage(const plan::Plan &plan, const plan::Program &program, Executor &executor,
+                       DevicePlugin &plugin, c10::Device place)
+    : executor(executor), plugin(plugin), place(place) {
+  for (const auto &block : program.blocks)
+    for (const auto &instruction : block->instructions)
+      if (reason.empty())
+        reason = obstacleIn(plan, program, *instruction);
+}
+
+std::string GraphedStage::obstacle() const {
+  std::lock_guard lock(mutex);
+  return reason;
+}
+
+void GraphedStage::giveUp(std::string why) {
+  std::lock_guard lock(mutex);
+  reason = std::move(why);
+}
+
+void GraphedStage::runEagerly(MutableArrayRef<IValue> inputs, ArrayRef<int64_t> symbols,
+                            const std::atomic<bool> &cancelled, std::vector<IValue> &outputs) {
+  for (size_t i = 0; i < inputs.size(); ++i)
+    executor.setInput(i, std::move(inputs[i]));
+  executor.run(symbols, cancelled, outputs);
+}
+
+GraphedStage::Captured *GraphedStage::find(ArrayRef<IValue> inputs, ArrayRef<int64_t> symbols) {
+  // Programs make tensors of sizes that none of their inputs has, too.
+  std::vector<int64_t> key = symbols.vec();
+  for (const IValue &input : inputs) {
+    if (!input.isTensor() || input.toTensor().device() != place) {
+      giveUp("it has an input that is no tensor on the GPU");
+      return nullptr;
+    }
+    const at::Tensor &tensor = input.toTensor();
+    key.insert(key.end(), {int64_t(tensor.scalar_type()), tensor.dim()});
+    llvm::append_range(key, tensor.sizes());
+    llvm::append_range(key, tensor.strides());
+  }
+  auto found = llvm::find_if(all, [&](const Captured &captured) { return captured.key == key; });
+  if (found != all.end())
+    return &*found;
+  if (all.size() == kMostSizes) {
+    auto seldom = llvm::find_if(all, [](const Captured &captured) { return !captured.graph; });
+    if (seldom == all.end())
+      return nullptr;
+    all.erase(seldom);
+  }
+  all.emplace_back().key = std::move(key);
+  return &all.back();
+}
+
+bool GraphedStage::capture(Captured &captured, ArrayRef<IValue> inputs, ArrayRef<int64_t> symbols) {
+  for (const IValue &input : inputs)
+    captured.inputs.push_back(input.toTensor().clone());
+  const std::atomic<bool> never{false};
+  try {
+    captured.graph = plugin.capture(place.index(), [&] {
+      std::vector<IValue> copies = captured.inputs;
+      runEagerly(copies, symbols, never, captured.outputs);
+    });
+    for (const IValue &output : captured.outputs)
+      TORCH_CHECK(output.isTensor() ? output.toTensor().device() == place : output.isScalar(), "it gives a ",
+                  output.tagKind(), " that is not on the GPU");
+    return true;
+  } catch (const std::exception &exception) {
+    const std::string position = executor.position();
+    giveUp("capturing it failed: " + (position.empty() ? "" : position + ": ") + messageOf(exception));
+  }
+  executor.clear();
+  all.clear();
+  return false;
+}
+
+void GraphedStage::replay(Captured &captured, ArrayRef<IValue> inputs, std::vector<IValue> &outputs) {
+  for (size_t i = 0; i < inputs.size(); ++i)
+    captured.inputs[i].toTensor().copy_(inputs[i].toTensor(), /*non_blocking=*/true);
+  captured.graph->replay();
+  outputs.clear();
+  // The next replay writes over them.
+  for (const IValue &output : captured.outputs)
+    outputs.push_back(output.isTensor() ? IValue(output.toTensor().clone()) : output);
+}
+
+void GraphedStage::run(MutableArrayRef<IValue> inputs, ArrayRef<int64_t> symbols,
+                     const std::atomic<bool> &cancelled, std::vector<IValue> &outputs) {
+  for (IValue &input : inputs)
+    input = movedTo(place, std::move(input));
+  Captured *captured = obstacle().empty() ? find(inputs, symbols) : nullptr;
+  if (!captured || captured->runs++ < kWarmUps)
+    return runEagerly(inputs, symbols, cancelled, outputs);
+  if (!captured->graph && !capture(*captured, inputs, symbols))
+    return runEagerly(inputs, symbols, cancelled, outputs);
+  replay(*captured, inputs, outputs);
+  for (IValue &input : inputs)
+    input = IValue();
+}
+
+} // namespace cleave::runtime

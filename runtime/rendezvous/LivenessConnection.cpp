@@ -1,0 +1,293 @@
+//===- LivenessConnection.cpp - Seeing at once that a process is gone ---------------===//
+#include "runtime/rendezvous/LivenessConnection.h"
+#include "codegen/plan/Printable.h"
+#include "runtime/base/HostAddress.h"
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/ADT/StringRef.h"
+#include <algorithm>
+#include <cerrno>
+#include <netdb.h>
+#include <poll.h>
+#include <random>
+#include <stdexcept>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <thread>
+#include <unistd.h>
+#include <utility>
+#include <vector>
+
+namespace cleave::runtime {
+
+using llvm::StringRef;
+using namespace std::chrono_literals;
+
+/// A rank's name: the word, and its number in as many hexadecimal digits.
+static constexpr size_t kDigits = 8;
+static constexpr char kGoodbye = '!', kFailure = '?', kEnd = '\n';
+/// How long a failure may be told.
+static constexpr size_t kLongestWord = 64 << 10;
+/// Of an address, in messages.
+static constexpr size_t kLongestAddress = 255;
+/// Connections, beside those of a run, that may be there without a name.
+static constexpr size_t kMostStrangers = 64;
+
+static std::string nameOf(StringRef word, uint32_t rank) {
+  return (word + llvm::utohexstr(rank, /*LowerCase=*/true, /*Width=*/kDigits)).str();
+}
+
+/// Where the other end is gone, what is said is not needed.
+static void say(int socket, StringRef text) { (void)!send(socket, text.data(), text.size(), MSG_NOSIGNAL); }
+
+namespace {
+/// What a name stands for.
+class Addresses {
+public:
+  Addresses(const std::string &host, const std::string &port, int type, int flags = 0) {
+    addrinfo hints{};
+    hints.ai_socktype = type;
+    hints.ai_flags = flags;
+    if (getaddrinfo(host.c_str(), port.c_str(), &hints, &found) != 0)
+      found = nullptr;
+  }
+  ~Addresses() {
+    if (found)
+      freeaddrinfo(found);
+  }
+  Addresses(const Addresses &) = delete;
+  const addrinfo *first() const { return found; }
+
+private:
+  addrinfo *found = nullptr;
+};
+} // namespace
+
+//===- Connecting ---------------------------------------------------------===//
+
+LivenessConnection::LivenessConnection(std::string word) : word(std::move(word)), stopped(eventfd(0, EFD_CLOEXEC)) {
+  if (stopped < 0)
+    throw std::runtime_error("the system gives no more file descriptors");
+}
+
+LivenessConnection::~LivenessConnection() {
+  for (const Connection &connection : connections)
+    closeSocket(connection.socket);
+  closeSocket(listening);
+  close(stopped);
+}
+
+std::unique_ptr<LivenessConnection> LivenessConnection::hold(const std::string &address, uint32_t size) {
+  std::random_device random;
+  std::unique_ptr<LivenessConnection> line(new LivenessConnection(nameOf("", random()) + nameOf("", random())));
+  const Addresses addresses(address, "0", SOCK_STREAM, AI_PASSIVE | AI_NUMERICHOST);
+  const addrinfo *found = addresses.first();
+  std::string own, port;
+  if (found)
+    line->listening = socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  if (line->listening < 0 || bind(line->listening, found->ai_addr, found->ai_addrlen) != 0 ||
+      listen(line->listening, SOMAXCONN) != 0 || !hostNameOf(line->listening, own, port))
+    throw std::runtime_error("cannot listen at " + address);
+  line->address = own + " " + port;
+  line->size = size;
+  return line;
+}
+
+std::string LivenessConnection::place() const { return address + " " + word; }
+
+/// Milliseconds that are waited for one try.
+static constexpr int64_t kLongest = 1000 * 1000;
+
+/// A socket that is connected; where nobody answers, the negative number of the system's error.
+static int tryToConnect(const addrinfo &target, LivenessConnection::Clock::time_point deadline) {
+  const int made = socket(target.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  if (made < 0)
+    return -errno;
+  int problem = connect(made, target.ai_addr, target.ai_addrlen) == 0 ? 0 : errno;
+  if (problem == EINPROGRESS) {
+    pollfd polled{made, POLLOUT, 0};
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - LivenessConnection::Clock::now());
+    socklen_t length = sizeof problem;
+    if (poll(&polled, 1, int(std::clamp<int64_t>(left.count(), 0, kLongest))) != 1 ||
+        getsockopt(made, SOL_SOCKET, SO_ERROR, &problem, &length) != 0)
+      problem = ETIMEDOUT;
+  }
+  if (problem == 0)
+    return made;
+  close(made);
+  return -problem;
+}
+
+std::unique_ptr<LivenessConnection> LivenessConnection::reach(const std::string &place, uint32_t rank,
+                                          Clock::time_point deadline) {
+  auto [address, rest] = StringRef(place).split(' ');
+  auto [port, word] = rest.split(' ');
+  std::unique_ptr<LivenessConnection> line(new LivenessConnection(word.str()));
+  const Addresses addresses(address.str(), port.str(), SOCK_STREAM, AI_NUMERICHOST);
+  if (!addresses.first())
+    throw std::runtime_error("found no place in '" + plan::printable(place, kLongestAddress) + "'");
+  int made = -1;
+  while ((made = tryToConnect(*addresses.first(), deadline)) < 0 && Clock::now() < deadline)
+    std::this_thread::sleep_for(10ms);
+  if (made < 0)
+    throw std::runtime_error("rank 0 does not answer at " + plan::printable(address, kLongestAddress) + ":" +
+                             plan::printable(port, kLongestAddress));
+  line->connections.push_back({made, /*nameLength=*/0});
+  line->connections.back().rank = 0;
+  say(made, nameOf(word, rank));
+  return line;
+}
+
+bool LivenessConnection::isGone(const std::string &place, Clock::time_point deadline) {
+  auto [address, rest] = StringRef(place).split(' ');
+  const Addresses addresses(address.str(), rest.split(' ').first.str(), SOCK_STREAM, AI_NUMERICHOST);
+  if (!addresses.first())
+    return false;
+  const int made = tryToConnect(*addresses.first(), deadline);
+  closeSocket(made);
+  return made == -ECONNREFUSED;
+}
+
+//===- Watching -----------------------------------------------------------===//
+
+void LivenessConnection::accept() {
+  // Those that wait come with the next call.
+  for (size_t count = 0; count < kMostStrangers + size; ++count) {
+    const int made = accept4(listening, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    isFull = made < 0 && errno != EAGAIN && errno != EWOULDBLOCK;
+    if (made < 0)
+      return;
+    connections.push_back({made, word.size() + kDigits});
+    dropStranger();
+  }
+}
+
+void LivenessConnection::dropStranger() {
+  auto isStranger = [](const Connection &one) { return !one.rank; };
+  if (size_t(llvm::count_if(connections, isStranger)) <= kMostStrangers + size)
+    return;
+  auto oldest = llvm::find_if(connections, isStranger);
+  // It may have said its name meanwhile.
+  (void)hear(*oldest);
+  if (oldest->rank)
+    return;
+  closeSocket(oldest->socket);
+  connections.erase(oldest);
+}
+
+bool LivenessConnection::hear(Connection &connection) const {
+  char bytes[4096];
+  ssize_t count;
+  while ((count = recv(connection.socket, bytes, sizeof bytes, MSG_DONTWAIT)) > 0) {
+    connection.heard.append(bytes, size_t(count));
+    if (connection.heard.size() > connection.nameLength + kLongestWord)
+      return false;
+  }
+  const bool isOpen = count < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR);
+  StringRef heard = connection.heard;
+  if (heard.size() < connection.nameLength)
+    return isOpen;
+  if (!connection.rank && !takeName(connection, heard.take_front(connection.nameLength)))
+    return false;
+  StringRef said = heard.drop_front(connection.nameLength);
+  connection.hasLeft = said.starts_with(kGoodbye);
+  if (said.starts_with(kFailure)) {
+    connection.hasFailed = said.contains(kEnd);
+    connection.word = plan::printable(said.drop_front().split(kEnd).first);
+  }
+  return isOpen;
+}
+
+bool LivenessConnection::takeName(Connection &connection, StringRef name) const {
+  uint32_t rank = 0;
+  if (!name.consume_front(word) || name.getAsInteger(16, rank) || rank == 0 || rank >= size ||
+      llvm::any_of(connections, [&](const Connection &one) { return one.rank == rank; }))
+    return false;
+  connection.rank = rank;
+  return true;
+}
+
+uint32_t LivenessConnection::connected() const {
+  std::lock_guard lock(mutex);
+  return llvm::count_if(connections, [](const Connection &one) { return one.rank.has_value(); });
+}
+
+bool LivenessConnection::haveAllLeft() const {
+  auto isOne = [](const Connection &one) { return one.rank.has_value(); };
+  return llvm::any_of(connections, isOne) &&
+         llvm::none_of(connections, [&](const Connection &one) { return isOne(one) && !one.hasLeft; });
+}
+
+void LivenessConnection::awaitSomething() {
+  std::vector<pollfd> polled{{stopped, POLLIN, 0}};
+  int wait = -1;
+  {
+    std::lock_guard lock(mutex);
+    constexpr int kWhile = 100;
+    if (isFull)
+      wait = kWhile;
+    else if (listening >= 0)
+      polled.push_back({listening, POLLIN, 0});
+    for (const Connection &connection : connections)
+      polled.push_back({connection.socket, POLLIN, 0});
+  }
+  (void)poll(polled.data(), polled.size(), wait);
+}
+
+std::optional<LivenessConnection::Loss> LivenessConnection::hearAll() {
+  if (listening >= 0)
+    accept();
+  for (auto next = connections.begin(); next != connections.end();) {
+    auto connection = next++;
+    if (connection->socket < 0)
+      continue;
+    const bool isOpen = hear(*connection);
+    if (connection->rank && (connection->hasFailed || (!isOpen && !connection->hasLeft)))
+      return Loss{*connection->rank, connection->word};
+    if (isOpen)
+      continue;
+    close(std::exchange(connection->socket, -1));
+    if (!connection->rank)
+      connections.erase(connection);
+  }
+  return std::nullopt;
+}
+
+std::optional<LivenessConnection::Loss> LivenessConnection::watch() {
+  for (;;) {
+    awaitSomething();
+    pollfd end{stopped, POLLIN, 0};
+    if (poll(&end, 1, 0) == 1)
+      return std::nullopt;
+    std::lock_guard lock(mutex);
+    if (std::optional<Loss> loss = hearAll())
+      return loss;
+    if (haveAllLeft())
+      return std::nullopt;
+  }
+}
+
+void LivenessConnection::sayGoodbye() {
+  std::lock_guard lock(mutex);
+  for (const Connection &connection : connections)
+    if (connection.rank && connection.socket >= 0)
+      say(connection.socket, StringRef(&kGoodbye, 1));
+}
+
+void LivenessConnection::sayFailure(const std::string &message) {
+  std::lock_guard lock(mutex);
+  // Of those who have just connected, too.
+  (void)hearAll();
+  // Escapes are longer than what they stand for.
+  const std::string said = kFailure + plan::printable(message, kLongestWord / 8) + kEnd;
+  for (const Connection &connection : connections)
+    if (connection.rank && connection.socket >= 0)
+      say(connection.socket, said);
+}
+
+void LivenessConnection::stop() {
+  const uint64_t one = 1;
+  (void)!write(stopped, &one, sizeof one);
+}
+
+} // namespace cleave::runtime

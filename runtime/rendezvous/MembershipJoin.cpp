@@ -1,0 +1,307 @@
+//===- MembershipJoin.cpp - How the processes of a run meet --------------------===//
+#include "codegen/plan/Printable.h"
+#include "runtime/base/Exceptions.h"
+#include "runtime/base/HostAddress.h"
+#include "runtime/rendezvous/Membership.h"
+#include "llvm/ADT/StringExtras.h"
+#include <algorithm>
+#include <future>
+#include <random>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+namespace cleave::runtime {
+
+using llvm::Error;
+using llvm::Expected;
+using llvm::StringRef;
+using std::chrono::milliseconds;
+using namespace std::chrono_literals;
+
+/// What connecting has at the last moment.
+static constexpr auto kLeast = 500ms;
+/// How long after the deadline what does not end is given up: more than that.
+static constexpr auto kGivenUp = 1s;
+/// How long what joins has to see that the run has failed.
+static constexpr auto kNotice = 200ms;
+/// Of a host's name in messages.
+static constexpr size_t kLongestHost = 255;
+
+static std::string comeOf(uint32_t rank) { return "come/" + std::to_string(rank); }
+static std::string ownerOf(uint32_t rank) { return "owner/" + std::to_string(rank); }
+
+/// Whether `problem` is what a rank that has joined says of itself, `rank 1: …`: all end with those words.
+static bool isOfItsOwn(llvm::StringRef problem) {
+  uint32_t rank;
+  return problem.consume_front("rank ") && !problem.consumeInteger(10, rank) &&
+         (problem.starts_with(": ") || problem.starts_with(" (stage "));
+}
+
+static std::string hostName() {
+  utsname system;
+  return uname(&system) == 0 ? system.nodename : "?";
+}
+
+/// What has come of joining.
+struct Membership::Attempt {
+  Owner membership;
+  /// Empty where all have met.
+  std::string problem;
+};
+
+std::string Membership::storePlace() const { return launch.address + ":" + std::to_string(launch.port); }
+
+Expected<Membership::Owner> Membership::join(const Launch &launch, const std::string &what, const std::string &value,
+                                   PeerLimits limits) {
+  auto failed = [&](const std::string &problem) {
+    if (isOfItsOwn(problem))
+      return llvm::createStringError(problem);
+    return llvm::createStringError("rank " + llvm::Twine(launch.rank) +
+                                   " cannot join the others: " + problem);
+  };
+  Owner own(new Membership(launch, limits));
+  Membership *const membership = own.get();
+  // A store whose process is stopped answers never, and a process that is gone is waited for by those that
+  // connect with it. An attempt that is given up ends, with all that it has, when its thread comes back.
+  std::packaged_task<Attempt()> coming([own = std::move(own), what, value]() mutable {
+    std::string problem = own->attempt(what, value);
+    return Attempt{std::move(own), std::move(problem)};
+  });
+  std::future<Attempt> come = coming.get_future();
+  std::thread(std::move(coming)).detach();
+  const Clock::time_point end = Clock::now() + limits.timeout + kGivenUp;
+  while (come.wait_for(10ms) != std::future_status::ready) {
+    if (membership->over && come.wait_for(kNotice) != std::future_status::ready) {
+      membership->linger();
+      return failed(llvm::toString(membership->failure()));
+    }
+    if (Clock::now() > end) {
+      const std::string problem = membership->lateness();
+      membership->commitFailure(problem);
+      return failed(problem);
+    }
+  }
+  auto [joined, problem] = come.get();
+  if (problem.empty())
+    return std::move(joined);
+  return failed(joined->liveness ? joined->fail(problem) : problem);
+}
+
+std::string Membership::attempt(const std::string &what, const std::string &value) {
+  try {
+    return llvm::toString(come(what, value));
+  } catch (const std::exception &exception) {
+    try {
+      return "rank " + std::to_string(launch.rank) + ": " + messageOf(exception);
+    } catch (const std::bad_alloc &) {
+      return "out of memory";
+    }
+  }
+}
+
+Error Membership::come(const std::string &what, const std::string &value) {
+  const Clock::time_point deadline = Clock::now() + limits.timeout;
+  if (Error error = find(deadline))
+    return error;
+  start();
+  try {
+    store->set(beatOf(launch.rank), "0 is joining the others");
+    store->set(comeOf(launch.rank), value + " " + hostName());
+    if (Error error = awaitAll(deadline))
+      return error;
+    haveAllCome = true;
+    if (Error error = compare(what))
+      return error;
+  } catch (const std::exception &exception) {
+    if (isShortage(exception))
+      throw;
+    loseStore();
+    return failure();
+  }
+  return connect(deadline);
+}
+
+Error Membership::find(Clock::time_point deadline) {
+  for (;; std::this_thread::sleep_for(10ms)) {
+    meeting.reset();
+    hasStore = false;
+    try {
+      const auto left = std::chrono::ceil<milliseconds>(deadline - Clock::now());
+      meeting = openStore(launch, limits.timeout, std::max<milliseconds>(left, 1ms));
+      hasStore = true;
+      return enter(deadline);
+    } catch (const std::exception &exception) {
+      if (isShortage(exception))
+        throw;
+    }
+    if (holdsStore())
+      return llvm::createStringError("cannot hold the store at " + storePlace() +
+                                     "; expected MASTER_ADDR to be an address of this machine, MASTER_PORT "
+                                     "a free port, and no other rank 0");
+    if (launch.agentHoldsStore && meeting)
+      return llvm::createStringError("lost the store at " + storePlace() + ", which torchrun's agent holds");
+    // A store that rank 0 held was that of a session before this one.
+    if (launch.agentHoldsStore || Clock::now() >= deadline)
+      return llvm::createStringError(noStore());
+  }
+}
+
+std::string Membership::lateness() const {
+  if (haveAllCome)
+    return "no connections with all of them within " + std::to_string(limits.timeout.count()) +
+           " s; allow more time (--timeout)";
+  return hasStore ? "the store at " + storePlace() + " has stopped answering" : noStore();
+}
+
+std::string Membership::noStore() const {
+  return "found no store at " + storePlace() + " that answers within " +
+         std::to_string(limits.timeout.count()) + " s; has " +
+         (launch.agentHoldsStore ? "torchrun" : "rank 0") +
+         " started, with the same MASTER_ADDR and MASTER_PORT?";
+}
+
+// A run is what rank 0 writes to the store: how many processes, and its liveness, by whose word, which no
+// other run has, all further keys begin. Each rank of a run has one owner, who is there first.
+
+/// Of what is written of a run: where its liveness is.
+static std::string placeOf(StringRef run) {
+  const StringRef host = run.split(' ').second;
+  const StringRef process = host.split(' ').second;
+  return process.split(' ').second.str();
+}
+
+/// Whether rank 0 of that was killed, so that nobody can join it any more.
+static bool isLeft(StringRef run) { return LivenessConnection::isGone(placeOf(run), Membership::Clock::now() + kLastWord); }
+
+Error Membership::enter(Clock::time_point deadline) {
+  if (launch.rank == 0)
+    return begin();
+  std::optional<std::string> run;
+  // One that was killed may have left its run.
+  while (!(run = meeting->find(kRun)) || (isLeft(*run) && Clock::now() < deadline)) {
+    if (Clock::now() >= deadline)
+      return notStarted("rank 0 has");
+    std::this_thread::sleep_for(10ms);
+  }
+  return enterRun(*run, deadline);
+}
+
+Error Membership::begin() {
+  std::unique_ptr<LivenessConnection> line;
+  try {
+    line = LivenessConnection::hold(hostAddress(launch), launch.size);
+  } catch (const std::exception &exception) {
+    return llvm::createStringError(exception.what());
+  }
+  const std::string owner = hostName() + " " + std::to_string(getpid()), place = line->place();
+  const std::string run = std::to_string(launch.size) + " " + owner + " " + place;
+  std::string found = meeting->setOnce(kRun, run);
+  if (found != run && isLeft(found))
+    found = meeting->replace(kRun, found, run);
+  if (found != run)
+    return isTaken(StringRef(found).split(' ').second);
+  const std::string word = line->run();
+  keepTo(word, std::move(line));
+  return Error::success();
+}
+
+Error Membership::enterRun(StringRef run, Clock::time_point deadline) {
+  const StringRef count = run.split(' ').first;
+  const std::string place = placeOf(run);
+  const std::string word = StringRef(place).rsplit(' ').second.str();
+  uint32_t size = 0;
+  if (count.getAsInteger(10, size) || word.empty())
+    return llvm::createStringError("found no run at " + storePlace() + ", but '" +
+                                   plan::printable(run, kLongestHost) + "'");
+  if (size != launch.size)
+    return llvm::createStringError("found a run of " + llvm::Twine(size) + " processes at " + storePlace() +
+                                   ", expected one of " + llvm::Twine(launch.size) +
+                                   "; start them together, or give each run a MASTER_PORT of its own");
+  // Two hosts may have one name, as containers do.
+  std::random_device random;
+  const std::string owner = hostName() + " " + std::to_string(getpid()) + " " + std::to_string(random());
+  const std::string found = meeting->below(word)->setOnce(ownerOf(launch.rank), owner);
+  if (found != owner)
+    return isTaken(found);
+  try {
+    keepTo(word, LivenessConnection::reach(place, launch.rank, deadline));
+  } catch (const std::exception &exception) {
+    return llvm::createStringError(exception.what());
+  }
+  return Error::success();
+}
+
+Error Membership::isTaken(StringRef owner) const {
+  auto [host, rest] = owner.split(' ');
+  return llvm::createStringError(
+      "another process is rank " + llvm::Twine(launch.rank) + " of the run at " + storePlace() +
+      " (process " + plan::printable(rest.split(' ').first, kLongestHost) + ", on " +
+      plan::printable(host, kLongestHost) + "); give each run a MASTER_PORT of its own");
+}
+
+void Membership::keepTo(const std::string &run, std::unique_ptr<LivenessConnection> line) {
+  store = meeting->below(run);
+  launch.prefix += "/" + run;
+  std::lock_guard lock(mutex);
+  liveness = std::move(line);
+}
+
+Error Membership::notStarted(const std::string &who) const {
+  return llvm::createStringError(who + " not started within " + std::to_string(limits.timeout.count()) +
+                                 " s; start " + std::to_string(launch.size) +
+                                 " processes, or allow more time (--timeout)");
+}
+
+Error Membership::awaitAll(Clock::time_point deadline) {
+  for (uint32_t rank = 0; rank < launch.size; ++rank)
+    while (!store->find(comeOf(rank))) {
+      if (over)
+        return failure();
+      if (Clock::now() >= deadline) {
+        std::vector<std::string> missing;
+        for (uint32_t other = rank; other < launch.size; ++other)
+          if (!store->find(comeOf(other)))
+            missing.push_back("rank " + std::to_string(other));
+        return notStarted(llvm::join(missing, ", ") + (missing.size() == 1 ? " has" : " have"));
+      }
+      std::this_thread::sleep_for(10ms);
+    }
+  return Error::success();
+}
+
+Error Membership::compare(const std::string &what) {
+  std::vector<std::string> keys, others;
+  for (uint32_t rank = 0; rank < launch.size; ++rank)
+    keys.push_back(comeOf(rank));
+  const std::vector<std::string> words = store->values(keys);
+  auto describe = [](StringRef word) {
+    auto [value, host] = word.split(' ');
+    return "(" + plan::printable(value.take_front(12)) + ", on " + plan::printable(host, kLongestHost) + ")";
+  };
+  for (uint32_t rank = 1; rank < launch.size; ++rank)
+    if (StringRef(words[rank]).split(' ').first != StringRef(words[0]).split(' ').first)
+      others.push_back("rank " + std::to_string(rank) + " " + describe(words[rank]));
+  if (others.empty())
+    return Error::success();
+  return llvm::createStringError("found another " + what + " at " + llvm::join(others, ", ") +
+                                 " than at rank 0 " + describe(words[0]) + "; give all ranks the same");
+}
+
+Error Membership::connect(Clock::time_point deadline) {
+  try {
+    const auto left = std::chrono::ceil<milliseconds>(deadline - Clock::now());
+    std::unique_ptr<Transport> made = openTransport(launch, std::max<milliseconds>(left, kLeast));
+    std::lock_guard lock(mutex);
+    messages = std::move(made);
+    // The run may have failed meanwhile.
+    if (over)
+      messages->cut();
+  } catch (const std::exception &exception) {
+    return llvm::createStringError(
+        "rank " + llvm::Twine(launch.rank) +
+        ": no connections with all of them: " + StringRef(messageOf(exception)).split('\n').first);
+  }
+  return over ? failure() : Error::success();
+}
+
+} // namespace cleave::runtime

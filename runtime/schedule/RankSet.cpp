@@ -1,0 +1,25 @@
+//===- RankSet.cpp ----------------------------------------------------------===//
+#include "runtime/schedule/RankSet.h"
+#include "codegen/plan/Schedule.h"
+#include "runtime/device/PlanRanks.h"
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/Support/MathExtras.h"
+
+namespace cleave::runtime {
+
+RankSet::RankSet(const plan::Plan &plan, uint32_t signature, llvm::ArrayRef<std::unique_ptr<Rank>> own)
+    : plan(plan), transfers(plan::transfers(plan, signature).size() * plan.mesh->dp * plan.mesh->tp) {
+  for (auto [place, rank] : llvm::enumerate(own))
+    if (rank->takesPart(signature)) {
+      places.push_back(place);
+      ranks.push_back(rank->number());
+      readsInputs |= runtime::readsInputs(plan, rank->number(), signature);
+    }
+}
+
+std::shared_ptr<Exchange> RankSet::connect(uint32_t microbatches, CancellationToken &cancellation) const {
+  const uint32_t ofEach = llvm::divideCeil(microbatches, plan.mesh->dp);
+  return std::make_shared<LocalExchange>(ranks, plan.mesh->tp, transfers, ofEach, cancellation);
+}
+
+} // namespace cleave::runtime

@@ -1,0 +1,47 @@
+//===- MemoryTransport.h - Messages between threads ------------------*- C++ -*-===//
+#ifndef CLEAVE_TESTS_UNIT_RUNTIME_MEMORYTRANSPORT_H
+#define CLEAVE_TESTS_UNIT_RUNTIME_MEMORYTRANSPORT_H
+
+#include "runtime/comm/Transport.h"
+#include <atomic>
+#include <condition_variable>
+#include <deque>
+#include <map>
+#include <mutex>
+
+namespace cleave::runtime {
+
+/// Wires of ranks that are threads. Like Gloo's, they buffer nothing: a message goes once both sides have
+/// asked.
+class MemoryTransports {
+public:
+  /// That of `rank`.
+  std::unique_ptr<Transport> transport(uint32_t rank);
+  void cut();
+  /// Messages that have gone.
+  std::atomic<int> messages{0};
+
+private:
+  class Member;
+  class Waiting;
+  struct Offer {
+    void *data;
+    size_t bytes;
+    bool done = false;
+  };
+  /// One way of a tag.
+  struct Way {
+    std::deque<std::shared_ptr<Offer>> sends, receives;
+  };
+  std::unique_ptr<Message> offer(std::tuple<uint32_t, uint32_t, Tag> way, bool sends, void *data,
+                                 size_t bytes);
+
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::map<std::tuple<uint32_t, uint32_t, Tag>, Way> ways;
+  bool isCut = false;
+};
+
+} // namespace cleave::runtime
+
+#endif // CLEAVE_TESTS_UNIT_RUNTIME_MEMORYTRANSPORT_H

@@ -1,0 +1,201 @@
+//===- LivenessConnectionTest.cpp - Seeing that processes are gone ------------------===//
+#include "runtime/rendezvous/LivenessConnection.h"
+#include <future>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+namespace cleave::runtime {
+
+using namespace std::chrono_literals;
+
+static LivenessConnection::Clock::time_point soon() { return LivenessConnection::Clock::now() + 10s; }
+
+namespace {
+/// A liveness with the thread that watches it.
+class Watched {
+public:
+  explicit Watched(std::unique_ptr<LivenessConnection> made)
+      : line(std::move(made)), lost(std::async(std::launch::async, [this] { return line->watch(); })) {}
+  ~Watched() { line->stop(); }
+
+  void awaitConnected(uint32_t count) {
+    while (line->connected() < count)
+      std::this_thread::sleep_for(1ms);
+  }
+  bool isQuiet() { return lost.wait_for(100ms) == std::future_status::timeout; }
+
+  std::unique_ptr<LivenessConnection> line;
+  std::future<std::optional<LivenessConnection::Loss>> lost;
+};
+} // namespace
+
+static LivenessConnection::Loss died(uint32_t rank) { return {rank, ""}; }
+
+static std::unique_ptr<LivenessConnection> hold() { return LivenessConnection::hold("127.0.0.1", /*size=*/4); }
+
+TEST(LivenessConnectionTest, SeesAProcessThatIsKilled) {
+  Watched first(hold());
+  const std::string place = first.line->place();
+  const pid_t child = fork();
+  if (child == 0) {
+    std::unique_ptr<LivenessConnection> line = LivenessConnection::reach(place, 3, soon());
+    pause();
+  }
+  first.awaitConnected(1);
+  EXPECT_TRUE(first.isQuiet());
+  kill(child, SIGKILL);
+  EXPECT_EQ(first.lost.get(), died(3));
+  waitpid(child, nullptr, 0);
+}
+
+/// Of another run, which reads this one's store by mistake.
+TEST(LivenessConnectionTest, TakesRanksForStrangersThatItDoesNotHave) {
+  Watched first(hold());
+  for (uint32_t rank : {0u, 4u}) {
+    Watched stranger(LivenessConnection::reach(first.line->place(), rank, soon()));
+    EXPECT_EQ(stranger.lost.get(), died(0));
+  }
+  EXPECT_EQ(first.line->connected(), 0u);
+  EXPECT_TRUE(first.isQuiet());
+}
+
+TEST(LivenessConnectionTest, SeesThatRankZeroIsGone) {
+  auto first = std::make_unique<Watched>(hold());
+  Watched second(LivenessConnection::reach(first->line->place(), 1, soon()));
+  first->awaitConnected(1);
+  first.reset();
+  EXPECT_EQ(second.lost.get(), died(0));
+}
+
+TEST(LivenessConnectionTest, TakesNoNoticeOfThoseWhoHaveSaidGoodbye) {
+  Watched first(hold());
+  auto second = std::make_unique<Watched>(LivenessConnection::reach(first.line->place(), 1, soon()));
+  Watched third(LivenessConnection::reach(first.line->place(), 2, soon()));
+  first.awaitConnected(2);
+  second->line->sayGoodbye();
+  second.reset();
+  EXPECT_TRUE(first.isQuiet());
+}
+
+TEST(LivenessConnectionTest, EndsWhenAllHaveSaidGoodbye) {
+  Watched first(hold()), second(LivenessConnection::reach(first.line->place(), 1, soon()));
+  first.awaitConnected(1);
+  second.line->sayGoodbye();
+  EXPECT_EQ(first.lost.get(), std::nullopt);
+  EXPECT_TRUE(second.isQuiet());
+  first.line->sayGoodbye();
+  EXPECT_EQ(second.lost.get(), std::nullopt);
+}
+
+TEST(LivenessConnectionTest, TakesNoNoticeOfStrangers) {
+  Watched first(hold());
+  const std::string place = first.line->place();
+  std::string other = place;
+  other.back() = other.back() == '0' ? '1' : '0';
+  LivenessConnection::reach(other, 1, soon());
+  EXPECT_TRUE(first.isQuiet());
+  EXPECT_EQ(first.line->connected(), 0u);
+}
+
+/// They would use up the descriptors of the process.
+TEST(LivenessConnectionTest, ClosesTheOldestOfManyStrangers) {
+  Watched first(hold());
+  const std::string place = first.line->place();
+  const llvm::StringRef port = llvm::StringRef(place).split(' ').second.split(' ').first;
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  address.sin_port = htons(uint16_t(std::stoi(port.str())));
+  std::vector<int> strangers;
+  for (int count = 0; count < 200; ++count) {
+    strangers.push_back(socket(AF_INET, SOCK_STREAM, 0));
+    ASSERT_EQ(connect(strangers.back(), reinterpret_cast<sockaddr *>(&address), sizeof address), 0);
+  }
+  pollfd closed{strangers.front(), POLLIN, 0};
+  EXPECT_EQ(poll(&closed, 1, 10'000), 1);
+  Watched rank(LivenessConnection::reach(place, 1, soon()));
+  first.awaitConnected(1);
+  EXPECT_TRUE(first.isQuiet());
+  for (int stranger : strangers)
+    close(stranger);
+}
+
+TEST(LivenessConnectionTest, SaysLittleOfAPlaceThatIsNone) {
+  std::string place(1 << 22, 'x');
+  place += " 5 word";
+  try {
+    LivenessConnection::reach(place, 1, soon());
+    FAIL();
+  } catch (const std::exception &exception) {
+    EXPECT_LT(std::string(exception.what()).size(), 1000u);
+  }
+}
+
+TEST(LivenessConnectionTest, SeesThatNobodyIsThereAnyMore) {
+  std::string place;
+  {
+    Watched there(hold());
+    place = there.line->place();
+    EXPECT_FALSE(LivenessConnection::isGone(place, soon()));
+  }
+  EXPECT_TRUE(LivenessConnection::isGone(place, soon()));
+  EXPECT_FALSE(LivenessConnection::isGone("no place", soon()));
+}
+
+TEST(LivenessConnectionTest, TellsOthersWhyTheRunHasFailed) {
+  Watched first(hold());
+  auto second = std::make_unique<Watched>(LivenessConnection::reach(first.line->place(), 1, soon()));
+  Watched third(LivenessConnection::reach(first.line->place(), 2, soon()));
+  first.awaitConnected(2);
+  // Its process ends at once: the word comes before the end.
+  second->line->sayFailure("no result after 3 s\n\033[2J");
+  second.reset();
+  const std::optional<LivenessConnection::Loss> told = first.lost.get();
+  EXPECT_EQ(told, (LivenessConnection::Loss{1, "no result after 3 s\\x0a\\x1b[2J"}));
+  first.line->sayFailure("one");
+  EXPECT_EQ(third.lost.get(), (LivenessConnection::Loss{0, "one"}));
+}
+
+/// Who has just connected is told as well.
+TEST(LivenessConnectionTest, TellsThoseThatNobodyHasHeardYet) {
+  std::unique_ptr<LivenessConnection> first = hold();
+  Watched second(LivenessConnection::reach(first->place(), 1, soon()));
+  while (first->connected() == 0)
+    first->sayFailure(std::string(1 << 20, 'x'));
+  const std::optional<LivenessConnection::Loss> told = second.lost.get();
+  ASSERT_TRUE(told);
+  EXPECT_EQ(told->rank, 0u);
+  EXPECT_EQ(told->word.substr(0, 8), "xxxxxxxx");
+  EXPECT_LT(told->word.size(), 16u << 10);
+}
+
+TEST(LivenessConnectionTest, GivesARankToOneAlone) {
+  Watched first(hold()), second(LivenessConnection::reach(first.line->place(), 1, soon()));
+  first.awaitConnected(1);
+  Watched other(LivenessConnection::reach(first.line->place(), 1, soon()));
+  EXPECT_EQ(other.lost.get(), died(0));
+  EXPECT_TRUE(first.isQuiet());
+  EXPECT_EQ(first.line->connected(), 1u);
+}
+
+TEST(LivenessConnectionTest, StopsWatching) {
+  Watched first(hold());
+  first.line->stop();
+  EXPECT_EQ(first.lost.get(), std::nullopt);
+}
+
+TEST(LivenessConnectionTest, GivesUpAtTheDeadline) {
+  std::string place;
+  {
+    Watched gone(hold());
+    place = gone.line->place();
+  }
+  EXPECT_THROW(LivenessConnection::reach(place, 1, LivenessConnection::Clock::now() + 50ms), std::exception);
+}
+
+} // namespace cleave::runtime
