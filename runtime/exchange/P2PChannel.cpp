@@ -43,7 +43,7 @@ void Sender::send(std::vector<IValue> &values) {
   // The other end waits for tensors once it knows of them, and then holds its GPU up.
   if (link)
     synchronize(link->place);
-  outgoing = pack(values, link ? std::optional(link->place) : std::nullopt);
+  outgoing = serialize(values, link ? std::optional(link->place) : std::nullopt);
   values.clear();
   Sizes sizes{outgoing.header.size(), 0};
   for (const Block &block : outgoing.blocks)

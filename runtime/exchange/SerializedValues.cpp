@@ -193,7 +193,7 @@ void Writer::write(const IValue &value) {
   writeContainer(value);
 }
 
-SerializedValues pack(llvm::ArrayRef<IValue> values, std::optional<c10::Device> apart) {
+SerializedValues serialize(llvm::ArrayRef<IValue> values, std::optional<c10::Device> apart) {
   Writer writer(apart);
   for (const IValue &value : values)
     writer.write(value);

@@ -51,7 +51,7 @@ inline constexpr size_t kMostHeader = 4 << 20;
 /// Throws for values that have no bytes: objects of classes, and tensors that are sparse, quantized by
 /// channel or neither on the CPU nor on `apart`; and for a header longer than kMostHeader.
 /// \param apart  the device whose tensors go apart.
-SerializedValues pack(llvm::ArrayRef<c10::IValue> values, std::optional<c10::Device> apart = std::nullopt);
+SerializedValues serialize(llvm::ArrayRef<c10::IValue> values, std::optional<c10::Device> apart = std::nullopt);
 
 /// Values on their way in.
 class Deserializer {
