@@ -1,7 +1,7 @@
 //===- Interpret.h - IR values as TorchScript values ------------*- C++ -*-===//
 //
-// For ir/ and importers: the bridge between attributes and types of the IR and libtorch's IValues. The only header of
-// ir/ that mentions libtorch.
+// For ir/ and importers: the bridge between attributes and types of the IR and libtorch's IValues. The only
+// header of ir/ that mentions libtorch.
 //
 //===----------------------------------------------------------------------===//
 #ifndef CLEAVE_IR_INTERPRET_H

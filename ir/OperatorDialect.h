@@ -2,7 +2,8 @@
 //
 // One dialect a namespace of the operator registry (`aten`, `prim`, `quantized`, …), an operation per schema:
 //
-//   %y = aten.linear(%x, %w, %b) : (tensor<4x768xf32>, tensor<3072x768xf32>, tensor<3072xf32>) -> tensor<4x3072xf32>
+//   %y = aten.linear(%x, %w, %b) : (tensor<4x768xf32>, tensor<3072x768xf32>, tensor<3072xf32>) ->
+//   tensor<4x3072xf32>
 //
 // Every argument of the schema is an operand, in order; absent ones are a constant None.
 //
@@ -38,7 +39,8 @@ public:
   llvm::StringRef getName() { return getOperation()->getName().getStringRef(); }
   /// The name without its overload: `aten.add` for `aten.add.Tensor`.
   llvm::StringRef getBaseName();
-  /// The operand for argument `name` of the schema; null when the schema has none of that name, or it is empty.
+  /// The operand for argument `name` of the schema; null when the schema has none of that name, or it is
+  /// empty.
   mlir::Value getArgument(llvm::StringRef name);
   /// The schema's name of the operand; empty where it has none.
   llvm::StringRef getArgumentName(unsigned operand);

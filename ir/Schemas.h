@@ -41,15 +41,15 @@ const OperatorSchema *findSchema(llvm::StringRef irName);
 /// All operators of all namespaces, ordered by IR name.
 llvm::ArrayRef<const OperatorSchema *> allSchemas();
 
-/// Whether there is an operator of this IR name, without overload, by now: `aten.add`. Unlike the others it may be asked before
-/// libraries are loaded.
+/// Whether there is an operator of this IR name, without overload, by now: `aten.add`. Unlike the others it
+/// may be asked before libraries are loaded.
 bool hasOperator(llvm::StringRef nameSpace, llvm::StringRef name);
 
 /// The names of all that there are by now, without overload, in order.
 std::vector<std::string> operatorNames();
 
-/// Loads a library that registers operators, as torch.ops.load_library does; before the first use of the registry.
-/// Returns the loader's message when it cannot be loaded.
+/// Loads a library that registers operators, as torch.ops.load_library does; before the first use of the
+/// registry. Returns the loader's message when it cannot be loaded.
 std::optional<std::string> loadOperatorLibrary(const std::string &path);
 
 /// `aten::add.Tensor` → `aten.add.Tensor`.

@@ -20,7 +20,8 @@ inline constexpr llvm::StringLiteral kRoleAttr = "cleave.role";
 
 /// Builds trees; `children` are trees themselves.
 mlir::Attribute leafTree(mlir::Builder &builder, unsigned leaf);
-mlir::Attribute nodeTree(mlir::Builder &builder, llvm::StringRef kind, llvm::ArrayRef<mlir::Attribute> children);
+mlir::Attribute nodeTree(mlir::Builder &builder, llvm::StringRef kind,
+                         llvm::ArrayRef<mlir::Attribute> children);
 
 } // namespace cleave
 

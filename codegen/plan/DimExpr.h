@@ -11,8 +11,8 @@
 
 namespace cleave::plan {
 
-/// The value of `expr` where symbol i has size `symbols[i]`; nothing when the expression is unknown (divisor 0), names
-/// a symbol that is not there, or leaves the range of int64.
+/// The value of `expr` where symbol i has size `symbols[i]`; nothing when the expression is unknown (divisor
+/// 0), names a symbol that is not there, or leaves the range of int64.
 std::optional<int64_t> evaluate(const DimExpr &expr, llvm::ArrayRef<int64_t> symbols);
 
 /// The constant it is, if it names no symbol and is known.

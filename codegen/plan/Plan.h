@@ -1,7 +1,7 @@
 //===- Plan.h - The plan in memory ------------------------------*- C++ -*-===//
 //
-// The plan is what codegen makes and the runtime executes. plan.fbs is its one definition; the structs here are what
-// flatc generates from it, under shorter names.
+// The plan is what codegen makes and the runtime executes. plan.fbs is its one definition; the structs here
+// are what flatc generates from it, under shorter names.
 //
 //===----------------------------------------------------------------------===//
 #ifndef CLEAVE_CODEGEN_PLAN_PLAN_H

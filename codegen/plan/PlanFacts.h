@@ -41,20 +41,21 @@ struct ModuleShare {
   uint32_t ops = 0;
   int64_t weightBytes = 0;
 };
-/// Per stage: its modules in program order, those that only hold weights last. Operations are those of the first
-/// signature, and sum to Stage.ops as weights do to weightBytesOfStages.
+/// Per stage: its modules in program order, those that only hold weights last. Operations are those of the
+/// first signature, and sum to Stage.ops as weights do to weightBytesOfStages.
 std::vector<std::vector<ModuleShare>> modulesOfStages(const plan::Plan &plan);
 
 /// What the symbols of a signature are in its largest micro-batch, traced.
 std::vector<int64_t> microbatchSizes(const plan::Plan &plan, uint32_t signature);
 
-/// Bytes of the values of a transfer where the signature's symbols have the sizes `symbols`; values of unknown type
-/// count nothing.
+/// Bytes of the values of a transfer where the signature's symbols have the sizes `symbols`; values of
+/// unknown type count nothing.
 int64_t bytesOf(const plan::Plan &plan, uint32_t signature, const plan::Transfer &transfer,
                 llvm::ArrayRef<int64_t> symbols);
 
 /// Bytes of what is in the slot where the symbols have the sizes `symbols`; nothing when that is not known.
-std::optional<int64_t> bytesOfSlot(const plan::Program &program, uint32_t slot, llvm::ArrayRef<int64_t> symbols);
+std::optional<int64_t> bytesOfSlot(const plan::Program &program, uint32_t slot,
+                                   llvm::ArrayRef<int64_t> symbols);
 
 /// Each dimension as `inspect` shows it: `768`, `batch`, `seq + 1`, `?`.
 std::vector<std::string> dimensionsOf(const plan::Signature &signature, const plan::TensorType &type);
@@ -67,8 +68,8 @@ const plan::Prediction *predictionOf(const plan::Plan &plan, uint32_t stage, uin
 /// The first schedule of a signature.
 const plan::Schedule &scheduleOf(const plan::Plan &plan, uint32_t signature);
 
-/// Share of the ranks' time in which they wait while one request has them to itself and all stages take equally long:
-/// (p-1) / (v m + p-1) for p ranks of v stages and m micro-batches (Narayanan et al. 2021).
+/// Share of the ranks' time in which they wait while one request has them to itself and all stages take
+/// equally long: (p-1) / (v m + p-1) for p ranks of v stages and m micro-batches (Narayanan et al. 2021).
 double bubbleByFormula(const plan::Plan &plan, int64_t microbatches);
 
 /// `cpu:0`; what the machine that the plan was compiled for calls the rank's device.

@@ -6,8 +6,8 @@
 //   | CLEAVE | version | zero(4) | payload bytes | zero (8)   | BLAKE3 (32) | FlatBuffer …
 //   | \r\n   |  u32 LE |         |  u64 LE       |            | of payload  |
 //
-// Every bit of the file is covered: those of the header by what they must be, those of the payload by the checksum,
-// which is the plan's *root checksum*: it covers the checksums of the shards.
+// Every bit of the file is covered: those of the header by what they must be, those of the payload by the
+// checksum, which is the plan's *root checksum*: it covers the checksums of the shards.
 //
 //===----------------------------------------------------------------------===//
 #ifndef CLEAVE_CODEGEN_PLAN_PLANFILE_H
@@ -43,7 +43,8 @@ Digest toDigest(const wire::Hash &hash);
 /// The bytes of plan.fb; `plan` is valid. The same plan gives the same bytes.
 std::vector<uint8_t> encode(const Plan &plan);
 
-/// A plan from the bytes of a plan.fb, checked down to every index (see validate). `origin` names it in messages.
+/// A plan from the bytes of a plan.fb, checked down to every index (see validate). `origin` names it in
+/// messages.
 llvm::Expected<std::unique_ptr<Plan>> decode(llvm::ArrayRef<uint8_t> bytes, llvm::StringRef origin);
 
 /// The plan of a plan directory, and its root checksum. Shards are not opened.
@@ -55,14 +56,15 @@ llvm::Expected<LoadedPlan> readPlan(llvm::StringRef directory);
 
 /// By rank.
 using OpenShards = std::map<uint32_t, std::shared_ptr<SafetensorsFile>>;
-/// Opens every shard of `directory` (of `ranks` only, unless empty), each once, and compares length, checksum and tensors
-/// with the plan. What is mapped is what was compared, whatever takes its name afterwards.
-llvm::Expected<OpenShards> openShards(const Plan &plan, llvm::StringRef directory, llvm::ArrayRef<uint32_t> ranks = {});
+/// Opens every shard of `directory` (of `ranks` only, unless empty), each once, and compares length, checksum
+/// and tensors with the plan. What is mapped is what was compared, whatever takes its name afterwards.
+llvm::Expected<OpenShards> openShards(const Plan &plan, llvm::StringRef directory,
+                                      llvm::ArrayRef<uint32_t> ranks = {});
 
-/// Whether everything that an executor relies on holds: tables present, indices in range, slots written once and before
-/// they are read, released slots not read again, shapes whose byte counts do not overflow, sources and outputs that
-/// exist, stages and ranks that fit the mesh, shard names without folders, schedules that run each stage once a
-/// micro-batch and cannot deadlock. The first thing that does not is the error.
+/// Whether everything that an executor relies on holds: tables present, indices in range, slots written once
+/// and before they are read, released slots not read again, shapes whose byte counts do not overflow, sources
+/// and outputs that exist, stages and ranks that fit the mesh, shard names without folders, schedules that
+/// run each stage once a micro-batch and cannot deadlock. The first thing that does not is the error.
 llvm::Error validate(const Plan &plan);
 
 } // namespace cleave::plan

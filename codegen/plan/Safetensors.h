@@ -1,9 +1,9 @@
 //===- Safetensors.h - Tensors in a file ------------------------*- C++ -*-===//
 //
-// The safetensors layout (huggingface/safetensors, format of version 0.4): u64 LE header length, JSON header, data.
-// The format allows no gaps between tensors. Those whose sizes are multiples of 64 bytes are written first, on 64-byte
-// boundaries, the others after them, each on the largest power of two that divides its size, so that a mapped file serves
-// as weights directly. Files of other writers promise no alignment.
+// The safetensors layout (huggingface/safetensors, format of version 0.4): u64 LE header length, JSON header,
+// data. The format allows no gaps between tensors. Those whose sizes are multiples of 64 bytes are written
+// first, on 64-byte boundaries, the others after them, each on the largest power of two that divides its
+// size, so that a mapped file serves as weights directly. Files of other writers promise no alignment.
 //
 //===----------------------------------------------------------------------===//
 #ifndef CLEAVE_CODEGEN_PLAN_SAFETENSORS_H
@@ -40,8 +40,8 @@ struct TensorEntry {
   uint64_t bytes = 0;
 };
 
-/// A mapped safetensors file, read as untrusted: header, ranges, overlaps and sizes are checked on opening, data never
-/// touched. Entries stand in the order of their data.
+/// A mapped safetensors file, read as untrusted: header, ranges, overlaps and sizes are checked on opening,
+/// data never touched. Entries stand in the order of their data.
 class SafetensorsFile {
 public:
   static llvm::Expected<std::shared_ptr<SafetensorsFile>> open(llvm::StringRef path);
@@ -49,7 +49,8 @@ public:
   llvm::ArrayRef<TensorEntry> entries() const { return tensors; }
   /// Null when there is none of that name.
   const TensorEntry *find(llvm::StringRef name) const;
-  /// The bytes of an entry; private to this process and writable (copy on write), alive as long as this object.
+  /// The bytes of an entry; private to this process and writable (copy on write), alive as long as this
+  /// object.
   uint8_t *data(const TensorEntry &entry) const { return mapping->data() + entry.offset; }
   uint64_t fileBytes() const { return mapping->bytes().size(); }
 
@@ -61,8 +62,9 @@ private:
 };
 
 /// Writes `entries` (offset and bytes are filled in here) to a new file, the data of entry i from
-/// `write(i, sink)`, which hands the entry's bytes to `sink` in order and in pieces; entries are asked for in the order of
-/// their data. Returns length and checksum of the file. A failed write leaves no file, or the older one of that name.
+/// `write(i, sink)`, which hands the entry's bytes to `sink` in order and in pieces; entries are asked for in
+/// the order of their data. Returns length and checksum of the file. A failed write leaves no file, or the
+/// older one of that name.
 struct WrittenFile {
   uint64_t bytes;
   Digest digest;

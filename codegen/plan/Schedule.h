@@ -8,8 +8,8 @@
 
 namespace cleave::plan {
 
-/// The values that one stage gives another within one micro-batch. `inputs[i]` indexes the receiver's program inputs,
-/// `results[i]` the sender's program outputs.
+/// The values that one stage gives another within one micro-batch. `inputs[i]` indexes the receiver's program
+/// inputs, `results[i]` the sender's program outputs.
 struct Transfer {
   uint32_t from, to;
   std::vector<uint32_t> results, inputs;
@@ -19,9 +19,10 @@ struct Transfer {
 /// All transfers of a signature (tensor rank 0), ordered by sender, then receiver.
 std::vector<Transfer> transfers(const Plan &plan, uint32_t signature);
 
-/// Fails where the schedule cannot finish: an action that waits for one that comes later, a send without its receive, a
-/// stage that never runs or runs before its inputs came, gradients that are reduced before the last of
-/// them. Sends are taken to wait for their receive (zero buffering), so what passes here runs on every communicator.
+/// Fails where the schedule cannot finish: an action that waits for one that comes later, a send without its
+/// receive, a stage that never runs or runs before its inputs came, gradients that are reduced before the
+/// last of them. Sends are taken to wait for their receive (zero buffering), so what passes here runs on
+/// every communicator.
 llvm::Error checkSchedule(const Plan &plan, const Schedule &schedule);
 
 /// Which rank of its tensor group, and which of the groups that have its stages, `rank` is.

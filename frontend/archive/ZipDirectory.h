@@ -25,10 +25,11 @@ struct ZipRecord {
   uint64_t offset, storedSize;
 };
 
-/// Reads the directory of `file`, untrusted bytes. Whatever is not a record's content must be what a writer would have
-/// made of the directory: end records, local headers, padding and data descriptors agree with it in every field, and
-/// records follow one another without a gap from the first byte on. So no bit outside the contents can be another one.
-/// Contents are not looked at. Errors say what was found, for a caller who knows the file's name.
+/// Reads the directory of `file`, untrusted bytes. Whatever is not a record's content must be what a writer
+/// would have made of the directory: end records, local headers, padding and data descriptors agree with it
+/// in every field, and records follow one another without a gap from the first byte on. So no bit outside the
+/// contents can be another one. Contents are not looked at. Errors say what was found, for a caller who knows
+/// the file's name.
 llvm::Expected<std::vector<ZipRecord>> readZipDirectory(llvm::ArrayRef<uint8_t> file);
 
 } // namespace cleave

@@ -12,10 +12,11 @@
 
 namespace cleave {
 
-/// Makes the arguments of `function` (empty so far) for the schema's arguments, from the second on: a function argument
-/// for each tensor leaf, constants for scalars and absent optionals, lists, tuples and dicts around them. Sets the
-/// input tree. Inputs that nobody takes, or that are missing, are errors.
-mlir::FailureOr<llvm::SmallVector<mlir::Value>> makeArguments(mlir::func::FuncOp function, mlir::OpBuilder &builder,
+/// Makes the arguments of `function` (empty so far) for the schema's arguments, from the second on: a
+/// function argument for each tensor leaf, constants for scalars and absent optionals, lists, tuples and
+/// dicts around them. Sets the input tree. Inputs that nobody takes, or that are missing, are errors.
+mlir::FailureOr<llvm::SmallVector<mlir::Value>> makeArguments(mlir::func::FuncOp function,
+                                                              mlir::OpBuilder &builder,
                                                               const c10::FunctionSchema &schema,
                                                               const ModelInputs &inputs);
 

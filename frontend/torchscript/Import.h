@@ -16,12 +16,12 @@ struct ImportedModel {
   WeightTable weights;
 };
 
-/// The model's `forward` as `func.func @forward`: submodule calls inlined under their module paths, attributes
-/// resolved, branches on constants decided, in-place operators made functional, attributes and weights that are written
-/// made states. Its arguments are the tensor leaves of
-/// the inputs (attributes `cleave.name`, `cleave.role`), its results the tensor leaves of the outputs;
-/// `cleave.input_tree` and `cleave.output_tree` hold the nesting (see Signature.h). Fails with diagnostics on
-/// `context`, located by module path.
+/// The model's `forward` as `func.func @forward`: submodule calls inlined under their module paths,
+/// attributes resolved, branches on constants decided, in-place operators made functional, attributes and
+/// weights that are written made states. Its arguments are the tensor leaves of the inputs (attributes
+/// `cleave.name`, `cleave.role`), its results the tensor leaves of the outputs; `cleave.input_tree` and
+/// `cleave.output_tree` hold the nesting (see Signature.h). Fails with diagnostics on `context`, located by
+/// module path.
 mlir::FailureOr<ImportedModel> importTorchScript(const TorchScriptFile &file, const ModelInputs &inputs,
                                                  mlir::MLIRContext *context);
 

@@ -1,6 +1,7 @@
 //===- Lists.h - Lists and dicts that change --------------------*- C++ -*-===//
 //
-// Private to frontend/. In the IR a list is a value; in TorchScript it is an object, to which a program appends.
+// Private to frontend/. In the IR a list is a value; in TorchScript it is an object, to which a program
+// appends.
 //
 //===----------------------------------------------------------------------===//
 #ifndef CLEAVE_FRONTEND_TORCHSCRIPT_LISTS_H
@@ -34,11 +35,12 @@ public:
   }
   void setCurrent(mlir::Value list, mlir::Value value) { currents[list] = value; }
 
-  /// Makes what an operator that changes a list (`aten.append.t`) leaves of it the list's current value. `operands` are
-  /// current values. The operator's result is the changed list itself, or `item` where it is one of its items. Fails
-  /// without a diagnostic where the list's content, the position or the key is only known when running.
-  mlir::LogicalResult change(llvm::StringRef irName, mlir::Value list, mlir::ValueRange operands, mlir::OpBuilder &b,
-                             mlir::Location location, mlir::Value &item);
+  /// Makes what an operator that changes a list (`aten.append.t`) leaves of it the list's current value.
+  /// `operands` are current values. The operator's result is the changed list itself, or `item` where it is
+  /// one of its items. Fails without a diagnostic where the list's content, the position or the key is only
+  /// known when running.
+  mlir::LogicalResult change(llvm::StringRef irName, mlir::Value list, mlir::ValueRange operands,
+                             mlir::OpBuilder &b, mlir::Location location, mlir::Value &item);
 
   /// Changes inside one branch are not the other's.
   using State = llvm::DenseMap<mlir::Value, mlir::Value>;

@@ -15,7 +15,8 @@ struct ModelInputs {
     std::string name;
     at::ScalarType dtype;
     std::vector<int64_t> shape;
-    /// Names of dynamic dimensions (`--dynamic ids=batch,seq`); empty: all static; an empty entry: that one is.
+    /// Names of dynamic dimensions (`--dynamic ids=batch,seq`); empty: all static; an empty entry: that one
+    /// is.
     std::vector<std::string> dims;
     /// What it means (tokens, attention_mask, positions, labels); empty where nobody said.
     std::string role;

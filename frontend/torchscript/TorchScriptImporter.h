@@ -1,8 +1,8 @@
 //===- TorchScriptImporter.h - Graphs to IR, node by node -------*- C++ -*-===//
 //
-// Private to frontend/. Modules are known objects at compile time, so a call of a submodule's method is inlined on the
-// spot, its path kept as the location of everything inside, and attributes are looked up. No pass of TorchScript's own
-// runs: its inliner forgets paths.
+// Private to frontend/. Modules are known objects at compile time, so a call of a submodule's method is
+// inlined on the spot, its path kept as the location of everything inside, and attributes are looked up. No
+// pass of TorchScript's own runs: its inliner forgets paths.
 //
 //===----------------------------------------------------------------------===//
 #ifndef CLEAVE_FRONTEND_TORCHSCRIPT_TORCHSCRIPTIMPORTER_H
@@ -25,7 +25,8 @@ namespace cleave {
 std::string joinPath(const std::string &path, const std::string &name);
 /// `QInt8`, `Float (Sparse)`.
 std::string describeDType(const at::Tensor &tensor);
-/// `; leave this module out of quantization, …` where the value is a library's object, which is no weight; else empty.
+/// `; leave this module out of quantization, …` where the value is a library's object, which is no weight;
+/// else empty.
 llvm::StringRef remedyForPacked(const c10::IValue &value);
 /// The module that has an attribute.
 llvm::StringRef ownerPath(llvm::StringRef attribute);
@@ -39,17 +40,18 @@ using SetAttributes = llvm::MapVector<std::string, SetAttribute, std::map<std::s
 
 class TorchScriptImporter {
 public:
-  /// `attributes` are those that the program is known to set. Others that it turns out to set are added, and what was
-  /// imported is then wrong: they were taken for constants.
+  /// `attributes` are those that the program is known to set. Others that it turns out to set are added, and
+  /// what was imported is then wrong: they were taken for constants.
   TorchScriptImporter(mlir::OpBuilder &builder, WeightTable &weights, SetAttributes &attributes)
       : b(builder), weights(weights), attributes(attributes) {}
 
   /// Enters every tensor of `module` into the weight table, in the order of its modules.
   void collectWeights(const c10::IValue &module, const std::string &path);
 
-  /// Imports a method of the top module at the builder's insertion point. Its values, or failure with diagnostics.
-  mlir::FailureOr<llvm::SmallVector<mlir::Value>> importMethod(const c10::IValue &module, const std::string &method,
-                                                               llvm::ArrayRef<mlir::Value> arguments);
+  /// Imports a method of the top module at the builder's insertion point. Its values, or failure with
+  /// diagnostics.
+  mlir::FailureOr<llvm::SmallVector<mlir::Value>>
+  importMethod(const c10::IValue &module, const std::string &method, llvm::ArrayRef<mlir::Value> arguments);
 
 private:
   /// A module or other object that exists at compile time only.
@@ -97,8 +99,8 @@ private:
   /// Adds results to `branch` for the states that its regions leave changed; `after` are those of each.
   IfOp addStates(IfOp branch, llvm::ArrayRef<States> after);
   /// Imports a block into `region`, which yields the block's outputs, then what `changed` hold at its end.
-  Result importRegion(const torch::jit::Block *block, mlir::Region &region, llvm::ArrayRef<mlir::Value> changed,
-                      Scope &scope);
+  Result importRegion(const torch::jit::Block *block, mlir::Region &region,
+                      llvm::ArrayRef<mlir::Value> changed, Scope &scope);
   /// The lists and dicts from outside that the blocks of `node` change.
   mlir::FailureOr<llvm::SmallVector<mlir::Value>> changedLists(Node *node, Scope &scope);
   llvm::SmallVector<mlir::Type> resultTypes(const Node *node);

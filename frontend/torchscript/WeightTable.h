@@ -9,8 +9,8 @@
 
 namespace cleave {
 
-/// Every tensor a model owns, by the module path that holds it first. Bytes stay in the mapped model file until
-/// somebody reads them.
+/// Every tensor a model owns, by the module path that holds it first. Bytes stay in the mapped model file
+/// until somebody reads them.
 class WeightTable {
 public:
   struct Entry {
@@ -22,8 +22,8 @@ public:
     at::Tensor tensor;
   };
 
-  /// Adds `tensor` under `name`, or `name` as an alias of the entry that is the same memory seen the same way. Returns
-  /// the entry's name.
+  /// Adds `tensor` under `name`, or `name` as an alias of the entry that is the same memory seen the same
+  /// way. Returns the entry's name.
   std::string add(std::string name, const std::string &role, const at::Tensor &tensor);
 
   /// The same for a constant of the program, which has no path: it is named `constants.<n>`.

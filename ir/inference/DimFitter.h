@@ -9,13 +9,15 @@
 
 namespace cleave {
 
-/// Chooses sizes for named dimensions at which to try a program, and finds the expression behind what was observed there.
+/// Chooses sizes for named dimensions at which to try a program, and finds the expression behind what was
+/// observed there.
 ///
-/// A polynomial of total degree ≤ 3 (2 from five names on) with a common divisor is determined by as many points as it
-/// has monomials; further points must then agree exactly, or the size is unknown. A name that has few sizes to try has
-/// lower powers. A size that is rounded down, as a strided window's, is floor((a·name + c) / d), where one a/d alone agrees
-/// with all points; it takes more of them to tell c, and a row of sizes one after the other that all agree, since differences
-/// of such sizes (n/2 - n/3) are like one where few are tried.
+/// A polynomial of total degree ≤ 3 (2 from five names on) with a common divisor is determined by as many
+/// points as it has monomials; further points must then agree exactly, or the size is unknown. A name that
+/// has few sizes to try has lower powers. A size that is rounded down, as a strided window's, is
+/// floor((a·name + c) / d), where one a/d alone agrees with all points; it takes more of them to tell c, and
+/// a row of sizes one after the other that all agree, since differences of such sizes (n/2 - n/3) are like
+/// one where few are tried.
 class DimFitter {
 public:
   /// `traced`: names and their sizes in the examples, in a fixed order. The first sample is the traced point.
@@ -28,8 +30,8 @@ public:
 
   /// Sizes of every name at each sample point.
   const std::vector<llvm::StringMap<int64_t>> &samples() const { return points; }
-  /// How many samples, from the first on, the program must run at. The others are *edges* (1, and far above the traced
-  /// sizes), where it may fail or not say what a size is.
+  /// How many samples, from the first on, the program must run at. The others are *edges* (1, and far above
+  /// the traced sizes), where it may fail or not say what a size is.
   size_t mustRun() const { return fitted; }
   /// The edge where every dimension has size 1, or the least multiple.
   size_t smallest() const { return fitted; }
@@ -37,15 +39,16 @@ public:
   /// What an edge observed that did not come as far.
   static constexpr int64_t kNotObserved = std::numeric_limits<int64_t>::min();
 
-  /// The expression that has value `observed[i]` at sample i, wherever something was observed; unknown where there is
-  /// none of the form above. Edges may be missing at the end.
+  /// The expression that has value `observed[i]` at sample i, wherever something was observed; unknown where
+  /// there is none of the form above. Edges may be missing at the end.
   const SymbolicDim &fit(const std::vector<int64_t> &observed);
 
   /// Whether sample `i` is an edge, and not one that was added.
   bool isEdge(size_t i) const { return i >= fitted && i < fitted + kEdges; }
 
-  /// For an observation without an expression: points that would tell those apart that are rounded down and agree with it,
-  /// or confirm the one that does. None where there is none such, or the points have been tried.
+  /// For an observation without an expression: points that would tell those apart that are rounded down and
+  /// agree with it, or confirm the one that does. None where there is none such, or the points have been
+  /// tried.
   std::vector<llvm::StringMap<int64_t>> tellingPoints(const std::vector<int64_t> &observed) const;
   /// Adds those of the points that are new.
   void addSamples(const std::vector<llvm::StringMap<int64_t>> &more);

@@ -17,8 +17,8 @@
 
 namespace cleave {
 
-/// Runs a function at given sizes: tensors on the meta device, scalars and 0-d integer tensors for real. A value that
-/// cannot be had without data has no entry.
+/// Runs a function at given sizes: tensors on the meta device, scalars and 0-d integer tensors for real. A
+/// value that cannot be had without data has no entry.
 class Sampler {
 public:
   /// \param seesStorages  each value has memory of its own, or that of what it is a view of. Otherwise
@@ -44,12 +44,12 @@ private:
   void runOperator(OperatorOp op);
   void runIf(mlir::Operation *op);
   void runLoop(mlir::Operation *op);
-  /// One iteration: whether another follows; nothing where only data tells. `varying` collects what is not the same as
-  /// `before`.
+  /// One iteration: whether another follows; nothing where only data tells. `varying` collects what is not
+  /// the same as `before`.
   std::optional<bool> runIteration(mlir::Block &body, llvm::DenseMap<mlir::Value, c10::IValue> &before,
                                    llvm::DenseSet<mlir::Value> &varying);
-  /// Gives up on an operation that only data can decide: nothing is known inside its regions, nor of lists that it, or
-  /// what is inside, may have changed.
+  /// Gives up on an operation that only data can decide: nothing is known inside its regions, nor of lists
+  /// that it, or what is inside, may have changed.
   void leave(mlir::Operation *op);
   void bindResults(mlir::ValueRange results, mlir::ValueRange from);
   void set(mlir::Value value, c10::IValue now);

@@ -14,8 +14,8 @@ namespace cleave {
 /// Names and their sizes in the examples, in a fixed order.
 using SizeTable = std::vector<std::pair<std::string, int64_t>>;
 
-/// Tries a function at other sizes of one named dimension, the others as traced, to find those at which it runs as it does
-/// at the traced ones.
+/// Tries a function at other sizes of one named dimension, the others as traced, to find those at which it
+/// runs as it does at the traced ones.
 class SizeSearch {
 public:
   SizeSearch(mlir::func::FuncOp function, const SizeTable &sizes, const Sampler &traced)
@@ -26,11 +26,11 @@ public:
 
   /// For each dimension the least size at which the function runs.
   void findLeast(llvm::StringMap<SizeLimits> &limits) const;
-  /// The least, and the greatest of those that a fitter tries. False where a dimension has the traced size alone: it is
-  /// `fixed`.
+  /// The least, and the greatest of those that a fitter tries. False where a dimension has the traced size
+  /// alone: it is `fixed`.
   bool findRanges(llvm::StringMap<SizeLimits> &limits, std::string &fixed) const;
-  /// The least number, at most `most` and half of the traced size, of whose multiples the function runs at another one. False where
-  /// there is none for one dimension, which is `fixed`, or none above 1 for all.
+  /// The least number, at most `most` and half of the traced size, of whose multiples the function runs at
+  /// another one. False where there is none for one dimension, which is `fixed`, or none above 1 for all.
   bool findMultiples(int64_t most, llvm::StringMap<SizeLimits> &limits, std::string &fixed) const;
 
 private:

@@ -47,8 +47,9 @@ struct DimensionRule {
   llvm::SmallVector<Lookup, 0> lookups;
   /// The factor that the operator's argument of that name counts.
   std::optional<unsigned> groups;
-  /// `groups` and `each`, which stand behind one another, as one factor `all`, which no dimension names. A dimension of
-  /// `groups` alone holds what all of a group share, as heads of queries do keys: part of a group needs it, too.
+  /// `groups` and `each`, which stand behind one another, as one factor `all`, which no dimension names. A
+  /// dimension of `groups` alone holds what all of a group share, as heads of queries do keys: part of a
+  /// group needs it, too.
   struct Shared {
     unsigned all, groups, each;
     bool operator==(const Shared &) const = default;

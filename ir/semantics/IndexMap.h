@@ -2,17 +2,17 @@
 #ifndef CLEAVE_IR_SEMANTICS_INDEXMAP_H
 #define CLEAVE_IR_SEMANTICS_INDEXMAP_H
 
-#include "ir/OperatorDialect.h"
 #include "ir/ExampleShapes.h"
+#include "ir/OperatorDialect.h"
 #include "llvm/ADT/SmallVector.h"
 #include <cstdint>
 #include <optional>
 
 namespace cleave {
 
-/// Of an operator that takes every position of dimension `dim` of its results from one of its operands, as cat, split,
-/// slice and flip do; all other dimensions pass as they are, in order. Operands count as `flatOperands` gives them. A
-/// result that is a list has one entry for each of its items.
+/// Of an operator that takes every position of dimension `dim` of its results from one of its operands, as
+/// cat, split, slice and flip do; all other dimensions pass as they are, in order. Operands count as
+/// `flatOperands` gives them. A result that is a list has one entry for each of its items.
 struct IndexMap {
   struct Source {
     unsigned operand;

@@ -10,7 +10,8 @@ namespace cleave {
 /// strided: one that leaves out places of its input.
 enum class GemmKind { Matrix, Pointwise, Convolution, Strided, Attention };
 /// As machine files call them.
-inline constexpr llvm::StringLiteral kGemmKinds[] = {"matrix", "pointwise", "convolution", "strided", "attention"};
+inline constexpr llvm::StringLiteral kGemmKinds[] = {"matrix", "pointwise", "convolution", "strided",
+                                                     "attention"};
 
 /// `count` products of [rows, depth] by [depth, columns]. Of a convolution: images times groups, places of
 /// the result, channels of a group's result, channels of its input times taps. Of attention: heads of all

@@ -8,11 +8,11 @@
 #ifndef CLEAVE_IR_SEMANTICS_OPSEMANTICS_H
 #define CLEAVE_IR_SEMANTICS_OPSEMANTICS_H
 
-#include "ir/OperatorDialect.h"
 #include "ir/ExampleShapes.h"
+#include "ir/OperatorDialect.h"
 #include "ir/semantics/DimensionRule.h"
-#include "ir/semantics/KernelKinds.h"
 #include "ir/semantics/IndexMap.h"
+#include "ir/semantics/KernelKinds.h"
 #include "ir/semantics/PermutationRole.h"
 
 namespace cleave {
@@ -105,7 +105,8 @@ struct OpSemantics {
   llvm::StringLiteral sizes = "";
   /// Of a view of one range of dimension `dim`: the arguments that say where that begins, and how long it is.
   llvm::StringLiteral rangeStart = "", rangeLength = "";
-  /// Name of the argument that lists which ranges of a dimension the result holds, as pairs of start and length.
+  /// Name of the argument that lists which ranges of a dimension the result holds, as pairs of start and
+  /// length.
   llvm::StringLiteral ranges = "";
   /// The argument that says into how many groups channels are divided: the positions of its rule's factor
   /// `groups`.
@@ -115,8 +116,8 @@ struct OpSemantics {
   mlir::Value (*countsTo)(OperatorOp op) = nullptr;
   /// What it does to sorted rows (see partitioner/sharding/TokenPermutation.h).
   PermutationRole permutationRole = PermutationRole::None;
-  /// For PermutationRole::Count: how many whole numbers, from 0 on, have a bin of their own each; nothing where bins
-  /// are others.
+  /// For PermutationRole::Count: how many whole numbers, from 0 on, have a bin of their own each; nothing
+  /// where bins are others.
   std::optional<int64_t> (*countedNumbers)(OperatorOp op) = nullptr;
   /// The last result holds positions in dimension `dim` of the first operand.
   bool givesPositions = false;

@@ -24,7 +24,7 @@ public:
   }
   /// Sets what the backward pass of entries keeps.
   void saves(SavedForBackward saved, std::initializer_list<llvm::StringRef> names,
-            int64_t (*bytes)(OperatorOp op, const ExampleShapes &shapes) = nullptr);
+             int64_t (*bytes)(OperatorOp op, const ExampleShapes &shapes) = nullptr);
 
 private:
   llvm::StringMap<OpSemantics> entries;

@@ -2,8 +2,8 @@
 #ifndef CLEAVE_IR_SEMANTICS_SHAPES_H
 #define CLEAVE_IR_SEMANTICS_SHAPES_H
 
-#include "ir/OperatorDialect.h"
 #include "ir/ExampleShapes.h"
+#include "ir/OperatorDialect.h"
 
 namespace cleave {
 
@@ -20,7 +20,8 @@ llvm::SmallVector<OptionalShape> resultShapes(OperatorOp op, const ExampleShapes
 std::optional<int64_t> constantInt(OperatorOp op, llvm::StringRef argument);
 std::optional<llvm::SmallVector<int64_t>> constantInts(OperatorOp op, llvm::StringRef argument);
 
-/// The dimension that `dim` names, which counts from the end where it is negative; nothing where there is none.
+/// The dimension that `dim` names, which counts from the end where it is negative; nothing where there is
+/// none.
 std::optional<unsigned> dimensionAt(int64_t dim, size_t rank);
 
 } // namespace cleave

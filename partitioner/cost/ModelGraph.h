@@ -69,7 +69,8 @@ double kernelSeconds(const Kernel &kernel, const DeviceSpec &device);
 /// it.
 double callSeconds(const Kernel &kernel, const DeviceGroup &group);
 
-/// Seconds of one operation: of its kernel (callSeconds), or what the group's tensor groups take for a collective.
+/// Seconds of one operation: of its kernel (callSeconds), or what the group's tensor groups take for a
+/// collective.
 double operationSeconds(mlir::Operation *op, const ExampleShapes &shapes, const DeviceGroup &group);
 
 /// Of a value that one stage sends another.

@@ -14,8 +14,8 @@ std::optional<DevicesFound> searchAlong(llvm::ArrayRef<uint32_t> order, const Gr
                                         uint64_t &work, bool mayEndEarly = false);
 
 /// A placement along a linear order: depth first, breadth first, or by what fills accelerators. The best of
-/// these as far as `work` goes, which is lowered by what was done, or as CancellationScope says; whatever is left of
-/// it, there is one where there are CPUs, or where accelerators filled in one of these orders hold
+/// these as far as `work` goes, which is lowered by what was done, or as CancellationScope says; whatever is
+/// left of it, there is one where there are CPUs, or where accelerators filled in one of these orders hold
 /// everything.
 std::optional<DevicesFound> linearise(const GroupGraph &graph, const DeviceRow &devices, double lowerBound,
                                       uint64_t &work);

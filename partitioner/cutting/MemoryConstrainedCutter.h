@@ -24,8 +24,8 @@ public:
   /// \param request  limits of weights are left out.
   /// \param budgets    of ranks, among which stages are dealt out in turn.
   /// \param cuts     of the model's graph.
-  MemoryConstrainedCutter(const ModelGraph &model, CutRequest request, MemoryBudgets budgets, const CutMemory &memory,
-             CutCache &cuts)
+  MemoryConstrainedCutter(const ModelGraph &model, CutRequest request, MemoryBudgets budgets,
+                          const CutMemory &memory, CutCache &cuts)
       : model(model), memory(memory), cuts(cuts), exactLimits(request.limits), request(std::move(request)),
         budgets(std::move(budgets)) {
     this->request.limits = kProgramOrder;
@@ -63,7 +63,7 @@ private:
   std::vector<int64_t> budgetsOfStages(MemoryBudgetsRef budgets) const;
   MemoryBudgets othersBudgets() const;
   std::vector<int64_t> weightBudgets(const StageCut &cut, llvm::ArrayRef<RankMemory> held,
-                                      MemoryBudgetsRef budgets) const;
+                                     MemoryBudgetsRef budgets) const;
 
   const ModelGraph &model;
   const CutMemory &memory;

@@ -70,7 +70,7 @@ std::optional<MemoryShortage> shortageOf(llvm::ArrayRef<int64_t> bytes,
 /// Links of a machine's first `count` devices that are not as the others, between devices of the same
 /// position in groups of `width`.
 std::map<std::pair<uint32_t, uint32_t>, Link> linkOverridesAmong(const Machine &machine, uint32_t count,
-                                                               uint32_t width);
+                                                                 uint32_t width);
 
 } // namespace cleave
 

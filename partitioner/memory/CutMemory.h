@@ -6,8 +6,8 @@
 
 namespace cleave {
 
-/// Peak memory of a device, in bytes: `weights` of all its stages, and `others`, the most that is alive beside
-/// them at one time.
+/// Peak memory of a device, in bytes: `weights` of all its stages, and `others`, the most that is alive
+/// beside them at one time.
 struct RankMemory {
   int64_t weights = 0, others = 0;
   int64_t bytes() const { return weights + others; }
@@ -21,8 +21,8 @@ using MemoryBudgetsRef = llvm::ArrayRef<std::optional<int64_t>>;
 std::optional<MemoryShortage> shortageOf(llvm::ArrayRef<RankMemory> ranks, MemoryBudgetsRef budgets);
 
 /// What ranks hold of cuts of one function, at micro-batches of one size. Stage s of a cut is on rank s mod
-/// ranks. PlannedMemory predicts it of programs; the interface is virtual because tests of MemoryConstrainedCutter use
-/// graphs with synthetic memory and no program.
+/// ranks. PlannedMemory predicts it of programs; the interface is virtual because tests of
+/// MemoryConstrainedCutter use graphs with synthetic memory and no program.
 class CutMemory {
 public:
   virtual ~CutMemory() = default;
@@ -39,8 +39,8 @@ public:
 /// Upper bounds of the memory that pipeline ranks have, by rank. Of the tensor-parallel ranks that
 /// CutMemory::tensorRanks names, the largest device counts: a cut that does not fit there fits nowhere.
 /// Of data ranks, which hold the same, the device that has least.
-MemoryBudgets largestBudgets(const CutMemory &memory, const Machine &machine, uint32_t ranks, uint32_t tensorRanks,
-                  uint32_t dataRanks = 1);
+MemoryBudgets largestBudgets(const CutMemory &memory, const Machine &machine, uint32_t ranks,
+                             uint32_t tensorRanks, uint32_t dataRanks = 1);
 
 } // namespace cleave
 

@@ -51,7 +51,8 @@ private:
   std::vector<DataGroup> groupsOf(const Configuration &configuration) const;
 
   /// By ranks of a pipeline and devices of each; what their kinds are among those of `facts`.
-  std::map<std::pair<uint32_t, uint32_t>, std::pair<PipelineDeviceGroups, std::vector<const DeviceGroup *>>> groups;
+  std::map<std::pair<uint32_t, uint32_t>, std::pair<PipelineDeviceGroups, std::vector<const DeviceGroup *>>>
+      groups;
 };
 
 } // namespace cleave

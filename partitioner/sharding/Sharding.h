@@ -21,8 +21,8 @@ IndexSets indexSetsOf(ShardingAttr sharding, int64_t size);
 ShardingAttr shardingOf(mlir::MLIRContext *context, unsigned dim, const IndexSets &parts);
 
 /// Deals the labels of a class out evenly, in order: of 12 over 8 ranks, one or two each.
-ShardingAttr shardingOf(mlir::MLIRContext *context, const ShardAssignment &assignment, const ShardingGroup &found,
-                        unsigned ranks);
+ShardingAttr shardingOf(mlir::MLIRContext *context, const ShardAssignment &assignment,
+                        const ShardingGroup &found, unsigned ranks);
 
 /// Where each position of the whole is: triples of rank, offset in its part, and size.
 llvm::SmallVector<int64_t> piecesOf(ShardingAttr sharding);
@@ -48,10 +48,10 @@ std::optional<FactorSteps> stepsOf(const DimensionRule &rule, llvm::ArrayRef<uns
 /// of it, or several share them.
 /// \param dim  the factors of the dimension, major to minor.
 std::optional<IndexSets> indexSetsOfFactor(const IndexSets &parts, const DimensionRule &rule,
-                                   llvm::ArrayRef<unsigned> dim, unsigned factor);
+                                           llvm::ArrayRef<unsigned> dim, unsigned factor);
 /// The positions of the dimension, which has the factor, that have these of it.
-IndexSets indexSetsOfDimension(const IndexSets &parts, const DimensionRule &rule, llvm::ArrayRef<unsigned> dim,
-                       unsigned factor);
+IndexSets indexSetsOfDimension(const IndexSets &parts, const DimensionRule &rule,
+                               llvm::ArrayRef<unsigned> dim, unsigned factor);
 
 /// How a call is done in parts.
 struct CallSplit {

@@ -106,7 +106,7 @@ public:
   /// nothing can be split, of none where the dimension is a named one.
   /// \param isWhole  tensors that are not to be split: the class ends before them.
   ShardingGroup propagate(TensorRef tensor, unsigned dim, int32_t ranks = 2,
-                       llvm::function_ref<bool(TensorRef)> isWhole = nullptr) const;
+                          llvm::function_ref<bool(TensorRef)> isWhole = nullptr) const;
 
   /// In program order; calls inside of control flow are none of them.
   llvm::ArrayRef<Call> getCalls() const { return calls; }

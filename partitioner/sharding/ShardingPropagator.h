@@ -18,7 +18,7 @@ public:
   };
   /// \param isWhole  tensors that get no labels; may be null.
   ShardingPropagator(const ShardingPropagation &function, Preference preference,
-            llvm::function_ref<bool(TensorRef)> isWhole)
+                     llvm::function_ref<bool(TensorRef)> isWhole)
       : function(function), preference(preference), isWhole(isWhole) {}
 
   /// What operators owe; other uses are left out.
