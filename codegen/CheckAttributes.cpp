@@ -10,66 +10,14 @@ using namespace mlir;
 
 namespace cleave {
 
-namespace {
-/// Whether an attribute, which may be null, has some form.
-using Form = bool (*)(Attribute attribute);
-
-struct NamedForm {
-  StringRef name;
-  Form isSound;
-  const char *expected;
-};
-} // namespace
-
 //===- Forms --------------------------------------------------------------===//
 
-static bool isInteger(Attribute attribute) {
-  auto number = dyn_cast_or_null<IntegerAttr>(attribute);
-  return number && number.getType().isSignlessInteger(64);
-}
-
 static bool isAmount(Attribute attribute) {
-  return isInteger(attribute) && cast<IntegerAttr>(attribute).getInt() >= 0;
+  auto number = dyn_cast_or_null<IntegerAttr>(attribute);
+  return number && number.getType().isSignlessInteger(64) && number.getInt() >= 0;
 }
-
-/// Of ranks, or of micro-batches.
-static bool isCount(Attribute attribute) {
-  return isAmount(attribute) && cast<IntegerAttr>(attribute).getInt() >= 1 &&
-         cast<IntegerAttr>(attribute).getInt() <= 1 << 16;
-}
-
-static bool isReal(Attribute attribute) { return isa_and_nonnull<FloatAttr>(attribute); }
 
 static bool isString(Attribute attribute) { return isa_and_nonnull<StringAttr>(attribute); }
-
-static bool areAll(Attribute attribute, Form isSound) {
-  auto items = dyn_cast_or_null<ArrayAttr>(attribute);
-  return items && llvm::all_of(items, isSound);
-}
-
-static bool areEach(Attribute attribute, ArrayRef<Form> forms) {
-  auto items = dyn_cast_or_null<ArrayAttr>(attribute);
-  return items && items.size() == forms.size() && llvm::all_of(llvm::zip(items, forms), [](auto pair) {
-           return std::get<1>(pair)(std::get<0>(pair));
-         });
-}
-
-static bool areReals(Attribute attribute) { return areAll(attribute, isReal); }
-static bool areAmounts(Attribute attribute) { return areAll(attribute, isAmount); }
-static bool areStrings(Attribute attribute) { return areAll(attribute, isString); }
-static bool isLink(Attribute attribute) { return areEach(attribute, {isReal, isReal}); }
-static bool isLinkOverride(Attribute attribute) {
-  return areEach(attribute, {isAmount, isAmount, isReal, isReal});
-}
-static bool areLinkOverrides(Attribute attribute) { return areAll(attribute, isLinkOverride); }
-
-static bool isDimension(Attribute attribute) {
-  auto entry = dyn_cast_or_null<DictionaryAttr>(attribute);
-  return entry && isString(entry.get("path")) && isAmount(entry.get("parts")) &&
-         areStrings(entry.get("weights")) && isAmount(entry.get("sums")) && isAmount(entry.get("gathers"));
-}
-
-static bool areDimensions(Attribute attribute) { return areAll(attribute, isDimension); }
 
 static bool areSizes(Attribute attribute) {
   auto table = dyn_cast_or_null<DictionaryAttr>(attribute);
@@ -97,31 +45,6 @@ static bool isTree(Attribute attribute) {
 
 //===- Attributes ---------------------------------------------------------===//
 
-/// Of those that may be left out.
-static constexpr NamedForm kForms[] = {
-    {kSymbolsAttr, areSizes, "an i64 of 0 or more for each symbol"},
-    {kRanksAttr, isCount, "an i64 from 1 to 65536"},
-    {kDataRanksAttr, isCount, "an i64 from 1 to 65536"},
-    {kMicrobatchesAttr, isCount, "an i64 from 1 to 65536"},
-    {kBatchAttr, isString, "the name of a symbol"},
-    {kMicrobatchSecondsAttr, areReals, "an array of seconds"},
-    {kLinkAttr, isLink, "[latency, bytes a second]"},
-    {kLinkOverridesAttr, areLinkOverrides, "an array of [sender, receiver, latency, bytes a second]"},
-    {kDevicesAttr, areStrings, "an array of names"},
-    {kThreadsAttr, areAmounts, "an array of i64 of 0 or more"},
-    {kMemoryLimitsAttr, areAmounts, "an array of i64 of 0 or more"},
-    {kMachineAttr, isString, "a string"},
-    {kDimensionsAttr, areDimensions, "an array of {path, parts, weights, sums, gathers}"},
-};
-
-/// Of those that have to be there.
-static constexpr NamedForm kNeeded[] = {
-    {kStageSecondsAttr, areReals, "an array of seconds"},
-    {kStageRecvBytesAttr, areAmounts, "an array of i64 of 0 or more"},
-    {kInputTreeAttr, isTree, "a tree of arrays that begin with their kind"},
-    {kOutputTreeAttr, isTree, "a tree of arrays that begin with their kind"},
-};
-
 static LogicalResult refuse(func::FuncOp function, StringRef name, Attribute found, const Twine &expected) {
   InFlightDiagnostic error = function.emitError() << name << ": found ";
   if (found)
@@ -131,13 +54,16 @@ static LogicalResult refuse(func::FuncOp function, StringRef name, Attribute fou
   return error << ", expected " << expected;
 }
 
-/// Each stage has an entry in these, and each index is that of its place.
+/// Every stage has an entry in the reports of the passes, and stages are numbered in their order.
 static LogicalResult checkStages(func::FuncOp function) {
-  const size_t stages = llvm::to_vector(function.getBody().getOps<StageOp>()).size();
-  for (StringRef name :
-       {StringRef(kStageSecondsAttr), StringRef(kStageRecvBytesAttr), StringRef(kMicrobatchSecondsAttr)})
-    if (auto all = function->getAttrOfType<ArrayAttr>(name); all && all.size() != stages)
-      return refuse(function, name, all, Twine(stages) + " entries, one a stage");
+  const int64_t stages = llvm::to_vector(function.getBody().getOps<StageOp>()).size();
+  const std::string expected = std::to_string(stages) + " entries, one a stage";
+  auto cut = decisionOf<CutAttr>(function);
+  if (!cut || cut.getSeconds().size() != stages)
+    return refuse(function, CutAttr::name, cut, expected);
+  auto schedule = decisionOf<ScheduleAttr>(function);
+  if (schedule && schedule.getMicrobatchSeconds() && schedule.getMicrobatchSeconds().size() != stages)
+    return refuse(function, ScheduleAttr::name, schedule, expected);
   for (auto [index, stage] : llvm::enumerate(function.getBody().getOps<StageOp>()))
     if (stage.getIndex() != index)
       return stage.emitOpError("found stage ")
@@ -156,16 +82,15 @@ static LogicalResult checkNames(func::FuncOp function) {
 }
 
 LogicalResult checkAttributes(func::FuncOp function) {
-  for (const NamedForm &form : kForms)
-    if (Attribute found = function->getAttr(form.name); found && !form.isSound(found))
-      return refuse(function, form.name, found, form.expected);
-  for (const NamedForm &form : kNeeded)
-    if (Attribute found = function->getAttr(form.name); !form.isSound(found))
-      return refuse(function, form.name, found, form.expected);
-  auto symbols = function->getAttrOfType<DictionaryAttr>(kSymbolsAttr);
-  if (auto batch = function->getAttrOfType<StringAttr>(kBatchAttr);
-      batch && (!symbols || !symbols.contains(batch)))
-    return refuse(function, kBatchAttr, batch, "the name of a symbol");
+  Attribute symbols = function->getAttr(kSymbolsAttr);
+  if (symbols && !areSizes(symbols))
+    return refuse(function, kSymbolsAttr, symbols, "an i64 of 0 or more for each symbol");
+  for (StringRef name : {StringRef(kInputTreeAttr), StringRef(kOutputTreeAttr)})
+    if (Attribute tree = function->getAttr(name); !isTree(tree))
+      return refuse(function, name, tree, "a tree of arrays that begin with their kind");
+  if (auto schedule = decisionOf<ScheduleAttr>(function); schedule && schedule.getBatch())
+    if (!symbols || !cast<DictionaryAttr>(symbols).contains(schedule.getBatch()))
+      return refuse(function, ScheduleAttr::name, schedule, "the name of a symbol as batch");
   if (failed(checkStages(function)))
     return failure();
   return checkNames(function);

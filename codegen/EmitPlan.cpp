@@ -92,10 +92,14 @@ std::unique_ptr<plan::Signature> PlanEmitter::signatureOf(func::FuncOp function,
   return signature;
 }
 
-/// What assign-schedule has left on the function; `fallback` where it has not run.
-static int64_t decisionOf(func::FuncOp function, StringRef name, int64_t fallback) {
-  auto attribute = function->getAttrOfType<IntegerAttr>(name);
-  return attribute ? attribute.getInt() : fallback;
+/// The decision of assign-schedule; where it has not run, a rank for each stage and one micro-batch.
+static ScheduleAttr scheduleOf(func::FuncOp function) {
+  if (auto schedule = decisionOf<ScheduleAttr>(function))
+    return schedule;
+  const auto stages = function.getBody().getOps<StageOp>();
+  return ScheduleAttr::get(function.getContext(), std::distance(stages.begin(), stages.end()), /*data_ranks=*/1,
+                           /*microbatches=*/1, /*batch=*/nullptr, /*batch_obstacle=*/nullptr,
+                           /*microbatch_seconds=*/nullptr);
 }
 
 void PlanEmitter::addStage(StageOp op, uint32_t ranks) {
@@ -113,17 +117,18 @@ void PlanEmitter::addStage(StageOp op, uint32_t ranks) {
 /// The threads of the device that runs the stage, of several data ranks the most; one where no machine has
 /// said.
 static int64_t threadsOf(func::FuncOp function, StageOp stage, uint32_t tensorRank) {
-  auto threads = function->getAttrOfType<ArrayAttr>(kThreadsAttr);
-  auto ranks = function->getAttrOfType<IntegerAttr>(kRanksAttr);
-  if (!threads || !ranks)
+  auto target = decisionOf<TargetAttr>(function);
+  const DenseI64ArrayAttr threads = target ? target.getThreads() : DenseI64ArrayAttr();
+  if (!threads)
     return 1;
-  const size_t dataRanks = decisionOf(function, kDataRanksAttr, 1), tensorRanks = tensorRanksOf(function);
+  const ScheduleAttr schedule = scheduleOf(function);
+  const size_t dataRanks = schedule.getDataRanks(), tensorRanks = tensorRanksOf(function);
   std::optional<int64_t> most;
   for (size_t dataRank = 0; dataRank < dataRanks; ++dataRank) {
     const size_t device =
-        (stage.getIndex() % ranks.getInt() * dataRanks + dataRank) * tensorRanks + tensorRank;
-    if (device < threads.size())
-      most = std::max(most.value_or(0), cast<IntegerAttr>(threads[device]).getInt());
+        (stage.getIndex() % schedule.getRanks() * dataRanks + dataRank) * tensorRanks + tensorRank;
+    if (device < size_t(threads.size()))
+      most = std::max(most.value_or(0), threads[device]);
   }
   return most.value_or(1);
 }
@@ -131,15 +136,14 @@ static int64_t threadsOf(func::FuncOp function, StageOp stage, uint32_t tensorRa
 void PlanEmitter::addPrediction(StageOp stage, const Microbatch &microbatch, uint32_t tensorRank) {
   auto function = stage->getParentOfType<func::FuncOp>();
   ExampleShapes shapes(function);
-  auto at = [&](StringRef name) { return function->getAttrOfType<ArrayAttr>(name)[stage.getIndex()]; };
+  auto cut = decisionOf<CutAttr>(function);
   auto prediction = std::make_unique<plan::Prediction>();
   prediction->stage = stage.getIndex();
   prediction->tp_rank = tensorRank;
-  prediction->seconds = cast<FloatAttr>(at(kStageSecondsAttr)).getValueAsDouble();
-  prediction->recv_bytes = cast<IntegerAttr>(at(kStageRecvBytesAttr)).getInt();
-  if (auto seconds = function->getAttrOfType<ArrayAttr>(kMicrobatchSecondsAttr);
-      seconds && stage.getIndex() < seconds.size())
-    prediction->microbatch_seconds = cast<FloatAttr>(seconds[stage.getIndex()]).getValueAsDouble();
+  prediction->seconds = cut.getSeconds()[stage.getIndex()];
+  prediction->recv_bytes = cut.getRecvBytes()[stage.getIndex()];
+  if (DenseF64ArrayAttr seconds = scheduleOf(function).getMicrobatchSeconds())
+    prediction->microbatch_seconds = seconds[stage.getIndex()];
   for (Operation &op : stage.getBody().getOps()) {
     OpWork work = workOf(&op, shapes);
     prediction->flops += work.flops;
@@ -160,10 +164,9 @@ void PlanEmitter::addPrediction(StageOp stage, const Microbatch &microbatch, uin
 
 LogicalResult PlanEmitter::addPrograms(func::FuncOp function, uint32_t signature, uint32_t tensorRank,
                                        const SymbolIndices &symbols) {
-  auto batch = function->getAttrOfType<StringAttr>(kBatchAttr);
-  auto microbatch =
-      Microbatch::of(function, batch ? batch.getValue() : "",
-                     decisionOf(function, kMicrobatchesAttr, 1) * decisionOf(function, kDataRanksAttr, 1));
+  const ScheduleAttr schedule = scheduleOf(function);
+  auto microbatch = Microbatch::of(function, schedule.getBatch() ? schedule.getBatch().getValue() : "",
+                                   schedule.getMicrobatches() * schedule.getDataRanks());
   if (failed(microbatch))
     return failure();
   uint32_t ranks = result->mesh->pp;
@@ -193,41 +196,46 @@ LogicalResult PlanEmitter::addPrograms(func::FuncOp function, uint32_t signature
 }
 
 void PlanEmitter::addDimensions(func::FuncOp function) {
-  auto all = function->getAttrOfType<ArrayAttr>(kDimensionsAttr);
-  if (!all)
+  auto decision = decisionOf<ShardingDecisionAttr>(function);
+  if (!decision)
     return;
-  for (auto entry : all.getAsRange<DictionaryAttr>()) {
+  for (auto dim : decision.getDims().getAsRange<ParallelDimAttr>()) {
     auto dimension = std::make_unique<plan::ParallelDim>();
-    dimension->path = cast<StringAttr>(entry.get("path")).str();
-    dimension->parts = cast<IntegerAttr>(entry.get("parts")).getInt();
-    for (StringRef weight : cast<ArrayAttr>(entry.get("weights")).getAsValueRange<StringAttr>())
+    dimension->path = dim.getPath().str();
+    dimension->parts = dim.getParts();
+    for (StringRef weight : dim.getWeights().getAsValueRange<StringAttr>())
       dimension->weights.push_back(weight.str());
-    dimension->sums = cast<IntegerAttr>(entry.get("sums")).getInt();
-    dimension->gathers = cast<IntegerAttr>(entry.get("gathers")).getInt();
+    dimension->sums = dim.getSums();
+    dimension->gathers = dim.getGathers();
     result->dimensions.push_back(std::move(dimension));
   }
 }
 
-static std::unique_ptr<plan::LinkSpeed> linkOf(ArrayRef<Attribute> numbers) {
+static std::unique_ptr<plan::LinkSpeed> linkOf(DenseF64ArrayAttr speed) {
   auto link = std::make_unique<plan::LinkSpeed>();
-  link->latency_seconds = cast<FloatAttr>(numbers[0]).getValueAsDouble();
-  link->bytes_per_second = cast<FloatAttr>(numbers[1]).getValueAsDouble();
+  link->latency_seconds = speed[0];
+  link->bytes_per_second = speed[1];
   return link;
 }
 
-static void addLinks(func::FuncOp function, plan::Plan &plan) {
-  if (auto link = function->getAttrOfType<ArrayAttr>(kLinkAttr))
-    plan.link = linkOf(link.getValue());
-  auto unlike = function->getAttrOfType<ArrayAttr>(kLinkOverridesAttr);
-  if (!unlike)
-    return;
-  for (auto entry : unlike.getAsRange<ArrayAttr>()) {
-    auto link = std::make_unique<plan::LinkOverride>();
-    link->from = cast<IntegerAttr>(entry[0]).getInt();
-    link->to = cast<IntegerAttr>(entry[1]).getInt();
-    link->speed = linkOf(entry.getValue().drop_front(2));
-    plan.link_overrides.push_back(std::move(link));
-  }
+static void addTarget(TargetAttr target, plan::Plan &plan) {
+  if (target.getLink())
+    plan.link = linkOf(target.getLink());
+  if (ArrayAttr overrides = target.getLinkOverrides())
+    for (auto entry : overrides.getAsRange<LinkOverrideAttr>()) {
+      auto link = std::make_unique<plan::LinkOverride>();
+      link->from = entry.getFrom();
+      link->to = entry.getTo();
+      link->speed = linkOf(entry.getSpeed());
+      plan.link_overrides.push_back(std::move(link));
+    }
+  if (target.getMachine())
+    plan.machine = target.getMachine().str();
+  if (ArrayAttr devices = target.getDevices())
+    for (StringRef name : devices.getAsValueRange<StringAttr>())
+      plan.devices.push_back(name.str());
+  if (DenseI64ArrayAttr limits = target.getMemoryLimits())
+    plan.memory_limits.assign(limits.asArrayRef().begin(), limits.asArrayRef().end());
 }
 
 static LogicalResult checkRanks(func::FuncOp function, size_t stages, uint32_t ranks, int64_t dataRanks) {
@@ -242,9 +250,9 @@ LogicalResult PlanEmitter::addSignature(func::FuncOp function) {
   if (failed(checkAttributes(function)))
     return failure();
   auto stages = llvm::to_vector(function.getBody().getOps<StageOp>());
-  uint32_t ranks = decisionOf(function, kRanksAttr, stages.size());
-  uint32_t microbatches = decisionOf(function, kMicrobatchesAttr, 1);
-  const int64_t dataRanks = decisionOf(function, kDataRanksAttr, 1);
+  const ScheduleAttr schedule = scheduleOf(function);
+  const uint32_t ranks = schedule.getRanks();
+  const int64_t dataRanks = schedule.getDataRanks();
   if (failed(checkRanks(function, stages.size(), ranks, dataRanks)))
     return failure();
   SymbolIndices symbols;
@@ -259,22 +267,15 @@ LogicalResult PlanEmitter::addSignature(func::FuncOp function) {
       return failure();
   }
   addDimensions(function);
-  if (auto batch = function->getAttrOfType<StringAttr>(kBatchAttr))
+  if (StringAttr batch = schedule.getBatch())
     result->signatures.back()->batch = int32_t(symbols.lookup(batch));
   if (auto precision = function->getAttrOfType<StringAttr>(kPrecisionAttr); precision && precision == "bf16")
     result->precision = plan::DType::BFloat16;
-  addLinks(function, *result);
-  if (auto machine = function->getAttrOfType<StringAttr>(kMachineAttr))
-    result->machine = machine.str();
-  if (auto devices = function->getAttrOfType<ArrayAttr>(kDevicesAttr))
-    for (StringRef name : devices.getAsValueRange<StringAttr>())
-      result->devices.push_back(name.str());
-  if (auto limits = function->getAttrOfType<ArrayAttr>(kMemoryLimitsAttr))
-    for (auto bytes : limits.getAsRange<IntegerAttr>())
-      result->memory_limits.push_back(bytes.getInt());
-  auto schedule = gpipe({index, uint32_t(stages.size()), ranks, microbatches, plan::transfers(*result, index),
-                         result->mesh->dp * result->mesh->tp});
-  result->schedules.push_back(std::make_unique<plan::Schedule>(std::move(schedule)));
+  if (auto target = decisionOf<TargetAttr>(function))
+    addTarget(target, *result);
+  auto actions = gpipe({index, uint32_t(stages.size()), ranks, uint32_t(schedule.getMicrobatches()),
+                        plan::transfers(*result, index), result->mesh->dp * result->mesh->tp});
+  result->schedules.push_back(std::make_unique<plan::Schedule>(std::move(actions)));
   return success();
 }
 
@@ -313,8 +314,8 @@ void PlanEmitter::addWeights() {
     if (auto shard = param.getShard())
       weight->shape[shard->getDim()] = shard->getSize();
     weight->wrapped_number = param.getWrapped();
-    auto style = param->getAttrOfType<StringAttr>(kStyleAttr);
-    weight->style = style ? style.str() : "replicate";
+    auto style = decisionOf<WeightShardingAttr>(param);
+    weight->style = style && style.getStyle() ? style.getStyle().str() : "replicate";
     result->weights.push_back(std::move(weight));
   }
   /// Weight and rank, with the rank in its tensor group.

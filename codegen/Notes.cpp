@@ -100,22 +100,18 @@ static void noteSharedWeights(func::FuncOp function, std::vector<plan::Note> &no
 }
 
 /// Whether some cuts were left out since their weights are too much for a device.
-static bool refusesCuts(func::FuncOp function) {
-  auto limits = function->getAttrOfType<DenseI64ArrayAttr>(kCutLimitsAttr);
+static bool refusesCuts(CutAttr cut) {
+  const DenseI64ArrayAttr limits = cut.getWeightLimits();
   return limits && limits[1] != LimitRange::kNoLimit;
 }
 
 /// How far the cut is from the best there is.
 static void noteCut(func::FuncOp function, std::vector<plan::Note> &notes) {
-  auto seconds = function->getAttrOfType<ArrayAttr>(kStageSecondsAttr);
-  auto bound = function->getAttrOfType<FloatAttr>(kCutBoundAttr);
-  auto proof = function->getAttrOfType<StringAttr>(kCutProofAttr);
-  if (!seconds || !bound || !proof || seconds.size() < 2)
+  auto cut = decisionOf<CutAttr>(function);
+  if (!cut || !cut.getBound() || !cut.getProof() || cut.getSeconds().size() < 2)
     return;
-  double slowest = 0;
-  for (FloatAttr stage : seconds.getAsRange<FloatAttr>())
-    slowest = std::max(slowest, stage.getValueAsDouble());
-  const double least = std::min(bound.getValueAsDouble(), slowest);
+  const double slowest = *llvm::max_element(cut.getSeconds().asArrayRef());
+  const double least = std::min(cut.getBound()[0], slowest);
   std::string best = "none";
   if (least < slowest)
     best = llvm::formatv("none below {0}, {1:f1} % less,", timeText(least), 100 * (1 - least / slowest));
@@ -124,12 +120,13 @@ static void noteCut(func::FuncOp function, std::vector<plan::Note> &notes) {
       llvm::formatv("the slowest stage is predicted to take {0}; of all contiguous cuts{1} {2} is faster "
                     "({3})",
                     timeText(slowest),
-                    refusesCuts(function) ? " whose weights fit the memory left for them" : "", best,
-                    proof.getValue())));
+                    refusesCuts(cut) ? " whose weights fit the memory left for them" : "", best,
+                    cut.getProof().getValue())));
 }
 
 static void noteBalance(func::FuncOp function, std::vector<plan::Note> &notes) {
-  auto bottleneck = function->getAttrOfType<StringAttr>(kBottleneckAttr);
+  auto cut = decisionOf<CutAttr>(function);
+  const StringAttr bottleneck = cut ? cut.getBottleneck() : StringAttr();
   if (!bottleneck)
     return;
   auto [op, path] = bottleneck.getValue().split(" at ");
@@ -141,8 +138,8 @@ static void noteBalance(func::FuncOp function, std::vector<plan::Note> &notes) {
 }
 
 static void noteBatch(func::FuncOp function, std::vector<plan::Note> &notes) {
-  if (auto obstacle = function->getAttrOfType<StringAttr>(kBatchObstacleAttr))
-    notes.push_back(makeNote("batch", "", "", "the batch is not split: " + obstacle.str()));
+  if (auto schedule = decisionOf<ScheduleAttr>(function); schedule && schedule.getBatchObstacle())
+    notes.push_back(makeNote("batch", "", "", "the batch is not split: " + schedule.getBatchObstacle().str()));
 }
 
 static std::string placeOf(Operation *op) {
@@ -215,17 +212,18 @@ static void noteReplicated(func::FuncOp function, std::vector<plan::Note> &notes
     return;
   ExampleShapes shapes(function);
   function.walk([&](ParamOp param) {
-    auto style = param->getAttrOfType<StringAttr>(kStyleAttr);
+    auto sharding = decisionOf<WeightShardingAttr>(param);
+    const StringAttr style = sharding ? sharding.getStyle() : StringAttr();
     auto type = dyn_cast<RankedTensorType>(param.getType());
     bool isMatrix = param.getRole() == "parameter" && type && type.getRank() > 1;
-    if (param->use_empty() || param->hasAttr(kUserConstraintAttr) ||
+    if (param->use_empty() || (sharding && sharding.getUserConstraint()) ||
         (style ? style != "replicate" : !isMatrix || param.getShard()))
       return;
     Operation *user = *param->user_begin();
     while (isa<ListOp>(user) && !user->use_empty())
       user = *user->user_begin();
     const std::string reason =
-        param->hasAttr(kNotWorthShardingAttr)
+        sharding && sharding.getNotWorthSharding()
             ? "there is room for it, and splitting it would cost more time than it saves; --shard splits it"
             : (user->getName().getStringRef() + " has no part of it to do").str();
     notes.push_back(makeNote("replicated", modulePath(param), user->getName().getStringRef(),
@@ -235,10 +233,10 @@ static void noteReplicated(func::FuncOp function, std::vector<plan::Note> &notes
 }
 
 static void noteCommunication(func::FuncOp function, std::vector<plan::Note> &notes) {
-  auto known = function->getAttrOfType<DenseF64ArrayAttr>(kCommunicationAttr);
-  if (!known || known.size() != 2 || known[0] <= 0)
+  auto decision = decisionOf<ShardingDecisionAttr>(function);
+  if (!decision || decision.getSeconds()[0] <= 0)
     return;
-  double seconds = known[0], least = std::min(known[1], seconds);
+  const double seconds = decision.getSeconds()[0], least = std::min(decision.getSeconds()[1], seconds);
   // What is summed up in two orders differs in the last digits.
   bool isBest = least >= seconds * (1 - 1e-9);
   notes.push_back(makeNote(

@@ -11,6 +11,7 @@
 #include "mlir/Interfaces/InferTypeOpInterface.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 
+#include <limits>
 #include <string>
 
 #include "ir/CleaveDialect.h.inc"
@@ -25,6 +26,15 @@
 #include "ir/CleaveOps.h.inc"
 
 namespace cleave {
+
+/// What a pass has decided about `op` (ir/CleaveDecisions.td); null where it has not run.
+template <typename DecisionAttr> DecisionAttr decisionOf(mlir::Operation *op) {
+  return op->getAttrOfType<DecisionAttr>(DecisionAttr::name);
+}
+/// Leaves the decision on `op`, in the place of an earlier one.
+template <typename DecisionAttr> void setDecision(mlir::Operation *op, DecisionAttr decision) {
+  op->setAttr(DecisionAttr::name, decision);
+}
 
 /// Everything that Cleave's IR consists of: func, cleave, and a dialect per operator namespace.
 void registerDialects(mlir::DialectRegistry &registry);

@@ -2,7 +2,7 @@
 #ifndef CLEAVE_IR_CLEAVEOPS
 #define CLEAVE_IR_CLEAVEOPS
 
-include "ir/CleaveBase.td"
+include "ir/CleaveDecisions.td"
 include "mlir/IR/OpAsmInterface.td"
 include "mlir/Interfaces/InferTypeOpInterface.td"
 include "mlir/Interfaces/SideEffectInterfaces.td"

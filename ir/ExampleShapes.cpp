@@ -18,28 +18,22 @@ static llvm::StringMap<int64_t> sizesIn(Operation *function, StringRef attribute
 
 llvm::StringMap<SizeLimits> limitsOf(Operation *function) {
   llvm::StringMap<SizeLimits> limits;
-  for (auto &entry : sizesIn(function, kDivisibleByAttr))
-    limits[entry.first()].divisibleBy = std::max<int64_t>(1, entry.second);
-  for (auto &entry : sizesIn(function, kMinAttr))
-    limits[entry.first()].min = std::max<int64_t>(1, entry.second);
-  for (auto &entry : sizesIn(function, kMaxAttr))
-    limits[entry.first()].max = entry.second;
+  if (auto table = function->getAttrOfType<DictionaryAttr>(kSizeLimitsAttr))
+    for (NamedAttribute entry : table) {
+      auto limit = cast<SizeLimitAttr>(entry.getValue());
+      limits[entry.getName()] = {limit.getDivisibleBy(), limit.getMin(), limit.getMax()};
+    }
   return limits;
 }
 
 void setLimits(Operation *function, const llvm::StringMap<SizeLimits> &limits) {
-  Builder builder(function->getContext());
-  auto set = [&](StringRef attribute, int64_t SizeLimits::*limit) {
-    NamedAttrList table;
-    for (auto &entry : limits)
-      if (entry.second.*limit != SizeLimits().*limit)
-        table.set(entry.first(), builder.getI64IntegerAttr(entry.second.*limit));
-    if (!table.empty())
-      function->setAttr(attribute, table.getDictionary(function->getContext()));
-  };
-  set(kDivisibleByAttr, &SizeLimits::divisibleBy);
-  set(kMinAttr, &SizeLimits::min);
-  set(kMaxAttr, &SizeLimits::max);
+  MLIRContext *context = function->getContext();
+  NamedAttrList table;
+  for (const auto &[name, limit] : limits)
+    if (limit != SizeLimits())
+      table.set(name, SizeLimitAttr::get(context, limit.divisibleBy, limit.min, limit.max));
+  if (!table.empty())
+    function->setAttr(kSizeLimitsAttr, table.getDictionary(context));
 }
 
 ExampleShapes::ExampleShapes(Operation *function) : symbols(sizesIn(function, kSymbolsAttr)) {}

@@ -10,11 +10,10 @@ namespace cleave {
 
 /// Name of the function attribute that gives each named dimension its size in the example inputs.
 inline constexpr llvm::StringLiteral kSymbolsAttr = "cleave.symbols";
-/// … and of those for named dimensions that do not run at every size.
-inline constexpr llvm::StringLiteral kDivisibleByAttr = "cleave.divisible_by";
-inline constexpr llvm::StringLiteral kMinAttr = "cleave.min";
-inline constexpr llvm::StringLiteral kMaxAttr = "cleave.max";
-/// … and of the named dimension that --microbatches opened and no user named.
+/// Name of the function attribute that gives a SizeLimitAttr to each named dimension that does not run at every
+/// size.
+inline constexpr llvm::StringLiteral kSizeLimitsAttr = "cleave.size_limits";
+/// Name of the function attribute that names the dimension which --microbatches made dynamic, and no user.
 inline constexpr llvm::StringLiteral kAutoDynamicAttr = "cleave.auto_dynamic";
 
 /// The sizes of a named dimension at which a model runs, as far as they were tried.
@@ -22,6 +21,7 @@ struct SizeLimits {
   int64_t divisibleBy = 1;
   /// Multiples of `divisibleBy`, with the other dimensions as traced.
   int64_t min = 1, max = std::numeric_limits<int64_t>::max();
+  bool operator==(const SizeLimits &) const = default;
 };
 
 /// What the attributes say; a name that they leave out may have any size.

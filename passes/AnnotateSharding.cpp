@@ -88,35 +88,27 @@ struct AnnotateSharding : impl::AnnotateShardingBase<AnnotateSharding> {
   void write(func::FuncOp function, const ShardingDecision &decision) {
     Builder b(&getContext());
     function->setAttr(kTensorRanksAttr, b.getI64IntegerAttr(tp));
-    for (WeightDecision weight : decision.weights) {
-      weight.weight->setAttr(kStyleAttr, b.getStringAttr(wordOf(weight.style)));
-      if (weight.asked)
-        weight.weight->setAttr(kUserConstraintAttr, b.getUnitAttr());
-      if (weight.isDear && weight.seed < 0)
-        weight.weight->setAttr(kNotWorthShardingAttr, b.getUnitAttr());
-    }
-    SmallVector<Attribute> dimensions;
+    llvm::DenseMap<Operation *, SeedAttr> seeds;
+    for (auto [order, seed] : llvm::enumerate(decision.seeds))
+      seeds[ParamOp(seed.weight)] = SeedAttr::get(&getContext(), seed.dim, order, seed.isCut);
+    for (const WeightDecision &weight : decision.weights)
+      setDecision(ParamOp(weight.weight),
+                  WeightShardingAttr::get(&getContext(), b.getStringAttr(wordOf(weight.style)),
+                                          seeds.lookup(ParamOp(weight.weight)), weight.asked.has_value(),
+                                          weight.isDear && weight.seed < 0));
+    SmallVector<Attribute> dims;
     for (const SplitDimension &dimension : decision.dimensions) {
       SmallVector<StringRef> weights(dimension.weights.begin(), dimension.weights.end());
-      dimensions.push_back(
-          b.getDictionaryAttr({b.getNamedAttr("path", b.getStringAttr(dimension.path)),
-                               b.getNamedAttr("parts", b.getI64IntegerAttr(dimension.parts)),
-                               b.getNamedAttr("weights", b.getStrArrayAttr(weights)),
-                               b.getNamedAttr("sums", b.getI64IntegerAttr(dimension.sums)),
-                               b.getNamedAttr("gathers", b.getI64IntegerAttr(dimension.gathers))}));
+      dims.push_back(ParallelDimAttr::get(&getContext(), b.getStringAttr(dimension.path), dimension.parts,
+                                          b.getStrArrayAttr(weights), dimension.sums, dimension.gathers));
     }
-    function->setAttr(kDimensionsAttr, b.getArrayAttr(dimensions));
-    function->setAttr(kCommunicationAttr, b.getDenseF64ArrayAttr({decision.seconds, decision.leastSeconds}));
+    DenseI64ArrayAttr limits;
     if (memory > 0)
-      function->setAttr(kShardingLimitsAttr, b.getDenseI64ArrayAttr({decision.memoryLimits.least,
-                                                                     decision.memoryLimits.tooLarge}));
-    for (auto [order, seed] : llvm::enumerate(decision.seeds)) {
-      ParamOp weight = seed.weight;
-      weight->setAttr(kSplitAttr, b.getI64IntegerAttr(seed.dim));
-      weight->setAttr(kSplitOrderAttr, b.getI64IntegerAttr(order));
-      if (seed.isCut)
-        weight->setAttr(kSplitCutAttr, b.getUnitAttr());
-    }
+      limits = b.getDenseI64ArrayAttr({decision.memoryLimits.least, decision.memoryLimits.tooLarge});
+    setDecision<ShardingDecisionAttr>(
+        function,
+        ShardingDecisionAttr::get(&getContext(), b.getArrayAttr(dims),
+                                  b.getDenseF64ArrayAttr({decision.seconds, decision.leastSeconds}), limits));
   }
 };
 } // namespace

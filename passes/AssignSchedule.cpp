@@ -23,13 +23,10 @@ struct AssignSchedule : impl::AssignScheduleBase<AssignSchedule> {
 
   void runOnOperation() override {
     func::FuncOp function = getOperation();
-    // Not all of them are written again.
-    for (StringRef own :
-         {kRanksAttr, kDataRanksAttr, kMicrobatchesAttr, kMicrobatchSecondsAttr, kLinkAttr, kLinkOverridesAttr,
-          kMachineAttr, kDevicesAttr, kThreadsAttr, kMemoryLimitsAttr, kBatchAttr, kBatchObstacleAttr})
-      function->removeAttr(own);
     if (ranks == 0)
       return fail("found 0 ranks, expected at least 1");
+    if (ranks > kMostRanks)
+      return fail("found " + Twine(ranks) + " ranks, expected at most " + Twine(kMostRanks));
     if (dp == 0 || dp > kMostRanks)
       return fail("found dp=" + Twine(dp) + ", expected 1 to " + Twine(kMostRanks));
     const uint32_t tensorRanks = tensorRanksOf(function), width = tensorRanks * dp;
@@ -45,44 +42,46 @@ struct AssignSchedule : impl::AssignScheduleBase<AssignSchedule> {
     if (count == 0)
       count = obstacle ? 1 : fastestCount(function, groups);
     Builder b(function.getContext());
-    function->setAttr(kRanksAttr, b.getI64IntegerAttr(ranks));
-    if (dp > 1)
-      function->setAttr(kDataRanksAttr, b.getI64IntegerAttr(dp));
-    function->setAttr(kMicrobatchesAttr, b.getI64IntegerAttr(count));
     ExampleShapes shapes(function);
     const uint64_t parts = uint64_t(count) * dp;
     const int64_t largest = llvm::divideCeil(shapes.sizes().lookup(batch), parts);
     auto seconds = secondsAt(parts > 1 ? shapes.resized(batch, largest) : shapes, groups);
-    function->setAttr(kMicrobatchSecondsAttr, b.getF64ArrayAttr(seconds));
-    describeMachine(*target, devices, width);
+    StringAttr split, reason;
     if (parts > 1)
-      function->setAttr(kBatchAttr, b.getStringAttr(batch));
+      split = b.getStringAttr(batch);
     else if (obstacle)
-      function->setAttr(kBatchObstacleAttr, b.getStringAttr(obstacle->describe()));
+      reason = b.getStringAttr(obstacle->describe());
+    setDecision<ScheduleAttr>(function, ScheduleAttr::get(b.getContext(), ranks, dp, count, split, reason,
+                                                          b.getDenseF64ArrayAttr(seconds)));
+    setDecision<TargetAttr>(function, describe(*target, devices, width));
   }
 
   /// What is kept of the machine, of whose devices so many are used, `width` for each rank of the pipeline.
-  void describeMachine(const Machine &target, size_t devices, uint32_t width) {
-    func::FuncOp function = getOperation();
-    Builder b(function.getContext());
-    const Link &link = target.linkAmong(devices);
-    function->setAttr(kLinkAttr, b.getF64ArrayAttr({link.latencySeconds, link.bytesPerSecond}));
-    if (auto unlike = linkOverridesAmong(target, devices, width); !unlike.empty())
-      function->setAttr(kLinkOverridesAttr, describe(unlike));
-    function->setAttr(kMachineAttr, b.getStringAttr(checksumOf(target)));
-    if (devices > target.devices.size())
-      return;
-    SmallVector<StringRef> names;
-    SmallVector<int64_t> threads, limits;
-    for (const DeviceSpec &device : ArrayRef(target.devices).take_front(devices)) {
-      names.push_back(device.name);
-      threads.push_back(device.threads);
-      limits.push_back(device.memoryBytes.value_or(0));
+  TargetAttr describe(const Machine &target, size_t devices, uint32_t width) {
+    Builder b(&getContext());
+    ArrayAttr overrides, names;
+    DenseI64ArrayAttr threads, limits;
+    if (auto links = linkOverridesAmong(target, devices, width); !links.empty())
+      overrides = describe(links);
+    if (devices <= target.devices.size()) {
+      SmallVector<StringRef> ownNames;
+      SmallVector<int64_t> ownThreads, ownLimits;
+      for (const DeviceSpec &device : ArrayRef(target.devices).take_front(devices)) {
+        ownNames.push_back(device.name);
+        ownThreads.push_back(device.threads);
+        ownLimits.push_back(device.memoryBytes.value_or(0));
+      }
+      names = b.getStrArrayAttr(ownNames);
+      threads = b.getDenseI64ArrayAttr(ownThreads);
+      if (llvm::any_of(ownLimits, [](int64_t bytes) { return bytes > 0; }))
+        limits = b.getDenseI64ArrayAttr(ownLimits);
     }
-    function->setAttr(kDevicesAttr, b.getStrArrayAttr(names));
-    function->setAttr(kThreadsAttr, b.getI64ArrayAttr(threads));
-    if (llvm::any_of(limits, [](int64_t bytes) { return bytes > 0; }))
-      function->setAttr(kMemoryLimitsAttr, b.getI64ArrayAttr(limits));
+    return TargetAttr::get(b.getContext(), b.getStringAttr(checksumOf(target)), speedOf(target.linkAmong(devices)),
+                           overrides, names, threads, limits);
+  }
+
+  DenseF64ArrayAttr speedOf(const Link &link) {
+    return Builder(&getContext()).getDenseF64ArrayAttr({link.latencySeconds, link.bytesPerSecond});
   }
 
   void fail(const Twine &message) {
@@ -99,14 +98,11 @@ struct AssignSchedule : impl::AssignScheduleBase<AssignSchedule> {
     signalPassFailure();
   }
 
-  /// Sender, receiver, latency and bytes a second of each.
   ArrayAttr describe(const std::map<std::pair<uint32_t, uint32_t>, Link> &links) {
     Builder b(&getContext());
     SmallVector<Attribute> entries;
     for (const auto &[ends, link] : links)
-      entries.push_back(
-          b.getArrayAttr({b.getI64IntegerAttr(ends.first), b.getI64IntegerAttr(ends.second),
-                          b.getF64FloatAttr(link.latencySeconds), b.getF64FloatAttr(link.bytesPerSecond)}));
+      entries.push_back(LinkOverrideAttr::get(b.getContext(), ends.first, ends.second, speedOf(link)));
     return b.getArrayAttr(entries);
   }
 

@@ -97,19 +97,18 @@ struct AssignStages : impl::AssignStagesBase<AssignStages> {
 
   static void write(func::FuncOp function, const ModelGraph &model, const StageCut &cut, StringRef proof) {
     Builder b(function.getContext());
-    function->removeAttr(kBottleneckAttr);
     function.walk([](Operation *op) { op->removeDiscardableAttr(kStageAttr); });
     for (auto [ops, stage] : llvm::zip(model.nodes, cut.stageOf))
       for (Operation *op : ops)
         op->setAttr(kStageAttr, b.getI64IntegerAttr(stage));
-    function->setAttr(kStageSecondsAttr, b.getF64ArrayAttr(cut.seconds));
-    function->setAttr(kStageRecvBytesAttr, b.getI64ArrayAttr(cut.recvBytes));
-    function->setAttr(kCutBoundAttr, b.getF64FloatAttr(cut.lowerBound));
-    function->setAttr(kCutProofAttr, b.getStringAttr(proof));
-    function->setAttr(kCutLimitsAttr,
-                      b.getDenseI64ArrayAttr({cut.weightLimits.least, cut.weightLimits.tooLarge}));
+    StringAttr bottleneck;
     if (cut.bottleneck)
-      function->setAttr(kBottleneckAttr, b.getStringAttr(model.graph.nodes[*cut.bottleneck].label));
+      bottleneck = b.getStringAttr(model.graph.nodes[*cut.bottleneck].label);
+    setDecision<CutAttr>(
+        function,
+        CutAttr::get(b.getContext(), b.getDenseF64ArrayAttr(cut.seconds), b.getDenseI64ArrayAttr(cut.recvBytes),
+                     b.getDenseF64ArrayAttr(cut.lowerBound), b.getStringAttr(proof), bottleneck,
+                     b.getDenseI64ArrayAttr({cut.weightLimits.least, cut.weightLimits.tooLarge})));
   }
 };
 } // namespace

@@ -15,30 +15,12 @@ namespace cleave {
 /// Registers the passes by name, and MLIR's canonicalize and cse, so that pipelines can be given as text.
 void registerPasses();
 
-// What passes leave for those behind them, as attributes.
+/// On a function: `bf16` where lower-precision has made products of that.
 inline constexpr llvm::StringLiteral kPrecisionAttr = "cleave.precision";
+/// On an operation: its pipeline stage, by assign-stages.
 inline constexpr llvm::StringLiteral kStageAttr = "cleave.stage";
-inline constexpr llvm::StringLiteral kStageSecondsAttr = "cleave.stage_seconds";
-inline constexpr llvm::StringLiteral kStageRecvBytesAttr = "cleave.stage_recv_bytes";
-inline constexpr llvm::StringLiteral kCutBoundAttr = "cleave.cut_bound";
-inline constexpr llvm::StringLiteral kCutProofAttr = "cleave.cut_proof";
-inline constexpr llvm::StringLiteral kBottleneckAttr = "cleave.bottleneck";
-/// The weight limits with which the cut is this one, from the first to below the second.
-inline constexpr llvm::StringLiteral kCutLimitsAttr = "cleave.cut_limits";
-inline constexpr llvm::StringLiteral kMicrobatchesAttr = "cleave.microbatches";
-inline constexpr llvm::StringLiteral kMicrobatchSecondsAttr = "cleave.microbatch_seconds";
-inline constexpr llvm::StringLiteral kLinkAttr = "cleave.link";
-inline constexpr llvm::StringLiteral kLinkOverridesAttr = "cleave.link_overrides";
-inline constexpr llvm::StringLiteral kDevicesAttr = "cleave.devices";
-inline constexpr llvm::StringLiteral kThreadsAttr = "cleave.threads";
-inline constexpr llvm::StringLiteral kMachineAttr = "cleave.machine";
-inline constexpr llvm::StringLiteral kMemoryLimitsAttr = "cleave.memory_limits";
-inline constexpr llvm::StringLiteral kBatchAttr = "cleave.batch";
-inline constexpr llvm::StringLiteral kBatchObstacleAttr = "cleave.batch_obstacle";
-inline constexpr llvm::StringLiteral kRanksAttr = "cleave.ranks";
-/// As a plan can have.
+/// The most ranks that a plan can have.
 inline constexpr uint32_t kMostRanks = 65536;
-inline constexpr llvm::StringLiteral kDataRanksAttr = "cleave.data_ranks";
 
 } // namespace cleave
 

@@ -15,8 +15,9 @@ def InferTypes : Pass<"infer-types", "::mlir::func::FuncOp"> {
                        -> tensor<?x8xf32, #cleave.layout<dims = ["batch", "8"]>>
     ```
     A tensor whose type only data decides stays `!cleave.tensor`. Where the function runs only at multiples of a
-    number, the function gets `cleave.divisible_by = {height = 4}`; where it runs only from a size on or up to one,
-    `cleave.min = {height = 8}` or `cleave.max`. Fails where it runs at the traced sizes and at no others.
+    number, or from a size on, or up to one, the function gets
+    `cleave.size_limits = {height = #cleave.size_limit<divisible_by = 4, min = 8>}`. Fails where it runs at the traced
+    sizes and at no others.
 
     Types that are there already are replaced. With `check`, for text that somebody wrote, they must equal what
     operators give, except for strides, and tensors must have sizes whose bytes can be counted.
@@ -101,15 +102,15 @@ def AnnotateSharding : Pass<"annotate-sharding", "::mlir::func::FuncOp"> {
   let summary = "says which weights are split over tensor-parallel ranks, and how";
   let description = [{
     Weights of products, convolutions and lookups get a style. Weights from which the split of others follows are seeds:
-    they get the dimension, and their order among the seeds (`cleave.split_cut`: the class ends at the weight).
+    they get the dimension, and their order among the seeds (`ends`: the sharding ends at the weight).
     ```mlir
-    %w = cleave.param "c_fc.weight" {cleave.split = 1 : i64, cleave.split_order = 0 : i64, cleave.style = "colwise", …} : …
-    %v = cleave.param "c_proj.weight" {cleave.style = "rowwise", …} : …
+    %w = cleave.param "c_fc.weight" {cleave.weight_sharding = #cleave.weight_sharding<style = "colwise", seed = <dim = 1>>, …} : …
+    %v = cleave.param "c_proj.weight" {cleave.weight_sharding = #cleave.weight_sharding<style = "rowwise">, …} : …
     ```
     `shard` holds `PATTERN=STYLE`: globs of module or weight paths, and colwise, rowwise, embedding_rowwise or replicate, or
     the names that torch and transformers have for these. The last match counts.
 
-    With `memory`, weights whose split would cost more time than it saves stay whole (`cleave.not_worth_sharding`), as far as memory
+    With `memory`, weights whose split would cost more time than it saves stay whole (`not_worth_sharding`), as far as memory
     allows.
   }];
   let options = [
@@ -125,7 +126,7 @@ def AnnotateSharding : Pass<"annotate-sharding", "::mlir::func::FuncOp"> {
 def PropagateSharding : Pass<"propagate-sharding", "::mlir::func::FuncOp"> {
   let summary = "propagates the split of weights to every tensor that is split with them";
   let description = [{
-    Follows `cleave.split` through all operators, both ways, to a fixed point, and writes what the ranks have of each tensor.
+    Follows the seeds of `cleave.weight_sharding` through all operators, both ways, to a fixed point, and writes what the ranks have of each tensor.
     ```mlir
     %y = aten.linear(%x, %w, %b) {cleave.shardings = [#cleave.sharding<2, [0, 1536], [1536, 1536]>]} : …
     ```
@@ -182,11 +183,15 @@ def AssignStages : Pass<"assign-stages", "::mlir::func::FuncOp"> {
     ```
     Pipeline rank r is on the machine's device r; with t tensor-parallel and d data-parallel ranks, on d·t devices from
     r·d·t on. Operations cost what they take on the slowest of these, and no stage has more weights than its device has
-    memory, where the machine says that. The function gets the cutter's report: `cleave.stage_seconds`,
-    `cleave.stage_recv_bytes`, `cleave.cut_bound` (seconds that the slowest stage takes in any contiguous cut),
-    `cleave.cut_proof` (whether the cut is exact, or why not), `cleave.cut_limits` (the least memory of a device with
-    which the cut is this one, and the next with which it may be another), and `cleave.bottleneck` where one operation
-    alone makes balance impossible.
+    memory, where the machine says that. The function gets the cutter's report, `cleave.cut`: by stage the predicted
+    `seconds` and the `recv_bytes` from other stages, and
+
+    | field | holds |
+    |---|---|
+    | `bound` | seconds that the slowest stage takes in any contiguous cut |
+    | `proof` | whether the cut is exact, or why not |
+    | `weight_limits` | the least memory of a device with which the cut is this one, and the next with which it may be another |
+    | `bottleneck` | an operation that alone makes balance impossible, where there is one |
   }];
   let options = [
     Option<"stages", "stages", "unsigned", "1", "number of pipeline stages">,
@@ -208,21 +213,23 @@ def AssignSchedule : Pass<"assign-schedule", "::mlir::func::FuncOp"> {
     Writes the decision on the function. With several micro-batches every operation must pass dimension `batch` through;
     the error names the first that does not.
     ```mlir
-    func.func @forward(…) attributes {cleave.batch = "batch", cleave.microbatches = 4 : i64, cleave.ranks = 2 : i64}
+    func.func @forward(…) attributes {
+      cleave.schedule = #cleave.schedule<ranks = 2, microbatches = 4, batch = "batch", microbatch_seconds = [0.1, 0.1]>,
+      cleave.target = #cleave.target<machine = "…", link = [5.0e-06, 1.0e+10], devices = ["cpu:0", "cpu:1"], threads = [1, 1]>}
     ```
     `microbatches=0` takes the number whose predicted time is least; where the batch cannot be split that is 1, and
-    `cleave.batch_obstacle` says why. Stage s runs on rank s mod ranks, so more stages than ranks are interleaved. Several
-    data-parallel ranks (`cleave.data_ranks`) split the batch too; each has that many micro-batches.
+    `batch_obstacle` says why. Stage s runs on rank s mod ranks, so more stages than ranks are interleaved. Several
+    data-parallel ranks (`data_ranks`) split the batch too; each has that many micro-batches.
 
-    | attribute | holds |
+    | field | holds |
     |---|---|
-    | `cleave.microbatch_seconds` | seconds of each stage for the largest micro-batch |
-    | `cleave.link` | latency and bytes a second between two ranks |
-    | `cleave.link_overrides` | sender, receiver, latency and bytes a second of links that differ |
-    | `cleave.devices` | the machine's names of the ranks' devices |
-    | `cleave.threads` | how many threads each has |
-    | `cleave.memory_limits` | how many bytes each has, 0 for one without a limit; left out where none has a limit |
-    | `cleave.machine` | a checksum of the machine |
+    | `microbatch_seconds` | seconds of each stage for the largest micro-batch |
+    | `machine` | a checksum of the machine |
+    | `link` | latency and bytes a second between two ranks |
+    | `link_overrides` | sender, receiver, latency and bytes a second of links that differ |
+    | `devices` | the machine's names of the ranks' devices |
+    | `threads` | how many threads each has |
+    | `memory_limits` | how many bytes each has, 0 for one without a limit; left out where none has a limit |
   }];
   let options = [
     Option<"ranks", "ranks", "unsigned", "1", "number of ranks">,

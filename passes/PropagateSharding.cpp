@@ -13,10 +13,9 @@ namespace cleave {
 static std::vector<ShardingSeed> seedsOf(func::FuncOp function) {
   std::vector<std::pair<int64_t, ShardingSeed>> found;
   for (auto param : function.getBody().front().getOps<ParamOp>())
-    if (auto dim = param->getAttrOfType<IntegerAttr>(kSplitAttr)) {
-      auto order = param->getAttrOfType<IntegerAttr>(kSplitOrderAttr);
-      found.push_back(
-          {order ? order.getInt() : 0, {param, unsigned(dim.getInt()), param->hasAttr(kSplitCutAttr)}});
+    if (auto sharding = decisionOf<WeightShardingAttr>(param); sharding && sharding.getSeed()) {
+      const SeedAttr seed = sharding.getSeed();
+      found.push_back({seed.getOrder(), {param, unsigned(seed.getDim()), seed.getEnds()}});
     }
   llvm::stable_sort(found, [](auto &left, auto &right) { return left.first < right.first; });
   std::vector<ShardingSeed> seeds;

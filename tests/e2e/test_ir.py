@@ -113,9 +113,10 @@ def test_cycles(tmp_path):
 
 
 @pytest.mark.parametrize("said", [
-    "link_overrides = [[0]]", "link_overrides = [[0, 1, 1.0, 1.0]]", "devices = [0], cleave.memory_limits = [1.0]", "threads = [1.0]",
-    'batch = "x"', 'batch_obstacle = "a wall"', 'bottleneck = "aten.linear at fc"', "link = []", "ranks = 0", "stage_recv_bytes = 7",
-], ids=lambda said: said.split(" ")[0])
+    "target = #cleave.target<link_overrides = [#cleave.link_override<0 -> 1, [1.0, 1.0]>]>",
+    'target = #cleave.target<devices = ["x"], threads = [99], memory_limits = [1]>', 'schedule = #cleave.schedule<ranks = 7, batch = "x">',
+    'schedule = #cleave.schedule<ranks = 1, batch_obstacle = "a wall">',
+])
 def test_what_a_pass_decides_is_not_taken_from_the_text(tmp_path, said):
     plain = simulate(tmp_path, LINEAR, "--devices", 2)
     text = LINEAR.replace("!cleave.tensor {", f"!cleave.tensor attributes {{cleave.{said}}} {{", 1)
@@ -123,15 +124,26 @@ def test_what_a_pass_decides_is_not_taken_from_the_text(tmp_path, said):
 
 
 @pytest.mark.parametrize("where, said", [
-    ("!cleave.tensor {", "dimensions = [0]"), ("!cleave.tensor {", "sharding_limits = array<i64: 1>"),
-    ("!cleave.tensor {", "communication = array<f64: 1.0, 1.0>"), ('{role = "parameter"', "split = 1 : i64"),
-    ('{role = "parameter"', 'style = "column"'), ('{role = "parameter"', "stage = 5 : i64"),
+    ("!cleave.tensor {", "sharding_decision = #cleave.sharding_decision<dims = [], seconds = [1.0, 1.0]>"),
+    ("!cleave.tensor {", "cut = #cleave.cut<seconds = [1.0], recv_bytes = [0]>"),
+    ('{role = "parameter"', "weight_sharding = #cleave.weight_sharding<seed = <dim = 1>>"),
+    ('{role = "parameter"', "stage = 5 : i64"),
 ], ids=lambda said: said.split(" ")[0])
 def test_what_is_split_already(tmp_path, where, said):
     text = LINEAR.replace(where, f"{where}, cleave.{said}" if "role" in where else
                           f"!cleave.tensor attributes {{cleave.{said}}} {{", 1)
     for options in ((), ("--devices", 2), ("--mesh", "tp=2")):
         assert "model.mlir: found one that is split already, expected one function" in refuse(tmp_path, text, *options)
+
+
+@pytest.mark.parametrize("said, expected", [
+    ("schedule = 7", "cleave.schedule: found 7 : i64, expected #cleave.schedule<...>"),
+    ("schedule = #cleave.schedule<ranks = 0>", "found ranks = 0, expected 1 to 65536"),
+    ("size_limits = {batch = 4}", "expected a #cleave.size_limit<...> for each named dimension"),
+])
+def test_decisions_of_another_form(tmp_path, said, expected):
+    text = LINEAR.replace("!cleave.tensor {", f"!cleave.tensor attributes {{cleave.{said}}} {{", 1)
+    assert expected in refuse(tmp_path, text)
 
 
 @pytest.mark.parametrize("tree", ["5.0", "[]", '["dict", 0, 0]', '["fixed"]', '["tuple", "x"]', "-1"])

@@ -4,9 +4,9 @@
 
 // CHECK-LABEL: func.func @forward(
 // CHECK-NOT: cleave.tp
-// CHECK-NOT: cleave.style
+// CHECK-NOT: cleave.weight_sharding
 // FOUR-LABEL: func.func @forward({{.*}}cleave.tp = 4
-// FOUR-NEXT: cleave.param "w" {cleave.style = "replicate", role = "parameter"}
+// FOUR-NEXT: cleave.param "w" {cleave.weight_sharding = #cleave.weight_sharding<style = "replicate">, role = "parameter"}
 func.func @forward(%x: tensor<4x3xf32>) -> tensor<4x3xf32> {
   %w = cleave.param "w" {role = "parameter"} : tensor<3x3xf32>
   %none = cleave.constant(unit) : none
@@ -16,8 +16,8 @@ func.func @forward(%x: tensor<4x3xf32>) -> tensor<4x3xf32> {
 
 // Of a table of two rows its columns could be split, and what is taken of it gathered.
 // FOUR-LABEL: func.func @types(
-// FOUR: cleave.param "words" {{{.*}}cleave.style = "embedding_rowwise"
-// FOUR: cleave.param "types" {cleave.style = "replicate"
+// FOUR: cleave.param "words" {{{.*}}<style = "embedding_rowwise"
+// FOUR: cleave.param "types" {{{.*}}<style = "replicate"
 func.func @types(%ids: tensor<32x64xi64>, %kinds: tensor<32x64xi64>) -> tensor<32x64x1000xf32> {
   %words = cleave.param "words" {role = "parameter"} : tensor<1000x64xf32>
   %types = cleave.param "types" {role = "parameter"} : tensor<2x64xf32>

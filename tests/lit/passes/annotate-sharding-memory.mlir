@@ -4,9 +4,9 @@
 // RUN: cleave-opt %s --annotate-sharding="tp=2 memory=1000000 shard=*=colwise" | FileCheck %s --check-prefix=ASKED
 // Half of a product of 4 x 6 x 6 takes less time than to gather what the halves give.
 
-// ROOM: cleave.param "w" {cleave.not_worth_sharding, cleave.style = "replicate"
-// NONE: cleave.param "w" {{{.*}}cleave.style = "colwise"
-// ASKED: cleave.param "w" {{{.*}}cleave.style = "colwise"
+// ROOM: cleave.param "w" {{{.*}}<style = "replicate", not_worth_sharding = true>
+// NONE: cleave.param "w" {{{.*}}<style = "colwise"
+// ASKED: cleave.param "w" {{{.*}}<style = "colwise"
 func.func @forward(%x: tensor<4x6xf32>) -> tensor<4x6xf32> {
   %w = cleave.param "w" {role = "parameter"} : tensor<6x6xf32>
   %none = cleave.constant(unit) : none

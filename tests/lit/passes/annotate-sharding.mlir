@@ -3,14 +3,14 @@
 // Which weights are split, and how.
 
 // A width of 9 over two ranks: columns and then rows, which follow from the first. Biases have no style.
-// CHECK-LABEL: func.func @mlp({{.*}}cleave.communication = array<f64: 1.001{{[0-9]*}}e-05, 7.01{{[0-9]*}}e-06>{{.*}}cleave.tp = 2 : i64}
-// CHECK: cleave.param "mlp.up.weight" {cleave.split = 0 : i64, cleave.split_order = 0 : i64, cleave.style = "colwise"
+// CHECK-LABEL: func.func @mlp({{.*}}seconds = [1.001{{[0-9]*}}e-05, 7.01{{[0-9]*}}e-06]>{{.*}}cleave.tp = 2 : i64}
+// CHECK: cleave.param "mlp.up.weight" {cleave.weight_sharding = #cleave.weight_sharding<style = "colwise", seed = <dim = 0>>
 // CHECK: cleave.param "mlp.up.bias" {role
-// CHECK: cleave.param "mlp.down.weight" {cleave.style = "rowwise"
+// CHECK: cleave.param "mlp.down.weight" {cleave.weight_sharding = #cleave.weight_sharding<style = "rowwise">
 // Of several rules the last that matches counts.
 // RULES-LABEL: func.func @mlp
-// RULES: cleave.param "mlp.up.weight" {cleave.user_constraint, cleave.split = 0 : i64, {{.*}}cleave.style = "colwise"
-// RULES: cleave.param "mlp.down.weight" {{{.*}}cleave.style = "rowwise"
+// RULES: cleave.param "mlp.up.weight" {{{.*}}<style = "colwise", seed = <dim = 0{{.*}}>, user_constraint = true>
+// RULES: cleave.param "mlp.down.weight" {{{.*}}style = "rowwise"
 func.func @mlp(%x: tensor<4x6xf32>) -> !cleave.tensor {
   %up = cleave.param "mlp.up.weight" {role = "parameter"} : tensor<9x6xf32>
   %bias = cleave.param "mlp.up.bias" {role = "parameter"} : tensor<9xf32>
@@ -32,9 +32,9 @@ func.func @mlp(%x: tensor<4x6xf32>) -> !cleave.tensor {
 
 // A weight that is both looked up and multiplied follows from the layer between, or is split by rows.
 // CHECK-LABEL: func.func @tied
-// CHECK: cleave.param "tied.weight" {cleave.style = "rowwise"
+// CHECK: cleave.param "tied.weight" {{{.*}}<style = "rowwise">
 // RULES-LABEL: func.func @tied
-// RULES: cleave.param "tied.weight" {{{.*}}cleave.split = 0 : i64, {{.*}}cleave.style = "embedding_rowwise"
+// RULES: cleave.param "tied.weight" {{{.*}}<style = "embedding_rowwise", seed = <dim = 0
 func.func @tied(%ids: tensor<2x3xi64>) -> !cleave.tensor {
   %w = cleave.param "tied.weight" {role = "parameter"} : tensor<11x4xf32>
   %up = cleave.param "mlp.up.weight" {role = "parameter"} : tensor<4x4xf32>

@@ -11,19 +11,16 @@
 
 // Through a view that merges the batch with another dimension, and back.
 // CHECK-LABEL: func.func @through_rows(
-// CHECK-SAME: cleave.batch = "batch"
-// CHECK-SAME: cleave.link = [5.000000e-06, 1.000000e+10]
-// CHECK-SAME: cleave.microbatches = 4 : i64
-// CHECK-SAME: cleave.ranks = 2 : i64
-// CHECK-SAME: cleave.threads = [1, 1]
+// CHECK-SAME: cleave.schedule = #cleave.schedule<ranks = 2, microbatches = 4, batch = "batch"
+// CHECK-SAME: cleave.target = #cleave.target<machine = "{{[0-9a-f]+}}", link = [5.000000e-06, 1.000000e+10]
+// CHECK-SAME: threads = [1, 1]
 // AUTO-LABEL: func.func @through_rows(
-// AUTO-SAME: cleave.microbatches = 1 : i64
+// AUTO-SAME: #cleave.schedule<ranks = 2, microbatch_seconds
 // LIMITED-LABEL: func.func @through_rows(
-// LIMITED-SAME: cleave.memory_limits = [80000000000, 80000000000]
+// LIMITED-SAME: memory_limits = [80000000000, 80000000000]
 // WHOLE-LABEL: func.func @through_rows(
-// WHOLE-NOT: cleave.memory_limits
-// WHOLE-NOT: cleave.batch =
-// WHOLE-SAME: cleave.microbatches = 1 : i64
+// WHOLE-NOT: memory_limits
+// WHOLE-SAME: #cleave.schedule<ranks = 2, microbatch_seconds
 func.func @through_rows(%x: !x) -> !x attributes {cleave.symbols = {batch = 4}} {
   %w = cleave.param "w" {role = "parameter"} : !w
   %none = cleave.constant(unit) : none
@@ -38,9 +35,9 @@ func.func @through_rows(%x: !x) -> !x attributes {cleave.symbols = {batch = 4}} 
 // Two equal stages of much work: as many micro-batches as pay for their calls.
 // A stage's 2 * 512 * 2048 * 2048 operations for a sample take 0.043 s, at 1e11 a second.
 // AUTO-LABEL: func.func @balanced(
-// AUTO-SAME: cleave.microbatch_seconds = [0.04295{{[0-9]+}}, 0.04295{{[0-9]+}}], cleave.microbatches = 8 : i64
+// AUTO-SAME: microbatches = 8, batch = "batch", microbatch_seconds = [0.04295{{[0-9]+}}, 0.04295{{[0-9]+}}]
 // CHECK-LABEL: func.func @balanced(
-// CHECK-SAME: cleave.microbatch_seconds = [0.0859{{[0-9]+}}, 0.0859{{[0-9]+}}]
+// CHECK-SAME: microbatch_seconds = [0.0859{{[0-9]+}}, 0.0859{{[0-9]+}}]
 !big = tensor<?x512x2048xf32, #cleave.layout<dims = ["batch", "512", "2048"]>>
 !bigw = tensor<2048x2048xf32>
 func.func @balanced(%x: !big) -> !big attributes {cleave.symbols = {batch = 8}} {
@@ -53,18 +50,19 @@ func.func @balanced(%x: !big) -> !big attributes {cleave.symbols = {batch = 8}} 
 
 // What text says is not obeyed: of the machine, or of an obstacle.
 // CHECK-LABEL: func.func @says_otherwise(
-// CHECK-NOT: cleave.{{link_overrides|memory_limits|batch_obstacle}}
+// CHECK-NOT: {{link_overrides|memory_limits|batch_obstacle}}
 // CHECK: return
 func.func @says_otherwise(%x: !x) -> !x
-    attributes {cleave.symbols = {batch = 4}, cleave.link_overrides = [[0, 1, 1.0, 1.0]], cleave.memory_limits = [1],
-                cleave.batch_obstacle = "a wall"} {
+    attributes {cleave.symbols = {batch = 4}, cleave.schedule = #cleave.schedule<ranks = 3, batch_obstacle = "a wall">,
+                cleave.target = #cleave.target<link_overrides = [#cleave.link_override<0 -> 1, [1.0, 1.0]>],
+                                               memory_limits = [1]>} {
   %0 = aten.relu(%x) {cleave.stage = 0 : i64} : (!x) -> !x
   return %0 : !x
 }
 
 // Samples that are looked up by their own number, as masks of transformers do.
 // CHECK-LABEL: func.func @own_sample(
-// CHECK-SAME: cleave.microbatches = 4 : i64
+// CHECK-SAME: microbatches = 4
 func.func @own_sample(%ids: !ids) -> tensor<?x8xi64, #cleave.layout<dims = ["batch", "8"]>>
     attributes {cleave.symbols = {batch = 4}} {
   %size = cleave.size "batch"

@@ -3,17 +3,17 @@
 
 // Nothing is left of another cut, which the text may say.
 // CHECK-LABEL: func.func @cut_before(
-// CHECK-NOT: cleave.bottleneck
+// CHECK-NOT: bottleneck
 // CHECK: cleave.constant(unit) : none
 // CHECK: return
-func.func @cut_before(%x: tensor<2xf32>) -> (tensor<2xf32>, none) attributes {cleave.bottleneck = "aten.relu"} {
+func.func @cut_before(%x: tensor<2xf32>) -> (tensor<2xf32>, none) attributes {cleave.cut = #cleave.cut<seconds = [1.0, 1.0], recv_bytes = [0, 7], bottleneck = "aten.relu">} {
   %none = cleave.constant(unit) {cleave.stage = 7 : i64} : none
   %0 = aten.relu(%x) {cleave.stage = 3 : i64} : (tensor<2xf32>) -> tensor<2xf32>
   return %0, %none : tensor<2xf32>, none
 }
 
 // CHECK-LABEL: func.func @forward(
-// CHECK-SAME: cleave.stage_recv_bytes = [0]
+// CHECK-SAME: recv_bytes = [0],
 // CHECK: aten.relu({{.*}}) {cleave.stage = 0 : i64}
 // CHECK: aten.tanh({{.*}}) {cleave.stage = 0 : i64}
 func.func @forward(%x: tensor<2xf32>) -> tensor<2xf32> {

@@ -2,7 +2,7 @@
 // RUN: cleave-opt %s --assign-stages="stages=4 ranks=2 machine=%t.json" | FileCheck %s
 // Four stages of two ranks are on one node.
 
-// CHECK: cleave.stage_seconds = [{{[0-9.]+}}E-6, {{[0-9.]+}}E-6, {{[0-9.]+}}E-6, {{[0-9.]+}}E-6]
+// CHECK: #cleave.cut<seconds = [{{[0-9.]+}}E-6, {{[0-9.]+}}E-6, {{[0-9.]+}}E-6, {{[0-9.]+}}E-6]
 func.func @forward(%x: tensor<64x64xf32>) -> tensor<64x64xf32> {
   %0 = aten.mm(%x, %x) : (tensor<64x64xf32>, tensor<64x64xf32>) -> tensor<64x64xf32>
   %1 = aten.mm(%0, %x) : (tensor<64x64xf32>, tensor<64x64xf32>) -> tensor<64x64xf32>

@@ -4,14 +4,13 @@
 // Stages need not be intervals of program order: of two chains of 3 + 1 + 1 and 3 + 2 + 2, the first operations take as long as
 // all others, and in program order no cut is more even than 5 to 7.
 
-// ORDER: cleave.cut_proof = "linearised: program order alone"
+// ORDER: proof = "linearised: program order alone"
 
 !x = tensor<64x1024xf32>
 !h = tensor<64x3072xf32>
 
 // CHECK-LABEL: func.func @two_chains(
-// CHECK-SAME: cleave.cut_bound = {{[0-9.E-]+}}
-// CHECK-SAME: cleave.cut_proof = "exact: 16 downsets"
+// CHECK-SAME: bound = [{{[0-9.eE-]+}}], proof = "exact: 16 downsets"
 // CHECK: aten.linear({{.*}}) {cleave.stage = 0 : i64}
 // CHECK: aten.linear({{.*}}) {cleave.stage = 1 : i64}
 // CHECK: aten.linear({{.*}}) {cleave.stage = 1 : i64}

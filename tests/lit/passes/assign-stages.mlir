@@ -6,9 +6,8 @@
 
 // The account: seconds and received bytes a stage; a 64 x 256 tensor of f32 is sent.
 // CHECK-LABEL: func.func @balanced(
-// CHECK-SAME: cleave.stage_recv_bytes = [0, 65536]
-// CHECK-SAME: cleave.stage_seconds = [{{[0-9.E-]+, [0-9.E-]+}}]
-// CHECK-NOT: cleave.bottleneck
+// CHECK-SAME: cleave.cut = #cleave.cut<seconds = [{{[0-9.eE-]+, [0-9.eE-]+}}], recv_bytes = [0, 65536],
+// CHECK-NOT: bottleneck
 // CHECK: cleave.param
 // CHECK-NOT: cleave.stage
 // CHECK: cleave.constant
@@ -29,7 +28,7 @@ func.func @balanced(%x: !x) -> !x {
 
 // One operation that is slower than the mean makes balance impossible, and is named with its module.
 // CHECK-LABEL: func.func @bottleneck(
-// CHECK-SAME: cleave.bottleneck = "aten.linear at lm_head"
+// CHECK-SAME: bottleneck = "aten.linear at lm_head"
 func.func @bottleneck(%x: !x) -> tensor<64x8192xf32> {
   %w = cleave.param "w" {role = "parameter"} : !w
   %head = cleave.param "head" {role = "parameter"} : tensor<8192x256xf32>
@@ -60,7 +59,7 @@ func.func @named_dimensions(%x: !short, %y: !long) -> (!short, !long)
 
 // A mask that takes no time to make, here from a small buffer, is made in both stages and not sent.
 // CHECK-LABEL: func.func @cheap_producers(
-// CHECK-SAME: cleave.stage_recv_bytes = [0, 1048576]
+// CHECK-SAME: recv_bytes = [0, 1048576]
 // CHECK: cleave.param "row"
 // CHECK-NOT: cleave.stage
 // CHECK: aten.lt.Tensor

@@ -115,7 +115,7 @@ func.func @stages(%x: tensor<2xf32>) -> !cleave.tensor {
 
 // A length that is halved and doubled is even; that of the other dimension is free.
 // CHECK-LABEL: func.func @even(
-// CHECK-SAME: cleave.divisible_by = {seq = 2 : i64}
+// CHECK-SAME: cleave.size_limits = {seq = #cleave.size_limit<divisible_by = 2>}
 // CHECK: aten.add.Tensor{{.*}} -> tensor<?x?xf32, #cleave.layout<dims = ["batch", "seq"]>>
 !even = tensor<?x?xf32, #cleave.layout<dims = ["batch", "seq"]>>
 func.func @even(%x: !even) -> !cleave.tensor attributes {cleave.symbols = {batch = 2 : i64, seq = 8 : i64}} {
@@ -135,7 +135,7 @@ func.func @even(%x: !even) -> !cleave.tensor attributes {cleave.symbols = {batch
 
 // A window of 8 takes no fewer positions than 8, and what it leaves is rounded down.
 // CHECK-LABEL: func.func @window(
-// CHECK-SAME: cleave.min = {seq = 8 : i64}
+// CHECK-SAME: cleave.size_limits = {seq = #cleave.size_limit<min = 8>}
 // CHECK: aten.avg_pool1d{{.*}} -> tensor<?x?xf32, #cleave.layout<dims = ["batch", "(seq - 5) floordiv 3"]>>
 func.func @window(%x: !even) -> !cleave.tensor attributes {cleave.symbols = {batch = 2 : i64, seq = 9 : i64}} {
   %kernel = cleave.constant([8]) : !cleave.list<i64>
@@ -150,7 +150,7 @@ func.func @window(%x: !even) -> !cleave.tensor attributes {cleave.symbols = {bat
 
 // A table of 8 positions, of which the first are taken, ends there.
 // CHECK-LABEL: func.func @table(
-// CHECK-SAME: cleave.max = {seq = 8 : i64}
+// CHECK-SAME: cleave.size_limits = {seq = #cleave.size_limit<max = 8>}
 func.func @table(%x: !even) -> !cleave.tensor attributes {cleave.symbols = {batch = 2 : i64, seq = 6 : i64}} {
   %table = cleave.param "positions" {role = "parameter"} : tensor<8xf32>
   %zero = cleave.constant(0 : i64) : i64

@@ -5,7 +5,7 @@
 // CHECK-LABEL: func.func @mlp
 // CHECK-NOT: cleave.reshard
 func.func @mlp(%x: tensor<4x6xf32>) -> !cleave.tensor attributes {cleave.tp = 2 : i64} {
-  %up = cleave.param "up" {role = "parameter", cleave.split = 0 : i64} : tensor<9x6xf32>
+  %up = cleave.param "up" {role = "parameter", cleave.weight_sharding = #cleave.weight_sharding<seed = <dim = 0>>} : tensor<9x6xf32>
   %down = cleave.param "down" {role = "parameter"} : tensor<6x9xf32>
   %none = cleave.constant(unit) : none
   %0 = aten.linear(%x, %up, %none) : (tensor<4x6xf32>, tensor<9x6xf32>, none) -> !cleave.tensor
@@ -27,7 +27,7 @@ func.func @mlp(%x: tensor<4x6xf32>) -> !cleave.tensor attributes {cleave.tp = 2 
 // CHECK: cleave.update "s" %[[ALL]]
 // CHECK: return {{.*}}%[[ALL]]
 func.func @whole(%x: tensor<4x6xf32>, %c: i1) -> (!cleave.tensor, tensor<4x8xf32>, tensor<4x8xf32>) attributes {cleave.tp = 2 : i64} {
-  %w = cleave.param "w" {role = "parameter", cleave.split = 0 : i64} : tensor<8x6xf32>
+  %w = cleave.param "w" {role = "parameter", cleave.weight_sharding = #cleave.weight_sharding<seed = <dim = 0>>} : tensor<8x6xf32>
   %first = cleave.param "first" {role = "buffer"} : tensor<4x8xf32>
   %none = cleave.constant(unit) : none
   %one = cleave.constant(1 : i64) : i64
@@ -53,7 +53,7 @@ func.func @whole(%x: tensor<4x6xf32>, %c: i1) -> (!cleave.tensor, tensor<4x8xf32
 // CHECK-NEXT: cleave.boundary %[[ALL]] "up" output 0
 // CHECK-NEXT: aten.linear(%[[H]],
 func.func @captured(%x: tensor<4x6xf32>) -> !cleave.tensor attributes {cleave.tp = 2 : i64} {
-  %up = cleave.param "up" {role = "parameter", cleave.split = 0 : i64} : tensor<9x6xf32>
+  %up = cleave.param "up" {role = "parameter", cleave.weight_sharding = #cleave.weight_sharding<seed = <dim = 0>>} : tensor<9x6xf32>
   %down = cleave.param "down" {role = "parameter"} : tensor<6x9xf32>
   %none = cleave.constant(unit) : none
   %0 = aten.linear(%x, %up, %none) : (tensor<4x6xf32>, tensor<9x6xf32>, none) -> tensor<4x9xf32>
@@ -73,7 +73,7 @@ func.func @captured(%x: tensor<4x6xf32>) -> !cleave.tensor attributes {cleave.tp
 // CHECK: %[[PARTS:.*]] = cleave.list(%[[H]], %[[H]])
 // CHECK: aten.cat(%[[PARTS]],
 func.func @items(%x: tensor<4x6xf32>, %i: i64) -> (!cleave.tensor, !cleave.tensor) attributes {cleave.tp = 2 : i64} {
-  %up = cleave.param "up" {role = "parameter", cleave.split = 0 : i64} : tensor<8x6xf32>
+  %up = cleave.param "up" {role = "parameter", cleave.weight_sharding = #cleave.weight_sharding<seed = <dim = 0>>} : tensor<8x6xf32>
   %none = cleave.constant(unit) : none
   %one = cleave.constant(1 : i64) : i64
   %0 = aten.linear(%x, %up, %none) : (tensor<4x6xf32>, tensor<8x6xf32>, none) -> !cleave.tensor
@@ -93,7 +93,7 @@ func.func @items(%x: tensor<4x6xf32>, %i: i64) -> (!cleave.tensor, !cleave.tenso
 // CHECK: aten.cat({{.*}}) {cleave.shardings = [#cleave.sharding<1, [0, 4, 8, 6], [4, 10]>]}
 // CHECK: cleave.reshard
 func.func @joined(%x: tensor<4x6xf32>) -> !cleave.tensor attributes {cleave.tp = 2 : i64} {
-  %up = cleave.param "up" {role = "parameter", cleave.split = 0 : i64} : tensor<8x6xf32>
+  %up = cleave.param "up" {role = "parameter", cleave.weight_sharding = #cleave.weight_sharding<seed = <dim = 0>>} : tensor<8x6xf32>
   %none = cleave.constant(unit) : none
   %one = cleave.constant(1 : i64) : i64
   %0 = aten.linear(%x, %up, %none) : (tensor<4x6xf32>, tensor<8x6xf32>, none) -> !cleave.tensor

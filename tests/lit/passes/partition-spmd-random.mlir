@@ -7,7 +7,7 @@
 // CHECK: %[[SAME:.*]] = spmd.broadcast(%[[OWN]],
 // CHECK: aten.linear(%[[SAME]],
 func.func @forward(%x: tensor<4x6xf32>) -> !cleave.tensor attributes {cleave.tp = 2 : i64} {
-  %w = cleave.param "w" {role = "parameter", cleave.split = 0 : i64} : tensor<8x6xf32>
+  %w = cleave.param "w" {role = "parameter", cleave.weight_sharding = #cleave.weight_sharding<seed = <dim = 0>>} : tensor<8x6xf32>
   %none = cleave.constant(unit) : none
   %0 = aten.rand_like(%x, %none, %none, %none, %none, %none) : (tensor<4x6xf32>, none, none, none, none, none) -> !cleave.tensor
   %1 = aten.linear(%0, %w, %none) : (!cleave.tensor, tensor<8x6xf32>, none) -> !cleave.tensor

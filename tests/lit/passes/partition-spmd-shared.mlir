@@ -10,7 +10,7 @@
 func.func @grouped(%x: tensor<2x5x6xf32>) -> !cleave.tensor attributes {cleave.tp = 3 : i64} {
   %wq = cleave.param "q" {role = "parameter"} : tensor<16x6xf32>
   %wk = cleave.param "k" {role = "parameter"} : tensor<4x6xf32>
-  %wo = cleave.param "out" {role = "parameter", cleave.split = 1 : i64} : tensor<6x16xf32>
+  %wo = cleave.param "out" {role = "parameter", cleave.weight_sharding = #cleave.weight_sharding<seed = <dim = 1>>} : tensor<6x16xf32>
   %none = cleave.constant(unit) : none
   %no = cleave.constant(false) : i1
   %yes = cleave.constant(true) : i1

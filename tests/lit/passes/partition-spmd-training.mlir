@@ -9,8 +9,8 @@
 // CHECK: spmd.all_reduce(
 // CHECK-NOT: spmd.
 func.func @forward(%x: tensor<4x6xf32>) -> !cleave.tensor attributes {cleave.tp = 2 : i64, cleave.training} {
-  %up = cleave.param "up" {role = "parameter", cleave.split = 0 : i64} : tensor<8x6xf32>
-  %down = cleave.param "down" {role = "parameter", cleave.split = 1 : i64} : tensor<6x8xf32>
+  %up = cleave.param "up" {role = "parameter", cleave.weight_sharding = #cleave.weight_sharding<seed = <dim = 0>>} : tensor<8x6xf32>
+  %down = cleave.param "down" {role = "parameter", cleave.weight_sharding = #cleave.weight_sharding<seed = <dim = 1>>} : tensor<6x8xf32>
   %none = cleave.constant(unit) : none
   %yes = cleave.constant(true) : i1
   %chance = cleave.constant(1.0e-1 : f64) : f64

@@ -12,7 +12,7 @@
 // CHECK: %[[SUM:.*]] = spmd.all_reduce(%[[PART]])
 // CHECK: return %[[SUM]]
 func.func @mlp(%x: tensor<4x6xf32>) -> !cleave.tensor attributes {cleave.tp = 2 : i64} {
-  %up = cleave.param "up" {role = "parameter", cleave.split = 0 : i64} : tensor<9x6xf32>
+  %up = cleave.param "up" {role = "parameter", cleave.weight_sharding = #cleave.weight_sharding<seed = <dim = 0>>} : tensor<9x6xf32>
   %down = cleave.param "down" {role = "parameter"} : tensor<6x9xf32>
   %bias = cleave.param "bias" {role = "parameter"} : tensor<6xf32>
   %none = cleave.constant(unit) : none
@@ -29,7 +29,7 @@ func.func @mlp(%x: tensor<4x6xf32>) -> !cleave.tensor attributes {cleave.tp = 2 
 // CHECK: aten.addmm(%{{.*}}, %{{.*}}, %{{.*}}, %[[BETA]], %{{.*}})
 // CHECK-NEXT: spmd.all_reduce
 func.func @added(%x: tensor<4x6xf32>) -> !cleave.tensor attributes {cleave.tp = 2 : i64} {
-  %w = cleave.param "w" {role = "parameter", cleave.split = 0 : i64} : tensor<6x5xf32>
+  %w = cleave.param "w" {role = "parameter", cleave.weight_sharding = #cleave.weight_sharding<seed = <dim = 0>>} : tensor<6x5xf32>
   %bias = cleave.param "bias" {role = "parameter"} : tensor<5xf32>
   %one = cleave.constant(1 : i64) : i64
   %three = cleave.constant(3 : i64) : i64
@@ -54,7 +54,7 @@ func.func @added(%x: tensor<4x6xf32>) -> !cleave.tensor attributes {cleave.tp = 
 // CHECK: aten.expand(%{{.*}}, %[[WIDE]],
 func.func @sizes(%x: tensor<2x5x6xf32>, %y: tensor<?x5x6xf32, #cleave.layout<dims = ["b", "5", "6"]>>)
     -> (!cleave.tensor, !cleave.tensor, !cleave.tensor) attributes {cleave.tp = 2 : i64, cleave.symbols = {b = 3}} {
-  %w = cleave.param "w" {role = "parameter", cleave.split = 0 : i64} : tensor<6x6xf32>
+  %w = cleave.param "w" {role = "parameter", cleave.weight_sharding = #cleave.weight_sharding<seed = <dim = 0>>} : tensor<6x6xf32>
   %out = cleave.param "out" {role = "parameter"} : tensor<6x6xf32>
   %s = cleave.param "s" {role = "parameter"} : tensor<6xf32>
   %none = cleave.constant(unit) : none
@@ -94,7 +94,7 @@ func.func @sizes(%x: tensor<2x5x6xf32>, %y: tensor<?x5x6xf32, #cleave.layout<dim
 // CHECK: %[[MASKED:.*]] = aten.masked_fill.Scalar(%[[ROWS]], %[[MASK]],
 // CHECK: spmd.all_reduce(%[[MASKED]])
 func.func @vocabulary(%ids: tensor<2x3xi64>) -> !cleave.tensor attributes {cleave.tp = 2 : i64} {
-  %w = cleave.param "words" {role = "parameter", cleave.split = 0 : i64} : tensor<11x4xf32>
+  %w = cleave.param "words" {role = "parameter", cleave.weight_sharding = #cleave.weight_sharding<seed = <dim = 0>>} : tensor<11x4xf32>
   %no = cleave.constant(false) : i1
   %pad = cleave.constant(-1 : i64) : i64
   %0 = aten.embedding(%w, %ids, %pad, %no, %no) : (tensor<11x4xf32>, tensor<2x3xi64>, i64, i1, i1) -> !cleave.tensor
@@ -110,7 +110,7 @@ func.func @vocabulary(%ids: tensor<2x3xi64>) -> !cleave.tensor attributes {cleav
 // CHECK: %[[NORMED:.*]] = cleave.per_rank([1, 2]) : i64
 // CHECK-NEXT: aten.group_norm(%{{.*}}, %[[NORMED]],
 func.func @groups(%x: tensor<2x6x5xf32>) -> !cleave.tensor attributes {cleave.tp = 2 : i64} {
-  %w = cleave.param "w" {role = "parameter", cleave.split = 0 : i64} : tensor<6x2x3xf32>
+  %w = cleave.param "w" {role = "parameter", cleave.weight_sharding = #cleave.weight_sharding<seed = <dim = 0>>} : tensor<6x2x3xf32>
   %none = cleave.constant(unit) : none
   %no = cleave.constant(false) : i1
   %tenth = cleave.constant(0.1 : f64) : f64
@@ -133,7 +133,7 @@ func.func @groups(%x: tensor<2x6x5xf32>) -> !cleave.tensor attributes {cleave.tp
 // CHECK: %[[STEP:.*]] = spmd.shard(%[[CAT]],
 // CHECK: spmd.all_gather(%[[STEP]],
 func.func @positions(%x: tensor<4x6xf32>) -> !cleave.tensor attributes {cleave.tp = 2 : i64} {
-  %w = cleave.param "w" {role = "parameter", cleave.split = 0 : i64} : tensor<12x6xf32>
+  %w = cleave.param "w" {role = "parameter", cleave.weight_sharding = #cleave.weight_sharding<seed = <dim = 0>>} : tensor<12x6xf32>
   %none = cleave.constant(unit) : none
   %one = cleave.constant(1 : i64) : i64
   %three = cleave.constant(3 : i64) : i64
@@ -156,7 +156,7 @@ func.func @positions(%x: tensor<4x6xf32>) -> !cleave.tensor attributes {cleave.t
 // CHECK-DAG: %[[RANGES:.*]] = cleave.per_rank({{\[\[}}0, 2], [2, 2]]) : !cleave.list<i64>
 // CHECK: spmd.all_to_all(%{{.*}}, %{{.*}}, %[[PIECES]], %{{.*}}, %[[RANGES]])
 func.func @exchange(%x: tensor<4x6xf32>) -> !cleave.tensor attributes {cleave.tp = 2 : i64} {
-  %w = cleave.param "w" {role = "parameter", cleave.split = 0 : i64} : tensor<4x6xf32>
+  %w = cleave.param "w" {role = "parameter", cleave.weight_sharding = #cleave.weight_sharding<seed = <dim = 0>>} : tensor<4x6xf32>
   %none = cleave.constant(unit) : none
   %zero = cleave.constant(0 : i64) : i64
   %one = cleave.constant(1 : i64) : i64
@@ -175,7 +175,7 @@ func.func @exchange(%x: tensor<4x6xf32>) -> !cleave.tensor attributes {cleave.tp
 // CHECK: %[[PART:.*]] = aten.mul.Scalar(%[[OWN]], %[[SHARE]])
 // CHECK: spmd.all_reduce(%[[PART]])
 func.func @mean(%x: tensor<4x6xf32>) -> !cleave.tensor attributes {cleave.tp = 2 : i64} {
-  %w = cleave.param "w" {role = "parameter", cleave.split = 0 : i64} : tensor<7x6xf32>
+  %w = cleave.param "w" {role = "parameter", cleave.weight_sharding = #cleave.weight_sharding<seed = <dim = 0>>} : tensor<7x6xf32>
   %none = cleave.constant(unit) : none
   %last = cleave.constant([-1]) : !cleave.list<i64>
   %keep = cleave.constant(true) : i1

@@ -5,7 +5,7 @@
 // CHECK-LABEL: func.func @alone
 // CHECK-NOT: cleave.shardings
 func.func @alone(%x: tensor<4x6xf32>) -> !cleave.tensor {
-  %w = cleave.param "w" {role = "parameter", cleave.split = 0 : i64} : tensor<6x6xf32>
+  %w = cleave.param "w" {role = "parameter", cleave.weight_sharding = #cleave.weight_sharding<seed = <dim = 0>>} : tensor<6x6xf32>
   %none = cleave.constant(unit) : none
   %0 = aten.linear(%x, %w, %none) : (tensor<4x6xf32>, tensor<6x6xf32>, none) -> !cleave.tensor
   return %0 : !cleave.tensor
@@ -22,7 +22,7 @@ func.func @alone(%x: tensor<4x6xf32>) -> !cleave.tensor {
 // CHECK: cleave.state "s" from %{{.*}} : (
 // CHECK: aten.add.Tensor({{.*}}) {cleave.shardings
 func.func @structure(%x: tensor<4x6xf32>, %c: i1) -> tensor<4x6xf32> attributes {cleave.tp = 2 : i64} {
-  %w = cleave.param "w" {role = "parameter", cleave.split = 0 : i64} : tensor<6x6xf32>
+  %w = cleave.param "w" {role = "parameter", cleave.weight_sharding = #cleave.weight_sharding<seed = <dim = 0>>} : tensor<6x6xf32>
   %none = cleave.constant(unit) : none
   %one = cleave.constant(1 : i64) : i64
   %0 = aten.linear(%x, %w, %none) : (tensor<4x6xf32>, tensor<6x6xf32>, none) -> tensor<4x6xf32>
@@ -50,7 +50,7 @@ func.func @structure(%x: tensor<4x6xf32>, %c: i1) -> tensor<4x6xf32> attributes 
 // CHECK: aten.chunk({{[^)]*}}) :
 // CHECK: aten.__getitem__.t({{[^)]*}}) :
 func.func @lists(%x: tensor<4x6xf32>) -> (!cleave.tensor, !cleave.tensor) attributes {cleave.tp = 2 : i64} {
-  %w = cleave.param "w" {role = "parameter", cleave.split = 0 : i64} : tensor<8x6xf32>
+  %w = cleave.param "w" {role = "parameter", cleave.weight_sharding = #cleave.weight_sharding<seed = <dim = 0>>} : tensor<8x6xf32>
   %none = cleave.constant(unit) : none
   %one = cleave.constant(1 : i64) : i64
   %last = cleave.constant(-1 : i64) : i64

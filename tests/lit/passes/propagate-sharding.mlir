@@ -10,7 +10,7 @@
 // CHECK: aten.relu({{.*}}) {cleave.shardings = [#cleave.sharding<1, [0, 4], [4, 5]>]}
 // CHECK: aten.linear({{[^)]*}}) :
 func.func @mlp(%x: tensor<4x6xf32>) -> !cleave.tensor attributes {cleave.tp = 2 : i64} {
-  %up = cleave.param "up" {role = "parameter", cleave.split = 0 : i64} : tensor<9x6xf32>
+  %up = cleave.param "up" {role = "parameter", cleave.weight_sharding = #cleave.weight_sharding<seed = <dim = 0>>} : tensor<9x6xf32>
   %bias = cleave.param "bias" {role = "parameter"} : tensor<9xf32>
   %down = cleave.param "down" {role = "parameter"} : tensor<6x9xf32>
   %none = cleave.constant(unit) : none
@@ -32,7 +32,7 @@ func.func @mlp(%x: tensor<4x6xf32>) -> !cleave.tensor attributes {cleave.tp = 2 
 func.func @fused(%x: tensor<10x6xf32>) -> !cleave.tensor attributes {cleave.tp = 2 : i64} {
   %qkv = cleave.param "qkv" {role = "parameter"} : tensor<6x18xf32>
   %bias = cleave.param "bias" {role = "parameter"} : tensor<18xf32>
-  %out = cleave.param "out" {role = "parameter", cleave.split = 0 : i64} : tensor<6x6xf32>
+  %out = cleave.param "out" {role = "parameter", cleave.weight_sharding = #cleave.weight_sharding<seed = <dim = 0>>} : tensor<6x6xf32>
   %none = cleave.constant(unit) : none
   %no = cleave.constant(false) : i1
   %never = cleave.constant(0.0 : f64) : f64
@@ -70,7 +70,7 @@ func.func @fused(%x: tensor<10x6xf32>) -> !cleave.tensor attributes {cleave.tp =
 func.func @grouped(%x: tensor<2x5x6xf32>) -> !cleave.tensor attributes {cleave.tp = 4 : i64} {
   %wq = cleave.param "q" {role = "parameter"} : tensor<16x6xf32>
   %wk = cleave.param "k" {role = "parameter"} : tensor<4x6xf32>
-  %wo = cleave.param "out" {role = "parameter", cleave.split = 1 : i64} : tensor<6x16xf32>
+  %wo = cleave.param "out" {role = "parameter", cleave.weight_sharding = #cleave.weight_sharding<seed = <dim = 1>>} : tensor<6x16xf32>
   %none = cleave.constant(unit) : none
   %no = cleave.constant(false) : i1
   %yes = cleave.constant(true) : i1
@@ -103,7 +103,7 @@ func.func @grouped(%x: tensor<2x5x6xf32>) -> !cleave.tensor attributes {cleave.t
 // CHECK: aten.conv1d({{.*}}) {cleave.shardings = [#cleave.sharding<1, [0, 3], [3, 3]>]}
 // CHECK: aten.group_norm({{.*}}) {cleave.shardings = [#cleave.sharding<1, [0, 3], [3, 3]>]}
 func.func @channels(%x: tensor<2x4x5xf32>) -> !cleave.tensor attributes {cleave.tp = 2 : i64} {
-  %w = cleave.param "first" {role = "parameter", cleave.split = 0 : i64} : tensor<6x4x1xf32>
+  %w = cleave.param "first" {role = "parameter", cleave.weight_sharding = #cleave.weight_sharding<seed = <dim = 0>>} : tensor<6x4x1xf32>
   %mean = cleave.param "mean" {role = "buffer"} : tensor<6xf32>
   %var = cleave.param "var" {role = "buffer"} : tensor<6xf32>
   %d = cleave.param "depthwise" {role = "parameter"} : tensor<6x1x3xf32>
@@ -136,9 +136,9 @@ func.func @channels(%x: tensor<2x4x5xf32>) -> !cleave.tensor attributes {cleave.
 // CHECK: aten.linear({{[^)]*}}) :
 // CHECK: aten.linear({{[^)]*}}) :
 func.func @order(%x: tensor<4x6xf32>) -> !cleave.tensor attributes {cleave.tp = 2 : i64} {
-  %b = cleave.param "second" {role = "parameter", cleave.split = 0 : i64, cleave.split_order = 1 : i64} : tensor<4x6xf32>
-  %a = cleave.param "first" {role = "parameter", cleave.split = 0 : i64, cleave.split_order = 0 : i64} : tensor<6x6xf32>
-  %c = cleave.param "cut" {role = "parameter", cleave.split = 0 : i64, cleave.split_order = 2 : i64, cleave.split_cut} : tensor<6x4xf32>
+  %b = cleave.param "second" {role = "parameter", cleave.weight_sharding = #cleave.weight_sharding<seed = <dim = 0, order = 1>>} : tensor<4x6xf32>
+  %a = cleave.param "first" {role = "parameter", cleave.weight_sharding = #cleave.weight_sharding<seed = <dim = 0>>} : tensor<6x6xf32>
+  %c = cleave.param "cut" {role = "parameter", cleave.weight_sharding = #cleave.weight_sharding<seed = <dim = 0, order = 2, ends = true>>} : tensor<6x4xf32>
   %none = cleave.constant(unit) : none
   %0 = aten.linear(%x, %a, %none) : (tensor<4x6xf32>, tensor<6x6xf32>, none) -> !cleave.tensor
   %1 = aten.linear(%0, %b, %none) : (!cleave.tensor, tensor<4x6xf32>, none) -> !cleave.tensor

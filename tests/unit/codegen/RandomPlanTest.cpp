@@ -44,10 +44,10 @@ public:
   std::string text(uint32_t stages, uint32_t ranks, uint32_t microbatches) const {
     const std::string count = std::to_string(microbatches);
     std::string attributes =
-        "cleave.symbols = {batch = 6}, cleave.batch = \"batch\", cleave.microbatches = " + count +
-        ", cleave.ranks = " + std::to_string(ranks) + ", cleave.stage_seconds = [" + repeated("0.0", stages) +
-        "], cleave.stage_recv_bytes = [" + repeated("0", stages) +
-        "], cleave.input_tree = [\"tuple\", 0], cleave.output_tree = [\"tuple\"";
+        "cleave.symbols = {batch = 6}, cleave.schedule = #cleave.schedule<ranks = " + std::to_string(ranks) +
+        ", microbatches = " + count + ", batch = \"batch\">, cleave.cut = #cleave.cut<seconds = [" +
+        repeated("0.0", stages) + "], recv_bytes = [" + repeated("0", stages) +
+        "]>, cleave.input_tree = [\"tuple\", 0], cleave.output_tree = [\"tuple\"";
     std::string types, names, arguments;
     for (size_t i = 0; i < results.size(); ++i) {
       attributes += ", " + std::to_string(i);

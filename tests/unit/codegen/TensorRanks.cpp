@@ -27,11 +27,11 @@ void addSeeds(func::FuncOp function, Dice &dice, unsigned ranks) {
       weights.push_back(param);
   for (unsigned order = 0, count = 1 + dice.below(4); order < count && !weights.empty(); ++order) {
     ParamOp weight = weights[dice.below(weights.size())];
-    weight->setAttr(kSplitAttr,
-                    b.getI64IntegerAttr(dice.below(cast<RankedTensorType>(weight.getType()).getRank())));
-    weight->setAttr(kSplitOrderAttr, b.getI64IntegerAttr(order));
-    if (dice.below(4) == 0)
-      weight->setAttr(kSplitCutAttr, b.getUnitAttr());
+    const int64_t dim = dice.below(cast<RankedTensorType>(weight.getType()).getRank());
+    const bool ends = dice.below(4) == 0;
+    setDecision(weight, WeightShardingAttr::get(b.getContext(), /*style=*/nullptr,
+                                                SeedAttr::get(b.getContext(), dim, order, ends),
+                                                /*user_constraint=*/false, /*not_worth_sharding=*/false));
   }
 }
 

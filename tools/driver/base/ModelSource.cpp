@@ -89,12 +89,11 @@ static bool isSplit(func::FuncOp function) {
   auto hasAnyOf = [](Operation *op, llvm::ArrayRef<StringRef> names) {
     return llvm::any_of(names, [&](StringRef name) { return op->hasAttr(name); });
   };
-  if (hasAnyOf(function, {kStageSecondsAttr, kTensorRanksAttr, kDimensionsAttr, kCommunicationAttr,
-                          kShardingLimitsAttr}))
+  if (hasAnyOf(function, {CutAttr::name, kTensorRanksAttr, ShardingDecisionAttr::name}))
     return true;
   WalkResult walk = function.walk([&](Operation *op) {
     return isa<StageOp>(op) ||
-                   hasAnyOf(op, {kStageAttr, kShardingsAttr, kStyleAttr, kUserConstraintAttr, kNotWorthShardingAttr, kSplitAttr})
+                   hasAnyOf(op, {kStageAttr, kShardingsAttr, WeightShardingAttr::name})
                ? WalkResult::interrupt()
                : WalkResult::advance();
   });

@@ -87,10 +87,23 @@ Error PlanMaker::run(mlir::ModuleOp module, const std::string &passes, unsigned 
 }
 
 /// What a pass has said of them; any where it has not.
-static LimitRange limitsIn(mlir::ModuleOp module, StringRef attribute) {
-  auto said =
-      (*module.getOps<mlir::func::FuncOp>().begin())->getAttrOfType<mlir::DenseI64ArrayAttr>(attribute);
-  return said ? LimitRange{said[0], said[1]} : LimitRange();
+static mlir::func::FuncOp functionOf(mlir::ModuleOp module) {
+  return *module.getOps<mlir::func::FuncOp>().begin();
+}
+
+/// \param limits  null for a decision that holds for any.
+static LimitRange rangeOf(mlir::DenseI64ArrayAttr limits) {
+  return limits ? LimitRange{limits[0], limits[1]} : LimitRange();
+}
+
+static LimitRange shardingLimitsOf(mlir::ModuleOp module) {
+  auto decision = decisionOf<ShardingDecisionAttr>(functionOf(module));
+  return decision ? rangeOf(decision.getMemoryLimits()) : LimitRange();
+}
+
+static LimitRange cutLimitsOf(mlir::ModuleOp module) {
+  auto cut = decisionOf<CutAttr>(functionOf(module));
+  return cut ? rangeOf(cut.getWeightLimits()) : LimitRange();
 }
 
 static PipelineShape withoutLimit(PipelineShape shape) {
@@ -102,9 +115,12 @@ static PipelineShape withoutLimit(PipelineShape shape) {
 /// Whether of two copies of a module the same was decided, for whatever limits.
 static bool areDecidedAlike(mlir::ModuleOp one, mlir::ModuleOp other) {
   auto attributesOf = [](mlir::ModuleOp module) {
-    mlir::func::FuncOp function = *module.getOps<mlir::func::FuncOp>().begin();
+    mlir::func::FuncOp function = functionOf(module);
     mlir::NamedAttrList ofFunction(function->getAttrs());
-    ofFunction.erase(kShardingLimitsAttr);
+    if (auto decision = decisionOf<ShardingDecisionAttr>(function))
+      ofFunction.set(ShardingDecisionAttr::name,
+                     ShardingDecisionAttr::get(module.getContext(), decision.getDims(), decision.getSeconds(),
+                                               /*memory_limits=*/nullptr));
     std::vector<mlir::DictionaryAttr> all{ofFunction.getDictionary(module.getContext())};
     for (ParamOp param : function.getOps<ParamOp>())
       all.push_back(param->getAttrDictionary());
@@ -122,7 +138,7 @@ Expected<PlanMaker::Sharded> PlanMaker::runStep(mlir::ModuleOp module, const std
   mlir::OwningOpRef<mlir::ModuleOp> copy = module.clone();
   if (auto error = run(*copy, passes, done))
     return error;
-  const LimitRange limits = isLimited ? limitsIn(*copy, kShardingLimitsAttr) : LimitRange();
+  const LimitRange limits = isLimited ? shardingLimitsOf(*copy) : LimitRange();
   for (const Sharded &one : before)
     if (areDecidedAlike(one.module, *copy))
       return Sharded{nullptr, one.module, isLimited, limits};
@@ -200,7 +216,7 @@ Expected<std::unique_ptr<plan::Plan>> PlanMaker::cutAndEmit(mlir::ModuleOp modul
     return diagnostics.takeError(options.model);
   // A cut that was interrupted is one of luck.
   if (isKept && !CancellationScope::isRequested())
-    all.push_back({std::make_unique<plan::Plan>(**plan), limitsIn(*split, kCutLimitsAttr)});
+    all.push_back({std::make_unique<plan::Plan>(**plan), cutLimitsOf(*split)});
   return std::move(*plan);
 }
 

@@ -1,0 +1,127 @@
+//===- CleaveDecisions.td - What passes decide, as attributes -------------===//
+//
+// A pass leaves what it has decided as one attribute, for the passes behind it and for the plan. docs/ir.md has
+// a table of them.
+//
+//===----------------------------------------------------------------------===//
+#ifndef CLEAVE_IR_CLEAVEDECISIONS
+#define CLEAVE_IR_CLEAVEDECISIONS
+
+include "ir/CleaveBase.td"
+
+/// An attribute that stands on an operation under its own name, `cleave.<mnemonic>`, which the dialect verifies.
+/// Read it with `decisionOf<T>(op)`.
+class DecisionAttr<string name, string attrMnemonic> : CleaveAttr<name, attrMnemonic> {
+  let assemblyFormat = "`<` struct(params) `>`";
+  let genVerifyDecl = 1;
+}
+
+def SizeLimitAttr : CleaveAttr<"SizeLimit", "size_limit"> {
+  let summary = "the sizes of a named dimension at which the model runs";
+  let description = [{
+    infer-types leaves a dictionary of these on the function, by the dimension's name:
+    `cleave.size_limits = {height = #cleave.size_limit<divisible_by = 4, min = 8>}`. Sizes are multiples of `divisible_by`
+    from `min` to `max`, with the other dimensions as in the example inputs.
+  }];
+  let parameters = (ins DefaultValuedParameter<"int64_t", "1">:$divisible_by, DefaultValuedParameter<"int64_t", "1">:$min,
+                        DefaultValuedParameter<"int64_t", "std::numeric_limits<int64_t>::max()">:$max);
+  let assemblyFormat = "`<` struct(params) `>`";
+  let genVerifyDecl = 1;
+}
+
+def SeedAttr : CleaveAttr<"Seed", "seed"> {
+  let summary = "a dimension of a weight from which a sharding follows";
+  let description = [{
+    `order`: how many seeds of the function come before this one. `ends`: the sharding ends at the weight, so what it
+    gives is gathered at once.
+  }];
+  let parameters = (ins "int64_t":$dim, DefaultValuedParameter<"int64_t", "0">:$order,
+                        DefaultValuedParameter<"bool", "false">:$ends);
+  let assemblyFormat = "`<` struct(params) `>`";
+  let genVerifyDecl = 1;
+}
+
+def WeightShardingAttr : DecisionAttr<"WeightSharding", "weight_sharding"> {
+  let summary = "how annotate-sharding shards a weight over the tensor-parallel ranks";
+  let description = [{
+    On `cleave.param`: `cleave.weight_sharding = #cleave.weight_sharding<style = "colwise", seed = <dim = 0>>`. `style` is
+    `colwise`, `rowwise`, `embedding_rowwise` or `replicate`. `seed` stands on the weights that others follow.
+    `user_constraint`: the user asked for the style. `not_worth_sharding`: the weight stays whole because sharding it would
+    cost more time than it saves.
+  }];
+  let parameters = (ins OptionalParameter<"::mlir::StringAttr">:$style, OptionalParameter<"::cleave::SeedAttr">:$seed,
+                        DefaultValuedParameter<"bool", "false">:$user_constraint,
+                        DefaultValuedParameter<"bool", "false">:$not_worth_sharding);
+}
+
+def ParallelDimAttr : CleaveAttr<"ParallelDim", "parallel_dim"> {
+  let summary = "a dimension that is sharded, with all that is sharded with it";
+  let description = [{
+    `path`: the module that has most of it. `parts`: positions that are dealt out to the ranks, such as heads. `weights`: the
+    names of the weights that have it. `sums` and `gathers`: the collectives that it costs.
+  }];
+  let parameters = (ins "::mlir::StringAttr":$path, "int64_t":$parts, "::mlir::ArrayAttr":$weights, "int64_t":$sums,
+                        "int64_t":$gathers);
+  let assemblyFormat = "`<` struct(params) `>`";
+  let genVerifyDecl = 1;
+}
+
+def ShardingDecisionAttr : DecisionAttr<"ShardingDecision", "sharding_decision"> {
+  let summary = "what annotate-sharding has decided for a function";
+  let description = [{
+    `dims`: the sharded dimensions, as `#cleave.parallel_dim`. `seconds`: of the collectives that the decision owes, and a
+    lower bound for any other one. `memory_limits`: the decision is this one for limits of memory, in bytes, from the first
+    to below the second; without it for any.
+  }];
+  let parameters = (ins "::mlir::ArrayAttr":$dims, "::mlir::DenseF64ArrayAttr":$seconds,
+                        OptionalParameter<"::mlir::DenseI64ArrayAttr">:$memory_limits);
+}
+
+def CutAttr : DecisionAttr<"Cut", "cut"> {
+  let summary = "the report of the stage cutter";
+  let description = [{
+    By assign-stages, on the function. By stage: predicted `seconds`, and `recv_bytes` from other stages. `bound`: seconds
+    that the slowest stage takes in any contiguous cut. `proof`: whether the cut is exact, or why not. `bottleneck`: an
+    operation that alone takes longer than a balanced stage. `weight_limits`: the cut is this one for weights of a device,
+    in bytes, from the first to below the second.
+  }];
+  let parameters = (ins "::mlir::DenseF64ArrayAttr":$seconds, "::mlir::DenseI64ArrayAttr":$recv_bytes,
+                        OptionalParameter<"::mlir::DenseF64ArrayAttr">:$bound, OptionalParameter<"::mlir::StringAttr">:$proof,
+                        OptionalParameter<"::mlir::StringAttr">:$bottleneck,
+                        OptionalParameter<"::mlir::DenseI64ArrayAttr">:$weight_limits);
+}
+
+def ScheduleAttr : DecisionAttr<"Schedule", "schedule"> {
+  let summary = "how many ranks run a function, and in how many micro-batches";
+  let description = [{
+    By assign-schedule, on the function. `ranks` of the pipeline, each with `data_ranks` data-parallel replicas, which take
+    `microbatches` each. `batch`: the named dimension that micro-batches and replicas split, or else `batch_obstacle`: why
+    none is split. `microbatch_seconds`: by stage, for the largest micro-batch.
+  }];
+  let parameters = (ins "int64_t":$ranks, DefaultValuedParameter<"int64_t", "1">:$data_ranks,
+                        DefaultValuedParameter<"int64_t", "1">:$microbatches, OptionalParameter<"::mlir::StringAttr">:$batch,
+                        OptionalParameter<"::mlir::StringAttr">:$batch_obstacle,
+                        OptionalParameter<"::mlir::DenseF64ArrayAttr">:$microbatch_seconds);
+}
+
+def LinkOverrideAttr : CleaveAttr<"LinkOverride", "link_override"> {
+  let summary = "a link between two pipeline ranks whose speed differs from the others'";
+  let parameters = (ins "int64_t":$from, "int64_t":$to, "::mlir::DenseF64ArrayAttr":$speed);
+  let assemblyFormat = "`<` $from `->` $to `,` $speed `>`";
+  let genVerifyDecl = 1;
+}
+
+def TargetAttr : DecisionAttr<"Target", "target"> {
+  let summary = "the machine that a schedule was made for";
+  let description = [{
+    By assign-schedule, on the function. `machine`: a checksum. `link`: latency in seconds and bytes a second between two
+    ranks; `link_overrides`: those of other links, as `#cleave.link_override`. By rank: names of the `devices`, how many
+    `threads` each has, and `memory_limits` in bytes, 0 for a device without a limit.
+  }];
+  let parameters = (ins OptionalParameter<"::mlir::StringAttr">:$machine, OptionalParameter<"::mlir::DenseF64ArrayAttr">:$link,
+                        OptionalParameter<"::mlir::ArrayAttr">:$link_overrides, OptionalParameter<"::mlir::ArrayAttr">:$devices,
+                        OptionalParameter<"::mlir::DenseI64ArrayAttr">:$threads,
+                        OptionalParameter<"::mlir::DenseI64ArrayAttr">:$memory_limits);
+}
+
+#endif // CLEAVE_IR_CLEAVEDECISIONS
