@@ -12,10 +12,10 @@ namespace cleave {
 #define GEN_PASS_DECL
 #include "passes/Passes.h.inc"
 
-/// Registers the passes by name, and MLIR's canonicalize and cse, so that pipelines can be given as text.
+/// Registers Cleave's passes, and MLIR's canonicalize and cse, so that pipelines can be given as text.
 void registerPasses();
 
-// What passes leave for those behind them, as attributes.
+// Attributes that passes leave for later passes.
 inline constexpr llvm::StringLiteral kPrecisionAttr = "cleave.precision";
 inline constexpr llvm::StringLiteral kStageAttr = "cleave.stage";
 inline constexpr llvm::StringLiteral kStageSecondsAttr = "cleave.stage_seconds";
@@ -23,7 +23,7 @@ inline constexpr llvm::StringLiteral kStageRecvBytesAttr = "cleave.stage_recv_by
 inline constexpr llvm::StringLiteral kCutBoundAttr = "cleave.cut_bound";
 inline constexpr llvm::StringLiteral kCutProofAttr = "cleave.cut_proof";
 inline constexpr llvm::StringLiteral kBottleneckAttr = "cleave.bottleneck";
-/// The weight limits with which the cut is this one, from the first to below the second.
+/// The weight limits that lead to the same cut, as a half-open range.
 inline constexpr llvm::StringLiteral kCutLimitsAttr = "cleave.cut_limits";
 inline constexpr llvm::StringLiteral kMicrobatchesAttr = "cleave.microbatches";
 inline constexpr llvm::StringLiteral kMicrobatchSecondsAttr = "cleave.microbatch_seconds";
@@ -36,7 +36,7 @@ inline constexpr llvm::StringLiteral kMemoryLimitsAttr = "cleave.memory_limits";
 inline constexpr llvm::StringLiteral kBatchAttr = "cleave.batch";
 inline constexpr llvm::StringLiteral kBatchObstacleAttr = "cleave.batch_obstacle";
 inline constexpr llvm::StringLiteral kRanksAttr = "cleave.ranks";
-/// As a plan can have.
+/// Limit of the ranks in a plan.
 inline constexpr uint32_t kMostRanks = 65536;
 inline constexpr llvm::StringLiteral kDataRanksAttr = "cleave.data_ranks";
 

@@ -1,8 +1,8 @@
 //===- TensorShardings.h - Shardings as attributes of operations -*- C++ -*-===//
 //
-// Between annotate-sharding and partition-spmd: what is known of an operation's tensors stands in its
-// attribute `cleave.shardings`, an entry a result, or an item of the one result that is a list; `unit` for a
-// whole tensor.
+// Between annotate-sharding and partition-spmd, the attribute `cleave.shardings` of an operation holds the
+// shardings of its results, or of the items of its one result that is a list. An entry is `unit` for a whole
+// tensor.
 //
 //===----------------------------------------------------------------------===//
 #ifndef CLEAVE_PASSES_TENSORSHARDINGS_H
@@ -12,28 +12,27 @@
 
 namespace cleave {
 
-/// Of a weight, how it is split: a word such as `colwise`.
+/// On a weight: its style, such as `colwise`.
 inline constexpr llvm::StringLiteral kStyleAttr = "cleave.style";
-/// … that a user wants it so.
+/// On a weight: a user asked for the style.
 inline constexpr llvm::StringLiteral kUserConstraintAttr = "cleave.user_constraint";
-/// On a weight that is whole since splitting it would cost more time than it saves.
+/// On a weight that stays whole because sharding it would cost more time than it saves.
 inline constexpr llvm::StringLiteral kNotWorthShardingAttr = "cleave.not_worth_sharding";
-/// Of a weight that is a seed: the dimension, which seeds come before it, and whether its class ends at once.
+/// On a weight that is a seed: the dimension, the seed's place in the order of seeds, and whether the
+/// sharding group ends at the weight.
 inline constexpr llvm::StringLiteral kSplitAttr = "cleave.split";
 inline constexpr llvm::StringLiteral kSplitOrderAttr = "cleave.split_order";
 inline constexpr llvm::StringLiteral kSplitCutAttr = "cleave.split_cut";
-/// On the function, for the plan: what is split, a dictionary a seed.
+/// On the function, for the plan: by seed, a dictionary that describes its sharding group.
 inline constexpr llvm::StringLiteral kDimensionsAttr = "cleave.dimensions";
-/// On the function, for the plan: seconds of the collectives that the decision owes, and what it cannot owe
-/// less than.
+/// On the function, for the plan: seconds of the collectives of all sharding groups, and a lower bound.
 inline constexpr llvm::StringLiteral kCommunicationAttr = "cleave.communication";
-/// On the function: the limits of memory with which the decision is this one, from the first to below the
-/// second.
+/// On the function: the memory limits that lead to the same decision, as a half-open range.
 inline constexpr llvm::StringLiteral kShardingLimitsAttr = "cleave.sharding_limits";
 inline constexpr llvm::StringLiteral kShardingsAttr = "cleave.shardings";
 
-/// Fails where an attribute is none that a pass before would have left: other ranks than the function's, or
-/// positions that a tensor does not have.
+/// Fails on an attribute that no earlier pass could have left: with another number of ranks than the
+/// function's, or with indices that the tensor does not have.
 mlir::LogicalResult checkShardings(mlir::func::FuncOp function);
 /// Null for a whole tensor, and for arguments.
 ShardingAttr shardingOf(TensorRef tensor);

@@ -69,11 +69,11 @@ inline constexpr uint32_t kMostDevices = 1024, kMostThreads = 1024;
 /// - `nodes`: devices per node, and the link between two nodes; its `collectives`, if measured, are for
 ///   groups over several nodes; an object.
 ///
-/// A table (RateTable) has ascending sizes for each axis and a rate for each grid point, at most 4096 rates; the
-/// last axis varies fastest. Tables take precedence over peaks, so devices with different peaks cannot share
-/// tables, whether of the file or of a kind. Required keys are `devices` and `link`, and all keys inside them
-/// except for `memory_bytes`, `threads`, and either `kind` or the three figures that it replaces. Unknown keys
-/// are errors. The file has at most 1 MiB.
+/// A table (RateTable) has ascending sizes for each axis and a rate for each grid point, at most 4096
+/// rates; the last axis varies fastest. Tables take precedence over peaks, so devices with different peaks
+/// cannot share tables, whether of the file or of a kind. Required keys are `devices` and `link`, and all
+/// keys inside them except for `memory_bytes`, `threads`, and either `kind` or the three figures that it
+/// replaces. Unknown keys are errors. The file has at most 1 MiB.
 // clang-format on
 llvm::Expected<Machine> readMachineFile(llvm::StringRef path);
 /// Reads a machine from text as if it were the file `path`.
