@@ -1,4 +1,4 @@
-//===- AlternateStack.cpp - Where handlers run after an overflow ----------===//
+//===- AlternateStack.cpp - Stack of signal handlers ----------------------===//
 #include "runtime/base/AlternateStack.h"
 #include <csignal>
 #include <cstddef>

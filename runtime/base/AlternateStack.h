@@ -1,4 +1,4 @@
-//===- AlternateStack.h - Signal stack for handlers after a stack overflow -*- C++ -*-===//
+//===- AlternateStack.h - Stack of signal handlers --------------*- C++ -*-===//
 #ifndef CLEAVE_RUNTIME_BASE_ALTERNATESTACK_H
 #define CLEAVE_RUNTIME_BASE_ALTERNATESTACK_H
 

@@ -1,4 +1,4 @@
-//===- CancellationToken.h - Deadline and cancellation of a request -*- C++ -*-===//
+//===- CancellationToken.h - Deadline of a request --------------*- C++ -*-===//
 #ifndef CLEAVE_RUNTIME_BASE_CANCELLATIONTOKEN_H
 #define CLEAVE_RUNTIME_BASE_CANCELLATIONTOKEN_H
 

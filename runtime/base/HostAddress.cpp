@@ -1,4 +1,4 @@
-//===- HostAddress.cpp - By which others reach this machine ----------------===//
+//===- HostAddress.cpp - The address of this host for other hosts ---------===//
 #include "runtime/base/HostAddress.h"
 #include "llvm/ADT/ScopeExit.h"
 #include "llvm/ADT/StringRef.h"

@@ -1,4 +1,4 @@
-//===- Launch.cpp - Which of several processes this one is ----------------===//
+//===- Launch.cpp - Rank and rendezvous of this process -------------------===//
 #include "runtime/base/Launch.h"
 #include "llvm/ADT/SmallVector.h"
 #include "llvm/ADT/StringExtras.h"

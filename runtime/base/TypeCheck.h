@@ -1,4 +1,4 @@
-//===- TypeCheck.h - Compares values with the types that a plan predicts -*- C++ -*-===//
+//===- TypeCheck.h - Checks predicted types ---------------------*- C++ -*-===//
 #ifndef CLEAVE_RUNTIME_BASE_TYPECHECK_H
 #define CLEAVE_RUNTIME_BASE_TYPECHECK_H
 

@@ -1,4 +1,4 @@
-//===- Values.h - Constants and types of a plan as libtorch values -*- C++ -*-===//
+//===- Values.h - Plan constants and types ----------------------*- C++ -*-===//
 #ifndef CLEAVE_RUNTIME_BASE_VALUES_H
 #define CLEAVE_RUNTIME_BASE_VALUES_H
 

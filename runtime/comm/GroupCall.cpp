@@ -1,4 +1,4 @@
-//===- GroupCall.cpp - What a rank says of a call of its group ------------===//
+//===- GroupCall.cpp - The signature of a collective call -----------------===//
 #include "runtime/comm/GroupCall.h"
 #include "runtime/base/Values.h"
 

@@ -1,4 +1,4 @@
-//===- RankSum.cpp - Sums in the order of ranks ---------------------------===//
+//===- RankSum.cpp - Sums in rank order -----------------------------------===//
 #include "runtime/comm/RankSum.h"
 #include <algorithm>
 #include <c10/util/Exception.h>

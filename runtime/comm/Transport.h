@@ -1,4 +1,4 @@
-//===- Transport.h - Messages and a key-value store between processes -*- C++ -*-===//
+//===- Transport.h - Messages and key-value store ---------------*- C++ -*-===//
 //
 // Two services between the processes of a run, as in c10d: point-to-point messages and a key-value store.
 // Gloo.cpp implements both and is the only file that knows c10d. Both throw exceptions derived from

@@ -1,4 +1,4 @@
-//===- DeviceCalls.cpp - What calls of a group give on GPUs ---------------===//
+//===- DeviceCalls.cpp - Results of collectives on GPUs -------------------===//
 #include "runtime/device/DeviceCalls.h"
 #include "collectives/Collectives.h"
 #include <ATen/Functions.h>

@@ -1,4 +1,4 @@
-//===- Streams.cpp - The order of what threads give GPUs ------------------===//
+//===- Streams.cpp - Streams and events of GPUs ---------------------------===//
 #include "runtime/device/Streams.h"
 #include "llvm/ADT/STLExtras.h"
 #include <c10/core/impl/VirtualGuardImpl.h>

@@ -1,4 +1,4 @@
-//===- Exchange.h - Communication between the ranks of a request -*- C++ -*-===//
+//===- Exchange.h - Communication between ranks -----------------*- C++ -*-===//
 #ifndef CLEAVE_RUNTIME_EXCHANGE_EXCHANGE_H
 #define CLEAVE_RUNTIME_EXCHANGE_EXCHANGE_H
 

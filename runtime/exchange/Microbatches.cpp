@@ -1,4 +1,4 @@
-//===- Microbatches.cpp - One request in micro-batches --------------------===//
+//===- Microbatches.cpp - Splits a request into micro-batches -------------===//
 #include "runtime/exchange/Microbatches.h"
 #include "codegen/plan/Batch.h"
 #include <ATen/Functions.h>

@@ -1,4 +1,4 @@
-//===- P2PChannel.cpp - Values between the stages of two processes --------------===//
+//===- P2PChannel.cpp - Values sent between processes ---------------------===//
 #include "runtime/exchange/P2PChannel.h"
 #include "runtime/base/Exceptions.h"
 #include "runtime/base/Values.h"

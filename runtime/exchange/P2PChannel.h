@@ -1,4 +1,4 @@
-//===- P2PChannel.h - Values between the stages of two processes -*- C++ -*-===//
+//===- P2PChannel.h - Values sent between processes -------------*- C++ -*-===//
 //
 // Serialized values travel as one message if they are small, otherwise as one message for the header and one
 // for each block:

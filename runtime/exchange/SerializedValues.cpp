@@ -1,4 +1,4 @@
-//===- SerializedValues.cpp - Values as bytes, and back -----------------------------===//
+//===- SerializedValues.cpp - Serialization of values ---------------------===//
 #include "runtime/exchange/SerializedValues.h"
 #include "runtime/base/DTypes.h"
 #include "runtime/base/Values.h"

@@ -1,4 +1,4 @@
-//===- SignatureInputs.cpp - Inputs of a request by name ------------------===//
+//===- SignatureInputs.cpp - Inputs of a request, by name -----------------===//
 #include "runtime/exchange/SignatureInputs.h"
 #include "runtime/base/Values.h"
 #include "llvm/ADT/STLExtras.h"

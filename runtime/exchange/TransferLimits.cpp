@@ -1,4 +1,4 @@
-//===- TransferLimits.cpp - How much a message of a peer may be -----------===//
+//===- TransferLimits.cpp - Limits of messages from other ranks -----------===//
 #include "runtime/exchange/TransferLimits.h"
 #include "codegen/plan/Batch.h"
 #include "codegen/plan/DimExpr.h"

@@ -1,4 +1,4 @@
-//===- Activity.cpp - What the threads of this process run ----------------===//
+//===- Activity.cpp - What each thread of this process runs ---------------===//
 #include "runtime/executor/Activity.h"
 #include "runtime/executor/Executor.h"
 #include <algorithm>

@@ -1,4 +1,4 @@
-//===- GraphedStage.cpp - A stage's calls as one, on a GPU ------------------===//
+//===- GraphedStage.cpp - A stage as a CUDA graph -------------------------===//
 #include "runtime/executor/GraphedStage.h"
 #include "runtime/base/Exceptions.h"
 #include "runtime/base/Values.h"

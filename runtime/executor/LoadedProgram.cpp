@@ -1,4 +1,4 @@
-//===- LoadedProgram.cpp -----------------------------------------------------------===//
+//===- LoadedProgram.cpp --------------------------------------------------===//
 #include "runtime/executor/LoadedProgram.h"
 #include "runtime/base/Values.h"
 #include "llvm/ADT/DenseSet.h"

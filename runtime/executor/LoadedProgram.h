@@ -1,4 +1,4 @@
-//===- LoadedProgram.h - A program with operators and last uses resolved -*- C++ -*-===//
+//===- LoadedProgram.h - A resolved program ---------------------*- C++ -*-===//
 #ifndef CLEAVE_RUNTIME_EXECUTOR_LOADEDPROGRAM_H
 #define CLEAVE_RUNTIME_EXECUTOR_LOADEDPROGRAM_H
 

@@ -1,4 +1,4 @@
-//===- SetupWatch.cpp - Plans whose loading does not end ------------------===//
+//===- SetupWatch.cpp - Timeout of loading a plan -------------------------===//
 #include "runtime/executor/SetupWatch.h"
 #include "runtime/executor/Activity.h"
 #include <utility>

@@ -1,4 +1,4 @@
-//===- CpuKernels.cpp - Other kernels for operators on the CPU ------------===//
+//===- CpuKernels.cpp - Faster CPU kernels of operators -------------------===//
 #include "runtime/operators/CpuKernels.h"
 #include <ATen/Context.h>
 #include <ATen/autocast_mode.h>

@@ -1,4 +1,4 @@
-//===- OperatorGuards.cpp - Arguments that kernels trust ------------------===//
+//===- OperatorGuards.cpp - Checks that kernels lack ----------------------===//
 #include "runtime/operators/OperatorGuards.h"
 #include "codegen/plan/Plan.h"
 #include "runtime/base/DTypes.h"

@@ -1,4 +1,4 @@
-//===- OperatorGuards.h - Checks of arguments that kernels trust -*- C++ -*-===//
+//===- OperatorGuards.h - Checks that kernels lack --------------*- C++ -*-===//
 #ifndef CLEAVE_RUNTIME_OPERATORS_OPERATORGUARDS_H
 #define CLEAVE_RUNTIME_OPERATORS_OPERATORGUARDS_H
 

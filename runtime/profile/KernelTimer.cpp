@@ -1,4 +1,4 @@
-//===- KernelTimer.cpp - How long devices take for operators --------------===//
+//===- KernelTimer.cpp - Times operators on devices -----------------------===//
 #include "runtime/profile/KernelTimer.h"
 #include "runtime/base/Exceptions.h"
 #include "runtime/device/Device.h"

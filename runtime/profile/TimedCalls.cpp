@@ -1,4 +1,4 @@
-//===- TimedCalls.cpp - Calls of an operator on several devices -----------===//
+//===- TimedCalls.cpp - Calls timed on all devices ------------------------===//
 #include "runtime/profile/TimedCalls.h"
 #include "runtime/operators/Operators.h"
 #include <algorithm>

@@ -1,4 +1,4 @@
-//===- TimedCalls.h - Timed calls of an operator on several devices -*- C++ -*-===//
+//===- TimedCalls.h - Calls timed on all devices ----------------*- C++ -*-===//
 #ifndef CLEAVE_RUNTIME_PROFILE_TIMEDCALLS_H
 #define CLEAVE_RUNTIME_PROFILE_TIMEDCALLS_H
 

@@ -1,4 +1,4 @@
-//===- TimingProcess.cpp - Devices that are processes, timed --------------===//
+//===- TimingProcess.cpp - Times devices of several processes -------------===//
 #include "runtime/profile/TimingProcess.h"
 #include "runtime/base/Exceptions.h"
 #include "runtime/base/HostAddress.h"

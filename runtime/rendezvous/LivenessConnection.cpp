@@ -1,4 +1,4 @@
-//===- LivenessConnection.cpp - Seeing at once that a process is gone ---------------===//
+//===- LivenessConnection.cpp - Detects dead processes --------------------===//
 #include "runtime/rendezvous/LivenessConnection.h"
 #include "codegen/plan/Printable.h"
 #include "runtime/base/HostAddress.h"

@@ -1,4 +1,4 @@
-//===- LivenessConnection.h - Detects dead processes by their TCP connections -*- C++ -*-===//
+//===- LivenessConnection.h - Detects dead processes ------------*- C++ -*-===//
 //
 // Each process keeps a TCP connection to rank 0. It carries only the name of the process and, at the end, a
 // goodbye or the reason of a failure:

@@ -1,4 +1,4 @@
-//===- Membership.cpp - The processes of a run, and how they end together ------===//
+//===- Membership.cpp - The processes of a run ----------------------------===//
 #include "runtime/rendezvous/Membership.h"
 #include "codegen/plan/Printable.h"
 #include "runtime/base/Exceptions.h"

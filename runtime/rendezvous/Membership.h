@@ -1,11 +1,11 @@
-//===- Membership.h - The processes of a run: joining, failing, leaving -*- C++ -*-===//
+//===- Membership.h - The processes of a run --------------------*- C++ -*-===//
 //
 // Each process runs one rank. A failure anywhere ends all processes with one message: the first that was
 // written to the store. Three threads see to that, from the rendezvous on:
 //
-//   beat    writes this process's status to the store; reads the statuses of others and whether the run
-//   failed life    watches the liveness connections, which tell when a process has died clock   checks
-//   deadlines, also while the store does not answer
+//   beat    writes this process's status to the store, reads those of others and whether the run failed
+//   life    watches the liveness connections, which tell when a process has died
+//   clock   checks deadlines, also while the store does not answer
 //
 //===----------------------------------------------------------------------===//
 #ifndef CLEAVE_RUNTIME_RENDEZVOUS_MEMBERSHIP_H

@@ -1,4 +1,4 @@
-//===- MembershipJoin.cpp - How the processes of a run meet --------------------===//
+//===- MembershipJoin.cpp - How the processes of a run meet ---------------===//
 #include "codegen/plan/Printable.h"
 #include "runtime/base/Exceptions.h"
 #include "runtime/base/HostAddress.h"

@@ -1,4 +1,4 @@
-//===- PeerWaits.cpp - How long other processes are waited for ------------===//
+//===- PeerWaits.cpp - Timeouts of waits for other processes --------------===//
 #include "runtime/rendezvous/PeerWaits.h"
 #include "codegen/plan/Printable.h"
 #include "llvm/ADT/StringRef.h"

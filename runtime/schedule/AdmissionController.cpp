@@ -1,4 +1,4 @@
-//===- AdmissionController.cpp --------------------------------------------------------===//
+//===- AdmissionController.cpp --------------------------------------------===//
 #include "runtime/schedule/AdmissionController.h"
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-//===- AdmissionController.h - Limits the requests of a session under way -*- C++ -*-===//
+//===- AdmissionController.h - Limits requests under way --------*- C++ -*-===//
 #ifndef CLEAVE_RUNTIME_SCHEDULE_ADMISSIONCONTROLLER_H
 #define CLEAVE_RUNTIME_SCHEDULE_ADMISSIONCONTROLLER_H
 

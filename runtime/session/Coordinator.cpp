@@ -1,4 +1,4 @@
-//===- Coordinator.cpp - What process 0 has the others do ------------------------===//
+//===- Coordinator.cpp - Commands from process 0 to the others ------------===//
 #include "runtime/session/Coordinator.h"
 #include "runtime/base/DTypes.h"
 #include "runtime/base/Exceptions.h"

@@ -1,4 +1,4 @@
-//===- Precision.cpp - How exactly devices compute ------------------------===//
+//===- Precision.cpp - TF32 on GPUs ---------------------------------------===//
 #include "runtime/session/Precision.h"
 #include "llvm/ADT/STLExtras.h"
 #include <ATen/Context.h>

@@ -1,4 +1,4 @@
-//===- DeviceProcessGroup.cpp - GPUs of several processes, connected -------------===//
+//===- DeviceProcessGroup.cpp - GPUs as a c10d group ----------------------===//
 #include "runtime/comm/local/DeviceProcessGroup.h"
 #include "llvm/ADT/STLExtras.h"
 #include <ATen/Functions.h>

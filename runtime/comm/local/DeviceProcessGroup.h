@@ -1,4 +1,4 @@
-//===- DeviceProcessGroup.h - GPUs of several processes as one c10d group -*- C++ -*-===//
+//===- DeviceProcessGroup.h - GPUs as a c10d group --------------*- C++ -*-===//
 #ifndef CLEAVE_RUNTIME_COMM_LOCAL_DEVICEPROCESSGROUP_H
 #define CLEAVE_RUNTIME_COMM_LOCAL_DEVICEPROCESSGROUP_H
 

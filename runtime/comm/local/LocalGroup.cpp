@@ -1,4 +1,4 @@
-//===- LocalGroup.cpp - A tensor group of threads -------------------------===//
+//===- LocalGroup.cpp - Collectives between threads -----------------------===//
 #include "runtime/comm/local/LocalGroup.h"
 #include "collectives/Collectives.h"
 #include "runtime/comm/RankSum.h"

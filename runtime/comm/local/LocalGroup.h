@@ -1,4 +1,4 @@
-//===- LocalGroup.h - Collectives between threads of one process -*- C++ -*-===//
+//===- LocalGroup.h - Collectives between threads ---------------*- C++ -*-===//
 #ifndef CLEAVE_RUNTIME_COMM_LOCAL_LOCALGROUP_H
 #define CLEAVE_RUNTIME_COMM_LOCAL_LOCALGROUP_H
 

@@ -1,4 +1,4 @@
-//===- DeviceLinks.cpp - Which GPUs of a run reach each other -------------===//
+//===- DeviceLinks.cpp - GPU connections of a process ---------------------===//
 #include "runtime/comm/process/DeviceLinks.h"
 #include "codegen/plan/Printable.h"
 #include "codegen/plan/Schedule.h"

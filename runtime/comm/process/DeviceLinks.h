@@ -1,4 +1,4 @@
-//===- DeviceLinks.h - GPU connections between the processes of a run -*- C++ -*-===//
+//===- DeviceLinks.h - GPU connections of a process -------------*- C++ -*-===//
 //
 // Tensors between two processes with GPUs go through NCCL; each process uses one GPU. Their number and sizes,
 // and everything that concerns a CPU, go through messages.

@@ -1,4 +1,4 @@
-//===- PeerGroup.cpp - A tensor group of processes ------------------------===//
+//===- PeerGroup.cpp - Collectives between processes ----------------------===//
 #include "runtime/comm/process/PeerGroup.h"
 #include "collectives/Collectives.h"
 #include "runtime/base/DTypes.h"

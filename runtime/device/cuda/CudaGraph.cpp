@@ -1,4 +1,4 @@
-//===- CudaGraph.cpp - What a stream was given, as a whole ----------------===//
+//===- CudaGraph.cpp - Capture of CUDA graphs -----------------------------===//
 //
 // libtorch has a class for that, at::cuda::CUDAGraph, which has the GPU's generator of random numbers, one
 // for all threads, take part in each capture, without a lock, and leaves it and the allocators as they are

@@ -1,4 +1,4 @@
-//===- Nccl.cpp - GPUs of several processes -------------------------------===//
+//===- Nccl.cpp - NCCL between GPUs of several processes ------------------===//
 #include "runtime/device/cuda/Nccl.h"
 #include <c10/util/env.h>
 #include <cstdio>
