@@ -1,4 +1,4 @@
-//===- PlanOptions.cpp - Options that decide what plan a model becomes ----===//
+//===- PlanOptions.cpp - Options of compile and simulate ------------------===//
 #include "tools/cleave/PlanOptions.h"
 #include "partitioner/machine/Machine.h"
 #include "tools/cleave/Commands.h"

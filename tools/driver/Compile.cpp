@@ -1,4 +1,4 @@
-//===- Compile.cpp - From a model file to a plan --------------------------===//
+//===- Compile.cpp - Compiles a model file to a plan ----------------------===//
 #include "tools/driver/Compile.h"
 #include "codegen/Shards.h"
 #include "codegen/plan/OutputDirectory.h"

@@ -1,4 +1,4 @@
-//===- OriginalModel.cpp - The TorchScript module, run as it is -----------===//
+//===- OriginalModel.cpp - Runs the TorchScript module --------------------===//
 #include "tools/driver/OriginalModel.h"
 #include "frontend/archive/TorchScriptError.h"
 #include "runtime/base/Values.h"

@@ -1,4 +1,4 @@
-//===- Verify.cpp - A plan against its original ---------------------------===//
+//===- Verify.cpp - Compares a plan with its model ------------------------===//
 #include "tools/driver/Verify.h"
 #include "codegen/plan/DimExpr.h"
 #include "frontend/archive/TorchScriptFile.h"

@@ -1,4 +1,4 @@
-//===- HtmlChart.cpp - Axes and rows of pictures --------------------------===//
+//===- HtmlChart.cpp - Axes and rows of charts ----------------------------===//
 #include "tools/cleave/inspect/HtmlChart.h"
 #include "codegen/plan/PlanFacts.h"
 #include "llvm/Support/Format.h"

@@ -1,4 +1,4 @@
-//===- HtmlMemory.cpp - What devices hold ---------------------------------===//
+//===- HtmlMemory.cpp - Memory of devices ---------------------------------===//
 #include "tools/cleave/inspect/HtmlMemory.h"
 #include "codegen/plan/PlanFacts.h"
 #include "tools/cleave/inspect/HtmlChart.h"

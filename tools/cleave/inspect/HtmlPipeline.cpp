@@ -1,4 +1,4 @@
-//===- HtmlPipeline.cpp - Stages side by side -----------------------------===//
+//===- HtmlPipeline.cpp - Stages of a plan --------------------------------===//
 #include "tools/cleave/inspect/HtmlPipeline.h"
 #include "codegen/plan/PlanFacts.h"
 #include "tools/cleave/inspect/ModuleTree.h"

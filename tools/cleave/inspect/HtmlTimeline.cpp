@@ -1,4 +1,4 @@
-//===- HtmlTimeline.cpp - What devices do when ----------------------------===//
+//===- HtmlTimeline.cpp - Timeline of devices -----------------------------===//
 #include "tools/cleave/inspect/HtmlTimeline.h"
 #include "codegen/plan/PlanFacts.h"
 #include "tools/cleave/inspect/HtmlChart.h"

@@ -1,4 +1,4 @@
-//===- HtmlWriter.cpp - HTML in which text is data ------------------------===//
+//===- HtmlWriter.cpp - Writes escaped HTML -------------------------------===//
 #include "tools/cleave/inspect/HtmlWriter.h"
 #include "codegen/plan/JsonText.h"
 #include "llvm/ADT/StringExtras.h"

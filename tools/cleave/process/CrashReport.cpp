@@ -1,4 +1,4 @@
-//===- CrashReport.cpp - What is said of a crash --------------------------===//
+//===- CrashReport.cpp - Reports of crashes -------------------------------===//
 #include "tools/cleave/process/CrashReport.h"
 #include "codegen/plan/ErrorLines.h"
 #include "codegen/plan/InputFile.h"

@@ -1,4 +1,4 @@
-//===- LastWord.cpp - What a process says when it ends --------------------===//
+//===- LastWord.cpp - Last output of a process ----------------------------===//
 #include "tools/cleave/process/LastWord.h"
 #include <algorithm>
 #include <cerrno>

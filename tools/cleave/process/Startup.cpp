@@ -1,4 +1,4 @@
-//===- Startup.cpp - What the program does before all else ----------------===//
+//===- Startup.cpp - Set-up of the process --------------------------------===//
 #include "tools/cleave/process/Startup.h"
 #include "codegen/plan/ErrorLines.h"
 #include "codegen/plan/Printable.h"

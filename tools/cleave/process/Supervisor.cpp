@@ -1,4 +1,4 @@
-//===- Supervisor.cpp - Work on files from strangers ----------------------===//
+//===- Supervisor.cpp - Supervises work on untrusted files ----------------===//
 #include "tools/cleave/process/Supervisor.h"
 #include "codegen/plan/ErrorLines.h"
 #include "codegen/plan/Printable.h"

@@ -1,4 +1,4 @@
-//===- RankProcess.cpp - A command as one of several processes ------------===//
+//===- RankProcess.cpp - A process of a run -------------------------------===//
 #include "tools/cleave/run/RankProcess.h"
 #include "codegen/plan/Printable.h"
 #include "codegen/plan/TemporaryPath.h"

@@ -1,4 +1,4 @@
-//===- RunFiles.cpp - The files of `cleave run` ---------------------------===//
+//===- RunFiles.cpp - Files of `cleave run` -------------------------------===//
 #include "tools/cleave/run/RunFiles.h"
 #include "codegen/plan/AtomicFile.h"
 #include "llvm/ADT/SmallString.h"

@@ -1,4 +1,4 @@
-//===- RunInputs.cpp - What `cleave run` runs on --------------------------===//
+//===- RunInputs.cpp - Inputs of `cleave run` -----------------------------===//
 #include "tools/cleave/run/RunInputs.h"
 #include "codegen/plan/Checksum.h"
 #include "runtime/base/DTypes.h"

@@ -1,4 +1,4 @@
-//===- RunMeasurement.cpp - What `cleave run` runs and measures -----------===//
+//===- RunMeasurement.cpp - Measurements of `cleave run` ------------------===//
 #include "tools/cleave/run/RunMeasurement.h"
 #include "llvm/ADT/STLExtras.h"
 #include <chrono>

@@ -1,4 +1,4 @@
-//===- RunReport.cpp - What `cleave run` prints ---------------------------===//
+//===- RunReport.cpp - Report of `cleave run` -----------------------------===//
 #include "tools/cleave/run/RunReport.h"
 #include "codegen/plan/PlanFacts.h"
 #include "codegen/plan/Printable.h"

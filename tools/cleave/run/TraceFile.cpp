@@ -1,4 +1,4 @@
-//===- TraceFile.cpp - What ranks did, for trace viewers ------------------===//
+//===- TraceFile.cpp - Traces for trace viewers ---------------------------===//
 #include "tools/cleave/run/TraceFile.h"
 #include "codegen/plan/JsonText.h"
 #include "codegen/plan/Schedule.h"

@@ -1,4 +1,4 @@
-//===- TraceMerge.cpp - One trace of what all processes have traced -------===//
+//===- TraceMerge.cpp - Merges the traces of processes --------------------===//
 #include "tools/cleave/run/TraceMerge.h"
 #include "codegen/plan/Printable.h"
 #include "runtime/device/PlanRanks.h"

@@ -1,4 +1,4 @@
-//===- TraceSpool.cpp - What one process of a run has traced --------------===//
+//===- TraceSpool.cpp - Trace events on disk ------------------------------===//
 #include "tools/cleave/run/TraceSpool.h"
 #include "codegen/plan/TemporaryPath.h"
 #include "llvm/ADT/SmallString.h"

@@ -1,4 +1,4 @@
-//===- ProgressBar.cpp - A line on a terminal that says how far it is -----===//
+//===- ProgressBar.cpp - Progress on a terminal ---------------------------===//
 #include "tools/cleave/text/ProgressBar.h"
 #include "codegen/plan/Printable.h"
 #include "llvm/Support/FormatVariadic.h"

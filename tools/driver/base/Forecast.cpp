@@ -1,4 +1,4 @@
-//===- Forecast.cpp - What a plan's schedule takes ------------------------===//
+//===- Forecast.cpp - Predicted times and memory of a plan ----------------===//
 #include "tools/driver/base/Forecast.h"
 #include "codegen/plan/Batch.h"
 #include "codegen/plan/PlanFacts.h"

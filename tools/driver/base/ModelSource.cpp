@@ -1,4 +1,4 @@
-//===- ModelSource.cpp - The model that is compiled -----------------------===//
+//===- ModelSource.cpp - The input model ----------------------------------===//
 #include "tools/driver/base/ModelSource.h"
 #include "codegen/plan/InputFile.h"
 #include "ir/Schemas.h"

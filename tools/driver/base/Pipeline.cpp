@@ -1,4 +1,4 @@
-//===- Pipeline.cpp - The passes of a compilation -------------------------===//
+//===- Pipeline.cpp - Pass pipelines of a compilation ---------------------===//
 #include "tools/driver/base/Pipeline.h"
 #include "codegen/plan/OutputBroker.h"
 #include "codegen/plan/OutputDirectory.h"

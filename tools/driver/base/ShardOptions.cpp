@@ -1,4 +1,4 @@
-//===- ShardOptions.cpp - How weights are to be split ---------------------===//
+//===- ShardOptions.cpp - Sharding rules for weights ----------------------===//
 #include "tools/driver/base/ShardOptions.h"
 #include "codegen/plan/InputFile.h"
 #include "partitioner/machine/JsonFile.h"

@@ -1,4 +1,4 @@
-//===- JoinedMachine.cpp - One machine of several parts -------------------===//
+//===- JoinedMachine.cpp - Joins machines of several hosts ----------------===//
 #include "tools/driver/profile/JoinedMachine.h"
 #include "llvm/ADT/STLExtras.h"
 #include <algorithm>

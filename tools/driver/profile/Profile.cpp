@@ -1,4 +1,4 @@
-//===- Profile.cpp - A machine from measurements --------------------------===//
+//===- Profile.cpp - Measures a machine -----------------------------------===//
 #include "tools/driver/profile/Profile.h"
 #include "runtime/base/Exceptions.h"
 #include "runtime/profile/KernelTimer.h"

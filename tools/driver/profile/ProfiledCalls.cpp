@@ -1,4 +1,4 @@
-//===- ProfiledCalls.cpp - Operands of calls that are timed ---------------===//
+//===- ProfiledCalls.cpp - Operands of timed calls ------------------------===//
 #include "tools/driver/profile/ProfiledCalls.h"
 #include <ATen/TensorIterator.h>
 #include <algorithm>

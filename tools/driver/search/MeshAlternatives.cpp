@@ -1,4 +1,4 @@
-//===- MeshAlternatives.cpp - What is said of meshes ----------------------===//
+//===- MeshAlternatives.cpp - Alternatives of a chosen mesh ---------------===//
 #include "tools/driver/search/MeshAlternatives.h"
 #include "partitioner/machine/Failure.h"
 #include "tools/driver/search/SearchWatch.h"

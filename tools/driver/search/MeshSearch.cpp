@@ -1,4 +1,4 @@
-//===- MeshSearch.cpp - The mesh that takes least time --------------------===//
+//===- MeshSearch.cpp - Searches for the fastest mesh ---------------------===//
 #include "tools/driver/search/MeshSearch.h"
 #include "partitioner/search/PipelineSearch.h"
 #include "partitioner/sharding/Sharding.h"

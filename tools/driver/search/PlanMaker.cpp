@@ -1,4 +1,4 @@
-//===- PlanMaker.cpp - The passes over one model --------------------------===//
+//===- PlanMaker.cpp - Makes plans of one model ---------------------------===//
 #include "tools/driver/search/PlanMaker.h"
 #include "codegen/EmitPlan.h"
 #include "ir/NearestName.h"

@@ -1,4 +1,4 @@
-//===- SearchWatch.cpp - A search for a mesh, from outside ----------------===//
+//===- SearchWatch.cpp - Progress and stopping of a mesh search -----------===//
 #include "tools/driver/search/SearchWatch.h"
 #include "tools/driver/base/StopSource.h"
 #include "llvm/ADT/STLExtras.h"

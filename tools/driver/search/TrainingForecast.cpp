@@ -1,4 +1,4 @@
-//===- TrainingForecast.cpp - What a training step would take -------------===//
+//===- TrainingForecast.cpp - Forecast of a training step -----------------===//
 #include "tools/driver/search/TrainingForecast.h"
 #include "ir/semantics/OpSemantics.h"
 #include "tools/driver/base/Forecast.h"
