@@ -38,9 +38,9 @@ static constexpr uint32_t kRanks = 3;
 
 namespace {
 /// Receives the messages of a case, and keeps what is sent as one.
-class CaseWire final : public Transport {
+class CaseTransport final : public Transport {
 public:
-  explicit CaseWire(StringRef rest = {}) : rest(rest) {}
+  explicit CaseTransport(StringRef rest = {}) : rest(rest) {}
   std::unique_ptr<Message> send(uint32_t, Tag, const void *data, size_t bytes) override {
     char length[kLengthBytes];
     llvm::support::endian::write16le(length, uint16_t(bytes));
@@ -75,10 +75,10 @@ static const plan::Plan &planOf() {
 //===- Seeds --------------------------------------------------------------===//
 
 static std::string sentAs(Target target, std::vector<IValue> values) {
-  CaseWire wire;
-  Sender sender(wire, 0, Tag::Values);
+  CaseTransport transport;
+  Sender sender(transport, 0, Tag::Values);
   sender.send(values);
-  return std::string(1, char(target)) + wire.sent;
+  return std::string(1, char(target)) + transport.sent;
 }
 
 static at::Tensor call(Communicator &group, GroupOperation operation) {
@@ -100,14 +100,14 @@ static at::Tensor call(Communicator &group, GroupOperation operation) {
 
 /// What a rank says in the first round, from each of the others.
 static std::string groupSeed(GroupOperation operation) {
-  CaseWire wire;
-  PeerGroup group(wire, 0, kRanks, 0);
+  CaseTransport transport;
+  PeerGroup group(transport, 0, kRanks, 0);
   try {
     call(group, operation);
   } catch (const TransportClosed &) {
     // Nobody answers; what goes to rank 1 has gone.
   }
-  return std::string(1, char(Group + int(operation))) + wire.sent + wire.sent;
+  return std::string(1, char(Group + int(operation))) + transport.sent + transport.sent;
 }
 
 std::vector<std::string> seeds() {
@@ -137,23 +137,23 @@ std::vector<std::string> seeds() {
 
 //===- Cases --------------------------------------------------------------===//
 
-static void receiveValues(StringRef rest, bool areOrders) {
-  CaseWire wire(rest);
+static void receiveValues(StringRef rest, bool areCommands) {
+  CaseTransport transport(rest);
   const MemoryAccountRef account{new MemoryAccount("fuzz")};
-  Receiver receiver(wire, 1, Tag::Values, *account, kLimits);
+  Receiver receiver(transport, 1, Tag::Values, *account, kLimits);
   std::vector<IValue> values;
   receiver.take(values);
   promise(values.size() <= kLimits.values, "more values than are expected");
   for (const IValue &value : values)
     promise(!value.isTensor() || !value.toTensor().defined() || value.toTensor().nbytes() <= kLimits.bytes,
             "more bytes than are expected");
-  if (areOrders)
+  if (areCommands)
     promise(readCommand(planOf(), values).signature < planOf().signatures.size(), "a signature that is none");
 }
 
 static void callGroup(StringRef rest, GroupOperation operation) {
-  CaseWire wire(rest);
-  PeerGroup group(wire, 0, kRanks, 0);
+  CaseTransport transport(rest);
+  PeerGroup group(transport, 0, kRanks, 0);
   promise(call(group, operation).numel() <= kRanks * kRanks * 2, "more than ranks have given");
 }
 

@@ -109,7 +109,7 @@ void PipelineWriter::writeOverview() {
   }
 }
 
-//===- AdmissionController ------------------------------------------------------------===//
+//===- Traffic ------------------------------------------------------------===//
 
 void PipelineWriter::writeAmountOf(const Transfer &transfer) {
   if (plan.stages[transfer.from]->ranks == plan.stages[transfer.to]->ranks) {
@@ -152,7 +152,7 @@ void PipelineWriter::writeLanes() {
     writeAmountOf(transfer);
   }
   if (left)
-    html.leaf("p", formatv("{0} more over other stages: see AdmissionController", left), {{"class", "more"}});
+    html.leaf("p", formatv("{0} more over other stages: see Traffic", left), {{"class", "more"}});
 }
 
 //===- A stage ------------------------------------------------------------===//
