@@ -44,20 +44,20 @@ static std::string addressOfInterface(const std::string &name) {
     for (const ifaddrs *one = all; one; one = one->ifa_next)
       if (name == one->ifa_name && one->ifa_addr && one->ifa_addr->sa_family == family &&
           hostNameOf(one->ifa_addr, family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6), address,
-                    unused))
+                     unused))
         return address;
   throw std::runtime_error("GLOO_SOCKET_IFNAME " + name +
                            ": this machine has no such interface with an address");
 }
 
-/// Of the interface by which packets go to the store.
+/// Address of the interface that routes packets to the store.
 static std::string addressTowards(const std::string &host, uint16_t port) {
   addrinfo hints{}, *found = nullptr;
   hints.ai_socktype = SOCK_DGRAM;
   if (getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found) != 0 || !found)
     throw std::runtime_error("MASTER_ADDR " + host + ": there is no machine of that name");
   auto release = llvm::make_scope_exit([&] { freeaddrinfo(found); });
-  // Nothing is sent: connecting a datagram socket only chooses the way.
+  // Connecting a datagram socket only selects the route; nothing is sent.
   const int way = socket(found->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
   auto closing = llvm::make_scope_exit([&] { closeSocket(way); });
   std::string address, unused;

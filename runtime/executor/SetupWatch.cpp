@@ -5,7 +5,7 @@
 
 namespace cleave::runtime {
 
-/// Of the session that this thread opens; null where none is watched.
+/// Watch of the session that this thread opens; null if there is none.
 static thread_local SetupWatch *current = nullptr;
 
 SetupWatch::SetupWatch(std::chrono::seconds limit, std::function<void(const std::string &)> told)

@@ -17,7 +17,7 @@ using llvm::Error;
 using llvm::Expected;
 
 namespace {
-/// Of processes.
+/// Timing group of processes.
 class PeerTimingGroup final : public TimingGroup {
 public:
   explicit PeerTimingGroup(PeerGroup &group) : group(group) {}
@@ -26,7 +26,7 @@ public:
   std::optional<double> agree(uint32_t, double seconds) override {
     return group.broadcast(at::scalar_tensor(seconds, at::kDouble), 0).item<double>();
   }
-  /// What a process fails by ends the others.
+  /// The failure of a process ends the others through Membership.
   void abandon() override {}
 
 private:
@@ -48,7 +48,7 @@ public:
 
 private:
   bool begins() const { return process.rank() == ends[0]; }
-  /// Of each hop, at the end that begins; elsewhere 0.
+  /// Seconds per hop, at the end that begins; 0 elsewhere.
   double secondsOfHops(int64_t bytes);
   double secondsOfAdding(int64_t bytes) const;
 
@@ -76,7 +76,7 @@ Expected<double> TimingProcess::Timer::secondsOf(const Call &timed, const Call *
   return found;
 }
 
-/// A value that goes to and fro between two processes, with the word whether it does so for the last time.
+/// A tensor that goes back and forth between two processes, with a flag for the last time.
 class TimingProcess::Hops {
 public:
   Hops(TimingProcess &process, uint32_t other, int64_t bytes)
@@ -91,8 +91,8 @@ public:
     ways.in.take(values);
     TORCH_CHECK(values.size() == 2 && values[0].isTensor() && values[1].isBool(),
                 "found another value than was sent");
-    // Over a slow link all of them may take longer than the others would wait for a process that does
-    // nothing.
+    // Counted, so that a slow link is seen as progress: all messages together may take longer than processes
+    // wait for one that shows none.
     ++process.messages;
     tensor = values[0].toTensor();
     return values[1].toBool();
@@ -116,7 +116,7 @@ double TimingProcess::Timer::secondsOfHops(int64_t bytes) {
     }
     return 0;
   }
-  // To warm up.
+  // Warm-up.
   hops.give(false);
   hops.take();
   std::vector<double> trips;
@@ -128,7 +128,7 @@ double TimingProcess::Timer::secondsOfHops(int64_t bytes) {
     hops.take();
     trips.push_back(seconds() - left);
   }
-  // The system may run something else meanwhile.
+  // The median, since a trip may be preempted.
   const auto middle = trips.begin() + (trips.size() - 1) / 2;
   std::nth_element(trips.begin(), middle, trips.end());
   return *middle / 2;
@@ -169,8 +169,8 @@ Expected<std::unique_ptr<TimingProcess>> TimingProcess::join(Options options) {
   auto resolved = resolveTimedDevice(options.device);
   if (!resolved)
     return resolved.takeError();
-  auto membership =
-      Membership::join(options.launch, "--passes or --quick", options.task, {options.timeout, options.timeout});
+  auto membership = Membership::join(options.launch, "--passes or --quick", options.task,
+                                     {options.timeout, options.timeout});
   if (!membership)
     return membership.takeError();
   const uint32_t sharers = options.launch.localSize;
@@ -191,7 +191,7 @@ Error TimingProcess::begin() {
       options.failed(message);
   };
   membership->serve({status, failed, [] {}});
-  // The name alone would not do: namespaces of one machine, which only links connect, have it in common.
+  // Host names do not suffice: network namespaces of one machine share them, though only links connect them.
   utsname system;
   const std::string name = uname(&system) == 0 ? system.nodename : "?";
   auto address = catching([&]() -> Expected<std::string> { return hostAddress(options.launch); });
