@@ -31,9 +31,9 @@ inline constexpr char kPlanFileName[] = "plan.fb";
 
 /// `rank-000.safetensors`.
 std::string shardFileName(uint32_t rank);
-/// Whether a plan's folder has files of this name: `plan.fb` and those of shards.
+/// True if a plan's folder has files of this name: `plan.fb`, or a shard file.
 bool isPlanFileName(llvm::StringRef name);
-/// Whether the file begins as a `plan.fb` does.
+/// True if the file begins like a `plan.fb`.
 bool beginsLikePlan(llvm::StringRef path);
 
 /// Convert a digest to the form that the plan stores, and back.
