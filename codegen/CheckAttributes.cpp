@@ -1,8 +1,8 @@
 //===- CheckAttributes.cpp - What plans are emitted from ------------------===//
 #include "codegen/CheckAttributes.h"
 #include "ir/Cleave.h"
-#include "ir/Signature.h"
 #include "ir/ExampleShapes.h"
+#include "ir/Signature.h"
 #include "passes/Passes.h"
 #include "passes/TensorShardings.h"
 

@@ -1,8 +1,8 @@
 //===- Notes.cpp - What a person should know of a plan --------------------===//
 #include "codegen/Notes.h"
 #include "codegen/plan/OperatorName.h"
-#include "ir/OperatorDialect.h"
 #include "ir/ExampleShapes.h"
+#include "ir/OperatorDialect.h"
 #include "ir/semantics/OpSemantics.h"
 #include "partitioner/graph/LimitRange.h"
 #include "passes/Passes.h"

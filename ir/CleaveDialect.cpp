@@ -66,7 +66,8 @@ LogicalResult ParamOp::verify() {
                 !llvm::is_contained(shard->getExtents(), type.getDimSize(shard->getDim()))))
     return emitOpError("found ") << getResult().getType() << ", expected a rank's part of " << *shard;
   if (getWrapped() && (!type || type.getRank() != 0))
-    return emitOpError("found a wrapped number of ") << getResult().getType() << ", expected a tensor without dimensions";
+    return emitOpError("found a wrapped number of ")
+           << getResult().getType() << ", expected a tensor without dimensions";
   return success();
 }
 

@@ -39,8 +39,8 @@ static LogicalResult verifyOperator(Operation *op) {
     std::string names;
     for (auto &argument : schema.arguments)
       names += (names.empty() ? "" : ", ") + argument.name;
-    return op->emitOpError("found ") << op->getNumOperands() << " operands, expected " << schema.arguments.size()
-                                     << " (" << names << ")";
+    return op->emitOpError("found ") << op->getNumOperands() << " operands, expected "
+                                     << schema.arguments.size() << " (" << names << ")";
   }
   if (op->getNumResults() != schema.results.size())
     return op->emitOpError("found ") << op->getNumResults() << " results, expected " << schema.results.size();
@@ -52,7 +52,8 @@ namespace {
 struct OperatorModel : OperationName::Impl {
   OperatorModel(StringRef name, Dialect *dialect, TypeID id)
       : Impl(name, dialect, id, mlir::detail::InterfaceMap()) {}
-  LogicalResult foldHook(Operation *op, ArrayRef<Attribute> operands, SmallVectorImpl<OpFoldResult> &results) final {
+  LogicalResult foldHook(Operation *op, ArrayRef<Attribute> operands,
+                         SmallVectorImpl<OpFoldResult> &results) final {
     return foldOperator(OperatorOp(op), operands, results);
   }
   void getCanonicalizationPatterns(RewritePatternSet &, MLIRContext *) final {}
@@ -72,7 +73,8 @@ struct OperatorModel : OperationName::Impl {
   std::optional<Attribute> getInherentAttr(Operation *, StringRef) final { return std::nullopt; }
   void setInherentAttr(Operation *, StringAttr, Attribute) final {}
   void populateInherentAttrs(Operation *, NamedAttrList &) final {}
-  LogicalResult verifyInherentAttrs(OperationName, NamedAttrList &, function_ref<InFlightDiagnostic()>) final {
+  LogicalResult verifyInherentAttrs(OperationName, NamedAttrList &,
+                                    function_ref<InFlightDiagnostic()>) final {
     return success();
   }
   int getOpPropertyByteSize() final { return 0; }
@@ -137,7 +139,8 @@ OperatorDialect::OperatorDialect(StringRef ns, TypeID id, MLIRContext *context) 
   }
 }
 
-Operation *OperatorDialect::materializeConstant(OpBuilder &builder, Attribute value, Type type, Location loc) {
+Operation *OperatorDialect::materializeConstant(OpBuilder &builder, Attribute value, Type type,
+                                                Location loc) {
   return builder.create<ConstantOp>(loc, type, value);
 }
 

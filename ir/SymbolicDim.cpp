@@ -112,7 +112,8 @@ std::optional<SymbolicDim> SymbolicDim::parse(llvm::StringRef text) {
   auto [sum, by] = text.split("floordiv");
   if (!by.empty()) {
     sum = sum.trim();
-    if (by.trim().getAsInteger(10, divisor) || divisor < 1 || !sum.consume_front("(") || !sum.consume_back(")"))
+    if (by.trim().getAsInteger(10, divisor) || divisor < 1 || !sum.consume_front("(") ||
+        !sum.consume_back(")"))
       return std::nullopt;
   }
   std::map<Monomial, int64_t> terms;

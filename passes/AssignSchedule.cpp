@@ -24,9 +24,9 @@ struct AssignSchedule : impl::AssignScheduleBase<AssignSchedule> {
   void runOnOperation() override {
     func::FuncOp function = getOperation();
     // Not all of them are written again.
-    for (StringRef own :
-         {kRanksAttr, kDataRanksAttr, kMicrobatchesAttr, kMicrobatchSecondsAttr, kLinkAttr, kLinkOverridesAttr,
-          kMachineAttr, kDevicesAttr, kThreadsAttr, kMemoryLimitsAttr, kBatchAttr, kBatchObstacleAttr})
+    for (StringRef own : {kRanksAttr, kDataRanksAttr, kMicrobatchesAttr, kMicrobatchSecondsAttr, kLinkAttr,
+                          kLinkOverridesAttr, kMachineAttr, kDevicesAttr, kThreadsAttr, kMemoryLimitsAttr,
+                          kBatchAttr, kBatchObstacleAttr})
       function->removeAttr(own);
     if (ranks == 0)
       return fail("found 0 ranks, expected at least 1");

@@ -1,6 +1,6 @@
 //===- InferTypes.cpp - Gives tensors their types -------------------------===//
-#include "ir/TensorSizes.h"
 #include "ir/inference/InferTypes.h"
+#include "ir/TensorSizes.h"
 #include "passes/Passes.h"
 #include "llvm/ADT/SmallVectorExtras.h"
 

@@ -1,8 +1,8 @@
 //===- LowerPrecision.cpp - Products in bfloat16 --------------------------===//
 #include "ir/Aggregates.h"
 #include "ir/DTypeCode.h"
-#include "ir/OperatorDialect.h"
 #include "ir/ExampleShapes.h"
+#include "ir/OperatorDialect.h"
 #include "ir/semantics/OpSemantics.h"
 #include "passes/Passes.h"
 #include "llvm/ADT/StringSet.h"

@@ -15,8 +15,10 @@ struct RewriteIdioms : impl::RewriteIdiomsBase<RewriteIdioms> {
   using RewriteIdiomsBase::RewriteIdiomsBase;
   void runOnOperation() override {
     static constexpr std::pair<StringLiteral, void (*)(RewritePatternSet &)> kIdioms[] = {
-        {"tanh-gelu", addTanhGelu}, {"rms-norm", addRmsNorm},
-        {"rotary", addRotary},      {"attention", addAttention},
+        {"tanh-gelu", addTanhGelu},
+        {"rms-norm", addRmsNorm},
+        {"rotary", addRotary},
+        {"attention", addAttention},
         {"grouped-attention", addGroupedAttention}};
     RewritePatternSet patterns(&getContext());
     for (auto [name, add] : kIdioms)

@@ -117,7 +117,8 @@ std::vector<std::vector<ModuleShare>> modulesOfStages(const Plan &plan) {
           ++modules[program->stage][withoutCalls(plan.paths[instruction->path])].ops;
   for (auto [weight, users] : llvm::zip(plan.weights, stagesOfWeights(plan)))
     for (uint32_t stage : users)
-      modules[stage][moduleOf(weight->name)].weightBytes += bytesOf(*weight, plan.stages[stage]->ranks.front());
+      modules[stage][moduleOf(weight->name)].weightBytes +=
+          bytesOf(*weight, plan.stages[stage]->ranks.front());
   std::vector<std::vector<ModuleShare>> result;
   for (ModuleShares &shares : modules)
     result.push_back(shares.take());
@@ -129,7 +130,8 @@ std::vector<std::vector<ModuleShare>> modulesOfStages(const Plan &plan) {
 std::vector<int64_t> microbatchSizes(const Plan &plan, uint32_t signature) {
   std::vector<int64_t> sizes = tracedSizes(*plan.signatures[signature]);
   if (int32_t batch = plan.signatures[signature]->batch; batch >= 0)
-    sizes[batch] = llvm::divideCeil(uint64_t(sizes[batch]), microbatchesOfAll(plan, scheduleOf(plan, signature)));
+    sizes[batch] =
+        llvm::divideCeil(uint64_t(sizes[batch]), microbatchesOfAll(plan, scheduleOf(plan, signature)));
   return sizes;
 }
 
@@ -149,7 +151,8 @@ std::optional<int64_t> bytesOfSlot(const Program &program, uint32_t slot, llvm::
   return std::nullopt;
 }
 
-int64_t bytesOf(const Plan &plan, uint32_t signature, const Transfer &transfer, llvm::ArrayRef<int64_t> symbols) {
+int64_t bytesOf(const Plan &plan, uint32_t signature, const Transfer &transfer,
+                llvm::ArrayRef<int64_t> symbols) {
   int64_t bytes = 0;
   for (const auto &program : plan.programs)
     if (program->signature == signature && program->stage == transfer.to && program->tp_rank == 0)

@@ -26,7 +26,8 @@ static Error cannotRead(StringRef path, const llvm::Twine &why) {
 Expected<std::shared_ptr<SafetensorsFile>> SafetensorsFile::open(StringRef path) {
   auto file = InputFile::open(path);
   if (!file)
-    return cannotRead(path, describeInputError(file.getError()) + "; give a safetensors file that can be read");
+    return cannotRead(path,
+                      describeInputError(file.getError()) + "; give a safetensors file that can be read");
   return open(*file);
 }
 

@@ -120,8 +120,9 @@ static Error checkPredictions(const Plan &plan) {
   for (const auto &prediction : plan.predictions) {
     if (!prediction || prediction->stage >= plan.stages.size() || prediction->tp_rank >= plan.mesh->tp ||
         !known.insert({prediction->stage, prediction->tp_rank}).second)
-      return invalid("predictions", "an entry is missing, of a stage or tp rank that is not there, or the second "
-                                    "of its stage and tp rank");
+      return invalid("predictions",
+                     "an entry is missing, of a stage or tp rank that is not there, or the second "
+                     "of its stage and tp rank");
     bool sound = isAmount(prediction->seconds) && isAmount(prediction->flops) &&
                  isAmount(prediction->bytes_touched) && prediction->weight_bytes >= 0 &&
                  prediction->activation_bytes >= 0 && prediction->peak_bytes >= 0 &&
@@ -146,7 +147,8 @@ static Error checkLinks(const Plan &plan) {
     const std::string where = "link overrides, entry " + std::to_string(index);
     if (!link || !link->speed)
       return invalid(where, "it is missing, or has no speed");
-    const std::string ends = "from rank " + std::to_string(link->from) + " to rank " + std::to_string(link->to);
+    const std::string ends =
+        "from rank " + std::to_string(link->from) + " to rank " + std::to_string(link->to);
     if (std::max(link->from, link->to) >= ranks)
       return invalid(where, "it goes " + ends + ", the mesh has " + Twine(ranks));
     if (link->from == link->to)
@@ -173,7 +175,8 @@ static Error checkNotes(const Plan &plan) {
 static Error checkMachine(const Plan &plan) {
   const size_t ranks = size_t(plan.mesh->pp) * plan.mesh->dp * plan.mesh->tp;
   if (!plan.devices.empty() && plan.devices.size() != ranks)
-    return invalid("devices", "names for " + Twine(plan.devices.size()) + " ranks, the mesh has " + Twine(ranks));
+    return invalid("devices",
+                   "names for " + Twine(plan.devices.size()) + " ranks, the mesh has " + Twine(ranks));
   for (const std::string &name : plan.devices)
     if (Error error = checkName("devices", name))
       return error;
@@ -262,7 +265,8 @@ static std::vector<llvm::StringRef> exchangesOf(const Plan &plan, const Program 
 
 using Exchanges = std::map<const Program *, std::vector<llvm::StringRef>>;
 
-/// The values that a program takes from others exist, and are the same on every tp rank, as are its exchanges.
+/// The values that a program takes from others exist, and are the same on every tp rank, as are its
+/// exchanges.
 static Error checkLinks(const ProgramTable &table, const Exchanges &exchanges, const Program &program) {
   std::string where = "program of stage " + std::to_string(program.stage);
   for (const auto &input : program.inputs) {
@@ -296,9 +300,9 @@ static Error checkPlacement(const Plan &plan, const Program &program,
   for (uint32_t rank : plan.stages[program.stage]->ranks)
     for (uint32_t weight : weights)
       if (rank % plan.mesh->tp == program.tp_rank && !placed.count({weight, rank}))
-        return invalid("program of stage " + Twine(program.stage), "uses weight '" + plan.weights[weight]->name +
-                                                                       "', of which rank " + Twine(rank) +
-                                                                       " has no shard");
+        return invalid("program of stage " + Twine(program.stage),
+                       "uses weight '" + plan.weights[weight]->name + "', of which rank " + Twine(rank) +
+                           " has no shard");
   return Error::success();
 }
 
@@ -366,9 +370,9 @@ static Error checkSchedules(const Plan &plan) {
 
 Error validate(const Plan &plan) {
   // Each check relies on those before it.
-  for (auto check :
-       {checkMesh, checkStages, checkStrings, checkSignatures, checkWeights, checkShardFiles, checkPrecision,
-        checkStates, checkMachine, checkPredictions, checkLinks, checkNotes, checkDimensions, checkAlternatives})
+  for (auto check : {checkMesh, checkStages, checkStrings, checkSignatures, checkWeights, checkShardFiles,
+                     checkPrecision, checkStates, checkMachine, checkPredictions, checkLinks, checkNotes,
+                     checkDimensions, checkAlternatives})
     if (Error error = check(plan))
       return error;
   llvm::Expected<ProgramTable> table = tabulatePrograms(plan);

@@ -218,12 +218,15 @@ Error ProgramCheck::checkKind(const Instruction &instruction) {
   using Kind = InstructionKind;
   size_t operands = instruction.operands.size(), results = instruction.results.size();
   auto needs = [&](bool condition, const char *what) { return condition ? Error::success() : refuse(what); };
-  auto isState = [&](uint32_t op) { return op < plan.states.size() && plan.states[op]->stage == program.stage; };
+  auto isState = [&](uint32_t op) {
+    return op < plan.states.size() && plan.states[op]->stage == program.stage;
+  };
   switch (instruction.kind) {
   case Kind::Call:
     if (instruction.op >= plan.operators.size())
       return refuse("calls an operator that is not in the table");
-    return needs(!isExchange(plan.operators[instruction.op]) || (currentBlock == 0 && currentIndex >= program.setup),
+    return needs(!isExchange(plan.operators[instruction.op]) ||
+                     (currentBlock == 0 && currentIndex >= program.setup),
                  "exchanges values with other ranks in a nested block or before the first request");
   case Kind::Collective:
     return refuse("is a collective, which is no instruction but a call of an operator 'spmd::'");

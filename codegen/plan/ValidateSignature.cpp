@@ -63,11 +63,13 @@ static Error checkBatch(const Twine &where, const Signature &signature) {
       return invalid(where + ", input '" + input->name + "'", "it is not in proportion to the batch");
   for (const auto &output : signature.outputs)
     if (!isSplittable(*output->type, signature.batch))
-      return invalid(where + ", output '" + output->name + "'", "it is not known to be in proportion to the batch");
+      return invalid(where + ", output '" + output->name + "'",
+                     "it is not known to be in proportion to the batch");
   return Error::success();
 }
 
-/// Of a named dimension in the example inputs: no tensor is larger, and sums and multiples of it stay within 64 bits.
+/// Of a named dimension in the example inputs: no tensor is larger, and sums and multiples of it stay within
+/// 64 bits.
 static constexpr int64_t kLargestSize = int64_t(1) << 40;
 
 Error checkSignature(const Plan &plan, const Signature &signature) {
@@ -87,8 +89,8 @@ Error checkSignature(const Plan &plan, const Signature &signature) {
       return invalid(where, "symbol '" + symbol->name + "' of size " + Twine(symbol->traced) +
                                 " is said to be a multiple of " + Twine(symbol->divisible_by));
     if (symbol->min < 1 || (symbol->min > 1 && symbol->min > symbol->traced) || symbol->max < symbol->traced)
-      return invalid(where, "symbol '" + symbol->name + "' of size " + Twine(symbol->traced) + " is said to be from " +
-                                Twine(symbol->min) + " to " + Twine(symbol->max));
+      return invalid(where, "symbol '" + symbol->name + "' of size " + Twine(symbol->traced) +
+                                " is said to be from " + Twine(symbol->min) + " to " + Twine(symbol->max));
     if (symbol->min > 1 && symbol->min % symbol->divisible_by != 0)
       return invalid(where, "symbol '" + symbol->name + "' runs from " + Twine(symbol->min) +
                                 ", which is no multiple of " + Twine(symbol->divisible_by));

@@ -94,8 +94,8 @@ llvm::Error checkPickle(llvm::ArrayRef<uint8_t> pickle) {
       return fail(code, "writes place " + llvm::Twine(number) + " of a table, more than there are bytes");
     if (argument->meaning == Argument::LengthOfString) {
       if (number > rest.size())
-        return fail(code, "begins a string of " + llvm::Twine(number) + " bytes, of which " + llvm::Twine(rest.size()) +
-                              " are there");
+        return fail(code, "begins a string of " + llvm::Twine(number) + " bytes, of which " +
+                              llvm::Twine(rest.size()) + " are there");
       rest = rest.drop_front(number);
     }
   }

@@ -100,8 +100,8 @@ private:
   llvm::Expected<Extent> readEnd();
   llvm::Error readEnd64(uint64_t locatorAt, Extent &extent, uint64_t &endsAt);
   llvm::Expected<Entry> readEntry(FieldReader &fields);
-  /// Compares a record's local header and descriptor with its entry. `at`: where the record must begin; moved behind
-  /// it.
+  /// Compares a record's local header and descriptor with its entry. `at`: where the record must begin; moved
+  /// behind it.
   llvm::Expected<ZipRecord> readRecord(const Entry &entry, uint64_t &at);
 
   llvm::ArrayRef<uint8_t> file;
@@ -129,7 +129,8 @@ llvm::Error DirectoryReader::readEnd64(uint64_t locatorAt, Extent &extent, uint6
     return damaged("the locator of the archive's end record is damaged");
   FieldReader end(file, at);
   // Versions made by and needed are miniz's own, the only writer of this record in torch.
-  bool isMiniz = end.u32() == kEnd64 && end.u64() == kEnd64Bytes - 12 && end.u16() == 0x031e && end.u16() == 45;
+  bool isMiniz =
+      end.u32() == kEnd64 && end.u64() == kEnd64Bytes - 12 && end.u16() == 0x031e && end.u16() == 45;
   bool isOneDisk = end.u32() == 0 && end.u32() == 0;
   Extent wide;
   wide.records = end.u64();
@@ -232,7 +233,8 @@ static bool isExtraIntact(StringRef bytes, const Entry &entry, bool isWide) {
 
 llvm::Expected<ZipRecord> DirectoryReader::readRecord(const Entry &entry, uint64_t &at) {
   FieldReader fields(file, at);
-  bool isHeader = at == entry.headerOffset && fields.u32() == kLocalHeader && readShared(fields) == entry.shared;
+  bool isHeader =
+      at == entry.headerOffset && fields.u32() == kLocalHeader && readShared(fields) == entry.shared;
   uint32_t crc = fields.u32(), storedSize = fields.u32(), size = fields.u32();
   bool isWide = entry.size >= UINT32_MAX || entry.headerOffset >= UINT32_MAX;
   bool hasDescriptor = entry.shared.flags & kHasDescriptor;
@@ -256,7 +258,8 @@ llvm::Expected<ZipRecord> DirectoryReader::readRecord(const Entry &entry, uint64
       return damaged("the descriptor of record " + entry.name + " is damaged");
   }
   at = file.size() - descriptor.left();
-  return ZipRecord{entry.name.str(), entry.crc, entry.shared.method == kDeflated, entry.size, offset, entry.storedSize};
+  return ZipRecord{entry.name.str(), entry.crc, entry.shared.method == kDeflated,
+                   entry.size,       offset,    entry.storedSize};
 }
 
 llvm::Expected<std::vector<ZipRecord>> DirectoryReader::read() {

@@ -99,7 +99,8 @@ static bool isHandedOver(Value init, LoopOp loop) {
   return count == 1;
 }
 
-/// Whether a loop's carried value `index` never is a tensor that somebody outside, or another carried value, has.
+/// Whether a loop's carried value `index` never is a tensor that somebody outside, or another carried value,
+/// has.
 static bool isPrivatelyCarried(LoopOp loop, unsigned index) {
   Value yielded = rootOf(loop.getBody().front().getTerminator()->getOperand(index + 1));
   return isHandedOver(loop.getInits()[index], loop) &&

@@ -14,7 +14,8 @@ FailureOr<SmallVector<Value>> TorchScriptImporter::changedLists(Node *node, Scop
   for (const torch::jit::Value *value : Lists::changedInside(node)) {
     auto *list = std::get_if<Value>(&scope.at(value));
     if (!list || !lists.isOwned(*list))
-      return error() << "changes a list or dict inside a branch or loop that another value may hold; return a new one "
+      return error() << "changes a list or dict inside a branch or loop that another value may hold; return "
+                        "a new one "
                      << "from it instead";
     if (!llvm::is_contained(changed, *list))
       changed.push_back(*list);
@@ -161,8 +162,8 @@ LogicalResult TorchScriptImporter::importLoop(Node *node, Scope &scope) {
   return success();
 }
 
-LogicalResult TorchScriptImporter::importRegion(const torch::jit::Block *block, Region &region, ArrayRef<Value> changed,
-                                                Scope &scope) {
+LogicalResult TorchScriptImporter::importRegion(const torch::jit::Block *block, Region &region,
+                                                ArrayRef<Value> changed, Scope &scope) {
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToEnd(&region.front());
   auto before = lists.save();
@@ -182,7 +183,8 @@ LogicalResult TorchScriptImporter::importRegion(const torch::jit::Block *block, 
   // A change that nobody foresaw happened inside a call.
   for (auto [list, now] : lists.save())
     if (now != before.lookup(list) && !llvm::is_contained(changed, list) && list.getParentRegion() != &region)
-      return error() << "changes a list or dict in a function that a branch or loop calls; return a new one instead";
+      return error()
+             << "changes a list or dict in a function that a branch or loop calls; return a new one instead";
   return success();
 }
 

@@ -12,8 +12,8 @@ using namespace mlir;
 namespace cleave {
 
 namespace {
-/// Works through a block in order. Every tensor has a *current* value, which differs from the value itself once the
-/// tensor, its base, or another view of the base was written.
+/// Works through a block in order. Every tensor has a *current* value, which differs from the value itself
+/// once the tensor, its base, or another view of the base was written.
 class Functionalizer {
 public:
   LogicalResult run(Block &block);
@@ -41,7 +41,8 @@ private:
   void makeAgain(Operation *op, ArrayRef<Value> operands, Operation *user);
   /// The value to use for `value` now; null after a diagnostic.
   Value current(Value value, Operation *user);
-  /// The same for the result of a view or aggregate, which is made again when what it was made of has changed.
+  /// The same for the result of a view or aggregate, which is made again when what it was made of has
+  /// changed.
   Value currentOf(Operation *maker, Value value, Operation *user);
   /// Makes `value` the current value of `tensor` and of what it is a view of.
   LogicalResult assign(Value tensor, Value value, OperatorOp writer, OpBuilder &b);
@@ -52,8 +53,8 @@ private:
   /// Tensors that were written and are no views.
   DenseMap<Value, Value> currents;
   DenseMap<Value, Made> made;
-  /// Entries of `made` that the region being visited has changed, with what they were: what is made inside a region
-  /// cannot be used outside.
+  /// Entries of `made` that the region being visited has changed, with what they were: what is made inside a
+  /// region cannot be used outside.
   SmallVector<std::pair<Value, std::optional<Made>>> *changes = nullptr;
   /// In-place operators, and views and aggregates of their results, in order: nobody uses them any more.
   SmallVector<Operation *> replaced;
@@ -95,7 +96,8 @@ static bool updatesStatistics(OperatorOp op) {
 /// A batch norm that trains: the one that returns the new statistics, which are then written.
 LogicalResult Functionalizer::visitBatchNorm(OperatorOp op) {
   if (op.getBaseName() != "aten.batch_norm")
-    return op->emitError() << op.getName() << " updates its running statistics in place and has no form that does not; "
+    return op->emitError() << op.getName()
+                           << " updates its running statistics in place and has no form that does not; "
                            << "call eval() on the model before it is saved";
   auto operands = currentOperands(op, op);
   if (failed(operands))
@@ -123,7 +125,8 @@ LogicalResult Functionalizer::visit(Operation *op) {
       return visitBatchNorm(call);
     // Its schema does not say so.
     if (call.getBaseName() == "aten._no_grad_embedding_renorm_")
-      return call->emitError() << call.getName() << " writes its argument in place; use torch.embedding_renorm_";
+      return call->emitError() << call.getName()
+                               << " writes its argument in place; use torch.embedding_renorm_";
   }
   if (replaced.empty())
     return success();
@@ -197,9 +200,10 @@ Value Functionalizer::currentOf(Operation *maker, Value value, Operation *user) 
   if (llvm::equal(*operands, before.of))
     return before.value;
   if (!isCertainView(maker)) {
-    user->emitError() << "uses the result of " << describe(maker)
-                      << " after its operand was written in place; whether they share memory is only known when "
-                         "running; use a copy";
+    user->emitError()
+        << "uses the result of " << describe(maker)
+        << " after its operand was written in place; whether they share memory is only known when "
+           "running; use a copy";
     return {};
   }
   makeAgain(maker, *operands, user);
@@ -218,8 +222,8 @@ static Value listWith(UnpackOp unpack, ArrayRef<Value> operands, Value part, Val
   return b.create<ListOp>(unpack.getLoc(), operands.front().getType(), items);
 }
 
-/// The base's new value when that of the view `tensor` is `value`; `operands` are the view's. Null where nothing can say
-/// that.
+/// The base's new value when that of the view `tensor` is `value`; `operands` are the view's. Null where
+/// nothing can say that.
 static Value writtenBack(Operation *view, ArrayRef<Value> operands, Value tensor, Value value, OpBuilder &b) {
   if (auto unpack = dyn_cast<UnpackOp>(view))
     return listWith(unpack, operands, tensor, value, b);
@@ -250,10 +254,12 @@ LogicalResult Functionalizer::assignThrough(Operation *view, Value tensor, Value
   if (failed(operands))
     return failure();
   if (!isCertainView(view)) {
-    if (rootOf(base).getDefiningOp<ParamOp>() || !isPrivate(rootOf(base)) || isSeenLater(base, tensor, writer))
-      return writer->emitError() << writer.getName() << " writes the result of " << describe(view)
-                                 << " in place; whether its operand changes as well is only known when running; use a "
-                                 << "copy";
+    if (rootOf(base).getDefiningOp<ParamOp>() || !isPrivate(rootOf(base)) ||
+        isSeenLater(base, tensor, writer))
+      return writer->emitError()
+             << writer.getName() << " writes the result of " << describe(view)
+             << " in place; whether its operand changes as well is only known when running; use a "
+             << "copy";
     made[tensor] = {value, *operands};
     return success();
   }
@@ -283,13 +289,15 @@ LogicalResult Functionalizer::assign(Value tensor, Value value, OperatorOp write
     return writer->emitError() << writer.getName() << " writes constant " << param.getName()
                                << " of the program in place; make it a buffer, or use a copy";
   if (tensor.getParentBlock() != writer->getBlock())
-    return writer->emitError() << writer.getName() << " writes a tensor in place that was made outside this branch or "
+    return writer->emitError() << writer.getName()
+                               << " writes a tensor in place that was made outside this branch or "
                                << "loop; return the new value from it instead";
   if (maker && aliasedOperand(maker))
     return assignThrough(maker, tensor, value, writer, b);
   if (!isa_and_nonnull<ParamOp>(maker) && !isPrivate(tensor))
-    return writer->emitError() << writer.getName() << " writes a tensor in place that a branch or loop may have taken "
-                               << "from outside; whether that changes as well is only known when running; use a copy";
+    return writer->emitError()
+           << writer.getName() << " writes a tensor in place that a branch or loop may have taken "
+           << "from outside; whether that changes as well is only known when running; use a copy";
   currents[tensor] = value;
   return success();
 }
@@ -311,7 +319,8 @@ static std::string functionalName(OperatorOp op) {
   return semantics.isView && !semantics.identityOf ? std::string() : plain->irName;
 }
 
-/// Whether the operator's result can be of another dtype than its first operand, which in place it is cast to.
+/// Whether the operator's result can be of another dtype than its first operand, which in place it is cast
+/// to.
 static bool mayChangeDType(OperatorOp op) {
   const ResultDType dtype = semanticsOf(op.getName()).resultDType;
   auto isTensor = [](const OperatorSchema::Argument &argument) { return argument.type == "Tensor"; };
@@ -323,7 +332,8 @@ LogicalResult Functionalizer::visitWrite(OperatorOp op) {
   std::string name = functionalName(op);
   Value tensor = op->getOperand(0);
   if (name.empty() || writtenOperand(op) != tensor || !isTensorLike(tensor.getType()))
-    return op->emitError() << op.getName() << " writes its argument in place and has no form that does not; use one "
+    return op->emitError() << op.getName()
+                           << " writes its argument in place and has no form that does not; use one "
                            << "that returns the new value";
   OpBuilder b(op);
   SmallVector<Value> operands;
@@ -336,7 +346,8 @@ LogicalResult Functionalizer::visitWrite(OperatorOp op) {
   OperatorOp plain(OperatorOp::create(b, op->getLoc(), name, operands, op->getResultTypes()));
   Value result = plain->getResult(0);
   if (mayChangeDType(plain))
-    result = OperatorOp::create(b, op->getLoc(), "aten.type_as", {result, operands[0]}, result.getType())->getResult(0);
+    result = OperatorOp::create(b, op->getLoc(), "aten.type_as", {result, operands[0]}, result.getType())
+                 ->getResult(0);
   // Users of the operator's own result follow the tensor from here on.
   Value same = sameAs.lookup(tensor);
   sameAs[op->getResult(0)] = same ? same : tensor;
@@ -352,7 +363,8 @@ LogicalResult Functionalizer::makeStates(func::FuncOp function, const WeightTabl
       continue;
     if (std::string other = weights.sharingMemory(param.getName()); !other.empty())
       return param.emitError() << "writes " << param.getRole() << " " << param.getName()
-                               << " in place, which shares memory with " << other << "; use a copy of one of them";
+                               << " in place, which shares memory with " << other
+                               << "; use a copy of one of them";
     for (Operation *user : param->getUsers())
       if (auto other = dyn_cast<StateOp>(user))
         return param.emitError() << "writes " << param.getRole() << " " << param.getName()
@@ -367,8 +379,8 @@ LogicalResult Functionalizer::makeStates(func::FuncOp function, const WeightTabl
   return success();
 }
 
-/// The attribute or weight, other than the state itself, that is the same tensor as the state: before the call, or after
-/// it. Empty where there is none in sight.
+/// The attribute or weight, other than the state itself, that is the same tensor as the state: before the
+/// call, or after it. Empty where there is none in sight.
 static std::string sharerOf(StateOp state, func::FuncOp function, const WeightTable &weights) {
   if (auto param = state.getInitial().getDefiningOp<ParamOp>()) {
     if (!param->hasOneUse())
@@ -392,8 +404,9 @@ static LogicalResult checkSharedStates(func::FuncOp function, const WeightTable 
     std::string other = state ? sharerOf(state, function, weights) : "";
     if (other.empty())
       return WalkResult::advance();
-    return WalkResult(op->emitError() << op.getName() << " writes attribute " << state.getName()
-                                      << " in place, which may be the same tensor as " << other << "; use a copy");
+    return WalkResult(op->emitError()
+                      << op.getName() << " writes attribute " << state.getName()
+                      << " in place, which may be the same tensor as " << other << "; use a copy");
   });
   return failure(walk.wasInterrupted());
 }
@@ -402,7 +415,8 @@ LogicalResult functionalize(func::FuncOp function, const WeightTable &weights) {
   if (failed(checkSharedStates(function, weights)))
     return failure();
   Functionalizer functionalizer;
-  if (failed(functionalizer.run(function.getBody().front())) || failed(functionalizer.makeStates(function, weights)))
+  if (failed(functionalizer.run(function.getBody().front())) ||
+      failed(functionalizer.makeStates(function, weights)))
     return failure();
   functionalizer.eraseReplaced();
   return success();

@@ -35,8 +35,8 @@ static LogicalResult setSymbols(func::FuncOp function, Builder &b, const ModelIn
   return success();
 }
 
-/// Moves each state to its first use and its update to the value: what lies between must be in one stage. States that
-/// nobody reads, or whose update is what they are, are none.
+/// Moves each state to its first use and its update to the value: what lies between must be in one stage.
+/// States that nobody reads, or whose update is what they are, are none.
 static void placeStates(func::FuncOp function) {
   for (UpdateOp update : llvm::make_early_inc_range(function.getOps<UpdateOp>())) {
     StateOp state = update.getState();
@@ -61,8 +61,8 @@ static void placeStates(func::FuncOp function) {
 }
 
 /// `states`: see TorchScriptImporter.
-static LogicalResult importForward(const TorchScriptFile &file, const ModelInputs &inputs, SetAttributes &states,
-                                   ImportedModel &model) {
+static LogicalResult importForward(const TorchScriptFile &file, const ModelInputs &inputs,
+                                   SetAttributes &states, ImportedModel &model) {
   MLIRContext *context = model.module->getContext();
   OpBuilder b(context);
   b.setInsertionPointToEnd(model.module->getBody());

@@ -49,7 +49,8 @@ static std::optional<size_t> positionOf(Value index, size_t count, size_t limit)
 }
 
 /// The items of a list after the operator; nothing where they are not in sight.
-static std::optional<SmallVector<Value>> changedItems(StringRef name, ListOp list, ValueRange operands, Value &item) {
+static std::optional<SmallVector<Value>> changedItems(StringRef name, ListOp list, ValueRange operands,
+                                                      Value &item) {
   SmallVector<Value> items(list.getElements());
   if (name == "aten.append.t") {
     items.push_back(operands[1]);
@@ -102,8 +103,8 @@ static std::optional<SmallVector<Value>> changedEntries(StringRef name, DictOp d
   return elements;
 }
 
-LogicalResult Lists::change(StringRef irName, Value list, ValueRange operands, OpBuilder &b, Location location,
-                            Value &item) {
+LogicalResult Lists::change(StringRef irName, Value list, ValueRange operands, OpBuilder &b,
+                            Location location, Value &item) {
   Value now = operands[0];
   if (auto known = now.getDefiningOp<ListOp>())
     if (auto items = changedItems(irName, known, operands, item)) {

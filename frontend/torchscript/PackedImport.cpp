@@ -1,7 +1,8 @@
 //===- PackedImport.cpp - Packed weights of quantized layers --------------===//
 //
-// A quantized layer holds its weight in an object that its kernel can read and nobody else. It is taken apart here, into
-// tensors that a shard holds, and made again by the operators that made it; see prepacksWeights in ir/semantics.
+// A quantized layer holds its weight in an object that its kernel can read and nobody else. It is taken apart
+// here, into tensors that a shard holds, and made again by the operators that made it; see prepacksWeights in
+// ir/semantics.
 //
 //===----------------------------------------------------------------------===//
 #include "frontend/torchscript/TorchScriptImporter.h"
@@ -15,7 +16,8 @@ using namespace mlir;
 namespace cleave {
 
 /// The weight, in int8, and the bias of a packed linear layer; nothing for other objects.
-static std::optional<std::pair<at::Tensor, std::optional<at::Tensor>>> unpackLinear(const c10::IValue &value) {
+static std::optional<std::pair<at::Tensor, std::optional<at::Tensor>>>
+unpackLinear(const c10::IValue &value) {
   static const c10::TypePtr linear = c10::getCustomClassType<c10::intrusive_ptr<LinearPackedParamsBase>>();
   if (!value.isCustomClass() || *value.type() != *linear)
     return std::nullopt;
@@ -28,9 +30,10 @@ static std::optional<std::pair<at::Tensor, std::optional<at::Tensor>>> unpackLin
 
 StringRef remedyForPacked(const c10::IValue &value) {
   // Of LSTMs and convolutions, and those in float16.
-  return value.isCustomClass() ? "; leave this module out of quantization, of which only layers that are Linear, in "
-                                 "int8, can be taken: quantize_dynamic(model, {torch.nn.Linear})"
-                               : "";
+  return value.isCustomClass()
+             ? "; leave this module out of quantization, of which only layers that are Linear, in "
+               "int8, can be taken: quantize_dynamic(model, {torch.nn.Linear})"
+             : "";
 }
 
 Value TorchScriptImporter::importPacked(const Object &object) {

@@ -28,8 +28,8 @@ static std::vector<SymbolicDim::Monomial> monomialsOf(llvm::ArrayRef<std::string
   return result;
 }
 
-/// Not above the traced size where that is large, since tables of positions end somewhere; never 1, which broadcasts.
-/// Where there is a least size, there are some above it all the same.
+/// Not above the traced size where that is large, since tables of positions end somewhere; never 1, which
+/// broadcasts. Where there is a least size, there are some above it all the same.
 std::pair<int64_t, int64_t> DimFitter::triedRange(int64_t traced, const SizeLimits &limits) {
   int64_t steps = traced / limits.divisibleBy, least = (limits.least - 1) / limits.divisibleBy + 1;
   int64_t low = std::max(steps >= 16 ? steps / 2 : 2, least);

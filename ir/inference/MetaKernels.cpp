@@ -1,7 +1,8 @@
 //===- MetaKernels.cpp - Shapes of operators that libtorch has none for ---===//
 //
-// In C++ (Python adds more of its own) libtorch lacks kernels for the meta device for some leaf operators. Each kernel
-// here gives shape, dtype and strides as the CPU's kernel does; `cleave run --check-types` compares them.
+// In C++ (Python adds more of its own) libtorch lacks kernels for the meta device for some leaf operators.
+// Each kernel here gives shape, dtype and strides as the CPU's kernel does; `cleave run --check-types`
+// compares them.
 //
 //===----------------------------------------------------------------------===//
 #include "ir/inference/MetaKernels.h"
@@ -16,10 +17,13 @@ namespace cleave {
 using at::Tensor;
 using OptionalTensor = std::optional<Tensor>;
 
-static Tensor emptyMeta(at::IntArrayRef sizes, const Tensor &like) { return at::empty(sizes, like.options()); }
+static Tensor emptyMeta(at::IntArrayRef sizes, const Tensor &like) {
+  return at::empty(sizes, like.options());
+}
 
 static std::tuple<Tensor, Tensor, Tensor> nativeLayerNorm(const Tensor &input, c10::SymIntArrayRef normalized,
-                                                          const OptionalTensor &, const OptionalTensor &, double) {
+                                                          const OptionalTensor &, const OptionalTensor &,
+                                                          double) {
   auto statistics = input.sizes().vec();
   std::fill(statistics.end() - normalized.size(), statistics.end(), 1);
   return {at::empty_like(input, at::MemoryFormat::Contiguous), emptyMeta(statistics, input),
@@ -35,7 +39,8 @@ static Tensor indexSelect(const Tensor &input, int64_t dim, const Tensor &index)
 
 static Tensor whereSelf(const Tensor &condition, const Tensor &self, const Tensor &other) {
   auto dtype = at::result_type(self, other);
-  // The iterator decides the strides, as it does for the CPU's kernel; operands need not be of one dtype for that.
+  // The iterator decides the strides, as it does for the CPU's kernel; operands need not be of one dtype for
+  // that.
   Tensor result;
   auto iterator = at::TensorIteratorConfig()
                       .check_all_same_dtype(false)
@@ -56,49 +61,58 @@ static Tensor safeSoftmax(const Tensor &input, int64_t dim, std::optional<at::Sc
   return at::where(isEmpty, at::zeros({}, result.options()), result);
 }
 
-static Tensor convolution(const Tensor &input, const Tensor &weight, const OptionalTensor &, c10::SymIntArrayRef stride,
-                          c10::SymIntArrayRef padding, c10::SymIntArrayRef dilation, bool isTransposed,
-                          c10::SymIntArrayRef outputPadding, c10::SymInt groups) {
+static Tensor convolution(const Tensor &input, const Tensor &weight, const OptionalTensor &,
+                          c10::SymIntArrayRef stride, c10::SymIntArrayRef padding,
+                          c10::SymIntArrayRef dilation, bool isTransposed, c10::SymIntArrayRef outputPadding,
+                          c10::SymInt groups) {
   auto at_ = [](c10::SymIntArrayRef list, int64_t i) { return list[list.size() == 1 ? 0 : i].expect_int(); };
-  std::vector<int64_t> sizes{input.size(0), isTransposed ? weight.size(1) * groups.expect_int() : weight.size(0)};
+  std::vector<int64_t> sizes{input.size(0),
+                             isTransposed ? weight.size(1) * groups.expect_int() : weight.size(0)};
   for (int64_t i = 0; i + 2 < input.dim(); ++i) {
     int64_t extent = at_(dilation, i) * (weight.size(i + 2) - 1);
     // Output sizes as in torch.nn.Conv2d and ConvTranspose2d.
     sizes.push_back(isTransposed
-                        ? (input.size(i + 2) - 1) * at_(stride, i) - 2 * at_(padding, i) + extent + at_(outputPadding, i) + 1
+                        ? (input.size(i + 2) - 1) * at_(stride, i) - 2 * at_(padding, i) + extent +
+                              at_(outputPadding, i) + 1
                         : (input.size(i + 2) + 2 * at_(padding, i) - extent - 1) / at_(stride, i) + 1);
   }
   // oneDNN answers in the layout of its operands.
-  bool isChannelsLast = input.dim() == 4 && (input.suggest_memory_format() == at::MemoryFormat::ChannelsLast ||
-                                             weight.suggest_memory_format() == at::MemoryFormat::ChannelsLast);
+  bool isChannelsLast =
+      input.dim() == 4 && (input.suggest_memory_format() == at::MemoryFormat::ChannelsLast ||
+                           weight.suggest_memory_format() == at::MemoryFormat::ChannelsLast);
   return at::empty(sizes, input.options(),
                    isChannelsLast ? at::MemoryFormat::ChannelsLast : at::MemoryFormat::Contiguous);
 }
 
 static std::tuple<Tensor, Tensor, Tensor> nativeBatchNorm(const Tensor &input, const OptionalTensor &,
                                                           const OptionalTensor &, const OptionalTensor &,
-                                                          const OptionalTensor &, bool isTraining, double, double) {
+                                                          const OptionalTensor &, bool isTraining, double,
+                                                          double) {
   // Evaluation keeps no statistics for a backward pass.
   int64_t kept = isTraining ? input.size(1) : 0;
-  return {at::empty_like(input, input.suggest_memory_format()), emptyMeta({kept}, input), emptyMeta({kept}, input)};
+  return {at::empty_like(input, input.suggest_memory_format()), emptyMeta({kept}, input),
+          emptyMeta({kept}, input)};
 }
 
 /// Laid out as the query is, where the CPU runs its fused kernel
 /// (aten/src/ATen/native/transformers/sdp_utils_cpp.cpp, use_flash_attention_cpp).
-static bool isFusedOnCpu(const Tensor &query, const Tensor &key, const Tensor &value, const OptionalTensor &mask,
-                         double dropout, bool isGrouped) {
+static bool isFusedOnCpu(const Tensor &query, const Tensor &key, const Tensor &value,
+                         const OptionalTensor &mask, double dropout, bool isGrouped) {
   if (query.dim() != 4 || key.dim() != 4 || value.dim() != 4 || dropout > 0)
     return false;
   bool hasHeads = isGrouped ? query.size(1) % key.size(1) == 0 : query.size(1) == key.size(1);
-  if (query.size(3) != key.size(3) || query.size(3) != value.size(3) || !hasHeads || query.size(0) != key.size(0))
+  if (query.size(3) != key.size(3) || query.size(3) != value.size(3) || !hasHeads ||
+      query.size(0) != key.size(0))
     return false;
-  if (query.stride(3) != 1 || key.stride(3) != 1 || value.stride(3) != 1 || query.size(2) == 0 || key.size(2) == 0)
+  if (query.stride(3) != 1 || key.stride(3) != 1 || value.stride(3) != 1 || query.size(2) == 0 ||
+      key.size(2) == 0)
     return false;
   return !mask || mask->dim() == 2 || mask->dim() == 4;
 }
 
-static Tensor attention(const Tensor &query, const Tensor &key, const Tensor &value, const OptionalTensor &mask,
-                        double dropout, bool, std::optional<double>, bool isGrouped) {
+static Tensor attention(const Tensor &query, const Tensor &key, const Tensor &value,
+                        const OptionalTensor &mask, double dropout, bool, std::optional<double>,
+                        bool isGrouped) {
   if (isFusedOnCpu(query, key, value, mask, dropout, isGrouped))
     return at::empty_like(query);
   auto sizes = query.sizes().vec();
@@ -121,10 +135,10 @@ static Tensor roll(const Tensor &input, c10::SymIntArrayRef shifts, at::IntArray
   return rolled;
 }
 
-static Tensor encoderLayer(const Tensor &source, int64_t, int64_t, const Tensor &, const Tensor &, const Tensor &,
-                           const Tensor &, bool, bool, double, const Tensor &, const Tensor &, const Tensor &,
+static Tensor encoderLayer(const Tensor &source, int64_t, int64_t, const Tensor &, const Tensor &,
+                           const Tensor &, const Tensor &, bool, bool, double, const Tensor &, const Tensor &,
                            const Tensor &, const Tensor &, const Tensor &, const Tensor &, const Tensor &,
-                           const OptionalTensor &, std::optional<int64_t>) {
+                           const Tensor &, const OptionalTensor &, std::optional<int64_t>) {
   return emptyMeta(source.sizes(), source);
 }
 
@@ -132,7 +146,9 @@ static Tensor encoderLayer(const Tensor &source, int64_t, int64_t, const Tensor 
 static Tensor quantizePerTensor(const Tensor &input, double, int64_t, at::ScalarType dtype) {
   return at::empty_like(input, input.options().dtype(c10::toUnderlying(dtype)));
 }
-static Tensor dequantize(const Tensor &input) { return at::empty_like(input, input.options().dtype(at::kFloat)); }
+static Tensor dequantize(const Tensor &input) {
+  return at::empty_like(input, input.options().dtype(at::kFloat));
+}
 static Tensor quantizedTensor(const Tensor &integers, double, int64_t) { return at::empty_like(integers); }
 static Tensor quantizedRows(const Tensor &integers, const Tensor &, const Tensor &, int64_t) {
   return at::empty_like(integers);
@@ -142,7 +158,8 @@ namespace {
 /// Packed weights of which the shape alone is known.
 class ShapeOfLinear : public LinearPackedParamsBase {
 public:
-  explicit ShapeOfLinear(Tensor weight, OptionalTensor addend) : weight(std::move(weight)), addend(std::move(addend)) {}
+  explicit ShapeOfLinear(Tensor weight, OptionalTensor addend)
+      : weight(std::move(weight)), addend(std::move(addend)) {}
 
   Tensor apply(Tensor input, double, int64_t) override { return result(input, input.scalar_type()); }
   Tensor apply_relu(Tensor input, double, int64_t) override { return result(input, input.scalar_type()); }
@@ -153,7 +170,8 @@ public:
 
 private:
   Tensor result(const Tensor &input, at::ScalarType dtype) const {
-    TORCH_CHECK(input.size(-1) == weight.size(1), "a weight for ", weight.size(1), " features meets ", input.size(-1));
+    TORCH_CHECK(input.size(-1) == weight.size(1), "a weight for ", weight.size(1), " features meets ",
+                input.size(-1));
     auto sizes = input.sizes().vec();
     sizes.back() = weight.size(0);
     return at::empty(sizes, input.options().dtype(dtype));
@@ -180,7 +198,8 @@ static void registerQuantized(torch::Library &aten) {
   aten.impl("dequantize.self", dequantize);
   aten.impl("_make_per_tensor_quantized_tensor", quantizedTensor);
   aten.impl("_make_per_channel_quantized_tensor", quantizedRows);
-  static torch::Library quantized(torch::Library::IMPL, "quantized", c10::DispatchKey::Meta, __FILE__, __LINE__);
+  static torch::Library quantized(torch::Library::IMPL, "quantized", c10::DispatchKey::Meta, __FILE__,
+                                  __LINE__);
   quantized.impl("linear_prepack", packLinear);
   quantized.impl("linear", quantizedLinear);
   quantized.impl("linear_relu", quantizedLinear);

@@ -34,8 +34,8 @@ private:
   }
   bool isEdge(size_t i) const { return fitter.isEdge(i); }
 
-  /// `get(value)` at each sample, as one expression. Strides of dimensions of size 1 mean nothing, so they are not asked
-  /// of edges.
+  /// `get(value)` at each sample, as one expression. Strides of dimensions of size 1 mean nothing, so they
+  /// are not asked of edges.
   template <typename Get> SymbolicDim fit(Get get, bool withEdges = true) {
     std::vector<int64_t> observed;
     for (size_t i = 0; i < samples.size(); ++i) {
@@ -82,7 +82,8 @@ void Generalizer::visitTensor(const at::Tensor &first) {
     dims.push_back(size.str());
     if (!isContiguous)
       strides.push_back(
-          fit([&](const c10::IValue &value) { return value.toTensor().stride(i); }, /*withEdges=*/false).str());
+          fit([&](const c10::IValue &value) { return value.toTensor().stride(i); }, /*withEdges=*/false)
+              .str());
   }
   if (!ShapedType::isDynamicShape(shape))
     dims.clear();
@@ -116,8 +117,9 @@ void Generalizer::visit(Value value) {
       result.sizes[value] = size;
   } else if (first.isIntList()) {
     visitList(first.toIntList().size());
-  } else if ((first.isBool() || first.isDouble() || first.isString()) &&
-             all([&](const c10::IValue &other) { return other.tagKind() == first.tagKind() && other == first; })) {
+  } else if ((first.isBool() || first.isDouble() || first.isString()) && all([&](const c10::IValue &other) {
+               return other.tagKind() == first.tagKind() && other == first;
+             })) {
     result.constants[value] = toAttribute(first, context);
   }
 }
@@ -134,14 +136,18 @@ static std::string describe(const llvm::StringMap<int64_t> &sizes) {
 }
 
 /// Whether the operator is called in every run.
-static bool isAlwaysRun(Operation *op) { return !op->getParentOfType<IfOp>() && !op->getParentOfType<LoopOp>(); }
+static bool isAlwaysRun(Operation *op) {
+  return !op->getParentOfType<IfOp>() && !op->getParentOfType<LoopOp>();
+}
 
-/// The call in the block at which the model fails at the latest, whatever data decides; null where it may come through.
+/// The call in the block at which the model fails at the latest, whatever data decides; null where it may
+/// come through.
 static Operation *findCertainFailure(Block &block, const Sampler &traced) {
   for (Operation &op : block) {
     auto failed = traced.failures.find(&op);
     auto call = dyn_cast<OperatorOp>(op);
-    if ((failed != traced.failures.end() && failed->second.isRefusal) || (call && semanticsOf(call.getName()).raises))
+    if ((failed != traced.failures.end() && failed->second.isRefusal) ||
+        (call && semanticsOf(call.getName()).raises))
       return &op;
     if (!isa<IfOp>(op))
       continue;
@@ -164,11 +170,11 @@ static LogicalResult checkExample(func::FuncOp function, const Sampler &traced) 
     if (failed == traced.failures.end() || !failed->second.isRefusal ||
         !(failed->second.isRaised || isAlwaysRun(op)))
       return WalkResult::advance();
-    op->emitError() << op->getName() << " fails on the example inputs (" << failed->second.reason
-                    << "); "
-                    << (function->hasAttr("cleave.tp") ? "its part of a tensor rank is none that it takes: keep weights "
-                                                         "around it whole (--shard PATTERN=replicate), or --mesh tp=1"
-                                                       : "give inputs that the model takes");
+    op->emitError() << op->getName() << " fails on the example inputs (" << failed->second.reason << "); "
+                    << (function->hasAttr("cleave.tp")
+                            ? "its part of a tensor rank is none that it takes: keep weights "
+                              "around it whole (--shard PATTERN=replicate), or --mesh tp=1"
+                            : "give inputs that the model takes");
     return WalkResult::interrupt();
   });
   if (walk.wasInterrupted())
@@ -178,21 +184,24 @@ static LogicalResult checkExample(func::FuncOp function, const Sampler &traced) 
     return success();
   auto failed = traced.failures.find(certain);
   return certain->emitError() << certain->getName() << " fails on the example inputs ("
-                              << (failed == traced.failures.end() ? "the model raises" : failed->second.reason)
+                              << (failed == traced.failures.end() ? "the model raises"
+                                                                  : failed->second.reason)
                               << "), and every other branch fails as well; give inputs that the model takes";
 }
 
 namespace {
 /// Runs of the function at the sizes that a fitter chose.
 struct Samples {
-  Samples(func::FuncOp function, const SizeTable &sizes, const llvm::StringMap<SizeLimits> &limits, bool onlyTraced)
+  Samples(func::FuncOp function, const SizeTable &sizes, const llvm::StringMap<SizeLimits> &limits,
+          bool onlyTraced)
       : fitter(sizes, limits) {
     runs.reserve(fitter.samples().size());
     for (auto &point : ArrayRef(fitter.samples()).take_front(onlyTraced ? 1 : fitter.samples().size()))
       runs.emplace_back(point, /*seesStorages=*/runs.empty()).run(function);
   }
 
-  /// Runs the function where it tells apart what could be behind such observations; false where nothing would.
+  /// Runs the function where it tells apart what could be behind such observations; false where nothing
+  /// would.
   bool refine(func::FuncOp function, const std::set<std::vector<int64_t>> &unresolved) {
     size_t before = fitter.samples().size();
     for (const std::vector<int64_t> &observed : unresolved)
@@ -231,8 +240,8 @@ static std::optional<FixedPlace> findFixed(func::FuncOp function, const Samples 
 
 static LogicalResult reportFixed(func::FuncOp function, const FixedPlace &place, const std::string &fixed) {
   auto opened = function->getAttrOfType<StringAttr>(kAutoDynamicAttr);
-  return place.op->emitError() << place.op->getName() << " fails at " << describe(place.sizes) << " (" << place.reason
-                               << ") but not at the traced sizes; the model fixes "
+  return place.op->emitError() << place.op->getName() << " fails at " << describe(place.sizes) << " ("
+                               << place.reason << ") but not at the traced sizes; the model fixes "
                                << (fixed.empty() ? "a dimension" : fixed) << " there: "
                                << (opened && opened.getValue() == fixed
                                        ? "use --microbatches 1 and dp=1"
@@ -367,12 +376,15 @@ static FailureOr<InferredValues> infer(func::FuncOp function, bool onlyTraced) {
   try {
     return inferAt(function, onlyTraced);
   } catch (const std::exception &e) {
-    return function.emitError() << "the types of its values cannot be inferred: " << StringRef(e.what()).split('\n').first;
+    return function.emitError() << "the types of its values cannot be inferred: "
+                                << StringRef(e.what()).split('\n').first;
   }
 }
 
 FailureOr<InferredValues> inferShapes(func::FuncOp function) { return infer(function, /*onlyTraced=*/false); }
 
-FailureOr<InferredValues> inferExampleShapes(func::FuncOp function) { return infer(function, /*onlyTraced=*/true); }
+FailureOr<InferredValues> inferExampleShapes(func::FuncOp function) {
+  return infer(function, /*onlyTraced=*/true);
+}
 
 } // namespace cleave

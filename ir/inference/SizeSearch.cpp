@@ -21,7 +21,8 @@ bool SizeSearch::runsAt(StringRef name, int64_t size) const {
   return runsAsTraced(run);
 }
 
-/// The size next to `runs` at which the function runs, where it does not at `fails`, which is as many steps away.
+/// The size next to `runs` at which the function runs, where it does not at `fails`, which is as many steps
+/// away.
 static int64_t bisect(int64_t fails, int64_t runs, int64_t step, llvm::function_ref<bool(int64_t)> runsAt) {
   while (std::abs(runs - fails) > step) {
     int64_t middle = fails + (runs - fails) / step / 2 * step;

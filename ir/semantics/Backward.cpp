@@ -175,7 +175,8 @@ BackwardWork Backward::run() {
     differentiate();
   // What a product adds.
   if (StringRef name = semantics.addedArgument; !name.empty())
-    if (Value added = op.getArgument(name); added && flow.reaches(added) && semantics.saved == SavedForBackward::Factors)
+    if (Value added = op.getArgument(name);
+        added && flow.reaches(added) && semantics.saved == SavedForBackward::Factors)
       add(added,
           {{double(shapes.elementsOf(op->getResult(0))), bytesOf(op->getResults()) + gradientBytes(added)},
            std::nullopt});

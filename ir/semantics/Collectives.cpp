@@ -19,8 +19,10 @@ static std::optional<DimensionRule> exchanges(OperatorOp op, const ExampleShapes
         llvm::any_of(ArrayRef<StringRef>{"dim", "from", "to"}, [&, d = int64_t(dim)](StringRef name) {
           return op.getArgument(name) && constantInt(op, name) == d;
         });
-    rule.operands[0].push_back(rule.addDim(isNamed ? FactorKind::NeedsReplication : FactorKind::PassThrough, size));
-    result.push_back(isNamed ? rule.addDim(FactorKind::NeedsReplication, (*to)[dim]) : rule.operands[0].back());
+    rule.operands[0].push_back(
+        rule.addDim(isNamed ? FactorKind::NeedsReplication : FactorKind::PassThrough, size));
+    result.push_back(isNamed ? rule.addDim(FactorKind::NeedsReplication, (*to)[dim])
+                             : rule.operands[0].back());
   }
   return rule;
 }

@@ -24,7 +24,7 @@ static double secondTimesLast(OperatorOp op, const ExampleShapes &shapes) {
 
 /// result[…, rows, columns] of left[…, rows, depth]: leading dimensions are rows where `right` is one matrix.
 static std::optional<GemmShape> matrices(OperatorOp op, const ExampleShapes &shapes, unsigned left,
-                                            unsigned right) {
+                                         unsigned right) {
   auto from = shapes.shapeOf(op->getOperand(left)), with = shapes.shapeOf(op->getOperand(right));
   auto to = shapes.shapeOf(op->getResult(0));
   double elements = shapes.elementsOf(op->getResult(0));
@@ -68,8 +68,8 @@ static std::optional<DimensionRule> quantizedLinear(OperatorOp op, const Example
   return einsum(op, shapes, "...k -> ...n", "k:block");
 }
 /// The first operand is added to the product and broadcasts to it: it has the last of the result's letters.
-static std::optional<DimensionRule> addedProduct(OperatorOp op, const ExampleShapes &shapes, StringRef product,
-                                                 StringRef result) {
+static std::optional<DimensionRule> addedProduct(OperatorOp op, const ExampleShapes &shapes,
+                                                 StringRef product, StringRef result) {
   auto added = shapes.shapeOf(op->getOperand(0));
   if (!added || added->size() > result.size())
     return std::nullopt;
@@ -216,7 +216,7 @@ static std::optional<GemmShape> attentionProduct(OperatorOp op, const ExampleSha
     return std::nullopt;
   double rows = (*query)[query->size() - 2], depth = query->back();
   return GemmShape{GemmKind::Attention, shapes.elementsOf(op.getArgument("query")) / rows / depth, rows,
-                      double((*key)[key->size() - 2]), depth};
+                   double((*key)[key->size() - 2]), depth};
 }
 
 /// Queries have several heads for each head of keys: the first of these is of the first so many queries.
@@ -258,8 +258,8 @@ static std::optional<DimensionRule> attention(OperatorOp op, const ExampleShapes
   return rule && isGrouped ? groupHeads(std::move(*rule)) : rule;
 }
 
-/// The CPU kernel's sum of each query row, kept for the backward pass; for each thread a block of scores and of
-/// results with their running maximum and sum; and a mask of bools as numbers.
+/// The CPU kernel's sum of each query row, kept for the backward pass; for each thread a block of scores and
+/// of results with their running maximum and sum; and a mask of bools as numbers.
 static int64_t attentionWorkspace(OperatorOp op, const ExampleShapes &shapes, int64_t threads) {
   auto query = shapes.shapeOf(op.getArgument("query")), key = shapes.shapeOf(op.getArgument("key"));
   if (!query || !key || query->size() != 4 || key->size() != 4)

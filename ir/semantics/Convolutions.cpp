@@ -31,21 +31,22 @@ static bool isStrided(OperatorOp op) {
 
 /// Whether oneDNN multiplies input[b, c, …] as it is by weight[o, c, 1, …]: pointwise, of stride one.
 static bool isInPlace(OperatorOp op, ArrayRef<int64_t> input, ArrayRef<int64_t> weight) {
-  return llvm::all_of(weight.drop_front(2), [](int64_t size) { return size == 1; }) && weight[1] == input[1] &&
-         !isStrided(op);
+  return llvm::all_of(weight.drop_front(2), [](int64_t size) { return size == 1; }) &&
+         weight[1] == input[1] && !isStrided(op);
 }
 
 static std::optional<GemmShape> convolutionProduct(OperatorOp op, const ExampleShapes &shapes) {
   auto input = shapes.shapeOf(op->getOperand(0)), weight = shapes.shapeOf(op->getOperand(1));
   auto result = shapes.shapeOf(op->getResult(0));
   double elements = shapes.elementsOf(op->getResult(0)), flops = convolutionFlops(op, shapes);
-  if (!input || !weight || isTransposed(op) || input->size() < 3 || input->size() != weight->size() || flops == 0)
+  if (!input || !weight || isTransposed(op) || input->size() < 3 || input->size() != weight->size() ||
+      flops == 0)
     return std::nullopt;
   double groups = double((*input)[1]) / (*weight)[1], columns = (*result)[1] / groups;
   double count = (*result)[0] * groups, rows = elements / count / columns;
   const GemmKind kind = isInPlace(op, *input, *weight) ? GemmKind::Pointwise
-                           : isStrided(op)                ? GemmKind::Strided
-                                                          : GemmKind::Convolution;
+                        : isStrided(op)                ? GemmKind::Strided
+                                                       : GemmKind::Convolution;
   return GemmShape{kind, count, rows, columns, flops / (2 * elements)};
 }
 
@@ -55,9 +56,9 @@ static constexpr int64_t kBlock = 16;
 static constexpr int64_t kThreadBytes = 6 << 10;
 
 namespace {
-/// What a convolution allocates on a CPU beyond its result: a bound from above, close where ATen 2.11 and oneDNN
-/// 3.10 on AVX-512 do it as they did for the 110 that were measured (kernels, groups, strides, layouts, threads). Sizes
-/// are bytes.
+/// What a convolution allocates on a CPU beyond its result: a bound from above, close where ATen 2.11 and
+/// oneDNN 3.10 on AVX-512 do it as they did for the 110 that were measured (kernels, groups, strides,
+/// layouts, threads). Sizes are bytes.
 class ConvolutionMemory {
 public:
   /// Nothing where shapes are not known.
@@ -94,7 +95,9 @@ private:
   }
   int64_t bytes(const Shape &shape) const { return product(shape) * element; }
   /// With so many channels in place of its own.
-  int64_t bytes(const Shape &image, int64_t channels) const { return image[0] * channels * points(image) * element; }
+  int64_t bytes(const Shape &image, int64_t channels) const {
+    return image[0] * channels * points(image) * element;
+  }
   /// Of one image and one group: for each point what lies under the kernel.
   int64_t columns() const {
     return weight[1] * points(weight) * points(isTransposed ? input : result) * element;
@@ -118,11 +121,13 @@ ConvolutionMemory::Layout ConvolutionMemory::layoutOf(Value value, const Example
     return stride ? stride->evaluate(shapes.sizes()) : std::nullopt;
   };
   // ATen makes sequences row-major in any case.
-  const bool hasChannelsLast = shape->size() > 3 && strideOf(1) == 1 && strideOf(shape->size() - 1) == (*shape)[1];
+  const bool hasChannelsLast =
+      shape->size() > 3 && strideOf(1) == 1 && strideOf(shape->size() - 1) == (*shape)[1];
   return hasChannelsLast ? Layout::ChannelsLast : Layout::Other;
 }
 
-std::optional<ConvolutionMemory> ConvolutionMemory::of(OperatorOp op, const ExampleShapes &shapes, int64_t threads) {
+std::optional<ConvolutionMemory> ConvolutionMemory::of(OperatorOp op, const ExampleShapes &shapes,
+                                                       int64_t threads) {
   auto input = shapes.shapeOf(op->getOperand(0)), weight = shapes.shapeOf(op->getOperand(1));
   auto result = shapes.shapeOf(op->getResult(0));
   if (!input || !weight || !result || input->size() != result->size() || weight->size() < 3)
@@ -163,8 +168,8 @@ bool ConvolutionMemory::isOneDnns() const {
   return isLarge && (isStrided || isDilated || input[0] >= 16 || across != 1 || down != 1 || threads > 1);
 }
 
-/// ATen's own: a product with columns, those of all images at a time unless transposed or dilated; groups are joined
-/// once all are there.
+/// ATen's own: a product with columns, those of all images at a time unless transposed or dilated; groups are
+/// joined once all are there.
 int64_t ConvolutionMemory::ofColumns() const {
   const int64_t images = isTransposed || isDilated ? 1 : input[0];
   return (isMatrix() && !isTransposed ? 0 : images * columns()) + (groups > 1 ? bytes(result) : 0) +
@@ -181,7 +186,8 @@ int64_t ConvolutionMemory::ofBlocks(int64_t block) const {
   if (isDepthwise())
     before += rounded(groups) * points(weight) * element;
   else
-    before += rounded(weight[0]) * (groups == 1 && !isFirst() ? rounded(weight[1]) : weight[1]) * points(weight) * element;
+    before += rounded(weight[0]) * (groups == 1 && !isFirst() ? rounded(weight[1]) : weight[1]) *
+              points(weight) * element;
   // Of one image, for each thread: the points that a strided kernel uses, and sums of narrow numbers.
   if (groups == 1 && isPointwise() && isStrided)
     before += threads * rounded(input[1]) * points(result) * element;

@@ -86,93 +86,101 @@ static int64_t logProbabilities(OperatorOp op, const ExampleShapes &shapes) {
 }
 
 static void addElementwiseGradients(SemanticsTable &table) {
-  table.saves(SavedForBackward::Passes, {"aten.add", "aten.sub", "aten.rsub", "aten.clone", "aten.copy", "aten.type_as"});
-  table.saves(SavedForBackward::Nothing, {"aten.neg", "aten.fill", "aten.zero", "aten.floor", "aten.ceil", "aten.round",
-                             "aten.trunc", "aten.sign", "aten.real", "aten.imag"});
-  table.saves(SavedForBackward::Result, {"aten.relu", "aten.reciprocal", "aten.exp", "aten.exp2", "aten.expm1",
-                            "aten.sqrt", "aten.rsqrt", "aten.tan", "aten.tanh", "aten.sigmoid"});
+  table.saves(SavedForBackward::Passes,
+              {"aten.add", "aten.sub", "aten.rsub", "aten.clone", "aten.copy", "aten.type_as"});
+  table.saves(SavedForBackward::Nothing, {"aten.neg", "aten.fill", "aten.zero", "aten.floor", "aten.ceil",
+                                          "aten.round", "aten.trunc", "aten.sign", "aten.real", "aten.imag"});
+  table.saves(SavedForBackward::Result,
+              {"aten.relu", "aten.reciprocal", "aten.exp", "aten.exp2", "aten.expm1", "aten.sqrt",
+               "aten.rsqrt", "aten.tan", "aten.tanh", "aten.sigmoid"});
   table.saves(SavedForBackward::First,
-             {"aten.abs",         "aten.relu6",      "aten.clamp",       "aten.clamp_min", "aten.clamp_max",
-              "aten.square",      "aten.hardtanh",   "aten.leaky_relu",  "aten.threshold", "aten.hardswish",
-              "aten.hardsigmoid", "aten.nan_to_num", "aten.log",         "aten.log2",      "aten.log10",
-              "aten.log1p",       "aten.sin",        "aten.cos",         "aten.silu",      "aten.gelu",
-              "aten.elu",         "aten.selu",       "aten.celu",        "aten.mish",      "aten.softplus",
-              "aten.erf",         "aten.erfinv",     "aten.atan",        "aten.asin",      "aten.acos",
-              "aten.sinh",        "aten.cosh",       "aten.log_sigmoid", "aten.logit"});
+              {"aten.abs",         "aten.relu6",      "aten.clamp",       "aten.clamp_min", "aten.clamp_max",
+               "aten.square",      "aten.hardtanh",   "aten.leaky_relu",  "aten.threshold", "aten.hardswish",
+               "aten.hardsigmoid", "aten.nan_to_num", "aten.log",         "aten.log2",      "aten.log10",
+               "aten.log1p",       "aten.sin",        "aten.cos",         "aten.silu",      "aten.gelu",
+               "aten.elu",         "aten.selu",       "aten.celu",        "aten.mish",      "aten.softplus",
+               "aten.erf",         "aten.erfinv",     "aten.atan",        "aten.asin",      "aten.acos",
+               "aten.sinh",        "aten.cosh",       "aten.log_sigmoid", "aten.logit"});
   table.saves(SavedForBackward::Factors, {"aten.mul", "aten.div", "aten.true_divide"});
-  table.saves(SavedForBackward::Integers, {"aten.where.self", "aten.where.ScalarOther", "aten.where.ScalarSelf",
-                              "aten.where.Scalar", "aten.masked_fill"});
+  table.saves(SavedForBackward::Integers, {"aten.where.self", "aten.where.ScalarOther",
+                                           "aten.where.ScalarSelf", "aten.where.Scalar", "aten.masked_fill"});
   table.saves(SavedForBackward::Nothing,
-             {"aten.dropout", "aten.feature_dropout", "aten.alpha_dropout", "aten.feature_alpha_dropout"},
-             maskBytes);
+              {"aten.dropout", "aten.feature_dropout", "aten.alpha_dropout", "aten.feature_alpha_dropout"},
+              maskBytes);
   table.saves(SavedForBackward::Positions, {"aten.native_dropout"});
-  table.saves(SavedForBackward::NoGradient, {"aten.zeros_like", "aten.ones_like", "aten.full_like", "aten.bernoulli",
-                                "aten.rand_like", "aten.randn_like", "aten.detach", "aten.floor_divide"});
+  table.saves(SavedForBackward::NoGradient,
+              {"aten.zeros_like", "aten.ones_like", "aten.full_like", "aten.bernoulli", "aten.rand_like",
+               "aten.randn_like", "aten.detach", "aten.floor_divide"});
 }
 
 static void addReductionGradients(SemanticsTable &table) {
   table.saves(SavedForBackward::Nothing, {"aten.sum", "aten.mean", "aten.cumsum"});
-  table.saves(SavedForBackward::FirstAndResult, {"aten.amax", "aten.amin", "aten.prod", "aten.std", "aten.norm",
-                                    "aten.linalg_vector_norm", "aten.logsumexp", "aten.cumprod"});
+  table.saves(SavedForBackward::FirstAndResult,
+              {"aten.amax", "aten.amin", "aten.prod", "aten.std", "aten.norm", "aten.linalg_vector_norm",
+               "aten.logsumexp", "aten.cumprod"});
   table.saves(SavedForBackward::First,
-             {"aten.var", "aten.glu", "aten.avg_pool1d", "aten.avg_pool2d", "aten.avg_pool3d",
-              "aten.adaptive_avg_pool1d", "aten.adaptive_avg_pool2d", "aten.adaptive_avg_pool3d"});
+              {"aten.var", "aten.glu", "aten.avg_pool1d", "aten.avg_pool2d", "aten.avg_pool3d",
+               "aten.adaptive_avg_pool1d", "aten.adaptive_avg_pool2d", "aten.adaptive_avg_pool3d"});
   table.saves(SavedForBackward::Positions, {"aten.max", "aten.min", "aten.sort", "aten.topk", "aten.median"});
-  table.saves(SavedForBackward::Result, {"aten.softmax", "aten._softmax", "aten.log_softmax", "aten._log_softmax"});
+  table.saves(SavedForBackward::Result,
+              {"aten.softmax", "aten._softmax", "aten.log_softmax", "aten._log_softmax"});
   table.saves(SavedForBackward::Integers, {"aten.cross_entropy_loss"}, logProbabilities);
   table.saves(SavedForBackward::First, {"aten.layer_norm", "aten.native_layer_norm"}, rowStatistics);
   table.saves(SavedForBackward::First, {"aten.rms_norm"}, rmsStatistics);
-  table.saves(SavedForBackward::First, {"aten.batch_norm", "aten._native_batch_norm_legit_functional"}, channelStatistics);
+  table.saves(SavedForBackward::First, {"aten.batch_norm", "aten._native_batch_norm_legit_functional"},
+              channelStatistics);
   table.saves(SavedForBackward::First, {"aten.group_norm", "aten.instance_norm"}, groupStatistics);
   table.saves(SavedForBackward::First,
-             {"aten.max_pool1d", "aten.max_pool2d", "aten.max_pool3d", "aten.max_pool1d_with_indices",
-              "aten.max_pool2d_with_indices", "aten.max_pool3d_with_indices", "aten.adaptive_max_pool1d",
-              "aten.adaptive_max_pool2d", "aten.adaptive_max_pool3d"},
-             windowPositions);
+              {"aten.max_pool1d", "aten.max_pool2d", "aten.max_pool3d", "aten.max_pool1d_with_indices",
+               "aten.max_pool2d_with_indices", "aten.max_pool3d_with_indices", "aten.adaptive_max_pool1d",
+               "aten.adaptive_max_pool2d", "aten.adaptive_max_pool3d"},
+              windowPositions);
   table.saves(SavedForBackward::Nothing,
-             {"aten.upsample_nearest1d", "aten.upsample_nearest2d", "aten.upsample_nearest3d",
-              "aten._upsample_nearest_exact1d", "aten._upsample_nearest_exact2d",
-              "aten._upsample_nearest_exact3d", "aten.upsample_linear1d", "aten.upsample_bilinear2d",
-              "aten.upsample_trilinear3d", "aten.upsample_bicubic2d", "aten._upsample_bilinear2d_aa",
-              "aten._upsample_bicubic2d_aa", "aten.pixel_shuffle"});
+              {"aten.upsample_nearest1d", "aten.upsample_nearest2d", "aten.upsample_nearest3d",
+               "aten._upsample_nearest_exact1d", "aten._upsample_nearest_exact2d",
+               "aten._upsample_nearest_exact3d", "aten.upsample_linear1d", "aten.upsample_bilinear2d",
+               "aten.upsample_trilinear3d", "aten.upsample_bicubic2d", "aten._upsample_bilinear2d_aa",
+               "aten._upsample_bicubic2d_aa", "aten.pixel_shuffle"});
 }
 
 void addGradients(SemanticsTable &table) {
   addElementwiseGradients(table);
   addReductionGradients(table);
   table.saves(SavedForBackward::Factors, {"aten.linear",
-                             "aten.addmm",
-                             "aten.mm",
-                             "aten.bmm",
-                             "aten.baddbmm",
-                             "aten.dot",
-                             "aten.vdot",
-                             "aten.mv",
-                             "aten.addmv",
-                             "aten.outer",
-                             "aten.ger",
-                             "aten.matmul",
-                             "aten.einsum",
-                             "aten._convolution",
-                             "aten.convolution",
-                             "aten._convolution_mode",
-                             "aten.conv1d",
-                             "aten.conv2d",
-                             "aten.conv3d",
-                             "aten.conv_transpose1d",
-                             "aten.conv_transpose2d",
-                             "aten.conv_transpose3d"});
+                                          "aten.addmm",
+                                          "aten.mm",
+                                          "aten.bmm",
+                                          "aten.baddbmm",
+                                          "aten.dot",
+                                          "aten.vdot",
+                                          "aten.mv",
+                                          "aten.addmv",
+                                          "aten.outer",
+                                          "aten.ger",
+                                          "aten.matmul",
+                                          "aten.einsum",
+                                          "aten._convolution",
+                                          "aten.convolution",
+                                          "aten._convolution_mode",
+                                          "aten.conv1d",
+                                          "aten.conv2d",
+                                          "aten.conv3d",
+                                          "aten.conv_transpose1d",
+                                          "aten.conv_transpose2d",
+                                          "aten.conv_transpose3d"});
   table.saves(SavedForBackward::Attention, {"aten.scaled_dot_product_attention"}, attentionBytes);
   table.saves(SavedForBackward::Integers,
-             {"aten.embedding", "aten.index", "aten.index_select", "aten.gather", "aten.take_along_dim",
-              "aten.scatter", "aten.scatter_add", "aten.index_put", "aten.index_add", "aten.index_copy",
-              "aten.index_fill", "aten.masked_scatter", "aten.masked_select"});
+              {"aten.embedding", "aten.index", "aten.index_select", "aten.gather", "aten.take_along_dim",
+               "aten.scatter", "aten.scatter_add", "aten.index_put", "aten.index_add", "aten.index_copy",
+               "aten.index_fill", "aten.masked_scatter", "aten.masked_select"});
   table.saves(SavedForBackward::Nothing,
-             {"aten.cat", "aten.concat", "aten.stack", "aten.pad", "aten.constant_pad_nd",
-              "aten.slice_scatter", "aten.select_scatter", "aten.meshgrid", "aten.broadcast_tensors"});
-  table.saves(SavedForBackward::Nothing, {"aten.repeat_interleave", "aten.diff", "aten.roll", "aten.flip", "aten.tril",
-                             "aten.triu", "aten.repeat", "aten.tile", "aten.diagonal_scatter", "spmd.shard"});
-  table.saves(SavedForBackward::NoGradient, {"aten.one_hot", "aten.bucketize", "aten.searchsorted", "aten.histc"});
+              {"aten.cat", "aten.concat", "aten.stack", "aten.pad", "aten.constant_pad_nd",
+               "aten.slice_scatter", "aten.select_scatter", "aten.meshgrid", "aten.broadcast_tensors"});
+  table.saves(SavedForBackward::Nothing,
+              {"aten.repeat_interleave", "aten.diff", "aten.roll", "aten.flip", "aten.tril", "aten.triu",
+               "aten.repeat", "aten.tile", "aten.diagonal_scatter", "spmd.shard"});
+  table.saves(SavedForBackward::NoGradient,
+              {"aten.one_hot", "aten.bucketize", "aten.searchsorted", "aten.histc"});
 }
 
 } // namespace cleave

@@ -27,8 +27,9 @@ static std::optional<DimensionRule> fresh(OperatorOp op, const ExampleShapes &sh
   return rule;
 }
 
-/// self[…, i, …] with tensors of indices in some places and None, or nothing, in the others. Indices broadcast against
-/// each other; their dimensions stand where the first of them is, or in front when a None parts them.
+/// self[…, i, …] with tensors of indices in some places and None, or nothing, in the others. Indices
+/// broadcast against each other; their dimensions stand where the first of them is, or in front when a None
+/// parts them.
 static std::optional<DimensionRule> index(OperatorOp op, const ExampleShapes &shapes) {
   auto operands = operandShapes(op, shapes);
   auto result = shapes.shapeOf(op->getResult(0));
@@ -96,8 +97,10 @@ static std::optional<DimensionRule> gather(OperatorOp op, const ExampleShapes &s
   size_t at = *dim < 0 ? *dim + self->size() : *dim;
   for (size_t i = 0; i < self->size(); ++i) {
     bool isTogether = i != at && (*self)[i] == (*index)[i];
-    result.push_back(rule.addDim(isTogether || i == at ? FactorKind::PassThrough : FactorKind::NeedsReplication, (*index)[i]));
-    rule.operands[0].push_back(isTogether ? result.back() : rule.addDim(FactorKind::NeedsReplication, (*self)[i]));
+    result.push_back(rule.addDim(
+        isTogether || i == at ? FactorKind::PassThrough : FactorKind::NeedsReplication, (*index)[i]));
+    rule.operands[0].push_back(isTogether ? result.back()
+                                          : rule.addDim(FactorKind::NeedsReplication, (*self)[i]));
   }
   rule.operands[2] = result;
   return rule;
@@ -119,18 +122,33 @@ static std::optional<int64_t> binsOfWholeNumbers(OperatorOp op) {
 }
 
 void addIndexing(SemanticsTable &table) {
-  table.add({"aten.embedding"}, {.hasTypesOfOperands = true, .readsSparsely = true, .isLookup = true, .flops = nothing, .dimensions = embedding});
-  table.add({"aten.index"}, {.hasTypesOfOperands = true, .readsSparsely = true, .isLookup = true, .dimensions = index, .indexMap = lookupIndexMap});
-  table.add({"aten.index_select"}, {.hasTypesOfOperands = true, .readsSparsely = true, .isLookup = true, .dimensions = indexSelect});
-  table.add({"aten.gather"}, {.hasTypesOfOperands = true, .readsSparsely = true, .isLookup = true, .dimensions = gather});
-  table.add({"aten.take_along_dim", "aten.scatter",
-             "aten.scatter_add", "aten.index_add", "aten.index_copy", "aten.index_fill",
-             "aten.masked_scatter", "aten.bucketize", "aten.searchsorted", "aten.embedding_bag"},
+  table.add({"aten.embedding"}, {.hasTypesOfOperands = true,
+                                 .readsSparsely = true,
+                                 .isLookup = true,
+                                 .flops = nothing,
+                                 .dimensions = embedding});
+  table.add({"aten.index"}, {.hasTypesOfOperands = true,
+                             .readsSparsely = true,
+                             .isLookup = true,
+                             .dimensions = index,
+                             .indexMap = lookupIndexMap});
+  table.add({"aten.index_select"},
+            {.hasTypesOfOperands = true, .readsSparsely = true, .isLookup = true, .dimensions = indexSelect});
+  table.add({"aten.gather"},
+            {.hasTypesOfOperands = true, .readsSparsely = true, .isLookup = true, .dimensions = gather});
+  table.add({"aten.take_along_dim", "aten.scatter", "aten.scatter_add", "aten.index_add", "aten.index_copy",
+             "aten.index_fill", "aten.masked_scatter", "aten.bucketize", "aten.searchsorted",
+             "aten.embedding_bag"},
             {.hasTypesOfOperands = true, .readsSparsely = true});
-  table.add({"aten.index_put"}, {.hasTypesOfOperands = true, .readsSparsely = true, .permutationRole = PermutationRole::Place});
-  table.add({"aten.histc"}, {.hasTypesOfOperands = true, .readsSparsely = true, .permutationRole = PermutationRole::Count, .countedNumbers = binsOfWholeNumbers});
+  table.add({"aten.index_put"},
+            {.hasTypesOfOperands = true, .readsSparsely = true, .permutationRole = PermutationRole::Place});
+  table.add({"aten.histc"}, {.hasTypesOfOperands = true,
+                             .readsSparsely = true,
+                             .permutationRole = PermutationRole::Count,
+                             .countedNumbers = binsOfWholeNumbers});
   // The shape of what these give is in the data.
-  table.add({"aten.nonzero", "aten.masked_select", "aten.bincount", "aten.unique_consecutive", "aten.where"}, {});
+  table.add({"aten.nonzero", "aten.masked_select", "aten.bincount", "aten.unique_consecutive", "aten.where"},
+            {});
   table.add({"aten.zeros", "aten.ones", "aten.full", "aten.new_zeros", "aten.new_ones", "aten.new_full"},
             {.readsNoElements = true, .sizes = "size", .dimensions = fresh});
   // Of numbers that are said one by one.

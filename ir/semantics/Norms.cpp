@@ -60,7 +60,8 @@ static std::optional<DimensionRule> trailing(OperatorOp op, const ExampleShapes 
   return alongRule(*shape, dims, FactorKind::NeedsReplication, op->getNumOperands(), true);
 }
 
-/// v[…, d, …], g[1, …, d, …, 1] → like v: what is at each position of `dim` is normed by itself. -1 norms it all.
+/// v[…, d, …], g[1, …, d, …, 1] → like v: what is at each position of `dim` is normed by itself. -1 norms it
+/// all.
 static std::optional<DimensionRule> weightNorm(OperatorOp op, const ExampleShapes &shapes) {
   auto shape = shapes.shapeOf(op->getOperand(0)), scale = shapes.shapeOf(op->getOperand(1));
   auto dim = constantInt(op, "dim");
@@ -70,8 +71,10 @@ static std::optional<DimensionRule> weightNorm(OperatorOp op, const ExampleShape
   rule.operands.resize(op->getNumOperands());
   for (auto [i, size] : llvm::enumerate(*shape)) {
     const bool isKept = int64_t(i) == *dim;
-    rule.operands[0].push_back(rule.addDim(isKept ? FactorKind::PassThrough : FactorKind::NeedsReplication, size));
-    rule.operands[1].push_back(isKept ? rule.operands[0].back() : rule.addDim(FactorKind::NeedsReplication, 1));
+    rule.operands[0].push_back(
+        rule.addDim(isKept ? FactorKind::PassThrough : FactorKind::NeedsReplication, size));
+    rule.operands[1].push_back(isKept ? rule.operands[0].back()
+                                      : rule.addDim(FactorKind::NeedsReplication, 1));
   }
   rule.results.push_back(rule.operands[0]);
   return rule;
@@ -121,7 +124,8 @@ static std::optional<DimensionRule> groupNorm(OperatorOp op, const ExampleShapes
   rule.operands.resize(op->getNumOperands());
   rule.groups = rule.addFactor(FactorKind::PassThrough, *groups);
   DimensionRule::Dim batch = rule.addDim(FactorKind::PassThrough, (*shape)[0]);
-  DimensionRule::Dim channels{*rule.groups, rule.addFactor(FactorKind::NeedsReplication, (*shape)[1] / *groups)};
+  DimensionRule::Dim channels{*rule.groups,
+                              rule.addFactor(FactorKind::NeedsReplication, (*shape)[1] / *groups)};
   auto &input = rule.operands[0];
   input = {batch, channels};
   for (int64_t size : ArrayRef<int64_t>(*shape).drop_front(2))
@@ -152,7 +156,8 @@ static std::optional<DimensionRule> windows(OperatorOp op, const ExampleShapes &
   for (size_t i = 0; i < to->size(); ++i) {
     bool isSpace = i >= to->size() - spatial;
     result.push_back(rule.addDim(isSpace ? FactorKind::NeedsReplication : FactorKind::PassThrough, (*to)[i]));
-    rule.operands[0].push_back(isSpace ? rule.addDim(FactorKind::NeedsReplication, (*from)[i]) : result.back());
+    rule.operands[0].push_back(isSpace ? rule.addDim(FactorKind::NeedsReplication, (*from)[i])
+                                       : result.back());
   }
   return rule;
 }
@@ -178,11 +183,14 @@ static std::optional<DimensionRule> batchOnly(OperatorOp op, const ExampleShapes
 void addNorms(SemanticsTable &table) {
   table.add({"aten.sum"},
             {.sumsParts = true, .hasTypesOfOperands = true, .flops = perInputElement, .dimensions = reduces});
-  table.add({"aten.mean"}, {.sumsParts = true, .isMean = true, .hasTypesOfOperands = true, .flops = perInputElement,
+  table.add({"aten.mean"}, {.sumsParts = true,
+                            .isMean = true,
+                            .hasTypesOfOperands = true,
+                            .flops = perInputElement,
                             .dimensions = reduces});
-  table.add({"aten.amax", "aten.amin", "aten.prod", "aten.all", "aten.any", "aten.max",
-             "aten.min", "aten.argmax", "aten.argmin", "aten.var", "aten.std", "aten.norm",
-             "aten.linalg_vector_norm", "aten.logsumexp", "aten.count_nonzero"},
+  table.add({"aten.amax", "aten.amin", "aten.prod", "aten.all", "aten.any", "aten.max", "aten.min",
+             "aten.argmax", "aten.argmin", "aten.var", "aten.std", "aten.norm", "aten.linalg_vector_norm",
+             "aten.logsumexp", "aten.count_nonzero"},
             {.hasTypesOfOperands = true, .flops = perInputElement, .dimensions = reduces});
   table.add({"aten.softmax", "aten._softmax", "aten.log_softmax", "aten._log_softmax", "aten.median",
              "aten.glu", "aten.cross_entropy_loss"},

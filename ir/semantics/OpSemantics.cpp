@@ -17,7 +17,7 @@ void SemanticsTable::add(std::initializer_list<StringRef> names, OpSemantics ent
 }
 
 void SemanticsTable::saves(SavedForBackward saved, std::initializer_list<StringRef> names,
-                          int64_t (*bytes)(OperatorOp op, const ExampleShapes &shapes)) {
+                           int64_t (*bytes)(OperatorOp op, const ExampleShapes &shapes)) {
   for (StringRef name : names) {
     auto found = entries.find(name);
     assert(found != entries.end() && "an entry comes first");

@@ -260,7 +260,8 @@ static Value permutedBack(OperatorOp view, Value changed, OpBuilder &builder) {
       return {};
   Type list = ListType::get(builder.getContext(), builder.getI64Type());
   Value dims = builder.create<ConstantOp>(view->getLoc(), list, builder.getI64ArrayAttr(back));
-  return OperatorOp::create(builder, view->getLoc(), view.getName(), {changed, dims}, view->getOperand(0).getType())
+  return OperatorOp::create(builder, view->getLoc(), view.getName(), {changed, dims},
+                            view->getOperand(0).getType())
       ->getResult(0);
 }
 
@@ -328,8 +329,11 @@ void addShapes(SemanticsTable &table) {
                                                              .viewBack = again});
   table.add({"aten.t", "aten.numpy_T"},
             {.isView = true, .permutes = true, .dimensions = reverses, .viewBack = again});
-  table.add({"aten.permute"},
-            {.isView = true, .permutes = true, .hasTypesOfOperands = true, .dimensions = permutes, .viewBack = permutedBack});
+  table.add({"aten.permute"}, {.isView = true,
+                               .permutes = true,
+                               .hasTypesOfOperands = true,
+                               .dimensions = permutes,
+                               .viewBack = permutedBack});
   table.add({"aten.slice"}, {.isView = true,
                              .identityOf = sliceIdentity,
                              .dimensions = slices,
@@ -342,9 +346,8 @@ void addShapes(SemanticsTable &table) {
                               .rangeLength = "length",
                               .dimensions = cutsAlong,
                               .indexMap = sliceIndexMap});
-  table.add(
-      {"aten.chunk", "aten.split", "aten.split_with_sizes", "aten.tensor_split"},
-      {.isView = true, .dimensions = splitsAlong, .indexMap = splitIndexMap, .viewBack = concatenated});
+  table.add({"aten.chunk", "aten.split", "aten.split_with_sizes", "aten.tensor_split"},
+            {.isView = true, .dimensions = splitsAlong, .indexMap = splitIndexMap, .viewBack = concatenated});
   table.add({"aten.unbind"}, {.isView = true, .dimensions = drops, .viewBack = stacked});
   table.add({"aten.unfold", "aten.as_strided", "aten.view_as_real", "aten.view_as_complex"},
             {.isView = true});
@@ -352,10 +355,8 @@ void addShapes(SemanticsTable &table) {
   table.add({"aten.repeat_interleave"}, {.dimensions = cutsAlong, .indexMap = interleaveIndexMap});
   table.add({"aten.slice_scatter"}, {.dimensions = cutsAlong});
   table.add({"aten.diff"}, {.hasTypesOfOperands = true, .dimensions = cutsAlong});
-  table.add({"aten.roll"},
-            {.hasTypesOfOperands = true, .dimensions = cutsAlong, .indexMap = rollIndexMap});
-  table.add({"aten.flip"},
-            {.hasTypesOfOperands = true, .dimensions = cutsAlong, .indexMap = flipIndexMap});
+  table.add({"aten.roll"}, {.hasTypesOfOperands = true, .dimensions = cutsAlong, .indexMap = rollIndexMap});
+  table.add({"aten.flip"}, {.hasTypesOfOperands = true, .dimensions = cutsAlong, .indexMap = flipIndexMap});
   table.add({"aten.pad", "aten.constant_pad_nd", "aten.reflection_pad1d", "aten.replication_pad1d",
              "aten.reflection_pad2d"},
             {.hasTypesOfOperands = true, .dimensions = pads});

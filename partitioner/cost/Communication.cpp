@@ -52,7 +52,8 @@ private:
   llvm::DenseMap<TensorRef, Step> ends, known;
 };
 
-PathFinder::PathFinder(const CommunicationBound &bound, const ShardingGroup &found) : bound(bound), found(found) {
+PathFinder::PathFinder(const CommunicationBound &bound, const ShardingGroup &found)
+    : bound(bound), found(found) {
   gathers.insert(found.gathers.begin(), found.gathers.end());
   for (OpResult sum : found.sums)
     sums.insert(sum.getOwner());

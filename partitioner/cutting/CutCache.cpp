@@ -26,7 +26,7 @@ bool CutCache::Found::answers(const CutRequest &other) const {
 }
 
 llvm::Expected<const StageCut *> CutCache::cut(llvm::function_ref<const StageGraph &()> graph,
-                                                const CutRequest &request) {
+                                               const CutRequest &request) {
   auto known = llvm::find_if(all, [&](const Found &one) { return one.answers(request); });
   if (known == all.end()) {
     known = all.insert(all.end(), {request, {}, ""});

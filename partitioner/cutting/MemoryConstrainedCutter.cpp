@@ -9,8 +9,9 @@ namespace cleave {
 static constexpr int64_t kLargestBudget = int64_t(1) << 60;
 
 /// What each stage may hold of weights where all else that its rank holds stays as it is.
-std::vector<int64_t> MemoryConstrainedCutter::weightBudgets(const StageCut &cut, llvm::ArrayRef<RankMemory> held,
-                                                MemoryBudgetsRef budgets) const {
+std::vector<int64_t> MemoryConstrainedCutter::weightBudgets(const StageCut &cut,
+                                                            llvm::ArrayRef<RankMemory> held,
+                                                            MemoryBudgetsRef budgets) const {
   std::vector<int64_t> limits;
   for (auto [stage, own] : llvm::enumerate(cut.weightBytes)) {
     const RankMemory &rank = held[stage % budgets.size()];
@@ -61,8 +62,9 @@ MemoryConstrainedCutter::Fitted MemoryConstrainedCutter::fit(MemoryBudgetsRef bu
   return result;
 }
 
-MemoryConstrainedCutter::Fitted MemoryConstrainedCutter::exactWithin(MemoryBudgetsRef budgets, std::vector<int64_t> weightLimits,
-                                           uint64_t steps) const {
+MemoryConstrainedCutter::Fitted MemoryConstrainedCutter::exactWithin(MemoryBudgetsRef budgets,
+                                                                     std::vector<int64_t> weightLimits,
+                                                                     uint64_t steps) const {
   CutRequest exact = request;
   exact.limits = {exactLimits.downsets, steps};
   for (auto [stage, limit] : llvm::zip(exact.stages, weightLimits))

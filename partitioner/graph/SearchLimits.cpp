@@ -10,7 +10,8 @@ namespace cleave {
 /// The innermost one that lives.
 static thread_local const CancellationScope *current = nullptr;
 
-CancellationScope::CancellationScope(std::function<bool()> isWanted) : isWanted(std::move(isWanted)), outer(current) {
+CancellationScope::CancellationScope(std::function<bool()> isWanted)
+    : isWanted(std::move(isWanted)), outer(current) {
   current = this;
 }
 

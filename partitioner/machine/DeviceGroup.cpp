@@ -61,7 +61,7 @@ bool DeviceGroup::operator==(const DeviceGroup &other) const {
 }
 
 std::map<std::pair<uint32_t, uint32_t>, Link> linkOverridesAmong(const Machine &machine, uint32_t count,
-                                                               uint32_t width) {
+                                                                 uint32_t width) {
   std::map<std::pair<uint32_t, uint32_t>, Link> links;
   for (const auto &[ends, link] : machine.linkOverrides)
     if (std::max(ends.first, ends.second) < count && ends.first % width == ends.second % width &&
@@ -91,8 +91,10 @@ static std::map<std::pair<uint32_t, uint32_t>, Link> linksOfRanks(const Machine 
   return links;
 }
 
-PipelineDeviceGroups::PipelineDeviceGroups(const Machine &machine, uint32_t ranks, uint32_t width, uint32_t tensorRanks)
-    : link(machine.linkAmong(ranks * width)), linkOverrides(linksOfRanks(machine, ranks * width, width, link)) {
+PipelineDeviceGroups::PipelineDeviceGroups(const Machine &machine, uint32_t ranks, uint32_t width,
+                                           uint32_t tensorRanks)
+    : link(machine.linkAmong(ranks * width)),
+      linkOverrides(linksOfRanks(machine, ranks * width, width, link)) {
   for (uint32_t rank = 0; rank < ranks; ++rank) {
     DeviceGroup group = DeviceGroup::of(machine, rank * width, width, tensorRanks);
     const uint32_t kind = llvm::find(kinds, group) - kinds.begin();

@@ -290,7 +290,7 @@ static Expected<uint32_t> readEnd(const json::Value *value, const Twine &where,
 }
 
 static Error readLinkOverride(const json::Value &value, StringRef where, const Machine &machine,
-                            std::pair<uint32_t, uint32_t> &ends, Link &link) {
+                              std::pair<uint32_t, uint32_t> &ends, Link &link) {
   auto object = asObject(value, where, "from, to, latency_seconds and bytes_per_second");
   if (!object)
     return object.takeError();

@@ -174,7 +174,8 @@ const PipelineForecaster::TrainingOfCut &PipelineForecaster::trainingOf(const Mo
     return known->second;
   const uint32_t ranks = configuration.pipelineRanks;
   auto costOf = [&](uint32_t stage, ArrayRef<Operation *> ops) {
-    return pricesOf(configuration, deviceGroupsOf(configuration).ranks[stage % ranks].kind).training->stage(ops);
+    return pricesOf(configuration, deviceGroupsOf(configuration).ranks[stage % ranks].kind)
+        .training->stage(ops);
   };
   std::vector<SmallVector<Operation *>> opsOf(ranks * configuration.stagesOfRank), opsOfRank(ranks);
   for (auto [ops, stage] : llvm::zip(model.nodes, stageOf)) {

@@ -191,14 +191,14 @@ void PipelineSearch::refuseForMemory(Estimate estimate, double least, const Mode
   const CutMemory *memory = estimate.lacksMemory ? memoryOf(configuration) : nullptr;
   auto mostRooms = [&] {
     return largestBudgets(*memory, request.machine, configuration.pipelineRanks, configuration.tensorRanks,
-                       configuration.dataRanks);
+                          configuration.dataRanks);
   };
   if (memory && mayFit(*memory, model, mostRooms())) {
     estimate.mayTake = least;
     const MemoryBudgets budgets = deviceGroupsOf(configuration).memoryOfRanks();
-    const MemoryConstrainedCutter fitting(model,
-                             llvm::cantFail(requestFor(model, configuration, kProgramOrder), "it was cut"),
-                             budgets, *memory, facts.cuts[&model]);
+    const MemoryConstrainedCutter fitting(
+        model, llvm::cantFail(requestFor(model, configuration, kProgramOrder), "it was cut"), budgets,
+        *memory, facts.cuts[&model]);
     if (const MemoryConstrainedCutter::Fitted fitted = fitting.fit(); fitted.cut) {
       const CutOutcome &outcome = outcomeOf(*fitted.cut, model, graph, configuration);
       estimate.mayTake = std::nullopt;

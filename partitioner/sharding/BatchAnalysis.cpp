@@ -287,11 +287,14 @@ BatchWalk::Found BatchWalk::visitOperator(OperatorOp op) {
     return sortObstacle(op);
   // What is placed is known to be all positions, or no positions at all.
   if (verdict == TokenPermutation::Verdict::Followed)
-    return semantics.permutationRole == PermutationRole::Place ? std::nullopt : checkPositions(op, DimensionRule(), operands);
+    return semantics.permutationRole == PermutationRole::Place
+               ? std::nullopt
+               : checkPositions(op, DimensionRule(), operands);
   if (readsIt || makesIt)
     if (Found found = applyRule(op, operands))
       return found;
-  return verdict == TokenPermutation::Verdict::Aligned && !orders.keepOrder(op) ? sortObstacle(op) : std::nullopt;
+  return verdict == TokenPermutation::Verdict::Aligned && !orders.keepOrder(op) ? sortObstacle(op)
+                                                                                : std::nullopt;
 }
 
 /// As what the operator's rule says of the batch.

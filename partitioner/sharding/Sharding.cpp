@@ -99,7 +99,7 @@ std::optional<FactorSteps> stepsOf(const DimensionRule &rule, ArrayRef<unsigned>
 }
 
 IndexSets indexSetsOfDimension(const IndexSets &parts, const DimensionRule &rule, ArrayRef<unsigned> dim,
-                       unsigned factor) {
+                               unsigned factor) {
   FactorSteps steps = *stepsOf(rule, dim, factor);
   int64_t size = 1;
   for (unsigned part : dim)
@@ -122,8 +122,8 @@ IndexSets indexSetsOfDimension(const IndexSets &parts, const DimensionRule &rule
   return result;
 }
 
-std::optional<IndexSets> indexSetsOfFactor(const IndexSets &parts, const DimensionRule &rule, ArrayRef<unsigned> dim,
-                                   unsigned factor) {
+std::optional<IndexSets> indexSetsOfFactor(const IndexSets &parts, const DimensionRule &rule,
+                                           ArrayRef<unsigned> dim, unsigned factor) {
   auto steps = stepsOf(rule, dim, factor);
   if (!steps || steps->count > 1)
     return std::nullopt;

@@ -1,8 +1,8 @@
 //===- ShardingPropagation.cpp - What splitting one dimension entails -----===//
 #include "partitioner/sharding/ShardingPropagation.h"
 #include "ir/semantics/Shapes.h"
-#include "partitioner/sharding/ShardingPropagator.h"
 #include "partitioner/sharding/ProbeShapes.h"
+#include "partitioner/sharding/ShardingPropagator.h"
 
 using namespace mlir;
 
@@ -184,7 +184,8 @@ void ShardingPropagation::blockNamed(Call &call) const {
 /// Adds the uses of a split tensor that are none of a call: those of the function's return, and those that
 /// need it whole.
 /// \param item  of which item of `value`, where that is a list or tuple.
-void ShardingPropagation::findOtherUses(Value value, std::optional<unsigned> item, ShardingGroup &found) const {
+void ShardingPropagation::findOtherUses(Value value, std::optional<unsigned> item,
+                                        ShardingGroup &found) const {
   for (OpOperand &use : value.getUses()) {
     Operation *user = use.getOwner();
     bool isHere = user->getBlock() == body;
@@ -212,7 +213,7 @@ void ShardingPropagation::findOtherUses(Value value, std::optional<unsigned> ite
 //===- Classes ------------------------------------------------------------===//
 
 ShardingGroup ShardingPropagation::propagate(TensorRef tensor, unsigned dim, int32_t ranks,
-                                          llvm::function_ref<bool(TensorRef)> isWhole) const {
+                                             llvm::function_ref<bool(TensorRef)> isWhole) const {
   std::optional<ShardingGroup> best;
   auto costOf = [&](const ShardingGroup &found) {
     return std::pair(found.count < ranks, found.gathers.size() + found.reshards.size());

@@ -78,12 +78,12 @@ void ShardingPropagator::visitIndexMap(const Call &call) {
 }
 
 ArrayRef<unsigned> ShardingPropagator::labelledFactors(TensorRef tensor, ArrayRef<DimensionRule::Dims> dims,
-                                              size_t index) const {
+                                                       size_t index) const {
   auto *assignment = assignmentOf(tensor);
   // Operators of several results, as sort, give each the same dimensions.
   const DimensionRule::Dims *own = dims.empty() ? nullptr : &dims[std::min(index, dims.size() - 1)];
   return assignment && own && assignment->dim < own->size() ? ArrayRef<unsigned>((*own)[assignment->dim])
-                                                          : ArrayRef<unsigned>();
+                                                            : ArrayRef<unsigned>();
 }
 
 /// Gives a factor's positions the labels of a dimension that it is part of; `projected` is empty where they
@@ -102,7 +102,8 @@ void ShardingPropagator::project(const Labels &labels, const FactorSteps &steps,
 }
 
 /// What a group shares is wherever one of its positions is.
-const ShardingPropagator::Labels &ShardingPropagator::coverGroups(unsigned index, const Labels &labels, int64_t each) {
+const ShardingPropagator::Labels &ShardingPropagator::coverGroups(unsigned index, const Labels &labels,
+                                                                  int64_t each) {
   Labels &own = covers[index];
   own.resize(labels.size() / each, ShardAssignment::kWhole);
   for (auto [group, cover] : llvm::enumerate(own)) {
@@ -234,7 +235,8 @@ void ShardingPropagator::visit(unsigned index) {
 
 //===- What is owed -------------------------------------------------------===//
 
-ShardingPropagator::Use ShardingPropagator::useOf(unsigned index, unsigned operand, std::optional<unsigned> factor) const {
+ShardingPropagator::Use ShardingPropagator::useOf(unsigned index, unsigned operand,
+                                                  std::optional<unsigned> factor) const {
   const Call &call = function.calls[index];
   TensorRef tensor = call.operands[operand];
   if (isAlong(call))
@@ -259,7 +261,8 @@ bool ShardingPropagator::refuses(const Call &call, unsigned index, std::optional
   if (isAlong(call)) {
     auto isSplit = [&](const IndexMap::Source &source) {
       TensorRef tensor = call.operands[source.operand];
-      return isAlong(call, tensor) && assignmentOf(tensor)->labels[source.position] != ShardAssignment::kWhole;
+      return isAlong(call, tensor) &&
+             assignmentOf(tensor)->labels[source.position] != ShardAssignment::kWhole;
     };
     return !isAlong(call, result) && llvm::any_of(call.indexMap->results[index], isSplit);
   }

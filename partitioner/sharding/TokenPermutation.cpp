@@ -126,7 +126,8 @@ bool TokenPermutation::countsKeys(OperatorOp op, Operation *sort) const {
   return is(op->getOperand(0), Content::Keys) && numbers && bound && *bound <= *numbers && descending == 0;
 }
 
-std::optional<TokenPermutation::Known> TokenPermutation::followLookup(OperatorOp op, Operation *sort, bool &isBack) const {
+std::optional<TokenPermutation::Known> TokenPermutation::followLookup(OperatorOp op, Operation *sort,
+                                                                      bool &isBack) const {
   auto rule = dimensionRuleOf(op, shapes);
   if (!rule || rule->lookups.size() != 1)
     return std::nullopt;
@@ -145,7 +146,8 @@ std::optional<TokenPermutation::Known> TokenPermutation::followLookup(OperatorOp
 }
 
 /// Along one dimension, at all positions, so that nothing stays of what they are written into.
-std::optional<TokenPermutation::Known> TokenPermutation::followPlacing(OperatorOp op, Operation *sort, bool &isBack) const {
+std::optional<TokenPermutation::Known> TokenPermutation::followPlacing(OperatorOp op, Operation *sort,
+                                                                       bool &isBack) const {
   auto indices = op->getOperand(1).getDefiningOp<ListOp>();
   if (!indices || indices.getElements().size() != 1 || constantInt(op, "accumulate") != 0)
     return std::nullopt;
@@ -176,7 +178,8 @@ static bool canHold(Value result, TokenPermutation::Content content) {
   }
 }
 
-std::optional<TokenPermutation::Known> TokenPermutation::follow(OperatorOp op, Operation *sort, bool &isBack) const {
+std::optional<TokenPermutation::Known> TokenPermutation::follow(OperatorOp op, Operation *sort,
+                                                                bool &isBack) const {
   const OpSemantics &semantics = semanticsOf(op.getName());
   Value first = op->getOperand(0);
   const Known own = known.lookup(first);

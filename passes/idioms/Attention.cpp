@@ -5,10 +5,9 @@
 // to `aten.scaled_dot_product_attention(q, k, v, mask, 0, false, scale)`. The scale may be a product or
 // quotient of scores, queries or keys, or absent; masks are tensors that are added, or a `where` or
 // `masked_fill` of a number that swallows any score it is added to, as the least float32 does. A fill of −∞
-// stays as it is: a row of nothing else is NaN there and zero in ATen's kernel, as it is with a tensor of −∞ that
-// is added, which nobody can see here. Of float32 and float64 only:
-// in narrower types the kernel rounds less often. Weights that somebody else takes (output_attentions) keep
-// the sequence.
+// stays as it is: a row of nothing else is NaN there and zero in ATen's kernel, as it is with a tensor of −∞
+// that is added, which nobody can see here. Of float32 and float64 only: in narrower types the kernel rounds
+// less often. Weights that somebody else takes (output_attentions) keep the sequence.
 //
 // 1.3 × as fast at 128 positions, 2.9 to 3.3 × at 1024, 2 × at 16, 0.9 × at 31; and without the scores'
 // memory, twice.
@@ -149,8 +148,8 @@ static bool hasKernel(Value query, Value transposedKey, Value value) {
          hasUnitStride(v);
 }
 
-/// Whether the call swaps the second and the third dimension. The kernel's result has the heads behind the positions, so
-/// that swapped it is row-major.
+/// Whether the call swaps the second and the third dimension. The kernel's result has the heads behind the
+/// positions, so that swapped it is row-major.
 static bool swapsHeads(OperatorOp op) {
   auto isDims = [&](ArrayRef<int64_t> found, ArrayRef<int64_t> wanted) {
     return llvm::equal(found, wanted, [](int64_t one, int64_t other) { return (one + 4) % 4 == other; });
@@ -162,8 +161,8 @@ static bool swapsHeads(OperatorOp op) {
   return order && isDims(*order, {0, 2, 1, 3});
 }
 
-/// Whether all users of the product take it in the kernel's layout, too: as any, or swapped and then as a row-major tensor
-/// or a copy of one.
+/// Whether all users of the product take it in the kernel's layout, too: as any, or swapped and then as a
+/// row-major tensor or a copy of one.
 static bool isTakenInAnyLayout(Value value, bool isSwapped = false) {
   return llvm::all_of(value.getUsers(), [&](Operation *user) {
     auto op = dyn_cast<OperatorOp>(user);

@@ -48,7 +48,8 @@ static LogicalResult rewriteNorm(Operation *root, Value x, Value scale, PatternR
       !match.isReplacedWith(root))
     return failure();
   Maker make(rewriter, root);
-  rewriter.replaceOp(root, make.call("aten.rms_norm", {x, make.integers(size), make.none(), make.real(parts->number)},
+  rewriter.replaceOp(root, make.call("aten.rms_norm",
+                                     {x, make.integers(size), make.none(), make.real(parts->number)},
                                      root->getResult(0).getType()));
   return success();
 }
@@ -64,10 +65,10 @@ static LogicalResult rewriteWeight(Operation *root, Value normed, Value weight, 
       weights.getElementType() != type.getElementType() || !match.isReplacedWith(root))
     return failure();
   Maker make(rewriter, root);
-  rewriter.replaceOp(
-      root, make.call("aten.rms_norm",
-                      {norm->getOperand(0), norm.getArgument("normalized_shape"), weight, norm.getArgument("eps")},
-                      root->getResult(0).getType()));
+  rewriter.replaceOp(root, make.call("aten.rms_norm",
+                                     {norm->getOperand(0), norm.getArgument("normalized_shape"), weight,
+                                      norm.getArgument("eps")},
+                                     root->getResult(0).getType()));
   return success();
 }
 
