@@ -60,8 +60,8 @@ void Microbatches::addOutputOf(uint32_t microbatch, size_t leaf, const at::Tenso
   auto [begin, end] = plan::samplesOf(samples, count(), microbatch);
   TORCH_CHECK(output.dim() == whole.dim() && output.size(dim) == place.size(dim), "output ", leaf, " has ",
               output.size(dim), " rows for ", end - begin, " samples, which is not what the plan says");
-  // With non_blocking, libtorch copies from a GPU to a non-contiguous destination through unpinned memory, and
-  // does not wait for it.
+  // With non_blocking, libtorch copies from a GPU to a non-contiguous destination through unpinned memory,
+  // and does not wait for it.
   place.copy_(output, /*non_blocking=*/place.is_contiguous());
 }
 

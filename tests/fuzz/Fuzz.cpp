@@ -1,4 +1,4 @@
-//===- Fuzz.cpp - Between libFuzzer and the targets -----------------------===//
+//===- Fuzz.cpp - What the fuzz targets share -----------------------------===//
 #include "tests/fuzz/Fuzz.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/Twine.h"

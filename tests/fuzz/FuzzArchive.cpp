@@ -125,8 +125,8 @@ static bool import(const std::string &path) {
   mlir::MLIRContext context(registry, mlir::MLIRContext::Threading::DISABLED);
   context.loadAllAvailableDialects();
   DiagnosticCollector diagnostics(context);
-  auto model =
-      importTorchScript(*file, {.tensors = {{"x", at::kFloat, {4, 8}, {}, ""}}, .scalars = {}, .opened = ""}, &context);
+  auto model = importTorchScript(
+      *file, {.tensors = {{"x", at::kFloat, {4, 8}, {}, ""}}, .scalars = {}, .opened = ""}, &context);
   std::string outcome = toString(diagnostics.takeError(""));
   if (succeeded(model)) {
     outcome = "imported";

@@ -30,9 +30,9 @@ struct Comparison {
   double error = 0, allowed = 0;
 };
 
-/// Largest magnitude of a tensor's finite elements, capped at max(1, 16 times the median of those that are not
-/// 0). Leaves out masks: at least 1e4, within a factor 2 of each other, and 100 times all smaller elements. Of
-/// large tensors, about a million elements are sampled.
+/// Largest magnitude of a tensor's finite elements, capped at max(1, 16 times the median of those that are
+/// not 0). Leaves out masks: at least 1e4, within a factor 2 of each other, and 100 times all smaller
+/// elements. Of large tensors, about a million elements are sampled.
 double ordinarySize(const at::Tensor &tensor);
 
 /// Different dtypes or shapes are an infinite error.

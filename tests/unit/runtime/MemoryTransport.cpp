@@ -1,4 +1,4 @@
-//===- MemoryTransport.cpp - Messages between threads --------------------------===//
+//===- MemoryTransport.cpp - Messages between threads ---------------------===//
 #include "tests/unit/runtime/MemoryTransport.h"
 #include <cstring>
 #include <gtest/gtest.h>
@@ -23,7 +23,8 @@ private:
 
 class MemoryTransports::Waiting final : public Message {
 public:
-  Waiting(MemoryTransports &transports, std::shared_ptr<Offer> offer) : transports(transports), offer(std::move(offer)) {}
+  Waiting(MemoryTransports &transports, std::shared_ptr<Offer> offer)
+      : transports(transports), offer(std::move(offer)) {}
   void wait() override {
     std::unique_lock lock(transports.mutex);
     transports.changed.wait(lock, [&] { return offer->done || transports.isCut; });
@@ -36,7 +37,9 @@ private:
   const std::shared_ptr<Offer> offer;
 };
 
-std::unique_ptr<Transport> MemoryTransports::transport(uint32_t rank) { return std::make_unique<Member>(*this, rank); }
+std::unique_ptr<Transport> MemoryTransports::transport(uint32_t rank) {
+  return std::make_unique<Member>(*this, rank);
+}
 
 void MemoryTransports::cut() {
   std::lock_guard lock(mutex);
@@ -44,8 +47,8 @@ void MemoryTransports::cut() {
   changed.notify_all();
 }
 
-std::unique_ptr<Message> MemoryTransports::offer(std::tuple<uint32_t, uint32_t, Tag> key, bool sends, void *data,
-                                            size_t bytes) {
+std::unique_ptr<Message> MemoryTransports::offer(std::tuple<uint32_t, uint32_t, Tag> key, bool sends,
+                                                 void *data, size_t bytes) {
   std::lock_guard lock(mutex);
   Way &way = ways[key];
   auto own = std::make_shared<Offer>(Offer{data, bytes});

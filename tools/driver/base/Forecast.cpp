@@ -11,8 +11,8 @@ using llvm::Error;
 using llvm::Expected;
 using llvm::StringRef;
 
-/// The plan's table, without the micro-batches that the traced batch has too few samples for: a run leaves them out. Of
-/// data ranks the first has the most.
+/// The plan's table, without the micro-batches that the traced batch has too few samples for: a run leaves
+/// them out. Of data ranks the first has the most.
 static plan::Schedule tableOf(const plan::Plan &plan) {
   plan::Schedule table = scheduleOf(plan, 0);
   const plan::Signature &signature = *plan.signatures[0];
@@ -45,11 +45,13 @@ Error checkSeconds(double seconds, StringRef name, StringRef remedy) {
 static Expected<PipelineCosts> costsOf(const plan::Plan &plan, StringRef name) {
   PipelineCosts costs;
   if (!plan.link || plan.predictions.size() != plan.stages.size() * plan.mesh->tp)
-    return llvm::createStringError(name + ": does not say what its micro-batches take; compile it again with this version");
+    return llvm::createStringError(
+        name + ": does not say what its micro-batches take; compile it again with this version");
   for (const auto &rank : scheduleOf(plan, 0).ranks)
     for (const auto &action : rank->actions)
       if (action->kind == plan::ActionKind::BackwardInput || action->kind == plan::ActionKind::BackwardWeight)
-        return llvm::createStringError(name + ": has backward passes, whose times plans of this version do not predict");
+        return llvm::createStringError(
+            name + ": has backward passes, whose times plans of this version do not predict");
   costs.ranksPerPlace = plan.mesh->dp * plan.mesh->tp;
   costs.groupSize = plan.mesh->tp;
   for (const auto &stage : plan.stages) {
@@ -69,7 +71,9 @@ static Expected<PipelineCosts> costsOf(const plan::Plan &plan, StringRef name) {
   for (const TransferSize &transfer : costs.transfers)
     if (transfer.bytes > kMostBytes)
       return impossible(name, "2^44 bytes between two stages");
-  auto linkOf = [](const plan::LinkSpeed &speed) { return Link{speed.latency_seconds, speed.bytes_per_second}; };
+  auto linkOf = [](const plan::LinkSpeed &speed) {
+    return Link{speed.latency_seconds, speed.bytes_per_second};
+  };
   costs.link = linkOf(*plan.link);
   for (const auto &unlike : plan.link_overrides)
     costs.linkOverrides[{unlike->from, unlike->to}] = linkOf(*unlike->speed);

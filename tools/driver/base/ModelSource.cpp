@@ -1,10 +1,10 @@
 //===- ModelSource.cpp - The input model ----------------------------------===//
 #include "tools/driver/base/ModelSource.h"
 #include "codegen/plan/InputFile.h"
+#include "ir/ExampleShapes.h"
 #include "ir/Schemas.h"
 #include "ir/Signature.h"
 #include "ir/TensorSizes.h"
-#include "ir/ExampleShapes.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Parser/Parser.h"
 #include "partitioner/sharding/Sharding.h"
@@ -93,8 +93,8 @@ static bool isSplit(func::FuncOp function) {
                           kShardingLimitsAttr}))
     return true;
   WalkResult walk = function.walk([&](Operation *op) {
-    return isa<StageOp>(op) ||
-                   hasAnyOf(op, {kStageAttr, kShardingsAttr, kStyleAttr, kUserConstraintAttr, kNotWorthShardingAttr, kSplitAttr})
+    return isa<StageOp>(op) || hasAnyOf(op, {kStageAttr, kShardingsAttr, kStyleAttr, kUserConstraintAttr,
+                                             kNotWorthShardingAttr, kSplitAttr})
                ? WalkResult::interrupt()
                : WalkResult::advance();
   });

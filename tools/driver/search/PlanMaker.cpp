@@ -230,7 +230,8 @@ Expected<PlanMaker::Uncut> PlanMaker::uncut(const PipelineShape &shape, uint32_t
                places.memoryOfRanks(),
                places.memoryOfRanks()};
   if (result.memory)
-    result.mostRooms = largestBudgets(*result.memory, *machine, shape.ranks, shape.tensorRanks, shape.dataRanks);
+    result.mostRooms =
+        largestBudgets(*result.memory, *machine, shape.ranks, shape.tensorRanks, shape.dataRanks);
   result.request.stages = places.stageDevices(shape.stages);
   result.request.stagesOfRank = shape.stages / shape.ranks;
   if (auto error = stageStartsOf(result.model, options.stageBefore).moveInto(result.request.stageStarts))
@@ -270,7 +271,8 @@ Expected<std::unique_ptr<plan::Plan>> PlanMaker::recut(const PipelineShape &shap
   if (program->mostRooms != program->budgets)
     budgets.push_back(program->mostRooms);
   for (const MemoryBudgets &own : budgets) {
-    const MemoryConstrainedCutter fitting(program->model, program->request, own, *program->memory, program->cuts);
+    const MemoryConstrainedCutter fitting(program->model, program->request, own, *program->memory,
+                                          program->cuts);
     const MemoryConstrainedCutter::Fitted fitted = fitting.fit();
     for (uint64_t steps : {kStepsWithin, uint64_t(0)}) {
       PipelineShape &next = tried.emplace_back(shape);
@@ -409,7 +411,8 @@ std::optional<MemoryConstrainedCutter::Least> PlanMaker::leastCut(const Pipeline
     return std::nullopt;
   }
   hasMade = true;
-  return MemoryConstrainedCutter(program->model, program->request, program->budgets, *program->memory, program->cuts)
+  return MemoryConstrainedCutter(program->model, program->request, program->budgets, *program->memory,
+                                 program->cuts)
       .leastBudget();
 }
 
@@ -433,7 +436,8 @@ int64_t PlanMaker::leastHeld(const PipelineShape &shape) {
 int64_t PlanMaker::leastPeak(const PipelineShape &shape) {
   auto program = smallest(shape);
   if (program)
-    return MemoryConstrainedCutter(program->model, program->request, program->budgets, *program->memory, program->cuts)
+    return MemoryConstrainedCutter(program->model, program->request, program->budgets, *program->memory,
+                                   program->cuts)
         .leastBound();
   consumeError(program.takeError());
   return 0;

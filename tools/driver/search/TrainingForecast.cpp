@@ -28,7 +28,9 @@ struct TrainingForecaster::Model {
   std::optional<PlanMaker> maker;
 };
 
-TrainingForecaster::TrainingForecaster(CompileOptions all) : options(std::move(all)) { options.writesPlan = false; }
+TrainingForecaster::TrainingForecaster(CompileOptions all) : options(std::move(all)) {
+  options.writesPlan = false;
+}
 TrainingForecaster::~TrainingForecaster() = default;
 
 llvm::Error TrainingForecaster::read(const PipelineShape &shape) {
@@ -60,7 +62,8 @@ llvm::Expected<TrainingForecast> TrainingForecaster::forecast(std::optional<int6
   if (!result)
     return result;
   llvm::append_range(result->notes, noteDevicesLeft(options, *shape, result->configuration.devices()));
-  if (auto error = checkSeconds(result->pipeline.seconds, options.model, "use a --machine whose devices and links are faster"))
+  if (auto error = checkSeconds(result->pipeline.seconds, options.model,
+                                "use a --machine whose devices and links are faster"))
     return error;
   return result;
 }
