@@ -10,7 +10,7 @@
 
 namespace cleave {
 
-/// A number, or auto, which becomes 0.
+/// Accepts a number, or `auto`, which becomes 0.
 static CLI::Validator microbatchesOption() {
   return CLI::Validator(
       [](std::string &text) {
@@ -39,7 +39,7 @@ static void addInputOptions(CLI::App *command, CompileOptions &options) {
       ->type_name("INPUT=ROLE");
 }
 
-/// Refuses what a shell makes of a variable that is not set.
+/// Rejects an empty text, which a shell makes of an unset variable.
 static CLI::Validator notEmpty(const std::string &expected) {
   return CLI::Validator(
       [expected](const std::string &text) {
@@ -94,7 +94,7 @@ static void addModelOptions(CLI::App *command, CompileOptions &options) {
   addLibraries(command, options.libraries);
 }
 
-/// Puts the bytes of each size in place of the list.
+/// Replaces each size of the list by its bytes.
 static std::string readSizes(std::string &text, bool takesSeveral) {
   llvm::SmallVector<llvm::StringRef> parts;
   llvm::StringRef(text).split(parts, ',');
@@ -128,7 +128,7 @@ void addDeviceMemoryOption(CLI::App *command, std::vector<int64_t> &sizes, bool 
 
 void addNeeds(const CompileOptions &options, Confinement &confinement) {
   confinement.files.insert(confinement.files.end(), {options.inputsFile, options.shardFile});
-  // A file of a preset's name is not what the option means.
+  // A file named like a preset is not what the option means.
   if (!Machine::preset(options.machine))
     confinement.files.push_back(options.machine);
   confinement.libraries = options.libraries;

@@ -11,8 +11,8 @@ using llvm::Error;
 using llvm::Expected;
 using llvm::StringRef;
 
-/// The plan's table, without the micro-batches that the traced batch has too few samples for: a run leaves
-/// them out. Of data ranks the first has the most.
+/// The plan's schedule without the micro-batches that the traced batch has no samples for: a run skips them.
+/// The first data-parallel rank has the most.
 static plan::Schedule tableOf(const plan::Plan &plan) {
   plan::Schedule table = scheduleOf(plan, 0);
   const plan::Signature &signature = *plan.signatures[0];
@@ -28,7 +28,7 @@ static plan::Schedule tableOf(const plan::Plan &plan) {
   return table;
 }
 
-/// Plans are untrusted, and sums of what they predict have to stay in range.
+/// Plans are untrusted, so sums of their predictions must stay in range.
 static constexpr double kMostStepSeconds = 1e9;
 static constexpr int64_t kMostBytes = int64_t(1) << 44;
 static constexpr char kRemedy[] = "compile it again";
@@ -41,7 +41,7 @@ Error checkSeconds(double seconds, StringRef name, StringRef remedy) {
   return seconds <= kMostStepSeconds ? Error::success() : impossible(name, "1e9 seconds in all", remedy);
 }
 
-/// What the plan predicts.
+/// Costs from the plan's predictions.
 static Expected<PipelineCosts> costsOf(const plan::Plan &plan, StringRef name) {
   PipelineCosts costs;
   if (!plan.link || plan.predictions.size() != plan.stages.size() * plan.mesh->tp)

@@ -57,8 +57,7 @@ static Expected<ModelSource> readTorchScript(const CompileOptions &options, MLIR
 
 //===- IR -----------------------------------------------------------------===//
 
-/// Gives arguments and results the names and nesting that a plan's signature has, where the text leaves them
-/// out.
+/// Gives arguments and results the names and nesting of a plan's signature, if the text leaves them out.
 static void completeSignature(func::FuncOp function) {
   Builder b(function.getContext());
   auto nameAll = [&](StringRef kind, unsigned count, auto get, auto set) {
@@ -84,7 +83,8 @@ static void completeSignature(func::FuncOp function) {
     function->setAttr(kOutputTreeAttr, outputs.size() == 1 ? outputs.front() : nodeTree(b, "tuple", outputs));
 }
 
-/// Whether passes have begun to split it: what they say of it would be taken for what is decided here.
+/// True if passes have begun to split the function: their attributes would be mistaken for decisions made
+/// here.
 static bool isSplit(func::FuncOp function) {
   auto hasAnyOf = [](Operation *op, llvm::ArrayRef<StringRef> names) {
     return llvm::any_of(names, [&](StringRef name) { return op->hasAttr(name); });
@@ -101,7 +101,7 @@ static bool isSplit(func::FuncOp function) {
   return walk.wasInterrupted();
 }
 
-/// The one function of a model that nobody has split yet.
+/// The only function of a model, which must not be split yet.
 static Expected<func::FuncOp> findFunction(ModuleOp module, StringRef path) {
   auto refuse = [&](const Twine &found) -> Error {
     return llvm::createStringError(path + ": found " + found +
@@ -125,7 +125,7 @@ static Expected<func::FuncOp> findFunction(ModuleOp module, StringRef path) {
   return function;
 }
 
-/// A name stands for one weight, and for one input.
+/// Checks that each name stands for one weight, or for one input.
 static LogicalResult checkNames(func::FuncOp function) {
   llvm::StringMap<ParamOp> weights;
   WalkResult walk = function.walk([&](ParamOp param) {
@@ -149,7 +149,7 @@ static LogicalResult checkNames(func::FuncOp function) {
   return success();
 }
 
-/// Parses the text once before it is used.
+/// Checks that the text parses before it is used.
 static void checkText(StringRef text, const CompileOptions &options, MLIRContext &context) {
   auto source = std::make_shared<llvm::SourceMgr>();
   source->AddNewSourceBuffer(llvm::MemoryBuffer::getMemBuffer(text, options.model), llvm::SMLoc());
@@ -199,7 +199,7 @@ static Expected<ModelSource> readIr(const CompileOptions &options, MLIRContext &
 }
 
 Expected<ModelSource> readModel(const CompileOptions &options, MLIRContext &context) {
-  // First: dialects have the operators that are there when they are made.
+  // First: a dialect gets the operators that exist when it is created.
   for (const std::string &library : options.libraries)
     if (auto message = loadOperatorLibrary(library))
       return llvm::createStringError("--library " + library + ": cannot be loaded: " + *message);

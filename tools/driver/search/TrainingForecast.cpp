@@ -36,9 +36,9 @@ TrainingForecaster::~TrainingForecaster() = default;
 llvm::Error TrainingForecaster::read(const PipelineShape &shape) {
   auto read = std::make_unique<Model>();
   read->options = options;
-  // Pipelines side by side split the batch, too, which is named for that.
+  // Data-parallel ranks split the batch, too, so it is named.
   read->options.microbatches = shape.search->dataRanks == 1 ? shape.microbatches : 0;
-  // The search tells how far it is as a whole.
+  // The search reports its own progress.
   read->options.progress = nullptr;
   if (auto error = readModel(read->options, read->context).moveInto(read->source))
     return error;
