@@ -1,4 +1,4 @@
-//===- CheckAttributes.cpp - What plans are emitted from ------------------===//
+//===- CheckAttributes.cpp - Checks of attributes before emission ---------===//
 #include "codegen/CheckAttributes.h"
 #include "ir/Cleave.h"
 #include "ir/ExampleShapes.h"

@@ -1,4 +1,4 @@
-//===- Notes.cpp - What a person should know of a plan --------------------===//
+//===- Notes.cpp - Notes of a plan for its reader -------------------------===//
 #include "codegen/Notes.h"
 #include "codegen/plan/OperatorName.h"
 #include "ir/ExampleShapes.h"

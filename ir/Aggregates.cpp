@@ -1,4 +1,4 @@
-//===- Aggregates.cpp - Lists and dictionaries that change ----------------===//
+//===- Aggregates.cpp - Lists and dictionaries that are changed -----------===//
 #include "ir/Aggregates.h"
 #include "ir/Cleave.h"
 #include "ir/OperatorDialect.h"

@@ -1,4 +1,4 @@
-//===- ExampleShapes.cpp - Sizes at the example inputs ---------------------===//
+//===- ExampleShapes.cpp - Shapes at the example inputs -------------------===//
 #include "ir/ExampleShapes.h"
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/BuiltinAttributes.h"

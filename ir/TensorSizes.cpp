@@ -1,4 +1,4 @@
-//===- TensorSizes.cpp - Sizes that sums and products can take ------------===//
+//===- TensorSizes.cpp - Limits of tensor sizes ---------------------------===//
 #include "ir/TensorSizes.h"
 #include "ir/ExampleShapes.h"
 #include "llvm/Support/MathExtras.h"

@@ -1,4 +1,4 @@
-//===- AnnotateSharding.cpp - Says which weights are split, and how -------===//
+//===- AnnotateSharding.cpp - Decides which weights are sharded -----------===//
 #include "ir/NearestName.h"
 #include "partitioner/search/ShardingSearch.h"
 #include "passes/Passes.h"

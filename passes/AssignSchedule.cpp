@@ -1,4 +1,4 @@
-//===- AssignSchedule.cpp - Ranks, micro-batches, order of work -----------===//
+//===- AssignSchedule.cpp - Ranks and micro-batches -----------------------===//
 #include "ir/ExampleShapes.h"
 #include "partitioner/cost/ModelGraph.h"
 #include "partitioner/machine/MachineFile.h"

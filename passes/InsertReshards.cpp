@@ -1,4 +1,4 @@
-//===- InsertReshards.cpp - Reshards where operators need other parts ---===//
+//===- InsertReshards.cpp - Reshards where shardings differ ---------------===//
 #include "partitioner/sharding/Sharding.h"
 #include "passes/Passes.h"
 #include "passes/TensorShardings.h"

@@ -1,4 +1,4 @@
-//===- LowerPrecision.cpp - Products in bfloat16 --------------------------===//
+//===- LowerPrecision.cpp - Contractions in bfloat16 ----------------------===//
 #include "ir/Aggregates.h"
 #include "ir/DTypeCode.h"
 #include "ir/ExampleShapes.h"

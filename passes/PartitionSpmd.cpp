@@ -1,4 +1,4 @@
-//===- PartitionSpmd.cpp - One program for all ranks of a tensor group ----===//
+//===- PartitionSpmd.cpp - SPMD program of tensor-parallel ranks ----------===//
 #include "ir/semantics/Shapes.h"
 #include "mlir/IR/Matchers.h"
 #include "partitioner/sharding/Sharding.h"

@@ -1,4 +1,4 @@
-//===- PrintShardingGroups.cpp - What splitting a dimension entails ---------===//
+//===- PrintShardingGroups.cpp - Prints sharding groups -------------------===//
 #include "partitioner/sharding/ShardingPropagation.h"
 #include "passes/Passes.h"
 #include "llvm/ADT/SetVector.h"

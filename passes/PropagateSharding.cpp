@@ -1,4 +1,4 @@
-//===- PropagateSharding.cpp - From split weights to everything else ------===//
+//===- PropagateSharding.cpp - From sharded weights to all tensors --------===//
 #include "partitioner/search/ShardingSearch.h"
 #include "passes/Passes.h"
 #include "passes/TensorShardings.h"

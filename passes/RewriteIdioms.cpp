@@ -1,4 +1,4 @@
-//===- RewriteIdioms.cpp - Sequences to one operator ----------------------===//
+//===- RewriteIdioms.cpp - Fuses operator sequences -----------------------===//
 #include "mlir/Transforms/GreedyPatternRewriteDriver.h"
 #include "passes/Passes.h"
 #include "passes/idioms/Idioms.h"

@@ -1,4 +1,4 @@
-//===- InputFile.cpp - A file that somebody else wrote --------------------===//
+//===- InputFile.cpp - An untrusted input file ----------------------------===//
 #include "codegen/plan/InputFile.h"
 #include "llvm/Support/BLAKE3.h"
 #include <algorithm>

@@ -1,4 +1,4 @@
-//===- OperatorName.cpp - Which operators a plan may call -----------------===//
+//===- OperatorName.cpp - Operators that a plan may call ------------------===//
 #include "codegen/plan/OperatorName.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"

@@ -1,4 +1,4 @@
-//===- OutputBroker.cpp - Another process that writes this one's outputs --===//
+//===- OutputBroker.cpp - A process that writes the outputs of another ----===//
 #include "codegen/plan/OutputBroker.h"
 #include "codegen/plan/OutputProtocol.h"
 #include "llvm/Support/FileSystem.h"

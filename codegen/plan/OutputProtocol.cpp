@@ -1,4 +1,4 @@
-//===- OutputProtocol.cpp - What is said to the process that writes outputs ---===//
+//===- OutputProtocol.cpp - Messages to the process that writes outputs ---===//
 #include "codegen/plan/OutputProtocol.h"
 #include <cerrno>
 #include <cstring>

@@ -1,4 +1,4 @@
-//===- PlanFacts.cpp - What follows from a plan ---------------------------===//
+//===- PlanFacts.cpp - Derived facts of a plan ----------------------------===//
 #include "codegen/plan/PlanFacts.h"
 #include "codegen/plan/Batch.h"
 #include "codegen/plan/DimExpr.h"

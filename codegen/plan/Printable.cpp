@@ -1,4 +1,4 @@
-//===- Printable.cpp - Text of others on a terminal -----------------------===//
+//===- Printable.cpp - Untrusted text on a terminal -----------------------===//
 #include "codegen/plan/Printable.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"

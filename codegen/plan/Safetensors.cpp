@@ -1,4 +1,4 @@
-//===- Safetensors.cpp - Tensors in a file --------------------------------===//
+//===- Safetensors.cpp - Safetensors files --------------------------------===//
 #include "codegen/plan/Safetensors.h"
 #include "codegen/plan/AtomicFile.h"
 #include "codegen/plan/SafetensorsHeader.h"

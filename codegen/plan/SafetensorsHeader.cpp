@@ -1,4 +1,4 @@
-//===- SafetensorsHeader.cpp - The JSON at the start of a file ------------===//
+//===- SafetensorsHeader.cpp - JSON header of safetensors files -----------===//
 #include "codegen/plan/SafetensorsHeader.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringSet.h"

@@ -1,4 +1,4 @@
-//===- Schedule.cpp - Which values flow between stages, and deadlocks -----===//
+//===- Schedule.cpp - Transfers between stages, and deadlock checks -------===//
 #include "codegen/plan/Schedule.h"
 #include "codegen/plan/Batch.h"
 #include "llvm/ADT/STLExtras.h"

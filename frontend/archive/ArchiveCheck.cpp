@@ -1,4 +1,4 @@
-//===- ArchiveCheck.cpp - Whether a model file is intact ------------------===//
+//===- ArchiveCheck.cpp - Integrity check of a model file -----------------===//
 #include "frontend/archive/ArchiveCheck.h"
 #include "frontend/archive/BytesReader.h"
 #include "llvm/ADT/StringRef.h"

@@ -1,4 +1,4 @@
-//===- OperatorCheck.cpp - Which operators a model's code names -----------===//
+//===- OperatorCheck.cpp - Operators that a model's code names ------------===//
 #include "frontend/archive/OperatorCheck.h"
 #include "codegen/plan/OperatorName.h"
 #include "llvm/ADT/StringExtras.h"

@@ -1,4 +1,4 @@
-//===- PickleCheck.cpp - Whether a pickle asks for more than it holds -----===//
+//===- PickleCheck.cpp - Allocation check of a pickle ---------------------===//
 #include "frontend/archive/PickleCheck.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringRef.h"

@@ -1,4 +1,4 @@
-//===- TorchScriptFile.cpp - A TorchScript archive, mapped ----------------===//
+//===- TorchScriptFile.cpp - A memory-mapped TorchScript archive ----------===//
 #include "frontend/archive/TorchScriptFile.h"
 #include "codegen/plan/ErrorLines.h"
 #include "codegen/plan/InputFile.h"

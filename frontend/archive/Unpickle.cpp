@@ -1,4 +1,4 @@
-//===- Unpickle.cpp - Values out of a model's pickles ---------------------===//
+//===- Unpickle.cpp - Values of a model's pickles -------------------------===//
 #include "frontend/archive/Unpickle.h"
 #include "llvm/ADT/DenseSet.h"
 #include "llvm/ADT/STLExtras.h"

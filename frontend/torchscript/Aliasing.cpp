@@ -1,4 +1,4 @@
-//===- Aliasing.cpp - Which tensors share memory --------------------------===//
+//===- Aliasing.cpp - Tensors that share memory ---------------------------===//
 #include "frontend/torchscript/Aliasing.h"
 #include "ir/Cleave.h"
 #include "ir/semantics/OpSemantics.h"

@@ -1,4 +1,4 @@
-//===- Functionalize.cpp - In-place operators without writing -------------===//
+//===- Functionalize.cpp - Functionalization of in-place operators --------===//
 #include "frontend/torchscript/Functionalize.h"
 #include "frontend/torchscript/Aliasing.h"
 #include "ir/Cleave.h"

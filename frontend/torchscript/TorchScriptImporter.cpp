@@ -1,4 +1,4 @@
-//===- TorchScriptImporter.cpp - Graphs to IR, node by node ---------------===//
+//===- TorchScriptImporter.cpp - TorchScript graphs to IR, node by node ---===//
 #include "frontend/torchscript/TorchScriptImporter.h"
 #include "frontend/torchscript/TypeConversion.h"
 #include "ir/Interpret.h"

@@ -1,4 +1,4 @@
-//===- MetaKernels.cpp - Shapes of operators that libtorch has none for ---===//
+//===- MetaKernels.cpp - Families of kernels for the meta device ----------===//
 //
 // In C++ (Python adds more of its own) libtorch lacks kernels for the meta device for some leaf operators.
 // Each kernel here gives shape, dtype and strides as the CPU's kernel does; `cleave run --check-types`

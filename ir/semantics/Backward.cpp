@@ -166,7 +166,7 @@ BackwardWork Backward::run() {
     return result;
   }
   result.saved = saved();
-  result.extraBytes = semantics.keptBytes ? semantics.keptBytes(op, shapes) : 0;
+  result.extraBytes = semantics.savedBytes ? semantics.savedBytes(op, shapes) : 0;
   if (semantics.saved == SavedForBackward::Factors)
     multiply();
   else if (semantics.saved == SavedForBackward::Passes)

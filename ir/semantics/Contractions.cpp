@@ -1,4 +1,4 @@
-//===- Contractions.cpp - Matrix products and attention -----------------------===//
+//===- Contractions.cpp - Matrix products and attention -------------------===//
 #include "ir/semantics/SemanticsTable.h"
 #include "ir/semantics/Shapes.h"
 #include "llvm/ADT/StringExtras.h"

@@ -1,4 +1,4 @@
-//===- DimensionRule.cpp - How dimensions of operands and results relate --===//
+//===- DimensionRule.cpp - Sharding rules of operators --------------------===//
 #include "ir/semantics/DimensionRule.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"

@@ -1,4 +1,4 @@
-//===- IndexMap.cpp - Where positions of a dimension come from -----------===//
+//===- IndexMap.cpp - Index maps of one dimension -------------------------===//
 #include "ir/semantics/OpSemantics.h"
 #include "ir/semantics/Shapes.h"
 

@@ -1,4 +1,4 @@
-//===- OpSemantics.cpp - The table of operator knowledge ------------------===//
+//===- OpSemantics.cpp - Semantics of operators ---------------------------===//
 #include "ir/semantics/OpSemantics.h"
 #include "ir/semantics/SemanticsTable.h"
 #include "ir/semantics/Shapes.h"
@@ -22,7 +22,7 @@ void SemanticsTable::saves(SavedForBackward saved, std::initializer_list<StringR
     auto found = entries.find(name);
     assert(found != entries.end() && "an entry comes first");
     found->second.saved = saved;
-    found->second.keptBytes = bytes;
+    found->second.savedBytes = bytes;
   }
 }
 

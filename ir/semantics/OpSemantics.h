@@ -136,7 +136,7 @@ struct OpSemantics {
   /// What the backward pass saves; set for all families by Gradients.cpp. Call backwardOf.
   SavedForBackward saved = SavedForBackward::Operands;
   /// Bytes saved besides that; null: none.
-  int64_t (*keptBytes)(OperatorOp op, const ExampleShapes &shapes) = nullptr;
+  int64_t (*savedBytes)(OperatorOp op, const ExampleShapes &shapes) = nullptr;
   /// The collective that it is.
   std::optional<CollectiveKind> collective = std::nullopt;
   /// Bytes of workspace besides the results, on so many threads of a CPU; null: none.
@@ -145,7 +145,7 @@ struct OpSemantics {
   std::optional<DimensionRule> (*dimensions)(OperatorOp op, const ExampleShapes &shapes) = nullptr;
   /// Index map of the dimension that the call concatenates, slices or reorders; null or nothing: not known.
   /// Call indexMapOf.
-  std::optional<IndexMap> (*positions)(OperatorOp op, const ExampleShapes &shapes) = nullptr;
+  std::optional<IndexMap> (*indexMap)(OperatorOp op, const ExampleShapes &shapes) = nullptr;
   /// For a view: the operator that writes a changed view back into its base, such as `aten.slice_scatter` for
   /// `aten.slice` (same arguments, with the new value second). Empty: there is none; see viewBack.
   llvm::StringLiteral scatter = "";

@@ -1,4 +1,4 @@
-//===- CutCache.cpp - Cuts of one graph ------------------------------------===//
+//===- CutCache.cpp - Cached cuts of one graph ----------------------------===//
 #include "partitioner/cutting/CutCache.h"
 #include "partitioner/machine/Failure.h"
 #include "llvm/ADT/STLExtras.h"
@@ -32,7 +32,7 @@ llvm::Expected<const StageCut *> CutCache::cut(llvm::function_ref<const StageGra
     known = all.insert(all.end(), {request, {}, ""});
     if (auto error = cutStages(graph(), request).moveInto(known->cut))
       known->failure = toString(std::move(error));
-    // Along program order nothing is interrupted.
+    // A search along program order cannot be interrupted.
     known->isLuck = known->failure.empty() ? known->cut.end == SearchEnd::Interrupted
                                            : request.limits.downsets > 0 && CancellationScope::isRequested();
   }

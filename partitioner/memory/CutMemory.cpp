@@ -1,4 +1,4 @@
-//===- CutMemory.cpp - What ranks hold of cuts ----------------------------===//
+//===- CutMemory.cpp - Memory of ranks under a cut ------------------------===//
 #include "partitioner/memory/CutMemory.h"
 #include <algorithm>
 

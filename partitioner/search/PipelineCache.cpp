@@ -1,4 +1,4 @@
-//===- PipelineCache.cpp - What searches for pipelines keep --------------===//
+//===- PipelineCache.cpp - State of pipeline searches ---------------------===//
 #include "partitioner/search/PipelineCache.h"
 #include "mlir/IR/Diagnostics.h"
 #include "partitioner/memory/PlannedMemory.h"

@@ -1,4 +1,4 @@
-//===- PipelineForecaster.cpp - What one pipeline comes to ----------------===//
+//===- PipelineForecaster.cpp - Forecast of one pipeline ------------------===//
 #include "partitioner/search/PipelineForecaster.h"
 #include "partitioner/cutting/StageAmounts.h"
 #include "partitioner/cutting/StageStarts.h"

@@ -1,4 +1,4 @@
-//===- PipelineSearch.cpp - All pipelines of one function -----------------===//
+//===- PipelineSearch.cpp - Search for the best pipeline ------------------===//
 #include "partitioner/search/PipelineSearch.h"
 #include "partitioner/machine/Failure.h"
 #include "partitioner/search/PipelineForecaster.h"

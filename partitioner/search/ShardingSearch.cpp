@@ -1,4 +1,4 @@
-//===- ShardingSearch.cpp - Which dimensions to split ---------------------===//
+//===- ShardingSearch.cpp - Search for the dimensions to shard ------------===//
 #include "partitioner/search/ShardingSearch.h"
 #include "partitioner/cost/ModelGraph.h"
 #include "partitioner/graph/UsedValues.h"

@@ -1,4 +1,4 @@
-//===- ShardingStyles.cpp - Words for how weights are split ---------------===//
+//===- ShardingStyles.cpp - Styles of sharded weights ---------------------===//
 #include "ir/NearestName.h"
 #include "partitioner/search/ShardingSearch.h"
 #include "llvm/ADT/StringSwitch.h"

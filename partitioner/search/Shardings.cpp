@@ -1,4 +1,4 @@
-//===- Shardings.cpp - What seeds split -----------------------------------===//
+//===- Shardings.cpp - Shardings of all seeds -----------------------------===//
 #include "partitioner/search/ShardingSearch.h"
 
 using namespace mlir;

@@ -1,4 +1,4 @@
-//===- BatchAnalysis.cpp - May the batch be split? ------------------------===//
+//===- BatchAnalysis.cpp - Can the batch be split? ------------------------===//
 #include "partitioner/sharding/BatchAnalysis.h"
 #include "ir/Schemas.h"
 #include "ir/semantics/OpSemantics.h"

@@ -1,4 +1,4 @@
-//===- Sharding.cpp - Which positions each rank has -----------------------===//
+//===- Sharding.cpp - Indices of a dimension on each rank -----------------===//
 #include "partitioner/sharding/Sharding.h"
 
 using namespace mlir;

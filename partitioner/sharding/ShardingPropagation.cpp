@@ -1,4 +1,4 @@
-//===- ShardingPropagation.cpp - What splitting one dimension entails -----===//
+//===- ShardingPropagation.cpp - Sharding of one dimension, propagated ----===//
 #include "partitioner/sharding/ShardingPropagation.h"
 #include "ir/semantics/Shapes.h"
 #include "partitioner/sharding/ProbeShapes.h"

@@ -1,4 +1,4 @@
-//===- ShardingPropagator.cpp - One propagation of labels --------------------------===//
+//===- ShardingPropagator.cpp - One propagation of labels -----------------===//
 #include "partitioner/sharding/ShardingPropagator.h"
 #include <numeric>
 

@@ -1,4 +1,4 @@
-//===- TokenPermutation.cpp - Rows of the batch, sorted and brought back ---------===//
+//===- TokenPermutation.cpp - Rows of the batch in sorted order -----------===//
 #include "partitioner/sharding/TokenPermutation.h"
 #include "ir/semantics/Shapes.h"
 #include "mlir/IR/Matchers.h"

@@ -1,4 +1,4 @@
-//===- DataParallelism.cpp - Pipelines side by side -----------------------===//
+//===- DataParallelism.cpp - Data parallelism and ZeRO --------------------===//
 #include "partitioner/simulation/DataParallelism.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/MathExtras.h"

@@ -1,4 +1,4 @@
-//===- Simulator.cpp - What a schedule takes ------------------------------===//
+//===- Simulator.cpp - Simulation of pipeline schedules -------------------===//
 #include "partitioner/simulation/Simulator.h"
 
 #include "codegen/plan/Schedule.h"
