@@ -72,7 +72,7 @@ struct AnnotateSharding : impl::AnnotateShardingBase<AnnotateSharding> {
     return all;
   }
 
-  /// What was probably meant, else what there is: `; there are h.0.mlp.c_fc.weight, … and 3 others`.
+  /// The nearest name, else a list of names: `; there are h.0.mlp.c_fc.weight, … and 3 others`.
   static std::string suggestName(StringRef wanted, const ShardingDecision &decision) {
     constexpr size_t kShown = 4;
     if (std::string meant = didYouMean(wanted, names(decision)); !meant.empty() || decision.weights.empty())

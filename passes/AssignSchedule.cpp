@@ -14,7 +14,7 @@ namespace cleave {
 #define GEN_PASS_DEF_ASSIGNSCHEDULE
 #include "passes/Passes.h.inc"
 
-/// As --microbatches takes.
+/// The limit of --microbatches.
 static constexpr int64_t kMostMicrobatches = 65536;
 
 namespace {
@@ -23,7 +23,7 @@ struct AssignSchedule : impl::AssignScheduleBase<AssignSchedule> {
 
   void runOnOperation() override {
     func::FuncOp function = getOperation();
-    // Not all of them are written again.
+    // Some attributes may not be written again.
     for (StringRef own : {kRanksAttr, kDataRanksAttr, kMicrobatchesAttr, kMicrobatchSecondsAttr, kLinkAttr,
                           kLinkOverridesAttr, kMachineAttr, kDevicesAttr, kThreadsAttr, kMemoryLimitsAttr,
                           kBatchAttr, kBatchObstacleAttr})
@@ -61,7 +61,7 @@ struct AssignSchedule : impl::AssignScheduleBase<AssignSchedule> {
       function->setAttr(kBatchObstacleAttr, b.getStringAttr(obstacle->describe()));
   }
 
-  /// What is kept of the machine, of whose devices so many are used, `width` for each rank of the pipeline.
+  /// Records the machine's first `devices` devices, `width` for each pipeline rank.
   void describeMachine(const Machine &target, size_t devices, uint32_t width) {
     func::FuncOp function = getOperation();
     Builder b(function.getContext());
@@ -99,7 +99,7 @@ struct AssignSchedule : impl::AssignScheduleBase<AssignSchedule> {
     signalPassFailure();
   }
 
-  /// Sender, receiver, latency and bytes a second of each.
+  /// Sender, receiver, latency and bytes per second of each link.
   ArrayAttr describe(const std::map<std::pair<uint32_t, uint32_t>, Link> &links) {
     Builder b(&getContext());
     SmallVector<Attribute> entries;
@@ -110,7 +110,7 @@ struct AssignSchedule : impl::AssignScheduleBase<AssignSchedule> {
     return b.getArrayAttr(entries);
   }
 
-  /// Seconds of each stage on a batch of `size`.
+  /// By stage: seconds on a batch of `size`.
   SmallVector<double> secondsAt(const ExampleShapes &shapes, const PipelineDeviceGroups &groups) {
     SmallVector<double> seconds(1);
     for (Operation &op : getOperation().getBody().front().without_terminator())
@@ -122,15 +122,16 @@ struct AssignSchedule : impl::AssignScheduleBase<AssignSchedule> {
     return seconds;
   }
 
-  /// The number of micro-batches, up to the samples of a data rank, that ends first: the first one passes all
-  /// stages, the others follow at the pace of the slowest rank (Huang et al. 2019).
+  /// The number of micro-batches, at most the samples of a data-parallel rank, with the shortest time: the
+  /// first micro-batch passes all stages, the others follow at the pace of the slowest rank (Huang et al.
+  /// 2019).
   unsigned fastestCount(func::FuncOp function, const PipelineDeviceGroups &groups) {
     ExampleShapes shapes(function);
     const int64_t size = llvm::divideCeil(shapes.sizes().lookup(batch), dp);
     unsigned best = 1;
     double bestSeconds = std::numeric_limits<double>::infinity();
     for (int64_t count = 1; count <= std::min(size, kMostMicrobatches); ++count) {
-      // Others leave parts of unequal size, which cost as the larger ones.
+      // Other numbers give parts of unequal size, which cost as much as the largest.
       if (size % count != 0)
         continue;
       SmallVector<double> perRank(ranks);

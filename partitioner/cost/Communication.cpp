@@ -22,7 +22,7 @@ double Communication::secondsOf(const ShardingGroup &found) const {
   return seconds;
 }
 
-//===- The bound ----------------------------------------------------------===//
+//===- Lower bound --------------------------------------------------------===//
 
 /// Finds paths through one sharding group.
 class PathFinder {

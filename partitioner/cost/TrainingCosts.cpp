@@ -32,7 +32,7 @@ static std::optional<CollectiveKind> collectiveOf(Operation *op) {
   return call ? semanticsOf(call.getName()).collective : std::nullopt;
 }
 
-//===- Tensor ranks -------------------------------------------------------===//
+//===- Tensor-parallel ranks ----------------------------------------------===//
 
 void TrainingCosts::findSplit() {
   function.walk<WalkOrder::PreOrder>([&](Operation *op) {
@@ -82,7 +82,7 @@ int64_t TrainingCosts::sentBytes(Value value) const {
   return isWhole(value) ? llvm::divideCeil(bytes, ranks) : bytes;
 }
 
-//===- What is made anew --------------------------------------------------===//
+//===- Recomputation ------------------------------------------------------===//
 
 /// `h` and `h.3` for `h.3.mlp`: the outermost module list and its item; empty if there is none.
 static std::pair<StringRef, StringRef> itemOf(StringRef path) {

@@ -125,7 +125,7 @@ std::vector<StageBody> StageBodies::of(const IRMapping *own) const {
   return bodies;
 }
 
-//===- What they hold -----------------------------------------------------===//
+//===- Memory -------------------------------------------------------------===//
 
 PlannedMemory::PlannedMemory(func::FuncOp function, const Machine &machine, uint32_t dataRanks)
     : function(function), dataRanks(dataRanks), whole(function) {

@@ -48,7 +48,7 @@ LogicalResult specializeRank(func::FuncOp function, unsigned rank) {
   return hasOtherTypes ? inferTypes(function) : success();
 }
 
-//===- Ranks that are alike -----------------------------------------------===//
+//===- Ranks with equal sizes ---------------------------------------------===//
 
 /// True if the argument selects elements or values, without changing sizes.
 static bool isOfNoSize(const OpSemantics &semantics, StringRef argument) {

@@ -46,7 +46,7 @@ static Placement describe(const PlacementProblem &problem, const GroupGraph &gra
   Placement placement;
   for (size_t index = 0; index < devices.size(); ++index) {
     placement.maxLoad = std::max(placement.maxLoad, devices[index].load);
-    // A group without nodes of the problem does not count, so that no device is empty.
+    // Every group has nodes of the problem, so no device is empty.
     (found.isCpu[index] ? placement.cpus : placement.accelerators).push_back(std::move(devices[index]));
   }
   return placement;

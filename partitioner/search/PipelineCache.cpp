@@ -54,7 +54,7 @@ const CutMemory *PipelineCache::memoryOf(func::FuncOp function, StringRef batch,
                                          const Machine &machine, uint32_t dataRanks) {
   auto [known, isNew] = factsOf(function).memories.try_emplace({microbatches, dataRanks});
   if (isNew) {
-    // Where the function does not run on so few samples, the passes report it.
+    // Errors for too few samples are reported by the passes.
     ScopedDiagnosticHandler ignored(function.getContext(), [](Diagnostic &) { return success(); });
     known->second = PlannedMemory::make(function, batch, microbatches, machine, dataRanks);
   }
