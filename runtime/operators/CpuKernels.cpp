@@ -21,7 +21,7 @@ static bool isPlain(const at::Tensor &tensor) {
          tensor.device().is_cpu() && !tensor.is_neg();
 }
 
-/// Whether oneDNN takes input[…, k] · weight[n, k] + bias[n], and gains by it.
+/// True if oneDNN supports input[…, k] · weight[n, k] + bias[n], and is faster.
 static bool isLargeProduct(const at::Tensor &input, const at::Tensor &weight,
                            const std::optional<at::Tensor> &bias) {
   // Autocast then multiplies in a narrower type.

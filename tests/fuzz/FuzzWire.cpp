@@ -1,8 +1,8 @@
 //===- FuzzWire.cpp - Messages of other processes -------------------------===//
 //
-// The first byte of a case says who receives it: a stage that waits for values, a rank that is led, a tensor
-// group in one of its calls, or what puts together the texts of all ranks. The rest is what the other
-// processes send, message after message.
+// The first byte of a case selects the receiver: a stage that waits for values, a rank that waits for a
+// command, a tensor group in one of its collectives, or a parser of texts of other ranks. The rest is what
+// the other processes send, message after message.
 //
 //===----------------------------------------------------------------------===//
 #include "codegen/plan/Printable.h"
@@ -32,12 +32,12 @@ enum Target : uint8_t { Values, Commands, Group, Report = Group + 5, Trace, Desc
 
 /// Values and bytes of a transfer.
 static constexpr SerializedLimits kLimits{4, 4096};
-/// Messages are told apart by their lengths, before them.
+/// Each message is preceded by its length.
 static constexpr size_t kLengthBytes = 2;
 static constexpr uint32_t kRanks = 3;
 
 namespace {
-/// Receives the messages of a case, and keeps what is sent as one.
+/// Receives the messages of a case, and concatenates sent messages into a case.
 class CaseTransport final : public Transport {
 public:
   explicit CaseTransport(StringRef rest = {}) : rest(rest) {}
@@ -98,14 +98,14 @@ static at::Tensor call(Communicator &group, GroupOperation operation) {
   return {};
 }
 
-/// What a rank says in the first round, from each of the others.
+/// Arguments of a rank in the first round, once for each of the other ranks.
 static std::string groupSeed(GroupOperation operation) {
   CaseTransport transport;
   PeerGroup group(transport, 0, kRanks, 0);
   try {
     call(group, operation);
   } catch (const TransportClosed &) {
-    // Nobody answers; what goes to rank 1 has gone.
+    // No rank answers; the message to rank 1 was sent.
   }
   return std::string(1, char(Group + int(operation))) + transport.sent + transport.sent;
 }
@@ -176,7 +176,7 @@ static void readReport(StringRef words) {
   promise(plan::printableLines(printed) == printed, "a report that is not printable");
 }
 
-/// A heading in the first line, then chunks of rank 0; a second rank has done nothing.
+/// A heading in the first line, then chunks of rank 0; the second process has no events.
 static void readTrace(StringRef words) {
   std::string written;
   TraceMerge merge(planOf(), [&](StringRef text) {

@@ -365,7 +365,7 @@ Expected<ChosenMesh> MeshSearch::choose() {
   }
   if (!fastest) {
     const auto least = leastMemory();
-    // What errors name is enough here, too.
+    // Devices with the memory that errors name must suffice.
     if (least && least->second.bytes <= least->second.room)
       make(*llvm::find_if(estimates, [&](const Estimate &one) { return one.configuration == least->first; }),
            /*isLast=*/true);
