@@ -11,7 +11,7 @@ using namespace mlir;
 namespace cleave {
 
 namespace {
-/// Whether an attribute, which may be null, has some form.
+/// True if an attribute, which may be null, has some form.
 using Form = bool (*)(Attribute attribute);
 
 struct NamedForm {
@@ -32,7 +32,7 @@ static bool isAmount(Attribute attribute) {
   return isInteger(attribute) && cast<IntegerAttr>(attribute).getInt() >= 0;
 }
 
-/// Of ranks, or of micro-batches.
+/// A number of ranks or of micro-batches.
 static bool isCount(Attribute attribute) {
   return isAmount(attribute) && cast<IntegerAttr>(attribute).getInt() >= 1 &&
          cast<IntegerAttr>(attribute).getInt() <= 1 << 16;
@@ -76,7 +76,7 @@ static bool areSizes(Attribute attribute) {
   return table && llvm::all_of(table, [](NamedAttribute entry) { return isAmount(entry.getValue()); });
 }
 
-/// As leafTree and nodeTree make them.
+/// A tree as leafTree and nodeTree make it.
 static bool isTree(Attribute attribute) {
   if (auto leaf = dyn_cast_or_null<IntegerAttr>(attribute))
     return isAmount(leaf);
@@ -97,7 +97,7 @@ static bool isTree(Attribute attribute) {
 
 //===- Attributes ---------------------------------------------------------===//
 
-/// Of those that may be left out.
+/// Forms of optional attributes.
 static constexpr NamedForm kForms[] = {
     {kSymbolsAttr, areSizes, "an i64 of 0 or more for each symbol"},
     {kRanksAttr, isCount, "an i64 from 1 to 65536"},
@@ -114,7 +114,7 @@ static constexpr NamedForm kForms[] = {
     {kDimensionsAttr, areDimensions, "an array of {path, parts, weights, sums, gathers}"},
 };
 
-/// Of those that have to be there.
+/// Forms of required attributes.
 static constexpr NamedForm kNeeded[] = {
     {kStageSecondsAttr, areReals, "an array of seconds"},
     {kStageRecvBytesAttr, areAmounts, "an array of i64 of 0 or more"},
@@ -131,7 +131,7 @@ static LogicalResult refuse(func::FuncOp function, StringRef name, Attribute fou
   return error << ", expected " << expected;
 }
 
-/// Each stage has an entry in these, and each index is that of its place.
+/// Fails unless each stage has an entry in these, and the index of its position.
 static LogicalResult checkStages(func::FuncOp function) {
   const size_t stages = llvm::to_vector(function.getBody().getOps<StageOp>()).size();
   for (StringRef name :

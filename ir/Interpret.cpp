@@ -177,7 +177,7 @@ Attribute toAttribute(const c10::IValue &value, MLIRContext *context) {
 }
 
 std::shared_ptr<torch::jit::Operator> findOperator(StringRef irName) {
-  // Passes run on several functions at once.
+  // Passes run on several functions in parallel.
   static std::mutex mutex;
   static llvm::StringMap<std::shared_ptr<torch::jit::Operator>> resolved;
   std::lock_guard lock(mutex);

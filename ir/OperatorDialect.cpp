@@ -92,7 +92,8 @@ struct OperatorModel : OperationName::Impl {
   llvm::hash_code hashProperties(OpaqueProperties) final { return {}; }
 };
 
-/// No effects but those of lists that somebody changes: where they are made and read matters.
+/// Operators have no effects, except on lists that are changed, for which the order of reads and writes
+/// matters.
 struct PureEffects : MemoryEffectOpInterface::FallbackModel<PureEffects> {
   void getEffects(Operation *op, SmallVectorImpl<MemoryEffects::EffectInstance> &effects) const {
     if (llvm::any_of(op->getOperands(), mayChange))
@@ -103,7 +104,7 @@ struct PureEffects : MemoryEffectOpInterface::FallbackModel<PureEffects> {
   }
 };
 
-/// One dialect's type ids; kept for the life of the process, since contexts come and go.
+/// Type ids of one dialect's operators; kept for the life of the process, which may have several contexts.
 struct NamespaceOperators {
   std::vector<const OperatorSchema *> schemas;
   std::unique_ptr<SelfOwningTypeID[]> ids;
@@ -122,7 +123,7 @@ static const llvm::StringMap<NamespaceOperators> &operatorsByNamespace() {
   return table;
 }
 
-/// Whether two equal calls may be merged and unused ones dropped.
+/// True if equal calls may be merged and unused ones dropped.
 static bool isPure(const OperatorSchema &schema) {
   return !schema.writesAnyArgument() && !schema.isRandom && !semanticsOf(schema.irName).hasSideEffects;
 }

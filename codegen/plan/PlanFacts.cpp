@@ -63,7 +63,7 @@ std::vector<int64_t> weightBytesOfStages(const Plan &plan) {
 
 //===- Modules ------------------------------------------------------------===//
 
-/// `h.1` of `h#2.1`, which is that of the second call.
+/// `h.1` for `h#2.1`, the path of a second call.
 static std::string withoutCalls(llvm::StringRef path) {
   llvm::SmallVector<llvm::StringRef> names;
   path.split(names, '.');
@@ -72,12 +72,13 @@ static std::string withoutCalls(llvm::StringRef path) {
   return llvm::join(names, ".");
 }
 
-/// The module that a weight is of.
+/// The module that has the weight.
 static llvm::StringRef moduleOf(llvm::StringRef weight) {
   return weight.contains('.') ? weight.rsplit('.').first : llvm::StringRef();
 }
 
-/// Whether Stage.ops counts it: what builds or takes apart lists, tuples and dicts is none.
+/// True if Stage.ops counts the instruction; construction and unpacking of lists, tuples and dicts do not
+/// count.
 static bool isOperation(const Instruction &instruction) {
   switch (instruction.kind) {
   case InstructionKind::List:
@@ -91,7 +92,7 @@ static bool isOperation(const Instruction &instruction) {
 }
 
 namespace {
-/// The modules of one stage by path.
+/// By path: the modules of one stage.
 class ModuleShares {
 public:
   ModuleShare &operator[](llvm::StringRef path) {
@@ -166,7 +167,7 @@ double bubbleByFormula(const Plan &plan, int64_t microbatches) {
   return (places - 1) / (work + places - 1);
 }
 
-//===- The rest -----------------------------------------------------------===//
+//===- Other facts --------------------------------------------------------===//
 
 std::vector<std::string> dimensionsOf(const Signature &signature, const TensorType &type) {
   std::vector<std::string> names, dimensions;

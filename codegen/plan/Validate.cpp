@@ -35,7 +35,7 @@ static Error checkMesh(const Plan &plan) {
   return Error::success();
 }
 
-/// A stage is on all ranks of one pipeline coordinate.
+/// A stage must be on all ranks of one pipeline rank.
 static Error checkStageRanks(const Plan &plan, const Stage &stage) {
   std::string where = "stage " + std::to_string(stage.index);
   uint32_t width = plan.mesh->dp * plan.mesh->tp, ranks = plan.mesh->pp * width;
@@ -237,7 +237,7 @@ static Error checkSignatures(const Plan &plan) {
 
 //===- Programs and what refers to them -----------------------------------===//
 
-/// Every (signature, stage, tp rank) has one program.
+/// Every (signature, stage, tp rank) must have one program.
 static llvm::Expected<ProgramTable> tabulatePrograms(const Plan &plan) {
   ProgramTable table;
   for (const auto &program : plan.programs) {
@@ -254,7 +254,7 @@ static llvm::Expected<ProgramTable> tabulatePrograms(const Plan &plan) {
   return table;
 }
 
-/// What a program exchanges with the other tp ranks, in order. It does so in no other block.
+/// The program's collectives with other tp ranks, in order; only blocks[0] may have them.
 static std::vector<llvm::StringRef> exchangesOf(const Plan &plan, const Program &program) {
   std::vector<llvm::StringRef> names;
   for (const auto &instruction : program.blocks[0]->instructions)
@@ -265,8 +265,8 @@ static std::vector<llvm::StringRef> exchangesOf(const Plan &plan, const Program 
 
 using Exchanges = std::map<const Program *, std::vector<llvm::StringRef>>;
 
-/// The values that a program takes from others exist, and are the same on every tp rank, as are its
-/// exchanges.
+/// The values that a program takes from others must exist and be the same on every tp rank, and so must its
+/// collectives.
 static Error checkLinks(const ProgramTable &table, const Exchanges &exchanges, const Program &program) {
   std::string where = "program of stage " + std::to_string(program.stage);
   for (const auto &input : program.inputs) {
@@ -290,10 +290,10 @@ static Error checkLinks(const ProgramTable &table, const Exchanges &exchanges, c
   return Error::success();
 }
 
-/// The ranks that run a program hold the weights that it uses.
+/// The ranks that run a program must hold the weights that it uses.
 static Error checkPlacement(const Plan &plan, const Program &program,
                             const std::set<std::pair<uint32_t, uint32_t>> &placed) {
-  // Once each, however often it is used.
+  // Each weight once, however often it is used.
   std::set<uint32_t> weights;
   for (const auto &use : program.weights)
     weights.insert(use->weight);
@@ -369,7 +369,7 @@ static Error checkSchedules(const Plan &plan) {
 }
 
 Error validate(const Plan &plan) {
-  // Each check relies on those before it.
+  // Each check relies on the checks before it.
   for (auto check : {checkMesh, checkStages, checkStrings, checkSignatures, checkWeights, checkShardFiles,
                      checkPrecision, checkStates, checkMachine, checkPredictions, checkLinks, checkNotes,
                      checkDimensions, checkAlternatives})

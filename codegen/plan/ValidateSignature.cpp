@@ -16,7 +16,7 @@ std::vector<int64_t> tracedSizes(const Signature &signature) {
   return sizes;
 }
 
-/// Names are there, sound and not the same.
+/// Names must be present, valid and distinct.
 template <typename T>
 static Error checkNames(const Twine &where, const std::vector<std::unique_ptr<T>> &table) {
   llvm::StringSet<> names;
@@ -51,7 +51,7 @@ static Error checkInputs(const Twine &where, const Signature &signature, llvm::A
   return Error::success();
 }
 
-/// The batch is a symbol, and every tensor holds it in a way that parts of it are parts of the tensor.
+/// The batch must be a symbol, and every tensor must be splittable along it.
 static Error checkBatch(const Twine &where, const Signature &signature) {
   if (signature.batch == -1)
     return Error::success();
@@ -68,8 +68,8 @@ static Error checkBatch(const Twine &where, const Signature &signature) {
   return Error::success();
 }
 
-/// Of a named dimension in the example inputs: no tensor is larger, and sums and multiples of it stay within
-/// 64 bits.
+/// Limit of a named dimension in the example inputs: no tensor is larger, and sums and multiples of it stay
+/// within 64 bits.
 static constexpr int64_t kLargestSize = int64_t(1) << 40;
 
 Error checkSignature(const Plan &plan, const Signature &signature) {

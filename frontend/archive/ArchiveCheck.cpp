@@ -12,7 +12,7 @@ namespace cleave {
 using llvm::ArrayRef;
 
 static constexpr size_t kPiece = 8 << 20;
-/// A stream that is not the compressor's own by fewer bits than this is damaged; by more, another
+/// A stream that differs from the compressor's own by fewer bits is damaged; by more bits, it is another
 /// compressor's.
 static constexpr size_t kFewBits = 64;
 
@@ -38,7 +38,7 @@ static size_t differingBits(ArrayRef<uint8_t> a, ArrayRef<uint8_t> b) {
   return count;
 }
 
-/// What torch's compressor makes of `content`: an archive of that record.
+/// An archive with `content` as its only record, as torch's compressor writes it.
 static std::vector<uint8_t> compressAgain(ArrayRef<uint8_t> content) {
   std::vector<uint8_t> archive;
   caffe2::serialize::PyTorchStreamWriter writer([&](const void *bytes, size_t count) {
@@ -76,7 +76,7 @@ static llvm::Error checkCompressed(const ZipRecord &record, ArrayRef<uint8_t> fi
                                        : damaged(record, "its compressed bytes differ");
 }
 
-/// Takes the folder off the names, as libtorch's reader does.
+/// Removes the folder from the names, as libtorch's reader does.
 static llvm::Error stripFolder(std::vector<ZipRecord> &records) {
   if (records.empty())
     return llvm::createStringError("is an empty archive; expected a file that torch.jit.save wrote");

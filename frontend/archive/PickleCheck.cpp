@@ -10,17 +10,17 @@ namespace cleave {
 using torch::jit::PickleOpCode;
 
 namespace {
-/// What stands behind an opcode.
+/// The argument of an opcode.
 struct Argument {
   /// Bytes of one little-endian number.
   unsigned bytes = 0;
   enum { Number, LengthOfString, PlaceInTable } meaning = Number;
-  /// Lines of text instead.
+  /// Number of text lines instead.
   unsigned lines = 0;
 };
 } // namespace
 
-/// Of the opcodes that libtorch reads; nothing for others.
+/// The arguments of the opcodes that libtorch reads; nothing for others.
 static std::optional<Argument> argumentOf(PickleOpCode code) {
   switch (code) {
   case PickleOpCode::MARK:

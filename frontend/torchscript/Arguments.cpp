@@ -16,7 +16,7 @@ using namespace mlir;
 namespace cleave {
 
 namespace {
-/// An argument's IR value and its place in the input tree.
+/// An argument's IR value and its subtree of the input tree.
 struct Argument {
   Value value;
   Attribute tree;
@@ -47,8 +47,8 @@ private:
     auto found = llvm::find_if(inputs.tensors, [&](auto &tensor) { return tensor.name == name; });
     return found == inputs.tensors.end() ? nullptr : &*found;
   }
-  /// Items of a list or keys of a dict, in order: what follows `name.` in given names, up to the next dot
-  /// where items are nested.
+  /// Items of a list or keys of a dict, in order: the part of given names after `name.`, up to the next dot
+  /// if items are nested.
   SmallVector<std::string> itemsOf(const std::string &name, bool isNested = true) const;
 
   func::FuncOp function;
@@ -111,7 +111,7 @@ FailureOr<Argument> ArgumentMaker::makeTensor(const std::string &name, const Mod
   if (!given.role.empty())
     attributes.push_back(b.getNamedAttr(kRoleAttr, b.getStringAttr(given.role)));
   function.insertArgument(leaf, typeOf(given), b.getDictionaryAttr(attributes), location());
-  // The program is imported over unknown tensors; inference then says what they are.
+  // The program is imported with unknown tensors; inference finds their types.
   return Argument{function.getArgument(leaf), leafTree(b, leaf)};
 }
 
@@ -176,7 +176,7 @@ FailureOr<Argument> ArgumentMaker::makeItems(const std::string &name, const c10:
                        << "; expected a dict with strings or integers as keys";
   SmallVector<Attribute> entries;
   SmallVector<Value> elements;
-  // A dict of tensors is flat, and its keys may have dots: {"history.0": x}.
+  // A dict of tensors is flat, and its keys may contain dots: {"history.0": x}.
   for (const std::string &key : itemsOf(name, isComposite(dict->getValueType()))) {
     int64_t number = 0;
     // 01 would be the same key as 1.
@@ -235,7 +235,7 @@ std::vector<std::string> ArgumentMaker::givenNames() const {
   return names;
 }
 
-/// Where a given name that no argument has was probably meant to be `name`, the error is that one's.
+/// If an unused given name was probably meant to be `name`, reports that instead.
 LogicalResult ArgumentMaker::missing(const std::string &name, const c10::TypePtr &type) {
   for (StringRef given : givenNames()) {
     StringRef head = given.split('.').first;
@@ -256,10 +256,10 @@ LogicalResult ArgumentMaker::finish() {
   auto extra = llvm::find_if(given, [&](auto &name) { return !used.contains(name); });
   if (extra == given.end())
     return success();
-  // What has its default is not in the wrong place.
+  // An argument with a default is not missing.
   std::vector<std::string> left;
   llvm::copy_if(wanted, std::back_inserter(left), [&](auto &name) { return !used.contains(name); });
-  // A list or a dictionary of which nothing was given.
+  // A list or a dictionary without given items.
   if (wanted.empty())
     for (const c10::Argument &argument : llvm::drop_begin(schema.arguments()))
       wanted.push_back(argument.name());

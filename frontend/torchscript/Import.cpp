@@ -10,7 +10,7 @@ using namespace mlir;
 
 namespace cleave {
 
-/// Sizes of the named dimensions in the examples; the same name must mean the same size.
+/// Sets the example sizes of named dimensions; one name must have one size.
 static LogicalResult setSymbols(func::FuncOp function, Builder &b, const ModelInputs &inputs) {
   NamedAttrList symbols;
   llvm::StringMap<StringRef> namedIn;
@@ -35,8 +35,8 @@ static LogicalResult setSymbols(func::FuncOp function, Builder &b, const ModelIn
   return success();
 }
 
-/// Moves each state to its first use and its update to the value: what lies between must be in one stage.
-/// States that nobody reads, or whose update is what they are, are none.
+/// Moves each state to its first use and its update to the value, since everything between must be in one
+/// stage. Removes states that are never read or never change.
 static void placeStates(func::FuncOp function) {
   for (UpdateOp update : llvm::make_early_inc_range(function.getOps<UpdateOp>())) {
     StateOp state = update.getState();
@@ -103,7 +103,7 @@ static FailureOr<ImportedModel> importOnce(const TorchScriptFile &file, const Mo
 FailureOr<ImportedModel> importTorchScript(const TorchScriptFile &file, const ModelInputs &inputs,
                                            MLIRContext *context) {
   SetAttributes states;
-  // Which attributes the program sets is known once it has been imported; then again, with these as states.
+  // The import finds the attributes that the program sets; it is then repeated with these as states.
   while (true) {
     const size_t known = states.size();
     std::vector<Diagnostic> diagnostics;

@@ -1,8 +1,7 @@
 //===- MetaKernels.cpp - Families of kernels for the meta device ----------===//
 //
-// In C++ (Python adds more of its own) libtorch lacks kernels for the meta device for some leaf operators.
-// Each kernel here gives shape, dtype and strides as the CPU's kernel does; `cleave run --check-types`
-// compares them.
+// Meta kernels for leaf operators that libtorch has only in Python, or not at all. Each kernel gives shape,
+// dtype and strides like the CPU kernel; `cleave run --check-types` compares them.
 //
 //===----------------------------------------------------------------------===//
 #include "ir/inference/MetaKernels.h"
@@ -39,8 +38,7 @@ static Tensor indexSelect(const Tensor &input, int64_t dim, const Tensor &index)
 
 static Tensor whereSelf(const Tensor &condition, const Tensor &self, const Tensor &other) {
   auto dtype = at::result_type(self, other);
-  // The iterator decides the strides, as it does for the CPU's kernel; operands need not be of one dtype for
-  // that.
+  // The iterator decides the strides, as in the CPU kernel; for that, operands may have different dtypes.
   Tensor result;
   auto iterator = at::TensorIteratorConfig()
                       .check_all_same_dtype(false)
@@ -55,7 +53,7 @@ static Tensor whereSelf(const Tensor &condition, const Tensor &self, const Tenso
 }
 
 static Tensor safeSoftmax(const Tensor &input, int64_t dim, std::optional<at::ScalarType> dtype) {
-  // Its own steps, since they decide the strides: rows of nothing but -inf become zeros.
+  // The CPU kernel's own steps, since they decide the strides: rows of -inf only become zeros.
   Tensor result = at::softmax(input, dim, dtype);
   Tensor isEmpty = at::all(at::eq(input, 0), dim, /*keepdim=*/true);
   return at::where(isEmpty, at::zeros({}, result.options()), result);
@@ -76,7 +74,7 @@ static Tensor convolution(const Tensor &input, const Tensor &weight, const Optio
                               at_(outputPadding, i) + 1
                         : (input.size(i + 2) + 2 * at_(padding, i) - extent - 1) / at_(stride, i) + 1);
   }
-  // oneDNN answers in the layout of its operands.
+  // oneDNN gives results in the layout of its operands.
   bool isChannelsLast =
       input.dim() == 4 && (input.suggest_memory_format() == at::MemoryFormat::ChannelsLast ||
                            weight.suggest_memory_format() == at::MemoryFormat::ChannelsLast);
@@ -88,13 +86,13 @@ static std::tuple<Tensor, Tensor, Tensor> nativeBatchNorm(const Tensor &input, c
                                                           const OptionalTensor &, const OptionalTensor &,
                                                           const OptionalTensor &, bool isTraining, double,
                                                           double) {
-  // Evaluation keeps no statistics for a backward pass.
+  // In evaluation, no statistics are saved for a backward pass.
   int64_t kept = isTraining ? input.size(1) : 0;
   return {at::empty_like(input, input.suggest_memory_format()), emptyMeta({kept}, input),
           emptyMeta({kept}, input)};
 }
 
-/// Laid out as the query is, where the CPU runs its fused kernel
+/// The result has the query's layout if the CPU runs its fused kernel
 /// (aten/src/ATen/native/transformers/sdp_utils_cpp.cpp, use_flash_attention_cpp).
 static bool isFusedOnCpu(const Tensor &query, const Tensor &key, const Tensor &value,
                          const OptionalTensor &mask, double dropout, bool isGrouped) {
@@ -120,7 +118,7 @@ static Tensor attention(const Tensor &query, const Tensor &key, const Tensor &va
   return emptyMeta(sizes, query);
 }
 
-/// The CPU's steps: each dimension's two parts, the other way round, joined.
+/// The CPU kernel's steps: the two parts of each dimension, swapped and concatenated.
 static Tensor roll(const Tensor &input, c10::SymIntArrayRef shifts, at::IntArrayRef dims) {
   if (input.numel() == 0)
     return input.clone(at::MemoryFormat::Preserve);
@@ -142,7 +140,7 @@ static Tensor encoderLayer(const Tensor &source, int64_t, int64_t, const Tensor 
   return emptyMeta(source.sizes(), source);
 }
 
-/// A quantized tensor has the type of the integers that it holds: the meta device has no others.
+/// A quantized tensor has the type of its integers, since the meta device has no quantized tensors.
 static Tensor quantizePerTensor(const Tensor &input, double, int64_t, at::ScalarType dtype) {
   return at::empty_like(input, input.options().dtype(c10::toUnderlying(dtype)));
 }
@@ -155,7 +153,7 @@ static Tensor quantizedRows(const Tensor &integers, const Tensor &, const Tensor
 }
 
 namespace {
-/// Packed weights of which the shape alone is known.
+/// Packed weights of which only the shape is known.
 class ShapeOfLinear : public LinearPackedParamsBase {
 public:
   explicit ShapeOfLinear(Tensor weight, OptionalTensor addend)

@@ -1,7 +1,6 @@
 //===- RecurrentMetaKernels.cpp - Shapes of LSTM, GRU and simple RNNs -----===//
 //
-// ATen has no kernels of these layers for the meta device: there they would go step by step through the
-// sequence.
+// ATen has no meta kernels for these layers, and would run them step by step through the sequence.
 //
 //===----------------------------------------------------------------------===//
 #include "ir/inference/MetaKernels.h"
@@ -13,7 +12,7 @@ namespace cleave {
 using at::Tensor;
 using at::TensorList;
 
-/// What a layer is told beside its tensors.
+/// Arguments of a layer besides its tensors.
 namespace {
 struct Form {
   int64_t layers;
@@ -44,7 +43,7 @@ static Tensor sequence(const Tensor &input, const Tensor &hidden, TensorList wei
   return isBatchFirst ? result.transpose(0, 1) : result;
 }
 
-/// Positions of all samples, packed: [positions, features].
+/// Steps of all samples, packed: [steps, features].
 static Tensor packed(const Tensor &data, const Tensor &hidden, TensorList weights, Form form) {
   TORCH_CHECK(data.dim() == 2, "packed positions have 2 dimensions, found ", data.dim());
   check(data, hidden, weights, hidden.size(1), form);

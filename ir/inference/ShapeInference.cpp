@@ -15,7 +15,7 @@ using namespace mlir;
 namespace cleave {
 
 namespace {
-/// Turns what a value was at every sample into what it is.
+/// Fits expressions to the values observed at all samples.
 class Generalizer {
 public:
   Generalizer(MLIRContext *context, DimFitter &fitter, std::vector<Sampler> &samples, InferredValues &result)
@@ -23,19 +23,19 @@ public:
 
   void visit(Value value);
 
-  /// What was observed of sizes for which there is no expression.
+  /// Observed sizes without an expression.
   std::set<std::vector<int64_t>> unresolved;
 
 private:
-  /// The value at sample `i`; null where an edge did not come as far.
+  /// The value at sample `i`; null if an edge did not get there.
   const c10::IValue *valueAt(size_t i) const {
     auto found = samples[i].values.find(current);
     return found == samples[i].values.end() ? nullptr : &found->second;
   }
   bool isEdge(size_t i) const { return fitter.isEdge(i); }
 
-  /// `get(value)` at each sample, as one expression. Strides of dimensions of size 1 mean nothing, so they
-  /// are not asked of edges.
+  /// Fits `get(value)` over all samples. Strides of dimensions of size 1 have no meaning, so edges are left
+  /// out for strides.
   template <typename Get> SymbolicDim fit(Get get, bool withEdges = true) {
     std::vector<int64_t> observed;
     for (size_t i = 0; i < samples.size(); ++i) {
@@ -47,7 +47,7 @@ private:
       unresolved.insert(std::move(observed));
     return dim;
   }
-  /// Whether it holds at every sample that has a value.
+  /// True if it holds at every sample that has a value.
   bool all(llvm::function_ref<bool(const c10::IValue &)> holds) {
     for (size_t i = 0; i < samples.size(); ++i)
       if (const c10::IValue *value = valueAt(i); value && !holds(*value))
@@ -135,13 +135,12 @@ static std::string describe(const llvm::StringMap<int64_t> &sizes) {
   return text;
 }
 
-/// Whether the operator is called in every run.
+/// True if every run calls the operator.
 static bool isAlwaysRun(Operation *op) {
   return !op->getParentOfType<IfOp>() && !op->getParentOfType<LoopOp>();
 }
 
-/// The call in the block at which the model fails at the latest, whatever data decides; null where it may
-/// come through.
+/// The call in the block at which the model certainly fails, whatever the data; null if it may succeed.
 static Operation *findCertainFailure(Block &block, const Sampler &traced) {
   for (Operation &op : block) {
     auto failed = traced.failures.find(&op);
@@ -163,7 +162,7 @@ static Operation *findCertainFailure(Block &block, const Sampler &traced) {
   return nullptr;
 }
 
-/// An operator that refuses the example inputs makes them wrong.
+/// Fails if an operator refuses the example inputs.
 static LogicalResult checkExample(func::FuncOp function, const Sampler &traced) {
   WalkResult walk = function.walk([&](Operation *op) {
     auto failed = traced.failures.find(op);
@@ -190,7 +189,7 @@ static LogicalResult checkExample(func::FuncOp function, const Sampler &traced) 
 }
 
 namespace {
-/// Runs of the function at the sizes that a fitter chose.
+/// Runs of the function at the sizes that a DimFitter chose.
 struct Samples {
   Samples(func::FuncOp function, const SizeTable &sizes, const llvm::StringMap<SizeLimits> &limits,
           bool onlyTraced)
@@ -200,8 +199,8 @@ struct Samples {
       runs.emplace_back(point, /*seesStorages=*/runs.empty()).run(function);
   }
 
-  /// Runs the function where it tells apart what could be behind such observations; false where nothing
-  /// would.
+  /// Runs the function at points that distinguish the candidate expressions; false if there are no such
+  /// points.
   bool refine(func::FuncOp function, const std::set<std::vector<int64_t>> &unresolved) {
     size_t before = fitter.samples().size();
     for (const std::vector<int64_t> &observed : unresolved)
@@ -215,7 +214,7 @@ struct Samples {
   std::vector<Sampler> runs;
 };
 
-/// An operator that works at the traced sizes but not at others.
+/// An operator that works at the example sizes but not at others.
 struct FixedPlace {
   Operation *op = nullptr;
   std::string reason;
@@ -249,7 +248,7 @@ static LogicalResult reportFixed(func::FuncOp function, const FixedPlace &place,
                                << ", or trace a model that takes it from its input";
 }
 
-/// Samples at which the function runs, where it does at more than the traced sizes.
+/// Runs the function at more sizes than the example ones.
 static FailureOr<std::unique_ptr<Samples>> sample(func::FuncOp function, llvm::StringMap<SizeLimits> &limits,
                                                   bool onlyTraced) {
   ExampleShapes traced(function);
@@ -282,7 +281,7 @@ static FailureOr<std::unique_ptr<Samples>> sample(func::FuncOp function, llvm::S
   if (search.findRanges(found, fixed) && runsWithin(found))
     return samples;
   auto call = dyn_cast<OperatorOp>(place->op);
-  // A view of a fixed size is the mark of a size that the trace has fixed.
+  // A view with a constant size usually marks a size that tracing has fixed.
   bool isView = call && (semanticsOf(call.getName()).isView || semanticsOf(call.getName()).mayBeView);
   found = {};
   if (search.findMultiples(isView ? 1 : 256, found, fixed) &&
@@ -321,7 +320,7 @@ static void collectStorages(func::FuncOp function, const Sampler &sample, Inferr
 }
 
 namespace {
-/// One intra-op thread while it lives: trying small operators gains nothing from more.
+/// Limits intra-op parallelism to one thread while it lives, since operators here are small.
 class SingleThreaded {
 public:
   SingleThreaded() : before(at::get_num_threads()) { at::set_num_threads(1); }
@@ -332,9 +331,9 @@ private:
 };
 } // namespace
 
-/// Values as expressions, after as many more samples as these take.
+/// Fits expressions to all values, with as many extra samples as needed.
 static void generalize(func::FuncOp function, Samples &samples, InferredValues &result) {
-  // Each sample halves what is open: 64 divisors take six, and a row confirms what is left.
+  // Each sample halves the candidates: 64 divisors take six rounds, and a row confirms the last one.
   constexpr int kMostRounds = 8;
   for (int round = 0; round < kMostRounds; ++round) {
     result.tensors.clear();
@@ -371,7 +370,7 @@ static FailureOr<InferredValues> inferAt(func::FuncOp function, bool onlyTraced)
   return result;
 }
 
-/// Tensors too large to describe, and devices that do not exist, are libtorch's to refuse.
+/// Tensors too large to describe, and missing devices, are refused by libtorch.
 static FailureOr<InferredValues> infer(func::FuncOp function, bool onlyTraced) {
   try {
     return inferAt(function, onlyTraced);

@@ -6,7 +6,7 @@ using namespace mlir;
 
 namespace cleave {
 
-/// Passes every dimension but those that arguments name, of which ranks give and take positions.
+/// Every dimension passes through except for those that the ranks exchange, which arguments name.
 static std::optional<DimensionRule> exchanges(OperatorOp op, const ExampleShapes &shapes) {
   auto from = shapes.shapeOf(op->getOperand(0)), to = shapes.shapeOf(op->getResult(0));
   if (!from || !to || from->size() != to->size())

@@ -18,7 +18,7 @@ static double costly(OperatorOp op, const ExampleShapes &shapes) {
   return 10.0 * shapes.elementsOf(op->getResult(0));
 }
 
-/// `train` or `training` false: nothing is dropped.
+/// The operand, if `train` or `training` is false, so that nothing is dropped.
 static Value dropoutIdentity(OperatorOp op) {
   for (StringRef name : {"train", "training"})
     if (auto flag = dyn_cast_or_null<IntegerAttr>(op.getConstantArgument(name)))
@@ -122,7 +122,7 @@ void addElementwise(SemanticsTable &table) {
   table.add(
       {"aten.empty_like"},
       {.isElementwise = true, .hasTypesOfOperands = true, .isUninitialized = true, .dimensions = broadcasts});
-  // Random streams on a split dimension must be independent, so these pass only as far as shapes go.
+  // Random numbers along a sharded dimension must be independent, so these pass it through only for shapes.
   table.add({"aten.bernoulli", "aten.rand_like", "aten.randn_like", "aten.native_dropout"},
             {.isElementwise = true, .hasTypesOfOperands = true, .dimensions = broadcasts});
 }

@@ -1,7 +1,7 @@
-//===- Gradients.cpp - What backward passes keep --------------------------===//
+//===- Gradients.cpp - Values saved for backward passes -------------------===//
 //
-// After PyTorch's tools/autograd/derivatives.yaml. Views and casts keep nothing without being named here, and
-// what is not named keeps its operands.
+// After PyTorch's tools/autograd/derivatives.yaml. Views and casts save nothing without an entry here; any
+// other operator without an entry saves its operands.
 //
 //===----------------------------------------------------------------------===//
 #include "ir/semantics/SemanticsTable.h"
@@ -11,18 +11,18 @@ using namespace mlir;
 
 namespace cleave {
 
-/// What is dropped: a bool an element.
+/// Bytes of dropout's mask: one bool per element.
 static int64_t maskBytes(OperatorOp op, const ExampleShapes &shapes) {
   return shapes.elementsOf(op->getResult(0));
 }
 
-/// `count` numbers of float32, or of the operand's dtype where that is wider.
+/// Bytes of `count` numbers of float32, or of the operand's dtype if that is wider.
 static int64_t statistics(OperatorOp op, int64_t count) {
   auto type = dyn_cast<ShapedType>(op->getOperand(0).getType());
   return count * std::max<int64_t>(4, type ? elementBytes(type.getElementType()) : 0);
 }
 
-/// Elements of the first operand by those of dimensions `shape`.
+/// Elements of the first operand divided by those of the dimensions `shape`.
 static int64_t rowsOf(OperatorOp op, const ExampleShapes &shapes) {
   int64_t elements = shapes.elementsOf(op->getOperand(0));
   auto normalized = constantInts(op, "normalized_shape");
@@ -39,13 +39,13 @@ static int64_t rowStatistics(OperatorOp op, const ExampleShapes &shapes) {
   return statistics(op, 2 * rowsOf(op, shapes));
 }
 
-/// A number a row and, for a weight's gradient, the normed input.
+/// A number per row and, for a weight's gradient, the normalised input.
 static int64_t rmsStatistics(OperatorOp op, const ExampleShapes &shapes) {
   const bool hasWeight = isTensorLike(op.getArgument("weight").getType());
   return statistics(op, rowsOf(op, shapes) + (hasWeight ? shapes.elementsOf(op->getOperand(0)) : 0));
 }
 
-/// Of the batch; in evaluation the model's own are read.
+/// Statistics of the batch; in evaluation, the model's own are read.
 static int64_t channelStatistics(OperatorOp op, const ExampleShapes &shapes) {
   auto shape = shapes.shapeOf(op->getOperand(0));
   if (constantInt(op, "training") == 0)
@@ -53,7 +53,7 @@ static int64_t channelStatistics(OperatorOp op, const ExampleShapes &shapes) {
   return shape && shape->size() > 1 ? statistics(op, 2 * (*shape)[1]) : 0;
 }
 
-/// Of each sample's groups, or channels.
+/// Statistics of each sample's groups or channels.
 static int64_t groupStatistics(OperatorOp op, const ExampleShapes &shapes) {
   auto shape = shapes.shapeOf(op->getOperand(0));
   if (!shape || shape->size() < 2)
@@ -61,12 +61,12 @@ static int64_t groupStatistics(OperatorOp op, const ExampleShapes &shapes) {
   return statistics(op, 2 * (*shape)[0] * constantInt(op, "num_groups").value_or((*shape)[1]));
 }
 
-/// Where the greatest of each window was.
+/// The index of each window's maximum.
 static int64_t windowPositions(OperatorOp op, const ExampleShapes &shapes) {
   return sizeof(int64_t) * shapes.elementsOf(op->getResult(0));
 }
 
-/// The logarithm of each query's sum, for each head; and a mask of bools as numbers.
+/// The logarithm of each query's sum, per head; and a boolean mask converted to numbers.
 static int64_t attentionBytes(OperatorOp op, const ExampleShapes &shapes) {
   auto query = shapes.shapeOf(op.getArgument("query"));
   if (!query || query->empty() || query->back() == 0)
@@ -80,7 +80,7 @@ static int64_t attentionBytes(OperatorOp op, const ExampleShapes &shapes) {
   return statistics(op, elements / query->back()) + maskBytes;
 }
 
-/// The logarithms of probabilities.
+/// Logarithms of probabilities.
 static int64_t logProbabilities(OperatorOp op, const ExampleShapes &shapes) {
   return shapes.bytesOf(op->getOperand(0));
 }

@@ -13,7 +13,7 @@ static double severalPerElement(OperatorOp op, const ExampleShapes &shapes) {
   return 8.0 * shapes.elementsOf(op->getOperand(0));
 }
 
-/// The dimensions named by `dim`; all of them where it is absent or None.
+/// The dimensions in `dim`; all dimensions if it is absent or None.
 static SmallVector<int64_t> dimsOf(OperatorOp op, size_t rank) {
   if (auto dims = constantInts(op, "dim"); dims && !dims->empty())
     return *dims;
@@ -33,7 +33,7 @@ static std::optional<DimensionRule> along(OperatorOp op, const ExampleShapes &sh
 static std::optional<DimensionRule> reduces(OperatorOp op, const ExampleShapes &shapes) {
   return along(op, shapes, FactorKind::Reduce);
 }
-/// The dimension may come out in another size, as topk's.
+/// The dimension may have another size in the result, as in topk.
 static std::optional<DimensionRule> needsWhole(OperatorOp op, const ExampleShapes &shapes) {
   auto rule = along(op, shapes, FactorKind::NeedsReplication);
   auto result = shapes.shapeOf(op->getResult(0));
@@ -60,8 +60,8 @@ static std::optional<DimensionRule> trailing(OperatorOp op, const ExampleShapes 
   return alongRule(*shape, dims, FactorKind::NeedsReplication, op->getNumOperands(), true);
 }
 
-/// v[…, d, …], g[1, …, d, …, 1] → like v: what is at each position of `dim` is normed by itself. -1 norms it
-/// all.
+/// v[…, d, …], g[1, …, d, …, 1] → like v: each index of `dim` is normalised by itself. For -1, all is
+/// normalised together.
 static std::optional<DimensionRule> weightNorm(OperatorOp op, const ExampleShapes &shapes) {
   auto shape = shapes.shapeOf(op->getOperand(0)), scale = shapes.shapeOf(op->getOperand(1));
   auto dim = constantInt(op, "dim");
@@ -80,8 +80,9 @@ static std::optional<DimensionRule> weightNorm(OperatorOp op, const ExampleShape
   return rule;
 }
 
-/// On CPU ATen computes an RMS norm step by step, in float32 or wider: its squares, or, for a weight, the
-/// normed input while the result is made; a narrow input widened; and one or two numbers a row.
+/// On CPU, ATen computes an RMS norm step by step, in float32 or wider. The workspace is the squares or, with
+/// a weight, the normalised input while the result is made; a narrow input widened; and one or two numbers
+/// per row.
 static int64_t rmsNormWorkspace(OperatorOp op, const ExampleShapes &shapes, int64_t) {
   auto type = dyn_cast<RankedTensorType>(op->getOperand(0).getType());
   if (!type)
@@ -95,7 +96,8 @@ static int64_t rmsNormWorkspace(OperatorOp op, const ExampleShapes &shapes, int6
   return elements * (narrow + (hasWeight ? wide : 0)) + rows * wide * (hasWeight ? 1 : 2);
 }
 
-/// Batch norm in evaluation uses stored statistics and passes the batch; in training it mixes it.
+/// In evaluation, a batch norm uses stored statistics and passes the batch through; in training it mixes
+/// samples.
 static std::optional<DimensionRule> batchNorm(OperatorOp op, const ExampleShapes &shapes) {
   auto shape = shapes.shapeOf(op->getOperand(0));
   auto training = constantInt(op, "training");
@@ -107,14 +109,14 @@ static std::optional<DimensionRule> batchNorm(OperatorOp op, const ExampleShapes
       if (i != 1)
         mixed.push_back(i);
   auto rule = alongRule(*shape, mixed, FactorKind::NeedsReplication, op->getNumOperands(), true);
-  // Weight, bias, mean and variance have an entry a channel.
+  // Weight, bias, mean and variance have an entry per channel.
   for (unsigned i = 1; i < 5; ++i)
     if (shapes.shapeOf(op->getOperand(i)))
       rule->operands[i].push_back(rule->operands[0][1]);
   return rule;
 }
 
-/// input[b, g·c, …], weight[g·c], bias[g·c] → [b, g·c, …], each of g groups by itself.
+/// input[b, g·c, …], weight[g·c], bias[g·c] → [b, g·c, …]; each of g groups is normalised by itself.
 static std::optional<DimensionRule> groupNorm(OperatorOp op, const ExampleShapes &shapes) {
   auto shape = shapes.shapeOf(op->getOperand(0));
   auto groups = constantInt(op, "num_groups");
@@ -143,8 +145,8 @@ static std::optional<DimensionRule> gridSampler(OperatorOp op, const ExampleShap
                     resultShapes(op, shapes));
 }
 
-/// Windows over the trailing dimensions, as many as the operator's name says
-/// (`aten.max_pool2d_with_indices`); batch and channels pass.
+/// Windows over trailing dimensions, whose number is in the operator's name (`aten.max_pool2d_with_indices`);
+/// batch and channels pass through.
 static std::optional<DimensionRule> windows(OperatorOp op, const ExampleShapes &shapes) {
   auto from = shapes.shapeOf(op->getOperand(0)), to = shapes.shapeOf(op->getResult(0));
   size_t spatial = op.getBaseName()[op.getBaseName().find_first_of("123")] - '0';
@@ -162,7 +164,7 @@ static std::optional<DimensionRule> windows(OperatorOp op, const ExampleShapes &
   return rule;
 }
 
-/// Everything but the batch is needed whole (groups, space).
+/// Everything except for the batch is needed whole (groups, space).
 static std::optional<DimensionRule> batchOnly(OperatorOp op, const ExampleShapes &shapes) {
   auto from = shapes.shapeOf(op->getOperand(0)), to = shapes.shapeOf(op->getResult(0));
   if (!from || !to || from->empty() || to->empty() || (*from)[0] != (*to)[0])

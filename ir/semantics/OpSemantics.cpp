@@ -63,7 +63,7 @@ std::optional<DimensionRule> dimensionRuleOf(OperatorOp op, const ExampleShapes 
   auto rule = semantics.dimensions ? semantics.dimensions(op, shapes) : std::nullopt;
   if (!rule || rule->results.empty() || semantics.readsNoElements)
     return rule;
-  // Operands that a rule does not speak of are needed whole.
+  // Operands that a rule does not cover are needed whole.
   auto operands = operandShapes(op, shapes);
   rule->operands.resize(operands.size());
   for (auto [dims, shape] : llvm::zip(rule->operands, operands))
@@ -110,7 +110,7 @@ OpWork workOf(Operation *op, const ExampleShapes &shapes) {
   OpWork work;
   auto call = dyn_cast<OperatorOp>(op);
   if (!call) {
-    // Control flow costs what its regions do, once.
+    // Control flow costs as much as its regions, run once.
     for (Region &region : op->getRegions())
       for (Operation &inner : region.getOps()) {
         OpWork part = workOf(&inner, shapes);
