@@ -19,7 +19,7 @@ struct IndexMap {
     int64_t position;
     bool operator==(const Source &) const = default;
   };
-  /// The same dimension in operands and results.
+  /// The dimension, which is the same in operands and results.
   unsigned dim;
   /// By result, or item of the one result, and by index in `dim`: where it comes from.
   llvm::SmallVector<std::vector<Source>> results;

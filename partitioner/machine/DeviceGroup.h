@@ -63,7 +63,7 @@ struct MemoryShortage {
   std::string describe() const;
 };
 
-/// Of the ranks that exceed their budgets, the one that needs most bytes; nothing if none does.
+/// The rank that needs most bytes among those that exceed their budgets; nothing if none does.
 /// \param budgets  by rank; nothing for a rank that is not limited.
 std::optional<MemoryShortage> shortageOf(llvm::ArrayRef<int64_t> bytes,
                                          llvm::ArrayRef<std::optional<int64_t>> budgets);

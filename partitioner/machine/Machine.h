@@ -25,7 +25,7 @@ struct KernelRates {
   /// By operator name without overload (`aten.gelu`): bytes read and written per second, by that number of
   /// bytes.
   std::map<std::string, RateTable> operators;
-  /// The same for all other operators; if empty, DeviceSpec::memoryBytesPerSecond.
+  /// `operators` for all other operators; if empty, DeviceSpec::memoryBytesPerSecond.
   RateTable memory;
   bool operator==(const KernelRates &) const = default;
 };

@@ -120,14 +120,14 @@ struct PipelineSearchRequest {
   /// Paths of modules that must begin a stage.
   std::vector<std::string> stageBefore;
   /// Seconds of the best known configuration, updated by the search. Configurations that cannot be faster are
-  /// List all numbers of micro-batches, even if no cut is possible.
+  /// not cut. If null, all are cut.
   double *best = nullptr;
-  /// Cache of the function's results, to share them with other searches; may be null.
+  /// Called with each estimate and the share of the search that is done; false cancels the search. May be
   /// empty.
   std::function<bool(const Estimate &estimate, double share)> goesOn;
-  /// All numbers of micro-batches are listed, also where no cut is possible.
+  /// List all numbers of micro-batches, even if no cut is possible.
   bool listsAll = false;
-  /// Of the function, where others are to use what this search finds; may be null.
+  /// Cache of the function's results, to share them with other searches; may be null.
   PipelineCache *known = nullptr;
 };
 

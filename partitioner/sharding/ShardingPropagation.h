@@ -138,7 +138,7 @@ private:
 
   mlir::Block *body;
   ExampleShapes shapes;
-  /// Of lists and tuples: by item, a value that is the item; and the number of items taken.
+  /// `items`: by item of a list or tuple, a value that is the item. `itemCounts`: number of items taken.
   llvm::DenseMap<TensorRef, mlir::Value> items;
   llvm::DenseMap<mlir::Value, unsigned> itemCounts;
   llvm::DenseSet<mlir::Value> madeOfWeights;

@@ -15,7 +15,7 @@ using namespace mlir;
 
 namespace cleave {
 
-/// mean(x²) over the last dimension, kept, of this x.
+/// True for mean(x²) over the last dimension, kept, of this x.
 static bool isMeanSquare(Value value, Value x, Match &match) {
   auto mean = match.made(value, {"aten.mean"});
   int64_t rank = cast<RankedTensorType>(x.getType()).getRank();
@@ -73,7 +73,7 @@ static LogicalResult rewriteWeight(Operation *root, Value normed, Value weight, 
 }
 
 namespace {
-/// A product whose factors may stand in either order.
+/// A product whose factors may be in either order.
 template <LogicalResult (*rewriteProduct)(Operation *, Value, Value, PatternRewriter &)>
 struct ProductPattern : RewritePattern {
   explicit ProductPattern(MLIRContext *context) : RewritePattern("aten.mul.Tensor", 1, context) {}
