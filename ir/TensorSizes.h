@@ -11,7 +11,7 @@ namespace cleave {
 inline constexpr int64_t kMostTensorBytes = int64_t(1) << 50, kMostFunctionBytes = int64_t(1) << 60;
 
 /// Limit of the size of a named dimension in the example inputs.
-inline constexpr int64_t kMostTracedSize = (int64_t(1) << 31) - 1;
+inline constexpr int64_t kMaxExampleSize = (int64_t(1) << 31) - 1;
 
 /// Fails, with a diagnostic at the operation, if a tensor or all tensors together exceed these limits at the
 /// example sizes.

@@ -92,7 +92,7 @@ struct AnnotateSharding : impl::AnnotateShardingBase<AnnotateSharding> {
       weight.weight->setAttr(kStyleAttr, b.getStringAttr(wordOf(weight.style)));
       if (weight.asked)
         weight.weight->setAttr(kUserConstraintAttr, b.getUnitAttr());
-      if (weight.isDear && weight.seed < 0)
+      if (weight.isNotWorthSharding && weight.seed < 0)
         weight.weight->setAttr(kNotWorthShardingAttr, b.getUnitAttr());
     }
     SmallVector<Attribute> dimensions;

@@ -7,7 +7,7 @@ using namespace mlir;
 
 namespace cleave {
 
-#define GEN_PASS_DEF_RESOLVECONFLICTS
+#define GEN_PASS_DEF_INSERTRESHARDS
 #include "passes/Passes.h.inc"
 
 namespace {

@@ -7,7 +7,7 @@ using namespace mlir;
 
 namespace cleave {
 
-#define GEN_PASS_DEF_PRINTSPLITCLASSES
+#define GEN_PASS_DEF_PRINTSHARDINGGROUPS
 #include "passes/Passes.h.inc"
 
 namespace {

@@ -42,7 +42,7 @@ struct PropagateSharding : impl::PropagateShardingBase<PropagateSharding> {
         ParamOp(seed.weight).emitError() << "has no dimension " << seed.dim << " to split";
         return signalPassFailure();
       }
-      shardings.add(shardings.classOf(seed));
+      shardings.add(shardings.shardingGroupOf(seed));
     }
     for (auto &[tensor, sharding] : shardings.all())
       setSharding(tensor, sharding);

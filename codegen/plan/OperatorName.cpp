@@ -42,6 +42,6 @@ bool isOfListedNamespace(StringRef name) {
   return found != std::end(kListed) && found->starts_with(prefix);
 }
 
-bool isExchange(StringRef name) { return name.starts_with("spmd::") && name != "spmd::shard"; }
+bool isCollective(StringRef name) { return name.starts_with("spmd::") && name != "spmd::shard"; }
 
 } // namespace cleave::plan

@@ -21,7 +21,7 @@ bool isAnyOverloadListed(llvm::StringRef name);
 bool isOfListedNamespace(llvm::StringRef name);
 
 /// True if the operator is a collective of a tensor-parallel group: all of `spmd::` except `spmd::shard`.
-bool isExchange(llvm::StringRef name);
+bool isCollective(llvm::StringRef name);
 
 } // namespace cleave::plan
 

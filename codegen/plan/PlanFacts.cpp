@@ -33,7 +33,7 @@ std::vector<CollectiveFact> collectivesOf(const Plan &plan) {
     for (const auto &block : program->blocks)
       for (const auto &instruction : block->instructions)
         if (program->tp_rank == 0 && instruction->kind == InstructionKind::Call &&
-            isExchange(plan.operators[instruction->op]))
+            isCollective(plan.operators[instruction->op]))
           facts.push_back({llvm::StringRef(plan.operators[instruction->op]).split("::").second.str(),
                            plan.paths[instruction->path], program->stage,
                            bytesOfSlot(*program, instruction->operands.front(),

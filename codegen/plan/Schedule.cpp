@@ -59,11 +59,11 @@ static uint64_t runsPerStage(const Schedule &schedule) {
 }
 
 /// Number of ranks that share their stages: the data-parallel and tensor-parallel ranks of a pipeline rank.
-static uint32_t ranksPerPlace(const Plan &plan) { return plan.mesh->dp * plan.mesh->tp; }
+static uint32_t ranksPerDeviceGroup(const Plan &plan) { return plan.mesh->dp * plan.mesh->tp; }
 
 /// The pipeline rank of a stage.
 static uint32_t placeOf(const Plan &plan, uint32_t stage) {
-  return plan.stages[stage]->ranks.front() / ranksPerPlace(plan);
+  return plan.stages[stage]->ranks.front() / ranksPerDeviceGroup(plan);
 }
 
 //===- Structure ----------------------------------------------------------===//
@@ -82,7 +82,7 @@ static Error checkAction(const Plan &plan, const Schedule &schedule, uint32_t ra
   };
   if (!action || action->kind > ActionKind::MAX)
     return refuse("an action is missing or of an unknown kind");
-  if (action->stage >= plan.stages.size() || placeOf(plan, action->stage) != rank / ranksPerPlace(plan))
+  if (action->stage >= plan.stages.size() || placeOf(plan, action->stage) != rank / ranksPerDeviceGroup(plan))
     return refuse(toString(*action) + " is of a stage that is not on this rank");
   if (action->microbatch >= runsPerStage(schedule))
     return refuse(toString(*action) + ": there are " + llvm::Twine(runsPerStage(schedule)) +
@@ -105,7 +105,7 @@ static Error checkStructure(const Plan &plan, const Schedule &schedule) {
                    llvm::Twine(microbatches) + " micro-batches of all data ranks, expected less than 2^32");
   if (microbatches > 1 && plan.signatures[schedule.signature]->batch < 0)
     return invalid(schedule, llvm::Twine(microbatches) + " micro-batches of a signature without a batch");
-  size_t ranks = static_cast<size_t>(plan.mesh->pp) * ranksPerPlace(plan);
+  size_t ranks = static_cast<size_t>(plan.mesh->pp) * ranksPerDeviceGroup(plan);
   if (schedule.ranks.size() != ranks)
     return invalid(schedule, "actions for " + llvm::Twine(schedule.ranks.size()) + " ranks, the mesh has " +
                                  llvm::Twine(ranks));
@@ -115,7 +115,7 @@ static Error checkStructure(const Plan &plan, const Schedule &schedule) {
     for (const auto &action : actions->actions)
       if (Error error = checkAction(plan, schedule, rank, action.get()))
         return error;
-    const RankActions &first = *schedule.ranks[rank - rank % ranksPerPlace(plan)];
+    const RankActions &first = *schedule.ranks[rank - rank % ranksPerDeviceGroup(plan)];
     if (!llvm::equal(actions->actions, first.actions, [](auto &a, auto &b) { return areEqual(*a, *b); }))
       return invalid(schedule, "rank " + llvm::Twine(rank) + " does not act as rank " +
                                    llvm::Twine(first.rank) + ", which has the same stages");
@@ -175,7 +175,7 @@ Simulation::Simulation(const Plan &plan, const Schedule &schedule)
 }
 
 const Action *Simulation::head(uint32_t place) const {
-  const auto &actions = schedule.ranks[static_cast<size_t>(place) * ranksPerPlace(plan)]->actions;
+  const auto &actions = schedule.ranks[static_cast<size_t>(place) * ranksPerDeviceGroup(plan)]->actions;
   return next[place] < actions.size() ? actions[next[place]].get() : nullptr;
 }
 
@@ -283,7 +283,7 @@ Error Simulation::deadlock() const {
   llvm::SmallVector<std::string> waiting;
   for (uint32_t place = 0; place < next.size(); ++place)
     if (const Action *action = head(place))
-      waiting.push_back("rank " + std::to_string(place * ranksPerPlace(plan)) + " at " + toString(*action));
+      waiting.push_back("rank " + std::to_string(place * ranksPerDeviceGroup(plan)) + " at " + toString(*action));
   if (waiting.empty())
     return Error::success();
   std::string text = llvm::join(llvm::ArrayRef(waiting).take_front(kShown), ", ");

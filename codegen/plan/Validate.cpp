@@ -258,7 +258,7 @@ static llvm::Expected<ProgramTable> tabulatePrograms(const Plan &plan) {
 static std::vector<llvm::StringRef> exchangesOf(const Plan &plan, const Program &program) {
   std::vector<llvm::StringRef> names;
   for (const auto &instruction : program.blocks[0]->instructions)
-    if (instruction->kind == InstructionKind::Call && isExchange(plan.operators[instruction->op]))
+    if (instruction->kind == InstructionKind::Call && isCollective(plan.operators[instruction->op]))
       names.push_back(plan.operators[instruction->op]);
   return names;
 }

@@ -224,7 +224,7 @@ Error ProgramCheck::checkKind(const Instruction &instruction) {
   case Kind::Call:
     if (instruction.op >= plan.operators.size())
       return refuse("calls an operator that is not in the table");
-    return needs(!isExchange(plan.operators[instruction.op]) ||
+    return needs(!isCollective(plan.operators[instruction.op]) ||
                      (currentBlock == 0 && currentIndex >= program.setup),
                  "exchanges values with other ranks in a nested block or before the first request");
   case Kind::Collective:

@@ -8,7 +8,7 @@ namespace cleave {
 
 /// The line of a TorchScript message that says what happened. Before it is a backtrace of the model's source,
 /// after it perhaps a backtrace of libtorch.
-inline llvm::StringRef whatHappened(llvm::StringRef message) {
+inline llvm::StringRef errorLine(llvm::StringRef message) {
   message = message.split("\nException raised from").first.rtrim();
   size_t last = message.rfind('\n');
   return message.substr(last == llvm::StringRef::npos ? 0 : last + 1).trim();

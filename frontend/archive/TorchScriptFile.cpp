@@ -26,7 +26,7 @@ static llvm::Error fail(llvm::StringRef path, const llvm::Twine &message) {
 static std::string describe(const std::exception &e) {
   llvm::StringRef message = llvm::StringRef(e.what()).ltrim();
   if (message.starts_with("The following operation failed in the TorchScript interpreter"))
-    return whatHappened(message).str();
+    return errorLine(message).str();
   return message.split('\n').first.rtrim(" :").str();
 }
 
@@ -150,7 +150,7 @@ llvm::Expected<TorchScriptFile> TorchScriptFile::open(llvm::StringRef path,
                                                       const std::function<void(double)> &progress,
                                                       bool listedOperators) {
   keepModelTextPrintable();
-  auto opened = map(path);
+  auto autoDynamic = map(path);
   if (!opened)
     return opened.takeError();
   std::shared_ptr<plan::MappedFile> mapping = *opened;

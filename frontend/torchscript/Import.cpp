@@ -30,8 +30,8 @@ static LogicalResult setSymbols(func::FuncOp function, Builder &b, const ModelIn
     }
   if (!symbols.empty())
     function->setAttr(kSymbolsAttr, symbols.getDictionary(b.getContext()));
-  if (!inputs.opened.empty())
-    function->setAttr(kAutoDynamicAttr, b.getStringAttr(inputs.opened));
+  if (!inputs.autoDynamic.empty())
+    function->setAttr(kAutoDynamicAttr, b.getStringAttr(inputs.autoDynamic));
   return success();
 }
 

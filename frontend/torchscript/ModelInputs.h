@@ -29,7 +29,7 @@ struct ModelInputs {
   std::vector<Tensor> tensors;
   std::vector<Scalar> scalars;
   /// The dimension that micro-batches need dynamic although the user named none; empty if there is none.
-  std::string opened;
+  std::string autoDynamic;
 };
 
 } // namespace cleave

@@ -31,7 +31,7 @@ static std::vector<SymbolicDim::Monomial> monomialsOf(llvm::ArrayRef<std::string
 /// The range stays at or below a large example size, since tables of positions end somewhere, and above 1,
 /// which broadcasts. With a minimum, it has some sizes above it.
 std::pair<int64_t, int64_t> DimFitter::triedRange(int64_t traced, const SizeLimits &limits) {
-  int64_t steps = traced / limits.divisibleBy, least = (limits.least - 1) / limits.divisibleBy + 1;
+  int64_t steps = traced / limits.divisibleBy, least = (limits.min - 1) / limits.divisibleBy + 1;
   int64_t low = std::max(steps >= 16 ? steps / 2 : 2, least);
   int64_t high = steps >= 16 ? steps : steps + 9;
   if (least > 1)

@@ -238,7 +238,7 @@ static std::optional<FixedPlace> findFixed(func::FuncOp function, const Samples 
 }
 
 static LogicalResult reportFixed(func::FuncOp function, const FixedPlace &place, const std::string &fixed) {
-  auto opened = function->getAttrOfType<StringAttr>(kAutoDynamicAttr);
+  auto autoDynamic = function->getAttrOfType<StringAttr>(kAutoDynamicAttr);
   return place.op->emitError() << place.op->getName() << " fails at " << describe(place.sizes) << " ("
                                << place.reason << ") but not at the traced sizes; the model fixes "
                                << (fixed.empty() ? "a dimension" : fixed) << " there: "
@@ -265,7 +265,7 @@ static FailureOr<std::unique_ptr<Samples>> sample(func::FuncOp function, llvm::S
   auto place = findFixed(function, *samples);
   if (!place) {
     if (!search.runsAsTraced(samples->runs[samples->fitter.smallest()]))
-      search.findLeast(limits);
+      search.findMin(limits);
     return samples;
   }
   auto runsWithin = [&](const llvm::StringMap<SizeLimits> &found) {
@@ -284,7 +284,7 @@ static FailureOr<std::unique_ptr<Samples>> sample(func::FuncOp function, llvm::S
   // A view with a constant size usually marks a size that tracing has fixed.
   bool isView = call && (semanticsOf(call.getName()).isView || semanticsOf(call.getName()).mayBeView);
   found = {};
-  if (search.findMultiples(isView ? 1 : 256, found, fixed) &&
+  if (search.findDivisibleBy(isView ? 1 : 256, found, fixed) &&
       (runsWithin(found) || (search.findRanges(found, fixed) && runsWithin(found))))
     return samples;
   return reportFixed(function, *place, fixed);

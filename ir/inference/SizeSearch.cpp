@@ -38,7 +38,7 @@ int64_t SizeSearch::leastOf(StringRef name, int64_t size, int64_t multiple) cons
   return bisect(multiple, size, multiple, runs);
 }
 
-void SizeSearch::findLeast(llvm::StringMap<SizeLimits> &limits) const {
+void SizeSearch::findMin(llvm::StringMap<SizeLimits> &limits) const {
   for (auto &[name, size] : sizes) {
     SizeLimits &limit = limits[name];
     limit.min = leastOf(name, size, limit.divisibleBy);
@@ -46,7 +46,7 @@ void SizeSearch::findLeast(llvm::StringMap<SizeLimits> &limits) const {
 }
 
 bool SizeSearch::findRanges(llvm::StringMap<SizeLimits> &limits, std::string &fixed) const {
-  findLeast(limits);
+  findMin(limits);
   for (auto &[name, size] : sizes) {
     SizeLimits &limit = limits[name];
     int64_t high = DimFitter::triedRange(size, limit).second;
@@ -61,7 +61,7 @@ bool SizeSearch::findRanges(llvm::StringMap<SizeLimits> &limits, std::string &fi
   return true;
 }
 
-bool SizeSearch::findMultiples(int64_t most, llvm::StringMap<SizeLimits> &limits, std::string &fixed) const {
+bool SizeSearch::findDivisibleBy(int64_t most, llvm::StringMap<SizeLimits> &limits, std::string &fixed) const {
   bool isAny = false;
   for (auto &[name, size] : sizes) {
     int64_t multiple = 1, largest = std::clamp<int64_t>(size / 2, 1, most);

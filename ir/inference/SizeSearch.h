@@ -25,14 +25,14 @@ public:
   bool runsAsTraced(const Sampler &run) const;
 
   /// Sets `min` of each dimension.
-  void findLeast(llvm::StringMap<SizeLimits> &limits) const;
+  void findMin(llvm::StringMap<SizeLimits> &limits) const;
   /// Sets `min` and `max` of each dimension, the latter as far as a DimFitter tries. False if a dimension
   /// runs only at its example size; `fixed` is its name.
   bool findRanges(llvm::StringMap<SizeLimits> &limits, std::string &fixed) const;
   /// Sets `divisibleBy`: the smallest number, at most `most` and half of the example size, of which another
   /// multiple runs, too. False if a dimension has no such number (`fixed` is its name), or if none has one
   /// above 1.
-  bool findMultiples(int64_t most, llvm::StringMap<SizeLimits> &limits, std::string &fixed) const;
+  bool findDivisibleBy(int64_t most, llvm::StringMap<SizeLimits> &limits, std::string &fixed) const;
 
 private:
   bool runsAt(llvm::StringRef name, int64_t size) const;

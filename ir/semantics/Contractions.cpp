@@ -65,7 +65,7 @@ static double encoderLayerFlops(OperatorOp op, const ExampleShapes &shapes) {
 
 /// The weight is packed.
 static std::optional<DimensionRule> quantizedLinear(OperatorOp op, const ExampleShapes &shapes) {
-  return einsum(op, shapes, "...k -> ...n", "k:block");
+  return einsum(op, shapes, "...k -> ...n", "k:whole");
 }
 /// The first operand is added to the product and broadcast to it: it has the last letters of the result.
 static std::optional<DimensionRule> addedProduct(OperatorOp op, const ExampleShapes &shapes,
@@ -120,7 +120,7 @@ static void keepTogether(DimensionRule &rule, unsigned factor, int64_t granule) 
 /// a matrix per expert. The kernel needs rows aligned to 16 bytes.
 static std::optional<DimensionRule> groupedProduct(OperatorOp op, const ExampleShapes &shapes) {
   constexpr int64_t alignment = 16;
-  auto rule = einsum(op, shapes, "mk, ekn, e -> mn", "m:block e:block");
+  auto rule = einsum(op, shapes, "mk, ekn, e -> mn", "m:whole e:whole");
   auto type = dyn_cast<RankedTensorType>(op->getOperand(0).getType());
   if (!rule || !type)
     return std::nullopt;
@@ -254,7 +254,7 @@ static std::optional<DimensionRule> attention(OperatorOp op, const ExampleShapes
   }
   // A causal mask counts from the first query and key, so these are Scan factors.
   bool isCausal = constantInt(op, "is_causal").value_or(1);
-  auto rule = einsumRule(text, isCausal ? "s:prefix t:prefix d:block" : "t:block d:block", operands,
+  auto rule = einsumRule(text, isCausal ? "s:scan t:scan d:whole" : "t:whole d:whole", operands,
                          resultShapes(op, shapes));
   return rule && isGrouped ? groupHeads(std::move(*rule)) : rule;
 }

@@ -62,13 +62,13 @@ public:
 static FactorKind kindOf(llvm::StringRef word) {
   if (word == "lookup")
     return FactorKind::Lookup;
-  if (word == "prefix")
+  if (word == "scan")
     return FactorKind::Scan;
   if (word == "halo")
     return FactorKind::Halo;
   if (word == "reduce")
     return FactorKind::Reduce;
-  assert(word == "block" && "a factor's kind in a rule's text");
+  assert(word == "whole" && "a factor's kind in a rule's text");
   return FactorKind::NeedsReplication;
 }
 

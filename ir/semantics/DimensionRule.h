@@ -13,13 +13,13 @@ namespace cleave {
 
 /// What sharding a factor over ranks requires.
 enum class FactorKind {
-  Pass,      ///< in operands and results: no communication
+  PassThrough, ///< in operands and results: no communication
   Reduce,    ///< in operands only: results are partial sums
   Lookup,    ///< indexed by an operand: indices are masked, results are partial sums
   Broadcast, ///< in results only: each rank makes its shard
-  Prefix,    ///< a scan: slices run in order, with a carried state
+  Scan, ///< a scan: slices run in order, with a carried state
   Halo,      ///< needs neighbouring elements
-  Block,     ///< must be whole: needs an all-gather
+  NeedsReplication, ///< must be whole: needs an all-gather
 };
 
 /// Sharding rule of one operator call: its factors, and for each dimension of each operand and result the
@@ -68,7 +68,7 @@ struct DimensionRule {
 
 /// A rule in einsum's notation: one letter per factor, operands separated by commas, as in `...k, nk, n ->
 /// ...n`; `...` stands for any number of leading dimensions. A letter of operands only is Reduce, of results
-/// only Broadcast, of both PassThrough, unless `kinds` says otherwise, as in `k:block v:lookup` (block:
+/// only Broadcast, of both PassThrough, unless `kinds` says otherwise, as in `k:whole v:lookup` (whole:
 /// NeedsReplication). Nothing if the ranks of the shapes do not fit.
 std::optional<DimensionRule>
 einsumRule(llvm::StringRef text, llvm::StringRef kinds,

@@ -141,7 +141,7 @@ static std::optional<DimensionRule> groupNorm(OperatorOp op, const ExampleShapes
 
 /// input[n,c,h,w], grid[n,x,y,2] → [n,c,x,y].
 static std::optional<DimensionRule> gridSampler(OperatorOp op, const ExampleShapes &shapes) {
-  return einsumRule("nchw, nxyt -> ncxy", "h:block w:block t:block", operandShapes(op, shapes),
+  return einsumRule("nchw, nxyt -> ncxy", "h:whole w:whole t:whole", operandShapes(op, shapes),
                     resultShapes(op, shapes));
 }
 

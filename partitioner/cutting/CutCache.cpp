@@ -12,7 +12,7 @@ static bool haveOneLimit(const CutRequest &request) {
 }
 
 bool CutCache::Found::answers(const CutRequest &other) const {
-  if (isLuck || request.stages.size() != other.stages.size())
+  if (wasInterrupted || request.stages.size() != other.stages.size())
     return false;
   if (request == other)
     return true;
@@ -33,7 +33,7 @@ llvm::Expected<const StageCut *> CutCache::cut(llvm::function_ref<const StageGra
     if (auto error = cutStages(graph(), request).moveInto(known->cut))
       known->failure = toString(std::move(error));
     // A search along program order cannot be interrupted.
-    known->isLuck = known->failure.empty() ? known->cut.end == SearchEnd::Interrupted
+    known->wasInterrupted = known->failure.empty() ? known->cut.end == SearchEnd::Interrupted
                                            : request.limits.downsets > 0 && CancellationScope::isRequested();
   }
   if (!known->failure.empty())

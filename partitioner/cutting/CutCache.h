@@ -26,7 +26,7 @@ private:
     /// Why no cut was found; empty if one was.
     std::string failure;
     /// The search was interrupted, so that its result depends on timing.
-    bool isLuck = false;
+    bool wasInterrupted = false;
     bool answers(const CutRequest &other) const;
   };
   std::list<Found> all;

@@ -316,7 +316,7 @@ static int64_t leastWeightLimit(const StageGraph &graph, llvm::ArrayRef<uint32_t
 }
 
 /// Text of the smallest and the largest limit of the stages.
-static std::string describeUnlikeLimits(const CutRequest &request) {
+static std::string describeHeterogeneousLimits(const CutRequest &request) {
   auto limitOf = [](const StageDevice &stage) { return stage.weightLimit.value_or(kNoLimit); };
   auto isLess = [&](const StageDevice &a, const StageDevice &b) { return limitOf(a) < limitOf(b); };
   const auto least = llvm::min_element(request.stages, isLess),
@@ -345,7 +345,7 @@ static Error tooHeavy(const StageGraph &graph, const CutRequest &request,
   if (limits.size() > 1)
     return failure("stage cut: no cut into {0} stages{1} holds {2}; use devices with memory for {3} bytes of "
                    "weights where they have less",
-                   stages, tried, describeUnlikeLimits(request), least);
+                   stages, tried, describeHeterogeneousLimits(request), least);
   return failure(
       "stage cut: no cut into {0} stage{1}{2} holds at most {3} bytes of weights each; use --mesh pp={4} or "
       "more, or devices with memory for {5} bytes of weights",

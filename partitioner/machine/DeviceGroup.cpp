@@ -31,7 +31,7 @@ static CollectiveCosts collectivesOf(const Machine &machine, uint32_t first, uin
   return costs;
 }
 
-CollectiveCosts collectivesOfData(const Machine &machine, uint32_t first, uint32_t width,
+CollectiveCosts dataParallelCollectivesOf(const Machine &machine, uint32_t first, uint32_t width,
                                   uint32_t tensorRanks) {
   return collectivesOf(machine, first, width, width, tensorRanks);
 }

@@ -160,7 +160,7 @@ std::vector<DataGroup> PipelineForecaster::groupsOf(const Configuration &configu
   std::vector<DataGroup> groups;
   for (uint32_t rank = 0; rank < configuration.pipelineRanks && configuration.kind; ++rank)
     groups.push_back({configuration.dataRanks, configuration.zero,
-                      collectivesOfData(request.machine, rank * width, width, configuration.tensorRanks)});
+                      dataParallelCollectivesOf(request.machine, rank * width, width, configuration.tensorRanks)});
   return groups;
 }
 

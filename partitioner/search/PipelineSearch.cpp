@@ -189,11 +189,11 @@ bool PipelineSearch::isForMemory(FoundCut &none, const ModelGraph &model,
 void PipelineSearch::refuseForMemory(Estimate estimate, double least, const ModelGraph &model, Priced graph) {
   const Configuration configuration = estimate.configuration;
   const CutMemory *memory = estimate.lacksMemory ? memoryOf(configuration) : nullptr;
-  auto mostRooms = [&] {
+  auto requestBudgets = [&] {
     return largestBudgets(*memory, request.machine, configuration.pipelineRanks, configuration.tensorRanks,
                           configuration.dataRanks);
   };
-  if (memory && mayFit(*memory, model, mostRooms())) {
+  if (memory && mayFit(*memory, model, requestBudgets())) {
     estimate.mayTake = least;
     const MemoryBudgets budgets = deviceGroupsOf(configuration).memoryOfRanks();
     const MemoryConstrainedCutter fitting(

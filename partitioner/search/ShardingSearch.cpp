@@ -184,7 +184,7 @@ std::shared_ptr<const Search::Candidate> Search::find(ShardingSeed seed) {
     lastFound.erase(last);
   }
   Found next;
-  ShardingGroup found = shardings.classOf(seed, &next.asked);
+  ShardingGroup found = shardings.shardingGroupOf(seed, &next.asked);
   const bool isUsable = isAllowed(found);
   const size_t labels = isUsable ? countLabels(found) : 0;
   if (isUsable) {
@@ -308,7 +308,7 @@ void Search::findClasses() {
       if (known.contains({tensor.value, dim}) || propagation.sizeOf(tensor, dim) < ranks)
         continue;
       ShardingSeed seed{decision.weights[index].weight, dim};
-      ShardingGroup found = shardings.classOf(seed);
+      ShardingGroup found = shardings.shardingGroupOf(seed);
       SmallVector<TensorRef> split;
       for (auto &[tensor, assignment] : found.tensors) {
         known.insert({tensor.value, assignment.dim});
@@ -379,7 +379,7 @@ bool Search::isTooDear(const Candidate &candidate) {
     return false;
   for (auto &[tensor, assignment] : candidate.found.tensors)
     if (auto index = openWeight(tensor))
-      decision.weights[*index].isDear = true;
+      decision.weights[*index].isNotWorthSharding = true;
   return true;
 }
 

@@ -31,7 +31,7 @@ public:
 
   /// The sharding group that the seed would add.
   /// \param asked  collects all answers that the result depends on; may be null.
-  ShardingGroup classOf(const ShardingSeed &seed, Answers *asked = nullptr) const;
+  ShardingGroup shardingGroupOf(const ShardingSeed &seed, Answers *asked = nullptr) const;
   /// True if the answers would be the same now; a result that depends on them alone is then still valid.
   bool answerAlike(const Answers &before) const;
   void add(const ShardingGroup &found);
@@ -69,7 +69,7 @@ struct WeightDecision {
   /// Style that the user asked for; nothing if there is none.
   std::optional<ShardingStyle> asked = std::nullopt;
   /// True if the weight is whole because sharding it would cost more time than it saves.
-  bool isDear = false;
+  bool isNotWorthSharding = false;
 };
 
 /// Summary of one seed's sharding group.

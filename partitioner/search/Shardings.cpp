@@ -5,7 +5,7 @@ using namespace mlir;
 
 namespace cleave {
 
-ShardingGroup Shardings::classOf(const ShardingSeed &seed, Answers *asked) const {
+ShardingGroup Shardings::shardingGroupOf(const ShardingSeed &seed, Answers *asked) const {
   auto isWhole = [&](TensorRef tensor) {
     const bool isDecided = tensors.contains(tensor);
     if (asked)

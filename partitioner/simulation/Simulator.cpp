@@ -52,7 +52,7 @@ private:
   const Action *head(uint32_t rank) const;
   /// The rank of `stage` that `rank` exchanges values with.
   uint32_t counterpartOf(uint32_t rank, uint32_t stage) const {
-    return firstRank[stage] + rank % costs.ranksPerPlace;
+    return firstRank[stage] + rank % costs.ranksPerDeviceGroup;
   }
   std::optional<double> readyTime(uint32_t rank, const Action &action) const;
   void advance(uint32_t rank);
@@ -109,7 +109,7 @@ Simulator::Simulator(const plan::Schedule &schedule, const PipelineCosts &costs)
     for (const auto &action : actions->actions)
       if (action->stage < costs.stages.size()) {
         firstRank[action->stage] =
-            std::min<uint32_t>(firstRank[action->stage], rank - rank % costs.ranksPerPlace);
+            std::min<uint32_t>(firstRank[action->stage], rank - rank % costs.ranksPerDeviceGroup);
         if (action->kind <= ActionKind::BackwardWeight)
           lastPass[action->stage] = std::max(lastPass[action->stage], action->kind);
       }
@@ -234,7 +234,7 @@ void Simulator::finish(uint32_t rank, const Action &action, double end) {
 
 /// Runs a pass once all ranks of the tensor-parallel group have reached it.
 bool Simulator::compute(uint32_t rank, const Action &action) {
-  const uint32_t size = costs.groupSize ? costs.groupSize : costs.ranksPerPlace, first = rank - rank % size,
+  const uint32_t size = costs.groupSize ? costs.groupSize : costs.ranksPerDeviceGroup, first = rank - rank % size,
                  end = std::min<uint64_t>(uint64_t(first) + size, progress.size());
   double begin = 0;
   for (uint32_t own = first; own < end; ++own) {
@@ -353,7 +353,7 @@ struct Change {
 } // namespace
 
 int64_t Simulator::activationOf(uint32_t stage, uint32_t rank) const {
-  auto unlike = costs.activationOverrides.find({stage, rank % costs.ranksPerPlace});
+  auto unlike = costs.activationOverrides.find({stage, rank % costs.ranksPerDeviceGroup});
   return unlike == costs.activationOverrides.end() ? costs.stages[stage].activationBytes : unlike->second;
 }
 

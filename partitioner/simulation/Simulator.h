@@ -37,7 +37,7 @@ struct PipelineCosts {
   std::map<std::pair<uint32_t, uint32_t>, int64_t> activationOverrides;
   /// Ranks of a device group, which share their stages. They exchange values with ranks of the same position
   /// in other device groups.
-  uint32_t ranksPerPlace = 1;
+  uint32_t ranksPerDeviceGroup = 1;
   /// Size of the tensor-parallel groups of consecutive ranks in a device group. A pass begins on all ranks of
   /// a tensor-parallel group when the last one is ready. 0: all ranks of the device group.
   uint32_t groupSize = 0;

@@ -13,7 +13,7 @@ namespace cleave::runtime {
 std::string hostAddress(const Launch &launch);
 
 /// Sets the numeric address and the port of this end of a socket. Returns false where it has none.
-bool hostNameOf(int socket, std::string &address, std::string &port);
+bool localAddressOf(int socket, std::string &address, std::string &port);
 
 /// Closes `socket` unless it is negative.
 void closeSocket(int socket);

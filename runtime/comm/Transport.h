@@ -62,7 +62,7 @@ public:
   /// `bytes` is the size of the buffer: at least the size of the message.
   virtual std::unique_ptr<Message> receive(uint32_t from, Tag tag, void *data, size_t bytes) = 0;
   /// Closes the transport: every wait, pending or later, throws TransportClosed.
-  virtual void cut() = 0;
+  virtual void close() = 0;
 };
 
 /// Key-value store that all processes read and write; thread-safe. A call may block forever.

@@ -68,8 +68,8 @@ public:
   size_t devices() const override { return workers.size(); }
   int threads() const override { return workers.front()->threads(); }
   llvm::Expected<double> secondsOf(const Call &timed, const Call *before) override;
-  std::vector<int64_t> handoverBytes() const override { return {4, 4 << 20}; }
-  llvm::Expected<double> secondsOfHandover(int64_t bytes, bool handsOver) override;
+  std::vector<int64_t> messageBytes() const override { return {4, 4 << 20}; }
+  llvm::Expected<double> secondsOfMessage(int64_t bytes, bool handsOver) override;
 
 private:
   /// Runs `task(rank)` on `count` devices at the same time.
@@ -137,7 +137,7 @@ llvm::Expected<double> DeviceTimer::secondsOf(const Call &timed, const Call *bef
   return calls->typical(meanOf(samples));
 }
 
-llvm::Expected<double> DeviceTimer::secondsOfHandover(int64_t bytes, bool handsOver) {
+llvm::Expected<double> DeviceTimer::secondsOfMessage(int64_t bytes, bool handsOver) {
   constexpr size_t kHops = 200;
   const size_t count = handsOver ? 2 : 1;
   // Sends values as from stage to stage of a request.

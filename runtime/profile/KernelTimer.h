@@ -46,10 +46,10 @@ public:
   /// \param before  runs before each call and is not timed; the result is then the median. May be null.
   virtual llvm::Expected<double> secondsOf(const Call &timed, const Call *before = nullptr) = 0;
   /// Message sizes worth timing, ascending.
-  virtual std::vector<int64_t> handoverBytes() const = 0;
+  virtual std::vector<int64_t> messageBytes() const = 0;
   /// Mean seconds until the next device has received a float32 tensor of `bytes` and added one to each
   /// element, over many round trips between the first two devices. With one device, nothing is sent.
-  virtual llvm::Expected<double> secondsOfHandover(int64_t bytes, bool handsOver) = 0;
+  virtual llvm::Expected<double> secondsOfMessage(int64_t bytes, bool handsOver) = 0;
 };
 
 } // namespace cleave::runtime

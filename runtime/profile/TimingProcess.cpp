@@ -43,8 +43,8 @@ public:
   size_t devices() const override { return count; }
   int threads() const override { return process.device->threads(); }
   Expected<double> secondsOf(const Call &timed, const Call *before) override;
-  std::vector<int64_t> handoverBytes() const override { return {4, 64 << 10, 1 << 20, kMostHop}; }
-  Expected<double> secondsOfHandover(int64_t bytes, bool handsOver) override;
+  std::vector<int64_t> messageBytes() const override { return {4, 64 << 10, 1 << 20, kMostHop}; }
+  Expected<double> secondsOfMessage(int64_t bytes, bool handsOver) override;
 
 private:
   bool begins() const { return process.rank() == ends[0]; }
@@ -80,15 +80,15 @@ Expected<double> TimingProcess::Timer::secondsOf(const Call &timed, const Call *
 class TimingProcess::Hops {
 public:
   Hops(TimingProcess &process, uint32_t other, int64_t bytes)
-      : process(process), ways(process.waysTo(other)), tensor(at::zeros({std::max<int64_t>(1, bytes / 4)})) {}
+      : process(process), channels(process.channelsTo(other)), tensor(at::zeros({std::max<int64_t>(1, bytes / 4)})) {}
 
   void give(bool isLast) {
     values = {at::add(tensor, 1), isLast};
     tensor = at::Tensor();
-    ways.out.send(values);
+    channels.out.send(values);
   }
   bool take() {
-    ways.in.take(values);
+    channels.in.take(values);
     TORCH_CHECK(values.size() == 2 && values[0].isTensor() && values[1].isBool(),
                 "found another value than was sent");
     // Counted, so that a slow link is seen as progress: all messages together may take longer than processes
@@ -100,7 +100,7 @@ public:
 
 private:
   TimingProcess &process;
-  Ways &ways;
+  Channels &channels;
   at::Tensor tensor;
   std::vector<c10::IValue> values;
 };
@@ -143,7 +143,7 @@ double TimingProcess::Timer::secondsOfAdding(int64_t bytes) const {
   return (seconds() - begin) / kTimes;
 }
 
-Expected<double> TimingProcess::Timer::secondsOfHandover(int64_t bytes, bool handsOver) {
+Expected<double> TimingProcess::Timer::secondsOfMessage(int64_t bytes, bool handsOver) {
   double found = 0;
   Error error = process.onDevice("for others to time hand-overs", [&] {
     if (begins() || (handsOver && process.rank() == ends[1]))
@@ -162,7 +162,7 @@ TimingProcess::TimingProcess(Options given, Membership::Owner owned, std::unique
 
 TimingProcess::~TimingProcess() {
   membership->stopServing();
-  membership->transport().cut();
+  membership->transport().close();
 }
 
 Expected<std::unique_ptr<TimingProcess>> TimingProcess::join(Options options) {
@@ -237,10 +237,10 @@ Error TimingProcess::onDevice(const std::string &what, const std::function<void(
   });
 }
 
-TimingProcess::Ways &TimingProcess::waysTo(uint32_t rank) {
-  auto found = ways.find(rank);
-  if (found == ways.end())
-    found = ways.emplace(std::piecewise_construct, std::forward_as_tuple(rank),
+TimingProcess::Channels &TimingProcess::channelsTo(uint32_t rank) {
+  auto found = channels.find(rank);
+  if (found == channels.end())
+    found = channels.emplace(std::piecewise_construct, std::forward_as_tuple(rank),
                          std::forward_as_tuple(membership->transport(), rank, device->memory()))
                 .first;
   return found->second;

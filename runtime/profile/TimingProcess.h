@@ -64,8 +64,8 @@ private:
   /// Bytes of the largest timed message.
   static constexpr int64_t kMostHop = 4 << 20;
   /// Channel to another process and back.
-  struct Ways {
-    Ways(Transport &transport, uint32_t rank, MemoryAccount &account)
+  struct Channels {
+    Channels(Transport &transport, uint32_t rank, MemoryAccount &account)
         : out(transport, rank, Tag::Values), in(transport, rank, Tag::Values, account, {2, kMostHop}) {}
     Sender out;
     Receiver in;
@@ -75,7 +75,7 @@ private:
   llvm::Error begin();
   /// Runs `work` on the device's thread. It may throw what messages between processes throw.
   llvm::Error onDevice(const std::string &what, const std::function<void()> &work);
-  Ways &waysTo(uint32_t rank);
+  Channels &channelsTo(uint32_t rank);
 
   const Options options;
   const Membership::Owner membership;
@@ -86,7 +86,7 @@ private:
   std::atomic<uint64_t> messages{0};
   const std::unique_ptr<Device> device;
   /// By rank. Receivers run until the transport is closed.
-  std::map<uint32_t, Ways> ways;
+  std::map<uint32_t, Channels> channels;
 };
 
 } // namespace cleave::runtime

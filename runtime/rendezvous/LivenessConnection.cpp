@@ -88,7 +88,7 @@ std::unique_ptr<LivenessConnection> LivenessConnection::hold(const std::string &
   if (found)
     line->listening = socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   if (line->listening < 0 || bind(line->listening, found->ai_addr, found->ai_addrlen) != 0 ||
-      listen(line->listening, SOMAXCONN) != 0 || !hostNameOf(line->listening, own, port))
+      listen(line->listening, SOMAXCONN) != 0 || !localAddressOf(line->listening, own, port))
     throw std::runtime_error("cannot listen at " + address);
   line->address = own + " " + port;
   line->size = size;

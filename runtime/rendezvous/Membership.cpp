@@ -78,7 +78,7 @@ bool Membership::stop() {
     stopping = true;
   }
   changed.notify_all();
-  cut();
+  endWaits();
   for (std::thread *thread : {&living, &ticking})
     if (thread->joinable())
       thread->join();
@@ -261,14 +261,14 @@ void Membership::commitFailure(const std::string &message) {
       liveness->sayFailure(message);
   }
   changed.notify_all();
-  cut();
+  endWaits();
   call([&](const MembershipClient &asked) { asked.failed(message); });
 }
 
-void Membership::cut() {
+void Membership::endWaits() {
   std::lock_guard lock(mutex);
   if (messages)
-    messages->cut();
+    messages->close();
   if (liveness)
     liveness->stop();
 }

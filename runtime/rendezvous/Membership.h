@@ -149,7 +149,7 @@ private:
   /// Ends the run with `message`, unless it has ended already.
   void commitFailure(const std::string &message);
   /// Ends every wait for other processes.
-  void cut();
+  void endWaits();
   void sendText(uint32_t to, llvm::StringRef text);
   std::string receiveText(uint32_t from, size_t most = kMostText);
 

@@ -299,7 +299,7 @@ Error Membership::connect(Clock::time_point deadline) {
     messages = std::move(made);
     // The run may have failed meanwhile.
     if (over)
-      messages->cut();
+      messages->close();
   } catch (const std::exception &exception) {
     return llvm::createStringError(
         "rank " + llvm::Twine(launch.rank) +

@@ -14,7 +14,7 @@ Request::Request(uint64_t number, std::vector<at::Tensor> inputs, Microbatches m
                  llvm::function_ref<std::shared_ptr<Exchange>(CancellationToken &)> connect,
                  c10::Device outputPlace, bool collects, std::function<void(const std::string &)> overdue)
     : number(number), microbatches(std::move(microbatches)), outputPlace(outputPlace),
-      inputs(std::move(inputs)), outputs(outputCount), rooms(outputCount), admissions(std::move(admissions)),
+      inputs(std::move(inputs)), outputs(outputCount), outputReady(outputCount), admissions(std::move(admissions)),
       admission(std::move(admission)), states(states), overdue(std::move(overdue)),
       working(rankIds.size() + collects) {
   for (uint32_t rank : rankIds)
@@ -108,12 +108,12 @@ void Request::addOutput(size_t leaf, uint32_t microbatch, const at::Tensor &tens
     recordDefaultStream(whole);
     // On a GPU the memory may still be in use by earlier calls of this thread, and other threads write to it,
     // too.
-    rooms[leaf] = StreamEvents({whole});
+    outputReady[leaf] = StreamEvents({whole});
   }
   const at::Tensor room = whole;
   // Unlocked, since copying takes time; micro-batches write to disjoint parts.
   lock.unlock();
-  rooms[leaf].wait();
+  outputReady[leaf].wait();
   recordStream({room});
   microbatches.addOutputOf(microbatch, leaf, tensor, room);
 }

@@ -109,7 +109,7 @@ private:
   std::vector<at::Tensor> inputs;
   std::vector<at::Tensor> outputs;
   /// By output: events after which the memory of a joined output may be written.
-  std::vector<StreamEvents> rooms;
+  std::vector<StreamEvents> outputReady;
   const std::shared_ptr<AdmissionController> admissions;
   AdmissionController::Admission admission;
   const llvm::MutableArrayRef<States> states;

@@ -35,7 +35,7 @@ struct Session::Impl {
   llvm::Error serve();
   /// Returns what `work` returns. An exception that it throws is unknown to other processes, so it fails them
   /// all.
-  template <typename Work> auto telling(Work work) -> decltype(work());
+  template <typename Work> auto reportingFailure(Work work) -> decltype(work());
   /// The error with which all processes end, after this one failed with `message`.
   llvm::Error failAll(const std::string &message);
   std::shared_ptr<Exchange> connect(const RankSet &route, uint32_t microbatches,
@@ -99,7 +99,7 @@ struct Session::Impl {
   std::vector<std::unique_ptr<Device>> devices;
 };
 
-template <typename Work> auto Session::Impl::telling(Work work) -> decltype(work()) {
+template <typename Work> auto Session::Impl::reportingFailure(Work work) -> decltype(work()) {
   try {
     return work();
   } catch (const std::exception &exception) {

@@ -27,7 +27,7 @@ Error Session::Impl::open(llvm::StringRef directory, const plan::Digest &checksu
   } else if (Error error = checkDevices(*plan, options.devices)) {
     return error;
   }
-  return telling([&]() -> Error {
+  return reportingFailure([&]() -> Error {
     Error error = options.met ? options.met() : Error::success();
     if (!error)
       error = load(directory);
@@ -169,7 +169,7 @@ Session::Impl::~Impl() {
   llvm::consumeError(close());
   if (membership) {
     membership->stopServing();
-    membership->transport().cut();
+    membership->transport().close();
   }
   if (links)
     links->abort();

@@ -56,7 +56,7 @@ public:
     rest = rest.drop_front(kLengthBytes + message.size());
     return std::make_unique<Done>();
   }
-  void cut() override {}
+  void close() override {}
   std::string sent;
 
 private:

@@ -165,7 +165,7 @@ llvm::Expected<std::vector<at::Tensor>> OriginalModel::run(llvm::ArrayRef<at::Te
     flatten((*forward)(std::move(stack)), leaves);
     return leaves;
   } catch (const std::exception &e) {
-    return llvm::createStringError("the original model raises: " + whatHappened(e.what()).str());
+    return llvm::createStringError("the original model raises: " + errorLine(e.what()).str());
   }
 }
 

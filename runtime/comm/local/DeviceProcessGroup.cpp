@@ -60,7 +60,7 @@ bool DeviceProcessGroup::hasLetGo(std::chrono::seconds limit) const {
 }
 
 void DeviceProcessGroup::abort() {
-  if (isCut.exchange(true))
+  if (isClosed.exchange(true))
     return;
   std::unique_lock lock(asking);
   // On a thread that is left behind if NCCL never returns.
@@ -93,9 +93,9 @@ template <typename Condition> static bool lookUntil(Condition isOver, Clock::dur
 void DeviceProcessGroup::await(c10::intrusive_ptr<c10d::Work> work) {
   lookUntil([&] {
     std::lock_guard lock(asking);
-    return isCut || work->isCompleted();
+    return isClosed || work->isCompleted();
   });
-  if (isCut) {
+  if (isClosed) {
     // The device may still write to the tensors, so they are leaked.
     if (!hasLetGo(kLetGo))
       (void)work.release();
@@ -108,13 +108,13 @@ void DeviceProcessGroup::await(c10::intrusive_ptr<c10d::Work> work) {
 }
 
 template <typename Call> auto DeviceProcessGroup::attempt(Call call) {
-  if (isCut)
+  if (isClosed)
     throw TransportClosed();
   try {
     return call();
   } catch (const std::exception &) {
     // The death of another process explains more than c10d's error does.
-    if (lookUntil([&] { return isCut.load(); }, kLastWord))
+    if (lookUntil([&] { return isClosed.load(); }, kLastWord))
       throw TransportClosed();
     throw;
   }

@@ -67,7 +67,7 @@ private:
   template <typename Call> auto attempt(Call call);
 
   c10::intrusive_ptr<c10d::Backend> backend;
-  std::atomic<bool> isCut{false};
+  std::atomic<bool> isClosed{false};
   /// Held while c10d is asked whether work has completed; it must not be asked while it is aborted.
   std::mutex asking;
   /// Set when the backend has been aborted, which may be after this object was destroyed.

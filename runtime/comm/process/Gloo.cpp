@@ -100,7 +100,7 @@ public:
   GlooTransport(c10::intrusive_ptr<ProcessGroupGloo> group) : group(std::move(group)) {}
   std::unique_ptr<Message> send(uint32_t to, Tag tag, const void *data, size_t bytes) override;
   std::unique_ptr<Message> receive(uint32_t from, Tag tag, void *data, size_t bytes) override;
-  void cut() override;
+  void close() override;
   void wait(c10d::Work &work, uint32_t peer);
 
 private:
@@ -110,7 +110,7 @@ private:
   const c10::intrusive_ptr<ProcessGroupGloo> group;
   std::mutex starting, mutex;
   llvm::DenseSet<c10d::Work *> waiting;
-  bool isCut = false;
+  bool isClosed = false;
 };
 
 class GlooMessage final : public Message {
@@ -158,7 +158,7 @@ std::unique_ptr<Message> GlooTransport::receive(uint32_t from, Tag tag, void *da
 void GlooTransport::wait(c10d::Work &work, uint32_t peer) {
   {
     std::lock_guard lock(mutex);
-    if (isCut)
+    if (isClosed)
       throw TransportClosed();
     waiting.insert(&work);
   }
@@ -176,9 +176,9 @@ void GlooTransport::wait(c10d::Work &work, uint32_t peer) {
     throw TransportClosed();
 }
 
-void GlooTransport::cut() {
+void GlooTransport::close() {
   std::lock_guard lock(mutex);
-  isCut = true;
+  isClosed = true;
   for (c10d::Work *work : waiting)
     work->abort();
 }

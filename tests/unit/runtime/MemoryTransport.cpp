@@ -14,7 +14,7 @@ public:
   std::unique_ptr<Message> receive(uint32_t from, Tag tag, void *data, size_t bytes) override {
     return transports.offer({from, rank, tag}, /*sends=*/false, data, bytes);
   }
-  void cut() override { transports.cut(); }
+  void close() override { transports.close(); }
 
 private:
   MemoryTransports &transports;
@@ -27,7 +27,7 @@ public:
       : transports(transports), offer(std::move(offer)) {}
   void wait() override {
     std::unique_lock lock(transports.mutex);
-    transports.changed.wait(lock, [&] { return offer->done || transports.isCut; });
+    transports.changed.wait(lock, [&] { return offer->done || transports.isClosed; });
     if (!offer->done)
       throw TransportClosed();
   }
@@ -41,16 +41,16 @@ std::unique_ptr<Transport> MemoryTransports::transport(uint32_t rank) {
   return std::make_unique<Member>(*this, rank);
 }
 
-void MemoryTransports::cut() {
+void MemoryTransports::close() {
   std::lock_guard lock(mutex);
-  isCut = true;
+  isClosed = true;
   changed.notify_all();
 }
 
 std::unique_ptr<Message> MemoryTransports::offer(std::tuple<uint32_t, uint32_t, Tag> key, bool sends,
                                                  void *data, size_t bytes) {
   std::lock_guard lock(mutex);
-  Way &way = ways[key];
+  Way &way = channels[key];
   auto own = std::make_shared<Offer>(Offer{data, bytes});
   (sends ? way.sends : way.receives).push_back(own);
   while (!way.sends.empty() && !way.receives.empty()) {

@@ -17,7 +17,7 @@ class MemoryTransports {
 public:
   /// The transport of `rank`.
   std::unique_ptr<Transport> transport(uint32_t rank);
-  void cut();
+  void close();
   /// Number of messages that have moved.
   std::atomic<int> messages{0};
 
@@ -38,8 +38,8 @@ private:
 
   std::mutex mutex;
   std::condition_variable changed;
-  std::map<std::tuple<uint32_t, uint32_t, Tag>, Way> ways;
-  bool isCut = false;
+  std::map<std::tuple<uint32_t, uint32_t, Tag>, Way> channels;
+  bool isClosed = false;
 };
 
 } // namespace cleave::runtime

@@ -52,11 +52,11 @@ static Expected<PipelineCosts> costsOf(const plan::Plan &plan, StringRef name) {
       if (action->kind == plan::ActionKind::BackwardInput || action->kind == plan::ActionKind::BackwardWeight)
         return llvm::createStringError(
             name + ": has backward passes, whose times plans of this version do not predict");
-  costs.ranksPerPlace = plan.mesh->dp * plan.mesh->tp;
+  costs.ranksPerDeviceGroup = plan.mesh->dp * plan.mesh->tp;
   costs.groupSize = plan.mesh->tp;
   for (const auto &stage : plan.stages) {
     StageCost &cost = costs.stages.emplace_back();
-    for (uint32_t position = 0; position < costs.ranksPerPlace; ++position) {
+    for (uint32_t position = 0; position < costs.ranksPerDeviceGroup; ++position) {
       const plan::Prediction &prediction = *predictionOf(plan, stage->index, position % plan.mesh->tp);
       if (std::max(prediction.weight_bytes, prediction.activation_bytes) > kMostBytes)
         return impossible(name, "2^44 bytes in a stage");

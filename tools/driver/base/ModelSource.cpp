@@ -117,10 +117,10 @@ static Expected<func::FuncOp> findFunction(ModuleOp module, StringRef path) {
   if (auto symbols = function->getAttrOfType<DictionaryAttr>(kSymbolsAttr))
     for (NamedAttribute symbol : symbols) {
       auto size = dyn_cast<IntegerAttr>(symbol.getValue());
-      if (!size || !size.getType().isInteger(64) || size.getInt() < 1 || size.getInt() > kMostTracedSize)
+      if (!size || !size.getType().isInteger(64) || size.getInt() < 1 || size.getInt() > kMaxExampleSize)
         return llvm::createStringError(path + ": " + kSymbolsAttr + ": found another size of " +
                                        symbol.getName().getValue() + " than expected, an i64 from 1 to " +
-                                       Twine(kMostTracedSize));
+                                       Twine(kMaxExampleSize));
     }
   return function;
 }

@@ -274,15 +274,15 @@ static Error measureHandover(const ProfileOptions &options, KernelTimer &timer, 
   if (options.progress)
     options.progress("hand-overs", std::nullopt);
   std::vector<TimedMessage> messages;
-  const std::vector<int64_t> sizes = timer.handoverBytes();
+  const std::vector<int64_t> sizes = timer.messageBytes();
   for (auto [index, bytes] : llvm::enumerate(sizes)) {
     // Small messages say little about the rate; two at least.
     if (index > 1 && passes.isTooLarge("hand-overs", bytes))
       break;
-    auto own = passes.median(timer.secondsOfHandover(bytes, /*handsOver=*/false));
+    auto own = passes.median(timer.secondsOfMessage(bytes, /*handsOver=*/false));
     if (!own)
       return own.takeError();
-    auto over = passes.median(timer.secondsOfHandover(bytes, /*handsOver=*/true));
+    auto over = passes.median(timer.secondsOfMessage(bytes, /*handsOver=*/true));
     if (!over)
       return over.takeError();
     messages.push_back({double(bytes), *over - *own});

@@ -115,14 +115,14 @@ llvm::Error noneIsUsable(llvm::ArrayRef<Estimate> estimates, StringRef model, co
   return failure("{0}: {1}{2}", model, what, obstacle);
 }
 
-std::string roomOfEach(const PipelineShape &shape) {
+std::string memoryOfEach(const PipelineShape &shape) {
   if (areAlike(shape))
     return formatv("{0} bytes of each",
                    shape.memoryGiven ? *shape.memoryGiven : *shape.memoryOfDevices.front());
   return "the memory of each";
 }
 
-std::string lacksRoom(const PipelineShape &shape) {
+std::string lacksMemory(const PipelineShape &shape) {
   const MemoryBudgets budgets = shape.memoryOfRanks();
   if (llvm::all_equal(budgets))
     return formatv("takes more than the {0} bytes of a device at its peak", *budgets.front());

@@ -28,10 +28,10 @@ llvm::Error noneIsUsable(llvm::ArrayRef<Estimate> estimates, llvm::StringRef mod
 std::string remedyForMemory(const PipelineShape &shape, int64_t bytes);
 
 /// The memory limits of the machine's devices, as text. At least one device is limited.
-std::string roomOfEach(const PipelineShape &shape);
+std::string memoryOfEach(const PipelineShape &shape);
 
 /// Why a shape with limited devices was not chosen.
-std::string lacksRoom(const PipelineShape &shape);
+std::string lacksMemory(const PipelineShape &shape);
 
 } // namespace cleave
 

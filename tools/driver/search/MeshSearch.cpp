@@ -262,7 +262,7 @@ Error MeshSearch::noneFits(const std::optional<LeastMemory> &least) {
     return noneIsUsable(estimates, options.model, shape);
   return llvm::createStringError(
       formatv("{0}: no mesh of {1} device{2} keeps within {3}; {4} takes least: {5}", options.model,
-              shape.search->devices, shape.search->devices == 1 ? "" : "s", roomOfEach(shape),
+              shape.search->devices, shape.search->devices == 1 ? "" : "s", memoryOfEach(shape),
               meshOf(least->first), remedyForMemory(shape, least->second.bytes))
           .str());
 }
@@ -332,7 +332,7 @@ void MeshSearch::make(const Estimate &estimate, bool isLast) {
     return;
   }
   if (!made.plan) {
-    result.obstacle = lacksRoom(made.shape);
+    result.obstacle = lacksMemory(made.shape);
     return;
   }
   auto forecast = forecastOf(*made.plan, options.model);

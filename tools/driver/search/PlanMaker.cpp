@@ -230,7 +230,7 @@ Expected<PlanMaker::Uncut> PlanMaker::uncut(const PipelineShape &shape, uint32_t
                places.memoryOfRanks(),
                places.memoryOfRanks()};
   if (result.memory)
-    result.mostRooms =
+    result.requestBudgets =
         largestBudgets(*result.memory, *machine, shape.ranks, shape.tensorRanks, shape.dataRanks);
   result.request.stages = places.stageDevices(shape.stages);
   result.request.stagesOfRank = shape.stages / shape.ranks;
@@ -248,7 +248,7 @@ bool PlanMaker::fits(const Uncut &program, const PipelineShape &shape) {
     request.limits = *shape.cutSteps ? SearchLimits{request.limits.downsets, *shape.cutSteps} : kProgramOrder;
   auto cut = program.cuts.cut(program.model.graph, request);
   if (cut)
-    return !shortageOf(program.memory->of(program.model, (*cut)->stageOf, shape.ranks), program.mostRooms);
+    return !shortageOf(program.memory->of(program.model, (*cut)->stageOf, shape.ranks), program.requestBudgets);
   consumeError(cut.takeError());
   return false;
 }
@@ -259,15 +259,15 @@ Expected<std::unique_ptr<plan::Plan>> PlanMaker::recut(const PipelineShape &shap
   auto program = uncut(shape, microbatches);
   if (!program)
     return program.takeError();
-  if (!program->memory || !mayFit(*program->memory, program->model, program->mostRooms))
+  if (!program->memory || !mayFit(*program->memory, program->model, program->requestBudgets))
     return nullptr;
   std::vector<PipelineShape> tried;
   if (triesFastest)
     tried.push_back(shape);
   // First as if all tensor-parallel ranks held as much as the fullest one.
   std::vector<MemoryBudgets> budgets{program->budgets};
-  if (program->mostRooms != program->budgets)
-    budgets.push_back(program->mostRooms);
+  if (program->requestBudgets != program->budgets)
+    budgets.push_back(program->requestBudgets);
   for (const MemoryBudgets &own : budgets) {
     const MemoryConstrainedCutter fitting(program->model, program->request, own, *program->memory,
                                           program->cuts);

@@ -68,7 +68,7 @@ private:
     const CutMemory *memory = nullptr;
     /// By pipeline rank: budget of the device with the least memory among its tensor-parallel ranks, and of
     /// those that hold most (largestBudgets).
-    MemoryBudgets budgets, mostRooms;
+    MemoryBudgets budgets, requestBudgets;
   };
   /// Result of the passes before the cut, with or without a memory limit, and the range of limits for which
   /// it holds.

@@ -37,7 +37,7 @@ TEST_F(P2PChannelTest, BringsValuesOfAnySize) {
     EXPECT_EQ(arrived[2].toStringRef(), text);
     EXPECT_TRUE(at::equal(arrived[3].toTensor(), tensor.slice(0, 0, size, 2)));
   }
-  transports.cut();
+  transports.close();
 }
 
 TEST_F(P2PChannelTest, SmallValuesAreOneMessage) {
@@ -47,7 +47,7 @@ TEST_F(P2PChannelTest, SmallValuesAreOneMessage) {
   sender.send(values);
   receiver.take(values);
   EXPECT_EQ(transports.messages, 1);
-  transports.cut();
+  transports.close();
 }
 
 TEST_F(P2PChannelTest, ReceivesBeforeItIsAskedAndCountsThat) {
@@ -61,7 +61,7 @@ TEST_F(P2PChannelTest, ReceivesBeforeItIsAskedAndCountsThat) {
   receiver.take(values);
   values.clear();
   EXPECT_EQ(account->heldBytes(), 0);
-  transports.cut();
+  transports.close();
 }
 
 namespace {
@@ -116,7 +116,7 @@ TEST_F(P2PChannelTest, TensorsOfALinkedDeviceGoApart) {
   EXPECT_THAT(there.rows, testing::SizeIs(3 * 5));
   EXPECT_EQ(std::vector(there.rows.begin(), there.rows.begin() + 5),
             (std::vector<int64_t>{240, 48, 80, 4, 48}));
-  transports.cut();
+  transports.close();
 }
 
 TEST_F(P2PChannelTest, RefusesMessagesThatAreNone) {
@@ -153,12 +153,12 @@ TEST_F(P2PChannelTest, RefusesMessagesThatAreNone) {
   Values values(3);
   receiver.take(values);
   EXPECT_TRUE(values.empty());
-  transports.cut();
+  transports.close();
 }
 
 TEST_F(P2PChannelTest, EndsWhenTheWireIsCut) {
   Receiver receiver(*in, 0, Tag::Values, *account, kPlenty);
-  transports.cut();
+  transports.close();
   Values values;
   EXPECT_THROW(receiver.take(values), TransportClosed);
 }

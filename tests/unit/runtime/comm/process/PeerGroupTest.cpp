@@ -249,7 +249,7 @@ TEST_P(PeerGroupTest, EndsWhenTheWireIsCut) {
   while (group.awaited().empty())
     std::this_thread::yield();
   EXPECT_EQ(group.awaited(), "rank 5 in spmd::all_reduce");
-  transports.cut();
+  transports.close();
   waiting.join();
 }
 

@@ -1,4 +1,4 @@
-//===- DeviceGroupTest.cpp - What goes between the devices of processes ---===//
+//===- DeviceProcessGroupTest.cpp - What goes between the devices of processes ---===//
 #include "runtime/comm/local/DeviceProcessGroup.h"
 #include "tests/unit/runtime/GlooBackend.h"
 #include <ATen/ATen.h>
