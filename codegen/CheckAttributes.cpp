@@ -1,8 +1,8 @@
-//===- CheckAttributes.cpp - What plans are emitted from ------------------===//
+//===- CheckAttributes.cpp - Checks of attributes before emission ---------===//
 #include "codegen/CheckAttributes.h"
 #include "ir/Cleave.h"
-#include "ir/Signature.h"
 #include "ir/ExampleShapes.h"
+#include "ir/Signature.h"
 #include "passes/Passes.h"
 #include "passes/TensorShardings.h"
 
@@ -24,7 +24,7 @@ static bool areSizes(Attribute attribute) {
   return table && llvm::all_of(table, [](NamedAttribute entry) { return isAmount(entry.getValue()); });
 }
 
-/// As leafTree and nodeTree make them.
+/// A tree as leafTree and nodeTree make it.
 static bool isTree(Attribute attribute) {
   if (auto leaf = dyn_cast_or_null<IntegerAttr>(attribute))
     return isAmount(leaf);

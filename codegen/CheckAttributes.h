@@ -1,4 +1,4 @@
-//===- CheckAttributes.h - What plans are emitted from ----------*- C++ -*-===//
+//===- CheckAttributes.h - Checks of attributes before emission -*- C++ -*-===//
 #ifndef CLEAVE_CODEGEN_CHECKATTRIBUTES_H
 #define CLEAVE_CODEGEN_CHECKATTRIBUTES_H
 
@@ -6,8 +6,8 @@
 
 namespace cleave {
 
-/// That the attributes a plan is emitted from have the form in which passes leave them, which text need not
-/// have; else an error that names the first that has not.
+/// Fails unless the attributes that a plan is emitted from have the form that passes give them; IR read from
+/// text may differ. The error names the first wrong one.
 mlir::LogicalResult checkAttributes(mlir::func::FuncOp function);
 
 } // namespace cleave

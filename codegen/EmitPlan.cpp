@@ -30,7 +30,7 @@ public:
 private:
   void start(const PlanOrigin &origin);
   std::unique_ptr<plan::Signature> signatureOf(func::FuncOp function, SymbolIndices &symbols);
-  /// The programs of one rank of every tensor group.
+  /// Adds the programs of one tensor-parallel rank of every stage.
   LogicalResult addPrograms(func::FuncOp function, uint32_t signature, uint32_t tensorRank,
                             const SymbolIndices &symbols);
   void addStage(StageOp stage, uint32_t ranks);
@@ -42,7 +42,7 @@ private:
 
   std::unique_ptr<plan::Plan> result = std::make_unique<plan::Plan>();
   PlanTables tables;
-  /// Functions of single tensor ranks, to whose operations the tables refer.
+  /// The functions of single tensor-parallel ranks; the tables refer to their operations.
   std::vector<OwningOpRef<func::FuncOp>> specialized;
 };
 } // namespace
@@ -97,7 +97,8 @@ static ScheduleAttr scheduleOf(func::FuncOp function) {
   if (auto schedule = decisionOf<ScheduleAttr>(function))
     return schedule;
   const auto stages = function.getBody().getOps<StageOp>();
-  return ScheduleAttr::get(function.getContext(), std::distance(stages.begin(), stages.end()), /*data_ranks=*/1,
+  return ScheduleAttr::get(function.getContext(), std::distance(stages.begin(), stages.end()),
+                           /*data_ranks=*/1,
                            /*microbatches=*/1, /*batch=*/nullptr, /*batch_obstacle=*/nullptr,
                            /*microbatch_seconds=*/nullptr);
 }
@@ -114,8 +115,8 @@ void PlanEmitter::addStage(StageOp op, uint32_t ranks) {
   result->stages.push_back(std::move(stage));
 }
 
-/// The threads of the device that runs the stage, of several data ranks the most; one where no machine has
-/// said.
+/// Threads of the devices that run the stage, the maximum over data-parallel ranks; one if no machine was
+/// given.
 static int64_t threadsOf(func::FuncOp function, StageOp stage, uint32_t tensorRank) {
   auto target = decisionOf<TargetAttr>(function);
   const DenseI64ArrayAttr threads = target ? target.getThreads() : DenseI64ArrayAttr();
@@ -153,7 +154,8 @@ void PlanEmitter::addPrediction(StageOp stage, const Microbatch &microbatch, uin
       memoryOf(stage, microbatch.inferred, microbatch.shapes, threadsOf(function, stage, tensorRank));
   prediction->weight_bytes = memory.weightBytes;
   prediction->activation_bytes = memory.activationBytes;
-  // The caller has the first rank's; of data ranks that of whichever ends its first micro-batch first.
+  // The first tensor-parallel rank, of the data-parallel rank that ends its first micro-batch first, holds
+  // the outputs.
   if (microbatch.isPart && tensorRank == 0)
     for (Value output : function.getBody().front().getTerminator()->getOperands())
       if (output.getDefiningOp() == stage)
@@ -183,7 +185,7 @@ LogicalResult PlanEmitter::addPrograms(func::FuncOp function, uint32_t signature
         point->signature = signature;
         result->capture_points.push_back(std::move(point));
       }
-    // Stages are those of the first signature; further ones share them.
+    // The stages are those of the first signature; further signatures share them.
     if (signature == 0 && tensorRank == 0)
       addStage(stage, ranks);
     if (signature == 0)
@@ -318,7 +320,7 @@ void PlanEmitter::addWeights() {
     weight->style = style && style.getStyle() ? style.getStyle().str() : "replicate";
     result->weights.push_back(std::move(weight));
   }
-  /// Weight and rank, with the rank in its tensor group.
+  /// By weight and tensor-parallel rank.
   llvm::MapVector<std::pair<uint32_t, uint32_t>, uint32_t> placed;
   for (auto &program : result->programs)
     for (uint32_t rank : result->stages[program->stage]->ranks)

@@ -15,8 +15,8 @@ struct PlanOrigin {
   std::string pipeline;
 };
 
-/// A plan for `module`, whose functions hold nothing but stages (split-stages), complete but for the shard
-/// files: `shard_files` is empty until writeShards fills it. One rank a stage.
+/// Emits a plan for `module`, whose functions contain only stages (after split-stages). The plan is complete
+/// except for `shard_files`, which writeShards fills. There is one rank per stage.
 mlir::FailureOr<std::unique_ptr<plan::Plan>> emitPlan(mlir::ModuleOp module, const PlanOrigin &origin);
 
 } // namespace cleave

@@ -1,8 +1,8 @@
-//===- Notes.cpp - What a person should know of a plan --------------------===//
+//===- Notes.cpp - Notes of a plan for its reader -------------------------===//
 #include "codegen/Notes.h"
 #include "codegen/plan/OperatorName.h"
-#include "ir/OperatorDialect.h"
 #include "ir/ExampleShapes.h"
+#include "ir/OperatorDialect.h"
 #include "ir/semantics/OpSemantics.h"
 #include "partitioner/graph/LimitRange.h"
 #include "passes/Passes.h"
@@ -25,12 +25,12 @@ static std::string timeText(double seconds) {
                         : llvm::formatv("{0:f2} ms", seconds * 1e3).str();
 }
 
-/// Every operator call below `op`.
+/// Calls `visit` for every operator below `op`.
 static void forEachCall(Operation *op, llvm::function_ref<void(OperatorOp)> visit) {
   op->walk([&](OperatorOp call) { visit(call); });
 }
 
-/// Module paths of a stage's calls, and of all modules around them.
+/// Collects module paths of a stage's calls, and of all modules around them.
 static void collectModules(StageOp stage, llvm::SetVector<StringRef> &modules) {
   forEachCall(stage, [&](OperatorOp call) {
     for (StringRef path = modulePath(call); !path.empty();
@@ -56,7 +56,7 @@ std::vector<std::string> topModules(StageOp stage) {
     if (isTop(path) && (parent.empty() || !isTop(parent)))
       top.push_back(path.str());
   }
-  // Depth-first walks meet inner modules first; people read in program order.
+  // A depth-first walk meets inner modules first; readers want program order.
   llvm::DenseMap<StringRef, size_t> first;
   size_t order = 0;
   forEachCall(stage, [&](OperatorOp call) {
@@ -84,7 +84,7 @@ static void noteSharedWeights(func::FuncOp function, std::vector<plan::Note> &no
   function.walk([&](ParamOp param) { uses[param.getName()].push_back(param); });
   for (auto &[name, params] : uses) {
     int64_t bytes = shapes.bytesOf(params.front());
-    // Tables and constants of the program are small and copied without a word.
+    // Small tables and constants of the program are copied without a note.
     if (params.size() < 2 || params.front().getRole() != "parameter")
       continue;
     std::string stages, names = name.str();
@@ -99,13 +99,13 @@ static void noteSharedWeights(func::FuncOp function, std::vector<plan::Note> &no
   }
 }
 
-/// Whether some cuts were left out since their weights are too much for a device.
+/// True if cuts were refused because their weights exceed a device's memory.
 static bool refusesCuts(CutAttr cut) {
   const DenseI64ArrayAttr limits = cut.getWeightLimits();
   return limits && limits[1] != LimitRange::kNoLimit;
 }
 
-/// How far the cut is from the best there is.
+/// Notes how far the cut is from the optimum.
 static void noteCut(func::FuncOp function, std::vector<plan::Note> &notes) {
   auto cut = decisionOf<CutAttr>(function);
   if (!cut || !cut.getBound() || !cut.getProof() || cut.getSeconds().size() < 2)
@@ -119,9 +119,8 @@ static void noteCut(func::FuncOp function, std::vector<plan::Note> &notes) {
       "balance", "", "",
       llvm::formatv("the slowest stage is predicted to take {0}; of all contiguous cuts{1} {2} is faster "
                     "({3})",
-                    timeText(slowest),
-                    refusesCuts(cut) ? " whose weights fit the memory left for them" : "", best,
-                    cut.getProof().getValue())));
+                    timeText(slowest), refusesCuts(cut) ? " whose weights fit the memory left for them" : "",
+                    best, cut.getProof().getValue())));
 }
 
 static void noteBalance(func::FuncOp function, std::vector<plan::Note> &notes) {
@@ -139,7 +138,8 @@ static void noteBalance(func::FuncOp function, std::vector<plan::Note> &notes) {
 
 static void noteBatch(func::FuncOp function, std::vector<plan::Note> &notes) {
   if (auto schedule = decisionOf<ScheduleAttr>(function); schedule && schedule.getBatchObstacle())
-    notes.push_back(makeNote("batch", "", "", "the batch is not split: " + schedule.getBatchObstacle().str()));
+    notes.push_back(
+        makeNote("batch", "", "", "the batch is not split: " + schedule.getBatchObstacle().str()));
 }
 
 static std::string placeOf(Operation *op) {
@@ -147,8 +147,8 @@ static std::string placeOf(Operation *op) {
   return path.empty() ? "the model itself" : path.str();
 }
 
-/// Operators that run only where whoever runs the plan allows them. Those of other packages are allowed by
-/// naming the package's library.
+/// Operators that run only if the user who runs the plan allows them. Operators of other packages are allowed
+/// by naming the package's library.
 static void noteUnlisted(func::FuncOp function, std::vector<plan::Note> &notes) {
   llvm::MapVector<StringRef, OperatorOp> unlisted;
   forEachCall(function, [&](OperatorOp call) {
@@ -164,7 +164,7 @@ static void noteUnlisted(func::FuncOp function, std::vector<plan::Note> &notes) 
                       name, placeOf(call))));
 }
 
-/// One note an operator kind, with the first place and the number of calls.
+/// One note per operator kind, with its first location and the number of calls.
 static void noteKinds(func::FuncOp function, const InferredValues &inferred, std::vector<plan::Note> &notes) {
   llvm::MapVector<StringRef, std::pair<OperatorOp, unsigned>> unknown;
   forEachCall(function, [&](OperatorOp call) {
@@ -206,7 +206,7 @@ static void noteKinds(func::FuncOp function, const InferredValues &inferred, std
                                  op->getName().getStringRef(), placeOf(op), reason)));
 }
 
-/// Weights that every tensor rank has whole, by the first operator that uses them.
+/// Weights that all tensor-parallel ranks hold whole, by the first operator that uses them.
 static void noteReplicated(func::FuncOp function, std::vector<plan::Note> &notes) {
   if (tensorRanksOf(function) < 2)
     return;
@@ -237,7 +237,7 @@ static void noteCommunication(func::FuncOp function, std::vector<plan::Note> &no
   if (!decision || decision.getSeconds()[0] <= 0)
     return;
   const double seconds = decision.getSeconds()[0], least = std::min(decision.getSeconds()[1], seconds);
-  // What is summed up in two orders differs in the last digits.
+  // Sums in another order differ in the last digits.
   bool isBest = least >= seconds * (1 - 1e-9);
   notes.push_back(makeNote(
       "communication", "", "",

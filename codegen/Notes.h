@@ -1,4 +1,4 @@
-//===- Notes.h - What a person should know of a plan ------------*- C++ -*-===//
+//===- Notes.h - Notes of a plan for its reader -----------------*- C++ -*-===//
 //
 // Private to codegen/.
 //
@@ -12,15 +12,16 @@
 
 namespace cleave {
 
-/// The largest modules that lie in the stage, in program order: `transformer.h.0`, …, `lm_head`. A module
-/// that spans stages is named by its parts.
+/// The largest modules that lie completely in the stage, in program order: `transformer.h.0`, …, `lm_head`. A
+/// module that spans stages is replaced by its submodules.
 std::vector<std::string> topModules(StageOp stage);
 
-/// Sizes at which the model does not run, weights that several stages hold, the operation that makes balance
-/// impossible, what keeps the batch whole, operators without semantics, those that draw random numbers, those
-/// whose types could not be inferred or that always fail, and states whose types change. Kinds: `multiple`,
-/// `range`, `tied-weight`, `balance`, `batch`, `no-semantics`, `replicated`, `random`, `unlisted-operator`,
-/// `unknown-type`, `fails`.
+/// Notes of a function, by kind: sizes at which the model does not run (`multiple`, `range`), weights that
+/// several stages hold (`tied-weight`), the operation that makes balance impossible (`balance`), the obstacle
+/// to splitting the batch (`batch`), weights that all tensor-parallel ranks hold whole (`replicated`),
+/// operators without semantics (`no-semantics`), operators off the list (`unlisted-operator`), operators that
+/// draw random numbers (`random`), operators and states whose types are unknown or change (`unknown-type`),
+/// and operators that always fail (`fails`).
 std::vector<plan::Note> notesOf(mlir::func::FuncOp function, const InferredValues &inferred);
 
 } // namespace cleave

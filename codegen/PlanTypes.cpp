@@ -54,7 +54,7 @@ std::unique_ptr<plan::DimExpr> dimOf(const SymbolicDim &dim, const SymbolIndices
   return result;
 }
 
-/// Row-major strides: products of the sizes behind. Unknown sizes make unknown strides.
+/// Row-major strides: products of the later sizes. Unknown sizes make unknown strides.
 static std::vector<SymbolicDim> rowMajorStrides(ArrayRef<SymbolicDim> sizes) {
   std::vector<SymbolicDim> strides(sizes.size(), SymbolicDim::constant(1));
   for (size_t i = sizes.size(); i-- > 1;) {

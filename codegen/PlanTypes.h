@@ -14,16 +14,16 @@
 
 namespace cleave {
 
-/// Indices of a signature's named dimensions.
+/// By named dimension: its index among a signature's symbols.
 using SymbolIndices = llvm::StringMap<uint32_t>;
 
 plan::DType dtypeOf(mlir::Type element);
-/// A name that `symbols` lacks gives an index that the plan's validation refuses.
+/// A name without an index gets one that the plan's validation refuses.
 std::unique_ptr<plan::DimExpr> dimOf(const SymbolicDim &dim, const SymbolIndices &symbols);
-/// Sizes and strides; for a type without layout, row-major ones. Unranked where the IR does not know.
+/// Sizes and strides; strides are row-major for a type without a layout. Unranked if the IR's type is.
 std::unique_ptr<plan::TensorType> tensorTypeOf(mlir::Type type, const SymbolIndices &symbols);
 std::unique_ptr<plan::Constant> constantOf(mlir::Attribute value, mlir::Type type);
-/// A tree attribute of ir/Signature.h.
+/// Converts a tree attribute of ir/Signature.h.
 std::unique_ptr<plan::Tree> treeOf(mlir::Attribute tree);
 
 } // namespace cleave

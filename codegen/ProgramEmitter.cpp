@@ -75,7 +75,7 @@ LogicalResult ProgramEmitter::emitSetup(Block &body) {
 LogicalResult ProgramEmitter::emitBlock(Block &block, uint32_t index) {
   auto isEmitted = [&](Operation &op) { return op.getNumResults() > 0 && slots.contains(op.getResult(0)); };
   for (Operation &op : block.without_terminator())
-    // The vector of blocks grows while nested ones are emitted.
+    // An index, since the vector of blocks grows while nested ones are emitted.
     if (!isEmitted(op) && failed(emitOp(&op, *program->blocks[index], index)))
       return failure();
   return success();
@@ -111,7 +111,7 @@ bool ProgramEmitter::emitFixed(Operation *op) {
   return true;
 }
 
-/// No instruction: the module's output is the value itself.
+/// Emits no instruction: the module's output is the value itself.
 void ProgramEmitter::emitBoundary(BoundaryOp boundary) {
   slots[boundary] = slot(boundary.getValue());
   auto point = std::make_unique<plan::CapturePoint>();
@@ -211,8 +211,8 @@ void ProgramEmitter::collectReads(const plan::Instruction &instruction,
   }
 }
 
-/// Each slot that the block writes is released by the last instruction that reads it, or by its maker if none
-/// does; but what is prepared for others stays.
+/// Releases each slot that the block writes after the last instruction that reads it, or after its producer
+/// if none does. Prepacked weights stay.
 void ProgramEmitter::addReleases(plan::Block &block, const llvm::SetVector<uint32_t> &kept) {
   llvm::MapVector<uint32_t, size_t> lastUse;
   if (&block == program->blocks[0].get())

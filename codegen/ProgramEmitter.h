@@ -29,7 +29,7 @@ private:
   llvm::MapVector<std::string, uint32_t, std::map<std::string, unsigned>> indices;
 };
 
-/// What programs of one plan share.
+/// Tables that all programs of a plan share.
 struct PlanTables {
   StringTable operators, paths;
   /// Weights by name, in the order of their first use.
@@ -38,36 +38,36 @@ struct PlanTables {
   llvm::MapVector<llvm::StringRef, std::unique_ptr<plan::State>> states;
 };
 
-/// Emits one program.
+/// Emits one program of a plan.
 class ProgramEmitter {
 public:
   ProgramEmitter(PlanTables &tables, const SymbolIndices &symbols) : tables(tables), symbols(symbols) {}
 
-  /// Fails with a diagnostic where the stage has an operation that no instruction exists for.
+  /// Fails with a diagnostic on an operation without an instruction.
   mlir::FailureOr<std::unique_ptr<plan::Program>> emit(StageOp stage);
 
-  /// Boundaries that were met, as capture points of stage `index`.
+  /// Capture points for the boundaries of the stage.
   std::vector<std::unique_ptr<plan::CapturePoint>> takeCapturePoints() { return std::move(captures); }
 
 private:
-  /// What prepares weights comes first, since it runs once.
+  /// Emits the operations that prepack weights, which come first because they run once.
   mlir::LogicalResult emitSetup(mlir::Block &body);
   mlir::LogicalResult emitBlock(mlir::Block &block, uint32_t index);
   mlir::LogicalResult emitOp(mlir::Operation *op, plan::Block &block, uint32_t index);
-  /// Values that stand before the program runs: constants, sizes, weights. False for other operations.
+  /// Emits a value that exists before the program runs: a constant, size or weight. False for other
+  /// operations.
   bool emitFixed(mlir::Operation *op);
   void emitBoundary(BoundaryOp boundary);
   std::unique_ptr<plan::Instruction> instructionFor(mlir::Operation *op);
   mlir::LogicalResult emitCall(OperatorOp op, plan::Block &block);
-  /// Enters a state in the plan's table.
+  /// Index of a state in the plan's table; adds it if needed.
   uint32_t stateOf(StateOp state);
   mlir::LogicalResult emitNested(mlir::Operation *op, plan::Block &block, uint32_t index);
   void addReleases(plan::Block &block, const llvm::SetVector<uint32_t> &kept);
-  /// Slots that an instruction reads, in itself and in its blocks.
+  /// Collects the slots that an instruction reads, including in its blocks.
   void collectReads(const plan::Instruction &instruction, llvm::SetVector<uint32_t> &reads) const;
   uint32_t define(mlir::Value value);
-  /// The slot of a value that was defined before. Should there be none, the plan's validation refuses what
-  /// this gives.
+  /// The slot of a value that was defined before; for another value, one that the plan's validation refuses.
   uint32_t slot(mlir::Value value) const;
 
   PlanTables &tables;

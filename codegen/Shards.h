@@ -7,12 +7,13 @@
 
 namespace cleave {
 
-/// Hands the bytes of a rank's part of a weight, row-major and in the dtype that the plan gives it, to the
-/// sink in order and in pieces.
+/// Passes the bytes of a rank's shard of a weight to the sink in order, piece by piece: row-major, in the
+/// dtype that the plan gives the weight.
 using WeightReader = llvm::function_ref<llvm::Error(const plan::Weight &weight,
                                                     const plan::WeightShard &shard, plan::ByteSink sink)>;
 
-/// Writes a file of weights for each rank of `plan` into `directory` and enters them in the plan.
+/// Writes a safetensors file of weights for each rank of `plan` into `directory`, and adds the files to the
+/// plan.
 llvm::Error writeShards(plan::Plan &plan, llvm::StringRef directory, WeightReader read);
 
 } // namespace cleave

@@ -1,4 +1,4 @@
-//===- Aggregates.cpp - Lists and dictionaries that change ----------------===//
+//===- Aggregates.cpp - Lists and dictionaries that are changed -----------===//
 #include "ir/Aggregates.h"
 #include "ir/Cleave.h"
 #include "ir/OperatorDialect.h"
@@ -17,7 +17,7 @@ static bool isAggregate(Type type) {
 }
 
 namespace {
-/// The aggregates of which one may be, hold, or be held in another.
+/// Sets of aggregates that may be, hold, or be held in one another.
 class Aliases {
 public:
   explicit Aliases(Value value) { add(value); }
@@ -45,14 +45,15 @@ private:
       add(value);
   }
 
-  /// Adds what the operation may connect; true when it writes one of them.
+  /// Adds the aggregates that the operation may connect; true if it writes one of them.
   bool visit(Operation *op) {
-    // Once: a list of lists is used by as many values as it has items.
+    // Each operation once, since a list of lists is used by as many values as it has items.
     if (!visited.insert(op).second)
       return false;
     if (auto call = dyn_cast<OperatorOp>(op))
       return visitOperator(call);
-    // A function's arguments and results are apart, and constants are shared by those who change nothing.
+    // A function's arguments and results do not alias, and constants are shared only by operations that do
+    // not write.
     if (op->getDialect() != op->getContext()->getLoadedDialect<CleaveDialect>() || isa<ConstantOp>(op))
       return false;
     add(op->getOperands());

@@ -1,4 +1,4 @@
-//===- Aggregates.h - Lists and dictionaries that change --------*- C++ -*-===//
+//===- Aggregates.h - Lists and dictionaries that are changed ---*- C++ -*-===//
 #ifndef CLEAVE_IR_AGGREGATES_H
 #define CLEAVE_IR_AGGREGATES_H
 
@@ -6,10 +6,9 @@
 
 namespace cleave {
 
-/// Whether somebody appends to, or writes an item of, the list or dictionary that `value` is, holds, or is
-/// held in. Such a value is not what it was made from: it must neither be merged with an equal one nor be
-/// made twice, and reading it gives different answers at different places. False for other values; when in
-/// doubt, true.
+/// True if `value`, or a list or dictionary that it holds or is held in, may be appended to or written. Such
+/// a value must not be merged with an equal one and not be made twice, and reads at different places give
+/// different results. False for values that are no aggregates; true when in doubt.
 bool mayChange(mlir::Value value);
 
 } // namespace cleave

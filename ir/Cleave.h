@@ -36,16 +36,16 @@ template <typename DecisionAttr> void setDecision(mlir::Operation *op, DecisionA
   op->setAttr(DecisionAttr::name, decision);
 }
 
-/// Everything that Cleave's IR consists of: func, cleave, and a dialect per operator namespace.
+/// Registers all dialects of Cleave's IR: func, cleave, and one per operator namespace.
 void registerDialects(mlir::DialectRegistry &registry);
 
-/// Whether values of the type are tensors, known or not, or may be one (an optional tensor).
+/// True if values of the type are tensors, with or without a known shape, or may be one (an optional tensor).
 bool isTensorLike(mlir::Type type);
 
-/// The type in the words of TorchScript's operator schemas: `int`, `Tensor?`, `float[]`, `Dict(str, Tensor)`.
+/// The type as TorchScript's operator schemas write it: `int`, `Tensor?`, `float[]`, `Dict(str, Tensor)`.
 std::string schemaTypeName(mlir::Type type);
 
-/// The location's module path: the name of its innermost NameLoc, or empty.
+/// The location's module path: the name of its innermost NameLoc; empty if there is none.
 llvm::StringRef modulePath(mlir::Location location);
 llvm::StringRef modulePath(mlir::Operation *op);
 

@@ -10,10 +10,10 @@ include "mlir/IR/OpBase.td"
 def CleaveDialect : Dialect {
   let name = "cleave";
   let cppNamespace = "::cleave";
-  let summary = "What a model needs besides PyTorch's own operators";
+  let summary = "Everything in a model besides PyTorch's own operators";
   let description = [{
-    Parameters, values that are no tensors, control flow, named sizes, module boundaries and pipeline stages.
-    Operators of PyTorch keep their own names in dialects of their own (see OperatorDialect.h). docs/ir.md has examples.
+    Parameters, values that are no tensors, control flow, named sizes, module boundaries and pipeline stages. PyTorch's
+    operators keep their names, in dialects of their own (see OperatorDialect.h). docs/ir.md has examples.
   }];
   let useDefaultTypePrinterParser = 1;
   let useDefaultAttributePrinterParser = 1;
@@ -29,14 +29,14 @@ class CleaveType<string name, string typeMnemonic> : TypeDef<CleaveDialect, name
   let mnemonic = typeMnemonic;
 }
 
-def UnknownTensorType : CleaveType<"UnknownTensor", "tensor"> { let summary = "a tensor of which nothing is known yet"; }
+def UnknownTensorType : CleaveType<"UnknownTensor", "tensor"> { let summary = "a tensor of unknown type"; }
 def StringType : CleaveType<"String", "str"> { let summary = "a string"; }
 def NumberType : CleaveType<"Number", "number"> { let summary = "an integer, a float or a bool"; }
 def DeviceType : CleaveType<"Device", "device"> { let summary = "a device"; }
 def GeneratorType : CleaveType<"Generator", "generator"> { let summary = "a random number generator"; }
 def AnyValueType : CleaveType<"Any", "any"> { let summary = "a value of any TorchScript type"; }
 def ListType : CleaveType<"List", "list"> {
-  let summary = "a list; equal elements' type";
+  let summary = "a list of elements of one type";
   let parameters = (ins "::mlir::Type":$element);
   let assemblyFormat = "`<` $element `>`";
 }
@@ -69,10 +69,10 @@ def DimAttr : CleaveAttr<"Dim", "dim"> {
 
 def LayoutAttr : CleaveAttr<"Layout", "layout",
     [DeclareAttrInterfaceMethods<VerifiableTensorEncoding>]> {
-  let summary = "names of a tensor type's dynamic dimensions, and strides that are not row-major";
+  let summary = "symbolic dimensions of a tensor type, and strides that are not row-major";
   let description = [{
     The encoding of a tensor type: `tensor<?x?x768xf32, #cleave.layout<dims = ["batch", "seq", "768"]>>`.
-    `strides` is empty for a contiguous tensor; both lists are in elements, one expression per dimension.
+    `dims` and `strides` have one expression per dimension, in elements. `strides` is empty for a contiguous tensor.
   }];
   let parameters = (ins OptionalArrayRefParameter<"std::string">:$dims, OptionalArrayRefParameter<"std::string">:$strides);
   let hasCustomAssemblyFormat = 1;
@@ -80,23 +80,23 @@ def LayoutAttr : CleaveAttr<"Layout", "layout",
 }
 
 def ShardingAttr : CleaveAttr<"Sharding", "sharding"> {
-  let summary = "which positions of one dimension each rank of a tensor group has";
+  let summary = "indices of one dimension on each rank of a tensor-parallel group";
   let description = [{
-    `#cleave.sharding<1, [0, 384, 768, 384], [384, 384, 1152, 384]>`: of dimension 1, for each rank (offset, size) pairs,
-    ascending and apart. A rank's part of a tensor is these positions, one after the other. Ranks may have positions in
-    common; together they have all.
+    `#cleave.sharding<1, [0, 384, 768, 384], [384, 384, 1152, 384]>`: by rank, (offset, size) pairs of dimension 1,
+    ascending and disjoint. A rank's shard of the tensor is these indices, one after the other. Ranks may share indices;
+    together they have all.
   }];
   let parameters = (ins "unsigned":$dim, ArrayRefParameter<"::mlir::DenseI64ArrayAttr">:$ranks);
   let hasCustomAssemblyFormat = 1;
   let genVerifyDecl = 1;
   let extraClassDeclaration = [{
-    /// How many positions a rank has.
+    /// Number of indices on a rank.
     int64_t extentOf(unsigned rank) const;
-    /// How many there are.
+    /// Size of the whole dimension.
     int64_t getSize() const;
-    /// Extents of all ranks.
+    /// By rank: extentOf.
     ::llvm::SmallVector<int64_t> getExtents() const;
-    /// A rank's part of a shape.
+    /// Shape of a rank's shard of a tensor with this shape.
     ::llvm::SmallVector<int64_t> shapeOf(unsigned rank, ::llvm::ArrayRef<int64_t> shape) const;
   }];
 }

@@ -30,7 +30,8 @@ static LogicalResult checkRange(EmitError emitError, StringRef what, DenseI64Arr
   return emitError() << "found " << what << " = " << range << ", expected two limits that ascend";
 }
 
-static LogicalResult checkPair(EmitError emitError, StringRef what, DenseF64ArrayAttr pair, StringRef expected) {
+static LogicalResult checkPair(EmitError emitError, StringRef what, DenseF64ArrayAttr pair,
+                               StringRef expected) {
   if (!pair || pair.size() == 2)
     return success();
   return emitError() << "found " << what << " = " << pair << ", expected " << expected;
@@ -85,7 +86,8 @@ LogicalResult ShardingDecisionAttr::verify(EmitError emitError, ArrayAttr dims, 
 }
 
 LogicalResult CutAttr::verify(EmitError emitError, DenseF64ArrayAttr seconds, DenseI64ArrayAttr recvBytes,
-                              DenseF64ArrayAttr bound, StringAttr, StringAttr, DenseI64ArrayAttr weightLimits) {
+                              DenseF64ArrayAttr bound, StringAttr, StringAttr,
+                              DenseI64ArrayAttr weightLimits) {
   if (seconds.empty() || seconds.size() != recvBytes.size())
     return emitError() << "found " << seconds.size() << " seconds and " << recvBytes.size()
                        << " recv_bytes, expected one of each a stage";
@@ -96,9 +98,11 @@ LogicalResult CutAttr::verify(EmitError emitError, DenseF64ArrayAttr seconds, De
   return checkRange(emitError, "weight_limits", weightLimits);
 }
 
-LogicalResult ScheduleAttr::verify(EmitError emitError, int64_t ranks, int64_t dataRanks, int64_t microbatches,
-                                   StringAttr batch, StringAttr batchObstacle, DenseF64ArrayAttr) {
-  if (failed(checkCount(emitError, "ranks", ranks)) || failed(checkCount(emitError, "data_ranks", dataRanks)) ||
+LogicalResult ScheduleAttr::verify(EmitError emitError, int64_t ranks, int64_t dataRanks,
+                                   int64_t microbatches, StringAttr batch, StringAttr batchObstacle,
+                                   DenseF64ArrayAttr) {
+  if (failed(checkCount(emitError, "ranks", ranks)) ||
+      failed(checkCount(emitError, "data_ranks", dataRanks)) ||
       failed(checkCount(emitError, "microbatches", microbatches)))
     return failure();
   if (batch && batchObstacle)
@@ -106,16 +110,19 @@ LogicalResult ScheduleAttr::verify(EmitError emitError, int64_t ranks, int64_t d
   return success();
 }
 
-LogicalResult LinkOverrideAttr::verify(EmitError emitError, int64_t from, int64_t to, DenseF64ArrayAttr speed) {
+LogicalResult LinkOverrideAttr::verify(EmitError emitError, int64_t from, int64_t to,
+                                       DenseF64ArrayAttr speed) {
   if (from < 0 || to < 0)
     return emitError() << "found a link from " << from << " to " << to << ", expected ranks";
   return checkPair(emitError, "speed", speed, "[latency in seconds, bytes a second]");
 }
 
-LogicalResult TargetAttr::verify(EmitError emitError, StringAttr, DenseF64ArrayAttr link, ArrayAttr linkOverrides,
-                                 ArrayAttr devices, DenseI64ArrayAttr threads, DenseI64ArrayAttr memoryLimits) {
+LogicalResult TargetAttr::verify(EmitError emitError, StringAttr, DenseF64ArrayAttr link,
+                                 ArrayAttr linkOverrides, ArrayAttr devices, DenseI64ArrayAttr threads,
+                                 DenseI64ArrayAttr memoryLimits) {
   if (failed(checkPair(emitError, "link", link, "[latency in seconds, bytes a second]")) ||
-      failed(checkItems<LinkOverrideAttr>(emitError, "link_overrides", linkOverrides, "#cleave.link_override")) ||
+      failed(checkItems<LinkOverrideAttr>(emitError, "link_overrides", linkOverrides,
+                                          "#cleave.link_override")) ||
       failed(checkItems<StringAttr>(emitError, "devices", devices, "names")) ||
       failed(checkAmounts(emitError, "threads", threads)))
     return failure();
@@ -133,12 +140,14 @@ template <typename... DecisionAttrs> static bool isOtherThanItsName(NamedAttribu
 }
 
 LogicalResult CleaveDialect::verifyOperationAttribute(Operation *op, NamedAttribute attribute) {
-  if (isOtherThanItsName<WeightShardingAttr, ShardingDecisionAttr, CutAttr, ScheduleAttr, TargetAttr>(attribute))
+  if (isOtherThanItsName<WeightShardingAttr, ShardingDecisionAttr, CutAttr, ScheduleAttr, TargetAttr>(
+          attribute))
     return op->emitOpError() << attribute.getName().getValue() << ": found " << attribute.getValue()
                              << ", expected #" << attribute.getName().getValue() << "<...>";
   if (attribute.getName() == kSizeLimitsAttr) {
     auto limits = dyn_cast<DictionaryAttr>(attribute.getValue());
-    if (!limits || !llvm::all_of(limits, [](NamedAttribute limit) { return isa<SizeLimitAttr>(limit.getValue()); }))
+    if (!limits ||
+        !llvm::all_of(limits, [](NamedAttribute limit) { return isa<SizeLimitAttr>(limit.getValue()); }))
       return op->emitOpError() << kSizeLimitsAttr << ": found " << attribute.getValue()
                                << ", expected a #cleave.size_limit<...> for each named dimension";
   }

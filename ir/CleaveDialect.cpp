@@ -66,13 +66,14 @@ LogicalResult ParamOp::verify() {
                 !llvm::is_contained(shard->getExtents(), type.getDimSize(shard->getDim()))))
     return emitOpError("found ") << getResult().getType() << ", expected a rank's part of " << *shard;
   if (getWrapped() && (!type || type.getRank() != 0))
-    return emitOpError("found a wrapped number of ") << getResult().getType() << ", expected a tensor without dimensions";
+    return emitOpError("found a wrapped number of ")
+           << getResult().getType() << ", expected a tensor without dimensions";
   return success();
 }
 
 OpFoldResult ConstantOp::fold(FoldAdaptor) { return getValue(); }
 
-/// Whether `value` can be a constant of `type`. Optional and any take what fits their element.
+/// True if `value` can be a constant of `type`. Optional and any take values that fit their element.
 static bool fitsType(Attribute value, Type type) {
   if (auto optional = dyn_cast<OptionalType>(type))
     return isa<UnitAttr>(value) || fitsType(value, optional.getElement());
@@ -104,7 +105,7 @@ LogicalResult ConstantOp::verify() {
   return emitOpError("found value ") << getValue() << ", which is no constant of type " << getType();
 }
 
-/// Whether a state of one type can hold a value of the other, which may not have been inferred yet.
+/// True if a state of one type can hold a value of the other, which may not be inferred yet.
 static bool mayHold(Type state, Type value) {
   if (auto optional = dyn_cast<OptionalType>(state))
     return isa<NoneType, OptionalType>(value) || mayHold(optional.getElement(), value);
@@ -115,7 +116,7 @@ static bool mayHold(Type state, Type value) {
   }
   if (isTensorLike(state))
     return isTensorLike(value);
-  // What lists and tuples hold may be known better in one than in the other.
+  // Types inside lists and tuples may be known better in one than in the other.
   return isa<AnyType>(state) ||
          (state.isIntOrFloat() ? state == value : state.getTypeID() == value.getTypeID());
 }
@@ -176,7 +177,7 @@ LogicalResult SizeOp::verify() {
 
 using Effects = SmallVectorImpl<SideEffects::EffectInstance<MemoryEffects::Effect>>;
 
-/// One that nobody else uses stays: it may be captured.
+/// A boundary without users stays, since it may be captured.
 void BoundaryOp::getEffects(Effects &effects) {
   if (getResult().use_empty())
     effects.emplace_back(MemoryEffects::Write::get());
@@ -250,7 +251,7 @@ LogicalResult UnpackOp::fold(FoldAdaptor adaptor, SmallVectorImpl<OpFoldResult> 
   return success();
 }
 
-/// Whether the region ends by yielding `types`, checked as far as counts go: an If may refine optionals.
+/// True if the region yields `count` values; types are not checked, since an If may refine optionals.
 static LogicalResult verifyYields(Operation *op, Region &region, size_t count, StringRef what) {
   auto yield = dyn_cast<YieldOp>(region.front().getTerminator());
   if (!yield)
@@ -266,7 +267,7 @@ LogicalResult IfOp::verify() {
   return verifyYields(*this, getElseRegion(), getNumResults(), "else region");
 }
 
-/// Puts the region that runs in the operation's place where the condition is known.
+/// Replaces an If with a known condition by the region that runs.
 static LogicalResult inlineKnownBranch(IfOp op, PatternRewriter &rewriter) {
   IntegerAttr condition;
   if (!matchPattern(op.getCondition(), m_Constant(&condition)))

@@ -12,11 +12,14 @@ class CleaveOp<string mnemonic, list<Trait> traits = []> : Op<CleaveDialect, mne
 def ParamOp : CleaveOp<"param", [Pure]> {
   let summary = "a weight, by the module path of its first use";
   let description = [{
-    A name and a type, never bytes. `aliases`: other paths of the same tensor (tied weights). `value`: the
-    elements of a small integer tensor, which size arithmetic needs. `number`: what a constant floating-point tensor
-    without dimensions holds, by which idioms are recognised. `wrapped`: it stands for a number of the program, which never
-    widens the dtype of a tensor that it meets. `shard`: each rank of a tensor group has a part of the
-    weight; the type is a rank's part, the first one's in a program for all.
+    A name and a type, never bytes.
+
+    - `aliases`: other paths of the same tensor (tied weights).
+    - `value`: elements of a small integer tensor, for size arithmetic.
+    - `number`: value of a constant 0-d floating-point tensor, for the recognition of idioms.
+    - `wrapped`: the tensor is a wrapped number: it never widens the dtype of a tensor that it is combined with.
+    - `shard`: sharding of the weight over a tensor-parallel group. The type is that of a rank's shard, the first rank's
+      in a program of all ranks.
     ```mlir
     %w = cleave.param "transformer.wte.weight" {aliases = ["lm_head.weight"], role = "parameter"} : tensor<50257x768xf32>
     ```
@@ -47,7 +50,7 @@ def ConstantOp : CleaveOp<"constant", [Pure, ConstantLike]> {
 }
 
 def SizeOp : CleaveOp<"size", [Pure]> {
-  let summary = "a size that depends on named dimensions, known once a request has bound them";
+  let summary = "a size that depends on named dimensions, which each request binds";
   let description = [{ `%n = cleave.size "batch*12"` }];
   let arguments = (ins StrAttr:$expression);
   let results = (outs I64:$result);
@@ -56,7 +59,7 @@ def SizeOp : CleaveOp<"size", [Pure]> {
 }
 
 def PerRankOp : CleaveOp<"per_rank", [Pure]> {
-  let summary = "a constant that each rank of a tensor group has its own of";
+  let summary = "a constant with its own value on each rank of a tensor-parallel group";
   let description = [{ `%heads = cleave.per_rank([2, 1, 2, 1]) : i64` }];
   let arguments = (ins ArrayAttr:$values);
   let results = (outs AnyType:$result);
@@ -65,18 +68,18 @@ def PerRankOp : CleaveOp<"per_rank", [Pure]> {
 }
 
 def FirstRankOp : CleaveOp<"first_rank", [Pure]> {
-  let summary = "the operand on the first rank of a tensor group, None on the others";
-  let description = [{ `%b = cleave.first_rank %bias : tensor<768xf32>`: what must be added once. }];
+  let summary = "the operand on the first rank of a tensor-parallel group, None on the others";
+  let description = [{ `%b = cleave.first_rank %bias : tensor<768xf32>`, for a bias that must be added to a partial sum once. }];
   let arguments = (ins AnyType:$value);
   let results = (outs AnyType:$result);
   let assemblyFormat = "$value attr-dict `:` functional-type($value, $result)";
 }
 
 def ReshardOp : CleaveOp<"reshard", [Pure]> {
-  let summary = "the same tensor, with each rank of a tensor group having other positions of it";
+  let summary = "the same tensor with another sharding over a tensor-parallel group";
   let description = [{
     `%y = cleave.reshard %x {cleave.shardings = [#cleave.sharding<1, [0, 4], [4, 4]>]} : (tensor<2x8xf32>) -> tensor<2x8xf32>`
-    before partition-spmd, which makes a collective of it. Without the attribute every rank has all.
+    before partition-spmd, which makes a collective of it. Without the attribute, every rank gets the whole tensor.
   }];
   let arguments = (ins AnyType:$value);
   let results = (outs AnyType:$result);
@@ -90,7 +93,8 @@ class ConstructOp<string mnemonic, string what, list<Trait> traits> : CleaveOp<m
   let assemblyFormat = "`(` $elements `)` attr-dict `:` functional-type($elements, $result)";
   let hasVerifier = 1;
 }
-// One that somebody changes is allocated: neither merged with an equal one nor made in several stages.
+// A value that is changed later has an allocation effect, so that it is neither merged with an equal one nor cloned
+// into several stages.
 def MayAllocate : DeclareOpInterfaceMethods<MemoryEffectsOpInterface>;
 def ListOp : ConstructOp<"list", "makes a list", [MayAllocate]> { let hasFolder = 1; }
 def TupleOp : ConstructOp<"tuple", "makes a tuple", [Pure]>;
@@ -105,12 +109,12 @@ def UnpackOp : CleaveOp<"unpack", [DeclareOpInterfaceMethods<MemoryEffectsOpInte
   let hasVerifier = 1;
 }
 
-// Not pure: it stays where nothing reads it but its update writes it.
+// Not pure: it must stay if nothing reads it but an update writes it.
 def StateOp : CleaveOp<"state", [MemoryEffects<[MemWrite]>]> {
-  let summary = "what a module keeps from call to call, as it is when a request begins";
+  let summary = "state of a module at the begin of a request";
   let description = [{
-    `initial` is what it is in the first request of a session. A ranked type is what it has in every request; of a state
-    whose shape changes nothing is known.
+    `initial` is the value in the first request of a session. A ranked type holds in every request; a state whose shape
+    changes has no ranked type.
     ```mlir
     %h = cleave.state "cell.hidden" from %zeros : (tensor<4xf32>) -> tensor<4xf32>
     ```
@@ -122,21 +126,21 @@ def StateOp : CleaveOp<"state", [MemoryEffects<[MemWrite]>]> {
 }
 
 def UpdateOp : CleaveOp<"update", [MemoryEffects<[MemWrite]>]> {
-  let summary = "what a state is in the next request, if this one succeeds";
+  let summary = "new value of a state, from the next request on if this one succeeds";
   let description = [{
-    `cleave.update "cell.hidden" %new : tensor<4xf32>`, in the block of the state, so that one stage has both.
+    `cleave.update "cell.hidden" %new : tensor<4xf32>`, in the block of the state, so that both are in one stage.
   }];
   let arguments = (ins StrAttr:$name, AnyType:$value);
   let assemblyFormat = "$name $value attr-dict `:` type($value)";
   let hasVerifier = 1;
   let extraClassDeclaration = [{
-    /// The state that it is the update of; null in IR that the verifier refuses.
+    /// The updated state; null in IR that the verifier refuses.
     StateOp getState();
   }];
 }
 
 def BoundaryOp : CleaveOp<"boundary", [DeclareOpInterfaceMethods<MemoryEffectsOpInterface>]> {
-  let summary = "what a module returned: a value that can be captured";
+  let summary = "the result of a module, which can be captured";
   let description = [{ `%y = cleave.boundary %x "transformer.h.3" output 0 : tensor<4x128x768xf32>` }];
   let arguments = (ins AnyType:$value, StrAttr:$path, I64Attr:$index);
   let results = (outs AnyType:$result);
@@ -150,11 +154,11 @@ def YieldOp : CleaveOp<"yield", [Pure, Terminator]> {
 }
 
 def IfOp : CleaveOp<"if", [RecursiveMemoryEffects, SingleBlock]> {
-  let summary = "one of two regions, by a condition";
+  let summary = "runs one of two regions, depending on a condition";
   let arguments = (ins I1:$condition);
   let results = (outs Variadic<AnyType>:$results);
   let regions = (region SizedRegion<1>:$thenRegion, SizedRegion<1>:$elseRegion);
-  // The keyword tells attributes from a region where there are no results.
+  // The keyword distinguishes attributes from a region if there are no results.
   let assemblyFormat = [{
     $condition (`:` type($results)^)? attr-dict-with-keyword $thenRegion `else` $elseRegion
   }];
@@ -163,7 +167,7 @@ def IfOp : CleaveOp<"if", [RecursiveMemoryEffects, SingleBlock]> {
 }
 
 def LoopOp : CleaveOp<"loop", [RecursiveMemoryEffects, SingleBlock]> {
-  let summary = "TorchScript's loop: at most `trips` times, while the condition holds";
+  let summary = "TorchScript's loop: at most `trips` iterations, while the condition holds";
   let description = [{
     The body takes the iteration and the carried values, and yields the next condition and the carried values.
   }];
@@ -177,10 +181,10 @@ def LoopOp : CleaveOp<"loop", [RecursiveMemoryEffects, SingleBlock]> {
 }
 
 def StageOp : CleaveOp<"stage", [IsolatedFromAbove, SingleBlock, RecursiveMemoryEffects]> {
-  let summary = "one pipeline stage: everything that its device runs";
+  let summary = "a pipeline stage: all operations that its device runs";
   let description = [{
-    Operands are what the stage receives, from the request or from other stages; results are what later stages or the
-    caller use. Weights are parameters inside.
+    Operands are the values that the stage receives, from the request or from other stages; results are the values that
+    later stages or the caller use. Weights are parameters inside.
   }];
   let arguments = (ins I64Attr:$index, Variadic<AnyType>:$inputs);
   let results = (outs Variadic<AnyType>:$results);

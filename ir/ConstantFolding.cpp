@@ -10,7 +10,7 @@ using namespace mlir;
 
 namespace cleave {
 
-/// `list[i]` where list and i are in sight.
+/// `list[i]` for a list made in the function and a constant i.
 static OpFoldResult foldItem(OperatorOp op, ArrayRef<Attribute> operands) {
   if (op->getNumOperands() != 2)
     return {};
@@ -26,7 +26,7 @@ static OpFoldResult foldItem(OperatorOp op, ArrayRef<Attribute> operands) {
   return maker->getOperand(position);
 }
 
-/// The value of a list of constants that is made in sight; null for others.
+/// The value of a list of constants made in the function; null for others.
 static Attribute constantList(Value value) {
   auto list = value.getDefiningOp<ListOp>();
   if (!list || mayChange(value))
@@ -40,7 +40,7 @@ static Attribute constantList(Value value) {
   return ArrayAttr::get(value.getContext(), items);
 }
 
-/// `len` of a list, tuple or dict that is made in sight.
+/// `len` of a list, tuple or dict made in the function.
 static Attribute foldLength(OperatorOp op) {
   Operation *maker = op.getBaseName() == "aten.len" ? op->getOperand(0).getDefiningOp() : nullptr;
   if (!isa_and_nonnull<ListOp, TupleOp>(maker) || mayChange(op->getOperand(0)))
@@ -48,8 +48,7 @@ static Attribute foldLength(OperatorOp op) {
   return Builder(op->getContext()).getI64IntegerAttr(maker->getNumOperands());
 }
 
-/// The operand of a cast to the dtype it has: what in-place operators leave behind when they are made
-/// functional.
+/// The operand of a cast to the dtype that it has already, which functionalization leaves behind.
 static Value uncast(OperatorOp op) {
   if (op.getName() != "aten.type_as")
     return {};
@@ -58,7 +57,7 @@ static Value uncast(OperatorOp op) {
   return from && like && from.getElementType() == like.getElementType() ? op->getOperand(0) : Value();
 }
 
-/// Calls the operator. Null results where it throws: the program then does so when it runs.
+/// Calls the operator. Null results if it throws, so that the program throws at run time.
 static SmallVector<Attribute> evaluate(OperatorOp op, ArrayRef<Attribute> operands) {
   auto callee = findOperator(op.getName());
   if (!callee)
@@ -79,7 +78,7 @@ static SmallVector<Attribute> evaluate(OperatorOp op, ArrayRef<Attribute> operan
   return results;
 }
 
-/// What an operator gives of one is a tensor like others.
+/// True for a wrapped number; results of operators on it are ordinary tensors.
 static bool isWrappedNumber(Value value) {
   auto param = value.getDefiningOp<ParamOp>();
   return param && param.getWrapped();

@@ -6,10 +6,10 @@
 
 namespace cleave {
 
-/// Folds an operator: to an operand where it passes one through unchanged (op-semantics table, `identityOf`),
-/// to an element where it picks one from a list or tuple that is made in sight, and to a constant where all
-/// operands are constants, by calling the operator itself. Operators that make tensors, draw random numbers
-/// or have effects stay.
+/// Folds an operator to an operand that it passes through unchanged (op-semantics table, `identityOf`), to an
+/// element that it takes from a list or tuple made in the function, or, if all operands are constants, to the
+/// constant that the operator itself computes. Operators that make tensors, draw random numbers or have side
+/// effects are not folded.
 mlir::LogicalResult foldOperator(OperatorOp op, llvm::ArrayRef<mlir::Attribute> operands,
                                  llvm::SmallVectorImpl<mlir::OpFoldResult> &results);
 

@@ -1,4 +1,4 @@
-//===- DTypeCode.h - Dtypes as operators take them --------------*- C++ -*-===//
+//===- DTypeCode.h - Dtype codes of operator arguments ----------*- C++ -*-===//
 #ifndef CLEAVE_IR_DTYPECODE_H
 #define CLEAVE_IR_DTYPECODE_H
 
@@ -6,8 +6,8 @@
 
 namespace cleave {
 
-/// The number by which an argument `dtype` of an operator names an element type (6 is float32); nothing for
-/// types that no tensor has.
+/// The code of an element type in an operator's argument `dtype` (6 is float32); nothing for a type that no
+/// tensor has.
 std::optional<int64_t> dtypeCodeOf(mlir::Type element);
 
 } // namespace cleave

@@ -1,4 +1,4 @@
-//===- ExampleShapes.cpp - Sizes at the example inputs ---------------------===//
+//===- ExampleShapes.cpp - Shapes at the example inputs -------------------===//
 #include "ir/ExampleShapes.h"
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/BuiltinAttributes.h"
@@ -47,7 +47,7 @@ ExampleShapes ExampleShapes::resized(StringRef name, int64_t size) const {
 std::optional<SmallVector<int64_t>> ExampleShapes::evaluate(ArrayRef<std::string> expressions) const {
   SmallVector<int64_t> result;
   for (const std::string &text : expressions) {
-    // Most are numbers or names.
+    // Fast path: most are numbers or names.
     if (int64_t number; !StringRef(text).getAsInteger(10, number)) {
       result.push_back(number);
     } else if (auto symbol = symbols.find(text); symbol != symbols.end()) {

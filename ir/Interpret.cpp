@@ -166,7 +166,8 @@ Attribute toAttribute(const c10::IValue &value, MLIRContext *context) {
   if (!value.isList() && !value.isTuple())
     return {};
   SmallVector<Attribute> items;
-  auto values = value.isList() ? value.toListRef() : c10::ArrayRef<c10::IValue>(value.toTupleRef().elements());
+  auto values =
+      value.isList() ? value.toListRef() : c10::ArrayRef<c10::IValue>(value.toTupleRef().elements());
   for (const c10::IValue &item : values)
     if (Attribute attribute = toAttribute(item, context))
       items.push_back(attribute);
@@ -176,7 +177,7 @@ Attribute toAttribute(const c10::IValue &value, MLIRContext *context) {
 }
 
 std::shared_ptr<torch::jit::Operator> findOperator(StringRef irName) {
-  // Passes run on several functions at once.
+  // Passes run on several functions in parallel.
   static std::mutex mutex;
   static llvm::StringMap<std::shared_ptr<torch::jit::Operator>> resolved;
   std::lock_guard lock(mutex);

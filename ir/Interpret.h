@@ -1,6 +1,6 @@
 //===- Interpret.h - IR values as TorchScript values ------------*- C++ -*-===//
 //
-// For ir/ and importers: the bridge between attributes and types of the IR and libtorch's IValues. The only
+// For ir/ and importers: converts attributes and types of the IR to libtorch's IValues and back. The only
 // header of ir/ that mentions libtorch.
 //
 //===----------------------------------------------------------------------===//
@@ -13,20 +13,20 @@
 
 namespace cleave {
 
-/// The dtype of an element type (`i1` is bool); nothing for types that no tensor has.
+/// The dtype of an element type (`i1` is bool); nothing for a type that no tensor has.
 std::optional<at::ScalarType> scalarTypeOf(mlir::Type element);
-/// Null for dtypes that the IR has no element type for.
+/// Null for a dtype that the IR has no element type for.
 mlir::Type elementTypeOf(at::ScalarType dtype, mlir::MLIRContext *context);
 
-/// The TorchScript type of an IR type, as lists need it for their elements.
+/// The TorchScript type of an IR type, as a list needs it for its elements.
 c10::TypePtr torchTypeOf(mlir::Type type);
 
 /// The value of a constant of the given type.
 c10::IValue toIValue(mlir::Attribute value, mlir::Type type);
-/// The attribute of a value that is no tensor; null when it holds tensors or objects.
+/// The attribute of a value; null if the value is or holds a tensor or an object.
 mlir::Attribute toAttribute(const c10::IValue &value, mlir::MLIRContext *context);
 
-/// The registry's operator behind an IR name; null when there is none. Resolved once a process.
+/// The registered operator of an IR name; null if there is none. Resolved once per process.
 std::shared_ptr<torch::jit::Operator> findOperator(llvm::StringRef irName);
 
 } // namespace cleave

@@ -1,4 +1,4 @@
-//===- NearestName.cpp - What a misspelt name was to be -------------------===//
+//===- NearestName.cpp - Suggestions for misspelt names -------------------===//
 #include "ir/NearestName.h"
 
 namespace cleave {

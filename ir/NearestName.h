@@ -1,4 +1,4 @@
-//===- NearestName.h - What a misspelt name was to be -----------*- C++ -*-===//
+//===- NearestName.h - Suggestions for misspelt names -----------*- C++ -*-===//
 #ifndef CLEAVE_IR_NEARESTNAME_H
 #define CLEAVE_IR_NEARESTNAME_H
 
@@ -8,8 +8,8 @@
 
 namespace cleave {
 
-/// `; did you mean transformer.h?`: the one of `names` that differs from `wanted` in the fewest letters, at
-/// most a third of them; else nothing.
+/// `; did you mean transformer.h?`: the one of `names` with the smallest edit distance from `wanted`, which
+/// is at most a third of its letters; empty if there is none.
 std::string didYouMean(llvm::StringRef wanted, llvm::ArrayRef<std::string> names);
 
 } // namespace cleave

@@ -39,8 +39,8 @@ static LogicalResult verifyOperator(Operation *op) {
     std::string names;
     for (auto &argument : schema.arguments)
       names += (names.empty() ? "" : ", ") + argument.name;
-    return op->emitOpError("found ") << op->getNumOperands() << " operands, expected " << schema.arguments.size()
-                                     << " (" << names << ")";
+    return op->emitOpError("found ") << op->getNumOperands() << " operands, expected "
+                                     << schema.arguments.size() << " (" << names << ")";
   }
   if (op->getNumResults() != schema.results.size())
     return op->emitOpError("found ") << op->getNumResults() << " results, expected " << schema.results.size();
@@ -52,7 +52,8 @@ namespace {
 struct OperatorModel : OperationName::Impl {
   OperatorModel(StringRef name, Dialect *dialect, TypeID id)
       : Impl(name, dialect, id, mlir::detail::InterfaceMap()) {}
-  LogicalResult foldHook(Operation *op, ArrayRef<Attribute> operands, SmallVectorImpl<OpFoldResult> &results) final {
+  LogicalResult foldHook(Operation *op, ArrayRef<Attribute> operands,
+                         SmallVectorImpl<OpFoldResult> &results) final {
     return foldOperator(OperatorOp(op), operands, results);
   }
   void getCanonicalizationPatterns(RewritePatternSet &, MLIRContext *) final {}
@@ -72,7 +73,8 @@ struct OperatorModel : OperationName::Impl {
   std::optional<Attribute> getInherentAttr(Operation *, StringRef) final { return std::nullopt; }
   void setInherentAttr(Operation *, StringAttr, Attribute) final {}
   void populateInherentAttrs(Operation *, NamedAttrList &) final {}
-  LogicalResult verifyInherentAttrs(OperationName, NamedAttrList &, function_ref<InFlightDiagnostic()>) final {
+  LogicalResult verifyInherentAttrs(OperationName, NamedAttrList &,
+                                    function_ref<InFlightDiagnostic()>) final {
     return success();
   }
   int getOpPropertyByteSize() final { return 0; }
@@ -90,7 +92,8 @@ struct OperatorModel : OperationName::Impl {
   llvm::hash_code hashProperties(OpaqueProperties) final { return {}; }
 };
 
-/// No effects but those of lists that somebody changes: where they are made and read matters.
+/// Operators have no effects, except on lists that are changed, for which the order of reads and writes
+/// matters.
 struct PureEffects : MemoryEffectOpInterface::FallbackModel<PureEffects> {
   void getEffects(Operation *op, SmallVectorImpl<MemoryEffects::EffectInstance> &effects) const {
     if (llvm::any_of(op->getOperands(), mayChange))
@@ -101,7 +104,7 @@ struct PureEffects : MemoryEffectOpInterface::FallbackModel<PureEffects> {
   }
 };
 
-/// One dialect's type ids; kept for the life of the process, since contexts come and go.
+/// Type ids of one dialect's operators; kept for the life of the process, which may have several contexts.
 struct NamespaceOperators {
   std::vector<const OperatorSchema *> schemas;
   std::unique_ptr<SelfOwningTypeID[]> ids;
@@ -120,7 +123,7 @@ static const llvm::StringMap<NamespaceOperators> &operatorsByNamespace() {
   return table;
 }
 
-/// Whether two equal calls may be merged and unused ones dropped.
+/// True if equal calls may be merged and unused ones dropped.
 static bool isPure(const OperatorSchema &schema) {
   return !schema.writesAnyArgument() && !schema.isRandom && !semanticsOf(schema.irName).hasSideEffects;
 }
@@ -137,7 +140,8 @@ OperatorDialect::OperatorDialect(StringRef ns, TypeID id, MLIRContext *context) 
   }
 }
 
-Operation *OperatorDialect::materializeConstant(OpBuilder &builder, Attribute value, Type type, Location loc) {
+Operation *OperatorDialect::materializeConstant(OpBuilder &builder, Attribute value, Type type,
+                                                Location loc) {
   return builder.create<ConstantOp>(loc, type, value);
 }
 

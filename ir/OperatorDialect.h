@@ -1,11 +1,12 @@
 //===- OperatorDialect.h - PyTorch's operators as MLIR operations -*- C++ -*-===//
 //
-// One dialect a namespace of the operator registry (`aten`, `prim`, `quantized`, …), an operation per schema:
+// One dialect per namespace of the operator registry (`aten`, `prim`, `quantized`, …), one operation per
+// schema:
 //
 //   %y = aten.linear(%x, %w, %b) : (tensor<4x768xf32>, tensor<3072x768xf32>, tensor<3072xf32>) ->
 //   tensor<4x3072xf32>
 //
-// Every argument of the schema is an operand, in order; absent ones are a constant None.
+// Every argument of the schema is an operand, in order; an absent one is a constant None.
 //
 //===----------------------------------------------------------------------===//
 #ifndef CLEAVE_IR_OPERATORDIALECT_H
@@ -39,12 +40,11 @@ public:
   llvm::StringRef getName() { return getOperation()->getName().getStringRef(); }
   /// The name without its overload: `aten.add` for `aten.add.Tensor`.
   llvm::StringRef getBaseName();
-  /// The operand for argument `name` of the schema; null when the schema has none of that name, or it is
-  /// empty.
+  /// The operand for argument `name` of the schema; null if the schema has no such argument, or it is empty.
   mlir::Value getArgument(llvm::StringRef name);
-  /// The schema's name of the operand; empty where it has none.
+  /// The schema's name of the operand; empty if it has none.
   llvm::StringRef getArgumentName(unsigned operand);
-  /// The argument's attribute if it is a constant; null otherwise.
+  /// The attribute of an argument that is a constant; null otherwise.
   mlir::Attribute getConstantArgument(llvm::StringRef name);
 };
 

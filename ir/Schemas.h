@@ -10,46 +10,46 @@
 
 namespace cleave {
 
-/// What the registry says of one operator. Taken from libtorch once and kept for the life of the process.
+/// The schema of one operator, read from libtorch once and kept for the life of the process.
 struct OperatorSchema {
   struct Argument {
     std::string name;
-    /// In TorchScript's words: `Tensor?`, `int[]`.
+    /// As TorchScript writes it: `Tensor?`, `int[]`.
     std::string type;
-    /// The argument is written (`Tensor(a!)`).
+    /// The operator writes the argument (`Tensor(a!)`).
     bool isWritten;
-    /// A result may be a view of it, or it itself (`Tensor(a)`).
+    /// A result may be a view of the argument, or the argument itself (`Tensor(a)`).
     bool isAliased;
   };
-  /// As the IR names it, `aten.add.Tensor`, and as PyTorch does, `aten::add.Tensor`.
+  /// `irName`: `aten.add.Tensor`; `torchName`: `aten::add.Tensor`.
   std::string irName, torchName;
   std::vector<Argument> arguments;
   std::vector<std::string> results;
-  /// Takes any number of operands (`prim::Print`, `aten::format`).
+  /// The operator takes any number of operands (`prim::Print`, `aten::format`).
   bool isVariadic;
-  /// Draws random numbers (tag nondeterministic_seeded).
+  /// The operator draws random numbers (tag nondeterministic_seeded).
   bool isRandom;
-  /// The result's shape depends on values (tags dynamic_output_shape, data_dependent_output).
+  /// Shapes of results depend on values (tags dynamic_output_shape, data_dependent_output).
   bool isDataDependent;
 
   bool writesAnyArgument() const;
 };
 
-/// Null when the registry has no operator of this IR name.
+/// Null if the registry has no operator of this IR name.
 const OperatorSchema *findSchema(llvm::StringRef irName);
 
 /// All operators of all namespaces, ordered by IR name.
 llvm::ArrayRef<const OperatorSchema *> allSchemas();
 
-/// Whether there is an operator of this IR name, without overload, by now: `aten.add`. Unlike the others it
-/// may be asked before libraries are loaded.
+/// True if an operator of this IR name without overload (`aten.add`) is registered by now. May be called
+/// before libraries are loaded.
 bool hasOperator(llvm::StringRef nameSpace, llvm::StringRef name);
 
-/// The names of all that there are by now, without overload, in order.
+/// Sorted names, without overload, of all operators registered by now.
 std::vector<std::string> operatorNames();
 
-/// Loads a library that registers operators, as torch.ops.load_library does; before the first use of the
-/// registry. Returns the loader's message when it cannot be loaded.
+/// Loads a library that registers operators, like torch.ops.load_library. Must be called before the first use
+/// of the registry. Returns the loader's message if it fails.
 std::optional<std::string> loadOperatorLibrary(const std::string &path);
 
 /// `aten::add.Tensor` → `aten.add.Tensor`.

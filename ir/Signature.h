@@ -7,18 +7,18 @@
 
 namespace cleave {
 
-// Attributes of a signature's function. A tree is one of
+// Attributes of a signature's function: pytrees of inputs and outputs. A tree is one of
 //   i            leaf i of the arguments or results
 //   ["none"]
 //   ["tuple", t…]   ["list", t…]   ["dict", "key", t, …]
 //   ["fixed", value]   a scalar that is part of the program
 inline constexpr llvm::StringLiteral kInputTreeAttr = "cleave.input_tree";
 inline constexpr llvm::StringLiteral kOutputTreeAttr = "cleave.output_tree";
-// Attributes of its arguments and results.
+// Attributes of the function's arguments and results.
 inline constexpr llvm::StringLiteral kNameAttr = "cleave.name";
 inline constexpr llvm::StringLiteral kRoleAttr = "cleave.role";
 
-/// Builds trees; `children` are trees themselves.
+/// Build trees; `children` are trees themselves.
 mlir::Attribute leafTree(mlir::Builder &builder, unsigned leaf);
 mlir::Attribute nodeTree(mlir::Builder &builder, llvm::StringRef kind,
                          llvm::ArrayRef<mlir::Attribute> children);

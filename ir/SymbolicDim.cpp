@@ -68,7 +68,7 @@ static std::string termText(const SymbolicDim::Monomial &monomial, int64_t coeff
 std::string SymbolicDim::str() const {
   if (isUnknown())
     return "?";
-  // Larger degrees first, as one writes polynomials.
+  // Higher degrees first, as polynomials are usually written.
   std::vector<std::pair<Monomial, int64_t>> ordered(terms.begin(), terms.end());
   llvm::stable_sort(ordered, [](auto &a, auto &b) { return a.first.size() > b.first.size(); });
   std::string sum;
@@ -82,7 +82,7 @@ std::string SymbolicDim::str() const {
   return divisor == 1 ? sum : "(" + sum + ") floordiv " + std::to_string(divisor);
 }
 
-/// Reads one `3*batch*seq` into `terms`.
+/// Parses a term such as `3*batch*seq` into `terms`.
 static bool parseTerm(llvm::StringRef text, int64_t sign, std::map<SymbolicDim::Monomial, int64_t> &terms) {
   SymbolicDim::Monomial monomial;
   int64_t coefficient = sign;
@@ -112,11 +112,12 @@ std::optional<SymbolicDim> SymbolicDim::parse(llvm::StringRef text) {
   auto [sum, by] = text.split("floordiv");
   if (!by.empty()) {
     sum = sum.trim();
-    if (by.trim().getAsInteger(10, divisor) || divisor < 1 || !sum.consume_front("(") || !sum.consume_back(")"))
+    if (by.trim().getAsInteger(10, divisor) || divisor < 1 || !sum.consume_front("(") ||
+        !sum.consume_back(")"))
       return std::nullopt;
   }
   std::map<Monomial, int64_t> terms;
-  // A sign between terms stands alone between blanks; one before a number belongs to it.
+  // A sign between terms has blanks around it; a sign before a number belongs to the number.
   llvm::StringRef rest = sum.trim();
   int64_t sign = 1;
   while (true) {

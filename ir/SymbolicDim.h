@@ -13,29 +13,30 @@
 
 namespace cleave {
 
-/// floor((Σ coefficient·Π names) / divisor), or unknown. A value; equal expressions compare equal.
+/// A size: floor((Σ coefficient·Π names) / divisor), or unknown. A value type; equal expressions compare
+/// equal.
 ///
-/// Text: larger degrees first, then by name (`batch*seq + 3*seq + 1`); a divisor as
-/// `(seq + 1) floordiv 2`, `?` for unknown.
+/// As text, terms of higher degree come first, then terms are sorted by name (`batch*seq + 3*seq + 1`). A
+/// divisor is written `(seq + 1) floordiv 2`, unknown is `?`.
 class SymbolicDim {
 public:
-  /// Names of one term, sorted; a power repeats its name. Empty: the constant term.
+  /// Sorted names of one term; a power repeats its name. Empty for the constant term.
   using Monomial = std::vector<std::string>;
 
   SymbolicDim() = default;
   static SymbolicDim constant(int64_t value);
   static SymbolicDim symbol(llvm::StringRef name);
   static SymbolicDim unknown();
-  /// Terms with coefficient 0 are dropped and common factors with the divisor cancelled. `divisor` > 0.
+  /// Drops terms with coefficient 0 and cancels common factors with the divisor, which must be > 0.
   static SymbolicDim make(std::map<Monomial, int64_t> terms, int64_t divisor = 1);
 
-  /// Nothing when `text` is not an expression in the grammar above.
+  /// Nothing if `text` does not follow the grammar above.
   static std::optional<SymbolicDim> parse(llvm::StringRef text);
   std::string str() const;
 
   bool isUnknown() const { return divisor == 0; }
   std::optional<int64_t> asConstant() const;
-  /// Nothing when unknown, when a name has no size, or on overflow.
+  /// Nothing if the size is unknown, a name has no size, or the result overflows.
   std::optional<int64_t> evaluate(const llvm::StringMap<int64_t> &sizes) const;
 
   const std::map<Monomial, int64_t> &getTerms() const { return terms; }
@@ -47,7 +48,7 @@ private:
   int64_t divisor = 1;
 };
 
-/// Whether `name` can name a dimension: a letter or `_`, then letters, digits and `_`.
+/// True for a valid name of a dimension: a letter or `_`, then letters, digits and `_`.
 bool isDimName(llvm::StringRef name);
 
 } // namespace cleave

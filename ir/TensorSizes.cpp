@@ -1,4 +1,4 @@
-//===- TensorSizes.cpp - Sizes that sums and products can take ------------===//
+//===- TensorSizes.cpp - Limits of tensor sizes ---------------------------===//
 #include "ir/TensorSizes.h"
 #include "ir/ExampleShapes.h"
 #include "llvm/Support/MathExtras.h"
@@ -7,14 +7,14 @@ using namespace mlir;
 
 namespace cleave {
 
-/// As many as there can be where they do not fit into 64 bits; 0 where they are not known.
+/// Bytes of a value; the maximum if they overflow 64 bits; 0 if unknown.
 static uint64_t bytesOf(Value value, const ExampleShapes &shapes) {
   auto type = dyn_cast<RankedTensorType>(value.getType());
   if (!type)
     return 0;
   auto shape = shapes.shapeOf(value);
   if (!shape) {
-    // Sizes that only data decides are not known; others are too large to be evaluated.
+    // Sizes that depend on data are unknown; other sizes without a value are too large to be evaluated.
     auto layout = dyn_cast_or_null<LayoutAttr>(type.getEncoding());
     const bool isUnknown = !layout || layout.getDims().empty() || llvm::is_contained(layout.getDims(), "?");
     return isUnknown ? 0 : std::numeric_limits<uint64_t>::max();

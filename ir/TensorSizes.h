@@ -1,4 +1,4 @@
-//===- TensorSizes.h - Sizes that sums and products can take ----*- C++ -*-===//
+//===- TensorSizes.h - Limits of tensor sizes -------------------*- C++ -*-===//
 #ifndef CLEAVE_IR_TENSORSIZES_H
 #define CLEAVE_IR_TENSORSIZES_H
 
@@ -6,15 +6,15 @@
 
 namespace cleave {
 
-/// Most bytes of one tensor, and of all values of a function together: what is counted of them stays within
-/// 64 bits.
+/// Limits of the bytes of one tensor, and of all values of a function together, which keep sums and products
+/// within 64 bits.
 inline constexpr int64_t kMostTensorBytes = int64_t(1) << 50, kMostFunctionBytes = int64_t(1) << 60;
 
-/// The most that a named dimension may have in the example inputs.
-inline constexpr int64_t kMostTracedSize = (int64_t(1) << 31) - 1;
+/// Limit of the size of a named dimension in the example inputs.
+inline constexpr int64_t kMaxExampleSize = (int64_t(1) << 31) - 1;
 
-/// Fails, with a diagnostic at the operation, where a tensor or all together have more bytes at the traced
-/// sizes.
+/// Fails, with a diagnostic at the operation, if a tensor or all tensors together exceed these limits at the
+/// example sizes.
 llvm::LogicalResult checkTensorSizes(mlir::func::FuncOp function);
 
 } // namespace cleave

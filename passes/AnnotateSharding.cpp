@@ -1,4 +1,4 @@
-//===- AnnotateSharding.cpp - Says which weights are split, and how -------===//
+//===- AnnotateSharding.cpp - Decides which weights are sharded -----------===//
 #include "ir/NearestName.h"
 #include "partitioner/search/ShardingSearch.h"
 #include "passes/Passes.h"
@@ -72,7 +72,7 @@ struct AnnotateSharding : impl::AnnotateShardingBase<AnnotateSharding> {
     return all;
   }
 
-  /// What was probably meant, else what there is: `; there are h.0.mlp.c_fc.weight, … and 3 others`.
+  /// The nearest name, else a list of names: `; there are h.0.mlp.c_fc.weight, … and 3 others`.
   static std::string suggestName(StringRef wanted, const ShardingDecision &decision) {
     constexpr size_t kShown = 4;
     if (std::string meant = didYouMean(wanted, names(decision)); !meant.empty() || decision.weights.empty())
@@ -95,7 +95,7 @@ struct AnnotateSharding : impl::AnnotateShardingBase<AnnotateSharding> {
       setDecision(ParamOp(weight.weight),
                   WeightShardingAttr::get(&getContext(), b.getStringAttr(wordOf(weight.style)),
                                           seeds.lookup(ParamOp(weight.weight)), weight.asked.has_value(),
-                                          weight.isDear && weight.seed < 0));
+                                          weight.isNotWorthSharding && weight.seed < 0));
     SmallVector<Attribute> dims;
     for (const SplitDimension &dimension : decision.dimensions) {
       SmallVector<StringRef> weights(dimension.weights.begin(), dimension.weights.end());

@@ -1,4 +1,4 @@
-//===- AssignSchedule.cpp - Ranks, micro-batches, order of work -----------===//
+//===- AssignSchedule.cpp - Ranks and micro-batches -----------------------===//
 #include "ir/ExampleShapes.h"
 #include "partitioner/cost/ModelGraph.h"
 #include "partitioner/machine/MachineFile.h"
@@ -14,7 +14,7 @@ namespace cleave {
 #define GEN_PASS_DEF_ASSIGNSCHEDULE
 #include "passes/Passes.h.inc"
 
-/// As --microbatches takes.
+/// The limit of --microbatches.
 static constexpr int64_t kMostMicrobatches = 65536;
 
 namespace {
@@ -76,8 +76,8 @@ struct AssignSchedule : impl::AssignScheduleBase<AssignSchedule> {
       if (llvm::any_of(ownLimits, [](int64_t bytes) { return bytes > 0; }))
         limits = b.getDenseI64ArrayAttr(ownLimits);
     }
-    return TargetAttr::get(b.getContext(), b.getStringAttr(checksumOf(target)), speedOf(target.linkAmong(devices)),
-                           overrides, names, threads, limits);
+    return TargetAttr::get(b.getContext(), b.getStringAttr(checksumOf(target)),
+                           speedOf(target.linkAmong(devices)), overrides, names, threads, limits);
   }
 
   DenseF64ArrayAttr speedOf(const Link &link) {
@@ -106,7 +106,7 @@ struct AssignSchedule : impl::AssignScheduleBase<AssignSchedule> {
     return b.getArrayAttr(entries);
   }
 
-  /// Seconds of each stage on a batch of `size`.
+  /// By stage: seconds on a batch of `size`.
   SmallVector<double> secondsAt(const ExampleShapes &shapes, const PipelineDeviceGroups &groups) {
     SmallVector<double> seconds(1);
     for (Operation &op : getOperation().getBody().front().without_terminator())
@@ -118,15 +118,16 @@ struct AssignSchedule : impl::AssignScheduleBase<AssignSchedule> {
     return seconds;
   }
 
-  /// The number of micro-batches, up to the samples of a data rank, that ends first: the first one passes all
-  /// stages, the others follow at the pace of the slowest rank (Huang et al. 2019).
+  /// The number of micro-batches, at most the samples of a data-parallel rank, with the shortest time: the
+  /// first micro-batch passes all stages, the others follow at the pace of the slowest rank (Huang et al.
+  /// 2019).
   unsigned fastestCount(func::FuncOp function, const PipelineDeviceGroups &groups) {
     ExampleShapes shapes(function);
     const int64_t size = llvm::divideCeil(shapes.sizes().lookup(batch), dp);
     unsigned best = 1;
     double bestSeconds = std::numeric_limits<double>::infinity();
     for (int64_t count = 1; count <= std::min(size, kMostMicrobatches); ++count) {
-      // Others leave parts of unequal size, which cost as the larger ones.
+      // Other numbers give parts of unequal size, which cost as much as the largest.
       if (size % count != 0)
         continue;
       SmallVector<double> perRank(ranks);

@@ -54,7 +54,7 @@ struct AssignStages : impl::AssignStagesBase<AssignStages> {
     write(function, model, *cut, proof);
   }
 
-  /// Whether each stage receives from all earlier ones over links alike, as the cutter takes it.
+  /// True if each stage receives from all earlier ones over equal links, as the cutter assumes.
   static bool knowsLinks(const PipelineDeviceGroups &places, ArrayRef<StageDevice> stages) {
     for (uint32_t to = 0; to < stages.size(); ++to)
       for (uint32_t from = 0; from < to; ++from) {
@@ -65,7 +65,8 @@ struct AssignStages : impl::AssignStagesBase<AssignStages> {
     return true;
   }
 
-  /// Bounds any cut by the work alone, each operation's where it is fastest. Whether the cut meets that.
+  /// Bounds all cuts by their work only, each operation on its fastest device. True if the cut meets the
+  /// bound.
   static bool leaveOutReceives(const StageGraph &graph, StageCut &cut) {
     double most = 0, sum = 0;
     for (const StageGraph::Node &node : graph.nodes) {
@@ -76,7 +77,8 @@ struct AssignStages : impl::AssignStagesBase<AssignStages> {
     return cut.slowest() <= cut.lowerBound;
   }
 
-  /// The state that keeps most operations together, for a cut that fails; empty where none does.
+  /// The state that keeps most operations together, for the message about a cut that fails; empty if there is
+  /// none.
   static std::string describeStates(const ModelGraph &model) {
     UpdateOp worst;
     size_t most = 0;
@@ -105,10 +107,10 @@ struct AssignStages : impl::AssignStagesBase<AssignStages> {
     if (cut.bottleneck)
       bottleneck = b.getStringAttr(model.graph.nodes[*cut.bottleneck].label);
     setDecision<CutAttr>(
-        function,
-        CutAttr::get(b.getContext(), b.getDenseF64ArrayAttr(cut.seconds), b.getDenseI64ArrayAttr(cut.recvBytes),
-                     b.getDenseF64ArrayAttr(cut.lowerBound), b.getStringAttr(proof), bottleneck,
-                     b.getDenseI64ArrayAttr({cut.weightLimits.least, cut.weightLimits.tooLarge})));
+        function, CutAttr::get(b.getContext(), b.getDenseF64ArrayAttr(cut.seconds),
+                               b.getDenseI64ArrayAttr(cut.recvBytes), b.getDenseF64ArrayAttr(cut.lowerBound),
+                               b.getStringAttr(proof), bottleneck,
+                               b.getDenseI64ArrayAttr({cut.weightLimits.least, cut.weightLimits.tooLarge})));
   }
 };
 } // namespace

@@ -21,7 +21,7 @@ struct FoldSizes : impl::FoldSizesBase<FoldSizes> {
     getOperation().walk([&](OperatorOp call) { calls.push_back(call); });
     for (Operation *call : calls)
       fold(call, *inferred);
-    // What only made sizes is dead now, users first.
+    // Operations that only made sizes are dead now; users come first.
     for (Operation *call : llvm::reverse(calls))
       if (isOpTriviallyDead(call))
         call->erase();
@@ -33,7 +33,7 @@ struct FoldSizes : impl::FoldSizesBase<FoldSizes> {
     return b.create<SizeOp>(loc, b.getI64Type(), size.str());
   }
 
-  /// Integers, and numbers that are integers here where an operator takes either.
+  /// Integers, and numbers that are integers where an operator takes either.
   static bool mayBeSize(Value value) {
     auto isCall = [](Operation *user) { return isa<OperatorOp>(user); };
     return value.getType().isInteger(64) ||

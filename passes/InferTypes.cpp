@@ -1,6 +1,6 @@
 //===- InferTypes.cpp - Gives tensors their types -------------------------===//
-#include "ir/TensorSizes.h"
 #include "ir/inference/InferTypes.h"
+#include "ir/TensorSizes.h"
 #include "passes/Passes.h"
 #include "llvm/ADT/SmallVectorExtras.h"
 
@@ -25,7 +25,7 @@ struct InferTypes : impl::InferTypesBase<InferTypes> {
       return signalPassFailure();
   }
 
-  /// Sizes as text; `?` where only data decides, or nothing is said.
+  /// Sizes as text; `?` if they depend on data or are not given.
   static SmallVector<std::string> sizesOf(RankedTensorType type) {
     auto layout = dyn_cast_or_null<LayoutAttr>(type.getEncoding());
     if (layout && !layout.getDims().empty())

@@ -1,4 +1,4 @@
-//===- InsertReshards.cpp - Reshards where operators need other parts ---===//
+//===- InsertReshards.cpp - Reshards where shardings differ ---------------===//
 #include "partitioner/sharding/Sharding.h"
 #include "passes/Passes.h"
 #include "passes/TensorShardings.h"
@@ -7,11 +7,11 @@ using namespace mlir;
 
 namespace cleave {
 
-#define GEN_PASS_DEF_RESOLVECONFLICTS
+#define GEN_PASS_DEF_INSERTRESHARDS
 #include "passes/Passes.h.inc"
 
 namespace {
-/// Makes what every operation is given the parts that it needs.
+/// Gives every operation its operands in the shardings that it needs.
 class Resolver {
 public:
   explicit Resolver(func::FuncOp function) : block(function.getBody().front()), propagation(function) {
@@ -32,7 +32,7 @@ public:
 private:
   static bool takesItems(Operation *op) { return isa<UnpackOp>(op) || isItemAccess(op); }
 
-  /// Whether operators see the items of the aggregate, each by itself.
+  /// True if operators see the items of the aggregate separately.
   static bool isLookedThrough(Operation *op) {
     if (takesItems(op))
       return true;
@@ -57,7 +57,7 @@ private:
       setSharding(tensor, sharding);
   }
 
-  /// Whoever asked for a module's output wants the whole; everybody else takes what it was before.
+  /// A boundary needs the whole value; all other users take the value before it.
   void visitBoundary(BoundaryOp boundary) {
     Value value = boundary.getValue();
     if (!shardingOf(ShardingPropagation::tensorOf(value)))
@@ -66,7 +66,7 @@ private:
     boundary.getValueMutable().set(reshard(value, {}));
   }
 
-  /// Control flow, states, what the caller gets, and lists that somebody else takes.
+  /// Requires whole operands: for control flow, states, results for the caller, and lists with other users.
   void requireWhole(Operation *op) {
     op->walk([&](Operation *inner) {
       for (OpOperand &use : inner->getOpOperands())
@@ -76,7 +76,7 @@ private:
     });
   }
 
-  /// Once for all users, where the value is made.
+  /// Makes one reshard for all users, next to the value.
   Value reshard(Value value, ShardingAttr sharding) {
     Value &known = made[{value, sharding}];
     if (!known) {
@@ -106,7 +106,7 @@ struct InsertReshards : impl::InsertReshardsBase<InsertReshards> {
     Resolver(function).run();
   }
 
-  /// A list of tensors for each operator that takes it, as they may need other parts.
+  /// Clones lists so that each operator has its own, since operators may need different shardings.
   static void shareNoLists(func::FuncOp function) {
     for (auto list : llvm::make_early_inc_range(function.getBody().front().getOps<ListOp>())) {
       bool holdsTensors = llvm::any_of(list.getElements().getTypes(), isTensorLike);

@@ -1,8 +1,8 @@
-//===- LowerPrecision.cpp - Products in bfloat16 --------------------------===//
+//===- LowerPrecision.cpp - Contractions in bfloat16 ----------------------===//
 #include "ir/Aggregates.h"
 #include "ir/DTypeCode.h"
-#include "ir/OperatorDialect.h"
 #include "ir/ExampleShapes.h"
+#include "ir/OperatorDialect.h"
 #include "ir/semantics/OpSemantics.h"
 #include "passes/Passes.h"
 #include "llvm/ADT/StringSet.h"
@@ -28,19 +28,19 @@ static bool isRearrangement(Operation *op) {
   return (semantics.isView || semantics.mayBeView || isItemAccess(op)) && !semantics.isCast;
 }
 
-/// A product that gains by a narrower dtype. One that sums nothing is left, as the angles of rotary
-/// positions: it is not of many operations, and bfloat16 does not tell position 257 from 256.
+/// True if the contraction gains from a narrower dtype. One that sums nothing, such as the angles of rotary
+/// positions, is left: it has few operations, and bfloat16 does not distinguish position 257 from 256.
 static bool isLargeEnough(OperatorOp op, const ExampleShapes &shapes) {
   return semanticsOf(op.getName()).flops(op, shapes) > 2.0 * shapes.elementsOf(op->getResult(0));
 }
 
 namespace {
-/// Gives the products of one function operands of dtype `narrow` in place of `wide`.
+/// Gives the contractions of one function operands of dtype `narrow` instead of `wide`.
 class Lowering {
 public:
   Lowering(func::FuncOp function, Type narrow, Type wide)
       : function(function), narrow(narrow), wide(wide), shapes(function) {}
-  /// Whether there was one.
+  /// True if there was a contraction to lower.
   bool run();
 
 private:
@@ -57,7 +57,7 @@ private:
   Type narrow, wide;
   ExampleShapes shapes;
   llvm::StringSet<> weights;
-  /// What is known in both dtypes, as made by this pass.
+  /// By wide value: the narrow value that this pass made.
   DenseMap<Value, Value> narrowOf;
 };
 
@@ -77,7 +77,7 @@ struct LowerPrecision : impl::LowerPrecisionBase<LowerPrecision> {
 };
 } // namespace
 
-/// The operands of a product that change their dtype with it, where a list stands for its items.
+/// The operands of a contraction that change their dtype with it; a list is replaced by its items.
 static SmallVector<OpOperand *> loweredOperands(OperatorOp op) {
   StringRef wideArgument = semanticsOf(op.getName()).wideArgument;
   SmallVector<OpOperand *> found;
@@ -95,7 +95,7 @@ static SmallVector<OpOperand *> loweredOperands(OperatorOp op) {
   return found;
 }
 
-/// The weight that `value` is as it stands, or rearranged; null for others.
+/// The weight that `value` is, perhaps rearranged; null for others.
 static ParamOp weightBehind(Value value) {
   Operation *source = value.getDefiningOp();
   while (source && source->getNumOperands() > 0 && isRearrangement(source))
@@ -103,7 +103,7 @@ static ParamOp weightBehind(Value value) {
   return dyn_cast_or_null<ParamOp>(source);
 }
 
-/// Whether the product adds what may be a mask or positions, whose numbers are beyond bfloat16.
+/// True if the contraction adds what may be a mask or positions, whose numbers exceed bfloat16.
 static bool addsComputed(OperatorOp op) {
   Value added = op.getArgument(semanticsOf(op.getName()).addedArgument);
   return added && isTensorLike(added.getType()) && !weightBehind(added);
@@ -138,7 +138,7 @@ bool Lowering::run() {
   return !products.empty();
 }
 
-/// Products find the narrow weight behind its cast; a lookup takes its rows before they are cast.
+/// Contractions take the narrow weight before its cast; a lookup takes its rows before they are cast.
 void Lowering::storeNarrow(ParamOp param) {
   OpBuilder b(param->getContext());
   b.setInsertionPointAfter(param);
@@ -159,7 +159,7 @@ void Lowering::storeNarrow(ParamOp param) {
 }
 
 void Lowering::lower(OperatorOp op) {
-  // Others may use the list, too.
+  // The list may have other users.
   for (OpOperand &operand : op->getOpOperands())
     if (auto list = operand.get().getDefiningOp<ListOp>())
       operand.set(OpBuilder(op).clone(*list)->getResult(0));
@@ -171,7 +171,7 @@ void Lowering::lower(OperatorOp op) {
   widenResult(op);
 }
 
-/// Makes the operator give the narrow dtype, and casts for its users.
+/// Makes the operator give the narrow dtype, and casts the result for its users.
 void Lowering::widenResult(Operation *op) {
   Value result = op->getResult(0);
   result.setType(narrowType(result.getType()));
@@ -181,8 +181,8 @@ void Lowering::widenResult(Operation *op) {
   result.replaceAllUsesExcept(widened, widened.getDefiningOp());
 }
 
-/// `value` in the narrow dtype. A cast stands where the value is made, so that one serves all, and what goes
-/// to another stage is narrow. `user`: where an argument of the function is cast.
+/// `value` in the narrow dtype. The cast is next to the value, so that one cast serves all users and stages
+/// send narrow values. `user`: location of the cast of a function's argument.
 Value Lowering::narrowed(Value value, Location user) {
   if (Value found = foundNarrow(value))
     return found;
@@ -194,7 +194,7 @@ Value Lowering::narrowed(Value value, Location user) {
   return made;
 }
 
-/// The same for a value that was cast from the narrow dtype, or is a rearrangement of one that was; null for
+/// narrowed for a value that was cast from the narrow dtype, or a rearrangement of such a value; null for
 /// others.
 Value Lowering::foundNarrow(Value value) {
   if (Value known = narrowOf.lookup(value))
@@ -222,7 +222,7 @@ Value Lowering::foundNarrow(Value value) {
   return narrowOf.lookup(value);
 }
 
-/// Of a wide tensor, or a list of such; null for others.
+/// The narrow type of a wide tensor or a list of wide tensors; null for others.
 Type Lowering::narrowType(Type type) const {
   if (isTensorOf(type, wide))
     return mlir::cast<RankedTensorType>(type).clone(narrow);

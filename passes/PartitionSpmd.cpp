@@ -1,4 +1,4 @@
-//===- PartitionSpmd.cpp - One program for all ranks of a tensor group ----===//
+//===- PartitionSpmd.cpp - SPMD program of tensor-parallel ranks ----------===//
 #include "ir/semantics/Shapes.h"
 #include "mlir/IR/Matchers.h"
 #include "partitioner/sharding/Sharding.h"
@@ -14,7 +14,7 @@ namespace cleave {
 #include "passes/Passes.h.inc"
 
 namespace {
-/// Makes each operation what a rank does of it.
+/// Replaces each operation by a rank's part of it.
 class Partitioner : SpmdBuilder {
 public:
   Partitioner(func::FuncOp function, unsigned ranks)
@@ -48,7 +48,7 @@ private:
 };
 } // namespace
 
-//===- IndexSets of tensors ---------------------------------------------------===//
+//===- Shards of tensors --------------------------------------------------===//
 
 static std::vector<Ranges> rangesOf(ShardingAttr sharding) {
   std::vector<Ranges> ranges;
@@ -67,7 +67,7 @@ void Partitioner::partitionParam(ParamOp param) {
       RankedTensorType::get(sharding.shapeOf(0, type.getShape()), type.getElementType()));
 }
 
-/// What the caller alone takes is gathered by the first rank, which hands it out.
+/// A value that only the caller takes is gathered by the first rank, which returns it.
 Value Partitioner::gatheredPieces(ReshardOp op, ShardingAttr from) {
   bool isOutput = llvm::all_of(op->getUsers(), [](Operation *user) { return isa<func::ReturnOp>(user); });
   SmallVector<int64_t> pieces = piecesOf(from);
@@ -105,7 +105,7 @@ void Partitioner::partitionReshard(ReshardOp op, ShardingAttr from, ShardingAttr
 
 //===- Calls --------------------------------------------------------------===//
 
-/// The ranges that consecutive numbers make.
+/// The ranges that consecutive numbers form.
 static Ranges runsOf(ArrayRef<int64_t> positions) {
   Ranges runs;
   for (int64_t position : positions)
@@ -126,7 +126,7 @@ static void setArgument(OperatorOp op, StringRef name, Value value) {
       operand.set(value);
 }
 
-/// Sizes that are said in numbers are each rank's own.
+/// Replaces constant sizes by per-rank ones.
 void Partitioner::localizeSizes(const SplitCall &planned) {
   OperatorOp op = planned.call->op;
   ShardingAttr result = planned.split.results[0];
@@ -135,11 +135,11 @@ void Partitioner::localizeSizes(const SplitCall &planned) {
   if (!sizes || !result)
     return;
   int64_t entry = result.getDim();
-  // The sizes of the dimensions that one is taken apart into.
+  // The sizes of the dimensions that a view takes one dimension apart into.
   if (auto dim = constantInt(op, "dim"))
     if (auto first = dimensionAt(*dim, planned.call->rule->operands[0].size()))
       entry -= *first;
-  // What the call makes more of is counted in copies.
+  // For a Broadcast factor, the argument counts copies.
   const auto &factor = planned.call->rule->factors[planned.split.factor];
   bool isMade = factor.kind == FactorKind::Broadcast;
   int64_t total = isMade ? factor.size : result.getSize();
@@ -171,8 +171,8 @@ void Partitioner::localizeSizes(const SplitCall &planned) {
   }
 }
 
-/// What groups share, once for each position that takes it: where a rank has parts of several groups, these
-/// may be of different sizes, which the operator does not know of.
+/// Repeats a value that groups share for each index that takes it: if a rank has parts of several groups,
+/// these may differ in size, which the operator does not support.
 void Partitioner::spreadGroups(const SplitCall &planned) {
   const DimensionRule &rule = *planned.call->rule;
   int64_t each = rule.factors[rule.shared->each].size;
@@ -194,7 +194,7 @@ void Partitioner::spreadGroups(const SplitCall &planned) {
       use->set(pick(use->get(), dim - dims.begin(), ranges));
 }
 
-/// What is added to a product of parts is added by the first rank.
+/// The first rank alone adds the bias of a partial sum.
 void Partitioner::addOnce(OperatorOp op) {
   const OpSemantics &semantics = semanticsOf(op.getName());
   if (semantics.addedArgument.empty())
@@ -216,7 +216,8 @@ void Partitioner::addOnce(OperatorOp op) {
   }
 }
 
-/// Rows that another rank has come out as zeros. What is no row at all fails where it is next to the table.
+/// Rows on other ranks are looked up as zeros. An index outside the whole table still fails, on the rank with
+/// the table's nearest end.
 void Partitioner::maskLookup(const SplitCall &planned) {
   OperatorOp op = planned.call->op;
   const DimensionRule &rule = *planned.call->rule;
@@ -227,7 +228,7 @@ void Partitioner::maskLookup(const SplitCall &planned) {
     firsts.push_back(part.find_first() == 0 ? least : 0);
     lasts.push_back(part.find_last() + 1 == int(part.size()) ? most : int64_t(part.count()) - 1);
   }
-  // The operand whose numbers are positions: the tensor without the factor.
+  // The operand whose values are the indices: the tensor without the factor.
   for (auto [i, use] : llvm::enumerate(planned.call->uses)) {
     bool isTable = llvm::any_of(rule.operands[i],
                                 [&](auto &dim) { return llvm::is_contained(dim, planned.split.factor); });
@@ -239,7 +240,7 @@ void Partitioner::maskLookup(const SplitCall &planned) {
     Value isOther = call("aten.ne.Tensor", {local, own});
     use->set(own);
     builder.setInsertionPointAfter(op);
-    // The positions' dimensions stand in the result where the first and the last of them do.
+    // The dimensions of the indices are in the result where the first and the last of them are.
     auto &result = rule.results[0];
     unsigned last = 0;
     for (auto [d, dim] : llvm::enumerate(result))
@@ -257,7 +258,7 @@ void Partitioner::maskLookup(const SplitCall &planned) {
   }
 }
 
-/// Every rank has random numbers of its own, and all take the first one's.
+/// Each rank draws random numbers, and all take those of the first rank.
 void Partitioner::shareDraws(OperatorOp op) {
   for (OpResult result : op->getResults())
     if (isTensorLike(result.getType())) {
@@ -271,7 +272,7 @@ void Partitioner::shareDraws(OperatorOp op) {
     }
 }
 
-/// A mean of a part, by its share of the whole.
+/// A mean of a shard, weighted by its share of the elements.
 OpResult Partitioner::weighted(OpResult mean, const IndexSets &parts) {
   SmallVector<double> shares;
   for (const llvm::BitVector &part : parts)
@@ -284,7 +285,7 @@ OpResult Partitioner::weighted(OpResult mean, const IndexSets &parts) {
   return cast<OpResult>(weighted);
 }
 
-/// All ranks' sums are theirs together.
+/// All-reduces a partial sum.
 void Partitioner::reduce(OpResult result) {
   builder.setInsertionPointAfter(result.getOwner());
   Value sum = call("spmd.all_reduce", result);
@@ -294,11 +295,11 @@ void Partitioner::reduce(OpResult result) {
   result.replaceAllUsesExcept(laidOut(sum, result.getType()), collective);
 }
 
-/// Each result's positions are taken from where they are in what the rank has of the operands.
+/// Takes each index of the results from its place in the rank's shards of the operands.
 void Partitioner::reorder(const SplitCall &planned) {
   OperatorOp op = planned.call->op;
   const IndexMap &rule = *planned.call->positions;
-  // Of each operand and position, where it is in the rank's parts of all operands, one after the other.
+  // By rank, operand and index: its offset in the concatenation of the rank's operands.
   std::vector<std::vector<std::vector<int64_t>>> places(ranks);
   std::vector<int64_t> counts(ranks, 0);
   for (auto [i, sharding] : llvm::enumerate(planned.operands)) {
@@ -333,7 +334,7 @@ void Partitioner::reorder(const SplitCall &planned) {
       return;
     results.push_back(pick(joins ? op->getResult(0) : source, rule.dim, ranges));
     results.back().getDefiningOp()->setLoc(location);
-    // An item that is whole may be one of the function's results, whose types are known.
+    // A whole item may be a result of the function, whose types are known.
     unsigned item = results.size() - 1;
     if (item < planned.call->results.size() && !planned.split.results[item])
       if (auto type = propagation.typeOf(planned.call->results[item]))

@@ -1,4 +1,4 @@
-//===- Passes.cpp - Registration ------------------------------------------===//
+//===- Passes.cpp - Cleave's passes ---------------------------------------===//
 #include "passes/Passes.h"
 #include "mlir/Transforms/Passes.h"
 

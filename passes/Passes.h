@@ -12,14 +12,14 @@ namespace cleave {
 #define GEN_PASS_DECL
 #include "passes/Passes.h.inc"
 
-/// Registers the passes by name, and MLIR's canonicalize and cse, so that pipelines can be given as text.
+/// Registers Cleave's passes, and MLIR's canonicalize and cse, so that pipelines can be given as text.
 void registerPasses();
 
 /// On a function: `bf16` where lower-precision has made products of that.
 inline constexpr llvm::StringLiteral kPrecisionAttr = "cleave.precision";
 /// On an operation: its pipeline stage, by assign-stages.
 inline constexpr llvm::StringLiteral kStageAttr = "cleave.stage";
-/// The most ranks that a plan can have.
+/// Limit of the ranks in a plan.
 inline constexpr uint32_t kMostRanks = 65536;
 
 } // namespace cleave

@@ -14,7 +14,7 @@ namespace cleave {
 #define GEN_PASS_DEF_PLACECOLLECTIVES
 #include "passes/Passes.h.inc"
 
-/// A sum over ranks that nobody but `user` takes, beside it; null for other values.
+/// The all-reduce that makes `value`, if `user` is the only user and in the same block; null otherwise.
 static Operation *soleSum(Value value, Operation *user) {
   auto op = dyn_cast_or_null<OperatorOp>(value.getDefiningOp());
   bool isSole =
@@ -37,12 +37,12 @@ struct CollectivePattern : RewritePattern {
   virtual LogicalResult match(OperatorOp op, PatternRewriter &rewriter) const = 0;
 };
 
-/// A sum of two tensors, the second one scaled.
+/// An addition of two tensors, the second one scaled.
 static bool addsTensors(OperatorOp op) {
   return op.getArgument(semanticsOf(op.getName()).sumScale) && isTensorLike(op->getOperand(1).getType());
 }
 
-/// sum(a) + sum(b) = sum(a + b): layers beside one another, embeddings of tokens and positions.
+/// sum(a) + sum(b) = sum(a + b): parallel layers, embeddings of tokens and positions.
 struct MergeSums : CollectivePattern {
   using CollectivePattern::CollectivePattern;
   LogicalResult match(OperatorOp op, PatternRewriter &rewriter) const override {
@@ -60,14 +60,14 @@ struct MergeSums : CollectivePattern {
   }
 };
 
-/// An addition without a factor.
+/// An addition without a scale.
 static OperatorOp asAddition(Operation *op) {
   auto call = dyn_cast_or_null<OperatorOp>(op);
   const bool isPlain = call && addsTensors(call) && matchPattern(op->getOperand(2), m_One());
   return isPlain ? call : OperatorOp(nullptr);
 }
 
-/// (sum(a) + w) + sum(b) = (sum(a) + sum(b)) + w: what is added between two sums does not keep them apart.
+/// (sum(a) + w) + sum(b) = (sum(a) + sum(b)) + w: moves a term out from between two all-reduces.
 struct MoveSumsTogether : CollectivePattern {
   using CollectivePattern::CollectivePattern;
   LogicalResult match(OperatorOp op, PatternRewriter &rewriter) const override {
@@ -87,7 +87,7 @@ struct MoveSumsTogether : CollectivePattern {
     }
     return failure();
   }
-  /// An addition that nobody but `user` takes, beside it; null for other values.
+  /// The addition that makes `value`, if `user` is the only user and in the same block; null otherwise.
   static OperatorOp soleAddition(Value value, Operation *user) {
     OperatorOp op = asAddition(value.getDefiningOp());
     return op && value.hasOneUse() && op->getBlock() == user->getBlock() ? op : OperatorOp(nullptr);
@@ -96,8 +96,8 @@ struct MoveSumsTogether : CollectivePattern {
     OperatorOp op = soleAddition(value, user);
     return soleSum(value, user) || (op && (hasSum(op->getOperand(0), op) || hasSum(op->getOperand(1), op)));
   }
-  /// Whether behind that operand, and not behind the other, there is a sum that one of type `sum` may be
-  /// added to, through additions that then have the shape and dtype `type`.
+  /// True if that operand, and not the other, leads to an all-reduce to which one of type `sum` may be added,
+  /// through additions that then have the shape and dtype `type`.
   static bool leadsToSum(OperatorOp op, unsigned side, Type sum, Type type) {
     Value value = op->getOperand(side);
     if (hasSum(op->getOperand(1 - side), op) || (sum != type && value.getType() != type))
@@ -107,12 +107,12 @@ struct MoveSumsTogether : CollectivePattern {
   }
 };
 
-/// A view of a sum is the sum of views, and meets others to be merged with.
+/// A view of an all-reduce becomes an all-reduce of the view, which may merge with others.
 struct SinkThroughViews : CollectivePattern {
   using CollectivePattern::CollectivePattern;
   LogicalResult match(OperatorOp op, PatternRewriter &rewriter) const override {
     const OpSemantics &semantics = semanticsOf(op.getName());
-    // A view in another dtype is one of bits. Orders in memory are what the program has them to be.
+    // A view in another dtype reinterprets bits. The memory layout must stay as in the program.
     bool isView = (semantics.isView || semantics.mayBeView) && !semantics.isCast && !semantics.permutes &&
                   !semantics.takesAnyLayout && !op.getArgument("dtype") && op->getNumResults() == 1 &&
                   isTensorLike(op->getResult(0).getType()) && !copies(op);
@@ -127,7 +127,7 @@ struct SinkThroughViews : CollectivePattern {
         op, makeCall(rewriter, sum->getLoc(), "spmd.all_reduce", view, op->getResult(0).getType()));
     return success();
   }
-  /// Gives more elements than it takes, as expand does.
+  /// True if the view has more elements than its operand, such as expand.
   static bool copies(OperatorOp op) {
     ExampleShapes shapes(op->getParentOfType<func::FuncOp>());
     return shapes.elementsOf(op->getResult(0)) > shapes.elementsOf(op->getOperand(0));
@@ -138,7 +138,7 @@ struct SinkThroughViews : CollectivePattern {
   }
 };
 
-/// A rank's part of a sum.
+/// Replaces an all-reduce of which each rank takes a part by a reduce-scatter.
 struct ReduceScatter : CollectivePattern {
   using CollectivePattern::CollectivePattern;
   LogicalResult match(OperatorOp op, PatternRewriter &rewriter) const override {
@@ -157,7 +157,7 @@ struct ReduceScatter : CollectivePattern {
                                     op->getResult(0).getType()));
     return success();
   }
-  /// Start and length of a view as each rank's ranges; null where the ranks take the same.
+  /// Start and length of a view as per-rank ranges; null if all ranks take the same range.
   static Value rangesOf(Location location, Value start, Value size, PatternRewriter &rewriter) {
     auto starts = start.getDefiningOp<PerRankOp>(), lengths = size.getDefiningOp<PerRankOp>();
     if (!starts)

@@ -1,4 +1,4 @@
-//===- PrintShardingGroups.cpp - What splitting a dimension entails ---------===//
+//===- PrintShardingGroups.cpp - Prints sharding groups -------------------===//
 #include "partitioner/sharding/ShardingPropagation.h"
 #include "passes/Passes.h"
 #include "llvm/ADT/SetVector.h"
@@ -7,12 +7,12 @@ using namespace mlir;
 
 namespace cleave {
 
-#define GEN_PASS_DEF_PRINTSPLITCLASSES
+#define GEN_PASS_DEF_PRINTSHARDINGGROUPS
 #include "passes/Passes.h.inc"
 
 namespace {
 struct PrintShardingGroups : impl::PrintShardingGroupsBase<PrintShardingGroups> {
-  // Of the module, so that functions are printed in order.
+  // A pass on the module, so that functions are printed in order.
   void runOnOperation() override {
     for (auto function : getOperation().getOps<func::FuncOp>())
       print(function);
@@ -35,7 +35,7 @@ struct PrintShardingGroups : impl::PrintShardingGroupsBase<PrintShardingGroups> 
     }
   }
 
-  /// The runs of positions that the first of two ranks has.
+  /// The ranges of indices that the first of two ranks has.
   static std::string firstHalf(const ShardAssignment &assignment, const ShardingGroup &found) {
     std::string text;
     size_t begin = 0, size = assignment.labels.size();

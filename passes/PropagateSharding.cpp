@@ -1,4 +1,4 @@
-//===- PropagateSharding.cpp - From split weights to everything else ------===//
+//===- PropagateSharding.cpp - From sharded weights to all tensors --------===//
 #include "partitioner/search/ShardingSearch.h"
 #include "passes/Passes.h"
 #include "passes/TensorShardings.h"
@@ -41,7 +41,7 @@ struct PropagateSharding : impl::PropagateShardingBase<PropagateSharding> {
         ParamOp(seed.weight).emitError() << "has no dimension " << seed.dim << " to split";
         return signalPassFailure();
       }
-      shardings.add(shardings.classOf(seed));
+      shardings.add(shardings.shardingGroupOf(seed));
     }
     for (auto &[tensor, sharding] : shardings.all())
       setSharding(tensor, sharding);

@@ -1,4 +1,4 @@
-//===- RewriteIdioms.cpp - Sequences to one operator ----------------------===//
+//===- RewriteIdioms.cpp - Fuses operator sequences -----------------------===//
 #include "mlir/Transforms/GreedyPatternRewriteDriver.h"
 #include "passes/Passes.h"
 #include "passes/idioms/Idioms.h"
@@ -15,8 +15,10 @@ struct RewriteIdioms : impl::RewriteIdiomsBase<RewriteIdioms> {
   using RewriteIdiomsBase::RewriteIdiomsBase;
   void runOnOperation() override {
     static constexpr std::pair<StringLiteral, void (*)(RewritePatternSet &)> kIdioms[] = {
-        {"tanh-gelu", addTanhGelu}, {"rms-norm", addRmsNorm},
-        {"rotary", addRotary},      {"attention", addAttention},
+        {"tanh-gelu", addTanhGelu},
+        {"rms-norm", addRmsNorm},
+        {"rotary", addRotary},
+        {"attention", addAttention},
         {"grouped-attention", addGroupedAttention}};
     RewritePatternSet patterns(&getContext());
     for (auto [name, add] : kIdioms)

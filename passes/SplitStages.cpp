@@ -13,21 +13,21 @@ namespace cleave {
 #define GEN_PASS_DEF_SPLITSTAGES
 #include "passes/Passes.h.inc"
 
-/// As many devices as the tools take.
+/// The tools' limit of devices.
 static constexpr int64_t kMostStages = 65536;
 
 namespace {
-/// One stage while it is filled.
+/// A stage while it is built.
 struct StageUnderConstruction {
   Region body;
   IRMapping inside;
-  /// Values from outside that the stage takes, and its own that others take, in the order they were asked
-  /// for.
+  /// Values from outside that the stage takes, and its own values that others take, in the order of the
+  /// requests.
   SmallVector<Value> inputs;
   llvm::SetVector<Value> outputs;
 };
 
-/// Fills the stages of one function.
+/// Builds the stages of one function.
 class StageSplitter {
 public:
   StageSplitter(Block &block, int64_t count) : block(block), stages(count) {}
@@ -50,7 +50,7 @@ public:
   }
 
 private:
-  /// Makes `value` available inside the stage: as its input, or by cloning what makes it.
+  /// Makes `value` available in the stage: as an input, or by cloning the operation that makes it.
   LogicalResult require(Value value, int64_t stage, Operation *user) {
     StageUnderConstruction &target = stages[stage];
     if (target.inside.contains(value))
@@ -73,14 +73,14 @@ private:
     for (Value value : usedValues(op))
       if (failed(require(value, stage, op)))
         return failure();
-    // The region hangs nowhere yet and cannot name its context.
+    // The region has no parent yet and cannot name its context.
     OpBuilder b(op->getContext());
     b.setInsertionPointToEnd(&stages[stage].body.front());
     b.clone(*op, stages[stage].inside)->removeDiscardableAttr(kStageAttr);
     return success();
   }
 
-  /// Results that no stage makes (an input passed through, a constant) are made by the last.
+  /// Results that no stage makes (an input passed through, a constant) are made by the last stage.
   LogicalResult placeResults(Operation *terminator) {
     for (Value value : terminator->getOperands()) {
       Operation *maker = value.getDefiningOp();
@@ -95,7 +95,7 @@ private:
   void replaceBody() {
     Operation *terminator = block.getTerminator();
     OpBuilder b(terminator);
-    // Values of the old body → results of the stages.
+    // Maps values of the old body to results of stages.
     IRMapping outside;
     for (auto [index, stage] : llvm::enumerate(stages)) {
       SmallVector<Value> inputs;
@@ -124,7 +124,7 @@ private:
   }
 
   Block &block;
-  // Regions stay where they are made.
+  // A deque, so that regions keep their addresses.
   std::deque<StageUnderConstruction> stages;
 };
 

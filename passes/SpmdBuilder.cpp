@@ -1,4 +1,4 @@
-//===- SpmdBuilder.cpp - What the program of all tensor ranks is made of --===//
+//===- SpmdBuilder.cpp - Builder of SPMD programs -------------------------===//
 #include "passes/SpmdBuilder.h"
 #include "ir/ExampleShapes.h"
 

@@ -1,4 +1,4 @@
-//===- SpmdBuilder.h - What the program of all tensor ranks is made of -*- C++ -*-===//
+//===- SpmdBuilder.h - Builder of SPMD programs -----------------*- C++ -*-===//
 #ifndef CLEAVE_PASSES_SPMDBUILDER_H
 #define CLEAVE_PASSES_SPMDBUILDER_H
 
@@ -9,29 +9,29 @@
 
 namespace cleave {
 
-/// Offsets and sizes by turns, of consecutive positions.
+/// Ranges of consecutive indices: offset, size, offset, size, …
 using Ranges = llvm::SmallVector<int64_t>;
 
 mlir::Type intsType(mlir::MLIRContext *context);
 mlir::Attribute intsAttr(mlir::Builder &b, llvm::ArrayRef<int64_t> values);
 
-/// Makes numbers that each rank has its own of, and calls with them, at `builder` and `location`. Types of
-/// calls' results are left to infer-types.
+/// Builds per-rank constants, and calls with them, at `builder` and `location`. Types of the calls' results
+/// are left to infer-types.
 class SpmdBuilder {
 protected:
   SpmdBuilder(mlir::func::FuncOp function, unsigned ranks);
 
-  /// A constant where all ranks have the same.
+  /// A value for each rank; a plain constant if all are equal.
   mlir::Value perRank(mlir::Type type, llvm::ArrayRef<mlir::Attribute> values);
   mlir::Value perRank(llvm::ArrayRef<int64_t> values);
   mlir::Value perRank(llvm::ArrayRef<double> values);
   mlir::Value constant(int64_t value) { return perRank(llvm::SmallVector<int64_t>(ranks, value)); }
   mlir::Value ints(llvm::ArrayRef<int64_t> values);
   mlir::Value call(llvm::StringRef name, mlir::ValueRange operands);
-  /// The ranges of each rank's tensor, one after the other; of one range a view, unless `copies`.
+  /// Concatenates each rank's ranges of its tensor along `dim`. A single range is a view, unless `copies`.
   mlir::Value pick(mlir::Value from, unsigned dim, const std::vector<Ranges> &ranges, bool copies = false);
-  /// What ranks exchange is row-major; views of what had its dimensions in another order in memory, as `type`
-  /// says, want them so.
+  /// Restores the memory layout of `type` on a tensor that a collective returned in row-major order, for
+  /// views that depend on the layout.
   mlir::Value laidOut(mlir::Value exchanged, mlir::Type type);
 
   const unsigned ranks;
@@ -39,7 +39,7 @@ protected:
   mlir::Location location;
 
 private:
-  /// Of named dimensions, as traced.
+  /// By named dimension: its size in the example inputs.
   llvm::StringMap<int64_t> sizes;
 };
 

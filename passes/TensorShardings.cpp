@@ -9,7 +9,7 @@ static LogicalResult checkSharding(Operation *op, Value value, ShardingAttr shar
   if (int64_t(sharding.getRanks().size()) != ranks)
     return op->emitError() << "is split over " << sharding.getRanks().size() << " ranks, expected " << ranks;
   auto type = dyn_cast<RankedTensorType>(value.getType());
-  // Of an item of a list nothing is known here.
+  // The type of a list's item is not known here.
   if (!type)
     return success();
   if (sharding.getDim() >= type.getRank() || sharding.getSize() != type.getDimSize(sharding.getDim()))

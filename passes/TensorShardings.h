@@ -1,8 +1,8 @@
 //===- TensorShardings.h - Shardings as attributes of operations -*- C++ -*-===//
 //
-// Between annotate-sharding and partition-spmd: what is known of an operation's tensors stands in its
-// attribute `cleave.shardings`, an entry a result, or an item of the one result that is a list; `unit` for a
-// whole tensor.
+// Between annotate-sharding and partition-spmd, the attribute `cleave.shardings` of an operation holds the
+// shardings of its results, or of the items of its one result that is a list. An entry is `unit` for a whole
+// tensor.
 //
 //===----------------------------------------------------------------------===//
 #ifndef CLEAVE_PASSES_TENSORSHARDINGS_H
@@ -14,8 +14,8 @@ namespace cleave {
 
 inline constexpr llvm::StringLiteral kShardingsAttr = "cleave.shardings";
 
-/// Fails where an attribute is none that a pass before would have left: other ranks than the function's, or
-/// positions that a tensor does not have.
+/// Fails on an attribute that no earlier pass could have left: with another number of ranks than the
+/// function's, or with indices that the tensor does not have.
 mlir::LogicalResult checkShardings(mlir::func::FuncOp function);
 /// Null for a whole tensor, and for arguments.
 ShardingAttr shardingOf(TensorRef tensor);

@@ -52,7 +52,8 @@ Expected<AtomicFile> AtomicFile::create(StringRef finalPath) {
     file = ::open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (file < 0)
       return errno;
-    // Says that this process lives, also to those of another container; some file systems have no locks.
+    // Tells other processes, also in other containers, that this one is alive; some file systems have no
+    // locks.
     (void)flock(file, LOCK_EX | LOCK_NB);
     return 0;
   };

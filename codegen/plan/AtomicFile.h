@@ -11,8 +11,8 @@
 namespace cleave::plan {
 
 /// A file written under a temporary name beside its final one. `commit` syncs it and renames it into place,
-/// replacing an older file; destroyed without commit, it leaves nothing behind. Refuses to replace what is
-/// not a regular file. Where another process makes outputs (OutputBroker), that one does this.
+/// replacing an older file; if destroyed without commit, it leaves nothing behind. Refuses to replace
+/// anything but a regular file. If another process makes outputs (OutputBroker), that process does all this.
 class AtomicFile {
 public:
   static llvm::Expected<AtomicFile> create(llvm::StringRef finalPath);
@@ -22,13 +22,13 @@ public:
 
   llvm::Error write(llvm::ArrayRef<uint8_t> bytes);
   llvm::Error commit();
-  /// The file under its temporary name, open for writing.
+  /// Descriptor of the file under its temporary name, open for writing.
   int descriptor() const { return file; }
 
 private:
   AtomicFile(int file, std::string temporary, std::string final, int ticket = -1);
   int file;
-  /// By which another process knows it; -1: it is this one's.
+  /// Id of the file in the other process; -1 if this process made it.
   int ticket;
   /// Empty once there is nothing left to remove.
   std::string temporary;

@@ -9,22 +9,23 @@
 
 namespace cleave::plan {
 
-/// Which dimension of a tensor is a multiple of `symbol`, sample by sample from the outside in; nothing where
-/// none is. The type depends on the symbol in no other way (see isSplittable).
+/// The dimension of a tensor that is a multiple of `symbol`, with samples as its major factor; nothing if
+/// there is none. The type must not depend on the symbol in another way (see isSplittable).
 std::optional<uint32_t> batchDimension(const TensorType &type, uint32_t symbol);
 
-/// Whether parts of the batch `symbol` are parts of such a tensor: at most one dimension depends on the
-/// symbol, and that one in proportion.
+/// True if parts of the batch `symbol` are parts of the tensor: at most one dimension depends on the symbol,
+/// and is proportional to it.
 bool isSplittable(const TensorType &type, uint32_t symbol);
 
-/// Into how many micro-batches data ranks together cut the batch.
+/// Number of micro-batches of all data-parallel ranks together.
 uint64_t microbatchesOfAll(const Plan &plan, const Schedule &schedule);
 
-/// Which of these `rank` means where its actions say `microbatch`. Data ranks take them in turn, so that they
-/// share evenly also what does not divide, or is less than there are micro-batches.
+/// Global index of the micro-batch that `rank`'s actions call `microbatch`. Data-parallel ranks take
+/// micro-batches in turn, so that shares are even if the batch does not divide, or has fewer samples than
+/// micro-batches.
 uint64_t globalMicrobatch(const Plan &plan, uint32_t rank, uint32_t microbatch);
 
-/// Samples [first, second) of micro-batch `index` of `count`, the larger ones first.
+/// Samples [first, second) of micro-batch `index` of `count`; larger micro-batches come first.
 ///
 /// \param count  1 to `batch`.
 std::pair<int64_t, int64_t> samplesOf(int64_t batch, uint32_t count, uint32_t index);

@@ -17,7 +17,7 @@ static constexpr DTypeFacts kFacts[] = {
     {"float64", 8}, {"complex64", 8}, {"complex128", 16}, {"float8_e4m3fn", 1}, {"float8_e5m2", 1}};
 static_assert(std::size(kFacts) == static_cast<size_t>(DType::MAX) + 1);
 
-/// A value from an untrusted file may be outside of the enumeration.
+/// A value from an untrusted file may be out of range.
 static const DTypeFacts &factsOf(DType dtype) {
   auto index = static_cast<size_t>(dtype);
   return index < std::size(kFacts) ? kFacts[index] : kFacts[0];

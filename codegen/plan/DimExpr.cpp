@@ -4,7 +4,7 @@
 
 namespace cleave::plan {
 
-/// Coefficient times its symbols.
+/// The coefficient times its symbols.
 static std::optional<int64_t> evaluate(const Term &term, llvm::ArrayRef<int64_t> symbols) {
   std::optional<int64_t> product = term.coefficient;
   for (uint32_t symbol : term.symbols) {
@@ -35,7 +35,7 @@ std::optional<int64_t> evaluate(const DimExpr &expr, llvm::ArrayRef<int64_t> sym
   return floorDivide(sum, expr.divisor);
 }
 
-// Without any symbol, an expression that names one has no value.
+// Without sizes, an expression with a symbol has no value.
 std::optional<int64_t> asConstant(const DimExpr &expr) { return evaluate(expr, {}); }
 
 std::optional<uint32_t> asSymbol(const DimExpr &expr) {
@@ -73,7 +73,7 @@ static std::string toString(const Term &term, llvm::ArrayRef<std::string> symbol
     text += text.empty() ? "" : "*";
     text += symbol < symbolNames.size() ? symbolNames[symbol] : "#" + std::to_string(symbol);
   }
-  // Unsigned, so that the lowest int64 has a size too.
+  // Unsigned, so that the lowest int64 has a magnitude, too.
   uint64_t magnitude = term.coefficient < 0 ? -static_cast<uint64_t>(term.coefficient) : term.coefficient;
   if (text.empty())
     return std::to_string(magnitude);

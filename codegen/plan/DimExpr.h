@@ -11,21 +11,21 @@
 
 namespace cleave::plan {
 
-/// The value of `expr` where symbol i has size `symbols[i]`; nothing when the expression is unknown (divisor
-/// 0), names a symbol that is not there, or leaves the range of int64.
+/// The value of `expr` for symbols of these sizes; nothing if the expression is unknown (divisor 0), names a
+/// missing symbol, or overflows int64.
 std::optional<int64_t> evaluate(const DimExpr &expr, llvm::ArrayRef<int64_t> symbols);
 
-/// The constant it is, if it names no symbol and is known.
+/// The constant, if the expression is known and names no symbol.
 std::optional<int64_t> asConstant(const DimExpr &expr);
 
-/// The symbol that it is, if it is nothing else.
+/// The symbol, if the expression is exactly one symbol.
 std::optional<uint32_t> asSymbol(const DimExpr &expr);
 
 DimExpr constantDim(int64_t value);
 DimExpr symbolDim(uint32_t symbol);
 DimExpr unknownDim();
 
-/// `batch*12`, `(seq + 1) / 2`, `768`, `?`.
+/// Text such as `batch*12`, `(seq + 1) / 2`, `768`, `?`.
 std::string toString(const DimExpr &expr, llvm::ArrayRef<std::string> symbolNames);
 
 } // namespace cleave::plan

@@ -11,7 +11,7 @@
 
 namespace cleave::plan {
 
-/// Of all that is below.
+/// Guards everything below.
 static std::mutex printing;
 static bool isOver = false;
 static std::atomic<bool> ownNote = false;
@@ -24,7 +24,7 @@ static void print(const std::string &lines, bool isLast) {
   isWithinLine->store(true);
   llvm::errs() << lines;
   isWithinLine->store(false);
-  // Nobody looks at it, and the program would fail for it as it ends.
+  // Otherwise the program would fail at exit because of an error that is ignored.
   llvm::errs().clear_error();
 }
 
@@ -40,7 +40,7 @@ void printLines(llvm::StringRef whose, llvm::StringRef text) {
 }
 
 namespace {
-/// Holds back what has no end of line yet.
+/// Buffers text up to its newline.
 class LineBuffer : public std::streambuf {
   int_type overflow(int_type character) override {
     const char byte = traits_type::to_char_type(character);
@@ -51,7 +51,7 @@ class LineBuffer : public std::streambuf {
   std::streamsize xsputn(const char *text, std::streamsize size) override {
     std::lock_guard lock(mutex);
     begun.append(text, size);
-    // A line that has no end is not held back for ever.
+    // Limit of the text that is buffered without a newline.
     constexpr size_t kLongest = 64 << 10;
     if (begun.size() > kLongest)
       begun += '\n';
@@ -68,7 +68,7 @@ class LineBuffer : public std::streambuf {
 } // namespace
 
 void takeStreams() {
-  // The streams are flushed after all else.
+  // Never freed, since the streams are flushed at the very end.
   static auto *buffer = new LineBuffer;
   std::cout.rdbuf(buffer);
   std::cerr.rdbuf(buffer);

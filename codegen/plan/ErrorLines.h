@@ -7,23 +7,21 @@
 
 namespace cleave::plan {
 
-/// Writes `line` and an end of line to the standard error. Lines of several threads do not mix. Errors of
-/// writing are ignored.
+/// Writes `line` and a newline to stderr. Lines of several threads do not mix. Write errors are ignored.
 void printLine(llvm::StringRef line);
 
-/// The same of each line of a text of others, with `whose` in front of each, as `model: `, and made
-/// printable.
+/// Writes each line of another program's text, made printable, with the prefix `whose`, such as `model: `.
 void printLines(llvm::StringRef whose, llvm::StringRef text);
 
-/// The same as printLine, for what the process says as it ends: from then on these print nothing.
+/// Writes a line as the process ends; all later calls of these functions print nothing.
 void printLastLine(llvm::StringRef line);
 
-/// From now on what libraries write to std::cout and std::cerr, in whatever thread, comes as lines of
-/// libtorch on the standard error: warnings of models in threads of their own do.
+/// From now on, redirects std::cout and std::cerr of all threads to stderr, as lines prefixed as libtorch's;
+/// models may print warnings from threads of their own.
 void takeStreams();
 
-/// From now on sets `isWithin` while a line is being written: a parent that shares it sees whether a killed
-/// child has left half a line. `isWithin` has to live as long as the process.
+/// From now on, sets `isWithin` while a line is being written, so that a parent that shares it sees whether a
+/// killed child left half a line. `isWithin` must live as long as the process.
 void noteLines(std::atomic<bool> &isWithin);
 
 } // namespace cleave::plan

@@ -1,4 +1,4 @@
-//===- InputFile.cpp - A file that somebody else wrote --------------------===//
+//===- InputFile.cpp - An untrusted input file ----------------------------===//
 #include "codegen/plan/InputFile.h"
 #include "llvm/Support/BLAKE3.h"
 #include <algorithm>
@@ -21,8 +21,8 @@ static constexpr std::errc kNoRegularFile = std::errc::invalid_argument, kBecame
 
 static std::error_code lastError() { return std::error_code(errno, std::generic_category()); }
 
-//===- What is mapped -----------------------------------------------------===//
-// Is read by signal handlers: no locks, no allocation, and no entry ever goes.
+//===- Mapped files -------------------------------------------------------===//
+// Signal handlers read this list: no locks, no allocation, and entries are never removed.
 
 namespace {
 struct Range {
@@ -81,17 +81,17 @@ void MappedFile::release(size_t offset, size_t size) const {
   madvise(base + start, offset + size - start, MADV_DONTNEED);
 }
 
-//===- One handle ---------------------------------------------------------===//
+//===- Input files --------------------------------------------------------===//
 
 ErrorOr<InputFile> InputFile::open(StringRef path) {
   const std::string name = path.str();
   struct stat facts;
-  // First, for opening a device can do something to it.
+  // Checked before opening, since opening a device can have effects.
   if (stat(name.c_str(), &facts) != 0)
     return lastError();
   if (!S_ISREG(facts.st_mode))
     return std::make_error_code(kNoRegularFile);
-  // Not to wait for a writer, should it have become a named pipe.
+  // Non-blocking, in case the path has become a named pipe meanwhile.
   const int handle = ::open(name.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
   if (handle < 0)
     return lastError();

@@ -1,7 +1,7 @@
-//===- InputFile.h - A file that somebody else wrote ------------*- C++ -*-===//
+//===- InputFile.h - An untrusted input file --------------------*- C++ -*-===//
 //
-// A file is opened once. Its kind, its length, its checksum and its contents all come from that one handle,
-// so that another file that takes its name meanwhile is never read.
+// A file is opened once. Its kind, length, checksum and contents all come from that one descriptor, so a file
+// that replaces it meanwhile is never read.
 //
 //===----------------------------------------------------------------------===//
 #ifndef CLEAVE_CODEGEN_PLAN_INPUTFILE_H
@@ -18,8 +18,8 @@
 
 namespace cleave::plan {
 
-/// A whole file in memory, private to this process and writable (copy on write): pages that nobody reads are
-/// never loaded. Whoever truncates the file takes pages away, and reading those is a SIGBUS.
+/// A memory-mapped file, private to this process and writable (copy on write). Pages that are never read are
+/// never loaded. If the file is truncated, reading the lost pages raises SIGBUS.
 class MappedFile {
 public:
   ~MappedFile();
@@ -27,7 +27,7 @@ public:
   MappedFile &operator=(const MappedFile &) = delete;
   uint8_t *data() const { return base; }
   llvm::ArrayRef<uint8_t> bytes() const { return {base, length}; }
-  /// Forgets the pages of [offset, offset+size), which nobody has written to, until they are read again.
+  /// Drops the pages of [offset, offset+size), which must not have been written, until they are read again.
   void release(size_t offset, size_t size) const;
 
 private:
@@ -38,13 +38,13 @@ private:
   const size_t length;
 };
 
-/// The path of the mapped file that `address` is in; null where it is in none. Safe in signal handlers.
+/// Path of the mapped file that contains `address`; null if none does. Safe in signal handlers.
 const char *mappedFileAt(const void *address);
 
-/// A regular file that is open for reading.
+/// A regular file opened for reading.
 class InputFile {
 public:
-  /// `invalid_argument` for what is there and is no regular file, which is never waited for.
+  /// `invalid_argument` if the path is no regular file; such a path never blocks.
   static llvm::ErrorOr<InputFile> open(llvm::StringRef path);
   InputFile(InputFile &&other) : path(std::move(other.path)), handle(other.handle), length(other.length) {
     other.handle = -1;
@@ -52,18 +52,20 @@ public:
   ~InputFile();
 
   const std::string &name() const { return path; }
-  /// When it was opened.
+  /// Length when the file was opened.
   uint64_t bytes() const { return length; }
-  /// Of its `bytes`. Fails where it has become shorter. Its pages are not kept resident.
+  /// Digest of the first `bytes()` bytes, without keeping pages resident. Fails if the file has become
+  /// shorter.
   llvm::ErrorOr<Digest> digest() const;
-  /// A copy, which nobody can change any more. Fails where the file has become shorter.
+  /// A copy of the content, which later changes of the file do not affect. Fails if the file has become
+  /// shorter.
   llvm::ErrorOr<std::unique_ptr<llvm::MemoryBuffer>> read() const;
-  /// Not of an empty file.
+  /// Maps the file; it must not be empty.
   llvm::ErrorOr<std::shared_ptr<MappedFile>> map() const;
 
 private:
   InputFile(llvm::StringRef path, int handle) : path(path), handle(handle) {}
-  /// Fills `piece` with what is at `offset`.
+  /// Fills `piece` with the bytes from `offset` on.
   std::error_code readAt(llvm::MutableArrayRef<char> piece, uint64_t offset) const;
 
   std::string path;
@@ -71,7 +73,7 @@ private:
   uint64_t length = 0;
 };
 
-/// What an InputFile's error says: `it is no regular file`, `Permission denied`, `it became shorter while it
+/// Text of an InputFile's error: `it is no regular file`, `Permission denied`, `it became shorter while it
 /// was read`.
 std::string describeInputError(std::error_code error);
 

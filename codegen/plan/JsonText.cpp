@@ -1,4 +1,4 @@
-//===- JsonText.cpp - JSON that people read -------------------------------===//
+//===- JsonText.cpp - JSON text for people --------------------------------===//
 #include "codegen/plan/JsonText.h"
 #include "codegen/plan/Printable.h"
 #include "llvm/ADT/STLExtras.h"

@@ -1,4 +1,4 @@
-//===- JsonText.h - JSON that people read -----------------------*- C++ -*-===//
+//===- JsonText.h - JSON text for people ------------------------*- C++ -*-===//
 #ifndef CLEAVE_CODEGEN_PLAN_JSONTEXT_H
 #define CLEAVE_CODEGEN_PLAN_JSONTEXT_H
 
@@ -7,14 +7,14 @@
 
 namespace cleave::plan {
 
-/// With as many digits of 15 to 17 as it takes to read the number again: `0.9`, where LLVM's JSON has
-/// 0.90000000000000002.
+/// The number with the fewest digits, 15 to 17, that read back as the same number: `0.9`, where LLVM's JSON
+/// writes 0.90000000000000002.
 /// \param number  finite.
 std::string numberText(double number);
 
-/// JSON text with the members of objects sorted by key. Numbers are written by numberText. Characters that a
-/// terminal would obey are escaped as `\uNNNN` (printableJson).
-/// \param indent  spaces a level; 0: one line.
+/// JSON text with the members of objects sorted by key, and numbers written by numberText. Control characters
+/// that terminals obey are escaped as `\uNNNN` (printableJson).
+/// \param indent  spaces per level; 0 for one line.
 std::string jsonText(const llvm::json::Value &value, unsigned indent);
 
 } // namespace cleave::plan

@@ -1,4 +1,4 @@
-//===- OperatorName.cpp - Which operators a plan may call -----------------===//
+//===- OperatorName.cpp - Operators that a plan may call ------------------===//
 #include "codegen/plan/OperatorName.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
@@ -8,7 +8,7 @@ namespace cleave::plan {
 
 using llvm::StringRef;
 
-/// Written by `make operators` from what hostile calls of each came to: full names, sorted.
+/// Written by `make operators` from the results of hostile calls of each operator: full names, sorted.
 static constexpr StringRef kListed[] = {
 #include "codegen/plan/AllowedOperators.inc"
 };
@@ -25,23 +25,23 @@ bool isOperatorName(StringRef name) {
 }
 
 bool isOperatorListed(StringRef name) {
-  // Ours, which check their arguments themselves.
+  // Cleave's own operators check their arguments themselves.
   return name.starts_with("spmd::") || std::binary_search(std::begin(kListed), std::end(kListed), name);
 }
 
 bool isAnyOverloadListed(StringRef name) {
-  // A name comes before its overloads, and nothing between.
+  // A name sorts directly before its overloads.
   const auto *found = std::lower_bound(std::begin(kListed), std::end(kListed), name);
   return name.starts_with("spmd::") || (found != std::end(kListed) && found->split('.').first == name);
 }
 
 bool isOfListedNamespace(StringRef name) {
-  // The first that is not before `namespace::`.
+  // The first name that does not sort before `namespace::`.
   const StringRef prefix = name.take_front(name.find("::") + 2);
   const auto *found = std::lower_bound(std::begin(kListed), std::end(kListed), prefix);
   return found != std::end(kListed) && found->starts_with(prefix);
 }
 
-bool isExchange(StringRef name) { return name.starts_with("spmd::") && name != "spmd::shard"; }
+bool isCollective(StringRef name) { return name.starts_with("spmd::") && name != "spmd::shard"; }
 
 } // namespace cleave::plan

@@ -1,4 +1,4 @@
-//===- OutputBroker.cpp - Another process that writes this one's outputs --===//
+//===- OutputBroker.cpp - A process that writes the outputs of another ----===//
 #include "codegen/plan/OutputBroker.h"
 #include "codegen/plan/OutputProtocol.h"
 #include "llvm/Support/FileSystem.h"
@@ -18,9 +18,10 @@ using llvm::Error;
 using llvm::Expected;
 using llvm::StringRef;
 
-/// The one that this process' outputs are made by, and the one that it has started. Read by signal handlers.
+/// `used`: the broker that makes this process' outputs. `started`: the broker that this process has started.
+/// Read by signal handlers.
 static std::atomic<OutputBroker *> used = nullptr, started = nullptr;
-/// In the process that serves: its end of the connection.
+/// In the broker process: its end of the connection.
 static int served = -1;
 
 struct OutputBroker::Answer : OutputMessage {
@@ -48,8 +49,8 @@ OutputBroker::~OutputBroker() {
     used = nullptr;
 }
 
-/// In the process that serves: ends it once its parent has ended, though others may hold the connection.
-/// \returns whether the parent is still there.
+/// In the broker process: ends it once its parent has ended, though other processes may hold the connection.
+/// \returns whether the parent is still alive.
 static bool endWith(pid_t parent) {
   std::signal(SIGUSR1, [](int) { shutdown(served, SHUT_RDWR); });
   prctl(PR_SET_PDEATHSIG, SIGUSR1);
@@ -61,7 +62,8 @@ Error OutputBroker::serve() {
   if (child < 0)
     return llvm::createStringError("cannot start a process: %s", std::strerror(errno));
   if (child == 0) {
-    // What ends the other process ends this one, a moment later; a signal to all of them must not come first.
+    // A signal that ends the other process ends this one a moment later; a signal to the process group must
+    // not come first.
     setsid();
     for (int signal : {SIGINT, SIGTERM, SIGHUP, SIGPIPE})
       std::signal(signal, SIG_IGN);
@@ -83,7 +85,7 @@ void OutputBroker::use() {
 }
 
 void OutputBroker::finish() {
-  // Also for processes that have inherited this end: nobody waits for them.
+  // Also for processes that have inherited this end, which nobody waits for.
   if (process > 0)
     shutdown(client, SHUT_RDWR);
   closeOnce(client);
@@ -104,13 +106,13 @@ OutputBroker *OutputBroker::of(StringRef path) {
   OutputBroker *broker = used;
   if (!broker)
     return nullptr;
-  // Files of the plan are made in its folder, in which this process may.
+  // This process may create files in the plan's folder itself.
   const bool isOfPlan = !broker->planFolder.empty() && path.starts_with(broker->planFolder);
   return isOfPlan ? nullptr : broker;
 }
 
 OutputBroker::Answer OutputBroker::ask(char kind, int ticket, StringRef path) {
-  // One question at a time.
+  // One request at a time.
   static std::mutex asking;
   std::lock_guard lock(asking);
   Answer answer;

@@ -1,4 +1,4 @@
-//===- OutputBroker.h - Another process that writes this one's outputs -*- C++ -*-===//
+//===- OutputBroker.h - A process that writes the outputs of another -*- C++ -*-===//
 #ifndef CLEAVE_CODEGEN_PLAN_OUTPUTBROKER_H
 #define CLEAVE_CODEGEN_PLAN_OUTPUTBROKER_H
 
@@ -12,53 +12,53 @@
 
 namespace cleave::plan {
 
-/// What a command was told to write, as the command line has it.
+/// Outputs of a command, as given on its command line.
 struct OutputPaths {
-  /// A plan's folder; empty: none.
+  /// Folder of the plan; empty if there is none.
   std::string plan;
-  /// A folder for the IR after each pass, `01-canonicalize.mlir`; empty: none.
+  /// Folder for the IR after each pass, such as `01-canonicalize.mlir`; empty if there is none.
   std::string ir;
   std::vector<std::string> files;
 
   bool empty() const { return plan.empty() && ir.empty() && files.empty(); }
 };
 
-/// A process beside one that may not write where its outputs go (sandbox/Sandbox.h). It makes them under
-/// temporary names, lends them to the other process, which fills them, and puts them in place when that says
-/// so: these paths and no others. What is not in place when the other has ended, or the one that started it,
-/// is removed.
+/// A process that makes the outputs of another one, which is sandboxed and may not write where they go
+/// (sandbox/Sandbox.h). It makes them under temporary names, lends them to the sandboxed process, which fills
+/// them, and renames them into place on its request: these paths and no others. It removes outputs that are
+/// not in place when the sandboxed process, or the one that started it, has ended.
 ///
-/// AtomicFile and OutputDirectory ask it where `use` was called, so that whoever writes outputs need not
-/// know.
+/// After `use`, AtomicFile and OutputDirectory call the broker, so code that writes outputs need not know of
+/// it.
 class OutputBroker {
 public:
-  /// Connects the two, which are started then: `serve` and `use` are called by the process that starts them,
-  /// or by two children of it.
+  /// Makes the connection. `serve` and `use` are then called by this process, or by two children of it.
   static llvm::Expected<std::unique_ptr<OutputBroker>> create(OutputPaths paths);
   ~OutputBroker();
 
-  /// Starts the process. To be called while this one has one thread.
+  /// Starts the broker process. Must be called while this process has a single thread.
   llvm::Error serve();
-  /// From now on this process' outputs are made there.
+  /// From now on, outputs of this process are made by the broker.
   void use();
-  /// Lets the process end, which removes what is not in place, and waits for it. Safe in signal handlers.
+  /// Lets the broker process end, which removes unfinished outputs, and waits for it. Safe in signal
+  /// handlers.
   void finish();
-  /// The same for the one that this process has started, if any.
+  /// `finish` for the broker that this process has started, if any.
   static void finishOwn();
 
-  /// The one that makes `path`; null: this process does.
+  /// The broker that makes `path`; null if this process makes it.
   static OutputBroker *of(llvm::StringRef path);
-  /// Makes a folder for IR, there or here, and those that it is in.
+  /// Makes a folder for IR and its parents, in the broker or in this process.
   static llvm::Error makeIrFolder(llvm::StringRef path);
 
-  /// An empty file that becomes `path`, open for writing.
+  /// A new file, open for writing, that becomes `path` on commit.
   struct File {
     int descriptor, ticket;
   };
   llvm::Expected<File> makeFile(llvm::StringRef path);
   llvm::Error commitFile(int ticket);
   void dropFile(int ticket);
-  /// The folder in which the plan is written. It is there from the first call on.
+  /// The folder to write the plan in; made by the first call.
   llvm::Expected<std::string> makePlanFolder();
   llvm::Error commitPlan();
 
@@ -69,10 +69,10 @@ private:
   Answer ask(char kind, int ticket = -1, llvm::StringRef path = "");
 
   const OutputPaths paths;
-  // Signal handlers close and wait, whatever this thread or others are doing.
-  /// Ends of the connection; -1 once closed.
+  // Atomic because signal handlers close and wait, whatever threads are doing.
+  /// The two ends of the connection; -1 once closed.
   std::atomic<int> client, server;
-  /// That serves; 0 in all but the one that started it.
+  /// The broker process; 0 except in the process that started it.
   std::atomic<pid_t> process = 0;
   std::string planFolder;
 };

@@ -32,7 +32,7 @@ static Error forEachEntry(StringRef directory, EntryVisitor visit) {
   return Error::success();
 }
 
-/// Whether `entry` is a file that a plan's folder has: no link, no folder.
+/// True if `entry` is a regular file that a plan's folder may have.
 static bool isOfPlan(StringRef entry) {
   llvm::sys::fs::file_status status;
   return isPlanFileName(llvm::sys::path::filename(entry)) &&
@@ -40,9 +40,9 @@ static bool isOfPlan(StringRef entry) {
          status.type() == llvm::sys::fs::file_type::regular_file;
 }
 
-/// Fails unless `path` is free, an empty directory, or holds a plan and nothing else: what is replaced is
-/// deleted.
-/// \param name  what it is called in the error.
+/// Fails unless `path` is free, an empty directory, or holds a plan and nothing else, since it will be
+/// replaced and deleted.
+/// \param name  its name in the error.
 static Error checkReplaceable(StringRef path, StringRef name) {
   if (!llvm::sys::fs::exists(path))
     return Error::success();
@@ -68,13 +68,13 @@ static Error checkReplaceable(StringRef path, StringRef name) {
   return empty || hasPlan ? Error::success() : refuse("it holds no " + llvm::Twine(kPlanFileName));
 }
 
-/// Puts `temporary` in the place of the directory `final`, whose contents then stand under `temporary`.
+/// Exchanges `temporary` and the directory `final`, whose old contents are then under `temporary`.
 static int exchangeNames(const std::string &temporary, const std::string &final) {
   if (renameat2(AT_FDCWD, temporary.c_str(), AT_FDCWD, final.c_str(), RENAME_EXCHANGE) == 0)
     return 0;
   if (errno != EINVAL && errno != ENOSYS)
     return errno;
-  // The file system cannot exchange names; for a moment there is neither plan.
+  // If the file system cannot exchange names, neither plan is there for a moment.
   std::string old = temporary + "-old";
   if (std::rename(final.c_str(), old.c_str()) != 0)
     return errno;
@@ -121,7 +121,7 @@ Expected<OutputDirectory> OutputDirectory::create(StringRef finalPath) {
   return OutputDirectory(std::move(*temporary), std::move(*final), /*isLent=*/false);
 }
 
-/// Files of a plan are put in place; what else somebody made there is not.
+/// Syncs a file of a plan; fails on any other file in the directory.
 static Error syncFile(StringRef path) {
   if (!isOfPlan(path))
     return llvm::createStringError("'" + path + "' is no file of a plan; a plan has nothing else");
@@ -131,7 +131,7 @@ static Error syncFile(StringRef path) {
 Error OutputDirectory::replace() {
   if (int error = exchangeNames(temporary, final))
     return cannotWrite(final, error);
-  // Somebody may have put more there since it was looked at.
+  // Files may have been added since the check.
   if (Error error = checkReplaceable(temporary, final)) {
     if (exchangeNames(temporary, final) != 0)
       keepTemporary(std::exchange(temporary, {}));

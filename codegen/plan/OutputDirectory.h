@@ -9,10 +9,10 @@
 namespace cleave::plan {
 
 /// A directory written under a temporary name beside its final one. `commit` syncs every file and the
-/// directory and renames it into place, replacing an older plan there; destroyed without commit, it leaves
-/// nothing behind. On SIGINT, SIGTERM and SIGHUP it is removed as well, and what a killed process left behind
-/// by the next output to the same folder. Refuses to replace anything that is not a plan directory or empty.
-/// Where another process makes outputs (OutputBroker), that one does this.
+/// directory, and renames it into place, replacing an older plan; if destroyed without commit, it leaves
+/// nothing behind. SIGINT, SIGTERM and SIGHUP remove it, too; what a killed process left behind is removed by
+/// the next output to the same folder. Refuses to replace anything but a plan directory or an empty one. If
+/// another process makes outputs (OutputBroker), that process does all this.
 class OutputDirectory {
 public:
   static llvm::Expected<OutputDirectory> create(llvm::StringRef finalPath);
@@ -20,22 +20,22 @@ public:
   OutputDirectory &operator=(OutputDirectory &&) = delete;
   ~OutputDirectory();
 
-  /// Where to write, until commit.
+  /// Where to write until commit.
   const std::string &path() const { return temporary; }
   llvm::Error commit();
 
 private:
   OutputDirectory(std::string temporary, std::string final, bool isLent);
-  /// Puts it in the place of what is there, and removes that.
+  /// Exchanges it with the old directory, and removes that.
   llvm::Error replace();
-  /// Another process made it, and puts it in place.
+  /// True if another process made it and puts it in place.
   bool isLent;
-  /// Tells other processes that this one lives; -1: none has to know.
+  /// Lock that tells other processes that this one is alive; -1 if not needed.
   int lock;
   std::string temporary, final;
 };
 
-/// The same for one file: written to a temporary name, synced, renamed.
+/// Writes one file in the same way: to a temporary name, synced, renamed.
 llvm::Error writeFileAtomically(llvm::StringRef path, llvm::StringRef contents);
 
 } // namespace cleave::plan

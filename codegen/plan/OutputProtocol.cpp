@@ -1,4 +1,4 @@
-//===- OutputProtocol.cpp - What is said to the process that writes outputs ---===//
+//===- OutputProtocol.cpp - Messages to the process that writes outputs ---===//
 #include "codegen/plan/OutputProtocol.h"
 #include <cerrno>
 #include <cstring>
@@ -9,13 +9,13 @@
 namespace cleave::plan {
 
 namespace {
-/// As it is sent: whole, or not at all.
+/// The wire format of a message, sent whole or not at all.
 struct Packet {
   char kind;
   int ticket;
   char text[8192];
 };
-/// Room for one descriptor, and for another where the header's alignment leaves it.
+/// Space for one descriptor, and for a second one that alignment may leave room for.
 union Control {
   cmsghdr header;
   char bytes[CMSG_SPACE(sizeof(int))];
@@ -46,7 +46,7 @@ bool sendMessage(int socket, const OutputMessage &message) {
   return sent >= 0;
 }
 
-/// Takes the first descriptor that came along, and closes those that nobody asked for.
+/// Takes the first descriptor that was received, and closes unexpected ones.
 static void takeDescriptors(msghdr &whole, OutputMessage &message) {
   for (cmsghdr *header = CMSG_FIRSTHDR(&whole); header; header = CMSG_NXTHDR(&whole, header)) {
     if (header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS)

@@ -1,4 +1,4 @@
-//===- OutputProtocol.h - What is said to the process that writes outputs -*- C++ -*-===//
+//===- OutputProtocol.h - Messages to the process that writes outputs -*- C++ -*-===//
 #ifndef CLEAVE_CODEGEN_PLAN_OUTPUTPROTOCOL_H
 #define CLEAVE_CODEGEN_PLAN_OUTPUTPROTOCOL_H
 
@@ -6,22 +6,22 @@
 
 namespace cleave::plan {
 
-/// One message, either way: a request and what it is about, or its result.
+/// A message in either direction: a request with its subject, or a result.
 struct OutputMessage {
   enum Kind : char { MakeFile, CommitFile, DropFile, MakePlan, CommitPlan, MakeIr, Done, Failed };
   char kind = Done;
   int ticket = -1;
-  /// A path, or why it failed.
+  /// A path, or the reason of a failure.
   std::string text;
-  /// Goes along with the message, or -1. Whoever receives one owns it.
+  /// Descriptor passed with the message, or -1. The receiver owns it.
   int descriptor = -1;
 };
 
-/// False where the other end is gone.
+/// Both return false if the other end has closed.
 bool sendMessage(int socket, const OutputMessage &message);
 bool receiveMessage(int socket, OutputMessage &message);
 
-/// Does what the other end asks, until that is gone. What it asks is not trusted.
+/// Serves requests until the other end closes. Requests are untrusted.
 void serveOutputs(int socket, const OutputPaths &paths);
 
 } // namespace cleave::plan

@@ -36,7 +36,7 @@ private:
 };
 } // namespace
 
-/// More than this are under way at no time; so a process that asks without end gets no further.
+/// Limit of open files; stops a process that requests files without end.
 static constexpr size_t kMostFiles = 8;
 
 static OutputMessage failed(const llvm::Twine &why) { return {OutputMessage::Failed, -1, why.str()}; }
@@ -45,7 +45,7 @@ static OutputMessage resultOf(Error error) {
   return error ? failed(toString(std::move(error))) : OutputMessage();
 }
 
-/// `01-canonicalize.mlir`.
+/// A name such as `01-canonicalize.mlir`.
 static bool isIrName(StringRef name) {
   return name.consume_back(".mlir") && name.size() > 3 && llvm::isDigit(name[0]) && llvm::isDigit(name[1]) &&
          llvm::all_of(name, [](char c) { return llvm::isAlnum(c) || c == '-'; });

@@ -1,7 +1,7 @@
 //===- Plan.h - The plan in memory ------------------------------*- C++ -*-===//
 //
-// The plan is what codegen makes and the runtime executes. plan.fbs is its one definition; the structs here
-// are what flatc generates from it, under shorter names.
+// The plan is the output of codegen and the input of the runtime. plan.fbs is its only definition; the
+// structs here are generated from it by flatc, under shorter names.
 //
 //===----------------------------------------------------------------------===//
 #ifndef CLEAVE_CODEGEN_PLAN_PLAN_H
@@ -54,9 +54,9 @@ using Weight = wire::WeightT;
 using LinkOverride = wire::LinkOverrideT;
 using WeightShard = wire::WeightShardT;
 
-/// The ways to use devices that were weighed, as a plan has them.
+/// The configurations that a search compared, as a plan stores them.
 using Alternatives = std::vector<std::unique_ptr<Alternative>>;
-/// Of a search among more, the fastest.
+/// Limit of the alternatives in a plan; a larger search stores the fastest.
 inline constexpr size_t kMaxAlternatives = 4096;
 
 } // namespace cleave::plan

@@ -1,4 +1,4 @@
-//===- PlanFacts.cpp - What follows from a plan ---------------------------===//
+//===- PlanFacts.cpp - Derived facts of a plan ----------------------------===//
 #include "codegen/plan/PlanFacts.h"
 #include "codegen/plan/Batch.h"
 #include "codegen/plan/DimExpr.h"
@@ -33,7 +33,7 @@ std::vector<CollectiveFact> collectivesOf(const Plan &plan) {
     for (const auto &block : program->blocks)
       for (const auto &instruction : block->instructions)
         if (program->tp_rank == 0 && instruction->kind == InstructionKind::Call &&
-            isExchange(plan.operators[instruction->op]))
+            isCollective(plan.operators[instruction->op]))
           facts.push_back({llvm::StringRef(plan.operators[instruction->op]).split("::").second.str(),
                            plan.paths[instruction->path], program->stage,
                            bytesOfSlot(*program, instruction->operands.front(),
@@ -63,7 +63,7 @@ std::vector<int64_t> weightBytesOfStages(const Plan &plan) {
 
 //===- Modules ------------------------------------------------------------===//
 
-/// `h.1` of `h#2.1`, which is that of the second call.
+/// `h.1` for `h#2.1`, the path of a second call.
 static std::string withoutCalls(llvm::StringRef path) {
   llvm::SmallVector<llvm::StringRef> names;
   path.split(names, '.');
@@ -72,12 +72,13 @@ static std::string withoutCalls(llvm::StringRef path) {
   return llvm::join(names, ".");
 }
 
-/// The module that a weight is of.
+/// The module that has the weight.
 static llvm::StringRef moduleOf(llvm::StringRef weight) {
   return weight.contains('.') ? weight.rsplit('.').first : llvm::StringRef();
 }
 
-/// Whether Stage.ops counts it: what builds or takes apart lists, tuples and dicts is none.
+/// True if Stage.ops counts the instruction; construction and unpacking of lists, tuples and dicts do not
+/// count.
 static bool isOperation(const Instruction &instruction) {
   switch (instruction.kind) {
   case InstructionKind::List:
@@ -91,7 +92,7 @@ static bool isOperation(const Instruction &instruction) {
 }
 
 namespace {
-/// The modules of one stage by path.
+/// By path: the modules of one stage.
 class ModuleShares {
 public:
   ModuleShare &operator[](llvm::StringRef path) {
@@ -117,7 +118,8 @@ std::vector<std::vector<ModuleShare>> modulesOfStages(const Plan &plan) {
           ++modules[program->stage][withoutCalls(plan.paths[instruction->path])].ops;
   for (auto [weight, users] : llvm::zip(plan.weights, stagesOfWeights(plan)))
     for (uint32_t stage : users)
-      modules[stage][moduleOf(weight->name)].weightBytes += bytesOf(*weight, plan.stages[stage]->ranks.front());
+      modules[stage][moduleOf(weight->name)].weightBytes +=
+          bytesOf(*weight, plan.stages[stage]->ranks.front());
   std::vector<std::vector<ModuleShare>> result;
   for (ModuleShares &shares : modules)
     result.push_back(shares.take());
@@ -129,7 +131,8 @@ std::vector<std::vector<ModuleShare>> modulesOfStages(const Plan &plan) {
 std::vector<int64_t> microbatchSizes(const Plan &plan, uint32_t signature) {
   std::vector<int64_t> sizes = tracedSizes(*plan.signatures[signature]);
   if (int32_t batch = plan.signatures[signature]->batch; batch >= 0)
-    sizes[batch] = llvm::divideCeil(uint64_t(sizes[batch]), microbatchesOfAll(plan, scheduleOf(plan, signature)));
+    sizes[batch] =
+        llvm::divideCeil(uint64_t(sizes[batch]), microbatchesOfAll(plan, scheduleOf(plan, signature)));
   return sizes;
 }
 
@@ -149,7 +152,8 @@ std::optional<int64_t> bytesOfSlot(const Program &program, uint32_t slot, llvm::
   return std::nullopt;
 }
 
-int64_t bytesOf(const Plan &plan, uint32_t signature, const Transfer &transfer, llvm::ArrayRef<int64_t> symbols) {
+int64_t bytesOf(const Plan &plan, uint32_t signature, const Transfer &transfer,
+                llvm::ArrayRef<int64_t> symbols) {
   int64_t bytes = 0;
   for (const auto &program : plan.programs)
     if (program->signature == signature && program->stage == transfer.to && program->tp_rank == 0)
@@ -163,7 +167,7 @@ double bubbleByFormula(const Plan &plan, int64_t microbatches) {
   return (places - 1) / (work + places - 1);
 }
 
-//===- The rest -----------------------------------------------------------===//
+//===- Other facts --------------------------------------------------------===//
 
 std::vector<std::string> dimensionsOf(const Signature &signature, const TensorType &type) {
   std::vector<std::string> names, dimensions;

@@ -1,7 +1,6 @@
-//===- PlanFacts.h - What follows from a plan -------------------*- C++ -*-===//
+//===- PlanFacts.h - Derived facts of a plan --------------------*- C++ -*-===//
 //
-// The plan's tables say each thing once; these functions put together what a reader asks for. Plans are
-// valid.
+// The plan's tables say each thing once; these functions derive what readers ask for. Plans must be valid.
 //
 //===----------------------------------------------------------------------===//
 #ifndef CLEAVE_CODEGEN_PLAN_PLANFACTS_H
@@ -17,74 +16,74 @@
 
 namespace cleave {
 
-/// A call between the ranks of a tensor group, which each micro-batch makes once.
+/// A collective in a tensor-parallel group, called once per micro-batch.
 struct CollectiveFact {
   std::string kind, path;
   uint32_t stage;
-  /// Of what one rank gives, at the traced sizes; nothing where they are not known.
+  /// Bytes of one rank's operand at the example sizes; nothing if unknown.
   std::optional<int64_t> bytes;
 };
 
-/// Those of tensor rank 0, in program order.
+/// Collectives of tensor-parallel rank 0, in program order.
 std::vector<CollectiveFact> collectivesOf(const plan::Plan &plan);
 
-/// Per weight: the stages whose programs use it, ascending.
+/// By weight: the stages whose programs use it, ascending.
 std::vector<std::vector<uint32_t>> stagesOfWeights(const plan::Plan &plan);
 
-/// Bytes of the weights that one device of each stage holds for it.
+/// By stage: bytes of its weights on one device.
 std::vector<int64_t> weightBytesOfStages(const plan::Plan &plan);
 
-/// What a stage does of one module and holds for it, without the module's submodules.
+/// A module's share of a stage, without the module's submodules.
 struct ModuleShare {
-  /// The empty one is the model itself; every call of a shared module counts to the one path.
+  /// Empty for the model itself. All calls of a shared module count under one path.
   std::string path;
   uint32_t ops = 0;
   int64_t weightBytes = 0;
 };
-/// Per stage: its modules in program order, those that only hold weights last. Operations are those of the
-/// first signature, and sum to Stage.ops as weights do to weightBytesOfStages.
+/// By stage: its modules in program order; modules that only hold weights come last. Operations are those of
+/// the first signature; they sum to Stage.ops, and weights to weightBytesOfStages.
 std::vector<std::vector<ModuleShare>> modulesOfStages(const plan::Plan &plan);
 
-/// What the symbols of a signature are in its largest micro-batch, traced.
+/// By symbol of a signature: its size in the largest micro-batch of the example inputs.
 std::vector<int64_t> microbatchSizes(const plan::Plan &plan, uint32_t signature);
 
-/// Bytes of the values of a transfer where the signature's symbols have the sizes `symbols`; values of
-/// unknown type count nothing.
+/// Bytes of a transfer's values for symbols of these sizes; a value of unknown type counts 0.
 int64_t bytesOf(const plan::Plan &plan, uint32_t signature, const plan::Transfer &transfer,
                 llvm::ArrayRef<int64_t> symbols);
 
-/// Bytes of what is in the slot where the symbols have the sizes `symbols`; nothing when that is not known.
+/// Bytes of the slot's value for symbols of these sizes; nothing if unknown.
 std::optional<int64_t> bytesOfSlot(const plan::Program &program, uint32_t slot,
                                    llvm::ArrayRef<int64_t> symbols);
 
-/// Each dimension as `inspect` shows it: `768`, `batch`, `seq + 1`, `?`.
+/// By dimension: its text in `inspect`, such as `768`, `batch`, `seq + 1`, `?`.
 std::vector<std::string> dimensionsOf(const plan::Signature &signature, const plan::TensorType &type);
 
-/// Of the tensor rank that takes most memory; null when the plan predicts nothing for the stage.
+/// Prediction for the tensor-parallel rank that takes most memory; null if the plan predicts nothing for the
+/// stage.
 const plan::Prediction *predictionOf(const plan::Plan &plan, uint32_t stage);
-/// Of one tensor rank.
+/// Prediction for one tensor-parallel rank.
 const plan::Prediction *predictionOf(const plan::Plan &plan, uint32_t stage, uint32_t tensorRank);
 
 /// The first schedule of a signature.
 const plan::Schedule &scheduleOf(const plan::Plan &plan, uint32_t signature);
 
-/// Share of the ranks' time in which they wait while one request has them to itself and all stages take
-/// equally long: (p-1) / (v m + p-1) for p ranks of v stages and m micro-batches (Narayanan et al. 2021).
+/// The pipeline's bubble fraction for one request at a time and equal stages: (p-1) / (v m + p-1) for p ranks
+/// of v stages and m micro-batches (Narayanan et al. 2021).
 double bubbleByFormula(const plan::Plan &plan, int64_t microbatches);
 
-/// `cpu:0`; what the machine that the plan was compiled for calls the rank's device.
+/// Name of the rank's device in the machine that the plan was compiled for, such as `cpu:0`.
 std::string deviceOf(const plan::Plan &plan, uint32_t rank);
 
-/// Bytes that the rank's device has; nothing where that is not known, or not limited.
+/// Memory of the rank's device, in bytes; nothing if unknown or not limited.
 std::optional<int64_t> memoryLimitOf(const plan::Plan &plan, uint32_t rank);
 
-/// How even the predicted seconds of the stages are.
+/// Balance of the predicted seconds of the stages.
 struct Balance {
   double slowest = 0, mean = 0;
-  /// slowest / mean; 1 is even.
+  /// slowest / mean; 1 if the stages are even.
   double ratio() const { return mean > 0 ? slowest / mean : 1; }
 };
-/// Nothing when a stage has no prediction.
+/// Nothing if a stage has no prediction.
 std::optional<Balance> balanceOf(const plan::Plan &plan);
 
 } // namespace cleave

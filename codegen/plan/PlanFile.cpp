@@ -22,7 +22,7 @@ namespace endian = llvm::support::endian;
 
 static constexpr uint8_t kMagic[8] = {'C', 'L', 'E', 'A', 'V', 'E', '\r', '\n'};
 static constexpr size_t kVersionAt = 8, kPayloadBytesAt = 16, kDigestAt = 32, kHeaderBytes = 64;
-/// The most that FlatBuffers' verifier takes.
+/// Limit of FlatBuffers' verifier.
 static constexpr uint64_t kMaxPayloadBytes = FLATBUFFERS_MAX_BUFFER_SIZE - 1;
 static constexpr StringRef kRemedy = "; compile the model again";
 
@@ -69,7 +69,7 @@ std::vector<uint8_t> encode(const Plan &plan) {
   return bytes;
 }
 
-/// The payload, once header, length and checksum have been found in order.
+/// The payload, after a check of header, length and checksum.
 static Expected<ArrayRef<uint8_t>> checkHeader(ArrayRef<uint8_t> bytes) {
   auto refuse = [](const Twine &what) { return llvm::createStringError(what); };
   if (bytes.size() < sizeof(kMagic) || !std::equal(std::begin(kMagic), std::end(kMagic), bytes.begin()))
@@ -96,19 +96,19 @@ static Expected<ArrayRef<uint8_t>> checkHeader(ArrayRef<uint8_t> bytes) {
   return payload;
 }
 
-/// Unpacks a payload whose checksum fits, which still may come from anyone.
+/// Unpacks a payload with a correct checksum, which may still be hostile.
 static Expected<std::unique_ptr<Plan>> unpack(ArrayRef<uint8_t> payload) {
   if (payload.empty() || payload.size() > kMaxPayloadBytes)
     return llvm::createStringError("it is empty, or larger than " + Twine(kMaxPayloadBytes) + " bytes" +
                                    kRemedy);
-  // Fields are read in place, at their alignment.
+  // Fields are read in place and must be aligned.
   std::vector<uint64_t> aligned((payload.size() + 7) / 8);
   std::memcpy(aligned.data(), payload.data(), payload.size());
   auto *buffer = reinterpret_cast<const uint8_t *>(aligned.data());
   if (Error error = checkUnpacking(buffer, payload.size()))
     return llvm::createStringError(toString(std::move(error)) + kRemedy);
   flatbuffers::Verifier::Options options;
-  // Both have been looked at.
+  // Both were checked above.
   options.max_depth = options.max_tables = std::numeric_limits<flatbuffers::uoffset_t>::max();
   flatbuffers::Verifier verifier(buffer, payload.size(), options);
   if (!wire::VerifyPlanBuffer(verifier))
@@ -143,7 +143,7 @@ Expected<LoadedPlan> readPlan(StringRef directory) {
                   "; give the folder that `cleave compile` wrote");
   if (file->bytes() > kHeaderBytes + kMaxPayloadBytes)
     return refuse("it is larger than any plan" + kRemedy);
-  // Read, not mapped: what has been verified must not change.
+  // Read, not mapped, since verified bytes must not change.
   auto contents = file->read();
   if (!contents)
     return refuse(describeInputError(contents.getError()));
@@ -158,7 +158,7 @@ Expected<LoadedPlan> readPlan(StringRef directory) {
 
 //===- Shards -------------------------------------------------------------===//
 
-/// The contents of the file are those that were written beside the plan.
+/// Fails unless the file has the contents that were written with the plan.
 static Error checkContents(const ShardFile &expected, const InputFile &file) {
   const std::string &path = file.name();
   auto refuse = [&](const Twine &what) { return llvm::createStringError(path + ": " + what + kRemedy); };
@@ -175,7 +175,7 @@ static Error checkContents(const ShardFile &expected, const InputFile &file) {
   return Error::success();
 }
 
-/// Every weight that the plan has on this rank is in the file, with its dtype and shape.
+/// Fails unless every weight of the plan on this rank is in the file, with its dtype and shape.
 static Error checkTensors(const Plan &plan, uint32_t rank, const SafetensorsFile &file, StringRef path) {
   for (const auto &weight : plan.weights)
     for (const auto &shard : weight->shards) {

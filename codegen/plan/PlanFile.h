@@ -31,23 +31,23 @@ inline constexpr char kPlanFileName[] = "plan.fb";
 
 /// `rank-000.safetensors`.
 std::string shardFileName(uint32_t rank);
-/// Whether a plan's folder has files of this name: `plan.fb` and those of shards.
+/// True if a plan's folder has files of this name: `plan.fb`, or a shard file.
 bool isPlanFileName(llvm::StringRef name);
-/// Whether the file begins as a `plan.fb` does.
+/// True if the file begins like a `plan.fb`.
 bool beginsLikePlan(llvm::StringRef path);
 
-/// A digest as the plan stores it, and back.
+/// Convert a digest to the form that the plan stores, and back.
 wire::Hash toHash(const Digest &digest);
 Digest toDigest(const wire::Hash &hash);
 
-/// The bytes of plan.fb; `plan` is valid. The same plan gives the same bytes.
+/// The bytes of plan.fb for a valid plan. Equal plans give equal bytes.
 std::vector<uint8_t> encode(const Plan &plan);
 
-/// A plan from the bytes of a plan.fb, checked down to every index (see validate). `origin` names it in
-/// messages.
+/// Decodes the bytes of a plan.fb and checks them down to every index (see validate). Messages call it
+/// `origin`.
 llvm::Expected<std::unique_ptr<Plan>> decode(llvm::ArrayRef<uint8_t> bytes, llvm::StringRef origin);
 
-/// The plan of a plan directory, and its root checksum. Shards are not opened.
+/// The plan of a plan directory, and its root checksum; shards are not opened.
 struct LoadedPlan {
   std::unique_ptr<Plan> plan;
   Digest rootChecksum;
@@ -56,15 +56,16 @@ llvm::Expected<LoadedPlan> readPlan(llvm::StringRef directory);
 
 /// By rank.
 using OpenShards = std::map<uint32_t, std::shared_ptr<SafetensorsFile>>;
-/// Opens every shard of `directory` (of `ranks` only, unless empty), each once, and compares length, checksum
-/// and tensors with the plan. What is mapped is what was compared, whatever takes its name afterwards.
+/// Opens every shard of `directory` once, or those of `ranks` unless that is empty, and compares length,
+/// checksum and tensors with the plan. The mapped file is the one that was compared, even if another file
+/// replaces it afterwards.
 llvm::Expected<OpenShards> openShards(const Plan &plan, llvm::StringRef directory,
                                       llvm::ArrayRef<uint32_t> ranks = {});
 
-/// Whether everything that an executor relies on holds: tables present, indices in range, slots written once
-/// and before they are read, released slots not read again, shapes whose byte counts do not overflow, sources
-/// and outputs that exist, stages and ranks that fit the mesh, shard names without folders, schedules that
-/// run each stage once a micro-batch and cannot deadlock. The first thing that does not is the error.
+/// Checks everything that an executor relies on; the error is the first violation. Tables are present,
+/// indices in range, slots are written once and before they are read, released slots are not read again, byte
+/// counts of shapes do not overflow, sources and outputs exist, stages and ranks fit the mesh, shard names
+/// have no folders, and schedules run each stage once per micro-batch and cannot deadlock.
 llvm::Error validate(const Plan &plan);
 
 } // namespace cleave::plan

@@ -1,4 +1,4 @@
-//===- Printable.cpp - Text of others on a terminal -----------------------===//
+//===- Printable.cpp - Untrusted text on a terminal -----------------------===//
 #include "codegen/plan/Printable.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
@@ -9,19 +9,19 @@ namespace cleave::plan {
 
 using llvm::StringRef;
 
-/// Stands for what is no character.
+/// Marks invalid characters.
 static constexpr llvm::UTF32 kReplacement = 0xfffd;
 
 static bool isShown(llvm::UTF32 point) {
   const bool isControl = point < 0x20 || (point >= 0x7f && point < 0xa0);
   const bool separates = point == 0x2028 || point == 0x2029;
-  // Of these, some tag text and others are not assigned yet.
+  // Of these, some are tag characters and others are unassigned.
   const bool isIgnored = point >= 0xe0000 && point < 0xe1000;
   return !isControl && !separates && !isIgnored && !llvm::sys::unicode::isFormatting(point);
 }
 
 namespace {
-/// The first character of a text, or its first byte where that begins none.
+/// The first character of a text, or its first byte if that begins no character.
 struct Character {
   StringRef bytes;
   llvm::UTF32 point;
@@ -50,7 +50,7 @@ static void appendHex(std::string &text, uint8_t byte) {
   text.append({llvm::hexdigit(byte >> 4, /*LowerCase=*/true), llvm::hexdigit(byte & 15, true)});
 }
 
-/// A unit of UTF-16, as JSON has it.
+/// A UTF-16 code unit, as JSON escapes it.
 static void appendUnit(std::string &text, uint16_t unit) {
   appendHex(text += "\\u", unit >> 8);
   appendHex(text, unit & 0xff);
@@ -90,7 +90,7 @@ std::string printableJson(StringRef json) {
 std::string printable(StringRef text, size_t most) {
   if (text.size() <= most)
     return printable(text);
-  // Not within a character.
+  // Do not cut within a character.
   while (most > 0 && (text[most] & 0xc0) == 0x80)
     --most;
   return printable(text.take_front(most)) + "…";

@@ -1,4 +1,4 @@
-//===- Printable.h - Text of others on a terminal ---------------*- C++ -*-===//
+//===- Printable.h - Untrusted text on a terminal ---------------*- C++ -*-===//
 #ifndef CLEAVE_CODEGEN_PLAN_PRINTABLE_H
 #define CLEAVE_CODEGEN_PLAN_PRINTABLE_H
 
@@ -7,21 +7,21 @@
 
 namespace cleave::plan {
 
-/// Whether a terminal shows `text` as it is: UTF-8 without control characters, line separators, and what
-/// Unicode calls format characters, which are not seen or change how others are.
+/// True if a terminal shows `text` as it is: UTF-8 without control characters, line separators and Unicode
+/// format characters, which are invisible or change how other characters appear.
 bool isPrintable(llvm::StringRef text);
 
-/// `text` with `\xNN` for each byte of what is not printable.
+/// Replaces each byte of unprintable characters by `\xNN`.
 std::string printable(llvm::StringRef text);
 
-/// The same, at most `most` bytes of `text`, and `…` for the rest.
+/// printable of at most `most` bytes of `text`, with `…` for the rest.
 std::string printable(llvm::StringRef text, size_t most);
 
-/// The same of each of its lines.
+/// printable of each line.
 std::string printableLines(llvm::StringRef text);
 
-/// The text of a JSON value, with `\uNNNN`, or two of these, for each character of its strings that is not
-/// printable: the same value. Its lines stay.
+/// JSON text with `\uNNNN`, or two of these, for each unprintable character of its strings. Its value and its
+/// lines stay the same.
 std::string printableJson(llvm::StringRef json);
 
 } // namespace cleave::plan

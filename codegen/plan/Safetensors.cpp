@@ -1,4 +1,4 @@
-//===- Safetensors.cpp - Tensors in a file --------------------------------===//
+//===- Safetensors.cpp - Safetensors files --------------------------------===//
 #include "codegen/plan/Safetensors.h"
 #include "codegen/plan/AtomicFile.h"
 #include "codegen/plan/SafetensorsHeader.h"
@@ -14,7 +14,7 @@ using llvm::Error;
 using llvm::Expected;
 using llvm::StringRef;
 
-/// What the reference implementation accepts as well.
+/// The limit of the reference implementation.
 static constexpr uint64_t kMaxHeaderBytes = 100'000'000;
 
 //===- Reading ------------------------------------------------------------===//
@@ -26,7 +26,8 @@ static Error cannotRead(StringRef path, const llvm::Twine &why) {
 Expected<std::shared_ptr<SafetensorsFile>> SafetensorsFile::open(StringRef path) {
   auto file = InputFile::open(path);
   if (!file)
-    return cannotRead(path, describeInputError(file.getError()) + "; give a safetensors file that can be read");
+    return cannotRead(path,
+                      describeInputError(file.getError()) + "; give a safetensors file that can be read");
   return open(*file);
 }
 
@@ -63,7 +64,7 @@ const TensorEntry *SafetensorsFile::find(StringRef name) const {
 //===- Writing ------------------------------------------------------------===//
 
 namespace {
-/// A file under way, with the checksum of what it holds so far.
+/// A file being written, with the checksum of its content so far.
 class HashedFile {
 public:
   explicit HashedFile(AtomicFile &file) : file(file) {}
@@ -81,7 +82,7 @@ private:
 };
 } // namespace
 
-/// Writes one tensor, and fails unless exactly its bytes came.
+/// Writes one tensor; fails unless `write` passes exactly its bytes.
 static Error writeEntry(HashedFile &file, const TensorEntry &entry,
                         llvm::function_ref<Error(ByteSink sink)> write) {
   uint64_t left = entry.bytes;
@@ -100,9 +101,8 @@ static Error writeEntry(HashedFile &file, const TensorEntry &entry,
   return Error::success();
 }
 
-/// The order in which data is written: the format allows no gaps, so tensors whose sizes keep those after
-/// them aligned come first. Every tensor then stands on the largest power of two, up to 64, that divides its
-/// size.
+/// Order of the data. The format allows no gaps, so tensors whose sizes keep later ones aligned come first.
+/// Every tensor is then aligned to the largest power of two, up to 64, that divides its size.
 static std::vector<size_t> dataOrder(llvm::ArrayRef<TensorEntry> entries) {
   std::vector<size_t> order(entries.size());
   std::iota(order.begin(), order.end(), 0);

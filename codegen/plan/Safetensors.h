@@ -1,9 +1,10 @@
-//===- Safetensors.h - Tensors in a file ------------------------*- C++ -*-===//
+//===- Safetensors.h - Safetensors files ------------------------*- C++ -*-===//
 //
-// The safetensors layout (huggingface/safetensors, format of version 0.4): u64 LE header length, JSON header,
-// data. The format allows no gaps between tensors. Those whose sizes are multiples of 64 bytes are written
-// first, on 64-byte boundaries, the others after them, each on the largest power of two that divides its
-// size, so that a mapped file serves as weights directly. Files of other writers promise no alignment.
+// The layout of safetensors (huggingface/safetensors, format version 0.4): header length as u64 LE, JSON
+// header, data. The format allows no gaps between tensors. So that a mapped file serves as weights directly,
+// tensors whose sizes are multiples of 64 bytes are written first, on 64-byte boundaries; each other tensor
+// is aligned to the largest power of two that divides its size. Files of other writers may have any
+// alignment.
 //
 //===----------------------------------------------------------------------===//
 #ifndef CLEAVE_CODEGEN_PLAN_SAFETENSORS_H
@@ -27,29 +28,29 @@ class AtomicFile;
 
 /// Bytes of one element; 0 for Unknown.
 int64_t bytesOf(DType dtype);
-/// torch's words: `float32`, `int64`, `bool`, …
+/// The dtype's name in torch: `float32`, `int64`, `bool`, …
 llvm::StringRef nameOf(DType dtype);
 
-/// One tensor of a safetensors file, contiguous, row-major.
+/// A tensor in a safetensors file, contiguous and row-major.
 struct TensorEntry {
   std::string name;
   DType dtype;
   std::vector<int64_t> shape;
-  /// From the start of the file.
+  /// Bytes from the start of the file.
   uint64_t offset = 0;
   uint64_t bytes = 0;
 };
 
-/// A mapped safetensors file, read as untrusted: header, ranges, overlaps and sizes are checked on opening,
-/// data never touched. Entries stand in the order of their data.
+/// A memory-mapped, untrusted safetensors file. Header, ranges, overlaps and sizes are checked on opening;
+/// data is not read. Entries are in the order of their data.
 class SafetensorsFile {
 public:
   static llvm::Expected<std::shared_ptr<SafetensorsFile>> open(llvm::StringRef path);
   static llvm::Expected<std::shared_ptr<SafetensorsFile>> open(const InputFile &file);
   llvm::ArrayRef<TensorEntry> entries() const { return tensors; }
-  /// Null when there is none of that name.
+  /// Null if there is no tensor of that name.
   const TensorEntry *find(llvm::StringRef name) const;
-  /// The bytes of an entry; private to this process and writable (copy on write), alive as long as this
+  /// The bytes of an entry: private to this process, writable (copy on write), and alive as long as this
   /// object.
   uint8_t *data(const TensorEntry &entry) const { return mapping->data() + entry.offset; }
   uint64_t fileBytes() const { return mapping->bytes().size(); }
@@ -61,10 +62,9 @@ private:
   llvm::StringMap<size_t> indexOf;
 };
 
-/// Writes `entries` (offset and bytes are filled in here) to a new file, the data of entry i from
-/// `write(i, sink)`, which hands the entry's bytes to `sink` in order and in pieces; entries are asked for in
-/// the order of their data. Returns length and checksum of the file. A failed write leaves no file, or the
-/// older one of that name.
+/// Writes `entries` to a new file; their offsets and bytes are computed here. `write(i, sink)` passes the
+/// data of entry i to `sink` in order, piece by piece, and is called in the order of data. Returns length and
+/// checksum of the file. If it fails, no file is left, or the older one of that name.
 struct WrittenFile {
   uint64_t bytes;
   Digest digest;
@@ -73,7 +73,7 @@ using ByteSink = llvm::function_ref<llvm::Error(llvm::ArrayRef<uint8_t>)>;
 llvm::Expected<WrittenFile>
 writeSafetensors(llvm::StringRef path, std::vector<TensorEntry> entries,
                  llvm::function_ref<llvm::Error(size_t entry, ByteSink sink)> write);
-/// The same into `file`, which is not committed.
+/// Writes into `file`, without committing it.
 llvm::Expected<WrittenFile>
 writeSafetensors(AtomicFile &file, std::vector<TensorEntry> entries,
                  llvm::function_ref<llvm::Error(size_t entry, ByteSink sink)> write);

@@ -1,4 +1,4 @@
-//===- SafetensorsHeader.cpp - The JSON at the start of a file ------------===//
+//===- SafetensorsHeader.cpp - JSON header of safetensors files -----------===//
 #include "codegen/plan/SafetensorsHeader.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringSet.h"
@@ -15,9 +15,9 @@ using llvm::StringRef;
 namespace json = llvm::json;
 
 static constexpr StringRef kMetadataKey = "__metadata__";
-/// {"name": {"shape": [1]}} is three deep; the parser recurses, so depth is bounded before it runs.
+/// {"name": {"shape": [1]}} has depth 3. The parser recurses, so the depth is limited before it runs.
 static constexpr int kMaxNesting = 8;
-/// Of an entry: 64 dimensions of 20 digits, and a good deal of space. Names are not limited.
+/// Limit of an entry: 64 dimensions of 20 digits, and some space. Names are not limited.
 static constexpr size_t kMaxEntryBytes = 1 << 16;
 static constexpr uint64_t kDataAlignment = 64;
 
@@ -53,17 +53,17 @@ std::optional<uint64_t> bytesOf(DType dtype, llvm::ArrayRef<int64_t> shape) {
 //===- Reading ------------------------------------------------------------===//
 
 namespace {
-/// Cuts the header into its entries, so that each is parsed by itself: LLVM's tree of all would take 4 KiB a
-/// tensor.
+/// Splits the header into its entries, which are parsed one by one, since LLVM's tree of all would take 4 KiB
+/// per tensor.
 class HeaderCutter {
 public:
   /// \param text  begins with a brace.
   explicit HeaderCutter(StringRef text) : rest(text.drop_front().ltrim()), isEnd(rest.consume_front("}")) {}
-  /// The next name, with its quotes, and value; nothing at the end of the object.
+  /// The next name, with its quotes, and its value; nothing at the end of the object.
   Expected<std::optional<std::pair<StringRef, StringRef>>> next();
 
 private:
-  /// Takes what comes before the first of `stops` that is in no string, array or object.
+  /// The text before the first of `stops` outside of strings, arrays and objects.
   Expected<StringRef> takeUntil(StringRef stops);
 
   StringRef rest;
@@ -119,7 +119,7 @@ static Error invalid(StringRef tensor, const llvm::Twine &what) {
   return llvm::createStringError("tensor '" + tensor + "': " + what);
 }
 
-/// A list of `count` (any, if negative) integers that are 0 or more.
+/// A list of `count` integers >= 0; of any length if `count` is negative.
 static std::optional<std::vector<int64_t>> readSizes(const json::Object &object, StringRef key, int count) {
   const json::Array *array = object.getArray(key);
   if (!array || (count >= 0 && array->size() != static_cast<size_t>(count)))
@@ -153,7 +153,7 @@ static Expected<TensorEntry> parseEntry(StringRef name, const json::Value &value
   return TensorEntry{name.str(), known->dtype, std::move(*shape), static_cast<uint64_t>((*range)[0]), stored};
 }
 
-/// Sorts by place and checks that each tensor begins where the one before it ends.
+/// Sorts by offset and checks that each tensor begins at the end of the one before.
 static Error checkCoverage(std::vector<TensorEntry> &entries, uint64_t dataBytes) {
   llvm::sort(entries, [](const TensorEntry &a, const TensorEntry &b) {
     return std::tie(a.offset, a.bytes, a.name) < std::tie(b.offset, b.bytes, b.name);
@@ -171,7 +171,7 @@ static Error checkCoverage(std::vector<TensorEntry> &entries, uint64_t dataBytes
   return Error::success();
 }
 
-/// The entry of a name, as both are spelled; nothing where it is metadata, which nobody reads.
+/// The entry of a name, both as spelled in the file; nothing for metadata, which is ignored.
 static Expected<std::optional<TensorEntry>> parseEntry(StringRef spelled, StringRef text) {
   auto noJson = [](Error why) {
     return llvm::createStringError("its header is no JSON: " + toString(std::move(why)));
@@ -218,7 +218,7 @@ Expected<std::vector<TensorEntry>> parseHeader(StringRef text, uint64_t dataByte
 
 //===- Writing ------------------------------------------------------------===//
 
-/// Empty when the format has no word for the dtype.
+/// Empty if the format lacks the dtype.
 static StringRef wordOf(DType dtype) {
   auto *known = llvm::find_if(kWords, [&](const DTypeWord &word) { return word.dtype == dtype; });
   return known == std::end(kWords) ? StringRef() : known->word;

@@ -1,4 +1,4 @@
-//===- SafetensorsHeader.h - The JSON at the start of a file ----*- C++ -*-===//
+//===- SafetensorsHeader.h - JSON header of safetensors files ---*- C++ -*-===//
 #ifndef CLEAVE_CODEGEN_PLAN_SAFETENSORSHEADER_H
 #define CLEAVE_CODEGEN_PLAN_SAFETENSORSHEADER_H
 
@@ -7,20 +7,19 @@
 
 namespace cleave::plan {
 
-/// The length of the header, as stored in front of it.
+/// Bytes of the header length that stands before the header.
 inline constexpr uint64_t kHeaderLengthBytes = 8;
 
-/// The tensors that `json` describes, in the order of their data; offsets count from the start of the file,
-/// whose data is `dataBytes` long and follows the header. Fails unless names are unique and the tensors cover
-/// the data exactly.
+/// Parses the tensors of `json`, in the order of their data, with offsets from the start of the file. \p
+/// dataBytes of data follow the header. Fails unless names are unique and the tensors cover the data exactly.
 llvm::Expected<std::vector<TensorEntry>> parseHeader(llvm::StringRef json, uint64_t dataBytes);
 
-/// The length of the header and the header, padded with spaces so that data starts on a 64-byte boundary.
-/// Sets the offset of each entry; `entries` stand in the order of their data and have their `bytes`. Fails on
-/// a dtype without a word in the format.
+/// The header length and the header, padded with spaces so that data starts on a 64-byte boundary. Sets the
+/// offset of each entry; `entries` must be in the order of their data and have their `bytes`. Fails on a
+/// dtype that the format lacks.
 llvm::Expected<std::string> formatHeader(llvm::MutableArrayRef<TensorEntry> entries);
 
-/// Bytes of a tensor; nothing when a size is negative, the dtype unknown or the product beyond int64.
+/// Bytes of a tensor; nothing if a size is negative, the dtype unknown, or the product overflows int64.
 std::optional<uint64_t> bytesOf(DType dtype, llvm::ArrayRef<int64_t> shape);
 
 } // namespace cleave::plan

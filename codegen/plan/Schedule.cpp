@@ -1,4 +1,4 @@
-//===- Schedule.cpp - Which values flow between stages, and deadlocks -----===//
+//===- Schedule.cpp - Transfers between stages, and deadlock checks -------===//
 #include "codegen/plan/Schedule.h"
 #include "codegen/plan/Batch.h"
 #include "llvm/ADT/STLExtras.h"
@@ -53,17 +53,17 @@ static Error invalid(const Schedule &schedule, const llvm::Twine &what) {
   return llvm::createStringError("schedule '" + schedule.name + "': " + what);
 }
 
-/// Micro-batches times slices: how often each stage runs.
+/// Runs of each stage: micro-batches times slices.
 static uint64_t runsPerStage(const Schedule &schedule) {
   return static_cast<uint64_t>(schedule.microbatches) * schedule.slices;
 }
 
-/// Ranks that hold one copy of one pipeline stage group: they stand side by side and act alike.
-static uint32_t ranksPerPlace(const Plan &plan) { return plan.mesh->dp * plan.mesh->tp; }
+/// Number of ranks that share their stages: the data-parallel and tensor-parallel ranks of a pipeline rank.
+static uint32_t ranksPerDeviceGroup(const Plan &plan) { return plan.mesh->dp * plan.mesh->tp; }
 
-/// The pipeline coordinate at which a stage runs.
+/// The pipeline rank of a stage.
 static uint32_t placeOf(const Plan &plan, uint32_t stage) {
-  return plan.stages[stage]->ranks.front() / ranksPerPlace(plan);
+  return plan.stages[stage]->ranks.front() / ranksPerDeviceGroup(plan);
 }
 
 //===- Structure ----------------------------------------------------------===//
@@ -82,7 +82,7 @@ static Error checkAction(const Plan &plan, const Schedule &schedule, uint32_t ra
   };
   if (!action || action->kind > ActionKind::MAX)
     return refuse("an action is missing or of an unknown kind");
-  if (action->stage >= plan.stages.size() || placeOf(plan, action->stage) != rank / ranksPerPlace(plan))
+  if (action->stage >= plan.stages.size() || placeOf(plan, action->stage) != rank / ranksPerDeviceGroup(plan))
     return refuse(toString(*action) + " is of a stage that is not on this rank");
   if (action->microbatch >= runsPerStage(schedule))
     return refuse(toString(*action) + ": there are " + llvm::Twine(runsPerStage(schedule)) +
@@ -94,16 +94,18 @@ static Error checkAction(const Plan &plan, const Schedule &schedule, uint32_t ra
   return Error::success();
 }
 
-/// Every rank is there, in order, with sound actions; those that share their stages do the same.
+/// Checks that every rank is present, in order, with valid actions, and that ranks which share their stages
+/// have the same ones.
 static Error checkStructure(const Plan &plan, const Schedule &schedule) {
   if (schedule.microbatches == 0 || schedule.slices == 0)
     return invalid(schedule, "no micro-batches or no slices");
   const uint64_t microbatches = microbatchesOfAll(plan, schedule);
   if (microbatches > std::numeric_limits<uint32_t>::max())
-    return invalid(schedule, llvm::Twine(microbatches) + " micro-batches of all data ranks, expected less than 2^32");
+    return invalid(schedule,
+                   llvm::Twine(microbatches) + " micro-batches of all data ranks, expected less than 2^32");
   if (microbatches > 1 && plan.signatures[schedule.signature]->batch < 0)
     return invalid(schedule, llvm::Twine(microbatches) + " micro-batches of a signature without a batch");
-  size_t ranks = static_cast<size_t>(plan.mesh->pp) * ranksPerPlace(plan);
+  size_t ranks = static_cast<size_t>(plan.mesh->pp) * ranksPerDeviceGroup(plan);
   if (schedule.ranks.size() != ranks)
     return invalid(schedule, "actions for " + llvm::Twine(schedule.ranks.size()) + " ranks, the mesh has " +
                                  llvm::Twine(ranks));
@@ -113,7 +115,7 @@ static Error checkStructure(const Plan &plan, const Schedule &schedule) {
     for (const auto &action : actions->actions)
       if (Error error = checkAction(plan, schedule, rank, action.get()))
         return error;
-    const RankActions &first = *schedule.ranks[rank - rank % ranksPerPlace(plan)];
+    const RankActions &first = *schedule.ranks[rank - rank % ranksPerDeviceGroup(plan)];
     if (!llvm::equal(actions->actions, first.actions, [](auto &a, auto &b) { return areEqual(*a, *b); }))
       return invalid(schedule, "rank " + llvm::Twine(rank) + " does not act as rank " +
                                    llvm::Twine(first.rank) + ", which has the same stages");
@@ -124,7 +126,7 @@ static Error checkStructure(const Plan &plan, const Schedule &schedule) {
 //===- Simulation ---------------------------------------------------------===//
 
 namespace {
-/// Runs a schedule on paper, one rank a place, with sends that wait for their receive.
+/// Simulates a schedule with one rank per pipeline rank, and with sends that block until their receive.
 class Simulation {
 public:
   Simulation(const Plan &plan, const Schedule &schedule);
@@ -136,7 +138,7 @@ private:
   const Action *head(uint32_t place) const;
   bool isDone(ActionKind kind, uint32_t stage, uint32_t run, uint32_t peer = 0) const;
   uint64_t count(ActionKind kind, uint32_t stage) const;
-  /// What must be done before `action` and is not: its name; empty if nothing.
+  /// Name of an action that must come before `action` and has not run; empty if there is none.
   std::string missing(const Action &action) const;
   std::string missingInput(const Action &action, ActionKind compute, llvm::ArrayRef<uint32_t> sources) const;
   std::string missingForSend(const Action &action) const;
@@ -147,14 +149,14 @@ private:
 
   const Plan &plan;
   const Schedule &schedule;
-  /// Per stage: those that give it values, those that it gives values.
+  /// By stage: stages that send to it, and stages that it sends to.
   std::vector<std::vector<uint32_t>> sources, targets;
-  /// Per stage: whether its backward passes for weights stand apart.
+  /// By stage: true if its backward passes for weights are separate.
   std::vector<bool> hasWeightPasses;
   std::vector<size_t> next;
   std::vector<uint32_t> awake;
   std::set<Done> done;
-  /// Per compute kind and stage: how often it ran.
+  /// By kind of pass and stage: how often it ran.
   std::map<std::pair<ActionKind, uint32_t>, uint64_t> runs;
 };
 } // namespace
@@ -173,7 +175,7 @@ Simulation::Simulation(const Plan &plan, const Schedule &schedule)
 }
 
 const Action *Simulation::head(uint32_t place) const {
-  const auto &actions = schedule.ranks[static_cast<size_t>(place) * ranksPerPlace(plan)]->actions;
+  const auto &actions = schedule.ranks[static_cast<size_t>(place) * ranksPerDeviceGroup(plan)]->actions;
   return next[place] < actions.size() ? actions[next[place]].get() : nullptr;
 }
 
@@ -190,7 +192,7 @@ static std::string nameOf(ActionKind kind, uint32_t stage, uint32_t run, uint32_
   return toString(action);
 }
 
-/// Values come by a receive, or from a stage of the same rank once that has computed them.
+/// Values come by a receive, or from a stage of the same rank once it has run.
 std::string Simulation::missingInput(const Action &action, ActionKind compute,
                                      llvm::ArrayRef<uint32_t> from) const {
   for (uint32_t source : from) {
@@ -203,7 +205,7 @@ std::string Simulation::missingInput(const Action &action, ActionKind compute,
   return {};
 }
 
-/// Activations go the way of the transfers, gradients back.
+/// Activations follow the transfers, gradients go back.
 std::string Simulation::missingForSend(const Action &action) const {
   bool isForward = llvm::is_contained(targets[action.stage], action.peer);
   ActionKind compute = isForward ? ActionKind::Forward : ActionKind::BackwardInput;
@@ -239,7 +241,7 @@ std::string Simulation::missing(const Action &action) const {
   return {};
 }
 
-/// Records the place's next action as done.
+/// Records the pipeline rank's next action as done.
 Error Simulation::finish(uint32_t place) {
   const Action &action = *head(place);
   uint32_t peer = isTransport(action) ? action.peer : 0;
@@ -251,7 +253,7 @@ Error Simulation::finish(uint32_t place) {
   return Error::success();
 }
 
-/// Takes a place as far as it gets without the others.
+/// Advances a pipeline rank until it waits for another.
 Error Simulation::advance(uint32_t place) {
   while (const Action *action = head(place)) {
     if (std::string before = missing(*action); !before.empty())
@@ -281,7 +283,7 @@ Error Simulation::deadlock() const {
   llvm::SmallVector<std::string> waiting;
   for (uint32_t place = 0; place < next.size(); ++place)
     if (const Action *action = head(place))
-      waiting.push_back("rank " + std::to_string(place * ranksPerPlace(plan)) + " at " + toString(*action));
+      waiting.push_back("rank " + std::to_string(place * ranksPerDeviceGroup(plan)) + " at " + toString(*action));
   if (waiting.empty())
     return Error::success();
   std::string text = llvm::join(llvm::ArrayRef(waiting).take_front(kShown), ", ");
@@ -294,7 +296,7 @@ uint64_t Simulation::count(ActionKind kind, uint32_t stage) const {
   return found == runs.end() ? 0 : found->second;
 }
 
-/// Forward everywhere and as often as there are micro-batches; backward the same, or nowhere.
+/// Every stage must run forward once per micro-batch; backward passes the same, or never.
 Error Simulation::checkComplete() const {
   bool trains =
       llvm::any_of(runs, [](auto &entry) { return entry.first.first == ActionKind::BackwardInput; });

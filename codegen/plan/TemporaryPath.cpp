@@ -22,8 +22,8 @@ namespace cleave::plan {
 
 using llvm::StringRef;
 
-//===- What signals remove ------------------------------------------------===//
-// Is read by a signal handler: no locks, no allocation.
+//===- Removal by signals -------------------------------------------------===//
+// A signal handler reads these slots: no locks, no allocation.
 
 namespace {
 enum SlotState { Free, Filling, Armed };
@@ -31,7 +31,7 @@ struct Slot {
   std::atomic<int> state{Free};
   char path[PATH_MAX];
 };
-/// What the kernel's getdents64 fills in; libc does not declare it.
+/// Entries of the kernel's getdents64; libc does not declare them.
 struct DirectoryEntry {
   uint64_t inode;
   int64_t offset;
@@ -47,7 +47,7 @@ static constexpr int kSignals[] = {SIGINT, SIGTERM, SIGHUP};
 static struct sigaction previousActions[std::size(kSignals)];
 static constexpr int kMaxDepth = 8;
 
-/// Removes a file or a directory. Safe in signal handlers, which opendir is not.
+/// Removes a file or a directory. Safe in signal handlers, unlike opendir.
 static void removeTree(int parent, const char *name, int depth) {
   if (unlinkat(parent, name, 0) == 0 || depth > kMaxDepth)
     return;
@@ -121,7 +121,7 @@ void keepTemporary(StringRef path) {
 
 //===- Paths --------------------------------------------------------------===//
 
-/// What makeTemporary puts between a name and the process and number.
+/// Infix between a name and the process id and number.
 static constexpr llvm::StringLiteral kInfix = ".partial-";
 
 int holdTemporary(StringRef path) {
@@ -144,7 +144,7 @@ static pid_t makerOf(StringRef name) {
   return process;
 }
 
-/// Also of one that nobody has waited for.
+/// True also for a zombie.
 static bool hasEnded(pid_t process) {
   if (kill(process, 0) != 0)
     return errno == ESRCH;
@@ -152,7 +152,7 @@ static bool hasEnded(pid_t process) {
   return status && (*status)->getBuffer().rsplit(") ").second.starts_with("Z");
 }
 
-/// After so long a process that lives has locked what it made: the number is another's by now.
+/// A live process locks its temporaries within this time; later, the process id belongs to another one.
 static constexpr time_t kSecondsToLock = 60;
 
 static bool isAbandoned(pid_t maker, int held) {
@@ -163,7 +163,7 @@ static bool isAbandoned(pid_t maker, int held) {
 }
 
 void removeAbandoned(StringRef folder) {
-  // What is in a temporary folder goes with it.
+  // A temporary folder is removed as a whole.
   if (llvm::sys::path::filename(folder).contains(kInfix))
     return;
   std::error_code error;
@@ -185,7 +185,7 @@ llvm::Expected<std::string> makeTemporary(StringRef finalPath, llvm::function_re
     llvm::SmallString<256> path(llvm::sys::path::parent_path(finalPath));
     llvm::sys::path::append(path, "." + llvm::sys::path::filename(finalPath) + kInfix +
                                       llvm::Twine(getpid()) + "-" + llvm::Twine(counter++));
-    // Armed before it exists: a signal in between finds nothing to remove.
+    // Registered before it exists; a signal in between finds nothing to remove.
     if (!arm(path))
       return llvm::createStringError("cannot write '" + finalPath + "': its path is too long, or " +
                                      llvm::Twine(kSlots) + " outputs are being written already");
@@ -222,7 +222,7 @@ llvm::Expected<std::string> resolveOutputPath(StringRef path) {
   if (!path.empty() && !llvm::sys::fs::real_path(path, resolved))
     return resolved.str().str();
   resolved = path.rtrim('/');
-  // Renaming onto it would replace the link itself.
+  // Renaming onto a link would replace the link itself.
   if (llvm::sys::fs::is_symlink_file(resolved))
     return llvm::createStringError("cannot write '" + path +
                                    "': it is a link to nothing; remove it, or give another name");

@@ -9,36 +9,35 @@
 
 namespace cleave::plan {
 
-/// Picks a free name beside `finalPath` and makes a file or directory of it with `make`, which returns 0 or
-/// the errno. SIGINT, SIGTERM and SIGHUP remove it from then on.
+/// Picks a free name beside `finalPath` and creates it with `make`, which returns 0 or an errno. From then
+/// on, SIGINT, SIGTERM and SIGHUP remove the file or directory.
 llvm::Expected<std::string> makeTemporary(llvm::StringRef finalPath,
                                           llvm::function_ref<int(const char *path)> make);
 
 /// Removes from `folder` the files and directories that a killed process left behind: made by
 /// `makeTemporary`, owned by this user, not locked (`holdTemporary`), and either their maker has ended or
-/// nobody has modified them for 60 s. Where the file system has no locks, all stay. Between making one and
-/// locking it, that of a process in another container may be taken for one of these.
+/// nobody has modified them for 60 s. On a file system without locks, nothing is removed. A temporary of a
+/// process in another container may be removed between its creation and its lock.
 void removeAbandoned(llvm::StringRef folder);
 
-/// Locks a file or directory until the descriptor is closed or its process ends; -1 where that cannot be
-/// done.
+/// Locks a file or directory until the descriptor is closed or its process ends; -1 if it cannot be locked.
 int holdTemporary(llvm::StringRef path);
 
-/// Signals leave `path` alone again; it is kept.
+/// Keeps `path`: signals no longer remove it.
 void keepTemporary(llvm::StringRef path);
 
-/// Removes `path`, with all that is in it if it is a directory.
+/// Removes `path`; if it is a directory, with its contents.
 void removeTemporary(llvm::StringRef path);
 
-/// Removes whatever is unfinished in this process, as signals do, and in the one that makes its outputs
-/// (OutputBroker::finishOwn). For all ways out without destructors. Safe in signal handlers.
+/// Removes all unfinished outputs of this process, as signals do, and of the process that makes outputs for
+/// it (OutputBroker::finishOwn). For exits that run no destructors. Safe in signal handlers.
 void removeTemporaries();
 
-/// `cannot write 'path': No space left on device; …`.
+/// Error text: `cannot write 'path': No space left on device; …`.
 llvm::Error cannotWrite(llvm::StringRef path, int errorNumber);
 
-/// The path that a name stands for: absolute, symbolic links followed, without a slash at its end.
-/// Fails where it is a link whose target is not there.
+/// The absolute path of a name, with symbolic links followed and no slash at its end. Fails on a dangling
+/// link.
 llvm::Expected<std::string> resolveOutputPath(llvm::StringRef path);
 
 /// Flushes a file or directory to its disk.

@@ -10,17 +10,17 @@ namespace cleave::plan {
 using flatbuffers::ElementaryType;
 using flatbuffers::TypeTable;
 
-/// Lengths stand in front of vectors and strings, vtable offsets in front of tables.
+/// Lengths precede vectors and strings, vtable offsets precede tables.
 static constexpr uint64_t kPrefixBytes = 4;
-/// Values and trees nest at most this deep in the file, counted in tables; `validate` allows less.
+/// Limit of nested tables in the file; `validate` allows fewer levels of values and trees.
 static constexpr uint32_t kMaxTableDepth = 128;
-/// What the allocator adds to a block.
+/// Overhead of the allocator per block.
 static constexpr uint64_t kBlockBytes = 16;
 static constexpr uint64_t kSpareMemory = 1 << 20;
 
 namespace {
-/// Walks everything that unpacking would copy, and stops once that is more than the payload has, or would
-/// take too much memory.
+/// Walks everything that unpacking would copy, and stops if that exceeds the payload or would take too much
+/// memory.
 class Walk {
 public:
   Walk(const uint8_t *payload, uint64_t bytes)
@@ -34,11 +34,11 @@ private:
   bool refuse(const char *reason);
   bool spend(uint64_t bytes);
   bool allocate(uint64_t bytes);
-  /// What the offset at `place` points to; null where that is not in the payload.
+  /// The target of the offset at `place`; null if that is outside the payload.
   const uint8_t *follow(const uint8_t *place);
   bool visitTable(const uint8_t *table, const TypeTable *type);
   bool visitField(const uint8_t *field, flatbuffers::TypeCode code, const TypeTable *type);
-  /// A string or table, given where its offset is stored; other values hold nothing more.
+  /// Visits a string or table whose offset is stored at `place`; other values have no targets.
   bool visitTarget(ElementaryType kind, const uint8_t *place, const TypeTable *type);
   bool visitVector(ElementaryType kind, const uint8_t *vector, const TypeTable *type);
 
@@ -79,13 +79,13 @@ static bool isTable(ElementaryType kind, const TypeTable *type) {
   return kind == flatbuffers::ET_SEQUENCE && type->st == flatbuffers::ST_TABLE;
 }
 
-/// Bytes of a field or element where it is stored.
+/// Stored bytes of a field or element.
 static uint64_t storedBytes(ElementaryType kind, const TypeTable *type) {
   return kind == flatbuffers::ET_STRING || isTable(kind, type) ? sizeof(flatbuffers::uoffset_t)
                                                                : flatbuffers::InlineSize(kind, type);
 }
 
-/// Bytes of a field or element in an object's memory.
+/// Bytes of a field or element in an object in memory.
 static uint64_t memberBytes(ElementaryType kind, const TypeTable *type) {
   if (kind == flatbuffers::ET_STRING)
     return sizeof(std::string);

@@ -35,7 +35,7 @@ static Error checkMesh(const Plan &plan) {
   return Error::success();
 }
 
-/// A stage is on all ranks of one pipeline coordinate.
+/// A stage must be on all ranks of one pipeline rank.
 static Error checkStageRanks(const Plan &plan, const Stage &stage) {
   std::string where = "stage " + std::to_string(stage.index);
   uint32_t width = plan.mesh->dp * plan.mesh->tp, ranks = plan.mesh->pp * width;
@@ -120,8 +120,9 @@ static Error checkPredictions(const Plan &plan) {
   for (const auto &prediction : plan.predictions) {
     if (!prediction || prediction->stage >= plan.stages.size() || prediction->tp_rank >= plan.mesh->tp ||
         !known.insert({prediction->stage, prediction->tp_rank}).second)
-      return invalid("predictions", "an entry is missing, of a stage or tp rank that is not there, or the second "
-                                    "of its stage and tp rank");
+      return invalid("predictions",
+                     "an entry is missing, of a stage or tp rank that is not there, or the second "
+                     "of its stage and tp rank");
     bool sound = isAmount(prediction->seconds) && isAmount(prediction->flops) &&
                  isAmount(prediction->bytes_touched) && prediction->weight_bytes >= 0 &&
                  prediction->activation_bytes >= 0 && prediction->peak_bytes >= 0 &&
@@ -146,7 +147,8 @@ static Error checkLinks(const Plan &plan) {
     const std::string where = "link overrides, entry " + std::to_string(index);
     if (!link || !link->speed)
       return invalid(where, "it is missing, or has no speed");
-    const std::string ends = "from rank " + std::to_string(link->from) + " to rank " + std::to_string(link->to);
+    const std::string ends =
+        "from rank " + std::to_string(link->from) + " to rank " + std::to_string(link->to);
     if (std::max(link->from, link->to) >= ranks)
       return invalid(where, "it goes " + ends + ", the mesh has " + Twine(ranks));
     if (link->from == link->to)
@@ -173,7 +175,8 @@ static Error checkNotes(const Plan &plan) {
 static Error checkMachine(const Plan &plan) {
   const size_t ranks = size_t(plan.mesh->pp) * plan.mesh->dp * plan.mesh->tp;
   if (!plan.devices.empty() && plan.devices.size() != ranks)
-    return invalid("devices", "names for " + Twine(plan.devices.size()) + " ranks, the mesh has " + Twine(ranks));
+    return invalid("devices",
+                   "names for " + Twine(plan.devices.size()) + " ranks, the mesh has " + Twine(ranks));
   for (const std::string &name : plan.devices)
     if (Error error = checkName("devices", name))
       return error;
@@ -234,7 +237,7 @@ static Error checkSignatures(const Plan &plan) {
 
 //===- Programs and what refers to them -----------------------------------===//
 
-/// Every (signature, stage, tp rank) has one program.
+/// Every (signature, stage, tp rank) must have one program.
 static llvm::Expected<ProgramTable> tabulatePrograms(const Plan &plan) {
   ProgramTable table;
   for (const auto &program : plan.programs) {
@@ -251,18 +254,19 @@ static llvm::Expected<ProgramTable> tabulatePrograms(const Plan &plan) {
   return table;
 }
 
-/// What a program exchanges with the other tp ranks, in order. It does so in no other block.
+/// The program's collectives with other tp ranks, in order; only blocks[0] may have them.
 static std::vector<llvm::StringRef> exchangesOf(const Plan &plan, const Program &program) {
   std::vector<llvm::StringRef> names;
   for (const auto &instruction : program.blocks[0]->instructions)
-    if (instruction->kind == InstructionKind::Call && isExchange(plan.operators[instruction->op]))
+    if (instruction->kind == InstructionKind::Call && isCollective(plan.operators[instruction->op]))
       names.push_back(plan.operators[instruction->op]);
   return names;
 }
 
 using Exchanges = std::map<const Program *, std::vector<llvm::StringRef>>;
 
-/// The values that a program takes from others exist, and are the same on every tp rank, as are its exchanges.
+/// The values that a program takes from others must exist and be the same on every tp rank, and so must its
+/// collectives.
 static Error checkLinks(const ProgramTable &table, const Exchanges &exchanges, const Program &program) {
   std::string where = "program of stage " + std::to_string(program.stage);
   for (const auto &input : program.inputs) {
@@ -286,19 +290,19 @@ static Error checkLinks(const ProgramTable &table, const Exchanges &exchanges, c
   return Error::success();
 }
 
-/// The ranks that run a program hold the weights that it uses.
+/// The ranks that run a program must hold the weights that it uses.
 static Error checkPlacement(const Plan &plan, const Program &program,
                             const std::set<std::pair<uint32_t, uint32_t>> &placed) {
-  // Once each, however often it is used.
+  // Each weight once, however often it is used.
   std::set<uint32_t> weights;
   for (const auto &use : program.weights)
     weights.insert(use->weight);
   for (uint32_t rank : plan.stages[program.stage]->ranks)
     for (uint32_t weight : weights)
       if (rank % plan.mesh->tp == program.tp_rank && !placed.count({weight, rank}))
-        return invalid("program of stage " + Twine(program.stage), "uses weight '" + plan.weights[weight]->name +
-                                                                       "', of which rank " + Twine(rank) +
-                                                                       " has no shard");
+        return invalid("program of stage " + Twine(program.stage),
+                       "uses weight '" + plan.weights[weight]->name + "', of which rank " + Twine(rank) +
+                           " has no shard");
   return Error::success();
 }
 
@@ -365,10 +369,10 @@ static Error checkSchedules(const Plan &plan) {
 }
 
 Error validate(const Plan &plan) {
-  // Each check relies on those before it.
-  for (auto check :
-       {checkMesh, checkStages, checkStrings, checkSignatures, checkWeights, checkShardFiles, checkPrecision,
-        checkStates, checkMachine, checkPredictions, checkLinks, checkNotes, checkDimensions, checkAlternatives})
+  // Each check relies on the checks before it.
+  for (auto check : {checkMesh, checkStages, checkStrings, checkSignatures, checkWeights, checkShardFiles,
+                     checkPrecision, checkStates, checkMachine, checkPredictions, checkLinks, checkNotes,
+                     checkDimensions, checkAlternatives})
     if (Error error = check(plan))
       return error;
   llvm::Expected<ProgramTable> table = tabulatePrograms(plan);

@@ -1,7 +1,8 @@
-//===- ValidateParts.h - The checks that make up `validate` -----*- C++ -*-===//
+//===- ValidateParts.h - Parts of `validate` --------------------*- C++ -*-===//
 //
-// After `validate` the runtime indexes without checks, so everything here takes its argument as hostile:
-// pointers may be null, enumerations out of range, sizes anything. `where` begins every message.
+// After `validate`, the runtime indexes without checks, so every function here treats its argument as
+// hostile: pointers may be null, enumerations out of range, sizes arbitrary. Every message begins with
+// `where`.
 //
 //===----------------------------------------------------------------------===//
 #ifndef CLEAVE_CODEGEN_PLAN_VALIDATEPARTS_H
@@ -28,34 +29,35 @@ template <typename T> bool hasNull(const std::vector<std::unique_ptr<T>> &table)
 
 //===- Values (ValidateValues.cpp) ----------------------------------------===//
 
-/// UTF-8 without control characters, so that it can be shown on a terminal.
+/// UTF-8 without control characters, so that a terminal can show it.
 llvm::Error checkText(const llvm::Twine &where, llvm::StringRef text);
-/// The same, and no longer than any name is.
+/// checkText, and no longer than the limit of names.
 llvm::Error checkPath(const llvm::Twine &where, llvm::StringRef path);
-/// The same, and not empty.
+/// checkPath, and not empty.
 llvm::Error checkName(const llvm::Twine &where, llvm::StringRef name);
-/// The type of a list's elements, or of a dict's keys and values, in TorchScript's words.
+/// The type of a list's elements, or of a dict's keys and values, as TorchScript writes it.
 llvm::Error checkElementType(const llvm::Twine &where, llvm::StringRef words);
 llvm::Error checkConstant(const llvm::Twine &where, const Constant *constant);
-/// Dimensions may be unknown; if they are not, the tensor's bytes fit an int64 where symbols have the sizes
+/// Dimensions may be unknown. If all are known, the tensor's bytes must fit an int64 at the example sizes
 /// `traced`.
 llvm::Error checkType(const llvm::Twine &where, const TensorType *type, llvm::ArrayRef<int64_t> traced);
-/// The sizes of a weight or shard.
+/// Checks the sizes of a weight or shard.
 llvm::Error checkShape(const llvm::Twine &where, DType dtype, llvm::ArrayRef<int64_t> shape);
-/// Nests `leaves` leaves, each once.
+/// The tree must contain each of `leaves` leaves exactly once.
 llvm::Error checkTree(const llvm::Twine &where, const Tree *tree, size_t leaves);
 
 //===- Tables -------------------------------------------------------------===//
 
-/// The sizes that the symbols of a signature had in the trace.
+/// By symbol of a signature: its size in the example inputs.
 std::vector<int64_t> tracedSizes(const Signature &signature);
 
-/// Symbols, inputs, outputs and their trees; not yet which results the outputs are. (ValidateSignature.cpp)
+/// Checks symbols, inputs, outputs and their trees, but not which results the outputs are.
+/// (ValidateSignature.cpp)
 llvm::Error checkSignature(const Plan &plan, const Signature &signature);
-/// Weights, their shards and the files that hold them. (ValidateWeights.cpp)
+/// Check weights, their shards and the files that hold them. (ValidateWeights.cpp)
 llvm::Error checkWeights(const Plan &plan);
 llvm::Error checkShardFiles(const Plan &plan);
-/// One program by itself. Mesh, stages, signatures and weights have been checked. (ValidateProgram.cpp)
+/// Checks one program by itself, after mesh, stages, signatures and weights. (ValidateProgram.cpp)
 llvm::Error checkProgram(const Plan &plan, const Program &program);
 
 } // namespace cleave::plan

@@ -10,16 +10,15 @@ using llvm::ArrayRef;
 using llvm::Error;
 using llvm::Twine;
 
-/// Blocks are run by recursion.
+/// Limit of nested blocks, which run by recursion.
 static constexpr int kMaxNesting = 32;
 
 namespace {
-/// What is known of a slot at one place of the program. Fixed ones hold constants, sizes and weights and
-/// stay.
+/// State of a slot at one point of the program. Fixed slots hold constants, sizes and weights, and stay.
 enum class SlotState : uint8_t { Unwritten, Fixed, Live, Gone };
 
-/// Follows a program as the executor would, each block once: every slot is written at one place, only read
-/// where it has been written and not released, and released by the block that wrote it.
+/// Follows a program like the executor, each block once. Every slot must be written at one point, be read
+/// only while it is written and not released, and be released by the block that wrote it.
 class ProgramCheck {
 public:
   ProgramCheck(const Plan &plan, const Program &program);
@@ -42,9 +41,9 @@ private:
   Error write(uint32_t slot, uint32_t block, SlotState state);
   Error read(uint32_t slot, const char *what);
   Error release(uint32_t slot, uint32_t block);
-  /// What a nested block has written is not seen outside.
+  /// Hides the slots that a nested block has written from the code after it.
   void hide(const Block &block);
-  /// The program, and the instruction under way.
+  /// The program and the current instruction.
   std::string where() const;
   Error refuse(const Twine &what) const { return invalid(where(), what); }
   uint64_t countWrites() const;
@@ -52,7 +51,7 @@ private:
   const Plan &plan;
   const Program &program;
   std::vector<SlotState> states;
-  /// Per slot: the block that writes it.
+  /// By slot: the block that writes it.
   std::vector<uint32_t> owners;
   std::vector<bool> isBlockUsed;
   const Instruction *current = nullptr;
@@ -179,7 +178,7 @@ Error ProgramCheck::writeFixed() {
 Error ProgramCheck::writeSizes() {
   std::vector<int64_t> traced = tracedSizes(*plan.signatures[program.signature]);
   for (const auto &size : program.sizes) {
-    // Numbers that programs compute from sizes, as where a range begins, may be negative.
+    // Numbers computed from sizes, such as the start of a range, may be negative.
     if (!size->value || !evaluate(*size->value, traced))
       return invalid(where(), "a size is missing, beyond int64, or of a symbol that is not there");
     if (Error error = write(size->slot, 0, SlotState::Fixed))
@@ -213,17 +212,20 @@ Error ProgramCheck::checkOutputs() {
 
 //===- Instructions -------------------------------------------------------===//
 
-/// Counts of operands, results and blocks, and the indices into the plan's tables.
+/// Checks counts of operands, results and blocks, and indices into the plan's tables.
 Error ProgramCheck::checkKind(const Instruction &instruction) {
   using Kind = InstructionKind;
   size_t operands = instruction.operands.size(), results = instruction.results.size();
   auto needs = [&](bool condition, const char *what) { return condition ? Error::success() : refuse(what); };
-  auto isState = [&](uint32_t op) { return op < plan.states.size() && plan.states[op]->stage == program.stage; };
+  auto isState = [&](uint32_t op) {
+    return op < plan.states.size() && plan.states[op]->stage == program.stage;
+  };
   switch (instruction.kind) {
   case Kind::Call:
     if (instruction.op >= plan.operators.size())
       return refuse("calls an operator that is not in the table");
-    return needs(!isExchange(plan.operators[instruction.op]) || (currentBlock == 0 && currentIndex >= program.setup),
+    return needs(!isCollective(plan.operators[instruction.op]) ||
+                     (currentBlock == 0 && currentIndex >= program.setup),
                  "exchanges values with other ranks in a nested block or before the first request");
   case Kind::Collective:
     return refuse("is a collective, which is no instruction but a call of an operator 'spmd::'");
@@ -254,13 +256,13 @@ Error ProgramCheck::checkKind(const Instruction &instruction) {
   return refuse("is of an unknown kind");
 }
 
-/// What a nested block takes and gives fits the instruction that runs it.
+/// The parameters and results of a nested block must fit the instruction that runs it.
 Error ProgramCheck::checkNestedCounts(const Instruction &instruction) {
   bool isLoop = instruction.kind == InstructionKind::Loop;
   size_t carried = instruction.results.size();
   for (uint32_t index : instruction.blocks) {
     const Block &block = *program.blocks[index];
-    // A loop's block takes the iteration first and gives the condition first.
+    // A loop's block takes the iteration first and returns the condition first.
     if (block.params.size() != (isLoop ? carried + 1 : 0) ||
         block.results.size() != (isLoop ? carried + 1 : carried))
       return refuse("block " + Twine(index) + " takes " + Twine(block.params.size()) + " values and gives " +
@@ -274,7 +276,7 @@ Error ProgramCheck::checkNested(const Instruction &instruction, uint32_t block, 
   if (!runsBlocks)
     return instruction.blocks.empty() ? Error::success() : refuse("has blocks, but is no if or loop");
   for (uint32_t index : instruction.blocks) {
-    // Ever larger numbers cannot form a cycle.
+    // Since indices increase, blocks cannot form a cycle.
     if (index <= block || index >= program.blocks.size() || isBlockUsed[index])
       return refuse("runs block " + Twine(index) +
                     ", which is not there, not behind its own, or run elsewhere");
@@ -313,7 +315,7 @@ Error ProgramCheck::checkInstruction(const Instruction &instruction, uint32_t bl
   return Error::success();
 }
 
-/// Comes before sizes and inputs are written: those are a request's.
+/// Runs before sizes and inputs are written, which belong to a request.
 Error ProgramCheck::checkSetup() {
   const Block &block = *program.blocks[0];
   if (program.setup > block.instructions.size())

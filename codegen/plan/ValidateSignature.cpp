@@ -16,7 +16,7 @@ std::vector<int64_t> tracedSizes(const Signature &signature) {
   return sizes;
 }
 
-/// Names are there, sound and not the same.
+/// Names must be present, valid and distinct.
 template <typename T>
 static Error checkNames(const Twine &where, const std::vector<std::unique_ptr<T>> &table) {
   llvm::StringSet<> names;
@@ -51,7 +51,7 @@ static Error checkInputs(const Twine &where, const Signature &signature, llvm::A
   return Error::success();
 }
 
-/// The batch is a symbol, and every tensor holds it in a way that parts of it are parts of the tensor.
+/// The batch must be a symbol, and every tensor must be splittable along it.
 static Error checkBatch(const Twine &where, const Signature &signature) {
   if (signature.batch == -1)
     return Error::success();
@@ -63,11 +63,13 @@ static Error checkBatch(const Twine &where, const Signature &signature) {
       return invalid(where + ", input '" + input->name + "'", "it is not in proportion to the batch");
   for (const auto &output : signature.outputs)
     if (!isSplittable(*output->type, signature.batch))
-      return invalid(where + ", output '" + output->name + "'", "it is not known to be in proportion to the batch");
+      return invalid(where + ", output '" + output->name + "'",
+                     "it is not known to be in proportion to the batch");
   return Error::success();
 }
 
-/// Of a named dimension in the example inputs: no tensor is larger, and sums and multiples of it stay within 64 bits.
+/// Limit of a named dimension in the example inputs: no tensor is larger, and sums and multiples of it stay
+/// within 64 bits.
 static constexpr int64_t kLargestSize = int64_t(1) << 40;
 
 Error checkSignature(const Plan &plan, const Signature &signature) {
@@ -87,8 +89,8 @@ Error checkSignature(const Plan &plan, const Signature &signature) {
       return invalid(where, "symbol '" + symbol->name + "' of size " + Twine(symbol->traced) +
                                 " is said to be a multiple of " + Twine(symbol->divisible_by));
     if (symbol->min < 1 || (symbol->min > 1 && symbol->min > symbol->traced) || symbol->max < symbol->traced)
-      return invalid(where, "symbol '" + symbol->name + "' of size " + Twine(symbol->traced) + " is said to be from " +
-                                Twine(symbol->min) + " to " + Twine(symbol->max));
+      return invalid(where, "symbol '" + symbol->name + "' of size " + Twine(symbol->traced) +
+                                " is said to be from " + Twine(symbol->min) + " to " + Twine(symbol->max));
     if (symbol->min > 1 && symbol->min % symbol->divisible_by != 0)
       return invalid(where, "symbol '" + symbol->name + "' runs from " + Twine(symbol->min) +
                                 ", which is no multiple of " + Twine(symbol->divisible_by));

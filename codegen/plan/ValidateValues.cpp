@@ -14,12 +14,12 @@ using llvm::Error;
 using llvm::StringRef;
 using llvm::Twine;
 
-/// Constants and trees nest at most this deep: they are walked by recursion, here and in the runtime.
+/// Limit of nested constants and trees, which are walked by recursion here and in the runtime.
 static constexpr int kMaxNesting = 24;
-/// As many dimensions as torch allows.
+/// torch's limit of dimensions.
 static constexpr size_t kMaxDimensions = 64;
 static constexpr size_t kMaxElementWords = 256;
-/// Names begin messages, which are put together for each of the things that a name has.
+/// Limit of names, which stand at the begin of messages.
 static constexpr size_t kMaxNameBytes = 4096;
 
 //===- Text ---------------------------------------------------------------===//
@@ -52,8 +52,7 @@ Error checkElementType(const Twine &where, StringRef words) {
 
 //===- Constants ----------------------------------------------------------===//
 
-/// Whether a list of `element` may hold a constant of this kind. Types that are not listed are left to the
-/// runtime.
+/// True if a list of `element` may hold a constant of this kind. Other element types are left to the runtime.
 static bool mayHold(StringRef element, ConstantKind kind) {
   if (element.consume_back("?") && kind == ConstantKind::None)
     return true;
@@ -96,7 +95,7 @@ Error checkConstant(const Twine &where, const Constant *constant) {
 
 //===- Sizes and types ----------------------------------------------------===//
 
-/// Has a value that is 0 or more where the symbols have the sizes `traced`.
+/// The size must be >= 0 for the example sizes `traced`.
 static Error checkSize(const Twine &where, const DimExpr *expr, llvm::ArrayRef<int64_t> traced) {
   std::optional<int64_t> size = expr ? evaluate(*expr, traced) : std::nullopt;
   if (!size || *size < 0)
@@ -106,7 +105,7 @@ static Error checkSize(const Twine &where, const DimExpr *expr, llvm::ArrayRef<i
 
 static bool isUnknown(const DimExpr &expr) { return expr.terms.empty() && expr.divisor == 0; }
 
-/// Unknown, or with a value; strides may be negative in neither case.
+/// Each must be unknown or have a value; known strides must not be negative.
 static Error checkSizes(const Twine &where, const std::vector<std::unique_ptr<DimExpr>> &sizes,
                         llvm::ArrayRef<int64_t> traced) {
   for (const auto &size : sizes)

@@ -19,7 +19,7 @@ static size_t rankCount(const Plan &plan) {
 
 //===- Weights ------------------------------------------------------------===//
 
-/// The pieces stand in order within the weight and add up to the shard.
+/// The pieces must be in order, within the weight, and add up to the shard.
 static Error checkSegments(const Twine &where, const Weight &weight, const WeightShard &shard) {
   if (shard.segment_offsets.size() != shard.segment_sizes.size())
     return invalid(where, Twine(shard.segment_offsets.size()) + " segment offsets and " +
@@ -76,7 +76,7 @@ static Error checkWeight(const Plan &plan, const Weight &weight) {
   return Error::success();
 }
 
-/// One name, one weight: aliases count.
+/// Names and aliases of all weights must be distinct.
 static Error checkWeightNames(const Plan &plan) {
   llvm::StringSet<> names;
   for (const auto &weight : plan.weights) {
@@ -105,7 +105,7 @@ Error checkWeights(const Plan &plan) {
 
 //===- Files --------------------------------------------------------------===//
 
-/// A name of a file in the plan's own folder, which is none that the plan uses for something else.
+/// A name of a file in the plan's own folder that the plan does not use for another purpose.
 static Error checkFileName(const Twine &where, StringRef name) {
   if (Error error = checkName(where, name))
     return error;

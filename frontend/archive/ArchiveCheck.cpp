@@ -1,4 +1,4 @@
-//===- ArchiveCheck.cpp - Whether a model file is intact ------------------===//
+//===- ArchiveCheck.cpp - Integrity check of a model file -----------------===//
 #include "frontend/archive/ArchiveCheck.h"
 #include "frontend/archive/BytesReader.h"
 #include "llvm/ADT/StringRef.h"
@@ -12,12 +12,13 @@ namespace cleave {
 using llvm::ArrayRef;
 
 static constexpr size_t kPiece = 8 << 20;
-/// A stream that is not the compressor's own by fewer bits than this is damaged; by more, another compressor's.
+/// A stream that differs from the compressor's own by fewer bits is damaged; by more bits, it is another
+/// compressor's.
 static constexpr size_t kFewBits = 64;
 
 static llvm::Error damaged(const ZipRecord &record, const llvm::Twine &why) {
-  return llvm::createStringError(llvm::inconvertibleErrorCode(),
-                                 "record " + record.name + " is damaged (" + why + "); copy or save the model again");
+  return llvm::createStringError(llvm::inconvertibleErrorCode(), "record " + record.name + " is damaged (" +
+                                                                     why + "); copy or save the model again");
 }
 
 static llvm::Error checkStored(const ZipRecord &record, ArrayRef<uint8_t> file, const ReleaseBytes &release) {
@@ -37,7 +38,7 @@ static size_t differingBits(ArrayRef<uint8_t> a, ArrayRef<uint8_t> b) {
   return count;
 }
 
-/// What torch's compressor makes of `content`: an archive of that record.
+/// An archive with `content` as its only record, as torch's compressor writes it.
 static std::vector<uint8_t> compressAgain(ArrayRef<uint8_t> content) {
   std::vector<uint8_t> archive;
   caffe2::serialize::PyTorchStreamWriter writer([&](const void *bytes, size_t count) {
@@ -71,18 +72,20 @@ static llvm::Error checkCompressed(const ZipRecord &record, ArrayRef<uint8_t> fi
     return llvm::Error::success();
   size_t bits = differingBits(file.slice(record.offset, record.storedSize),
                               ArrayRef<uint8_t>(archive).slice(own.offset, own.storedSize));
-  return bits == 0 || bits >= kFewBits ? llvm::Error::success() : damaged(record, "its compressed bytes differ");
+  return bits == 0 || bits >= kFewBits ? llvm::Error::success()
+                                       : damaged(record, "its compressed bytes differ");
 }
 
-/// Takes the folder off the names, as libtorch's reader does.
+/// Removes the folder from the names, as libtorch's reader does.
 static llvm::Error stripFolder(std::vector<ZipRecord> &records) {
   if (records.empty())
     return llvm::createStringError("is an empty archive; expected a file that torch.jit.save wrote");
   std::string folder = records.front().name.substr(0, records.front().name.find('/') + 1);
   for (ZipRecord &record : records) {
     if (folder.empty() || record.name.rfind(folder, 0) != 0)
-      return llvm::createStringError("is an archive whose records are not in one folder; expected a file that "
-                                     "torch.jit.save wrote");
+      return llvm::createStringError(
+          "is an archive whose records are not in one folder; expected a file that "
+          "torch.jit.save wrote");
     record.name.erase(0, folder.size());
   }
   return llvm::Error::success();

@@ -1,4 +1,4 @@
-//===- ArchiveCheck.h - Whether a model file is intact ----------*- C++ -*-===//
+//===- ArchiveCheck.h - Integrity check of a model file ---------*- C++ -*-===//
 //
 // Private to frontend/.
 //
@@ -11,14 +11,14 @@
 
 namespace cleave {
 
-/// Tells the system that `size` bytes from `offset` on have been read for now.
+/// Tells the system that `size` bytes from `offset` on are not needed for now.
 using ReleaseBytes = std::function<void(size_t offset, size_t size)>;
 
-/// The records of an archive that torch wrote, every byte of it checked: the directory as readZipDirectory
-/// does, stored contents against their CRC32 in pieces that are released again, compressed ones against their
-/// CRC32 and against what torch's own compressor makes of them, since a stream has bits that its content does
-/// not depend on. Names come without the folder that the writer puts around them. libtorch's exceptions come
-/// through.
+/// The records of an archive written by torch, after a check of every byte. readZipDirectory checks the
+/// directory. Stored contents are compared with their CRC32 piece by piece, and pieces are released again.
+/// Compressed contents are compared with their CRC32 and with the output of torch's own compressor, since a
+/// compressed stream has bits that do not affect its content. Names come without the writer's top folder. May
+/// throw libtorch's exceptions.
 llvm::Expected<std::vector<ZipRecord>> checkArchive(llvm::ArrayRef<uint8_t> file,
                                                     const ReleaseBytes &release);
 

@@ -14,7 +14,7 @@
 
 namespace cleave {
 
-/// What libtorch's archive reader reads from: bytes in place, which live as long as `owner`.
+/// Input of libtorch's archive reader: bytes in memory, which live as long as `owner`.
 class BytesReader : public caffe2::serialize::ReadAdapterInterface {
 public:
   explicit BytesReader(llvm::ArrayRef<uint8_t> bytes, std::shared_ptr<const void> owner = nullptr)

@@ -1,4 +1,4 @@
-//===- OperatorCheck.cpp - Which operators a model's code names -----------===//
+//===- OperatorCheck.cpp - Operators that a model's code names ------------===//
 #include "frontend/archive/OperatorCheck.h"
 #include "codegen/plan/OperatorName.h"
 #include "llvm/ADT/StringExtras.h"
@@ -21,15 +21,15 @@ static llvm::Error refuse(StringRef record, const llvm::Twine &what) {
           "system; if you trust the model, pass --trust");
 }
 
-/// By its name alone, since sources say no overload. Models write in place, which no plan does: that is as
-/// good as the operator that makes a new value.
+/// Checks a name without overload, since sources have none. In-place operators count as the functional ones,
+/// since no plan contains them.
 static bool isAllowed(StringRef name) {
   return plan::isAnyOverloadListed(name) || name == "aten::copy_" ||
          (name.consume_back("_") && plan::isAnyOverloadListed(name));
 }
 
-/// Whether an operator that is called without its namespace, `torch.add` or `x.add`, may be: of aten, else of
-/// prim.
+/// By name of an operator called without its namespace (`torch.add`, `x.add`): true if it is allowed. It is
+/// of aten, else of prim.
 static llvm::StringMap<bool> tabulateNames() {
   llvm::StringMap<bool> allowed;
   for (StringRef wanted : {"prim", "aten"})
@@ -40,7 +40,7 @@ static llvm::StringMap<bool> tabulateNames() {
 }
 
 namespace {
-/// The words of a source file, as libtorch's own lexer reads them; texts that follow one another are one.
+/// The tokens of a source file, as libtorch's lexer reads them; adjacent strings are one.
 struct Words {
   Words(const std::string &source, const std::string &name) {
     torch::jit::Lexer lexer(std::make_shared<torch::jit::Source>(source, name, 1));
@@ -61,19 +61,19 @@ struct Words {
   StringRef name(size_t at) const {
     return at < words.size() && words[at].first == TK_IDENT ? StringRef(words[at].second) : StringRef();
   }
-  /// The name by which something is taken out of another; empty: this word is none.
+  /// The name of the member that is accessed at this token; empty if it is none.
   StringRef member(size_t at) const {
     const bool isText = findsByText && words[at].first == TK_STRINGLITERAL;
     return isText ? StringRef(words[at].second) : at > 0 && isDot(at - 1) ? name(at) : StringRef();
   }
 
   std::vector<std::pair<int, std::string>> words;
-  /// Any text may be a name: `getattr(torch, "relu")`.
+  /// True if any string may be a name: `getattr(torch, "relu")`.
   bool findsByText = false;
 };
 } // namespace
 
-/// `ops.image.read_file`, written out: a namespace that is kept in a variable could be any.
+/// Checks `ops.image.read_file`, which must be written out: a namespace in a variable could be any.
 static llvm::Error checkOps(const Words &words, size_t at, StringRef record) {
   StringRef space = words.name(at + 2), name = words.name(at + 4);
   const bool isWhole = words.isDot(at + 1) && words.isDot(at + 3) && !space.empty() && !name.empty();
@@ -93,7 +93,7 @@ llvm::Error checkSource(const std::string &text, const std::string &record) {
       at += 4;
       continue;
     }
-    // C++ classes; those of quantized weights hold weights only.
+    // C++ classes are refused, except for those of quantized weights, which hold weights only.
     if (member == "classes" && !(words.isDot(at + 1) && words.name(at + 2) == "quantized"))
       return refuse(record, "classes of libtorch's");
     auto found = known.find(member);
@@ -103,7 +103,7 @@ llvm::Error checkSource(const std::string &text, const std::string &record) {
   return llvm::Error::success();
 }
 
-/// Objects of C++ classes restore themselves by code of these.
+/// Objects of C++ classes restore themselves by code of these classes.
 static llvm::Error checkClasses(StringRef pickle, StringRef record) {
   static constexpr StringRef kClasses = "torch.classes.";
   for (size_t at = pickle.find(kClasses); at != StringRef::npos; at = pickle.find(kClasses, at + 1)) {
@@ -120,7 +120,7 @@ llvm::Error checkOperators(caffe2::serialize::PyTorchStreamReader &reader,
                            llvm::ArrayRef<ZipRecord> records) {
   for (const ZipRecord &record : records) {
     StringRef name = record.name;
-    // libtorch finds records by names of other case, too.
+    // libtorch also finds records by names of other case.
     const bool isSource = name.ends_with_insensitive(".py"), isPickle = name.ends_with_insensitive(".pkl");
     if (!isSource && !isPickle)
       continue;

@@ -1,4 +1,4 @@
-//===- OperatorCheck.h - Which operators a model's code names ---*- C++ -*-===//
+//===- OperatorCheck.h - Operators that a model's code names ----*- C++ -*-===//
 //
 // Private to frontend/.
 //
@@ -11,13 +11,13 @@
 
 namespace cleave {
 
-/// Refuses an archive whose code names operators, or whose objects are of C++ classes, that a plan may not
-/// call. Nothing of it is run: importing code evaluates defaults of arguments, and objects restore
-/// themselves. Names count wherever they stand after a dot, so a model whose attributes are called like such
-/// operators is refused as well.
+/// Refuses an archive whose code names operators, or whose objects have C++ classes, that a plan may not
+/// call. None of its code runs, whereas importing code evaluates default arguments, and objects restore
+/// themselves. Names count wherever they follow a dot, so a model with attributes named like such operators
+/// is refused, too.
 llvm::Error checkOperators(caffe2::serialize::PyTorchStreamReader &reader, llvm::ArrayRef<ZipRecord> records);
 
-/// The same of one source file. Exceptions are those of libtorch's lexer.
+/// checkOperators for one source file. Throws the exceptions of libtorch's lexer.
 llvm::Error checkSource(const std::string &text, const std::string &name);
 
 } // namespace cleave

@@ -1,4 +1,4 @@
-//===- PickleCheck.cpp - Whether a pickle asks for more than it holds -----===//
+//===- PickleCheck.cpp - Allocation check of a pickle ---------------------===//
 #include "frontend/archive/PickleCheck.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringRef.h"
@@ -10,17 +10,17 @@ namespace cleave {
 using torch::jit::PickleOpCode;
 
 namespace {
-/// What stands behind an opcode.
+/// The argument of an opcode.
 struct Argument {
   /// Bytes of one little-endian number.
   unsigned bytes = 0;
   enum { Number, LengthOfString, PlaceInTable } meaning = Number;
-  /// Lines of text instead.
+  /// Number of text lines instead.
   unsigned lines = 0;
 };
 } // namespace
 
-/// Of the opcodes that libtorch reads; nothing for others.
+/// The arguments of the opcodes that libtorch reads; nothing for others.
 static std::optional<Argument> argumentOf(PickleOpCode code) {
   switch (code) {
   case PickleOpCode::MARK:
@@ -94,8 +94,8 @@ llvm::Error checkPickle(llvm::ArrayRef<uint8_t> pickle) {
       return fail(code, "writes place " + llvm::Twine(number) + " of a table, more than there are bytes");
     if (argument->meaning == Argument::LengthOfString) {
       if (number > rest.size())
-        return fail(code, "begins a string of " + llvm::Twine(number) + " bytes, of which " + llvm::Twine(rest.size()) +
-                              " are there");
+        return fail(code, "begins a string of " + llvm::Twine(number) + " bytes, of which " +
+                              llvm::Twine(rest.size()) + " are there");
       rest = rest.drop_front(number);
     }
   }

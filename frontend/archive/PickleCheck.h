@@ -1,4 +1,4 @@
-//===- PickleCheck.h - Whether a pickle asks for more than it holds -*- C++ -*-===//
+//===- PickleCheck.h - Allocation check of a pickle -------------*- C++ -*-===//
 //
 // Private to frontend/.
 //
@@ -12,10 +12,10 @@
 
 namespace cleave {
 
-/// libtorch makes room for what a pickle says before it looks whether that is there: for strings, up to 4
-/// GiB, and for its table of things seen before, 16 bytes for each number up to the one named. Refuses
-/// strings that are longer than the rest of the pickle, and numbers beyond its length. What else may be wrong
-/// is left to libtorch, as are opcodes that it does not know. Format: the comments of CPython's
+/// Refuses a pickle that would make libtorch allocate more than the pickle can hold: strings longer than the
+/// rest of the pickle, and memo numbers beyond its length. libtorch allocates what a pickle announces before
+/// it checks that it is there: up to 4 GiB for a string, and 16 bytes for each memo number up to the one
+/// named. All other errors, and unknown opcodes, are left to libtorch. Format: the comments of CPython's
 /// Lib/pickletools.py.
 llvm::Error checkPickle(llvm::ArrayRef<uint8_t> pickle);
 

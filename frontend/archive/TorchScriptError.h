@@ -1,4 +1,4 @@
-//===- TorchScriptError.h - What a TorchScript program raised ---*- C++ -*-===//
+//===- TorchScriptError.h - Errors raised by TorchScript programs -*- C++ -*-===//
 #ifndef CLEAVE_FRONTEND_ARCHIVE_TORCHSCRIPTERROR_H
 #define CLEAVE_FRONTEND_ARCHIVE_TORCHSCRIPTERROR_H
 
@@ -6,9 +6,9 @@
 
 namespace cleave {
 
-/// TorchScript's messages are a backtrace of the model's source, then what happened, then perhaps a backtrace
-/// of libtorch: the line that says what happened.
-inline llvm::StringRef whatHappened(llvm::StringRef message) {
+/// The line of a TorchScript message that says what happened. Before it is a backtrace of the model's source,
+/// after it perhaps a backtrace of libtorch.
+inline llvm::StringRef errorLine(llvm::StringRef message) {
   message = message.split("\nException raised from").first.rtrim();
   size_t last = message.rfind('\n');
   return message.substr(last == llvm::StringRef::npos ? 0 : last + 1).trim();

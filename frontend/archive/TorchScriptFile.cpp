@@ -1,4 +1,4 @@
-//===- TorchScriptFile.cpp - A TorchScript archive, mapped ----------------===//
+//===- TorchScriptFile.cpp - A memory-mapped TorchScript archive ----------===//
 #include "frontend/archive/TorchScriptFile.h"
 #include "codegen/plan/ErrorLines.h"
 #include "codegen/plan/InputFile.h"
@@ -21,16 +21,16 @@ static llvm::Error fail(llvm::StringRef path, const llvm::Twine &message) {
   return llvm::createStringError(llvm::inconvertibleErrorCode(), path + ": " + message);
 }
 
-/// libtorch's messages carry its own backtrace; the first line that is not empty says what happened. Where
-/// code of the model was run, that says only so much.
+/// libtorch's messages contain its own backtrace; their first line that is not empty says what happened. If
+/// code of the model ran, that line is not enough.
 static std::string describe(const std::exception &e) {
   llvm::StringRef message = llvm::StringRef(e.what()).ltrim();
   if (message.starts_with("The following operation failed in the TorchScript interpreter"))
-    return whatHappened(message).str();
+    return errorLine(message).str();
   return message.split('\n').first.rtrim(" :").str();
 }
 
-/// The whole file, mapped privately: nobody writes through it.
+/// Maps the whole file privately; it is never written through the mapping.
 static llvm::Expected<std::shared_ptr<plan::MappedFile>> map(llvm::StringRef path) {
   const char *expected = "; expected a TorchScript archive, as torch.jit.save writes it";
   auto file = plan::InputFile::open(path);
@@ -61,7 +61,7 @@ static std::array<uint8_t, 32> fingerprintOf(const plan::MappedFile &file, const
   return hash.final<32>();
 }
 
-/// One pickled archive of the file (`constants`, `data`), its tensors over the mapping.
+/// Reads one pickled archive of the file (`constants`, `data`), with tensors in the mapping.
 static c10::IValue readPickle(const std::string &name, PyTorchStreamReader &reader,
                               llvm::ArrayRef<ZipRecord> records,
                               const std::shared_ptr<plan::MappedFile> &mapping,
@@ -111,21 +111,21 @@ static torch::jit::Module loadModule(const std::shared_ptr<PyTorchStreamReader> 
   c10::IValue value = readPickle("data", *reader, records, mapping, resolver);
   TORCH_CHECK(value.isModule(), "it holds a ", value.tagKind(), ", expected a module");
   torch::jit::Module module(value.toObject());
-  // Methods compile on first use; their constants must be there by then.
+  // Methods compile on first use, and need their constants by then.
   for (const torch::jit::Module &submodule : module.modules())
     for (const auto &method : submodule.get_methods())
       method.graph();
   return module;
 }
 
-/// Whether the archive has what every TorchScript module has.
+/// True if the archive has the records of every TorchScript module.
 static bool holdsModule(llvm::ArrayRef<ZipRecord> records) {
   return llvm::all_of(std::array{"data.pkl", "constants.pkl"}, [&](llvm::StringRef name) {
     return llvm::any_of(records, [&](const ZipRecord &record) { return record.name == name; });
   });
 }
 
-/// Each line says whose it is: none passes for one of ours.
+/// Prefixes each line, so that none looks like one of Cleave's messages.
 static void printModelText(const std::string &text) {
   plan::printLines("model: ", llvm::StringRef(text).rtrim('\n'));
 }
@@ -138,9 +138,8 @@ class PrintableWarnings : public c10::WarningHandler {
 };
 } // namespace
 
-/// What code of a model prints and warns of is the model's text: it goes to the standard error, without
-/// control characters. The handler of warnings is this thread's; those of others come as libtorch's own
-/// (plan::takeStreams).
+/// Text that a model's code prints, and its warnings, go to stderr without control characters. The warning
+/// handler is this thread's; warnings of other threads come as libtorch's own (plan::takeStreams).
 static void keepModelTextPrintable() {
   static PrintableWarnings warnings;
   c10::WarningUtils::set_warning_handler(&warnings);
@@ -151,7 +150,7 @@ llvm::Expected<TorchScriptFile> TorchScriptFile::open(llvm::StringRef path,
                                                       const std::function<void(double)> &progress,
                                                       bool listedOperators) {
   keepModelTextPrintable();
-  auto opened = map(path);
+  auto autoDynamic = map(path);
   if (!opened)
     return opened.takeError();
   std::shared_ptr<plan::MappedFile> mapping = *opened;

@@ -1,4 +1,4 @@
-//===- Unpickle.cpp - Values out of a model's pickles ---------------------===//
+//===- Unpickle.cpp - Values of a model's pickles -------------------------===//
 #include "frontend/archive/Unpickle.h"
 #include "llvm/ADT/DenseSet.h"
 #include "llvm/ADT/STLExtras.h"
@@ -13,19 +13,19 @@ namespace cleave {
 
 using c10::IValue;
 
-/// Whether some of the tensor's elements would lie outside its storage.
+/// True if some elements of the tensor are outside its storage.
 static bool reachesOutside(const at::Tensor &tensor) {
   if (llvm::any_of(tensor.sizes(), [](int64_t size) { return size < 0; }))
     return true;
   if (tensor.numel() == 0)
     return false;
-  // Wide enough: libtorch has made sure that 64 bits can count the elements.
+  // Wide enough, since libtorch checks that 64 bits can count the elements.
   __int128 first = tensor.storage_offset(), last = first;
   for (int64_t dim = 0; dim < tensor.dim(); ++dim) {
     __int128 reach = __int128(tensor.size(dim) - 1) * tensor.stride(dim);
     (reach < 0 ? first : last) += reach;
   }
-  // A storage that is in no record has a size of the pickle's choice, and no memory.
+  // A storage without a record has a size that the pickle chose, and no memory.
   const c10::Storage &storage = tensor.storage();
   return first < 0 || !storage.data() || last >= __int128(storage.nbytes() / tensor.itemsize());
 }
@@ -38,14 +38,14 @@ static void checkTensor(const at::Tensor &tensor) {
   if (tensor.layout() == at::kSparseCsr)
     return at::_validate_sparse_csr_tensor_args(tensor.crow_indices(), tensor.col_indices(), tensor.values(),
                                                 tensor.sizes());
-  // Code of the model may have made some for oneDNN.
+  // Code of the model may have made tensors for oneDNN.
   TORCH_CHECK(tensor.has_storage() || tensor.is_mkldnn(), "a tensor is ", tensor.layout(),
               ", expected Strided, Sparse or SparseCsr");
   TORCH_CHECK(!tensor.has_storage() || !reachesOutside(tensor),
               "a tensor reaches past the end of its storage");
 }
 
-/// Every tensor in `value`. Lists may be in themselves, and tuples in many others.
+/// Checks every tensor in `value`. Lists may contain themselves, and tuples may be in many others.
 static void checkTensors(const IValue &value) {
   llvm::DenseSet<const void *> seen;
   value.visit([&](const IValue &part) {
@@ -55,12 +55,12 @@ static void checkTensors(const IValue &value) {
   });
 }
 
-//===- What the unpickler itself calls ------------------------------------===//
+//===- Operators that the unpickler calls ---------------------------------===//
 
 static constexpr c10::DispatchKey kUnpickling = c10::DispatchKey::TESTING_ONLY_GenericMode;
 
-/// Stands in front of every operator of a thread that unpickles: scales of quantized tensors and parts of
-/// sparse ones are arguments before the value that they are part of is whole.
+/// Runs before every operator on a thread that unpickles: scales of quantized tensors and parts of sparse
+/// tensors are arguments of operators before the whole value exists.
 static void checkArguments(const c10::OperatorHandle &op, torch::jit::Stack *stack) {
   for (const IValue &argument : torch::jit::last(*stack, op.schema().arguments().size()))
     checkTensors(argument);
@@ -75,7 +75,7 @@ TORCH_LIBRARY_IMPL(_, TESTING_ONLY_GenericMode, library) {
 //===- Objects ------------------------------------------------------------===//
 
 namespace {
-/// An object that restores itself by code of the model's.
+/// An object that the model's own code restores.
 struct Restored {
   c10::StrongTypePtr type;
   IValue state;
@@ -83,7 +83,7 @@ struct Restored {
 };
 } // namespace
 
-/// Runs the code, in the order in which the pickle has the objects: parts before wholes.
+/// Runs that code in the order of the objects in the pickle: parts before wholes.
 static void restore(llvm::ArrayRef<Restored> objects) {
   for (const Restored &restored : objects) {
     auto whole = torch::jit::ObjLoaderFunc(restored.type, restored.state);
@@ -99,7 +99,7 @@ IValue unpickle(llvm::ArrayRef<uint8_t> pickle, uint64_t version, torch::jit::Ty
     auto loaded = type.type_->expect<c10::ClassType>();
     if (!loaded->findMethod("__setstate__"))
       return torch::jit::ObjLoaderFunc(type, std::move(state));
-    // Later: code of one object may have kept a list that the pickle goes on to fill.
+    // Runs later, since an object's code may have kept a list that the pickle goes on to fill.
     auto object = c10::ivalue::Object::create(type, loaded->numAttributes());
     objects.push_back({type, std::move(state), object});
     return object;
@@ -110,7 +110,7 @@ IValue unpickle(llvm::ArrayRef<uint8_t> pickle, uint64_t version, torch::jit::Ty
     pickle = pickle.drop_front(count);
     return count;
   };
-  // libtorch would take the pickle's word for the size of a storage that it looks up itself.
+  // libtorch would trust the pickle for the size of a storage that it looks up itself.
   auto readRecord = [](const std::string &name) -> at::DataPtr {
     TORCH_CHECK(false, "no record holds the weight ", name);
   };

@@ -1,4 +1,4 @@
-//===- Unpickle.h - Values out of a model's pickles -------------*- C++ -*-===//
+//===- Unpickle.h - Values of a model's pickles -----------------*- C++ -*-===//
 //
 // Private to frontend/.
 //
@@ -12,10 +12,10 @@
 
 namespace cleave {
 
-/// The value of a pickle that checkPickle accepts. Its tensors, whose sizes and strides are the file's word,
-/// lie within `storages`: they are checked before any operator and any code of the model (`__setstate__`)
-/// gets to see them. Failures are exceptions of libtorch's.
-/// \param version  of the archive's format.
+/// The value of a pickle that checkPickle accepts. Sizes and strides of tensors come from the file, so they
+/// are checked to be within `storages` before any operator or code of the model (`__setstate__`) sees them.
+/// Throws libtorch's exceptions on failure.
+/// \param version  version of the archive's format.
 c10::IValue unpickle(llvm::ArrayRef<uint8_t> pickle, uint64_t version, torch::jit::TypeResolver resolver,
                      std::shared_ptr<torch::jit::DeserializationStorageContext> storages);
 

@@ -23,7 +23,7 @@ static constexpr uint64_t kEnd64Bytes = 56, kLocatorBytes = 20, kEndBytes = 22;
 static constexpr uint16_t kHasDescriptor = 1 << 3, kUtf8Names = 1 << 11;
 static constexpr uint16_t kDeflated = 8;
 static constexpr uint16_t kSizes64 = 1, kPadding = 0x4246;
-/// Deflate cannot make more of a byte (RFC 1951: 258 bytes in 2 bits).
+/// Deflate cannot expand a byte to more (RFC 1951: 258 bytes in 2 bits).
 static constexpr uint64_t kMostExpansion = 1032;
 
 static llvm::Error damaged(const llvm::Twine &what) {
@@ -31,7 +31,7 @@ static llvm::Error damaged(const llvm::Twine &what) {
 }
 
 namespace {
-/// Little-endian fields one after the other. Past the end they are 0, and the reader is not ok.
+/// Reads little-endian fields in order. Past the end they are 0, and the reader is not ok.
 class FieldReader {
 public:
   FieldReader(llvm::ArrayRef<uint8_t> bytes, uint64_t at)
@@ -62,19 +62,19 @@ private:
   bool isOk = true;
 };
 
-/// What end records say of the directory.
+/// Extent of the directory, as end records give it.
 struct Extent {
   uint64_t records = 0, size = 0, offset = 0;
   bool operator==(const Extent &) const = default;
 };
 
-/// Fields that stand in the directory and again in the local header.
+/// Fields of the directory that the local header repeats.
 struct SharedFields {
   uint16_t versionNeeded, flags, method, time, date;
   bool operator==(const SharedFields &) const = default;
 };
 
-/// Fields that a writer sets alike in every entry.
+/// Fields that a writer sets to the same value in every entry.
 struct WriterFields {
   uint16_t versionMade, disk, internalAttributes;
   uint32_t externalAttributes;
@@ -100,15 +100,15 @@ private:
   llvm::Expected<Extent> readEnd();
   llvm::Error readEnd64(uint64_t locatorAt, Extent &extent, uint64_t &endsAt);
   llvm::Expected<Entry> readEntry(FieldReader &fields);
-  /// Compares a record's local header and descriptor with its entry. `at`: where the record must begin; moved behind
-  /// it.
+  /// Compares a record's local header and descriptor with its entry. `at`: where the record must begin; moved
+  /// to its end.
   llvm::Expected<ZipRecord> readRecord(const Entry &entry, uint64_t &at);
 
   llvm::ArrayRef<uint8_t> file;
 };
 } // namespace
 
-/// A number as a field of fewer bits holds it when a wider field holds it too.
+/// The value of a narrow field if a wider field holds the number, too.
 static uint64_t saturated(uint64_t value, uint64_t limit) { return std::min(value, limit); }
 
 static SharedFields readShared(FieldReader &fields) {
@@ -128,8 +128,9 @@ llvm::Error DirectoryReader::readEnd64(uint64_t locatorAt, Extent &extent, uint6
   if (disk != 0 || locator.u32() != 1 || locatorAt < kEnd64Bytes || at != locatorAt - kEnd64Bytes)
     return damaged("the locator of the archive's end record is damaged");
   FieldReader end(file, at);
-  // Versions made by and needed are miniz's own, the only writer of this record in torch.
-  bool isMiniz = end.u32() == kEnd64 && end.u64() == kEnd64Bytes - 12 && end.u16() == 0x031e && end.u16() == 45;
+  // The versions made by and needed are those of miniz, torch's only writer of this record.
+  bool isMiniz =
+      end.u32() == kEnd64 && end.u64() == kEnd64Bytes - 12 && end.u16() == 0x031e && end.u16() == 45;
   bool isOneDisk = end.u32() == 0 && end.u32() == 0;
   Extent wide;
   wide.records = end.u64();
@@ -186,7 +187,7 @@ llvm::Expected<Entry> DirectoryReader::readEntry(FieldReader &fields) {
   entry.name = fields.text(nameLength);
   uint64_t afterExtra = fields.left() - std::min<uint64_t>(fields.left(), extraLength);
   if (extraLength > 0) {
-    // Only what does not fit its field of 32 bits stands here.
+    // Only values that do not fit their 32-bit fields are here.
     bool isSizes = fields.u16() == kSizes64 && fields.u16() == extraLength - 4;
     for (uint64_t *value : {&entry.size, &entry.storedSize, &entry.headerOffset})
       if (*value == UINT32_MAX)
@@ -205,11 +206,11 @@ llvm::Expected<Entry> DirectoryReader::readEntry(FieldReader &fields) {
   return entry;
 }
 
-/// The extra fields of a local header: sizes of 64 bits if `isWide`, then padding.
+/// Checks the extra fields of a local header: 64-bit sizes if `isWide`, then padding.
 static bool isExtraIntact(StringRef bytes, const Entry &entry, bool isWide) {
   FieldReader fields({bytes.bytes_begin(), bytes.size()}, 0);
   if (isWide) {
-    // The header is written before anything is compressed: the compressed size may still be 0.
+    // The header is written before compression, so the compressed size may still be 0.
     bool hasOffset = entry.headerOffset >= UINT32_MAX, hasSizes = entry.size >= UINT32_MAX;
     bool isIntact = fields.u16() == kSizes64 && fields.u16() == 16 * hasSizes + 8 * hasOffset;
     if (hasSizes) {
@@ -232,11 +233,12 @@ static bool isExtraIntact(StringRef bytes, const Entry &entry, bool isWide) {
 
 llvm::Expected<ZipRecord> DirectoryReader::readRecord(const Entry &entry, uint64_t &at) {
   FieldReader fields(file, at);
-  bool isHeader = at == entry.headerOffset && fields.u32() == kLocalHeader && readShared(fields) == entry.shared;
+  bool isHeader =
+      at == entry.headerOffset && fields.u32() == kLocalHeader && readShared(fields) == entry.shared;
   uint32_t crc = fields.u32(), storedSize = fields.u32(), size = fields.u32();
   bool isWide = entry.size >= UINT32_MAX || entry.headerOffset >= UINT32_MAX;
   bool hasDescriptor = entry.shared.flags & kHasDescriptor;
-  // With a descriptor behind the content, these are 0 in front of it.
+  // With a descriptor after the content, these fields are 0 in the header.
   bool isLater = hasDescriptor && crc == 0 && storedSize == 0 && size == 0;
   bool isSame = crc == entry.crc && storedSize == saturated(entry.storedSize, UINT32_MAX) &&
                 size == saturated(entry.size, UINT32_MAX);
@@ -256,7 +258,8 @@ llvm::Expected<ZipRecord> DirectoryReader::readRecord(const Entry &entry, uint64
       return damaged("the descriptor of record " + entry.name + " is damaged");
   }
   at = file.size() - descriptor.left();
-  return ZipRecord{entry.name.str(), entry.crc, entry.shared.method == kDeflated, entry.size, offset, entry.storedSize};
+  return ZipRecord{entry.name.str(), entry.crc, entry.shared.method == kDeflated,
+                   entry.size,       offset,    entry.storedSize};
 }
 
 llvm::Expected<std::vector<ZipRecord>> DirectoryReader::read() {

@@ -19,16 +19,16 @@ struct ZipRecord {
   std::string name;
   uint32_t crc;
   bool isCompressed;
-  /// Bytes of its content.
+  /// Bytes of its content, uncompressed.
   uint64_t size;
-  /// Where its bytes, compressed or not, lie in the archive.
+  /// Where its stored bytes are in the archive.
   uint64_t offset, storedSize;
 };
 
-/// Reads the directory of `file`, untrusted bytes. Whatever is not a record's content must be what a writer
-/// would have made of the directory: end records, local headers, padding and data descriptors agree with it
-/// in every field, and records follow one another without a gap from the first byte on. So no bit outside the
-/// contents can be another one. Contents are not looked at. Errors say what was found, for a caller who knows
+/// Reads the directory of `file`, which is untrusted. All bytes that are no record's content must be what a
+/// writer would have written: end records, local headers, padding and data descriptors agree with the
+/// directory in every field, and records follow one another without gaps from the first byte on. So no bit
+/// outside the contents can change unnoticed. Contents are not checked. Errors say what was found, without
 /// the file's name.
 llvm::Expected<std::vector<ZipRecord>> readZipDirectory(llvm::ArrayRef<uint8_t> file);
 

@@ -1,4 +1,4 @@
-//===- Aliasing.cpp - Which tensors share memory --------------------------===//
+//===- Aliasing.cpp - Tensors that share memory ---------------------------===//
 #include "frontend/torchscript/Aliasing.h"
 #include "ir/Cleave.h"
 #include "ir/semantics/OpSemantics.h"
@@ -64,13 +64,14 @@ Value rootOf(Value value) {
   return value;
 }
 
-/// Whether a region makes the value it yields, for nobody else.
+/// True if a region makes the value that it yields, and nothing else has it.
 static bool isMadeInside(Region &region, unsigned yielded) {
   Value root = rootOf(region.front().getTerminator()->getOperand(yielded));
   return root.getParentRegion() == &region && isPrivate(root);
 }
 
-/// `root` and everything that may share memory with it or hold it, but for `except` and what comes of that.
+/// `root` and all values that may share memory with it or hold it, except for `except` and values derived
+/// from that.
 static llvm::SetVector<Value> aliasesOf(Value root, Value except = {}) {
   llvm::SetVector<Value> aliases;
   aliases.insert(root);
@@ -83,7 +84,7 @@ static llvm::SetVector<Value> aliasesOf(Value root, Value except = {}) {
   return aliases;
 }
 
-/// Whether the loop alone goes on with the memory of one of its initial values.
+/// True if only the loop uses the memory of an initial value from then on.
 static bool isHandedOver(Value init, LoopOp loop) {
   Value root = rootOf(init);
   if (root.getParentBlock() != loop->getBlock() || !isPrivate(root))
@@ -99,7 +100,7 @@ static bool isHandedOver(Value init, LoopOp loop) {
   return count == 1;
 }
 
-/// Whether a loop's carried value `index` never is a tensor that somebody outside, or another carried value, has.
+/// True if a loop's carried value `index` is never a tensor that is used outside or in another carried value.
 static bool isPrivatelyCarried(LoopOp loop, unsigned index) {
   Value yielded = rootOf(loop.getBody().front().getTerminator()->getOperand(index + 1));
   return isHandedOver(loop.getInits()[index], loop) &&
@@ -123,7 +124,7 @@ bool isPrivate(Value root) {
 
 bool isSeenLater(Value base, Value written, Operation *writer) {
   for (Value alias : aliasesOf(rootOf(base), written)) {
-    // Inside a loop, what is above the writer comes after it as well.
+    // In a loop, operations above the writer also run after it.
     if (alias.getParentBlock() != writer->getBlock())
       return true;
     for (Operation *user : alias.getUsers()) {

@@ -1,6 +1,6 @@
-//===- Aliasing.h - Which tensors share memory ------------------*- C++ -*-===//
+//===- Aliasing.h - Tensors that share memory -------------------*- C++ -*-===//
 //
-// Private to frontend/. What the program says before anything of it is made functional.
+// Private to frontend/. Analyses the program before functionalization.
 //
 //===----------------------------------------------------------------------===//
 #ifndef CLEAVE_FRONTEND_TORCHSCRIPT_ALIASING_H
@@ -12,32 +12,34 @@
 
 namespace cleave {
 
-/// Whether values of the type are tensors or hold tensors.
+/// True if values of the type are tensors or hold tensors.
 bool holdsTensors(mlir::Type type);
 
-/// The operand that an operator writes; null when it writes none, or no tensor.
+/// The operand that an operator writes; null if it writes none, or no tensor.
 mlir::Value writtenOperand(OperatorOp op);
 
-/// The operand whose memory the operation's results may be, for views, operators that may return what they
-/// are given, and in-place operators. Null when results are tensors of their own. Tuples, lists and dicts
-/// hold their operands and are none's alias.
+/// The operand whose memory the operation's results may share: for views, operators that may return their
+/// operand, and in-place operators. Null if results are new tensors. Tuples, lists and dicts hold their
+/// operands and alias none.
 mlir::Value aliasedOperand(mlir::Operation *op);
 
-/// Whether the results surely are the aliased operand's memory, as views' are and `reshape`'s only sometimes.
+/// True if the results always share the aliased operand's memory, as views do and `reshape` does only
+/// sometimes.
 bool isCertainView(mlir::Operation *op);
 
-/// The tensor or aggregate behind views and in-place operators.
+/// The tensor or aggregate at the start of a chain of views and in-place operators.
 mlir::Value rootOf(mlir::Value value);
 
-/// Whether nobody but users of `root` sees its memory: it is an argument of the program, or an operator made
-/// it, or a branch or loop whose every alternative did so for nobody else.
+/// True if only users of `root` see its memory: `root` is an argument of the program, or made by an operator,
+/// or a result of a branch or loop whose every alternative is such a value, made for nobody else.
 bool isPrivate(mlir::Value root);
 
-/// Whether `unpack` takes apart pieces of a tensor (`chunk`, `unbind`), which overlap nowhere, and nothing
-/// else of that tensor is used behind `writer`.
+/// True if `unpack` unpacks disjoint pieces of a tensor (`chunk`, `unbind`), and nothing else of that tensor
+/// is used after `writer`.
 bool areOwnParts(UnpackOp unpack, mlir::Operation *writer);
 
-/// Whether anything but `written` and its own views is used behind `writer` and may share memory with `base`.
+/// True if a value other than `written` and its views is used after `writer` and may share memory with
+/// `base`.
 bool isSeenLater(mlir::Value base, mlir::Value written, mlir::Operation *writer);
 
 } // namespace cleave

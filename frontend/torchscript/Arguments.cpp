@@ -1,11 +1,11 @@
 //===- Arguments.cpp - Inputs and outputs as trees of tensors -------------===//
 #include "frontend/torchscript/Arguments.h"
 #include "frontend/torchscript/TypeConversion.h"
+#include "ir/ExampleShapes.h"
 #include "ir/Interpret.h"
 #include "ir/NearestName.h"
 #include "ir/Signature.h"
 #include "ir/SymbolicDim.h"
-#include "ir/ExampleShapes.h"
 #include "ir/semantics/OpSemantics.h"
 #include "mlir/IR/Matchers.h"
 #include "llvm/ADT/SetVector.h"
@@ -16,7 +16,7 @@ using namespace mlir;
 namespace cleave {
 
 namespace {
-/// An argument's IR value and its place in the input tree.
+/// An argument's IR value and its subtree of the input tree.
 struct Argument {
   Value value;
   Attribute tree;
@@ -47,8 +47,8 @@ private:
     auto found = llvm::find_if(inputs.tensors, [&](auto &tensor) { return tensor.name == name; });
     return found == inputs.tensors.end() ? nullptr : &*found;
   }
-  /// Items of a list or keys of a dict, in order: what follows `name.` in given names, up to the next dot where items
-  /// are nested.
+  /// Items of a list or keys of a dict, in order: the part of given names after `name.`, up to the next dot
+  /// if items are nested.
   SmallVector<std::string> itemsOf(const std::string &name, bool isNested = true) const;
 
   func::FuncOp function;
@@ -111,11 +111,12 @@ FailureOr<Argument> ArgumentMaker::makeTensor(const std::string &name, const Mod
   if (!given.role.empty())
     attributes.push_back(b.getNamedAttr(kRoleAttr, b.getStringAttr(given.role)));
   function.insertArgument(leaf, typeOf(given), b.getDictionaryAttr(attributes), location());
-  // The program is imported over unknown tensors; inference then says what they are.
+  // The program is imported with unknown tensors; inference finds their types.
   return Argument{function.getArgument(leaf), leafTree(b, leaf)};
 }
 
-FailureOr<Argument> ArgumentMaker::makeScalar(const std::string &name, const c10::TypePtr &type, StringRef text) {
+FailureOr<Argument> ArgumentMaker::makeScalar(const std::string &name, const c10::TypePtr &type,
+                                              StringRef text) {
   Type irType = convertType(type, b.getContext());
   int64_t integer;
   double real;
@@ -139,8 +140,8 @@ FailureOr<Argument> ArgumentMaker::makeScalar(const std::string &name, const c10
   case c10::TypeKind::StringType:
     return constant(b.getStringAttr(text), irType);
   default:
-    return error(name) << "is a " << type->annotation_str() << ", found \"" << text << "\", expected a tensor; give its type, "
-                       << name << ":DTYPE[SIZES]";
+    return error(name) << "is a " << type->annotation_str() << ", found \"" << text
+                       << "\", expected a tensor; give its type, " << name << ":DTYPE[SIZES]";
   }
 }
 
@@ -171,10 +172,11 @@ FailureOr<Argument> ArgumentMaker::makeItems(const std::string &name, const c10:
   auto dict = type->expect<c10::DictType>();
   bool hasNumbers = dict->getKeyType()->kind() == c10::TypeKind::IntType;
   if (!hasNumbers && dict->getKeyType()->kind() != c10::TypeKind::StringType)
-    return error(name) << "is a " << type->annotation_str() << "; expected a dict with strings or integers as keys";
+    return error(name) << "is a " << type->annotation_str()
+                       << "; expected a dict with strings or integers as keys";
   SmallVector<Attribute> entries;
   SmallVector<Value> elements;
-  // A dict of tensors is flat, and its keys may have dots: {"history.0": x}.
+  // A dict of tensors is flat, and its keys may contain dots: {"history.0": x}.
   for (const std::string &key : itemsOf(name, isComposite(dict->getValueType()))) {
     int64_t number = 0;
     // 01 would be the same key as 1.
@@ -184,7 +186,8 @@ FailureOr<Argument> ArgumentMaker::makeItems(const std::string &name, const c10:
     if (hasNumbers)
       elements.push_back(b.create<ConstantOp>(location(), b.getI64Type(), b.getI64IntegerAttr(number)));
     else
-      elements.push_back(b.create<ConstantOp>(location(), StringType::get(b.getContext()), b.getStringAttr(key)));
+      elements.push_back(
+          b.create<ConstantOp>(location(), StringType::get(b.getContext()), b.getStringAttr(key)));
     if (failed(add(key, dict->getValueType())))
       return failure();
     elements.push_back(values.back());
@@ -208,8 +211,8 @@ FailureOr<Argument> ArgumentMaker::make(const std::string &name, const c10::Type
   if (const ModelInputs::Tensor *given = tensorNamed(name)) {
     if (type->kind() == c10::TypeKind::TensorType)
       return makeTensor(name, *given);
-    return error(name) << "found a tensor, expected a " << type->annotation_str() << "; give it as --input " << name
-                       << "=VALUE";
+    return error(name) << "found a tensor, expected a " << type->annotation_str() << "; give it as --input "
+                       << name << "=VALUE";
   }
   for (auto &scalar : inputs.scalars)
     if (scalar.name == name) {
@@ -218,8 +221,8 @@ FailureOr<Argument> ArgumentMaker::make(const std::string &name, const c10::Type
     }
   if (fallback)
     if (Attribute value = toAttribute(*fallback, b.getContext()))
-      return constant(value,
-                      isa<UnitAttr>(value) ? Type(NoneType::get(b.getContext())) : convertType(type, b.getContext()));
+      return constant(value, isa<UnitAttr>(value) ? Type(NoneType::get(b.getContext()))
+                                                  : convertType(type, b.getContext()));
   return missing(name, type);
 }
 
@@ -232,7 +235,7 @@ std::vector<std::string> ArgumentMaker::givenNames() const {
   return names;
 }
 
-/// Where a given name that no argument has was probably meant to be `name`, the error is that one's.
+/// If an unused given name was probably meant to be `name`, reports that instead.
 LogicalResult ArgumentMaker::missing(const std::string &name, const c10::TypePtr &type) {
   for (StringRef given : givenNames()) {
     StringRef head = given.split('.').first;
@@ -241,10 +244,11 @@ LogicalResult ArgumentMaker::missing(const std::string &name, const c10::TypePtr
       return error(given) << "is no input of forward" << near;
   }
   if (type->kind() == c10::TypeKind::TensorType)
-    return error(name) << "is missing; forward takes a tensor of this name: give it in --inputs, or as --input " << name
-                       << ":DTYPE[SIZES]";
-  return error(name) << "is missing; forward takes a " << type->annotation_str() << " of this name: give it as --input "
-                     << name << "=VALUE";
+    return error(name)
+           << "is missing; forward takes a tensor of this name: give it in --inputs, or as --input " << name
+           << ":DTYPE[SIZES]";
+  return error(name) << "is missing; forward takes a " << type->annotation_str()
+                     << " of this name: give it as --input " << name << "=VALUE";
 }
 
 LogicalResult ArgumentMaker::finish() {
@@ -252,10 +256,10 @@ LogicalResult ArgumentMaker::finish() {
   auto extra = llvm::find_if(given, [&](auto &name) { return !used.contains(name); });
   if (extra == given.end())
     return success();
-  // What has its default is not in the wrong place.
+  // An argument with a default is not missing.
   std::vector<std::string> left;
   llvm::copy_if(wanted, std::back_inserter(left), [&](auto &name) { return !used.contains(name); });
-  // A list or a dictionary of which nothing was given.
+  // A list or a dictionary without given items.
   if (wanted.empty())
     for (const c10::Argument &argument : llvm::drop_begin(schema.arguments()))
       wanted.push_back(argument.name());
@@ -333,9 +337,9 @@ FailureOr<Attribute> LeafCollector::collect(Value value, const std::string &name
   else if (auto tuple = dyn_cast<TupleType>(value.getType()))
     llvm::append_range(items, b.create<UnpackOp>(value.getLoc(), tuple.getTypes(), value).getResults());
   else
-    return mlir::emitError(value.getLoc(), "output ")
-           << name << " is a " << schemaTypeName(value.getType())
-           << " of which only running tells the content; expected tensors in tuples, lists and dicts of fixed length";
+    return mlir::emitError(value.getLoc(), "output ") << name << " is a " << schemaTypeName(value.getType())
+                                                      << " of which only running tells the content; expected "
+                                                         "tensors in tuples, lists and dicts of fixed length";
   SmallVector<Attribute> trees;
   for (auto [i, item] : llvm::enumerate(items)) {
     auto tree = collect(item, name + "." + std::to_string(i));
@@ -354,7 +358,8 @@ LogicalResult returnLeaves(func::FuncOp function, OpBuilder &builder, Value resu
   bool raises = false;
   function.walk([&](OperatorOp op) { raises |= semanticsOf(op.getName()).raises; });
   if (collector.leaves.empty() && raises)
-    return mlir::emitError(function.getLoc(), "the model raises whichever way it takes; give inputs that it takes");
+    return mlir::emitError(function.getLoc(),
+                           "the model raises whichever way it takes; give inputs that it takes");
   if (collector.leaves.empty())
     return mlir::emitError(function.getLoc(), "forward returns no tensor; there is nothing to compute");
   for (auto [i, name] : llvm::enumerate(collector.names))

@@ -12,15 +12,15 @@
 
 namespace cleave {
 
-/// Makes the arguments of `function` (empty so far) for the schema's arguments, from the second on: a
-/// function argument for each tensor leaf, constants for scalars and absent optionals, lists, tuples and
-/// dicts around them. Sets the input tree. Inputs that nobody takes, or that are missing, are errors.
+/// Makes the arguments of `function`, which has none yet, for the schema's arguments from the second on: a
+/// function argument per tensor leaf, constants for scalars and absent optionals, and lists, tuples and dicts
+/// around them. Sets the input tree. Unused and missing inputs are errors.
 mlir::FailureOr<llvm::SmallVector<mlir::Value>> makeArguments(mlir::func::FuncOp function,
                                                               mlir::OpBuilder &builder,
                                                               const c10::FunctionSchema &schema,
                                                               const ModelInputs &inputs);
 
-/// Returns the tensor leaves of `results` from the function, names them, and sets its output tree and type.
+/// Returns the tensor leaves of `result` from the function, names them, and sets the output tree and type.
 mlir::LogicalResult returnLeaves(mlir::func::FuncOp function, mlir::OpBuilder &builder, mlir::Value result);
 
 } // namespace cleave

@@ -21,7 +21,7 @@ std::string describeDType(const at::Tensor &tensor) {
   return text.str();
 }
 
-/// Integer tensors up to this size have their elements in the IR, since size arithmetic may run through them.
+/// Integer tensors up to this size have their elements in the IR, for size arithmetic.
 static constexpr int64_t kMostKnownElements = 16;
 
 void TorchScriptImporter::collectWeights(const c10::IValue &module, const std::string &path) {
@@ -42,13 +42,13 @@ Value TorchScriptImporter::parameter(const std::string &unique, const at::Tensor
   Value &known = parameters[unique];
   if (known)
     return known;
-  // Shards hold weights row-major, whatever strides the model saw them with.
+  // Shards hold weights row-major, whatever their strides in the model.
   RankedTensorType type = tensorTypeOf(tensor, b.getContext());
   if (type)
     type = RankedTensorType::get(type.getShape(), type.getElementType());
   if (!type)
     return {};
-  // At the function's start, behind the parameters before it, so that every region sees it.
+  // At the function's start, after earlier parameters, so that every region can use it.
   OpBuilder::InsertionGuard guard(b);
   if (lastParameter) {
     b.setInsertionPointAfter(lastParameter);
@@ -63,11 +63,11 @@ Value TorchScriptImporter::parameter(const std::string &unique, const at::Tensor
   if (tensor.dim() <= 1 && tensor.numel() <= kMostKnownElements && tensor.scalar_type() == at::kLong)
     value = b.getDenseI64ArrayAttr(
         ArrayRef<int64_t>(tensor.contiguous().const_data_ptr<int64_t>(), size_t(tensor.numel())));
-  // Parameters and buffers are what training changes.
+  // Training changes parameters and buffers, so only constants have a number.
   FloatAttr number;
   if (entry->role == "constant" && tensor.dim() == 0 && at::isFloatingType(tensor.scalar_type()))
     number = b.getF64FloatAttr(tensor.item<double>());
-  // TorchScript's interpreter takes them so, also those that a trace has from tensors.
+  // TorchScript's interpreter treats them as wrapped numbers, also those that tracing made from tensors.
   const bool isWrapped = entry->role == "constant" && tensor.dim() == 0;
   StringRef owner = StringRef(unique).rsplit('.').first;
   SmallVector<StringRef> aliases(entry->aliases.begin(), entry->aliases.end());
@@ -191,7 +191,7 @@ LogicalResult TorchScriptImporter::makeStates() {
     auto *value = std::get_if<Value>(&*initial);
     if (!value)
       return error() << "sets attribute " << path << ", a module; expected a tensor or a plain value";
-    // Whatever strides it was saved with, it is kept row-major.
+    // States are kept row-major, whatever their strides when saved.
     Type type = stateType(states.size()), known = value->getType();
     auto location = NameLoc::get(b.getStringAttr(ownerPath(path)));
     states.push_back(b.create<StateOp>(location, isa<UnknownTensorType>(type) ? known : type, path, *value));

@@ -14,7 +14,8 @@ FailureOr<SmallVector<Value>> TorchScriptImporter::changedLists(Node *node, Scop
   for (const torch::jit::Value *value : Lists::changedInside(node)) {
     auto *list = std::get_if<Value>(&scope.at(value));
     if (!list || !lists.isOwned(*list))
-      return error() << "changes a list or dict inside a branch or loop that another value may hold; return a new one "
+      return error() << "changes a list or dict inside a branch or loop that another value may hold; return "
+                        "a new one "
                      << "from it instead";
     if (!llvm::is_contained(changed, *list))
       changed.push_back(*list);
@@ -80,7 +81,7 @@ IfOp TorchScriptImporter::addStates(IfOp branch, ArrayRef<States> after) {
   return whole;
 }
 
-/// Loops of more nodes than this, all iterations together, stay loops.
+/// Loops with more nodes in all iterations together stay loops.
 static constexpr int64_t kMostUnrolled = 10000;
 
 static int64_t nodesIn(const torch::jit::Block *block) {
@@ -145,7 +146,7 @@ LogicalResult TorchScriptImporter::importLoop(Node *node, Scope &scope) {
     scope[input] = Value(entry.addArgument(convertType(input->type(), b.getContext()), location()));
   for (Value list : *changed)
     lists.setCurrent(list, entry.addArgument(list.getType(), location()));
-  // Every state, since only what is imported tells which of them the body sets.
+  // All states, since only the import of the body tells which of them it sets.
   for (size_t i = 0; i < states.size(); ++i)
     states[i] = entry.addArgument(stateType(i), location());
   if (failed(importRegion(body, loop.getBody(), *changed, scope)))
@@ -161,8 +162,8 @@ LogicalResult TorchScriptImporter::importLoop(Node *node, Scope &scope) {
   return success();
 }
 
-LogicalResult TorchScriptImporter::importRegion(const torch::jit::Block *block, Region &region, ArrayRef<Value> changed,
-                                                Scope &scope) {
+LogicalResult TorchScriptImporter::importRegion(const torch::jit::Block *block, Region &region,
+                                                ArrayRef<Value> changed, Scope &scope) {
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToEnd(&region.front());
   auto before = lists.save();
@@ -179,10 +180,11 @@ LogicalResult TorchScriptImporter::importRegion(const torch::jit::Block *block, 
   for (Value list : changed)
     results.push_back(lists.current(list));
   b.create<YieldOp>(location(), results);
-  // A change that nobody foresaw happened inside a call.
+  // A change inside a call was not found in advance.
   for (auto [list, now] : lists.save())
     if (now != before.lookup(list) && !llvm::is_contained(changed, list) && list.getParentRegion() != &region)
-      return error() << "changes a list or dict in a function that a branch or loop calls; return a new one instead";
+      return error()
+             << "changes a list or dict in a function that a branch or loop calls; return a new one instead";
   return success();
 }
 

@@ -1,4 +1,4 @@
-//===- Functionalize.cpp - In-place operators without writing -------------===//
+//===- Functionalize.cpp - Functionalization of in-place operators --------===//
 #include "frontend/torchscript/Functionalize.h"
 #include "frontend/torchscript/Aliasing.h"
 #include "ir/Cleave.h"
@@ -12,12 +12,12 @@ using namespace mlir;
 namespace cleave {
 
 namespace {
-/// Works through a block in order. Every tensor has a *current* value, which differs from the value itself once the
-/// tensor, its base, or another view of the base was written.
+/// Works through a block in order. Every tensor has a *current* value, which differs from the value itself
+/// once the tensor, its base, or another view of the base was written.
 class Functionalizer {
 public:
   LogicalResult run(Block &block);
-  /// Makes states of the weights that `run` found written.
+  /// Makes states of the weights that `run` found to be written.
   LogicalResult makeStates(func::FuncOp function, const WeightTable &weights);
   /// Removes the operations that `run` has replaced.
   void eraseReplaced() {
@@ -26,7 +26,7 @@ public:
   }
 
 private:
-  /// The current value of a view, tuple, list or dict, and the operands it was made of.
+  /// The current value of a view, tuple, list or dict, and the operands that it was made from.
   struct Made {
     Value value;
     SmallVector<Value> of;
@@ -37,30 +37,30 @@ private:
   LogicalResult visitWrite(OperatorOp op);
   LogicalResult visitBatchNorm(OperatorOp op);
   FailureOr<SmallVector<Value>> currentOperands(Operation *op, Operation *user);
-  /// Makes a view or aggregate of other operands, in front of `user`.
+  /// Makes a view or aggregate of other operands, before `user`.
   void makeAgain(Operation *op, ArrayRef<Value> operands, Operation *user);
-  /// The value to use for `value` now; null after a diagnostic.
+  /// The present value of `value`; null after a diagnostic.
   Value current(Value value, Operation *user);
-  /// The same for the result of a view or aggregate, which is made again when what it was made of has changed.
+  /// current for the result of a view or aggregate, which is made again if its operands have changed.
   Value currentOf(Operation *maker, Value value, Operation *user);
-  /// Makes `value` the current value of `tensor` and of what it is a view of.
+  /// Makes `value` the current value of `tensor` and writes it back into its bases.
   LogicalResult assign(Value tensor, Value value, OperatorOp writer, OpBuilder &b);
   LogicalResult assignThrough(Operation *view, Value tensor, Value value, OperatorOp writer, OpBuilder &b);
 
-  /// Result of an in-place operator → the tensor it wrote, itself no such result.
+  /// By result of an in-place operator: the tensor that it wrote, which is no such result itself.
   DenseMap<Value, Value> sameAs;
-  /// Tensors that were written and are no views.
+  /// By tensor that was written and is no view: its current value.
   DenseMap<Value, Value> currents;
   DenseMap<Value, Made> made;
-  /// Entries of `made` that the region being visited has changed, with what they were: what is made inside a region
-  /// cannot be used outside.
+  /// Entries of `made` that the region being visited has changed, with their old values, since values made
+  /// inside a region cannot be used outside.
   SmallVector<std::pair<Value, std::optional<Made>>> *changes = nullptr;
-  /// In-place operators, and views and aggregates of their results, in order: nobody uses them any more.
+  /// In-place operators, and views and aggregates of their results, in order. Nothing uses them any more.
   SmallVector<Operation *> replaced;
 };
 } // namespace
 
-/// Views and aggregates: what they hold changes when their operands are written.
+/// Views and aggregates, whose content changes when their operands are written.
 static bool isMadeOfTensors(Operation *op) { return isa<TupleOp, ListOp, DictOp>(op) || aliasedOperand(op); }
 
 LogicalResult Functionalizer::run(Block &block) {
@@ -83,7 +83,7 @@ LogicalResult Functionalizer::visitRegion(Region &region) {
   return result;
 }
 
-/// Whether it is a normalisation that trains, or may.
+/// True if it is a normalisation in training mode, or may be.
 static bool updatesStatistics(OperatorOp op) {
   Value statistics = op.getArgument("running_mean");
   Value training = op.getArgument(semanticsOf(op.getName()).writesStatistics);
@@ -92,17 +92,18 @@ static bool updatesStatistics(OperatorOp op) {
          !(matchPattern(training, m_Constant(&isTraining)) && !isTraining.getValue());
 }
 
-/// A batch norm that trains: the one that returns the new statistics, which are then written.
+/// Replaces a batch norm in training mode by one that returns the new statistics, which are then written.
 LogicalResult Functionalizer::visitBatchNorm(OperatorOp op) {
   if (op.getBaseName() != "aten.batch_norm")
-    return op->emitError() << op.getName() << " updates its running statistics in place and has no form that does not; "
+    return op->emitError() << op.getName()
+                           << " updates its running statistics in place and has no form that does not; "
                            << "call eval() on the model before it is saved";
   auto operands = currentOperands(op, op);
   if (failed(operands))
     return failure();
   OpBuilder b(op);
   SmallVector<Type> types(5, UnknownTensorType::get(op->getContext()));
-  // The last one chooses among libraries.
+  // The last argument only chooses among libraries.
   Operation *plain = OperatorOp::create(b, op->getLoc(), "aten._native_batch_norm_legit_functional",
                                         ValueRange(*operands).drop_back(), types);
   op->getResult(0).replaceAllUsesWith(plain->getResult(0));
@@ -121,9 +122,10 @@ LogicalResult Functionalizer::visit(Operation *op) {
       return visitWrite(call);
     if (updatesStatistics(call))
       return visitBatchNorm(call);
-    // Its schema does not say so.
+    // Its schema does not say that it writes.
     if (call.getBaseName() == "aten._no_grad_embedding_renorm_")
-      return call->emitError() << call.getName() << " writes its argument in place; use torch.embedding_renorm_";
+      return call->emitError() << call.getName()
+                               << " writes its argument in place; use torch.embedding_renorm_";
   }
   if (replaced.empty())
     return success();
@@ -173,7 +175,8 @@ Value Functionalizer::current(Value value, Operation *user) {
   return now ? now : value;
 }
 
-/// How a message names an operation: by what made the aggregate that it takes apart, and where.
+/// Name of an operation in a message: by the operation that made the aggregate that it unpacks, and its
+/// location.
 static std::string describe(Operation *view) {
   while (isa<UnpackOp>(view) && view->getOperand(0).getDefiningOp())
     view = view->getOperand(0).getDefiningOp();
@@ -182,14 +185,14 @@ static std::string describe(Operation *view) {
 }
 
 Value Functionalizer::currentOf(Operation *maker, Value value, Operation *user) {
-  // As it is so far; the map may grow below.
+  // A copy, since the map may grow below.
   Made before{value, SmallVector<Value>(maker->getOperands())};
   if (auto known = made.find(value); known != made.end())
     before = known->second;
   auto operands = currentOperands(maker, user);
   if (failed(operands))
     return {};
-  // Views keep the sizes they were made with; what changes is what they are views of.
+  // Views keep the sizes that they were made with; only their bases change.
   if (Value base = aliasedOperand(maker))
     for (auto [operand, now, old] : llvm::zip(maker->getOperands(), *operands, before.of))
       if (operand != base)
@@ -197,16 +200,17 @@ Value Functionalizer::currentOf(Operation *maker, Value value, Operation *user) 
   if (llvm::equal(*operands, before.of))
     return before.value;
   if (!isCertainView(maker)) {
-    user->emitError() << "uses the result of " << describe(maker)
-                      << " after its operand was written in place; whether they share memory is only known when "
-                         "running; use a copy";
+    user->emitError()
+        << "uses the result of " << describe(maker)
+        << " after its operand was written in place; whether they share memory is only known when "
+           "running; use a copy";
     return {};
   }
   makeAgain(maker, *operands, user);
   return made.find(value)->second.value;
 }
 
-/// The list of parts `operands` with the new value of `part` in it. Null unless they cover one base.
+/// The list of parts `operands` with `value` in place of `part`. Null unless they cover one base.
 static Value listWith(UnpackOp unpack, ArrayRef<Value> operands, Value part, Value value, OpBuilder &b) {
   auto maker = dyn_cast_or_null<OperatorOp>(unpack.getAggregate().getDefiningOp());
   if (!maker || !semanticsOf(maker.getName()).viewBack)
@@ -218,8 +222,8 @@ static Value listWith(UnpackOp unpack, ArrayRef<Value> operands, Value part, Val
   return b.create<ListOp>(unpack.getLoc(), operands.front().getType(), items);
 }
 
-/// The base's new value when that of the view `tensor` is `value`; `operands` are the view's. Null where nothing can say
-/// that.
+/// The base's new value if the view `tensor` becomes `value`; `operands` are the view's. Null if there is no
+/// inverse.
 static Value writtenBack(Operation *view, ArrayRef<Value> operands, Value tensor, Value value, OpBuilder &b) {
   if (auto unpack = dyn_cast<UnpackOp>(view))
     return listWith(unpack, operands, tensor, value, b);
@@ -237,7 +241,7 @@ static Value writtenBack(Operation *view, ArrayRef<Value> operands, Value tensor
   }
   if (semantics.scatter.empty())
     return {};
-  // `slice(base, dim, …)` → `slice_scatter(base, value, dim, …)`; the overload goes.
+  // `slice(base, dim, …)` → `slice_scatter(base, value, dim, …)`, without the overload.
   SmallVector<Value> arguments{operands.front(), value};
   llvm::append_range(arguments, operands.drop_front());
   return OperatorOp::create(b, view->getLoc(), semantics.scatter, arguments, value.getType())->getResult(0);
@@ -250,10 +254,12 @@ LogicalResult Functionalizer::assignThrough(Operation *view, Value tensor, Value
   if (failed(operands))
     return failure();
   if (!isCertainView(view)) {
-    if (rootOf(base).getDefiningOp<ParamOp>() || !isPrivate(rootOf(base)) || isSeenLater(base, tensor, writer))
-      return writer->emitError() << writer.getName() << " writes the result of " << describe(view)
-                                 << " in place; whether its operand changes as well is only known when running; use a "
-                                 << "copy";
+    if (rootOf(base).getDefiningOp<ParamOp>() || !isPrivate(rootOf(base)) ||
+        isSeenLater(base, tensor, writer))
+      return writer->emitError()
+             << writer.getName() << " writes the result of " << describe(view)
+             << " in place; whether its operand changes as well is only known when running; use a "
+             << "copy";
     made[tensor] = {value, *operands};
     return success();
   }
@@ -283,13 +289,15 @@ LogicalResult Functionalizer::assign(Value tensor, Value value, OperatorOp write
     return writer->emitError() << writer.getName() << " writes constant " << param.getName()
                                << " of the program in place; make it a buffer, or use a copy";
   if (tensor.getParentBlock() != writer->getBlock())
-    return writer->emitError() << writer.getName() << " writes a tensor in place that was made outside this branch or "
+    return writer->emitError() << writer.getName()
+                               << " writes a tensor in place that was made outside this branch or "
                                << "loop; return the new value from it instead";
   if (maker && aliasedOperand(maker))
     return assignThrough(maker, tensor, value, writer, b);
   if (!isa_and_nonnull<ParamOp>(maker) && !isPrivate(tensor))
-    return writer->emitError() << writer.getName() << " writes a tensor in place that a branch or loop may have taken "
-                               << "from outside; whether that changes as well is only known when running; use a copy";
+    return writer->emitError()
+           << writer.getName() << " writes a tensor in place that a branch or loop may have taken "
+           << "from outside; whether that changes as well is only known when running; use a copy";
   currents[tensor] = value;
   return success();
 }
@@ -301,17 +309,18 @@ static std::string functionalName(OperatorOp op) {
   if (!base.consume_back("_") || base.ends_with("_"))
     return {};
   const OperatorSchema *plain = findSchema(base.str() + rest);
-  // `floor_divide_.Tensor` is `floor_divide` without an overload.
+  // `floor_divide_.Tensor` corresponds to `floor_divide` without an overload.
   if (!plain)
     plain = findSchema(base);
   if (!plain || plain->arguments.size() != op.getSchema().arguments.size() || plain->writesAnyArgument())
     return {};
-  // `unsqueeze_` makes another view of the tensor it is given, and writes nothing.
+  // `unsqueeze_` makes another view of its tensor, and writes nothing.
   const OpSemantics &semantics = semanticsOf(plain->irName);
   return semantics.isView && !semantics.identityOf ? std::string() : plain->irName;
 }
 
-/// Whether the operator's result can be of another dtype than its first operand, which in place it is cast to.
+/// True if the operator's result may have another dtype than its first operand, to which the in-place
+/// operator casts it.
 static bool mayChangeDType(OperatorOp op) {
   const ResultDType dtype = semanticsOf(op.getName()).resultDType;
   auto isTensor = [](const OperatorSchema::Argument &argument) { return argument.type == "Tensor"; };
@@ -323,7 +332,8 @@ LogicalResult Functionalizer::visitWrite(OperatorOp op) {
   std::string name = functionalName(op);
   Value tensor = op->getOperand(0);
   if (name.empty() || writtenOperand(op) != tensor || !isTensorLike(tensor.getType()))
-    return op->emitError() << op.getName() << " writes its argument in place and has no form that does not; use one "
+    return op->emitError() << op.getName()
+                           << " writes its argument in place and has no form that does not; use one "
                            << "that returns the new value";
   OpBuilder b(op);
   SmallVector<Value> operands;
@@ -336,8 +346,9 @@ LogicalResult Functionalizer::visitWrite(OperatorOp op) {
   OperatorOp plain(OperatorOp::create(b, op->getLoc(), name, operands, op->getResultTypes()));
   Value result = plain->getResult(0);
   if (mayChangeDType(plain))
-    result = OperatorOp::create(b, op->getLoc(), "aten.type_as", {result, operands[0]}, result.getType())->getResult(0);
-  // Users of the operator's own result follow the tensor from here on.
+    result = OperatorOp::create(b, op->getLoc(), "aten.type_as", {result, operands[0]}, result.getType())
+                 ->getResult(0);
+  // Users of the operator's result follow the tensor from here on.
   Value same = sameAs.lookup(tensor);
   sameAs[op->getResult(0)] = same ? same : tensor;
   replaced.push_back(op);
@@ -352,7 +363,8 @@ LogicalResult Functionalizer::makeStates(func::FuncOp function, const WeightTabl
       continue;
     if (std::string other = weights.sharingMemory(param.getName()); !other.empty())
       return param.emitError() << "writes " << param.getRole() << " " << param.getName()
-                               << " in place, which shares memory with " << other << "; use a copy of one of them";
+                               << " in place, which shares memory with " << other
+                               << "; use a copy of one of them";
     for (Operation *user : param->getUsers())
       if (auto other = dyn_cast<StateOp>(user))
         return param.emitError() << "writes " << param.getRole() << " " << param.getName()
@@ -367,8 +379,8 @@ LogicalResult Functionalizer::makeStates(func::FuncOp function, const WeightTabl
   return success();
 }
 
-/// The attribute or weight, other than the state itself, that is the same tensor as the state: before the call, or after
-/// it. Empty where there is none in sight.
+/// Another attribute or weight that is the same tensor as the state, before or after the call. Empty if none
+/// is visible.
 static std::string sharerOf(StateOp state, func::FuncOp function, const WeightTable &weights) {
   if (auto param = state.getInitial().getDefiningOp<ParamOp>()) {
     if (!param->hasOneUse())
@@ -384,7 +396,7 @@ static std::string sharerOf(StateOp state, func::FuncOp function, const WeightTa
   return "";
 }
 
-/// Writing an attribute's tensor in place would change another attribute that is the same tensor.
+/// Fails if writing an attribute's tensor in place would change another attribute with the same tensor.
 static LogicalResult checkSharedStates(func::FuncOp function, const WeightTable &weights) {
   WalkResult walk = function.walk([&](OperatorOp op) {
     Value written = writtenOperand(op);
@@ -392,8 +404,9 @@ static LogicalResult checkSharedStates(func::FuncOp function, const WeightTable 
     std::string other = state ? sharerOf(state, function, weights) : "";
     if (other.empty())
       return WalkResult::advance();
-    return WalkResult(op->emitError() << op.getName() << " writes attribute " << state.getName()
-                                      << " in place, which may be the same tensor as " << other << "; use a copy");
+    return WalkResult(op->emitError()
+                      << op.getName() << " writes attribute " << state.getName()
+                      << " in place, which may be the same tensor as " << other << "; use a copy");
   });
   return failure(walk.wasInterrupted());
 }
@@ -402,7 +415,8 @@ LogicalResult functionalize(func::FuncOp function, const WeightTable &weights) {
   if (failed(checkSharedStates(function, weights)))
     return failure();
   Functionalizer functionalizer;
-  if (failed(functionalizer.run(function.getBody().front())) || failed(functionalizer.makeStates(function, weights)))
+  if (failed(functionalizer.run(function.getBody().front())) ||
+      failed(functionalizer.makeStates(function, weights)))
     return failure();
   functionalizer.eraseReplaced();
   return success();

@@ -1,4 +1,4 @@
-//===- Functionalize.h - In-place operators without writing -----*- C++ -*-===//
+//===- Functionalize.h - Functionalization of in-place operators -*- C++ -*-===//
 #ifndef CLEAVE_FRONTEND_TORCHSCRIPT_FUNCTIONALIZE_H
 #define CLEAVE_FRONTEND_TORCHSCRIPT_FUNCTIONALIZE_H
 
@@ -7,13 +7,14 @@
 
 namespace cleave {
 
-/// Replaces operators that write an argument (`aten.add_.Tensor`) by those that do not (`aten.add.Tensor`),
-/// and lets every later use of the tensor, of what it is a view of, of other views of that, and of lists and
-/// tuples that hold one of them see the new value. A weight that is written becomes a state (`cleave.state`,
-/// `cleave.update`), and so do the statistics of a batch norm that trains. What cannot be said without
-/// writing is refused with operator and module path: writing a constant, a weight that shares memory with
-/// another, a value from outside the region, through a view that has no inverse, a tensor that may or may not
-/// share memory with one that is used later, and `out=`. Afterwards no operator writes a tensor.
+/// Replaces operators that write an argument (`aten.add_.Tensor`) by functional ones (`aten.add.Tensor`), and
+/// makes later uses of the tensor, of its base, of other views of the base, and of lists and tuples with one
+/// of them use the new value. A weight that is written becomes a state (`cleave.state`, `cleave.update`); so
+/// do the statistics of a batch norm in training mode. Afterwards no operator writes a tensor.
+///
+/// Fails, with operator and module path, on writes without a functional equivalent: to a constant, to a
+/// weight that shares memory with another, to a value from outside the region, through a view without an
+/// inverse, to a tensor that may share memory with one that is used later, and through `out=`.
 mlir::LogicalResult functionalize(mlir::func::FuncOp function, const WeightTable &weights);
 
 } // namespace cleave

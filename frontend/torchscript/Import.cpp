@@ -10,7 +10,7 @@ using namespace mlir;
 
 namespace cleave {
 
-/// Sizes of the named dimensions in the examples; the same name must mean the same size.
+/// Sets the example sizes of named dimensions; one name must have one size.
 static LogicalResult setSymbols(func::FuncOp function, Builder &b, const ModelInputs &inputs) {
   NamedAttrList symbols;
   llvm::StringMap<StringRef> namedIn;
@@ -30,13 +30,13 @@ static LogicalResult setSymbols(func::FuncOp function, Builder &b, const ModelIn
     }
   if (!symbols.empty())
     function->setAttr(kSymbolsAttr, symbols.getDictionary(b.getContext()));
-  if (!inputs.opened.empty())
-    function->setAttr(kAutoDynamicAttr, b.getStringAttr(inputs.opened));
+  if (!inputs.autoDynamic.empty())
+    function->setAttr(kAutoDynamicAttr, b.getStringAttr(inputs.autoDynamic));
   return success();
 }
 
-/// Moves each state to its first use and its update to the value: what lies between must be in one stage. States that
-/// nobody reads, or whose update is what they are, are none.
+/// Moves each state to its first use and its update to the value, since everything between must be in one
+/// stage. Removes states that are never read or never change.
 static void placeStates(func::FuncOp function) {
   for (UpdateOp update : llvm::make_early_inc_range(function.getOps<UpdateOp>())) {
     StateOp state = update.getState();
@@ -61,8 +61,8 @@ static void placeStates(func::FuncOp function) {
 }
 
 /// `states`: see TorchScriptImporter.
-static LogicalResult importForward(const TorchScriptFile &file, const ModelInputs &inputs, SetAttributes &states,
-                                   ImportedModel &model) {
+static LogicalResult importForward(const TorchScriptFile &file, const ModelInputs &inputs,
+                                   SetAttributes &states, ImportedModel &model) {
   MLIRContext *context = model.module->getContext();
   OpBuilder b(context);
   b.setInsertionPointToEnd(model.module->getBody());
@@ -103,7 +103,7 @@ static FailureOr<ImportedModel> importOnce(const TorchScriptFile &file, const Mo
 FailureOr<ImportedModel> importTorchScript(const TorchScriptFile &file, const ModelInputs &inputs,
                                            MLIRContext *context) {
   SetAttributes states;
-  // Which attributes the program sets is known once it has been imported; then again, with these as states.
+  // The import finds the attributes that the program sets; it is then repeated with these as states.
   while (true) {
     const size_t known = states.size();
     std::vector<Diagnostic> diagnostics;

@@ -10,18 +10,18 @@
 
 namespace cleave {
 
-/// A module with one function per signature, and the weights its parameters name.
+/// A module with one function per signature, and the weights that its parameters name.
 struct ImportedModel {
   mlir::OwningOpRef<mlir::ModuleOp> module;
   WeightTable weights;
 };
 
-/// The model's `forward` as `func.func @forward`: submodule calls inlined under their module paths,
-/// attributes resolved, branches on constants decided, in-place operators made functional, attributes and
-/// weights that are written made states. Its arguments are the tensor leaves of the inputs (attributes
-/// `cleave.name`, `cleave.role`), its results the tensor leaves of the outputs; `cleave.input_tree` and
-/// `cleave.output_tree` hold the nesting (see Signature.h). Fails with diagnostics on `context`, located by
-/// module path.
+/// Imports the model's `forward` as `func.func @forward`. Calls of submodules are inlined under their module
+/// paths, attributes are resolved, branches on constants are decided, in-place operators are made functional,
+/// and attributes and weights that are written become states. The function's arguments are the tensor leaves
+/// of the inputs (attributes `cleave.name`, `cleave.role`), its results those of the outputs;
+/// `cleave.input_tree` and `cleave.output_tree` hold the nesting (see Signature.h). Fails with diagnostics on
+/// `context`, located by module path.
 mlir::FailureOr<ImportedModel> importTorchScript(const TorchScriptFile &file, const ModelInputs &inputs,
                                                  mlir::MLIRContext *context);
 

@@ -39,7 +39,7 @@ llvm::SetVector<const torch::jit::Value *> Lists::changedInside(const torch::jit
   return changed;
 }
 
-/// The position that a constant index means, up to `limit`; nothing when it is not known or out of range.
+/// The index that a constant means, up to `limit`; nothing if it is unknown or out of range.
 static std::optional<size_t> positionOf(Value index, size_t count, size_t limit) {
   IntegerAttr known;
   if (!matchPattern(index, m_Constant(&known)))
@@ -48,8 +48,9 @@ static std::optional<size_t> positionOf(Value index, size_t count, size_t limit)
   return position >= 0 && position < int64_t(limit) ? std::optional<size_t>(position) : std::nullopt;
 }
 
-/// The items of a list after the operator; nothing where they are not in sight.
-static std::optional<SmallVector<Value>> changedItems(StringRef name, ListOp list, ValueRange operands, Value &item) {
+/// The items of a list after the operator; nothing if they are not visible.
+static std::optional<SmallVector<Value>> changedItems(StringRef name, ListOp list, ValueRange operands,
+                                                      Value &item) {
   SmallVector<Value> items(list.getElements());
   if (name == "aten.append.t") {
     items.push_back(operands[1]);
@@ -83,7 +84,7 @@ static std::optional<SmallVector<Value>> changedItems(StringRef name, ListOp lis
   return items;
 }
 
-/// Keys and values of a dict after `dict[key] = value`; nothing where a key is not a constant.
+/// Keys and values of a dict after `dict[key] = value`; nothing if a key is not a constant.
 static std::optional<SmallVector<Value>> changedEntries(StringRef name, DictOp dict, ValueRange operands) {
   Attribute key;
   if (!name.starts_with("aten._set_item.") || !matchPattern(operands[1], m_Constant(&key)))
@@ -102,8 +103,8 @@ static std::optional<SmallVector<Value>> changedEntries(StringRef name, DictOp d
   return elements;
 }
 
-LogicalResult Lists::change(StringRef irName, Value list, ValueRange operands, OpBuilder &b, Location location,
-                            Value &item) {
+LogicalResult Lists::change(StringRef irName, Value list, ValueRange operands, OpBuilder &b,
+                            Location location, Value &item) {
   Value now = operands[0];
   if (auto known = now.getDefiningOp<ListOp>())
     if (auto items = changedItems(irName, known, operands, item)) {
@@ -115,7 +116,7 @@ LogicalResult Lists::change(StringRef irName, Value list, ValueRange operands, O
       currents[list] = b.create<DictOp>(location, now.getType(), *elements);
       return success();
     }
-  // Of a list that is not in sight, `list + more` makes a new one.
+  // For a list that is not visible, `list + more` makes a new one.
   bool isAppend = irName == "aten.append.t";
   if (!isAppend && irName != "aten.extend.t" && irName != "aten.add_.t")
     return failure();

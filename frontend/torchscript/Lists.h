@@ -1,7 +1,6 @@
 //===- Lists.h - Lists and dicts that change --------------------*- C++ -*-===//
 //
-// Private to frontend/. In the IR a list is a value; in TorchScript it is an object, to which a program
-// appends.
+// Private to frontend/. A list is a value in the IR, but a mutable object in TorchScript.
 //
 //===----------------------------------------------------------------------===//
 #ifndef CLEAVE_FRONTEND_TORCHSCRIPT_LISTS_H
@@ -15,17 +14,17 @@
 
 namespace cleave {
 
-/// What each list and dict holds now. An object is known by the value that made it.
+/// The present content of each list and dict. An object is identified by the value that made it.
 class Lists {
 public:
-  /// Whether the node changes its first argument, a list or dict.
+  /// True if the node changes its first argument, a list or dict.
   static bool isChange(const torch::jit::Node *node);
-  /// Lists and dicts from outside that the blocks of `node` change, in program order.
+  /// Lists and dicts from outside the blocks of `node` that these blocks change, in program order.
   static llvm::SetVector<const torch::jit::Value *> changedInside(const torch::jit::Node *node);
 
-  /// `list` was made here and nobody else has it: it may change.
+  /// Declares that `list` was made here and is referenced nowhere else, so it may change.
   void own(mlir::Value list) { owned.insert(list); }
-  /// `value` got into another value, which would not see its changes.
+  /// Declares that `value` is now held in another value, which would not see its changes.
   void share(mlir::Value value) { owned.erase(value); }
   bool isOwned(mlir::Value list) const { return owned.contains(list); }
 
@@ -35,14 +34,14 @@ public:
   }
   void setCurrent(mlir::Value list, mlir::Value value) { currents[list] = value; }
 
-  /// Makes what an operator that changes a list (`aten.append.t`) leaves of it the list's current value.
-  /// `operands` are current values. The operator's result is the changed list itself, or `item` where it is
-  /// one of its items. Fails without a diagnostic where the list's content, the position or the key is only
-  /// known when running.
+  /// Applies an operator that changes a list (`aten.append.t`): the new content becomes the list's current
+  /// value. `operands` are current values. The operator's result is the changed list itself, or `item` if it
+  /// is one of its items. Fails without a diagnostic if the list's content, the position or the key is only
+  /// known at run time.
   mlir::LogicalResult change(llvm::StringRef irName, mlir::Value list, mlir::ValueRange operands,
                              mlir::OpBuilder &b, mlir::Location location, mlir::Value &item);
 
-  /// Changes inside one branch are not the other's.
+  /// Current values; saved and restored around branches, which do not see each other's changes.
   using State = llvm::DenseMap<mlir::Value, mlir::Value>;
   State save() const { return currents; }
   void restore(State state) { currents = std::move(state); }

@@ -1,4 +1,4 @@
-//===- ModelInputs.h - What a user says of a model's inputs -----*- C++ -*-===//
+//===- ModelInputs.h - Example inputs of a model ----------------*- C++ -*-===//
 #ifndef CLEAVE_FRONTEND_TORCHSCRIPT_MODELINPUTS_H
 #define CLEAVE_FRONTEND_TORCHSCRIPT_MODELINPUTS_H
 
@@ -9,16 +9,17 @@
 
 namespace cleave {
 
-/// Example inputs by path: the argument's name, items of tuples, lists and dicts behind dots (`past.0.key`).
+/// Example inputs by path: the argument's name, then the items of tuples, lists and dicts after dots
+/// (`past.0.key`).
 struct ModelInputs {
   struct Tensor {
     std::string name;
     at::ScalarType dtype;
     std::vector<int64_t> shape;
-    /// Names of dynamic dimensions (`--dynamic ids=batch,seq`); empty: all static; an empty entry: that one
-    /// is.
+    /// By dimension: name of a dynamic dimension (`--dynamic ids=batch,seq`), or empty for a static one. An
+    /// empty vector: all dimensions are static.
     std::vector<std::string> dims;
-    /// What it means (tokens, attention_mask, positions, labels); empty where nobody said.
+    /// Meaning (tokens, attention_mask, positions, labels); empty if the user did not say.
     std::string role;
   };
   /// A scalar fixed at compile time: `--input sr=16000`.
@@ -27,8 +28,8 @@ struct ModelInputs {
   };
   std::vector<Tensor> tensors;
   std::vector<Scalar> scalars;
-  /// The dimension that micro-batches need open and that no user named; empty: none.
-  std::string opened;
+  /// The dimension that micro-batches need dynamic although the user named none; empty if there is none.
+  std::string autoDynamic;
 };
 
 } // namespace cleave

@@ -1,7 +1,8 @@
 //===- PackedImport.cpp - Packed weights of quantized layers --------------===//
 //
-// A quantized layer holds its weight in an object that its kernel can read and nobody else. It is taken apart here, into
-// tensors that a shard holds, and made again by the operators that made it; see prepacksWeights in ir/semantics.
+// A quantized layer holds its weight in an object that only its kernel can read. The import unpacks it into
+// tensors, which shards can hold, and emits the operators that pack them again; see prepacksWeights in
+// ir/semantics.
 //
 //===----------------------------------------------------------------------===//
 #include "frontend/torchscript/TorchScriptImporter.h"
@@ -14,23 +15,25 @@ using namespace mlir;
 
 namespace cleave {
 
-/// The weight, in int8, and the bias of a packed linear layer; nothing for other objects.
-static std::optional<std::pair<at::Tensor, std::optional<at::Tensor>>> unpackLinear(const c10::IValue &value) {
+/// The int8 weight and the bias of a packed linear layer; nothing for other objects.
+static std::optional<std::pair<at::Tensor, std::optional<at::Tensor>>>
+unpackLinear(const c10::IValue &value) {
   static const c10::TypePtr linear = c10::getCustomClassType<c10::intrusive_ptr<LinearPackedParamsBase>>();
   if (!value.isCustomClass() || *value.type() != *linear)
     return std::nullopt;
   auto [weight, bias] = value.toCustomClass<LinearPackedParamsBase>()->unpack();
-  // Those in float16 are no integers.
+  // Packed float16 weights are not quantized.
   if (!weight.is_quantized() || weight.scalar_type() != at::kQInt8)
     return std::nullopt;
   return std::pair(weight, bias);
 }
 
 StringRef remedyForPacked(const c10::IValue &value) {
-  // Of LSTMs and convolutions, and those in float16.
-  return value.isCustomClass() ? "; leave this module out of quantization, of which only layers that are Linear, in "
-                                 "int8, can be taken: quantize_dynamic(model, {torch.nn.Linear})"
-                               : "";
+  // Objects of LSTMs and convolutions, and those in float16.
+  return value.isCustomClass()
+             ? "; leave this module out of quantization, of which only layers that are Linear, in "
+               "int8, can be taken: quantize_dynamic(model, {torch.nn.Linear})"
+             : "";
 }
 
 Value TorchScriptImporter::importPacked(const Object &object) {
@@ -48,7 +51,7 @@ Value TorchScriptImporter::importPacked(const Object &object) {
   bool isPerRow = weight.qscheme() == at::kPerChannelAffine;
   Value scales = isPerRow ? stored("scales", "buffer", weight.q_per_channel_scales()) : Value();
   Value zeroPoints = isPerRow ? stored("zero_points", "buffer", weight.q_per_channel_zero_points()) : Value();
-  // With the parameters, so that every region sees it.
+  // With the parameters, so that every region can use it.
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointAfter(lastParameter);
   auto call = [&](StringRef name, ArrayRef<Value> operands, Type type) {

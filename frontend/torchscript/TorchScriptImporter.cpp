@@ -1,4 +1,4 @@
-//===- TorchScriptImporter.cpp - Graphs to IR, node by node ---------------===//
+//===- TorchScriptImporter.cpp - TorchScript graphs to IR, node by node ---===//
 #include "frontend/torchscript/TorchScriptImporter.h"
 #include "frontend/torchscript/TypeConversion.h"
 #include "ir/Interpret.h"
@@ -36,7 +36,7 @@ FailureOr<SmallVector<Value>> TorchScriptImporter::importMethod(const c10::IValu
   auto results = importGraph(*graph, bound, Frame{"", ""});
   if (failed(results))
     return failure();
-  // One that was only now found to be set has none, and what was imported will not be used.
+  // An attribute found to be set only now has no state; this import is then repeated.
   for (auto [attribute, value] : llvm::zip(attributes, states))
     b.create<UpdateOp>(NameLoc::get(b.getStringAttr(ownerPath(attribute.first))), attribute.first,
                        lists.current(value));
@@ -64,7 +64,8 @@ TorchScriptImporter::importGraph(const torch::jit::Graph &graph, ArrayRef<Bindin
   for (const torch::jit::Value *output : graph.outputs()) {
     Binding &result = scope.at(output);
     auto *value = std::get_if<Value>(&result);
-    // A tracer that marks module outputs has done so inside; else what escapes the module is offered.
+    // A tracer that marks module outputs has done so inside; otherwise the values that leave the module are
+    // marked.
     if (value && isModuleCall && frames.back().boundaries == 0 && isTensorLike(value->getType()) &&
         !frames.back().path.empty())
       result = b.create<BoundaryOp>(location(), value->getType(), *value, frames.back().path,
@@ -78,8 +79,8 @@ TorchScriptImporter::importGraph(const torch::jit::Graph &graph, ArrayRef<Bindin
 
 LogicalResult TorchScriptImporter::importBlock(const torch::jit::Block *block, Scope &scope) {
   for (Node *node : const_cast<torch::jit::Block *>(block)->nodes()) {
-    // libtorch's own checks, and lookups of what a damaged graph does not define. Here since the module path
-    // is known.
+    // Catches libtorch's own checks, and lookups in a damaged graph. Done here, where the module path is
+    // known.
     try {
       if (failed(importNode(node, scope)))
         return failure();
@@ -121,7 +122,7 @@ LogicalResult TorchScriptImporter::importNode(Node *node, Scope &scope) {
     return importSetAttr(node, scope);
   case c10::aten::alias:
     return importBoundary(node, scope);
-  // What a model prints is for who develops it; a plan computes.
+  // Prints of a model are for its developers; a plan drops them.
   case c10::aten::warn:
   case c10::prim::Print:
     return success();
@@ -167,7 +168,7 @@ LogicalResult TorchScriptImporter::importCall(Node *node, Scope &scope) {
   for (const torch::jit::Value *input : node->inputs())
     arguments.push_back(scope.at(input));
   const Frame &caller = frames.back();
-  // A method of the caller itself stays in its frame; a submodule's path continues the path of this very
+  // A call of the caller's own method stays in its frame; a submodule's path continues that of this call.
   // call.
   std::string path = object->path == caller.objectPath ? caller.path : object->path;
   StringRef rest = object->path;
@@ -197,8 +198,8 @@ LogicalResult TorchScriptImporter::importCall(Node *node, Scope &scope) {
   return success();
 }
 
-/// Whether the call is of torch.nn.functional.embedding or embedding_bag with a largest norm: TorchScript's
-/// code of these looks at it and does nothing.
+/// True for a call of torch.nn.functional.embedding or embedding_bag with max_norm, which their TorchScript
+/// code ignores.
 static bool ignoresNorm(const c10::FunctionSchema &schema, StringRef function, ArrayRef<Type> arguments) {
   function.consume_front("__torch__.");
   std::optional<int> index = schema.argumentIndexWithName("max_norm");
@@ -300,7 +301,7 @@ LogicalResult TorchScriptImporter::importConstruct(Node *node, Scope &scope) {
   default:
     op = b.create<UnpackOp>(location(), types, operands->front());
   }
-  // What it holds may be changed by others' name from here on.
+  // From here on, its content may be changed under another name.
   for (const torch::jit::Value *input : node->inputs())
     lists.share(std::get<Value>(scope.at(input)));
   if (isa<ListOp, DictOp>(op)) {
@@ -363,7 +364,7 @@ LogicalResult TorchScriptImporter::importOperator(Node *node, Scope &scope) {
   std::string irName = irNameOf(name);
   if (!findSchema(irName))
     return error() << "calls " << name << ", which the operator registry does not have";
-  // Outside of branches, what is raised is raised whatever the inputs hold.
+  // Outside of branches, an exception is raised whatever the inputs hold.
   StringAttr message;
   if (semanticsOf(irName).raises && isa<func::FuncOp>(b.getInsertionBlock()->getParentOp()) &&
       matchPattern(operands->front(), m_Constant(&message)))

@@ -8,11 +8,11 @@
 
 namespace cleave {
 
-/// Tensors are `!cleave.tensor`, until types are inferred; what the IR has no type for is `!cleave.any`.
+/// Tensors become `!cleave.tensor` until types are inferred; a type that the IR lacks becomes `!cleave.any`.
 mlir::Type convertType(const c10::TypePtr &type, mlir::MLIRContext *context);
 
-/// The static type of a tensor, with its strides where they are not row-major. Null for a dtype the IR does
-/// not have.
+/// The static type of a tensor, with its strides if they are not row-major. Null for a dtype that the IR
+/// lacks.
 mlir::RankedTensorType tensorTypeOf(const at::Tensor &tensor, mlir::MLIRContext *context);
 
 } // namespace cleave

@@ -4,13 +4,13 @@
 
 namespace cleave {
 
-/// Empty and sparse tensors have none, which could be the same.
+/// False for empty and sparse tensors, which have no memory to share.
 static bool hasMemory(const at::Tensor &tensor) { return tensor.has_storage() && tensor.numel() > 0; }
 
 static std::string memoryKey(const at::Tensor &tensor) {
   std::string key;
   llvm::raw_string_ostream out(key);
-  // Two bits say that what is there is read as its conjugate, or negative.
+  // Two bits mark tensors that are read as conjugated or negated.
   out << tensor.const_data_ptr() << ':' << int(tensor.scalar_type()) << tensor.is_conj() << tensor.is_neg();
   for (int64_t size : tensor.sizes())
     out << ',' << size;

@@ -9,30 +9,30 @@
 
 namespace cleave {
 
-/// Every tensor a model owns, by the module path that holds it first. Bytes stay in the mapped model file
-/// until somebody reads them.
+/// All tensors of a model, each under the first module path that holds it. Bytes stay in the mapped model
+/// file until they are read.
 class WeightTable {
 public:
   struct Entry {
     std::string name;
-    /// Further paths of the same tensor (tied weights), in the order of the model's modules.
+    /// Other paths of the same tensor (tied weights), in the order of the model's modules.
     std::vector<std::string> aliases;
-    /// parameter, buffer or constant, as cleave.param has it.
+    /// parameter, buffer or constant, as in cleave.param.
     std::string role;
     at::Tensor tensor;
   };
 
-  /// Adds `tensor` under `name`, or `name` as an alias of the entry that is the same memory seen the same
-  /// way. Returns the entry's name.
+  /// Adds `tensor` under `name`, or adds `name` as an alias of the entry with the same memory, dtype, sizes
+  /// and strides. Returns the entry's name.
   std::string add(std::string name, const std::string &role, const at::Tensor &tensor);
 
-  /// The same for a constant of the program, which has no path: it is named `constants.<n>`.
+  /// Adds a constant of the program, which has no path; its name is `constants.<n>`.
   std::string addConstant(const at::Tensor &tensor);
 
-  /// Another weight whose memory is that of weight `name`, or a part of it; empty where there is none.
+  /// Name of another weight that shares memory with weight `name`; empty if there is none.
   std::string sharingMemory(llvm::StringRef name) const;
 
-  /// Null when there is none of that name (aliases are not names).
+  /// Null if there is no such name; aliases are not names.
   const Entry *find(llvm::StringRef name) const;
   const std::vector<Entry> &entries() const { return table; }
 
@@ -40,7 +40,7 @@ private:
   std::vector<Entry> table;
   size_t constants = 0;
   llvm::StringMap<size_t> byName;
-  /// Address, dtype, sizes and strides of a tensor → its entry.
+  /// Entry by the tensor's address, dtype, sizes and strides.
   llvm::StringMap<size_t> byMemory;
 };
 

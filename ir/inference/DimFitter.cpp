@@ -5,10 +5,10 @@
 
 namespace cleave {
 
-/// Samples beyond those that determine a polynomial.
+/// Samples besides those that determine a polynomial.
 static constexpr size_t kChecks = 3;
 
-/// All products of at most `degree` of the names, each at most as often as `powers` says, sorted.
+/// All products of at most `degree` of the names, each at most as often as `powers` allows, sorted.
 static std::vector<SymbolicDim::Monomial> monomialsOf(llvm::ArrayRef<std::string> names, size_t degree,
                                                       const llvm::StringMap<int64_t> &powers) {
   std::vector<SymbolicDim::Monomial> result{{}};
@@ -28,10 +28,10 @@ static std::vector<SymbolicDim::Monomial> monomialsOf(llvm::ArrayRef<std::string
   return result;
 }
 
-/// Not above the traced size where that is large, since tables of positions end somewhere; never 1, which broadcasts.
-/// Where there is a least size, there are some above it all the same.
+/// The range stays at or below a large example size, since tables of positions end somewhere, and above 1,
+/// which broadcasts. With a minimum, it has some sizes above it.
 std::pair<int64_t, int64_t> DimFitter::triedRange(int64_t traced, const SizeLimits &limits) {
-  int64_t steps = traced / limits.divisibleBy, least = (limits.least - 1) / limits.divisibleBy + 1;
+  int64_t steps = traced / limits.divisibleBy, least = (limits.min - 1) / limits.divisibleBy + 1;
   int64_t low = std::max(steps >= 16 ? steps / 2 : 2, least);
   int64_t high = steps >= 16 ? steps : steps + 9;
   if (least > 1)
@@ -40,7 +40,7 @@ std::pair<int64_t, int64_t> DimFitter::triedRange(int64_t traced, const SizeLimi
   return {limits.divisibleBy * std::min(low, high), limits.divisibleBy * high};
 }
 
-/// A size to try in place of the traced one.
+/// A random size from the range.
 static int64_t sampleSize(std::pair<int64_t, int64_t> range, int64_t multiple, uint32_t &state) {
   state = state * 1664525u + 1013904223u; // Numerical Recipes' generator: the same samples on every machine
   return range.first + multiple * ((state >> 8) % ((range.second - range.first) / multiple + 1));
@@ -93,7 +93,7 @@ DimFitter::DimFitter(std::vector<std::pair<std::string, int64_t>> traced,
   for (auto &[name, size] : traced) {
     names.push_back(name);
     auto [low, high] = rangeOf(name, size);
-    // One more size than a polynomial of that power needs.
+    // A polynomial needs one size more than its power.
     powers[name] = std::max<int64_t>(1, (high - low) / limits.lookup(name).divisibleBy - 1);
   }
   llvm::sort(names);
@@ -105,10 +105,10 @@ DimFitter::DimFitter(std::vector<std::pair<std::string, int64_t>> traced,
   if (names.empty())
     return;
   uint32_t state = 12345;
-  // Unlucky samples may not determine the polynomial; others then will.
+  // Random samples may not determine the polynomial; then others are drawn.
   for (int attempt = 0; attempt < 50 && inverse.empty(); ++attempt) {
     points.resize(1);
-    // A point that is there already would check nothing; a few names in small ranges may run out of others.
+    // A repeated point checks nothing; with few names in small ranges, there may be no new ones.
     for (int draw = 0; draw < 1000 && points.size() < monomials.size() + kChecks; ++draw) {
       llvm::StringMap<int64_t> point;
       for (auto &[name, size] : traced)
@@ -125,7 +125,7 @@ DimFitter::DimFitter(std::vector<std::pair<std::string, int64_t>> traced,
     inverse = invert(std::move(matrix));
   }
   fitted = points.size();
-  // Where programs often do something else: at one, and far above the traced sizes.
+  // Edges: size 1, and sizes far above the example ones, where programs often behave differently.
   constexpr std::pair<int, int> edges[kEdges] = {{0, 1}, {2, 1}, {7, 3}, {30, 7}, {4111, 11}};
   for (auto [factor, more] : edges) {
     auto &edge = points.emplace_back();
@@ -172,12 +172,12 @@ bool DimFitter::isObserved(const llvm::StringMap<int64_t> &at, const std::vector
   });
 }
 
-/// As long as the candidate's period, and as those of what else divides by up to 4, 6, 8 or 12.
+/// A row as long as the candidate's period, and as the periods of divisors up to 4, 6, 8 or 12.
 std::vector<llvm::StringMap<int64_t>> DimFitter::rowFor(const Rounded &candidate) const {
   SizeLimits limit = limits.lookup(candidate.name);
   int64_t traced = points.front().lookup(candidate.name), length = std::max<int64_t>(24, candidate.d);
   int64_t reach = (length - 1) * limit.divisibleBy, low = triedRange(traced, limit).first;
-  // Sizes below the traced one run where there are enough; otherwise those above are tried.
+  // Sizes below the example size if there are enough; otherwise sizes above it.
   int64_t begin = traced - reach >= low ? traced - reach : traced <= limit.max - reach ? traced : low;
   std::vector<llvm::StringMap<int64_t>> row(length, points.front());
   for (auto [i, point] : llvm::enumerate(row))
@@ -187,7 +187,7 @@ std::vector<llvm::StringMap<int64_t>> DimFitter::rowFor(const Rounded &candidate
 
 std::optional<DimFitter::Rounded> DimFitter::findRounded(const std::string &name,
                                                          const std::vector<int64_t> &observed) const {
-  // So that no product below leaves 64 bits.
+  // Keeps all products below within 64 bits.
   constexpr int64_t kLargestDivisor = 64, kLargestFactor = 1 << 20, kLargestSize = int64_t(1) << 40;
   std::vector<std::pair<int64_t, int64_t>> seen;
   for (auto [point, value] : llvm::zip(points, observed)) {
@@ -202,7 +202,7 @@ std::optional<DimFitter::Rounded> DimFitter::findRounded(const std::string &name
   for (int64_t d = 2; d <= kLargestDivisor && first->first != last->first; ++d) {
     auto slope = static_cast<long double>(last->second - first->second) / (last->first - first->first);
     int64_t a = std::llround(slope * d);
-    // Lower terms have been tried.
+    // Lower terms were tried before.
     if (a < 1 || a > kLargestFactor || std::gcd(a, d) > 1)
       continue;
     Rounded candidate{name, a, d, std::numeric_limits<int64_t>::min(), std::numeric_limits<int64_t>::max()};
@@ -231,7 +231,7 @@ std::vector<llvm::StringMap<int64_t>> DimFitter::tellingPoints(const std::vector
   auto rounded = findRounded(observed);
   if (rounded.empty())
     return {};
-  // In any order the candidates come to the same, but not the samples.
+  // Candidates do not depend on the order, but samples do.
   llvm::sort(rounded, [](auto &one, auto &other) { return one.name < other.name; });
   const Rounded &first = rounded[0];
   if (rounded.size() == 1 && first.low == first.high)
@@ -239,10 +239,10 @@ std::vector<llvm::StringMap<int64_t>> DimFitter::tellingPoints(const std::vector
   llvm::StringMap<int64_t> point = points.front();
   int64_t &size = point[first.name];
   if (rounded.size() > 1) {
-    // Names whose sizes have so far been large and small together.
+    // For names whose samples have so far been large and small together.
     size = 30 * size + 7;
   } else {
-    // Where a·size + middle is a multiple of d, a smaller c gives one less.
+    // Where a·size + middle is a multiple of d, a smaller c gives a result smaller by one.
     int64_t middle = first.low + (first.high - first.low + 1) / 2;
     while ((first.a * size + middle) % first.d != 0)
       ++size;

@@ -29,7 +29,7 @@ FailureOr<InferredValues> inferWithStates(func::FuncOp function) {
 
 void setInferredTypes(func::FuncOp function, const InferredValues &inferred) {
   for (auto &[value, type] : inferred.tensors)
-    // Optional tensors keep saying that they may be absent.
+    // An optional tensor keeps its type, which says that it may be absent.
     if (isa<UnknownTensorType, mlir::TensorType>(value.getType()) && !isa<BlockArgument>(value))
       Value(value).setType(type);
   function.walk<WalkOrder::PreOrder>([](StageOp stage) {

@@ -6,15 +6,15 @@
 
 namespace cleave {
 
-/// `inferShapes` where states keep the type that they begin with. That holds where the function leaves such a
-/// value, given such values; a state for which it does not becomes `!cleave.tensor`.
+/// Like `inferShapes`, with states of the type that they begin with. A state keeps that type if the function,
+/// given such states, leaves a value of that type in it; otherwise it becomes `!cleave.tensor`.
 mlir::FailureOr<InferredValues> inferWithStates(mlir::func::FuncOp function);
 
-/// Sets the types of tensor values, of the arguments of stages and of the function itself, and the function's
-/// attributes that say at which sizes it runs.
+/// Writes the types of tensor values, stage arguments and the function itself, and the attributes for the
+/// sizes at which the function runs.
 void setInferredTypes(mlir::func::FuncOp function, const InferredValues &inferred);
 
-/// inferWithStates, then setInferredTypes. Fails, with a diagnostic, where the function does not run.
+/// inferWithStates, then setInferredTypes. Fails with a diagnostic if the function does not run.
 mlir::LogicalResult inferTypes(mlir::func::FuncOp function);
 
 } // namespace cleave

@@ -8,30 +8,30 @@ namespace cleave {
 
 using llvm::StringRef;
 
-/// Bytes of one operand that are filled with a number to try an operator.
+/// Limit of the bytes of an operand that is filled with a number to try an operator.
 static constexpr int64_t kMostFallbackBytes = 64 << 20;
 
 at::Tensor withoutData(const at::Tensor &tensor) {
   return at::empty_strided(tensor.sizes(), tensor.strides(), tensor.options().device(at::kMeta));
 }
 
-/// Whether zeros in place of its operands' data leave the operator's result types as they are.
+/// True if the operator's result types are the same with zeros as data.
 static bool hasTypesWithoutData(OperatorOp op) {
   const OperatorSchema &schema = op.getSchema();
   return semanticsOf(op.getName()).hasTypesOfOperands && !schema.isDataDependent && !schema.isRandom;
 }
 
-/// A tensor of `number` on the CPU in place of one without data; nothing where it would be too large.
+/// A CPU tensor of `number` in place of a meta tensor; nothing if it would be too large.
 static std::optional<at::Tensor> filledLike(const at::Tensor &tensor, int number) {
   if (!tensor.defined() || !tensor.is_meta())
     return tensor;
-  // One that repeats its elements has more of them than memory.
+  // A tensor with repeated elements has more elements than memory.
   if (std::max(int64_t(tensor.storage().nbytes()), int64_t(tensor.nbytes())) > kMostFallbackBytes)
     return std::nullopt;
   return at::empty_strided(tensor.sizes(), tensor.strides(), tensor.options().device(at::kCPU)).fill_(number);
 }
 
-/// Applies `change` to every tensor on the stack, also inside lists; false where it gives none.
+/// Applies `change` to every tensor on the stack, also inside lists; false if it returns nothing for one.
 static bool changeTensors(torch::jit::Stack &stack,
                           llvm::function_ref<std::optional<at::Tensor>(const at::Tensor &)> change) {
   for (c10::IValue &value : stack) {
@@ -54,13 +54,13 @@ static bool changeTensors(torch::jit::Stack &stack,
   return true;
 }
 
-/// Takes the data of everything but 0-d tensors away.
+/// Replaces all tensors except 0-d ones by meta tensors.
 static std::optional<at::Tensor> onMeta(const at::Tensor &tensor) {
   return tensor.defined() && tensor.is_cpu() && tensor.dim() > 0 ? withoutData(tensor) : tensor;
 }
 
-/// Runs the operator's CPU kernel on tensors of `number`, for those that have none for the meta device. Only
-/// types are kept of what comes out: a number made of these is no number of the model.
+/// Runs the CPU kernel of an operator without a meta kernel on tensors of `number`. Only types of the results
+/// are kept, since their values are not the model's.
 static bool runFilled(const torch::jit::Operator &callee, torch::jit::Stack &stack, int number) {
   if (!changeTensors(stack, [&](const at::Tensor &tensor) { return filledLike(tensor, number); }))
     return false;
@@ -75,8 +75,8 @@ static bool runFilled(const torch::jit::Operator &callee, torch::jit::Stack &sta
          });
 }
 
-/// What an exception says, without libtorch's advice to those who write operators. Its own `what` looks up
-/// the symbols of a backtrace, which takes far longer than the call that failed.
+/// The message of an exception, without libtorch's advice to authors of operators. `what()` would look up the
+/// symbols of a backtrace, which takes far longer than the failed call.
 static std::string messageOf(const std::exception &exception) {
   auto *error = dynamic_cast<const c10::Error *>(&exception);
   StringRef text(error ? error->what_without_backtrace() : exception.what());
@@ -86,15 +86,15 @@ static std::string messageOf(const std::exception &exception) {
   return text.rtrim('.').str();
 }
 
-/// Whether its kernel for the meta device is a module's of Python. Asked for that, libtorch calls an
-/// interpreter, which is not here.
+/// True if the meta kernel is written in Python. libtorch would call an interpreter for it, which Cleave does
+/// not have.
 static bool isPythons(const torch::jit::Operator &callee) {
   auto &dispatcher = c10::Dispatcher::singleton();
   const c10::OperatorName name = callee.schema().operator_name();
   if (!dispatcher.getPyStub(name))
     return false;
   auto handle = dispatcher.findOp(name);
-  // Computed ones are no measure: the fallback that calls Python is one.
+  // Computed kernels do not count, since the fallback that calls Python is one.
   using c10::DispatchKey;
   return handle && llvm::none_of(std::initializer_list<DispatchKey>{DispatchKey::Meta,
                                                                     DispatchKey::CompositeImplicitAutograd,
@@ -104,7 +104,7 @@ static bool isPythons(const torch::jit::Operator &callee) {
 
 std::optional<CallFailure> callWithoutData(OperatorOp op, const torch::jit::Operator &callee,
                                            torch::jit::Stack &stack) {
-  // As it is, then without the known integers, which may meet tensors of the meta device, then on zeros and
+  // Tries the call as it is, then without the known integers, which may meet meta tensors, then on zeros and
   // ones.
   torch::jit::Stack withoutIntegers = stack;
   const torch::jit::Stack asGiven = stack;
@@ -135,11 +135,11 @@ std::optional<CallFailure> callWithoutData(OperatorOp op, const torch::jit::Oper
     stack = std::move(withoutIntegers);
     return std::nullopt;
   }
-  // Only the CPU's kernel tells whether the operands are wrong.
+  // Only the CPU kernel decides whether the operands are wrong.
   failure.isRefusal = false;
   if (!hasTypesWithoutData(op))
     return failure;
-  // Zeros are indices of anything, and nothing can be divided by them.
+  // Zeros are valid indices of any table; ones are valid divisors.
   for (int number : {0, 1}) {
     torch::jit::Stack filled = asGiven;
     if (!isDone([&] { return runFilled(callee, filled, number); }))

@@ -18,21 +18,21 @@ struct Operator;
 
 namespace cleave {
 
-/// Why a call gave nothing.
+/// Why a call gave no result.
 struct CallFailure {
-  /// The first sentence of what the operator said.
+  /// The first sentence of the operator's error.
   std::string reason;
-  /// The CPU's kernel refuses operands of these types, whatever their data.
+  /// The CPU kernel refuses operands of these types, whatever their data.
   bool isRefusal = false;
-  /// The model raises, and nothing but sizes leads there.
+  /// The model raises an exception, depending on sizes alone.
   bool isRaised = false;
 };
 
-/// A tensor of the meta device that looks like it.
+/// A meta tensor with the dtype, sizes and strides of `tensor`.
 at::Tensor withoutData(const at::Tensor &tensor);
 
-/// Calls the operator with tensors of the meta device, and few known integers, on the stack, where its
-/// results are then; what went wrong where that is not possible without data.
+/// Calls the operator with meta tensors and a few known integers from `stack`, and leaves its results there.
+/// Returns the failure if the call is not possible without data.
 std::optional<CallFailure> callWithoutData(OperatorOp op, const torch::jit::Operator &callee,
                                            torch::jit::Stack &stack);
 

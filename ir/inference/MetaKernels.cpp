@@ -1,7 +1,7 @@
-//===- MetaKernels.cpp - Shapes of operators that libtorch has none for ---===//
+//===- MetaKernels.cpp - Families of kernels for the meta device ----------===//
 //
-// In C++ (Python adds more of its own) libtorch lacks kernels for the meta device for some leaf operators. Each kernel
-// here gives shape, dtype and strides as the CPU's kernel does; `cleave run --check-types` compares them.
+// Meta kernels for leaf operators that libtorch has only in Python, or not at all. Each kernel gives shape,
+// dtype and strides like the CPU kernel; `cleave run --check-types` compares them.
 //
 //===----------------------------------------------------------------------===//
 #include "ir/inference/MetaKernels.h"
@@ -16,10 +16,13 @@ namespace cleave {
 using at::Tensor;
 using OptionalTensor = std::optional<Tensor>;
 
-static Tensor emptyMeta(at::IntArrayRef sizes, const Tensor &like) { return at::empty(sizes, like.options()); }
+static Tensor emptyMeta(at::IntArrayRef sizes, const Tensor &like) {
+  return at::empty(sizes, like.options());
+}
 
 static std::tuple<Tensor, Tensor, Tensor> nativeLayerNorm(const Tensor &input, c10::SymIntArrayRef normalized,
-                                                          const OptionalTensor &, const OptionalTensor &, double) {
+                                                          const OptionalTensor &, const OptionalTensor &,
+                                                          double) {
   auto statistics = input.sizes().vec();
   std::fill(statistics.end() - normalized.size(), statistics.end(), 1);
   return {at::empty_like(input, at::MemoryFormat::Contiguous), emptyMeta(statistics, input),
@@ -35,7 +38,7 @@ static Tensor indexSelect(const Tensor &input, int64_t dim, const Tensor &index)
 
 static Tensor whereSelf(const Tensor &condition, const Tensor &self, const Tensor &other) {
   auto dtype = at::result_type(self, other);
-  // The iterator decides the strides, as it does for the CPU's kernel; operands need not be of one dtype for that.
+  // The iterator decides the strides, as in the CPU kernel; for that, operands may have different dtypes.
   Tensor result;
   auto iterator = at::TensorIteratorConfig()
                       .check_all_same_dtype(false)
@@ -50,55 +53,64 @@ static Tensor whereSelf(const Tensor &condition, const Tensor &self, const Tenso
 }
 
 static Tensor safeSoftmax(const Tensor &input, int64_t dim, std::optional<at::ScalarType> dtype) {
-  // Its own steps, since they decide the strides: rows of nothing but -inf become zeros.
+  // The CPU kernel's own steps, since they decide the strides: rows of -inf only become zeros.
   Tensor result = at::softmax(input, dim, dtype);
   Tensor isEmpty = at::all(at::eq(input, 0), dim, /*keepdim=*/true);
   return at::where(isEmpty, at::zeros({}, result.options()), result);
 }
 
-static Tensor convolution(const Tensor &input, const Tensor &weight, const OptionalTensor &, c10::SymIntArrayRef stride,
-                          c10::SymIntArrayRef padding, c10::SymIntArrayRef dilation, bool isTransposed,
-                          c10::SymIntArrayRef outputPadding, c10::SymInt groups) {
+static Tensor convolution(const Tensor &input, const Tensor &weight, const OptionalTensor &,
+                          c10::SymIntArrayRef stride, c10::SymIntArrayRef padding,
+                          c10::SymIntArrayRef dilation, bool isTransposed, c10::SymIntArrayRef outputPadding,
+                          c10::SymInt groups) {
   auto at_ = [](c10::SymIntArrayRef list, int64_t i) { return list[list.size() == 1 ? 0 : i].expect_int(); };
-  std::vector<int64_t> sizes{input.size(0), isTransposed ? weight.size(1) * groups.expect_int() : weight.size(0)};
+  std::vector<int64_t> sizes{input.size(0),
+                             isTransposed ? weight.size(1) * groups.expect_int() : weight.size(0)};
   for (int64_t i = 0; i + 2 < input.dim(); ++i) {
     int64_t extent = at_(dilation, i) * (weight.size(i + 2) - 1);
     // Output sizes as in torch.nn.Conv2d and ConvTranspose2d.
     sizes.push_back(isTransposed
-                        ? (input.size(i + 2) - 1) * at_(stride, i) - 2 * at_(padding, i) + extent + at_(outputPadding, i) + 1
+                        ? (input.size(i + 2) - 1) * at_(stride, i) - 2 * at_(padding, i) + extent +
+                              at_(outputPadding, i) + 1
                         : (input.size(i + 2) + 2 * at_(padding, i) - extent - 1) / at_(stride, i) + 1);
   }
-  // oneDNN answers in the layout of its operands.
-  bool isChannelsLast = input.dim() == 4 && (input.suggest_memory_format() == at::MemoryFormat::ChannelsLast ||
-                                             weight.suggest_memory_format() == at::MemoryFormat::ChannelsLast);
+  // oneDNN gives results in the layout of its operands.
+  bool isChannelsLast =
+      input.dim() == 4 && (input.suggest_memory_format() == at::MemoryFormat::ChannelsLast ||
+                           weight.suggest_memory_format() == at::MemoryFormat::ChannelsLast);
   return at::empty(sizes, input.options(),
                    isChannelsLast ? at::MemoryFormat::ChannelsLast : at::MemoryFormat::Contiguous);
 }
 
 static std::tuple<Tensor, Tensor, Tensor> nativeBatchNorm(const Tensor &input, const OptionalTensor &,
                                                           const OptionalTensor &, const OptionalTensor &,
-                                                          const OptionalTensor &, bool isTraining, double, double) {
-  // Evaluation keeps no statistics for a backward pass.
+                                                          const OptionalTensor &, bool isTraining, double,
+                                                          double) {
+  // In evaluation, no statistics are saved for a backward pass.
   int64_t kept = isTraining ? input.size(1) : 0;
-  return {at::empty_like(input, input.suggest_memory_format()), emptyMeta({kept}, input), emptyMeta({kept}, input)};
+  return {at::empty_like(input, input.suggest_memory_format()), emptyMeta({kept}, input),
+          emptyMeta({kept}, input)};
 }
 
-/// Laid out as the query is, where the CPU runs its fused kernel
+/// The result has the query's layout if the CPU runs its fused kernel
 /// (aten/src/ATen/native/transformers/sdp_utils_cpp.cpp, use_flash_attention_cpp).
-static bool isFusedOnCpu(const Tensor &query, const Tensor &key, const Tensor &value, const OptionalTensor &mask,
-                         double dropout, bool isGrouped) {
+static bool isFusedOnCpu(const Tensor &query, const Tensor &key, const Tensor &value,
+                         const OptionalTensor &mask, double dropout, bool isGrouped) {
   if (query.dim() != 4 || key.dim() != 4 || value.dim() != 4 || dropout > 0)
     return false;
   bool hasHeads = isGrouped ? query.size(1) % key.size(1) == 0 : query.size(1) == key.size(1);
-  if (query.size(3) != key.size(3) || query.size(3) != value.size(3) || !hasHeads || query.size(0) != key.size(0))
+  if (query.size(3) != key.size(3) || query.size(3) != value.size(3) || !hasHeads ||
+      query.size(0) != key.size(0))
     return false;
-  if (query.stride(3) != 1 || key.stride(3) != 1 || value.stride(3) != 1 || query.size(2) == 0 || key.size(2) == 0)
+  if (query.stride(3) != 1 || key.stride(3) != 1 || value.stride(3) != 1 || query.size(2) == 0 ||
+      key.size(2) == 0)
     return false;
   return !mask || mask->dim() == 2 || mask->dim() == 4;
 }
 
-static Tensor attention(const Tensor &query, const Tensor &key, const Tensor &value, const OptionalTensor &mask,
-                        double dropout, bool, std::optional<double>, bool isGrouped) {
+static Tensor attention(const Tensor &query, const Tensor &key, const Tensor &value,
+                        const OptionalTensor &mask, double dropout, bool, std::optional<double>,
+                        bool isGrouped) {
   if (isFusedOnCpu(query, key, value, mask, dropout, isGrouped))
     return at::empty_like(query);
   auto sizes = query.sizes().vec();
@@ -106,7 +118,7 @@ static Tensor attention(const Tensor &query, const Tensor &key, const Tensor &va
   return emptyMeta(sizes, query);
 }
 
-/// The CPU's steps: each dimension's two parts, the other way round, joined.
+/// The CPU kernel's steps: the two parts of each dimension, swapped and concatenated.
 static Tensor roll(const Tensor &input, c10::SymIntArrayRef shifts, at::IntArrayRef dims) {
   if (input.numel() == 0)
     return input.clone(at::MemoryFormat::Preserve);
@@ -121,28 +133,31 @@ static Tensor roll(const Tensor &input, c10::SymIntArrayRef shifts, at::IntArray
   return rolled;
 }
 
-static Tensor encoderLayer(const Tensor &source, int64_t, int64_t, const Tensor &, const Tensor &, const Tensor &,
-                           const Tensor &, bool, bool, double, const Tensor &, const Tensor &, const Tensor &,
+static Tensor encoderLayer(const Tensor &source, int64_t, int64_t, const Tensor &, const Tensor &,
+                           const Tensor &, const Tensor &, bool, bool, double, const Tensor &, const Tensor &,
                            const Tensor &, const Tensor &, const Tensor &, const Tensor &, const Tensor &,
-                           const OptionalTensor &, std::optional<int64_t>) {
+                           const Tensor &, const OptionalTensor &, std::optional<int64_t>) {
   return emptyMeta(source.sizes(), source);
 }
 
-/// A quantized tensor has the type of the integers that it holds: the meta device has no others.
+/// A quantized tensor has the type of its integers, since the meta device has no quantized tensors.
 static Tensor quantizePerTensor(const Tensor &input, double, int64_t, at::ScalarType dtype) {
   return at::empty_like(input, input.options().dtype(c10::toUnderlying(dtype)));
 }
-static Tensor dequantize(const Tensor &input) { return at::empty_like(input, input.options().dtype(at::kFloat)); }
+static Tensor dequantize(const Tensor &input) {
+  return at::empty_like(input, input.options().dtype(at::kFloat));
+}
 static Tensor quantizedTensor(const Tensor &integers, double, int64_t) { return at::empty_like(integers); }
 static Tensor quantizedRows(const Tensor &integers, const Tensor &, const Tensor &, int64_t) {
   return at::empty_like(integers);
 }
 
 namespace {
-/// Packed weights of which the shape alone is known.
+/// Packed weights of which only the shape is known.
 class ShapeOfLinear : public LinearPackedParamsBase {
 public:
-  explicit ShapeOfLinear(Tensor weight, OptionalTensor addend) : weight(std::move(weight)), addend(std::move(addend)) {}
+  explicit ShapeOfLinear(Tensor weight, OptionalTensor addend)
+      : weight(std::move(weight)), addend(std::move(addend)) {}
 
   Tensor apply(Tensor input, double, int64_t) override { return result(input, input.scalar_type()); }
   Tensor apply_relu(Tensor input, double, int64_t) override { return result(input, input.scalar_type()); }
@@ -153,7 +168,8 @@ public:
 
 private:
   Tensor result(const Tensor &input, at::ScalarType dtype) const {
-    TORCH_CHECK(input.size(-1) == weight.size(1), "a weight for ", weight.size(1), " features meets ", input.size(-1));
+    TORCH_CHECK(input.size(-1) == weight.size(1), "a weight for ", weight.size(1), " features meets ",
+                input.size(-1));
     auto sizes = input.sizes().vec();
     sizes.back() = weight.size(0);
     return at::empty(sizes, input.options().dtype(dtype));
@@ -180,7 +196,8 @@ static void registerQuantized(torch::Library &aten) {
   aten.impl("dequantize.self", dequantize);
   aten.impl("_make_per_tensor_quantized_tensor", quantizedTensor);
   aten.impl("_make_per_channel_quantized_tensor", quantizedRows);
-  static torch::Library quantized(torch::Library::IMPL, "quantized", c10::DispatchKey::Meta, __FILE__, __LINE__);
+  static torch::Library quantized(torch::Library::IMPL, "quantized", c10::DispatchKey::Meta, __FILE__,
+                                  __LINE__);
   quantized.impl("linear_prepack", packLinear);
   quantized.impl("linear", quantizedLinear);
   quantized.impl("linear_relu", quantizedLinear);

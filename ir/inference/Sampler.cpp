@@ -12,9 +12,9 @@ using namespace mlir;
 
 namespace cleave {
 
-/// Iterations of loops that are followed; longer ones stay unknown.
+/// Limit of the iterations of a loop that is followed; values of longer loops are unknown.
 static constexpr int64_t kMostIterations = 1000;
-/// Elements of a one-dimensional integer tensor whose values are followed.
+/// Limit of the elements of a one-dimensional integer tensor whose values are followed.
 static constexpr int64_t kMostKnownElements = 16;
 
 static std::optional<std::vector<int64_t>> evaluate(ArrayRef<std::string> texts,
@@ -68,11 +68,11 @@ std::optional<std::vector<c10::IValue>> Sampler::operandsOf(Operation *op) const
   return operands;
 }
 
-/// Whether two tensors look the same from outside.
+/// True if two tensors have the same dtype, shape and strides.
 static bool isSameTensor(const c10::IValue &a, const c10::IValue &b) {
   if (!a.isTensor() || !b.isTensor())
     return false;
-  // Known numbers must be the same numbers.
+  // Known numbers must be equal.
   if (a.toTensor().is_cpu() || b.toTensor().is_cpu())
     return a.toTensor().is_cpu() && b.toTensor().is_cpu() &&
            a.toTensor().scalar_type() == b.toTensor().scalar_type() && at::equal(a.toTensor(), b.toTensor());
@@ -86,7 +86,7 @@ static bool isSame(const c10::IValue &a, const c10::IValue &b) {
   return a.tagKind() == b.tagKind() && (a.isNone() || a.isInt() || a.isBool() || a.isDouble()) && a == b;
 }
 
-/// Integers that sizes may be made of: few of them, with their values.
+/// Few integers with known values, of which sizes may be made.
 static bool isSmallAndKnown(const at::Tensor &tensor) {
   return tensor.is_cpu() &&
          (tensor.dim() == 0 || (tensor.dim() == 1 && tensor.numel() <= kMostKnownElements &&
@@ -142,14 +142,14 @@ void Sampler::runLeaf(Operation *op) {
     if (auto known = values.find(param); param.getWrapped() && known != values.end())
       known->second.toTensor().unsafeGetTensorImpl()->set_wrapped_number(true);
   } else if (auto state = dyn_cast<StateOp>(op)) {
-    // What it holds is another request's doing.
+    // The value of a state depends on earlier requests.
     if (auto type = dyn_cast<RankedTensorType>(state.getType()))
       set(state, emptyTensor(type));
   } else if (auto constant = dyn_cast<ConstantOp>(op)) {
     set(constant, isa<DeviceType>(constant.getType()) ? c10::IValue(at::Device(at::kMeta))
                                                       : toIValue(constant.getValue(), constant.getType()));
   } else if (auto perRank = dyn_cast<PerRankOp>(op)) {
-    // Of the first rank, as are types.
+    // The first rank's value; types are those of the first rank, too.
     set(perRank, toIValue(perRank.getValues()[0], perRank.getType()));
   } else if (auto value = SymbolicDim::parse(cast<SizeOp>(op).getExpression())->evaluate(sizes)) {
     set(op->getResult(0), *value);
@@ -179,7 +179,7 @@ void Sampler::construct(Operation *op, std::vector<c10::IValue> operands) {
   }
 }
 
-/// Devices are the meta device here; but known integers that are moved "to the CPU" stay known.
+/// Devices become the meta device, but known integers that are moved "to the CPU" stay known.
 static void keepOnCpu(torch::jit::Stack &stack) {
   auto isKnownTensor = [](const c10::IValue &value) { return value.isTensor() && value.toTensor().is_cpu(); };
   if (!llvm::any_of(stack, isKnownTensor) || llvm::any_of(stack, [&](const c10::IValue &value) {
@@ -201,7 +201,7 @@ void Sampler::raise(OperatorOp op) {
   failures[op] = {std::move(text), /*isRefusal=*/true, /*isRaised=*/true};
 }
 
-/// Preceded by how many there are, so that no two lists of values read the same.
+/// Appends numbers after their count, so that different lists give different keys.
 static void appendAll(ArrayRef<int64_t> numbers, std::vector<int64_t> &key) {
   key.push_back(numbers.size());
   key.insert(key.end(), numbers.begin(), numbers.end());
@@ -219,7 +219,7 @@ static bool isWithoutData(const c10::IValue &value) {
   return value.isTensor() && value.toTensor().defined() && value.toTensor().is_meta();
 }
 
-/// Appends what types may depend on; false where that might be data.
+/// Appends everything that types may depend on; false if that may be data.
 static bool describe(const c10::IValue &value, std::vector<int64_t> &key) {
   key.push_back(int64_t(value.isTensor()) | int64_t(value.isInt()) << 1 | int64_t(value.isDouble()) << 2 |
                 int64_t(value.isBool()) << 3 | int64_t(value.isIntList()) << 4 |
@@ -310,7 +310,7 @@ void Sampler::leave(Operation *op) {
     values.erase(value);
 }
 
-/// Whether the block never comes to its end.
+/// True if the block never reaches its end.
 static bool raisesAlways(Block &block) {
   return llvm::any_of(block, [](Operation &op) {
     auto call = dyn_cast<OperatorOp>(op);
@@ -330,14 +330,14 @@ void Sampler::runIf(Operation *op) {
     runBlock(taken);
     return bindResults(op->getResults(), taken.getTerminator()->getOperands());
   }
-  // Either may run: lists that one of them changes are not followed into the other.
+  // Either branch may run, so lists that one of them changes are unknown afterwards.
   if (!isMemoryEffectFree(op))
     leave(op);
   ++guesses;
   runBlock(thenBlock);
   runBlock(elseBlock);
   --guesses;
-  // What comes out is of the other branch where one raises.
+  // If one branch raises, the results are those of the other.
   if (raisesAlways(thenBlock) || raisesAlways(elseBlock)) {
     Block &other = raisesAlways(thenBlock) ? elseBlock : thenBlock;
     return bindResults(op->getResults(), other.getTerminator()->getOperands());
@@ -381,7 +381,7 @@ void Sampler::runLoop(Operation *op) {
 std::optional<bool> Sampler::runIteration(Block &body, llvm::DenseMap<Value, c10::IValue> &before,
                                           llvm::DenseSet<Value> &varying) {
   runBlock(body);
-  // What differs between iterations has no one type.
+  // Values that differ between iterations have no single type.
   body.walk([&](Operation *inner) {
     for (Value result : inner->getResults()) {
       auto now = values.find(result);
@@ -397,7 +397,7 @@ std::optional<bool> Sampler::runIteration(Block &body, llvm::DenseMap<Value, c10
   if (next == values.end() || !next->second.isBool())
     return std::nullopt;
   bool goesOn = next->second.toBool();
-  // All are read before the first is written: a value may be carried to another's place.
+  // All values are read before the first is written, since one may be carried to the place of another.
   SmallVector<std::optional<c10::IValue>> carried;
   for (Value value : results.drop_front()) {
     auto known = values.find(value);

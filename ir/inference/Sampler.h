@@ -17,13 +17,12 @@
 
 namespace cleave {
 
-/// Runs a function at given sizes: tensors on the meta device, scalars and 0-d integer tensors for real. A
-/// value that cannot be had without data has no entry.
+/// Runs a function at given sizes, with tensors on the meta device, and with real scalars and 0-d integer
+/// tensors. A value that depends on data has no entry.
 class Sampler {
 public:
-  /// \param seesStorages  each value has memory of its own, or that of what it is a view of. Otherwise
-  ///                      calls that are alike, as those of equal layers, are made once, and their values
-  ///                      are one.
+  /// \param seesStorages  true: each value has its own storage, or that of the value that it is a view of.
+  /// False: equal calls, as those of equal layers, are made once and share their values.
   explicit Sampler(const llvm::StringMap<int64_t> &sizes, bool seesStorages = false)
       : sizes(sizes), seesStorages(seesStorages) {}
 
@@ -37,39 +36,39 @@ private:
   void runBlock(mlir::Block &block);
   void runOp(mlir::Operation *op);
   void runLeaf(mlir::Operation *op);
-  /// Notes what the model says, unless only data tells whether it comes so far.
+  /// Records the model's error, unless only data decides whether the program gets there.
   void raise(OperatorOp op);
-  /// Makes a list, tuple or dict, or takes one apart.
+  /// Makes a list, tuple or dict, or unpacks one.
   void construct(mlir::Operation *op, std::vector<c10::IValue> operands);
   void runOperator(OperatorOp op);
   void runIf(mlir::Operation *op);
   void runLoop(mlir::Operation *op);
-  /// One iteration: whether another follows; nothing where only data tells. `varying` collects what is not
-  /// the same as `before`.
+  /// Runs one iteration. Returns whether another follows; nothing if only data decides. `varying` collects
+  /// values that differ from `before`.
   std::optional<bool> runIteration(mlir::Block &body, llvm::DenseMap<mlir::Value, c10::IValue> &before,
                                    llvm::DenseSet<mlir::Value> &varying);
-  /// Gives up on an operation that only data can decide: nothing is known inside its regions, nor of lists
-  /// that it, or what is inside, may have changed.
+  /// Gives up on an operation that only data can decide: values inside its regions become unknown, and so do
+  /// lists that it may have changed.
   void leave(mlir::Operation *op);
   void bindResults(mlir::ValueRange results, mlir::ValueRange from);
   void set(mlir::Value value, c10::IValue now);
-  /// Collects operands; nothing when one is not known.
+  /// The operands; nothing if one is unknown.
   std::optional<std::vector<c10::IValue>> operandsOf(mlir::Operation *op) const;
   c10::IValue emptyTensor(mlir::RankedTensorType type) const;
 
-  /// What the types of a call's results depend on.
+  /// Everything that the types of a call's results depend on.
   using CallKey = std::vector<int64_t>;
   struct CallHash {
     size_t operator()(const CallKey &key) const { return llvm::hash_combine_range(key.begin(), key.end()); }
   };
-  /// Nothing where the call is to be made.
+  /// Nothing if the call must be made, not looked up.
   std::optional<CallKey> keyOf(OperatorOp op, const torch::jit::Stack &operands) const;
 
   llvm::StringMap<int64_t> sizes;
   bool seesStorages;
-  /// Results of calls that gave tensors without data.
+  /// Results of calls that gave meta tensors.
   std::unordered_map<CallKey, torch::jit::Stack, CallHash> known;
-  /// Branches around the current operation of which only data tells whether they run.
+  /// Number of enclosing branches of which only data decides whether they run.
   unsigned guesses = 0;
 };
 

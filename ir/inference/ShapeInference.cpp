@@ -15,7 +15,7 @@ using namespace mlir;
 namespace cleave {
 
 namespace {
-/// Turns what a value was at every sample into what it is.
+/// Fits expressions to the values observed at all samples.
 class Generalizer {
 public:
   Generalizer(MLIRContext *context, DimFitter &fitter, std::vector<Sampler> &samples, InferredValues &result)
@@ -23,19 +23,19 @@ public:
 
   void visit(Value value);
 
-  /// What was observed of sizes for which there is no expression.
+  /// Observed sizes without an expression.
   std::set<std::vector<int64_t>> unresolved;
 
 private:
-  /// The value at sample `i`; null where an edge did not come as far.
+  /// The value at sample `i`; null if an edge did not get there.
   const c10::IValue *valueAt(size_t i) const {
     auto found = samples[i].values.find(current);
     return found == samples[i].values.end() ? nullptr : &found->second;
   }
   bool isEdge(size_t i) const { return fitter.isEdge(i); }
 
-  /// `get(value)` at each sample, as one expression. Strides of dimensions of size 1 mean nothing, so they are not asked
-  /// of edges.
+  /// Fits `get(value)` over all samples. Strides of dimensions of size 1 have no meaning, so edges are left
+  /// out for strides.
   template <typename Get> SymbolicDim fit(Get get, bool withEdges = true) {
     std::vector<int64_t> observed;
     for (size_t i = 0; i < samples.size(); ++i) {
@@ -47,7 +47,7 @@ private:
       unresolved.insert(std::move(observed));
     return dim;
   }
-  /// Whether it holds at every sample that has a value.
+  /// True if it holds at every sample that has a value.
   bool all(llvm::function_ref<bool(const c10::IValue &)> holds) {
     for (size_t i = 0; i < samples.size(); ++i)
       if (const c10::IValue *value = valueAt(i); value && !holds(*value))
@@ -82,7 +82,8 @@ void Generalizer::visitTensor(const at::Tensor &first) {
     dims.push_back(size.str());
     if (!isContiguous)
       strides.push_back(
-          fit([&](const c10::IValue &value) { return value.toTensor().stride(i); }, /*withEdges=*/false).str());
+          fit([&](const c10::IValue &value) { return value.toTensor().stride(i); }, /*withEdges=*/false)
+              .str());
   }
   if (!ShapedType::isDynamicShape(shape))
     dims.clear();
@@ -116,8 +117,9 @@ void Generalizer::visit(Value value) {
       result.sizes[value] = size;
   } else if (first.isIntList()) {
     visitList(first.toIntList().size());
-  } else if ((first.isBool() || first.isDouble() || first.isString()) &&
-             all([&](const c10::IValue &other) { return other.tagKind() == first.tagKind() && other == first; })) {
+  } else if ((first.isBool() || first.isDouble() || first.isString()) && all([&](const c10::IValue &other) {
+               return other.tagKind() == first.tagKind() && other == first;
+             })) {
     result.constants[value] = toAttribute(first, context);
   }
 }
@@ -133,15 +135,18 @@ static std::string describe(const llvm::StringMap<int64_t> &sizes) {
   return text;
 }
 
-/// Whether the operator is called in every run.
-static bool isAlwaysRun(Operation *op) { return !op->getParentOfType<IfOp>() && !op->getParentOfType<LoopOp>(); }
+/// True if every run calls the operator.
+static bool isAlwaysRun(Operation *op) {
+  return !op->getParentOfType<IfOp>() && !op->getParentOfType<LoopOp>();
+}
 
-/// The call in the block at which the model fails at the latest, whatever data decides; null where it may come through.
+/// The call in the block at which the model certainly fails, whatever the data; null if it may succeed.
 static Operation *findCertainFailure(Block &block, const Sampler &traced) {
   for (Operation &op : block) {
     auto failed = traced.failures.find(&op);
     auto call = dyn_cast<OperatorOp>(op);
-    if ((failed != traced.failures.end() && failed->second.isRefusal) || (call && semanticsOf(call.getName()).raises))
+    if ((failed != traced.failures.end() && failed->second.isRefusal) ||
+        (call && semanticsOf(call.getName()).raises))
       return &op;
     if (!isa<IfOp>(op))
       continue;
@@ -157,18 +162,18 @@ static Operation *findCertainFailure(Block &block, const Sampler &traced) {
   return nullptr;
 }
 
-/// An operator that refuses the example inputs makes them wrong.
+/// Fails if an operator refuses the example inputs.
 static LogicalResult checkExample(func::FuncOp function, const Sampler &traced) {
   WalkResult walk = function.walk([&](Operation *op) {
     auto failed = traced.failures.find(op);
     if (failed == traced.failures.end() || !failed->second.isRefusal ||
         !(failed->second.isRaised || isAlwaysRun(op)))
       return WalkResult::advance();
-    op->emitError() << op->getName() << " fails on the example inputs (" << failed->second.reason
-                    << "); "
-                    << (function->hasAttr("cleave.tp") ? "its part of a tensor rank is none that it takes: keep weights "
-                                                         "around it whole (--shard PATTERN=replicate), or --mesh tp=1"
-                                                       : "give inputs that the model takes");
+    op->emitError() << op->getName() << " fails on the example inputs (" << failed->second.reason << "); "
+                    << (function->hasAttr("cleave.tp")
+                            ? "its part of a tensor rank is none that it takes: keep weights "
+                              "around it whole (--shard PATTERN=replicate), or --mesh tp=1"
+                            : "give inputs that the model takes");
     return WalkResult::interrupt();
   });
   if (walk.wasInterrupted())
@@ -178,21 +183,24 @@ static LogicalResult checkExample(func::FuncOp function, const Sampler &traced) 
     return success();
   auto failed = traced.failures.find(certain);
   return certain->emitError() << certain->getName() << " fails on the example inputs ("
-                              << (failed == traced.failures.end() ? "the model raises" : failed->second.reason)
+                              << (failed == traced.failures.end() ? "the model raises"
+                                                                  : failed->second.reason)
                               << "), and every other branch fails as well; give inputs that the model takes";
 }
 
 namespace {
-/// Runs of the function at the sizes that a fitter chose.
+/// Runs of the function at the sizes that a DimFitter chose.
 struct Samples {
-  Samples(func::FuncOp function, const SizeTable &sizes, const llvm::StringMap<SizeLimits> &limits, bool onlyTraced)
+  Samples(func::FuncOp function, const SizeTable &sizes, const llvm::StringMap<SizeLimits> &limits,
+          bool onlyTraced)
       : fitter(sizes, limits) {
     runs.reserve(fitter.samples().size());
     for (auto &point : ArrayRef(fitter.samples()).take_front(onlyTraced ? 1 : fitter.samples().size()))
       runs.emplace_back(point, /*seesStorages=*/runs.empty()).run(function);
   }
 
-  /// Runs the function where it tells apart what could be behind such observations; false where nothing would.
+  /// Runs the function at points that distinguish the candidate expressions; false if there are no such
+  /// points.
   bool refine(func::FuncOp function, const std::set<std::vector<int64_t>> &unresolved) {
     size_t before = fitter.samples().size();
     for (const std::vector<int64_t> &observed : unresolved)
@@ -206,7 +214,7 @@ struct Samples {
   std::vector<Sampler> runs;
 };
 
-/// An operator that works at the traced sizes but not at others.
+/// An operator that works at the example sizes but not at others.
 struct FixedPlace {
   Operation *op = nullptr;
   std::string reason;
@@ -230,9 +238,9 @@ static std::optional<FixedPlace> findFixed(func::FuncOp function, const Samples 
 }
 
 static LogicalResult reportFixed(func::FuncOp function, const FixedPlace &place, const std::string &fixed) {
-  auto opened = function->getAttrOfType<StringAttr>(kAutoDynamicAttr);
-  return place.op->emitError() << place.op->getName() << " fails at " << describe(place.sizes) << " (" << place.reason
-                               << ") but not at the traced sizes; the model fixes "
+  auto autoDynamic = function->getAttrOfType<StringAttr>(kAutoDynamicAttr);
+  return place.op->emitError() << place.op->getName() << " fails at " << describe(place.sizes) << " ("
+                               << place.reason << ") but not at the traced sizes; the model fixes "
                                << (fixed.empty() ? "a dimension" : fixed) << " there: "
                                << (opened && opened.getValue() == fixed
                                        ? "use --microbatches 1 and dp=1"
@@ -240,7 +248,7 @@ static LogicalResult reportFixed(func::FuncOp function, const FixedPlace &place,
                                << ", or trace a model that takes it from its input";
 }
 
-/// Samples at which the function runs, where it does at more than the traced sizes.
+/// Runs the function at more sizes than the example ones.
 static FailureOr<std::unique_ptr<Samples>> sample(func::FuncOp function, llvm::StringMap<SizeLimits> &limits,
                                                   bool onlyTraced) {
   ExampleShapes traced(function);
@@ -257,7 +265,7 @@ static FailureOr<std::unique_ptr<Samples>> sample(func::FuncOp function, llvm::S
   auto place = findFixed(function, *samples);
   if (!place) {
     if (!search.runsAsTraced(samples->runs[samples->fitter.smallest()]))
-      search.findLeast(limits);
+      search.findMin(limits);
     return samples;
   }
   auto runsWithin = [&](const llvm::StringMap<SizeLimits> &found) {
@@ -273,10 +281,10 @@ static FailureOr<std::unique_ptr<Samples>> sample(func::FuncOp function, llvm::S
   if (search.findRanges(found, fixed) && runsWithin(found))
     return samples;
   auto call = dyn_cast<OperatorOp>(place->op);
-  // A view of a fixed size is the mark of a size that the trace has fixed.
+  // A view with a constant size usually marks a size that tracing has fixed.
   bool isView = call && (semanticsOf(call.getName()).isView || semanticsOf(call.getName()).mayBeView);
   found = {};
-  if (search.findMultiples(isView ? 1 : 256, found, fixed) &&
+  if (search.findDivisibleBy(isView ? 1 : 256, found, fixed) &&
       (runsWithin(found) || (search.findRanges(found, fixed) && runsWithin(found))))
     return samples;
   return reportFixed(function, *place, fixed);
@@ -312,7 +320,7 @@ static void collectStorages(func::FuncOp function, const Sampler &sample, Inferr
 }
 
 namespace {
-/// One intra-op thread while it lives: trying small operators gains nothing from more.
+/// Limits intra-op parallelism to one thread while it lives, since operators here are small.
 class SingleThreaded {
 public:
   SingleThreaded() : before(at::get_num_threads()) { at::set_num_threads(1); }
@@ -323,9 +331,9 @@ private:
 };
 } // namespace
 
-/// Values as expressions, after as many more samples as these take.
+/// Fits expressions to all values, with as many extra samples as needed.
 static void generalize(func::FuncOp function, Samples &samples, InferredValues &result) {
-  // Each sample halves what is open: 64 divisors take six, and a row confirms what is left.
+  // Each sample halves the candidates: 64 divisors take six rounds, and a row confirms the last one.
   constexpr int kMostRounds = 8;
   for (int round = 0; round < kMostRounds; ++round) {
     result.tensors.clear();
@@ -362,17 +370,20 @@ static FailureOr<InferredValues> inferAt(func::FuncOp function, bool onlyTraced)
   return result;
 }
 
-/// Tensors too large to describe, and devices that do not exist, are libtorch's to refuse.
+/// Tensors too large to describe, and missing devices, are refused by libtorch.
 static FailureOr<InferredValues> infer(func::FuncOp function, bool onlyTraced) {
   try {
     return inferAt(function, onlyTraced);
   } catch (const std::exception &e) {
-    return function.emitError() << "the types of its values cannot be inferred: " << StringRef(e.what()).split('\n').first;
+    return function.emitError() << "the types of its values cannot be inferred: "
+                                << StringRef(e.what()).split('\n').first;
   }
 }
 
 FailureOr<InferredValues> inferShapes(func::FuncOp function) { return infer(function, /*onlyTraced=*/false); }
 
-FailureOr<InferredValues> inferExampleShapes(func::FuncOp function) { return infer(function, /*onlyTraced=*/true); }
+FailureOr<InferredValues> inferExampleShapes(func::FuncOp function) {
+  return infer(function, /*onlyTraced=*/true);
+}
 
 } // namespace cleave

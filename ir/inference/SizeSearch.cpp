@@ -21,7 +21,8 @@ bool SizeSearch::runsAt(StringRef name, int64_t size) const {
   return runsAsTraced(run);
 }
 
-/// The size next to `runs` at which the function runs, where it does not at `fails`, which is as many steps away.
+/// Bisects between `fails` and `runs`, which are a multiple of `step` apart; the size nearest to `fails` at
+/// which the function runs.
 static int64_t bisect(int64_t fails, int64_t runs, int64_t step, llvm::function_ref<bool(int64_t)> runsAt) {
   while (std::abs(runs - fails) > step) {
     int64_t middle = fails + (runs - fails) / step / 2 * step;
@@ -37,7 +38,7 @@ int64_t SizeSearch::leastOf(StringRef name, int64_t size, int64_t multiple) cons
   return bisect(multiple, size, multiple, runs);
 }
 
-void SizeSearch::findLeast(llvm::StringMap<SizeLimits> &limits) const {
+void SizeSearch::findMin(llvm::StringMap<SizeLimits> &limits) const {
   for (auto &[name, size] : sizes) {
     SizeLimits &limit = limits[name];
     limit.min = leastOf(name, size, limit.divisibleBy);
@@ -45,7 +46,7 @@ void SizeSearch::findLeast(llvm::StringMap<SizeLimits> &limits) const {
 }
 
 bool SizeSearch::findRanges(llvm::StringMap<SizeLimits> &limits, std::string &fixed) const {
-  findLeast(limits);
+  findMin(limits);
   for (auto &[name, size] : sizes) {
     SizeLimits &limit = limits[name];
     int64_t high = DimFitter::triedRange(size, limit).second;
@@ -60,11 +61,12 @@ bool SizeSearch::findRanges(llvm::StringMap<SizeLimits> &limits, std::string &fi
   return true;
 }
 
-bool SizeSearch::findMultiples(int64_t most, llvm::StringMap<SizeLimits> &limits, std::string &fixed) const {
+bool SizeSearch::findDivisibleBy(int64_t most, llvm::StringMap<SizeLimits> &limits, std::string &fixed) const {
   bool isAny = false;
   for (auto &[name, size] : sizes) {
     int64_t multiple = 1, largest = std::clamp<int64_t>(size / 2, 1, most);
-    // 1 is a size of its own kind, and tables of positions end somewhere.
+    // Not size 1, which broadcasts, and rather below the example size, since tables of positions end
+    // somewhere.
     auto runs = [&, &name = name, &size = size](int64_t step) {
       return runsAt(name, size - step > 1 ? size - step : size + step);
     };

@@ -11,27 +11,28 @@
 
 namespace cleave {
 
-/// Names and their sizes in the examples, in a fixed order.
+/// Names and their example sizes, in a fixed order.
 using SizeTable = std::vector<std::pair<std::string, int64_t>>;
 
-/// Tries a function at other sizes of one named dimension, the others as traced, to find those at which it
-/// runs as it does at the traced ones.
+/// Finds sizes of one named dimension at which a function runs as at the example sizes, with all other
+/// dimensions at their example sizes.
 class SizeSearch {
 public:
   SizeSearch(mlir::func::FuncOp function, const SizeTable &sizes, const Sampler &traced)
       : function(function), sizes(sizes), traced(traced) {}
 
-  /// Whether a run failed nowhere but where the one at the traced sizes did.
+  /// True if a run failed only where the run at the example sizes did.
   bool runsAsTraced(const Sampler &run) const;
 
-  /// For each dimension the least size at which the function runs.
-  void findLeast(llvm::StringMap<SizeLimits> &limits) const;
-  /// The least, and the greatest of those that a fitter tries. False where a dimension has the traced size
-  /// alone: it is `fixed`.
+  /// Sets `min` of each dimension.
+  void findMin(llvm::StringMap<SizeLimits> &limits) const;
+  /// Sets `min` and `max` of each dimension, the latter as far as a DimFitter tries. False if a dimension
+  /// runs only at its example size; `fixed` is its name.
   bool findRanges(llvm::StringMap<SizeLimits> &limits, std::string &fixed) const;
-  /// The least number, at most `most` and half of the traced size, of whose multiples the function runs at
-  /// another one. False where there is none for one dimension, which is `fixed`, or none above 1 for all.
-  bool findMultiples(int64_t most, llvm::StringMap<SizeLimits> &limits, std::string &fixed) const;
+  /// Sets `divisibleBy`: the smallest number, at most `most` and half of the example size, of which another
+  /// multiple runs, too. False if a dimension has no such number (`fixed` is its name), or if none has one
+  /// above 1.
+  bool findDivisibleBy(int64_t most, llvm::StringMap<SizeLimits> &limits, std::string &fixed) const;
 
 private:
   bool runsAt(llvm::StringRef name, int64_t size) const;

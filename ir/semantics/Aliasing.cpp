@@ -1,7 +1,7 @@
-//===- Aliasing.cpp - What operators share and write ----------------------===//
+//===- Aliasing.cpp - Aliasing and writes of operators --------------------===//
 //
-// What the import of in-place operators needs to know, and schemas do not say. Whether an operator has an
-// entry besides is no matter.
+// Facts that the import of in-place operators needs and that schemas lack. The operators may have other
+// entries or none.
 //
 //===----------------------------------------------------------------------===//
 #include "ir/semantics/SemanticsTable.h"

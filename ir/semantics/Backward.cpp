@@ -6,9 +6,10 @@ using namespace mlir;
 
 namespace cleave {
 
-/// Of a gradient of weights: read and written.
+/// Bytes per element to read and write an accumulated weight gradient.
 static constexpr double kSummedBytes = 2 * sizeof(float);
-/// Attention that keeps no scores makes five products where its forward pass makes two (Dao et al. 2022).
+/// Attention that saves no scores computes five matrix products in the backward pass for two in the forward
+/// pass (Dao et al. 2022).
 static constexpr double kAttentionProducts = 5.0 / 2;
 
 namespace {
@@ -23,7 +24,7 @@ private:
   SmallVector<Value> factors();
   SmallVector<Value> saved();
   double bytesOf(ValueRange values) const;
-  /// Bytes of its gradient, as it is written.
+  /// Bytes written for the value's gradient.
   double gradientBytes(Value value) const;
   void add(Value operand, GradientWork gradient);
   void multiply();
@@ -49,7 +50,7 @@ static SmallVector<Value> tensorsIn(ValueRange values, llvm::function_ref<bool(V
       values, [&](Value value) { return isTensorLike(value.getType()) && isWanted(value); }));
 }
 
-/// What is multiplied: the left, then the right.
+/// The factors of the contraction: left, then right.
 SmallVector<Value> Backward::factors() {
   auto argument = [&](StringRef name) { return name.empty() ? Value() : op.getArgument(name); };
   Value added = argument(semantics.addedArgument), wide = argument(semantics.wideArgument);
@@ -109,7 +110,7 @@ void Backward::add(Value operand, GradientWork gradient) {
   (flow.isWeight(operand) ? result.weights : result.inputs).push_back(std::move(gradient));
 }
 
-/// Of each factor: the result's gradient times the others.
+/// The gradient of each factor is the result's gradient times the other factors.
 void Backward::multiply() {
   const OpWork forward = workOf(op, shapes);
   const SmallVector<Value> all = factors();
@@ -129,7 +130,7 @@ void Backward::multiply() {
   }
 }
 
-/// Of operands that are added: a sum over what they were broadcast to.
+/// The gradient of an added operand is a sum over its broadcast dimensions.
 void Backward::pass() {
   const int64_t elements = shapes.elementsOf(op->getResult(0));
   for (Value operand : operands)
@@ -138,7 +139,7 @@ void Backward::pass() {
       add(operand, {{double(elements), bytesOf(op->getResults()) + gradientBytes(operand)}, std::nullopt});
 }
 
-/// All gradients at once, by one kernel.
+/// One kernel computes all gradients.
 void Backward::differentiate() {
   const bool isAttention = semantics.saved == SavedForBackward::Attention;
   GradientWork all;
@@ -159,23 +160,24 @@ BackwardWork Backward::run() {
       storageOf(op->getResult(0)) != op->getResult(0))
     return result;
   if (semantics.isCast || semantics.mayBeView) {
-    // A copy in another dtype goes back; one in another order stays as it is.
+    // The gradient of a cast is cast back; that of a copy in another layout is not copied.
     if (semantics.isCast)
       add(op->getOperand(0),
           {{0, bytesOf(op->getResults()) + gradientBytes(op->getOperand(0))}, std::nullopt});
     return result;
   }
   result.saved = saved();
-  result.extraBytes = semantics.keptBytes ? semantics.keptBytes(op, shapes) : 0;
+  result.extraBytes = semantics.savedBytes ? semantics.savedBytes(op, shapes) : 0;
   if (semantics.saved == SavedForBackward::Factors)
     multiply();
   else if (semantics.saved == SavedForBackward::Passes)
     pass();
   else
     differentiate();
-  // What a product adds.
+  // The operand that is added to the contraction.
   if (StringRef name = semantics.addedArgument; !name.empty())
-    if (Value added = op.getArgument(name); added && flow.reaches(added) && semantics.saved == SavedForBackward::Factors)
+    if (Value added = op.getArgument(name);
+        added && flow.reaches(added) && semantics.saved == SavedForBackward::Factors)
       add(added,
           {{double(shapes.elementsOf(op->getResult(0))), bytesOf(op->getResults()) + gradientBytes(added)},
            std::nullopt});

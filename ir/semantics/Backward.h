@@ -7,25 +7,25 @@
 
 namespace cleave {
 
-/// A kernel of a backward pass, or several that are one as far as costs go.
+/// A kernel of a backward pass, or several kernels that count as one.
 struct GradientWork {
   OpWork work;
-  /// The products that `work.flops` are, as OpSemantics::product counts them.
+  /// The contraction that `work.flops` counts; see OpSemantics::product.
   std::optional<GemmShape> product;
 };
 
-/// What the backward pass of a call keeps and does, as PyTorch's autograd does it.
+/// What the backward pass of a call saves and computes in PyTorch's autograd.
 struct BackwardWork {
-  /// Values of the forward pass that it reads: operands and results of the call, weights among them.
+  /// Values of the forward pass that it reads: operands and results of the call, weights included.
   llvm::SmallVector<mlir::Value> saved;
-  /// What it keeps beside these (dropout's mask, statistics of norms), bytes.
+  /// Bytes saved besides these (dropout's mask, statistics of norms).
   int64_t extraBytes = 0;
-  /// For gradients of what is no weight, and of weights, whose gradients of many micro-batches are summed in
+  /// Gradient kernels of activations and of weights; weight gradients accumulate over micro-batches in
   /// float32.
   llvm::SmallVector<GradientWork, 2> inputs, weights;
 };
 
-/// Nothing where no gradient goes through the call. What ranks do together is not part of it.
+/// Empty if no gradient goes through the call. Collectives are not included.
 BackwardWork backwardOf(OperatorOp op, const ExampleShapes &shapes, const GradientFlow &flow);
 
 } // namespace cleave

@@ -6,7 +6,7 @@ using namespace mlir;
 
 namespace cleave {
 
-/// Passes every dimension but those that arguments name, of which ranks give and take positions.
+/// Every dimension passes through except for those that the ranks exchange, which arguments name.
 static std::optional<DimensionRule> exchanges(OperatorOp op, const ExampleShapes &shapes) {
   auto from = shapes.shapeOf(op->getOperand(0)), to = shapes.shapeOf(op->getResult(0));
   if (!from || !to || from->size() != to->size())
@@ -19,8 +19,10 @@ static std::optional<DimensionRule> exchanges(OperatorOp op, const ExampleShapes
         llvm::any_of(ArrayRef<StringRef>{"dim", "from", "to"}, [&, d = int64_t(dim)](StringRef name) {
           return op.getArgument(name) && constantInt(op, name) == d;
         });
-    rule.operands[0].push_back(rule.addDim(isNamed ? FactorKind::NeedsReplication : FactorKind::PassThrough, size));
-    result.push_back(isNamed ? rule.addDim(FactorKind::NeedsReplication, (*to)[dim]) : rule.operands[0].back());
+    rule.operands[0].push_back(
+        rule.addDim(isNamed ? FactorKind::NeedsReplication : FactorKind::PassThrough, size));
+    result.push_back(isNamed ? rule.addDim(FactorKind::NeedsReplication, (*to)[dim])
+                             : rule.operands[0].back());
   }
   return rule;
 }

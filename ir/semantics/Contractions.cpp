@@ -1,4 +1,4 @@
-//===- Contractions.cpp - Matrix products and attention -----------------------===//
+//===- Contractions.cpp - Matrix products and attention -------------------===//
 #include "ir/semantics/SemanticsTable.h"
 #include "ir/semantics/Shapes.h"
 #include "llvm/ADT/StringExtras.h"
@@ -7,7 +7,7 @@ using namespace mlir;
 
 namespace cleave {
 
-/// Two operations a multiplication of `result` elements by the contracted size.
+/// Two operations per element of the result and of the contracted size.
 static double contraction(OperatorOp op, const ExampleShapes &shapes, unsigned operand, int dimFromEnd) {
   auto shape = shapes.shapeOf(op->getOperand(operand));
   if (!shape || shape->size() < static_cast<size_t>(dimFromEnd))
@@ -22,9 +22,9 @@ static double secondTimesLast(OperatorOp op, const ExampleShapes &shapes) {
   return contraction(op, shapes, 1, 1);
 }
 
-/// result[…, rows, columns] of left[…, rows, depth]: leading dimensions are rows where `right` is one matrix.
+/// result[…, rows, columns] of left[…, rows, depth]: leading dimensions are rows if `right` is one matrix.
 static std::optional<GemmShape> matrices(OperatorOp op, const ExampleShapes &shapes, unsigned left,
-                                            unsigned right) {
+                                         unsigned right) {
   auto from = shapes.shapeOf(op->getOperand(left)), with = shapes.shapeOf(op->getOperand(right));
   auto to = shapes.shapeOf(op->getResult(0));
   double elements = shapes.elementsOf(op->getResult(0));
@@ -48,7 +48,7 @@ static std::optional<DimensionRule> einsum(OperatorOp op, const ExampleShapes &s
 static std::optional<DimensionRule> linear(OperatorOp op, const ExampleShapes &shapes) {
   return einsum(op, shapes, "...k, nk, n -> ...n");
 }
-/// Of a whole encoder layer: every matrix among the weights times the tokens, and attention.
+/// FLOPs of a whole encoder layer: every weight matrix times the tokens, and attention.
 static double encoderLayerFlops(OperatorOp op, const ExampleShapes &shapes) {
   auto source = shapes.shapeOf(op->getOperand(0));
   if (!source || source->empty())
@@ -65,11 +65,11 @@ static double encoderLayerFlops(OperatorOp op, const ExampleShapes &shapes) {
 
 /// The weight is packed.
 static std::optional<DimensionRule> quantizedLinear(OperatorOp op, const ExampleShapes &shapes) {
-  return einsum(op, shapes, "...k -> ...n", "k:block");
+  return einsum(op, shapes, "...k -> ...n", "k:whole");
 }
-/// The first operand is added to the product and broadcasts to it: it has the last of the result's letters.
-static std::optional<DimensionRule> addedProduct(OperatorOp op, const ExampleShapes &shapes, StringRef product,
-                                                 StringRef result) {
+/// The first operand is added to the product and broadcast to it: it has the last letters of the result.
+static std::optional<DimensionRule> addedProduct(OperatorOp op, const ExampleShapes &shapes,
+                                                 StringRef product, StringRef result) {
   auto added = shapes.shapeOf(op->getOperand(0));
   if (!added || added->size() > result.size())
     return std::nullopt;
@@ -100,8 +100,8 @@ static std::optional<DimensionRule> baddbmm(OperatorOp op, const ExampleShapes &
   return addedProduct(op, shapes, "bmk, bkn", "bmn");
 }
 
-/// Splits a factor into runs of `granule` positions, which stay whole; all of it stays whole where they do
-/// not fill it.
+/// Splits a factor into runs of `granule` indices, which stay on one rank. If they do not divide the factor,
+/// it needs replication.
 static void keepTogether(DimensionRule &rule, unsigned factor, int64_t granule) {
   if (rule.factors[factor].size % granule) {
     rule.factors[factor].kind = FactorKind::NeedsReplication;
@@ -116,11 +116,11 @@ static void keepTogether(DimensionRule &rule, unsigned factor, int64_t granule) 
           dim.push_back(inner);
 }
 
-/// Rows of x[m,k] by experts, each with its own of weight[e,k,n]; where each expert's end is in offsets[e].
-/// The kernel wants rows that begin at multiples of 16 bytes.
+/// Grouped GEMM: x[m,k] holds rows sorted by expert, offsets[e] the end of each expert's rows, weight[e,k,n]
+/// a matrix per expert. The kernel needs rows aligned to 16 bytes.
 static std::optional<DimensionRule> groupedProduct(OperatorOp op, const ExampleShapes &shapes) {
   constexpr int64_t alignment = 16;
-  auto rule = einsum(op, shapes, "mk, ekn, e -> mn", "m:block e:block");
+  auto rule = einsum(op, shapes, "mk, ekn, e -> mn", "m:whole e:whole");
   auto type = dyn_cast<RankedTensorType>(op->getOperand(0).getType());
   if (!rule || !type)
     return std::nullopt;
@@ -139,7 +139,8 @@ static std::optional<DimensionRule> matmul(OperatorOp op, const ExampleShapes &s
   return einsum(op, shapes, right->size() == 1 ? "...mk, k -> ...m" : "...mk, ...kn -> ...mn");
 }
 
-/// A matmul of 4-d operands folds the leading ones; an operand whose layout does not allow that is copied.
+/// A matmul of 4-d operands folds the leading dimensions; an operand whose layout does not allow that is
+/// copied.
 static int64_t matmulWorkspace(OperatorOp op, const ExampleShapes &shapes, int64_t) {
   int64_t bytes = 0;
   for (Value operand : op->getOperands()) {
@@ -157,8 +158,8 @@ static int64_t matmulWorkspace(OperatorOp op, const ExampleShapes &shapes, int64
   return bytes;
 }
 
-/// Letters as torch.einsum takes them; not where they are left out, repeat in one operand, or stand for
-/// several dimensions.
+/// The letters of torch.einsum; nothing if they are left out, repeat in one operand, or stand for several
+/// dimensions.
 static std::optional<DimensionRule> einsumOf(OperatorOp op, const ExampleShapes &shapes) {
   auto equation = dyn_cast_or_null<StringAttr>(op.getConstantArgument("equation"));
   if (!equation || equation.getValue().contains('.') || !equation.getValue().contains("->"))
@@ -177,7 +178,7 @@ static std::optional<DimensionRule> einsumOf(OperatorOp op, const ExampleShapes 
   return einsum(op, shapes, "," + text);
 }
 
-/// Two operations an element of the result and of each summed dimension.
+/// Two operations per element of the result and of each contracted dimension.
 static double einsumFlops(OperatorOp op, const ExampleShapes &shapes) {
   auto rule = einsumOf(op, shapes);
   double flops = rule ? 2.0 * shapes.elementsOf(op->getResult(0)) : 0;
@@ -187,7 +188,7 @@ static double einsumFlops(OperatorOp op, const ExampleShapes &shapes) {
   return flops;
 }
 
-/// Every position is multiplied by all weight matrices (of inputs and of the hidden state).
+/// Every step multiplies all weight matrices, those of inputs and of the hidden state.
 static double recurrentFlops(OperatorOp op, const ExampleShapes &shapes) {
   auto input = shapes.shapeOf(op->getOperand(0));
   if (!input || input->empty() || input->back() == 0)
@@ -199,8 +200,8 @@ static double recurrentFlops(OperatorOp op, const ExampleShapes &shapes) {
   return 2.0 * weights * shapes.elementsOf(op->getOperand(0)) / input->back();
 }
 
-/// q[b,h,s,d], k[b,g,t,d], v[b,g,t,e]: two products of s × t a head (Vaswani et al. 2017); causal ones are
-/// made whole.
+/// q[b,h,s,d], k[b,g,t,d], v[b,g,t,e]: two products of s × t per head (Vaswani et al. 2017); causal attention
+/// counts in full.
 static double attentionFlops(OperatorOp op, const ExampleShapes &shapes) {
   auto query = shapes.shapeOf(op.getArgument("query")), key = shapes.shapeOf(op.getArgument("key"));
   auto value = shapes.shapeOf(op.getArgument("value"));
@@ -216,10 +217,10 @@ static std::optional<GemmShape> attentionProduct(OperatorOp op, const ExampleSha
     return std::nullopt;
   double rows = (*query)[query->size() - 2], depth = query->back();
   return GemmShape{GemmKind::Attention, shapes.elementsOf(op.getArgument("query")) / rows / depth, rows,
-                      double((*key)[key->size() - 2]), depth};
+                   double((*key)[key->size() - 2]), depth};
 }
 
-/// Queries have several heads for each head of keys: the first of these is of the first so many queries.
+/// Grouped-query attention: key head i serves n consecutive query heads, from n·i on.
 static std::optional<DimensionRule> groupHeads(DimensionRule rule) {
   unsigned heads = rule.operands[0][1][0], groups = rule.operands[1][1][0];
   DimensionRule::Factor &each = rule.factors[heads], &group = rule.factors[groups];
@@ -244,22 +245,22 @@ static std::optional<DimensionRule> attention(OperatorOp op, const ExampleShapes
   bool isGrouped =
       operands[0]->size() == 4 && operands[1]->size() == 4 && (*operands[0])[1] != (*operands[1])[1];
   std::string text = "...sd, ...td, ...te, ...st -> ...se";
-  // Heads of values may be grouped in another way than those of keys.
+  // Value heads may be grouped differently from key heads.
   if (isGrouped && (!operands[2] || operands[2]->size() != 4 || (*operands[2])[1] != (*operands[1])[1]))
     return std::nullopt;
   if (isGrouped) {
     size_t maskRank = operands.size() > 3 && operands[3] ? operands[3]->size() : 0;
     text = ("bhsd, bgtd, bgte, " + StringRef("bhst").take_back(maskRank) + " -> bhse").str();
   }
-  // A causal mask is counted from the first query and key.
+  // A causal mask counts from the first query and key, so these are Scan factors.
   bool isCausal = constantInt(op, "is_causal").value_or(1);
-  auto rule = einsumRule(text, isCausal ? "s:prefix t:prefix d:block" : "t:block d:block", operands,
+  auto rule = einsumRule(text, isCausal ? "s:scan t:scan d:whole" : "t:whole d:whole", operands,
                          resultShapes(op, shapes));
   return rule && isGrouped ? groupHeads(std::move(*rule)) : rule;
 }
 
-/// The CPU kernel's sum of each query row, kept for the backward pass; for each thread a block of scores and of
-/// results with their running maximum and sum; and a mask of bools as numbers.
+/// Workspace of the CPU kernel: a sum per query row, saved for the backward pass; per thread, a block of
+/// scores and of results with their running maximum and sum; and a boolean mask converted to numbers.
 static int64_t attentionWorkspace(OperatorOp op, const ExampleShapes &shapes, int64_t threads) {
   auto query = shapes.shapeOf(op.getArgument("query")), key = shapes.shapeOf(op.getArgument("key"));
   if (!query || !key || query->size() != 4 || key->size() != 4)
@@ -308,7 +309,7 @@ void addProducts(SemanticsTable &table) {
                                .flops = secondTimesLast,
                                .product = secondByThird,
                                .dimensions = baddbmm});
-  // Of one vector: too little to be worth another precision.
+  // A product of vectors is too small to gain from a narrower dtype.
   table.add({"aten.dot", "aten.vdot"},
             {.sumsParts = true, .hasTypesOfOperands = true, .flops = firstTimesLast, .dimensions = dot});
   table.add({"aten.mv"},
@@ -336,14 +337,14 @@ void addProducts(SemanticsTable &table) {
             {.hasTypesOfOperands = true, .chance = "dropout", .flops = recurrentFlops});
   table.add({"quantized.linear", "quantized.linear_relu"},
             {.flops = firstTimesLast, .dimensions = quantizedLinear});
-  // The scale of what they compute with is that of all rows together, so that no dimension may be split.
+  // Quantization uses one scale for all rows, so no dimension can be sharded.
   table.add({"quantized.linear_dynamic", "quantized.linear_relu_dynamic"}, {.flops = firstTimesLast});
   table.add({"aten._make_per_tensor_quantized_tensor", "aten._make_per_channel_quantized_tensor",
              "quantized.linear_prepack"},
             {.prepacksWeights = true});
   table.add({"aten._transformer_encoder_layer_fwd"},
             {.hasTypesOfOperands = true, .flops = encoderLayerFlops});
-  // Rows by expert: the expert of a row is not in its position.
+  // Rows are sorted by expert, so an index does not determine its expert.
   table.add({"aten._grouped_mm"}, {.isContraction = true,
                                    .sumsParts = true,
                                    .hasTypesOfOperands = true,

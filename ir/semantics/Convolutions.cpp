@@ -1,4 +1,4 @@
-//===- Convolutions.cpp - Convolutions and what they allocate -------------===//
+//===- Convolutions.cpp - Convolutions and their workspace ----------------===//
 #include "ir/semantics/SemanticsTable.h"
 #include "ir/semantics/Shapes.h"
 #include "llvm/Support/MathExtras.h"
@@ -29,38 +29,38 @@ static bool isStrided(OperatorOp op) {
   return stride && llvm::any_of(*stride, [](int64_t step) { return step > 1; });
 }
 
-/// Whether oneDNN multiplies input[b, c, …] as it is by weight[o, c, 1, …]: pointwise, of stride one.
+/// True if oneDNN multiplies input[b, c, …] by weight[o, c, 1, …] without a copy: pointwise, of stride one.
 static bool isInPlace(OperatorOp op, ArrayRef<int64_t> input, ArrayRef<int64_t> weight) {
-  return llvm::all_of(weight.drop_front(2), [](int64_t size) { return size == 1; }) && weight[1] == input[1] &&
-         !isStrided(op);
+  return llvm::all_of(weight.drop_front(2), [](int64_t size) { return size == 1; }) &&
+         weight[1] == input[1] && !isStrided(op);
 }
 
 static std::optional<GemmShape> convolutionProduct(OperatorOp op, const ExampleShapes &shapes) {
   auto input = shapes.shapeOf(op->getOperand(0)), weight = shapes.shapeOf(op->getOperand(1));
   auto result = shapes.shapeOf(op->getResult(0));
   double elements = shapes.elementsOf(op->getResult(0)), flops = convolutionFlops(op, shapes);
-  if (!input || !weight || isTransposed(op) || input->size() < 3 || input->size() != weight->size() || flops == 0)
+  if (!input || !weight || isTransposed(op) || input->size() < 3 || input->size() != weight->size() ||
+      flops == 0)
     return std::nullopt;
   double groups = double((*input)[1]) / (*weight)[1], columns = (*result)[1] / groups;
   double count = (*result)[0] * groups, rows = elements / count / columns;
   const GemmKind kind = isInPlace(op, *input, *weight) ? GemmKind::Pointwise
-                           : isStrided(op)                ? GemmKind::Strided
-                                                          : GemmKind::Convolution;
+                        : isStrided(op)                ? GemmKind::Strided
+                                                       : GemmKind::Convolution;
   return GemmShape{kind, count, rows, columns, flops / (2 * elements)};
 }
 
-/// Channels that oneDNN has side by side: a vector of AVX-512.
+/// Channels in one oneDNN block: a vector of AVX-512.
 static constexpr int64_t kBlock = 16;
-/// What its kernels on images with channels last note for each thread.
+/// Bytes per thread that oneDNN's channels-last kernels use.
 static constexpr int64_t kThreadBytes = 6 << 10;
 
 namespace {
-/// What a convolution allocates on a CPU beyond its result: a bound from above, close where ATen 2.11 and oneDNN
-/// 3.10 on AVX-512 do it as they did for the 110 that were measured (kernels, groups, strides, layouts, threads). Sizes
-/// are bytes.
+/// Workspace of a convolution on a CPU, in bytes: an upper bound, close for the 110 convolutions (kernels,
+/// groups, strides, layouts, threads) that were measured with ATen 2.11 and oneDNN 3.10 on AVX-512.
 class ConvolutionMemory {
 public:
-  /// Nothing where shapes are not known.
+  /// Nothing if shapes are unknown.
   static std::optional<ConvolutionMemory> of(OperatorOp op, const ExampleShapes &shapes, int64_t threads);
   int64_t workspace() const;
 
@@ -78,24 +78,26 @@ private:
   int64_t ofTransposed() const;
 
   bool isPointwise() const { return points(weight) == 1; }
-  /// Every point of the input is multiplied where it lies.
+  /// True if every point of the input is multiplied without a copy.
   bool isMatrix() const { return isPointwise() && !isStrided && points(input) == points(result); }
-  /// Channels would not fill one block, and are read as they are.
+  /// True if the channels do not fill one block, and are read as they are.
   bool isFirst() const { return groups == 1 && input[1] < kBlock && !isPointwise(); }
   bool isDepthwise() const { return groups > 1 && groups == input[1] && groups == result[1]; }
-  /// What of a row's padding is before it; where a word says it, that is "valid" or "same".
+  /// Padding before a row; a padding given as a word is "valid" or "same".
   int64_t border() const {
     return !padding.empty() ? padding.back() : points(input) == points(result) ? weight.back() / 2 : 0;
   }
-  /// Of an image, or of a kernel.
+  /// Number of points of an image, or of a kernel.
   static int64_t points(const Shape &shape) { return product(ArrayRef(shape).drop_front(2)); }
   static int64_t product(ArrayRef<int64_t> sizes) {
     return std::accumulate(sizes.begin(), sizes.end(), int64_t(1), std::multiplies<>());
   }
   int64_t bytes(const Shape &shape) const { return product(shape) * element; }
-  /// With so many channels in place of its own.
-  int64_t bytes(const Shape &image, int64_t channels) const { return image[0] * channels * points(image) * element; }
-  /// Of one image and one group: for each point what lies under the kernel.
+  /// Bytes of the image with so many channels.
+  int64_t bytes(const Shape &image, int64_t channels) const {
+    return image[0] * channels * points(image) * element;
+  }
+  /// Bytes of the im2col columns of one image and one group: for each point, the elements under the kernel.
   int64_t columns() const {
     return weight[1] * points(weight) * points(isTransposed ? input : result) * element;
   }
@@ -118,18 +120,20 @@ ConvolutionMemory::Layout ConvolutionMemory::layoutOf(Value value, const Example
     return stride ? stride->evaluate(shapes.sizes()) : std::nullopt;
   };
   // ATen makes sequences row-major in any case.
-  const bool hasChannelsLast = shape->size() > 3 && strideOf(1) == 1 && strideOf(shape->size() - 1) == (*shape)[1];
+  const bool hasChannelsLast =
+      shape->size() > 3 && strideOf(1) == 1 && strideOf(shape->size() - 1) == (*shape)[1];
   return hasChannelsLast ? Layout::ChannelsLast : Layout::Other;
 }
 
-std::optional<ConvolutionMemory> ConvolutionMemory::of(OperatorOp op, const ExampleShapes &shapes, int64_t threads) {
+std::optional<ConvolutionMemory> ConvolutionMemory::of(OperatorOp op, const ExampleShapes &shapes,
+                                                       int64_t threads) {
   auto input = shapes.shapeOf(op->getOperand(0)), weight = shapes.shapeOf(op->getOperand(1));
   auto result = shapes.shapeOf(op->getResult(0));
   if (!input || !weight || !result || input->size() != result->size() || weight->size() < 3)
     return std::nullopt;
   ConvolutionMemory memory;
   memory.layout = layoutOf(op->getOperand(0), shapes);
-  // One image may come without its dimension of images.
+  // A single image may have no batch dimension.
   for (auto *shape : {&*input, &*result})
     if (shape->size() + 1 == weight->size())
       shape->insert(shape->begin(), 1);
@@ -152,8 +156,8 @@ std::optional<ConvolutionMemory> ConvolutionMemory::of(OperatorOp op, const Exam
   return memory;
 }
 
-/// As ATen chooses (ConvParams::use_mkldnn): its own product is taken for few numbers, and for pointwise
-/// convolutions on one thread.
+/// ATen's choice (ConvParams::use_mkldnn): its own kernel for small tensors, and for pointwise convolutions
+/// on one thread.
 bool ConvolutionMemory::isOneDnns() const {
   if (!isFloat)
     return isNarrow;
@@ -163,15 +167,15 @@ bool ConvolutionMemory::isOneDnns() const {
   return isLarge && (isStrided || isDilated || input[0] >= 16 || across != 1 || down != 1 || threads > 1);
 }
 
-/// ATen's own: a product with columns, those of all images at a time unless transposed or dilated; groups are joined
-/// once all are there.
+/// ATen's own kernel: a product with columns, of all images at once unless transposed or dilated; groups are
+/// concatenated at the end.
 int64_t ConvolutionMemory::ofColumns() const {
   const int64_t images = isTransposed || isDilated ? 1 : input[0];
   return (isMatrix() && !isTransposed ? 0 : images * columns()) + (groups > 1 ? bytes(result) : 0) +
          (layout == Layout::ChannelsLast ? bytes(weight) : 0);
 }
 
-/// Input and weight are copied into blocks of channels and, those freed, the result back.
+/// Input and weight are copied into blocks of channels; after these are freed, the result is copied back.
 int64_t ConvolutionMemory::ofBlocks(int64_t block) const {
   auto rounded = [&](int64_t channels) -> int64_t { return llvm::alignTo(channels, block); };
   const int64_t after = bytes(result, rounded(result[1]));
@@ -181,8 +185,9 @@ int64_t ConvolutionMemory::ofBlocks(int64_t block) const {
   if (isDepthwise())
     before += rounded(groups) * points(weight) * element;
   else
-    before += rounded(weight[0]) * (groups == 1 && !isFirst() ? rounded(weight[1]) : weight[1]) * points(weight) * element;
-  // Of one image, for each thread: the points that a strided kernel uses, and sums of narrow numbers.
+    before += rounded(weight[0]) * (groups == 1 && !isFirst() ? rounded(weight[1]) : weight[1]) *
+              points(weight) * element;
+  // Per thread, for one image: the points that a strided kernel uses, and sums of narrow dtypes.
   if (groups == 1 && isPointwise() && isStrided)
     before += threads * rounded(input[1]) * points(result) * element;
   if (groups == 1 && isPointwise() && isNarrow)
@@ -190,7 +195,8 @@ int64_t ConvolutionMemory::ofBlocks(int64_t block) const {
   return std::max(before, after);
 }
 
-/// Columns, in parts that stay in a core's cache: some channels, or points of one. The result is made twice.
+/// Columns, in parts that stay in a core's cache: some channels, or points of one channel. The result exists
+/// twice.
 int64_t ConvolutionMemory::ofPlain() const {
   constexpr int64_t kPointsBytes = 1 << 20, kChannelsBytes = 700 << 10;
   const int64_t part = isDepthwise() ? kPointsBytes : std::max(kChannelsBytes, columns() / weight[1]);
@@ -198,7 +204,7 @@ int64_t ConvolutionMemory::ofPlain() const {
 }
 
 int64_t ConvolutionMemory::ofBlocks() const {
-  // Kernels want borders that fit into the points that they make at a time.
+  // The kernels need borders that fit into the points that they compute at a time.
   const int64_t widest = isDepthwise() ? 6 : isFirst() ? 28 : 14;
   if (border() > widest)
     return ofPlain();
@@ -210,14 +216,14 @@ int64_t ConvolutionMemory::ofBlocks() const {
   return ofPlain();
 }
 
-/// Images stay where they are, but the weight is copied into this layout, and from there into blocks.
+/// Images are not copied, but the weight is copied into this layout, and from there into blocks.
 int64_t ConvolutionMemory::ofChannelsLast() const {
   const bool isInLayout = isPointwise() || weight[1] == 1;
   return (isInLayout ? 1 : 2) * bytes(weight) + threads * kThreadBytes;
 }
 
-/// The result is made with channels last, copied, and copied into place; threads copy an image with its
-/// borders. One of stride one is a convolution, to whose result the bias is added.
+/// The result is made channels last, copied, and copied into place; threads copy an image with its borders.
+/// With stride one it is a convolution, to whose result the bias is added.
 int64_t ConvolutionMemory::ofTransposed() const {
   if (!isStrided)
     return bytes(result) + ofBlocks();
@@ -245,7 +251,7 @@ static std::optional<DimensionRule> convolution(OperatorOp op, const ExampleShap
   auto input = shapes.shapeOf(op->getOperand(0));
   auto weight = shapes.shapeOf(op->getOperand(1));
   auto result = shapes.shapeOf(op->getResult(0));
-  // An input of one dimension less than the weight has no batch.
+  // An input with one dimension less than the weight has no batch.
   if (!input || !weight || !result || input->size() != weight->size() || input->size() != result->size() ||
       input->size() < 3 || (*weight)[1] == 0)
     return std::nullopt;

@@ -1,4 +1,4 @@
-//===- DimensionRule.cpp - How dimensions of operands and results relate --===//
+//===- DimensionRule.cpp - Sharding rules of operators --------------------===//
 #include "ir/semantics/DimensionRule.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
@@ -9,8 +9,8 @@ namespace cleave {
 using Shape = std::optional<llvm::SmallVector<int64_t>>;
 
 namespace {
-/// Assigns factors to letters while a rule's text is read. Leading dimensions of `...` are letters too: their
-/// distance from the right, so that they align as broadcasting does.
+/// Assigns factors to letters while a rule's text is parsed. Leading dimensions of `...` are letters, too:
+/// their distance from the right, so that they align as in broadcasting.
 class EinsumReader {
 public:
   DimensionRule rule;
@@ -37,7 +37,7 @@ public:
   }
 
 private:
-  /// Nothing where the letter stands for another size, neither of which broadcasts.
+  /// Nothing if the letter has another size already and neither broadcasts.
   std::optional<unsigned> factor(const std::string &key, int64_t size, bool isResult) {
     auto [entry, isNew] = byKey.try_emplace(key, 0u);
     if (!isNew && rule.factors[entry->second].size == size) {
@@ -47,7 +47,7 @@ private:
     }
     if (!isNew && size != 1 && rule.factors[entry->second].size != 1)
       return std::nullopt;
-    // A size 1 that broadcasts is a factor of its own; the letter stands for the larger one.
+    // A size 1 that broadcasts is a factor of its own; the letter stands for the larger size.
     unsigned added = rule.addFactor(isResult ? FactorKind::Broadcast : FactorKind::Reduce, size);
     if (isNew || size != 1)
       entry->second = added;
@@ -62,13 +62,13 @@ public:
 static FactorKind kindOf(llvm::StringRef word) {
   if (word == "lookup")
     return FactorKind::Lookup;
-  if (word == "prefix")
+  if (word == "scan")
     return FactorKind::Scan;
   if (word == "halo")
     return FactorKind::Halo;
   if (word == "reduce")
     return FactorKind::Reduce;
-  assert(word == "block" && "a factor's kind in a rule's text");
+  assert(word == "whole" && "a factor's kind in a rule's text");
   return FactorKind::NeedsReplication;
 }
 
@@ -124,7 +124,7 @@ std::optional<DimensionRule> elementwiseRule(llvm::ArrayRef<Shape> operandShapes
   return rule;
 }
 
-/// Factors of dimensions with equal products, shared as far as they can be.
+/// Factors of dimensions with equal products, refined as far as possible.
 static void refine(DimensionRule &rule, llvm::ArrayRef<int64_t> from, llvm::ArrayRef<int64_t> to,
                    DimensionRule::Dims &source, DimensionRule::Dims &result) {
   DimensionRule refined = rule;
@@ -134,7 +134,7 @@ static void refine(DimensionRule &rule, llvm::ArrayRef<int64_t> from, llvm::Arra
     a = a == 1 && i < from.size() ? from[i] : a;
     b = b == 1 && j < to.size() ? to[j] : b;
     int64_t part = std::min(a, b);
-    // Neither border falls on the other's grid.
+    // Neither boundary is on the other side's grid.
     if (part == 0 || a % part || b % part) {
       for (int64_t size : from)
         source.push_back(rule.addDim(FactorKind::NeedsReplication, size));
@@ -149,7 +149,7 @@ static void refine(DimensionRule &rule, llvm::ArrayRef<int64_t> from, llvm::Arra
     }
     a /= part;
     b /= part;
-    // Sizes 1 are stepped over, on either side.
+    // Sizes 1 are skipped on both sides.
     i += i < from.size() && a == 1;
     j += j < to.size() && b == 1;
   }
@@ -164,7 +164,7 @@ std::optional<DimensionRule> viewRule(llvm::ArrayRef<int64_t> from, llvm::ArrayR
   rule.results.emplace_back();
   if (llvm::is_contained(from, 0) || llvm::is_contained(to, 0))
     return std::nullopt;
-  // Groups end where the products of both sides meet.
+  // Groups end where the products of both sides are equal.
   while (!from.empty() || !to.empty()) {
     size_t i = 0, j = 0;
     int64_t left = 1, right = 1;

@@ -1,4 +1,4 @@
-//===- DimensionRule.h - How dimensions of operands and results relate -*- C++ -*-===//
+//===- DimensionRule.h - Sharding rules of operators ------------*- C++ -*-===//
 #ifndef CLEAVE_IR_SEMANTICS_DIMENSIONRULE_H
 #define CLEAVE_IR_SEMANTICS_DIMENSIONRULE_H
 
@@ -11,23 +11,24 @@
 
 namespace cleave {
 
-/// What splitting a factor over ranks means.
+/// What sharding a factor over ranks requires.
 enum class FactorKind {
-  Pass,      ///< in operands and results alike: free
-  Reduce,    ///< in operands only: the result is pending a sum
-  Lookup,    ///< an index ranges over it: masked indices, result pending a sum
-  Broadcast, ///< in results only: each rank makes its part
-  Prefix,    ///< order matters one way: slices in order with carried state
-  Halo,      ///< neighbours are needed
-  Block,     ///< needed whole: gather first
+  PassThrough, ///< in operands and results: no communication
+  Reduce,    ///< in operands only: results are partial sums
+  Lookup,    ///< indexed by an operand: indices are masked, results are partial sums
+  Broadcast, ///< in results only: each rank makes its shard
+  Scan, ///< a scan: slices run in order, with a carried state
+  Halo,      ///< needs neighbouring elements
+  NeedsReplication, ///< must be whole: needs an all-gather
 };
 
-/// Factors of one operator instance, and for each dimension of each operand and result the factors whose
-/// product it is, major to minor; none for a size 1 that only a view sees. An operand that is no tensor has
-/// no dimensions. Operands count as `flatOperands` (Shapes.h) gives them: the items of a list made in sight
-/// stand for it. A result that is a list has the dimensions of each of its items.
+/// Sharding rule of one operator call: its factors, and for each dimension of each operand and result the
+/// factors whose product it is, major to minor. A dimension of size 1 that only a view sees has no factors.
+/// An operand that is no tensor has no dimensions. Operands are those of `flatOperands` (Shapes.h), where the
+/// items of a list made in the function replace it. A result that is a list has the dimensions of each of its
+/// items.
 ///
-/// Shardy's op sharding rule has the same form (mapped, reduction, needs-replication factors).
+/// The form is that of Shardy's op sharding rule (pass-through, reduction, need-replication factors).
 struct DimensionRule {
   struct Factor {
     FactorKind kind;
@@ -36,8 +37,8 @@ struct DimensionRule {
   };
   using Dim = llvm::SmallVector<unsigned, 1>;
   using Dims = llvm::SmallVector<Dim>;
-  /// The values of operand `index` are positions in dimension `dim` of operand `operand`, which has a Block
-  /// factor: an index that is the position itself passes it.
+  /// The values of operand `index` are indices of dimension `dim` of operand `operand`. That dimension has a
+  /// NeedsReplication factor; an index equal to its own position passes the factor through.
   struct Lookup {
     unsigned index, operand, dim;
     bool operator==(const Lookup &) const = default;
@@ -45,11 +46,11 @@ struct DimensionRule {
   llvm::SmallVector<Factor> factors;
   llvm::SmallVector<Dims> operands, results;
   llvm::SmallVector<Lookup, 0> lookups;
-  /// The factor that the operator's argument of that name counts.
+  /// The factor that the operator's `groups` argument counts.
   std::optional<unsigned> groups;
-  /// `groups` and `each`, which stand behind one another, as one factor `all`, which no dimension names. A
-  /// dimension of `groups` alone holds what all of a group share, as heads of queries do keys: part of a
-  /// group needs it, too.
+  /// `groups` and `each`, adjacent factors, taken together as one factor `all` that no dimension names. A
+  /// dimension of `groups` alone holds what the whole group shares, as query heads share key heads: a rank
+  /// with any part of a group needs it.
   struct Shared {
     unsigned all, groups, each;
     bool operator==(const Shared &) const = default;
@@ -61,32 +62,32 @@ struct DimensionRule {
     factors.push_back({kind, size});
     return factors.size() - 1;
   }
-  /// A dimension that is one new factor.
+  /// Makes a dimension of one new factor.
   Dim addDim(FactorKind kind, int64_t size) { return {addFactor(kind, size)}; }
 };
 
-/// A rule in einsum's manner, a letter a factor, operands by commas: `...k, nk, n -> ...n`. `...` stands for
-/// any number of leading dimensions. A letter of operands only is Reduce, of results only Broadcast, of both
-/// Pass, unless `kinds` says otherwise: `k:block v:lookup`. Shapes are the operands' then the results';
-/// nothing where ranks do not fit.
+/// A rule in einsum's notation: one letter per factor, operands separated by commas, as in `...k, nk, n ->
+/// ...n`; `...` stands for any number of leading dimensions. A letter of operands only is Reduce, of results
+/// only Broadcast, of both PassThrough, unless `kinds` says otherwise, as in `k:whole v:lookup` (whole:
+/// NeedsReplication). Nothing if the ranks of the shapes do not fit.
 std::optional<DimensionRule>
 einsumRule(llvm::StringRef text, llvm::StringRef kinds,
            llvm::ArrayRef<std::optional<llvm::SmallVector<int64_t>>> operandShapes,
            llvm::ArrayRef<std::optional<llvm::SmallVector<int64_t>>> resultShapes);
 
-/// Broadcasting as elementwise operators do it: dimensions aligned from the right, size 1 met by a larger one
-/// is a factor of its own. Scalars and absent operands have no dimensions.
+/// Broadcasting as in elementwise operators: dimensions are aligned from the right, and a size 1 that meets a
+/// larger one is a factor of its own. Scalars and absent operands have no dimensions.
 std::optional<DimensionRule>
 elementwiseRule(llvm::ArrayRef<std::optional<llvm::SmallVector<int64_t>>> operandShapes,
                 llvm::ArrayRef<int64_t> resultShape);
 
-/// A view of row-major elements: the common refinement of both shapes' dimensions, as [4, 6] and [4, 2, 3]
-/// have the factors 4, 2, 3. Dimensions that have none (6 x 4 seen as 4 x 6) are Block. Nothing for empty
-/// tensors.
+/// A view of row-major elements: the common refinement of both shapes; [4, 6] and [4, 2, 3] have the factors
+/// 4, 2, 3. Dimensions without a common refinement (6 x 4 viewed as 4 x 6) are NeedsReplication. Nothing for
+/// empty tensors.
 std::optional<DimensionRule> viewRule(llvm::ArrayRef<int64_t> from, llvm::ArrayRef<int64_t> to);
 
-/// As elementwiseRule of one operand, with `dims` of the operand (negative count from the end) of the given
-/// kind.
+/// elementwiseRule of one operand, except that its dimensions `dims` (negative: from the end) are of the
+/// given kind.
 std::optional<DimensionRule> alongRule(llvm::ArrayRef<int64_t> shape, llvm::ArrayRef<int64_t> dims,
                                        FactorKind kind, size_t operands, bool keepsDims);
 

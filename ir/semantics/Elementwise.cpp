@@ -14,9 +14,11 @@ static std::optional<DimensionRule> broadcasts(OperatorOp op, const ExampleShape
 }
 
 /// Transcendental functions cost about ten additions on vector units.
-static double costly(OperatorOp op, const ExampleShapes &shapes) { return 10.0 * shapes.elementsOf(op->getResult(0)); }
+static double costly(OperatorOp op, const ExampleShapes &shapes) {
+  return 10.0 * shapes.elementsOf(op->getResult(0));
+}
 
-/// `train` or `training` false: nothing is dropped.
+/// The operand, if `train` or `training` is false, so that nothing is dropped.
 static Value dropoutIdentity(OperatorOp op) {
   for (StringRef name : {"train", "training"})
     if (auto flag = dyn_cast_or_null<IntegerAttr>(op.getConstantArgument(name)))
@@ -25,38 +27,104 @@ static Value dropoutIdentity(OperatorOp op) {
 }
 
 void addElementwise(SemanticsTable &table) {
-  table.add({"aten.add"}, {.isElementwise = true, .sumScale = "alpha", .hasTypesOfOperands = true, .dimensions = broadcasts});
-  table.add({"aten.sub",         "aten.rsub",          "aten.mul",         "aten.neg",
-             "aten.abs",          "aten.relu",        "aten.relu6",         "aten.clamp",       "aten.clamp_min",
-             "aten.clamp_max",    "aten.maximum",     "aten.minimum",       "aten.where.self",  "aten.where.ScalarOther",
-             "aten.where.ScalarSelf", "aten.where.Scalar", "aten.eq",       "aten.ne",          "aten.lt",
-             "aten.le",           "aten.gt",          "aten.ge",            "aten.logical_and", "aten.logical_or",
-             "aten.logical_not",  "aten.logical_xor", "aten.bitwise_and",   "aten.bitwise_or",  "aten.bitwise_not",
-             "aten.bitwise_xor",  "aten.__and__",     "aten.__or__",        "aten.__xor__",     "aten.masked_fill",
-             "aten.floor",        "aten.ceil",        "aten.round",         "aten.trunc",       "aten.sign",
-             "aten.fmod",         "aten.remainder",   "aten.reciprocal",    "aten.square",      "aten.hardtanh",
-             "aten.leaky_relu",   "aten.threshold",    "aten.hardswish",     "aten.hardsigmoid",
-             "aten.addcmul",      "aten.addcdiv",     "aten.lerp",          "aten.isnan",       "aten.isinf",
-             "aten.isfinite",     "aten.nan_to_num",  "aten.fill",          "aten.zero",        "aten.copy",
-             "aten.bitwise_left_shift", "aten.bitwise_right_shift", "aten.__lshift__", "aten.__rshift__",
-             "aten.real",         "aten.imag",        "aten.zeros_like",    "aten.ones_like",   "aten.full_like",
-             "aten.clone",       "aten.type_as",       "aten.max.other",    "aten.min.other",
-             "aten.quantize_per_tensor", "aten.dequantize.self"},
+  table.add(
+      {"aten.add"},
+      {.isElementwise = true, .sumScale = "alpha", .hasTypesOfOperands = true, .dimensions = broadcasts});
+  table.add({"aten.sub",
+             "aten.rsub",
+             "aten.mul",
+             "aten.neg",
+             "aten.abs",
+             "aten.relu",
+             "aten.relu6",
+             "aten.clamp",
+             "aten.clamp_min",
+             "aten.clamp_max",
+             "aten.maximum",
+             "aten.minimum",
+             "aten.where.self",
+             "aten.where.ScalarOther",
+             "aten.where.ScalarSelf",
+             "aten.where.Scalar",
+             "aten.eq",
+             "aten.ne",
+             "aten.lt",
+             "aten.le",
+             "aten.gt",
+             "aten.ge",
+             "aten.logical_and",
+             "aten.logical_or",
+             "aten.logical_not",
+             "aten.logical_xor",
+             "aten.bitwise_and",
+             "aten.bitwise_or",
+             "aten.bitwise_not",
+             "aten.bitwise_xor",
+             "aten.__and__",
+             "aten.__or__",
+             "aten.__xor__",
+             "aten.masked_fill",
+             "aten.floor",
+             "aten.ceil",
+             "aten.round",
+             "aten.trunc",
+             "aten.sign",
+             "aten.fmod",
+             "aten.remainder",
+             "aten.reciprocal",
+             "aten.square",
+             "aten.hardtanh",
+             "aten.leaky_relu",
+             "aten.threshold",
+             "aten.hardswish",
+             "aten.hardsigmoid",
+             "aten.addcmul",
+             "aten.addcdiv",
+             "aten.lerp",
+             "aten.isnan",
+             "aten.isinf",
+             "aten.isfinite",
+             "aten.nan_to_num",
+             "aten.fill",
+             "aten.zero",
+             "aten.copy",
+             "aten.bitwise_left_shift",
+             "aten.bitwise_right_shift",
+             "aten.__lshift__",
+             "aten.__rshift__",
+             "aten.real",
+             "aten.imag",
+             "aten.zeros_like",
+             "aten.ones_like",
+             "aten.full_like",
+             "aten.clone",
+             "aten.type_as",
+             "aten.max.other",
+             "aten.min.other",
+             "aten.quantize_per_tensor",
+             "aten.dequantize.self"},
             {.isElementwise = true, .hasTypesOfOperands = true, .dimensions = broadcasts});
-  table.add({"aten.floor_divide"}, {.isElementwise = true, .hasTypesOfOperands = true, .permutationRole = PermutationRole::Quotient, .dimensions = broadcasts});
-  table.add({"aten.div",      "aten.true_divide", "aten.pow",   "aten.exp",      "aten.exp2",  "aten.expm1",
-             "aten.log",      "aten.log2",        "aten.log10", "aten.log1p",    "aten.sqrt",  "aten.rsqrt",
-             "aten.sin",      "aten.cos",         "aten.tan",   "aten.tanh",     "aten.sigmoid", "aten.silu",
-             "aten.gelu",     "aten.elu",         "aten.selu",  "aten.celu",     "aten.mish",  "aten.softplus",
-             "aten.erf",      "aten.erfinv",      "aten.atan",  "aten.atan2",    "aten.asin",  "aten.acos",
-             "aten.sinh",     "aten.cosh",        "aten.log_sigmoid", "aten.logaddexp", "aten.logit",
-             "aten.angle",    "aten.polar",       "aten.complex"},
+  table.add({"aten.floor_divide"}, {.isElementwise = true,
+                                    .hasTypesOfOperands = true,
+                                    .permutationRole = PermutationRole::Quotient,
+                                    .dimensions = broadcasts});
+  table.add({"aten.div",    "aten.true_divide", "aten.pow",         "aten.exp",       "aten.exp2",
+             "aten.expm1",  "aten.log",         "aten.log2",        "aten.log10",     "aten.log1p",
+             "aten.sqrt",   "aten.rsqrt",       "aten.sin",         "aten.cos",       "aten.tan",
+             "aten.tanh",   "aten.sigmoid",     "aten.silu",        "aten.gelu",      "aten.elu",
+             "aten.selu",   "aten.celu",        "aten.mish",        "aten.softplus",  "aten.erf",
+             "aten.erfinv", "aten.atan",        "aten.atan2",       "aten.asin",      "aten.acos",
+             "aten.sinh",   "aten.cosh",        "aten.log_sigmoid", "aten.logaddexp", "aten.logit",
+             "aten.angle",  "aten.polar",       "aten.complex"},
             {.isElementwise = true, .hasTypesOfOperands = true, .flops = costly, .dimensions = broadcasts});
   table.add({"aten.dropout", "aten.feature_dropout", "aten.alpha_dropout", "aten.feature_alpha_dropout"},
             {.isElementwise = true, .identityOf = dropoutIdentity, .dimensions = broadcasts});
-  table.add({"aten.empty_like"}, {.isElementwise = true, .hasTypesOfOperands = true, .isUninitialized = true, .dimensions = broadcasts});
-  // Random streams on a split dimension must be independent, so these pass only as far as shapes go.
-  table.add({"aten.bernoulli", "aten.rand_like", "aten.randn_like", "aten.native_dropout"}, {.isElementwise = true, .hasTypesOfOperands = true, .dimensions = broadcasts});
+  table.add(
+      {"aten.empty_like"},
+      {.isElementwise = true, .hasTypesOfOperands = true, .isUninitialized = true, .dimensions = broadcasts});
+  // Random numbers along a sharded dimension must be independent, so these pass it through only for shapes.
+  table.add({"aten.bernoulli", "aten.rand_like", "aten.randn_like", "aten.native_dropout"},
+            {.isElementwise = true, .hasTypesOfOperands = true, .dimensions = broadcasts});
 }
 
 } // namespace cleave

@@ -7,7 +7,7 @@ using namespace mlir;
 
 namespace cleave {
 
-/// Only floating-point numbers have gradients; a tensor of which no type is known may hold some.
+/// Only floating-point tensors have gradients; a tensor of unknown type may have one.
 static bool mayHaveGradient(Type type) {
   if (auto shaped = dyn_cast<ShapedType>(type))
     return isa<FloatType, ComplexType>(shaped.getElementType());
@@ -29,7 +29,7 @@ void GradientFlow::follow(Operation *op) {
   }
   if (isa<StateOp>(op))
     mark(ofRequest, op->getResults());
-  // What a region uses counts for the operation that has it.
+  // A value used in a region counts as used by the operation with the region.
   bool takesRequest = false, takesParameters = false;
   op->walk([&](Operation *inner) {
     for (Value operand : inner->getOperands()) {
@@ -76,7 +76,7 @@ static bool haveSameElements(Value a, Value b) {
   return left && right && left.getElementType() == right.getElementType();
 }
 
-/// The operand whose storage result `index` is in; null where it is in one of its own.
+/// The operand whose storage result `index` shares; null if the result has its own.
 static Value sharedBy(Operation *op, unsigned index) {
   if (isa<BoundaryOp, FirstRankOp>(op))
     return op->getOperand(0);
@@ -101,7 +101,7 @@ static Value sharedBy(Operation *op, unsigned index) {
   }
   if (semantics.isView)
     return op->getOperand(0);
-  // Others than casts copy what is not in order, and a copy is in order.
+  // Operators other than casts copy a tensor that is not contiguous, and a copy is contiguous.
   const bool isKept = semantics.isCast ? haveSameElements(op->getOperand(0), op->getResult(index))
                                        : isRowMajor(op->getOperand(0)) || !isRowMajor(op->getResult(index));
   return semantics.mayBeView && isKept ? op->getOperand(0) : Value();

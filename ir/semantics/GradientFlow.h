@@ -11,13 +11,14 @@ namespace cleave {
 class GradientFlow {
 public:
   explicit GradientFlow(mlir::Operation *function);
-  /// It depends on a parameter, or is one, by operators that have derivatives.
+  /// True if the value is a parameter, or depends on one through operators that have derivatives.
   bool reaches(mlir::Value value) const { return ofParameters.contains(value); }
-  /// It depends on the inputs of the request, or on what is kept from the last one.
+  /// True if the value depends on the request's inputs, or on states.
   bool isOfRequest(mlir::Value value) const { return ofRequest.contains(value); }
-  /// Its gradient is a parameter's, or leads to parameters only.
+  /// True if the value is a parameter or is computed from parameters alone, so its gradient is a weight
+  /// gradient.
   bool isWeight(mlir::Value value) const { return reaches(value) && !isOfRequest(value); }
-  /// Gradients go through the operation.
+  /// True if gradients go through the operation.
   bool passes(mlir::Operation *op) const;
 
 private:
@@ -25,7 +26,7 @@ private:
   llvm::DenseSet<mlir::Value> ofParameters, ofRequest;
 };
 
-/// The value whose storage this one shares: what it is a view of, if of anything, in the end.
+/// The value that owns the storage: the end of the chain of views.
 mlir::Value storageOf(mlir::Value value);
 
 } // namespace cleave

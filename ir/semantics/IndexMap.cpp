@@ -1,4 +1,4 @@
-//===- IndexMap.cpp - Where positions of a dimension come from -----------===//
+//===- IndexMap.cpp - Index maps of one dimension -------------------------===//
 #include "ir/semantics/OpSemantics.h"
 #include "ir/semantics/Shapes.h"
 
@@ -7,7 +7,7 @@ using namespace mlir;
 namespace cleave {
 
 namespace {
-/// The dimension of argument `dim`, with the sizes that the operands have along it.
+/// The dimension of argument `dim`, and the operands' sizes along it.
 struct Along {
   unsigned dim;
   SmallVector<int64_t> sizes;
@@ -23,7 +23,7 @@ std::optional<Along> Along::of(OperatorOp op, const ExampleShapes &shapes) {
   Along along;
   size_t rank = 0;
   for (auto [value, shape] : llvm::zip(flatOperands(op), operandShapes(op, shapes))) {
-    // Scalar arguments stand behind the tensors.
+    // Scalar arguments come after the tensors.
     if (!isTensorLike(value.getType()))
       break;
     if (!shape)
@@ -38,7 +38,7 @@ std::optional<Along> Along::of(OperatorOp op, const ExampleShapes &shapes) {
   return along.sizes.empty() ? std::nullopt : std::optional(along);
 }
 
-/// `count` positions of the first operand, from `begin` on.
+/// `count` indices of the first operand, from `begin` on.
 static std::vector<IndexMap::Source> range(int64_t begin, int64_t count, int64_t step = 1) {
   std::vector<IndexMap::Source> result;
   for (int64_t i = 0; i < count; ++i)
@@ -57,7 +57,7 @@ std::optional<IndexMap> concatIndexMap(OperatorOp op, const ExampleShapes &shape
   return rule;
 }
 
-/// The sizes of the pieces, as each operator says them.
+/// Sizes of the pieces, in the form that each operator has.
 static std::optional<SmallVector<int64_t>> pieceSizes(OperatorOp op, int64_t size) {
   SmallVector<int64_t> sizes;
   auto cutBy = [&](int64_t piece) {
@@ -101,7 +101,7 @@ std::optional<IndexMap> sliceIndexMap(OperatorOp op, const ExampleShapes &shapes
     return std::nullopt;
   int64_t size = along->sizes[0], step = constantInt(op, "step").value_or(1);
   auto start = constantInt(op, "start");
-  // Absent is the beginning; anything else has to be known.
+  // An absent start is the beginning; any other must be constant.
   if (Value given = op.getArgument("start"); !start && !isa<NoneType>(given.getType()))
     return std::nullopt;
   int64_t begin = std::clamp<int64_t>(start.value_or(0) < 0 ? *start + size : start.value_or(0), 0, size);

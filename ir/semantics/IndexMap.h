@@ -1,4 +1,4 @@
-//===- IndexMap.h - Operators that join, cut or reorder a dimension -*- C++ -*-===//
+//===- IndexMap.h - Index maps of one dimension -----------------*- C++ -*-===//
 #ifndef CLEAVE_IR_SEMANTICS_INDEXMAP_H
 #define CLEAVE_IR_SEMANTICS_INDEXMAP_H
 
@@ -10,28 +10,28 @@
 
 namespace cleave {
 
-/// Of an operator that takes every position of dimension `dim` of its results from one of its operands, as
-/// cat, split, slice and flip do; all other dimensions pass as they are, in order. Operands count as
-/// `flatOperands` gives them. A result that is a list has one entry for each of its items.
+/// Index map of an operator that takes every index of dimension `dim` of its results from one of its
+/// operands, such as cat, split, slice and flip. All other dimensions pass through in order. Operands are
+/// those of `flatOperands`. A result that is a list has one entry per item.
 struct IndexMap {
   struct Source {
     unsigned operand;
     int64_t position;
     bool operator==(const Source &) const = default;
   };
-  /// The same in operands and results.
+  /// The dimension, which is the same in operands and results.
   unsigned dim;
-  /// For each result, or item of the one result, for each position of `dim`.
+  /// By result, or item of the one result, and by index in `dim`: where it comes from.
   llvm::SmallVector<std::vector<Source>> results;
 };
 
-/// Rules by what an operator does along its argument `dim` (`dims` for the last two).
+/// Index maps along an operator's argument `dim` (`dims` for flip and roll).
 std::optional<IndexMap> concatIndexMap(OperatorOp op, const ExampleShapes &shapes);
 std::optional<IndexMap> splitIndexMap(OperatorOp op, const ExampleShapes &shapes);
 std::optional<IndexMap> sliceIndexMap(OperatorOp op, const ExampleShapes &shapes);
 std::optional<IndexMap> interleaveIndexMap(OperatorOp op, const ExampleShapes &shapes);
 std::optional<IndexMap> flipIndexMap(OperatorOp op, const ExampleShapes &shapes);
-/// One dimension indexed by a tensor of numbers that the model holds.
+/// Index map of one dimension indexed by a constant tensor of the model.
 std::optional<IndexMap> lookupIndexMap(OperatorOp op, const ExampleShapes &shapes);
 std::optional<IndexMap> rollIndexMap(OperatorOp op, const ExampleShapes &shapes);
 

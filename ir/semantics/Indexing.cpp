@@ -1,4 +1,4 @@
-//===- Indexing.cpp - Lookups, gathers, and tensors out of nothing --------===//
+//===- Indexing.cpp - Lookups, gathers and factories ----------------------===//
 #include "ir/semantics/SemanticsTable.h"
 #include "ir/semantics/Shapes.h"
 
@@ -11,10 +11,10 @@ static std::optional<DimensionRule> embedding(OperatorOp op, const ExampleShapes
   return einsumRule("vd, ... -> ...d", "v:lookup", operandShapes(op, shapes), resultShapes(op, shapes));
 }
 
-/// Reads and writes what it makes; the table is not read through.
+/// The operator reads and writes only as much as it makes; the table is not read as a whole.
 static double nothing(OperatorOp, const ExampleShapes &) { return 0; }
 
-/// Made whole on every rank from sizes alone.
+/// Made whole on every rank, from sizes alone.
 static std::optional<DimensionRule> fresh(OperatorOp op, const ExampleShapes &shapes) {
   auto shape = shapes.shapeOf(op->getResult(0));
   if (!shape)
@@ -27,8 +27,9 @@ static std::optional<DimensionRule> fresh(OperatorOp op, const ExampleShapes &sh
   return rule;
 }
 
-/// self[…, i, …] with tensors of indices in some places and None, or nothing, in the others. Indices broadcast against
-/// each other; their dimensions stand where the first of them is, or in front when a None parts them.
+/// self[…, i, …] with index tensors in some dimensions, and None or nothing in the others. Indices broadcast
+/// against each other; their dimensions replace the first indexed one, or come first if a None separates
+/// them.
 static std::optional<DimensionRule> index(OperatorOp op, const ExampleShapes &shapes) {
   auto operands = operandShapes(op, shapes);
   auto result = shapes.shapeOf(op->getResult(0));
@@ -43,7 +44,7 @@ static std::optional<DimensionRule> index(OperatorOp op, const ExampleShapes &sh
       places.push_back(place);
       rank = std::max(rank, shape->size());
     }
-  // Masks take a data-dependent number of elements.
+  // Masks select a number of elements that depends on data.
   bool hasMasks = llvm::any_of(ArrayRef<Value>(flatOperands(op)).drop_front(), [](Value value) {
     auto type = dyn_cast<ShapedType>(value.getType());
     return type && (type.getElementType().isInteger(1) || type.getElementType().isUnsignedInteger(8));
@@ -84,7 +85,8 @@ static std::optional<DimensionRule> indexSelect(OperatorOp op, const ExampleShap
   return rule;
 }
 
-/// self and index have one rank; where they are as large they go together, but for `dim`, which is looked up.
+/// self and index have the same rank; dimensions of equal size are aligned, except for `dim`, which is looked
+/// up.
 static std::optional<DimensionRule> gather(OperatorOp op, const ExampleShapes &shapes) {
   auto self = shapes.shapeOf(op->getOperand(0)), index = shapes.shapeOf(op.getArgument("index"));
   auto dim = constantInt(op, "dim");
@@ -96,14 +98,16 @@ static std::optional<DimensionRule> gather(OperatorOp op, const ExampleShapes &s
   size_t at = *dim < 0 ? *dim + self->size() : *dim;
   for (size_t i = 0; i < self->size(); ++i) {
     bool isTogether = i != at && (*self)[i] == (*index)[i];
-    result.push_back(rule.addDim(isTogether || i == at ? FactorKind::PassThrough : FactorKind::NeedsReplication, (*index)[i]));
-    rule.operands[0].push_back(isTogether ? result.back() : rule.addDim(FactorKind::NeedsReplication, (*self)[i]));
+    result.push_back(rule.addDim(
+        isTogether || i == at ? FactorKind::PassThrough : FactorKind::NeedsReplication, (*index)[i]));
+    rule.operands[0].push_back(isTogether ? result.back()
+                                          : rule.addDim(FactorKind::NeedsReplication, (*self)[i]));
   }
   rule.operands[2] = result;
   return rule;
 }
 
-/// Whether an argument is absent or this number.
+/// True if an argument is absent or equals this number.
 static bool isAbsentOr(OperatorOp op, StringRef argument, int64_t number) {
   return !op.getArgument(argument) || constantInt(op, argument) == number;
 }
@@ -112,32 +116,47 @@ static Value endOfRange(OperatorOp op) {
   return isAbsentOr(op, "start", 0) && isAbsentOr(op, "step", 1) ? op.getArgument("end") : Value();
 }
 
-/// Of `histc`: from 0 to one less than there are bins, each of which is then around one number.
+/// The number of bins of `histc`, if each bin is around one integer: from 0 to one less than there are bins.
 static std::optional<int64_t> binsOfWholeNumbers(OperatorOp op) {
   auto bins = constantInt(op, "bins"), first = constantInt(op, "min"), last = constantInt(op, "max");
   return bins && first == 0 && last == *bins - 1 ? bins : std::nullopt;
 }
 
 void addIndexing(SemanticsTable &table) {
-  table.add({"aten.embedding"}, {.hasTypesOfOperands = true, .readsSparsely = true, .isLookup = true, .flops = nothing, .dimensions = embedding});
-  table.add({"aten.index"}, {.hasTypesOfOperands = true, .readsSparsely = true, .isLookup = true, .dimensions = index, .indexMap = lookupIndexMap});
-  table.add({"aten.index_select"}, {.hasTypesOfOperands = true, .readsSparsely = true, .isLookup = true, .dimensions = indexSelect});
-  table.add({"aten.gather"}, {.hasTypesOfOperands = true, .readsSparsely = true, .isLookup = true, .dimensions = gather});
-  table.add({"aten.take_along_dim", "aten.scatter",
-             "aten.scatter_add", "aten.index_add", "aten.index_copy", "aten.index_fill",
-             "aten.masked_scatter", "aten.bucketize", "aten.searchsorted", "aten.embedding_bag"},
+  table.add({"aten.embedding"}, {.hasTypesOfOperands = true,
+                                 .readsSparsely = true,
+                                 .isLookup = true,
+                                 .flops = nothing,
+                                 .dimensions = embedding});
+  table.add({"aten.index"}, {.hasTypesOfOperands = true,
+                             .readsSparsely = true,
+                             .isLookup = true,
+                             .dimensions = index,
+                             .indexMap = lookupIndexMap});
+  table.add({"aten.index_select"},
+            {.hasTypesOfOperands = true, .readsSparsely = true, .isLookup = true, .dimensions = indexSelect});
+  table.add({"aten.gather"},
+            {.hasTypesOfOperands = true, .readsSparsely = true, .isLookup = true, .dimensions = gather});
+  table.add({"aten.take_along_dim", "aten.scatter", "aten.scatter_add", "aten.index_add", "aten.index_copy",
+             "aten.index_fill", "aten.masked_scatter", "aten.bucketize", "aten.searchsorted",
+             "aten.embedding_bag"},
             {.hasTypesOfOperands = true, .readsSparsely = true});
-  table.add({"aten.index_put"}, {.hasTypesOfOperands = true, .readsSparsely = true, .permutationRole = PermutationRole::Place});
-  table.add({"aten.histc"}, {.hasTypesOfOperands = true, .readsSparsely = true, .permutationRole = PermutationRole::Count, .countedNumbers = binsOfWholeNumbers});
-  // The shape of what these give is in the data.
-  table.add({"aten.nonzero", "aten.masked_select", "aten.bincount", "aten.unique_consecutive", "aten.where"}, {});
+  table.add({"aten.index_put"},
+            {.hasTypesOfOperands = true, .readsSparsely = true, .permutationRole = PermutationRole::Place});
+  table.add({"aten.histc"}, {.hasTypesOfOperands = true,
+                             .readsSparsely = true,
+                             .permutationRole = PermutationRole::Count,
+                             .countedNumbers = binsOfWholeNumbers});
+  // The shapes of these results depend on data.
+  table.add({"aten.nonzero", "aten.masked_select", "aten.bincount", "aten.unique_consecutive", "aten.where"},
+            {});
   table.add({"aten.zeros", "aten.ones", "aten.full", "aten.new_zeros", "aten.new_ones", "aten.new_full"},
             {.readsNoElements = true, .sizes = "size", .dimensions = fresh});
-  // Of numbers that are said one by one.
+  // Tensors of numbers that the call lists.
   table.add({"aten.scalar_tensor", "aten.tensor"}, {.readsNoElements = true, .dimensions = fresh});
   table.add({"aten.empty", "aten.new_empty", "aten.empty_strided"},
             {.isUninitialized = true, .readsNoElements = true, .sizes = "size", .dimensions = fresh});
-  // Positions: their local part starts at an offset, so they do not split by sizes alone.
+  // Indices: those of a shard start at an offset, so sizes alone do not shard them.
   table.add({"aten.arange"}, {.readsNoElements = true, .countsTo = endOfRange, .dimensions = fresh});
   table.add({"aten.linspace", "aten.eye", "aten.rand", "aten.randn", "aten.randint"}, {});
 }

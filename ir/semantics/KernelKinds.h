@@ -1,4 +1,4 @@
-//===- KernelKinds.h - Work whose rate is measured by shape -----*- C++ -*-===//
+//===- KernelKinds.h - Kernels whose rates depend on shape ------*- C++ -*-===//
 #ifndef CLEAVE_IR_SEMANTICS_KERNELKINDS_H
 #define CLEAVE_IR_SEMANTICS_KERNELKINDS_H
 
@@ -6,23 +6,23 @@
 
 namespace cleave {
 
-/// What multiplies matrices in ways of its own. Pointwise: a convolution that is a product in place;
-/// strided: one that leaves out places of its input.
+/// Kinds of contractions whose kernels have rates of their own. Pointwise: a convolution that is a matrix
+/// product without a copy. Strided: a convolution that skips positions of its input.
 enum class GemmKind { Matrix, Pointwise, Convolution, Strided, Attention };
-/// As machine files call them.
+/// Names in machine files.
 inline constexpr llvm::StringLiteral kGemmKinds[] = {"matrix", "pointwise", "convolution", "strided",
                                                      "attention"};
 
-/// `count` products of [rows, depth] by [depth, columns]. Of a convolution: images times groups, places of
-/// the result, channels of a group's result, channels of its input times taps. Of attention: heads of all
-/// samples, queries, keys, width.
+/// `count` products of [rows, depth] by [depth, columns]. Convolution: count is images times groups, rows are
+/// positions of the result, columns a group's output channels, depth its input channels times taps.
+/// Attention: count is heads of all samples, then queries, keys and head width.
 struct GemmShape {
   GemmKind kind;
   double count, rows, columns, depth;
   bool operator==(const GemmShape &) const = default;
 };
 
-/// What ranks of a group do together.
+/// Collectives among the ranks of a group.
 enum class CollectiveKind { AllReduce, AllGather, ReduceScatter, AllToAll, Broadcast };
 inline constexpr llvm::StringLiteral kCollectiveKinds[] = {"all_reduce", "all_gather", "reduce_scatter",
                                                            "all_to_all", "broadcast"};

@@ -13,7 +13,7 @@ static double severalPerElement(OperatorOp op, const ExampleShapes &shapes) {
   return 8.0 * shapes.elementsOf(op->getOperand(0));
 }
 
-/// The dimensions named by `dim`; all of them where it is absent or None.
+/// The dimensions in `dim`; all dimensions if it is absent or None.
 static SmallVector<int64_t> dimsOf(OperatorOp op, size_t rank) {
   if (auto dims = constantInts(op, "dim"); dims && !dims->empty())
     return *dims;
@@ -33,7 +33,7 @@ static std::optional<DimensionRule> along(OperatorOp op, const ExampleShapes &sh
 static std::optional<DimensionRule> reduces(OperatorOp op, const ExampleShapes &shapes) {
   return along(op, shapes, FactorKind::Reduce);
 }
-/// The dimension may come out in another size, as topk's.
+/// The dimension may have another size in the result, as in topk.
 static std::optional<DimensionRule> needsWhole(OperatorOp op, const ExampleShapes &shapes) {
   auto rule = along(op, shapes, FactorKind::NeedsReplication);
   auto result = shapes.shapeOf(op->getResult(0));
@@ -60,7 +60,8 @@ static std::optional<DimensionRule> trailing(OperatorOp op, const ExampleShapes 
   return alongRule(*shape, dims, FactorKind::NeedsReplication, op->getNumOperands(), true);
 }
 
-/// v[…, d, …], g[1, …, d, …, 1] → like v: what is at each position of `dim` is normed by itself. -1 norms it all.
+/// v[…, d, …], g[1, …, d, …, 1] → like v: each index of `dim` is normalised by itself. For -1, all is
+/// normalised together.
 static std::optional<DimensionRule> weightNorm(OperatorOp op, const ExampleShapes &shapes) {
   auto shape = shapes.shapeOf(op->getOperand(0)), scale = shapes.shapeOf(op->getOperand(1));
   auto dim = constantInt(op, "dim");
@@ -70,15 +71,18 @@ static std::optional<DimensionRule> weightNorm(OperatorOp op, const ExampleShape
   rule.operands.resize(op->getNumOperands());
   for (auto [i, size] : llvm::enumerate(*shape)) {
     const bool isKept = int64_t(i) == *dim;
-    rule.operands[0].push_back(rule.addDim(isKept ? FactorKind::PassThrough : FactorKind::NeedsReplication, size));
-    rule.operands[1].push_back(isKept ? rule.operands[0].back() : rule.addDim(FactorKind::NeedsReplication, 1));
+    rule.operands[0].push_back(
+        rule.addDim(isKept ? FactorKind::PassThrough : FactorKind::NeedsReplication, size));
+    rule.operands[1].push_back(isKept ? rule.operands[0].back()
+                                      : rule.addDim(FactorKind::NeedsReplication, 1));
   }
   rule.results.push_back(rule.operands[0]);
   return rule;
 }
 
-/// On CPU ATen computes an RMS norm step by step, in float32 or wider: its squares, or, for a weight, the
-/// normed input while the result is made; a narrow input widened; and one or two numbers a row.
+/// On CPU, ATen computes an RMS norm step by step, in float32 or wider. The workspace is the squares or, with
+/// a weight, the normalised input while the result is made; a narrow input widened; and one or two numbers
+/// per row.
 static int64_t rmsNormWorkspace(OperatorOp op, const ExampleShapes &shapes, int64_t) {
   auto type = dyn_cast<RankedTensorType>(op->getOperand(0).getType());
   if (!type)
@@ -92,7 +96,8 @@ static int64_t rmsNormWorkspace(OperatorOp op, const ExampleShapes &shapes, int6
   return elements * (narrow + (hasWeight ? wide : 0)) + rows * wide * (hasWeight ? 1 : 2);
 }
 
-/// Batch norm in evaluation uses stored statistics and passes the batch; in training it mixes it.
+/// In evaluation, a batch norm uses stored statistics and passes the batch through; in training it mixes
+/// samples.
 static std::optional<DimensionRule> batchNorm(OperatorOp op, const ExampleShapes &shapes) {
   auto shape = shapes.shapeOf(op->getOperand(0));
   auto training = constantInt(op, "training");
@@ -104,14 +109,14 @@ static std::optional<DimensionRule> batchNorm(OperatorOp op, const ExampleShapes
       if (i != 1)
         mixed.push_back(i);
   auto rule = alongRule(*shape, mixed, FactorKind::NeedsReplication, op->getNumOperands(), true);
-  // Weight, bias, mean and variance have an entry a channel.
+  // Weight, bias, mean and variance have an entry per channel.
   for (unsigned i = 1; i < 5; ++i)
     if (shapes.shapeOf(op->getOperand(i)))
       rule->operands[i].push_back(rule->operands[0][1]);
   return rule;
 }
 
-/// input[b, g·c, …], weight[g·c], bias[g·c] → [b, g·c, …], each of g groups by itself.
+/// input[b, g·c, …], weight[g·c], bias[g·c] → [b, g·c, …]; each of g groups is normalised by itself.
 static std::optional<DimensionRule> groupNorm(OperatorOp op, const ExampleShapes &shapes) {
   auto shape = shapes.shapeOf(op->getOperand(0));
   auto groups = constantInt(op, "num_groups");
@@ -121,7 +126,8 @@ static std::optional<DimensionRule> groupNorm(OperatorOp op, const ExampleShapes
   rule.operands.resize(op->getNumOperands());
   rule.groups = rule.addFactor(FactorKind::PassThrough, *groups);
   DimensionRule::Dim batch = rule.addDim(FactorKind::PassThrough, (*shape)[0]);
-  DimensionRule::Dim channels{*rule.groups, rule.addFactor(FactorKind::NeedsReplication, (*shape)[1] / *groups)};
+  DimensionRule::Dim channels{*rule.groups,
+                              rule.addFactor(FactorKind::NeedsReplication, (*shape)[1] / *groups)};
   auto &input = rule.operands[0];
   input = {batch, channels};
   for (int64_t size : ArrayRef<int64_t>(*shape).drop_front(2))
@@ -135,12 +141,12 @@ static std::optional<DimensionRule> groupNorm(OperatorOp op, const ExampleShapes
 
 /// input[n,c,h,w], grid[n,x,y,2] → [n,c,x,y].
 static std::optional<DimensionRule> gridSampler(OperatorOp op, const ExampleShapes &shapes) {
-  return einsumRule("nchw, nxyt -> ncxy", "h:block w:block t:block", operandShapes(op, shapes),
+  return einsumRule("nchw, nxyt -> ncxy", "h:whole w:whole t:whole", operandShapes(op, shapes),
                     resultShapes(op, shapes));
 }
 
-/// Windows over the trailing dimensions, as many as the operator's name says
-/// (`aten.max_pool2d_with_indices`); batch and channels pass.
+/// Windows over trailing dimensions, whose number is in the operator's name (`aten.max_pool2d_with_indices`);
+/// batch and channels pass through.
 static std::optional<DimensionRule> windows(OperatorOp op, const ExampleShapes &shapes) {
   auto from = shapes.shapeOf(op->getOperand(0)), to = shapes.shapeOf(op->getResult(0));
   size_t spatial = op.getBaseName()[op.getBaseName().find_first_of("123")] - '0';
@@ -152,12 +158,13 @@ static std::optional<DimensionRule> windows(OperatorOp op, const ExampleShapes &
   for (size_t i = 0; i < to->size(); ++i) {
     bool isSpace = i >= to->size() - spatial;
     result.push_back(rule.addDim(isSpace ? FactorKind::NeedsReplication : FactorKind::PassThrough, (*to)[i]));
-    rule.operands[0].push_back(isSpace ? rule.addDim(FactorKind::NeedsReplication, (*from)[i]) : result.back());
+    rule.operands[0].push_back(isSpace ? rule.addDim(FactorKind::NeedsReplication, (*from)[i])
+                                       : result.back());
   }
   return rule;
 }
 
-/// Everything but the batch is needed whole (groups, space).
+/// Everything except for the batch is needed whole (groups, space).
 static std::optional<DimensionRule> batchOnly(OperatorOp op, const ExampleShapes &shapes) {
   auto from = shapes.shapeOf(op->getOperand(0)), to = shapes.shapeOf(op->getResult(0));
   if (!from || !to || from->empty() || to->empty() || (*from)[0] != (*to)[0])
@@ -178,11 +185,14 @@ static std::optional<DimensionRule> batchOnly(OperatorOp op, const ExampleShapes
 void addNorms(SemanticsTable &table) {
   table.add({"aten.sum"},
             {.sumsParts = true, .hasTypesOfOperands = true, .flops = perInputElement, .dimensions = reduces});
-  table.add({"aten.mean"}, {.sumsParts = true, .isMean = true, .hasTypesOfOperands = true, .flops = perInputElement,
+  table.add({"aten.mean"}, {.sumsParts = true,
+                            .isMean = true,
+                            .hasTypesOfOperands = true,
+                            .flops = perInputElement,
                             .dimensions = reduces});
-  table.add({"aten.amax", "aten.amin", "aten.prod", "aten.all", "aten.any", "aten.max",
-             "aten.min", "aten.argmax", "aten.argmin", "aten.var", "aten.std", "aten.norm",
-             "aten.linalg_vector_norm", "aten.logsumexp", "aten.count_nonzero"},
+  table.add({"aten.amax", "aten.amin", "aten.prod", "aten.all", "aten.any", "aten.max", "aten.min",
+             "aten.argmax", "aten.argmin", "aten.var", "aten.std", "aten.norm", "aten.linalg_vector_norm",
+             "aten.logsumexp", "aten.count_nonzero"},
             {.hasTypesOfOperands = true, .flops = perInputElement, .dimensions = reduces});
   table.add({"aten.softmax", "aten._softmax", "aten.log_softmax", "aten._log_softmax", "aten.median",
              "aten.glu", "aten.cross_entropy_loss"},

@@ -1,4 +1,4 @@
-//===- OpSemantics.cpp - The table of operator knowledge ------------------===//
+//===- OpSemantics.cpp - Semantics of operators ---------------------------===//
 #include "ir/semantics/OpSemantics.h"
 #include "ir/semantics/SemanticsTable.h"
 #include "ir/semantics/Shapes.h"
@@ -17,12 +17,12 @@ void SemanticsTable::add(std::initializer_list<StringRef> names, OpSemantics ent
 }
 
 void SemanticsTable::saves(SavedForBackward saved, std::initializer_list<StringRef> names,
-                          int64_t (*bytes)(OperatorOp op, const ExampleShapes &shapes)) {
+                           int64_t (*bytes)(OperatorOp op, const ExampleShapes &shapes)) {
   for (StringRef name : names) {
     auto found = entries.find(name);
     assert(found != entries.end() && "an entry comes first");
     found->second.saved = saved;
-    found->second.keptBytes = bytes;
+    found->second.savedBytes = bytes;
   }
 }
 
@@ -63,7 +63,7 @@ std::optional<DimensionRule> dimensionRuleOf(OperatorOp op, const ExampleShapes 
   auto rule = semantics.dimensions ? semantics.dimensions(op, shapes) : std::nullopt;
   if (!rule || rule->results.empty() || semantics.readsNoElements)
     return rule;
-  // Operands that a rule does not speak of are needed whole.
+  // Operands that a rule does not cover are needed whole.
   auto operands = operandShapes(op, shapes);
   rule->operands.resize(operands.size());
   for (auto [dims, shape] : llvm::zip(rule->operands, operands))
@@ -110,7 +110,7 @@ OpWork workOf(Operation *op, const ExampleShapes &shapes) {
   OpWork work;
   auto call = dyn_cast<OperatorOp>(op);
   if (!call) {
-    // Control flow costs what its regions do, once.
+    // Control flow costs as much as its regions, run once.
     for (Region &region : op->getRegions())
       for (Operation &inner : region.getOps()) {
         OpWork part = workOf(&inner, shapes);

@@ -1,8 +1,8 @@
-//===- OpSemantics.h - What is known of each operator -----------*- C++ -*-===//
+//===- OpSemantics.h - Semantics of operators -------------------*- C++ -*-===//
 //
 // The one table of operator knowledge: cost, views, effects, and how dimensions of operands and results
-// relate. Every pass and search reads it and none knows operators by name. One file an operator family;
-// docs/adding-an-op.md shows how to add one.
+// relate. Every pass and search reads it; none knows operators by name. One file per operator family;
+// docs/adding-an-op.md shows how to add an operator.
 //
 //===----------------------------------------------------------------------===//
 #ifndef CLEAVE_IR_SEMANTICS_OPSEMANTICS_H
@@ -17,170 +17,167 @@
 
 namespace cleave {
 
-/// On the function: it is trained. Random numbers may then be any, as dropout's are: each rank and
-/// micro-batch draws its own.
+/// Attribute of a function that is trained. Its random numbers (dropout) need not be reproduced: each rank
+/// and micro-batch draws its own.
 inline constexpr llvm::StringLiteral kTrainingAttr = "cleave.training";
 
-/// What the backward pass of an operator reads of its forward pass, as PyTorch's derivatives.yaml has it.
+/// Values of the forward pass that an operator's backward pass reads, as in PyTorch's derivatives.yaml.
 enum class SavedForBackward {
-  Operands,       ///< all tensors that it takes
-  Nothing,        ///< sizes at most
-  Passes,         ///< nothing, and gradients go on as they are, summed where operands were broadcast
-  First,          ///< its first operand
-  Result,         ///< its result
+  Operands,       ///< all tensor operands
+  Nothing,        ///< nothing but sizes
+  Passes,         ///< nothing; gradients pass unchanged, summed over broadcast dimensions
+  First,          ///< the first operand
+  Result,         ///< the result
   FirstAndResult, ///< both
-  Factors,        ///< each factor of a product for the gradients of the others
-  Attention,      ///< operands and result
-  Integers,       ///< operands that have no gradients: indices, masks
-  Positions,      ///< results that have none: where the greatest were
+  Factors,        ///< each factor, for the gradients of the other factors
+  Attention,      ///< operands and result of an attention
+  Integers,       ///< operands without gradients: indices, masks
+  Positions,      ///< results without gradients: indices of maxima
   NoGradient,     ///< results have no gradients
 };
 
 /// The dtype of an operator's result.
 enum class ResultDType {
-  Promoted, ///< what the tensors that it takes promote to
-  First,    ///< its first operand's
+  Promoted, ///< the promoted dtype of its tensor operands
+  First,    ///< that of its first operand
   Bool,
 };
 
 struct OpSemantics {
-  /// Whether the table has an entry; without one an operator is legal, unsplit, and reported.
+  /// The table has an entry. Without one an operator is legal, is never sharded, and is reported.
   bool isKnown = false;
-  /// Unused calls must stay: it throws, prints or writes.
+  /// Unused calls must stay: the operator throws, prints or writes.
   bool hasSideEffects = false;
-  /// It ends the request: `raise(message, class)`.
+  /// The operator ends the request: `raise(message, class)`.
   bool raises = false;
-  /// The result shares its operand's storage and costs nothing.
+  /// The result shares its operand's storage; the operator costs nothing.
   bool isView = false;
-  /// The result has the values of its operand in a storage of its own, or not, as contiguous and reshape do.
+  /// The result has the values of its operand, in the operand's storage or in its own (contiguous, reshape).
   bool mayBeView = false;
-  /// The result may be the first operand itself, though the schema does not say so.
+  /// The result may be the first operand itself, although the schema does not say so.
   bool mayReturnOperand = false;
-  /// Results are pieces of the first operand, which cover it and do not overlap.
+  /// The results are pieces of the first operand; they cover it and do not overlap.
   bool givesPieces = false;
-  /// The argument that, where it is true, has the running statistics among its operands written, though the
+  /// Argument that, if true, makes the operator write the running statistics among its operands, although the
   /// schema does not say so.
   llvm::StringLiteral writesStatistics = "";
   ResultDType resultDType = ResultDType::Promoted;
-  /// The result is laid out the same whatever the strides of the first operand: contiguous. Not reshape,
-  /// which is a view where it can be.
+  /// The result is contiguous, whatever the strides of the first operand. Not reshape, which is a view if
+  /// possible.
   bool takesAnyLayout = false;
-  /// A view with the dimensions in another order.
+  /// A view that permutes the dimensions.
   bool permutes = false;
-  /// The result has the values of its operand in the dtype that the call names, and shares its storage where
-  /// that has it.
+  /// The result has the values of its operand in the dtype that the call names; it shares the operand's
+  /// storage if that has the dtype.
   bool isCast = false;
-  /// Sums of products of its floating-point tensors, which may be of a narrow dtype, all of the same: sums
-  /// are made in float32 all the same, and the result is rounded to that dtype. Such an operator has `flops`.
+  /// A contraction: sums of products of its floating-point tensors, all of one dtype, perhaps a narrow one.
+  /// Sums accumulate in float32 and are rounded to that dtype. Such an operator has `flops`.
   bool isContraction = false;
-  /// Along its Reduce factors the result is the sum of what parts of the operands give, addedArgument added
-  /// once.
+  /// Along its Reduce factors, the result is the sum of the results for parts of the operands, with
+  /// addedArgument added once.
   bool sumsParts = false;
-  /// Of an operator that sums parts: each part counts by its share of what is averaged.
+  /// For an operator with sumsParts: each part is weighted by its share of the elements averaged.
   bool isMean = false;
-  /// The tensor argument of a product that may have a wider dtype than the others.
+  /// Tensor argument of a contraction that may have a wider dtype than the others.
   llvm::StringLiteral wideArgument = "";
-  /// The tensor argument of a product that is added to it: a bias or, where it is no weight, perhaps a mask.
+  /// Tensor argument that is added to a contraction: a bias or, if it is no weight, perhaps a mask.
   llvm::StringLiteral addedArgument = "";
-  /// The argument that scales addedArgument.
+  /// Argument that scales addedArgument.
   llvm::StringLiteral addedScale = "";
-  /// An element of the result follows from scalar arguments and from the elements of operands, broadcast, at
-  /// its position.
+  /// Each element of the result depends only on scalar arguments and on the operands' elements at its
+  /// position, after broadcasting.
   bool isElementwise = false;
-  /// The result is the first operand plus the second times this argument: linear in both.
+  /// Argument s where the result is the first operand plus s times the second: linear in both.
   llvm::StringLiteral sumScale = "";
-  /// Types of results follow from types of operands and scalar arguments alone, whatever the tensors hold:
-  /// where it has no kernel for the meta device it may be tried on zeros.
+  /// Types of results follow from types of operands and scalar arguments alone, whatever the tensors hold. If
+  /// it has no meta kernel, it may be tried on zeros.
   bool hasTypesOfOperands = false;
-  /// The result holds whatever was in memory.
+  /// The result holds uninitialised memory.
   bool isUninitialized = false;
-  /// Reads no more of its first operand than it writes: lookups and gathers.
+  /// Reads no more elements of its first operand than it writes: lookups and gathers.
   bool readsSparsely = false;
-  /// Every element of the result is one of the first operand's, in its dtype, taken by position: lookups and
-  /// gathers.
+  /// Every element of the result is an element of the first operand, in its dtype, taken by index: lookups
+  /// and gathers.
   bool isLookup = false;
-  /// Makes a tensor from sizes alone; an operand gives dtype and device.
+  /// Makes a tensor from sizes alone; an operand gives only dtype and device.
   bool readsNoElements = false;
-  /// The argument that says how large the result is, or how often each dimension is repeated.
+  /// Argument with the sizes of the result, or the repeats of each dimension.
   llvm::StringLiteral sizes = "";
-  /// Of a view of one range of dimension `dim`: the arguments that say where that begins, and how long it is.
+  /// For a view of one range of dimension `dim`: the arguments with the start and the length of the range.
   llvm::StringLiteral rangeStart = "", rangeLength = "";
-  /// Name of the argument that lists which ranges of a dimension the result holds, as pairs of start and
-  /// length.
+  /// Argument with the ranges of a dimension that the result holds, as pairs of start and length.
   llvm::StringLiteral ranges = "";
-  /// The argument that says into how many groups channels are divided: the positions of its rule's factor
-  /// `groups`.
+  /// Argument with the number of groups of channels, which is its rule's factor `groups`.
   llvm::StringLiteral groups = "";
-  /// For a call whose values are the positions 0, 1, … along its one dimension: up to which operand; null
-  /// value when this call counts otherwise.
+  /// For a call whose values are the indices 0, 1, … of its one dimension: the operand with their number;
+  /// null if this call counts differently.
   mlir::Value (*countsTo)(OperatorOp op) = nullptr;
-  /// What it does to sorted rows (see partitioner/sharding/TokenPermutation.h).
+  /// Role in a token permutation (see partitioner/sharding/TokenPermutation.h).
   PermutationRole permutationRole = PermutationRole::None;
-  /// For PermutationRole::Count: how many whole numbers, from 0 on, have a bin of their own each; nothing
-  /// where bins are others.
+  /// For PermutationRole::Count: number of integers, from 0 on, that each have a bin of their own; nothing
+  /// for other bins.
   std::optional<int64_t> (*countedNumbers)(OperatorOp op) = nullptr;
-  /// The last result holds positions in dimension `dim` of the first operand.
+  /// The last result holds indices of dimension `dim` of the first operand.
   bool givesPositions = false;
-  /// For a random operator: the argument that, where it is 0, leaves nothing to chance.
+  /// For a random operator: argument for which 0 makes it deterministic.
   llvm::StringLiteral chance = "";
-  /// Works on sizes and scalars only.
+  /// Works only on sizes and scalars.
   bool isScalar = false;
-  /// Turns weights into a form that other operators compute with, and nothing else can read.
+  /// Prepacks weights into a form that only other operators can read.
   bool prepacksWeights = false;
-  /// Of `list[i]` or `tuple[i]`: the argument that is `i`.
+  /// For `list[i]` or `tuple[i]`: the argument `i`.
   llvm::StringLiteral item = "";
-  /// The operand that the result is, unchanged (dropout when not training); null value when this call changes
-  /// it.
+  /// The operand that the result equals (dropout when not training); null if this call changes it.
   mlir::Value (*identityOf)(OperatorOp op) = nullptr;
-  /// Floating-point operations; null: one an element of the largest result.
+  /// Floating-point operations; null: one per element of the largest result.
   double (*flops)(OperatorOp op, const ExampleShapes &shapes) = nullptr;
-  /// The products of matrices that `flops` are; null or nothing: none whose shape is known.
+  /// The contraction that `flops` counts; null or nothing if there is none of known shape.
   std::optional<GemmShape> (*product)(OperatorOp op, const ExampleShapes &shapes) = nullptr;
-  /// What the backward pass keeps (Gradients.cpp sets it for all families; call backwardOf).
+  /// What the backward pass saves; set for all families by Gradients.cpp. Call backwardOf.
   SavedForBackward saved = SavedForBackward::Operands;
-  /// … and beside that, bytes; null: none.
-  int64_t (*keptBytes)(OperatorOp op, const ExampleShapes &shapes) = nullptr;
-  /// What the ranks of a tensor group do together.
+  /// Bytes saved besides that; null: none.
+  int64_t (*savedBytes)(OperatorOp op, const ExampleShapes &shapes) = nullptr;
+  /// The collective that it is.
   std::optional<CollectiveKind> collective = std::nullopt;
-  /// Bytes allocated while it runs on so many threads of a CPU beyond its results; null: none.
+  /// Bytes of workspace besides the results, on so many threads of a CPU; null: none.
   int64_t (*workspaceBytes)(OperatorOp op, const ExampleShapes &shapes, int64_t threads) = nullptr;
-  /// How dimensions relate (call dimensionRuleOf); null or nothing: every operand is needed whole.
+  /// Sharding rule; null or nothing: every operand is needed whole. Call dimensionRuleOf.
   std::optional<DimensionRule> (*dimensions)(OperatorOp op, const ExampleShapes &shapes) = nullptr;
-  /// Where positions of the dimension come from that the call joins, cuts or reorders; null or nothing: not
-  /// known.
-  std::optional<IndexMap> (*positions)(OperatorOp op, const ExampleShapes &shapes) = nullptr;
-  /// For a view: the operator that writes a changed view back into its base, as `aten.slice_scatter` for
-  /// `aten.slice` (same arguments with the new value second). Empty: no such operator; see also viewBack.
+  /// Index map of the dimension that the call concatenates, slices or reorders; null or nothing: not known.
+  /// Call indexMapOf.
+  std::optional<IndexMap> (*indexMap)(OperatorOp op, const ExampleShapes &shapes) = nullptr;
+  /// For a view: the operator that writes a changed view back into its base, such as `aten.slice_scatter` for
+  /// `aten.slice` (same arguments, with the new value second). Empty: there is none; see viewBack.
   llvm::StringLiteral scatter = "";
-  /// For a view, or a list of views, that covers its whole base: the base's new value from the view's.
+  /// For a view or a list of views that covers its whole base: makes the base's new value from the view's.
   mlir::Value (*viewBack)(OperatorOp view, mlir::Value changed, mlir::OpBuilder &builder) = nullptr;
 };
 
-/// The entry of an operator by IR name, or by its name without overload; one with isKnown = false if there is
+/// The entry of an operator, by IR name with or without overload; an entry with isKnown = false if there is
 /// none.
 const OpSemantics &semanticsOf(llvm::StringRef irName);
 
-/// The rule of one call; nothing where every operand is needed whole.
+/// The sharding rule of one call; nothing if every operand is needed whole.
 std::optional<DimensionRule> dimensionRuleOf(OperatorOp op, const ExampleShapes &shapes);
 
-/// Where one call takes the positions of a dimension from; nothing where that is not known.
+/// The index map of one call; nothing if it is not known.
 std::optional<IndexMap> indexMapOf(OperatorOp op, const ExampleShapes &shapes);
 
-/// Whether the operation prepares weights and takes nothing but parameters, constants and others of its kind:
-/// it is done once, when a plan is loaded, by each stage that needs it.
+/// True if the operation prepacks weights and takes only parameters, constants and results of such
+/// operations. It runs once, when a plan is loaded, in each stage that needs it.
 bool prepacksWeights(mlir::Operation *op);
 
-/// Whether the operation takes an item of its first operand, a list, tuple or dict.
+/// True if the operation takes an item of its first operand, a list, tuple or dict.
 bool isItemAccess(mlir::Operation *op);
 
-/// Which item of a list or tuple it takes; nothing where that is not constant or counted from the end.
+/// Index of the item that it takes; nothing if it is not constant, or counts from the end.
 std::optional<unsigned> constantItem(OperatorOp access);
 
-/// Whether two calls with the same operands may give different numbers.
+/// True if two calls with the same operands may give different results.
 bool isRandom(OperatorOp op);
 
-/// Floating-point operations of any operation, and bytes it reads and writes; zero for views, scalars and
-/// structure.
+/// Floating-point operations of any operation, and bytes that it reads and writes; zero for views, scalars
+/// and structural operations.
 struct OpWork {
   double flops = 0;
   double bytes = 0;

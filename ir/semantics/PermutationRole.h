@@ -1,20 +1,19 @@
-//===- PermutationRole.h - What operators do to sorted rows -------------*- C++ -*-===//
+//===- PermutationRole.h - Roles of operators in a token permutation -*- C++ -*-===//
 #ifndef CLEAVE_IR_SEMANTICS_PERMUTATIONROLE_H
 #define CLEAVE_IR_SEMANTICS_PERMUTATIONROLE_H
 
 namespace cleave {
 
-/// What an operator does where rows are sorted by what computes them and brought back, as a mixture of
-/// experts' are.
+/// Role of an operator in a mixture-of-experts' token permutation: rows are sorted, computed and brought
+/// back.
 enum class PermutationRole {
   None,
-  Sort,       ///< the last result says where its elements were, along `dim`; one before it is the elements
-              ///< themselves
-  Count,      ///< how many elements there are of each whole number (see countedNumbers)
-  RunningSum, ///< sums of the elements so far, along `dim`
-  Group,      ///< the rows of its first operand by groups, each up to where the operand after the second says
-  Place,      ///< writes its third operand's elements into the first, at the positions of the second
-  Quotient,   ///< its first operand divided by the second, rounded down
+  Sort,       ///< the last result holds the indices of a sort along `dim`, the result before it the elements
+  Count,      ///< number of elements equal to each integer (see countedNumbers)
+  RunningSum, ///< cumulative sum along `dim`
+  Group,      ///< grouped GEMM: operand 0 holds rows sorted by group, operand 2 the end offset of each group
+  Place,      ///< writes elements of the third operand into the first, at the indices of the second
+  Quotient,   ///< the first operand divided by the second, rounded down
 };
 
 } // namespace cleave

@@ -10,19 +10,19 @@
 
 namespace cleave {
 
-/// The table under construction; each family adds its entries.
+/// The table while it is built; each operator family adds its entries.
 class SemanticsTable {
 public:
   /// Adds `entry` for each name, marked known.
   void add(std::initializer_list<llvm::StringRef> names, OpSemantics entry);
   const OpSemantics *find(llvm::StringRef name) const;
-  /// Sets one field for each name. A name without an entry stays unknown but for that.
+  /// Sets one field for each name; a name without an entry stays unknown otherwise.
   template <typename T>
   void set(T OpSemantics::*field, T value, std::initializer_list<llvm::StringRef> names) {
     for (llvm::StringRef name : names)
       entries[name].*field = value;
   }
-  /// Sets what the backward pass of entries keeps.
+  /// Sets what the backward pass saves for each name.
   void saves(SavedForBackward saved, std::initializer_list<llvm::StringRef> names,
              int64_t (*bytes)(OperatorOp op, const ExampleShapes &shapes) = nullptr);
 
@@ -38,7 +38,7 @@ void addShapes(SemanticsTable &table);
 void addIndexing(SemanticsTable &table);
 void addScalars(SemanticsTable &table);
 void addCollectives(SemanticsTable &table);
-/// Once entries of other families are there.
+/// Must be called after the other families.
 void addAliasing(SemanticsTable &table);
 void addGradients(SemanticsTable &table);
 

@@ -1,4 +1,4 @@
-//===- ShapeOps.cpp - Views, copies and joins -----------------------------===//
+//===- ShapeOps.cpp - Views, copies and concatenations --------------------===//
 #include "ir/semantics/SemanticsTable.h"
 #include "ir/semantics/Shapes.h"
 #include "mlir/IR/Builders.h"
@@ -14,13 +14,13 @@ static std::optional<DimensionRule> regroups(OperatorOp op, const ExampleShapes 
   if (!rule)
     return std::nullopt;
   rule->operands.resize(op->getNumOperands());
-  // The operand that view_as and reshape_as take the shape from.
+  // The operand whose shape view_as and reshape_as take.
   if (op->getNumOperands() > 1 && shapes.shapeOf(op->getOperand(1)))
     rule->operands[1] = rule->results[0];
   return rule;
 }
 
-/// A part of one position would vanish where it may be dropped.
+/// A shard of size 1 would be dropped where a dimension of size 1 may be dropped.
 static std::optional<DimensionRule> squeezes(OperatorOp op, const ExampleShapes &shapes) {
   auto rule = regroups(op, shapes);
   auto from = shapes.shapeOf(op->getOperand(0));
@@ -75,7 +75,7 @@ static std::optional<DimensionRule> transposes(OperatorOp op, const ExampleShape
   return permuted(op, shapes, order);
 }
 
-/// numpy's transpose: all dimensions the other way round.
+/// numpy's transpose: all dimensions in reverse order.
 static std::optional<DimensionRule> reverses(OperatorOp op, const ExampleShapes &shapes) {
   auto from = shapes.shapeOf(op->getOperand(0));
   if (!from)
@@ -83,8 +83,8 @@ static std::optional<DimensionRule> reverses(OperatorOp op, const ExampleShapes 
   return permuted(op, shapes, llvm::to_vector(llvm::reverse(llvm::seq<int64_t>(0, from->size()))));
 }
 
-/// Operators that leave all dimensions of `shape` but those at `cut` as they are and keep the rank. All
-/// tensors among the operands have these dimensions.
+/// Operators that keep the rank and all dimensions of `shape` except for those in `cut`. All tensor operands
+/// have these dimensions.
 static std::optional<DimensionRule> cutsDims(OperatorOp op, const ExampleShapes &shapes,
                                              ArrayRef<int64_t> shape, ArrayRef<int64_t> cut) {
   DimensionRule rule;
@@ -93,7 +93,7 @@ static std::optional<DimensionRule> cutsDims(OperatorOp op, const ExampleShapes 
     result.push_back(rule.addDim(FactorKind::PassThrough, size));
   if (llvm::any_of(cut, [&](int64_t dim) { return !dimensionAt(dim, shape.size()); }))
     return std::nullopt;
-  // A cut dimension is another one in each tensor.
+  // A cut dimension is a different factor in each tensor.
   auto dimsOf = [&](ArrayRef<int64_t> sizes) {
     DimensionRule::Dims dims = result;
     for (int64_t dim : cut) {
@@ -111,24 +111,24 @@ static std::optional<DimensionRule> cutsDims(OperatorOp op, const ExampleShapes 
   return rule;
 }
 
-/// The dimension that argument `dim` names, or those of `dims`: cut, joined, or moved within.
+/// The dimension in argument `dim`, or those in `dims`: it is cut, concatenated, or reordered.
 static std::optional<DimensionRule> cutsAlong(OperatorOp op, const ExampleShapes &shapes) {
   auto to = shapes.shapeOf(op->getResult(0));
   auto dims = constantInts(op, "dims");
   if (auto dim = constantInt(op, "dim"))
     dims = SmallVector<int64_t>{*dim};
-  // Without dimensions roll works on the flattened tensor.
+  // Without dimensions, roll works on the flattened tensor.
   return to && dims && !dims->empty() ? cutsDims(op, shapes, *to, *dims) : std::nullopt;
 }
 
-/// A list of pieces along `dim`. Pieces have the dimensions of the whole but this one.
+/// A list of pieces along `dim`. Pieces have all other dimensions of the whole.
 static std::optional<DimensionRule> splitsAlong(OperatorOp op, const ExampleShapes &shapes) {
   auto from = shapes.shapeOf(op->getOperand(0));
   auto dim = constantInt(op, "dim");
   return from && dim ? cutsDims(op, shapes, *from, {*dim}) : std::nullopt;
 }
 
-/// Operators that take one position, or each, of dimension `dim` away.
+/// Operators that remove dimension `dim`, by taking one index or each.
 static std::optional<DimensionRule> drops(OperatorOp op, const ExampleShapes &shapes) {
   auto from = shapes.shapeOf(op->getOperand(0));
   auto dim = constantInt(op, "dim");
@@ -140,7 +140,7 @@ static std::optional<DimensionRule> drops(OperatorOp op, const ExampleShapes &sh
   return rule;
 }
 
-/// A new dimension at `dim`, a position an item.
+/// A new dimension at `dim`, with one index per item.
 static std::optional<DimensionRule> stacks(OperatorOp op, const ExampleShapes &shapes) {
   auto to = shapes.shapeOf(op->getResult(0));
   auto dim = constantInt(op, "dim");
@@ -159,7 +159,7 @@ static std::optional<DimensionRule> stacks(OperatorOp op, const ExampleShapes &s
   return rule;
 }
 
-/// The last dimensions, two numbers each in `pad`, are needed whole.
+/// The last dimensions, with two numbers each in `pad`, are needed whole.
 static std::optional<DimensionRule> pads(OperatorOp op, const ExampleShapes &shapes) {
   auto to = shapes.shapeOf(op->getResult(0));
   auto pad = constantInts(op, "pad");
@@ -180,7 +180,7 @@ static std::optional<DimensionRule> triangles(OperatorOp op, const ExampleShapes
   return to && to->size() >= 2 ? cutsDims(op, shapes, *to, {-2, -1}) : std::nullopt;
 }
 
-/// Each dimension is repeated as a whole: the copies are a factor of their own, outside.
+/// Each dimension is repeated as a whole: the copies are an outer factor of their own.
 static std::optional<DimensionRule> repeats(OperatorOp op, const ExampleShapes &shapes) {
   auto from = shapes.shapeOf(op->getOperand(0)), to = shapes.shapeOf(op->getResult(0));
   if (!from || !to || to->size() < from->size())
@@ -204,7 +204,7 @@ static std::optional<DimensionRule> repeats(OperatorOp op, const ExampleShapes &
   return rule;
 }
 
-/// A slice of everything passes the dimension.
+/// A slice of everything passes the dimension through.
 static std::optional<DimensionRule> slices(OperatorOp op, const ExampleShapes &shapes) {
   auto from = shapes.shapeOf(op->getOperand(0)), to = shapes.shapeOf(op->getResult(0));
   return from && to && *from == *to ? elementwiseRule(operandShapes(op, shapes), *to) : cutsAlong(op, shapes);
@@ -216,7 +216,7 @@ static std::optional<DimensionRule> broadcastsTo(OperatorOp op, const ExampleSha
     return std::nullopt;
   SmallVector<OptionalShape> operands(op->getNumOperands());
   operands[0] = from;
-  // The operand that expand_as takes the shape from.
+  // The operand whose shape expand_as takes.
   if (operands.size() > 1 && shapes.shapeOf(op->getOperand(1)) == to)
     operands[1] = to;
   return elementwiseRule(operands, *to);
@@ -224,7 +224,7 @@ static std::optional<DimensionRule> broadcastsTo(OperatorOp op, const ExampleSha
 
 static Value sameOperand(OperatorOp op) { return op->getOperand(0); }
 
-/// The operand of a cast to the dtype it has, which is returned as it is unless a copy is asked for.
+/// The operand of a cast to the dtype that it has, which returns it unchanged unless a copy is requested.
 static Value castIdentity(OperatorOp op) {
   auto from = dyn_cast<RankedTensorType>(op->getOperand(0).getType());
   Value format = op.getArgument("memory_format");
@@ -247,7 +247,7 @@ static Value again(OperatorOp view, Value changed, OpBuilder &builder) {
       ->getResult(0);
 }
 
-/// The order of dimensions that undoes a permutation; null where that is only known when running.
+/// The order of dimensions that undoes a permutation; null if it is only known at run time.
 static Value permutedBack(OperatorOp view, Value changed, OpBuilder &builder) {
   auto order = constantInts(view, "dims");
   if (!order)
@@ -260,11 +260,12 @@ static Value permutedBack(OperatorOp view, Value changed, OpBuilder &builder) {
       return {};
   Type list = ListType::get(builder.getContext(), builder.getI64Type());
   Value dims = builder.create<ConstantOp>(view->getLoc(), list, builder.getI64ArrayAttr(back));
-  return OperatorOp::create(builder, view->getLoc(), view.getName(), {changed, dims}, view->getOperand(0).getType())
+  return OperatorOp::create(builder, view->getLoc(), view.getName(), {changed, dims},
+                            view->getOperand(0).getType())
       ->getResult(0);
 }
 
-/// Views of the whole base: its size is asked of the base itself.
+/// Views of the whole base; the inverse takes the base's sizes.
 static Value reshaped(OperatorOp view, Value changed, OpBuilder &builder) {
   Value base = view->getOperand(0);
   Type sizes = ListType::get(builder.getContext(), builder.getI64Type());
@@ -280,7 +281,7 @@ static Value joinedBy(StringRef name, OperatorOp view, Value parts, OpBuilder &b
                             view->getOperand(0).getType())
       ->getResult(0);
 }
-/// Lists of views that cover the base between them.
+/// Lists of views that together cover the base.
 static Value concatenated(OperatorOp view, Value parts, OpBuilder &builder) {
   return joinedBy("aten.cat", view, parts, builder);
 }
@@ -328,8 +329,11 @@ void addShapes(SemanticsTable &table) {
                                                              .viewBack = again});
   table.add({"aten.t", "aten.numpy_T"},
             {.isView = true, .permutes = true, .dimensions = reverses, .viewBack = again});
-  table.add({"aten.permute"},
-            {.isView = true, .permutes = true, .hasTypesOfOperands = true, .dimensions = permutes, .viewBack = permutedBack});
+  table.add({"aten.permute"}, {.isView = true,
+                               .permutes = true,
+                               .hasTypesOfOperands = true,
+                               .dimensions = permutes,
+                               .viewBack = permutedBack});
   table.add({"aten.slice"}, {.isView = true,
                              .identityOf = sliceIdentity,
                              .dimensions = slices,
@@ -342,9 +346,8 @@ void addShapes(SemanticsTable &table) {
                               .rangeLength = "length",
                               .dimensions = cutsAlong,
                               .indexMap = sliceIndexMap});
-  table.add(
-      {"aten.chunk", "aten.split", "aten.split_with_sizes", "aten.tensor_split"},
-      {.isView = true, .dimensions = splitsAlong, .indexMap = splitIndexMap, .viewBack = concatenated});
+  table.add({"aten.chunk", "aten.split", "aten.split_with_sizes", "aten.tensor_split"},
+            {.isView = true, .dimensions = splitsAlong, .indexMap = splitIndexMap, .viewBack = concatenated});
   table.add({"aten.unbind"}, {.isView = true, .dimensions = drops, .viewBack = stacked});
   table.add({"aten.unfold", "aten.as_strided", "aten.view_as_real", "aten.view_as_complex"},
             {.isView = true});
@@ -352,10 +355,8 @@ void addShapes(SemanticsTable &table) {
   table.add({"aten.repeat_interleave"}, {.dimensions = cutsAlong, .indexMap = interleaveIndexMap});
   table.add({"aten.slice_scatter"}, {.dimensions = cutsAlong});
   table.add({"aten.diff"}, {.hasTypesOfOperands = true, .dimensions = cutsAlong});
-  table.add({"aten.roll"},
-            {.hasTypesOfOperands = true, .dimensions = cutsAlong, .indexMap = rollIndexMap});
-  table.add({"aten.flip"},
-            {.hasTypesOfOperands = true, .dimensions = cutsAlong, .indexMap = flipIndexMap});
+  table.add({"aten.roll"}, {.hasTypesOfOperands = true, .dimensions = cutsAlong, .indexMap = rollIndexMap});
+  table.add({"aten.flip"}, {.hasTypesOfOperands = true, .dimensions = cutsAlong, .indexMap = flipIndexMap});
   table.add({"aten.pad", "aten.constant_pad_nd", "aten.reflection_pad1d", "aten.replication_pad1d",
              "aten.reflection_pad2d"},
             {.hasTypesOfOperands = true, .dimensions = pads});

@@ -9,19 +9,18 @@ namespace cleave {
 
 using OptionalShape = std::optional<llvm::SmallVector<int64_t>>;
 
-/// The operands, where the items of a list of tensors that is made in sight stand for it.
+/// The operands, with a list of tensors made in the function replaced by its items.
 llvm::SmallVector<mlir::Value> flatOperands(OperatorOp op);
 
-/// The shape of every flat operand; nothing for those that are no tensors.
+/// By flat operand: its shape; nothing for an operand that is no tensor.
 llvm::SmallVector<OptionalShape> operandShapes(OperatorOp op, const ExampleShapes &shapes);
 llvm::SmallVector<OptionalShape> resultShapes(OperatorOp op, const ExampleShapes &shapes);
 
-/// A constant integer, bool or list argument; nothing when it is no constant or None.
+/// The value of a constant integer, bool or list argument; nothing if it is no constant or None.
 std::optional<int64_t> constantInt(OperatorOp op, llvm::StringRef argument);
 std::optional<llvm::SmallVector<int64_t>> constantInts(OperatorOp op, llvm::StringRef argument);
 
-/// The dimension that `dim` names, which counts from the end where it is negative; nothing where there is
-/// none.
+/// The dimension that `dim` names, from the end if negative; nothing if it is out of range.
 std::optional<unsigned> dimensionAt(int64_t dim, size_t rank);
 
 } // namespace cleave

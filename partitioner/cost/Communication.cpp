@@ -1,4 +1,4 @@
-//===- Communication.cpp - What split tensors cost on the way -------------===//
+//===- Communication.cpp - Costs of the collectives that sharding inserts -===//
 #include "partitioner/cost/Communication.h"
 #include "llvm/ADT/SetVector.h"
 
@@ -22,9 +22,9 @@ double Communication::secondsOf(const ShardingGroup &found) const {
   return seconds;
 }
 
-//===- The bound ----------------------------------------------------------===//
+//===- Lower bound --------------------------------------------------------===//
 
-/// Ways through one class.
+/// Finds paths through one sharding group.
 class PathFinder {
 public:
   using Collective = CommunicationBound::Collective;
@@ -33,8 +33,8 @@ public:
   CommunicationBound::Path pathFrom(TensorRef tensor);
 
 private:
-  /// On the way from a tensor, for which any would do: of a weight that is used twice the dearer. The
-  /// collective at its end, and the tensor after this one; the last one's is null.
+  /// The path from a tensor whose collective costs most, since a weight with several uses may follow any: the
+  /// collective at its end, and the next tensor on it, which is null for the last one.
   struct Step {
     double seconds = 0;
     Collective end;
@@ -48,11 +48,12 @@ private:
   const ShardingGroup &found;
   llvm::DenseSet<OpOperand *> gathers;
   llvm::DenseSet<Operation *> sums;
-  /// Where paths end.
+  /// `ends`: tensors at which paths end. `known`: steps found already.
   llvm::DenseMap<TensorRef, Step> ends, known;
 };
 
-PathFinder::PathFinder(const CommunicationBound &bound, const ShardingGroup &found) : bound(bound), found(found) {
+PathFinder::PathFinder(const CommunicationBound &bound, const ShardingGroup &found)
+    : bound(bound), found(found) {
   gathers.insert(found.gathers.begin(), found.gathers.end());
   for (OpResult sum : found.sums)
     sums.insert(sum.getOwner());
@@ -96,7 +97,7 @@ PathFinder::Step PathFinder::stepFrom(TensorRef tensor) {
 CommunicationBound::Path PathFinder::pathFrom(TensorRef tensor) {
   CommunicationBound::Path path;
   Step step = stepFrom(tensor);
-  // Nothing may be owed: a class that needs no collective is free.
+  // A sharding group without collectives is free.
   if (!step.end.first)
     return path;
   for (; step.next.value; step = stepFrom(step.next))

@@ -1,4 +1,4 @@
-//===- Communication.h - What split tensors cost on the way -----*- C++ -*-===//
+//===- Communication.h - Costs of the collectives that sharding inserts -*- C++ -*-===//
 #ifndef CLEAVE_PARTITIONER_COST_COMMUNICATION_H
 #define CLEAVE_PARTITIONER_COST_COMMUNICATION_H
 
@@ -7,7 +7,8 @@
 
 namespace cleave {
 
-/// Seconds of collectives over the ranks of a group, as the search counts them: before sums are merged.
+/// Seconds of collectives over the `ranks` ranks of one tensor-parallel group, as the sharding search counts
+/// them: before all-reduces are merged.
 class Communication {
 public:
   /// `function` must outlive it.
@@ -16,7 +17,7 @@ public:
 
   double gatherSeconds(TensorRef tensor) const { return seconds(CollectiveKind::AllGather, tensor); }
   double sumSeconds(TensorRef tensor) const { return seconds(CollectiveKind::AllReduce, tensor); }
-  /// All that the class owes.
+  /// Seconds of all collectives that the sharding group needs.
   double secondsOf(const ShardingGroup &found) const;
 
 private:
@@ -29,25 +30,26 @@ private:
   CollectiveCosts costs;
 };
 
-/// What plans owe at the least that split given weights.
+/// Lower bound of the communication of all plans that shard given weights.
 ///
-/// A split value is owed a collective sooner or later on its path from a weight: a sum or a gather that its
-/// class owes, or the gather at which a class ends early. Follow one path from each dimension of each weight,
-/// to the first collective that is owed there whatever the plan; a plan pays one of those on the way. Each
-/// collective is shared out over all weights that may come to it, by their bytes, and each weight pays the
-/// least share on its paths: no class's weights pay more together than the class owes.
+/// Every sharded value needs a collective sooner or later on its path from a weight: an all-reduce or
+/// all-gather of its sharding group, or the all-gather at which the group ends early. From each dimension of
+/// each weight, the bound follows one path up to the first collective that every plan needs there; a plan
+/// pays for at least one collective of the path. The cost of a collective is divided among all weights whose
+/// paths meet it, in proportion to their bytes, and each weight pays the smallest share on its paths. So the
+/// weights of a sharding group never pay more in total than the group needs.
 class CommunicationBound {
 public:
-  /// Both must outlive it.
+  /// \param function, cost  must outlive the object.
   CommunicationBound(const ShardingPropagation &function, const Communication &cost)
       : function(function), cost(cost) {}
 
-  /// A path from each of `weights` that the class splits.
+  /// Records a path from each of `weights`, which the sharding group shards.
   void add(const ShardingGroup &found, llvm::ArrayRef<TensorRef> weights);
   double leastSeconds(llvm::ArrayRef<TensorRef> split) const;
 
 private:
-  /// A value, and 1 where it is summed, 0 where it is gathered.
+  /// A value, and 1 for its all-reduce or 0 for its all-gather.
   using Collective = std::pair<mlir::Value, unsigned>;
   using Path = llvm::SmallVector<Collective>;
   friend class PathFinder;

@@ -14,7 +14,7 @@ namespace cleave {
 /// Buffers up to this size (tables of positions, frequencies) do not keep an operation from being recomputed.
 static constexpr int64_t kSmallWeightBytes = 64 << 10;
 
-/// As machine files call it; of others that have no tables, nothing.
+/// The dtype's name in machine files; empty for a dtype without tables.
 static StringRef dtypeOf(OperatorOp op) {
   auto type =
       op->getNumResults() ? dyn_cast<RankedTensorType>(op->getResult(0).getType()) : RankedTensorType();
@@ -35,7 +35,7 @@ double kernelSeconds(const Kernel &kernel, const DeviceSpec &device) {
     if (auto table = rates.products.find({shape->kind, dtypeOf(kernel.op).str()});
         table != rates.products.end()) {
       flopsPerSecond = table->second.at({shape->count, shape->rows, shape->columns, shape->depth});
-      // Memory had its part in what was measured, among the sizes that were.
+      // A measured rate includes the effect of memory, if the table covers the sizes.
       if (table->second.isMeasured() &&
           table->second.covers({shape->count, shape->rows, shape->columns, shape->depth}))
         return work.flops / flopsPerSecond;
@@ -74,13 +74,13 @@ double operationSeconds(Operation *op, const ExampleShapes &shapes, const Device
         {call, workOf(op, shapes), semantics.product ? semantics.product(call, shapes) : std::nullopt},
         group);
   const unsigned ranks = tensorRanksOf(op->getParentOfType<func::FuncOp>());
-  // Of an exchange of parts for parts, a rank has neither before nor afterwards the whole.
+  // In an all-to-all, a rank never has the whole tensor, neither before nor afterwards.
   const double whole = double(std::max(shapes.bytesOf(op->getOperand(0)), shapes.bytesOf(op->getResult(0)))) *
                        (*semantics.collective == CollectiveKind::AllToAll ? ranks : 1);
   return seconds + group.collectives.seconds(*semantics.collective, whole, ranks);
 }
 
-/// Operations that every stage makes for itself at no cost; not a list that somebody changes.
+/// Operations that every stage repeats at no cost; not a list that is changed later.
 static bool isGlue(Operation *op) {
   return (isa<ParamOp, ConstantOp, PerRankOp, FirstRankOp, SizeOp, ListOp, TupleOp, DictOp>(op) &&
           isMemoryEffectFree(op)) ||
@@ -92,11 +92,11 @@ static bool isSendable(Type type) {
   return isTensorLike(type) || type.isIntOrFloat() || isa<NumberType>(type);
 }
 
-/// What operations cost at the traced sizes, whatever the number of stages.
+/// Costs of operations at the example sizes, whatever the number of stages.
 struct ModelGraphs::Costs {
-  /// On one kind of group.
+  /// Costs on one kind of device group.
   struct OfKind {
-    /// How many operations' cones take at most so much.
+    /// Number of operations whose cones take at most `limit` seconds.
     size_t countBelow(double limit) const {
       return llvm::count_if(cones, [&](auto &cone) { return cone.second <= limit; });
     }
@@ -126,22 +126,22 @@ ModelGraphs::Costs::Costs(func::FuncOp function, ArrayRef<DeviceGroup> groups)
 namespace {
 class GraphBuilder {
 public:
-  /// \param limits  by kind of group: seconds up to which a cone is cheap.
+  /// \param limits  by kind of device group: limit of the seconds of a cheap cone.
   GraphBuilder(const ModelGraphs::Costs &costs, ArrayRef<double> limits)
       : function(costs.function), shapes(costs.shapes), costs(costs), limits(limits) {}
 
   ModelGraph build();
 
 private:
-  /// On all kinds of groups.
+  /// True if the operation is cheap on all kinds of device groups.
   bool isCheap(Operation *op) const {
     return llvm::all_of(llvm::zip(costs.kinds, limits),
                         [&](auto kind) { return std::get<0>(kind).cones.lookup(op) <= std::get<1>(kind); });
   }
   void makeNodes();
   void connect();
-  /// The values of nodes or arguments behind `value`, through glue and cheap operations; weights go to
-  /// `weights`.
+  /// Collects the values of nodes or arguments behind `value`, through glue and cheap operations, and the
+  /// weights.
   void sourcesOf(Value value, llvm::SetVector<Value> &sources, llvm::SetVector<uint32_t> &weights,
                  llvm::DenseSet<Value> &seen);
   uint32_t weightOf(ParamOp param);
@@ -165,16 +165,16 @@ uint32_t GraphBuilder::weightOf(ParamOp param) {
   return entry->second;
 }
 
-/// Seconds to make the operation's results from the request's inputs; infinite where that must not be done
-/// twice.
+/// Seconds of an operation's cone: all that it computes from the request's inputs. Infinite if the cone must
+/// not be repeated.
 double ModelGraphs::Costs::coneSeconds(Operation *op, const OfKind &kind) const {
   constexpr double kNever = std::numeric_limits<double>::infinity();
   if (auto param = dyn_cast<ParamOp>(op))
     return shapes.bytesOf(param) <= kSmallWeightBytes ? 0 : kNever;
-  // What cannot be priced is not cheap.
+  // An operation without a price is not cheap.
   bool isPriced = llvm::none_of(op->getResultTypes(),
                                 [](Type type) { return isTensorLike(type) && !isa<RankedTensorType>(type); });
-  // One stage has a state.
+  // A state is in one stage only.
   bool isRepeatable = isMemoryEffectFree(op) && op->getNumRegions() == 0 && isPriced && !isa<StateOp>(op);
   double cone = isRepeatable ? kind.seconds.lookup(op) : kNever;
   for (Value operand : op->getOperands())
@@ -191,8 +191,8 @@ void GraphBuilder::makeNodes() {
       position[&op] = ops.size();
       ops.push_back(&op);
     }
-  // joined[i]: operation i goes with the one before it, since a value that cannot be sent connects their
-  // range, or since they lie between a state and its update.
+  // joined[i]: operation i is in one node with the operation before it, because a value that cannot be sent
+  // connects their range, or because they are between a state and its update.
   std::vector<bool> joined(ops.size() + 1, false);
   auto join = [&](size_t a, size_t b) {
     std::fill(joined.begin() + std::min(a, b) + 1, joined.begin() + std::max(a, b) + 1, true);
@@ -233,7 +233,7 @@ int64_t bytesSent(Value value, const ExampleShapes &shapes) {
   return std::max<int64_t>(shapes.bytesOf(value), 8);
 }
 
-/// `aten.linear at lm_head`; of what no module holds, the operator alone.
+/// `aten.linear at lm_head`; the operator alone if it is in no module.
 static std::string labelOf(Operation *op) {
   StringRef name = op->getName().getStringRef(), path = modulePath(op);
   return path.empty() ? name.str() : (name + " at " + path).str();
@@ -319,7 +319,7 @@ const ModelGraph &ModelGraphs::of(uint32_t stages) {
   for (const Costs::OfKind &kind : costs->kinds)
     limits.push_back(kind.total / stages / 100);
   const ModelGraph &graph = graphBelow(limits);
-  // A model of nothing but cheap operations is still work for somebody.
+  // A model of cheap operations only still needs nodes.
   return graph.nodes.size() < stages ? graphBelow(std::vector<double>(limits.size(), kNothing)) : graph;
 }
 

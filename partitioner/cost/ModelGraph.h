@@ -15,65 +15,67 @@ namespace cleave {
 
 /// A function's operations as nodes of a StageGraph, in program order.
 ///
-/// Not in the graph, since every stage makes its own: parameters, constants, sizes, lists and tuples made in
-/// sight, and *cheap* operations, whose whole computation from the request's inputs and small buffers costs
-/// less than a hundredth of a stage (masks, positions, scalar arithmetic). Operations that a value other than
-/// a tensor or scalar connects are one node, and so are those between a state and its update.
+/// Some operations are not in the graph, since every stage repeats them: parameters, constants, sizes, lists
+/// and tuples made in the function, and *cheap* operations (masks, positions, scalar arithmetic). An
+/// operation is cheap if its whole computation from the request's inputs and small buffers costs less than a
+/// hundredth of a stage. Operations connected by a value that is neither tensor nor scalar are one node; so
+/// are the operations between a state and its update.
 struct ModelGraph {
   StageGraph graph;
   /// Operations of each node, in program order.
   std::vector<std::vector<mlir::Operation *>> nodes;
-  /// What `graph.values` are.
+  /// By index into `graph.values`: the value in the IR.
   std::vector<mlir::Value> values;
-  /// Names of `graph.weightBytes`.
+  /// By index into `graph.weightBytes`: the weight's name.
   std::vector<std::string> weightNames;
 
-  /// The same graph with other seconds of operations, on each kind of group, and bytes of values.
+  /// The same graph with other prices: seconds of an operation on each kind of device group, bytes of a
+  /// value.
   StageGraph pricedBy(llvm::function_ref<double(mlir::Operation *, uint32_t kind)> seconds,
                       llvm::function_ref<int64_t(mlir::Value)> bytes) const;
 };
 
-/// \param kinds  the groups that operations are priced on. What is not cheap on one of them is a node.
+/// \param kinds  the kinds of device groups that operations are priced on. An operation is a node unless it
+/// is cheap on all of them.
 ModelGraph buildModelGraph(mlir::func::FuncOp function, llvm::ArrayRef<DeviceGroup> kinds, uint32_t stages);
 
-/// The graphs of one function for any numbers of stages. They differ in what is cheap alone, and mostly not
-/// in that.
+/// The graphs of one function for different numbers of stages. Two graphs differ only if different operations
+/// are cheap, so most numbers of stages share one.
 class ModelGraphs {
 public:
-  /// \param kinds  the groups that operations are priced on.
+  /// \param kinds  the kinds of device groups that operations are priced on.
   ModelGraphs(mlir::func::FuncOp function, llvm::ArrayRef<DeviceGroup> kinds);
   ~ModelGraphs();
-  /// Lives as long as this.
+  /// The graph for so many stages; it lives as long as this object.
   const ModelGraph &of(uint32_t stages);
   struct Costs;
 
 private:
   std::unique_ptr<Costs> costs;
-  /// By how many operations are cheap enough, on each kind of group.
+  /// By the number of cheap operations on each kind of device group.
   std::map<std::vector<size_t>, ModelGraph> graphs;
 };
 
-/// What an operator's kernel, or one of its backward pass, does.
+/// The work of an operator's kernel in the forward pass, or of one of its backward kernels.
 struct Kernel {
   OperatorOp op;
   OpWork work;
-  /// The products that `work.flops` are.
+  /// The matrix products that `work.flops` counts; nothing where the kernel is no contraction.
   std::optional<GemmShape> product;
 };
 
-/// Its work at the rate that was measured for its shape, or by the roofline of Williams et al. 2009,
-/// max(flops / peak, bytes / bandwidth).
+/// Seconds of the kernel's work, without launch: at the rate measured for its shape, else by the roofline
+/// max(flops / peak, bytes / bandwidth) (Williams et al. 2009).
 double kernelSeconds(const Kernel &kernel, const DeviceSpec &device);
 
-/// A fixed cost of calling it, and its work (kernelSeconds), on the device of the group that is slowest at
-/// it.
+/// Seconds of a call on the slowest device of the group: a fixed launch cost plus kernelSeconds.
 double callSeconds(const Kernel &kernel, const DeviceGroup &group);
 
-/// Seconds of one operation: of its kernel (callSeconds), or what the group's tensor groups take for a
-/// collective.
+/// Seconds of one operation: callSeconds of its kernel, or the time of a collective in the group's slowest
+/// tensor-parallel group.
 double operationSeconds(mlir::Operation *op, const ExampleShapes &shapes, const DeviceGroup &group);
 
-/// Of a value that one stage sends another.
+/// Bytes of a value that one stage sends to another.
 int64_t bytesSent(mlir::Value value, const ExampleShapes &shapes);
 
 } // namespace cleave

@@ -1,4 +1,4 @@
-//===- TrainingCosts.cpp - What a training step takes ---------------------===//
+//===- TrainingCosts.cpp - Costs of a training step -----------------------===//
 #include "partitioner/cost/TrainingCosts.h"
 #include "ir/semantics/Backward.h"
 #include "ir/semantics/Shapes.h"
@@ -12,7 +12,7 @@ using namespace mlir;
 
 namespace cleave {
 
-/// As PyTorch's DDP has it.
+/// As in PyTorch's DDP.
 static constexpr int64_t kBucketBytes = 25 << 20;
 
 TrainingCosts::TrainingCosts(func::FuncOp function, const ExampleShapes &microbatch, const DeviceGroup &group,
@@ -32,7 +32,7 @@ static std::optional<CollectiveKind> collectiveOf(Operation *op) {
   return call ? semanticsOf(call.getName()).collective : std::nullopt;
 }
 
-//===- Tensor ranks -------------------------------------------------------===//
+//===- Tensor-parallel ranks ----------------------------------------------===//
 
 void TrainingCosts::findSplit() {
   function.walk<WalkOrder::PreOrder>([&](Operation *op) {
@@ -48,8 +48,8 @@ void TrainingCosts::findSplit() {
   });
 }
 
-/// What is whole on all ranks, and read by each for its part of the work, gets a part of its gradient from
-/// each.
+/// A value that all ranks hold whole, and that each reads for its part of the work, gets a partial gradient
+/// from each.
 void TrainingCosts::findSumsOfGradients() {
   llvm::DenseSet<Value> known;
   function.walk([&](Operation *op) {
@@ -64,7 +64,7 @@ void TrainingCosts::findSumsOfGradients() {
   });
 }
 
-/// The part of its work that a rank does.
+/// Fraction of the operation's work that one rank does.
 double TrainingCosts::shareOf(Operation *op) const {
   auto isShared = [&](Value result) { return isWhole(result); };
   const bool isParted = options.sequenceParallel && isa<OperatorOp>(op) && !collectiveOf(op) &&
@@ -82,10 +82,9 @@ int64_t TrainingCosts::sentBytes(Value value) const {
   return isWhole(value) ? llvm::divideCeil(bytes, ranks) : bytes;
 }
 
-//===- What is made anew --------------------------------------------------===//
+//===- Recomputation ------------------------------------------------------===//
 
-/// `h` and `h.3` of `h.3.mlp`: the list of modules and the item of it that are outermost; empty where there
-/// are none.
+/// `h` and `h.3` for `h.3.mlp`: the outermost module list and its item; empty if there is none.
 static std::pair<StringRef, StringRef> itemOf(StringRef path) {
   for (size_t begin = 0; begin < path.size();) {
     const size_t end = std::min(path.find('.', begin), path.size());
@@ -116,14 +115,14 @@ static bool isContraction(Operation *op) {
   return call && semanticsOf(call.getName()).isContraction;
 }
 
-/// Of two values that are both of the request.
+/// A contraction of two values that both depend on the request.
 static bool isInnerProduct(Operation *op, const GradientFlow &flow) {
   return isContraction(op) && flow.passes(op) &&
          llvm::count_if(op->getOperands(), [&](Value operand) { return flow.isOfRequest(operand); }) > 1 &&
          llvm::none_of(op->getOperands(), [&](Value operand) { return flow.isWeight(operand); });
 }
 
-/// Marks what lies between the value and products of no weight.
+/// Marks operations between the value and contractions without weights.
 bool TrainingCosts::leadsToCore(Value value, Segment core, llvm::DenseSet<Operation *> &seen) {
   Operation *op = value.getDefiningOp();
   if (!op || !isa<OperatorOp>(op) || collectiveOf(op))
@@ -150,7 +149,7 @@ void TrainingCosts::findCores() {
     llvm::DenseSet<Operation *> seen;
     for (Value operand : op->getOperands())
       leads |= leadsToCore(operand, core, seen);
-    // As Megatron-LM has it, the second product is made again, too.
+    // As in Megatron-LM, the second contraction is recomputed, too.
     if (leads)
       again[op] = core++;
   });
@@ -175,7 +174,7 @@ double TrainingCosts::allReduceSeconds(int64_t bytes) const {
 double TrainingCosts::forwardSeconds(Operation *op) const {
   const double all = operationSeconds(op, shapes, group);
   if (auto kind = collectiveOf(op)) {
-    // A loss is made where the results are.
+    // The loss is computed where the results are, so they are not gathered.
     auto isReturn = [](Operation *user) { return isa<func::ReturnOp>(user); };
     if (*kind == CollectiveKind::AllGather && llvm::all_of(op->getUsers(), isReturn))
       return 0;
@@ -185,7 +184,7 @@ double TrainingCosts::forwardSeconds(Operation *op) const {
   return launch + (all - launch) * shareOf(op);
 }
 
-/// Between tensor ranks, for gradients.
+/// Seconds of the collectives among tensor-parallel ranks for gradients.
 double TrainingCosts::exchangeSeconds(Operation *op) const {
   double seconds = 0;
   if (auto values = owed.find(op); values != owed.end())
@@ -194,7 +193,7 @@ double TrainingCosts::exchangeSeconds(Operation *op) const {
   auto kind = collectiveOf(op);
   if (!kind || !flow.passes(op))
     return seconds;
-  // The gradient of a part is gathered, that of a sum or a whole is there.
+  // The gradient of a shard is all-gathered; that of a sum or of a whole value is present.
   const int64_t bytes = std::max(shapes.bytesOf(op->getOperand(0)), shapes.bytesOf(op->getResult(0)));
   const CollectiveCosts &costs = group.collectives;
   if (*kind == CollectiveKind::ReduceScatter)
@@ -204,8 +203,8 @@ double TrainingCosts::exchangeSeconds(Operation *op) const {
   return seconds;
 }
 
-/// Of the gradients that a value gets from its users: two are read and one is written, for each but the
-/// first.
+/// Seconds to add the gradients that a value gets from its users: for each but the first, two are read and
+/// one is written.
 double TrainingCosts::sumSeconds(Operation *op) const {
   auto call = dyn_cast<OperatorOp>(op);
   double seconds = 0;
@@ -255,7 +254,7 @@ double TrainingCosts::seconds(Operation *op) const {
 
 //===- Memory -------------------------------------------------------------===//
 
-/// What the backward pass of a call reads, as far as it is no weight.
+/// Adds what the backward pass of a call reads, except for weights.
 void TrainingCosts::hold(Operation *op, Holdings &holdings) const {
   auto call = dyn_cast<OperatorOp>(op);
   if (!call)
@@ -280,7 +279,7 @@ void TrainingCosts::hold(Operation *op, Holdings &holdings) const {
     holdings.keptExtra += extra;
 }
 
-/// What a block is made anew from.
+/// Adds the inputs from which a block is recomputed.
 void TrainingCosts::holdEntering(Operation *op, Holdings &holdings) const {
   auto segment = segmentOf(op);
   if (options.recompute != Recompute::Full || !segment)
@@ -293,7 +292,7 @@ void TrainingCosts::holdEntering(Operation *op, Holdings &holdings) const {
   }
 }
 
-/// \param moved  what the update reads and writes.
+/// \param moved  adds the bytes that the optimizer step reads and writes.
 void TrainingCosts::addWeight(Value value, TrainingStageCost &cost, double &moved) const {
   const int64_t bytes = shapes.bytesOf(value), elements = shapes.elementsOf(value);
   cost.stateBytes += bytes;
@@ -309,9 +308,9 @@ void TrainingCosts::addWeight(Value value, TrainingStageCost &cost, double &move
   moved += double(elements) * (isNarrow ? OptimizerBytes::kNarrowMoves : OptimizerBytes::kWideMoves);
 }
 
-/// Each weight that the operations read, through what depends on weights alone.
-/// \returns the bytes of gradients by the operation that reads their weights first, of which they are there
-/// last.
+/// Adds all weights that the operations read, directly or through values that depend on weights alone.
+/// \returns bytes of gradients by the operation that reads their weights first, after whose backward pass
+/// they are complete.
 std::vector<int64_t> TrainingCosts::addWeights(ArrayRef<Operation *> ops, TrainingStageCost &cost) const {
   llvm::DenseSet<Value> known;
   std::vector<int64_t> gradients;
@@ -372,7 +371,7 @@ TrainingStageCost TrainingCosts::stage(ArrayRef<Operation *> ops) const {
   const size_t last = llvm::find_if(gradients, [](int64_t bytes) { return bytes > 0; }) - gradients.begin();
   for (size_t op = ops.size(); op-- > last;) {
     bucket.bytes += gradients[op];
-    // By what is summed in another order than above.
+    // Clamped, since the sum above adds in another order.
     bucket.inputGradientLeft = std::max(0.0, bucket.inputGradientLeft - secondsOfOps[op].inputGradient);
     bucket.weightGradientLeft = std::max(0.0, bucket.weightGradientLeft - secondsOfOps[op].weightGradient);
     if (bucket.bytes < kBucketBytes && op > last)

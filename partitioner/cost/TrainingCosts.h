@@ -1,4 +1,4 @@
-//===- TrainingCosts.h - What a training step takes -------------*- C++ -*-===//
+//===- TrainingCosts.h - Costs of a training step ---------------*- C++ -*-===//
 #ifndef CLEAVE_PARTITIONER_COST_TRAININGCOSTS_H
 #define CLEAVE_PARTITIONER_COST_TRAININGCOSTS_H
 
@@ -10,86 +10,92 @@
 
 namespace cleave {
 
-/// What the backward pass makes anew instead of keeping it.
+/// Activation recomputation: which activations the backward pass recomputes instead of saving them.
 enum class Recompute {
   None,
-  /// What lies between two products neither of which takes a weight: attention's scores (Korthikanti et al.
-  /// 2022).
+  /// Activations between two matrix products neither of which takes a weight, such as attention scores
+  /// (Korthikanti et al. 2022).
   Selective,
-  /// All of each item of a list of modules (`transformer.h.3`): what enters it is kept (Chen et al. 2016).
+  /// All activations inside each item of a module list (`transformer.h.3`); only the item's inputs are saved
+  /// (Chen et al. 2016).
   Full,
 };
 
 struct TrainingOptions {
   Recompute recompute = Recompute::None;
-  /// Values that all tensor ranks would have whole are held, and worked on, in one part a rank (Korthikanti
-  /// et al. 2022): a sum over ranks becomes a reduce-scatter there and an all-gather where the whole is read.
-  /// The all-gather of what the backward pass reads is behind a product, as it is there.
+  /// Sequence parallelism (Korthikanti et al. 2022): values that every tensor-parallel rank would hold whole
+  /// are sharded over the ranks instead, and so is the work on them. An all-reduce becomes a reduce-scatter,
+  /// plus an all-gather where the whole value is read. The all-gather for the backward pass overlaps with a
+  /// matrix product, as in that paper.
   bool sequenceParallel = false;
   bool operator==(const TrainingOptions &) const = default;
 };
 
-/// Gradients that are summed over pipelines side by side at a time.
+/// A bucket of gradients that data-parallel ranks reduce together.
 struct GradientBucket {
   int64_t bytes = 0;
-  /// What the stage's passes still take when the last of them is there.
+  /// Seconds that the stage's passes still take once the bucket's last gradient is computed.
   double inputGradientLeft = 0, weightGradientLeft = 0;
 };
 
-/// What a stage takes for one micro-batch, and holds.
+/// Costs of a stage: seconds for one micro-batch, and bytes.
 struct TrainingStageCost {
   double forward = 0, inputGradient = 0, weightGradient = 0;
-  /// Once a step: the optimizer's.
+  /// Seconds of the optimizer step, once per training step.
   double update = 0;
-  /// From a micro-batch's forward to its backward pass. A storage counts once, weights do not.
+  /// Bytes saved from a micro-batch's forward pass to its backward pass. Each storage counts once; weights do
+  /// not count.
   int64_t savedBytes = 0;
-  /// What the backward pass of one micro-batch has made anew at a time: a device has it once.
+  /// Peak bytes recomputed in the backward pass of one micro-batch; a device holds them once.
   int64_t recomputedBytes = 0;
-  /// Weights, gradients and the optimizer's in all; and each, of the weights that are trained.
+  /// `stateBytes`: all weights, gradients and optimizer state. The others: their parts, of trained weights
+  /// only.
   int64_t stateBytes = 0, weightBytes = 0, gradientBytes = 0, optimizerBytes = 0;
-  /// Beside that, what pipelines side by side have before it is in parts, or together again.
+  /// Bytes beside `stateBytes` that data-parallel ranks hold before values are scattered or after they are
+  /// gathered.
   int64_t bufferBytes = 0;
-  /// `weightBytes` by item of a list of modules, in the order of the forward pass.
+  /// `weightBytes` by item of the module list, in the order of the forward pass.
   std::vector<int64_t> itemBytes = {};
-  /// `gradientBytes`, in the order of the backward pass. As PyTorch's DDP has them (Li et al. 2020): full
-  /// with 25 MB.
+  /// `gradientBytes` by bucket, in the order of the backward pass. A bucket is full at 25 MB, as in PyTorch's
+  /// DDP (Li et al. 2020).
   std::vector<GradientBucket> buckets = {};
 };
 
-/// What Adam in mixed precision holds and moves, as Megatron-LM has it.
+/// Bytes that Adam in mixed precision holds and moves per parameter, as in Megatron-LM.
 struct OptimizerBytes {
-  /// Beside the weights themselves: of weights narrower than float32 a gradient and a copy in float32 and two
-  /// moments, of others a gradient and two moments.
+  /// Bytes held beside the weight. A weight narrower than float32 has a float32 gradient, a float32 copy and
+  /// two moments; a float32 weight has a gradient and two moments.
   static constexpr int64_t kGradient = 4, kNarrowState = kGradient + 4 + 8, kWideState = kGradient + 8;
-  /// Read or written a parameter: gradients are unscaled (8), measured (4), clipped (8) and cleared (4); Adam
-  /// reads gradient, weight and moments and writes all but the gradient (28), and narrow weights are made of
-  /// the copy (6).
+  /// Bytes read or written by the optimizer step. Gradients are unscaled (8), their norm is computed (4),
+  /// they are clipped (8) and cleared (4). Adam reads gradient, weight and moments and writes all but the
+  /// gradient (28); narrow weights are cast from the float32 copy (6).
   static constexpr int64_t kNarrowMoves = 8 + 4 + 8 + 4 + 28 + 6, kWideMoves = 4 + 8 + 4 + 28;
 };
 
-/// The costs of training a function: one program of a tensor rank, collectives included, or a whole model.
+/// Costs of training a function: the program of one tensor-parallel rank with its collectives, or a whole
+/// model.
 class TrainingCosts {
 public:
-  /// \param microbatch  the sizes of one micro-batch.
-  /// \param group       where it runs; must outlive this.
+  /// \param microbatch  example shapes of one micro-batch.
+  /// \param group       devices that run the function; must outlive the object.
   TrainingCosts(mlir::func::FuncOp function, const ExampleShapes &microbatch, const DeviceGroup &group,
                 const TrainingOptions &options);
 
-  /// Forward and backward pass of one operation, for the cut.
+  /// Seconds of the forward and backward pass of one operation, as the stage cutter counts them.
   double seconds(mlir::Operation *op) const;
-  /// \param ops  the operations that one stage does, in program order.
+  /// \param ops  the operations of one stage, in program order.
   TrainingStageCost stage(llvm::ArrayRef<mlir::Operation *> ops) const;
-  /// What the rank holds of a value of one micro-batch, and sends of it to another stage: where all tensor
-  /// ranks have it whole, each sends a part, which the receivers gather (Narayanan et al. 2021).
+  /// Bytes that one rank sends to another stage of a value of one micro-batch. Where all tensor-parallel
+  /// ranks hold the value whole, each sends a part, and the receivers all-gather it (Narayanan et al. 2021).
   int64_t sentBytes(mlir::Value value) const;
 
 private:
-  /// Operations whose results the backward pass makes anew together.
+  /// Operations whose results the backward pass recomputes together.
   using Segment = unsigned;
   struct Seconds {
     double forward = 0, inputGradient = 0, weightGradient = 0;
   };
-  /// What stages keep while they are gone through.
+  /// Bytes held by a stage, collected operation by operation.
   struct Holdings {
     llvm::MapVector<mlir::Value, int64_t> kept;
     llvm::MapVector<std::pair<Segment, mlir::Value>, int64_t> recomputed;
@@ -125,11 +131,12 @@ private:
   TrainingOptions options;
   unsigned ranks;
   GradientFlow flow;
-  /// Values that differ between the ranks of a tensor group.
+  /// Values that differ between the ranks of a tensor-parallel group.
   llvm::DenseSet<mlir::Value> split;
-  /// Storages whose gradients the ranks sum, by the operation that reads them first.
+  /// By the first operation that reads them: storages whose gradients the ranks all-reduce.
   llvm::DenseMap<mlir::Operation *, llvm::SmallVector<mlir::Value, 1>> owed;
-  /// Operations that a backward pass does again, and those of them whose results it keeps not before.
+  /// `again`: operations that the backward pass repeats. `dropped`: those whose results are not saved before
+  /// it.
   llvm::DenseMap<mlir::Operation *, Segment> again, dropped;
 };
 

@@ -1,4 +1,4 @@
-//===- CutCache.cpp - Cuts of one graph ------------------------------------===//
+//===- CutCache.cpp - Cached cuts of one graph ----------------------------===//
 #include "partitioner/cutting/CutCache.h"
 #include "partitioner/machine/Failure.h"
 #include "llvm/ADT/STLExtras.h"
@@ -12,7 +12,7 @@ static bool haveOneLimit(const CutRequest &request) {
 }
 
 bool CutCache::Found::answers(const CutRequest &other) const {
-  if (isLuck || request.stages.size() != other.stages.size())
+  if (wasInterrupted || request.stages.size() != other.stages.size())
     return false;
   if (request == other)
     return true;
@@ -26,14 +26,14 @@ bool CutCache::Found::answers(const CutRequest &other) const {
 }
 
 llvm::Expected<const StageCut *> CutCache::cut(llvm::function_ref<const StageGraph &()> graph,
-                                                const CutRequest &request) {
+                                               const CutRequest &request) {
   auto known = llvm::find_if(all, [&](const Found &one) { return one.answers(request); });
   if (known == all.end()) {
     known = all.insert(all.end(), {request, {}, ""});
     if (auto error = cutStages(graph(), request).moveInto(known->cut))
       known->failure = toString(std::move(error));
-    // Along program order nothing is interrupted.
-    known->isLuck = known->failure.empty() ? known->cut.end == SearchEnd::Interrupted
+    // A search along program order cannot be interrupted.
+    known->wasInterrupted = known->failure.empty() ? known->cut.end == SearchEnd::Interrupted
                                            : request.limits.downsets > 0 && CancellationScope::isRequested();
   }
   if (!known->failure.empty())

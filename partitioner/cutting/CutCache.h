@@ -1,4 +1,4 @@
-//===- CutCache.h - Cuts of one graph ---------------------------*- C++ -*-===//
+//===- CutCache.h - Cached cuts of one graph --------------------*- C++ -*-===//
 #ifndef CLEAVE_PARTITIONER_CUTTING_CUTCACHE_H
 #define CLEAVE_PARTITIONER_CUTTING_CUTCACHE_H
 
@@ -8,11 +8,11 @@
 
 namespace cleave {
 
-/// Cuts of one graph, each sought once.
+/// Cuts of one graph; each request is searched once.
 class CutCache {
 public:
-  /// What `cutStages` gives, which lives as long as this.
-  /// \param graph  gives the same each time; asked for where the cut is not known.
+  /// The result of `cutStages`. The cut lives as long as the cache.
+  /// \param graph  gives the same graph on every call; called only for a request that is not cached.
   llvm::Expected<const StageCut *> cut(llvm::function_ref<const StageGraph &()> graph,
                                        const CutRequest &request);
   llvm::Expected<const StageCut *> cut(const StageGraph &graph, const CutRequest &request) {
@@ -23,10 +23,10 @@ private:
   struct Found {
     CutRequest request;
     StageCut cut;
-    /// Why there is none; empty where there is one.
+    /// Why no cut was found; empty if one was.
     std::string failure;
-    /// It was interrupted.
-    bool isLuck = false;
+    /// The search was interrupted, so that its result depends on timing.
+    bool wasInterrupted = false;
     bool answers(const CutRequest &other) const;
   };
   std::list<Found> all;

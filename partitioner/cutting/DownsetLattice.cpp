@@ -11,14 +11,15 @@ namespace cleave {
 /// Bytes of downsets and steps while they are enumerated.
 static constexpr uint64_t kMostBytes = 512ull << 20;
 
-/// Breadth first, so that subsets come first. A downset is a row of bits, found again by its hash.
+/// Enumerates downsets breadth first, so that subsets come first. A downset is a row of bits, found by its
+/// hash.
 class DownsetEnumeration {
 public:
   DownsetEnumeration(const GroupGraph &graph, uint64_t most)
       : graph(graph), words((graph.groups.size() + 63) / 64), most(most), known(16, Hash{this}, Equal{this}) {
   }
 
-  /// False when there is too much.
+  /// False if there are too many.
   bool run();
   /// Fills in `later`.
   void link();
@@ -43,10 +44,10 @@ private:
   bool contains(uint32_t downset, uint32_t group) const {
     return row(downset)[group / 64] >> (group % 64) & 1;
   }
-  /// The downset with `group` as well; a new one gets the next number.
+  /// The downset with `group` added; a new one gets the next number.
   uint32_t grow(uint32_t downset, uint32_t group);
-  /// What may be added to `target`, which is `from` and `added`: what could be before, and what `added` has
-  /// made ready.
+  /// Adds steps from `target`, which is `from` with `added`: the groups that could be added before, and those
+  /// that `added` has made ready.
   void addSteps(uint32_t target, uint32_t from, uint32_t added);
 
   const GroupGraph &graph;
@@ -129,7 +130,7 @@ DownsetLattice DownsetLattice::chain(llvm::ArrayRef<uint32_t> order) {
   lattice.firstSteps = {0};
   lattice.down.push_back({});
   for (uint32_t position = 0; position < order.size(); ++position) {
-    // Steps of a chain are the next ones, whichever group they add.
+    // Steps of a chain link to the next one, whichever group it adds.
     lattice.allSteps.push_back({order[position], position + 1, position + 1});
     lattice.down.push_back({order[position], position});
     lattice.firstSteps.push_back(position + 1);

@@ -10,39 +10,40 @@
 
 namespace cleave {
 
-/// Downsets (ideals): sets of groups that hold every predecessor of what they hold. Number 0 is the empty
-/// one, the last is everything, and a set's number is larger than those of its subsets.
+/// The lattice of downsets (order ideals): sets of groups that contain all predecessors of their groups.
+/// Downset 0 is empty, the last one holds all groups, and the number of a downset is larger than the numbers
+/// of its subsets.
 class DownsetLattice {
 public:
-  /// From one downset to the next larger ones.
+  /// A step from a downset to a larger one with one group more.
   struct Step {
-    /// What is added.
+    /// The group that the step adds.
     uint32_t group;
     uint32_t target;
-    /// The first of the target's steps that adds a later group, as an index into `steps`.
+    /// Index into `steps` of the target's first step that adds a later group than this one.
     uint32_t later = 0;
   };
 
-  /// All downsets, or nothing when there are more than `most` or they take too much memory.
+  /// All downsets; nothing if there are more than `most`, or they take too much memory.
   static std::optional<DownsetLattice> all(const GroupGraph &graph, uint64_t most);
-  /// Only the beginnings of `order`, which has each group once and is topological.
+  /// Only the prefixes of `order`, a topological order of all groups.
   static DownsetLattice chain(llvm::ArrayRef<uint32_t> order);
 
   uint32_t size() const { return firstSteps.size() - 1; }
-  /// All steps, by where they start, then by group.
+  /// All steps, sorted by the downset that they start from, then by group.
   llvm::ArrayRef<Step> steps() const { return allSteps; }
-  /// The index of the first step from `downset`; they go to that of the next one.
+  /// Index of the first step from `downset`; its last one stands before the first step of `downset + 1`.
   uint32_t firstStep(uint32_t downset) const { return firstSteps[downset]; }
-  /// Each but the last one has one step.
+  /// True if every downset but the last one has exactly one step.
   bool isChain() const { return allSteps.size() + 1 == size(); }
-  /// A subset by one step, in `target`, and what it lacks; not of the empty downset.
+  /// For a downset that is not empty: a subset with one group less, in `target`, and the group that it lacks.
   Step below(uint32_t downset) const { return down[downset]; }
 
 private:
   friend class DownsetEnumeration;
   DownsetLattice() = default;
   std::vector<Step> allSteps;
-  /// One more than there are downsets.
+  /// By downset, and one past the last: firstStep.
   std::vector<uint32_t> firstSteps;
   std::vector<Step> down;
 };

@@ -8,7 +8,7 @@
 namespace cleave {
 
 static constexpr double kNever = std::numeric_limits<double>::infinity();
-/// Work of a few milliseconds.
+/// Work of a few milliseconds between polls of CancellationScope.
 static constexpr uint64_t kBetweenQuestions = 1 << 18;
 
 SharedWork::SharedWork(const GroupGraph &graph) {
@@ -34,7 +34,7 @@ double SharedWork::rateFrom(const DeviceRow &devices, size_t first) const {
   return rate;
 }
 
-/// By the group alone: on the fastest device that takes it.
+/// Lower bound from the group alone: its time on the fastest device that takes it.
 static double leastTime(const GroupGraph::Group &group, const DeviceRow &devices) {
   double least = devices.cpus > 0 ? group.cpuLatency : kNever;
   for (const DeviceRow::Accelerator &accelerator : devices.accelerators)
@@ -112,7 +112,7 @@ void DownsetSearch::collectStates(uint32_t downset) {
   states.clear();
   mostLeft = mostRoom = 0;
   const uint32_t accelerators = devices.accelerators.size();
-  // By CPUs: the least with at most that many, and fewer accelerators.
+  // By CPUs: the smallest value with at most that many, and fewer accelerators.
   std::vector<double> leastBefore(devices.cpus + 1, kNever);
   for (uint32_t used = 0; used <= accelerators; ++used) {
     double leastHere = kNever;
@@ -133,7 +133,8 @@ void DownsetSearch::collectStates(uint32_t downset) {
   }
 }
 
-/// From the downset that was settled last, by way of what both have below them: numbers of subsets are lower.
+/// Goes from the downset settled last to the new one, through their common subset; subsets have lower
+/// numbers.
 void DownsetSearch::settle(uint32_t downset) {
   uint32_t added = downset;
   while (added != settled) {
@@ -195,7 +196,7 @@ double DownsetSearch::loadOf(const State &state, double sent) const {
 }
 
 bool DownsetSearch::fits() const {
-  // Where some state has a next device, the first one has.
+  // If any state has a next device, the first one does.
   if (isUniform)
     return loadWithin(mostRoom, states.front(), /*sent=*/0) < bound * kRounding;
   return llvm::any_of(states, [&](const State &state) {
@@ -232,7 +233,7 @@ void DownsetSearch::relaxAlike(uint32_t start, uint32_t target, double load) {
   const size_t first = stateOf(target, 0, 0);
   for (const State &state : states) {
     const uint32_t used = state.accelerators + 1;
-    // Ever more are used, and less is left to do with the others.
+    // Later states use more devices, so the others can do less of the work left.
     if (used >= capacities.size() || left > capacities[used])
       return;
     const double value = isSum ? state.least + more : std::max(state.least, load);
@@ -280,7 +281,7 @@ bool DownsetSearch::add(const DownsetLattice::Step &step, uint32_t start) {
   return true;
 }
 
-/// Where each downset has one step, as far as something may hold what is added.
+/// The walk if each downset has one step, as long as some device may hold the contents.
 void DownsetSearch::walkChain(uint32_t start) {
   const uint32_t segment = graph.groups[lattice.steps()[start].group].segment;
   uint32_t at = start;
@@ -291,14 +292,14 @@ void DownsetSearch::walkChain(uint32_t start) {
     leave(lattice.steps()[--at].group);
 }
 
-/// Depth first through all that lies above `start`. What is inside is put back as it was when the walk turns,
-/// so that rounding does not pile up.
+/// Depth-first walk through all downsets above `start`. Going back restores saved contents, so that rounding
+/// errors do not accumulate.
 void DownsetSearch::walk(uint32_t start) {
   here = {};
   others.assign(graph.kinds() - 1, 0);
   if (lattice.isChain())
     return walkChain(start);
-  // Steps into another one end at its first downset, where the segment is left whole.
+  // A step into another segment ends at that segment's first downset, with this segment complete.
   const uint32_t segment = graph.groups[lattice.steps()[lattice.firstStep(start)].group].segment;
   stack.push_back({lattice.firstStep(start), lattice.firstStep(start + 1), 0, {}});
   othersBefore = others;
@@ -327,13 +328,13 @@ DevicesFound DownsetSearch::trace() const {
   DevicesFound found;
   found.maxLoad = bound;
   found.deviceOf.resize(graph.groups.size());
-  // From the last device to the first.
+  // Walks from the last device to the first.
   const size_t row = devices.statesOf(1);
   size_t state = bestState;
   for (uint32_t downset = lattice.size() - 1; downset != 0;) {
     const uint32_t start = from[state] / 2;
     const bool isCpu = from[state] % 2;
-    // `start` has parts of its own below other parts of `downset`.
+    // `start` may reach the common subset by other groups than `downset` does.
     std::vector<int> member(graph.groups.size(), 0);
     for (uint32_t at = downset; at != 0; at = lattice.below(at).target)
       ++member[lattice.below(at).group];
@@ -360,7 +361,7 @@ std::optional<DevicesFound> DownsetSearch::solve(Aim nextAim, double below) {
   if (work == 0)
     return std::nullopt;
   aim = nextAim;
-  // Finite, for it is multiplied with what may be 0.
+  // Finite, since it is multiplied with values that may be 0.
   setBound(std::min(below, std::numeric_limits<double>::max()));
   best = aim == Aim::Fastest ? bound : kNever;
   hasFound = false;
@@ -384,7 +385,7 @@ std::optional<DevicesFound> DownsetSearch::run(double bound, uint64_t &workLeft,
   mayEndEarly = endsEarly;
   auto found = solve(Aim::Fastest, bound);
   if (found && devices.isPipeline)
-    // Above 0, for loads of 0 are below it.
+    // Above 0, since loads of 0 must be below it.
     if (auto even = solve(Aim::MostEven, std::nextafter(found->maxLoad * kRounding, kNever)))
       found->deviceOf = std::move(even->deviceOf);
   workLeft = work;

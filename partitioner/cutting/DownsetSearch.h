@@ -11,43 +11,43 @@
 
 namespace cleave {
 
-/// Devices, each of which completes a downset: accelerators in this order, CPUs anywhere between them.
+/// Devices in a row, each of which completes a downset: accelerators in this order, CPUs anywhere.
 struct DeviceRow {
   struct Accelerator {
-    /// With rounding: sizes are compared with it as they are.
+    /// Limit of the sum of sizes, rounding included: sums are compared with it as they are.
     double sizeLimit = std::numeric_limits<double>::infinity();
-    /// What its load grows by besides latencies: for one of cost of nets that groups before it share, the
-    /// same for nets of its own that groups after it share, and once if there are any that groups before it
-    /// share.
+    /// Load of an accelerator besides the latencies of its groups. `perReceived`, `perSent`: load added per
+    /// unit of net cost received from devices before it, or sent to devices after it. `toReceive`: load added
+    /// once if anything is received.
     double perReceived = 1, perSent = 1, toReceive = 0;
-    /// Of those that groups have latencies on.
+    /// Index of its kind, as in GroupGraph::Group::latencyOn.
     uint32_t kind = 0;
     bool operator==(const Accelerator &) const = default;
   };
   std::vector<Accelerator> accelerators;
   uint32_t cpus = 0;
-  /// Whether each device has groups, and among placements of the same maxLoad the most even is best. If not,
-  /// accelerators are all alike and may be left out.
+  /// True: each device must have groups, and ties in maxLoad go to the most even placement. False: all
+  /// accelerators are alike and may stay empty.
   bool isPipeline = false;
-  /// Told of all sizes that are compared with limits, where accelerators have one in common; may be null.
+  /// Records the sizes compared with limits, if all accelerators have one limit in common; may be null.
   LimitRange *seen = nullptr;
 
-  /// Of the dynamic program.
+  /// Number of states of the dynamic program.
   uint64_t statesOf(uint64_t downsets) const { return downsets * (accelerators.size() + 1) * (cpus + 1); }
 };
 
-/// Latencies on accelerators of several kinds as one amount of work, of which an accelerator does in one of
-/// load at most its kind's rate, whatever groups it has. Any positive rates make that so, as a group's work
-/// is the least over kinds of rate times latency; these are in inverse proportion to what all groups take on
-/// each kind, so that where kinds differ by a factor they lose nothing. Of one kind work is latency, and the
-/// rate 1.
+/// Latencies on several kinds of accelerators as one amount of work: an accelerator of load L does at most L
+/// times its kind's rate, whatever groups it has. The work of a group is its minimum over the kinds of rate
+/// times latency. Any positive rates would do; these are in inverse proportion to the total latency of all
+/// groups on each kind, which is exact where kinds differ by a constant factor. For one kind, work is latency
+/// and the rate 1.
 class SharedWork {
 public:
   explicit SharedWork(const GroupGraph &graph);
 
-  /// A group that no accelerator takes, has none.
+  /// Work of a group; 0 if no accelerator supports it.
   double of(const GroupGraph::Group &group) const;
-  /// What the accelerators from `first` on do in one of load.
+  /// Work that the accelerators from `first` on do per unit of load.
   double rateFrom(const DeviceRow &devices, size_t first) const;
 
 private:
@@ -56,51 +56,51 @@ private:
 };
 
 struct DevicesFound {
-  /// By group: its device's place in the row.
+  /// By group: index of its device in the row.
   std::vector<uint32_t> deviceOf;
   /// By device.
   std::vector<bool> isCpu;
   double maxLoad = 0;
 };
 
-/// Of any contiguous placement's largest load: no group is faster than on its fastest device, and all devices
-/// together do all the work, where a second of a CPU saves accelerators `exchange` seconds at most. Infinite
-/// where some group fits no device.
+/// Lower bound of the maxLoad of every contiguous placement. No group is faster than on its fastest device,
+/// and all devices together do all the work, where each second of a CPU replaces at most `exchange` seconds
+/// of accelerators. Infinite if some group fits no device.
 double lowerBoundOf(const GroupGraph &graph, const DeviceRow &devices);
 
-/// The best placement among those whose devices, one after the other, complete downsets of `lattice`.
+/// Finds the best placement among those whose devices, one after the other, complete downsets of `lattice`.
 ///
-/// least(I, a, c), the least maximum for the groups of downset I on a accelerators and c CPUs, is the minimum
-/// over the downsets I' below I of max(least(I', a - 1, c), load(I \ I')), and the same with a CPU. Every I'
-/// is extended to all I above it by walking up, compute, size and what crosses its boundary kept up to date
-/// group by group. Not entered: what is full, has the maximum known already by compute and what it can no
-/// more take back of communication, or leaves more than the devices left can do under that maximum.
+/// least(I, a, c) is the smallest maximum load for the groups of downset I on a accelerators and c CPUs. It
+/// is the minimum over the downsets I' below I of max(least(I', a - 1, c), load(I \ I')), and the same with a
+/// CPU. From every I' the search walks up to all I above it, and updates compute, size and net costs group by
+/// group. It prunes a downset whose size exceeds the limit, whose load without further sends already reaches
+/// the best maximum, or that leaves more work than the remaining devices can do under that maximum.
 class DownsetSearch {
 public:
   DownsetSearch(const GroupGraph &graph, const DeviceRow &devices, const DownsetLattice &lattice);
 
-  /// The best placement with a maxLoad below `bound`; nothing when there is none. Of a pipeline, the one of
-  /// the least sum of squared loads; among equals, that whose last device begins first, then that before it.
-  /// \param workLeft  what may be done (SearchLimits::work); lowered by what was, 0 when that ended the
+  /// The best placement with a maxLoad below `bound`, if there is one. For a pipeline, the one with the
+  /// smallest sum of squared loads; ties go to the one whose last device begins first.
+  /// \param workLeft     budget of work (SearchLimits::work), reduced by what was done; 0 if it ended the
   /// search.
-  /// \param mayEndEarly  as CancellationScope says; then nothing is left of the work.
+  /// \param mayEndEarly  obey CancellationScope; the remaining work is then 0.
   std::optional<DevicesFound> run(double bound, uint64_t &workLeft, bool mayEndEarly = false);
 
 private:
   enum class Aim { Fastest, MostEven };
-  /// What one device would run, from the downset that the walk began at to where it is.
+  /// Contents of one device during a walk: the groups added since the downset that the walk began at.
   struct Inside {
     double accelerator = 0, cpu = 0, size = 0;
-    /// Costs of nets that groups in the downset below share, and of those that only groups above do.
+    /// Cost of nets that groups in the downset below share, and of nets that only groups above share.
     double received = 0, sent = 0;
     bool isSupported = true;
   };
   struct Frame {
-    /// Steps still to take, and the group that the last one added.
+    /// Steps still to take, and the group that the last step added.
     uint32_t nextStep, endStep, added;
     Inside before;
   };
-  /// Devices used by a downset, with the least value for it.
+  /// Numbers of devices that a downset uses, and the best value for them.
   struct State {
     uint32_t accelerators, cpus;
     double least;
@@ -111,33 +111,33 @@ private:
   }
   void spend(uint64_t amount);
   std::optional<DevicesFound> solve(Aim aim, double below);
-  /// Lowers or raises the bound.
+  /// Sets the pruning bound and the capacities that follow from it.
   void setBound(double below);
-  /// Work that devices still do under the bound, where so many are used.
+  /// Work that the remaining devices can do under the bound, if so many are used.
   double capacity(uint32_t accelerators, uint32_t cpus) const {
     return capacities[accelerators * (devices.cpus + 1) + cpus];
   }
   void collectStates(uint32_t downset);
-  /// Lets `done` count the groups of `downset`.
+  /// Updates `done` to count the groups of `downset`.
   void settle(uint32_t downset);
-  /// Of the state's next accelerator with what is here, if it sends `sent`; infinite if it does not take it.
+  /// Load of the state's next accelerator with `here` if it sends `sent`; infinite if it cannot hold it.
   double loadOf(const State &state, double sent) const;
-  /// … had it this limit.
+  /// loadOf as if the accelerator had this size limit.
   double loadWithin(double limit, const State &state, double sent) const;
-  /// Whether some state's next device may hold it, or it with more.
+  /// True if the next device of some state may hold the contents, perhaps with more groups.
   bool fits() const;
-  /// What is inside takes on an accelerator of this kind.
+  /// Latency of the contents on an accelerator of this kind.
   double latencyOn(uint32_t kind) const { return kind == 0 ? here.accelerator : others[kind - 1]; }
   void enter(uint32_t group);
   void leave(uint32_t group);
-  /// Takes back what was added since the last Frame was made or begun.
+  /// Restores the contents that were saved when the last Frame was made.
   void restore(const Inside &before);
-  /// The step's group to what is inside, from `start` on; false where no device may hold that.
+  /// Adds the group of the step to the contents of a walk from `start`; false if no device may hold them.
   bool add(const DownsetLattice::Step &step, uint32_t start);
   void walk(uint32_t start);
   void walkChain(uint32_t start);
   void relax(uint32_t start, uint32_t target);
-  /// Of next devices that differ in limits alone, to which this is the load.
+  /// relax for a row whose next devices differ only in their limits, so that `load` is the same for all.
   void relaxAlike(uint32_t start, uint32_t target, double load);
   void offer(uint32_t target, const State &from, bool isCpu, double load, uint32_t start);
   DevicesFound trace() const;
@@ -145,53 +145,53 @@ private:
   const GroupGraph &graph;
   const DeviceRow devices;
   const DownsetLattice &lattice;
-  /// Accelerators that differ in limits alone, and no CPUs.
+  /// True if accelerators differ only in their limits and there are no CPUs.
   const bool isUniform;
   const SharedWork shared;
-  /// Most accelerator latency that a CPU takes away for one of its own.
+  /// Most accelerator work that one second of a CPU replaces.
   double exchange = 0;
-  /// By downset: work of what is not in it.
+  /// By downset: work of the groups that are not in it.
   std::vector<double> remaining;
-  /// By accelerators used: `rateFrom` it.
+  /// By number of accelerators used: rateFrom that accelerator.
   std::vector<double> rates;
-  /// By accelerators used, then CPUs.
+  /// By number of accelerators used, then CPUs used: see capacity.
   std::vector<double> capacities;
   Aim aim = Aim::Fastest;
-  /// Loads, and values of everything, are to be below these, which are one if the aim is the fastest.
+  /// Limits of a device's load and of a placement's value. Equal while the aim is Fastest.
   double bound = 0, best = 0;
-  /// By state.
+  /// By state: its smallest value so far.
   std::vector<double> least;
-  /// The downset before the state's last device, twice; plus 1 for a CPU.
+  /// By state: twice the downset before its last device, plus 1 if that is a CPU.
   std::vector<uint64_t> from;
   size_t bestState = 0;
   bool hasFound = false;
   uint64_t work = 0;
   bool mayEndEarly = false;
-  /// What may be done before CancellationScope is asked again.
+  /// Work left until CancellationScope is asked again.
   uint64_t untilAsked = 0;
-  /// Of the downset that is walked from: those that no other with as few devices is as good as.
+  /// States of the downset that the walk began at, without dominated ones.
   std::vector<State> states;
-  /// Of these states' next devices, at most: work that one may leave undone, and its limit.
+  /// Maximum over these states: work left after their next device, and that device's size limit.
   double mostLeft = 0, mostRoom = 0;
-  /// By net: groups inside, and in the downset below.
+  /// By net: number of its groups in the contents, and in the downset below.
   std::vector<uint32_t> inside, done;
   uint32_t settled = 0;
   Inside here;
-  /// `here.accelerator` on the second kind and on, and what these were before each frame.
+  /// Latency of the contents on the second and further kinds, and its values saved for each frame.
   std::vector<double> others, othersBefore;
   std::vector<Frame> stack;
 };
 
-/// What a search came to.
+/// Result of a search.
 struct SearchOutcome {
   std::optional<DevicesFound> found;
   SearchEnd end = SearchEnd::Complete;
-  /// 0 where they were too many.
+  /// 0 if there were too many to list.
   uint64_t downsets = 0;
 };
 
-/// The best placement with a maxLoad below `bound`.
-/// \param work  lowered by what was done.
+/// Finds the best placement with a maxLoad below `bound`.
+/// \param work  remaining budget of work; reduced by the work that was done.
 SearchOutcome searchAll(const GroupGraph &graph, const DeviceRow &devices, double bound,
                         uint64_t mostDownsets, uint64_t &work);
 

@@ -18,7 +18,7 @@ static std::vector<uint32_t> countPredecessors(const GroupGraph &graph) {
   return counts;
 }
 
-/// Groups are ready in the order in which what precedes them was; `contract` numbers them depth first.
+/// Groups become ready in the order of their predecessors; `contract` numbers groups depth first.
 static std::vector<uint32_t> breadthFirst(const GroupGraph &graph) {
   std::vector<uint32_t> order, waitsFor = countPredecessors(graph);
   for (uint32_t group = 0; group < waitsFor.size(); ++group)
@@ -31,7 +31,7 @@ static std::vector<uint32_t> breadthFirst(const GroupGraph &graph) {
   return order;
 }
 
-/// The largest ready group that fits in what is left of an accelerator, or the largest of all on a new one.
+/// Takes the largest ready group that fits the rest of an accelerator, or the largest of all on a new one.
 static std::vector<uint32_t> largestFirst(const GroupGraph &graph, double sizeLimit) {
   // Sizes are negative, so that large ones come first.
   std::set<std::pair<double, uint32_t>> ready;
@@ -75,8 +75,8 @@ static double maxLoadOf(const GroupGraph &graph, const DevicesFound &found) {
   return *llvm::max_element(loads);
 }
 
-/// Devices filled one after the other, accelerators first, each with what comes next in `order` while it has
-/// room and its compute is at most `bound`. Nothing when something is left over.
+/// Fills devices one after the other, accelerators first, with the next groups of `order` while they fit and
+/// the compute is at most `bound`. Nothing if groups are left over.
 static std::optional<DevicesFound> fill(const GroupGraph &graph, const DeviceRow &devices,
                                         const std::vector<uint32_t> &order, double bound) {
   DevicesFound found;
@@ -108,8 +108,8 @@ static std::optional<DevicesFound> fill(const GroupGraph &graph, const DeviceRow
   return found;
 }
 
-/// Most graphs balance well, so that loads far above the lower bound need no look; but communication or room
-/// may decide.
+/// Most graphs balance well, so loads far above the lower bound are rarely worth a try, unless communication
+/// or memory decides.
 static std::vector<double> boundsFrom(double lowerBound) {
   return {1.2 * lowerBound, 2 * lowerBound, 16 * lowerBound, kNever};
 }

@@ -6,17 +6,17 @@
 
 namespace cleave {
 
-/// The best placement along `order`, which has each group once and is topological, if its maxLoad is below
-/// `bound`; as far as `work` goes, which is lowered by what was done.
-/// \param mayEndEarly  as CancellationScope says; then nothing is left of the work.
+/// The best placement along `order`, a topological order of all groups, if its maxLoad is below `bound`.
+/// \param work         remaining budget of work (SearchLimits::work); reduced by the work that was done.
+/// \param mayEndEarly  obey CancellationScope; the remaining work is then 0.
 std::optional<DevicesFound> searchAlong(llvm::ArrayRef<uint32_t> order, const GroupGraph &graph,
                                         const DeviceRow &devices, double lowerBound, double bound,
                                         uint64_t &work, bool mayEndEarly = false);
 
-/// A placement along a linear order: depth first, breadth first, or by what fills accelerators. The best of
-/// these as far as `work` goes, which is lowered by what was done, or as CancellationScope says; whatever is
-/// left of it, there is one where there are CPUs, or where accelerators filled in one of these orders hold
-/// everything.
+/// The best placement along a few linear orders: depth first, breadth first, and one that fills accelerators.
+/// Ends when `work` is used up or CancellationScope asks for it. A placement is always found if there are
+/// CPUs, or if accelerators filled along one of these orders hold all groups.
+/// \param work  remaining budget of work; reduced by the work that was done.
 std::optional<DevicesFound> linearise(const GroupGraph &graph, const DeviceRow &devices, double lowerBound,
                                       uint64_t &work);
 

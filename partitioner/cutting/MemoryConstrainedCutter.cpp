@@ -1,22 +1,23 @@
-//===- MemoryConstrainedCutter.cpp - Cuts for devices with little memory ---------------===//
+//===- MemoryConstrainedCutter.cpp - Cuts under memory budgets ------------===//
 #include "partitioner/cutting/MemoryConstrainedCutter.h"
 #include "llvm/ADT/STLExtras.h"
 #include <algorithm>
 
 namespace cleave {
 
-/// More than any device has, and small enough to be added up.
+/// More than any device has, and small enough to be summed.
 static constexpr int64_t kLargestBudget = int64_t(1) << 60;
 
-/// What each stage may hold of weights where all else that its rank holds stays as it is.
-std::vector<int64_t> MemoryConstrainedCutter::weightBudgets(const StageCut &cut, llvm::ArrayRef<RankMemory> held,
-                                                MemoryBudgetsRef budgets) const {
+/// By stage: limit of its weights if everything else on its rank stays as it is.
+std::vector<int64_t> MemoryConstrainedCutter::weightBudgets(const StageCut &cut,
+                                                            llvm::ArrayRef<RankMemory> held,
+                                                            MemoryBudgetsRef budgets) const {
   std::vector<int64_t> limits;
   for (auto [stage, own] : llvm::enumerate(cut.weightBytes)) {
     const RankMemory &rank = held[stage % budgets.size()];
     const int64_t room = budgets[stage % budgets.size()].value_or(kLargestBudget);
     const int64_t forWeights = std::max<int64_t>(room - rank.others, 0);
-    // Stages of one rank give up, or gain, together.
+    // Stages of one rank shrink or grow in proportion.
     if (forWeights >= rank.weights)
       limits.push_back(own + (forWeights - rank.weights));
     else
@@ -25,7 +26,7 @@ std::vector<int64_t> MemoryConstrainedCutter::weightBudgets(const StageCut &cut,
   return limits;
 }
 
-/// For weights at most.
+/// By stage: the budget of its rank, as a limit of weights.
 std::vector<int64_t> MemoryConstrainedCutter::budgetsOfStages(MemoryBudgetsRef budgets) const {
   std::vector<int64_t> limits;
   for (size_t stage = 0; stage < request.stages.size(); ++stage)
@@ -34,7 +35,7 @@ std::vector<int64_t> MemoryConstrainedCutter::budgetsOfStages(MemoryBudgetsRef b
 }
 
 MemoryConstrainedCutter::Fitted MemoryConstrainedCutter::fit(MemoryBudgetsRef budgets) const {
-  // Limits follow what the last cut holds; once that has not helped they only fall, so that there is an end.
+  // Limits follow what the last cut holds. After a few cuts they may only fall, so that the loop ends.
   constexpr int kMostCuts = 10, kFree = 4;
   Fitted result;
   std::vector<int64_t> next = budgetsOfStages(budgets);
@@ -61,8 +62,9 @@ MemoryConstrainedCutter::Fitted MemoryConstrainedCutter::fit(MemoryBudgetsRef bu
   return result;
 }
 
-MemoryConstrainedCutter::Fitted MemoryConstrainedCutter::exactWithin(MemoryBudgetsRef budgets, std::vector<int64_t> weightLimits,
-                                           uint64_t steps) const {
+MemoryConstrainedCutter::Fitted MemoryConstrainedCutter::exactWithin(MemoryBudgetsRef budgets,
+                                                                     std::vector<int64_t> weightLimits,
+                                                                     uint64_t steps) const {
   CutRequest exact = request;
   exact.limits = {exactLimits.downsets, steps};
   for (auto [stage, limit] : llvm::zip(exact.stages, weightLimits))
@@ -83,7 +85,7 @@ MemoryConstrainedCutter::Fitted MemoryConstrainedCutter::fitInAnyOrder(MemoryBud
   return fitted.cut ? std::move(fitted) : exactWithin(budgets, budgetsOfStages(budgets), exactLimits.work);
 }
 
-/// Of the rank that has least; nothing where none is limited.
+/// The smallest budget; nothing if no rank is limited.
 static std::optional<int64_t> leastOf(MemoryBudgetsRef budgets) {
   std::optional<int64_t> least;
   for (const auto &room : budgets)
@@ -97,7 +99,7 @@ bool mayFit(const CutMemory &memory, const ModelGraph &model, MemoryBudgetsRef b
   return !least || memory.least(model, budgets) <= *least;
 }
 
-/// With none where there is least.
+/// The budgets, with 0 for the ranks of the smallest budget.
 MemoryBudgets MemoryConstrainedCutter::othersBudgets() const {
   const std::optional<int64_t> least = leastOf(budgets);
   MemoryBudgets others = budgets;
@@ -118,7 +120,7 @@ std::optional<MemoryConstrainedCutter::Least> MemoryConstrainedCutter::leastBudg
   constexpr int64_t kParts = 256;
   constexpr int kMostExact = 16;
   const MemoryBudgets others = othersBudgets();
-  // With what ranks hold that have too little.
+  // The bytes held by the ranks of the smallest budget.
   auto heldBy = [&](Fitted fitted) {
     const auto most = shortageOf(memory.of(model, fitted.cut->stageOf, budgets.size()), others);
     return Least{most ? most->bytes : 0, std::move(fitted)};

@@ -1,4 +1,4 @@
-//===- MemoryConstrainedCutter.h - Cuts for devices with little memory -------*- C++ -*-===//
+//===- MemoryConstrainedCutter.h - Cuts under memory budgets ----*- C++ -*-===//
 #ifndef CLEAVE_PARTITIONER_CUTTING_MEMORYCONSTRAINEDCUTTER_H
 #define CLEAVE_PARTITIONER_CUTTING_MEMORYCONSTRAINEDCUTTER_H
 
@@ -7,23 +7,23 @@
 
 namespace cleave {
 
-/// Cuts along program order alone: exact cuts of hundreds of operators take a second each.
+/// Limits for cuts along program order only, since an exact cut of hundreds of operators takes a second.
 inline constexpr SearchLimits kProgramOrder{/*downsets=*/0, /*work=*/0};
 
-/// … and of exact cuts within limits that differ from stage to stage: a search sees little then that it need
-/// not follow.
+/// Work budget of an exact cut under weight limits that differ from stage to stage. Such limits prune most of
+/// the search.
 inline constexpr uint64_t kStepsWithin = 10'000'000;
 
-/// False: no cut has room.
+/// False if no cut can fit the budgets.
 bool mayFit(const CutMemory &memory, const ModelGraph &model, MemoryBudgetsRef budgets);
 
-/// Cuts along program order whose ranks have room for what they hold.
+/// Finds cuts along program order whose ranks fit their memory budgets.
 class MemoryConstrainedCutter {
 public:
-  /// All must outlive it.
-  /// \param request  limits of weights are left out.
-  /// \param budgets    of ranks, among which stages are dealt out in turn.
-  /// \param cuts     of the model's graph.
+  /// \param model, memory, cuts  must outlive the object.
+  /// \param request  its weight limits are ignored.
+  /// \param budgets  by rank; stage s is on rank s mod ranks.
+  /// \param cuts     cache of cuts of the model's graph.
   MemoryConstrainedCutter(const ModelGraph &model, CutRequest request, MemoryBudgets budgets,
                           const CutMemory &memory, CutCache &cuts)
       : model(model), memory(memory), cuts(cuts), exactLimits(request.limits), request(std::move(request)),
@@ -32,32 +32,33 @@ public:
   }
 
   struct Fitted {
-    /// By stage: with these, and so many steps, the cut is this one.
+    /// By stage. A search with these weight limits, and `steps` of work, gives this cut.
     std::vector<int64_t> weightLimits;
-    /// None: along program order.
+    /// 0 for a cut along program order.
     uint64_t steps = 0;
-    /// One of the known cuts. Null where none was found; the limits are then the last that were tried.
+    /// Owned by the cache. Null if no cut was found; the limits are then the last ones tried.
     const StageCut *cut = nullptr;
   };
-  /// The fastest cut first; where ranks have no room for what they hold of it, the fastest one whose weights
-  /// leave room for what is beside them in the one before, and so on.
+  /// Tries the fastest cut first. Where ranks exceed their budgets, tries the fastest cut whose weights leave
+  /// room for the other memory of the cut before, and so on.
   Fitted fit() const { return fit(budgets); }
 
-  /// A cut, and what the devices hold of it that have least.
+  /// A cut, and the bytes that the devices with the smallest budget hold under it.
   struct Least {
     int64_t bytes;
     Fitted fitted;
   };
-  /// The one for which these devices need least memory, beside the others with what they have: by bisection
-  /// to a 256th, as if there were one for all larger memories, too, and from there on as long as a byte less
-  /// has one, exact cuts among them. Nothing where no memory is enough. What these devices have is no matter.
+  /// The cut for which the devices with the smallest budget need least memory, while all other devices keep
+  /// their budgets. Found by bisection to a relative precision of 1/256, which assumes that every larger
+  /// budget has a cut, too; then improved byte by byte, also with exact cuts, as long as a smaller one is
+  /// found. Nothing if no budget is enough. The present budget of these devices is ignored.
   std::optional<Least> leastBudget() const;
-  /// Of that at the least, as far as it can be told without a cut.
+  /// Lower bound of leastBudget's bytes that needs no cut.
   int64_t leastBound() const { return memory.least(model, othersBudgets()); }
 
 private:
   Fitted fit(MemoryBudgetsRef budgets) const;
-  /// … or the exact cut within the limits that were tried last, or with room for weights alone.
+  /// fit, then an exact cut within the limits that were tried last, then one limited by weights alone.
   Fitted fitInAnyOrder(MemoryBudgetsRef budgets) const;
   Fitted exactWithin(MemoryBudgetsRef budgets, std::vector<int64_t> weightLimits, uint64_t steps) const;
   std::vector<int64_t> budgetsOfStages(MemoryBudgetsRef budgets) const;

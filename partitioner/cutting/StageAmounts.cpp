@@ -32,7 +32,7 @@ std::vector<int64_t> mostAlive(const StageGraph &graph, llvm::ArrayRef<uint32_t>
       lastUse[stageOf[consumer]] = std::max(lastUse[stageOf[consumer]], consumer);
     const uint32_t maker = stageOf[value.producer];
     begins[value.producer] += value.bytes;
-    // What another stage uses stays until it is sent.
+    // A value that another stage uses stays until the end, since it must be sent.
     if (lastUse.size() == 1 && lastUse.count(maker))
       ends[lastUse[maker]] += value.bytes;
     for (auto [stage, last] : lastUse)

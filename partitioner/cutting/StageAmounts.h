@@ -8,18 +8,18 @@
 
 namespace cleave {
 
-/// The values that stages give each other, those of one rank left out.
+/// Bytes that stages send to each other; transfers within one rank are left out.
 std::vector<TransferSize> transfersOf(const StageGraph &graph, llvm::ArrayRef<uint32_t> stageOf,
                                       uint32_t ranks);
 
-/// Per stage: the most bytes of values that live at once in program order, each from its maker, or the begin
-/// of the stage, to its last use, or the end.
+/// By stage: peak bytes of values alive in program order. A value lives from its producer, or the begin of
+/// the stage, to its last use, or the end of the stage if another stage uses it.
 std::vector<int64_t> mostAlive(const StageGraph &graph, llvm::ArrayRef<uint32_t> stageOf, uint32_t stages);
 
-/// Per rank, the weights of its stages, each once.
+/// By rank: bytes of the weights of its stages, each weight once.
 std::vector<int64_t> weightsOf(const StageGraph &graph, llvm::ArrayRef<uint32_t> stageOf, uint32_t ranks);
 
-/// Seconds of the longest chain of operations that wait for each other, each where it is fastest.
+/// Seconds of the critical path, with each operation on its fastest kind of device.
 double longestChain(const StageGraph &graph);
 
 } // namespace cleave

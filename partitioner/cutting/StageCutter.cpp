@@ -19,7 +19,7 @@ namespace cleave {
 
 static constexpr double kNever = std::numeric_limits<double>::infinity();
 static constexpr int64_t kNoLimit = std::numeric_limits<int64_t>::max();
-/// What nodes that stay together may take of a balanced stage, from one search to the next.
+/// Shares of a balanced stage that a merged group may take, from one search to the next.
 static constexpr double kCoarseShares[] = {1.0 / 2, 1.0 / 8, 1.0 / 32, 1.0 / 128};
 
 double StageCut::slowest() const { return *std::max_element(seconds.begin(), seconds.end()); }
@@ -28,7 +28,7 @@ double StageCut::mean() const {
   return std::accumulate(seconds.begin(), seconds.end(), 0.0) / static_cast<double>(seconds.size());
 }
 
-/// Where segments of program order end that no stage has nodes of two of: at fixed starts, and at the end.
+/// Ends of the segments of program order that no stage crosses: at fixed starts, and at the end.
 static std::vector<uint32_t> segmentEnds(const StageGraph &graph, const CutRequest &request) {
   std::vector<uint32_t> ends;
   for (uint32_t start : request.stageStarts) {
@@ -46,7 +46,7 @@ static std::vector<uint32_t> numbersBelow(uint32_t count) {
   return numbers;
 }
 
-/// All of a segment precedes the node that begins the next one, and that precedes all else there.
+/// All nodes of a segment precede the first node of the next one, which precedes all other nodes there.
 static void addSegments(llvm::ArrayRef<uint32_t> ends, GroupGraph &graph) {
   uint32_t start = 0;
   for (auto [segment, end] : llvm::enumerate(ends)) {
@@ -61,7 +61,7 @@ static void addSegments(llvm::ArrayRef<uint32_t> ends, GroupGraph &graph) {
   }
 }
 
-/// A group a node, in program order; values and weights are nets.
+/// One group per node, in program order; values and weights are nets.
 static GroupGraph groupsOf(const StageGraph &graph, llvm::ArrayRef<uint32_t> segmentEnds) {
   GroupGraph result;
   result.successors.resize(graph.nodes.size());
@@ -99,9 +99,9 @@ static DeviceRow rowOf(const CutRequest &request) {
   return row;
 }
 
-/// Trees of groups, each of which only the next one to the root precedes (or only that one follows, if not
-/// `isForward`), and which take at most `most` together. What leads into such a tree leads to its root, so
-/// that the roots' order is topological.
+/// Trees of groups: each group has only its parent as predecessor (successor if not `isForward`), and a tree
+/// takes at most `most` in total. All edges into a tree go to its root, so the order of the roots is
+/// topological.
 static std::vector<uint32_t> treesOf(const GroupGraph &graph, double most, bool isForward) {
   const uint32_t groups = graph.groups.size();
   std::vector<uint32_t> treeOf(groups);
@@ -123,7 +123,7 @@ static std::vector<uint32_t> treesOf(const GroupGraph &graph, double most, bool 
   return treeOf;
 }
 
-/// Trees of trees, until nothing more joins.
+/// Merges trees repeatedly until nothing more joins.
 static GroupGraph coarsen(const GroupGraph &graph, double most) {
   GroupGraph coarse = graph;
   for (size_t before = SIZE_MAX; coarse.groups.size() < before;) {
@@ -138,8 +138,8 @@ static GroupGraph coarsen(const GroupGraph &graph, double most) {
   return coarse;
 }
 
-/// The best cut that beats `linear`, the best of program order: of those that keep nodes together, then of
-/// all, each a bound for the next one.
+/// The best cut that beats `linear`, program order's best. Searches merged graphs first, then the whole
+/// graph; each result bounds the next search.
 static SearchOutcome searchBelow(const std::optional<DevicesFound> &linear, const GroupGraph &graph,
                                  const DeviceRow &devices, double lowerBound, const SearchLimits &limits) {
   uint64_t work = limits.work;
@@ -157,7 +157,7 @@ static SearchOutcome searchBelow(const std::optional<DevicesFound> &linear, cons
     for (uint32_t group : next.groupOf)
       best.found->deviceOf.push_back(outcome.found->deviceOf[group]);
   };
-  // What is too much stays so where less is kept together.
+  // A graph with too many downsets has too many if less is merged.
   for (double share : kCoarseShares)
     if (best.end == SearchEnd::Complete)
       refine(coarsen(graph, lowerBound * share));
@@ -166,7 +166,7 @@ static SearchOutcome searchBelow(const std::optional<DevicesFound> &linear, cons
   return best;
 }
 
-/// Costs by the definition, from the nodes and values themselves.
+/// Costs of a cut by their definition, from nodes and values.
 static StageCut describe(const StageGraph &graph, const CutRequest &request, std::vector<uint32_t> stageOf) {
   const size_t stages = request.stages.size();
   StageCut cut;
@@ -197,7 +197,7 @@ static StageCut describe(const StageGraph &graph, const CutRequest &request, std
   return cut;
 }
 
-/// Of the distinct weights that it reads.
+/// Bytes of the distinct weights that the node reads.
 static int64_t weightBytesOf(const StageGraph &graph, const StageGraph::Node &node) {
   int64_t bytes = 0;
   for (uint32_t weight : std::set<uint32_t>(node.weights.begin(), node.weights.end()))
@@ -205,8 +205,8 @@ static int64_t weightBytesOf(const StageGraph &graph, const StageGraph::Node &no
   return bytes;
 }
 
-/// The end of the longest interval of program order from `start` to at most `end` that holds at most `limit`
-/// bytes.
+/// End of the longest interval of program order from `start` to at most `end` with at most `limit` bytes of
+/// weights.
 static uint32_t fill(const StageGraph &graph, uint32_t start, uint32_t end, int64_t limit) {
   std::set<uint32_t> held;
   int64_t bytes = 0;
@@ -220,9 +220,9 @@ static uint32_t fill(const StageGraph &graph, uint32_t start, uint32_t end, int6
   return end;
 }
 
-/// The fewest stages of program order that keep to its segments and hold at most `limit` bytes of weights
-/// each; nothing when a node alone exceeds it. Part of a stage holds no more than the whole, so each stage
-/// may take all it can; for the same reason any larger number of stages, up to one a node, is possible too.
+/// The smallest number of stages along program order that keep to its segments and hold at most `limit` bytes
+/// of weights each; nothing if one node exceeds that. Greedy filling is optimal, since part of a stage holds
+/// no more than the whole; so any larger number of stages, up to one per node, is possible, too.
 static std::optional<uint32_t> fewestStages(const StageGraph &graph, llvm::ArrayRef<uint32_t> segmentEnds,
                                             int64_t limit) {
   uint32_t count = 0, start = 0;
@@ -236,8 +236,8 @@ static std::optional<uint32_t> fewestStages(const StageGraph &graph, llvm::Array
   return count;
 }
 
-/// By node: the end of the longest interval of program order from it that keeps to its segment and holds at
-/// most `limit` bytes.
+/// By node: end of the longest interval of program order from it within its segment with at most `limit`
+/// bytes of weights.
 static std::vector<uint32_t> furthestEnds(const StageGraph &graph, llvm::ArrayRef<uint32_t> segmentEnds,
                                           int64_t limit) {
   std::vector<uint32_t> furthest, users(graph.weightBytes.size());
@@ -259,7 +259,7 @@ static std::vector<uint32_t> furthestEnds(const StageGraph &graph, llvm::ArrayRe
       break;
     }
     furthest.push_back(end);
-    // The next interval begins behind this node.
+    // The next interval begins after this node.
     end = std::max(end, start + 1);
     for (uint32_t weight : graph.nodes[start].weights)
       if (furthest.back() > start)
@@ -268,8 +268,8 @@ static std::vector<uint32_t> furthestEnds(const StageGraph &graph, llvm::ArrayRe
   return furthest;
 }
 
-/// Whether program order has stages that fit, of which each may hold what its device has or `limit` bytes,
-/// whichever is more.
+/// True if stages along program order fit when each may hold the larger of its device's memory and `limit`
+/// bytes.
 static bool fitsProgramOrder(const StageGraph &graph, llvm::ArrayRef<uint32_t> segmentEnds,
                              const CutRequest &request, int64_t limit) {
   auto roomOf = [&](const StageDevice &stage) {
@@ -282,7 +282,7 @@ static bool fitsProgramOrder(const StageGraph &graph, llvm::ArrayRef<uint32_t> s
   }
   const uint32_t nodes = graph.nodes.size();
   std::map<int64_t, std::vector<uint32_t>> furthestWithin;
-  // Where the stages so far may end.
+  // Nodes at which the stages so far may end.
   std::vector<bool> isEnd(nodes + 1);
   isEnd[0] = true;
   for (const StageDevice &stage : request.stages) {
@@ -300,8 +300,8 @@ static bool fitsProgramOrder(const StageGraph &graph, llvm::ArrayRef<uint32_t> s
   return isEnd[nodes];
 }
 
-/// The least limit that the stages can meet in program order, which must be enough for the fixed starts;
-/// where devices have different memory, beside which those that have more keep what they have.
+/// The smallest limit that stages along program order can meet, including the fixed starts. With
+/// heterogeneous devices, those that have more memory keep it.
 static int64_t leastWeightLimit(const StageGraph &graph, llvm::ArrayRef<uint32_t> segmentEnds,
                                 const CutRequest &request) {
   int64_t low = 0, high = std::accumulate(graph.weightBytes.begin(), graph.weightBytes.end(), int64_t(0));
@@ -315,8 +315,8 @@ static int64_t leastWeightLimit(const StageGraph &graph, llvm::ArrayRef<uint32_t
   return low;
 }
 
-/// What the stages may hold that may hold least and most.
-static std::string describeUnlikeLimits(const CutRequest &request) {
+/// Text of the smallest and the largest limit of the stages.
+static std::string describeHeterogeneousLimits(const CutRequest &request) {
   auto limitOf = [](const StageDevice &stage) { return stage.weightLimit.value_or(kNoLimit); };
   auto isLess = [&](const StageDevice &a, const StageDevice &b) { return limitOf(a) < limitOf(b); };
   const auto least = llvm::min_element(request.stages, isLess),
@@ -345,14 +345,14 @@ static Error tooHeavy(const StageGraph &graph, const CutRequest &request,
   if (limits.size() > 1)
     return failure("stage cut: no cut into {0} stages{1} holds {2}; use devices with memory for {3} bytes of "
                    "weights where they have less",
-                   stages, tried, describeUnlikeLimits(request), least);
+                   stages, tried, describeHeterogeneousLimits(request), least);
   return failure(
       "stage cut: no cut into {0} stage{1}{2} holds at most {3} bytes of weights each; use --mesh pp={4} or "
       "more, or devices with memory for {5} bytes of weights",
       stages, stages == 1 ? "" : "s", tried, most, *fewestStages(graph, segmentEnds, most), least);
 }
 
-/// With which as many nodes fill all stages.
+/// Text of the number of stages for which there are enough nodes.
 static std::string describeFewerStages(size_t nodes, const CutRequest &request) {
   const size_t ofRank = request.stagesOfRank, ranks = request.stages.size() / ofRank;
   const size_t mostOfRank = ofRank > 1 ? nodes / ranks : 0, mostRanks = nodes / ofRank;
@@ -382,7 +382,7 @@ static Error check(size_t nodes, size_t segments, const CutRequest &request) {
   return Error::success();
 }
 
-/// The node that alone takes longer than a balanced stage, wherever it is.
+/// A node that alone takes longer than a balanced stage, on whatever device.
 static std::optional<uint32_t> bottleneckOf(const GroupGraph &nodes, const DeviceRow &devices) {
   const SharedWork shared(nodes);
   std::set<uint32_t> kinds;
@@ -405,11 +405,10 @@ static std::optional<uint32_t> bottleneckOf(const GroupGraph &nodes, const Devic
   return bottleneck;
 }
 
-/// The best cut along program order; where that has too many states, of those that keep so many neighbours
-/// together that it has not.
+/// The best cut along program order. If that has too many states, neighbours are merged until it has not.
 static std::optional<DevicesFound> searchProgramOrder(const GroupGraph &graph, const DeviceRow &devices,
                                                       double lowerBound) {
-  // Twice as many as stages leave a block to each.
+  // Twice as many groups as stages leave a block to each.
   const uint64_t groups = graph.groups.size(),
                  most = std::max<uint64_t>(kMostSearchStates / devices.statesOf(1),
                                            2 * devices.accelerators.size());
@@ -461,7 +460,7 @@ llvm::Expected<StageCut> cutStages(const StageGraph &graph, const CutRequest &re
   cut.end = other.end;
   cut.downsets = other.downsets;
   cut.isExact = other.end == SearchEnd::Complete || cut.slowest() <= lowerBound * kRounding;
-  // The mean is summed in another order than the stages, and may come out above them by rounding.
+  // The mean is summed in another order than the stages, and may exceed them by rounding.
   cut.lowerBound = cut.isExact ? cut.slowest() : std::min(lowerBound, cut.slowest());
   cut.bottleneck = bottleneckOf(groups, devices);
   cut.weightLimits = weightLimits;

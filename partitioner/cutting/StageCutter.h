@@ -14,59 +14,60 @@
 namespace cleave {
 
 struct CutRequest {
-  /// One a stage.
+  /// By stage.
   std::vector<StageDevice> stages = std::vector<StageDevice>(1);
-  /// Nodes that begin a stage (`--stage-before`), ascending; the stage count must allow them. What precedes
-  /// such a node in program order is in earlier stages than it, and what follows is in none of these.
+  /// Nodes that must begin a stage (`--stage-before`), ascending; at most stages - 1 of them. Nodes before
+  /// such a node in program order are in earlier stages than it, nodes after it are in its stage or later.
   std::vector<uint32_t> stageStarts;
-  /// On the devices of one rank, among which the stages are dealt out: what an error advises to change.
+  /// Number of stages on each rank, for the advice in error messages.
   uint32_t stagesOfRank = 1;
-  /// About a second of search.
+  /// By default, about a second of search.
   SearchLimits limits = {/*downsets=*/200000, /*work=*/100000000};
   bool operator==(const CutRequest &) const = default;
 };
 
 struct StageCut : SearchProof {
-  /// Stage of each node; no edge goes to an earlier stage, no stage is empty.
+  /// By node: its stage. No edge goes to an earlier stage, and no stage is empty.
   std::vector<uint32_t> stageOf;
-  /// Per stage: compute plus receiving its inputs.
+  /// By stage: compute seconds plus the seconds to receive its inputs.
   std::vector<double> seconds;
   std::vector<int64_t> weightBytes;
   std::vector<int64_t> recvBytes;
-  /// No contiguous cut makes the slowest stage faster than this: what it takes where the cut is exact,
-  /// otherwise the largest node, or all work over all devices (SharedWork in DownsetSearch.h).
+  /// No contiguous cut has a faster slowest stage. Equal to the slowest stage of an exact cut, otherwise the
+  /// largest node or all work over all devices (SharedWork in DownsetSearch.h).
   double lowerBound = 0;
-  /// The node that alone exceeds a balanced stage's share of the work, so that no balanced cut exists;
-  /// nothing otherwise.
+  /// A node that alone exceeds a balanced stage's share of the work, so that no balanced cut exists; nothing
+  /// if there is none.
   std::optional<uint32_t> bottleneck;
-  /// The weight limits with which the cut is this one, to the bit, for requests that give all stages the same
-  /// limit. Of others it says only whether cuts were refused for their weights: tooLarge is kNoLimit if none.
+  /// Weight limits for which the search gives the same cut, bit by bit, if all stages of the request have one
+  /// limit in common. For other requests it only says whether cuts were refused because of their weights:
+  /// tooLarge is kNoLimit if none was.
   LimitRange weightLimits;
-  /// Of `seconds`.
+  /// Maximum of `seconds`.
   double slowest() const;
-  /// Of `seconds`.
+  /// Mean of `seconds`.
   double mean() const;
 };
 
-/// The contiguous cut whose slowest stage is fastest: any in which no edge goes to an earlier stage, whether
-/// or not stages are intervals of program order. Program order's best cut, unless another one's slowest stage
-/// is faster (by more than 1e-9 of it). Among equals the most even one, by the sum of squared seconds, then
-/// the one whose last stage begins first.
+/// Finds the contiguous cut with the fastest slowest stage. In a contiguous cut no edge goes to an earlier
+/// stage; stages need not be intervals of program order. The best cut along program order wins unless another
+/// cut's slowest stage is faster by more than 1e-9 of it. Ties go to the most even cut, by the sum of squared
+/// seconds, then to the one whose last stage begins first.
 ///
-/// A stage costs its nodes' seconds, plus `latency + bytes/bandwidth` if it receives anything. A value counts
-/// once a stage, whichever earlier stage made it. The latency counts once a stage however many stages send to
-/// it: who sends depends on the earlier cuts, which a stage's cost must not, and the messages overlap.
+/// A stage costs the seconds of its nodes, plus `latency + bytes / bandwidth` if it receives anything. A
+/// value counts once per receiving stage, whichever earlier stage made it. The latency counts once per stage,
+/// however many stages send to it: the senders depend on earlier cuts, which the cost of a stage must not,
+/// and the messages overlap.
 ///
-/// Exact by dynamic programming over the graph's downsets (DownsetSearch.h). Beyond `limits`, the better of
-/// program order's best cut, O(nodes² · stages) at worst, and the best one that keeps nodes that hang
-/// together together, which have fewer downsets. Where nodes times stages exceed kMostSearchStates, program
-/// order's cut keeps neighbours together.
+/// The search is exact, by dynamic programming over the graph's downsets (DownsetSearch.h). Beyond `limits`
+/// it gives the better of two cuts: program order's best one, O(nodes² · stages) at worst, and the best one
+/// of a graph whose connected nodes were merged, which has fewer downsets. Where nodes times stages exceed
+/// kMostSearchStates, neighbours in program order are merged first.
 ///
-/// \param graph    a topological order: no consumer stands before its producer; seconds and bytes are >= 0.
-/// \param request  `stageStarts` are nodes of the graph.
-/// \returns an error when there are fewer nodes than stages, or no cut meets the weight limits or the fixed
-/// starts; the
-///          message says what would do.
+/// \param graph    in topological order: no consumer stands before its producer. Seconds and bytes are >= 0.
+/// \param request  its `stageStarts` are nodes of the graph.
+/// \returns an error if there are fewer nodes than stages, or no cut meets the weight limits or the fixed
+/// starts; the message suggests what to change.
 llvm::Expected<StageCut> cutStages(const StageGraph &graph, const CutRequest &request);
 
 } // namespace cleave

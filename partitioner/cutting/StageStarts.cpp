@@ -10,19 +10,19 @@ using namespace mlir;
 
 namespace cleave {
 
-/// Whether `path` is the module `module`, or inside it, in any call of it.
+/// True if `path` is the module `module`, or inside it, in any of its calls.
 static bool isInside(StringRef path, StringRef module) {
   return path.consume_front(module) && (path.empty() || path.front() == '.' || path.front() == '#');
 }
 
 static StringRef parentOf(StringRef path) { return path.contains('.') ? path.rsplit('.').first : ""; }
 
-/// The path that was probably meant, else what there is beside it: `; transformer has wte, wpe, h, ln_f`.
+/// The nearest path, else the names of its siblings: `; transformer has wte, wpe, h, ln_f`.
 static std::string suggestPath(const ModelGraph &model, StringRef wanted) {
   llvm::SetVector<StringRef> paths;
   for (auto &ops : model.nodes)
     for (Operation *op : ops)
-      // The path and each module around it.
+      // The path and each enclosing module.
       for (StringRef path = modulePath(op).split('#').first; !path.empty(); path = parentOf(path))
         paths.insert(path);
   if (std::string meant =

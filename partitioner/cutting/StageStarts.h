@@ -8,8 +8,8 @@
 
 namespace cleave {
 
-/// The nodes with which the modules of these paths begin (`--stage-before`), as CutRequest wants them. Fails
-/// on a path of which no module does work, with the one that was probably meant.
+/// The first nodes of the modules with these paths (`--stage-before`), as CutRequest::stageStarts. Fails on a
+/// path whose module has no node; the message suggests the nearest path.
 llvm::Expected<std::vector<uint32_t>> stageStartsOf(const ModelGraph &model,
                                                     llvm::ArrayRef<std::string> paths);
 

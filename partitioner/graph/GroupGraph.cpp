@@ -1,4 +1,4 @@
-//===- GroupGraph.cpp - What a search over downsets looks at --------------===//
+//===- GroupGraph.cpp - Input of a search over downsets -------------------===//
 #include "partitioner/graph/GroupGraph.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -12,7 +12,7 @@ static void sortUnique(std::vector<uint32_t> &list) {
   list.erase(std::unique(list.begin(), list.end()), list.end());
 }
 
-/// Nets of the same groups are one; what only one group has to do with is its own.
+/// Nets of the same groups become one; a net of one group only adds to that group's size.
 static void joinNets(const GroupGraph &nodes, GroupGraph &graph) {
   std::map<std::vector<uint32_t>, GroupGraph::Net> byGroups;
   for (const GroupGraph::Net &net : nodes.nets) {

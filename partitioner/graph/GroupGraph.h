@@ -1,4 +1,4 @@
-//===- GroupGraph.h - What a search over downsets looks at ------*- C++ -*-===//
+//===- GroupGraph.h - Input of a search over downsets -----------*- C++ -*-===//
 #ifndef CLEAVE_PARTITIONER_GRAPH_GROUPGRAPH_H
 #define CLEAVE_PARTITIONER_GRAPH_GROUPGRAPH_H
 
@@ -7,51 +7,52 @@
 
 namespace cleave {
 
-/// Sums in another order differ by rounding: what is within this factor is equal.
+/// Relative rounding error of sums that are added in another order: values within this factor are equal.
 inline constexpr double kRounding = 1 + 1e-9;
 
-/// Groups of a problem's nodes that share a device, in topological order, and what devices pay for once,
-/// however many of the groups that have to do with it they have.
+/// Groups of nodes that must share a device, in topological order, and the nets that connect them. A device
+/// pays for a net once, however many of the net's groups it has.
 struct GroupGraph {
   struct Group {
-    /// `acceleratorLatency`: on accelerators of the first kind.
+    /// `acceleratorLatency`: latency on accelerators of the first kind.
     double acceleratorLatency = 0, cpuLatency = 0, size = 0;
     bool isSupported = true;
-    /// No device has groups of two segments.
+    /// A device holds groups of one segment only.
     uint32_t segment = 0;
-    /// On accelerators of the second kind and on; of each group as many.
+    /// Latencies on accelerators of the second and further kinds; as many for every group.
     std::vector<double> otherLatencies = {};
 
     double latencyOn(uint32_t kind) const {
       return kind == 0 ? acceleratorLatency : otherLatencies[kind - 1];
     }
   };
-  /// A value and the groups that make or read it, or a weight and those that read it; two at least.
+  /// A value with the groups that make or read it, or a weight with the groups that read it; two groups at
+  /// least.
   struct Net {
-    /// Of taking it over a device's boundary, which has some of the groups but not all.
+    /// Cost of moving the value over the boundary of a device that has some of the groups but not all.
     double cost = 0;
-    /// Taken on each device that has some of the groups.
+    /// Size on each device that has some of the groups.
     double size = 0;
     std::vector<uint32_t> groups;
   };
   std::vector<Group> groups;
-  /// Ascending.
+  /// By group: groups, ascending.
   std::vector<std::vector<uint32_t>> successors, predecessors;
   std::vector<Net> nets;
-  /// By group, indices into `nets`.
+  /// By group: indices into `nets`.
   std::vector<std::vector<uint32_t>> netsOf;
-  /// By node of the problem.
+  /// By node of the problem: its group.
   std::vector<uint32_t> groupOf;
 
-  /// Of accelerators, that groups have latencies on.
+  /// Number of kinds of accelerators.
   uint32_t kinds() const { return groups.empty() ? 1 : 1 + groups.front().otherLatencies.size(); }
 };
 
-/// The graph whose groups are sets of those of `nodes`, by number without gaps.
+/// Merges groups: group g of the result is the set of groups of `nodes` that `groupOf` maps to g.
 ///
-/// \param nodes  its `groups`, `successors` and `nets` count; they may repeat entries in any order, and
-/// cycles do not
-///               matter where `groupOf` makes them one group.
+/// \param nodes    only its `groups`, `successors` and `nets` are read. They may contain repeated entries in
+/// any order, and cycles that lie within one merged group.
+/// \param groupOf  by group of `nodes`; uses all numbers from 0 on.
 GroupGraph join(const GroupGraph &nodes, const std::vector<uint32_t> &groupOf);
 
 } // namespace cleave

@@ -1,4 +1,4 @@
-//===- LimitRange.h - Limits for which an answer is the same ----*- C++ -*-===//
+//===- LimitRange.h - Limits that give the same result ----------*- C++ -*-===//
 #ifndef CLEAVE_PARTITIONER_GRAPH_LIMITRANGE_H
 #define CLEAVE_PARTITIONER_GRAPH_LIMITRANGE_H
 
@@ -9,12 +9,12 @@
 
 namespace cleave {
 
-/// A search that asks of a limit of memory only whether sizes fit comes to the same with every limit between
-/// the largest size that did and the smallest that did not.
+/// The memory limits for which a search gives the same result. A search that only compares sizes with a limit
+/// does the same for every limit between the largest size that fitted and the smallest that did not.
 struct LimitRange {
   static constexpr int64_t kNoLimit = std::numeric_limits<int64_t>::max();
 
-  /// The least limit, and the next one that is too large; none is where that is kNoLimit.
+  /// The range [least, tooLarge); it has no upper end if `tooLarge` is kNoLimit.
   int64_t least = 0, tooLarge = kNoLimit;
 
   void note(int64_t size, bool fits) {
@@ -23,7 +23,7 @@ struct LimitRange {
     else
       tooLarge = std::min(tooLarge, size);
   }
-  /// \param limit  nothing: not limited.
+  /// \param limit  nothing: no limit.
   bool contains(std::optional<int64_t> limit) const {
     const int64_t bytes = limit.value_or(kNoLimit);
     return bytes >= least && (bytes < tooLarge || tooLarge == kNoLimit);

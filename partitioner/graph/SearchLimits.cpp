@@ -1,4 +1,4 @@
-//===- SearchLimits.cpp - How far a search over downsets goes -------------===//
+//===- SearchLimits.cpp - Limits of a search over downsets ----------------===//
 #include "partitioner/graph/SearchLimits.h"
 
 #include "llvm/Support/FormatVariadic.h"
@@ -7,10 +7,11 @@ using llvm::formatv;
 
 namespace cleave {
 
-/// The innermost one that lives.
+/// The thread's innermost scope.
 static thread_local const CancellationScope *current = nullptr;
 
-CancellationScope::CancellationScope(std::function<bool()> isWanted) : isWanted(std::move(isWanted)), outer(current) {
+CancellationScope::CancellationScope(std::function<bool()> isWanted)
+    : isWanted(std::move(isWanted)), outer(current) {
   current = this;
 }
 

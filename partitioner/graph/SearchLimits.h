@@ -1,4 +1,4 @@
-//===- SearchLimits.h - How far a search over downsets goes -----*- C++ -*-===//
+//===- SearchLimits.h - Limits of a search over downsets --------*- C++ -*-===//
 #ifndef CLEAVE_PARTITIONER_GRAPH_SEARCHLIMITS_H
 #define CLEAVE_PARTITIONER_GRAPH_SEARCHLIMITS_H
 
@@ -9,24 +9,23 @@
 namespace cleave {
 
 struct SearchLimits {
-  /// Beyond, only some cuts are looked at: those of a contracted graph, and along linear orders.
+  /// Beyond this number, the search looks only at cuts of a contracted graph and along linear orders.
   uint64_t downsets = 200000;
-  /// Of all searches together: downsets times devices of each kind, pairs of downsets, with the values at
-  /// what the larger one adds, and for each pair the states of the smaller one that it extends. Beyond, the
-  /// best until then is given.
+  /// Budget of work of all searches together. Work is downsets times devices of each kind, pairs of downsets
+  /// with the nets of each group added, and per pair the states of the smaller downset. Beyond it, the best
+  /// result so far is returned.
   uint64_t work = 1000000000;
   bool operator==(const SearchLimits &) const = default;
 };
 
-/// States of the dynamic program, which take 16 bytes each, that are tried at most.
+/// Limit of the dynamic program's states, which take 16 bytes each.
 inline constexpr uint64_t kMostSearchStates = 1 << 25;
 
-/// While it lives, searches of this thread end early once `isWanted`, asked now and then, says so, with the
-/// best until then. Of the thread, since pipelines of passes are text, in which nothing could be handed to
-/// them.
+/// Stops searches of this thread early, with the best result so far, once `isWanted` returns true; searches
+/// poll it. The scope is per thread because pass pipelines are text, which cannot carry a stop token.
 class CancellationScope {
 public:
-  /// \param isWanted  may be empty.
+  /// \param isWanted  may be empty: never.
   explicit CancellationScope(std::function<bool()> isWanted);
   ~CancellationScope();
   CancellationScope(const CancellationScope &) = delete;
@@ -39,15 +38,15 @@ private:
   const CancellationScope *outer;
 };
 
-/// Whether a search saw all cuts, or what kept it from that.
+/// How a search ended: it saw all cuts, or the reason why it did not.
 enum class SearchEnd { Complete, TooManyDownsets, TooManyStates, OutOfWork, Interrupted };
 
-/// What is known of a search's answer.
+/// Proof of a search result's quality.
 struct SearchProof {
-  /// No contiguous cut is better, for all were looked at or it meets a lower bound.
+  /// No contiguous cut is better: all were examined, or the result meets a lower bound.
   bool isExact = false;
   SearchEnd end = SearchEnd::Complete;
-  /// Looked at; 0 where they were too many, so that only linear orders were.
+  /// Downsets examined; 0 if there were too many, so that only linear orders were examined.
   uint64_t downsets = 0;
 
   /// `exact: 1,428 downsets`, or `linearised: more than 200,000 downsets`.

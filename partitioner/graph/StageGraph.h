@@ -1,4 +1,4 @@
-//===- StageGraph.h - A model as the stage cutter sees it -------*- C++ -*-===//
+//===- StageGraph.h - The stage cutter's graph of a model -------*- C++ -*-===//
 #ifndef CLEAVE_PARTITIONER_GRAPH_STAGEGRAPH_H
 #define CLEAVE_PARTITIONER_GRAPH_STAGEGRAPH_H
 
@@ -9,23 +9,23 @@
 
 namespace cleave {
 
-/// A weighted DAG. Nodes are numbered in a topological order (program order), which also breaks every tie.
+/// A weighted DAG whose nodes are in a topological order (program order). The order breaks ties.
 struct StageGraph {
   struct Node {
     /// For messages: operator and module path, `aten.linear at lm_head`.
     std::string label;
-    /// Compute seconds on a device of the first kind.
+    /// Compute seconds on devices of the first kind.
     double seconds = 0;
-    /// Weights it reads, as indices into `weightBytes`; a weight counts once a stage.
+    /// Weights that the node reads, as indices into `weightBytes`. A weight counts once per stage.
     std::vector<uint32_t> weights;
-    /// On devices of the second kind and on; of each node as many.
+    /// Compute seconds on devices of the second and further kinds; as many for every node.
     std::vector<double> onOtherKinds = {};
 
     double secondsOn(uint32_t kind) const { return kind == 0 ? seconds : onOtherKinds[kind - 1]; }
-    /// On the kind that is fastest at it.
+    /// Compute seconds on the node's fastest kind.
     double leastSeconds() const;
   };
-  /// A value that may cross a cut; sent once to each stage that uses it and does not make it.
+  /// A value that may cross a cut. It is sent once to each stage that uses it and did not make it.
   struct Value {
     uint32_t producer;
     int64_t bytes = 0;
@@ -35,7 +35,7 @@ struct StageGraph {
   std::vector<Value> values;
   std::vector<int64_t> weightBytes;
 
-  /// Of devices, that nodes have seconds on.
+  /// Number of kinds of devices.
   uint32_t kinds() const { return nodes.empty() ? 1 : 1 + nodes.front().onOtherKinds.size(); }
 };
 

@@ -1,4 +1,4 @@
-//===- UsedValues.cpp - What an operation reads ---------------------------===//
+//===- UsedValues.cpp - Values that an operation reads --------------------===//
 #include "partitioner/graph/UsedValues.h"
 #include "mlir/Transforms/RegionUtils.h"
 #include "llvm/ADT/SetVector.h"

@@ -1,4 +1,4 @@
-//===- UsedValues.h - What an operation reads -------------------*- C++ -*-===//
+//===- UsedValues.h - Values that an operation reads ------------*- C++ -*-===//
 #ifndef CLEAVE_PARTITIONER_GRAPH_USEDVALUES_H
 #define CLEAVE_PARTITIONER_GRAPH_USEDVALUES_H
 
@@ -6,7 +6,7 @@
 
 namespace cleave {
 
-/// Values that the operation uses: operands, and what its regions use from outside.
+/// Operands of the operation, and the values from outside that its regions use.
 llvm::SmallVector<mlir::Value> usedValues(mlir::Operation *op);
 
 } // namespace cleave

@@ -1,4 +1,4 @@
-//===- CollectiveCosts.h - Seconds of what ranks do together ----*- C++ -*-===//
+//===- CollectiveCosts.h - Seconds of collectives ---------------*- C++ -*-===//
 #ifndef CLEAVE_PARTITIONER_MACHINE_COLLECTIVECOSTS_H
 #define CLEAVE_PARTITIONER_MACHINE_COLLECTIVECOSTS_H
 
@@ -12,25 +12,27 @@
 
 namespace cleave {
 
-/// What collectives over the ranks of a group cost, in a ring: a latency a step, and what a rank sends over
-/// the rate.
+/// Costs of collectives over a group of ranks in a ring: a latency per step, plus the bytes that a rank sends
+/// divided by the rate.
 class CollectiveCosts {
 public:
   struct Measured {
-    /// Of `ranks` ranks, all steps; 0: of any number.
+    /// Latency of all steps, measured with `ranks` ranks; scaled to other numbers of ranks unless `ranks` is
+    /// 0.
     double latencySeconds = 0;
     unsigned ranks = 2;
-    /// Bytes that a rank sends (`bytesSent`) a second, by the bytes of the whole tensor.
+    /// Bytes that a rank sends (`bytesSent`) per second, by the bytes of the whole tensor.
     RateTable bytesPerSecond;
     bool operator==(const Measured &) const = default;
   };
 
-  /// By the link, except where measured.
+  /// Costs from the link alone, until measurements are set.
   /*implicit*/ CollectiveCosts(const Link &link = {}) : link(link) {}
 
-  /// What a rank sends of a tensor that has `bytes` as a whole: in a ring (Thakur et al. 2005) all but its
-  /// own part, and of a sum that all get twice that; of a broadcast all, passed on in pieces; and where parts
-  /// along one dimension become parts along another, all of its own part but what it keeps.
+  /// Bytes that a rank sends for a tensor of `bytes` bytes in all. In a ring (Thakur et al. 2005) it sends
+  /// all but its own part for an all-gather or reduce-scatter, and twice that for an all-reduce. It passes on
+  /// the whole tensor for a broadcast, and in an all-to-all it sends its own part except the piece that it
+  /// keeps.
   static double bytesSent(CollectiveKind kind, double bytes, unsigned ranks) {
     if (kind == CollectiveKind::Broadcast)
       return bytes;
@@ -39,7 +41,7 @@ public:
            : kind == CollectiveKind::AllToAll ? others / ranks
                                               : others;
   }
-  /// Messages that a rank sends one after the other: round the ring once, and of a sum that all get twice.
+  /// Messages that a rank sends one after the other: once round the ring, twice for an all-reduce.
   static double steps(CollectiveKind kind, unsigned ranks) {
     return (kind == CollectiveKind::AllReduce ? 2.0 : 1.0) * (ranks - 1);
   }
@@ -55,7 +57,8 @@ public:
       slowest = std::max(slowest, CollectiveCosts(other).seconds(kind, bytes, ranks));
     return slowest;
   }
-  /// Some ranks of the group have this link between them: all go at the pace of the slowest.
+  /// Adds a link between some ranks of the group that differs from the others; a collective is as slow as the
+  /// slowest link.
   void add(const Link &unlike) {
     if (std::find(linkOverrides.begin(), linkOverrides.end(), unlike) == linkOverrides.end())
       linkOverrides.push_back(unlike);

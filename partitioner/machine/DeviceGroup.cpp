@@ -1,4 +1,4 @@
-//===- DeviceGroup.cpp - Where the ranks of a pipeline are ----------------------===//
+//===- DeviceGroup.cpp - Devices of one pipeline rank ---------------------===//
 #include "partitioner/machine/DeviceGroup.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -7,8 +7,8 @@
 
 namespace cleave {
 
-/// Of groups of `span` devices one behind the other, among `count` from `first` on, those together that are
-/// `stride` apart: each at the pace of its slowest link.
+/// Costs of the slowest collective among the `count` devices from `first` on. In each block of `span`
+/// consecutive devices, the devices that are `stride` apart form a group.
 static CollectiveCosts collectivesOf(const Machine &machine, uint32_t first, uint32_t count, uint32_t span,
                                      uint32_t stride) {
   const CollectiveCosts &usual = machine.collectivesAmong(span);
@@ -31,7 +31,7 @@ static CollectiveCosts collectivesOf(const Machine &machine, uint32_t first, uin
   return costs;
 }
 
-CollectiveCosts collectivesOfData(const Machine &machine, uint32_t first, uint32_t width,
+CollectiveCosts dataParallelCollectivesOf(const Machine &machine, uint32_t first, uint32_t width,
                                   uint32_t tensorRanks) {
   return collectivesOf(machine, first, width, width, tensorRanks);
 }
@@ -61,7 +61,7 @@ bool DeviceGroup::operator==(const DeviceGroup &other) const {
 }
 
 std::map<std::pair<uint32_t, uint32_t>, Link> linkOverridesAmong(const Machine &machine, uint32_t count,
-                                                               uint32_t width) {
+                                                                 uint32_t width) {
   std::map<std::pair<uint32_t, uint32_t>, Link> links;
   for (const auto &[ends, link] : machine.linkOverrides)
     if (std::max(ends.first, ends.second) < count && ends.first % width == ends.second % width &&
@@ -70,8 +70,8 @@ std::map<std::pair<uint32_t, uint32_t>, Link> linkOverridesAmong(const Machine &
   return links;
 }
 
-/// Between ranks of `width` devices: what the slowest two of the same position take, be it for a message or
-/// for its bytes.
+/// By sender and receiver rank of `width` devices: the slowest latency and the slowest bandwidth between
+/// devices of the same position.
 static std::map<std::pair<uint32_t, uint32_t>, Link> linksOfRanks(const Machine &machine, uint32_t count,
                                                                   uint32_t width, const Link &usual) {
   std::map<std::pair<uint32_t, uint32_t>, Link> links;
@@ -91,8 +91,10 @@ static std::map<std::pair<uint32_t, uint32_t>, Link> linksOfRanks(const Machine 
   return links;
 }
 
-PipelineDeviceGroups::PipelineDeviceGroups(const Machine &machine, uint32_t ranks, uint32_t width, uint32_t tensorRanks)
-    : link(machine.linkAmong(ranks * width)), linkOverrides(linksOfRanks(machine, ranks * width, width, link)) {
+PipelineDeviceGroups::PipelineDeviceGroups(const Machine &machine, uint32_t ranks, uint32_t width,
+                                           uint32_t tensorRanks)
+    : link(machine.linkAmong(ranks * width)),
+      linkOverrides(linksOfRanks(machine, ranks * width, width, link)) {
   for (uint32_t rank = 0; rank < ranks; ++rank) {
     DeviceGroup group = DeviceGroup::of(machine, rank * width, width, tensorRanks);
     const uint32_t kind = llvm::find(kinds, group) - kinds.begin();

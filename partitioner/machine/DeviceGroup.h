@@ -1,4 +1,4 @@
-//===- DeviceGroup.h - Where the ranks of a pipeline are --------------*- C++ -*-===//
+//===- DeviceGroup.h - Devices of one pipeline rank -------------*- C++ -*-===//
 #ifndef CLEAVE_PARTITIONER_MACHINE_DEVICEGROUP_H
 #define CLEAVE_PARTITIONER_MACHINE_DEVICEGROUP_H
 
@@ -8,67 +8,68 @@
 
 namespace cleave {
 
-/// Devices that do the same operations at the same time, each on a part of their tensors or of the batch: an
-/// operation takes what it takes on the slowest.
+/// Devices that run the same operations at the same time, each on its shard of the tensors or of the batch.
+/// An operation takes as long as on the slowest device.
 struct DeviceGroup {
-  /// Those that compute unlike each other, each once.
+  /// The devices that differ in speed, one of each.
   std::vector<DeviceSpec> devices;
-  /// Of a tensor group; where there are several, of the slowest.
+  /// Costs of the slowest tensor-parallel group.
   CollectiveCosts collectives;
 
-  /// `count` devices of the machine from `first` on, in groups of `tensorRanks` one behind the other. What
-  /// the machine lacks is as its last device.
+  /// The `count` devices of the machine from `first` on, in tensor-parallel groups of `tensorRanks`
+  /// consecutive devices. Devices beyond the machine's last one are copies of it.
   static DeviceGroup of(const Machine &machine, uint32_t first, uint32_t count, uint32_t tensorRanks);
-  /// Spent on every operator besides its work.
+  /// Seconds spent on every operator besides its work.
   double operatorSeconds() const;
   bool operator==(const DeviceGroup &other) const;
 };
 
-/// Of the `width` devices from `first` on, in tensor groups of `tensorRanks` side by side, those of the same
-/// position in these: they hold the same, each for a part of the batch.
-CollectiveCosts collectivesOfData(const Machine &machine, uint32_t first, uint32_t width,
+/// Costs of the slowest data-parallel group among the `width` devices from `first` on. These devices form
+/// tensor-parallel groups of `tensorRanks`; the devices of the same position in these groups hold the same
+/// weights and are a data-parallel group.
+CollectiveCosts dataParallelCollectivesOf(const Machine &machine, uint32_t first, uint32_t width,
                                   uint32_t tensorRanks);
 
-/// The groups of a pipeline's ranks: a machine's first devices in their order, as many for each rank.
+/// The device groups of a pipeline's ranks: rank r has the r-th `width` devices of the machine.
 struct PipelineDeviceGroups {
   struct Rank {
-    /// In `kinds`.
+    /// Index into `kinds`.
     uint32_t kind;
-    /// Of the device that has least; nothing: none is limited.
+    /// Memory of the smallest device of the rank; nothing if none is limited.
     std::optional<int64_t> memoryBytes;
   };
   std::vector<Rank> ranks;
-  /// Those that price operations unlike each other, each once.
+  /// The device groups that price operations differently, one of each.
   std::vector<DeviceGroup> kinds;
-  /// Between two ranks, and by sender and receiver where it is another: the slowest between devices of the
-  /// same position.
+  /// `link`: between two ranks. `linkOverrides`: by sender and receiver, links that differ from it. Each is
+  /// the slowest link between devices of the same position.
   Link link;
   std::map<std::pair<uint32_t, uint32_t>, Link> linkOverrides;
 
-  /// \param width  devices of a rank.
+  /// \param width  number of devices of a rank.
   PipelineDeviceGroups(const Machine &machine, uint32_t ranks, uint32_t width, uint32_t tensorRanks);
-  /// What stages, dealt out to the ranks in turn, run on. A stage receives over the link from the stage
-  /// before it, as if all that it uses came from there.
+  /// By stage: its device. Stage s is on rank s mod ranks, and receives over the link from the stage before
+  /// it, as if that stage sent all its inputs.
   std::vector<StageDevice> stageDevices(uint32_t stages) const;
-  /// Where rank `from` sends rank `to`.
+  /// The link over which rank `from` sends to rank `to`.
   const Link &linkBetween(uint32_t from, uint32_t to) const;
   std::vector<std::optional<int64_t>> memoryOfRanks() const;
 };
 
-/// A rank that takes more bytes than its device has.
+/// A rank that needs more bytes than its device has.
 struct MemoryShortage {
   uint32_t rank;
   int64_t bytes, room;
   std::string describe() const;
 };
 
-/// The rank that takes most among those whose devices have too little; nothing where all have enough.
-/// \param budgets  by rank; nothing for what is not limited.
+/// The rank that needs most bytes among those that exceed their budgets; nothing if none does.
+/// \param budgets  by rank; nothing for a rank that is not limited.
 std::optional<MemoryShortage> shortageOf(llvm::ArrayRef<int64_t> bytes,
                                          llvm::ArrayRef<std::optional<int64_t>> budgets);
 
-/// Links of a machine's first `count` devices that are not as the others, between devices of the same
-/// position in groups of `width`.
+/// By sender and receiver device: links among the machine's first `count` devices, between devices of the
+/// same position in groups of `width`, that differ from the machine's link.
 std::map<std::pair<uint32_t, uint32_t>, Link> linkOverridesAmong(const Machine &machine, uint32_t count,
                                                                  uint32_t width);
 

@@ -1,4 +1,4 @@
-//===- Failure.h - Errors from a format -------------------------*- C++ -*-===//
+//===- Failure.h - Formatted errors -----------------------------*- C++ -*-===//
 #ifndef CLEAVE_PARTITIONER_MACHINE_FAILURE_H
 #define CLEAVE_PARTITIONER_MACHINE_FAILURE_H
 
@@ -8,7 +8,7 @@
 
 namespace cleave {
 
-/// An error that says what `llvm::formatv` makes of it.
+/// An error whose message is `llvm::formatv(format, parts...)`.
 template <typename... Parts> llvm::Error failure(const char *format, Parts &&...parts) {
   return llvm::createStringError(llvm::formatv(format, std::forward<Parts>(parts)...).str());
 }

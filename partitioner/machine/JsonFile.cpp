@@ -1,4 +1,4 @@
-//===- JsonFile.cpp - JSON from anyone ------------------------------------===//
+//===- JsonFile.cpp - Untrusted JSON files --------------------------------===//
 #include "partitioner/machine/JsonFile.h"
 
 #include "codegen/plan/InputFile.h"
@@ -19,7 +19,7 @@ using llvm::StringRef;
 
 namespace cleave {
 
-/// Levels of arrays and objects: what our formats have, and room for keys that they do not know.
+/// Levels of arrays and objects: those of our formats, with some to spare for messages about unknown keys.
 static constexpr unsigned kDeepest = 8;
 
 std::string describeJson(const json::Value *value) {
@@ -42,7 +42,7 @@ Error checkKeys(const json::Object &object, StringRef where, llvm::ArrayRef<Stri
   const json::Object::value_type *unknown = nullptr;
   for (const json::Object::value_type &entry : object) {
     StringRef key = entry.first;
-    // The object is hashed: the smallest name makes the message one and the same.
+    // The object is hashed; taking the smallest name makes the message deterministic.
     if (!llvm::is_contained(required, key) && !llvm::is_contained(optional, key) &&
         (!unknown || key < StringRef(unknown->first)))
       unknown = &entry;
@@ -56,15 +56,15 @@ Error checkKeys(const json::Object &object, StringRef where, llvm::ArrayRef<Stri
                  llvm::join(known, ", "), didYouMean(StringRef(unknown->first), known));
 }
 
-/// Where the string ends that begins behind the quote before `at`; the text's end for one that does not.
+/// End of the string that begins after the quote before `at`; the text's end if it is not closed.
 static size_t endOfString(StringRef text, size_t at) {
   for (; at < text.size() && text[at] != '"'; ++at)
     at += text[at] == '\\';
   return std::min(at, text.size());
 }
 
-/// What a string says that is spelled like that: `\u0061` is `a`. Of one that says nothing, for which the
-/// parser has an error, what was spelled.
+/// The string that is spelled so: `\u0061` is `a`. An invalid spelling, for which the parser has an error, is
+/// returned as it is.
 static std::string unescaped(StringRef spelled) {
   if (!spelled.contains('\\'))
     return spelled.str();
@@ -76,14 +76,14 @@ static std::string unescaped(StringRef spelled) {
   return value->getAsString().value_or(spelled).str();
 }
 
-/// Whether the string that ends at the quote `end` is followed by a value.
+/// True if the string that ends at the quote `end` is a key.
 static bool isKey(StringRef text, size_t end) { return text.substr(end + 1).ltrim().starts_with(":"); }
 
-/// Fails for text that would overflow the stack of LLVM's parser, which recurses, or take much memory, and
-/// for keys that are given twice, of which it takes the last.
+/// Fails on text that would overflow the stack of LLVM's recursive parser or take much memory, and on
+/// repeated keys, of which the parser takes the last.
 static Error checkShape(StringRef text, StringRef path, const JsonFileKind &kind) {
   uint64_t objects = 0;
-  // Of each level that is open.
+  // By open level: its keys.
   std::vector<llvm::StringSet<>> keys;
   for (size_t at = 0; at < text.size(); ++at) {
     const char c = text[at];
@@ -128,12 +128,12 @@ std::vector<std::string> keysInOrder(StringRef text) {
   return keys;
 }
 
-/// That the system does not give the file.
+/// Error for a file that the system does not let us read.
 static Error unreadable(StringRef path, const JsonFileKind &kind, std::error_code error) {
   return failure("{0}: {1}; give a {2} that can be read", path, plan::describeInputError(error), kind.name);
 }
 
-/// The file's text; only regular files, for others may never end.
+/// The file's text. Only regular files are read, since others may never end.
 static Expected<std::unique_ptr<llvm::MemoryBuffer>> readText(StringRef path, const JsonFileKind &kind) {
   auto expected = [&](StringRef found) {
     return failure("{0}: found {1}, expected a regular file of at most {2} bytes; give a {3}", path, found,
@@ -146,7 +146,7 @@ static Expected<std::unique_ptr<llvm::MemoryBuffer>> readText(StringRef path, co
     return unreadable(path, kind, file.getError());
   if (file->bytes() > kind.mostBytes)
     return expected(std::to_string(file->bytes()) + " bytes");
-  // Read rather than mapped, for someone may be truncating it.
+  // Read rather than mapped, since another process may truncate the file.
   auto buffer = file->read();
   if (!buffer)
     return unreadable(path, kind, buffer.getError());

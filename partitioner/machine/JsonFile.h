@@ -1,4 +1,4 @@
-//===- JsonFile.h - JSON from anyone ----------------------------*- C++ -*-===//
+//===- JsonFile.h - Untrusted JSON files ------------------------*- C++ -*-===//
 #ifndef CLEAVE_PARTITIONER_MACHINE_JSONFILE_H
 #define CLEAVE_PARTITIONER_MACHINE_JSONFILE_H
 
@@ -12,29 +12,30 @@
 
 namespace cleave {
 
-/// What a file should be, and how large it may get.
+/// A file format: its name and limits.
 struct JsonFileKind {
-  /// For messages: `machine file`.
+  /// Name in messages: `machine file`.
   const char *name;
   uint64_t mostBytes;
-  /// LLVM's tree has 4 KiB for each that is not empty.
+  /// Limit of objects that are not empty; LLVM's tree takes 4 KiB for each.
   uint64_t mostObjects;
 };
 
-/// Parses a regular file that nests no deeper than our formats do; the error begins with `path`.
+/// Reads and parses a regular file. Fails on nesting deeper than our formats have; messages begin with
+/// `path`.
 llvm::Expected<llvm::json::Value> readJsonFile(llvm::StringRef path, const JsonFileKind &kind);
-/// The same of text that `path` is said to have, or a message.
+/// Parses text as if it were the file `path`; `path` may also be the subject of a message.
 llvm::Expected<llvm::json::Value> readJsonText(llvm::StringRef text, llvm::StringRef path,
                                                const JsonFileKind &kind);
 
-/// The keys of the object that `text` is, in the order of the text. readJsonText has accepted it.
+/// The keys of the JSON object `text` in their order. readJsonText must accept it.
 std::vector<std::string> keysInOrder(llvm::StringRef text);
 
-/// A value, or its absence, for a message: as JSON, so that control characters are escaped; long ones are
-/// only described.
+/// Text of a value, or of its absence, for a message. It is JSON, so control characters are escaped; long
+/// values are only described.
 std::string describeJson(const llvm::json::Value *value);
 
-/// The keys of `object` are `required` and perhaps some of `optional`.
+/// Fails unless the keys of `object` are all of `required` and any of `optional`.
 llvm::Error checkKeys(const llvm::json::Object &object, llvm::StringRef where,
                       llvm::ArrayRef<llvm::StringRef> required,
                       llvm::ArrayRef<llvm::StringRef> optional = {});

@@ -17,84 +17,87 @@
 
 namespace cleave {
 
-/// What is known of a device's kernels beyond peaks.
+/// Measured rates of a device's kernels, beyond its peaks.
 struct KernelRates {
-  /// Floating-point operations a second of products by kind and dtype (`bfloat16`), by the count, rows,
-  /// columns and depth of a GemmShape; where a table has one number, that is a peak.
+  /// By kind and dtype (`bfloat16`): floating-point operations per second of contractions, by the count,
+  /// rows, columns and depth of a GemmShape. A table of one number is a peak.
   std::map<std::pair<GemmKind, std::string>, RateTable> products;
-  /// Bytes read and written a second by operators, without overload (`aten.gelu`), by these bytes.
+  /// By operator name without overload (`aten.gelu`): bytes read and written per second, by that number of
+  /// bytes.
   std::map<std::string, RateTable> operators;
-  /// … and by all others; empty: DeviceSpec::memoryBytesPerSecond.
+  /// `operators` for all other operators; if empty, DeviceSpec::memoryBytesPerSecond.
   RateTable memory;
   bool operator==(const KernelRates &) const = default;
 };
 
 struct DeviceSpec {
   std::string name;
-  /// Dense products, fp32, per second.
+  /// Peak of dense fp32 contractions, in floating-point operations per second.
   double flopsPerSecond;
-  /// Main memory, bytes per second.
+  /// Peak of main memory, in bytes per second.
   double memoryBytesPerSecond;
-  /// Spent on every operator besides its work.
+  /// Seconds spent on every operator besides its work.
   double operatorSeconds;
-  /// Nothing: not limited.
+  /// Memory that may be used; nothing if it is not limited.
   std::optional<int64_t> memoryBytes;
-  /// Shared by devices of one kind; null: the peaks above are all that is known.
+  /// Shared by devices of one kind; null if only the peaks above are known.
   std::shared_ptr<const KernelRates> rates = nullptr;
-  /// That share an operator, on a CPU: each has a workspace of its own.
+  /// Threads that share an operator on a CPU; each has its own workspace.
   uint32_t threads = 1;
   bool operator==(const DeviceSpec &) const = default;
 
   bool hasTablesOf(const DeviceSpec &other) const {
     return rates == other.rates || (rates && other.rates && *rates == *other.rates);
   }
-  /// Whether they differ in name and memory at most.
+  /// True if the devices differ at most in name and memory.
   bool computesLike(const DeviceSpec &other) const {
     return flopsPerSecond == other.flopsPerSecond && memoryBytesPerSecond == other.memoryBytesPerSecond &&
            operatorSeconds == other.operatorSeconds && hasTablesOf(other);
   }
 };
 
-/// A device for every rank, and the links between any two.
+/// A device for each rank, and the links between any two devices.
 struct Machine {
-  /// Groups of so many devices, in order, have a faster link among themselves.
+  /// Nodes of so many consecutive devices, which have a faster link inside a node.
   struct Nodes {
     uint32_t devices = 1;
-    /// Between devices of two nodes.
+    /// Link between devices of different nodes.
     Link link;
-    /// Of a group over several.
+    /// Costs of a group of devices on several nodes.
     CollectiveCosts collectives = link;
   };
 
   std::vector<DeviceSpec> devices;
-  /// Within a node.
+  /// Link between devices of one node.
   Link link;
-  /// By sender and receiver, places in `devices`, where it is another; always both directions of two devices.
+  /// By sender and receiver, as indices into `devices`: links that differ from `link` and `nodes`. Both
+  /// directions of a pair are always present.
   std::map<std::pair<uint32_t, uint32_t>, Link> linkOverrides;
-  /// Nothing: all are one node.
+  /// Nothing: all devices are on one node.
   std::optional<Nodes> nodes;
-  /// Of a group within one node.
+  /// Costs of a group of devices on one node.
   CollectiveCosts collectives;
 
-  /// Some of the groups of `count` devices, one behind the other, are on two nodes.
+  /// True if some group of `count` consecutive devices spans two nodes.
   bool crossesNodes(uint32_t count) const {
     return nodes &&
            (count > nodes->devices || (devices.size() > nodes->devices && nodes->devices % count != 0));
   }
-  /// The slowest link among the first `count` devices.
+  /// The slower link among the first `count` devices, link overrides excluded.
   const Link &linkAmong(uint32_t count) const { return nodes && count > nodes->devices ? nodes->link : link; }
-  /// Of the groups of `count` devices, one behind the other: of those over two nodes, if there are such.
+  /// Costs of the slowest group of `count` consecutive devices: those of a group on several nodes if there is
+  /// one.
   const CollectiveCosts &collectivesAmong(uint32_t count) const {
     return crossesNodes(count) ? nodes->collectives : collectives;
   }
 
-  /// `count` CPU devices of one thread each, `cpu:0` and on. Their figures are assumptions (see Presets.cpp).
+  /// `count` CPU devices of one thread each, named `cpu:0` and on, with assumed figures (see Presets.cpp).
   static Machine cpu(uint32_t count);
 
-  /// Of this name (see Presets.cpp); nothing where it is none's.
+  /// The preset of this name (see Presets.cpp); nothing if there is none.
   static std::optional<Machine> preset(llvm::StringRef name);
 
-  /// A preset, or the path of a JSON file (MachineFile.h); untrusted input.
+  /// Loads a preset, or a machine file at this path (MachineFile.h), which is untrusted input.
   static llvm::Expected<Machine> load(llvm::StringRef presetOrPath);
 };
 

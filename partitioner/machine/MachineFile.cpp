@@ -38,16 +38,16 @@ static constexpr NumberKey<CollectiveCosts::Measured> kCollectiveNumbers[] = {
 //===- Devices ------------------------------------------------------------===//
 
 namespace {
-/// What devices without figures of their own, or of tables, may refer to.
+/// Figures and tables that devices may refer to.
 struct DeviceKinds {
-  /// By name; their own names are empty.
+  /// By name of the kind; the names inside are empty.
   llvm::StringMap<DeviceSpec> named;
-  /// Of devices without a kind.
+  /// Tables of devices without a kind.
   std::shared_ptr<const KernelRates> rates;
 };
 } // namespace
 
-/// A name for messages and files.
+/// Reads a name that is fit for messages and files.
 static Expected<std::string> readName(const json::Value *value, const Twine &where) {
   const std::optional<StringRef> name = value->getAsString();
   if (!name || name->empty() || name->size() > kLongestName || !llvm::all_of(*name, llvm::isPrint))
@@ -60,19 +60,18 @@ static std::vector<StringRef> namesOf(const json::Object &object) {
   std::vector<StringRef> names;
   for (const json::Object::value_type &entry : object)
     names.push_back(StringRef(entry.first));
-  // The object is hashed: in order, the first message is one and the same.
+  // The object is hashed; sorting makes the first message deterministic.
   llvm::sort(names);
   return names;
 }
 
-/// Tables say how fast a device is, whatever its figures: the same for devices of which one is faster cannot
-/// be right.
+/// Tables give a device's speed whatever its peaks, so devices with different peaks cannot share tables.
 static bool contradictTables(const DeviceSpec &a, const DeviceSpec &b) {
   return a.rates && a.hasTablesOf(b) &&
          (a.flopsPerSecond != b.flopsPerSecond || a.memoryBytesPerSecond != b.memoryBytesPerSecond);
 }
 
-/// That the tables of a kind are not those of one before.
+/// Fails if the tables of a kind repeat those of a kind before.
 static Error checkTables(StringRef name, StringRef where, llvm::ArrayRef<StringRef> before,
                          const DeviceKinds &kinds) {
   const DeviceSpec &device = kinds.named.find(name)->second;
@@ -111,7 +110,7 @@ static Error readKinds(const json::Value &value, StringRef where, DeviceKinds &k
   return Error::success();
 }
 
-/// An integer in this range.
+/// Reads an integer in this range.
 static Expected<uint32_t> readCount(const json::Value &value, const Twine &where, uint32_t least,
                                     uint32_t most) {
   const std::optional<int64_t> count = value.getAsInteger();
@@ -121,7 +120,7 @@ static Expected<uint32_t> readCount(const json::Value &value, const Twine &where
   return *count;
 }
 
-/// Figures of its own, or its kind's.
+/// Reads a device's own figures, or takes those of its kind.
 static Error readFigures(const json::Object &object, StringRef where, const DeviceKinds &kinds,
                          DeviceSpec &device) {
   const json::Value *kind = object.get("kind");
@@ -248,7 +247,7 @@ static Error readNodes(const json::Value &value, StringRef where, size_t devices
           checkKeys(**object, where, {"devices", "latency_seconds", "bytes_per_second"}, {"collectives"}))
     return error;
   nodes.emplace();
-  // As many as there are: more would be another machine's.
+  // At most as many ranks as devices; more would be another machine.
   if (Error error =
           readCount(*(*object)->get("devices"), where + ".devices", 1, devices).moveInto(nodes->devices))
     return error;
@@ -273,7 +272,7 @@ static Error readLink(const json::Value &value, StringRef path, Link &link) {
   return readNumbers(*object, where, kLinkNumbers, link);
 }
 
-/// A device's place, by its name.
+/// Reads a device's name; gives its index.
 static Expected<uint32_t> readEnd(const json::Value *value, const Twine &where,
                                   llvm::ArrayRef<DeviceSpec> devices) {
   const std::optional<StringRef> name = value->getAsString();
@@ -290,7 +289,7 @@ static Expected<uint32_t> readEnd(const json::Value *value, const Twine &where,
 }
 
 static Error readLinkOverride(const json::Value &value, StringRef where, const Machine &machine,
-                            std::pair<uint32_t, uint32_t> &ends, Link &link) {
+                              std::pair<uint32_t, uint32_t> &ends, Link &link) {
   auto object = asObject(value, where, "from, to, latency_seconds and bytes_per_second");
   if (!object)
     return object.takeError();
@@ -323,10 +322,10 @@ static Error readLinkOverrides(const json::Value &value, StringRef where, Machin
                      machine.devices[ends.first].name, machine.devices[ends.second].name, first->second);
     machine.linkOverrides[ends] = link;
   }
-  // The way back is alike unless it is given.
+  // The reverse direction is the same unless it is given.
   for (const auto &[ends, index] : given)
     machine.linkOverrides.try_emplace({ends.second, ends.first}, machine.linkOverrides[ends]);
-  // Between nodes, where the others are slower, one as within them differs.
+  // Between nodes, a link as fast as those within a node is an override.
   if (!machine.nodes)
     std::erase_if(machine.linkOverrides, [&](const auto &each) {
       auto back = machine.linkOverrides.find({each.first.second, each.first.first});
@@ -336,7 +335,7 @@ static Error readLinkOverrides(const json::Value &value, StringRef where, Machin
   return Error::success();
 }
 
-/// The keys that may be left out.
+/// Reads the keys that may be left out.
 static Error readBetweenDevices(const json::Object &object, StringRef path, Machine &machine) {
   auto where = [&](StringRef key) { return (path + ": " + key).str(); };
   if (const json::Value *collectives = object.get("collectives"))
@@ -402,7 +401,7 @@ static json::Object figuresOf(const DeviceSpec &device) {
   return object;
 }
 
-/// Whether one set of tables is that of all devices.
+/// True if all devices have the same tables.
 static bool haveTablesInCommon(const Machine &machine) {
   return llvm::all_of(machine.devices, [&](const DeviceSpec &device) {
     return device.hasTablesOf(machine.devices.front()) && !contradictTables(device, machine.devices.front());
@@ -412,7 +411,7 @@ static bool haveTablesInCommon(const Machine &machine) {
 static void writeDevices(json::Object &object, const Machine &machine) {
   json::Array devices;
   json::Object kinds;
-  // Kinds are called by their number, so that their names do not matter to checksums.
+  // Kinds are named by number, so that their names do not change checksums.
   std::vector<const DeviceSpec *> firsts;
   const bool haveKinds = !haveTablesInCommon(machine);
   for (const DeviceSpec &device : machine.devices) {
@@ -447,7 +446,7 @@ static json::Array linkOverridesOf(const Machine &machine) {
   json::Array links;
   for (const auto &[ends, link] : machine.linkOverrides) {
     auto back = machine.linkOverrides.find({ends.second, ends.first});
-    // Written with the other direction.
+    // Written with the reverse direction.
     if (ends.first > ends.second && back != machine.linkOverrides.end() && back->second == link)
       continue;
     json::Object entry = objectOf(link);
@@ -491,7 +490,7 @@ std::string machineFileText(const Machine &machine) {
 }
 
 std::string checksumOf(const Machine &machine) {
-  // With all digits, as plans have it that were made when files had them, too.
+  // With all digits, as in the checksums of older plans, whose machine files had all digits.
   const std::string text = llvm::formatv("{0:2}\n", valueOf(machine));
   return plan::toHex(plan::checksum(llvm::arrayRefFromStringRef(text)));
 }

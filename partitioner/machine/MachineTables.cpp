@@ -47,7 +47,7 @@ static constexpr llvm::StringLiteral kProductDtypes[] = {"float32", "bfloat16", 
 static constexpr double kMostSize = 1e15;
 static constexpr size_t kMostRates = 4096, kLongestOperator = 128;
 
-/// `count` numbers of an array; any number of them for 0.
+/// Reads an array of `count` numbers; of any length if `count` is 0.
 static Expected<std::vector<double>> readArray(const json::Value *value, const Twine &where, double most,
                                                size_t count) {
   const json::Array *array = value->getAsArray();
@@ -116,7 +116,7 @@ static Error readProducts(const json::Value &value, StringRef where, KernelRates
   return readByName(value, where, "tables by kind and dtype", kGemmKinds, readKind);
 }
 
-/// Why there is no operator of this name; empty where there is, or may be once a library is loaded.
+/// Why no operator can have this name; empty if there is one, or a library may still add it.
 static std::string obstacleTo(StringRef operatorName) {
   auto [nameSpace, name] = operatorName.split('.');
   auto isWord = [](StringRef text) {
@@ -145,7 +145,7 @@ static Error readOperators(const json::Value &value, StringRef where, KernelRate
   std::vector<StringRef> names;
   for (const json::Object::value_type &entry : **object)
     names.push_back(StringRef(entry.first));
-  // The object is hashed: in order, the first message is one and the same.
+  // The object is hashed; sorting makes the first message deterministic.
   llvm::sort(names);
   for (StringRef name : names) {
     const json::Value shown(name);

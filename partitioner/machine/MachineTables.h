@@ -1,6 +1,6 @@
 //===- MachineTables.h - Rates from JSON, and back --------------*- C++ -*-===//
 //
-// Private to MachineFile.cpp: what it needs to read objects, and the tables among them.
+// Private to MachineFile.cpp: readers of objects and of tables in a machine file.
 //
 //===----------------------------------------------------------------------===//
 #ifndef CLEAVE_PARTITIONER_MACHINE_MACHINETABLES_H
@@ -14,8 +14,8 @@
 
 namespace cleave {
 
-/// A key of an object that becomes a member of a `Struct`. The ranges leave room for products and quotients
-/// of the figures to stay finite.
+/// A number in an object and the member of `Struct` that holds it. The ranges keep products and quotients of
+/// the figures finite.
 template <typename Struct> struct NumberKey {
   const char *key;
   double least, most;
@@ -25,13 +25,13 @@ template <typename Struct> struct NumberKey {
 inline constexpr double kMostRate = 1e21;
 inline constexpr double kMostSeconds = 1000;
 
-/// The object of a key, or an error that says what it should be.
+/// `value` as an object; the error says what it should be.
 llvm::Expected<const llvm::json::Object *> asObject(const llvm::json::Value &value, llvm::StringRef where,
                                                     llvm::StringRef what);
 
-/// Calls `read` for each of `names` that is among the keys of `value`, in their order, with its place there
-/// and in messages, and its value. There may be no other keys.
-/// \param what  that `value` should be an object with.
+/// Calls `read` for each of `names` that is a key of `value`, in the order of `names`. Fails on other keys.
+/// \param what  for messages: what `value` should be an object with.
+/// \param read  gets the name's index, its path in messages, and its value.
 llvm::Error readByName(
     const llvm::json::Value &value, llvm::StringRef where, llvm::StringRef what,
     llvm::ArrayRef<llvm::StringLiteral> names,
@@ -53,23 +53,23 @@ llvm::Error readNumbers(const llvm::json::Object &object, llvm::StringRef where,
   return llvm::Error::success();
 }
 
-/// What a table of rates is called, and its axes.
+/// Keys of a table of rates: its axes and its rate.
 struct TableKeys {
   llvm::ArrayRef<llvm::StringRef> axes;
   llvm::StringRef rate;
 };
-/// A table of bytes a second by bytes.
+/// Keys of a table of bytes per second by bytes.
 extern const TableKeys kByBytes;
 
-/// A table among the keys of `object`.
+/// Reads the table whose keys are in `object`.
 llvm::Expected<RateTable> readTable(const llvm::json::Object &object, llvm::StringRef where,
                                     const TableKeys &keys);
 void writeTable(llvm::json::Object &object, const RateTable &table, const TableKeys &keys);
 
-/// The keys of a device's tables, each of which may be left out.
+/// Keys of a device's tables; each may be left out.
 extern const llvm::ArrayRef<llvm::StringRef> kRateKeys;
-/// The tables among the keys of `object`; null where there are none.
-/// \param where  what a key's name is put behind, in messages.
+/// Reads the tables whose keys are in `object`; null if there are none.
+/// \param where  prefix of a key's name in messages.
 llvm::Expected<std::shared_ptr<const KernelRates>> readRates(const llvm::json::Object &object,
                                                              llvm::StringRef where);
 void writeRates(llvm::json::Object &object, const KernelRates &rates);

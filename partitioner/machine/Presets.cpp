@@ -80,8 +80,8 @@ static constexpr double kLaunchSeconds = 5e-6, kLinkSeconds = 5e-6, kNetworkSeco
 
 static Machine machineOf(const GpuNode &node, uint32_t count) {
   auto rates = std::make_shared<KernelRates>();
-  for (GemmKind kind : {GemmKind::Matrix, GemmKind::Pointwise, GemmKind::Convolution,
-                           GemmKind::Strided, GemmKind::Attention}) {
+  for (GemmKind kind : {GemmKind::Matrix, GemmKind::Pointwise, GemmKind::Convolution, GemmKind::Strided,
+                        GemmKind::Attention}) {
     rates->products[{kind, "float16"}] = RateTable(node.halfFlopsPerSecond);
     if (node.hasBfloat16)
       rates->products[{kind, "bfloat16"}] = RateTable(node.halfFlopsPerSecond);

@@ -26,7 +26,7 @@ bool RateTable::covers(llvm::ArrayRef<double> sizes) const {
 
 double RateTable::at(llvm::ArrayRef<double> sizes) const {
   assert(!isEmpty() && sizes.size() >= axes.size() && "a size an axis");
-  // The corners of the cell around the point, and how much each counts; an axis doubles them.
+  // Corners of the grid cell around the point with their weights; each axis doubles them.
   llvm::SmallVector<std::pair<size_t, double>, 16> corners = {{0, 1.0}};
   for (auto [axis, wanted] : llvm::zip(axes, sizes)) {
     const double size = std::clamp(wanted, axis.front(), axis.back());
@@ -41,7 +41,7 @@ double RateTable::at(llvm::ArrayRef<double> sizes) const {
         corners.push_back({index * axis.size() + upper, weight * share});
     }
   }
-  // At a point of the grid, or beyond it on all axes.
+  // The point is on the grid, or beyond it on all axes.
   if (corners.size() == 1)
     return rates[corners.front().first];
   double logarithm = 0;

@@ -7,27 +7,27 @@
 
 namespace cleave {
 
-/// A rate by one size or several, known at the points of a grid and interpolated between them.
+/// A rate as a function of one or more sizes, measured at the points of a grid and interpolated between them.
 ///
-/// Linear along every axis in the logarithms of sizes and rate (multilinear, Press et al., Numerical Recipes,
-/// 3.6), so that what grows with a power of a size is met exactly, and so is the time, as work is a product
-/// of sizes. Beyond the grid the rate is that of its edge.
+/// Interpolation is multilinear in the logarithms of sizes and rate (Press et al., Numerical Recipes, 3.6). A
+/// rate that is a power of a size is therefore exact, and so is the time, since work is a product of sizes.
+/// Beyond the grid, the rate is that of the nearest edge.
 class RateTable {
 public:
-  /// Of nothing: `isEmpty`.
+  /// An empty table.
   RateTable() = default;
-  /// The same everywhere.
+  /// A constant rate.
   explicit RateTable(double rate) : RateTable({}, {rate}) {}
-  /// \param axes   sizes above 0, ascending, at least one an axis.
-  /// \param rates  above 0, of every point, those of the last axis side by side.
+  /// \param axes   by axis: at least one size, > 0, ascending.
+  /// \param rates  by grid point, > 0; the last axis varies fastest.
   RateTable(std::vector<std::vector<double>> axes, std::vector<double> rates);
 
   bool isEmpty() const { return rates.empty(); }
-  /// There is more than one number.
+  /// True if the table has more than one number.
   bool isMeasured() const { return rates.size() > 1; }
-  /// Whether the sizes are at or above the grid's least ones: beyond its largest the rate hardly changes.
+  /// True if no size is below the grid's smallest one. Beyond the largest size the rate hardly changes.
   bool covers(llvm::ArrayRef<double> sizes) const;
-  /// \param sizes  one an axis, where there are axes.
+  /// \param sizes  one per axis; ignored for a constant rate.
   double at(llvm::ArrayRef<double> sizes) const;
 
   const std::vector<std::vector<double>> &axisSizes() const { return axes; }

@@ -8,13 +8,13 @@
 
 namespace cleave {
 
-/// What a pipeline stage runs on.
+/// The device of a pipeline stage.
 struct StageDevice {
-  /// Over which it receives what earlier stages made.
+  /// Link over which it receives the values of earlier stages.
   Link link;
-  /// Bytes of weights that it may hold; nothing: no limit.
+  /// Limit of the bytes of its weights; nothing if there is none.
   std::optional<int64_t> weightLimit = std::nullopt;
-  /// Of those that the graph's nodes have seconds on.
+  /// Index of its kind, as in StageGraph::Node::secondsOn.
   uint32_t kind = 0;
   bool operator==(const StageDevice &) const = default;
 };

@@ -1,11 +1,11 @@
-//===- CutMemory.cpp - What ranks hold of cuts ----------------------------===//
+//===- CutMemory.cpp - Memory of ranks under a cut ------------------------===//
 #include "partitioner/memory/CutMemory.h"
 #include <algorithm>
 
 namespace cleave {
 
-MemoryBudgets largestBudgets(const CutMemory &memory, const Machine &machine, uint32_t ranks, uint32_t tensorRanks,
-                  uint32_t dataRanks) {
+MemoryBudgets largestBudgets(const CutMemory &memory, const Machine &machine, uint32_t ranks,
+                             uint32_t tensorRanks, uint32_t dataRanks) {
   MemoryBudgets budgets;
   auto memoryOf = [&](size_t device) {
     return machine.devices[std::min(device, machine.devices.size() - 1)].memoryBytes;

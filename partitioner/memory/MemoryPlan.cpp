@@ -8,7 +8,7 @@ using namespace mlir;
 namespace cleave {
 
 namespace {
-/// Follows the executor through a stage: storages are alive while a slot refers to them.
+/// Simulates the executor's memory in a stage: a storage is alive while a slot refers to it.
 class MemoryWalk {
 public:
   MemoryWalk(const InferredValues &inferred, const ExampleShapes &shapes, int64_t threads)
@@ -29,9 +29,9 @@ private:
   const InferredValues &inferred;
   const ExampleShapes &shapes;
   const int64_t threads;
-  /// Slots that refer to a storage.
+  /// By storage: number of slots that refer to it.
   llvm::DenseMap<unsigned, unsigned> references;
-  /// Storages that somebody else owns: weights, and the request's inputs.
+  /// Storages that the stage does not own: those of weights, and of the request's inputs.
   llvm::DenseSet<unsigned> foreign;
   llvm::DenseSet<Value> held;
   int64_t live = 0;
@@ -71,12 +71,12 @@ void MemoryWalk::visit(Operation *op) {
     memory.weightBytes += shapes.bytesOf(param);
     return ignore(param);
   }
-  // Beside what a state was, the session keeps what it is to be.
+  // The session keeps the next value of a state beside the present one.
   if (auto state = dyn_cast<StateOp>(op)) {
     live += 2 * shapes.bytesOf(state);
     ignore(state);
   }
-  // Made when the plan is loaded, of weights that nobody reads afterwards.
+  // A prepacked weight is made when the plan is loaded; the original weight is not kept.
   bool isPrepared = prepacksWeights(op);
   for (Value result : op->getResults())
     isPrepared ? ignore(result) : hold(result);

@@ -8,33 +8,33 @@
 
 namespace cleave {
 
-/// What a stage's device holds, at the traced sizes.
+/// Bytes on a stage's device, at the example sizes.
 struct StageMemory {
   int64_t weightBytes = 0;
-  /// Most bytes alive at one time beside the weights: values until their last use, what came from other
-  /// stages from the start on, outputs until the end, states, and what operators allocate for themselves. The
-  /// request's inputs are the caller's.
+  /// Maximum alive at one time beside the weights: values until their last use, received values from the
+  /// start on, outputs until the end, states, and workspace of operators. The request's inputs belong to the
+  /// caller and do not count.
   int64_t activationBytes = 0;
 };
 
-/// What a stage runs, in order, be it split from its function already or not.
+/// The operations of a stage in order, whether or not the stage is already split from its function.
 struct StageBody {
-  /// Values that it takes, and those of them that are the request's inputs.
+  /// `inputs`: all values that the stage takes. `requests`: those of them that are inputs of the request.
   llvm::SmallVector<mlir::Value> inputs, requests;
   llvm::SmallVector<mlir::Operation *> ops;
-  /// Values by the operation that uses them last, or makes them where none does; a use inside a region counts
-  /// for the operation around it. What stays until the end is left out.
+  /// By operation: values whose last use it is, or which it makes and nothing uses. A use inside a region
+  /// counts for the operation that has the region. Values that stay until the end are left out.
   llvm::DenseMap<mlir::Operation *, llvm::SmallVector<mlir::Value>> lastUses;
 };
 
-/// \param inferred  of the function around the stage (see inferExampleShapes).
-/// \param threads   that the device has for an operator.
+/// \param inferred  values of the function around the stage (see inferExampleShapes).
+/// \param threads   threads that the device uses for an operator.
 StageMemory memoryOf(const StageBody &body, const InferredValues &inferred, const ExampleShapes &shapes,
                      int64_t threads);
 StageMemory memoryOf(StageOp stage, const InferredValues &inferred, const ExampleShapes &shapes,
                      int64_t threads);
 
-/// Bytes that the operation allocates while it runs, beyond its results.
+/// Bytes of workspace that the operation allocates while it runs, besides its results.
 int64_t workspaceOf(mlir::Operation *op, const ExampleShapes &shapes, int64_t threads);
 
 } // namespace cleave

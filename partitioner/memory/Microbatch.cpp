@@ -1,4 +1,4 @@
-//===- Microbatch.cpp - A function on a part of the batch -----------------===//
+//===- Microbatch.cpp - A function at the size of a micro-batch -----------===//
 #include "partitioner/memory/Microbatch.h"
 #include "llvm/Support/MathExtras.h"
 

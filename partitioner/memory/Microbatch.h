@@ -1,4 +1,4 @@
-//===- Microbatch.h - A function on a part of the batch ---------*- C++ -*-===//
+//===- Microbatch.h - A function at the size of a micro-batch ---*- C++ -*-===//
 #ifndef CLEAVE_PARTITIONER_MEMORY_MICROBATCH_H
 #define CLEAVE_PARTITIONER_MEMORY_MICROBATCH_H
 
@@ -7,15 +7,15 @@
 
 namespace cleave {
 
-/// What is known of a function's values while it runs on one micro-batch of the example inputs.
+/// Inferred values and shapes of a function that runs on one micro-batch of the example inputs.
 struct Microbatch {
   InferredValues inferred;
   ExampleShapes shapes;
-  /// It is not the whole batch.
+  /// True if the micro-batch is smaller than the whole batch.
   bool isPart;
 
-  /// The largest of `count`. Fails, with a diagnostic, where the function does not run.
-  /// \param batch  the dimension that they split; may be empty where there is one.
+  /// The largest of `count` micro-batches. Fails with a diagnostic if the function does not run at that size.
+  /// \param batch  the dimension that micro-batches split; may be empty if `count` is 1.
   static mlir::FailureOr<Microbatch> of(mlir::func::FuncOp function, llvm::StringRef batch, int64_t count);
 };
 

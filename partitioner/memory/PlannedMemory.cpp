@@ -1,4 +1,4 @@
-//===- PlannedMemory.cpp - What plans would predict of memory -------------===//
+//===- PlannedMemory.cpp - Memory as plans would predict it ---------------===//
 #include "partitioner/memory/PlannedMemory.h"
 #include "ir/semantics/OpSemantics.h"
 #include "partitioner/graph/UsedValues.h"
@@ -15,13 +15,14 @@ using namespace mlir;
 namespace cleave {
 
 namespace {
-/// Puts operations into stages as split-stages does.
+/// Assigns operations to stages as split-stages does.
 class StageBodies {
 public:
   StageBodies(func::FuncOp function, const ModelGraph &model, ArrayRef<uint32_t> stageOf, uint32_t stages);
-  /// \param own  from the function to what a tensor rank runs; null where that is the function.
+  /// \param own  maps values of the function to those of a tensor-parallel rank's program; null if they are
+  /// the same.
   std::vector<StageBody> of(const IRMapping *own) const;
-  /// The stage that gives a result of the function.
+  /// The stage that returns a result of the function.
   uint32_t giverOf(Value result) const {
     Operation *maker = result.getDefiningOp();
     auto found = maker ? placed.find(maker) : placed.end();
@@ -33,7 +34,7 @@ private:
     StageBody body;
     llvm::DenseSet<Value> known;
     llvm::DenseSet<Operation *> taken;
-    /// Values that others take.
+    /// Values that other stages use.
     llvm::DenseSet<Value> outputs;
     SmallVector<Operation *> opsOf(const IRMapping &own) const;
   };
@@ -87,7 +88,7 @@ void StageBodies::add(Operation *op, uint32_t stage) {
   stages[stage].body.ops.push_back(op);
 }
 
-/// What is left of its operations where the first rank alone adds what is added once (specializeRank).
+/// The stage's operations that remain on a rank other than 0 after specializeRank.
 SmallVector<Operation *> StageBodies::Stage::opsOf(const IRMapping &own) const {
   llvm::DenseSet<Value> used(outputs);
   for (Operation *op : body.ops)
@@ -124,7 +125,7 @@ std::vector<StageBody> StageBodies::of(const IRMapping *own) const {
   return bodies;
 }
 
-//===- What they hold -----------------------------------------------------===//
+//===- Memory -------------------------------------------------------------===//
 
 PlannedMemory::PlannedMemory(func::FuncOp function, const Machine &machine, uint32_t dataRanks)
     : function(function), dataRanks(dataRanks), whole(function) {
@@ -176,7 +177,7 @@ void PlannedMemory::findForeign() {
       llvm::for_each(op.getResults(), ignore);
 }
 
-/// As many as a plan gives the devices that run it at the rank of a pipeline, each number once.
+/// Distinct numbers of threads of the devices that run the program at a pipeline rank.
 llvm::SmallSetVector<int64_t, 4> PlannedMemory::threadsOf(const Program &program, uint32_t rank) const {
   llvm::SmallSetVector<int64_t, 4> found;
   for (unsigned tensorRank : program.ranks)
@@ -194,10 +195,10 @@ std::vector<uint32_t> PlannedMemory::tensorRanks() const {
   return ranks;
 }
 
-/// The first rank of a group keeps the whole batch's, beside a micro-batch's.
+/// Beside a micro-batch's outputs, the first tensor-parallel rank keeps those of the whole batch.
 int64_t PlannedMemory::givenBy(Value value) const { return microbatch().isPart ? whole.bytesOf(value) : 0; }
 
-/// \param given  by stage, what the rank keeps of outputs.
+/// \param given  by stage: bytes of outputs that the rank keeps.
 static RankMemory heldBy(ArrayRef<StageBody> stages, ArrayRef<int64_t> given, uint32_t rank, uint32_t ranks,
                          const Microbatch &microbatch, int64_t threads) {
   RankMemory held;
@@ -225,13 +226,13 @@ std::vector<RankMemory> PlannedMemory::of(const ModelGraph &model, ArrayRef<uint
         if (own.bytes() > held[rank].bytes())
           held[rank] = own;
       }
-    // The outputs are the first rank's.
+    // Only the first tensor-parallel rank holds the outputs.
     given.assign(stages, 0);
   }
   return held;
 }
 
-/// The most that lives beside weights while one of them runs, at the least.
+/// Lower bound of the bytes alive beside weights while these operations run.
 int64_t PlannedMemory::besideWeights(ArrayRef<Operation *> ops) const {
   const auto &storages = microbatch().inferred.storages;
   int64_t most = 0, given = 0;
@@ -257,7 +258,8 @@ int64_t PlannedMemory::besideWeights(ArrayRef<Operation *> ops) const {
 PlannedMemory::Needs PlannedMemory::needsOf(const ModelGraph &model) const {
   const StageGraph &graph = model.graph;
   Needs needs;
-  // Beside each weight, in the node that has least there; no weight that nobody reads is held.
+  // By weight: bytes beside it, in the node with fewest of them, and its own. Weights that nothing reads are
+  // not held.
   std::vector<std::pair<int64_t, int64_t>> weights;
   for (int64_t bytes : graph.weightBytes)
     weights.push_back({-1, bytes});
@@ -279,7 +281,7 @@ PlannedMemory::Needs PlannedMemory::needsOf(const ModelGraph &model) const {
   return needs;
 }
 
-/// Whether ranks may do where those with less have `least` bytes.
+/// True if the model may fit once all smaller budgets are raised to `least` bytes.
 static bool suffices(int64_t least, MemoryBudgetsRef budgets, int64_t ofOne,
                      ArrayRef<std::pair<int64_t, int64_t>> ofAll) {
   std::vector<int64_t> bytes;

@@ -1,4 +1,4 @@
-//===- PlannedMemory.h - What plans would predict of memory -----*- C++ -*-===//
+//===- PlannedMemory.h - Memory as plans would predict it -------*- C++ -*-===//
 #ifndef CLEAVE_PARTITIONER_MEMORY_PLANNEDMEMORY_H
 #define CLEAVE_PARTITIONER_MEMORY_PLANNEDMEMORY_H
 
@@ -11,15 +11,16 @@
 
 namespace cleave {
 
-/// Of a program of all tensor ranks, before it is split into stages: what a plan predicts of the rank of each
-/// group that holds most. Where all parts are of the same sizes that is the first one, which has the outputs.
+/// Memory that a plan would predict for a program of all tensor-parallel ranks, before it is split into
+/// stages. For each pipeline rank it is that of the tensor-parallel rank that holds most. If all shards have
+/// the same sizes, that is rank 0, which holds the outputs.
 class PlannedMemory : public CutMemory {
 public:
-  /// Null, with a diagnostic, where the function does not run on so few samples.
-  /// \param function  must outlive it.
+  /// Null, with a diagnostic, if the function does not run on so few samples.
+  /// \param function      must outlive the object.
   /// \param batch         the dimension that micro-batches split.
-  /// \param microbatches  of a data rank.
-  /// \param machine       whose devices have the threads that operators share.
+  /// \param microbatches  number for each data-parallel rank.
+  /// \param machine       gives the threads of each device.
   static std::unique_ptr<PlannedMemory> make(mlir::func::FuncOp function, llvm::StringRef batch,
                                              int64_t microbatches, const Machine &machine,
                                              uint32_t dataRanks = 1);
@@ -29,25 +30,27 @@ public:
 
   std::vector<uint32_t> tensorRanks() const override;
 
-  /// Of first tensor ranks: an operation's operands and results live at once wherever it runs, beside the
-  /// weights that it reads; and all weights with so much beside them are in what ranks have more than that.
+  /// Computed for the first tensor-parallel rank of each pipeline rank. Operands and results of an operation
+  /// are alive at once wherever it runs, beside the weights that it reads. All weights with so many bytes
+  /// beside them are on ranks with more memory than these bytes.
   int64_t least(const ModelGraph &model, MemoryBudgetsRef budgets) const override;
 
 private:
-  /// What tensor ranks run that hold alike; where the first one is among them, less at the most.
+  /// Program of tensor-parallel ranks that hold values of the same sizes; other ranks than rank 0 may hold
+  /// less than it.
   struct Program {
     std::vector<unsigned> ranks;
     Microbatch microbatch;
-    /// Nothing where it is the function itself, whose types are the first rank's.
+    /// Null if the program is the function itself, whose types are rank 0's.
     mlir::OwningOpRef<mlir::func::FuncOp> specialized;
-    /// To that, from the function.
+    /// Maps values of the function to those of `specialized`.
     mlir::IRMapping own;
   };
   struct Needs {
-    /// Some rank's.
+    /// Bytes that at least one rank needs.
     int64_t ofOne = 0;
-    /// Bytes beside weights, descending, and all weights that have these or more beside them wherever they
-    /// are read.
+    /// Pairs of bytes beside weights, descending, and the total bytes of all weights that have at least these
+    /// bytes beside them wherever they are read.
     std::vector<std::pair<int64_t, int64_t>> ofAll;
   };
   PlannedMemory(mlir::func::FuncOp function, const Machine &machine, uint32_t dataRanks);
@@ -59,16 +62,16 @@ private:
   int64_t besideWeights(llvm::ArrayRef<mlir::Operation *> ops) const;
   int64_t givenBy(mlir::Value value) const;
 
-  /// Mutable, as all operations of MLIR are.
+  /// Mutable because MLIR's operations have no const methods.
   mutable mlir::func::FuncOp function;
   const uint32_t dataRanks;
-  /// The first rank's first.
+  /// The program of rank 0 comes first.
   std::vector<Program> programs;
   ExampleShapes whole;
-  /// By device.
+  /// By device: threads that share an operator.
   std::vector<int64_t> threads;
   int64_t leastThreads = 1;
-  /// Storages that no stage counts: of weights, states and the request's inputs.
+  /// Storages that count for no stage: those of weights, states and the request's inputs.
   llvm::DenseSet<unsigned> foreign;
 };
 

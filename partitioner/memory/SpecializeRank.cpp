@@ -1,4 +1,4 @@
-//===- SpecializeRank.cpp - What one rank of a tensor group runs ----------===//
+//===- SpecializeRank.cpp - The program of one tensor-parallel rank -------===//
 #include "partitioner/memory/SpecializeRank.h"
 #include "ir/Cleave.h"
 #include "ir/OperatorDialect.h"
@@ -22,12 +22,12 @@ static void specialize(FirstRankOp op, unsigned rank) {
   op.replaceAllUsesWith(
       rank == 0 ? value : b.create<ConstantOp>(op.getLoc(), b.getNoneType(), b.getUnitAttr()).getResult());
   op.erase();
-  // The other ranks have no use for it. What is no weight stays: all ranks make the same exchanges.
+  // Ranks other than 0 do not use it. Only weights go, since all ranks must call the same collectives.
   if (auto weight = value.getDefiningOp<ParamOp>(); weight && isOpTriviallyDead(weight))
     weight->erase();
 }
 
-/// Whether the type is another rank's.
+/// Specializes a weight; true if the type has changed.
 static bool specialize(ParamOp op, unsigned rank) {
   auto shard = op.getShard();
   if (!shard || shard->extentOf(rank) == shard->extentOf(0))
@@ -48,16 +48,16 @@ LogicalResult specializeRank(func::FuncOp function, unsigned rank) {
   return hasOtherTypes ? inferTypes(function) : success();
 }
 
-//===- Ranks that are alike -----------------------------------------------===//
+//===- Ranks with equal sizes ---------------------------------------------===//
 
-/// Whether the argument says which elements are meant, or what is done to them, but not how many there are.
+/// True if the argument selects elements or values, without changing sizes.
 static bool isOfNoSize(const OpSemantics &semantics, StringRef argument) {
-  // Of gathered pieces only the first rank's are others, of what it alone gathers.
+  // Gathered pieces differ only on the first rank, if it alone gathers.
   return semantics.isElementwise || semantics.collective == CollectiveKind::AllGather ||
          (!argument.empty() && (argument == semantics.rangeStart || argument == semantics.addedScale));
 }
 
-/// Of ranges the lengths alone.
+/// Appends the sizes of an argument; of ranges, only the lengths count.
 static void appendSizes(OpOperand &use, Attribute value, std::vector<const void *> &sizes) {
   auto op = dyn_cast<OperatorOp>(use.getOwner());
   if (!op)
@@ -74,7 +74,7 @@ static void appendSizes(OpOperand &use, Attribute value, std::vector<const void 
   sizes.push_back(nullptr);
 }
 
-/// Such that ranks with the same ones have values of the same sizes.
+/// A key of the sizes of a rank's values: ranks with equal keys have equal sizes.
 static std::vector<const void *> sizesOf(func::FuncOp function, unsigned rank) {
   std::vector<const void *> sizes;
   Builder b(function.getContext());
@@ -84,7 +84,7 @@ static std::vector<const void *> sizesOf(func::FuncOp function, unsigned rank) {
     if (auto perRank = dyn_cast<PerRankOp>(op))
       for (OpOperand &use : perRank->getUses())
         appendSizes(use, perRank.getValues()[rank], sizes);
-    // What is no weight stays longer where nobody uses it.
+    // Values other than weights stay although nothing uses them.
     if (auto first = dyn_cast<FirstRankOp>(op); first && rank > 0)
       if (Operation *maker = first.getValue().getDefiningOp();
           !maker || !(isa<ParamOp>(maker) || prepacksWeights(maker)))

@@ -1,4 +1,4 @@
-//===- SpecializeRank.h - What one rank of a tensor group runs --*- C++ -*-===//
+//===- SpecializeRank.h - The program of one tensor-parallel rank -*- C++ -*-===//
 #ifndef CLEAVE_PARTITIONER_MEMORY_SPECIALIZERANK_H
 #define CLEAVE_PARTITIONER_MEMORY_SPECIALIZERANK_H
 
@@ -6,12 +6,12 @@
 
 namespace cleave {
 
-/// Gives a function that partition-spmd has made the constants, the parts of weights and the types of rank
-/// `rank`.
+/// Specializes a function after partition-spmd for tensor-parallel rank `rank`: its constants, weight shards
+/// and types.
 mlir::LogicalResult specializeRank(mlir::func::FuncOp function, unsigned rank);
 
-/// By tensor rank: the first one whose values are of the same sizes. What rank 0 alone gathers or adds makes
-/// no difference: those that are like it may hold less.
+/// By tensor-parallel rank: the first rank whose values have the same sizes. Values that only rank 0 gathers
+/// or adds are ignored, so ranks that count as equal to rank 0 may hold less.
 std::vector<unsigned> ranksOfSameSizes(mlir::func::FuncOp function, unsigned ranks);
 
 } // namespace cleave

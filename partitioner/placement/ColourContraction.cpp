@@ -1,4 +1,4 @@
-//===- ColourContraction.cpp - A placement problem, contracted ------------===//
+//===- ColourContraction.cpp - Contraction of a placement problem ---------===//
 #include "partitioner/placement/ColourContraction.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -12,13 +12,13 @@ namespace cleave {
 
 namespace {
 
-/// Groups under way: nodes are joined until nothing more can be.
+/// The groups while they are contracted: nodes join until nothing more can.
 class Contraction {
 public:
   explicit Contraction(const PlacementProblem &problem);
-  /// Renumbers groups so that precedence goes up; those that precede each other become one.
+  /// Renumbers groups topologically, and fuses groups of a cycle.
   void fuseCycles();
-  /// Joins what hangs on one neighbour and takes no time. \returns whether there was any.
+  /// Joins groups that take no time and have a single neighbour. \returns whether there were any.
   bool joinIdle();
   GroupGraph build() const { return join(nodes, groupOf); }
 
@@ -29,8 +29,8 @@ private:
   bool mayJoin(const GroupGraph &graph, uint32_t group, uint32_t host) const;
 
   bool isRoomShort;
-  /// Of the problem. They precede each other by the forward edges, and the backward ones of colours without a
-  /// forward node, turned around.
+  /// Nodes of the problem. Edges are the forward edges, and the reversed backward edges of colours without a
+  /// forward node.
   GroupGraph nodes;
   uint32_t groups;
   std::vector<uint32_t> groupOf;
@@ -40,8 +40,8 @@ private:
 
 static constexpr uint32_t kNoHost = UINT32_MAX;
 
-/// Nodes and edges looked at in rounds of joining; a chain of idle groups gets shorter by one at each end in
-/// each round.
+/// Limit of the nodes and edges visited while joining; each round shortens a chain of idle groups by one at
+/// each end.
 static constexpr size_t kMostVisits = 5000000;
 
 Contraction::Contraction(const PlacementProblem &problem) {
@@ -73,7 +73,7 @@ Contraction::Contraction(const PlacementProblem &problem) {
 void Contraction::renumber(const std::vector<uint32_t> &newGroup) {
   for (uint32_t &group : groupOf)
     group = newGroup[group];
-  // Without gaps, in the same order.
+  // Renumbered without gaps, in the same order.
   std::vector<uint32_t> used = groupOf;
   llvm::sort(used);
   used.erase(std::unique(used.begin(), used.end()), used.end());
@@ -92,14 +92,14 @@ void Contraction::fuseCycles() {
   const auto index = boost::get(boost::vertex_index, graph);
   const uint32_t count =
       boost::strong_components(graph, boost::make_iterator_property_map(component.begin(), index));
-  // Tarjan's algorithm closes a component after all that it leads to.
+  // Tarjan's algorithm closes a component after all its successors.
   for (uint32_t &number : component)
     number = count - 1 - number;
   renumber(component);
 }
 
-/// Wherever `group` is, taking it to its host's device makes no load larger: all its nets have the host, so
-/// that its old device pays for them while it stays, and the host's device pays for them until it comes.
+/// True if moving `group` to its host's device never increases a load. All its nets have the host, so its old
+/// device pays for them while the group stays, and the host's device pays for them until it comes.
 bool Contraction::mayJoin(const GroupGraph &graph, uint32_t group, uint32_t host) const {
   if (!graph.groups[group].isSupported && graph.groups[host].isSupported)
     return false;
@@ -136,8 +136,8 @@ bool Contraction::joinIdle() {
   const GroupGraph graph = build();
   std::vector<uint32_t> newGroup(groups);
   std::iota(newGroup.begin(), newGroup.end(), 0);
-  // Of two that may join each other one stays, and one that others have joined in this round has more to ask
-  // for.
+  // Of two groups that may join each other, one stays. A group that others have joined in this round must be
+  // checked again first.
   std::vector<bool> isHost(groups, false);
   bool joined = false;
   for (uint32_t group = 0; group < groups; ++group) {
@@ -159,7 +159,7 @@ GroupGraph contract(const PlacementProblem &problem) {
   const size_t visits = problem.nodes.size() + problem.edges.size();
   for (size_t visited = 0; visited < kMostVisits && contraction.joinIdle(); visited += visits)
     ;
-  // Groups have grown: their order is to be a topological one again.
+  // Groups have grown; restores a topological order.
   contraction.fuseCycles();
   return contraction.build();
 }

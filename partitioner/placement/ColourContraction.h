@@ -1,4 +1,4 @@
-//===- ColourContraction.h - A placement problem, contracted ----*- C++ -*-===//
+//===- ColourContraction.h - Contraction of a placement problem -*- C++ -*-===//
 #ifndef CLEAVE_PARTITIONER_PLACEMENT_COLOURCONTRACTION_H
 #define CLEAVE_PARTITIONER_PLACEMENT_COLOURCONTRACTION_H
 
@@ -7,14 +7,14 @@
 
 namespace cleave {
 
-/// What of a placement problem matters to the search: groups of nodes that share a device, in topological
-/// order of the forward graph, and what crossing costs.
+/// The input of the search: groups of nodes that share a device, in topological order of the forward graph,
+/// and the costs of crossing devices.
 ///
-/// The published preparation: colours are contracted, a colour of backward nodes only takes its place by its
-/// backward edges turned around, strongly connected colours of the forward graph are fused, and groups that
-/// take no time join the neighbour they hang on. The last only where it can never be worse, so that the
-/// optimum stays that of the problem: the group has no other neighbour, each value that it makes or reads is
-/// one of that neighbour, too, and it takes no room where room is short.
+/// Follows the published preparation. Colours are contracted. A colour with backward nodes only is ordered by
+/// its backward edges, reversed. Strongly connected colours of the forward graph are fused. Groups that take
+/// no time join the neighbour that they depend on, but only if this can never be worse: the group has no
+/// other neighbour, each value that it makes or reads belongs to that neighbour, too, and it takes no memory
+/// where memory is short. The optimum is therefore that of the problem.
 GroupGraph contract(const PlacementProblem &problem);
 
 } // namespace cleave

@@ -1,4 +1,4 @@
-//===- Placement.cpp - Which device runs which node, exactly --------------===//
+//===- Placement.cpp - Exact device placement of nodes --------------------===//
 #include "partitioner/placement/Placement.h"
 
 #include "partitioner/cutting/LinearPlacement.h"
@@ -16,10 +16,10 @@ using llvm::Expected;
 namespace cleave {
 
 static constexpr double kNever = std::numeric_limits<double>::infinity();
-/// Nodes that a message names.
+/// Limit of the nodes that a message names.
 static constexpr size_t kMostNamed = 4;
 
-/// Loads by the definition, from the nodes and edges themselves.
+/// Loads by their definition, from nodes and edges.
 static Placement describe(const PlacementProblem &problem, const GroupGraph &graph,
                           const DevicesFound &found) {
   std::vector<DeviceLoad> devices(found.isCpu.size());
@@ -46,7 +46,7 @@ static Placement describe(const PlacementProblem &problem, const GroupGraph &gra
   Placement placement;
   for (size_t index = 0; index < devices.size(); ++index) {
     placement.maxLoad = std::max(placement.maxLoad, devices[index].load);
-    // Groups that were contracted from none of the problem's nodes do not exist, so that no device is empty.
+    // Every group has nodes of the problem, so no device is empty.
     (found.isCpu[index] ? placement.cpus : placement.accelerators).push_back(std::move(devices[index]));
   }
   return placement;
@@ -63,7 +63,7 @@ static std::string nameGroup(const PlacementProblem &problem, const GroupGraph &
   return "nodes " + llvm::join(ids, ", ") + " (on one device)";
 }
 
-/// \param end  of the search that found nothing.
+/// \param end  how the search ended that found nothing.
 static Error nothingFits(const PlacementProblem &problem, const GroupGraph &graph, SearchEnd end) {
   double total = 0;
   for (uint32_t group = 0; group < graph.groups.size(); ++group) {
@@ -115,7 +115,7 @@ static Error check(const PlacementProblem &problem, const GroupGraph &graph, con
   return Error::success();
 }
 
-/// Over all downsets, if there are not too many, otherwise along linear orders only, which get half of the
+/// Searches all downsets if there are not too many, otherwise only along linear orders, with half of the
 /// work.
 static SearchOutcome search(const GroupGraph &graph, const DeviceRow &devices, double lowerBound,
                             uint64_t mostDownsets, uint64_t &work) {
@@ -129,9 +129,9 @@ static SearchOutcome search(const GroupGraph &graph, const DeviceRow &devices, d
   return outcome;
 }
 
-/// For too many downsets where room is short: nodes without time stay with their neighbour, whatever room
-/// they take. `lowerBound` becomes the optimum for when they take none, in which they lose nothing by that;
-/// `graph` the contraction.
+/// For graphs with too many downsets and limited memory: nodes that take no time stay with their neighbour,
+/// whatever memory they take. `lowerBound` becomes the optimum without memory limits, for which that is
+/// exact, and `graph` the contraction.
 static SearchOutcome searchJoined(const PlacementProblem &problem, const DeviceRow &devices,
                                   uint64_t mostDownsets, uint64_t &work, GroupGraph &graph,
                                   double &lowerBound) {
@@ -151,7 +151,7 @@ static SearchOutcome searchJoined(const PlacementProblem &problem, const DeviceR
 
 Expected<Placement> place(const PlacementProblem &problem, const SearchLimits &limits) {
   GroupGraph graph = contract(problem);
-  // More devices than groups would stay empty.
+  // With more devices than groups, some would stay empty.
   const uint32_t groups = graph.groups.size();
   const DeviceRow devices{std::vector<DeviceRow::Accelerator>(std::min(problem.accelerators, groups),
                                                               {problem.sizeLimit * kRounding}),

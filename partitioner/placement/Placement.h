@@ -1,8 +1,8 @@
-//===- Placement.h - Which device runs which node, exactly ------*- C++ -*-===//
+//===- Placement.h - Exact device placement of nodes ------------*- C++ -*-===//
 //
 // The problem and the solver of Tarnawski et al., "Efficient Algorithms for Device Placement of DNN Graph
-// Operators", NeurIPS 2020, section 5.1 and appendix A: the smallest load of the busiest device over all
-// contiguous placements, by dynamic programming over the graph's downsets (ideals).
+// Operators", NeurIPS 2020, section 5.1 and appendix A. The solver minimises the load of the busiest device
+// over all contiguous placements, by dynamic programming over the graph's downsets (ideals).
 //
 //===----------------------------------------------------------------------===//
 #ifndef CLEAVE_PARTITIONER_PLACEMENT_PLACEMENT_H
@@ -15,16 +15,15 @@
 
 namespace cleave {
 
-/// A weighted graph and the devices that it is to run on. Latencies, costs and loads are of one unit, the
-/// caller's.
+/// A weighted graph and the devices that run it. Latencies, costs and loads have one unit, the caller's.
 struct PlacementProblem {
   struct Node {
-    /// For messages.
+    /// Name in messages.
     int64_t id = 0;
     double acceleratorLatency = 0, cpuLatency = 0;
     /// Bytes.
     double size = 0;
-    /// Of moving what it makes to or from one accelerator.
+    /// Cost of moving the node's output to or from one accelerator.
     double cost = 0;
     /// Nodes of one colour, from 0 to nodes - 1, run on one device.
     uint32_t colour = 0;
@@ -35,17 +34,17 @@ struct PlacementProblem {
     uint32_t source, target;
   };
   std::vector<Node> nodes;
-  /// Without a cycle, and none from a backward node to a forward one.
+  /// Acyclic, and no edge goes from a backward node to a forward one.
   std::vector<Edge> edges;
   uint32_t accelerators = 1, cpus = 0;
-  /// Bytes that one accelerator holds.
+  /// Bytes of memory of one accelerator.
   double sizeLimit = 0;
 };
 
-/// One device that has nodes.
+/// A device that has nodes.
 struct DeviceLoad {
-  /// Of an accelerator: the latencies of its nodes, and once the cost of every node, inside or outside, that
-  /// has an edge over the device's boundary. Of a CPU: the latencies.
+  /// For a CPU, the sum of its nodes' latencies. For an accelerator, that sum plus, once, the cost of every
+  /// node, inside or outside, that has an edge over the device's boundary.
   double load = 0;
   double size = 0;
   /// Ascending.
@@ -53,32 +52,31 @@ struct DeviceLoad {
 };
 
 struct Placement : SearchProof {
-  /// In the order in which forward edges go; a device without nodes is left out.
+  /// In the order of forward edges; devices without nodes are left out.
   std::vector<DeviceLoad> accelerators, cpus;
   double maxLoad = 0;
-  /// No contiguous placement has a smaller maxLoad than this; equal to it when it is exact.
+  /// No contiguous placement has a smaller maxLoad. Equal to maxLoad if the placement is exact.
   double lowerBound = 0;
 
-  /// (maxLoad - lowerBound) / maxLoad.
+  /// Relative optimality gap, (maxLoad - lowerBound) / maxLoad.
   double gap() const { return maxLoad > 0 ? (maxLoad - lowerBound) / maxLoad : 0; }
 };
 
-/// A placement whose forward graph, devices contracted, has no cycle, and whose largest load is smallest:
-/// exactly, as far as `limits` go. The forward graph is that of the forward nodes; backward nodes follow
-/// their colour. A colour of backward nodes only stands in it, too, by its backward edges turned around, as
-/// in the published solver.
+/// Finds the contiguous placement with the smallest maxLoad. In a contiguous placement the forward graph,
+/// with each device contracted, has no cycle. The forward graph is that of the forward nodes; backward nodes
+/// follow their colour. As in the published solver, a colour with backward nodes only is also in it, by its
+/// backward edges reversed.
 ///
-/// Beyond `limits.downsets`, nodes without time stay with the neighbour they hang on, whatever room they
-/// take, and when these are still too many, the best cut of linear orders is given.
+/// Beyond `limits.downsets`, nodes that take no time stay with their neighbour, whatever memory they take; if
+/// there are still too many downsets, the result is the best cut along linear orders.
 ///
-/// Time: pairs of downsets times edges at a node and devices of each kind, at worst, as far as `limits` go;
-/// memory: downsets times devices of each kind.
+/// Time, at worst and within `limits`: pairs of downsets times edges at a node and devices of each kind.
+/// Memory: downsets times devices of each kind.
 ///
-/// Where there is a placement, the search ends as CancellationScope says.
+/// Once a placement is found, CancellationScope may end the search.
 ///
-/// \returns an error when nothing fits; when there are too many downsets and no linear order that was tried
-/// fits, though something else may, which the error says; or when (nodes + 1) (accelerators + 1) (cpus + 1) >
-/// kMostSearchStates.
+/// \returns an error if nothing fits; if there are too many downsets and no linear order fits (the message
+/// says that another placement may); or if (nodes + 1) (accelerators + 1) (cpus + 1) > kMostSearchStates.
 llvm::Expected<Placement> place(const PlacementProblem &problem, const SearchLimits &limits = {});
 
 } // namespace cleave

@@ -25,17 +25,17 @@ namespace cleave {
 static constexpr size_t kMostNodes = 20000;
 static constexpr size_t kMostEdges = 200000;
 static constexpr JsonFileKind kGraphFile = {"graph", 32 << 20, 1 + kMostNodes + kMostEdges};
-/// Accelerators, and CPUs.
+/// Limit of accelerators and of CPUs.
 static constexpr double kMostOfAKind = 65536;
-/// Sums of that many stay finite, and far from where a double no longer tells them apart.
+/// Sums of so many stay finite and precise in a double.
 static constexpr double kMostTime = 1e15;
-/// Some write a large number for no limit.
+/// Some files write a large number for no limit.
 static constexpr double kMostSize = 1e30;
-/// Costs of one node may have been printed differently: of the larger one.
+/// Costs of one node may be printed with different precision: relative to the larger one.
 static constexpr double kSameCost = 1e-6;
-/// Nodes of a cycle that a message names.
+/// Limit of the nodes of a cycle that a message names.
 static constexpr size_t kMostNamed = 4;
-/// With what published graphs say beside, for people: names and layers of nodes, sizes of edges.
+/// Includes keys that published graphs have for people: names and layers of nodes, sizes of edges.
 static const StringRef kGraphKeys[] = {"maxSizePerFPGA", "maxFPGAs", "maxCPUs", "nodes", "edges"},
                        kNodeKeys[] =
                            {"id",   "supportedOnFpga", "isBackwardNode", "cpuLatency", "fpgaLatency",
@@ -44,14 +44,14 @@ static const StringRef kGraphKeys[] = {"maxSizePerFPGA", "maxFPGAs", "maxCPUs", 
 
 namespace {
 
-/// One entry of the file, whose place begins every error.
+/// One entry of the file; its path begins every error.
 class Entry {
 public:
-  /// \param separator  before a key, behind the entry's place.
+  /// \param separator  between the entry's path and a key.
   Entry(const json::Object &object, std::string where, const char *separator = ".")
       : object(object), where(std::move(where)), separator(separator) {}
 
-  /// The place of a key.
+  /// The path of a key.
   std::string at(StringRef key) const { return (where + separator + key).str(); }
 
   bool has(StringRef key) const { return object.get(key) != nullptr; }
@@ -98,7 +98,7 @@ public:
   const char *const separator;
 };
 
-/// The problem, entry by entry.
+/// Reads the problem, entry by entry.
 class Reader {
 public:
   explicit Reader(StringRef path) : path(path) {}
@@ -115,10 +115,10 @@ private:
   Error checkAcyclic() const;
 
   const StringRef path;
-  /// By id, by colour. Any integer may be one, so that DenseMap's own two are not enough.
+  /// By id and by colour. Any integer is valid, so DenseMap's two reserved keys may occur.
   std::map<int64_t, uint32_t> nodes, colours;
   uint32_t colourCount = 0;
-  /// By node: whether an edge has told its cost.
+  /// By node: true if an edge has given its cost.
   std::vector<bool> hasCost;
 };
 

@@ -13,8 +13,8 @@ namespace cleave {
 ///    "nodes": [{"id", "supportedOnFpga", "isBackwardNode", "cpuLatency", "fpgaLatency", "size"?,
 ///    "colorClass"?, "name"?, "layerId"?}, …], "edges": [{"sourceId", "destId", "cost", "size"?}, …]}
 ///
-/// A cost belongs to the edge's source and is the same on all its edges. Names and layers of nodes, and sizes
-/// of edges, are passed over; there may be no other keys. The error names the entry that is at fault.
+/// A cost belongs to the edge's source and is the same on all edges of that source. Names and layers of
+/// nodes, and sizes of edges, are ignored. Other keys are errors. An error names the entry that is at fault.
 llvm::Expected<PlacementProblem> readPlacementFile(llvm::StringRef path);
 
 } // namespace cleave

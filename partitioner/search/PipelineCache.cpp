@@ -1,4 +1,4 @@
-//===- PipelineCache.cpp - What searches for pipelines keep --------------===//
+//===- PipelineCache.cpp - State of pipeline searches ---------------------===//
 #include "partitioner/search/PipelineCache.h"
 #include "mlir/IR/Diagnostics.h"
 #include "partitioner/memory/PlannedMemory.h"
@@ -42,7 +42,8 @@ std::vector<const DeviceGroup *> PipelineCache::Facts::kindsOf(ArrayRef<DeviceGr
   return own;
 }
 
-PipelineCache::Graph PipelineCache::graphOf(func::FuncOp function, ArrayRef<DeviceGroup> kinds, uint32_t stages) {
+PipelineCache::Graph PipelineCache::graphOf(func::FuncOp function, ArrayRef<DeviceGroup> kinds,
+                                            uint32_t stages) {
   Facts &known = factsOf(function);
   ModelGraphs &graphs = known.graphs.try_emplace(known.kindsOf(kinds), function, kinds).first->second;
   const ModelGraph &model = graphs.of(stages);
@@ -50,10 +51,10 @@ PipelineCache::Graph PipelineCache::graphOf(func::FuncOp function, ArrayRef<Devi
 }
 
 const CutMemory *PipelineCache::memoryOf(func::FuncOp function, StringRef batch, uint32_t microbatches,
-                                          const Machine &machine, uint32_t dataRanks) {
+                                         const Machine &machine, uint32_t dataRanks) {
   auto [known, isNew] = factsOf(function).memories.try_emplace({microbatches, dataRanks});
   if (isNew) {
-    // Where the function does not run on so few samples, the passes report it.
+    // Errors for too few samples are reported by the passes.
     ScopedDiagnosticHandler ignored(function.getContext(), [](Diagnostic &) { return success(); });
     known->second = PlannedMemory::make(function, batch, microbatches, machine, dataRanks);
   }

@@ -1,4 +1,4 @@
-//===- PipelineCache.h - What searches for pipelines keep ------*- C++ -*-===//
+//===- PipelineCache.h - State of pipeline searches -------------*- C++ -*-===//
 #ifndef CLEAVE_PARTITIONER_SEARCH_PIPELINECACHE_H
 #define CLEAVE_PARTITIONER_SEARCH_PIPELINECACHE_H
 
@@ -10,7 +10,7 @@
 
 namespace cleave {
 
-/// What operations and values come to in micro-batches of one size.
+/// Prices of operations and values at one micro-batch size.
 struct OperationPrices {
   OperationPrices(const ExampleShapes &shapes, const DeviceGroup &group) : shapes(shapes), group(group) {}
   double secondsOf(mlir::Operation *op);
@@ -18,43 +18,44 @@ struct OperationPrices {
   const ExampleShapes &shapes;
   const DeviceGroup &group;
   std::optional<TrainingCosts> training;
-  /// Those that were asked for: of forward passes, or of both.
+  /// Cached seconds: of forward passes for inference, of forward and backward passes for training.
   llvm::DenseMap<mlir::Operation *, double> seconds;
 };
 
-/// A configuration, as a key.
+/// A configuration as a map key.
 using ConfigurationKey = std::tuple<uint32_t, uint32_t, uint32_t, uint32_t, uint32_t, int, int>;
 ConfigurationKey keyOf(const Configuration &configuration);
 
-/// What was followed of a cut.
+/// The simulated result of a cut.
 struct CutOutcome {
   double seconds = 0;
-  /// By rank, and what of that is values which wait for other passes.
+  /// By rank: peak bytes, and the part of them that is values waiting for other passes.
   std::vector<int64_t> peakBytes = {}, waitingBytes = {};
   std::string failure = {};
 };
 
 struct PipelineCache::Facts {
   explicit Facts(mlir::func::FuncOp function) : whole(function) {}
-  /// Of `kinds`.
+  /// The groups of `kinds` that equal these.
   std::vector<const DeviceGroup *> kindsOf(llvm::ArrayRef<DeviceGroup> groups);
 
   ExampleShapes whole;
-  /// Of all groups, each once: what prices ask of the machine is the same in all requests.
+  /// All device groups, each once. Everything that prices depend on is in these, so prices hold for all
+  /// requests.
   std::list<DeviceGroup> kinds;
-  /// By the groups that a pipeline has.
+  /// By the device groups of a pipeline.
   std::map<std::vector<const DeviceGroup *>, ModelGraphs> graphs;
-  /// By the number of micro-batches of all pipelines.
+  /// By the number of micro-batches of all data-parallel ranks together: the shapes of one.
   std::map<uint32_t, ExampleShapes> parts;
-  /// By that, by how much is recomputed, none for inference, and by group.
+  /// By that number, recomputation (nothing for inference), and device group.
   std::map<std::tuple<uint32_t, std::optional<Recompute>, const DeviceGroup *>, OperationPrices> prices;
   std::map<ConfigurationKey, double> leastSeconds;
-  /// Of graphs, at their own prices.
+  /// By graph: cuts at the graph's own prices.
   std::map<const ModelGraph *, CutCache> cuts;
-  /// At a configuration's.
+  /// By configuration: cuts at its prices.
   std::map<ConfigurationKey, CutCache> pricedCuts;
   std::map<std::pair<ConfigurationKey, const StageCut *>, CutOutcome> outcomes;
-  /// By the numbers of micro-batches and data ranks.
+  /// By the numbers of micro-batches and data-parallel ranks.
   std::map<std::pair<uint32_t, uint32_t>, std::unique_ptr<const CutMemory>> memories;
 };
 

@@ -1,4 +1,4 @@
-//===- PipelineForecaster.cpp - What one pipeline comes to ----------------===//
+//===- PipelineForecaster.cpp - Forecast of one pipeline ------------------===//
 #include "partitioner/search/PipelineForecaster.h"
 #include "partitioner/cutting/StageAmounts.h"
 #include "partitioner/cutting/StageStarts.h"
@@ -17,7 +17,7 @@ PipelineForecaster::PipelineForecaster(func::FuncOp function, const PipelineSear
     obstacle = findBatchObstacle(function, request.batch);
 }
 
-/// Of a micro-batch.
+/// Example shapes of a micro-batch.
 const ExampleShapes &PipelineForecaster::shapesOf(const Configuration &configuration) {
   const uint32_t count = configuration.microbatches * configuration.dataRanks;
   auto [known, isNew] = facts.parts.try_emplace(count, facts.whole);
@@ -27,7 +27,7 @@ const ExampleShapes &PipelineForecaster::shapesOf(const Configuration &configura
   return known->second;
 }
 
-/// Why the batch is not split that way; success where it is.
+/// Why the batch cannot be split so; success if it can.
 llvm::Error PipelineForecaster::refusal(const Configuration &configuration) const {
   if (configuration.microbatches * uint64_t(configuration.dataRanks) == 1)
     return llvm::Error::success();
@@ -55,13 +55,13 @@ const PipelineDeviceGroups &PipelineForecaster::deviceGroupsOf(const Configurati
   return groups.try_emplace({ranks, width}, std::move(found), std::move(own)).first->second.first;
 }
 
-/// The kinds of its groups, in their order there.
+/// The kinds of the configuration's device groups, in their order there.
 const std::vector<const DeviceGroup *> &PipelineForecaster::kindsOf(const Configuration &configuration) {
   deviceGroupsOf(configuration);
   return groups.at({configuration.pipelineRanks, configuration.dataRanks * configuration.tensorRanks}).second;
 }
 
-/// On the groups of that number among the configuration's.
+/// Prices on the device group of this number among the configuration's kinds.
 OperationPrices &PipelineForecaster::pricesOf(const Configuration &configuration, uint32_t kind) {
   const DeviceGroup *group = kindsOf(configuration)[kind];
   const ExampleShapes &shapes = shapesOf(configuration);
@@ -80,7 +80,7 @@ const ModelGraph &PipelineForecaster::graphOf(const Configuration &configuration
       .model;
 }
 
-/// Null where estimates are all that is known: of training, and where no rank is limited.
+/// Null if only estimates exist: for training, and if no rank is limited.
 const CutMemory *PipelineForecaster::memoryOf(const Configuration &configuration) {
   const MemoryBudgets budgets = deviceGroupsOf(configuration).memoryOfRanks();
   if (configuration.kind || llvm::none_of(budgets, [](const auto &room) { return room.has_value(); }))
@@ -103,7 +103,7 @@ StageGraph PipelineForecaster::price(const ModelGraph &model, const Configuratio
 std::vector<StageDevice> PipelineForecaster::stagesOf(const Configuration &configuration) {
   std::vector<StageDevice> stages =
       deviceGroupsOf(configuration).stageDevices(configuration.pipelineRanks * configuration.stagesOfRank);
-  // Training holds more than weights, which is looked at when it is known.
+  // Training holds more than weights; its memory is checked once it is known.
   for (StageDevice &stage : stages)
     if (configuration.kind)
       stage.weightLimit.reset();
@@ -122,9 +122,9 @@ llvm::Expected<CutRequest> PipelineForecaster::requestFor(const ModelGraph &mode
   return cutting;
 }
 
-/// No cut takes less: some rank has at least its share of all work, as if each operation were where it is
-/// fastest, and a micro-batch goes along the longest chain. Where there is one stage a rank and no backward
-/// pass, the others follow it at the pace of the rank that has most of the chain.
+/// Lower bound of the seconds of all cuts. Some rank has at least its share of all work, with each operation
+/// on its fastest device, and a micro-batch takes at least the critical path. With one stage per rank and no
+/// backward pass, the other micro-batches follow at the pace of the rank with most of that path.
 double PipelineForecaster::leastSeconds(const StageGraph &graph, const Configuration &configuration) const {
   double once = 0;
   for (const StageGraph::Node &node : graph.nodes)
@@ -136,8 +136,8 @@ double PipelineForecaster::leastSeconds(const StageGraph &graph, const Configura
                   isPipeline ? chain + (microbatches - 1) * chain / ranks : chain);
 }
 
-/// What ranks hold beside activations, and do after the last backward pass. `own`: by rank, all its stages
-/// together, as weights that several of them have are there once.
+/// Adds what ranks hold besides activations, and do after the last backward pass. `own`: by rank, all its
+/// stages together, since a weight of several of them is held once.
 static void addTraining(PipelineForecast &result, llvm::ArrayRef<TrainingStageCost> own,
                         llvm::ArrayRef<DataGroup> groups) {
   double slowest = 0;
@@ -154,17 +154,17 @@ static void addTraining(PipelineForecast &result, llvm::ArrayRef<TrainingStageCo
   result.seconds += slowest;
 }
 
-/// By rank: those that hold what it holds. Of inference none.
+/// By rank: its data-parallel group. Empty for inference.
 std::vector<DataGroup> PipelineForecaster::groupsOf(const Configuration &configuration) const {
   const uint32_t width = configuration.dataRanks * configuration.tensorRanks;
   std::vector<DataGroup> groups;
   for (uint32_t rank = 0; rank < configuration.pipelineRanks && configuration.kind; ++rank)
     groups.push_back({configuration.dataRanks, configuration.zero,
-                      collectivesOfData(request.machine, rank * width, width, configuration.tensorRanks)});
+                      dataParallelCollectivesOf(request.machine, rank * width, width, configuration.tensorRanks)});
   return groups;
 }
 
-/// Schedules and stages of ZeRO share them.
+/// Shared by schedules and ZeRO stages.
 const PipelineForecaster::TrainingOfCut &PipelineForecaster::trainingOf(const ModelGraph &model,
                                                                         llvm::ArrayRef<uint32_t> stageOf,
                                                                         const Configuration &configuration) {
@@ -174,7 +174,8 @@ const PipelineForecaster::TrainingOfCut &PipelineForecaster::trainingOf(const Mo
     return known->second;
   const uint32_t ranks = configuration.pipelineRanks;
   auto costOf = [&](uint32_t stage, ArrayRef<Operation *> ops) {
-    return pricesOf(configuration, deviceGroupsOf(configuration).ranks[stage % ranks].kind).training->stage(ops);
+    return pricesOf(configuration, deviceGroupsOf(configuration).ranks[stage % ranks].kind)
+        .training->stage(ops);
   };
   std::vector<SmallVector<Operation *>> opsOf(ranks * configuration.stagesOfRank), opsOfRank(ranks);
   for (auto [ops, stage] : llvm::zip(model.nodes, stageOf)) {
@@ -210,7 +211,7 @@ llvm::Expected<PipelineForecast> PipelineForecaster::follow(const ModelGraph &mo
       const TrainingStageCost &stage = result.training.emplace_back(groups[index % ranks].partOf(ofStage));
       costs.stages[index] = {stage.forward, stage.inputGradient, stage.weightGradient, stage.savedBytes};
     }
-    // As frameworks of training do it, on streams of their own.
+    // As training frameworks do, on separate streams.
     costs.overlapsTransfers = true;
   } else {
     for (auto [stage, bytes] : llvm::enumerate(mostAlive(graph, stageOf, stages)))
@@ -255,7 +256,7 @@ llvm::Expected<PipelineForecast> PipelineForecaster::forecast(const Estimate &es
   auto estimated = follow(model, graph, estimate.cut->stageOf, configuration);
   if (!estimated)
     return estimated;
-  // The slowest stage is not all that a step takes.
+  // The slowest stage alone does not decide the time of a step.
   const bool hasRoom = !shortageOf(exact->peakBytes, deviceGroupsOf(configuration).memoryOfRanks());
   return hasRoom && exact->seconds <= estimated->seconds ? std::move(exact) : std::move(estimated);
 }

@@ -1,4 +1,4 @@
-//===- PipelineForecaster.h - What one pipeline comes to --------*- C++ -*-===//
+//===- PipelineForecaster.h - Forecast of one pipeline ----------*- C++ -*-===//
 #ifndef CLEAVE_PARTITIONER_SEARCH_PIPELINEFORECASTER_H
 #define CLEAVE_PARTITIONER_SEARCH_PIPELINEFORECASTER_H
 
@@ -7,10 +7,10 @@
 
 namespace cleave {
 
-/// Cuts configurations of one function, and follows the cuts.
+/// Cuts one function for a configuration and simulates the cut.
 class PipelineForecaster {
 public:
-  /// All must outlive it.
+  /// \param function, request  must outlive the object.
   PipelineForecaster(mlir::func::FuncOp function, const PipelineSearchRequest &request);
   llvm::Expected<PipelineForecast> forecast(const Estimate &estimate);
 
@@ -24,7 +24,7 @@ protected:
   llvm::Expected<CutRequest> requestFor(const ModelGraph &model, const Configuration &configuration,
                                         const SearchLimits &limits);
   double leastSeconds(const StageGraph &graph, const Configuration &configuration) const;
-  /// Of stages and of ranks, on one pipeline.
+  /// By stage and by rank, on one pipeline.
   struct TrainingOfCut {
     std::vector<TrainingStageCost> stages, ranks;
   };
@@ -38,8 +38,8 @@ protected:
   PipelineCache &pipelines;
   PipelineCache::Facts &facts;
   std::optional<BatchObstacle> obstacle;
-  /// Of the cut that is being looked at, by the number of micro-batches of all pipelines and by what is
-  /// recomputed.
+  /// Costs of the present cut, by the number of micro-batches of all data-parallel ranks and by
+  /// recomputation.
   std::map<std::pair<uint32_t, Recompute>, TrainingOfCut> ofCut;
 
 private:
@@ -50,7 +50,7 @@ private:
                                   const Configuration &configuration);
   std::vector<DataGroup> groupsOf(const Configuration &configuration) const;
 
-  /// By ranks of a pipeline and devices of each; what their kinds are among those of `facts`.
+  /// By pipeline ranks and devices of each rank: its device groups, and their kinds among those of `facts`.
   std::map<std::pair<uint32_t, uint32_t>, std::pair<PipelineDeviceGroups, std::vector<const DeviceGroup *>>>
       groups;
 };

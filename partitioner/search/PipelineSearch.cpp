@@ -1,4 +1,4 @@
-//===- PipelineSearch.cpp - All pipelines of one function -----------------===//
+//===- PipelineSearch.cpp - Search for the best pipeline ------------------===//
 #include "partitioner/search/PipelineSearch.h"
 #include "partitioner/machine/Failure.h"
 #include "partitioner/search/PipelineForecaster.h"
@@ -10,7 +10,7 @@ using namespace mlir;
 
 namespace cleave {
 
-/// As `--microbatches` takes.
+/// The limit of `--microbatches`.
 static constexpr int64_t kMostMicrobatches = 65536;
 
 namespace {
@@ -28,12 +28,12 @@ private:
   struct FoundCut {
     const StageCut *cut = nullptr;
     std::string obstacle;
-    /// Whether there would be one if devices had more memory; nothing: not known yet.
+    /// True if a cut would exist with more memory; nothing: not known yet.
     std::optional<bool> isForMemory;
   };
   void tryVariant(const Configuration &configuration, const ModelGraph &model,
                   std::optional<FoundCut> &found);
-  /// The model at the prices of a configuration, which is made where it is asked for.
+  /// Makes the model at the prices of a configuration on request.
   using Priced = llvm::function_ref<const StageGraph &()>;
   llvm::Expected<const StageCut *> programOrderCut(const ModelGraph &model, Priced graph,
                                                    const Configuration &configuration);
@@ -51,13 +51,13 @@ private:
   void refuse(const Configuration &configuration, llvm::Error error);
 
   std::vector<Estimate> estimates;
-  /// How many there will be, at most.
+  /// Upper bound of the number of estimates.
   size_t all = 0;
   bool goesOn = true;
 };
 } // namespace
 
-/// Of each pipeline, as many as it has samples at most.
+/// Numbers of micro-batches of each pipeline, at most its samples.
 std::vector<uint32_t> PipelineSearch::microbatchCounts(uint32_t dataRanks) const {
   const int64_t all = facts.whole.sizes().lookup(request.batch),
                 samples = std::max<int64_t>(all / dataRanks, 1);
@@ -65,7 +65,7 @@ std::vector<uint32_t> PipelineSearch::microbatchCounts(uint32_t dataRanks) const
     return {all ? uint32_t(std::min<int64_t>(request.microbatches, samples)) : request.microbatches};
   std::vector<uint32_t> counts{1};
   for (int64_t count = 2; count <= std::min(samples, kMostMicrobatches) && !obstacle; ++count)
-    // Others leave parts of unequal size, which cost as the larger ones.
+    // Other numbers give parts of unequal size, which cost as much as the largest.
     if (samples % count == 0)
       counts.push_back(count);
   return counts;
@@ -81,11 +81,11 @@ std::vector<Configuration> PipelineSearch::variantsOf(const Configuration &confi
       variants.push_back(variant);
     for (TrainingKind kind : request.kinds)
       for (const TrainingOptions &training : request.training)
-        // On one rank all of one stage are the same.
+        // On one rank, all schedules of one stage are the same.
         if ((kind == TrainingKind::Interleaved) == (configuration.stagesOfRank > 1) &&
             (configuration.pipelineRanks > 1 || kind == request.kinds.front()))
           for (uint32_t zero : request.zero)
-            // And so on one pipeline.
+            // ZeRO stages are the same for one pipeline.
             if (configuration.dataRanks > 1 || zero == request.zero.front()) {
               variant.kind = kind;
               variant.training = training;
@@ -100,7 +100,7 @@ void PipelineSearch::refuse(const Configuration &configuration, llvm::Error erro
   estimates.push_back({configuration, 0, 0, toString(std::move(error))});
 }
 
-/// Of training at the prices of the configuration, else at the graph's own.
+/// Cut at the configuration's prices for training, else at the graph's own.
 llvm::Expected<const StageCut *> PipelineSearch::programOrderCut(const ModelGraph &model, Priced graph,
                                                                  const Configuration &configuration) {
   auto cutting = requestFor(model, configuration, kProgramOrder);
@@ -128,7 +128,7 @@ CutOutcome PipelineSearch::outcomeOf(const ModelGraph &model, const StageGraph &
   }
   result.seconds = forecast->seconds;
   result.peakBytes = forecast->peakBytes;
-  // Where a rank has one stage, what that gives has gone before it computes again.
+  // With one stage per rank, its output is sent before it computes again.
   const uint32_t ranks = configuration.pipelineRanks;
   result.waitingBytes.resize(ranks);
   for (uint32_t rank = 0; rank < ranks && configuration.stagesOfRank > 1; ++rank) {
@@ -140,9 +140,9 @@ CutOutcome PipelineSearch::outcomeOf(const ModelGraph &model, const StageGraph &
   return result;
 }
 
-//===- Where memory is short ----------------------------------------------===//
+//===- Limited memory -----------------------------------------------------===//
 
-/// By rank, with what waits for other passes.
+/// By rank: bytes as a plan predicts them, with values that wait for other passes.
 std::vector<int64_t> PipelineSearch::plannedBytes(const CutMemory &memory, const ModelGraph &model,
                                                   const StageCut &cut, const CutOutcome &outcome) const {
   std::vector<int64_t> bytes(outcome.waitingBytes);
@@ -151,7 +151,7 @@ std::vector<int64_t> PipelineSearch::plannedBytes(const CutMemory &memory, const
   return bytes;
 }
 
-/// What is estimated leaves out what operators allocate, and counts twice what views share.
+/// Estimates leave out workspace of operators, and count memory shared by views twice.
 std::optional<MemoryShortage> PipelineSearch::findShortage(const Configuration &configuration,
                                                            const ModelGraph &model, const StageCut &cut,
                                                            const CutOutcome &outcome) {
@@ -163,7 +163,7 @@ std::optional<MemoryShortage> PipelineSearch::findShortage(const Configuration &
   return shortageOf(memory ? plannedBytes(*memory, model, cut, outcome) : outcome.peakBytes, budgets);
 }
 
-/// Whether there would be a cut if devices had more of it.
+/// True if a cut would exist with more memory.
 bool PipelineSearch::isForMemory(FoundCut &none, const ModelGraph &model,
                                  const Configuration &configuration) {
   if (!memoryOf(configuration))
@@ -184,21 +184,21 @@ bool PipelineSearch::isForMemory(FoundCut &none, const ModelGraph &model,
   return *none.isForMemory;
 }
 
-/// Unless a slower cut has room: that is then the estimate. One that `mayTake` seconds was not shown to have
-/// none.
+/// Refuses an estimate for lack of memory, unless a slower cut fits and replaces it. With `mayTake`, it is
+/// not proven that no cut fits.
 void PipelineSearch::refuseForMemory(Estimate estimate, double least, const ModelGraph &model, Priced graph) {
   const Configuration configuration = estimate.configuration;
   const CutMemory *memory = estimate.lacksMemory ? memoryOf(configuration) : nullptr;
-  auto mostRooms = [&] {
+  auto requestBudgets = [&] {
     return largestBudgets(*memory, request.machine, configuration.pipelineRanks, configuration.tensorRanks,
-                       configuration.dataRanks);
+                          configuration.dataRanks);
   };
-  if (memory && mayFit(*memory, model, mostRooms())) {
+  if (memory && mayFit(*memory, model, requestBudgets())) {
     estimate.mayTake = least;
     const MemoryBudgets budgets = deviceGroupsOf(configuration).memoryOfRanks();
-    const MemoryConstrainedCutter fitting(model,
-                             llvm::cantFail(requestFor(model, configuration, kProgramOrder), "it was cut"),
-                             budgets, *memory, facts.cuts[&model]);
+    const MemoryConstrainedCutter fitting(
+        model, llvm::cantFail(requestFor(model, configuration, kProgramOrder), "it was cut"), budgets,
+        *memory, facts.cuts[&model]);
     if (const MemoryConstrainedCutter::Fitted fitted = fitting.fit(); fitted.cut) {
       const CutOutcome &outcome = outcomeOf(*fitted.cut, model, graph, configuration);
       estimate.mayTake = std::nullopt;
@@ -260,7 +260,7 @@ void PipelineSearch::tryVariant(const Configuration &configuration, const ModelG
   estimates.push_back(std::move(result));
 }
 
-/// Whether the ranks together have room for all weights.
+/// True if all ranks together can hold all weights.
 bool PipelineSearch::holdsWeights(const ModelGraph &model, const Configuration &configuration) {
   int64_t left = std::accumulate(model.graph.weightBytes.begin(), model.graph.weightBytes.end(), int64_t(0));
   for (const auto &room : deviceGroupsOf(configuration).memoryOfRanks()) {
@@ -271,11 +271,11 @@ bool PipelineSearch::holdsWeights(const ModelGraph &model, const Configuration &
   return left <= 0;
 }
 
-/// All variants, until the search is ended.
+/// Tries all variants, until the search is cancelled.
 void PipelineSearch::tryStages(const Configuration &configuration) {
   ofCut.clear();
   const ModelGraph &model = graphOf(configuration);
-  // One for all, once one of them may be the best.
+  // One cut for all variants, made once one of them may be the best.
   std::optional<FoundCut> found;
   for (const Configuration &variant : variantsOf(configuration)) {
     if (!goesOn) {
@@ -285,7 +285,7 @@ void PipelineSearch::tryStages(const Configuration &configuration) {
     tryVariant(variant, model, found);
     if (request.goesOn)
       goesOn = request.goesOn(estimates.back(), double(estimates.size()) / all);
-    // No cuts for other micro-batches either, which change what lives beside weights.
+    // If no cut fits, other numbers of micro-batches, which change only activations, are not tried either.
     const Estimate &last = estimates.back();
     if (found && !found->cut && !last.mayTake && !request.listsAll &&
         !(last.lacksMemory && holdsWeights(model, configuration)))
@@ -295,10 +295,10 @@ void PipelineSearch::tryStages(const Configuration &configuration) {
 
 std::vector<Configuration> PipelineSearch::pipelines() const {
   std::vector<Configuration> result;
-  // Many ranks mostly take least, and leave less to try.
+  // Many ranks are mostly fastest, which leaves fewer cuts to make.
   for (auto [ranks, pipelines] : llvm::reverse(request.pipelines))
     for (uint32_t stagesOfRank : request.stagesOfRank) {
-      // One rank has nobody to wait for.
+      // A single rank has no bubbles to shorten.
       if (ranks == 1 && stagesOfRank > 1 && request.stagesOfRank.size() > 1)
         continue;
       Configuration configuration{ranks, tensorRanksOf(function)};

@@ -1,4 +1,4 @@
-//===- PipelineSearch.h - All pipelines of one function ---------*- C++ -*-===//
+//===- PipelineSearch.h - Search for the best pipeline ----------*- C++ -*-===//
 #ifndef CLEAVE_PARTITIONER_SEARCH_PIPELINESEARCH_H
 #define CLEAVE_PARTITIONER_SEARCH_PIPELINESEARCH_H
 
@@ -17,79 +17,82 @@
 
 namespace cleave {
 
-/// One way to use devices for a step.
+/// A parallel configuration: pipeline, tensor and data parallelism, schedule and recomputation.
 struct Configuration {
   uint32_t pipelineRanks = 1, tensorRanks = 1;
-  /// Pipelines that each train on a part of the batch.
+  /// Number of pipeline replicas, each of which takes a part of the batch.
   uint32_t dataRanks = 1;
   uint32_t devices() const { return pipelineRanks * dataRanks * tensorRanks; }
-  /// Stages of each pipeline rank; several are interleaved.
+  /// Virtual stages per pipeline rank; interleaved if there are several.
   uint32_t stagesOfRank = 1;
   uint32_t microbatches = 1;
-  /// Of training: the schedule, and what is recomputed.
+  /// For training: the schedule, recomputation and sequence parallelism.
   std::optional<TrainingKind> kind = std::nullopt;
   TrainingOptions training = {};
-  /// What pipelines side by side hold in parts (DataGroup).
+  /// ZeRO stage: what data-parallel ranks shard (DataGroup).
   uint32_t zero = 0;
   bool operator==(const Configuration &) const = default;
 };
 
-/// What one configuration comes to, in full.
+/// Full forecast of one configuration.
 struct PipelineForecast {
   plan::Schedule schedule;
   PipelineCosts costs;
   Forecast forecast;
-  /// One a stage; empty for inference.
+  /// By stage; empty for inference.
   std::vector<TrainingStageCost> training;
-  /// By pipeline rank: weights, of training with gradients and the optimizer's, and the most bytes in all.
+  /// By pipeline rank: bytes of weights, for training with gradients and optimizer state; and peak bytes in
+  /// all.
   std::vector<int64_t> stateBytes, peakBytes;
-  /// Of a step: the schedule and, of training, what of the sums of gradients over pipelines is still under
-  /// way then, and the update of weights, each the slowest rank's: the update takes the norm of all
-  /// gradients.
+  /// Seconds of a step. For training: the schedule, the rest of the gradient reduction that does not overlap
+  /// with it, and the optimizer step. The latter two are those of the slowest rank, since the optimizer needs
+  /// the norm of all gradients.
   double seconds = 0;
 };
 
-/// What a configuration is expected to come to.
+/// Estimate of one configuration.
 struct Estimate {
   Configuration configuration;
   double seconds = 0;
-  /// Of the rank that holds most: weights, and values that live at once, without the workspace of operators.
+  /// Bytes on the rank that holds most: weights and values alive at once, without workspace of operators.
   int64_t peakBytes = 0;
-  /// Why it cannot be used; empty where it can.
+  /// Why the configuration cannot be used; empty if it can.
   std::string obstacle = {};
-  /// It takes those seconds or more, and was not cut, as another one takes less.
+  /// True if `seconds` is only a lower bound: no cut was made since another configuration is faster.
   bool isBound = false;
-  /// Why `obstacle`, where that is memory.
+  /// The shortage that `obstacle` reports, if it is about memory.
   std::optional<MemoryShortage> shortage = std::nullopt;
-  /// The fastest cut lacks memory: that is the obstacle, or it is of a slower one.
+  /// True if the fastest cut exceeds memory. Then `obstacle` says so, or the estimate is that of a slower
+  /// cut.
   bool lacksMemory = false;
-  /// Of an obstacle: some cut may have room all the same, which then takes these seconds or more.
+  /// With an obstacle: lower bound of the seconds of another cut that may fit; nothing if none can.
   std::optional<double> mayTake = std::nullopt;
-  /// Along program order, of which it is; as long as what the request has `known`, else null.
+  /// The cut along program order that was estimated; owned by the request's `known`, null without it.
   const StageCut *cut = nullptr;
-  /// Of which it is, sharded for that.
+  /// The function that was estimated, sharded for this configuration.
   mlir::func::FuncOp function = nullptr;
 
   bool isUsable() const { return obstacle.empty() && !isBound; }
 };
 
-/// The obstacle of what is left where the search has been ended.
+/// Obstacle of configurations that were left when the search was cancelled.
 inline constexpr char kNotWeighed[] = "not weighed: interrupted";
 
-/// What searches of one function have found, for those that ask the same of it, but for memory and `best`.
+/// Results of searches of one function, for other searches of it that differ only in memory limits and
+/// `best`.
 class PipelineCache {
 public:
   PipelineCache();
   ~PipelineCache();
-  /// The function as a graph for so many stages on groups of these kinds (buildModelGraph), and cuts of that;
-  /// both live as long as this.
+  /// The function as a graph for so many stages on device groups of these kinds (buildModelGraph), and its
+  /// cuts; both live as long as the cache.
   struct Graph {
     const ModelGraph &model;
     CutCache &cuts;
   };
   Graph graphOf(mlir::func::FuncOp function, llvm::ArrayRef<DeviceGroup> kinds, uint32_t stages);
-  /// What ranks hold of the function's cuts (PlannedMemory::make). Null where the function does not run on so
-  /// few samples. Lives as long as this.
+  /// Memory of ranks under the function's cuts (PlannedMemory::make). Null if the function does not run on so
+  /// few samples. Lives as long as the cache.
   const CutMemory *memoryOf(mlir::func::FuncOp function, llvm::StringRef batch, uint32_t microbatches,
                             const Machine &machine, uint32_t dataRanks);
   struct Facts;
@@ -101,39 +104,41 @@ private:
 
 struct PipelineSearchRequest {
   Machine machine;
-  /// How many ranks a pipeline has, and how many pipelines there are.
+  /// Pairs: pipeline ranks, and pipeline replicas.
   std::vector<std::pair<uint32_t, uint32_t>> pipelines;
   std::vector<uint32_t> stagesOfRank;
-  /// Of each pipeline; 0: each number that divides its samples.
+  /// Micro-batches per pipeline; 0 to try each divisor of its samples.
   uint32_t microbatches = 0;
-  /// Schedules of training and what is recomputed: each pair is tried, interleaving where a rank has several
-  /// stages; empty: inference.
+  /// Training schedules and options; all pairs are tried, interleaving if a rank has several stages. Empty
+  /// for inference.
   std::vector<TrainingKind> kinds;
   std::vector<TrainingOptions> training;
-  /// Stages of ZeRO, ascending, where there are several pipelines.
+  /// ZeRO stages to try with several replicas, ascending.
   std::vector<uint32_t> zero = {0};
-  /// The dimension that micro-batches split; empty: none.
+  /// The dimension that micro-batches split; empty if there is none.
   std::string batch;
-  /// Paths of modules that begin a stage.
+  /// Paths of modules that must begin a stage.
   std::vector<std::string> stageBefore;
-  /// Seconds of the best that is known, kept up to date: what cannot be faster is not cut. Null: all is.
+  /// Seconds of the best known configuration, updated by the search. Configurations that cannot be faster are
+  /// not cut. If null, all are cut.
   double *best = nullptr;
-  /// Told of each estimate, and the share of all that is done with it; false ends the search. May be empty.
+  /// Called with each estimate and the share of the search that is done; false cancels the search. May be
+  /// empty.
   std::function<bool(const Estimate &estimate, double share)> goesOn;
-  /// All numbers of micro-batches are listed, also where no cut is possible.
+  /// List all numbers of micro-batches, even if no cut is possible.
   bool listsAll = false;
-  /// Of the function, where others are to use what this search finds; may be null.
+  /// Cache of the function's results, to share them with other searches; may be null.
   PipelineCache *known = nullptr;
 };
 
-/// What every pipeline of the request takes that `function`, a program of all its tensor ranks, can be cut
-/// into. The cut is StageCutter's, the time that of the simulator over the runtime's own schedule, with
-/// operations priced as everywhere (operationSeconds) at the size of a micro-batch. Cuts are those of program
-/// order (`kProgramOrder`): what is chosen is cut anew, exactly.
+/// Estimates all pipelines of the request for `function`, a program of all its tensor-parallel ranks. Cuts
+/// come from StageCutter along program order only (`kProgramOrder`); the chosen one is cut again, exactly, by
+/// forecastPipeline. The time is simulated with the runtime's own schedule, with operations priced at the
+/// size of a micro-batch (operationSeconds).
 std::vector<Estimate> searchPipelines(mlir::func::FuncOp function, const PipelineSearchRequest &request);
 
-/// One of them in full, cut exactly; where ranks have no room for what they hold then, with the cut of the
-/// estimate.
+/// Full forecast of one estimate, with an exact cut; if the ranks cannot hold that cut, with the estimate's
+/// cut.
 llvm::Expected<PipelineForecast> forecastPipeline(const PipelineSearchRequest &request,
                                                   const Estimate &estimate);
 

@@ -1,4 +1,4 @@
-//===- ShardingSearch.cpp - Which dimensions to split ---------------------===//
+//===- ShardingSearch.cpp - Search for the dimensions to shard ------------===//
 #include "partitioner/search/ShardingSearch.h"
 #include "partitioner/cost/ModelGraph.h"
 #include "partitioner/graph/UsedValues.h"
@@ -24,7 +24,7 @@ public:
     findClasses();
     undecided = decision;
   }
-  /// \param dearest  what splitting a byte may cost at most, in seconds beyond those that it saves.
+  /// \param dearest  limit of the price of sharding a byte: seconds of communication minus seconds saved.
   ShardingDecision run(double dearest);
   double leastSeconds(const ShardingDecision &decision) const;
 
@@ -45,13 +45,13 @@ private:
   void findClasses();
   void takeClasses();
   void takeRest();
-  /// Beyond what it saves.
+  /// Seconds of communication minus seconds saved.
   double costOf(const Candidate &candidate) const;
   bool isTooDear(const Candidate &candidate);
   bool isAskedFor(const ShardingGroup &found) const;
   int64_t rankBytes() const;
   bool isWorthIt(const Candidate &candidate) const;
-  /// Seconds for a byte that is split.
+  /// costOf per byte sharded.
   double priceOf(const Candidate &candidate) const;
   ShardingStyle styleOf(ParamOp weight, const ShardingGroup &found) const;
   int64_t gainOf(const ShardingGroup &found) const;
@@ -59,7 +59,7 @@ private:
   const Candidate *candidateOf(ShardingSeed seed);
   std::shared_ptr<const Candidate> find(ShardingSeed seed);
   void take(const Candidate &candidate);
-  /// The number of a weight that is to be split and is not yet.
+  /// Index of a weight that is to be sharded and is not yet.
   std::optional<size_t> openWeight(TensorRef tensor) const;
 
   func::FuncOp function;
@@ -70,35 +70,35 @@ private:
   Shardings shardings;
   Communication communication;
   CommunicationBound bound;
-  /// All classes, before any is taken.
+  /// All sharding groups, before any is taken.
   std::vector<Candidate> classes;
-  /// Those since the last one was taken, by what they split; null where a class is not allowed. From
-  /// whichever of its tensors one begins, a class is taken for the same, unless it is cut.
+  /// Candidates since the last one was taken, by the dimension of their seed; null if not allowed. A group is
+  /// the same whichever of its tensors is the seed, unless it is cut.
   llvm::DenseMap<std::pair<Value, unsigned>, std::shared_ptr<const Candidate>> left;
-  /// The last found of each seed, null where it is not allowed, and on which answers that depends.
+  /// The last candidate of each seed, null if not allowed, with the answers that it depends on.
   struct Found {
     Shardings::Answers asked;
     std::shared_ptr<const Candidate> candidate;
   };
   llvm::DenseMap<std::pair<Value, unsigned>, Found> lastFound;
-  /// Labels that these may yet hold, as those of long classes are many.
+  /// Labels that `lastFound` may still hold, since groups of long dimensions have many.
   size_t labelsLeft = size_t(1) << 25;
   static std::pair<Value, unsigned> keyOf(Value weight, unsigned dim, bool isCut = false) {
     return {weight, 2 * dim + isCut};
   }
   double dearest = 0;
-  /// As each run begins.
+  /// The decision before each run.
   ShardingDecision undecided;
   ShardingDecision decision;
   llvm::MapVector<TensorRef, size_t> weights;
-  /// Where operators take a weight, or what is made of it and other weights.
+  /// By operator: its uses of a weight, or of a value made of weights.
   llvm::MapVector<Operation *, SmallVector<Use>> usesOf;
-  /// Weights of which a user has said how they are to be split.
+  /// Weights with a style that the user asked for.
   llvm::DenseMap<TensorRef, ShardingStyle> fixed;
 };
 } // namespace
 
-/// Whether it is the rows of a weight that the operator multiplies or takes.
+/// True if the operator contracts, or looks up, rows of a weight.
 static bool usesWeights(const SplittableCall &call) {
   const OpSemantics &semantics = semanticsOf(OperatorOp(call.op).getName());
   return semantics.isLookup || (semantics.sumsParts && llvm::count_if(call.operands, [](TensorRef tensor) {
@@ -106,7 +106,7 @@ static bool usesWeights(const SplittableCall &call) {
                                                        }) > 1);
 }
 
-/// Notes the use at each weight that `value` is made of.
+/// Records the use at each weight that `value` is made of.
 void Search::collectWeights(Use use, Value value, llvm::SmallPtrSetImpl<Operation *> &seen) {
   Operation *op = value.getDefiningOp();
   if (!propagation.isMadeOfWeights(value) || !seen.insert(op).second)
@@ -126,7 +126,7 @@ void Search::findWeights() {
   for (auto &[op, uses] : usesOf) {
     auto param = cast<ParamOp>(op);
     auto type = dyn_cast<RankedTensorType>(param.getType());
-    // Tables of integers, as of positions, are no weights.
+    // Tables of integers, such as positions, do not count as weights.
     if (!type || type.getRank() < 2 || !isa<FloatType>(type.getElementType()))
       continue;
     weights.insert({TensorRef{param}, decision.weights.size()});
@@ -154,7 +154,7 @@ double Search::priceOf(const Candidate &candidate) const {
   return gain > 0 ? candidate.seconds / gain : std::numeric_limits<double>::infinity();
 }
 
-/// Nobody's weight in another way than they said.
+/// True if the group shards no weight in another way than the user asked for.
 bool Search::isAllowed(const ShardingGroup &found) const {
   for (auto &[tensor, assignment] : found.tensors)
     if (auto said = fixed.find(tensor); said != fixed.end())
@@ -174,7 +174,7 @@ static size_t countLabels(const ShardingGroup &found) {
   return count;
 }
 
-/// Other runs, and what is taken elsewhere, mostly change nothing of it.
+/// Cached results mostly stay valid when other groups are taken, and in other runs.
 std::shared_ptr<const Search::Candidate> Search::find(ShardingSeed seed) {
   const auto key = keyOf(seed.weight, seed.dim, seed.isCut);
   if (auto last = lastFound.find(key); last != lastFound.end()) {
@@ -184,7 +184,7 @@ std::shared_ptr<const Search::Candidate> Search::find(ShardingSeed seed) {
     lastFound.erase(last);
   }
   Found next;
-  ShardingGroup found = shardings.classOf(seed, &next.asked);
+  ShardingGroup found = shardings.shardingGroupOf(seed, &next.asked);
   const bool isUsable = isAllowed(found);
   const size_t labels = isUsable ? countLabels(found) : 0;
   if (isUsable) {
@@ -199,7 +199,7 @@ std::shared_ptr<const Search::Candidate> Search::find(ShardingSeed seed) {
   return candidate;
 }
 
-/// Of what is not yet taken; null where it may not be.
+/// The candidate of tensors not yet sharded; null if it is not allowed.
 const Search::Candidate *Search::candidateOf(ShardingSeed seed) {
   auto [known, isNew] = left.try_emplace(keyOf(seed.weight, seed.dim, seed.isCut));
   if (!isNew)
@@ -215,7 +215,7 @@ const Search::Candidate *Search::candidateOf(ShardingSeed seed) {
   return candidate.get();
 }
 
-/// By the sums that are owed where it is used.
+/// The style follows from the all-reduces that uses of the weight need.
 ShardingStyle Search::styleOf(ParamOp weight, const ShardingGroup &found) const {
   ShardingStyle style = ShardingStyle::Colwise;
   for (auto [call, operand] : usesOf.lookup(weight)) {
@@ -268,11 +268,11 @@ void Search::take(const Candidate &candidate) {
       decision.weights[*index].seed = decision.seeds.size();
   decision.seeds.push_back(candidate.seed);
   decision.dimensions.push_back(std::move(dimension));
-  // Of these, too, it may be one.
+  // Candidates may change after one was taken.
   left.clear();
 }
 
-/// Whether the weight is `path`, or in the module `path`.
+/// True if the weight is `path`, or in the module `path`.
 static bool matches(const llvm::GlobPattern &pattern, ParamOp weight) {
   auto matchesPath = [&](StringRef path) {
     return pattern.match(path) || pattern.match(path.rsplit('.').first);
@@ -300,7 +300,7 @@ void Search::applyRules() {
   }
 }
 
-/// Classes as they are, each once.
+/// Finds the sharding group of every dimension, each once.
 void Search::findClasses() {
   llvm::DenseSet<std::pair<Value, unsigned>> known;
   for (auto &[tensor, index] : weights)
@@ -308,7 +308,7 @@ void Search::findClasses() {
       if (known.contains({tensor.value, dim}) || propagation.sizeOf(tensor, dim) < ranks)
         continue;
       ShardingSeed seed{decision.weights[index].weight, dim};
-      ShardingGroup found = shardings.classOf(seed);
+      ShardingGroup found = shardings.shardingGroupOf(seed);
       SmallVector<TensorRef> split;
       for (auto &[tensor, assignment] : found.tensors) {
         known.insert({tensor.value, assignment.dim});
@@ -323,9 +323,9 @@ void Search::findClasses() {
     }
 }
 
-/// By seconds for a byte that is split.
+/// Takes groups in ascending order of price.
 void Search::takeClasses() {
-  // The cheapest first, and of equals the one found first. What is taken only makes others dearer.
+  // The cheapest first, ties by order. Taking a group only raises the prices of others.
   using Offer = std::pair<double, size_t>;
   std::priority_queue<Offer, std::vector<Offer>, std::greater<Offer>> offers;
   for (auto [index, candidate] : llvm::enumerate(classes))
@@ -344,8 +344,8 @@ void Search::takeClasses() {
   }
 }
 
-/// Whether what the candidate splits is worth what it owes. A table of two rows is not, which holds less than
-/// is moved each time, and next to nothing of the model.
+/// True if sharding the candidate's weights pays. A table of two rows does not: it has fewer bytes than each
+/// collective moves, and is a negligible part of the model.
 bool Search::isWorthIt(const Candidate &candidate) const {
   constexpr double kNextToNothing = 0.005;
   int64_t all = 0;
@@ -379,11 +379,11 @@ bool Search::isTooDear(const Candidate &candidate) {
     return false;
   for (auto &[tensor, assignment] : candidate.found.tensors)
     if (auto index = openWeight(tensor))
-      decision.weights[*index].isDear = true;
+      decision.weights[*index].isNotWorthSharding = true;
   return true;
 }
 
-/// Of all values that live at once, the most. A view counts beside what it is a view of.
+/// Peak bytes of values alive at once. A view counts besides its base.
 static int64_t mostLiveBytes(func::FuncOp function, const ExampleShapes &shapes) {
   llvm::DenseMap<Value, Operation *> lastUser;
   for (Operation &op : function.getBody().front())
@@ -418,7 +418,7 @@ int64_t Search::rankBytes() const {
   return *llvm::max_element(held);
 }
 
-/// Each weight that is left, by itself or with what is left around it.
+/// Shards each weight that is left, alone or with the unsharded tensors around it.
 void Search::takeRest() {
   for (auto &[tensor, index] : weights) {
     if (!openWeight(tensor) || shardings.lookup(tensor))
@@ -454,8 +454,9 @@ double Search::leastSeconds(const ShardingDecision &decision) const {
   return bound.leastSeconds(split);
 }
 
-/// The cheapest that fits, from the price at which only what saves time is split to that of all.
-/// \param values  bytes that a rank holds beside weights.
+/// The cheapest decision that fits, by bisection of the price between sharding only what saves time and
+/// sharding everything.
+/// \param values  bytes of a rank besides weights.
 static ShardingDecision decideWithin(int64_t limit, int64_t values, Search &search, ShardingDecision all) {
   LimitRange limits;
   std::vector<double> prices{0};

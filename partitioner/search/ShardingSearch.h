@@ -1,4 +1,4 @@
-//===- ShardingSearch.h - Which dimensions to split -------------*- C++ -*-===//
+//===- ShardingSearch.h - Search for the dimensions to shard ----*- C++ -*-===//
 #ifndef CLEAVE_PARTITIONER_SEARCH_SHARDINGSEARCH_H
 #define CLEAVE_PARTITIONER_SEARCH_SHARDINGSEARCH_H
 
@@ -10,31 +10,33 @@
 
 namespace cleave {
 
-/// A dimension of a weight to split, from which the rest follows.
+/// A dimension of a weight to shard; the rest of the sharding follows from it.
 struct ShardingSeed {
   ParamOp weight;
   unsigned dim;
-  /// The weight alone is split, and what its products give or take is whole: its class ends there.
+  /// If true, the sharding group ends at once: only the weight is sharded, and its contractions take and give
+  /// whole tensors.
   bool isCut = false;
 };
 
-/// Every tensor that seeds split, and how. The class of a seed ends before what seeds before it have split.
+/// The sharded tensors of all seeds. The sharding group of a seed ends before tensors that earlier seeds have
+/// sharded.
 class Shardings {
 public:
-  /// Both must outlive it.
+  /// \param function  must outlive the object.
   Shardings(const ShardingPropagation &function, unsigned ranks) : function(function), ranks(ranks) {}
 
-  /// Of tensors, whether they were decided on already.
+  /// By tensor: whether it was decided already.
   using Answers = llvm::DenseMap<TensorRef, bool>;
 
-  /// What splitting the seed would add.
-  /// \param asked  gets all answers that this depends on; may be null.
-  ShardingGroup classOf(const ShardingSeed &seed, Answers *asked = nullptr) const;
-  /// Whether they are what they were: then all that depends on nothing else is, too.
+  /// The sharding group that the seed would add.
+  /// \param asked  collects all answers that the result depends on; may be null.
+  ShardingGroup shardingGroupOf(const ShardingSeed &seed, Answers *asked = nullptr) const;
+  /// True if the answers would be the same now; a result that depends on them alone is then still valid.
   bool answerAlike(const Answers &before) const;
   void add(const ShardingGroup &found);
   void clear() { tensors.clear(); }
-  /// Null for what is whole, be it that all ranks share it.
+  /// Null for a whole tensor, also for one that all ranks share.
   ShardingAttr lookup(TensorRef tensor) const { return tensors.lookup(tensor); }
   const llvm::MapVector<TensorRef, ShardingAttr> &all() const { return tensors; }
 
@@ -44,83 +46,86 @@ private:
   llvm::MapVector<TensorRef, ShardingAttr> tensors;
 };
 
-/// The words for how a weight is split, transformers' and torch's.
+/// The words of transformers and torch for how a weight is sharded.
 enum class ShardingStyle { Replicate, Colwise, Rowwise, EmbeddingRowwise };
 llvm::StringRef wordOf(ShardingStyle style);
-/// `colwise`, `rowwise`, `replicate`, `embedding_rowwise`, and the other names that these have, such as
-/// `ColwiseParallel`. Fails on others, with the nearest of these.
+/// Parses `colwise`, `rowwise`, `replicate`, `embedding_rowwise` and their other names, such as
+/// `ColwiseParallel`. An error names the nearest word.
 llvm::Expected<ShardingStyle> parseShardingStyle(llvm::StringRef word);
 
-/// What a user said of the weights that a pattern matches; the last match counts.
+/// A user's style for the weights that a pattern matches; the last match wins.
 struct ShardingRule {
-  /// A glob of the paths of modules or weights.
+  /// Glob over paths of modules or weights.
   std::string pattern;
   ShardingStyle style;
 };
 
-/// A weight that products, convolutions or lookups use, and what was decided for it.
+/// A weight that contractions, convolutions or lookups use, with its decision.
 struct WeightDecision {
   ParamOp weight;
   ShardingStyle style = ShardingStyle::Replicate;
-  /// Index of the seed that splits it; -1 for none.
+  /// Index of the seed that shards it; -1 if it is whole.
   int seed = -1;
-  /// What a user wants; nothing where they said nothing.
+  /// Style that the user asked for; nothing if there is none.
   std::optional<ShardingStyle> asked = std::nullopt;
-  /// Whole since splitting it would cost more time than it saves.
-  bool isDear = false;
+  /// True if the weight is whole because sharding it would cost more time than it saves.
+  bool isNotWorthSharding = false;
 };
 
-/// What splitting from one seed came to.
+/// Summary of one seed's sharding group.
 struct SplitDimension {
-  /// The module that its weights have in common; empty for the model.
+  /// The module that contains all its weights; empty for the model.
   std::string path;
-  /// How many parts it has: heads, rows of a width.
+  /// Number of labels, such as heads or rows of a width.
   int32_t parts = 0;
   std::vector<std::string> weights;
   unsigned sums = 0, gathers = 0;
-  /// Seconds that it costs beyond those that it saves, for each byte.
+  /// Seconds of communication minus seconds saved, per byte of weights.
   double price = 0;
 };
 
 struct ShardingDecision {
-  /// In the order in which they count.
+  /// In the order in which they were applied.
   std::vector<ShardingSeed> seeds;
-  /// One a seed.
+  /// By seed.
   std::vector<SplitDimension> dimensions;
   std::vector<WeightDecision> weights;
-  /// Patterns that matched nothing.
+  /// Patterns of rules that matched no weight.
   std::vector<std::string> unmatched;
-  /// Of these weights, those that are split.
+  /// Bytes of those weights that are sharded.
   int64_t splitBytes = 0;
-  /// Of all weights on the rank that has most of them; with a memory limit also of the values that live at
-  /// once, as if these were whole, without the workspace of operators.
+  /// Bytes of all weights on the rank that holds most. With a memory limit, also the activations alive at
+  /// once, counted as if they were whole, without workspace of operators.
   int64_t rankBytes = 0;
-  /// The memory limits with which the decision is this one; any where the request has none.
+  /// Memory limits that lead to the same decision; all limits if the request has none.
   LimitRange memoryLimits;
-  /// What all classes owe, before sums are merged.
+  /// Seconds of the collectives of all sharding groups, before all-reduces are merged.
   double seconds = 0;
-  /// No plan that splits these weights owes less, if classes that end early take heads and widths apart as
-  /// whole ones do.
+  /// Lower bound of `seconds` over all plans that shard these weights. It assumes that groups which end early
+  /// take heads and widths apart as whole groups do.
   double leastSeconds = 0;
 };
 
 struct ShardingRequest {
   unsigned ranks = 2;
-  /// Collectives, and devices for the time that splitting saves.
+  /// Prices collectives, and the time that sharding saves.
   DeviceGroup group;
   std::vector<ShardingRule> rules;
-  /// Bytes that a rank has room for; nothing: it is to hold as little as can be.
+  /// Bytes of memory of a rank; nothing to shard as much as possible.
   std::optional<int64_t> memoryLimit;
 };
 
-/// Splits every weight of products, convolutions and lookups that can be split over the ranks and is worth
-/// it: whole classes first, those with the least communication (seconds over the link) for their bytes before
-/// others, as far as they do not want one tensor in two ways; each weight that is left then in its cheapest
-/// way, by a class that ends before what is split, or by itself. Greedy: `leastSeconds` says what the best
-/// cannot fall below.
+/// Shards every weight of contractions, convolutions and lookups that can be sharded over the ranks and is
+/// worth it.
 ///
-/// Within a memory limit, what would cost more time than it saves stays whole: what costs more for its bytes
-/// than a price, the lowest at which all fits, by bisection, as if more fitted at higher ones.
+/// Greedy: whole sharding groups first, in ascending order of communication seconds per byte of weights, as
+/// far as they do not shard one tensor in two ways. Then each remaining weight in its cheapest way: by a
+/// group that ends before tensors already sharded, or alone. `leastSeconds` bounds what an optimal choice
+/// could save.
+///
+/// With a memory limit, weights whose sharding costs more time than it saves stay whole if memory allows. A
+/// price per byte decides: the lowest at which everything fits, found by bisection, as if higher prices
+/// always fitted more.
 ShardingDecision decideSharding(mlir::func::FuncOp function, const ShardingRequest &request);
 
 } // namespace cleave

@@ -1,4 +1,4 @@
-//===- ShardingStyles.cpp - Words for how weights are split ---------------===//
+//===- ShardingStyles.cpp - Styles of sharded weights ---------------------===//
 #include "ir/NearestName.h"
 #include "partitioner/search/ShardingSearch.h"
 #include "llvm/ADT/StringSwitch.h"
@@ -22,8 +22,8 @@ StringRef wordOf(ShardingStyle style) {
 }
 
 llvm::Expected<ShardingStyle> parseShardingStyle(StringRef word) {
-  // Whether inputs and outputs are whole or split follows from the class, so the variants that say it mean
-  // the same.
+  // Whether inputs and outputs are whole or sharded follows from the sharding group, so variants that differ
+  // in this are synonyms.
   auto style = llvm::StringSwitch<std::optional<ShardingStyle>>(word)
                    .Cases("colwise", "colwise_rep", "colwise_gather_output", "packed_colwise",
                           "local_colwise", "ColwiseParallel", ShardingStyle::Colwise)

@@ -1,11 +1,11 @@
-//===- Shardings.cpp - What seeds split -----------------------------------===//
+//===- Shardings.cpp - Shardings of all seeds -----------------------------===//
 #include "partitioner/search/ShardingSearch.h"
 
 using namespace mlir;
 
 namespace cleave {
 
-ShardingGroup Shardings::classOf(const ShardingSeed &seed, Answers *asked) const {
+ShardingGroup Shardings::shardingGroupOf(const ShardingSeed &seed, Answers *asked) const {
   auto isWhole = [&](TensorRef tensor) {
     const bool isDecided = tensors.contains(tensor);
     if (asked)
@@ -20,7 +20,7 @@ bool Shardings::answerAlike(const Answers &before) const {
 }
 
 void Shardings::add(const ShardingGroup &found) {
-  // What goes together mostly has the same labels, which are those of thousands of positions.
+  // Tensors of a group mostly have equal labels, for thousands of indices; the last sharding is reused.
   const ShardAssignment *last = nullptr;
   ShardingAttr sharding;
   for (auto &[tensor, assignment] : found.tensors) {
@@ -29,7 +29,7 @@ void Shardings::add(const ShardingGroup &found) {
     if (!last || last->dim != assignment.dim || last->labels != assignment.labels)
       sharding = shardingOf(tensor.value.getContext(), assignment, found, ranks);
     last = &assignment;
-    // Of a part of a fused weight some ranks may have nothing: it is whole then.
+    // If some ranks would have nothing, as of a part of a fused weight, the tensor stays whole.
     if (!llvm::is_contained(sharding.getExtents(), 0))
       tensors.insert({tensor, sharding});
   }

@@ -1,4 +1,4 @@
-//===- BatchAnalysis.cpp - May the batch be split? ------------------------===//
+//===- BatchAnalysis.cpp - Can the batch be split? ------------------------===//
 #include "partitioner/sharding/BatchAnalysis.h"
 #include "ir/Schemas.h"
 #include "ir/semantics/OpSemantics.h"
@@ -11,12 +11,12 @@ using namespace mlir;
 
 namespace cleave {
 
-/// A size for the batch that no other dimension has, so that rules, which compare sizes, tell it from the
-/// others. A prime, so that no view takes it apart, beyond those of probeShapes; small enough for the
-/// elements of a tensor to be counted.
+/// A size of the batch that no other dimension has, so that rules, which compare sizes, distinguish it. It is
+/// a prime, so that no view takes it apart, and larger than those of probeShapes, but small enough for counts
+/// of elements.
 static constexpr int64_t kProbeSize = 1'000'003;
 
-/// How a size depends on the dimension.
+/// How a size depends on the batch.
 enum class Dependence { None, Proportional, Other };
 
 static Dependence dependenceOf(StringRef text, StringRef name) {
@@ -34,7 +34,7 @@ static Dependence dependenceOf(StringRef text, StringRef name) {
   return isInAll && size->getDivisor() == 1 ? Dependence::Proportional : Dependence::Other;
 }
 
-/// The dimensions of a tensor's type as text; empty for static and unknown ones.
+/// Dimensions of a tensor's type as text; empty for static and unknown dimensions.
 static ArrayRef<std::string> dimsOf(Type type) {
   auto tensor = dyn_cast<RankedTensorType>(type);
   auto layout = tensor ? dyn_cast_or_null<LayoutAttr>(tensor.getEncoding()) : LayoutAttr();
@@ -44,13 +44,13 @@ static ArrayRef<std::string> dimsOf(Type type) {
 static constexpr llvm::StringLiteral kUnknownSizes =
     "has sizes for which no formula of the named ones was found, beside";
 
-/// Whether an operand or result has a dimension for whose size no expression was found.
+/// True if an operand or result has a dimension without an expression.
 static bool hasUnknownSizes(Operation *op) {
   auto isUnknown = [](Type type) { return llvm::is_contained(dimsOf(type), "?"); };
   return llvm::any_of(op->getOperandTypes(), isUnknown) || llvm::any_of(op->getResultTypes(), isUnknown);
 }
 
-/// Whether the type depends on the dimension at all.
+/// True if the type depends on the batch at all.
 static bool mentions(Type type, StringRef name) {
   return llvm::any_of(dimsOf(type),
                       [&](const std::string &dim) { return dependenceOf(dim, name) != Dependence::None; });
@@ -103,8 +103,7 @@ private:
     return list != lists.end() ? list->second : dimensionHolding(value.getType(), name);
   }
 
-  /// Whether dimension `dim` of the tensor is the batch and nothing more, so that position n of it is sample
-  /// n.
+  /// True if dimension `dim` of the tensor is exactly the batch, so that index n is sample n.
   bool isOneRowASample(Value tensor, unsigned dim) const {
     auto dims = dimsOf(tensor.getType());
     return dim < dims.size() && dims[dim] == name;
@@ -129,15 +128,15 @@ private:
   ExampleShapes shapes;
   /// Lists of tensors that hold the batch, with its dimension in each item.
   llvm::DenseMap<Value, unsigned> lists;
-  /// Numbers, and lists of them, that depend on the batch's size.
+  /// Numbers, and lists of numbers, that depend on the batch's size.
   llvm::DenseSet<Value> numbers;
-  /// Tensors whose values count the samples of the batch, or its rows.
+  /// Tensors whose values are indices of samples or of rows of the batch.
   llvm::DenseSet<Value> positions;
   TokenPermutation orders;
 };
 } // namespace
 
-/// Lists, tuples and dictionaries: operators and item accesses look through them at their items.
+/// Lists, tuples and dictionaries: operators and item accesses look through them at the items.
 void BatchWalk::visitAggregate(Operation *op) {
   for (Value item : op->getOperands())
     if (numbers.contains(item))
@@ -145,7 +144,7 @@ void BatchWalk::visitAggregate(Operation *op) {
   orders.visitAggregate(op);
 }
 
-/// Items taken out of a list or tuple.
+/// Items taken from a list or tuple.
 BatchWalk::Found BatchWalk::visitItems(Operation *op) {
   Value whole = op->getOperand(0);
   for (Value position : op->getOperands().drop_front())
@@ -168,7 +167,7 @@ BatchWalk::Found BatchWalk::visitItems(Operation *op) {
   return std::nullopt;
 }
 
-/// Counts 0, 1, … to the batch's size, or to that of its rows.
+/// True if the operator counts 0, 1, … up to the batch's size, or to its number of rows.
 bool BatchWalk::isWholeRange(OperatorOp op) const {
   auto countsTo = semanticsOf(op.getName()).countsTo;
   Value end = countsTo ? countsTo(op) : Value();
@@ -176,7 +175,7 @@ bool BatchWalk::isWholeRange(OperatorOp op) const {
   return size && dependenceOf(size.getExpression(), name) == Dependence::Proportional;
 }
 
-/// Numbers that depend on the batch's size may say how large a result is, and nothing else.
+/// Numbers that depend on the batch's size may only be sizes of results.
 BatchWalk::Found BatchWalk::checkSizes(OperatorOp op) {
   for (auto [i, operand] : llvm::enumerate(op->getOperands())) {
     if (!numbers.contains(operand))
@@ -197,7 +196,7 @@ BatchWalk::Found BatchWalk::checkOperand(OperatorOp op, const DimensionRule &rul
   auto dim = dimensionIn(operands[i]);
   if (!dim || i >= rule.operands.size() || *dim >= rule.operands[i].size() || rule.operands[i][*dim].empty())
     return obstacle(op, hasUnknownSizes(op) ? kUnknownSizes : "has no rule for");
-  // Sample n of the batch is looked up at position n of it.
+  // True if sample n of the batch is looked up at index n.
   auto isOwnSample = [&](const DimensionRule::Lookup &lookup) {
     return lookup.operand == i && lookup.dim == *dim && positions.contains(operands[lookup.index]) &&
            isOneRowASample(operands[i], lookup.dim);
@@ -213,7 +212,7 @@ BatchWalk::Found BatchWalk::checkOperand(OperatorOp op, const DimensionRule &rul
   return std::nullopt;
 }
 
-/// Positions of samples are other numbers in each part: they may be seen in another shape, or name their own
+/// Indices of samples differ between parts of the batch, so they may only be reshaped, or index their own
 /// sample.
 BatchWalk::Found BatchWalk::checkPositions(OperatorOp op, const DimensionRule &rule,
                                            ArrayRef<Value> operands) {
@@ -238,12 +237,12 @@ BatchWalk::Found BatchWalk::checkPositions(OperatorOp op, const DimensionRule &r
 BatchWalk::Found BatchWalk::checkResults(OperatorOp op, const DimensionRule &rule,
                                          std::optional<unsigned> factor) {
   for (auto [i, result] : llvm::enumerate(op->getResults())) {
-    // Nothing of the batch was read.
+    // The operator does not read the batch.
     if (!factor && !holds(result))
       continue;
     if (!isTensorLike(result.getType()) && !isa<ListType>(result.getType()))
       return obstacle(op, "makes numbers of");
-    // Operators of several results, as sort, give each the same dimensions.
+    // Operators with several results, such as sort, give all of them the same dimensions.
     const DimensionRule::Dims &dims = rule.results[std::min<size_t>(i, rule.results.size() - 1)];
     auto isHere = [&](const DimensionRule::Dim &dim) {
       if (dim.empty())
@@ -285,16 +284,19 @@ BatchWalk::Found BatchWalk::visitOperator(OperatorOp op) {
   const TokenPermutation::Verdict verdict = orders.visit(op);
   if (verdict == TokenPermutation::Verdict::Refused)
     return sortObstacle(op);
-  // What is placed is known to be all positions, or no positions at all.
+  // The values that a followed Place writes are all indices of the batch, or no indices.
   if (verdict == TokenPermutation::Verdict::Followed)
-    return semantics.permutationRole == PermutationRole::Place ? std::nullopt : checkPositions(op, DimensionRule(), operands);
+    return semantics.permutationRole == PermutationRole::Place
+               ? std::nullopt
+               : checkPositions(op, DimensionRule(), operands);
   if (readsIt || makesIt)
     if (Found found = applyRule(op, operands))
       return found;
-  return verdict == TokenPermutation::Verdict::Aligned && !orders.keepOrder(op) ? sortObstacle(op) : std::nullopt;
+  return verdict == TokenPermutation::Verdict::Aligned && !orders.keepOrder(op) ? sortObstacle(op)
+                                                                                : std::nullopt;
 }
 
-/// As what the operator's rule says of the batch.
+/// Applies the operator's sharding rule to the batch.
 BatchWalk::Found BatchWalk::applyRule(OperatorOp op, ArrayRef<Value> operands) {
   const OpSemantics &semantics = semanticsOf(op.getName());
   bool isUnknown = llvm::any_of(operands, [](Value value) {
@@ -341,7 +343,7 @@ BatchWalk::Found BatchWalk::visit(Operation *op) {
   return op->getNumRegions() > 0 ? visitRegions(op) : std::nullopt;
 }
 
-/// Control flow must have nothing to do with the batch, inside or out.
+/// Control flow must not touch the batch, neither its operands nor its regions.
 BatchWalk::Found BatchWalk::visitRegions(Operation *op) {
   bool touches = llvm::any_of(usedValues(op), [&](Value value) {
     return holds(value) || numbers.contains(value) || orders.sortOf(value);

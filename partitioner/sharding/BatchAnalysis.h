@@ -1,4 +1,4 @@
-//===- BatchAnalysis.h - May the batch be split? ----------------*- C++ -*-===//
+//===- BatchAnalysis.h - Can the batch be split? ----------------*- C++ -*-===//
 #ifndef CLEAVE_PARTITIONER_SHARDING_BATCHANALYSIS_H
 #define CLEAVE_PARTITIONER_SHARDING_BATCHANALYSIS_H
 
@@ -9,10 +9,10 @@
 
 namespace cleave {
 
-/// What keeps a function from running on parts of its batch.
+/// The operation because of which a function cannot run on parts of its batch.
 struct BatchObstacle {
   mlir::Operation *op;
-  /// After the operation's name: `adds over dimension batch`.
+  /// Text after the operation's name: `adds over dimension batch`.
   std::string reason;
 
   /// `aten.sum`, or `the model`.
@@ -21,16 +21,17 @@ struct BatchObstacle {
   std::string describe() const;
 };
 
-/// Nothing when `function`, run on consecutive parts of dimension `name` of its inputs, gives consecutive
-/// parts of its outputs; else the first operation that prevents it. Every value must hold the dimension as
-/// the major factor of one of its own, and every operator on it must pass that factor (see DimensionRule).
-/// Types must have been inferred and sizes folded (infer-types, fold-sizes).
+/// Nothing if `function` can be split along its batch: run on consecutive parts of dimension `name` of its
+/// inputs, it gives consecutive parts of its outputs. Otherwise the first operation that prevents it. Every
+/// value must hold the dimension as the major factor of one of its own dimensions, and every operator on it
+/// must pass that factor through (see DimensionRule). Types must have been inferred and sizes folded
+/// (infer-types, fold-sizes).
 ///
-/// An operator without a rule counts as an obstacle, as does control flow that touches the dimension.
+/// An operator without a rule is an obstacle, as is control flow that uses the dimension.
 std::optional<BatchObstacle> findBatchObstacle(mlir::func::FuncOp function, llvm::StringRef name);
 
-/// Which dimension of a tensor type holds dimension `name` as its major factor; nothing where none does, or
-/// where the type depends on `name` in another way.
+/// The dimension of a tensor type that holds dimension `name` as its major factor; nothing if there is none,
+/// or if the type depends on `name` in another way.
 std::optional<unsigned> dimensionHolding(mlir::Type type, llvm::StringRef name);
 
 } // namespace cleave

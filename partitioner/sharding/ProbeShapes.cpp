@@ -1,4 +1,4 @@
-//===- ProbeShapes.cpp - Sizes that tell named dimensions apart -----------===//
+//===- ProbeShapes.cpp - Sizes that distinguish named dimensions ----------===//
 #include "partitioner/sharding/ProbeShapes.h"
 
 using namespace mlir;

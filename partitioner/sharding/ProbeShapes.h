@@ -1,4 +1,4 @@
-//===- ProbeShapes.h - Sizes that tell named dimensions apart ---*- C++ -*-===//
+//===- ProbeShapes.h - Sizes that distinguish named dimensions --*- C++ -*-===//
 #ifndef CLEAVE_PARTITIONER_SHARDING_PROBESHAPES_H
 #define CLEAVE_PARTITIONER_SHARDING_PROBESHAPES_H
 
@@ -7,9 +7,9 @@
 
 namespace cleave {
 
-/// Shapes where every named dimension has a prime of its own, times what it is a multiple of: sizes that are
-/// equal in the example inputs alone decide nothing. Primes are above 10,000, so that no static size has
-/// them.
+/// Shapes in which each named dimension is a prime of its own, times its `divisible_by`, so that dimensions
+/// which are equal only in the example inputs differ. Primes are above 10,000, so that no static size
+/// contains them.
 ExampleShapes probeShapes(mlir::func::FuncOp function);
 
 } // namespace cleave

@@ -1,4 +1,4 @@
-//===- Sharding.cpp - Which positions each rank has -----------------------===//
+//===- Sharding.cpp - Indices of a dimension on each rank -----------------===//
 #include "partitioner/sharding/Sharding.h"
 
 using namespace mlir;
@@ -10,7 +10,7 @@ unsigned tensorRanksOf(Operation *function) {
   return ranks ? std::max<int64_t>(1, ranks.getInt()) : 1;
 }
 
-//===- IndexSets --------------------------------------------------------------===//
+//===- Index sets ---------------------------------------------------------===//
 
 IndexSets indexSetsOf(ShardingAttr sharding, int64_t size) {
   IndexSets parts;
@@ -99,12 +99,12 @@ std::optional<FactorSteps> stepsOf(const DimensionRule &rule, ArrayRef<unsigned>
 }
 
 IndexSets indexSetsOfDimension(const IndexSets &parts, const DimensionRule &rule, ArrayRef<unsigned> dim,
-                       unsigned factor) {
+                               unsigned factor) {
   FactorSteps steps = *stepsOf(rule, dim, factor);
   int64_t size = 1;
   for (unsigned part : dim)
     size *= rule.factors[part].size;
-  // A dimension that is the factor.
+  // The dimension is exactly the factor.
   if (dim.size() == 1 && steps.count == 1 && size == steps.size && parts.front().size() == size_t(size))
     return parts;
   assert(parts.front().size() == size_t(steps.size * steps.count) && "parts are of the factor");
@@ -115,15 +115,15 @@ IndexSets indexSetsOfDimension(const IndexSets &parts, const DimensionRule &rule
       const int64_t factor = first / steps.count;
       for (int64_t begin = factor * steps.stride; begin < size; begin += period)
         own.set(begin, begin + steps.stride);
-      // The others that share it say the same.
+      // The other factor indices that share the position are equal.
       const int64_t next = (factor + 1) * steps.count;
       first = next < int64_t(part.size()) ? part.find_next(next - 1) : -1;
     }
   return result;
 }
 
-std::optional<IndexSets> indexSetsOfFactor(const IndexSets &parts, const DimensionRule &rule, ArrayRef<unsigned> dim,
-                                   unsigned factor) {
+std::optional<IndexSets> indexSetsOfFactor(const IndexSets &parts, const DimensionRule &rule,
+                                           ArrayRef<unsigned> dim, unsigned factor) {
   auto steps = stepsOf(rule, dim, factor);
   if (!steps || steps->count > 1)
     return std::nullopt;
@@ -141,7 +141,7 @@ std::optional<IndexSets> indexSetsOfFactor(const IndexSets &parts, const Dimensi
 //===- Calls --------------------------------------------------------------===//
 
 namespace {
-/// One call with what the ranks have of its tensors.
+/// Divides one call, given the shardings of its tensors.
 class CallSplitter {
 public:
   CallSplitter(const ShardingPropagation &function, const SplittableCall &call,
@@ -161,7 +161,7 @@ private:
   const DimensionRule::Dims *dimsOf(ArrayRef<DimensionRule::Dims> all, size_t index) const {
     return all.empty() ? nullptr : &all[std::min(index, all.size() - 1)];
   }
-  /// The one sharding that a tensor's dimension with the factor has then; nothing for a tensor without it.
+  /// Sharding of the tensor's dimension that has the factor; nothing for a tensor without it.
   ShardingAttr spread(const IndexSets &parts, const DimensionRule::Dims *dims, unsigned factor) const;
   template <typename Try>
   std::optional<CallSplit> eachFactor(ShardingAttr sharding, const DimensionRule::Dims *dims,
@@ -188,7 +188,7 @@ bool CallSplitter::isAlong() const {
   return call.indexMap && (llvm::any_of(operands, isSplitThere) || llvm::any_of(wanted, isSplitThere));
 }
 
-/// Whether each rank has some: kernels may not take tensors of nothing, attention without heads ends the
+/// True if every rank has some indices. Kernels may not take empty tensors; attention without heads ends the
 /// process.
 static bool haveAll(const IndexSets &parts) {
   return llvm::all_of(parts, [](const llvm::BitVector &part) { return part.any(); });
@@ -207,7 +207,7 @@ CallSplit CallSplitter::along() const {
   if (ranks == 0)
     return split;
   split.kind = CallSplit::Kind::Along;
-  // Items that nobody takes have no entry.
+  // An item that is never taken has no entry.
   for (auto [i, result] : llvm::enumerate(split.results)) {
     const auto &sources = call.indexMap->results[i];
     IndexSets parts(ranks, llvm::BitVector(sources.size()));
@@ -235,7 +235,7 @@ ShardingAttr CallSplitter::spread(const IndexSets &parts, const DimensionRule::D
   return {};
 }
 
-/// Whether every rank's part is one range, and none is empty.
+/// True if every rank's indices are one range, and none is empty.
 static bool areRanges(const IndexSets &parts) {
   return llvm::all_of(parts, [](const llvm::BitVector &part) {
     return part.any() && part.count() == unsigned(part.find_last() - part.find_first() + 1);
@@ -259,12 +259,12 @@ std::optional<CallSplit> CallSplitter::byFactor(unsigned factor, IndexSets parts
   split.kind = CallSplit::Kind::Factor;
   split.factor = factor;
   split.isSum = kind == FactorKind::Lookup || (kind == FactorKind::Reduce && semantics.sumsParts);
-  // What makes positions out of nothing is told how many by an argument, or makes others from the first one
-  // on.
+  // An operator with a Broadcast factor needs an argument with its size, which becomes per-rank; without one,
+  // each rank would make the elements from the first one on (arange).
   bool isMade = kind == FactorKind::Broadcast && !semantics.sizes.empty();
   if (!split.isSum && kind != FactorKind::PassThrough && !isMade)
     return std::nullopt;
-  // The first rank alone scales what is added, by a number that has to be known.
+  // Only the first rank scales the added operand, by a number that must be constant.
   if (split.isSum && op.getArgument(semantics.addedScale) && !op.getConstantArgument(semantics.addedScale))
     return std::nullopt;
   if (!haveAll(parts) || (split.isSum && !areApart(parts)) ||
@@ -300,8 +300,8 @@ std::optional<CallSplit> CallSplitter::eachFactor(ShardingAttr sharding, const D
   return std::nullopt;
 }
 
-/// Whether weights stay as they are. Moving one costs more than moving what is made of it, and would be done
-/// each time.
+/// True if weights keep their shardings. Resharding a weight costs more than resharding what is made of it,
+/// and would be done on each call.
 bool CallSplitter::keepsWeights(const CallSplit &split) const {
   for (auto [i, sharding] : llvm::enumerate(operands))
     if (sharding && call.operands[i].value && function.isMadeOfWeights(call.operands[i].value) &&
@@ -310,7 +310,7 @@ bool CallSplitter::keepsWeights(const CallSplit &split) const {
   return true;
 }
 
-/// The factor by which the ranks make what is wanted.
+/// Divides the call by the factor that gives the wanted results.
 std::optional<CallSplit> CallSplitter::byResults() const {
   for (auto [i, sharding] : llvm::enumerate(wanted)) {
     auto attempt = [&](unsigned factor, IndexSets parts) -> std::optional<CallSplit> {
@@ -323,7 +323,7 @@ std::optional<CallSplit> CallSplitter::byResults() const {
   return std::nullopt;
 }
 
-/// A sum over what the ranks have, or the part of a product with the part of a weight.
+/// Divides the call so that it sums over the ranks' shards, or contracts with a weight's shard.
 std::optional<CallSplit> CallSplitter::byOperands() const {
   for (auto [i, sharding] : llvm::enumerate(operands)) {
     if (i >= call.rule->operands.size())
@@ -358,7 +358,7 @@ CallSplit CallSplitter::choose() {
 
 CallSplit CallSplitter::run() {
   CallSplit split = choose();
-  // Of an operand that gives dtype and device alone any part will do.
+  // Any shard will do for an operand that gives only dtype and device.
   if (semanticsOf(op.getName()).readsNoElements)
     split.operands.assign(operands.begin(), operands.end());
   return split;

@@ -1,4 +1,4 @@
-//===- Sharding.h - Which positions each rank has ---------------*- C++ -*-===//
+//===- Sharding.h - Indices of a dimension on each rank ---------*- C++ -*-===//
 #ifndef CLEAVE_PARTITIONER_SHARDING_SHARDING_H
 #define CLEAVE_PARTITIONER_SHARDING_SHARDING_H
 
@@ -8,31 +8,32 @@
 
 namespace cleave {
 
-/// Of a tensor group.
+/// Limit of the ranks of a tensor-parallel group.
 inline constexpr unsigned kMostTensorRanks = 1024;
-/// Ranks of the tensor group, on the function; left out for one.
+/// Attribute of a function: number of tensor-parallel ranks; absent for one.
 inline constexpr llvm::StringLiteral kTensorRanksAttr = "cleave.tp";
 unsigned tensorRanksOf(mlir::Operation *function);
 
-/// The positions of a dimension, or of a factor, that each rank has.
+/// By rank: its indices of a dimension or of a factor.
 using IndexSets = std::vector<llvm::BitVector>;
 
 IndexSets indexSetsOf(ShardingAttr sharding, int64_t size);
 ShardingAttr shardingOf(mlir::MLIRContext *context, unsigned dim, const IndexSets &parts);
 
-/// Deals the labels of a class out evenly, in order: of 12 over 8 ranks, one or two each.
+/// Distributes the labels of a sharding group over the ranks, evenly and in order: of 12 labels, each of 8
+/// ranks gets one or two.
 ShardingAttr shardingOf(mlir::MLIRContext *context, const ShardAssignment &assignment,
                         const ShardingGroup &found, unsigned ranks);
 
-/// Where each position of the whole is: triples of rank, offset in its part, and size.
+/// Where the indices of the whole dimension are: triples of rank, offset in the rank's shard, and size.
 llvm::SmallVector<int64_t> piecesOf(ShardingAttr sharding);
 
-/// Where a factor's positions are in a dimension: position p of it is of `count` of the factor's, from
-/// `firstOf(p)` on. Several are those that share it.
+/// Mapping from a dimension's indices to a factor's: index p belongs to the `count` factor indices from
+/// `firstOf(p)` on. `count` is larger than 1 if several factor indices share it.
 struct FactorSteps {
   int64_t stride, size, count;
   int64_t firstOf(int64_t position) const { return position / stride % size * count; }
-  /// Calls `use(position, firstOf(position))` for the positions below `end`, in order.
+  /// Calls `use(position, firstOf(position))` for all positions below `end`, in order.
   template <typename Use> void forEach(int64_t end, Use use) const {
     for (int64_t position = 0; position < end;)
       for (int64_t first = 0; first < size * count; first += count)
@@ -40,39 +41,39 @@ struct FactorSteps {
           use(position, first);
   }
 };
-/// Nothing where the dimension does not have the factor.
+/// Nothing if the dimension does not have the factor.
 /// \param dim  the factors of the dimension, major to minor.
 std::optional<FactorSteps> stepsOf(const DimensionRule &rule, llvm::ArrayRef<unsigned> dim, unsigned factor);
 
-/// The positions of factor `factor` that a dimension's parts have; nothing where they are no whole positions
-/// of it, or several share them.
+/// The factor's indices on each rank, from the dimension's; nothing if the sets cut through indices of the
+/// factor, or if indices of the factor share an index of the dimension.
 /// \param dim  the factors of the dimension, major to minor.
 std::optional<IndexSets> indexSetsOfFactor(const IndexSets &parts, const DimensionRule &rule,
                                            llvm::ArrayRef<unsigned> dim, unsigned factor);
-/// The positions of the dimension, which has the factor, that have these of it.
+/// The dimension's indices on each rank, from the factor's; the dimension must have the factor.
 IndexSets indexSetsOfDimension(const IndexSets &parts, const DimensionRule &rule,
                                llvm::ArrayRef<unsigned> dim, unsigned factor);
 
-/// How a call is done in parts.
+/// How the ranks divide a call.
 struct CallSplit {
   enum class Kind {
-    Whole,  ///< all operands whole
-    Factor, ///< each rank does its positions of `factor`
-    Along,  ///< each rank joins, cuts or reorders the positions that it has
+    Whole,  ///< not divided: all operands are whole
+    Factor, ///< each rank computes its indices of `factor`
+    Along,  ///< each rank concatenates, slices or reorders its own indices
   };
   Kind kind = Kind::Whole;
   unsigned factor = 0;
-  /// Which positions of the factor each rank does.
+  /// By rank: its indices of the factor.
   IndexSets parts;
-  /// Results are sums over the ranks.
+  /// True if the results are partial sums, so that an all-reduce is needed.
   bool isSum = false;
-  /// What the ranks must have of the operands and what they then have of the results, as the call counts
-  /// them; null: the whole.
+  /// Shardings of the operands that the call needs, and of the results that it gives; null for a whole
+  /// tensor.
   llvm::SmallVector<ShardingAttr> operands, results;
 };
 
-/// \param operands  what the ranks have of the operands.
-/// \param wanted    what they are to have of the results; the answer may leave other parts.
+/// \param operands  present shardings of the operands.
+/// \param wanted    wanted shardings of the results; the call may give others.
 CallSplit splitOf(const ShardingPropagation &function, const SplittableCall &call,
                   llvm::ArrayRef<ShardingAttr> operands, llvm::ArrayRef<ShardingAttr> wanted);
 

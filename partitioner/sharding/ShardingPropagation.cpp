@@ -1,8 +1,8 @@
-//===- ShardingPropagation.cpp - What splitting one dimension entails -----===//
+//===- ShardingPropagation.cpp - Sharding of one dimension, propagated ----===//
 #include "partitioner/sharding/ShardingPropagation.h"
 #include "ir/semantics/Shapes.h"
-#include "partitioner/sharding/ShardingPropagator.h"
 #include "partitioner/sharding/ProbeShapes.h"
+#include "partitioner/sharding/ShardingPropagator.h"
 
 using namespace mlir;
 
@@ -40,13 +40,13 @@ bool ShardingPropagation::isTakenByItems(Value list) {
   });
 }
 
-/// Whether operators look through the list at its elements.
+/// True if operators look through the list at its elements.
 static bool isListInSight(Value value) {
   auto list = value.getDefiningOp<ListOp>();
   return list && llvm::any_of(list.getElements().getTypes(), isTensorLike);
 }
 
-/// The operands as `flatOperands` counts them.
+/// The operands in the order of `flatOperands`.
 static SmallVector<OpOperand *> flatUses(OperatorOp op) {
   SmallVector<OpOperand *> flat;
   for (OpOperand &operand : op->getOpOperands())
@@ -62,7 +62,7 @@ ShardingPropagation::ShardingPropagation(func::FuncOp function)
     : body(&function.getBody().front()), shapes(function) {
   collectItems();
   findMadeOfWeights();
-  // Rules compare sizes, and named dimensions have those of the example inputs by chance.
+  // Rules compare sizes; at example sizes, named dimensions could be equal by chance.
   ExampleShapes probes = probeShapes(function);
   for (auto op : body->getOps<OperatorOp>())
     if (!isItemAccess(op))
@@ -103,9 +103,9 @@ void ShardingPropagation::addCall(OperatorOp op, const ExampleShapes &probes) {
     else
       for (unsigned item = 0; item < itemCounts.lookup(result); ++item)
         call.results.push_back({result, item});
-  // Of a static dimension it is the same at all sizes of the others.
+  // The index map of a static dimension does not depend on other sizes.
   call.indexMap = indexMapOf(op, shapes);
-  // Of lists that are taken as they are, or given so, no item is seen.
+  // Items of a list that is used or given as a whole are not visible.
   auto isTakenWhole = [](Value result) { return isa<ListType>(result.getType()) && !isTakenByItems(result); };
   auto isGivenWhole = [](Value operand) {
     auto list = dyn_cast<ListType>(operand.getType());
@@ -155,7 +155,7 @@ int64_t ShardingPropagation::bytesOf(TensorRef tensor) const {
   return value ? shapes.bytesOf(value) : 0;
 }
 
-/// Whether a tensor of the call has a dimension `dim` whose size is not static.
+/// True if a tensor of the call has a dimension `dim` that is not static.
 bool ShardingPropagation::hasNamed(const Call &call, unsigned dim) const {
   auto isNamed = [&](TensorRef tensor) {
     RankedTensorType type = typeOf(tensor);
@@ -164,7 +164,7 @@ bool ShardingPropagation::hasNamed(const Call &call, unsigned dim) const {
   return llvm::any_of(call.operands, isNamed) || llvm::any_of(call.results, isNamed);
 }
 
-/// Factors that are part of a dimension whose size is not static are needed whole.
+/// Makes factors of dimensions that are not static NeedsReplication.
 void ShardingPropagation::blockNamed(Call &call) const {
   auto block = [&](ArrayRef<TensorRef> side, ArrayRef<DimensionRule::Dims> dims) {
     for (auto [index, tensor] : llvm::enumerate(side)) {
@@ -181,10 +181,11 @@ void ShardingPropagation::blockNamed(Call &call) const {
   block(call.results, call.rule->results);
 }
 
-/// Adds the uses of a split tensor that are none of a call: those of the function's return, and those that
-/// need it whole.
-/// \param item  of which item of `value`, where that is a list or tuple.
-void ShardingPropagation::findOtherUses(Value value, std::optional<unsigned> item, ShardingGroup &found) const {
+/// Adds the uses of a sharded tensor by operations that are no calls: the function's return, and operations
+/// that need it whole.
+/// \param item  the item of `value` that is meant, if that is a list or tuple.
+void ShardingPropagation::findOtherUses(Value value, std::optional<unsigned> item,
+                                        ShardingGroup &found) const {
   for (OpOperand &use : value.getUses()) {
     Operation *user = use.getOwner();
     bool isHere = user->getBlock() == body;
@@ -209,10 +210,10 @@ void ShardingPropagation::findOtherUses(Value value, std::optional<unsigned> ite
   }
 }
 
-//===- Classes ------------------------------------------------------------===//
+//===- Sharding groups ----------------------------------------------------===//
 
 ShardingGroup ShardingPropagation::propagate(TensorRef tensor, unsigned dim, int32_t ranks,
-                                          llvm::function_ref<bool(TensorRef)> isWhole) const {
+                                             llvm::function_ref<bool(TensorRef)> isWhole) const {
   std::optional<ShardingGroup> best;
   auto costOf = [&](const ShardingGroup &found) {
     return std::pair(found.count < ranks, found.gathers.size() + found.reshards.size());
@@ -232,7 +233,7 @@ ShardingGroup ShardingPropagation::propagate(TensorRef tensor, unsigned dim, int
     auto own = found.tensors.find(tensor);
     return own != found.tensors.end() && llvm::count(own->second.labels, ShardAssignment::kWhole) * 2 <= size;
   };
-  // Heads are outside of what a head is made of, but parts of a fused weight may be outside of heads.
+  // Heads are usually outside of head widths, but parts of a fused weight may be outside of heads.
   ShardingPropagator::Preference alternatives{1, 1};
   for (unsigned ofOthers = 0; ofOthers < alternatives.ofOthers; ++ofOthers)
     for (unsigned ofViews = 0; ofViews < alternatives.ofViews; ++ofViews) {
@@ -244,7 +245,7 @@ ShardingGroup ShardingPropagation::propagate(TensorRef tensor, unsigned dim, int
         if (ShardingGroup kept = flow.keepWhole(found); staysSplit(kept))
           consider(std::move(kept));
       consider(std::move(found));
-      // Nothing costs less; the other ways to split might reach the whole model.
+      // Nothing is cheaper; trying other factors might propagate through the whole model.
       if (costOf(*best) == std::pair(false, size_t(0)))
         return std::move(*best);
     }

@@ -1,12 +1,11 @@
-//===- ShardingPropagation.h - What splitting one dimension entails -*- C++ -*-===//
+//===- ShardingPropagation.h - Sharding of one dimension, propagated -*- C++ -*-===//
 //
-// Splitting a dimension of one tensor over ranks splits dimensions of others with it: the other operand of a
-// product, the parts of a fused weight, the heads that a view makes of a width. What goes together is found
-// by labels: each position of the dimension that one begins with has a label of its own, labels go with
-// positions through every operator as its entry in ir/semantics says, both ways, and where an operator needs
-// positions in one place, their labels become one. Whatever gives each label to some rank is then a legal
-// split: a shard is the positions with the rank's labels, which in a fused weight are a range in each part,
-// and in rows of heads whole heads.
+// Sharding a dimension of one tensor shards dimensions of others with it: the other operand of a contraction,
+// the parts of a fused weight, the heads that a view makes of a width. Labels find them. Each index of the
+// first dimension gets its own label. Labels follow indices through every operator, forwards and backwards,
+// as the operator's entry in ir/semantics says; where an operator needs two indices on one rank, their labels
+// are merged. Any mapping from labels to ranks is then a legal sharding: a rank's shard is the indices with
+// its labels. In a fused weight that is a range of each part, and in rows of heads it is whole heads.
 //
 //===----------------------------------------------------------------------===//
 #ifndef CLEAVE_PARTITIONER_SHARDING_SHARDINGPROPAGATION_H
@@ -19,7 +18,7 @@
 
 namespace cleave {
 
-/// A tensor: a value, or an item of one that is a list or tuple.
+/// A tensor: a value, or an item of a list or tuple.
 struct TensorRef {
   mlir::Value value;
   unsigned item = 0;
@@ -42,89 +41,90 @@ template <> struct llvm::DenseMapInfo<cleave::TensorRef> {
 
 namespace cleave {
 
-/// The labels of one dimension's positions.
+/// The labels of one dimension's indices.
 struct ShardAssignment {
-  /// Of a position that every rank has.
+  /// Label of an index that every rank has.
   static constexpr int32_t kWhole = -1;
   unsigned dim;
   std::vector<int32_t> labels;
 };
 
-/// What is split when one dimension is.
+/// The result of a propagation: tensors that are sharded together, and the collectives that they need.
 struct ShardingGroup {
-  /// Labels 0 … count − 1, numbered in the order in which the first dimension has them.
+  /// Number of labels; labels 0 … count − 1 are numbered in the order of the first dimension.
   int32_t count = 0;
-  /// Of each label from `count` on: the labels below it that share what has it. It is wherever one of them
-  /// is.
+  /// By label from `count` on: the labels below `count` that share its index. The index is on each rank that
+  /// has one of them.
   std::vector<std::vector<int32_t>> shared;
-  /// Everything that is split, in the order in which it was reached.
+  /// All sharded tensors, in the order in which they were reached.
   llvm::MapVector<TensorRef, ShardAssignment> tensors;
-  /// What stays whole for the others, as they all share it.
+  /// Tensors that stay whole because all labels share them.
   std::vector<TensorRef> whole;
-  /// Results that are sums of which each rank has a part: an all-reduce is owed.
+  /// Results that are partial sums; each needs an all-reduce.
   llvm::SmallVector<mlir::OpResult> sums;
-  /// Operands of these that are added to the sum, and that only one rank may add.
+  /// Operands of `sums` that are added to the sum, so that only one rank may add them.
   llvm::SmallVector<mlir::OpOperand *> addOnce;
-  /// Operands that an operation needs whole though they are split: a gather is owed. Whatever is no operator
-  /// of the function's own body needs them whole: control flow and what it holds, states, lists that anything
-  /// else takes.
+  /// Uses that need the whole of a sharded operand; each needs an all-gather. Everything except for operators
+  /// of the function's own body needs whole operands: control flow and the operations in it, states, lists
+  /// with uses other than operators.
   llvm::SmallVector<mlir::OpOperand *> gathers;
-  /// Results that operands split in one dimension while the class splits another: a gather and a slice are
-  /// owed, or an all-to-all. Of a list of tensors any item.
+  /// Results whose operands are sharded in one dimension while the group shards another; each needs an
+  /// all-gather and a slice, or an all-to-all. For a list of tensors, any of its items.
   llvm::SmallVector<mlir::OpResult> reshards;
-  /// Operands of the function's return that are split: a gather is owed unless the caller takes parts.
+  /// Sharded operands of the function's return; each needs an all-gather unless the caller takes shards.
   llvm::SmallVector<mlir::OpOperand *> outputs;
 
-  /// Whether what has the label is where those of the labels 0 … count − 1 are of which `isThere` says so.
+  /// True if an index with this label is where `isThere` holds, given `isThere` for the labels 0 … count − 1.
   bool isWhere(int32_t label, llvm::function_ref<bool(int32_t)> isThere) const {
     return label == ShardAssignment::kWhole ||
            (label < count ? isThere(label) : llvm::any_of(shared[label - count], isThere));
   }
 };
 
-/// One call of an operator, as far as splitting is concerned.
+/// A call of an operator, with the facts that sharding needs.
 struct SplittableCall {
   OperatorOp op;
-  /// Dimensions whose sizes depend on named ones have Block factors.
+  /// Dimensions whose sizes depend on named dimensions have NeedsReplication factors.
   std::optional<DimensionRule> rule;
   std::optional<IndexMap> indexMap;
-  /// Operands as `flatOperands` counts them, and the tensors that they are; one of a null value for what is
-  /// none.
+  /// Operands in the order of `flatOperands`, and the tensors that they are; a null value for an operand that
+  /// is no tensor.
   llvm::SmallVector<mlir::OpOperand *> uses;
   llvm::SmallVector<TensorRef> operands, results;
 };
 
-/// Of one function, whose tensors have types. Dimensions whose sizes depend on named ones are not split.
+/// Propagates shardings in one function, whose tensors must have types. Dimensions whose sizes depend on
+/// named dimensions are never sharded.
 class ShardingPropagation {
 public:
   using Call = SplittableCall;
   explicit ShardingPropagation(mlir::func::FuncOp function);
 
-  /// What splitting dimension `dim` of `tensor` entails, with the fewest gathers and reshards of the ways to
-  /// split what a view takes apart into at least `ranks` parts, if there is one; what would be gathered stays
-  /// whole where that leaves most of the dimension split. A class of one label where
-  /// nothing can be split, of none where the dimension is a named one.
-  /// \param isWhole  tensors that are not to be split: the class ends before them.
+  /// Shards dimension `dim` of `tensor` and all dimensions that follow. Where a view takes a dimension apart
+  /// into several factors, the choice of factor that gives at least `ranks` labels and needs the fewest
+  /// gathers and reshards wins. What would need a gather stays whole if most of the dimension is sharded all
+  /// the same. The group has one label if nothing can be sharded, and none if the dimension is a named one.
+  /// \param isWhole  tensors that are not to be sharded; the group ends before them.
   ShardingGroup propagate(TensorRef tensor, unsigned dim, int32_t ranks = 2,
                           llvm::function_ref<bool(TensorRef)> isWhole = nullptr) const;
 
-  /// In program order; calls inside of control flow are none of them.
+  /// In program order, without calls inside control flow.
   llvm::ArrayRef<Call> getCalls() const { return calls; }
-  /// Those that have the tensor as operand.
+  /// Calls with the tensor as an operand.
   llvm::SmallVector<const Call *> callsTaking(TensorRef tensor) const;
-  /// 0 for a dimension that is not there or not static.
+  /// 0 if there is no such dimension, or if it is not static.
   int64_t sizeOf(TensorRef tensor, unsigned dim) const;
-  /// Nothing is known of the shape where it is null.
+  /// Null if the shape is unknown.
   mlir::RankedTensorType typeOf(TensorRef tensor) const;
-  /// Whether the value is a weight, or made of weights and constants alone.
+  /// True if the value is a weight, or computed from weights and constants alone.
   bool isMadeOfWeights(mlir::Value value) const { return madeOfWeights.contains(value); }
-  /// Bytes at the traced sizes; 0 where they are not known.
+  /// Bytes at the example sizes; 0 if they are unknown.
   int64_t bytesOf(TensorRef tensor) const;
 
-  /// The tensor that a value is: items of lists and tuples are followed to who made them, boundaries are
-  /// looked through.
+  /// The tensor of a value, after looking through boundaries and from items of lists and tuples to their
+  /// makers.
   static TensorRef tensorOf(mlir::Value value);
-  /// Whether all that is done with a list or tuple is to take items out that are known by number.
+  /// True if the only use of a list or tuple is to take items by constant index.
   static bool isTakenByItems(mlir::Value list);
 
 private:
@@ -138,7 +138,7 @@ private:
 
   mlir::Block *body;
   ExampleShapes shapes;
-  /// Of lists and tuples: a value for each item that is taken out of them, and how many items are.
+  /// `items`: by item of a list or tuple, a value that is the item. `itemCounts`: number of items taken.
   llvm::DenseMap<TensorRef, mlir::Value> items;
   llvm::DenseMap<mlir::Value, unsigned> itemCounts;
   llvm::DenseSet<mlir::Value> madeOfWeights;

@@ -1,4 +1,4 @@
-//===- ShardingPropagator.cpp - One propagation of labels --------------------------===//
+//===- ShardingPropagator.cpp - One propagation of labels -----------------===//
 #include "partitioner/sharding/ShardingPropagator.h"
 #include <numeric>
 
@@ -8,13 +8,13 @@ namespace cleave {
 
 //===- Labels -------------------------------------------------------------===//
 
-/// Control flow, states and items that are only known when it runs are whole.
+/// Results of control flow, states, and items chosen at run time stay whole.
 static bool canBeSplit(TensorRef tensor) {
   Operation *maker = tensor.value.getDefiningOp();
   return !maker || isa<ParamOp>(maker) || (isa<OperatorOp>(maker) && !isItemAccess(maker));
 }
 
-/// A tensor that is split in another dimension stays so.
+/// Gives labels to a dimension; a tensor that is sharded in another dimension keeps that.
 bool ShardingPropagator::give(TensorRef tensor, unsigned dim, const Labels &labels) {
   if (!canBeSplit(tensor) || (isWhole && isWhole(tensor)))
     return false;
@@ -42,7 +42,7 @@ const ShardAssignment *ShardingPropagator::assignmentOf(TensorRef tensor) const 
 
 //===- Operators ----------------------------------------------------------===//
 
-/// Both ways along the dimension that is joined, cut or reordered.
+/// Propagates both ways along the dimension that is concatenated, sliced or reordered.
 void ShardingPropagator::visitIndexMap(const Call &call) {
   const IndexMap &rule = *call.indexMap;
   auto labelsOf = [&](TensorRef tensor) -> const Labels * {
@@ -78,18 +78,18 @@ void ShardingPropagator::visitIndexMap(const Call &call) {
 }
 
 ArrayRef<unsigned> ShardingPropagator::labelledFactors(TensorRef tensor, ArrayRef<DimensionRule::Dims> dims,
-                                              size_t index) const {
+                                                       size_t index) const {
   auto *assignment = assignmentOf(tensor);
-  // Operators of several results, as sort, give each the same dimensions.
+  // Operators with several results, such as sort, give all of them the same dimensions.
   const DimensionRule::Dims *own = dims.empty() ? nullptr : &dims[std::min(index, dims.size() - 1)];
   return assignment && own && assignment->dim < own->size() ? ArrayRef<unsigned>((*own)[assignment->dim])
-                                                          : ArrayRef<unsigned>();
+                                                            : ArrayRef<unsigned>();
 }
 
-/// Gives a factor's positions the labels of a dimension that it is part of; `projected` is empty where they
-/// have none yet.
+/// Merges the labels of a dimension into those of one of its factors; `projected` is empty if the factor has
+/// none yet.
 void ShardingPropagator::project(const Labels &labels, const FactorSteps &steps, Labels &projected) {
-  // Mostly a dimension is one factor, and both have the same labels.
+  // Mostly the dimension is exactly the factor, with the same labels.
   if (steps.stride == 1 && size_t(steps.size) == labels.size()) {
     if (projected.empty())
       projected = labels;
@@ -101,8 +101,9 @@ void ShardingPropagator::project(const Labels &labels, const FactorSteps &steps,
                 [&](int64_t position, int64_t first) { meet(projected[first], labels[position]); });
 }
 
-/// What a group shares is wherever one of its positions is.
-const ShardingPropagator::Labels &ShardingPropagator::coverGroups(unsigned index, const Labels &labels, int64_t each) {
+/// A value that a group shares is on each rank that has one of the group's indices.
+const ShardingPropagator::Labels &ShardingPropagator::coverGroups(unsigned index, const Labels &labels,
+                                                                  int64_t each) {
   Labels &own = covers[index];
   own.resize(labels.size() / each, ShardAssignment::kWhole);
   for (auto [group, cover] : llvm::enumerate(own)) {
@@ -124,9 +125,9 @@ static bool isSplittable(FactorKind kind) {
          kind == FactorKind::Broadcast;
 }
 
-/// Of the factors in labelled dimensions that can be split one that most of these dimensions have. Where a
-/// view takes a dimension apart, several are left: of these the one that this flow prefers, from the
-/// outermost on.
+/// Of the factors in labelled dimensions that can be sharded, the one that most of these dimensions have. If
+/// a view takes a dimension apart, several are left; the preference chooses among them, from the outermost
+/// on.
 std::optional<unsigned> ShardingPropagator::chooseFactor(const Call &call) {
   llvm::MapVector<unsigned, unsigned> counts;
   auto count = [&](ArrayRef<TensorRef> side, ArrayRef<DimensionRule::Dims> dims) {
@@ -144,7 +145,7 @@ std::optional<unsigned> ShardingPropagator::chooseFactor(const Call &call) {
   const auto &shared = call.rule->shared;
   for (auto &[factor, tensors] : counts)
     if (tensors == most) {
-      // Groups as they are, before what they are made of.
+      // Prefer groups to the factors inside them.
       bool isOnlyGroup = shared && factor == shared->each && call.rule->factors[shared->groups].size == 1;
       if (!isOnlyGroup)
         candidates.push_back(factor);
@@ -168,7 +169,7 @@ void ShardingPropagator::visitFactors(unsigned index) {
     return;
   factors[index] = *factor;
   const DimensionRule &rule = *call.rule;
-  // Each rank makes its part.
+  // Each rank makes its shard.
   if (rule.factors[*factor].kind == FactorKind::Broadcast)
     return;
   Labels labels;
@@ -200,7 +201,7 @@ void ShardingPropagator::visitFactors(unsigned index) {
         Labels own(size);
         steps->forEach(size,
                        [&](int64_t position, int64_t first) { own[position] = from[first / steps->count]; });
-        // No view knows of a dimension of one group: what all share is said of the last one.
+        // A view drops a dimension of one group, so all indices of the last dimension get the group's label.
         if (steps->count > 1 && size == 1) {
           d = function.typeOf(tensor).getRank() - 1;
           own.assign(function.sizeOf(tensor, d), own.front());
@@ -232,16 +233,17 @@ void ShardingPropagator::visit(unsigned index) {
     visitFactors(index);
 }
 
-//===- What is owed -------------------------------------------------------===//
+//===- Collectives --------------------------------------------------------===//
 
-ShardingPropagator::Use ShardingPropagator::useOf(unsigned index, unsigned operand, std::optional<unsigned> factor) const {
+ShardingPropagator::Use ShardingPropagator::useOf(unsigned index, unsigned operand,
+                                                  std::optional<unsigned> factor) const {
   const Call &call = function.calls[index];
   TensorRef tensor = call.operands[operand];
   if (isAlong(call))
     return isAlong(call, tensor) ? Use::Pass : Use::Gather;
   auto steps = factor ? stepsOf(*call.rule, labelledFactors(tensor, call.rule->operands, operand), *factor)
                       : std::nullopt;
-  // What is shared is split only with those that share it.
+  // A shared value is sharded only with the group that shares it.
   if (!steps || (steps->count > 1 && !covers.contains(index)))
     return Use::Gather;
   FactorKind kind = call.rule->factors[*factor].kind;
@@ -249,7 +251,7 @@ ShardingPropagator::Use ShardingPropagator::useOf(unsigned index, unsigned opera
     return Use::Pass;
   bool isSum = kind == FactorKind::Lookup ||
                (kind == FactorKind::Reduce && semanticsOf(OperatorOp(call.op).getName()).sumsParts);
-  // What several ranks have would be added by each.
+  // Indices on several ranks would be added more than once.
   auto isApart = [&](int32_t label) { return label != ShardAssignment::kWhole && label < count; };
   return isSum && llvm::all_of(assignmentOf(tensor)->labels, isApart) ? Use::Sum : Use::Gather;
 }
@@ -259,7 +261,8 @@ bool ShardingPropagator::refuses(const Call &call, unsigned index, std::optional
   if (isAlong(call)) {
     auto isSplit = [&](const IndexMap::Source &source) {
       TensorRef tensor = call.operands[source.operand];
-      return isAlong(call, tensor) && assignmentOf(tensor)->labels[source.position] != ShardAssignment::kWhole;
+      return isAlong(call, tensor) &&
+             assignmentOf(tensor)->labels[source.position] != ShardAssignment::kWhole;
     };
     return !isAlong(call, result) && llvm::any_of(call.indexMap->results[index], isSplit);
   }
@@ -272,7 +275,7 @@ bool ShardingPropagator::refuses(const Call &call, unsigned index, std::optional
   return llvm::any_of(all[std::min<size_t>(index, all.size() - 1)], hasFactor);
 }
 
-/// The tensor operand that is added to a product.
+/// The tensor operand that is added to a contraction.
 static OpOperand *addedOperand(OperatorOp op) {
   StringRef name = semanticsOf(op.getName()).addedArgument;
   for (auto [argument, operand] : llvm::zip(op.getSchema().arguments, op->getOpOperands()))
@@ -281,7 +284,7 @@ static OpOperand *addedOperand(OperatorOp op) {
   return nullptr;
 }
 
-/// What the call owes for the split.
+/// Adds the collectives that the call needs.
 void ShardingPropagator::classify(unsigned index, ShardingGroup &found) const {
   const Call &call = function.calls[index];
   OperatorOp op = call.op;
@@ -307,9 +310,9 @@ void ShardingPropagator::classify(unsigned index, ShardingGroup &found) const {
         found.reshards.push_back(value);
 }
 
-//===- The class ----------------------------------------------------------===//
+//===- Sharding group -----------------------------------------------------===//
 
-/// The labels that one must be wherever, itself the first.
+/// All labels whose ranks a label must cover, itself first.
 static llvm::SmallSetVector<int32_t, 4> reachedFrom(int32_t label, const ShardingPropagator::Below &below) {
   llvm::SmallSetVector<int32_t, 4> reached;
   reached.insert(label);
@@ -319,7 +322,7 @@ static llvm::SmallSetVector<int32_t, 4> reachedFrom(int32_t label, const Shardin
   return reached;
 }
 
-/// Of each label that must be wherever others are, these. Labels that must be where each other is become one.
+/// By label that must be on each rank of some others: these. Labels that depend on each other are merged.
 ShardingPropagator::Below ShardingPropagator::orderLabels() {
   while (true) {
     Below below;
@@ -337,10 +340,10 @@ ShardingPropagator::Below ShardingPropagator::orderLabels() {
   }
 }
 
-/// Of a label that is not numbered yet.
+/// Marks a label without a number.
 static constexpr int32_t kUnnumbered = -2;
 
-/// Numbers the labels of a class, and gives the number of each.
+/// Numbers the labels of the sharding group. Returns, by label, its number.
 std::vector<int32_t> ShardingPropagator::number(ShardingGroup &found) {
   const Below below = orderLabels();
   std::vector<int32_t> numbers(parents.size(), kUnnumbered);
@@ -371,7 +374,7 @@ std::vector<int32_t> ShardingPropagator::number(ShardingGroup &found) {
   return numbers;
 }
 
-/// The class of the labels that there are.
+/// Makes the sharding group of the present labels.
 ShardingGroup ShardingPropagator::conclude() {
   ShardingGroup result;
   const std::vector<int32_t> numbers = number(result);

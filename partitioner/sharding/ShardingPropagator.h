@@ -1,4 +1,4 @@
-//===- ShardingPropagator.h - One propagation of labels ------------------*- C++ -*-===//
+//===- ShardingPropagator.h - One propagation of labels ---------*- C++ -*-===//
 #ifndef CLEAVE_PARTITIONER_SHARDING_SHARDINGPROPAGATOR_H
 #define CLEAVE_PARTITIONER_SHARDING_SHARDINGPROPAGATOR_H
 
@@ -8,11 +8,11 @@
 
 namespace cleave {
 
-/// One propagation.
+/// One propagation of labels through a function; see ShardingPropagation.h.
 class ShardingPropagator {
 public:
-  /// Which factor of a dimension to split where there are several, counted from the outermost: where a view
-  /// takes it apart, and where any other operator does, as attention of grouped heads.
+  /// Which of several factors of a dimension to shard, counted from the outermost: where a view takes the
+  /// dimension apart, and where another operator does, such as grouped-query attention.
   struct Preference {
     unsigned ofViews, ofOthers;
   };
@@ -21,14 +21,14 @@ public:
                      llvm::function_ref<bool(TensorRef)> isWhole)
       : function(function), preference(preference), isWhole(isWhole) {}
 
-  /// What operators owe; other uses are left out.
+  /// Propagates from the dimension. The group has only the needs of operators; other uses are left out.
   ShardingGroup run(TensorRef tensor, unsigned dim, int64_t size);
-  /// After it: the class without the labels of what `found` gathers, which stays whole.
+  /// After `run`: the group that keeps whole what `found` gathers, by dropping those labels.
   ShardingGroup keepWhole(ShardingGroup found);
-  /// The largest numbers of factors that there were to choose from.
+  /// The largest numbers of factors that calls could choose from.
   Preference countAlternatives() const { return alternatives; }
 
-  /// Of a label that must be wherever others are, these.
+  /// By label that must be on each rank of some other labels: these labels.
   using Below = llvm::DenseMap<int32_t, llvm::SmallVector<int32_t, 1>>;
 
 private:
@@ -44,7 +44,7 @@ private:
     left = find(left), right = find(right);
     parents[std::max(left, right)] = std::min(left, right);
   }
-  /// Makes `to` the same as `label`; true where it had none.
+  /// Sets `to` to the label, or merges the two; true if `to` had no label.
   bool meet(int32_t &to, int32_t label) {
     if (label == ShardAssignment::kWhole || to == label)
       return false;
@@ -62,19 +62,18 @@ private:
   void visitIndexMap(const Call &call);
   void visitFactors(unsigned index);
   std::optional<unsigned> chooseFactor(const Call &call);
-  /// The factors of a tensor's labelled dimension; empty where it is not labelled or the rule says nothing of
-  /// it.
+  /// The factors of a tensor's labelled dimension; empty if it has no label or the rule does not cover it.
   llvm::ArrayRef<unsigned> labelledFactors(TensorRef tensor, llvm::ArrayRef<DimensionRule::Dims> dims,
                                            size_t index) const;
-  /// Whether the call joins, cuts or reorders a split dimension.
+  /// True if the call concatenates, slices or reorders a labelled dimension.
   bool isAlong(const Call &call) const;
   bool isAlong(const Call &call, TensorRef tensor) const;
   void project(const Labels &labels, const FactorSteps &steps, Labels &projected);
   const Labels &coverGroups(unsigned index, const Labels &labels, int64_t each);
-  /// What a split operand is to its call.
+  /// Effect of a sharded operand on its call: none, partial sums, or a need for the whole operand.
   enum class Use { Pass, Sum, Gather };
   Use useOf(unsigned index, unsigned operand, std::optional<unsigned> factor) const;
-  /// Whether the call makes result `index` split in another way than the class splits it.
+  /// True if the call shards result `index` in another dimension than the group does.
   bool refuses(const Call &call, unsigned index, std::optional<unsigned> factor) const;
   void classify(unsigned index, ShardingGroup &found) const;
   Below orderLabels();
@@ -87,17 +86,17 @@ private:
   llvm::function_ref<bool(TensorRef)> isWhole;
   Labels parents;
   llvm::MapVector<TensorRef, ShardAssignment> tensors;
-  /// Pairs of labels of which the first must be wherever the second is.
+  /// Pairs of labels: the first must be on each rank that has the second.
   llvm::SetVector<std::pair<int32_t, int32_t>> needs;
-  /// Labels of the class that are numbered and not shared.
+  /// Number of labels of the group that are numbered and not shared.
   int32_t count = 0;
-  /// Labels of what stays whole.
+  /// Labels of tensors that stay whole.
   llvm::DenseSet<int32_t> everywhere;
-  /// By call: of each group of its shared factor, the label of what the group shares.
+  /// By call: the labels of what each group of its shared factor shares.
   llvm::DenseMap<unsigned, Labels> covers;
-  /// In program order, so that a call sees what comes from all of its operands.
+  /// Calls, in program order, so that a call sees the labels of all its operands.
   std::set<unsigned> queue, visited;
-  /// By call.
+  /// By call: the factor that it shards.
   llvm::DenseMap<unsigned, unsigned> factors;
 };
 

@@ -1,4 +1,4 @@
-//===- TokenPermutation.cpp - Rows of the batch, sorted and brought back ---------===//
+//===- TokenPermutation.cpp - Rows of the batch in sorted order -----------===//
 #include "partitioner/sharding/TokenPermutation.h"
 #include "ir/semantics/Shapes.h"
 #include "mlir/IR/Matchers.h"
@@ -15,7 +15,7 @@ StringRef TokenPermutation::length(Value value) const {
   return layout && dim ? StringRef(layout.getDims()[*dim]) : StringRef();
 }
 
-/// `times` the size that the text says.
+/// `times` the size with this text.
 static std::optional<SymbolicDim> multiple(StringRef text, int64_t times) {
   auto size = SymbolicDim::parse(text);
   if (!size || size->isUnknown())
@@ -26,7 +26,7 @@ static std::optional<SymbolicDim> multiple(StringRef text, int64_t times) {
   return SymbolicDim::make(std::move(terms), size->getDivisor());
 }
 
-/// A number that the program holds, be it as a tensor.
+/// A constant number of the program, also one in a tensor.
 static std::optional<int64_t> constantOf(Value value) {
   if (auto held = value.getDefiningOp<ParamOp>())
     return held.getValue() && held.getValue()->size() == 1 ? std::optional((*held.getValue())[0])
@@ -44,19 +44,19 @@ static Type elementOf(Value value) {
   return type ? type.getElementType() : Type();
 }
 
-/// Holds any position, or number of rows.
+/// True if the dtype holds any index or number of rows exactly.
 static bool holdsPositions(Value value) {
   Type element = elementOf(value);
   return element && (element.isSignlessInteger(32) || element.isSignlessInteger(64));
 }
 
-/// Holds whole numbers as they are, below 2^24 at least.
+/// True if the dtype holds integers below 2^24 exactly.
 static bool holdsWholeNumbers(Value value) {
   Type element = elementOf(value);
   return holdsPositions(value) || (element && (element.isF32() || element.isF64()));
 }
 
-/// The tensor whose elements these are, in whatever shape.
+/// The tensor with the same elements before reshapes.
 static OpResult sourceOf(Value value) {
   while (auto op = value.getDefiningOp<OperatorOp>()) {
     const OpSemantics &semantics = semanticsOf(op.getName());
@@ -69,7 +69,7 @@ static OpResult sourceOf(Value value) {
   return dyn_cast<OpResult>(value);
 }
 
-/// The values are whole numbers from 0 on, below what is returned; nothing where that is not known.
+/// An exclusive upper bound, if the values are known to be integers from 0 on; nothing otherwise.
 static std::optional<int64_t> boundOf(Value value, const ExampleShapes &shapes) {
   OpResult source = sourceOf(value);
   if (!source || !isa<OperatorOp>(source.getOwner()))
@@ -96,7 +96,7 @@ Operation *TokenPermutation::sortBefore(Operation *op) const {
   return nullptr;
 }
 
-/// A sort of one row after another, by what the rows hold.
+/// Starts tracking at a sort of one row after another.
 bool TokenPermutation::beginOrder(OperatorOp op) {
   Value sorted = op->getOperand(0);
   auto type = dyn_cast<RankedTensorType>(sorted.getType());
@@ -117,7 +117,7 @@ bool TokenPermutation::isRange(Value value, StringRef end) const {
   return size && size.getExpression() == end;
 }
 
-/// Each whole number that a key can be has a bin of its own, and groups are in their order.
+/// True if each integer that a key can be has its own bin, so that bins are in the order of groups.
 bool TokenPermutation::countsKeys(OperatorOp op, Operation *sort) const {
   auto counted = semanticsOf(op.getName()).countedNumbers;
   const std::optional<int64_t> numbers = counted ? counted(op) : std::nullopt;
@@ -126,7 +126,8 @@ bool TokenPermutation::countsKeys(OperatorOp op, Operation *sort) const {
   return is(op->getOperand(0), Content::Keys) && numbers && bound && *bound <= *numbers && descending == 0;
 }
 
-std::optional<TokenPermutation::Known> TokenPermutation::followLookup(OperatorOp op, Operation *sort, bool &isBack) const {
+std::optional<TokenPermutation::Known> TokenPermutation::followLookup(OperatorOp op, Operation *sort,
+                                                                      bool &isBack) const {
   auto rule = dimensionRuleOf(op, shapes);
   if (!rule || rule->lookups.size() != 1)
     return std::nullopt;
@@ -144,8 +145,9 @@ std::optional<TokenPermutation::Known> TokenPermutation::followLookup(OperatorOp
   return isBack ? std::optional(Known{}) : std::nullopt;
 }
 
-/// Along one dimension, at all positions, so that nothing stays of what they are written into.
-std::optional<TokenPermutation::Known> TokenPermutation::followPlacing(OperatorOp op, Operation *sort, bool &isBack) const {
+/// Writes along one dimension at all indices, so that nothing of the old values remains.
+std::optional<TokenPermutation::Known> TokenPermutation::followPlacing(OperatorOp op, Operation *sort,
+                                                                       bool &isBack) const {
   auto indices = op->getOperand(1).getDefiningOp<ListOp>();
   if (!indices || indices.getElements().size() != 1 || constantInt(op, "accumulate") != 0)
     return std::nullopt;
@@ -161,7 +163,7 @@ std::optional<TokenPermutation::Known> TokenPermutation::followPlacing(OperatorO
   return isBack ? std::optional(Known{}) : std::nullopt;
 }
 
-/// What the result can hold of it.
+/// True if the result's dtype can hold this content.
 static bool canHold(Value result, TokenPermutation::Content content) {
   switch (content) {
   case TokenPermutation::Content::Sources:
@@ -176,7 +178,8 @@ static bool canHold(Value result, TokenPermutation::Content content) {
   }
 }
 
-std::optional<TokenPermutation::Known> TokenPermutation::follow(OperatorOp op, Operation *sort, bool &isBack) const {
+std::optional<TokenPermutation::Known> TokenPermutation::follow(OperatorOp op, Operation *sort,
+                                                                bool &isBack) const {
   const OpSemantics &semantics = semanticsOf(op.getName());
   Value first = op->getOperand(0);
   const Known own = known.lookup(first);
@@ -193,7 +196,7 @@ std::optional<TokenPermutation::Known> TokenPermutation::follow(OperatorOp op, O
   case PermutationRole::RunningSum:
     return is(first, Content::Counts) ? std::optional(Known{sort, Content::Ends}) : std::nullopt;
   case PermutationRole::Group: {
-    // A bias, for one.
+    // Further operands, such as a bias.
     auto more = op->getOperands().drop_front(3);
     bool isOne = llvm::none_of(more, [&](Value value) { return sortOf(value) || !length(value).empty(); }) &&
                  is(first, Content::Rows) && is(op->getOperand(2), Content::Ends) &&
@@ -212,10 +215,10 @@ std::optional<TokenPermutation::Known> TokenPermutation::follow(OperatorOp op, O
   }
 }
 
-/// Whether all that holds the batch is in the order of one sort, and nothing else of it is read.
+/// True if all operands that hold the batch are in the order of one sort, and no other part of it is read.
 bool TokenPermutation::isAligned(OperatorOp op) const {
   return llvm::all_of(flatOperands(op), [&](Value operand) {
-    // Of lists that operators give it is not known here what they hold.
+    // Items of a list that an operator returns are not known here.
     bool isMadeList = isa<ListType>(operand.getType()) && operand.getDefiningOp<OperatorOp>();
     if (!sortOf(operand))
       return !isMadeList && !dimensionHolding(operand.getType(), batch);
@@ -228,7 +231,7 @@ TokenPermutation::Verdict TokenPermutation::visit(OperatorOp op) {
   if (beginOrder(op))
     return Verdict::Followed;
   Operation *sort = sortBefore(op);
-  // Of what takes sizes alone the elements do not matter.
+  // Elements of operands that only give sizes do not matter.
   if (!sort || semantics.readsNoElements || semantics.isUninitialized)
     return Verdict::Unconcerned;
   auto isOther = [&](Value operand) { return sortOf(operand) && sortOf(operand) != sort; };
@@ -246,7 +249,7 @@ TokenPermutation::Verdict TokenPermutation::visit(OperatorOp op) {
 bool TokenPermutation::keepOrder(Operation *op) {
   Operation *sort = sortBefore(op);
   for (Value result : op->getResults()) {
-    // A dimension that is taken apart would part rows that are not of one sample.
+    // Splitting the batch's dimension would separate rows from their samples.
     if (isTensorLike(result.getType()) && length(result) != length(sort->getOperand(0)))
       return false;
     known[result] = {sort, Content::Rows};

@@ -1,7 +1,7 @@
-//===- TokenPermutation.h - Rows of the batch, sorted and brought back -*- C++ -*-===//
+//===- TokenPermutation.h - Rows of the batch in sorted order ---*- C++ -*-===//
 //
-// A mixture of experts sorts the rows of its tokens by expert, computes each expert's rows one behind the
-// other, and brings them back:
+// A mixture of experts permutes the rows of its tokens: it sorts them by expert, computes each expert's rows
+// as one block, and restores the order of the batch:
 //
 //   keys, sources = sort(experts)               Keys, Sources
 //   rows = x[sources // choices]                Rows
@@ -10,8 +10,8 @@
 //   returns[sources] = arange                   Returns
 //   y = rows[returns]                           in the batch's own order again
 //
-// Each row is made of its own sample alone, whatever stands before it, so that parts of the batch give parts
-// of `y`. Counts in float32, as histc makes them, are exact below 2^24 rows.
+// A row depends on its own sample only, whatever rows stand before it, so parts of the batch give parts of
+// `y`. Counts in float32, as histc makes them, are exact below 2^24 rows.
 //
 //===----------------------------------------------------------------------===//
 #ifndef CLEAVE_PARTITIONER_SHARDING_TOKENPERMUTATION_H
@@ -22,45 +22,46 @@
 
 namespace cleave {
 
-/// Follows what sorts of the batch's rows give, for one walk in program order.
+/// Tracks values that depend on a sort of the batch's rows, in one walk in program order.
 class TokenPermutation {
 public:
   /// `shapes` must outlive the object.
   TokenPermutation(llvm::StringRef batch, const ExampleShapes &shapes) : batch(batch), shapes(shapes) {}
 
-  /// What a value is to the sort that it depends on.
+  /// Role of a value relative to the sort that it depends on.
   enum class Content {
-    Rows,    ///< rows in order
-    Keys,    ///< rows in order: what was sorted
-    Sources, ///< rows in order: where each was; or, for each `choices` of them, the one row that they are of
-    Returns, ///< by a row's own place: where it is
-    Counts,  ///< of keys, by value
-    Ends,    ///< of the rows of each key
-    Items,   ///< whatever an aggregate has
+    Rows,    ///< rows in sorted order
+    Keys,    ///< the sorted keys
+    Sources, ///< by sorted row: its index before the sort; divided by `choices`, the token's index
+    Returns, ///< by index before the sort: the row's index after it (the inverse permutation)
+    Counts,  ///< by key: number of its rows
+    Ends,    ///< by key: end offset of its rows
+    Items,   ///< an aggregate; its items have roles of their own
   };
 
   enum class Verdict {
-    Unconcerned, ///< has nothing to do with a sort of rows
-    Followed,    ///< is known, and so is what it gives
-    Aligned,     ///< takes rows of one order: where its rule passes them, call `keepOrder`
-    Refused,     ///< mixes orders, or takes numbers for data that are others in each part
+    Unconcerned, ///< does not depend on a sort of rows
+    Followed,    ///< recognised: the role of its result is known
+    Aligned,     ///< takes rows of one order; if its rule passes the batch through, call `keepOrder`
+    Refused,     ///< mixes orders, or uses indices, which differ between parts, as data
   };
   Verdict visit(OperatorOp op);
-  /// Lists, tuples and dictionaries of what depends on a sort do, too. Operators look through lists, nothing
-  /// else may.
+  /// Handles a list, tuple or dictionary: it depends on a sort if an item does. Only operators look through
+  /// lists.
   void visitAggregate(mlir::Operation *op);
-  /// The results have the order of the operands; false where they are seen in another shape.
+  /// Gives the results the order of the operands; false if the results have another length in the batch
+  /// dimension.
   bool keepOrder(mlir::Operation *op);
-  /// The sort that a value depends on, which rows in the batch's own order no longer do; null for none.
+  /// The sort that a value depends on; null if there is none, as for rows that are back in the batch's order.
   mlir::Operation *sortOf(mlir::Value value) const { return known.lookup(value).sort; }
-  /// An aggregate of which an item depends on a sort.
+  /// True if the value is an aggregate with an item that depends on a sort.
   bool isAggregate(mlir::Value value) const { return is(value, Content::Items); }
-  /// Both are the same.
+  /// Gives `to` what is known of `from`, which is the same value.
   void share(mlir::Value from, mlir::Value to) {
     if (Known known = this->known.lookup(from); known.sort)
       this->known[to] = known;
   }
-  /// The sort that an operand, or an item of one, depends on; null for none.
+  /// The sort that an operand, or an item of one, depends on; null if there is none.
   mlir::Operation *sortBefore(mlir::Operation *op) const;
 
 private:
@@ -77,12 +78,13 @@ private:
   bool isInOrder(mlir::Value value) const {
     return is(value, Content::Rows) || is(value, Content::Keys) || is(value, Content::Sources);
   }
-  /// The size of the dimension that holds the batch, as text; empty where none does, and for lists.
+  /// The size of the dimension that holds the batch, as text; empty if there is none, and for lists.
   llvm::StringRef length(mlir::Value value) const;
   bool isRange(mlir::Value value, llvm::StringRef end) const;
 
   bool beginOrder(OperatorOp op);
-  /// What the operator is known to give of `sort`; nothing where it is not.
+  /// What is known of the operator's result, which depends on `sort`; nothing if the operator is not
+  /// recognised.
   std::optional<Known> follow(OperatorOp op, mlir::Operation *sort, bool &isBack) const;
   std::optional<Known> followLookup(OperatorOp op, mlir::Operation *sort, bool &isBack) const;
   std::optional<Known> followPlacing(OperatorOp op, mlir::Operation *sort, bool &isBack) const;

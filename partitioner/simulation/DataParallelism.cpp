@@ -1,4 +1,4 @@
-//===- DataParallelism.cpp - Pipelines side by side -----------------------===//
+//===- DataParallelism.cpp - Data parallelism and ZeRO --------------------===//
 #include "partitioner/simulation/DataParallelism.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/MathExtras.h"
@@ -22,7 +22,7 @@ double DataGroup::gatherSeconds(int64_t weights) const {
   return ranks > 1 && (zero == 1 || zero == 2) ? seconds(CollectiveKind::AllGather, weights) : 0;
 }
 
-/// Of items next to each other, which are there together.
+/// Most bytes of two consecutive items, which are gathered at the same time.
 static int64_t mostGathered(llvm::ArrayRef<int64_t> items) {
   int64_t most = 0;
   for (size_t i = 0; i < items.size(); ++i)
@@ -60,7 +60,7 @@ TrainingStageCost DataGroup::partOf(const TrainingStageCost &whole) const {
   return part;
 }
 
-/// The last pass for gradients of weights of each of the rank's stages, by its place in the timeline.
+/// By stage of the rank: index in the timeline of its last pass for weight gradients.
 static std::map<uint32_t, size_t> lastPasses(const RankForecast &rank) {
   std::map<uint32_t, size_t> last;
   for (auto [index, timed] : llvm::enumerate(rank.timeline))
@@ -75,14 +75,14 @@ double DataGroup::whenSummed(const RankForecast &rank, llvm::ArrayRef<TrainingSt
   for (auto [stage, index] : lastPasses(rank)) {
     const TimedAction &last = rank.timeline[index];
     end = std::max(end, last.end);
-    // Gradients of inputs and of weights in one go, layer by layer, unless the schedule takes them apart.
+    // Gradients of inputs and weights alternate layer by layer, unless the schedule separates them.
     const plan::Action *before = index > 0 ? &rank.timeline[index - 1].action : nullptr;
     const bool isOne = before && before->kind == plan::ActionKind::BackwardInput && before->stage == stage &&
                        before->microbatch == last.action.microbatch;
     for (const GradientBucket &bucket : stages[stage].buckets)
       ready.push_back(
           {last.end - bucket.weightGradientLeft - (isOne ? bucket.inputGradientLeft : 0), bucket.bytes});
-    // The others were summed in its course.
+    // The other buckets were reduced during the pass.
     if (zero >= 2 && !stages[stage].buckets.empty())
       ready.erase(ready.end() - stages[stage].buckets.size(), ready.end() - 1);
   }

@@ -1,4 +1,4 @@
-//===- DataParallelism.h - Pipelines side by side ---------------*- C++ -*-===//
+//===- DataParallelism.h - Data parallelism and ZeRO ------------*- C++ -*-===//
 #ifndef CLEAVE_PARTITIONER_SIMULATION_DATAPARALLELISM_H
 #define CLEAVE_PARTITIONER_SIMULATION_DATAPARALLELISM_H
 
@@ -9,40 +9,39 @@
 
 namespace cleave {
 
-/// As far as ZeRO goes (Rajbhandari et al. 2020).
+/// The highest ZeRO stage (Rajbhandari et al. 2020).
 inline constexpr uint32_t kMostZero = 3;
 
-/// Ranks that hold the same stage of pipelines side by side, each for a part of the batch. What they would
-/// all have, they hold in parts instead (ZeRO): from stage 1 on the optimizer's state, from 2 on gradients,
-/// from 3 on weights.
+/// A data-parallel group: the ranks that hold the same pipeline stage, each for a part of the batch. ZeRO
+/// shards over them: the optimizer state from stage 1 on, gradients from stage 2 on, weights at stage 3.
 struct DataGroup {
   uint32_t ranks = 1, zero = 0;
   CollectiveCosts collectives = {};
 
-  /// What each rank holds of these bytes: with Ψ parameters of 2 bytes, gradients of as many, K bytes a
-  /// parameter of the optimizer's and N ranks 2Ψ + 2Ψ + KΨ, 2Ψ + 2Ψ + KΨ/N, 2Ψ + (2 + K)Ψ/N, and (2 + 2 +
-  /// K)Ψ/N.
+  /// Bytes of these totals that each rank holds. With Ψ parameters of 2 bytes, gradients of 2 bytes, K bytes
+  /// of optimizer state per parameter and N ranks, ZeRO stages 0 to 3 hold 2Ψ + 2Ψ + KΨ, 2Ψ + 2Ψ + KΨ/N, 2Ψ +
+  /// (2 + K)Ψ/N, and (2 + 2 + K)Ψ/N.
   int64_t heldBytes(int64_t weights, int64_t gradients, int64_t optimizer) const;
 
-  /// What a rank's part of `whole` takes and holds.
+  /// Costs of a stage on one rank of the group, from those of the unsharded stage `whole`.
   ///
-  /// From stage 2 on, gradients are summed after each micro-batch, since only a part of the sum is kept: its
-  /// pass for them takes what it computes or what its sums take, the longer one, but for the last bucket's,
-  /// which waits for the end (`whenSummed`). At stage 3, weights are gathered for each forward and each
-  /// backward pass, an item of a list of modules after the other while the one before computes, so that the
-  /// pass takes the longer of the two after its first item's is there; what is gathered of two items is held
-  /// beside the rest.
+  /// From ZeRO stage 2 on, gradients are reduced after each micro-batch, since a rank keeps only its shard of
+  /// the sum. The pass that computes them takes the longer of its computation and its reductions, except for
+  /// the last bucket's, which is reduced at the end (`whenSummed`). At stage 3, weights are all-gathered for
+  /// each forward and each backward pass, one item of a module list at a time, while the item before
+  /// computes. A pass takes the longer of the two, after the gather of its first item; the gathered weights
+  /// of two items are held beside the rest.
   TrainingStageCost partOf(const TrainingStageCost &whole) const;
 
-  /// When the gradients of a rank are summed, which is no earlier than its last backward pass ends. The sums
-  /// begin while that of a stage still goes on: layers are gone through from the last to the first, and each
-  /// bucket is summed when it is full, one after the other (Li et al. 2020). An all-reduce; from ZeRO 1 on a
+  /// Time at which the gradients of a rank are reduced; not before its last backward pass ends. Reductions
+  /// overlap with that pass: it goes through layers from the last to the first, and each bucket is reduced
+  /// when it is full, one after the other (Li et al. 2020), by an all-reduce, from ZeRO stage 1 on by a
   /// reduce-scatter.
   ///
-  /// \param stages  of all ranks, as `rank`'s schedule numbers them.
+  /// \param stages  of all ranks, numbered as in `rank`'s schedule.
   double whenSummed(const RankForecast &rank, llvm::ArrayRef<TrainingStageCost> stages) const;
 
-  /// Of weights, after the update of their parts, for ranks that hold them whole.
+  /// Seconds of the all-gather of updated weights, which ranks hold whole but update in shards.
   double gatherSeconds(int64_t weights) const;
 
 private:

@@ -16,43 +16,43 @@ namespace cleave {
 using plan::ActionKind;
 
 namespace {
-/// What a stage does for a micro-batch. Where backward passes are not split, BackwardInput is both of their
+/// A pass of a stage for a micro-batch. If backward passes are not split, BackwardInput stands for both
 /// halves.
 struct Pass {
   ActionKind kind;
   uint32_t stage, microbatch;
 };
 
-/// Something that happens in one rank, or between two.
+/// An event on one rank, or between two.
 struct Event {
   uint32_t time;
-  /// At one time, transfers come before what they make possible.
+  /// At equal times, transfers come before the passes that they enable.
   bool isPass;
   uint32_t microbatch, stage, peer;
-  /// Of a pass.
+  /// Kind of the pass.
   ActionKind kind;
   auto key() const { return std::tie(time, isPass, microbatch, stage, peer); }
   bool operator<(const Event &other) const { return key() < other.key(); }
 };
 
-/// Passes and transfers in time, each pass as soon as it can begin in its rank's order.
+/// Lays passes and transfers out in time; each pass begins as early as its rank's order allows.
 class Layout {
 public:
   Layout(const Pipeline &pipeline, bool isSplit);
-  /// \param orders  the passes of each rank.
+  /// \param orders  by rank: its passes.
   std::vector<Event> run(llvm::ArrayRef<std::vector<Pass>> orders);
 
 private:
-  /// By stage and micro-batch; 0: it has not begun.
+  /// By stage and micro-batch: end of the pass; 0 if it has not begun.
   using Ends = std::vector<std::vector<uint32_t>>;
 
-  /// Nothing where it needs what is not laid out yet.
+  /// Nothing if the pass needs one that is not laid out yet.
   std::optional<uint32_t> beginOf(const Pass &pass) const;
   void add(const Pass &pass, uint32_t begin);
 
   const Pipeline &pipeline;
   bool isSplit;
-  /// Per stage: those that give it values, those that it gives values.
+  /// By stage: stages that send to it, and stages that it sends to.
   std::vector<std::vector<uint32_t>> sources, targets;
   std::vector<uint32_t> rankIsFree;
   Ends forwardEnds, backwardEnds;
@@ -98,7 +98,7 @@ void Layout::add(const Pass &pass, uint32_t begin) {
     return;
   (isForward ? forwardEnds : backwardEnds)[pass.stage][pass.microbatch] = end;
   for (uint32_t peer : (isForward ? targets : sources)[pass.stage])
-    // Stages of one rank hand over without actions.
+    // Stages of one rank exchange values without actions.
     if (peer % pipeline.ranks != pass.stage % pipeline.ranks)
       events.push_back({end, /*isPass=*/false, pass.microbatch, pass.stage, peer, ActionKind::Send});
 }
@@ -125,7 +125,7 @@ std::vector<Event> Layout::run(llvm::ArrayRef<std::vector<Pass>> orders) {
 
 //===- Tables -------------------------------------------------------------===//
 
-/// Of all ranks that do what the stage's does.
+/// Appends an action to all ranks that share the stage.
 static void append(plan::Schedule &schedule, const Pipeline &pipeline, ActionKind kind, uint32_t stage,
                    uint32_t microbatch, uint32_t peer) {
   const uint32_t first = stage % pipeline.ranks * pipeline.width;
@@ -169,8 +169,9 @@ static bool exists(const Pipeline &pipeline, const Pass &pass) {
   return pass.stage < pipeline.stages && pass.microbatch < pipeline.microbatches;
 }
 
-/// One pass of each stage of the rank for each micro-batch: groups of as many micro-batches as ranks, one
-/// stage after the other. All groups are full and all ranks have as many stages, so some passes do not exist.
+/// One pass of each stage of the rank for each micro-batch, in groups of `ranks` micro-batches, one stage
+/// after the other. All groups are counted as full and all ranks as having equally many stages, so some
+/// passes do not exist.
 static std::vector<Pass> passesOf(const Pipeline &pipeline, uint32_t rank, ActionKind kind) {
   std::vector<Pass> passes;
   const uint32_t stages = stagesOfRank(pipeline);
@@ -183,9 +184,9 @@ static std::vector<Pass> passesOf(const Pipeline &pipeline, uint32_t rank, Actio
   return passes;
 }
 
-/// `warmUp` forward passes, then a forward and a backward one by turns, then what is left.
+/// `warmUp` forward passes, then forward and backward passes in turn, then the rest.
 ///
-/// \param weightDelay  how many backward passes later their second half comes; nothing: they are not split.
+/// \param weightDelay  number of backward passes by which W follows B; nothing: they are not split.
 static std::vector<Pass> orderOf(const Pipeline &pipeline, uint32_t rank, size_t warmUp,
                                  std::optional<size_t> weightDelay) {
   const std::vector<Pass> forward = passesOf(pipeline, rank, ActionKind::Forward),

@@ -1,4 +1,4 @@
-//===- Simulator.cpp - What a schedule takes ------------------------------===//
+//===- Simulator.cpp - Simulation of pipeline schedules -------------------===//
 #include "partitioner/simulation/Simulator.h"
 
 #include "codegen/plan/Schedule.h"
@@ -22,16 +22,16 @@ using plan::Action;
 using plan::ActionKind;
 
 namespace {
-/// Kind, stage, micro-batch, peer: one action of a rank.
+/// An action of a rank: kind, stage, micro-batch, peer.
 using Key = std::tuple<uint32_t, uint32_t, uint32_t, uint32_t>;
 
-/// How far a rank is.
+/// Progress of a rank.
 struct Progress {
   size_t next = 0;
   double free = 0;
-  /// When passes ended, and when messages to it are there.
+  /// Ends of passes, and arrivals of messages.
   llvm::DenseMap<Key, double> ends;
-  /// Receives that it has come to.
+  /// Receives that the rank has reached.
   llvm::DenseSet<Key> posted;
 };
 
@@ -52,7 +52,7 @@ private:
   const Action *head(uint32_t rank) const;
   /// The rank of `stage` that `rank` exchanges values with.
   uint32_t counterpartOf(uint32_t rank, uint32_t stage) const {
-    return firstRank[stage] + rank % costs.ranksPerPlace;
+    return firstRank[stage] + rank % costs.ranksPerDeviceGroup;
   }
   std::optional<double> readyTime(uint32_t rank, const Action &action) const;
   void advance(uint32_t rank);
@@ -66,10 +66,10 @@ private:
 
   const plan::Schedule &schedule;
   const PipelineCosts &costs;
-  /// Per stage: those that give it values, those that it gives values.
+  /// By stage: stages that send to it, and stages that it sends to.
   std::vector<std::vector<uint32_t>> sources, targets;
   llvm::DenseMap<std::pair<uint32_t, uint32_t>, int64_t> bytes;
-  /// Per stage: the first of the ranks that have it, and the last kind of pass that it has.
+  /// By stage: the first of its ranks, and the kind of its last pass.
   std::vector<uint32_t> firstRank;
   std::vector<ActionKind> lastPass;
   std::vector<Progress> progress;
@@ -109,7 +109,7 @@ Simulator::Simulator(const plan::Schedule &schedule, const PipelineCosts &costs)
     for (const auto &action : actions->actions)
       if (action->stage < costs.stages.size()) {
         firstRank[action->stage] =
-            std::min<uint32_t>(firstRank[action->stage], rank - rank % costs.ranksPerPlace);
+            std::min<uint32_t>(firstRank[action->stage], rank - rank % costs.ranksPerDeviceGroup);
         if (action->kind <= ActionKind::BackwardWeight)
           lastPass[action->stage] = std::max(lastPass[action->stage], action->kind);
       }
@@ -169,7 +169,7 @@ const Link &Simulator::linkBetween(uint32_t from, uint32_t to) const {
   return unlike == costs.linkOverrides.end() ? costs.link : unlike->second;
 }
 
-/// Of a pass.
+/// Seconds of a pass.
 double Simulator::secondsOf(const Action &action) const {
   const StageCost &cost = costs.stages[action.stage];
   switch (action.kind) {
@@ -189,7 +189,7 @@ const Action *Simulator::head(uint32_t rank) const {
   return progress[rank].next < actions.size() ? actions[progress[rank].next].get() : nullptr;
 }
 
-/// When the rank is free and has what the action needs; nothing where that is not known yet.
+/// When the rank is free and has what the action needs; nothing if not known yet.
 std::optional<double> Simulator::readyTime(uint32_t rank, const Action &action) const {
   const Progress &own = progress[rank];
   double time = own.free;
@@ -224,7 +224,7 @@ std::optional<double> Simulator::readyTime(uint32_t rank, const Action &action) 
   return isReady ? std::optional(time) : std::nullopt;
 }
 
-/// Records the rank's next action, which keeps it until `end`.
+/// Records the rank's next action, which ends at `end`.
 void Simulator::finish(uint32_t rank, const Action &action, double end) {
   Progress &own = progress[rank];
   forecast.ranks[rank].timeline.push_back({action, own.free, end});
@@ -232,9 +232,9 @@ void Simulator::finish(uint32_t rank, const Action &action, double end) {
   ++own.next;
 }
 
-/// A pass, once all ranks of the group have come to it: they wait for each other.
+/// Runs a pass once all ranks of the tensor-parallel group have reached it.
 bool Simulator::compute(uint32_t rank, const Action &action) {
-  const uint32_t size = costs.groupSize ? costs.groupSize : costs.ranksPerPlace, first = rank - rank % size,
+  const uint32_t size = costs.groupSize ? costs.groupSize : costs.ranksPerDeviceGroup, first = rank - rank % size,
                  end = std::min<uint64_t>(uint64_t(first) + size, progress.size());
   double begin = 0;
   for (uint32_t own = first; own < end; ++own) {
@@ -255,7 +255,7 @@ bool Simulator::compute(uint32_t rank, const Action &action) {
   return true;
 }
 
-/// A send and its receive, once both ranks have come to them.
+/// Runs a send and its receive once both ranks have reached them.
 bool Simulator::meet(uint32_t rank, const Action &action) {
   const bool sends = action.kind == ActionKind::Send;
   const uint32_t other = counterpartOf(rank, action.peer);
@@ -277,7 +277,7 @@ bool Simulator::meet(uint32_t rank, const Action &action) {
   return true;
 }
 
-/// A send that leaves its rank free.
+/// Runs a send that does not block its rank.
 bool Simulator::send(uint32_t rank, const Action &action) {
   std::optional<double> ready = readyTime(rank, action);
   if (!ready)
@@ -295,7 +295,7 @@ bool Simulator::send(uint32_t rank, const Action &action) {
   return true;
 }
 
-/// Takes a rank as far as it gets without the others, which wake it.
+/// Advances a rank until it waits for another one, which will wake it.
 void Simulator::advance(uint32_t rank) {
   while (const Action *action = head(rank)) {
     if (!isTransport(*action)) {
@@ -315,7 +315,7 @@ void Simulator::advance(uint32_t rank) {
   }
 }
 
-/// Every rank has come to its end, and what was to be received was sent.
+/// Every rank must be at its end, and everything to receive must have been sent.
 Error Simulator::checkDone() const {
   static constexpr size_t kShown = 8;
   std::vector<std::string> waiting;
@@ -334,7 +334,7 @@ Error Simulator::checkDone() const {
                                (waiting.size() > kShown ? ", …" : "") + " would wait for ever");
 }
 
-/// Receives that were posted before the message was there.
+/// Ends the receives that were posted before their messages arrived.
 void Simulator::endReceives(uint32_t rank) {
   for (TimedAction &timed : forecast.ranks[rank].timeline)
     if (timed.action.kind == ActionKind::Recv)
@@ -344,7 +344,7 @@ void Simulator::endReceives(uint32_t rank) {
 //===- Memory -------------------------------------------------------------===//
 
 namespace {
-/// What comes (above 0) or goes at a time.
+/// Bytes that are allocated (above 0) or freed at a time.
 struct Change {
   double time;
   int64_t bytes;
@@ -353,14 +353,14 @@ struct Change {
 } // namespace
 
 int64_t Simulator::activationOf(uint32_t stage, uint32_t rank) const {
-  auto unlike = costs.activationOverrides.find({stage, rank % costs.ranksPerPlace});
+  auto unlike = costs.activationOverrides.find({stage, rank % costs.ranksPerDeviceGroup});
   return unlike == costs.activationOverrides.end() ? costs.stages[stage].activationBytes : unlike->second;
 }
 
-/// Beyond, what a rank holds is not counted.
+/// Limit of the bytes of a rank; more are not counted.
 static constexpr int64_t kMostBytes = int64_t(1) << 62;
 
-/// At one time, in the order of `changes`. False where there are too many bytes.
+/// Changes at one time count in the order of `changes`. False if there are too many bytes.
 static bool accumulate(std::vector<Change> &changes, RankForecast &rank) {
   llvm::stable_sort(changes, [](const Change &a, const Change &b) { return a.time < b.time; });
   LiveValues now{0, 0, 0};
@@ -377,8 +377,9 @@ static bool accumulate(std::vector<Change> &changes, RankForecast &rank) {
   return rank.peakBytes <= kMostBytes;
 }
 
-/// A value waits from the end of what makes or receives it to its send or the begin of the forward pass that
-/// uses it, in whose activations it then is; a gradient to the end of the backward pass that does.
+/// A value waits from the end of the action that makes or receives it to its send, or to the begin of the
+/// forward pass that uses it, whose activations then include it. A gradient waits to the end of the backward
+/// pass that uses it.
 Error Simulator::followValues(uint32_t rank) {
   std::vector<Change> changes;
   for (const TimedAction &timed : forecast.ranks[rank].timeline) {
@@ -419,7 +420,7 @@ std::vector<MemoryStep> memoryOverTime(const RankForecast &rank, int64_t base) {
       last = base + rank.live[next].bytes;
       most = std::max(most, last);
     }
-    // What is there at the begin has no time before it.
+    // Values present at the begin have no time before it.
     if (time == 0)
       steps.clear();
     if (most > last && (steps.empty() || most > steps.back().bytes))
@@ -430,7 +431,7 @@ std::vector<MemoryStep> memoryOverTime(const RankForecast &rank, int64_t base) {
   return steps;
 }
 
-//===- All of it ----------------------------------------------------------===//
+//===- Simulation ---------------------------------------------------------===//
 
 llvm::Expected<Forecast> Simulator::run() {
   if (Error error = checkCosts())

@@ -5,10 +5,9 @@
 // to `aten.scaled_dot_product_attention(q, k, v, mask, 0, false, scale)`. The scale may be a product or
 // quotient of scores, queries or keys, or absent; masks are tensors that are added, or a `where` or
 // `masked_fill` of a number that swallows any score it is added to, as the least float32 does. A fill of −∞
-// stays as it is: a row of nothing else is NaN there and zero in ATen's kernel, as it is with a tensor of −∞ that
-// is added, which nobody can see here. Of float32 and float64 only:
-// in narrower types the kernel rounds less often. Weights that somebody else takes (output_attentions) keep
-// the sequence.
+// stays as it is: a row of nothing else is NaN there and zero in ATen's kernel, as it is with a tensor of −∞
+// that is added, which nobody can see here. Of float32 and float64 only: in narrower types the kernel rounds
+// less often. Weights that somebody else takes (output_attentions) keep the sequence.
 //
 // 1.3 × as fast at 128 positions, 2.9 to 3.3 × at 1024, 2 × at 16, 0.9 × at 31; and without the scores'
 // memory, twice.
@@ -23,27 +22,27 @@ using namespace mlir;
 namespace cleave {
 
 namespace {
-/// Scores that a number replaces, as what is added to them for the same.
+/// A fill of scores, as the number that is added to them for the same effect.
 struct Fill {
   Value condition;
   double whereTrue, whereFalse;
 };
 
-/// What a softmax is taken of.
+/// The scores that a softmax is taken of.
 struct Scores {
   Match match;
   Value query, transposedKey;
   double scale = 1;
   std::optional<Fill> fill;
-  /// Added to the scaled and filled product; the last first.
+  /// Masks added to the scaled and filled product, the last one first.
   SmallVector<Value> masks;
 };
 
-/// From the softmax down to the product; a later one of these is never above an earlier.
+/// Layers from the softmax down to the product; they can only occur in this order.
 enum class Layer { Mask, Fill, Scale };
 } // namespace
 
-/// What a product with, or quotient by, a number is of, and the factor.
+/// A product with, or quotient by, a number: the other operand, and the factor.
 static std::optional<NumberAndValue> readScale(Value value, Match &match) {
   OperatorOp op = match.made(value, {"aten.mul", "aten.div"});
   auto parts = op ? withNumber(op) : std::nullopt;
@@ -56,7 +55,7 @@ static std::optional<NumberAndValue> readScale(Value value, Match &match) {
   return isPlain ? std::optional(NumberAndValue{1 / parts->number, parts->value}) : std::nullopt;
 }
 
-/// Whether the kernel reads a mask of this rank: of scores, or of scores of heads.
+/// True if the kernel reads a mask of this rank: of scores, or of scores per head.
 static bool canMask(Value value) {
   auto type = dyn_cast<RankedTensorType>(value.getType());
   return type && (type.getRank() == 4 || type.getRank() == 2);
@@ -70,7 +69,7 @@ static Value readFill(Value value, Scores &scores) {
   bool isWhere = op.getBaseName() == "aten.where";
   Value condition = op->getOperand(isWhere ? 0 : 1), inner = op->getOperand(isWhere ? 1 : 0);
   auto number = numberOf(op->getOperand(2));
-  // What is added to 1e30 and is less than half of its last place changes nothing.
+  // Adding something smaller than half of the last digit of 1e30 does not change it.
   bool swallows = number && *number <= -1e30 && std::isfinite(*number);
   auto type = floatTensor(value);
   if (!swallows || !canMask(condition) || !isSameShape(inner.getType(), type) ||
@@ -116,7 +115,7 @@ static std::optional<Scores> readScores(Value value, Scores scores, Layer layer)
   return std::nullopt;
 }
 
-/// A factor that the queries or keys were given beforehand.
+/// Takes out a factor by which the queries or keys were multiplied before.
 static Value takeScale(Value operand, Scores &scores) {
   Match match = scores.match;
   auto scale = operand.hasOneUse() ? readScale(operand, match) : std::nullopt;
@@ -127,7 +126,7 @@ static Value takeScale(Value operand, Scores &scores) {
   return scale->value;
 }
 
-/// The tensor whose last two dimensions `value` has the other way round; null where it is not made so.
+/// The tensor that `value` is with its last two dimensions swapped; null if it is not made so.
 static Value untransposed(Value value) {
   OperatorOp op = Match().made(value, {"aten.transpose"});
   bool isLastTwo = op && op.getName() == "aten.transpose.int" &&
@@ -136,7 +135,7 @@ static Value untransposed(Value value) {
   return isLastTwo ? op->getOperand(0) : Value();
 }
 
-/// Whether ATen's fused kernel takes them: [b, h, s, d], [b, h, d, t] and [b, h, t, d], rows dense.
+/// True if ATen's fused kernel takes them: [b, h, s, d], [b, h, d, t] and [b, h, t, d], with dense rows.
 static bool hasKernel(Value query, Value transposedKey, Value value) {
   auto q = floatTensor(query), k = floatTensor(transposedKey), v = floatTensor(value);
   if (!q || !k || !v || q.getRank() != 4 || k.getRank() != 4 || v.getRank() != 4)
@@ -149,8 +148,8 @@ static bool hasKernel(Value query, Value transposedKey, Value value) {
          hasUnitStride(v);
 }
 
-/// Whether the call swaps the second and the third dimension. The kernel's result has the heads behind the positions, so
-/// that swapped it is row-major.
+/// True if the call swaps the second and the third dimension. The kernel's result has heads after positions
+/// in memory, so it is row-major once swapped.
 static bool swapsHeads(OperatorOp op) {
   auto isDims = [&](ArrayRef<int64_t> found, ArrayRef<int64_t> wanted) {
     return llvm::equal(found, wanted, [](int64_t one, int64_t other) { return (one + 4) % 4 == other; });
@@ -162,8 +161,8 @@ static bool swapsHeads(OperatorOp op) {
   return order && isDims(*order, {0, 2, 1, 3});
 }
 
-/// Whether all users of the product take it in the kernel's layout, too: as any, or swapped and then as a row-major tensor
-/// or a copy of one.
+/// True if all users of the product accept the kernel's layout, too: they accept any, or swap the dimensions
+/// and then need a row-major tensor or a copy of one.
 static bool isTakenInAnyLayout(Value value, bool isSwapped = false) {
   return llvm::all_of(value.getUsers(), [&](Operation *user) {
     auto op = dyn_cast<OperatorOp>(user);

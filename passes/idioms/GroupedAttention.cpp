@@ -15,7 +15,7 @@ using namespace mlir;
 
 namespace cleave {
 
-/// The tensor [b, g, t, d] of which `value` has every head n times; null where it is not made so.
+/// The tensor [b, g, t, d] of which `value` repeats every head n times; null if it is not made so.
 static Value unrepeated(Value value, Match &match) {
   OperatorOp reshape = match.made(value, {"aten.reshape"});
   OperatorOp expand = reshape ? match.made(reshape->getOperand(0), {"aten.expand"}) : OperatorOp(nullptr);
@@ -26,7 +26,7 @@ static Value unrepeated(Value value, Match &match) {
   auto one = floatTensor(source), many = floatTensor(value), grouped = floatTensor(expand->getResult(0));
   if (!one || !many || !grouped || one.getRank() != 4 || many.getRank() != 4 || grouped.getRank() != 5)
     return {};
-  // [b, g, n, t, d], of which only n is new; then g and n as one, since all others stay.
+  // [b, g, n, t, d], where only n is new; then g and n are merged, since all other dimensions stay.
   bool isRepeated = isSameSize(one, 0, grouped, 0) && isSameSize(one, 1, grouped, 1) &&
                     isSameSize(one, 2, grouped, 3) && isSameSize(one, 3, grouped, 4);
   bool isMerged = isSameSize(one, 0, many, 0) && isSameSize(one, 2, many, 2) && isSameSize(one, 3, many, 3);

@@ -1,4 +1,4 @@
-//===- Idioms.cpp - What patterns ask and make ----------------------------===//
+//===- Idioms.cpp - Operator sequences that ATen can fuse -----------------===//
 #include "passes/idioms/Idioms.h"
 #include "mlir/IR/Matchers.h"
 

@@ -1,9 +1,9 @@
-//===- Idioms.h - Sequences that one operator of ATen does ------*- C++ -*-===//
+//===- Idioms.h - Operator sequences that ATen can fuse ---------*- C++ -*-===//
 //
-// Private to passes/. One file a pattern; each says what it matches, what it makes of it, and the measured
-// gain: GPT-2's shapes where none are given, float32, one thread of an AMD EPYC with AVX-512, torch 2.11.0.
+// Private to passes/. One file per pattern. Each says what it matches, what it makes, and the measured gain:
+// in float32, on one thread of an AMD EPYC with AVX-512, torch 2.11.0, with GPT-2's shapes if none are given.
 //
-// Patterns match operators only, so that a module boundary that is kept ends every idiom.
+// Patterns match operators only, so a module boundary that is kept ends every idiom.
 //
 //===----------------------------------------------------------------------===//
 #ifndef CLEAVE_PASSES_IDIOMS_IDIOMS_H
@@ -22,48 +22,47 @@ void addRotary(mlir::RewritePatternSet &patterns);
 void addAttention(mlir::RewritePatternSet &patterns);
 void addGroupedAttention(mlir::RewritePatternSet &patterns);
 
-/// The operations of one match. Reading a value through `make` notes what made it.
+/// The operations of one match. `made` records the operator that makes a value.
 class Match {
 public:
   /// The operator that makes `value`, if its name without overload is one of `names`; null otherwise.
   OperatorOp made(mlir::Value value, std::initializer_list<llvm::StringRef> names);
   void add(mlir::Operation *op) { ops.insert(op); }
-  /// Whether all of it stands in one block and nobody but `root`'s users takes anything of it: then `root`
-  /// replaced, the others are dead.
+  /// True if all operations are in one block and only `root` has users outside the match, so that the others
+  /// are dead once `root` is replaced.
   bool isReplacedWith(mlir::Operation *root) const;
 
 private:
   llvm::SetVector<mlir::Operation *> ops;
 };
 
-/// The number that `value` is: a scalar constant, or a tensor without dimensions that is constant or filled
-/// with one.
+/// The number that `value` is: a scalar constant, or a 0-d tensor that is constant or filled with a constant.
 std::optional<double> numberOf(mlir::Value value);
-/// Whether two constants are the same to a computation in `element`, though written with fewer digits.
+/// True if two constants are equal at the precision of `element`, though one was written with fewer digits.
 bool isSameNumber(double found, double expected, mlir::Type element);
-/// Two operands of which one is a number.
+/// Two operands, one of which is a number.
 struct NumberAndValue {
   double number;
   mlir::Value value;
 };
 std::optional<NumberAndValue> withNumber(OperatorOp op);
-/// `a + b` without a factor (alpha); for aten.add.
+/// True if aten.add has no scale (alpha).
 bool isPlainSum(OperatorOp add);
 
-/// A tensor of float32 or float64 whose type is known; null for others. In these, fused operators compute in
-/// the dtype that the sequence did; in narrower ones they round less often.
+/// The type of a float32 or float64 tensor; null for others. In these dtypes a fused operator computes in the
+/// same dtype as the sequence; in narrower ones it rounds less often.
 mlir::RankedTensorType floatTensor(mlir::Value value);
-/// Same dtype and sizes, whatever the strides.
+/// True for equal dtypes and sizes; strides may differ.
 bool isSameShape(mlir::Type left, mlir::Type right);
-/// Whether dimension `left` of one tensor and `right` of another are of one size, by number or name.
+/// True if dimension `left` of `a` and dimension `right` of `b` have the same size, as a number or by name.
 bool isSameSize(mlir::RankedTensorType a, int64_t left, mlir::RankedTensorType b, int64_t right);
-/// Whether elements of the last dimension but `back` stand one behind the other.
+/// True if the dimension `back` positions before the last one has stride 1.
 bool hasUnitStride(mlir::RankedTensorType type, int64_t back = 0);
-/// Whether `argument` of `op` names the dimension `dim` (from the end: −1 is the last) of a tensor of this
-/// rank.
+/// True if `argument` of `op` names dimension `dim` of a tensor of this rank; `dim` counts from the end, −1
+/// is the last.
 bool isDim(OperatorOp op, llvm::StringRef argument, int64_t dim, int64_t rank);
 
-/// Makes operators with constants as arguments, at one place. Types of intermediate results are left to
+/// Creates operators with constant arguments before one operation. Types of intermediate results are left to
 /// infer-types.
 class Maker {
 public:

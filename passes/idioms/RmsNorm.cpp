@@ -15,7 +15,7 @@ using namespace mlir;
 
 namespace cleave {
 
-/// mean(x²) over the last dimension, kept, of this x.
+/// True for mean(x²) over the last dimension, kept, of this x.
 static bool isMeanSquare(Value value, Value x, Match &match) {
   auto mean = match.made(value, {"aten.mean"});
   int64_t rank = cast<RankedTensorType>(x.getType()).getRank();
@@ -48,7 +48,8 @@ static LogicalResult rewriteNorm(Operation *root, Value x, Value scale, PatternR
       !match.isReplacedWith(root))
     return failure();
   Maker make(rewriter, root);
-  rewriter.replaceOp(root, make.call("aten.rms_norm", {x, make.integers(size), make.none(), make.real(parts->number)},
+  rewriter.replaceOp(root, make.call("aten.rms_norm",
+                                     {x, make.integers(size), make.none(), make.real(parts->number)},
                                      root->getResult(0).getType()));
   return success();
 }
@@ -64,15 +65,15 @@ static LogicalResult rewriteWeight(Operation *root, Value normed, Value weight, 
       weights.getElementType() != type.getElementType() || !match.isReplacedWith(root))
     return failure();
   Maker make(rewriter, root);
-  rewriter.replaceOp(
-      root, make.call("aten.rms_norm",
-                      {norm->getOperand(0), norm.getArgument("normalized_shape"), weight, norm.getArgument("eps")},
-                      root->getResult(0).getType()));
+  rewriter.replaceOp(root, make.call("aten.rms_norm",
+                                     {norm->getOperand(0), norm.getArgument("normalized_shape"), weight,
+                                      norm.getArgument("eps")},
+                                     root->getResult(0).getType()));
   return success();
 }
 
 namespace {
-/// A product whose factors may stand in either order.
+/// A product whose factors may be in either order.
 template <LogicalResult (*rewriteProduct)(Operation *, Value, Value, PatternRewriter &)>
 struct ProductPattern : RewritePattern {
   explicit ProductPattern(MLIRContext *context) : RewritePattern("aten.mul.Tensor", 1, context) {}

@@ -17,7 +17,7 @@ using namespace mlir;
 
 namespace cleave {
 
-/// `x[…, from:to]` of the last dimension; `to` beyond its end is its end.
+/// True for `x[…, from:to]` of the last dimension; a `to` beyond its end is its end.
 static bool isLastSlice(OperatorOp slice, Value x, int64_t from, int64_t to) {
   auto type = cast<RankedTensorType>(x.getType());
   auto start = constantInt(slice, "start"), end = constantInt(slice, "end");
@@ -26,7 +26,7 @@ static bool isLastSlice(OperatorOp slice, Value x, int64_t from, int64_t to) {
          std::min(*end, type.getShape().back()) == to;
 }
 
-/// cat(−x[d/2:], x[:d/2]) of this x.
+/// True for cat(−x[d/2:], x[:d/2]) of this x.
 static bool isHalfTurn(Value value, Value x, Match &match) {
   auto type = cast<RankedTensorType>(x.getType());
   int64_t size = type.getShape().back();
@@ -51,7 +51,7 @@ struct Rotary : RewritePattern {
          right = read.made(root->getOperand(1), {"aten.mul"});
     if (!left || !right || left == right || !isPlainSum(OperatorOp(root)))
       return failure();
-    // Which product is which, and which of its factors.
+    // Tries both orders of the products, and of their factors.
     for (auto [straight, turned] : {std::pair(left, right), std::pair(right, left)})
       for (unsigned x : {0, 1})
         for (unsigned turn : {0, 1})

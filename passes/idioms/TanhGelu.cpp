@@ -25,7 +25,7 @@ struct Product {
   }
 };
 
-/// Reads products of a tensor `x` of the model.
+/// Parses products of a tensor `x` of the model.
 class ProductReader {
 public:
   ProductReader(Value x, Match &match) : x(x), match(match) {}
@@ -87,7 +87,7 @@ struct TanhGelu : RewritePattern {
     return failure();
   }
 
-  /// x is a factor of the whole: an operand of one of the products that make it.
+  /// Candidates for x: the operands of the products that make the whole.
   static SmallVector<Value> candidates(Operation *root) {
     SmallVector<Value> found;
     for (Value operand : root->getOperands()) {
@@ -127,7 +127,7 @@ struct TanhGelu : RewritePattern {
     return false;
   }
 
-  /// x + 0.044715·x³; 1 + 0.044715·x² where a factor x is already out of it.
+  /// True for x + 0.044715·x³, or for 1 + 0.044715·x² if a factor x was taken out.
   static bool isCubic(Value value, Value x, bool isDivided, Type element, Match &match) {
     auto isTerm = [&](Value term) {
       Product product = ProductReader(x, match).read(term);
@@ -144,7 +144,7 @@ struct TanhGelu : RewritePattern {
     return (left == x && isTerm(right)) || (right == x && isTerm(left));
   }
 
-  /// What 1 is added to.
+  /// The value to which 1 is added.
   static std::optional<Value> onePlus(Value value, Match &match) {
     OperatorOp sum = match.made(value, {"aten.add"});
     auto parts = sum && isPlainSum(sum) ? withNumber(sum) : std::nullopt;

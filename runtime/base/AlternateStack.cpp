@@ -1,4 +1,4 @@
-//===- AlternateStack.cpp - Where handlers run after an overflow ----------===//
+//===- AlternateStack.cpp - Stack of signal handlers ----------------------===//
 #include "runtime/base/AlternateStack.h"
 #include <csignal>
 #include <cstddef>
@@ -6,7 +6,7 @@
 
 namespace cleave::runtime {
 
-/// Beside what handlers take, room for the registers of any processor.
+/// Enough for handlers and for the saved registers of any processor.
 static constexpr size_t kBytes = 128 << 10;
 
 AlternateStack::AlternateStack() {

@@ -1,11 +1,11 @@
-//===- AlternateStack.h - Where handlers run after an overflow --*- C++ -*-===//
+//===- AlternateStack.h - Stack of signal handlers --------------*- C++ -*-===//
 #ifndef CLEAVE_RUNTIME_BASE_ALTERNATESTACK_H
 #define CLEAVE_RUNTIME_BASE_ALTERNATESTACK_H
 
 namespace cleave::runtime {
 
-/// While it lives, signal handlers that ask for it (SA_ONSTACK) run on a stack of their own in this thread,
-/// unless the thread has one already: they can tell of a stack that has overflowed.
+/// Gives this thread an alternate signal stack (sigaltstack) while the object lives, unless it has one
+/// already. Handlers with SA_ONSTACK run on it, so they can report a stack overflow.
 class AlternateStack {
 public:
   AlternateStack();
@@ -14,7 +14,7 @@ public:
   AlternateStack &operator=(const AlternateStack &) = delete;
 
 private:
-  /// Null where the thread had one, or there was no memory.
+  /// Null where the thread had a stack already, or there was no memory.
   void *memory = nullptr;
 };
 

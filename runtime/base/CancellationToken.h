@@ -1,4 +1,4 @@
-//===- CancellationToken.h - How long ranks wait for each other ----------*- C++ -*-===//
+//===- CancellationToken.h - Deadline of a request --------------*- C++ -*-===//
 #ifndef CLEAVE_RUNTIME_BASE_CANCELLATIONTOKEN_H
 #define CLEAVE_RUNTIME_BASE_CANCELLATIONTOKEN_H
 
@@ -6,14 +6,15 @@
 
 namespace cleave::runtime {
 
-/// What those that wait for other ranks have to know of a request. Called without any lock of theirs.
+/// Deadline and cancellation of a request, as seen by threads that wait for other ranks. Callers hold none of
+/// their own locks.
 class CancellationToken {
 public:
   virtual ~CancellationToken() = default;
-  /// Whether waiting is of no use any more. Who makes it true wakes those that wait.
+  /// True once the request is cancelled. Whoever cancels it also wakes the waiting threads.
   virtual bool isOver() const = 0;
   virtual std::chrono::steady_clock::time_point deadline() = 0;
-  /// The deadline has passed for one that waits; isOver from now on.
+  /// Called by a waiting thread that finds the deadline passed. Cancels the request.
   virtual void expire() = 0;
 };
 

@@ -1,4 +1,4 @@
-//===- DTypes.h - The plan's element types and libtorch's -------*- C++ -*-===//
+//===- DTypes.h - Element types of plans and of libtorch --------*- C++ -*-===//
 #ifndef CLEAVE_RUNTIME_BASE_DTYPES_H
 #define CLEAVE_RUNTIME_BASE_DTYPES_H
 
@@ -8,9 +8,9 @@
 
 namespace cleave::runtime {
 
-/// Nothing for Unknown.
+/// The libtorch dtype; nothing for `Unknown`.
 std::optional<c10::ScalarType> scalarTypeOf(plan::DType dtype);
-/// Unknown for types that a plan cannot name.
+/// The plan's dtype; `Unknown` for dtypes that a plan cannot name.
 plan::DType dtypeOf(c10::ScalarType type);
 
 } // namespace cleave::runtime

@@ -7,7 +7,7 @@
 
 namespace cleave::runtime {
 
-/// A thread that cannot be started: nothing else is refused so.
+/// True if a thread could not be started: the only call that fails with this error.
 static bool isOfThread(const std::exception &exception) {
   const auto *system = dynamic_cast<const std::system_error *>(&exception);
   return system && system->code() == std::errc::resource_unavailable_try_again;

@@ -1,4 +1,4 @@
-//===- Exceptions.h - What libtorch throws, as llvm::Error ------*- C++ -*-===//
+//===- Exceptions.h - libtorch exceptions as llvm::Error --------*- C++ -*-===//
 #ifndef CLEAVE_RUNTIME_BASE_EXCEPTIONS_H
 #define CLEAVE_RUNTIME_BASE_EXCEPTIONS_H
 
@@ -8,13 +8,14 @@
 
 namespace cleave::runtime {
 
-/// Whether this process has run out of memory or threads: a fault that no other process caused.
+/// True if this process has run out of memory or threads. No other process caused such an error.
 bool isShortage(const std::exception &exception);
 
-/// The message of an exception, without libtorch's backtrace and surrounding space.
+/// The message of an exception, without libtorch's backtrace and without surrounding space.
 std::string messageOf(const std::exception &exception);
 
-/// What `work` returns (an llvm::Error or llvm::Expected); an exception that leaves it becomes an error too.
+/// Returns what `work` returns (an llvm::Error or llvm::Expected). Turns an exception that `work` throws into
+/// an error.
 template <typename Work> auto catching(Work work) -> decltype(work()) {
   try {
     return work();

@@ -1,4 +1,4 @@
-//===- HostAddress.cpp - By which others reach this machine ----------------===//
+//===- HostAddress.cpp - The address of this host for other hosts ---------===//
 #include "runtime/base/HostAddress.h"
 #include "llvm/ADT/ScopeExit.h"
 #include "llvm/ADT/StringRef.h"
@@ -17,7 +17,7 @@ void closeSocket(int socket) {
     close(socket);
 }
 
-static bool hostNameOf(const sockaddr *own, socklen_t length, std::string &address, std::string &port) {
+static bool localAddressOf(const sockaddr *own, socklen_t length, std::string &address, std::string &port) {
   char host[NI_MAXHOST] = "", service[NI_MAXSERV] = "";
   if (getnameinfo(own, length, host, sizeof host, service, sizeof service, NI_NUMERICHOST | NI_NUMERICSERV) !=
       0)
@@ -27,11 +27,11 @@ static bool hostNameOf(const sockaddr *own, socklen_t length, std::string &addre
   return true;
 }
 
-bool hostNameOf(int socket, std::string &address, std::string &port) {
+bool localAddressOf(int socket, std::string &address, std::string &port) {
   sockaddr_storage own{};
   socklen_t length = sizeof own;
   return getsockname(socket, reinterpret_cast<sockaddr *>(&own), &length) == 0 &&
-         hostNameOf(reinterpret_cast<sockaddr *>(&own), length, address, port);
+         localAddressOf(reinterpret_cast<sockaddr *>(&own), length, address, port);
 }
 
 static std::string addressOfInterface(const std::string &name) {
@@ -43,25 +43,25 @@ static std::string addressOfInterface(const std::string &name) {
   for (const int family : {AF_INET, AF_INET6})
     for (const ifaddrs *one = all; one; one = one->ifa_next)
       if (name == one->ifa_name && one->ifa_addr && one->ifa_addr->sa_family == family &&
-          hostNameOf(one->ifa_addr, family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6), address,
-                    unused))
+          localAddressOf(one->ifa_addr, family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6), address,
+                     unused))
         return address;
   throw std::runtime_error("GLOO_SOCKET_IFNAME " + name +
                            ": this machine has no such interface with an address");
 }
 
-/// Of the interface by which packets go to the store.
+/// Address of the interface that routes packets to the store.
 static std::string addressTowards(const std::string &host, uint16_t port) {
   addrinfo hints{}, *found = nullptr;
   hints.ai_socktype = SOCK_DGRAM;
   if (getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found) != 0 || !found)
     throw std::runtime_error("MASTER_ADDR " + host + ": there is no machine of that name");
   auto release = llvm::make_scope_exit([&] { freeaddrinfo(found); });
-  // Nothing is sent: connecting a datagram socket only chooses the way.
+  // Connecting a datagram socket only selects the route; nothing is sent.
   const int way = socket(found->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
   auto closing = llvm::make_scope_exit([&] { closeSocket(way); });
   std::string address, unused;
-  if (way < 0 || connect(way, found->ai_addr, found->ai_addrlen) != 0 || !hostNameOf(way, address, unused))
+  if (way < 0 || connect(way, found->ai_addr, found->ai_addrlen) != 0 || !localAddressOf(way, address, unused))
     throw std::runtime_error("MASTER_ADDR " + host + ": this machine has no way to there");
   return address;
 }

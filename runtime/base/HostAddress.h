@@ -1,4 +1,4 @@
-//===- HostAddress.h - By which others reach this machine --------*- C++ -*-===//
+//===- HostAddress.h - The address of this host for other hosts -*- C++ -*-===//
 #ifndef CLEAVE_RUNTIME_BASE_HOSTADDRESS_H
 #define CLEAVE_RUNTIME_BASE_HOSTADDRESS_H
 
@@ -7,16 +7,15 @@
 
 namespace cleave::runtime {
 
-/// The address, in numbers, by which the processes of a run on other machines reach this one: that of the
-/// interface which GLOO_SOCKET_IFNAME names, or else by which this machine reaches the store. The one that a
-/// machine's name stands for need not be: Debian writes 127.0.1.1. Throws std::runtime_error where there is
-/// none.
+/// The numeric address by which processes on other hosts reach this one: the address of the interface named
+/// by GLOO_SOCKET_IFNAME, or else the address from which this host reaches the store. The host name is not
+/// resolved, since it may map to loopback (Debian: 127.0.1.1). Throws std::runtime_error where there is none.
 std::string hostAddress(const Launch &launch);
 
-/// The numeric address of this end of a socket, and its port. False where it has none.
-bool hostNameOf(int socket, std::string &address, std::string &port);
+/// Sets the numeric address and the port of this end of a socket. Returns false where it has none.
+bool localAddressOf(int socket, std::string &address, std::string &port);
 
-/// Closes a socket, if it is one.
+/// Closes `socket` unless it is negative.
 void closeSocket(int socket);
 
 } // namespace cleave::runtime

@@ -1,4 +1,4 @@
-//===- Launch.cpp - Which of several processes this one is ----------------===//
+//===- Launch.cpp - Rank and rendezvous of this process -------------------===//
 #include "runtime/base/Launch.h"
 #include "llvm/ADT/SmallVector.h"
 #include "llvm/ADT/StringExtras.h"
@@ -13,12 +13,12 @@ using llvm::StringRef;
 using llvm::Twine;
 
 namespace {
-/// The variables by which a launcher tells a process its place.
+/// Environment variables by which a launcher tells a process its rank.
 struct Launcher {
   const char *name, *rank, *size, *localSize, *localRank;
-  /// Alike in all processes of a job, and in no other job.
+  /// The same in all processes of a job, and different between jobs.
   std::initializer_list<const char *> job;
-  /// How to give a variable to all ranks.
+  /// How to set a variable for all ranks.
   const char *remedy;
 };
 
@@ -50,8 +50,8 @@ static const Launcher kOpenMpi{"Open MPI",
                                "OMPI_COMM_WORLD_LOCAL_RANK",
                                {"PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid", "OMPI_MCA_orte_hnp_uri"},
                                "pass mpirun -x"};
-// Only a step has these: in a batch script, which is one process, SLURM_NTASKS counts those that it may
-// start.
+// Only a job step has these: in a batch script, which is one process, SLURM_NTASKS is the number of tasks
+// that it may start.
 static const Launcher kSlurm{"Slurm",
                              "SLURM_PROCID",
                              "SLURM_STEP_NUM_TASKS",
@@ -115,7 +115,7 @@ Error Reader::meetingPoint(const Launcher &launcher, Launch &launch) const {
       return error;
     launch.port = uint16_t(port);
   } else if (!job.empty()) {
-    // Below the ports that systems give out by themselves.
+    // Below the system's range of ephemeral ports.
     launch.port = uint16_t(20000 + llvm::xxh3_64bits(StringRef(job)) % 10000);
   } else {
     return missing(launcher, launcher.rank, "MASTER_PORT",
@@ -135,11 +135,11 @@ Expected<Launch> Reader::place(const Launcher &launcher) const {
     return llvm::createStringError(Twine(launcher.rank) + ": found " + Twine(launch.rank) +
                                    ", expected less than " + launcher.size + ", which is " +
                                    Twine(launch.size));
-  // Slurm writes `2(x3),1`: so many on this many machines.
+  // Slurm writes `2(x3),1`: processes per node, with repetitions.
   std::string local = variable(launcher.localSize).value_or("");
   if (StringRef(local).take_while(llvm::isDigit).getAsInteger(10, launch.localSize) || launch.localSize == 0)
     launch.localSize = launch.size;
-  // Who needs it says where it is missing.
+  // Code that needs it reports that it is missing.
   uint32_t place = 0;
   if (!StringRef(variable(launcher.localRank).value_or("")).getAsInteger(10, place))
     launch.localRank = place;

@@ -1,4 +1,4 @@
-//===- Launch.h - Which of several processes this one is --------*- C++ -*-===//
+//===- Launch.h - Rank and rendezvous of this process -----------*- C++ -*-===//
 #ifndef CLEAVE_RUNTIME_BASE_LAUNCH_H
 #define CLEAVE_RUNTIME_BASE_LAUNCH_H
 
@@ -11,29 +11,31 @@
 
 namespace cleave::runtime {
 
-/// A process that runs one rank of a plan, and where it meets the others.
+/// Rank of this process in a run of several processes, and the address of the store where they meet.
 struct Launch {
   uint32_t rank = 0, size = 1;
-  /// How many of the processes share this machine's cores, and which of them this one is, if that is known.
+  /// Number of processes that share this host's cores, and the index of this process among them, if known.
   uint32_t localSize = 1;
   std::optional<uint32_t> localRank = std::nullopt;
-  /// Where the store is that all write to: held by rank 0, or by torchrun's agent.
+  /// Address of the store. Rank 0 holds the store, or torchrun's agent does.
   std::string address;
   uint16_t port = 0;
   bool agentHoldsStore = false;
-  /// Begins every key in the store: an attempt after a failed one must not read what that has left.
+  /// Prefix of every key in the store. A restarted run gets another one, so that it does not read keys of the
+  /// failed attempt.
   std::string prefix;
 };
 
-/// What the environment says of this process: torchrun's variables, Open MPI's, those of a Slurm step or
-/// those of PMI. Nothing where it was started alone. Fails where they are incomplete.
+/// Reads the launch from the environment: variables of torchrun, Open MPI, Slurm or PMI. Nothing where this
+/// process was started alone. Fails where the variables are incomplete.
 llvm::Expected<std::optional<Launch>> launchFromEnvironment();
 
-/// The same of any environment: `variable` gives a value by its name, nothing for what is not set.
+/// As launchFromEnvironment, for any environment: `variable` returns the value of a name, or nothing if it is
+/// not set.
 llvm::Expected<std::optional<Launch>>
 readLaunch(llvm::function_ref<std::optional<std::string>(llvm::StringRef)> variable);
 
-/// The first machine of Slurm's list: `node003` of `node[003-005,9],other`.
+/// The first host of a Slurm node list: `node003` of `node[003-005,9],other`.
 std::string firstHost(llvm::StringRef list);
 
 } // namespace cleave::runtime

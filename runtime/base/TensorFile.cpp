@@ -37,8 +37,8 @@ llvm::Expected<std::vector<NamedTensor>> readTensors(llvm::StringRef path) {
   return tensors;
 }
 
-/// The entries of `tensors`, and the tensors as they go to the file: contiguous, with lazy conjugates worked
-/// out.
+/// The entries of `tensors`, and the tensors as they are written: contiguous, with lazy conjugates
+/// materialized.
 static llvm::Expected<std::vector<plan::TensorEntry>> entriesOf(std::vector<NamedTensor> &tensors) {
   std::vector<plan::TensorEntry> entries;
   for (auto &[name, tensor] : tensors) {

@@ -1,4 +1,4 @@
-//===- TensorFile.h - Tensors from and to safetensors files -----*- C++ -*-===//
+//===- TensorFile.h - Reading and writing safetensors files -----*- C++ -*-===//
 #ifndef CLEAVE_RUNTIME_BASE_TENSORFILE_H
 #define CLEAVE_RUNTIME_BASE_TENSORFILE_H
 
@@ -19,17 +19,17 @@ struct NamedTensor {
   at::Tensor tensor;
 };
 
-/// The tensor of an entry over the mapped file, which it keeps alive; a copy where the file has not aligned
-/// the data to its elements.
+/// The tensor of an entry, backed by the mapped file, which it keeps alive. Copied where its data is not
+/// aligned to its element size.
 llvm::Expected<at::Tensor> mappedTensor(std::shared_ptr<plan::SafetensorsFile> file,
                                         const plan::TensorEntry &entry);
 
-/// The tensors of a safetensors file over its mapping, in the order of the file.
+/// The tensors of a safetensors file, backed by its mapping, in the order of the file.
 llvm::Expected<std::vector<NamedTensor>> readTensors(llvm::StringRef path);
 
-/// Writes a safetensors file, which appears whole or not at all.
+/// Writes a safetensors file atomically: the file appears whole or not at all.
 llvm::Error writeTensors(llvm::StringRef path, llvm::ArrayRef<NamedTensor> tensors);
-/// The same into `file`, which is not committed.
+/// Writes into `file` without committing it.
 llvm::Error writeTensors(plan::AtomicFile &file, llvm::ArrayRef<NamedTensor> tensors);
 
 } // namespace cleave::runtime

@@ -1,4 +1,4 @@
-//===- Trace.h - What ranks did and when ------------------------*- C++ -*-===//
+//===- Trace.h - Timed actions of ranks -------------------------*- C++ -*-===//
 #ifndef CLEAVE_RUNTIME_BASE_TRACE_H
 #define CLEAVE_RUNTIME_BASE_TRACE_H
 
@@ -8,10 +8,10 @@
 
 namespace cleave::runtime {
 
-/// One action of one request. Sends and receives last as long as they wait.
+/// One action of one request. The time of a send or a receive includes waiting for the other rank.
 struct TraceEvent {
   using Clock = std::chrono::steady_clock;
-  /// Number of the request in its session, from 0.
+  /// Index of the request in its session, from 0.
   uint64_t request;
   uint32_t rank;
   plan::Action action;

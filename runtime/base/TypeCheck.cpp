@@ -30,8 +30,8 @@ static bool sizesFit(const plan::TensorType &type, const at::Tensor &tensor,
 
 static bool stridesFit(const plan::TensorType &type, const at::Tensor &tensor,
                        llvm::ArrayRef<int64_t> symbols) {
-  // libtorch leaves the strides of tensors without elements, and of dimensions of size 1, to the kernel; and
-  // of what is made of such a dimension, as a reshape that is a view for size 1 alone.
+  // libtorch leaves to the kernel the strides of tensors without elements and of dimensions of size 1. The
+  // same holds for what is computed from such a dimension, as by a reshape that is a view for size 1 only.
   if (!type.ranked || type.strides.size() != type.dims.size() || tensor.numel() == 0 ||
       llvm::is_contained(symbols, 1))
     return true;
@@ -56,7 +56,7 @@ void TypeCheck::check(uint32_t slot, const c10::IValue &value, llvm::ArrayRef<in
   TORCH_CHECK(value.isTensor(), "the plan predicts ", describe(*type, symbolNames), ", found ",
               value.tagKind());
   const at::Tensor &tensor = value.toTensor();
-  // A quantized tensor has the type of the integers that it holds.
+  // A quantized tensor has the dtype of its underlying integers.
   plan::DType found = dtypeOf(c10::toUnderlying(tensor.scalar_type()));
   bool sameDType = type->dtype == plan::DType::Unknown || type->dtype == found;
   TORCH_CHECK(sameDType && sizesFit(*type, tensor, symbols), "the plan predicts ",

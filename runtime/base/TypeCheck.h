@@ -1,4 +1,4 @@
-//===- TypeCheck.h - Holding values to what the plan predicts ---*- C++ -*-===//
+//===- TypeCheck.h - Checks predicted types ---------------------*- C++ -*-===//
 #ifndef CLEAVE_RUNTIME_BASE_TYPECHECK_H
 #define CLEAVE_RUNTIME_BASE_TYPECHECK_H
 
@@ -11,17 +11,17 @@
 
 namespace cleave::runtime {
 
-/// The types that a plan predicts for the slots of a program.
+/// The tensor types that a plan predicts for the slots of a program.
 class TypeCheck {
 public:
   TypeCheck(const plan::Program &program, const plan::Signature &signature);
 
-  /// Throws where `value` is not of the type that is predicted for `slot`: another dtype, rank, a size, or a
-  /// stride of a dimension in which it steps. What is not predicted fits.
+  /// Throws where `value` does not have the type predicted for `slot`: dtype, rank, a size, or the stride of
+  /// a dimension with more than one element. A slot without a prediction accepts any value.
   void check(uint32_t slot, const c10::IValue &value, llvm::ArrayRef<int64_t> symbols) const;
 
 private:
-  /// By slot; null: nothing is predicted.
+  /// By slot; null where nothing is predicted.
   std::vector<const plan::TensorType *> types;
   std::vector<std::string> symbolNames;
 };

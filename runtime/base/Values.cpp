@@ -18,7 +18,7 @@ using llvm::Expected;
 using plan::ConstantKind;
 using torch::jit::Lexer;
 
-/// Longer texts are no types; a parser that calls itself must not be fed without bound.
+/// Longest type. Bounds the depth of the recursive parser.
 static constexpr size_t kLongestType = 256;
 
 /// Reads `count` types separated by commas, and nothing else.
@@ -79,9 +79,9 @@ void checkElement(const c10::IValue &item, const c10::Type &type) {
   TORCH_CHECK(isOf(item, type), "found a ", item.tagKind(), " among values of type ", type.repr_str());
 }
 
-/// Whether keys of these hashes, which ascend, fit into a table of 2^bits places, as libtorch's has them
-/// (c10/util/order_preserving_flat_hash_map.h): each in the first free place from its own on, and not too
-/// far.
+/// True if keys with these hashes, ascending, fit into a table of 2^bits slots as libtorch's
+/// (c10/util/order_preserving_flat_hash_map.h): each key in the first free slot after that of its hash, and
+/// not too far.
 static bool fitTable(llvm::ArrayRef<uint64_t> hashes, unsigned bits) {
   const uint64_t farthest = std::max(bits, 4u);
   uint64_t free = 0;
@@ -95,9 +95,9 @@ static bool fitTable(llvm::ArrayRef<uint64_t> hashes, unsigned bits) {
 }
 
 void checkEntries(llvm::ArrayRef<c10::IValue> entries) {
-  // By which that table multiplies hashes.
+  // Factor by which that table multiplies hashes.
   constexpr uint64_t kFactor = 11400714819323198485u;
-  // A table is doubled when half of it is full; keys that nobody has chosen need one size more at most.
+  // A table is doubled when it is half full; keys that nobody has crafted need one more doubling at most.
   constexpr unsigned kMoreBits = 3;
   std::vector<uint64_t> hashes;
   for (size_t i = 0; i + 1 < entries.size(); i += 2)

@@ -1,4 +1,4 @@
-//===- Communicator.h - What ranks of one tensor group exchange -*- C++ -*-===//
+//===- Communicator.h - Collectives of one tensor group ---------*- C++ -*-===//
 #ifndef CLEAVE_RUNTIME_COMM_COMMUNICATOR_H
 #define CLEAVE_RUNTIME_COMM_COMMUNICATOR_H
 
@@ -7,11 +7,11 @@
 
 namespace cleave::runtime {
 
-/// One rank's access to its tensor group. All ranks of the group make the same calls in the same order; what
-/// these give, and what ranges and pieces are, stands in collectives/Collectives.h. Sums are made element by
-/// element in the order of ranks, in float32 where elements are narrower floats, so that bits depend neither
-/// on timing nor on who adds. Throws c10::Error where ranks disagree, when the request fails meanwhile, and
-/// at its deadline.
+/// Communicator of one rank in its tensor group. All ranks of the group call the same collectives in the same
+/// order. collectives/Collectives.h defines the results, and what ranges and pieces are.
+/// Reductions add element by element in rank order, and in float32 for narrower floats, so results are
+/// bitwise deterministic. Throws c10::Error where ranks disagree, when the request fails meanwhile, and at
+/// its deadline.
 class Communicator {
 public:
   virtual ~Communicator() = default;
@@ -23,7 +23,7 @@ public:
   virtual at::Tensor broadcast(const at::Tensor &tensor, int64_t root) = 0;
 };
 
-/// The communicator of what this thread executes, while the object lives; null for none.
+/// Sets the communicator of operators that this thread executes, while the object lives; null for none.
 class CommunicatorScope {
 public:
   explicit CommunicatorScope(Communicator *communicator);
@@ -35,8 +35,8 @@ private:
   Communicator *const outer;
 };
 
-/// Gives PyTorch the kernels of the operators of collectives/Collectives.h, which use the communicator of
-/// their thread; may be called again.
+/// Registers PyTorch kernels for the operators of collectives/Collectives.h. They use the communicator of
+/// their thread. May be called again.
 void registerCollectiveKernels();
 
 } // namespace cleave::runtime

@@ -1,4 +1,4 @@
-//===- GroupCall.cpp - What a rank says of a call of its group ------------===//
+//===- GroupCall.cpp - The signature of a collective call -----------------===//
 #include "runtime/comm/GroupCall.h"
 #include "runtime/base/Values.h"
 
@@ -35,7 +35,8 @@ static std::string describe(uint32_t rank, const GroupCall &call) {
   return call.other < 0 ? text : text + " to " + std::to_string(call.other);
 }
 
-void verifyCollectiveMatch(uint32_t firstRank, uint32_t count, llvm::function_ref<const GroupCall &(uint32_t)> call) {
+void verifyCollectiveMatch(uint32_t firstRank, uint32_t count,
+                           llvm::function_ref<const GroupCall &(uint32_t)> call) {
   const GroupCall &first = call(0);
   const bool gathers =
       first.operation == GroupOperation::AllGather || first.operation == GroupOperation::AllToAll;

@@ -1,4 +1,4 @@
-//===- GroupCall.h - What a rank says of a call of its group ----*- C++ -*-===//
+//===- GroupCall.h - The signature of a collective call ---------*- C++ -*-===//
 #ifndef CLEAVE_RUNTIME_COMM_GROUPCALL_H
 #define CLEAVE_RUNTIME_COMM_GROUPCALL_H
 
@@ -15,20 +15,21 @@ enum class GroupOperation : uint8_t { AllReduce, AllGather, ReduceScatter, AllTo
 /// `all_reduce`.
 const char *nameOf(GroupOperation operation);
 
-/// A call, and the tensor that a rank gives to it.
+/// One rank's call of a collective: the operation, and dtype and sizes of the tensor that the rank passes.
 struct GroupCall {
   GroupOperation operation = GroupOperation::AllReduce;
   c10::ScalarType dtype = c10::ScalarType::Undefined;
   c10::DimVector sizes;
-  /// Dimensions or root, -1 where there is none; `dim` is the one that may be of different size.
+  /// Dimensions or root; -1 where there is none. The size of dimension `dim` may differ between ranks.
   int64_t dim = -1, other = -1;
 };
 
 GroupCall callOf(GroupOperation operation, const at::Tensor &tensor, int64_t dim = -1, int64_t other = -1);
 
-/// Throws where the ranks of a group make calls that do not belong together: call `i` is of rank `firstRank +
-/// i`.
-void verifyCollectiveMatch(uint32_t firstRank, uint32_t count, llvm::function_ref<const GroupCall &(uint32_t)> call);
+/// Throws where the ranks of a group call different collectives, or pass tensors that do not match. `call(i)`
+/// is the call of rank `firstRank + i`.
+void verifyCollectiveMatch(uint32_t firstRank, uint32_t count,
+                           llvm::function_ref<const GroupCall &(uint32_t)> call);
 
 } // namespace cleave::runtime
 

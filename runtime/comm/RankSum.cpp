@@ -1,4 +1,4 @@
-//===- RankSum.cpp - Sums in the order of ranks ---------------------------===//
+//===- RankSum.cpp - Sums in rank order -----------------------------------===//
 #include "runtime/comm/RankSum.h"
 #include <algorithm>
 #include <c10/util/Exception.h>
@@ -9,7 +9,7 @@ namespace cleave::runtime {
 using c10::ScalarType;
 using llvm::ArrayRef;
 
-/// Elements that are summed at a time: their sums stay in the first cache.
+/// Elements that are summed at a time: their sums stay in the L1 cache.
 static constexpr int64_t kBlock = 1024;
 
 template <typename Element, typename Sum>
@@ -41,12 +41,12 @@ static void sumAs(ArrayRef<const char *> inputs, ArrayRef<char *> outputs, int64
 
 using Adder = void (*)(ArrayRef<const char *>, ArrayRef<char *>, int64_t);
 
-/// How elements of `dtype` are added, and how many numbers one of them is; null where they are not.
+/// How to add elements of `dtype`, and how many numbers one element has; null if they cannot be added.
 static std::pair<Adder, int64_t> adderOf(ScalarType dtype) {
   switch (dtype) {
   case ScalarType::Bool:
     return {sumAs<bool, bool>, 1};
-  // Signed integers have the bits of unsigned ones, whose overflow is defined.
+  // Signed integers are added as unsigned ones, whose overflow is defined.
   case ScalarType::Byte:
   case ScalarType::Char:
     return {sumAs<uint8_t, uint8_t>, 1};

@@ -1,4 +1,4 @@
-//===- TensorLink.h - Tensors between two devices ---------------*- C++ -*-===//
+//===- TensorLink.h - Tensors between devices of two processes --*- C++ -*-===//
 #ifndef CLEAVE_RUNTIME_COMM_TENSORLINK_H
 #define CLEAVE_RUNTIME_COMM_TENSORLINK_H
 
@@ -8,19 +8,19 @@
 
 namespace cleave::runtime {
 
-/// The way of tensors from a device of one process to one of another, without main memory. One thread at
-/// either end. A tensor may wait at its end, holding the device up, until the other end asks for it: both ask
-/// once they know of each other.
+/// Point-to-point connection between a device of this process and a device of another process, bypassing the
+/// CPU. One thread uses each end. A pending send or receive may block its device until the other end issues
+/// the matching call, so both ends call only after they know of each other.
 class TensorLink {
 public:
   explicit TensorLink(c10::Device place) : place(place) {}
   virtual ~TensorLink() = default;
 
-  /// Of rows of bytes, which are on `place`.
+  /// Sends, or receives into, `bytes`: a contiguous byte tensor on the device `place`.
   virtual std::unique_ptr<Message> send(const at::Tensor &bytes) = 0;
   virtual std::unique_ptr<Message> receive(const at::Tensor &bytes) = 0;
 
-  /// This process' device.
+  /// The device of this process.
   const c10::Device place;
 };
 

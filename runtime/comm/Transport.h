@@ -1,8 +1,8 @@
-//===- Transport.h - What processes exchange by -----------------------*- C++ -*-===//
+//===- Transport.h - Messages and key-value store ---------------*- C++ -*-===//
 //
-// Two ways between the processes of a run, as c10d has them: messages from one to another, and a store of
-// words that all read. What they throw is a std::exception. Gloo.cpp, the one file that knows c10d, makes
-// both.
+// Two services between the processes of a run, as in c10d: point-to-point messages and a key-value store.
+// Gloo.cpp implements both and is the only file that knows c10d. Both throw exceptions derived from
+// std::exception.
 //
 //===----------------------------------------------------------------------===//
 #ifndef CLEAVE_RUNTIME_COMM_TRANSPORT_H
@@ -32,66 +32,69 @@ public:
   const uint32_t rank;
 };
 
-/// How long who fails waits to hear whether another process has failed before, which tells more.
+/// How long a failing process waits to hear of an earlier failure elsewhere, which explains more.
 inline constexpr std::chrono::seconds kLastWord{1};
 
-/// Thrown by what waits when the wire is cut.
+/// Thrown by waits on a closed transport.
 class TransportClosed : public std::runtime_error {
 public:
   TransportClosed() : std::runtime_error("the run has ended") {}
 };
 
-/// What messages are about. Those of one tag arrive in the order in which they were sent.
+/// Kind of a message. Messages with the same tag between two ranks arrive in the order in which they were
+/// sent.
 enum class Tag : uint32_t { Values, Outputs, Group, Meeting, Commands };
 
-/// A message under way. Its memory must stay until `wait` has returned or thrown.
+/// A pending send or receive. Its memory must stay valid until `wait` has returned or thrown.
 class Message {
 public:
   virtual ~Message() = default;
-  /// Returns when it has been taken or has come. Throws PeerLost or TransportClosed.
+  /// Returns when the message has been sent or received. Throws PeerLost or TransportClosed.
   virtual void wait() = 0;
 };
 
-/// Messages between processes; of any thread. A message goes once its receiver has asked for it: nothing is
-/// buffered.
+/// Point-to-point messages between processes; thread-safe. Rendezvous protocol: data is sent once the
+/// receiver has issued its receive, and nothing is buffered.
 class Transport {
 public:
   virtual ~Transport() = default;
   virtual std::unique_ptr<Message> send(uint32_t to, Tag tag, const void *data, size_t bytes) = 0;
-  /// `bytes` are at least those that are sent.
+  /// `bytes` is the size of the buffer: at least the size of the message.
   virtual std::unique_ptr<Message> receive(uint32_t from, Tag tag, void *data, size_t bytes) = 0;
-  /// Ends every wait, now and later.
-  virtual void cut() = 0;
+  /// Closes the transport: every wait, pending or later, throws TransportClosed.
+  virtual void close() = 0;
 };
 
-/// Words by key, which all processes read and write; of any thread. It may take for ever to answer.
+/// Key-value store that all processes read and write; thread-safe. A call may block forever.
 class Store {
 public:
   virtual ~Store() = default;
   virtual void set(const std::string &key, const std::string &value) = 0;
   virtual std::optional<std::string> find(const std::string &key) = 0;
-  /// Sets `key` where it is not yet, and gives what it is. `value` is not empty.
+  /// Sets `key` if it is not set, and returns its value. `value` is not empty.
   virtual std::string setOnce(const std::string &key, const std::string &value) = 0;
-  /// Sets `key` where it is `expected`, and gives what it is.
+  /// Sets `key` if its value is `expected`, and returns its value (compare-and-set).
   virtual std::string replace(const std::string &key, const std::string &expected,
                               const std::string &value) = 0;
-  /// The values of keys that are all there.
+  /// The values of `keys`, all of which are set.
   virtual std::vector<std::string> values(const std::vector<std::string> &keys) = 0;
   virtual void erase(const std::string &key) = 0;
-  /// The keys below `prefix`, as `Launch::prefix` with that and a `/` before it has them.
+  /// A view of the keys below `prefix`: those of a store whose `Launch::prefix` is followed by `/` and
+  /// `prefix`.
   virtual std::unique_ptr<Store> below(const std::string &prefix) = 0;
 };
 
-/// Reaches the store, or holds it where that is this process' part. From then on this process outlives
-/// writing to a connection whose other end is gone (SIGPIPE), unless it handles that in a way of its own.
+/// Connects to the store, or creates it where this process is to hold it. Also makes this process ignore
+/// SIGPIPE, unless it handles that signal itself.
 std::unique_ptr<Store> openStore(const Launch &launch, std::chrono::milliseconds timeout,
                                  std::optional<std::chrono::milliseconds> connecting = std::nullopt);
 
-/// Connects with all others, who do the same, by a connection of its own with the store, which is there.
+/// Connects with all other processes, which call this too. Uses a store connection of its own; the store
+/// exists already.
 std::unique_ptr<Transport> openTransport(const Launch &launch, std::chrono::milliseconds timeout);
 
-/// By a connection of its own with the store, which is there: what c10d connects devices by. Groups of
-/// another name have nothing of each other's.
+/// Opens a store for the rendezvous of a c10d backend, over a connection of its own; the store exists
+/// already. Groups with different names share no keys.
 c10::intrusive_ptr<c10d::Store> openGroupStore(const Launch &launch, const std::string &name,
                                                std::chrono::milliseconds timeout);
 

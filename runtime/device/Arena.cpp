@@ -9,17 +9,17 @@
 
 namespace cleave::runtime {
 
-/// One page table entry can cover this much.
+/// Size of a huge page.
 static constexpr size_t hugePage = size_t(1) << 21;
-/// Blocks of less than `largeSpan` share chunks of this size; a larger one that finds no place gets a chunk
-/// of its own.
+/// Blocks smaller than `largeSpan` share chunks of `sharedChunk` bytes; a larger block that fits nowhere gets
+/// a chunk of its own.
 static constexpr size_t sharedChunk = size_t(1) << 25, largeSpan = size_t(1) << 23;
-/// More than any machine has, little enough for `binCount`.
+/// More than any machine has, small enough for `binCount`.
 static constexpr size_t mostBytes = size_t(1) << 46;
 
 //===- Bins ---------------------------------------------------------------===//
 
-/// The bin of free blocks that are of at least this `span`, and of less than the next bin's.
+/// Index of the bin whose free blocks have at least this `span`, and less than the next bin's.
 size_t Arena::binOf(size_t span) {
   const size_t units = span / unit;
   if (units < 16)
@@ -28,7 +28,7 @@ size_t Arena::binOf(size_t span) {
   return (log - 3) * 16 + ((units >> (log - 4)) & 15);
 }
 
-/// The least span of a bin that holds `bytes`.
+/// Least span of a bin that holds `bytes`.
 size_t Arena::roundUp(size_t bytes) {
   const size_t span = llvm::alignTo(bytes, unit);
   return llvm::alignTo(span, std::max(unit, size_t(1) << (llvm::Log2_64(span) - 4)));
@@ -59,9 +59,9 @@ void Arena::remove(Block *block) {
 
 //===- Blocks -------------------------------------------------------------===//
 
-/// Makes what `block` has beyond `span` a free block.
+/// Splits the rest of `block` beyond `span` off as a free block.
 void Arena::cut(Block *block, size_t span) {
-  // A block of one unit would have no place for data.
+  // A block of one unit would have no room for data.
   if (block->span - span < 2 * unit)
     return;
   const size_t rest = block->span - span;
@@ -74,7 +74,7 @@ void Arena::cut(Block *block, size_t span) {
   push(second);
 }
 
-/// `block` with its free neighbours.
+/// Merges `block` with its free neighbours.
 Arena::Block *Arena::join(Block *block) {
   if (Block *after = block->after(); after->free) {
     remove(after);
@@ -118,7 +118,7 @@ void Arena::free(Block *block) {
 
 //===- Chunks -------------------------------------------------------------===//
 
-/// `bytes` of the system's memory from the boundary of a huge page on; null when it has none.
+/// Maps `bytes` of system memory, aligned to a huge page; null if there is none.
 static void *mapAligned(size_t bytes) {
   void *data = mmap(nullptr, bytes + hugePage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (data == MAP_FAILED)
@@ -128,14 +128,14 @@ static void *mapAligned(size_t bytes) {
   if (aligned != begin)
     munmap(begin, aligned - begin);
   munmap(aligned + bytes, begin + hugePage - aligned);
-  // Where the system has no huge pages, small ones do.
+  // Falls back to small pages if the system has no huge ones.
   (void)madvise(aligned, bytes, MADV_HUGEPAGE);
   return aligned;
 }
 
-/// A new free block of at least `span`.
+/// Maps a new free block of at least `span`.
 Arena::Block *Arena::mapChunk(size_t span) {
-  // They are too small, or we would not be here.
+  // Existing free chunks are too small, or this function would not have been called.
   unmapFreeChunks();
   const size_t bytes = span < largeSpan ? sharedChunk : llvm::alignTo(span + unit, hugePage);
   void *chunk = mapAligned(bytes);

@@ -1,4 +1,4 @@
-//===- Arena.h - Memory that a device uses again and again ------*- C++ -*-===//
+//===- Arena.h - Caching allocator of one device ----------------*- C++ -*-===//
 #ifndef CLEAVE_RUNTIME_DEVICE_ARENA_H
 #define CLEAVE_RUNTIME_DEVICE_ARENA_H
 
@@ -10,16 +10,15 @@
 
 namespace cleave::runtime {
 
-/// Keeps freed memory instead of giving it back to the system, whose pages cost more to get anew than most
-/// operators take to fill them. Two-level segregated fit (Masmano, Ripoll, Crespo, Real 2004): blocks are cut
-/// from chunks of the system's memory, neighbours that are free become one, and both take the same short time
-/// however many there are. Any thread may allocate and free.
+/// Keeps freed memory instead of returning it to the system, whose fresh pages cost more than most operators
+/// take to fill them. Algorithm: two-level segregated fit (Masmano, Ripoll, Crespo, Real 2004). Blocks are
+/// split from chunks of system memory, free neighbours are merged, and both take constant time. Thread-safe.
 ///
-/// A block takes at most 1/16 more than was asked for. Chunks in which nothing lives are given back when no
-/// free block is large enough for what is wanted, so that there are never two where one would do.
+/// A block takes at most 1/16 more than was asked for. Unused chunks are returned to the system when no free
+/// block is large enough for an allocation, so that there are never two chunks where one would do.
 class Arena {
 public:
-  /// Stands at the start of every block; what follows it is the user's.
+  /// Header at the start of every block; the user's memory follows it.
   struct Block {
     Arena *arena;
 
@@ -27,34 +26,34 @@ public:
     friend class Arena;
     /// The block that ends where this one begins; null for the first of its chunk.
     Block *before;
-    /// Bytes to the block that begins where this one ends; 0 for the last of its chunk, which is never free.
+    /// Bytes to the next block; 0 for the last of its chunk, which is never free.
     size_t span;
     bool free;
-    /// Of the same bin, while it is free.
+    /// Free list of the block's bin, while it is free.
     Block *next, *previous;
 
     Block *after() { return reinterpret_cast<Block *>(reinterpret_cast<char *>(this) + span); }
     bool isWholeChunk() { return !before && after()->span == 0; }
   };
 
-  /// Closes the arena: it goes when its last block has been freed.
+  /// Closes the arena: it is destroyed when its last block has been freed.
   struct Closer {
     void operator()(Arena *arena) const { arena->close(); }
   };
   using Handle = std::unique_ptr<Arena, Closer>;
   static Handle create() { return Handle(new Arena); }
 
-  /// A block of `bytes` bytes, the Block at its start included, on a boundary of 64; null when the system has
-  /// none.
+  /// Allocates a block of `bytes` bytes, including the Block header, aligned to 64 bytes. Null when the
+  /// system has no memory.
   Block *allocate(size_t bytes);
-  /// Gives `block` back to its arena.
+  /// Returns `block` to its arena.
   static void free(Block *block);
 
-  /// Bytes of the system's memory that it has, free or not.
+  /// Bytes of system memory that the arena holds, free or not.
   size_t mappedBytes();
 
 private:
-  /// Spans of less than 16 units have a bin each, from there on each power of two has 16.
+  /// Spans of less than 16 units have a bin each; above that, each power of two has 16 bins.
   static constexpr size_t unit = 64, binCount = 640;
 
   Arena() = default;

@@ -42,7 +42,7 @@ llvm::Error checkDeviceName(llvm::StringRef name) {
                                  nearestDevice(name.starts_with("cuda") ? "cuda" : "cpu", name) + "?");
 }
 
-/// The plugin, once it has made GPU `index` ready.
+/// The plugin, after it has initialized GPU `index`.
 static llvm::Expected<DevicePlugin *> pluginFor(unsigned index) {
   auto plugin = loadCudaPlugin(pluginFolders());
   if (!plugin)
@@ -98,7 +98,7 @@ llvm::Expected<std::vector<ResolvedDevice>> resolveDevices(std::vector<std::stri
   return devices;
 }
 
-/// Of its plugin's: libtorch's own are few, and devices would share them.
+/// A stream from the plugin: libtorch's pool is small, and devices would share its streams.
 static std::optional<c10::Stream> takeStream(const ResolvedDevice &device) {
   if (!isQueued(device.place))
     return std::nullopt;
@@ -167,8 +167,8 @@ std::function<void()> Device::next() {
 void Device::work() {
   const AlternateStack alternate;
   pthread_setname_np(pthread_self(), name().substr(0, 15).c_str());
-  // Asking first makes libtorch set up this thread's state; without it the next line is undone by the first
-  // operator.
+  // The call makes libtorch initialize this thread's state; otherwise the first operator would undo the next
+  // line.
   (void)at::get_num_threads();
   at::set_num_threads(width);
   c10::InferenceMode inference;
@@ -187,10 +187,10 @@ void Device::work() {
   while (std::function<void()> task = next())
     task();
   try {
-    // What a failed request has left there still reads weights, which soon are others' memory.
+    // Kernels of a failed request may still read weights, whose memory is about to be reused.
     synchronize(place());
   } catch (const std::exception &) {
-    // It has been told as the request's failure, or is nobody's.
+    // Already reported as the request's failure, or of no interest.
   }
 }
 
@@ -203,7 +203,7 @@ std::vector<std::unique_ptr<Device>> startDevices(llvm::ArrayRef<ResolvedDevice>
   std::vector<std::unique_ptr<Device>> devices;
   for (const ResolvedDevice &device : resolved)
     devices.push_back(std::make_unique<Device>(device, width, autocast));
-  // The width set last is what threads that start later would take for theirs.
+  // Threads that start later would inherit the width that was set last.
   at::set_num_threads(threads);
   return devices;
 }

@@ -26,35 +26,35 @@ namespace cleave::runtime {
 /// A device of this machine.
 struct ResolvedDevice {
   std::string name;
-  /// Where libtorch keeps what it computes. All of `cpu:N` are one place.
+  /// The libtorch device. All `cpu:N` share one.
   c10::Device place = c10::kCPU;
   /// Null for the CPU.
   DevicePlugin *plugin = nullptr;
-  /// Most bytes that it may hold at one time; 0: any. Of the CPU only: a GPU's memory is its own limit.
+  /// Most bytes that it may hold at one time; 0: no limit. CPU only: a GPU is limited by its own memory.
   int64_t memoryLimit = 0;
 };
 
-/// Fails on names that are no device of this machine.
+/// Fails on a name that is not a device of this machine.
 llvm::Expected<ResolvedDevice> resolveDevice(const std::string &name);
 
-/// Fails on a name that is none of a device, of this machine or another.
+/// Fails on a malformed device name. The device need not exist on this machine.
 llvm::Error checkDeviceName(llvm::StringRef name);
 
-/// The devices of a plan of `ranks` ranks: `names`, or `cpu:0` to `cpu:ranks-1` when there are none. Fails on
-/// names that are no device and on a wrong number of them.
+/// Names the devices of a plan of `ranks` ranks: `names`, or `cpu:0` to `cpu:ranks-1` when there are none.
+/// Fails on malformed names and on a wrong number of them.
 llvm::Expected<std::vector<std::string>> nameDevices(std::vector<std::string> names, size_t ranks);
-/// The same devices. Fails on those that this machine does not have, too.
+/// As nameDevices, and resolves them. Fails also on devices that this machine does not have.
 llvm::Expected<std::vector<ResolvedDevice>> resolveDevices(std::vector<std::string> names, size_t ranks);
 
-/// A thread that does the work of one device in the order it was posted, in inference mode, with its memory
-/// counted and with intra-op threads of its own; on a GPU in a stream of its own, so that devices that are
-/// one GPU work side by side.
+/// Worker thread of one device. Runs tasks in the order in which they were posted, in inference mode, with
+/// its memory counted and with intra-op threads of its own. On a GPU it has its own stream, so that several
+/// devices on one GPU run concurrently.
 class Device {
 public:
-  /// \param width     how many threads an operator may use; at least 1.
-  /// \param autocast  in which narrower type operators compute that may.
+  /// \param width     number of intra-op threads; at least 1.
+  /// \param autocast  dtype of libtorch's autocast; nothing: off.
   Device(ResolvedDevice device, int width, std::optional<c10::ScalarType> autocast = std::nullopt);
-  /// Does what was posted, then ends the thread.
+  /// Runs the tasks that were posted, then joins the thread.
   ~Device();
   Device(const Device &) = delete;
   Device &operator=(const Device &) = delete;
@@ -63,17 +63,18 @@ public:
   c10::Device place() const { return resolved.place; }
   /// Null for the CPU.
   DevicePlugin *plugin() const { return resolved.plugin; }
-  /// How many an operator may use.
+  /// Number of intra-op threads.
   int threads() const { return width; }
-  /// What its thread allocates on the CPU.
+  /// Counts CPU memory that the thread allocates.
   MemoryAccount &memory() const { return *account; }
   /// Counts weights as held. A GPU's allocator has counted them already.
   void holdWeights(int64_t bytes) const;
-  /// Most bytes held at one time; of a GPU, by all that use it.
+  /// Most bytes held at one time; of a GPU, by all users in this process.
   int64_t peakBytes() const;
-  /// Brings here what other devices hold, to a GPU beside what it computes. Of the device's own thread.
+  /// Copies tensors of other devices to this one; to a GPU on a stream of its own, beside computation. Called
+  /// on the device's thread.
   void toDevice(llvm::MutableArrayRef<c10::IValue> values) const;
-  /// `task` must not throw.
+  /// Queues `task`, which must not throw.
   void post(std::function<void()> task);
 
 private:
@@ -89,20 +90,20 @@ private:
   std::condition_variable changed;
   std::deque<std::function<void()>> tasks;
   bool started = false, ending = false;
-  /// Of a GPU: where the thread computes, and where values come.
+  /// GPU only: the stream of computation, and the stream of copies to the device.
   const std::optional<c10::Stream> computing, copyStream;
   std::thread thread;
 };
 
 /// Starts the threads of the devices. The intra-op threads of this process (the cores it may use, or
-/// OMP_NUM_THREADS) are shared out evenly between those on the CPU, what is left over to nobody: one device
-/// has all, and devices times width are no more than threads, unless there are more devices than threads.
-/// `processes` is how many share the cores; OMP_NUM_THREADS is of each of them.
+/// OMP_NUM_THREADS) are divided evenly among CPU devices; a remainder stays unused. One device gets all
+/// threads. Devices times width does not exceed the threads, unless there are more devices than threads.
+/// `processes` is the number of processes that share the cores; OMP_NUM_THREADS counts for each of them.
 std::vector<std::unique_ptr<Device>> startDevices(llvm::ArrayRef<ResolvedDevice> resolved,
                                                   uint32_t processes = 1,
                                                   std::optional<c10::ScalarType> autocast = std::nullopt);
 
-/// Starts a thread beside those of the devices, which waits rather than computes.
+/// Starts a thread that belongs to no rank and waits rather than computes.
 std::unique_ptr<Device> startHelper(const std::string &name);
 
 } // namespace cleave::runtime

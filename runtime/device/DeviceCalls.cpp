@@ -1,4 +1,4 @@
-//===- DeviceCalls.cpp - What calls of a group give on GPUs ---------------===//
+//===- DeviceCalls.cpp - Results of collectives on GPUs -------------------===//
 #include "runtime/device/DeviceCalls.h"
 #include "collectives/Collectives.h"
 #include <ATen/Functions.h>
@@ -10,7 +10,7 @@ using at::Tensor;
 Tensor sumOn(c10::Device place, llvm::ArrayRef<Tensor> given) {
   const at::ScalarType dtype = given.front().scalar_type();
   const at::ScalarType wide = dtype == at::kHalf || dtype == at::kBFloat16 ? at::kFloat : dtype;
-  // As they are first, then wide: half of the bytes go between devices.
+  // Copies first and widens afterwards: half of the bytes go between devices.
   auto brought = [&](const Tensor &tensor) {
     return tensor.contiguous().to(place, /*non_blocking=*/true).to(wide);
   };

@@ -1,4 +1,4 @@
-//===- DeviceCalls.h - What calls of a group give on GPUs -------*- C++ -*-===//
+//===- DeviceCalls.h - Results of collectives on GPUs -----------*- C++ -*-===//
 #ifndef CLEAVE_RUNTIME_DEVICE_DEVICECALLS_H
 #define CLEAVE_RUNTIME_DEVICE_DEVICECALLS_H
 
@@ -7,16 +7,17 @@
 
 namespace cleave::runtime {
 
-/// What a rank on `place` gets of what all ranks of its group gave, each on a device of its own, by
-/// libtorch's copies between them and its operators: contiguous tensors of their own.
+/// The result of a rank on the device `place`, from the tensors of all ranks of its group, each on a device
+/// of its own. Uses libtorch's device-to-device copies and operators. Results are contiguous and own their
+/// memory.
 
-/// The sum, made in the order of ranks like that of `sumInOrder`, with the same bits.
+/// The sum in rank order, bitwise equal to `sumInOrder`.
 at::Tensor sumOn(c10::Device place, llvm::ArrayRef<at::Tensor> given);
 
-/// The pieces (collectives/Collectives.h), one after the other.
+/// Concatenates the pieces (collectives/Collectives.h).
 at::Tensor gatherOn(c10::Device place, llvm::ArrayRef<at::Tensor> given, int64_t dim, at::IntArrayRef pieces);
 
-/// The ranges of each.
+/// The ranges of each tensor.
 std::vector<at::Tensor> shardEach(llvm::ArrayRef<at::Tensor> given, int64_t dim, at::IntArrayRef ranges);
 
 } // namespace cleave::runtime

@@ -8,18 +8,18 @@ namespace cleave::runtime {
 
 namespace {
 
-/// Stands in front of the data of every block:
+/// Precedes the data of every block:
 ///
 ///   | arena's | owner | bytes | data …
 ///   0         48      56      64
 struct alignas(c10::gAlignment) BlockHeader : Arena::Block {
-  /// Holds a reference; null for blocks of threads that are not a device's.
+  /// Holds a reference; null for blocks that no device's thread allocated.
   std::atomic<MemoryAccount *> owner;
   int64_t bytes;
 };
 static_assert(sizeof(BlockHeader) == c10::gAlignment, "data must stay aligned as c10 promises");
 
-/// libtorch's CPU allocator with a header that names the account of each block.
+/// libtorch's CPU allocator, with a header that names the account of each block.
 class AccountingAllocator final : public c10::Allocator {
 public:
   c10::DataPtr allocate(size_t bytes) override;
@@ -49,7 +49,7 @@ static void freeBlock(void *data) {
     c10::GetDefaultCPUAllocator()->raw_deallocate(header);
 }
 
-/// A block for a thread that is no device's.
+/// Allocates a block for a thread that belongs to no device.
 static BlockHeader *allocateUncounted(int64_t bytes) {
   void *memory = c10::GetDefaultCPUAllocator()->raw_allocate(bytes + sizeof(BlockHeader));
   auto *header = static_cast<BlockHeader *>(memory);
@@ -59,12 +59,12 @@ static BlockHeader *allocateUncounted(int64_t bytes) {
   return header;
 }
 
-/// A block that is counted in `account`.
+/// Allocates a block that is counted in `account`.
 static BlockHeader *allocateIn(MemoryAccount &account, int64_t bytes) {
   auto *header = static_cast<BlockHeader *>(account.arena().allocate(bytes + sizeof(BlockHeader)));
   TORCH_CHECK_WITH(OutOfMemoryError, header, account.name(), ": no memory for ", bytes, " bytes more, ",
                    account.heldBytes(), " held");
-  // Last, so that what there was no memory for is in no peak.
+  // Counted last, so that failed allocations do not raise the peak.
   try {
     account.hold(bytes);
   } catch (...) {
@@ -90,8 +90,8 @@ c10::DataPtr AccountingAllocator::allocate(size_t bytes) {
 
 c10::DeleterFnPtr AccountingAllocator::raw_deleter() const { return &freeBlock; }
 
-// Installed before main, and for good: oneDNN gives memory that it took raw from libtorch's allocator back to
-// whichever allocator is installed by then, so a later change could free one's block with the other.
+// Installed before main, and never replaced: oneDNN returns memory that it took raw from libtorch's allocator
+// to whichever allocator is installed by then, so a later change could free one's block with the other.
 static const bool installed = [] {
   // Never destroyed: blocks outlive static objects.
   static auto *allocator = new AccountingAllocator;
@@ -117,7 +117,7 @@ ScopedAccount::~ScopedAccount() { currentAccount = previous; }
 
 MemoryAccount *ScopedAccount::current() { return currentAccount; }
 
-/// The header of the block behind `tensor`; null when it is none of our allocator's.
+/// The header of the block behind `tensor`; null if our allocator did not allocate it.
 static BlockHeader *blockOf(const at::Tensor &tensor) {
   if (!tensor.defined() || !tensor.has_storage())
     return nullptr;

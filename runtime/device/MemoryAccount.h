@@ -1,4 +1,4 @@
-//===- MemoryAccount.h - Which device holds how many bytes ------*- C++ -*-===//
+//===- MemoryAccount.h - Bytes held by each device --------------*- C++ -*-===//
 #ifndef CLEAVE_RUNTIME_DEVICE_MEMORYACCOUNT_H
 #define CLEAVE_RUNTIME_DEVICE_MEMORYACCOUNT_H
 
@@ -12,10 +12,10 @@
 
 namespace cleave::runtime {
 
-/// The bytes that one device holds, now and at most, and the arena that it allocates from. Every block of
-/// memory that a device's thread allocates is counted here until it is freed, by whichever thread, or moved
-/// to another account; it goes back to the arena that it is from in any case. An account lives as long as
-/// anything that is counted in it. What the arena keeps for later is not counted.
+/// Current and peak bytes of one device, and its arena. A block that a device's thread allocates is counted
+/// here until any thread frees it or its accounting moves to another account; its memory always returns to
+/// the arena that it came from. Reference-counted by the blocks that are counted in it. Memory that the arena
+/// caches is not counted.
 class MemoryAccount : public llvm::ThreadSafeRefCountedBase<MemoryAccount> {
 public:
   /// \param limitBytes  most bytes that may be held at one time; 0 for no limit.
@@ -40,9 +40,8 @@ private:
 
 using MemoryAccountRef = llvm::IntrusiveRefCntPtr<MemoryAccount>;
 
-/// While it lives, what this thread allocates through libtorch comes from the arena of `account` and is
-/// counted there. Other threads, such as those that libtorch shares an operator out to, allocate as they
-/// always do.
+/// While it lives, libtorch allocations of this thread come from the arena of `account` and are counted
+/// there. Other threads, including libtorch's intra-op threads, are not affected.
 class ScopedAccount {
 public:
   explicit ScopedAccount(MemoryAccount &account);
@@ -50,19 +49,18 @@ public:
   ScopedAccount(const ScopedAccount &) = delete;
   ScopedAccount &operator=(const ScopedAccount &) = delete;
 
-  /// The account of this thread now; null where it has none.
+  /// The account of this thread; null where it has none.
   static MemoryAccount *current();
 
 private:
   MemoryAccount *previous;
 };
 
-/// Counts the memory behind every tensor of `value` in `receiver` instead of where it was counted. Memory
-/// that no account's thread has allocated (mapped weights, a request's inputs) stays uncounted.
+/// Moves the accounting of every tensor of `value` to `receiver`. Memory that no account's thread has
+/// allocated (mapped weights, request inputs) stays uncounted.
 void moveAccounting(const c10::IValue &value, MemoryAccount &receiver);
 
-/// Stops counting the memory behind `tensor` in `giver`, if it is counted there: it is the caller's from now
-/// on.
+/// Stops counting the memory of `tensor` in `giver`, if it is counted there: the caller owns it from now on.
 void stopAccounting(const at::Tensor &tensor, MemoryAccount &giver);
 
 } // namespace cleave::runtime

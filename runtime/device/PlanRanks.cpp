@@ -32,7 +32,7 @@ Error checkSupported(const plan::Plan &plan) {
   return Error::success();
 }
 
-/// Of two ranks of a tensor group.
+/// Fails if two ranks of a tensor group cannot be on these devices.
 static Error checkGroup(size_t rank, llvm::StringRef device, size_t other, llvm::StringRef otherDevice) {
   const bool isGpu = device.starts_with("cuda");
   if (isGpu != otherDevice.starts_with("cuda"))
@@ -65,7 +65,7 @@ llvm::Expected<std::vector<std::string>> expandDevices(std::vector<std::string> 
 
 Error checkDevices(const plan::Plan &plan, llvm::ArrayRef<std::string> names) {
   const size_t tp = plan.mesh->tp;
-  // A wrong number of names is another error.
+  // A wrong number of names is reported elsewhere.
   for (size_t rank = 0; rank < names.size() - names.size() % tp; ++rank)
     for (size_t other = rank - rank % tp; other < rank; ++other)
       if (Error error = checkGroup(other, names[other], rank, names[rank]))

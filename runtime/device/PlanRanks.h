@@ -1,4 +1,4 @@
-//===- PlanRanks.h - What of a plan belongs to a rank -----------*- C++ -*-===//
+//===- PlanRanks.h - What each rank of a plan does --------------*- C++ -*-===//
 #ifndef CLEAVE_RUNTIME_DEVICE_PLANRANKS_H
 #define CLEAVE_RUNTIME_DEVICE_PLANRANKS_H
 
@@ -12,33 +12,32 @@
 
 namespace cleave::runtime {
 
-/// Fails on plans that this runtime cannot execute, naming the property that it lacks.
+/// Fails on plans that this runtime cannot execute, naming the unsupported property.
 llvm::Error checkSupported(const plan::Plan &plan);
 
-/// `cuda` alone names a GPU for each of `ranks`: for a process the one of its place on its machine, which is
-/// what all ranks then have here, else `cuda:0` and those that follow. Other names stay.
+/// Replaces the single name `cuda` by one GPU for each of `ranks`: in a process of several, the GPU of its
+/// local rank (for all entries); else `cuda:0` and following. Other names stay.
 llvm::Expected<std::vector<std::string>> expandDevices(std::vector<std::string> names, size_t ranks,
                                                        const std::optional<Launch> &launch);
 
-/// Fails on devices, by their names, that the plan cannot run on in one process.
+/// Fails on devices, by name, on which one process cannot run the plan.
 llvm::Error checkDevices(const plan::Plan &plan, llvm::ArrayRef<std::string> names);
 
-/// How many ranks the plan was compiled for.
+/// Number of ranks that the plan was compiled for.
 size_t rankCount(const plan::Plan &plan);
 
-/// The rank with which `rank` exchanges what `action`, a Send or Recv, moves: the one at its own place in the
-/// other stage.
+/// The other rank of `action`, a Send or Recv of `rank`: the rank with the same index in the other stage.
 uint32_t peerOf(const plan::Plan &plan, uint32_t rank, const plan::Action &action);
 
-/// Whether `rank` has leaf `leaf` of the outputs of `signature`, or a part of it: the first tensor rank of
-/// each data rank gives what its micro-batches make, and of what has no batch only that of the first data
-/// rank.
+/// True if `rank` has leaf `leaf` of the outputs of `signature`, or a part of it: the first tensor-parallel
+/// rank of each data-parallel rank has the outputs of its micro-batches. An output without a batch dimension
+/// comes from the first data-parallel rank alone.
 bool givesOutput(const plan::Plan &plan, uint32_t rank, uint32_t signature, uint32_t leaf);
 
-/// The programs that `rank` runs, all signatures, in the order of the plan.
+/// The programs that `rank` runs, of all signatures, in the order of the plan.
 std::vector<const plan::Program *> programsOf(const plan::Plan &plan, uint32_t rank);
 
-/// Whether `rank` reads what is in the inputs of `signature`, not only their sizes.
+/// True if `rank` reads the data of `signature`'s inputs, not only their sizes.
 bool readsInputs(const plan::Plan &plan, uint32_t rank, uint32_t signature);
 
 /// The schedule of `signature`.

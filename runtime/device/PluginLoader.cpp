@@ -12,15 +12,15 @@ namespace cleave::runtime {
 namespace path = llvm::sys::path;
 
 static constexpr llvm::StringLiteral kFileName = "cleave_cuda.so";
-/// The function that gives the plugin. Its number changes with DevicePlugin.
+/// The function that returns the plugin. Its number changes with DevicePlugin.
 static constexpr char kEntry[] = "cleaveDevicePlugin3";
 
-/// The program, or the library that the runtime was linked into.
+/// Path of the program, or of the library that the runtime was linked into.
 static std::string ownFile() {
   Dl_info info;
   link_map *map = nullptr;
   void *here = reinterpret_cast<void *>(&ownFile);
-  // The program itself has no name here.
+  // The main program has no name in the link map.
   if (dladdr1(here, &info, reinterpret_cast<void **>(&map), RTLD_DL_LINKMAP) && map && *map->l_name)
     return map->l_name;
   return llvm::sys::fs::getMainExecutable(nullptr, here);
@@ -33,7 +33,7 @@ std::vector<std::string> pluginFolders() {
   return {folder, lib.str().str()};
 }
 
-/// Null where there is no such file; one without a folder is looked for as the system does.
+/// Null if there is no such file. A name without a folder is searched for by the dynamic linker.
 static llvm::Expected<DevicePlugin *> loadPlugin(const std::string &file) {
   void *library = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (!library) {
@@ -56,7 +56,7 @@ llvm::Expected<DevicePlugin *> loadCudaPlugin(llvm::ArrayRef<std::string> folder
     path::append(file, kFileName);
     files.push_back(file.str().str());
   }
-  // A program that links an installed Cleave lies elsewhere and has the plugin's folder in its run path.
+  // A program that links an installed Cleave is elsewhere, and has the plugin's folder in its run path.
   files.push_back(kFileName.str());
   for (const std::string &file : files)
     if (auto plugin = loadPlugin(file); !plugin || *plugin)

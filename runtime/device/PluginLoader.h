@@ -10,12 +10,12 @@
 
 namespace cleave::runtime {
 
-/// Where `cleave_cuda.so` may be: beside the program or library that holds the runtime, or in `lib` beside
-/// its folder.
+/// Folders to search for `cleave_cuda.so`: the folder of the program or library that contains the runtime,
+/// and the `lib` folder beside it.
 std::vector<std::string> pluginFolders();
 
-/// The CUDA plugin, loaded from the first of `folders` that has it, else from the program's run path. Loading
-/// takes a second and 240 MB, so it waits for a device that wants it.
+/// Loads the CUDA plugin from the first of `folders` that has it, else from the program's run path. Loading
+/// takes a second and 240 MB, so it is done only when a device needs it.
 llvm::Expected<DevicePlugin *> loadCudaPlugin(llvm::ArrayRef<std::string> folders);
 
 } // namespace cleave::runtime

@@ -1,4 +1,4 @@
-//===- Streams.cpp - The order of what threads give GPUs ------------------===//
+//===- Streams.cpp - Streams and events of GPUs ---------------------------===//
 #include "runtime/device/Streams.h"
 #include "llvm/ADT/STLExtras.h"
 #include <c10/core/impl/VirtualGuardImpl.h>
@@ -14,7 +14,7 @@ c10::Stream newStream(c10::Device place) {
   return VirtualGuardImpl(place.type()).getStreamFromGlobalPool(place);
 }
 
-/// That of this thread.
+/// Current stream of this thread.
 static c10::Stream currentStream(c10::Device place) {
   return VirtualGuardImpl(place.type()).getStream(place);
 }
@@ -49,7 +49,7 @@ void StreamEvents::wait() const {
 }
 
 static void keepFor(const at::Tensor &tensor, c10::Stream stream) {
-  // Sparse tensors have none; theirs is in tensors of their own.
+  // Sparse tensors have no storage; their component tensors do.
   if (tensor.has_storage())
     VirtualGuardImpl(stream.device_type()).recordDataPtrOnStream(tensor.storage().data_ptr(), stream);
 }

@@ -1,4 +1,4 @@
-//===- Streams.h - The order of what threads give GPUs ----------*- C++ -*-===//
+//===- Streams.h - Streams and events of GPUs -------------------*- C++ -*-===//
 #ifndef CLEAVE_RUNTIME_DEVICE_STREAMS_H
 #define CLEAVE_RUNTIME_DEVICE_STREAMS_H
 
@@ -10,35 +10,35 @@
 
 namespace cleave::runtime {
 
-/// Whether calls that compute on `place` return before it is done: on GPUs. What a thread calls there is done
-/// in order, in the thread's current stream; threads have no order among them.
+/// True if calls on the device `place` are asynchronous, as on GPUs. Calls of one thread run in order, on its
+/// current stream; calls of different threads are unordered.
 bool isQueued(c10::Device place);
 
-/// A stream on `place`, a GPU, out of libtorch's pool.
+/// A stream on the GPU `place`, from libtorch's pool.
 c10::Stream newStream(c10::Device place);
 
-/// Returns when all is done that this thread has called on `place`: at once on the CPU. Throws where that
-/// failed.
+/// Waits until all calls of this thread on the device `place` have completed; returns at once on the CPU.
+/// Throws where one failed.
 void synchronize(c10::Device place);
 
-/// How far this thread had come, when the object was made, on the GPUs that hold some values.
+/// Events recorded on this thread's current streams of the GPUs that hold given values.
 class StreamEvents {
 public:
-  /// One that has been reached.
+  /// No events: `wait` returns at once.
   StreamEvents() = default;
   explicit StreamEvents(llvm::ArrayRef<c10::IValue> values);
-  /// What the calling thread calls on these GPUs from now on is done after it. The thread itself goes on.
+  /// Makes this thread's current streams wait for the events, without blocking the thread.
   void wait() const;
 
 private:
-  /// One a GPU.
+  /// One for each GPU.
   std::vector<c10::Event> events;
 };
 
-/// Keeps the memory of `values`, of which another thread has made some on GPUs, from being used anew before
-/// what this thread calls with them is done.
+/// c10's recordStream for every GPU tensor of `values`: its memory is not reused before pending work on this
+/// thread's current stream has completed. For values that another thread made.
 void recordStream(llvm::ArrayRef<c10::IValue> values);
-/// The same for what anybody calls on the default stream of the GPU that `tensor` is on.
+/// As recordStream, for the default stream of the GPU of `tensor`.
 void recordDefaultStream(const at::Tensor &tensor);
 
 } // namespace cleave::runtime

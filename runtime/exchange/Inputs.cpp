@@ -17,14 +17,14 @@ using llvm::Twine;
 
 namespace {
 
-/// Reads the sizes of symbols off the inputs of one request.
+/// Binds symbols to the sizes of one request's inputs.
 class SymbolBinder {
 public:
   SymbolBinder(const plan::Signature &signature, bool sizesAlone);
   Error checkInput(size_t index, const at::Tensor &tensor);
-  /// Holds sizes that are neither fixed nor a symbol to what the symbols make of them.
+  /// Compares sizes that are expressions of symbols with the values of these.
   Error checkExpressions(llvm::ArrayRef<at::Tensor> inputs) const;
-  /// Every symbol is a dimension of some input, as a valid plan has it.
+  /// A valid plan has every symbol as a dimension of some input.
   std::vector<int64_t> take() { return std::move(sizes); }
 
 private:
@@ -36,7 +36,7 @@ private:
   std::vector<std::string> names;
   /// 0: not bound yet.
   std::vector<int64_t> sizes;
-  /// The input that a symbol was bound by.
+  /// By symbol: index of the input that bound it.
   std::vector<size_t> boundBy;
 };
 
@@ -132,11 +132,12 @@ llvm::Expected<std::vector<int64_t>> bindSymbols(const plan::Signature &signatur
   return binder.take();
 }
 
-/// `tensor` without what lies around it in its storage, which is the caller's. Keeps the storage.
+/// A tensor over the memory that `tensor` covers, without the rest of the caller's storage. Keeps the storage
+/// alive.
 static at::Tensor apart(const at::Tensor &tensor) {
   if (!tensor.is_cpu() || tensor.storage().nbytes() == tensor.nbytes())
     return tensor;
-  // Nobody writes there: no operator of a plan writes to its operands.
+  // Never written: no operator of a plan writes to its operands.
   void *data = const_cast<void *>(tensor.const_data_ptr());
   return at::from_blob(data, tensor.sizes(), [tensor](void *) {}, at::TensorOptions(tensor.scalar_type()));
 }

@@ -1,4 +1,4 @@
-//===- Inputs.h - Whether a request fits its signature ----------*- C++ -*-===//
+//===- Inputs.h - Checks the inputs of a request ----------------*- C++ -*-===//
 #ifndef CLEAVE_RUNTIME_EXCHANGE_INPUTS_H
 #define CLEAVE_RUNTIME_EXCHANGE_INPUTS_H
 
@@ -11,14 +11,13 @@
 
 namespace cleave::runtime {
 
-/// The sizes of a signature's symbols in `inputs`. Fails where an input is not what the signature says: their
-/// number, a dtype, a rank, a size that is fixed or that contradicts another use of its name, a tensor that
-/// is not on the CPU; with `sizesAlone` it may also be of the device `meta`.
+/// The sizes of a signature's symbols, from `inputs`. Fails where the inputs do not match the signature:
+/// their number, a dtype, a rank, a fixed size, a size that contradicts another use of its symbol, or a
+/// tensor that is not on the CPU. With `sizesAlone` tensors may also be on the device `meta`.
 llvm::Expected<std::vector<int64_t>> bindSymbols(const plan::Signature &signature,
                                                  llvm::ArrayRef<at::Tensor> inputs, bool sizesAlone = false);
 
-/// The inputs as programs were compiled for: their elements in order, none of them lazily conjugated, and in
-/// storages that have nothing else, whatever they are slices of.
+/// The inputs as programs expect them: contiguous, not lazily conjugated, and each in a storage of its own.
 std::vector<at::Tensor> inOrder(llvm::ArrayRef<at::Tensor> inputs);
 
 } // namespace cleave::runtime

@@ -26,7 +26,7 @@ std::string LocalExchange::lose(uint32_t rank, const std::string &context) {
 }
 
 void LocalExchange::wake() {
-  // Whoever has looked and not slept yet holds the lock.
+  // A thread that has checked the condition and is about to sleep holds the lock.
   {
     std::lock_guard lock(mutex);
   }
@@ -40,7 +40,7 @@ bool LocalExchange::waitUntil(std::unique_lock<std::mutex> &lock, Condition reac
   if (reached())
     return !cancellation.isOver();
   lock.unlock();
-  // The request has begun: its deadline stays.
+  // The request has begun, so its deadline does not change.
   const auto deadline = cancellation.deadline();
   lock.lock();
   if (!changed.wait_until(lock, deadline, [&] { return reached() || cancellation.isOver(); })) {
@@ -60,22 +60,21 @@ bool LocalExchange::send(const P2PKey &key, std::vector<c10::IValue> &values) {
   changed.notify_all();
   // A sender that ran ahead would hold more than the plan's peak.
   const bool isTaken = waitUntil(lock, [&] { return mailbox.taken; });
-  // Nobody takes them after a failure.
+  // No rank takes them after a failure.
   mailbox.values = nullptr;
   values.clear();
   return isTaken;
 }
 
-bool LocalExchange::receive(const P2PKey &key, MemoryAccount &receiver,
-                            std::vector<c10::IValue> &values) {
+bool LocalExchange::receive(const P2PKey &key, MemoryAccount &receiver, std::vector<c10::IValue> &values) {
   std::unique_lock lock(mutex);
   Mailbox &mailbox = mailboxOf(key);
   if (!waitUntil(lock, [&] { return mailbox.values != nullptr; }))
     return false;
-  // Before the sender goes on: what it makes next must not be counted beside what it gave away.
+  // Before the sender continues: what it makes next must not be counted beside the values that it sent.
   for (const c10::IValue &value : *mailbox.values)
     moveAccounting(value, receiver);
-  // One by one: each side keeps the memory of its vector for the next transfer.
+  // Element by element, so that both vectors keep their capacity for the next transfer.
   values.clear();
   for (c10::IValue &value : *mailbox.values)
     values.push_back(std::move(value));

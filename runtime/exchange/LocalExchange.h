@@ -13,20 +13,20 @@
 
 namespace cleave::runtime {
 
-/// What the ranks of one request exchange in one process: values move by reference, those on GPUs while they
-/// are still made. Who receives them waits for that on the GPU.
+/// Exchange between ranks that are threads of one process, for one request. Values move by reference. GPU
+/// values move before they are ready: the receiver's stream waits for them.
 class LocalExchange final : public Exchange {
 public:
-  /// \param ranks       which take part, ascending.
-  /// \param groupSize   how many of them, beginning at each multiple, are a tensor group.
-  /// \param transfers     how many there are in one micro-batch, of all ranks that share their stages.
-  /// \param microbatches  of a data rank, at the most.
-  /// \param cancellation    of the request; must outlive the result.
+  /// \param ranks         the ranks that take part, ascending.
+  /// \param groupSize     size of a tensor group. The first rank of a group is a multiple of it.
+  /// \param transfers     transfers of one micro-batch, of all ranks that hold the same stages.
+  /// \param microbatches  maximum of a data-parallel rank.
+  /// \param cancellation  of the request; must outlive the result.
   LocalExchange(llvm::ArrayRef<uint32_t> ranks, uint32_t groupSize, size_t transfers, uint32_t microbatches,
                 CancellationToken &cancellation);
 
   Communicator *communicatorOf(uint32_t rank) override;
-  /// Returns when the receiver has taken the values, whose memory stays the sender's until then.
+  /// Returns when the receiver has taken the values; until then the sender owns their memory.
   bool send(const P2PKey &key, std::vector<c10::IValue> &values) override;
   bool receive(const P2PKey &key, MemoryAccount &receiver, std::vector<c10::IValue> &values) override;
   void giveOutputs(uint32_t, const Microbatches &, std::vector<at::Tensor> &) override {}
@@ -40,16 +40,14 @@ public:
 
 private:
   struct Mailbox {
-    /// The sender's, which waits until they are taken; null before they are given.
+    /// The sender's values. The sender waits until they are taken. Null before they are sent.
     std::vector<c10::IValue> *values = nullptr;
     bool taken = false;
-    /// Where the sender's GPUs have made them.
+    /// Events after which the sender's GPUs have made the values.
     StreamEvents made;
   };
 
-  Mailbox &mailboxOf(const P2PKey &key) {
-    return mailboxes[key.transfer * microbatches + key.microbatch];
-  }
+  Mailbox &mailboxOf(const P2PKey &key) { return mailboxes[key.transfer * microbatches + key.microbatch]; }
   /// Waits until `reached` holds; false when the request failed.
   template <typename Condition> bool waitUntil(std::unique_lock<std::mutex> &lock, Condition reached);
 
@@ -58,7 +56,7 @@ private:
   std::mutex mutex;
   std::condition_variable changed;
   std::vector<Mailbox> mailboxes;
-  /// By the place in the pipeline; none where every rank is alone.
+  /// By group; empty where tensor groups have one rank.
   std::vector<std::unique_ptr<LocalGroup>> groups;
 };
 

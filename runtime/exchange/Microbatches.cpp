@@ -1,4 +1,4 @@
-//===- Microbatches.cpp - One request in micro-batches --------------------===//
+//===- Microbatches.cpp - Splits a request into micro-batches -------------===//
 #include "runtime/exchange/Microbatches.h"
 #include "codegen/plan/Batch.h"
 #include <ATen/Functions.h>
@@ -36,10 +36,10 @@ std::optional<uint32_t> Microbatches::batchOf(size_t leaf) const {
 }
 
 at::Tensor Microbatches::allocateOutput(uint32_t microbatch, size_t leaf, const at::Tensor &output,
-                                 c10::Device place) const {
+                                        c10::Device place) const {
   auto [begin, end] = plan::samplesOf(samples, count(), microbatch);
   const uint32_t dim = *batchOf(leaf);
-  // By `size`, which fails where the output has fewer dimensions than the plan says.
+  // `size` fails if the output has fewer dimensions than the plan says.
   const int64_t rows = output.size(dim) / (end - begin) * samples;
   std::vector<int64_t> shape = output.sizes().vec();
   shape[dim] = rows;
@@ -60,8 +60,8 @@ void Microbatches::addOutputOf(uint32_t microbatch, size_t leaf, const at::Tenso
   auto [begin, end] = plan::samplesOf(samples, count(), microbatch);
   TORCH_CHECK(output.dim() == whole.dim() && output.size(dim) == place.size(dim), "output ", leaf, " has ",
               output.size(dim), " rows for ", end - begin, " samples, which is not what the plan says");
-  // From a GPU into rows that are apart, libtorch copies by way of memory that is not pinned, and would not
-  // wait.
+  // With non_blocking, libtorch copies from a GPU to a non-contiguous destination through unpinned memory,
+  // and does not wait for it.
   place.copy_(output, /*non_blocking=*/place.is_contiguous());
 }
 

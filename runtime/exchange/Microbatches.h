@@ -1,4 +1,4 @@
-//===- Microbatches.h - One request in micro-batches ------------*- C++ -*-===//
+//===- Microbatches.h - Splits a request into micro-batches -----*- C++ -*-===//
 #ifndef CLEAVE_RUNTIME_EXCHANGE_MICROBATCHES_H
 #define CLEAVE_RUNTIME_EXCHANGE_MICROBATCHES_H
 
@@ -11,29 +11,31 @@
 
 namespace cleave::runtime {
 
-/// How a request's inputs are split into micro-batches, those of all data ranks, and their outputs joined. A
-/// batch of fewer samples than the plan has micro-batches gives one micro-batch a sample.
+/// Splits the inputs of a request into micro-batches, of all data-parallel ranks, and joins their outputs. A
+/// batch with fewer samples than the plan has micro-batches is split into single samples.
 class Microbatches {
 public:
   /// \param wanted  micro-batches of the plan (plan::microbatchesOfAll).
-  /// \param sizes   of the signature's symbols; `signature` must outlive the result.
+  /// \param sizes   by symbol of the signature. `signature` must outlive the result.
   Microbatches(const plan::Signature &signature, uint32_t wanted, std::vector<int64_t> sizes);
 
   uint32_t count() const { return symbolSizes.size(); }
-  /// Sizes of the symbols within one micro-batch.
+  /// By symbol: its size within one micro-batch.
   llvm::ArrayRef<int64_t> symbols(uint32_t microbatch) const { return symbolSizes[microbatch]; }
-  /// What a micro-batch sees of `whole`, leaf `leaf` of the inputs: contiguous, and `whole` itself where it
-  /// has no batch.
+  /// The part of `whole`, leaf `leaf` of the inputs, that a micro-batch reads. Contiguous; `whole` itself if
+  /// it has no batch dimension.
   at::Tensor inputOf(uint32_t microbatch, size_t leaf, const at::Tensor &whole) const;
-  /// Whether leaf `leaf` of the outputs is put together of what micro-batches give; else all give the same.
+  /// True if leaf `leaf` of the outputs is joined from the micro-batches. Otherwise all micro-batches make
+  /// the same value.
   bool joins(size_t leaf) const { return batchOf(leaf).has_value(); }
-  /// For a leaf that is joined, room for all on `place`, where micro-batch `microbatch` gives `output`;
-  /// pinned where a GPU is to write into main memory.
-  at::Tensor allocateOutput(uint32_t microbatch, size_t leaf, const at::Tensor &output, c10::Device place) const;
-  /// Puts `output`, what a micro-batch gives for such a leaf, in its place in `whole`; from a GPU it may
-  /// still be under way there.
+  /// For a joined leaf: allocates the whole output on the device `place`, where micro-batch `microbatch`
+  /// makes `output`. CPU memory that a GPU writes to is pinned.
+  at::Tensor allocateOutput(uint32_t microbatch, size_t leaf, const at::Tensor &output,
+                            c10::Device place) const;
+  /// Copies `output`, what a micro-batch makes for a joined leaf, into its part of `whole`. The copy from a
+  /// GPU is asynchronous.
   void addOutputOf(uint32_t microbatch, size_t leaf, const at::Tensor &output, const at::Tensor &whole) const;
-  /// What that place of `whole` holds.
+  /// The part of `whole` that belongs to a micro-batch.
   at::Tensor outputOf(uint32_t microbatch, size_t leaf, const at::Tensor &whole) const;
 
 private:
@@ -41,9 +43,9 @@ private:
   std::optional<uint32_t> batchOf(size_t leaf) const;
 
   const plan::Signature &signature;
-  /// Of the request; 0 where it is not split.
+  /// Samples of the request; 0 if it is not split.
   int64_t samples = 0;
-  /// By micro-batch.
+  /// By micro-batch, then by symbol.
   std::vector<std::vector<int64_t>> symbolSizes;
 };
 

@@ -1,4 +1,4 @@
-//===- P2PChannel.cpp - Values between the stages of two processes --------------===//
+//===- P2PChannel.cpp - Values sent between processes ---------------------===//
 #include "runtime/exchange/P2PChannel.h"
 #include "runtime/base/Exceptions.h"
 #include "runtime/base/Values.h"
@@ -12,7 +12,7 @@ namespace cleave::runtime {
 
 using c10::IValue;
 
-/// What the receiver has room for before it knows how much comes.
+/// Size of the receiver's buffer for the first message of values.
 static constexpr size_t kFirst = 64 << 10;
 
 namespace {
@@ -40,7 +40,7 @@ void Sender::send(std::vector<IValue> &values) {
   for (IValue &value : values)
     if (!link)
       value = movedTo(c10::kCPU, std::move(value));
-  // The other end waits for tensors once it knows of them, and then holds its GPU up.
+  // The receiver blocks its GPU as soon as it knows of the tensors, so they must be ready.
   if (link)
     synchronize(link->place);
   outgoing = serialize(values, link ? std::optional(link->place) : std::nullopt);
@@ -73,10 +73,10 @@ void Sender::send(std::vector<IValue> &values) {
 
 //===- In -----------------------------------------------------------------===//
 
-Receiver::Receiver(Transport &transport, uint32_t from, Tag tag, MemoryAccount &account, SerializedLimits limits,
-             TensorLink *link)
-    : transport(transport), from(from), tag(tag), link(link), account(&account), limits(limits), first(kFirst),
-      thread([this] { work(); }) {}
+Receiver::Receiver(Transport &transport, uint32_t from, Tag tag, MemoryAccount &account,
+                   SerializedLimits limits, TensorLink *link)
+    : transport(transport), from(from), tag(tag), link(link), account(&account), limits(limits),
+      first(kFirst), thread([this] { work(); }) {}
 
 Receiver::~Receiver() {
   {
@@ -121,7 +121,7 @@ void Receiver::take(std::vector<IValue> &values) {
   if (failure)
     std::rethrow_exception(failure);
   values.clear();
-  // Another thread's stream has allocated those of a GPU.
+  // GPU values were allocated on the stream of another thread.
   recordStream(arrived);
   for (IValue &value : arrived)
     values.push_back(std::move(value));
@@ -132,7 +132,7 @@ void Receiver::take(std::vector<IValue> &values) {
 
 void Receiver::receive(std::vector<IValue> &values) {
   Sizes sizes{0, 0};
-  // A message may be shorter than that.
+  // A malformed message may be shorter than `sizes`.
   std::memcpy(first.data(), &sizes, sizeof sizes);
   transport.receive(from, tag, first.data(), first.size())->wait();
   std::memcpy(&sizes, first.data(), sizeof sizes);
@@ -166,7 +166,7 @@ void Receiver::receive(std::vector<IValue> &values) {
   for (const auto &message : messages)
     message->wait();
   incoming.finish(values);
-  // Whoever takes them computes on a stream of its own.
+  // The thread that takes the values computes on a stream of its own.
   if (link)
     synchronize(link->place);
 }

@@ -1,15 +1,16 @@
-//===- P2PChannel.h - Values between the stages of two processes ------*- C++ -*-===//
+//===- P2PChannel.h - Values sent between processes -------------*- C++ -*-===//
 //
-// A parcel is one message where it is small, and otherwise one with the header and one for each block:
+// Serialized values travel as one message if they are small, otherwise as one message for the header and one
+// for each block:
 //
 //   | header bytes u64 | block bytes u64 | header … | blocks … |      up to 64 KiB together
 //
-// Either side is one parcel ahead: what was sent last may still be on its way while its stage computes, and
-// the next parcel is received while the one before it is worked on. So transfers hide behind computing, and
-// two parcels more are held at most.
+// Sender and receiver are double-buffered: values may still be under way while the sender's stage computes,
+// and the next values are received while the receiver's stage computes on the previous ones. So communication
+// overlaps computation, at the cost of holding two more sets of values.
 //
-// Where a TensorLink is beside the messages, the tensors of its device go by that. They follow once the first
-// message has been taken, so that neither device holds up what waits for it.
+// If the channel has a TensorLink, tensors of its device go through it. They follow after the first message
+// has been received, so that neither GPU blocks while it waits for the other.
 //
 //===----------------------------------------------------------------------===//
 #ifndef CLEAVE_RUNTIME_EXCHANGE_P2PCHANNEL_H
@@ -30,17 +31,17 @@
 
 namespace cleave::runtime {
 
-/// The way of values to another process. One thread at a time.
+/// Sends values to another process. Used by one thread at a time.
 class Sender {
 public:
-  /// \param link  null where all goes through main memory. Both ends have one or none.
+  /// \param link  null where tensors go through CPU memory. Both ends have a link, or neither.
   Sender(Transport &transport, uint32_t to, Tag tag, TensorLink *link = nullptr)
       : transport(transport), to(to), tag(tag), link(link) {}
 
-  /// Sends `values`, leaving none in it, once what was sent before has been taken. Throws what a message
+  /// Sends `values`, and clears it, after the values sent before have been received. Throws what a message
   /// throws.
   void send(std::vector<c10::IValue> &values);
-  /// Returns when all has been taken.
+  /// Returns when all values have been received.
   void flush();
 
 private:
@@ -48,24 +49,24 @@ private:
   const uint32_t to;
   const Tag tag;
   TensorLink *const link;
-  /// What is on its way.
+  /// The values under way.
   SerializedValues outgoing;
   std::string first;
-  /// Gone before what they send.
+  /// Declared last: destroyed before the memory that they send.
   std::vector<std::unique_ptr<Message>> messages;
 };
 
-/// The way of values from another process.
+/// Receives values from another process, on a thread of its own.
 class Receiver {
 public:
-  /// What comes counts as held by `account`, and is refused where it is more than `limits`.
+  /// Received values are counted in `account`. Values beyond `limits` are rejected.
   Receiver(Transport &transport, uint32_t from, Tag tag, MemoryAccount &account, SerializedLimits limits,
-        TensorLink *link = nullptr);
-  /// The wire has been cut, or nothing is to come any more.
+           TensorLink *link = nullptr);
+  /// Joins the thread. The transport must be closed by then, or no more values may be under way.
   ~Receiver();
 
-  /// Waits for the next values. Throws what a message throws, and a std::exception that names the sender for
-  /// what are no values.
+  /// Waits for the next values. Throws what a message throws, and a std::exception that names the sender if
+  /// its bytes are malformed.
   void take(std::vector<c10::IValue> &values);
 
 private:
@@ -81,7 +82,7 @@ private:
   std::vector<char> first;
   std::mutex mutex;
   std::condition_variable changed;
-  /// What has come and was not taken yet.
+  /// Received and not yet taken.
   std::vector<c10::IValue> arrived;
   bool isThere = false;
   std::exception_ptr failure;

@@ -18,7 +18,8 @@ uint32_t outputRankOf(const plan::Plan &plan, uint32_t signature) {
 }
 
 namespace {
-/// A GPU's way into a group that has a CPU, and so exchanges what is in main memory.
+/// Communicator of a rank on a GPU in a group that includes a CPU: copies tensors to the CPU for each
+/// collective.
 class HostStagedCommunicator final : public Communicator {
 public:
   explicit HostStagedCommunicator(Communicator &group) : group(group) {}
@@ -57,17 +58,17 @@ PeerExchange::PeerExchange(const plan::Plan &plan, Membership &membership, Memor
 }
 
 void PeerExchange::connect(uint32_t signature) {
-  // Outputs are in main memory.
+  // Outputs are CPU tensors, so they have no link.
   auto give = [&](uint32_t to, Tag tag) {
     senders.try_emplace({to, tag}, membership.transport(), to, tag,
-                         tag == Tag::Values ? links.to(to) : nullptr);
+                        tag == Tag::Values ? links.to(to) : nullptr);
   };
   auto take = [&](uint32_t from, Tag tag) {
     if (!receivers.contains({from, tag}))
       receivers.try_emplace({from, tag}, membership.transport(), from, tag, account,
-                          tag == Tag::Values ? limitsOfValues(plan, from, membership.rank())
-                                                 : limitsOfOutputs(plan),
-                          tag == Tag::Values ? links.from(from) : nullptr);
+                            tag == Tag::Values ? limitsOfValues(plan, from, membership.rank())
+                                               : limitsOfOutputs(plan),
+                            tag == Tag::Values ? links.from(from) : nullptr);
   };
   for (const auto &action : scheduleOf(plan, signature).ranks[membership.rank()]->actions) {
     if (action->kind == ActionKind::Send)
@@ -91,8 +92,7 @@ bool PeerExchange::send(const P2PKey &key, std::vector<c10::IValue> &values) {
   return true;
 }
 
-bool PeerExchange::receive(const P2PKey &key, MemoryAccount &receiver,
-                           std::vector<c10::IValue> &values) {
+bool PeerExchange::receive(const P2PKey &key, MemoryAccount &receiver, std::vector<c10::IValue> &values) {
   receivers.at({key.peer, Tag::Values}).take(values);
   return true;
 }

@@ -15,26 +15,26 @@
 
 namespace cleave::runtime {
 
-/// The rank that has the outputs of `signature` sooner than others: that of the last stage that has some.
+/// The rank that has the outputs of `signature` soonest: the first rank of the last stage that makes outputs.
 uint32_t outputRankOf(const plan::Plan &plan, uint32_t signature);
 
-/// What one rank exchanges with those in other processes, request after request.
+/// Exchange between one rank and ranks in other processes. Lives for many requests.
 class PeerExchange final : public Exchange {
 public:
-  /// \param account  counts what comes.
+  /// \param account  counts received values.
   /// \param led      outputs go to rank 0, else to `outputRankOf`.
-  /// `plan`, `peers` and `links` must outlive the result, whose waits end when the wire is cut and the links
-  /// are aborted.
+  /// `plan`, `membership` and `links` must outlive the result. Its waits end when the transport is closed and
+  /// the links are aborted.
   PeerExchange(const plan::Plan &plan, Membership &membership, MemoryAccount &account, bool led,
                const DeviceLinks &links);
 
-  /// What this rank does, for messages: without `rank N`.
+  /// Sets how this rank describes in messages what it does, without `rank N`.
   void setStatus(std::function<std::string()> describe) { status = std::move(describe); }
 
   Communicator *communicatorOf(uint32_t) override {
     return hostStaged ? hostStaged.get() : group ? &*group : nullptr;
   }
-  /// Returns when what was sent before has been taken.
+  /// Returns when the values sent before have been received.
   bool send(const P2PKey &key, std::vector<c10::IValue> &values) override;
   bool receive(const P2PKey &key, MemoryAccount &receiver, std::vector<c10::IValue> &values) override;
   void giveOutputs(uint32_t signature, const Microbatches &microbatches,
@@ -43,17 +43,19 @@ public:
   std::vector<Output> takeOutputs(uint32_t signature, const Microbatches &microbatches) override;
   void wake() override {}
   std::string agree(std::string message) override { return membership.fail(message); }
-  std::string lose(uint32_t rank, const std::string &context) override { return membership.lose(rank, context); }
+  std::string lose(uint32_t rank, const std::string &context) override {
+    return membership.lose(rank, context);
+  }
   std::string awaited(uint32_t) const override { return group ? group->awaited() : ""; }
   std::string describeRanks() override;
 
 private:
   void connect(uint32_t signature);
-  /// Where the outputs of `signature` are waited for.
+  /// The rank that waits for the outputs of `signature`.
   uint32_t outputRank(uint32_t signature) const { return led ? 0 : outputRankOf(plan, signature); }
-  /// The leaves of the outputs of which `rank` gives something.
+  /// The output leaves of which `rank` makes a part.
   std::vector<uint32_t> leavesOf(uint32_t signature, uint32_t rank) const;
-  /// What it gives of them, in the order in which that is sent: no tensors yet.
+  /// The parts of these leaves that `rank` makes, in the order in which it sends them; without tensors.
   std::vector<Output> partsOf(uint32_t signature, uint32_t rank, const Microbatches &microbatches) const;
 
   const plan::Plan &plan;
@@ -63,9 +65,9 @@ private:
   const DeviceLinks &links;
   std::function<std::string()> status;
   std::optional<PeerGroup> group;
-  /// Null where `group` itself takes this rank's tensors.
+  /// Null where `group` accepts tensors on this rank's device.
   std::unique_ptr<Communicator> hostStaged;
-  /// By rank and what they are for. Made before anything is exchanged.
+  /// By the other rank and the kind of values. Made in the constructor.
   std::map<std::pair<uint32_t, Tag>, Sender> senders;
   std::map<std::pair<uint32_t, Tag>, Receiver> receivers;
 };

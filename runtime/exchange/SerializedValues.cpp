@@ -1,4 +1,4 @@
-//===- SerializedValues.cpp - Values as bytes, and back -----------------------------===//
+//===- SerializedValues.cpp - Serialization of values ---------------------===//
 #include "runtime/exchange/SerializedValues.h"
 #include "runtime/base/DTypes.h"
 #include "runtime/base/Values.h"
@@ -32,7 +32,7 @@ enum class Kind : uint8_t {
 };
 } // namespace
 
-/// How many elements lie from the first to the last of a tensor.
+/// Number of elements from the first to the last one of a tensor.
 static int64_t spanOf(at::IntArrayRef sizes, at::IntArrayRef strides) {
   int64_t last = 0, step;
   for (size_t dim = 0; dim < sizes.size(); ++dim) {
@@ -56,7 +56,7 @@ static int64_t elementsOf(at::IntArrayRef sizes) {
 
 uint64_t machineMemory() { return uint64_t(sysconf(_SC_PHYS_PAGES)) * uint64_t(sysconf(_SC_PAGESIZE)); }
 
-/// The first `bytes` of a tensor's memory.
+/// The first `bytes` of a tensor's memory, as a byte tensor.
 static at::Tensor rowOf(const at::Tensor &tensor, size_t bytes) {
   const int64_t count = int64_t(bytes / tensor.itemsize());
   return tensor.as_strided({count}, {1}, tensor.storage_offset()).view(at::kByte);
@@ -111,7 +111,7 @@ void Writer::writeTensor(const at::Tensor &given) {
     put(size);
   for (int64_t stride : tensor.strides())
     put(stride);
-  // What is repeated, as of an expanded dimension, lies there once.
+  // Repeated elements, as of an expanded dimension, are sent once.
   const int64_t span = spanOf(tensor.sizes(), tensor.strides());
   const at::Tensor sent = span <= tensor.numel() ? tensor : tensor.contiguous();
   const size_t bytes = std::min(span, tensor.numel()) * tensor.itemsize();
@@ -121,7 +121,7 @@ void Writer::writeTensor(const at::Tensor &given) {
     outgoing.blocks.push_back({const_cast<void *>(sent.const_data_ptr()), bytes, sent});
 }
 
-/// In row-major order.
+/// Writes a quantized tensor in row-major order.
 void Writer::writeQuantized(const at::Tensor &given) {
   TORCH_CHECK(given.qscheme() == at::kPerTensorAffine,
               "found a tensor with scales by channel, expected one that processes can exchange");
@@ -241,13 +241,13 @@ private:
     TORCH_CHECK(count <= kMostDims, "found a tensor of ", count, " dimensions, expected at most ", kMostDims);
     return numbers(count);
   }
-  /// Counts a tensor that is yet to be made: its elements, and what they span.
+  /// Adds a tensor that is yet to be allocated to the limits: its elements, and its span.
   void reserve(int64_t count, int64_t span, size_t itemBytes);
   at::Tensor tensor();
   at::Tensor quantized();
   IValue list(int depth);
   IValue dict(int depth);
-  /// Has the first `bytes` of the memory of `tensor` filled.
+  /// Adds the first `bytes` of the memory of `tensor` to the memory to fill.
   void fill(const at::Tensor &tensor, size_t bytes, bool isApart = false) {
     if (bytes > 0 && isApart)
       incoming.apartRows.push_back(rowOf(tensor, bytes));
@@ -255,12 +255,12 @@ private:
       incoming.memory.push_back({tensor.mutable_data_ptr(), bytes, tensor});
   }
 
-  /// As many as torch's own kernels take.
+  /// libtorch's own limit.
   static constexpr uint64_t kMostDims = 64;
   Deserializer &incoming;
   StringRef rest;
   uint64_t bytesLeft;
-  /// Gaps between elements are not sent, and memory all the same.
+  /// Gaps between elements are not sent, but take memory.
   uint64_t spanLeft = machineMemory();
   const std::optional<c10::Device> apart;
 };

@@ -1,9 +1,9 @@
-//===- SerializedValues.h - Values as bytes, and back ---------------------*- C++ -*-===//
+//===- SerializedValues.h - Serialization of values -------------*- C++ -*-===//
 //
-// What a stage gives another process: a header that says what the values are, and the memory of their
-// tensors. A tensor arrives with the strides that it has here, so that what computes with it finds what it
-// would find in one process; where it is a part of something larger, only the part is sent. Tensors of a
-// device that has a way of its own there go apart.
+// Values that a stage sends to another process: a header that describes them, and the memory of their
+// tensors. A tensor keeps its strides, so that the receiving stage sees the same layout as in one process. Of
+// a view into a larger tensor only the viewed part is sent. Tensors of a device with a TensorLink are kept
+// apart from CPU memory, as rows.
 //
 //===----------------------------------------------------------------------===//
 #ifndef CLEAVE_RUNTIME_EXCHANGE_SERIALIZEDVALUES_H
@@ -19,55 +19,58 @@
 
 namespace cleave::runtime {
 
-/// The memory of a tensor: `bytes` from `data` on, alive as long as `owner`.
+/// Memory of a tensor: `bytes` bytes at `data`, kept alive by `owner`.
 struct Block {
   void *data;
   size_t bytes;
   at::Tensor owner;
 };
 
-/// Values on their way out.
+/// Values serialized for another process: one header and the memory of each tensor.
 struct SerializedValues {
   std::string header;
-  /// None of them empty.
+  /// CPU memory of tensors; no block is empty.
   std::vector<Block> blocks;
-  /// The memory of tensors that go apart, each a row of bytes and not empty.
+  /// Memory of tensors that go through a TensorLink: byte tensors, not empty.
   std::vector<at::Tensor> rows;
 };
 
-/// What a receiver takes at most. Nothing is allocated that is beyond it.
+/// Most that a receiver accepts. Nothing beyond it is allocated.
 struct SerializedLimits {
-  /// Values, and bytes of the elements of their tensors together.
+  /// Number of values, and bytes of the elements of their tensors in total.
   size_t values;
   uint64_t bytes;
 };
 
-/// What this machine has, where nothing is known of what comes.
+/// Memory of this machine: the limit for values of unknown size.
 uint64_t machineMemory();
 
-/// How long a header may be: what lists and strings of a few hundred thousand elements take.
+/// Longest header, in bytes. Lists and strings of a few hundred thousand elements fit.
 inline constexpr size_t kMostHeader = 4 << 20;
 
-/// Throws for values that have no bytes: objects of classes, and tensors that are sparse, quantized by
-/// channel or neither on the CPU nor on `apart`; and for a header longer than kMostHeader.
-/// \param apart  the device whose tensors go apart.
-SerializedValues serialize(llvm::ArrayRef<c10::IValue> values, std::optional<c10::Device> apart = std::nullopt);
+/// Serializes values. Throws for values that cannot be: objects of classes; tensors that are sparse,
+/// quantized by channel, or on another device than the CPU and `apart`; a header longer than kMostHeader.
+/// \param apart  the device whose tensors go through a TensorLink.
+SerializedValues serialize(llvm::ArrayRef<c10::IValue> values,
+                           std::optional<c10::Device> apart = std::nullopt);
 
-/// Values on their way in.
+/// Deserializes values: reads the header, allocates the tensors, and returns the values once their memory is
+/// filled.
 class Deserializer {
 public:
-  /// Reads a header and makes the tensors. Throws for bytes that are no header, and for more than `limits`.
-  /// \param apart  where tensors are that come apart.
-  Deserializer(llvm::StringRef header, SerializedLimits limits, std::optional<c10::Device> apart = std::nullopt);
+  /// Parses a header and allocates the tensors. Throws for a malformed header, and for more than `limits`.
+  /// \param apart  the device of tensors that come through a TensorLink.
+  Deserializer(llvm::StringRef header, SerializedLimits limits,
+               std::optional<c10::Device> apart = std::nullopt);
 
-  /// To be filled, in the order of the parcel's.
+  /// Memory to fill, in the order of the sender's blocks and rows.
   llvm::ArrayRef<Block> blocks() const { return memory; }
   llvm::ArrayRef<at::Tensor> rows() const { return apartRows; }
-  /// Adds the values to `values`, once all blocks are filled.
+  /// Appends the values to `values`, after all blocks and rows are filled.
   void finish(std::vector<c10::IValue> &values);
 
 private:
-  /// A tensor that lies in its memory with gaps.
+  /// A tensor whose strides leave gaps in its memory.
   struct Spread {
     at::Tensor compact, whole;
   };

@@ -1,4 +1,4 @@
-//===- SignatureInputs.cpp - Inputs of a request by name ------------------===//
+//===- SignatureInputs.cpp - Inputs of a request, by name -----------------===//
 #include "runtime/exchange/SignatureInputs.h"
 #include "runtime/base/Values.h"
 #include "llvm/ADT/STLExtras.h"
@@ -16,14 +16,14 @@ std::string describeInputs(const plan::Signature &signature) {
   return llvm::join(inputs, ", ");
 }
 
-/// The one of `names`, of which there are some, that `name` was probably meant to be.
+/// The entry of `names`, which is not empty, that is most similar to `name`.
 static std::string nearest(llvm::StringRef name, llvm::ArrayRef<std::string> names) {
   return *llvm::min_element(names, [&](llvm::StringRef a, llvm::StringRef b) {
     return name.edit_distance(a) < name.edit_distance(b);
   });
 }
 
-/// Fails on tensors that no input is named after.
+/// Fails on tensors that are not named after an input.
 static llvm::Error checkNames(const plan::Signature &signature, llvm::ArrayRef<NamedTensor> tensors,
                               llvm::StringRef file) {
   std::vector<std::string> names, missing;

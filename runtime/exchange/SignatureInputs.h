@@ -1,4 +1,4 @@
-//===- SignatureInputs.h - Inputs of a request by name ----------*- C++ -*-===//
+//===- SignatureInputs.h - Inputs of a request, by name ---------*- C++ -*-===//
 #ifndef CLEAVE_RUNTIME_EXCHANGE_SIGNATUREINPUTS_H
 #define CLEAVE_RUNTIME_EXCHANGE_SIGNATUREINPUTS_H
 
@@ -16,8 +16,8 @@ namespace cleave::runtime {
 /// `input_ids int64[batch, seq], attention_mask int64[batch, seq]`.
 std::string describeInputs(const plan::Signature &signature);
 
-/// The leaves of the signature's inputs out of the tensors of a file. Fails on inputs that are not there and
-/// on tensors that are no inputs. `file` is its name in messages.
+/// Finds the leaves of the signature's inputs among the named tensors of a file. Fails on missing inputs, and
+/// on tensors that are not inputs. `file` is its name in messages.
 llvm::Expected<std::vector<at::Tensor>>
 matchInputs(const plan::Signature &signature, llvm::ArrayRef<NamedTensor> tensors, llvm::StringRef file);
 

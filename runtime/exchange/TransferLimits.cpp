@@ -1,4 +1,4 @@
-//===- TransferLimits.cpp - How much a message of a peer may be -----------===//
+//===- TransferLimits.cpp - Limits of messages from other ranks -----------===//
 #include "runtime/exchange/TransferLimits.h"
 #include "codegen/plan/Batch.h"
 #include "codegen/plan/DimExpr.h"
@@ -9,10 +9,10 @@
 
 namespace cleave::runtime {
 
-/// Of the widest element type: what a value has at run time depends on autocast, too.
+/// Bytes of the widest dtype. Actual dtypes depend on autocast.
 static constexpr uint64_t kWidest = 16;
 
-/// Adds what a tensor of `type` may take; null: of a type that is not known.
+/// Adds the size of a tensor of `type`; null: a type that is not known.
 static void add(const plan::TensorType *type, SerializedLimits &limits) {
   const uint64_t memory = machineMemory();
   uint64_t bytes = kWidest;
@@ -56,7 +56,7 @@ SerializedLimits limitsOfOutputs(const plan::Plan &plan) {
     SerializedLimits limits{0, 0};
     for (const auto &output : plan.signatures[signature]->outputs)
       add(output->type.get(), limits);
-    // Of each micro-batch a part.
+    // Each micro-batch sends a part of each output.
     limits.values *= plan::microbatchesOfAll(plan, scheduleOf(plan, signature));
     widen(most, limits);
   }
@@ -71,7 +71,7 @@ SerializedLimits limitsOfInputs(const plan::Plan &plan) {
       add(input->type.get(), limits);
     widen(most, limits);
   }
-  // What is to be done, and for which signature.
+  // The kind of the command, and its signature.
   most.values += 2;
   return most;
 }

@@ -1,7 +1,7 @@
-//===- TransferLimits.h - How much a message of a peer may be ---*- C++ -*-===//
+//===- TransferLimits.h - Limits of messages from other ranks ---*- C++ -*-===//
 //
-// What a plan says of the values that its ranks exchange. Sizes that only a request knows are bounded by the
-// machine's memory, and so is what is not a tensor of known type.
+// Upper bounds on the values that ranks exchange, from the plan. Sizes that depend on the request are bounded
+// by the machine's memory, as are values other than tensors of known type.
 //
 //===----------------------------------------------------------------------===//
 #ifndef CLEAVE_RUNTIME_EXCHANGE_TRANSFERLIMITS_H
@@ -13,11 +13,11 @@
 
 namespace cleave::runtime {
 
-/// Of the values of one transfer from rank `from` to rank `to`, of any signature.
+/// Limits of one transfer from rank `from` to rank `to`, over all signatures.
 SerializedLimits limitsOfValues(const plan::Plan &plan, uint32_t from, uint32_t to);
-/// Of the outputs that one rank gives of a request.
+/// Limits of the outputs that one rank sends for one request.
 SerializedLimits limitsOfOutputs(const plan::Plan &plan);
-/// Of a request that rank 0 tells the others.
+/// Limits of a command of rank 0.
 SerializedLimits limitsOfInputs(const plan::Plan &plan);
 
 } // namespace cleave::runtime

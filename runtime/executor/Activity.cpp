@@ -1,4 +1,4 @@
-//===- Activity.cpp - What the threads of this process run ----------------===//
+//===- Activity.cpp - What each thread of this process runs ---------------===//
 #include "runtime/executor/Activity.h"
 #include "runtime/executor/Executor.h"
 #include <algorithm>
@@ -15,14 +15,14 @@ struct Place {
 };
 } // namespace
 
-/// Threads beyond these go untold.
+/// Number of threads that are tracked; further ones are not.
 static constexpr size_t kPlaces = 1024, kNone = kPlaces;
 static Place places[kPlaces];
-/// Where signal handlers find it without an allocation.
+/// In the initial TLS block, so that signal handlers access it without an allocation.
 static thread_local size_t own __attribute__((tls_model("initial-exec"))) = kNone;
 
 ActivityScope::ActivityScope(uint32_t rank, const Executor &executor) : outer(own) {
-  // Mostly the first that is tried: ranks begin at their own.
+  // Ranks start at different slots, so the first one is mostly free.
   for (size_t i = 0; i < kPlaces; ++i) {
     const size_t index = (rank + i) % kPlaces;
     bool isFree = false;
@@ -44,7 +44,7 @@ ActivityScope::~ActivityScope() {
 }
 
 namespace {
-/// Text in memory of a fixed size, cut where that ends.
+/// Text in a fixed buffer; truncates.
 class Text {
 public:
   Text(char *begin, size_t size) : at(begin), end(begin + size - 1) { *at = '\0'; }

@@ -1,4 +1,4 @@
-//===- Activity.h - What the threads of this process run --------*- C++ -*-===//
+//===- Activity.h - What each thread of this process runs -------*- C++ -*-===//
 #ifndef CLEAVE_RUNTIME_EXECUTOR_ACTIVITY_H
 #define CLEAVE_RUNTIME_EXECUTOR_ACTIVITY_H
 
@@ -10,8 +10,7 @@ namespace cleave::runtime {
 
 class Executor;
 
-/// While it lives, this thread runs a program of `rank`: for who tells of it from outside, after a crash or
-/// from beside a kernel without end.
+/// While it lives, this thread runs a program of `rank`. Crash handlers and watchdog threads read it.
 class ActivityScope {
 public:
   ActivityScope(uint32_t rank, const Executor &executor);
@@ -20,16 +19,16 @@ public:
   ActivityScope &operator=(const ActivityScope &) = delete;
 
 private:
-  /// Of the scope around this one, whose place it took.
+  /// Slot of the enclosing scope, which this one replaces.
   size_t outer;
 };
 
-/// Writes what this thread runs, as `rank 0 (stage 1): transformer.h.3.attn: aten::addmm`, and ends it with a
-/// zero. Of a thread that helps others, what those run, with `or` in between. Empty where nothing runs. Safe
-/// in signal handlers.
+/// Writes what this thread runs, `rank 0 (stage 1): transformer.h.3.attn: aten::addmm`, null-terminated. On a
+/// thread that runs no program (an intra-op thread) writes what the threads with programs run, joined by
+/// `or`. Writes an empty text if nothing runs. Async-signal-safe.
 void describeActivity(char *text, size_t size);
 
-/// What a program of `rank` runs, in the same words.
+/// What a program of `rank` runs, in the same format.
 std::string describeProgram(uint32_t rank, const Executor &executor);
 
 } // namespace cleave::runtime

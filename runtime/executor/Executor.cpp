@@ -15,10 +15,11 @@ using llvm::ArrayRef;
 using plan::InstructionKind;
 
 namespace {
-/// What an instruction calls, under its name in profiles.
+/// A profiler range around the call of an instruction.
 class Range {
 public:
-  Range(DevicePlugin *plugin, const LoadedProgram &code, const LoadedInstruction &instruction) : plugin(plugin) {
+  Range(DevicePlugin *plugin, const LoadedProgram &code, const LoadedInstruction &instruction)
+      : plugin(plugin) {
     if (plugin)
       plugin->beginRange(code.describe(instruction).c_str());
   }
@@ -205,10 +206,10 @@ void Executor::call(const LoadedInstruction &instruction) {
   popInto(instruction.results);
 }
 
-/// With room for the operands.
+/// Reserves memory for the operands.
 c10::impl::GenericList Executor::emptyList(const LoadedInstruction &instruction) {
   if (instruction.kept && lists[*instruction.kept].isList() && lists[*instruction.kept].use_count() == 1) {
-    // Another thread may have been the last to read it, and counts are read in no order.
+    // Another thread may have been the last to release it, and reference counts are read relaxed.
     std::atomic_thread_fence(std::memory_order_acquire);
     c10::impl::GenericList list = lists[*instruction.kept].toList();
     list.clear();
@@ -282,7 +283,7 @@ void Executor::loop(const LoadedInstruction &instruction) {
   const int64_t trips = stack.at(0).toInt();
   bool more = stack.at(1).toBool();
   stack.erase(stack.begin());
-  // From here on the stack holds [condition, carried…], and during an iteration nothing.
+  // From here on the stack holds [condition, carried…]; it is empty during an iteration.
   for (int64_t iteration = 0; iteration < trips && more; ++iteration) {
     TORCH_CHECK(!cancelled->load(std::memory_order_relaxed), "the request was cancelled");
     stack[0] = iteration;

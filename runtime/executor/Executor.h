@@ -1,4 +1,4 @@
-//===- Executor.h - Running a program ---------------------------*- C++ -*-===//
+//===- Executor.h - Executes a program --------------------------*- C++ -*-===//
 #ifndef CLEAVE_RUNTIME_EXECUTOR_EXECUTOR_H
 #define CLEAVE_RUNTIME_EXECUTOR_EXECUTOR_H
 
@@ -20,40 +20,43 @@
 
 namespace cleave::runtime {
 
-/// One program with the slots it runs on. Runs one request at a time; what a request leaves behind is dropped
-/// with its last use, so that between requests only constants and weights are held.
+/// Executes one program on its slots, one request at a time. A value is dropped after its last use, so
+/// between requests only constants and weights stay in memory.
 class Executor {
 public:
-  /// `plan`, `program`, `operators` and `states` must outlive the result. `weights` are on `place`, where the
-  /// program runs: its inputs are brought there, and what the original says of devices means that one.
-  /// `ranges` is told of each instruction by its module path, if given. `rank` is whose program it is, for
-  /// messages.
+  /// Loads a program and runs its set-up. `plan`, `program`, `operators` and `states` must outlive the
+  /// result.
+  /// \param weights  on the device `place`, where the program runs. Inputs are moved there. Where it is a
+  ///     GPU, it replaces every device constant of the program.
+  /// \param ranges   if not null, receives a profiler range for each instruction, named by module path.
+  /// \param rank     for messages.
   static llvm::Expected<std::unique_ptr<Executor>> load(const plan::Plan &plan, const plan::Program &program,
                                                         const WeightStore &weights, Operators &operators,
                                                         States &states, c10::Device place, bool checkTypes,
                                                         DevicePlugin *ranges = nullptr, uint32_t rank = 0);
 
-  /// Gives the next run its input `index`.
+  /// Sets input `index` of the next run.
   void setInput(size_t index, c10::IValue value);
 
-  /// Runs on the inputs set since the last run, with size `symbols[i]` for symbol i, and puts what the
-  /// program gives into `outputs`. Throws what an operator throws, and soon after `cancelled` turns true; see
-  /// position.
+  /// Runs on the inputs set since the last run; `symbols[i]` is the size of symbol i. Puts the program's
+  /// results into `outputs`. Throws what an operator throws, and soon after `cancelled` becomes true;
+  /// `position` then tells where.
   void run(llvm::ArrayRef<int64_t> symbols, const std::atomic<bool> &cancelled,
            std::vector<c10::IValue> &outputs);
 
-  /// Drops what an unfinished request has left in the slots.
+  /// Drops the values that an unfinished request has left in the slots.
   void clear();
 
-  /// What ran last: `transformer.h.3.attn: aten::addmm`; empty before the first instruction. Of any thread.
+  /// The instruction that ran last, `transformer.h.3.attn: aten::addmm`; empty before the first one.
+  /// Thread-safe.
   std::string position() const;
 
-  /// What makes output `index`, in the same words; empty where nothing does.
+  /// The instruction that makes output `index`, in the same format; empty where none does.
   std::string makerOf(size_t index) const { return code->makerOf(index); }
 
   // For signal handlers.
   uint32_t stage() const { return program.stage; }
-  /// What ran last; null before the first.
+  /// The instruction that ran last; null before the first one.
   const plan::Instruction *instruction() const {
     const LoadedInstruction *last = current.load(std::memory_order_relaxed);
     return last ? last->source : nullptr;
@@ -62,13 +65,13 @@ public:
   const char *nameOf(const plan::Instruction &instruction) const { return code->nameOf(instruction); }
 
 private:
-  Executor(const plan::Program &program, std::unique_ptr<LoadedProgram> code, States &states, c10::Device place,
-           uint32_t rank);
+  Executor(const plan::Program &program, std::unique_ptr<LoadedProgram> code, States &states,
+           c10::Device place, uint32_t rank);
   llvm::Error fillSlots(const WeightStore &weights);
-  /// Runs what comes before the first request.
+  /// Runs the instructions that precede the first request.
   llvm::Error setUp();
 
-  /// Says what runs. A plain store: on the way of every instruction.
+  /// Publishes the current instruction. A relaxed store, since every instruction does it.
   void enter(const LoadedInstruction *instruction) { current.store(instruction, std::memory_order_relaxed); }
   void bindSizes();
   void runBlock(const LoadedBlock &block);
@@ -87,7 +90,7 @@ private:
   void checkInputTypes() const;
 
   c10::IValue take(Operand operand);
-  /// Puts what an instruction has made into its slot.
+  /// Puts the result of an instruction into its slot.
   void store(uint32_t slot, c10::IValue value);
   void push(llvm::ArrayRef<Operand> operands);
   void popInto(llvm::ArrayRef<uint32_t> results);
@@ -100,11 +103,11 @@ private:
   std::optional<TypeCheck> types;
   DevicePlugin *ranges = nullptr;
   std::vector<c10::IValue> slots;
-  /// What the slots hold beside tensors.
+  /// Accounts for the lists, tuples, dicts and strings in the slots.
   HostValues hostValues;
   /// Empty between instructions; kept for its capacity.
   torch::jit::Stack stack;
-  /// Lists of numbers that runs have made; made anew where nobody else holds them any more.
+  /// Lists of numbers from previous runs. A list is refilled if nothing else refers to it any more.
   std::vector<c10::IValue> lists;
   std::atomic<const LoadedInstruction *> current{nullptr};
   llvm::ArrayRef<int64_t> symbols;

@@ -1,4 +1,4 @@
-//===- GraphedStage.cpp - A stage's calls as one, on a GPU ------------------===//
+//===- GraphedStage.cpp - A stage as a CUDA graph -------------------------===//
 #include "runtime/executor/GraphedStage.h"
 #include "runtime/base/Exceptions.h"
 #include "runtime/base/Values.h"
@@ -15,12 +15,12 @@ using llvm::ArrayRef;
 using llvm::MutableArrayRef;
 using plan::InstructionKind;
 
-/// Runs before a capture: libraries choose their algorithms and make their workspaces in the first.
+/// Eager runs before a capture: libraries choose algorithms and allocate workspaces in the first one.
 static constexpr uint32_t kWarmUps = 2;
-/// Each holds the memory of a whole run.
+/// Most captures of a stage: each holds the memory of a whole run.
 static constexpr size_t kMostSizes = 8;
 
-/// Whether `call` drops nothing out, by a constant chance of zero, and so draws no random numbers.
+/// True if `call` has a constant dropout probability of zero, and so draws no random numbers.
 static bool dropsNothing(const plan::Program &program, const plan::Instruction &call,
                          const c10::FunctionSchema &schema) {
   std::optional<int> chance = schema.argumentIndexWithName("dropout_p");
@@ -32,7 +32,7 @@ static bool dropsNothing(const plan::Program &program, const plan::Instruction &
   });
 }
 
-/// Why a call of operator `qualified` cannot be captured; empty where nothing is known to be in the way.
+/// Why a call of operator `qualified` cannot be captured; empty if no reason is known.
 static std::string obstacleIn(const std::string &qualified, const plan::Program &program,
                               const plan::Instruction &call) {
   if (llvm::StringRef(qualified).starts_with("spmd::"))
@@ -43,7 +43,7 @@ static std::string obstacleIn(const std::string &qualified, const plan::Program 
     return "";
   if (found->hasTag(at::Tag::nondeterministic_seeded) && !dropsNothing(program, call, found->schema()))
     return "it draws random numbers (" + qualified + ")";
-  // Of `index` only with masks, whose capture fails.
+  // `index` depends on data only for masks; then the capture fails.
   const bool isDependent =
       found->hasTag(at::Tag::data_dependent_output) ||
       (found->hasTag(at::Tag::dynamic_output_shape) && qualified != "aten::index.Tensor");
@@ -67,7 +67,7 @@ static std::string obstacleIn(const plan::Plan &plan, const plan::Program &progr
 }
 
 GraphedStage::GraphedStage(const plan::Plan &plan, const plan::Program &program, Executor &executor,
-                       DevicePlugin &plugin, c10::Device place)
+                           DevicePlugin &plugin, c10::Device place)
     : executor(executor), plugin(plugin), place(place) {
   for (const auto &block : program.blocks)
     for (const auto &instruction : block->instructions)
@@ -86,14 +86,14 @@ void GraphedStage::giveUp(std::string why) {
 }
 
 void GraphedStage::runEagerly(MutableArrayRef<IValue> inputs, ArrayRef<int64_t> symbols,
-                            const std::atomic<bool> &cancelled, std::vector<IValue> &outputs) {
+                              const std::atomic<bool> &cancelled, std::vector<IValue> &outputs) {
   for (size_t i = 0; i < inputs.size(); ++i)
     executor.setInput(i, std::move(inputs[i]));
   executor.run(symbols, cancelled, outputs);
 }
 
 GraphedStage::Captured *GraphedStage::find(ArrayRef<IValue> inputs, ArrayRef<int64_t> symbols) {
-  // Programs make tensors of sizes that none of their inputs has, too.
+  // Symbols as well: programs allocate sizes that none of their inputs has.
   std::vector<int64_t> key = symbols.vec();
   for (const IValue &input : inputs) {
     if (!input.isTensor() || input.toTensor().device() != place) {
@@ -145,13 +145,13 @@ void GraphedStage::replay(Captured &captured, ArrayRef<IValue> inputs, std::vect
     captured.inputs[i].toTensor().copy_(inputs[i].toTensor(), /*non_blocking=*/true);
   captured.graph->replay();
   outputs.clear();
-  // The next replay writes over them.
+  // The next replay overwrites the captured outputs.
   for (const IValue &output : captured.outputs)
     outputs.push_back(output.isTensor() ? IValue(output.toTensor().clone()) : output);
 }
 
 void GraphedStage::run(MutableArrayRef<IValue> inputs, ArrayRef<int64_t> symbols,
-                     const std::atomic<bool> &cancelled, std::vector<IValue> &outputs) {
+                       const std::atomic<bool> &cancelled, std::vector<IValue> &outputs) {
   for (IValue &input : inputs)
     input = movedTo(place, std::move(input));
   Captured *captured = obstacle().empty() ? find(inputs, symbols) : nullptr;

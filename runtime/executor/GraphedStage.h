@@ -1,4 +1,4 @@
-//===- GraphedStage.h - A stage's calls as one, on a GPU ----------*- C++ -*-===//
+//===- GraphedStage.h - A stage as a CUDA graph -----------------*- C++ -*-===//
 #ifndef CLEAVE_RUNTIME_EXECUTOR_GRAPHEDSTAGE_H
 #define CLEAVE_RUNTIME_EXECUTOR_GRAPHEDSTAGE_H
 
@@ -16,27 +16,26 @@
 
 namespace cleave::runtime {
 
-/// Runs a program on a GPU, from its third run with the same sizes on as a CUDA graph: what the program
-/// calls is captured once, and then done as a whole on copies of the inputs. Bits are those of the
-/// program's own run. A program that cannot be captured runs as ever.
+/// Runs a program on a GPU, as a CUDA graph from its third run with the same sizes on. A replay copies the
+/// inputs into the graph's own inputs. Results are bitwise equal to those of eager runs. A program that
+/// cannot be captured always runs eagerly.
 class GraphedStage {
 public:
-  /// `executor` and `plugin` must outlive the result. \param place  the GPU that the executor is on.
+  /// `executor` and `plugin` must outlive the result. \param place  the GPU of the executor.
   GraphedStage(const plan::Plan &plan, const plan::Program &program, Executor &executor, DevicePlugin &plugin,
-             c10::Device place);
+               c10::Device place);
 
-  /// Like the executor's, on `inputs`, of which it takes what it needs.
+  /// As Executor::run, on `inputs`, whose values it may move out.
   void run(llvm::MutableArrayRef<c10::IValue> inputs, llvm::ArrayRef<int64_t> symbols,
            const std::atomic<bool> &cancelled, std::vector<c10::IValue> &outputs);
 
-  /// Why the program is not captured, `it has collectives (spmd::all_reduce)`; empty where nothing is known
-  /// to be in the way.
+  /// Why the program is not captured, `it has collectives (spmd::all_reduce)`; empty if no reason is known.
   std::string obstacle() const;
 
 private:
-  /// A captured run: where it reads its inputs and leaves its outputs.
+  /// A captured run: its graph, and the tensors that it reads and writes.
   struct Captured {
-    /// The sizes of symbols, and what the inputs are like.
+    /// Sizes of symbols; dtypes, sizes and strides of the inputs.
     std::vector<int64_t> key;
     uint32_t runs = 0;
     std::vector<c10::IValue> inputs, outputs;
@@ -45,9 +44,9 @@ private:
 
   void runEagerly(llvm::MutableArrayRef<c10::IValue> inputs, llvm::ArrayRef<int64_t> symbols,
                   const std::atomic<bool> &cancelled, std::vector<c10::IValue> &outputs);
-  /// That of these inputs and sizes; null where it is not to be captured.
+  /// The run for these inputs and sizes; null where none is to be captured.
   Captured *find(llvm::ArrayRef<c10::IValue> inputs, llvm::ArrayRef<int64_t> symbols);
-  /// False, and an obstacle, where that fails.
+  /// Captures a run. If that fails, sets the obstacle and returns false.
   bool capture(Captured &captured, llvm::ArrayRef<c10::IValue> inputs, llvm::ArrayRef<int64_t> symbols);
   static void replay(Captured &captured, llvm::ArrayRef<c10::IValue> inputs,
                      std::vector<c10::IValue> &outputs);

@@ -1,4 +1,4 @@
-//===- LoadedProgram.cpp -----------------------------------------------------------===//
+//===- LoadedProgram.cpp --------------------------------------------------===//
 #include "runtime/executor/LoadedProgram.h"
 #include "runtime/base/Values.h"
 #include "llvm/ADT/DenseSet.h"
@@ -16,7 +16,8 @@ using plan::InstructionKind;
 class ProgramLoader {
 public:
   ProgramLoader(const plan::Plan &plan, const plan::Program &program, Operators &operators, c10::Device place)
-      : plan(plan), program(program), operators(operators), place(place), code(new Code(plan, program)) {}
+      : plan(plan), program(program), operators(operators), place(place),
+        code(new LoadedProgram(plan, program)) {}
   llvm::Expected<std::unique_ptr<LoadedProgram>> load();
 
 private:
@@ -38,7 +39,7 @@ private:
   Operators &operators;
   const c10::Device place;
   std::unique_ptr<LoadedProgram> code;
-  /// Constants, sizes, weights, and what the first instructions make of them once.
+  /// Slots of constants, sizes, weights, and of the results of the set-up.
   llvm::BitVector persistent;
 };
 
@@ -59,7 +60,7 @@ void ProgramLoader::findPersistentSlots() {
       code->transient.push_back(slot);
 }
 
-/// `slots` as operands, of which the last mention of a slot that `ends` here takes its value.
+/// `slots` as operands. The last mention of a slot that `ends` here moves its value out.
 ArrayRef<Operand> ProgramLoader::markLast(ArrayRef<uint32_t> slots, llvm::function_ref<bool(uint32_t)> ends) {
   std::vector<Operand> operands(slots.size());
   DenseSet<uint32_t> later;
@@ -87,7 +88,8 @@ ArrayRef<Operand> ProgramLoader::operandsOf(const plan::Instruction &instruction
                   [&](uint32_t slot) { return released.contains(slot) && !readInside.contains(slot); });
 }
 
-ArrayRef<uint32_t> ProgramLoader::releasesOf(const plan::Instruction &instruction, ArrayRef<Operand> operands) {
+ArrayRef<uint32_t> ProgramLoader::releasesOf(const plan::Instruction &instruction,
+                                             ArrayRef<Operand> operands) {
   DenseSet<uint32_t> taken;
   for (Operand operand : operands)
     if (operand.last)
@@ -105,8 +107,8 @@ bool ProgramLoader::isNone(uint32_t slot) const {
   });
 }
 
-/// Without a device, `aten::zeros` takes the CPU and `aten::zeros_like` that of its operand. The first is to
-/// take that of the rank.
+/// Without a device argument, `aten::zeros` uses the CPU, and `aten::zeros_like` its operand's device. The
+/// former is given the rank's device.
 void ProgramLoader::nameDevice(LoadedInstruction &loaded, const c10::FunctionSchema &schema) {
   if (llvm::any_of(schema.arguments(), [](const c10::Argument &argument) {
         return argument.type()->isSubtypeOf(*c10::TensorType::get());
@@ -146,14 +148,14 @@ Error ProgramLoader::loadCall(LoadedInstruction &loaded) {
 Error ProgramLoader::loadList(LoadedInstruction &loaded) {
   if (Error error = parseType(loaded.source->element).moveInto(loaded.element))
     return error;
-  // One of tensors would hold these beyond their last use.
+  // A kept list of tensors would hold these beyond their last use.
   if (loaded.element->isSubtypeOf(*c10::NumberType::get()) ||
       loaded.element->kind() == c10::TypeKind::BoolType)
     loaded.kept = code->kept++;
   return Error::success();
 }
 
-/// What depends on the kind; the places of the blocks are known beforehand.
+/// Loads the parts that depend on the kind of instruction. Blocks have been allocated before.
 Error ProgramLoader::loadKind(LoadedInstruction &loaded) {
   switch (loaded.kind) {
   case InstructionKind::Call:
@@ -191,7 +193,7 @@ llvm::Expected<LoadedInstruction> ProgramLoader::loadInstruction(const plan::Ins
   for (uint32_t index : source.blocks)
     blocks.push_back(&code->blocks[index]);
   loaded.blocks = ArrayRef(blocks).copy(code->memory);
-  // One more for the number of operands, which some operators want.
+  // One more for the number of operands, which some operators take.
   code->depth = std::max({code->depth, source.operands.size() + 1, source.results.size()});
   if (Error error = loadKind(loaded))
     return llvm::createStringError(code->describe(loaded) + ": " + llvm::toString(std::move(error)));
@@ -211,7 +213,7 @@ Error ProgramLoader::loadBlock(uint32_t index) {
     (isSetup ? code->setupInstructions : block.instructions).push_back(std::move(*loaded));
     own.insert(instruction->results.begin(), instruction->results.end());
   }
-  // A value from outside the block may be wanted again: in the next iteration, or after it.
+  // A value from outside the block may be read again: in the next iteration, or after the block.
   block.results = markLast(source.results, [&](uint32_t slot) { return own.contains(slot); });
   code->depth = std::max(code->depth, source.results.size());
   return Error::success();
@@ -219,7 +221,7 @@ Error ProgramLoader::loadBlock(uint32_t index) {
 
 llvm::Expected<std::unique_ptr<LoadedProgram>> ProgramLoader::load() {
   findPersistentSlots();
-  // Sized once: instructions point to blocks.
+  // Allocated once: instructions point to blocks.
   code->blocks.resize(program.blocks.size());
   for (uint32_t index = 0; index < program.blocks.size(); ++index)
     if (Error error = loadBlock(index))
@@ -228,8 +230,9 @@ llvm::Expected<std::unique_ptr<LoadedProgram>> ProgramLoader::load() {
   return std::move(code);
 }
 
-llvm::Expected<std::unique_ptr<LoadedProgram>> LoadedProgram::load(const plan::Plan &plan, const plan::Program &program,
-                                                 Operators &operators, c10::Device place) {
+llvm::Expected<std::unique_ptr<LoadedProgram>> LoadedProgram::load(const plan::Plan &plan,
+                                                                   const plan::Program &program,
+                                                                   Operators &operators, c10::Device place) {
   return ProgramLoader(plan, program, operators, place).load();
 }
 

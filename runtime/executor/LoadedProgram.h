@@ -1,4 +1,4 @@
-//===- LoadedProgram.h - A program as the executor runs it ---------------*- C++ -*-===//
+//===- LoadedProgram.h - A resolved program ---------------------*- C++ -*-===//
 #ifndef CLEAVE_RUNTIME_EXECUTOR_LOADEDPROGRAM_H
 #define CLEAVE_RUNTIME_EXECUTOR_LOADEDPROGRAM_H
 
@@ -25,16 +25,16 @@ struct LoadedBlock;
 
 struct LoadedInstruction {
   plan::InstructionKind kind;
-  /// Call: the operator, and whether it wants the number of its operands after them (`aten::format`).
+  /// Call: the operator, and whether it takes the number of its operands as a last operand (`aten::format`).
   torch::jit::Operation *operation = nullptr;
   bool countsOperands = false;
   /// List: the element type. Dict: key and value types.
   c10::TypePtr element, value;
-  /// List of numbers: which of the kept lists it makes anew.
+  /// List of numbers: index of the kept list that it refills.
   std::optional<uint32_t> kept;
   llvm::ArrayRef<Operand> operands;
   llvm::ArrayRef<uint32_t> results;
-  /// Slots to empty afterwards, without those that `operands` has emptied.
+  /// Slots to clear afterwards, except those moved out by `operands`.
   llvm::ArrayRef<uint32_t> releases;
   llvm::ArrayRef<const LoadedBlock *> blocks;
   const plan::Instruction *source;
@@ -46,35 +46,36 @@ struct LoadedBlock {
   llvm::ArrayRef<Operand> results;
 };
 
-/// A program with its operators resolved and every last use known: constants, sizes, weights and what is made
-/// of these at load stay in their slots from request to request, everything else leaves its slot with its
-/// last reader.
+/// A program with its operators resolved and every last use known. Constants, sizes, weights and values
+/// computed from these at load keep their slots from request to request; any other value leaves its slot with
+/// its last use.
 class LoadedProgram {
 public:
-  /// `program` must be valid and outlive the result, as must `operators`. Where it runs on another `place`
-  /// than the CPU, operators that make tensors of nothing and leave the device open get that of deviceSlot.
-  static llvm::Expected<std::unique_ptr<LoadedProgram>> load(const plan::Plan &plan, const plan::Program &program,
-                                                    Operators &operators, c10::Device place);
+  /// `program` must be valid. It and `operators` must outlive the result. Where `place` is a GPU, factory
+  /// operators (such as `aten::zeros`) with an unspecified device get the device in deviceSlot.
+  static llvm::Expected<std::unique_ptr<LoadedProgram>>
+  load(const plan::Plan &plan, const plan::Program &program, Operators &operators, c10::Device place);
 
-  /// What runs once, before the first request; its results stay in their slots.
+  /// Instructions that run once, before the first request; their results keep their slots.
   llvm::ArrayRef<LoadedInstruction> setup() const { return setupInstructions; }
   const LoadedBlock &main() const { return blocks.front(); }
-  /// What the program gives, taken from its slots.
+  /// The program's results, taken from its slots.
   llvm::ArrayRef<Operand> outputs() const { return outputSlots; }
-  /// The slots whose values belong to a request.
+  /// Slots whose values belong to one request.
   llvm::ArrayRef<uint32_t> requestSlots() const { return transient; }
   size_t slotCount() const { return program.slots + 1; }
-  /// A slot beside the program's own, for the device that it runs on.
+  /// An extra slot that holds the program's device.
   uint32_t deviceSlot() const { return program.slots; }
-  /// Most values that an instruction takes or gives at a time.
+  /// Most operands or results of one instruction.
   size_t stackDepth() const { return depth; }
-  /// How many lists are kept from run to run for their memory.
+  /// Number of lists that are kept from run to run for their memory.
   size_t keptLists() const { return kept; }
-  /// What makes output `index`, as `describe` says it; empty where that is an input, weight or constant.
+  /// The instruction that makes output `index`, as `describe` formats it; empty where that is an input,
+  /// weight or constant.
   std::string makerOf(size_t index) const;
   /// `transformer.h.3.attn: aten::addmm`.
   std::string describe(const LoadedInstruction &instruction) const;
-  /// Its parts. Safe in signal handlers.
+  /// The parts of that text. Async-signal-safe.
   const char *pathOf(const plan::Instruction &instruction) const {
     return plan.paths[instruction.path].c_str();
   }

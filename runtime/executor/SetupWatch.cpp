@@ -1,11 +1,11 @@
-//===- SetupWatch.cpp - Plans whose loading does not end ------------------===//
+//===- SetupWatch.cpp - Timeout of loading a plan -------------------------===//
 #include "runtime/executor/SetupWatch.h"
 #include "runtime/executor/Activity.h"
 #include <utility>
 
 namespace cleave::runtime {
 
-/// Of the session that this thread opens; null where none is watched.
+/// Watch of the session that this thread opens; null if there is none.
 static thread_local SetupWatch *current = nullptr;
 
 SetupWatch::SetupWatch(std::chrono::seconds limit, std::function<void(const std::string &)> told)

@@ -1,4 +1,4 @@
-//===- SetupWatch.h - Plans whose loading does not end ----------*- C++ -*-===//
+//===- SetupWatch.h - Timeout of loading a plan -----------------*- C++ -*-===//
 #ifndef CLEAVE_RUNTIME_EXECUTOR_SETUPWATCH_H
 #define CLEAVE_RUNTIME_EXECUTOR_SETUPWATCH_H
 
@@ -13,21 +13,22 @@ namespace cleave::runtime {
 
 class Executor;
 
-/// While it lives, `overdue` is called once this thread has loaded a plan for longer than `limit`, by another
-/// thread: the one that loads is in a kernel. Each session has its own.
+/// Calls `overdue` if this thread is still loading a plan after `limit`, while the object lives. The call
+/// comes from another thread, as the loading thread is in a kernel. Each session has its own watch.
 class SetupWatch {
 public:
-  /// Without `overdue` it does nothing.
+  /// Does nothing if `overdue` is empty.
   SetupWatch(std::chrono::seconds limit, std::function<void(const std::string &)> overdue);
   ~SetupWatch();
   SetupWatch(const SetupWatch &) = delete;
   SetupWatch &operator=(const SetupWatch &) = delete;
 
-  /// While it lives, this thread runs the set-up of a program of `rank`, which the watch then tells of.
+  /// While it lives, this thread runs the set-up of a program of `rank`, which the watch names in its
+  /// message.
   class Scope {
   public:
     Scope(uint32_t rank, const Executor &executor);
-    /// From then on the watch does not look at the executor.
+    /// After it returns, the watch does not access the executor.
     ~Scope();
     Scope(const Scope &) = delete;
     Scope &operator=(const Scope &) = delete;
@@ -41,7 +42,8 @@ private:
   std::mutex mutex;
   std::condition_variable changed;
   bool isOver = false;
-  /// Whose set-up runs; null between two. Held by `mutex`, so that it is there while it is looked at.
+  /// The executor whose set-up runs; null between two. Guarded by `mutex`, so that it lives while the watch
+  /// reads it.
   const Executor *executor = nullptr;
   uint32_t rank = 0;
   std::thread thread;

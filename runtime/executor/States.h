@@ -1,4 +1,4 @@
-//===- States.h - What modules keep from request to request -----*- C++ -*-===//
+//===- States.h - Model states across requests ------------------*- C++ -*-===//
 #ifndef CLEAVE_RUNTIME_EXECUTOR_STATES_H
 #define CLEAVE_RUNTIME_EXECUTOR_STATES_H
 
@@ -12,25 +12,25 @@
 
 namespace cleave::runtime {
 
-/// The states of a session, by their index in the plan. A request writes beside what it reads; `commit` puts
-/// that in place, so that a request that fails leaves the states as they were. One request at a time; each
-/// state is one rank's. Ranks that share their stages have an object each.
+/// States of a session, by their index in the plan. A request writes new values beside the current ones;
+/// `commit` replaces the current ones, so a failed request leaves the states unchanged. One request at a
+/// time; each state belongs to one rank. Each tensor-parallel rank has an object of its own.
 class States {
 public:
   explicit States(size_t count) : current(count), written(count) {}
 
-  /// What the last request that succeeded has written; `initial` where none has.
+  /// The value of the last successful write; `initial` if there is none.
   c10::IValue read(uint32_t state, c10::IValue initial) const {
     return current[state] ? *current[state] : std::move(initial);
   }
-  /// Keeps a copy, row-major: the value may be the caller's, or part of something larger.
+  /// Stores a contiguous copy: `value` may be the caller's, or a view of something larger.
   void write(uint32_t state, const c10::IValue &value);
-  /// `value`, or a copy where it shares memory with a state: for somebody who may write it.
+  /// `value`, or a copy if it shares memory with a state. For callers that may write to the result.
   at::Tensor apart(at::Tensor value) const;
 
   void commit();
   void discard();
-  /// Every state is again what it is in a session's first request.
+  /// Resets every state to its initial value.
   void reset();
 
 private:

@@ -11,15 +11,15 @@
 
 namespace cleave::runtime {
 
-/// The weights that the programs of one rank use. On the CPU they are the mapped shard file: they are read by
-/// who computes with them, never copied, and keep the mapping alive.
+/// Weights that the programs of one rank use. CPU weights are views of the mapped shard file and keep the
+/// mapping alive; they are never copied.
 class WeightStore {
 public:
-  /// \param file  the rank's shard file, compared with the plan.
+  /// \param file  the rank's shard file, already checked against the plan.
   static llvm::Expected<WeightStore> load(const plan::Plan &plan, std::shared_ptr<plan::SafetensorsFile> file,
                                           uint32_t rank, c10::Device place);
 
-  /// Weight `index` of the plan; one that a program of this rank uses.
+  /// Weight `index` of the plan. A program of this rank must use it.
   const at::Tensor &at(uint32_t index) const { return tensors.find(index)->second; }
   int64_t bytes() const { return total; }
 

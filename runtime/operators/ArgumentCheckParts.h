@@ -1,4 +1,4 @@
-//===- ArgumentCheckParts.h - Parts of the table of checks ------*- C++ -*-===//
+//===- ArgumentCheckParts.h - Helpers of argument checks --------*- C++ -*-===//
 #ifndef CLEAVE_RUNTIME_OPERATORS_ARGUMENTCHECKPARTS_H
 #define CLEAVE_RUNTIME_OPERATORS_ARGUMENTCHECKPARTS_H
 
@@ -15,7 +15,7 @@ inline const at::Tensor &tensorOf(const c10::IValue &value) {
   return tensor;
 }
 
-/// The tensor of an argument that may be left out; null where it is.
+/// The tensor of an optional argument; null if it is missing.
 inline const at::Tensor *optionalTensorOf(const c10::IValue &value) {
   return value.isTensor() && value.toTensor().defined() ? &value.toTensor() : nullptr;
 }
@@ -30,25 +30,25 @@ inline void checkDType(const at::Tensor &tensor, at::ScalarType expected) {
   TORCH_CHECK(tensor.scalar_type() == expected, "found ", tensor.scalar_type(), ", expected ", expected);
 }
 
-/// Throws unless all `indices` are from 0 to `end` - 1.
+/// Throws unless all `indices` are in [0, end).
 void checkRange(const at::Tensor &indices, int64_t end);
 
-/// Of operators whose lists and strings are as long as their arguments say.
+/// Checks of operators that make lists and strings as long as their arguments say.
 ArgumentCheck listCheckOf(llvm::StringRef name, llvm::StringRef overload);
 
-/// Of operators that resize images, and are told sizes as well as scales.
+/// Checks of operators that resize images by sizes as well as scales.
 ArgumentCheck scaleCheckOf(llvm::StringRef name, llvm::StringRef overload);
 
-/// Of operators whose kernels trust sizes, strides and numbers of dimensions.
+/// Checks of operators whose kernels trust sizes, strides and numbers of dimensions.
 ArgumentCheck shapeCheckOf(llvm::StringRef name);
 
-/// Of recurrent layers.
+/// Checks of recurrent layers.
 ArgumentCheck recurrentCheckOf(llvm::StringRef name, llvm::StringRef overload);
 
-/// Of fused attention.
+/// Checks of fused attention.
 ArgumentCheck attentionCheckOf(llvm::StringRef name);
 
-/// Of gradients of layers.
+/// Checks of layers' gradients.
 ArgumentCheck gradientCheckOf(llvm::StringRef name);
 
 } // namespace cleave::runtime

@@ -1,4 +1,4 @@
-//===- ArgumentChecks.cpp - What single operators need of arguments -------===//
+//===- ArgumentChecks.cpp - Argument checks of single operators -----------===//
 #include "runtime/operators/ArgumentChecks.h"
 #include "runtime/operators/ArgumentCheckParts.h"
 #include "llvm/ADT/StringMap.h"

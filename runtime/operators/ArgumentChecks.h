@@ -1,4 +1,4 @@
-//===- ArgumentChecks.h - What single operators need of arguments -*- C++ -*-===//
+//===- ArgumentChecks.h - Argument checks of single operators ---*- C++ -*-===//
 #ifndef CLEAVE_RUNTIME_OPERATORS_ARGUMENTCHECKS_H
 #define CLEAVE_RUNTIME_OPERATORS_ARGUMENTCHECKS_H
 
@@ -8,11 +8,11 @@
 
 namespace cleave::runtime {
 
-/// Throws c10::Error where a kernel would use the arguments though they do not go together.
+/// Throws c10::Error if the arguments do not match each other, and the kernel would use them all the same.
 using ArgumentCheck = void (*)(llvm::ArrayRef<c10::IValue> arguments);
 
-/// The check of an operator (`aten::lstm`, `data`); null where libtorch's own checks are enough. What
-/// libtorch leaves unchecked was found by hostile calls (docs/operators.md).
+/// The check of an operator (`aten::lstm`, overload `data`); null where libtorch's own checks suffice. Fuzzed
+/// calls found the operators that need one (docs/operators.md).
 ArgumentCheck argumentCheckOf(llvm::StringRef name, llvm::StringRef overload);
 
 } // namespace cleave::runtime

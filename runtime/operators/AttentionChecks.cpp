@@ -10,7 +10,7 @@ using llvm::ArrayRef;
 
 //===- Fused layers of nn.TransformerEncoder ------------------------------===//
 
-/// Whether `value` is a tensor of these sizes, without gaps, of the dtype of `like`.
+/// Throws unless `value` is a contiguous tensor of these sizes, with the dtype of `like`.
 static void checkParameter(const IValue &value, at::IntArrayRef sizes, const at::Tensor &like) {
   const at::Tensor &parameter = tensorOf(value);
   TORCH_CHECK(parameter.sizes() == sizes && parameter.is_contiguous() &&

@@ -1,4 +1,4 @@
-//===- CpuKernels.cpp - Other kernels for operators on the CPU ------------===//
+//===- CpuKernels.cpp - Faster CPU kernels of operators -------------------===//
 #include "runtime/operators/CpuKernels.h"
 #include <ATen/Context.h>
 #include <ATen/autocast_mode.h>
@@ -21,7 +21,7 @@ static bool isPlain(const at::Tensor &tensor) {
          tensor.device().is_cpu() && !tensor.is_neg();
 }
 
-/// Whether oneDNN takes input[…, k] · weight[n, k] + bias[n], and gains by it.
+/// True if oneDNN supports input[…, k] · weight[n, k] + bias[n], and is faster.
 static bool isLargeProduct(const at::Tensor &input, const at::Tensor &weight,
                            const std::optional<at::Tensor> &bias) {
   // Autocast then multiplies in a narrower type.

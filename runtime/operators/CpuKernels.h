@@ -1,4 +1,4 @@
-//===- CpuKernels.h - Other kernels for operators on the CPU ----*- C++ -*-===//
+//===- CpuKernels.h - Faster CPU kernels of operators -----------*- C++ -*-===//
 #ifndef CLEAVE_RUNTIME_OPERATORS_CPUKERNELS_H
 #define CLEAVE_RUNTIME_OPERATORS_CPUKERNELS_H
 
@@ -7,12 +7,12 @@
 
 namespace cleave::runtime {
 
-/// A kernel that does on the CPU what `operation` does as operator `name` (`aten::linear`), and faster;
-/// `operation` itself where none is known.
+/// A faster CPU kernel that is equivalent to `operation`, the kernel of operator `name` (`aten::linear`);
+/// `operation` itself if there is none.
 ///
-/// Large float32 products go to oneDNN, which libtorch gives to MKL: 1.06 to 1.4 times as fast at 1,024 rows
-/// on the one CPU measured, an AMD EPYC with AVX-512 (docs/results.md). Which kernel runs is decided by
-/// shapes alone, so the same inputs give the same bits.
+/// Large float32 GEMMs go to oneDNN, where libtorch uses MKL: 1.06 to 1.4 times as fast at 1,024 rows on the
+/// one CPU measured, an AMD EPYC with AVX-512 (docs/results.md). The kernel is chosen by shapes alone, so
+/// that the same inputs give the same bits.
 torch::jit::Operation cpuKernel(llvm::StringRef name, torch::jit::Operation operation);
 
 } // namespace cleave::runtime

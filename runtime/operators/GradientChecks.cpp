@@ -218,7 +218,7 @@ static void checkImageLoss(ArrayRef<IValue> arguments) {
               min.item().toLong(), " to ", max.item().toLong(), ", expected one below ", classes);
 }
 
-/// Whether `weight` is left out, or has one number, or as many as `input`.
+/// Checks that `weight` is missing, or has one number, or as many as `input`.
 static void checkLossWeight(const IValue &value, const at::Tensor &input) {
   if (const at::Tensor *weight = optionalTensorOf(value))
     TORCH_CHECK(weight->numel() == 1 || weight->sizes() == input.sizes(), "found a weight ", weight->sizes(),

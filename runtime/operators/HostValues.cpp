@@ -10,9 +10,9 @@ namespace cleave::runtime {
 
 using c10::IValue;
 
-/// Values of fewer bytes are not counted: a plan has so many slots for them as it has lines.
+/// Smaller values are not counted: their number is bounded by the plan's slots.
 static constexpr int64_t kSmall = 4096;
-/// What an entry of a dict takes besides its key and value.
+/// Bytes of a dict's entry besides its key and value.
 static constexpr int64_t kEntryBytes = 32;
 
 namespace {
@@ -42,7 +42,7 @@ void Walk::visitItems(llvm::ArrayRef<IValue> items, int depth) {
       visit(item, depth + 1);
 }
 
-/// Whether items of such a list take memory that is counted here.
+/// True if items of such a list take memory that is counted here.
 static bool holdsHostValues(const c10::List<IValue> &list) {
   switch (list.elementType()->kind()) {
   case c10::TypeKind::TensorType:
@@ -64,7 +64,7 @@ void Walk::visit(const IValue &value, int depth) {
     return visitItems(llvm::ArrayRef<IValue>(items.begin(), items.size()), depth);
   }
   if (value.isList()) {
-    // So that a loop that appends takes no time for what is there already.
+    // A loop that appends to a list does not visit the items that are there already.
     if (!holdsHostValues(value.toList()))
       return add(value.toListRef().size(), sizeof(IValue));
     return visitItems(llvm::ArrayRef(value.toListRef().data(), value.toListRef().size()), depth);

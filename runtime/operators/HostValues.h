@@ -15,29 +15,29 @@ namespace cleave::runtime {
 constexpr int64_t kMostItems = int64_t(1) << 20;
 /// Most bytes that one value may take beside its tensors.
 constexpr int64_t kMostHostBytes = int64_t(256) << 20;
-/// Most dimensions of a tensor; libtorch's kernels take as many.
+/// Most dimensions of a tensor; libtorch's kernels support as many.
 constexpr int64_t kMostDims = 64;
-/// Values are walked and destroyed by functions that call themselves, so they are nested less deep than this.
+/// Deepest nesting of values. Values are visited and destroyed recursively.
 constexpr int kMostNested = 100;
 
-/// Whether `value` takes memory that no tensor has: a list, tuple, dict or string.
+/// True if `value` takes memory beside tensors: a list, tuple, dict or string.
 inline bool isHostValue(const c10::IValue &value) {
   return value.isList() || value.isTuple() || value.isString() || value.isGenericDict();
 }
 
-/// Bytes that `value` takes beside its tensors, at any depth; what it holds twice counts twice. Throws
-/// c10::Error where one of the limits above is exceeded.
+/// Bytes that `value` takes beside its tensors, at any depth. Shared parts count each time. Throws c10::Error
+/// where one of the limits above is exceeded.
 int64_t hostBytesOf(const c10::IValue &value);
 
-/// Counts the lists, tuples, dicts and strings in the slots of a program in the account of the thread that
-/// makes them. Small ones are not counted.
+/// Counts the lists, tuples, dicts and strings in a program's slots in the account of the thread that makes
+/// them. Small ones are not counted.
 class HostValues {
 public:
   ~HostValues() { release(0); }
 
-  /// Counts `value`, which `slot` now holds, instead of what the slot held. Throws c10::OutOfMemoryError
-  /// where that exceeds the account's limit, and c10::Error where hostBytesOf does, or a tensor has more than
-  /// kMostDims dimensions: their sizes are counted nowhere.
+  /// Counts `value`, now held by `slot`, in place of the slot's previous value. Throws c10::OutOfMemoryError
+  /// where that exceeds the account's limit. Throws c10::Error where hostBytesOf does, and for a tensor with
+  /// more than kMostDims dimensions, whose sizes no account counts.
   void note(uint32_t slot, const c10::IValue &value) {
     if (isHostValue(value))
       noteHostValue(slot, value);
@@ -45,7 +45,7 @@ public:
       TORCH_CHECK(value.toTensor().dim() <= kMostDims, "found a tensor of ", value.toTensor().dim(),
                   " dimensions, expected at most ", kMostDims);
   }
-  /// Stops counting what has left its slot.
+  /// Stops counting values that have left their slots.
   void sweep(llvm::ArrayRef<c10::IValue> slots) {
     if (!counted.empty())
       sweepCounted(slots);
@@ -59,7 +59,7 @@ private:
   };
   void noteHostValue(uint32_t slot, const c10::IValue &value);
   void sweepCounted(llvm::ArrayRef<c10::IValue> slots);
-  /// Stops counting all from `begin` on.
+  /// Stops counting the entries from `begin` on.
   void release(size_t begin);
 
   std::vector<Counted> counted;

@@ -60,7 +60,7 @@ static void checkJoined(ArrayRef<IValue> arguments) {
     checkLength(length += between + int64_t(value.toStringRef().size()));
 }
 
-/// Whether the text of `value` says where it lies in memory.
+/// True if the text of `value` shows its address.
 static bool isOpaque(const IValue &value) {
   return value.isObject() || value.isCapsule() || value.isGenerator() || value.isStorage() ||
          value.isBlob() || value.isStream() || value.isFuture() || value.isRRef() || value.isPyObject();

@@ -1,4 +1,4 @@
-//===- OperatorGuards.cpp - Arguments that kernels trust ------------------===//
+//===- OperatorGuards.cpp - Checks that kernels lack ----------------------===//
 #include "runtime/operators/OperatorGuards.h"
 #include "codegen/plan/Plan.h"
 #include "runtime/base/DTypes.h"
@@ -35,7 +35,7 @@ static void checkDevice(c10::Device device) {
   TORCH_CHECK(device.is_cpu(), "found the device ", device, ", expected the CPU");
 }
 
-/// Of quantized types those that elements of a byte or more have.
+/// Accepts quantized dtypes only if an element has at least a byte.
 static void checkDType(int64_t number) {
   const bool isInRange = number >= 0 && number < int64_t(c10::ScalarType::NumOptions);
   const auto type = isInRange ? c10::ScalarType(number) : c10::ScalarType::Undefined;
@@ -63,7 +63,7 @@ static void check(const IValue &value, Checked kind) {
   }
 }
 
-/// A dtype is an integer in the schemas of TorchScript's own operators, where its name alone says what it is.
+/// TorchScript's own operators declare a dtype as an integer; only the argument's name tells.
 static std::optional<Checked> checkedKind(const c10::Argument &argument) {
   c10::TypePtr type = argument.real_type();
   if (type->kind() == c10::TypeKind::OptionalType)
@@ -81,7 +81,7 @@ static std::optional<Checked> checkedKind(const c10::Argument &argument) {
   return std::nullopt;
 }
 
-/// Whether the operator gives memory that nobody has written to.
+/// True if the operator returns uninitialized memory.
 static bool isLeftUnwritten(StringRef name) {
   return llvm::is_contained({"aten::empty", "aten::empty_like", "aten::empty_permuted", "aten::empty_strided",
                              "aten::new_empty", "aten::new_empty_strided"},
@@ -101,7 +101,7 @@ static Channels channelsOf(StringRef name) {
   return isNamed || name.starts_with("aten::q_per_channel_") ? Channels::Any : Channels::None;
 }
 
-/// Whether values of `type` may hold tensors.
+/// True if values of `type` may hold tensors.
 static bool mayHoldTensors(const c10::Type &type) {
   if (type.kind() == c10::TypeKind::TensorType || type.kind() == c10::TypeKind::VarType ||
       type.kind() == c10::TypeKind::AnyType)
@@ -124,7 +124,7 @@ static void checkChannels(const at::Tensor &tensor, Channels allowed) {
               "found ", scales, " scales along dimension ", axis, " of a tensor ", tensor.sizes());
 }
 
-/// Has `visit` see a value that is a tensor, or the tensors of one that is a list.
+/// Calls `visit` on a tensor, or on the tensors of a list.
 static void visitTensors(const IValue &value, llvm::function_ref<void(const at::Tensor &)> visit) {
   if (value.isTensor()) {
     visit(value.toTensor());
@@ -135,8 +135,8 @@ static void visitTensors(const IValue &value, llvm::function_ref<void(const at::
   }
 }
 
-/// Some operators keep the mark of quantized tensors and lose their scales, which are then read where none
-/// are.
+/// Rejects tensors that are marked as quantized but have lost their scales, which kernels would read. Some
+/// operators return such tensors.
 static void checkQuantizer(const at::Tensor &tensor) {
   TORCH_CHECK(!tensor.is_quantized() || dynamic_cast<at::QTensorImpl *>(tensor.unsafeGetTensorImpl()),
               "found a quantized tensor that has lost its scales");
@@ -144,7 +144,7 @@ static void checkQuantizer(const at::Tensor &tensor) {
 
 //===- Memory that nobody has written to ----------------------------------===//
 
-/// Clears all that lies behind `tensor`, between its elements, too.
+/// Clears the whole storage of `tensor`, including gaps between its elements.
 static void clearStorage(const at::Tensor &tensor) {
   const c10::Storage &storage = tensor.storage();
   at::empty({0}, tensor.options().dtype(at::kByte))
@@ -152,7 +152,7 @@ static void clearStorage(const at::Tensor &tensor) {
       .zero_();
 }
 
-/// Of the tensors from the second on, kernels of bags read the elements as if they lay one behind the other.
+/// Makes the tensors from the second on contiguous: embedding-bag kernels ignore their strides.
 static void closeGaps(llvm::MutableArrayRef<IValue> arguments) {
   for (IValue &argument : arguments.drop_front())
     if (argument.isTensor() && argument.toTensor().defined())
@@ -160,18 +160,18 @@ static void closeGaps(llvm::MutableArrayRef<IValue> arguments) {
 }
 
 namespace {
-/// What an operator has left unwritten of its result: all from `begin` on along `dim`.
+/// The uninitialized rest of an operator's result: all from `begin` on along `dim`.
 struct Rest {
   int64_t dim, begin;
 };
 } // namespace
 
-/// Of _grouped_mm(self, mat2, offs, …): the rows or columns that are in no group.
+/// Rest of _grouped_mm(self, mat2, offs, …): the rows or columns that belong to no group.
 static std::optional<Rest> restOf(llvm::ArrayRef<IValue> arguments) {
   if (!arguments[2].isTensor() || !arguments[2].toTensor().defined())
     return std::nullopt;
   const int64_t rows = arguments[0].toTensor().dim(), columns = arguments[1].toTensor().dim();
-  // Of two matrices it is not in the sums.
+  // Between two matrices, groups are parts of the summed dimension; the rest is not summed.
   if (rows == columns)
     return std::nullopt;
   return Rest{rows == 2 ? 0 : 1, arguments[2].toTensor()[-1].item().toLong()};

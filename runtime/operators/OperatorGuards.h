@@ -1,4 +1,4 @@
-//===- OperatorGuards.h - Arguments that kernels trust ----------*- C++ -*-===//
+//===- OperatorGuards.h - Checks that kernels lack --------------*- C++ -*-===//
 #ifndef CLEAVE_RUNTIME_OPERATORS_OPERATORGUARDS_H
 #define CLEAVE_RUNTIME_OPERATORS_OPERATORGUARDS_H
 
@@ -7,19 +7,20 @@
 
 namespace cleave::runtime {
 
-/// Wraps `operation` in checks of those arguments that libtorch's kernels do not check, so that an untrusted
-/// plan cannot access memory outside its tensors:
+/// Wraps `operation` in checks of arguments that libtorch's kernels do not check, so that an untrusted plan
+/// cannot access memory outside its tensors:
 ///
-/// - dtypes, layouts, memory formats and devices are those of dense tensors;
-/// - tensors that are quantized by channel have as many scales as channels, and go where these are heeded;
-/// - arguments of single operators fit each other (ArgumentChecks.h), such as indices of max pooling;
+/// - dtypes, layouts, memory formats and devices must be those of dense tensors;
+/// - tensors quantized by channel must have as many scales as channels, and go only to operators that read
+///   the scales;
+/// - arguments of single operators must match each other (ArgumentChecks.h), such as indices of max pooling;
 /// - tensors of `aten::empty` and its variants are filled with zeros.
 ///
 /// The result throws c10::Error where a check fails. It is `operation` itself where nothing has to be
 /// checked.
 ///
-/// \param onCpu  the operator runs on the CPU and may name no other device. Elsewhere the runtime has already
-///               replaced every device argument by the rank's device.
+/// \param onCpu  the operator runs on the CPU and may name no other device. Otherwise the runtime has already
+///     replaced every device argument by the rank's device.
 torch::jit::Operation guarded(const c10::FunctionSchema &schema, torch::jit::Operation operation, bool onCpu);
 
 } // namespace cleave::runtime

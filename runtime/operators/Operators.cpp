@@ -28,7 +28,7 @@ static llvm::StringSet<> registeredNames() {
 }
 
 namespace {
-/// What libraries have registered, of the whole process.
+/// Operators that libraries have registered, for the whole process.
 struct LibraryOperators {
   std::mutex mutex;
   llvm::StringSet<> names;
@@ -53,7 +53,7 @@ llvm::Error allowRegistered(llvm::function_ref<llvm::Error()> load) {
 
 llvm::Error loadLibrary(const std::string &path) {
   return allowRegistered([&]() -> llvm::Error {
-    // Not RTLD_GLOBAL: its symbols must not take the place of ours.
+    // Not RTLD_GLOBAL: its symbols must not override ours.
     if (dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL))
       return llvm::Error::success();
     return llvm::createStringError(llvm::Twine("cannot load library: ") + dlerror());
@@ -63,7 +63,7 @@ llvm::Error loadLibrary(const std::string &path) {
 llvm::Error checkOperators(const plan::Plan &plan, llvm::ArrayRef<std::string> allowed) {
   std::lock_guard lock(libraryOperators().mutex);
   std::vector<std::string> refused;
-  // What nobody has registered fails by itself, with better words.
+  // Unregistered operators are reported elsewhere, with a better message.
   const llvm::StringSet<> registered = registeredNames();
   for (const std::string &name : plan.operators)
     if (registered.contains(name) && !plan::isOperatorListed(name) &&
@@ -78,7 +78,7 @@ llvm::Error checkOperators(const plan::Plan &plan, llvm::ArrayRef<std::string> a
       llvm::join(refused, " --allow-operator "));
 }
 
-/// Also to lists and dicts: ranks and requests share these as they share tensors.
+/// Includes lists and dicts, which ranks and requests share as they share tensors.
 static bool writes(const c10::Argument &argument) {
   return argument.alias_info() && argument.alias_info()->isWrite();
 }
@@ -101,8 +101,8 @@ static void raiseException(torch::jit::Stack &stack) {
 static llvm::Expected<std::unique_ptr<ResolvedOperator>> find(const std::string &qualified) {
   auto [name, overload] = llvm::StringRef(qualified).split('.');
   auto found = torch::jit::findOperatorFor({name.str(), overload.str()});
-  // Those without an operation of their own make one from the node of a TorchScript graph, which is not
-  // there.
+  // Some operators have no operation of their own, and make one from a TorchScript node, which does not exist
+  // here.
   if (!found || !found->hasOperation())
     return llvm::createStringError("this libtorch has no operator " + qualified + suggestion(name.str()) +
                                    "; an operator of another package needs its library (--library)");

@@ -1,4 +1,4 @@
-//===- Operators.h - The operators of a plan, resolved ----------*- C++ -*-===//
+//===- Operators.h - Resolved operators of a plan ---------------*- C++ -*-===//
 #ifndef CLEAVE_RUNTIME_OPERATORS_OPERATORS_H
 #define CLEAVE_RUNTIME_OPERATORS_OPERATORS_H
 
@@ -14,12 +14,12 @@
 
 namespace cleave::runtime {
 
-/// Loads a library that registers operators with libtorch; it stays loaded. Plans may then call what it has
-/// registered: whoever loads it vouches for that.
+/// Loads a library that registers operators with libtorch; it stays loaded. Plans may then call these
+/// operators, so load only trusted libraries.
 llvm::Error loadLibrary(const std::string &path);
 
-/// Calls `load`, and lets plans call the operators that it registers with libtorch. `load` calls neither this
-/// nor `loadLibrary`.
+/// Calls `load`, and allows plans to call the operators that it registers with libtorch. `load` must not call
+/// this function or `loadLibrary`.
 llvm::Error allowRegistered(llvm::function_ref<llvm::Error()> load);
 
 /// Fails where the plan calls operators that are not listed (docs/operators.md), come from no library, and
@@ -29,18 +29,18 @@ llvm::Error checkOperators(const plan::Plan &plan, llvm::ArrayRef<std::string> a
 struct ResolvedOperator {
   c10::FunctionSchema schema;
   torch::jit::Operation operation;
-  /// The same, for devices that are CPUs.
+  /// The operation on CPU devices.
   torch::jit::Operation onCpu;
 };
 
-/// The operators of a plan's table, each looked up in libtorch's registry once, when it is first asked for.
+/// The operators of a plan. Each one is looked up in libtorch's registry once, on first use.
 class Operators {
 public:
   explicit Operators(const plan::Plan &plan);
 
   const std::string &name(uint32_t index) const { return names[index]; }
-  /// Fails on names that nobody registered, and on operators that write to an operand: values are shared
-  /// between stages, requests and the caller, so a plan holds none. The result lives as long as this object.
+  /// Fails on unregistered names, and on operators that write to an operand: stages, requests and the caller
+  /// share values. The result lives as long as this object.
   llvm::Expected<ResolvedOperator *> resolve(uint32_t index);
 
 private:

@@ -10,7 +10,7 @@ using c10::IValue;
 using llvm::ArrayRef;
 
 namespace {
-/// What is known of a layer besides its parameters.
+/// Properties of a layer besides its parameters.
 struct Layer {
   /// Rows of parameters for one hidden number: four of an LSTM.
   int64_t gates;

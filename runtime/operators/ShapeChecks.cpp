@@ -74,7 +74,7 @@ static void checkFinite(ArrayRef<IValue> arguments) {
 static void checkGroupEnds(ArrayRef<IValue> arguments) {
   const at::Tensor &self = tensorOf(arguments[0]), &other = tensorOf(arguments[1]);
   const at::Tensor *ends = optionalTensorOf(arguments[2]);
-  // What lies on a GPU is not waited for.
+  // Offsets on a GPU are not checked, since reading them would synchronize.
   if (!ends || !ends->is_cpu())
     return;
   TORCH_CHECK((self.dim() == 2 || other.dim() == 2) && ends->dim() == 1 && ends->numel() > 0,

@@ -1,4 +1,4 @@
-//===- KernelTimer.cpp - How long devices take for operators --------------===//
+//===- KernelTimer.cpp - Times operators on devices -----------------------===//
 #include "runtime/profile/KernelTimer.h"
 #include "runtime/base/Exceptions.h"
 #include "runtime/device/Device.h"
@@ -13,11 +13,11 @@
 
 namespace cleave::runtime {
 
-/// Ranks wait for each other for as long as any call may take.
+/// Timeout of waits between ranks: longer than any call.
 static constexpr std::chrono::seconds kTimeout{60};
 
 namespace {
-/// Of the group: a rank that fails ends the others' waits.
+/// Cancellation of the group: a failed rank ends the waits of the others.
 class Failure final : public CancellationToken {
 public:
   bool isOver() const override { return failed; }
@@ -30,7 +30,7 @@ private:
   std::atomic<bool> failed{false};
 };
 
-/// Threads of this process.
+/// Timing group of threads of this process.
 class LocalTimingGroup final : public TimingGroup {
 public:
   explicit LocalTimingGroup(size_t ranks)
@@ -59,7 +59,7 @@ private:
   std::atomic<bool> hasFailed{false};
 };
 
-/// On devices of its own.
+/// Timer over device threads of this process.
 class DeviceTimer final : public KernelTimer {
 public:
   DeviceTimer(Effort effort, Clock clock, std::vector<std::unique_ptr<Device>> workers)
@@ -68,11 +68,11 @@ public:
   size_t devices() const override { return workers.size(); }
   int threads() const override { return workers.front()->threads(); }
   llvm::Expected<double> secondsOf(const Call &timed, const Call *before) override;
-  std::vector<int64_t> handoverBytes() const override { return {4, 4 << 20}; }
-  llvm::Expected<double> secondsOfHandover(int64_t bytes, bool handsOver) override;
+  std::vector<int64_t> messageBytes() const override { return {4, 4 << 20}; }
+  llvm::Expected<double> secondsOfMessage(int64_t bytes, bool handsOver) override;
 
 private:
-  /// Does `task(rank)` on so many devices at the same time.
+  /// Runs `task(rank)` on `count` devices at the same time.
   llvm::Error onDevices(size_t count, const std::function<void(uint32_t rank)> &task);
 
   const Effort effort;
@@ -81,7 +81,7 @@ private:
 };
 } // namespace
 
-/// Of each call the mean over devices.
+/// By call: mean over devices.
 static std::vector<double> meanOf(const std::vector<std::vector<double>> &samples) {
   std::vector<double> all(samples.front().size());
   for (const std::vector<double> &each : samples)
@@ -137,10 +137,10 @@ llvm::Expected<double> DeviceTimer::secondsOf(const Call &timed, const Call *bef
   return calls->typical(meanOf(samples));
 }
 
-llvm::Expected<double> DeviceTimer::secondsOfHandover(int64_t bytes, bool handsOver) {
+llvm::Expected<double> DeviceTimer::secondsOfMessage(int64_t bytes, bool handsOver) {
   constexpr size_t kHops = 200;
   const size_t count = handsOver ? 2 : 1;
-  // As a request's values go from stage to stage.
+  // Sends values as from stage to stage of a request.
   Failure cancellation;
   LocalExchange exchange({0, 1}, /*groupSize=*/1, /*transfers=*/kHops, /*microbatches=*/1, cancellation);
   double seconds = 0;

@@ -1,4 +1,4 @@
-//===- KernelTimer.h - How long devices take for operators ------*- C++ -*-===//
+//===- KernelTimer.h - Times operators on devices ---------------*- C++ -*-===//
 #ifndef CLEAVE_RUNTIME_PROFILE_KERNELTIMER_H
 #define CLEAVE_RUNTIME_PROFILE_KERNELTIMER_H
 
@@ -12,16 +12,16 @@
 
 namespace cleave::runtime {
 
-/// Times operators as plans run them: on the threads of devices, with their share of the process's threads,
-/// with memory from their arenas, by the kernels that a plan's operators are resolved to; and on all devices
-/// at the same time, since a plan keeps all at work. The devices are one tensor group.
+/// Times operators under the conditions of a plan: on device threads, with their share of the process's
+/// intra-op threads, with their arenas, with the kernels that plans use, and on all devices at the same time.
+/// The devices are one tensor group.
 class KernelTimer {
 public:
-  /// How long is measured: so many seconds a device and call of the function, and once at least.
+  /// Measurement time: seconds for each device and call of `secondsOf`; at least one sample is taken.
   struct Effort {
     double seconds;
   };
-  /// Operands of calls that are made in turn, on the device of `rank`.
+  /// Sets of operands for the device of `rank`. Calls use them in turn.
   using Operands = std::function<std::vector<torch::jit::Stack>(uint32_t rank)>;
   struct Call {
     /// `aten::add.Tensor`.
@@ -29,30 +29,27 @@ public:
     Operands operands;
   };
 
-  /// Seconds since any time, asked on a device's own thread.
+  /// Current time in seconds, called on a device's thread.
   using Clock = double (*)();
-  /// Of the system, never set back.
+  /// Monotonic system clock.
   static double seconds();
 
-  /// CPU devices: fails for others.
+  /// Fails for other devices than CPUs.
   static llvm::Expected<std::unique_ptr<KernelTimer>> open(llvm::ArrayRef<std::string> devices, Effort effort,
                                                            Clock clock = seconds);
   virtual ~KernelTimer() = default;
 
   virtual size_t devices() const = 0;
-  /// Of each device.
+  /// Intra-op threads of each device.
   virtual int threads() const = 0;
-  /// Mean seconds of a call, after some to warm up; of one that waits for the other devices, waiting
-  /// included.
-  /// \param before  is called before each, and its time does not count; of such calls the median. May be
-  ///                null.
+  /// Mean seconds of a call after warm-up, including waits for other devices.
+  /// \param before  runs before each call and is not timed; the result is then the median. May be null.
   virtual llvm::Expected<double> secondsOf(const Call &timed, const Call *before = nullptr) = 0;
-  /// What hand-overs are worth timing, ascending.
-  virtual std::vector<int64_t> handoverBytes() const = 0;
-  /// Seconds until the next device has a float32 tensor of so many bytes and has added one to each element:
-  /// mean of many hand-overs, to and fro between the first two devices; with one device, without handing
-  /// over.
-  virtual llvm::Expected<double> secondsOfHandover(int64_t bytes, bool handsOver) = 0;
+  /// Message sizes worth timing, ascending.
+  virtual std::vector<int64_t> messageBytes() const = 0;
+  /// Mean seconds until the next device has received a float32 tensor of `bytes` and added one to each
+  /// element, over many round trips between the first two devices. With one device, nothing is sent.
+  virtual llvm::Expected<double> secondsOfMessage(int64_t bytes, bool handsOver) = 0;
 };
 
 } // namespace cleave::runtime

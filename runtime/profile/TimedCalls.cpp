@@ -1,4 +1,4 @@
-//===- TimedCalls.cpp - Calls of an operator on several devices -----------===//
+//===- TimedCalls.cpp - Calls timed on all devices ------------------------===//
 #include "runtime/profile/TimedCalls.h"
 #include "runtime/operators/Operators.h"
 #include <algorithm>
@@ -6,7 +6,7 @@
 
 namespace cleave::runtime {
 
-/// A device's own calls, each with the next operands.
+/// Calls of one device; operands are used in turn.
 class TimedCalls::Turns {
 public:
   Turns(const Call &call, uint32_t rank) : operation(call.operation), variants(call.operands(rank)) {}
@@ -51,7 +51,7 @@ llvm::Expected<TimedCalls> TimedCalls::of(const KernelTimer::Call &timed, const 
 }
 
 std::vector<double> TimedCalls::sample(uint32_t rank, TimingGroup &group) const {
-  // Time is read once in so many seconds.
+  // Least seconds between two reads of the clock.
   constexpr double kSample = 100e-6;
   constexpr int64_t kMost = 1000;
   CommunicatorScope scope(&group.member(rank));
@@ -68,7 +68,7 @@ std::vector<double> TimedCalls::sample(uint32_t rank, TimingGroup &group) const 
     own.emplace(timed, rank);
     if (before)
       preceding.emplace(*before, rank);
-    // What is made once is made by the first call; the second says how long others take.
+    // The first call includes one-time set-up; the second one gives an estimate.
     sample(1);
     const double begin = clock();
     sample(1);

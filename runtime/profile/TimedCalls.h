@@ -1,4 +1,4 @@
-//===- TimedCalls.h - Calls of an operator on several devices ---*- C++ -*-===//
+//===- TimedCalls.h - Calls timed on all devices ----------------*- C++ -*-===//
 #ifndef CLEAVE_RUNTIME_PROFILE_TIMEDCALLS_H
 #define CLEAVE_RUNTIME_PROFILE_TIMEDCALLS_H
 
@@ -10,30 +10,29 @@
 
 namespace cleave::runtime {
 
-/// The devices that time a call at the same time, one tensor group, as each of them sees the others.
+/// Devices that time a call at the same time, as one tensor group.
 class TimingGroup {
 public:
   virtual ~TimingGroup() = default;
   virtual Communicator &member(uint32_t rank) = 0;
-  /// Returns when all have come here, with what rank 0 gives; nothing where a rank has failed.
+  /// Barrier of all devices. Returns the `seconds` of rank 0; nothing if a rank has failed.
   virtual std::optional<double> agree(uint32_t rank, double seconds) = 0;
-  /// The rank does not come any more.
+  /// Leaves the group, after a failure of this rank.
   virtual void abandon() = 0;
 };
 
-/// The calls of one measurement, of which all devices make equally many.
+/// One measurement: the same number of calls on each device.
 class TimedCalls {
 public:
-  /// Finds the kernels of a plan's operators; see KernelTimer::secondsOf.
-  /// \param budget  seconds in which calls are made on each device.
+  /// Resolves the kernels that plans use; see KernelTimer::secondsOf.
+  /// \param budget  seconds of calls on each device.
   static llvm::Expected<TimedCalls> of(const KernelTimer::Call &timed, const KernelTimer::Call *before,
                                        double budget, KernelTimer::Clock clock);
 
-  /// Seconds of each call, on the thread of a device; none where another one has failed.
+  /// Seconds of each sample, measured on the thread of a device; empty if another device has failed.
   std::vector<double> sample(uint32_t rank, TimingGroup &group) const;
-  /// Of all calls, each the mean over devices: the mean, or the median of those that are timed one by one. Of
-  /// these one in which the system runs something else on a core, while other ranks wait, would take more
-  /// than all others.
+  /// Summarizes samples, each the mean over devices: their mean, or their median if calls are timed one by
+  /// one. For the latter, one preempted call, while other ranks wait, would dominate a mean.
   double typical(std::vector<double> samples) const;
 
 private:
@@ -46,13 +45,13 @@ private:
       : timed(std::move(timed)), before(std::move(before)), budget(budget), clock(clock) {}
 
   Call timed;
-  /// Before each call, not timed.
+  /// Runs before each call; not timed.
   std::optional<Call> before;
   double budget;
   KernelTimer::Clock clock;
 };
 
-/// A device that can be timed, of this machine: a CPU.
+/// Resolves a device of this machine that can be timed: a CPU.
 llvm::Expected<ResolvedDevice> resolveTimedDevice(const std::string &name);
 
 } // namespace cleave::runtime

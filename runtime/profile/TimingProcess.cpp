@@ -1,4 +1,4 @@
-//===- TimingProcess.cpp - Devices that are processes, timed --------------===//
+//===- TimingProcess.cpp - Times devices of several processes -------------===//
 #include "runtime/profile/TimingProcess.h"
 #include "runtime/base/Exceptions.h"
 #include "runtime/base/HostAddress.h"
@@ -17,7 +17,7 @@ using llvm::Error;
 using llvm::Expected;
 
 namespace {
-/// Of processes.
+/// Timing group of processes.
 class PeerTimingGroup final : public TimingGroup {
 public:
   explicit PeerTimingGroup(PeerGroup &group) : group(group) {}
@@ -26,7 +26,7 @@ public:
   std::optional<double> agree(uint32_t, double seconds) override {
     return group.broadcast(at::scalar_tensor(seconds, at::kDouble), 0).item<double>();
   }
-  /// What a process fails by ends the others.
+  /// The failure of a process ends the others through Membership.
   void abandon() override {}
 
 private:
@@ -43,12 +43,12 @@ public:
   size_t devices() const override { return count; }
   int threads() const override { return process.device->threads(); }
   Expected<double> secondsOf(const Call &timed, const Call *before) override;
-  std::vector<int64_t> handoverBytes() const override { return {4, 64 << 10, 1 << 20, kMostHop}; }
-  Expected<double> secondsOfHandover(int64_t bytes, bool handsOver) override;
+  std::vector<int64_t> messageBytes() const override { return {4, 64 << 10, 1 << 20, kMostHop}; }
+  Expected<double> secondsOfMessage(int64_t bytes, bool handsOver) override;
 
 private:
   bool begins() const { return process.rank() == ends[0]; }
-  /// Of each hop, at the end that begins; elsewhere 0.
+  /// Seconds per hop, at the end that begins; 0 elsewhere.
   double secondsOfHops(int64_t bytes);
   double secondsOfAdding(int64_t bytes) const;
 
@@ -76,23 +76,23 @@ Expected<double> TimingProcess::Timer::secondsOf(const Call &timed, const Call *
   return found;
 }
 
-/// A value that goes to and fro between two processes, with the word whether it does so for the last time.
+/// A tensor that goes back and forth between two processes, with a flag for the last time.
 class TimingProcess::Hops {
 public:
   Hops(TimingProcess &process, uint32_t other, int64_t bytes)
-      : process(process), ways(process.waysTo(other)), tensor(at::zeros({std::max<int64_t>(1, bytes / 4)})) {}
+      : process(process), channels(process.channelsTo(other)), tensor(at::zeros({std::max<int64_t>(1, bytes / 4)})) {}
 
   void give(bool isLast) {
     values = {at::add(tensor, 1), isLast};
     tensor = at::Tensor();
-    ways.out.send(values);
+    channels.out.send(values);
   }
   bool take() {
-    ways.in.take(values);
+    channels.in.take(values);
     TORCH_CHECK(values.size() == 2 && values[0].isTensor() && values[1].isBool(),
                 "found another value than was sent");
-    // Over a slow link all of them may take longer than the others would wait for a process that does
-    // nothing.
+    // Counted, so that a slow link is seen as progress: all messages together may take longer than processes
+    // wait for one that shows none.
     ++process.messages;
     tensor = values[0].toTensor();
     return values[1].toBool();
@@ -100,7 +100,7 @@ public:
 
 private:
   TimingProcess &process;
-  Ways &ways;
+  Channels &channels;
   at::Tensor tensor;
   std::vector<c10::IValue> values;
 };
@@ -116,7 +116,7 @@ double TimingProcess::Timer::secondsOfHops(int64_t bytes) {
     }
     return 0;
   }
-  // To warm up.
+  // Warm-up.
   hops.give(false);
   hops.take();
   std::vector<double> trips;
@@ -128,7 +128,7 @@ double TimingProcess::Timer::secondsOfHops(int64_t bytes) {
     hops.take();
     trips.push_back(seconds() - left);
   }
-  // The system may run something else meanwhile.
+  // The median, since a trip may be preempted.
   const auto middle = trips.begin() + (trips.size() - 1) / 2;
   std::nth_element(trips.begin(), middle, trips.end());
   return *middle / 2;
@@ -143,7 +143,7 @@ double TimingProcess::Timer::secondsOfAdding(int64_t bytes) const {
   return (seconds() - begin) / kTimes;
 }
 
-Expected<double> TimingProcess::Timer::secondsOfHandover(int64_t bytes, bool handsOver) {
+Expected<double> TimingProcess::Timer::secondsOfMessage(int64_t bytes, bool handsOver) {
   double found = 0;
   Error error = process.onDevice("for others to time hand-overs", [&] {
     if (begins() || (handsOver && process.rank() == ends[1]))
@@ -162,15 +162,15 @@ TimingProcess::TimingProcess(Options given, Membership::Owner owned, std::unique
 
 TimingProcess::~TimingProcess() {
   membership->stopServing();
-  membership->transport().cut();
+  membership->transport().close();
 }
 
 Expected<std::unique_ptr<TimingProcess>> TimingProcess::join(Options options) {
   auto resolved = resolveTimedDevice(options.device);
   if (!resolved)
     return resolved.takeError();
-  auto membership =
-      Membership::join(options.launch, "--passes or --quick", options.task, {options.timeout, options.timeout});
+  auto membership = Membership::join(options.launch, "--passes or --quick", options.task,
+                                     {options.timeout, options.timeout});
   if (!membership)
     return membership.takeError();
   const uint32_t sharers = options.launch.localSize;
@@ -191,7 +191,7 @@ Error TimingProcess::begin() {
       options.failed(message);
   };
   membership->serve({status, failed, [] {}});
-  // The name alone would not do: namespaces of one machine, which only links connect, have it in common.
+  // Host names do not suffice: network namespaces of one machine share them, though only links connect them.
   utsname system;
   const std::string name = uname(&system) == 0 ? system.nodename : "?";
   auto address = catching([&]() -> Expected<std::string> { return hostAddress(options.launch); });
@@ -237,10 +237,10 @@ Error TimingProcess::onDevice(const std::string &what, const std::function<void(
   });
 }
 
-TimingProcess::Ways &TimingProcess::waysTo(uint32_t rank) {
-  auto found = ways.find(rank);
-  if (found == ways.end())
-    found = ways.emplace(std::piecewise_construct, std::forward_as_tuple(rank),
+TimingProcess::Channels &TimingProcess::channelsTo(uint32_t rank) {
+  auto found = channels.find(rank);
+  if (found == channels.end())
+    found = channels.emplace(std::piecewise_construct, std::forward_as_tuple(rank),
                          std::forward_as_tuple(membership->transport(), rank, device->memory()))
                 .first;
   return found->second;

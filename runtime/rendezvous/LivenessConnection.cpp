@@ -1,4 +1,4 @@
-//===- LivenessConnection.cpp - Seeing at once that a process is gone ---------------===//
+//===- LivenessConnection.cpp - Detects dead processes --------------------===//
 #include "runtime/rendezvous/LivenessConnection.h"
 #include "codegen/plan/Printable.h"
 #include "runtime/base/HostAddress.h"
@@ -23,25 +23,25 @@ namespace cleave::runtime {
 using llvm::StringRef;
 using namespace std::chrono_literals;
 
-/// A rank's name: the word, and its number in as many hexadecimal digits.
+/// The name of a rank: the run id, then its number in this many hexadecimal digits.
 static constexpr size_t kDigits = 8;
 static constexpr char kGoodbye = '!', kFailure = '?', kEnd = '\n';
-/// How long a failure may be told.
+/// Longest reason of a failure.
 static constexpr size_t kLongestWord = 64 << 10;
-/// Of an address, in messages.
+/// Longest address in messages.
 static constexpr size_t kLongestAddress = 255;
-/// Connections, beside those of a run, that may be there without a name.
+/// Most connections without a name, beside those of a run.
 static constexpr size_t kMostStrangers = 64;
 
 static std::string nameOf(StringRef word, uint32_t rank) {
   return (word + llvm::utohexstr(rank, /*LowerCase=*/true, /*Width=*/kDigits)).str();
 }
 
-/// Where the other end is gone, what is said is not needed.
+/// Ignores errors: if the other end is gone, nobody reads the text.
 static void say(int socket, StringRef text) { (void)!send(socket, text.data(), text.size(), MSG_NOSIGNAL); }
 
 namespace {
-/// What a name stands for.
+/// Resolved addresses of a host.
 class Addresses {
 public:
   Addresses(const std::string &host, const std::string &port, int type, int flags = 0) {
@@ -65,7 +65,8 @@ private:
 
 //===- Connecting ---------------------------------------------------------===//
 
-LivenessConnection::LivenessConnection(std::string word) : word(std::move(word)), stopped(eventfd(0, EFD_CLOEXEC)) {
+LivenessConnection::LivenessConnection(std::string word)
+    : word(std::move(word)), stopped(eventfd(0, EFD_CLOEXEC)) {
   if (stopped < 0)
     throw std::runtime_error("the system gives no more file descriptors");
 }
@@ -79,14 +80,15 @@ LivenessConnection::~LivenessConnection() {
 
 std::unique_ptr<LivenessConnection> LivenessConnection::hold(const std::string &address, uint32_t size) {
   std::random_device random;
-  std::unique_ptr<LivenessConnection> line(new LivenessConnection(nameOf("", random()) + nameOf("", random())));
+  std::unique_ptr<LivenessConnection> line(
+      new LivenessConnection(nameOf("", random()) + nameOf("", random())));
   const Addresses addresses(address, "0", SOCK_STREAM, AI_PASSIVE | AI_NUMERICHOST);
   const addrinfo *found = addresses.first();
   std::string own, port;
   if (found)
     line->listening = socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   if (line->listening < 0 || bind(line->listening, found->ai_addr, found->ai_addrlen) != 0 ||
-      listen(line->listening, SOMAXCONN) != 0 || !hostNameOf(line->listening, own, port))
+      listen(line->listening, SOMAXCONN) != 0 || !localAddressOf(line->listening, own, port))
     throw std::runtime_error("cannot listen at " + address);
   line->address = own + " " + port;
   line->size = size;
@@ -95,10 +97,10 @@ std::unique_ptr<LivenessConnection> LivenessConnection::hold(const std::string &
 
 std::string LivenessConnection::place() const { return address + " " + word; }
 
-/// Milliseconds that are waited for one try.
+/// Longest wait of one attempt, in milliseconds.
 static constexpr int64_t kLongest = 1000 * 1000;
 
-/// A socket that is connected; where nobody answers, the negative number of the system's error.
+/// A connected socket; if nobody answers, the negative errno.
 static int tryToConnect(const addrinfo &target, LivenessConnection::Clock::time_point deadline) {
   const int made = socket(target.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   if (made < 0)
@@ -106,7 +108,8 @@ static int tryToConnect(const addrinfo &target, LivenessConnection::Clock::time_
   int problem = connect(made, target.ai_addr, target.ai_addrlen) == 0 ? 0 : errno;
   if (problem == EINPROGRESS) {
     pollfd polled{made, POLLOUT, 0};
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - LivenessConnection::Clock::now());
+    const auto left =
+        std::chrono::ceil<std::chrono::milliseconds>(deadline - LivenessConnection::Clock::now());
     socklen_t length = sizeof problem;
     if (poll(&polled, 1, int(std::clamp<int64_t>(left.count(), 0, kLongest))) != 1 ||
         getsockopt(made, SOL_SOCKET, SO_ERROR, &problem, &length) != 0)
@@ -119,7 +122,7 @@ static int tryToConnect(const addrinfo &target, LivenessConnection::Clock::time_
 }
 
 std::unique_ptr<LivenessConnection> LivenessConnection::reach(const std::string &place, uint32_t rank,
-                                          Clock::time_point deadline) {
+                                                              Clock::time_point deadline) {
   auto [address, rest] = StringRef(place).split(' ');
   auto [port, word] = rest.split(' ');
   std::unique_ptr<LivenessConnection> line(new LivenessConnection(word.str()));
@@ -151,7 +154,7 @@ bool LivenessConnection::isGone(const std::string &place, Clock::time_point dead
 //===- Watching -----------------------------------------------------------===//
 
 void LivenessConnection::accept() {
-  // Those that wait come with the next call.
+  // Further ones are accepted in the next call.
   for (size_t count = 0; count < kMostStrangers + size; ++count) {
     const int made = accept4(listening, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
     isFull = made < 0 && errno != EAGAIN && errno != EWOULDBLOCK;
@@ -167,7 +170,7 @@ void LivenessConnection::dropStranger() {
   if (size_t(llvm::count_if(connections, isStranger)) <= kMostStrangers + size)
     return;
   auto oldest = llvm::find_if(connections, isStranger);
-  // It may have said its name meanwhile.
+  // Its name may have arrived meanwhile.
   (void)hear(*oldest);
   if (oldest->rank)
     return;
@@ -276,9 +279,9 @@ void LivenessConnection::sayGoodbye() {
 
 void LivenessConnection::sayFailure(const std::string &message) {
   std::lock_guard lock(mutex);
-  // Of those who have just connected, too.
+  // Includes processes that have just connected.
   (void)hearAll();
-  // Escapes are longer than what they stand for.
+  // Escaped text is longer than its source.
   const std::string said = kFailure + plan::printable(message, kLongestWord / 8) + kEnd;
   for (const Connection &connection : connections)
     if (connection.rank && connection.socket >= 0)

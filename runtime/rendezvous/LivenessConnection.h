@@ -1,14 +1,14 @@
-//===- LivenessConnection.h - Seeing at once that a process is gone -------*- C++ -*-===//
+//===- LivenessConnection.h - Detects dead processes ------------*- C++ -*-===//
 //
-// A connection of every process with that of rank 0, on which nothing is said but who it is and, at the end,
-// goodbye, or why the run has failed:
+// Each process keeps a TCP connection to rank 0. It carries only the name of the process and, at the end, a
+// goodbye or the reason of a failure:
 //
-//   name | '!'          of a run that is over
-//   name | '?' text \n  of one that has failed
+//   name | '!'          the process has finished
+//   name | '?' text \n  the process has failed
 //
 // When a process ends, however it does, its system closes the connection, and the other end sees that: rank 0
-// the end of any other, the others that of rank 0. Who ends without a word has died. The connection is there
-// before the processes have connected for messages, and does not need the store.
+// sees the end of any other process, the others that of rank 0. A process that ends without a goodbye or a
+// reason has died. The connection is made before processes connect for messages, and does not need the store.
 //
 //===----------------------------------------------------------------------===//
 #ifndef CLEAVE_RUNTIME_RENDEZVOUS_LIVENESSCONNECTION_H
@@ -25,80 +25,81 @@
 
 namespace cleave::runtime {
 
-/// This process' ends. What they throw is a std::exception.
+/// The connections of this process. Throws exceptions derived from std::exception.
 class LivenessConnection {
 public:
   using Clock = std::chrono::steady_clock;
 
-  /// A process that is gone, or is going to be.
+  /// A process that has died or failed.
   struct Loss {
     uint32_t rank;
-    /// By what the run has failed there, printable; empty where it has died.
+    /// Why the run failed there, printable; empty if the process has died.
     std::string word;
     bool operator==(const Loss &) const = default;
   };
 
-  /// Rank 0 holds the ends of all others of `size` at `address`, which is one of this machine.
+  /// Rank 0: listens for `size` - 1 processes at `address`, an address of this machine.
   static std::unique_ptr<LivenessConnection> hold(const std::string &address, uint32_t size);
-  /// Connects with rank 0. Throws where that is not there by `deadline`.
-  /// \param place  what rank 0's `place` gives.
-  static std::unique_ptr<LivenessConnection> reach(const std::string &place, uint32_t rank, Clock::time_point deadline);
-  /// Whether there is nobody at a `place` any more, as the system there says; false where it says nothing by
+  /// Connects to rank 0. Throws if it does not answer by `deadline`.
+  /// \param place  what `place` of rank 0 returns.
+  static std::unique_ptr<LivenessConnection> reach(const std::string &place, uint32_t rank,
+                                                   Clock::time_point deadline);
+  /// True if the host at `place` refuses the connection: rank 0 is gone. False if there is no answer by
   /// `deadline`.
   static bool isGone(const std::string &place, Clock::time_point deadline);
   ~LivenessConnection();
   LivenessConnection(const LivenessConnection &) = delete;
 
-  /// Where rank 0 is reached, and by which word others are told from strangers.
+  /// Address, port and run id of rank 0. The id tells processes of the run from strangers.
   std::string place() const;
-  /// That word, which no other run has.
+  /// The run id, which is unique.
   const std::string &run() const { return word; }
-  /// How many processes are connected with this one, by `watch`.
+  /// Number of connected processes, as `watch` has seen them.
   uint32_t connected() const;
 
-  /// Waits until a process has failed, or is gone without goodbye; gives nothing when all have said that, and
-  /// after `stop`.
+  /// Waits until a process has failed or died. Returns nothing after `stop`, and when all processes have said
+  /// goodbye.
   std::optional<Loss> watch();
-  /// That this process is gone, then, is none of the others' business.
+  /// Tells the other end that this process ends on purpose.
   void sayGoodbye();
-  /// That the run has failed here, by this.
+  /// Tells the other end that the run has failed here, and why.
   void sayFailure(const std::string &message);
-  /// Ends `watch`, now and later.
+  /// Ends `watch`, pending or later.
   void stop();
 
 private:
   struct Connection {
     /// -1 once it is closed.
     int socket;
-    /// How long a name the other end gives first; 0 where it is known.
+    /// Length of the name that the other end sends first; 0 where its rank is known.
     size_t nameLength;
     std::string heard = {};
     std::optional<uint32_t> rank = {};
     bool hasLeft = false;
-    /// What it has failed by; whether it has said all of that.
+    /// Reason of a failure, and whether it has arrived completely.
     std::string word = {};
     bool hasFailed = false;
   };
 
   explicit LivenessConnection(std::string word);
   void accept();
-  /// Where there are too many, closes the oldest connection of those that have not said who they are: they
-  /// are to use up no descriptors.
+  /// If too many connections have sent no name, closes the oldest of them, so that strangers cannot exhaust
+  /// file descriptors.
   void dropStranger();
   bool haveAllLeft() const;
-  /// Reads what has come; false where the other end is closed or a stranger.
+  /// Reads what has arrived; false if the other end has closed the connection or is a stranger.
   bool hear(Connection &connection) const;
-  /// False for a name that is none, or that another process has.
+  /// Sets the rank of a connection. False if the name is invalid or another process has it.
   bool takeName(Connection &connection, llvm::StringRef name) const;
-  /// Reads the connections; the process that is lost, if there is one.
+  /// Reads all connections. Returns the process that has died or failed, if there is one.
   std::optional<Loss> hearAll();
   void awaitSomething();
 
-  /// What those of this run say first.
+  /// Run id: prefix of every name.
   const std::string word;
-  /// Of rank 0: how many ranks there are.
+  /// Rank 0 only: number of ranks.
   uint32_t size = 0;
-  /// The system has given no socket for somebody who connects: there is one again after a while.
+  /// The system had no file descriptor for a new connection; accept is tried again later.
   bool isFull = false;
   std::string address;
   int listening = -1, stopped = -1;

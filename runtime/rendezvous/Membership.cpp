@@ -1,4 +1,4 @@
-//===- Membership.cpp - The processes of a run, and how they end together ------===//
+//===- Membership.cpp - The processes of a run ----------------------------===//
 #include "runtime/rendezvous/Membership.h"
 #include "codegen/plan/Printable.h"
 #include "runtime/base/Exceptions.h"
@@ -17,14 +17,14 @@ using llvm::Expected;
 using llvm::StringRef;
 using namespace std::chrono_literals;
 
-/// How often a process tells what it does.
+/// Period of status writes.
 static constexpr auto kBeat = 200ms;
-/// How long it says nothing before that is told.
+/// Silence after which messages mention it.
 static constexpr auto kSilence = 1500ms;
 static constexpr char kFailed[] = "failed";
-/// Of what a run fails by, in bytes.
+/// Longest failure message, in bytes.
 static constexpr size_t kLongestMessage = 16 << 10;
-/// Long texts come in pieces, so that no more is held than has come.
+/// Long texts are sent in pieces, so that no more memory is allocated than has arrived.
 static constexpr size_t kPiece = 1 << 20;
 
 static std::string ofRank(uint32_t rank, StringRef text) {
@@ -35,7 +35,8 @@ static std::string seconds(Membership::Clock::duration duration) {
   return llvm::formatv("{0:f1} s", std::chrono::duration<double>(duration).count());
 }
 
-Membership::Membership(const Launch &launch, PeerLimits limits) : launch(launch), limits(limits), known(launch.size) {}
+Membership::Membership(const Launch &launch, PeerLimits limits)
+    : launch(launch), limits(limits), known(launch.size) {}
 
 //===- Watching -----------------------------------------------------------===//
 
@@ -43,7 +44,7 @@ void Membership::start() {
   answered = Clock::now();
   for (KnownPeer &peer : known)
     peer.changed = answered;
-  // Names are for debuggers, and tests.
+  // Thread names are for debuggers, and tests.
   auto begin = [this](const char *name, void (Membership::*work)()) {
     return std::thread([=, this] {
       pthread_setname_np(pthread_self(), name);
@@ -77,7 +78,7 @@ bool Membership::stop() {
     stopping = true;
   }
   changed.notify_all();
-  cut();
+  endWaits();
   for (std::thread *thread : {&living, &ticking})
     if (thread->joinable())
       thread->join();
@@ -150,9 +151,9 @@ void Membership::tellLast() {
     mayBeFollowed = leaving || launch.agentHoldsStore;
   }
   try {
-    // A failure that the store was too slow to hear of is told all the same.
+    // Writes a failure that the store was too slow to receive before.
     propose();
-    // The store may be the agent's, and another run follow.
+    // The agent's store may outlive this run, and serve another one.
     if (launch.rank == 0 && mayBeFollowed)
       meeting->erase(kRun);
   } catch (const std::exception &) {
@@ -162,16 +163,16 @@ void Membership::tellLast() {
 void Membership::loseStore() {
   if (launch.agentHoldsStore)
     return commitFailure("lost the store at " + storePlace() + ", which torchrun's agent holds; " +
-                  describeOthers());
+                         describeOthers());
   std::string message;
   {
-    // The liveness tells how its process has ended.
+    // The liveness connection may tell how rank 0 ended.
     std::unique_lock lock(mutex);
     changed.wait_for(lock, kLastWord, [&] { return over || stopping || !proposed.empty(); });
     message = proposed;
   }
   commitFailure(message.empty() ? withLastWord("lost the store at " + storePlace() + ", which rank 0 held", 0)
-                         : message);
+                                : message);
 }
 
 void Membership::beatOnce(uint64_t count) {
@@ -255,19 +256,19 @@ void Membership::commitFailure(const std::string &message) {
       return;
     ended = message;
     over = true;
-    // Before this process can end: who ends without a word has died.
+    // Before this process can end: a process that ends without a reason is taken to have died.
     if (liveness)
       liveness->sayFailure(message);
   }
   changed.notify_all();
-  cut();
+  endWaits();
   call([&](const MembershipClient &asked) { asked.failed(message); });
 }
 
-void Membership::cut() {
+void Membership::endWaits() {
   std::lock_guard lock(mutex);
   if (messages)
-    messages->cut();
+    messages->close();
   if (liveness)
     liveness->stop();
 }
@@ -282,7 +283,7 @@ std::string Membership::fail(const std::string &message) {
     changed.wait_for(lock, kLastWord, [&] { return over.load(); });
     first = proposed;
   }
-  // Where the store does not answer, each process ends for itself.
+  // If the store does not answer, each process ends with its own message.
   commitFailure(first);
   std::lock_guard lock(mutex);
   return ended;
@@ -297,7 +298,7 @@ std::string Membership::describe(uint32_t rank) {
   const KnownPeer &peer = known[rank];
   std::string text = ofRank(rank, peer.status.empty() ? "is starting" : peer.status);
   const Clock::duration silent = Clock::now() - peer.changed;
-  // Of what is not read either, nothing is known.
+  // If this process cannot read the store either, nothing is known of the other.
   if (silent > kSilence && Clock::now() - answered < kSilence)
     text += " (no sign of life for " + seconds(silent) + ")";
   return text;
@@ -310,7 +311,7 @@ std::string Membership::describeOthers() {
     if (rank != launch.rank)
       others.push_back(describe(rank));
   std::string text = llvm::join(others, ", ");
-  // Who holds the store, and has asked it nothing, was stopped itself.
+  // A process that holds the store, and has not asked it, was itself stopped.
   if (Clock::now() - answered > kSilence && isBeating && !leaving && !holdsStore())
     text += " (as of " + seconds(Clock::now() - answered) + " ago: the store at " + storePlace() +
             " does not answer)";
@@ -327,7 +328,7 @@ std::string Membership::withLastWord(const std::string &message, uint32_t rank) 
 
 std::string Membership::lose(uint32_t rank, const std::string &context) {
   {
-    // A connection alone does not tell whether its process has died, or has failed and said so.
+    // A lost connection alone does not tell whether its process has died, or has failed and reported why.
     std::unique_lock lock(mutex);
     changed.wait_for(lock, kLastWord, [&] { return over || !proposed.empty(); });
   }
@@ -421,8 +422,8 @@ Error Membership::meet() {
   return share("", 0).takeError();
 }
 
-/// The other clock was read between a question and its answer: of many, the latest question and the soonest
-/// answer say most (Marzullo and Owicki 1983).
+/// The clock of rank 0 was read between a question and its answer. Of many exchanges, the latest question and
+/// the earliest answer bound the offset best (Marzullo and Owicki 1983).
 Expected<Membership::Clock::duration> Membership::clockOffset() {
   constexpr int questions = 64;
   Clock::duration least = Clock::duration::min(), most = Clock::duration::max();
@@ -457,10 +458,11 @@ Error Membership::leave() {
   }
   changed.notify_all();
   awaitLastBeat();
-  // Nobody reads the store any more once all are here.
+  // After this barrier no process reads the store any more.
   if (Error error = meet())
     return error;
-  // Gloo resets the connections that it closes, with what is on its way: nobody goes before all are here.
+  // Gloo resets the connections that it closes, with data under way: so no process leaves before all are
+  // here.
   return waitFor("for the others to take leave", [&] {
     if (launch.rank != 0)
       liveness->sayGoodbye();

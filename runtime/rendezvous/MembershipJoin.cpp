@@ -1,4 +1,4 @@
-//===- MembershipJoin.cpp - How the processes of a run meet --------------------===//
+//===- MembershipJoin.cpp - How processes join a run ----------------------===//
 #include "codegen/plan/Printable.h"
 #include "runtime/base/Exceptions.h"
 #include "runtime/base/HostAddress.h"
@@ -18,19 +18,20 @@ using llvm::StringRef;
 using std::chrono::milliseconds;
 using namespace std::chrono_literals;
 
-/// What connecting has at the last moment.
+/// Least time to connect, even right before the deadline.
 static constexpr auto kLeast = 500ms;
-/// How long after the deadline what does not end is given up: more than that.
+/// An attempt that is stuck is abandoned this long after the deadline.
 static constexpr auto kGivenUp = 1s;
-/// How long what joins has to see that the run has failed.
+/// How long an attempt may take to notice that the run has failed.
 static constexpr auto kNotice = 200ms;
-/// Of a host's name in messages.
+/// Longest host name in messages.
 static constexpr size_t kLongestHost = 255;
 
 static std::string comeOf(uint32_t rank) { return "come/" + std::to_string(rank); }
 static std::string ownerOf(uint32_t rank) { return "owner/" + std::to_string(rank); }
 
-/// Whether `problem` is what a rank that has joined says of itself, `rank 1: …`: all end with those words.
+/// True if `problem` is a message of a rank that has joined, `rank 1: …`: all processes end with it
+/// unchanged.
 static bool isOfItsOwn(llvm::StringRef problem) {
   uint32_t rank;
   return problem.consume_front("rank ") && !problem.consumeInteger(10, rank) &&
@@ -42,17 +43,17 @@ static std::string hostName() {
   return uname(&system) == 0 ? system.nodename : "?";
 }
 
-/// What has come of joining.
+/// Result of joining.
 struct Membership::Attempt {
   Owner membership;
-  /// Empty where all have met.
+  /// Empty on success.
   std::string problem;
 };
 
 std::string Membership::storePlace() const { return launch.address + ":" + std::to_string(launch.port); }
 
-Expected<Membership::Owner> Membership::join(const Launch &launch, const std::string &what, const std::string &value,
-                                   PeerLimits limits) {
+Expected<Membership::Owner> Membership::join(const Launch &launch, const std::string &what,
+                                             const std::string &value, PeerLimits limits) {
   auto failed = [&](const std::string &problem) {
     if (isOfItsOwn(problem))
       return llvm::createStringError(problem);
@@ -61,8 +62,8 @@ Expected<Membership::Owner> Membership::join(const Launch &launch, const std::st
   };
   Owner own(new Membership(launch, limits));
   Membership *const membership = own.get();
-  // A store whose process is stopped answers never, and a process that is gone is waited for by those that
-  // connect with it. An attempt that is given up ends, with all that it has, when its thread comes back.
+  // A store whose process is stopped never answers, and connecting waits for a process that is gone. An
+  // abandoned attempt ends, with all that it owns, when its thread returns.
   std::packaged_task<Attempt()> coming([own = std::move(own), what, value]() mutable {
     std::string problem = own->attempt(what, value);
     return Attempt{std::move(own), std::move(problem)};
@@ -140,7 +141,7 @@ Error Membership::find(Clock::time_point deadline) {
                                      "a free port, and no other rank 0");
     if (launch.agentHoldsStore && meeting)
       return llvm::createStringError("lost the store at " + storePlace() + ", which torchrun's agent holds");
-    // A store that rank 0 held was that of a session before this one.
+    // The store that was found may be that of rank 0's previous session.
     if (launch.agentHoldsStore || Clock::now() >= deadline)
       return llvm::createStringError(noStore());
   }
@@ -160,24 +161,27 @@ std::string Membership::noStore() const {
          " started, with the same MASTER_ADDR and MASTER_PORT?";
 }
 
-// A run is what rank 0 writes to the store: how many processes, and its liveness, by whose word, which no
-// other run has, all further keys begin. Each rank of a run has one owner, who is there first.
+// Rank 0 announces the run in the store: number of processes, host, and address and run id of its liveness
+// connection. All other keys of the run begin with the id. Each rank of a run has one owner: the first
+// process that claims it.
 
-/// Of what is written of a run: where its liveness is.
+/// Address of the liveness connection, from the announcement of a run.
 static std::string placeOf(StringRef run) {
   const StringRef host = run.split(' ').second;
   const StringRef process = host.split(' ').second;
   return process.split(' ').second.str();
 }
 
-/// Whether rank 0 of that was killed, so that nobody can join it any more.
-static bool isLeft(StringRef run) { return LivenessConnection::isGone(placeOf(run), Membership::Clock::now() + kLastWord); }
+/// True if rank 0 of the run is gone, so that nobody can join the run any more.
+static bool isLeft(StringRef run) {
+  return LivenessConnection::isGone(placeOf(run), Membership::Clock::now() + kLastWord);
+}
 
 Error Membership::enter(Clock::time_point deadline) {
   if (launch.rank == 0)
     return begin();
   std::optional<std::string> run;
-  // One that was killed may have left its run.
+  // A killed rank 0 may have left its announcement.
   while (!(run = meeting->find(kRun)) || (isLeft(*run) && Clock::now() < deadline)) {
     if (Clock::now() >= deadline)
       return notStarted("rank 0 has");
@@ -217,7 +221,7 @@ Error Membership::enterRun(StringRef run, Clock::time_point deadline) {
     return llvm::createStringError("found a run of " + llvm::Twine(size) + " processes at " + storePlace() +
                                    ", expected one of " + llvm::Twine(launch.size) +
                                    "; start them together, or give each run a MASTER_PORT of its own");
-  // Two hosts may have one name, as containers do.
+  // Two hosts may have the same name, as containers do.
   std::random_device random;
   const std::string owner = hostName() + " " + std::to_string(getpid()) + " " + std::to_string(random());
   const std::string found = meeting->below(word)->setOnce(ownerOf(launch.rank), owner);
@@ -295,7 +299,7 @@ Error Membership::connect(Clock::time_point deadline) {
     messages = std::move(made);
     // The run may have failed meanwhile.
     if (over)
-      messages->cut();
+      messages->close();
   } catch (const std::exception &exception) {
     return llvm::createStringError(
         "rank " + llvm::Twine(launch.rank) +

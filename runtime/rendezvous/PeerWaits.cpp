@@ -1,4 +1,4 @@
-//===- PeerWaits.cpp - How long other processes are waited for ------------===//
+//===- PeerWaits.cpp - Timeouts of waits for other processes --------------===//
 #include "runtime/rendezvous/PeerWaits.h"
 #include "codegen/plan/Printable.h"
 #include "llvm/ADT/StringRef.h"
@@ -6,7 +6,7 @@
 
 namespace cleave::runtime {
 
-/// Of a status, in bytes.
+/// Longest status, in bytes.
 static constexpr size_t kLongestStatus = 1 << 10;
 
 void KnownPeer::note(const std::string &found, PeerClock::time_point now) {
@@ -30,8 +30,8 @@ std::string PeerWait::overdue(PeerClock::time_point now, llvm::ArrayRef<KnownPee
       progressed = std::max(progressed, known[rank].progressed());
       moved = std::max(moved, known[rank].moved);
     }
-  // Who can write to the store can say for ever that something moves. Others have their plan to load, and
-  // then the requests under way to end, of which a session has as many unless it is told otherwise.
+  // Whoever can write to the store can fake progress forever, so there is a total limit: other processes load
+  // their plan, then finish the requests under way, whose default number is 2 × ranks + 2.
   const std::chrono::seconds total = limits.loading + limits.timeout * (2 * known.size() + 2);
   if (std::chrono::floor<std::chrono::seconds>(now - begin) >= total)
     return std::to_string(total.count()) + " s " + what;

@@ -1,4 +1,4 @@
-//===- PeerWaits.h - How long other processes are waited for ----*- C++ -*-===//
+//===- PeerWaits.h - Timeouts of waits for other processes ------*- C++ -*-===//
 #ifndef CLEAVE_RUNTIME_RENDEZVOUS_PEERWAITS_H
 #define CLEAVE_RUNTIME_RENDEZVOUS_PEERWAITS_H
 
@@ -11,35 +11,35 @@ namespace cleave::runtime {
 
 using PeerClock = std::chrono::steady_clock;
 
-/// What a process says of itself while it loads the plan.
+/// Status of a process while it loads the plan.
 inline constexpr char kLoadingStatus[] = "is loading the plan";
 
-/// How long others are waited for that neither come nor move on, and in all for those that load.
+/// Longest wait for processes that show no progress, and longest wait in all for processes that load the
+/// plan.
 struct PeerLimits {
   std::chrono::seconds timeout, loading;
 };
 
-/// What is known of a process from the store.
+/// Status of another process, as read from the store.
 struct KnownPeer {
-  /// What it has written last, `COUNT STATUS`, and of that the status, printable.
+  /// The last entry, `COUNT STATUS`, and its status, printable.
   std::string beat, status;
   PeerClock::time_point changed{};
-  /// When it last was at something else.
+  /// When the status last changed.
   PeerClock::time_point moved{};
 
   void note(const std::string &beat, PeerClock::time_point now);
-  /// When it last showed that waiting for it is of use: that it moved on, or, while it loads, that it lives.
+  /// When it last showed progress: a new status or, while it loads, a new beat.
   PeerClock::time_point progressed() const;
 };
 
-/// A wait that must end in time, counted from when it began and another process last progressed: what others
-/// still do of requests before it has its own deadline.
+/// A wait with a timeout, counted from its begin or the last progress of another process, whichever is later.
 struct PeerWait {
   PeerClock::time_point begin;
   std::string what;
 
-  /// `30 s for what all ranks report` where that is too long; else empty.
-  /// \param known  of all processes, of which this is `own`.
+  /// `30 s for what all ranks report` if the wait has taken too long; else empty.
+  /// \param known  by rank; `own` is this process.
   std::string overdue(PeerClock::time_point now, llvm::ArrayRef<KnownPeer> known, uint32_t own,
                       PeerLimits limits) const;
 };

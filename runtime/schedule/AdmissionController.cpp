@@ -1,4 +1,4 @@
-//===- AdmissionController.cpp --------------------------------------------------------===//
+//===- AdmissionController.cpp --------------------------------------------===//
 #include "runtime/schedule/AdmissionController.h"
 #include <algorithm>
 
@@ -8,7 +8,7 @@ AdmissionController::Admission AdmissionController::enter() {
   std::unique_lock lock(mutex);
   const Clock::time_point begun = Clock::now();
   while (underWay >= limit) {
-    // Looked up anew after each wait: it moves while requests end.
+    // Recomputed after each wait: it moves when requests end.
     const Clock::time_point deadline = std::max(begun, ended) + timeout;
     if (Clock::now() >= deadline)
       return nullptr;

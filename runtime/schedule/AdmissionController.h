@@ -1,4 +1,4 @@
-//===- AdmissionController.h - The requests of a session that are under way -*- C++ -*-===//
+//===- AdmissionController.h - Limits requests under way --------*- C++ -*-===//
 #ifndef CLEAVE_RUNTIME_SCHEDULE_ADMISSIONCONTROLLER_H
 #define CLEAVE_RUNTIME_SCHEDULE_ADMISSIONCONTROLLER_H
 
@@ -10,25 +10,25 @@
 
 namespace cleave::runtime {
 
-/// Counts requests, holds new ones back while there are too many, and knows when the last one ended.
+/// Limits the number of requests under way, and records when the last one ended. Thread-safe.
 class AdmissionController {
 public:
   using Clock = std::chrono::steady_clock;
 
-  /// \param limit  most requests under way at one time; at least 1.
+  /// \param limit  maximum of requests under way; at least 1.
   AdmissionController(std::chrono::seconds timeout, size_t limit) : timeout(timeout), limit(limit) {}
 
-  /// Counts a request until it is destroyed, which makes room: no rank works on the request any more. The
-  /// AdmissionController must outlive it.
+  /// Deleter of an Admission. Destroying an Admission makes room for another request; no rank works on its
+  /// request any more. The AdmissionController must outlive it.
   struct Leave {
     void operator()(AdmissionController *admissions) const { admissions->leave(); }
   };
   using Admission = std::unique_ptr<AdmissionController, Leave>;
-  /// Waits until there is room for a request; null when there was none for `timeout` after the last request
+  /// Waits until there is room for a request. Null if there was none for `timeout` after the last request
   /// ended.
   Admission enter();
-  /// One has ended: with its result, or failed while ranks still work on it. Those behind it wait from now
-  /// on.
+  /// Notes that a request has ended: with its result, or failed while ranks may still work on it. The
+  /// deadlines of the requests behind it count from now on.
   void noteEnd();
   Clock::time_point lastEnd() const;
 

@@ -62,14 +62,14 @@ std::vector<std::string> Rank::eagerStages() const {
   return found;
 }
 
-/// The transfer that `action` makes; null for actions that make none.
+/// The transfer of `action`; null for actions without one.
 static const plan::Transfer *transferOf(llvm::ArrayRef<plan::Transfer> transfers,
                                         const plan::Action &action) {
   const bool sends = action.kind == ActionKind::Send;
   if (!sends && action.kind != ActionKind::Recv)
     return nullptr;
   const uint32_t from = sends ? action.stage : action.peer, to = sends ? action.peer : action.stage;
-  // They are ordered by both.
+  // Transfers are sorted by both stages.
   return llvm::partition_point(transfers, [&](const plan::Transfer &transfer) {
     return std::pair(transfer.from, transfer.to) < std::pair(from, to);
   });
@@ -83,11 +83,11 @@ void Rank::loadSteps(uint32_t signature) {
               part.find(action->stage),
               transferOf(part.transfers, *action),
               {}};
-    // Values go to the same data and tensor rank of the other stage.
+    // Values go to the same data-parallel and tensor-parallel rank of the other stage.
     const size_t position = index % (size_t(plan.mesh->dp) * plan.mesh->tp);
     if (step.transfer)
       step.key = {position * part.transfers.size() + (step.transfer - part.transfers.data()),
-                       action->microbatch, peerOf(plan, index, *action)};
+                  action->microbatch, peerOf(plan, index, *action)};
     part.steps.push_back(step);
   }
 }
@@ -121,7 +121,7 @@ llvm::Expected<std::unique_ptr<Rank>> Rank::load(const plan::Plan &plan,
       return error;
   for (uint32_t signature = 0; signature < plan.signatures.size(); ++signature)
     rank->loadSteps(signature);
-  // What was called on a GPU here has no order with what the device's thread will call there.
+  // GPU work of this thread is not ordered before that of the device's thread.
   if (Error error = catching([&]() -> Error {
         synchronize(device.place());
         return Error::success();
@@ -138,7 +138,8 @@ void Rank::execute(Request &request, uint32_t signature) {
     isGoing = isGoing && !request.failed();
     if (!isGoing)
       break;
-    // A small batch has fewer micro-batches than the plan; all ranks of a data rank leave out the same.
+    // A small batch has fewer micro-batches than the plan; all ranks of one data-parallel index skip the same
+    // ones.
     if (step.microbatch >= request.microbatches.count())
       continue;
     current.store(&step, std::memory_order_release);
@@ -248,14 +249,14 @@ bool Rank::receive(Request &request, const Step &step) {
 
 void Rank::forward(Request &request, const Part &part, const Step &step) {
   const uint32_t microbatch = step.action->microbatch;
-  // Between stages of one rank there are no actions.
+  // There are no actions between stages of one rank.
   for (const plan::Transfer &transfer : part.transfers)
     if (StageRun *giver = part.find(transfer.from); giver && transfer.to == step.stage->stage()) {
       giver->take(transfer, microbatch, moved);
       step.stage->receive(transfer, microbatch, moved);
     }
   step.stage->forward(request, microbatch, step.microbatch);
-  // A GPU's time is then this stage's; else the thread goes on while the GPU works.
+  // Then the GPU's time counts for this stage; otherwise the thread continues while the GPU works.
   if (options.traced)
     synchronize(worker.place());
 }

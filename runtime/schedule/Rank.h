@@ -1,4 +1,4 @@
-//===- Rank.h - A rank's part of a plan -------------------------*- C++ -*-===//
+//===- Rank.h - Executes the actions of one rank ----------------*- C++ -*-===//
 #ifndef CLEAVE_RUNTIME_SCHEDULE_RANK_H
 #define CLEAVE_RUNTIME_SCHEDULE_RANK_H
 
@@ -21,12 +21,12 @@
 
 namespace cleave::runtime {
 
-/// What is asked of a rank, as SessionOptions has it.
+/// Options of a rank; see SessionOptions.
 struct RankOptions {
   bool checkTypes, traced, cudaGraphs;
 };
 
-/// One rank: its weights, its programs, and for each signature the list of actions that it does for a
+/// One rank: its weights, its programs, and for each signature the list of actions that it performs for a
 /// request.
 class Rank {
 public:
@@ -36,18 +36,19 @@ public:
                                                     uint32_t rank, Device &device, Operators &operators,
                                                     States &states, RankOptions options);
 
-  /// Whether this rank has anything to do for `signature`.
+  /// True if this rank has actions for `signature`.
   bool takesPart(uint32_t signature) const { return !parts[signature].steps.empty(); }
-  /// Does this rank's part of a request, on the thread of its device. Failures become the request's.
+  /// Performs this rank's actions for a request, on the thread of its device. Failures become failures of the
+  /// request.
   void execute(Request &request, uint32_t signature);
 
-  /// What it does, for messages: `(stage 1: transformer.h.2) is computing transformer.h.2.attn: aten::addmm`.
-  /// `awaited` is the rank that its group waits for, if any. Of any thread.
+  /// What the rank does, for messages: `(stage 1: transformer.h.2) is computing transformer.h.2.attn:
+  /// aten::addmm`. `awaited` is the rank that its tensor group waits for, or empty. Thread-safe.
   std::string describe(const std::string &awaited) const;
 
-  /// Which stages run without a CUDA graph although that is wanted, and why. Of any thread.
+  /// Stages that run without a CUDA graph although one was requested, and why. Thread-safe.
   std::vector<std::string> eagerStages() const;
-  /// What was done since the last call, in order; empty unless `traced`.
+  /// The actions since the last call, in order; empty unless `traced`.
   std::vector<TraceEvent> takeTrace();
 
   int64_t weightBytes() const { return weights.bytes(); }
@@ -58,14 +59,14 @@ public:
 private:
   struct Step {
     const plan::Action *action;
-    /// The action's micro-batch, of those of all data ranks.
+    /// The action's micro-batch, as an index among those of all data-parallel ranks.
     uint64_t microbatch;
     StageRun *stage;
-    /// Send and Recv: what is moved.
+    /// Send and Recv: the transfer.
     const plan::Transfer *transfer;
     P2PKey key;
   };
-  /// What the rank does for one signature.
+  /// Actions of the rank for one signature.
   struct Part {
     std::vector<plan::Transfer> transfers;
     std::vector<std::unique_ptr<StageRun>> stages;
@@ -76,15 +77,15 @@ private:
   };
 
   Rank(const plan::Plan &plan, uint32_t index, Device &device, WeightStore weights, RankOptions options);
-  /// Weights, and what the plan predicts, are within the plan's limit.
+  /// Fails if the weights, or the predicted peak, exceed the plan's memory limit.
   llvm::Error checkMemory() const;
   llvm::Error loadStage(const plan::Program &program, Operators &operators, States &states);
   void loadSteps(uint32_t signature);
-  /// Counts and keeps what was done.
+  /// Adds the action to the busy time and the trace.
   void note(const Request &request, const plan::Action &action, TraceEvent::Clock::time_point begin);
-  /// Does `work`, whose failures become the request's; false then, and where it gives false.
+  /// Runs `work`, whose exceptions become failures of the request. False if it throws or returns false.
   bool attempt(Request &request, const Step &step, llvm::function_ref<bool()> work);
-  /// False when the request failed meanwhile.
+  /// Performs one step; false when the request failed meanwhile.
   bool perform(Request &request, const Part &part, const Step &step);
   void forward(Request &request, const Part &part, const Step &step);
   bool send(Request &request, const Step &step);
@@ -97,9 +98,9 @@ private:
   /// By signature.
   std::vector<Part> parts;
   std::atomic<int64_t> busyNanoseconds{0};
-  /// What is done; null between requests.
+  /// The current step; null between requests.
   std::atomic<const Step *> current{nullptr};
-  /// What a transfer moves, kept for its memory.
+  /// Values of a transfer; kept for its capacity.
   std::vector<c10::IValue> moved;
   const RankOptions options;
   std::mutex traceMutex;

@@ -1,4 +1,4 @@
-//===- RankSet.cpp ----------------------------------------------------------===//
+//===- RankSet.cpp --------------------------------------------------------===//
 #include "runtime/schedule/RankSet.h"
 #include "codegen/plan/Schedule.h"
 #include "runtime/device/PlanRanks.h"

@@ -1,4 +1,4 @@
-//===- RankSet.h - What requests of a signature have in common ----*- C++ -*-===//
+//===- RankSet.h - The ranks that execute a signature -----------*- C++ -*-===//
 #ifndef CLEAVE_RUNTIME_SCHEDULE_RANKSET_H
 #define CLEAVE_RUNTIME_SCHEDULE_RANKSET_H
 
@@ -12,21 +12,21 @@
 
 namespace cleave::runtime {
 
-/// The way of a signature's requests through the ranks of this process.
+/// Ranks of this process that take part in the requests of one signature.
 struct RankSet {
   /// `plan` must outlive the result.
   RankSet(const plan::Plan &plan, uint32_t signature, llvm::ArrayRef<std::unique_ptr<Rank>> ranks);
 
-  /// How the ranks of one request of so many micro-batches reach each other, as threads.
+  /// The exchange between the ranks, as threads, for one request of `microbatches` micro-batches.
   std::shared_ptr<Exchange> connect(uint32_t microbatches, CancellationToken &cancellation) const;
 
   const plan::Plan &plan;
-  /// Of one micro-batch of each data rank, of all tensor ranks.
+  /// Transfers of one micro-batch of each data-parallel rank, over all tensor-parallel ranks.
   size_t transfers;
-  /// The ranks that take part, by their place among those of this process, and their numbers.
+  /// The ranks that take part: their indices among the ranks of this process, and their numbers in the plan.
   std::vector<size_t> places;
   std::vector<uint32_t> ranks;
-  /// Whether one of them reads an input.
+  /// True if one of them reads an input.
   bool readsInputs = false;
 };
 

@@ -8,12 +8,13 @@
 namespace cleave::runtime {
 
 Request::Request(uint64_t number, std::vector<at::Tensor> inputs, Microbatches microbatches,
-                 size_t outputCount, llvm::ArrayRef<uint32_t> rankIds, std::shared_ptr<AdmissionController> admissions,
-                 AdmissionController::Admission admission, llvm::MutableArrayRef<States> states,
-                 llvm::function_ref<std::shared_ptr<Exchange>(CancellationToken &)> connect, c10::Device outputPlace,
-                 bool collects, std::function<void(const std::string &)> overdue)
+                 size_t outputCount, llvm::ArrayRef<uint32_t> rankIds,
+                 std::shared_ptr<AdmissionController> admissions, AdmissionController::Admission admission,
+                 llvm::MutableArrayRef<States> states,
+                 llvm::function_ref<std::shared_ptr<Exchange>(CancellationToken &)> connect,
+                 c10::Device outputPlace, bool collects, std::function<void(const std::string &)> overdue)
     : number(number), microbatches(std::move(microbatches)), outputPlace(outputPlace),
-      inputs(std::move(inputs)), outputs(outputCount), rooms(outputCount), admissions(std::move(admissions)),
+      inputs(std::move(inputs)), outputs(outputCount), outputReady(outputCount), admissions(std::move(admissions)),
       admission(std::move(admission)), states(states), overdue(std::move(overdue)),
       working(rankIds.size() + collects) {
   for (uint32_t rank : rankIds)
@@ -105,13 +106,14 @@ void Request::addOutput(size_t leaf, uint32_t microbatch, const at::Tensor &tens
   if (!whole.defined()) {
     whole = microbatches.allocateOutput(microbatch, leaf, tensor, outputPlace);
     recordDefaultStream(whole);
-    // On a GPU what this thread called before may still use its memory, and other threads write there, too.
-    rooms[leaf] = StreamEvents({whole});
+    // On a GPU the memory may still be in use by earlier calls of this thread, and other threads write to it,
+    // too.
+    outputReady[leaf] = StreamEvents({whole});
   }
   const at::Tensor room = whole;
-  // Each micro-batch has a place of its own there, and copying takes time.
+  // Unlocked, since copying takes time; micro-batches write to disjoint parts.
   lock.unlock();
-  rooms[leaf].wait();
+  outputReady[leaf].wait();
   recordStream({room});
   microbatches.addOutputOf(microbatch, leaf, tensor, room);
 }
@@ -129,7 +131,7 @@ void Request::takeOutputs(uint32_t signature) {
 
 void Request::leave(std::optional<uint32_t> rank, MemoryAccount &account) {
   std::lock_guard lock(mutex);
-  // Those of other ranks as well: this one may have received them.
+  // Includes outputs of other ranks: this one may have received them.
   for (const at::Tensor &output : outputs)
     stopAccounting(output, account);
   if (rank)
@@ -151,7 +153,7 @@ void Request::end() {
 
 bool Request::fail(std::string message) {
   std::unique_lock lock(mutex);
-  // What is done stays done.
+  // A finished request cannot fail.
   if (hasFailed || working == 0)
     return false;
   const std::shared_ptr<Exchange> exchange = ranksExchange;
@@ -172,7 +174,7 @@ bool Request::fail(std::string message) {
 llvm::Expected<std::vector<at::Tensor>> Request::wait() {
   std::unique_lock lock(mutex);
   while (!hasFailed && working > 0) {
-    // Looked up anew after each wait: it moves while earlier requests end.
+    // Recomputed after each wait: it moves when earlier requests end.
     const Clock::time_point deadline = deadlineLocked();
     if (Clock::now() < deadline) {
       changed.wait_until(lock, deadline);

@@ -1,4 +1,4 @@
-//===- Request.h - One run of a signature under way -------------*- C++ -*-===//
+//===- Request.h - One request of a session ---------------------*- C++ -*-===//
 #ifndef CLEAVE_RUNTIME_SCHEDULE_REQUEST_H
 #define CLEAVE_RUNTIME_SCHEDULE_REQUEST_H
 
@@ -30,24 +30,23 @@ namespace cleave::runtime {
 
 class StageRun;
 
-/// What the ranks that work on a request and the caller that waits for it share. Every wait ends at the
-/// deadline, or when the request fails; the first failure is the one that is reported. The time of a request
-/// begins when the first rank takes it up; until then, with the end of the request before it.
+/// State of a request, shared by the ranks that work on it and the caller that waits for it. Every wait ends
+/// at the deadline, or when the request fails; the first failure is reported. The timeout counts from the
+/// first action of a rank or, before that, from the end of the previous request.
 class Request : private CancellationToken {
 public:
-  /// \param number     of the request in its session, for traces.
-  /// \param ranks      which ranks of this process take part, ascending.
-  /// \param traffic    says when the request before it ended.
-  /// \param admission  of the request, which it gives back with its end.
-  /// \param connect    gives what the ranks exchange by.
-  /// \param states     what the request writes there counts from its end on, if it succeeds; live as long as
-  /// the ranks.
-  /// \param outputPlace  where outputs are given.
-  /// \param collects   outputs come from other processes, for which `takeOutputs` waits.
+  /// \param number     index of the request in its session, for traces.
+  /// \param ranks      ranks of this process that take part, ascending.
+  /// \param admissions  says when the previous request ended.
+  /// \param admission  released when the request ends.
+  /// \param connect    makes the exchange between the ranks.
+  /// \param states     committed when the request succeeds. Live as long as the ranks.
+  /// \param outputPlace  device of the outputs.
+  /// \param collects   outputs come from other processes; a thread calls `takeOutputs`.
   /// \param overdue    called with the message by the thread that finds the deadline passed; may be empty.
   Request(uint64_t number, std::vector<at::Tensor> inputs, Microbatches microbatches, size_t outputs,
-          llvm::ArrayRef<uint32_t> ranks, std::shared_ptr<AdmissionController> admissions, AdmissionController::Admission admission,
-          llvm::MutableArrayRef<States> states,
+          llvm::ArrayRef<uint32_t> ranks, std::shared_ptr<AdmissionController> admissions,
+          AdmissionController::Admission admission, llvm::MutableArrayRef<States> states,
           llvm::function_ref<std::shared_ptr<Exchange>(CancellationToken &)> connect,
           c10::Device outputPlace = c10::kCPU, bool collects = false,
           std::function<void(const std::string &)> overdue = nullptr);
@@ -56,42 +55,43 @@ public:
   const Microbatches microbatches;
   const c10::Device outputPlace;
 
-  /// Leaf `leaf` of the inputs as micro-batch `microbatch` sees it.
+  /// Leaf `leaf` of the inputs, as micro-batch `microbatch` reads it.
   at::Tensor input(size_t leaf, uint32_t microbatch) const {
     return microbatches.inputOf(microbatch, leaf, inputs[leaf]);
   }
 
-  /// By which ranks that work on the request reach each other.
+  /// Communication between the ranks of the request.
   Exchange &exchange() { return *ranksExchange; }
-  /// Notes what `rank` does from now on, for messages.
+  /// Records the current action of `rank`, for messages.
   void enter(uint32_t rank, const plan::Action &action, const StageRun *stage = nullptr);
-  /// Adds what a micro-batch, of those of all data ranks, gives to a leaf of the outputs; what is on a GPU
-  /// has been added when the thread has finished there (`synchronize`).
+  /// Adds a micro-batch's part of an output leaf. `microbatch` is an index among those of all data-parallel
+  /// ranks. Copies from a GPU are asynchronous: they have completed after `synchronize`.
   void addOutput(size_t leaf, uint32_t microbatch, const at::Tensor &tensor);
-  /// Sends the outputs of `signature` to where they are waited for, once a rank has done its part.
+  /// Sends the outputs of `signature` to the process that waits for them. Each rank calls it when it has done
+  /// its part.
   void giveOutputs(uint32_t signature) { exchange().giveOutputs(signature, microbatches, outputs); }
-  /// Waits for those that come from other processes.
+  /// Waits for outputs of other processes.
   void takeOutputs(uint32_t signature);
-  /// Ends the part of `rank`, or of what takes outputs, which counts none of them in its `account` any more;
-  /// with the last part the request is done.
+  /// Ends the part of `rank`, or of the thread that takes outputs. The outputs are not counted in its
+  /// `account` any more. The last part ends the request.
   void leave(std::optional<uint32_t> rank, MemoryAccount &account);
 
-  /// Whether this was the first failure.
+  /// Fails the request; true if this was its first failure.
   bool fail(std::string message);
-  /// Fails where the deadline has passed.
+  /// Fails the request if its deadline has passed.
   void checkDeadline();
   const std::atomic<bool> &failed() const { return hasFailed; }
 
-  /// Blocks until the request is done or has failed.
+  /// Blocks until the request has ended or failed.
   llvm::Expected<std::vector<at::Tensor>> wait();
 
 private:
   using Clock = AdmissionController::Clock;
   struct RankState {
     uint32_t rank;
-    /// What it does; null before it has begun.
+    /// Current action; null before the first one.
     const plan::Action *action = nullptr;
-    /// Whose program it runs.
+    /// The stage whose program it runs.
     const StageRun *stage = nullptr;
     bool left = false;
   };
@@ -102,14 +102,14 @@ private:
   Clock::time_point deadline() override;
   void expire() override;
   void end();
-  /// What a rank that has not finished does or waits for.
+  /// What an unfinished rank does or waits for.
   std::string describe(const RankState &state) const;
   std::string describeStuck();
 
   std::vector<at::Tensor> inputs;
   std::vector<at::Tensor> outputs;
-  /// By output: when there is room for it, if it is joined.
-  std::vector<StreamEvents> rooms;
+  /// By output: events after which the memory of a joined output may be written.
+  std::vector<StreamEvents> outputReady;
   const std::shared_ptr<AdmissionController> admissions;
   AdmissionController::Admission admission;
   const llvm::MutableArrayRef<States> states;

@@ -10,12 +10,12 @@
 
 namespace cleave::runtime {
 
-/// Requests that somebody still works on or waits for; owns none of them. Of any thread.
+/// Requests that a rank still works on or a caller waits for; owns none of them. Thread-safe.
 class RequestList {
 public:
   void add(const std::shared_ptr<Request> &request);
   void fail(const std::string &message);
-  /// Fails those whose deadline has passed.
+  /// Fails requests whose deadline has passed.
   void checkDeadlines();
 
 private:

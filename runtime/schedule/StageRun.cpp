@@ -22,7 +22,7 @@ StageRun::StageRun(const plan::Signature &signature, const plan::Program &progra
 
 StageRun::MicrobatchState &StageRun::stateOf(uint32_t microbatch) {
   MicrobatchState &state = microbatchStates[microbatch];
-  // When it is first met: an untrusted plan may have more micro-batches than any batch has samples.
+  // Allocated on first use: an untrusted plan may have more micro-batches than any batch has samples.
   if (state.inputs.size() != program.inputs.size()) {
     state.inputs.resize(program.inputs.size());
     state.results.reserve(program.outputs.size());
@@ -50,8 +50,8 @@ void StageRun::run(Request &request, uint32_t global, MicrobatchState &state) {
   executor->run(symbols, request.failed(), state.results);
 }
 
-/// `tensor`, or a copy where its elements share memory, as `expand` makes them: whoever reads or writes all
-/// of them needs that much, which the account of this thread counts.
+/// `tensor`, or a copy if its elements share memory, as after `expand`: whoever reads or writes all elements
+/// needs the memory, and the account of this thread counts it.
 static at::Tensor withOwnElements(const at::Tensor &tensor) {
   const size_t most = tensor.storage().nbytes() / tensor.itemsize();
   return size_t(tensor.numel()) > most ? tensor.contiguous() : tensor;

@@ -1,4 +1,4 @@
-//===- StageRun.h - A stage, and a request's state through it -*- C++ -*-===//
+//===- StageRun.h - Runs one stage of a request -----------------*- C++ -*-===//
 #ifndef CLEAVE_RUNTIME_SCHEDULE_STAGERUN_H
 #define CLEAVE_RUNTIME_SCHEDULE_STAGERUN_H
 
@@ -15,7 +15,7 @@
 
 namespace cleave::runtime {
 
-/// The program of one stage with what it has taken and given for each micro-batch of the request under way: a
+/// The program of one stage, with its inputs and results for each micro-batch of the current request. A
 /// result is held until the last transfer has taken it.
 class StageRun {
 public:
@@ -23,45 +23,46 @@ public:
   StageRun(const plan::Signature &signature, const plan::Program &program, std::unique_ptr<Executor> executor,
            const States &states, llvm::ArrayRef<plan::Transfer> transfers, uint32_t microbatches);
 
-  /// Runs the program as CUDA graphs from now on, on the GPU `place`.
+  /// From now on runs the program as CUDA graphs, on the GPU `place`.
   void useGraphs(const plan::Plan &plan, DevicePlugin &plugin, c10::Device place) {
     graph = std::make_unique<GraphedStage>(plan, program, *executor, plugin, place);
   }
-  /// Why it is none although that is wanted; empty otherwise.
+  /// Why there is no CUDA graph although one was requested; empty otherwise.
   std::string obstacle() const { return graph ? graph->obstacle() : ""; }
 
   uint32_t stage() const { return program.stage; }
   std::string position() const { return executor->position(); }
 
-  /// Keeps what a transfer brings for the program: as many values as it has inputs.
+  /// Stores the values of a transfer as inputs of the program.
   void receive(const plan::Transfer &transfer, uint32_t microbatch,
                llvm::MutableArrayRef<c10::IValue> values);
-  /// Runs the program and hands the request its outputs. Throws what an operator throws.
-  /// \param global  the micro-batch among those of all data ranks.
+  /// Runs the program, and adds its outputs to the request. Throws what an operator throws.
+  /// \param global  index of the micro-batch among those of all data-parallel ranks.
   void forward(Request &request, uint32_t microbatch, uint32_t global);
-  /// What a transfer takes away, after forward.
+  /// Takes the values of a transfer, after forward.
   void take(const plan::Transfer &transfer, uint32_t microbatch, std::vector<c10::IValue> &values);
-  /// Drops what the request has left here.
+  /// Drops all values of the request.
   void clear();
 
 private:
-  /// A result that is a leaf of the signature's outputs. Tensor ranks have the same, of which the first one
-  /// gives it.
+  /// A result that is a leaf of the signature's outputs. Tensor-parallel ranks have equal results; the first
+  /// of them gives the output.
   struct Leaf {
     uint32_t result, leaf;
   };
-  /// The way of a micro-batch through the stage: what other stages gave, by program input, and results.
+  /// One micro-batch: values of other stages, by program input, and results.
   struct MicrobatchState {
     std::vector<c10::IValue> inputs, results;
-    /// By result: how many transfers have not taken it yet.
+    /// By result: number of transfers that have not taken it yet.
     std::vector<uint32_t> readersLeft;
   };
 
   MicrobatchState &stateOf(uint32_t microbatch);
-  /// Runs the program on the state's inputs.
+  /// Runs the program on the inputs in `state`.
   void run(Request &request, uint32_t global, MicrobatchState &state);
 
-  /// Output `leaf` of the request, with memory for each of its elements. Throws where there is none.
+  /// Output `leaf` of the request, with memory for each of its elements. Throws if the result is not a
+  /// tensor.
   at::Tensor outputOf(Leaf leaf, const c10::IValue &result) const;
 
   const plan::Signature &signature;
@@ -71,7 +72,7 @@ private:
   std::unique_ptr<GraphedStage> graph;
   const States &states;
   std::vector<Leaf> leaves;
-  /// By result: how many transfers take it.
+  /// By result: number of transfers that take it.
   std::vector<uint32_t> readers;
   std::vector<MicrobatchState> microbatchStates;
 };

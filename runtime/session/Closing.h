@@ -1,4 +1,4 @@
-//===- Closing.h - That a session takes no more requests --------*- C++ -*-===//
+//===- Closing.h - Whether a session accepts requests -----------*- C++ -*-===//
 #ifndef CLEAVE_RUNTIME_SESSION_CLOSING_H
 #define CLEAVE_RUNTIME_SESSION_CLOSING_H
 
@@ -8,7 +8,7 @@
 
 namespace cleave::runtime {
 
-/// Why a session takes no more requests, once it does not.
+/// Why a session accepts no more requests, once it does not. Thread-safe.
 class Closing {
 public:
   void begin(const std::string &why) {

@@ -1,4 +1,4 @@
-//===- Coordinator.cpp - What process 0 has the others do ------------------------===//
+//===- Coordinator.cpp - Commands from process 0 to the others ------------===//
 #include "runtime/session/Coordinator.h"
 #include "runtime/base/DTypes.h"
 #include "runtime/base/Exceptions.h"
@@ -20,16 +20,17 @@ Error agreeWhoLeads(Membership &membership, bool isLed) {
   for (auto [rank, word] : llvm::enumerate(*words))
     if (word != words->front())
       return llvm::createStringError(membership.fail("rank " + std::to_string(rank) + " is " +
-                                                (word.empty() ? "not " : "") +
-                                                "led by rank 0, others are otherwise; set "
-                                                "SessionOptions::led alike"));
+                                                     (word.empty() ? "not " : "") +
+                                                     "led by rank 0, others are otherwise; set "
+                                                     "SessionOptions::led alike"));
   return membership.share("", 0).takeError();
 }
 
-// A command as values: its kind, its signature, and each input as a tensor or, where only its sizes count, as
-// a tuple of its element type and its sizes.
+// Layout of a command: kind, signature, then each input: a tensor, or a tuple of dtype and sizes if only the
+// sizes are needed.
 
-Coordinator::Coordinator(const plan::Plan &plan, Membership &membership, MemoryAccount &account) : plan(plan), membership(membership) {
+Coordinator::Coordinator(const plan::Plan &plan, Membership &membership, MemoryAccount &account)
+    : plan(plan), membership(membership) {
   if (membership.rank() != 0)
     receiver.emplace(membership.transport(), 0, Tag::Commands, account, limitsOfInputs(plan));
   else

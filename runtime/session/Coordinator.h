@@ -1,4 +1,4 @@
-//===- Coordinator.h - What process 0 has the others do ----------------*- C++ -*-===//
+//===- Coordinator.h - Commands from process 0 to the others ----*- C++ -*-===//
 #ifndef CLEAVE_RUNTIME_SESSION_COORDINATOR_H
 #define CLEAVE_RUNTIME_SESSION_COORDINATOR_H
 
@@ -14,7 +14,7 @@
 
 namespace cleave::runtime {
 
-/// A call of a session, which all processes make.
+/// A call of a session that all processes make.
 struct Command {
   enum class Kind { Run, Reset, End };
   Kind kind = Kind::End;
@@ -22,22 +22,22 @@ struct Command {
   std::vector<at::Tensor> inputs = {};
 };
 
-/// The values by which process 0 tells of a command. Throws for what are none of the plan.
+/// Parses a command of process 0. Throws if the values are not a command for the plan.
 Command readCommand(const plan::Plan &plan, llvm::ArrayRef<c10::IValue> values);
 
-/// Fails in all processes where they do not say alike whether process 0 leads.
+/// Fails in all processes unless they agree on whether process 0 leads.
 llvm::Error agreeWhoLeads(Membership &membership, bool isLed);
 
-/// The way of commands from process 0 to all others, which carry them out one after the other.
+/// Sends commands of process 0 to all other processes, which execute them in order.
 class Coordinator {
 public:
-  /// \param account  counts what comes.
+  /// \param account  counts received values.
   Coordinator(const plan::Plan &plan, Membership &membership, MemoryAccount &account);
 
-  /// Of process 0, one thread at a time. Returns when the command before this one has been taken. Who does not
-  /// read inputs is told their sizes alone.
+  /// Process 0, one thread at a time: sends a command. Returns when the previous command has been received.
+  /// Ranks that do not read inputs receive only their sizes.
   llvm::Error give(const Command &command);
-  /// Of the others. Waits for as long as it takes.
+  /// Other processes: waits for a command, without a timeout.
   llvm::Expected<Command> take();
 
 private:
@@ -45,7 +45,7 @@ private:
   Membership &membership;
   /// By rank; of process 0.
   std::map<uint32_t, Sender> senders;
-  /// Of the others.
+  /// Of the other processes.
   std::optional<Receiver> receiver;
 };
 

@@ -44,7 +44,7 @@ FailureCallback::~FailureCallback() {
 }
 
 void FailureCallback::call(const std::string &message) {
-  // The function may destroy this from now on.
+  // From now on the function may destroy this object.
   const std::shared_ptr<State> kept = state;
   {
     std::lock_guard lock(kept->mutex);

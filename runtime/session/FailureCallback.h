@@ -1,4 +1,4 @@
-//===- FailureCallback.h - Telling a user of a failure ----------*- C++ -*-===//
+//===- FailureCallback.h - Reports a failure to the user --------*- C++ -*-===//
 #ifndef CLEAVE_RUNTIME_SESSION_FAILURECALLBACK_H
 #define CLEAVE_RUNTIME_SESSION_FAILURECALLBACK_H
 
@@ -9,23 +9,24 @@
 
 namespace cleave::runtime {
 
-/// Calls a function of the user's once, in a thread of its own: it may block, and destroy what owns this.
+/// Calls a user's function once, on a thread of its own: the function may block, and may destroy the owner of
+/// this object.
 class FailureCallback {
 public:
   using Function = std::function<void(const std::string &)>;
   /// Starts the thread.
   explicit FailureCallback(Function function);
-  /// Waits until a call has returned, unless it is the one that destroys this.
+  /// Waits for a running call, unless that call itself destroys this object.
   ~FailureCallback();
   FailureCallback(const FailureCallback &) = delete;
   FailureCallback &operator=(const FailureCallback &) = delete;
 
-  /// Has the function called with `message`, and returns at once. Of any thread; only the first call counts.
+  /// Schedules the function with `message`, and returns at once. Thread-safe; only the first call counts.
   void call(const std::string &message);
 
 private:
   struct State;
-  /// Shared with the thread, which may outlive this.
+  /// Shared with the thread, which may outlive this object.
   const std::shared_ptr<State> state;
   std::thread thread;
 };

@@ -1,4 +1,4 @@
-//===- Precision.cpp - How exactly devices compute ------------------------===//
+//===- Precision.cpp - TF32 on GPUs ---------------------------------------===//
 #include "runtime/session/Precision.h"
 #include "llvm/ADT/STLExtras.h"
 #include <ATen/Context.h>
@@ -6,8 +6,8 @@
 #include <ATen/autocast_mode.h>
 #include <torch/library.h>
 
-// Traces have it where the model calls `conv2d` and its like, for which libtorch's autocast on CPUs has
-// kernels; on GPUs it has one for this, too.
+// Traced models have `_convolution` in place of `conv2d` and its like. libtorch's autocast supports it on
+// GPUs but not on CPUs.
 TORCH_LIBRARY_IMPL(aten, AutocastCPU, m) { KERNEL_CPU(_convolution, lower_precision_fp) }
 
 namespace cleave::runtime {
@@ -24,7 +24,7 @@ llvm::Error setPrecision(const SessionOptions &options, llvm::ArrayRef<ResolvedD
                                    "it away");
   if (llvm::any_of(devices, [](const ResolvedDevice &device) { return device.plugin; })) {
     at::globalContext().setAllowTF32CuBLAS(options.tf32);
-    // Where libtorch allows it unless it is told not to.
+    // libtorch allows it by default.
     at::globalContext().setAllowTF32CuDNN(options.tf32);
   }
   return llvm::Error::success();

@@ -1,4 +1,4 @@
-//===- Precision.h - How exactly devices compute ----------------*- C++ -*-===//
+//===- Precision.h - TF32 on GPUs -------------------------------*- C++ -*-===//
 #ifndef CLEAVE_RUNTIME_SESSION_PRECISION_H
 #define CLEAVE_RUNTIME_SESSION_PRECISION_H
 
@@ -9,8 +9,8 @@
 
 namespace cleave::runtime {
 
-/// Tells libtorch whether GPUs may use TF32, where there is one among `devices`, those of this process. Fails
-/// on options of which one takes another's meaning away, in all processes alike.
+/// Tells libtorch whether GPUs may use TF32, if there is one among `devices`, those of this process. Fails on
+/// contradicting options, in all processes alike.
 llvm::Error setPrecision(const SessionOptions &options, llvm::ArrayRef<ResolvedDevice> devices);
 
 } // namespace cleave::runtime

@@ -35,7 +35,7 @@ Expected<std::unique_ptr<Session::Pending>> Session::start(llvm::ArrayRef<at::Te
                                                            uint32_t signature) {
   if (Error error = impl->checkMayCall())
     return error;
-  return impl->telling([&]() -> Expected<std::unique_ptr<Pending>> {
+  return impl->reportingFailure([&]() -> Expected<std::unique_ptr<Pending>> {
     auto request = impl->submit(inputs, signature);
     if (!request)
       return request.takeError();
@@ -54,14 +54,14 @@ Expected<std::vector<at::Tensor>> Session::run(llvm::ArrayRef<at::Tensor> inputs
 Error Session::resetState() {
   if (Error error = impl->checkMayCall())
     return error;
-  return plan().states.empty() ? Error::success() : impl->telling([&] { return impl->reset(); });
+  return plan().states.empty() ? Error::success() : impl->reportingFailure([&] { return impl->reset(); });
 }
 
 Error Session::serve() {
   if (!impl->coordinator || impl->leads())
     return llvm::createStringError("this process is not led by another, so that it has none to serve; see "
                                    "SessionOptions::led");
-  return impl->telling([&] { return impl->carryOut(); });
+  return impl->reportingFailure([&] { return impl->carryOut(); });
 }
 
 std::vector<DeviceStatistics> Session::statistics() const {

@@ -1,4 +1,4 @@
-//===- Session.h - Loading and running a plan -------------------*- C++ -*-===//
+//===- Session.h - Loads and runs a plan ------------------------*- C++ -*-===//
 #ifndef CLEAVE_RUNTIME_SESSION_SESSION_H
 #define CLEAVE_RUNTIME_SESSION_SESSION_H
 
@@ -22,136 +22,138 @@
 namespace cleave::runtime {
 
 struct SessionOptions {
-  /// One entry per rank (`cpu:0`, `cuda:1`), a GPU as often as wanted; empty: `cpu:0` to `cpu:n-1`; `cuda`
-  /// alone: a GPU each, by a process' place on its machine.
+  /// One entry per rank (`cpu:0`, `cuda:1`); ranks may share a GPU. Empty: `cpu:0` to `cpu:n-1`. `cuda`
+  /// alone: one GPU for each rank; in a process of several, the GPU of its local rank.
   std::vector<std::string> devices;
-  /// Where every output is given, whichever ranks made it: `cpu:0`, main memory like all of `cpu:N`, or a GPU
-  /// (`cuda:1`), on whose default stream it is then ready.
+  /// Device of the outputs, whichever ranks make them: `cpu:0` (CPU memory, as any `cpu:N`) or a GPU
+  /// (`cuda:1`). On a GPU they are ready on its default stream.
   std::string outputDevice = "cpu:0";
-  /// Libraries that bring operators of their own, loaded before the plan's operators are resolved.
+  /// Libraries that register operators, loaded before the plan's operators are resolved.
   std::vector<std::string> libraries;
-  /// Operators that the plan may call though they are not listed (docs/operators.md), with or without
+  /// Operators that the plan may call although they are not listed (docs/operators.md), with or without
   /// overload.
   std::vector<std::string> allowedOperators;
-  /// Compare every tensor with the type the plan predicts, and fail where they differ (a check of inference;
-  /// slow).
+  /// Compare every tensor with the type that the plan predicts, and fail where they differ. Slow; checks
+  /// shape inference.
   bool checkTypes = false;
-  /// How many requests may be under way at one time; `start` waits for the others. 0: twice the number of
-  /// ranks and two. Always one where the model keeps state from call to call.
+  /// Maximum of requests under way; `start` waits while it is reached. 0: twice the number of ranks, plus
+  /// two. Always one if the model keeps state from call to call.
   uint32_t requests = 0;
-  /// Compute in this type, bfloat16 or float16, where libtorch's autocast holds it safe; outputs then have
-  /// the types that this gives, and `checkTypes` has nothing to compare with. Alike in all processes.
+  /// Run operators under libtorch's autocast with this dtype, bfloat16 or float16. Outputs then have
+  /// autocast's dtypes, and `checkTypes` has nothing to compare with. Must be the same in all processes.
   std::optional<c10::ScalarType> autocast = std::nullopt;
-  /// Let GPUs round the operands of float32 products and convolutions to TF32. Of the whole process, by the
-  /// session that was opened last.
+  /// Allow TF32 for float32 matrix products and convolutions on GPUs. Affects the whole process; the session
+  /// opened last wins.
   bool tf32 = false;
-  /// Run stages on GPUs as CUDA graphs, from the third request of the same sizes on. Stages that cannot be
-  /// captured run as ever (`DeviceStatistics::eager`).
+  /// Run stages on GPUs as CUDA graphs, from the third request with the same sizes on. Stages that cannot be
+  /// captured run eagerly (`DeviceStatistics::eager`).
   bool cudaGraphs = false;
-  /// Keep what every rank does and when, for `takeTrace`; it grows until that is called.
+  /// Record the actions of every rank for `takeTrace`. Memory grows until that is called.
   bool trace = false;
-  /// How long `run` may take before it fails, and the session with it; a plan that waits longer is stuck.
+  /// Timeout of `run`, after which it fails, and the session with it. A plan that takes longer is taken to be
+  /// stuck.
   std::chrono::seconds timeout{30};
-  /// How long loading the plan may take, and other processes are waited for that load it and show that they
-  /// live.
+  /// Timeout of loading the plan, and of waiting for other processes that load it and show that they live.
   std::chrono::seconds loadTimeout{3600};
-  /// That this process runs one rank of the plan, and other processes the others (`launchFromEnvironment`).
-  /// `devices` then still has one entry per rank, and `timeout` is also how long ranks wait for each other to
-  /// start.
+  /// Makes this process run one rank of the plan, and other processes the other ranks
+  /// (`launchFromEnvironment`). `devices` still has one entry per rank. `timeout` then also limits how long
+  /// ranks wait for each other to start.
   std::optional<Launch> launch = std::nullopt;
-  /// Of several processes, process 0 leads: it alone calls `run`, `start` and `resetState`, from any of its
-  /// threads, and gets the outputs; the others call `serve`. Alike in all of them.
+  /// Several processes: process 0 is the coordinator. It alone calls `run`, `start` and `resetState`, from
+  /// any thread, and gets the outputs; the others call `serve`. Must be the same in all processes.
   bool led = false;
-  /// Called by `open` once the processes have met, before it makes the threads that run the plan; it fails
-  /// where this does.
+  /// Called by `open` after the processes have met, before it starts the threads that run the plan. Its error
+  /// fails `open`.
   std::function<llvm::Error()> met = nullptr;
-  /// Called once, by a thread of its own, when a run of several processes has failed in any of them: with the
-  /// message that all of them end with. It may block, and destroy the session where no other call of it is
-  /// under way; destroying it elsewhere waits until the callback has returned. It may not throw, which would
-  /// end the process.
+  /// Called once, on a thread of its own, when a run of several processes has failed in any of them; the
+  /// argument is the message with which all of them end. It may block, and may destroy the session if no
+  /// other call of the session is running; the destructor on another thread waits for the callback. It must
+  /// not throw, which would terminate the process.
   std::function<void(const std::string &)> failed = nullptr;
-  /// Of a run of one process: called with the message, by any thread, when a request has no result in time,
-  /// after which the session takes no others, or when the plan is not loaded in time (`loadTimeout`). A
-  /// kernel cannot be stopped, and who closes the session waits for it: a program that does not want to ends
-  /// here. It may be called while `open` runs. It may neither throw nor destroy the session.
+  /// Single process: called with the message, by any thread, when a request times out, after which the
+  /// session accepts no others, or when loading the plan times out (`loadTimeout`). A kernel cannot be
+  /// stopped, and closing the session waits for it; a program that does not want to wait exits here. It may
+  /// be called while `open` runs. It must neither throw nor destroy the session.
   std::function<void(const std::string &)> overdue = nullptr;
 };
 
-/// What a device has held and done since the session was opened.
+/// Memory and time of a device since the session was opened.
 struct DeviceStatistics {
   std::string name;
   uint32_t rank;
-  /// Of which weights: the tensors this rank's programs use.
+  /// Bytes of the weights that this rank's programs use.
   int64_t weightBytes;
-  /// Most bytes held at one time, weights included; of a GPU, by all in this process that use it.
+  /// Most bytes held at one time, weights included; of a GPU, by all users in this process.
   int64_t peakBytes;
-  /// Of a GPU only what giving it work takes, unless `SessionOptions::trace` has ranks wait for it.
+  /// On a GPU only the time to launch kernels, unless `SessionOptions::trace` makes ranks synchronize.
   double busySeconds;
-  /// With `SessionOptions::cudaGraphs`: which stages are none, and why: `stage 1: it draws random numbers`.
+  /// With `SessionOptions::cudaGraphs`: stages that are not CUDA graphs, and why: `stage 1: it draws random
+  /// numbers`.
   std::vector<std::string> eager;
 };
 
-/// A plan, its weights and one worker thread a device. `run` may be called from several threads at a time.
+/// A plan with its weights and one worker thread per device. `run` may be called from several threads at a
+/// time.
 ///
-/// A session with a `launch` is one of several, each in a process of its own with one rank. Either one of
-/// them leads, or all make the same calls of `run`, `start` and `resetState` in the same order, which then is
-/// that of one thread, on inputs of the same sizes. Closing it waits for the others to close theirs. When a
-/// request fails in one of them, or a process dies, all of them fail for good, with the same message. A
-/// process has one such session at a time; those that follow each other, all processes open in one order.
+/// A session with a `launch` is one of several, each in a process with one rank. Either process 0 is the
+/// coordinator (`SessionOptions::led`), or all processes make the same calls of `run`, `start` and
+/// `resetState` in the same order, from one thread, with inputs of the same sizes. Closing a session waits
+/// for the others to close theirs. When a request fails in one of them, or a process dies, all of them fail
+/// for good, with the same message. A process has one such session at a time; processes that open several,
+/// one after the other, open them in the same order.
 class Session {
 public:
   /// Opens `planDirectory` as untrusted input: plan and shards are checked before anything is executed.
   static llvm::Expected<std::unique_ptr<Session>> open(llvm::StringRef planDirectory,
                                                        SessionOptions options = {});
-  /// Closes it, and says nothing of what fails. Waits for the kernels that run, also of requests that have
-  /// failed.
+  /// Closes the session, ignoring errors. Waits for running kernels, also of failed requests.
   ~Session();
-  /// Waits until all processes are done, and fails where one is not; nothing may be called afterwards. Alone,
-  /// it does nothing.
+  /// Waits until all processes are done, and fails if one has failed; no call may follow. Does nothing in a
+  /// single process.
   llvm::Error close();
 
   const plan::Plan &plan() const;
 
-  /// A request under way. Destroying it waits for the end.
+  /// A request under way. Destroying it waits for its end.
   class Pending;
-  /// Runs signature `signature` on the leaves of its inputs, in the order of `Signature.inputs`. Inputs are
-  /// read, never written, and must not be changed until the result is there, of several processes until all
-  /// of them have done their part (`meet`). Outputs are the leaves of `Signature.outputs`. Fails on inputs
-  /// that do not fit the signature (number, dtype, rank, a size that is not the traced one or that
-  /// contradicts another use of the same name), and with rank, stage and module path when an operator throws.
-  /// Of several processes, those for which `needsInputs` is false may give tensors of the device `meta`, and
-  /// all but `outputProcess` get undefined tensors.
+  /// Runs signature `signature` on the leaves of its inputs, in the order of `Signature.inputs`; returns the
+  /// leaves of `Signature.outputs`. Inputs are only read. They must not change until the result is there or,
+  /// with several processes, until all processes have done their part (`meet`). Fails on inputs that do not
+  /// match the signature (number, dtype, rank, a size that is fixed or contradicts another use of its
+  /// symbol). Fails with rank, stage and module path if an operator throws.
+  /// With several processes, those for which `needsInputs` is false may pass tensors on the device `meta`,
+  /// and all but `outputProcess` get undefined tensors.
   llvm::Expected<std::vector<at::Tensor>> run(llvm::ArrayRef<at::Tensor> inputs, uint32_t signature = 0);
-  /// The same without waiting for the result: requests follow one another through the stages. Waits for room
-  /// while `SessionOptions::requests` are under way.
+  /// As run, but returns before the result is there, so that requests are pipelined through the stages. Waits
+  /// while `SessionOptions::requests` requests are under way.
   llvm::Expected<std::unique_ptr<Pending>> start(llvm::ArrayRef<at::Tensor> inputs, uint32_t signature = 0);
 
-  /// Makes everything that the model keeps from request to request what it was when the model was saved, once
-  /// the request under way has ended. A request that fails changes nothing of that.
+  /// Resets the states that the model keeps from request to request to their saved values, once the current
+  /// request has ended. A failed request leaves the states unchanged.
   llvm::Error resetState();
 
-  /// In processes that are led: does what process 0 starts, until that closes its session.
+  /// Processes other than the coordinator: executes the commands of process 0, until that closes its session.
   llvm::Error serve();
 
   std::vector<DeviceStatistics> statistics() const;
-  /// What was done since the last call, by rank and then in order; empty unless `SessionOptions::trace`.
+  /// The actions since the last call, by rank and then in order; empty unless `SessionOptions::trace`.
   std::vector<TraceEvent> takeTrace();
 
-  /// Which of how many processes this is; 0 of 1 without a launch.
+  /// Index of this process, and their number; 0 and 1 without a launch.
   uint32_t process() const;
   uint32_t processes() const;
   /// The process that gets the outputs.
   uint32_t outputProcess(uint32_t signature = 0) const;
-  /// Whether this process reads what is in the inputs, not only their sizes.
+  /// True if this process reads the data of the inputs, not only their sizes.
   bool needsInputs(uint32_t signature = 0) const;
-  /// The following are calls that all processes make. They return when all of them have come there,
+  /// Barrier of all processes. This and the following two are collective calls.
   llvm::Error meet();
-  /// what each of them gives, at most `most` bytes, by process, at process `to`, elsewhere nothing,
+  /// Gathers `text` of all processes, by index, at process `to`; empty elsewhere. Each text has at most
+  /// `most` bytes.
   llvm::Expected<std::vector<std::string>> gather(llvm::StringRef text, uint32_t to, size_t most = 16 << 20);
-  /// what process `from` gives, everywhere.
+  /// Broadcasts `text` of process `from`.
   llvm::Expected<std::string> share(llvm::StringRef text, uint32_t from);
-  /// Has all processes fail with `message`, and gives the one that they fail with: an earlier one, if there
-  /// was one.
+  /// Ends the run in all processes. Returns the message with which they end: `message`, or an earlier one.
   std::string fail(const std::string &message);
 
 private:

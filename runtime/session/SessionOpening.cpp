@@ -1,4 +1,4 @@
-//===- SessionOpening.cpp - Loading a plan, and leaving -------------------===//
+//===- SessionOpening.cpp - Opening and closing a session -----------------===//
 #include "codegen/plan/PlanFacts.h"
 #include "runtime/executor/SetupWatch.h"
 #include "runtime/session/Precision.h"
@@ -11,8 +11,8 @@ namespace cleave::runtime {
 using llvm::Error;
 using llvm::Expected;
 
-/// What a plan's ranks may hold beyond its limits when it runs: predictions leave out the workspace of some
-/// kernels, and requests may be larger than the traced one.
+/// Bytes that a plan's ranks may hold at run time, above its limit: predictions leave out the workspace of
+/// some kernels, and requests may be larger than the traced one.
 static int64_t withTolerance(int64_t limit) {
   constexpr int64_t kLargest = INT64_MAX / 2;
   return limit > kLargest ? INT64_MAX : limit + limit / 8 + (int64_t(64) << 20);
@@ -27,7 +27,7 @@ Error Session::Impl::open(llvm::StringRef directory, const plan::Digest &checksu
   } else if (Error error = checkDevices(*plan, options.devices)) {
     return error;
   }
-  return telling([&]() -> Error {
+  return reportingFailure([&]() -> Error {
     Error error = options.met ? options.met() : Error::success();
     if (!error)
       error = load(directory);
@@ -38,8 +38,8 @@ Error Session::Impl::open(llvm::StringRef directory, const plan::Digest &checksu
 }
 
 Error Session::Impl::failAll(const std::string &message) {
-  return llvm::createStringError(membership ? membership->fail("rank " + std::to_string(membership->rank()) + ": " + message)
-                                       : message);
+  return llvm::createStringError(
+      membership ? membership->fail("rank " + std::to_string(membership->rank()) + ": " + message) : message);
 }
 
 Error Session::Impl::join(const plan::Digest &checksum) {
@@ -47,7 +47,7 @@ Error Session::Impl::join(const plan::Digest &checksum) {
   if (options.launch->size != ranks)
     return llvm::createStringError("plan was compiled for %zu ranks, %u processes were started; start %zu",
                                    ranks, options.launch->size, ranks);
-  // Sessions that a process opens one after the other have nothing of each other's in the store.
+  // Successive sessions of a process use different keys of the store.
   static std::atomic<uint32_t> opened{0};
   Launch launch = *options.launch;
   launch.prefix += "/" + std::to_string(opened++);
@@ -82,9 +82,9 @@ Expected<std::vector<ResolvedDevice>> Session::Impl::resolveOwn(llvm::ArrayRef<u
 }
 
 Error Session::Impl::loadRanks(const plan::OpenShards &shards, llvm::ArrayRef<uint32_t> own) {
-  // Weights are nobody's to differentiate.
+  // Weights need no gradients.
   c10::InferenceMode inference;
-  // Several processes look after each other.
+  // With several processes, Membership watches the loading.
   const SetupWatch watch(options.loadTimeout, membership ? nullptr : options.overdue);
   for (auto [index, device] : llvm::zip(own, devices)) {
     auto rank = Rank::load(*plan, shards.at(index), index, *device, operators,
@@ -119,7 +119,7 @@ Error Session::Impl::load(llvm::StringRef directory) {
     collector = startHelper("outputs");
   ownDevice = resolved->front();
   devices = startDevices(*resolved, options.launch ? options.launch->localSize : 1, options.autocast);
-  // A request reads the states that the one before it has left.
+  // With states only one request at a time: it reads what the previous one wrote.
   admissions = std::make_shared<AdmissionController>(options.timeout, mostUnderWay());
   if (Error error = loadRanks(*shards, own))
     return error;
@@ -128,7 +128,7 @@ Error Session::Impl::load(llvm::StringRef directory) {
   return Error::success();
 }
 
-/// Begins to answer the other processes.
+/// Starts answering the other processes.
 Error Session::Impl::serve() {
   if (Error error = DeviceLinks::open(*plan, *membership, ownDevice, options.timeout).moveInto(links))
     return error;
@@ -142,8 +142,8 @@ Error Session::Impl::serve() {
     underWay.fail(message);
     if (failureCallback)
       failureCallback->call(message);
-    // Last: requests have failed before anything that is cut short could be taken for a value, and NCCL may
-    // take its time.
+    // Last: by now requests have failed, so none uses the result of an aborted call; and NCCL may take its
+    // time.
     links->abort();
   };
   auto tick = [this] { underWay.checkDeadlines(); };
@@ -165,11 +165,11 @@ Error Session::Impl::close() {
 }
 
 Session::Impl::~Impl() {
-  // Fails where the run has failed, which has been told.
+  // Fails if the run has failed, which was reported already.
   llvm::consumeError(close());
   if (membership) {
     membership->stopServing();
-    membership->transport().cut();
+    membership->transport().close();
   }
   if (links)
     links->abort();

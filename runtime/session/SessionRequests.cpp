@@ -63,7 +63,7 @@ Expected<std::shared_ptr<Request>> Session::Impl::submit(llvm::ArrayRef<at::Tens
       [&] { return begin(std::move(*admission), std::move(leaves), std::move(microbatches), signature); });
   if (request || !membership)
     return request;
-  // Others may have begun what this process does not do.
+  // Other processes may have begun the request that this one cannot.
   return failAll(llvm::toString(request.takeError()));
 }
 
@@ -79,8 +79,8 @@ Expected<std::shared_ptr<Request>> Session::Impl::begin(AdmissionController::Adm
   auto request = std::make_shared<Request>(
       submitted++, std::move(inputs), std::move(microbatches), plan->signatures[signature]->outputs.size(),
       routes[signature].ranks, admissions, std::move(admission), states,
-      [&](CancellationToken &cancellation) { return connect(routes[signature], count, cancellation); }, outputPlace, collects,
-      onOverdue());
+      [&](CancellationToken &cancellation) { return connect(routes[signature], count, cancellation); },
+      outputPlace, collects, onOverdue());
   underWay.add(request);
   post(request, signature, collects);
   return request;
@@ -95,7 +95,7 @@ void Session::Impl::post(const std::shared_ptr<Request> &request, uint32_t signa
     if (collects)
       collector->post([this, request, signature] { takeOutputs(*request, signature); });
   } catch (const std::exception &exception) {
-    // Ranks that have it would wait for those that have not.
+    // Ranks that got the request would wait for those that did not.
     request->fail(messageOf(exception));
     for (size_t place : left)
       request->leave(ranks[place]->number(), devices[place]->memory());

@@ -1,4 +1,4 @@
-//===- Fuzz.cpp - Between libFuzzer and the targets -----------------------===//
+//===- Fuzz.cpp - What the fuzz targets share -----------------------------===//
 #include "tests/fuzz/Fuzz.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/Twine.h"
@@ -29,16 +29,16 @@ static constexpr int kUseless = 40, kUseful = 41;
 static constexpr rlim_t kMostBytes = rlim_t(2) << 30;
 
 //===- Coverage -----------------------------------------------------------===//
-// libFuzzer watches these counters: the first half is for places of the program, the other for outcomes.
-// Children share them. Their addresses are the linker's, which makes them the same in every run.
+// libFuzzer watches these counters: the first half counts locations in the program, the other half outcomes.
+// Children share them. The linker places them, so their addresses are the same in every run.
 
 static constexpr size_t kCounters = 1 << 17;
 alignas(4096) __attribute__((section("__libfuzzer_extra_counters"))) static uint8_t counters[kCounters];
 
 extern "C" char __executable_start;
 
-/// What GCC's -fsanitize-coverage=trace-pc calls; libFuzzer itself only knows Clang's ways (linked with
-/// --wrap).
+/// Called by code that GCC instruments with -fsanitize-coverage=trace-pc; libFuzzer itself supports only
+/// Clang's instrumentation (linked with --wrap).
 extern "C" __attribute__((no_sanitize_coverage, no_sanitize("address", "undefined"))) void
 __wrap___sanitizer_cov_trace_pc() {
   auto place = static_cast<char *>(__builtin_return_address(0)) - &__executable_start;
@@ -86,7 +86,7 @@ bool inChild(llvm::function_ref<bool()> work) {
   pid_t child = fork();
   promise(child >= 0, "fork");
   if (child == 0) {
-    // libFuzzer's handlers would write the case, which is for the parent to do.
+    // libFuzzer's handlers would write the case, which is the parent's task.
     for (int signal : {SIGSEGV, SIGBUS, SIGABRT, SIGILL, SIGFPE, SIGALRM, SIGPROF})
       if (!kIsSanitized || signal == SIGPROF || signal == SIGALRM)
         std::signal(signal, SIG_DFL);
@@ -97,7 +97,7 @@ bool inChild(llvm::function_ref<bool()> work) {
     endChild(work());
   }
   int status;
-  // libFuzzer's clock interrupts it.
+  // libFuzzer's timer interrupts it.
   while (waitpid(child, &status, 0) != child)
     promise(errno == EINTR, "waitpid");
   promise(!WIFSIGNALED(status), "a child process dies of signal " + llvm::Twine(WTERMSIG(status)));
@@ -114,7 +114,7 @@ MemoryFile::MemoryFile(llvm::ArrayRef<uint8_t> bytes) : MemoryFile(memfd_create(
 
 MemoryFile::~MemoryFile() { close(file); }
 
-/// Writes the seeds to files, which libFuzzer takes by name.
+/// Writes the seeds to files, whose names libFuzzer takes.
 static std::string writeSeeds() {
   std::string names;
   llvm::sys::fs::create_directory("seeds");
@@ -139,7 +139,7 @@ extern "C" int LLVMFuzzerInitialize(int *count, char ***arguments) {
   std::signal(SIGPROF, beTooSlow);
   static std::string option = "-seed_inputs=" + writeSeeds();
   static std::vector<char *> extended(*arguments, *arguments + *count);
-  // Before the others, which may say otherwise.
+  // First, so that the user's options override it.
   extended.insert(extended.begin() + 1, option.data());
   *count = int(extended.size());
   extended.push_back(nullptr);

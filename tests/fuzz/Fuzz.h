@@ -18,27 +18,26 @@
 
 namespace cleave::fuzz {
 
-/// Inputs to begin with; the working directory is the target's own.
+/// Seeds of the target. The working directory is the target's own.
 std::vector<std::string> seeds();
 
-/// One case; false when it was refused so early that there is nothing to find behind it, and mutating it
-/// further is in vain.
+/// Runs one case. False if it was rejected so early that mutating it further is useless.
 bool test(llvm::ArrayRef<uint8_t> bytes);
 
-/// Ends the program, and keeps the case, unless `holds`.
+/// Keeps the case and ends the program, unless `holds`.
 void promise(bool holds, const llvm::Twine &what);
 
 /// Tells libFuzzer how the case ended: the first cases of each outcome are mutated further. Numbers and
-/// quoted words in `message` do not make another outcome.
+/// quoted words in `message` do not distinguish outcomes.
 void noteOutcome(llvm::StringRef message);
 
-/// Runs `work` in a process of its own with bounded memory and time, and breaks a promise where that crashes.
-/// `noteOutcome` works in it. Gives what `work` gives.
+/// Runs `work` in a child process with bounded memory and time; a crash breaks a promise. `noteOutcome` works
+/// in the child. Returns what `work` returns.
 bool inChild(llvm::function_ref<bool()> work);
-/// In it: ends it, as if `work` had given this.
+/// In the child: ends it as if `work` had returned `isUseful`.
 [[noreturn]] void endChild(bool isUseful);
 
-/// Random bytes of a mutation, the same for the same seed.
+/// Random bytes of a mutation; equal for equal seeds.
 class Dice {
 public:
   explicit Dice(unsigned seed) : state(seed * 2 + 1) {}
@@ -73,7 +72,7 @@ inline llvm::StringRef textOf(llvm::ArrayRef<uint8_t> bytes) {
 
 } // namespace cleave::fuzz
 
-/// libFuzzer's own mutation of `size` bytes in a buffer of `most`; gives the new size.
+/// libFuzzer's own mutation of `size` bytes in a buffer of `most` bytes; returns the new size.
 extern "C" size_t LLVMFuzzerMutate(uint8_t *data, size_t size, size_t most);
 
 #endif // CLEAVE_TESTS_FUZZ_FUZZ_H

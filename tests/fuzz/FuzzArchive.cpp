@@ -72,14 +72,14 @@ static std::string saveControlFlow() {
 
 std::vector<std::string> seeds() { return {saveLayers(), saveControlFlow()}; }
 
-/// What the writer adds by itself.
+/// True for records that the writer adds by itself.
 static bool isWritersOwn(llvm::StringRef name) {
   return name == "version" || name == ".data/version" || name == "byteorder" ||
          name.starts_with(".data/serialization_id") || name == ".storage_alignment" ||
          name == ".format_version";
 }
 
-/// The contents of an archive's records; nothing when it is none.
+/// The records of an archive; nothing if it is not an archive.
 static Records recordsOf(llvm::ArrayRef<uint8_t> archive) {
   try {
     auto found = checkArchive(archive, [](size_t, size_t) {});
@@ -125,8 +125,8 @@ static bool import(const std::string &path) {
   mlir::MLIRContext context(registry, mlir::MLIRContext::Threading::DISABLED);
   context.loadAllAvailableDialects();
   DiagnosticCollector diagnostics(context);
-  auto model =
-      importTorchScript(*file, {.tensors = {{"x", at::kFloat, {4, 8}, {}, ""}}, .scalars = {}, .opened = ""}, &context);
+  auto model = importTorchScript(
+      *file, {.tensors = {{"x", at::kFloat, {4, 8}, {}, ""}}, .scalars = {}, .opened = ""}, &context);
   std::string outcome = toString(diagnostics.takeError(""));
   if (succeeded(model)) {
     outcome = "imported";
@@ -143,7 +143,7 @@ bool test(llvm::ArrayRef<uint8_t> bytes) {
   const size_t bit = llvm::xxh3_64bits(bytes) % (8 * bytes.size());
   damaged[bit / 8] ^= 1 << bit % 8;
   promise(recordsOf(damaged).empty(), "a flipped bit is not found: " + llvm::Twine(bit));
-  // libtorch keeps what it has loaded, and its own mistakes must not end the search.
+  // In a child: libtorch never frees what it has loaded, and its own bugs must not end the search.
   return inChild([&] { return import(MemoryFile(bytes).path); });
 }
 

@@ -32,7 +32,7 @@ static void readGraph(llvm::StringRef path) {
     return noteOutcome(llvm::StringRef(toString(problem.takeError())).split(": ").second);
   noteOutcome("a graph");
   checkPlacement(*problem, {/*downsets=*/1000, /*work=*/100000});
-  // Along linear orders only, and not to their end.
+  // Along linear orders only, with bounded work.
   checkPlacement(*problem, {/*downsets=*/1, /*work=*/200});
 }
 

@@ -39,7 +39,7 @@ batch 1
 )";
 static constexpr uint64_t kHeaderData = 32;
 
-/// A safetensors file of that header.
+/// A safetensors file with that header.
 static std::string fileOf(llvm::StringRef header, uint64_t dataBytes) {
   std::string file(plan::kHeaderLengthBytes, '\0');
   llvm::support::endian::write64le(file.data(), header.size());
@@ -48,7 +48,7 @@ static std::string fileOf(llvm::StringRef header, uint64_t dataBytes) {
 
 std::vector<std::string> seeds() { return {kHeader, kOptions, fileOf(kHeader, kHeaderData)}; }
 
-/// Every element of every tensor is there.
+/// Reads every element of every tensor.
 static void readTensorFile(llvm::StringRef path) {
   auto tensors = runtime::readTensors(path);
   if (!tensors)
@@ -91,7 +91,7 @@ static CompileOptions optionsOf(llvm::StringRef text) {
   return options;
 }
 
-/// Options that pass make a pass pipeline, in which they stand as they were given.
+/// Valid options must appear unchanged in the pass pipeline.
 static void readOptions(llvm::StringRef text) {
   CompileOptions options = optionsOf(text);
   auto inputs = readInputOptions(options);

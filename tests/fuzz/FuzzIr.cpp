@@ -17,7 +17,7 @@ using namespace mlir;
 
 namespace cleave::fuzz {
 
-/// The modules of the pass tests, those that are wrong as well.
+/// The modules of the pass tests, including the invalid ones.
 std::vector<std::string> seeds() {
   std::vector<std::string> modules;
   std::error_code error;
@@ -33,7 +33,7 @@ std::vector<std::string> seeds() {
       modules.push_back(part.str());
   }
   promise(!error && !modules.empty(), "pass tests in " CLEAVE_LIT_FOLDER);
-  // The order of a folder is nobody's.
+  // Directory order is unspecified.
   llvm::sort(modules);
   return modules;
 }
@@ -47,7 +47,7 @@ static std::string printed(ModuleOp module, bool isGeneric) {
   return text;
 }
 
-/// Ends the process where the text does not parse.
+/// Ends the process if the text does not parse.
 static void checkParses(StringRef text, MLIRContext &context) {
   auto source = std::make_shared<llvm::SourceMgr>();
   source->AddNewSourceBuffer(llvm::MemoryBuffer::getMemBufferCopy(text), llvm::SMLoc());
@@ -82,7 +82,7 @@ bool test(llvm::ArrayRef<uint8_t> bytes) {
     registerDialects(all);
     return all;
   }();
-  // Thousands of operators: children inherit what they need not make.
+  // Shared by children, since it registers thousands of operators.
   static MLIRContext context(registry, MLIRContext::Threading::DISABLED);
   context.loadAllAvailableDialects();
   // The lexer reads the zero behind a text.

@@ -63,7 +63,7 @@ static void writeLoop(const std::string &folder) {
 }
 
 std::vector<std::string> seeds() {
-  // The same weights each time.
+  // Equal weights each time.
   at::manual_seed(0);
   for (const std::string &folder : kFolders) {
     llvm::sys::fs::remove_directories(folder);
@@ -110,7 +110,7 @@ static std::vector<at::Tensor> inputsOf(const plan::Signature &signature) {
   return inputs;
 }
 
-/// Runs the plan beside the shards that it names, if they are any of ours.
+/// Runs the plan with the shards that it names, if they are ours.
 static bool run(const plan::Plan &plan, llvm::ArrayRef<uint8_t> bytes) {
   for (const std::string &folder : kFolders) {
     if (llvm::errorToBool(plan::openShards(plan, folder).takeError()))

@@ -1,8 +1,8 @@
 //===- FuzzWire.cpp - Messages of other processes -------------------------===//
 //
-// The first byte of a case says who receives it: a stage that waits for values, a rank that is led, a tensor
-// group in one of its calls, or what puts together the texts of all ranks. The rest is what the other
-// processes send, message after message.
+// The first byte of a case selects the receiver: a stage that waits for values, a rank that waits for a
+// command, a tensor group in one of its collectives, or a parser of texts of other ranks. The rest is what
+// the other processes send, message after message.
 //
 //===----------------------------------------------------------------------===//
 #include "codegen/plan/Printable.h"
@@ -32,15 +32,15 @@ enum Target : uint8_t { Values, Commands, Group, Report = Group + 5, Trace, Desc
 
 /// Values and bytes of a transfer.
 static constexpr SerializedLimits kLimits{4, 4096};
-/// Messages are told apart by their lengths, before them.
+/// Each message is preceded by its length.
 static constexpr size_t kLengthBytes = 2;
 static constexpr uint32_t kRanks = 3;
 
 namespace {
-/// Receives the messages of a case, and keeps what is sent as one.
-class CaseWire final : public Transport {
+/// Receives the messages of a case, and concatenates sent messages into a case.
+class CaseTransport final : public Transport {
 public:
-  explicit CaseWire(StringRef rest = {}) : rest(rest) {}
+  explicit CaseTransport(StringRef rest = {}) : rest(rest) {}
   std::unique_ptr<Message> send(uint32_t, Tag, const void *data, size_t bytes) override {
     char length[kLengthBytes];
     llvm::support::endian::write16le(length, uint16_t(bytes));
@@ -56,7 +56,7 @@ public:
     rest = rest.drop_front(kLengthBytes + message.size());
     return std::make_unique<Done>();
   }
-  void cut() override {}
+  void close() override {}
   std::string sent;
 
 private:
@@ -75,10 +75,10 @@ static const plan::Plan &planOf() {
 //===- Seeds --------------------------------------------------------------===//
 
 static std::string sentAs(Target target, std::vector<IValue> values) {
-  CaseWire wire;
-  Sender sender(wire, 0, Tag::Values);
+  CaseTransport transport;
+  Sender sender(transport, 0, Tag::Values);
   sender.send(values);
-  return std::string(1, char(target)) + wire.sent;
+  return std::string(1, char(target)) + transport.sent;
 }
 
 static at::Tensor call(Communicator &group, GroupOperation operation) {
@@ -98,16 +98,16 @@ static at::Tensor call(Communicator &group, GroupOperation operation) {
   return {};
 }
 
-/// What a rank says in the first round, from each of the others.
+/// Arguments of a rank in the first round, once for each of the other ranks.
 static std::string groupSeed(GroupOperation operation) {
-  CaseWire wire;
-  PeerGroup group(wire, 0, kRanks, 0);
+  CaseTransport transport;
+  PeerGroup group(transport, 0, kRanks, 0);
   try {
     call(group, operation);
   } catch (const TransportClosed &) {
-    // Nobody answers; what goes to rank 1 has gone.
+    // No rank answers; the message to rank 1 was sent.
   }
-  return std::string(1, char(Group + int(operation))) + wire.sent + wire.sent;
+  return std::string(1, char(Group + int(operation))) + transport.sent + transport.sent;
 }
 
 std::vector<std::string> seeds() {
@@ -137,23 +137,23 @@ std::vector<std::string> seeds() {
 
 //===- Cases --------------------------------------------------------------===//
 
-static void receiveValues(StringRef rest, bool areOrders) {
-  CaseWire wire(rest);
+static void receiveValues(StringRef rest, bool areCommands) {
+  CaseTransport transport(rest);
   const MemoryAccountRef account{new MemoryAccount("fuzz")};
-  Receiver receiver(wire, 1, Tag::Values, *account, kLimits);
+  Receiver receiver(transport, 1, Tag::Values, *account, kLimits);
   std::vector<IValue> values;
   receiver.take(values);
   promise(values.size() <= kLimits.values, "more values than are expected");
   for (const IValue &value : values)
     promise(!value.isTensor() || !value.toTensor().defined() || value.toTensor().nbytes() <= kLimits.bytes,
             "more bytes than are expected");
-  if (areOrders)
+  if (areCommands)
     promise(readCommand(planOf(), values).signature < planOf().signatures.size(), "a signature that is none");
 }
 
 static void callGroup(StringRef rest, GroupOperation operation) {
-  CaseWire wire(rest);
-  PeerGroup group(wire, 0, kRanks, 0);
+  CaseTransport transport(rest);
+  PeerGroup group(transport, 0, kRanks, 0);
   promise(call(group, operation).numel() <= kRanks * kRanks * 2, "more than ranks have given");
 }
 
@@ -176,7 +176,7 @@ static void readReport(StringRef words) {
   promise(plan::printableLines(printed) == printed, "a report that is not printable");
 }
 
-/// A heading in the first line, then chunks of rank 0; a second rank has done nothing.
+/// A heading in the first line, then chunks of rank 0; the second process has no events.
 static void readTrace(StringRef words) {
   std::string written;
   TraceMerge merge(planOf(), [&](StringRef text) {

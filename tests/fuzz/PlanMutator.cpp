@@ -16,14 +16,14 @@ struct Number {
   uint8_t *at;
   size_t width;
 };
-/// The length stands at `at`, the elements behind it.
+/// The length is at `at`, followed by the elements.
 struct List {
   uint8_t *at;
   size_t width;
   bool holdsOffsets;
 };
 
-/// Finds the numbers and lists of a payload that has been checked.
+/// Finds the numbers and lists of a verified payload.
 struct Places {
   std::vector<Number> numbers;
   std::vector<List> lists;
@@ -85,14 +85,14 @@ static void changeNumber(const Number &number, const Places &places, Dice &dice)
     value = kLimits[dice.below(std::size(kLimits))];
     break;
   default:
-    // Of the same width, perhaps of the same meaning.
+    // A number of the same width, perhaps of the same meaning.
     if (const Number &other = places.numbers[dice.below(places.numbers.size())]; other.width == number.width)
       return void(std::memmove(number.at, other.at, number.width));
   }
   std::memcpy(number.at, &value, std::min<size_t>(number.width, sizeof(value)));
 }
 
-/// Exchanges two items, or drops the last.
+/// Swaps two items, or drops the last one.
 static void changeList(const List &list, Dice &dice) {
   const uoffset_t count = read(list.at);
   if (count == 0)
@@ -105,7 +105,7 @@ static void changeList(const List &list, Dice &dice) {
     std::swap_ranges(a, a + list.width, b);
     return;
   }
-  // Offsets count from where they stand.
+  // Offsets are relative to their own position.
   uint8_t *atA = a + read(a), *atB = b + read(b);
   flatbuffers::WriteScalar(a, uoffset_t(atB - a));
   flatbuffers::WriteScalar(b, uoffset_t(atA - b));

@@ -6,8 +6,8 @@
 
 namespace cleave::fuzz {
 
-/// Changes a few numbers of a plan's FlatBuffer, or the order or length of its lists, in place. False where
-/// the payload is none that can be walked.
+/// Changes a few numbers of a plan's FlatBuffer, or the order or length of its lists, in place. False if the
+/// payload is malformed.
 bool mutateTables(llvm::MutableArrayRef<uint8_t> payload, Dice &dice);
 
 } // namespace cleave::fuzz

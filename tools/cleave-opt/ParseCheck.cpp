@@ -1,4 +1,4 @@
-//===- ParseCheck.cpp - Texts that do not parse ---------------------------===//
+//===- ParseCheck.cpp - Checks that IR parses -----------------------------===//
 #include "tools/cleave-opt/ParseCheck.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/Parser/Parser.h"

@@ -1,4 +1,4 @@
-//===- ParseCheck.h - Texts that do not parse -------------------*- C++ -*-===//
+//===- ParseCheck.h - Checks that IR parses ---------------------*- C++ -*-===//
 #ifndef CLEAVE_TOOLS_CLEAVE_OPT_PARSECHECK_H
 #define CLEAVE_TOOLS_CLEAVE_OPT_PARSECHECK_H
 
@@ -9,9 +9,9 @@
 
 namespace cleave {
 
-/// Parses `source` and drops the result, without verifying it. `refuse` takes the first error and ends the
-/// process: MLIR 19's parser may write to freed memory once it has given up, where a name that one function
-/// uses is defined in the function that does not parse.
+/// Parses `source` without verifying it, and drops the result. `refuse` gets the first error and must end the
+/// process: after an error MLIR 19's parser may write to freed memory, if a function uses a name that is
+/// defined in the function that does not parse.
 void checkParses(const std::shared_ptr<llvm::SourceMgr> &source, mlir::MLIRContext &context,
                  llvm::function_ref<void(mlir::Diagnostic &)> refuse);
 

@@ -21,7 +21,7 @@ public:
 };
 } // namespace
 
-/// Ends the program, with the error, where `text` or a part of it does not parse.
+/// Ends the program with an error if `text`, or a part of it, does not parse.
 static void exitUnlessParses(const llvm::MemoryBuffer &text, const DialectRegistry &registry,
                              const MlirOptMainConfig &config) {
   auto checkPart = [&](std::unique_ptr<llvm::MemoryBuffer> part, llvm::raw_ostream &) {

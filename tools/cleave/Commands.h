@@ -12,35 +12,35 @@
 
 namespace cleave {
 
-/// What the chosen subcommand does once the whole command line has been read. An error becomes `error: …` on
+/// The chosen subcommand, run after the whole command line has been parsed. An error becomes `error: …` on
 /// stderr and exit status 1, or 2 for a UsageError.
 struct Action {
   std::function<llvm::Error()> run;
-  /// In a process of its own, since it executes what is in a file; nothing: in this one.
+  /// The child process to run in, since the command executes what is in a file; nothing: runs in this
+  /// process.
   std::optional<Confinement> confinement;
-  /// Without confinement: of a search that it may do, which the first SIGINT ends. Null: none.
+  /// Without confinement: stop source of a search, for the first SIGINT. Null: no search.
   StopSource *stop = nullptr;
 };
 
-/// Adds --devices, which fills `devices` with names, `cpu:N` or `cuda:N`, in one list or in several, or,
-/// where `isPlaced`, with `cuda` alone.
+/// Adds --devices, which fills `devices` with names, `cpu:N` or `cuda:N`. The option takes one list or
+/// several, and also `cuda` alone where `isPlaced`.
 CLI::Option *addDeviceNames(CLI::App *command, std::vector<std::string> &devices,
                             const std::string &description, bool isPlaced);
 
-/// Adds --library, which fills `paths`: of regular files, as loading a pipe would wait for whoever writes to
-/// it.
+/// Adds --library, which fills `paths`. Only regular files are accepted: opening a pipe would block.
 void addLibraries(CLI::App *command, std::vector<std::string> &paths);
 
 /// Adds --allow-operator, which fills `names`.
 void addAllowedOperators(CLI::App *command, std::vector<std::string> &names);
 
-/// Whether `cuda:0` or `cuda`, of --devices, and not `cpu:0`.
+/// True if `device` of --devices is `cuda:0` or `cuda`, not `cpu:0`.
 bool isGpu(const std::string &device);
 
-/// Accepts any name but the empty one.
+/// Accepts any name except an empty one.
 CLI::Validator fileName();
 
-/// Lets an option that fills a list be given several times, with one value each time, and says so.
+/// Lets a list option be given several times, with one value each time, and says so in its help.
 CLI::Option *repeatable(CLI::Option *option);
 
 /// Each adds one subcommand with its options to `app`; parsing it sets `chosen`.

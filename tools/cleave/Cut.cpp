@@ -27,14 +27,14 @@ using llvm::formatv;
 namespace {
 struct CutOptions {
   std::string graph, output;
-  /// Instead of the file's.
+  /// Replaces the file's number of devices.
   std::optional<uint32_t> devices;
   std::string objective = "max-load";
   bool json = false;
 };
 } // namespace
 
-/// As many digits as the benchmark's tables have.
+/// As many digits as in the benchmark's tables.
 static std::string figure(double number) { return formatv("{0}", llvm::format("%.6g", number)); }
 
 static llvm::json::Array toJson(const PlacementProblem &problem, const std::vector<DeviceLoad> &devices) {
@@ -56,7 +56,7 @@ static std::vector<std::string> notesOn(const Placement &placement) {
                   figure(placement.lowerBound), placement.gap() * 100)};
 }
 
-/// The benchmark's solution, and how good it is. No time, so that the same file has the same solution.
+/// The benchmark's solution and its quality. No times, so that the same file gives the same solution.
 static llvm::json::Object toJson(const PlacementProblem &problem, const Placement &placement) {
   return llvm::json::Object{{"maxLoad", placement.maxLoad},
                             {"fpgas", toJson(problem, placement.accelerators)},
@@ -98,17 +98,17 @@ static Error writeFile(llvm::StringRef path, llvm::StringRef text) {
   return file->commit();
 }
 
-/// Before the work, whether its result can be written, and is not written over the graph.
+/// Checks before the work that its result can be written, and would not overwrite the graph.
 static Error checkOutput(const CutOptions &options) {
   if (options.output.empty())
     return Error::success();
   if (llvm::sys::fs::equivalent(options.output, options.graph))
     return llvm::createStringError("--output " + options.output + ": is the graph; give another name");
-  // Makes a file beside it, and removes that.
+  // Creates a temporary file beside it, and removes that.
   return plan::AtomicFile::create(options.output).takeError();
 }
 
-/// \param stop  ends the search with the best placement until then.
+/// \param stop  ends the search with the best placement so far.
 static Error cut(const CutOptions &options, StopSource &stop) {
   if (Error error = checkOutput(options))
     return error;
@@ -119,7 +119,7 @@ static Error cut(const CutOptions &options, StopSource &stop) {
     problem->accelerators = *options.devices;
   const auto begin = std::chrono::steady_clock::now();
   const CancellationScope ending([&] {
-    // Who asks has something to end.
+    // From now on a stop request is accepted: there is a placement to return.
     stop.listen();
     return stop.isAsked();
   });

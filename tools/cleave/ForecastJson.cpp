@@ -1,4 +1,4 @@
-//===- ForecastJson.cpp - What forecasts have in common -------------------===//
+//===- ForecastJson.cpp - JSON common to forecasts ------------------------===//
 #include "tools/cleave/ForecastJson.h"
 
 namespace cleave {

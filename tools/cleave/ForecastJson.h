@@ -1,4 +1,4 @@
-//===- ForecastJson.h - What forecasts have in common -----------*- C++ -*-===//
+//===- ForecastJson.h - JSON common to forecasts ----------------*- C++ -*-===//
 #ifndef CLEAVE_TOOLS_CLEAVE_FORECASTJSON_H
 #define CLEAVE_TOOLS_CLEAVE_FORECASTJSON_H
 

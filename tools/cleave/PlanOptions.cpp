@@ -1,4 +1,4 @@
-//===- PlanOptions.cpp - Options that decide what plan a model becomes ----===//
+//===- PlanOptions.cpp - Options of compile and simulate ------------------===//
 #include "tools/cleave/PlanOptions.h"
 #include "partitioner/machine/Machine.h"
 #include "tools/cleave/Commands.h"
@@ -10,7 +10,7 @@
 
 namespace cleave {
 
-/// A number, or auto, which becomes 0.
+/// Accepts a number, or `auto`, which becomes 0.
 static CLI::Validator microbatchesOption() {
   return CLI::Validator(
       [](std::string &text) {
@@ -39,10 +39,13 @@ static void addInputOptions(CLI::App *command, CompileOptions &options) {
       ->type_name("INPUT=ROLE");
 }
 
-/// Refuses what a shell makes of a variable that is not set.
+/// Rejects an empty text, which a shell makes of an unset variable.
 static CLI::Validator notEmpty(const std::string &expected) {
   return CLI::Validator(
-      [expected](const std::string &text) { return text.empty() ? "found nothing, expected " + expected : ""; }, "");
+      [expected](const std::string &text) {
+        return text.empty() ? "found nothing, expected " + expected : "";
+      },
+      "");
 }
 
 static void addDeviceOptions(CLI::App *command, CompileOptions &options) {
@@ -50,8 +53,9 @@ static void addDeviceOptions(CLI::App *command, CompileOptions &options) {
       ->transform(wholeNumber(1, 65536))
       ->type_name("N");
   command
-      ->add_option("--mesh", options.mesh,
-                   "How to use them: pp=2,dp=2,tp=2 (stages, batch, layers), or auto (Ctrl-C: the best so far)")
+      ->add_option(
+          "--mesh", options.mesh,
+          "How to use them: pp=2,dp=2,tp=2 (stages, batch, layers), or auto (Ctrl-C: the best so far)")
       ->check(notEmpty("axes, as pp=2,tp=2, or auto"))
       ->type_name("AXES");
   command->add_option("--machine", options.machine, "What they are: a preset such as cpu:4, or a file")
@@ -59,8 +63,9 @@ static void addDeviceOptions(CLI::App *command, CompileOptions &options) {
       ->type_name("MACHINE");
   repeatable(command->add_option("--stage-before", options.stageBefore, "A module path that begins a stage"))
       ->type_name("PATH");
-  repeatable(command->add_option("--shard", options.shard,
-                                 "How weights are split: *.wq=colwise, rowwise, embedding_rowwise, replicate"))
+  repeatable(
+      command->add_option("--shard", options.shard,
+                          "How weights are split: *.wq=colwise, rowwise, embedding_rowwise, replicate"))
       ->type_name("PATTERN=STYLE");
   command->add_option("--shard-file", options.shardFile, "The same as JSON, {\"layers.*.wq\": \"colwise\"}")
       ->type_name("FILE");
@@ -89,7 +94,7 @@ static void addModelOptions(CLI::App *command, CompileOptions &options) {
   addLibraries(command, options.libraries);
 }
 
-/// Puts the bytes of each size in place of the list.
+/// Replaces each size of the list by its bytes.
 static std::string readSizes(std::string &text, bool takesSeveral) {
   llvm::SmallVector<llvm::StringRef> parts;
   llvm::StringRef(text).split(parts, ',');
@@ -113,15 +118,17 @@ void addDeviceMemoryOption(CLI::App *command, std::vector<int64_t> &sizes, bool 
       part.getAsInteger(10, size);
   };
   const std::string what = "Memory that each device may use, not the machine's";
-  command->add_option_function<std::string>("--device-memory", fill,
-                                            what + (takesSeveral ? "; of several, 80GB,40GB, a plan each" : ": 80GB"))
-      ->transform(CLI::Validator([takesSeveral](std::string &text) { return readSizes(text, takesSeveral); }, ""))
+  command
+      ->add_option_function<std::string>(
+          "--device-memory", fill, what + (takesSeveral ? "; of several, 80GB,40GB, a plan each" : ": 80GB"))
+      ->transform(
+          CLI::Validator([takesSeveral](std::string &text) { return readSizes(text, takesSeveral); }, ""))
       ->type_name(takesSeveral ? "SIZE[,SIZE...]" : "SIZE");
 }
 
 void addNeeds(const CompileOptions &options, Confinement &confinement) {
   confinement.files.insert(confinement.files.end(), {options.inputsFile, options.shardFile});
-  // A file of a preset's name is not what the option means.
+  // A file named like a preset is not what the option means.
   if (!Machine::preset(options.machine))
     confinement.files.push_back(options.machine);
   confinement.libraries = options.libraries;

@@ -1,4 +1,4 @@
-//===- PlanOptions.h - Options that decide what plan a model becomes -*- C++ -*-===//
+//===- PlanOptions.h - Options of compile and simulate ----------*- C++ -*-===//
 #ifndef CLEAVE_TOOLS_CLEAVE_PLANOPTIONS_H
 #define CLEAVE_TOOLS_CLEAVE_PLANOPTIONS_H
 
@@ -8,13 +8,13 @@
 
 namespace cleave {
 
-/// Adds what `compile` and `simulate` share: inputs, devices, and what is done to the model.
+/// Adds the options that `compile` and `simulate` share: inputs, devices, and transformations of the model.
 void addPlanOptions(CLI::App *command, CompileOptions &options);
 
-/// What a compilation needs besides the model: files, and the end of its search.
+/// Adds what a compilation needs besides the model: files, and the stop source of its search.
 void addNeeds(const CompileOptions &options, Confinement &confinement);
 
-/// Adds --device-memory, which fills `sizes` with one size, or with as many as are given.
+/// Adds --device-memory, which fills `sizes` with one size, or with several if `takesSeveral`.
 void addDeviceMemoryOption(CLI::App *command, std::vector<int64_t> &sizes, bool takesSeveral);
 
 } // namespace cleave

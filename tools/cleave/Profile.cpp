@@ -35,14 +35,14 @@ struct ProfileCommand {
 
 static std::string number(double value) { return formatv("{0:f1}", value); }
 
-/// The least, the middle and the greatest of an axis, as many as there are.
+/// The least, the middle and the greatest value of an axis, without duplicates.
 static std::vector<double> picked(const std::vector<double> &sizes) {
   std::vector<double> picked = {sizes.front(), sizes[sizes.size() / 2], sizes.back()};
   picked.erase(std::unique(picked.begin(), picked.end()), picked.end());
   return picked;
 }
 
-/// Rates by rows, of which each has the middle columns and depth.
+/// Adds rates by rows, each at the middle columns and depth.
 static void addProducts(TextTable &text, const std::string &what, const RateTable &table) {
   auto middle = [&](size_t axis) { return table.axisSizes()[axis][table.axisSizes()[axis].size() / 2]; };
   for (double rows : picked(table.axisSizes()[1]))
@@ -78,10 +78,10 @@ static void printText(llvm::raw_ostream &out, const Machine &machine) {
                    number(machine.nodes->link.bytesPerSecond / 1e6));
 }
 
-/// Writes and prints the machine that `measure` finds.
+/// Runs `measure`, then writes and prints the machine.
 static Error profileAndWrite(ProfileCommand command,
                              llvm::function_ref<Expected<Machine>(const ProfileOptions &)> measure) {
-  // First, since a place that cannot be written is best known before the work.
+  // First, since an unwritable path is best reported before the work.
   auto file = plan::AtomicFile::create(command.output);
   if (!file)
     return file.takeError();
@@ -103,7 +103,7 @@ static Error profileAndWrite(ProfileCommand command,
   return finishOutput();
 }
 
-/// As one of several processes.
+/// Profiles as one of several processes.
 static Error profileAsRank(const ProfileCommand &command, TimingProcess &process) {
   if (process.rank() != 0)
     return profile(command.profile, process).takeError();

@@ -42,8 +42,8 @@ struct RunOptions {
 };
 } // namespace
 
-/// The micro-batches in which a request goes through the stages of a data rank: one of fewer samples than the
-/// plan has of them has fewer.
+/// Micro-batches of a request on a data-parallel rank. A batch with fewer samples than the plan has
+/// micro-batches has fewer.
 static int64_t microbatchesOf(const plan::Plan &plan, llvm::ArrayRef<at::Tensor> inputs) {
   int64_t microbatches = plan::microbatchesOfAll(plan, scheduleOf(plan, 0));
   const plan::Signature &signature = *plan.signatures[0];
@@ -55,7 +55,7 @@ static int64_t microbatchesOf(const plan::Plan &plan, llvm::ArrayRef<at::Tensor>
   return llvm::divideCeil(microbatches, plan.mesh->dp);
 }
 
-/// Says of which rank, where there are several processes.
+/// Adds the rank to an error, if there are several processes.
 static Error ofProcess(const Session &session, Error error) {
   return error && session.processes() > 1 ? ofRank(session.process(), std::move(error)) : std::move(error);
 }
@@ -76,7 +76,7 @@ static Expected<std::vector<NamedTensor>> nameOutputs(const Session &session, bo
   return named;
 }
 
-/// Writes the files, in the process that has the outputs; the others give it what they have traced.
+/// Writes the files in the process that has the outputs; the others send it their traces.
 static Error writeFiles(Session &session, const RunFiles &files, const TraceSpool *trace,
                         llvm::ArrayRef<NamedTensor> outputs) {
   if (session.process() != session.outputProcess())
@@ -86,7 +86,7 @@ static Error writeFiles(Session &session, const RunFiles &files, const TraceSpoo
                    }));
 }
 
-/// Prints what all processes have measured, in the first one.
+/// Prints the measurements of all processes, in the first one.
 static Error report(Session &session, const RunOptions &options, const Measurement &measurement,
                     llvm::ArrayRef<NamedTensor> outputs, int64_t microbatches) {
   auto parts = session.gather(RunReport::partOf(measurement, outputs), 0);
@@ -104,7 +104,7 @@ static Error report(Session &session, const RunOptions &options, const Measureme
   return finishOutput();
 }
 
-/// What all processes have to be given alike; paths may be others on each host.
+/// Options that must be the same in all processes; paths may differ between hosts.
 static std::string commonOptions(const RunOptions &options) {
   std::string given = "--repeat " + std::to_string(options.repeat);
   if (options.stream)
@@ -133,7 +133,7 @@ static Error agreeOnOptions(Session &session, const RunOptions &options) {
   return session.meet();
 }
 
-/// Where there are several processes, only then is it known which one writes.
+/// With several processes, only then is it known which one writes.
 static Error checkProcesses(Session &session, const RunOptions &options) {
   if (Error error = agreeOnOptions(session, options))
     return error;
@@ -143,14 +143,15 @@ static Error checkProcesses(Session &session, const RunOptions &options) {
   return Error::success();
 }
 
-/// Where this process keeps what it traces until all are done; null without --trace.
+/// Where this process stores its trace until all are done; null without --trace.
 static Expected<std::unique_ptr<TraceSpool>> openSpool(const RunFiles &files) {
   if (files.trace.empty())
     return nullptr;
   return TraceSpool::create(files.trace);
 }
 
-/// Before anything of the plan runs, one process says what does not hold that back.
+/// Enters the sandbox before anything of the plan runs. One process prints the note about an incomplete
+/// sandbox.
 static Error enter(RunSandbox &sandbox, const runtime::SessionOptions &session) {
   if (Error error = sandbox.enter())
     return error;
@@ -170,7 +171,7 @@ static Error runSession(Session &session, const RunOptions &options, TraceSpool 
   auto inputs = readInputs(session, options.files.inputs, options.stream);
   if (!inputs)
     return inputs.takeError();
-  // CUDA graphs are captured by the third request.
+  // CUDA graphs are captured in the third request.
   auto measurement = measure(session, *inputs, options.repeat, options.session.cudaGraphs ? 3 : 1, keepTrace);
   if (!measurement)
     return measurement.takeError();
@@ -194,7 +195,7 @@ static Error run(RunOptions options) {
   options.session.overdue = endWithError;
   if (!options.autocast.empty())
     options.session.autocast = options.autocast == "bf16" ? at::kBFloat16 : at::kHalf;
-  // Before the sandbox, in which no file is made.
+  // Before the sandbox, in which no file can be created.
   auto spool = openSpool(options.files);
   if (!spool)
     return spool.takeError();
@@ -219,7 +220,7 @@ static Error run(RunOptions options) {
   if (!session)
     return session.takeError();
   if (Error error = runSession(**session, options, spool->get())) {
-    // Its end would wait for the kernels that other ranks are in; the process ends instead.
+    // Closing it would wait for kernels of other ranks; the process ends instead.
     (void)session->release();
     return error;
   }

@@ -1,4 +1,4 @@
-//===- RunSandbox.cpp - What a plan may reach while it runs ---------------===//
+//===- RunSandbox.cpp - Sandbox of a running plan -------------------------===//
 #include "tools/cleave/RunSandbox.h"
 #include "runtime/operators/Operators.h"
 #include "sandbox/Sandbox.h"

@@ -1,4 +1,4 @@
-//===- RunSandbox.h - What a plan may reach while it runs -------*- C++ -*-===//
+//===- RunSandbox.h - Sandbox of a running plan -----------------*- C++ -*-===//
 #ifndef CLEAVE_TOOLS_CLEAVE_RUNSANDBOX_H
 #define CLEAVE_TOOLS_CLEAVE_RUNSANDBOX_H
 
@@ -8,20 +8,20 @@
 
 namespace cleave {
 
-/// Keeps this process, once it has what it needs, from all files but the plan's and the inputs, and from
-/// other processes and the network. Outputs are written by another process.
+/// Sandboxes this process once it has opened its files: no access to files other than the plan's and the
+/// inputs, to other processes or to the network. A helper process writes the outputs.
 class RunSandbox {
 public:
-  /// Starts that process. To be called while this one has one thread.
-  /// \param choice  `on`, `off`; `auto`: on, but for GPUs, whose drivers need more than could be given, with
-  /// a note.
+  /// Starts the helper process. Call while this process has one thread.
+  /// \param choice  `on`, `off`, or `auto`: on, except for GPUs, whose drivers need more access than a
+  ///     sandbox can grant; then with a note.
   static llvm::Expected<RunSandbox> prepare(llvm::StringRef choice, const RunFiles &files,
                                             const runtime::SessionOptions &session);
-  /// Loads the libraries of operators, which are trusted, and gives up the rest; of several processes once
-  /// they have met. Threads that are there then keep their files: they are libtorch's and ours, and run
-  /// nothing of a plan. Fails with `on` where the system cannot do that; `auto` has a note then.
+  /// Loads libraries of operators, which are trusted, then drops all other access. With several processes,
+  /// call once they have joined. Threads that exist already keep their access: they are libtorch's and ours,
+  /// and run nothing of a plan. Where the system has no sandbox, `on` fails and `auto` leaves a note.
   llvm::Error enter();
-  /// A line where `auto` found no whole sandbox; else empty.
+  /// A line where `auto` found no complete sandbox; else empty.
   const std::string &note() const { return missing; }
 
 private:

@@ -35,9 +35,9 @@ using llvm::StringRef;
 namespace {
 struct SimulateOptions : CompileOptions {
   std::string trace;
-  /// Options that were given, `--machine`, of those that decide what plan a model becomes.
+  /// Names of the plan options that were given, such as `--machine`.
   std::vector<std::string> given;
-  /// Several: a report for each.
+  /// Several: one report for each.
   std::vector<int64_t> deviceMemories;
   bool isTraining = false;
   TrainingChoice choice;
@@ -54,7 +54,7 @@ struct SimulateReport {
 
 //===- A plan and what it takes -------------------------------------------===//
 
-/// The machine that the plan was compiled for, `cpu:4` or a file's name.
+/// Name of the machine that the plan was compiled for: `cpu:4`, or a file's name.
 static std::string machineOf(const plan::Plan &plan) {
   StringRef recorded = StringRef(plan.pipeline).split(" machine=").second;
   if (recorded.empty())
@@ -62,7 +62,7 @@ static std::string machineOf(const plan::Plan &plan) {
   return recorded.take_until([](char c) { return c == ' ' || c == '}'; }).str();
 }
 
-/// The machine of the option is the one that the plan was compiled for, whatever the two are called.
+/// Fails unless the option's machine is the one that the plan was compiled for; names may differ.
 static Error checkMachine(const SimulateOptions &options, const plan::Plan &plan) {
   Expected<Machine> machine = Machine::load(options.machine);
   if (!machine)
@@ -77,7 +77,7 @@ static Error checkMachine(const SimulateOptions &options, const plan::Plan &plan
       ", and knows no other times; give its model instead, with the options of compile");
 }
 
-/// A plan is what it was compiled to be, so options may only say the same.
+/// Fails on options that contradict the plan, which is already compiled.
 static Error checkAgreement(const SimulateOptions &options, const plan::Plan &plan) {
   const plan::Schedule &schedule = scheduleOf(plan, 0);
   for (StringRef name : options.given) {
@@ -130,7 +130,7 @@ static Expected<SimulateReport> planModel(Planner &planner, const SimulateOption
   return report;
 }
 
-/// As a run of the plan would write it.
+/// The trace, as a run of the plan would write it.
 static std::string traceOf(const SimulateReport &report) {
   std::vector<TraceRow> rows;
   for (auto [rank, forecast] : llvm::enumerate(report.forecast.forecast.ranks))
@@ -250,7 +250,7 @@ static void addTrainingOptions(CLI::App *command, SimulateOptions &options) {
       ->type_name("N");
 }
 
-/// What is forecast, with the training that the options choose.
+/// The options of the forecast, with the training that they choose.
 static Expected<CompileOptions> trainingOf(const SimulateOptions &options) {
   if (options.isPlan())
     return wrongUsage("--train: " + options.model +

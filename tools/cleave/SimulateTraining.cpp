@@ -23,7 +23,7 @@ static uint32_t devicesOfRank(const TrainingForecast &report) {
   return report.configuration.dataRanks * report.configuration.tensorRanks;
 }
 
-/// Of one pipeline rank.
+/// The stages of one pipeline rank.
 static llvm::SmallVector<uint32_t> stagesOf(const TrainingForecast &report, uint32_t rank) {
   llvm::SmallVector<uint32_t> stages;
   for (uint32_t stage = rank; stage < report.pipeline.training.size();
@@ -39,13 +39,14 @@ static double meanBubble(const TrainingForecast &report) {
   return sum / report.configuration.pipelineRanks;
 }
 
-/// What is made again counts throughout.
+/// Recomputed activations count throughout.
 static std::vector<MemoryStep> memoryOf(const TrainingForecast &report, uint32_t rank) {
   const RankForecast &forecast = report.pipeline.forecast.ranks[rank];
   return memoryOverTime(forecast, report.pipeline.peakBytes[rank] - forecast.peakBytes);
 }
 
-/// After the last backward pass: sums of gradients over pipelines, and the update of weights.
+/// Seconds after the last backward pass: all-reduce of gradients over data-parallel ranks, and the update of
+/// weights.
 static double updateSeconds(const TrainingForecast &report) {
   return report.pipeline.seconds - report.pipeline.forecast.seconds;
 }

@@ -10,10 +10,10 @@ namespace cleave {
 
 llvm::json::Object toJson(const CompileOptions &options, const TrainingForecast &report);
 
-/// A row for each pipeline rank, as formatTrace writes it.
+/// One row per pipeline rank, as formatTrace writes it.
 std::string traceOf(const TrainingForecast &report);
 
-/// A row for each pipeline rank.
+/// Prints one row per pipeline rank.
 void printText(llvm::raw_ostream &out, const CompileOptions &options, const TrainingForecast &report);
 
 } // namespace cleave

@@ -92,7 +92,7 @@ void addVerifyCommand(CLI::App &app, Action &chosen) {
     confinement.files.push_back(options->inputsFile.empty() ? inputsBeside(options->model)
                                                             : options->inputsFile);
     confinement.libraries = options->libraries;
-    // The driver of a GPU needs more than could be given.
+    // A GPU's driver needs more access than a sandbox can grant.
     confinement.isFree |= llvm::any_of(options->devices, isGpu);
     chosen = {[options, how] { return runVerify(*options, *how); }, std::move(confinement)};
   });

@@ -22,11 +22,11 @@
 using cleave::didYouMean;
 
 static constexpr int kWrongUsage = 2;
-/// Of an error; names in it may be of any length.
+/// Longest error message; names in it may have any length.
 static constexpr size_t kLongestMessage = 8192;
 
-/// `there is no --ouput; did you mean --output?`. CLI11 tells of what is missing first, which is there,
-/// misspelt.
+/// `there is no --ouput; did you mean --output?`. CLI11 would first report a missing option, which was given
+/// but misspelt.
 static std::string describeUnexpected(const CLI::App &command) {
   const std::string found = command.remaining().front();
   if (found[0] != '-')
@@ -60,8 +60,8 @@ static std::string describeWrongUsage(const CLI::App *app, const CLI::Error &err
          (command.empty() ? "" : command + " ") + "--help\n";
 }
 
-/// CLI11 reads any number after a flag as yes, and nothing as well, which a shell makes of a variable that is
-/// not set.
+/// Rejects values of flags. CLI11 reads any number as yes, and an empty text too, which a shell makes of an
+/// unset variable.
 static void checkFlags(const CLI::App &command, llvm::ArrayRef<const char *> arguments) {
   for (llvm::StringRef argument :
        llvm::make_range(arguments.begin(), llvm::find(arguments, llvm::StringRef("--")))) {
@@ -85,7 +85,7 @@ static std::string checkDeviceNames(const std::string &text) {
 
 CLI::Option *cleave::addDeviceNames(CLI::App *command, std::vector<std::string> &devices,
                                     const std::string &description, bool isPlaced) {
-  // CLI11 would pass over an empty name, and read on behind a list of such.
+  // CLI11 would skip an empty name, and would read past a list of such names.
   auto fill = [&devices](const std::vector<std::string> &lists) {
     devices.clear();
     for (const std::string &list : lists)
@@ -144,13 +144,13 @@ CLI::Option *cleave::repeatable(CLI::Option *option) {
       ->description(option->get_description() + "; repeatable");
 }
 
-/// The exit status of what has been done.
+/// The exit status of a finished command.
 static int conclude(llvm::StringRef command, llvm::Error error) {
   if (!error)
     return EXIT_SUCCESS;
   const bool isUsage = error.isA<cleave::UsageError>();
-  // Others' text may be in it: names of models and plans, messages of libraries. It is one line of what a
-  // screen holds, whatever they say.
+  // The message may contain untrusted text: names of models and plans, messages of libraries. It is made one
+  // line that fits a screen.
   const std::string message = cleave::plan::printable(toString(std::move(error)), kLongestMessage);
   if (isUsage)
     cleave::plan::printLastLine(
@@ -160,8 +160,7 @@ static int conclude(llvm::StringRef command, llvm::Error error) {
   return isUsage ? kWrongUsage : EXIT_FAILURE;
 }
 
-/// libtorch gives the number of what the system said, which our own messages do not: an operator of a model
-/// was refused.
+/// libtorch reports errno as a number, which our own messages do not: a model's operator was refused access.
 static llvm::Error explainRefusal(llvm::Error error) {
   if (!error || error.isA<cleave::UsageError>() || !cleave::sandbox::current().seccomp)
     return error;
@@ -176,7 +175,7 @@ static llvm::Error explainRefusal(llvm::Error error) {
 
 int main(int argc, char **argv) {
   cleave::prepareProcess();
-  // At a limit on file sizes, write() is to fail as it does on a full disk.
+  // At a file size limit write() must fail, as on a full disk.
   std::signal(SIGXFSZ, SIG_IGN);
   CLI::App app("Splits PyTorch models over devices and runs them.", "cleave");
   app.set_version_flag("--version", "cleave " CLEAVE_VERSION);
@@ -194,7 +193,7 @@ int main(int argc, char **argv) {
     app.parse(argc, argv);
     checkFlags(*app.get_subcommands().front(), llvm::ArrayRef(argv, argc));
   } catch (const CLI::ParseError &error) {
-    // --help and --version come here as well, with the code 0.
+    // --help and --version arrive here as well, with code 0.
     std::ostringstream text, problem;
     if (app.exit(error, text, problem) != 0) {
       llvm::errs() << problem.str();
@@ -204,7 +203,7 @@ int main(int argc, char **argv) {
     return conclude("", cleave::finishOutput());
   }
   const std::string command = app.get_subcommands().front()->get_name();
-  // Whoever calls libtorch catches what that throws, and says where; nothing else gets past here either.
+  // Callers of libtorch catch its exceptions, and say where; this catches all others.
   auto work = [&] { return cleave::runtime::catching([&] { return chosen.run(); }); };
   if (chosen.confinement) {
     auto explained = [&] { return conclude(command, explainRefusal(work())); };
@@ -215,11 +214,11 @@ int main(int argc, char **argv) {
   cleave::reportCrashes(command);
   const int status = conclude(command, work());
   if (status == EXIT_SUCCESS) {
-    // Notes that could not be written would make it a failure.
+    // Notes that could not be written would turn success into failure.
     llvm::errs().clear_error();
     return status;
   }
-  // Without destructors: threads that could not be stopped may still use what these would take away.
+  // Without destructors: threads that could not be stopped may still use the objects.
   llvm::outs().flush();
   cleave::plan::removeTemporaries();
   _exit(status);

@@ -19,11 +19,11 @@ static double toleranceOf(at::ScalarType dtype) {
   }
 }
 
-/// Finite magnitudes that are not 0, smallest first.
+/// Finite nonzero magnitudes, ascending.
 static std::vector<double> magnitudesOf(const at::Tensor &tensor) {
   constexpr int64_t kMostLookedAt = 1 << 20;
   at::Tensor flat = tensor.reshape({-1});
-  // An odd step does not meet the same column of every row of a matrix with an even number of them.
+  // An odd step does not hit the same column in every row of a matrix with an even number of columns.
   if (flat.numel() > kMostLookedAt)
     flat = flat.slice(0, 0, flat.numel(), (flat.numel() / kMostLookedAt + 1) | 1);
   at::Tensor sizes = flat.to(flat.is_complex() ? at::kComplexDouble : at::kDouble).abs();
@@ -37,7 +37,7 @@ double ordinarySize(const at::Tensor &tensor) {
   std::vector<double> sizes = magnitudesOf(tensor);
   if (sizes.empty())
     return 0;
-  // There may be masks of several sizes, as -1e9 beside -3.4e38.
+  // There may be masks of several sizes, such as -1e9 and -3.4e38.
   for (size_t i = sizes.size() - 1; i > 0 && sizes[i] >= kLeastMask && sizes.back() <= kMaskSpread * sizes[i];
        --i)
     if (sizes[i] >= kMaskGap * sizes[i - 1])
@@ -64,7 +64,7 @@ Comparison compare(const at::Tensor &found, const at::Tensor &expected,
   difference.masked_fill_(at::logical_not(difference.isfinite()), std::numeric_limits<double>::infinity());
   difference.masked_fill_(same, 0);
   result.maxAbsError = difference.max().item<double>();
-  // Doubles do not tell large integers apart.
+  // double cannot represent all large integers.
   if (c10::isIntegralType(expected.scalar_type(), /*includeBool=*/true)) {
     result.error = result.maxRelError = result.maxAbsError;
     result.isSame = at::equal(found, expected);
@@ -82,7 +82,7 @@ Comparison compare(const at::Tensor &found, const at::Tensor &expected,
   magnitude.masked_fill_(at::logical_not(magnitude.isfinite()), 0);
   at::Tensor allowed = (magnitude * tolerance).clamp_min(common);
   result.isSame = (difference <= allowed).all().item<bool>();
-  // An element that may not be off at all, and is not, is no worry.
+  // An element that must match exactly, and does, is not the worst one.
   constexpr double kLeast = std::numeric_limits<double>::min();
   int64_t worst = (difference / allowed.clamp_min(kLeast)).argmax().item<int64_t>();
   result.error = difference.flatten()[worst].item<double>();

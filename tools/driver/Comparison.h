@@ -26,18 +26,18 @@ struct Comparison {
   bool isSame = true;
   /// Largest |found − expected|, and largest |found − expected| / max(s, |expected|).
   double maxAbsError = 0, maxRelError = 0;
-  /// The error of the element that is nearest to what it may be off by, or furthest beyond, and that limit.
+  /// Error and limit of the element that exceeds its limit most, or is nearest to it.
   double error = 0, allowed = 0;
 };
 
-/// Largest magnitude of a tensor's finite elements, without masks (at least 1e4, within a factor 2 of each
-/// other, and 100 times everything below) and, above 1, no more than 16 times the median of those that are
-/// not 0. Of large tensors, about a million elements are looked at.
+/// Largest magnitude of a tensor's finite elements, capped at max(1, 16 times the median of those that are
+/// not 0). Leaves out masks: at least 1e4, within a factor 2 of each other, and 100 times all smaller
+/// elements. Of large tensors, about a million elements are sampled.
 double ordinarySize(const at::Tensor &tensor);
 
-/// Other dtypes or shapes are an infinite error.
+/// Different dtypes or shapes are an infinite error.
 ///
-/// \param products  the dtype in which `found` was computed, where that is not the original's.
+/// \param products  dtype in which `found` was computed, if it is not the original's.
 Comparison compare(const at::Tensor &found, const at::Tensor &expected,
                    std::optional<at::ScalarType> products = std::nullopt);
 

@@ -1,4 +1,4 @@
-//===- Compile.cpp - From a model file to a plan --------------------------===//
+//===- Compile.cpp - Compiles a model file to a plan ----------------------===//
 #include "tools/driver/Compile.h"
 #include "codegen/Shards.h"
 #include "codegen/plan/OutputDirectory.h"
@@ -30,9 +30,9 @@ public:
     silent.emitIr.clear();
   }
   llvm::Expected<CompileReport> run();
-  /// The plan alone, for a limit of memory after another; the model is read for the first.
+  /// Makes only the plan, for one memory limit after another; the first call reads the model.
   llvm::Expected<CompileReport> replan(std::optional<int64_t> deviceMemory);
-  /// The batch was to be split, and the passes refused all of that.
+  /// True if the batch was to be split, and the passes rejected every split.
   bool failedToSplit() const {
     return shape.microbatches == 0 && shape.dataRanks == 1 && !source.batch.empty() && !passesAccepted;
   }
@@ -54,13 +54,13 @@ private:
   }
 
   CompileOptions options;
-  /// Without IR: of all meshes, only the chosen one's is written.
+  /// Without IR files: of all meshes, only the chosen one's are written.
   CompileOptions silent;
   CompileReport report;
   PipelineShape shape;
   mlir::MLIRContext context{mlir::MLIRContext::Threading::DISABLED};
   ModelSource source;
-  /// Once the model is read.
+  /// Set once the model has been read.
   std::optional<PlanMaker> maker;
   bool passesAccepted = false;
   std::unique_ptr<plan::Plan> plan;
@@ -77,7 +77,7 @@ llvm::Error Compilation::read() {
     chosen.microbatches = shape.dataRanks == 1 ? shape.microbatches : 0;
     if (auto error = readModel(chosen, context).moveInto(source))
       return error;
-    // A search tells how far it is as a whole.
+    // A search reports its own progress.
     if (shape.search)
       silent.progress = nullptr;
     maker.emplace(silent, source, context);
@@ -116,8 +116,8 @@ llvm::Error Compilation::split() {
   return llvm::Error::success();
 }
 
-/// Calls `use` with the part of `tensor`, which has three dimensions, that the segments of the middle one
-/// are, in pieces of about `step` elements.
+/// Calls `use` with the segments of the middle dimension of `tensor`, which has three dimensions, in pieces
+/// of about `step` elements.
 static llvm::Error
 forEachPiece(const at::Tensor &tensor, const plan::WeightShard &shard, int64_t step,
              llvm::function_ref<llvm::Error(const at::Tensor &piece, const at::Tensor &read)> use) {
@@ -126,7 +126,7 @@ forEachPiece(const at::Tensor &tensor, const plan::WeightShard &shard, int64_t s
   for (int64_t begin = 0; begin < tensor.size(0); begin += rows) {
     at::Tensor read = tensor.slice(0, begin, begin + rows);
     std::vector<at::Tensor> segments;
-    // Segments of one row may be large themselves.
+    // Segments of a single row may be large themselves.
     const int64_t most = tensor.size(0) == 1
                              ? std::max<int64_t>(step / std::max<int64_t>(tensor.size(2), 1), 1)
                              : tensor.size(1);
@@ -186,7 +186,7 @@ llvm::Error Compilation::writeShards() {
         return sink({static_cast<const uint8_t *>(piece.const_data_ptr()), piece.nbytes()});
       });
     } catch (const std::exception &exception) {
-      // Of strides of 0, a weight may be far larger than its file.
+      // With strides of 0, a weight may be far larger than its file.
       return llvm::createStringError(options.model + ": weight " + weight.name + ": " +
                                      runtime::messageOf(exception));
     }
@@ -198,7 +198,7 @@ llvm::Error Compilation::write() {
   auto start = std::chrono::steady_clock::now();
   if (auto error = writeShards())
     return error;
-  // What we write we can read: our own bugs are found here, not by a user.
+  // Validates our own plan, so that our bugs are found here and not by a user.
   if (auto error = plan::validate(*plan))
     return llvm::createStringError(options.model +
                                    ": makes no plan that can be read: " + toString(std::move(error)));
@@ -234,7 +234,7 @@ llvm::Error Compilation::verifyPlan() {
           "%s: the plan differs from the original in %s: found an error of %g, allowed "
           "%g; no plan was written",
           options.model.c_str(), output.describe().c_str(), output.error, output.allowed);
-    // Integers and bools, which must be equal, say nothing of how near numbers are.
+    // Integers and bools must be equal, so they say nothing about tolerances.
     if (output.allowed > 0 && output.error * report.allowedError >= report.error * output.allowed) {
       report.error = output.error;
       report.allowedError = output.allowed;
@@ -285,7 +285,7 @@ llvm::Error Compilation::putInPlace() {
 }
 
 llvm::Expected<CompileReport> Compilation::run() {
-  // First, since a place that cannot be written is best known before the work.
+  // First, since an unwritable path is best reported before the work.
   if (options.writesPlan) {
     auto created = plan::OutputDirectory::create(options.output);
     if (!created)
@@ -316,7 +316,7 @@ llvm::Expected<CompileReport> Compilation::replan(std::optional<int64_t> deviceM
   return run();
 }
 
-/// The batch is not split, since the passes have refused that for this reason.
+/// Notes that the batch is not split, since the passes rejected that for this reason.
 static void noteWhole(CompileReport &report, const std::string &reason) {
   report.notes.push_back("the batch is not split: " + reason);
 }
@@ -326,7 +326,7 @@ llvm::Expected<CompileReport> compile(const CompileOptions &options) {
   auto report = compilation.run();
   if (report || !compilation.failedToSplit() || report.errorIsA<UsageError>())
     return report;
-  // A model that holds the traced batch in itself compiles only for that.
+  // A model with the traced batch size baked in compiles only for that size.
   std::string reason = toString(report.takeError());
   CompileOptions whole = options;
   whole.microbatches = 1;

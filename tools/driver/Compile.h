@@ -1,6 +1,6 @@
-//===- Compile.h - From a model file to a plan ------------------*- C++ -*-===//
+//===- Compile.h - Compiles a model file to a plan --------------*- C++ -*-===//
 //
-// What `cleave compile` calls, and a program that compiles on its own links (target cleave_driver).
+// Called by `cleave compile`, and by programs that link cleave_driver.
 //
 //===----------------------------------------------------------------------===//
 #ifndef CLEAVE_TOOLS_DRIVER_COMPILE_H
@@ -13,33 +13,34 @@
 namespace cleave {
 
 struct CompileReport {
-  /// Checksums of its files stand in it once they are written; where the mesh was searched for, what else
-  /// there was.
+  /// The plan. It has the checksums of its files once these are written, and the alternatives if the mesh was
+  /// searched for.
   std::unique_ptr<plan::Plan> plan;
   uint32_t stages = 0, microbatches = 1, tensorRanks = 1, dataRanks = 1;
-  /// Of one tensor rank, all stages together.
+  /// Weights of one tensor-parallel rank, over all stages.
   uint64_t weightBytes = 0;
-  /// Wall-clock seconds: reading and importing, passes, writing shards, verifying.
+  /// Wall-clock seconds of reading and importing, passes, writing shards, verifying.
   double readSeconds = 0, passSeconds = 0, writeSeconds = 0, verifySeconds = 0;
-  /// What CompileOptions::verify found: the largest error; and of the element that is nearest to its limit,
-  /// the error and the limit.
+  /// Result of CompileOptions::verify: the largest error, and error and limit of the element that is nearest
+  /// to its limit.
   double maxAbsError = 0, error = 0, allowedError = 0;
   /// Sizes at which nothing could be compared, and why.
   std::vector<std::string> skipped;
-  /// Slowest stage over the mean, predicted.
+  /// Predicted time of the slowest stage over the mean.
   double balance = 1;
-  /// Sentences for people (plan.notes).
+  /// Messages for the user (plan.notes).
   std::vector<std::string> notes;
 };
 
-/// Compiles. `output` is a complete plan afterwards, or what it was before.
+/// Compiles. On success `output` is a complete plan; on failure it is unchanged.
 llvm::Expected<CompileReport> compile(const CompileOptions &options);
 
-/// Plans of one model for one limit of memory after the other. The model is read, typed, sharded and priced once, and what a
-/// limit leaves as it was is not made again; the plans are those that compile() makes with that limit.
+/// Plans one model for several memory limits, one after the other. The model is read, typed, sharded and
+/// costed once, and results are reused for all limits that would not change them. The plans are those that
+/// compile() makes with each limit.
 class Planner {
 public:
-  /// Nothing is written, whatever the options say.
+  /// Writes nothing, whatever the options say.
   explicit Planner(CompileOptions options);
   ~Planner();
   /// \param deviceMemory  as in CompileOptions.
@@ -47,7 +48,7 @@ public:
 
 private:
   CompileOptions options;
-  /// The second does not split the batch; made where the first cannot.
+  /// `whole` does not split the batch; it is made if `first` fails.
   std::unique_ptr<class Compilation> first, whole;
 };
 

@@ -1,4 +1,4 @@
-//===- OriginalModel.cpp - The TorchScript module, run as it is -----------===//
+//===- OriginalModel.cpp - Runs the TorchScript module --------------------===//
 #include "tools/driver/OriginalModel.h"
 #include "frontend/archive/TorchScriptError.h"
 #include "runtime/base/Values.h"
@@ -11,7 +11,7 @@ namespace cleave {
 
 OriginalModel::OriginalModel(const TorchScriptFile &file, const plan::Signature &signature)
     : module(file.module), signature(signature) {
-  // As it stands: no fusion, no specialisation to the shapes of the first call.
+  // Runs the model as it is: no fusion, no specialization to the first call's shapes.
   torch::jit::getExecutorMode() = false;
   torch::jit::setGraphExecutorOptimize(false);
 }
@@ -103,7 +103,7 @@ static llvm::Expected<c10::IValue> nestDict(const plan::Tree &tree, const c10::T
   return entries;
 }
 
-/// An argument of `type` as `tree` says.
+/// Nests leaves into an argument of `type`, by `tree`.
 static llvm::Expected<c10::IValue> nest(const plan::Tree &tree, const c10::TypePtr &type, Leaves leaves) {
   if (auto optional = type->cast<c10::OptionalType>(); optional && tree.kind != plan::TreeKind::None)
     return nest(tree, optional->getElementType(), leaves);
@@ -126,7 +126,7 @@ static llvm::Expected<c10::IValue> nest(const plan::Tree &tree, const c10::TypeP
   return mismatch(type, "value of an unknown kind");
 }
 
-/// The tensors of a value, in the order of the output tree.
+/// Flattens a value into its tensors, in the order of the output tree.
 static void flatten(const c10::IValue &value, std::vector<at::Tensor> &leaves) {
   if (value.isTensor())
     leaves.push_back(value.toTensor());
@@ -165,7 +165,7 @@ llvm::Expected<std::vector<at::Tensor>> OriginalModel::run(llvm::ArrayRef<at::Te
     flatten((*forward)(std::move(stack)), leaves);
     return leaves;
   } catch (const std::exception &e) {
-    return llvm::createStringError("the original model raises: " + whatHappened(e.what()).str());
+    return llvm::createStringError("the original model raises: " + errorLine(e.what()).str());
   }
 }
 

@@ -1,4 +1,4 @@
-//===- OriginalModel.h - The TorchScript module, run as it is ---*- C++ -*-===//
+//===- OriginalModel.h - Runs the TorchScript module ------------*- C++ -*-===//
 //
 // Private to tools/driver/.
 //
@@ -13,23 +13,24 @@
 
 namespace cleave {
 
-/// Calls the original's forward with the leaves of a signature's inputs, nested as its tree says, and takes
-/// its result apart into the leaves of the outputs.
+/// Runs the original module's forward: nests the leaves of a signature's inputs into its arguments, and
+/// flattens its result into the leaves of the outputs.
 class OriginalModel {
 public:
   OriginalModel(const TorchScriptFile &file, const plan::Signature &signature);
-  /// Notes what the plan's states are, for `resetState`. Fails on states that are no attributes of the model.
+  /// Records the initial values of the plan's states, for `resetState`. Fails on states that are not
+  /// attributes of the model.
   llvm::Error findStates(const plan::Plan &plan);
-  /// Makes them what they were then.
+  /// Restores these values.
   void resetState() const;
-  /// Fails where the module raises, or takes other arguments than the signature's tree gives.
+  /// Fails if the module raises, or takes other arguments than the signature.
   llvm::Expected<std::vector<at::Tensor>> run(llvm::ArrayRef<at::Tensor> inputs) const;
 
 private:
   struct State {
     c10::intrusive_ptr<c10::ivalue::Object> owner;
     std::string name;
-    /// The attribute's value, and a copy: a module may write it in place.
+    /// The attribute's value, and a copy: a module may write to it in place.
     c10::IValue value, copy;
   };
 

@@ -1,4 +1,4 @@
-//===- Verify.cpp - A plan against its original ---------------------------===//
+//===- Verify.cpp - Compares a plan with its model ------------------------===//
 #include "tools/driver/Verify.h"
 #include "codegen/plan/DimExpr.h"
 #include "frontend/archive/TorchScriptFile.h"
@@ -57,7 +57,7 @@ static llvm::Expected<std::vector<at::Tensor>> readInputs(const plan::Signature 
   return runtime::matchInputs(signature, *tensors, path);
 }
 
-/// Numbers in [0, 1), zeros and ones for integers: in range for any table.
+/// Numbers in [0, 1); zeros and ones for integers, which are valid indices of any table.
 static std::vector<at::Tensor> makeInputs(const plan::Signature &signature) {
   auto generator = at::make_generator<at::CPUGeneratorImpl>(uint64_t{0});
   std::vector<int64_t> traced;
@@ -75,7 +75,7 @@ static std::vector<at::Tensor> makeInputs(const plan::Signature &signature) {
   return inputs;
 }
 
-/// The inputs with each named dimension cut or repeated to `sizes`: their values stay in range.
+/// The inputs with each named dimension cut or repeated to `sizes`, so that values stay in range.
 static std::vector<at::Tensor> resized(const plan::Signature &signature, llvm::ArrayRef<at::Tensor> inputs,
                                        llvm::ArrayRef<int64_t> sizes) {
   std::vector<at::Tensor> result;
@@ -100,7 +100,7 @@ static std::vector<std::vector<int64_t>> otherSizes(const plan::Signature &signa
     int64_t multiple = symbol->divisible_by, size = symbol->traced / multiple;
     auto runnable = [&](int64_t steps) {
       int64_t most = symbol->max / multiple;
-      // Where there are no larger sizes there may be a smaller one.
+      // If there are no larger sizes there may be a smaller one.
       return std::max(multiple * (steps > most ? std::max<int64_t>(1, 2 * size - steps) : steps),
                       symbol->min);
     };
@@ -117,15 +117,15 @@ static std::vector<std::vector<int64_t>> otherSizes(const plan::Signature &signa
 
 static llvm::Expected<std::vector<at::Tensor>> runOriginal(const OriginalModel &original,
                                                            llvm::ArrayRef<at::Tensor> inputs) {
-  // It may write its inputs in place.
+  // The model may write to its inputs in place.
   std::vector<at::Tensor> copies;
   for (const at::Tensor &input : inputs)
     copies.push_back(input.clone());
   return original.run(copies);
 }
 
-/// What a model that keeps state is given one call after the other: the same values in other places, numbers
-/// also smaller, so that they stay in range.
+/// Inputs of successive calls of a model with states: the same values rolled, and numbers scaled down, so
+/// that they stay in range.
 using Inputs = std::vector<at::Tensor>;
 static std::vector<Inputs> inputsOfCalls(const Inputs &first, size_t count) {
   std::vector<Inputs> calls(count, first);
@@ -138,7 +138,7 @@ static std::vector<Inputs> inputsOfCalls(const Inputs &first, size_t count) {
   return calls;
 }
 
-/// The outputs of as many calls as are compared, beginning with the state that the model was saved with.
+/// Outputs of all compared calls, from the saved state on.
 using Calls = std::vector<std::vector<at::Tensor>>;
 static llvm::Expected<Calls> callOriginal(const OriginalModel &original, llvm::ArrayRef<Inputs> inputs) {
   Calls calls;
@@ -147,7 +147,7 @@ static llvm::Expected<Calls> callOriginal(const OriginalModel &original, llvm::A
     auto outputs = runOriginal(original, given);
     if (!outputs)
       return outputs.takeError();
-    // A later call may write what this one gave.
+    // A later call may write to this output.
     for (at::Tensor &output : calls.emplace_back(std::move(*outputs)))
       output = output.clone();
   }
@@ -177,7 +177,7 @@ static llvm::Error compareAt(runtime::Session &session, const Calls &calls, llvm
   return llvm::Error::success();
 }
 
-/// At the sizes of the inputs, then at others. `progress` is told which share is done.
+/// Compares at the sizes of the inputs, then at others. `progress` gets the finished share.
 static llvm::Error compareEverywhere(runtime::Session &session, const OriginalModel &original,
                                      const Inputs &inputs, llvm::function_ref<void(double)> progress,
                                      VerifyReport &report) {
@@ -193,7 +193,7 @@ static llvm::Error compareEverywhere(runtime::Session &session, const OriginalMo
     std::vector<Inputs> calls = inputsOfCalls(first, count);
     auto expected = callOriginal(original, calls);
     if (!expected && count > 1) {
-      // Not every model takes its values in other places.
+      // Some models fail on rolled values.
       report.skipped.push_back((sizes.empty() ? "" : sizes + ", ") +
                                "calls with other inputs: " + toString(expected.takeError()));
       calls.assign(count, first);
@@ -233,7 +233,7 @@ llvm::Expected<VerifyReport> verify(const VerifyOptions &options) {
                                             .libraries = options.libraries,
                                             .allowedOperators = options.allowedOperators,
                                             .timeout = std::chrono::seconds(options.timeoutSeconds),
-                                            // The command as a whole has a limit.
+                                            // The command as a whole has a time limit.
                                             .loadTimeout = std::chrono::hours(24 * 365),
                                             .overdue = options.overdue});
   if (!session)
@@ -256,7 +256,7 @@ llvm::Expected<VerifyReport> verify(const VerifyOptions &options) {
         options.inputsFile.empty() && options.looksBeside ? inputsBeside(options.model) : options.inputsFile;
     auto inputs = path.empty() ? llvm::Expected<std::vector<at::Tensor>>(makeInputs(signature))
                                : readInputs(signature, path);
-    // What lies beside the model need not be the inputs that the plan was compiled for.
+    // The file beside the model may not be the inputs of the plan.
     if (!inputs && options.inputsFile.empty()) {
       llvm::consumeError(inputs.takeError());
       inputs = makeInputs(signature);

@@ -1,4 +1,4 @@
-//===- DeviceProcessGroup.cpp - GPUs of several processes, connected -------------===//
+//===- DeviceProcessGroup.cpp - GPUs as a c10d group ----------------------===//
 #include "runtime/comm/local/DeviceProcessGroup.h"
 #include "llvm/ADT/STLExtras.h"
 #include <ATen/Functions.h>
@@ -11,10 +11,10 @@ using at::Tensor;
 using Clock = std::chrono::steady_clock;
 using namespace std::chrono_literals;
 
-/// How long a wait spins before it sleeps between looks: what is small is there by then.
+/// A wait spins this long before it sleeps between polls: small transfers are done by then.
 static constexpr auto kSpin = 1ms;
 static constexpr auto kLook = 50us;
-/// How long the device has to let go of everything once it was told to end.
+/// How long an aborted backend may take to release its tensors.
 static constexpr auto kLetGo = 2s;
 
 //===- Rows of bytes ------------------------------------------------------===//
@@ -36,7 +36,7 @@ void unflatten(const Tensor &bytes, llvm::ArrayRef<Tensor> parts) {
   int64_t done = 0;
   for (const Tensor &part : parts) {
     const int64_t count = int64_t(part.nbytes());
-    // A copy, since a row may begin where no element of the part's type may.
+    // A copy, since a part of the row may be misaligned for the part's type.
     part.copy_(bytes.narrow(0, done, count).clone().view(part.scalar_type()).view(part.sizes()));
     done += count;
   }
@@ -45,11 +45,12 @@ void unflatten(const Tensor &bytes, llvm::ArrayRef<Tensor> parts) {
 
 //===- Waiting ------------------------------------------------------------===//
 
-DeviceProcessGroup::DeviceProcessGroup(c10::intrusive_ptr<c10d::Backend> backend) : backend(std::move(backend)) {}
+DeviceProcessGroup::DeviceProcessGroup(c10::intrusive_ptr<c10d::Backend> backend)
+    : backend(std::move(backend)) {}
 
 DeviceProcessGroup::~DeviceProcessGroup() {
   abort();
-  // Ending it would wait for the thread that was left behind.
+  // Destroying the backend would wait for the thread that was left behind.
   if (!hasLetGo(0s))
     (void)backend.release();
 }
@@ -59,10 +60,10 @@ bool DeviceProcessGroup::hasLetGo(std::chrono::seconds limit) const {
 }
 
 void DeviceProcessGroup::abort() {
-  if (isCut.exchange(true))
+  if (isClosed.exchange(true))
     return;
   std::unique_lock lock(asking);
-  // In a thread that is left behind where NCCL does not come back.
+  // On a thread that is left behind if NCCL never returns.
   std::thread([aborting = backend, ended = ended]() mutable {
     try {
       aborting->abort();
@@ -76,7 +77,7 @@ void DeviceProcessGroup::abort() {
   (void)hasLetGo(kLetGo);
 }
 
-/// Looks until `isOver` or, where there is one, the deadline.
+/// Polls until `isOver`, or until `limit` has passed; 0: no limit.
 template <typename Condition> static bool lookUntil(Condition isOver, Clock::duration limit = 0s) {
   const Clock::time_point begin = Clock::now();
   while (!isOver()) {
@@ -92,28 +93,28 @@ template <typename Condition> static bool lookUntil(Condition isOver, Clock::dur
 void DeviceProcessGroup::await(c10::intrusive_ptr<c10d::Work> work) {
   lookUntil([&] {
     std::lock_guard lock(asking);
-    return isCut || work->isCompleted();
+    return isClosed || work->isCompleted();
   });
-  if (isCut) {
-    // The device may still write to its tensors, which then are nobody's any more.
+  if (isClosed) {
+    // The device may still write to the tensors, so they are leaked.
     if (!hasLetGo(kLetGo))
       (void)work.release();
     throw TransportClosed();
   }
   if (std::exception_ptr problem = work->exception())
     std::rethrow_exception(problem);
-  // The stream of this thread comes after it, and c10d lets go of the tensors.
+  // Orders this thread's stream after the work, and makes c10d release the tensors.
   work->synchronize();
 }
 
 template <typename Call> auto DeviceProcessGroup::attempt(Call call) {
-  if (isCut)
+  if (isClosed)
     throw TransportClosed();
   try {
     return call();
   } catch (const std::exception &) {
-    // That another process has died says more than what c10d makes of it.
-    if (lookUntil([&] { return isCut.load(); }, kLastWord))
+    // The death of another process explains more than c10d's error does.
+    if (lookUntil([&] { return isClosed.load(); }, kLastWord))
       throw TransportClosed();
     throw;
   }
@@ -155,9 +156,10 @@ void DeviceProcessGroup::swap(llvm::ArrayRef<Tensor> given, llvm::ArrayRef<Tenso
 
 class DeviceProcessGroup::Pending final : public Message {
 public:
-  Pending(DeviceProcessGroup &group, c10::intrusive_ptr<c10d::Work> work) : group(group), work(std::move(work)) {}
+  Pending(DeviceProcessGroup &group, c10::intrusive_ptr<c10d::Work> work)
+      : group(group), work(std::move(work)) {}
   ~Pending() override {
-    // The device may still write to its tensors.
+    // The device may still write to the tensors.
     if (work && !group.hasLetGo(0s))
       (void)work.release();
   }

@@ -1,4 +1,4 @@
-//===- LocalGroup.cpp - A tensor group of threads -------------------------===//
+//===- LocalGroup.cpp - Collectives between threads -----------------------===//
 #include "runtime/comm/local/LocalGroup.h"
 #include "collectives/Collectives.h"
 #include "runtime/comm/RankSum.h"
@@ -27,7 +27,7 @@ LocalGroup::LocalGroup(uint32_t firstRank, uint32_t size, bool spins, Cancellati
 
 //===- Meeting ------------------------------------------------------------===//
 
-/// Some µs: as long as it takes to wake a thread.
+/// Spins for some µs, about the time to wake a thread.
 static constexpr int kSpins = 200;
 
 static void pause() {
@@ -43,7 +43,7 @@ bool LocalGroup::haveReached(Counter counter, uint64_t count) const {
 }
 
 void LocalGroup::wake() {
-  // Whoever has looked and not slept yet holds the lock.
+  // A thread that has checked the condition and is about to sleep holds the lock.
   {
     std::lock_guard lock(mutex);
   }
@@ -52,19 +52,19 @@ void LocalGroup::wake() {
 
 void LocalGroup::publish(std::atomic<uint64_t> &counter, uint64_t count) {
   counter = count;
-  // One that begins to sleep counts itself before it looks at the counter: either this sees it or it sees
-  // that.
+  // A rank that begins to sleep increments `sleepers` before it reads the counter: so either this thread sees
+  // the sleeper, or the rank sees the new count.
   if (sleepers > 0)
     wake();
 }
 
-/// False when that took until the deadline.
+/// Returns false at the deadline.
 bool LocalGroup::sleep(Counter counter, uint64_t count) {
   const auto deadline = cancellation.deadline();
   ++sleepers;
   std::unique_lock lock(mutex);
-  const bool ended =
-      changed.wait_until(lock, deadline, [&] { return haveReached(counter, count) || cancellation.isOver(); });
+  const bool ended = changed.wait_until(lock, deadline,
+                                        [&] { return haveReached(counter, count) || cancellation.isOver(); });
   --sleepers;
   return ended;
 }
@@ -104,7 +104,7 @@ template <typename Work> void LocalGroup::Member::exchange(CollectiveArgs post, 
   group.publish(own.posted, call);
   group.meet(own, &Slot::posted, call);
   verifyCollectiveMatch(group.firstRank, group.slots.size(),
-             [&](uint32_t rank) -> const GroupCall & { return group.slots[rank].post.call; });
+                        [&](uint32_t rank) -> const GroupCall & { return group.slots[rank].post.call; });
   work();
   group.publish(own.finished, call);
   group.meet(own, &Slot::finished, call);
@@ -156,7 +156,7 @@ Tensor LocalGroup::Member::allReduce(const Tensor &tensor) {
   return result;
 }
 
-/// Every range within `size` positions.
+/// Checks that every range is within `size` positions.
 static void checkRanges(IntArrayRef ranges, int64_t size) {
   for (size_t i = 0; i < ranges.size(); i += 2)
     TORCH_CHECK(ranges[i] <= size && ranges[i + 1] <= size - ranges[i], "found ", ranges[i + 1],
@@ -185,7 +185,7 @@ Tensor LocalGroup::Member::reduceScatter(const Tensor &tensor, int64_t dim, IntA
     const int64_t outer = productOf(tensor.sizes(), 0, dim),
                   inner = productOf(tensor.sizes(), dim + 1, tensor.dim());
     char *place = static_cast<char *>(result.mutable_data_ptr());
-    // Of nothing there may be more rows than can be counted.
+    // A tensor without elements may have more rows than can be counted.
     for (int64_t row = 0; result.numel() > 0 && row < outer; ++row)
       for (size_t i = 0; i < ranges.size(); i += 2) {
         const int64_t begin = (row * tensor.size(dim) + ranges[i]) * inner, count = ranges[i + 1] * inner;
@@ -239,7 +239,7 @@ static void copyWindow(const char *from, const Grid &source, char *to, const Gri
       }
 }
 
-/// Every piece is of what its rank has posted.
+/// Checks that every piece is within its rank's tensor.
 void LocalGroup::Member::checkPieces(int64_t dim, IntArrayRef pieces) const {
   for (size_t i = 0; i < pieces.size(); i += 3) {
     TORCH_CHECK(pieces[i] >= 0 && pieces[i] < int64_t(group.slots.size()), "found a piece of rank ",
@@ -249,7 +249,7 @@ void LocalGroup::Member::checkPieces(int64_t dim, IntArrayRef pieces) const {
 }
 
 Tensor LocalGroup::Member::allGather(const Tensor &tensor, int64_t dim, IntArrayRef pieces) {
-  // Checked before others wait for this rank, and made once it is known that the pieces are there.
+  // Checked before other ranks wait for this one; made once all ranks have arrived.
   const std::vector<int64_t> sizes = sizesWith(tensor, dim, extentOf(pieces, 3));
   const GroupCall call = callOf(GroupOperation::AllGather, tensor, dim);
   if (isQueued(tensor.device()))

@@ -1,4 +1,4 @@
-//===- LocalGroup.h - A tensor group of threads -----------------*- C++ -*-===//
+//===- LocalGroup.h - Collectives between threads ---------------*- C++ -*-===//
 #ifndef CLEAVE_RUNTIME_COMM_LOCAL_LOCALGROUP_H
 #define CLEAVE_RUNTIME_COMM_LOCAL_LOCALGROUP_H
 
@@ -15,42 +15,43 @@
 
 namespace cleave::runtime {
 
-/// The ranks of a tensor group as threads of this process, for one request: nothing that a failed one leaves
-/// behind is seen by the next. They read each other's tensors in place; on GPUs, where each has one of its
-/// own, they take copies. Each call has two meetings: at the first one all ranks have posted what they give,
-/// which every rank then checks and takes its own part of; at the second one nobody reads it any more. After
-/// a call that throws a rank must make no other one.
+/// Tensor group whose ranks are threads of this process, for one request; so a failed request leaves no state
+/// behind. On CPUs ranks read each other's tensors in place. On GPUs, one for each rank, they take copies.
+/// Each collective has two barriers. Before the first one every rank publishes its arguments; after it every
+/// rank checks them and computes its own result. After the second one no rank reads the tensors of another. A
+/// rank must make no further call after one that threw.
 class LocalGroup {
 public:
-  /// \param firstRank  of the group in the plan, for messages.
-  /// \param spins      whether ranks spin for some µs before they sleep: not where they would take the
-  /// others' cores.
-  /// \param cancellation   must outlive the group.
+  /// \param firstRank  rank in the plan of the group's first rank, for messages.
+  /// \param spins  whether ranks spin for some µs before they sleep; false where threads outnumber cores.
+  /// \param cancellation  must outlive the group.
   LocalGroup(uint32_t firstRank, uint32_t size, bool spins, CancellationToken &cancellation);
 
   Communicator &member(uint32_t index) { return members[index]; }
-  /// Ends all waits where the cancellation is over.
+  /// Wakes sleeping ranks, after the request was cancelled.
   void wake();
-  /// `rank 3 in spmd::all_reduce` while member `index` sleeps until that one comes; else empty.
+  /// `rank 3 in spmd::all_reduce` while member `index` sleeps until that rank arrives; else empty.
   std::string awaited(uint32_t index) const;
 
 private:
-  /// What a rank gives to a call, and says of it. Holds the tensors for as long as others may read them.
+  /// Arguments of one rank's collective call. Keeps the tensors alive for as long as other ranks may read
+  /// them.
   struct CollectiveArgs {
     GroupCall call;
     at::Tensor tensor;
-    /// AllReduce on the CPU: where the sum goes.
+    /// All-reduce on the CPU: the sum.
     at::Tensor result;
-    /// On a GPU: where it has made the tensor.
+    /// On a GPU: events after which the tensor is ready.
     StreamEvents made;
   };
-  /// A rank's; only it writes there. Other ranks read `post` between the two meetings.
+  /// State of one rank, written by that rank alone. Other ranks read `post` between the two barriers.
   struct alignas(64) Slot {
     CollectiveArgs post;
-    /// How many calls the rank has posted, and how many of them it needs nobody's tensors for any more.
+    /// Number of calls whose arguments the rank has published, and of calls for which it needs no rank's
+    /// tensors any more.
     std::atomic<uint64_t> posted{0}, finished{0};
     std::atomic<bool> sleeps{false};
-    /// Room for where the tensors of a sum begin.
+    /// Scratch memory for the addresses of a sum's tensors.
     std::vector<const char *> inputs;
     std::vector<char *> outputs;
   };
@@ -69,7 +70,8 @@ private:
   private:
     Slot &slot() { return group.slots[index]; }
     template <typename Work> void exchange(CollectiveArgs post, Work work);
-    /// The same on GPUs, where nobody waits: `work` makes the result of what all ranks gave.
+    /// As exchange, on GPUs, without blocking on them: `work` computes the result from the tensors of all
+    /// ranks.
     template <typename Work> at::Tensor exchangeThere(GroupCall call, const at::Tensor &tensor, Work work);
     void sumOwnChunk();
     void checkPieces(int64_t dim, at::IntArrayRef pieces) const;

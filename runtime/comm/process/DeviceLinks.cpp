@@ -1,4 +1,4 @@
-//===- DeviceLinks.cpp - Which GPUs of a run reach each other -------------===//
+//===- DeviceLinks.cpp - GPU connections of a process ---------------------===//
 #include "runtime/comm/process/DeviceLinks.h"
 #include "codegen/plan/Printable.h"
 #include "codegen/plan/Schedule.h"
@@ -23,14 +23,14 @@ using namespace std::chrono_literals;
 
 using Backends = std::vector<c10::intrusive_ptr<c10d::Backend>>;
 
-/// How often to see whether the run has failed.
+/// How often to check whether the run has failed.
 static constexpr auto kLook = 10ms;
-/// Of a device.
+/// Longest name of a device.
 static constexpr size_t kLongestName = 255;
 
 //===- Routes -------------------------------------------------------------===//
 
-/// From which rank to which values go.
+/// Pairs (sender, receiver) of ranks.
 static std::set<std::pair<uint32_t, uint32_t>> transfersOf(const plan::Plan &plan) {
   std::set<std::pair<uint32_t, uint32_t>> pairs;
   for (const auto &schedule : plan.schedules)
@@ -84,7 +84,7 @@ static Expected<RankDevice> describe(const ResolvedDevice &device) {
   });
 }
 
-/// The devices of all ranks.
+/// Gathers the devices of all ranks.
 static Expected<std::vector<RankDevice>> tellDevices(Membership &membership, const RankDevice &own) {
   auto words = membership.gather(own.name + " " + own.gpu, 0);
   if (!words)
@@ -103,11 +103,11 @@ static Expected<std::vector<RankDevice>> tellDevices(Membership &membership, con
   return devices;
 }
 
-/// Connects the routes that this process is in, by their number among all.
+/// Connects the routes of this process. The key is the route's index among all routes.
 static Backends connectAll(Membership &membership, const ResolvedDevice &device,
                            const std::map<size_t, DeviceRoute> &routes, std::chrono::seconds timeout) {
   auto backends = std::make_shared<Backends>();
-  // What waits for a process that is gone stays behind in its thread.
+  // On a thread that is left behind if it waits for a process that is gone.
   std::packaged_task<void()> connecting([launch = membership.place(), device, routes, timeout, backends] {
     for (const auto &[number, route] : routes) {
       const int own = int(llvm::find(route.ranks, launch.rank) - route.ranks.begin());
@@ -118,7 +118,7 @@ static Backends connectAll(Membership &membership, const ResolvedDevice &device,
   });
   std::future<void> connected = connecting.get_future();
   std::thread(std::move(connecting)).detach();
-  // What is made where others fail is given back to nobody: that would end groups while the process ends.
+  // Leaks the backends if another route fails: destroying them would abort groups while the process ends.
   auto leaveBehind = [&] { (void)new std::shared_ptr<Backends>(std::move(backends)); };
   while (connected.wait_for(kLook) != std::future_status::ready)
     if (membership.isOver()) {
@@ -130,7 +130,7 @@ static Backends connectAll(Membership &membership, const ResolvedDevice &device,
     return std::move(*backends);
   } catch (const std::exception &) {
     leaveBehind();
-    // That another process has died says more than what NCCL makes of it.
+    // The death of another process explains more than NCCL's error does.
     for (auto waited = 0ms; waited < kLastWord && !membership.isOver(); waited += kLook)
       std::this_thread::sleep_for(kLook);
     if (membership.isOver())
@@ -143,8 +143,8 @@ Expected<std::unique_ptr<DeviceLinks>> DeviceLinks::open(const plan::Plan &plan,
                                                          const ResolvedDevice &device,
                                                          std::chrono::seconds timeout) {
   auto failed = [&](Error error) {
-    return llvm::createStringError(
-        membership.fail("rank " + std::to_string(membership.rank()) + ": " + llvm::toString(std::move(error))));
+    return llvm::createStringError(membership.fail("rank " + std::to_string(membership.rank()) + ": " +
+                                                   llvm::toString(std::move(error))));
   };
   auto own = describe(device);
   if (!own)
@@ -209,8 +209,8 @@ TensorLink *DeviceLinks::linkOf(uint32_t peer, bool gives) const {
 }
 
 void DeviceLinks::abort() {
-  // All at the same time: when NCCL gives a group's memory back, CUDA waits for all that the GPU is doing,
-  // which may be the waiting of another group.
+  // Concurrently: when NCCL frees a group's memory, CUDA waits for all work of the GPU, which may wait for
+  // another group.
   std::vector<std::thread> aborting;
   for (const auto &each : groups)
     aborting.emplace_back([&each] { each->abort(); });

@@ -1,7 +1,7 @@
-//===- DeviceLinks.h - Which GPUs of a run reach each other -----*- C++ -*-===//
+//===- DeviceLinks.h - GPU connections of a process -------------*- C++ -*-===//
 //
-// Between two processes with GPUs tensors go by NCCL, which each process uses for its own GPU alone. What
-// says how many and how large they are goes by messages, as does all that concerns a CPU.
+// Tensors between two processes with GPUs go through NCCL; each process uses one GPU. Their number and sizes,
+// and everything that concerns a CPU, go through messages.
 //
 //===----------------------------------------------------------------------===//
 #ifndef CLEAVE_RUNTIME_COMM_PROCESS_DEVICELINKS_H
@@ -22,45 +22,46 @@
 
 namespace cleave::runtime {
 
-/// The device of a rank, as its process tells the others.
+/// The device of a rank, as its process reports it to the others.
 struct RankDevice {
   std::string name;
-  /// Which GPU that is (DevicePlugin::identify); empty for a CPU.
+  /// Unique id of the GPU (DevicePlugin::identify); empty for a CPU.
   std::string gpu;
 };
 
-/// Ranks whose GPUs are connected.
+/// A set of ranks whose GPUs are connected.
 struct DeviceRoute {
   enum class Kind { TensorGroup, Transfer };
   Kind kind;
-  /// Of a transfer: who gives, and who takes.
+  /// Of a transfer: the sender, then the receiver.
   std::vector<uint32_t> ranks;
 };
 
-/// The routes of a plan, in the order in which all processes make those they are in, so that none waits for
-/// another that waits for it: tensor groups of GPUs alone, and transfers from GPU to GPU, one a direction.
+/// The routes of a plan: tensor groups whose ranks all have GPUs, and transfers from GPU to GPU, one for each
+/// direction. Every process connects its routes in this order, so that connecting does not deadlock.
 std::vector<DeviceRoute> deviceRoutes(const plan::Plan &plan, llvm::ArrayRef<RankDevice> devices);
 
-/// Fails where two ranks of a route have one GPU between them, which NCCL does not connect with itself.
+/// Fails where two ranks of a route share one GPU, which NCCL does not support.
 llvm::Error checkDistinct(llvm::ArrayRef<DeviceRoute> routes, llvm::ArrayRef<RankDevice> devices);
 
-/// The routes of one process, connected.
+/// The connected routes of one process.
 class DeviceLinks {
 public:
-  /// A call that all processes make, each with its own device. Where it fails, all do. `peers` must outlive
-  /// the result.
-  static llvm::Expected<std::unique_ptr<DeviceLinks>>
-  open(const plan::Plan &plan, Membership &membership, const ResolvedDevice &device, std::chrono::seconds timeout);
+  /// Connects the GPUs. All processes call this, each with its own device; if one fails, all fail.
+  /// `membership` must outlive the result.
+  static llvm::Expected<std::unique_ptr<DeviceLinks>> open(const plan::Plan &plan, Membership &membership,
+                                                           const ResolvedDevice &device,
+                                                           std::chrono::seconds timeout);
 
-  /// Where this process computes.
+  /// The device of this process.
   c10::Device place() const { return ownPlace; }
-  /// Null where this rank's tensor group, if there is one, has a CPU.
+  /// Null where the tensor group of this rank includes a CPU, or there is none.
   DeviceProcessGroup *tensorGroup() const { return group; }
-  /// Null where values go through main memory.
+  /// Null where values go through CPU memory.
   TensorLink *to(uint32_t rank) const { return linkOf(rank, /*gives=*/true); }
   TensorLink *from(uint32_t rank) const { return linkOf(rank, /*gives=*/false); }
 
-  /// Ends every wait, now and later. Of any thread.
+  /// Ends every wait, pending or later. Thread-safe.
   void abort();
 
 private:
@@ -71,7 +72,7 @@ private:
   c10::Device ownPlace = c10::kCPU;
   std::vector<std::unique_ptr<DeviceProcessGroup>> groups;
   DeviceProcessGroup *group = nullptr;
-  /// By the rank at the other end, and whether this one gives.
+  /// By the rank at the other end, and whether this rank sends.
   std::map<std::pair<uint32_t, bool>, std::unique_ptr<TensorLink>> links;
 };
 

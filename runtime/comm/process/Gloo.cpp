@@ -1,7 +1,7 @@
-//===- Gloo.cpp - Messages and words by c10d ------------------------------===//
+//===- Gloo.cpp - Messages and store over c10d ----------------------------===//
 //
-// The one file that needs Gloo's headers, which the torch wheel lacks: what is declared is in gloo-headers/,
-// the code is libtorch's. So only what libtorch exports is used, and nothing of Gloo's by value.
+// The only file that needs Gloo's headers, which the torch wheel lacks. gloo-headers/ declares what is used;
+// the code is in libtorch. So only symbols that libtorch exports are used, and no Gloo object by value.
 //
 //===----------------------------------------------------------------------===//
 #include "runtime/base/HostAddress.h"
@@ -25,7 +25,8 @@ namespace cleave::runtime {
 using c10d::ProcessGroupGloo;
 using std::chrono::milliseconds;
 
-/// Deadlines are ours: one of Gloo's closes all connections, and others would take this process for dead.
+/// Our deadlines replace Gloo's: its timeouts close all connections, so that others would take this process
+/// for dead.
 static constexpr milliseconds kNever = std::chrono::hours(24 * 365);
 
 //===- The store ----------------------------------------------------------===//
@@ -73,7 +74,7 @@ static c10::intrusive_ptr<c10d::Store> connectStore(const Launch &launch, bool i
   return c10::make_intrusive<c10d::PrefixStore>(launch.prefix, std::move(store));
 }
 
-/// Neither c10d nor Gloo writes in a way that raises no signal.
+/// c10d and Gloo write to sockets without MSG_NOSIGNAL.
 static void ignoreBrokenPipes() {
   struct sigaction known;
   if (sigaction(SIGPIPE, nullptr, &known) == 0 && known.sa_handler == SIG_DFL)
@@ -83,7 +84,7 @@ static void ignoreBrokenPipes() {
 std::unique_ptr<Store> openStore(const Launch &launch, milliseconds timeout,
                                  std::optional<milliseconds> connecting) {
   ignoreBrokenPipes();
-  // What c10d would write about lost connections comes with a backtrace, beside our own message.
+  // c10d would print lost connections with a backtrace, beside our own message.
   FLAGS_caffe2_log_level = 4;
   const bool isServer = launch.rank == 0 && !launch.agentHoldsStore;
   auto store = connectStore(launch, isServer, connecting.value_or(timeout));
@@ -99,7 +100,7 @@ public:
   GlooTransport(c10::intrusive_ptr<ProcessGroupGloo> group) : group(std::move(group)) {}
   std::unique_ptr<Message> send(uint32_t to, Tag tag, const void *data, size_t bytes) override;
   std::unique_ptr<Message> receive(uint32_t from, Tag tag, void *data, size_t bytes) override;
-  void cut() override;
+  void close() override;
   void wait(c10d::Work &work, uint32_t peer);
 
 private:
@@ -109,7 +110,7 @@ private:
   const c10::intrusive_ptr<ProcessGroupGloo> group;
   std::mutex starting, mutex;
   llvm::DenseSet<c10d::Work *> waiting;
-  bool isCut = false;
+  bool isClosed = false;
 };
 
 class GlooMessage final : public Message {
@@ -125,12 +126,13 @@ private:
 };
 } // namespace
 
-/// `start` on a tensor over the bytes.
+/// Calls `start` with a tensor over the bytes.
 template <typename Start>
-c10::intrusive_ptr<c10d::Work> GlooTransport::begin(uint32_t peer, const void *data, size_t bytes, Start start) {
+c10::intrusive_ptr<c10d::Work> GlooTransport::begin(uint32_t peer, const void *data, size_t bytes,
+                                                    Start start) {
   c10::InferenceMode inference;
   std::vector<at::Tensor> tensors{at::from_blob(const_cast<void *>(data), {int64_t(bytes)}, at::kByte)};
-  // c10d counts what is started, for one thread.
+  // c10d numbers operations without a lock.
   std::lock_guard lock(starting);
   try {
     return start(tensors);
@@ -156,7 +158,7 @@ std::unique_ptr<Message> GlooTransport::receive(uint32_t from, Tag tag, void *da
 void GlooTransport::wait(c10d::Work &work, uint32_t peer) {
   {
     std::lock_guard lock(mutex);
-    if (isCut)
+    if (isClosed)
       throw TransportClosed();
     waiting.insert(&work);
   }
@@ -174,9 +176,9 @@ void GlooTransport::wait(c10d::Work &work, uint32_t peer) {
     throw TransportClosed();
 }
 
-void GlooTransport::cut() {
+void GlooTransport::close() {
   std::lock_guard lock(mutex);
-  isCut = true;
+  isClosed = true;
   for (c10d::Work *work : waiting)
     work->abort();
 }
@@ -187,9 +189,9 @@ c10::intrusive_ptr<c10d::Store> openGroupStore(const Launch &launch, const std::
 }
 
 std::unique_ptr<Transport> openTransport(const Launch &launch, milliseconds timeout) {
-  // The timeout is that of connecting.
+  // This timeout applies to connecting only.
   auto options = ProcessGroupGloo::Options::create(timeout);
-  // Connections are made now, whatever TORCH_GLOO_LAZY_INIT says: lazy ones know no deadline.
+  // Connect eagerly, whatever TORCH_GLOO_LAZY_INIT says: lazy connections have no deadline.
   options->devices.push_back(
       ProcessGroupGloo::createDeviceForHostname(hostAddress(launch), /*lazyInit=*/false));
   return std::make_unique<GlooTransport>(c10::make_intrusive<ProcessGroupGloo>(

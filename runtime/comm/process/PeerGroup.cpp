@@ -1,4 +1,4 @@
-//===- PeerGroup.cpp - A tensor group of processes ------------------------===//
+//===- PeerGroup.cpp - Collectives between processes ----------------------===//
 #include "runtime/comm/process/PeerGroup.h"
 #include "collectives/Collectives.h"
 #include "runtime/base/DTypes.h"
@@ -14,13 +14,15 @@ namespace cleave::runtime {
 using at::IntArrayRef;
 using at::Tensor;
 
-/// What a message of the first round may have.
+/// Bytes of a first-round message.
 static constexpr size_t kFirst = 64 << 10;
-/// Of one dimension: sizes of all ranks can be added.
+/// Largest dimension: sizes of all ranks can be added without overflow.
 static constexpr int64_t kMostSize = int64_t(1) << 40;
 
-PeerGroup::PeerGroup(Transport &transport, uint32_t first, uint32_t size, uint32_t index, DeviceProcessGroup *devices)
-    : transport(transport), first(first), size(size), index(index), devices(devices), heard(size), posts(size) {
+PeerGroup::PeerGroup(Transport &transport, uint32_t first, uint32_t size, uint32_t index,
+                     DeviceProcessGroup *devices)
+    : transport(transport), first(first), size(size), index(index), devices(devices), heard(size),
+      posts(size) {
   said.reserve(kFirst);
   for (uint32_t rank = 0; rank < size; ++rank)
     if (rank != index)
@@ -73,7 +75,7 @@ void PeerGroup::swapOnDevices(llvm::function_ref<Tensor(uint32_t)> of,
 void PeerGroup::swap(llvm::function_ref<Tensor(uint32_t)> of, llvm::function_ref<Tensor(uint32_t)> into) {
   if (devices)
     return swapOnDevices(of, into);
-  // The tensors stay until the messages have come.
+  // Keeps the tensors alive until the messages have arrived.
   std::vector<Tensor> given, taken;
   std::vector<std::unique_ptr<Message>> messages;
   std::vector<uint32_t> others;
@@ -147,10 +149,10 @@ PeerGroup::CollectiveArgs PeerGroup::read(const std::vector<char> &message) cons
   std::vector<int64_t> numbers(head.numbers());
   std::memcpy(numbers.data(), message.data() + sizeof head, numbers.size() * sizeof(int64_t));
   IntArrayRef all(numbers);
-  CollectiveArgs post{{head.operation, c10::ScalarType(head.dtype), c10::DimVector(all.slice(0, head.sizes)), head.dim,
-             head.other},
-            all.slice(head.sizes, head.pieces).vec(),
-            all.slice(head.sizes + head.pieces).vec()};
+  CollectiveArgs post{{head.operation, c10::ScalarType(head.dtype), c10::DimVector(all.slice(0, head.sizes)),
+                       head.dim, head.other},
+                      all.slice(head.sizes, head.pieces).vec(),
+                      all.slice(head.sizes + head.pieces).vec()};
   for (int64_t size : post.call.sizes)
     TORCH_CHECK(size >= 0 && size <= kMostSize, "found a tensor of impossible size");
   const size_t used = sizeof head + numbers.size() * sizeof(int64_t);
@@ -163,7 +165,7 @@ PeerGroup::CollectiveArgs PeerGroup::read(const std::vector<char> &message) cons
   return post;
 }
 
-/// What `work` gives on what rank `rank` has said; what it throws then names the rank.
+/// Calls `work` on the arguments of rank `rank`; its exceptions then name the rank.
 template <typename Work> static auto ofRank(uint32_t rank, Work work) {
   try {
     return work();
@@ -196,7 +198,7 @@ void PeerGroup::checkWanted(const CollectiveArgs &asking) const {
 
 //===- Parts --------------------------------------------------------------===//
 
-/// The ranges that pieces take of rank `giver`.
+/// The ranges that pieces take from rank `giver`.
 static std::vector<int64_t> rangesOf(IntArrayRef pieces, uint32_t giver) {
   std::vector<int64_t> ranges;
   for (size_t i = 0; i < pieces.size(); i += 3)
@@ -205,13 +207,14 @@ static std::vector<int64_t> rangesOf(IntArrayRef pieces, uint32_t giver) {
   return ranges;
 }
 
-/// The ranges along `dim`; `tensor` itself where they are all of it.
+/// The ranges along `dim`; `tensor` itself if they cover all of it.
 static Tensor rangesAlong(const Tensor &tensor, int64_t dim, IntArrayRef ranges) {
   const bool isWhole = ranges.size() == 2 && ranges[0] == 0 && ranges[1] == tensor.size(dim);
   return isWhole ? tensor : shard(tensor, dim, ranges);
 }
 
-Tensor PeerGroup::partOf(const Tensor &tensor, uint32_t giver, const CollectiveArgs &asking, uint32_t asker) const {
+Tensor PeerGroup::partOf(const Tensor &tensor, uint32_t giver, const CollectiveArgs &asking,
+                         uint32_t asker) const {
   const GroupCall &call = asking.call;
   switch (call.operation) {
   case GroupOperation::AllReduce: {
@@ -251,7 +254,7 @@ std::vector<Tensor> PeerGroup::exchange(GroupCall call, const Tensor &tensor, In
   verifyCollectiveMatch(first, size, [&](uint32_t rank) -> const GroupCall & { return posts[rank].call; });
   for (uint32_t rank = 0; rank < size; ++rank)
     ofRank(first + rank, [&] { checkWanted(posts[rank]); });
-  // Whether the second round is left out depends on what all have said, so all decide alike.
+  // Whether there is a second round depends on the arguments of all ranks, so all ranks decide alike.
   bool isInlined = true;
   for (const CollectiveArgs &post : posts)
     isInlined &= post.inlined != nullptr;
@@ -289,7 +292,7 @@ void PeerGroup::sumInto(const Tensor &result, const std::vector<Tensor> &parts) 
 Tensor PeerGroup::allReduce(const Tensor &given) {
   checkSummable(given.scalar_type());
   if (devices) {
-    // NCCL adds no int16, and bools each in its own way.
+    // NCCL does not support int16, and adds bools differently.
     const c10::ScalarType type = given.scalar_type();
     const bool isNarrow = type == at::kShort || type == at::kBool;
     return onDevices(GroupOperation::AllReduce,
@@ -329,7 +332,7 @@ void PeerGroup::checkPieces(IntArrayRef pieces) const {
                 ", expected one of the group's ", size);
 }
 
-/// The pieces in order, each of what its rank gave.
+/// Concatenates the pieces, each from its rank's part.
 static Tensor join(const std::vector<Tensor> &parts, int64_t dim, IntArrayRef pieces, IntArrayRef sizes) {
   Tensor result = at::empty(sizes, parts.front().options());
   std::vector<int64_t> taken(parts.size());

@@ -1,4 +1,4 @@
-//===- PeerGroup.h - A tensor group of processes ----------------*- C++ -*-===//
+//===- PeerGroup.h - Collectives between processes --------------*- C++ -*-===//
 #ifndef CLEAVE_RUNTIME_COMM_PROCESS_PEERGROUP_H
 #define CLEAVE_RUNTIME_COMM_PROCESS_PEERGROUP_H
 
@@ -13,18 +13,20 @@
 
 namespace cleave::runtime {
 
-/// This process' place in a tensor group whose ranks are processes. A call has two rounds. In the first each
-/// rank tells all others what it calls and which parts of their tensors it wants, with its tensor where that
-/// is small. In the second, unless all had room in the first, the parts go. A large sum has a third: each
-/// rank has added one chunk, which goes to all. The bits are those of LocalGroup. After a call that throws
-/// there must be no other one.
+/// Communicator of a tensor group whose ranks are processes. A collective has up to three rounds:
+/// - every rank sends all others its arguments: the call, and the parts that it needs of their tensors; with
+///   its own tensor where that is small;
+/// - ranks send each other the parts, unless all tensors came in the first round;
+/// - large all-reduce only: each rank has added one chunk, and sends it to all.
+/// Results are bitwise equal to those of LocalGroup. No further call may follow one that threw.
 class PeerGroup final : public Communicator {
 public:
-  /// \param first  rank of the group in the plan; `size` of them follow each other, of which this is number
-  /// `index`.
-  /// \param devices  connects the devices of all of them, which must outlive the group; null where messages
-  /// have the tensors.
-  PeerGroup(Transport &transport, uint32_t first, uint32_t size, uint32_t index, DeviceProcessGroup *devices = nullptr);
+  /// \param first  rank in the plan of the group's first rank. The group is the ranks [first, first + size),
+  ///     of which this one has the index `index`.
+  /// \param devices  connects the GPUs of the group, and must outlive it; null where tensors go through
+  ///     messages.
+  PeerGroup(Transport &transport, uint32_t first, uint32_t size, uint32_t index,
+            DeviceProcessGroup *devices = nullptr);
 
   at::Tensor allReduce(const at::Tensor &tensor) override;
   at::Tensor allGather(const at::Tensor &tensor, int64_t dim, at::IntArrayRef pieces) override;
@@ -33,50 +35,53 @@ public:
                       at::IntArrayRef ranges) override;
   at::Tensor broadcast(const at::Tensor &tensor, int64_t root) override;
 
-  /// `rank 3 in spmd::all_reduce` while a call waits for that one; else empty. Of any thread.
+  /// `rank 3 in spmd::all_reduce` while a call waits for that rank; else empty. Thread-safe.
   std::string awaited() const;
 
 private:
-  /// What a rank says in the first round.
+  /// A rank's arguments of a collective, sent in the first round.
   struct CollectiveArgs {
     GroupCall call;
-    /// What it wants: pieces of the ranks' tensors along `dim`, and ranges; see collectives/Collectives.h.
+    /// The parts that it needs: pieces of the ranks' tensors along `dim`, and ranges; see
+    /// collectives/Collectives.h.
     std::vector<int64_t> pieces, ranges;
-    /// Where the bytes of its tensor are, if they came along.
+    /// The bytes of its tensor; null if the message does not include them.
     const char *inlined = nullptr;
   };
 
-  /// The parts that this rank wants of all ranks' tensors, by rank.
+  /// The parts that this rank needs of all ranks' tensors, by rank.
   std::vector<at::Tensor> exchange(GroupCall call, const at::Tensor &tensor, at::IntArrayRef pieces,
                                    at::IntArrayRef ranges);
   void say(const GroupCall &call, const at::Tensor &tensor, at::IntArrayRef pieces, at::IntArrayRef ranges);
-  /// Throws for what is no call.
+  /// Parses a first-round message. Throws if it is malformed.
   CollectiveArgs read(const std::vector<char> &message) const;
-  /// Throws where a rank wants more than there is. All posts have been read, and are alike.
+  /// Throws where a rank asks for more than there is. All arguments have been read and match.
   void checkWanted(const CollectiveArgs &asking) const;
-  /// What `asking`, at `asker`, wants of the tensor of `giver`.
-  at::Tensor partOf(const at::Tensor &tensor, uint32_t giver, const CollectiveArgs &asking, uint32_t asker) const;
+  /// The part of `giver`'s tensor that `asker` needs by its arguments `asking`.
+  at::Tensor partOf(const at::Tensor &tensor, uint32_t giver, const CollectiveArgs &asking,
+                    uint32_t asker) const;
   /// Sends `of(rank)` to every other rank, and receives `into(rank)` from it.
   void swap(llvm::function_ref<at::Tensor(uint32_t)> of, llvm::function_ref<at::Tensor(uint32_t)> into);
   void checkPieces(at::IntArrayRef pieces) const;
-  /// The same between devices.
+  /// As swap, from GPU to GPU.
   void swapOnDevices(llvm::function_ref<at::Tensor(uint32_t)> of,
                      llvm::function_ref<at::Tensor(uint32_t)> into);
-  /// Does `work`, for which all ranks' devices are waited for.
+  /// Runs `work`, which waits for the GPUs of all ranks.
   at::Tensor onDevices(GroupOperation operation, llvm::function_ref<at::Tensor()> work);
-  /// The sum of tensors of one size on the CPU, in their order, to `result`.
+  /// Adds CPU tensors of one size, in their order, into `result`.
   void sumInto(const at::Tensor &result, const std::vector<at::Tensor> &parts) const;
   void awaitAll(std::vector<std::unique_ptr<Message>> &messages, const std::vector<uint32_t> &from);
 
   Transport &transport;
   const uint32_t first, size, index;
   DeviceProcessGroup *const devices;
-  /// What is said, and heard by rank.
+  /// First-round messages: the sent one, and the received ones by rank.
   std::vector<char> said;
   std::vector<std::vector<char>> heard;
   std::vector<CollectiveArgs> posts;
   static constexpr int64_t kNobody = -1, kDevices = -2;
-  /// The rank that is waited for, or one of these (the GPUs of all), and in which operation.
+  /// The rank that is waited for, or one of these constants (kDevices: the GPUs of all ranks), and the
+  /// operation.
   std::atomic<int64_t> waitsFor{kNobody};
   std::atomic<GroupOperation> current{GroupOperation::AllReduce};
 };

@@ -1,8 +1,7 @@
-//===- CudaGraph.cpp - What a stream was given, as a whole ----------------===//
+//===- CudaGraph.cpp - Capture of CUDA graphs -----------------------------===//
 //
-// libtorch has a class for that, at::cuda::CUDAGraph, which has the GPU's generator of random numbers, one
-// for all threads, take part in each capture, without a lock, and leaves it and the allocators as they are
-// where a capture fails.
+// at::cuda::CUDAGraph is not used: it registers the GPU's random number generator, which all threads share,
+// with each capture without a lock, and it does not restore generator and allocators after a failed capture.
 //
 //===----------------------------------------------------------------------===//
 #include "runtime/device/cuda/CudaGraph.h"
@@ -25,8 +24,8 @@ namespace CUDACachingAllocator = c10::cuda::CUDACachingAllocator;
 
 namespace {
 
-/// Memory of the GPU, and pinned memory, for what a stream's thread allocates until `close`. Nothing else has
-/// it as long as the object lives, but for libraries' workspaces of a thread, which keep theirs.
+/// Private memory pools, on the GPU and pinned, for allocations on a stream until `close`. No other code uses
+/// this memory while the object lives, except workspaces that libraries keep per thread.
 class GraphMemory {
 public:
   explicit GraphMemory(CUDAStream stream)
@@ -70,7 +69,7 @@ public:
 
 private:
   const CUDAStream stream;
-  /// Where it last was.
+  /// Stream of the last replay.
   std::optional<CUDAStream> replayed;
   GraphMemory memory;
   cudaGraphExec_t executable = nullptr;
@@ -81,14 +80,14 @@ private:
 CudaGraph::~CudaGraph() {
   if (!executable)
     return;
-  // It may be at work still.
+  // The last replay may still be running.
   if (replayed)
     C10_CUDA_CHECK_WARN(cudaStreamSynchronize(*replayed));
   C10_CUDA_CHECK_WARN(cudaGraphExecDestroy(executable));
 }
 
 void CudaGraph::capture(const std::function<void()> &work) {
-  // Other threads go on to allocate and to wait meanwhile.
+  // Thread-local mode: other threads may allocate and synchronize during the capture.
   C10_CUDA_CHECK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
   std::exception_ptr failure;
   try {
@@ -97,7 +96,7 @@ void CudaGraph::capture(const std::function<void()> &work) {
     failure = std::current_exception();
   }
   cudaGraph_t graph = nullptr;
-  // Ends the capture in any case.
+  // Ends the capture, also after a failure.
   const cudaError_t ended = cudaStreamEndCapture(stream, &graph);
   memory.close();
   cudaError_t made = cudaSuccess;
@@ -106,7 +105,7 @@ void CudaGraph::capture(const std::function<void()> &work) {
   if (graph)
     C10_CUDA_CHECK_WARN(cudaGraphDestroy(graph));
   if (failure) {
-    // The next call that looks at it is not the one that failed.
+    // Clears CUDA's last error, which a later unrelated call would report.
     (void)cudaGetLastError();
     std::rethrow_exception(failure);
   }
@@ -114,8 +113,8 @@ void CudaGraph::capture(const std::function<void()> &work) {
   C10_CUDA_CHECK(made);
 }
 
-/// A stream in which nothing but captures is called. Who frees pinned memory that a rank's stream has used
-/// notes an event there, from any thread, which in a capture nobody could wait for.
+/// A stream used for captures only. Freeing pinned memory records an event on each stream that used it, from
+/// any thread; nothing may wait for an event recorded during a capture.
 static CUDAStream captureStream(c10::DeviceIndex index) {
   static std::map<c10::DeviceIndex, CUDAStream> streams;
   auto found = streams.find(index);
@@ -129,7 +128,7 @@ static CUDAStream captureStream(c10::DeviceIndex index) {
 }
 
 std::unique_ptr<DeviceGraph> captureGraph(int index, const std::function<void()> &work) {
-  // One at a time: it is rare, and what libraries do in captures of several threads is theirs to know.
+  // One capture at a time: captures are rare, and libraries need not support concurrent ones.
   static std::mutex mutex;
   std::lock_guard lock(mutex);
   const c10::cuda::CUDAStreamGuard there(captureStream(c10::DeviceIndex(index)));

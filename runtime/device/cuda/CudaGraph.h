@@ -1,4 +1,4 @@
-//===- CudaGraph.h - What a stream was given, as a whole --------*- C++ -*-===//
+//===- CudaGraph.h - Capture of CUDA graphs ---------------------*- C++ -*-===//
 #ifndef CLEAVE_RUNTIME_DEVICE_CUDA_CUDAGRAPH_H
 #define CLEAVE_RUNTIME_DEVICE_CUDA_CUDAGRAPH_H
 
@@ -6,8 +6,9 @@
 
 namespace cleave::runtime {
 
-/// See DevicePlugin::capture. A capture that fails leaves nothing behind, and captures have nothing to do
-/// with the random numbers of the GPU: what draws some fails in a capture, and goes on elsewhere meanwhile.
+/// See DevicePlugin::capture. A failed capture leaves nothing behind. Captures do not register the GPU's
+/// random number generator: an operator that draws random numbers makes the capture fail, and other threads
+/// may draw meanwhile.
 std::unique_ptr<DeviceGraph> captureGraph(int index, const std::function<void()> &work);
 
 } // namespace cleave::runtime

@@ -40,7 +40,8 @@ public:
 
 private:
   std::mutex mutex;
-  /// By GPU: those that were given back. None ends: libtorch may remember that memory was used there.
+  /// By GPU: streams that were given back. They are never destroyed, since libtorch may remember memory that
+  /// was used on them.
   std::map<int, std::vector<c10::Stream>> streams;
 };
 
@@ -65,7 +66,7 @@ static int countDevices() {
 int CudaPlugin::start() {
   setNcclEnvironment();
   const int count = countDevices();
-  // libtorch remembers for good that it has no CUDA once it was asked; at::manual_seed, for one, asks.
+  // Once asked, libtorch remembers for good that it has no CUDA; at::manual_seed, for one, asks.
   if (!at::globalContext().hasCUDART())
     throw std::runtime_error(
         "libtorch was asked about CUDA before the plugin was loaded; open the session on the "
@@ -77,7 +78,7 @@ int CudaPlugin::start() {
 
 void CudaPlugin::open(int index) {
   c10::cuda::CUDAGuard guard{DeviceIndex(index)};
-  // Makes the device's context here, where failing does no harm: the worker threads take it as given.
+  // Creates the device's context here, where a failure is reported; worker threads rely on it.
   c10::cuda::set_device(DeviceIndex(index), /*force=*/true);
   c10::cuda::CUDACachingAllocator::resetPeakStats(DeviceIndex(index));
 }

@@ -1,4 +1,4 @@
-//===- Nccl.cpp - GPUs of several processes -------------------------------===//
+//===- Nccl.cpp - NCCL between GPUs of several processes ------------------===//
 #include "runtime/device/cuda/Nccl.h"
 #include <c10/util/env.h>
 #include <cstdio>
@@ -21,20 +21,19 @@ std::string identifyGpu(int index) {
   return text;
 }
 
-/// What c10d reads from the environment when a group is made. Cleave has deadlines and failures of its own,
-/// and tells all processes of them; c10d's would come second and end the process without a word of ours.
+/// Settings that c10d reads from the environment when a group is made. Cleave has its own deadlines, and
+/// reports failures to all processes; c10d's would come second and end the process without our message.
 static constexpr std::pair<const char *, const char *> kSettings[] = {
-    // No watchdog, and no monitor of its heartbeat: they end the process, by exceptions that nobody can
-    // catch.
+    // No watchdog and no heartbeat monitor: they end the process by exceptions that cannot be caught.
     {"TORCH_NCCL_BLOCKING_WAIT", "1"},
     {"TORCH_NCCL_ENABLE_MONITORING", "0"},
     {"TORCH_NCCL_DESYNC_DEBUG", "0"},
     {"TORCH_NCCL_DUMP_ON_TIMEOUT", "0"},
-    // The recorder of calls keeps events that only the watchdog lets go of, and is not made for groups of
+    // The flight recorder keeps events that only the watchdog releases, and does not support groups on
     // several threads.
     {"TORCH_NCCL_TRACE_BUFFER_SIZE", "0"},
     {"TORCH_FR_BUFFER_SIZE", "0"},
-    // Each way between two GPUs is a group of its own, in which nothing is to be in parallel.
+    // Each direction between two GPUs is a group of its own, which runs one operation at a time.
     {"TORCH_NCCL_SHOW_EAGER_INIT_P2P_SERIALIZATION_WARNING", "0"}};
 
 void setNcclEnvironment() {
@@ -46,7 +45,7 @@ void setNcclEnvironment() {
   (void)isSet;
 }
 
-/// How long c10d waits for NCCL to end before it complains. DeviceProcessGroup does not wait for that.
+/// How long c10d waits for NCCL's abort before it complains. DeviceProcessGroup does not wait that long.
 static constexpr std::chrono::seconds kAbort{5};
 
 c10::intrusive_ptr<c10d::Backend> connectNccl(int index, c10::intrusive_ptr<c10d::Store> store, int rank,

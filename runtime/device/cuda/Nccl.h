@@ -1,4 +1,4 @@
-//===- Nccl.h - GPUs of several processes -----------------------*- C++ -*-===//
+//===- Nccl.h - NCCL between GPUs of several processes ----------*- C++ -*-===//
 #ifndef CLEAVE_RUNTIME_DEVICE_CUDA_NCCL_H
 #define CLEAVE_RUNTIME_DEVICE_CUDA_NCCL_H
 
@@ -12,10 +12,11 @@ class Store;
 
 namespace cleave::runtime {
 
-/// `GPU-5f2c…`: the same for device `index` in all processes.
+/// The UUID of device `index`, `GPU-5f2c…`: the same in all processes.
 std::string identifyGpu(int index);
 
-/// Tells c10d, by the environment, not to watch over groups. Before there are threads that read it.
+/// Disables c10d's NCCL watchdog through environment variables. Call before other threads read the
+/// environment.
 void setNcclEnvironment();
 
 /// See DevicePlugin::connect.

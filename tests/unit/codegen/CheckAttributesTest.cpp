@@ -16,9 +16,11 @@ std::string textWith(StringRef name, StringRef value) {
   const std::pair<StringRef, StringRef> attributes[] = {
       {"symbols", "{batch = 6}"},
       {"cut", "#cleave.cut<seconds = [0.0, 0.0], recv_bytes = [0, 8]>"},
-      {"schedule", "#cleave.schedule<ranks = 2, microbatches = 2, batch = \"batch\", microbatch_seconds = [0.0, 0.0]>"},
-      {"target", "#cleave.target<machine = \"0\", link = [1.0, 1.0], link_overrides = [#cleave.link_override<0 -> 1, "
-                 "[1.0, 1.0]>], devices = [\"a\", \"b\"], threads = [1, 1], memory_limits = [1, 0]>"},
+      {"schedule",
+       "#cleave.schedule<ranks = 2, microbatches = 2, batch = \"batch\", microbatch_seconds = [0.0, 0.0]>"},
+      {"target",
+       "#cleave.target<machine = \"0\", link = [1.0, 1.0], link_overrides = [#cleave.link_override<0 -> 1, "
+       "[1.0, 1.0]>], devices = [\"a\", \"b\"], threads = [1, 1], memory_limits = [1, 0]>"},
       {"input_tree", "[\"dict\", \"x\", 0]"},
       {"output_tree", "0"}};
   std::string all;
@@ -61,18 +63,19 @@ std::string errorOf(const std::string &text) {
 TEST(CheckAttributesTest, EmitsWhatPassesLeave) { EXPECT_EQ(errorOf(textWith("", "")), ""); }
 
 TEST(CheckAttributesTest, NamesWhatIsNoneOfTheForm) {
-  const std::pair<StringRef, StringRef> wrong[] = {{"symbols", "{batch = \"six\"}"},
-                                                   {"cut", "7"},
-                                                   {"cut", "#cleave.cut<seconds = [0.0], recv_bytes = [0]>"},
-                                                   {"schedule", "\"gpipe\""},
-                                                   {"schedule", "#cleave.schedule<ranks = 2, batch = \"other\">"},
-                                                   {"schedule", "#cleave.schedule<ranks = 2, microbatch_seconds = [0.0]>"},
-                                                   {"target", "[]"},
-                                                   {"sharding_decision", "#cleave.cut<seconds = [0.0], recv_bytes = [0]>"},
-                                                   {"size_limits", "{batch = 7}"},
-                                                   {"input_tree", "[]"},
-                                                   {"input_tree", "[\"dict\", 0, 0]"},
-                                                   {"output_tree", "1.0"}};
+  const std::pair<StringRef, StringRef> wrong[] = {
+      {"symbols", "{batch = \"six\"}"},
+      {"cut", "7"},
+      {"cut", "#cleave.cut<seconds = [0.0], recv_bytes = [0]>"},
+      {"schedule", "\"gpipe\""},
+      {"schedule", "#cleave.schedule<ranks = 2, batch = \"other\">"},
+      {"schedule", "#cleave.schedule<ranks = 2, microbatch_seconds = [0.0]>"},
+      {"target", "[]"},
+      {"sharding_decision", "#cleave.cut<seconds = [0.0], recv_bytes = [0]>"},
+      {"size_limits", "{batch = 7}"},
+      {"input_tree", "[]"},
+      {"input_tree", "[\"dict\", 0, 0]"},
+      {"output_tree", "1.0"}};
   for (auto [name, value] : wrong)
     EXPECT_THAT(errorOf(textWith(name, value)), testing::HasSubstr("cleave." + name.str() + ": found "))
         << name.str() << " = " << value.str();
@@ -82,18 +85,23 @@ TEST(CheckAttributesTest, VerifiesWhatPassesDecide) {
   const std::tuple<StringRef, StringRef, StringRef> wrong[] = {
       {"cut", "#cleave.cut<seconds = [0.0, 0.0], recv_bytes = [0, -1]>", "expected no number below 0"},
       {"cut", "#cleave.cut<seconds = [0.0, 0.0], recv_bytes = [0]>", "expected one of each a stage"},
-      {"cut", "#cleave.cut<seconds = [0.0, 0.0], recv_bytes = [0, 8], weight_limits = [3, 2]>", "expected two limits that ascend"},
+      {"cut", "#cleave.cut<seconds = [0.0, 0.0], recv_bytes = [0, 8], weight_limits = [3, 2]>",
+       "expected two limits that ascend"},
       {"schedule", "#cleave.schedule<ranks = 0>", "found ranks = 0, expected 1 to 65536"},
-      {"schedule", "#cleave.schedule<ranks = 2, microbatches = -1>", "found microbatches = -1, expected 1 to 65536"},
-      {"schedule", "#cleave.schedule<ranks = 2, batch = \"batch\", batch_obstacle = \"a wall\">", "expected one of them"},
+      {"schedule", "#cleave.schedule<ranks = 2, microbatches = -1>",
+       "found microbatches = -1, expected 1 to 65536"},
+      {"schedule", "#cleave.schedule<ranks = 2, batch = \"batch\", batch_obstacle = \"a wall\">",
+       "expected one of them"},
       {"target", "#cleave.target<link = [1.0]>", "expected [latency in seconds, bytes a second]"},
       {"target", "#cleave.target<link_overrides = [0]>", "expected a list of #cleave.link_override"},
       {"target", "#cleave.target<devices = [0]>", "expected a list of names"},
       {"target", "#cleave.target<threads = [-1]>", "found threads = "},
       {"target", "#cleave.target<memory_limits = [-1]>", "found memory_limits = "},
-      {"sharding_decision", "#cleave.sharding_decision<dims = [0], seconds = [0.0, 0.0]>", "expected a list of #cleave.parallel_dim"},
+      {"sharding_decision", "#cleave.sharding_decision<dims = [0], seconds = [0.0, 0.0]>",
+       "expected a list of #cleave.parallel_dim"},
       {"sharding_decision", "#cleave.sharding_decision<dims = [], seconds = [0.0]>", "and a lower bound"},
-      {"size_limits", "{batch = #cleave.size_limit<min = 3, max = 2>}", "expected numbers above 0 that ascend"}};
+      {"size_limits", "{batch = #cleave.size_limit<min = 3, max = 2>}",
+       "expected numbers above 0 that ascend"}};
   for (auto [name, value, message] : wrong)
     EXPECT_THAT(errorOf(textWith(name, value)), testing::HasSubstr(message.str())) << value.str();
 }

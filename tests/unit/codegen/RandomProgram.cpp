@@ -379,8 +379,9 @@ void RandomProgram::addStructure(const Tensor &x) {
     const std::string next = name(), one = integer(1).name;
     body += "  " + result.name + " = cleave.state \"s" + number + "\" from " + first.name + " : (" + own +
             ") -> " + own + "\n";
-    tail += "  " + next + " = aten.add.Tensor(" + result.name + ", " + other.name + ", " + one + ") : (" + own +
-            ", " + own + ", i64) -> " + own + "\n  cleave.update \"s" + number + "\" " + next + " : " + own + "\n";
+    tail += "  " + next + " = aten.add.Tensor(" + result.name + ", " + other.name + ", " + one + ") : (" +
+            own + ", " + own + ", i64) -> " + own + "\n  cleave.update \"s" + number + "\" " + next + " : " +
+            own + "\n";
     break;
   }
   default:
@@ -406,16 +407,19 @@ void RandomProgram::addNorm(const Tensor &x) {
     return;
   case 2:
     call("aten.group_norm",
-         {operand(x), integer(channels % 2 ? channels : dice.below(2) ? 2 : channels),
+         {operand(x),
+          integer(channels % 2    ? channels
+                  : dice.below(2) ? 2
+                                  : channels),
           operand(like({channels})), operand(like({channels})), real("1.0"), flag(false)},
          x.shape);
     return;
   default:
     // A variance is not negative: without one's own, that of the whole is one.
-    const Operand ones = operand(call(
-        "aten.new_full",
-        {operand(weight({channels})), integers({channels}), integer(2), none(), none(), none(), none()},
-        {channels}));
+    const Operand ones = operand(
+        call("aten.new_full",
+             {operand(weight({channels})), integers({channels}), integer(2), none(), none(), none(), none()},
+             {channels}));
     call("aten.batch_norm",
          {operand(x), operand(like({channels})), operand(like({channels})), operand(weight({channels})), ones,
           flag(false), real("0.1"), real("1.0"), flag(false)},
@@ -452,16 +456,15 @@ void RandomProgram::addAttention() {
     const Tensor w = weight({shape[1] * width, x.shape[2]});
     const Tensor flat =
         call("aten.linear", {operand(x), operand(w), none()}, {2, positions, shape[1] * width});
-    const Tensor apart =
-        call("aten.view", {operand(flat), sizes({2, positions, shape[1], width})}, {2, positions, shape[1], width});
+    const Tensor apart = call("aten.view", {operand(flat), sizes({2, positions, shape[1], width})},
+                              {2, positions, shape[1], width});
     return call("aten.transpose.int", {operand(apart), integer(1), integer(2)}, shape);
   };
   const Tensor q = heads(queries), k = heads(keys), v = heads(values);
   const Operand mask = dice.below(2) ? operand(like({2, 1, positions, positions})) : none();
-  const Tensor y = call("aten.scaled_dot_product_attention",
-                        {operand(q), operand(k), operand(v), mask, real("0.0"), flag(false), none(),
-                         flag(isGrouped)},
-                        queries);
+  const Tensor y = call(
+      "aten.scaled_dot_product_attention",
+      {operand(q), operand(k), operand(v), mask, real("0.0"), flag(false), none(), flag(isGrouped)}, queries);
   const Tensor back =
       call("aten.transpose.int", {operand(y), integer(1), integer(2)}, {2, positions, queries[1], width});
   call("aten.reshape", {operand(back), sizes({2, positions, queries[1] * width})},

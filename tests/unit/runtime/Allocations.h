@@ -6,11 +6,11 @@
 
 namespace cleave::runtime {
 
-/// How often this thread has called `new`, libtorch's part included.
+/// Number of `new` calls of this thread, including libtorch's.
 int64_t allocationsOfThisThread();
 
-/// Has the allocation after `count` more of this thread fail, as without memory; negative: none. True where
-/// the one that was to fail before has failed.
+/// Makes this thread's allocation after `count` more fail with std::bad_alloc; negative: none. Returns true
+/// if the previously chosen allocation has failed.
 bool failAllocationOfThisThread(int64_t count);
 
 } // namespace cleave::runtime

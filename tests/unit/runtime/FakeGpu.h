@@ -10,16 +10,15 @@
 
 namespace cleave::runtime {
 
-/// A device of libtorch's like a GPU, with memory, streams and events, that does everything at once on the
-/// CPU. What streams were asked for stands in a log: `0/2` is stream 2 of device 0, whose default stream is
-/// `0/0`.
+/// A fake GPU: a libtorch device with memory, streams and events that runs everything synchronously on the
+/// CPU. A log records calls on streams: `0/2` is stream 2 of device 0, `0/0` its default stream.
 inline c10::Device fakeGpu(int index) { return {c10::kPrivateUse1, c10::DeviceIndex(index)}; }
 
-/// What was noted since the last call: `0/1 records`, `0/2 waits for 0/1`, `0/2 keeps`, `0/1 copies to 1/3`,
-/// `0/1 finishes`.
+/// Returns and clears the log: `0/1 records`, `0/2 waits for 0/1`, `0/2 keeps` (recordStream), `0/1 copies to
+/// 1/3`, `0/1 finishes` (synchronize).
 std::vector<std::string> takeFakeGpuLog();
 
-/// Theirs, which counts. It does what it captures, and nothing when that is replayed.
+/// Plugin of these devices, which counts calls. A capture runs the work; a replay does nothing.
 class FakePlugin : public DevicePlugin {
 public:
   int start() override { return 2; }
@@ -35,7 +34,7 @@ public:
 
   std::vector<c10::Stream> given;
   int captures = 0, replays = 0;
-  /// With which captures fail; empty where they do not.
+  /// Message with which captures fail; empty: they succeed.
   std::string failure;
   std::vector<std::string> ranges;
 };

@@ -1,6 +1,7 @@
-//===- GlooBackend.cpp - What connects devices, for those that are CPUs ---===//
+//===- GlooBackend.cpp - A fake NCCL on CPUs ------------------------------===//
 //
-// Gloo is declared in runtime/comm/process/gloo-headers, the code is libtorch's, as in runtime/comm/process/Gloo.cpp.
+// Gloo is declared in runtime/comm/process/gloo-headers, the code is libtorch's, as in
+// runtime/comm/process/Gloo.cpp.
 //
 //===----------------------------------------------------------------------===//
 #include "tests/unit/runtime/GlooBackend.h"

@@ -1,4 +1,4 @@
-//===- GlooBackend.h - What connects devices, for those that are CPUs -*- C++ -*-===//
+//===- GlooBackend.h - A fake NCCL on CPUs ----------------------*- C++ -*-===//
 #ifndef CLEAVE_TESTS_UNIT_RUNTIME_GLOOBACKEND_H
 #define CLEAVE_TESTS_UNIT_RUNTIME_GLOOBACKEND_H
 
@@ -9,13 +9,13 @@
 
 namespace cleave::runtime {
 
-/// Members of a group that are threads. NCCL's place is taken by Gloo, whose tensors lie on the CPU: c10d
-/// means the same by its calls.
+/// Backends of a group whose members are threads. Gloo, on CPU tensors, takes the place of NCCL: the c10d
+/// interface is the same.
 class GlooBackends {
 public:
   explicit GlooBackends(uint32_t size);
-  /// That of member `index`; returns when all have asked for theirs. SavedForBackward, since who has done its part closes
-  /// connections that others may still make.
+  /// The backend of member `index`; returns when all members have asked for theirs. Backends live as long as
+  /// this object: destroying one closes connections that other members may still be making.
   c10::intrusive_ptr<c10d::Backend> member(uint32_t index);
 
 private:

@@ -1,4 +1,4 @@
-//===- MemoryTransport.cpp - Messages between threads --------------------------===//
+//===- MemoryTransport.cpp - Messages between threads ---------------------===//
 #include "tests/unit/runtime/MemoryTransport.h"
 #include <cstring>
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@ public:
   std::unique_ptr<Message> receive(uint32_t from, Tag tag, void *data, size_t bytes) override {
     return transports.offer({from, rank, tag}, /*sends=*/false, data, bytes);
   }
-  void cut() override { transports.cut(); }
+  void close() override { transports.close(); }
 
 private:
   MemoryTransports &transports;
@@ -23,10 +23,11 @@ private:
 
 class MemoryTransports::Waiting final : public Message {
 public:
-  Waiting(MemoryTransports &transports, std::shared_ptr<Offer> offer) : transports(transports), offer(std::move(offer)) {}
+  Waiting(MemoryTransports &transports, std::shared_ptr<Offer> offer)
+      : transports(transports), offer(std::move(offer)) {}
   void wait() override {
     std::unique_lock lock(transports.mutex);
-    transports.changed.wait(lock, [&] { return offer->done || transports.isCut; });
+    transports.changed.wait(lock, [&] { return offer->done || transports.isClosed; });
     if (!offer->done)
       throw TransportClosed();
   }
@@ -36,18 +37,20 @@ private:
   const std::shared_ptr<Offer> offer;
 };
 
-std::unique_ptr<Transport> MemoryTransports::transport(uint32_t rank) { return std::make_unique<Member>(*this, rank); }
+std::unique_ptr<Transport> MemoryTransports::transport(uint32_t rank) {
+  return std::make_unique<Member>(*this, rank);
+}
 
-void MemoryTransports::cut() {
+void MemoryTransports::close() {
   std::lock_guard lock(mutex);
-  isCut = true;
+  isClosed = true;
   changed.notify_all();
 }
 
-std::unique_ptr<Message> MemoryTransports::offer(std::tuple<uint32_t, uint32_t, Tag> key, bool sends, void *data,
-                                            size_t bytes) {
+std::unique_ptr<Message> MemoryTransports::offer(std::tuple<uint32_t, uint32_t, Tag> key, bool sends,
+                                                 void *data, size_t bytes) {
   std::lock_guard lock(mutex);
-  Way &way = ways[key];
+  Way &way = channels[key];
   auto own = std::make_shared<Offer>(Offer{data, bytes});
   (sends ? way.sends : way.receives).push_back(own);
   while (!way.sends.empty() && !way.receives.empty()) {

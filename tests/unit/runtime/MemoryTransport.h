@@ -1,4 +1,4 @@
-//===- MemoryTransport.h - Messages between threads ------------------*- C++ -*-===//
+//===- MemoryTransport.h - Messages between threads -------------*- C++ -*-===//
 #ifndef CLEAVE_TESTS_UNIT_RUNTIME_MEMORYTRANSPORT_H
 #define CLEAVE_TESTS_UNIT_RUNTIME_MEMORYTRANSPORT_H
 
@@ -11,14 +11,14 @@
 
 namespace cleave::runtime {
 
-/// Wires of ranks that are threads. Like Gloo's, they buffer nothing: a message goes once both sides have
-/// asked.
+/// Transports between threads, one for each rank. Like Gloo's, they do not buffer: a message moves once both
+/// sides have issued their call.
 class MemoryTransports {
 public:
-  /// That of `rank`.
+  /// The transport of `rank`.
   std::unique_ptr<Transport> transport(uint32_t rank);
-  void cut();
-  /// Messages that have gone.
+  void close();
+  /// Number of messages that have moved.
   std::atomic<int> messages{0};
 
 private:
@@ -29,7 +29,7 @@ private:
     size_t bytes;
     bool done = false;
   };
-  /// One way of a tag.
+  /// Pending calls of one direction and tag.
   struct Way {
     std::deque<std::shared_ptr<Offer>> sends, receives;
   };
@@ -38,8 +38,8 @@ private:
 
   std::mutex mutex;
   std::condition_variable changed;
-  std::map<std::tuple<uint32_t, uint32_t, Tag>, Way> ways;
-  bool isCut = false;
+  std::map<std::tuple<uint32_t, uint32_t, Tag>, Way> channels;
+  bool isClosed = false;
 };
 
 } // namespace cleave::runtime

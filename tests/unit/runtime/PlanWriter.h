@@ -66,7 +66,8 @@ private:
   std::vector<NamedTensor> weights;
 };
 
-/// A plan of one signature, stage i on place `places[i]` of the pipeline, which are `tp` ranks.
+/// Writes a plan of one signature. Stage i is on pipeline rank `places[i]`, which has `tp` tensor-parallel
+/// ranks.
 class PlanWriter {
 public:
   explicit PlanWriter(Slots places, uint32_t tp = 1);
@@ -76,9 +77,9 @@ public:
   void output(const std::string &name, uint32_t stage, uint32_t result);
   /// Splits symbol 0, the batch. Outputs are taken to be `batch` rows of 4 where the test says nothing else.
   void splitBatch(uint32_t microbatches);
-  /// Gives each place so many data ranks. The last call before `write`.
+  /// Replicates the pipeline `count` times (data parallelism). The last call before `write`.
   void addDataRanks(uint32_t count);
-  /// The part of tensor rank `rank`.
+  /// The program of tensor-parallel rank `rank`.
   StageWriter &stage(uint32_t index, uint32_t rank = 0) { return stages[index * plan->mesh->tp + rank]; }
   /// Writes the plan to `directory`, a new folder, with a schedule that runs the stages one after the other.
   void write(const std::string &directory);

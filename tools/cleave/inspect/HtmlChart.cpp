@@ -1,4 +1,4 @@
-//===- HtmlChart.cpp - Axes and rows of pictures --------------------------===//
+//===- HtmlChart.cpp - Axes and rows of charts ----------------------------===//
 #include "tools/cleave/inspect/HtmlChart.h"
 #include "codegen/plan/PlanFacts.h"
 #include "llvm/Support/Format.h"
@@ -16,7 +16,7 @@ double labelWidth(llvm::StringRef text) { return 6.6 * text.size(); }
 
 Axis::Axis(double most) : begin(0), end(most > 0 ? most : 1) {}
 
-/// Points that are so far apart crowd at one end otherwise.
+/// Least ratio of the ends for a logarithmic axis: linear points would crowd at one end.
 static constexpr double kLogFrom = 3;
 
 Axis::Axis(double least, double most) : isLog(most >= kLogFrom * least) {
@@ -74,7 +74,7 @@ void writeTimeAxis(HtmlWriter &html, const Axis &seconds, double pixels, double 
   for (double tick : ticks) {
     const std::string x = percentText(seconds.shareOf(tick));
     html.leaf("line", "", {{"x1", x}, {"x2", x}, {"y1", tickText(top)}, {"y2", tickText(bottom)}});
-    // Numbers at the ends stay inside.
+    // Keeps the numbers at the ends inside.
     const bool isFirst = seconds.shareOf(tick) < 0.02, isLast = seconds.shareOf(tick) > 0.95;
     html.leaf("text", tickText(tick * 1e3) + (tick == ticks.back() ? " ms" : ""),
               {{"x", x},

@@ -1,7 +1,7 @@
-//===- HtmlChart.h - Axes and rows of pictures ------------------*- C++ -*-===//
+//===- HtmlChart.h - Axes and rows of charts --------------------*- C++ -*-===//
 //
-// Private to `inspect --format html`. Pictures are as wide as there is room for: what is along them is given
-// in percent, and texts are as large anywhere. So what does not touch at the least width touches at no width.
+// Private to `inspect --format html`. Charts are as wide as the page: horizontal positions are percentages,
+// while text keeps its size. So labels that do not touch at the least width touch at no width.
 //
 //===----------------------------------------------------------------------===//
 #ifndef CLEAVE_TOOLS_CLEAVE_INSPECT_HTMLCHART_H
@@ -17,19 +17,19 @@ namespace cleave {
 /// `12.5%`.
 std::string percentText(double share);
 
-/// Pixels that a label of pictures takes at most.
+/// Most pixels that a label of a chart takes.
 double labelWidth(llvm::StringRef text);
 
-/// Where values stand between two ends.
+/// Maps values to positions between two ends.
 class Axis {
 public:
-  /// From 0 to `most`.
+  /// Linear, from 0 to `most`.
   explicit Axis(double most);
-  /// From `least` to `most`, both above 0, with room at the ends; logarithmic where that spans much.
+  /// From `least` to `most`, both above 0, with margins; logarithmic for a wide range.
   Axis(double least, double most);
-  /// 0 at the begin and 1 at the end.
+  /// Position of a value: 0 at the begin and 1 at the end.
   double shareOf(double value) const;
-  /// Round values in order, about `count`.
+  /// About `count` round values, ascending.
   std::vector<double> ticks(unsigned count) const;
   bool isLogarithmic() const { return isLog; }
 
@@ -41,28 +41,28 @@ private:
 /// `0.5`, `1200`.
 std::string tickText(double value);
 
-/// Lines across a picture from `top` to `bottom` at round milliseconds of `seconds`, with their numbers
-/// below; `pixels` is its least width.
+/// Draws vertical lines from `top` to `bottom` at round milliseconds of `seconds`, with their numbers below.
+/// `pixels` is the least width of the chart.
 void writeTimeAxis(HtmlWriter &html, const Axis &seconds, double pixels, double top, double bottom);
 
-/// What the colours of a picture mean: classes of CSS, and words.
+/// Explains the colours of a chart: CSS classes and their meanings.
 void writeLegend(HtmlWriter &html, llvm::ArrayRef<std::pair<llvm::StringRef, llvm::StringRef>> entries);
 
-/// Ranks behind one another that are shown as one.
+/// Consecutive ranks that are shown as one row.
 struct RankGroup {
   uint32_t first, last;
 };
-/// Of each place in the pipeline, those that are alike.
+/// Groups equal ranks of each pipeline rank.
 std::vector<RankGroup> groupRanks(const plan::Plan &plan,
                                   llvm::function_ref<bool(uint32_t, uint32_t)> areAlike);
 
-/// Rows of a picture, at most.
+/// Most rows of a chart.
 inline constexpr size_t kMaxRows = 64;
-/// Leaves out what is beyond that, and says so.
+/// Drops rows beyond that, and says so.
 void limitRows(HtmlWriter &html, std::vector<RankGroup> &rows);
-/// Pixels of a row where there are so many: `most`, and less where they would fill the page.
+/// Height of a row in pixels: `most`, or less if the rows would fill the page.
 double rowHeight(size_t rows, double most);
-/// The name of a group in front of its row, and a number of it.
+/// Writes a group's name in front of its row, with a number.
 void writeRowName(HtmlWriter &html, const plan::Plan &plan, RankGroup group, double height,
                   llvm::function_ref<void()> writeNumber);
 

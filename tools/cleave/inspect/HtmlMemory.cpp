@@ -1,4 +1,4 @@
-//===- HtmlMemory.cpp - What devices hold ---------------------------------===//
+//===- HtmlMemory.cpp - Memory of devices ---------------------------------===//
 #include "tools/cleave/inspect/HtmlMemory.h"
 #include "codegen/plan/PlanFacts.h"
 #include "tools/cleave/inspect/HtmlChart.h"
@@ -12,7 +12,7 @@ namespace cleave {
 
 using llvm::formatv;
 
-/// Of a row the part that a bar fills.
+/// Share of a row that the bar may fill.
 static constexpr double kBarShare = 0.55;
 
 static bool holdAlike(const DeviceForecast &a, const DeviceForecast &b) {
@@ -20,7 +20,7 @@ static bool holdAlike(const DeviceForecast &a, const DeviceForecast &b) {
          std::tie(b.weightBytes, b.peakBytes, b.memoryBytes);
 }
 
-/// What bars are measured against: devices' memory, but where next to nothing of it is used.
+/// The scale of bars: the devices' memory, unless almost none of it is used.
 static double scaleOf(llvm::ArrayRef<DeviceForecast> devices) {
   int64_t most = 1, limit = 0;
   for (const DeviceForecast &device : devices) {
@@ -44,7 +44,7 @@ static void writeBar(HtmlWriter &html, const DeviceForecast &device, double scal
   bar("weights", 0, device.weightBytes);
   bar("live", device.weightBytes, device.peakBytes - device.weightBytes);
   if (device.memoryBytes && *device.memoryBytes <= scale) {
-    // At the end it would be cut in half.
+    // At the end it would be clipped.
     const std::string x = percentText(std::min(*device.memoryBytes / scale, 0.998));
     html.leaf("line", "",
               {{"class", "limit"},
@@ -91,7 +91,7 @@ static void writeBars(HtmlWriter &html, const plan::Plan &plan, llvm::ArrayRef<D
   }
 }
 
-/// All of the forecast's numbers, a row a device.
+/// Writes all numbers of the forecast, one row per device.
 static void writeTable(HtmlWriter &html, const plan::Plan &plan, llvm::ArrayRef<DeviceForecast> devices) {
   auto fold = html.element("details", {{"class", "devices"}});
   html.leaf("summary", "Numbers of each device");

@@ -1,4 +1,4 @@
-//===- HtmlMemory.h - What devices hold -------------------------*- C++ -*-===//
+//===- HtmlMemory.h - Memory of devices -------------------------*- C++ -*-===//
 //
 // Private to `inspect --format html`.
 //
@@ -11,8 +11,8 @@
 
 namespace cleave {
 
-/// A bar for each device, of weights and what lives beside them at the peak, against its memory; and a table
-/// of all numbers.
+/// Writes a bar for each device, of weights and other memory at the peak, against the device's memory, and a
+/// table of all numbers.
 void writeMemory(HtmlWriter &html, const plan::Plan &plan, const PlanForecast &forecast);
 
 } // namespace cleave

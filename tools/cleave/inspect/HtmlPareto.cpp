@@ -12,14 +12,14 @@ namespace cleave {
 using llvm::formatv;
 using plan::Alternative;
 
-/// Of the picture; below it the numbers of the axis. What is only bounded stands on a strip between.
+/// Height of the chart; the axis numbers are below it. Points with only a lower bound are on a strip between.
 static constexpr double kHeight = 320, kLeastPixels = 440, kStrip = 16;
 static constexpr double kLabelHeight = 14;
-/// Of more points, only those of the front have names beside them.
+/// With more points, only those of the front are labelled.
 static constexpr size_t kMaxNamed = 16;
 
 namespace {
-/// In pixels, at the least width of the picture.
+/// In pixels, at the least width of the chart.
 struct Box {
   double left, top, right, bottom;
   bool meets(const Box &other) const {
@@ -46,8 +46,8 @@ private:
 
   HtmlWriter &html;
   const plan::Alternatives &alternatives;
-  /// Those with an estimate of both, those of which at least the time is known, and those that no other one
-  /// beats, the fastest first.
+  /// Points with an estimate of both values; points with at least a time; and the Pareto front, fastest
+  /// first.
   std::vector<const Alternative *> points, bounds, front;
   std::optional<Axis> seconds, bytes;
   std::vector<Box> taken;
@@ -88,7 +88,7 @@ static std::string nameOf(const Alternative &one) {
          (one.microbatches > 1 ? formatv(" × {0}", one.microbatches).str() : "");
 }
 
-/// What a point says when asked.
+/// Tooltip of a point.
 static std::string titleOf(const Alternative &one) {
   return formatv("{0}, {1}, {2}: {3} ms a step, {4}; {5}", one.mesh, one.schedule,
                  count(one.microbatches, "micro-batch"), milliseconds(one.seconds),
@@ -107,7 +107,7 @@ void ParetoWriter::writeLines() {
   writeTimeAxis(html, *seconds, kLeastPixels, 0, kHeight + kStrip);
 }
 
-/// Stairs: what takes less time than the next holds as much as the last.
+/// Draws the front as a staircase: between two points memory is that of the faster one.
 void ParetoWriter::writeFront() {
   auto line = [&](double x1, double y1, double x2, double y2) {
     html.leaf("line", "",
@@ -147,13 +147,13 @@ void ParetoWriter::writeBound(const Alternative &one) {
   html.leaf("title", titleOf(one));
 }
 
-/// Beside its point, if there is room.
+/// Writes the label beside its point, if there is room.
 void ParetoWriter::writeName(const Alternative &one) {
   const std::string name = (one.reason.empty() ? "chosen: " : "") + nameOf(one);
   const double at = x(one) * kLeastPixels, line = y(one), width = labelWidth(name);
   for (bool isLeft : {x(one) > 0.5, x(one) <= 0.5})
     for (double offset : {-9, 11, 0, -25, 27, -41, -57}) {
-      // Only the chosen one is known from afar.
+      // Only the chosen point may have its label farther away.
       if (std::abs(offset) > 12 && !one.reason.empty())
         break;
       const double middle = line + offset;
@@ -200,7 +200,7 @@ void ParetoWriter::writePicture() {
     taken.push_back({at - 5, y(*one) - 5, at + 5, y(*one) + 5});
     writePoint(*one);
   }
-  // The chosen one and the front have the first places.
+  // The chosen point and the front are labelled first.
   auto isNamed = [&](const Alternative *one) { return one->reason.empty() || isFront(one); };
   for (bool areFirst : {true, false})
     for (const Alternative *one : points)

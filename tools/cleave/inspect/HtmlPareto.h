@@ -11,8 +11,8 @@
 
 namespace cleave {
 
-/// The configurations that were weighed as points of time and memory, with those that no other one beats in
-/// both, and a table.
+/// Writes a chart and a table of the evaluated configurations as points of time and memory, and marks the
+/// Pareto front.
 void writePareto(HtmlWriter &html, const plan::Alternatives &alternatives);
 
 } // namespace cleave

@@ -1,4 +1,4 @@
-//===- HtmlPipeline.cpp - Stages side by side -----------------------------===//
+//===- HtmlPipeline.cpp - Stages of a plan --------------------------------===//
 #include "tools/cleave/inspect/HtmlPipeline.h"
 #include "codegen/plan/PlanFacts.h"
 #include "tools/cleave/inspect/ModuleTree.h"
@@ -13,22 +13,22 @@ namespace cleave {
 using namespace plan;
 using llvm::formatv;
 
-/// As many stages are seen at once; of more there is an overview.
+/// Number of stages that are visible at once; with more there is an overview.
 static constexpr size_t kSeenAtOnce = 6;
-/// Rows of modules of a stage, before any is unfolded, unless the model has more modules itself.
+/// Most rows of modules per stage before unfolding, unless the model itself has more modules.
 static constexpr size_t kMaxRows = 14;
-/// Rows of arrows that lead over other stages.
+/// Most rows of arrows that skip stages.
 static constexpr size_t kMaxLanes = 6;
 
 namespace {
-/// What bars are measured against: the largest of all stages.
+/// The scale of bars: the largest of all stages.
 struct Scale {
   double seconds = 0, bytes = 0;
 };
 
 struct StageModules {
   std::vector<ModuleNode> tree;
-  /// Paths of the largest modules that no other stage has a part of.
+  /// Paths of the largest modules that lie in one stage only.
   llvm::StringSet<> whole;
 };
 
@@ -67,12 +67,12 @@ PipelineWriter::PipelineWriter(HtmlWriter &html, const Plan &plan) : html(html),
   }
 }
 
-/// The style of a bar that fills `part` of `whole`.
+/// Style of a bar that fills `part` of `whole`.
 static std::string shareOf(double part, double whole) {
   return formatv("--share:{0:f4}", whole > 0 ? std::min(part / whole, 1.0) : 0).str();
 }
 
-/// The style of what stands in these columns of the grid: a stage takes two, the gap behind it one.
+/// Style of an element in these grid columns: a stage takes two, the gap behind it one.
 static std::string columns(uint32_t first, uint32_t end) {
   return formatv("grid-column:{0}/{1}", first, end).str();
 }
@@ -81,7 +81,7 @@ static std::string idOf(uint32_t stage) { return "stage-" + std::to_string(stage
 
 //===- Overview -----------------------------------------------------------===//
 
-/// A bar of each stage's time over one of its memory, which leads to the stage.
+/// Writes bars of each stage's time and memory, which link to the stage.
 void PipelineWriter::writeOverview() {
   auto overview = html.element("nav", {{"class", "overview"}, {"aria-label", "Stages at a glance"}});
   html.leaf("span", "time", {{"class", "of-time"}});
@@ -89,7 +89,7 @@ void PipelineWriter::writeOverview() {
   auto bars = html.element("div", {{"class", "bars"}});
   if (std::optional<Balance> balance = balanceOf(plan))
     html.leaf("i", "", {{"class", "mean"}, {"style", shareOf(balance->mean, balance->slowest)}});
-  // Numbers that would touch each other are left out.
+  // Leaves out numbers that would touch each other.
   const size_t step = plan.stages.size() / 50 + 1;
   for (const auto &stage : plan.stages) {
     const Prediction *prediction = predictionOf(plan, stage->index);
@@ -109,7 +109,7 @@ void PipelineWriter::writeOverview() {
   }
 }
 
-//===- AdmissionController ------------------------------------------------------------===//
+//===- Traffic ------------------------------------------------------------===//
 
 void PipelineWriter::writeAmountOf(const Transfer &transfer) {
   if (plan.stages[transfer.from]->ranks == plan.stages[transfer.to]->ranks) {
@@ -120,7 +120,7 @@ void PipelineWriter::writeAmountOf(const Transfer &transfer) {
   html.amount("bytes_per_microbatch", bytes, megabytes(bytes) + " MB");
 }
 
-/// Between neighbours.
+/// Writes an arrow between neighbouring stages.
 void PipelineWriter::writeArrow(const Transfer &transfer) {
   auto arrow = html.element("div", {{"class", "arrow"},
                                     {"style", columns(3 * transfer.from + 3, 3 * transfer.from + 4)},
@@ -128,7 +128,7 @@ void PipelineWriter::writeArrow(const Transfer &transfer) {
   writeAmountOf(transfer);
 }
 
-/// What leads over stages, above them: from the middle of its sender to that of its receiver.
+/// Writes arrows that skip stages, above them: from the middle of the sender to the middle of the receiver.
 void PipelineWriter::writeLanes() {
   std::vector<uint32_t> ends;
   size_t left = 0;
@@ -152,7 +152,7 @@ void PipelineWriter::writeLanes() {
     writeAmountOf(transfer);
   }
   if (left)
-    html.leaf("p", formatv("{0} more over other stages: see AdmissionController", left), {{"class", "more"}});
+    html.leaf("p", formatv("{0} more over other stages: see Traffic", left), {{"class", "more"}});
 }
 
 //===- A stage ------------------------------------------------------------===//
@@ -210,7 +210,7 @@ void PipelineWriter::writeStage(const Stage &stage) {
 
 //===- Modules ------------------------------------------------------------===//
 
-/// Down to the first module that is whole, does or holds something of its own, or has several submodules.
+/// Descends to the first module that is whole, has ops or weights of its own, or has several submodules.
 static uint32_t skipOnlyChildren(const StageModules &modules, uint32_t index) {
   auto leadsOn = [&](const ModuleNode &node) {
     return node.children.size() == 1 && !node.ownOps && !node.ownWeightBytes &&
@@ -225,12 +225,12 @@ namespace {
 /// A row of the first level.
 struct Row {
   uint32_t node, depth;
-  /// The module without its submodules, which have rows of their own.
+  /// True for the module without its submodules, which have rows of their own.
   bool isOwn = false;
 };
 } // namespace
 
-/// Whole modules, and what there is of others, as deep as few rows allow.
+/// Chooses whole modules, and parts of others, as deep as the number of rows allows.
 static std::vector<Row> chooseRows(const StageModules &modules) {
   llvm::ArrayRef<ModuleNode> tree = modules.tree;
   std::vector<Row> rows{{0, 0}};
@@ -274,7 +274,7 @@ void PipelineWriter::writeOwn(const ModuleNode &node, llvm::StringRef name, llvm
   writeRow(name, remark, node.ownOps, node.ownWeightBytes);
 }
 
-/// The module under `name` and, to be unfolded, its submodules.
+/// Writes the module as `name` and, unfolded, its submodules.
 void PipelineWriter::writeModule(const StageModules &modules, uint32_t index, llvm::StringRef name,
                                  llvm::StringRef remark) {
   const ModuleNode &node = modules.tree[index];

@@ -1,4 +1,4 @@
-//===- HtmlPipeline.h - Stages side by side ---------------------*- C++ -*-===//
+//===- HtmlPipeline.h - Stages of a plan ------------------------*- C++ -*-===//
 //
 // Private to `inspect --format html`.
 //
@@ -11,8 +11,8 @@
 
 namespace cleave {
 
-/// The stages of a plan as columns, with their modules and what flows between them; of many, an overview
-/// first.
+/// Writes the stages of a plan as columns, with their modules and the transfers between them; an overview
+/// first if there are many.
 void writePipeline(HtmlWriter &html, const plan::Plan &plan);
 
 } // namespace cleave

@@ -1,4 +1,4 @@
-//===- HtmlTimeline.cpp - What devices do when ----------------------------===//
+//===- HtmlTimeline.cpp - Timeline of devices -----------------------------===//
 #include "tools/cleave/inspect/HtmlTimeline.h"
 #include "codegen/plan/PlanFacts.h"
 #include "tools/cleave/inspect/HtmlChart.h"
@@ -13,15 +13,15 @@ namespace cleave {
 using llvm::formatv;
 using plan::ActionKind;
 
-/// A pass of middling length is to be that many pixels, as far as the least width of the picture allows.
+/// Width of a forward or backward of median length, as far as the least width of the chart allows.
 static constexpr double kPixelsOfPass = 26, kLeastPixels = 420, kMostPixels = 2400;
-/// Lower passes are not labelled.
+/// Rows of less height have no labels.
 static constexpr double kLeastLabelled = 13;
-/// What takes fewer pixels than the one, with gaps of fewer than the other, is drawn as one block.
+/// Actions narrower than the first, with gaps narrower than the second, are merged into one block.
 static constexpr double kTinyPixels = 3, kGapPixels = 1.5;
-/// Below the rows: numbers of the axis, and what begins the rows of memory.
+/// Below the rows: axis numbers, and heads of the memory rows.
 static constexpr double kAxisHeight = 20, kHeadHeight = 26;
-/// Changes of a row of memory that are drawn one by one.
+/// Most changes of a memory row that are drawn one by one.
 static constexpr size_t kMaxSteps = 2000;
 
 namespace {
@@ -63,13 +63,13 @@ private:
 
 static bool isPass(const TimedAction &timed) { return timed.action.kind <= ActionKind::BackwardWeight; }
 
-static llvm::StringRef classOf(ActionKind kind) {
+static llvm::StringRef shardingGroupOf(ActionKind kind) {
   static constexpr llvm::StringRef kClasses[] = {"forward", "backward", "weight",
                                                  "send",    "receive",  "reduce"};
   return kClasses[static_cast<size_t>(kind)];
 }
 
-/// Of a legend.
+/// Text of a legend entry.
 static llvm::StringRef wordsOf(ActionKind kind) {
   static constexpr llvm::StringRef kWords[] = {
       "forward pass",       "backward pass for inputs", "backward pass for weights",
@@ -124,7 +124,7 @@ void TimelineWriter::writeKinds() {
       kinds.insert(timed.action.kind);
   std::vector<std::pair<llvm::StringRef, llvm::StringRef>> entries;
   for (ActionKind kind : kinds)
-    entries.emplace_back(classOf(kind), wordsOf(kind));
+    entries.emplace_back(shardingGroupOf(kind), wordsOf(kind));
   entries.emplace_back("idle", "idle");
   writeLegend(html, entries);
 }
@@ -177,10 +177,10 @@ void TimelineWriter::writeBlock(const Block &block, double top, double height) {
     name += formatv(" to {0}, {1} of them", plan::toString(block.last->action), block.count);
   const double width = time.shareOf(block.end - block.begin);
   {
-    // What is drawn as one may have gaps, by which it is fainter.
+    // A merged block may have gaps, so it is fainter.
     auto drawn = html.element(
         "rect",
-        {{"class", classOf(action.kind).str() + (action.microbatch % 2 ? " odd" : "")},
+        {{"class", shardingGroupOf(action.kind).str() + (action.microbatch % 2 ? " odd" : "")},
          {"x", percentText(time.shareOf(block.begin))},
          {"y", tickText(top)},
          {"width", percentText(width)},
@@ -191,7 +191,7 @@ void TimelineWriter::writeBlock(const Block &block, double top, double height) {
   }
   if (!isPass(*block.first) || block.count > 1 || height < kLeastLabelled)
     return;
-  // Numbers alone tell micro-batches apart, where a device has but one stage.
+  // The number suffices if a device has one stage.
   const std::string microbatch = std::to_string(action.microbatch),
                     numbers = std::to_string(action.stage) + "." + microbatch;
   for (const std::string &label : {name, plan.stages.size() > plan.mesh->pp ? numbers : microbatch})
@@ -205,7 +205,7 @@ void TimelineWriter::writeBlock(const Block &block, double top, double height) {
 }
 
 void TimelineWriter::writePasses(uint32_t rank, double top) {
-  // A gap between rows; messages along their lower edge.
+  // A gap between rows; transfers along their lower edge.
   const double height = passHeight - (passHeight > 20 ? 4 : 3), edge = passHeight > 20 ? 5 : 3;
   html.leaf(
       "rect", "",
@@ -218,7 +218,7 @@ void TimelineWriter::writePasses(uint32_t rank, double top) {
 
 //===- Memory -------------------------------------------------------------===//
 
-/// Each change; of too many, the most of what is drawn at one place.
+/// Every change of memory; if there are too many, the maximum for each position.
 std::vector<MemoryStep> TimelineWriter::stepsOf(uint32_t rank) const {
   const std::vector<MemoryStep> &all = forecast.devices[rank].memory;
   if (all.size() <= kMaxSteps)
@@ -232,7 +232,7 @@ std::vector<MemoryStep> TimelineWriter::stepsOf(uint32_t rank) const {
   return steps;
 }
 
-/// Drawn in 1000 by 100 units, which become those of the row.
+/// Drawn in 1000 by 100 units, which scale to the row.
 void TimelineWriter::writeMemory(uint32_t rank, double top) {
   auto yOf = [&](int64_t bytes) { return 100 - 100.0 * bytes / mostBytes; };
   const DeviceForecast &device = forecast.devices[rank];
@@ -276,7 +276,7 @@ void TimelineWriter::write() {
                                       {"width", "100%"},
                                       {"height", tickText(memoryEnd + kAxisHeight)},
                                       {"style", formatv("min-width:{0:f0}px", pixels).str()}});
-  // Lines of the axis lie under what is drawn, but on what is idle.
+  // Axis lines lie under blocks, but above idle time.
   for (auto [index, row] : llvm::enumerate(passRows))
     writePasses(row.first, index * passHeight);
   writeTimeAxis(html, time, pixels, 0, passRows.size() * passHeight);

@@ -1,4 +1,4 @@
-//===- HtmlTimeline.h - What devices do when --------------------*- C++ -*-===//
+//===- HtmlTimeline.h - Timeline of devices ---------------------*- C++ -*-===//
 //
 // Private to `inspect --format html`.
 //
@@ -11,8 +11,8 @@
 
 namespace cleave {
 
-/// One step: a row of passes and messages for each device, those that act alike together; below, over the
-/// same time, what they hold.
+/// Writes one step: a row of forwards, backwards and transfers for each device, with equal devices in one
+/// row; below, on the same time axis, the memory that they hold.
 void writeTimeline(HtmlWriter &html, const plan::Plan &plan, const PlanForecast &forecast);
 
 } // namespace cleave

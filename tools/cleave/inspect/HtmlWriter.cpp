@@ -1,4 +1,4 @@
-//===- HtmlWriter.cpp - HTML in which text is data ------------------------===//
+//===- HtmlWriter.cpp - Writes escaped HTML -------------------------------===//
 #include "tools/cleave/inspect/HtmlWriter.h"
 #include "codegen/plan/JsonText.h"
 #include "llvm/ADT/StringExtras.h"
@@ -52,7 +52,7 @@ void HtmlWriter::cell(llvm::StringRef key, const llvm::json::Value &value, const
 }
 
 void HtmlWriter::name(llvm::StringRef dotted) {
-  // Isolated, so that a name that runs from right to left turns nothing around but itself.
+  // Isolated, so that a right-to-left name does not reorder the text around it.
   open("bdi", {});
   while (!dotted.empty()) {
     size_t length = std::min(dotted.find('.'), dotted.size() - 1) + 1;

@@ -1,4 +1,4 @@
-//===- HtmlWriter.h - HTML in which text is data ----------------*- C++ -*-===//
+//===- HtmlWriter.h - Writes escaped HTML -----------------------*- C++ -*-===//
 #ifndef CLEAVE_TOOLS_CLEAVE_INSPECT_HTMLWRITER_H
 #define CLEAVE_TOOLS_CLEAVE_INSPECT_HTMLWRITER_H
 
@@ -11,8 +11,8 @@
 
 namespace cleave {
 
-/// Writes elements, which close themselves. Tags and names of attributes are ours; texts and values are
-/// escaped, so that nothing in them is markup.
+/// Writes HTML elements, which close themselves. Tags and attribute names are ours; texts and values are
+/// escaped, so that they contain no markup.
 class HtmlWriter {
 public:
   struct Attribute {
@@ -21,7 +21,7 @@ public:
   };
   using Attributes = std::initializer_list<Attribute>;
 
-  /// An element that lasts as long as this object.
+  /// An element that stays open while this object lives.
   class Element {
   public:
     Element(HtmlWriter &writer, llvm::StringLiteral tag) : writer(writer), tag(tag) {}
@@ -37,16 +37,16 @@ public:
   explicit HtmlWriter(llvm::raw_ostream &stream) : stream(stream) {}
 
   [[nodiscard]] Element element(llvm::StringLiteral tag, Attributes attributes = {});
-  /// An element that holds only text.
+  /// Writes an element that contains only text.
   void leaf(llvm::StringLiteral tag, const llvm::Twine &content, Attributes attributes = {});
   void text(const llvm::Twine &content);
-  /// What `inspect --json` calls `key`: its value, exactly, behind the text that people read.
+  /// Writes a number that `inspect --json` calls `key`: the exact value as an attribute, `shown` as text.
   void amount(llvm::StringRef key, const llvm::json::Value &value, const llvm::Twine &shown);
-  /// A dotted name, which may be broken at its dots.
+  /// Writes a dotted name, which may be wrapped at its dots.
   void name(llvm::StringRef dotted);
-  /// A table, which scrolls where it is long.
+  /// Writes a table, which scrolls if it is long.
   void table(llvm::ArrayRef<llvm::StringRef> columns, llvm::function_ref<void()> writeRows);
-  /// An amount in a table.
+  /// Writes a number as a table cell.
   void cell(llvm::StringRef key, const llvm::json::Value &value, const llvm::Twine &shown);
 
 private:

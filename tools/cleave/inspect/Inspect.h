@@ -1,4 +1,4 @@
-//===- Inspect.h - A plan for people and for programs -----------*- C++ -*-===//
+//===- Inspect.h - Reports about a plan -------------------------*- C++ -*-===//
 #ifndef CLEAVE_TOOLS_CLEAVE_INSPECT_INSPECT_H
 #define CLEAVE_TOOLS_CLEAVE_INSPECT_INSPECT_H
 
@@ -9,24 +9,23 @@
 
 namespace cleave {
 
-/// What `inspect --format json` prints; docs/plan-format.md lists the keys.
+/// Output of `inspect --format json`; docs/plan-format.md lists the keys.
 llvm::json::Object toJson(const plan::LoadedPlan &loaded);
 
-/// How weights are split over tensor ranks, and what these exchange; and the dimensions that are split, from
-/// which it follows.
+/// Prints how weights are split over tensor-parallel ranks, which collectives these run, and the sharded
+/// dimensions behind both.
 void printSharding(llvm::raw_ostream &stream, const plan::Plan &plan);
 void printDimensions(llvm::raw_ostream &stream, const plan::Plan &plan);
 
-/// What `inspect` prints: the plan at a glance, a table of its stages, inputs and outputs, notes.
+/// Prints the plan at a glance: a table of its stages, inputs and outputs, notes.
 void printText(llvm::raw_ostream &stream, const plan::LoadedPlan &loaded, llvm::StringRef name);
 
-/// One page that needs nothing but itself: the stages side by side, what one step takes by `forecast`, or why
-/// that is not known, and the configurations that were weighed. What names a plan holds is text in it, never
-/// markup.
+/// Prints one self-contained HTML page: the stages, the time of one step by `forecast` (or why it is not
+/// known), and the evaluated configurations. Names from a plan are escaped.
 void printHtml(llvm::raw_ostream &stream, const plan::LoadedPlan &loaded, llvm::StringRef name,
                llvm::Expected<PlanForecast> forecast);
 
-/// A graph for Graphviz: the stages and what flows between them.
+/// Prints a Graphviz graph of the stages and the transfers between them.
 void printDot(llvm::raw_ostream &stream, const plan::LoadedPlan &loaded);
 
 } // namespace cleave

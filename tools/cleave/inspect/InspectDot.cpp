@@ -10,10 +10,10 @@ namespace cleave {
 using namespace plan;
 using llvm::formatv;
 
-/// Modules that a stage names; the rest is counted.
+/// Most modules that a stage names; the rest is counted.
 static constexpr size_t kShownModules = 8;
 
-/// A line of a label. Graphviz reads escapes (\N, \n) and entities (&lt;) in it, which text is not to be.
+/// A line of a label. Escapes (\N, \n) and entities (&lt;), which Graphviz would read, are escaped.
 static std::string line(llvm::StringRef text) {
   std::string escaped;
   for (char c : text) {

@@ -199,7 +199,7 @@ void PageWriter::writeTraffic() {
     if (all.empty())
       continue;
     auto section = html.element("section");
-    html.leaf("h2", plan.signatures.size() == 1 ? "AdmissionController" : "AdmissionController of " + signature->name);
+    html.leaf("h2", plan.signatures.size() == 1 ? "Traffic" : "Traffic of " + signature->name);
     html.table(columns, [&, index = index] {
       for (const Transfer &transfer : all) {
         auto row =

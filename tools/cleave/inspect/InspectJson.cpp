@@ -25,7 +25,7 @@ template <typename Range, typename Function> static json::Array toArray(const Ra
 
 static json::Array toArray(llvm::ArrayRef<int64_t> sizes) { return json::Array(sizes); }
 
-/// Numbers where sizes are fixed, the user's words where they are not; null when the rank is unknown.
+/// Numbers for fixed sizes, the user's names for others; null when the rank is unknown.
 static json::Value shapeOf(const Signature &signature, const TensorType &type) {
   if (!type.ranked)
     return nullptr;
@@ -114,7 +114,7 @@ static json::Array describeWeights(const Plan &plan) {
   return weights;
 }
 
-/// The collectives of tp rank 0, each of which runs once a micro-batch.
+/// Collectives of tensor-parallel rank 0, each of which runs once per micro-batch.
 static json::Array describeCollectives(const Plan &plan) {
   return toArray(collectivesOf(plan), [](const CollectiveFact &fact) {
     return json::Object{{"kind", fact.kind},
@@ -135,7 +135,7 @@ static json::Array describeDimensions(const Plan &plan) {
   });
 }
 
-/// One a rank.
+/// One entry per rank.
 static json::Array describeDevices(const Plan &plan) {
   json::Array devices;
   for (uint32_t rank = 0; rank < plan.mesh->pp * plan.mesh->dp * plan.mesh->tp; ++rank)
@@ -169,7 +169,7 @@ static json::Array describeTransfers(const Plan &plan) {
   return all;
 }
 
-/// How often the programs of tp rank 0 call each operator, by its name in the plan.
+/// Number of calls of each operator in the programs of tensor-parallel rank 0, by its name in the plan.
 static llvm::StringMap<int64_t> countCalls(const Plan &plan) {
   llvm::StringMap<int64_t> calls;
   for (const auto &program : plan.programs)

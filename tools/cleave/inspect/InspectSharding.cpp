@@ -12,7 +12,7 @@ namespace cleave {
 using namespace plan;
 using llvm::formatv;
 
-/// `transformer.h.*.mlp`: layers alike are one row.
+/// `transformer.h.*.mlp`: equal layers are one row.
 static std::string withoutNumbers(llvm::StringRef path) {
   llvm::SmallVector<llvm::StringRef> parts;
   path.split(parts, '.');
@@ -27,7 +27,7 @@ static std::string shapeText(llvm::ArrayRef<int64_t> shape) {
          "]";
 }
 
-/// How often each row comes, in the order in which they come first.
+/// Rows with their counts, in order of first occurrence.
 using Rows = std::vector<std::pair<std::vector<std::string>, unsigned>>;
 
 static void count(Rows &rows, std::vector<std::string> cells) {

@@ -17,7 +17,7 @@ namespace cleave {
 using namespace plan;
 using llvm::formatv;
 
-/// Modules that a row names; the rest is counted.
+/// Most modules that a row names; the rest is counted.
 static constexpr size_t kShownModules = 3;
 
 //===- At a glance --------------------------------------------------------===//

@@ -5,7 +5,7 @@
 
 namespace cleave {
 
-/// Readers of the tree walk it by recursion.
+/// The tree is read recursively.
 static constexpr size_t kMaxDepth = 24;
 
 namespace {
@@ -13,7 +13,7 @@ class TreeBuilder {
 public:
   TreeBuilder() : nodes(1) {}
 
-  /// The node of a path; makes it and the nodes above it.
+  /// The node of a path. Creates it, and the nodes above it.
   uint32_t find(llvm::StringRef path) {
     uint32_t node = 0;
     size_t end = 0;

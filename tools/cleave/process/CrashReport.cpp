@@ -1,4 +1,4 @@
-//===- CrashReport.cpp - What is said of a crash --------------------------===//
+//===- CrashReport.cpp - Reports of crashes -------------------------------===//
 #include "tools/cleave/process/CrashReport.h"
 #include "codegen/plan/ErrorLines.h"
 #include "codegen/plan/InputFile.h"
@@ -20,10 +20,10 @@ namespace cleave {
 
 static constexpr int kCrashes[] = {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT};
 
-// For the handler, which may not make them.
+// Begin of the message, made in advance: the handler cannot allocate.
 static char beginning[64];
 static CrashNote own;
-/// Of a process with a parent that tells; null otherwise.
+/// The note of a process whose parent reports; null otherwise.
 static CrashNote *shared = nullptr;
 static std::atomic_flag hasCrashed = ATOMIC_FLAG_INIT;
 
@@ -56,7 +56,7 @@ std::string describeCrash(int signal, llvm::StringRef file) {
   return file.empty() ? what + kOfPlan : what + ": '" + file.str() + kOfFile;
 }
 
-/// `plan::printable` without memory: `?` for control characters, in a name of a file, say.
+/// `plan::printable` without allocation: `?` for control characters, as in a file name.
 static void makePrintable(char *text) {
   for (; *text; ++text) {
     const bool isTwoBytes = uint8_t(*text) == 0xc2 && uint8_t(text[1]) >= 0x80 && uint8_t(text[1]) < 0xa0;
@@ -65,7 +65,7 @@ static void makePrintable(char *text) {
   }
 }
 
-/// `describeCrash`, in a signal handler.
+/// `describeCrash`, async-signal-safe.
 static void putCrash(int signal, const char *file) {
   char line[sizeof(CrashNote) + 512] = "";
   const char *parts[] = {beginning, own.where,          "crashed (", nameOf(signal),
@@ -77,7 +77,7 @@ static void putCrash(int signal, const char *file) {
 }
 
 static void fill(CrashNote &note, int signal, const siginfo_t &facts) {
-  // Room for what stands between this and the rest.
+  // Leaves room for the separator.
   runtime::describeActivity(note.where, sizeof(note.where) - 2);
   if (*note.where)
     std::strcat(note.where, ": ");
@@ -87,13 +87,13 @@ static void fill(CrashNote &note, int signal, const siginfo_t &facts) {
 }
 
 static void handle(int signal, siginfo_t *facts, void *) {
-  // Somebody else sent it.
+  // Another process sent the signal.
   if (facts->si_code <= 0 && facts->si_pid != getpid()) {
     std::signal(signal, SIG_DFL);
     raise(signal);
     return;
   }
-  // Other threads may crash of the same thing.
+  // Other threads may crash for the same reason.
   while (hasCrashed.test_and_set())
     pause();
   fill(shared ? *shared : own, signal, *facts);
@@ -110,25 +110,25 @@ void endWithError(const std::string &message) {
   ProgressBar::erase();
   plan::removeTemporaries();
   sayLast("error: " + plan::printable(message) + "\n");
-  // Without destructors, which would wait for what runs.
+  // Without destructors, which would wait for running threads.
   _exit(EXIT_FAILURE);
 }
 
 static void install() {
-  // The thread that opens files has one as long as the process lives.
+  // The thread that opens files keeps its stack as long as the process lives.
   static const auto *stack = new runtime::AlternateStack;
   (void)stack;
   for (int signal : kCrashes) {
     struct sigaction action = {};
     action.sa_sigaction = handle;
     action.sa_flags = SA_SIGINFO | SA_ONSTACK;
-    // A second crash, in the handler, ends the process.
+    // A second crash, inside the handler, ends the process.
     sigfillset(&action.sa_mask);
     sigaction(signal, &action, nullptr);
   }
 }
 
-// Sanitizers tell more.
+// Sanitizers report more.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 static constexpr bool isSanitized = true;
 #else

@@ -1,4 +1,4 @@
-//===- CrashReport.h - What is said of a crash ------------------*- C++ -*-===//
+//===- CrashReport.h - Reports of crashes -----------------------*- C++ -*-===//
 #ifndef CLEAVE_TOOLS_CLEAVE_PROCESS_CRASHREPORT_H
 #define CLEAVE_TOOLS_CLEAVE_PROCESS_CRASHREPORT_H
 
@@ -8,32 +8,32 @@
 
 namespace cleave {
 
-/// What a process that crashed, or was killed, has left for its parent, in memory that both share.
+/// What a crashed or killed process has left for its parent, in shared memory.
 struct CrashNote {
   /// `rank 0 (stage 1): transformer.h.3.attn: aten::addmm: `, or empty.
   char where[2048] = {};
-  /// The mapped file that could not be read; or empty.
+  /// The mapped file that could not be read, or empty.
   char file[4096] = {};
-  /// Whether a line on the standard error has not been ended (plan::noteLines).
+  /// True while a line on stderr is incomplete (plan::noteLines).
   std::atomic<bool> isWithinLine = false;
 };
 
-/// Null where there is no memory for it. Lives as long as the process.
+/// Allocates a note in shared memory that lives as long as the process. Null if there is no memory for it.
 CrashNote *makeSharedCrashNote();
 
-/// From now on SIGSEGV, SIGBUS, SIGILL, SIGFPE and SIGABRT that the process causes itself end it with one
-/// line on the standard error and status 1: `error: run: rank 0 (stage 1): h.3: aten::addmm: crashed
-/// (SIGSEGV), …`. What is unfinished is removed.
+/// Installs handlers of SIGSEGV, SIGBUS, SIGILL, SIGFPE and SIGABRT. If this process causes such a signal, it
+/// removes unfinished files and exits with status 1 and one line on stderr: `error: run: rank 0 (stage 1):
+/// h.3: aten::addmm: crashed (SIGSEGV), …`.
 void reportCrashes(llvm::StringRef command);
 
-/// From now on the process dies of them with that noted, for its parent to say.
+/// Installs handlers that write `note`, for the parent to report, and let the signal kill the process.
 void noteCrashes(CrashNote &note);
 
 /// `crashed (SIGBUS): 'rank-000.safetensors' became shorter, or cannot be read any more; …`.
 std::string describeCrash(int signal, llvm::StringRef file);
 
-/// Ends the process as an error of that message would, without regard to what runs in it: for
-/// SessionOptions::overdue and CompileOptions::endUnparsed.
+/// Prints the message as an error and exits, whatever other threads run. For SessionOptions::overdue and
+/// CompileOptions::endUnparsed.
 void endWithError(const std::string &message);
 
 } // namespace cleave

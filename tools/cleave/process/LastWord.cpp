@@ -1,4 +1,4 @@
-//===- LastWord.cpp - What a process says when it ends --------------------===//
+//===- LastWord.cpp - Last output of a process ----------------------------===//
 #include "tools/cleave/process/LastWord.h"
 #include <algorithm>
 #include <cerrno>
@@ -18,7 +18,7 @@ void sayLast(llvm::StringRef text) {
     const int ready = poll(&polled, 1, int(std::max<int64_t>(left.count(), 0)));
     if (ready < 0 && errno == EINTR)
       continue;
-    // A pipe that has room has it for so many bytes.
+    // A pipe that is writable has room for this many bytes.
     const ssize_t count =
         ready == 1 ? write(STDERR_FILENO, text.data(), std::min<size_t>(text.size(), PIPE_BUF)) : 0;
     if (count <= 0)

@@ -1,4 +1,4 @@
-//===- LastWord.h - What a process says when it ends ------------*- C++ -*-===//
+//===- LastWord.h - Last output of a process --------------------*- C++ -*-===//
 #ifndef CLEAVE_TOOLS_CLEAVE_PROCESS_LASTWORD_H
 #define CLEAVE_TOOLS_CLEAVE_PROCESS_LASTWORD_H
 
@@ -6,8 +6,8 @@
 
 namespace cleave {
 
-/// Writes to the standard error what somebody reads of `text` within a second: a process that ends does not
-/// wait for a reader of a full pipe. Takes no memory and no lock, so that signal handlers may call it.
+/// Writes to stderr as much of `text` as is read within a second: a process that ends does not wait for the
+/// reader of a full pipe. Uses neither memory nor locks. Async-signal-safe.
 void sayLast(llvm::StringRef text);
 
 } // namespace cleave

@@ -1,4 +1,4 @@
-//===- Startup.cpp - What the program does before all else ----------------===//
+//===- Startup.cpp - Set-up of the process --------------------------------===//
 #include "tools/cleave/process/Startup.h"
 #include "codegen/plan/ErrorLines.h"
 #include "codegen/plan/Printable.h"
@@ -19,10 +19,10 @@
 namespace cleave {
 
 static std::terminate_handler previousHandler = nullptr;
-/// Whether `main` has begun: before it there are no temporary files, nor what removes them.
+/// True once `main` has begun: before it there are no temporary files, nor the code that removes them.
 static std::atomic<bool> hasBegun{false};
 
-/// Without destructors, and without memory.
+/// Without destructors, and without allocation.
 [[noreturn]] static void endWith(llvm::StringRef line) {
   if (hasBegun)
     plan::removeTemporaries();
@@ -34,13 +34,13 @@ static std::atomic<bool> hasBegun{false};
   endWith("error: out of memory; free some, or raise the limit (ulimit -v)\n");
 }
 
-/// What it says may be of a model or a plan, and have lines.
+/// The text may come from a model or a plan, and have several lines.
 [[noreturn]] static void endUncaught(const std::exception &exception) {
   endWith("error: an exception that nothing catches, which is a defect: " +
           plan::printable(llvm::StringRef(exception.what()).split('\n').first) + "\n");
 }
 
-/// For exceptions that nothing catches: libtorch's, and those of threads that it starts.
+/// Handler of uncaught exceptions: libtorch's, and those of threads that it starts.
 [[noreturn]] static void endOfException() {
   try {
     if (std::exception_ptr exception = std::current_exception())
@@ -62,21 +62,21 @@ static std::atomic<bool> hasBegun{false};
 
 static void watchTermination(int, char **, char **) { previousHandler = std::set_terminate(endOfException); }
 
-// libtorch registers its operators before `main`, which takes memory. The executable's own part of this comes
+// libtorch registers its operators before `main`, which takes memory. The executable's .preinit_array runs
 // before the constructors of libraries.
 [[gnu::section(".preinit_array"),
   gnu::used]] static void (*const kBeforeLibraries)(int, char **, char **) = watchTermination;
 
 void prepareProcess() {
   hasBegun = true;
-  // A stream that is closed is the lowest number that is free once those below it are open. What is written
-  // to the standard output then fails.
+  // open returns the lowest free descriptor, which is that of the closed stream. Writes to standard output
+  // then fail.
   for (auto [stream, mode] : {std::pair(STDIN_FILENO, O_RDONLY), std::pair(STDOUT_FILENO, O_RDONLY),
                               std::pair(STDERR_FILENO, O_WRONLY)})
     if (fcntl(stream, F_GETFD) < 0)
       (void)!open("/dev/null", mode);
   plan::takeStreams();
-  // What connects with a rank takes some, which must not end it.
+  // Connections to a rank take descriptors, which must not run out.
   rlimit files;
   if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
     files.rlim_cur = files.rlim_max;

@@ -1,12 +1,12 @@
-//===- Startup.h - What the program does before all else --------*- C++ -*-===//
+//===- Startup.h - Set-up of the process ------------------------*- C++ -*-===//
 #ifndef CLEAVE_TOOLS_CLEAVE_PROCESS_STARTUP_H
 #define CLEAVE_TOOLS_CLEAVE_PROCESS_STARTUP_H
 
 namespace cleave {
 
-/// Has standard streams that are closed fail or be empty, rather than become the first files that the program
-/// opens; has what libraries write to the streams of C++ come as lines of theirs on the standard error; has
-/// want of memory end it with one line, wherever that is noticed.
+/// Prepares the process. Closed standard streams are opened (empty, or failing on write), so that no other
+/// file gets their descriptors. Output of libraries to C++ streams appears as separate lines on stderr.
+/// Running out of memory anywhere ends the process with one line.
 void prepareProcess();
 
 } // namespace cleave

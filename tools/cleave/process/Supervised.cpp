@@ -1,4 +1,4 @@
-//===- Supervised.cpp - What compile, simulate, verify have in common -----===//
+//===- Supervised.cpp - Commands that run supervised ----------------------===//
 #include "tools/cleave/process/Supervised.h"
 #include "tools/cleave/text/Numbers.h"
 

@@ -1,4 +1,4 @@
-//===- Supervised.h - What compile, simulate, verify have in common -*- C++ -*-===//
+//===- Supervised.h - Commands that run supervised --------------*- C++ -*-===//
 #ifndef CLEAVE_TOOLS_CLEAVE_PROCESS_SUPERVISED_H
 #define CLEAVE_TOOLS_CLEAVE_PROCESS_SUPERVISED_H
 
@@ -14,12 +14,12 @@
 
 namespace cleave {
 
-/// How a command works on a file from strangers, and reports.
+/// How a command handles an untrusted file, and how it reports.
 struct SupervisedOptions {
   Limits limits;
   /// The model is the user's own: no sandbox.
   bool trust = false;
-  /// What is read is a model, not a plan: work on it is supervised.
+  /// The file is a model, not a plan: work on it is supervised.
   bool isModel = true;
   bool json = false, quiet = false;
 };
@@ -27,25 +27,26 @@ struct SupervisedOptions {
 /// Adds --trust, --memory-limit, --time-limit, --json and --quiet.
 void addSupervisedOptions(CLI::App *command, SupervisedOptions &options);
 
-/// Of work on this model, which it may read and nothing else.
+/// Confinement of work on `file`, which the work may read and nothing else.
 Confinement confine(const std::string &file, const SupervisedOptions &how);
 
-/// Whether a model may call only operators that plans may: nothing else keeps it from the user's files.
+/// True if a model may call only operators that plans may: nothing else protects the user's files.
 bool needsListedOperators(const SupervisedOptions &how);
 
-/// What is to be known of the sandbox: a line, or nothing where it is as ever.
+/// A line about the sandbox; empty if there is nothing unusual.
 std::string noteProtection(const SupervisedOptions &how);
 
-/// One command's work, and its report in two forms.
+/// The work of a command, and its report as JSON or text.
 template <typename Options, typename Report> struct Reporter {
   llvm::Expected<Report> (*work)(const Options &);
   llvm::json::Object (*toJson)(const Options &, const Report &);
   void (*printText)(llvm::raw_ostream &, const Options &, const Report &);
-  /// Whether the object has the key `protection`; not where a plan has to give the same object as its model.
+  /// Whether the JSON object has the key `protection`; false where a plan must give the same object as its
+  /// model.
   bool saysWhatProtects = true;
 };
 
-/// Works, with a progress bar where one can be drawn and is wanted, and prints the report.
+/// Runs the work, with a progress bar if stderr is a terminal and `quiet` is not set, and prints the report.
 template <typename Options, typename Report>
 llvm::Expected<Report> workAndReport(Options options, const SupervisedOptions &how,
                                      const Reporter<Options, Report> &reporter) {

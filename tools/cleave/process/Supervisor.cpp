@@ -1,4 +1,4 @@
-//===- Supervisor.cpp - Work on files from strangers ----------------------===//
+//===- Supervisor.cpp - Supervises work on untrusted files ----------------===//
 #include "tools/cleave/process/Supervisor.h"
 #include "codegen/plan/ErrorLines.h"
 #include "codegen/plan/Printable.h"
@@ -32,10 +32,9 @@ namespace cleave {
 using Clock = std::chrono::steady_clock;
 
 static constexpr int kSignals[] = {SIGINT, SIGTERM, SIGHUP};
-/// How often the child's memory is looked at: what it can take in between is small against what machines
-/// have.
+/// Period of memory checks: what a child can allocate in between is small against a machine's memory.
 static constexpr timespec kTick = {0, 20'000'000};
-/// What a signal that is handed on leaves the child to remove its files.
+/// Time that a forwarded signal leaves the child to remove its files.
 static constexpr std::chrono::seconds kGrace{10};
 
 uint64_t Limits::defaultMemoryBytes() {
@@ -49,7 +48,7 @@ static bool isIgnored(int signal) {
   return sigaction(signal, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
 }
 
-/// `SIGINT`; of a real-time signal, which has no name, `signal 34`.
+/// `SIGINT`; `signal 34` for a real-time signal, which has no name.
 static std::string nameOf(int signal) {
   const char *name = sigabbrev_np(signal);
   return name ? std::string("SIG") + name : "signal " + std::to_string(signal);
@@ -60,10 +59,10 @@ static std::string describeSignal(llvm::StringRef command, int signal) {
   return ("error: " + command + ": stopped by " + nameOf(signal)).str();
 }
 
-/// Lines for the handler, which may not make them.
+/// Lines made in advance: the handler cannot allocate.
 static char lines[std::size(kSignals)][64];
 
-/// Ended by the first SIGINT instead of the process.
+/// The stop source that the first SIGINT triggers instead of ending the process.
 static StopSource *endedFirst = nullptr;
 
 static void announceAndDie(int signal) {
@@ -88,8 +87,9 @@ void announceSignals(llvm::StringRef command, StopSource *stop) {
 
 //===- The child ----------------------------------------------------------===//
 
-/// In the child: it ends with its parent, which alone hears a terminal's SIGINT, gains no rights, and is what
-/// the system kills first for want of memory. Its outputs are removed by the process that makes them.
+/// In the child: it dies with its parent, which alone gets a terminal's SIGINT; it gains no rights; and it is
+/// the first process that the system kills when memory runs out. The process that makes its outputs removes
+/// them.
 static void confine(pid_t parent) {
   std::signal(SIGINT, SIG_IGN);
   prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -100,7 +100,7 @@ static void confine(pid_t parent) {
   llvm::raw_fd_ostream("/proc/self/oom_score_adj", error) << 1000;
 }
 
-/// In the child, whose one thread this is: gives up what the work does not need.
+/// In the child, while it has one thread: drops access that the work does not need.
 static llvm::Error enterSandbox(const Confinement &confinement, plan::OutputBroker *broker) {
   sandbox::Rights rights{confinement.files, confinement.folders, ""};
   if (broker) {
@@ -123,7 +123,7 @@ static llvm::Error enterSandbox(const Confinement &confinement, plan::OutputBrok
   return llvm::Error::success();
 }
 
-/// Of memory that belongs to no file, as /proc/PID/status has it; 0 when the process has ended.
+/// Anonymous memory by /proc/PID/status; 0 when the process has ended.
 static uint64_t bytesOf(pid_t process) {
   auto status = llvm::MemoryBuffer::getFileAsStream("/proc/" + llvm::Twine(process) + "/status");
   if (!status)
@@ -138,14 +138,14 @@ static uint64_t bytesOf(pid_t process) {
 }
 
 namespace {
-/// Waits for a child, and stops it where it goes beyond its limits.
+/// Waits for a child, and stops it if it exceeds its limits.
 class Supervision {
 public:
   Supervision(llvm::StringRef command, const Confinement &confinement, plan::OutputBroker *broker,
               pid_t child, const CrashNote *note)
       : command(command), file(confinement.file), limits(confinement.limits), drawsBar(confinement.drawsBar),
         stop(confinement.stop), broker(broker), child(child), note(note) {}
-  /// The exit status for this process. `watched`: the signals to wait for, which are blocked.
+  /// Returns the exit status for this process. `watched`: the signals to wait for, which are blocked.
   int wait(const sigset_t &watched);
 
 private:
@@ -155,25 +155,25 @@ private:
   int fail(const llvm::Twine &message);
   /// Removes what the child has left: files, and a progress bar.
   void clear();
-  /// On a line of its own, also where the child did not end its last one.
+  /// Prints on a new line, even if the child did not end its last one.
   void print(const std::string &line) const;
 
   const llvm::StringRef command, file;
   const Limits limits;
   const bool drawsBar;
   StopSource *const stop;
-  /// Null where there are no outputs.
+  /// Null if there are no outputs.
   plan::OutputBroker *const broker;
   const pid_t child;
-  /// Null where there was no memory for it.
+  /// Null if there was no memory for it.
   const CrashNote *const note;
   const Clock::time_point begun = Clock::now();
-  /// Whether a SIGINT has tried to end the search.
+  /// Whether a SIGINT has tried to stop the search.
   bool hasAsked = false;
-  /// The signal that was handed on, and when.
+  /// The signal that was forwarded, and when.
   int handedOn = 0;
   Clock::time_point handedOnAt;
-  /// Why it was stopped; empty where it was not.
+  /// Why the child was stopped; empty if it was not.
   std::string reason;
 };
 } // namespace
@@ -211,7 +211,7 @@ void Supervision::checkLimits() {
     kill(child, SIGKILL);
 }
 
-/// Dies as the child did, so that whoever waits for this process learns of the signal.
+/// Dies of the same signal as the child, so that the parent of this process learns of it.
 [[noreturn]] static void dieOf(int signal) {
   std::signal(signal, SIG_DFL);
   sigset_t unblocked;
@@ -222,7 +222,7 @@ void Supervision::checkLimits() {
   _exit(128 + signal);
 }
 
-/// What the child has written there, if it was still itself.
+/// Text that the child has left in shared memory; bounded, since the child may have corrupted it.
 template <size_t size> static llvm::StringRef textOf(const char (&text)[size]) {
   return llvm::StringRef(text, strnlen(text, size));
 }
@@ -238,7 +238,7 @@ int Supervision::conclude(int status) {
     print(describeSignal(command, handedOn ? handedOn : signal));
     dieOf(handedOn ? handedOn : signal);
   }
-  // Nobody reads its output any more: no fault of the file's.
+  // The reader of its output has gone: the file is not to blame.
   if (signal == SIGPIPE) {
     clear();
     dieOf(signal);
@@ -254,7 +254,8 @@ int Supervision::conclude(int status) {
 }
 
 void Supervision::handOn(int signal) {
-  // What the search has found is made then, for as long as that takes. Once: the child, too, may write there.
+  // The search's result is then made into a plan, however long that takes. Only once, since the child can
+  // also write to the shared memory.
   if (signal == SIGINT && stop && !std::exchange(hasAsked, true) && stop->ask())
     return;
   handedOn = signal;
@@ -289,13 +290,13 @@ int supervise(llvm::StringRef command, const Confinement &confinement, llvm::fun
   sigset_t watched, before;
   sigemptyset(&watched);
   sigaddset(&watched, SIGCHLD);
-  // A caller that ignores it would have children vanish unseen.
+  // If the caller ignored SIGCHLD, the system would reap children unseen.
   std::signal(SIGCHLD, SIG_DFL);
   for (int signal : kSignals)
     if (!isIgnored(signal)) // nohup wants the work to go on.
       sigaddset(&watched, signal);
   CrashNote *note = makeSharedCrashNote();
-  // Before the child is there: none is lost.
+  // Before the child exists, so that no signal is lost.
   sigprocmask(SIG_BLOCK, &watched, &before);
   std::unique_ptr<plan::OutputBroker> broker;
   if (!confinement.outputs.empty())

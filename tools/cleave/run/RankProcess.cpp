@@ -1,4 +1,4 @@
-//===- RankProcess.cpp - A command as one of several processes ------------===//
+//===- RankProcess.cpp - A process of a run -------------------------------===//
 #include "tools/cleave/run/RankProcess.h"
 #include "codegen/plan/Printable.h"
 #include "codegen/plan/TemporaryPath.h"
@@ -15,15 +15,15 @@
 
 namespace cleave {
 
-/// How long the main thread has to end by itself once the run has failed: it may be busy.
+/// How long the main thread has to end by itself after the run has failed: it may be busy.
 static constexpr std::chrono::seconds kGrace{2};
 
-/// Tells of the failure, once.
+/// Prints the failure, once.
 static void announce(uint32_t rank, const std::string &message) {
   static std::once_flag told;
   std::call_once(told, [&] {
     sayLast("error: rank " + std::to_string(rank) + " stops: " + plan::printable(message) + "\n");
-    // What a launcher then sends needs no message of its own.
+    // A launcher then sends SIGTERM, which needs no message of its own.
     std::signal(SIGTERM, SIG_IGN);
   });
 }
@@ -48,7 +48,7 @@ llvm::Error ofRank(uint32_t rank, llvm::Error error) {
 static std::function<void(const std::string &)> endAll;
 static std::terminate_handler usualEnd;
 
-/// The first line of the exception that is under way.
+/// The first line of the exception in flight.
 static std::string uncaught() {
   try {
     std::rethrow_exception(std::current_exception());
@@ -74,7 +74,7 @@ UncaughtScope::~UncaughtScope() { std::set_terminate(usualEnd); }
 
 std::function<void(const std::string &)> stopsRank(uint32_t rank) {
   return [rank](const std::string &message) {
-    // What is said here may wait for a reader.
+    // Printing may block on a reader.
     bool mayGoOn = true;
     try {
       std::thread([] {
@@ -82,7 +82,7 @@ std::function<void(const std::string &)> stopsRank(uint32_t rank) {
         end();
       }).detach();
     } catch (const std::system_error &) {
-      // There may be no room for another thread, which can be why the run has failed.
+      // No thread can be started, which may be why the run has failed.
       mayGoOn = false;
     }
     announce(rank, message);

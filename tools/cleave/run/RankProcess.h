@@ -1,4 +1,4 @@
-//===- RankProcess.h - A command as one of several processes ---*- C++ -*-===//
+//===- RankProcess.h - A process of a run -----------------------*- C++ -*-===//
 #ifndef CLEAVE_TOOLS_CLEAVE_RUN_RANKPROCESS_H
 #define CLEAVE_TOOLS_CLEAVE_RUN_RANKPROCESS_H
 
@@ -11,29 +11,29 @@
 
 namespace cleave {
 
-/// Says on the standard error that this process stops, the first time, and ends it with status 1, whatever
-/// its threads do.
+/// Prints on stderr, the first time, that this process stops, and exits with status 1, whatever its threads
+/// do.
 [[noreturn]] void stopRank(uint32_t rank, const std::string &message);
 
-/// What fails in one process, for all of them to say: `rank 1: cannot read …`.
+/// Adds the rank to an error that all processes will report: `rank 1: cannot read …`.
 llvm::Error ofRank(uint32_t rank, llvm::Error error);
 
-/// For what hears that another process has failed: says so at once, and ends this process a little later.
+/// Callback for failures of other processes: prints at once, and ends this process a little later.
 std::function<void(const std::string &)> stopsRank(uint32_t rank);
 
-/// While it lives: what a thread of libtorch's throws and nobody catches, as Gloo does of messages that are
-/// none, ends this process as other failures do.
+/// While it lives, an exception that a libtorch thread throws and nothing catches ends this process as other
+/// failures do. Gloo throws such exceptions for malformed messages.
 class UncaughtScope {
 public:
-  /// \param fail  has all processes fail with a message, and gives the one that they fail with.
+  /// \param fail  fails all processes with a message, and returns the one with which they end.
   UncaughtScope(uint32_t rank, std::function<std::string(const std::string &)> fail);
   ~UncaughtScope();
   UncaughtScope(const UncaughtScope &) = delete;
 };
 
-/// Opens what this process does together with others, a runtime::Session or runtime::TimingProcess, and does
-/// `work` with it. A failure, here or in another process, ends this one with one message and status 1.
-/// \param open  is given what to call where another process fails.
+/// Opens a runtime::Session or runtime::TimingProcess, and runs `work` with it. A failure, here or in another
+/// process, ends this process with one message and status 1.
+/// \param open  takes the callback for failures of other processes.
 template <typename Shared>
 void runAsRank(
     uint32_t rank,
@@ -52,7 +52,7 @@ void runAsRank(
   opened = shared->get();
   if (llvm::Error error = work(**shared))
     stopRank(rank, (*shared)->fail(llvm::toString(std::move(error))));
-  // Another process that is gone now may not have printed or written what it had to.
+  // Another process that is gone now may not have printed or written its results.
   if (llvm::Error error = (*shared)->close())
     stopRank(rank, (*shared)->fail(llvm::toString(std::move(error))));
 }

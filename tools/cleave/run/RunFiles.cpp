@@ -1,4 +1,4 @@
-//===- RunFiles.cpp - The files of `cleave run` ---------------------------===//
+//===- RunFiles.cpp - Files of `cleave run` -------------------------------===//
 #include "tools/cleave/run/RunFiles.h"
 #include "codegen/plan/AtomicFile.h"
 #include "llvm/ADT/SmallString.h"
@@ -12,7 +12,7 @@ namespace cleave {
 using llvm::Error;
 using plan::AtomicFile;
 
-/// The path without links; of a file that is not there yet, what its folder's path is.
+/// The path without links; for a file that does not exist yet, its folder's real path.
 static llvm::SmallString<256> realPath(const std::string &file) {
   namespace fs = llvm::sys::fs;
   namespace path = llvm::sys::path;
@@ -25,8 +25,8 @@ static llvm::SmallString<256> realPath(const std::string &file) {
   return found;
 }
 
-/// A file that is written replaces what is there, so that must not be what the run reads. Files are compared
-/// by identity: a link is the file.
+/// A written file replaces an existing one, so it must not be one that the run reads. Files are compared by
+/// identity, so links are seen through.
 static Error checkWritten(llvm::StringRef option, const std::string &file, const RunFiles &files) {
   namespace fs = llvm::sys::fs;
   namespace path = llvm::sys::path;
@@ -41,7 +41,7 @@ static Error checkWritten(llvm::StringRef option, const std::string &file, const
   for (fs::directory_iterator entry(files.plan, none), end; !none && entry != end; entry.increment(none))
     if (fs::equivalent(file, entry->path()))
       return refused("a file of the plan " + files.plan);
-  // A new file must not get into the plan either.
+  // Nor may a new file be inside the plan.
   llvm::SmallString<256> whole = realPath(file);
   for (llvm::StringRef parent = path::parent_path(whole); !parent.empty(); parent = path::parent_path(parent))
     if (fs::equivalent(parent, files.plan))
@@ -55,7 +55,7 @@ Error checkRunFiles(const RunFiles &files) {
       continue;
     if (Error error = checkWritten(option, file, files))
       return error;
-    // Makes a file beside it, and removes that.
+    // Creates a temporary file beside it, and removes that.
     if (Error error = AtomicFile::create(file).takeError())
       return error;
   }
@@ -82,7 +82,7 @@ Error writeRunFiles(const RunFiles &files, llvm::ArrayRef<runtime::NamedTensor> 
   if (Error error =
           write(files.outputs, [&](AtomicFile &file) { return runtime::writeTensors(file, outputs); }))
     return error;
-  // Only when all of them have room.
+  // Only after all of them are written.
   for (AtomicFile &file : written)
     if (Error error = file.commit())
       return error;

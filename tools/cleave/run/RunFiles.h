@@ -1,4 +1,4 @@
-//===- RunFiles.h - The files of `cleave run` -------------------*- C++ -*-===//
+//===- RunFiles.h - Files of `cleave run` -----------------------*- C++ -*-===//
 #ifndef CLEAVE_TOOLS_CLEAVE_RUN_RUNFILES_H
 #define CLEAVE_TOOLS_CLEAVE_RUN_RUNFILES_H
 
@@ -9,18 +9,17 @@
 
 namespace cleave {
 
-/// What a run reads, and what it writes where that is not empty. `plan` is a folder, or a model's file that
-/// is simulated.
+/// Files that a run reads, and files that it writes if not empty. `plan` is a folder, or a model file that is
+/// simulated.
 struct RunFiles {
   std::string plan, inputs, outputs, trace;
 };
 
-/// Fails where a file could not be written, or would replace what is read: better before the run than after
-/// it.
+/// Fails if a file could not be written, or would replace a file that is read. Called before the run.
 llvm::Error checkRunFiles(const RunFiles &files);
 
-/// Writes all, each whole; none before all have room. `writeTrace`, which other processes may have a part in,
-/// comes first: nobody waits for the outputs.
+/// Writes all files, each atomically, and commits none before all are written. `writeTrace`, a collective
+/// call of several processes, comes first: no process waits for the outputs.
 llvm::Error writeRunFiles(const RunFiles &files, llvm::ArrayRef<runtime::NamedTensor> outputs,
                           llvm::function_ref<llvm::Error(plan::AtomicFile &)> writeTrace);
 

@@ -1,4 +1,4 @@
-//===- RunInputs.cpp - What `cleave run` runs on --------------------------===//
+//===- RunInputs.cpp - Inputs of `cleave run` -----------------------------===//
 #include "tools/cleave/run/RunInputs.h"
 #include "codegen/plan/Checksum.h"
 #include "runtime/base/DTypes.h"
@@ -29,7 +29,7 @@ static Expected<std::vector<Tensor>> readFile(const plan::Signature &signature, 
   return runtime::matchInputs(signature, *tensors, file);
 }
 
-/// Types, and the checksums of what is in them.
+/// Types of the inputs, and checksums of their data.
 static std::string describe(llvm::ArrayRef<Tensor> inputs) {
   Array all;
   for (const Tensor &input : inputs) {
@@ -65,7 +65,7 @@ Expected<std::vector<Tensor>> describedInputs(llvm::StringRef words) {
   return inputs;
 }
 
-/// What the processes that have read inputs say of them, which must be one thing.
+/// The description of the inputs by the processes that have read them; fails if they differ.
 static Expected<std::string> agreeOn(llvm::ArrayRef<std::string> descriptions) {
   std::string agreed = "[]";
   size_t first = 0;

@@ -1,4 +1,4 @@
-//===- RunInputs.h - What `cleave run` runs on ------------------*- C++ -*-===//
+//===- RunInputs.h - Inputs of `cleave run` ---------------------*- C++ -*-===//
 #ifndef CLEAVE_TOOLS_CLEAVE_RUN_RUNINPUTS_H
 #define CLEAVE_TOOLS_CLEAVE_RUN_RUNINPUTS_H
 
@@ -8,12 +8,11 @@
 
 namespace cleave {
 
-/// The requests in a file: one, or those of a stream. Of several processes, those read it that need what is
-/// in it, and it must be the same there; the others get sizes.
+/// Reads the requests in a file: one, or those of a stream. Of several processes, those that need the data
+/// read the file, which must be the same for all of them; the others get sizes.
 llvm::Expected<Requests> readInputs(runtime::Session &session, const std::string &file, bool isStream);
 
-/// Tensors without anything in them, of the types that another process tells of. May throw what libtorch
-/// throws.
+/// Tensors without data, of the types that another process describes. May throw what libtorch throws.
 llvm::Expected<std::vector<at::Tensor>> describedInputs(llvm::StringRef words);
 
 } // namespace cleave

@@ -1,4 +1,4 @@
-//===- RunMeasurement.cpp - What `cleave run` runs and measures -----------===//
+//===- RunMeasurement.cpp - Measurements of `cleave run` ------------------===//
 #include "tools/cleave/run/RunMeasurement.h"
 #include "llvm/ADT/STLExtras.h"
 #include <chrono>
@@ -12,14 +12,14 @@ using llvm::Expected;
 using runtime::DeviceStatistics;
 using runtime::Session;
 
-/// How many requests a session keeps the trace of.
+/// Number of requests after which the session's trace is taken.
 static constexpr uint64_t kRequestsKept = 16;
 
-/// Runs `steps` times the requests, which follow one another through the stages, each time from the state
-/// that the model was saved with. Gives the outputs of the last time.
+/// Runs the requests `steps` times, pipelined through the stages, each time from the saved state. Returns the
+/// outputs of the last time.
 static Expected<Requests> runSteps(Session &session, const Requests &requests, uint64_t steps,
                                    llvm::function_ref<Error()> keepTrace) {
-  // Enough to keep every rank at work; more would only hold more outputs.
+  // Enough to keep every rank busy; more would only hold more outputs.
   const size_t mostUnderWay = session.plan().stages.size() + 1;
   std::deque<std::unique_ptr<Session::Pending>> underWay;
   Requests outputs(requests.size());
@@ -59,7 +59,7 @@ static Expected<double> secondsOf(Session &session, llvm::function_ref<Error()> 
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
-/// The requests one by one: each is started when the one before has ended everywhere.
+/// Runs the requests one by one: each starts after the previous one has ended in all processes.
 static Error runAlone(Session &session, const Requests &requests, int runs) {
   for (int run = 0; run < runs; ++run) {
     if (Error error = session.resetState())
@@ -69,14 +69,14 @@ static Error runAlone(Session &session, const Requests &requests, int runs) {
         return outputs.takeError();
       if (Error error = session.meet())
         return error;
-      // The trace is of the steps alone.
+      // The trace covers only the measured steps.
       session.takeTrace();
     }
   }
   return Error::success();
 }
 
-/// Measures a step that has all ranks to itself, the mean of a few.
+/// Measures a step that runs alone: mean of a few.
 static Error measureAlone(Session &session, const Requests &requests, Measurement &measurement) {
   constexpr int runs = 3;
   const std::vector<DeviceStatistics> before = session.statistics();
@@ -96,7 +96,7 @@ Expected<Measurement> measure(Session &session, const Requests &requests, uint64
       return warmUp.takeError();
   Measurement measurement;
   measurement.steps = steps;
-  // The steps of one rank cannot overlap.
+  // Steps of a single rank cannot overlap.
   const bool isOneRank = session.processes() == 1 && session.statistics().size() == 1;
   if (isOneRank)
     measurement.devices.resize(1);

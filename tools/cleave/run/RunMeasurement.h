@@ -1,4 +1,4 @@
-//===- RunMeasurement.h - What `cleave run` runs and measures ---*- C++ -*-===//
+//===- RunMeasurement.h - Measurements of `cleave run` ----------*- C++ -*-===//
 #ifndef CLEAVE_TOOLS_CLEAVE_RUN_RUNMEASUREMENT_H
 #define CLEAVE_TOOLS_CLEAVE_RUN_RUNMEASUREMENT_H
 
@@ -10,26 +10,26 @@
 
 namespace cleave {
 
-/// A device of this process: peaks since the session was opened, busy during the steps.
+/// A device of this process: peak memory since the session was opened, busy time of the steps.
 struct MeasuredDevice {
   runtime::DeviceStatistics statistics;
-  /// Of a step that has all ranks to itself.
+  /// Busy seconds of a step that runs alone.
   double busyAlone = 0;
 };
 
-/// What the steps gave and took in this process.
+/// Outputs and times of the steps in this process.
 struct Measurement {
-  /// Of the last step; undefined but in the process that gets them.
+  /// Outputs of the last step; undefined except in the process that gets them.
   Requests outputs;
-  /// While steps follow one another through the stages, and of a step that has them to itself.
+  /// Seconds of a step while steps are pipelined, and of a step that runs alone.
   double secondsPerStep = 0, secondsAlone = 0;
   uint64_t steps = 0;
   std::vector<MeasuredDevice> devices;
 };
 
-/// Runs the requests `steps` times, after `warmUps` of the first one. All processes of a run do.
-/// \param keepTrace  takes what ranks have done in the steps from the session, every few requests and at the
-/// end.
+/// Runs the requests `steps` times, after `warmUps` runs of the first one. A collective call of all processes
+/// of a run.
+/// \param keepTrace  takes the recorded actions from the session; called every few requests and at the end.
 llvm::Expected<Measurement> measure(runtime::Session &session, const Requests &requests, uint64_t steps,
                                     int warmUps, llvm::function_ref<llvm::Error()> keepTrace);
 

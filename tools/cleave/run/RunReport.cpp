@@ -1,4 +1,4 @@
-//===- RunReport.cpp - What `cleave run` prints ---------------------------===//
+//===- RunReport.cpp - Report of `cleave run` -----------------------------===//
 #include "tools/cleave/run/RunReport.h"
 #include "codegen/plan/PlanFacts.h"
 #include "codegen/plan/Printable.h"
@@ -46,7 +46,7 @@ static std::string text(const Object &object, llvm::StringRef key) {
   return plan::printable(object.getString(key).value_or(""));
 }
 
-/// The objects of an array, one of which may be none; nothing where there is no such array.
+/// The objects of the array under `key`; nothing if there is no array of objects.
 static std::optional<std::vector<const Object *>> objects(const Value &part, llvm::StringRef key) {
   const Object *object = part.getAsObject();
   const Array *array = object ? object->getArray(key) : nullptr;

@@ -1,4 +1,4 @@
-//===- RunReport.h - What `cleave run` prints -------------------*- C++ -*-===//
+//===- RunReport.h - Report of `cleave run` ---------------------*- C++ -*-===//
 #ifndef CLEAVE_TOOLS_CLEAVE_RUN_RUNREPORT_H
 #define CLEAVE_TOOLS_CLEAVE_RUN_RUNREPORT_H
 
@@ -11,15 +11,16 @@
 
 namespace cleave {
 
-/// What all processes of a run have measured.
+/// Measurements of all processes of a run.
 class RunReport {
 public:
-  /// The part of this process, as text that another one merges: its devices, and the outputs that it got.
+  /// Serializes the measurements of this process, for `merge` in another one: its devices, and the outputs
+  /// that it got.
   static std::string partOf(const Measurement &measurement, llvm::ArrayRef<runtime::NamedTensor> outputs);
 
-  /// \param own    what this process measured.
-  /// \param parts  of all processes.
-  /// \param microbatches  that a request goes through the stages in.
+  /// \param own    measurement of this process.
+  /// \param parts  of all processes, by `partOf`.
+  /// \param microbatches  of a request.
   static llvm::Expected<RunReport> merge(const plan::Plan &plan, const Measurement &own,
                                          llvm::ArrayRef<std::string> parts, int64_t microbatches);
 
@@ -40,8 +41,8 @@ private:
   double secondsPerStep = 0, secondsAlone = 0;
   std::vector<Device> devices;
   std::vector<Output> outputs;
-  /// Share of the ranks' time in which they wait while one request has them to itself, and what it is where
-  /// all stages take equally long. Nothing for one rank.
+  /// Share of the ranks' time that is idle while one request runs alone, and the same by the formula for
+  /// stages of equal time. Nothing for one rank.
   std::optional<double> bubble, bubbleByFormula;
 };
 

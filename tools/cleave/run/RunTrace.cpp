@@ -1,4 +1,4 @@
-//===- RunTrace.cpp - The trace of all processes of a run -----------------===//
+//===- RunTrace.cpp - Trace of a run --------------------------------------===//
 #include "tools/cleave/run/RunTrace.h"
 #include "tools/cleave/run/TraceMerge.h"
 #include "llvm/ADT/StringExtras.h"

@@ -1,4 +1,4 @@
-//===- RunTrace.h - The trace of all processes of a run ---------*- C++ -*-===//
+//===- RunTrace.h - Trace of a run ------------------------------*- C++ -*-===//
 #ifndef CLEAVE_TOOLS_CLEAVE_RUN_RUNTRACE_H
 #define CLEAVE_TOOLS_CLEAVE_RUN_RUNTRACE_H
 
@@ -8,9 +8,9 @@
 
 namespace cleave {
 
-/// Has all processes send what they have traced, chunk by chunk, to the one that has the outputs, which
-/// writes it. A call that all of them make.
-/// \param file  the trace; null in the others.
+/// Sends the traces of all processes, chunk by chunk, to the process that has the outputs, which writes them.
+/// A collective call.
+/// \param file  the trace; null in the other processes.
 llvm::Error writeRunTrace(runtime::Session &session, const TraceSpool &spool, plan::AtomicFile *file);
 
 } // namespace cleave

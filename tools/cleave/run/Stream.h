@@ -10,14 +10,13 @@
 
 namespace cleave {
 
-/// Leaves of a signature's inputs or outputs, by request.
+/// By request: leaves of a signature's inputs or outputs.
 using Requests = std::vector<std::vector<at::Tensor>>;
 
-/// The requests that lie one after the other along the first dimension of every input, which the signature's
-/// inputs do not have. Fails where inputs differ in its size.
+/// Splits inputs along an extra first dimension into requests. Fails if inputs differ in its size.
 llvm::Expected<Requests> splitStream(const plan::Signature &signature, llvm::ArrayRef<at::Tensor> inputs);
 
-/// The outputs of all requests with such a dimension in front. Fails where requests give tensors of different
+/// Stacks the outputs of all requests along such a dimension. Fails if requests give tensors of different
 /// types.
 llvm::Expected<std::vector<at::Tensor>> joinStream(const plan::Signature &signature, const Requests &outputs);
 

@@ -1,4 +1,4 @@
-//===- TraceFile.cpp - What ranks did, for trace viewers ------------------===//
+//===- TraceFile.cpp - Traces for trace viewers ---------------------------===//
 #include "tools/cleave/run/TraceFile.h"
 #include "codegen/plan/JsonText.h"
 #include "codegen/plan/Schedule.h"
@@ -27,11 +27,11 @@ static double microseconds(Clock::duration duration) {
 }
 
 namespace {
-/// A thread of the trace, on which nothing overlaps.
+/// A thread of the trace, without overlaps.
 struct Lane {
   uint32_t thread;
   std::string name;
-  /// Of the transfers that are drawn on it; nothing: a row's own.
+  /// Kind of the transfers on it; nothing for a row's own lane.
   std::optional<plan::ActionKind> transfers;
   std::vector<const TraceEvent *> events;
 };
@@ -41,9 +41,8 @@ static bool isTransfer(const plan::Action &action) {
   return action.kind == plan::ActionKind::Send || action.kind == plan::ActionKind::Recv;
 }
 
-/// The row's own, and where transfers overlap, those of sends and of receives: as many as are under way at
-/// once.
-/// \param threads  those that are taken.
+/// The row's own lane and, if transfers overlap, lanes of sends and of receives: as many as run at once.
+/// \param threads  number of threads in use.
 static std::vector<Lane> lanesOf(const TraceRow &row, uint32_t &threads) {
   std::vector<Lane> lanes{Lane{row.rank, labelOf(row), std::nullopt, {}}};
   std::vector<const TraceEvent *> events;
@@ -79,7 +78,7 @@ static Object entryOf(uint32_t thread, const std::string &name, llvm::StringRef 
                 {"dur", microseconds(end - begin)}};
 }
 
-/// A point of the curve that shows what a device holds.
+/// A point of the curve of a device's memory.
 static Object counterOf(const TraceRow &row, const MemoryStep &step) {
   return Object{{"ph", "C"},
                 {"pid", 0},

@@ -1,4 +1,4 @@
-//===- TraceMerge.cpp - One trace of what all processes have traced -------===//
+//===- TraceMerge.cpp - Merges the traces of processes --------------------===//
 #include "tools/cleave/run/TraceMerge.h"
 #include "codegen/plan/Printable.h"
 #include "runtime/device/PlanRanks.h"
@@ -18,18 +18,18 @@ using Time = TraceEvent::Clock::time_point;
 
 namespace json = llvm::json;
 
-/// Times of two processes can be subtracted.
+/// Largest time: times of two processes can be subtracted.
 static constexpr int64_t kLatest = INT64_MAX / 4;
-/// Of one process.
+/// Most bytes of one process.
 static constexpr uint64_t kMostBytes = uint64_t(1) << 36;
 
 namespace {
-/// What a process says before its chunks come.
+/// First message of a process, before its chunks.
 struct Heading {
   uint64_t bytes = 0;
-  /// As the clock counts.
+  /// In ticks of the clock.
   int64_t begin = 0;
-  /// Of its devices, by rank.
+  /// Names of its devices, by rank.
   json::Object names;
 };
 } // namespace
@@ -45,7 +45,7 @@ std::string TraceMerge::heading(llvm::ArrayRef<runtime::DeviceStatistics> device
   json::Object names;
   for (const runtime::DeviceStatistics &device : devices)
     names[std::to_string(device.rank)] = device.name;
-  // Of a process that has traced nothing: no time.
+  // A process without events has no begin.
   const int64_t begin = std::min(spool.begin().time_since_epoch().count(), kLatest);
   std::string text;
   llvm::raw_string_ostream(text) << json::Value(

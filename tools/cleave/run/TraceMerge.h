@@ -1,4 +1,4 @@
-//===- TraceMerge.h - One trace of what all processes have traced -*- C++ -*-===//
+//===- TraceMerge.h - Merges the traces of processes ------------*- C++ -*-===//
 #ifndef CLEAVE_TOOLS_CLEAVE_RUN_TRACEMERGE_H
 #define CLEAVE_TOOLS_CLEAVE_RUN_TRACEMERGE_H
 
@@ -15,24 +15,24 @@
 
 namespace cleave {
 
-/// Puts the traces of all processes together, chunk by chunk. What processes give is checked: nothing that
-/// they say is believed.
+/// Merges the traces of all processes, chunk by chunk. Checks everything that processes send.
 class TraceMerge {
 public:
   using Sink = std::function<llvm::Error(llvm::StringRef)>;
 
-  /// What a process gives first: how much follows, when it begins, and the names of its devices by rank.
+  /// First message of a process: number of bytes that follow, begin time, and device names by rank.
   static std::string heading(llvm::ArrayRef<runtime::DeviceStatistics> devices, const TraceSpool &spool);
 
-  /// `plan` outlives the result, which gives the trace to `sink` in parts.
+  /// `plan` must outlive the result. The trace is passed to `sink` in parts.
   TraceMerge(const plan::Plan &plan, Sink sink) : plan(plan), sink(std::move(sink)) {}
   /// \param headings  by process.
-  /// \returns the chunks of the process that recorded most; the others send empty ones in the end.
+  /// \returns the number of chunks of the process with the longest trace; the others send empty chunks at the
+  ///     end.
   llvm::Expected<uint64_t> begin(llvm::ArrayRef<std::string> headings);
-  /// What `begin` has returned in the process that merges, as another one hears of it.
+  /// Parses the result of `begin`, as the merging process sends it to the others.
   static llvm::Expected<uint64_t> chunksOf(uint32_t process, llvm::StringRef text);
-  /// Fails where `chunk` is none of the trace of `process`, or has not what the heading told of: nobody goes
-  /// on for what has not been sent.
+  /// Fails if `chunk` is not a trace of `process`, or does not match its heading, so that no process waits
+  /// for data that is never sent.
   llvm::Error add(uint32_t process, llvm::StringRef chunk);
   llvm::Error finish();
 
@@ -42,7 +42,7 @@ private:
 
   const plan::Plan &plan;
   const Sink sink;
-  /// Bytes that each process has still to send.
+  /// By process: bytes still to come.
   std::vector<uint64_t> left;
   std::string text;
   llvm::raw_string_ostream out{text};

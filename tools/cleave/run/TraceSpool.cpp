@@ -1,4 +1,4 @@
-//===- TraceSpool.cpp - What one process of a run has traced --------------===//
+//===- TraceSpool.cpp - Trace events on disk ------------------------------===//
 #include "tools/cleave/run/TraceSpool.h"
 #include "codegen/plan/TemporaryPath.h"
 #include "llvm/ADT/SmallString.h"
@@ -68,7 +68,7 @@ bool TraceSpool::unpack(llvm::StringRef chunk, llvm::function_ref<void(const Tra
 
 //===- The file -----------------------------------------------------------===//
 
-/// A file in the folder of `path` that has lost its name.
+/// Opens an unlinked file in the folder of `path`.
 static Expected<int> openUnnamed(llvm::StringRef path) {
   int file = -1;
   Expected<std::string> temporary = plan::makeTemporary(path, [&](const char *name) {

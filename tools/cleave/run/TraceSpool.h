@@ -1,4 +1,4 @@
-//===- TraceSpool.h - What one process of a run has traced ------*- C++ -*-===//
+//===- TraceSpool.h - Trace events on disk ----------------------*- C++ -*-===//
 #ifndef CLEAVE_TOOLS_CLEAVE_RUN_TRACESPOOL_H
 #define CLEAVE_TOOLS_CLEAVE_RUN_TRACESPOOL_H
 
@@ -13,13 +13,12 @@
 
 namespace cleave {
 
-/// Trace events on disk, so that a long run takes no memory for them: records of one size in a file that has
-/// no name any more, and so goes with the process.
+/// Stores trace events on disk, so that a long run takes no memory for them: records of one size in an
+/// unlinked file, which disappears with the process.
 class TraceSpool {
 public:
-  /// \param trace  the trace's file. The spool is in its folder, or where that is not to be written, as it
-  /// may
-  ///               be on another host, in the system's for temporary files.
+  /// \param trace  path of the trace. The spool is in the same folder, or in the system's temporary folder if
+  ///     that is not writable, as on another host.
   static llvm::Expected<std::unique_ptr<TraceSpool>> create(llvm::StringRef trace);
   TraceSpool(const TraceSpool &) = delete;
   TraceSpool &operator=(const TraceSpool &) = delete;
@@ -27,14 +26,14 @@ public:
 
   llvm::Error append(llvm::ArrayRef<runtime::TraceEvent> events);
 
-  /// When the first action began; the clock's last time where there is none.
+  /// Begin of the first action; the clock's maximum if there is none.
   runtime::TraceEvent::Clock::time_point begin() const { return first; }
   uint64_t bytes() const { return size; }
-  /// At most `kChunkBytes` of whole records from byte `offset` on; empty at the end.
+  /// At most `kChunkBytes` of whole records, from byte `offset` on; empty at the end.
   llvm::Expected<std::string> read(uint64_t offset) const;
   static const uint64_t kChunkBytes;
 
-  /// Takes apart what `read` gives, of any process; false where it is no such thing.
+  /// Parses a chunk that `read` returned in any process; false if it is malformed.
   static bool unpack(llvm::StringRef chunk, llvm::function_ref<void(const runtime::TraceEvent &)> take);
 
 private:

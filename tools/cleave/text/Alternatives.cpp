@@ -1,4 +1,4 @@
-//===- Alternatives.cpp - The meshes that were weighed --------------------===//
+//===- Alternatives.cpp - Table of evaluated meshes -----------------------===//
 #include "tools/cleave/text/Alternatives.h"
 #include "tools/cleave/text/TextTable.h"
 #include "tools/cleave/text/Wording.h"

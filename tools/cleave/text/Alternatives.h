@@ -1,4 +1,4 @@
-//===- Alternatives.h - The meshes that were weighed ------------*- C++ -*-===//
+//===- Alternatives.h - Table of evaluated meshes ---------------*- C++ -*-===//
 #ifndef CLEAVE_TOOLS_CLEAVE_TEXT_ALTERNATIVES_H
 #define CLEAVE_TOOLS_CLEAVE_TEXT_ALTERNATIVES_H
 
@@ -10,8 +10,8 @@ namespace cleave {
 
 llvm::json::Array toJson(const plan::Alternatives &alternatives);
 
-/// A table of the chosen mesh and of the next best ones, each with its best number of micro-batches, and why
-/// they lost; nothing where the mesh was not searched for.
+/// Prints a table of the chosen mesh and the next best ones, each with its best number of micro-batches, and
+/// why they lost. Prints nothing if there was no search.
 void printAlternatives(llvm::raw_ostream &out, const plan::Alternatives &alternatives);
 
 } // namespace cleave

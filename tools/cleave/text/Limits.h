@@ -1,4 +1,4 @@
-//===- Limits.h - A report for each limit of memory -------------*- C++ -*-===//
+//===- Limits.h - Reports by memory limit -----------------------*- C++ -*-===//
 #ifndef CLEAVE_TOOLS_CLEAVE_TEXT_LIMITS_H
 #define CLEAVE_TOOLS_CLEAVE_TEXT_LIMITS_H
 
@@ -17,18 +17,17 @@
 
 namespace cleave {
 
-/// What a command reports for one limit of the devices' memory.
+/// Report of a command for one limit of the devices' memory.
 template <typename Report> struct LimitReport {
   int64_t deviceMemory;
-  /// Wall-clock seconds until it was known; the first takes those of reading the model, too.
+  /// Wall-clock seconds of planning; the first one includes reading the model.
   double planningSeconds;
   std::optional<Report> report = std::nullopt;
-  /// Where there is none.
+  /// Set if there is no report.
   std::string error = {};
 };
 
-/// Asks `plan` for each limit, in their order. Fails on wrong usage, and where nothing was planned for any
-/// limit.
+/// Calls `plan` for each limit, in order. Fails on wrong usage, and if no limit has a plan.
 template <typename Report>
 llvm::Expected<std::vector<LimitReport<Report>>>
 planEach(const std::vector<int64_t> &limits, llvm::function_ref<llvm::Expected<Report>(int64_t)> plan) {
@@ -52,7 +51,7 @@ planEach(const std::vector<int64_t> &limits, llvm::function_ref<llvm::Expected<R
   return reports;
 }
 
-/// One object, `limits[]`: the limit, and what a single one reports.
+/// One JSON object with the list `limits[]`: each limit, and what the command reports for it alone.
 template <typename Options, typename Report>
 llvm::json::Object limitsToJson(const Options &options, const std::vector<LimitReport<Report>> &reports) {
   // Reports of a thousand devices take hundreds of megabytes, and an array that grows copies them.
@@ -68,7 +67,7 @@ llvm::json::Object limitsToJson(const Options &options, const std::vector<LimitR
   return llvm::json::Object{{"limits", std::move(limits)}};
 }
 
-/// A block a limit, headed by it.
+/// Prints one block per limit, under a heading.
 template <typename Options, typename Report>
 void printLimits(llvm::raw_ostream &out, const Options &options,
                  const std::vector<LimitReport<Report>> &reports) {

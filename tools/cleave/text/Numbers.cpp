@@ -18,7 +18,7 @@ CLI::Validator wholeNumber(uint64_t least, uint64_t most) {
       "");
 }
 
-/// Puts bytes in place of `80GB`.
+/// Replaces `80GB` by its bytes.
 static bool takeUnit(std::string &text) {
   try {
     return CLI::AsSizeValue(/*kb_is_1000=*/true)(text).empty();

@@ -8,10 +8,11 @@
 
 namespace cleave {
 
-/// Accepts digits that are a number from `least` to `most`, for `transform`.
+/// Accepts digits of a number from `least` to `most`, for `transform`.
 CLI::Validator wholeNumber(uint64_t least, uint64_t most);
 
-/// Why the text is no size of at least so many bytes; otherwise empty, and its bytes are in place of it.
+/// Replaces a size such as `80GB` by its number of bytes. Returns why the text is not a size of at least
+/// `least` bytes; empty on success.
 std::string readSize(std::string &text, int64_t least);
 
 } // namespace cleave

@@ -1,4 +1,4 @@
-//===- Output.cpp - What goes to the standard streams ---------------------===//
+//===- Output.cpp - Standard output ---------------------------------------===//
 #include "tools/cleave/text/Output.h"
 #include "llvm/Support/raw_ostream.h"
 

@@ -1,4 +1,4 @@
-//===- Output.h - What goes to the standard streams -------------*- C++ -*-===//
+//===- Output.h - Standard output -------------------------------*- C++ -*-===//
 #ifndef CLEAVE_TOOLS_CLEAVE_TEXT_OUTPUT_H
 #define CLEAVE_TOOLS_CLEAVE_TEXT_OUTPUT_H
 
@@ -7,7 +7,7 @@
 
 namespace cleave {
 
-/// Ends what was written to llvm::outs(); fails where it did not all arrive.
+/// Flushes llvm::outs(); fails if not everything could be written.
 llvm::Error finishOutput();
 
 } // namespace cleave

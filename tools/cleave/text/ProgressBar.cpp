@@ -1,4 +1,4 @@
-//===- ProgressBar.cpp - A line on a terminal that says how far it is -----===//
+//===- ProgressBar.cpp - Progress on a terminal ---------------------------===//
 #include "tools/cleave/text/ProgressBar.h"
 #include "codegen/plan/Printable.h"
 #include "llvm/Support/FormatVariadic.h"
@@ -12,7 +12,7 @@ namespace cleave {
 
 using llvm::formatv;
 
-/// Steps begin to show after this time, and are drawn anew as often.
+/// Time until a step is shown, and between two drawings.
 static constexpr std::chrono::milliseconds kUntilShown{200}, kBetweenDrawings{100};
 static constexpr int kMostBarColumns = 30, kLeastBarColumns = 8;
 static constexpr char kEmptyLine[] = "\r\x1b[K";
@@ -33,12 +33,12 @@ static int columnsOfTerminal() {
   return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
 }
 
-/// As much of the text, which may hold anything, as fits the columns and moves no cursor.
+/// The part of the text, which is untrusted, that fits the columns; without control characters.
 static std::string fit(llvm::StringRef text, int columns) {
   std::string shown = plan::printable(text);
   while (!shown.empty() && llvm::sys::locale::columnWidth(shown) > columns)
     shown.pop_back();
-  // Not a part of a character.
+  // Not within a character.
   return llvm::sys::locale::columnWidth(shown) < 0 ? fit(shown.substr(0, shown.size() - 1), columns) : shown;
 }
 

@@ -1,4 +1,4 @@
-//===- ProgressBar.h - A line on a terminal that says how far it is -*- C++ -*-===//
+//===- ProgressBar.h - Progress on a terminal -------------------*- C++ -*-===//
 #ifndef CLEAVE_TOOLS_CLEAVE_TEXT_PROGRESSBAR_H
 #define CLEAVE_TOOLS_CLEAVE_TEXT_PROGRESSBAR_H
 
@@ -11,8 +11,8 @@
 
 namespace cleave {
 
-/// Shows steps in the last line of stderr, one at a time, while it lives, and leaves the line empty. Steps
-/// that are over in the blink of an eye are not shown. No colours.
+/// Shows the current step in the last line of stderr while it lives, then clears the line. Very short steps
+/// are not shown. No colours.
 class ProgressBar {
 public:
   ProgressBar();
@@ -20,10 +20,10 @@ public:
   ProgressBar(const ProgressBar &) = delete;
   ProgressBar &operator=(const ProgressBar &) = delete;
 
-  /// Whether stderr is a terminal on which a line can be written anew: not where TERM is `dumb` or missing.
+  /// True if stderr is a terminal that can rewrite a line: TERM is neither `dumb` nor missing.
   static bool canDraw();
 
-  /// Empties the line in which a bar may stand whose process has ended before it.
+  /// Clears the line of a bar whose process has died.
   static void erase();
 
   /// As Progress.
@@ -43,7 +43,7 @@ private:
   std::thread thread;
 };
 
-/// Draws on `bar`, which it makes; empty where a bar cannot be drawn.
+/// Makes `bar`, and returns a function that draws on it; empty if a bar cannot be drawn.
 Progress showOn(std::optional<ProgressBar> &bar);
 
 } // namespace cleave

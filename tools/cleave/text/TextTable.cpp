@@ -12,7 +12,7 @@ void TextTable::add(std::vector<std::string> cells) {
   rows.push_back(std::move(cells));
 }
 
-/// Columns on a terminal; text that is not printable there counts its bytes.
+/// Width in terminal columns; unprintable text counts its bytes.
 static int widthOf(llvm::StringRef text) {
   int width = llvm::sys::locale::columnWidth(text);
   return width >= 0 ? width : static_cast<int>(text.size());

@@ -11,11 +11,10 @@ namespace cleave {
 
 enum class Align { Left, Right };
 
-/// Rows of cells, each column as wide as its widest cell, two spaces between columns. Cells are made
-/// printable.
+/// Rows of cells; columns are as wide as their widest cell and two spaces apart. Cells are made printable.
 class TextTable {
 public:
-  /// One entry a column.
+  /// One entry per column.
   explicit TextTable(std::vector<Align> columns) : columns(std::move(columns)) {}
   void add(std::vector<std::string> cells);
   /// Every line begins with `indent`.

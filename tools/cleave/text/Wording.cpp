@@ -1,4 +1,4 @@
-//===- Wording.cpp - How facts of a plan are worded -----------------------===//
+//===- Wording.cpp - Facts of a plan as text ------------------------------===//
 #include "tools/cleave/text/Wording.h"
 #include "codegen/plan/PlanFacts.h"
 #include "codegen/plan/Safetensors.h"

@@ -1,4 +1,4 @@
-//===- Wording.h - How facts of a plan are worded ---------------*- C++ -*-===//
+//===- Wording.h - Facts of a plan as text ----------------------*- C++ -*-===//
 #ifndef CLEAVE_TOOLS_CLEAVE_TEXT_WORDING_H
 #define CLEAVE_TOOLS_CLEAVE_TEXT_WORDING_H
 
@@ -10,9 +10,9 @@
 
 namespace cleave {
 
-/// `1.57`, in units of 10^6 bytes.
+/// Megabytes (10^6), `1.57`.
 std::string megabytes(int64_t bytes);
-/// `80 GB`: in the largest unit of which it is a whole number.
+/// `80 GB`: in the largest unit that gives a whole number.
 std::string sizeText(int64_t bytes);
 /// `166.35`.
 std::string milliseconds(double seconds);
@@ -21,17 +21,17 @@ std::string count(uint64_t number, llvm::StringRef noun);
 
 /// `pp=4 dp=1 tp=1, 4 devices`.
 std::string meshText(const plan::Mesh &mesh);
-/// `4 micro-batches`, `4 micro-batches a data rank` where there are several of these.
+/// `4 micro-batches`, or `4 micro-batches a data rank` if there are several data-parallel ranks.
 std::string microbatchesText(const plan::Plan &plan, uint64_t microbatches);
-/// `cpu:0`, or `cpu:0..cpu:3` of several.
+/// `cpu:0`, or `cpu:0..cpu:3` for several devices.
 std::string devicesText(const plan::Plan &plan, const plan::Stage &stage);
 /// `stage 1`, `stages 0, 3`.
 std::string stagesText(llvm::ArrayRef<uint32_t> stages);
 /// `float32[batch, 768]`.
 std::string typeText(const plan::Signature &signature, const plan::TensorType &type);
-/// `batch=4, seq=128`: the symbols of the signature at these sizes.
+/// `batch=4, seq=128`: the symbols of the signature with these sizes.
 std::string sizesText(const plan::Signature &signature, llvm::ArrayRef<int64_t> sizes);
-/// What a note is about: `layer0 aten::linear`; empty where it names neither.
+/// The module and operator of a note, `layer0 aten::linear`; empty if it names neither.
 std::string placeText(const plan::Note &note);
 
 } // namespace cleave

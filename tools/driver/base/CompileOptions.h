@@ -1,4 +1,4 @@
-//===- CompileOptions.h - What a model is compiled to -----------*- C++ -*-===//
+//===- CompileOptions.h - Options of a compilation --------------*- C++ -*-===//
 #ifndef CLEAVE_TOOLS_DRIVER_BASE_COMPILEOPTIONS_H
 #define CLEAVE_TOOLS_DRIVER_BASE_COMPILEOPTIONS_H
 
@@ -13,78 +13,81 @@ namespace cleave {
 
 class StopSource;
 
-/// How a training step is forecast.
+/// Options of a training forecast.
 struct TrainingChoice {
-  /// `none`, `selective`, `full`; `auto`: each is tried where the mesh is searched for, else none.
+  /// `none`, `selective` or `full`; `auto`: the search tries each; `none` without a search.
   std::string recompute = "auto";
   bool sequenceParallel = false;
-  /// Stages of a rank where they are interleaved; nothing: two, where the schedule is to be.
+  /// Stages per rank (virtual pipeline stages) of an interleaved schedule; nothing: two, if the schedule is
+  /// interleaved.
   std::optional<uint32_t> interleave = std::nullopt;
-  /// What pipelines side by side hold in parts (ZeRO): 0 to 3; nothing: each is tried where the mesh is searched for, else 0.
+  /// ZeRO stage, 0 to 3; nothing: the search tries each; 0 without a search.
   std::optional<uint32_t> zero = std::nullopt;
 };
 
 struct CompileOptions {
-  /// A TorchScript file, and the directory to write.
+  /// A TorchScript file, and the output directory.
   std::string model, output;
-  /// False: only the report's plan is made, and `output` and `verify` mean nothing.
+  /// False: makes the plan for the report only; `output` and `verify` are ignored.
   bool writesPlan = true;
-  /// A safetensors file whose names, dtypes and shapes are the example inputs'; may be empty.
+  /// A safetensors file with the names, dtypes and shapes of example inputs; may be empty.
   std::string inputsFile;
   /// Example inputs: `ids:i64[4,128]` is a tensor, `sr=16000` a scalar whose value the plan keeps.
   std::vector<std::string> inputs;
   /// `ids=batch,seq`: names of an input's dimensions; a number or `_` leaves one static.
   std::vector<std::string> dynamic;
-  /// `ids=tokens`: what an input means.
+  /// `ids=tokens`: the meaning of an input.
   std::vector<std::string> roles;
-  /// Number of devices; 0: as many as the mesh or the machine says, else 1.
+  /// Number of devices; 0: that of the mesh or the machine, else 1.
   uint32_t devices = 0;
-  /// `pp=4`, `dp=2,tp=2`; `auto`, or `pp=auto,tp=2`: what of it is expected to take least time; empty: all devices are
-  /// pipeline stages.
+  /// `pp=4`, or `dp=2,tp=2`. `auto`, or `pp=auto,tp=2`: searches for the values with the least predicted
+  /// time. Empty: all devices are pipeline stages.
   std::string mesh;
-  /// Preset or file; empty: that many CPU devices.
+  /// Preset or file; empty: CPU devices.
   std::string machine;
-  /// Bytes that each device may use, in place of what the machine says; nothing: that.
+  /// Bytes that each device may use, in place of the machine's value; nothing: the machine's.
   std::optional<int64_t> deviceMemory = std::nullopt;
   std::vector<std::string> stageBefore;
-  /// `layers.*.wq=colwise`: how weights of these paths are split over tensor ranks; the last match counts.
+  /// `layers.*.wq=colwise`: how weights with these paths are split over tensor-parallel ranks; the last match
+  /// wins.
   std::vector<std::string> shard;
-  /// The same in a file, before them: `{"layers.*.wq": "colwise"}`; may be empty.
+  /// A file with such rules, which come first: `{"layers.*.wq": "colwise"}`; may be empty.
   std::string shardFile;
-  /// Number of micro-batches. 0: the number with the least predicted time, or 1 where the batch does not split. Not set: as 0
-  /// where the mesh is searched for, else 1. The batch is the dimension named `batch`, else the first one of the inputs.
+  /// Number of micro-batches. 0: the number with the least predicted time, or 1 if the batch cannot be split.
+  /// Not set: as 0 if the mesh is searched for, else 1. The batch dimension is the one named `batch`, else
+  /// the first one of the inputs.
   std::optional<uint32_t> microbatches = std::nullopt;
-  /// `gpipe`, or `interleaved`: two stages a device; empty or `auto`: both are tried where the mesh is searched for, else gpipe.
+  /// `gpipe`, or `interleaved`: two stages per device. Empty or `auto`: the search tries both; gpipe without
+  /// a search.
   std::string schedule = "";
   /// Globs of module paths whose outputs can be captured.
   std::vector<std::string> capturePoints;
-  /// Replace sequences of operators by the one that does the same (pass rewrite-idioms).
+  /// Replace operator sequences by equivalent fused operators (pass rewrite-idioms).
   bool rewritesIdioms = true;
-  /// What products of float32 matrices are computed in, from weights stored so: `bf16`, or `traced`, as the
-  /// model has them.
+  /// Dtype of float32 matrix products and of their stored weights: `bf16`, or `traced` to keep the model's.
   std::string dtype = "traced";
-  /// The model may call only operators that plans may, and is refused before any of it runs otherwise: where nothing else
-  /// keeps it from the user's files.
+  /// Reject a model that calls operators that plans may not, before any of it runs. Used where nothing else
+  /// protects the user's files.
   bool listedOperators = false;
-  /// Run the original and the plan before the plan is put in place.
+  /// Run the original and the plan before the plan is committed.
   bool verify = false;
   /// Directory for the IR after each pass; may be empty.
   std::string emitIr;
   /// Libraries of operators.
   std::vector<std::string> libraries;
-  /// Plans of this version have no backward passes: forecastTraining takes this, and compile does not.
+  /// compile does not take this, since plans of this version have no backward passes; forecastTraining does.
   std::optional<TrainingChoice> training;
-  /// Told what is being done; may be empty.
+  /// Reports progress; may be empty.
   Progress progress;
-  /// Ends the process, with what is said of IR that does not parse (`tools/cleave-opt/ParseCheck.h`). Empty: it
-  /// goes on, as is well for IR of one's own.
+  /// Ends the process, with the message, if IR does not parse (`tools/cleave-opt/ParseCheck.h`). Empty: the
+  /// process goes on, which is safe for trusted IR only.
   std::function<void(const std::string &)> endUnparsed;
-  /// Ends a search for the mesh early, with the best so far, and a note that says so; null: nobody does. One compilation at a
-  /// time.
+  /// Ends a search for the mesh early, with the best result so far and a note; null: the search is not
+  /// stopped. For one compilation at a time.
   StopSource *stop = nullptr;
 };
 
-/// Fails (UsageError) where a schedule of this name is none that `compile` makes.
+/// Fails (UsageError) if `compile` has no schedule of this name.
 llvm::Error checkScheduleName(llvm::StringRef name);
 
 } // namespace cleave

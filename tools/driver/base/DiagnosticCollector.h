@@ -12,7 +12,7 @@
 
 namespace cleave {
 
-/// Keeps a context's error diagnostics, each as `module.path: message`, or `line 12: message`.
+/// Collects error diagnostics of a context, each as `module.path: message`, or `line 12: message`.
 class DiagnosticCollector {
 public:
   explicit DiagnosticCollector(mlir::MLIRContext &context)
@@ -26,7 +26,7 @@ public:
   static std::string describe(mlir::Diagnostic &diagnostic) {
     llvm::StringRef path = modulePath(diagnostic.getLocation());
     std::string place = path.empty() ? "" : path.str() + ": ";
-    // Of IR that was read as text.
+    // A location in IR that was read as text.
     if (auto at = mlir::dyn_cast<mlir::FileLineColLoc>(diagnostic.getLocation()))
       place = "line " + std::to_string(at.getLine()) + ": ";
     return place + diagnostic.str();
@@ -34,7 +34,7 @@ public:
 
   bool hasErrors() const { return !messages.empty(); }
 
-  /// The first message, behind `origin`: what follows is mostly its consequence. An error in any case.
+  /// The first message, after `origin`: later ones are mostly its consequences. Always an error.
   llvm::Error takeError(llvm::StringRef origin) {
     if (messages.empty())
       return llvm::createStringError(

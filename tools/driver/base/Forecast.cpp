@@ -1,4 +1,4 @@
-//===- Forecast.cpp - What a plan's schedule takes ------------------------===//
+//===- Forecast.cpp - Predicted times and memory of a plan ----------------===//
 #include "tools/driver/base/Forecast.h"
 #include "codegen/plan/Batch.h"
 #include "codegen/plan/PlanFacts.h"
@@ -11,8 +11,8 @@ using llvm::Error;
 using llvm::Expected;
 using llvm::StringRef;
 
-/// The plan's table, without the micro-batches that the traced batch has too few samples for: a run leaves them out. Of
-/// data ranks the first has the most.
+/// The plan's schedule without the micro-batches that the traced batch has no samples for: a run skips them.
+/// The first data-parallel rank has the most.
 static plan::Schedule tableOf(const plan::Plan &plan) {
   plan::Schedule table = scheduleOf(plan, 0);
   const plan::Signature &signature = *plan.signatures[0];
@@ -28,7 +28,7 @@ static plan::Schedule tableOf(const plan::Plan &plan) {
   return table;
 }
 
-/// Plans are untrusted, and sums of what they predict have to stay in range.
+/// Plans are untrusted, so sums of their predictions must stay in range.
 static constexpr double kMostStepSeconds = 1e9;
 static constexpr int64_t kMostBytes = int64_t(1) << 44;
 static constexpr char kRemedy[] = "compile it again";
@@ -41,20 +41,22 @@ Error checkSeconds(double seconds, StringRef name, StringRef remedy) {
   return seconds <= kMostStepSeconds ? Error::success() : impossible(name, "1e9 seconds in all", remedy);
 }
 
-/// What the plan predicts.
+/// Costs from the plan's predictions.
 static Expected<PipelineCosts> costsOf(const plan::Plan &plan, StringRef name) {
   PipelineCosts costs;
   if (!plan.link || plan.predictions.size() != plan.stages.size() * plan.mesh->tp)
-    return llvm::createStringError(name + ": does not say what its micro-batches take; compile it again with this version");
+    return llvm::createStringError(
+        name + ": does not say what its micro-batches take; compile it again with this version");
   for (const auto &rank : scheduleOf(plan, 0).ranks)
     for (const auto &action : rank->actions)
       if (action->kind == plan::ActionKind::BackwardInput || action->kind == plan::ActionKind::BackwardWeight)
-        return llvm::createStringError(name + ": has backward passes, whose times plans of this version do not predict");
-  costs.ranksPerPlace = plan.mesh->dp * plan.mesh->tp;
+        return llvm::createStringError(
+            name + ": has backward passes, whose times plans of this version do not predict");
+  costs.ranksPerDeviceGroup = plan.mesh->dp * plan.mesh->tp;
   costs.groupSize = plan.mesh->tp;
   for (const auto &stage : plan.stages) {
     StageCost &cost = costs.stages.emplace_back();
-    for (uint32_t position = 0; position < costs.ranksPerPlace; ++position) {
+    for (uint32_t position = 0; position < costs.ranksPerDeviceGroup; ++position) {
       const plan::Prediction &prediction = *predictionOf(plan, stage->index, position % plan.mesh->tp);
       if (std::max(prediction.weight_bytes, prediction.activation_bytes) > kMostBytes)
         return impossible(name, "2^44 bytes in a stage");
@@ -69,7 +71,9 @@ static Expected<PipelineCosts> costsOf(const plan::Plan &plan, StringRef name) {
   for (const TransferSize &transfer : costs.transfers)
     if (transfer.bytes > kMostBytes)
       return impossible(name, "2^44 bytes between two stages");
-  auto linkOf = [](const plan::LinkSpeed &speed) { return Link{speed.latency_seconds, speed.bytes_per_second}; };
+  auto linkOf = [](const plan::LinkSpeed &speed) {
+    return Link{speed.latency_seconds, speed.bytes_per_second};
+  };
   costs.link = linkOf(*plan.link);
   for (const auto &unlike : plan.link_overrides)
     costs.linkOverrides[{unlike->from, unlike->to}] = linkOf(*unlike->speed);

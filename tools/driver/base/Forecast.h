@@ -1,4 +1,4 @@
-//===- Forecast.h - What a plan's schedule takes ----------------*- C++ -*-===//
+//===- Forecast.h - Predicted times and memory of a plan --------*- C++ -*-===//
 #ifndef CLEAVE_TOOLS_DRIVER_BASE_FORECAST_H
 #define CLEAVE_TOOLS_DRIVER_BASE_FORECAST_H
 
@@ -11,40 +11,40 @@
 
 namespace cleave {
 
-/// What a device does in one step, and holds.
+/// Predicted time and memory of a device in one step.
 struct DeviceForecast {
   std::vector<uint32_t> stages;
   double busySeconds, idleSeconds;
-  /// Share of the step in which it makes no pass.
+  /// Share of the step in which it is idle.
   double bubble() const {
     return idleSeconds + busySeconds > 0 ? idleSeconds / (idleSeconds + busySeconds) : 0;
   }
   int64_t weightBytes, peakBytes;
-  /// What it holds over time, weights included; the most is `peakBytes`.
+  /// Memory over time, weights included; its maximum is `peakBytes`.
   std::vector<MemoryStep> memory;
-  /// Nothing where its memory is not known, or not limited.
+  /// Nothing if its memory is not known, or not limited.
   std::optional<int64_t> memoryBytes;
 };
 
-/// Seconds and bytes of weights of all devices.
+/// Sums seconds and weight bytes of devices.
 DeviceForecast sumOf(llvm::ArrayRef<DeviceForecast> devices);
 
-/// One request that has the devices to itself.
+/// Forecast of one request that runs alone.
 struct PlanForecast {
-  /// The plan's, as far as there are samples.
+  /// The plan's schedule, with as many micro-batches as there are samples.
   plan::Schedule schedule;
   PipelineCosts costs;
   Forecast forecast;
-  /// One a rank.
+  /// By rank.
   std::vector<DeviceForecast> devices;
 };
 
-/// An error where that is more than any step takes, and than times of traces have room for: plans and machine
-/// files are untrusted. `name` is the plan's or the model's.
+/// Fails if `seconds` exceeds any plausible step and the range of trace times: plans and machine files are
+/// untrusted. `name` is that of the plan or model.
 llvm::Error checkSeconds(double seconds, llvm::StringRef name, llvm::StringRef remedy);
 
-/// By what the plan predicts. `name` is the plan's, for errors: where it predicts nothing, or what cannot be;
-/// plans are untrusted.
+/// Forecast from the plan's predictions. Fails if there are none, or impossible ones: plans are untrusted.
+/// `name` is the plan's, for errors.
 llvm::Expected<PlanForecast> forecastOf(const plan::Plan &plan, llvm::StringRef name);
 
 } // namespace cleave

@@ -163,7 +163,7 @@ std::string nameBatch(ModelInputs &inputs) {
     return name;
   if (!first->dims.empty() && !first->dims[0].empty())
     return first->dims[0];
-  inputs.opened = name;
+  inputs.autoDynamic = name;
   for (ModelInputs::Tensor &tensor : inputs.tensors) {
     if (tensor.shape.empty() || tensor.shape[0] != first->shape[0])
       continue;

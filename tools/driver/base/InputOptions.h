@@ -11,12 +11,11 @@
 
 namespace cleave {
 
-/// The inputs that the options describe. Fails on text that cannot be read and on names that two options
-/// give.
+/// The inputs that the options describe. Fails on malformed text, and on names that two options give.
 llvm::Expected<ModelInputs> readInputOptions(const CompileOptions &options);
 
-/// The name of the dimension that micro-batches split: `batch` where an option has named one so, else the first dimension
-/// of the first tensor. Where that has no name, it and every equal first dimension are named `batch` in `inputs`.
+/// The name of the batch dimension: `batch` if an option names one so, else the first dimension of the first
+/// tensor. If that has no name, it and every first dimension of equal size are named `batch` in `inputs`.
 std::string nameBatch(ModelInputs &inputs);
 
 } // namespace cleave

@@ -15,13 +15,13 @@ namespace cleave {
 
 using llvm::StringRef;
 
-/// As --devices takes.
+/// As many as --devices accepts.
 static constexpr uint64_t kMostMeshDevices = 65536;
-/// Stages of a rank.
+/// Most stages per rank.
 static constexpr uint32_t kMostInterleaved = 64;
 
 namespace {
-/// `pp=2,tp=2`, `pp=auto,tp=2`, `auto`; nothing for what is to be found.
+/// `pp=2,tp=2`, `pp=auto,tp=2`, `auto`; nothing for values to search for.
 struct MeshOption {
   std::optional<uint32_t> pp = 1, dp = 1, tp = 1;
   bool isOpen() const { return !pp || !tp || !dp; }
@@ -55,7 +55,7 @@ static llvm::Expected<MeshOption> parseMesh(StringRef text) {
   return mesh;
 }
 
-/// Whether MLIR's parser of pass options takes the word as one: it looks for the end of every bracket.
+/// True if MLIR's parser of pass options reads the word as one: it matches brackets.
 static bool hasBalancedBrackets(StringRef word) {
   int64_t open = 0;
   for (char c : word) {
@@ -66,7 +66,7 @@ static bool hasBalancedBrackets(StringRef word) {
   return open == 0;
 }
 
-/// The pass pipeline is text, in which names of machines and modules must stand as they are.
+/// The pass pipeline is text, in which names of machines and modules must stand unquoted.
 static llvm::Error checkPipelineWords(const CompileOptions &options) {
   for (const std::string &pattern : options.capturePoints) {
     if (auto glob = llvm::GlobPattern::create(pattern); !glob)
@@ -105,7 +105,7 @@ std::vector<std::optional<int64_t>> PipelineShape::memoryOfRanks() const {
   return memory;
 }
 
-/// Whether it does not matter which of them are used.
+/// True if the devices are identical, so that any of them may be used.
 static bool areAlike(const Machine &machine) {
   auto isLikeFirst = [&](const DeviceSpec &device) {
     const DeviceSpec &first = machine.devices.front();
@@ -115,8 +115,8 @@ static bool areAlike(const Machine &machine) {
   return machine.linkOverrides.empty() && llvm::all_of(machine.devices, isLikeFirst);
 }
 
-/// Says that there are other devices than the mesh takes.
-/// \param most  that the machine has; 0 where there is none.
+/// The error that there are more or fewer devices than the mesh uses.
+/// \param most  devices of the machine; 0 without one.
 static llvm::Error wrongDevices(const CompileOptions &options, uint64_t taken, uint32_t found,
                                 uint32_t most) {
   const std::string what = "--mesh " + options.mesh + ": takes " + std::to_string(taken) +
@@ -133,7 +133,7 @@ static llvm::Error wrongDevices(const CompileOptions &options, uint64_t taken, u
 /// Sets the number of ranks.
 static llvm::Expected<PipelineShape> readRanks(const CompileOptions &options) {
   PipelineShape shape;
-  // What the machine has beyond these may stay unused.
+  // Devices of the machine beyond these may stay unused.
   bool takesFirst = false;
   std::optional<uint32_t> devices;
   if (options.devices)
@@ -166,8 +166,8 @@ static llvm::Expected<PipelineShape> readRanks(const CompileOptions &options) {
   auto mesh = parseMesh(options.mesh);
   if (!mesh)
     return mesh.takeError();
-  // How many requests are under way at a time is not known here: with many of them stages or tensor ranks
-  // mostly do as well, and need memory for the weights once.
+  // The number of concurrent requests is not known here. With many of them, pipeline stages or
+  // tensor-parallel ranks are mostly as fast as data-parallel ranks, and hold the weights once.
   if (!options.training && options.mesh == "auto")
     mesh->dp = 1;
   if (!options.training && !mesh->dp)
@@ -242,7 +242,7 @@ static llvm::Error checkTraining(const CompileOptions &options) {
   return llvm::Error::success();
 }
 
-/// What is shared out among ranks, of which there is one, has no effect.
+/// Fails on options that shard among ranks if there is only one.
 static llvm::Error checkShared(const TrainingChoice &choice, const MeshSearchSpace &space) {
   if (choice.zero.value_or(0) > 0 && space.dataRanks == 1)
     return wrongUsage(
@@ -254,11 +254,11 @@ static llvm::Error checkShared(const TrainingChoice &choice, const MeshSearchSpa
   return llvm::Error::success();
 }
 
-/// What of training the options leave open.
+/// Sets the training options that the search tries.
 static void openTraining(const CompileOptions &options, bool isOpen, MeshSearchSpace &space) {
   const TrainingChoice &choice = *options.training;
   const bool isAuto = options.schedule.empty() || options.schedule == "auto";
-  // What is taken where nothing is searched for: a number of stages says which schedule is meant.
+  // Without a search: a number of stages implies the schedule.
   const TrainingKind usual =
       choice.interleave ? TrainingKind::Interleaved : TrainingKind::OneForwardOneBackward;
   for (TrainingKind kind : {TrainingKind::Gpipe, TrainingKind::OneForwardOneBackward,
@@ -278,7 +278,7 @@ static void openTraining(const CompileOptions &options, bool isOpen, MeshSearchS
     space.zero.push_back(zero);
 }
 
-/// Stages of each rank that the schedule has, or may have.
+/// Stages per rank that the schedule has, or may have.
 static std::vector<uint32_t> stagesOfRank(StringRef schedule, bool isOpen) {
   if (schedule == "interleaved")
     return {2};

@@ -12,62 +12,62 @@
 
 namespace cleave {
 
-/// What --mesh leaves open.
+/// Parts of the mesh that --mesh leaves to the search.
 struct MeshSearchSpace {
   uint32_t devices = 1;
-  /// Those that are fixed.
+  /// Fixed values: pipeline, tensor-parallel and data-parallel ranks.
   std::optional<uint32_t> ranks, tensorRanks, dataRanks = 1;
-  /// Stages of a rank that are tried.
+  /// Stages per rank to try.
   std::vector<uint32_t> stagesOfRank;
-  /// Of training.
+  /// Training only.
   std::vector<TrainingKind> kinds = {};
   std::vector<TrainingOptions> training = {};
   std::vector<uint32_t> zero = {0};
 };
 
 struct PipelineShape {
-  /// Pipeline ranks, and stages: as many, or twice as many where they are interleaved.
+  /// Pipeline ranks, and stages: as many as ranks, or a multiple if they are interleaved.
   uint32_t ranks = 1, stages = 1;
-  /// Devices of each pipeline rank, between which tensors are split.
+  /// Tensor-parallel ranks of each pipeline rank.
   uint32_t tensorRanks = 1;
-  /// Pipelines side by side, each on a part of the batch.
+  /// Data-parallel ranks: parallel pipelines, each on a part of the batch.
   uint32_t dataRanks = 1;
-  /// `PATTERN=STYLE`, how weights are to be split between them.
+  /// `PATTERN=STYLE`: how weights are split over tensor-parallel ranks.
   std::vector<std::string> shard;
-  /// Of each pipeline; 0: the number that is predicted to end first.
+  /// Micro-batches of each pipeline; 0: the number with the least predicted time.
   uint32_t microbatches = 1;
-  /// The dimension that micro-batches and pipelines split; empty where the batch is whole.
+  /// Name of the batch dimension; empty if the batch is not split.
   std::string batch;
-  /// Those that may be used, from the machine's first on, and how many it has; 0: as many as are used.
+  /// Usable devices, from the machine's first on, and devices of the machine; 0: as many as are used.
   uint32_t devices = 1, devicesOfMachine = 0;
-  /// Of the machine's devices, in their order; nothing of one that is not limited.
+  /// By device of the machine: bytes; nothing without a limit.
   std::vector<std::optional<int64_t>> memoryOfDevices;
-  /// Of each device, in place of these, where the user said so.
+  /// Bytes of each device, given by the user; replaces the values above.
   std::optional<int64_t> memoryGiven;
-  /// Bytes of weights that each stage may hold; none: as many as its device.
+  /// By stage: bytes of weights that it may hold; empty: as many as its device.
   std::vector<int64_t> weightLimits;
-  /// Of the search for a faster cut than program order has; nothing: as many as usual.
+  /// Steps of the search for a faster cut than along program order; nothing: the default.
   std::optional<uint64_t> cutSteps;
-  /// Whether weights may stay whole on tensor ranks where there is room for them.
+  /// Whether weights may be replicated on tensor-parallel ranks if memory allows.
   bool weighsMemory = true;
-  /// Ranks, stages, tensor ranks and micro-batches are still to be found.
+  /// Set if ranks, stages, tensor-parallel ranks and micro-batches are still to be searched for.
   std::optional<MeshSearchSpace> search;
 
-  /// The machine has more than may be used.
+  /// True if the machine has more devices than may be used.
   bool leavesDevices() const { return devices < devicesOfMachine; }
   /// Devices of a pipeline rank, and of all.
   uint32_t width() const { return tensorRanks * dataRanks; }
   uint32_t rankCount() const { return ranks * width(); }
-  /// By rank; nothing of one whose device is not limited.
+  /// By rank: bytes; nothing without a limit.
   std::vector<std::optional<int64_t>> memoryOfRanks() const;
 };
 
-/// That `used` of the machine's devices are used, where --devices or --mesh leaves some.
+/// Notes that only `used` of the machine's devices are used, if --devices or --mesh leaves some unused.
 std::vector<std::string> noteDevicesLeft(const CompileOptions &options, const PipelineShape &shape,
                                          uint32_t used);
 
-/// Reconciles --devices, --mesh and --machine: of devices that are alike a mesh may take the first ones. Of
-/// training a mesh is always searched for, if only among one.
+/// Reconciles --devices, --mesh and --machine. On identical devices a mesh may take the first ones. For
+/// training the mesh is always searched for, even among one.
 llvm::Expected<PipelineShape> readPipelineShape(const CompileOptions &options);
 
 } // namespace cleave

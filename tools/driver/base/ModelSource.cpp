@@ -1,10 +1,10 @@
-//===- ModelSource.cpp - The model that is compiled -----------------------===//
+//===- ModelSource.cpp - The input model ----------------------------------===//
 #include "tools/driver/base/ModelSource.h"
 #include "codegen/plan/InputFile.h"
+#include "ir/ExampleShapes.h"
 #include "ir/Schemas.h"
 #include "ir/Signature.h"
 #include "ir/TensorSizes.h"
-#include "ir/ExampleShapes.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Parser/Parser.h"
 #include "partitioner/sharding/Sharding.h"
@@ -57,8 +57,7 @@ static Expected<ModelSource> readTorchScript(const CompileOptions &options, MLIR
 
 //===- IR -----------------------------------------------------------------===//
 
-/// Gives arguments and results the names and nesting that a plan's signature has, where the text leaves them
-/// out.
+/// Gives arguments and results the names and nesting of a plan's signature, if the text leaves them out.
 static void completeSignature(func::FuncOp function) {
   Builder b(function.getContext());
   auto nameAll = [&](StringRef kind, unsigned count, auto get, auto set) {
@@ -84,7 +83,8 @@ static void completeSignature(func::FuncOp function) {
     function->setAttr(kOutputTreeAttr, outputs.size() == 1 ? outputs.front() : nodeTree(b, "tuple", outputs));
 }
 
-/// Whether passes have begun to split it: what they say of it would be taken for what is decided here.
+/// True if passes have begun to split the function: their attributes would be mistaken for decisions made
+/// here.
 static bool isSplit(func::FuncOp function) {
   auto hasAnyOf = [](Operation *op, llvm::ArrayRef<StringRef> names) {
     return llvm::any_of(names, [&](StringRef name) { return op->hasAttr(name); });
@@ -92,15 +92,14 @@ static bool isSplit(func::FuncOp function) {
   if (hasAnyOf(function, {CutAttr::name, kTensorRanksAttr, ShardingDecisionAttr::name}))
     return true;
   WalkResult walk = function.walk([&](Operation *op) {
-    return isa<StageOp>(op) ||
-                   hasAnyOf(op, {kStageAttr, kShardingsAttr, WeightShardingAttr::name})
+    return isa<StageOp>(op) || hasAnyOf(op, {kStageAttr, kShardingsAttr, WeightShardingAttr::name})
                ? WalkResult::interrupt()
                : WalkResult::advance();
   });
   return walk.wasInterrupted();
 }
 
-/// The one function of a model that nobody has split yet.
+/// The only function of a model, which must not be split yet.
 static Expected<func::FuncOp> findFunction(ModuleOp module, StringRef path) {
   auto refuse = [&](const Twine &found) -> Error {
     return llvm::createStringError(path + ": found " + found +
@@ -116,15 +115,15 @@ static Expected<func::FuncOp> findFunction(ModuleOp module, StringRef path) {
   if (auto symbols = function->getAttrOfType<DictionaryAttr>(kSymbolsAttr))
     for (NamedAttribute symbol : symbols) {
       auto size = dyn_cast<IntegerAttr>(symbol.getValue());
-      if (!size || !size.getType().isInteger(64) || size.getInt() < 1 || size.getInt() > kMostTracedSize)
+      if (!size || !size.getType().isInteger(64) || size.getInt() < 1 || size.getInt() > kMaxExampleSize)
         return llvm::createStringError(path + ": " + kSymbolsAttr + ": found another size of " +
                                        symbol.getName().getValue() + " than expected, an i64 from 1 to " +
-                                       Twine(kMostTracedSize));
+                                       Twine(kMaxExampleSize));
     }
   return function;
 }
 
-/// A name stands for one weight, and for one input.
+/// Checks that each name stands for one weight, or for one input.
 static LogicalResult checkNames(func::FuncOp function) {
   llvm::StringMap<ParamOp> weights;
   WalkResult walk = function.walk([&](ParamOp param) {
@@ -148,7 +147,7 @@ static LogicalResult checkNames(func::FuncOp function) {
   return success();
 }
 
-/// Parses the text once before it is used.
+/// Checks that the text parses before it is used.
 static void checkText(StringRef text, const CompileOptions &options, MLIRContext &context) {
   auto source = std::make_shared<llvm::SourceMgr>();
   source->AddNewSourceBuffer(llvm::MemoryBuffer::getMemBuffer(text, options.model), llvm::SMLoc());
@@ -198,7 +197,7 @@ static Expected<ModelSource> readIr(const CompileOptions &options, MLIRContext &
 }
 
 Expected<ModelSource> readModel(const CompileOptions &options, MLIRContext &context) {
-  // First: dialects have the operators that are there when they are made.
+  // First: a dialect gets the operators that exist when it is created.
   for (const std::string &library : options.libraries)
     if (auto message = loadOperatorLibrary(library))
       return llvm::createStringError("--library " + library + ": cannot be loaded: " + *message);

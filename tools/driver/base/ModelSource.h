@@ -1,4 +1,4 @@
-//===- ModelSource.h - The model that is compiled ---------------*- C++ -*-===//
+//===- ModelSource.h - The input model --------------------------*- C++ -*-===//
 //
 // Private to tools/driver/.
 //
@@ -12,20 +12,21 @@
 
 namespace cleave {
 
-/// Whether the file is IR as text, by its name: `model.mlir`. IR names weights and does not have them.
+/// True for IR as text, by the file's name: `model.mlir`. IR names weights but does not contain them.
 bool isIrText(llvm::StringRef path);
 
 struct ModelSource {
   ImportedModel model;
-  /// Of the file.
+  /// Checksum of the file.
   plan::Digest fingerprint;
-  /// The dimension that micro-batches split; empty where there is none, or one micro-batch.
+  /// Name of the batch dimension; empty if there is none, or one micro-batch.
   std::string batch;
-  /// As TorchScriptFile has it; empty for IR.
+  /// As in TorchScriptFile; empty for IR.
   std::function<void(const void *begin, size_t bytes)> release;
 };
 
-/// Reads what the options name: TorchScript with its inputs, or IR, whose one function says what its inputs are.
+/// Reads the model that the options name: TorchScript with its inputs, or IR, whose only function describes
+/// its inputs.
 llvm::Expected<ModelSource> readModel(const CompileOptions &options, mlir::MLIRContext &context);
 
 } // namespace cleave

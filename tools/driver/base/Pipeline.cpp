@@ -1,4 +1,4 @@
-//===- Pipeline.cpp - The passes of a compilation -------------------------===//
+//===- Pipeline.cpp - Pass pipelines of a compilation ---------------------===//
 #include "tools/driver/base/Pipeline.h"
 #include "codegen/plan/OutputBroker.h"
 #include "codegen/plan/OutputDirectory.h"
@@ -20,7 +20,7 @@ using namespace mlir;
 
 namespace cleave {
 
-/// Which weights are split: all of these passes that depends on memory.
+/// The pass that decides which weights are split: the only one that depends on memory.
 static std::string decidingPass(const CompileOptions &options, const PipelineShape &shape) {
   std::string annotate = "annotate-sharding{tp=" + std::to_string(shape.tensorRanks);
   if (!options.machine.empty())
@@ -34,7 +34,7 @@ static std::string decidingPass(const CompileOptions &options, const PipelineSha
   return annotate + "}";
 }
 
-/// What makes that real.
+/// The passes that apply the decisions.
 static std::string splittingPasses(const CompileOptions &options) {
   std::string passes =
       "propagate-sharding,insert-reshards,partition-spmd,place-collectives,canonicalize,cse,infer-types";
@@ -126,7 +126,7 @@ unsigned countPasses(StringRef passes) {
 }
 
 namespace {
-/// Writes the function after each pass, each file whole or not at all, until one cannot be written.
+/// Writes the function after each pass, each file atomically, until a write fails.
 class IrWriter : public PassInstrumentation {
 public:
   IrWriter(const IrFiles &files, std::string &failure) : files(files), count(files.done), failure(failure) {}
@@ -153,7 +153,7 @@ private:
   std::string &failure;
 };
 
-/// Tells of each pass when it begins.
+/// Reports each pass when it begins.
 class PassTeller : public PassInstrumentation {
 public:
   PassTeller(llvm::function_ref<void(StringRef)> begins) : begins(begins) {}
@@ -168,7 +168,7 @@ private:
 };
 } // namespace
 
-/// Whether the plan's folder is `path`, which is there or is not, or one that it is in.
+/// True if `path`, which may not exist, is the plan's folder or inside it.
 static bool isInPlan(StringRef path, StringRef plan) {
   llvm::Expected<std::string> resolved = plan::resolveOutputPath(path);
   if (!resolved) {

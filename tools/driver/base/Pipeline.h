@@ -1,4 +1,4 @@
-//===- Pipeline.h - The passes of a compilation -----------------*- C++ -*-===//
+//===- Pipeline.h - Pass pipelines of a compilation -------------*- C++ -*-===//
 //
 // Private to tools/driver/.
 //
@@ -12,34 +12,34 @@
 
 namespace cleave {
 
-/// The passes up to the program of all tensor ranks, as texts: to types and sizes, to idioms and precision,
-/// and, where there is something to split over, to what is split and to the split. Shapes that differ in
-/// later ones have the earlier ones in common.
+/// Pass pipelines, as texts, that lead to the program of all tensor-parallel ranks: types and sizes; idioms
+/// and precision; then, if there is more than one rank, sharding and partitioning. Shapes that differ only in
+/// later steps share the earlier ones.
 std::vector<std::string> shardingSteps(const CompileOptions &options, const PipelineShape &shape);
-/// The memory of a tensor rank that they weigh; nothing where they do not.
+/// Memory of a tensor-parallel rank that sharding must respect; nothing if it ignores memory.
 std::optional<int64_t> shardingMemory(const PipelineShape &shape);
-/// Those that cut it.
+/// The passes that cut the program into stages.
 std::string cuttingPasses(const CompileOptions &options, const PipelineShape &shape);
 
-/// Both, as `cleave-opt --pass-pipeline=` takes them.
+/// The whole pipeline, as `cleave-opt --pass-pipeline=` takes it.
 std::string pipelineOf(const CompileOptions &options, const PipelineShape &shape);
 
-/// Of a text of these.
+/// Number of passes in a pipeline text.
 unsigned countPasses(llvm::StringRef passes);
 
-/// Fails where `folder` could not be made, or be written, or is in that of the plan, `output`.
+/// Fails if `folder` could not be made or written, or is inside the plan's folder, `output`.
 llvm::Error checkIrFolder(llvm::StringRef folder, llvm::StringRef output);
 
-/// Where the module goes after each pass (`03-fold-sizes.mlir`), with module paths.
+/// Where to write the module after each pass (`03-fold-sizes.mlir`), with module paths.
 struct IrFiles {
-  /// May be empty: nowhere.
+  /// Empty: nowhere.
   std::string folder;
-  /// Passes that were run before.
+  /// Number of passes that ran before.
   unsigned done = 0;
 };
 
-/// Runs passes over the functions. `begins` is told the name of each. Diagnostics are the context's; the
-/// error only says that a pass failed where they say why.
+/// Runs passes over the functions. `begins` gets the name of each pass when it starts. Diagnostics go to the
+/// context; the error only says which pass failed.
 llvm::Error runPipeline(mlir::ModuleOp module, llvm::StringRef passes, const IrFiles &files,
                         llvm::function_ref<void(llvm::StringRef pass)> begins);
 

@@ -1,4 +1,4 @@
-//===- Progress.h - What a long call is doing -------------------*- C++ -*-===//
+//===- Progress.h - Progress of a long call ---------------------*- C++ -*-===//
 #ifndef CLEAVE_TOOLS_DRIVER_BASE_PROGRESS_H
 #define CLEAVE_TOOLS_DRIVER_BASE_PROGRESS_H
 
@@ -8,9 +8,9 @@
 
 namespace cleave {
 
-/// Told of each step when it begins, and again while it goes on: `done` is the share of it that is done, 0 to
-/// 1, where that is known. What follows `: ` in `step` may change while it goes on. Called by the thread that
-/// made the long call, which waits for it; may be empty.
+/// Called when a step begins, and again while it goes on. `done` is the finished share, 0 to 1, if known. The
+/// part of `step` after `: ` may change while the step goes on. Called on the thread of the long call, which
+/// waits for it; may be empty.
 using Progress = std::function<void(const std::string &step, std::optional<double> done)>;
 
 } // namespace cleave

@@ -1,4 +1,4 @@
-//===- ShardOptions.cpp - How weights are to be split ---------------------===//
+//===- ShardOptions.cpp - Sharding rules for weights ----------------------===//
 #include "tools/driver/base/ShardOptions.h"
 #include "codegen/plan/InputFile.h"
 #include "partitioner/machine/JsonFile.h"
@@ -11,7 +11,7 @@ namespace cleave {
 
 using llvm::StringRef;
 
-/// A fault of what was said where: in an option, of a file otherwise.
+/// Reports an error in an option, or in a file.
 using Complain = llvm::function_ref<llvm::Error(const llvm::Twine &what)>;
 
 static llvm::Error check(StringRef pattern, StringRef style, Complain complain) {

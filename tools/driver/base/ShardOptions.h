@@ -1,4 +1,4 @@
-//===- ShardOptions.h - How weights are to be split -------------*- C++ -*-===//
+//===- ShardOptions.h - Sharding rules for weights --------------*- C++ -*-===//
 //
 // Private to tools/driver/.
 //
@@ -10,8 +10,7 @@
 
 namespace cleave {
 
-/// `PATTERN=STYLE` of --shard-file, then of --shard, checked, in the order in which they count: the last
-/// match wins.
+/// `PATTERN=STYLE` rules of --shard-file, then of --shard, checked. The last match wins.
 llvm::Expected<std::vector<std::string>> readShardOptions(const CompileOptions &options);
 
 } // namespace cleave

@@ -1,4 +1,4 @@
-//===- StopSource.h - Ends a search for a mesh early ------------*- C++ -*-===//
+//===- StopSource.h - Stops a mesh search early -----------------*- C++ -*-===//
 #ifndef CLEAVE_TOOLS_DRIVER_BASE_STOPSOURCE_H
 #define CLEAVE_TOOLS_DRIVER_BASE_STOPSOURCE_H
 
@@ -6,18 +6,18 @@
 
 namespace cleave {
 
-/// Ends a search from outside: from another thread, a signal handler, or, where it lies in memory that both
-/// have, another process. One search at a time.
+/// Stops a search from another thread, a signal handler or, if it is in shared memory, another process.
+/// Lock-free. One search at a time.
 class StopSource {
 public:
-  /// Ends the search with the best that it has found. False, and nothing happens, where there is nothing to
-  /// end: it has found nothing yet, is over, or was asked before.
+  /// Asks the search to end with its best result so far. Returns false, and does nothing, if there is nothing
+  /// to stop: no result yet, the search is over, or it was asked before.
   bool ask() {
     State listening = State::Listening;
     return state.compare_exchange_strong(listening, State::Asked);
   }
 
-  // What the search does: it listens from the first that it finds, until what it chose is made.
+  // For the search: it listens from its first result until its choice is made into a plan.
   void listen() {
     State deaf = State::Deaf;
     state.compare_exchange_strong(deaf, State::Listening);

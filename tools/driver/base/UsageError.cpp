@@ -1,4 +1,4 @@
-//===- UsageError.cpp - Options that nothing could make right -------------===//
+//===- UsageError.cpp - Errors in the use of options ----------------------===//
 #include "tools/driver/base/UsageError.h"
 
 namespace cleave {

@@ -1,4 +1,4 @@
-//===- UsageError.h - Options that nothing could make right -----*- C++ -*-===//
+//===- UsageError.h - Errors in the use of options --------------*- C++ -*-===//
 #ifndef CLEAVE_TOOLS_DRIVER_BASE_USAGEERROR_H
 #define CLEAVE_TOOLS_DRIVER_BASE_USAGEERROR_H
 
@@ -6,8 +6,8 @@
 
 namespace cleave {
 
-/// An option's value that no model, plan or file could make right: malformed, or at odds with another option.
-/// `cleave` ends with status 2, where work that failed ends it with 1.
+/// The value of an option is malformed or contradicts another option, so that no model, plan or file could
+/// make it right. `cleave` exits with status 2; other errors give status 1.
 class UsageError : public llvm::ErrorInfo<UsageError, llvm::StringError> {
 public:
   static char ID;

@@ -1,4 +1,4 @@
-//===- JoinedMachine.cpp - One machine of several parts -------------------===//
+//===- JoinedMachine.cpp - Joins machines of several hosts ----------------===//
 #include "tools/driver/profile/JoinedMachine.h"
 #include "llvm/ADT/STLExtras.h"
 #include <algorithm>
@@ -22,7 +22,7 @@ static double secondsOf(const Link &link, double bytes) {
   return link.latencySeconds + bytes / link.bytesPerSecond;
 }
 
-/// Values that stages give each other, small and large.
+/// Bytes of a small and of a large transfer between stages.
 static constexpr double kSmall = 64 << 10, kLarge = 4 << 20;
 
 static bool areAlike(const Link &one, const Link &other) {
@@ -34,8 +34,7 @@ static bool areAlike(const Link &one, const Link &other) {
   return like(kSmall) && like(kLarge);
 }
 
-/// Adds the logarithms of rates of one over those of the other, point by point; false for tables of unlike
-/// points.
+/// Appends the logarithms of the ratios of both tables' rates, point by point; false for different points.
 static bool addRatios(const RateTable &one, const RateTable &other, std::vector<double> &ratios) {
   if (one.axisSizes() != other.axisSizes())
     return false;
@@ -65,7 +64,7 @@ static bool areAlike(const DeviceSpec &one, const DeviceSpec &other) {
                                   : one.computesLike(other);
 }
 
-/// The one in the middle by what a large message takes; nothing of none.
+/// The median link by the time of a large message; nothing if there is none.
 static std::optional<Link> usualOf(std::vector<Link> links) {
   if (links.empty())
     return std::nullopt;
@@ -83,7 +82,7 @@ static void joinDevices(const MachineParts &parts, Machine &machine) {
     for (const DeviceSpec &device : machine.devices)
       if (!known && areAlike(device, block.devices.front()))
         known = &device;
-    // By value: the list grows.
+    // A copy, since the list grows.
     const DeviceSpec figures = known ? *known : block.devices.front();
     for (const DeviceSpec &device : block.devices) {
       DeviceSpec &added = machine.devices.emplace_back(figures);
@@ -94,7 +93,7 @@ static void joinDevices(const MachineParts &parts, Machine &machine) {
   }
 }
 
-/// What was measured, and else by the link.
+/// The measured costs, or those of the link if there are none.
 static CollectiveCosts withLink(const CollectiveCosts &measured, const Link &link) {
   CollectiveCosts costs = link;
   for (size_t kind = 0; kind < std::size(kCollectiveKinds); ++kind)
@@ -102,7 +101,7 @@ static CollectiveCosts withLink(const CollectiveCosts &measured, const Link &lin
   return costs;
 }
 
-/// The links that are usual, within blocks and between them, and collectives over each.
+/// Sets the median links, within blocks and between them, and the collectives over each.
 static void joinUsual(const MachineParts &parts, Machine &machine) {
   const Machine &largest = *llvm::max_element(
       parts.blocks, [](const Machine &a, const Machine &b) { return a.devices.size() < b.devices.size(); });
@@ -122,7 +121,7 @@ static void joinUsual(const MachineParts &parts, Machine &machine) {
     machine.nodes = {size, apart, withLink(parts.collectives, apart)};
 }
 
-/// Those that are not as it says so far.
+/// Adds overrides for links that differ from those.
 static void joinLinkOverrides(const MachineParts &parts, Machine &machine) {
   std::vector<uint32_t> blockOf;
   for (auto [index, block] : llvm::enumerate(parts.blocks))

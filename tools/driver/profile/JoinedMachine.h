@@ -1,4 +1,4 @@
-//===- JoinedMachine.h - One machine of several parts -----------*- C++ -*-===//
+//===- JoinedMachine.h - Joins machines of several hosts --------*- C++ -*-===//
 #ifndef CLEAVE_TOOLS_DRIVER_PROFILE_JOINEDMACHINE_H
 #define CLEAVE_TOOLS_DRIVER_PROFILE_JOINEDMACHINE_H
 
@@ -12,28 +12,28 @@
 
 namespace cleave {
 
-/// Ranks that follow one another on one host.
+/// Consecutive ranks on one host.
 struct HostBlock {
   uint32_t first, count;
   bool operator==(const HostBlock &) const = default;
 };
 
-/// By rank, the host that each is on.
+/// Groups ranks by host; `hosts` is by rank.
 std::vector<HostBlock> blocksOf(llvm::ArrayRef<std::string> hosts);
 
-/// Blocks that were measured each by itself, in the order of their ranks, and what lies between them.
+/// Separately measured blocks, in rank order, and the links between them.
 struct MachineParts {
   std::vector<Machine> blocks;
-  /// Between a block and a later one: all pairs.
+  /// By pair of a block and a later one; all pairs.
   std::map<std::pair<uint32_t, uint32_t>, Link> links;
-  /// Over all ranks.
+  /// Collectives over all ranks.
   CollectiveCosts collectives;
 };
 
-/// All devices, in the order of blocks. Where blocks have equally many devices, they are nodes; blocks of one
-/// device each are one node. Devices of a block whose products and other operators take what those of an
-/// earlier one do, within a quarter in the mean, have its figures, so that one kind is described. Of links
-/// the one in the middle is that of all, and those that are not alike stand beside it.
+/// Joins all devices, in the order of blocks. Blocks of equal size become nodes; blocks of one device each
+/// become one node. Devices whose GEMMs and other operators take the same time as those of an earlier block,
+/// within a quarter on average, get its figures, so that they become one kind. The median link becomes the
+/// link of all pairs; links that differ from it become overrides.
 Machine joinMachines(const MachineParts &parts);
 
 } // namespace cleave

@@ -1,4 +1,4 @@
-//===- Measured.cpp - What of several measurements counts -----------------===//
+//===- Measured.cpp - Statistics of measurements --------------------------===//
 #include "tools/driver/profile/Measured.h"
 #include "llvm/ADT/STLExtras.h"
 #include <algorithm>

@@ -1,4 +1,4 @@
-//===- Measured.h - What of several measurements counts ---------*- C++ -*-===//
+//===- Measured.h - Statistics of measurements ------------------*- C++ -*-===//
 #ifndef CLEAVE_TOOLS_DRIVER_PROFILE_MEASURED_H
 #define CLEAVE_TOOLS_DRIVER_PROFILE_MEASURED_H
 
@@ -11,52 +11,51 @@
 
 namespace cleave {
 
-/// Passes that measure the same points in the same order: a pass comes back to a point after others, when
-/// what disturbed it has gone by.
+/// Repeated measurements of the same points in the same order. Each pass visits all points before the next
+/// one begins, so that a disturbance does not hit all samples of one point.
 class Passes {
 public:
-  /// Another one begins.
+  /// Begins another pass.
   void restart() {
     point = 0;
     isFirst = samples.empty();
   }
-  /// Of the point that is measured: the median of this and of the passes before; of an even number, the lower
-  /// one of the two in the middle.
+  /// Adds a sample of the current point. Returns the median of its samples so far; the lower middle one for
+  /// an even number.
   llvm::Expected<double> median(llvm::Expected<double> seconds);
 
-  /// Whether larger messages of `what` than this are left out, since the first pass has found them to take
-  /// too long.
+  /// True if messages of `what` are left out at this size, since the first pass found them to take too long.
   bool isTooLarge(const std::string &what, double bytes) const {
     auto found = largest.find(what);
     return found != largest.end() && bytes > found->second;
   }
-  /// Leaves out what is larger where `next` bytes would take more than `limit` seconds if that grows as bytes
-  /// do. Only the first pass does, so that all measure the same.
+  /// Leaves out sizes of `what` above `bytes` if `next` bytes would take more than `limit` seconds, in
+  /// proportion to bytes. Only the first pass decides, so that all passes measure the same points.
   void limit(const std::string &what, double bytes, double seconds, double next, double limit) {
     if (isFirst && seconds * next / bytes > limit)
       largest.try_emplace(what, bytes);
   }
 
 private:
-  /// By point, in order; and the next one's number.
+  /// Samples by point, and the index of the current point.
   std::vector<std::vector<double>> samples;
   size_t point = 0;
   bool isFirst = true;
   std::map<std::string, double> largest;
 };
 
-/// A message, and how long it has taken.
+/// A message and its time.
 struct TimedMessage {
   double bytes, seconds;
 };
 
-/// The rate is that of the line that meets all messages best (least squares), of which the largest say most;
-/// the latency is what the least one takes beside its bytes. Of two messages, what both took. The latency is
-/// 0 at least, the rate 1e12 at most, since differences of measurements may be anything.
-/// \param messages  two at least, of sizes that ascend.
+/// Fits latency and bandwidth. Bandwidth is the slope of a least-squares line, which the largest messages
+/// dominate; latency is the time of the smallest message without its bytes. Latency is at least 0 and
+/// bandwidth at most 1e12 bytes per second, since differences of measurements may be anything.
+/// \param messages  at least two, by ascending size.
 Link fitLink(llvm::ArrayRef<TimedMessage> messages);
 
-/// Four digits, which is what measurements are good for.
+/// Rounds to four significant digits, the precision of measurements.
 double rounded(double number);
 
 } // namespace cleave

@@ -13,7 +13,7 @@ using llvm::Expected;
 using runtime::TimingProcess;
 
 namespace {
-/// What all processes do, in the same order.
+/// The measurement of all processes, which make the same calls in the same order.
 class ProcessProfiler {
 public:
   ProcessProfiler(const ProfileOptions &options, TimingProcess &process)
@@ -22,7 +22,7 @@ public:
 
 private:
   uint32_t ranks() const { return process.hosts().size(); }
-  /// Tells the others what this process does, too; `where` is empty or ends in `: `.
+  /// Options that also report progress to the other processes. `where` is empty or ends in `: `.
   ProfileOptions optionsFor(std::vector<std::string> devices, const std::string &where) const;
   Expected<std::string> measureOwnBlock();
   Error measureLinks(MachineParts &parts);
@@ -44,7 +44,7 @@ ProfileOptions ProcessProfiler::optionsFor(std::vector<std::string> devices, con
   return own;
 }
 
-/// The block's machine, of its first process; of the others nothing.
+/// The machine of this process's block, in the block's first process; empty in the others.
 Expected<std::string> ProcessProfiler::measureOwnBlock() {
   const HostBlock block =
       *llvm::find_if(blocks, [&](const HostBlock &each) { return process.rank() < each.first + each.count; });

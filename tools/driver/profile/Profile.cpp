@@ -1,4 +1,4 @@
-//===- Profile.cpp - A machine from measurements --------------------------===//
+//===- Profile.cpp - Measures a machine -----------------------------------===//
 #include "tools/driver/profile/Profile.h"
 #include "runtime/base/Exceptions.h"
 #include "runtime/profile/KernelTimer.h"
@@ -22,12 +22,12 @@ using runtime::KernelTimer;
 using torch::jit::Stack;
 
 namespace {
-/// The axes of a table of products, in the order of GemmShape.
+/// The axes of a table of GEMMs, in the order of GemmShape.
 struct ShapeGrid {
   std::vector<double> counts, rows, columns, depths;
 };
 
-/// Operands that lie elsewhere from call to call.
+/// Operands at a different position in each turn.
 KernelTimer::Operands inTurn(int64_t turns, std::function<Stack(uint32_t rank, int64_t turn)> make) {
   return [turns, make = std::move(make)](uint32_t rank) {
     std::vector<Stack> stacks;
@@ -41,16 +41,16 @@ class Profiler {
 public:
   Profiler(const ProfileOptions &options, KernelTimer &timer) : options(options), timer(timer) {}
   Error run(Machine &machine);
-  /// Between the timer's devices alone.
+  /// Only between the timer's devices.
   Error run(CollectiveCosts &collectives);
 
 private:
-  /// `measure` in as many passes as are wanted.
+  /// Runs `measure` in as many passes as requested.
   Error inPasses(llvm::function_ref<Error()> measure);
-  /// Makes a call's operands of the shape; `rank` and `turn` say where weights lie.
+  /// Makes operands for a GEMM shape; `rank` and `turn` select the position of weights.
   using MakeProduct = std::function<Stack(const GemmShape &shape, uint32_t rank, int64_t turn)>;
 
-  /// Everything once more.
+  /// Measures everything once more.
   Error measure(Machine &machine);
   Error measureCalls();
   Error measureMatrices(KernelRates &rates);
@@ -78,8 +78,8 @@ private:
   const ProfileOptions &options;
   KernelTimer &timer;
   const WeightPool weights;
-  /// What a program does between two of the operators that move data: a product, of a millisecond or less,
-  /// that leaves its own data in caches. Its weights are others each time.
+  /// Work of a program between two operators that move data: a GEMM of a millisecond or less, which leaves
+  /// its own data in caches. Its weights differ each time.
   const KernelTimer::Call work{"aten::linear", inTurn(16, [this](uint32_t rank, int64_t turn) {
                                  const int64_t width = options.quick ? 64 : 768;
                                  return Stack{weights({128, width}, rank, 0),
@@ -90,13 +90,13 @@ private:
 };
 } // namespace
 
-/// A point with more work than that takes the rate of one with fewer rows, or fewer products.
+/// A point with more work gets the rate of one with fewer rows, or fewer GEMMs.
 static constexpr double kMostFlops = 30e9, kMostFlopsQuick = 5e7;
 
-/// What takes longer than that between devices is left out, as far as that can be told before.
+/// Messages between devices that take longer are skipped, as far as that is known before.
 static double longestMessage(const ProfileOptions &options) { return options.quick ? 0.25 : 1; }
 
-/// What calls take beyond the call itself, as far as that can be told apart.
+/// Seconds beyond the call itself, as far as they can be told apart.
 static double beyond(double seconds, double call) { return std::max(seconds - call, seconds / 10); }
 
 //===- Products -----------------------------------------------------------===//
@@ -120,7 +120,7 @@ Error Profiler::measureTable(RateTable &table, GemmKind kind, const char *name, 
             rates.push_back(rates[rates.size() - (rates.size() % count >= row ? row : count)]);
             continue;
           }
-          // … or of one as wide that is less deep.
+          // … or of an equally wide one with less depth.
           if (columns * depth > WeightPool::kElements) {
             rates.push_back(rates.back());
             continue;
@@ -155,7 +155,7 @@ Error Profiler::measureMatrices(KernelRates &rates) {
                       narrow, linear(at::kBFloat16));
 }
 
-/// Of square images; the depth has all taps.
+/// Square images; the depth includes all taps.
 Error Profiler::measureConvolutions(KernelRates &rates) {
   const struct {
     GemmKind kind;
@@ -189,7 +189,7 @@ Error Profiler::measureConvolutions(KernelRates &rates) {
   return Error::success();
 }
 
-/// Queries, keys and values are parts of what one product made.
+/// Queries, keys and values are parts of the result of one GEMM.
 Error Profiler::measureAttention(KernelRates &rates) {
   auto attention = [this](const GemmShape &shape, uint32_t rank, int64_t) {
     auto heads = [&](double places, int64_t turn) {
@@ -225,7 +225,7 @@ static double bytesOf(const Stack &values) {
 }
 
 Error Profiler::measureBytes(RateTable &table, const char *name, const OperatorCall::Make &make) {
-  // What was just made lies in a cache that cores share, or in memory.
+  // A result is in a cache that cores share, or in memory.
   constexpr double kCacheBytes = 8 << 20;
   std::vector<double> bytes, rates;
   for (double elements : sizes({1 << 12, 1 << 16, 1 << 18, 1 << 20, 1 << 22})) {
@@ -265,24 +265,24 @@ Error Profiler::measureCalls() {
 
 //===- Between devices ----------------------------------------------------===//
 
-/// A tensor's bytes cost what reading them takes longer than if they were the reader's own.
+/// Cost of a message's bytes: reading them takes longer than reading the reader's own data.
 static Error measureHandover(const ProfileOptions &options, KernelTimer &timer, Passes &passes, Link &link) {
-  // One device hands nothing over.
+  // With one device nothing is sent.
   link = {0, 1e12};
   if (timer.devices() == 1)
     return Error::success();
   if (options.progress)
     options.progress("hand-overs", std::nullopt);
   std::vector<TimedMessage> messages;
-  const std::vector<int64_t> sizes = timer.handoverBytes();
+  const std::vector<int64_t> sizes = timer.messageBytes();
   for (auto [index, bytes] : llvm::enumerate(sizes)) {
-    // What is small says little of the rate: two, at least.
+    // Small messages say little about the rate; two at least.
     if (index > 1 && passes.isTooLarge("hand-overs", bytes))
       break;
-    auto own = passes.median(timer.secondsOfHandover(bytes, /*handsOver=*/false));
+    auto own = passes.median(timer.secondsOfMessage(bytes, /*handsOver=*/false));
     if (!own)
       return own.takeError();
-    auto over = passes.median(timer.secondsOfHandover(bytes, /*handsOver=*/true));
+    auto over = passes.median(timer.secondsOfMessage(bytes, /*handsOver=*/true));
     if (!over)
       return over.takeError();
     messages.push_back({double(bytes), *over - *own});
@@ -310,12 +310,12 @@ llvm::Expected<CollectiveCosts::Measured> Profiler::measureCollective(Collective
     auto operands = [&](uint32_t rank) {
       return std::vector<Stack>{collectiveOperands(weights, kind, elements, rank, ranks)};
     };
-    // As in programs: after work, of which some rank's takes longest.
+    // As in programs: after work, which takes longest on some rank.
     auto seconds = secondsOf({"spmd::" + name.str(), operands}, &work);
     if (!seconds)
       return seconds.takeError();
     const double beyondCall = beyond(*seconds, callSeconds);
-    // What next to nothing takes is the latency.
+    // The time of a tiny message is the latency.
     if (isFirst) {
       measured.latencySeconds = rounded(beyondCall);
       continue;

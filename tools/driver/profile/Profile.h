@@ -1,4 +1,4 @@
-//===- Profile.h - A machine from measurements ------------------*- C++ -*-===//
+//===- Profile.h - Measures a machine ---------------------------*- C++ -*-===//
 #ifndef CLEAVE_TOOLS_DRIVER_PROFILE_PROFILE_H
 #define CLEAVE_TOOLS_DRIVER_PROFILE_PROFILE_H
 
@@ -18,41 +18,41 @@ class TimingProcess;
 namespace cleave {
 
 struct ProfileOptions {
-  /// `cpu:0`, …: those of a plan, for each has its share of the process's threads.
+  /// `cpu:0`, …: all devices of the plan, since they share the process's threads.
   std::vector<std::string> devices;
-  /// Few sizes, each for a moment: to see that it works.
+  /// Measures few sizes, each briefly, as a smoke test.
   bool quick = false;
-  /// How often everything is measured; the median counts, the lower one of an even number's.
+  /// Number of passes; the median counts (the lower middle one for an even number).
   int passes = 3;
-  /// Told what is measured; may be empty.
+  /// Reports what is measured; may be empty.
   Progress progress;
 };
 
 /// Seconds for which a call is timed on each device.
 double effortOf(const ProfileOptions &options);
 
-/// Fails where a device is given twice.
+/// Fails if a device is given twice.
 llvm::Error checkDevicesOnce(llvm::ArrayRef<std::string> devices);
 
-/// Measures this machine as plans use it (runtime/profile/KernelTimer), all devices at the same time:
-/// products, convolutions and attention by shape, operators by bytes, the call of an operator, hand-overs
-/// between two devices, collectives over all of them. A pass takes half a minute, and a GiB of memory with
-/// one device, most of it weights to read and the largest results.
+/// Measures this machine as plans use it (runtime/profile/KernelTimer), on all devices at the same time:
+/// GEMMs, convolutions and attention by shape, operators by bytes, the overhead of an operator, messages
+/// between two devices, collectives over all devices. A pass takes half a minute; one device takes a GiB of
+/// memory, mostly for weights and the largest results.
 llvm::Expected<Machine> profile(const ProfileOptions &options);
 
-/// … by what `timer`, of these devices, says that calls take.
+/// As above, with the times of `timer`, whose devices `options` names.
 llvm::Expected<Machine> profile(const ProfileOptions &options, runtime::KernelTimer &timer);
 
-/// Hand-overs between two of the timer's devices alone.
+/// Measures only messages between two of the timer's devices.
 llvm::Expected<Link> profileLink(const ProfileOptions &options, runtime::KernelTimer &timer);
 
-/// Collectives over all of them alone.
+/// Measures only collectives over all of the timer's devices.
 llvm::Expected<CollectiveCosts> profileCollectives(const ProfileOptions &options,
                                                    runtime::KernelTimer &timer);
 
-/// Measures the machine that several processes are, each with one of `devices`, on one host or several: what
-/// processes of a host do at the same time, and what lies between them and between hosts
-/// (tools/driver/JoinedMachine). In process 0; elsewhere nothing.
+/// Measures a machine of several processes, each with one of `devices`, on one host or several: the processes
+/// of each host, and the links between processes and between hosts (tools/driver/JoinedMachine). Returns the
+/// machine in process 0, nothing elsewhere.
 llvm::Expected<std::optional<Machine>> profile(const ProfileOptions &options,
                                                runtime::TimingProcess &process);
 

@@ -1,4 +1,4 @@
-//===- ProfiledCalls.cpp - Operands of calls that are timed ---------------===//
+//===- ProfiledCalls.cpp - Operands of timed calls ------------------------===//
 #include "tools/driver/profile/ProfiledCalls.h"
 #include <ATen/TensorIterator.h>
 #include <algorithm>
@@ -9,9 +9,9 @@ using at::IValue;
 using at::Tensor;
 using torch::jit::Stack;
 
-/// In bfloat16, by this thread alone: threads of OpenMP spin between the parts of an operator only where the
-/// process has no more of them than cores, so that the devices' would be measured asleep if this thread had
-/// had some of its own.
+/// Converts to bfloat16 on this thread alone. OpenMP threads spin between parallel regions only if the
+/// process has no more threads than cores; threads of this one would make the devices' threads sleep in
+/// between.
 static Tensor narrowed(const Tensor &wide) {
   constexpr int64_t kStep = at::internal::GRAIN_SIZE / 2;
   Tensor narrow = at::empty(wide.sizes(), at::kBFloat16);
@@ -28,12 +28,12 @@ Tensor WeightPool::operator()(at::IntArrayRef sizes, uint32_t rank, int64_t turn
                               at::ScalarType dtype) const {
   const int64_t elements = c10::multiply_integers(sizes), room = kElements - elements;
   TORCH_CHECK(room >= 0, "found a weight of ", elements, " elements, expected ", kElements, " at most");
-  // Ranks read different ones at the same time; cache lines begin where weights do.
+  // Ranks read different regions at the same time; regions are aligned to cache lines.
   const int64_t begin = (rank * (kElements / 4) + turn * elements) % (room + 1) / 16 * 16;
   return (dtype == at::kFloat ? wide : narrow).narrow(0, begin, elements).view(sizes);
 }
 
-/// Element by element, of any shape.
+/// Elementwise operators.
 std::vector<OperatorCall> elementwiseCalls(const WeightPool &weights) {
   auto unary = [&weights](int64_t elements, uint32_t rank, int64_t turn) {
     return Stack{weights({elements}, rank, turn)};
@@ -55,7 +55,7 @@ std::vector<OperatorCall> elementwiseCalls(const WeightPool &weights) {
           {"aten.sigmoid", "aten::sigmoid", unary}};
 }
 
-/// By rows of numbers.
+/// Operators over rows of numbers.
 std::vector<OperatorCall> rowwiseCalls(const WeightPool &weights) {
   constexpr int64_t width = 1024;
   auto rows = [&weights](int64_t elements, uint32_t rank, int64_t turn) {
@@ -75,7 +75,7 @@ std::vector<OperatorCall> rowwiseCalls(const WeightPool &weights) {
   auto softmax = [=](int64_t elements, uint32_t rank, int64_t turn) {
     return Stack{rows(elements, rank, turn), -1, IValue()};
   };
-  // Rows in another order, as of heads.
+  // Rows in another order, as of attention heads.
   auto copy = [&weights](int64_t elements, uint32_t rank, int64_t turn) {
     return Stack{weights({elements / width, width / 64, 64}, rank, turn).transpose(0, 1),
                  at::MemoryFormat::Contiguous};
@@ -91,7 +91,7 @@ std::vector<OperatorCall> rowwiseCalls(const WeightPool &weights) {
           {"aten.cat", "aten::cat", join}};
 }
 
-/// By channels of square images.
+/// Operators over channels of square images.
 std::vector<OperatorCall> channelwiseCalls(const WeightPool &weights) {
   constexpr int64_t side = 32;
   auto batchNorm = [&weights](int64_t elements, uint32_t rank, int64_t turn) {
@@ -102,7 +102,7 @@ std::vector<OperatorCall> channelwiseCalls(const WeightPool &weights) {
     stack.insert(stack.end(), {false, 0.1, 1e-5, true});
     return stack;
   };
-  // Of the result's elements, a quarter of the input's.
+  // Sized by the result, a quarter of the input.
   auto pool = [&weights](int64_t elements, uint32_t rank, int64_t turn) {
     const std::vector<int64_t> twice = {2, 2}, one = {1, 1};
     return Stack{weights({1, elements / side / side, 2 * side, 2 * side}, rank, turn),

@@ -1,4 +1,4 @@
-//===- ProfiledCalls.h - Operands of calls that are timed -------*- C++ -*-===//
+//===- ProfiledCalls.h - Operands of timed calls ----------------*- C++ -*-===//
 #ifndef CLEAVE_TOOLS_DRIVER_PROFILE_PROFILEDCALLS_H
 #define CLEAVE_TOOLS_DRIVER_PROFILE_PROFILEDCALLS_H
 
@@ -10,14 +10,13 @@
 
 namespace cleave {
 
-/// Numbers to take tensors from, more than caches hold, in float32 and bfloat16.
+/// A pool of numbers larger than any cache, in float32 and bfloat16, from which tensors are taken.
 class WeightPool {
 public:
   static constexpr int64_t kElements = 64 << 20;
 
   WeightPool();
-  /// Values in this shape; other ones each turn, so that they come from memory as weights do, and for each
-  /// rank.
+  /// A tensor of this shape. Each (rank, turn) reads a different region, so operands are never in cache.
   at::Tensor operator()(at::IntArrayRef sizes, uint32_t rank, int64_t turn,
                         at::ScalarType dtype = at::kFloat) const;
 
@@ -27,23 +26,23 @@ private:
 
 /// An operator that is measured by the bytes that it reads and writes.
 struct OperatorCall {
-  /// Operands of one whose result has so many elements; `rank` and `turn` say where they lie.
+  /// Makes operands for a result of `elements` elements; `rank` and `turn` select their region of the pool.
   using Make = std::function<torch::jit::Stack(int64_t elements, uint32_t rank, int64_t turn)>;
-  /// As programs call it, and as libtorch does.
+  /// The operator's name in programs, and its kernel in libtorch.
   const char *name, *kernel;
   Make make;
 };
 
-/// Element by element, of any shape. The pool outlives them.
+/// Elementwise operators. The pool must outlive them.
 std::vector<OperatorCall> elementwiseCalls(const WeightPool &weights);
 
-/// By rows of numbers. The pool outlives them.
+/// Operators over rows (such as softmax). The pool must outlive them.
 std::vector<OperatorCall> rowwiseCalls(const WeightPool &weights);
 
-/// By channels of square images. The pool outlives them.
+/// Operators over the channels of square images. The pool must outlive them.
 std::vector<OperatorCall> channelwiseCalls(const WeightPool &weights);
 
-/// Of a collective over `ranks` ranks, of a tensor that has `elements` as a whole: what `rank` gives.
+/// Operands of `rank` for a collective over `ranks` ranks, on a tensor of `elements` elements in total.
 torch::jit::Stack collectiveOperands(const WeightPool &weights, CollectiveKind kind, int64_t elements,
                                      uint32_t rank, int64_t ranks);
 

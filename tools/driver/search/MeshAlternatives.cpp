@@ -1,4 +1,4 @@
-//===- MeshAlternatives.cpp - What is said of meshes ----------------------===//
+//===- MeshAlternatives.cpp - Alternatives of a chosen mesh ---------------===//
 #include "tools/driver/search/MeshAlternatives.h"
 #include "partitioner/machine/Failure.h"
 #include "tools/driver/search/SearchWatch.h"
@@ -27,7 +27,7 @@ static std::string scheduleOf(const Configuration &configuration) {
       .str();
 }
 
-/// As a plan may hold it, a line of text, and the same wherever the model's file is.
+/// One line of text, as a plan may hold it, and independent of the folder of the model's file.
 static std::string reasonOf(StringRef obstacle, StringRef model) {
   if (obstacle.consume_front(model))
     obstacle.consume_front(": ");
@@ -54,7 +54,7 @@ plan::Alternatives alternativesTo(const Estimate &chosen, llvm::ArrayRef<Estimat
       one.reason =
           (estimate.isBound ? "takes at least " : "takes ") + longer(estimate.seconds, chosen.seconds);
   }
-  // The chosen one first, also where faster ones turned out not to work.
+  // The chosen one first, even if faster ones turned out not to work.
   std::stable_partition(result.begin(), result.end(), [](const auto &one) { return one->reason.empty(); });
   result.resize(std::min(result.size(), plan::kMaxAlternatives));
   return result;
@@ -79,14 +79,14 @@ std::vector<std::string> noteUnused(llvm::ArrayRef<Estimate> estimates, const Es
   return {note};
 }
 
-/// All have as much, or are said to have.
+/// True if all devices have equal memory, by the machine or by the user.
 static bool areAlike(const PipelineShape &shape) {
   return shape.memoryGiven || llvm::all_equal(shape.memoryOfDevices);
 }
 
 std::string remedyForMemory(const PipelineShape &shape, int64_t bytes) {
   const std::string remedy = formatv("use more devices, or devices with memory for {0} bytes", bytes);
-  // The option is for all: larger ones keep what they have.
+  // The option applies to all devices: larger ones keep their memory.
   return areAlike(shape) ? formatv("{0} (--device-memory {1}B)", remedy, bytes).str() : remedy;
 }
 
@@ -115,14 +115,14 @@ llvm::Error noneIsUsable(llvm::ArrayRef<Estimate> estimates, StringRef model, co
   return failure("{0}: {1}{2}", model, what, obstacle);
 }
 
-std::string roomOfEach(const PipelineShape &shape) {
+std::string memoryOfEach(const PipelineShape &shape) {
   if (areAlike(shape))
     return formatv("{0} bytes of each",
                    shape.memoryGiven ? *shape.memoryGiven : *shape.memoryOfDevices.front());
   return "the memory of each";
 }
 
-std::string lacksRoom(const PipelineShape &shape) {
+std::string lacksMemory(const PipelineShape &shape) {
   const MemoryBudgets budgets = shape.memoryOfRanks();
   if (llvm::all_equal(budgets))
     return formatv("takes more than the {0} bytes of a device at its peak", *budgets.front());

@@ -1,4 +1,4 @@
-//===- MeshAlternatives.h - What is said of meshes --------------*- C++ -*-===//
+//===- MeshAlternatives.h - Alternatives of a chosen mesh -------*- C++ -*-===//
 //
 // Private to tools/driver/.
 //
@@ -12,27 +12,26 @@
 
 namespace cleave {
 
-/// The chosen one first, then the others as they are ordered, with why each is not.
-/// \param model  whose messages obstacles are.
+/// The chosen mesh first, then the others, best first, with the reason why each was not chosen.
+/// \param model  name of the model, for messages.
 plan::Alternatives alternativesTo(const Estimate &chosen, llvm::ArrayRef<Estimate> estimates,
                                   llvm::StringRef model);
 
-/// Where the chosen one leaves some of `all` devices unused, that it does.
+/// A note if the chosen mesh leaves some of `all` devices unused.
 std::vector<std::string> noteUnused(llvm::ArrayRef<Estimate> estimates, const Estimate &chosen, uint32_t all);
 
-/// Why none of them can be used, be it for memory or for what the model is.
+/// The error if no mesh can be used, because of memory or of the model.
 llvm::Error noneIsUsable(llvm::ArrayRef<Estimate> estimates, llvm::StringRef model,
                          const PipelineShape &shape);
 
-/// What helps where devices lack memory: more of them, or so many bytes, as the option that may say so has
-/// them.
+/// Remedy for too little memory: more devices, or `bytes`, worded as the option that can give them.
 std::string remedyForMemory(const PipelineShape &shape, int64_t bytes);
 
-/// Of the machine's devices, some of which are limited.
-std::string roomOfEach(const PipelineShape &shape);
+/// The memory limits of the machine's devices, as text. At least one device is limited.
+std::string memoryOfEach(const PipelineShape &shape);
 
-/// Why a shape is not used, of whose devices some are limited.
-std::string lacksRoom(const PipelineShape &shape);
+/// Why a shape with limited devices was not chosen.
+std::string lacksMemory(const PipelineShape &shape);
 
 } // namespace cleave
 

@@ -1,4 +1,4 @@
-//===- MeshSearch.cpp - The mesh that takes least time --------------------===//
+//===- MeshSearch.cpp - Searches for the fastest mesh ---------------------===//
 #include "tools/driver/search/MeshSearch.h"
 #include "partitioner/search/PipelineSearch.h"
 #include "partitioner/sharding/Sharding.h"
@@ -23,7 +23,7 @@ public:
   MeshSearch(PlanMaker &maker, const CompileOptions &options, const PipelineShape &shape)
       : maker(maker), options(options), shape(shape), watch(options) {}
   Error weighAll();
-  /// The first of the estimates, in their order, of which a plan can be made.
+  /// Makes a plan of the first estimate that allows it, best first.
   Expected<ChosenMesh> choose();
   Expected<TrainingForecast> chooseTraining();
 
@@ -59,14 +59,15 @@ private:
   const PipelineShape &shape;
   SearchWatch watch;
   Machine machine;
-  /// What cannot be faster is not cut: at first, and than what was found.
+  /// Configurations that cannot be faster than `best` are not cut. It starts as `slowest`, then follows
+  /// results.
   double slowest = std::numeric_limits<double>::infinity(), best = slowest;
-  /// Nothing fits, and all are listed to say what would.
+  /// Nothing fits: all configurations are listed to say what would.
   bool listsAll = false;
-  /// Of those that lack memory; no progress.
+  /// Second attempt of those that lack memory; without progress.
   bool triesAgain = false;
   std::vector<Estimate> estimates;
-  /// What came of a configuration: seconds, or an obstacle.
+  /// Result of a configuration: seconds, or an obstacle.
   struct Tried {
     Configuration configuration;
     double seconds;
@@ -132,7 +133,7 @@ Expected<mlir::func::FuncOp> MeshSearch::shard(const Configuration &configuratio
   return maker.shard(one);
 }
 
-/// One of the pipeline's, with groups of `tensorRanks`.
+/// A configuration of the pipeline, with groups of `tensorRanks`.
 Configuration MeshSearch::someOf(std::pair<uint32_t, uint32_t> pipeline, uint32_t tensorRanks) const {
   Configuration configuration{pipeline.first, tensorRanks, pipeline.second};
   configuration.stagesOfRank = shape.search->stagesOfRank.front();
@@ -140,13 +141,13 @@ Configuration MeshSearch::someOf(std::pair<uint32_t, uint32_t> pipeline, uint32_
   return configuration;
 }
 
-/// All pipelines of groups of `tensorRanks`.
+/// Tries all pipelines with groups of `tensorRanks`.
 Error MeshSearch::tryTensorRanks(uint32_t tensorRanks, const Pipelines &pipelines) {
   if (!watch.beginPart(formatv("tp={0}", tensorRanks).str(), pipelines.size()))
     return Error::success();
   const Configuration widest = someOf(pipelines.back(), tensorRanks);
   auto function = shard(widest, /*weighsMemory=*/true);
-  // What the first sharding does not take is mostly no matter of the mesh.
+  // If the first sharding fails, the mesh is mostly not the reason.
   if (!function && estimates.empty())
     return function.takeError();
   if (!function) {
@@ -167,7 +168,7 @@ Error MeshSearch::tryTensorRanks(uint32_t tensorRanks, const Pipelines &pipeline
   return Error::success();
 }
 
-/// Of pipelines that lack memory with `function`.
+/// Tries other shardings for pipelines that lack memory with `function`.
 void MeshSearch::tryOtherShardings(mlir::func::FuncOp function, uint32_t tensorRanks,
                                    const Pipelines &pipelines) {
   // Fewer devices leave less room than the most; by what training holds no sharding goes.
@@ -188,8 +189,8 @@ static bool needsLess(const Estimate &one, const Estimate &other) {
   return one.shortage && (!other.shortage || one.shortage->bytes < other.shortage->bytes);
 }
 
-/// What lacks memory with weights that were left whole, with others split: as plans are made where that is
-/// faster.
+/// Tries pipelines that lack memory with replicated weights again, with more weights split, as PlanMaker
+/// does.
 void MeshSearch::tryAgain(mlir::func::FuncOp function, const Pipelines &pipelines) {
   triesAgain = true;
   const std::vector<Estimate> all = searchPipelines(function, requestFor(function, pipelines));
@@ -220,7 +221,8 @@ std::vector<std::string> MeshSearch::notesOn(const Estimate &chosen) const {
   return notes;
 }
 
-/// The configuration that takes least, and how much; nothing where something else than memory is short.
+/// The configuration that needs the least memory, and how much; nothing if anything else than memory is
+/// short.
 std::optional<MeshSearch::LeastMemory> MeshSearch::leastMemory() {
   // Those that were estimated to fit were made, and have more in them than estimates know.
   auto lacks = [](const Estimate &one) { return one.lacksMemory || one.obstacle.empty(); };
@@ -235,7 +237,7 @@ std::optional<MeshSearch::LeastMemory> MeshSearch::leastMemory() {
   }
   std::vector<std::pair<int64_t, Configuration>> bounds;
   for (const Estimate &one : estimates)
-    // Interleaved stages hold what their neighbours do, too.
+    // Interleaved stages hold as much as their neighbours do.
     if (lacks(one) && one.configuration.stagesOfRank == shape.search->stagesOfRank.front())
       bounds.push_back({maker.leastPeak(shapeOf(one.configuration)), one.configuration});
   llvm::stable_sort(bounds, llvm::less_first());
@@ -260,7 +262,7 @@ Error MeshSearch::noneFits(const std::optional<LeastMemory> &least) {
     return noneIsUsable(estimates, options.model, shape);
   return llvm::createStringError(
       formatv("{0}: no mesh of {1} device{2} keeps within {3}; {4} takes least: {5}", options.model,
-              shape.search->devices, shape.search->devices == 1 ? "" : "s", roomOfEach(shape),
+              shape.search->devices, shape.search->devices == 1 ? "" : "s", memoryOfEach(shape),
               meshOf(least->first), remedyForMemory(shape, least->second.bytes))
           .str());
 }
@@ -275,7 +277,7 @@ bool MeshSearch::mustLookAgain() {
   auto mayBeFaster = [&](const Estimate &one) { return one.isBound && one.seconds < known; };
   if (watch.isInterrupted() || llvm::none_of(estimates, mayBeFaster))
     return false;
-  // What is known is to be found again.
+  // Known results must be found again.
   slowest = best = known * (1 + 1e-9);
   return true;
 }
@@ -300,8 +302,7 @@ void MeshSearch::applyTried() {
   sort();
 }
 
-/// The fastest by its estimate, or else one that was not shown to lack memory, where it may beat those that
-/// were made.
+/// The fastest estimate, or else one that is not known to lack memory, if it may beat those that were made.
 const Estimate *MeshSearch::nextToMake() const {
   const Estimate *next = nullptr;
   double seconds = fastestSeconds;
@@ -331,7 +332,7 @@ void MeshSearch::make(const Estimate &estimate, bool isLast) {
     return;
   }
   if (!made.plan) {
-    result.obstacle = lacksRoom(made.shape);
+    result.obstacle = lacksMemory(made.shape);
     return;
   }
   auto forecast = forecastOf(*made.plan, options.model);
@@ -340,7 +341,7 @@ void MeshSearch::make(const Estimate &estimate, bool isLast) {
     return;
   }
   const double seconds = forecast->forecast.seconds;
-  // What was cut again, or takes longer than estimated, is held against the next one's estimate.
+  // A plan that was cut again, or is slower than estimated, is compared with the next estimate.
   if (maker.wasRecut() || estimate.lacksMemory || seconds > estimate.seconds * (1 + 1e-9))
     result.seconds = seconds;
   if (seconds >= fastestSeconds)
@@ -364,7 +365,7 @@ Expected<ChosenMesh> MeshSearch::choose() {
   }
   if (!fastest) {
     const auto least = leastMemory();
-    // What errors name is enough here, too.
+    // Devices with the memory that errors name must suffice.
     if (least && least->second.bytes <= least->second.room)
       make(*llvm::find_if(estimates, [&](const Estimate &one) { return one.configuration == least->first; }),
            /*isLast=*/true);
@@ -397,7 +398,7 @@ Expected<TrainingForecast> MeshSearch::chooseTraining() {
   return result;
 }
 
-/// All that is open, with tensor groups within nodes or with the others.
+/// Evaluates everything that is open, with tensor groups within nodes or with the others.
 Error MeshSearch::weigh(bool acrossNodes) {
   const MeshSearchSpace &space = *shape.search;
   std::vector<std::pair<uint32_t, Pipelines>> parts;
@@ -412,7 +413,7 @@ Error MeshSearch::weigh(bool acrossNodes) {
       for (uint32_t side = 1; side <= space.devices / tensorRanks / count; ++side)
         if (isTried(count, space.ranks) && isTried(side, space.dataRanks))
           pipelines.push_back({count, side});
-    // Who says how weights are split wants them split.
+    // Sharding rules of the user imply more than one tensor-parallel rank.
     const bool isWanted = tensorRanks > 1 || shape.shard.empty();
     if (!pipelines.empty() && isWanted && isTried(tensorRanks, space.tensorRanks) &&
         machine.crossesNodes(tensorRanks) == acrossNodes) {
@@ -439,8 +440,7 @@ Error MeshSearch::weighAll() {
   estimates.clear();
   if (auto error = weigh(/*acrossNodes=*/false))
     return error;
-  // Over the link between nodes a tensor group does each sum many times more slowly: only where nothing else
-  // is left.
+  // Across nodes each sum of a tensor group is many times slower: only if nothing else is left.
   if (llvm::none_of(estimates, [](const Estimate &one) { return one.obstacle.empty(); }))
     if (auto error = weigh(/*acrossNodes=*/true))
       return error;

@@ -1,4 +1,4 @@
-//===- MeshSearch.h - The mesh that takes least time ------------*- C++ -*-===//
+//===- MeshSearch.h - Searches for the fastest mesh -------------*- C++ -*-===//
 //
 // Private to tools/driver/.
 //
@@ -13,21 +13,25 @@ namespace cleave {
 
 struct ChosenMesh {
   PipelineShape shape;
-  /// With its alternatives.
+  /// The plan, with its alternatives.
   std::unique_ptr<plan::Plan> plan;
   /// Why devices are left unused.
   std::vector<std::string> notes;
 };
 
-/// Weighs the ways to use the devices that `shape.search` leaves open: numbers of tensor ranks and of pipeline ranks that
-/// divide the devices' (all of them, or fewer where that is faster), stages of a rank, micro-batches. Each sharding is made
-/// once, by the passes; searchPipelines estimates its pipelines. The fastest that fits is made; where the passes refuse it,
-/// or it takes more memory than estimated, the next. A search that is ended early (CompileOptions::stop) has the best so far.
-llvm::Expected<ChosenMesh> searchMesh(PlanMaker &maker, const CompileOptions &options, const PipelineShape &shape);
+/// Searches the meshes that `shape.search` leaves open: numbers of tensor-parallel ranks and of pipeline
+/// ranks that divide the number of devices (all of them, or fewer if that is faster), stages per rank,
+/// micro-batches. Each sharding is made once, by the passes; searchPipelines estimates its pipelines. The
+/// fastest mesh that fits is made. If the passes reject it, or it takes more memory than estimated, the next
+/// one is. A search that is stopped early (CompileOptions::stop) returns the best result so far.
+llvm::Expected<ChosenMesh> searchMesh(PlanMaker &maker, const CompileOptions &options,
+                                      const PipelineShape &shape);
 
-/// Weighs training the same way, what lacks memory also with all weights split; what is chosen is the fastest that
-/// fits by these estimates, and follows in full. Where none fits, what the error names is enough.
-llvm::Expected<TrainingForecast> searchTraining(PlanMaker &maker, const CompileOptions &options, const PipelineShape &shape);
+/// As searchMesh, for training. A configuration that lacks memory is also tried with all weights split.
+/// Chooses the fastest one that fits by these estimates, then forecasts it in full. If none fits, the error
+/// names the memory that would suffice.
+llvm::Expected<TrainingForecast> searchTraining(PlanMaker &maker, const CompileOptions &options,
+                                                const PipelineShape &shape);
 
 } // namespace cleave
 

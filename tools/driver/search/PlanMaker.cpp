@@ -1,4 +1,4 @@
-//===- PlanMaker.cpp - The passes over one model --------------------------===//
+//===- PlanMaker.cpp - Makes plans of one model ---------------------------===//
 #include "tools/driver/search/PlanMaker.h"
 #include "codegen/EmitPlan.h"
 #include "ir/NearestName.h"
@@ -23,7 +23,7 @@ using llvm::Error;
 using llvm::Expected;
 using llvm::StringRef;
 
-/// The module path that a pattern was probably meant to match.
+/// The module path most similar to a pattern.
 static std::string suggestion(const plan::Plan &plan, StringRef pattern) {
   std::vector<std::string> paths;
   for (StringRef path : plan.paths)
@@ -32,7 +32,7 @@ static std::string suggestion(const plan::Plan &plan, StringRef pattern) {
   return didYouMean(pattern, paths);
 }
 
-/// A pattern that matches nothing is a misspelt one.
+/// A pattern that matches nothing is a typo.
 Error PlanMaker::checkCapturePoints(const plan::Plan &plan) const {
   for (const std::string &text : options.capturePoints) {
     auto pattern = llvm::cantFail(llvm::GlobPattern::create(text), "readPipelineShape has checked it");
@@ -49,8 +49,8 @@ static bool isLimited(const PipelineShape &shape) {
   return llvm::any_of(shape.memoryOfRanks(), [](const auto &bytes) { return bytes.has_value(); });
 }
 
-/// What each rank of the plan holds, also of values that wait for stages in between; nothing where the plan
-/// does not say.
+/// Peak memory of each rank of the plan, including values that wait for stages in between; nothing if the
+/// plan does not tell.
 static std::optional<std::vector<int64_t>> peaksOf(const plan::Plan &plan) {
   auto forecast = forecastOf(plan, "the plan");
   if (!forecast) {
@@ -63,13 +63,13 @@ static std::optional<std::vector<int64_t>> peaksOf(const plan::Plan &plan) {
   return peaks;
 }
 
-/// Of the plan's ranks, where devices have too little memory.
+/// The memory that a plan's ranks lack, if devices have too little.
 static std::optional<MemoryShortage> shortageOf(const plan::Plan &plan, const PipelineShape &shape) {
   const auto peaks = peaksOf(plan);
   return peaks ? shortageOf(*peaks, shape.memoryOfRanks()) : std::nullopt;
 }
 
-/// Runs `passes`, of which `done` others were run before.
+/// Runs `passes`; `done` passes ran before.
 Error PlanMaker::run(mlir::ModuleOp module, const std::string &passes, unsigned done) {
   DiagnosticCollector diagnostics(context);
   auto begins = [&](StringRef pass) {
@@ -112,7 +112,7 @@ static PipelineShape withoutLimit(PipelineShape shape) {
   return shape;
 }
 
-/// Whether of two copies of a module the same was decided, for whatever limits.
+/// True if both copies of a module have the same decisions, for whatever limits.
 static bool areDecidedAlike(mlir::ModuleOp one, mlir::ModuleOp other) {
   auto attributesOf = [](mlir::ModuleOp module) {
     mlir::func::FuncOp function = functionOf(module);
@@ -185,7 +185,7 @@ Expected<std::unique_ptr<plan::Plan>> PlanMaker::runPasses(const PipelineShape &
   if (!plan)
     return plan;
   hasMade = true;
-  // The plan says which machine file it was made for, not where that lay.
+  // The plan names the machine file it was made for, without its path.
   CompileOptions named = options;
   named.machine = llvm::sys::path::filename(options.machine).str();
   (*plan)->pipeline = pipelineOf(named, shape);
@@ -199,8 +199,8 @@ Expected<std::unique_ptr<plan::Plan>> PlanMaker::runPasses(const PipelineShape &
 Expected<std::unique_ptr<plan::Plan>> PlanMaker::cutAndEmit(mlir::ModuleOp module,
                                                             const PipelineShape &shape) {
   const std::vector<std::optional<int64_t>> memory = shape.memoryOfRanks();
-  // Limits of weights take the place of the devices', and hardly come twice. What a cut says of limits is for
-  // one that all devices have.
+  // Weight limits replace the devices' limits, and are hardly ever repeated. A cut's recorded limits apply to
+  // a limit that all devices share.
   const bool isKept = shape.weightLimits.empty() && llvm::all_equal(memory);
   std::vector<Emitted> &all = emitted[{module, cuttingPasses(options, withoutLimit(shape))}];
   for (const Emitted &known : all)
@@ -214,7 +214,7 @@ Expected<std::unique_ptr<plan::Plan>> PlanMaker::cutAndEmit(mlir::ModuleOp modul
   auto plan = emitPlan(*split, {"cleave " CLEAVE_VERSION, source.fingerprint, /*pipeline=*/""});
   if (mlir::failed(plan))
     return diagnostics.takeError(options.model);
-  // A cut that was interrupted is one of luck.
+  // The result of an interrupted search is not reproducible.
   if (isKept && !CancellationScope::isRequested())
     all.push_back({std::make_unique<plan::Plan>(**plan), cutLimitsOf(*split)});
   return std::move(*plan);
@@ -246,7 +246,8 @@ Expected<PlanMaker::Uncut> PlanMaker::uncut(const PipelineShape &shape, uint32_t
                places.memoryOfRanks(),
                places.memoryOfRanks()};
   if (result.memory)
-    result.mostRooms = largestBudgets(*result.memory, *machine, shape.ranks, shape.tensorRanks, shape.dataRanks);
+    result.requestBudgets =
+        largestBudgets(*result.memory, *machine, shape.ranks, shape.tensorRanks, shape.dataRanks);
   result.request.stages = places.stageDevices(shape.stages);
   result.request.stagesOfRank = shape.stages / shape.ranks;
   if (auto error = stageStartsOf(result.model, options.stageBefore).moveInto(result.request.stageStarts))
@@ -254,8 +255,7 @@ Expected<PlanMaker::Uncut> PlanMaker::uncut(const PipelineShape &shape, uint32_t
   return result;
 }
 
-/// Whether ranks have room for what they hold of the cut that the shape asks for, as far as their largest
-/// devices say.
+/// True if ranks have enough memory for the cut that the shape asks for, judged by their largest devices.
 bool PlanMaker::fits(const Uncut &program, const PipelineShape &shape) {
   CutRequest request = program.request;
   for (auto [stage, limit] : llvm::zip(request.stages, shape.weightLimits))
@@ -264,29 +264,30 @@ bool PlanMaker::fits(const Uncut &program, const PipelineShape &shape) {
     request.limits = *shape.cutSteps ? SearchLimits{request.limits.downsets, *shape.cutSteps} : kProgramOrder;
   auto cut = program.cuts.cut(program.model.graph, request);
   if (cut)
-    return !shortageOf(program.memory->of(program.model, (*cut)->stageOf, shape.ranks), program.mostRooms);
+    return !shortageOf(program.memory->of(program.model, (*cut)->stageOf, shape.ranks),
+                       program.requestBudgets);
   consumeError(cut.takeError());
   return false;
 }
 
-/// Cuts that leave room for what is beside weights: the fastest with such limits, else the one along program
-/// order.
+/// Cuts with room for memory besides weights: the fastest with such limits, else the one along program order.
 Expected<std::unique_ptr<plan::Plan>> PlanMaker::recut(const PipelineShape &shape, uint32_t microbatches,
                                                        bool triesFastest) {
   auto program = uncut(shape, microbatches);
   if (!program)
     return program.takeError();
-  if (!program->memory || !mayFit(*program->memory, program->model, program->mostRooms))
+  if (!program->memory || !mayFit(*program->memory, program->model, program->requestBudgets))
     return nullptr;
   std::vector<PipelineShape> tried;
   if (triesFastest)
     tried.push_back(shape);
-  // First as if all tensor ranks held what the one does that holds most.
+  // First as if all tensor-parallel ranks held as much as the fullest one.
   std::vector<MemoryBudgets> budgets{program->budgets};
-  if (program->mostRooms != program->budgets)
-    budgets.push_back(program->mostRooms);
+  if (program->requestBudgets != program->budgets)
+    budgets.push_back(program->requestBudgets);
   for (const MemoryBudgets &own : budgets) {
-    const MemoryConstrainedCutter fitting(program->model, program->request, own, *program->memory, program->cuts);
+    const MemoryConstrainedCutter fitting(program->model, program->request, own, *program->memory,
+                                          program->cuts);
     const MemoryConstrainedCutter::Fitted fitted = fitting.fit();
     for (uint64_t steps : {kStepsWithin, uint64_t(0)}) {
       PipelineShape &next = tried.emplace_back(shape);
@@ -305,8 +306,8 @@ Expected<std::unique_ptr<plan::Plan>> PlanMaker::recut(const PipelineShape &shap
   return nullptr;
 }
 
-/// With a cut by what stages hold beside weights, where the fastest one is too much for a device; null where
-/// none is found.
+/// Cuts again by the memory of stages besides weights, if the fastest cut exceeds a device; null if no cut is
+/// found.
 Expected<std::unique_ptr<plan::Plan>> PlanMaker::fitCut(const PipelineShape &shape, bool isTight) {
   isRecut = false;
   if (isTight)
@@ -315,7 +316,7 @@ Expected<std::unique_ptr<plan::Plan>> PlanMaker::fitCut(const PipelineShape &sha
   if (!isLimited(shape) || (fastest && !shortageOf(**fastest, shape)))
     return fastest;
   if (!fastest) {
-    // Be it for want of memory, or not.
+    // Whether memory was the reason or not.
     consumeError(fastest.takeError());
     PipelineShape unlimited = shape;
     unlimited.weightLimits.assign(shape.stages, std::numeric_limits<int64_t>::max());
@@ -339,7 +340,7 @@ Expected<std::unique_ptr<plan::Plan>> PlanMaker::makeWithin(PipelineShape shape,
   auto first = fitCut(shape, isTight);
   if (!first || (*first && !isRecut) || !isLimited(shape) || shape.tensorRanks == 1)
     return first;
-  // What stayed whole where there seemed to be room was too much for the fastest cut.
+  // The fastest cut exceeds memory with the weights that stayed whole.
   shape.weighsMemory = false;
   auto second = fitCut(shape, isTight || shape.microbatches > 0);
   if (!*first)
@@ -351,7 +352,7 @@ Expected<std::unique_ptr<plan::Plan>> PlanMaker::makeWithin(PipelineShape shape,
   return first;
 }
 
-/// Beside what the device has that has least.
+/// Compared with the memory of the smallest device.
 static std::optional<MemoryShortage> shortageBy(const std::optional<MemoryConstrainedCutter::Least> &least,
                                                 const PipelineShape &shape) {
   if (!least)
@@ -364,7 +365,7 @@ static std::optional<MemoryShortage> shortageBy(const std::optional<MemoryConstr
   return result;
 }
 
-/// The cut of which devices hold least, as if they had room for it.
+/// The cut with the least memory per device, as if devices had enough.
 Expected<std::unique_ptr<plan::Plan>> PlanMaker::makeSmallest(PipelineShape shape,
                                                               const MemoryConstrainedCutter::Least &least) {
   shape.weighsMemory = false;
@@ -383,7 +384,7 @@ Expected<std::unique_ptr<plan::Plan>> PlanMaker::make(PipelineShape shape) {
   auto shortage = shortageBy(least, shape);
   if (!shortage)
     return tooLittleMemory(shape, shortage);
-  // So that whatever has the memory that errors name is enough.
+  // So that devices with the memory that errors name suffice.
   const bool hasRoom = shortage->bytes <= shortage->room;
   plan = makeSmallest(shape, *least);
   const auto held = plan ? shortageOf(**plan, shape) : std::nullopt;
@@ -409,7 +410,7 @@ Error PlanMaker::tooLittleMemory(const PipelineShape &shape,
           .str());
 }
 
-/// With the sharding that takes least, which is the same for all limits.
+/// With the fastest sharding, which is the same for all limits.
 Expected<PlanMaker::Uncut> PlanMaker::smallest(PipelineShape shape) {
   shape.weighsMemory = false;
   auto program = uncut(shape, shape.microbatches ? shape.microbatches : microbatchesMade);
@@ -425,7 +426,8 @@ std::optional<MemoryConstrainedCutter::Least> PlanMaker::leastCut(const Pipeline
     return std::nullopt;
   }
   hasMade = true;
-  return MemoryConstrainedCutter(program->model, program->request, program->budgets, *program->memory, program->cuts)
+  return MemoryConstrainedCutter(program->model, program->request, program->budgets, *program->memory,
+                                 program->cuts)
       .leastBudget();
 }
 
@@ -449,7 +451,8 @@ int64_t PlanMaker::leastHeld(const PipelineShape &shape) {
 int64_t PlanMaker::leastPeak(const PipelineShape &shape) {
   auto program = smallest(shape);
   if (program)
-    return MemoryConstrainedCutter(program->model, program->request, program->budgets, *program->memory, program->cuts)
+    return MemoryConstrainedCutter(program->model, program->request, program->budgets, *program->memory,
+                                   program->cuts)
         .leastBound();
   consumeError(program.takeError());
   return 0;

@@ -1,4 +1,4 @@
-//===- PlanMaker.h - The passes over one model ------------------*- C++ -*-===//
+//===- PlanMaker.h - Makes plans of one model -------------------*- C++ -*-===//
 //
 // Private to tools/driver/.
 //
@@ -17,63 +17,63 @@
 
 namespace cleave {
 
-/// Makes plans of a model, for one mesh or for several, and for one limit of memory or for several; the model
-/// stays as it is. What was made for one is kept for all others for which it would be the same.
+/// Makes plans of a model, for several meshes and memory limits; the model is not changed. Intermediate
+/// results are reused wherever they would be the same.
 class PlanMaker {
 public:
-  /// All must outlive it.
+  /// All arguments must outlive the PlanMaker.
   PlanMaker(const CompileOptions &options, const ModelSource &source, mlir::MLIRContext &context)
       : options(options), source(source), context(context) {}
 
-  /// A plan without shard files: with the sharding that weighs memory, else with the one that takes least,
-  /// else with the cut of which devices hold least. Fails where the passes refuse the model, or where devices
-  /// have too little memory.
+  /// Makes a plan without shard files. Tries the sharding that respects memory, then the fastest sharding,
+  /// then the cut with the least memory. Fails if the passes reject the model, or if devices have too little
+  /// memory.
   llvm::Expected<std::unique_ptr<plan::Plan>> make(PipelineShape shape);
 
-  /// The same; null where devices have too little memory.
-  /// \param isTight  they are known to have too little for the fastest cut along program order, so that it is
-  /// looked at what
-  ///                 cuts hold before a plan is made of them. `shape` then says how many micro-batches there
-  ///                 are.
+  /// As make, but returns null if devices have too little memory.
+  /// \param isTight  devices are known to have too little memory for the fastest cut along program order, so
+  ///     memory of cuts is computed before plans are made of them. `shape` must then give the number of
+  ///     micro-batches.
   llvm::Expected<std::unique_ptr<plan::Plan>> makeWithin(PipelineShape shape, bool isTight);
 
-  /// The last plan has another cut than the one that would be fastest.
+  /// True if the last plan was cut again, since the fastest cut lacked memory.
   bool wasRecut() const { return isRecut; }
 
-  /// The memory of the smallest device with which the shape is known to have a plan, and with hardly less is
-  /// not (MemoryConstrainedCutter::leastBudget), beside what that device has; nothing where that cannot be told.
+  /// Memory of the smallest device with which the shape is known to have a plan, and with little less has
+  /// none (MemoryConstrainedCutter::leastBudget), and the memory that this device has. Nothing if that cannot
+  /// be computed.
   std::optional<MemoryShortage> leastMemory(const PipelineShape &shape);
-  /// With so many bytes a device it is certain to have one: what devices of the plan hold that
-  /// `leastMemory` knows of, values that wait for other stages included.
+  /// Bytes per device with which a plan certainly exists: what devices hold in the plan behind `leastMemory`,
+  /// including values that wait for other stages.
   int64_t leastHeld(const PipelineShape &shape);
-  /// With less, it has none; as far as that can be told without a cut.
+  /// Bytes per device below which no plan exists, as far as that can be told without a cut.
   int64_t leastPeak(const PipelineShape &shape);
 
-  /// The program of all tensor ranks, not yet cut into stages. Lives as long as this.
+  /// The program of all tensor-parallel ranks, before it is cut into stages. Lives as long as the PlanMaker.
   llvm::Expected<mlir::func::FuncOp> shard(const PipelineShape &shape);
 
-  /// What searches have found of such a program.
+  /// Cached search results for such a program.
   PipelineCache &pipelinesOf(mlir::func::FuncOp function) { return pipelines[function]; }
 
-  /// The passes accepted the model at least once since this was last called; what failed later is no matter
-  /// of how it was split.
+  /// True if the passes accepted the model at least once since the last call; then later failures are not
+  /// caused by its sharding.
   bool takeHasMade() { return std::exchange(hasMade, false); }
 
 private:
-  /// A program as the pass that cuts it sees it.
+  /// A program as the cutting pass sees it.
   struct Uncut {
     const ModelGraph &model;
     CutCache &cuts;
     CutRequest request;
     const CutMemory *memory = nullptr;
-    /// By pipeline rank: of the device of its tensor ranks that has least, and of those that hold most
-    /// (largestBudgets).
-    MemoryBudgets budgets, mostRooms;
+    /// By pipeline rank: budget of the device with the least memory among its tensor-parallel ranks, and of
+    /// those that hold most (largestBudgets).
+    MemoryBudgets budgets, requestBudgets;
   };
-  /// What passes before the cut have made, with a limit of memory or without, and with which limits it is
-  /// that.
+  /// Result of the passes before the cut, with or without a memory limit, and the range of limits for which
+  /// it holds.
   struct Sharded {
-    /// Null where they had made the same before.
+    /// Null if an earlier result was the same.
     mlir::OwningOpRef<mlir::ModuleOp> owned;
     mlir::ModuleOp module;
     bool isLimited;
@@ -102,15 +102,15 @@ private:
   const ModelSource &source;
   mlir::MLIRContext &context;
   bool hasMade = false, isRecut = false;
-  /// Of the last plan whose fastest cut had no room.
+  /// Micro-batches of the last plan whose fastest cut lacked memory.
   uint32_t microbatchesMade = 1;
-  /// By what they were given, and the passes, limits left out.
+  /// By input module and passes, without their limits.
   std::map<std::pair<mlir::Operation *, std::string>, std::vector<Sharded>> sharded;
   struct Emitted {
     std::unique_ptr<plan::Plan> plan;
     LimitRange limits;
   };
-  /// By the program, and the passes that cut it, limits left out.
+  /// By program and cutting passes, without their limits.
   std::map<std::pair<mlir::Operation *, std::string>, std::vector<Emitted>> emitted;
   std::map<mlir::Operation *, PipelineCache> pipelines;
 };

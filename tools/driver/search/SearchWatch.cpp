@@ -1,4 +1,4 @@
-//===- SearchWatch.cpp - A search for a mesh, from outside ----------------===//
+//===- SearchWatch.cpp - Progress and stopping of a mesh search -----------===//
 #include "tools/driver/search/SearchWatch.h"
 #include "tools/driver/base/StopSource.h"
 #include "llvm/ADT/STLExtras.h"
@@ -21,7 +21,7 @@ SearchWatch::~SearchWatch() {
     options.stop->close();
 }
 
-/// Once it was, that stays so.
+/// Once true, it stays true.
 bool SearchWatch::isInterrupted() {
   if (!interruptedAfter && options.stop && options.stop->isAsked())
     interruptedAfter = std::chrono::duration<double>(Clock::now() - begun).count();
@@ -71,7 +71,7 @@ bool SearchWatch::sees(const Estimate &estimate, double share) {
 CancellationScope SearchWatch::making(const Configuration &configuration) {
   if (options.progress)
     options.progress("making the best: " + meshOf(configuration), std::nullopt);
-  // Who has ended the search wants what it found made as always.
+  // The user who stopped the search wants its result made in full.
   if (isInterrupted())
     return CancellationScope(nullptr);
   isMaking = true;
@@ -86,7 +86,7 @@ std::vector<std::string> SearchWatch::notes(llvm::ArrayRef<Estimate> estimates) 
     return {begin + ", when all was weighed; its cut may not be the best"};
   std::vector<std::string> missing;
   for (auto [index, one] : llvm::enumerate(estimates)) {
-    // Those of one number of tensor ranks, said once.
+    // Reports those with the same number of tensor-parallel ranks once.
     auto isLike = [&](const Estimate &other) {
       return other.obstacle == kNotWeighed &&
              other.configuration.tensorRanks == one.configuration.tensorRanks;

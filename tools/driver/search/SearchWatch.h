@@ -1,4 +1,4 @@
-//===- SearchWatch.h - A search for a mesh, from outside --------*- C++ -*-===//
+//===- SearchWatch.h - Progress and stopping of a mesh search ---*- C++ -*-===//
 //
 // Private to tools/driver/.
 //
@@ -13,30 +13,30 @@
 
 namespace cleave {
 
-/// `pp=2,tp=2`; with `dp` of training, and of several data ranks.
+/// `pp=2,tp=2`; with `dp` for training, and for several data-parallel ranks.
 std::string meshOf(const Configuration &configuration);
 
-/// Says how far a search is and the best so far (CompileOptions::progress), and is asked whether it is to end
-/// (CompileOptions::stop). A search has parts, and each of these estimates.
+/// Reports the progress of a search and its best result so far (CompileOptions::progress), and stops it on
+/// request (CompileOptions::stop). A search has parts; each part yields estimates.
 class SearchWatch {
 public:
-  /// \param options  must outlive it.
+  /// \param options  must outlive the watch.
   explicit SearchWatch(const CompileOptions &options) : options(options) {}
   ~SearchWatch();
   SearchWatch(const SearchWatch &) = delete;
   SearchWatch &operator=(const SearchWatch &) = delete;
 
-  /// Nothing has been found yet, and there is so much to do.
+  /// Begins a search with this amount of work, without results.
   void begin(size_t work);
-  /// `part`, such as `tp=2`, begins. False where the search has been ended, and it is not to be weighed.
+  /// Begins a part, such as `tp=2`. False if the search was stopped and must skip it.
   bool beginPart(llvm::StringRef part, size_t work);
-  /// Of the part, with the share of it that is done; false where the search is to end.
+  /// Adds an estimate of the current part, with the finished share of the part. False if the search must end.
   bool sees(const Estimate &estimate, double share);
-  /// The best is made; while the result lives, its cut ends early.
+  /// Begins making the best plan. While the result lives, a stop request ends its cut early.
   CancellationScope making(const Configuration &configuration);
-  /// Nothing more is to be weighed.
+  /// True if the search must evaluate nothing more.
   bool isInterrupted();
-  /// That it was interrupted, and what that has left out.
+  /// Notes that the search was stopped, and what it left out.
   std::vector<std::string> notes(llvm::ArrayRef<Estimate> estimates) const;
 
 private:
@@ -48,7 +48,7 @@ private:
   std::string part;
   std::vector<std::string> leftOut;
   std::optional<Estimate> best;
-  /// What there is to do, was done before the part, and is in it.
+  /// Amounts of work: in total, before the current part, in the current part.
   size_t all = 0, before = 0, inPart = 0;
   bool isMaking = false;
   std::optional<double> interruptedAfter;

@@ -1,4 +1,4 @@
-//===- TrainingForecast.cpp - What a training step would take -------------===//
+//===- TrainingForecast.cpp - Forecast of a training step -----------------===//
 #include "tools/driver/search/TrainingForecast.h"
 #include "ir/semantics/OpSemantics.h"
 #include "tools/driver/base/Forecast.h"
@@ -28,15 +28,17 @@ struct TrainingForecaster::Model {
   std::optional<PlanMaker> maker;
 };
 
-TrainingForecaster::TrainingForecaster(CompileOptions all) : options(std::move(all)) { options.writesPlan = false; }
+TrainingForecaster::TrainingForecaster(CompileOptions all) : options(std::move(all)) {
+  options.writesPlan = false;
+}
 TrainingForecaster::~TrainingForecaster() = default;
 
 llvm::Error TrainingForecaster::read(const PipelineShape &shape) {
   auto read = std::make_unique<Model>();
   read->options = options;
-  // Pipelines side by side split the batch, too, which is named for that.
+  // Data-parallel ranks split the batch, too, so it is named.
   read->options.microbatches = shape.search->dataRanks == 1 ? shape.microbatches : 0;
-  // The search tells how far it is as a whole.
+  // The search reports its own progress.
   read->options.progress = nullptr;
   if (auto error = readModel(read->options, read->context).moveInto(read->source))
     return error;
@@ -60,7 +62,8 @@ llvm::Expected<TrainingForecast> TrainingForecaster::forecast(std::optional<int6
   if (!result)
     return result;
   llvm::append_range(result->notes, noteDevicesLeft(options, *shape, result->configuration.devices()));
-  if (auto error = checkSeconds(result->pipeline.seconds, options.model, "use a --machine whose devices and links are faster"))
+  if (auto error = checkSeconds(result->pipeline.seconds, options.model,
+                                "use a --machine whose devices and links are faster"))
     return error;
   return result;
 }

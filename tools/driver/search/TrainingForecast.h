@@ -1,4 +1,4 @@
-//===- TrainingForecast.h - What a training step would take -----*- C++ -*-===//
+//===- TrainingForecast.h - Forecast of a training step ---------*- C++ -*-===//
 #ifndef CLEAVE_TOOLS_DRIVER_SEARCH_TRAININGFORECAST_H
 #define CLEAVE_TOOLS_DRIVER_SEARCH_TRAININGFORECAST_H
 
@@ -12,9 +12,9 @@ struct PipelineShape;
 struct TrainingForecast {
   Configuration configuration;
   PipelineForecast pipeline;
-  /// Of the machine, those of a pipeline rank side by side.
+  /// Devices of the machine, those of a pipeline rank next to each other.
   std::vector<std::string> devices;
-  /// Where the mesh was searched for: as a plan has them.
+  /// Set if the mesh was searched for, as in a plan.
   plan::Alternatives alternatives;
   std::vector<std::string> notes;
 };
@@ -22,10 +22,10 @@ struct TrainingForecast {
 /// `none`, `selective`, `full`.
 llvm::StringRef nameOf(Recompute recompute);
 
-/// One step of training the model of the options, whose `training` is set. Nothing is written.
+/// Forecasts one training step of the model in the options, whose `training` is set. Writes nothing.
 llvm::Expected<TrainingForecast> forecastTraining(const CompileOptions &options);
 
-/// The same for one limit of memory after the other, as Planner makes plans.
+/// Forecasts for several memory limits, one after the other, as Planner does.
 class TrainingForecaster {
 public:
   explicit TrainingForecaster(CompileOptions options);
@@ -38,7 +38,7 @@ private:
   llvm::Error read(const PipelineShape &shape);
 
   CompileOptions options;
-  /// Once it is read.
+  /// Set once the model has been read.
   std::unique_ptr<Model> model;
 };
 

@@ -106,14 +106,14 @@ TEST(Place, CollectsAtThePaceOfTheSlowestLink) {
 TEST(Place, SumsOverLinksOfGroupsOfDataAlone) {
   Machine machine = Machine::cpu(8);
   auto seconds = [&](uint32_t first) {
-    return collectivesOfData(machine, first, 4, 2).seconds(CollectiveKind::AllReduce, 1e6, 2);
+    return dataParallelCollectivesOf(machine, first, 4, 2).seconds(CollectiveKind::AllReduce, 1e6, 2);
   };
   const double usual = seconds(0);
   const Link slow{1, 1e3};
   for (auto [from, to] : {std::pair(0, 1), {0, 3}, {1, 2}, {2, 3}, {0, 4}, {3, 7}})
     link(machine, from, to, slow);
   EXPECT_EQ(seconds(0), usual);
-  EXPECT_EQ(collectivesOfData(machine, 0, 2, 2), machine.collectives);
+  EXPECT_EQ(dataParallelCollectivesOf(machine, 0, 2, 2), machine.collectives);
   link(machine, 5, 7, slow);
   EXPECT_EQ(seconds(0), usual);
   EXPECT_DOUBLE_EQ(seconds(4), CollectiveCosts(slow).seconds(CollectiveKind::AllReduce, 1e6, 2));
@@ -132,7 +132,7 @@ TEST(Place, TakesLinksAsAllOthersForThose) {
     link(machine, from, to, machine.nodes->link);
   EXPECT_EQ(DeviceGroup::of(machine, 0, 4, 2), DeviceGroup::of(plain, 0, 4, 2));
   EXPECT_EQ(DeviceGroup::of(machine, 2, 2, 2).collectives, plain.collectives);
-  EXPECT_EQ(collectivesOfData(machine, 0, 4, 2), plain.nodes->collectives);
+  EXPECT_EQ(dataParallelCollectivesOf(machine, 0, 4, 2), plain.nodes->collectives);
   EXPECT_TRUE(PipelineDeviceGroups(machine, 2, 2, 2).linkOverrides.empty());
   EXPECT_TRUE(PipelineDeviceGroups(machine, 2, 1, 1).linkOverrides.empty());
   // A pipeline over both nodes would have the link between them.

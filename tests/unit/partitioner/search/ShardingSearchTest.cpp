@@ -75,7 +75,7 @@ private:
                   std::vector<Plan> &plans) {
     if (propagation.sizeOf({ParamOp(seed.weight)}, seed.dim) < kRanks)
       return true;
-    ShardingGroup found = shardings.classOf(seed);
+    ShardingGroup found = shardings.shardingGroupOf(seed);
     if (found.count < int32_t(kRanks))
       return true;
     int64_t bytes = 0;
@@ -131,16 +131,16 @@ TEST(ShardingSearchTest, AnswersTellWhetherAClassIsWhatItWas) {
   };
   Shardings shardings(propagation, kRanks);
   Shardings::Answers asked;
-  const ShardingGroup before = shardings.classOf(seedOf("0.up"), &asked);
+  const ShardingGroup before = shardings.shardingGroupOf(seedOf("0.up"), &asked);
   EXPECT_FALSE(asked.empty());
   auto isWhatItWas = [&] {
-    const ShardingGroup now = shardings.classOf(seedOf("0.up"));
+    const ShardingGroup now = shardings.shardingGroupOf(seedOf("0.up"));
     return llvm::equal(now.tensors, before.tensors, [](auto &a, auto &b) {
       return a.first == b.first && a.second.dim == b.second.dim && a.second.labels == b.second.labels;
     });
   };
   // Of another layer, and of what it has itself.
-  shardings.add(shardings.classOf(seedOf("2.up")));
+  shardings.add(shardings.shardingGroupOf(seedOf("2.up")));
   EXPECT_TRUE(shardings.answerAlike(asked) && isWhatItWas());
   shardings.add(before);
   EXPECT_FALSE(shardings.answerAlike(asked) || isWhatItWas());
@@ -209,7 +209,7 @@ TEST(ShardingSearchTest, LeavesWholeWhatIsDearWhereThereIsRoom) {
     std::vector<bool> split;
     for (size_t i = 0; i < decision.weights.size(); i += 2) {
       split.push_back(decision.weights[i].style != ShardingStyle::Replicate);
-      EXPECT_NE(split.back(), decision.weights[i].isDear);
+      EXPECT_NE(split.back(), decision.weights[i].isNotWorthSharding);
     }
     return split;
   };

@@ -77,11 +77,11 @@ TEST(Simulator, MemoryOverTimeReachesThePeak) {
     SCOPED_TRACE(nameOf(kind).str() + ": " + textOf(shape) + ", seed " + std::to_string(seed));
     PipelineCosts costs = costsOf(drawStages(dice, shape.p * shape.v));
     Pipeline pipeline = pipelineOf(shape);
-    pipeline.width = costs.ranksPerPlace = 1 + dice.below(3);
+    pipeline.width = costs.ranksPerDeviceGroup = 1 + dice.below(3);
     costs.overlapsTransfers = dice.below(2);
     for (uint32_t stage = 0; stage < costs.stages.size(); ++stage) {
       costs.stages[stage].activationBytes = dice.below(40);
-      costs.activationOverrides[{stage, dice.below(costs.ranksPerPlace)}] = dice.below(80);
+      costs.activationOverrides[{stage, dice.below(costs.ranksPerDeviceGroup)}] = dice.below(80);
     }
     for (TransferSize &transfer : costs.transfers)
       transfer.bytes = dice.below(50);

@@ -257,7 +257,7 @@ TEST(Simulator, TensorRanksActAlike) {
   Pipeline pipeline = pipelineOf({2, 1, 2});
   pipeline.width = 2;
   PipelineCosts costs = twoStages(false);
-  costs.ranksPerPlace = 2;
+  costs.ranksPerDeviceGroup = 2;
   const Forecast alone = llvm::cantFail(simulate(gpipe(pipelineOf({2, 1, 2})), twoStages(false))),
                  alike = llvm::cantFail(simulate(gpipe(pipeline), costs));
   ASSERT_EQ(alike.ranks.size(), 4u);
@@ -280,7 +280,7 @@ TEST(Simulator, TensorRanksWaitForEachOther) {
   for (bool overlaps : {false, true}) {
     SCOPED_TRACE(overlaps);
     PipelineCosts costs = costsOf({{1, 0, 0}, {1, 0, 0}, {1, 0, 0}});
-    costs.ranksPerPlace = 2;
+    costs.ranksPerDeviceGroup = 2;
     costs.overlapsTransfers = overlaps;
     costs.linkOverrides[{0, 2}] = costs.linkOverrides[{3, 5}] = {10, 1e9};
     EXPECT_NEAR(llvm::cantFail(simulate(gpipe(pipeline), costs)).seconds, 23, 1e-6);
@@ -292,7 +292,7 @@ TEST(Simulator, DataRanksGoOnByThemselves) {
   Pipeline pipeline = pipelineOf({3, 1, 1});
   pipeline.width = 2;
   PipelineCosts costs = costsOf({{1, 0, 0}, {1, 0, 0}, {1, 0, 0}});
-  costs.ranksPerPlace = 2;
+  costs.ranksPerDeviceGroup = 2;
   costs.groupSize = 1;
   costs.linkOverrides[{0, 2}] = costs.linkOverrides[{3, 5}] = {10, 1e9};
   plan::Schedule schedule = gpipe(pipeline);
@@ -377,7 +377,7 @@ TEST(Simulator, GivesEachRankWhatItHolds) {
   PipelineCosts costs;
   costs.stages = {{1, 0, 0, 50}, {1, 0, 0, 70}};
   costs.transfers = {{0, 1, 5}};
-  costs.ranksPerPlace = 2;
+  costs.ranksPerDeviceGroup = 2;
   costs.activationOverrides[{1, 1}] = 20;
   const Forecast forecast = llvm::cantFail(simulate(gpipe(pipeline), costs));
   std::vector<int64_t> peaks;

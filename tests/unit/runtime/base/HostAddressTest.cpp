@@ -1,4 +1,4 @@
-//===- HostAddressTest.cpp - By which others reach this machine ------------===//
+//===- HostAddressTest.cpp - By which others reach this machine -----------===//
 #include "runtime/base/HostAddress.h"
 #include <cstdlib>
 #include <gmock/gmock.h>
@@ -30,7 +30,8 @@ TEST_F(HostAddressTest, IsThatOfTheInterfaceThatIsNamed) {
 
 TEST_F(HostAddressTest, FailsWhereThereIsNone) {
   setenv("GLOO_SOCKET_IFNAME", "nothing0", 1);
-  EXPECT_THAT([&] { hostAddress(launch); }, ThrowsMessage<std::runtime_error>(HasSubstr("no such interface")));
+  EXPECT_THAT([&] { hostAddress(launch); },
+              ThrowsMessage<std::runtime_error>(HasSubstr("no such interface")));
   unsetenv("GLOO_SOCKET_IFNAME");
   launch.address = "no.such.host.invalid";
   EXPECT_THAT([&] { hostAddress(launch); },

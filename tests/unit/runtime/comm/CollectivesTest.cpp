@@ -17,7 +17,7 @@ using testing::AnyOf;
 using testing::HasSubstr;
 
 namespace {
-/// What a request is to a group: the first failure ends all waits.
+/// Cancellation of a group, as a request is: the first failure ends all waits.
 class Attempt : public CancellationToken {
 public:
   explicit Attempt(std::chrono::milliseconds cancellation) : end(steady_clock::now() + cancellation) {}
@@ -48,7 +48,7 @@ class CollectivesTest : public testing::TestWithParam<uint32_t> {
 protected:
   CollectivesTest() { registerCollectiveKernels(); }
 
-  /// What `work` gives on each of `ranks` threads; `failure` is the first exception's message.
+  /// Results of `work` on each of `ranks` threads; `failure` is the first exception's message.
   std::vector<Tensor> onRanks(uint32_t ranks, const Work &work,
                               std::chrono::milliseconds cancellation = std::chrono::seconds(30)) {
     Attempt attempt(cancellation);
@@ -96,7 +96,7 @@ static Tensor valuesOf(uint32_t rank, at::IntArrayRef sizes, at::ScalarType dtyp
   return dtype == at::kBool ? values.remainder(rank + 2).eq(0) : values.to(at::kDouble).div(3).to(dtype);
 }
 
-/// The sum in the order of ranks.
+/// The sum in rank order.
 static Tensor sumOf(uint32_t ranks, at::IntArrayRef sizes, at::ScalarType dtype) {
   const bool isNarrow = dtype == at::kHalf || dtype == at::kBFloat16;
   Tensor sum = valuesOf(0, sizes, dtype).to(isNarrow ? at::kFloat : dtype);
@@ -183,7 +183,7 @@ TEST_P(CollectivesTest, AllGatherOrdersPiecesOfFusedSegments) {
   auto results = onRanks(ranks(), [&](uint32_t rank) {
     const int64_t begin = rank * width;
     const Tensor own = shard(whole, 1, {begin, width, begin + segment, width, begin + 2 * segment, width});
-    // The last rank wants a part only, in another order and twice.
+    // The last rank needs a part only, in another order and twice.
     return call("spmd::all_gather",
                 {own, 1, rank + 1 < ranks() ? pieces : std::vector<int64_t>{1, 2, 3, 0, 0, 1, 1, 2, 3}});
   });

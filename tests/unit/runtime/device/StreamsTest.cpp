@@ -1,5 +1,5 @@
-//===- StreamsTest.cpp - Command between threads that use GPUs --------------===//
-// Without a GPU: on devices that note what they are asked for.
+//===- StreamsTest.cpp - Order between threads that use GPUs --------------===//
+// Runs without a GPU: fake devices log the calls on their streams.
 #include "runtime/device/Streams.h"
 #include "runtime/device/Device.h"
 #include "runtime/exchange/LocalExchange.h"
@@ -56,7 +56,7 @@ TEST_F(StreamsTest, ReceiversWaitOnTheGpuForWhatSendersMake) {
   const Tensor tensor = at::ones({2}).to(fakeGpu(0));
   std::thread sender([&] {
     c10::StreamGuard guard(sending);
-    // One event a device, in lists too.
+    // One event per device; tensors in lists count.
     std::vector<c10::IValue> values = {tensor, c10::List<Tensor>({tensor}), at::ones({1}), 3};
     EXPECT_TRUE(exchange.send({0, 0, 1}, values));
   });
@@ -98,7 +98,7 @@ TEST_F(StreamsTest, DevicesGiveTheirStreamsBack) {
   EXPECT_NE(plugin.given[1].id(), computing);
 }
 
-/// Two micro-batches, each of a rank in a stream of its own, join their outputs on a GPU.
+/// Two micro-batches, each of a rank with its own stream, join their outputs on a GPU.
 TEST_F(StreamsTest, MicrobatchesWaitForTheRoomOfOutputs) {
   TwoLayers model;
   model.writer.splitBatch(2);
@@ -135,7 +135,7 @@ TEST_F(StreamsTest, CopiesGoBesideWhatAGpuComputes) {
   EXPECT_TRUE(at::equal(values[0].toTensor().cpu(), at::full({3}, 7.f)));
   const std::vector<std::string> log = takeFakeGpuLog();
   ASSERT_EQ(log.size(), 4u);
-  // The default stream of the one that gives, where no rank computes, and a stream of the receiver's.
+  // The default stream of the sender's device, where no rank computes, and a stream of the receiver.
   const std::string arriving = log[1].substr(0, log[1].find(' '));
   EXPECT_NE(arriving, computing);
   EXPECT_THAT(log, ElementsAre("0/0 copies to " + arriving, arriving + " records",
@@ -150,7 +150,7 @@ TEST_F(StreamsTest, CpusTakeCopies) {
   EXPECT_THAT(takeFakeGpuLog(), ElementsAre());
 }
 
-/// Each of two GPUs does `work` with its communicator, in stream `streams[rank]`.
+/// Runs `work` on each of two GPUs with its communicator, on stream `streams[rank]`.
 static std::vector<Tensor> onGroup(const std::vector<c10::Stream> &streams,
                                    const std::function<Tensor(Communicator &, int64_t)> &work) {
   Minute cancellation;
@@ -183,7 +183,7 @@ TEST_F(StreamsTest, GroupsOfGpusTakeCopiesInTheOrderOfTheirStreams) {
   EXPECT_THAT(log,
               IsSupersetOf(std::vector<std::string>{
                   name(streams[0]) + " records", name(streams[1]) + " records",
-                  // The other's tensor is copied in its default stream, once it has been made.
+                  // The other GPU's tensor is copied on its default stream, after it is ready.
                   "1/0 waits for " + name(streams[1]), "1/0 keeps", "1/0 copies to " + name(streams[0]),
                   "0/0 waits for " + name(streams[0]), "0/0 keeps", "0/0 copies to " + name(streams[1])}));
   auto at = [&](const std::string &line) { return std::find(log.begin(), log.end(), line) - log.begin(); };

@@ -1,4 +1,4 @@
-//===- P2PChannelTest.cpp - Values between the stages of two processes ----------===//
+//===- P2PChannelTest.cpp - Values between the stages of two processes ----===//
 #include "runtime/exchange/P2PChannel.h"
 #include "tests/unit/runtime/MemoryTransport.h"
 #include <ATen/ATen.h>
@@ -9,7 +9,7 @@ namespace cleave::runtime {
 
 using Values = std::vector<c10::IValue>;
 
-/// Of a transfer that has plenty.
+/// Limits that all values of these tests meet.
 static constexpr SerializedLimits kPlenty{100, 16 << 20};
 
 class P2PChannelTest : public testing::Test {
@@ -31,13 +31,13 @@ TEST_F(P2PChannelTest, BringsValuesOfAnySize) {
     receiver.take(arrived);
     EXPECT_EQ(arrived.size(), 4u);
     if (arrived.size() != 4)
-      break; // the wire is to be cut
+      break; // the transport is closed below
     EXPECT_TRUE(at::equal(arrived[0].toTensor(), tensor));
     EXPECT_EQ(arrived[1].toInt(), 3);
     EXPECT_EQ(arrived[2].toStringRef(), text);
     EXPECT_TRUE(at::equal(arrived[3].toTensor(), tensor.slice(0, 0, size, 2)));
   }
-  transports.cut();
+  transports.close();
 }
 
 TEST_F(P2PChannelTest, SmallValuesAreOneMessage) {
@@ -47,7 +47,7 @@ TEST_F(P2PChannelTest, SmallValuesAreOneMessage) {
   sender.send(values);
   receiver.take(values);
   EXPECT_EQ(transports.messages, 1);
-  transports.cut();
+  transports.close();
 }
 
 TEST_F(P2PChannelTest, ReceivesBeforeItIsAskedAndCountsThat) {
@@ -55,20 +55,21 @@ TEST_F(P2PChannelTest, ReceivesBeforeItIsAskedAndCountsThat) {
   Receiver receiver(*in, 0, Tag::Values, *account, kPlenty);
   Values values = {at::ones({100000})};
   sender.send(values);
-  // Nobody has taken anything yet.
+  // Nothing has been received yet.
   sender.flush();
   EXPECT_GE(account->heldBytes(), 400000);
   receiver.take(values);
   values.clear();
   EXPECT_EQ(account->heldBytes(), 0);
-  transports.cut();
+  transports.close();
 }
 
 namespace {
-/// Of the CPU, whose tensors then all go apart.
-class WireLink final : public TensorLink {
+/// A link of the CPU, so that all tensors go through it.
+class TransportLink final : public TensorLink {
 public:
-  WireLink(Transport &transport, uint32_t peer) : TensorLink(c10::kCPU), transport(transport), peer(peer) {}
+  TransportLink(Transport &transport, uint32_t peer)
+      : TensorLink(c10::kCPU), transport(transport), peer(peer) {}
   std::unique_ptr<Message> send(const at::Tensor &bytes) override {
     rows.push_back(bytes.numel());
     return transport.send(peer, Tag::Commands, bytes.const_data_ptr(), bytes.nbytes());
@@ -85,7 +86,7 @@ private:
 } // namespace
 
 TEST_F(P2PChannelTest, TensorsOfALinkedDeviceGoApart) {
-  WireLink there(*out, 1), back(*in, 0);
+  TransportLink there(*out, 1), back(*in, 0);
   Sender sender(*out, 1, Tag::Values, &there);
   Receiver receiver(*in, 0, Tag::Values, *account, kPlenty, &back);
   const at::Tensor whole = at::arange(60, at::kInt).view({3, 20});
@@ -102,7 +103,7 @@ TEST_F(P2PChannelTest, TensorsOfALinkedDeviceGoApart) {
     receiver.take(arrived);
     EXPECT_EQ(arrived.size(), given.size());
     if (arrived.size() != given.size())
-      break; // the wire is to be cut
+      break; // the transport is closed below
     for (size_t i = 0; i < 5; ++i) {
       EXPECT_TRUE(at::equal(arrived[i].toTensor(), given[i].toTensor())) << i;
       EXPECT_EQ(arrived[i].toTensor().strides(), given[i].toTensor().strides()) << i;
@@ -111,15 +112,15 @@ TEST_F(P2PChannelTest, TensorsOfALinkedDeviceGoApart) {
     EXPECT_TRUE(at::equal(arrived[6].toTensorVector()[0], whole.slice(1, 4, 8)));
   }
   sender.flush();
-  // What repeats itself and what has gaps is sent as rows without.
+  // Tensors with repeated elements or gaps are sent as compact rows.
   EXPECT_THAT(there.rows, testing::SizeIs(3 * 5));
   EXPECT_EQ(std::vector(there.rows.begin(), there.rows.begin() + 5),
             (std::vector<int64_t>{240, 48, 80, 4, 48}));
-  transports.cut();
+  transports.close();
 }
 
 TEST_F(P2PChannelTest, RefusesMessagesThatAreNone) {
-  // Bytes of the header and of the tensors, what follows, and why it is refused.
+  // Sizes of header and tensors, the bytes that follow, and the expected error.
   struct Case {
     uint64_t header, blocks;
     std::string rest;
@@ -127,7 +128,7 @@ TEST_F(P2PChannelTest, RefusesMessagesThatAreNone) {
   };
   const std::string tensor = [] {
     std::vector<c10::IValue> values = {at::ones({4})};
-    return pack(values).header;
+    return serialize(values).header;
   }();
   for (const Case &each : {Case{uint64_t(1) << 60, 0, "", "found a header of 1152921504606846976 bytes"},
                            Case{8, 0, std::string(8, '\0'), "found more values than the 2"},
@@ -146,18 +147,18 @@ TEST_F(P2PChannelTest, RefusesMessagesThatAreNone) {
                     testing::StartsWith("a message of rank 0: "), testing::HasSubstr(each.why))));
     EXPECT_EQ(account->heldBytes(), 0);
   }
-  // Nothing at all is no value.
+  // An empty message is not a value.
   Receiver receiver(*in, 0, Tag::Values, *account, {2, 16});
   out->send(1, Tag::Values, "", 0)->wait();
   Values values(3);
   receiver.take(values);
   EXPECT_TRUE(values.empty());
-  transports.cut();
+  transports.close();
 }
 
 TEST_F(P2PChannelTest, EndsWhenTheWireIsCut) {
   Receiver receiver(*in, 0, Tag::Values, *account, kPlenty);
-  transports.cut();
+  transports.close();
   Values values;
   EXPECT_THROW(receiver.take(values), TransportClosed);
 }

@@ -1,4 +1,4 @@
-//===- SerializedValuesTest.cpp - Values as bytes, and back -------------------------===//
+//===- SerializedValuesTest.cpp - Values as bytes, and back ---------------===//
 #include "runtime/exchange/SerializedValues.h"
 #include <ATen/ATen.h>
 #include <ATen/core/Dict.h>
@@ -11,12 +11,12 @@ using at::Tensor;
 using c10::IValue;
 using testing::HasSubstr;
 
-/// Of a transfer that has plenty.
+/// Limits that all values of these tests meet.
 static constexpr SerializedLimits kPlenty{100, 1 << 20};
 
-/// The values as another process gets them.
+/// The values as another process receives them.
 static std::vector<IValue> sent(const std::vector<IValue> &values) {
-  const SerializedValues outgoing = pack(values);
+  const SerializedValues outgoing = serialize(values);
   Deserializer incoming(outgoing.header, kPlenty);
   EXPECT_EQ(incoming.blocks().size(), outgoing.blocks.size());
   for (size_t i = 0; i < outgoing.blocks.size(); ++i) {
@@ -32,7 +32,7 @@ static Tensor sentTensor(const Tensor &tensor) { return sent({tensor}).at(0).toT
 
 static size_t bytesSent(const Tensor &tensor) {
   size_t bytes = 0;
-  for (const Block &block : pack({IValue(tensor)}).blocks)
+  for (const Block &block : serialize({IValue(tensor)}).blocks)
     bytes += block.bytes;
   return bytes;
 }
@@ -104,14 +104,14 @@ TEST(SerializedValuesTest, KeepsWhatIsNoTensor) {
 }
 
 TEST(SerializedValuesTest, RefusesWhatHasNoBytes) {
-  EXPECT_THAT([] { pack({IValue(at::ones({2}).to_sparse())}); },
+  EXPECT_THAT([] { serialize({IValue(at::ones({2}).to_sparse())}); },
               testing::ThrowsMessage<c10::Error>(HasSubstr("expected one that processes can exchange")));
 }
 
 TEST(SerializedValuesTest, RefusesHeadersThatAreNone) {
   // One value: a header may end after any.
   const IValue both = c10::ivalue::Tuple::create({IValue(at::ones({2, 3})), IValue(std::string("text"))});
-  const std::string header = pack({both}).header;
+  const std::string header = serialize({both}).header;
   for (size_t length = 1; length < header.size(); ++length)
     EXPECT_THROW(Deserializer(llvm::StringRef(header).take_front(length), kPlenty), c10::Error) << length;
   std::string large = header;
@@ -150,7 +150,8 @@ constexpr uint8_t kNone = 0, kInt = 3, kString = 7, kTuple = 9, kList = 10, kDic
 } // namespace
 
 static void expectRefused(const Header &header, const std::string &why) {
-  EXPECT_THAT([&] { Deserializer(header.text, kPlenty); }, testing::ThrowsMessage<c10::Error>(HasSubstr(why)));
+  EXPECT_THAT([&] { Deserializer(header.text, kPlenty); },
+              testing::ThrowsMessage<c10::Error>(HasSubstr(why)));
 }
 
 TEST(SerializedValuesTest, RefusesMoreValuesThanAreExpected) {
@@ -201,7 +202,7 @@ TEST(SerializedValuesTest, RefusesContainersThatHoldAnythingElse) {
   expectRefused(Header() << uint8_t(200), "found a value of an unknown kind");
   Header similar;
   similar << kDict << "int,int" << uint64_t(48);
-  // All at the same place of libtorch's table, which doubles until they are not.
+  // All in the same slot of libtorch's hash table, which doubles until they are not.
   for (uint64_t i = 1; i <= 24; ++i)
     similar << kInt << int64_t(i * 17428512612931826493u) << kInt << int64_t(0);
   expectRefused(similar, "found a dict of 24 keys with similar hashes");
@@ -215,7 +216,7 @@ TEST(SerializedValuesTest, RefusesHeadersThatAreLong) {
   Header header;
   header.text.resize(kMostHeader + 1);
   expectRefused(header, "found a header of 4194305 bytes, expected at most 4194304");
-  EXPECT_THAT([] { pack({IValue(std::string(kMostHeader, 'x'))}); },
+  EXPECT_THAT([] { serialize({IValue(std::string(kMostHeader, 'x'))}); },
               testing::ThrowsMessage<c10::Error>(HasSubstr("expected at most 4194304")));
 }
 

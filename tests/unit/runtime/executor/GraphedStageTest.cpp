@@ -1,6 +1,5 @@
-//===- GraphedStageTest.cpp - Programs captured once and replayed -----------===//
-// Without a GPU: on a device and with a plugin that count what they are asked for. What a replay computes,
-// and of which inputs, GpuTest holds.
+//===- GraphedStageTest.cpp - Programs captured once and replayed ---------===//
+// Runs without a GPU: a fake device and plugin count calls. GpuTest checks what replays compute.
 #include "runtime/executor/GraphedStage.h"
 #include "codegen/plan/DimExpr.h"
 #include "codegen/plan/PlanFile.h"
@@ -22,7 +21,7 @@ public:
 
 protected:
   explicit GraphedStageTest(const Write &write = [](StageWriter &stage, uint32_t x,
-                                                  uint32_t) { return stage.call("aten::neg", {x}, "net"); })
+                                                    uint32_t) { return stage.call("aten::neg", {x}, "net"); })
       : writer({0}) {
     const uint32_t n = writer.symbol("n", 4);
     writer.input("x", tensorType(DType::Float, {-1}));
@@ -99,7 +98,7 @@ TEST_F(GraphedStageTest, InstructionsAreRangesOfProfiles) {
 }
 
 /// Programs that are never captured.
-class StageGraphObstacles : public GraphedStageTest {
+class GraphedStageObstacles : public GraphedStageTest {
 protected:
   using GraphedStageTest::GraphedStageTest;
   void expectEager(const std::string &obstacle) {
@@ -110,18 +109,18 @@ protected:
   }
 };
 
-struct RandomGraphTest : StageGraphObstacles {
+struct RandomGraphTest : GraphedStageObstacles {
   RandomGraphTest()
-      : StageGraphObstacles([](StageWriter &stage, uint32_t x, uint32_t) {
+      : GraphedStageObstacles([](StageWriter &stage, uint32_t x, uint32_t) {
           const uint32_t nothing = stage.constant(none());
           return stage.call("aten::rand_like", {x, nothing, nothing, nothing, nothing, nothing});
         }) {}
 };
 TEST_F(RandomGraphTest, IsNotCaptured) { expectEager("it draws random numbers (aten::rand_like)"); }
 
-struct DependentGraphTest : StageGraphObstacles {
+struct DependentGraphTest : GraphedStageObstacles {
   DependentGraphTest()
-      : StageGraphObstacles(
+      : GraphedStageObstacles(
             [](StageWriter &stage, uint32_t x, uint32_t) { return stage.call("aten::nonzero", {x}); }) {}
 };
 TEST_F(DependentGraphTest, IsNotCaptured) {
@@ -145,13 +144,13 @@ static GraphedStageTest::Write attention(double chance) {
   };
 }
 
-struct AttentionGraphTest : StageGraphObstacles {
-  AttentionGraphTest() : StageGraphObstacles(attention(0)) {}
+struct AttentionGraphTest : GraphedStageObstacles {
+  AttentionGraphTest() : GraphedStageObstacles(attention(0)) {}
 };
 TEST_F(AttentionGraphTest, IsCapturedWithoutDropout) { EXPECT_EQ(graph->obstacle(), ""); }
 
-struct DropoutGraphTest : StageGraphObstacles {
-  DropoutGraphTest() : StageGraphObstacles(attention(0.5)) {}
+struct DropoutGraphTest : GraphedStageObstacles {
+  DropoutGraphTest() : GraphedStageObstacles(attention(0.5)) {}
 };
 TEST_F(DropoutGraphTest, IsNotCaptured) {
   EXPECT_EQ(graph->obstacle(), "it draws random numbers (aten::scaled_dot_product_attention)");

@@ -194,7 +194,7 @@ TEST_F(HostileShapesTest, ConvertsToADTypeThatIsGiven) {
               HasSubstr("found no dtype, expected one"));
 }
 
-// Multiples of the inverse of the number by which libtorch multiplies hashes: all of them at the same place.
+// Multiples of the inverse of the factor by which libtorch multiplies hashes: all have the same slot.
 TEST_F(HostileShapesTest, RefusesDictsThatGrowWithoutEnd) {
   Slots operands;
   for (uint64_t i = 1; i <= 24; ++i) {

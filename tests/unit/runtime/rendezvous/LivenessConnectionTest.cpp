@@ -1,4 +1,4 @@
-//===- LivenessConnectionTest.cpp - Seeing that processes are gone ------------------===//
+//===- LivenessConnectionTest.cpp - Seeing that processes are gone --------===//
 #include "runtime/rendezvous/LivenessConnection.h"
 #include <future>
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@ using namespace std::chrono_literals;
 static LivenessConnection::Clock::time_point soon() { return LivenessConnection::Clock::now() + 10s; }
 
 namespace {
-/// A liveness with the thread that watches it.
+/// A LivenessConnection with a thread that watches it.
 class Watched {
 public:
   explicit Watched(std::unique_ptr<LivenessConnection> made)
@@ -36,7 +36,9 @@ public:
 
 static LivenessConnection::Loss died(uint32_t rank) { return {rank, ""}; }
 
-static std::unique_ptr<LivenessConnection> hold() { return LivenessConnection::hold("127.0.0.1", /*size=*/4); }
+static std::unique_ptr<LivenessConnection> hold() {
+  return LivenessConnection::hold("127.0.0.1", /*size=*/4);
+}
 
 TEST(LivenessConnectionTest, SeesAProcessThatIsKilled) {
   Watched first(hold());
@@ -53,7 +55,7 @@ TEST(LivenessConnectionTest, SeesAProcessThatIsKilled) {
   waitpid(child, nullptr, 0);
 }
 
-/// Of another run, which reads this one's store by mistake.
+/// A process of another run, which reads this one's store by mistake.
 TEST(LivenessConnectionTest, TakesRanksForStrangersThatItDoesNotHave) {
   Watched first(hold());
   for (uint32_t rank : {0u, 4u}) {
@@ -102,7 +104,7 @@ TEST(LivenessConnectionTest, TakesNoNoticeOfStrangers) {
   EXPECT_EQ(first.line->connected(), 0u);
 }
 
-/// They would use up the descriptors of the process.
+/// Strangers would use up the process's file descriptors.
 TEST(LivenessConnectionTest, ClosesTheOldestOfManyStrangers) {
   Watched first(hold());
   const std::string place = first.line->place();
@@ -152,7 +154,7 @@ TEST(LivenessConnectionTest, TellsOthersWhyTheRunHasFailed) {
   auto second = std::make_unique<Watched>(LivenessConnection::reach(first.line->place(), 1, soon()));
   Watched third(LivenessConnection::reach(first.line->place(), 2, soon()));
   first.awaitConnected(2);
-  // Its process ends at once: the word comes before the end.
+  // The process ends at once: the reason arrives before the end of the connection.
   second->line->sayFailure("no result after 3 s\n\033[2J");
   second.reset();
   const std::optional<LivenessConnection::Loss> told = first.lost.get();
@@ -161,7 +163,7 @@ TEST(LivenessConnectionTest, TellsOthersWhyTheRunHasFailed) {
   EXPECT_EQ(third.lost.get(), (LivenessConnection::Loss{0, "one"}));
 }
 
-/// Who has just connected is told as well.
+/// Processes that have just connected get the reason as well.
 TEST(LivenessConnectionTest, TellsThoseThatNobodyHasHeardYet) {
   std::unique_ptr<LivenessConnection> first = hold();
   Watched second(LivenessConnection::reach(first->place(), 1, soon()));

@@ -1,4 +1,4 @@
-//===- MembershipTest.cpp - How processes meet, and end together ---------------===//
+//===- MembershipTest.cpp - How processes meet, and end together ----------===//
 #include "runtime/rendezvous/Membership.h"
 #include <future>
 #include <gmock/gmock.h>
@@ -24,7 +24,7 @@ static uint16_t freePort() {
   return ntohs(address.sin_port);
 }
 
-/// Ranks of one process, each a thread's, and a store of their own.
+/// Ranks that are threads of one process, with a store of their own.
 class MeetingTest : public testing::Test {
 protected:
   using Joined = llvm::Expected<Membership::Owner>;
@@ -61,13 +61,13 @@ protected:
     ASSERT_TRUE(second && own) << llvm::toString(own.takeError());
     first = std::move(*own);
   }
-  /// The store that an agent would hold.
+  /// The store that torchrun's agent would hold.
   std::unique_ptr<Store> holdAgentsStore() {
     std::unique_ptr<Store> store = openStore(launchOf(0), 30s);
     isAtAgents = true;
     return store;
   }
-  /// What `work` fails by at both ranks, at the same time.
+  /// Error messages of `work` on both ranks, at the same time.
   template <typename Work> std::pair<std::string, std::string> failures(Work work) {
     auto other = std::async(std::launch::async, [&] { return llvm::toString(work(*second)); });
     std::string own = llvm::toString(work(*first));
@@ -77,7 +77,7 @@ protected:
     auto ended = failures([](Membership &membership) { return membership.leave(); });
     EXPECT_EQ(ended, std::pair(std::string(), std::string()));
   }
-  /// What anybody can reach who knows the port.
+  /// A store connection as anybody who knows the port can make it.
   std::unique_ptr<Store> ownStore() const { return openStore(launchOf(1), 30s); }
   std::unique_ptr<Store> storeOfTheRun() const {
     std::unique_ptr<Store> store = ownStore();
@@ -86,13 +86,13 @@ protected:
 };
 
 namespace {
-/// Two ranks that have met.
+/// Two ranks that have joined.
 class MembershipTest : public MeetingTest {
 protected:
   void SetUp() override { meet(); }
 };
 
-/// Comes as rank 1, as far as the others can see, and connects with nobody.
+/// A fake rank 1 that joins the run in the store, but opens no transport.
 class FakeRank {
 public:
   explicit FakeRank(const Launch &launch) : store(openStore(launch, 30s)) {
@@ -101,7 +101,7 @@ public:
     const auto [rest, word] = llvm::StringRef(*run).rsplit(' ');
     const auto [host, port] = rest.rsplit(' ');
     line = LivenessConnection::reach((host.rsplit(' ').second + " " + port + " " + word).str(), launch.rank,
-                           LivenessConnection::Clock::now() + 30s);
+                                     LivenessConnection::Clock::now() + 30s);
     std::unique_ptr<Store> ofRun = store->below(word.str());
     ofRun->set("beat/1", "1 is there");
     std::optional<std::string> come;
@@ -153,14 +153,14 @@ TEST_F(MeetingTest, ARunOfAKilledProcessIsNotInTheWay) {
 }
 
 TEST_F(MeetingTest, AnAttemptThatIsGivenUpLeavesThePort) {
-  auto own =
-      std::async(std::launch::async, [&] { return Membership::join(launchOf(0), "plan", "checksum", {3s, 3s}); });
+  auto own = std::async(std::launch::async,
+                        [&] { return Membership::join(launchOf(0), "plan", "checksum", {3s, 3s}); });
   auto rank = std::make_unique<FakeRank>(launchOf(1));
   rank.reset();
   Joined joined = own.get();
   ASSERT_FALSE(bool(joined));
   EXPECT_THAT(llvm::toString(joined.takeError()), HasSubstr("rank 1 has died"));
-  // The attempt still waits for the connections.
+  // The attempt is still waiting for connections.
   std::unique_ptr<Store> again;
   for (const auto end = Membership::Clock::now() + 30s; !again && Membership::Clock::now() < end;)
     try {
@@ -171,7 +171,7 @@ TEST_F(MeetingTest, AnAttemptThatIsGivenUpLeavesThePort) {
   EXPECT_TRUE(again);
 }
 
-/// They have no beats to read any more.
+/// After leaving there are no status writes to read any more.
 TEST_F(MembershipTest, WhoLeavesDoesNotTakeTheStoreForSilent) {
   auto leaving = std::async(std::launch::async, [&] { return llvm::toString(first->leave()); });
   EXPECT_EQ(llvm::toString(second->meet()), "");
@@ -198,7 +198,7 @@ TEST_F(MembershipTest, OthersEndAloneWhereARankIsTaken) {
 TEST_F(MembershipTest, AnotherRunMayFollowAtAnAgentsStore) {
   std::unique_ptr<Store> store = ownStore();
   EXPECT_TRUE(store->find("run"));
-  // Rank 0, which holds the store here, goes last.
+  // Rank 0, which holds the store here, leaves last.
   auto other = std::async(std::launch::async, [&] { return llvm::toString(second->leave()); });
   EXPECT_EQ(llvm::toString(first->leave()), "");
   EXPECT_EQ(other.get(), "");
@@ -217,8 +217,9 @@ TEST_F(MembershipTest, WhoEndsWithoutAWordHasDied) {
 }
 
 TEST_F(MembershipTest, TextsAreBounded) {
-  auto [own, other] =
-      failures([](Membership &membership) { return membership.gather(std::string(100, 'x'), 0, /*most=*/10).takeError(); });
+  auto [own, other] = failures([](Membership &membership) {
+    return membership.gather(std::string(100, 'x'), 0, /*most=*/10).takeError();
+  });
   EXPECT_EQ(
       own,
       "rank 0 waited for what all ranks report: a message of rank 1: found a text of 100 bytes, expected at "
@@ -250,7 +251,7 @@ TEST_F(MembershipTest, AWrongTimeIsRefused) {
   auto told = first->transport().send(1, Tag::Meeting, "late", bytes);
   EXPECT_EQ(llvm::toString(other.get()),
             "rank 1 waited for the clocks of the ranks: a message of rank 0: found no time");
-  // It may have ended the run before this end knows that it has the text.
+  // The other end may have ended the run before this one has sent all of the text.
   try {
     told->wait();
   } catch (const TransportClosed &) {

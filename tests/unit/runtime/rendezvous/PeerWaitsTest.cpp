@@ -31,9 +31,9 @@ TEST_F(PeerWaitsTest, EndAtTheTimeout) {
 
 TEST_F(PeerWaitsTest, CountFromWhenAnotherMovedOn) {
   known[2].note("1 is computing a", kBegin + 20s);
-  // The same in another beat is no move.
+  // The same status in a new beat is no progress.
   known[2].note("2 is computing a", kBegin + 25s);
-  // Nor is what this process itself does.
+  // Nor is a new status of this process itself.
   known[0].note("1 is computing b", kBegin + 25s);
   EXPECT_EQ(overdueAfter(49s), "");
   EXPECT_EQ(overdueAfter(50s), "30 s for rank 1");
@@ -44,13 +44,13 @@ TEST_F(PeerWaitsTest, GoOnWhileAnotherLoadsAndLives) {
     known[1].note(loading(second), kBegin + std::chrono::seconds(second));
     EXPECT_EQ(overdueAfter(std::chrono::seconds(second + 29)), "") << second;
   }
-  // It counts from when it began to load.
+  // Counted from the begin of loading.
   known[1].note(loading(599), kBegin + 599s);
   EXPECT_EQ(overdueAfter(600s), "");
   EXPECT_EQ(overdueAfter(601s), "600 s for rank 1, allow more time (--load-timeout)");
 }
 
-/// Whoever reaches the store can write there that a rank moves on.
+/// Whoever can write to the store can fake progress.
 TEST_F(PeerWaitsTest, EndThoughAnotherMovesOnForEver) {
   // To load, and eight requests.
   const int total = 600 + 8 * 30;

@@ -1,4 +1,4 @@
-//===- AdmissionControllerTest.cpp - Many requests from many threads ------------------===//
+//===- AdmissionControllerTest.cpp - Many requests from many threads ------===//
 #include "runtime/session/Session.h"
 #include "tests/unit/runtime/TestModels.h"
 #include <ATen/ATen.h>

@@ -15,7 +15,8 @@ protected:
 
   plan::Signature signature;
   States states{0};
-  std::shared_ptr<AdmissionController> admissions = std::make_shared<AdmissionController>(std::chrono::seconds(30), 1);
+  std::shared_ptr<AdmissionController> admissions =
+      std::make_shared<AdmissionController>(std::chrono::seconds(30), 1);
   Request request{0,
                   {},
                   Microbatches(signature, 1, {}),

@@ -156,7 +156,7 @@ TEST_F(SessionTest, DataRanksShareTheBatch) {
         std::vector<int64_t> passes(2 * dataRanks);
         for (const TraceEvent &event : session->takeTrace())
           passes[event.rank] += event.action.kind == plan::ActionKind::Forward;
-        // In turn, so that no data rank has two more than another.
+        // Round robin, so that data-parallel ranks differ by at most one.
         int64_t left = std::min<int64_t>(batch, dataRanks * microbatches);
         for (uint32_t rank = 0; rank < dataRanks; ++rank) {
           const int64_t own = llvm::divideCeil(std::max<int64_t>(left - rank, 0), dataRanks);

@@ -22,8 +22,8 @@ class TensorParallelTest : public PlanTest {};
 
 namespace {
 /// `y = linear(relu(linear(x, w0, b0)), w1, b1)` with `x : float32[batch, 8]` and 4 outputs: the first layer
-/// split by its rows, the second one by its columns, the partial products added. On `places` places the first
-/// layer is one stage and the second another.
+/// split by its rows, the second one by its columns, the partial products added. With two `places` (pipeline
+/// ranks) each layer is a stage of its own.
 struct SplitLayers {
   SplitLayers(uint32_t tp, uint32_t places);
   at::Tensor expected(const at::Tensor &x) const {
@@ -170,7 +170,7 @@ TEST_F(TensorParallelTest, TakesRequestsFromManyThreads) {
   EXPECT_EQ(right, 100);
 }
 
-/// Tensor ranks take turns with different dimensions of `x : float32[n, 4]`: rows are gathered, then
+/// Tensor-parallel ranks take turns with different dimensions of `x : float32[n, 4]`: rows are gathered, then
 /// exchanged for columns, whose sums every rank gets back.
 TEST_F(TensorParallelTest, ExchangesInEveryWay) {
   PlanWriter writer({0}, 2);
@@ -203,8 +203,8 @@ TEST_F(TensorParallelTest, ExchangesInEveryWay) {
 
 //===- States -------------------------------------------------------------===//
 
-/// `sum += 2 * x.mean(); return sum`, as often as `x` has elements, each tensor rank with one mean. The
-/// second stage fails where `x` is not of two elements.
+/// `sum += 2 * x.mean(); return sum`, as often as `x` has elements; each tensor-parallel rank has one mean.
+/// The second stage fails unless `x` has two elements.
 TEST_F(TensorParallelTest, EveryRankKeepsStates) {
   PlanWriter writer({0, 1}, 2);
   writer.symbol("n", 2);
@@ -232,7 +232,7 @@ TEST_F(TensorParallelTest, EveryRankKeepsStates) {
 
 //===- Failures -----------------------------------------------------------===//
 
-/// `y = x + x`; tensor rank 1 views `x` as pairs before.
+/// `y = x + x`; tensor-parallel rank 1 views `x` as pairs before.
 static void writePairs(PlanWriter &writer) {
   writer.symbol("n", 4);
   writer.input("x", tensorType(DType::Float, {-1}));

@@ -20,7 +20,7 @@ using testing::StartsWith;
 
 class DeviceLinksTest : public PlanTest {
 protected:
-  /// Two stages of `tp` ranks, of which the second uses what the first gives.
+  /// Two stages of `tp` ranks each; the second one uses results of the first.
   const plan::Plan &planOf(uint32_t tp) {
     writer.emplace(Slots{0, 1}, tp);
     writer->input("x", tensorType(plan::DType::Float, {4}));
@@ -80,7 +80,7 @@ TEST_F(DeviceLinksTest, RefusesOneGpuForTwoThatExchange) {
           StartsWith("ranks 0 (cuda:0) and 1 (cuda:1) exchange tensors and are two processes on one GPU, a,"),
           HasSubstr("give each process a GPU of its own")));
   EXPECT_THAT(check({gpu("a"), gpu("b"), gpu("c"), gpu("b")}), StartsWith("ranks 1 (cuda:0) and 3 (cuda:0)"));
-  // They have nothing to say to each other.
+  // These ranks do not exchange tensors.
   EXPECT_EQ(check({gpu("a"), gpu("b"), gpu("b"), gpu("a")}), "");
 }
 
@@ -96,7 +96,7 @@ TEST(ExpandDevicesTest, GivesEachRankAGpu) {
               StartsWith("device cuda: found no place of this process on its machine (LOCAL_RANK, "));
 }
 
-/// NCCL itself, between the GPUs of this machine, two at the most; a group of one where there is but one.
+/// NCCL itself, between at most two GPUs of this machine; with a single GPU a group of one.
 class MultiGpuTest : public PlanTest {
 protected:
   void SetUp() override {
@@ -109,7 +109,7 @@ protected:
     }
   }
 
-  /// In a thread for each member.
+  /// Runs on one thread per member.
   void onMembers(const std::function<void(DeviceProcessGroup &, uint32_t index, c10::Device place)> &work) {
     auto store = c10::make_intrusive<c10d::HashStore>();
     std::vector<std::thread> threads;

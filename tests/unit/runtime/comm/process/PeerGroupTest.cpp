@@ -27,7 +27,7 @@ public:
 };
 } // namespace
 
-/// How many ranks, and whether tensors go between devices that are connected.
+/// Parameters: number of ranks, and whether their devices are connected.
 class PeerGroupTest : public testing::TestWithParam<std::tuple<uint32_t, bool>> {
 protected:
   const uint32_t ranks = std::get<0>(GetParam());
@@ -47,7 +47,8 @@ protected:
     return connected ? std::make_unique<DeviceProcessGroup>(backends.member(rank)) : nullptr;
   }
 
-  /// That processes give the bits that threads give, but for sums that devices make in an order of their own.
+  /// Expects the results of LocalGroup bit for bit; `isLoose` allows rounding, for sums that devices order
+  /// themselves.
   void expectSame(const Work &work, bool isLoose = false) {
     Forever cancellation;
     LocalGroup local(4, ranks, /*spins=*/false, cancellation);
@@ -56,7 +57,7 @@ protected:
     MemoryTransports transports;
     GlooBackends backends(ranks);
     const std::vector<Tensor> found = onThreads([&](uint32_t rank) {
-      // Not the plan's first ranks.
+      // The group does not begin with rank 0 of the plan.
       std::unique_ptr<Transport> transport = transports.transport(4 + rank);
       std::unique_ptr<DeviceProcessGroup> devices = connectedTo(backends, rank);
       PeerGroup group(*transport, 4, ranks, rank, devices.get());
@@ -74,7 +75,7 @@ protected:
 
   static Tensor random(uint32_t rank, at::IntArrayRef sizes, c10::ScalarType dtype) {
     at::Generator generator = at::detail::createCPUGenerator(rank + 1);
-    // The sum of two numbers that do not fit int16 is one that does, by what is left of it.
+    // int16 sums wrap.
     const at::Tensor values = at::rand(sizes, generator);
     return dtype == at::kBool ? values < 0.3 : (values * (dtype == at::kShort ? 30000 : 1000)).to(dtype);
   }
@@ -101,7 +102,7 @@ TEST_P(PeerGroupTest, ScattersSums) {
 }
 
 TEST_P(PeerGroupTest, GathersPieces) {
-  // Some of the ranks have room in a first message, others not.
+  // Tensors of some ranks fit into a first-round message, others do not.
   for (int64_t width : {4, 900, 9000})
     expectSame([&](Communicator &group, uint32_t rank) {
       std::vector<int64_t> pieces;
@@ -143,7 +144,7 @@ TEST_P(PeerGroupTest, RefusesCallsThatDiffer) {
     PeerGroup group(*transport, 4, ranks, rank, devices.get());
     try {
       const Tensor given = at::ones({2, rank == 1 ? 3 : 2});
-      // Devices add what they are given, without a word before.
+      // Devices reduce without a first round.
       connected ? group.reduceScatter(given, 0, {0, 1}) : group.allReduce(given);
       ADD_FAILURE() << "rank " << rank << " was let through";
     } catch (const c10::Error &error) {
@@ -159,7 +160,7 @@ TEST_P(PeerGroupTest, RefusesCallsThatDiffer) {
 }
 
 namespace {
-/// What a rank says in the first round, number by number; of a float32[4] that does not come along.
+/// Arguments of a rank in the first round, number by number, for a float32[4] that is not inlined.
 struct Forged {
   GroupOperation operation = GroupOperation::AllGather;
   uint8_t dtype = uint8_t(at::kFloat);
@@ -177,15 +178,15 @@ struct Forged {
 };
 } // namespace
 
-/// What rank 4, which gathers two float32[4], throws where rank 5 says `message`; empty where it is let
-/// through.
+/// What rank 4, which gathers two float32[4], throws after rank 5 sends `message`; empty if the message is
+/// accepted.
 static std::string refusalOf(const std::string &message) {
   MemoryTransports transports;
   std::unique_ptr<Transport> transport = transports.transport(4), hostile = transports.transport(5);
   std::vector<char> heard(64 << 10), taken(64 << 10), given(4 * sizeof(float));
   auto asked = hostile->receive(4, Tag::Group, heard.data(), heard.size());
   auto said = hostile->send(4, Tag::Group, message.data(), message.size());
-  // The second round of a call that is let through.
+  // Answers the second round of an accepted call.
   auto takes = hostile->receive(4, Tag::Group, taken.data(), taken.size());
   auto gives = hostile->send(4, Tag::Group, given.data(), given.size());
   PeerGroup group(*transport, 4, 2, 0);
@@ -248,7 +249,7 @@ TEST_P(PeerGroupTest, EndsWhenTheWireIsCut) {
   while (group.awaited().empty())
     std::this_thread::yield();
   EXPECT_EQ(group.awaited(), "rank 5 in spmd::all_reduce");
-  transports.cut();
+  transports.close();
   waiting.join();
 }
 

@@ -33,8 +33,8 @@ public:
         weightsBefore.insert(turn.at(1).toTensor().data_ptr());
     return seconds.at(passes - 1);
   }
-  std::vector<int64_t> handoverBytes() const override { return {4, 4 << 20}; }
-  llvm::Expected<double> secondsOfHandover(int64_t bytes, bool handsOver) override {
+  std::vector<int64_t> messageBytes() const override { return {4, 4 << 20}; }
+  llvm::Expected<double> secondsOfMessage(int64_t bytes, bool handsOver) override {
     const bool isLarge = bytes > 4;
     // Latency 1, and 2 for the bytes of the large one.
     return seconds.at(passes - 1) * (handsOver ? (isLarge ? 5 : 2) : (isLarge ? 2 : 1));

@@ -11,7 +11,7 @@ namespace cleave::runtime {
 using at::Tensor;
 
 TEST(FlatPartsTest, BringsTensorsBackFromARow) {
-  // A type of one byte first: what follows begins where no number of its own may.
+  // A part with a dtype of one byte first, so that the next part is misaligned.
   const std::vector<Tensor> parts = {at::ones({3}, at::kBool), at::arange(6, at::kFloat).view({2, 3}).t(),
                                      at::empty({0, 4}), at::scalar_tensor(7, at::kLong),
                                      at::arange(5, at::kBFloat16)};
@@ -34,7 +34,7 @@ TEST(FlatPartsTest, RefusesARowOfAnotherSize) {
 TEST(DeviceProcessGroupTest, SwapsUnevenParts) {
   constexpr uint32_t size = 3;
   GlooBackends backends(size);
-  // What member `from` gives `to`: of another size for each two, and nothing at all for some.
+  // What member `from` sends to `to`: sizes differ for each pair, and some are empty.
   auto part = [](uint32_t from, uint32_t to) {
     return at::full({2, int64_t((from * 5 + to) % 4)}, double(10 * from + to));
   };
@@ -60,7 +60,7 @@ TEST(DeviceProcessGroupTest, SwapsUnevenParts) {
 }
 
 namespace {
-/// Work that another process has no part in any more, until it is aborted.
+/// Work that completes only when it is aborted, as if another process had gone.
 class StuckWork final : public c10d::Work {
 public:
   bool isCompleted() override { return isOver; }
@@ -85,7 +85,7 @@ public:
       mayAbort.wait();
     work->isOver = true;
   }
-  /// Until when it hangs, if set.
+  /// The abort blocks until this is set, if valid.
   std::shared_future<void> mayAbort;
   const c10::intrusive_ptr<StuckWork> work = c10::make_intrusive<StuckWork>();
   std::atomic<bool> started{false};
@@ -137,7 +137,7 @@ TEST(DeviceProcessGroupTest, KeepsWhatMayStillBeWritten) {
     (void)group.receive(1, at::ones({3}));
     group.abort();
   }
-  // With its work c10d lets go of the tensors.
+  // c10d releases the tensors with its work.
   EXPECT_EQ(backend->work.use_count(), 3u)
       << "of one that was given up before the run was over, and one after";
   end.set_value();
