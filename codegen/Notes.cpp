@@ -227,7 +227,7 @@ static void noteReplicated(func::FuncOp function, std::vector<plan::Note> &notes
             ? "there is room for it, and splitting it would cost more time than it saves; --shard splits it"
             : (user->getName().getStringRef() + " has no part of it to do").str();
     notes.push_back(makeNote("replicated", modulePath(param), user->getName().getStringRef(),
-                             llvm::formatv("{0} ({1}) is whole on every tensor rank: {2}", param.getName(),
+                             llvm::formatv("{0} ({1}) is whole on every tensor-parallel rank: {2}", param.getName(),
                                            sizeText(shapes.bytesOf(param)), reason)));
   });
 }
@@ -242,7 +242,7 @@ static void noteCommunication(func::FuncOp function, std::vector<plan::Note> &no
   notes.push_back(makeNote(
       "communication", "", "",
       llvm::formatv(
-          "collectives between tensor ranks are predicted to take {0} at the traced sizes, before sums are "
+          "collectives between tensor-parallel ranks are predicted to take {0} at the traced sizes, before sums are "
           "merged; {1}",
           timeText(seconds),
           isBest ? std::string("by the bound no other split of these weights takes less")

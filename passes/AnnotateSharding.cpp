@@ -27,7 +27,7 @@ struct AnnotateSharding : impl::AnnotateShardingBase<AnnotateSharding> {
       if (!isRandom(op) || op->getParentOp() == function)
         return WalkResult::advance();
       op->emitError() << op.getName()
-                      << " draws random numbers inside control flow, others on each tensor rank; use "
+                      << " draws random numbers inside control flow, others on each tensor-parallel rank; use "
                       << "pipeline stages alone (--mesh pp=N)";
       return WalkResult::interrupt();
     });

@@ -102,7 +102,7 @@ static Error checkStructure(const Plan &plan, const Schedule &schedule) {
   const uint64_t microbatches = microbatchesOfAll(plan, schedule);
   if (microbatches > std::numeric_limits<uint32_t>::max())
     return invalid(schedule,
-                   llvm::Twine(microbatches) + " micro-batches of all data ranks, expected less than 2^32");
+                   llvm::Twine(microbatches) + " micro-batches of all data-parallel ranks, expected less than 2^32");
   if (microbatches > 1 && plan.signatures[schedule.signature]->batch < 0)
     return invalid(schedule, llvm::Twine(microbatches) + " micro-batches of a signature without a batch");
   size_t ranks = static_cast<size_t>(plan.mesh->pp) * ranksPerDeviceGroup(plan);

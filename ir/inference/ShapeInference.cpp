@@ -171,7 +171,7 @@ static LogicalResult checkExample(func::FuncOp function, const Sampler &traced) 
       return WalkResult::advance();
     op->emitError() << op->getName() << " fails on the example inputs (" << failed->second.reason << "); "
                     << (function->hasAttr("cleave.tp")
-                            ? "its part of a tensor rank is none that it takes: keep weights "
+                            ? "its part of a tensor-parallel rank is none that it takes: keep weights "
                               "around it whole (--shard PATTERN=replicate), or --mesh tp=1"
                             : "give inputs that the model takes");
     return WalkResult::interrupt();

@@ -1,4 +1,4 @@
-"""Plans of several data ranks, each a pipeline on its part of the batch."""
+"""Plans of several data-parallel ranks, each a pipeline on its part of the batch."""
 
 import json
 
@@ -101,7 +101,7 @@ def test_streams(compiler):
 
 
 def test_memory_and_times_are_those_of_a_part(tiny_model, tmp_path):
-    """What a data rank holds and takes is what a micro-batch of as many parts takes."""
+    """What a data-parallel rank holds and takes is what a micro-batch of as many parts takes."""
     model, found = tiny_model("gpt2"), {}
     for name, options in (("data", ("--mesh", "dp=2")), ("micro", ("--microbatches", 2))):
         plan = tmp_path / f"{name}.plan"
@@ -134,7 +134,7 @@ def test_a_mesh_is_found_beside_data_ranks(tiny_model, tmp_path):
 
 def test_simulate_leaves_out_what_the_batch_lacks(compiler):
     result = compiler.compile(layers(), "--mesh", "dp=2", "--microbatches", 3, input=X[:3])
-    assert "note: 6 micro-batches of all data ranks, but 3 samples in the example inputs" in result.out
+    assert "note: 6 micro-batches of all data-parallel ranks, but 3 samples in the example inputs" in result.out
     report = cleave("simulate", "model.plan", "--json", cwd=compiler.folder).json()
     assert report["microbatches"] == 2
     busy = [device["busy_seconds"] for device in report["devices"]]
@@ -144,7 +144,7 @@ def test_simulate_leaves_out_what_the_batch_lacks(compiler):
 def test_inspect_says_it(compiler):
     compiler.compile(layers(), "--mesh", "dp=2,pp=2", input=X)
     text = cleave("inspect", "model.plan", cwd=compiler.folder).out
-    assert "pp=2 dp=2 tp=1, 4 devices" in text and "1 micro-batch a data rank" in text
+    assert "pp=2 dp=2 tp=1, 4 devices" in text and "1 micro-batch a data-parallel rank" in text
     page = cleave("inspect", "model.plan", "--format", "html", cwd=compiler.folder).out
     assert "each batch in 2 parts" in page
 

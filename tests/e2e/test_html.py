@@ -61,7 +61,7 @@ def deep(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def weighed(tiny_model, tmp_path_factory):
-    """Of tensor ranks with a limit, which was chosen among others."""
+    """Of tensor-parallel ranks with a limit, which was chosen among others."""
     folder = tmp_path_factory.mktemp("weighed")
     device = {"flops_per_second": 2e9, "memory_bytes_per_second": 1e10, "operator_seconds": 1e-6, "memory_bytes": 2_000_000}
     machine = {"devices": [{"name": f"d{index}", **device} for index in range(4)],

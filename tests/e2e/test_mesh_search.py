@@ -191,7 +191,7 @@ def test_no_mesh_has_room(model):
 # Plans ----------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("latency", [QUICK, SLOWER], ids=["tensor ranks", "one device"])
+@pytest.mark.parametrize("latency", [QUICK, SLOWER], ids=["tensor-parallel ranks", "one device"])
 def test_a_plan_for_it_runs(model, latency):
     folder = model.parent
     options = (model.name, *INPUTS, "--mesh", "auto", "--machine", put_machine(folder, 2, latency))

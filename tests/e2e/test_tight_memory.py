@@ -146,7 +146,7 @@ def test_the_same_memory_is_named_a_byte_below_it(tmp_path):
 
 @pytest.fixture
 def grouped_queries(tmp_path):
-    """Six heads that share two of keys and values: of four tensor ranks the second and the fourth hold most."""
+    """Six heads that share two of keys and values: of four tensor-parallel ranks the second and the fourth hold most."""
     return put_llama(tmp_path, "layers 2 hidden 384 feed_forward 256 heads 6 kv_heads 2 sequence 16 vocabulary 128 batch 4")
 
 

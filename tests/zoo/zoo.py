@@ -1,4 +1,4 @@
-"""Every architecture that PyTorch can trace, small, over pipeline stages and tensor ranks: the second table of docs/coverage.md.
+"""Every architecture that PyTorch can trace, small, over pipeline stages and tensor-parallel ranks: the second table of docs/coverage.md.
 
 Each is traced (architectures.py), compiled for every mesh, held to its original, and inspected. What came of it is kept as one
 JSON line a model in WORK/results.jsonl, the latest line counts; what is there already is not done again, so that a run can be

@@ -37,10 +37,10 @@ static void printText(llvm::raw_ostream &out, const CompileOptions &options, con
   out << llvm::formatv("{0}: {1} stage{2}", plan::printable(options.output), report.stages,
                        report.stages == 1 ? "" : "s");
   if (report.dataRanks > 1)
-    out << " on " << report.dataRanks << " data ranks"
-        << (isSplit ? llvm::formatv(" of {0} tensor ranks", report.tensorRanks).str() : "");
+    out << " on " << report.dataRanks << " data-parallel ranks"
+        << (isSplit ? llvm::formatv(" of {0} tensor-parallel ranks", report.tensorRanks).str() : "");
   else if (isSplit)
-    out << " on " << report.tensorRanks << " tensor ranks";
+    out << " on " << report.tensorRanks << " tensor-parallel ranks";
   out << ", ";
   if (report.microbatches > 1)
     out << report.microbatches << " micro-batches, ";

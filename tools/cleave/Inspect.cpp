@@ -59,7 +59,7 @@ void addInspectCommand(CLI::App &app, Action &chosen) {
       ->type_name("FORMAT");
   command->add_flag("--json", options->json, "The same as --format json");
   command->add_flag("--dims", options->dimensions,
-                    "The dimensions that are split over tensor ranks, as text");
+                    "The dimensions that are split over tensor-parallel ranks, as text");
   command->footer(
       "examples:\n  cleave inspect gpt2.plan\n  cleave inspect gpt2.plan --format html > gpt2.html");
   command->callback([options, &chosen] { chosen = {[options] { return inspect(*options); }, {}}; });

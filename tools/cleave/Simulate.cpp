@@ -235,7 +235,7 @@ static void addTrainingOptions(CLI::App *command, SimulateOptions &options) {
       ->type_name("WHAT");
   command
       ->add_flag("--sequence-parallel", options.choice.sequenceParallel,
-                 "Tensor ranks hold, and work on, parts of what they have whole")
+                 "Tensor-parallel ranks hold, and work on, parts of what they have whole")
       ->needs(train);
   command
       ->add_option("--zero", options.choice.zero,

@@ -268,7 +268,7 @@ void Compilation::describe() {
           llvm::formatv("{0} micro-batches{1}, but {2} samples in the example inputs: batches of fewer "
                         "samples than micro-batches have one a sample",
                         report.microbatches * uint64_t(report.dataRanks),
-                        report.dataRanks > 1 ? " of all data ranks" : "", samples));
+                        report.dataRanks > 1 ? " of all data-parallel ranks" : "", samples));
   if (options.dtype != "traced" && plan->precision == plan::DType::Unknown)
     report.notes.push_back("--dtype " + options.dtype +
                            " changes nothing: the model has no products in float32");

@@ -1,5 +1,5 @@
 // RUN: cleave-opt %s --assign-schedule="ranks=2 dp=2" --verify-diagnostics
-// Data ranks split the batch as micro-batches do; the remedy is theirs.
+// Data-parallel ranks split the batch as micro-batches do; the remedy is theirs.
 
 !x = tensor<?x8xf32, #cleave.layout<dims = ["batch", "8"]>>
 func.func @softmax_over_samples(%x: !x) -> !x attributes {cleave.symbols = {batch = 4}} {

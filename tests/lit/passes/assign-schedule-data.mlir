@@ -1,7 +1,7 @@
 // RUN: cleave-opt %s --assign-schedule="ranks=2 dp=2 microbatches=0 batch=batch" | FileCheck %s
 // RUN: cleave-opt %s --assign-schedule="ranks=2 dp=8" | FileCheck %s --check-prefix=MANY
 // RUN: not cleave-opt %s --assign-schedule="ranks=2 dp=0" 2>&1 | FileCheck %s --check-prefix=NONE
-// Data ranks share the batch: each has as many micro-batches as pay, of its own samples, on devices of its own.
+// Data-parallel ranks share the batch: each has as many micro-batches as pay, of its own samples, on devices of its own.
 // NONE: found dp=0, expected 1 to 65536
 
 !x = tensor<?x512x2048xf32, #cleave.layout<dims = ["batch", "512", "2048"]>>

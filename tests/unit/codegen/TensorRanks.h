@@ -1,4 +1,4 @@
-//===- TensorRanks.h - Random programs of tensor ranks ----------*- C++ -*-===//
+//===- TensorRanks.h - Random programs of tensor-parallel ranks ----------*- C++ -*-===//
 #ifndef CLEAVE_TESTS_UNIT_CODEGEN_TENSORRANKS_H
 #define CLEAVE_TESTS_UNIT_CODEGEN_TENSORRANKS_H
 

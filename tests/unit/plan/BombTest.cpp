@@ -178,7 +178,7 @@ TEST(Bomb, NamesAsLongAsTheyMayBeInManyMessages) {
   expectRefused(encode(*plan), "its program or slot is not there");
 }
 
-/// The two-stage plan with `data` data ranks.
+/// The two-stage plan with `data` data-parallel ranks.
 static std::unique_ptr<Plan> withDataRanks(uint32_t data) {
   auto plan = makeTwoStagePlan();
   plan->mesh->dp = data;

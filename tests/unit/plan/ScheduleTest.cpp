@@ -142,7 +142,7 @@ TEST(Schedule, RanksOfOneStageActAlike) {
   EXPECT_EQ(scheduleMessage(*plan), "schedule 'gpipe': 4 micro-batches of a signature without a batch");
   plan->schedules[0]->microbatches = 1u << 31;
   EXPECT_EQ(scheduleMessage(*plan),
-            "schedule 'gpipe': 4294967296 micro-batches of all data ranks, expected less than 2^32");
+            "schedule 'gpipe': 4294967296 micro-batches of all data-parallel ranks, expected less than 2^32");
 }
 
 TEST(Schedule, DataRanksTakeMicrobatchesInTurn) {

@@ -106,7 +106,7 @@ template <typename T> static std::unique_ptr<T> copyOf(const std::unique_ptr<T> 
   return std::make_unique<T>(*value);
 }
 
-/// Two tensor ranks for each rank, which split the first weight unevenly and add up the first program's result.
+/// Two tensor-parallel ranks for each rank, which split the first weight unevenly and add up the first program's result.
 static void splitTensors(Plan &plan) {
   plan.mesh->tp = 2;
   plan.operators = {"aten::linear", "spmd::all_reduce", "spmd::broadcast"};

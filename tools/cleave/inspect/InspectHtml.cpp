@@ -228,7 +228,7 @@ void PageWriter::writeSchedule() {
     html.amount("microbatches", schedule.microbatches, std::to_string(schedule.microbatches));
     if (signature.batch >= 0)
       html.text(" parts of " + signature.symbols[signature.batch]->name +
-                (plan.mesh->dp > 1 ? ", of each data rank" : ""));
+                (plan.mesh->dp > 1 ? ", of each data-parallel rank" : ""));
   });
   factOf("Slices", [&] { html.amount("slices", schedule.slices, std::to_string(schedule.slices)); });
   if (plan.precision != DType::Unknown)

@@ -67,9 +67,9 @@ void printSharding(llvm::raw_ostream &stream, const Plan &plan) {
   for (const CollectiveFact &fact : collectivesOf(plan))
     count(collectives,
           {withoutNumbers(fact.path), fact.kind, fact.bytes ? megabytes(*fact.bytes) + " MB" : "?"});
-  print(stream, "weights by tensor rank", weights,
+  print(stream, "weights by tensor-parallel rank", weights,
         {Align::Right, Align::Left, Align::Left, Align::Left, Align::Left});
-  print(stream, "between tensor ranks, a micro-batch", collectives,
+  print(stream, "between tensor-parallel ranks, a micro-batch", collectives,
         {Align::Right, Align::Left, Align::Left, Align::Right});
 }
 
@@ -79,7 +79,7 @@ void printDimensions(llvm::raw_ostream &stream, const Plan &plan) {
     count(rows, {withoutNumbers(dimension->path), cleave::count(dimension->parts, "part"),
                  cleave::count(dimension->weights.size(), "weight"), cleave::count(dimension->sums, "sum"),
                  cleave::count(dimension->gathers, "gather")});
-  print(stream, "dimensions split over tensor ranks", rows,
+  print(stream, "dimensions split over tensor-parallel ranks", rows,
         {Align::Right, Align::Left, Align::Right, Align::Right, Align::Right, Align::Right});
 }
 

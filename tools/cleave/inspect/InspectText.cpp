@@ -38,8 +38,8 @@ static void printGlance(llvm::raw_ostream &stream, const LoadedPlan &loaded, llv
                            count(schedule.slices, "slice"))});
   table.add({"weights", formatv("{0}, {1} MB over the stages{2}", count(plan.weights.size(), "tensor"),
                                 megabytes(std::accumulate(bytes.begin(), bytes.end(), int64_t{0})),
-                                plan.mesh->tp > 1   ? " of a tensor rank"
-                                : plan.mesh->dp > 1 ? " of a data rank"
+                                plan.mesh->tp > 1   ? " of a tensor-parallel rank"
+                                : plan.mesh->dp > 1 ? " of a data-parallel rank"
                                                     : "")});
   if (plan.precision != DType::Unknown)
     table.add({"products", nameOf(plan.precision).str()});

@@ -34,7 +34,7 @@ std::string meshText(const Mesh &mesh) {
 }
 
 std::string microbatchesText(const Plan &plan, uint64_t microbatches) {
-  return count(microbatches, "micro-batch") + (plan.mesh->dp > 1 ? " a data rank" : "");
+  return count(microbatches, "micro-batch") + (plan.mesh->dp > 1 ? " a data-parallel rank" : "");
 }
 
 std::string devicesText(const Plan &plan, const Stage &stage) {

@@ -21,7 +21,7 @@ std::string count(uint64_t number, llvm::StringRef noun);
 
 /// `pp=4 dp=1 tp=1, 4 devices`.
 std::string meshText(const plan::Mesh &mesh);
-/// `4 micro-batches`, or `4 micro-batches a data rank` if there are several data-parallel ranks.
+/// `4 micro-batches`, or `4 micro-batches a data-parallel rank` if there are several data-parallel ranks.
 std::string microbatchesText(const plan::Plan &plan, uint64_t microbatches);
 /// `cpu:0`, or `cpu:0..cpu:3` for several devices.
 std::string devicesText(const plan::Plan &plan, const plan::Stage &stage);

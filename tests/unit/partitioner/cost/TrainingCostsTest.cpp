@@ -10,7 +10,7 @@ using namespace mlir;
 namespace cleave {
 namespace {
 
-/// Two layers of a GPT in float16, as one of `ranks` tensor ranks has them: Megatron's split.
+/// Two layers of a GPT in float16, as one of `ranks` tensor-parallel ranks has them: Megatron's split.
 struct Gpt {
   int64_t ranks = 1, samples = 2, sequence = 6, hidden = 16, heads = 4;
 

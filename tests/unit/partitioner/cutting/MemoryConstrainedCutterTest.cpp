@@ -125,7 +125,7 @@ TEST(MemoryConstrainedCutter, GivesEachRankWhatItHasRoomFor) {
   EXPECT_EQ(chain.fitting(2, {1, std::nullopt}).leastBudget()->bytes, 15);
 }
 
-// Where one of the tensor ranks 0 and 2 holds most.
+// Where one of the tensor-parallel ranks 0 and 2 holds most.
 TEST(MemoryConstrainedCutter, NoCutNeedsMoreThanTheLargestDeviceThatMayHoldMost) {
   struct Unlike : Chain {
     using Chain::Chain;
@@ -138,7 +138,7 @@ TEST(MemoryConstrainedCutter, NoCutNeedsMoreThanTheLargestDeviceThatMayHoldMost)
     device.memoryBytes = bytes;
   EXPECT_EQ(largestBudgets(first, machine, 2, 3), (MemoryBudgets{30, 60}));
   EXPECT_EQ(largestBudgets(unlike, machine, 2, 3), (MemoryBudgets{40, 60}));
-  // Of three data ranks the one that has least.
+  // Of three data-parallel ranks the one that has least.
   EXPECT_EQ(largestBudgets(first, machine, 2, 1, 3), (MemoryBudgets{30, 50}));
   machine.devices[5].memoryBytes.reset();
   EXPECT_EQ(largestBudgets(unlike, machine, 2, 3), (MemoryBudgets{40, std::nullopt}));

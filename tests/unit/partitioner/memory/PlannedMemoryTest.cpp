@@ -1,4 +1,4 @@
-// Random functions, split at random over tensor ranks and cut into stages: what is said of a cut before the
+// Random functions, split at random over tensor-parallel ranks and cut into stages: what is said of a cut before the
 // split is what the rank that holds most is predicted to hold.
 #include "partitioner/memory/PlannedMemory.h"
 #include "mlir/Parser/Parser.h"
@@ -15,7 +15,7 @@ using namespace mlir;
 namespace cleave {
 namespace {
 
-/// By pipeline rank, of one tensor rank of a function that is split into stages.
+/// By pipeline rank, of one tensor-parallel rank of a function that is split into stages.
 std::vector<RankMemory> heldBy(func::FuncOp function, unsigned tensorRank, uint32_t ranks) {
   OwningOpRef<func::FuncOp> own(cast<func::FuncOp>(function->clone()));
   EXPECT_TRUE(succeeded(specializeRank(*own, tensorRank)));
@@ -31,7 +31,7 @@ std::vector<RankMemory> heldBy(func::FuncOp function, unsigned tensorRank, uint3
   return held;
 }
 
-/// How many ranks of the pipeline have a tensor rank that holds more than the first.
+/// How many ranks of the pipeline have a tensor-parallel rank that holds more than the first.
 int checkProgram(uint32_t seed) {
   Dice dice(seed);
   const unsigned tensorRanks = 2 + dice.below(3);

@@ -70,7 +70,7 @@ TEST_F(ProfileTest, MeasuresProductsUpToTheWidthOfVocabularies) {
   EXPECT_THAT(matrix.axisSizes().at(1), ElementsAre(1, 8, 32, 128, 512, 2048));
 }
 
-/// Tensor ranks have parts of the channels, and give each other what no cache holds.
+/// Tensor-parallel ranks have parts of the channels, and give each other what no cache holds.
 TEST_F(ProfileTest, MeasuresWhatTensorRanksOfImagesDo) {
   ToldTimer timer({1e-3});
   const Machine machine = profiled(timer, 1);
