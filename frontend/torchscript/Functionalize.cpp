@@ -94,7 +94,8 @@ static bool updatesStatistics(OperatorOp op) {
 
 /// Replaces a batch norm in training mode by one that returns the new statistics, which are then written.
 LogicalResult Functionalizer::visitBatchNorm(OperatorOp op) {
-  if (op.getBaseName() != "aten.batch_norm")
+  const StringRef functional = semanticsOf(op.getName()).functionalForm;
+  if (functional.empty())
     return op->emitError() << op.getName()
                            << " updates its running statistics in place and has no form that does not; "
                            << "call eval() on the model before it is saved";
@@ -104,8 +105,8 @@ LogicalResult Functionalizer::visitBatchNorm(OperatorOp op) {
   OpBuilder b(op);
   SmallVector<Type> types(5, UnknownTensorType::get(op->getContext()));
   // The last argument only chooses among libraries.
-  Operation *plain = OperatorOp::create(b, op->getLoc(), "aten._native_batch_norm_legit_functional",
-                                        ValueRange(*operands).drop_back(), types);
+  Operation *plain =
+      OperatorOp::create(b, op->getLoc(), functional, ValueRange(*operands).drop_back(), types);
   op->getResult(0).replaceAllUsesWith(plain->getResult(0));
   replaced.push_back(op);
   if (failed(assign(op->getOperand(3), plain->getResult(3), op, b)))
@@ -123,9 +124,8 @@ LogicalResult Functionalizer::visit(Operation *op) {
     if (updatesStatistics(call))
       return visitBatchNorm(call);
     // Its schema does not say that it writes.
-    if (call.getBaseName() == "aten._no_grad_embedding_renorm_")
-      return call->emitError() << call.getName()
-                               << " writes its argument in place; use torch.embedding_renorm_";
+    if (StringRef declared = semanticsOf(call.getName()).declaredForm; !declared.empty())
+      return call->emitError() << call.getName() << " writes its argument in place; use " << declared;
   }
   if (replaced.empty())
     return success();

@@ -2,6 +2,7 @@
 #include "frontend/torchscript/Lists.h"
 #include "ir/Cleave.h"
 #include "ir/OperatorDialect.h"
+#include "ir/semantics/OpSemantics.h"
 #include "mlir/IR/Matchers.h"
 
 using namespace mlir;
@@ -49,45 +50,58 @@ static std::optional<size_t> positionOf(Value index, size_t count, size_t limit)
 }
 
 /// The items of a list after the operator; nothing if they are not visible.
-static std::optional<SmallVector<Value>> changedItems(StringRef name, ListOp list, ValueRange operands,
+static std::optional<SmallVector<Value>> changedItems(ListChange change, ListOp list, ValueRange operands,
                                                       Value &item) {
   SmallVector<Value> items(list.getElements());
-  if (name == "aten.append.t") {
+  switch (change) {
+  case ListChange::Append:
     items.push_back(operands[1]);
-  } else if (name == "aten.extend.t" || name == "aten.add_.t") {
+    break;
+  case ListChange::Extend: {
     auto more = operands[1].getDefiningOp<ListOp>();
     if (!more)
       return std::nullopt;
     llvm::append_range(items, more.getElements());
-  } else if (name == "aten.clear.t") {
+    break;
+  }
+  case ListChange::Clear:
     items.clear();
-  } else if (name == "aten.reverse.t") {
+    break;
+  case ListChange::Reverse:
     std::reverse(items.begin(), items.end());
-  } else if (name == "aten._set_item.t" || name == "aten.insert.t") {
-    bool isInsert = name == "aten.insert.t";
-    auto position = positionOf(operands[1], items.size(), items.size() + isInsert);
+    break;
+  case ListChange::SetItem: {
+    auto position = positionOf(operands[1], items.size(), items.size());
     if (!position)
       return std::nullopt;
-    if (isInsert)
-      items.insert(items.begin() + *position, operands[2]);
-    else
-      items[*position] = operands[2];
-  } else if (name == "aten.pop.t" || name == "aten.Delete.t") {
+    items[*position] = operands[2];
+    break;
+  }
+  case ListChange::Insert: {
+    auto position = positionOf(operands[1], items.size(), items.size() + 1);
+    if (!position)
+      return std::nullopt;
+    items.insert(items.begin() + *position, operands[2]);
+    break;
+  }
+  case ListChange::Remove: {
     auto position = positionOf(operands[1], items.size(), items.size());
     if (!position)
       return std::nullopt;
     item = items[*position];
     items.erase(items.begin() + *position);
-  } else {
+    break;
+  }
+  case ListChange::None:
     return std::nullopt;
   }
   return items;
 }
 
 /// Keys and values of a dict after `dict[key] = value`; nothing if a key is not a constant.
-static std::optional<SmallVector<Value>> changedEntries(StringRef name, DictOp dict, ValueRange operands) {
+static std::optional<SmallVector<Value>> changedEntries(ListChange change, DictOp dict, ValueRange operands) {
   Attribute key;
-  if (!name.starts_with("aten._set_item.") || !matchPattern(operands[1], m_Constant(&key)))
+  if (change != ListChange::SetItem || !matchPattern(operands[1], m_Constant(&key)))
     return std::nullopt;
   SmallVector<Value> elements(dict.getElements());
   for (size_t i = 0; i + 1 < elements.size(); i += 2) {
@@ -105,20 +119,21 @@ static std::optional<SmallVector<Value>> changedEntries(StringRef name, DictOp d
 
 LogicalResult Lists::change(StringRef irName, Value list, ValueRange operands, OpBuilder &b,
                             Location location, Value &item) {
+  const ListChange change = semanticsOf(irName).listChange;
   Value now = operands[0];
   if (auto known = now.getDefiningOp<ListOp>())
-    if (auto items = changedItems(irName, known, operands, item)) {
+    if (auto items = changedItems(change, known, operands, item)) {
       currents[list] = b.create<ListOp>(location, now.getType(), *items);
       return success();
     }
   if (auto known = now.getDefiningOp<DictOp>())
-    if (auto elements = changedEntries(irName, known, operands)) {
+    if (auto elements = changedEntries(change, known, operands)) {
       currents[list] = b.create<DictOp>(location, now.getType(), *elements);
       return success();
     }
   // For a list that is not visible, `list + more` makes a new one.
-  bool isAppend = irName == "aten.append.t";
-  if (!isAppend && irName != "aten.extend.t" && irName != "aten.add_.t")
+  const bool isAppend = change == ListChange::Append;
+  if (!isAppend && change != ListChange::Extend)
     return failure();
   Value more = isAppend ? b.create<ListOp>(location, now.getType(), operands[1]).getResult() : operands[1];
   currents[list] = OperatorOp::create(b, location, "aten.add.t", {now, more}, now.getType())->getResult(0);

@@ -20,6 +20,17 @@ void addAliasing(SemanticsTable &table) {
             {"aten.batch_norm", "aten.native_batch_norm", "aten.cudnn_batch_norm", "aten.miopen_batch_norm",
              "aten._batch_norm_impl_index"});
   table.set(&OpSemantics::writesStatistics, llvm::StringLiteral("use_input_stats"), {"aten.instance_norm"});
+  table.set(&OpSemantics::functionalForm, llvm::StringLiteral("aten._native_batch_norm_legit_functional"),
+            {"aten.batch_norm"});
+  table.set(&OpSemantics::declaredForm, llvm::StringLiteral("torch.embedding_renorm_"),
+            {"aten._no_grad_embedding_renorm_"});
+  table.set(&OpSemantics::listChange, ListChange::Append, {"aten.append.t"});
+  table.set(&OpSemantics::listChange, ListChange::Extend, {"aten.extend.t", "aten.add_.t"});
+  table.set(&OpSemantics::listChange, ListChange::Clear, {"aten.clear.t"});
+  table.set(&OpSemantics::listChange, ListChange::Reverse, {"aten.reverse.t"});
+  table.set(&OpSemantics::listChange, ListChange::SetItem, {"aten._set_item"});
+  table.set(&OpSemantics::listChange, ListChange::Insert, {"aten.insert.t"});
+  table.set(&OpSemantics::listChange, ListChange::Remove, {"aten.pop.t", "aten.Delete.t"});
   table.set(&OpSemantics::resultDType, ResultDType::First,
             {"aten.copy", "aten.index_put", "aten._index_put_impl", "aten.masked_fill", "aten.masked_scatter",
              "aten.index_copy", "aten.index_add", "aten.index_fill", "aten.scatter", "aten.scatter_add",

@@ -13,12 +13,12 @@ namespace cleave {
 
 /// What sharding a factor over ranks requires.
 enum class FactorKind {
-  PassThrough, ///< in operands and results: no communication
-  Reduce,    ///< in operands only: results are partial sums
-  Lookup,    ///< indexed by an operand: indices are masked, results are partial sums
-  Broadcast, ///< in results only: each rank makes its shard
-  Scan, ///< a scan: slices run in order, with a carried state
-  Halo,      ///< needs neighbouring elements
+  PassThrough,      ///< in operands and results: no communication
+  Reduce,           ///< in operands only: results are partial sums
+  Lookup,           ///< indexed by an operand: indices are masked, results are partial sums
+  Broadcast,        ///< in results only: each rank makes its shard
+  Scan,             ///< a scan: slices run in order, with a carried state
+  Halo,             ///< needs neighbouring elements
   NeedsReplication, ///< must be whole: needs an all-gather
 };
 

@@ -43,6 +43,18 @@ enum class ResultDType {
   Bool,
 };
 
+/// How an operator changes its first operand, a list or dict, in place.
+enum class ListChange {
+  None,
+  Append,  ///< operand 1 becomes the last item
+  Extend,  ///< the items of operand 1 become the last items
+  Clear,   ///< no item is left
+  Reverse, ///< the last item becomes the first
+  SetItem, ///< operand 2 takes the place of the item at index, or key, operand 1
+  Insert,  ///< operand 2 goes in front of the item at index operand 1
+  Remove,  ///< the item at index operand 1 goes; a result is that item
+};
+
 struct OpSemantics {
   /// The table has an entry. Without one an operator is legal, is never sharded, and is reported.
   bool isKnown = false;
@@ -61,6 +73,13 @@ struct OpSemantics {
   /// Argument that, if true, makes the operator write the running statistics among its operands, although the
   /// schema does not say so.
   llvm::StringLiteral writesStatistics = "";
+  /// For writesStatistics: an operator that takes all operands but the last, and returns the new running mean
+  /// and variance as results 3 and 4. Empty: none.
+  llvm::StringLiteral functionalForm = "";
+  /// The operator writes its first operand, although the schema does not say so: the function whose schema
+  /// says it. Empty for other operators.
+  llvm::StringLiteral declaredForm = "";
+  ListChange listChange = ListChange::None;
   ResultDType resultDType = ResultDType::Promoted;
   /// The result is contiguous, whatever the strides of the first operand. Not reshape, which is a view if
   /// possible.
