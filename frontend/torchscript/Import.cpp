@@ -1,5 +1,6 @@
 //===- Import.cpp - TorchScript to IR -------------------------------------===//
 #include "frontend/torchscript/Import.h"
+#include "frontend/archive/TorchScriptFile.h"
 #include "frontend/torchscript/Arguments.h"
 #include "frontend/torchscript/Functionalize.h"
 #include "frontend/torchscript/TorchScriptImporter.h"

@@ -2,13 +2,14 @@
 #ifndef CLEAVE_FRONTEND_TORCHSCRIPT_IMPORT_H
 #define CLEAVE_FRONTEND_TORCHSCRIPT_IMPORT_H
 
-#include "frontend/archive/TorchScriptFile.h"
 #include "frontend/torchscript/ModelInputs.h"
 #include "frontend/torchscript/WeightTable.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/OwningOpRef.h"
 
 namespace cleave {
+
+struct TorchScriptFile;
 
 /// A module with one function per signature, and the weights that its parameters name.
 struct ImportedModel {

@@ -2,7 +2,7 @@
 #ifndef CLEAVE_FRONTEND_TORCHSCRIPT_MODELINPUTS_H
 #define CLEAVE_FRONTEND_TORCHSCRIPT_MODELINPUTS_H
 
-#include <ATen/core/Tensor.h>
+#include <c10/core/ScalarType.h>
 #include <cstdint>
 #include <string>
 #include <vector>

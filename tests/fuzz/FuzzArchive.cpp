@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 #include "frontend/archive/ArchiveCheck.h"
 #include "frontend/archive/BytesReader.h"
+#include "frontend/archive/TorchScriptFile.h"
 #include "frontend/torchscript/Import.h"
 #include "ir/Cleave.h"
 #include "tests/fuzz/Fuzz.h"

@@ -1,5 +1,6 @@
 //===- ModelSource.cpp - The input model ----------------------------------===//
 #include "tools/driver/base/ModelSource.h"
+#include "frontend/archive/TorchScriptFile.h"
 #include "codegen/plan/InputFile.h"
 #include "ir/ExampleShapes.h"
 #include "ir/Schemas.h"
