@@ -11,9 +11,9 @@ function(install_headers COMPONENT)
   foreach(HEADER ${ARGN})
     string(CONFIGURE [[
       file(READ "@PROJECT_SOURCE_DIR@/@HEADER@" TEXT)
-      string(REGEX REPLACE "#include \"(runtime|tools/driver)/([a-z]+/)+" "#include \"\\1/" TEXT "${TEXT}")
+      string(REGEX REPLACE "#include \"(runtime|tools/driver|codegen/plan)/([a-z]+/)+" "#include \"\\1/" TEXT "${TEXT}")
       string(REGEX REPLACE "#include \"(codegen|runtime|tools)/" "#include \"cleave/\\1/" TEXT "${TEXT}")
-      string(REGEX REPLACE "^(runtime|tools/driver)/([a-z]+/)+" "\\1/" NAME "@HEADER@")
+      string(REGEX REPLACE "^(runtime|tools/driver|codegen/plan)/([a-z]+/)+" "\\1/" NAME "@HEADER@")
       set(FILE "${CMAKE_INSTALL_PREFIX}/include/cleave/${NAME}")
       message(STATUS "Installing: $ENV{DESTDIR}${FILE}")
       file(WRITE "$ENV{DESTDIR}${FILE}" "${TEXT}")
@@ -36,9 +36,9 @@ endfunction()
 function(install_cleave)
   install_libraries(Runtime cleave_llvm cleave_plan cleave_collectives cleave_runtime)
   install_headers(Runtime
-    codegen/plan/AtomicFile.h
-    codegen/plan/Checksum.h
-    codegen/plan/InputFile.h
+    codegen/plan/files/AtomicFile.h
+    codegen/plan/files/Checksum.h
+    codegen/plan/files/InputFile.h
     codegen/plan/Plan.h
     codegen/plan/Safetensors.h
     runtime/base/Launch.h

@@ -2,7 +2,7 @@
 #ifndef CLEAVE_CODEGEN_EMITPLAN_H
 #define CLEAVE_CODEGEN_EMITPLAN_H
 
-#include "codegen/plan/Checksum.h"
+#include "codegen/plan/files/Checksum.h"
 #include "codegen/plan/Plan.h"
 #include "mlir/IR/BuiltinOps.h"
 

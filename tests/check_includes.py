@@ -19,6 +19,7 @@ ALLOWED = {
 ALLOWED["tools"] = set(ALLOWED)
 # The rooms of a folder, lowest first: each may include itself and those before it. "": what is in no room.
 ROOMS = {
+    "codegen/plan": ("text", "files", ""),
     "runtime": ("base", "comm", "device", "device/cuda", "comm/local", "rendezvous", "comm/process", "operators", "executor",
                 "exchange", "schedule", "session", "profile"),
     "frontend": ("archive", "torchscript"),

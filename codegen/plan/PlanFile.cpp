@@ -5,9 +5,7 @@
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/Endian.h"
-#include "llvm/Support/Format.h"
 #include "llvm/Support/Path.h"
-#include "llvm/Support/raw_ostream.h"
 #include <cstring>
 #include <limits>
 
@@ -20,29 +18,10 @@ using llvm::StringRef;
 using llvm::Twine;
 namespace endian = llvm::support::endian;
 
-static constexpr uint8_t kMagic[8] = {'C', 'L', 'E', 'A', 'V', 'E', '\r', '\n'};
 static constexpr size_t kVersionAt = 8, kPayloadBytesAt = 16, kDigestAt = 32, kHeaderBytes = 64;
 /// Limit of FlatBuffers' verifier.
 static constexpr uint64_t kMaxPayloadBytes = FLATBUFFERS_MAX_BUFFER_SIZE - 1;
 static constexpr StringRef kRemedy = "; compile the model again";
-
-std::string shardFileName(uint32_t rank) {
-  std::string name;
-  llvm::raw_string_ostream(name) << llvm::format("rank-%03u.safetensors", rank);
-  return name;
-}
-
-bool isPlanFileName(StringRef name) {
-  if (name == kPlanFileName)
-    return true;
-  return name.consume_front("rank-") && name.consume_back(".safetensors") && name.size() >= 3 &&
-         llvm::all_of(name, llvm::isDigit);
-}
-
-bool beginsLikePlan(StringRef path) {
-  auto beginning = llvm::MemoryBuffer::getFileSlice(path, sizeof(kMagic), /*Offset=*/0);
-  return beginning && llvm::equal((*beginning)->getBuffer().bytes(), kMagic);
-}
 
 wire::Hash toHash(const Digest &digest) {
   return wire::Hash(flatbuffers::span<const uint8_t, 32>(digest.data(), digest.size()));
@@ -61,7 +40,7 @@ std::vector<uint8_t> encode(const Plan &plan) {
   builder.Finish(wire::CreatePlan(builder, &plan));
   ArrayRef<uint8_t> payload(builder.GetBufferPointer(), builder.GetSize());
   std::vector<uint8_t> bytes(kHeaderBytes, 0);
-  llvm::copy(kMagic, bytes.begin());
+  llvm::copy(kPlanMagic, bytes.begin());
   endian::write32le(&bytes[kVersionAt], kFormatVersion);
   endian::write64le(&bytes[kPayloadBytesAt], payload.size());
   llvm::copy(checksum(payload), bytes.begin() + kDigestAt);
@@ -72,7 +51,8 @@ std::vector<uint8_t> encode(const Plan &plan) {
 /// The payload, after a check of header, length and checksum.
 static Expected<ArrayRef<uint8_t>> checkHeader(ArrayRef<uint8_t> bytes) {
   auto refuse = [](const Twine &what) { return llvm::createStringError(what); };
-  if (bytes.size() < sizeof(kMagic) || !std::equal(std::begin(kMagic), std::end(kMagic), bytes.begin()))
+  if (bytes.size() < sizeof(kPlanMagic) ||
+      !std::equal(std::begin(kPlanMagic), std::end(kPlanMagic), bytes.begin()))
     return refuse("it is no plan; give the folder that `cleave compile` wrote");
   if (bytes.size() < kHeaderBytes)
     return refuse("it is truncated: " + Twine(bytes.size()) + " bytes, the header alone has " +

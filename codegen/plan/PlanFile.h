@@ -13,8 +13,9 @@
 #ifndef CLEAVE_CODEGEN_PLAN_PLANFILE_H
 #define CLEAVE_CODEGEN_PLAN_PLANFILE_H
 
-#include "codegen/plan/Checksum.h"
 #include "codegen/plan/Plan.h"
+#include "codegen/plan/files/Checksum.h"
+#include "codegen/plan/files/PlanName.h"
 #include "llvm/ADT/StringRef.h"
 #include "llvm/Support/Error.h"
 #include <map>
@@ -27,14 +28,6 @@ class SafetensorsFile;
 
 /// Raised whenever a reader of the previous version would misread the file.
 inline constexpr uint32_t kFormatVersion = 1;
-inline constexpr char kPlanFileName[] = "plan.fb";
-
-/// `rank-000.safetensors`.
-std::string shardFileName(uint32_t rank);
-/// True if a plan's folder has files of this name: `plan.fb`, or a shard file.
-bool isPlanFileName(llvm::StringRef name);
-/// True if the file begins like a `plan.fb`.
-bool beginsLikePlan(llvm::StringRef path);
 
 /// Convert a digest to the form that the plan stores, and back.
 wire::Hash toHash(const Digest &digest);

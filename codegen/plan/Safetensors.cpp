@@ -1,7 +1,7 @@
 //===- Safetensors.cpp - Safetensors files --------------------------------===//
 #include "codegen/plan/Safetensors.h"
-#include "codegen/plan/AtomicFile.h"
 #include "codegen/plan/SafetensorsHeader.h"
+#include "codegen/plan/files/AtomicFile.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/BLAKE3.h"

@@ -10,8 +10,8 @@
 #ifndef CLEAVE_CODEGEN_PLAN_SAFETENSORS_H
 #define CLEAVE_CODEGEN_PLAN_SAFETENSORS_H
 
-#include "codegen/plan/InputFile.h"
 #include "codegen/plan/Plan.h"
+#include "codegen/plan/files/InputFile.h"
 #include "llvm/ADT/ArrayRef.h"
 #include "llvm/ADT/STLFunctionalExtras.h"
 #include "llvm/ADT/StringMap.h"

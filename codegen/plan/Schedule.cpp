@@ -101,8 +101,8 @@ static Error checkStructure(const Plan &plan, const Schedule &schedule) {
     return invalid(schedule, "no micro-batches or no slices");
   const uint64_t microbatches = microbatchesOfAll(plan, schedule);
   if (microbatches > std::numeric_limits<uint32_t>::max())
-    return invalid(schedule,
-                   llvm::Twine(microbatches) + " micro-batches of all data-parallel ranks, expected less than 2^32");
+    return invalid(schedule, llvm::Twine(microbatches) +
+                                 " micro-batches of all data-parallel ranks, expected less than 2^32");
   if (microbatches > 1 && plan.signatures[schedule.signature]->batch < 0)
     return invalid(schedule, llvm::Twine(microbatches) + " micro-batches of a signature without a batch");
   size_t ranks = static_cast<size_t>(plan.mesh->pp) * ranksPerDeviceGroup(plan);
@@ -283,7 +283,8 @@ Error Simulation::deadlock() const {
   llvm::SmallVector<std::string> waiting;
   for (uint32_t place = 0; place < next.size(); ++place)
     if (const Action *action = head(place))
-      waiting.push_back("rank " + std::to_string(place * ranksPerDeviceGroup(plan)) + " at " + toString(*action));
+      waiting.push_back("rank " + std::to_string(place * ranksPerDeviceGroup(plan)) + " at " +
+                        toString(*action));
   if (waiting.empty())
     return Error::success();
   std::string text = llvm::join(llvm::ArrayRef(waiting).take_front(kShown), ", ");

@@ -1,9 +1,9 @@
 //===- ValidateValues.cpp - Checks of text, constants, types and trees ----===//
 #include "codegen/plan/DimExpr.h"
-#include "codegen/plan/Printable.h"
 #include "codegen/plan/Safetensors.h"
 #include "codegen/plan/SafetensorsHeader.h"
 #include "codegen/plan/ValidateParts.h"
+#include "codegen/plan/text/Printable.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringSet.h"
 #include "llvm/Support/JSON.h"

@@ -1,8 +1,8 @@
 //===- JsonFile.cpp - Untrusted JSON files --------------------------------===//
 #include "partitioner/machine/JsonFile.h"
 
-#include "codegen/plan/InputFile.h"
-#include "codegen/plan/JsonText.h"
+#include "codegen/plan/files/InputFile.h"
+#include "codegen/plan/text/JsonText.h"
 #include "ir/NearestName.h"
 #include "partitioner/machine/Failure.h"
 #include "llvm/ADT/STLExtras.h"

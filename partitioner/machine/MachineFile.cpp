@@ -1,7 +1,7 @@
 //===- MachineFile.cpp - Machines from JSON -------------------------------===//
 #include "partitioner/machine/MachineFile.h"
 
-#include "codegen/plan/Checksum.h"
+#include "codegen/plan/files/Checksum.h"
 #include "ir/NearestName.h"
 #include "partitioner/machine/MachineTables.h"
 #include "llvm/ADT/STLExtras.h"

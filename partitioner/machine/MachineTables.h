@@ -6,7 +6,7 @@
 #ifndef CLEAVE_PARTITIONER_MACHINE_MACHINETABLES_H
 #define CLEAVE_PARTITIONER_MACHINE_MACHINETABLES_H
 
-#include "codegen/plan/JsonText.h"
+#include "codegen/plan/text/JsonText.h"
 #include "partitioner/machine/Failure.h"
 #include "partitioner/machine/JsonFile.h"
 #include "partitioner/machine/Machine.h"

@@ -1,7 +1,7 @@
 //===- PlacementFile.cpp - Placement problems from JSON -------------------===//
 #include "partitioner/placement/PlacementFile.h"
 
-#include "codegen/plan/JsonText.h"
+#include "codegen/plan/text/JsonText.h"
 #include "partitioner/machine/Failure.h"
 #include "partitioner/machine/JsonFile.h"
 #include "llvm/ADT/STLExtras.h"

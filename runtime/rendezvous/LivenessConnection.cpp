@@ -1,6 +1,6 @@
 //===- LivenessConnection.cpp - Detects dead processes --------------------===//
 #include "runtime/rendezvous/LivenessConnection.h"
-#include "codegen/plan/Printable.h"
+#include "codegen/plan/text/Printable.h"
 #include "runtime/base/HostAddress.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"

@@ -1,6 +1,6 @@
 //===- Membership.cpp - The processes of a run ----------------------------===//
 #include "runtime/rendezvous/Membership.h"
-#include "codegen/plan/Printable.h"
+#include "codegen/plan/text/Printable.h"
 #include "runtime/base/Exceptions.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/ScopeExit.h"

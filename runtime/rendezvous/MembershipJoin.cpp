@@ -1,5 +1,5 @@
 //===- MembershipJoin.cpp - How processes join a run ----------------------===//
-#include "codegen/plan/Printable.h"
+#include "codegen/plan/text/Printable.h"
 #include "runtime/base/Exceptions.h"
 #include "runtime/base/HostAddress.h"
 #include "runtime/rendezvous/Membership.h"

@@ -1,6 +1,6 @@
 //===- PeerWaits.cpp - Timeouts of waits for other processes --------------===//
 #include "runtime/rendezvous/PeerWaits.h"
-#include "codegen/plan/Printable.h"
+#include "codegen/plan/text/Printable.h"
 #include "llvm/ADT/StringRef.h"
 #include <algorithm>
 

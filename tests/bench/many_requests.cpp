@@ -6,7 +6,7 @@
 // that gets the outputs a digest of them all, which does not depend on their order.
 //
 //===----------------------------------------------------------------------===//
-#include "codegen/plan/Checksum.h"
+#include "codegen/plan/files/Checksum.h"
 #include "runtime/base/TensorFile.h"
 #include "runtime/exchange/SignatureInputs.h"
 #include "runtime/session/Session.h"

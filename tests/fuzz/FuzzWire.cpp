@@ -5,7 +5,7 @@
 // the other processes send, message after message.
 //
 //===----------------------------------------------------------------------===//
-#include "codegen/plan/Printable.h"
+#include "codegen/plan/text/Printable.h"
 #include "runtime/base/Exceptions.h"
 #include "runtime/comm/process/PeerGroup.h"
 #include "runtime/exchange/P2PChannel.h"

@@ -1,6 +1,6 @@
 //===- Compile.cpp - `cleave compile` -------------------------------------===//
 #include "tools/driver/Compile.h"
-#include "codegen/plan/Printable.h"
+#include "codegen/plan/text/Printable.h"
 #include "tools/cleave/Commands.h"
 #include "tools/cleave/PlanOptions.h"
 #include "tools/cleave/process/Supervised.h"

@@ -1,7 +1,7 @@
 //===- Cut.cpp - `cleave cut` ---------------------------------------------===//
-#include "codegen/plan/AtomicFile.h"
-#include "codegen/plan/JsonText.h"
-#include "codegen/plan/Printable.h"
+#include "codegen/plan/files/AtomicFile.h"
+#include "codegen/plan/text/JsonText.h"
+#include "codegen/plan/text/Printable.h"
 #include "partitioner/placement/PlacementFile.h"
 #include "tools/cleave/Commands.h"
 #include "tools/cleave/text/Numbers.h"

@@ -1,6 +1,6 @@
 //===- Inspect.cpp - `cleave inspect` -------------------------------------===//
 #include "tools/cleave/inspect/Inspect.h"
-#include "codegen/plan/JsonText.h"
+#include "codegen/plan/text/JsonText.h"
 #include "tools/cleave/Commands.h"
 #include "tools/cleave/text/Output.h"
 #include "tools/driver/base/UsageError.h"

@@ -1,6 +1,6 @@
 //===- Profile.cpp - `cleave profile` -------------------------------------===//
 #include "tools/driver/profile/Profile.h"
-#include "codegen/plan/AtomicFile.h"
+#include "codegen/plan/files/AtomicFile.h"
 #include "partitioner/machine/MachineFile.h"
 #include "runtime/base/Launch.h"
 #include "runtime/profile/TimingProcess.h"

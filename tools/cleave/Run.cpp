@@ -1,7 +1,7 @@
 //===- Run.cpp - `cleave run` ---------------------------------------------===//
 #include "codegen/plan/Batch.h"
 #include "codegen/plan/DimExpr.h"
-#include "codegen/plan/JsonText.h"
+#include "codegen/plan/text/JsonText.h"
 #include "codegen/plan/PlanFacts.h"
 #include "runtime/base/TensorFile.h"
 #include "runtime/session/Session.h"

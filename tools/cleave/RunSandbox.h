@@ -2,7 +2,7 @@
 #ifndef CLEAVE_TOOLS_CLEAVE_RUNSANDBOX_H
 #define CLEAVE_TOOLS_CLEAVE_RUNSANDBOX_H
 
-#include "codegen/plan/OutputBroker.h"
+#include "codegen/plan/files/OutputBroker.h"
 #include "runtime/session/Session.h"
 #include "tools/cleave/run/RunFiles.h"
 

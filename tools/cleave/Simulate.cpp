@@ -1,8 +1,8 @@
 //===- Simulate.cpp - `cleave simulate` -----------------------------------===//
-#include "codegen/plan/OutputDirectory.h"
+#include "codegen/plan/files/OutputDirectory.h"
 #include "codegen/plan/PlanFacts.h"
 #include "codegen/plan/PlanFile.h"
-#include "codegen/plan/Printable.h"
+#include "codegen/plan/text/Printable.h"
 #include "partitioner/machine/MachineFile.h"
 #include "tools/cleave/Commands.h"
 #include "tools/cleave/ForecastJson.h"

@@ -1,6 +1,6 @@
 //===- SimulateTraining.cpp - `cleave simulate --train` -------------------===//
 #include "tools/cleave/SimulateTraining.h"
-#include "codegen/plan/Printable.h"
+#include "codegen/plan/text/Printable.h"
 #include "tools/cleave/ForecastJson.h"
 #include "tools/cleave/run/TraceFile.h"
 #include "tools/cleave/text/Alternatives.h"

@@ -1,6 +1,6 @@
 //===- Verify.cpp - `cleave verify` ---------------------------------------===//
 #include "tools/driver/Verify.h"
-#include "codegen/plan/Printable.h"
+#include "codegen/plan/text/Printable.h"
 #include "tools/cleave/Commands.h"
 #include "tools/cleave/process/CrashReport.h"
 #include "tools/cleave/process/Supervised.h"

@@ -1,6 +1,6 @@
 //===- DeviceLinks.cpp - GPU connections of a process ---------------------===//
 #include "runtime/comm/process/DeviceLinks.h"
-#include "codegen/plan/Printable.h"
+#include "codegen/plan/text/Printable.h"
 #include "codegen/plan/Schedule.h"
 #include "runtime/base/Exceptions.h"
 #include "runtime/device/PlanRanks.h"

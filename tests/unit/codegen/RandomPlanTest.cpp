@@ -1,7 +1,7 @@
 // Random models, cut at random into stages, ranks and micro-batches, give what they give uncut.
 #include "codegen/EmitPlan.h"
 #include "codegen/Shards.h"
-#include "codegen/plan/OutputDirectory.h"
+#include "codegen/plan/files/OutputDirectory.h"
 #include "codegen/plan/PlanFile.h"
 #include "ir/ExampleShapes.h"
 #include "mlir/Parser/Parser.h"

@@ -1,6 +1,6 @@
 //===- HtmlWriter.cpp - Writes escaped HTML -------------------------------===//
 #include "tools/cleave/inspect/HtmlWriter.h"
-#include "codegen/plan/JsonText.h"
+#include "codegen/plan/text/JsonText.h"
 #include "llvm/ADT/StringExtras.h"
 #include <algorithm>
 

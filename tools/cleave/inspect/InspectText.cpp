@@ -1,6 +1,6 @@
 //===- InspectText.cpp - A plan as people read it -------------------------===//
 #include "codegen/plan/PlanFacts.h"
-#include "codegen/plan/Printable.h"
+#include "codegen/plan/text/Printable.h"
 #include "codegen/plan/Safetensors.h"
 #include "codegen/plan/ValidateParts.h"
 #include "tools/cleave/inspect/Inspect.h"

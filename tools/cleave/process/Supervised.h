@@ -2,7 +2,7 @@
 #ifndef CLEAVE_TOOLS_CLEAVE_PROCESS_SUPERVISED_H
 #define CLEAVE_TOOLS_CLEAVE_PROCESS_SUPERVISED_H
 
-#include "codegen/plan/JsonText.h"
+#include "codegen/plan/text/JsonText.h"
 #include "sandbox/Sandbox.h"
 #include "tools/cleave/process/Supervisor.h"
 #include "tools/cleave/text/Output.h"

@@ -1,7 +1,7 @@
 //===- Supervisor.cpp - Supervises work on untrusted files ----------------===//
 #include "tools/cleave/process/Supervisor.h"
-#include "codegen/plan/ErrorLines.h"
-#include "codegen/plan/Printable.h"
+#include "codegen/plan/text/ErrorLines.h"
+#include "codegen/plan/text/Printable.h"
 #include "runtime/operators/Operators.h"
 #include "sandbox/Sandbox.h"
 #include "tools/cleave/process/CrashReport.h"

@@ -2,7 +2,7 @@
 #ifndef CLEAVE_TOOLS_CLEAVE_PROCESS_SUPERVISOR_H
 #define CLEAVE_TOOLS_CLEAVE_PROCESS_SUPERVISOR_H
 
-#include "codegen/plan/OutputBroker.h"
+#include "codegen/plan/files/OutputBroker.h"
 #include "llvm/ADT/STLFunctionalExtras.h"
 #include "llvm/ADT/StringRef.h"
 #include <cstdint>

@@ -1,6 +1,6 @@
 //===- RunFiles.cpp - Files of `cleave run` -------------------------------===//
 #include "tools/cleave/run/RunFiles.h"
-#include "codegen/plan/AtomicFile.h"
+#include "codegen/plan/files/AtomicFile.h"
 #include "llvm/ADT/SmallString.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FileSystem.h"

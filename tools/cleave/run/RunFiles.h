@@ -2,7 +2,7 @@
 #ifndef CLEAVE_TOOLS_CLEAVE_RUN_RUNFILES_H
 #define CLEAVE_TOOLS_CLEAVE_RUN_RUNFILES_H
 
-#include "codegen/plan/AtomicFile.h"
+#include "codegen/plan/files/AtomicFile.h"
 #include "runtime/base/TensorFile.h"
 #include "llvm/ADT/STLFunctionalExtras.h"
 #include <string>

@@ -1,6 +1,6 @@
 //===- RunInputs.cpp - Inputs of `cleave run` -----------------------------===//
 #include "tools/cleave/run/RunInputs.h"
-#include "codegen/plan/Checksum.h"
+#include "codegen/plan/files/Checksum.h"
 #include "runtime/base/DTypes.h"
 #include "runtime/base/Exceptions.h"
 #include "runtime/exchange/SignatureInputs.h"

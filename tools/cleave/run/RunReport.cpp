@@ -1,7 +1,7 @@
 //===- RunReport.cpp - Report of `cleave run` -----------------------------===//
 #include "tools/cleave/run/RunReport.h"
 #include "codegen/plan/PlanFacts.h"
-#include "codegen/plan/Printable.h"
+#include "codegen/plan/text/Printable.h"
 #include "runtime/base/DTypes.h"
 #include "tools/cleave/run/RankMessage.h"
 #include "tools/cleave/text/TextTable.h"

@@ -2,7 +2,7 @@
 #ifndef CLEAVE_TOOLS_CLEAVE_RUN_RUNTRACE_H
 #define CLEAVE_TOOLS_CLEAVE_RUN_RUNTRACE_H
 
-#include "codegen/plan/AtomicFile.h"
+#include "codegen/plan/files/AtomicFile.h"
 #include "runtime/session/Session.h"
 #include "tools/cleave/run/TraceSpool.h"
 

@@ -1,6 +1,6 @@
 //===- TraceMerge.cpp - Merges the traces of processes --------------------===//
 #include "tools/cleave/run/TraceMerge.h"
-#include "codegen/plan/Printable.h"
+#include "codegen/plan/text/Printable.h"
 #include "runtime/device/PlanRanks.h"
 #include "tools/cleave/run/RankMessage.h"
 #include "llvm/ADT/STLExtras.h"

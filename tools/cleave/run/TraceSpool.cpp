@@ -1,6 +1,6 @@
 //===- TraceSpool.cpp - Trace events on disk ------------------------------===//
 #include "tools/cleave/run/TraceSpool.h"
-#include "codegen/plan/TemporaryPath.h"
+#include "codegen/plan/files/TemporaryPath.h"
 #include "llvm/ADT/SmallString.h"
 #include "llvm/Support/Endian.h"
 #include "llvm/Support/Path.h"

@@ -2,7 +2,7 @@
 #ifndef CLEAVE_TOOLS_CLEAVE_TEXT_LIMITS_H
 #define CLEAVE_TOOLS_CLEAVE_TEXT_LIMITS_H
 
-#include "codegen/plan/Printable.h"
+#include "codegen/plan/text/Printable.h"
 #include "tools/cleave/text/Wording.h"
 #include "tools/driver/base/UsageError.h"
 #include "llvm/ADT/STLFunctionalExtras.h"

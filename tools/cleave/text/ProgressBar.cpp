@@ -1,6 +1,6 @@
 //===- ProgressBar.cpp - Progress on a terminal ---------------------------===//
 #include "tools/cleave/text/ProgressBar.h"
-#include "codegen/plan/Printable.h"
+#include "codegen/plan/text/Printable.h"
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/Locale.h"
 #include "llvm/Support/Process.h"

@@ -1,6 +1,6 @@
 //===- TextTable.cpp - Columns that line up -------------------------------===//
 #include "tools/cleave/text/TextTable.h"
-#include "codegen/plan/Printable.h"
+#include "codegen/plan/text/Printable.h"
 #include "llvm/Support/Locale.h"
 #include <algorithm>
 

@@ -6,7 +6,7 @@
 #ifndef CLEAVE_TOOLS_DRIVER_BASE_MODELSOURCE_H
 #define CLEAVE_TOOLS_DRIVER_BASE_MODELSOURCE_H
 
-#include "codegen/plan/Checksum.h"
+#include "codegen/plan/files/Checksum.h"
 #include "frontend/torchscript/Import.h"
 #include "tools/driver/base/CompileOptions.h"
 

@@ -1,8 +1,8 @@
 //===- Pipeline.cpp - Pass pipelines of a compilation ---------------------===//
 #include "tools/driver/base/Pipeline.h"
-#include "codegen/plan/OutputBroker.h"
-#include "codegen/plan/OutputDirectory.h"
-#include "codegen/plan/TemporaryPath.h"
+#include "codegen/plan/files/OutputBroker.h"
+#include "codegen/plan/files/OutputDirectory.h"
+#include "codegen/plan/files/TemporaryPath.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Pass/PassInstrumentation.h"
 #include "mlir/Pass/PassManager.h"

@@ -1,6 +1,6 @@
 //===- ShardOptions.cpp - Sharding rules for weights ----------------------===//
 #include "tools/driver/base/ShardOptions.h"
-#include "codegen/plan/InputFile.h"
+#include "codegen/plan/files/InputFile.h"
 #include "partitioner/machine/JsonFile.h"
 #include "partitioner/search/ShardingSearch.h"
 #include "tools/driver/base/UsageError.h"

@@ -1,8 +1,8 @@
 //===- OutputProtocol.h - Messages to the process that writes outputs -*- C++ -*-===//
-#ifndef CLEAVE_CODEGEN_PLAN_OUTPUTPROTOCOL_H
-#define CLEAVE_CODEGEN_PLAN_OUTPUTPROTOCOL_H
+#ifndef CLEAVE_CODEGEN_PLAN_FILES_OUTPUTPROTOCOL_H
+#define CLEAVE_CODEGEN_PLAN_FILES_OUTPUTPROTOCOL_H
 
-#include "codegen/plan/OutputBroker.h"
+#include "codegen/plan/files/OutputBroker.h"
 
 namespace cleave::plan {
 
@@ -26,4 +26,4 @@ void serveOutputs(int socket, const OutputPaths &paths);
 
 } // namespace cleave::plan
 
-#endif // CLEAVE_CODEGEN_PLAN_OUTPUTPROTOCOL_H
+#endif // CLEAVE_CODEGEN_PLAN_FILES_OUTPUTPROTOCOL_H

@@ -1,6 +1,6 @@
 //===- OutputBroker.h - A process that writes the outputs of another -*- C++ -*-===//
-#ifndef CLEAVE_CODEGEN_PLAN_OUTPUTBROKER_H
-#define CLEAVE_CODEGEN_PLAN_OUTPUTBROKER_H
+#ifndef CLEAVE_CODEGEN_PLAN_FILES_OUTPUTBROKER_H
+#define CLEAVE_CODEGEN_PLAN_FILES_OUTPUTBROKER_H
 
 #include "llvm/ADT/StringRef.h"
 #include "llvm/Support/Error.h"
@@ -79,4 +79,4 @@ private:
 
 } // namespace cleave::plan
 
-#endif // CLEAVE_CODEGEN_PLAN_OUTPUTBROKER_H
+#endif // CLEAVE_CODEGEN_PLAN_FILES_OUTPUTBROKER_H

@@ -1,6 +1,6 @@
 //===- TemporaryPath.h - Unfinished output that no exit leaves behind -*- C++ -*-===//
-#ifndef CLEAVE_CODEGEN_PLAN_TEMPORARYPATH_H
-#define CLEAVE_CODEGEN_PLAN_TEMPORARYPATH_H
+#ifndef CLEAVE_CODEGEN_PLAN_FILES_TEMPORARYPATH_H
+#define CLEAVE_CODEGEN_PLAN_FILES_TEMPORARYPATH_H
 
 #include "llvm/ADT/STLFunctionalExtras.h"
 #include "llvm/ADT/StringRef.h"
@@ -45,4 +45,4 @@ llvm::Error syncPath(llvm::StringRef path);
 
 } // namespace cleave::plan
 
-#endif // CLEAVE_CODEGEN_PLAN_TEMPORARYPATH_H
+#endif // CLEAVE_CODEGEN_PLAN_FILES_TEMPORARYPATH_H

@@ -1,6 +1,6 @@
 //===- ErrorLines.h - Whole lines on the standard error ---------*- C++ -*-===//
-#ifndef CLEAVE_CODEGEN_PLAN_ERRORLINES_H
-#define CLEAVE_CODEGEN_PLAN_ERRORLINES_H
+#ifndef CLEAVE_CODEGEN_PLAN_TEXT_ERRORLINES_H
+#define CLEAVE_CODEGEN_PLAN_TEXT_ERRORLINES_H
 
 #include "llvm/ADT/StringRef.h"
 #include <atomic>
@@ -26,4 +26,4 @@ void noteLines(std::atomic<bool> &isWithin);
 
 } // namespace cleave::plan
 
-#endif // CLEAVE_CODEGEN_PLAN_ERRORLINES_H
+#endif // CLEAVE_CODEGEN_PLAN_TEXT_ERRORLINES_H

@@ -1,5 +1,5 @@
 //===- InputFile.cpp - An untrusted input file ----------------------------===//
-#include "codegen/plan/InputFile.h"
+#include "codegen/plan/files/InputFile.h"
 #include "llvm/Support/BLAKE3.h"
 #include <algorithm>
 #include <atomic>

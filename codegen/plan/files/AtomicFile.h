@@ -1,6 +1,6 @@
 //===- AtomicFile.h - A file that appears whole or not at all ---*- C++ -*-===//
-#ifndef CLEAVE_CODEGEN_PLAN_ATOMICFILE_H
-#define CLEAVE_CODEGEN_PLAN_ATOMICFILE_H
+#ifndef CLEAVE_CODEGEN_PLAN_FILES_ATOMICFILE_H
+#define CLEAVE_CODEGEN_PLAN_FILES_ATOMICFILE_H
 
 #include "llvm/ADT/ArrayRef.h"
 #include "llvm/ADT/StringRef.h"
@@ -37,4 +37,4 @@ private:
 
 } // namespace cleave::plan
 
-#endif // CLEAVE_CODEGEN_PLAN_ATOMICFILE_H
+#endif // CLEAVE_CODEGEN_PLAN_FILES_ATOMICFILE_H

@@ -1,7 +1,7 @@
 //===- OutputServer.cpp - Writes the outputs of another process -----------===//
-#include "codegen/plan/AtomicFile.h"
-#include "codegen/plan/OutputDirectory.h"
-#include "codegen/plan/OutputProtocol.h"
+#include "codegen/plan/files/AtomicFile.h"
+#include "codegen/plan/files/OutputDirectory.h"
+#include "codegen/plan/files/OutputProtocol.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FileSystem.h"

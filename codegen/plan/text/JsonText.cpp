@@ -1,6 +1,6 @@
 //===- JsonText.cpp - JSON text for people --------------------------------===//
-#include "codegen/plan/JsonText.h"
-#include "codegen/plan/Printable.h"
+#include "codegen/plan/text/JsonText.h"
+#include "codegen/plan/text/Printable.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/Format.h"
 #include "llvm/Support/raw_ostream.h"

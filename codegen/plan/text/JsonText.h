@@ -1,6 +1,6 @@
 //===- JsonText.h - JSON text for people ------------------------*- C++ -*-===//
-#ifndef CLEAVE_CODEGEN_PLAN_JSONTEXT_H
-#define CLEAVE_CODEGEN_PLAN_JSONTEXT_H
+#ifndef CLEAVE_CODEGEN_PLAN_TEXT_JSONTEXT_H
+#define CLEAVE_CODEGEN_PLAN_TEXT_JSONTEXT_H
 
 #include "llvm/Support/JSON.h"
 #include <string>
@@ -19,4 +19,4 @@ std::string jsonText(const llvm::json::Value &value, unsigned indent);
 
 } // namespace cleave::plan
 
-#endif // CLEAVE_CODEGEN_PLAN_JSONTEXT_H
+#endif // CLEAVE_CODEGEN_PLAN_TEXT_JSONTEXT_H

@@ -1,5 +1,5 @@
 //===- Printable.cpp - Untrusted text on a terminal -----------------------===//
-#include "codegen/plan/Printable.h"
+#include "codegen/plan/text/Printable.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/ConvertUTF.h"

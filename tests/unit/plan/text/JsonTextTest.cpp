@@ -1,5 +1,5 @@
 //===- JsonTextTest.cpp - JSON that people read ---------------------------===//
-#include "codegen/plan/JsonText.h"
+#include "codegen/plan/text/JsonText.h"
 
 #include "llvm/Support/FormatVariadic.h"
 #include "gtest/gtest.h"

@@ -1,6 +1,6 @@
 //===- TemporaryPath.cpp - Unfinished output that no exit leaves behind ---===//
-#include "codegen/plan/TemporaryPath.h"
-#include "codegen/plan/OutputBroker.h"
+#include "codegen/plan/files/TemporaryPath.h"
+#include "codegen/plan/files/OutputBroker.h"
 #include "llvm/ADT/SmallString.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/MemoryBuffer.h"

@@ -1,7 +1,7 @@
 //===- OutputDirectoryTest.cpp --------------------------------------------===//
-#include "codegen/plan/OutputDirectory.h"
-#include "codegen/plan/AtomicFile.h"
-#include "codegen/plan/TemporaryPath.h"
+#include "codegen/plan/files/OutputDirectory.h"
+#include "codegen/plan/files/AtomicFile.h"
+#include "codegen/plan/files/TemporaryPath.h"
 #include "tests/unit/plan/PlanBuilder.h"
 #include "llvm/Support/FileSystem.h"
 #include <csignal>

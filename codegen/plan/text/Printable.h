@@ -1,6 +1,6 @@
 //===- Printable.h - Untrusted text on a terminal ---------------*- C++ -*-===//
-#ifndef CLEAVE_CODEGEN_PLAN_PRINTABLE_H
-#define CLEAVE_CODEGEN_PLAN_PRINTABLE_H
+#ifndef CLEAVE_CODEGEN_PLAN_TEXT_PRINTABLE_H
+#define CLEAVE_CODEGEN_PLAN_TEXT_PRINTABLE_H
 
 #include "llvm/ADT/StringRef.h"
 #include <string>
@@ -26,4 +26,4 @@ std::string printableJson(llvm::StringRef json);
 
 } // namespace cleave::plan
 
-#endif // CLEAVE_CODEGEN_PLAN_PRINTABLE_H
+#endif // CLEAVE_CODEGEN_PLAN_TEXT_PRINTABLE_H

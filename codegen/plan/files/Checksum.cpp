@@ -1,5 +1,5 @@
 //===- Checksum.cpp - BLAKE3 of bytes -------------------------------------===//
-#include "codegen/plan/Checksum.h"
+#include "codegen/plan/files/Checksum.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/BLAKE3.h"
 

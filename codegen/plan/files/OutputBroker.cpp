@@ -1,6 +1,6 @@
 //===- OutputBroker.cpp - A process that writes the outputs of another ----===//
-#include "codegen/plan/OutputBroker.h"
-#include "codegen/plan/OutputProtocol.h"
+#include "codegen/plan/files/OutputBroker.h"
+#include "codegen/plan/files/OutputProtocol.h"
 #include "llvm/Support/FileSystem.h"
 #include <cerrno>
 #include <csignal>

@@ -1,9 +1,9 @@
 //===- OutputBrokerTest.cpp -----------------------------------------------===//
-#include "codegen/plan/OutputBroker.h"
-#include "codegen/plan/AtomicFile.h"
-#include "codegen/plan/OutputDirectory.h"
-#include "codegen/plan/OutputProtocol.h"
-#include "codegen/plan/TemporaryPath.h"
+#include "codegen/plan/files/OutputBroker.h"
+#include "codegen/plan/files/AtomicFile.h"
+#include "codegen/plan/files/OutputDirectory.h"
+#include "codegen/plan/files/OutputProtocol.h"
+#include "codegen/plan/files/TemporaryPath.h"
 #include "tests/unit/plan/PlanBuilder.h"
 #include <csignal>
 #include <cstring>

@@ -1,5 +1,5 @@
 //===- OutputProtocol.cpp - Messages to the process that writes outputs ---===//
-#include "codegen/plan/OutputProtocol.h"
+#include "codegen/plan/files/OutputProtocol.h"
 #include <cerrno>
 #include <cstring>
 #include <sys/socket.h>

@@ -1,6 +1,6 @@
 //===- OutputDirectory.h - A directory that appears whole or not at all -*- C++ -*-===//
-#ifndef CLEAVE_CODEGEN_PLAN_OUTPUTDIRECTORY_H
-#define CLEAVE_CODEGEN_PLAN_OUTPUTDIRECTORY_H
+#ifndef CLEAVE_CODEGEN_PLAN_FILES_OUTPUTDIRECTORY_H
+#define CLEAVE_CODEGEN_PLAN_FILES_OUTPUTDIRECTORY_H
 
 #include "llvm/ADT/StringRef.h"
 #include "llvm/Support/Error.h"
@@ -40,4 +40,4 @@ llvm::Error writeFileAtomically(llvm::StringRef path, llvm::StringRef contents);
 
 } // namespace cleave::plan
 
-#endif // CLEAVE_CODEGEN_PLAN_OUTPUTDIRECTORY_H
+#endif // CLEAVE_CODEGEN_PLAN_FILES_OUTPUTDIRECTORY_H

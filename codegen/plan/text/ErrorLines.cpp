@@ -1,6 +1,6 @@
 //===- ErrorLines.cpp - Whole lines on the standard error -----------------===//
-#include "codegen/plan/ErrorLines.h"
-#include "codegen/plan/Printable.h"
+#include "codegen/plan/text/ErrorLines.h"
+#include "codegen/plan/text/Printable.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/raw_ostream.h"
 #include <iostream>

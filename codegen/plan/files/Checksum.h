@@ -1,6 +1,6 @@
 //===- Checksum.h - BLAKE3 of bytes ----------------------------*- C++ -*-===//
-#ifndef CLEAVE_CODEGEN_PLAN_CHECKSUM_H
-#define CLEAVE_CODEGEN_PLAN_CHECKSUM_H
+#ifndef CLEAVE_CODEGEN_PLAN_FILES_CHECKSUM_H
+#define CLEAVE_CODEGEN_PLAN_FILES_CHECKSUM_H
 
 #include "llvm/ADT/ArrayRef.h"
 #include <array>
@@ -19,4 +19,4 @@ std::string toHex(const Digest &digest);
 
 } // namespace cleave::plan
 
-#endif // CLEAVE_CODEGEN_PLAN_CHECKSUM_H
+#endif // CLEAVE_CODEGEN_PLAN_FILES_CHECKSUM_H

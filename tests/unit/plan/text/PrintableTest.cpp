@@ -1,5 +1,5 @@
 //===- PrintableTest.cpp - Text of others on a terminal -------------------===//
-#include "codegen/plan/Printable.h"
+#include "codegen/plan/text/Printable.h"
 #include <gtest/gtest.h>
 
 namespace cleave::plan {

@@ -1,7 +1,7 @@
 //===- AtomicFile.cpp - A file that appears whole or not at all -----------===//
-#include "codegen/plan/AtomicFile.h"
-#include "codegen/plan/OutputBroker.h"
-#include "codegen/plan/TemporaryPath.h"
+#include "codegen/plan/files/AtomicFile.h"
+#include "codegen/plan/files/OutputBroker.h"
+#include "codegen/plan/files/TemporaryPath.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/Path.h"
 #include <cerrno>

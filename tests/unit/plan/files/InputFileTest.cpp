@@ -1,5 +1,5 @@
 //===- InputFileTest.cpp --------------------------------------------------===//
-#include "codegen/plan/InputFile.h"
+#include "codegen/plan/files/InputFile.h"
 #include "tests/unit/plan/PlanBuilder.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FileSystem.h"

@@ -4,10 +4,10 @@
 // that replaces it meanwhile is never read.
 //
 //===----------------------------------------------------------------------===//
-#ifndef CLEAVE_CODEGEN_PLAN_INPUTFILE_H
-#define CLEAVE_CODEGEN_PLAN_INPUTFILE_H
+#ifndef CLEAVE_CODEGEN_PLAN_FILES_INPUTFILE_H
+#define CLEAVE_CODEGEN_PLAN_FILES_INPUTFILE_H
 
-#include "codegen/plan/Checksum.h"
+#include "codegen/plan/files/Checksum.h"
 #include "llvm/ADT/ArrayRef.h"
 #include "llvm/ADT/StringRef.h"
 #include "llvm/Support/ErrorOr.h"
@@ -79,4 +79,4 @@ std::string describeInputError(std::error_code error);
 
 } // namespace cleave::plan
 
-#endif // CLEAVE_CODEGEN_PLAN_INPUTFILE_H
+#endif // CLEAVE_CODEGEN_PLAN_FILES_INPUTFILE_H

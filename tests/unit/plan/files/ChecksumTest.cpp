@@ -1,5 +1,5 @@
 //===- ChecksumTest.cpp ---------------------------------------------------===//
-#include "codegen/plan/Checksum.h"
+#include "codegen/plan/files/Checksum.h"
 #include <gtest/gtest.h>
 
 namespace cleave::plan {
